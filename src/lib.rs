@@ -1,11 +1,42 @@
 //! torchlike: a tensor library in which every meta tensor knows how to become real.
+//!
+//! A [`Tensor`] is a shared [`Storage`] seen through a shape, strides, an offset and a [`DType`]. A storage is on a
+//! [`Device`]: on the CPU, on a GPU, or on `meta`, where it has a size and perhaps a [`source`] but no bytes.
+//! Operators are values in a table ([`ops`]); each has one layout rule, which runs first on every device.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`dims`], [`dtype`], [`device`], [`scalar`] | plain data |
+//! | [`storage`], [`tensor`], [`source`] | tensors and where their data comes from |
+//! | [`ops`] | the operator table and the dispatcher |
+//! | [`layers`] | recording, and whatever else watches calls |
+//! | [`cpu`], [`cuda`] | kernels |
+//! | [`random`] | PyTorch's random streams |
 
+#![cfg_attr(not(feature = "python"), deny(unsafe_op_in_unsafe_fn))]
+
+pub mod cpu;
+pub mod cuda;
 pub mod device;
+pub mod dims;
 pub mod dtype;
 pub mod error;
+pub mod layers;
+pub mod mode;
+pub mod ops;
+#[cfg(feature = "python")]
+mod py;
+pub mod random;
 pub mod scalar;
+pub mod source;
+pub mod storage;
+pub mod tensor;
 
 pub use device::{Device, DeviceKind};
+pub use dims::{Dims, MemoryFormat};
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use scalar::{Element, Scalar};
+pub use source::Source;
+pub use storage::Storage;
+pub use tensor::Tensor;

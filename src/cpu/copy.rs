@@ -1,0 +1,252 @@
+//! Copies between layouts and dtypes.
+
+#![allow(unsafe_code, reason = "reads and writes tensor memory of any layout")]
+
+use super::iter::{GRAIN, Walk};
+use super::map::Half;
+use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, bail, dims};
+use half::{bf16, f16};
+use num_complex::{Complex, Complex32, Complex64};
+
+/// Copies `src` (broadcast) into `dst`, converting; both on the host.
+///
+/// # Errors
+/// If there is no conversion between the dtypes.
+pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
+    let n = dst.numel() as usize;
+    if n == 0 {
+        return Ok(());
+    }
+    let strides = src.strides_for(dst.shape());
+    let same_type = dst.dtype() == src.dtype();
+    let plain = dst.is_conj() == src.is_conj() && dst.is_neg() == src.is_neg();
+    if same_type && plain && dst.is_contiguous() && src.shape() == dst.shape() && src.is_contiguous() {
+        copy_bytes(dst.data_ptr(), src.data_ptr(), n * dst.dtype().size());
+        return Ok(());
+    }
+    let row = if same_type { row_copy(dst.dtype().size()) } else { converter(src.dtype(), dst.dtype())? };
+    let walk = Walk::<2>::new(
+        dst.shape(),
+        [dst.data_ptr(), src.data_ptr()],
+        [dst.strides(), &strides],
+        [dst.dtype().size(), src.dtype().size()],
+    );
+    // SAFETY: the walk stays within both layouts, and the row function is made for these two dtypes.
+    walk.run(GRAIN, |p, s, n| unsafe { row(p[0], s[0], p[1], s[1], n) });
+    if !plain {
+        flip(dst, dst.is_conj() != src.is_conj(), dst.is_neg() != src.is_neg());
+    }
+    Ok(())
+}
+
+/// Copies bytes, on all threads if there are many.
+fn copy_bytes(dst: *mut u8, src: *const u8, n: usize) {
+    struct Pair(*mut u8, *const u8);
+    // SAFETY: disjoint ranges are copied by different threads.
+    unsafe impl Sync for Pair {}
+    let pair = Pair(dst, src);
+    super::pool::parallel_for(n, 1 << 19, |r| {
+        let pair = &pair;
+        // SAFETY: both sides hold n bytes; a tensor copied onto itself is tolerated by `copy`.
+        unsafe { std::ptr::copy(pair.1.add(r.start), pair.0.add(r.start), r.len()) };
+    });
+}
+
+/// Conjugates and negates in place what lies in memory.
+fn flip(t: &Tensor, conj: bool, neg: bool) {
+    let sign = |on: bool| if on { -1.0f64 } else { 1.0 };
+    let re = sign(neg);
+    let im = re * sign(conj);
+    match t.dtype() {
+        DType::C64 => super::for_each_mut::<Complex32>(t, |z| *z = Complex32::new(z.re * re as f32, z.im * im as f32)),
+        DType::C128 => super::for_each_mut::<Complex64>(t, |z| *z = Complex64::new(z.re * re, z.im * im)),
+        DType::F32 => super::for_each_mut::<f32>(t, |x| *x *= re as f32),
+        DType::F64 => super::for_each_mut::<f64>(t, |x| *x *= re),
+        DType::F16 => super::for_each_mut::<f16>(t, |x| *x = f16::from_bits(x.to_bits() ^ if neg { 0x8000 } else { 0 })),
+        _ => {}
+    }
+}
+
+/// A row-major host copy in another dtype.
+///
+/// # Errors
+/// If there is no conversion.
+pub fn converted(t: &Tensor, dtype: DType) -> Result<Tensor> {
+    let strides = dims::preserved_strides(t.shape(), t.strides());
+    let out = Tensor::empty_strided(t.shape().clone(), strides, dtype, Device::CPU)?;
+    copy(&out, t)?;
+    Ok(out)
+}
+
+/// A row-major tensor of `dtype` with the values of `t`: itself if it is that already.
+///
+/// # Errors
+/// If there is no conversion.
+pub fn dense(t: &Tensor, dtype: DType) -> Result<Tensor> {
+    if t.dtype() == dtype && t.is_contiguous() && !t.is_lazy() {
+        return Ok(t.clone());
+    }
+    let out = Tensor::empty(t.shape(), dtype, Device::CPU)?;
+    copy(&out, t)?;
+    Ok(out)
+}
+
+/// Copies a row of n elements: destination, its step in bytes, source, its step, n.
+type Row = unsafe fn(*mut u8, isize, *const u8, isize, usize);
+
+fn row_copy(size: usize) -> Row {
+    match size {
+        1 => same_row::<u8>,
+        2 => same_row::<u16>,
+        4 => same_row::<u32>,
+        8 => same_row::<u64>,
+        _ => same_row::<[u64; 2]>,
+    }
+}
+
+unsafe fn same_row<T: Copy>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, n: usize) {
+    let item = size_of::<T>() as isize;
+    // SAFETY: the caller gives n elements on both sides.
+    unsafe {
+        if sd == item && ss == item {
+            std::ptr::copy(src.cast::<T>(), dst.cast::<T>(), n);
+        } else if ss == 0 {
+            let v = src.cast::<T>().read_unaligned();
+            for i in 0..n as isize {
+                dst.offset(i * sd).cast::<T>().write_unaligned(v);
+            }
+        } else {
+            for i in 0..n as isize {
+                dst.offset(i * sd).cast::<T>().write_unaligned(src.offset(i * ss).cast::<T>().read_unaligned());
+            }
+        }
+    }
+}
+
+/// A conversion of one element as C would do it.
+trait Cast<T> {
+    fn cast(self) -> T;
+}
+
+unsafe fn cast_row<A: Copy + Cast<B>, B: Copy>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, n: usize) {
+    // SAFETY: the caller gives n elements on both sides.
+    unsafe {
+        if sd == size_of::<B>() as isize && ss == size_of::<A>() as isize {
+            let (dst, src) = (dst.cast::<B>(), src.cast::<A>());
+            for i in 0..n {
+                *dst.add(i) = (*src.add(i)).cast();
+            }
+        } else {
+            for i in 0..n as isize {
+                *dst.offset(i * sd).cast::<B>() = (*src.offset(i * ss).cast::<A>()).cast();
+            }
+        }
+    }
+}
+
+macro_rules! int_casts {
+    ($($a:ty),+) => { $(
+        int_casts!(@to $a => u8 i8 i16 i32 i64 u16 u32 u64 f32 f64);
+        impl Cast<bool> for $a { #[inline(always)] fn cast(self) -> bool { self != 0 } }
+        half_casts!(@from_num $a);
+        complex_casts!(@from_num $a);
+    )+ };
+    (@to $a:ty => $($b:ty)+) => { $(impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b { self as $b } })+ };
+}
+macro_rules! float_casts {
+    ($($a:ty),+) => { $(
+        // Through i64, so that values beyond a small integer wrap as C's conversions do on x86.
+        float_casts!(@wrap $a => u8 i8 i16 i32 u16 u32);
+        float_casts!(@direct $a => i64 f32 f64);
+        impl Cast<u64> for $a { #[inline(always)] fn cast(self) -> u64 { if self < 0.0 { self as i64 as u64 } else { self as u64 } } }
+        impl Cast<bool> for $a { #[inline(always)] fn cast(self) -> bool { self != 0.0 } }
+        half_casts!(@from_num $a);
+        complex_casts!(@from_num $a);
+    )+ };
+    (@wrap $a:ty => $($b:ty)+) => { $(impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b {
+        // NaN and out-of-range values give the "integer indefinite" number, whose low bits are 0.
+        let v = if self.is_nan() || self.abs() >= 9.2e18 { i64::MIN } else { self as i64 };
+        v as $b
+    } })+ };
+    (@direct $a:ty => $($b:ty)+) => { $(impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b { self as $b } })+ };
+}
+macro_rules! half_casts {
+    (@from_num $a:ty) => {
+        impl Cast<f16> for $a { #[inline(always)] fn cast(self) -> f16 { f16::from_f32(self as f32) } }
+        impl Cast<bf16> for $a { #[inline(always)] fn cast(self) -> bf16 { bf16::narrow(self as f32) } }
+    };
+    (@from_half $($h:ty),+) => { $(
+        half_casts!(@via $h => u8 i8 i16 i32 i64 u16 u32 u64 bool f32 f64 Complex32 Complex64);
+    )+
+        impl Cast<bf16> for f16 { fn cast(self) -> bf16 { bf16::narrow(self.to_f32()) } }
+        impl Cast<f16> for bf16 { fn cast(self) -> f16 { f16::from_f32(self.widen()) } }
+        impl Cast<f16> for f16 { fn cast(self) -> f16 { self } }
+        impl Cast<bf16> for bf16 { fn cast(self) -> bf16 { self } }
+    };
+    (@via $h:ty => $($b:ty)+) => { $(impl Cast<$b> for $h { #[inline(always)] fn cast(self) -> $b { <f32 as Cast<$b>>::cast(self.widen()) } })+ };
+}
+macro_rules! complex_casts {
+    (@from_num $a:ty) => {
+        impl Cast<Complex32> for $a { #[inline(always)] fn cast(self) -> Complex32 { Complex32::new(self as f32, 0.0) } }
+        impl Cast<Complex64> for $a { #[inline(always)] fn cast(self) -> Complex64 { Complex64::new(self as f64, 0.0) } }
+    };
+    (@from_complex $t:ty => $($b:ty)+) => { $(
+        impl Cast<$b> for Complex<$t> { #[inline(always)] fn cast(self) -> $b { self.re.cast() } }
+    )+
+        impl Cast<bool> for Complex<$t> { fn cast(self) -> bool { self.re != 0.0 || self.im != 0.0 } }
+        impl Cast<Complex32> for Complex<$t> { fn cast(self) -> Complex32 { Complex32::new(self.re as f32, self.im as f32) } }
+        impl Cast<Complex64> for Complex<$t> { fn cast(self) -> Complex64 { Complex64::new(self.re as f64, self.im as f64) } }
+    };
+}
+int_casts!(u8, i8, i16, i32, i64, u16, u32, u64);
+float_casts!(f32, f64);
+half_casts!(@from_half f16, bf16);
+complex_casts!(@from_complex f32 => u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64);
+complex_casts!(@from_complex f64 => u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64);
+
+macro_rules! bool_casts {
+    ($($b:ty)+) => { $(impl Cast<$b> for bool { #[inline(always)] fn cast(self) -> $b { <u8 as Cast<$b>>::cast(u8::from(self)) } })+ };
+}
+bool_casts!(u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64 Complex32 Complex64);
+impl Cast<bool> for bool {
+    fn cast(self) -> bool {
+        self
+    }
+}
+
+/// The row function from one dtype to another.
+fn converter(from: DType, to: DType) -> Result<Row> {
+    crate::with_dtype!(from, [bool int uint half float complex] => A, {
+        crate::with_dtype!(to, [bool int uint half float complex] => B, {
+            return Ok(cast_row::<A, B>);
+        }, else {});
+    }, else {});
+    super::narrow::converter(from, to)
+}
+
+/// Reads a list of numbers into a fresh row-major tensor.
+///
+/// # Errors
+/// If the dtype cannot hold numbers.
+pub fn from_scalars(values: &[Scalar], shape: &[i64], dtype: DType) -> Result<Tensor> {
+    let out = Tensor::empty(shape, dtype, Device::CPU)?;
+    crate::with_dtype!(dtype, [bool int uint half float complex] => T, {
+        let to = super::slice_mut::<T>(&out);
+        for (o, v) in to.iter_mut().zip(values) {
+            *o = T::from_scalar(*v);
+        }
+        return Ok(out);
+    }, else {});
+    if dtype.is_float() || dtype.is_complex() {
+        let wide = from_scalars(values, shape, if dtype.is_complex() { DType::C64 } else { DType::F32 })?;
+        copy(&out, &wide)?;
+        return Ok(out);
+    }
+    bail!(NotImplemented, "tensors of {dtype} cannot be made from numbers")
+}
+
+/// The strides and pointer of a tensor read with another shape.
+#[must_use]
+pub fn operand(t: &Tensor, shape: &Dims) -> (*mut u8, Dims) {
+    (t.data_ptr(), t.strides_for(shape))
+}

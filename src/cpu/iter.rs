@@ -1,0 +1,155 @@
+//! The only strided loop: walks several operands of one shape, innermost dimension in rows.
+
+#![allow(unsafe_code, reason = "moves raw pointers through checked layouts")]
+
+use super::pool;
+use smallvec::SmallVec;
+
+/// Elements below which a loop stays on the calling thread.
+pub const GRAIN: usize = 16 * 1024;
+
+/// A loop nest over `N` operands; strides in bytes, dimensions innermost first, neighbours merged.
+pub struct Walk<const N: usize> {
+    sizes: SmallVec<[usize; 6]>,
+    strides: SmallVec<[[isize; N]; 6]>,
+    ptrs: [*mut u8; N],
+    total: usize,
+}
+
+// SAFETY: the walk only hands its pointers to loops that the caller has declared safe to run in parallel.
+unsafe impl<const N: usize> Sync for Walk<N> {}
+
+impl<const N: usize> Walk<N> {
+    /// Plans a walk of `shape`. `strides[k]` are operand k's strides in elements of `items[k]` bytes.
+    #[must_use]
+    pub fn new(shape: &[i64], ptrs: [*mut u8; N], strides: [&[i64]; N], items: [usize; N]) -> Self {
+        let mut dims: SmallVec<[(usize, [isize; N]); 6]> = SmallVec::new();
+        let mut total = 1usize;
+        for d in (0..shape.len()).rev() {
+            total *= shape[d] as usize;
+            if shape[d] == 1 {
+                continue;
+            }
+            dims.push((shape[d] as usize, std::array::from_fn(|k| strides[k][d] as isize * items[k] as isize)));
+        }
+        // Innermost is the smallest step of the first operand that steps at all; ties keep row-major order.
+        for i in 1..dims.len() {
+            let mut j = i;
+            while j > 0 && before(&dims[j].1, &dims[j - 1].1) {
+                dims.swap(j, j - 1);
+                j -= 1;
+            }
+        }
+        let mut sizes: SmallVec<[usize; 6]> = SmallVec::new();
+        let mut merged: SmallVec<[[isize; N]; 6]> = SmallVec::new();
+        for (size, step) in dims {
+            if let (Some(last), Some(prev)) = (sizes.last_mut(), merged.last())
+                && (0..N).all(|k| step[k] == prev[k] * *last as isize)
+            {
+                *last *= size;
+                continue;
+            }
+            sizes.push(size);
+            merged.push(step);
+        }
+        if sizes.is_empty() {
+            sizes.push(total.min(1));
+            merged.push([0; N]);
+        }
+        Self { sizes, strides: merged, ptrs, total }
+    }
+
+    /// Calls `f(pointers, strides, n)` for runs that together cover every element once, on all threads if there
+    /// are more than `grain` elements.
+    pub fn run(&self, grain: usize, f: impl Fn(&[*mut u8; N], &[isize; N], usize) + Sync) {
+        if self.total == 0 {
+            return;
+        }
+        if self.sizes.len() == 1 && self.total <= grain {
+            f(&self.ptrs, &self.strides[0], self.total);
+            return;
+        }
+        pool::parallel_for(self.total, grain, |range| self.run_range(range.start, range.end, &f));
+    }
+
+    /// Like [`Walk::run`], in order on the calling thread.
+    pub fn run_serial(&self, mut f: impl FnMut(&[*mut u8; N], &[isize; N], usize)) {
+        if self.total > 0 {
+            self.run_range(0, self.total, &mut f);
+        }
+    }
+
+    fn run_range(&self, start: usize, end: usize, mut f: impl FnMut(&[*mut u8; N], &[isize; N], usize)) {
+        let mut index: SmallVec<[usize; 6]> = SmallVec::new();
+        let mut ptrs = self.ptrs;
+        let mut rest = start;
+        for (d, &size) in self.sizes.iter().enumerate() {
+            let i = rest % size;
+            rest /= size;
+            index.push(i);
+            for (p, step) in ptrs.iter_mut().zip(&self.strides[d]) {
+                *p = p.wrapping_offset(step * i as isize);
+            }
+        }
+        let mut at = start;
+        loop {
+            let n = (self.sizes[0] - index[0]).min(end - at);
+            f(&ptrs, &self.strides[0], n);
+            at += n;
+            if at >= end {
+                return;
+            }
+            // The row is finished: back to its start, then carry.
+            for (p, step) in ptrs.iter_mut().zip(&self.strides[0]) {
+                *p = p.wrapping_offset(-(step * index[0] as isize));
+            }
+            index[0] = 0;
+            for d in 1..self.sizes.len() {
+                index[d] += 1;
+                if index[d] < self.sizes[d] {
+                    for (p, step) in ptrs.iter_mut().zip(&self.strides[d]) {
+                        *p = p.wrapping_offset(*step);
+                    }
+                    break;
+                }
+                for (p, step) in ptrs.iter_mut().zip(&self.strides[d]) {
+                    *p = p.wrapping_offset(-(step * (self.sizes[d] as isize - 1)));
+                }
+                index[d] = 0;
+            }
+        }
+    }
+}
+
+/// Whether steps `a` belong inside steps `b`.
+fn before<const N: usize>(a: &[isize; N], b: &[isize; N]) -> bool {
+    for k in 0..N {
+        if a[k] != b[k] && a[k] != 0 && b[k] != 0 {
+            return a[k].abs() < b[k].abs();
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visits_every_element_of_a_transposed_pair() {
+        let a: Vec<i32> = (0..24).collect();
+        let mut b = vec![0i32; 24];
+        let walk = Walk::<2>::new(&[4, 6], [b.as_mut_ptr().cast(), a.as_ptr() as *mut u8], [&[6, 1], &[1, 4]], [4, 4]);
+        walk.run(1, |p, s, n| {
+            for i in 0..n as isize {
+                // SAFETY: both vectors hold 24 elements and the walk stays in the shape.
+                unsafe { *p[0].offset(s[0] * i).cast::<i32>() = *p[1].offset(s[1] * i).cast::<i32>() };
+            }
+        });
+        for r in 0..4 {
+            for c in 0..6 {
+                assert_eq!(b[r * 6 + c], (c * 4 + r) as i32);
+            }
+        }
+    }
+}

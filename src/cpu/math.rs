@@ -1,0 +1,180 @@
+//! Elementary functions by element type: the f32 versions are ours (branch-free, so that loops vectorise), the
+//! others come from libm and num-complex.
+
+use super::vmath;
+use num_complex::{Complex32, Complex64};
+
+macro_rules! real_fns {
+    ($($name:ident: $v32:expr, $f64:expr, |$c:ident| $complex:expr;)+) => {
+        /// Functions that real and complex elements have.
+        pub trait Elementary: Copy {
+            $(#[doc = concat!("`", stringify!($name), "` of the element.")]
+            fn $name(self) -> Self;)+
+        }
+        impl Elementary for f32 { $(#[inline(always)] fn $name(self) -> Self { $v32(self) })+ }
+        impl Elementary for f64 { $(#[inline(always)] fn $name(self) -> Self { $f64(self) })+ }
+        impl Elementary for Complex32 { $(fn $name(self) -> Self {
+            let $c = Complex64::new(f64::from(self.re), f64::from(self.im));
+            let r: Complex64 = $complex;
+            Complex32::new(r.re as f32, r.im as f32)
+        })+ }
+        impl Elementary for Complex64 { $(fn $name(self) -> Self { let $c = self; $complex })+ }
+    };
+}
+
+real_fns! {
+    exp_: vmath::exp, f64::exp, |z| cexp(z);
+    exp2_: vmath::exp2, f64::exp2, |z| cexp(z * std::f64::consts::LN_2);
+    expm1_: vmath::expm1, f64::exp_m1, |z| cexp(z) - 1.0;
+    log_: vmath::log, f64::ln, |z| z.ln();
+    log2_: vmath::log2, f64::log2, |z| z.ln() / std::f64::consts::LN_2;
+    log10_: vmath::log10, f64::log10, |z| z.ln() / std::f64::consts::LN_10;
+    log1p_: vmath::log1p, f64::ln_1p, |z| clog1p(z);
+    sin_: vmath::sin, f64::sin, |z| z.sin();
+    cos_: vmath::cos, f64::cos, |z| z.cos();
+    tan_: |x: f32| f64::from(x).tan() as f32, f64::tan, |z| z.tan();
+    asin_: |x: f32| f64::from(x).asin() as f32, f64::asin, |z| z.asin();
+    acos_: |x: f32| f64::from(x).acos() as f32, f64::acos, |z| z.acos();
+    atan_: |x: f32| f64::from(x).atan() as f32, f64::atan, |z| z.atan();
+    sinh_: |x: f32| f64::from(x).sinh() as f32, f64::sinh, |z| z.sinh();
+    cosh_: |x: f32| f64::from(x).cosh() as f32, f64::cosh, |z| z.cosh();
+    tanh_: vmath::tanh, f64::tanh, |z| ctanh(z);
+    asinh_: |x: f32| libm::asinh(f64::from(x)) as f32, libm::asinh, |z| z.asinh();
+    acosh_: |x: f32| libm::acosh(f64::from(x)) as f32, libm::acosh, |z| z.acosh();
+    atanh_: |x: f32| libm::atanh(f64::from(x)) as f32, libm::atanh, |z| z.atanh();
+    sqrt_: f32::sqrt, f64::sqrt, |z| z.sqrt();
+    sigmoid_: vmath::sigmoid, |x: f64| 1.0 / (1.0 + (-x).exp()), |z| 1.0 / (1.0 + cexp(-z));
+}
+
+fn cexp(z: Complex64) -> Complex64 {
+    if z.im == 0.0 { Complex64::new(z.re.exp(), z.im) } else { z.exp() }
+}
+
+fn clog1p(z: Complex64) -> Complex64 {
+    // log|1+z| = log1p(|z|^2 + 2 re z) / 2 keeps the digits of a small z.
+    let t = z.re * (2.0 + z.re) + z.im * z.im;
+    Complex64::new(0.5 * t.ln_1p(), z.im.atan2(1.0 + z.re))
+}
+
+fn ctanh(z: Complex64) -> Complex64 {
+    // Beyond 20 the quotient of huge numbers would be nan.
+    if z.re.abs() > 20.0 {
+        return Complex64::new(z.re.signum(), 0.0 * (2.0 * z.im).sin());
+    }
+    z.tanh()
+}
+
+/// Functions that only real elements have.
+pub trait RealFns: Elementary + PartialOrd {
+    /// The error function.
+    fn erf_(self) -> Self;
+    /// One minus the error function.
+    fn erfc_(self) -> Self;
+    /// The inverse of the error function.
+    fn erfinv_(self) -> Self;
+    /// The logarithm of the absolute gamma function.
+    fn lgamma_(self) -> Self;
+    /// The logarithmic derivative of the gamma function.
+    fn digamma_(self) -> Self;
+    /// Rounded to the nearest integer, ties to even.
+    fn rint_(self) -> Self;
+    /// From a double.
+    fn of(v: f64) -> Self;
+    /// To a double.
+    fn f64_(self) -> f64;
+}
+
+macro_rules! real_impl {
+    ($t:ty, $erf:expr, $erfc:expr) => {
+        impl RealFns for $t {
+            #[inline(always)]
+            fn erf_(self) -> Self {
+                $erf(self)
+            }
+            #[inline(always)]
+            fn erfc_(self) -> Self {
+                $erfc(self)
+            }
+            fn erfinv_(self) -> Self {
+                erfinv(f64::from(self)) as $t
+            }
+            fn lgamma_(self) -> Self {
+                if self.is_infinite() { <$t>::INFINITY } else { libm::lgamma(f64::from(self)) as $t }
+            }
+            fn digamma_(self) -> Self {
+                digamma(f64::from(self)) as $t
+            }
+            #[inline(always)]
+            fn rint_(self) -> Self {
+                self.round_ties_even()
+            }
+            #[inline(always)]
+            fn of(v: f64) -> Self {
+                v as $t
+            }
+            #[inline(always)]
+            fn f64_(self) -> f64 {
+                f64::from(self)
+            }
+        }
+    };
+}
+real_impl!(f32, vmath::erf, vmath::erfc);
+real_impl!(f64, libm::erf, libm::erfc);
+
+/// The inverse error function: Giles' single-precision polynomial ("Approximating the erfinv function", 2010),
+/// then two Newton steps on `erf` to double precision.
+#[must_use]
+pub fn erfinv(x: f64) -> f64 {
+    if x.is_nan() || x.abs() > 1.0 {
+        return f64::NAN;
+    }
+    if x.abs() == 1.0 {
+        return x * f64::INFINITY;
+    }
+    let w = -((1.0 - x) * (1.0 + x)).ln();
+    let poly = |start: f64, rest: &[f64], w: f64| rest.iter().fold(start, |p, c| c + p * w);
+    let mut y = x * if w < 5.0 {
+        poly(
+            2.810_226_36e-08,
+            &[3.432_739_39e-07, -3.523_387_7e-06, -4.391_506_54e-06, 0.000_218_580_87, -0.001_253_725_03, -0.004_177_681_64, 0.246_640_727, 1.501_409_41],
+            w - 2.5,
+        )
+    } else {
+        poly(
+            -0.000_200_214_257,
+            &[0.000_100_950_558, 0.001_349_343_22, -0.003_673_428_44, 0.005_739_507_73, -0.007_622_461_3, 0.009_438_870_47, 1.001_674_06, 2.832_976_82],
+            w.sqrt() - 3.0,
+        )
+    };
+    for _ in 0..2 {
+        let e = if y.abs() < 1.0 { libm::erf(y) - x } else { x.signum() * ((1.0 - x.abs()) - libm::erfc(y.abs())) };
+        y -= e / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp());
+    }
+    y
+}
+
+/// The digamma function: reflection for negative arguments, recurrence up to 10, then the asymptotic series
+/// (Abramowitz and Stegun 6.3.5, 6.3.7, 6.3.18).
+#[must_use]
+pub fn digamma(mut x: f64) -> f64 {
+    if x == 0.0 {
+        return f64::INFINITY.copysign(-x);
+    }
+    let mut result = 0.0;
+    if x < 0.0 {
+        if x == x.trunc() {
+            return f64::NAN;
+        }
+        result = -std::f64::consts::PI / (std::f64::consts::PI * (x - x.trunc())).tan();
+        x = 1.0 - x;
+    }
+    while x < 10.0 {
+        result -= 1.0 / x;
+        x += 1.0;
+    }
+    let z = 1.0 / (x * x);
+    let series = [8.333_333_333_333_333e-2, -2.109_279_609_279_609_3e-2, 7.575_757_575_757_576e-3, -4.166_666_666_666_667e-3, 3.968_253_968_253_968e-3, -8.333_333_333_333_333e-3, 8.333_333_333_333_333e-2];
+    let tail = series.iter().fold(0.0, |p, c| p * z + c) * z;
+    result + x.ln() - 0.5 / x - tail
+}

@@ -1,0 +1,138 @@
+//! The op table: every operator, named once.
+//!
+//! A family file holds its rows; [`FAMILIES`] lists the families. Everything else (Python functions and methods,
+//! stubs, docs, the table test) is derived by walking [`table()`].
+
+pub mod args;
+pub mod binary;
+pub mod call;
+pub mod copy;
+pub mod create;
+pub mod dispatch;
+mod map_macro;
+pub mod op;
+pub mod pointwise;
+pub mod reduce;
+pub mod rules;
+pub mod schema;
+pub mod unary;
+pub mod view;
+
+pub use args::{Arg, Args, OwnedArg, OwnedArgs};
+pub use op::{Op, OpDef, Ret, Value};
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// The families of the table.
+static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS];
+
+/// Other names of operators: `(alias, name)`, with all their forms.
+pub static ALIASES: &[(&str, &str)] = &[
+    ("absolute", "abs"),
+    ("negative", "neg"),
+    ("arcsin", "asin"),
+    ("arccos", "acos"),
+    ("arctan", "atan"),
+    ("arcsinh", "asinh"),
+    ("arccosh", "acosh"),
+    ("arctanh", "atanh"),
+    ("arctan2", "atan2"),
+    ("fix", "trunc"),
+    ("subtract", "sub"),
+    ("multiply", "mul"),
+    ("divide", "div"),
+    ("true_divide", "div"),
+    ("greater", "gt"),
+    ("greater_equal", "ge"),
+    ("less", "lt"),
+    ("less_equal", "le"),
+    ("not_equal", "ne"),
+    ("clip", "clamp"),
+    ("special.expit", "sigmoid"),
+    ("special.exp2", "exp2"),
+    ("special.expm1", "expm1"),
+    ("special.log1p", "log1p"),
+    ("special.erf", "erf"),
+    ("special.erfc", "erfc"),
+    ("special.erfinv", "erfinv"),
+    ("special.gammaln", "lgamma"),
+    ("special.psi", "digamma"),
+    ("special.digamma", "digamma"),
+    ("special.xlogy", "xlogy"),
+    ("special.round", "round"),
+    ("swapaxes", "transpose"),
+    ("swapdims", "transpose"),
+    ("moveaxis", "movedim"),
+];
+
+static TABLE: LazyLock<Vec<Op>> = LazyLock::new(|| {
+    let rows = FAMILIES.iter().flat_map(|f| f.iter());
+    rows.enumerate().map(|(id, def)| Op { def, schema: schema::Schema::parse(def.schema), id }).collect()
+});
+
+static INDEX: LazyLock<HashMap<&'static str, &'static Op>> =
+    LazyLock::new(|| table().iter().map(|op| (op.def.name, op)).collect());
+
+/// All operators.
+#[must_use]
+pub fn table() -> &'static [Op] {
+    &TABLE
+}
+
+/// An operator by its full name (`max#dim`).
+///
+/// # Errors
+/// If there is none.
+pub fn find(name: &str) -> crate::Result<&'static Op> {
+    INDEX.get(name).copied().ok_or_else(|| crate::err!(Attribute, "torchlike has no operator '{name}'"))
+}
+
+/// Calls an operator by name with values in schema order: how Rust programs without a typed helper reach the table.
+///
+/// # Errors
+/// If there is no such operator, or the call fails.
+pub fn invoke(name: &str, values: &[Arg]) -> crate::Result<Ret> {
+    dispatch::run(find(name)?, values)
+}
+
+/// A table entry looked up once per call site.
+#[macro_export]
+macro_rules! op {
+    ($name:literal) => {{
+        static OP: std::sync::OnceLock<&'static $crate::ops::Op> = std::sync::OnceLock::new();
+        match OP.get() {
+            Some(op) => Ok::<&'static $crate::ops::Op, $crate::Error>(*op),
+            None => $crate::ops::find($name).map(|op| *OP.get_or_init(|| op)),
+        }
+    }};
+}
+
+/// Calls an op from another op: `run!("mul", a, b)?`. Values convert into [`Arg`]; the result is a [`Ret`].
+#[macro_export]
+macro_rules! run {
+    ($name:literal $(, $value:expr)* $(,)?) => {
+        $crate::op!($name).and_then(|op| $crate::ops::dispatch::run(op, &[$($crate::ops::Arg::from($value)),*]))
+    };
+}
+
+/// Like [`run!`], for ops with one tensor as result.
+#[macro_export]
+macro_rules! run1 {
+    ($name:literal $(, $value:expr)* $(,)?) => {
+        $crate::run!($name $(, $value)*).and_then($crate::ops::Ret::one)
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_aliases_lead_somewhere() {
+        assert_eq!(INDEX.len(), table().len());
+        for (alias, name) in ALIASES {
+            assert!(table().iter().any(|op| op.path() == *name), "{alias} -> {name}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Where a meta storage's data would come from: the promise that it can become real.
+
+use crate::layers::record::Entry;
+use crate::{Device, Result, Storage};
+use std::fmt;
+use std::sync::Arc;
+
+/// Something outside the program that can fill a storage, such as a byte range of a file.
+pub trait Provider: Send + Sync {
+    /// What it is, for people: `file 'model.pt' bytes 64..4160`.
+    fn describe(&self) -> String;
+    /// The bytes, as a real storage on `device`.
+    ///
+    /// # Errors
+    /// If the bytes cannot be had (any more).
+    fn fetch(&self, device: Device) -> Result<Storage>;
+}
+
+/// How a meta storage becomes real.
+#[derive(Clone)]
+pub enum Source {
+    /// Bytes from outside.
+    File(Arc<dyn Provider>),
+    /// A recorded history of operations, of which this is the newest.
+    Recipe(Arc<Entry>),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(p) => f.write_str(&p.describe()),
+            Self::Recipe(e) => write!(f, "recipe ending in {}", e.op_name()),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The one shared, counted thing: a run of bytes on a device, or the promise of one.
+//!
+//! A meta storage has a size and perhaps a [`Source`] that can fill it, but no bytes. Becoming real swaps
+//! what a storage holds, so every tensor on it, view or tie, is real in the same moment.
+
+#![allow(unsafe_code, reason = "raw host memory is owned here")]
+
+use crate::source::Source;
+use crate::{Device, DeviceKind, Result, bail, cpu};
+use std::any::Any;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A counted reference to a storage.
+#[derive(Clone)]
+pub struct Storage(Arc<Cell>);
+
+struct Cell {
+    ptr: AtomicPtr<u8>,
+    nbytes: AtomicUsize,
+    kind: AtomicU8,
+    index: AtomicU8,
+    flags: AtomicU8,
+    version: AtomicU32,
+    hold: Mutex<Hold>,
+}
+
+/// What a storage owns besides its address.
+struct Hold {
+    owner: Owner,
+    source: Option<Source>,
+}
+
+/// Who frees the bytes.
+pub enum Owner {
+    /// Nobody: a meta storage, or one without bytes.
+    None,
+    /// A block of the CPU allocator.
+    Block(cpu::alloc::Block),
+    /// Another owner, dropped with the storage: a mapped file, a NumPy array, a DLPack capsule, a device block.
+    Foreign(Box<dyn Any + Send>),
+}
+
+/// The storage has a [`Source`].
+const SOURCED: u8 = 1;
+/// The bytes belong to another owner and cannot be resized.
+const FOREIGN: u8 = 2;
+
+impl Storage {
+    fn make(ptr: *mut u8, nbytes: usize, device: Device, owner: Owner) -> Self {
+        let flags = if matches!(owner, Owner::Foreign(_)) { FOREIGN } else { 0 };
+        Self(Arc::new(Cell {
+            ptr: AtomicPtr::new(ptr),
+            nbytes: AtomicUsize::new(nbytes),
+            kind: AtomicU8::new(device.kind as u8),
+            index: AtomicU8::new(device.index as u8),
+            flags: AtomicU8::new(flags),
+            version: AtomicU32::new(0),
+            hold: Mutex::new(Hold { owner, source: None }),
+        }))
+    }
+
+    /// A storage without bytes.
+    #[must_use]
+    pub fn meta(nbytes: usize) -> Self {
+        Self::make(std::ptr::null_mut(), nbytes, Device::META, Owner::None)
+    }
+
+    /// Uninitialised memory of `nbytes` bytes on `device`.
+    ///
+    /// # Errors
+    /// If memory cannot be had, or the device is not there.
+    #[inline]
+    pub fn empty(nbytes: usize, device: Device) -> Result<Self> {
+        match device.kind {
+            DeviceKind::Meta => Ok(Self::meta(nbytes)),
+            DeviceKind::Cpu => {
+                let block = cpu::alloc::Block::new(nbytes)?;
+                Ok(Self::make(block.ptr(), nbytes, Device::CPU, Owner::Block(block)))
+            }
+            DeviceKind::Cuda => crate::cuda::empty_storage(nbytes, device),
+        }
+    }
+
+    /// A storage over bytes that somebody else owns; `owner` is dropped with the last tensor.
+    ///
+    /// # Safety
+    /// `ptr` must be valid for reads (and writes, unless the caller never hands out writable tensors) of
+    /// `nbytes` bytes on `device` for as long as `owner` lives.
+    #[must_use]
+    pub unsafe fn foreign(ptr: *mut u8, nbytes: usize, device: Device, owner: Box<dyn Any + Send>) -> Self {
+        Self::make(ptr, nbytes, device, Owner::Foreign(owner))
+    }
+
+    fn hold(&self) -> MutexGuard<'_, Hold> {
+        self.0.hold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The device the bytes are on.
+    #[inline]
+    #[must_use]
+    pub fn device(&self) -> Device {
+        let kind = match self.0.kind.load(Relaxed) {
+            0 => DeviceKind::Cpu,
+            1 => DeviceKind::Meta,
+            _ => DeviceKind::Cuda,
+        };
+        Device { kind, index: self.0.index.load(Relaxed) as i8 }
+    }
+
+    /// The address of the first byte, null on meta.
+    #[inline]
+    #[must_use]
+    pub fn ptr(&self) -> *mut u8 {
+        self.0.ptr.load(Relaxed)
+    }
+
+    /// The size in bytes.
+    #[inline]
+    #[must_use]
+    pub fn nbytes(&self) -> usize {
+        self.0.nbytes.load(Relaxed)
+    }
+
+    /// A number that tells this storage from every other living one.
+    #[must_use]
+    pub fn id(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+
+    /// True if both are the same storage.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// How many references there are.
+    #[must_use]
+    pub fn use_count(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// How often the content was changed in place.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.0.version.load(Relaxed)
+    }
+
+    /// Counts one change in place.
+    #[inline]
+    pub fn bump(&self) {
+        self.0.version.fetch_add(1, Relaxed);
+    }
+
+    /// True if the storage knows how to become real.
+    #[inline]
+    #[must_use]
+    pub fn is_sourced(&self) -> bool {
+        self.0.flags.load(Relaxed) & SOURCED != 0
+    }
+
+    /// Where the data would come from.
+    #[must_use]
+    pub fn source(&self) -> Option<Source> {
+        if self.is_sourced() { self.hold().source.clone() } else { None }
+    }
+
+    /// Sets or forgets where the data would come from.
+    pub fn set_source(&self, source: Option<Source>) {
+        let mut hold = self.hold();
+        let bit = if source.is_some() { SOURCED } else { 0 };
+        self.0.flags.store(self.0.flags.load(Relaxed) & !SOURCED | bit, Relaxed);
+        hold.source = source;
+    }
+
+    /// Takes over the bytes, size and device of `other`, which is left as it was only if shared.
+    ///
+    /// This is how a meta storage becomes real: every tensor on it follows.
+    pub fn become_like(&self, other: &Self) {
+        if self.same(other) {
+            return;
+        }
+        let keep: Box<dyn Any + Send> = Box::new(other.clone());
+        let mut hold = self.hold();
+        self.0.ptr.store(other.ptr(), Relaxed);
+        self.0.nbytes.store(other.nbytes(), Relaxed);
+        let device = other.device();
+        self.0.kind.store(device.kind as u8, Relaxed);
+        self.0.index.store(device.index as u8, Relaxed);
+        // The other storage stays the owner of the block: both see the same bytes while both live.
+        hold.owner = Owner::Foreign(keep);
+    }
+
+    /// Gives up the bytes and becomes a meta storage of the same size.
+    pub fn become_meta(&self) {
+        let mut hold = self.hold();
+        self.0.ptr.store(std::ptr::null_mut(), Relaxed);
+        self.0.kind.store(DeviceKind::Meta as u8, Relaxed);
+        self.0.index.store(u8::MAX, Relaxed);
+        hold.owner = Owner::None;
+    }
+
+    /// Changes the size, keeping the bytes that fit; new bytes are uninitialised.
+    ///
+    /// # Errors
+    /// If the bytes belong to another owner, or memory cannot be had.
+    pub fn resize(&self, nbytes: usize) -> Result<()> {
+        let device = self.device();
+        let mut hold = self.hold();
+        match device.kind {
+            DeviceKind::Meta => {}
+            _ if self.0.flags.load(Relaxed) & FOREIGN != 0 => {
+                bail!(Runtime, "Trying to resize storage that is not resizable")
+            }
+            DeviceKind::Cpu => {
+                let block = cpu::alloc::Block::new(nbytes)?;
+                let n = nbytes.min(self.nbytes());
+                if n > 0 {
+                    // SAFETY: both blocks hold at least n bytes and are distinct allocations.
+                    unsafe { std::ptr::copy_nonoverlapping(self.ptr(), block.ptr(), n) };
+                }
+                self.0.ptr.store(block.ptr(), Relaxed);
+                hold.owner = Owner::Block(block);
+            }
+            DeviceKind::Cuda => bail!(NotImplemented, "resizing a CUDA storage is not supported"),
+        }
+        self.0.nbytes.store(nbytes, Relaxed);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Storage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Storage({} bytes on {})", self.nbytes(), self.device())
+    }
+}

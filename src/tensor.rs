@@ -1,0 +1,420 @@
+//! A tensor: a storage seen through a shape, strides, an offset and a dtype. All but the storage is plain data.
+
+use crate::dims::{self, Dims, MemoryFormat};
+use crate::{DType, Device, Element, Result, Scalar, Storage, bail};
+
+/// A view of a storage.
+#[derive(Clone)]
+pub struct Tensor {
+    storage: Storage,
+    shape: Dims,
+    strides: Dims,
+    offset: i64,
+    dtype: DType,
+    flags: u8,
+}
+
+const CONJ: u8 = 1;
+const NEG: u8 = 2;
+const GRAD: u8 = 4;
+const VIEW: u8 = 8;
+const INFERENCE: u8 = 16;
+
+impl Tensor {
+    /// A tensor over a storage, unchecked: the caller has proved that the layout lies within the storage
+    /// (see [`Tensor::checked`] for layouts that come from outside).
+    #[inline]
+    #[must_use]
+    pub fn from_parts(storage: Storage, shape: Dims, strides: Dims, offset: i64, dtype: DType) -> Self {
+        Self { storage, shape, strides, offset, dtype, flags: 0 }
+    }
+
+    /// A tensor over a storage, checked to lie within it.
+    ///
+    /// # Errors
+    /// PyTorch's `setStorage` text if the layout reaches outside, or its text for negative values.
+    pub fn checked(storage: Storage, shape: Dims, strides: Dims, offset: i64, dtype: DType) -> Result<Self> {
+        if shape.len() != strides.len() {
+            bail!(Runtime, "mismatch in length of strides and shape");
+        }
+        if strides.iter().any(|&s| s < 0) {
+            bail!(Runtime, "as_strided: Negative strides are not supported at the moment, got strides: {strides}");
+        }
+        if let Some(&d) = shape.iter().find(|&&d| d < 0) {
+            bail!(Runtime, "Trying to create tensor with negative dimension {d}: {shape}");
+        }
+        if offset < 0 {
+            bail!(Runtime, "Tensor: invalid storage offset {offset}");
+        }
+        let need = dims::storage_bytes(&shape, &strides, offset, dtype.size())?;
+        if need > storage.nbytes() {
+            bail!(
+                Runtime,
+                "setStorage: sizes {shape}, strides {strides}, storage offset {offset}, and itemsize {} requiring a storage \
+                 size of {need} are out of bounds for storage of size {}",
+                dtype.size(),
+                storage.nbytes()
+            );
+        }
+        Ok(Self::from_parts(storage, shape, strides, offset, dtype))
+    }
+
+    /// An uninitialised row-major tensor.
+    ///
+    /// # Errors
+    /// If the size overflows, a dimension is negative, or memory cannot be had.
+    #[inline]
+    pub fn empty(shape: &[i64], dtype: DType, device: Device) -> Result<Self> {
+        Self::empty_strided(Dims::new(shape), dims::contiguous_strides(shape), dtype, device)
+    }
+
+    /// An uninitialised tensor with these strides.
+    ///
+    /// # Errors
+    /// As [`Tensor::empty`].
+    #[inline]
+    pub fn empty_strided(shape: Dims, strides: Dims, dtype: DType, device: Device) -> Result<Self> {
+        if let Some(&d) = shape.iter().find(|&&d| d < 0) {
+            bail!(Runtime, "Trying to create tensor with negative dimension {d}: {shape}");
+        }
+        if shape.len() > dims::MAX_NDIM {
+            bail!(Runtime, "a tensor has at most {} dimensions, not {}", dims::MAX_NDIM, shape.len());
+        }
+        let nbytes = dims::storage_bytes(&shape, &strides, 0, dtype.size())?;
+        Ok(Self::from_parts(Storage::empty(nbytes, device)?, shape, strides, 0, dtype))
+    }
+
+    /// A 0-dimensional CPU tensor.
+    ///
+    /// # Errors
+    /// If the dtype cannot be computed with.
+    pub fn scalar(value: Scalar, dtype: DType) -> Result<Self> {
+        let t = Self::empty(&[], dtype, Device::CPU)?;
+        crate::cpu::fill(&t, value)?;
+        Ok(t)
+    }
+
+    /// A row-major CPU tensor with the values of a slice.
+    ///
+    /// # Errors
+    /// If the number of values is not that of the shape.
+    pub fn from_slice<T: Element>(values: &[T], shape: &[i64]) -> Result<Self> {
+        if dims::numel(shape)? != values.len() as i64 {
+            bail!(Value, "{} values do not fill shape {}", values.len(), Dims::new(shape));
+        }
+        let t = Self::empty(shape, T::DTYPE, Device::CPU)?;
+        crate::cpu::write_slice(&t, values);
+        Ok(t)
+    }
+
+    /// The elements in row-major order.
+    ///
+    /// # Errors
+    /// If the tensor is not of type `T` or its data cannot be had.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        if self.dtype != T::DTYPE {
+            bail!(Type, "expected a tensor of {}, got {}", T::DTYPE, self.dtype);
+        }
+        let real = self.to_device(Device::CPU)?.contiguous()?;
+        Ok(crate::cpu::read_slice(&real))
+    }
+
+    /// The sizes.
+    #[inline]
+    #[must_use]
+    pub fn shape(&self) -> &Dims {
+        &self.shape
+    }
+
+    /// The strides, in elements.
+    #[inline]
+    #[must_use]
+    pub fn strides(&self) -> &Dims {
+        &self.strides
+    }
+
+    /// The position of the first element in the storage, in elements.
+    #[inline]
+    #[must_use]
+    pub fn offset(&self) -> i64 {
+        self.offset
+    }
+
+    /// The element type.
+    #[inline]
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The shared storage.
+    #[inline]
+    #[must_use]
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// Where the data is.
+    #[inline]
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.storage.device()
+    }
+
+    /// True on the meta device.
+    #[inline]
+    #[must_use]
+    pub fn is_meta(&self) -> bool {
+        self.device().is_meta()
+    }
+
+    /// The number of dimensions.
+    #[inline]
+    #[must_use]
+    pub fn ndim(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// The number of elements.
+    #[inline]
+    #[must_use]
+    pub fn numel(&self) -> i64 {
+        self.shape.iter().product()
+    }
+
+    /// The size of dimension `dim`, counted from the end if negative.
+    ///
+    /// # Errors
+    /// If there is no such dimension.
+    pub fn size(&self, dim: i64) -> Result<i64> {
+        if self.ndim() == 0 {
+            bail!(Index, "Dimension specified as {dim} but tensor has no dimensions");
+        }
+        Ok(self.shape[dims::wrap_dim(dim, self.ndim())?])
+    }
+
+    /// The address of the first element, null on meta.
+    #[inline]
+    #[must_use]
+    pub fn data_ptr(&self) -> *mut u8 {
+        let base = self.storage.ptr();
+        if base.is_null() { base } else { base.wrapping_offset(self.offset as isize * self.dtype.size() as isize) }
+    }
+
+    /// True if row-major without gaps.
+    #[inline]
+    #[must_use]
+    pub fn is_contiguous(&self) -> bool {
+        dims::is_contiguous(&self.shape, &self.strides)
+    }
+
+    /// True if dense in the given format.
+    #[must_use]
+    pub fn is_contiguous_in(&self, format: MemoryFormat) -> bool {
+        match format {
+            MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d => {
+                dims::is_channels_last(&self.shape, &self.strides, format)
+            }
+            _ => self.is_contiguous(),
+        }
+    }
+
+    /// True for a lazily conjugated view.
+    #[inline]
+    #[must_use]
+    pub fn is_conj(&self) -> bool {
+        self.flags & CONJ != 0
+    }
+
+    /// True for a lazily negated view.
+    #[inline]
+    #[must_use]
+    pub fn is_neg(&self) -> bool {
+        self.flags & NEG != 0
+    }
+
+    /// True if a lazy conjugation or negation has to be applied when reading.
+    #[inline]
+    #[must_use]
+    pub fn is_lazy(&self) -> bool {
+        self.flags & (CONJ | NEG) != 0
+    }
+
+    /// True if gradients are wanted.
+    #[inline]
+    #[must_use]
+    pub fn requires_grad(&self) -> bool {
+        self.flags & GRAD != 0
+    }
+
+    /// True if made as a view of another tensor.
+    #[must_use]
+    pub fn is_view(&self) -> bool {
+        self.flags & VIEW != 0
+    }
+
+    /// True if made under `inference_mode`.
+    #[must_use]
+    pub fn is_inference(&self) -> bool {
+        self.flags & INFERENCE != 0
+    }
+
+    fn flag(mut self, bit: u8, on: bool) -> Self {
+        self.flags = if on { self.flags | bit } else { self.flags & !bit };
+        self
+    }
+
+    /// The same tensor with the lazy conjugation set as told.
+    #[must_use]
+    pub fn with_conj(self, on: bool) -> Self {
+        self.flag(CONJ, on)
+    }
+
+    /// The same tensor with the lazy negation set as told.
+    #[must_use]
+    pub fn with_neg(self, on: bool) -> Self {
+        self.flag(NEG, on)
+    }
+
+    /// The same tensor with the gradient flag set as told.
+    #[must_use]
+    pub fn with_requires_grad(self, on: bool) -> Self {
+        self.flag(GRAD, on)
+    }
+
+    /// The same tensor with the inference flag set as told.
+    #[must_use]
+    pub fn with_inference(self, on: bool) -> Self {
+        self.flag(INFERENCE, on)
+    }
+
+    /// Another layout of the same storage (unchecked, as [`Tensor::from_parts`]); lazy flags are kept.
+    #[inline]
+    #[must_use]
+    pub fn view_with(&self, shape: Dims, strides: Dims, offset: i64) -> Self {
+        Self {
+            storage: self.storage.clone(),
+            shape,
+            strides,
+            offset,
+            dtype: self.dtype,
+            flags: self.flags & (CONJ | NEG | INFERENCE) | VIEW,
+        }
+    }
+
+    /// The same tensor without gradient flag, as a view.
+    #[must_use]
+    pub fn detach(&self) -> Self {
+        self.view_with(self.shape.clone(), self.strides.clone(), self.offset)
+    }
+
+    /// The same memory read as another dtype of the same size, or another layout; unchecked.
+    #[must_use]
+    pub fn reinterpret(&self, dtype: DType, shape: Dims, strides: Dims, offset: i64) -> Self {
+        let mut t = self.view_with(shape, strides, offset);
+        t.dtype = dtype;
+        t.flags &= !(CONJ | NEG);
+        t
+    }
+
+    /// Broadcast strides for reading with shape `to`.
+    #[inline]
+    #[must_use]
+    pub fn strides_for(&self, to: &[i64]) -> Dims {
+        dims::broadcast_strides(&self.shape, &self.strides, to)
+    }
+
+    /// Expanded to a broadcast shape (unchecked).
+    #[must_use]
+    pub fn expand_to(&self, shape: &[i64]) -> Self {
+        self.view_with(Dims::new(shape), self.strides_for(shape), self.offset)
+    }
+
+    /// The dimensions in another order (unchecked).
+    #[must_use]
+    pub fn permuted(&self, perm: &[usize]) -> Self {
+        self.view_with(self.shape.permuted(perm), self.strides.permuted(perm), self.offset)
+    }
+
+    /// With two dimensions swapped (unchecked).
+    #[must_use]
+    pub fn swapped(&self, a: usize, b: usize) -> Self {
+        let (mut shape, mut strides) = (self.shape.clone(), self.strides.clone());
+        shape.swap(a, b);
+        strides.swap(a, b);
+        self.view_with(shape, strides, self.offset)
+    }
+
+    /// One index along a dimension, which disappears (unchecked).
+    #[must_use]
+    pub fn selected(&self, dim: usize, index: i64) -> Self {
+        let offset = self.offset + index * self.strides[dim];
+        self.view_with(self.shape.removed(dim), self.strides.removed(dim), offset)
+    }
+
+    /// `len` indices from `start` along a dimension (unchecked).
+    #[must_use]
+    pub fn narrowed(&self, dim: usize, start: i64, len: i64) -> Self {
+        let offset = self.offset + start * self.strides[dim];
+        self.view_with(self.shape.with(dim, len), self.strides.clone(), offset)
+    }
+
+    /// True if the tensors' storages are one.
+    #[must_use]
+    pub fn shares_storage(&self, other: &Self) -> bool {
+        self.storage.same(&other.storage)
+    }
+
+    /// True if several indices lead to one element (as in an expanded tensor), by the test PyTorch uses.
+    #[must_use]
+    pub fn has_internal_overlap(&self) -> bool {
+        self.shape.iter().zip(self.strides.iter()).any(|(&d, &s)| d > 1 && s == 0)
+    }
+
+    /// Row-major with the same values; itself if it is so already.
+    ///
+    /// # Errors
+    /// If memory cannot be had.
+    pub fn contiguous(&self) -> Result<Self> {
+        if self.is_contiguous() && !self.is_lazy() {
+            return Ok(self.clone());
+        }
+        crate::ops::call::clone(self, MemoryFormat::Contiguous)
+    }
+
+    /// With another dtype; itself if it has that already.
+    ///
+    /// # Errors
+    /// If there is no conversion.
+    pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
+        if dtype == self.dtype {
+            return Ok(self.clone());
+        }
+        crate::ops::call::to_copy(self, dtype, self.device())
+    }
+
+    /// On another device; itself if it is there already.
+    ///
+    /// # Errors
+    /// If the data cannot be had: a meta tensor has none.
+    pub fn to_device(&self, device: Device) -> Result<Self> {
+        if self.device() == device.canonical() {
+            return Ok(self.clone());
+        }
+        crate::ops::call::to_copy(self, self.dtype, device)
+    }
+
+    /// The only element.
+    ///
+    /// # Errors
+    /// If there is not exactly one element, or on meta.
+    pub fn item(&self) -> Result<Scalar> {
+        crate::ops::call::item(self)
+    }
+}
+
+impl std::fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tensor({} {} on {})", self.dtype, self.shape, self.device())
+    }
+}
