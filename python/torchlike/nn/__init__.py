@@ -1,0 +1,2 @@
+from torchlike.nn.module import Module
+from torchlike.nn.parameter import Buffer, Parameter
