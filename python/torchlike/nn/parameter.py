@@ -19,14 +19,15 @@ __all__ = [
 class Buffer(Tensor):
     """A tensor that a module registers as a buffer when it is assigned to an attribute."""
 
-    persistent: bool
+    persistent: bool = True
+    _is_buffer: bool = True
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         if data is None:
             data = torch.empty(0)
         made = Tensor._make_subclass(cls, data.detach(), data.requires_grad)
         made.persistent = persistent
-        made._is_buffer = True
+
         return made
 
     def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
@@ -112,6 +113,8 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer without a shape; ``materialize`` gives it one."""
 
     cls_to_become = Tensor
+    persistent: bool = True
+    _is_buffer: bool = True
 
     def __new__(
         cls,
@@ -124,7 +127,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
             cls, torch.empty(0, device=device, dtype=dtype), requires_grad
         )
         made.persistent = persistent
-        made._is_buffer = True
+
         return made
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
