@@ -103,13 +103,11 @@ class _NormBase(Module):
         raise NotImplementedError
 
     def extra_repr(self) -> str:
-        text = (
+        return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+            f"affine={self.affine}, bias={self.bias is not None}, "
+            f"track_running_stats={self.track_running_stats}"
         )
-        if self.affine and self.bias is None:
-            text += ", bias=False"
-        return text
 
     def _load_from_state_dict(
         self,
