@@ -81,6 +81,10 @@ from torchlike.nn.layers.lazy_conv import (
     LazyConvTranspose3d,
 )
 from torchlike.nn.layers.linear import Bilinear, Identity, LazyLinear, Linear
+from torchlike.nn.layers.linear_cross_entropy import (
+    LinearCrossEntropyLoss,
+    LinearCrossEntropyOptions,
+)
 from torchlike.nn.layers.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -282,6 +286,8 @@ __all__ = [
     "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",

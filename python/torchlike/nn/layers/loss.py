@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchlike.nn import functional as F
+from torchlike.nn.layers.shape import PairwiseDistance
 from torchlike.nn.module import Module
 
 __all__ = [
@@ -469,7 +470,7 @@ class TripletMarginWithDistanceLoss(_Loss):
                 f"got {margin} instead"
             )
         self.distance_function = (
-            distance_function if distance_function is not None else F.pairwise_distance
+            distance_function if distance_function is not None else PairwiseDistance()
         )
         self.margin = margin
         self.swap = swap
