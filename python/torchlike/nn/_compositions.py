@@ -231,9 +231,7 @@ def multi_head_attention_forward(
         v = F.linear(value, v_proj_weight, b[2])
     else:
         if key.shape != value.shape:
-            raise AssertionError(
-                f"key shape {key.shape} does not match value shape {value.shape}"
-            )
+            raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
         if in_proj_weight is None:
             raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
         q, k, v = _projected_together(query, key, value, in_proj_weight, in_proj_bias)

@@ -101,7 +101,12 @@ class Table:
 # Hooks of every module in the process.
 global_tables: dict[str, OrderedDict[int, Any]] = {
     name: OrderedDict()
-    for name in (*CALL_TABLES, "_parameter_registration", "_buffer_registration", "_module_registration")
+    for name in (
+        *CALL_TABLES,
+        "_parameter_registration",
+        "_buffer_registration",
+        "_module_registration",
+    )
 }
 # True while any hook of every module exists; module calls read it.
 any_global = [False]

@@ -124,9 +124,7 @@ class Registry:
         if module is None:
             return self
         if "_kinds" not in module.__dict__:
-            raise AttributeError(
-                f"'{type(module).__name__}' object has no attribute '{self.name}'"
-            )
+            raise AttributeError(f"'{type(module).__name__}' object has no attribute '{self.name}'")
         return View(module, self.kind)
 
     def __set__(self, module: Any, mapping: Any) -> None:

@@ -38,9 +38,7 @@ def overrides(module: Any, method: str, base: type) -> bool:
     return getattr(type(module), method) is not getattr(base, method)
 
 
-def save(
-    module: Any, destination: Any, prefix: str, keep_vars: bool, base: type
-) -> None:
+def save(module: Any, destination: Any, prefix: str, keep_vars: bool, base: type) -> None:
     """Put the module's own parameters, persistent buffers and extra state into a dict."""
     state = module.__dict__
     transient = state["_non_persistent_buffers_set"]

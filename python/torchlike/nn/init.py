@@ -238,9 +238,7 @@ def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
 def _calculate_correct_fan(tensor: Any, mode: str) -> int:
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
-        raise ValueError(
-            f"Mode {mode} not supported, please use one of {['fan_in', 'fan_out']}"
-        )
+        raise ValueError(f"Mode {mode} not supported, please use one of {['fan_in', 'fan_out']}")
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     return fan_in if mode == "fan_in" else fan_out
 

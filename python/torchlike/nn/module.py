@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torchlike._C import Parameter, Tensor
 from torchlike.nn import _convert, _state
+from torchlike.nn._hook_methods import HookMethods
 from torchlike.nn._hooks import (
     CALL_TABLES,
     STATE_TABLES,
-    RemovableHandle,
     Table,
-    add_hook,
     any_global,
     call_with_hooks,
     global_tables,
     replaced,
 )
+from torchlike.nn._paths import PathMethods
 from torchlike.nn._registry import Registry, kind_by_type, kind_of, module_types, type_name
 from torchlike.nn.parameter import Buffer
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Module"]
 
-_NEW: Any = object()
 _set = object.__setattr__
+parameter_hooks = global_tables["_parameter_registration"]
 _REGISTRIES = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
 
 
@@ -35,13 +35,14 @@ def _indented(text: str, spaces: int) -> str:
     return "\n".join([first, *(" " * spaces + line for line in rest)])
 
 
-class Module:
+class Module(HookMethods, PathMethods):
     """A node in a tree of layers: parameters, buffers, child modules and a ``forward``.
 
     Values that are registered (parameters, buffers, modules) are ordinary instance
     attributes; ``_kinds`` says which names they are.
     """
 
+    __constants__: ClassVar[list[str]] = []
     dump_patches: bool = False
     _version: int = 1
     training: bool
@@ -52,7 +53,8 @@ class Module:
     _modules = Registry("_modules", "module")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if (args or kwargs) and not self.call_super_init:
+        onward = self.call_super_init
+        if (args or kwargs) and not onward:
             name = type(self).__name__
             if kwargs:
                 raise TypeError(
@@ -67,7 +69,7 @@ class Module:
         state["_non_persistent_buffers_set"] = set()
         state["_hooks"] = None
         state["_state_hooks"] = None
-        if self.call_super_init:
+        if onward:
             super().__init__(*args, **kwargs)
 
     # Calling
@@ -177,14 +179,31 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         cls = type(value)
-        kind = kind_by_type.get(cls, _NEW)
-        if kind is _NEW:
+        try:
+            kind = kind_by_type[cls]
+        except KeyError:
             kind = kind_of(cls)
-        kinds = self.__dict__.get("_kinds")
-        if kind is None and (kinds is None or name not in kinds):
-            _set(self, name, value)
-        else:
-            self._assign(name, value, kind, kinds)
+        try:
+            kinds = self._kinds
+        except AttributeError:
+            kinds = None
+        if kind is None:
+            if kinds is None or name not in kinds:
+                _set(self, name, value)
+                return
+        elif kind == "parameter" and kinds is not None and value.grad_fn is None:
+            # A new or known parameter under an unremarkable name: the common case of
+            # constructors. Everything else takes the long way, with all its messages.
+            known = name in kinds
+            if (
+                kinds[name] == "parameter"
+                if known
+                else name not in self.__dict__ and "." not in name and not hasattr(self, name)
+            ) and not parameter_hooks:
+                kinds[name] = "parameter"
+                self.__dict__[name] = value
+                return
+        self._assign(name, value, kind, kinds)
 
     def _assign(self, name: str, value: Any, kind: str | None, kinds: Any) -> None:
         state = self.__dict__
@@ -268,61 +287,16 @@ class Module:
         names = {*dir(type(self)), *self.__dict__}
         return sorted(name for name in names if not name[0].isdigit())
 
-    # Finding things by path
+    # Walking
 
     def _get_name(self) -> str:
         return type(self).__name__
 
-    def get_submodule(self, target: str) -> Module:
-        """The module at a dotted path below this one."""
-        module = self
-        for atom in target.split(".") if target else ():
-            if not hasattr(module, atom):
-                raise AttributeError(f"{module._get_name()} has no attribute `{atom}`")
-            module = getattr(module, atom)
-            if not isinstance(module, Module):
-                raise AttributeError(f"`{atom}` is not an nn.Module")
-        return module
-
-    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Put ``module`` at a dotted path; ``strict`` wants one to be there already."""
-        if target == "":
-            raise ValueError("Cannot set the submodule without a target name!")
-        if not isinstance(module, Module):
-            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
-        path, _, name = target.rpartition(".")
-        parent = self.get_submodule(path)
-        if (strict or path == target) and not hasattr(parent, name):
-            raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
-        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
-            raise AttributeError(f"`{name}` is not an nn.Module")
-        setattr(parent, name, module)
-
-    def get_parameter(self, target: str) -> Any:
-        """The parameter at a dotted path."""
-        path, _, name = target.rpartition(".")
-        module = self.get_submodule(path)
-        if not hasattr(module, name):
-            raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
-        param = getattr(module, name)
-        if not isinstance(param, Parameter):
-            raise AttributeError(f"`{name}` is not an nn.Parameter")
-        return param
-
-    def get_buffer(self, target: str) -> Any:
-        """The buffer at a dotted path."""
-        path, _, name = target.rpartition(".")
-        module = self.get_submodule(path)
-        if not hasattr(module, name):
-            raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
-        if name not in module._buffers:
-            raise AttributeError(f"`{name}` is not a buffer")
-        return getattr(module, name)
-
-    # Walking
-
     def _named_members(
-        self, get_members_fn: Any, prefix: str = "", recurse: bool = True,
+        self,
+        get_members_fn: Any,
+        prefix: str = "",
+        recurse: bool = True,
         remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
         seen = set()
@@ -580,77 +554,6 @@ class Module:
         """Copy tensors into this module by name, or with ``assign`` put them in its place."""
         return _state.load(self, state_dict, strict, assign)
 
-    # Hooks
-
-    def register_forward_pre_hook(
-        self, hook: Any, *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Run ``hook(module, args)`` before forward; what it returns replaces the arguments."""
-        also = ("_forward_pre_hooks_with_kwargs",) if with_kwargs else ()
-        return add_hook(self, "_forward_pre_hooks", hook, *also, prepend=prepend)
-
-    def register_forward_hook(
-        self,
-        hook: Any,
-        *,
-        prepend: bool = False,
-        with_kwargs: bool = False,
-        always_call: bool = False,
-    ) -> RemovableHandle:
-        """Run ``hook(module, args, output)`` after forward; what it returns is the output."""
-        also = []
-        if with_kwargs:
-            also.append("_forward_hooks_with_kwargs")
-        if always_call:
-            also.append("_forward_hooks_always_called")
-        return add_hook(self, "_forward_hooks", hook, *also, prepend=prepend)
-
-    def register_full_backward_pre_hook(
-        self, hook: Any, prepend: bool = False
-    ) -> RemovableHandle:
-        """Run ``hook(module, grad_output)`` before the module's backward."""
-        return add_hook(self, "_backward_pre_hooks", hook, prepend=prepend)
-
-    def register_full_backward_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
-        """Run ``hook(module, grad_input, grad_output)`` after the module's backward."""
-        return add_hook(self, "_backward_hooks", hook, prepend=prepend)
-
-    def register_backward_hook(self, hook: Any) -> RemovableHandle:
-        """The older name of ``register_full_backward_hook``."""
-        return add_hook(self, "_backward_hooks", hook)
-
-    def register_state_dict_post_hook(self, hook: Any) -> RemovableHandle:
-        """Run ``hook(module, state_dict, prefix, local_metadata)`` after state_dict."""
-        hook._from_public_api = True
-        return add_hook(self, "_state_dict_hooks", hook)
-
-    def _register_state_dict_hook(self, hook: Any) -> RemovableHandle:
-        if getattr(hook, "_from_public_api", False):
-            raise RuntimeError(
-                "Cannot register the same function as the state dict post hook that was "
-                "previously registered via register_state_dict_post_hook"
-            )
-        return add_hook(self, "_state_dict_hooks", hook)
-
-    def register_state_dict_pre_hook(self, hook: Any) -> RemovableHandle:
-        """Run ``hook(module, prefix, keep_vars)`` before state_dict."""
-        return add_hook(self, "_state_dict_pre_hooks", hook)
-
-    def _register_load_state_dict_pre_hook(
-        self, hook: Any, with_module: bool = False
-    ) -> RemovableHandle:
-        if with_module:
-            return add_hook(self, "_load_state_dict_pre_hooks", _Bound(hook, self))
-        return add_hook(self, "_load_state_dict_pre_hooks", hook)
-
-    def register_load_state_dict_pre_hook(self, hook: Any) -> RemovableHandle:
-        """Run ``hook(module, state_dict, prefix, ...)`` before load_state_dict."""
-        return self._register_load_state_dict_pre_hook(hook, with_module=True)
-
-    def register_load_state_dict_post_hook(self, hook: Any) -> RemovableHandle:
-        """Run ``hook(module, incompatible_keys)`` after load_state_dict."""
-        return add_hook(self, "_load_state_dict_post_hooks", hook)
-
     # Printing
 
     def extra_repr(self) -> str:
@@ -671,17 +574,6 @@ class Module:
         else:
             inner = "\n  " + "\n  ".join(lines) + "\n"
         return f"{self._get_name()}({inner})"
-
-
-class _Bound:
-    """A hook that is handed its module first; copies of the module get their own."""
-
-    def __init__(self, hook: Any, module: Module) -> None:
-        self.hook = hook
-        self.module = module
-
-    def __call__(self, *args: Any) -> Any:
-        return self.hook(self.module, *args)
 
 
 for _name in CALL_TABLES:

@@ -93,9 +93,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
     cls_to_become = Parameter
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
-        return Tensor._make_subclass(
-            cls, torch.empty(0, device=device, dtype=dtype), requires_grad
-        )
+        return Tensor._make_subclass(cls, torch.empty(0, device=device, dtype=dtype), requires_grad)
 
     def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
         pass
@@ -123,9 +121,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
         dtype: Any = None,
         persistent: bool = True,
     ) -> Any:
-        made = Tensor._make_subclass(
-            cls, torch.empty(0, device=device, dtype=dtype), requires_grad
-        )
+        made = Tensor._make_subclass(cls, torch.empty(0, device=device, dtype=dtype), requires_grad)
         made.persistent = persistent
 
         return made

@@ -15,6 +15,7 @@ __all__ = [
     "ELU",
     "GELU",
     "GLU",
+    "SELU",
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
@@ -27,7 +28,6 @@ __all__ = [
     "RReLU",
     "ReLU",
     "ReLU6",
-    "SELU",
     "SiLU",
     "Sigmoid",
     "Softmax",
@@ -45,7 +45,6 @@ __all__ = [
 class _Inplace(Module):
     """A nonlinearity whose one option is to overwrite its input."""
 
-    __constants__ = ["inplace"]
     inplace: bool
 
     def __init__(self, inplace: bool = False) -> None:
@@ -111,8 +110,6 @@ class Hardswish(_Inplace):
 class Threshold(Module):
     """A constant wherever the input is not above a threshold."""
 
-    __constants__ = ["inplace", "threshold", "value"]
-
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
         self.threshold = threshold
@@ -128,8 +125,6 @@ class Threshold(Module):
 
 class RReLU(Module):
     """Leaky ReLU with slopes drawn at random in training."""
-
-    __constants__ = ["inplace", "lower", "upper"]
 
     def __init__(
         self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
@@ -148,8 +143,6 @@ class RReLU(Module):
 
 class Hardtanh(Module):
     """The input within two bounds."""
-
-    __constants__ = ["inplace", "max_val", "min_val"]
 
     def __init__(
         self,
@@ -230,8 +223,6 @@ class Tanhshrink(Module):
 
 
 class _Alpha(Module):
-    __constants__ = ["alpha", "inplace"]
-
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
         self.alpha = alpha
@@ -258,8 +249,6 @@ class CELU(_Alpha):
 class GLU(Module):
     """One half of the input times the sigmoid of the other."""
 
-    __constants__ = ["dim"]
-
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
         self.dim = dim
@@ -273,8 +262,6 @@ class GLU(Module):
 
 class GELU(Module):
     """``x`` times the normal distribution function of ``x``."""
-
-    __constants__ = ["approximate"]
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -290,8 +277,6 @@ class GELU(Module):
 class Hardshrink(Module):
     """Zero where the magnitude is small."""
 
-    __constants__ = ["lambd"]
-
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
         self.lambd = lambd
@@ -306,8 +291,6 @@ class Hardshrink(Module):
 class Softshrink(Module):
     """Towards zero by a constant."""
 
-    __constants__ = ["lambd"]
-
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
         self.lambd = lambd
@@ -321,8 +304,6 @@ class Softshrink(Module):
 
 class LeakyReLU(Module):
     """ReLU with a small slope below zero."""
-
-    __constants__ = ["inplace", "negative_slope"]
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
@@ -339,8 +320,6 @@ class LeakyReLU(Module):
 class Softplus(Module):
     """Smooth ReLU."""
 
-    __constants__ = ["beta", "threshold"]
-
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
         self.beta = beta
@@ -355,8 +334,6 @@ class Softplus(Module):
 
 class PReLU(Module):
     """Leaky ReLU with learned slopes."""
-
-    __constants__ = ["num_parameters"]
 
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
@@ -379,7 +356,6 @@ class PReLU(Module):
 
 
 class _OverDim(Module):
-    __constants__ = ["dim"]
     dim: int | None
 
     def __init__(self, dim: int | None = None) -> None:

@@ -17,7 +17,6 @@ __all__ = ["MultiheadAttention"]
 class MultiheadAttention(Module):
     """Attention of queries over keys and values in several subspaces."""
 
-    __constants__ = ["batch_first"]
     in_proj_weight: Any
     q_proj_weight: Any
     k_proj_weight: Any

@@ -35,7 +35,6 @@ __all__ = [
 
 class _NormBase(Module):
     _version = 2
-    __constants__ = ["affine", "eps", "momentum", "num_features", "track_running_stats"]
     weight: Any
     bias: Any
     running_mean: Any

@@ -239,13 +239,11 @@ def _pairs(values: Any, caller: str, owner: str) -> Iterator[tuple[Any, Any]]:
     for j, item in enumerate(values):
         if not isinstance(item, Iterable):
             raise TypeError(
-                f"{owner} update sequence element #{j} should be Iterable; is"
-                + type(item).__name__
+                f"{owner} update sequence element #{j} should be Iterable; is" + type(item).__name__
             )
         if len(item) != 2:  # type: ignore[arg-type]
             raise ValueError(
-                f"{owner} update sequence element #{j} has length "
-                f"{len(item)}; 2 is required"  # type: ignore[arg-type]
+                f"{owner} update sequence element #{j} has length {len(item)}; 2 is required"  # type: ignore[arg-type]
             )
         yield item[0], item[1]  # type: ignore[index]
 
@@ -449,7 +447,7 @@ class ParameterDict(Module):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value under ``key``, or ``default``."""
-        return self[key] if key in self else default
+        return self[key] if key in self._keys else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """A dictionary with one value under all keys."""

@@ -27,17 +27,6 @@ _MODES = {"zeros", "reflect", "replicate", "circular"}
 
 
 class _ConvNd(Module):
-    __constants__ = [
-        "dilation",
-        "groups",
-        "in_channels",
-        "kernel_size",
-        "out_channels",
-        "output_padding",
-        "padding",
-        "padding_mode",
-        "stride",
-    ]
     weight: Any
     bias: Any
 
@@ -183,9 +172,7 @@ class Conv1d(_ConvNd):
                 self._padded(input), weight, bias, self.stride, _single(0),
                 self.dilation, self.groups,
             )  # fmt: skip
-        return F.conv1d(
-            input, weight, bias, self.stride, self.padding, self.dilation, self.groups
-        )
+        return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
     def forward(self, input: Any) -> Any:
         return self._conv_forward(input, self.weight, self.bias)
@@ -230,9 +217,7 @@ class Conv2d(_ConvNd):
                 self._padded(input), weight, bias, self.stride, _pair(0),
                 self.dilation, self.groups,
             )  # fmt: skip
-        return F.conv2d(
-            input, weight, bias, self.stride, self.padding, self.dilation, self.groups
-        )
+        return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
     def forward(self, input: Any) -> Any:
         return self._conv_forward(input, self.weight, self.bias)
@@ -277,9 +262,7 @@ class Conv3d(_ConvNd):
                 self._padded(input), weight, bias, self.stride, _triple(0),
                 self.dilation, self.groups,
             )  # fmt: skip
-        return F.conv3d(
-            input, weight, bias, self.stride, self.padding, self.dilation, self.groups
-        )
+        return F.conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
     def forward(self, input: Any) -> Any:
         return self._conv_forward(input, self.weight, self.bias)
@@ -304,9 +287,7 @@ class _ConvTransposeNd(_ConvNd):
         dtype: Any = None,
     ) -> None:
         if padding_mode != "zeros":
-            raise ValueError(
-                f'Only "zeros" padding mode is supported for {type(self).__name__}'
-            )
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         each = (_single, _pair, _triple)[self._spatial - 1]
         super().__init__(
             in_channels,

@@ -18,7 +18,6 @@ __all__ = [
 
 
 class _DropoutNd(Module):
-    __constants__ = ["inplace", "p"]
     p: float
     inplace: bool
 

@@ -30,7 +30,6 @@ class Identity(Module):
 class Linear(Module):
     """``input @ weight.T + bias``."""
 
-    __constants__ = ["in_features", "out_features"]
     in_features: int
     out_features: int
     weight: Any
@@ -81,7 +80,6 @@ class NonDynamicallyQuantizableLinear(Linear):
 class Bilinear(Module):
     """``input1 @ weight @ input2 + bias``, for each output feature."""
 
-    __constants__ = ["in1_features", "in2_features", "out_features"]
     weight: Any
     bias: Any
 
@@ -95,8 +93,6 @@ class Bilinear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if in1_features <= 0:
-            raise ValueError(f"in1_features must be > 0, but got {in1_features}")
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
@@ -111,6 +107,10 @@ class Bilinear(Module):
 
     def reset_parameters(self) -> None:
         """Draw new weights."""
+        if self.in1_features <= 0:
+            raise ValueError(
+                f"in1_features must be > 0, but got (in1_features={self.in1_features})"
+            )
         bound = 1 / math.sqrt(self.weight.size(1))
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:

@@ -33,8 +33,6 @@ class LinearCrossEntropyOptions:
 class LinearCrossEntropyLoss(_WeightedLoss):
     """Cross-entropy of the outputs of a linear layer that the loss holds."""
 
-    __constants__ = ["ignore_index", "label_smoothing", "num_classes", "out_features", "reduction"]
-
     def __init__(
         self,
         in_features: int,

@@ -79,8 +79,6 @@ class _WeightedLoss(_Loss):
 class L1Loss(_Loss):
     """Absolute difference."""
 
-    __constants__ = ["reduction"]
-
     def forward(self, input: Any, target: Any) -> Any:
         return F.l1_loss(input, target, reduction=self.reduction)
 
@@ -88,16 +86,12 @@ class L1Loss(_Loss):
 class MSELoss(_Loss):
     """Squared difference."""
 
-    __constants__ = ["reduction"]
-
     def forward(self, input: Any, target: Any) -> Any:
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
     """Squared difference below ``beta``, absolute above."""
-
-    __constants__ = ["reduction"]
 
     def __init__(
         self,
@@ -116,8 +110,6 @@ class SmoothL1Loss(_Loss):
 class HuberLoss(_Loss):
     """Squared difference below ``delta``, linear above."""
 
-    __constants__ = ["delta", "reduction"]
-
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
         if not isinstance(delta, (int, float)):
@@ -130,8 +122,6 @@ class HuberLoss(_Loss):
 
 class NLLLoss(_WeightedLoss):
     """Negative log-likelihood of classes."""
-
-    __constants__ = ["ignore_index", "reduction"]
 
     def __init__(
         self,
@@ -176,8 +166,6 @@ class NLLLoss2d(NLLLoss):
 class PoissonNLLLoss(_Loss):
     """Negative log-likelihood of counts."""
 
-    __constants__ = ["eps", "full", "log_input", "reduction"]
-
     def __init__(
         self,
         log_input: bool = True,
@@ -202,8 +190,6 @@ class PoissonNLLLoss(_Loss):
 class GaussianNLLLoss(_Loss):
     """Negative log-likelihood under a normal distribution of given variance."""
 
-    __constants__ = ["eps", "full", "reduction"]
-
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
         self.full = full
@@ -217,8 +203,6 @@ class GaussianNLLLoss(_Loss):
 
 class KLDivLoss(_Loss):
     """Kullback-Leibler divergence."""
-
-    __constants__ = ["reduction"]
 
     def __init__(
         self,
@@ -237,12 +221,8 @@ class KLDivLoss(_Loss):
 class BCELoss(_WeightedLoss):
     """Cross-entropy of probabilities of two classes."""
 
-    __constants__ = ["reduction"]
-
     def forward(self, input: Any, target: Any) -> Any:
-        return F.binary_cross_entropy(
-            input, target, weight=self.weight, reduction=self.reduction
-        )
+        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
@@ -272,8 +252,6 @@ class BCEWithLogitsLoss(_Loss):
 class HingeEmbeddingLoss(_Loss):
     """Small distances for target 1, large ones for -1."""
 
-    __constants__ = ["margin", "reduction"]
-
     def __init__(
         self,
         margin: float = 1.0,
@@ -285,15 +263,11 @@ class HingeEmbeddingLoss(_Loss):
         self.margin = margin
 
     def forward(self, input: Any, target: Any) -> Any:
-        return F.hinge_embedding_loss(
-            input, target, margin=self.margin, reduction=self.reduction
-        )
+        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
 class MultiLabelMarginLoss(_Loss):
     """Margins between several right classes and the others."""
-
-    __constants__ = ["reduction"]
 
     def forward(self, input: Any, target: Any) -> Any:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
@@ -302,16 +276,12 @@ class MultiLabelMarginLoss(_Loss):
 class SoftMarginLoss(_Loss):
     """Logistic loss for targets 1 and -1."""
 
-    __constants__ = ["reduction"]
-
     def forward(self, input: Any, target: Any) -> Any:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class CrossEntropyLoss(_WeightedLoss):
     """Cross-entropy of classes from logits."""
-
-    __constants__ = ["ignore_index", "label_smoothing", "reduction"]
 
     def __init__(
         self,
@@ -336,8 +306,6 @@ class CrossEntropyLoss(_WeightedLoss):
 class MultiLabelSoftMarginLoss(_WeightedLoss):
     """Cross-entropy of several yes-or-no labels."""
 
-    __constants__ = ["reduction"]
-
     def forward(self, input: Any, target: Any) -> Any:
         return F.multilabel_soft_margin_loss(
             input, target, weight=self.weight, reduction=self.reduction
@@ -346,8 +314,6 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 class CosineEmbeddingLoss(_Loss):
     """Small angles for target 1, large ones for -1."""
-
-    __constants__ = ["margin", "reduction"]
 
     def __init__(
         self,
@@ -368,8 +334,6 @@ class CosineEmbeddingLoss(_Loss):
 class MarginRankingLoss(_Loss):
     """The right order of two scores, by a margin."""
 
-    __constants__ = ["margin", "reduction"]
-
     def __init__(
         self,
         margin: float = 0.0,
@@ -388,8 +352,6 @@ class MarginRankingLoss(_Loss):
 
 class MultiMarginLoss(_WeightedLoss):
     """Margins between the right class and the others."""
-
-    __constants__ = ["margin", "p", "reduction"]
 
     def __init__(
         self,
@@ -421,8 +383,6 @@ class MultiMarginLoss(_WeightedLoss):
 class TripletMarginLoss(_Loss):
     """Nearer to the positive than to the negative, by a margin."""
 
-    __constants__ = ["eps", "margin", "p", "reduction", "swap"]
-
     def __init__(
         self,
         margin: float = 1.0,
@@ -452,8 +412,6 @@ class TripletMarginLoss(_Loss):
 
 class TripletMarginWithDistanceLoss(_Loss):
     """The triplet loss under any distance."""
-
-    __constants__ = ["margin", "reduction", "swap"]
 
     def __init__(
         self,
@@ -485,8 +443,6 @@ class TripletMarginWithDistanceLoss(_Loss):
 class CTCLoss(_Loss):
     """Connectionist temporal classification."""
 
-    __constants__ = ["blank", "reduction"]
-
     def __init__(
         self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
     ) -> None:
@@ -494,9 +450,7 @@ class CTCLoss(_Loss):
         self.blank = blank
         self.zero_infinity = zero_infinity
 
-    def forward(
-        self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any
-    ) -> Any:
+    def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
         return F.ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction,
             self.zero_infinity,

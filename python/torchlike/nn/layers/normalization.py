@@ -16,11 +16,7 @@ __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSN
 class LocalResponseNorm(Module):
     """Division by the magnitude of neighbouring channels."""
 
-    __constants__ = ["alpha", "beta", "k", "size"]
-
-    def __init__(
-        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-    ) -> None:
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
         self.size = size
         self.alpha = alpha
@@ -37,16 +33,13 @@ class LocalResponseNorm(Module):
 class CrossMapLRN2d(LocalResponseNorm):
     """The same under its older name."""
 
-    def __init__(
-        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1
-    ) -> None:
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)
 
 
 class LayerNorm(Module):
     """Mean zero and variance one over the last dimensions."""
 
-    __constants__ = ["elementwise_affine", "eps", "normalized_shape"]
     weight: Any
     bias: Any
 
@@ -65,9 +58,7 @@ class LayerNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         if elementwise_affine:
-            self.weight = Parameter(
-                torch.empty(self.normalized_shape, device=device, dtype=dtype)
-            )
+            self.weight = Parameter(torch.empty(self.normalized_shape, device=device, dtype=dtype))
         else:
             self.register_parameter("weight", None)
         if elementwise_affine and bias:
@@ -96,7 +87,6 @@ class LayerNorm(Module):
 class GroupNorm(Module):
     """Mean zero and variance one over groups of channels."""
 
-    __constants__ = ["affine", "eps", "num_channels", "num_groups"]
     weight: Any
     bias: Any
 
@@ -150,7 +140,6 @@ class GroupNorm(Module):
 class RMSNorm(Module):
     """Root mean square one over the last dimensions."""
 
-    __constants__ = ["elementwise_affine", "eps", "normalized_shape"]
     weight: Any
 
     def __init__(
@@ -167,9 +156,7 @@ class RMSNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         if elementwise_affine:
-            self.weight = Parameter(
-                torch.empty(self.normalized_shape, device=device, dtype=dtype)
-            )
+            self.weight = Parameter(torch.empty(self.normalized_shape, device=device, dtype=dtype))
         else:
             self.register_parameter("weight", None)
         self.reset_parameters()
@@ -184,6 +171,5 @@ class RMSNorm(Module):
 
     def extra_repr(self) -> str:
         return (
-            f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}"
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
         )

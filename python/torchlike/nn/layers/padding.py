@@ -30,7 +30,6 @@ _BOTH_ENDS = {1: _pair, 2: _quadruple, 3: _ntuple(6)}
 
 
 class _PadNd(Module):
-    __constants__ = ["padding"]
     _dims: int
 
     def __init__(self, padding: Any) -> None:
@@ -61,8 +60,6 @@ class _ReplicationPadNd(_PadNd):
 
 
 class _ConstantPadNd(_PadNd):
-    __constants__ = ["padding", "value"]
-
     def __init__(self, padding: Any, value: float) -> None:
         super().__init__(padding)
         self.value = value

@@ -33,8 +33,6 @@ __all__ = [
 
 
 class _MaxPoolNd(Module):
-    __constants__ = ["ceil_mode", "dilation", "kernel_size", "padding", "return_indices", "stride"]
-
     def __init__(
         self,
         kernel_size: Any,
@@ -139,8 +137,6 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
 
 class _AvgPoolNd(Module):
-    __constants__ = ["ceil_mode", "count_include_pad", "kernel_size", "padding", "stride"]
-
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
@@ -171,8 +167,6 @@ class AvgPool1d(_AvgPoolNd):
 
 
 class _AvgPool23(_AvgPoolNd):
-    __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
-
     def __init__(
         self,
         kernel_size: Any,
@@ -212,7 +206,6 @@ class AvgPool3d(_AvgPool23):
 
 
 class _FractionalMaxPoolNd(Module):
-    __constants__ = ["kernel_size", "output_ratio", "output_size", "return_indices"]
     _dims: int
 
     def __init__(
@@ -263,8 +256,6 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
 
 
 class _LPPoolNd(Module):
-    __constants__ = ["ceil_mode", "kernel_size", "norm_type", "stride"]
-
     def __init__(
         self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> None:
@@ -309,8 +300,6 @@ class LPPool3d(_LPPoolNd):
 
 
 class _AdaptiveMaxPoolNd(Module):
-    __constants__ = ["output_size", "return_indices"]
-
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__()
         self.output_size = output_size
@@ -342,8 +331,6 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
 
 
 class _AdaptiveAvgPoolNd(Module):
-    __constants__ = ["output_size"]
-
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size

@@ -28,18 +28,6 @@ def _permuted(tensor: Any, permutation: Any) -> Any:
 class RNNBase(Module):
     """What ``RNN``, ``LSTM`` and ``GRU`` share: weights, checks, packed sequences."""
 
-    __constants__ = [
-        "batch_first",
-        "bias",
-        "bidirectional",
-        "dropout",
-        "hidden_size",
-        "input_size",
-        "mode",
-        "num_layers",
-        "proj_size",
-    ]
-
     def __init__(
         self,
         mode: str,
@@ -320,9 +308,7 @@ class LSTM(RNNBase):
 
     def _zeros(self, input: Any, batch: int) -> Any:
         layers = self.num_layers * (2 if self.bidirectional else 1)
-        cells = torch.zeros(
-            layers, batch, self.hidden_size, dtype=input.dtype, device=input.device
-        )
+        cells = torch.zeros(layers, batch, self.hidden_size, dtype=input.dtype, device=input.device)
         return super()._zeros(input, batch), cells
 
     def _not_2d_or_3d(self, dims: int) -> str:
@@ -366,7 +352,6 @@ class LSTM(RNNBase):
 class RNNCellBase(Module):
     """One step of a recurrent layer: weights and their initialisation."""
 
-    __constants__ = ["bias", "hidden_size", "input_size"]
     weight_ih: Any
     weight_hh: Any
     bias_ih: Any
@@ -440,8 +425,6 @@ class RNNCellBase(Module):
 
 class RNNCell(RNNCellBase):
     """One step of an ``RNN``."""
-
-    __constants__ = ["bias", "hidden_size", "input_size", "nonlinearity"]
 
     def __init__(
         self,

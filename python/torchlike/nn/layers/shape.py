@@ -26,8 +26,6 @@ __all__ = [
 class Flatten(Module):
     """Takes neighbouring dimensions together."""
 
-    __constants__ = ["end_dim", "start_dim"]
-
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim = start_dim
@@ -43,24 +41,19 @@ class Flatten(Module):
 class Unflatten(Module):
     """Splits a dimension into several."""
 
-    __constants__ = ["dim", "unflattened_size"]
-
     def __init__(self, dim: Any, unflattened_size: Any) -> None:
         super().__init__()
-        if isinstance(dim, int):
-            self._require_tuple_int(unflattened_size)
-        elif isinstance(dim, str):
+        if isinstance(dim, str):
             self._require_tuple_tuple(unflattened_size)
         else:
-            raise TypeError("invalid argument type for dim parameter")
+            self._require_tuple_int(unflattened_size)
         self.dim = dim
         self.unflattened_size = unflattened_size
 
     def _require_tuple_tuple(self, input: Any) -> None:
         if not isinstance(input, tuple):
             raise TypeError(
-                "unflattened_size must be a tuple of tuples, "
-                f"but found type {type(input).__name__}"
+                f"unflattened_size must be a tuple of tuples, but found type {type(input).__name__}"
             )
         for i, elem in enumerate(input):
             if not isinstance(elem, tuple):
@@ -90,8 +83,6 @@ class Unflatten(Module):
 
 class Fold(Module):
     """Adds sliding windows back into an image."""
-
-    __constants__ = ["dilation", "kernel_size", "output_size", "padding", "stride"]
 
     def __init__(
         self,
@@ -123,8 +114,6 @@ class Fold(Module):
 class Unfold(Module):
     """Takes sliding windows out of an image, as columns."""
 
-    __constants__ = ["dilation", "kernel_size", "padding", "stride"]
-
     def __init__(
         self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
     ) -> None:
@@ -147,8 +136,6 @@ class Unfold(Module):
 class ChannelShuffle(Module):
     """Interleaves groups of channels."""
 
-    __constants__ = ["groups"]
-
     def __init__(self, groups: int) -> None:
         super().__init__()
         self.groups = groups
@@ -162,8 +149,6 @@ class ChannelShuffle(Module):
 
 class PixelShuffle(Module):
     """Turns channels into finer pixels."""
-
-    __constants__ = ["upscale_factor"]
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
@@ -179,8 +164,6 @@ class PixelShuffle(Module):
 class PixelUnshuffle(Module):
     """Turns pixels into channels."""
 
-    __constants__ = ["downscale_factor"]
-
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()
         self.downscale_factor = downscale_factor
@@ -194,15 +177,6 @@ class PixelUnshuffle(Module):
 
 class Upsample(Module):
     """Resizes to a size or by a factor."""
-
-    __constants__ = [
-        "align_corners",
-        "mode",
-        "name",
-        "recompute_scale_factor",
-        "scale_factor",
-        "size",
-    ]
 
     def __init__(
         self,
@@ -262,8 +236,6 @@ class UpsamplingBilinear2d(Upsample):
 class PairwiseDistance(Module):
     """p-norm of the difference of two vectors."""
 
-    __constants__ = ["eps", "keepdim", "norm"]
-
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()
         self.norm = p
@@ -276,8 +248,6 @@ class PairwiseDistance(Module):
 
 class CosineSimilarity(Module):
     """Cosine of the angle between two vectors."""
-
-    __constants__ = ["dim", "eps"]
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()

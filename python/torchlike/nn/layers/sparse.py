@@ -46,16 +46,6 @@ class _Table(Module):
 class Embedding(_Table):
     """Rows of a table, by index."""
 
-    __constants__ = [
-        "embedding_dim",
-        "max_norm",
-        "norm_type",
-        "num_embeddings",
-        "padding_idx",
-        "scale_grad_by_freq",
-        "sparse",
-    ]
-
     def __init__(
         self,
         num_embeddings: int,
@@ -144,18 +134,6 @@ class Embedding(_Table):
 
 class EmbeddingBag(_Table):
     """Sums, means or maxima of rows of a table."""
-
-    __constants__ = [
-        "embedding_dim",
-        "include_last_offset",
-        "max_norm",
-        "mode",
-        "norm_type",
-        "num_embeddings",
-        "padding_idx",
-        "scale_grad_by_freq",
-        "sparse",
-    ]
 
     def __init__(
         self,

@@ -59,9 +59,7 @@ def _detect_is_causal_mask(mask: Any, is_causal: bool | None = None, size: Any =
 
 
 def _masks(src: Any, mask: Any, padding: Any, name: str, padding_name: str) -> Any:
-    padding = F._canonical_mask(
-        padding, padding_name, F._none_or_dtype(mask), name, src.dtype
-    )
+    padding = F._canonical_mask(padding, padding_name, F._none_or_dtype(mask), name, src.dtype)
     return F._canonical_mask(mask, name, None, "", src.dtype, False), padding
 
 
@@ -87,8 +85,6 @@ class _Block(Module):
 
 class TransformerEncoderLayer(_Block):
     """Self-attention, then a feed-forward network."""
-
-    __constants__ = ["norm_first"]
 
     def __init__(
         self,
@@ -157,8 +153,6 @@ class TransformerEncoderLayer(_Block):
 
 class TransformerDecoderLayer(_Block):
     """Self-attention, attention over the encoder's output, then a feed-forward network."""
-
-    __constants__ = ["norm_first"]
 
     def __init__(
         self,
@@ -264,8 +258,6 @@ def _why_padded(layer: Any) -> str:
 class TransformerEncoder(Module):
     """A stack of encoder layers."""
 
-    __constants__ = ["norm"]
-
     def __init__(
         self,
         encoder_layer: Any,
@@ -286,8 +278,7 @@ class TransformerEncoder(Module):
             import warnings
 
             warnings.warn(
-                "enable_nested_tensor is True, but self.use_nested_tensor is False "
-                f"because {why}",
+                f"enable_nested_tensor is True, but self.use_nested_tensor is False because {why}",
                 stacklevel=2,
             )
 
@@ -303,16 +294,12 @@ class TransformerEncoder(Module):
         causal = _detect_is_causal_mask(mask, is_causal, _get_seq_len(src, batch_first))
         output = src
         for layer in self.layers:
-            output = layer(
-                output, src_mask=mask, is_causal=causal, src_key_padding_mask=padding
-            )
+            output = layer(output, src_mask=mask, is_causal=causal, src_key_padding_mask=padding)
         return output if self.norm is None else self.norm(output)
 
 
 class TransformerDecoder(Module):
     """A stack of decoder layers."""
-
-    __constants__ = ["norm"]
 
     def __init__(self, decoder_layer: Any, num_layers: int, norm: Any = None) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
@@ -96,9 +97,7 @@ def invert_permutation(permutation: Any) -> Any:
     if permutation is None:
         return None
     out = torch.empty_like(permutation)
-    out.scatter_(
-        0, permutation, torch.arange(0, permutation.numel(), device=permutation.device)
-    )
+    out.scatter_(0, permutation, torch.arange(0, permutation.numel(), device=permutation.device))
     return out
 
 
@@ -121,7 +120,7 @@ def pack_padded_sequence(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(sizes)} "
             f"(batch_size={input.size(1)})"
         )
-    if any(a < b for a, b in zip(sizes, sizes[1:], strict=False)):
+    if any(a < b for a, b in pairwise(sizes)):
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. "
             "You can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence "
@@ -159,9 +158,7 @@ def pad_packed_sequence(
     for step, n in enumerate(batches):
         out[step, :n] = data[at : at + n]
         at += n
-    lengths = torch.tensor(
-        [sum(n > i for n in batches) for i in range(batches[0])], device="cpu"
-    )
+    lengths = torch.tensor([sum(n > i for n in batches) for i in range(batches[0])], device="cpu")
     if batch_first:
         out = out.transpose(0, 1)
     if sequence.unsorted_indices is not None:
@@ -189,7 +186,9 @@ def pad_sequence(
     if not sequences:
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
-        raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
+        raise RuntimeError(
+            f"Expected padding_side to be one of left or right, but got {padding_side}."
+        )
     longest = max(s.size(0) for s in sequences)
     count = len(sequences)
     first = sequences[0]
@@ -205,24 +204,18 @@ def pad_sequence(
     return out
 
 
-def unpad_sequence(
-    padded_sequences: Any, lengths: Any, batch_first: bool = False
-) -> list[Any]:
+def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
     """The tensors that were padded into one."""
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
-    return [
-        seq[:length] for seq, length in zip(padded_sequences, lengths.tolist(), strict=False)
-    ]
+    return [seq[:length] for seq, length in zip(padded_sequences, lengths.tolist(), strict=False)]
 
 
 def pack_sequence(sequences: Iterable[Any], enforce_sorted: bool = True) -> PackedSequence:
     """Pack tensors of different lengths."""
     sequences = list(sequences)
     lengths = torch.as_tensor([v.size(0) for v in sequences])
-    return pack_padded_sequence(
-        pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted
-    )
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:

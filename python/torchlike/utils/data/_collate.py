@@ -10,8 +10,7 @@ import torchlike as torch
 __all__ = ["default_collate", "default_convert"]
 
 _UNKNOWN = (
-    "default_collate: batch must contain tensors, numpy arrays, numbers, "
-    "dicts or lists; found {}"
+    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 )
 
 

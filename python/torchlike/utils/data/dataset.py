@@ -174,9 +174,7 @@ def _whole_lengths(size: int, shares: Sequence[float]) -> list[int]:
     return lengths
 
 
-def random_split(
-    dataset: Any, lengths: Sequence[float], generator: Any = None
-) -> list[Subset]:
+def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) -> list[Subset]:
     """Parts of a data set, drawn without overlap; lengths or shares that sum to one."""
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _whole_lengths(len(dataset), lengths)
