@@ -188,6 +188,7 @@ from torchlike.nn.layers.transformer import (
     TransformerEncoderLayer,
 )
 from torchlike.nn.module import Module
+from torchlike.nn.parallel import DataParallel
 from torchlike.nn.parameter import (
     Buffer,
     Parameter,
@@ -195,7 +196,7 @@ from torchlike.nn.parameter import (
     UninitializedParameter,
 )
 
-from torchlike.nn import utils  # isort: skip  (uses Module)
+from torchlike.nn import modules, parallel, utils  # isort: skip  (they use the names above)
 
 __all__ = [
     "CELU",
@@ -243,6 +244,7 @@ __all__ = [
     "CosineSimilarity",
     "CrossEntropyLoss",
     "CrossMapLRN2d",
+    "DataParallel",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
@@ -367,6 +369,8 @@ __all__ = [
     "ZeroPad3d",
     "functional",
     "init",
+    "modules",
+    "parallel",
     "parameter",
     "utils",
 ]

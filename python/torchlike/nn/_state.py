@@ -41,12 +41,19 @@ def overrides(module: Any, method: str, base: type) -> bool:
 def save(module: Any, destination: Any, prefix: str, keep_vars: bool, base: type) -> None:
     """Put the module's own parameters, persistent buffers and extra state into a dict."""
     state = module.__dict__
-    transient = state["_non_persistent_buffers_set"]
-    kinds = state["_kinds"]
-    for wanted in ("parameter", "buffer"):
-        for name, kind in kinds.items():
-            if kind == wanted and state[name] is not None and name not in transient:
-                value = state[name]
+    buffers = []
+    for name, kind in state["_kinds"].items():
+        if kind == "parameter":
+            value = state[name]
+            if value is not None:
+                destination[prefix + name] = value if keep_vars else value.detach()
+        elif kind == "buffer":
+            buffers.append(name)
+    if buffers:
+        transient = state["_non_persistent_buffers_set"]
+        for name in buffers:
+            value = state[name]
+            if value is not None and name not in transient:
                 destination[prefix + name] = value if keep_vars else value.detach()
     if overrides(module, "get_extra_state", base):
         destination[prefix + EXTRA_STATE] = module.get_extra_state()
@@ -60,16 +67,18 @@ def state_dict(module: Any, destination: Any, prefix: str, keep_vars: bool) -> A
     metadata = {"version": module._version}
     if hasattr(destination, "_metadata"):
         destination._metadata[prefix[:-1]] = metadata
-    for hook in _hooks(module, "_state_dict_pre_hooks"):
-        hook(module, prefix, keep_vars)
-    module._save_to_state_dict(destination, prefix, keep_vars)
     state = module.__dict__
+    hooked = state["_state_hooks"] is not None
+    if hooked:
+        for hook in _hooks(module, "_state_dict_pre_hooks"):
+            hook(module, prefix, keep_vars)
+    module._save_to_state_dict(destination, prefix, keep_vars)
     for name, kind in list(state["_kinds"].items()):
         if kind == "module" and state[name] is not None:
             state[name].state_dict(
                 destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
             )
-    for hook in _hooks(module, "_state_dict_hooks"):
+    for hook in _hooks(module, "_state_dict_hooks") if hooked else ():
         result = hook(module, destination, prefix, metadata)
         if not getattr(hook, "_from_public_api", False):
             if result is not None:

@@ -315,26 +315,34 @@ class Module(HookMethods, PathMethods):
 
     def _members(
         self, wanted: str, prefix: str, recurse: bool, unique: bool
-    ) -> Iterator[tuple[str, Any]]:
-        seen = set()
-        modules = (
-            self.named_modules(prefix=prefix, remove_duplicate=unique)
-            if recurse
-            else [(prefix, self)]
-        )
-        for path, module in modules:
+    ) -> list[tuple[str, Any]]:
+        found: list[tuple[str, Any]] = []
+        met: set[Any] = set()
+        waiting: list[tuple[str, Module]] = [(prefix, self)]
+        while waiting:
+            path, module = waiting.pop()
+            if unique:
+                if module in met:
+                    continue
+                met.add(module)
             state = module.__dict__
             dot = path + "." if path else ""
-            for name, kind in list(state["_kinds"].items()):
+            below = []
+            for name, kind in state["_kinds"].items():
                 if kind == wanted:
                     value = state[name]
-                    if value is None:
-                        continue
-                    if unique:
-                        if id(value) in seen:
-                            continue
-                        seen.add(id(value))
-                    yield dot + name, value
+                    if value is not None:
+                        if unique:
+                            if id(value) in met:
+                                continue
+                            met.add(id(value))
+                        found.append((dot + name, value))
+                elif kind == "module" and recurse and state[name] is not None:
+                    below.append((dot + name, state[name]))
+            if below:
+                below.reverse()
+                waiting += below
+        return found
 
     def parameters(self, recurse: bool = True) -> Iterator[Any]:
         """All parameters, each once."""

@@ -32,3 +32,16 @@ def _list_with_default(out_size: Any, defaults: list[int]) -> Any:
         v if v is not None else d
         for v, d in zip(out_size, defaults[-len(out_size) :], strict=False)
     ]
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: Any, prefix: str) -> None:
+    """Take ``prefix`` off the keys (and the metadata) of a state dict, in place."""
+    for key in list(state_dict):
+        if key.startswith(prefix):
+            state_dict[key[len(prefix) :]] = state_dict.pop(key)
+    metadata = getattr(state_dict, "_metadata", None)
+    for key in list(metadata or ()):
+        if key in ("", prefix.replace(".", "")):
+            metadata[""] = metadata.pop(key)
+        elif key.startswith(prefix):
+            metadata[key[len(prefix) :]] = metadata.pop(key)

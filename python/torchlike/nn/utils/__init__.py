@@ -6,7 +6,7 @@ from torchlike.deferred import (
     materialize,
     meta_init,
 )
-from torchlike.nn.utils import rnn, stateless
+from torchlike.nn.utils import parametrizations, parametrize, rnn, stateless
 from torchlike.nn.utils.clip_grad import (
     clip_grad_norm,
     clip_grad_norm_,
@@ -16,6 +16,7 @@ from torchlike.nn.utils.clip_grad import (
 )
 from torchlike.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
 from torchlike.nn.utils.init import skip_init
+from torchlike.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
     "clear_meta_init_cache",
@@ -28,8 +29,12 @@ __all__ = [
     "materialize",
     "meta_init",
     "parameters_to_vector",
+    "parametrizations",
+    "parametrize",
+    "remove_weight_norm",
     "rnn",
     "skip_init",
     "stateless",
     "vector_to_parameters",
+    "weight_norm",
 ]
