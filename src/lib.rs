@@ -1,8 +1,11 @@
 //! torchlike: a tensor library in which every meta tensor knows how to become real.
 
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod device;
 pub mod dtype;
 pub mod error;
+pub mod io;
 pub mod scalar;
 
 pub use device::{Device, DeviceKind};
