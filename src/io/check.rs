@@ -110,7 +110,7 @@ fn weigh(tree: &Tree) -> Vec<u32> {
                 Value::Object(id) => weights.get(id.0 as usize).copied().unwrap_or(UNHASHABLE),
                 _ => 1,
             };
-            sum.saturating_add(part)
+            if sum == UNHASHABLE || part == UNHASHABLE { UNHASHABLE } else { sum.saturating_add(part).min(UNHASHABLE - 1) }
         });
         // An unknown object's arguments may be lists: its class decides whether it can be hashed.
         weights.push(if matches!(object, Object::Call(_)) && sum == UNHASHABLE { 1 } else { sum });

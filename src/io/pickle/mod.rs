@@ -46,9 +46,15 @@ struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     fn new(data: &'a [u8]) -> Self {
-        let (stack, marks, memo) = (Vec::new(), Vec::new(), Vec::new());
-        let (far, names) = (HashMap::new(), HashMap::new());
-        Self { data, pos: 0, at: 0, stack, marks, memo, far, names, tree: Tree::new() }
+        let mut tree = Tree::new();
+        // What a state dict needs, so that nothing large grows and moves; memory never touched costs nothing.
+        tree.objects.reserve(data.len() / 12);
+        tree.pool.reserve(data.len() / 8);
+        tree.calls.reserve(data.len() / 64);
+        tree.text.reserve(data.len() / 2);
+        let memo = Vec::with_capacity(data.len() / 16);
+        let (stack, marks, far, names) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
+        Self { data, pos: 0, at: 0, stack, marks, memo, far, names, tree }
     }
 
     fn run(&mut self) -> Result<()> {
