@@ -4,7 +4,7 @@ use super::tree::{Id, Object, Tree, Value};
 use crate::{Result, ensure, err};
 
 /// Levels of nesting, beyond which Python's own recursion would end.
-pub const MAX_DEPTH: u32 = 1000;
+pub const MAX_DEPTH: u16 = 1000;
 /// Parts of one key, counted as hashing meets them; sharing makes exponential keys out of few bytes.
 const MAX_KEY: u32 = 100_000;
 /// The weight of something that cannot be hashed.
@@ -18,8 +18,8 @@ const UNHASHABLE: u32 = u32::MAX;
 pub fn check(tree: &Tree) -> Result<()> {
     let mut keys = Keys { weights: None };
     // 0: not seen; 1: being walked; else one more than the height.
-    let mut heights = vec![0u32; tree.objects.len()];
-    let mut path: Vec<(Id, usize, u32)> = Vec::new();
+    let mut heights = vec![0u16; tree.objects.len()];
+    let mut path: Vec<(Id, usize, u16)> = Vec::new();
     let mut next = Some(tree.root);
     loop {
         if let Some(Value::Object(id)) = next {
@@ -59,8 +59,8 @@ impl Keys {
         let value = Value::Object(id);
         if let Some(pairs) = tree.pairs(value) {
             pairs.iter().try_for_each(|kv| self.key(tree, kv.0))
-        } else if let Some(Object::Set(items) | Object::FrozenSet(items)) = tree.object(value) {
-            items.iter().try_for_each(|&v| self.key(tree, v))
+        } else if let Some(Object::Set(_) | Object::FrozenSet(_)) = tree.object(value) {
+            tree.items(value).unwrap_or(&[]).iter().try_for_each(|&v| self.key(tree, v))
         } else if let Some(extra) = tree.call(value).and_then(|c| c.extra.as_deref()) {
             extra.pairs.iter().try_for_each(|kv| self.key(tree, kv.0))
         } else {

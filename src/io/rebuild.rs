@@ -24,14 +24,17 @@ pub(super) type StorageFinder<'a> = dyn FnMut(&StorageRequest<'_>, &mut Vec<Stor
 pub(super) fn resolve(tree: &mut Tree, storages: &mut StorageFinder<'_>) -> Result<()> {
     let known = tree.globals.iter().map(classify).collect();
     let budget = (1 << 20) + tree.text.len() + tree.pool.len() + 4 * tree.objects.len();
-    let mut resolver = Resolver { known, budget, tree };
+    let mut resolver = Resolver { known, budget, no_pairs: None, tree };
     for i in 0..resolver.tree.objects.len() {
         let replacement = match resolver.tree.objects[i] {
             Object::Global(g) => match resolver.known[g as usize] {
                 Known::DType(d) => Some(Object::DType(d)),
                 _ => None,
             },
-            Object::PersistentId(id) => Some(resolver.storage(id, storages)?),
+            Object::PersistentId(_) => {
+                let id = resolver.tree.persistent_id(Value::Object(Id(i as u32))).unwrap_or(Value::None);
+                Some(resolver.storage(id, storages)?)
+            }
             Object::Call(c) => {
                 let call = &mut resolver.tree.calls[c as usize];
                 let extra = call.extra.take();
@@ -56,6 +59,7 @@ struct Resolver<'a> {
     known: Vec<Known>,
     /// How much may still be copied out of shared objects, so that sharing cannot multiply memory.
     budget: usize,
+    no_pairs: Option<u32>,
 }
 
 impl Resolver<'_> {
@@ -155,7 +159,7 @@ impl Resolver<'_> {
                 let storage = self.tree.push_storage(storage);
                 self.finish(TensorRef::new(storage, dtype, &shape, &stride, 0), grad, None)?
             }
-            (Known::RebuildFromTypeV2, &[func, class, inner, state]) => return self.from_type(func, class, inner, state),
+            (Known::RebuildFromTypeV2, &[func, class, inner, state]) => return self.of_type(func, class, inner, state),
             (Known::RebuildDeviceFromCpu, &[data, dtype, _device, grad]) => {
                 let tensor = self.tree.tensor(data).ok_or_else(few)?.clone();
                 if !matches!(self.tree.object(dtype), Some(Object::DType(d)) if *d == tensor.dtype) {
@@ -193,7 +197,7 @@ impl Resolver<'_> {
                 }
             }
             (Known::Complex, &[re, im]) => match (re, im) {
-                (Value::Float(re), Value::Float(im)) => Object::Complex(re, im),
+                (Value::Float(_), Value::Float(_)) => Object::Complex(self.tree.pool_span(&[re, im])),
                 _ => return Err(few()),
             },
             (Known::Encode, &[text, ref rest @ ..]) => {
@@ -299,7 +303,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    fn from_type(&mut self, func: Value, class: Value, inner: Value, state: Value) -> Result<Option<Object>> {
+    fn of_type(&mut self, func: Value, class: Value, inner: Value, state: Value) -> Result<Option<Object>> {
         let class = match self.known(class) {
             Known::Tensor => TensorClass::Tensor,
             Known::Parameter => TensorClass::Parameter,
@@ -323,6 +327,11 @@ impl Resolver<'_> {
         self.attributes(&mut tensor, state)?;
         self.tree.tensors[number as usize] = tensor;
         Ok(Some(Object::Tensor(number)))
+    }
+
+    /// One empty dictionary for the hooks of all tensors, which nothing can change any more.
+    fn empty(&mut self) -> u32 {
+        *self.no_pairs.get_or_insert_with(|| self.tree.add_dict(Vec::new()))
     }
 
     fn container(&mut self, id: Id, known: Known, args: &[Value], extra: Extra) -> Result<(Option<Object>, Extra)> {
@@ -366,12 +375,13 @@ impl Resolver<'_> {
             _ => return Err(bad()),
         }
         let object = match known {
-            Known::OrderedDict => Object::OrderedDict(pairs),
-            Known::Counter => Object::Counter(pairs),
-            Known::Dict => Object::Dict(pairs),
-            Known::List => Object::List(items),
-            Known::Set => Object::Set(items),
-            _ => Object::FrozenSet(items),
+            Known::OrderedDict if pairs.is_empty() => Object::OrderedDict(self.empty()),
+            Known::OrderedDict => Object::OrderedDict(self.tree.add_dict(pairs)),
+            Known::Counter => Object::Counter(self.tree.add_dict(pairs)),
+            Known::Dict => Object::Dict(self.tree.add_dict(pairs)),
+            Known::List => Object::List(self.tree.add_list(items)),
+            Known::Set => Object::Set(self.tree.add_list(items)),
+            _ => Object::FrozenSet(self.tree.add_list(items)),
         };
         Ok((Some(object), None))
     }

@@ -82,7 +82,8 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         "safetensors: the tensors need {covered} bytes after the header and the file has {have}{}",
         if have < covered { ": it is truncated, fetch it again" } else { "" }
     );
-    tree.root = tree.push(Object::Dict(pairs));
+    ensure!(!tree.overflow, Checkpoint, "safetensors: the names are too long");
+    tree.root = tree.push_dict(Object::Dict, pairs);
     Ok(Contents { format: Format::Safetensors, tree, big_endian: false, metadata })
 }
 

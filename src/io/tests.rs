@@ -146,17 +146,17 @@ fn verify_names_the_damaged_tensor() {
 fn plain_values_survive_being_written() {
     let mut tree = Tree::new();
     let (a, b) = (tree.push_str("a"), tree.push_bytes(Object::Bytes, &[0, 255, b'\n']));
-    let inner = tree.push(Object::List(vec![Value::Int(i64::MIN), Value::Int(70_000), Value::Float(-0.0), b]));
+    let inner = tree.push_list(Object::List, vec![Value::Int(i64::MIN), Value::Int(70_000), Value::Float(-0.0), b]);
     let big = tree.push_bytes(Object::BigInt, &[0, 0, 0, 0, 0, 0, 0, 0, 1]);
     let tuple = tree.push_items(Object::Tuple, &[inner, big, Value::None, Value::Bool(true)]);
     let size = tree.push_items(Object::Size, &[Value::Int(2), Value::Int(3)]);
-    let dict = tree.push(Object::OrderedDict(vec![(a, tuple), (Value::Int(1), inner), (Value::Int(2), size)]));
-    let meta = tree.push(Object::Dict(vec![(a, dict)]));
+    let dict = tree.push_dict(Object::OrderedDict, vec![(a, tuple), (Value::Int(1), inner), (Value::Int(2), size)]);
+    let meta = tree.push_dict(Object::Dict, vec![(a, dict)]);
     let (Value::Object(id), Value::Object(list)) = (dict, inner) else { panic!("objects") };
     tree.attrs.insert(id, meta);
     // A list in a tuple in that list.
-    let Object::List(items) = &mut tree.objects[list.0 as usize] else { panic!("a list") };
-    items.push(tuple);
+    let Object::List(n) = tree.objects[list.0 as usize] else { panic!("a list") };
+    tree.lists[n as usize].push(tuple);
     tree.root = dict;
     let archive = Archive::from_bytes(write::to_vec(&tree, &mut |_, _| Ok(())).unwrap()).unwrap();
     let t = archive.tree();

@@ -29,12 +29,18 @@ pub enum Value {
 /// A range of one of the tree's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    pub(crate) start: usize,
-    pub(crate) len: usize,
+    start: u32,
+    len: u32,
 }
 
-/// One object of a checkpoint.
-#[derive(Clone, Debug)]
+impl Span {
+    fn of(self) -> std::ops::Range<usize> {
+        self.start as usize..self.start as usize + self.len as usize
+    }
+}
+
+/// One object of a checkpoint: twelve bytes, for there are many.
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Object {
     /// A string; see [`Tree::str`].
@@ -47,24 +53,25 @@ pub enum Object {
     Bytes(Span),
     /// `bytearray`; see [`Tree::bytes`].
     ByteArray(Span),
-    /// A complex number.
-    Complex(f64, f64),
+    /// A complex number; see [`Tree::complex`].
+    Complex(Span),
     /// A tuple; see [`Tree::items`].
     Tuple(Span),
     /// `torch.Size`: integers, none negative; see [`Tree::items`].
     Size(Span),
-    /// A list.
-    List(Vec<Value>),
-    /// A set.
-    Set(Vec<Value>),
-    /// A frozen set.
-    FrozenSet(Vec<Value>),
-    /// A dictionary in insertion order. A key may come twice: the later value holds.
-    Dict(Vec<(Value, Value)>),
+    /// A list: its number in [`Tree::lists`]; see [`Tree::items`].
+    List(u32),
+    /// A set, likewise.
+    Set(u32),
+    /// A frozen set, likewise.
+    FrozenSet(u32),
+    /// A dictionary in insertion order: its number in [`Tree::dicts`]; see [`Tree::pairs`]. A key may come
+    /// twice: the later value holds.
+    Dict(u32),
     /// A `collections.OrderedDict`; its attributes (`_metadata`) are in [`Tree::attrs`].
-    OrderedDict(Vec<(Value, Value)>),
+    OrderedDict(u32),
     /// A `collections.Counter`.
-    Counter(Vec<(Value, Value)>),
+    Counter(u32),
     /// A dtype.
     DType(DType),
     /// A `torch.device`, as text: `cuda:1`.
@@ -79,8 +86,8 @@ pub enum Object {
     Global(u32),
     /// A call that was recorded and not made, an object of an unknown class among them: its number in [`Tree::calls`].
     Call(u32),
-    /// A persistent id that no format has given a meaning yet.
-    PersistentId(Value),
+    /// A persistent id that no format has given a meaning yet: a span of the one value it is.
+    PersistentId(Span),
 }
 
 /// The name of a class or function in a pickle.
@@ -238,6 +245,10 @@ pub struct Tree {
     pub root: Value,
     /// The arena.
     pub objects: Vec<Object>,
+    /// What lists and sets hold.
+    pub lists: Vec<Vec<Value>>,
+    /// What dictionaries hold.
+    pub dicts: Vec<Vec<(Value, Value)>>,
     /// Strided tensors.
     pub tensors: Vec<TensorRef>,
     /// Storages.
@@ -251,6 +262,8 @@ pub struct Tree {
     pub(crate) text: String,
     pub(crate) blob: Vec<u8>,
     pub(crate) pool: Vec<Value>,
+    /// Set once a buffer is beyond what spans can count; such a tree is not to be used.
+    pub(crate) overflow: bool,
 }
 
 impl Default for Tree {
@@ -266,6 +279,8 @@ impl Tree {
         Self {
             root: Value::None,
             objects: Vec::new(),
+            lists: Vec::new(),
+            dicts: Vec::new(),
             tensors: Vec::new(),
             storages: Vec::new(),
             globals: Vec::new(),
@@ -274,6 +289,7 @@ impl Tree {
             text: String::new(),
             blob: Vec::new(),
             pool: Vec::new(),
+            overflow: false,
         }
     }
 
@@ -290,7 +306,7 @@ impl Tree {
     #[must_use]
     pub fn str(&self, value: Value) -> Option<&str> {
         match self.object(value)? {
-            Object::Str(s) | Object::Device(s) | Object::Layout(s) => self.text.get(s.start..s.start + s.len),
+            Object::Str(s) | Object::Device(s) | Object::Layout(s) => self.text.get(s.of()),
             _ => None,
         }
     }
@@ -300,7 +316,7 @@ impl Tree {
     pub fn bytes(&self, value: Value) -> Option<&[u8]> {
         match self.object(value)? {
             Object::Bytes(s) | Object::ByteArray(s) | Object::BigInt(s) | Object::Surrogates(s) => {
-                self.blob.get(s.start..s.start + s.len)
+                self.blob.get(s.of())
             }
             _ => None,
         }
@@ -310,8 +326,8 @@ impl Tree {
     #[must_use]
     pub fn items(&self, value: Value) -> Option<&[Value]> {
         match self.object(value)? {
-            Object::Tuple(s) | Object::Size(s) => self.pool.get(s.start..s.start + s.len),
-            Object::List(v) | Object::Set(v) | Object::FrozenSet(v) => Some(v),
+            Object::Tuple(s) | Object::Size(s) => self.pool.get(s.of()),
+            Object::List(n) | Object::Set(n) | Object::FrozenSet(n) => self.lists.get(*n as usize).map(Vec::as_slice),
             _ => None,
         }
     }
@@ -326,9 +342,26 @@ impl Tree {
     #[must_use]
     pub fn pairs(&self, value: Value) -> Option<&[(Value, Value)]> {
         match self.object(value)? {
-            Object::Dict(p) | Object::OrderedDict(p) | Object::Counter(p) => Some(p),
+            Object::Dict(n) | Object::OrderedDict(n) | Object::Counter(n) => self.dicts.get(*n as usize).map(Vec::as_slice),
             _ => None,
         }
+    }
+
+    /// The parts of a complex number.
+    #[must_use]
+    pub fn complex(&self, value: Value) -> Option<(f64, f64)> {
+        let Object::Complex(span) = self.object(value)? else { return None };
+        match self.pool.get(span.of())? {
+            &[Value::Float(re), Value::Float(im)] => Some((re, im)),
+            _ => None,
+        }
+    }
+
+    /// What a persistent id is.
+    #[must_use]
+    pub fn persistent_id(&self, value: Value) -> Option<Value> {
+        let Object::PersistentId(span) = self.object(value)? else { return None };
+        self.pool.get(span.of())?.first().copied()
     }
 
     /// The tensor a value is, if it is one.
@@ -389,6 +422,28 @@ impl Tree {
         self.push(kind(span))
     }
 
+    /// Adds a list or set: `push_list(Object::List, items)`.
+    pub fn push_list(&mut self, kind: fn(u32) -> Object, items: Vec<Value>) -> Value {
+        let number = self.add_list(items);
+        self.push(kind(number))
+    }
+
+    /// Adds a dictionary: `push_dict(Object::OrderedDict, pairs)`.
+    pub fn push_dict(&mut self, kind: fn(u32) -> Object, pairs: Vec<(Value, Value)>) -> Value {
+        let number = self.add_dict(pairs);
+        self.push(kind(number))
+    }
+
+    pub(crate) fn add_list(&mut self, items: Vec<Value>) -> u32 {
+        self.lists.push(items);
+        (self.lists.len() - 1) as u32
+    }
+
+    pub(crate) fn add_dict(&mut self, pairs: Vec<(Value, Value)>) -> u32 {
+        self.dicts.push(pairs);
+        (self.dicts.len() - 1) as u32
+    }
+
     /// Adds a tensor.
     pub fn push_tensor(&mut self, tensor: TensorRef) -> Value {
         self.tensors.push(tensor);
@@ -416,37 +471,49 @@ impl Tree {
     pub(crate) fn text_span(&mut self, text: &str) -> Span {
         let start = self.text.len();
         self.text.push_str(text);
-        Span { start, len: text.len() }
+        self.span(start, text.len())
     }
 
     pub(crate) fn blob_span(&mut self, bytes: &[u8]) -> Span {
         let start = self.blob.len();
         self.blob.extend_from_slice(bytes);
-        Span { start, len: bytes.len() }
+        self.span(start, bytes.len())
     }
 
     pub(crate) fn pool_span(&mut self, items: &[Value]) -> Span {
         let start = self.pool.len();
         self.pool.extend_from_slice(items);
-        Span { start, len: items.len() }
+        self.span(start, items.len())
+    }
+
+    fn span(&mut self, start: usize, len: usize) -> Span {
+        match (u32::try_from(start), u32::try_from(len)) {
+            (Ok(start), Ok(len)) => Span { start, len },
+            _ => {
+                self.overflow = true;
+                Span { start: 0, len: 0 }
+            }
+        }
     }
 
     /// The `i`-th value an object refers to: items, keys and values, arguments, states, attributes.
     #[must_use]
     pub fn child(&self, id: Id, i: usize) -> Option<Value> {
         fn of_pairs(p: &[(Value, Value)], i: usize) -> Option<Value> {
-            p.get(i / 2).map(|kv| if i % 2 == 0 { kv.0 } else { kv.1 })
+            p.get(i / 2).map(|kv| if i.is_multiple_of(2) { kv.0 } else { kv.1 })
         }
         let value = Value::Object(id);
         match self.object(value)? {
             Object::Tuple(_) | Object::Size(_) | Object::List(_) | Object::Set(_) | Object::FrozenSet(_) => {
                 self.items(value)?.get(i).copied()
             }
-            Object::Dict(p) | Object::Counter(p) => of_pairs(p, i),
-            Object::OrderedDict(p) if i < p.len() * 2 => of_pairs(p, i),
-            Object::OrderedDict(p) => self.attrs.get(&id).copied().filter(|_| i == p.len() * 2),
+            Object::Dict(_) | Object::Counter(_) => of_pairs(self.pairs(value)?, i),
+            Object::OrderedDict(_) => {
+                let pairs = self.pairs(value)?;
+                of_pairs(pairs, i).or_else(|| self.attrs.get(&id).copied().filter(|_| i == pairs.len() * 2))
+            }
             Object::Tensor(_) => self.tensor(value).map(|t| t.attrs).filter(|_| i == 0),
-            Object::PersistentId(v) => Some(*v).filter(|_| i == 0),
+            Object::PersistentId(_) => self.persistent_id(value).filter(|_| i == 0),
             Object::Call(c) => {
                 let call = self.calls.get(*c as usize)?;
                 let Some(rest) = i.checked_sub(3) else { return Some([call.func, call.args, call.kwargs][i]) };

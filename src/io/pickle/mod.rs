@@ -15,6 +15,8 @@ use std::collections::HashMap;
 
 /// Objects one pickle may make: far above real checkpoints, and below what ids can count.
 const MAX_OBJECTS: usize = 1 << 28;
+/// Bytes of one pickle, whose strings must be countable in 32 bits; storages are not part of it.
+const MAX_LEN: usize = 1 << 30;
 /// Characters in the name of a class and its module; real ones have tens.
 const MAX_NAME: usize = 512;
 
@@ -23,6 +25,7 @@ const MAX_NAME: usize = 512;
 /// # Errors
 /// Of kind `Unpickling`, with the offset in the pickle and what is wrong there.
 pub fn read(data: &[u8]) -> Result<(Tree, usize)> {
+    ensure!(data.len() <= MAX_LEN, Unpickling, "a pickle of {} bytes, more than {MAX_LEN}", data.len());
     let mut machine = Machine::new(data);
     machine.run().map_err(|e| {
         err!(Unpickling, "damaged or unsupported pickle, byte {} of {}: {}", machine.at, data.len(), e.message())
@@ -216,17 +219,12 @@ impl<'a> Machine<'a> {
         self.tree.calls.get_mut(c).map(|call| &mut **call.extra.get_or_insert_default())
     }
 
-    fn object_mut(&mut self, target: Value) -> Option<&mut Object> {
-        let Value::Object(id) = target else { return None };
-        self.tree.objects.get_mut(id.0 as usize)
-    }
-
     /// Appends the stack from `from` on to the value below it.
     fn append(&mut self, from: usize) -> Result<()> {
         let items = self.stack.split_off(from);
         let target = self.top()?;
-        if let Some(Object::List(list)) = self.object_mut(target) {
-            list.extend_from_slice(&items);
+        if let Some(&Object::List(n)) = self.tree.object(target) {
+            self.tree.lists[n as usize].extend_from_slice(&items);
         } else if let Some(extra) = self.extra(target) {
             extra.items.extend_from_slice(&items);
         } else {
@@ -238,8 +236,8 @@ impl<'a> Machine<'a> {
     fn add(&mut self, from: usize) -> Result<()> {
         let items = self.stack.split_off(from);
         let target = self.top()?;
-        if let Some(Object::Set(set)) = self.object_mut(target) {
-            set.extend_from_slice(&items);
+        if let Some(&Object::Set(n)) = self.tree.object(target) {
+            self.tree.lists[n as usize].extend_from_slice(&items);
         } else if let Some(extra) = self.extra(target) {
             extra.items.extend_from_slice(&items);
         } else {
@@ -249,12 +247,12 @@ impl<'a> Machine<'a> {
     }
 
     fn set_items(&mut self, from: usize) -> Result<()> {
-        ensure!((self.stack.len() - from) % 2 == 0, Unpickling, "a key without a value");
+        ensure!((self.stack.len() - from).is_multiple_of(2), Unpickling, "a key without a value");
         let items = self.stack.split_off(from);
         let pairs = items.as_chunks::<2>().0.iter().map(|&[k, v]| (k, v));
         let target = self.top()?;
-        if let Some(Object::Dict(dict)) = self.object_mut(target) {
-            dict.extend(pairs);
+        if let Some(&Object::Dict(n)) = self.tree.object(target) {
+            self.tree.dicts[n as usize].extend(pairs);
         } else if let Some(extra) = self.extra(target) {
             extra.pairs.extend(pairs);
         } else {

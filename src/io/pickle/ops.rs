@@ -117,18 +117,18 @@ impl Machine<'_> {
                 let tuple = self.tuple_from(from);
                 self.stack.push(tuple);
             }
-            b']' => self.push(Object::List(Vec::new())),
-            b'}' => self.push(Object::Dict(Vec::new())),
-            0x8f => self.push(Object::Set(Vec::new())),
+            b']' => self.list(Object::List, Vec::new()),
+            b'}' => self.dict(),
+            0x8f => self.list(Object::Set, Vec::new()),
             b'l' => {
                 let from = self.mark()?;
                 let items = self.stack.split_off(from);
-                self.push(Object::List(items));
+                self.list(Object::List, items);
             }
             b'd' => {
                 let from = self.mark()?;
                 let items = self.stack.split_off(from);
-                self.push(Object::Dict(Vec::new()));
+                self.dict();
                 let at = self.stack.len();
                 self.stack.extend_from_slice(&items);
                 self.set_items(at)?;
@@ -136,7 +136,7 @@ impl Machine<'_> {
             0x91 => {
                 let from = self.mark()?;
                 let items = self.stack.split_off(from);
-                self.push(Object::FrozenSet(items));
+                self.list(Object::FrozenSet, items);
             }
             b'a' => {
                 self.top()?;
@@ -202,12 +202,12 @@ impl Machine<'_> {
             b'b' => self.build()?,
             b'Q' => {
                 let id = self.pop()?;
-                self.push(Object::PersistentId(id));
+                self.persistent(id);
             }
             b'P' => {
                 let line = text::name(self.line(4096)?)?;
                 let id = self.tree.push_str(line);
-                self.push(Object::PersistentId(id));
+                self.persistent(id);
             }
             b'q' => {
                 let i = self.byte()?;
@@ -248,6 +248,21 @@ impl Machine<'_> {
             other => bail!(Unpickling, "unknown opcode {other:#04x}"),
         }
         Ok(())
+    }
+
+    fn list(&mut self, kind: fn(u32) -> Object, items: Vec<Value>) {
+        let value = self.tree.push_list(kind, items);
+        self.stack.push(value);
+    }
+
+    fn dict(&mut self) {
+        let value = self.tree.push_dict(Object::Dict, Vec::new());
+        self.stack.push(value);
+    }
+
+    fn persistent(&mut self, id: Value) {
+        let value = self.tree.push_items(Object::PersistentId, &[id]);
+        self.stack.push(value);
     }
 
     fn bytes(&mut self, kind: fn(crate::io::tree::Span) -> Object, bytes: &[u8]) {

@@ -13,6 +13,7 @@ const MAX_DEPTH: usize = crate::io::check::MAX_DEPTH as usize;
 /// # Errors
 /// If objects are nested too deep, or the tree is not whole.
 pub fn write(tree: &Tree) -> Result<(Vec<u8>, Vec<u32>)> {
+    ensure!(!tree.overflow, Value, "cannot save more than 4 GiB of strings and bytes outside tensors");
     let mut writer = Writer {
         tree,
         out: vec![0x80, 2],
@@ -36,7 +37,7 @@ fn untyped(tree: &Tree) -> Vec<bool> {
     for tensor in &tree.tensors {
         let i = tensor.storage as usize;
         if let (Some(slot), Some(flag)) = (types.get_mut(i), untyped.get_mut(i)) {
-            let whole = tree.storages[i].nbytes % tensor.dtype.size() as u64 == 0;
+            let whole = tree.storages[i].nbytes.is_multiple_of(tensor.dtype.size() as u64);
             *flag |= !whole || names::storage_prefix(tensor.dtype).is_none() || slot.is_some_and(|d| d != tensor.dtype);
             *slot = Some(tensor.dtype);
         }
@@ -217,6 +218,7 @@ impl Writer<'_> {
         let value = Value::Object(id);
         let object = &tree.objects[id.0 as usize];
         let bytes = tree.bytes(value).unwrap_or(&[]);
+        let pairs = tree.pairs(value).unwrap_or(&[]);
         match object {
             Object::Str(_) => self.unicode(tree.str(value).unwrap_or("").as_bytes())?,
             Object::Surrogates(_) => self.unicode(bytes)?,
@@ -227,10 +229,11 @@ impl Writer<'_> {
                 self.latin1(bytes)?;
                 self.out.extend_from_slice(b"\x85R");
             }
-            Object::Complex(re, im) => {
+            Object::Complex(_) => {
+                let (re, im) = tree.complex(value).unwrap_or_default();
                 self.global("builtins", "complex")?;
-                self.value(Value::Float(*re))?;
-                self.value(Value::Float(*im))?;
+                self.value(Value::Float(re))?;
+                self.value(Value::Float(im))?;
                 self.out.extend_from_slice(b"\x86R");
             }
             Object::Tuple(_) => return self.tuple(id),
@@ -240,23 +243,23 @@ impl Writer<'_> {
                 self.values(tree.items(value).unwrap_or(&[]))?;
                 self.out.extend_from_slice(b"t\x85R");
             }
-            Object::List(items) => {
+            Object::List(_) => {
                 self.out.push(b']');
                 self.remember(id);
-                return self.append(items);
+                return self.append(tree.items(value).unwrap_or(&[]));
             }
-            Object::Set(items) | Object::FrozenSet(items) => {
+            Object::Set(_) | Object::FrozenSet(_) => {
                 self.global("builtins", if matches!(object, Object::Set(_)) { "set" } else { "frozenset" })?;
                 self.out.push(b']');
-                self.append(items)?;
+                self.append(tree.items(value).unwrap_or(&[]))?;
                 self.out.extend_from_slice(b"\x85R");
             }
-            Object::Dict(pairs) => {
+            Object::Dict(_) => {
                 self.out.push(b'}');
                 self.remember(id);
                 return self.set_items(pairs);
             }
-            Object::OrderedDict(pairs) => {
+            Object::OrderedDict(_) => {
                 self.no_hooks()?;
                 self.remember(id);
                 self.set_items(pairs)?;
@@ -266,7 +269,7 @@ impl Writer<'_> {
                 }
                 return Ok(());
             }
-            Object::Counter(pairs) => {
+            Object::Counter(_) => {
                 self.global("collections", "Counter")?;
                 self.out.push(b'}');
                 self.set_items(pairs)?;
@@ -303,8 +306,8 @@ impl Writer<'_> {
                 return self.global(&global.module, &global.name);
             }
             Object::Call(_) => return self.call(id),
-            Object::PersistentId(id) => {
-                self.value(*id)?;
+            Object::PersistentId(_) => {
+                self.value(tree.persistent_id(value).unwrap_or(Value::None))?;
                 self.out.push(b'Q');
             }
         }
