@@ -148,8 +148,8 @@ impl Resolver<'_> {
                 let tensor = self.tensor(storage, offset, size, stride, Some(dtype))?;
                 self.finish(tensor, grad, rest.first().copied())?
             }
-            (Known::RebuildParameter, &[data, grad, _hooks]) => self.parameter(data, grad, Value::None)?,
-            (Known::RebuildParameterWithState, &[data, grad, _hooks, state]) => self.parameter(data, grad, state)?,
+            (Known::RebuildParameter, &[data, grad, _hooks]) => return self.parameter(data, grad, Value::None),
+            (Known::RebuildParameterWithState, &[data, grad, _hooks, state]) => return self.parameter(data, grad, state),
             (Known::RebuildMeta, &[dtype, size, stride, grad]) => {
                 let Some(&Object::DType(dtype)) = self.tree.object(dtype) else { return Err(few()) };
                 let (shape, stride) = (self.sizes(size)?, self.sizes(stride)?);
@@ -284,15 +284,15 @@ impl Resolver<'_> {
         Ok(self.add(tensor))
     }
 
-    fn parameter(&mut self, data: Value, grad: Value, state: Value) -> Result<Object> {
+    fn parameter(&mut self, data: Value, grad: Value, state: Value) -> Result<Option<Object>> {
         let Some(tensor) = self.tree.tensor(data) else {
             // A parameter of a tensor kind that has no meaning yet stays recorded with it.
             ensure!(self.tree.call(data).is_some(), Checkpoint, "a Parameter of something that is no tensor");
-            bail!(Checkpoint, "a Parameter of a {}, which is not supported yet", self.tree.call(data).map_or_else(String::new, |c| self.name(c.func)));
+            return Ok(None);
         };
         let mut tensor = TensorRef { class: TensorClass::Parameter, ..tensor.clone() };
         self.attributes(&mut tensor, state)?;
-        self.finish(tensor, grad, None)
+        self.finish(tensor, grad, None).map(Some)
     }
 
     fn attributes(&self, tensor: &mut TensorRef, state: Value) -> Result<()> {

@@ -34,8 +34,9 @@ pub fn save(path: impl AsRef<Path>, tree: &Tree, provider: &mut Provider<'_>) ->
         let kind = crate::Error::from(std::io::Error::from(e.kind())).kind();
         crate::Error::new(kind, format!("cannot save '{}': {e}", path.display()))
     };
-    let temporary = beside(&target);
-    let file = OpenOptions::new().write(true).create_new(true).open(&temporary.0).map_err(named)?;
+    let beside = beside(&target);
+    let file = OpenOptions::new().write(true).create_new(true).open(&beside).map_err(named)?;
+    let temporary = Temporary(beside);
     if let Ok(old) = fs::metadata(&target) {
         let _ = file.set_permissions(old.permissions());
     }
@@ -61,13 +62,14 @@ impl Drop for Temporary {
     }
 }
 
-fn beside(target: &Path) -> Temporary {
+/// The name of a temporary file in the folder of `target`.
+fn beside(target: &Path) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let mut name = std::ffi::OsString::from(".");
     name.push(target.file_name().unwrap_or_default());
     name.push(format!(".{}.{count}.tmp", std::process::id()));
-    Temporary(target.with_file_name(name))
+    target.with_file_name(name)
 }
 
 /// Writes a checkpoint into memory; see [`save`].

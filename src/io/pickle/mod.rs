@@ -9,12 +9,14 @@ mod write;
 
 pub use write::write;
 
-use super::tree::{Call, CallExtra, CallKind, Object, Tree, Value};
+use super::tree::{Call, CallExtra, CallKind, Id, Object, Tree, Value};
 use crate::{Result, bail, ensure, err};
 use std::collections::HashMap;
 
 /// Objects one pickle may make: far above real checkpoints, and below what ids can count.
 const MAX_OBJECTS: usize = 1 << 28;
+/// What the memo says of an entry that is no object; ids stay below [`MAX_OBJECTS`].
+const ELSEWHERE: u32 = u32::MAX;
 /// Bytes of one pickle, whose strings must be countable in 32 bits; storages are not part of it.
 const MAX_LEN: usize = 1 << 30;
 /// Characters in the name of a class and its module; real ones have tens.
@@ -40,9 +42,12 @@ struct Machine<'a> {
     at: usize,
     stack: Vec<Value>,
     marks: Vec<usize>,
-    memo: Vec<Value>,
-    /// Memo entries beyond the dense ones, so that a large index costs nothing.
+    /// Memo entries that are objects, as nearly all are; [`ELSEWHERE`] for the others.
+    memo: Vec<u32>,
+    /// Other memo entries, and those with an index beyond the dense ones, so that a large index costs nothing.
     far: HashMap<u64, Value>,
+    /// How many different entries were stored.
+    stored: u64,
     names: HashMap<Box<str>, Value>,
     tree: Tree,
 }
@@ -57,7 +62,7 @@ impl<'a> Machine<'a> {
         tree.text.reserve(data.len() / 2);
         let memo = Vec::with_capacity(data.len() / 16);
         let (stack, marks, far, names) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
-        Self { data, pos: 0, at: 0, stack, marks, memo, far, names, tree }
+        Self { data, pos: 0, at: 0, stack, marks, memo, far, stored: 0, names, tree }
     }
 
     fn run(&mut self) -> Result<()> {
@@ -152,11 +157,19 @@ impl<'a> Machine<'a> {
     fn store(&mut self, index: u64) -> Result<()> {
         let value = self.top()?;
         let len = self.memo.len() as u64;
+        let dense = if let Value::Object(id) = value { id.0 } else { ELSEWHERE };
+        // An entry is in exactly one of the two places, except that the dense one points to the other.
+        let is_new = index >= len && !self.far.contains_key(&index);
+        self.stored += u64::from(is_new);
         if index < len {
-            self.memo[index as usize] = value;
-        } else if index == len && !self.far.contains_key(&index) {
-            self.memo.push(value);
+            self.memo[index as usize] = dense;
+        } else if index == len && is_new {
+            self.memo.push(dense);
         } else {
+            self.far.insert(index, value);
+            return Ok(());
+        }
+        if dense == ELSEWHERE {
             self.far.insert(index, value);
         }
         Ok(())
@@ -164,7 +177,10 @@ impl<'a> Machine<'a> {
 
     fn fetch(&mut self, index: u64) -> Result<()> {
         let dense = usize::try_from(index).ok().and_then(|i| self.memo.get(i));
-        let value = dense.or_else(|| self.far.get(&index)).copied();
+        let value = match dense {
+            Some(&id) if id != ELSEWHERE => Some(Value::Object(Id(id))),
+            _ => self.far.get(&index).copied(),
+        };
         self.stack.push(value.ok_or_else(|| err!(Unpickling, "memo entry {index} was never stored"))?);
         Ok(())
     }

@@ -221,7 +221,7 @@ impl Machine<'_> {
                 let i = text::index(self.line(64)?)?;
                 self.store(i)?;
             }
-            0x94 => self.store((self.memo.len() + self.far.len()) as u64)?,
+            0x94 => self.store(self.stored)?,
             b'h' => {
                 let i = self.byte()?;
                 self.fetch(i.into())?;

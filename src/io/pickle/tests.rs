@@ -1,6 +1,5 @@
 use super::*;
 use crate::ErrorKind;
-use crate::io::tree::Id;
 
 fn tree(data: &[u8]) -> Tree {
     read(data).unwrap_or_else(|e| panic!("{data:?}: {e}")).0
@@ -58,6 +57,12 @@ fn identity_and_cycles_are_kept() {
     let t = tree(b"]\x94]\x94h\x00ah\x01\x86.");
     let Some(&[list, same]) = t.tuple(t.root) else { panic!("a pair") };
     assert_eq!(list, same);
+    // Small values are remembered too, and an entry can be replaced by one of the other kind.
+    let t = tree(b"]q\0K\x05q\x01K\x06q\0h\0h\x01]q\x01h\x01\x87.");
+    let items = t.tuple(t.root).unwrap();
+    assert!(items[0] == Value::Int(5) && items[1] == items[2] && matches!(items[1], Value::Object(_)), "{items:?}");
+    let t = tree(b"K\x05\x94K\x06\x94h\0h\x01\x86.");
+    assert_eq!(t.tuple(t.root), Some(&[Value::Int(5), Value::Int(6)][..]));
     let t = tree(b"}K\x01r\x00\x00\x00\xf0j\x00\x00\x00\xf0s.");
     assert_eq!(t.pairs(t.root), Some(&[(Value::Int(1), Value::Int(1))][..]));
 }
