@@ -84,7 +84,7 @@ fn what_is_written_again_reads_the_same() {
         let archive = Archive::open(data("good").join(name)).unwrap();
         let bytes = write::to_vec(archive.tree(), &mut write::from_archive(&archive, archive.tree())).unwrap();
         let again = Archive::from_bytes(bytes).unwrap();
-        if archive.format() == torchlike::io::Format::TorchZip {
+        if archive.format() != torchlike::io::Format::Safetensors {
             compare(name, &again, want);
         }
         again.verify().unwrap();
@@ -123,7 +123,7 @@ fn hostile_files_are_refused_or_harmless() {
 
 #[test]
 fn every_truncation_is_an_error() {
-    for name in ["sharing_two_views.pt", "zip_zip64.pt", "zip_descriptors.pt", "safetensors_unsorted.safetensors"] {
+    for name in ["sharing_two_views.pt", "zip_zip64.pt", "zip_descriptors.pt", "legacy_views.pt", "safetensors_unsorted.safetensors"] {
         let whole = std::fs::read(data("good").join(name)).unwrap();
         for n in 0..whole.len() {
             let e = Archive::from_bytes(whole[..n].to_vec()).err().unwrap_or_else(|| panic!("{name} cut to {n} opened"));
@@ -134,7 +134,7 @@ fn every_truncation_is_an_error() {
 
 #[test]
 fn no_changed_byte_escapes_the_proofs() {
-    for name in ["zip_deflated.pt", "protocol_protocol_4.pt", "zip_zip64.pt", "safetensors_names.safetensors", "param_with_attributes.pt"] {
+    for name in ["zip_deflated.pt", "protocol_protocol_4.pt", "zip_zip64.pt", "legacy_params.pt", "safetensors_names.safetensors", "param_with_attributes.pt"] {
         let whole = std::fs::read(data("good").join(name)).unwrap();
         for at in 0..whole.len() {
             for change in [0x01, 0x80, 0xff] {

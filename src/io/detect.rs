@@ -24,12 +24,7 @@ pub(super) fn describe(b: &[u8]) -> String {
     } else if b.get(257..262) == Some(b"ustar") {
         "a tar archive: if it is a checkpoint of PyTorch before 0.1.10, that format is not supported yet"
     } else if starts(b"\x80") && b.get(1).is_some_and(|v| (2..=5).contains(v)) {
-        // The magic number of the stacked format, as the first pickle writes it.
-        if b.windows(10).take(64).any(|w| w == b"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19") {
-            "a checkpoint in PyTorch's legacy format (before 1.6), which is not supported yet"
-        } else {
-            "a bare pickle and not a checkpoint that `torch.save` wrote"
-        }
+        "a bare pickle and not a checkpoint that `torch.save` wrote"
     } else if b.iter().all(|&x| x == 0) {
         "nothing but zeros: the download or disk lost its content; fetch it again"
     } else {

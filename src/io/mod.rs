@@ -8,6 +8,7 @@
 
 mod check;
 mod detect;
+mod legacy;
 mod list;
 pub mod mmap;
 pub mod names;
@@ -35,6 +36,8 @@ use std::path::{Path, PathBuf};
 pub enum Format {
     /// What `torch.save` writes since version 1.6.
     TorchZip,
+    /// What it wrote before.
+    TorchLegacy,
     /// safetensors.
     Safetensors,
 }
@@ -45,6 +48,7 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Self::TorchZip => "PyTorch zip",
+            Self::TorchLegacy => "PyTorch legacy",
             Self::Safetensors => "safetensors",
         }
     }
@@ -182,6 +186,9 @@ fn open_contents(bytes: &Bytes) -> Result<Contents> {
     }
     if safetensors::looks_like(bytes) {
         return safetensors::open(bytes);
+    }
+    if legacy::looks_like(bytes) {
+        return legacy::open(bytes);
     }
     Err(err!(Checkpoint, "{}", detect::describe(bytes)))
 }

@@ -25,16 +25,19 @@ pub(super) fn resolve(tree: &mut Tree, storages: &mut StorageFinder<'_>) -> Resu
     let known = tree.globals.iter().map(classify).collect();
     let budget = (1 << 20) + tree.text.len() + tree.pool.len() + 4 * tree.objects.len();
     let mut resolver = Resolver { known, budget, no_pairs: None, tree };
+    // Storages first: a state, unlike an argument, may be younger than the tensor that takes it.
+    for i in 0..resolver.tree.objects.len() {
+        if let Object::PersistentId(_) = resolver.tree.objects[i] {
+            let id = resolver.tree.persistent_id(Value::Object(Id(i as u32))).unwrap_or(Value::None);
+            resolver.tree.objects[i] = resolver.storage(id, storages)?;
+        }
+    }
     for i in 0..resolver.tree.objects.len() {
         let replacement = match resolver.tree.objects[i] {
             Object::Global(g) => match resolver.known[g as usize] {
                 Known::DType(d) => Some(Object::DType(d)),
                 _ => None,
             },
-            Object::PersistentId(_) => {
-                let id = resolver.tree.persistent_id(Value::Object(Id(i as u32))).unwrap_or(Value::None);
-                Some(resolver.storage(id, storages)?)
-            }
             Object::Call(c) => {
                 let call = &mut resolver.tree.calls[c as usize];
                 let extra = call.extra.take();
@@ -86,7 +89,8 @@ impl Resolver<'_> {
 
     fn storage_in(&self, id: Value, find: &mut StorageFinder<'_>, storages: &mut Vec<StorageRef>) -> Result<Object> {
         let bad = |what: &str| err!(Checkpoint, "a persistent id that is no storage: {what}");
-        let Some(&[tag, class, key, location, numel]) = self.tree.tuple(id) else {
+        // The legacy format has a sixth item for views of storages, which nothing has written for long.
+        let (Some(&[tag, class, key, location, numel]) | Some(&[tag, class, key, location, numel, Value::None])) = self.tree.tuple(id) else {
             return Err(bad("it is not a tuple of five"));
         };
         ensure!(self.tree.str(tag) == Some("storage"), Checkpoint, "{}", bad("it does not begin with 'storage'"));

@@ -18,7 +18,7 @@ const MAX_OBJECTS: usize = 1 << 28;
 /// What the memo says of an entry that is no object; ids stay below [`MAX_OBJECTS`].
 const ELSEWHERE: u32 = u32::MAX;
 /// Bytes of one pickle, whose strings must be countable in 32 bits; storages are not part of it.
-const MAX_LEN: usize = 1 << 30;
+pub(super) const MAX_LEN: usize = 1 << 30;
 /// Characters in the name of a class and its module; real ones have tens.
 const MAX_NAME: usize = 512;
 
@@ -56,11 +56,13 @@ impl<'a> Machine<'a> {
     fn new(data: &'a [u8]) -> Self {
         let mut tree = Tree::new();
         // What a state dict needs, so that nothing large grows and moves; memory never touched costs nothing.
-        tree.objects.reserve(data.len() / 12);
-        tree.pool.reserve(data.len() / 8);
-        tree.calls.reserve(data.len() / 64);
-        tree.text.reserve(data.len() / 2);
-        let memo = Vec::with_capacity(data.len() / 16);
+        // In the legacy format all storages follow the pickle, so the length says little about it.
+        let len = data.len().min(16 << 20);
+        tree.objects.reserve(len / 12);
+        tree.pool.reserve(len / 8);
+        tree.calls.reserve(len / 64);
+        tree.text.reserve(len / 2);
+        let memo = Vec::with_capacity(len / 16);
         let (stack, marks, far, names) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
         Self { data, pos: 0, at: 0, stack, marks, memo, far, stored: 0, names, tree }
     }
