@@ -194,3 +194,22 @@ fn one_storage_of_two_types_is_written_untyped() {
     assert_eq!(archive.totals(), Totals { names: 3, tensors: 2, elements: 3, storages: 1, bytes: 8 });
     assert_eq!(&*archive.read_storage(tensors[0].storage).unwrap(), &[1, 2, 3, 4, 5, 6, 7, 8]);
 }
+
+#[test]
+fn writing_deep_trees_needs_little_stack() {
+    let nested = |levels: usize| {
+        let mut tree = Tree::new();
+        for i in 0..levels {
+            tree.root = match i % 3 {
+                0 => tree.push_list(Object::List, vec![tree.root]),
+                1 => tree.push_items(Object::Tuple, &[tree.root]),
+                _ => tree.push_dict(Object::OrderedDict, vec![(Value::Int(0), tree.root)]),
+            };
+        }
+        write::to_vec(&tree, &mut |_, _| Ok(()))
+    };
+    let small = std::thread::Builder::new().stack_size(1 << 20);
+    let (deep, deeper) = small.spawn(move || (nested(1000), nested(1001))).unwrap().join().unwrap();
+    Archive::from_bytes(deep.unwrap()).unwrap();
+    assert!(deeper.unwrap_err().message().contains("more than 1000 levels"));
+}
