@@ -25,6 +25,9 @@ pub(super) fn resolve(tree: &mut Tree, storages: &mut StorageFinder<'_>) -> Resu
     let known = tree.globals.iter().map(classify).collect();
     let budget = (1 << 20) + tree.text.len() + tree.pool.len() + 4 * tree.objects.len();
     let mut resolver = Resolver { known, budget, no_pairs: None, tree };
+    let ids = resolver.tree.objects.iter().filter(|o| matches!(o, Object::PersistentId(_))).count();
+    resolver.tree.storages.reserve(ids);
+    resolver.tree.tensors.reserve(ids);
     // Storages first: a state, unlike an argument, may be younger than the tensor that takes it.
     for i in 0..resolver.tree.objects.len() {
         if let Object::PersistentId(_) = resolver.tree.objects[i] {

@@ -58,11 +58,11 @@ impl<'a> Machine<'a> {
         // What a state dict needs, so that nothing large grows and moves; memory never touched costs nothing.
         // In the legacy format all storages follow the pickle, so the length says little about it.
         let len = data.len().min(16 << 20);
-        tree.objects.reserve(len / 12);
-        tree.pool.reserve(len / 8);
-        tree.calls.reserve(len / 64);
+        tree.objects.reserve(len / 8);
+        tree.pool.reserve(len / 5);
+        tree.calls.reserve(len / 40);
         tree.text.reserve(len / 2);
-        let memo = Vec::with_capacity(len / 16);
+        let memo = Vec::with_capacity(len / 10);
         let (stack, marks, far, names) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
         Self { data, pos: 0, at: 0, stack, marks, memo, far, stored: 0, names, tree }
     }
