@@ -9,6 +9,7 @@ pub mod call;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
+pub mod index;
 mod map_macro;
 pub mod op;
 pub mod pointwise;
