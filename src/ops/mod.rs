@@ -13,6 +13,7 @@ pub mod index;
 mod map_macro;
 pub mod op;
 pub mod pointwise;
+pub mod random;
 pub mod reduce;
 pub mod rules;
 pub mod schema;
@@ -26,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS];
+static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
