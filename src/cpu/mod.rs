@@ -4,13 +4,19 @@
 
 pub mod alloc;
 pub mod copy;
+pub mod extreme;
 pub mod gemm;
 pub mod iter;
 pub mod map;
 
+pub mod lines;
 pub mod math;
+pub mod moments;
 pub mod narrow;
+pub mod nest;
 pub mod pool;
+pub mod reduce;
+pub mod select;
 pub mod simd;
 pub mod vmath;
 
