@@ -14,7 +14,9 @@ pub mod op;
 pub mod pointwise;
 pub mod reduce;
 pub mod rules;
+pub mod scan;
 pub mod schema;
+pub mod statistics;
 pub mod unary;
 pub mod view;
 
@@ -25,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS];
+static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, statistics::OPS, scan::OPS];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
