@@ -16,6 +16,7 @@ pub mod narrow;
 pub mod nest;
 pub mod pool;
 pub mod quantile;
+pub mod random;
 pub mod reduce;
 pub mod scan;
 pub mod select;
