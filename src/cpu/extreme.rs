@@ -70,7 +70,7 @@ unsafe fn arg_avx2<T: Ranked>(line: &[T], max: bool) -> usize {
 
 fn arg<T: Ranked>(line: &[T], max: bool) -> usize {
     #[cfg(target_arch = "x86_64")]
-    if simd::level() != simd::Level::Base {
+    if simd::level() != simd::Level::Baseline {
         // SAFETY: the machine has AVX2.
         return unsafe { arg_avx2(line, max) };
     }

@@ -21,6 +21,7 @@ pub mod reduce;
 pub mod scan;
 pub mod select;
 pub mod simd;
+pub mod sort;
 pub mod vmath;
 
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};

@@ -134,7 +134,7 @@ macro_rules! per_level {
         }
         unsafe fn $name<T: Copy + Into<f64>>($($a: $t),+) $(-> $r)? {
             #[cfg(target_arch = "x86_64")]
-            if simd::level() != simd::Level::Base {
+            if simd::level() != simd::Level::Baseline {
                 // SAFETY: the machine has these features; the rest as the caller promises.
                 return unsafe { $avx2::<T>($($a),+) };
             }
@@ -251,7 +251,7 @@ pub fn variance(var: &Tensor, mean: Option<&Tensor>, input: &Tensor, dims: &[usi
         d => bail!(NotImplemented, "\"std_cpu\" not implemented for '{}'", d.scalar_type()),
     }
     let (width, _, step) = nest.kept.first().copied().unwrap_or((1, 0, 0));
-    let mut write = |to: &Tensor, f: &dyn Fn(&Moments) -> f64| -> Result<()> {
+    let write = |to: &Tensor, f: &dyn Fn(&Moments) -> f64| -> Result<()> {
         let flat = super::slice_mut::<f64>(&scratch);
         for (t, m) in out.iter().enumerate() {
             let at = (nest.place(t / width).1 + (t % width) as isize * step) / 8;

@@ -76,12 +76,10 @@ trait Fold {
 
 /// A wide result.
 pub(super) trait Number: Copy + Send + Sync {
-    const NOTHING: Self;
     fn post(self, post: Post) -> Self;
     fn put(self, to: *mut u8, dtype: DType);
 }
 impl Number for i64 {
-    const NOTHING: Self = 0;
     fn post(self, _: Post) -> Self {
         self
     }
@@ -104,7 +102,6 @@ impl Number for i64 {
     }
 }
 impl Number for f64 {
-    const NOTHING: Self = 0.0;
     #[inline(always)]
     fn post(self, post: Post) -> Self {
         match post {
@@ -128,7 +125,6 @@ impl Number for f64 {
     }
 }
 impl Number for Complex64 {
-    const NOTHING: Self = Complex64::new(0.0, 0.0);
     fn post(self, post: Post) -> Self {
         match post {
             Post::Over(n) => self / n,
@@ -427,7 +423,7 @@ fn store<A: Number>(out: *mut u8, step: isize, accs: &[A], post: Post, dtype: DT
 
 fn drive<F: Fold>(task: &Task) {
     #[cfg(target_arch = "x86_64")]
-    let kernel = if simd::level() == simd::Level::Base { base::<F> } else { avx2::<F> };
+    let kernel = if simd::level() == simd::Level::Baseline { base::<F> } else { avx2::<F> };
     #[cfg(not(target_arch = "x86_64"))]
     let kernel = base::<F>;
     drive_with::<F::Acc>(task, kernel, F::lift(F::ZERO), F::merge);

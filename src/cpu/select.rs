@@ -7,7 +7,7 @@ use num_complex::Complex64;
 use std::cmp::Ordering;
 
 /// The order of elements with NaN last.
-pub(super) fn rank<T: Ranked>(a: &T, b: &T) -> Ordering {
+pub fn rank<T: Ranked>(a: &T, b: &T) -> Ordering {
     a.partial_cmp(b).unwrap_or_else(|| a.nan().cmp(&b.nan()))
 }
 
