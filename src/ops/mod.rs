@@ -9,6 +9,8 @@ pub mod call;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
+pub mod getitem;
+pub mod index;
 mod map_macro;
 pub mod op;
 pub mod pointwise;
@@ -25,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS];
+static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, index::OPS, getitem::OPS];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
