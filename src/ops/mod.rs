@@ -12,6 +12,7 @@ pub mod dispatch;
 pub mod getitem;
 pub mod index;
 mod map_macro;
+pub mod mask;
 pub mod op;
 pub mod pointwise;
 pub mod reduce;
@@ -27,7 +28,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, index::OPS, getitem::OPS];
+static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, index::OPS, getitem::OPS, mask::OPS];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
