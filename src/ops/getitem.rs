@@ -444,50 +444,48 @@ fn as_arg(indices: &[Option<Tensor>]) -> Arg<'_> {
     Arg::OptTensors(indices.iter().map(Option::as_ref).collect())
 }
 
-impl Tensor {
-    /// `self[list]`: a view where only numbers, ranges and new dimensions are given, otherwise a copy.
-    ///
-    /// # Errors
-    /// PyTorch's texts for indices that do not fit.
-    pub fn get_item(&self, list: &[Index]) -> Result<Tensor> {
-        let sliced = apply(self, list)?;
-        if sliced.indices.is_empty() {
-            return Ok(sliced.view);
-        }
-        dispatch::run(crate::op!("index")?, &[Arg::Tensor(&sliced.view), as_arg(&sliced.indices)])?.one()
+/// `t[list]`: a view where only numbers, ranges and new dimensions are given, otherwise a copy.
+///
+/// # Errors
+/// PyTorch's texts for indices that do not fit.
+pub fn get_item(t: &Tensor, list: &[Index]) -> Result<Tensor> {
+    let sliced = apply(t, list)?;
+    if sliced.indices.is_empty() {
+        return Ok(sliced.view);
     }
+    dispatch::run(crate::op!("index")?, &[Arg::Tensor(&sliced.view), as_arg(&sliced.indices)])?.one()
+}
 
-    /// `self[list] = value`.
-    ///
-    /// # Errors
-    /// PyTorch's texts for indices or values that do not fit.
-    pub fn set_item(&self, list: &[Index], value: Put) -> Result<()> {
-        if let [Index::Bool(false)] = list {
-            return Ok(());
-        }
-        let sliced = apply(self, list)?;
-        let number;
-        let value = match value {
-            Put::Tensor(t) => t,
-            Put::Scalar(s) if sliced.indices.is_empty() => {
-                let op = crate::op!("fill")?;
-                return dispatch::call_inplace(&Args::new(op, [Arg::Tensor(&sliced.view), s.into()])?);
-            }
-            Put::Scalar(s) => {
-                number = Tensor::scalar(s, self.dtype())?;
-                &number
-            }
-        };
-        // Leading dimensions of size 1 do not count.
-        let lead = value.shape().iter().take_while(|&&d| d == 1).count();
-        let value = value.view_with(Dims::new(&value.shape()[lead..]), Dims::new(&value.strides()[lead..]), value.offset());
-        if sliced.indices.is_empty() {
-            let value = if value.shape() == sliced.view.shape() { value } else { view::expand(&value, sliced.view.shape())?.one()? };
-            return call::copy_(&sliced.view, &value);
-        }
-        let args = Args::new(crate::op!("index_put")?, [Arg::Tensor(&sliced.view), as_arg(&sliced.indices), Arg::Tensor(&value)])?;
-        dispatch::call_inplace(&args)
+/// `t[list] = value`.
+///
+/// # Errors
+/// PyTorch's texts for indices or values that do not fit.
+pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
+    if let [Index::Bool(false)] = list {
+        return Ok(());
     }
+    let sliced = apply(t, list)?;
+    let number;
+    let value = match value {
+        Put::Tensor(v) => v,
+        Put::Scalar(s) => {
+            super::mask::check_fits(s, t.dtype())?;
+            if sliced.indices.is_empty() {
+                return dispatch::call_inplace(&Args::new(crate::op!("fill")?, [Arg::Tensor(&sliced.view), s.into()])?);
+            }
+            number = Tensor::scalar(s, t.dtype())?;
+            &number
+        }
+    };
+    // Leading dimensions of size 1 do not count.
+    let lead = value.shape().iter().take_while(|&&d| d == 1).count();
+    let value = value.view_with(Dims::new(&value.shape()[lead..]), Dims::new(&value.strides()[lead..]), value.offset());
+    if sliced.indices.is_empty() {
+        let value = if value.shape() == sliced.view.shape() { value } else { view::expand(&value, sliced.view.shape())?.one()? };
+        return call::copy_(&sliced.view, &value);
+    }
+    let args = Args::new(crate::op!("index_put")?, [Arg::Tensor(&sliced.view), as_arg(&sliced.indices), Arg::Tensor(&value)])?;
+    dispatch::call_inplace(&args)
 }
 
 #[cfg(test)]
@@ -503,15 +501,15 @@ mod tests {
         let x = grid();
         let i = Tensor::from_slice(&[2i64, -3], &[2]).unwrap();
         let all = Index::Slice { start: None, stop: None, step: None };
-        assert_eq!(x.get_item(&[Index::Tensor(i.clone())]).unwrap().to_vec::<f32>().unwrap()[..5], [8., 9., 10., 11., 0.]);
-        let r = x.get_item(&[all.clone(), Index::Tensor(i.clone())]).unwrap();
+        assert_eq!(get_item(&x, &[Index::Tensor(i.clone())]).unwrap().to_vec::<f32>().unwrap()[..5], [8., 9., 10., 11., 0.]);
+        let r = get_item(&x, &[all.clone(), Index::Tensor(i.clone())]).unwrap();
         assert_eq!(r.to_vec::<f32>().unwrap(), [2., 1., 6., 5., 10., 9.]);
         let m = Tensor::from_slice(&[true, false, true], &[3]).unwrap();
-        let r = x.get_item(&[Index::Tensor(m.clone()), Index::Int(1)]).unwrap();
+        let r = get_item(&x, &[Index::Tensor(m.clone()), Index::Int(1)]).unwrap();
         assert_eq!(r.to_vec::<f32>().unwrap(), [1., 9.]);
-        let e = x.get_item(&[Index::Int(0), Index::Int(4)]).unwrap_err();
+        let e = get_item(&x, &[Index::Int(0), Index::Int(4)]).unwrap_err();
         assert_eq!(e.message(), "index 4 is out of bounds for dimension 1 with size 4");
-        x.set_item(&[Index::Tensor(m), Index::Int(-1)], Put::Scalar(Scalar::Int(7))).unwrap();
+        set_item(&x, &[Index::Tensor(m), Index::Int(-1)], Put::Scalar(Scalar::Int(7))).unwrap();
         assert_eq!(x.to_vec::<f32>().unwrap()[3], 7.);
         assert_eq!(x.to_vec::<f32>().unwrap()[7], 7.0);
     }

@@ -7,6 +7,8 @@ use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
 use crate::dims::{self, wrap_dim};
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, bail, cpu, ensure, err, run1};
 
+pub use super::getitem::{Index, Put, get_item, set_item};
+
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
     kernel("gather", "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False)", FMO, KernelBody::new(infer_gather, gather).index_args(4), "The elements at `index` along a dimension."),

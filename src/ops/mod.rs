@@ -15,6 +15,7 @@ mod map_macro;
 pub mod mask;
 pub mod op;
 pub mod pointwise;
+pub mod random;
 pub mod reduce;
 pub mod rules;
 pub mod schema;
@@ -28,7 +29,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, index::OPS, getitem::OPS, mask::OPS];
+static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, index::OPS, getitem::OPS, mask::OPS];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
@@ -51,7 +52,6 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("less", "lt"),
     ("less_equal", "le"),
     ("not_equal", "ne"),
-    ("clip", "clamp"),
     ("special.expit", "sigmoid"),
     ("special.exp2", "exp2"),
     ("special.expm1", "expm1"),
@@ -64,6 +64,7 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.digamma", "digamma"),
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
+    ("nn.functional.relu", "relu"),
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),

@@ -1,0 +1,213 @@
+"""Moving and converting all tensors of a module; ties and shared memory survive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike._C import Parameter
+from torchlike.nn.parameter import UninitializedTensorMixin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TO_EMPTY_HINT = (
+    "Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() "
+    "when moving module from meta to a different device."
+)
+
+
+class Once:
+    """A conversion that gives every tensor one result, however often it is met."""
+
+    __slots__ = ("done", "fn")
+
+    def __init__(self, fn: Callable[[Any], Any]) -> None:
+        self.fn = fn
+        # id of the old tensor -> (the old tensor, so that its id stays taken; the new one)
+        self.done: dict[int, tuple[Any, Any]] = {}
+
+    def __call__(self, tensor: Any) -> Any:
+        return self.fn(tensor)
+
+
+def apply_to_tensors(module: Any, fn: Any, recurse: bool) -> Any:
+    """Replace each parameter, its gradient and each buffer by what ``fn`` makes of it."""
+    once = fn if type(fn) is Once else Once(fn)
+    state = module.__dict__
+    kinds = state["_kinds"]
+    if recurse:
+        for name, kind in kinds.items():
+            if kind == "module" and state[name] is not None:
+                state[name]._apply(once)
+    done = once.done
+    for name, kind in list(kinds.items()):
+        value = state[name]
+        if value is None or kind == "module":
+            continue
+        known = done.get(id(value))
+        if known is not None:
+            state[name] = known[1]
+        elif kind == "buffer":
+            fresh = once.fn(value)
+            done[id(value)] = (value, fresh)
+            done.setdefault(id(fresh), (fresh, fresh))
+            state[name] = fresh
+        else:
+            fresh = _convert_parameter(value, once.fn)
+            done[id(value)] = (value, fresh)
+            done.setdefault(id(fresh), (fresh, fresh))
+            state[name] = fresh
+    return module
+
+
+def _convert_parameter(param: Any, fn: Callable[[Any], Any]) -> Any:
+    """The parameter after ``fn``: itself with other data, or a new one across meta's border."""
+    with torch.no_grad():
+        applied = fn(param)
+    grad = param.grad
+    if applied is param and grad is None:
+        return param
+    keep = applied.is_meta == param.is_meta and applied.layout == param.layout
+    if keep:
+        param.data = applied
+        out = param
+    else:
+        out = Parameter(applied, param.requires_grad)
+    if grad is not None:
+        with torch.no_grad():
+            applied_grad = fn(grad)
+        if keep and applied_grad.is_meta == grad.is_meta:
+            grad.data = applied_grad
+        else:
+            out.grad = applied_grad.requires_grad_(grad.requires_grad)
+    return out
+
+
+def _tensors(module: Any, recurse: bool) -> Iterator[Any]:
+    for part in module.modules() if recurse else (module,):
+        state = part.__dict__
+        for name, kind in state["_kinds"].items():
+            if kind != "module" and state[name] is not None:
+                yield state[name]
+
+
+def _shared_storages(module: Any, recurse: bool) -> set[Any]:
+    """Keys of the storages in which more than one distinct tensor of ``module`` lies."""
+    owners: dict[Any, set[int]] = {}
+    for tensor in _tensors(module, recurse):
+        if not isinstance(tensor, UninitializedTensorMixin):
+            owners.setdefault(tensor.untyped_storage()._cdata, set()).add(id(tensor))
+    return {key for key, ids in owners.items() if len(ids) > 1}
+
+
+def unfilled(module: Any, device: Any, recurse: bool) -> Callable[[Any], Any]:
+    """A conversion to memory on ``device`` without contents; shared memory stays shared."""
+    shared = _shared_storages(module, recurse)
+    made: dict[Any, Any] = {}
+
+    def convert(tensor: Any) -> Any:
+        if shared and not isinstance(tensor, UninitializedTensorMixin):
+            storage = tensor.untyped_storage()
+            key = storage._cdata
+            size = storage.nbytes()
+            if key in shared and size % tensor.element_size() == 0:
+                base = made.get(key)
+                if base is None:
+                    base = made[key] = torch.empty(size, dtype=torch.uint8, device=device)
+                whole = base.view(tensor.dtype)
+                return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        return torch.empty_like(tensor, device=device)
+
+    return convert
+
+
+def emptied(module: Any, device: Any, recurse: bool, force: bool) -> Callable[[Any], Any]:
+    """The conversion behind ``to_empty``: real tensors keep their values unless forced."""
+    convert = unfilled(module, device, recurse)
+    drop = force or (device is not None and torch.device(device).type == "meta")
+
+    def empty(tensor: Any) -> Any:
+        return convert(tensor) if drop or tensor.is_meta else tensor.to(device)
+
+    return empty
+
+
+def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """Device, dtype, non_blocking and memory format out of the forms that ``to`` takes."""
+    device = kwargs.pop("device", None)
+    dtype = kwargs.pop("dtype", None)
+    tensor = kwargs.pop("tensor", kwargs.pop("other", None))
+    non_blocking = kwargs.pop("non_blocking", False)
+    memory_format = kwargs.pop("memory_format", None)
+    kwargs.pop("copy", None)
+    rest = list(args)
+    if rest and isinstance(rest[0], torch.Tensor):
+        tensor = rest.pop(0)
+    elif rest and isinstance(rest[0], torch.dtype):
+        dtype = rest.pop(0)
+    elif rest and (rest[0] is None or isinstance(rest[0], (str, int, torch.device))):
+        device = rest.pop(0)
+        if rest and (rest[0] is None or isinstance(rest[0], torch.dtype)):
+            dtype = rest.pop(0)
+    if rest and isinstance(rest[0], bool):
+        non_blocking = rest.pop(0)
+        if rest and isinstance(rest[0], bool):
+            rest.pop(0)
+    if rest or kwargs:
+        given = [type(a).__name__ for a in args] + [
+            f"{name}={type(value).__name__}" for name, value in kwargs.items()
+        ]
+        raise TypeError(
+            "to() received an invalid combination of arguments - got "
+            f"({', '.join(given)}), but expected one of:\n"
+            " * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, "
+            "bool copy = False, *, torch.memory_format memory_format = None)\n"
+            " * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, "
+            "torch.memory_format memory_format = None)\n"
+            " * (Tensor tensor, bool non_blocking = False, bool copy = False, *, "
+            "torch.memory_format memory_format = None)\n"
+        )
+    if tensor is not None:
+        device, dtype = tensor.device, tensor.dtype
+    if device is not None and not isinstance(device, torch.device):
+        device = torch.device(device)
+    return device, dtype, non_blocking, memory_format
+
+
+def to_conversion(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The conversion behind ``Module.to``."""
+    device, dtype, non_blocking, memory_format = parse_to(*args, **kwargs)
+    if dtype is not None:
+        if not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(
+                "nn.Module.to only accepts floating point or complex dtypes, "
+                f"but got desired dtype={dtype}"
+            )
+        if dtype.is_complex:
+            import warnings
+
+            warnings.warn(
+                "Complex modules are a new feature under active development whose design may "
+                "change, and some modules might not work as expected when using complex tensors "
+                "as parameters or buffers. Please file an issue at "
+                "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml "
+                "if a complex module does not work as expected.",
+                stacklevel=3,
+            )
+    if device is not None and device.type == "meta" and dtype is None and memory_format is None:
+        drop = unfilled(module, device, True)
+        return lambda tensor: tensor if tensor.is_meta else drop(tensor)
+
+    def convert(tensor: Any) -> Any:
+        wanted = dtype if tensor.is_floating_point() or tensor.is_complex() else None
+        try:
+            if memory_format is not None and tensor.dim() in (4, 5):
+                return tensor.to(device, wanted, non_blocking, memory_format=memory_format)
+            return tensor.to(device, wanted, non_blocking)
+        except NotImplementedError as error:
+            if str(error).startswith("Cannot copy out of meta tensor"):
+                raise NotImplementedError(f"{error} {TO_EMPTY_HINT}") from None
+            raise
+
+    return convert

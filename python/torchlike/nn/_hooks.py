@@ -1,0 +1,272 @@
+"""Hook tables of modules and the handles that take hooks out again."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class RemovableHandle:
+    """Takes one hook out of its table; also a context manager that does so on exit."""
+
+    next_id = 0
+
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+        extras = extra_dict if isinstance(extra_dict, list) else [extra_dict]
+        self.extra_dict_ref = tuple(weakref.ref(d) for d in extras if d is not None)
+
+    def remove(self) -> None:
+        """Forget the hook; doing it twice is harmless."""
+        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
+            table = ref()
+            if table is not None:
+                table.pop(self.id, None)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return (self.hooks_dict_ref(), self.id, tuple(ref() for ref in self.extra_dict_ref))
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        table, self.id, extras = state
+        self.hooks_dict_ref = weakref.ref(OrderedDict() if table is None else table)
+        self.extra_dict_ref = tuple(
+            weakref.ref(OrderedDict() if extra is None else extra) for extra in extras
+        )
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+# The tables that change what a call of a module does.
+CALL_TABLES = (
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+)
+# The tables that are read by state_dict and load_state_dict.
+STATE_TABLES = (
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+
+
+class Table:
+    """A hook table of a module as an attribute: made when it is first asked for."""
+
+    __slots__ = ("home", "name")
+
+    def __init__(self, name: str, home: str) -> None:
+        self.name = name
+        self.home = home
+
+    def __get__(self, module: Any, owner: Any = None) -> Any:
+        if module is None:
+            return self
+        try:
+            tables = module.__dict__[self.home]
+        except KeyError:
+            raise AttributeError(
+                f"'{type(module).__name__}' object has no attribute '{self.name}'"
+            ) from None
+        if tables is None:
+            tables = module.__dict__[self.home] = {}
+        table = tables.get(self.name)
+        if table is None:
+            table = tables[self.name] = OrderedDict()
+        return table
+
+    def __set__(self, module: Any, value: Any) -> None:
+        tables = module.__dict__.get(self.home)
+        if tables is None:
+            tables = module.__dict__[self.home] = {}
+        tables[self.name] = value
+
+
+# Hooks of every module in the process.
+global_tables: dict[str, OrderedDict[int, Any]] = {
+    name: OrderedDict()
+    for name in (
+        *CALL_TABLES,
+        "_parameter_registration",
+        "_buffer_registration",
+        "_module_registration",
+    )
+}
+# True while any hook of every module exists; module calls read it.
+any_global = [False]
+
+
+class _GlobalHandle(RemovableHandle):
+    def remove(self) -> None:
+        super().remove()
+        any_global[0] = any(global_tables[name] for name in CALL_TABLES)
+
+
+def add_global(table: str, hook: Callable[..., Any], *also: str) -> RemovableHandle:
+    """Put a hook of every module into ``table`` (and mark it in the tables ``also``)."""
+    handle = _GlobalHandle(global_tables[table], extra_dict=[global_tables[name] for name in also])
+    global_tables[table][handle.id] = hook
+    for name in also:
+        global_tables[name][handle.id] = True
+    any_global[0] = any(global_tables[name] for name in CALL_TABLES)
+    return handle
+
+
+def add_hook(
+    module: Any, table: str, hook: Any, *also: str, prepend: bool = False
+) -> RemovableHandle:
+    """Put ``hook`` into a table of one module, marked in the tables ``also``."""
+    hooks = getattr(module, table)
+    marks = [getattr(module, name) for name in also]
+    handle = RemovableHandle(hooks, extra_dict=marks)
+    hooks[handle.id] = hook
+    for mark in marks:
+        mark[handle.id] = True
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run ``hook(module, args)`` before the forward of every module."""
+    return add_global("_forward_pre_hooks", hook)
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Run ``hook(module, args, output)`` after the forward of every module."""
+    also = []
+    if with_kwargs:
+        also.append("_forward_hooks_with_kwargs")
+    if always_call:
+        also.append("_forward_hooks_always_called")
+    return add_global("_forward_hooks", hook, *also)
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run ``hook(module, grad_output)`` before the backward of every module."""
+    return add_global("_backward_pre_hooks", hook)
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run ``hook(module, grad_input, grad_output)`` after the backward of every module."""
+    return add_global("_backward_hooks", hook)
+
+
+register_module_backward_hook = register_module_full_backward_hook
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Let ``hook(module, name, buffer)`` replace buffers as they are registered."""
+    return add_global("_buffer_registration", hook)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Let ``hook(module, name, submodule)`` replace submodules as they are registered."""
+    return add_global("_module_registration", hook)
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Let ``hook(module, name, parameter)`` replace parameters as they are registered."""
+    return add_global("_parameter_registration", hook)
+
+
+def replaced(table: str, module: Any, name: str, value: Any) -> Any:
+    """What the registration hooks in ``table`` make of ``value``."""
+    for hook in global_tables[table].values():
+        output = hook(module, name, value)
+        if output is not None:
+            value = output
+    return value
+
+
+def _live(module: Any, table: str) -> list[tuple[int, Any]]:
+    own = (module.__dict__["_hooks"] or {}).get(table)
+    shared = global_tables[table]
+    return [*shared.items(), *(own.items() if own else ())]
+
+
+def _marked(module: Any, table: str) -> set[int]:
+    own = (module.__dict__["_hooks"] or {}).get(table)
+    return {*global_tables[table], *(own or ())}
+
+
+def _after(module: Any, hook: Any, keyed: bool, args: Any, kwargs: Any, result: Any) -> Any:
+    out = hook(module, args, kwargs, result) if keyed else hook(module, args, result)
+    return result if out is None else out
+
+
+def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call ``module`` with the hooks that it and every module have."""
+    after = _live(module, "_forward_hooks")
+    keyed = _marked(module, "_forward_hooks_with_kwargs")
+    always = _marked(module, "_forward_hooks_always_called")
+    called: set[int] = set()
+    try:
+        pre_keyed = _marked(module, "_forward_pre_hooks_with_kwargs")
+        for key, hook in _live(module, "_forward_pre_hooks"):
+            if key in pre_keyed:
+                out = hook(module, args, kwargs)
+                if out is not None:
+                    if not (isinstance(out, tuple) and len(out) == 2):
+                        raise RuntimeError(
+                            "forward pre-hook must return None or a tuple of "
+                            f"(new_args, new_kwargs), but got {out}."
+                        )
+                    args, kwargs = out
+            else:
+                out = hook(module, args)
+                if out is not None:
+                    args = out if isinstance(out, tuple) else (out,)
+        backward = _live(module, "_backward_hooks") or _live(module, "_backward_pre_hooks")
+        result = module.forward(*args, **kwargs)
+        for key, hook in after:
+            if key in always:
+                called.add(key)
+            result = _after(module, hook, key in keyed, args, kwargs, result)
+        if backward:
+            _watch_backward(module, args, result)
+        return result
+    except Exception:
+        # Hooks that asked to be called always still have their turn; their own errors give way.
+        for key, hook in after:
+            if key in always and key not in called:
+                try:
+                    _after(module, hook, key in keyed, args, kwargs, None)
+                except Exception as error:
+                    import warnings
+
+                    scope = "global module" if key in global_tables["_forward_hooks"] else "module"
+                    warnings.warn(
+                        f"{scope} forward hook with ``always_call=True`` raised an exception "
+                        "that was silenced as another error was raised in forward: "
+                        f"{error!s}",
+                        stacklevel=2,
+                    )
+        raise
+
+
+def _watch_backward(module: Any, args: Any, result: Any) -> None:
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    if any(getattr(r, "requires_grad", False) for r in results):
+        raise NotImplementedError(
+            f"{type(module).__name__}: backward hooks of modules are not implemented yet; "
+            "remove them, or call the module under no_grad()"
+        )

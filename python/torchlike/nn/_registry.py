@@ -1,0 +1,139 @@
+"""Which attributes of a module are parameters, buffers and modules, and views over them.
+
+The values themselves are ordinary instance attributes. A module's ``_kinds`` maps each
+registered name, in order of registration, to ``"parameter"``, ``"buffer"`` or ``"module"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from torchlike._C import Parameter, Tensor
+from torchlike.nn.parameter import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Exact type of a value -> the kind it is registered as, None for everything ordinary.
+kind_by_type: dict[type, str | None] = {}
+module_types: list[type] = []
+
+
+def kind_of(cls: type) -> str | None:
+    """Classify a type that ``kind_by_type`` has not seen yet, and remember the answer."""
+    if issubclass(cls, Parameter):
+        kind: str | None = "parameter"
+    elif issubclass(cls, Buffer):
+        kind = "buffer"
+    elif issubclass(cls, module_types[0]):
+        kind = "module"
+    else:
+        kind = None
+    if len(kind_by_type) > 4096:  # types made at run time must not be kept for ever
+        kind_by_type.clear()
+    kind_by_type[cls] = kind
+    return kind
+
+
+def type_name(value: Any) -> str:
+    """The name that messages give to the type of ``value``."""
+    if isinstance(value, Tensor):
+        return value.type()
+    cls = type(value)
+    if cls.__module__ in ("builtins", "__builtin__", None):
+        return cls.__qualname__
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+class View(MutableMapping):
+    """The registered values of one kind, as a mapping that can be written to."""
+
+    __slots__ = ("_kind", "_module")
+
+    def __init__(self, module: Any, kind: str) -> None:
+        self._module = module.__dict__
+        self._kind = kind
+
+    def __getitem__(self, name: str) -> Any:
+        state = self._module
+        if state["_kinds"].get(name) == self._kind:
+            return state[name]
+        raise KeyError(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        state = self._module
+        kinds = state["_kinds"]
+        if kinds.get(name) != self._kind:
+            kinds.pop(name, None)
+            kinds[name] = self._kind
+        state[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        state = self._module
+        if state["_kinds"].get(name) != self._kind:
+            raise KeyError(name)
+        del state["_kinds"][name]
+        del state[name]
+
+    def __iter__(self) -> Iterator[str]:
+        kind = self._kind
+        return iter([name for name, k in self._module["_kinds"].items() if k == kind])
+
+    def __len__(self) -> int:
+        return list(self._module["_kinds"].values()).count(self._kind)
+
+    def __contains__(self, name: object) -> bool:
+        return self._module["_kinds"].get(name) == self._kind
+
+    def copy(self) -> dict[str, Any]:
+        """An ordinary dict of what the view shows now."""
+        return dict(self.items())
+
+    def move_to_end(self, name: str, last: bool = True) -> None:
+        """Put one name behind (or before) all others, as ordered dicts can."""
+        kinds = self._module["_kinds"]
+        if kinds.get(name) != self._kind:
+            raise KeyError(name)
+        others = {} if last else {name: kinds[name]}
+        others.update((k, v) for k, v in kinds.items() if k != name)
+        others.setdefault(name, self._kind)
+        kinds.clear()
+        kinds.update(others)
+
+    def __or__(self, other: Any) -> dict[str, Any]:
+        return {**self, **other}
+
+    def __ror__(self, other: Any) -> dict[str, Any]:
+        return {**other, **self}
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
+
+
+class Registry:
+    """Descriptor behind ``_parameters``, ``_buffers`` and ``_modules``."""
+
+    __slots__ = ("kind", "name")
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name = name
+        self.kind = kind
+
+    def __get__(self, module: Any, owner: Any = None) -> Any:
+        if module is None:
+            return self
+        if "_kinds" not in module.__dict__:
+            raise AttributeError(f"'{type(module).__name__}' object has no attribute '{self.name}'")
+        return View(module, self.kind)
+
+    def __set__(self, module: Any, mapping: Any) -> None:
+        state = module.__dict__
+        kinds = state.setdefault("_kinds", {})
+        fresh = dict(mapping)
+        for name in [n for n, kind in kinds.items() if kind == self.kind]:
+            del kinds[name]
+            state.pop(name, None)
+        for name, value in fresh.items():
+            kinds[name] = self.kind
+            state[name] = value

@@ -1,0 +1,130 @@
+"""Parameters and buffers, and their forms without a shape yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torchlike as torch
+from torchlike._C import Parameter, Tensor
+
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "is_lazy",
+]
+
+
+class Buffer(Tensor):
+    """A tensor that a module registers as a buffer when it is assigned to an attribute."""
+
+    persistent: bool = True
+    _is_buffer: bool = True
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        if data is None:
+            data = torch.empty(0)
+        made = Tensor._make_subclass(cls, data.detach(), data.requires_grad)
+        made.persistent = persistent
+
+        return made
+
+    def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        done = memo.get(id(self))
+        if done is None:
+            done = memo[id(self)] = type(self)(self.detach().clone(), persistent=self.persistent)
+        return done
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return repr(self.detach().as_subclass(Tensor))
+
+
+_NO_SHAPE = (
+    "Can't access the shape of an uninitialized parameter or buffer. "
+    "This error usually happens in `load_state_dict` when trying to load "
+    "an uninitialized parameter into an initialized one. "
+    "Call `forward` to initialize the parameters before accessing their attributes."
+)
+
+
+class UninitializedTensorMixin:
+    """A tensor whose shape is known only when it is materialized."""
+
+    cls_to_become: type
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError(_NO_SHAPE)
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Get a shape and memory, and become an ordinary parameter or buffer."""
+        if device is None:
+            device = self.data.device  # type: ignore[attr-defined]
+        if dtype is None:
+            dtype = self.data.dtype  # type: ignore[attr-defined]
+        self.data = torch.empty(shape, device=device, dtype=dtype)
+        self.__class__ = self.cls_to_become
+
+    def share_memory_(self) -> Any:
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. "
+            "Call `forward` to initialize the parameters before calling `module.share_memory()`."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce_ex__(self, proto: Any) -> Any:
+        return (type(self), (self.requires_grad,))  # type: ignore[attr-defined]
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether ``param`` still has no shape."""
+    return isinstance(param, UninitializedTensorMixin)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter without a shape; ``materialize`` gives it one."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        return Tensor._make_subclass(cls, torch.empty(0, device=device, dtype=dtype), requires_grad)
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        done = memo.get(id(self))
+        if done is None:
+            data = self.data
+            done = type(self)(self.requires_grad, data.device, data.dtype)
+            memo[id(self)] = done
+        return done
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+    """A buffer without a shape; ``materialize`` gives it one."""
+
+    cls_to_become = Tensor
+    persistent: bool = True
+    _is_buffer: bool = True
+
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        persistent: bool = True,
+    ) -> Any:
+        made = Tensor._make_subclass(cls, torch.empty(0, device=device, dtype=dtype), requires_grad)
+        made.persistent = persistent
+
+        return made
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass

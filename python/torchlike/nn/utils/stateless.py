@@ -1,0 +1,60 @@
+"""Calling a module with other tensors than its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["functional_call"]
+
+
+def functional_call(
+    module: Any,
+    parameters_and_buffers: Any,
+    args: Any = None,
+    kwargs: Any = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """``module(*args, **kwargs)`` with the given tensors in place of parameters and buffers."""
+    if isinstance(parameters_and_buffers, (list, tuple)):
+        given: dict[str, Any] = {}
+        for part in parameters_and_buffers:
+            given.update(part)
+    else:
+        given = dict(parameters_and_buffers)
+    if args is None:
+        args = ()
+    elif not isinstance(args, tuple):
+        args = (args,)
+    own = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+    if tie_weights:
+        by_tensor = {id(own[name]): value for name, value in given.items() if name in own}
+        for name, tensor in own.items():
+            if name not in given and id(tensor) in by_tensor:
+                given[name] = by_tensor[id(tensor)]
+    if strict:
+        unexpected = sorted(given.keys() - own.keys())
+        missing = sorted(own.keys() - given.keys())
+        if unexpected or missing:
+            raise RuntimeError(
+                "Error(s) in loading state_dict for "
+                f"{module._get_name()}: unexpected {unexpected}, missing {missing}"
+            )
+    saved = []
+    try:
+        for name, tensor in given.items():
+            path, _, last = name.rpartition(".")
+            owner = module.get_submodule(path)
+            state = owner.__dict__
+            if last not in state.get("_kinds", ()):
+                raise AttributeError(f"{owner._get_name()} has no attribute `{last}`")
+            saved.append((state, last, state[last]))
+            state[last] = tensor
+        return module(*args, **(kwargs or {}))
+    finally:
+        for state, last, value in reversed(saved):
+            state[last] = value

@@ -1,0 +1,5 @@
+"""Tools around tensors and modules."""
+
+from torchlike.utils import data, hooks
+
+__all__ = ["data", "hooks"]

@@ -1,0 +1,200 @@
+//! Random fills of tensors: values go into memory in storage order, as PyTorch draws them.
+
+use super::slice_mut;
+use crate::random::{self, Distribution, Generator, SharedGenerator};
+use crate::{DType, Device, Dims, Result, Tensor, bail, dims, with_dtype};
+use std::f64::consts::FRAC_1_SQRT_2;
+
+/// The distribution of the real and imaginary parts, where a complex tensor is drawn.
+fn of_parts(d: Distribution) -> Distribution {
+    match d {
+        Distribution::Normal { mean, std } => Distribution::Normal { mean, std: std * FRAC_1_SQRT_2 },
+        d => d,
+    }
+}
+
+fn splits(d: &Distribution) -> bool {
+    matches!(d, Distribution::Normal { .. } | Distribution::Uniform { .. })
+}
+
+/// Checks a distribution for an element type (complex types where they are drawn by parts).
+///
+/// # Errors
+/// PyTorch's texts.
+pub fn check(d: &Distribution, dtype: DType) -> Result<()> {
+    let unsupported = |kernel: &str| Err(crate::err!(NotImplemented, "\"{kernel}\" not implemented for '{}'", dtype.scalar_type()));
+    if dtype.is_complex() {
+        match d {
+            Distribution::Normal { .. } | Distribution::Uniform { .. } => return d.check(dtype.to_real()),
+            Distribution::RandomRange { .. } => {
+                bail!(Runtime, "check_random_bounds handles only integral, floating-point and boolean types")
+            }
+            Distribution::Random => return unsupported("random_kernel_cpu"),
+            Distribution::Bernoulli { .. } => {
+                d.check(DType::F32)?;
+                return unsupported("bernoulli_scalar_cpu_");
+            }
+            Distribution::Cauchy { .. } => {
+                let name = if dtype == DType::C128 { "double" } else { "float" };
+                bail!(
+                    Runtime,
+                    "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified c10::complex<{name}>"
+                )
+            }
+            _ => {}
+        }
+    }
+    d.check(dtype)
+}
+
+/// A tensor's memory as a flat row, if it has no gaps.
+fn flat(t: &Tensor) -> Option<Tensor> {
+    dims::is_dense(t.shape(), t.strides())
+        .then(|| t.reinterpret(t.dtype(), Dims::new(&[t.numel()]), Dims::new(&[1]), t.offset()))
+}
+
+/// Calls `f` with a dense tensor of the layout order of `out` and the flat view of it, then stores what `f` wrote.
+///
+/// # Errors
+/// Those of `f`, or if memory cannot be had.
+pub fn in_memory_order(out: &Tensor, f: impl FnOnce(&Tensor) -> Result<()>) -> Result<()> {
+    if let Some(row) = flat(out) {
+        return f(&row);
+    }
+    let strides = dims::preserved_strides(out.shape(), out.strides());
+    let temp = Tensor::empty_strided(out.shape().clone(), strides, out.dtype(), Device::CPU)?;
+    let Some(row) = flat(&temp) else { bail!(Runtime, "a fresh tensor is not dense") };
+    f(&row)?;
+    super::copy::copy(out, &temp)
+}
+
+/// The values of `t` (broadcast to `out`) in the memory order of `out`, as a flat row of `dtype`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn row_like(t: &Tensor, out: &Tensor, dtype: DType) -> Result<Tensor> {
+    let strides = dims::preserved_strides(out.shape(), out.strides());
+    let temp = Tensor::empty_strided(out.shape().clone(), strides, dtype, Device::CPU)?;
+    super::copy::copy(&temp, t)?;
+    flat(&temp).ok_or_else(|| crate::err!(Runtime, "a fresh tensor is not dense"))
+}
+
+/// Fills a tensor of any layout.
+///
+/// # Errors
+/// Those of [`check`].
+pub fn fill(d: &Distribution, g: &SharedGenerator, out: &Tensor) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    if out.dtype().is_complex() && splits(d) {
+        return fill(&of_parts(*d), g, &parts(out));
+    }
+    let contiguous = out.is_contiguous();
+    in_memory_order(out, |row| {
+        with_dtype!(row.dtype(), [bool int uint half float] => T, {
+            return d.fill::<T>(&mut g.lock(), slice_mut::<T>(row), contiguous);
+        }, else {});
+        check(d, row.dtype())
+    })
+}
+
+/// The real view of a complex tensor.
+fn parts(t: &Tensor) -> Tensor {
+    let strides: Dims = t.strides().iter().map(|s| s * 2).chain([1]).collect();
+    t.reinterpret(t.dtype().to_real(), t.shape().concat(&[2]), strides, t.offset() * 2)
+}
+
+/// Moves the generator as [`fill`] would.
+pub fn advance(d: &Distribution, g: &mut Generator, out: &Tensor) {
+    let n = out.numel() as usize;
+    if n == 0 {
+        return;
+    }
+    // Parameters were checked by the layout rule; a failed check leaves the generator alone.
+    let _ = if out.dtype().is_complex() && splits(d) {
+        of_parts(*d).advance(g, out.dtype().to_real(), 2 * n, out.is_contiguous())
+    } else {
+        d.advance(g, out.dtype(), n, out.is_contiguous())
+    };
+}
+
+/// 0 or 1 by a probability for each element.
+///
+/// # Errors
+/// Where a probability lies outside [0, 1].
+pub fn bernoulli_probs(g: &SharedGenerator, out: &Tensor, p: &Tensor) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let wide = p.dtype() == DType::F64;
+    let probs = row_like(p, out, if wide { DType::F64 } else { DType::F32 })?;
+    in_memory_order(out, |row| {
+        with_dtype!(row.dtype(), [bool int half float] => T, {
+            let to = slice_mut::<T>(row);
+            return if wide {
+                random::bernoulli_probs_f64(&mut g.lock(), to, super::slice::<f64>(&probs))
+            } else {
+                random::bernoulli_probs_f32(&mut g.lock(), to, super::slice::<f32>(&probs))
+            };
+        }, else {});
+        bail!(NotImplemented, "\"bernoulli_tensor_cpu_self_\" not implemented for '{}'", row.dtype().scalar_type())
+    })
+}
+
+/// A Poisson count for each rate.
+///
+/// # Errors
+/// Where a rate is negative.
+pub fn poisson(g: &SharedGenerator, out: &Tensor, rates: &Tensor) -> Result<()> {
+    let rates = super::copy::dense(rates, out.dtype())?;
+    let dense = if out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), out.dtype(), Device::CPU)? };
+    with_dtype!(out.dtype(), [half float] => T, {
+        random::poisson(&mut g.lock(), slice_mut::<T>(&dense), super::slice::<T>(&rates))?;
+    }, else {
+        bail!(NotImplemented, "\"poisson_cpu\" not implemented for '{}'", out.dtype().scalar_type())
+    });
+    if out.is_contiguous() { Ok(()) } else { super::copy::copy(out, &dense) }
+}
+
+/// A random permutation of 0, 1, ...
+///
+/// # Errors
+/// If the element type is none that PyTorch permutes.
+pub fn randperm(g: &SharedGenerator, out: &Tensor) -> Result<()> {
+    let dense = if out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), out.dtype(), Device::CPU)? };
+    with_dtype!(out.dtype(), [int uint half float] => T, {
+        random::randperm(&mut g.lock(), slice_mut::<T>(&dense));
+    }, else {
+        bail!(NotImplemented, "\"randperm\" not implemented for '{}'", out.dtype().scalar_type())
+    });
+    if out.is_contiguous() { Ok(()) } else { super::copy::copy(out, &dense) }
+}
+
+/// Samples row numbers of weights (one or two dimensions).
+///
+/// # Errors
+/// PyTorch's texts for weights that are no weights.
+pub fn multinomial(g: &SharedGenerator, out: &Tensor, weights: &Tensor, samples: usize, replacement: bool) -> Result<()> {
+    let rows = if weights.ndim() == 2 { weights.shape()[0] as usize } else { 1 };
+    let cols = weights.shape()[weights.ndim() - 1] as usize;
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    if cols == 0 {
+        bail!(Runtime, "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.");
+    }
+    let w = super::copy::dense(weights, weights.dtype())?;
+    let dense = if out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), out.dtype(), Device::CPU)? };
+    with_dtype!(w.dtype(), [half float] => T, {
+        let (to, from) = (slice_mut::<i64>(&dense), super::slice::<T>(&w));
+        if replacement && samples > 1 {
+            random::multinomial_with_replacement::<T>(&mut g.lock(), to, from, rows, cols, samples)?;
+        } else {
+            random::multinomial_without_replacement::<T>(&mut g.lock(), to, from, rows, cols, samples)?;
+        }
+    }, else {
+        bail!(NotImplemented, "\"multinomial\" not implemented for '{}'", w.dtype().scalar_type())
+    });
+    if out.is_contiguous() { Ok(()) } else { super::copy::copy(out, &dense) }
+}

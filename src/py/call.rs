@@ -1,0 +1,687 @@
+//! The binding, derived from the op table: one C function for each public name and form.
+//!
+//! Python calls arrive by the fast-call convention. [`Group`]s gather the overloads of a name; arguments are
+//! converted by schema, keywords found by interned pointers. Panics stop at [`guard`].
+
+#![allow(unsafe_code, reason = "this is the boundary to CPython's C interface")]
+
+use super::convert::{Failure, convert, kind_name};
+use super::tensor::{PyTensor, tensor_ref, wrap};
+use super::types::{size, type_name};
+use crate::ops::args::{Arg, Args};
+use crate::ops::op::{Body, Op, Ret, Value};
+use crate::ops::schema::{Kind, Param, Returns};
+use crate::ops::{dispatch, table};
+use crate::{Dims, Scalar, Tensor};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+/// The overloads of one public name in one form.
+pub struct Group {
+    /// The name in messages: `add`, `add_`.
+    pub name: String,
+    /// `Tensor.add`, `torchlike.linalg.inv`.
+    pub full_name: String,
+    method: bool,
+    in_place: bool,
+    overloads: Vec<Overload>,
+}
+
+struct Overload {
+    op: &'static Op,
+    /// Interned keyword of each parameter, in schema order.
+    names: Vec<Py<PyString>>,
+    out: bool,
+    requires_grad: Option<usize>,
+}
+
+static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
+static OUT: OnceLock<Py<PyString>> = OnceLock::new();
+
+/// Elements above which a call lets other Python threads run.
+const RELEASE: i64 = 1 << 15;
+
+/// Runs `f`, turning a panic into an exception.
+fn guard(f: impl FnOnce() -> PyResult<*mut ffi::PyObject>) -> *mut ffi::PyObject {
+    let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|cause| {
+        let text = cause.downcast_ref::<&str>().map(ToString::to_string).or_else(|| cause.downcast_ref::<String>().cloned());
+        Err(PyRuntimeError::new_err(format!("internal error in torchlike: {}", text.unwrap_or_default())))
+    });
+    result.unwrap_or_else(|e| {
+        // SAFETY: entries are only called by the interpreter, which holds the lock.
+        e.restore(unsafe { Python::assume_attached() });
+        std::ptr::null_mut()
+    })
+}
+
+type FastCall = unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, isize, *mut ffi::PyObject) -> *mut ffi::PyObject;
+
+/// The C function of group `N`. Every group needs one of its own: a method descriptor passes nothing but `self`.
+unsafe extern "C" fn entry<const N: usize>(
+    slf: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    nargs: isize,
+    kwnames: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    guard(|| {
+        // SAFETY: called by the interpreter with the lock held and arguments that live for the whole call.
+        let py = unsafe { Python::assume_attached() };
+        let Some(group) = GROUPS.get().and_then(|g| g.get(N)) else {
+            return Err(PyRuntimeError::new_err("torchlike is not initialised"));
+        };
+        // SAFETY: as above; `args` holds nargs positional values, then one for each keyword.
+        let call = unsafe { Incoming::new(py, group, slf, args, nargs as usize, kwnames) };
+        call.run(group).map(|o| o.into_ptr())
+    })
+}
+
+macro_rules! entries {
+    (@16 $b:expr) => { [entry::<{$b}>, entry::<{$b+1}>, entry::<{$b+2}>, entry::<{$b+3}>, entry::<{$b+4}>, entry::<{$b+5}>, entry::<{$b+6}>, entry::<{$b+7}>,
+        entry::<{$b+8}>, entry::<{$b+9}>, entry::<{$b+10}>, entry::<{$b+11}>, entry::<{$b+12}>, entry::<{$b+13}>, entry::<{$b+14}>, entry::<{$b+15}>] };
+    (@256 $b:expr) => { [entries!(@16 $b), entries!(@16 $b+16), entries!(@16 $b+32), entries!(@16 $b+48), entries!(@16 $b+64), entries!(@16 $b+80),
+        entries!(@16 $b+96), entries!(@16 $b+112), entries!(@16 $b+128), entries!(@16 $b+144), entries!(@16 $b+160), entries!(@16 $b+176),
+        entries!(@16 $b+192), entries!(@16 $b+208), entries!(@16 $b+224), entries!(@16 $b+240)] };
+}
+
+/// More groups than this do not fit; `register` reports it.
+const MAX_GROUPS: usize = 2560;
+static ENTRIES: [[[FastCall; 16]; 16]; 10] = [
+    entries!(@256 0), entries!(@256 256), entries!(@256 512), entries!(@256 768), entries!(@256 1024),
+    entries!(@256 1280), entries!(@256 1536), entries!(@256 1792), entries!(@256 2048), entries!(@256 2304),
+];
+
+/// One call as it comes from the interpreter.
+struct Incoming<'py> {
+    py: Python<'py>,
+    /// Positional values, `self` of a method first.
+    positional: SmallVec<[Bound<'py, PyAny>; 6]>,
+    keywords: SmallVec<[(Bound<'py, PyAny>, Bound<'py, PyAny>); 4]>,
+}
+
+/// Why an overload does not fit a call; the text of the error it would raise alone.
+struct Misfit(PyErr);
+
+enum Fail {
+    Misfit(Misfit),
+    Error(PyErr),
+}
+
+impl<'py> Incoming<'py> {
+    unsafe fn new(
+        py: Python<'py>,
+        group: &Group,
+        slf: *mut ffi::PyObject,
+        args: *const *mut ffi::PyObject,
+        nargs: usize,
+        kwnames: *mut ffi::PyObject,
+    ) -> Self {
+        let mut positional = SmallVec::new();
+        let mut keywords = SmallVec::new();
+        // SAFETY: the caller passes the interpreter's argument vector.
+        unsafe {
+            if group.method {
+                positional.push(Bound::from_borrowed_ptr(py, slf));
+            }
+            for i in 0..nargs {
+                positional.push(Bound::from_borrowed_ptr(py, *args.add(i)));
+            }
+            if !kwnames.is_null() {
+                let n = ffi::PyTuple_Size(kwnames) as usize;
+                for i in 0..n {
+                    let name = Bound::from_borrowed_ptr(py, ffi::PyTuple_GetItem(kwnames, i as isize));
+                    keywords.push((name, Bound::from_borrowed_ptr(py, *args.add(nargs + i))));
+                }
+            }
+        }
+        Self { py, positional, keywords }
+    }
+
+    fn run(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
+        let mut first = None;
+        for overload in &group.overloads {
+            match self.parse(group, overload) {
+                Ok((args, out)) => return self.call(group, overload, args, out),
+                Err(Fail::Error(e)) => return Err(e),
+                Err(Fail::Misfit(m)) => {
+                    first.get_or_insert(m);
+                }
+            }
+        }
+        if let Some(result) = self.overridden(group)? {
+            return Ok(result);
+        }
+        if group.overloads.len() == 1 {
+            return Err(first.map_or_else(|| PyTypeError::new_err("no overload"), |m| m.0));
+        }
+        Err(PyTypeError::new_err(self.invalid_combination(group)))
+    }
+
+    /// Gives `__torch_function__` of a foreign argument its chance.
+    #[cold]
+    fn overridden(&self, group: &Group) -> PyResult<Option<Bound<'py, PyAny>>> {
+        for o in self.positional.iter().chain(self.keywords.iter().map(|k| &k.1)) {
+            if tensor_ref(o).is_some() || o.is_none() {
+                continue;
+            }
+            if let Ok(handler) = o.get_type().getattr("__torch_function__") {
+                let public = self.py.import("torchlike._function")?.call_method1("_public", (&group.full_name,))?;
+                let args = PyTuple::new(self.py, &self.positional)?;
+                let kwargs = pyo3::types::PyDict::new(self.py);
+                for (k, v) in &self.keywords {
+                    kwargs.set_item(k, v)?;
+                }
+                let types = PyTuple::new(self.py, [o.get_type()])?;
+                return handler.call1((public, types, args, kwargs)).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Fits the call to one overload.
+    fn parse(&self, group: &Group, overload: &Overload) -> Result<(Args<'_>, Option<&Bound<'py, PyAny>>), Fail> {
+        let params = &overload.op.schema.params;
+        let n = params.len();
+        let mut values: SmallVec<[Arg<'_>; 6]> = SmallVec::new();
+        let given = self.positional.len();
+        let max = overload.op.schema.positional;
+        let varargs = self.varargs_at(params, given, max);
+        if given > max && varargs.is_none() {
+            return Err(self.too_many(group, max, given));
+        }
+        for (i, p) in params.iter().enumerate().take(given.min(max)) {
+            if varargs == Some(i) {
+                let mut ints: SmallVec<[i64; 6]> = SmallVec::new();
+                for o in &self.positional[i..] {
+                    match super::convert::int(o) {
+                        Ok(v) => ints.push(v),
+                        Err(Failure::Kind) => return Err(self.wrong_kind(group, p, Some(i), o)),
+                        Err(Failure::Error(e)) => return Err(Fail::Error(e)),
+                    }
+                }
+                values.push(Arg::Ints(Dims::new(&ints)));
+                break;
+            }
+            values.push(self.value(group, p, Some(i), &self.positional[i])?);
+        }
+        let mut out = None;
+        if values.len() == n && self.keywords.is_empty() {
+            return Ok((Args { op: overload.op, values }, None));
+        }
+        let filled = values.len();
+        let mut used = 0usize;
+        for (i, p) in params.iter().enumerate().skip(filled) {
+            match self.keyword(&overload.names[i]).or_else(|| self.self_alias(group, p)) {
+                Some(o) => {
+                    used += 1;
+                    values.push(self.value(group, p, None, o)?);
+                }
+                None => match &p.default {
+                    Some(d) => values.push(d.clone()),
+                    // A size may be left out altogether: `x.new_empty(size=())` is required, `rand()` is 0-dimensional only by ().
+                    None => return Err(self.missing(group, params, filled)),
+                },
+            }
+        }
+        if overload.out
+            && let Some(name) = OUT.get()
+            && let Some(o) = self.keyword(name)
+        {
+            used += 1;
+            if !o.is_none() {
+                out = Some(o);
+            }
+        }
+        if used != self.keywords.len() {
+            return Err(self.unexpected(group, overload, filled));
+        }
+        Ok((Args { op: overload.op, values }, out))
+    }
+
+    /// The position of a parameter that takes the remaining positional integers, if this call spells it so.
+    fn varargs_at(&self, params: &[Param], given: usize, max: usize) -> Option<usize> {
+        let at = params.iter().take(max).position(|p| p.kind == Kind::VarInts)?;
+        if given <= at {
+            return None;
+        }
+        let first = &self.positional[at];
+        let list = first.is_instance_of::<PyTuple>() || first.is_instance_of::<pyo3::types::PyList>();
+        (!list && (given > at + 1 || super::convert::int(first).is_ok())).then_some(at)
+    }
+
+    fn keyword(&self, name: &Py<PyString>) -> Option<&Bound<'py, PyAny>> {
+        // Keywords in source code are interned, as the table's names are.
+        if let Some((_, v)) = self.keywords.iter().find(|(k, _)| k.as_ptr() == name.as_ptr()) {
+            return Some(v);
+        }
+        self.keywords.iter().find(|(k, _)| k.eq(name.bind(self.py)).unwrap_or(false)).map(|(_, v)| v)
+    }
+
+    /// Functions call their first tensor `input`; the schema calls it `self`.
+    fn self_alias(&self, group: &Group, p: &Param) -> Option<&Bound<'py, PyAny>> {
+        if group.method || p.name != "self" {
+            // NumPy's spellings of common keywords.
+            let alias = match p.name {
+                "dim" => "axis",
+                "keepdim" => "keepdims",
+                "other" => "x2",
+                _ => return None,
+            };
+            return self.keywords.iter().find(|(k, _)| k.eq(alias).unwrap_or(false)).map(|(_, v)| v);
+        }
+        self.keywords.iter().find(|(k, _)| k.eq("input").unwrap_or(false)).map(|(_, v)| v)
+    }
+
+    #[inline]
+    fn value<'a>(&'a self, group: &Group, p: &Param, position: Option<usize>, o: &'a Bound<'py, PyAny>) -> Result<Arg<'a>, Fail> {
+        match convert(p.kind, p.optional, o) {
+            Ok(a) => Ok(a),
+            Err(Failure::Kind) => Err(self.wrong_kind(group, p, position, o)),
+            Err(Failure::Error(e)) => Err(Fail::Error(e)),
+        }
+    }
+
+    #[cold]
+    fn wrong_kind(&self, group: &Group, p: &Param, position: Option<usize>, o: &Bound<'py, PyAny>) -> Fail {
+        let name = if p.name == "self" && !group.method { "input" } else { p.name };
+        let place = match position {
+            Some(i) => format!(" (position {})", i + usize::from(!group.method)),
+            None => String::new(),
+        };
+        let mut found = type_name(o);
+        let mut detail = String::new();
+        if let (Kind::Ints | Kind::VarInts | Kind::IntsOf(_) | Kind::Tensors, Ok(items)) = (p.kind, o.try_iter()) {
+            for (i, item) in items.flatten().enumerate() {
+                let good = match p.kind {
+                    Kind::Tensors => tensor_ref(&item).is_some(),
+                    _ => super::convert::int(&item).is_ok(),
+                };
+                if !good {
+                    let want = if p.kind == Kind::Tensors { "Tensor" } else { "int" };
+                    found = type_name(&item);
+                    detail = format!(" element {i} of tuple at pos {}", position.map_or(1, |p| p + 1));
+                    let _ = want;
+                    break;
+                }
+            }
+        }
+        let text = if detail.is_empty() {
+            format!("{}(): argument '{name}'{place} must be {}, not {found}", group.name, kind_name(p.kind))
+        } else if p.kind == Kind::Tensors {
+            format!("expected Tensor as{}, but got {found}", detail.replace(" of tuple at pos", " in argument").replace(&format!("argument {}", position.map_or(1, |p| p + 1)), &format!("argument {}", position.unwrap_or(0))))
+        } else {
+            format!("{}(): argument '{name}'{place} must be {}, but found element of type {found} at pos {}", group.name, kind_name(p.kind), detail.split_whitespace().nth(1).unwrap_or("0"))
+        };
+        Fail::Misfit(Misfit(PyTypeError::new_err(text)))
+    }
+
+    #[cold]
+    fn too_many(&self, group: &Group, max: usize, given: usize) -> Fail {
+        let hidden = usize::from(group.method);
+        let (max, given) = (max - hidden, given - hidden);
+        Fail::Misfit(Misfit(PyTypeError::new_err(format!(
+            "{}() takes {max} positional argument{} but {given} {} given",
+            group.name,
+            if max == 1 { "" } else { "s" },
+            if given == 1 { "was" } else { "were" }
+        ))))
+    }
+
+    #[cold]
+    fn missing(&self, group: &Group, params: &[Param], filled: usize) -> Fail {
+        let names: Vec<String> = params
+            .iter()
+            .skip(filled)
+            .filter(|p| p.default.is_none() && !self.keywords.iter().any(|(k, _)| k.eq(p.name).unwrap_or(false)))
+            .map(|p| format!("\"{}\"", if p.name == "self" && !group.method { "input" } else { p.name }))
+            .collect();
+        Fail::Misfit(Misfit(PyTypeError::new_err(format!(
+            "{}() missing {} required positional arguments: {}",
+            group.name,
+            names.len(),
+            names.join(", ")
+        ))))
+    }
+
+    #[cold]
+    fn unexpected(&self, group: &Group, overload: &Overload, filled: usize) -> Fail {
+        for (k, _) in &self.keywords {
+            let name = k.to_string();
+            let known = overload.op.schema.position(&name).or_else(|| (name == "input").then_some(0));
+            match known {
+                Some(i) if i < filled => {
+                    return Fail::Misfit(Misfit(PyTypeError::new_err(format!("{}() got multiple values for argument '{name}'", group.name))));
+                }
+                Some(_) => {}
+                None if name == "out" && overload.out => {}
+                None => {
+                    return Fail::Misfit(Misfit(PyTypeError::new_err(format!("{}() got an unexpected keyword argument '{name}'", group.name))));
+                }
+            }
+        }
+        Fail::Misfit(Misfit(PyTypeError::new_err(format!("{}() got an unexpected keyword argument", group.name))))
+    }
+
+    #[cold]
+    fn invalid_combination(&self, group: &Group) -> String {
+        let hidden = usize::from(group.method);
+        let mut got: Vec<String> = self.positional.iter().skip(hidden).map(|o| describe(o)).collect();
+        got.extend(self.keywords.iter().map(|(k, v)| format!("{k}={}", describe(v))));
+        let mut text = format!("{}() received an invalid combination of arguments - got ({}), but expected one of:", group.name, got.join(", "));
+        for o in &group.overloads {
+            text.push_str("\n * (");
+            text.push_str(&signature(o.op, group.method, o.out));
+            text.push(')');
+        }
+        text.push('\n');
+        text
+    }
+
+    fn call(&self, group: &Group, overload: &Overload, args: Args<'_>, out: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.py;
+        if group.in_place {
+            let target = &self.positional[0];
+            if let Body::View(f) = overload.op.def.body {
+                let t = PyTensor::of(target)?;
+                let view = f(&args)?.one()?;
+                let keep = t.get().requires_grad();
+                t.set(view.with_requires_grad(keep));
+            } else {
+                released(py, &args, dispatch::call_inplace)?;
+            }
+            return Ok(target.clone());
+        }
+        if let Some(out) = out {
+            return self.call_out(overload, &args, out);
+        }
+        let mut result = released(py, &args, dispatch::call)?;
+        if let Some(i) = overload.requires_grad
+            && args.bool(i)
+            && let Ret::One(t) = result
+        {
+            result = Ret::One(super::tensor::require_grad(t)?);
+        }
+        // `x.to(...)`, `x.contiguous()` and the like give back the very object if nothing had to change.
+        if let Ret::One(t) = &result
+            && matches!(overload.op.def.body, Body::Compose(_))
+            && let Some(first) = self.positional.first()
+            && let Some(original) = tensor_ref(first)
+            && same_tensor(t, original)
+        {
+            return Ok(first.clone());
+        }
+        to_python(py, result, overload.op)
+    }
+
+    fn call_out(&self, overload: &Overload, args: &Args<'_>, out: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let objects: Vec<Bound<'py, PyAny>> = match tensor_ref(out) {
+            Some(_) => vec![out.clone()],
+            None => {
+                let mut list = Vec::new();
+                super::convert::each(out, |o| {
+                    list.push(o.clone());
+                    Ok(())
+                })
+                .map_err(|_| PyTypeError::new_err(format!("{}(): argument 'out' must be Tensor, not {}", overload.op.public_name(), type_name(out))))?;
+                list
+            }
+        };
+        let mut tensors = objects.iter().map(|o| super::convert::tensor_arg(o, overload.op.public_name(), "out").cloned()).collect::<PyResult<Vec<_>>>()?;
+        let shapes: Vec<Dims> = tensors.iter().map(|t| t.shape().clone()).collect();
+        dispatch::call_out(args, &mut tensors)?;
+        for ((o, t), before) in objects.iter().zip(tensors).zip(shapes) {
+            if *t.shape() != before && before.iter().product::<i64>() != 0 {
+                resize_warning(self.py, &before, t.shape())?;
+            }
+            PyTensor::of(o)?.set(t);
+        }
+        match &overload.op.schema.returns {
+            Returns::Tuple(names) if objects.len() > 1 => named_tuple(self.py, overload.op, names, objects),
+            _ => Ok(out.clone()),
+        }
+    }
+}
+
+#[cold]
+fn resize_warning(py: Python<'_>, before: &Dims, after: &Dims) -> PyResult<()> {
+    let text = format!(
+        "An output with one or more elements was resized since it had shape {before}, which does not match the required output shape {after}. \
+         This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can \
+         explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0)."
+    );
+    py.import("warnings")?.call_method1("warn", (text,))?;
+    Ok(())
+}
+
+/// Runs a call, letting other threads run meanwhile if there is much to do.
+#[inline]
+fn released<R: Send>(py: Python<'_>, args: &Args<'_>, f: impl FnOnce(&Args) -> crate::Result<R> + Send) -> PyResult<R> {
+    let mut work = 0i64;
+    args.for_each_tensor(|_, t| work = work.saturating_add(if t.is_meta() { 0 } else { t.numel() }));
+    if args.values.first().is_some_and(|v| matches!(v, Arg::Ints(d) if d.iter().product::<i64>() > RELEASE)) {
+        work = RELEASE + 1;
+    }
+    if work > RELEASE {
+        let owned = args.to_owned();
+        return Ok(py.detach(|| f(&owned.borrow()))?);
+    }
+    Ok(f(args)?)
+}
+
+fn same_tensor(a: &Tensor, b: &Tensor) -> bool {
+    a.shares_storage(b)
+        && a.offset() == b.offset()
+        && a.dtype() == b.dtype()
+        && a.shape() == b.shape()
+        && a.strides() == b.strides()
+        && a.is_conj() == b.is_conj()
+        && a.is_neg() == b.is_neg()
+        && a.is_view() == b.is_view()
+        && a.requires_grad() == b.requires_grad()
+}
+
+fn describe(o: &Bound<'_, PyAny>) -> String {
+    if let Ok(t) = o.cast::<PyTuple>() {
+        let items: Vec<String> = t.iter().map(|i| describe(&i)).collect();
+        return if items.is_empty() { "tuple of ()".into() } else { format!("tuple of ({}{})", items.join(", "), if items.len() == 1 { "," } else { "" }) };
+    }
+    if let Ok(t) = o.cast::<pyo3::types::PyList>() {
+        let items: Vec<String> = t.iter().map(|i| describe(&i)).collect();
+        return if items.is_empty() { "list of []".into() } else { format!("list of [{}]", items.join(", ")) };
+    }
+    type_name(o)
+}
+
+/// The arguments as PyTorch's messages list them.
+pub fn signature(op: &Op, method: bool, out: bool) -> String {
+    let mut parts = Vec::new();
+    let mut star = false;
+    for (i, p) in op.schema.params.iter().enumerate() {
+        if i == 0 && method {
+            continue;
+        }
+        if p.kwonly && !star {
+            star = true;
+            parts.push("*".to_owned());
+        }
+        let name = if p.name == "self" { "input" } else { p.name };
+        let default = if p.default.is_some() { format!(" = {}", p.default_text) } else { String::new() };
+        parts.push(format!("{} {name}{default}", kind_name(p.kind)));
+    }
+    if out {
+        if !star {
+            parts.push("*".into());
+        }
+        parts.push("Tensor out = None".into());
+    }
+    parts.join(", ")
+}
+
+/// A result as a Python object.
+#[inline]
+pub fn to_python<'py>(py: Python<'py>, r: Ret, op: &'static Op) -> PyResult<Bound<'py, PyAny>> {
+    match r {
+        Ret::One(t) => wrap(py, t),
+        Ret::Tuple(list) => {
+            let items = list.into_iter().map(|t| wrap(py, t)).collect::<PyResult<Vec<_>>>()?;
+            match &op.schema.returns {
+                Returns::Tuple(names) => named_tuple(py, op, names, items),
+                _ => Ok(PyTuple::new(py, items)?.into_any()),
+            }
+        }
+        Ret::List(list) => {
+            let items = list.into_iter().map(|t| wrap(py, t)).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyTuple::new(py, items)?.into_any())
+        }
+        Ret::Value(v) => match v {
+            Value::None => Ok(py.None().into_bound(py)),
+            Value::Scalar(s) => scalar(py, s),
+            Value::Ints(v) => size(py, &v),
+            Value::DType(d) => Ok(super::types::dtype(py, d)?.into_bound(py).into_any()),
+        },
+    }
+}
+
+/// A number as a Python object.
+pub fn scalar(py: Python<'_>, s: Scalar) -> PyResult<Bound<'_, PyAny>> {
+    Ok(match s {
+        Scalar::Bool(b) => pyo3::types::PyBool::new(py, b).to_owned().into_any(),
+        Scalar::Int(i) => i.into_pyobject(py)?.into_any(),
+        Scalar::UInt(u) => u.into_pyobject(py)?.into_any(),
+        Scalar::Float(f) => f.into_pyobject(py)?.into_any(),
+        Scalar::Complex(c) => c.into_pyobject(py)?.into_any(),
+    })
+}
+
+fn named_tuple<'py>(py: Python<'py>, op: &'static Op, names: &[&'static str], items: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    if names.iter().all(|n| n.is_empty()) {
+        return Ok(PyTuple::new(py, items)?.into_any());
+    }
+    // Named tuples are made once a name by Python code.
+    let class = py.import("torchlike.return_types")?.call_method1("_class", (op.path().replace('.', "_"), PyTuple::new(py, names)?))?;
+    class.call1((PyTuple::new(py, items)?,))
+}
+
+/// Makes all groups and puts them into the modules and onto the tensor class.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    use crate::ops::op::{F, I, M, O};
+    let py = m.py();
+    let intern = |s: &str| PyString::intern(py, s).unbind();
+    // (module path, name, method, in place) -> ops in table order
+    let mut gathered: BTreeMap<(String, String, bool, bool), Vec<&'static Op>> = BTreeMap::new();
+    let mut add = |path: &str, op: &'static Op| {
+        let (module, name) = path.rsplit_once('.').unwrap_or(("", path));
+        if op.has(F) {
+            gathered.entry((module.into(), name.into(), false, false)).or_default().push(op);
+        }
+        if op.has(M) {
+            gathered.entry((String::new(), name.into(), true, false)).or_default().push(op);
+        }
+        if op.has(I) {
+            gathered.entry((String::new(), format!("{name}_"), true, true)).or_default().push(op);
+            if op.has(F) {
+                gathered.entry((module.into(), format!("{name}_"), false, true)).or_default().push(op);
+            }
+        }
+    };
+    for op in table() {
+        add(op.path(), op);
+    }
+    for (alias, name) in crate::ops::ALIASES {
+        for op in table().iter().filter(|op| op.path() == *name) {
+            add(alias, op);
+        }
+    }
+    let mut groups = Vec::new();
+    let mut places = Vec::new();
+    for ((module, name, method, in_place), ops) in gathered {
+        let overloads = ops
+            .iter()
+            .map(|op| Overload {
+                op,
+                names: op.schema.params.iter().map(|p| intern(p.name)).collect(),
+                out: op.has(O) && !in_place && !method,
+                requires_grad: op.schema.position("requires_grad"),
+            })
+            .collect();
+        let full_name = match (method, module.as_str()) {
+            (true, _) => format!("Tensor.{name}"),
+            (false, "") => format!("torchlike.{name}"),
+            (false, m) => format!("torchlike.{m}.{name}"),
+        };
+        let doc = document(&name, &ops, method);
+        groups.push(Group { name: name.clone(), full_name, method, in_place, overloads });
+        places.push((module, name, method, doc));
+    }
+    if groups.len() > MAX_GROUPS {
+        return Err(PyRuntimeError::new_err(format!("{} op names do not fit the {MAX_GROUPS} entries of the binding", groups.len())));
+    }
+    let _ = GROUPS.set(groups);
+    let _ = OUT.set(intern("out"));
+    let class = py.get_type::<PyTensor>();
+    let mut modules: BTreeMap<String, Bound<'_, PyModule>> = BTreeMap::new();
+    for (i, (module, name, method, doc)) in places.into_iter().enumerate() {
+        let def = Box::leak(Box::new(ffi::PyMethodDef {
+            ml_name: CString::new(name.clone()).unwrap_or_default().into_raw(),
+            ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: ENTRIES[i / 256][i / 16 % 16][i % 16] },
+            ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+            ml_doc: CString::new(doc).unwrap_or_default().into_raw(),
+        }));
+        if method {
+            // SAFETY: the definition is leaked, so it outlives the descriptor.
+            let descriptor = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyDescr_NewMethod(class.as_ptr().cast(), def))? };
+            class.setattr(name, descriptor)?;
+        } else {
+            let holder = match modules.entry(module.clone()) {
+                std::collections::btree_map::Entry::Occupied(e) => e.into_mut(),
+                std::collections::btree_map::Entry::Vacant(e) => {
+                    let public = if module.is_empty() { "torchlike".to_owned() } else { format!("torchlike.{module}") };
+                    e.insert(PyModule::new(py, &public)?)
+                }
+            };
+            let home = holder.name()?;
+            // SAFETY: as above.
+            let function = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(def, std::ptr::null_mut(), home.as_ptr()))? };
+            holder.setattr(name, function)?;
+        }
+    }
+    for (path, module) in modules {
+        let name = if path.is_empty() { "_root".to_owned() } else { format!("_{}", path.replace("nn.functional", "nn").replace('.', "_")) };
+        m.add(name.as_str(), module)?;
+    }
+    Ok(())
+}
+
+/// Docstring: a signature line for `inspect` where there is one overload, then the sentence.
+fn document(name: &str, ops: &[&'static Op], method: bool) -> String {
+    let doc = ops.first().map_or("", |op| op.def.doc);
+    let lines: Vec<String> = ops.iter().map(|op| format!("{name}({})", signature(op, method, op.has(crate::ops::op::O)))).collect();
+    format!("{}\n\n{doc}", lines.join("\n"))
+}
+
+/// Calls an overload set by operator slots: `self` and one other operand.
+pub fn binary<'py>(op: &'static Op, slf: &Bound<'py, PyAny>, other: &Bound<'py, PyAny>, reflected: bool, in_place: bool) -> PyResult<Bound<'py, PyAny>> {
+    let py = slf.py();
+    let operand = |o| match convert(Kind::Operand, false, o) {
+        Ok(a) => Ok(Some(a)),
+        Err(Failure::Kind) => Ok(None),
+        Err(Failure::Error(e)) => Err(e),
+    };
+    let (Some(a), Some(b)) = (operand(slf)?, operand(other)?) else {
+        return Ok(py.NotImplemented().into_bound(py));
+    };
+    let values = if reflected { [b, a] } else { [a, b] };
+    let args = Args::new(op, values)?;
+    if in_place {
+        released(py, &args, dispatch::call_inplace)?;
+        return Ok(slf.clone());
+    }
+    let result = released(py, &args, dispatch::call)?;
+    to_python(py, result, op)
+}

@@ -1,0 +1,352 @@
+//! One conversion for each kind of argument. A conversion that fails says only that it does: the parser writes the message.
+
+#![allow(unsafe_code, reason = "reads Python containers without copies")]
+
+use super::tensor::tensor_ref;
+use super::types::{PyDType, PyDevice, PyFormat, PyLayout};
+use crate::ops::args::Arg;
+use crate::ops::schema::Kind;
+use crate::random::SharedGenerator;
+use crate::{Device, Dims, Scalar, Tensor};
+use num_complex::Complex64;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+/// Why an argument could not be converted.
+pub enum Failure {
+    /// Another type was expected.
+    Kind,
+    /// A real error, to be raised as it is.
+    Error(PyErr),
+}
+
+impl From<PyErr> for Failure {
+    fn from(e: PyErr) -> Self {
+        Self::Error(e)
+    }
+}
+
+impl From<crate::Error> for Failure {
+    fn from(e: crate::Error) -> Self {
+        Self::Error(e.into())
+    }
+}
+
+type Converted<T> = Result<T, Failure>;
+
+/// `torchlike.Generator` of the CPU.
+#[pyclass(frozen, name = "Generator", module = "torchlike", subclass)]
+pub struct PyGenerator(pub SharedGenerator);
+
+/// A Python number, if it is one: exact types first, then NumPy scalars by their protocols.
+pub fn number(o: &Bound<'_, PyAny>) -> Option<Scalar> {
+    if o.is_exact_instance_of::<PyFloat>() {
+        return o.extract().ok().map(Scalar::Float);
+    }
+    if o.is_exact_instance_of::<PyInt>() {
+        return integer(o);
+    }
+    if o.is_exact_instance_of::<PyBool>() {
+        return o.extract().ok().map(Scalar::Bool);
+    }
+    if o.is_instance_of::<PyComplex>() {
+        return o.extract::<Complex64>().ok().map(Scalar::Complex);
+    }
+    if o.is_instance_of::<PyFloat>() {
+        return o.extract().ok().map(Scalar::Float);
+    }
+    if o.is_instance_of::<PyInt>() {
+        return integer(o);
+    }
+    if o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>() || o.is_instance_of::<PyString>() || o.is_none() {
+        return None;
+    }
+    numpy_number(o)
+}
+
+#[cold]
+fn numpy_number(o: &Bound<'_, PyAny>) -> Option<Scalar> {
+    let class = o.get_type();
+    let module = class.module().ok()?;
+    if module.to_cow().ok()? != "numpy" || class.name().ok()?.to_cow().ok()? == "ndarray" {
+        return None;
+    }
+    let item = o.call_method0("item").ok()?;
+    if item.get_type().is(&class) { None } else { number(&item) }
+}
+
+fn integer(o: &Bound<'_, PyAny>) -> Option<Scalar> {
+    match o.extract::<i64>() {
+        Ok(i) => Some(Scalar::Int(i)),
+        Err(_) => o.extract::<u64>().ok().map(Scalar::UInt),
+    }
+}
+
+/// An integer: a Python or NumPy one, or a tensor with one integer element.
+pub fn int(o: &Bound<'_, PyAny>) -> Converted<i64> {
+    if o.is_exact_instance_of::<PyInt>() {
+        return match o.extract::<i64>() {
+            Ok(i) => Ok(i),
+            Err(_) => Err(Failure::Error(pyo3::exceptions::PyRuntimeError::new_err("Overflow when unpacking long long"))),
+        };
+    }
+    if o.is_instance_of::<PyBool>() || o.is_instance_of::<PyFloat>() {
+        return Err(Failure::Kind);
+    }
+    if let Some(t) = tensor_ref(o) {
+        if t.dtype().is_integral(false) && t.ndim() == 0 {
+            return Ok(t.item()?.to_i64());
+        }
+        return Err(Failure::Kind);
+    }
+    match number(o) {
+        Some(Scalar::Int(i)) => Ok(i),
+        Some(_) => Err(Failure::Kind),
+        None if o.hasattr("__index__").unwrap_or(false) => Ok(o.call_method0("__index__")?.extract()?),
+        None => Err(Failure::Kind),
+    }
+}
+
+fn float(o: &Bound<'_, PyAny>) -> Converted<f64> {
+    match number(o) {
+        Some(Scalar::Float(f)) => Ok(f),
+        Some(Scalar::Complex(_)) | Some(Scalar::Bool(_)) => Err(Failure::Kind),
+        Some(s) => Ok(s.to_f64()),
+        None => match tensor_ref(o) {
+            Some(t) if t.ndim() == 0 && !t.dtype().is_complex() => Ok(t.item()?.to_f64()),
+            _ => Err(Failure::Kind),
+        },
+    }
+}
+
+fn truth(o: &Bound<'_, PyAny>) -> Converted<bool> {
+    if o.is_exact_instance_of::<PyBool>() {
+        return Ok(o.extract()?);
+    }
+    match numpy_number(o) {
+        Some(Scalar::Bool(b)) => Ok(b),
+        _ => Err(Failure::Kind),
+    }
+}
+
+fn scalar(o: &Bound<'_, PyAny>) -> Converted<Scalar> {
+    if let Some(s) = number(o) {
+        return Ok(s);
+    }
+    match tensor_ref(o) {
+        Some(t) if t.ndim() == 0 => Ok(t.item()?),
+        _ => Err(Failure::Kind),
+    }
+}
+
+/// Calls `f` on each item of a tuple or list; other types are not accepted.
+pub fn each<'py>(o: &Bound<'py, PyAny>, mut f: impl FnMut(&Bound<'py, PyAny>) -> Converted<()>) -> Converted<()> {
+    if let Ok(t) = o.cast::<PyTuple>() {
+        for i in 0..t.len() {
+            f(&t.get_item(i)?)?;
+        }
+        Ok(())
+    } else if let Ok(l) = o.cast::<PyList>() {
+        for i in 0..l.len() {
+            f(&l.get_item(i)?)?;
+        }
+        Ok(())
+    } else {
+        Err(Failure::Kind)
+    }
+}
+
+/// A list of integers.
+pub fn ints(o: &Bound<'_, PyAny>) -> Converted<Dims> {
+    if let Ok(t) = o.cast::<PyTuple>()
+        && t.len() <= 6
+    {
+        let mut buf = [0i64; 6];
+        for (i, slot) in buf.iter_mut().enumerate().take(t.len()) {
+            *slot = int(&t.get_item(i)?)?;
+        }
+        return Ok(Dims::new(&buf[..t.len()]));
+    }
+    let mut out = Vec::new();
+    each(o, |item| {
+        out.push(int(item)?);
+        Ok(())
+    })?;
+    Ok(Dims::new(&out))
+}
+
+fn tensors<'a>(o: &'a Bound<'_, PyAny>) -> Converted<Vec<&'a Tensor>> {
+    let mut out = Vec::new();
+    each(o, |item| match tensor_ref(item) {
+        // SAFETY: the list or tuple keeps its items alive while the call runs, and the call holds the container.
+        Some(t) => {
+            out.push(unsafe { &*std::ptr::from_ref::<Tensor>(t) });
+            Ok(())
+        }
+        None => Err(Failure::Kind),
+    })?;
+    Ok(out)
+}
+
+/// Converts one argument.
+#[inline]
+pub fn convert<'a>(kind: Kind, optional: bool, o: &'a Bound<'_, PyAny>) -> Converted<Arg<'a>> {
+    if let Some(t) = tensor_ref(o)
+        && matches!(kind, Kind::Tensor | Kind::Operand)
+    {
+        return Ok(Arg::Tensor(t));
+    }
+    if o.is_none() {
+        return if optional { Ok(Arg::None) } else { Err(Failure::Kind) };
+    }
+    Ok(match kind {
+        Kind::Tensor => return Err(Failure::Kind),
+        Kind::Operand => Arg::Scalar(number(o).ok_or(Failure::Kind)?),
+        Kind::Tensors => Arg::Tensors(tensors(o)?),
+        Kind::OptTensors => {
+            let mut out = Vec::new();
+            each(o, |item| {
+                if item.is_none() {
+                    out.push(None);
+                    return Ok(());
+                }
+                let t = tensor_ref(item).ok_or(Failure::Kind)?;
+                // SAFETY: as in `tensors`.
+                out.push(Some(unsafe { &*std::ptr::from_ref::<Tensor>(t) }));
+                Ok(())
+            })?;
+            Arg::OptTensors(out)
+        }
+        Kind::Int => Arg::Int(int(o)?),
+        Kind::Ints | Kind::VarInts => Arg::Ints(ints(o)?),
+        Kind::IntsOf(n) => match int(o) {
+            Ok(i) => Arg::Ints(Dims::filled(n as usize, i)),
+            Err(Failure::Kind) => Arg::Ints(ints(o)?),
+            Err(e) => return Err(e),
+        },
+        Kind::Float => Arg::Float(float(o)?),
+        Kind::Floats => {
+            let mut out = Vec::new();
+            each(o, |item| {
+                out.push(float(item)?);
+                Ok(())
+            })?;
+            Arg::Floats(out)
+        }
+        Kind::Bool => Arg::Bool(truth(o)?),
+        Kind::Bools => {
+            let mut out = Vec::new();
+            each(o, |item| {
+                out.push(truth(item)?);
+                Ok(())
+            })?;
+            Arg::Bools(out)
+        }
+        Kind::Scalar => Arg::Scalar(scalar(o)?),
+        Kind::Scalars => {
+            let mut out = Vec::new();
+            each(o, |item| {
+                out.push(scalar(item)?);
+                Ok(())
+            })?;
+            Arg::Scalars(out)
+        }
+        Kind::Str => {
+            let s = o.cast::<PyString>().map_err(|_| Failure::Kind)?;
+            let mut len = 0isize;
+            // SAFETY: the string object caches its UTF-8 form and outlives the call.
+            let text = unsafe {
+                let p = ffi::PyUnicode_AsUTF8AndSize(s.as_ptr(), &raw mut len);
+                if p.is_null() {
+                    return Err(Failure::Error(PyErr::fetch(o.py())));
+                }
+                std::str::from_utf8_unchecked(std::slice::from_raw_parts(p.cast(), len as usize))
+            };
+            Arg::Str(text)
+        }
+        Kind::DType => {
+            if let Ok(d) = o.cast::<PyDType>() {
+                Arg::DType(d.get().0)
+            } else if o.is_instance_of::<pyo3::types::PyType>() {
+                // Python's float, int, bool and complex stand for dtypes.
+                Arg::DType(python_type(o).ok_or(Failure::Kind)?)
+            } else {
+                return Err(Failure::Kind);
+            }
+        }
+        Kind::Device => Arg::Device(device(o)?),
+        Kind::Layout => match o.cast::<PyLayout>() {
+            Ok(l) if l.get().0 == "strided" => Arg::Strided,
+            Ok(l) => {
+                return Err(Failure::Error(pyo3::exceptions::PyNotImplementedError::new_err(format!(
+                    "torchlike computes with strided tensors only, not {}",
+                    l.get().0
+                ))));
+            }
+            Err(_) => return Err(Failure::Kind),
+        },
+        Kind::Format => Arg::Format(o.cast::<PyFormat>().map_err(|_| Failure::Kind)?.get().format()),
+        Kind::Generator => Arg::Generator(o.cast::<PyGenerator>().map_err(|_| Failure::Kind)?.get().0.clone()),
+    })
+}
+
+fn python_type(o: &Bound<'_, PyAny>) -> Option<crate::DType> {
+    use crate::DType;
+    let py = o.py();
+    Some(if o.is(py.get_type::<PyFloat>()) {
+        DType::F64
+    } else if o.is(py.get_type::<PyBool>()) {
+        DType::Bool
+    } else if o.is(py.get_type::<PyInt>()) {
+        DType::I64
+    } else if o.is(py.get_type::<PyComplex>()) {
+        DType::C128
+    } else {
+        return None;
+    })
+}
+
+/// A device argument.
+pub fn device(o: &Bound<'_, PyAny>) -> Converted<Device> {
+    if let Ok(d) = o.cast::<PyDevice>() {
+        return Ok(d.get().0);
+    }
+    if o.is_instance_of::<PyString>() || (o.is_instance_of::<PyInt>() && !o.is_instance_of::<PyBool>()) {
+        return Ok(super::types::device_of(o)?);
+    }
+    Err(Failure::Kind)
+}
+
+/// How messages call a kind.
+pub fn kind_name(kind: Kind) -> String {
+    match kind {
+        Kind::Tensor | Kind::Operand => "Tensor".into(),
+        Kind::Tensors | Kind::OptTensors => "tuple of Tensors".into(),
+        Kind::Int => "int".into(),
+        Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => "tuple of ints".into(),
+        Kind::Float => "float".into(),
+        Kind::Floats => "tuple of floats".into(),
+        Kind::Bool => "bool".into(),
+        Kind::Bools => "tuple of bools".into(),
+        Kind::Scalar => "Number".into(),
+        Kind::Scalars => "tuple of Scalars".into(),
+        Kind::Str => "str".into(),
+        Kind::DType => "torch.dtype".into(),
+        Kind::Device => "torch.device".into(),
+        Kind::Layout => "torch.layout".into(),
+        Kind::Format => "torch.memory_format".into(),
+        Kind::Generator => "torch.Generator".into(),
+    }
+}
+
+/// A tensor argument of a hand-written function.
+pub fn tensor_arg<'a>(o: &'a Bound<'_, PyAny>, function: &str, argument: &str) -> PyResult<&'a Tensor> {
+    tensor_ref(o).ok_or_else(|| {
+        pyo3::exceptions::PyTypeError::new_err(format!(
+            "{function}(): argument '{argument}' must be Tensor, not {}",
+            super::types::type_name(o)
+        ))
+    })
+}
+

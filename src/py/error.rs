@@ -1,0 +1,55 @@
+//! Errors of the core as Python exceptions.
+
+use crate::{Error, ErrorKind};
+use pyo3::create_exception;
+use pyo3::exceptions::*;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+create_exception!(torchlike, CheckpointError, PyRuntimeError, "A checkpoint that is damaged, hostile or of an unknown kind.");
+create_exception!(torchlike, LinAlgError, PyRuntimeError, "A matrix that cannot be factorised or inverted.");
+
+static UNPICKLING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Python's `pickle.UnpicklingError`, looked up once.
+fn unpickling(py: Python<'_>, message: String) -> PyErr {
+    let class = UNPICKLING.get_or_try_init(py, || Ok::<_, PyErr>(py.import("pickle")?.getattr("UnpicklingError")?.unbind()));
+    match class.and_then(|c| c.bind(py).call1((message,))) {
+        Ok(value) => PyErr::from_value(value),
+        Err(e) => e,
+    }
+}
+
+impl From<Error> for PyErr {
+    #[cold]
+    fn from(e: Error) -> Self {
+        let text = e.message().to_owned();
+        match e.kind() {
+            ErrorKind::Runtime => PyRuntimeError::new_err(text),
+            ErrorKind::Type => PyTypeError::new_err(text),
+            ErrorKind::Value => PyValueError::new_err(text),
+            ErrorKind::Index => PyIndexError::new_err(text),
+            ErrorKind::Key => PyKeyError::new_err(text),
+            ErrorKind::NotImplemented => PyNotImplementedError::new_err(text),
+            ErrorKind::Attribute => PyAttributeError::new_err(text),
+            ErrorKind::Io => PyOSError::new_err(text),
+            ErrorKind::NotFound => PyFileNotFoundError::new_err(text),
+            ErrorKind::Eof => PyEOFError::new_err(text),
+            ErrorKind::Checkpoint => CheckpointError::new_err(text),
+            ErrorKind::Unpickling => Python::attach(|py| unpickling(py, text)),
+            ErrorKind::Buffer => PyBufferError::new_err(text),
+            ErrorKind::Memory => PyMemoryError::new_err(text),
+            ErrorKind::ZeroDivision => PyZeroDivisionError::new_err(text),
+            ErrorKind::Overflow => PyOverflowError::new_err(text),
+            ErrorKind::Assertion => PyAssertionError::new_err(text),
+            ErrorKind::LinAlg => LinAlgError::new_err(text),
+            ErrorKind::Python => Python::attach(|py| PyErr::take(py).unwrap_or_else(|| PyRuntimeError::new_err(text))),
+        }
+    }
+}
+
+/// Registers the exception classes.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("CheckpointError", m.py().get_type::<CheckpointError>())?;
+    m.add("LinAlgError", m.py().get_type::<LinAlgError>())
+}

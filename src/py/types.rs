@@ -1,0 +1,289 @@
+//! dtype, device, layout, memory_format and Size as Python objects; each value exists once.
+
+#![allow(unsafe_code, reason = "Size tuples are filled in place")]
+
+use crate::{DType, Device, DeviceKind, MemoryFormat, mode};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyString, PyTuple, PyType};
+use std::cell::RefCell;
+
+/// `torchlike.dtype`.
+#[pyclass(frozen, name = "dtype", module = "torchlike", eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub struct PyDType(pub DType);
+
+#[pymethods]
+impl PyDType {
+    fn __repr__(&self) -> String {
+        format!("torchlike.{}", self.0)
+    }
+    fn __reduce__(&self) -> &'static str {
+        self.0.name()
+    }
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+    #[getter]
+    fn is_floating_point(&self) -> bool {
+        self.0.is_float()
+    }
+    #[getter]
+    fn is_complex(&self) -> bool {
+        self.0.is_complex()
+    }
+    #[getter]
+    fn is_signed(&self) -> bool {
+        self.0.is_signed()
+    }
+    #[getter]
+    fn itemsize(&self) -> usize {
+        self.0.size()
+    }
+    fn to_real(&self, py: Python<'_>) -> PyResult<Py<PyDType>> {
+        dtype(py, self.0.to_real())
+    }
+    fn to_complex(&self, py: Python<'_>) -> PyResult<Py<PyDType>> {
+        dtype(py, self.0.to_complex())
+    }
+}
+
+static DTYPES: PyOnceLock<Vec<Py<PyDType>>> = PyOnceLock::new();
+
+/// The Python object of a dtype.
+pub fn dtype(py: Python<'_>, d: DType) -> PyResult<Py<PyDType>> {
+    let all = DTYPES.get_or_try_init(py, || DType::ALL.iter().map(|d| Py::new(py, PyDType(*d))).collect::<PyResult<Vec<_>>>())?;
+    Ok(all[d as usize].clone_ref(py))
+}
+
+thread_local! {
+    static DEVICE_STACK: RefCell<Vec<Option<Device>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// `torchlike.device`, also a context manager and a decorator.
+#[pyclass(frozen, name = "device", module = "torchlike", eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub struct PyDevice(pub Device);
+
+#[pymethods]
+impl PyDevice {
+    #[new]
+    #[pyo3(signature = (*args, **kwargs))]
+    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, pyo3::types::PyDict>>) -> PyResult<Self> {
+        let keyword = |k: &str| -> PyResult<Option<Bound<'_, PyAny>>> { kwargs.map_or(Ok(None), |d| pyo3::types::PyDictMethods::get_item(d, k)) };
+        let first = match args.len() {
+            0 => match keyword("type")? {
+                Some(v) => Some(v),
+                None => keyword("device")?,
+            },
+            _ => Some(args.get_item(0)?),
+        };
+        let Some(first) = first else {
+            return Err(PyTypeError::new_err("Device(): missing required argument 'type' (pos 1)"));
+        };
+        let index = if args.len() > 1 { Some(args.get_item(1)?) } else { keyword("index")? };
+        let mut device = device_of(&first)?;
+        if let Some(index) = index.filter(|i| !i.is_none()) {
+            if first.cast::<PyString>().is_ok_and(|s| s.to_string_lossy().contains(':')) {
+                return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
+                    "type (string) must not include an index because index was passed explicitly: {}",
+                    first.str()?
+                )));
+            }
+            let index: i64 = index.extract()?;
+            if index < 0 {
+                return Err(pyo3::exceptions::PyRuntimeError::new_err("Device index must not be negative"));
+            }
+            device.index = i8::try_from(index).map_err(|_| PyValueError::new_err("device index out of range"))?;
+        }
+        Ok(Self(device))
+    }
+    #[getter(r#type)]
+    fn kind(&self) -> &'static str {
+        self.0.kind.name()
+    }
+    #[getter]
+    fn index(&self) -> Option<i8> {
+        (self.0.index >= 0).then_some(self.0.index)
+    }
+    fn __repr__(&self) -> String {
+        match self.index() {
+            Some(i) => format!("device(type='{}', index={i})", self.kind()),
+            None => format!("device(type='{}')", self.kind()),
+        }
+    }
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let args = match self.index() {
+            Some(i) => (self.kind(), i).into_pyobject(py)?.into_any(),
+            None => (self.kind(),).into_pyobject(py)?.into_any(),
+        };
+        Ok((py.get_type::<Self>(), args).into_pyobject(py)?.into_any().unbind())
+    }
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        let before = mode::set_default_device(Some(slf.get().0));
+        DEVICE_STACK.with_borrow_mut(|s| s.push(before));
+        slf
+    }
+    #[pyo3(signature = (*_exc))]
+    fn __exit__(&self, _exc: &Bound<'_, PyTuple>) {
+        if let Some(before) = DEVICE_STACK.with_borrow_mut(Vec::pop) {
+            mode::set_default_device(before);
+        }
+    }
+    fn __call__(slf: Bound<'_, Self>, func: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let context = slf.py().import("torchlike.context")?;
+        Ok(context.call_method1("_with_context", (slf, func))?.unbind())
+    }
+}
+
+/// Reads a device from a `torchlike.device`, a string, or a CUDA index.
+pub fn device_of(o: &Bound<'_, PyAny>) -> PyResult<Device> {
+    if let Ok(d) = o.cast::<PyDevice>() {
+        return Ok(d.get().0);
+    }
+    if let Ok(s) = o.cast::<PyString>() {
+        return Ok(Device::parse(&s.to_cow()?)?);
+    }
+    if let Ok(i) = o.extract::<i64>()
+        && !o.is_instance_of::<pyo3::types::PyBool>()
+    {
+        return match i8::try_from(i) {
+            Ok(i) if i >= 0 => Ok(Device { kind: DeviceKind::Cuda, index: i }),
+            _ => Err(pyo3::exceptions::PyRuntimeError::new_err("Device index must not be negative")),
+        };
+    }
+    Err(PyTypeError::new_err(format!("device(): argument 'type' must be str, not {}", type_name(o))))
+}
+
+/// The Python object of a device.
+pub fn device(py: Python<'_>, d: Device) -> PyResult<Py<PyDevice>> {
+    static CPU: PyOnceLock<Py<PyDevice>> = PyOnceLock::new();
+    static META: PyOnceLock<Py<PyDevice>> = PyOnceLock::new();
+    let slot = match (d.kind, d.index) {
+        (DeviceKind::Cpu, -1) => &CPU,
+        (DeviceKind::Meta, -1) => &META,
+        _ => return Py::new(py, PyDevice(d)),
+    };
+    Ok(slot.get_or_try_init(py, || Py::new(py, PyDevice(d)))?.clone_ref(py))
+}
+
+/// `torchlike.layout`: there is one that is computed with.
+#[pyclass(frozen, name = "layout", module = "torchlike", eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub struct PyLayout(pub &'static str);
+
+#[pymethods]
+impl PyLayout {
+    fn __repr__(&self) -> String {
+        format!("torchlike.{}", self.0)
+    }
+    fn __reduce__(&self) -> &'static str {
+        self.0
+    }
+}
+
+const LAYOUTS: &[&str] = &["strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged", "_mkldnn"];
+
+/// `torchlike.memory_format`.
+#[pyclass(frozen, name = "memory_format", module = "torchlike", eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub struct PyFormat(u8);
+
+const FORMATS: [MemoryFormat; 4] =
+    [MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d];
+
+impl PyFormat {
+    /// The format it stands for.
+    pub fn format(&self) -> MemoryFormat {
+        FORMATS[self.0 as usize]
+    }
+}
+
+#[pymethods]
+impl PyFormat {
+    fn __repr__(&self) -> String {
+        format!("torchlike.{}", self.format().name())
+    }
+    fn __reduce__(&self) -> &'static str {
+        self.format().name()
+    }
+}
+
+static STRIDED: PyOnceLock<Py<PyLayout>> = PyOnceLock::new();
+static SIZE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// The strided layout's object.
+pub fn strided(py: Python<'_>) -> PyResult<Py<PyLayout>> {
+    Ok(STRIDED.get_or_try_init(py, || Py::new(py, PyLayout("strided")))?.clone_ref(py))
+}
+
+/// Tells the core the class of `Size` objects, a subclass of tuple.
+#[pyfunction]
+pub fn _register_size(py: Python<'_>, class: Py<PyType>) {
+    let _ = SIZE.set(py, class);
+}
+
+/// A `Size` of these values.
+pub fn size<'py>(py: Python<'py>, values: &[i64]) -> PyResult<Bound<'py, PyAny>> {
+    let Some(class) = SIZE.get(py) else {
+        return Ok(PyTuple::new(py, values)?.into_any());
+    };
+    // SAFETY: the class is a tuple subclass, so its allocator makes a tuple of n empty items, which are filled here
+    // before anybody else sees it.
+    unsafe {
+        let class = class.as_ptr().cast::<ffi::PyTypeObject>();
+        let slot = ffi::PyType_GetSlot(class, ffi::Py_tp_alloc);
+        let alloc: ffi::allocfunc = std::mem::transmute(slot);
+        let tuple = Bound::from_owned_ptr_or_err(py, alloc(class, values.len() as isize))?;
+        for (i, v) in values.iter().enumerate() {
+            ffi::PyTuple_SetItem(tuple.as_ptr(), i as isize, ffi::PyLong_FromLongLong(*v));
+        }
+        Ok(tuple)
+    }
+}
+
+/// The type's name as messages show it.
+pub fn type_name(o: &Bound<'_, PyAny>) -> String {
+    o.get_type().name().map_or_else(|_| "object".into(), |n| n.to_string())
+}
+
+/// Registers the classes and their values.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    m.add_class::<PyDType>()?;
+    m.add_class::<PyDevice>()?;
+    m.add_class::<PyLayout>()?;
+    m.add_class::<PyFormat>()?;
+    let aliases = [
+        ("float", DType::F32),
+        ("double", DType::F64),
+        ("half", DType::F16),
+        ("short", DType::I16),
+        ("int", DType::I32),
+        ("long", DType::I64),
+        ("chalf", DType::C32),
+        ("cfloat", DType::C64),
+        ("cdouble", DType::C128),
+    ];
+    for d in DType::ALL {
+        m.add(d.name(), dtype(py, *d)?)?;
+    }
+    for (name, d) in aliases {
+        m.add(name, dtype(py, d)?)?;
+    }
+    for name in LAYOUTS {
+        m.add(*name, if *name == "strided" { strided(py)? } else { Py::new(py, PyLayout(name))? })?;
+    }
+    for (i, f) in FORMATS.iter().enumerate() {
+        m.add(f.name(), Py::new(py, PyFormat(i as u8))?)?;
+    }
+    m.add_function(wrap_pyfunction!(_register_size, m)?)
+}
