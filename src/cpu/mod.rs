@@ -6,6 +6,7 @@ pub mod alloc;
 pub mod copy;
 pub mod extreme;
 pub mod gemm;
+pub mod index;
 pub mod iter;
 pub mod map;
 
