@@ -4,15 +4,25 @@
 
 pub mod alloc;
 pub mod copy;
+pub mod extreme;
 pub mod gemm;
+pub mod index;
 pub mod iter;
 pub mod map;
 
+pub mod lines;
 pub mod math;
+pub mod moments;
 pub mod narrow;
+pub mod nest;
 pub mod pool;
+pub mod quantile;
 pub mod random;
+pub mod reduce;
+pub mod scan;
+pub mod select;
 pub mod simd;
+pub mod sort;
 pub mod vmath;
 
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};

@@ -9,14 +9,19 @@ pub mod call;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
+pub mod getitem;
 pub mod index;
 mod map_macro;
+pub mod mask;
 pub mod op;
 pub mod pointwise;
 pub mod random;
 pub mod reduce;
 pub mod rules;
+pub mod scan;
 pub mod schema;
+pub mod sort;
+pub mod statistics;
 pub mod unary;
 pub mod view;
 
@@ -27,7 +32,22 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS];
+static FAMILIES: &[&[OpDef]] = &[
+    unary::OPS,
+    binary::OPS,
+    copy::OPS,
+    copy::CASTS,
+    create::OPS,
+    view::OPS,
+    reduce::OPS,
+    statistics::OPS,
+    scan::OPS,
+    sort::OPS,
+    random::OPS,
+    index::OPS,
+    getitem::OPS,
+    mask::OPS,
+];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
