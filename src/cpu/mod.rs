@@ -2,10 +2,12 @@
 
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
+pub mod activation;
 pub mod alloc;
 pub mod copy;
 pub mod gemm;
 pub mod iter;
+pub mod lanes;
 pub mod map;
 
 pub mod math;
@@ -13,6 +15,7 @@ pub mod narrow;
 pub mod pool;
 pub mod random;
 pub mod simd;
+pub mod softmax;
 pub mod vmath;
 
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};

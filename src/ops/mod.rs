@@ -3,12 +3,14 @@
 //! A family file holds its rows; [`FAMILIES`] lists the families. Everything else (Python functions and methods,
 //! stubs, docs, the table test) is derived by walking [`table()`].
 
+pub mod activation;
 pub mod args;
 pub mod binary;
 pub mod call;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
+pub mod dropout;
 mod map_macro;
 pub mod op;
 pub mod pointwise;
@@ -26,7 +28,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS];
+static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, activation::OPS, dropout::OPS];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
