@@ -11,16 +11,20 @@
 //! | [`ops`] | the operator table and the dispatcher |
 //! | [`layers`] | recording, and whatever else watches calls |
 //! | [`cpu`], [`cuda`] | kernels |
+//! | [`io`] | checkpoints of every format |
 //! | [`random`] | PyTorch's random streams |
 
 #![cfg_attr(not(feature = "python"), deny(unsafe_op_in_unsafe_fn))]
 
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod cpu;
 pub mod cuda;
 pub mod device;
 pub mod dims;
 pub mod dtype;
 pub mod error;
+pub mod io;
 pub mod layers;
 pub mod mode;
 pub mod ops;

@@ -119,7 +119,7 @@ macro_rules! bodies {
             unsafe { $body::<O, A>(ptrs, strides, n, ctx) }
         }
         #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512cd")]
+        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
         unsafe fn $avx512<O: $Op<A>, A: Copy>(ptrs: *const *mut u8, strides: *const isize, n: usize, ctx: &Ctx) {
             // SAFETY: as the caller promises.
             unsafe { $body::<O, A>(ptrs, strides, n, ctx) }
@@ -132,7 +132,7 @@ macro_rules! bodies {
                 return match simd::level() {
                     simd::Level::Avx512 => $avx512::<O, A>,
                     simd::Level::Avx2 => $avx2::<O, A>,
-                    simd::Level::Base => $base::<O, A>,
+                    simd::Level::Baseline => $base::<O, A>,
                 };
             }
             let _ = wide;

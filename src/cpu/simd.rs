@@ -1,45 +1,108 @@
-//! Which instruction set this machine has, asked once.
+//! One source, several instruction sets: which one this machine has, and the macro that compiles a loop for each.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// The instruction sets that kernels are compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The vector instruction sets that kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
 pub enum Level {
-    /// What every machine of the architecture has.
-    Base,
+    /// What the target guarantees.
+    Baseline = 1,
     /// AVX2 with fused multiply-add.
-    Avx2,
-    /// AVX-512 F, BW, DQ, VL, CD.
-    Avx512,
+    Avx2 = 2,
+    /// AVX-512 F, BW, DQ and VL, with all of `Avx2`.
+    Avx512 = 3,
 }
 
 static LEVEL: AtomicU8 = AtomicU8::new(0);
 
-/// The best set that this machine has.
+/// The best level of this machine, detected once.
 #[inline]
 #[must_use]
 pub fn level() -> Level {
     match LEVEL.load(Relaxed) {
-        0 => detect(),
-        1 => Level::Base,
+        1 => Level::Baseline,
         2 => Level::Avx2,
-        _ => Level::Avx512,
+        3 => Level::Avx512,
+        _ => detect(),
     }
 }
 
 #[cold]
 fn detect() -> Level {
-    let mut level = Level::Base;
     #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::is_x86_feature_detected as has;
-        if has!("avx2") && has!("fma") && has!("f16c") {
-            level = Level::Avx2;
-            if has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") && has!("avx512cd") {
-                level = Level::Avx512;
-            }
+    let found = {
+        use std::is_x86_feature_detected as has;
+        let avx2 = has!("avx2") && has!("fma") && has!("f16c");
+        let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+        if avx2 && avx512 {
+            Level::Avx512
+        } else if avx2 {
+            Level::Avx2
+        } else {
+            Level::Baseline
         }
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let found = Level::Baseline;
+    LEVEL.store(found as u8, Relaxed);
+    found
+}
+
+/// Compiles a function's body once for each instruction set and picks one at run time.
+///
+/// `wide` uses AVX-512 where present (arithmetic-bound loops); `stream` stops at 256 bits (loops bound by memory, which
+/// 512-bit code slows down on Zen 4). Everything the body calls must be `#[inline(always)]` or a closure, so that
+/// it is compiled with the body's features. Type parameters may carry one bound each.
+///
+/// ```ignore
+/// simd_fn! { stream pub fn add(out: &mut [f32], a: &[f32], b: &[f32]) { ... } }
+/// ```
+#[macro_export]
+macro_rules! simd_fn {
+    ($kind:ident $(#[$m:meta])* $vis:vis fn $name:ident $(<$($g:ident : $b:path),+>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+        $(#[$m])*
+        #[inline]
+        $vis fn $name $(<$($g: $b),+>)? ($($arg: $ty),*) $(-> $ret)? {
+            #[inline(always)]
+            fn body $(<$($g: $b),+>)? ($($arg: $ty),*) $(-> $ret)? $body
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma,f16c")]
+                fn avx2 $(<$($g: $b),+>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
+                let level = $crate::cpu::simd::level();
+                $crate::simd_fn!(@$kind level, ($($arg),*), $(<$($g: $b),+>)?, ($($arg: $ty),*), ($($ret)?));
+                if level >= $crate::cpu::simd::Level::Avx2 {
+                    // SAFETY: `level` says that the machine has these features.
+                    return unsafe { avx2($($arg),*) };
+                }
+            }
+            body($($arg),*)
+        }
+    };
+    (@stream $($rest:tt)*) => {};
+    (@wide $level:ident, ($($arg:ident),*), $(<$($g:ident : $b:path),+>)?, ($($a:ident : $ty:ty),*), ($($ret:ty)?)) => {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+        fn avx512 $(<$($g: $b),+>)? ($($a: $ty),*) $(-> $ret)? { body($($arg),*) }
+        if $level >= $crate::cpu::simd::Level::Avx512 {
+            // SAFETY: `level` says that the machine has these features.
+            return unsafe { avx512($($arg),*) };
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    simd_fn! { stream
+        /// Doubles a slice.
+        fn double(x: &mut [f32]) { for v in x { *v *= 2.0; } }
     }
-    LEVEL.store(1 + level as u8, Relaxed);
-    level
+    simd_fn! { wide fn map_sum<F: Fn(f32) -> f32>(x: &[f32], f: F) -> f32 { x.iter().map(|&v| f(v)).sum() } }
+
+    #[test]
+    fn bodies_run_at_every_level() {
+        let mut x = [1.0, 2.0, 3.0];
+        double(&mut x);
+        assert_eq!(map_sum(&x, |v| v + 1.0), 15.0);
+    }
 }

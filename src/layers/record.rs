@@ -439,3 +439,15 @@ pub fn materialize(t: &Tensor, keep_cache: bool) -> Result<()> {
     t.storage().set_source(None);
     Ok(())
 }
+
+/// A recorded copy of a real tensor: what `tensor([...])` makes while recording.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn constant(t: &Tensor) -> Result<Tensor> {
+    let op = crate::op!("clone")?;
+    let Body::Kernel(k) = op.def.body else { bail!(Runtime, "clone is a kernel") };
+    let args = Args::new(op, [Arg::Tensor(t)])?;
+    let plan = (k.infer)(&args)?;
+    record(&args, &args.to_owned(), &k, None, plan.outs.into_vec())?.one()
+}

@@ -11,6 +11,7 @@ pub mod copy;
 pub mod create;
 pub mod dispatch;
 pub mod dropout;
+pub mod index;
 mod map_macro;
 pub mod op;
 pub mod pointwise;

@@ -5,7 +5,6 @@
 
 mod distributions;
 mod generator;
-mod jump;
 mod kernels;
 mod mt19937;
 mod sampling;

@@ -1,1 +1,305 @@
+//! Matrix products: `C = alpha A B + beta C + bias`, any strides, on all threads of the pool.
+//!
+//! Floats run on the micro-kernels of [`policy`]; complex numbers and integers on a plain blocked loop. 16-bit floats
+//! are summed in f32 and rounded once. Integer arithmetic wraps.
 
+mod kernel;
+mod policy;
+mod simple;
+#[cfg(test)]
+mod tests;
+mod vector;
+
+use super::pool;
+use super::simd::{Level, level};
+use half::{bf16, f16};
+use kernel::Product;
+use num_complex::Complex;
+use policy::Policy;
+
+/// A matrix to read: where element (0, 0) is, and the strides of rows and columns in elements.
+#[derive(Debug)]
+pub struct Mat<T> {
+    /// Element (0, 0).
+    pub ptr: *const T,
+    /// From one row to the next.
+    pub rs: isize,
+    /// From one column to the next.
+    pub cs: isize,
+}
+
+/// A matrix to write.
+#[derive(Debug)]
+pub struct MatMut<T> {
+    /// Element (0, 0).
+    pub ptr: *mut T,
+    /// From one row to the next.
+    pub rs: isize,
+    /// From one column to the next.
+    pub cs: isize,
+}
+
+macro_rules! mat {
+    ($name:ident $ptr:ty) => {
+        impl<T> Clone for $name<T> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+        impl<T> Copy for $name<T> {}
+        impl<T> $name<T> {
+            /// A matrix from its parts.
+            #[must_use]
+            pub const fn new(ptr: $ptr, rs: isize, cs: isize) -> Self {
+                Self { ptr, rs, cs }
+            }
+            /// The same matrix with rows and columns exchanged.
+            #[must_use]
+            pub const fn t(self) -> Self {
+                Self { ptr: self.ptr, rs: self.cs, cs: self.rs }
+            }
+            /// The part that starts at row `i`, column `j`.
+            ///
+            /// # Safety
+            /// The element exists (or is just behind the last).
+            #[inline(always)]
+            #[must_use]
+            pub unsafe fn at(self, i: usize, j: usize) -> Self {
+                // SAFETY: the caller's.
+                let ptr = unsafe { self.ptr.offset(i as isize * self.rs + j as isize * self.cs) };
+                Self { ptr, ..self }
+            }
+        }
+    };
+}
+mat! { Mat *const T }
+mat! { MatMut *mut T }
+
+/// Products below this many multiply-adds stay on one thread.
+const PARALLEL_FROM: usize = 200_000;
+/// Elements of B in a share of a vector product.
+const VECTOR_SHARE: usize = 64 << 10;
+
+/// The element types of products.
+pub trait GemmElement: Copy + Send + Sync + 'static {
+    /// The type of `alpha` and `beta`, and of the sums: f32 for 16-bit floats, else the element type.
+    type Scale: Copy + Send + Sync;
+    /// See [`gemm`].
+    ///
+    /// # Safety
+    /// As [`gemm`].
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn gemm(
+        m: usize,
+        n: usize,
+        k: usize,
+        alpha: Self::Scale,
+        a: Mat<Self>,
+        b: Mat<Self>,
+        beta: Self::Scale,
+        c: MatMut<Self>,
+        bias: Option<*const Self>,
+    ) where
+        Self: Sized;
+}
+
+/// `C = alpha A B + beta C`, plus `bias` (n contiguous elements) on every row: A is m by k, B k by n, C m by n.
+///
+/// `beta == 0` does not read C; `k == 0` gives `beta C + bias`. Strides may be zero (A, B), negative or anything else.
+///
+/// # Safety
+/// The three matrices and the bias lie in valid memory, distinct elements of C at distinct places; C overlaps no input.
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn gemm<T: GemmElement>(
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: T::Scale,
+    a: Mat<T>,
+    b: Mat<T>,
+    beta: T::Scale,
+    c: MatMut<T>,
+    bias: Option<*const T>,
+) {
+    // SAFETY: the caller's.
+    unsafe { T::gemm(m, n, k, alpha, a, b, beta, c, bias) }
+}
+
+/// `batch` products of one shape; matrix i of each operand starts `i` times its batch stride further on.
+///
+/// Many small products are shared out whole; few large ones are each split.
+///
+/// # Safety
+/// As [`gemm`], for every i.
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn gemm_batch<T: GemmElement>(
+    batch: usize,
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: T::Scale,
+    (a, sa): (Mat<T>, isize),
+    (b, sb): (Mat<T>, isize),
+    beta: T::Scale,
+    (c, sc): (MatMut<T>, isize),
+) {
+    let each = Shared(move |i: usize| {
+        let i = i as isize;
+        // SAFETY: the caller's.
+        unsafe {
+            let a = Mat { ptr: a.ptr.offset(i * sa), ..a };
+            let b = Mat { ptr: b.ptr.offset(i * sb), ..b };
+            let c = MatMut { ptr: c.ptr.offset(i * sc), ..c };
+            T::gemm(m, n, k, alpha, a, b, beta, c, None);
+        }
+    });
+    let each = &each;
+    let work = m.saturating_mul(n).saturating_mul(k.max(1));
+    if batch < pool::num_threads() * 2 && work > PARALLEL_FROM {
+        (0..batch).for_each(|i| each.call(i));
+    } else {
+        let grain = (PARALLEL_FROM / 4).div_ceil(work.max(1)).max(1);
+        pool::parallel_for(batch, grain, |r| r.for_each(|i| each.call(i)));
+    }
+}
+
+/// A closure over raw pointers that several threads call for different parts.
+struct Shared<F>(F);
+// SAFETY: made only of closures that touch disjoint parts of C for different arguments.
+unsafe impl<F> Sync for Shared<F> {}
+impl<F> Shared<F> {
+    fn call<A>(&self, arg: A)
+    where
+        F: Fn(A),
+    {
+        (self.0)(arg);
+    }
+}
+
+/// Splits a product over the pool.
+unsafe fn run<P: Policy>(mut p: Product<P>) {
+    if p.m == 0 || p.n == 0 {
+        return;
+    }
+    // Vectors run along rows of C: where C is column-major, or a single column, compute the transpose.
+    if (p.n == 1 && p.m > 1) || (p.c.cs != 1 && p.c.rs == 1 && p.m > 1) {
+        p = Product {
+            m: p.n,
+            n: p.m,
+            a: p.b.t(),
+            b: p.a.t(),
+            c: p.c.t(),
+            bias: p.bias.map(|(b, rs, cs)| (b, cs, rs)),
+            ..p
+        };
+    }
+    let work = p.m.saturating_mul(p.n).saturating_mul(p.k.max(1));
+    if p.m == 1 {
+        let row = Shared(move |r: std::ops::Range<usize>| {
+            // SAFETY: the caller's; the columns of different shares are different.
+            unsafe { P::with(vector::Row::<P> { p, j0: r.start, j1: r.end }) }
+        });
+        let row = &row;
+        let grain = (VECTOR_SHARE / p.k.max(1)).next_multiple_of(64).max(64);
+        return pool::parallel_for(p.n, grain, |r| row.call(r));
+    }
+    let threads = if work < PARALLEL_FROM { 1 } else { pool::num_threads().min(work / (PARALLEL_FROM / 2)) };
+    if threads <= 1 {
+        // SAFETY: the caller's.
+        return unsafe { p.run_serial() };
+    }
+    let (gm, gn) = grid(p.m, p.n, threads);
+    let rows = p.m.div_ceil(gm).next_multiple_of(2);
+    let cols = p.n.div_ceil(gn).next_multiple_of(P::W);
+    let (gm, gn) = (p.m.div_ceil(rows), p.n.div_ceil(cols));
+    let part = Shared(move |t: usize| {
+        let (i, j) = (t / gn * rows, t % gn * cols);
+        // SAFETY: the caller's; parts of C are disjoint.
+        unsafe {
+            let part = Product {
+                m: rows.min(p.m - i),
+                n: cols.min(p.n - j),
+                a: p.a.at(i, 0),
+                b: p.b.at(0, j),
+                c: p.c.at(i, j),
+                bias: p.bias.map(|(b, rs, cs)| (b.offset(i as isize * rs + j as isize * cs), rs, cs)),
+                ..p
+            };
+            part.run_serial();
+        }
+    });
+    let part = &part;
+    pool::parallel_items(gm * gn, |t| part.call(t));
+}
+
+/// Cuts the longer side again and again, by the factors of `threads`.
+fn grid(m: usize, n: usize, mut threads: usize) -> (usize, usize) {
+    let (mut gm, mut gn) = (1, 1);
+    let mut factor = 2;
+    while threads > 1 {
+        if factor * factor > threads {
+            factor = threads;
+        }
+        if threads % factor != 0 {
+            factor += 1;
+            continue;
+        }
+        threads /= factor;
+        if n / gn >= m / gm { gn *= factor } else { gm *= factor }
+    }
+    (gm, gn)
+}
+
+macro_rules! float_gemm {
+    ($t:ty, $scale:ty, $portable:ident, $avx2:ident, $avx512:ident $(, $special:ident if $when:expr)?) => {
+        impl GemmElement for $t {
+            type Scale = $scale;
+            unsafe fn gemm(
+                m: usize, n: usize, k: usize, alpha: $scale, a: Mat<$t>, b: Mat<$t>, beta: $scale, c: MatMut<$t>, bias: Option<*const $t>,
+            ) {
+                let bias = bias.map(|b| (b, 0, 1));
+                // SAFETY: the caller's; the instructions of a level are there where `level` says so.
+                unsafe {
+                    #[cfg(target_arch = "x86_64")]
+                    match level() {
+                        $(Level::Avx512 if $when => return run(Product::<policy::$special> { m, n, k, alpha, a, b, beta, c, bias }),)?
+                        Level::Avx512 => return run(Product::<policy::$avx512> { m, n, k, alpha, a, b, beta, c, bias }),
+                        Level::Avx2 => return run(Product::<policy::$avx2> { m, n, k, alpha, a, b, beta, c, bias }),
+                        Level::Baseline => {}
+                    }
+                    run(Product::<policy::$portable> { m, n, k, alpha, a, b, beta, c, bias });
+                }
+            }
+        }
+    };
+}
+float_gemm! { f32, f32, F32Portable, F32Avx2, F32Avx512 }
+float_gemm! { f64, f64, F64Portable, F64Avx2, F64Avx512 }
+float_gemm! { f16, f32, F16Portable, F16Avx2, F16Avx512 }
+float_gemm! { bf16, f32, Bf16Portable, Bf16Avx2, Bf16Avx512, Bf16Dot if std::is_x86_feature_detected!("avx512bf16") }
+
+macro_rules! simple_gemm {
+    ($($t:ty, $add:expr, $mul:expr;)+) => { $(
+        impl GemmElement for $t {
+            type Scale = $t;
+            unsafe fn gemm(
+                m: usize, n: usize, k: usize, alpha: $t, a: Mat<$t>, b: Mat<$t>, beta: $t, c: MatMut<$t>, bias: Option<*const $t>,
+            ) {
+                // SAFETY: the caller's.
+                unsafe { simple::run(m, n, k, alpha, a, b, beta, c, bias, $add, $mul) }
+            }
+        }
+    )+ };
+}
+simple_gemm! {
+    u8, u8::wrapping_add, u8::wrapping_mul;
+    i8, i8::wrapping_add, i8::wrapping_mul;
+    i16, i16::wrapping_add, i16::wrapping_mul;
+    i32, i32::wrapping_add, i32::wrapping_mul;
+    i64, i64::wrapping_add, i64::wrapping_mul;
+    u16, u16::wrapping_add, u16::wrapping_mul;
+    u32, u32::wrapping_add, u32::wrapping_mul;
+    u64, u64::wrapping_add, u64::wrapping_mul;
+    Complex<f32>, |a, b| a + b, |a, b| a * b;
+    Complex<f64>, |a, b| a + b, |a, b| a * b;
+}

@@ -1,0 +1,317 @@
+//! What the micro-kernel needs from an instruction set: one small trait, one implementation for each set and type.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+use half::{bf16, f16};
+
+/// Instruction set and element types of a product.
+///
+/// Methods are `unsafe` because they may only run where the instructions exist; pointers must be valid for one vector.
+pub(super) trait Policy: Copy + 'static {
+    /// Element of the operands and the result.
+    type T: Copy + 'static;
+    /// What sums are kept in.
+    type Acc: Real;
+    /// What a packed panel holds for each element (or pair of elements along k).
+    type P: Copy + 'static;
+    /// A vector of sums.
+    type V: Copy;
+    /// Lanes of a vector.
+    const W: usize;
+    /// Rows of the tallest tile.
+    const MR: usize;
+    /// Elements along k in one packed value.
+    const STEP: usize = 1;
+    /// True where operands need no conversion, so that they can be used in place.
+    const IN_PLACE: bool;
+    /// Depth of a block of K.
+    const KC: usize;
+
+    fn pack(x0: Self::T, x1: Self::T) -> Self::P;
+    fn zero_p() -> Self::P;
+    fn widen(x: Self::T) -> Self::Acc;
+    fn narrow(x: Self::Acc) -> Self::T;
+    unsafe fn zero() -> Self::V;
+    /// `acc + a * b`: `a` broadcast from one packed value, `b` a vector of packed values.
+    unsafe fn fma(acc: Self::V, a: *const Self::P, b: Self::B) -> Self::V;
+    /// A vector of packed values.
+    type B: Copy;
+    unsafe fn load_b(b: *const Self::P) -> Self::B;
+    unsafe fn load(c: *const Self::Acc) -> Self::V;
+    unsafe fn store(c: *mut Self::Acc, v: Self::V);
+    unsafe fn splat(x: Self::Acc) -> Self::V;
+    /// `a * b + c` on sums.
+    unsafe fn muladd(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `a * b + c` on single values.
+    fn mac(a: Self::Acc, b: Self::Acc, c: Self::Acc) -> Self::Acc;
+    /// Runs `task` compiled for this instruction set.
+    unsafe fn with<K: Task>(task: K);
+}
+
+/// Code to compile for an instruction set; `run` has to be always inlined.
+pub(super) trait Task {
+    unsafe fn run(self);
+}
+
+/// A type sums are kept in.
+pub(super) trait Real:
+    Copy
+    + PartialEq
+    + Send
+    + Sync
+    + Default
+    + std::ops::Add<Output = Self>
+    + std::ops::Mul<Output = Self>
+    + 'static
+{
+    const ZERO: Self;
+    const ONE: Self;
+}
+impl Real for f32 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+}
+impl Real for f64 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+}
+
+/// A 16-bit float that widens without branches, so that packing loops vectorise.
+pub(super) trait Half: Copy {
+    fn to_single(self) -> f32;
+}
+impl Half for bf16 {
+    #[inline(always)]
+    fn to_single(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+}
+impl Half for f16 {
+    #[inline(always)]
+    fn to_single(self) -> f32 {
+        let h = u32::from(self.to_bits());
+        let magnitude = (h & 0x7fff) << 13;
+        // 2^112 moves the exponent's bias, subnormals included.
+        let v = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
+        let special = if magnitude >= 0x0f80_0000 { 0x7f80_0000 } else { 0 };
+        f32::from_bits(v.to_bits() | special | (h & 0x8000) << 16)
+    }
+}
+#[inline(always)]
+fn widen16<H: Half>(x: H) -> f32 {
+    x.to_single()
+}
+
+macro_rules! scalar_side {
+    (same $t:ty) => {
+        type T = $t;
+        type Acc = $t;
+        type P = $t;
+        const IN_PLACE: bool = true;
+        #[inline(always)]
+        fn pack(x0: $t, _: $t) -> $t { x0 }
+        #[inline(always)]
+        fn zero_p() -> $t { 0.0 }
+        #[inline(always)]
+        fn widen(x: $t) -> $t { x }
+        #[inline(always)]
+        fn narrow(x: $t) -> $t { x }
+    };
+    (half $t:ty) => {
+        type T = $t;
+        type Acc = f32;
+        type P = f32;
+        const IN_PLACE: bool = false;
+        #[inline(always)]
+        fn pack(x0: $t, _: $t) -> f32 { widen16(x0) }
+        #[inline(always)]
+        fn zero_p() -> f32 { 0.0 }
+        #[inline(always)]
+        fn widen(x: $t) -> f32 { widen16(x) }
+        #[inline(always)]
+        fn narrow(x: f32) -> $t { <$t>::from_f32(x) }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! x86_policy {
+    ($name:ident, $side:ident $t:ty, $acc:ty, $v:ty, $w:literal, $mr:literal, $kc:literal, $features:literal,
+     $zero:ident $splat:ident $load:ident $store:ident $fma:ident) => {
+        #[derive(Clone, Copy)]
+        pub(in crate::cpu::gemm) struct $name;
+        // SAFETY of the bodies: the trait's contract, instructions present and pointers valid for a vector.
+        impl Policy for $name {
+            scalar_side!($side $t);
+            type V = $v;
+            type B = $v;
+            const W: usize = $w;
+            const MR: usize = $mr;
+            const KC: usize = $kc;
+            #[inline(always)]
+            unsafe fn zero() -> $v { unsafe { $zero() } }
+            #[inline(always)]
+            unsafe fn fma(acc: $v, a: *const $acc, b: $v) -> $v { unsafe { $fma($splat(*a), b, acc) } }
+            #[inline(always)]
+            unsafe fn load_b(b: *const $acc) -> $v { unsafe { $load(b) } }
+            #[inline(always)]
+            unsafe fn load(c: *const $acc) -> $v { unsafe { $load(c) } }
+            #[inline(always)]
+            unsafe fn store(c: *mut $acc, v: $v) { unsafe { $store(c, v) } }
+            #[inline(always)]
+            unsafe fn splat(x: $acc) -> $v { unsafe { $splat(x) } }
+            #[inline(always)]
+            unsafe fn muladd(a: $v, b: $v, c: $v) -> $v { unsafe { $fma(a, b, c) } }
+            #[inline(always)]
+            fn mac(a: $acc, b: $acc, c: $acc) -> $acc { a.mul_add(b, c) }
+            #[inline]
+            unsafe fn with<K: Task>(task: K) {
+                #[target_feature(enable = $features)]
+                unsafe fn inner<K: Task>(task: K) { unsafe { task.run() } }
+                unsafe { inner(task) }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::*;
+    macro_rules! both {
+        ($a5:ident $a2:ident, $side:ident $t:ty, $kc:literal) => {
+            x86_policy! { $a5, $side $t, f32, __m512, 16, 12, $kc, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+                _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps }
+            x86_policy! { $a2, $side $t, f32, __m256, 8, 6, $kc, "avx2,fma,f16c",
+                _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps }
+        };
+    }
+    both! { F32Avx512 F32Avx2, same f32, 384 }
+    both! { F16Avx512 F16Avx2, half f16, 1000000 }
+    both! { Bf16Avx512 Bf16Avx2, half bf16, 1000000 }
+    x86_policy! { F64Avx512, same f64, f64, __m512d, 8, 12, 256, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+        _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd }
+    x86_policy! { F64Avx2, same f64, f64, __m256d, 4, 6, 256, "avx2,fma,f16c",
+        _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd }
+
+    /// bf16 pairs through the dot product instruction: a lane of 32 bits holds the elements k and k + 1.
+    #[derive(Clone, Copy)]
+    pub(in crate::cpu::gemm) struct Bf16Dot;
+    impl Policy for Bf16Dot {
+        type T = bf16;
+        type Acc = f32;
+        type P = u32;
+        type V = __m512;
+        type B = __m512i;
+        const W: usize = 16;
+        const MR: usize = 12;
+        const STEP: usize = 2;
+        const IN_PLACE: bool = false;
+        const KC: usize = 1_000_000;
+        #[inline(always)]
+        fn pack(x0: bf16, x1: bf16) -> u32 {
+            u32::from(x0.to_bits()) | u32::from(x1.to_bits()) << 16
+        }
+        #[inline(always)]
+        fn zero_p() -> u32 {
+            0
+        }
+        #[inline(always)]
+        fn widen(x: bf16) -> f32 {
+            widen16(x)
+        }
+        #[inline(always)]
+        fn narrow(x: f32) -> bf16 {
+            bf16::from_f32(x)
+        }
+        #[inline(always)]
+        unsafe fn zero() -> __m512 {
+            unsafe { _mm512_setzero_ps() }
+        }
+        #[inline(always)]
+        unsafe fn fma(acc: __m512, a: *const u32, b: __m512i) -> __m512 {
+            // SAFETY: both are plain 512-bit vectors.
+            unsafe {
+                let a = _mm512_set1_epi32(*a as i32);
+                _mm512_dpbf16_ps(acc, std::mem::transmute::<__m512i, __m512bh>(a), std::mem::transmute::<__m512i, __m512bh>(b))
+            }
+        }
+        #[inline(always)]
+        unsafe fn load_b(b: *const u32) -> __m512i {
+            unsafe { _mm512_loadu_si512(b.cast()) }
+        }
+        #[inline(always)]
+        unsafe fn load(c: *const f32) -> __m512 {
+            unsafe { _mm512_loadu_ps(c) }
+        }
+        #[inline(always)]
+        unsafe fn store(c: *mut f32, v: __m512) {
+            unsafe { _mm512_storeu_ps(c, v) }
+        }
+        #[inline(always)]
+        unsafe fn splat(x: f32) -> __m512 {
+            unsafe { _mm512_set1_ps(x) }
+        }
+        #[inline(always)]
+        unsafe fn muladd(a: __m512, b: __m512, c: __m512) -> __m512 {
+            unsafe { _mm512_fmadd_ps(a, b, c) }
+        }
+        #[inline(always)]
+        fn mac(a: f32, b: f32, c: f32) -> f32 {
+            a.mul_add(b, c)
+        }
+        #[inline]
+        unsafe fn with<K: Task>(task: K) {
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c")]
+            unsafe fn inner<K: Task>(task: K) {
+                unsafe { task.run() }
+            }
+            unsafe { inner(task) }
+        }
+    }
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86::*;
+
+macro_rules! portable_policy {
+    ($name:ident, $side:ident $t:ty, $acc:ty, $kc:literal) => {
+        /// Plain arrays, for any machine.
+        #[derive(Clone, Copy)]
+        pub(in crate::cpu::gemm) struct $name;
+        // SAFETY of the bodies: the trait's contract, pointers valid for a vector.
+        impl Policy for $name {
+            scalar_side!($side $t);
+            type V = [$acc; 4];
+            type B = [$acc; 4];
+            const W: usize = 4;
+            const MR: usize = 4;
+            const KC: usize = $kc;
+            #[inline(always)]
+            unsafe fn zero() -> [$acc; 4] { [0.0; 4] }
+            #[inline(always)]
+            unsafe fn fma(acc: [$acc; 4], a: *const $acc, b: [$acc; 4]) -> [$acc; 4] {
+                let a = unsafe { *a };
+                std::array::from_fn(|i| acc[i] + a * b[i])
+            }
+            #[inline(always)]
+            unsafe fn load_b(b: *const $acc) -> [$acc; 4] { unsafe { b.cast::<[$acc; 4]>().read_unaligned() } }
+            #[inline(always)]
+            unsafe fn load(c: *const $acc) -> [$acc; 4] { unsafe { c.cast::<[$acc; 4]>().read_unaligned() } }
+            #[inline(always)]
+            unsafe fn store(c: *mut $acc, v: [$acc; 4]) { unsafe { c.cast::<[$acc; 4]>().write_unaligned(v) } }
+            #[inline(always)]
+            unsafe fn splat(x: $acc) -> [$acc; 4] { [x; 4] }
+            #[inline(always)]
+            unsafe fn muladd(a: [$acc; 4], b: [$acc; 4], c: [$acc; 4]) -> [$acc; 4] {
+                std::array::from_fn(|i| a[i] * b[i] + c[i])
+            }
+            #[inline(always)]
+            unsafe fn with<K: Task>(task: K) { unsafe { task.run() } }
+            #[inline(always)]
+            fn mac(a: $acc, b: $acc, c: $acc) -> $acc { a * b + c }
+        }
+    };
+}
+portable_policy! { F32Portable, same f32, f32, 256 }
+portable_policy! { F64Portable, same f64, f64, 256 }
+portable_policy! { F16Portable, half f16, f32, 1000000 }
+portable_policy! { Bf16Portable, half bf16, f32, 1000000 }

@@ -1,0 +1,103 @@
+//! Bytes that are either a mapped file or owned memory, shared by counting and sliced without copying.
+
+use crate::{Result, ensure, err};
+use std::fs::File;
+use std::ops::{Deref, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+enum Owner {
+    Mapped(memmap2::Mmap),
+    Owned(Vec<u8>),
+}
+
+/// A cheaply cloned range of a mapped file or of owned memory.
+#[derive(Clone)]
+pub struct Bytes {
+    owner: Arc<Owner>,
+    start: usize,
+    len: usize,
+}
+
+impl Bytes {
+    /// Maps the whole of a file, read only. An empty file gives empty bytes.
+    ///
+    /// # Errors
+    /// If the path cannot be opened, is a folder, or cannot be mapped.
+    pub fn map(path: &Path) -> Result<Self> {
+        let file = File::open(path)?;
+        let meta = file.metadata()?;
+        ensure!(!meta.is_dir(), Io, "is a directory, and not a checkpoint file");
+        ensure!(meta.is_file(), Io, "is not a regular file");
+        if meta.len() == 0 {
+            return Ok(Self::from(Vec::new()));
+        }
+        // SAFETY: the map is private and read only, and lives as long as any slice of it. Should another
+        // process shorten the file meanwhile the kernel signals the access, as for every mapped reader.
+        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| err!(Io, "cannot be mapped: {e}"))?;
+        let len = map.len();
+        Ok(Self { owner: Arc::new(Owner::Mapped(map)), start: 0, len })
+    }
+
+    /// The part of these bytes at `range`, sharing their memory.
+    ///
+    /// # Errors
+    /// If the range does not lie within these bytes.
+    pub fn slice(&self, range: Range<u64>) -> Result<Self> {
+        let (start, end) = (usize::try_from(range.start).ok(), usize::try_from(range.end).ok());
+        match (start, end) {
+            (Some(start), Some(end)) if start <= end && end <= self.len => {
+                Ok(Self { owner: Arc::clone(&self.owner), start: self.start + start, len: end - start })
+            }
+            _ => Err(err!(Checkpoint, "bytes {}..{} lie outside the {} bytes there are", range.start, range.end, self.len)),
+        }
+    }
+
+    /// True if these bytes are part of a mapped file.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        matches!(*self.owner, Owner::Mapped(_))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        let all: &[u8] = match &*self.owner {
+            Owner::Mapped(map) => map,
+            Owner::Owned(vec) => vec,
+        };
+        &all[self.start..self.start + self.len]
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(vec: Vec<u8>) -> Self {
+        let len = vec.len();
+        Self { owner: Arc::new(Owner::Owned(vec)), start: 0, len }
+    }
+}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bytes({} bytes{})", self.len, if self.is_mapped() { ", mapped" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_share_and_are_checked() {
+        let b = Bytes::from(b"hello world".to_vec());
+        let w = b.slice(6..11).unwrap();
+        assert_eq!(&*w, b"world");
+        assert_eq!(&*w.slice(1..3).unwrap(), b"or");
+        assert!(w.slice(0..6).is_err());
+        assert!(w.slice(u64::MAX..u64::MAX).is_err());
+        #[allow(clippy::reversed_empty_ranges)]
+        let backwards = w.slice(3..1);
+        assert!(backwards.is_err());
+    }
+}

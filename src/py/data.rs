@@ -1,0 +1,239 @@
+//! Tensors from Python values and back: `tensor()`, `as_tensor()`, `tolist()`, the old constructors.
+
+use super::call::scalar;
+use super::convert::number;
+use super::tensor::{sizes_of, tensor_ref};
+use super::types::type_name;
+use crate::cpu::copy::from_scalars;
+use crate::ops::call::{readable, to_copy};
+use crate::{DType, Device, Result as CoreResult, Scalar, Tensor, cpu, layers, mode};
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple};
+
+/// Nested sequences as numbers in row-major order.
+struct Nest {
+    shape: Vec<i64>,
+    values: Vec<Scalar>,
+    /// The dtype of tensors or NumPy scalars among the items, which counts like a number's.
+    dtype: Option<DType>,
+}
+
+const MAX_DEPTH: usize = 64;
+
+fn is_sequence(o: &Bound<'_, PyAny>) -> bool {
+    o.is_instance_of::<PyList>() || o.is_instance_of::<PyTuple>()
+}
+
+/// The elements of a sequence: lists and tuples directly, anything else with `len` and `[]`.
+fn items<'py>(o: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    if let Ok(l) = o.cast::<PyList>() {
+        return Ok(l.iter().collect());
+    }
+    if let Ok(t) = o.cast::<PyTuple>() {
+        return Ok(t.iter().collect());
+    }
+    let n = o.len()?;
+    (0..n).map(|i| o.get_item(i)).collect()
+}
+
+impl Nest {
+    fn read(o: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut nest = Self { shape: Vec::new(), values: Vec::new(), dtype: None };
+        // The shape is that of the first items all the way down.
+        let mut level = o.clone();
+        loop {
+            if nest.shape.len() > MAX_DEPTH {
+                return Err(PyValueError::new_err(format!("too many dimensions '{}'", type_name(&level))));
+            }
+            if is_sequence(&level) || (number(&level).is_none() && tensor_ref(&level).is_none() && !level.is_instance_of::<PyString>() && level.hasattr("__len__")? && level.hasattr("__getitem__")?) {
+                let n = level.len()?;
+                nest.shape.push(n as i64);
+                if n == 0 {
+                    break;
+                }
+                level = level.get_item(0)?;
+            } else if let Some(t) = tensor_ref(&level) {
+                if t.ndim() > 0 && !nest.shape.is_empty() {
+                    if t.numel() != 1 {
+                        return Err(PyValueError::new_err("only one element tensors can be converted to Python scalars"));
+                    }
+                }
+                break;
+            } else {
+                break;
+            }
+        }
+        nest.fill(o, 0)?;
+        Ok(nest)
+    }
+
+    fn fill(&mut self, o: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
+        if depth == self.shape.len() {
+            if let Some(s) = number(o) {
+                self.values.push(s);
+                return Ok(());
+            }
+            if let Some(t) = tensor_ref(o) {
+                self.values.push(t.item()?);
+                self.dtype = Some(match self.dtype {
+                    None => t.dtype(),
+                    Some(d) => crate::dtype::promote(d, t.dtype()).unwrap_or(d),
+                });
+                return Ok(());
+            }
+            if is_sequence(o) {
+                return Err(PyValueError::new_err(if depth > 0 {
+                    format!("expected sequence of length {} at dim {}", 0, depth)
+                } else {
+                    "too many dimensions".into()
+                }));
+            }
+            if o.is_instance_of::<PyString>() {
+                return Err(if depth == 0 { PyTypeError::new_err(format!("new(): invalid data type '{}'", type_name(o))) } else { PyValueError::new_err(format!("too many dimensions '{}'", type_name(o))) });
+            }
+            if o.is_instance_of::<pyo3::types::PyInt>() {
+                return Err(PyRuntimeError::new_err("Overflow when unpacking long long"));
+            }
+            return Err(if depth == 0 {
+                PyRuntimeError::new_err(format!("Could not infer dtype of {}", type_name(o)))
+            } else {
+                PyRuntimeError::new_err(format!("Could not infer dtype of {}", type_name(o)))
+            });
+        }
+        if !is_sequence(o) && !o.hasattr("__len__")? {
+            return Err(PyTypeError::new_err("not a sequence"));
+        }
+        let list = items(o)?;
+        if list.len() as i64 != self.shape[depth] {
+            return Err(PyValueError::new_err(format!("expected sequence of length {} at dim {depth} (got {})", self.shape[depth], list.len())));
+        }
+        list.iter().try_for_each(|item| self.fill(item, depth + 1))
+    }
+
+    fn inferred(&self) -> DType {
+        let default = mode::default_dtype();
+        if self.values.is_empty() {
+            return default;
+        }
+        let mut kind = DType::Bool;
+        for v in &self.values {
+            kind = crate::dtype::promote(kind, v.dtype(default)).unwrap_or(kind);
+            if kind.is_complex() {
+                break;
+            }
+        }
+        match self.dtype {
+            Some(d) if d.category() >= kind.category() => d,
+            _ => kind,
+        }
+    }
+}
+
+/// Checks that integers fit the dtype, as PyTorch does.
+fn check_range(values: &[Scalar], d: DType) -> PyResult<()> {
+    let (low, high): (i128, i128) = match d {
+        DType::U8 => (-128, 255),
+        DType::I8 => (-128, 255),
+        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
+        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        DType::I64 => (i64::MIN.into(), i64::MAX.into()),
+        _ => return Ok(()),
+    };
+    for v in values {
+        let i: i128 = match v {
+            Scalar::Int(i) => (*i).into(),
+            Scalar::UInt(u) => (*u).into(),
+            Scalar::Float(f) if !f.is_finite() => {
+                let word = if f.is_nan() { "NaN" } else { "infinity" };
+                return Err(if f.is_nan() { PyValueError::new_err(format!("cannot convert float {word} to integer")) } else { pyo3::exceptions::PyOverflowError::new_err(format!("cannot convert float {word} to integer")) });
+            }
+            _ => continue,
+        };
+        if i < low || i > high {
+            return Err(PyRuntimeError::new_err(if d == DType::I64 { "Overflow when unpacking long long".to_owned() } else { format!("value cannot be converted to type {} without overflow", match d { DType::U8 => "uint8_t", DType::I8 => "int8_t", DType::I16 => "int16_t", _ => "int32_t" }) }));
+        }
+    }
+    Ok(())
+}
+
+/// A tensor from a Python value, always with memory of its own.
+pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) -> PyResult<Tensor> {
+    if let Some(t) = tensor_ref(o) {
+        let dtype = dtype.unwrap_or(t.dtype());
+        return Ok(to_copy(t, dtype, device)?);
+    }
+    if super::numpy::is_array(o) {
+        let t = super::numpy::from_array(o)?;
+        let dtype = dtype.unwrap_or(t.dtype());
+        return Ok(recorded(to_copy(&t, dtype, Device::CPU)?, device)?);
+    }
+    let nest = Nest::read(o)?;
+    let inferred = nest.inferred();
+    let d = dtype.unwrap_or(inferred);
+    if dtype.is_some_and(|d| inferred.is_complex() && !d.is_complex()) {
+        return Err(PyTypeError::new_err("must be real number, not complex"));
+    }
+    check_range(&nest.values, d)?;
+    if device.is_meta() {
+        return Ok(Tensor::empty(&nest.shape, d, Device::META)?);
+    }
+    let t = from_scalars(&nest.values, &nest.shape, d)?;
+    Ok(recorded(t, device)?)
+}
+
+/// While recording, values become a recipe like any factory's; otherwise they move to the device.
+fn recorded(t: Tensor, device: Device) -> CoreResult<Tensor> {
+    if layers::active() && !device.is_meta() {
+        return layers::record::constant(&t);
+    }
+    t.to_device(device)
+}
+
+/// The nested list of a tensor's values.
+pub fn to_list<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let real = readable(t, "Cannot copy out of meta tensor; no data!").map_err(|e| match e.kind() {
+        crate::ErrorKind::Runtime => PyNotImplementedError::new_err(e.message().to_owned()),
+        _ => e.into(),
+    })?;
+    let real = crate::ops::call::resolve(&real)?;
+    build(py, &real, 0, 0)
+}
+
+fn build<'py>(py: Python<'py>, t: &Tensor, dim: usize, offset: i64) -> PyResult<Bound<'py, PyAny>> {
+    if dim == t.ndim() {
+        return scalar(py, cpu::read_scalar(t, offset)?);
+    }
+    let list = PyList::empty(py);
+    for i in 0..t.shape()[dim] {
+        list.append(build(py, t, dim + 1, offset + i * t.strides()[dim])?)?;
+    }
+    Ok(list.into_any())
+}
+
+/// `Tensor(2, 3)`, `Tensor([1, 2])`, `Tensor(other)`: the old constructor, always of one dtype.
+pub fn legacy_constructor(args: &Bound<'_, PyTuple>, dtype: DType, device: Device) -> PyResult<Tensor> {
+    if args.is_empty() {
+        return Ok(Tensor::empty(&[0], dtype, device)?);
+    }
+    let first = args.get_item(0)?;
+    if args.len() == 1 {
+        if let Some(t) = tensor_ref(&first) {
+            if t.dtype() != dtype {
+                return Err(PyTypeError::new_err(format!(
+                    "expected {} (got {})", dtype.scalar_type(), t.dtype().scalar_type())));
+            }
+            return Ok(t.detach());
+        }
+        let is_size = first.get_type().name().is_ok_and(|n| n == "Size");
+        if !is_size && (is_sequence(&first) || super::numpy::is_array(&first)) {
+            return from_value(&first, Some(dtype), device);
+        }
+    }
+    let shape = sizes_of(args).map_err(|_| PyTypeError::new_err(format!("new(): data must be a sequence (got {})", type_name(&first))))?;
+    crate::ops::create::check_size(&shape)?;
+    if layers::active() {
+        return Ok(crate::run1!("empty", shape, None::<crate::MemoryFormat>, dtype, None::<Device>, device)?);
+    }
+    Ok(Tensor::empty(&shape, dtype, device)?)
+}

@@ -1,0 +1,273 @@
+//! Module functions that are no ops: modes, seeds, threads, data exchange, recording.
+
+use super::convert::PyGenerator;
+use super::data::from_value;
+use super::tensor::{PyTensor, seed_of, tensor_ref, wrap};
+use super::types::{PyDType, PyDevice, device, device_of, dtype};
+use crate::layers::{self, record};
+use crate::{DType, Device, mode, random};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+
+fn dtype_of(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<DType>> {
+    match o {
+        None => Ok(None),
+        Some(o) if o.is_none() => Ok(None),
+        Some(o) => match super::convert::convert(crate::ops::schema::Kind::DType, false, o) {
+            Ok(crate::ops::Arg::DType(d)) => Ok(Some(d)),
+            _ => Err(PyTypeError::new_err(format!("{function}(): argument 'dtype' must be torch.dtype, not {}", super::types::type_name(o)))),
+        },
+    }
+}
+
+fn device_arg(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<Device>> {
+    match o {
+        None => Ok(None),
+        Some(o) if o.is_none() => Ok(None),
+        Some(o) => match super::convert::device(o) {
+            Ok(d) => Ok(Some(d)),
+            Err(super::convert::Failure::Error(e)) => Err(e),
+            Err(super::convert::Failure::Kind) => {
+                Err(PyTypeError::new_err(format!("{function}(): argument 'device' must be torch.device, not {}", super::types::type_name(o))))
+            }
+        },
+    }
+}
+
+/// A tensor with the values of a Python object, copied.
+#[pyfunction]
+#[pyo3(signature = (data, *, dtype=None, device=None, requires_grad=false, pin_memory=false))]
+fn tensor<'py>(data: &Bound<'py, PyAny>, dtype: Option<&Bound<'py, PyAny>>, device: Option<&Bound<'py, PyAny>>, requires_grad: bool, pin_memory: bool) -> PyResult<Bound<'py, PyAny>> {
+    let _ = pin_memory;
+    let d = dtype_of(dtype, "tensor")?;
+    let dev = device_arg(device, "tensor")?;
+    let py = data.py();
+    if let Some(t) = tensor_ref(data) {
+        let text = "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).";
+        py.import("warnings")?.call_method1("warn", (text,))?;
+        let target = dev.or_else(mode::device_override).unwrap_or(t.device());
+        let copy = crate::ops::call::to_copy(t, d.unwrap_or(t.dtype()), target)?;
+        return wrap(py, if requires_grad { super::tensor::require_grad(copy)? } else { copy });
+    }
+    let t = from_value(data, d, dev.unwrap_or_else(mode::default_device))?;
+    wrap(py, if requires_grad { super::tensor::require_grad(t)? } else { t })
+}
+
+/// A tensor of a Python object, without a copy where possible.
+#[pyfunction]
+#[pyo3(signature = (data, dtype=None, device=None))]
+fn as_tensor<'py>(data: &Bound<'py, PyAny>, dtype: Option<&Bound<'py, PyAny>>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    let d = dtype_of(dtype, "as_tensor")?;
+    let dev = device_arg(device, "as_tensor")?;
+    let py = data.py();
+    if let Some(t) = tensor_ref(data) {
+        let dev = dev.or_else(mode::device_override).unwrap_or(t.device()).canonical();
+        if d.is_none_or(|d| d == t.dtype()) && dev == t.device() {
+            return Ok(data.clone());
+        }
+        return wrap(py, crate::ops::call::to_copy(t, d.unwrap_or(t.dtype()), dev)?);
+    }
+    let dev = dev.unwrap_or_else(mode::default_device);
+    if super::numpy::is_array(data) {
+        let t = super::numpy::from_array(data)?;
+        let t = match d {
+            Some(d) => t.to_dtype(d)?,
+            None => t,
+        };
+        return wrap(py, t.to_device(dev)?);
+    }
+    wrap(py, from_value(data, d, dev)?)
+}
+
+/// A tensor on a NumPy array's memory.
+#[pyfunction]
+fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    wrap(ndarray.py(), super::numpy::from_array(ndarray)?)
+}
+
+/// A tensor on the memory of an object with the buffer protocol.
+#[pyfunction]
+#[pyo3(signature = (buffer, *, dtype, count=-1, offset=0, requires_grad=false))]
+fn frombuffer<'py>(buffer: &Bound<'py, PyAny>, dtype: &PyDType, count: i64, offset: i64, requires_grad: bool) -> PyResult<Bound<'py, PyAny>> {
+    let t = super::numpy::from_buffer(buffer, dtype.0, count, offset)?;
+    wrap(buffer.py(), if requires_grad { super::tensor::require_grad(t)? } else { t })
+}
+
+/// True for tensors.
+#[pyfunction]
+fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
+    tensor_ref(obj).is_some()
+}
+
+#[pyfunction]
+fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyDType>> {
+    dtype(py, mode::default_dtype())
+}
+
+/// Sets the dtype of tensors made from Python floats.
+#[pyfunction]
+fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
+    let Ok(d) = d.cast::<PyDType>() else {
+        return Err(PyTypeError::new_err("invalid dtype object: only floating-point types are supported as the default type"));
+    };
+    if !d.get().0.is_float() {
+        return Err(PyTypeError::new_err("only floating-point types are supported as the default type"));
+    }
+    mode::set_default_dtype(d.get().0);
+    Ok(())
+}
+
+#[pyfunction]
+fn get_default_device(py: Python<'_>) -> PyResult<Py<PyDevice>> {
+    device(py, mode::default_device())
+}
+
+/// Sets the device of factories on this thread; None means the CPU.
+#[pyfunction]
+fn set_default_device(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let d = device.filter(|d| !d.is_none()).map(device_of).transpose()?;
+    mode::set_default_device(d);
+    Ok(())
+}
+
+#[pyfunction]
+fn is_grad_enabled() -> bool {
+    mode::grad_enabled()
+}
+#[pyfunction]
+fn _set_grad_enabled(on: bool) -> bool {
+    mode::set_grad_enabled(on)
+}
+#[pyfunction]
+fn is_inference_mode_enabled() -> bool {
+    mode::inference()
+}
+#[pyfunction]
+fn _set_inference(on: bool) -> bool {
+    mode::set_inference(on)
+}
+
+#[pyfunction]
+fn _default_generator() -> PyGenerator {
+    PyGenerator(random::default_generator())
+}
+
+/// Seeds the default generator and returns it.
+#[pyfunction]
+fn manual_seed(seed: &Bound<'_, PyAny>) -> PyResult<PyGenerator> {
+    let g = random::default_generator();
+    g.lock().manual_seed(seed_of(seed)?);
+    Ok(PyGenerator(g))
+}
+
+#[pyfunction]
+fn get_num_threads() -> usize {
+    crate::cpu::pool::num_threads()
+}
+#[pyfunction]
+fn set_num_threads(n: i64) -> PyResult<()> {
+    if n < 1 {
+        return Err(PyRuntimeError::new_err(format!("set_num_threads expects a positive integer, but got {n}")));
+    }
+    crate::cpu::pool::set_num_threads(n as usize);
+    Ok(())
+}
+
+/// The dtype that operands of an op are computed in.
+#[pyfunction]
+fn result_type<'py>(tensor1: &Bound<'py, PyAny>, tensor2: &Bound<'py, PyAny>) -> PyResult<Py<PyDType>> {
+    use crate::ops::schema::Kind::Operand;
+    let wrong = || PyTypeError::new_err("result_type(): arguments must be tensors or numbers");
+    let a = super::convert::convert(Operand, false, tensor1).map_err(|_| wrong())?;
+    let b = super::convert::convert(Operand, false, tensor2).map_err(|_| wrong())?;
+    dtype(tensor1.py(), crate::ops::pointwise::result_type(&[a, b])?)
+}
+
+#[pyfunction]
+fn promote_types(py: Python<'_>, type1: &PyDType, type2: &PyDType) -> PyResult<Py<PyDType>> {
+    match crate::dtype::promote(type1.0, type2.0) {
+        Some(d) => dtype(py, d),
+        None => Err(PyRuntimeError::new_err(format!("Promotion of {} and {} is not supported", type1.0, type2.0))),
+    }
+}
+
+#[pyfunction]
+fn can_cast(from_: &PyDType, to: &PyDType) -> bool {
+    crate::dtype::can_cast(from_.0, to.0)
+}
+
+/// Enters or leaves the recording of factories.
+#[pyfunction]
+fn _record(enter: bool) {
+    layers::record_factories(enter);
+}
+#[pyfunction]
+fn _recording() -> bool {
+    layers::active()
+}
+
+/// Makes a meta tensor real in place.
+#[pyfunction]
+#[pyo3(signature = (t, keep_cache=false))]
+fn _materialize(py: Python<'_>, t: &Bound<'_, PyTensor>, keep_cache: bool) -> PyResult<()> {
+    let t = t.get().get().clone();
+    Ok(py.detach(|| record::materialize(&t, keep_cache))?)
+}
+#[pyfunction]
+fn _clear_meta_init_cache() {
+    record::clear_cache();
+}
+
+/// Another tensor's contents in this object: `x` becomes what `y` is, identity kept.
+#[pyfunction]
+fn _assign(x: &Bound<'_, PyTensor>, y: &Bound<'_, PyTensor>) {
+    let grad = x.get().get().requires_grad();
+    x.get().set(y.get().get().clone().with_requires_grad(grad));
+}
+
+/// Swaps the contents of two tensor objects.
+#[pyfunction]
+fn _swap(x: &Bound<'_, PyTensor>, y: &Bound<'_, PyTensor>) {
+    let (a, b) = (x.get().get().clone(), y.get().get().clone());
+    x.get().set(b);
+    y.get().set(a);
+}
+
+/// A tensor on a storage, checked to lie within it.
+#[pyfunction]
+#[pyo3(signature = (storage, dtype, shape, stride, offset, requires_grad=false))]
+fn _from_storage<'py>(py: Python<'py>, storage: &super::storage::PyStorage, dtype: &PyDType, shape: Vec<i64>, stride: Vec<i64>, offset: i64, requires_grad: bool) -> PyResult<Bound<'py, PyAny>> {
+    let t = crate::Tensor::checked(storage.0.clone(), shape.as_slice().into(), stride.as_slice().into(), offset, dtype.0)?;
+    wrap(py, if requires_grad { super::tensor::require_grad(t)? } else { t })
+}
+
+/// `new_tensor` and the typed constructors (`FloatTensor`).
+#[pyfunction]
+fn _legacy<'py>(args: &Bound<'py, pyo3::types::PyTuple>, dtype: &PyDType) -> PyResult<Bound<'py, PyAny>> {
+    wrap(args.py(), super::data::legacy_constructor(args, dtype.0, Device::CPU)?)
+}
+
+/// The op table as data: `(full name, schema, forms, sentence)` a row.
+#[pyfunction]
+fn _op_table() -> Vec<(&'static str, &'static str, u8, &'static str)> {
+    crate::ops::table().iter().map(|op| (op.def.name, op.def.schema, op.def.forms, op.def.doc)).collect()
+}
+
+/// Other names of ops: `(alias, name)`.
+#[pyfunction]
+fn _op_aliases() -> Vec<(&'static str, &'static str)> {
+    crate::ops::ALIASES.to_vec()
+}
+
+/// Registers the functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    macro_rules! add {
+        ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
+    }
+    add!(tensor as_tensor from_numpy frombuffer is_tensor get_default_dtype set_default_dtype get_default_device set_default_device
+        is_grad_enabled _set_grad_enabled is_inference_mode_enabled _set_inference _default_generator manual_seed get_num_threads
+        set_num_threads result_type promote_types can_cast _record _recording _materialize _clear_meta_init_cache _assign _swap
+        _from_storage _legacy _op_table _op_aliases);
+    m.add_function(wrap_pyfunction!(super::numpy::from_dlpack, m)?)?;
+    m.add("_has_cuda", cfg!(feature = "cuda"))
+}

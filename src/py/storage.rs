@@ -1,0 +1,147 @@
+//! `UntypedStorage`: the bytes behind tensors.
+
+#![allow(unsafe_code, reason = "single bytes are read and written")]
+
+use super::types;
+use crate::{DType, Device, Dims, Storage, Tensor};
+use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyTypeError};
+use pyo3::prelude::*;
+
+/// `torchlike.UntypedStorage`.
+#[pyclass(frozen, name = "UntypedStorage", module = "torchlike.storage", subclass, weakref)]
+pub struct PyStorage(pub Storage);
+
+/// The storage in a Python object: untyped, or typed with an `_untyped_storage`.
+pub fn storage_of(o: &Bound<'_, PyAny>) -> PyResult<Storage> {
+    if let Ok(s) = o.cast::<PyStorage>() {
+        return Ok(s.get().0.clone());
+    }
+    match o.getattr("_untyped_storage") {
+        Ok(inner) => Ok(inner.cast::<PyStorage>().map_err(|_| PyTypeError::new_err("expected a storage"))?.get().0.clone()),
+        Err(_) => Err(PyTypeError::new_err(format!("expected a storage, got {}", types::type_name(o)))),
+    }
+}
+
+impl PyStorage {
+    fn bytes(&self) -> Tensor {
+        let n = self.0.nbytes() as i64;
+        Tensor::from_parts(self.0.clone(), Dims::new(&[n]), Dims::new(&[1]), 0, DType::U8)
+    }
+
+    fn readable(&self) -> PyResult<()> {
+        if self.0.device().is_meta() {
+            return Err(PyNotImplementedError::new_err("Not available for 'meta' device type"));
+        }
+        Ok(())
+    }
+
+    fn position(&self, i: i64) -> PyResult<i64> {
+        let n = self.0.nbytes() as i64;
+        if i < -n || i >= n {
+            return Err(PyIndexError::new_err(format!("index {i} out of range for storage of size {n}")));
+        }
+        Ok(if i < 0 { i + n } else { i })
+    }
+}
+
+#[pymethods]
+impl PyStorage {
+    #[new]
+    #[pyo3(signature = (size=0, *, device=None))]
+    fn new(size: usize, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let device = device.map(types::device_of).transpose()?.unwrap_or_else(crate::mode::default_device);
+        Ok(Self(Storage::empty(size, device)?))
+    }
+    fn nbytes(&self) -> usize {
+        self.0.nbytes()
+    }
+    fn size(&self) -> usize {
+        self.0.nbytes()
+    }
+    fn __len__(&self) -> usize {
+        self.0.nbytes()
+    }
+    fn element_size(&self) -> usize {
+        1
+    }
+    fn data_ptr(&self) -> usize {
+        self.0.ptr() as usize
+    }
+    #[getter]
+    fn _cdata(&self) -> usize {
+        self.0.id()
+    }
+    #[getter]
+    fn device(&self, py: Python<'_>) -> PyResult<Py<types::PyDevice>> {
+        types::device(py, self.0.device())
+    }
+    #[getter]
+    fn is_cuda(&self) -> bool {
+        self.0.device().kind == crate::DeviceKind::Cuda
+    }
+    fn is_shared(&self) -> bool {
+        false
+    }
+    fn is_pinned(&self) -> bool {
+        false
+    }
+    fn resizable(&self) -> bool {
+        true
+    }
+    fn resize_(slf: Bound<'_, Self>, size: i64) -> PyResult<Bound<'_, Self>> {
+        let n = usize::try_from(size).map_err(|_| pyo3::exceptions::PyRuntimeError::new_err("resize_: size must not be negative"))?;
+        slf.get().0.resize(n)?;
+        Ok(slf)
+    }
+    fn cpu(&self) -> PyResult<Self> {
+        Ok(Self(self.bytes().to_device(Device::CPU)?.storage().clone()))
+    }
+    fn clone(&self) -> PyResult<Self> {
+        Ok(Self(crate::ops::call::clone(&self.bytes(), crate::MemoryFormat::Contiguous)?.storage().clone()))
+    }
+    fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.readable()?;
+        super::data::to_list(py, &self.bytes())
+    }
+    fn __getitem__<'py>(&self, py: Python<'py>, index: i64) -> PyResult<Bound<'py, PyAny>> {
+        self.readable()?;
+        super::call::scalar(py, crate::cpu::read_scalar(&self.bytes().to_device(Device::CPU)?, self.position(index)?)?)
+    }
+    fn __setitem__(&self, index: i64, value: i64) -> PyResult<()> {
+        self.readable()?;
+        let at = self.bytes().narrowed(0, self.position(index)?, 1);
+        crate::ops::call::copy_(&at, &Tensor::scalar(crate::Scalar::Int(value), DType::U8)?)?;
+        Ok(())
+    }
+    fn fill_(slf: Bound<'_, Self>, value: i64) -> PyResult<Bound<'_, Self>> {
+        if !slf.get().0.device().is_meta() {
+            crate::ops::call::copy_(&slf.get().bytes(), &Tensor::scalar(crate::Scalar::Int(value), DType::U8)?)?;
+        }
+        Ok(slf)
+    }
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<Self>().is_ok_and(|o| o.get().0.same(&self.0))
+    }
+    fn __hash__(&self) -> usize {
+        self.0.id() >> 4
+    }
+    /// The bytes as a uint8 tensor on the same storage.
+    fn _as_tensor<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        super::tensor::wrap(py, self.bytes())
+    }
+    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.clone()
+    }
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let tail = format!("[torchlike.storage.UntypedStorage(device={}) of size {}]", self.0.device(), self.0.nbytes());
+        if self.0.device().is_meta() {
+            return Ok(format!("...\n{tail}"));
+        }
+        let values = self.tolist(py)?;
+        let mut text = String::new();
+        for v in values.try_iter()? {
+            text.push_str(&format!(" {}\n", v?));
+        }
+        Ok(format!("{text}{tail}"))
+    }
+}
