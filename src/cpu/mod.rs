@@ -5,6 +5,7 @@
 pub mod alloc;
 pub mod copy;
 pub mod extreme;
+pub mod folds;
 pub mod gemm;
 pub mod index;
 pub mod iter;

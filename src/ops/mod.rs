@@ -83,6 +83,7 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
     ("nn.functional.relu", "relu"),
+    ("special.logsumexp", "logsumexp"),
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
