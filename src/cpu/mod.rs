@@ -6,6 +6,7 @@ pub mod activation;
 pub mod alloc;
 pub mod copy;
 pub mod extreme;
+pub mod folds;
 pub mod gemm;
 pub mod index;
 pub mod iter;

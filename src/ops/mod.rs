@@ -86,6 +86,8 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.digamma", "digamma"),
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
+    ("nn.functional.relu", "relu"),
+    ("special.logsumexp", "logsumexp"),
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
