@@ -11,11 +11,14 @@ pub mod create;
 pub mod dispatch;
 pub mod getitem;
 pub mod index;
+pub mod join;
 mod map_macro;
 pub mod mask;
 pub mod op;
+pub mod pad;
 pub mod pointwise;
 pub mod random;
+pub mod rearrange;
 pub mod reduce;
 pub mod rules;
 pub mod schema;
@@ -29,7 +32,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, index::OPS, getitem::OPS, mask::OPS];
+static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, index::OPS, getitem::OPS, mask::OPS, join::OPS, rearrange::OPS, pad::OPS];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
@@ -68,6 +71,12 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
+    ("concat", "cat"),
+    ("concatenate", "cat"),
+    ("row_stack", "vstack"),
+    ("nn.functional.pixel_shuffle", "pixel_shuffle"),
+    ("nn.functional.pixel_unshuffle", "pixel_unshuffle"),
+    ("nn.functional.channel_shuffle", "channel_shuffle"),
 ];
 
 static TABLE: LazyLock<Vec<Op>> = LazyLock::new(|| {
