@@ -13,11 +13,14 @@ pub mod dispatch;
 pub mod getitem;
 pub mod dropout;
 pub mod index;
+pub mod join;
 mod map_macro;
 pub mod mask;
 pub mod op;
+pub mod pad;
 pub mod pointwise;
 pub mod random;
+pub mod rearrange;
 pub mod reduce;
 pub mod rules;
 pub mod scan;
@@ -51,6 +54,9 @@ static FAMILIES: &[&[OpDef]] = &[
     mask::OPS,
     activation::OPS,
     dropout::OPS,
+    join::OPS,
+    rearrange::OPS,
+    pad::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
@@ -91,6 +97,12 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
+    ("concat", "cat"),
+    ("concatenate", "cat"),
+    ("row_stack", "vstack"),
+    ("nn.functional.pixel_shuffle", "pixel_shuffle"),
+    ("nn.functional.pixel_unshuffle", "pixel_unshuffle"),
+    ("nn.functional.channel_shuffle", "channel_shuffle"),
 ];
 
 static TABLE: LazyLock<Vec<Op>> = LazyLock::new(|| {
