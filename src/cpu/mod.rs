@@ -12,6 +12,7 @@ pub mod map;
 
 pub mod math;
 pub mod narrow;
+pub mod norm;
 pub mod pool;
 pub mod random;
 pub mod simd;

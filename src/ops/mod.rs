@@ -13,6 +13,7 @@ pub mod dispatch;
 pub mod dropout;
 pub mod index;
 mod map_macro;
+pub mod norm;
 pub mod op;
 pub mod pointwise;
 pub mod random;
@@ -29,7 +30,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, activation::OPS, dropout::OPS];
+static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, activation::OPS, dropout::OPS, norm::OPS];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
