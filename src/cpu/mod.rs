@@ -5,18 +5,34 @@
 pub mod activation;
 pub mod alloc;
 pub mod copy;
+pub mod extreme;
 pub mod gemm;
+pub mod index;
 pub mod iter;
 pub mod lanes;
 pub mod map;
 
+pub mod lines;
 pub mod math;
+pub mod moments;
 pub mod narrow;
+<<<<<<< HEAD
 pub mod norm;
+=======
+pub mod nest;
+>>>>>>> main
 pub mod pool;
+pub mod quantile;
 pub mod random;
+pub mod reduce;
+pub mod scan;
+pub mod select;
 pub mod simd;
+<<<<<<< HEAD
 pub mod softmax;
+=======
+pub mod sort;
+>>>>>>> main
 pub mod vmath;
 
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};

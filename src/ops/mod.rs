@@ -14,12 +14,19 @@ pub mod dropout;
 pub mod index;
 mod map_macro;
 pub mod norm;
+pub mod getitem;
+pub mod index;
+mod map_macro;
+pub mod mask;
 pub mod op;
 pub mod pointwise;
 pub mod random;
 pub mod reduce;
 pub mod rules;
+pub mod scan;
 pub mod schema;
+pub mod sort;
+pub mod statistics;
 pub mod unary;
 pub mod view;
 
@@ -31,6 +38,22 @@ use std::sync::LazyLock;
 
 /// The families of the table.
 static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, activation::OPS, dropout::OPS, norm::OPS];
+static FAMILIES: &[&[OpDef]] = &[
+    unary::OPS,
+    binary::OPS,
+    copy::OPS,
+    copy::CASTS,
+    create::OPS,
+    view::OPS,
+    reduce::OPS,
+    statistics::OPS,
+    scan::OPS,
+    sort::OPS,
+    random::OPS,
+    index::OPS,
+    getitem::OPS,
+    mask::OPS,
+];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
@@ -53,7 +76,6 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("less", "lt"),
     ("less_equal", "le"),
     ("not_equal", "ne"),
-    ("clip", "clamp"),
     ("special.expit", "sigmoid"),
     ("special.exp2", "exp2"),
     ("special.expm1", "expm1"),
@@ -66,6 +88,7 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.digamma", "digamma"),
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
+    ("nn.functional.relu", "relu"),
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),

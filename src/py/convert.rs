@@ -164,7 +164,7 @@ pub fn ints(o: &Bound<'_, PyAny>) -> Converted<Dims> {
     {
         let mut buf = [0i64; 6];
         for (i, slot) in buf.iter_mut().enumerate().take(t.len()) {
-            *slot = int(&t.get_borrowed_item(i)?)?;
+            *slot = int(&t.get_item(i)?)?;
         }
         return Ok(Dims::new(&buf[..t.len()]));
     }

@@ -1,8 +1,10 @@
 //! The Python extension module `torchlike._C`. The only folder that knows pyo3.
 
 #![allow(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over")]
+#![allow(unsafe_op_in_unsafe_fn, reason = "pyo3 expands method tables inside unsafe functions")]
 
 mod call;
+mod checkpoint;
 mod convert;
 mod data;
 mod error;
@@ -17,6 +19,7 @@ use pyo3::prelude::*;
 
 /// `torchlike._C`
 #[pymodule(gil_used = true)]
+#[allow(non_snake_case, reason = "the module is called _C")]
 fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     error::register(m)?;
     types::register(m)?;

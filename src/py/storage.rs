@@ -132,6 +132,15 @@ impl PyStorage {
     fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> PyResult<Self> {
         self.clone()
     }
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let rebuild = py.import("torchlike._tensor")?.getattr("_rebuild_storage")?;
+        let data = if self.0.device().is_meta() {
+            py.None().into_bound(py)
+        } else {
+            pyo3::types::PyBytes::new(py, &self.bytes().to_vec::<u8>()?).into_any()
+        };
+        (rebuild, (self.0.device().to_string(), self.0.nbytes(), data)).into_pyobject(py).map(Bound::into_any)
+    }
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let tail = format!("[torchlike.storage.UntypedStorage(device={}) of size {}]", self.0.device(), self.0.nbytes());
         if self.0.device().is_meta() {

@@ -1,0 +1,86 @@
+"""A tensor library in which every meta tensor knows how to become real."""
+
+from math import e, inf, nan, pi
+
+from torchlike import _C, _size
+from torchlike._C import (
+    CheckpointError,
+    Generator,
+    Tensor,
+    as_tensor,
+    can_cast,
+    device,
+    dtype,
+    frombuffer,
+    from_dlpack,
+    from_numpy,
+    get_default_device,
+    get_default_dtype,
+    get_num_threads,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    is_tensor,
+    layout,
+    manual_seed,
+    memory_format,
+    promote_types,
+    result_type,
+    set_default_device,
+    set_num_threads,
+    tensor,
+)
+from torchlike._size import Size
+
+__version__ = "0.1.0"
+
+_C._register_size(Size)
+
+# dtypes, layouts and formats are values of the core; the op functions are the C functions themselves.
+for _value_name in dir(_C):
+    _value = getattr(_C, _value_name)
+    if isinstance(_value, dtype | layout | memory_format):
+        globals()[_value_name] = _value
+globals().update({k: v for k, v in vars(_C._root).items() if not k.startswith("__")})
+legacy_contiguous_format = _C.contiguous_format
+newaxis = None
+
+from torchlike import (  # noqa: E402  (the names above are used by these modules while they load)
+    _tensor,
+    autograd,
+    cuda,
+    fft,
+    linalg,
+    random,
+    return_types,
+    special,
+    storage,
+    version,
+)
+from torchlike._tensor import *  # noqa: E402, F403
+from torchlike._tensor_str import set_printoptions  # noqa: E402
+from torchlike.context import (  # noqa: E402
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_default_dtype,
+    set_default_tensor_type,
+    set_grad_enabled,
+)
+from torchlike.random import (  # noqa: E402
+    default_generator,
+    fork_rng,
+    get_rng_state,
+    initial_seed,
+    seed,
+    set_rng_state,
+)
+from torchlike.serialization import load, save  # noqa: E402
+from torchlike.storage import TypedStorage, UntypedStorage  # noqa: E402
+
+from torchlike import nn, testing, utils  # noqa: E402  isort: skip
+from torchlike.deferred import (  # noqa: E402  isort: skip
+    clear_meta_init_cache,
+    is_meta_init,
+    materialize,
+    meta_init,
+)

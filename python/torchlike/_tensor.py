@@ -1,0 +1,135 @@
+"""What belongs to Tensor but is easier said in Python: copying, pickling, small functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchlike import _C
+from torchlike._C import Tensor
+
+__all__ = [
+    "compile",
+    "get_device_module",
+    "is_complex",
+    "is_floating_point",
+    "is_storage",
+    "numel",
+    "typename",
+]
+
+numel = _C._root.numel
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """True if the dtype is a real floating point type."""
+    return input.is_floating_point()
+
+
+def is_complex(input: Tensor) -> bool:
+    """True if the dtype is complex."""
+    return input.is_complex()
+
+
+def is_storage(obj: Any) -> bool:
+    """True for storages."""
+    from torchlike.storage import TypedStorage, UntypedStorage
+
+    return isinstance(obj, TypedStorage | UntypedStorage)
+
+
+def typename(obj: Any) -> str:
+    """The full name of an object's type; for tensors that of the old tensor type."""
+    if isinstance(obj, Tensor):
+        return obj.type()
+    cls = obj if isinstance(obj, type) else type(obj)
+    module = getattr(cls, "__module__", "")
+    return cls.__qualname__ if module in ("builtins", "") else f"{module}.{cls.__qualname__}"
+
+
+def compile(model: Any = None, **_: Any) -> Any:
+    """Raises: torchlike runs operators directly and has no compiler."""
+    raise NotImplementedError("torchlike.compile(): torchlike has no compiler; call the model directly")
+
+
+def get_device_module(device: Any = None) -> Any:
+    """The module of a device type."""
+    from torchlike import cuda
+
+    return cuda
+
+
+def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
+    """A copy with storage of its own; tensors on one storage stay together within one deepcopy."""
+    done = memo.get(id(t))
+    if done is not None:
+        return done
+    storage = t.untyped_storage()
+    key = ("torchlike storage", storage._cdata)
+    copy = memo.get(key)  # type: ignore[call-overload]
+    if copy is None:
+        copy = storage.__deepcopy__(memo)
+        memo[key] = copy  # type: ignore[index]
+    made: Any = _C._from_storage(
+        copy, t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), False
+    )
+    if t.is_conj():
+        made = made.conj()
+    if t.is_neg():
+        made = made._neg_view()
+    if type(t) is not Tensor:
+        made = made.as_subclass(type(t))
+    if t.requires_grad:
+        made.requires_grad_()
+    memo[id(t)] = made
+    extra = {k: v for k, v in t.__dict__.items() if k != "_grad"}
+    if extra:
+        import copy as copying
+
+        made.__dict__.update(copying.deepcopy(extra, memo))
+    if t.grad is not None:
+        import copy as copying
+
+        made.grad = copying.deepcopy(t.grad, memo)
+    return made
+
+
+def _rebuild_tensor(storage: Any, dtype: Any, shape: Any, stride: Any, offset: int, grad: bool, flags: int) -> Tensor:
+    t = _C._from_storage(storage, dtype, tuple(shape), tuple(stride), offset, False)
+    if flags & 1:
+        t = t.conj()
+    if flags & 2:
+        t = t._neg_view()
+    return t.requires_grad_() if grad else t
+
+
+def _rebuild_storage(device: str, nbytes: int, data: bytes | None) -> Any:
+    from torchlike.storage import UntypedStorage
+
+    storage = UntypedStorage(nbytes, device="meta" if data is None else "cpu")
+    if data:
+        storage._as_tensor().copy_(_C.frombuffer(bytearray(data), dtype=_C.uint8))
+    return storage
+
+
+def _reduce(t: Tensor, protocol: int) -> Any:
+    storage = t.untyped_storage()
+    flags = int(t.is_conj()) | int(t.is_neg()) << 1
+    args = (storage, t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), t.requires_grad, flags)
+    if type(t) is Tensor:
+        return (_rebuild_tensor, args, t.__dict__ or None) if t.__dict__ else (_rebuild_tensor, args)
+    return (_rebuild_subclass, (type(t), args), t.__dict__ or None)
+
+
+def _rebuild_subclass(cls: type, args: Any) -> Tensor:
+    made = _rebuild_tensor(*args[:5], False, args[6]).as_subclass(cls)
+    return made.requires_grad_() if args[5] else made
+
+
+def _reduce_parameter(t: Tensor, protocol: int) -> Any:
+    return _reduce(t, protocol)
+
+
+def _rebuild_generator(state: Tensor) -> Any:
+    g = _C.Generator()
+    g.set_state(state)
+    return g

@@ -1,0 +1,129 @@
+"""Context managers: gradient modes, inference mode, and devices as decorators."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from torchlike import _C
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _with_context(context: Any, func: Any) -> Any:
+    """A function that runs in a context each time it is called."""
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with context:
+            return func(*args, **kwargs)
+
+    return wrapped
+
+
+class _Mode:
+    """A mode that is switched on entry and restored on exit; also a decorator, with or without parentheses."""
+
+    __slots__ = ("_before",)
+
+    def __new__(cls, func: Callable[..., Any] | None = None) -> Any:
+        self = object.__new__(cls)
+        self._before = []
+        return self if func is None or isinstance(func, bool) else self(func)
+
+    def __call__(self, func: Callable[..., Any]) -> Any:
+        return _with_context(self, func)
+
+    def __exit__(self, *exc: object) -> None:
+        _C._set_grad_enabled(self._before.pop())
+
+
+class no_grad(_Mode):
+    """Results made inside do not require gradients."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        self._before.append(_C._set_grad_enabled(False))
+
+
+class enable_grad(_Mode):
+    """Gradients are recorded inside, whatever holds outside."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        self._before.append(_C._set_grad_enabled(True))
+
+
+class set_grad_enabled(_Mode):
+    """Switches gradients at once; as a context manager, until its end."""
+
+    __slots__ = ("_mode",)
+
+    def __new__(cls, mode: bool) -> Any:
+        self = _Mode.__new__(cls)
+        self._mode = mode
+        return self
+
+    def __init__(self, mode: bool) -> None:
+        self._before.append(_C._set_grad_enabled(mode))
+
+    def __call__(self, func: Callable[..., Any]) -> Any:
+        _C._set_grad_enabled(self._before.pop())
+        return _with_context(set_grad_enabled_later(self._mode), func)
+
+    def __enter__(self) -> None:
+        _C._set_grad_enabled(self._mode)
+
+
+class set_grad_enabled_later:
+    """The decorator form of `set_grad_enabled`: nothing is switched before the call."""
+
+    __slots__ = ("_before", "_mode")
+
+    def __init__(self, mode: bool) -> None:
+        self._mode = mode
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(_C._set_grad_enabled(self._mode))
+
+    def __exit__(self, *exc: object) -> None:
+        _C._set_grad_enabled(self._before.pop())
+
+
+class inference_mode(_Mode):
+    """Like `no_grad`; tensors made inside are marked as inference tensors."""
+
+    __slots__ = ("_mode",)
+
+    def __new__(cls, mode: Any = True) -> Any:
+        self = object.__new__(cls)
+        self._before = []
+        self._mode = True if callable(mode) else bool(mode)
+        return self(mode) if callable(mode) else self
+
+    def __enter__(self) -> None:
+        self._before.append((_C._set_inference(self._mode), _C._set_grad_enabled(not self._mode)))
+
+    def __exit__(self, *exc: object) -> None:
+        inference, grad = self._before.pop()
+        _C._set_inference(inference)
+        _C._set_grad_enabled(grad)
+
+
+def set_default_dtype(d: Any) -> None:
+    """Sets the dtype of tensors made from Python floats."""
+    _C.set_default_dtype(d)
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """Sets the default dtype by an old tensor type's name, such as `torch.DoubleTensor`."""
+    name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
+    names = {"FloatTensor": _C.float32, "DoubleTensor": _C.float64, "HalfTensor": _C.float16, "BFloat16Tensor": _C.bfloat16}
+    found = names.get(name.rpartition(".")[2])
+    if found is None:
+        raise TypeError("only floating-point types are supported as the default type")
+    _C.set_default_dtype(found)

@@ -1,0 +1,109 @@
+"""Storages: the bytes behind tensors, untyped and typed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchlike import _C
+from torchlike._C import UntypedStorage as UntypedStorage
+
+
+class TypedStorage:
+    """A storage whose items have a dtype (PyTorch's older view of storages)."""
+
+    def __init__(self, *, wrap_storage: Any, dtype: Any, _internal: bool = False) -> None:
+        self._untyped_storage = wrap_storage
+        self.dtype = dtype
+
+    @property
+    def device(self) -> Any:
+        """Where the bytes are."""
+        return self._untyped_storage.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """True on a GPU."""
+        return self.device.type == "cuda"
+
+    def size(self) -> int:
+        """The number of items."""
+        return len(self)
+
+    def __len__(self) -> int:
+        return self._untyped_storage.nbytes() // self.dtype.itemsize
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self._untyped_storage.nbytes()
+
+    def element_size(self) -> int:
+        """Bytes of one item."""
+        return self.dtype.itemsize
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        return self._untyped_storage.data_ptr()
+
+    def untyped(self) -> Any:
+        """The bytes without a dtype."""
+        return self._untyped_storage
+
+    @property
+    def _cdata(self) -> int:
+        return self._untyped_storage._cdata
+
+    def _items(self) -> Any:
+        if self.device.type == "meta":
+            raise NotImplementedError("Not available for 'meta' device type")
+        return _C._from_storage(self._untyped_storage, self.dtype, (len(self),), (1,), 0)
+
+    def tolist(self) -> list[Any]:
+        """The items as Python numbers."""
+        return self._items().tolist()
+
+    def __getitem__(self, index: int) -> Any:
+        return self._items()[index].item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._items()[index] = value
+
+    def cpu(self) -> TypedStorage:
+        """The storage on the host."""
+        return TypedStorage(wrap_storage=self._untyped_storage.cpu(), dtype=self.dtype)
+
+    def clone(self) -> TypedStorage:
+        """A copy."""
+        return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
+
+    def resize_(self, size: int) -> TypedStorage:
+        """Changes the number of items."""
+        self._untyped_storage.resize_(size * self.dtype.itemsize)
+        return self
+
+    def fill_(self, value: Any) -> TypedStorage:
+        """Sets every item."""
+        self._items().fill_(value)
+        return self
+
+    def is_shared(self) -> bool:
+        """False: storages are not shared between processes."""
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypedStorage) and other._cdata == self._cdata
+
+    def __hash__(self) -> int:
+        return hash(self._cdata)
+
+    def __repr__(self) -> str:
+        tail = (
+            f"[torchlike.storage.TypedStorage(dtype={self.dtype}, device={self.device}) "
+            f"of size {len(self)}]"
+        )
+        if self.device.type == "meta":
+            return f"...\n{tail}"
+        return "".join(f" {v}\n" for v in self.tolist()) + tail
+
+
+def _typed(t: _C.Tensor) -> TypedStorage:
+    return TypedStorage(wrap_storage=t.untyped_storage(), dtype=t.dtype)
