@@ -3,24 +3,22 @@
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
 pub mod activation;
+pub mod lanes;
+pub mod norm;
+pub mod softmax;
 pub mod alloc;
 pub mod copy;
 pub mod extreme;
 pub mod gemm;
 pub mod index;
 pub mod iter;
-pub mod lanes;
 pub mod map;
 
 pub mod lines;
 pub mod math;
 pub mod moments;
 pub mod narrow;
-<<<<<<< HEAD
-pub mod norm;
-=======
 pub mod nest;
->>>>>>> main
 pub mod pool;
 pub mod quantile;
 pub mod random;
@@ -28,11 +26,7 @@ pub mod reduce;
 pub mod scan;
 pub mod select;
 pub mod simd;
-<<<<<<< HEAD
-pub mod softmax;
-=======
 pub mod sort;
->>>>>>> main
 pub mod vmath;
 
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};

@@ -11,13 +11,11 @@ pub mod copy;
 pub mod create;
 pub mod dispatch;
 pub mod dropout;
-pub mod index;
-mod map_macro;
-pub mod norm;
 pub mod getitem;
 pub mod index;
 mod map_macro;
 pub mod mask;
+pub mod norm;
 pub mod op;
 pub mod pointwise;
 pub mod random;
@@ -37,12 +35,14 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, activation::OPS, dropout::OPS, norm::OPS];
 static FAMILIES: &[&[OpDef]] = &[
     unary::OPS,
     binary::OPS,
     copy::OPS,
     copy::CASTS,
+    norm::OPS,
+    dropout::OPS,
+    activation::OPS,
     create::OPS,
     view::OPS,
     reduce::OPS,
