@@ -15,6 +15,7 @@ pub mod iter;
 pub mod map;
 
 pub mod lines;
+pub mod loss;
 pub mod math;
 pub mod moments;
 pub mod narrow;

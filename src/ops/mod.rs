@@ -7,12 +7,15 @@ pub mod activation;
 pub mod args;
 pub mod binary;
 pub mod call;
+pub mod classes;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
+pub mod distance;
 pub mod dropout;
 pub mod getitem;
 pub mod index;
+pub mod loss;
 mod map_macro;
 pub mod mask;
 pub mod norm;
@@ -41,6 +44,9 @@ static FAMILIES: &[&[OpDef]] = &[
     copy::OPS,
     copy::CASTS,
     norm::OPS,
+    loss::OPS,
+    distance::OPS,
+    classes::OPS,
     dropout::OPS,
     activation::OPS,
     create::OPS,

@@ -400,5 +400,5 @@ fn normalize(a: &Args) -> Result<Ret> {
     let (x, p, dim, eps) = (a.tensor(0)?, a.float(1)?, a.int(2)?, a.float(3)?);
     super::rules::dim(x, dim)?;
     let norm = run1!("linalg.vector_norm", x, p, Dims::from([dim]), true)?;
-    run!("div", x, &run1!("clamp_min", &norm, eps)?)
+    run!("div", x, &run1!("_nn.clamp_min", &norm, eps)?)
 }
