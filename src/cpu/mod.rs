@@ -3,6 +3,9 @@
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
 pub mod activation;
+pub mod lanes;
+pub mod norm;
+pub mod softmax;
 pub mod alloc;
 pub mod copy;
 pub mod extreme;
@@ -10,10 +13,10 @@ pub mod folds;
 pub mod gemm;
 pub mod index;
 pub mod iter;
-pub mod lanes;
 pub mod map;
 
 pub mod lines;
+pub mod loss;
 pub mod math;
 pub mod moments;
 pub mod narrow;

@@ -7,6 +7,7 @@ pub mod activation;
 pub mod args;
 pub mod binary;
 pub mod call;
+pub mod classes;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
@@ -14,8 +15,11 @@ pub mod getitem;
 pub mod dropout;
 pub mod index;
 pub mod join;
+pub mod distance;
+pub mod loss;
 mod map_macro;
 pub mod mask;
+pub mod norm;
 pub mod op;
 pub mod pad;
 pub mod pointwise;
@@ -42,6 +46,12 @@ static FAMILIES: &[&[OpDef]] = &[
     binary::OPS,
     copy::OPS,
     copy::CASTS,
+    norm::OPS,
+    loss::OPS,
+    distance::OPS,
+    classes::OPS,
+    dropout::OPS,
+    activation::OPS,
     create::OPS,
     view::OPS,
     reduce::OPS,
