@@ -3,16 +3,20 @@
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
 pub mod activation;
+pub mod lanes;
+pub mod norm;
+pub mod softmax;
 pub mod alloc;
 pub mod copy;
 pub mod extreme;
+pub mod folds;
 pub mod gemm;
 pub mod index;
 pub mod iter;
-pub mod lanes;
 pub mod map;
 
 pub mod lines;
+pub mod loss;
 pub mod math;
 pub mod moments;
 pub mod narrow;

@@ -7,17 +7,24 @@ pub mod activation;
 pub mod args;
 pub mod binary;
 pub mod call;
+pub mod classes;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
 pub mod getitem;
 pub mod dropout;
 pub mod index;
+pub mod join;
+pub mod distance;
+pub mod loss;
 mod map_macro;
 pub mod mask;
+pub mod norm;
 pub mod op;
+pub mod pad;
 pub mod pointwise;
 pub mod random;
+pub mod rearrange;
 pub mod reduce;
 pub mod rules;
 pub mod scan;
@@ -39,6 +46,12 @@ static FAMILIES: &[&[OpDef]] = &[
     binary::OPS,
     copy::OPS,
     copy::CASTS,
+    norm::OPS,
+    loss::OPS,
+    distance::OPS,
+    classes::OPS,
+    dropout::OPS,
+    activation::OPS,
     create::OPS,
     view::OPS,
     reduce::OPS,
@@ -51,6 +64,9 @@ static FAMILIES: &[&[OpDef]] = &[
     mask::OPS,
     activation::OPS,
     dropout::OPS,
+    join::OPS,
+    rearrange::OPS,
+    pad::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
@@ -86,9 +102,17 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.digamma", "digamma"),
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
+    ("nn.functional.relu", "relu"),
+    ("special.logsumexp", "logsumexp"),
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
+    ("concat", "cat"),
+    ("concatenate", "cat"),
+    ("row_stack", "vstack"),
+    ("nn.functional.pixel_shuffle", "pixel_shuffle"),
+    ("nn.functional.pixel_unshuffle", "pixel_unshuffle"),
+    ("nn.functional.channel_shuffle", "channel_shuffle"),
 ];
 
 static TABLE: LazyLock<Vec<Op>> = LazyLock::new(|| {

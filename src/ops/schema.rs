@@ -7,6 +7,7 @@
 //! | `int`, `float`, `bool`, `str`, `Scalar` and these with `?` | Python values |
 //! | `int[]`, `int[]?`, `int[2]`, `float[]`, `bool[]`, `Scalar[]` | lists; `int[2]` also takes one integer for all |
 //! | `int[*]` | a list, or integers as separate arguments (`view(2, 3)`) |
+//! | `Tensor[*]` | a list, or tensors as separate arguments (`meshgrid(x, y)`) |
 //! | `dtype`, `device`, `layout`, `format`, `Generator` | the classes of those names |
 //! | `index` | what stands in square brackets |
 
@@ -32,6 +33,8 @@ pub enum Kind {
     IntsOf(u8),
     /// A list of integers, or several arguments.
     VarInts,
+    /// A list of tensors, or several arguments.
+    VarTensors,
     /// A double.
     Float,
     /// A list of doubles.
@@ -167,6 +170,7 @@ fn parse_param(text: &'static str, kwonly: bool) -> Option<Param> {
         "int" => Kind::Int,
         "int[]" => Kind::Ints,
         "int[*]" => Kind::VarInts,
+        "Tensor[*]" => Kind::VarTensors,
         "float" => Kind::Float,
         "float[]" => Kind::Floats,
         "bool" => Kind::Bool,
@@ -198,6 +202,7 @@ fn parse_default(kind: Kind, text: &'static str) -> Option<Arg<'static>> {
             t => t.parse().map(Scalar::Int).ok().or_else(|| parse_float(t).map(Scalar::Float))?,
         }),
         Kind::Str => Arg::Str(text.trim_matches(['\'', '"'])),
+        Kind::VarTensors => Arg::Tensors(Vec::new()),
         Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => {
             let inner = text.trim_matches(['[', ']', '(', ')']);
             if let Kind::IntsOf(n) = kind

@@ -196,6 +196,17 @@ impl<'py> Incoming<'py> {
             return Err(self.too_many(group, max, given));
         }
         for (i, p) in params.iter().enumerate().take(given.min(max)) {
+            if varargs == Some(i) && p.kind == Kind::VarTensors {
+                let mut list = Vec::with_capacity(given - i);
+                for o in &self.positional[i..] {
+                    match tensor_ref(o) {
+                        Some(t) => list.push(t),
+                        None => return Err(self.wrong_kind(group, p, Some(i), o)),
+                    }
+                }
+                values.push(Arg::Tensors(list));
+                break;
+            }
             if varargs == Some(i) {
                 let mut ints: SmallVec<[i64; 6]> = SmallVec::new();
                 for o in &self.positional[i..] {
@@ -246,7 +257,10 @@ impl<'py> Incoming<'py> {
 
     /// The position of a parameter that takes the remaining positional integers, if this call spells it so.
     fn varargs_at(&self, params: &[Param], given: usize, max: usize) -> Option<usize> {
-        let at = params.iter().take(max).position(|p| p.kind == Kind::VarInts)?;
+        let at = params.iter().take(max).position(|p| matches!(p.kind, Kind::VarInts | Kind::VarTensors))?;
+        if params[at].kind == Kind::VarTensors {
+            return (given > at && tensor_ref(&self.positional[at]).is_some()).then_some(at);
+        }
         if given <= at {
             return None;
         }

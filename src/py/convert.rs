@@ -203,7 +203,7 @@ pub fn convert<'a>(kind: Kind, optional: bool, o: &'a Bound<'_, PyAny>) -> Conve
     Ok(match kind {
         Kind::Tensor => return Err(Failure::Kind),
         Kind::Operand => Arg::Scalar(number(o).ok_or(Failure::Kind)?),
-        Kind::Tensors => Arg::Tensors(tensors(o)?),
+        Kind::Tensors | Kind::VarTensors => Arg::Tensors(tensors(o)?),
         Kind::OptTensors => {
             let mut out = Vec::new();
             each(o, |item| {
@@ -322,7 +322,7 @@ pub fn device(o: &Bound<'_, PyAny>) -> Converted<Device> {
 pub fn kind_name(kind: Kind) -> String {
     match kind {
         Kind::Tensor | Kind::Operand => "Tensor".into(),
-        Kind::Tensors | Kind::OptTensors => "tuple of Tensors".into(),
+        Kind::Tensors | Kind::VarTensors | Kind::OptTensors => "tuple of Tensors".into(),
         Kind::Int => "int".into(),
         Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => "tuple of ints".into(),
         Kind::Float => "float".into(),
