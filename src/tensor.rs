@@ -40,8 +40,8 @@ impl Tensor {
         if strides.iter().any(|&s| s < 0) {
             bail!(Runtime, "as_strided: Negative strides are not supported at the moment, got strides: {strides}");
         }
-        if let Some(&d) = shape.iter().find(|&&d| d < 0) {
-            bail!(Runtime, "Trying to create tensor with negative dimension {d}: {shape}");
+        if shape.iter().any(|&d| d < 0) {
+            bail!(Runtime, "Storage size calculation overflowed with sizes={shape} and strides={strides}");
         }
         if offset < 0 {
             bail!(Runtime, "Tensor: invalid storage offset {offset}");

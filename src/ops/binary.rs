@@ -1,10 +1,10 @@
 //! Pointwise operators of two and three operands.
 
 use super::args::Args;
-use super::op::{F, FM, FMIO, FMO, I, M, O, OpDef};
+use super::op::{F, FM, FMIO, FMO, I, M, O, OpDef, Ret, compose};
 use super::pointwise::{compare, float, same, scalar_of};
 use crate::cpu::map::{Ctx, FromCtx};
-use crate::{DType, Result, Scalar, bail, ensure, map_op, map_row};
+use crate::{DType, Result, Scalar, bail, ensure, map_op, map_row, op};
 use num_complex::{Complex32, Complex64};
 
 map_op!(Add, 2, [int] |x, y, c| x.wrapping_add(y.wrapping_mul(T::ctx(c, 0))), [float complex] |x, y, c| x + y * T::ctx(c, 0), [boolean] |x, y, c| x | (y & T::ctx(c, 0)));
@@ -119,6 +119,27 @@ fn alpha_sub(args: &Args, d: DType) -> Result<Ctx> {
     alpha(args, d)
 }
 
+/// heaviside does not promote.
+fn one_dtype(args: &Args, _: DType) -> Result<Ctx> {
+    ensure!(
+        args.tensor(0)?.dtype() == args.tensor(1)?.dtype(),
+        Runtime,
+        "heaviside is not yet implemented for tensors with different dtypes."
+    );
+    Ok(Ctx::default())
+}
+
+/// Division with `rounding_mode`.
+fn div_mode(args: &Args) -> Result<Ret> {
+    let op = match args.str(2) {
+        None => op!("div")?,
+        Some("trunc") => op!("_div_trunc")?,
+        Some("floor") => op!("floor_divide")?,
+        Some(other) => bail!(Runtime, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{other}'"),
+    };
+    super::dispatch::call(&Args::new(op, [args.values[0].clone(), args.values[1].clone()])?)
+}
+
 /// `value` of addcmul and addcdiv.
 fn value(args: &Args, d: DType) -> Result<Ctx> {
     check_scale(args.scalar(3)?, d, "value")?;
@@ -170,6 +191,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Rsub "rsub", 2, same, alpha_sub, FM, "b - a * alpha", "(Tensor self, Operand other, *, Scalar alpha=1)", "The second operand minus the first times `alpha`."),
     map_row!(Mul "mul", 2, same, FMIO, "a * b", "(Operand self, Operand other)", "The product."),
     map_row!(Div "div", 2, float, FMIO, "a / b", "(Operand self, Operand other)", "The quotient; integers are divided as floats."),
+    compose("div#mode", "(Operand self, Operand other, *, str? rounding_mode)", FMIO, div_mode, "The quotient, rounded by `trunc` towards zero, by `floor` down."),
     map_row!(DivTrunc "_div_trunc", 2, same, nonzero_divisor, F | I, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero."),
     map_row!(DivFloor "floor_divide", 2, same, nonzero_divisor, FMIO, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down."),
     map_row!(Remainder "remainder", 2, same, nonzero_divisor, FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor."),
@@ -187,7 +209,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Logaddexp2 "logaddexp2", 2, same, FMO, "", "(Tensor self, Tensor other)", "The base-2 logarithm of the sum of powers of 2."),
     map_row!(Xlogy "xlogy", 2, float, FMIO, "a == T(0) ? T(0) : a * log(b)", "(Operand self, Operand other)", "x * log(y), 0 where x is 0."),
     map_row!(Xlog1py "special.xlog1py", 2, float, F | O, "a == T(0) ? T(0) : a * log1p(b)", "(Operand self, Operand other)", "x * log1p(y), 0 where x is 0."),
-    map_row!(Heaviside "heaviside", 2, same, FMIO, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element."),
+    map_row!(Heaviside "heaviside", 2, same, one_dtype, FMIO, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element."),
     map_row!(Gcd "gcd", 2, same, FMIO, "", "(Tensor self, Tensor other)", "The greatest common divisor."),
     map_row!(Lcm "lcm", 2, same, FMIO, "", "(Tensor self, Tensor other)", "The least common multiple."),
     map_row!(Eq "eq", 2, compare, FMIO, "a == b", "(Tensor self, Operand other)", "True where the operands are equal."),

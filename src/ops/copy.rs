@@ -50,10 +50,10 @@ pub static OPS: &[OpDef] = &[
     compose("resolve_neg", "(Tensor self)", FM, |a| super::call::resolve(a.tensor(0)?).map(Ret::from), "The tensor with a lazy negation carried out."),
     compose("to#dtype", "(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, format? memory_format=None)", M, |a| to(a.tensor(0)?, a.dtype(1), None, a.bool(3), a.format(4)), "The tensor in another dtype."),
     compose("to#device", "(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, format? memory_format=None)", M, |a| to(a.tensor(0)?, a.dtype(2), a.device(1), a.bool(4), a.format(5)), "The tensor on another device."),
-    compose("to#other", "(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, format? memory_format=None)", M, to_other, "The tensor in the dtype and on the device of another."),
+    compose("to#other", "(Tensor self, Tensor tensor, bool non_blocking=False, bool copy=False, *, format? memory_format=None)", M, to_other, "The tensor in the dtype and on the device of another."),
     compose("type_as", "(Tensor self, Tensor other)", M, |a| to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.device()), false, None), "The tensor in the dtype of another."),
     compose("cpu", "(Tensor self, *, format? memory_format=None)", M, |a| to(a.tensor(0)?, None, Some(Device::CPU), false, a.format(1)), "The tensor on the host."),
-    compose("cuda", "(Tensor self, device? device=None, bool non_blocking=False, *, format? memory_format=None)", M, |a| to(a.tensor(0)?, None, Some(a.device(1).unwrap_or(Device::cuda(0))), false, a.format(3)), "The tensor on a GPU."),
+    compose("cuda", "(Tensor self, device? device=None, bool non_blocking=False, *, format? memory_format=None)", M, to_cuda, "The tensor on a GPU."),
     compose("_conj_physical", "(Tensor self)", O, |a| super::call::resolve(&a.tensor(0)?.clone().with_conj(!a.tensor(0)?.is_conj())).map(Ret::from), ""),
 ];
 
@@ -205,6 +205,12 @@ pub fn to(t: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool, 
         return Ok(t.clone().into());
     }
     run1!("_to_copy", t, dtype, device, format).map(Ret::from)
+}
+
+fn to_cuda(a: &Args) -> Result<Ret> {
+    let device = a.device(1).unwrap_or(Device::cuda(0));
+    crate::cuda::check(device)?;
+    to(a.tensor(0)?, None, Some(device), false, a.format(3))
 }
 
 fn to_other(a: &Args) -> Result<Ret> {

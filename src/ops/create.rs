@@ -18,7 +18,7 @@ macro_rules! factory_schema {
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
     kernel("empty", factory_schema!("(int[*] size, *, format? memory_format=None"), F | O, KernelBody::new(infer_empty, nothing).cuda(nothing), "An uninitialised tensor."),
-    kernel("zeros", factory_schema!("(int[*] size, *"), F | O, KernelBody::new(|a| sized(a, a.ints(0)?, 1), zeros).cuda(crate::cuda::map::zero), "A tensor of zeros."),
+    kernel("zeros", factory_schema!("(int[*] size, *"), F | O, KernelBody::new(infer_zeros, zeros).cuda(crate::cuda::map::zero), "A tensor of zeros."),
     kernel("ones", factory_schema!("(int[*] size, *"), F | O, KernelBody::new(|a| sized(a, a.ints(0)?, 1), ones).cuda(crate::cuda::map::one), "A tensor of ones."),
     kernel("full", factory_schema!("(int[] size, Scalar fill_value, *"), F | O, KernelBody::new(infer_full, fill_second).cuda(crate::cuda::map::fill), "A tensor of one number."),
     kernel("empty_strided", factory_schema!("(int[] size, int[] stride, *"), F, KernelBody::new(infer_strided, nothing).cuda(nothing), "An uninitialised tensor with given strides."),
@@ -88,6 +88,12 @@ pub fn sized(a: &Args, size: &[i64], first: usize) -> Result<Plan> {
     Ok(Plan::contiguous(size, a.dtype(first).unwrap_or_else(mode::default_dtype)).on(device_at(a, first + 2)?))
 }
 
+fn infer_zeros(a: &Args) -> Result<Plan> {
+    let size = a.ints(0)?;
+    ensure!(size.iter().all(|&d| d >= 0), Runtime, "zeros: Dimension size must be non-negative.");
+    sized(a, size, 1)
+}
+
 fn infer_empty(a: &Args) -> Result<Plan> {
     let mut plan = sized(a, a.ints(0)?, 2)?;
     if let Some(format) = a.format(1) {
@@ -121,9 +127,8 @@ fn strided(a: &Args, size: usize, first: usize, dtype: DType, device: Device) ->
         shape.len(),
         strides.len()
     );
-    if let Some(s) = strides.iter().find(|&&s| s < 0) {
-        let _ = s;
-        bail!(Runtime, "as_strided: Negative strides are not supported at the moment, got strides: {strides}");
+    if strides.iter().any(|&s| s < 0) {
+        bail!(Runtime, "Storage size calculation overflowed with sizes={shape} and strides={strides}");
     }
     let _ = first;
     Ok(Plan::one(shape.clone(), strides.clone(), dtype).on(device))

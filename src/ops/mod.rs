@@ -26,6 +26,7 @@ pub mod pointwise;
 pub mod random;
 pub mod rearrange;
 pub mod reduce;
+pub mod refusal;
 pub mod rules;
 pub mod scan;
 pub mod schema;

@@ -219,12 +219,7 @@ pub fn call_types(args: &Args, row: &MapRow) -> Result<(DType, DType)> {
     Ok((compute, out))
 }
 
-/// PyTorch's error for a dtype that a kernel does not have.
-#[cold]
-#[must_use]
-pub fn not_implemented(args: &Args, d: DType) -> crate::Error {
-    err!(NotImplemented, "\"{}_cpu\" not implemented for '{}'", args.name(), d.scalar_type())
-}
+pub use super::refusal::not_implemented;
 
 fn infer(args: &Args) -> Result<Plan> {
     let row = row_of(args)?;

@@ -86,7 +86,7 @@ fn view_dtype(a: &Args) -> Result<Ret> {
     if from == to {
         return Ok(t.reinterpret(d, shape, strides, t.offset()).into());
     }
-    let (fname, tname) = (t.dtype(), d);
+    let (fname, tname) = (t.dtype().scalar_type(), d.scalar_type());
     ensure!(t.ndim() > 0, Runtime, "self.dim() cannot be 0 to view {fname} as {tname} (different element sizes)");
     let last = t.ndim() - 1;
     ensure!(

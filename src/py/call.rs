@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "this is the boundary to CPython's C interface")]
 
 use super::convert::{Failure, convert, kind_name};
+use super::messages;
 use super::tensor::{PyTensor, tensor_ref, wrap};
 use super::types::{size, type_name};
 use crate::ops::args::{Arg, Args};
@@ -144,23 +145,37 @@ impl<'py> Incoming<'py> {
     }
 
     fn run(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
-        let mut first = None;
+        let mut misfits: SmallVec<[Misfit; 2]> = SmallVec::new();
         for overload in &group.overloads {
             match self.parse(group, overload) {
                 Ok((args, out)) => return self.call(group, overload, args, out),
                 Err(Fail::Error(e)) => return Err(e),
-                Err(Fail::Misfit(m)) => {
-                    first.get_or_insert(m);
-                }
+                Err(Fail::Misfit(m)) => misfits.push(m),
             }
         }
         if let Some(result) = self.overridden(group)? {
             return Ok(result);
         }
-        if group.overloads.len() == 1 {
-            return Err(first.map_or_else(|| PyTypeError::new_err("no overload"), |m| m.0));
+        Err(self.refusal(group, misfits))
+    }
+
+    /// The error of a call that fits no overload: that of the only one that could be meant, else the list of all.
+    #[cold]
+    fn refusal(&self, group: &Group, misfits: SmallVec<[Misfit; 2]>) -> PyErr {
+        let hidden = usize::from(group.method);
+        let lines = messages::lines(&group.name, group.method, group.overloads.iter().map(|o| (o.op, o.out)));
+        let given = self.positional.len() - hidden + self.keywords.len();
+        let meant = match lines.as_slice() {
+            [only] if !messages::has_old_forms(&group.name) => Some(only.overload),
+            _ => {
+                let mut fitting = lines.iter().filter(|l| l.takes(given));
+                fitting.next().filter(|_| fitting.next().is_none()).map(|l| l.overload)
+            }
+        };
+        if let Some(misfit) = meant.and_then(|i| misfits.into_iter().nth(i)) {
+            return misfit.0;
         }
-        Err(PyTypeError::new_err(self.invalid_combination(group)))
+        PyTypeError::new_err(messages::invalid_combination(&group.name, &lines, &self.positional[hidden..], &self.keywords))
     }
 
     /// Gives `__torch_function__` of a foreign argument its chance.
@@ -212,6 +227,7 @@ impl<'py> Incoming<'py> {
                 for o in &self.positional[i..] {
                     match super::convert::int(o) {
                         Ok(v) => ints.push(v),
+                        Err(Failure::Kind) if !ints.is_empty() => return Err(self.bad_item(group, p, ints.len(), o)),
                         Err(Failure::Kind) => return Err(self.wrong_kind(group, p, Some(i), o)),
                         Err(Failure::Error(e)) => return Err(Fail::Error(e)),
                     }
@@ -308,31 +324,36 @@ impl<'py> Incoming<'py> {
             Some(i) => format!(" (position {})", i + usize::from(!group.method)),
             None => String::new(),
         };
-        let mut found = type_name(o);
-        let mut detail = String::new();
-        if let (Kind::Ints | Kind::VarInts | Kind::IntsOf(_) | Kind::Tensors, Ok(items)) = (p.kind, o.try_iter()) {
-            for (i, item) in items.flatten().enumerate() {
-                let good = match p.kind {
-                    Kind::Tensors => tensor_ref(&item).is_some(),
-                    _ => super::convert::int(&item).is_ok(),
-                };
-                if !good {
-                    let want = if p.kind == Kind::Tensors { "Tensor" } else { "int" };
-                    found = type_name(&item);
-                    detail = format!(" element {i} of tuple at pos {}", position.map_or(1, |p| p + 1));
-                    let _ = want;
-                    break;
-                }
+        let list = o.is_instance_of::<PyTuple>() || o.is_instance_of::<pyo3::types::PyList>();
+        let good = |item: &Bound<'py, PyAny>| match p.kind {
+            Kind::Tensors | Kind::VarTensors => tensor_ref(item).is_some(),
+            Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => super::convert::int(item).is_ok(),
+            _ => true,
+        };
+        let bad = o.try_iter().ok().filter(|_| list).and_then(|items| items.flatten().enumerate().find(|(_, item)| !good(item)));
+        let text = match bad {
+            Some((i, item)) if matches!(p.kind, Kind::Tensors | Kind::VarTensors) => {
+                format!("expected Tensor as element {i} in argument {}, but got {}", position.unwrap_or(0), type_name(&item))
             }
-        }
-        let text = if detail.is_empty() {
-            format!("{}(): argument '{name}'{place} must be {}, not {found}", group.name, kind_name(p.kind))
-        } else if p.kind == Kind::Tensors {
-            format!("expected Tensor as{}, but got {found}", detail.replace(" of tuple at pos", " in argument").replace(&format!("argument {}", position.map_or(1, |p| p + 1)), &format!("argument {}", position.unwrap_or(0))))
-        } else {
-            format!("{}(): argument '{name}'{place} must be {}, but found element of type {found} at pos {}", group.name, kind_name(p.kind), detail.split_whitespace().nth(1).unwrap_or("0"))
+            Some((0, item)) => {
+                format!("{}(): argument '{name}'{place} must be {}, but found element of type {} at pos 0", group.name, kind_name(p.kind), type_name(&item))
+            }
+            Some((i, item)) => return self.bad_item(group, p, i, &item),
+            None => format!("{}(): argument '{name}'{place} must be {}, not {}", group.name, kind_name(p.kind), type_name(o)),
         };
         Fail::Misfit(Misfit(PyTypeError::new_err(text)))
+    }
+
+    /// An item after the first of a list of integers is none.
+    #[cold]
+    fn bad_item(&self, group: &Group, p: &Param, at: usize, item: &Bound<'py, PyAny>) -> Fail {
+        Fail::Misfit(Misfit(PyTypeError::new_err(format!(
+            "{}(): argument '{}' failed to unpack the object at pos {} with error \"type must be tuple of ints,but got {}\"",
+            group.name,
+            p.name,
+            at + 1,
+            type_name(item)
+        ))))
     }
 
     #[cold]
@@ -353,14 +374,9 @@ impl<'py> Incoming<'py> {
             .iter()
             .skip(filled)
             .filter(|p| p.default.is_none() && !self.keywords.iter().any(|(k, _)| k.eq(p.name).unwrap_or(false)))
-            .map(|p| format!("\"{}\"", if p.name == "self" && !group.method { "input" } else { p.name }))
+            .map(|p| if p.name == "self" && !group.method { "input".to_owned() } else { p.name.to_owned() })
             .collect();
-        Fail::Misfit(Misfit(PyTypeError::new_err(format!(
-            "{}() missing {} required positional arguments: {}",
-            group.name,
-            names.len(),
-            names.join(", ")
-        ))))
+        Fail::Misfit(Misfit(PyTypeError::new_err(messages::missing(&group.name, &group.full_name, &names))))
     }
 
     #[cold]
@@ -382,21 +398,6 @@ impl<'py> Incoming<'py> {
         Fail::Misfit(Misfit(PyTypeError::new_err(format!("{}() got an unexpected keyword argument", group.name))))
     }
 
-    #[cold]
-    fn invalid_combination(&self, group: &Group) -> String {
-        let hidden = usize::from(group.method);
-        let mut got: Vec<String> = self.positional.iter().skip(hidden).map(|o| describe(o)).collect();
-        got.extend(self.keywords.iter().map(|(k, v)| format!("{k}={}", describe(v))));
-        let mut text = format!("{}() received an invalid combination of arguments - got ({}), but expected one of:", group.name, got.join(", "));
-        for o in &group.overloads {
-            text.push_str("\n * (");
-            text.push_str(&signature(o.op, group.method, o.out));
-            text.push(')');
-        }
-        text.push('\n');
-        text
-    }
-
     fn call(&self, group: &Group, overload: &Overload, args: Args<'_>, out: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
         if group.in_place {
@@ -412,7 +413,7 @@ impl<'py> Incoming<'py> {
             return Ok(target.clone());
         }
         if let Some(out) = out {
-            return self.call_out(overload, &args, out);
+            return self.call_out(overload, args, out);
         }
         let mut result = released(py, &args, dispatch::call)?;
         if let Some(i) = overload.requires_grad
@@ -433,7 +434,7 @@ impl<'py> Incoming<'py> {
         to_python(py, result, overload.op)
     }
 
-    fn call_out(&self, overload: &Overload, args: &Args<'_>, out: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn call_out(&self, overload: &Overload, mut args: Args<'_>, out: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let objects: Vec<Bound<'py, PyAny>> = match tensor_ref(out) {
             Some(_) => vec![out.clone()],
             None => {
@@ -448,7 +449,10 @@ impl<'py> Incoming<'py> {
         };
         let mut tensors = objects.iter().map(|o| super::convert::tensor_arg(o, overload.op.public_name(), "out").cloned()).collect::<PyResult<Vec<_>>>()?;
         let shapes: Vec<Dims> = tensors.iter().map(|t| t.shape().clone()).collect();
-        dispatch::call_out(args, &mut tensors)?;
+        if let (Some(_), [only]) = (overload.op.schema.position("layout"), tensors.as_slice()) {
+            factory_out(overload.op, &mut args, only)?;
+        }
+        dispatch::call_out(&args, &mut tensors)?;
         for ((o, t), before) in objects.iter().zip(tensors).zip(shapes) {
             if *t.shape() != before && before.iter().product::<i64>() != 0 {
                 resize_warning(self.py, &before, t.shape())?;
@@ -460,6 +464,31 @@ impl<'py> Incoming<'py> {
             _ => Ok(out.clone()),
         }
     }
+}
+
+/// A factory with `out=` takes dtype and device from there; others that are asked for have to be the same.
+fn factory_out(op: &Op, args: &mut Args<'_>, out: &Tensor) -> PyResult<()> {
+    if let Some(i) = op.schema.position("dtype") {
+        match args.dtype(i) {
+            None => args.values[i] = Arg::DType(out.dtype()),
+            Some(d) if d == out.dtype() => {}
+            Some(d) => {
+                let (d, of_out) = (d.scalar_type(), out.dtype().scalar_type());
+                return Err(PyRuntimeError::new_err(format!("dtype {d} does not match dtype of out parameter ({of_out})")));
+            }
+        }
+    }
+    if let Some(i) = op.schema.position("device") {
+        match args.device(i) {
+            None => args.values[i] = Arg::Device(out.device()),
+            Some(d) if d.kind == out.device().kind => {}
+            Some(d) => {
+                let (d, of_out) = (d.kind.name(), out.device().kind.name());
+                return Err(PyRuntimeError::new_err(format!("device type {d} does not match device type of out parameter ({of_out})")));
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cold]
@@ -478,7 +507,7 @@ fn resize_warning(py: Python<'_>, before: &Dims, after: &Dims) -> PyResult<()> {
 fn released<R: Send>(py: Python<'_>, args: &Args<'_>, f: impl FnOnce(&Args) -> crate::Result<R> + Send) -> PyResult<R> {
     let mut work = 0i64;
     args.for_each_tensor(|_, t| work = work.saturating_add(if t.is_meta() { 0 } else { t.numel() }));
-    if args.values.first().is_some_and(|v| matches!(v, Arg::Ints(d) if d.iter().product::<i64>() > RELEASE)) {
+    if args.values.first().is_some_and(|v| matches!(v, Arg::Ints(d) if d.iter().fold(1i64, |n, d| n.saturating_mul(*d)) > RELEASE)) {
         work = RELEASE + 1;
     }
     if work > RELEASE {
@@ -498,18 +527,6 @@ fn same_tensor(a: &Tensor, b: &Tensor) -> bool {
         && a.is_neg() == b.is_neg()
         && a.is_view() == b.is_view()
         && a.requires_grad() == b.requires_grad()
-}
-
-fn describe(o: &Bound<'_, PyAny>) -> String {
-    if let Ok(t) = o.cast::<PyTuple>() {
-        let items: Vec<String> = t.iter().map(|i| describe(&i)).collect();
-        return if items.is_empty() { "tuple of ()".into() } else { format!("tuple of ({}{})", items.join(", "), if items.len() == 1 { "," } else { "" }) };
-    }
-    if let Ok(t) = o.cast::<pyo3::types::PyList>() {
-        let items: Vec<String> = t.iter().map(|i| describe(&i)).collect();
-        return if items.is_empty() { "list of []".into() } else { format!("list of [{}]", items.join(", ")) };
-    }
-    type_name(o)
 }
 
 /// The arguments as PyTorch's messages list them.

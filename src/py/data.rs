@@ -47,6 +47,9 @@ impl Nest {
                 return Err(PyValueError::new_err(format!("too many dimensions '{}'", type_name(&level))));
             }
             if is_sequence(&level) || (number(&level).is_none() && tensor_ref(&level).is_none() && !level.is_instance_of::<PyString>() && level.hasattr("__len__")? && level.hasattr("__getitem__")?) {
+                if level.is_instance_of::<pyo3::types::PyDict>() {
+                    return Err(PyRuntimeError::new_err(format!("Could not infer dtype of {}", type_name(&level))));
+                }
                 let n = level.len()?;
                 nest.shape.push(n as i64);
                 if n == 0 {
@@ -83,23 +86,15 @@ impl Nest {
                 return Ok(());
             }
             if is_sequence(o) {
-                return Err(PyValueError::new_err(if depth > 0 {
-                    format!("expected sequence of length {} at dim {}", 0, depth)
-                } else {
-                    "too many dimensions".into()
-                }));
+                return Err(PyTypeError::new_err(format!("'{}' object cannot be interpreted as an integer", type_name(o))));
             }
             if o.is_instance_of::<PyString>() {
                 return Err(if depth == 0 { PyTypeError::new_err(format!("new(): invalid data type '{}'", type_name(o))) } else { PyValueError::new_err(format!("too many dimensions '{}'", type_name(o))) });
             }
             if o.is_instance_of::<pyo3::types::PyInt>() {
-                return Err(PyRuntimeError::new_err("Overflow when unpacking long long"));
+                return Err(PyValueError::new_err("Overflow when unpacking long long"));
             }
-            return Err(if depth == 0 {
-                PyRuntimeError::new_err(format!("Could not infer dtype of {}", type_name(o)))
-            } else {
-                PyRuntimeError::new_err(format!("Could not infer dtype of {}", type_name(o)))
-            });
+            return Err(PyRuntimeError::new_err(format!("Could not infer dtype of {}", type_name(o))));
         }
         if !is_sequence(o) && !o.hasattr("__len__")? {
             return Err(PyTypeError::new_err("not a sequence"));
@@ -133,26 +128,32 @@ impl Nest {
 /// Checks that integers fit the dtype, as PyTorch does.
 fn check_range(values: &[Scalar], d: DType) -> PyResult<()> {
     let (low, high): (i128, i128) = match d {
-        DType::U8 => (-128, 255),
-        DType::I8 => (-128, 255),
+        DType::U8 => (-255, 255),
+        DType::I8 => (-128, 127),
         DType::I16 => (i16::MIN.into(), i16::MAX.into()),
         DType::I32 => (i32::MIN.into(), i32::MAX.into()),
         DType::I64 => (i64::MIN.into(), i64::MAX.into()),
+        DType::U16 => (-65535, u16::MAX.into()),
+        DType::U32 => (-4_294_967_295, u32::MAX.into()),
+        DType::U64 => (0, u64::MAX.into()),
         _ => return Ok(()),
     };
     for v in values {
-        let i: i128 = match v {
-            Scalar::Int(i) => (*i).into(),
-            Scalar::UInt(u) => (*u).into(),
-            Scalar::Float(f) if !f.is_finite() => {
-                let word = if f.is_nan() { "NaN" } else { "infinity" };
-                return Err(if f.is_nan() { PyValueError::new_err(format!("cannot convert float {word} to integer")) } else { pyo3::exceptions::PyOverflowError::new_err(format!("cannot convert float {word} to integer")) });
-            }
-            _ => continue,
+        let fits = match v {
+            Scalar::Int(i) => (low..=high).contains(&(*i).into()),
+            Scalar::UInt(u) => (low..=high).contains(&(*u).into()),
+            Scalar::Float(f) => *f > (if d.is_signed() { low } else { 0 }) as f64 - 1.0 && *f <= high as f64,
+            _ => true,
         };
-        if i < low || i > high {
-            return Err(PyRuntimeError::new_err(if d == DType::I64 { "Overflow when unpacking long long".to_owned() } else { format!("value cannot be converted to type {} without overflow", match d { DType::U8 => "uint8_t", DType::I8 => "int8_t", DType::I16 => "int16_t", _ => "int32_t" }) }));
+        if fits {
+            continue;
         }
+        return Err(match v {
+            Scalar::Float(_) => PyRuntimeError::new_err(format!("value cannot be converted to type {d} without overflow")),
+            _ if d == DType::I64 => PyValueError::new_err("Overflow when unpacking long long"),
+            _ if d == DType::U64 => pyo3::exceptions::PyOverflowError::new_err("can't convert negative int to unsigned"),
+            _ => PyRuntimeError::new_err(format!("value cannot be converted to type {d} without overflow")),
+        });
     }
     Ok(())
 }

@@ -165,9 +165,12 @@ fn get_num_threads() -> usize {
     crate::cpu::pool::num_threads()
 }
 #[pyfunction]
-fn set_num_threads(n: i64) -> PyResult<()> {
+fn set_num_threads(n: &Bound<'_, PyAny>) -> PyResult<()> {
+    let Ok(n) = n.extract::<i64>() else {
+        return Err(PyRuntimeError::new_err(format!("set_num_threads expects an int, but got {}", super::types::type_name(n))));
+    };
     if n < 1 {
-        return Err(PyRuntimeError::new_err(format!("set_num_threads expects a positive integer, but got {n}")));
+        return Err(PyRuntimeError::new_err("set_num_threads expects a positive integer"));
     }
     crate::cpu::pool::set_num_threads(n as usize);
     Ok(())
@@ -183,17 +186,39 @@ fn result_type<'py>(tensor1: &Bound<'py, PyAny>, tensor2: &Bound<'py, PyAny>) ->
     dtype(tensor1.py(), crate::ops::pointwise::result_type(&[a, b])?)
 }
 
+/// Two dtypes by position or keyword, with the messages that op functions give.
+fn two_dtypes(function: &str, names: [&str; 2], args: [Option<&Bound<'_, PyAny>>; 2]) -> PyResult<[DType; 2]> {
+    let missing: Vec<String> = names.iter().zip(args).filter(|(_, a)| a.is_none()).map(|(n, _)| (*n).to_owned()).collect();
+    if !missing.is_empty() {
+        return Err(PyTypeError::new_err(super::messages::missing(function, "", &missing)));
+    }
+    let mut found = [DType::F32; 2];
+    for (i, (name, arg)) in names.iter().zip(args).enumerate() {
+        let Some(arg) = arg else { continue };
+        let Ok(d) = arg.cast::<PyDType>() else {
+            let got = super::types::type_name(arg);
+            return Err(PyTypeError::new_err(format!("{function}(): argument '{name}' (position {}) must be torch.dtype, not {got}", i + 1)));
+        };
+        found[i] = d.get().0;
+    }
+    Ok(found)
+}
+
 #[pyfunction]
-fn promote_types(py: Python<'_>, type1: &PyDType, type2: &PyDType) -> PyResult<Py<PyDType>> {
-    match crate::dtype::promote(type1.0, type2.0) {
+#[pyo3(signature = (type1=None, type2=None))]
+fn promote_types(py: Python<'_>, type1: Option<&Bound<'_, PyAny>>, type2: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyDType>> {
+    let [a, b] = two_dtypes("promote_types", ["type1", "type2"], [type1, type2])?;
+    match crate::dtype::promote(a, b) {
         Some(d) => dtype(py, d),
-        None => Err(PyRuntimeError::new_err(format!("Promotion of {} and {} is not supported", type1.0, type2.0))),
+        None => Err(PyRuntimeError::new_err(format!("Promotion of {a} and {b} is not supported"))),
     }
 }
 
 #[pyfunction]
-fn can_cast(from_: &PyDType, to: &PyDType) -> bool {
-    crate::dtype::can_cast(from_.0, to.0)
+#[pyo3(signature = (from_=None, to=None))]
+fn can_cast(from_: Option<&Bound<'_, PyAny>>, to: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+    let [a, b] = two_dtypes("can_cast", ["from_", "to"], [from_, to])?;
+    Ok(crate::dtype::can_cast(a, b))
 }
 
 /// Enters or leaves the recording of factories.

@@ -39,6 +39,7 @@ fn one(o: &Bound<'_, PyAny>) -> PyResult<Index> {
         Err(Failure::Error(e)) => Err(e),
         Err(Failure::Kind) => match o.call_method0("__index__") {
             Ok(i) => Ok(Index::Int(i.extract()?)),
+            Err(_) if o.is_instance_of::<pyo3::types::PyString>() => Err(PyTypeError::new_err("new(): invalid data type 'str'")),
             Err(_) => Err(PyIndexError::new_err(format!(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})",
                 type_name(o)

@@ -10,6 +10,7 @@ mod data;
 mod error;
 mod functions;
 mod index;
+mod messages;
 mod numpy;
 mod storage;
 mod tensor;

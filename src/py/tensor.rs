@@ -138,8 +138,8 @@ impl PyTensor {
     #[pyo3(signature = (*_args, **_kwargs))]
     fn __init__(&self, _args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) {}
 
-    #[classmethod]
-    #[pyo3(signature = (data, require_grad=false))]
+    #[staticmethod]
+    #[pyo3(signature = (cls, data, require_grad=false))]
     fn _make_subclass<'py>(cls: &Bound<'py, PyType>, data: &Bound<'py, PyAny>, require_grad: bool) -> PyResult<Bound<'py, PyAny>> {
         let t = tensor_arg(data, "_make_subclass", "data")?.detach();
         let t = if require_grad { self::require_grad(t)? } else { t };
@@ -365,6 +365,10 @@ impl PyTensor {
     }
     #[pyo3(signature = (requires_grad=true))]
     fn requires_grad_(slf: Bound<'_, Self>, requires_grad: bool) -> PyResult<Bound<'_, Self>> {
+        let d = slf.get().get().dtype();
+        if requires_grad && !d.is_float() && !d.is_complex() {
+            return Err(PyRuntimeError::new_err("only Tensors of floating point dtype can require gradients"));
+        }
         slf.get().set_requires_grad(requires_grad)?;
         Ok(slf)
     }
@@ -567,6 +571,9 @@ impl PyTensor {
     fn __setitem__(slf: &Bound<'_, Self>, index: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         super::index::set(slf, index, value)
     }
+    fn __delitem__(&self, _index: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyTypeError::new_err("Tensor does not support deleting items"))
+    }
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         Ok(slf.py().import("torchlike._tensor_str")?.call_method1("_str", (slf,))?.extract()?)
     }
@@ -631,7 +638,9 @@ impl PyTensor {
         let format = memory_format.map(types::PyFormat::format);
         let strides = format.map(|f| crate::dims::format_strides(&shape, f)).transpose()?;
         let mut t = slf.get().get().clone();
-        crate::ops::create::check_size(&shape)?;
+        if shape.iter().any(|&d| d < 0) {
+            return Err(PyRuntimeError::new_err("numel: integer multiplication overflow"));
+        }
         crate::ops::dispatch::resize(&mut t, &shape, strides.as_ref())?;
         slf.get().set(t);
         Ok(slf)
@@ -760,8 +769,10 @@ pub fn instance<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py,
     if cls.is(py.get_type::<PyTensor>()) {
         return wrap(py, t);
     }
-    // The base class's constructor makes an empty tensor of any subclass, which then gets the right one.
-    let made = py.get_type::<PyTensor>().call_method1("__new__", (cls,))?;
+    // A base class's constructor makes an empty tensor of any of its subclasses, which then gets the right one.
+    let parameter = py.get_type::<PyParameter>();
+    let base = if cls.is_subclass(&parameter)? { parameter } else { py.get_type::<PyTensor>() };
+    let made = base.call_method1("__new__", (cls,))?;
     PyTensor::of(&made)?.set(t);
     Ok(made)
 }
@@ -832,7 +843,9 @@ impl PyGenerator {
         wrap(py, Tensor::from_slice(&state[..], &[state.len() as i64])?)
     }
     fn set_state<'py>(slf: Bound<'py, Self>, new_state: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
-        let t = tensor_arg(new_state, "set_state", "new_state")?;
+        let Some(t) = tensor_ref(new_state) else {
+            return Err(PyTypeError::new_err(format!("expected a torch.ByteTensor, but got {}", types::type_name(new_state))));
+        };
         if t.dtype() != DType::U8 {
             return Err(PyTypeError::new_err("RNG state must be a torch.ByteTensor"));
         }
@@ -856,8 +869,8 @@ pub fn seed_of(o: &Bound<'_, PyAny>) -> PyResult<u64> {
     }
     match o.extract::<i64>() {
         Ok(i) => Ok(i as u64),
-        Err(_) if o.is_instance_of::<pyo3::types::PyInt>() => Err(PyRuntimeError::new_err("Overflow when unpacking long long")),
-        Err(_) => Err(PyTypeError::new_err(format!("manual_seed expected a long, but got {}", types::type_name(o)))),
+        Err(_) if o.is_instance_of::<pyo3::types::PyInt>() => Err(PyValueError::new_err("Overflow when unpacking long long")),
+        Err(_) => Err(PyRuntimeError::new_err(format!("manual_seed expected a long, but got {}", types::type_name(o)))),
     }
 }
 

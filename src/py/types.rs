@@ -83,10 +83,20 @@ impl PyDevice {
             },
             _ => Some(args.get_item(0)?),
         };
-        let Some(first) = first else {
-            return Err(PyTypeError::new_err("Device(): missing required argument 'type' (pos 1)"));
-        };
         let index = if args.len() > 1 { Some(args.get_item(1)?) } else { keyword("index")? };
+        let readable = first.as_ref().is_some_and(|o| {
+            o.is_instance_of::<PyString>() || o.is_instance_of::<PyDevice>() || (o.extract::<i64>().is_ok() && !o.is_instance_of::<pyo3::types::PyBool>())
+        });
+        let Some(first) = first.filter(|_| readable && args.len() <= 2) else {
+            let positional: Vec<_> = args.iter().collect();
+            let keywords: Vec<_> = kwargs.map(|d| d.iter().collect()).unwrap_or_default();
+            let lines = super::messages::written(&["torch.device device", "str type, int index = -1"]);
+            return Err(PyTypeError::new_err(super::messages::invalid_combination("device", &lines, &positional, &keywords)));
+        };
+        if let Some(i) = index.as_ref().filter(|i| !i.is_none() && i.extract::<i64>().is_err()) {
+            let place = if args.len() > 1 { " (position 2)" } else { "" };
+            return Err(PyTypeError::new_err(format!("device(): argument 'index'{place} must be int, not {}", type_name(i))));
+        }
         let mut device = device_of(&first)?;
         if let Some(index) = index.filter(|i| !i.is_none()) {
             if first.cast::<PyString>().is_ok_and(|s| s.to_string_lossy().contains(':')) {
