@@ -7,6 +7,7 @@ pub mod copy;
 pub mod gemm;
 pub mod iter;
 pub mod map;
+pub mod matrix;
 
 pub mod math;
 pub mod narrow;

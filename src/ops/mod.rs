@@ -9,8 +9,10 @@ pub mod call;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
+pub mod einsum;
 pub mod index;
 mod map_macro;
+pub mod matrix;
 pub mod op;
 pub mod pointwise;
 pub mod random;
@@ -27,7 +29,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS];
+static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, matrix::OPS, einsum::OPS];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
@@ -66,6 +68,7 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
+    ("ger", "outer"),
 ];
 
 static TABLE: LazyLock<Vec<Op>> = LazyLock::new(|| {
