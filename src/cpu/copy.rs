@@ -40,7 +40,7 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
 }
 
 /// Copies bytes, on all threads if there are many.
-fn copy_bytes(dst: *mut u8, src: *const u8, n: usize) {
+pub fn copy_bytes(dst: *mut u8, src: *const u8, n: usize) {
     struct Pair(*mut u8, *const u8);
     // SAFETY: disjoint ranges are copied by different threads.
     unsafe impl Sync for Pair {}

@@ -156,13 +156,13 @@ fn write_into(args: &Args, k: &KernelBody, spec: OutSpec, target: &Tensor, devic
 /// A pointwise kernel may write over an operand of exactly the same layout; any other shared memory needs a detour.
 fn writable_directly(args: &Args, k: &KernelBody, target: &Tensor) -> bool {
     let mut safe = true;
-    args.for_each_tensor(|_, t| {
+    args.for_each_tensor(|i, t| {
         if t.shares_storage(target) && target.numel() > 0 {
             let same = t.offset() == target.offset()
                 && t.dtype() == target.dtype()
                 && t.shape() == target.shape()
                 && t.strides() == target.strides();
-            safe &= k.traits.pointwise && same;
+            safe &= same && (k.traits.pointwise || (i == 0 && k.traits.updates));
         }
     });
     safe
@@ -249,7 +249,7 @@ fn device_clash(first: Device, other: Device) -> crate::Error {
 }
 
 #[cold]
-fn data_dependent(args: &Args) -> crate::Error {
+pub(crate) fn data_dependent(args: &Args) -> crate::Error {
     let name = args.name();
     err!(
         NotImplemented,

@@ -1,64 +1,667 @@
-//! Square brackets: positions, slices, ellipsis and new axes.
+//! Reading and writing along one dimension at indices: gather, scatter, index_select, index_add and their kin.
 
-use crate::{Result, Tensor, bail};
+use super::args::Args;
+use super::op::{F, FM, FMIO, FMO, KernelBody, OpDef, Plan, Ret, compose, kernel};
+use super::rules;
+use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
+use crate::dims::{self, wrap_dim};
+use crate::{DType, Dims, Error, Result, Scalar, Tensor, bail, cpu, ensure, err, run1};
 
-/// One entry between square brackets.
-#[derive(Clone, Debug)]
-pub enum Index {
-    /// A position.
-    Int(i64),
-    /// A range.
-    Slice {
-        /// First position.
-        start: Option<i64>,
-        /// Position after the last.
-        stop: Option<i64>,
-        /// Step.
-        step: Option<i64>,
-    },
-    /// All dimensions not named.
-    Ellipsis,
-    /// A new dimension of size 1.
-    NewAxis,
-    /// A truth value, as a 0-dimensional mask.
-    Bool(bool),
-    /// Positions or a mask.
-    Tensor(Tensor),
-}
+pub use super::getitem::{Index, Put, get_item, set_item};
 
-/// `x[indices]`.
+/// The family's rows.
+pub static OPS: &[OpDef] = &[
+    kernel("gather", "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False)", FMO, KernelBody::new(infer_gather, gather).index_args(4), "The elements at `index` along a dimension."),
+    kernel("scatter", "(Tensor self, int dim, Tensor index, Tensor src)", FMIO, KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, None)).index_args(4).updates(), "`self` with `src` written at `index` along a dimension."),
+    kernel("scatter#value", "(Tensor self, int dim, Tensor index, Scalar value)", FMIO, KernelBody::new(|a| infer_scatter(a, false), |a, o| scatter(a, o, None)).index_args(4).updates(), "`self` with a number written at `index` along a dimension."),
+    kernel("scatter#reduce", "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce)", FMIO, KernelBody::new(|a| infer_scatter_how(a, true), |a, o| scatter(a, o, a.str(4))).index_args(4).updates(), "`self` with `src` added or multiplied at `index` along a dimension."),
+    kernel("scatter#value_reduce", "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)", FMIO, KernelBody::new(|a| infer_scatter_how(a, false), |a, o| scatter(a, o, a.str(4))).index_args(4).updates(), "`self` with a number added or multiplied at `index` along a dimension."),
+    kernel("scatter_add", "(Tensor self, int dim, Tensor index, Tensor src)", FMIO, KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, Some("add"))).index_args(4).updates(), "`self` with `src` added at `index` along a dimension."),
+    kernel("scatter_reduce", "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)", FMIO, KernelBody::new(infer_scatter_reduce, scatter_reduce).index_args(4).updates(), "`self` with `src` reduced into it at `index` along a dimension."),
+    kernel("index_select", "(Tensor self, int dim, Tensor index)", FMO, KernelBody::new(infer_index_select, index_select).index_args(4), "The slices at `index` along a dimension."),
+    kernel("index_add", "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1)", FMIO, KernelBody::new(infer_index_add, index_add).index_args(4).updates(), "`self` with slices of `source` times `alpha` added at `index`."),
+    kernel("index_copy", "(Tensor self, int dim, Tensor index, Tensor source)", FMIO, KernelBody::new(infer_index_copy, index_copy).index_args(4).updates(), "`self` with slices of `source` written at `index`."),
+    kernel("index_fill", "(Tensor self, int dim, Tensor index, Scalar value)", FM | super::op::I, KernelBody::new(infer_index_fill, index_fill).index_args(4).updates(), "`self` with a number written to the slices at `index`."),
+    kernel("index_fill#tensor", "(Tensor self, int dim, Tensor index, Tensor value)", FM | super::op::I, KernelBody::new(infer_index_fill, index_fill).index_args(4).updates(), "`self` with a 0-dimensional tensor's value written to the slices at `index`."),
+    kernel("index_reduce", "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)", FMIO, KernelBody::new(infer_index_reduce, index_reduce).index_args(4).updates(), "`self` with slices of `source` reduced into it at `index`."),
+    kernel("take", "(Tensor self, Tensor index)", FMO, KernelBody::new(infer_take, take).index_args(2), "The elements at positions in row-major order."),
+    kernel("put", "(Tensor self, Tensor index, Tensor source, bool accumulate=False)", FM | super::op::I, KernelBody::new(infer_put, put).index_args(2).updates(), "`self` with elements written at positions in row-major order."),
+    compose("take_along_dim", "(Tensor self, Tensor indices, int? dim=None)", FMO, take_along_dim, "The elements at `indices` along a dimension, broadcast."),
+    kernel("embedding", "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)", F, KernelBody::new(infer_embedding, embedding_cpu).index_args(2), "The rows of `weight` at `indices`."),
+    compose("nn.functional.embedding", "(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False)", F, nn_embedding, "The rows of `weight` at `input`."),
+    kernel("embedding_renorm", "(Tensor self, Tensor indices, float max_norm, float norm_type)", F | super::op::I, KernelBody::new(super::copy::infer_like, renorm).index_args(2).updates(), "`self` with the rows at `indices` scaled down to a norm."),
+];
+
+/// Indices as 64-bit integers in any layout.
 ///
 /// # Errors
-/// If an index is out of range.
-pub fn get_item(t: &Tensor, indices: &[Index]) -> Result<Tensor> {
-    let named = indices.iter().filter(|i| !matches!(i, Index::Ellipsis | Index::NewAxis | Index::Bool(_))).count();
-    if named > t.ndim() {
-        bail!(Index, "too many indices for tensor of dimension {}", t.ndim());
-    }
-    let mut out = t.detach();
-    let mut dim = 0usize;
-    for i in indices {
-        match i {
-            Index::Int(i) => out = super::view::select_dim(&out, dim as i64, *i).map_err(|_| crate::err!(Index, "index {i} is out of bounds for dimension {dim} with size {}", out.shape()[dim]))?,
-            Index::Slice { start, stop, step } => {
-                out = super::view::slice(&out, dim as i64, *start, *stop, step.unwrap_or(1))?.one()?;
-                dim += 1;
-            }
-            Index::Ellipsis => dim += t.ndim() - named,
-            Index::NewAxis => {
-                out = crate::run1!("unsqueeze", &out, dim as i64)?;
-                dim += 1;
-            }
-            _ => bail!(NotImplemented, "indexing with tensors"),
+/// If memory cannot be had.
+pub fn long(t: &Tensor) -> Result<Tensor> {
+    if t.dtype() == DType::I64 { Ok(t.clone()) } else { cpu::copy::converted(t, DType::I64) }
+}
+
+/// Makes the result start as `self`, unless it is that very memory.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn start(out: &Tensor, t: &Tensor) -> Result<()> {
+    let same = out.shares_storage(t) && out.data_ptr() == t.data_ptr() && out.strides() == t.strides() && out.dtype() == t.dtype();
+    if same { Ok(()) } else { cpu::copy::copy(out, t) }
+}
+
+/// A source that shares no memory with the result.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn apart(src: &Tensor, out: &Tensor) -> Result<Tensor> {
+    if src.dtype() == out.dtype() && !src.shares_storage(out) { Ok(src.clone()) } else { cpu::copy::converted(src, out.dtype()) }
+}
+
+/// The indexed dimension of a tensor; 0-dimensional tensors count as having one of size 1.
+fn axis(t: &Tensor, dim: usize, wrap: bool) -> Axis {
+    let (size, stride) = if t.ndim() == 0 { (1, 0) } else { (t.shape()[dim], t.strides()[dim]) };
+    Axis { step: stride as isize * t.dtype().size() as isize, size, wrap }
+}
+
+fn size_at(t: &Tensor, dim: usize) -> i64 {
+    if t.ndim() == 0 { 1 } else { t.shape()[dim] }
+}
+
+fn at_least_1d(t: &Tensor) -> Tensor {
+    if t.ndim() == 0 { t.view_with([1].into(), [1].into(), t.offset()) } else { t.clone() }
+}
+
+#[cold]
+fn out_of_bounds(index: i64, dim: usize, size: i64) -> Error {
+    err!(Runtime, "index {index} is out of bounds for dimension {dim} with size {size}")
+}
+
+#[cold]
+fn out_of_range() -> Error {
+    err!(Index, "index out of range in self")
+}
+
+fn is_index(d: DType) -> bool {
+    matches!(d, DType::I64 | DType::I32)
+}
+
+fn infer_gather(a: &Args) -> Result<Plan> {
+    let (t, index) = (a.tensor(0)?, a.tensor(2)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    ensure!(is_index(index.dtype()) || index.numel() == 0, Runtime, "gather(): Expected dtype int32/int64 for index");
+    if index.numel() > 0 {
+        ensure!(
+            t.ndim().max(1) == index.ndim().max(1),
+            Runtime,
+            "Index tensor must have the same number of dimensions as input tensor"
+        );
+        for d in (0..t.ndim().max(1)).filter(|&d| d != dim) {
+            ensure!(
+                size_at(index, d) <= size_at(t, d),
+                Runtime,
+                "Size does not match at dimension {d} expected index {} to be no larger than self {} apart from dimension {dim}",
+                index.shape(),
+                t.shape()
+            );
         }
     }
-    Ok(out)
+    Ok(Plan::contiguous(index.shape(), t.dtype()))
 }
 
-/// `x[indices] = value`.
-///
-/// # Errors
-/// If an index is out of range or the value does not fit.
-pub fn set_item(t: &Tensor, indices: &[Index], value: &Tensor) -> Result<()> {
-    super::call::copy_(&get_item(t, indices)?, value)
+fn gather(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (t, index) = (a.tensor(0)?, long(a.tensor(2)?)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    let (out, index) = (at_least_1d(&outs[0]), at_least_1d(&index));
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let bad = cpu_index::gather(out.shape(), &Lay::of(&out, out.shape()), &Lay::without(t, dim), &Lay::of(&index, index.shape()), t.dtype().size(), axis(t, dim, false));
+    bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(t, dim))))
+}
+
+fn infer_scatter(a: &Args, has_src: bool) -> Result<Plan> {
+    let (t, index) = (a.tensor(0)?, a.tensor(2)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    if index.numel() > 0 {
+        ensure!(is_index(index.dtype()), Runtime, "scatter(): Expected dtype int32/int64 for index");
+    }
+    let src = if has_src { Some(a.tensor(3)?) } else { None };
+    if let Some(src) = src {
+        ensure!(src.dtype() == t.dtype(), Runtime, "scatter(): Expected self.dtype to be equal to src.dtype");
+    }
+    if index.numel() > 0 {
+        ensure!(t.ndim().max(1) == index.ndim().max(1), Runtime, "Index tensor must have the same number of dimensions as self tensor");
+        if let Some(src) = src {
+            ensure!(src.ndim().max(1) == index.ndim().max(1), Runtime, "Index tensor must have the same number of dimensions as src tensor");
+        }
+        let wrong = (0..t.ndim().max(1)).any(|d| (d != dim && size_at(index, d) > size_at(t, d)) || src.is_some_and(|s| size_at(index, d) > size_at(s, d)));
+        if wrong {
+            let tail = src.map(|s| format!(" and to be no larger size than src {}", s.shape())).unwrap_or_default();
+            bail!(Runtime, "Expected index {} to be no larger than self {} apart from dimension {dim}{tail}", index.shape(), t.shape());
+        }
+    }
+    Ok(Plan::contiguous(t.shape(), t.dtype()))
+}
+
+fn infer_scatter_how(a: &Args, has_src: bool) -> Result<Plan> {
+    ensure!(matches!(a.str(4), Some("add" | "multiply")), Runtime, "reduce argument must be either add or multiply.");
+    infer_scatter(a, has_src)
+}
+
+fn infer_scatter_reduce(a: &Args) -> Result<Plan> {
+    let how = a.str(4).unwrap_or("");
+    ensure!(
+        matches!(how, "sum" | "prod" | "mean" | "amax" | "amin"),
+        Runtime,
+        "reduce argument must be either sum, prod, mean, amax or amin, got {how}"
+    );
+    let plan = infer_scatter(a, true)?;
+    ensure!(!plan.outs[0].dtype.is_complex() || matches!(how, "sum" | "prod"), NotImplemented, "\"scatter_reduce_{how}\" not implemented for '{}'", plan.outs[0].dtype.scalar_type());
+    Ok(plan)
+}
+
+/// The tensor or number at a position as a tensor of the result's type.
+fn value_at(a: &Args, i: usize, out: &Tensor) -> Result<Tensor> {
+    match a.opt_tensor(i) {
+        Some(t) => apart(t, out),
+        None => Tensor::scalar(a.scalar(i)?, out.dtype()),
+    }
+}
+
+fn scatter(a: &Args, outs: &[Tensor], how: Option<&str>) -> Result<()> {
+    let (out, t) = (&outs[0], a.tensor(0)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    start(out, t)?;
+    if a.tensor(2)?.numel() == 0 {
+        return Ok(());
+    }
+    let index = at_least_1d(&apart_index(a.tensor(2)?, out)?);
+    let src = value_at(a, 3, out)?;
+    let from = source_lay(&src, a.opt_tensor(3).is_none(), index.ndim());
+    let lay = Lay::of(&index, index.shape());
+    let bad = match how {
+        None => cpu_index::scatter(index.shape(), &Lay::without(out, dim), &from, &lay, out.dtype().size(), axis(out, dim, false)),
+        Some(how) => {
+            let how = if how == "add" { Reduce::Add } else { Reduce::Mul };
+            reduce_rows(out, dim, index.shape(), &lay, &src, a.opt_tensor(3).is_none(), how)?
+        }
+    };
+    bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(out, dim))))
+}
+
+fn apart_index(index: &Tensor, out: &Tensor) -> Result<Tensor> {
+    if index.shares_storage(out) { cpu::copy::converted(index, DType::I64) } else { long(index) }
+}
+
+fn source_lay(src: &Tensor, number: bool, ndim: usize) -> Lay {
+    let strides = if number || src.ndim() == 0 { Dims::filled(ndim, 0) } else { src.strides().clone() };
+    Lay { ptr: src.data_ptr(), strides }
+}
+
+/// Scatters and reduces; 16-bit floats go through a widened copy of the result.
+fn reduce_rows(out: &Tensor, dim: usize, shape: &Dims, index: &Lay, src: &Tensor, number: bool, how: Reduce) -> Result<Option<i64>> {
+    if out.dtype().is_reduced_float() {
+        let wide = cpu::copy::converted(out, DType::F32)?;
+        let bad = reduce_rows(&wide, dim, shape, index, &cpu::copy::converted(src, DType::F32)?, number, how)?;
+        cpu::copy::copy(out, &wide)?;
+        return Ok(bad);
+    }
+    let from = source_lay(src, number, shape.len());
+    cpu_index::scatter_reduce(how, out.dtype(), shape, &Lay::without(out, dim), &from, index, axis(out, dim, false))
+}
+
+/// `scatter_reduce` and `index_reduce`: starts from what is there or from the neutral element, reduces, and divides for a mean.
+fn reduce_into(out: &Tensor, dim: usize, shape: &Dims, index: &Lay, src: &Tensor, how: &str, include_self: bool) -> Result<Option<i64>> {
+    if out.dtype().is_reduced_float() {
+        let wide = cpu::copy::converted(out, DType::F32)?;
+        let bad = reduce_into(&wide, dim, shape, index, &cpu::copy::converted(src, DType::F32)?, how, include_self)?;
+        cpu::copy::copy(out, &wide)?;
+        return Ok(bad);
+    }
+    let item = out.dtype().size();
+    if !include_self {
+        let neutral = Tensor::scalar(Scalar::Int(i64::from(how == "prod")), out.dtype())?;
+        // For extremes any of the new elements will do as the first one.
+        let extreme = matches!(how, "amax" | "amin");
+        let from = source_lay(if extreme { src } else { &neutral }, !extreme, shape.len());
+        if let Some(bad) = cpu_index::scatter(shape, &Lay::without(out, dim), &from, index, item, axis(out, dim, false)) {
+            return Ok(Some(bad));
+        }
+    }
+    let kind = match how {
+        "prod" => Reduce::Mul,
+        "amax" => Reduce::Max,
+        "amin" => Reduce::Min,
+        _ => Reduce::Add,
+    };
+    if let Some(bad) = reduce_rows(out, dim, shape, index, src, false, kind)? {
+        return Ok(Some(bad));
+    }
+    if how == "mean" {
+        let counts = Tensor::empty(out.shape(), DType::I64, crate::Device::CPU)?;
+        cpu::fill(&counts, Scalar::Int(i64::from(include_self)))?;
+        let one = Tensor::scalar(Scalar::Int(1), DType::I64)?;
+        reduce_rows(&counts, dim, shape, index, &one, true, Reduce::Add)?;
+        cpu::slice_mut::<i64>(&counts).iter_mut().for_each(|c| *c = (*c).max(1));
+        let quotient = if out.dtype().is_integral(true) { run1!("floor_divide", out, &counts)? } else { run1!("div", out, &counts)? };
+        cpu::copy::copy(out, &quotient)?;
+    }
+    Ok(None)
+}
+
+fn scatter_reduce(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.tensor(0)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    start(out, t)?;
+    if a.tensor(2)?.numel() == 0 {
+        return Ok(());
+    }
+    let index = at_least_1d(&apart_index(a.tensor(2)?, out)?);
+    let src = apart(a.tensor(3)?, out)?;
+    let bad = reduce_into(out, dim, index.shape(), &Lay::of(&index, index.shape()), &src, a.str(4).unwrap_or("sum"), a.bool(5))?;
+    bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(out, dim))))
+}
+
+fn infer_index_select(a: &Args) -> Result<Plan> {
+    let (t, index) = (a.tensor(0)?, a.tensor(2)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    ensure!(index.ndim() <= 1, Index, "index_select(): Index is supposed to be a vector");
+    ensure!(is_index(index.dtype()), Runtime, "index_select(): Expected dtype int32 or int64 for index");
+    let n = index.numel();
+    if t.ndim() == 0 {
+        ensure!(n == 1, Runtime, "index_select(): Index to scalar can have only 1 value, got {n} value(s)");
+        return Ok(Plan::contiguous(&[], t.dtype()));
+    }
+    Ok(Plan::contiguous(&t.shape().with(dim, n), t.dtype()))
+}
+
+/// Strides that read a list of indices along one dimension of a shape.
+fn along(index: &Tensor, ndim: usize, dim: usize) -> Lay {
+    let step = if index.ndim() == 0 { 0 } else { index.strides()[0] };
+    Lay { ptr: index.data_ptr(), strides: Dims::filled(ndim.max(1), 0).with(dim, step) }
+}
+
+fn index_select(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (t, index) = (a.tensor(0)?, long(a.tensor(2)?)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    let out = at_least_1d(&outs[0]);
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let bad = cpu_index::gather(out.shape(), &Lay::of(&out, out.shape()), &Lay::without(t, dim), &along(&index, t.ndim(), dim), t.dtype().size(), axis(t, dim, false));
+    bad.map_or(Ok(()), |_| Err(out_of_range()))
+}
+
+fn check_vector(a: &Args, name: &str) -> Result<usize> {
+    let (t, index, source) = (a.tensor(0)?, a.tensor(2)?, a.tensor(3)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    let n = index.numel();
+    ensure!(
+        index.ndim() <= 1,
+        Index,
+        "{name}(): Index is supposed to be a vector, but got dim: {} with type: {} and size: {}",
+        index.ndim(),
+        index.dtype().scalar_type(),
+        index.shape()
+    );
+    ensure!(is_index(index.dtype()), Runtime, "{name}(): Expected dtype int32/int64 for index but got: {}", index.dtype().scalar_type());
+    ensure!(
+        t.dtype() == source.dtype(),
+        Runtime,
+        "{name}(): self ({}) and source ({}) must have the same scalar type",
+        t.dtype().scalar_type(),
+        source.dtype().scalar_type()
+    );
+    ensure!(
+        dim == 0 || dim < source.ndim(),
+        Runtime,
+        "{name}(): Indexing dim {dim} is out of bounds of the source tensor with dim {}",
+        source.ndim()
+    );
+    ensure!(
+        n == size_at(source, dim),
+        Runtime,
+        "{name}(): Number of indices ({n}) should be equal to source.size(dim): ({}), for dim: {dim}",
+        size_at(source, dim)
+    );
+    let rest = |t: &Tensor| if t.ndim() == 0 { Dims::EMPTY } else { t.shape().removed(dim) };
+    ensure!(
+        rest(t) == rest(source),
+        Runtime,
+        "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} source.shape = {}",
+        t.shape(),
+        source.shape()
+    );
+    Ok(dim)
+}
+
+fn infer_index_add(a: &Args) -> Result<Plan> {
+    check_vector(a, "index_add_")?;
+    let t = a.tensor(0)?;
+    Ok(Plan::contiguous(t.shape(), t.dtype()))
+}
+
+fn index_add(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.tensor(0)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    start(out, t)?;
+    let mut source = at_least_1d(&apart(a.tensor(3)?, out)?);
+    if source.numel() == 0 {
+        return Ok(());
+    }
+    let alpha = a.scalar(4)?;
+    if !matches!(alpha, Scalar::Int(1) | Scalar::Float(1.0) | Scalar::Bool(true)) {
+        let alpha = match out.dtype() {
+            DType::Bool => Scalar::Bool(alpha.to_bool()),
+            d if d.is_integral(false) => Scalar::Int(alpha.to_i64()),
+            _ => alpha,
+        };
+        source = run1!("mul", &source, alpha)?;
+    }
+    let index = apart_index(a.tensor(2)?, out)?;
+    let shape = source.shape().clone();
+    let bad = reduce_rows(out, dim, &shape, &along(&index, shape.len(), dim), &source, false, Reduce::Add)?;
+    match bad {
+        None => Ok(()),
+        Some(_) if t.ndim() <= 1 => Err(out_of_range()),
+        Some(i) => Err(out_of_bounds(i, dim, size_at(t, dim))),
+    }
+}
+
+fn infer_index_copy(a: &Args) -> Result<Plan> {
+    let (t, index, source) = (a.tensor(0)?, a.tensor(2)?, a.tensor(3)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    ensure!(index.ndim() < 2, Index, "index_copy_(): Index should have dimension 1 or 0 (got {})", index.ndim());
+    let n = index.numel();
+    if source.ndim() == 0 && n != 1 {
+        bail!(Index, "index_copy_(): When source is scalar, index should have one element (got {n})");
+    }
+    ensure!(
+        source.ndim() == t.ndim() || source.ndim() == 0 || t.ndim() == 0,
+        Index,
+        "index_copy_(): When source and destination are not scalars, their dimensionality must match. Source dimensionality ({}), \
+         destination dimensionality ({})",
+        source.ndim(),
+        t.ndim()
+    );
+    ensure!(index.dtype() == DType::I64, Runtime, "index_copy_(): Expected a long tensor for index, but got {}", index.dtype().scalar_type());
+    ensure!(
+        t.dtype() == source.dtype(),
+        Runtime,
+        "index_copy_(): self and source expected to have the same dtype, but got (self) {} and (source) {}",
+        t.dtype().scalar_type(),
+        source.dtype().scalar_type()
+    );
+    let rest = |t: &Tensor| if t.ndim() == 0 { Dims::EMPTY } else { t.shape().removed(dim) };
+    let (to, from) = (rest(t), rest(source));
+    if to != from {
+        let d = to.iter().zip(from.iter()).position(|(a, b)| a != b).unwrap_or(0);
+        let show = |v: &Dims| v.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        bail!(
+            Runtime,
+            "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: {} at dimension {d} and \
+             source slice shape: {} at dimension 0.",
+            show(&to),
+            show(&from)
+        );
+    }
+    if source.ndim() > 0 {
+        ensure!(
+            n == source.shape()[dim],
+            Index,
+            "index_copy_(): Number of indices ({n}) should be equal to source.size(dim) ({})",
+            source.shape()[dim]
+        );
+    }
+    Ok(Plan::contiguous(t.shape(), t.dtype()))
+}
+
+fn index_copy(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.tensor(0)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    start(out, t)?;
+    let source = at_least_1d(&apart(a.tensor(3)?, out)?);
+    if source.numel() == 0 {
+        return Ok(());
+    }
+    let index = apart_index(a.tensor(2)?, out)?;
+    // A scalar source meets one index of a tensor whose other sizes are 1.
+    let shape = if source.ndim() == t.ndim().max(1) { source.shape().clone() } else { Dims::filled(t.ndim().max(1), 1) };
+    let lay = along(&index, shape.len(), dim);
+    let bad = cpu_index::scatter(&shape, &Lay::without(out, dim), &source_lay(&source, source.numel() == 1, shape.len()), &lay, out.dtype().size(), axis(out, dim, false));
+    bad.map_or(Ok(()), |i| Err(err!(Index, "index_copy_(): index {i} is out of bounds for dimension {dim} with size {}", size_at(t, dim))))
+}
+
+fn infer_index_fill(a: &Args) -> Result<Plan> {
+    let (t, index) = (a.tensor(0)?, a.tensor(2)?);
+    rules::dim(t, a.int(1)?)?;
+    if let Some(v) = a.opt_tensor(3) {
+        ensure!(v.ndim() == 0, Runtime, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).", v.ndim());
+    }
+    ensure!(index.dtype() == DType::I64, Index, "index_fill_(): Expected dtype int64 for index.");
+    ensure!(index.ndim() <= 1, Runtime, "Index has to be a vector/scalar");
+    let complex = match a.opt_tensor(3) {
+        Some(v) => v.dtype().is_complex(),
+        None => matches!(a.scalar(3)?, Scalar::Complex(_)),
+    };
+    ensure!(t.dtype().is_complex() || !complex, Runtime, "index_fill_(): Converting complex Scalar to non-complex type is not supported");
+    super::copy::infer_like(a)
+}
+
+fn index_fill(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.tensor(0)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    start(out, t)?;
+    let index = apart_index(a.tensor(2)?, out)?;
+    if out.numel() == 0 || index.numel() == 0 {
+        return Ok(());
+    }
+    let value = value_at(a, 3, out)?;
+    let shape = if t.ndim() == 0 { Dims::new(&[index.numel()]) } else { t.shape().with(dim, index.numel()) };
+    let lay = along(&index, shape.len(), dim);
+    let bad = cpu_index::scatter(&shape, &Lay::without(out, dim), &source_lay(&value, true, shape.len()), &lay, out.dtype().size(), axis(out, dim, true));
+    bad.map_or(Ok(()), |i| Err(err!(Index, "index {i} is out of bounds for dimension {dim} with size {}", size_at(t, dim))))
+}
+
+fn infer_index_reduce(a: &Args) -> Result<Plan> {
+    let how = a.str(4).unwrap_or("");
+    ensure!(
+        matches!(how, "prod" | "mean" | "amax" | "amin"),
+        Runtime,
+        "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {how}."
+    );
+    check_vector(a, "index_reduce_")?;
+    let t = a.tensor(0)?;
+    ensure!(!t.dtype().is_complex() && t.dtype() != DType::Bool, NotImplemented, "\"index_func_cpu_\" not implemented for '{}'", t.dtype().scalar_type());
+    Ok(Plan::contiguous(t.shape(), t.dtype()))
+}
+
+fn index_reduce(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.tensor(0)?);
+    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+    start(out, t)?;
+    let source = at_least_1d(&apart(a.tensor(3)?, out)?);
+    if source.numel() == 0 {
+        return Ok(());
+    }
+    let index = apart_index(a.tensor(2)?, out)?;
+    let shape = source.shape().clone();
+    let bad = reduce_into(out, dim, &shape, &along(&index, shape.len(), dim), &source, a.str(4).unwrap_or("prod"), a.bool(5))?;
+    bad.map_or(Ok(()), |_| Err(out_of_range()))
+}
+
+fn infer_take(a: &Args) -> Result<Plan> {
+    let (t, index) = (a.tensor(0)?, a.tensor(1)?);
+    ensure!(index.dtype() == DType::I64, Runtime, "take(): Expected a long tensor for index, but got {}", index.dtype().scalar_type());
+    ensure!(t.numel() > 0 || index.numel() == 0, Index, "take(): tried to take from an empty tensor");
+    Ok(Plan::contiguous(index.shape(), t.dtype()))
+}
+
+/// All elements of a dense tensor as one dimension.
+fn flat(t: &Tensor) -> Axis {
+    Axis { step: t.dtype().size() as isize, size: t.numel(), wrap: true }
+}
+
+#[cold]
+fn flat_error(i: i64, t: &Tensor) -> Error {
+    err!(Index, "out of range: tried to access index {i} on a tensor of {} elements.", t.numel())
+}
+
+fn take(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (out, t, index) = (&outs[0], cpu::copy::dense(a.tensor(0)?, a.tensor(0)?.dtype())?, a.tensor(1)?);
+    let base = Lay { ptr: t.data_ptr(), strides: Dims::filled(out.ndim(), 0) };
+    let bad = cpu_index::gather(out.shape(), &Lay::of(out, out.shape()), &base, &Lay::of(index, index.shape()), t.dtype().size(), flat(&t));
+    bad.map_or(Ok(()), |i| Err(flat_error(i, &t)))
+}
+
+fn infer_put(a: &Args) -> Result<Plan> {
+    let (t, index, source) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?);
+    ensure!(index.dtype() == DType::I64, Runtime, "put_(): Expected a long tensor for index, but got {}", index.dtype().scalar_type());
+    ensure!(
+        t.dtype() == source.dtype(),
+        Runtime,
+        "put_(): self and source expected to have the same dtype, but got self.dtype = {} and source.dtype = {}",
+        t.dtype().scalar_type(),
+        source.dtype().scalar_type()
+    );
+    ensure!(
+        source.numel() == index.numel(),
+        Index,
+        "put_(): Expected source and index to have the same number of elements, but got source.numel() = {}, index.numel() = {}",
+        source.numel(),
+        index.numel()
+    );
+    ensure!(index.numel() == 0 || t.numel() > 0, Index, "put_(): Tried to put elements into an empty tensor");
+    super::copy::infer_like(a)
+}
+
+fn put(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.tensor(0)?);
+    let index = cpu::copy::dense(&apart_index(a.tensor(1)?, out)?, DType::I64)?;
+    let source = cpu::copy::dense(&apart(a.tensor(2)?, out)?, out.dtype())?;
+    start(out, t)?;
+    let work = if out.is_contiguous() { out.clone() } else { cpu::copy::dense(out, out.dtype())? };
+    let n = Dims::new(&[index.numel()]);
+    let lay = |t: &Tensor, step: i64| Lay { ptr: t.data_ptr(), strides: [step].into() };
+    let bad = if a.bool(3) {
+        let line = work.view_with([work.numel()].into(), [1].into(), work.offset());
+        let index = wrapped(&index, work.numel());
+        match index {
+            Ok(index) => reduce_rows(&line, 0, &n, &lay(&index, 1), &source, false, Reduce::Add)?,
+            Err(bad) => Some(bad),
+        }
+    } else {
+        cpu_index::scatter(&n, &lay(&work, 0), &lay(&source, 1), &lay(&index, 1), work.dtype().size(), flat(&work))
+    };
+    if let Some(i) = bad {
+        return Err(flat_error(i, t));
+    }
+    if out.is_contiguous() { Ok(()) } else { cpu::copy::copy(out, &work) }
+}
+
+/// Indices with negative ones counted from the end; the first bad one as an error.
+fn wrapped(index: &Tensor, n: i64) -> std::result::Result<Tensor, i64> {
+    let list = cpu::slice::<i64>(index);
+    if let Some(&bad) = list.iter().find(|&&i| i < -n || i >= n) {
+        return Err(bad);
+    }
+    let list: Vec<i64> = list.iter().map(|&i| if i < 0 { i + n } else { i }).collect();
+    Tensor::from_slice(&list, &[list.len() as i64]).map_err(|_| i64::MIN + 1)
+}
+
+fn take_along_dim(a: &Args) -> Result<Ret> {
+    let (t, indices) = (a.tensor(0)?, a.tensor(1)?);
+    ensure!(
+        is_index(indices.dtype()),
+        Runtime,
+        "torch.take_along_dim(): dtype of indices should be Long but got {}",
+        indices.dtype().scalar_type()
+    );
+    let Some(dim) = a.opt_int(2) else {
+        let flat = |t: &Tensor| run1!("reshape", t, Dims::new(&[-1]));
+        return run1!("gather", &flat(t)?, 0i64, &flat(indices)?).map(Ret::from);
+    };
+    ensure!(
+        t.ndim() == indices.ndim(),
+        Runtime,
+        "torch.take_along_dim(): input and indices should have the same number of dimensions, but got {} dimensions for input, and {} \
+         dimensions for indices",
+        t.ndim(),
+        indices.ndim()
+    );
+    let dim = wrap_dim(dim, t.ndim())?;
+    if t.ndim() == 0 {
+        return run1!("gather", t, 0i64, indices).map(Ret::from);
+    }
+    let both = dims::broadcast(&t.shape().with(dim, 1), &indices.shape().with(dim, 1))?;
+    let t2 = t.expand_to(&both.with(dim, t.shape()[dim]));
+    let i2 = indices.expand_to(&both.with(dim, indices.shape()[dim]));
+    run1!("gather", &t2, dim as i64, &i2).map(Ret::from)
+}
+
+fn infer_embedding(a: &Args) -> Result<Plan> {
+    let (weight, indices) = (a.tensor(0)?, a.tensor(1)?);
+    ensure!(weight.ndim() == 2, Runtime, "'weight' must be 2-D");
+    ensure!(
+        is_index(indices.dtype()),
+        Runtime,
+        "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.{}Tensor instead \
+         (while checking arguments for embedding)",
+        indices.dtype().scalar_type()
+    );
+    Ok(Plan::contiguous(&indices.shape().concat(&weight.shape()[1..]), weight.dtype()))
+}
+
+fn embedding_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (weight, indices, out) = (a.tensor(0)?, long(a.tensor(1)?)?, &outs[0]);
+    let n = indices.ndim();
+    let src = Lay { ptr: weight.data_ptr(), strides: Dims::filled(n, 0).concat(&weight.strides()[1..]) };
+    let index = Lay { ptr: indices.data_ptr(), strides: indices.strides().concat(&[0]) };
+    let bad = cpu_index::gather(out.shape(), &Lay::of(out, out.shape()), &src, &index, out.dtype().size(), axis(weight, 0, false));
+    bad.map_or(Ok(()), |_| Err(out_of_range()))
+}
+
+fn nn_embedding(a: &Args) -> Result<Ret> {
+    let (input, weight) = (a.tensor(0)?, a.tensor(1)?);
+    let mut padding = -1;
+    if let Some(p) = a.opt_int(2) {
+        let rows = weight.shape().first().copied().unwrap_or(0);
+        ensure!(p < rows && p >= -rows, Assertion, "Padding_idx must be within num_embeddings");
+        padding = if p < 0 { p + rows } else { p };
+    }
+    if let Some(max_norm) = a.opt_float(3) {
+        let op = crate::op!("embedding_renorm")?;
+        let args = Args::new(op, [weight.into(), input.into(), max_norm.into(), a.float(4)?.into()])?;
+        let grad = crate::mode::set_grad_enabled(false);
+        let done = super::dispatch::call_inplace(&args);
+        crate::mode::set_grad_enabled(grad);
+        done?;
+    }
+    run1!("embedding", weight, input, padding, a.bool(5), a.bool(6)).map(Ret::from)
+}
+
+fn renorm(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.tensor(0)?);
+    start(out, t)?;
+    let (max_norm, p) = (a.float(2)?, a.float(3)?);
+    let mut rows = cpu::slice::<i64>(&cpu::copy::dense(a.tensor(1)?, DType::I64)?).to_vec();
+    rows.sort_unstable();
+    rows.dedup();
+    for r in rows {
+        ensure!(r >= 0 && r < out.shape()[0], Index, "index out of range in self");
+        let row = out.selected(0, r);
+        let wide = cpu::copy::dense(&row, DType::F64)?;
+        let v = cpu::slice_mut::<f64>(&wide);
+        let norm = match p {
+            p if p == f64::INFINITY => v.iter().fold(0.0f64, |m, x| m.max(x.abs())),
+            2.0 => v.iter().map(|x| x * x).sum::<f64>().sqrt(),
+            p => v.iter().map(|x| x.abs().powf(p)).sum::<f64>().powf(1.0 / p),
+        };
+        if norm > max_norm {
+            let scale = max_norm / (norm + 1e-7);
+            v.iter_mut().for_each(|x| *x *= scale);
+            cpu::copy::copy(&row, &wide)?;
+        }
+    }
+    Ok(())
 }

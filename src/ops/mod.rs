@@ -3,22 +3,28 @@
 //! A family file holds its rows; [`FAMILIES`] lists the families. Everything else (Python functions and methods,
 //! stubs, docs, the table test) is derived by walking [`table()`].
 
+pub mod activation;
 pub mod args;
 pub mod binary;
 pub mod call;
+pub mod conv;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
-pub mod einsum;
+pub mod getitem;
+pub mod dropout;
 pub mod index;
 mod map_macro;
-pub mod matrix;
+pub mod mask;
 pub mod op;
 pub mod pointwise;
 pub mod random;
 pub mod reduce;
 pub mod rules;
+pub mod scan;
 pub mod schema;
+pub mod sort;
+pub mod statistics;
 pub mod unary;
 pub mod view;
 
@@ -29,7 +35,33 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
+<<<<<<< HEAD
 static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, matrix::OPS, einsum::OPS];
+=======
+static FAMILIES: &[&[OpDef]] = &[
+    unary::OPS,
+    binary::OPS,
+    copy::OPS,
+    copy::CASTS,
+    create::OPS,
+    view::OPS,
+    reduce::OPS,
+    statistics::OPS,
+    scan::OPS,
+    sort::OPS,
+    random::OPS,
+    index::OPS,
+    getitem::OPS,
+    mask::OPS,
+    activation::OPS,
+    dropout::OPS,
+    matrix::OPS,
+    einsum::OPS,
+    conv::CONVOLUTIONS,
+    conv::TRANSPOSED,
+    conv::OPS,
+];
+>>>>>>> main
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
@@ -64,7 +96,6 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.digamma", "digamma"),
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
-    ("nn.functional.relu", "relu"),
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),

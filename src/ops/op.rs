@@ -84,6 +84,8 @@ pub struct Traits {
     pub data_dependent: bool,
     /// Argument positions that the kernel writes besides its results (bits).
     pub mutates: u16,
+    /// Argument 0 is what the kernel changes: where the result is that very memory, it writes the changes only.
+    pub updates: bool,
     /// The kernel understands lazily conjugated and negated inputs itself.
     pub lazy_aware: bool,
 }
@@ -216,6 +218,7 @@ impl KernelBody {
             any_device: 0,
             data_dependent: false,
             mutates: 0,
+            updates: false,
             lazy_aware: false,
         };
         Self { infer, cpu, cuda: None, traits: NO, row: Row::None }
@@ -260,6 +263,13 @@ impl KernelBody {
     #[must_use]
     pub const fn pointwise(mut self) -> Self {
         self.traits.pointwise = true;
+        self
+    }
+
+    /// Marked as changing argument 0, in its own memory if the result is that.
+    #[must_use]
+    pub const fn updates(mut self) -> Self {
+        self.traits.updates = true;
         self
     }
 

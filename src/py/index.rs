@@ -3,7 +3,7 @@
 use super::convert::{self, Failure};
 use super::tensor::{PyTensor, slice_parts, tensor_ref, wrap};
 use super::types::type_name;
-use crate::ops::index::{Index, get_item, set_item};
+use crate::ops::index::{Index, Put, get_item, set_item};
 use crate::ops::schema::Kind;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
@@ -76,27 +76,16 @@ pub fn set(slf: &Bound<'_, PyTensor>, index: &Bound<'_, PyAny>, value: &Bound<'_
     let indices = all(index)?;
     let converted;
     let value = match convert::convert(Kind::Operand, false, value) {
-        Ok(crate::ops::Arg::Tensor(v)) => v,
-        Ok(arg) => {
-            let s = crate::ops::pointwise::scalar_of(&arg).ok_or_else(|| PyTypeError::new_err("expected a number"))?;
-            converted = scalar_value(t, s)?;
-            &converted
-        }
+        Ok(crate::ops::Arg::Tensor(v)) => Put::Tensor(v),
+        Ok(arg) => Put::Scalar(crate::ops::pointwise::scalar_of(&arg).ok_or_else(|| PyTypeError::new_err("expected a number"))?),
         Err(Failure::Error(e)) => return Err(e),
         Err(Failure::Kind) if super::numpy::is_array(value) => {
             converted = super::numpy::from_array(value)?;
-            &converted
+            Put::Tensor(&converted)
         }
         Err(Failure::Kind) => {
             return Err(PyTypeError::new_err(format!("can't assign a {} to a torch.{}Tensor", type_name(value), t.dtype().scalar_type())));
         }
     };
     Ok(set_item(t, &indices, value)?)
-}
-
-/// A number to be assigned, on the device it is assigned to; recorded tensors get a recorded constant.
-fn scalar_value(t: &crate::Tensor, s: crate::Scalar) -> crate::Result<crate::Tensor> {
-    let d = if s.is_floating() && t.dtype().is_integral(true) { t.dtype() } else { s.dtype(t.dtype()) };
-    let d = if d.is_storage_only() { crate::DType::F32 } else { d };
-    crate::Tensor::scalar(s, d)
 }
