@@ -61,6 +61,7 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
 from torchlike._limits import finfo, iinfo  # noqa: E402
 from torchlike._settings import *  # noqa: E402, F403
 from torchlike._tensor import *  # noqa: E402, F403
+from torchlike.functional import einsum, tensordot  # noqa: E402
 from torchlike._tensor_str import set_printoptions  # noqa: E402
 from torchlike.context import (  # noqa: E402
     enable_grad,

@@ -7,6 +7,7 @@ pub mod lanes;
 pub mod norm;
 pub mod softmax;
 pub mod alloc;
+pub mod conv;
 pub mod copy;
 pub mod extreme;
 pub mod folds;
@@ -14,6 +15,7 @@ pub mod gemm;
 pub mod index;
 pub mod iter;
 pub mod map;
+pub mod matrix;
 
 pub mod lines;
 pub mod loss;
@@ -29,7 +31,6 @@ pub mod scan;
 pub mod select;
 pub mod simd;
 pub mod sort;
-pub mod softmax;
 pub mod vmath;
 
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};

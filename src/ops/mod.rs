@@ -8,17 +8,20 @@ pub mod args;
 pub mod binary;
 pub mod call;
 pub mod classes;
+pub mod conv;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
-pub mod getitem;
+pub mod distance;
 pub mod dropout;
+pub mod einsum;
+pub mod getitem;
 pub mod index;
 pub mod join;
-pub mod distance;
 pub mod loss;
 mod map_macro;
 pub mod mask;
+pub mod matrix;
 pub mod norm;
 pub mod op;
 pub mod pad;
@@ -47,12 +50,6 @@ static FAMILIES: &[&[OpDef]] = &[
     binary::OPS,
     copy::OPS,
     copy::CASTS,
-    norm::OPS,
-    loss::OPS,
-    distance::OPS,
-    classes::OPS,
-    dropout::OPS,
-    activation::OPS,
     create::OPS,
     view::OPS,
     reduce::OPS,
@@ -68,6 +65,15 @@ static FAMILIES: &[&[OpDef]] = &[
     join::OPS,
     rearrange::OPS,
     pad::OPS,
+    norm::OPS,
+    loss::OPS,
+    distance::OPS,
+    classes::OPS,
+    matrix::OPS,
+    einsum::OPS,
+    conv::CONVOLUTIONS,
+    conv::TRANSPOSED,
+    conv::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
@@ -103,17 +109,18 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.digamma", "digamma"),
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
-    ("nn.functional.relu", "relu"),
     ("special.logsumexp", "logsumexp"),
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
+    ("nn.functional.relu", "relu"),
     ("concat", "cat"),
     ("concatenate", "cat"),
     ("row_stack", "vstack"),
     ("nn.functional.pixel_shuffle", "pixel_shuffle"),
     ("nn.functional.pixel_unshuffle", "pixel_unshuffle"),
     ("nn.functional.channel_shuffle", "channel_shuffle"),
+    ("ger", "outer"),
 ];
 
 static TABLE: LazyLock<Vec<Op>> = LazyLock::new(|| {
