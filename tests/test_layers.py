@@ -1,6 +1,7 @@
 """Layers: reprs, state dict keys, shapes and messages."""
 
 import pytest
+
 import torchlike as torch
 from torchlike import nn
 

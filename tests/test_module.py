@@ -5,6 +5,7 @@ import pickle
 import warnings
 
 import pytest
+
 import torchlike as torch
 from torchlike import nn
 

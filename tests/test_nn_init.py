@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 import torchlike as torch
 from torchlike import nn
 from torchlike.nn import init

@@ -11,9 +11,9 @@ from torchlike._C import (
     can_cast,
     device,
     dtype,
-    frombuffer,
     from_dlpack,
     from_numpy,
+    frombuffer,
     get_default_device,
     get_default_dtype,
     get_num_threads,
@@ -61,7 +61,6 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
 from torchlike._limits import finfo, iinfo  # noqa: E402
 from torchlike._settings import *  # noqa: E402, F403
 from torchlike._tensor import *  # noqa: E402, F403
-from torchlike.functional import einsum, tensordot  # noqa: E402
 from torchlike._tensor_str import set_printoptions  # noqa: E402
 from torchlike.context import (  # noqa: E402
     enable_grad,
@@ -71,6 +70,7 @@ from torchlike.context import (  # noqa: E402
     set_default_tensor_type,
     set_grad_enabled,
 )
+from torchlike.functional import einsum, tensordot  # noqa: E402
 from torchlike.random import (  # noqa: E402
     default_generator,
     fork_rng,

@@ -28,7 +28,9 @@ class tensortype(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         device = kwargs.pop("device", None)
         if kwargs:
-            raise TypeError(f"{cls.__name__}(): got an unexpected keyword argument '{next(iter(kwargs))}'")
+            raise TypeError(
+                f"{cls.__name__}(): got an unexpected keyword argument '{next(iter(kwargs))}'"
+            )
         if device is not None and _C.device(device).type != "cpu":
             raise RuntimeError(
                 f"legacy constructor expects device type: cpu but device type: {_C.device(device).type} was passed"

@@ -10,11 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Tensor = _C.Tensor
+_ABSENT: Any = object()
 
 
 def new_tensor(
     self: Tensor,
-    data: Any,
+    data: Any = _ABSENT,
     *,
     dtype: Any = None,
     device: Any = None,
@@ -23,6 +24,8 @@ def new_tensor(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor with `data`, of this tensor's dtype and device unless others are given."""
+    if data is _ABSENT:
+        raise TypeError('new_tensor() missing 1 required positional arguments: "data"')
     dtype, device = dtype or self.dtype, device or self.device
     if isinstance(data, Tensor):
         made = data.detach().to(dtype=dtype, device=device, copy=True)
@@ -56,7 +59,11 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
 
 def _map(self: Tensor, name: str, function: Any, *others: Tensor) -> Tensor:
     if self.requires_grad:
-        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+        raise RuntimeError(
+            f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead."
+        )
+    if self.is_meta and all(t.is_meta for t in others):
+        return self
     if self.device.type != "cpu":
         raise TypeError(f"{name} is only implemented on CPU tensors")
     for t in others:
@@ -72,7 +79,9 @@ def __reversed__(self: Tensor) -> Tensor:
     return self if self.ndim == 0 else self.flip(0)
 
 
-def __array_wrap__(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:
+def __array_wrap__(
+    self: Tensor, array: Any, context: Any = None, return_scalar: bool = False
+) -> Tensor:
     import numpy as np
 
     if array.dtype == np.bool_:
@@ -127,3 +136,7 @@ def _add() -> None:
 
 
 _add()
+
+# messages of the interpreter name a class by this, without its module
+Tensor.__name__ = "Tensor"
+_C.Parameter.__name__ = "Parameter"

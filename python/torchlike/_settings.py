@@ -89,7 +89,9 @@ def asarray(
         if copy and made is before:
             made = made.clone()
         if copy is False and made is not before:
-            raise ValueError("can't alias tensor with incompatible dtype or device: copy=False was asked for")
+            raise ValueError(
+                "can't alias tensor with incompatible dtype or device: copy=False was asked for"
+            )
     else:
         if copy is False:
             raise ValueError("can't alias arbitrary sequence into a tensor.")

@@ -30,7 +30,9 @@ class _Mismatch(Exception):
 class _Comparison:
     """The rules of one call of `assert_close`."""
 
-    def __init__(self, rtol: float | None, atol: float | None, equal_nan: bool, **checks: bool) -> None:
+    def __init__(
+        self, rtol: float | None, atol: float | None, equal_nan: bool, **checks: bool
+    ) -> None:
         if (rtol is None) != (atol is None):
             missing = "rtol" if rtol is None else "atol"
             raise ValueError(
@@ -42,7 +44,11 @@ class _Comparison:
 
     def any(self, actual: Any, expected: Any, path: tuple[Any, ...]) -> None:
         """Compares two values, or the values in two containers."""
-        if _both(actual, expected, Sequence) and not isinstance(actual, str) and not isinstance(expected, str):
+        if (
+            _both(actual, expected, Sequence)
+            and not isinstance(actual, str)
+            and not isinstance(expected, str)
+        ):
             if len(actual) != len(expected):
                 lengths = f"{len(actual)} != {len(expected)}"
                 raise _Mismatch(f"The length of the sequences mismatch: {lengths}", path)
@@ -83,9 +89,7 @@ class _Comparison:
     def numbers(self, actual: Any, expected: Any, path: tuple[Any, ...]) -> None:
         actual, expected = _plain(actual), _plain(expected)
         if self.checks["dtype"] and type(actual) is not type(expected):
-            raise _Mismatch(
-                f"The (d)types do not match: {type(actual)} != {type(expected)}.", path
-            )
+            raise _Mismatch(f"The (d)types do not match: {type(actual)} != {type(expected)}.", path)
         dtypes = (_OF_PYTHON.get(type(actual)), _OF_PYTHON.get(type(expected)))
         rtol, atol = self.tolerances(*dtypes)
         both_nan = actual != actual and expected != expected
@@ -159,7 +163,11 @@ def _numbers() -> tuple[type, ...]:
 
 
 def _plain(value: Any) -> Any:
-    return value if isinstance(value, int | float | complex) and type(value).__module__ == "builtins" else value.item()
+    return (
+        value
+        if isinstance(value, int | float | complex) and type(value).__module__ == "builtins"
+        else value.item()
+    )
 
 
 def _array(value: Any) -> Any:

@@ -20,7 +20,13 @@ def swap_tensors(t1: _C.Tensor, t2: _C.Tensor) -> None:
     slots = [set(_slots(type(t))) for t in (t1, t2)]
     if slots[0] != slots[1]:
         raise RuntimeError("Cannot swap t1 and t2 if they have different slots")
-    t1.__class__, t2.__class__ = t2.__class__, t1.__class__
+    if type(t1) is not type(t2):
+        try:
+            t1.__class__, t2.__class__ = type(t2), type(t1)
+        except TypeError:
+            raise RuntimeError(
+                f"Cannot swap t1 and t2: a {type(t1).__name__} cannot become a {type(t2).__name__}"
+            ) from None
     first, second = dict(t1.__dict__), dict(t2.__dict__)
     for t, attributes in ((t1, second), (t2, first)):
         t.__dict__.clear()
