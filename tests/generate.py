@@ -65,10 +65,8 @@ def parameters(schema: str, method: bool) -> tuple[list[str], str]:
     if not args and returns:
         args, returns = schema.removeprefix("(").removesuffix(")"), "Tensor"
     out: list[str] = []
-    starred = False
     for i, part in enumerate(split(args)):
         if part == "*":
-            starred = True
             out.append("*")
             continue
         kind, _, rest = part.partition(" ")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
+from torchlike._C import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Tensor = _C.Tensor
 _ABSENT: Any = object()
 
 

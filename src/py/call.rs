@@ -98,6 +98,9 @@ static ENTRIES: [[[FastCall; 16]; 16]; 10] = [
     entries!(@256 1280), entries!(@256 1536), entries!(@256 1792), entries!(@256 2048), entries!(@256 2304),
 ];
 
+/// Composed views, whose results are objects of their own even if nothing had to change.
+const ALWAYS_NEW: &[&str] = &["reshape", "reshape_as", "ravel", "movedim", "moveaxis", "swapaxes", "swapdims", "unflatten", "expand_as", "view_as"];
+
 /// One call as it comes from the interpreter.
 struct Incoming<'py> {
     py: Python<'py>,
@@ -425,6 +428,7 @@ impl<'py> Incoming<'py> {
         // `x.to(...)`, `x.contiguous()` and the like give back the very object if nothing had to change.
         if let Ret::One(t) = &result
             && matches!(overload.op.def.body, Body::Compose(_))
+            && !ALWAYS_NEW.contains(&group.name.as_str())
             && let Some(first) = self.positional.first()
             && let Some(original) = tensor_ref(first)
             && same_tensor(t, original)

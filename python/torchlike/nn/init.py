@@ -47,9 +47,9 @@ _PLAIN = frozenset(
 _SQRT3 = math.sqrt(3.0)
 
 
-def _unfilled(tensor: Any, fill: Callable[..., Any], *args: Any) -> Any:
-    """A meta tensor whose filling looks at values: nothing to do now, ``fill`` for later."""
-    return tensor
+def _valueless(tensor: Any) -> bool:
+    """True for a meta tensor without a source: filling it by looking at values is impossible, and not needed."""
+    return tensor.is_meta and tensor.source is None
 
 
 def _warn(text: str) -> None:
@@ -106,8 +106,8 @@ def _mass_below(x: float) -> float:
 def _no_grad_trunc_normal_(
     tensor: Any, mean: float, std: float, a: float, b: float, generator: Any = None
 ) -> Any:
-    if tensor.is_meta:
-        return _unfilled(tensor, _no_grad_trunc_normal_, mean, std, a, b, generator)
+    if _valueless(tensor):
+        return tensor
     if mean < a - 2 * std or mean > b + 2 * std:
         _warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
@@ -295,8 +295,8 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
         return tensor
-    if tensor.is_meta:
-        return _unfilled(tensor, orthogonal_, gain, generator)
+    if _valueless(tensor):
+        return tensor
     rows = tensor.size(0)
     cols = tensor.numel() // rows
     wide = rows < cols
@@ -313,8 +313,8 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
     """A matrix of normal numbers in which a share of each column is zero."""
     if tensor.ndimension() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    if tensor.is_meta:
-        return _unfilled(tensor, sparse_, sparsity, std, generator)
+    if _valueless(tensor):
+        return tensor
     rows, cols = tensor.shape
     zeros = math.ceil(sparsity * rows)
     with torch.no_grad():
