@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
+pub mod activation;
 pub mod alloc;
 pub mod copy;
 pub mod extreme;
@@ -9,6 +10,7 @@ pub mod folds;
 pub mod gemm;
 pub mod index;
 pub mod iter;
+pub mod lanes;
 pub mod map;
 
 pub mod lines;
@@ -24,6 +26,7 @@ pub mod scan;
 pub mod select;
 pub mod simd;
 pub mod sort;
+pub mod softmax;
 pub mod vmath;
 
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};

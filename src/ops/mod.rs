@@ -3,6 +3,7 @@
 //! A family file holds its rows; [`FAMILIES`] lists the families. Everything else (Python functions and methods,
 //! stubs, docs, the table test) is derived by walking [`table()`].
 
+pub mod activation;
 pub mod args;
 pub mod binary;
 pub mod call;
@@ -10,6 +11,7 @@ pub mod copy;
 pub mod create;
 pub mod dispatch;
 pub mod getitem;
+pub mod dropout;
 pub mod index;
 mod map_macro;
 pub mod mask;
@@ -47,6 +49,8 @@ static FAMILIES: &[&[OpDef]] = &[
     index::OPS,
     getitem::OPS,
     mask::OPS,
+    activation::OPS,
+    dropout::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
@@ -82,7 +86,6 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.digamma", "digamma"),
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
-    ("nn.functional.relu", "relu"),
     ("special.logsumexp", "logsumexp"),
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
