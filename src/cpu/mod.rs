@@ -3,17 +3,22 @@
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
 pub mod activation;
+pub mod lanes;
+pub mod norm;
+pub mod softmax;
 pub mod alloc;
+pub mod conv;
 pub mod copy;
 pub mod extreme;
 pub mod folds;
 pub mod gemm;
 pub mod index;
 pub mod iter;
-pub mod lanes;
 pub mod map;
+pub mod matrix;
 
 pub mod lines;
+pub mod loss;
 pub mod math;
 pub mod moments;
 pub mod narrow;
@@ -26,7 +31,6 @@ pub mod scan;
 pub mod select;
 pub mod simd;
 pub mod sort;
-pub mod softmax;
 pub mod vmath;
 
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};

@@ -7,17 +7,27 @@ pub mod activation;
 pub mod args;
 pub mod binary;
 pub mod call;
+pub mod classes;
+pub mod conv;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
-pub mod getitem;
+pub mod distance;
 pub mod dropout;
+pub mod einsum;
+pub mod getitem;
 pub mod index;
+pub mod join;
+pub mod loss;
 mod map_macro;
 pub mod mask;
+pub mod matrix;
+pub mod norm;
 pub mod op;
+pub mod pad;
 pub mod pointwise;
 pub mod random;
+pub mod rearrange;
 pub mod reduce;
 pub mod rules;
 pub mod scan;
@@ -51,6 +61,18 @@ static FAMILIES: &[&[OpDef]] = &[
     mask::OPS,
     activation::OPS,
     dropout::OPS,
+    join::OPS,
+    rearrange::OPS,
+    pad::OPS,
+    norm::OPS,
+    loss::OPS,
+    distance::OPS,
+    classes::OPS,
+    matrix::OPS,
+    einsum::OPS,
+    conv::CONVOLUTIONS,
+    conv::TRANSPOSED,
+    conv::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
@@ -90,6 +112,14 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
+    ("nn.functional.relu", "relu"),
+    ("concat", "cat"),
+    ("concatenate", "cat"),
+    ("row_stack", "vstack"),
+    ("nn.functional.pixel_shuffle", "pixel_shuffle"),
+    ("nn.functional.pixel_unshuffle", "pixel_unshuffle"),
+    ("nn.functional.channel_shuffle", "channel_shuffle"),
+    ("ger", "outer"),
 ];
 
 static TABLE: LazyLock<Vec<Op>> = LazyLock::new(|| {
