@@ -83,6 +83,29 @@ pub enum Category {
 }
 
 impl DType {
+    /// The C++ type behind it, as some of PyTorch's messages show it.
+    #[must_use]
+    pub const fn c_name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::U8 => "unsigned char",
+            Self::I8 => "signed char",
+            Self::I16 => "short int",
+            Self::I32 => "int",
+            Self::I64 => "long int",
+            Self::F16 => "c10::Half",
+            Self::BF16 => "c10::BFloat16",
+            Self::F32 => "float",
+            Self::F64 => "double",
+            Self::C32 => "c10::complex<c10::Half>",
+            Self::C64 => "c10::complex<float>",
+            Self::C128 => "c10::complex<double>",
+            other => other.name(),
+        }
+    }
+}
+
+impl DType {
     /// The promotion group; quantised and bit types count as integers.
     #[must_use]
     pub const fn category(self) -> Category {

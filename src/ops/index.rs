@@ -1,7 +1,7 @@
 //! Reading and writing along one dimension at indices: gather, scatter, index_select, index_add and their kin.
 
 use super::args::Args;
-use super::op::{F, FM, FMIO, FMO, KernelBody, OpDef, Plan, Ret, compose, kernel};
+use super::op::{F, FM, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, compose, kernel};
 use super::rules;
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
 use crate::dims::{self, wrap_dim};
@@ -11,20 +11,21 @@ pub use super::getitem::{Index, Put, get_item, set_item};
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("gather", "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False)", FMO, KernelBody::new(infer_gather, gather).index_args(4), "The elements at `index` along a dimension."),
-    kernel("scatter", "(Tensor self, int dim, Tensor index, Tensor src)", FMIO, KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, None)).index_args(4).updates(), "`self` with `src` written at `index` along a dimension."),
-    kernel("scatter#value", "(Tensor self, int dim, Tensor index, Scalar value)", FMIO, KernelBody::new(|a| infer_scatter(a, false), |a, o| scatter(a, o, None)).index_args(4).updates(), "`self` with a number written at `index` along a dimension."),
-    kernel("scatter#reduce", "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce)", FMIO, KernelBody::new(|a| infer_scatter_how(a, true), |a, o| scatter(a, o, a.str(4))).index_args(4).updates(), "`self` with `src` added or multiplied at `index` along a dimension."),
-    kernel("scatter#value_reduce", "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)", FMIO, KernelBody::new(|a| infer_scatter_how(a, false), |a, o| scatter(a, o, a.str(4))).index_args(4).updates(), "`self` with a number added or multiplied at `index` along a dimension."),
-    kernel("scatter_add", "(Tensor self, int dim, Tensor index, Tensor src)", FMIO, KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, Some("add"))).index_args(4).updates(), "`self` with `src` added at `index` along a dimension."),
-    kernel("scatter_reduce", "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)", FMIO, KernelBody::new(infer_scatter_reduce, scatter_reduce).index_args(4).updates(), "`self` with `src` reduced into it at `index` along a dimension."),
+    kernel("gather", "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False)", FMO | X, KernelBody::new(infer_gather, gather).index_args(4), "The elements at `index` along a dimension."),
+    kernel("_gather_wrapped", "(Tensor self, int dim, Tensor index)", F, KernelBody::new(infer_gather, gather).index_args(4), ""),
+    kernel("scatter", "(Tensor self, int dim, Tensor index, Tensor src)", FMIO | X, KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, None)).index_args(4).updates(), "`self` with `src` written at `index` along a dimension."),
+    kernel("scatter#value", "(Tensor self, int dim, Tensor index, Scalar value)", FMIO | X, KernelBody::new(|a| infer_scatter(a, false), |a, o| scatter(a, o, None)).index_args(4).updates(), "`self` with a number written at `index` along a dimension."),
+    kernel("scatter#reduce", "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce)", FMIO | X, KernelBody::new(|a| infer_scatter_how(a, true), |a, o| scatter(a, o, a.str(4))).index_args(4).updates(), "`self` with `src` added or multiplied at `index` along a dimension."),
+    kernel("scatter#value_reduce", "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)", FMIO | X, KernelBody::new(|a| infer_scatter_how(a, false), |a, o| scatter(a, o, a.str(4))).index_args(4).updates(), "`self` with a number added or multiplied at `index` along a dimension."),
+    kernel("scatter_add", "(Tensor self, int dim, Tensor index, Tensor src)", FMIO | X, KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, Some("add"))).index_args(4).updates(), "`self` with `src` added at `index` along a dimension."),
+    kernel("scatter_reduce", "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)", FMIO | X, KernelBody::new(infer_scatter_reduce, scatter_reduce).index_args(4).updates(), "`self` with `src` reduced into it at `index` along a dimension."),
     kernel("index_select", "(Tensor self, int dim, Tensor index)", FMO, KernelBody::new(infer_index_select, index_select).index_args(4), "The slices at `index` along a dimension."),
-    kernel("index_add", "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1)", FMIO, KernelBody::new(infer_index_add, index_add).index_args(4).updates(), "`self` with slices of `source` times `alpha` added at `index`."),
-    kernel("index_copy", "(Tensor self, int dim, Tensor index, Tensor source)", FMIO, KernelBody::new(infer_index_copy, index_copy).index_args(4).updates(), "`self` with slices of `source` written at `index`."),
-    kernel("index_fill", "(Tensor self, int dim, Tensor index, Scalar value)", FM | super::op::I, KernelBody::new(infer_index_fill, index_fill).index_args(4).updates(), "`self` with a number written to the slices at `index`."),
+    kernel("index_add", "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1)", FMIO | X, KernelBody::new(infer_index_add, index_add).index_args(4).updates(), "`self` with slices of `source` times `alpha` added at `index`."),
+    kernel("index_copy", "(Tensor self, int dim, Tensor index, Tensor source)", FMIO | X, KernelBody::new(infer_index_copy, index_copy).index_args(4).updates(), "`self` with slices of `source` written at `index`."),
     kernel("index_fill#tensor", "(Tensor self, int dim, Tensor index, Tensor value)", FM | super::op::I, KernelBody::new(infer_index_fill, index_fill).index_args(4).updates(), "`self` with a 0-dimensional tensor's value written to the slices at `index`."),
-    kernel("index_reduce", "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)", FMIO, KernelBody::new(infer_index_reduce, index_reduce).index_args(4).updates(), "`self` with slices of `source` reduced into it at `index`."),
-    kernel("take", "(Tensor self, Tensor index)", FMO, KernelBody::new(infer_take, take).index_args(2), "The elements at positions in row-major order."),
+    kernel("index_fill", "(Tensor self, int dim, Tensor index, Scalar value)", FM | super::op::I, KernelBody::new(infer_index_fill, index_fill).index_args(4).updates(), "`self` with a number written to the slices at `index`."),
+    kernel("index_reduce", "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)", FMIO | X, KernelBody::new(infer_index_reduce, index_reduce).index_args(4).updates(), "`self` with slices of `source` reduced into it at `index`."),
+    kernel("take", "(Tensor self, Tensor index)", FMO | X, KernelBody::new(infer_take, take).index_args(2), "The elements at positions in row-major order."),
     kernel("put", "(Tensor self, Tensor index, Tensor source, bool accumulate=False)", FM | super::op::I, KernelBody::new(infer_put, put).index_args(2).updates(), "`self` with elements written at positions in row-major order."),
     compose("take_along_dim", "(Tensor self, Tensor indices, int? dim=None)", FMO, take_along_dim, "The elements at `indices` along a dimension, broadcast."),
     kernel("embedding", "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)", F, KernelBody::new(infer_embedding, embedding_cpu).index_args(2), "The rows of `weight` at `indices`."),
@@ -115,7 +116,7 @@ fn gather(a: &Args, outs: &[Tensor]) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let bad = cpu_index::gather(out.shape(), &Lay::of(&out, out.shape()), &Lay::without(t, dim), &Lay::of(&index, index.shape()), t.dtype().size(), axis(t, dim, false));
+    let bad = cpu_index::gather(out.shape(), &Lay::of(&out, out.shape()), &Lay::without(t, dim), &Lay::of(&index, index.shape()), t.dtype().size(), axis(t, dim, a.name() == "_gather_wrapped"));
     bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(t, dim))))
 }
 
@@ -579,7 +580,7 @@ fn take_along_dim(a: &Args) -> Result<Ret> {
     );
     let Some(dim) = a.opt_int(2) else {
         let flat = |t: &Tensor| run1!("reshape", t, Dims::new(&[-1]));
-        return run1!("gather", &flat(t)?, 0i64, &flat(indices)?).map(Ret::from);
+        return run1!("_gather_wrapped", &flat(t)?, 0i64, &flat(indices)?).map(Ret::from);
     };
     ensure!(
         t.ndim() == indices.ndim(),
@@ -591,12 +592,12 @@ fn take_along_dim(a: &Args) -> Result<Ret> {
     );
     let dim = wrap_dim(dim, t.ndim())?;
     if t.ndim() == 0 {
-        return run1!("gather", t, 0i64, indices).map(Ret::from);
+        return run1!("_gather_wrapped", t, 0i64, indices).map(Ret::from);
     }
     let both = dims::broadcast(&t.shape().with(dim, 1), &indices.shape().with(dim, 1))?;
     let t2 = t.expand_to(&both.with(dim, t.shape()[dim]));
     let i2 = indices.expand_to(&both.with(dim, indices.shape()[dim]));
-    run1!("gather", &t2, dim as i64, &i2).map(Ret::from)
+    run1!("_gather_wrapped", &t2, dim as i64, &i2).map(Ret::from)
 }
 
 fn infer_embedding(a: &Args) -> Result<Plan> {
