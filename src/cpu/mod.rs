@@ -14,6 +14,7 @@ pub mod narrow;
 pub mod pool;
 pub mod random;
 pub mod simd;
+pub mod special;
 pub mod vmath;
 
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};

@@ -17,11 +17,13 @@ pub mod mask;
 pub mod op;
 pub mod pad;
 pub mod pointwise;
+pub mod pointwise_more;
 pub mod random;
 pub mod rearrange;
 pub mod reduce;
 pub mod rules;
 pub mod schema;
+pub mod special;
 pub mod unary;
 pub mod view;
 
@@ -32,7 +34,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, index::OPS, getitem::OPS, mask::OPS, join::OPS, rearrange::OPS, pad::OPS];
+static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, index::OPS, getitem::OPS, mask::OPS, join::OPS, rearrange::OPS, pad::OPS, pointwise_more::OPS, special::OPS];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
@@ -71,6 +73,13 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
+    ("special.i0", "i0"),
+    ("special.logit", "logit"),
+    ("special.sinc", "sinc"),
+    ("special.polygamma", "polygamma"),
+    ("special.multigammaln", "mvlgamma"),
+    ("special.gammainc", "igamma"),
+    ("special.gammaincc", "igammac"),
     ("concat", "cat"),
     ("concatenate", "cat"),
     ("row_stack", "vstack"),
