@@ -113,7 +113,8 @@ pub fn bessel_ie(nu: i32, x: f64) -> f64 {
 #[must_use]
 pub fn bessel_i(nu: i32, x: f64) -> f64 {
     if x.is_infinite() {
-        return if nu == 1 { x } else { f64::INFINITY };
+        // As PyTorch's quotient of infinities.
+        return f64::NAN;
     }
     bessel_ie(nu, x) * x.abs().exp()
 }
@@ -252,19 +253,20 @@ pub fn zeta(s: f64, q: f64) -> f64 {
     sum
 }
 
-/// The n-th derivative of digamma, n above 0.
+/// The n-th derivative of digamma, n above 0. In single precision the poles at negative integers are finite, as the
+/// sine there is in PyTorch.
 #[must_use]
-pub fn polygamma(n: i64, x: f64) -> f64 {
+pub fn polygamma(n: i64, x: f64, single: bool) -> f64 {
     if n == 1 {
-        return trigamma(x);
+        let sine = if single { f64::from((std::f32::consts::PI * x as f32).sin()) } else { (PI * x).sin() };
+        return trigamma(x, sine);
     }
     let sign = if n % 2 == 0 { -1.0 } else { 1.0 };
     sign * libm::tgamma(n as f64 + 1.0) * zeta(n as f64 + 1.0, x)
 }
 
-fn trigamma(x: f64) -> f64 {
+fn trigamma(x: f64, s: f64) -> f64 {
     if x < 0.5 {
-        let s = (PI * x).sin();
         return -trigamma_high(1.0 - x) + PI * PI / (s * s);
     }
     trigamma_high(x)
@@ -291,7 +293,7 @@ pub fn mvlgamma(x: f64, p: i64) -> f64 {
 /// The regularised lower (or upper) incomplete gamma function.
 #[must_use]
 pub fn igamma(a: f64, x: f64, upper: bool) -> f64 {
-    if a.is_nan() || x.is_nan() || x < 0.0 || a < 0.0 {
+    if x < 0.0 || a < 0.0 {
         return f64::NAN;
     }
     let pick = |lower: f64, above: f64| if upper { above } else { lower };
@@ -306,6 +308,9 @@ pub fn igamma(a: f64, x: f64, upper: bool) -> f64 {
     }
     if x.is_infinite() {
         return pick(1.0, 0.0);
+    }
+    if a.is_nan() || x.is_nan() {
+        return f64::NAN;
     }
     let scale = (a * x.ln() - x - libm::lgamma(a)).exp();
     if x < a + 1.0 {

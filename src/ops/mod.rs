@@ -24,6 +24,7 @@ pub mod reduce;
 pub mod rules;
 pub mod schema;
 pub mod special;
+pub mod take;
 pub mod unary;
 pub mod view;
 
@@ -34,7 +35,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, index::OPS, getitem::OPS, mask::OPS, join::OPS, rearrange::OPS, pad::OPS, pointwise_more::OPS, special::OPS];
+static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, index::OPS, take::OPS, getitem::OPS, mask::OPS, join::OPS, rearrange::OPS, pad::OPS, pointwise_more::OPS, special::OPS];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
@@ -80,6 +81,7 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.multigammaln", "mvlgamma"),
     ("special.gammainc", "igamma"),
     ("special.gammaincc", "igammac"),
+    ("clip", "clamp"),
     ("concat", "cat"),
     ("concatenate", "cat"),
     ("row_stack", "vstack"),

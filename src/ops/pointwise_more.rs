@@ -1,7 +1,7 @@
 //! More pointwise operators: bounds, rounding, angles, comparisons with tolerance, complex numbers from parts.
 
 use super::args::{Arg, Args};
-use super::op::{F, FM, FMIO, FMO, KernelBody, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use super::op::{F, FM, FMIO, FMO, KernelBody, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use super::pointwise::{broadcast_shape, compare, float, result_strides, same};
 use crate::cpu::map::Ctx;
 use crate::cpu::special;
@@ -96,15 +96,16 @@ pub static OPS: &[OpDef] = &[
     map_row!(Rad2deg "rad2deg", 1, float, FMIO, "a * T(57.29577951308232)", "(Tensor self)", "Radians as degrees."),
     map_row!(Logit "logit", 1, float, logit_ctx, FMIO, "", "(Tensor self, float? eps=None)", "log(x / (1 - x)), with x kept `eps` away from 0 and 1."),
     map_row!(Sinc "sinc", 1, float, FMIO, "", "(Tensor self)", "sin(pi x) / (pi x)."),
-    map_row!(Mvlgamma "mvlgamma", 1, float, mvlgamma_ctx, FMIO, "", "(Tensor self, int p)", "The logarithm of the multivariate gamma function."),
+    compose("mvlgamma", "(Tensor self, int p)", FMIO, |a| run!("_mvlgamma", &a.tensor(0)?.contiguous()?, a.int(1)?), "The logarithm of the multivariate gamma function."),
+    map_row!(Mvlgamma "_mvlgamma", 1, float, mvlgamma_ctx, F, "", "(Tensor self, int p)", "The logarithm of the multivariate gamma function."),
     compose("float_power", "(Tensor self, Operand exponent)", FMIO, float_power, "The power in double precision."),
     compose("float_power#scalar", "(Scalar self, Tensor exponent)", F | O, float_power, "The power in double precision."),
     compose("ldexp", "(Tensor self, Tensor other)", FMIO, ldexp, "self * 2 ** other."),
-    kernel("frexp", "(Tensor self) -> (Tensor mantissa, Tensor exponent)", FMO, KernelBody::new(infer_frexp, frexp), "Mantissa and exponent of 2."),
+    kernel("frexp", "(Tensor self) -> (Tensor mantissa, Tensor exponent)", FMO | X, KernelBody::new(infer_frexp, frexp), "Mantissa and exponent of 2."),
     kernel("complex", "(Tensor real, Tensor imag)", F | O, KernelBody::new(infer_complex, complex), "Complex numbers from real and imaginary parts."),
     compose("polar", "(Tensor abs, Tensor angle)", F | O, polar, "Complex numbers from absolute values and angles."),
-    compose("cross", "(Tensor self, Tensor other, int? dim=None)", FMO, cross_default, "The vector product."),
-    kernel("linalg.cross", "(Tensor self, Tensor other, *, int dim=-1)", F | O, KernelBody::new(infer_cross, cross), "The vector product along a dimension."),
+    compose("cross", "(Tensor self, Tensor other, int? dim=None)", FMO | X, cross_default, "The vector product."),
+    kernel("linalg.cross", "(Tensor self, Tensor other, *, int dim=-1)", F | O | X, KernelBody::new(infer_cross, cross), "The vector product along a dimension."),
     compose("vander", "(Tensor x, int? N=None, bool increasing=False)", F, vander, "Powers of each element as rows."),
     compose("linalg.vander", "(Tensor x, *, int? N=None)", F, linalg_vander, "Powers of each element as rows."),
 ];

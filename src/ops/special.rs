@@ -28,7 +28,7 @@ map_op!(K1, 1, [float] |x, c| special::bessel_k(1.0, f64::from(x)) as T);
 map_op!(K0e, 1, [float] |x, c| special::bessel_ke(0.0, f64::from(x)) as T);
 map_op!(K1e, 1, [float] |x, c| special::bessel_ke(1.0, f64::from(x)) as T);
 map_op!(Sj0, 1, [float] |x, c| special::spherical_j0(f64::from(x)) as T);
-map_op!(Polygamma, 1, [float] |x, c| special::polygamma(c.i[0], f64::from(x)) as T);
+map_op!(Polygamma, 1, [float] |x, c| special::polygamma(c.i[0], f64::from(x), size_of::<T>() == 4) as T);
 map_op!(Zeta, 2, [float] |x, y, c| special::zeta(f64::from(x), f64::from(y)) as T);
 map_op!(Igamma, 2, [float] |x, y, c| special::igamma(f64::from(x), f64::from(y), false) as T);
 map_op!(Igammac, 2, [float] |x, y, c| special::igamma(f64::from(x), f64::from(y), true) as T);
