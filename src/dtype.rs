@@ -83,29 +83,6 @@ pub enum Category {
 }
 
 impl DType {
-    /// The C++ type behind it, as some of PyTorch's messages show it.
-    #[must_use]
-    pub const fn c_name(self) -> &'static str {
-        match self {
-            Self::Bool => "bool",
-            Self::U8 => "unsigned char",
-            Self::I8 => "signed char",
-            Self::I16 => "short int",
-            Self::I32 => "int",
-            Self::I64 => "long int",
-            Self::F16 => "c10::Half",
-            Self::BF16 => "c10::BFloat16",
-            Self::F32 => "float",
-            Self::F64 => "double",
-            Self::C32 => "c10::complex<c10::Half>",
-            Self::C64 => "c10::complex<float>",
-            Self::C128 => "c10::complex<double>",
-            other => other.name(),
-        }
-    }
-}
-
-impl DType {
     /// The promotion group; quantised and bit types count as integers.
     #[must_use]
     pub const fn category(self) -> Category {
@@ -117,6 +94,31 @@ impl DType {
             }
             C32 | C64 | C128 => Category::Complex,
             _ => Category::Integral,
+        }
+    }
+
+    /// The C++ type by which some of PyTorch's messages call the elements.
+    #[must_use]
+    pub const fn cpp_name(self) -> &'static str {
+        use DType::*;
+        match self {
+            Bool => "bool",
+            U8 => "unsigned char",
+            I8 => "signed char",
+            I16 => "short int",
+            I32 => "int",
+            I64 => "long int",
+            U16 => "unsigned short",
+            U32 => "unsigned int",
+            U64 => "unsigned long",
+            F16 => "c10::Half",
+            BF16 => "c10::BFloat16",
+            F32 => "float",
+            F64 => "double",
+            C32 => "c10::complex<c10::Half>",
+            C64 => "c10::complex<float>",
+            C128 => "c10::complex<double>",
+            other => other.name(),
         }
     }
 

@@ -92,6 +92,56 @@ impl Storage {
         Self::make(ptr, nbytes, device, Owner::Foreign(owner))
     }
 
+    /// A host storage with a copy of these bytes.
+    ///
+    /// # Errors
+    /// If memory cannot be had.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let s = Self::empty(bytes.len(), Device::CPU)?;
+        if !bytes.is_empty() {
+            cpu::copy::copy_bytes(s.ptr(), bytes.as_ptr(), bytes.len());
+        }
+        Ok(s)
+    }
+
+    /// A host storage on part of a privately mapped file: written pages are this process's own.
+    ///
+    /// # Errors
+    /// If the range is not in the file.
+    pub fn from_private(map: &crate::io::mmap::Private, offset: u64, nbytes: u64) -> Result<Self> {
+        let (ptr, n) = map.range(offset, nbytes)?;
+        // SAFETY: the range lies in the map, which is writable and kept alive by the clone.
+        Ok(unsafe { Self::foreign(ptr, n, Device::CPU, Box::new(map.clone())) })
+    }
+
+    /// This storage's bytes on a device: itself if they are there.
+    ///
+    /// # Errors
+    /// If they cannot be copied.
+    pub fn on(&self, device: Device) -> Result<Self> {
+        if self.device() == device.canonical() {
+            return Ok(self.clone());
+        }
+        let n = self.nbytes() as i64;
+        let all = crate::Tensor::from_parts(self.clone(), [n].into(), [1].into(), 0, crate::DType::U8);
+        Ok(all.to_device(device)?.storage().clone())
+    }
+
+    /// Shows the bytes of a host storage to a function.
+    ///
+    /// # Errors
+    /// What the function reports.
+    pub fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
+        if !self.device().is_cpu() {
+            bail!(Runtime, "the bytes of a storage on {} cannot be read directly", self.device());
+        }
+        if self.nbytes() == 0 {
+            return f(&[]);
+        }
+        // SAFETY: a host storage owns this many bytes; `self` keeps them for the length of the call.
+        f(unsafe { std::slice::from_raw_parts(self.ptr(), self.nbytes()) })
+    }
+
     fn hold(&self) -> MutexGuard<'_, Hold> {
         self.0.hold.lock().unwrap_or_else(PoisonError::into_inner)
     }

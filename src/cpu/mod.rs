@@ -2,18 +2,35 @@
 
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
+pub mod activation;
+pub mod lanes;
+pub mod norm;
+pub mod softmax;
 pub mod alloc;
+pub mod conv;
 pub mod copy;
+pub mod extreme;
+pub mod folds;
 pub mod gemm;
 pub mod index;
 pub mod iter;
 pub mod map;
+pub mod matrix;
 
+pub mod lines;
+pub mod loss;
 pub mod math;
+pub mod moments;
 pub mod narrow;
+pub mod nest;
 pub mod pool;
+pub mod quantile;
 pub mod random;
+pub mod reduce;
+pub mod scan;
+pub mod select;
 pub mod simd;
+pub mod sort;
 pub mod special;
 pub mod vmath;
 

@@ -60,6 +60,45 @@ impl Bytes {
     }
 }
 
+/// A whole file mapped privately: readable and writable, while writes stay in this process.
+#[derive(Clone)]
+pub struct Private(Arc<PrivateMap>);
+
+struct PrivateMap {
+    ptr: *mut u8,
+    map: memmap2::MmapMut,
+}
+
+// SAFETY: the pointer is into the map, which may be sent and shared; who writes through it takes care of races,
+// as with any tensor memory.
+unsafe impl Send for PrivateMap {}
+// SAFETY: as above.
+unsafe impl Sync for PrivateMap {}
+
+impl Private {
+    /// Maps a file.
+    ///
+    /// # Errors
+    /// If it cannot be opened or mapped.
+    pub fn map(path: &Path) -> Result<Self> {
+        let file = File::open(path)?;
+        // SAFETY: as for `Bytes::map`; the map is copy-on-write.
+        let mut map = unsafe { memmap2::MmapOptions::new().map_copy(&file) }.map_err(|e| err!(Io, "cannot be mapped: {e}"))?;
+        Ok(Self(Arc::new(PrivateMap { ptr: map.as_mut_ptr(), map })))
+    }
+
+    /// Address and length of a range.
+    ///
+    /// # Errors
+    /// If it does not lie in the file.
+    pub fn range(&self, offset: u64, nbytes: u64) -> Result<(*mut u8, usize)> {
+        match offset.checked_add(nbytes) {
+            Some(end) if end <= self.0.map.len() as u64 => Ok((self.0.ptr.wrapping_add(offset as usize), nbytes as usize)),
+            _ => Err(err!(Checkpoint, "bytes {offset}..+{nbytes} lie outside the file")),
+        }
+    }
+}
+
 impl Deref for Bytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {

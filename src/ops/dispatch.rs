@@ -54,7 +54,7 @@ pub fn call_out(args: &Args, outs: &mut [Tensor]) -> Result<()> {
             let results = f(args)?.tensors();
             for (out, result) in outs.iter_mut().zip(&results) {
                 let spec = OutSpec { shape: result.shape().clone(), strides: result.strides().clone(), dtype: result.dtype() };
-                prepare_out(args, out, &spec, result.device())?;
+                prepare_out(out, &spec, result.device(), args.op.has(super::op::X))?;
                 super::call::copy_(out, result)?;
             }
             Ok(())
@@ -119,7 +119,7 @@ pub fn run_plain(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>
                 return Err(data_dependent(args));
             }
             for (out, spec) in outs.iter_mut().zip(&plan.outs) {
-                prepare_out(args, out, spec, device)?;
+                prepare_out(out, spec, device, args.op.has(super::op::X))?;
             }
             let direct = outs.iter().zip(&plan.outs).all(|(o, s)| o.dtype() == s.dtype && writable_directly(args, k, o));
             if direct {
@@ -312,7 +312,7 @@ fn check_cast(from: crate::DType, to: crate::DType) -> Result<()> {
 }
 
 /// Gives an `out=` tensor the shape of the result.
-fn prepare_out(args: &Args, out: &mut Tensor, spec: &OutSpec, device: Device) -> Result<()> {
+fn prepare_out(out: &mut Tensor, spec: &OutSpec, device: Device, exact: bool) -> Result<()> {
     if out.device() != device {
         if out.device().is_meta() || device.is_meta() {
             bail!(
@@ -323,12 +323,12 @@ fn prepare_out(args: &Args, out: &mut Tensor, spec: &OutSpec, device: Device) ->
         }
         bail!(Runtime, "Expected out tensor to have device {device}, but got {} instead", out.device());
     }
-    if args.op.has(super::op::X) && spec.dtype != out.dtype() {
+    if exact && out.dtype() != spec.dtype {
         bail!(
             Runtime,
             "Expected out tensor to have dtype {}, but got {} instead",
-            spec.dtype.c_name(),
-            out.dtype().c_name()
+            spec.dtype.cpp_name(),
+            out.dtype().cpp_name()
         );
     }
     check_cast(spec.dtype, out.dtype())?;

@@ -40,7 +40,7 @@ fn c_name(d: DType) -> &'static str {
         DType::I8 => "int8_t",
         DType::I16 => "int16_t",
         DType::I64 => "int64_t",
-        other => other.c_name(),
+        other => other.cpp_name(),
     }
 }
 
@@ -77,7 +77,7 @@ pub fn check_fits(s: Scalar, d: DType) -> Result<()> {
 fn infer_masked_fill(a: &Args) -> Result<Plan> {
     let (t, mask) = (a.tensor(0)?, a.tensor(1)?);
     let shape = dims::broadcast(mask.shape(), t.shape())?;
-    let shown = mask.dtype().c_name();
+    let shown = mask.dtype().cpp_name();
     ensure!(mask.dtype() == DType::Bool, Runtime, "masked_fill_ only supports boolean masks, but got mask with dtype {shown}");
     match a.opt_tensor(2) {
         Some(v) => {

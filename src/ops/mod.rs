@@ -3,17 +3,26 @@
 //! A family file holds its rows; [`FAMILIES`] lists the families. Everything else (Python functions and methods,
 //! stubs, docs, the table test) is derived by walking [`table()`].
 
+pub mod activation;
 pub mod args;
 pub mod binary;
 pub mod call;
+pub mod classes;
+pub mod conv;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
+pub mod distance;
+pub mod dropout;
+pub mod einsum;
 pub mod getitem;
 pub mod index;
 pub mod join;
+pub mod loss;
 mod map_macro;
 pub mod mask;
+pub mod matrix;
+pub mod norm;
 pub mod op;
 pub mod pad;
 pub mod pointwise;
@@ -22,7 +31,10 @@ pub mod random;
 pub mod rearrange;
 pub mod reduce;
 pub mod rules;
+pub mod scan;
 pub mod schema;
+pub mod sort;
+pub mod statistics;
 pub mod special;
 pub mod take;
 pub mod unary;
@@ -35,7 +47,39 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, index::OPS, take::OPS, getitem::OPS, mask::OPS, join::OPS, rearrange::OPS, pad::OPS, pointwise_more::OPS, special::OPS];
+static FAMILIES: &[&[OpDef]] = &[
+    unary::OPS,
+    binary::OPS,
+    copy::OPS,
+    copy::CASTS,
+    create::OPS,
+    view::OPS,
+    reduce::OPS,
+    statistics::OPS,
+    scan::OPS,
+    sort::OPS,
+    random::OPS,
+    index::OPS,
+    take::OPS,
+    getitem::OPS,
+    mask::OPS,
+    activation::OPS,
+    dropout::OPS,
+    join::OPS,
+    rearrange::OPS,
+    pad::OPS,
+    pointwise_more::OPS,
+    special::OPS,
+    norm::OPS,
+    loss::OPS,
+    distance::OPS,
+    classes::OPS,
+    matrix::OPS,
+    einsum::OPS,
+    conv::CONVOLUTIONS,
+    conv::TRANSPOSED,
+    conv::OPS,
+];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
@@ -70,10 +114,11 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.digamma", "digamma"),
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
-    ("nn.functional.relu", "relu"),
+    ("special.logsumexp", "logsumexp"),
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
+    ("nn.functional.relu", "relu"),
     ("special.i0", "i0"),
     ("special.logit", "logit"),
     ("special.sinc", "sinc"),
@@ -88,6 +133,7 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("nn.functional.pixel_shuffle", "pixel_shuffle"),
     ("nn.functional.pixel_unshuffle", "pixel_unshuffle"),
     ("nn.functional.channel_shuffle", "channel_shuffle"),
+    ("ger", "outer"),
 ];
 
 static TABLE: LazyLock<Vec<Op>> = LazyLock::new(|| {

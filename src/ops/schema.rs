@@ -6,13 +6,16 @@
 //! | `Operand` | a tensor or a number |
 //! | `int`, `float`, `bool`, `str`, `Scalar` and these with `?` | Python values |
 //! | `int[]`, `int[]?`, `int[2]`, `float[]`, `bool[]`, `Scalar[]` | lists; `int[2]` also takes one integer for all |
-//! | `int[*]` | a list, or integers as separate arguments (`view(2, 3)`) |
-//! | `Tensor[*]` | a list, or tensors as separate arguments (`meshgrid(x, y)`) |
+//! | `int[*]`, `Tensor[*]` | a list, or the items as separate arguments (`view(2, 3)`) |
+//! | `int?[]` | a list of integers and `None`s, or one integer or `None`; [`NONE`] stands for `None` |
 //! | `dtype`, `device`, `layout`, `format`, `Generator` | the classes of those names |
 //! | `index` | what stands in square brackets |
 
 use super::args::Arg;
 use crate::{Dims, MemoryFormat, Scalar};
+
+/// What stands for `None` in a list of kind `int?[]`.
+pub const NONE: i64 = i64::MIN;
 
 /// The kind of one argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub enum Kind {
     Operand,
     /// A list of tensors.
     Tensors,
+    /// A list of tensors, or several arguments.
+    VarTensors,
     /// A list of tensors or `None`s.
     OptTensors,
     /// An integer.
@@ -33,8 +38,8 @@ pub enum Kind {
     IntsOf(u8),
     /// A list of integers, or several arguments.
     VarInts,
-    /// A list of tensors, or several arguments.
-    VarTensors,
+    /// A list of integers or `None`s, or one of them.
+    OptInts,
     /// A double.
     Float,
     /// A list of doubles.
@@ -166,11 +171,12 @@ fn parse_param(text: &'static str, kwonly: bool) -> Option<Param> {
         "Tensor" => Kind::Tensor,
         "Operand" => Kind::Operand,
         "Tensor[]" => Kind::Tensors,
+        "Tensor[*]" => Kind::VarTensors,
         "Tensor?[]" => Kind::OptTensors,
         "int" => Kind::Int,
         "int[]" => Kind::Ints,
         "int[*]" => Kind::VarInts,
-        "Tensor[*]" => Kind::VarTensors,
+        "int?[]" => Kind::OptInts,
         "float" => Kind::Float,
         "float[]" => Kind::Floats,
         "bool" => Kind::Bool,

@@ -266,7 +266,7 @@ impl<'py> Incoming<'py> {
         }
         let first = &self.positional[at];
         let list = first.is_instance_of::<PyTuple>() || first.is_instance_of::<pyo3::types::PyList>();
-        (!list && (given > at + 1 || super::convert::int(first).is_ok())).then_some(at)
+        (!list && (given > at + 1 || params[at].kind == Kind::VarTensors || super::convert::int(first).is_ok())).then_some(at)
     }
 
     fn keyword(&self, name: &Py<PyString>) -> Option<&Bound<'py, PyAny>> {

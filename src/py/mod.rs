@@ -4,6 +4,7 @@
 #![allow(unsafe_op_in_unsafe_fn, reason = "pyo3 expands method tables inside unsafe functions")]
 
 mod call;
+mod checkpoint;
 mod convert;
 mod data;
 mod error;

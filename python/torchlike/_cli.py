@@ -1,0 +1,16 @@
+"""The `torchlike` command of the wheel: the same Rust code as the native tool."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Runs the command with the process's arguments and returns its exit code."""
+    from torchlike import _C
+
+    return _C._cli(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

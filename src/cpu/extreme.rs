@@ -1,0 +1,144 @@
+//! Positions of extremes along lines, and extremes of what was seen so far.
+
+#![allow(unsafe_code, reason = "copies of loops per instruction set")]
+
+use super::{lines, simd};
+use crate::{DType, Result, Tensor, bail};
+
+/// An element that can be compared; NaN is beyond everything.
+pub trait Ranked: Copy + Send + Sync + PartialOrd + Default + crate::Element {
+    /// True for NaN.
+    fn nan(self) -> bool;
+}
+macro_rules! ranked {
+    ($($t:ty => |$x:ident| $e:expr;)+) => { $(impl Ranked for $t {
+        #[inline(always)]
+        fn nan(self) -> bool { let $x = self; $e }
+    })+ };
+}
+ranked! { i32 => |_x| false; i64 => |_x| false; f32 => |x| x.is_nan(); f64 => |x| x.is_nan(); }
+
+/// The type that elements are compared in.
+#[must_use]
+pub fn compare_type(d: DType) -> DType {
+    match d {
+        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::U16 => DType::I32,
+        DType::F16 | DType::BF16 | DType::F32 => DType::F32,
+        DType::F64 => DType::F64,
+        _ => DType::I64,
+    }
+}
+
+const CHUNK: usize = 1024;
+
+#[inline(always)]
+fn better<T: Ranked>(x: T, best: T, max: bool) -> bool {
+    if max { (x > best) | (x.nan() & !best.nan()) } else { (x < best) | (x.nan() & !best.nan()) }
+}
+
+/// The first position of the extreme of a line that is not empty.
+#[inline(always)]
+fn arg_body<T: Ranked>(line: &[T], max: bool) -> usize {
+    let mut best = line[0];
+    let mut home = 0;
+    for (k, chunk) in line.chunks(CHUNK).enumerate() {
+        let mut lanes = [chunk[0]; 16];
+        let mut groups = chunk.chunks_exact(16);
+        for g in &mut groups {
+            for l in 0..16 {
+                lanes[l] = if better(g[l], lanes[l], max) { g[l] } else { lanes[l] };
+            }
+        }
+        let rest = groups.remainder().iter();
+        let top = lanes.iter().chain(rest).fold(chunk[0], |a, &x| if better(x, a, max) { x } else { a });
+        if better(top, best, max) {
+            (best, home) = (top, k);
+        }
+        if best.nan() {
+            break;
+        }
+    }
+    let start = home * CHUNK;
+    line[start..].iter().position(|&x| x == best || (x.nan() && best.nan())).map_or(0, |p| start + p)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn arg_avx2<T: Ranked>(line: &[T], max: bool) -> usize {
+    arg_body(line, max)
+}
+
+fn arg<T: Ranked>(line: &[T], max: bool) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if simd::level() != simd::Level::Baseline {
+        // SAFETY: the machine has AVX2.
+        return unsafe { arg_avx2(line, max) };
+    }
+    arg_body(line, max)
+}
+
+macro_rules! by_type {
+    ($d:expr, $T:ident => $body:expr) => {
+        match $d {
+            DType::I32 => { type $T = i32; $body }
+            DType::I64 => { type $T = i64; $body }
+            DType::F32 => { type $T = f32; $body }
+            DType::F64 => { type $T = f64; $body }
+            d => bail!(NotImplemented, "no comparison of {d}"),
+        }
+    };
+}
+
+/// Extremes over `dims` and their positions along them (counted row-major over `dims`).
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn arg_extreme(values: Option<&Tensor>, indices: &Tensor, input: &Tensor, dims: &[usize], max: bool) -> Result<()> {
+    let d = compare_type(input.dtype());
+    let from = lines::read(input, dims, d)?;
+    let at = lines::results(indices, DType::I64)?;
+    let n = from.shape()[1] as usize;
+    by_type!(d, T => {
+        let data = super::slice::<T>(&from);
+        let to = super::slice_mut::<i64>(&at);
+        if n > 0 {
+            lines::for_each(data, n, to, 1, |_, line, to| to[0] = arg(line, max) as i64);
+        }
+        if let Some(values) = values {
+            let v = lines::results(values, d)?;
+            for (i, (v, &k)) in super::slice_mut::<T>(&v).iter_mut().zip(to.iter()).enumerate() {
+                *v = data[i * n + k as usize];
+            }
+            lines::put(values, &v)?;
+        }
+    });
+    lines::put(indices, &at)
+}
+
+/// The extreme of each line's elements so far, and where it was (the last of equals).
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn running_extreme(values: &Tensor, indices: &Tensor, input: &Tensor, dim: usize, max: bool) -> Result<()> {
+    let d = compare_type(input.dtype());
+    let from = lines::read(input, &[dim], d)?;
+    let (v, at) = (lines::target(values, dim, d)?, lines::target(indices, dim, DType::I64)?);
+    let n = from.shape()[1] as usize;
+    by_type!(d, T => {
+        let data = super::slice::<T>(&from);
+        let (v, at) = (super::slice_mut::<T>(&v), super::slice_mut::<i64>(&at));
+        for (i, line) in data.chunks_exact(n.max(1)).enumerate() {
+            let mut best = 0;
+            for (k, &x) in line.iter().enumerate() {
+                let b = line[best];
+                if x.nan() || (!b.nan() && if max { x >= b } else { x <= b }) {
+                    best = k;
+                }
+                v[i * n + k] = line[best];
+                at[i * n + k] = best as i64;
+            }
+        }
+    });
+    lines::finish(values, dim, &v)?;
+    lines::finish(indices, dim, &at)
+}

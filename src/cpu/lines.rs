@@ -1,0 +1,108 @@
+//! Tensors as dense lines along the dimensions of interest, for kernels that need each line in one piece.
+
+use crate::{DType, Dims, Result, Tensor};
+use smallvec::SmallVec;
+
+/// The dimensions of `ndim` with `dims` last.
+#[must_use]
+pub fn order(ndim: usize, dims: &[usize]) -> SmallVec<[usize; 8]> {
+    (0..ndim).filter(|d| !dims.contains(d)).chain(dims.iter().copied().filter(|&d| d < ndim)).collect()
+}
+
+/// The tensor as a dense `[lines, length]` matrix of `dtype`, whose lines run over `dims`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn read(t: &Tensor, dims: &[usize], dtype: DType) -> Result<Tensor> {
+    let moved = super::copy::dense(&t.permuted(&order(t.ndim(), dims)), dtype)?;
+    let length: i64 = dims.iter().filter(|&&d| d < t.ndim()).map(|&d| t.shape()[d]).product();
+    let lines: i64 = moved.shape()[..t.ndim() - dims.iter().filter(|&&d| d < t.ndim()).count()].iter().product();
+    let shape = Dims::from([lines, length]);
+    let strides = Dims::from([length.max(1), 1]);
+    Ok(moved.view_with(shape, strides, moved.offset()))
+}
+
+/// Dense memory to write the lines of `out` along `dim` to: `out` itself where it is laid out so.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn target(out: &Tensor, dim: usize, dtype: DType) -> Result<Tensor> {
+    let moved = out.permuted(&order(out.ndim(), &[dim]));
+    if moved.is_contiguous() && out.dtype() == dtype && !out.is_lazy() {
+        return Ok(moved);
+    }
+    Tensor::empty(moved.shape(), dtype, crate::Device::CPU)
+}
+
+/// Brings what was written to [`target`] to its place.
+///
+/// # Errors
+/// If there is no conversion between the dtypes.
+pub fn finish(out: &Tensor, dim: usize, written: &Tensor) -> Result<()> {
+    if written.shares_storage(out) {
+        return Ok(());
+    }
+    super::copy::copy(&out.permuted(&order(out.ndim(), &[dim])), written)
+}
+
+/// Dense memory for results, one a line: `out` itself where it is dense.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn results(out: &Tensor, dtype: DType) -> Result<Tensor> {
+    if out.is_contiguous() && out.dtype() == dtype && !out.is_lazy() {
+        return Ok(out.clone());
+    }
+    Tensor::empty(out.shape(), dtype, crate::Device::CPU)
+}
+
+/// Brings what was written to [`results`] to its place.
+///
+/// # Errors
+/// If there is no conversion between the dtypes.
+pub fn put(out: &Tensor, written: &Tensor) -> Result<()> {
+    if written.shares_storage(out) { Ok(()) } else { super::copy::copy(out, written) }
+}
+
+/// A pointer that parallel tasks may share.
+#[derive(Clone, Copy)]
+pub struct Shared<T>(*mut T);
+#[allow(unsafe_code, reason = "tasks write disjoint parts")]
+// SAFETY: users hand disjoint parts to different tasks.
+unsafe impl<T> Sync for Shared<T> {}
+#[allow(unsafe_code, reason = "tasks write disjoint parts")]
+// SAFETY: as above.
+unsafe impl<T> Send for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// Shares a slice between tasks that write disjoint parts of it.
+    #[must_use]
+    pub fn new(s: &mut [T]) -> Self {
+        Self(s.as_mut_ptr())
+    }
+
+    /// A part of the slice.
+    ///
+    /// # Safety
+    /// The part lies within the slice, and no other task has any of it.
+    #[allow(unsafe_code, clippy::mut_from_ref, reason = "tasks write disjoint parts")]
+    #[must_use]
+    pub unsafe fn part<'a>(&self, start: usize, len: usize) -> &'a mut [T] {
+        // SAFETY: as the caller promises.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(start), len) }
+    }
+}
+
+/// Calls `f(line, its elements, its part of `to`)` for all lines, on all threads if there is much to do.
+pub fn for_each<A: Sync, B: Send>(from: &[A], n: usize, to: &mut [B], m: usize, f: impl Fn(usize, &[A], &mut [B]) + Sync) {
+    let lines = if m > 0 { to.len() / m } else { 0 };
+    let shared = Shared::new(to);
+    super::pool::parallel_for(lines, (super::iter::GRAIN / (n + m).max(1)).max(1), |range| {
+        for i in range {
+            // SAFETY: every line has its own part.
+            #[allow(unsafe_code, reason = "lines write disjoint parts")]
+            let part = unsafe { shared.part(i * m, m) };
+            f(i, &from[i * n..(i + 1) * n], part);
+        }
+    });
+}

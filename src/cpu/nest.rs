@@ -1,0 +1,95 @@
+//! The loop nest of a reduction: kept and reduced dimensions, merged and ordered by how memory lies.
+
+use crate::Tensor;
+use smallvec::SmallVec;
+
+/// Kept and reduced dimensions of an input, innermost first, steps in bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Nest {
+    /// Size, step in the input, step in the result.
+    pub kept: SmallVec<[(usize, isize, isize); 4]>,
+    /// Size and step in the input.
+    pub red: SmallVec<[(usize, isize); 4]>,
+}
+
+impl Nest {
+    /// The nest of reducing `dims` of `input` into `out`, which has the kept dimensions (and perhaps the reduced
+    /// ones with size 1).
+    #[must_use]
+    pub fn new(input: &Tensor, dims: &[usize], out: &Tensor) -> Self {
+        let item = input.dtype().size() as isize;
+        let out_item = out.dtype().size() as isize;
+        let keepdim = out.ndim() == input.ndim();
+        let mut nest = Self::default();
+        let mut k = 0;
+        for d in 0..input.ndim() {
+            let (size, step) = (input.shape()[d] as usize, input.strides()[d] as isize * item);
+            if dims.contains(&d) {
+                if size != 1 {
+                    nest.red.push((size, step));
+                }
+            } else {
+                let at = if keepdim { d } else { k };
+                if size != 1 {
+                    nest.kept.push((size, step, out.strides()[at] as isize * out_item));
+                }
+                k += 1;
+            }
+        }
+        nest.red.reverse();
+        nest.kept.reverse();
+        nest.red.sort_by_key(|d| d.1.abs());
+        nest.kept.sort_by_key(|d| d.1.abs());
+        let mut red: SmallVec<[(usize, isize); 4]> = SmallVec::new();
+        for d in nest.red {
+            match red.last_mut() {
+                Some(last) if d.1 == last.1 * last.0 as isize => last.0 *= d.0,
+                _ => red.push(d),
+            }
+        }
+        if red.is_empty() {
+            red.push((1, item));
+        }
+        let mut kept: SmallVec<[(usize, isize, isize); 4]> = SmallVec::new();
+        for d in nest.kept {
+            match kept.last_mut() {
+                Some(last) if d.1 == last.1 * last.0 as isize && d.2 == last.2 * last.0 as isize => last.0 *= d.0,
+                _ => kept.push(d),
+            }
+        }
+        Self { kept, red }
+    }
+
+    /// How many results there are.
+    #[must_use]
+    pub fn outputs(&self) -> usize {
+        self.kept.iter().map(|d| d.0).product()
+    }
+
+    /// How many elements each result is made of.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.red.iter().map(|d| d.0).product()
+    }
+
+    /// Whether to run along a reduced dimension; otherwise along a kept one.
+    #[must_use]
+    pub fn rows_first(&self) -> bool {
+        match (self.kept.first(), self.red.first()) {
+            (Some(k), Some(r)) => r.1.abs() < k.1.abs() || r.0 == 1 && self.red.len() == 1 && k.1 == 0,
+            _ => true,
+        }
+    }
+
+    /// Byte offsets in the input and the result of the `t`-th run of the innermost kept dimension.
+    #[must_use]
+    pub fn place(&self, t: usize) -> (isize, isize) {
+        let (mut i, mut o, mut rest) = (0, 0, t);
+        for &(n, s, so) in self.kept.iter().skip(1) {
+            i += (rest % n) as isize * s;
+            o += (rest % n) as isize * so;
+            rest /= n;
+        }
+        (i, o)
+    }
+}

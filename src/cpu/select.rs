@@ -1,0 +1,172 @@
+//! What needs each line as a whole: medians, order statistics, modes, log-sum-exp.
+
+use super::extreme::{Ranked, compare_type};
+use super::lines;
+use crate::{DType, Result, Tensor, bail};
+use num_complex::Complex64;
+use std::cmp::Ordering;
+
+/// The order of elements with NaN last.
+pub fn rank<T: Ranked>(a: &T, b: &T) -> Ordering {
+    a.partial_cmp(b).unwrap_or_else(|| a.nan().cmp(&b.nan()))
+}
+
+macro_rules! by_type {
+    ($d:expr, $T:ident => $body:expr) => {
+        match $d {
+            DType::I32 => { type $T = i32; $body }
+            DType::I64 => { type $T = i64; $body }
+            DType::F32 => { type $T = f32; $body }
+            DType::F64 => { type $T = f64; $body }
+            d => bail!(NotImplemented, "no order of {d}"),
+        }
+    };
+}
+
+/// Which element of a line is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pick {
+    /// The k-th smallest, counted from 1; NaN is largest.
+    Kth(usize),
+    /// The lower median; NaN if there is any.
+    Median,
+    /// The lower median of what is not NaN.
+    NanMedian,
+    /// The most frequent, the smallest of those.
+    Mode,
+}
+
+/// The position of the wanted element; lines are not empty.
+fn pick<T: Ranked>(line: &[T], what: Pick, scratch: &mut Vec<(T, u32)>) -> usize {
+    if what == Pick::Median
+        && let Some(nan) = line.iter().position(|x| x.nan())
+    {
+        return nan;
+    }
+    scratch.clear();
+    scratch.extend(line.iter().zip(0u32..).map(|(&x, i)| (x, i)));
+    let order = |a: &(T, u32), b: &(T, u32)| rank(&a.0, &b.0).then(a.1.cmp(&b.1));
+    let k = match what {
+        Pick::Kth(k) => k.saturating_sub(1),
+        Pick::Median => (line.len() - 1) / 2,
+        Pick::NanMedian => line.iter().filter(|x| !x.nan()).count().saturating_sub(1) / 2,
+        Pick::Mode => {
+            scratch.sort_unstable_by(order);
+            let (mut best, mut longest, mut start) = (0, 0, 0);
+            for i in 0..scratch.len() {
+                if scratch[i].0 != scratch[start].0 {
+                    start = i;
+                }
+                if i + 1 - start > longest {
+                    (best, longest) = (i, i + 1 - start);
+                }
+            }
+            return scratch[best].1 as usize;
+        }
+    };
+    let k = k.min(line.len() - 1);
+    let value = scratch.select_nth_unstable_by(k, order).1.0;
+    if matches!(what, Pick::Median | Pick::NanMedian) {
+        // Among equals PyTorch's selection is not stable; the first is as good.
+        return line.iter().position(|x| rank(x, &value) == Ordering::Equal).unwrap_or(0);
+    }
+    scratch[k].1 as usize
+}
+
+/// The wanted element of each line along `dims`, and where it is.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn choose(values: &Tensor, indices: Option<&Tensor>, input: &Tensor, dims: &[usize], what: Pick) -> Result<()> {
+    let d = compare_type(input.dtype());
+    let from = lines::read(input, dims, d)?;
+    let n = from.shape()[1] as usize;
+    if n == 0 {
+        // Only the median of nothing gets here: NaN, or 0 for integers.
+        let nothing = if input.dtype().is_float() { f64::NAN } else { integer_nan(input.dtype()) };
+        return super::fill(values, crate::Scalar::Float(nothing));
+    }
+    by_type!(d, T => {
+        let data = super::slice::<T>(&from);
+        let count = values.numel() as usize;
+        let mut at = vec![0i64; count];
+        lines::for_each(data, n, &mut at, 1, |_, line, at| at[0] = pick(line, what, &mut Vec::new()) as i64);
+        let v = lines::results(values, d)?;
+        for (i, (v, &k)) in super::slice_mut::<T>(&v).iter_mut().zip(&at).enumerate() {
+            *v = data[i * n + k as usize];
+        }
+        lines::put(values, &v)?;
+        if let Some(indices) = indices {
+            let to = lines::results(indices, DType::I64)?;
+            super::slice_mut::<i64>(&to).copy_from_slice(&at);
+            lines::put(indices, &to)?;
+        }
+    });
+    Ok(())
+}
+
+/// What PyTorch makes of NaN as an integer.
+fn integer_nan(d: DType) -> f64 {
+    match d {
+        DType::I64 => i64::MIN as f64,
+        DType::I32 => f64::from(i32::MIN),
+        _ => 0.0,
+    }
+}
+
+/// The logarithm of the sum of exponentials over `dims`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn logsumexp(out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
+    if out.dtype().is_complex() {
+        let from = lines::read(input, dims, DType::C128)?;
+        let n = from.shape()[1] as usize;
+        let to = Tensor::empty(out.shape(), DType::C128, crate::Device::CPU)?;
+        let data = super::slice::<Complex64>(&from);
+        for (i, o) in super::slice_mut::<Complex64>(&to).iter_mut().enumerate() {
+            let line = &data[i * n..(i + 1) * n];
+            let top = line.iter().map(|z| z.re).fold(f64::NEG_INFINITY, f64::max);
+            let top = if top.is_finite() { top } else { 0.0 };
+            *o = line.iter().map(|z| (z - top).exp()).sum::<Complex64>().ln() + top;
+        }
+        return super::copy::copy(out, &to);
+    }
+    let d = if out.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let from = lines::read(input, dims, d)?;
+    let n = from.shape()[1] as usize;
+    let to = lines::results(out, d)?;
+    macro_rules! go {
+        ($t:ty) => {
+            lines::for_each(super::slice::<$t>(&from), n, super::slice_mut::<$t>(&to), 1, |_, line, o| {
+                let top = line.iter().fold(<$t>::NEG_INFINITY, |a, &x| if x > a || x.is_nan() { x } else { a });
+                let shift = if top.is_infinite() { 0.0 } else { top };
+                let sum: f64 = line.iter().map(|&x| f64::from((x - shift).exp())).sum();
+                o[0] = (sum.ln() + f64::from(shift)) as $t;
+            })
+        };
+    }
+    if n == 0 {
+        super::fill(&to, crate::Scalar::Float(f64::NEG_INFINITY))?;
+    } else if d == DType::F64 {
+        go!(f64);
+    } else {
+        go!(f32);
+    }
+    lines::put(out, &to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn picks_by_value_then_position() {
+        let line = [3.0f32, 1.0, f32::NAN, 2.0, 3.0];
+        let mut s = Vec::new();
+        assert_eq!(pick(&line, Pick::Kth(1), &mut s), 1);
+        assert_eq!(pick(&line, Pick::Median, &mut s), 2);
+        assert_eq!(pick(&line, Pick::NanMedian, &mut s), 3);
+        assert_eq!(pick(&line, Pick::Mode, &mut s), 4);
+    }
+}

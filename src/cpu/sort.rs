@@ -1,0 +1,267 @@
+//! Sorting by keys: elements become unsigned integers that order as they do, NaN last, and carry their positions.
+
+#![allow(unsafe_code, reason = "tasks write disjoint lines")]
+
+use super::lines;
+use crate::{DType, Element, Result, Tensor, bail, with_dtype};
+use half::{bf16, f16};
+
+/// An element that can be ordered by an unsigned key.
+pub trait Key: Element {
+    /// Whether the key fits in 32 bits.
+    const SHORT: bool;
+    /// The key: equal elements have equal keys, NaN has the largest.
+    fn key(self) -> u64;
+    /// Whether the element equals nothing, itself included.
+    fn odd(self) -> bool {
+        false
+    }
+}
+macro_rules! keys {
+    ($($t:ty, $short:literal, |$x:ident| $e:expr;)+) => { $(impl Key for $t {
+        const SHORT: bool = $short;
+        #[inline(always)]
+        fn key(self) -> u64 { let $x = self; $e }
+    })+ };
+    (float $($t:ty, $short:literal, $w:ty, |$x:ident| $wide:expr, $sign:literal;)+) => { $(impl Key for $t {
+        const SHORT: bool = $short;
+        #[inline(always)]
+        fn key(self) -> u64 {
+            let $x = self;
+            // Adding zero makes -0 into 0.
+            let v = $wide + 0.0;
+            let bits = v.to_bits();
+            let flipped = if bits >> ($sign - 1) != 0 { !bits } else { bits | 1 << ($sign - 1) };
+            u64::from(if v.is_nan() { <$w>::MAX } else { flipped })
+        }
+        #[inline(always)]
+        fn odd(self) -> bool { let $x = self; $wide.is_nan() }
+    })+ };
+}
+keys! {
+    bool, true, |x| u64::from(x); u8, true, |x| u64::from(x); u16, true, |x| u64::from(x); u32, true, |x| u64::from(x); u64, false, |x| x;
+    i8, true, |x| u64::from(x as u8 ^ 0x80); i16, true, |x| u64::from(x as u16 ^ 0x8000);
+    i32, true, |x| u64::from(x as u32 ^ 0x8000_0000); i64, false, |x| x as u64 ^ 1 << 63;
+}
+keys! { float
+    f16, true, u32, |x| super::folds::widen_f16(x), 32;
+    bf16, true, u32, |x| f32::from_bits(u32::from(x.to_bits()) << 16), 32;
+    f32, true, u32, |x| x, 32;
+    f64, false, u64, |x| x, 64;
+}
+
+/// Lines longer than this are sorted by digits.
+const RADIX_FROM: usize = 2048;
+const DIGIT: usize = 11;
+
+/// Positions of a line's elements in order, equal ones in the order they came.
+fn order<T: Key>(line: &[T], descending: bool, out: &mut [i64]) {
+    let n = line.len();
+    if T::SHORT && n <= u32::MAX as usize {
+        let flip = if descending { u64::from(u32::MAX) } else { 0 };
+        let mut packed: Vec<u64> = line.iter().zip(0u64..).map(|(x, i)| (x.key() ^ flip) << 32 | i).collect();
+        if n >= RADIX_FROM {
+            radix(&mut packed);
+        } else {
+            packed.sort_unstable();
+        }
+        out.iter_mut().zip(&packed).for_each(|(o, p)| *o = (p & 0xffff_ffff) as i64);
+    } else {
+        let flip = if descending { u64::MAX } else { 0 };
+        let mut pairs: Vec<(u64, u64)> = line.iter().zip(0u64..).map(|(x, i)| (x.key() ^ flip, i)).collect();
+        pairs.sort_unstable();
+        out.iter_mut().zip(&pairs).for_each(|(o, p)| *o = p.1 as i64);
+    }
+}
+
+/// Sorts by the upper 32 bits, least significant digit first; passes in which all digits agree are left out.
+fn radix(v: &mut Vec<u64>) {
+    const PASSES: usize = 3;
+    let mut counts = vec![[0usize; 1 << DIGIT]; PASSES];
+    let digit = |x: u64, pass: usize| (x >> (32 + pass * DIGIT)) as usize & ((1 << DIGIT) - 1);
+    for &x in v.iter() {
+        for (pass, c) in counts.iter_mut().enumerate() {
+            c[digit(x, pass)] += 1;
+        }
+    }
+    let mut other = vec![0u64; v.len()];
+    for (pass, c) in counts.iter_mut().enumerate() {
+        if c.contains(&v.len()) {
+            continue;
+        }
+        let mut at = 0;
+        for n in c.iter_mut() {
+            (*n, at) = (at, at + *n);
+        }
+        for &x in v.iter() {
+            let slot = &mut c[digit(x, pass)];
+            other[*slot] = x;
+            *slot += 1;
+        }
+        std::mem::swap(v, &mut other);
+    }
+}
+
+/// The first `k` positions of a line in order.
+fn top<T: Key>(line: &[T], k: usize, largest: bool, out: &mut [i64]) {
+    let flip = if largest { u64::MAX } else { 0 };
+    if k == 0 {
+        return;
+    }
+    let room = (2 * k).max(1024);
+    let mut best: Vec<(u64, usize)> = Vec::with_capacity(room.min(line.len()));
+    let mut bound = u64::MAX;
+    for (i, x) in line.iter().enumerate() {
+        let key = x.key() ^ flip;
+        // Ties with the bound are only of use until there are enough.
+        if key < bound || bound == u64::MAX {
+            best.push((key, i));
+            if best.len() >= room {
+                best.select_nth_unstable(k - 1);
+                best.truncate(k);
+                bound = best[k - 1].0;
+            }
+        }
+    }
+    best.sort_unstable();
+    out.iter_mut().zip(&best).for_each(|(o, p)| *o = p.1 as i64);
+}
+
+macro_rules! sortable {
+    ($d:expr, $T:ident => $body:block) => {
+        with_dtype!($d, [bool int uint half float] => $T, $body, else { bail!(NotImplemented, "no order of {}", $d) })
+    };
+}
+
+/// Sorts along `dim`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn sort(values: &Tensor, indices: &Tensor, input: &Tensor, dim: usize, descending: bool) -> Result<()> {
+    pick(values, indices, input, dim, |_| usize::MAX, descending, false)
+}
+
+/// The `k` first along `dim`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn topk(values: &Tensor, indices: &Tensor, input: &Tensor, dim: usize, k: usize, largest: bool) -> Result<()> {
+    pick(values, indices, input, dim, move |_| k, largest, true)
+}
+
+fn pick(values: &Tensor, indices: &Tensor, input: &Tensor, dim: usize, k: impl Fn(usize) -> usize, flag: bool, best: bool) -> Result<()> {
+    if values.numel() == 0 {
+        return Ok(());
+    }
+    let from = lines::read(input, &[dim], input.dtype())?;
+    let n = from.shape()[1] as usize;
+    let k = k(n).min(n);
+    let (v, at) = (lines::target(values, dim, input.dtype())?, lines::target(indices, dim, DType::I64)?);
+    sortable!(input.dtype(), T => {
+        let data = super::slice::<T>(&from);
+        let v = lines::Shared::new(super::slice_mut::<T>(&v));
+        // Few elements compared cost as much as many moved.
+        lines::for_each(data, n, super::slice_mut::<i64>(&at), k, |i, line, at| {
+            if best && k < n { top(line, k, flag, at) } else { order(line, flag, at) }
+            // SAFETY: every line has its own part.
+            let v = unsafe { v.part(i * k, k) };
+            v.iter_mut().zip(at.iter()).for_each(|(v, &p)| *v = line[p as usize]);
+        });
+    });
+    lines::finish(values, dim, &v)?;
+    lines::finish(indices, dim, &at)
+}
+
+/// What [`unique`] finds out: positions of the first of each group, the group of each row, and how many rows it has.
+#[derive(Debug, Default)]
+pub struct Groups {
+    /// Row of each group's representative.
+    pub first: Vec<i64>,
+    /// Group of each row.
+    pub inverse: Vec<i64>,
+    /// Rows of each group.
+    pub counts: Vec<i64>,
+}
+
+/// Groups equal rows of a dense `[rows, width]` matrix: all of them in ascending order, or only neighbours.
+///
+/// # Errors
+/// If the dtype has no order.
+pub fn unique(rows: &Tensor, consecutive: bool) -> Result<Groups> {
+    let (n, width) = (rows.shape()[0] as usize, rows.shape()[1] as usize);
+    let mut g = Groups { inverse: vec![0; n], ..Groups::default() };
+    sortable!(rows.dtype(), T => {
+        let data = super::slice::<T>(rows);
+        let row = |i: i64| &data[i as usize * width..(i as usize + 1) * width];
+        let mut sorted: Vec<i64> = (0..n as i64).collect();
+        if !consecutive {
+            if width == 1 {
+                order(data, false, &mut sorted);
+            } else {
+                sorted.sort_by(|&a, &b| row(a).iter().map(|x| x.key()).cmp(row(b).iter().map(|x| x.key())));
+            }
+        }
+        for (k, &i) in sorted.iter().enumerate() {
+            let same = k > 0 && row(i).iter().zip(row(sorted[k - 1])).all(|(a, b)| a.key() == b.key() && !a.odd());
+            if same {
+                if let Some(c) = g.counts.last_mut() { *c += 1 }
+            } else {
+                g.first.push(i);
+                g.counts.push(1);
+            }
+            g.inverse[i as usize] = g.first.len() as i64 - 1;
+        }
+    });
+    Ok(g)
+}
+
+/// Places of `values` in the sorted lines of `edges`; `sorter` gives the order of unsorted lines.
+pub fn search<T: PartialOrd + Copy>(edges: &[T], sorter: Option<&[i64]>, x: T, right: bool) -> i64 {
+    let (mut lo, mut hi) = (0, edges.len());
+    while lo < hi {
+        let mid = lo + (hi - lo) / 2;
+        let e = match sorter {
+            Some(s) => edges[s[mid] as usize],
+            None => edges[mid],
+        };
+        // Stated so that NaN is beyond everything.
+        let before = if right { !(e > x) } else { !(e >= x) };
+        if before { lo = mid + 1 } else { hi = mid }
+    }
+    lo as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_of_sorting_agree_and_are_stable() {
+        let line: Vec<f32> = (0..5000u32).map(|i| if i % 97 == 0 { f32::NAN } else { (i.wrapping_mul(2_654_435_761) % 50) as f32 - 25.0 }).collect();
+        let mut got = vec![0i64; line.len()];
+        for descending in [false, true] {
+            order(&line, descending, &mut got);
+            let mut want: Vec<i64> = (0..line.len() as i64).collect();
+            want.sort_by_key(|&i| if descending { u64::from(u32::MAX) - line[i as usize].key() } else { line[i as usize].key() });
+            assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn keys_order_as_elements_do() {
+        let v = [f64::NEG_INFINITY, -1.5, -0.0, 0.0, 1e-300, 2.0, f64::INFINITY, f64::NAN];
+        assert!(v.windows(2).all(|w| w[0].key() <= w[1].key()));
+        assert_eq!((-0.0f32).key(), 0.0f32.key());
+        assert!(i64::MIN.key() < (-1i64).key() && (-1i64).key() < 0i64.key());
+    }
+
+    #[test]
+    fn the_best_few_of_many() {
+        let line: Vec<i32> = (0..10_000).map(|i| (i * 7919) % 10_007).collect();
+        let mut at = [0i64; 5];
+        top(&line, 5, true, &mut at);
+        let mut want = line.clone();
+        want.sort_unstable_by(|a, b| b.cmp(a));
+        assert_eq!(at.map(|i| line[i as usize]), want[..5]);
+    }
+}
