@@ -31,6 +31,7 @@ pub mod scan;
 pub mod select;
 pub mod simd;
 pub mod sort;
+pub mod special;
 pub mod vmath;
 
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};

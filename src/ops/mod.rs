@@ -26,6 +26,7 @@ pub mod norm;
 pub mod op;
 pub mod pad;
 pub mod pointwise;
+pub mod pointwise_more;
 pub mod random;
 pub mod rearrange;
 pub mod reduce;
@@ -34,6 +35,8 @@ pub mod scan;
 pub mod schema;
 pub mod sort;
 pub mod statistics;
+pub mod special;
+pub mod take;
 pub mod unary;
 pub mod view;
 
@@ -57,6 +60,7 @@ static FAMILIES: &[&[OpDef]] = &[
     sort::OPS,
     random::OPS,
     index::OPS,
+    take::OPS,
     getitem::OPS,
     mask::OPS,
     activation::OPS,
@@ -64,6 +68,8 @@ static FAMILIES: &[&[OpDef]] = &[
     join::OPS,
     rearrange::OPS,
     pad::OPS,
+    pointwise_more::OPS,
+    special::OPS,
     norm::OPS,
     loss::OPS,
     distance::OPS,
@@ -113,6 +119,14 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
     ("nn.functional.relu", "relu"),
+    ("special.i0", "i0"),
+    ("special.logit", "logit"),
+    ("special.sinc", "sinc"),
+    ("special.polygamma", "polygamma"),
+    ("special.multigammaln", "mvlgamma"),
+    ("special.gammainc", "igamma"),
+    ("special.gammaincc", "igammac"),
+    ("clip", "clamp"),
     ("concat", "cat"),
     ("concatenate", "cat"),
     ("row_stack", "vstack"),
