@@ -7,6 +7,7 @@ pub mod lanes;
 pub mod norm;
 pub mod softmax;
 pub mod alloc;
+pub mod bag;
 pub mod copy;
 pub mod extreme;
 pub mod gemm;

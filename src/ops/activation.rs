@@ -5,13 +5,13 @@ use super::op::{F, FM, FMO, KernelBody, O, Op, OpDef, Plan, Ret, compose, kernel
 use super::pointwise::same;
 use super::{dispatch, rules};
 use crate::cpu::map::{Ctx, FromCtx as _};
-use crate::cpu::math::{Elementary as _, RealFns as _};
+use crate::cpu::math::Elementary as _;
 use crate::{DType, Result, Tensor, bail, cpu, ensure, map_op, map_row, op, run1};
 use num_complex::{Complex32, Complex64};
 
 map_op!(Elu, 1, [float] |x, c| if x < 0.0 { (x * T::ctx(c, 2)).expm1_() * T::ctx(c, 0) } else { x * T::ctx(c, 1) });
-map_op!(Gelu, 1, [float] |x, c| x * 0.5 * (1.0 + (x * std::f64::consts::FRAC_1_SQRT_2 as T).erf_()));
-map_op!(GeluTanh, 1, [float] |x, c| 0.5 * x * (1.0 + (0.797_884_560_802_865_4 as T * (x + 0.044_715 * x * x * x)).tanh_()));
+map_op!(Gelu, 1, [float] |x, c| x.gelu_());
+map_op!(GeluTanh, 1, [float] |x, c| x.gelu_tanh_());
 map_op!(Silu, 1, [float complex] |x, c| x / (1.0 + (-x).exp_()));
 map_op!(Mish, 1, [float] |x, c| x * x.exp_().log1p_().tanh_());
 map_op!(Hardtanh, 1, [int] |x, c| if x < T::ctx(c, 0) { T::ctx(c, 0) } else if x > T::ctx(c, 1) { T::ctx(c, 1) } else { x }, [float] |x, c| if x < T::ctx(c, 0) { T::ctx(c, 0) } else if x > T::ctx(c, 1) { T::ctx(c, 1) } else { x });
@@ -25,6 +25,32 @@ map_op!(Threshold, 1, [int] |x, c| if x <= T::ctx(c, 0) { T::ctx(c, 1) } else { 
 map_op!(LogSigmoid, 1, [float] |x, c| (if x < 0.0 { x } else { x * 0.0 }) - (-x.abs()).exp_().log1p_());
 map_op!(Glu, 2, [float] |x, y, c| x * y.sigmoid_());
 map_op!(Prelu, 2, [float] |x, y, c| if x > 0.0 { x } else { y * x });
+
+/// Activations that single precision has branch-free forms of.
+trait Smooth: Copy {
+    fn gelu_(self) -> Self;
+    fn gelu_tanh_(self) -> Self;
+}
+
+impl Smooth for f32 {
+    #[inline(always)]
+    fn gelu_(self) -> Self {
+        crate::cpu::vmath::gelu(self)
+    }
+    #[inline(always)]
+    fn gelu_tanh_(self) -> Self {
+        crate::cpu::vmath::gelu_tanh(self)
+    }
+}
+
+impl Smooth for f64 {
+    fn gelu_(self) -> Self {
+        self * 0.5 * (1.0 + libm::erf(self * std::f64::consts::FRAC_1_SQRT_2))
+    }
+    fn gelu_tanh_(self) -> Self {
+        0.5 * self * (1.0 + (0.797_884_560_802_865_4 * (self + 0.044_715 * self * self * self)).tanh())
+    }
+}
 
 /// A value limited to 0..6; NaN stays.
 #[inline(always)]

@@ -5,6 +5,7 @@
 
 pub mod activation;
 pub mod args;
+pub mod bag;
 pub mod binary;
 pub mod call;
 pub mod classes;
@@ -30,6 +31,7 @@ pub mod sort;
 pub mod statistics;
 pub mod unary;
 pub mod view;
+pub mod window;
 
 pub use args::{Arg, Args, OwnedArg, OwnedArgs};
 pub use op::{Op, OpDef, Ret, Value};
@@ -44,6 +46,8 @@ static FAMILIES: &[&[OpDef]] = &[
     copy::OPS,
     copy::CASTS,
     norm::OPS,
+    window::OPS,
+    bag::OPS,
     loss::OPS,
     distance::OPS,
     classes::OPS,
