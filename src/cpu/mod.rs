@@ -3,24 +3,25 @@
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
 pub mod activation;
-pub mod lanes;
-pub mod norm;
-pub mod softmax;
 pub mod alloc;
 pub mod bag;
+pub mod conv;
 pub mod copy;
 pub mod extreme;
+pub mod folds;
 pub mod gemm;
 pub mod index;
 pub mod iter;
-pub mod map;
-
+pub mod lanes;
 pub mod lines;
 pub mod loss;
+pub mod map;
 pub mod math;
+pub mod matrix;
 pub mod moments;
 pub mod narrow;
 pub mod nest;
+pub mod norm;
 pub mod pool;
 pub mod quantile;
 pub mod random;
@@ -28,6 +29,7 @@ pub mod reduce;
 pub mod scan;
 pub mod select;
 pub mod simd;
+pub mod softmax;
 pub mod sort;
 pub mod vmath;
 

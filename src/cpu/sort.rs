@@ -44,7 +44,7 @@ keys! {
     i32, true, |x| u64::from(x as u32 ^ 0x8000_0000); i64, false, |x| x as u64 ^ 1 << 63;
 }
 keys! { float
-    f16, true, u32, |x| super::reduce::widen_f16(x), 32;
+    f16, true, u32, |x| super::folds::widen_f16(x), 32;
     bf16, true, u32, |x| f32::from_bits(u32::from(x.to_bits()) << 16), 32;
     f32, true, u32, |x| x, 32;
     f64, false, u64, |x| x, 64;

@@ -9,20 +9,26 @@ pub mod bag;
 pub mod binary;
 pub mod call;
 pub mod classes;
+pub mod conv;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
 pub mod distance;
 pub mod dropout;
+pub mod einsum;
 pub mod getitem;
 pub mod index;
+pub mod join;
 pub mod loss;
 mod map_macro;
 pub mod mask;
+pub mod matrix;
 pub mod norm;
 pub mod op;
+pub mod pad;
 pub mod pointwise;
 pub mod random;
+pub mod rearrange;
 pub mod reduce;
 pub mod rules;
 pub mod scan;
@@ -45,14 +51,8 @@ static FAMILIES: &[&[OpDef]] = &[
     binary::OPS,
     copy::OPS,
     copy::CASTS,
-    norm::OPS,
     window::OPS,
     bag::OPS,
-    loss::OPS,
-    distance::OPS,
-    classes::OPS,
-    dropout::OPS,
-    activation::OPS,
     create::OPS,
     view::OPS,
     reduce::OPS,
@@ -63,6 +63,20 @@ static FAMILIES: &[&[OpDef]] = &[
     index::OPS,
     getitem::OPS,
     mask::OPS,
+    activation::OPS,
+    dropout::OPS,
+    join::OPS,
+    rearrange::OPS,
+    pad::OPS,
+    norm::OPS,
+    loss::OPS,
+    distance::OPS,
+    classes::OPS,
+    matrix::OPS,
+    einsum::OPS,
+    conv::CONVOLUTIONS,
+    conv::TRANSPOSED,
+    conv::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
@@ -98,10 +112,18 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.digamma", "digamma"),
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
-    ("nn.functional.relu", "relu"),
+    ("special.logsumexp", "logsumexp"),
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
+    ("nn.functional.relu", "relu"),
+    ("concat", "cat"),
+    ("concatenate", "cat"),
+    ("row_stack", "vstack"),
+    ("nn.functional.pixel_shuffle", "pixel_shuffle"),
+    ("nn.functional.pixel_unshuffle", "pixel_unshuffle"),
+    ("nn.functional.channel_shuffle", "channel_shuffle"),
+    ("ger", "outer"),
 ];
 
 static TABLE: LazyLock<Vec<Op>> = LazyLock::new(|| {

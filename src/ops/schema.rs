@@ -6,12 +6,16 @@
 //! | `Operand` | a tensor or a number |
 //! | `int`, `float`, `bool`, `str`, `Scalar` and these with `?` | Python values |
 //! | `int[]`, `int[]?`, `int[2]`, `float[]`, `bool[]`, `Scalar[]` | lists; `int[2]` also takes one integer for all |
-//! | `int[*]` | a list, or integers as separate arguments (`view(2, 3)`) |
+//! | `int[*]`, `Tensor[*]` | a list, or the items as separate arguments (`view(2, 3)`) |
+//! | `int?[]` | a list of integers and `None`s, or one integer or `None`; [`NONE`] stands for `None` |
 //! | `dtype`, `device`, `layout`, `format`, `Generator` | the classes of those names |
 //! | `index` | what stands in square brackets |
 
 use super::args::Arg;
 use crate::{Dims, MemoryFormat, Scalar};
+
+/// What stands for `None` in a list of kind `int?[]`.
+pub const NONE: i64 = i64::MIN;
 
 /// The kind of one argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +26,8 @@ pub enum Kind {
     Operand,
     /// A list of tensors.
     Tensors,
+    /// A list of tensors, or several arguments.
+    VarTensors,
     /// A list of tensors or `None`s.
     OptTensors,
     /// An integer.
@@ -32,6 +38,8 @@ pub enum Kind {
     IntsOf(u8),
     /// A list of integers, or several arguments.
     VarInts,
+    /// A list of integers or `None`s, or one of them.
+    OptInts,
     /// A double.
     Float,
     /// A list of doubles.
@@ -163,10 +171,12 @@ fn parse_param(text: &'static str, kwonly: bool) -> Option<Param> {
         "Tensor" => Kind::Tensor,
         "Operand" => Kind::Operand,
         "Tensor[]" => Kind::Tensors,
+        "Tensor[*]" => Kind::VarTensors,
         "Tensor?[]" => Kind::OptTensors,
         "int" => Kind::Int,
         "int[]" => Kind::Ints,
         "int[*]" => Kind::VarInts,
+        "int?[]" => Kind::OptInts,
         "float" => Kind::Float,
         "float[]" => Kind::Floats,
         "bool" => Kind::Bool,
@@ -198,6 +208,7 @@ fn parse_default(kind: Kind, text: &'static str) -> Option<Arg<'static>> {
             t => t.parse().map(Scalar::Int).ok().or_else(|| parse_float(t).map(Scalar::Float))?,
         }),
         Kind::Str => Arg::Str(text.trim_matches(['\'', '"'])),
+        Kind::VarTensors => Arg::Tensors(Vec::new()),
         Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => {
             let inner = text.trim_matches(['[', ']', '(', ')']);
             if let Kind::IntsOf(n) = kind

@@ -196,6 +196,17 @@ impl<'py> Incoming<'py> {
             return Err(self.too_many(group, max, given));
         }
         for (i, p) in params.iter().enumerate().take(given.min(max)) {
+            if varargs == Some(i) && p.kind == Kind::VarTensors {
+                let mut list = Vec::with_capacity(given - i);
+                for o in &self.positional[i..] {
+                    match tensor_ref(o) {
+                        Some(t) => list.push(t),
+                        None => return Err(self.wrong_kind(group, p, Some(i), o)),
+                    }
+                }
+                values.push(Arg::Tensors(list));
+                break;
+            }
             if varargs == Some(i) {
                 let mut ints: SmallVec<[i64; 6]> = SmallVec::new();
                 for o in &self.positional[i..] {
@@ -246,13 +257,16 @@ impl<'py> Incoming<'py> {
 
     /// The position of a parameter that takes the remaining positional integers, if this call spells it so.
     fn varargs_at(&self, params: &[Param], given: usize, max: usize) -> Option<usize> {
-        let at = params.iter().take(max).position(|p| p.kind == Kind::VarInts)?;
+        let at = params.iter().take(max).position(|p| matches!(p.kind, Kind::VarInts | Kind::VarTensors))?;
+        if params[at].kind == Kind::VarTensors {
+            return (given > at && tensor_ref(&self.positional[at]).is_some()).then_some(at);
+        }
         if given <= at {
             return None;
         }
         let first = &self.positional[at];
         let list = first.is_instance_of::<PyTuple>() || first.is_instance_of::<pyo3::types::PyList>();
-        (!list && (given > at + 1 || super::convert::int(first).is_ok())).then_some(at)
+        (!list && (given > at + 1 || params[at].kind == Kind::VarTensors || super::convert::int(first).is_ok())).then_some(at)
     }
 
     fn keyword(&self, name: &Py<PyString>) -> Option<&Bound<'py, PyAny>> {

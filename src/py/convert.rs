@@ -197,13 +197,13 @@ pub fn convert<'a>(kind: Kind, optional: bool, o: &'a Bound<'_, PyAny>) -> Conve
     {
         return Ok(Arg::Tensor(t));
     }
-    if o.is_none() {
+    if o.is_none() && kind != Kind::OptInts {
         return if optional { Ok(Arg::None) } else { Err(Failure::Kind) };
     }
     Ok(match kind {
         Kind::Tensor => return Err(Failure::Kind),
         Kind::Operand => Arg::Scalar(number(o).ok_or(Failure::Kind)?),
-        Kind::Tensors => Arg::Tensors(tensors(o)?),
+        Kind::Tensors | Kind::VarTensors => Arg::Tensors(tensors(o)?),
         Kind::OptTensors => {
             let mut out = Vec::new();
             each(o, |item| {
@@ -225,8 +225,26 @@ pub fn convert<'a>(kind: Kind, optional: bool, o: &'a Bound<'_, PyAny>) -> Conve
             Err(Failure::Kind) => Arg::Ints(ints(o)?),
             Err(e) => return Err(e),
         },
+        Kind::OptInts => {
+            let one = |o: &Bound<'_, PyAny>| if o.is_none() { Ok(crate::ops::schema::NONE) } else { int(o) };
+            match one(o) {
+                Ok(i) => Arg::Ints(Dims::new(&[i])),
+                Err(Failure::Kind) => {
+                    let mut out = Vec::new();
+                    each(o, |item| {
+                        out.push(one(item)?);
+                        Ok(())
+                    })?;
+                    Arg::Ints(Dims::new(&out))
+                }
+                Err(e) => return Err(e),
+            }
+        }
         Kind::Float => Arg::Float(float(o)?),
         Kind::Floats => {
+            if let Ok(one) = float(o) {
+                return Ok(Arg::Floats(vec![one]));
+            }
             let mut out = Vec::new();
             each(o, |item| {
                 out.push(float(item)?);
@@ -322,9 +340,9 @@ pub fn device(o: &Bound<'_, PyAny>) -> Converted<Device> {
 pub fn kind_name(kind: Kind) -> String {
     match kind {
         Kind::Tensor | Kind::Operand => "Tensor".into(),
-        Kind::Tensors | Kind::OptTensors => "tuple of Tensors".into(),
+        Kind::Tensors | Kind::VarTensors | Kind::OptTensors => "tuple of Tensors".into(),
         Kind::Int => "int".into(),
-        Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => "tuple of ints".into(),
+        Kind::Ints | Kind::VarInts | Kind::OptInts | Kind::IntsOf(_) => "tuple of ints".into(),
         Kind::Float => "float".into(),
         Kind::Floats => "tuple of floats".into(),
         Kind::Bool => "bool".into(),

@@ -1,0 +1,73 @@
+"""Functions whose calling conventions need Python: each prepares its arguments for an op of the core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchlike import _C
+from torchlike._C import Tensor
+
+__all__ = ["einsum", "tensordot"]
+
+
+def einsum(*args: Any) -> Any:
+    """Sums of products of elements, as the equation says."""
+    if len(args) < 2:
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, "
+            "or at least one operand and its subscripts list"
+        )
+    if isinstance(args[0], Tensor):
+        equation, operands = _from_lists(args)
+    else:
+        equation, operands = args[0], args[1:]
+    if len(operands) == 1 and isinstance(operands[0], list | tuple):
+        return einsum(equation, *operands[0])
+    return _C._root.einsum(equation, list(operands))
+
+
+def _from_lists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """The equation of a call with lists of numbers instead of letters."""
+
+    def text(subscripts: Any) -> str:
+        return "".join("..." if s is Ellipsis else _letter(s) for s in subscripts)
+
+    equation = ",".join(text(s) for s in args[1::2])
+    if len(args) % 2 == 1:
+        equation += "->" + text(args[-1])
+        return equation, args[:-1:2]
+    return equation, args[::2]
+
+
+def _letter(n: int) -> str:
+    if 0 <= n < 26:
+        return chr(ord("A") + n)
+    if 26 <= n < 52:
+        return chr(ord("a") + n - 26)
+    raise ValueError("einsum(): subscript in subscript list is not within the valid range [0, 52)")
+
+
+def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
+    """Sums of products over `dims` dimensions, or over the dimensions that two lists name."""
+    if not isinstance(dims, int | tuple | list | Tensor):
+        raise RuntimeError(
+            "tensordot expects dims to be int or "
+            "tuple[list[int], list[int]] or "
+            f"list[list[int]] containing two lists, but got dims={dims}"
+        )
+    if isinstance(dims, Tensor):
+        if dims.numel() > 1:
+            first, second = dims.tolist()
+        else:
+            dims = int(dims.item())
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a.dim(), b.dim()):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        first, second = list(range(-dims, 0)), list(range(dims))
+    elif isinstance(dims, list | tuple):
+        first, second = (d if isinstance(d, list | tuple) else [d] for d in dims)
+    if out is None:
+        return _C._root.tensordot(a, b, list(first), list(second))
+    return _C._root.tensordot(a, b, list(first), list(second), out=out)
