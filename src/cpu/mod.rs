@@ -7,6 +7,7 @@ pub mod alloc;
 pub mod bag;
 pub mod conv;
 pub mod copy;
+pub mod ctc;
 pub mod extreme;
 pub mod folds;
 pub mod gemm;

@@ -12,6 +12,7 @@ pub mod classes;
 pub mod conv;
 pub mod copy;
 pub mod create;
+pub mod ctc;
 pub mod dispatch;
 pub mod distance;
 pub mod dropout;
@@ -29,6 +30,7 @@ pub mod pad;
 pub mod pointwise;
 pub mod random;
 pub mod rearrange;
+pub mod recurrent;
 pub mod reduce;
 pub mod rules;
 pub mod scan;
@@ -60,6 +62,8 @@ static FAMILIES: &[&[OpDef]] = &[
     scan::OPS,
     sort::OPS,
     random::OPS,
+    ctc::OPS,
+    recurrent::OPS,
     index::OPS,
     getitem::OPS,
     mask::OPS,
