@@ -21,7 +21,8 @@ pub fn losses(out: &Tensor, x: &Tensor, targets: &Tensor, steps: &[i64], lengths
     let mut start = 0;
     for (s, loss) in slice_mut::<f64>(&result).iter_mut().enumerate() {
         let n = lengths[s] as usize;
-        let first = if targets.ndim() == 2 { s * targets.shape()[1] as usize } else { std::mem::replace(&mut start, start + n) };
+        let first = if targets.ndim() == 2 { s * targets.shape()[1] as usize } else { start };
+        start += n;
         let labels = &all[first..first + n];
         ensure!(labels.iter().all(|&l| l >= 0 && (l as usize) < classes), Runtime, "ctc_loss: a label is out of range");
         // Blanks stand between all labels and at both ends.

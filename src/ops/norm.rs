@@ -405,3 +405,25 @@ fn normalize(a: &Args) -> Result<Ret> {
     let norm = run1!("linalg.vector_norm", x, p, Dims::from([dim]), true)?;
     run!("div", x, &run1!("_nn.clamp_min", &norm, eps)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Dims, Tensor, run1};
+
+    fn close(t: &Tensor, want: &[f32]) {
+        for (a, b) in t.to_vec::<f32>().unwrap().iter().zip(want) {
+            assert!((a - b).abs() < 1e-6, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn layers_and_losses_agree_with_pytorch() {
+        let x = Tensor::from_slice(&[1f32, 2., 4., 8., 0., -1., 3., 5.], &[2, 4]).unwrap();
+        let y = run1!("nn.functional.layer_norm", &x, Dims::from([4])).unwrap();
+        close(&y, &[-1.025_754_6, -0.652_752_94, 0.093_250_416, 1.585_257, -0.733_798_74, -1.153_112_3, 0.524_141_97, 1.362_769_1]);
+        let y = run1!("softmax", &x, 0i64).unwrap();
+        close(&y, &[0.731_058_6, 0.952_574_13, 0.731_058_6, 0.952_574_13, 0.268_941_43, 0.047_425_874, 0.268_941_43, 0.047_425_874]);
+        let classes = Tensor::from_slice(&[3i64, 1], &[2]).unwrap();
+        close(&run1!("nn.functional.cross_entropy", &x, &classes).unwrap(), &[3.078_243_5]);
+    }
+}
