@@ -5,12 +5,14 @@
 
 pub mod activation;
 pub mod args;
+pub mod bag;
 pub mod binary;
 pub mod call;
 pub mod classes;
 pub mod conv;
 pub mod copy;
 pub mod create;
+pub mod ctc;
 pub mod dispatch;
 pub mod distance;
 pub mod dropout;
@@ -29,6 +31,7 @@ pub mod pointwise;
 pub mod pointwise_more;
 pub mod random;
 pub mod rearrange;
+pub mod recurrent;
 pub mod reduce;
 pub mod rules;
 pub mod scan;
@@ -39,6 +42,7 @@ pub mod special;
 pub mod take;
 pub mod unary;
 pub mod view;
+pub mod window;
 
 pub use args::{Arg, Args, OwnedArg, OwnedArgs};
 pub use op::{Op, OpDef, Ret, Value};
@@ -52,6 +56,8 @@ static FAMILIES: &[&[OpDef]] = &[
     binary::OPS,
     copy::OPS,
     copy::CASTS,
+    window::OPS,
+    bag::OPS,
     create::OPS,
     view::OPS,
     reduce::OPS,
@@ -59,6 +65,8 @@ static FAMILIES: &[&[OpDef]] = &[
     scan::OPS,
     sort::OPS,
     random::OPS,
+    ctc::OPS,
+    recurrent::OPS,
     index::OPS,
     take::OPS,
     getitem::OPS,
