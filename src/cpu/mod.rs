@@ -3,26 +3,26 @@
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
 pub mod activation;
-pub mod lanes;
-pub mod norm;
-pub mod softmax;
 pub mod alloc;
+pub mod bag;
 pub mod conv;
 pub mod copy;
+pub mod ctc;
 pub mod extreme;
 pub mod folds;
 pub mod gemm;
 pub mod index;
 pub mod iter;
-pub mod map;
-pub mod matrix;
-
+pub mod lanes;
 pub mod lines;
 pub mod loss;
+pub mod map;
 pub mod math;
+pub mod matrix;
 pub mod moments;
 pub mod narrow;
 pub mod nest;
+pub mod norm;
 pub mod pool;
 pub mod quantile;
 pub mod random;
@@ -30,7 +30,9 @@ pub mod reduce;
 pub mod scan;
 pub mod select;
 pub mod simd;
+pub mod softmax;
 pub mod sort;
+pub mod special;
 pub mod vmath;
 
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};

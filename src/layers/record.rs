@@ -179,13 +179,9 @@ fn record(args: &Args, shown: &OwnedArgs, k: &KernelBody, target: Option<&Tensor
     let mut device = Device::CPU;
     for (v, p) in kept.values.iter_mut().zip(&args.op.schema.params) {
         match (v, p.kind) {
-            (OwnedArg::Plain(Arg::Device(d)), _) => {
-                // Asked to stay where it is: recorded inputs are on meta only until they are replayed.
-                if d.is_meta() {
-                    *d = Device::CPU;
-                }
-                device = *d;
-            }
+            // `to(dtype)` says "where it is", which is no wish to stay on meta.
+            (v @ OwnedArg::Plain(Arg::Device(Device::META)), _) => *v = OwnedArg::Plain(Arg::None),
+            (OwnedArg::Plain(Arg::Device(d)), _) => device = *d,
             (v @ OwnedArg::Plain(Arg::None), Kind::Device) => *v = OwnedArg::Plain(Arg::Device(Device::CPU)),
             // The default dtype may have changed when the replay comes.
             (v @ OwnedArg::Plain(Arg::None), Kind::DType) if inputs.is_empty() && p.name == "dtype" => {

@@ -32,7 +32,7 @@ pub static OPS: &[OpDef] = &[
         "fill",
         "(Tensor self, Scalar value)",
         F | I,
-        KernelBody::new(infer_like, fill_cpu).cuda(crate::cuda::map::fill).pointwise().lazy_aware(),
+        KernelBody::new(infer_fill, fill_cpu).cuda(crate::cuda::map::fill).pointwise().lazy_aware(),
         "A tensor like `self` with every element set to a number.",
     ),
     compose("fill#tensor", "(Tensor self, Tensor value)", F | I, fill_tensor, "A tensor like `self` filled with the value of a 0-dimensional tensor."),
@@ -77,6 +77,11 @@ cast_methods! {
 pub fn infer_like(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
     Ok(Plan::one(t.shape().clone(), dims::preserved_strides(t.shape(), t.strides()), t.dtype()))
+}
+
+fn infer_fill(a: &Args) -> Result<Plan> {
+    super::mask::check_fits(a.scalar(1)?, a.tensor(0)?.dtype())?;
+    infer_like(a)
 }
 
 fn infer_copy(a: &Args) -> Result<Plan> {

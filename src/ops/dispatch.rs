@@ -48,6 +48,9 @@ pub fn call_out(args: &Args, outs: &mut [Tensor]) -> Result<()> {
     for out in outs.iter() {
         check_writable(out)?;
     }
+    if let Some(with_dtype) = factory_dtype(args, outs)? {
+        return call_out(&with_dtype, outs);
+    }
     match args.op.def.body {
         Body::Kernel(ref k) => run_kernel(args, k, Dest::Out(outs)).map(drop),
         Body::View(f) | Body::Compose(f) => {
@@ -58,6 +61,30 @@ pub fn call_out(args: &Args, outs: &mut [Tensor]) -> Result<()> {
                 super::call::copy_(out, result)?;
             }
             Ok(())
+        }
+    }
+}
+
+/// The arguments of a factory call into `out` with that tensor's dtype, if none was asked for.
+fn factory_dtype<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Option<Args<'a>>> {
+    let (Some(i), [out]) = (args.op.schema.position("dtype"), outs) else { return Ok(None) };
+    let mut tensors = false;
+    args.for_each_tensor(|_, _| tensors = true);
+    if tensors || args.op.schema.position("requires_grad").is_none() {
+        return Ok(None);
+    }
+    match args.dtype(i) {
+        Some(d) if d == out.dtype() => Ok(None),
+        Some(d) => bail!(
+            Runtime,
+            "dtype {} does not match dtype of out parameter ({})",
+            d.scalar_type(),
+            out.dtype().scalar_type()
+        ),
+        None => {
+            let mut values = args.values.clone();
+            values[i] = super::args::Arg::DType(out.dtype());
+            Ok(Some(Args { op: args.op, values }))
         }
     }
 }

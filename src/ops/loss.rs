@@ -343,12 +343,7 @@ fn checked_ranking(a: &Args) -> Result<Ret> {
 
 fn ranking(a: &Args, r: Reduction) -> Result<Ret> {
     let product = run1!("mul", &run1!("neg", a.tensor(2)?)?, &run1!("sub", a.tensor(0)?, a.tensor(1)?)?)?;
-    // A whole margin keeps integers integers.
-    let margin = match a.float(3)? {
-        m if product.dtype().is_integral(true) && m == m.trunc() => Arg::Int(m as i64),
-        m => Arg::Float(m),
-    };
-    let shifted = dispatch::run(op!("add")?, &[Arg::Tensor(&product), margin])?.one()?;
+    let shifted = run1!("add", &product, a.float(3)?)?;
     reduced(clamp_min(&shifted, 0.0)?, r)
 }
 
@@ -554,6 +549,8 @@ fn infer_multi_margin(a: &Args) -> Result<Plan> {
 
 fn multi_margin(a: &Args) -> Result<Ret> {
     let r = legacy(a, 5)?;
+    ensure!(a.int(2)? == 1 || a.int(2)? == 2, Value, "only p == 1 and p == 2 supported");
+    ensure!(a.opt_tensor(4).is_none_or(|w| w.ndim() == 1), Value, "weight must be one-dimensional");
     let mut values: Vec<Arg> = a.values[..5].to_vec();
     values.push(Arg::Int(r as i64));
     dispatch::run(op!("_nn.multi_margin_loss")?, &values)

@@ -5,12 +5,14 @@
 
 pub mod activation;
 pub mod args;
+pub mod bag;
 pub mod binary;
 pub mod call;
 pub mod classes;
 pub mod conv;
 pub mod copy;
 pub mod create;
+pub mod ctc;
 pub mod dispatch;
 pub mod distance;
 pub mod dropout;
@@ -26,8 +28,10 @@ pub mod norm;
 pub mod op;
 pub mod pad;
 pub mod pointwise;
+pub mod pointwise_more;
 pub mod random;
 pub mod rearrange;
+pub mod recurrent;
 pub mod reduce;
 pub mod refusal;
 pub mod rules;
@@ -35,8 +39,11 @@ pub mod scan;
 pub mod schema;
 pub mod sort;
 pub mod statistics;
+pub mod special;
+pub mod take;
 pub mod unary;
 pub mod view;
+pub mod window;
 
 pub use args::{Arg, Args, OwnedArg, OwnedArgs};
 pub use op::{Op, OpDef, Ret, Value};
@@ -50,6 +57,8 @@ static FAMILIES: &[&[OpDef]] = &[
     binary::OPS,
     copy::OPS,
     copy::CASTS,
+    window::OPS,
+    bag::OPS,
     create::OPS,
     view::OPS,
     reduce::OPS,
@@ -57,7 +66,10 @@ static FAMILIES: &[&[OpDef]] = &[
     scan::OPS,
     sort::OPS,
     random::OPS,
+    ctc::OPS,
+    recurrent::OPS,
     index::OPS,
+    take::OPS,
     getitem::OPS,
     mask::OPS,
     activation::OPS,
@@ -65,6 +77,8 @@ static FAMILIES: &[&[OpDef]] = &[
     join::OPS,
     rearrange::OPS,
     pad::OPS,
+    pointwise_more::OPS,
+    special::OPS,
     norm::OPS,
     loss::OPS,
     distance::OPS,
@@ -114,6 +128,14 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
     ("nn.functional.relu", "relu"),
+    ("special.i0", "i0"),
+    ("special.logit", "logit"),
+    ("special.sinc", "sinc"),
+    ("special.polygamma", "polygamma"),
+    ("special.multigammaln", "mvlgamma"),
+    ("special.gammainc", "igamma"),
+    ("special.gammaincc", "igammac"),
+    ("clip", "clamp"),
     ("concat", "cat"),
     ("concatenate", "cat"),
     ("row_stack", "vstack"),

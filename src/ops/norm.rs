@@ -30,8 +30,8 @@ pub static OPS: &[OpDef] = &[
     compose("nn.functional.group_norm", "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)", F, checked_group_norm, "Normalised over groups of channels."),
     kernel("_nn.batch_norm_train", "(Tensor input, Tensor? weight, Tensor? bias, dtype stats, float eps) -> (Tensor, Tensor, Tensor, Tensor)", 0, KernelBody::new(infer_batch_train, |a, o| cpu::norm::batch_norm_train(o, a.tensor(0)?, a.opt_tensor(1), a.opt_tensor(2), a.float(4)?)), "batch_norm with the batch's statistics."),
     kernel("_nn.batch_norm_eval", "(Tensor input, Tensor mean, Tensor var, Tensor? weight, Tensor? bias, float eps)", 0, KernelBody::new(infer_batch_eval, |a, o| cpu::norm::batch_norm_eval(&o[0], a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3), a.opt_tensor(4), a.float(5)?)), "batch_norm with given statistics."),
-    compose("native_batch_norm", "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", F, |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?), "batch_norm with its statistics."),
-    compose("_native_batch_norm_legit", "(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", F, |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?), "batch_norm with its statistics."),
+    compose("native_batch_norm", "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", F | O, |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?), "batch_norm with its statistics."),
+    compose("_native_batch_norm_legit", "(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", F | O, |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?), "batch_norm with its statistics."),
     compose("_native_batch_norm_legit#no_stats", "(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", F, |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 99, 99], 3)?), "batch_norm with its statistics."),
     compose("batch_norm", "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled)", F, |a| batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?), "Normalised over all but the channels."),
     compose("nn.functional.batch_norm", "(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05)", F, checked_batch_norm, "Normalised over all but the channels."),
@@ -349,7 +349,8 @@ fn instance_norm(i: &Batch) -> Result<Ret> {
     let mut shape = i.x.shape().clone();
     (shape[0], shape[1]) = (1, n * c);
     let repeated = |t: Option<&Tensor>| -> Result<Option<Tensor>> {
-        t.map(|t| run1!("repeat", t, Dims::from([n]))).transpose()
+        // A stride of 0 repeats the values for every sample; reshaping copies them.
+        t.map(|t| run1!("reshape", &t.expand_to(&[n, t.numel()]), Dims::from([n * t.numel()]))).transpose()
     };
     let (weight, bias, mean, var) = (repeated(i.weight)?, repeated(i.bias)?, repeated(i.mean)?, repeated(i.var)?);
     let x = run1!("view", &i.x.contiguous()?, shape)?;
@@ -376,7 +377,9 @@ fn checked_instance_norm(a: &Args) -> Result<Ret> {
 fn infer_window(a: &Args) -> Result<Plan> {
     let x = a.tensor(0)?;
     ensure!(a.int(1)? > 0, Runtime, "kernel size should be greater than zero, but got {}", a.int(1)?);
-    float_only(x.dtype(), "avg_pool2d_out_frame")?;
+    if x.dtype() != DType::I64 {
+        float_only(x.dtype(), "avg_pool2d_out_frame")?;
+    }
     Ok(Plan::contiguous(x.shape(), x.dtype()))
 }
 
@@ -401,4 +404,26 @@ fn normalize(a: &Args) -> Result<Ret> {
     super::rules::dim(x, dim)?;
     let norm = run1!("linalg.vector_norm", x, p, Dims::from([dim]), true)?;
     run!("div", x, &run1!("_nn.clamp_min", &norm, eps)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Dims, Tensor, run1};
+
+    fn close(t: &Tensor, want: &[f32]) {
+        for (a, b) in t.to_vec::<f32>().unwrap().iter().zip(want) {
+            assert!((a - b).abs() < 1e-6, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn layers_and_losses_agree_with_pytorch() {
+        let x = Tensor::from_slice(&[1f32, 2., 4., 8., 0., -1., 3., 5.], &[2, 4]).unwrap();
+        let y = run1!("nn.functional.layer_norm", &x, Dims::from([4])).unwrap();
+        close(&y, &[-1.025_754_6, -0.652_752_94, 0.093_250_416, 1.585_257, -0.733_798_74, -1.153_112_3, 0.524_141_97, 1.362_769_1]);
+        let y = run1!("softmax", &x, 0i64).unwrap();
+        close(&y, &[0.731_058_6, 0.952_574_13, 0.731_058_6, 0.952_574_13, 0.268_941_43, 0.047_425_874, 0.268_941_43, 0.047_425_874]);
+        let classes = Tensor::from_slice(&[3i64, 1], &[2]).unwrap();
+        close(&run1!("nn.functional.cross_entropy", &x, &classes).unwrap(), &[3.078_243_5]);
+    }
 }

@@ -158,14 +158,16 @@ fn infer_mode(a: &Args) -> Result<Plan> {
 }
 
 /// For each place of a padded dimension, where in the input it comes from.
-fn sources(mode: &str, size: i64, left: i64, out: i64) -> Vec<usize> {
+fn sources(mode: &str, size: i64, left: i64, right: i64, out: i64) -> Vec<usize> {
+    // Only what negative pads leave goes round.
+    let ring = (out - left.max(0) - right.max(0)).max(1);
     (0..out)
         .map(|j| {
             let x = j - left;
             let x = match mode {
                 "reflect" if x < 0 => -x,
                 "reflect" if x >= size => 2 * (size - 1) - x,
-                "circular" => x.rem_euclid(size.max(1)),
+                "circular" => (-left).max(0) + (j - left.max(0)).rem_euclid(ring),
                 _ => x,
             };
             x.clamp(0, (size - 1).max(0)) as usize
@@ -183,7 +185,7 @@ fn pad_mode(a: &Args, outs: &[Tensor]) -> Result<()> {
     let tables: Vec<Option<Vec<usize>>> = (0..t.ndim())
         .map(|d| {
             let k = t.ndim() - 1 - d;
-            (2 * k < pad.len()).then(|| sources(mode, t.shape()[d], pad[2 * k], out.shape()[d]))
+            (2 * k < pad.len()).then(|| sources(mode, t.shape()[d], pad[2 * k], pad[2 * k + 1], out.shape()[d]))
         })
         .collect();
     cpu::index::pick_grid(&dst, &src, &tables);
@@ -193,7 +195,8 @@ fn pad_mode(a: &Args, outs: &[Tensor]) -> Result<()> {
 /// The format of a shuffled image: channels-last stays so.
 fn finish(t: &Tensor, input: &Tensor) -> Result<Ret> {
     match suggested_format(input) {
-        MemoryFormat::Contiguous => t.contiguous().map(Ret::from),
+        MemoryFormat::Contiguous if t.is_contiguous() && !t.shares_storage(input) => Ok(t.clone().into()),
+        MemoryFormat::Contiguous => run!("clone", t, MemoryFormat::Contiguous),
         f => run!("clone", t, f),
     }
 }

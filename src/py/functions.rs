@@ -156,7 +156,8 @@ fn _default_generator() -> PyGenerator {
 #[pyfunction]
 fn manual_seed(seed: &Bound<'_, PyAny>) -> PyResult<PyGenerator> {
     let g = random::default_generator();
-    g.lock().manual_seed(seed_of(seed)?);
+    let seed = seed.py().get_type::<pyo3::types::PyInt>().call1((seed,))?;
+    g.lock().manual_seed(seed_of(&seed)?);
     Ok(PyGenerator(g))
 }
 

@@ -212,7 +212,9 @@ pub fn missing(name: &str, full_name: &str, names: &[String]) -> String {
     let python = full_name.strip_prefix("torchlike.nn.functional.").is_some_and(|n| !NATIVE_FUNCTIONAL.contains(&n));
     if !python {
         let quoted: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
-        return format!("{name}() missing {} required positional arguments: {}", names.len(), quoted.join(", "));
+        // PyTorch has the plural the wrong way round
+        let noun = if names.len() == 1 { "arguments" } else { "argument" };
+        return format!("{name}() missing {} required positional {noun}: {}", names.len(), quoted.join(", "));
     }
     let name = if name == "threshold" { "_threshold" } else { name };
     let quoted: Vec<String> = names.iter().map(|n| format!("'{n}'")).collect();

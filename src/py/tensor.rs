@@ -422,6 +422,9 @@ impl PyTensor {
             PyTypeError::new_err(format!("Variable data has to be a tensor, but got {}", types::type_name(value)))
         })?;
         let old = self.get();
+        if old.requires_grad() && !new.dtype().is_float() && !new.dtype().is_complex() {
+            return Err(PyRuntimeError::new_err("data set to a tensor that requires gradients must be floating point or complex dtype"));
+        }
         if old.device().kind != new.device().kind && (old.is_meta() || new.is_meta()) {
             return Err(PyRuntimeError::new_err(
                 "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type. ",
@@ -769,9 +772,8 @@ pub fn instance<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py,
     if cls.is(py.get_type::<PyTensor>()) {
         return wrap(py, t);
     }
-    // A base class's constructor makes an empty tensor of any of its subclasses, which then gets the right one.
-    let parameter = py.get_type::<PyParameter>();
-    let base = if cls.is_subclass(&parameter)? { parameter } else { py.get_type::<PyTensor>() };
+    // The base class's constructor makes an empty tensor of any subclass, which then gets the right one.
+    let base = if cls.is_subclass_of::<PyParameter>()? { py.get_type::<PyParameter>() } else { py.get_type::<PyTensor>() };
     let made = base.call_method1("__new__", (cls,))?;
     PyTensor::of(&made)?.set(t);
     Ok(made)
