@@ -70,7 +70,7 @@ from torchlike.context import (  # noqa: E402
     set_default_tensor_type,
     set_grad_enabled,
 )
-from torchlike.functional import einsum, tensordot  # noqa: E402
+from torchlike.functional import broadcast_shapes, einsum, norm_except_dim, tensordot  # noqa: E402
 from torchlike.random import (  # noqa: E402
     default_generator,
     fork_rng,
@@ -91,3 +91,4 @@ from torchlike.deferred import (  # noqa: E402  isort: skip
 )
 
 _legacy._fill(globals())
+to_dlpack = utils.dlpack.to_dlpack

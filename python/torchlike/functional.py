@@ -7,7 +7,7 @@ from typing import Any
 from torchlike import _C
 from torchlike._C import Tensor
 
-__all__ = ["einsum", "tensordot"]
+__all__ = ["broadcast_shapes", "einsum", "norm_except_dim", "tensordot"]
 
 
 def einsum(*args: Any) -> Any:
@@ -71,3 +71,43 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     if out is None:
         return _C._root.tensordot(a, b, list(first), list(second))
     return _C._root.tensordot(a, b, list(first), list(second), out=out)
+
+
+def broadcast_shapes(*shapes: Any) -> Any:
+    """The shape that all the shapes broadcast to."""
+    from torchlike._size import Size
+
+    result: list[int] = []
+    for at, shape in enumerate(shapes):
+        if not isinstance(shape, int | tuple | list):
+            raise RuntimeError(
+                f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}"
+            )
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        result[:0] = [1] * (len(sizes) - len(result))
+        for i in range(-1, -1 - len(sizes), -1):
+            if sizes[i] < 0:
+                raise ValueError("Attempting to broadcast a dimension with negative length!")
+            if sizes[i] == 1 or sizes[i] == result[i]:
+                continue
+            if result[i] != 1:
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {sizes[i]} at {i}! "
+                    f"Mismatching argument at index {at} had {sizes}; "
+                    f"but expected shape should be broadcastable to {result}"
+                )
+            result[i] = sizes[i]
+    return Size(result)
+
+
+def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
+    """The norm over all dimensions but one, which stays; with `dim` -1 over all."""
+    if dim == -1:
+        return v.norm(pow)
+    if dim == 0:
+        shape = [v.shape[0]] + [1] * (v.ndim - 1)
+        return v.contiguous().view(v.shape[0], -1).norm(pow, 1).view(shape)
+    if dim == v.ndim - 1:
+        shape = [1] * (v.ndim - 1) + [v.shape[-1]]
+        return v.contiguous().view(-1, v.shape[-1]).norm(pow, 0).view(shape)
+    return norm_except_dim(v.transpose(0, dim), pow, 0).transpose(0, dim)

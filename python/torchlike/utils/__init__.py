@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from torchlike import _C
-from torchlike.utils import data, hooks
+from torchlike.utils import data, dlpack, hooks
 
-__all__ = ["data", "hooks", "set_module", "swap_tensors"]
+__all__ = ["data", "dlpack", "hooks", "set_module", "swap_tensors"]
 
 
 def swap_tensors(t1: _C.Tensor, t2: _C.Tensor) -> None:
