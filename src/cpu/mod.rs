@@ -20,6 +20,7 @@ pub mod moments;
 pub mod narrow;
 pub mod nest;
 pub mod pool;
+pub mod pooling;
 pub mod quantile;
 pub mod random;
 pub mod reduce;

@@ -11,13 +11,16 @@ pub mod conv;
 pub mod copy;
 pub mod create;
 pub mod dispatch;
-pub mod getitem;
 pub mod dropout;
+pub mod einsum;
+pub mod getitem;
 pub mod index;
 mod map_macro;
 pub mod mask;
+pub mod matrix;
 pub mod op;
 pub mod pointwise;
+pub mod pool;
 pub mod random;
 pub mod reduce;
 pub mod rules;
@@ -35,9 +38,6 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families of the table.
-<<<<<<< HEAD
-static FAMILIES: &[&[OpDef]] = &[unary::OPS, binary::OPS, copy::OPS, copy::CASTS, create::OPS, view::OPS, reduce::OPS, random::OPS, matrix::OPS, einsum::OPS];
-=======
 static FAMILIES: &[&[OpDef]] = &[
     unary::OPS,
     binary::OPS,
@@ -60,8 +60,10 @@ static FAMILIES: &[&[OpDef]] = &[
     conv::CONVOLUTIONS,
     conv::TRANSPOSED,
     conv::OPS,
+    pool::OPS,
+    pool::MAXIMA,
+    pool::UNPOOL,
 ];
->>>>>>> main
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
