@@ -4,6 +4,7 @@
 
 pub mod activation;
 pub mod alloc;
+pub mod attention;
 pub mod conv;
 pub mod copy;
 pub mod extreme;
@@ -26,6 +27,7 @@ pub mod random;
 pub mod reduce;
 pub mod scan;
 pub mod select;
+pub mod resize;
 pub mod simd;
 pub mod sort;
 pub mod softmax;

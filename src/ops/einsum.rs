@@ -163,7 +163,7 @@ fn contract(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
             return run1!("view", &left, Dims::new(&left.shape()[..outputs]));
         }
         let summed: Dims = (outputs as i64..total as i64).collect();
-        return run1!("sum#dim", &left, summed, false, left.dtype());
+        return run1!("sum#dim", &left, summed, false);
     }
     Ok(left)
 }

@@ -5,6 +5,7 @@
 
 pub mod activation;
 pub mod args;
+pub mod attention;
 pub mod binary;
 pub mod call;
 pub mod conv;
@@ -23,6 +24,7 @@ pub mod pointwise;
 pub mod pool;
 pub mod random;
 pub mod reduce;
+pub mod resize;
 pub mod rules;
 pub mod scan;
 pub mod schema;
@@ -63,6 +65,8 @@ static FAMILIES: &[&[OpDef]] = &[
     pool::OPS,
     pool::MAXIMA,
     pool::UNPOOL,
+    resize::OPS,
+    attention::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.

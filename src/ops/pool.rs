@@ -1,7 +1,7 @@
 //! Pooling.
 
 use super::args::{Arg, Args};
-use super::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use super::op::{F, KernelBody, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use super::schema::NONE;
 use crate::cpu::pooling::{self as cpu, Layout, Rule, Window, Windows};
 use crate::cpu::{self as host, copy};
@@ -52,8 +52,8 @@ pub static OPS: &[OpDef] = &[
     kernel("max_pool3d_with_indices", MAX3_AT, F, KernelBody::new(|a| infer_max(a, 3, true), |a, o| run_max(a, o, 3)), "The largest elements of windows, and their positions."),
     compose("avg_pool1d", "(Tensor input, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)", F, avg1, "The means of windows."),
     compose("nn.functional.avg_pool1d", "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)", F, avg1, "The means of windows."),
-    kernel("nn.functional.avg_pool2d", "(Tensor input, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)", F, KernelBody::new(|a| infer_avg(a, 2), |a, o| run_avg(a, o, 2)), "The means of windows."),
-    kernel("nn.functional.avg_pool3d", "(Tensor input, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)", F, KernelBody::new(|a| infer_avg(a, 3), |a, o| run_avg(a, o, 3)), "The means of windows."),
+    kernel("nn.functional.avg_pool2d", "(Tensor input, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)", F | O, KernelBody::new(|a| infer_avg(a, 2), |a, o| run_avg(a, o, 2)), "The means of windows."),
+    kernel("nn.functional.avg_pool3d", "(Tensor input, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)", F | O, KernelBody::new(|a| infer_avg(a, 3), |a, o| run_avg(a, o, 3)), "The means of windows."),
     compose("adaptive_avg_pool1d", "(Tensor input, int[1] output_size)", F, |a| adaptive1(a, false), "Means of as many windows as asked for."),
     compose("nn.functional.adaptive_avg_pool1d", "(Tensor input, int[1] output_size)", F, |a| adaptive1(a, false), "Means of as many windows as asked for."),
     kernel("nn.functional.adaptive_avg_pool2d", "(Tensor input, int?[] output_size)", F, KernelBody::new(|a| infer_adaptive(a, 2, false), |a, o| run_adaptive(a, o, 2)), "Means of as many windows as asked for."),
@@ -416,6 +416,8 @@ fn infer_adaptive(a: &Args, n: usize, max: bool) -> Result<Plan> {
     let x = a.tensor(0)?;
     let name = format!("adaptive_{}_pool{n}d", if max { "max" } else { "avg" });
     let colon = if max { ": " } else { " " };
+    let asked = a.ints(1)?.len();
+    ensure!(asked < 2 || x.ndim() > asked, Value, "Input dimension should be at least {}", asked + 1);
     if max && x.ndim() != n + 1 && x.ndim() != n + 2 {
         bail!(Runtime, "{name}(): Expected {}D or {}D tensor, but got{colon}{}", n + 1, n + 2, x.shape());
     }
