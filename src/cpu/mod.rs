@@ -7,6 +7,7 @@ pub mod alloc;
 pub mod attention;
 pub mod conv;
 pub mod copy;
+pub mod dense;
 pub mod extreme;
 pub mod gemm;
 pub mod index;

@@ -87,8 +87,8 @@ fn attention(a: &Args) -> Result<Ret> {
     let n = scores.ndim();
     let (rows, columns) = (scores.shape()[n - 2], scores.shape()[n - 1]);
     let causal_mask = if causal {
-        let ones = run1!("ones", Dims::from([rows, columns]), DType::Bool, Arg::None, q.device())?;
-        Some(run1!("tril", &ones)?)
+        let count = |n: i64| run1!("arange", Scalar::Int(n), DType::I64, Arg::None, q.device());
+        Some(run1!("ge", &run1!("unsqueeze", &count(rows)?, 1i64)?, &count(columns)?)?)
     } else {
         None
     };

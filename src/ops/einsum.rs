@@ -151,10 +151,10 @@ fn contract(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
             }
         }
         if !only_left.is_empty() {
-            left = run1!("sum#dim", &left, Dims::new(&only_left), true, left.dtype())?;
+            left = run1!("sum#dim", &left, Dims::new(&only_left), true)?;
         }
         if !only_right.is_empty() {
-            right = run1!("sum#dim", &right, Dims::new(&only_right), true, right.dtype())?;
+            right = run1!("sum#dim", &right, Dims::new(&only_right), true)?;
         }
         left = pair(&left, &right, &both)?;
     }

@@ -17,6 +17,7 @@ pub mod einsum;
 pub mod getitem;
 pub mod index;
 mod map_macro;
+pub mod linalg;
 pub mod mask;
 pub mod matrix;
 pub mod op;
@@ -67,6 +68,7 @@ static FAMILIES: &[&[OpDef]] = &[
     pool::UNPOOL,
     resize::OPS,
     attention::OPS,
+    linalg::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.

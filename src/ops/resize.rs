@@ -283,15 +283,25 @@ fn run(a: &Args, outs: &[Tensor]) -> Result<()> {
         if sizes[i] == size[i] && taps.iter().enumerate().all(|(j, t)| t.parts.len() == 1 && t.parts[0] == (j, 1.0)) {
             continue;
         }
-        y = cpu::along(&y, first + i, &taps)?;
-        if out.dtype() == DType::U8 && antialias {
-            y = round_bytes(&y)?;
+        if out.dtype() == DType::U8 {
+            y = round_bytes(&cpu::along(&y, first + i, &fixed_point(taps))?)?;
+        } else {
+            y = cpu::along(&y, first + i, &taps)?;
         }
     }
-    if out.dtype() == DType::U8 {
-        y = round_bytes(&y)?;
-    }
     copy::copy(out, &y.permuted(&back))
+}
+
+/// Weights rounded to as many binary places as 16 bits hold for the largest: bytes are resampled so.
+fn fixed_point(mut taps: Vec<Taps>) -> Vec<Taps> {
+    let most = taps.iter().flat_map(|t| &t.parts).fold(0.0f64, |a, p| a.max(p.1));
+    let mut places = 0;
+    while places < 22 && (0.5 + most * f64::from(1u32 << (places + 1))) < 32768.0 {
+        places += 1;
+    }
+    let unit = f64::from(1u32 << places);
+    taps.iter_mut().flat_map(|t| &mut t.parts).for_each(|p| p.1 = (p.1 * unit).round() / unit);
+    taps
 }
 
 /// Rounds to whole numbers from 0 to 255.
