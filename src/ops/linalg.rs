@@ -4,7 +4,7 @@ use super::args::Args;
 use super::op::{F, FM, FMO, KernelBody, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::cpu::copy;
 use crate::cpu::dense::{self, Matrix, ONE, ZERO};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, run, run1};
+use crate::{DType, Dims, Result, Tensor, bail, dims, ensure, run, run1};
 use num_complex::Complex64 as C;
 
 /// The family's rows.
@@ -38,9 +38,6 @@ pub static OPS: &[OpDef] = &[
     kernel("linalg.lu_solve", "(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)", F | O, KernelBody::new(infer_lu_solve, run_lu_solve), "The solution of a system by its LU factorisation."),
     compose("lu_solve", "(Tensor self, Tensor LU_data, Tensor LU_pivots)", FMO, |a| Ok(run1!("linalg.lu_solve", a.tensor(1)?, a.tensor(2)?, a.tensor(0)?)?.into()), "The solution of a system by its LU factorisation."),
     kernel("linalg.solve_triangular", "(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False)", F | O, KernelBody::new(infer_triangular, run_triangular), "The solution of a triangular system."),
-    compose("linalg.pinv", "(Tensor self, float? rcond=None, bool hermitian=False)", F | O, |a| pinv(a.tensor(0)?, None, a.opt_float(1), a.bool(2)), "The pseudoinverse."),
-    compose("linalg.pinv#tol", "(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False)", F | O, |a| pinv(a.tensor(0)?, a.opt_float(1), a.opt_float(2), a.bool(3)), "The pseudoinverse."),
-    compose("pinverse", "(Tensor self, float rcond=1e-15)", FM, |a| pinv(a.tensor(0)?, None, a.opt_float(1), false), "The pseudoinverse."),
     kernel("geqrf", "(Tensor self) -> (Tensor a, Tensor tau)", FMO, KernelBody::new(infer_geqrf, run_geqrf), "Householder reflections of a matrix."),
     kernel("linalg.householder_product", "(Tensor input, Tensor tau)", F | O, KernelBody::new(infer_product, run_product), "The first columns of a product of reflections."),
     kernel("orgqr", "(Tensor self, Tensor input2)", FMO, KernelBody::new(infer_product, run_product), "The first columns of a product of reflections."),
@@ -56,7 +53,7 @@ fn one_only(mut p: Plan) -> Plan {
 }
 
 /// Strides with the last two dimensions column by column.
-fn by_columns(shape: &[i64]) -> Dims {
+pub(super) fn by_columns(shape: &[i64]) -> Dims {
     let mut s = dims::contiguous_strides(shape);
     let n = shape.len();
     if n >= 2 {
@@ -66,11 +63,11 @@ fn by_columns(shape: &[i64]) -> Dims {
     s
 }
 
-fn columnwise(shape: Dims, dtype: DType) -> OutSpec {
+pub(super) fn columnwise(shape: Dims, dtype: DType) -> OutSpec {
     OutSpec { strides: by_columns(&shape), shape, dtype }
 }
 
-fn check(t: &Tensor, name: &str, square: bool) -> Result<(Dims, i64, i64)> {
+pub(super) fn check(t: &Tensor, name: &str, square: bool) -> Result<(Dims, i64, i64)> {
     let n = t.ndim();
     ensure!(n >= 2, Runtime, "{name}: The input tensor A must have at least 2 dimensions.");
     let (r, c) = (t.shape()[n - 2], t.shape()[n - 1]);
@@ -92,7 +89,7 @@ fn check(t: &Tensor, name: &str, square: bool) -> Result<(Dims, i64, i64)> {
 }
 
 /// The matrices of a batch, repeated to `batch`.
-fn read(t: &Tensor, batch: &[i64]) -> Result<Vec<Matrix>> {
+pub(super) fn read(t: &Tensor, batch: &[i64]) -> Result<Vec<Matrix>> {
     let n = t.ndim();
     let (r, c) = (t.shape()[n - 2], t.shape()[n - 1]);
     let t = copy::dense(&t.expand_to(&Dims::new(batch).concat(&[r, c])), DType::C128)?;
@@ -103,12 +100,12 @@ fn read(t: &Tensor, batch: &[i64]) -> Result<Vec<Matrix>> {
 }
 
 /// Writes a batch of matrices.
-fn write(out: &Tensor, all: &[Matrix]) -> Result<()> {
+pub(super) fn write(out: &Tensor, all: &[Matrix]) -> Result<()> {
     let data: Vec<C> = all.iter().flat_map(|m| m.data.iter().copied()).collect();
     write_flat(out, &data)
 }
 
-fn write_flat(out: &Tensor, data: &[C]) -> Result<()> {
+pub(super) fn write_flat(out: &Tensor, data: &[C]) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
@@ -122,7 +119,7 @@ fn write_ints(out: &Tensor, data: &[i64]) -> Result<()> {
     copy::copy(out, &Tensor::from_slice(data, out.shape())?)
 }
 
-fn lead(t: &Tensor) -> Dims {
+pub(super) fn lead(t: &Tensor) -> Dims {
     Dims::new(&t.shape()[..t.ndim() - 2])
 }
 
@@ -219,7 +216,7 @@ fn is_vector(a: &Tensor, b: &Tensor) -> bool {
     b.ndim() == 1 || (a.ndim() == b.ndim() + 1 && a.shape()[..a.ndim() - 1] == b.shape()[..])
 }
 
-fn same_types(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
+pub(super) fn same_types(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
     ensure!(
         a.dtype() == b.dtype(),
         Runtime,
@@ -240,7 +237,7 @@ fn right_side(a: &Tensor, b: &Tensor) -> (Tensor, bool) {
     }
 }
 
-fn fits(name: &str, a: &Tensor, b: &Tensor, left: bool) -> Result<Dims> {
+pub(super) fn fits(name: &str, a: &Tensor, b: &Tensor, left: bool) -> Result<Dims> {
     let (n, r, c) = (a.shape()[a.ndim() - 1], b.shape()[b.ndim() - 2], b.shape()[b.ndim() - 1]);
     ensure!(
         if left { n == r } else { n == c },
@@ -655,27 +652,6 @@ fn run_triangular(a: &Args, outs: &[Tensor]) -> Result<()> {
         x.adjoint()
     };
     write(&outs[0], &read(t, &batch)?.into_iter().zip(read(b, &batch)?).map(solve).collect::<Vec<_>>())
-}
-
-fn pinv(t: &Tensor, atol: Option<f64>, rtol: Option<f64>, _hermitian: bool) -> Result<Ret> {
-    let (batch, m, n) = check(t, "linalg.pinv", false)?;
-    let d = t.dtype();
-    if t.numel() == 0 {
-        return Ok(run1!("zeros", batch.concat(&[n, m]), d, super::args::Arg::None, t.device())?.into());
-    }
-    let epsilon = if d.to_real() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
-    let absolute = atol.unwrap_or(0.0);
-    let relative = rtol.unwrap_or(if absolute > 0.0 { 0.0 } else { epsilon * m.max(n) as f64 });
-    let all = run!("linalg.svd", t, false)?.tensors();
-    let (u, s, vh) = (&all[0], &all[1], &all[2]);
-    let top = run1!("narrow", s, -1i64, 0i64, 1i64)?;
-    let limit = run1!("clamp", &run1!("mul", &top, Scalar::Float(relative))?, Scalar::Float(absolute))?;
-    let kept = run1!("gt", s, &limit)?;
-    let inverse = run1!("masked_fill", &run1!("reciprocal", s)?, &run1!("logical_not", &kept)?, Scalar::Int(0))?;
-    let v = super::view::matrix_transpose(vh, "mH", true)?.one()?;
-    let uh = super::view::matrix_transpose(u, "mH", true)?.one()?;
-    let scaled = run1!("mul", &v, &run1!("unsqueeze", &inverse, -2i64)?)?;
-    Ok(super::matrix::matmul(&scaled, &uh)?.into())
 }
 
 fn infer_geqrf(a: &Args) -> Result<Plan> {

@@ -18,6 +18,7 @@ pub mod getitem;
 pub mod index;
 mod map_macro;
 pub mod linalg;
+pub mod linalg_more;
 pub mod mask;
 pub mod matrix;
 pub mod op;
@@ -69,6 +70,7 @@ static FAMILIES: &[&[OpDef]] = &[
     resize::OPS,
     attention::OPS,
     linalg::OPS,
+    linalg_more::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.
