@@ -92,12 +92,24 @@ fn run_pinv(a: &Args, outs: &[Tensor]) -> Result<()> {
     let limits = Limits::new(a, &batch)?;
     let mut results = Vec::new();
     for (i, m) in read(t, &batch)?.into_iter().enumerate() {
-        let (u, s, v) = dense::singular(&m);
+        let (u, s, v) = dense::singular(&mirrored(m, a.bool(3)));
         let limit = limits.limit(i, s.first().copied().unwrap_or(0.0));
         let scaled = Matrix::from_fn(v.rows, s.len(), |r, c| if s[c] > limit { v[(r, c)] / s[c] } else { ZERO });
         results.push(scaled.times(&u.adjoint()));
     }
     write(&outs[0], &results)
+}
+
+/// For Hermitian matrices only the lower triangle counts.
+fn mirrored(m: Matrix, hermitian: bool) -> Matrix {
+    if !hermitian {
+        return m;
+    }
+    Matrix::from_fn(m.rows, m.columns, |i, j| match i.cmp(&j) {
+        std::cmp::Ordering::Greater => m[(i, j)],
+        std::cmp::Ordering::Equal => C::new(m[(i, i)].re, 0.0),
+        std::cmp::Ordering::Less => m[(j, i)].conj(),
+    })
 }
 
 fn infer_rank(a: &Args) -> Result<Plan> {
@@ -114,8 +126,8 @@ fn run_rank(a: &Args, outs: &[Tensor]) -> Result<()> {
     }
     let limits = Limits::new(a, batch)?;
     let mut counts = Vec::new();
-    for (i, m) in read(t, batch)?.iter().enumerate() {
-        let s = dense::singular(m).1;
+    for (i, m) in read(t, batch)?.into_iter().enumerate() {
+        let s = dense::singular(&mirrored(m, a.bool(3))).1;
         let limit = limits.limit(i, s.first().copied().unwrap_or(0.0));
         counts.push(C::new(s.iter().filter(|&&v| v > limit).count() as f64, 0.0));
     }
