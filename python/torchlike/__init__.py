@@ -54,6 +54,7 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     linalg,
     random,
     return_types,
+    signal,
     special,
     storage,
     version,

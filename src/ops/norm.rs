@@ -1,7 +1,7 @@
 //! Normalisation layers: rules, and the functions of `torch` and `nn.functional` that lead to them.
 
 use super::args::{Arg, Args};
-use super::op::{F, I, KernelBody, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use super::op::{F, I, KernelBody, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use super::pointwise::same;
 use super::dispatch;
 use crate::cpu::map::{Ctx, FromCtx as _};
@@ -30,8 +30,8 @@ pub static OPS: &[OpDef] = &[
     compose("nn.functional.group_norm", "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)", F, checked_group_norm, "Normalised over groups of channels."),
     kernel("_nn.batch_norm_train", "(Tensor input, Tensor? weight, Tensor? bias, dtype stats, float eps) -> (Tensor, Tensor, Tensor, Tensor)", 0, KernelBody::new(infer_batch_train, |a, o| cpu::norm::batch_norm_train(o, a.tensor(0)?, a.opt_tensor(1), a.opt_tensor(2), a.float(4)?)), "batch_norm with the batch's statistics."),
     kernel("_nn.batch_norm_eval", "(Tensor input, Tensor mean, Tensor var, Tensor? weight, Tensor? bias, float eps)", 0, KernelBody::new(infer_batch_eval, |a, o| cpu::norm::batch_norm_eval(&o[0], a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3), a.opt_tensor(4), a.float(5)?)), "batch_norm with given statistics."),
-    compose("native_batch_norm", "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", F | O, |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?), "batch_norm with its statistics."),
-    compose("_native_batch_norm_legit", "(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", F | O, |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?), "batch_norm with its statistics."),
+    compose("native_batch_norm", "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", F | O | X, |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?), "batch_norm with its statistics."),
+    compose("_native_batch_norm_legit", "(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", F | O | X, |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?), "batch_norm with its statistics."),
     compose("_native_batch_norm_legit#no_stats", "(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", F, |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 99, 99], 3)?), "batch_norm with its statistics."),
     compose("batch_norm", "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled)", F, |a| batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?), "Normalised over all but the channels."),
     compose("nn.functional.batch_norm", "(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05)", F, checked_batch_norm, "Normalised over all but the channels."),
