@@ -80,12 +80,12 @@ fn mvlgamma_ctx(a: &Args, _: DType) -> Result<Ctx> {
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    compose("clamp", "(Tensor self, Scalar? min=None, Scalar? max=None)", FMIO, clamp, "Each element within two bounds."),
     compose("clamp#tensor", "(Tensor self, Tensor? min=None, Tensor? max=None)", FMIO, clamp, "Each element within two bounds."),
-    compose("clamp_min", "(Tensor self, Scalar min)", FMIO, |a| run!("maximum", a.values[0].clone(), a.values[1].clone()), "Each element, or the bound if that is larger."),
+    compose("clamp", "(Tensor self, Scalar? min=None, Scalar? max=None)", FMIO, clamp, "Each element within two bounds."),
     compose("clamp_min#tensor", "(Tensor self, Tensor min)", FMIO, |a| run!("maximum", a.values[0].clone(), a.values[1].clone()), "Each element, or the bound if that is larger."),
-    compose("clamp_max", "(Tensor self, Scalar max)", FMIO, |a| run!("minimum", a.values[0].clone(), a.values[1].clone()), "Each element, or the bound if that is smaller."),
+    compose("clamp_min", "(Tensor self, Scalar min)", FMIO, |a| run!("maximum", a.values[0].clone(), a.values[1].clone()), "Each element, or the bound if that is larger."),
     compose("clamp_max#tensor", "(Tensor self, Tensor max)", FMIO, |a| run!("minimum", a.values[0].clone(), a.values[1].clone()), "Each element, or the bound if that is smaller."),
+    compose("clamp_max", "(Tensor self, Scalar max)", FMIO, |a| run!("minimum", a.values[0].clone(), a.values[1].clone()), "Each element, or the bound if that is smaller."),
     compose("div#mode", "(Operand self, Operand other, *, str? rounding_mode)", FMIO, div_mode, "The quotient, rounded as told."),
     map_row!(RoundTo "round#decimals", 1, same, round_ctx, FMIO, "", "(Tensor self, *, int decimals)", "Rounded to a number of decimals."),
     map_row!(NanToNum "nan_to_num", 1, same, nan_ctx, FMIO, "", "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", "Infinities and NaN replaced by numbers."),
