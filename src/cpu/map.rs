@@ -21,6 +21,10 @@ pub struct Ctx {
     pub c: [Complex64; 2],
     /// The f32 loop behind a 16-bit loop.
     pub inner: Option<Loop>,
+    /// Numbers beside 16-bit tensors keep single precision.
+    pub wide_numbers: bool,
+    /// Which operands of a 16-bit loop are single-precision numbers (bits).
+    pub numbers: u8,
 }
 
 /// Processes a row: `ptrs[0]` is the result, the others are operands; strides in bytes.
@@ -197,7 +201,9 @@ unsafe fn half_loop<H: Half, const N: usize, const OUT: usize>(
         unsafe {
             for k in 0..N {
                 let (p, s) = ((*ptrs.add(k + 1)).cast::<H>(), *strides.add(k + 1));
-                if s == 2 {
+                if ctx.numbers & (1 << k) != 0 {
+                    wide[k] = [*p.cast::<f32>(); BLOCK];
+                } else if s == 2 {
                     for i in 0..m {
                         wide[k][i] = (*p.add(at + i)).widen();
                     }

@@ -14,7 +14,6 @@ use crate::ops::schema::Kind;
 use crate::random::{self, Generator};
 use crate::source::{Provider, Source};
 use crate::{Device, Result, Storage, Tensor, bail, layers};
-use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -124,7 +123,7 @@ pub fn run(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>) -> R
             for (out, result) in outs.iter().zip(&results) {
                 crate::ops::call::copy_(out, result)?;
             }
-            Ok(Ret::Tuple(SmallVec::new()))
+            Ok(Ret::Tuple(Vec::new()))
         }
         Dest::InPlace(target) => {
             if !target.is_meta() {
@@ -228,7 +227,7 @@ fn record(args: &Args, shown: &OwnedArgs, k: &KernelBody, target: Option<&Tensor
         let entry = Entry { key, nbytes: t.storage().nbytes(), prev, call: call.clone() };
         t.storage().set_source(Some(Source::Recipe(Arc::new(entry))));
     }
-    let mut results: SmallVec<[Tensor; 3]> = results.into();
+    let mut results = results;
     Ok(if results.len() == 1 { Ret::One(results.remove(0)) } else { Ret::Tuple(results) })
 }
 

@@ -97,7 +97,12 @@ fn number_ctx(args: &Args, position: usize) -> Result<Ctx> {
 fn alpha(args: &Args, d: DType) -> Result<Ctx> {
     let a = args.scalar(2)?;
     check_scale(a, d, "alpha")?;
-    number_ctx(args, 2)
+    Ok(Ctx { wide_numbers: true, ..number_ctx(args, 2)? })
+}
+
+/// Products and quotients with a number keep it in single precision beside 16-bit tensors.
+fn wide_numbers(_: &Args, _: DType) -> Result<Ctx> {
+    Ok(Ctx { wide_numbers: true, ..Ctx::default() })
 }
 
 fn alpha_sub(args: &Args, d: DType) -> Result<Ctx> {
@@ -189,8 +194,8 @@ pub static OPS: &[OpDef] = &[
     map_row!(Add "add", 2, same, alpha, FMIO, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`."),
     map_row!(Sub "sub", 2, same, alpha_sub, FMIO, "a - b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The difference, the second operand times `alpha`."),
     map_row!(Rsub "rsub", 2, same, alpha_sub, FM, "b - a * alpha", "(Tensor self, Operand other, *, Scalar alpha=1)", "The second operand minus the first times `alpha`."),
-    map_row!(Mul "mul", 2, same, FMIO, "a * b", "(Operand self, Operand other)", "The product."),
-    map_row!(Div "div", 2, float, FMIO, "a / b", "(Operand self, Operand other)", "The quotient; integers are divided as floats."),
+    map_row!(Mul "mul", 2, same, wide_numbers, FMIO, "a * b", "(Operand self, Operand other)", "The product."),
+    map_row!(Div "div", 2, float, wide_numbers, FMIO, "a / b", "(Operand self, Operand other)", "The quotient; integers are divided as floats."),
     compose("div#mode", "(Operand self, Operand other, *, str? rounding_mode)", FMIO, div_mode, "The quotient, rounded by `trunc` towards zero, by `floor` down."),
     map_row!(DivTrunc "_div_trunc", 2, same, nonzero_divisor, F | I, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero."),
     map_row!(DivFloor "floor_divide", 2, same, nonzero_divisor, FMIO, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down."),

@@ -127,12 +127,17 @@ pub fn run_plain(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>
             if k.traits.data_dependent && device.is_meta() {
                 return Err(data_dependent(args));
             }
-            let mut outs: SmallVec<[Tensor; 3]> = SmallVec::new();
-            for spec in plan.outs {
-                outs.push(allocate(spec, device)?);
+            let mut specs = plan.outs;
+            if specs.len() == 1
+                && let Some(spec) = specs.pop()
+            {
+                let out = allocate(spec, device)?;
+                execute(args, k, std::slice::from_ref(&out), device)?;
+                return Ok(Ret::One(out));
             }
+            let outs = specs.into_iter().map(|spec| allocate(spec, device)).collect::<Result<Vec<_>>>()?;
             execute(args, k, &outs, device)?;
-            Ok(if outs.len() == 1 { Ret::One(outs.remove(0)) } else { Ret::Tuple(outs) })
+            Ok(Ret::Tuple(outs))
         }
         Dest::InPlace(target) => {
             let Some(spec) = plan.outs.into_iter().next() else { bail!(Runtime, "{} has no result", args.name()) };
@@ -162,7 +167,7 @@ pub fn run_plain(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>
                 }
             }
             outs.iter().for_each(|o| o.storage().bump());
-            Ok(Ret::Tuple(SmallVec::new()))
+            Ok(Ret::Tuple(Vec::new()))
         }
     }
 }

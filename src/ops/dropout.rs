@@ -4,7 +4,6 @@ use super::args::{Arg, Args};
 use super::op::{F, OpDef, Ret, compose};
 use super::dispatch;
 use crate::{DType, Dims, Result, Tensor, bail, ensure, op, run, run1};
-use smallvec::smallvec;
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
@@ -109,16 +108,16 @@ fn native(a: &Args) -> Result<Ret> {
     let (t, p) = (a.tensor(0)?, a.float(1)?);
     let mask = run1!("empty_like", t, DType::Bool)?;
     if a.opt_bool(2) == Some(false) {
-        return Ok(Ret::Tuple(smallvec![run1!("clone", t)?, run1!("ones_like", t, DType::Bool)?]));
+        return Ok(Ret::Tuple(vec![run1!("clone", t)?, run1!("ones_like", t, DType::Bool)?]));
     }
     if t.numel() == 0 {
-        return Ok(Ret::Tuple(smallvec![t.clone(), mask]));
+        return Ok(Ret::Tuple(vec![t.clone(), mask]));
     }
     let keep = 1.0 - p;
     in_place(op!("bernoulli#inplace")?, &mask, keep)?;
     let out = run1!("mul", t, &mask)?;
     in_place(op!("mul")?, &out, if keep == 0.0 { 0.0 } else { 1.0 / keep })?;
-    Ok(Ret::Tuple(smallvec![out, mask]))
+    Ok(Ret::Tuple(vec![out, mask]))
 }
 
 fn dropout1d(a: &Args) -> Result<Ret> {

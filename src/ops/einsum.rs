@@ -151,10 +151,10 @@ fn contract(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
             }
         }
         if !only_left.is_empty() {
-            left = run1!("sum#dim", &left, Dims::new(&only_left), true, left.dtype())?;
+            left = run1!("sum#dim", &left, Dims::new(&only_left), true)?;
         }
         if !only_right.is_empty() {
-            right = run1!("sum#dim", &right, Dims::new(&only_right), true, right.dtype())?;
+            right = run1!("sum#dim", &right, Dims::new(&only_right), true)?;
         }
         left = pair(&left, &right, &both)?;
     }
@@ -163,7 +163,7 @@ fn contract(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
             return run1!("view", &left, Dims::new(&left.shape()[..outputs]));
         }
         let summed: Dims = (outputs as i64..total as i64).collect();
-        return run1!("sum#dim", &left, summed, false, left.dtype());
+        return run1!("sum#dim", &left, summed, false);
     }
     Ok(left)
 }

@@ -23,7 +23,7 @@ pub static OPS: &[OpDef] = &[
     compose("linalg.matmul", "(Tensor input, Tensor other)", F | O, |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from), "As matmul."),
     compose("__matmul__", "(Tensor self, Tensor other)", M, |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from), "As matmul."),
     compose("__rmatmul__", "(Tensor self, Tensor other)", M, |a| matmul(a.tensor(1)?, a.tensor(0)?).map(Ret::from), "matmul with the operands exchanged."),
-    kernel("nn.functional.linear", "(Tensor input, Tensor weight, Tensor? bias=None)", F, KernelBody::new(infer_linear, run_linear), "input weight.T + bias."),
+    kernel("nn.functional.linear", "(Tensor input, Tensor weight, Tensor? bias=None)", F | O, KernelBody::new(infer_linear, run_linear), "input weight.T + bias."),
     compose("tensordot", "(Tensor self, Tensor other, int[] dims_self, int[] dims_other)", F | O, tensordot, "Sums of products over chosen dimensions."),
     compose("kron", "(Tensor self, Tensor other)", FMO, kron, "The Kronecker product."),
     compose("linalg.vecdot", "(Tensor x, Tensor y, *, int dim=-1)", F | O, vecdot, "Inner products along a dimension."),

@@ -6,6 +6,7 @@
 pub mod activation;
 pub mod args;
 pub mod bag;
+pub mod attention;
 pub mod binary;
 pub mod call;
 pub mod classes;
@@ -22,6 +23,8 @@ pub mod index;
 pub mod join;
 pub mod loss;
 mod map_macro;
+pub mod linalg;
+pub mod linalg_more;
 pub mod mask;
 pub mod matrix;
 pub mod norm;
@@ -29,11 +32,13 @@ pub mod op;
 pub mod pad;
 pub mod pointwise;
 pub mod pointwise_more;
+pub mod pool;
 pub mod random;
 pub mod rearrange;
 pub mod recurrent;
 pub mod reduce;
 pub mod refusal;
+pub mod resize;
 pub mod rules;
 pub mod scan;
 pub mod schema;
@@ -88,6 +93,13 @@ static FAMILIES: &[&[OpDef]] = &[
     conv::CONVOLUTIONS,
     conv::TRANSPOSED,
     conv::OPS,
+    pool::OPS,
+    pool::MAXIMA,
+    pool::UNPOOL,
+    resize::OPS,
+    attention::OPS,
+    linalg::OPS,
+    linalg_more::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.

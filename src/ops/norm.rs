@@ -300,7 +300,7 @@ fn native_batch_norm(b: &Batch) -> Result<Ret> {
     if let (false, Some(mean), Some(var)) = (b.training, b.mean, b.var) {
         let out = run1!("_nn.batch_norm_eval", b.x, mean, var, b.weight, b.bias, b.eps)?;
         let none = run1!("new_empty", b.x, Dims::from([0]), stats)?;
-        return Ok(Ret::Tuple(smallvec![out, none.clone(), run1!("clone", &none)?]));
+        return Ok(Ret::Tuple(vec![out, none.clone(), run1!("clone", &none)?]));
     }
     ensure!(b.x.numel() > 0, Runtime, "input tensor must have at least one element, but got input_sizes = {}", b.x.shape());
     let mut r = run!("_nn.batch_norm_train", b.x, b.weight, b.bias, stats, b.eps)?.tensors();
@@ -312,7 +312,7 @@ fn native_batch_norm(b: &Batch) -> Result<Ret> {
     update(b.mean, &r[1])?;
     update(b.var, &r[3])?;
     r.truncate(3);
-    Ok(Ret::Tuple(r.into()))
+    Ok(Ret::Tuple(r))
 }
 
 fn batch_norm(b: &Batch) -> Result<Ret> {

@@ -158,7 +158,7 @@ pub enum Ret {
     /// One tensor.
     One(Tensor),
     /// A fixed number of tensors; named in the schema if they have names.
-    Tuple(SmallVec<[Tensor; 3]>),
+    Tuple(Vec<Tensor>),
     /// Any number of tensors.
     List(Vec<Tensor>),
     /// A value that is no tensor.
@@ -195,7 +195,7 @@ impl Ret {
     pub fn tensors(self) -> Vec<Tensor> {
         match self {
             Self::One(t) => vec![t],
-            Self::Tuple(t) => t.into_vec(),
+            Self::Tuple(t) => t,
             Self::List(t) => t,
             Self::Value(_) => Vec::new(),
         }

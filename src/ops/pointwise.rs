@@ -267,13 +267,19 @@ pub fn run_loop(row: &MapRow, operands: &[Arg], out: &Tensor, compute: DType, mu
     for (i, operand) in operands.iter().enumerate() {
         match operand {
             Arg::Tensor(t) if t.dtype() == compute => slots[i] = Slot::Direct,
+            Arg::Tensor(t) if i == 1 && t.ndim() == 0 && ctx.wide_numbers && compute.is_reduced_float() && t.device().is_cpu() => {
+                cpu::write_scalar(&mut numbers[i], DType::F32, cpu::read_scalar(t, 0)?);
+                ctx.numbers |= 1 << i;
+            }
             Arg::Tensor(t) => {
                 slots[i] = Slot::Converted(converted.len());
                 converted.push(cpu::copy::converted(t, compute)?);
             }
             other => {
                 let s = scalar_of(other).unwrap_or(Scalar::Int(0));
-                cpu::write_scalar(&mut numbers[i], compute, s);
+                let single = ctx.wide_numbers && compute.is_reduced_float();
+                cpu::write_scalar(&mut numbers[i], if single { DType::F32 } else { compute }, s);
+                ctx.numbers |= u8::from(single) << i;
             }
         }
     }

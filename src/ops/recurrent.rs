@@ -3,7 +3,6 @@
 use super::args::Args;
 use super::op::{F, OpDef, Ret, compose};
 use crate::{DType, Dims, Result, Tensor, cpu, ensure, run1};
-use smallvec::smallvec;
 
 /// The rows of one kind of network: padded sequences, then packed ones.
 macro_rules! network {
@@ -246,8 +245,8 @@ impl<'a> Net<'a> {
 
 fn result(out: Tensor, s: State) -> Ret {
     match s.c {
-        Some(c) => Ret::Tuple(smallvec![out, s.h, c]),
-        None => Ret::Tuple(smallvec![out, s.h]),
+        Some(c) => Ret::Tuple(vec![out, s.h, c]),
+        None => Ret::Tuple(vec![out, s.h]),
     }
 }
 
@@ -290,5 +289,5 @@ fn lstm_cell(a: &Args) -> Result<Ret> {
     let start = State { h: hx[0].clone(), c: Some(hx[1].clone()) };
     let s = step(Cell::Lstm, &gates, &start, a.tensor(3)?, a.opt_tensor(5), None)?;
     let Some(c) = s.c else { crate::bail!(Runtime, "an LSTM has two states") };
-    Ok(Ret::Tuple(smallvec![s.h, c]))
+    Ok(Ret::Tuple(vec![s.h, c]))
 }

@@ -118,8 +118,7 @@ fn unique(a: &Args, consecutive: bool, inverse: bool, counts: bool, dim: Option<
         cpu::copy::copy(&to, &from)?;
     }
     let values = if let Some(back) = back { values.permuted(&back) } else { values };
-    let mut outs: SmallVec<[Tensor; 3]> = SmallVec::new();
-    outs.push(values);
+    let mut outs = vec![values];
     if inverse {
         let shape = if d.is_some() { Dims::from([n]) } else { t.shape().clone() };
         outs.push(Tensor::from_slice(&groups.inverse, &shape)?);

@@ -1,0 +1,323 @@
+//! Pooling: the largest element or the mean of windows, whatever rule chose the windows.
+
+#![allow(unsafe_code, reason = "walks planes of dense tensors")]
+
+use super::{copy, pool};
+use crate::{DType, Device, Element, Result, Tensor, bail, simd_fn};
+
+/// One window along one dimension: its elements are `start`, `start + step`, ... below `end`.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// First element, within the input.
+    pub start: usize,
+    /// Behind the last element.
+    pub end: usize,
+    /// Distance of elements.
+    pub step: usize,
+    /// Elements counted in the mean, with padding.
+    pub padded: usize,
+}
+
+/// The windows of the three spatial dimensions.
+pub type Windows = [Vec<Window>; 3];
+
+/// What to do with a window's elements.
+#[derive(Clone, Copy, Debug)]
+pub enum Rule {
+    /// The largest, with its position if a tensor for it is given.
+    Max,
+    /// The sum over this number, or over the number of elements.
+    Mean {
+        /// A fixed divisor.
+        divisor: Option<i64>,
+        /// Whether padding counts as elements.
+        padding: bool,
+    },
+}
+
+#[derive(Clone, Copy)]
+struct Shared(*mut u8);
+// SAFETY: threads write different planes.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+impl Shared {
+    fn get(self) -> *mut u8 {
+        self.0
+    }
+}
+
+/// Elements that pooling is done in.
+trait Pooled: Element + PartialOrd + std::ops::Add<Output = Self> {
+    const LEAST: Self;
+    fn nan(self) -> bool;
+    fn over(self, n: i64) -> Self;
+}
+impl Pooled for f32 {
+    const LEAST: Self = f32::NEG_INFINITY;
+    #[inline(always)]
+    fn nan(self) -> bool {
+        self.is_nan()
+    }
+    #[inline(always)]
+    fn over(self, n: i64) -> Self {
+        self / n as f32
+    }
+}
+impl Pooled for f64 {
+    const LEAST: Self = f64::NEG_INFINITY;
+    #[inline(always)]
+    fn nan(self) -> bool {
+        self.is_nan()
+    }
+    #[inline(always)]
+    fn over(self, n: i64) -> Self {
+        self / n as f64
+    }
+}
+impl Pooled for i64 {
+    const LEAST: Self = i64::MIN;
+    #[inline(always)]
+    fn nan(self) -> bool {
+        false
+    }
+    #[inline(always)]
+    fn over(self, n: i64) -> Self {
+        self.wrapping_div(n)
+    }
+}
+
+/// The dtype that a dtype is pooled in.
+fn working(d: DType) -> DType {
+    match d {
+        DType::F64 => DType::F64,
+        d if d.is_float() => DType::F32,
+        _ => DType::I64,
+    }
+}
+
+/// Sizes of the tensors: planes outside, the input's and output's spatial sizes, channels inside (channels last).
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Independent planes.
+    pub planes: usize,
+    /// Spatial sizes of the input.
+    pub size: [usize; 3],
+    /// Spatial sizes of the output.
+    pub out: [usize; 3],
+    /// Channels innermost in memory (1: each plane is one channel).
+    pub inner: usize,
+}
+
+/// Pools the dense `x` into the dense `out` (and the positions of maxima into `at`).
+/// `windows` gives a plane's windows; the same for all planes if `shared`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn pool(out: &Tensor, at: Option<&Tensor>, x: &Tensor, l: Layout, rule: Rule, shared: bool, windows: &(dyn Fn(usize) -> Windows + Sync)) -> Result<()> {
+    let d = working(x.dtype());
+    let convert = |t: &Tensor| if t.dtype() == d { Ok(t.clone()) } else { copy::converted(t, d) };
+    let x = convert(x)?;
+    let sum = if out.dtype() == d { out.clone() } else { Tensor::empty_strided(out.shape().clone(), out.strides().clone(), d, Device::CPU)? };
+    match d {
+        DType::F32 => typed::<f32>(&sum, at, &x, l, rule, shared, windows),
+        DType::F64 => typed::<f64>(&sum, at, &x, l, rule, shared, windows),
+        _ => typed::<i64>(&sum, at, &x, l, rule, shared, windows),
+    }
+    if out.dtype() == d { Ok(()) } else { copy::copy(out, &sum) }
+}
+
+fn typed<T: Pooled>(out: &Tensor, at: Option<&Tensor>, x: &Tensor, l: Layout, rule: Rule, shared: bool, windows: &(dyn Fn(usize) -> Windows + Sync)) {
+    let (size, volume) = (l.size.iter().product::<usize>() * l.inner, l.out.iter().product::<usize>() * l.inner);
+    let common = if shared { Some(windows(0)) } else { None };
+    let (src, dst) = (Shared(x.data_ptr()), Shared(out.data_ptr()));
+    let positions = at.map(|t| Shared(t.data_ptr()));
+    let reach = common.as_ref().map_or(8, |w| w.iter().map(|w| w.first().map_or(1, |w| w.end - w.start)).product::<usize>());
+    // Rows of outputs are the unit of work, so that few planes are shared out too.
+    let rows = l.out[0] * l.out[1];
+    let grain = (16384 / (reach * l.out[2] * l.inner).max(1)).max(1);
+    pool::parallel_for(l.planes * rows, if shared { grain } else { rows.max(1) }, |r| {
+        let mut line = vec![T::LEAST; l.size[2]];
+        let mut own: Option<(usize, Windows)> = None;
+        for row in r {
+            let plane = row / rows.max(1);
+            let w = match &common {
+                Some(w) => w,
+                None => {
+                    if own.as_ref().is_none_or(|(p, _)| *p != plane) {
+                        own = Some((plane, windows(plane)));
+                    }
+                    match &own {
+                        Some((_, w)) => w,
+                        None => return,
+                    }
+                }
+            };
+            let (d, h) = (row % rows / l.out[1], row % l.out[1]);
+            // SAFETY: plane and row lie within the dense tensors; rows of different tasks are different.
+            let (x, out) = unsafe {
+                let start = (d * l.out[1] + h) * l.out[2] * l.inner;
+                (
+                    std::slice::from_raw_parts(src.get().cast::<T>().add(plane * size), size),
+                    std::slice::from_raw_parts_mut(dst.get().cast::<T>().add(plane * volume + start), l.out[2] * l.inner),
+                )
+            };
+            let at = positions.map(|p| {
+                let start = plane * volume + (d * l.out[1] + h) * l.out[2] * l.inner;
+                // SAFETY: as above.
+                unsafe { std::slice::from_raw_parts_mut(p.get().cast::<i64>().add(start), l.out[2] * l.inner) }
+            });
+            let here = Row { x, size: l.size, inner: l.inner, d: w[0][d], h: w[1][h], w: &w[2] };
+            match (rule, at) {
+                (Rule::Max, Some(at)) => here.max_at(out, at),
+                (Rule::Max, None) if l.inner == 1 => here.max_lines(out, &mut line),
+                (Rule::Max, None) => here.max_inner(out),
+                (Rule::Mean { divisor, padding }, _) => here.mean(out, &mut line, divisor, padding),
+            }
+        }
+    });
+}
+
+/// One row of outputs.
+struct Row<'a, T> {
+    x: &'a [T],
+    size: [usize; 3],
+    inner: usize,
+    d: Window,
+    h: Window,
+    w: &'a [Window],
+}
+
+simd_fn! { wide
+    /// The larger of two elements each, NaN if either is.
+    fn larger<T: Pooled>(a: &mut [T], b: &[T]) {
+        for (a, &b) in a.iter_mut().zip(b) {
+            *a = if b > *a || b.nan() { b } else { *a };
+        }
+    }
+}
+
+simd_fn! { wide
+    fn plus<T: Pooled>(a: &mut [T], b: &[T]) {
+        for (a, &b) in a.iter_mut().zip(b) {
+            *a = *a + b;
+        }
+    }
+}
+
+impl<T: Pooled> Row<'_, T> {
+    /// Calls `f` with the offset of each input line of the row's windows.
+    fn lines(&self, mut f: impl FnMut(usize)) {
+        for d in (self.d.start..self.d.end).step_by(self.d.step) {
+            for h in (self.h.start..self.h.end).step_by(self.h.step) {
+                f((d * self.size[1] + h) * self.size[2]);
+            }
+        }
+    }
+
+    /// Maxima with positions.
+    fn max_at(&self, out: &mut [T], at: &mut [i64]) {
+        let n = self.inner;
+        for (o, w) in self.w.iter().enumerate() {
+            let first = (self.d.start * self.size[1] + self.h.start) * self.size[2] + w.start;
+            for c in 0..n {
+                let (mut best, mut place) = (T::LEAST, first);
+                self.lines(|line| {
+                    for i in (line + w.start..line + w.end).step_by(w.step) {
+                        let v = self.x[i * n + c];
+                        if v > best || v.nan() {
+                            (best, place) = (v, i);
+                        }
+                    }
+                });
+                out[o * n + c] = best;
+                at[o * n + c] = place as i64;
+            }
+        }
+    }
+
+    /// Maxima of planes: first over lines, a vector at a time, then along the line.
+    fn max_lines(&self, out: &mut [T], line: &mut [T]) {
+        line.fill(T::LEAST);
+        let n = self.size[2];
+        self.lines(|start| larger(line, &self.x[start..start + n]));
+        for (o, w) in out.iter_mut().zip(self.w) {
+            let mut best = T::LEAST;
+            let mut i = w.start;
+            while i < w.end {
+                let v = line[i];
+                best = if v > best || v.nan() { v } else { best };
+                i += w.step;
+            }
+            *o = best;
+        }
+    }
+
+    /// Maxima with channels innermost.
+    fn max_inner(&self, out: &mut [T]) {
+        let n = self.inner;
+        for (o, w) in out.chunks_exact_mut(n).zip(self.w) {
+            o.fill(T::LEAST);
+            self.lines(|line| {
+                for i in (line + w.start..line + w.end).step_by(w.step) {
+                    larger(o, &self.x[i * n..(i + 1) * n]);
+                }
+            });
+        }
+    }
+
+    fn mean(&self, out: &mut [T], line: &mut [T], divisor: Option<i64>, padding: bool) {
+        let (n, zero) = (self.inner, T::default());
+        let count = |w: &Window| {
+            let pick = |w: &Window| (if padding { w.padded } else { w.end - w.start }) as i64;
+            divisor.unwrap_or_else(|| pick(&self.d) * pick(&self.h) * pick(w))
+        };
+        let empty = self.d.end <= self.d.start || self.h.end <= self.h.start;
+        if n == 1 {
+            line.fill(zero);
+            let width = self.size[2];
+            self.lines(|start| plus(line, &self.x[start..start + width]));
+            for (o, w) in out.iter_mut().zip(self.w) {
+                *o = if empty || w.end <= w.start { zero } else { line[w.start..w.end].iter().fold(zero, |a, &b| a + b).over(count(w)) };
+            }
+            return;
+        }
+        for (o, w) in out.chunks_exact_mut(n).zip(self.w) {
+            o.fill(zero);
+            if empty || w.end <= w.start {
+                continue;
+            }
+            self.lines(|line| {
+                for i in line + w.start..line + w.end {
+                    plus(o, &self.x[i * n..(i + 1) * n]);
+                }
+            });
+            let by = count(w);
+            o.iter_mut().for_each(|v| *v = v.over(by));
+        }
+    }
+}
+
+/// Puts pooled values back where their positions say; `out` is dense and of zeros.
+///
+/// # Errors
+/// PyTorch's text for a position outside.
+pub fn unpool(out: &Tensor, x: &Tensor, at: &Tensor, planes: usize, size: &[i64], three: bool) -> Result<()> {
+    let (x, at) = (copy::dense(x, x.dtype())?, copy::dense(at, DType::I64)?);
+    let volume: i64 = size.iter().product();
+    let each = x.numel() as usize / planes.max(1);
+    let places = super::slice::<i64>(&at);
+    if let Some(bad) = places.iter().find(|&&p| p < 0 || p >= volume) {
+        let shown: Vec<String> = size.iter().map(ToString::to_string).collect();
+        let kind = if three { "found an invalid max index" } else { "Found an invalid max index" };
+        bail!(Runtime, "{kind}: {bad} (output volumes are of size {})", shown.join("x"));
+    }
+    crate::with_dtype!(x.dtype(), [bool int half float complex] => T, {
+        let (from, to) = (super::slice::<T>(&x), super::slice_mut::<T>(out));
+        for (i, (&v, &p)) in from.iter().zip(places).enumerate() {
+            to[i / each.max(1) * volume as usize + p as usize] = v;
+        }
+        return Ok(());
+    }, else {});
+    bail!(NotImplemented, "\"max_unpool\" not implemented for '{}'", x.dtype().scalar_type())
+}

@@ -1,0 +1,151 @@
+//! Resampling along dimensions: each output element is a weighted sum of a few input elements, one dimension after
+//! the other.
+
+#![allow(unsafe_code, reason = "walks lines of dense tensors")]
+
+use super::{copy, pool};
+use crate::{DType, Device, Dims, Result, Tensor, simd_fn};
+
+/// The inputs of one output index: the first, and the weights (positions are clamped to the input beforehand).
+#[derive(Clone, Debug, Default)]
+pub struct Taps {
+    /// Positions and weights.
+    pub parts: Vec<(usize, f64)>,
+}
+
+#[derive(Clone, Copy)]
+struct Shared(*mut u8);
+// SAFETY: threads write different lines.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+impl Shared {
+    fn get(self) -> *mut u8 {
+        self.0
+    }
+}
+
+trait Real: Copy + Default {
+    fn of(v: f64) -> Self;
+    fn fma(self, a: Self, b: Self) -> Self;
+}
+impl Real for f32 {
+    #[inline(always)]
+    fn of(v: f64) -> Self {
+        v as f32
+    }
+    #[inline(always)]
+    fn fma(self, a: Self, b: Self) -> Self {
+        a.mul_add(b, self)
+    }
+}
+impl Real for f64 {
+    #[inline(always)]
+    fn of(v: f64) -> Self {
+        v
+    }
+    #[inline(always)]
+    fn fma(self, a: Self, b: Self) -> Self {
+        a.mul_add(b, self)
+    }
+}
+
+simd_fn! { wide
+    fn weigh<T: Real>(out: &mut [T], x: &[T], w: T) {
+        for (o, &v) in out.iter_mut().zip(x) {
+            *o = o.fma(v, w);
+        }
+    }
+}
+
+/// Resamples dimension `dim` of the dense row-major `x` (f32 or f64) by `taps`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn along(x: &Tensor, dim: usize, taps: &[Taps]) -> Result<Tensor> {
+    let shape = x.shape().with(dim, taps.len() as i64);
+    let out = Tensor::empty(&shape, x.dtype(), Device::CPU)?;
+    let outer: i64 = shape[..dim].iter().product();
+    let inner: i64 = shape[dim + 1..].iter().product();
+    if x.dtype() == DType::F32 {
+        lines::<f32>(&out, x, outer as usize, x.shape()[dim] as usize, inner as usize, taps);
+    } else {
+        lines::<f64>(&out, x, outer as usize, x.shape()[dim] as usize, inner as usize, taps);
+    }
+    Ok(out)
+}
+
+fn lines<T: Real + crate::Element>(out: &Tensor, x: &Tensor, outer: usize, size: usize, inner: usize, taps: &[Taps]) {
+    let x = super::slice::<T>(x);
+    let (n, to) = (taps.len(), Shared(out.data_ptr()));
+    let weights: Vec<Vec<(usize, T)>> = taps.iter().map(|t| t.parts.iter().map(|&(i, w)| (i, T::of(w))).collect()).collect();
+    pool::parallel_for(outer, (16384 / (n * inner).max(1)).max(1), |r| {
+        for o in r {
+            // SAFETY: one block of the result a task.
+            let out = unsafe { std::slice::from_raw_parts_mut(to.get().cast::<T>().add(o * n * inner), n * inner) };
+            let x = &x[o * size * inner..(o + 1) * size * inner];
+            if inner == 1 {
+                for (v, parts) in out.iter_mut().zip(&weights) {
+                    *v = parts.iter().fold(T::default(), |sum, &(i, w)| sum.fma(x[i], w));
+                }
+                continue;
+            }
+            for (line, parts) in out.chunks_exact_mut(inner).zip(&weights) {
+                line.fill(T::default());
+                for &(i, w) in parts {
+                    weigh(line, &x[i * inner..(i + 1) * inner], w);
+                }
+            }
+        }
+    });
+}
+
+/// Copies chosen positions of the three middle dimensions of the dense `x` `[outer, d, h, w, inner]`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn choose(x: &Tensor, places: &[Vec<usize>; 3], size: [usize; 3], inner: usize, shape: &Dims) -> Result<Tensor> {
+    let out = Tensor::empty(shape, x.dtype(), Device::CPU)?;
+    let [pd, ph, pw] = places;
+    let outer = x.numel() as usize / (size.iter().product::<usize>() * inner).max(1);
+    let (from, to, item) = (Shared(x.data_ptr()), Shared(out.data_ptr()), x.dtype().size());
+    let rows = outer * pd.len() * ph.len();
+    macro_rules! run {
+        ($t:ty) => {
+            pool::parallel_for(rows, (16384 / (pw.len() * inner).max(1)).max(1), |r| {
+                for row in r {
+                    let (o, d, h) = (row / (pd.len() * ph.len()), row / ph.len() % pd.len(), row % ph.len());
+                    // SAFETY: source and target lines lie within the dense tensors; one target line a step.
+                    unsafe {
+                        let line = from.get().cast::<$t>().add(((o * size[0] + pd[d]) * size[1] + ph[h]) * size[2] * inner);
+                        let target = to.get().cast::<$t>().add(row * pw.len() * inner);
+                        if inner == 1 {
+                            for (i, &w) in pw.iter().enumerate() {
+                                *target.add(i) = *line.add(w);
+                            }
+                        } else {
+                            for (i, &w) in pw.iter().enumerate() {
+                                std::ptr::copy_nonoverlapping(line.add(w * inner), target.add(i * inner), inner);
+                            }
+                        }
+                    }
+                }
+            })
+        };
+    }
+    match item {
+        1 => run!(u8),
+        2 => run!(u16),
+        4 => run!(u32),
+        _ => run!(u64),
+    }
+    Ok(out)
+}
+
+/// The tensor in the dtype that it is resampled in.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn working(x: &Tensor) -> Result<Tensor> {
+    copy::dense(x, if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 })
+}
