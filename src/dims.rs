@@ -387,9 +387,7 @@ pub fn layout_order(shape: &[i64], operands: &[&[i64]]) -> smallvec::SmallVec<[u
 /// Strides of `empty_like(x)`: those of `x` if it is dense, else dense ones in the same order.
 #[must_use]
 pub fn preserved_strides(shape: &[i64], strides: &[i64]) -> Dims {
-    if is_contiguous(shape, strides) {
-        contiguous_strides(shape)
-    } else if is_dense(shape, strides) {
+    if is_contiguous(shape, strides) || is_dense(shape, strides) {
         Dims::new(strides)
     } else {
         strides_in_order(shape, &layout_order(shape, &[strides]))

@@ -35,7 +35,13 @@ TYPES = {
     "format": "_memory_format",
     "Generator": "Generator",
 }
-RETURNS = {"bool": "bool", "int": "int", "Scalar": "Number", "Size": "tuple[int, ...]", "Tensor[]": "tuple[Tensor, ...]"}
+RETURNS = {
+    "bool": "bool",
+    "int": "int",
+    "Scalar": "Number",
+    "Size": "tuple[int, ...]",
+    "Tensor[]": "tuple[Tensor, ...]",
+}
 KEYWORDS = {"from", "in", "is", "lambda", "global", "with", "as"}
 
 

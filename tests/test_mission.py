@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pytest
+
 import torchlike as torch
 from torchlike import nn
 

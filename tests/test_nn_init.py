@@ -42,7 +42,7 @@ def test_gain(name, param, gain):
     ],
 )  # fmt: skip
 def test_messages(act, text):
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
         act()
     assert str(caught.value) == text
 

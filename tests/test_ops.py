@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 import torchlike as torch
 from torchlike import _C
 
@@ -73,7 +74,8 @@ def tensor(t, device):
         base = torch.empty(max(flat.numel(), 0), dtype=dtype, device="meta")
         made = base.as_strided(shape, stride, t.get("offset", 0))
     else:
-        made = flat.as_strided(shape, stride, t.get("offset", 0)) if raw else torch.empty_strided(shape, stride, dtype=dtype)
+        empty = torch.empty_strided(shape, stride, dtype=dtype)
+        made = flat.as_strided(shape, stride, t.get("offset", 0)) if raw else empty
     return made.conj() if t.get("conj") else made
 
 

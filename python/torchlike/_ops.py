@@ -4,4 +4,4 @@ from torchlike import _C
 from torchlike._namespace import fill
 
 fill(globals(), _C, "_root")
-__all__ = [name for name in globals() if not name.startswith("__") and name not in ("_C", "fill")]  # noqa: PLE0605
+__all__ = [name for name in globals() if not name.startswith("__") and name not in ("_C", "fill")]

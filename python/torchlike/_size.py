@@ -21,7 +21,7 @@ class Size(tuple):  # type: ignore[type-arg]
         for i, v in enumerate(values):
             try:
                 entries.append(operator.index(v))
-            except TypeError:
+            except TypeError:  # noqa: PERF203
                 message = f"torch.Size() takes an iterable of 'int' (item {i} is '{type(v).__name__}')"
                 raise TypeError(message) from None
         return tuple.__new__(cls, entries)

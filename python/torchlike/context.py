@@ -122,8 +122,9 @@ def set_default_dtype(d: Any) -> None:
 def set_default_tensor_type(t: Any) -> None:
     """Sets the default dtype by an old tensor type's name, such as `torch.DoubleTensor`."""
     name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
-    names = {"FloatTensor": _C.float32, "DoubleTensor": _C.float64, "HalfTensor": _C.float16, "BFloat16Tensor": _C.bfloat16}
-    found = names.get(name.rpartition(".")[2])
-    if found is None:
+    from torchlike._legacy import _DTYPES
+
+    found = _DTYPES.get(name.rpartition(".")[2])
+    if found is None or not found.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
     _C.set_default_dtype(found)

@@ -484,6 +484,8 @@ fn factory_out(op: &Op, args: &mut Args<'_>, out: &Tensor) -> PyResult<()> {
     }
     if let Some(i) = op.schema.position("device") {
         match args.device(i) {
+            // A recorded result is on meta only until it is replayed.
+            None if out.storage().is_sourced() => {}
             None => args.values[i] = Arg::Device(out.device()),
             Some(d) if d.kind == out.device().kind => {}
             Some(d) => {
