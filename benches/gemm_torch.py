@@ -18,10 +18,16 @@ def best(f):
 def case(name, dtype, m, n, k, nt, batch=1):
     lead = (batch,) if batch > 1 else ()
     a = torch.ones(*lead, m, k, dtype=dtype)
-    b = torch.ones(*lead, n, k, dtype=dtype).transpose(-1, -2) if nt else torch.ones(*lead, k, n, dtype=dtype)
+    b = (
+        torch.ones(*lead, n, k, dtype=dtype).transpose(-1, -2)
+        if nt
+        else torch.ones(*lead, k, n, dtype=dtype)
+    )
     c = torch.empty(*lead, m, n, dtype=dtype)
     t = best(lambda: torch.matmul(a, b, out=c))
-    print(f"{name:5} {'NT' if nt else 'NN'} {batch:3}x {m:5}x{n:5}x{k:5}  {2 * batch * m * n * k / t / 1e9:8.1f} GFLOP/s")
+    print(
+        f"{name:5} {'NT' if nt else 'NN'} {batch:3}x {m:5}x{n:5}x{k:5}  {2 * batch * m * n * k / t / 1e9:8.1f} GFLOP/s"
+    )
 
 
 for threads in (1, 2):

@@ -63,11 +63,16 @@ def main() -> None:
         ours: dict[str, float] = {}
         theirs: dict[str, float] = {}
         for _ in range(3):
-            for python, module, best in ((sys.executable, "torchlike", ours), (args.torch, "torch", theirs)):
+            for python, module, best in (
+                (sys.executable, "torchlike", ours),
+                (args.torch, "torch", theirs),
+            ):
                 if python is None:
                     continue
                 command = [python, __file__, "--worker", module, "--device", device]
-                found = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+                found = json.loads(
+                    subprocess.run(command, capture_output=True, check=True, text=True).stdout
+                )
                 for name, ns in found.items():
                     best[name] = min(ns, best.get(name, ns))
         print(f"\n{device:<12}{'torchlike ns':>14}{'torch ns':>12}{'ratio':>8}")

@@ -52,7 +52,9 @@ class Block(nn.Module):
 class Llama(nn.Module):
     """A decoder of the Llama family."""
 
-    def __init__(self, vocab: int, dim: int, hidden: int, layers: int, heads: int, kv_heads: int) -> None:
+    def __init__(
+        self, vocab: int, dim: int, hidden: int, layers: int, heads: int, kv_heads: int
+    ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab, dim)
         self.layers = nn.ModuleList(Block(dim, hidden, heads, kv_heads) for _ in range(layers))
@@ -66,7 +68,14 @@ class Llama(nn.Module):
         return self.head(self.norm(x))
 
 
-LLAMA_70B = {"vocab": 128256, "dim": 8192, "hidden": 28672, "layers": 80, "heads": 64, "kv_heads": 8}
+LLAMA_70B = {
+    "vocab": 128256,
+    "dim": 8192,
+    "hidden": 28672,
+    "layers": 80,
+    "heads": 64,
+    "kv_heads": 8,
+}
 
 
 def peak_mib() -> float:
@@ -82,7 +91,7 @@ def table(title: str, rows: list[tuple[str, str]]) -> None:
         print(f"  {name:<{width}}  {value}")
 
 
-def timed(f):  # noqa: ANN001, ANN201
+def timed(f):
     """The result, the milliseconds and the growth of peak memory of a call."""
     memory, start = peak_mib(), time.perf_counter()
     result = f()
@@ -117,7 +126,11 @@ def main() -> None:
         out, ms, grown = timed(lambda: model(tokens))
     table(
         "2. Its forward pass on meta",
-        [("input", str(tuple(tokens.shape))), ("output", str(tuple(out.shape))), ("forward", f"{ms:.1f} ms, +{grown:.1f} MiB")],
+        [
+            ("input", str(tuple(tokens.shape))),
+            ("output", str(tuple(out.shape))),
+            ("forward", f"{ms:.1f} ms, +{grown:.1f} MiB"),
+        ],
     )
 
     small = Llama(vocab=1000, dim=256, hidden=688, layers=8, heads=8, kv_heads=4)
@@ -140,14 +153,19 @@ def main() -> None:
                 ("file", f"{os.path.getsize(path):,} bytes, saved in {save_ms:.1f} ms"),
                 ("load to meta", f"{load_ms:.2f} ms, +{grown:.1f} MiB, {len(state)} tensors"),
                 ("one of them", f"{weight} from {weight.source}"),
-                ("materialize layer 3", f"{real_ms:.2f} ms; its neighbours are still on meta: {rest}"),
+                (
+                    "materialize layer 3",
+                    f"{real_ms:.2f} ms; its neighbours are still on meta: {rest}",
+                ),
                 ("runs on CPU like the original", str(same)),
             ],
         )
         torch.manual_seed(0)
 
     torch.manual_seed(0)
-    eager, eager_ms, _ = timed(lambda: Llama(vocab=1000, dim=256, hidden=688, layers=8, heads=8, kv_heads=4))
+    eager, eager_ms, _ = timed(
+        lambda: Llama(vocab=1000, dim=256, hidden=688, layers=8, heads=8, kv_heads=4)
+    )
     torch.manual_seed(0)
 
     def deferred() -> Llama:
@@ -163,7 +181,10 @@ def main() -> None:
             ("eager construction", f"{eager_ms:.1f} ms"),
             ("inside meta_init()", f"{later_ms:.1f} ms"),
             ("materialize layer 6 alone", f"{real_ms:.2f} ms"),
-            ("its weights equal eager's, bit for bit", str(all(torch.equal(a, b) for a, b in pairs))),
+            (
+                "its weights equal eager's, bit for bit",
+                str(all(torch.equal(a, b) for a, b in pairs)),
+            ),
             ("layer 7 is still on meta", str(all(p.is_meta for p in later.layers[7].parameters()))),
         ],
     )

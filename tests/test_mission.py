@@ -45,7 +45,9 @@ def test_shapes_are_validated_on_meta():
     assert x.storage().size() == 8000
     assert x.is_meta and x.device.type == "meta"
     assert model(x).shape == (8, 500)
-    with pytest.raises(RuntimeError, match=r"mat1 and mat2 shapes cannot be multiplied \(8x999 and 1000x500\)"):
+    with pytest.raises(
+        RuntimeError, match=r"mat1 and mat2 shapes cannot be multiplied \(8x999 and 1000x500\)"
+    ):
         model(torch.randn(8, 999, device="meta"))
 
 
@@ -148,7 +150,12 @@ def test_file_objects_and_mmap(tmp_path):
 
 def test_mixing_devices_is_an_error():
     real, meta = torch.ones(2), torch.ones(2, device="meta")
-    for call in (lambda: real + meta, lambda: meta + real, lambda: real.add_(meta), lambda: meta.add_(real)):
+    for call in (
+        lambda: real + meta,
+        lambda: meta + real,
+        lambda: real.add_(meta),
+        lambda: meta.add_(real),
+    ):
         with pytest.raises(RuntimeError, match="is not on the expected device"):
             call()
     assert (meta + torch.tensor(1.0)).is_meta

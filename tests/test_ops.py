@@ -92,7 +92,10 @@ def call(sample, device):
     kwargs = {k: decode(v, device) for k, v in sample["kwargs"].items()}
     kind, _, name = sample["call"].partition(":")
     if name:
-        found = {"method": lambda: getattr(args[0], name), "attr": lambda: lambda: getattr(args[0], name)}
+        found = {
+            "method": lambda: getattr(args[0], name),
+            "attr": lambda: lambda: getattr(args[0], name),
+        }
         if kind == "operator":
             return getattr(operator, name)(*args, **kwargs)
         return found[kind]()(*args[1:], **kwargs)
@@ -115,9 +118,13 @@ def check_layout(got, want):
     assert str(got.dtype).rpartition(".")[2] == want["dtype"]
     if got.numel() == 0:
         return
-    strides = [want.get(k) for k in ("stride", "stride2") if want.get(k)] or [contiguous(want["shape"])]
+    strides = [want.get(k) for k in ("stride", "stride2") if want.get(k)] or [
+        contiguous(want["shape"])
+    ]
     seen = [s for s, n in zip(got.stride(), want["shape"], strict=True) if n > 1]
-    assert seen in [[s for s, n in zip(option, want["shape"], strict=True) if n > 1] for option in strides]
+    assert seen in [
+        [s for s, n in zip(option, want["shape"], strict=True) if n > 1] for option in strides
+    ]
 
 
 def check_values(got, want):
@@ -188,7 +195,9 @@ UNARY = [
 
 
 @pytest.mark.parametrize(("name", "forms"), UNARY, ids=[n for n, _ in UNARY])
-@pytest.mark.parametrize("layout", ["contiguous", "transposed", "offset", "expanded", "empty", "scalar"])
+@pytest.mark.parametrize(
+    "layout", ["contiguous", "transposed", "offset", "expanded", "empty", "scalar"]
+)
 def test_forms_agree(name, forms, layout):
     """Function = method = in-place = out, and meta says the same layout."""
     x = torch.linspace(0.1, 0.9, 12).reshape(3, 4)

@@ -1,6 +1,7 @@
 """A tensor library in which every meta tensor knows how to become real."""
 
 from math import e, inf, nan, pi
+from typing import TYPE_CHECKING
 
 from torchlike import _C, _size
 from torchlike._C import (
@@ -40,9 +41,15 @@ for _value_name in dir(_C):
     _value = getattr(_C, _value_name)
     if isinstance(_value, dtype | layout | memory_format):
         globals()[_value_name] = _value
-globals().update({k: v for k, v in vars(_C._root).items() if not k.startswith("__")})
 legacy_contiguous_format = _C.contiguous_format
 newaxis = None
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    def __getattr__(name: str) -> Any:
+        """dtypes, layouts, formats and old tensor types are put here while the module loads."""
+
 
 from torchlike import (  # noqa: E402  (the names above are used by these modules while they load)
     _legacy,
@@ -60,6 +67,7 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     version,
 )
 from torchlike._limits import finfo, iinfo  # noqa: E402
+from torchlike._ops import *  # noqa: E402, F403
 from torchlike._settings import *  # noqa: E402, F403
 from torchlike._tensor import *  # noqa: E402, F403
 from torchlike._tensor_str import set_printoptions  # noqa: E402

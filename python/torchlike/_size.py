@@ -22,7 +22,9 @@ class Size(tuple):  # type: ignore[type-arg]
             try:
                 entries.append(operator.index(v))
             except TypeError:  # noqa: PERF203
-                message = f"torch.Size() takes an iterable of 'int' (item {i} is '{type(v).__name__}')"
+                message = (
+                    f"torch.Size() takes an iterable of 'int' (item {i} is '{type(v).__name__}')"
+                )
                 raise TypeError(message) from None
         return tuple.__new__(cls, entries)
 

@@ -48,7 +48,9 @@ def typename(obj: Any) -> str:
 
 def compile(model: Any = None, **_: Any) -> Any:
     """Raises: torchlike runs operators directly and has no compiler."""
-    raise NotImplementedError("torchlike.compile(): torchlike has no compiler; call the model directly")
+    raise NotImplementedError(
+        "torchlike.compile(): torchlike has no compiler; call the model directly"
+    )
 
 
 def get_device_module(device: Any = None) -> Any:
@@ -93,7 +95,9 @@ def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     return made
 
 
-def _rebuild_tensor(storage: Any, dtype: Any, shape: Any, stride: Any, offset: int, grad: bool, flags: int) -> Tensor:
+def _rebuild_tensor(
+    storage: Any, dtype: Any, shape: Any, stride: Any, offset: int, grad: bool, flags: int
+) -> Tensor:
     t = _C._from_storage(storage, dtype, tuple(shape), tuple(stride), offset, False)
     if flags & 1:
         t = t.conj()
@@ -114,9 +118,19 @@ def _rebuild_storage(device: str, nbytes: int, data: bytes | None) -> Any:
 def _reduce(t: Tensor, protocol: int) -> Any:
     storage = t.untyped_storage()
     flags = int(t.is_conj()) | int(t.is_neg()) << 1
-    args = (storage, t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), t.requires_grad, flags)
+    args = (
+        storage,
+        t.dtype,
+        tuple(t.shape),
+        t.stride(),
+        t.storage_offset(),
+        t.requires_grad,
+        flags,
+    )
     if type(t) is Tensor:
-        return (_rebuild_tensor, args, t.__dict__ or None) if t.__dict__ else (_rebuild_tensor, args)
+        return (
+            (_rebuild_tensor, args, t.__dict__ or None) if t.__dict__ else (_rebuild_tensor, args)
+        )
     return (_rebuild_subclass, (type(t), args), t.__dict__ or None)
 
 

@@ -21,7 +21,9 @@ def _class(name: str, fields: tuple[str, ...]) -> type:
     made = _classes.get(name)
     if made is None:
         body: dict[str, Any] = {f: _field(i) for i, f in enumerate(fields)}
-        body.update(__slots__=(), _fields=fields, __repr__=_repr, __module__=__name__, n_fields=len(fields))
+        body.update(
+            __slots__=(), _fields=fields, __repr__=_repr, __module__=__name__, n_fields=len(fields)
+        )
         body.update(n_sequence_fields=len(fields), n_unnamed_fields=0)
         body["__reduce__"] = lambda self: (_rebuild, (name, fields, tuple(self)))
         made = _classes[name] = type(name, (tuple,), body)

@@ -24,7 +24,9 @@ def load(
     accepted, but executes nothing either: classes that torchlike does not build raise `UnpicklingError`.
     """
     if pickle_module is not None or pickle_load_args:
-        raise TypeError("load(): torchlike reads pickles itself and takes no pickle_module or arguments for one")
+        raise TypeError(
+            "load(): torchlike reads pickles itself and takes no pickle_module or arguments for one"
+        )
     full = weights_only is None or weights_only
     if isinstance(f, str | os.PathLike):
         return _C._load(os.fspath(f), map_location, full, bool(mmap))
