@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -36,10 +37,10 @@ TYPES = {
     "Generator": "Generator",
 }
 RETURNS = {
-    "bool": "bool",
-    "int": "int",
+    "bool": "builtins.bool",
+    "int": "builtins.int",
     "Scalar": "Number",
-    "Size": "tuple[int, ...]",
+    "Size": "tuple[builtins.int, ...]",
     "Tensor[]": "tuple[Tensor, ...]",
 }
 KEYWORDS = {"from", "in", "is", "lambda", "global", "with", "as"}
@@ -91,6 +92,15 @@ def parameters(schema: str, method: bool) -> tuple[list[str], str]:
     else:
         result = RETURNS.get(returns, "Any")
     return order_defaults(out), result
+
+
+def with_varargs(signature: str) -> list[str]:
+    """A size may also be given as separate integers: a second signature says so."""
+    found = re.search(r"(\w+): Sequence\[builtins\.int\](?=[,)])", signature)
+    if not found or "(*" in signature:
+        return [signature]
+    rest = signature[found.end() :].replace(", *,", ",", 1)
+    return [signature, signature[: found.start()] + f"*{found[1]}: builtins.int" + rest]
 
 
 def order_defaults(params: list[str]) -> list[str]:
@@ -171,7 +181,7 @@ def definitions(found: dict[str, list[str]], indent: str) -> list[str]:
     """`def` lines, with `@overload` where there are several."""
     lines = []
     for name in sorted(found):
-        signatures = list(dict.fromkeys(found[name]))
+        signatures = list(dict.fromkeys(v for s in found[name] for v in with_varargs(s)))
         for signature in signatures:
             if len(signatures) > 1:
                 lines.append(f"{indent}@overload")
