@@ -1,0 +1,25 @@
+"""The examples in docs/tutorial print what the pages say."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+PAGES = sorted((Path(__file__).parent.parent / "docs" / "tutorial").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[p.stem for p in PAGES])
+def test_examples_print_what_the_page_says(page):
+    blocks = re.findall(r"```(python|output)\n(.*?)```", page.read_text(), re.DOTALL)
+    assert blocks
+    names, printed = {}, ""
+    for kind, text in blocks:
+        if kind == "output":
+            assert printed == text
+            continue
+        stream = io.StringIO()
+        with contextlib.redirect_stdout(stream):
+            exec(compile(text, str(page), "exec"), names)
+        printed = stream.getvalue()
