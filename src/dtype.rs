@@ -97,6 +97,31 @@ impl DType {
         }
     }
 
+    /// The C++ type by which some of PyTorch's messages call the elements.
+    #[must_use]
+    pub const fn cpp_name(self) -> &'static str {
+        use DType::*;
+        match self {
+            Bool => "bool",
+            U8 => "unsigned char",
+            I8 => "signed char",
+            I16 => "short int",
+            I32 => "int",
+            I64 => "long int",
+            U16 => "unsigned short",
+            U32 => "unsigned int",
+            U64 => "unsigned long",
+            F16 => "c10::Half",
+            BF16 => "c10::BFloat16",
+            F32 => "float",
+            F64 => "double",
+            C32 => "c10::complex<c10::Half>",
+            C64 => "c10::complex<float>",
+            C128 => "c10::complex<double>",
+            other => other.name(),
+        }
+    }
+
     /// True for real floating point types.
     #[must_use]
     pub const fn is_float(self) -> bool {

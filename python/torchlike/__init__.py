@@ -45,6 +45,8 @@ legacy_contiguous_format = _C.contiguous_format
 newaxis = None
 
 from torchlike import (  # noqa: E402  (the names above are used by these modules while they load)
+    _legacy,
+    _methods,
     _tensor,
     autograd,
     cuda,
@@ -56,6 +58,8 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     storage,
     version,
 )
+from torchlike._limits import finfo, iinfo  # noqa: E402
+from torchlike._settings import *  # noqa: E402, F403
 from torchlike._tensor import *  # noqa: E402, F403
 from torchlike.functional import einsum, tensordot  # noqa: E402
 from torchlike._tensor_str import set_printoptions  # noqa: E402
@@ -78,10 +82,12 @@ from torchlike.random import (  # noqa: E402
 from torchlike.serialization import load, save  # noqa: E402
 from torchlike.storage import TypedStorage, UntypedStorage  # noqa: E402
 
-from torchlike import nn, testing, utils  # noqa: E402  isort: skip
+from torchlike import func, nn, testing, utils  # noqa: E402  isort: skip
 from torchlike.deferred import (  # noqa: E402  isort: skip
     clear_meta_init_cache,
     is_meta_init,
     materialize,
     meta_init,
 )
+
+_legacy._fill(globals())

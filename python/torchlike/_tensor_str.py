@@ -1,9 +1,220 @@
-"""How tensors are printed."""
+"""How tensors are printed: the text of PyTorch, made from the Python values of the elements that are shown."""
+
+from __future__ import annotations
+
+import contextlib
+from math import ceil, inf, isfinite
+from typing import TYPE_CHECKING, Any
+
+from torchlike import _C
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_PROFILES: dict[str, dict[str, Any]] = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": inf, "edgeitems": 3, "linewidth": 80},
+}
 
 
-def set_printoptions(**_):
-    pass
+class _Options:
+    """What `set_printoptions` sets."""
+
+    __slots__ = ("edgeitems", "linewidth", "precision", "sci_mode", "threshold")
+
+    def __init__(self) -> None:
+        self.sci_mode: bool | None = None
+        self.update(_PROFILES["default"])
+
+    def update(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def values(self) -> dict[str, Any]:
+        names = ("precision", "threshold", "edgeitems", "linewidth", "sci_mode")
+        return {name: getattr(self, name) for name in names}
+
+    precision: int
+    threshold: float
+    edgeitems: int
+    linewidth: int
 
 
-def _str(t, **_):
-    return f"tensor({t.tolist() if not t.is_meta else '...'}, device='{t.device}', size={tuple(t.shape)})"
+PRINT_OPTS = _Options()
+_MORE = object()  # stands for the elements left out
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Sets how tensors are printed.
+
+    `precision` is the number of digits, `threshold` the number of elements above which only `edgeitems` are
+    shown at each end of a dimension, `linewidth` the width of a line, `profile` one of default, short and full,
+    and `sci_mode` switches scientific notation on or off; None (the default) decides by the values.
+    """
+    if profile is not None:
+        PRINT_OPTS.update(_PROFILES.get(profile, {}))
+    given = {
+        "precision": precision,
+        "threshold": threshold,
+        "edgeitems": edgeitems,
+        "linewidth": linewidth,
+    }
+    PRINT_OPTS.update({name: value for name, value in given.items() if value is not None})
+    PRINT_OPTS.sci_mode = sci_mode
+
+
+def get_printoptions() -> dict[str, Any]:
+    """The options in force, as keyword arguments of `set_printoptions`."""
+    return PRINT_OPTS.values()
+
+
+@contextlib.contextmanager
+def printoptions(**kwargs: Any) -> Iterator[None]:
+    """Sets printing options for a while."""
+    before = get_printoptions()
+    set_printoptions(**kwargs)
+    try:
+        yield
+    finally:
+        PRINT_OPTS.update(before)
+
+
+def _shown(t: Any, edge: int) -> Any:
+    """The values of a tensor as nested lists; with `edge` >= 0 only that many at the ends of each dimension."""
+    if edge < 0 or t.ndim == 0:
+        return t.tolist()
+    size = t.shape[0]
+    if size <= 2 * edge:
+        if t.ndim == 1:
+            return t.tolist()
+        return [_shown(t.select(0, i), edge) for i in range(size)]
+    if edge == 0:
+        return [_MORE]
+    if t.ndim == 1:
+        return t.narrow(0, 0, edge).tolist() + [_MORE] + t.narrow(0, size - edge, edge).tolist()
+    first = [_shown(t.select(0, i), edge) for i in range(edge)]
+    last = [_shown(t.select(0, i), edge) for i in range(size - edge, size)]
+    return first + [_MORE] + last
+
+
+def _flat(values: Any) -> list[Any]:
+    if not isinstance(values, list):
+        return [] if values is _MORE else [values]
+    if values and not isinstance(values[0], list):
+        return [v for v in values if v is not _MORE]
+    return [v for part in values for v in _flat(part)]
+
+
+def _float_formatter(values: list[float]) -> tuple[int, Callable[[float], str]]:
+    """The width of an element and what writes one, for the floats that are shown."""
+    digits = PRINT_OPTS.precision
+    counted = [v for v in values if v != 0 and isfinite(v)]
+    if not counted:
+        return 1, lambda v: f"{v:.0f}." if isfinite(v) else f"{v:.0f}"
+    whole = all(v == ceil(v) for v in counted)
+    sci = PRINT_OPTS.sci_mode
+    if sci is None:
+        largest, smallest = max(map(abs, counted)), min(map(abs, counted))
+        sci = largest / smallest > 1000.0 or largest > 1.0e8 or (not whole and smallest < 1.0e-4)
+    if sci:
+        width = max(len(f"{v:.{digits}e}") for v in counted)
+        return width, lambda v: f"{v:{width}.{digits}e}"
+    if whole:
+        width = max(len(f"{v:.0f}") for v in counted) + 1
+        return width, lambda v: (f"{v:.0f}." if isfinite(v) else f"{v:.0f}").rjust(width)
+    width = max(len(f"{v:.{digits}f}") for v in counted)
+    return width, lambda v: f"{v:.{digits}f}".rjust(width)
+
+
+def _formatter(values: list[Any]) -> tuple[int, Callable[[Any], str]]:
+    """The width of an element and what writes one."""
+    first = values[0] if values else 0
+    if isinstance(first, float):
+        return _float_formatter(values)
+    if isinstance(first, complex):
+        real_width, real = _float_formatter([v.real for v in values])
+        imag_width, imag = _float_formatter([v.imag for v in values])
+
+        def both(value: complex) -> str:
+            second = imag(value.imag).lstrip()
+            return real(value.real) + ("" if second[0] in "+-" else "+") + second + "j"
+
+        return real_width + imag_width + 1, both
+    width = max((len(str(v)) for v in values), default=1)
+    return width, lambda value: str(value).rjust(width)
+
+
+def _lines(values: Any, depth: int, indent: int, width: int, write: Callable[[Any], str]) -> str:
+    """The text of nested lists; `depth` dimensions lie inside, `indent` columns before."""
+    if depth == 0:
+        return write(values)
+    if depth == 1:
+        per_line = max(1, (PRINT_OPTS.linewidth - indent) // (width + 2))
+        alone = len(values) == 1
+        words = [("..." if alone else " ...") if v is _MORE else write(v) for v in values]
+        lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
+        return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+    parts = [
+        "..." if v is _MORE else _lines(v, depth - 1, indent + 1, width, write) for v in values
+    ]
+    return "[" + ("," + "\n" * (depth - 1) + " " * (indent + 1)).join(parts) + "]"
+
+
+def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
+    column = len(text) - text.rfind("\n") + 1
+    for suffix in suffixes:
+        # lines break where PyTorch breaks them, although our name is longer
+        length = len(suffix.replace("torchlike.", "torch.", 1))
+        if column + length + 2 > PRINT_OPTS.linewidth:
+            text += ",\n" + " " * indent + suffix
+            column = indent + length
+        else:
+            text += ", " + suffix
+            column += length + 2
+    return text + ")"
+
+
+def _str(self: Any, *, tensor_contents: str | None = None) -> str:
+    """The text of a tensor."""
+    cls = type(self)
+    t = self.detach() if self.requires_grad else self
+    if cls is not _C.Tensor:
+        t = t.as_subclass(_C.Tensor)
+    plain = cls is _C.Tensor or issubclass(cls, _C.Parameter)
+    prefix = "tensor(" if plain else f"{cls.__name__}("
+    indent = len(prefix)
+    device, dtype, default = t.device, t.dtype, _C.get_default_dtype()
+    suffixes = [f"device='{device}'"] if device.type != "cpu" else []
+    contents = tensor_contents
+    if device.type == "meta":
+        suffixes.append(f"size={tuple(t.shape)}")
+        if dtype != default:
+            suffixes.append(f"dtype={dtype}")
+        contents = "..." if contents is None else contents
+    elif t.numel() == 0:
+        if t.ndim != 1:
+            suffixes.append(f"size={tuple(t.shape)}")
+        if dtype != default:
+            suffixes.append(f"dtype={dtype}")
+        contents = "[]" if contents is None else contents
+    else:
+        if contents is None:
+            summarise = t.numel() > PRINT_OPTS.threshold
+            if PRINT_OPTS.edgeitems == 0:
+                suffixes.append(f"size={tuple(t.shape)}")
+            values = _shown(t, PRINT_OPTS.edgeitems if summarise else -1)
+            contents = _lines(values, t.ndim, indent, *_formatter(_flat(values)))
+        of_default = _C.complex128 if default == _C.float64 else _C.complex64
+        if dtype not in (default, of_default, _C.int64, _C.bool):
+            suffixes.append(f"dtype={dtype}")
+    if self.requires_grad:
+        suffixes.append("requires_grad=True")
+    return _with_suffixes(prefix + contents, suffixes, indent)

@@ -11,12 +11,14 @@ use crate::{DType, Device, Result, Tensor};
 pub fn rrelu(out: &Tensor, x: &Tensor, lower: f64, upper: f64, g: &SharedGenerator) -> Result<()> {
     let x = super::copy::dense(x, DType::F64)?;
     let result = Tensor::empty(x.shape(), DType::F64, Device::CPU)?;
+    // Bounds and slopes are rounded to the precision of the arithmetic.
+    let round = |v: f64| if out.dtype() == DType::F64 { v } else { f64::from(v as f32) };
+    let (lower, upper) = (round(lower), round(upper));
     let mut g = g.lock();
     for (o, &v) in slice_mut::<f64>(&result).iter_mut().zip(slice::<f64>(&x)) {
         *o = if v <= 0.0 {
             let slope = g.d53() * (upper - lower) + lower;
-            // The slope is rounded to the element type before it is used.
-            v * if out.dtype() == DType::F64 { slope } else { f64::from(slope as f32) }
+            v * round(slope)
         } else {
             v
         };

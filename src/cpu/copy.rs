@@ -60,6 +60,11 @@ fn flip(t: &Tensor, conj: bool, neg: bool) {
     match t.dtype() {
         DType::C64 => super::for_each_mut::<Complex32>(t, |z| *z = Complex32::new(z.re * re as f32, z.im * im as f32)),
         DType::C128 => super::for_each_mut::<Complex64>(t, |z| *z = Complex64::new(z.re * re, z.im * im)),
+        DType::C32 => {
+            // two half floats: the low half of the word is the real part
+            let bits = if neg { 0x8000u32 } else { 0 } | if neg != conj { 0x8000_0000 } else { 0 };
+            super::for_each_mut::<u32>(t, |z| *z ^= bits);
+        }
         DType::F32 => super::for_each_mut::<f32>(t, |x| *x *= re as f32),
         DType::F64 => super::for_each_mut::<f64>(t, |x| *x *= re),
         DType::F16 => super::for_each_mut::<f16>(t, |x| *x = f16::from_bits(x.to_bits() ^ if neg { 0x8000 } else { 0 })),

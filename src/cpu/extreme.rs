@@ -29,6 +29,18 @@ pub fn compare_type(d: DType) -> DType {
     }
 }
 
+macro_rules! by_type {
+    ($d:expr, $T:ident => $body:expr) => {
+        match $d {
+            DType::I32 => { type $T = i32; $body }
+            DType::I64 => { type $T = i64; $body }
+            DType::F32 => { type $T = f32; $body }
+            DType::F64 => { type $T = f64; $body }
+            d => bail!(NotImplemented, "no comparison of {d}"),
+        }
+    };
+}
+
 const CHUNK: usize = 1024;
 
 #[inline(always)]
@@ -77,16 +89,59 @@ fn arg<T: Ranked>(line: &[T], max: bool) -> usize {
     arg_body(line, max)
 }
 
-macro_rules! by_type {
-    ($d:expr, $T:ident => $body:expr) => {
-        match $d {
-            DType::I32 => { type $T = i32; $body }
-            DType::I64 => { type $T = i64; $body }
-            DType::F32 => { type $T = f32; $body }
-            DType::F64 => { type $T = f64; $body }
-            d => bail!(NotImplemented, "no comparison of {d}"),
+
+/// Extremes of the columns of `[rows, width]` blocks of which `best` and `at` hold one row each.
+#[inline(always)]
+fn cols_body<T: Ranked>(block: &[T], width: usize, best: &mut [T], at: &mut [i64], max: bool) {
+    for (r, row) in block.chunks_exact(width).enumerate() {
+        if r == 0 {
+            best.copy_from_slice(row);
+            at.fill(0);
+            continue;
         }
+        for ((b, i), &x) in best.iter_mut().zip(at.iter_mut()).zip(row) {
+            let wins = better(x, *b, max);
+            *b = if wins { x } else { *b };
+            *i = if wins { r as i64 } else { *i };
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn cols_avx2<T: Ranked>(block: &[T], width: usize, best: &mut [T], at: &mut [i64], max: bool) {
+    cols_body(block, width, best, at, max);
+}
+
+fn cols<T: Ranked>(block: &[T], width: usize, best: &mut [T], at: &mut [i64], max: bool) {
+    #[cfg(target_arch = "x86_64")]
+    if simd::level() != simd::Level::Baseline {
+        // SAFETY: the machine has AVX2.
+        return unsafe { cols_avx2(block, width, best, at, max) };
+    }
+    cols_body(block, width, best, at, max);
+}
+
+/// The extremes along a dimension with others inside it, without moving the elements.
+fn arg_columns(values: Option<&Tensor>, indices: &Tensor, input: &Tensor, dim: usize, max: bool) -> Result<()> {
+    let d = input.dtype();
+    let (rows, width) = (input.shape()[dim] as usize, input.shape()[dim + 1..].iter().product::<i64>() as usize);
+    let at = lines::results(indices, DType::I64)?;
+    let best = match values {
+        Some(v) => lines::results(v, d)?,
+        None => Tensor::empty(indices.shape(), d, crate::Device::CPU)?,
     };
+    by_type!(d, T => {
+        let best = lines::Shared::new(super::slice_mut::<T>(&best));
+        lines::for_each(super::slice::<T>(input), rows * width, super::slice_mut::<i64>(&at), width, |k, block, at| {
+            // SAFETY: every block has its own part.
+            cols(block, width, unsafe { best.part(k * width, width) }, at, max);
+        });
+    });
+    if let Some(v) = values {
+        lines::put(v, &best)?;
+    }
+    lines::put(indices, &at)
 }
 
 /// Extremes over `dims` and their positions along them (counted row-major over `dims`).
@@ -95,6 +150,14 @@ macro_rules! by_type {
 /// If memory cannot be had.
 pub fn arg_extreme(values: Option<&Tensor>, indices: &Tensor, input: &Tensor, dims: &[usize], max: bool) -> Result<()> {
     let d = compare_type(input.dtype());
+    if let [dim] = *dims
+        && d == input.dtype()
+        && input.is_contiguous()
+        && input.numel() > 0
+        && input.shape().get(dim + 1..).is_some_and(|inner| inner.iter().product::<i64>() >= 8)
+    {
+        return arg_columns(values, indices, input, dim, max);
+    }
     let from = lines::read(input, dims, d)?;
     let at = lines::results(indices, DType::I64)?;
     let n = from.shape()[1] as usize;
@@ -141,4 +204,27 @@ pub fn running_extreme(values: &Tensor, indices: &Tensor, input: &Tensor, dim: u
     });
     lines::finish(values, dim, &v)?;
     lines::finish(indices, dim, &at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_and_lines_agree() {
+        let v: Vec<f32> = (0..2 * 30 * 16).map(|i| if i == 100 { f32::NAN } else { ((i * 37) % 23) as f32 }).collect();
+        let t = Tensor::from_slice(&v, &[2, 30, 16]).unwrap();
+        // The same values in another layout take the other way.
+        let other = t.permuted(&[0, 2, 1]).contiguous().unwrap().permuted(&[0, 2, 1]);
+        for max in [false, true] {
+            let outs: Vec<Vec<i64>> = [&t, &other]
+                .map(|x| {
+                    let (values, at) = (Tensor::empty(&[2, 16], DType::F32, crate::Device::CPU).unwrap(), Tensor::empty(&[2, 16], DType::I64, crate::Device::CPU).unwrap());
+                    arg_extreme(Some(&values), &at, x, &[1], max).unwrap();
+                    at.to_vec::<i64>().unwrap()
+                })
+                .to_vec();
+            assert_eq!(outs[0], outs[1]);
+        }
+    }
 }

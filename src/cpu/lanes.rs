@@ -25,7 +25,7 @@ macro_rules! wide_fn {
                     $crate::cpu::simd::Level::Avx512 => return unsafe { avx512 $(::<$T>)? ($($a),*) },
                     // SAFETY: as above.
                     $crate::cpu::simd::Level::Avx2 => return unsafe { avx2 $(::<$T>)? ($($a),*) },
-                    $crate::cpu::simd::Level::Baseline => {}
+                    _ => {}
                 }
             }
             body $(::<$T>)? ($($a),*)

@@ -49,14 +49,18 @@ fn decode(f: &Format, bits: u8) -> f32 {
     }
 }
 
-/// Rounds to nearest even; overflow gives infinity where it exists, else NaN.
+/// Rounds to nearest even; overflow gives infinity where it exists, the largest value in e4m3fn, else NaN.
 fn encode(f: &Format, v: f32) -> u8 {
     let sign = if v.is_sign_negative() { 0x80u8 } else { 0 };
     let nan = if f.uz { 0x80 } else { sign | 0x7f };
     if v.is_nan() {
         return nan;
     }
-    let overflow = if f.inf { sign | 0x7c } else { nan };
+    let overflow = match (f.inf, f.uz) {
+        (true, _) => sign | 0x7c,
+        (false, true) => nan,
+        (false, false) => sign | 0x7e,
+    };
     let a = f64::from(v.abs());
     if a.is_infinite() {
         return overflow;

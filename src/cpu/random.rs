@@ -3,12 +3,12 @@
 use super::slice_mut;
 use crate::random::{self, Distribution, Generator, SharedGenerator};
 use crate::{DType, Device, Dims, Result, Tensor, bail, dims, with_dtype};
-use std::f64::consts::FRAC_1_SQRT_2;
+use std::f64::consts::SQRT_2;
 
 /// The distribution of the real and imaginary parts, where a complex tensor is drawn.
 fn of_parts(d: Distribution) -> Distribution {
     match d {
-        Distribution::Normal { mean, std } => Distribution::Normal { mean, std: std * FRAC_1_SQRT_2 },
+        Distribution::Normal { mean, std } => Distribution::Normal { mean, std: std / SQRT_2 },
         d => d,
     }
 }
@@ -191,7 +191,13 @@ pub fn multinomial(g: &SharedGenerator, out: &Tensor, weights: &Tensor, samples:
         if replacement && samples > 1 {
             random::multinomial_with_replacement::<T>(&mut g.lock(), to, from, rows, cols, samples)?;
         } else {
-            random::multinomial_without_replacement::<T>(&mut g.lock(), to, from, rows, cols, samples)?;
+            random::check_multinomial_weights::<T>(from, rows, cols, samples)?;
+            // The exponentials are drawn in the memory order of the weights.
+            let strides = dims::preserved_strides(weights.shape(), weights.strides());
+            let q = Tensor::empty_strided(weights.shape().clone(), strides, w.dtype(), Device::CPU)?;
+            fill(&Distribution::Exponential { lambda: 1.0 }, g, &q)?;
+            let q = super::copy::dense(&q, w.dtype())?;
+            random::largest_quotients::<T>(to, from, super::slice::<T>(&q), cols, samples);
         }
     }, else {
         bail!(NotImplemented, "\"multinomial\" not implemented for '{}'", w.dtype().scalar_type())

@@ -5,11 +5,12 @@
 
 #![allow(unsafe_code, reason = "folds over raw, checked memory")]
 
+use super::folds::{AbsMax, AbsMin, AbsSum, Fold, Max, Min, NanSum, NonZero, Number, PowSum, Prod, SqSum, Sum};
 use super::{nest::Nest, pool, simd};
 use crate::{DType, Result, Tensor, bail};
 use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
-use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 /// A reduction of elements to one number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,188 +62,6 @@ const WIDTH: usize = 512;
 const LANES: usize = 32;
 /// Elements of a slice of a long reduction; fixed, so that results do not depend on the number of threads.
 const SLICE: usize = 64 * 1024;
-
-/// How elements are folded.
-trait Fold {
-    type In: Copy;
-    type Part: Copy;
-    type Acc: Number;
-    const ZERO: Self::Part;
-    fn step(part: Self::Part, x: Self::In, p: f64) -> Self::Part;
-    fn join(a: Self::Part, b: Self::Part) -> Self::Part;
-    fn lift(part: Self::Part) -> Self::Acc;
-    fn merge(a: Self::Acc, b: Self::Acc) -> Self::Acc;
-}
-
-/// A wide result.
-pub(super) trait Number: Copy + Send + Sync {
-    fn post(self, post: Post) -> Self;
-    fn put(self, to: *mut u8, dtype: DType);
-}
-impl Number for i64 {
-    fn post(self, _: Post) -> Self {
-        self
-    }
-    #[inline(always)]
-    fn put(self, to: *mut u8, dtype: DType) {
-        // SAFETY: the caller points to an element of `dtype`.
-        unsafe {
-            match dtype {
-                DType::I64 | DType::U64 => to.cast::<i64>().write(self),
-                DType::I32 | DType::U32 => to.cast::<i32>().write(self as i32),
-                DType::I16 | DType::U16 => to.cast::<i16>().write(self as i16),
-                DType::Bool => to.write(u8::from(self != 0)),
-                DType::F32 => to.cast::<f32>().write(self as f32),
-                DType::F64 => to.cast::<f64>().write(self as f64),
-                DType::F16 => to.cast::<f16>().write(f16::from_f32(self as f32)),
-                DType::BF16 => to.cast::<bf16>().write(bf16::from_f32(self as f32)),
-                _ => to.write(self as u8),
-            }
-        }
-    }
-}
-impl Number for f64 {
-    #[inline(always)]
-    fn post(self, post: Post) -> Self {
-        match post {
-            Post::None => self,
-            Post::Over(n) => self / n,
-            Post::Sqrt => self.sqrt(),
-            Post::Pow(e) => self.powf(e),
-        }
-    }
-    #[inline(always)]
-    fn put(self, to: *mut u8, dtype: DType) {
-        // SAFETY: the caller points to an element of `dtype`.
-        unsafe {
-            match dtype {
-                DType::F32 => to.cast::<f32>().write(self as f32),
-                DType::F16 => to.cast::<f16>().write(f16::from_f32(self as f32)),
-                DType::BF16 => to.cast::<bf16>().write(bf16::from_f32(self as f32)),
-                _ => to.cast::<f64>().write(self),
-            }
-        }
-    }
-}
-impl Number for Complex64 {
-    fn post(self, post: Post) -> Self {
-        match post {
-            Post::Over(n) => self / n,
-            _ => self,
-        }
-    }
-    fn put(self, to: *mut u8, dtype: DType) {
-        // SAFETY: the caller points to an element of `dtype`.
-        unsafe {
-            match dtype {
-                DType::C64 => to.cast::<Complex32>().write(Complex32::new(self.re as f32, self.im as f32)),
-                _ => to.cast::<Complex64>().write(self),
-            }
-        }
-    }
-}
-
-/// An element in the type it is folded in.
-pub(super) trait Widen: Copy {
-    type Wide: Copy;
-    fn widen(self) -> Self::Wide;
-}
-macro_rules! widen {
-    ($($t:ty => $w:ty, |$x:ident| $e:expr;)+) => { $(impl Widen for $t {
-        type Wide = $w;
-        #[inline(always)]
-        fn widen(self) -> $w { let $x = self; $e }
-    })+ };
-}
-widen! {
-    u8 => i64, |x| x as i64; i8 => i64, |x| x as i64; i16 => i64, |x| x as i64; i32 => i64, |x| x as i64; i64 => i64, |x| x;
-    u16 => i64, |x| x as i64; u32 => i64, |x| x as i64; u64 => i64, |x| x as i64;
-    f32 => f32, |x| x; f64 => f64, |x| x;
-    bf16 => f32, |x| f32::from_bits(u32::from(x.to_bits()) << 16);
-    f16 => f32, |x| widen_f16(x);
-    Complex32 => Complex32, |x| x; Complex64 => Complex64, |x| x;
-}
-
-/// Branch-free, so that loops over halves vectorise.
-#[inline(always)]
-pub(super) fn widen_f16(x: f16) -> f32 {
-    let bits = u32::from(x.to_bits());
-    let small = f32::from_bits((bits & 0x7fff) << 13) * f32::from_bits((254 - 15) << 23);
-    let special = if bits & 0x7c00 == 0x7c00 { 0x7f80_0000 } else { 0 };
-    f32::from_bits(small.to_bits() | special | (bits & 0x8000) << 16)
-}
-
-macro_rules! fold {
-    ($name:ident, $t:ty, $part:ty, $acc:ty, $zero:expr, |$p:ident, $x:ident, $e:ident| $step:expr, |$a:ident, $b:ident| $join:expr, |$l:ident| $lift:expr, |$c:ident, $d:ident| $merge:expr) => {
-        impl Fold for $name<$t> {
-            type In = $t;
-            type Part = $part;
-            type Acc = $acc;
-            const ZERO: $part = $zero;
-            #[inline(always)]
-            #[allow(unused_variables)]
-            fn step($p: $part, $x: $t, $e: f64) -> $part { let $x = $x.widen(); $step }
-            #[inline(always)]
-            fn join($a: $part, $b: $part) -> $part { $join }
-            #[inline(always)]
-            fn lift($l: $part) -> $acc { $lift }
-            #[inline(always)]
-            fn merge($c: $acc, $d: $acc) -> $acc { $merge }
-        }
-    };
-}
-macro_rules! folds {
-    ($($name:ident)+) => { $(struct $name<T>(PhantomData<T>);)+ };
-}
-folds!(Sum NanSum Prod Max Min AbsSum SqSum AbsMax AbsMin PowSum NonZero);
-
-macro_rules! int_sums {
-    ($($t:ty)+) => { $(fold!(Sum, $t, i64, i64, 0, |p, x, e| p.wrapping_add(x), |a, b| a.wrapping_add(b), |l| l, |c, d| c.wrapping_add(d));)+ };
-}
-int_sums!(u8 i8 i16 i32 i64 u16 u32 u64);
-macro_rules! float_folds {
-    ($w:ty: $($t:ty)+) => { $(
-        fold!(Sum, $t, $w, f64, 0.0, |p, x, e| p + x, |a, b| a + b, |l| l as f64, |c, d| c + d);
-        fold!(NanSum, $t, $w, f64, 0.0, |p, x, e| p + if x.is_nan() { 0.0 } else { x }, |a, b| a + b, |l| l as f64, |c, d| c + d);
-        fold!(AbsSum, $t, $w, f64, 0.0, |p, x, e| p + x.abs(), |a, b| a + b, |l| l as f64, |c, d| c + d);
-        fold!(SqSum, $t, $w, f64, 0.0, |p, x, e| p + x * x, |a, b| a + b, |l| l as f64, |c, d| c + d);
-        fold!(NonZero, $t, $w, f64, 0.0, |p, x, e| p + if x == 0.0 { 0.0 } else { 1.0 }, |a, b| a + b, |l| l as f64, |c, d| c + d);
-        fold!(PowSum, $t, f64, f64, 0.0, |p, x, e| p + (x as f64).abs().powf(e), |a, b| a + b, |l| l, |c, d| c + d);
-        fold!(Prod, $t, f64, f64, 1.0, |p, x, e| p * x as f64, |a, b| a * b, |l| l, |c, d| c * d);
-        fold!(Max, $t, $w, f64, <$w>::NEG_INFINITY, |p, x, e| if (p > x) | p.is_nan() { p } else { x }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d });
-        fold!(Min, $t, $w, f64, <$w>::INFINITY, |p, x, e| if (p < x) | p.is_nan() { p } else { x }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c < d) | c.is_nan() { c } else { d });
-        fold!(AbsMax, $t, $w, f64, 0.0, |p, x, e| { let x = x.abs(); if (p > x) | p.is_nan() { p } else { x } }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d });
-        fold!(AbsMin, $t, $w, f64, <$w>::INFINITY, |p, x, e| { let x = x.abs(); if (p < x) | p.is_nan() { p } else { x } }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c < d) | c.is_nan() { c } else { d });
-    )+ };
-}
-float_folds!(f32: f16 bf16 f32);
-float_folds!(f64: f64);
-fold!(Sum, Complex32, Complex32, Complex64, Complex32::new(0.0, 0.0), |p, x, e| p + x, |a, b| a + b, |l| Complex64::new(f64::from(l.re), f64::from(l.im)), |c, d| c + d);
-fold!(Sum, Complex64, Complex64, Complex64, Complex64::new(0.0, 0.0), |p, x, e| p + x, |a, b| a + b, |l| l, |c, d| c + d);
-fold!(Prod, Complex64, Complex64, Complex64, Complex64::new(1.0, 0.0), |p, x, e| p * x, |a, b| a * b, |l| l, |c, d| c * d);
-fold!(Prod, i64, i64, i64, 1, |p, x, e| p.wrapping_mul(x), |a, b| a.wrapping_mul(b), |l| l, |c, d| c.wrapping_mul(d));
-/// Extremes keep integers in their own type, which holds more to a vector.
-macro_rules! int_extremes {
-    ($($t:ty)+) => { $(
-        impl Fold for Max<$t> {
-            type In = $t; type Part = $t; type Acc = i64;
-            const ZERO: $t = <$t>::MIN;
-            #[inline(always)] fn step(p: $t, x: $t, _: f64) -> $t { p.max(x) }
-            #[inline(always)] fn join(a: $t, b: $t) -> $t { a.max(b) }
-            #[inline(always)] fn lift(p: $t) -> i64 { p as i64 }
-            #[inline(always)] fn merge(a: i64, b: i64) -> i64 { a.max(b) }
-        }
-        impl Fold for Min<$t> {
-            type In = $t; type Part = $t; type Acc = i64;
-            const ZERO: $t = <$t>::MAX;
-            #[inline(always)] fn step(p: $t, x: $t, _: f64) -> $t { p.min(x) }
-            #[inline(always)] fn join(a: $t, b: $t) -> $t { a.min(b) }
-            #[inline(always)] fn lift(p: $t) -> i64 { p as i64 }
-            #[inline(always)] fn merge(a: i64, b: i64) -> i64 { a.min(b) }
-        }
-    )+ };
-}
-int_extremes!(u8 i8 i16 i32 i64);
 
 /// What a task folds: `accs.len()` outputs whose inputs start `step` bytes apart, each over the dimensions `red`
 /// (size and step in bytes, innermost first).
@@ -323,6 +142,15 @@ unsafe fn run<F: Fold>(p: *const u8, step: isize, n: usize, e: f64) -> F::Acc {
     acc.unwrap_or_else(|| F::lift(F::ZERO))
 }
 
+/// The first `m` places of a buffer, set to `value`; the rest is never touched, as tiny reductions are frequent.
+#[inline(always)]
+fn filled<T: Copy>(room: &mut [MaybeUninit<T>; WIDTH], m: usize, value: T) -> &mut [T] {
+    let used = &mut room[..m];
+    used.iter_mut().for_each(|x| *x = MaybeUninit::new(value));
+    // SAFETY: all of `used` has just been written, and MaybeUninit has the layout of what it holds.
+    unsafe { &mut *(std::ptr::from_mut(used) as *mut [T]) }
+}
+
 /// Outputs one by one: the innermost reduced dimension is the one to run along.
 #[inline(always)]
 unsafe fn rows_body<F: Fold>(job: Job, accs: &mut [F::Acc]) {
@@ -353,8 +181,8 @@ unsafe fn cols_body<F: Fold>(job: Job, accs: &mut [F::Acc]) {
         let mut at = 0;
         while at < n {
             let rows = ROWS.min(n - at);
-            let mut parts = [F::ZERO; WIDTH];
-            let parts = &mut parts[..m];
+            let mut room = [MaybeUninit::<F::Part>::uninit(); WIDTH];
+            let parts = filled(&mut room, m, F::ZERO);
             let start = base.wrapping_offset(at as isize * s);
             // SAFETY: the job stays within the tensor.
             unsafe {
@@ -456,16 +284,16 @@ fn drive_with<A: Number>(task: &Task, kernel: unsafe fn(bool, Job, &mut [A]), em
     };
     if slices <= 1 {
         pool::parallel_for(tasks, (super::iter::GRAIN / per_task).max(1), |range| {
-            let mut accs = [empty; WIDTH];
+            let mut room = [MaybeUninit::<A>::uninit(); WIDTH];
             for t in range {
                 let (i, o, m) = place(t);
-                accs[..m].fill(empty);
+                let accs = filled(&mut room, m, empty);
                 if depth > 0 {
                     let job = Job { base: task.input.wrapping_offset(i), step, red: &nest.red, p: task.p };
                     // SAFETY: the nest lies within the input.
-                    unsafe { kernel(rows, job, &mut accs[..m]) };
+                    unsafe { kernel(rows, job, accs) };
                 }
-                store(task.out.wrapping_offset(o), out_step, &accs[..m], task.post, task.dtype);
+                store(task.out.wrapping_offset(o), out_step, accs, task.post, task.dtype);
             }
         });
         return;
@@ -628,14 +456,5 @@ mod tests {
         let t = Tensor::from_slice(&v, &[1_000_003]).unwrap();
         run_kind(Kind::Max, &out, &t, &[0], 0.0, Post::None).unwrap();
         assert!(out.to_vec::<f32>().unwrap()[0].is_nan());
-    }
-
-    #[test]
-    fn halves_widen_exactly() {
-        for bits in 0..=u16::MAX {
-            let h = f16::from_bits(bits);
-            let w = widen_f16(h);
-            assert!(w == h.to_f32() || (w.is_nan() && h.is_nan()), "{bits:#x}");
-        }
     }
 }

@@ -44,7 +44,7 @@ keys! {
     i32, true, |x| u64::from(x as u32 ^ 0x8000_0000); i64, false, |x| x as u64 ^ 1 << 63;
 }
 keys! { float
-    f16, true, u32, |x| super::reduce::widen_f16(x), 32;
+    f16, true, u32, |x| super::folds::widen_f16(x), 32;
     bf16, true, u32, |x| f32::from_bits(u32::from(x.to_bits()) << 16), 32;
     f32, true, u32, |x| x, 32;
     f64, false, u64, |x| x, 64;
@@ -57,9 +57,11 @@ const DIGIT: usize = 11;
 /// Positions of a line's elements in order, equal ones in the order they came.
 fn order<T: Key>(line: &[T], descending: bool, out: &mut [i64]) {
     let n = line.len();
-    if T::SHORT && n <= u32::MAX as usize {
+    // Wide keys of a small range are as good as short ones.
+    let (lo, hi) = if T::SHORT { (0, 0) } else { line.iter().fold((u64::MAX, 0), |(lo, hi), x| (lo.min(x.key()), hi.max(x.key()))) };
+    if n <= u32::MAX as usize && (T::SHORT || hi.saturating_sub(lo) <= u64::from(u32::MAX)) {
         let flip = if descending { u64::from(u32::MAX) } else { 0 };
-        let mut packed: Vec<u64> = line.iter().zip(0u64..).map(|(x, i)| (x.key() ^ flip) << 32 | i).collect();
+        let mut packed: Vec<u64> = line.iter().zip(0u64..).map(|(x, i)| ((x.key() - lo) ^ flip) << 32 | i).collect();
         if n >= RADIX_FROM {
             radix(&mut packed);
         } else {

@@ -179,6 +179,8 @@ fn record(args: &Args, shown: &OwnedArgs, k: &KernelBody, target: Option<&Tensor
     let mut device = Device::CPU;
     for (v, p) in kept.values.iter_mut().zip(&args.op.schema.params) {
         match (v, p.kind) {
+            // `to(dtype)` says "where it is", which is no wish to stay on meta.
+            (v @ OwnedArg::Plain(Arg::Device(Device::META)), _) => *v = OwnedArg::Plain(Arg::None),
             (OwnedArg::Plain(Arg::Device(d)), _) => device = *d,
             (v @ OwnedArg::Plain(Arg::None), Kind::Device) => *v = OwnedArg::Plain(Arg::Device(Device::CPU)),
             // The default dtype may have changed when the replay comes.

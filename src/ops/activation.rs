@@ -5,13 +5,13 @@ use super::op::{F, FM, FMO, KernelBody, O, Op, OpDef, Plan, Ret, compose, kernel
 use super::pointwise::same;
 use super::{dispatch, rules};
 use crate::cpu::map::{Ctx, FromCtx as _};
-use crate::cpu::math::{Elementary as _, RealFns as _};
+use crate::cpu::math::Elementary as _;
 use crate::{DType, Result, Tensor, bail, cpu, ensure, map_op, map_row, op, run1};
 use num_complex::{Complex32, Complex64};
 
 map_op!(Elu, 1, [float] |x, c| if x < 0.0 { (x * T::ctx(c, 2)).expm1_() * T::ctx(c, 0) } else { x * T::ctx(c, 1) });
-map_op!(Gelu, 1, [float] |x, c| x * 0.5 * (1.0 + (x * std::f64::consts::FRAC_1_SQRT_2 as T).erf_()));
-map_op!(GeluTanh, 1, [float] |x, c| 0.5 * x * (1.0 + (0.797_884_560_802_865_4 as T * (x + 0.044_715 * x * x * x)).tanh_()));
+map_op!(Gelu, 1, [float] |x, c| x.gelu_());
+map_op!(GeluTanh, 1, [float] |x, c| x.gelu_tanh_());
 map_op!(Silu, 1, [float complex] |x, c| x / (1.0 + (-x).exp_()));
 map_op!(Mish, 1, [float] |x, c| x * x.exp_().log1p_().tanh_());
 map_op!(Hardtanh, 1, [int] |x, c| if x < T::ctx(c, 0) { T::ctx(c, 0) } else if x > T::ctx(c, 1) { T::ctx(c, 1) } else { x }, [float] |x, c| if x < T::ctx(c, 0) { T::ctx(c, 0) } else if x > T::ctx(c, 1) { T::ctx(c, 1) } else { x });
@@ -25,6 +25,32 @@ map_op!(Threshold, 1, [int] |x, c| if x <= T::ctx(c, 0) { T::ctx(c, 1) } else { 
 map_op!(LogSigmoid, 1, [float] |x, c| (if x < 0.0 { x } else { x * 0.0 }) - (-x.abs()).exp_().log1p_());
 map_op!(Glu, 2, [float] |x, y, c| x * y.sigmoid_());
 map_op!(Prelu, 2, [float] |x, y, c| if x > 0.0 { x } else { y * x });
+
+/// Activations that single precision has branch-free forms of.
+trait Smooth: Copy {
+    fn gelu_(self) -> Self;
+    fn gelu_tanh_(self) -> Self;
+}
+
+impl Smooth for f32 {
+    #[inline(always)]
+    fn gelu_(self) -> Self {
+        crate::cpu::vmath::gelu(self)
+    }
+    #[inline(always)]
+    fn gelu_tanh_(self) -> Self {
+        crate::cpu::vmath::gelu_tanh(self)
+    }
+}
+
+impl Smooth for f64 {
+    fn gelu_(self) -> Self {
+        self * 0.5 * (1.0 + libm::erf(self * std::f64::consts::FRAC_1_SQRT_2))
+    }
+    fn gelu_tanh_(self) -> Self {
+        0.5 * self * (1.0 + (0.797_884_560_802_865_4 * (self + 0.044_715 * self * self * self)).tanh())
+    }
+}
 
 /// A value limited to 0..6; NaN stays.
 #[inline(always)]
@@ -173,7 +199,7 @@ pub static OPS: &[OpDef] = &[
     compose("nn.functional.selu_", "(Tensor self)", F, |a| elu_here(a.tensor(0)?, SELU), "Scaled elu in place."),
     compose("nn.functional.celu", "(Tensor self, float alpha=1.0, bool inplace=False)", F, |a| if a.bool(2) { elu_here(a.tensor(0)?, celu_numbers(a)?) } else { celu(a) }, "elu that is smooth for any alpha."),
     compose("nn.functional.celu_", "(Tensor self, float alpha=1.0)", F, |a| elu_here(a.tensor(0)?, celu_numbers(a)?), "celu in place."),
-    compose("nn.functional.gelu", "(Tensor self, *, str approximate='none')", F, gelu, "x times the normal distribution function of x."),
+    compose("nn.functional.gelu", "(Tensor self, *, str approximate='none')", F | O, gelu, "x times the normal distribution function of x."),
     compose("nn.functional.silu", "(Tensor self, bool inplace=False)", F, flag!("_nn.silu", 1), "x * sigmoid(x)."),
     compose("nn.functional.mish", "(Tensor self, bool inplace=False)", F, flag!("_nn.mish", 1), "x * tanh(softplus(x))."),
     compose("nn.functional.hardtanh", "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, bool inplace=False)", F, flag!("_nn.hardtanh", 3, hardtanh_checks), "x limited to a range."),
@@ -185,16 +211,16 @@ pub static OPS: &[OpDef] = &[
     compose("nn.functional.prelu", "(Tensor self, Tensor weight)", F, prelu, "x where positive, else x times a weight for each channel."),
     compose("nn.functional.rrelu", "(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False)", F, |a| { let r = rrelu(a)?; if a.bool(4) { store(a, r) } else { Ok(r) } }, "Leaky relu with a random slope."),
     compose("nn.functional.rrelu_", "(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False)", F, |a| store(a, rrelu(a)?), "Leaky relu with a random slope, in place."),
-    compose("nn.functional.softplus", "(Tensor self, float beta=1, float threshold=20)", F, |a| dispatch::run(op!("_nn.softplus")?, &a.values), "log(1 + exp(x)), smoothly from 0 to x."),
-    compose("nn.functional.softshrink", "(Tensor self, float lambd=0.5)", F, |a| dispatch::run(op!("_nn.softshrink")?, &a.values), "x moved towards 0 by lambd."),
-    compose("nn.functional.hardshrink", "(Tensor self, float lambd=0.5)", F, |a| dispatch::run(op!("hardshrink")?, &a.values), "x, or 0 where it is within lambd of 0."),
+    compose("nn.functional.softplus", "(Tensor self, float beta=1, float threshold=20)", F | O, |a| dispatch::run(op!("_nn.softplus")?, &a.values), "log(1 + exp(x)), smoothly from 0 to x."),
+    compose("nn.functional.softshrink", "(Tensor self, float lambd=0.5)", F | O, |a| dispatch::run(op!("_nn.softshrink")?, &a.values), "x moved towards 0 by lambd."),
+    compose("nn.functional.hardshrink", "(Tensor self, float lambd=0.5)", F | O, |a| dispatch::run(op!("hardshrink")?, &a.values), "x, or 0 where it is within lambd of 0."),
     compose("nn.functional.tanhshrink", "(Tensor self)", F, |a| Ok(run1!("sub", a.tensor(0)?, &run1!("tanh", a.tensor(0)?)?)?.into()), "x - tanh(x)."),
     compose("nn.functional.softsign", "(Tensor self)", F, |a| { let d = run1!("add", &run1!("abs", a.tensor(0)?)?, 1i64)?; Ok(run1!("div", a.tensor(0)?, &d)?.into()) }, "x / (1 + |x|)."),
     compose("nn.functional.sigmoid", "(Tensor self)", F, |a| dispatch::run(op!("sigmoid")?, &a.values), "1 / (1 + exp(-x))."),
     compose("nn.functional.tanh", "(Tensor self)", F, |a| dispatch::run(op!("tanh")?, &a.values), "The hyperbolic tangent."),
     compose("nn.functional.threshold", "(Tensor self, Scalar threshold, Scalar value, bool inplace=False)", F, flag!("threshold", 3), "x where above the threshold, else a value."),
     compose("nn.functional.threshold_", "(Tensor self, Scalar threshold, Scalar value)", F, in_place!("threshold", 3), "A value where x is not above the threshold, in place."),
-    compose("nn.functional.logsigmoid", "(Tensor self)", F, log_sigmoid, "The logarithm of sigmoid(x)."),
+    compose("nn.functional.logsigmoid", "(Tensor self)", F | O, log_sigmoid, "The logarithm of sigmoid(x)."),
     compose("nn.functional.glu", "(Tensor self, int dim=-1)", F, glu, "The first half along a dimension times the sigmoid of the second."),
     kernel("softmax", "(Tensor self, int dim, dtype? dtype=None)", FMO, KernelBody::new(infer_softmax, |a, o| run_softmax(a, o, false)), "exp(x) over the sum of exp(x) along a dimension."),
     kernel("log_softmax", "(Tensor self, int dim, dtype? dtype=None)", FMO, KernelBody::new(infer_softmax, |a, o| run_softmax(a, o, true)), "The logarithm of softmax along a dimension."),

@@ -299,6 +299,9 @@ fn space(a: &Args, outs: &[Tensor], base: Option<f64>) -> Result<()> {
         (Some(b), Scalar::Complex(c)) => Scalar::Complex(num_complex::Complex64::new(b, 0.0).powc(c)),
         (Some(b), v) => Scalar::Float(b.powf(v.to_f64())),
     };
+    if n == 1 {
+        return write_with(out, |_| power(start));
+    }
     if out.dtype().is_complex() {
         let (s, e) = (start.to_c64(), end.to_c64());
         let step = if n > 1 { (e - s) / (n - 1) as f64 } else { s * 0.0 };

@@ -48,16 +48,43 @@ pub fn call_out(args: &Args, outs: &mut [Tensor]) -> Result<()> {
     for out in outs.iter() {
         check_writable(out)?;
     }
+    if let Some(with_dtype) = factory_dtype(args, outs)? {
+        return call_out(&with_dtype, outs);
+    }
     match args.op.def.body {
         Body::Kernel(ref k) => run_kernel(args, k, Dest::Out(outs)).map(drop),
         Body::View(f) | Body::Compose(f) => {
             let results = f(args)?.tensors();
             for (out, result) in outs.iter_mut().zip(&results) {
                 let spec = OutSpec { shape: result.shape().clone(), strides: result.strides().clone(), dtype: result.dtype() };
-                prepare_out(out, &spec, result.device())?;
+                prepare_out(out, &spec, result.device(), args.op.has(super::op::X))?;
                 super::call::copy_(out, result)?;
             }
             Ok(())
+        }
+    }
+}
+
+/// The arguments of a factory call into `out` with that tensor's dtype, if none was asked for.
+fn factory_dtype<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Option<Args<'a>>> {
+    let (Some(i), [out]) = (args.op.schema.position("dtype"), outs) else { return Ok(None) };
+    let mut tensors = false;
+    args.for_each_tensor(|_, _| tensors = true);
+    if tensors || args.op.schema.position("requires_grad").is_none() {
+        return Ok(None);
+    }
+    match args.dtype(i) {
+        Some(d) if d == out.dtype() => Ok(None),
+        Some(d) => bail!(
+            Runtime,
+            "dtype {} does not match dtype of out parameter ({})",
+            d.scalar_type(),
+            out.dtype().scalar_type()
+        ),
+        None => {
+            let mut values = args.values.clone();
+            values[i] = super::args::Arg::DType(out.dtype());
+            Ok(Some(Args { op: args.op, values }))
         }
     }
 }
@@ -119,7 +146,7 @@ pub fn run_plain(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>
                 return Err(data_dependent(args));
             }
             for (out, spec) in outs.iter_mut().zip(&plan.outs) {
-                prepare_out(out, spec, device)?;
+                prepare_out(out, spec, device, args.op.has(super::op::X))?;
             }
             let direct = outs.iter().zip(&plan.outs).all(|(o, s)| o.dtype() == s.dtype && writable_directly(args, k, o));
             if direct {
@@ -312,7 +339,7 @@ fn check_cast(from: crate::DType, to: crate::DType) -> Result<()> {
 }
 
 /// Gives an `out=` tensor the shape of the result.
-fn prepare_out(out: &mut Tensor, spec: &OutSpec, device: Device) -> Result<()> {
+fn prepare_out(out: &mut Tensor, spec: &OutSpec, device: Device, exact: bool) -> Result<()> {
     if out.device() != device {
         if out.device().is_meta() || device.is_meta() {
             bail!(
@@ -322,6 +349,14 @@ fn prepare_out(out: &mut Tensor, spec: &OutSpec, device: Device) -> Result<()> {
             );
         }
         bail!(Runtime, "Expected out tensor to have device {device}, but got {} instead", out.device());
+    }
+    if exact && out.dtype() != spec.dtype {
+        bail!(
+            Runtime,
+            "Expected out tensor to have dtype {}, but got {} instead",
+            spec.dtype.cpp_name(),
+            out.dtype().cpp_name()
+        );
     }
     check_cast(spec.dtype, out.dtype())?;
     if *out.shape() != spec.shape {

@@ -88,7 +88,9 @@ fn drop_some(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Resu
     };
     in_place(op!("bernoulli#inplace")?, &noise, 1.0 - p)?;
     if !kind.alpha {
-        in_place(op!("div")?, &noise, 1.0 - p)?;
+        // The reciprocal is taken in the precision that a division of the mask would have.
+        let scale = if t.dtype() == DType::F64 { 1.0 / (1.0 - p) } else { f64::from(1.0 / (1.0 - p) as f32) };
+        in_place(op!("mul")?, &noise, scale)?;
         return multiply(&noise);
     }
     // Dropped elements take selu's negative limit; a and b restore mean 0 and variance 1.

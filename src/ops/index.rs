@@ -1,7 +1,7 @@
 //! Reading and writing along one dimension at indices: gather, scatter, index_select, index_add and their kin.
 
 use super::args::Args;
-use super::op::{F, FM, FMIO, FMO, KernelBody, OpDef, Plan, Ret, compose, kernel};
+use super::op::{F, FM, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, compose, kernel};
 use super::rules;
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
 use crate::dims::{self, wrap_dim};
@@ -11,25 +11,21 @@ pub use super::getitem::{Index, Put, get_item, set_item};
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("gather", "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False)", FMO, KernelBody::new(infer_gather, gather).index_args(4), "The elements at `index` along a dimension."),
-    kernel("scatter", "(Tensor self, int dim, Tensor index, Tensor src)", FMIO, KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, None)).index_args(4).updates(), "`self` with `src` written at `index` along a dimension."),
-    kernel("scatter#value", "(Tensor self, int dim, Tensor index, Scalar value)", FMIO, KernelBody::new(|a| infer_scatter(a, false), |a, o| scatter(a, o, None)).index_args(4).updates(), "`self` with a number written at `index` along a dimension."),
-    kernel("scatter#reduce", "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce)", FMIO, KernelBody::new(|a| infer_scatter_how(a, true), |a, o| scatter(a, o, a.str(4))).index_args(4).updates(), "`self` with `src` added or multiplied at `index` along a dimension."),
-    kernel("scatter#value_reduce", "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)", FMIO, KernelBody::new(|a| infer_scatter_how(a, false), |a, o| scatter(a, o, a.str(4))).index_args(4).updates(), "`self` with a number added or multiplied at `index` along a dimension."),
-    kernel("scatter_add", "(Tensor self, int dim, Tensor index, Tensor src)", FMIO, KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, Some("add"))).index_args(4).updates(), "`self` with `src` added at `index` along a dimension."),
-    kernel("scatter_reduce", "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)", FMIO, KernelBody::new(infer_scatter_reduce, scatter_reduce).index_args(4).updates(), "`self` with `src` reduced into it at `index` along a dimension."),
+    kernel("gather", "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False)", FMO | X, KernelBody::new(infer_gather, gather).index_args(4), "The elements at `index` along a dimension."),
+    kernel("_gather_wrapped", "(Tensor self, int dim, Tensor index)", F, KernelBody::new(infer_gather, gather).index_args(4), ""),
+    kernel("scatter", "(Tensor self, int dim, Tensor index, Tensor src)", FMIO | X, KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, None)).index_args(4).updates(), "`self` with `src` written at `index` along a dimension."),
+    kernel("scatter#value", "(Tensor self, int dim, Tensor index, Scalar value)", FMIO | X, KernelBody::new(|a| infer_scatter(a, false), |a, o| scatter(a, o, None)).index_args(4).updates(), "`self` with a number written at `index` along a dimension."),
+    kernel("scatter#reduce", "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce)", FMIO | X, KernelBody::new(|a| infer_scatter_how(a, true), |a, o| scatter(a, o, a.str(4))).index_args(4).updates(), "`self` with `src` added or multiplied at `index` along a dimension."),
+    kernel("scatter#value_reduce", "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)", FMIO | X, KernelBody::new(|a| infer_scatter_how(a, false), |a, o| scatter(a, o, a.str(4))).index_args(4).updates(), "`self` with a number added or multiplied at `index` along a dimension."),
+    kernel("scatter_add", "(Tensor self, int dim, Tensor index, Tensor src)", FMIO | X, KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, Some("add"))).index_args(4).updates(), "`self` with `src` added at `index` along a dimension."),
+    kernel("scatter_reduce", "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)", FMIO | X, KernelBody::new(infer_scatter_reduce, scatter_reduce).index_args(4).updates(), "`self` with `src` reduced into it at `index` along a dimension."),
     kernel("index_select", "(Tensor self, int dim, Tensor index)", FMO, KernelBody::new(infer_index_select, index_select).index_args(4), "The slices at `index` along a dimension."),
-    kernel("index_add", "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1)", FMIO, KernelBody::new(infer_index_add, index_add).index_args(4).updates(), "`self` with slices of `source` times `alpha` added at `index`."),
-    kernel("index_copy", "(Tensor self, int dim, Tensor index, Tensor source)", FMIO, KernelBody::new(infer_index_copy, index_copy).index_args(4).updates(), "`self` with slices of `source` written at `index`."),
-    kernel("index_fill", "(Tensor self, int dim, Tensor index, Scalar value)", FM | super::op::I, KernelBody::new(infer_index_fill, index_fill).index_args(4).updates(), "`self` with a number written to the slices at `index`."),
+    kernel("index_add", "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1)", FMIO | X, KernelBody::new(infer_index_add, index_add).index_args(4).updates(), "`self` with slices of `source` times `alpha` added at `index`."),
+    kernel("index_copy", "(Tensor self, int dim, Tensor index, Tensor source)", FMIO | X, KernelBody::new(infer_index_copy, index_copy).index_args(4).updates(), "`self` with slices of `source` written at `index`."),
     kernel("index_fill#tensor", "(Tensor self, int dim, Tensor index, Tensor value)", FM | super::op::I, KernelBody::new(infer_index_fill, index_fill).index_args(4).updates(), "`self` with a 0-dimensional tensor's value written to the slices at `index`."),
-    kernel("index_reduce", "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)", FMIO, KernelBody::new(infer_index_reduce, index_reduce).index_args(4).updates(), "`self` with slices of `source` reduced into it at `index`."),
-    kernel("take", "(Tensor self, Tensor index)", FMO, KernelBody::new(infer_take, take).index_args(2), "The elements at positions in row-major order."),
-    kernel("put", "(Tensor self, Tensor index, Tensor source, bool accumulate=False)", FM | super::op::I, KernelBody::new(infer_put, put).index_args(2).updates(), "`self` with elements written at positions in row-major order."),
+    kernel("index_fill", "(Tensor self, int dim, Tensor index, Scalar value)", FM | super::op::I, KernelBody::new(infer_index_fill, index_fill).index_args(4).updates(), "`self` with a number written to the slices at `index`."),
+    kernel("index_reduce", "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)", FMIO | X, KernelBody::new(infer_index_reduce, index_reduce).index_args(4).updates(), "`self` with slices of `source` reduced into it at `index`."),
     compose("take_along_dim", "(Tensor self, Tensor indices, int? dim=None)", FMO, take_along_dim, "The elements at `indices` along a dimension, broadcast."),
-    kernel("embedding", "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)", F, KernelBody::new(infer_embedding, embedding_cpu).index_args(2), "The rows of `weight` at `indices`."),
-    compose("nn.functional.embedding", "(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False)", F, nn_embedding, "The rows of `weight` at `input`."),
-    kernel("embedding_renorm", "(Tensor self, Tensor indices, float max_norm, float norm_type)", F | super::op::I, KernelBody::new(super::copy::infer_like, renorm).index_args(2).updates(), "`self` with the rows at `indices` scaled down to a norm."),
 ];
 
 /// Indices as 64-bit integers in any layout.
@@ -58,7 +54,7 @@ pub fn apart(src: &Tensor, out: &Tensor) -> Result<Tensor> {
 }
 
 /// The indexed dimension of a tensor; 0-dimensional tensors count as having one of size 1.
-fn axis(t: &Tensor, dim: usize, wrap: bool) -> Axis {
+pub(super) fn axis(t: &Tensor, dim: usize, wrap: bool) -> Axis {
     let (size, stride) = if t.ndim() == 0 { (1, 0) } else { (t.shape()[dim], t.strides()[dim]) };
     Axis { step: stride as isize * t.dtype().size() as isize, size, wrap }
 }
@@ -77,11 +73,11 @@ fn out_of_bounds(index: i64, dim: usize, size: i64) -> Error {
 }
 
 #[cold]
-fn out_of_range() -> Error {
+pub(super) fn out_of_range() -> Error {
     err!(Index, "index out of range in self")
 }
 
-fn is_index(d: DType) -> bool {
+pub(super) fn is_index(d: DType) -> bool {
     matches!(d, DType::I64 | DType::I32)
 }
 
@@ -115,7 +111,7 @@ fn gather(a: &Args, outs: &[Tensor]) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let bad = cpu_index::gather(out.shape(), &Lay::of(&out, out.shape()), &Lay::without(t, dim), &Lay::of(&index, index.shape()), t.dtype().size(), axis(t, dim, false));
+    let bad = cpu_index::gather(out.shape(), &Lay::of(&out, out.shape()), &Lay::without(t, dim), &Lay::of(&index, index.shape()), t.dtype().size(), axis(t, dim, a.name() == "_gather_wrapped"));
     bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(t, dim))))
 }
 
@@ -189,7 +185,7 @@ fn scatter(a: &Args, outs: &[Tensor], how: Option<&str>) -> Result<()> {
     bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(out, dim))))
 }
 
-fn apart_index(index: &Tensor, out: &Tensor) -> Result<Tensor> {
+pub(super) fn apart_index(index: &Tensor, out: &Tensor) -> Result<Tensor> {
     if index.shares_storage(out) { cpu::copy::converted(index, DType::I64) } else { long(index) }
 }
 
@@ -199,7 +195,7 @@ fn source_lay(src: &Tensor, number: bool, ndim: usize) -> Lay {
 }
 
 /// Scatters and reduces; 16-bit floats go through a widened copy of the result.
-fn reduce_rows(out: &Tensor, dim: usize, shape: &Dims, index: &Lay, src: &Tensor, number: bool, how: Reduce) -> Result<Option<i64>> {
+pub(super) fn reduce_rows(out: &Tensor, dim: usize, shape: &Dims, index: &Lay, src: &Tensor, number: bool, how: Reduce) -> Result<Option<i64>> {
     if out.dtype().is_reduced_float() {
         let wide = cpu::copy::converted(out, DType::F32)?;
         let bad = reduce_rows(&wide, dim, shape, index, &cpu::copy::converted(src, DType::F32)?, number, how)?;
@@ -490,85 +486,6 @@ fn index_reduce(a: &Args, outs: &[Tensor]) -> Result<()> {
     bad.map_or(Ok(()), |_| Err(out_of_range()))
 }
 
-fn infer_take(a: &Args) -> Result<Plan> {
-    let (t, index) = (a.tensor(0)?, a.tensor(1)?);
-    ensure!(index.dtype() == DType::I64, Runtime, "take(): Expected a long tensor for index, but got {}", index.dtype().scalar_type());
-    ensure!(t.numel() > 0 || index.numel() == 0, Index, "take(): tried to take from an empty tensor");
-    Ok(Plan::contiguous(index.shape(), t.dtype()))
-}
-
-/// All elements of a dense tensor as one dimension.
-fn flat(t: &Tensor) -> Axis {
-    Axis { step: t.dtype().size() as isize, size: t.numel(), wrap: true }
-}
-
-#[cold]
-fn flat_error(i: i64, t: &Tensor) -> Error {
-    err!(Index, "out of range: tried to access index {i} on a tensor of {} elements.", t.numel())
-}
-
-fn take(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t, index) = (&outs[0], cpu::copy::dense(a.tensor(0)?, a.tensor(0)?.dtype())?, a.tensor(1)?);
-    let base = Lay { ptr: t.data_ptr(), strides: Dims::filled(out.ndim(), 0) };
-    let bad = cpu_index::gather(out.shape(), &Lay::of(out, out.shape()), &base, &Lay::of(index, index.shape()), t.dtype().size(), flat(&t));
-    bad.map_or(Ok(()), |i| Err(flat_error(i, &t)))
-}
-
-fn infer_put(a: &Args) -> Result<Plan> {
-    let (t, index, source) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?);
-    ensure!(index.dtype() == DType::I64, Runtime, "put_(): Expected a long tensor for index, but got {}", index.dtype().scalar_type());
-    ensure!(
-        t.dtype() == source.dtype(),
-        Runtime,
-        "put_(): self and source expected to have the same dtype, but got self.dtype = {} and source.dtype = {}",
-        t.dtype().scalar_type(),
-        source.dtype().scalar_type()
-    );
-    ensure!(
-        source.numel() == index.numel(),
-        Index,
-        "put_(): Expected source and index to have the same number of elements, but got source.numel() = {}, index.numel() = {}",
-        source.numel(),
-        index.numel()
-    );
-    ensure!(index.numel() == 0 || t.numel() > 0, Index, "put_(): Tried to put elements into an empty tensor");
-    super::copy::infer_like(a)
-}
-
-fn put(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t) = (&outs[0], a.tensor(0)?);
-    let index = cpu::copy::dense(&apart_index(a.tensor(1)?, out)?, DType::I64)?;
-    let source = cpu::copy::dense(&apart(a.tensor(2)?, out)?, out.dtype())?;
-    start(out, t)?;
-    let work = if out.is_contiguous() { out.clone() } else { cpu::copy::dense(out, out.dtype())? };
-    let n = Dims::new(&[index.numel()]);
-    let lay = |t: &Tensor, step: i64| Lay { ptr: t.data_ptr(), strides: [step].into() };
-    let bad = if a.bool(3) {
-        let line = work.view_with([work.numel()].into(), [1].into(), work.offset());
-        let index = wrapped(&index, work.numel());
-        match index {
-            Ok(index) => reduce_rows(&line, 0, &n, &lay(&index, 1), &source, false, Reduce::Add)?,
-            Err(bad) => Some(bad),
-        }
-    } else {
-        cpu_index::scatter(&n, &lay(&work, 0), &lay(&source, 1), &lay(&index, 1), work.dtype().size(), flat(&work))
-    };
-    if let Some(i) = bad {
-        return Err(flat_error(i, t));
-    }
-    if out.is_contiguous() { Ok(()) } else { cpu::copy::copy(out, &work) }
-}
-
-/// Indices with negative ones counted from the end; the first bad one as an error.
-fn wrapped(index: &Tensor, n: i64) -> std::result::Result<Tensor, i64> {
-    let list = cpu::slice::<i64>(index);
-    if let Some(&bad) = list.iter().find(|&&i| i < -n || i >= n) {
-        return Err(bad);
-    }
-    let list: Vec<i64> = list.iter().map(|&i| if i < 0 { i + n } else { i }).collect();
-    Tensor::from_slice(&list, &[list.len() as i64]).map_err(|_| i64::MIN + 1)
-}
-
 fn take_along_dim(a: &Args) -> Result<Ret> {
     let (t, indices) = (a.tensor(0)?, a.tensor(1)?);
     ensure!(
@@ -579,7 +496,7 @@ fn take_along_dim(a: &Args) -> Result<Ret> {
     );
     let Some(dim) = a.opt_int(2) else {
         let flat = |t: &Tensor| run1!("reshape", t, Dims::new(&[-1]));
-        return run1!("gather", &flat(t)?, 0i64, &flat(indices)?).map(Ret::from);
+        return run1!("_gather_wrapped", &flat(t)?, 0i64, &flat(indices)?).map(Ret::from);
     };
     ensure!(
         t.ndim() == indices.ndim(),
@@ -591,77 +508,10 @@ fn take_along_dim(a: &Args) -> Result<Ret> {
     );
     let dim = wrap_dim(dim, t.ndim())?;
     if t.ndim() == 0 {
-        return run1!("gather", t, 0i64, indices).map(Ret::from);
+        return run1!("_gather_wrapped", t, 0i64, indices).map(Ret::from);
     }
     let both = dims::broadcast(&t.shape().with(dim, 1), &indices.shape().with(dim, 1))?;
     let t2 = t.expand_to(&both.with(dim, t.shape()[dim]));
     let i2 = indices.expand_to(&both.with(dim, indices.shape()[dim]));
-    run1!("gather", &t2, dim as i64, &i2).map(Ret::from)
-}
-
-fn infer_embedding(a: &Args) -> Result<Plan> {
-    let (weight, indices) = (a.tensor(0)?, a.tensor(1)?);
-    ensure!(weight.ndim() == 2, Runtime, "'weight' must be 2-D");
-    ensure!(
-        is_index(indices.dtype()),
-        Runtime,
-        "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.{}Tensor instead \
-         (while checking arguments for embedding)",
-        indices.dtype().scalar_type()
-    );
-    Ok(Plan::contiguous(&indices.shape().concat(&weight.shape()[1..]), weight.dtype()))
-}
-
-fn embedding_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (weight, indices, out) = (a.tensor(0)?, long(a.tensor(1)?)?, &outs[0]);
-    let n = indices.ndim();
-    let src = Lay { ptr: weight.data_ptr(), strides: Dims::filled(n, 0).concat(&weight.strides()[1..]) };
-    let index = Lay { ptr: indices.data_ptr(), strides: indices.strides().concat(&[0]) };
-    let bad = cpu_index::gather(out.shape(), &Lay::of(out, out.shape()), &src, &index, out.dtype().size(), axis(weight, 0, false));
-    bad.map_or(Ok(()), |_| Err(out_of_range()))
-}
-
-fn nn_embedding(a: &Args) -> Result<Ret> {
-    let (input, weight) = (a.tensor(0)?, a.tensor(1)?);
-    let mut padding = -1;
-    if let Some(p) = a.opt_int(2) {
-        let rows = weight.shape().first().copied().unwrap_or(0);
-        ensure!(p < rows && p >= -rows, Assertion, "Padding_idx must be within num_embeddings");
-        padding = if p < 0 { p + rows } else { p };
-    }
-    if let Some(max_norm) = a.opt_float(3) {
-        let op = crate::op!("embedding_renorm")?;
-        let args = Args::new(op, [weight.into(), input.into(), max_norm.into(), a.float(4)?.into()])?;
-        let grad = crate::mode::set_grad_enabled(false);
-        let done = super::dispatch::call_inplace(&args);
-        crate::mode::set_grad_enabled(grad);
-        done?;
-    }
-    run1!("embedding", weight, input, padding, a.bool(5), a.bool(6)).map(Ret::from)
-}
-
-fn renorm(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t) = (&outs[0], a.tensor(0)?);
-    start(out, t)?;
-    let (max_norm, p) = (a.float(2)?, a.float(3)?);
-    let mut rows = cpu::slice::<i64>(&cpu::copy::dense(a.tensor(1)?, DType::I64)?).to_vec();
-    rows.sort_unstable();
-    rows.dedup();
-    for r in rows {
-        ensure!(r >= 0 && r < out.shape()[0], Index, "index out of range in self");
-        let row = out.selected(0, r);
-        let wide = cpu::copy::dense(&row, DType::F64)?;
-        let v = cpu::slice_mut::<f64>(&wide);
-        let norm = match p {
-            p if p == f64::INFINITY => v.iter().fold(0.0f64, |m, x| m.max(x.abs())),
-            2.0 => v.iter().map(|x| x * x).sum::<f64>().sqrt(),
-            p => v.iter().map(|x| x.abs().powf(p)).sum::<f64>().powf(1.0 / p),
-        };
-        if norm > max_norm {
-            let scale = max_norm / (norm + 1e-7);
-            v.iter_mut().for_each(|x| *x *= scale);
-            cpu::copy::copy(&row, &wide)?;
-        }
-    }
-    Ok(())
+    run1!("_gather_wrapped", &t2, dim as i64, &i2).map(Ret::from)
 }

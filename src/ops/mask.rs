@@ -3,7 +3,7 @@
 use super::args::{Arg, Args};
 use super::getitem::{count, split_places};
 use super::index::{apart, start};
-use super::op::{F, FM, FMO, I, KernelBody, M, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use super::op::{F, FM, FMO, I, KernelBody, M, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use super::pointwise::{broadcast_shape, result_strides, result_type, scalar_of};
 use super::{call, dispatch, view};
 use crate::cpu::index::{self as cpu_index, Lay};
@@ -11,8 +11,8 @@ use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, run, r
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("masked_fill", "(Tensor self, Tensor mask, Scalar value)", FM | I, KernelBody::new(infer_masked_fill, masked_fill).updates(), "`self` with a number where `mask` is true."),
     kernel("masked_fill#tensor", "(Tensor self, Tensor mask, Tensor value)", FM | I, KernelBody::new(infer_masked_fill, masked_fill).updates(), "`self` with a 0-dimensional tensor's value where `mask` is true."),
+    kernel("masked_fill", "(Tensor self, Tensor mask, Scalar value)", FM | I, KernelBody::new(infer_masked_fill, masked_fill).updates(), "`self` with a number where `mask` is true."),
     kernel("masked_select", "(Tensor self, Tensor mask)", FMO, KernelBody::new(infer_masked_select, masked_select), "The elements where `mask` is true, in one dimension."),
     kernel("masked_scatter", "(Tensor self, Tensor mask, Tensor source)", FM | I, KernelBody::new(infer_masked_scatter, masked_scatter).updates(), "`self` with the elements of `source` in order where `mask` is true."),
     kernel("nonzero", "(Tensor self)", FMO, KernelBody::new(infer_nonzero, nonzero), "The positions of the elements that are not zero, one a row."),
@@ -22,10 +22,10 @@ pub static OPS: &[OpDef] = &[
     kernel("where", "(Tensor condition, Operand self, Operand other)", F | O, KernelBody::new(|a| infer_where(a, 0, 1, 2), |a, o| where_cpu(a, o, 0, 1, 2)).pointwise(), "`self` where the condition holds, else `other`."),
     kernel("where#method", "(Tensor self, Tensor condition, Operand other)", M, KernelBody::new(|a| infer_where(a, 1, 0, 2), |a, o| where_cpu(a, o, 1, 0, 2)).pointwise(), "`self` where the condition holds, else `other`."),
     compose("where#nonzero", "(Tensor condition) -> Tensor[]", F, |a| nonzero_tuple(a.tensor(0)?), "The positions where the condition holds, one tensor a dimension."),
-    kernel("select_scatter", "(Tensor self, Tensor src, int dim, int index)", FM, KernelBody::new(|a| infer_place(a, a.tensor(0)?), place), "`self` with `src` written at one index of a dimension."),
-    kernel("slice_scatter", "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1)", FM, KernelBody::new(|a| infer_place(a, a.tensor(0)?), place), "`self` with `src` written to a range of a dimension."),
-    kernel("diagonal_scatter", "(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1)", FM, KernelBody::new(|a| infer_place(a, a.tensor(0)?), place), "`self` with `src` written on a diagonal."),
-    kernel("as_strided_scatter", "(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None)", FM, KernelBody::new(|a| infer_place(a, a.tensor(0)?), place), "`self` with `src` written to a strided layout of its memory."),
+    kernel("select_scatter", "(Tensor self, Tensor src, int dim, int index)", FMO | X, KernelBody::new(|a| infer_place(a, a.tensor(0)?), place), "`self` with `src` written at one index of a dimension."),
+    kernel("slice_scatter", "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1)", FMO | X, KernelBody::new(|a| infer_place(a, a.tensor(0)?), place), "`self` with `src` written to a range of a dimension."),
+    kernel("diagonal_scatter", "(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1)", FMO | X, KernelBody::new(|a| infer_place(a, a.tensor(0)?), place), "`self` with `src` written on a diagonal."),
+    kernel("as_strided_scatter", "(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None)", FMO | X, KernelBody::new(|a| infer_place(a, a.tensor(0)?), place), "`self` with `src` written to a strided layout of its memory."),
     compose("nn.functional.one_hot", "(Tensor tensor, int num_classes=-1)", F, one_hot, "A 1 at the position that each class number tells, 0 elsewhere."),
     kernel("_one_hot", "(Tensor self, int num_classes)", F, KernelBody::new(infer_one_hot, one_hot_cpu), ""),
     compose("unravel_index", "(Tensor indices, int[] shape) -> Tensor[]", F, unravel_index, "Row-major positions as coordinates, one tensor a dimension."),
@@ -33,22 +33,14 @@ pub static OPS: &[OpDef] = &[
     kernel("_unravel_index", "(Tensor self, int[] shape)", F, KernelBody::new(infer_unravel, unravel_cpu), ""),
 ];
 
-/// The C++ name of a type, as range errors and mask errors show it.
+/// The name of a type in range errors.
 fn c_name(d: DType) -> &'static str {
     match d {
-        DType::Bool => "bool",
         DType::U8 => "uint8_t",
         DType::I8 => "int8_t",
         DType::I16 => "int16_t",
-        DType::I32 => "int",
         DType::I64 => "int64_t",
-        DType::F16 => "c10::Half",
-        DType::BF16 => "c10::BFloat16",
-        DType::F32 => "float",
-        DType::F64 => "double",
-        DType::C64 => "c10::complex<float>",
-        DType::C128 => "c10::complex<double>",
-        other => other.name(),
+        other => other.cpp_name(),
     }
 }
 
@@ -85,12 +77,7 @@ pub fn check_fits(s: Scalar, d: DType) -> Result<()> {
 fn infer_masked_fill(a: &Args) -> Result<Plan> {
     let (t, mask) = (a.tensor(0)?, a.tensor(1)?);
     let shape = dims::broadcast(mask.shape(), t.shape())?;
-    let shown = match mask.dtype() {
-        DType::U8 => "unsigned char",
-        DType::I8 => "signed char",
-        DType::I64 => "long int",
-        d => c_name(d),
-    };
+    let shown = mask.dtype().cpp_name();
     ensure!(mask.dtype() == DType::Bool, Runtime, "masked_fill_ only supports boolean masks, but got mask with dtype {shown}");
     match a.opt_tensor(2) {
         Some(v) => {

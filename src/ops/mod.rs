@@ -6,25 +6,36 @@
 pub mod activation;
 pub mod args;
 pub mod attention;
+pub mod bag;
 pub mod binary;
 pub mod call;
+pub mod classes;
 pub mod conv;
 pub mod copy;
 pub mod create;
+pub mod ctc;
 pub mod dispatch;
+pub mod distance;
 pub mod dropout;
 pub mod einsum;
 pub mod getitem;
 pub mod index;
+pub mod join;
+pub mod loss;
 mod map_macro;
 pub mod linalg;
 pub mod linalg_more;
 pub mod mask;
 pub mod matrix;
+pub mod norm;
 pub mod op;
+pub mod pad;
 pub mod pointwise;
 pub mod pool;
+pub mod pointwise_more;
 pub mod random;
+pub mod rearrange;
+pub mod recurrent;
 pub mod reduce;
 pub mod resize;
 pub mod rules;
@@ -32,8 +43,11 @@ pub mod scan;
 pub mod schema;
 pub mod sort;
 pub mod statistics;
+pub mod special;
+pub mod take;
 pub mod unary;
 pub mod view;
+pub mod window;
 
 pub use args::{Arg, Args, OwnedArg, OwnedArgs};
 pub use op::{Op, OpDef, Ret, Value};
@@ -47,6 +61,8 @@ static FAMILIES: &[&[OpDef]] = &[
     binary::OPS,
     copy::OPS,
     copy::CASTS,
+    window::OPS,
+    bag::OPS,
     create::OPS,
     view::OPS,
     reduce::OPS,
@@ -54,11 +70,23 @@ static FAMILIES: &[&[OpDef]] = &[
     scan::OPS,
     sort::OPS,
     random::OPS,
+    ctc::OPS,
+    recurrent::OPS,
     index::OPS,
+    take::OPS,
     getitem::OPS,
     mask::OPS,
     activation::OPS,
     dropout::OPS,
+    join::OPS,
+    rearrange::OPS,
+    pad::OPS,
+    pointwise_more::OPS,
+    special::OPS,
+    norm::OPS,
+    loss::OPS,
+    distance::OPS,
+    classes::OPS,
     matrix::OPS,
     einsum::OPS,
     conv::CONVOLUTIONS,
@@ -106,9 +134,25 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.digamma", "digamma"),
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
+    ("special.logsumexp", "logsumexp"),
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
+    ("nn.functional.relu", "relu"),
+    ("special.i0", "i0"),
+    ("special.logit", "logit"),
+    ("special.sinc", "sinc"),
+    ("special.polygamma", "polygamma"),
+    ("special.multigammaln", "mvlgamma"),
+    ("special.gammainc", "igamma"),
+    ("special.gammaincc", "igammac"),
+    ("clip", "clamp"),
+    ("concat", "cat"),
+    ("concatenate", "cat"),
+    ("row_stack", "vstack"),
+    ("nn.functional.pixel_shuffle", "pixel_shuffle"),
+    ("nn.functional.pixel_unshuffle", "pixel_unshuffle"),
+    ("nn.functional.channel_shuffle", "channel_shuffle"),
     ("ger", "outer"),
 ];
 

@@ -31,6 +31,8 @@ pub const M: u8 = 2;
 pub const I: u8 = 4;
 /// Takes `out=`.
 pub const O: u8 = 8;
+/// Its `out=` has to have exactly the dtype of the result; a bit beside [`O`].
+pub const X: u8 = 16;
 /// Function and method.
 pub const FM: u8 = F | M;
 /// Function, method and `out=`.

@@ -270,3 +270,29 @@ fn advance_multinomial(a: &Args, outs: &[Tensor], g: &mut crate::random::Generat
         None => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::random::{Generator, SharedGenerator};
+    use crate::{Device, Dims, Tensor, run1};
+
+    #[test]
+    fn draws_pytorchs_numbers_in_order() {
+        let g = SharedGenerator::new(Generator::new(0));
+        let x = run1!("rand", Dims::from([3]), g.clone()).unwrap();
+        let bits: Vec<u32> = x.to_vec::<f32>().unwrap().iter().map(|v| v.to_bits()).collect();
+        assert_eq!(bits, [0x3efe_1558, 0x3f44_aa2f, 0x3db5_33a8]);
+        let p = run1!("randperm", 6i64, g).unwrap();
+        assert_eq!(p.to_vec::<i64>().unwrap(), [0, 4, 5, 1, 2, 3]);
+    }
+
+    #[test]
+    fn nothing_is_drawn_on_meta() {
+        let g = SharedGenerator::new(Generator::new(7));
+        let before = g.lock().get_state();
+        let t = Tensor::empty(&[4, 4], crate::DType::F32, Device::META).unwrap();
+        let args = crate::ops::Args::new(crate::op!("uniform").unwrap(), [(&t).into(), 0.0.into(), 1.0.into(), g.clone().into()]).unwrap();
+        crate::ops::dispatch::call_inplace(&args).unwrap();
+        assert!(before == g.lock().get_state());
+    }
+}

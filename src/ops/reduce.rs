@@ -1,7 +1,7 @@
 //! Reductions: sums, products, extremes, truth, norms.
 
 use super::args::Args;
-use super::op::{Body, F, FM, FMO, KernelBody, O, OpDef, Plan, Ret, Row, compose, kernel};
+use super::op::{Body, F, FM, FMO, KernelBody, O, OpDef, Plan, Ret, Row, X, compose, kernel};
 use super::rules::{dim_list, reduced_shape, sum_dtype};
 use crate::cpu::extreme;
 use crate::cpu::reduce::{Kind, Post, run_kind};
@@ -46,28 +46,28 @@ pub static OPS: &[OpDef] = &[
     reduce_row!(Prod "prod", prod_types, (NONE, NONE, 1), FM, "(Tensor self, *, dtype? dtype=None)", "The product of all elements."),
     reduce_row!(Prod "prod#dim", prod_types, (1, 2, 3), FMO, "(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)", "The product over a dimension."),
     reduce_row!(NanSum "nansum", nansum_types, (1, 2, 3), FMO, "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)", "The sum over dimensions, NaN counted as 0."),
-    reduce_row!(Max "amax", max_values, (1, 2, NONE), FMO, "(Tensor self, int[1] dim=[], bool keepdim=False)", "The largest element over dimensions."),
-    reduce_row!(Min "amin", min_values, (1, 2, NONE), FMO, "(Tensor self, int[1] dim=[], bool keepdim=False)", "The smallest element over dimensions."),
+    reduce_row!(Max "amax", max_values, (1, 2, NONE), FMO | X, "(Tensor self, int[1] dim=[], bool keepdim=False)", "The largest element over dimensions."),
+    reduce_row!(Min "amin", min_values, (1, 2, NONE), FMO | X, "(Tensor self, int[1] dim=[], bool keepdim=False)", "The smallest element over dimensions."),
     reduce_row!(Max "max", max_all, (NONE, NONE, NONE), FMO, "(Tensor self)", "The largest element."),
-    kernel("max#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO, KernelBody::new(infer_extreme, |a, o| extreme_cpu(a, o, true)), "The largest element along a dimension and its index."),
     compose("max#other", "(Tensor self, Tensor other)", FMO, |a| run1!("maximum", a.tensor(0)?, a.tensor(1)?).map(Ret::from), "The larger of two elements; NaN if either is."),
+    kernel("max#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(infer_extreme, |a, o| extreme_cpu(a, o, true)), "The largest element along a dimension and its index."),
     reduce_row!(Min "min", min_all, (NONE, NONE, NONE), FMO, "(Tensor self)", "The smallest element."),
-    kernel("min#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO, KernelBody::new(infer_extreme, |a, o| extreme_cpu(a, o, false)), "The smallest element along a dimension and its index."),
     compose("min#other", "(Tensor self, Tensor other)", FMO, |a| run1!("minimum", a.tensor(0)?, a.tensor(1)?).map(Ret::from), "The smaller of two elements; NaN if either is."),
-    kernel("aminmax", "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", FMO, KernelBody::new(infer_aminmax, aminmax_cpu), "The smallest and the largest element."),
-    kernel("argmax", "(Tensor self, int? dim=None, bool keepdim=False)", FMO, KernelBody::new(infer_arg, |a, o| arg_cpu(a, o, true)), "The index of the largest element."),
-    kernel("argmin", "(Tensor self, int? dim=None, bool keepdim=False)", FMO, KernelBody::new(infer_arg, |a, o| arg_cpu(a, o, false)), "The index of the smallest element."),
-    kernel("any", "(Tensor self)", FMO, KernelBody::new(|a| truth_rule(a, &[], false), |a, o| truth_cpu(a, o, Kind::Max)), "True if any element is not zero."),
-    kernel("any#dim", "(Tensor self, int dim, bool keepdim=False)", FMO, KernelBody::new(|a| truth_rule(a, &[a.int(1)?], a.bool(2)), |a, o| truth_cpu(a, o, Kind::Max)), "True where any element along a dimension is not zero."),
-    kernel("any#dims", "(Tensor self, int[]? dim=None, bool keepdim=False)", FMO, KernelBody::new(infer_truth_dims, |a, o| truth_cpu(a, o, Kind::Max)), "True where any element over dimensions is not zero."),
-    kernel("all", "(Tensor self)", FMO, KernelBody::new(|a| truth_rule(a, &[], false), |a, o| truth_cpu(a, o, Kind::Min)), "True if no element is zero."),
-    kernel("all#dim", "(Tensor self, int dim, bool keepdim=False)", FMO, KernelBody::new(|a| truth_rule(a, &[a.int(1)?], a.bool(2)), |a, o| truth_cpu(a, o, Kind::Min)), "True where no element along a dimension is zero."),
-    kernel("all#dims", "(Tensor self, int[]? dim=None, bool keepdim=False)", FMO, KernelBody::new(infer_truth_dims, |a, o| truth_cpu(a, o, Kind::Min)), "True where no element over dimensions is zero."),
+    kernel("min#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(infer_extreme, |a, o| extreme_cpu(a, o, false)), "The smallest element along a dimension and its index."),
+    kernel("aminmax", "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", FMO | X, KernelBody::new(infer_aminmax, aminmax_cpu), "The smallest and the largest element."),
+    kernel("argmax", "(Tensor self, int? dim=None, bool keepdim=False)", FMO | X, KernelBody::new(infer_arg, |a, o| arg_cpu(a, o, true)), "The index of the largest element."),
+    kernel("argmin", "(Tensor self, int? dim=None, bool keepdim=False)", FMO | X, KernelBody::new(infer_arg, |a, o| arg_cpu(a, o, false)), "The index of the smallest element."),
+    kernel("any", "(Tensor self)", FMO | X, KernelBody::new(|a| truth_rule(a, &[], false), |a, o| truth_cpu(a, o, Kind::Max)), "True if any element is not zero."),
+    kernel("any#dim", "(Tensor self, int dim, bool keepdim=False)", FMO | X, KernelBody::new(|a| truth_rule(a, &[a.int(1)?], a.bool(2)), |a, o| truth_cpu(a, o, Kind::Max)), "True where any element along a dimension is not zero."),
+    kernel("any#dims", "(Tensor self, int[]? dim=None, bool keepdim=False)", FMO | X, KernelBody::new(infer_truth_dims, |a, o| truth_cpu(a, o, Kind::Max)), "True where any element over dimensions is not zero."),
+    kernel("all", "(Tensor self)", FMO | X, KernelBody::new(|a| truth_rule(a, &[], false), |a, o| truth_cpu(a, o, Kind::Min)), "True if no element is zero."),
+    kernel("all#dim", "(Tensor self, int dim, bool keepdim=False)", FMO | X, KernelBody::new(|a| truth_rule(a, &[a.int(1)?], a.bool(2)), |a, o| truth_cpu(a, o, Kind::Min)), "True where no element along a dimension is zero."),
+    kernel("all#dims", "(Tensor self, int[]? dim=None, bool keepdim=False)", FMO | X, KernelBody::new(infer_truth_dims, |a, o| truth_cpu(a, o, Kind::Min)), "True where no element over dimensions is zero."),
     kernel("count_nonzero", "(Tensor self, int? dim=None)", FM, KernelBody::new(infer_count, count_cpu), "How many elements are not zero."),
     kernel("count_nonzero#dims", "(Tensor self, int[] dim)", FM, KernelBody::new(infer_count, count_cpu), "How many elements over dimensions are not zero."),
-    kernel("linalg.vector_norm", "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)", F | O, KernelBody::new(infer_norm, norm_cpu), "The norm of the elements over dimensions as vectors."),
-    compose("norm", "(Tensor self, Scalar? p, int[1]? dim=None, bool keepdim=False, dtype? dtype=None)", FMO, norm_number, "The norm of the elements over dimensions as vectors."),
-    compose("norm#str", "(Tensor self, str? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None)", FMO, norm_named, "The Frobenius or nuclear norm."),
+    kernel("linalg.vector_norm", "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)", F | O | X, KernelBody::new(infer_norm, norm_cpu), "The norm of the elements over dimensions as vectors."),
+    compose("norm", "(Tensor self, Scalar? p, int[1]? dim=None, bool keepdim=False, dtype? dtype=None)", FMO | X, norm_number, "The norm of the elements over dimensions as vectors."),
+    compose("norm#str", "(Tensor self, str? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None)", FMO | X, norm_named, "The Frobenius or nuclear norm."),
     kernel("logsumexp", "(Tensor self, int[1] dim, bool keepdim=False)", FMO, KernelBody::new(infer_logsumexp, logsumexp_cpu), "The logarithm of the sum of exponentials over dimensions."),
     compose("nanmean", "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)", FMO, nanmean, "The mean over dimensions without NaN."),
 ];

@@ -1,7 +1,7 @@
 //! Running sums, products and extremes; differences and trapezoids; renorm.
 
 use super::args::Args;
-use super::op::{F, FMIO, FMO, KernelBody, OpDef, Plan, Ret, compose, kernel};
+use super::op::{F, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, compose, kernel};
 use super::reduce::{comparable, unknown};
 use super::rules::sum_dtype;
 use crate::cpu::{extreme, scan};
@@ -12,9 +12,9 @@ use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, run1};
 pub static OPS: &[OpDef] = &[
     kernel("cumsum", "(Tensor self, int dim, *, dtype? dtype=None)", FMIO, KernelBody::new(|a| infer_cumulative(a, "cumsum_out_cpu"), |a, o| scan_cpu(a, o, scan::Kind::Sum)), "Sums of the elements so far."),
     kernel("cumprod", "(Tensor self, int dim, *, dtype? dtype=None)", FMIO, KernelBody::new(|a| infer_cumulative(a, "cumprod_out_cpu"), |a, o| scan_cpu(a, o, scan::Kind::Prod)), "Products of the elements so far."),
-    kernel("logcumsumexp", "(Tensor self, int dim)", FMO, KernelBody::new(infer_logcumsumexp, |a, o| scan_cpu(a, o, scan::Kind::LogSumExp)), "Logarithms of the sums of exponentials so far."),
-    kernel("cummax", "(Tensor self, int dim) -> (Tensor values, Tensor indices)", FMO, KernelBody::new(|a| infer_cumextreme(a, "cummax_cpu"), |a, o| extreme::running_extreme(&o[0], &o[1], a.tensor(0)?, dim(a)?, true)), "The largest element so far and its index."),
-    kernel("cummin", "(Tensor self, int dim) -> (Tensor values, Tensor indices)", FMO, KernelBody::new(|a| infer_cumextreme(a, "cummin_cpu"), |a, o| extreme::running_extreme(&o[0], &o[1], a.tensor(0)?, dim(a)?, false)), "The smallest element so far and its index."),
+    kernel("logcumsumexp", "(Tensor self, int dim)", FMO | X, KernelBody::new(infer_logcumsumexp, |a, o| scan_cpu(a, o, scan::Kind::LogSumExp)), "Logarithms of the sums of exponentials so far."),
+    kernel("cummax", "(Tensor self, int dim) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(|a| infer_cumextreme(a, "cummax_cpu"), |a, o| extreme::running_extreme(&o[0], &o[1], a.tensor(0)?, dim(a)?, true)), "The largest element so far and its index."),
+    kernel("cummin", "(Tensor self, int dim) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(|a| infer_cumextreme(a, "cummin_cpu"), |a, o| extreme::running_extreme(&o[0], &o[1], a.tensor(0)?, dim(a)?, false)), "The smallest element so far and its index."),
     kernel("renorm", "(Tensor self, Scalar p, int dim, Scalar maxnorm)", FMIO, KernelBody::new(infer_renorm, renorm_cpu), "Slices along a dimension scaled down to a norm."),
     compose("diff", "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None)", FMO, diff, "Differences of neighbours."),
     compose("trapezoid", "(Tensor y, Tensor x, *, int dim=-1)", F, |a| trapezoid(a, false), "The integral by the trapezoid rule."),

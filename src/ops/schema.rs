@@ -208,6 +208,7 @@ fn parse_default(kind: Kind, text: &'static str) -> Option<Arg<'static>> {
             t => t.parse().map(Scalar::Int).ok().or_else(|| parse_float(t).map(Scalar::Float))?,
         }),
         Kind::Str => Arg::Str(text.trim_matches(['\'', '"'])),
+        Kind::VarTensors => Arg::Tensors(Vec::new()),
         Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => {
             let inner = text.trim_matches(['[', ']', '(', ')']);
             if let Kind::IntsOf(n) = kind

@@ -1,7 +1,7 @@
 //! Sorting, the best few, distinct elements, places in sorted lists, histograms.
 
 use super::args::{Arg, Args};
-use super::op::{F, FM, FMO, KernelBody, O, OpDef, Plan, Ret, compose, kernel};
+use super::op::{F, FM, FMO, KernelBody, O, OpDef, Plan, Ret, X, compose, kernel};
 use super::pointwise::result_type;
 use super::reduce::{comparable, unknown};
 use crate::dims::{contiguous_strides, preserved_strides, wrap_dim};
@@ -10,19 +10,21 @@ use smallvec::SmallVec;
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("sort", "(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", FMO, KernelBody::new(|a| infer_sort(a, 1), |a, o| sort_cpu(a, o, 1)), "The elements along a dimension in order, and where they were."),
-    kernel("sort#stable", "(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", FMO, KernelBody::new(|a| infer_sort(a, 2), |a, o| sort_cpu(a, o, 2)), "The elements along a dimension in order, and where they were."),
+    kernel("sort", "(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(|a| infer_sort(a, 1), |a, o| sort_cpu(a, o, 1)), "The elements along a dimension in order, and where they were."),
+    kernel("sort#stable", "(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(|a| infer_sort(a, 2), |a, o| sort_cpu(a, o, 2)), "The elements along a dimension in order, and where they were."),
     compose("argsort", "(Tensor self, int dim=-1, bool descending=False)", FM, |a| second(run!("sort", a.tensor(0)?, a.int(1)?, a.bool(2))?), "The indices that sort a dimension."),
-    compose("argsort#stable", "(Tensor self, *, bool stable, int dim=-1, bool descending=False)", FMO, |a| second(run!("sort", a.tensor(0)?, a.int(2)?, a.bool(3))?), "The indices that sort a dimension."),
-    compose("msort", "(Tensor self)", FMO, |a| Ok(run!("sort", a.tensor(0)?, 0i64)?.tensors().swap_remove(0).into()), "The elements along the first dimension in order."),
-    kernel("topk", "(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", FMO, KernelBody::new(infer_topk, topk_cpu), "The k largest or smallest elements along a dimension."),
+    compose("argsort#stable", "(Tensor self, *, bool stable, int dim=-1, bool descending=False)", FMO | X, |a| second(run!("sort", a.tensor(0)?, a.int(2)?, a.bool(3))?), "The indices that sort a dimension."),
+    compose("msort", "(Tensor self)", FMO | X, |a| Ok(run!("sort", a.tensor(0)?, 0i64)?.tensors().swap_remove(0).into()), "The elements along the first dimension in order."),
+    kernel("topk", "(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(infer_topk, topk_cpu), "The k largest or smallest elements along a dimension."),
     compose("unique", "(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None)", FM, |a| unique(a, false, a.bool(2), a.bool(3), a.opt_int(4)), "The distinct elements, in order."),
     compose("unique_consecutive", "(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None)", FM, |a| unique(a, true, a.bool(1), a.bool(2), a.opt_int(3)), "The elements without repetitions of their neighbours."),
-    kernel("searchsorted", "(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None)", F | O, KernelBody::new(infer_search, search_cpu), "Where elements would be put into sorted lists."),
-    kernel("searchsorted#scalar", "(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None)", F | O, KernelBody::new(infer_search, search_cpu), "Where a number would be put into a sorted list."),
-    kernel("bucketize", "(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False)", F | O, KernelBody::new(infer_bucketize, bucketize_cpu), "The bucket between boundaries that each element falls in."),
-    kernel("bucketize#scalar", "(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False)", F | O, KernelBody::new(infer_bucketize, bucketize_cpu), "The bucket between boundaries that a number falls in."),
-    kernel("histc", "(Tensor self, int bins=100, Scalar min=0, Scalar max=0)", FMO, KernelBody::new(infer_histc, histc_cpu), "How many elements fall in each of equal bins."),
+    kernel("searchsorted", "(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None)", F | O | X, KernelBody::new(infer_search, search_cpu), "Where elements would be put into sorted lists."),
+    kernel("searchsorted#scalar", "(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None)", F | O | X, KernelBody::new(infer_search, search_cpu), "Where a number would be put into a sorted list."),
+    kernel("bucketize", "(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False)", F | O | X, KernelBody::new(infer_bucketize, bucketize_cpu), "The bucket between boundaries that each element falls in."),
+    kernel("bucketize#scalar", "(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False)", F | O | X, KernelBody::new(infer_bucketize, bucketize_cpu), "The bucket between boundaries that a number falls in."),
+    kernel("histc", "(Tensor self, int bins=100, Scalar min=0, Scalar max=0)", FMO | X, KernelBody::new(infer_histc, histc_cpu), "How many elements fall in each of equal bins."),
+    kernel("histogram", "(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)", FMO, KernelBody::new(infer_histogram, histogram_cpu), "How many elements fall between edges."),
+    kernel("histogram#count", "(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)", FMO, KernelBody::new(infer_histogram, histogram_cpu), "How many elements fall in each of equal bins, and their edges."),
     kernel("bincount", "(Tensor self, Tensor? weights=None, int minlength=0)", FM, KernelBody::new(infer_bincount, bincount_cpu).data_dependent(), "How often each non-negative integer occurs."),
     kernel("isin", "(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)", F | O, KernelBody::new(infer_isin, isin_cpu), "True where an element is among the test elements."),
     kernel("isin#element", "(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False)", F | O, KernelBody::new(infer_isin, isin_cpu), "Whether a number is among the test elements."),
@@ -309,6 +311,109 @@ fn histc_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
         }
     }
     cpu::copy::copy(&outs[0], &Tensor::from_slice(&counts, &[bins as i64])?)
+}
+
+fn infer_histogram(a: &Args) -> Result<Plan> {
+    let t = a.tensor(0)?;
+    let bins = match a.opt_tensor(1) {
+        Some(edges) => {
+            ensure!(edges.ndim() == 1, Runtime, "torch.histogramdd: bins tensor should have one dimension, but got {} dimensions in the bins tensor for dimension 0", edges.ndim());
+            ensure!(
+                edges.dtype() == t.dtype(),
+                Runtime,
+                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype {} and bins for dimension 0 with dtype {}",
+                t.dtype().cpp_name(),
+                edges.dtype().cpp_name()
+            );
+            ensure!(edges.numel() > 0, Runtime, "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor for dimension 0");
+            edges.numel() - 1
+        }
+        None => {
+            let bins = a.int(1)?;
+            ensure!(bins > 0, Runtime, "torch.histogram(): bins must be > 0, but got {bins} for dimension 0");
+            bins
+        }
+    };
+    if !matches!(t.dtype(), DType::F32 | DType::F64) {
+        return Err(unknown("histogramdd", t.dtype()));
+    }
+    if let Some(w) = weights_of(a) {
+        ensure!(
+            w.shape() == t.shape(),
+            Runtime,
+            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension, but got input with shape {} and weight with shape {}",
+            t.shape().concat(&[1]),
+            w.shape()
+        );
+    }
+    if a.opt_tensor(1).is_none() && t.device().is_cpu() {
+        outer_edges(a)?;
+    }
+    Ok(Plan::many(&[(&[bins], t.dtype()), (&[bins + 1], t.dtype())]))
+}
+
+fn weights_of<'a>(a: &Args<'a>) -> Option<&'a Tensor> {
+    a.op.schema.position("weight").and_then(|i| a.opt_tensor(i))
+}
+
+/// The range of a histogram by count: as given, that of the data, or 0 to 1 for no data.
+fn outer_edges(a: &Args) -> Result<(f64, f64)> {
+    let t = a.tensor(0)?;
+    let (lo, hi) = match a.opt_floats(2) {
+        Some([lo, hi]) => (*lo, *hi),
+        Some(_) => bail!(Runtime, "torch.histogramdd: for a 1-dimensional histogram range should have 2 elements"),
+        None if t.numel() == 0 => (0.0, 1.0),
+        None => {
+            let t = cpu::copy::dense(t, DType::F64)?;
+            cpu::slice::<f64>(&t).iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), &x| {
+                if x.is_nan() || lo.is_nan() { (f64::NAN, f64::NAN) } else { (lo.min(x), hi.max(x)) }
+            })
+        }
+    };
+    let show = |x: f64| if x.is_nan() { "nan".to_owned() } else { x.to_string() };
+    ensure!(lo.is_finite() && hi.is_finite(), Runtime, "torch.histogramdd: dimension 0's range [{}, {}] is not finite", show(lo), show(hi));
+    ensure!(lo <= hi, Runtime, "torch.histogramdd: min should not exceed max, but got min {lo} max {hi} for dimension 0");
+    Ok(if lo == hi { (lo - 0.5, hi + 0.5) } else { (lo, hi) })
+}
+
+fn histogram_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let t = a.tensor(0)?;
+    let single = t.dtype() == DType::F32;
+    let bins = outs[0].numel() as usize;
+    let edges: Vec<f64> = match a.opt_tensor(1) {
+        Some(e) => cpu::slice::<f64>(&cpu::copy::dense(e, DType::F64)?).to_vec(),
+        None => {
+            let (lo, hi) = outer_edges(a)?;
+            let at = |i: usize| -> f64 {
+                // From the nearer end, as linspace does it.
+                if single {
+                    let (lo, hi) = (lo as f32, hi as f32);
+                    let step = (hi - lo) / bins as f32;
+                    f64::from(if i < (bins + 1) / 2 { lo + step * i as f32 } else { hi - step * (bins - i) as f32 })
+                } else {
+                    let step = (hi - lo) / bins as f64;
+                    if i < (bins + 1) / 2 { lo + step * i as f64 } else { hi - step * (bins - i) as f64 }
+                }
+            };
+            (0..=bins).map(at).collect()
+        }
+    };
+    let x = cpu::copy::dense(t, DType::F64)?;
+    let weights = weights_of(a).map(|w| cpu::copy::dense(w, DType::F64)).transpose()?;
+    let weights = weights.as_ref().map(|w| cpu::slice::<f64>(w));
+    let mut sums = vec![0f64; bins];
+    for (i, &x) in cpu::slice::<f64>(&x).iter().enumerate() {
+        if bins > 0 && x >= edges[0] && x <= edges[bins] {
+            let place = (cpu::sort::search(&edges, None, x, true) as usize - 1).min(bins - 1);
+            sums[place] += weights.map_or(1.0, |w| w[i]);
+        }
+    }
+    if a.op.schema.position("density").is_some_and(|i| a.bool(i)) {
+        let total: f64 = sums.iter().sum();
+        sums.iter_mut().zip(edges.windows(2)).for_each(|(s, e)| *s /= total * (e[1] - e[0]));
+    }
+    cpu::copy::copy(&outs[0], &Tensor::from_slice(&sums, &[bins as i64])?)?;
+    cpu::copy::copy(&outs[1], &Tensor::from_slice(&edges, &[bins as i64 + 1])?)
 }
 
 fn infer_bincount(a: &Args) -> Result<Plan> {

@@ -1,7 +1,7 @@
 //! Variances, medians, quantiles, covariances, and comparisons of whole tensors.
 
 use super::args::Args;
-use super::op::{F, FM, FMO, KernelBody, M, O, OpDef, Plan, Ret, Value, compose, kernel};
+use super::op::{F, FM, FMO, KernelBody, M, O, OpDef, Plan, Ret, Value, X, compose, kernel};
 use super::reduce::{nonzero_dim, unknown};
 use super::rules::{dim_list, reduced_shape};
 use crate::cpu::select::{self, Pick};
@@ -23,15 +23,15 @@ pub static OPS: &[OpDef] = &[
     kernel("std_mean#dim", "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)", F, KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, true)), "The standard deviation and mean over dimensions."),
     kernel("std_mean#correction", "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)", F, KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, true)), "The standard deviation and mean over dimensions."),
     kernel("median", "(Tensor self)", FM, KernelBody::new(infer_median_all, |a, o| pick_all(a, o, Pick::Median)), "The lower median of all elements."),
-    kernel("median#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO, KernelBody::new(|a| infer_pick(a, 1, 2), |a, o| pick_cpu(a, o, 1, Pick::Median)), "The lower median along a dimension and its index."),
+    kernel("median#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(|a| infer_pick(a, 1, 2), |a, o| pick_cpu(a, o, 1, Pick::Median)), "The lower median along a dimension and its index."),
     kernel("nanmedian", "(Tensor self)", FM, KernelBody::new(infer_median_all, |a, o| pick_all(a, o, Pick::NanMedian)), "The lower median of all elements but NaN."),
-    kernel("nanmedian#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO, KernelBody::new(|a| infer_pick(a, 1, 2), |a, o| pick_cpu(a, o, 1, Pick::NanMedian)), "The lower median without NaN along a dimension and its index."),
-    kernel("mode", "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO, KernelBody::new(|a| infer_pick(a, 1, 2), |a, o| pick_cpu(a, o, 1, Pick::Mode)), "The most frequent element along a dimension and an index of it."),
-    kernel("kthvalue", "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO, KernelBody::new(infer_kth, |a, o| pick_cpu(a, o, 2, Pick::Kth(a.int(1)?.max(0) as usize))), "The k-th smallest element along a dimension and its index."),
-    kernel("quantile", "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')", FMO, KernelBody::new(infer_quantile, quantile_cpu), "Quantiles of all elements or along a dimension."),
-    kernel("quantile#scalar", "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')", FMO, KernelBody::new(infer_quantile, quantile_cpu), "A quantile of all elements or along a dimension."),
-    kernel("nanquantile", "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')", FMO, KernelBody::new(infer_quantile, quantile_cpu), "Quantiles without NaN."),
-    kernel("nanquantile#scalar", "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')", FMO, KernelBody::new(infer_quantile, quantile_cpu), "A quantile without NaN."),
+    kernel("nanmedian#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(|a| infer_pick(a, 1, 2), |a, o| pick_cpu(a, o, 1, Pick::NanMedian)), "The lower median without NaN along a dimension and its index."),
+    kernel("mode", "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(|a| infer_pick(a, 1, 2), |a, o| pick_cpu(a, o, 1, Pick::Mode)), "The most frequent element along a dimension and an index of it."),
+    kernel("kthvalue", "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(infer_kth, |a, o| pick_cpu(a, o, 2, Pick::Kth(a.int(1)?.max(0) as usize))), "The k-th smallest element along a dimension and its index."),
+    kernel("quantile", "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')", FMO | X, KernelBody::new(infer_quantile, quantile_cpu), "Quantiles of all elements or along a dimension."),
+    kernel("quantile#scalar", "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')", FMO | X, KernelBody::new(infer_quantile, quantile_cpu), "A quantile of all elements or along a dimension."),
+    kernel("nanquantile", "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')", FMO | X, KernelBody::new(infer_quantile, quantile_cpu), "Quantiles without NaN."),
+    kernel("nanquantile#scalar", "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')", FMO | X, KernelBody::new(infer_quantile, quantile_cpu), "A quantile without NaN."),
     compose("dist", "(Tensor self, Tensor other, Scalar p=2)", FM | O, dist, "The norm of the difference."),
     compose("sum_to_size", "(Tensor self, int[*] size)", M, sum_to_size, "Summed to a shape that broadcasts to this one."),
     compose("equal", "(Tensor self, Tensor other) -> bool", FM, equal, "True if shapes and all elements are equal."),
@@ -189,6 +189,9 @@ fn dist(a: &Args) -> Result<Ret> {
 
 fn sum_to_size(a: &Args) -> Result<Ret> {
     let (t, size) = (a.tensor(0)?, a.ints(1)?);
+    if size.is_empty() {
+        return run1!("sum", t).map(Ret::from);
+    }
     let lead = t.ndim().checked_sub(size.len());
     let fits = lead.is_some_and(|lead| size.iter().zip(&t.shape()[lead..]).all(|(&to, &from)| to == from || to == 1));
     let Some(lead) = lead.filter(|_| fits) else {
@@ -196,7 +199,7 @@ fn sum_to_size(a: &Args) -> Result<Ret> {
     };
     let dims: Dims = (0..t.ndim()).filter(|&d| d < lead || (size[d - lead] == 1 && t.shape()[d] != 1)).map(|d| d as i64).collect();
     if dims.is_empty() {
-        return Ok(t.detach().into());
+        return Ok(t.clone().into());
     }
     let sum = run1!("sum#dim", t, dims, true)?;
     if lead == 0 { Ok(sum.into()) } else { run1!("reshape", &sum, size.clone()).map(Ret::from) }

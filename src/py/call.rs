@@ -197,9 +197,12 @@ impl<'py> Incoming<'py> {
         }
         for (i, p) in params.iter().enumerate().take(given.min(max)) {
             if varargs == Some(i) && p.kind == Kind::VarTensors {
-                let mut list = Vec::new();
+                let mut list = Vec::with_capacity(given - i);
                 for o in &self.positional[i..] {
-                    list.push(tensor_ref(o).ok_or_else(|| self.wrong_kind(group, p, Some(i), o))?);
+                    match tensor_ref(o) {
+                        Some(t) => list.push(t),
+                        None => return Err(self.wrong_kind(group, p, Some(i), o)),
+                    }
                 }
                 values.push(Arg::Tensors(list));
                 break;
@@ -255,6 +258,9 @@ impl<'py> Incoming<'py> {
     /// The position of a parameter that takes the remaining positional integers, if this call spells it so.
     fn varargs_at(&self, params: &[Param], given: usize, max: usize) -> Option<usize> {
         let at = params.iter().take(max).position(|p| matches!(p.kind, Kind::VarInts | Kind::VarTensors))?;
+        if params[at].kind == Kind::VarTensors {
+            return (given > at && tensor_ref(&self.positional[at]).is_some()).then_some(at);
+        }
         if given <= at {
             return None;
         }

@@ -761,7 +761,8 @@ pub fn instance<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py,
         return wrap(py, t);
     }
     // The base class's constructor makes an empty tensor of any subclass, which then gets the right one.
-    let made = py.get_type::<PyTensor>().call_method1("__new__", (cls,))?;
+    let base = if cls.is_subclass_of::<PyParameter>()? { py.get_type::<PyParameter>() } else { py.get_type::<PyTensor>() };
+    let made = base.call_method1("__new__", (cls,))?;
     PyTensor::of(&made)?.set(t);
     Ok(made)
 }

@@ -147,7 +147,7 @@ fn log_cephes(x: f32) -> f32 {
         y = y.mul_add(m, c);
     }
     y *= m;
-    y = e.mul_add(-2.121_944_40e-4, y * z);
+    y = y.mul_add(z, e * -2.121_944_40e-4);
     y = (-z).mul_add(0.5, y);
     e.mul_add(0.693_359_375, m + y)
 }

@@ -80,23 +80,33 @@ pub fn multinomial_without_replacement<T: RandomElement + PartialOrd + Into<f64>
     cols: usize,
     samples: usize,
 ) -> Result<()> {
-    check_weights(weights, rows, cols, out.len(), samples)?;
+    check_multinomial_weights(weights, rows, cols, samples)?;
+    let q: Vec<T> = weights.iter().map(|_| T::from_f64(-(-g.d53()).ln_1p())).collect();
+    largest_quotients(out, weights, &q, cols, samples);
+    Ok(())
+}
+
+/// The checks of a draw without replacement.
+///
+/// # Errors
+/// As [`multinomial_without_replacement`].
+pub fn check_multinomial_weights<T: RandomElement + Into<f64>>(weights: &[T], rows: usize, cols: usize, samples: usize) -> Result<()> {
+    check_weights(weights, rows, cols, rows * samples, samples)?;
     ensure!(
         samples <= cols,
         Runtime,
         "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
     );
-    let keys: Vec<f64> = weights
-        .iter()
-        .map(|&w| {
-            let q: f64 = T::from_f64(-(-g.d53()).ln_1p()).into();
-            // The quotient is rounded to the weights' type, which can tie.
-            T::from_f64(w.into() / q).into()
-        })
-        .collect();
+    Ok(())
+}
+
+/// For each row of `cols` quotients `w / q` the places of the largest, in descending order.
+pub fn largest_quotients<T: RandomElement + Into<f64>>(out: &mut [i64], weights: &[T], q: &[T], cols: usize, samples: usize) {
     if cols == 0 || samples == 0 {
-        return Ok(());
+        return;
     }
+    // The quotient is rounded to the weights' type, which can tie.
+    let keys: Vec<f64> = weights.iter().zip(q).map(|(&w, &q)| T::from_f64(w.into() / q.into()).into()).collect();
     let mut order: Vec<usize> = Vec::with_capacity(cols);
     for (keys, out) in keys.chunks_exact(cols).zip(out.chunks_exact_mut(samples)) {
         order.clear();
@@ -113,7 +123,6 @@ pub fn multinomial_without_replacement<T: RandomElement + PartialOrd + Into<f64>
             *o = i as i64;
         }
     }
-    Ok(())
 }
 
 /// Samples with replacement from each row of `weights` (`rows` by `cols`) into `out` (`rows` by `samples`).

@@ -1,5 +1,55 @@
 """Tools around tensors and modules."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from torchlike import _C
 from torchlike.utils import data, hooks
 
-__all__ = ["data", "hooks"]
+__all__ = ["data", "hooks", "set_module", "swap_tensors"]
+
+
+def swap_tensors(t1: _C.Tensor, t2: _C.Tensor) -> None:
+    """Exchanges what two tensor objects are: class, attributes and contents. Names for either see the other."""
+    import weakref
+
+    for name, t in (("t1", t1), ("t2", t2)):
+        if weakref.getweakrefcount(t) > 0:
+            raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
+    slots = [set(_slots(type(t))) for t in (t1, t2)]
+    if slots[0] != slots[1]:
+        raise RuntimeError("Cannot swap t1 and t2 if they have different slots")
+    t1.__class__, t2.__class__ = t2.__class__, t1.__class__
+    first, second = dict(t1.__dict__), dict(t2.__dict__)
+    for t, attributes in ((t1, second), (t2, first)):
+        t.__dict__.clear()
+        t.__dict__.update(attributes)
+    for name in slots[0]:
+        _swap_slot(t1, t2, name)
+    _C._swap(t1, t2)
+
+
+def _slots(cls: type) -> list[str]:
+    found = []
+    for base in cls.__mro__:
+        names = base.__dict__.get("__slots__", ())
+        found += [names] if isinstance(names, str) else list(names)
+    return [n for n in found if n not in ("__dict__", "__weakref__")]
+
+
+def _swap_slot(t1: Any, t2: Any, name: str) -> None:
+    absent = object()
+    values = getattr(t2, name, absent), getattr(t1, name, absent)
+    for t, value in zip((t1, t2), values, strict=True):
+        if value is not absent:
+            setattr(t, name, value)
+        elif hasattr(t, name):
+            delattr(t, name)
+
+
+def set_module(obj: Any, mod: str) -> None:
+    """Sets the module an object says it is from."""
+    if not isinstance(mod, str):
+        raise TypeError("The mod argument should be a string")
+    obj.__module__ = mod

@@ -1,0 +1,80 @@
+"""What a call costs, beside PyTorch: `python benches/overhead.py [--torch PYTHON]`.
+
+Each case runs in this interpreter and, if a Python with PyTorch is named (or TORCHLIKE_BENCH_TORCH is set), in
+that one, taking turns; the best turn counts. Ratios above 1 mean torchlike is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import timeit
+
+CASES = {
+    "a + b": "a + b",
+    "add(a, b)": "torch.add(a, b)",
+    "relu": "torch.relu(a)",
+    "a * 2.0": "a * 2.0",
+    "sum": "a.sum()",
+    "view": "a.view(16)",
+    "transpose": "a.transpose(0, 1)",
+    "a[0]": "a[0]",
+    "matmul": "a @ b",
+    "softmax": "torch.softmax(a, -1)",
+    "layer_norm": "F.layer_norm(a, (4,))",
+    "linear": "F.linear(a, b)",
+    "cat": "torch.cat([a, b])",
+    "empty": "torch.empty(4, 4, device=dev)",
+    ".shape": "a.shape",
+    ".dtype": "a.dtype",
+}
+SETUP = """
+import {module} as torch
+F = torch.nn.functional
+dev = {device!r}
+a = torch.ones(4, 4, device=dev); b = torch.ones(4, 4, device=dev)
+"""
+
+
+def measure(module: str, device: str, turns: int) -> dict[str, float]:
+    """Nanoseconds a call, the best of some turns."""
+    out = {}
+    for name, code in CASES.items():
+        timer = timeit.Timer(code, SETUP.format(module=module, device=device))
+        n = 2000
+        out[name] = min(timer.timeit(n) for _ in range(turns)) / n * 1e9
+    return out
+
+
+def main() -> None:
+    """Prints a table a device."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--torch", default=os.environ.get("TORCHLIKE_BENCH_TORCH"))
+    parser.add_argument("--worker")
+    parser.add_argument("--device", default="cpu")
+    args = parser.parse_args()
+    if args.worker:
+        print(json.dumps(measure(args.worker, args.device, 5)))
+        return
+    for device in ("meta", "cpu"):
+        ours: dict[str, float] = {}
+        theirs: dict[str, float] = {}
+        for _ in range(3):
+            for python, module, best in ((sys.executable, "torchlike", ours), (args.torch, "torch", theirs)):
+                if python is None:
+                    continue
+                command = [python, __file__, "--worker", module, "--device", device]
+                found = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+                for name, ns in found.items():
+                    best[name] = min(ns, best.get(name, ns))
+        print(f"\n{device:<12}{'torchlike ns':>14}{'torch ns':>12}{'ratio':>8}")
+        for name, ns in ours.items():
+            beside = f"{theirs[name]:>12.0f}{theirs[name] / ns:>8.1f}" if theirs else ""
+            print(f"{name:<12}{ns:>14.0f}{beside}")
+
+
+if __name__ == "__main__":
+    main()

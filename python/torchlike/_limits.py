@@ -1,0 +1,100 @@
+"""`finfo` and `iinfo`: the limits of the dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchlike import _C
+
+_REAL = {_C.complex32: _C.float16, _C.complex64: _C.float32, _C.complex128: _C.float64}
+
+# resolution, distance from 1 to the next number, smallest normal number, largest number
+_FLOATS = {
+    _C.float64: (1e-15, 2.0**-52, 2.0**-1022, 1.7976931348623157e308),
+    _C.float32: (1e-06, 2.0**-23, 2.0**-126, (2 - 2.0**-23) * 2.0**127),
+    _C.float16: (1e-03, 2.0**-10, 2.0**-14, 65504.0),
+    _C.bfloat16: (1e-02, 2.0**-7, 2.0**-126, (2 - 2.0**-7) * 2.0**127),
+    _C.float8_e4m3fn: (1.0, 2.0**-3, 2.0**-6, 448.0),
+    _C.float8_e5m2: (1.0, 2.0**-2, 2.0**-14, 57344.0),
+    _C.float8_e4m3fnuz: (1.0, 2.0**-3, 2.0**-7, 240.0),
+    _C.float8_e5m2fnuz: (1.0, 2.0**-3, 2.0**-15, 57344.0),
+    _C.float8_e8m0fnu: (1.0, 1.0, 2.0**-127, 2.0**127),
+}
+_INTEGERS = (
+    _C.uint8,
+    _C.int8,
+    _C.int16,
+    _C.int32,
+    _C.int64,
+    _C.uint16,
+    _C.uint32,
+    _C.uint64,
+)
+_ABSENT: Any = object()
+
+
+def _check(name: str, type: Any) -> None:
+    if not isinstance(type, _C.dtype):
+        given = type.__class__.__name__
+        raise TypeError(f"{name}(): argument 'type' (position 1) must be torch.dtype, not {given}")
+
+
+class finfo:
+    """The limits of a floating point dtype; of a complex one, those of its parts."""
+
+    __module__ = "torchlike"
+    __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, type: Any = None) -> None:
+        if type is None:
+            type = _C.get_default_dtype()
+        _check("finfo", type)
+        real = _REAL.get(type, type)
+        if real not in _FLOATS:
+            raise TypeError(
+                "torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'"
+            )
+        self.resolution, self.eps, self.tiny, self.max = _FLOATS[real]
+        self.smallest_normal = self.tiny
+        self.min = self.tiny if real == _C.float8_e8m0fnu else -self.max
+        self.bits = real.itemsize * 8
+        self.dtype = str(real).rpartition(".")[2]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, finfo) and self.dtype == other.dtype
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.tiny:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """The limits of an integer dtype."""
+
+    __module__ = "torchlike"
+    __slots__ = ("bits", "dtype", "max", "min")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, type: Any = _ABSENT) -> None:
+        if type is _ABSENT:
+            raise TypeError('iinfo() missing 1 required positional arguments: "type"')
+        _check("iinfo", type)
+        if type == _C.bool:
+            raise TypeError("torch.bool is not supported by torch.iinfo")
+        if type not in _INTEGERS:
+            raise TypeError(
+                "torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'"
+            )
+        self.bits = type.itemsize * 8
+        self.min = -(1 << (self.bits - 1)) if type.is_signed else 0
+        self.max = (1 << (self.bits - type.is_signed)) - 1
+        self.dtype = str(type).rpartition(".")[2]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, iinfo) and self.dtype == other.dtype
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

@@ -1,0 +1,129 @@
+"""Methods of Tensor that are easier said in Python; importing the module adds them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchlike import _C
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Tensor = _C.Tensor
+
+
+def new_tensor(
+    self: Tensor,
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor with `data`, of this tensor's dtype and device unless others are given."""
+    dtype, device = dtype or self.dtype, device or self.device
+    if isinstance(data, Tensor):
+        made = data.detach().to(dtype=dtype, device=device, copy=True)
+        return made.requires_grad_() if requires_grad else made
+    return _C.tensor(
+        data, dtype=dtype, device=device, requires_grad=requires_grad, pin_memory=pin_memory
+    )
+
+
+def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """The old constructor, with this tensor's dtype and device."""
+    made: Tensor = _C._legacy(args, self.dtype)
+    wanted = device or self.device
+    return made if made.device == wanted else made.to(wanted)
+
+
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Replaces each element by `callable(element)`; slow, CPU only."""
+    return _map(self, "apply_", callable)
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replaces each element by `callable(element, other element)`; slow, CPU only."""
+    return _map(self, "map_", callable, tensor)
+
+
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
+    """As `map_`, with two other tensors; slow, CPU only."""
+    return _map(self, "map2_", callable, x, y)
+
+
+def _map(self: Tensor, name: str, function: Any, *others: Tensor) -> Tensor:
+    if self.requires_grad:
+        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+    if self.device.type != "cpu":
+        raise TypeError(f"{name} is only implemented on CPU tensors")
+    for t in others:
+        if t.dtype != self.dtype:
+            raise TypeError(f"{name}: expected {self.type()} for argument but got {t.type()}")
+    rows = [t.expand(self.shape).reshape(-1).tolist() for t in (self, *others)]
+    values = [function(*row) for row in zip(*rows, strict=True)]
+    self.copy_(_C.tensor(values, dtype=self.dtype, device="cpu").reshape(self.shape))
+    return self
+
+
+def __reversed__(self: Tensor) -> Tensor:
+    return self if self.ndim == 0 else self.flip(0)
+
+
+def __array_wrap__(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:
+    import numpy as np
+
+    if array.dtype == np.bool_:
+        array = array.astype("uint8")
+    return _C.from_numpy(np.asarray(array))
+
+
+def storage_type(self: Tensor) -> type:
+    """The class of the tensor's storage."""
+    from torchlike.storage import TypedStorage
+
+    return TypedStorage
+
+
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The dimensions from the outermost in memory to the innermost."""
+    strides = self.stride()
+    return tuple(sorted(range(self.ndim), key=lambda d: (-strides[d], d)))
+
+
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What `load_state_dict` puts in this tensor's place when tensors are swapped on conversion."""
+    return other.detach() if assign else self.copy_(other).detach()
+
+
+def is_distributed(self: Tensor) -> bool:
+    """False: kept for old code."""
+    return False
+
+
+_ABSENT_BACKENDS = ("is_ipu", "is_maia", "is_mtia", "is_vulkan", "is_xla")
+
+
+def _add() -> None:
+    for function in (
+        new_tensor,
+        new,
+        apply_,
+        map_,
+        map2_,
+        __reversed__,
+        __array_wrap__,
+        storage_type,
+        dim_order,
+        module_load,
+        is_distributed,
+    ):
+        setattr(Tensor, function.__name__, function)
+    for name in _ABSENT_BACKENDS:
+        if not hasattr(Tensor, name):
+            setattr(Tensor, name, property(lambda self: False))
+
+
+_add()

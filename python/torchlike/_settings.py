@@ -1,0 +1,186 @@
+"""Questions about tensors and settings of the process that are not operators."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from torchlike import _C
+
+__all__ = [
+    "are_deterministic_algorithms_enabled",
+    "asarray",
+    "get_deterministic_debug_mode",
+    "get_device",
+    "get_float32_matmul_precision",
+    "get_num_interop_threads",
+    "is_conj",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "is_distributed",
+    "is_inference",
+    "is_neg",
+    "is_same_size",
+    "is_signed",
+    "is_warn_always_enabled",
+    "set_deterministic_debug_mode",
+    "set_float32_matmul_precision",
+    "set_flush_denormal",
+    "set_num_interop_threads",
+    "set_warn_always",
+    "use_deterministic_algorithms",
+]
+
+_deterministic = 0  # 0 off, 1 warn, 2 error: kernels are deterministic in any case
+_matmul_precision = "highest"
+_interop_threads: int | None = None
+_warn_always = False
+
+
+def is_conj(input: _C.Tensor) -> bool:
+    """True if the tensor is a conjugate view."""
+    return input.is_conj()
+
+
+def is_neg(input: _C.Tensor) -> bool:
+    """True if the tensor is a negative view."""
+    return input.is_neg()
+
+
+def is_inference(input: _C.Tensor) -> bool:
+    """True if the tensor was made in inference mode."""
+    return input.is_inference()
+
+
+def is_distributed(input: _C.Tensor) -> bool:
+    """False: kept for old code."""
+    return False
+
+
+def is_signed(input: _C.Tensor) -> bool:
+    """True if the dtype has negative numbers."""
+    return input.is_signed()
+
+
+def is_same_size(input: _C.Tensor, other: _C.Tensor) -> bool:
+    """True if both tensors have one shape."""
+    return input.shape == other.shape
+
+
+def get_device(input: _C.Tensor) -> int:
+    """The index of the tensor's device, -1 for the CPU and meta."""
+    return input.get_device()
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> _C.Tensor:
+    """A tensor from a tensor, an array, a buffer or a nested sequence, sharing memory where that is possible."""
+    shared = isinstance(obj, _C.Tensor) or hasattr(obj, "__array__") or hasattr(obj, "__dlpack__")
+    made: _C.Tensor
+    if shared:
+        made = obj if isinstance(obj, _C.Tensor) else _C.as_tensor(obj)
+        before = made
+        made = made.to(device=device or made.device, dtype=dtype or made.dtype)
+        if copy and made is before:
+            made = made.clone()
+        if copy is False and made is not before:
+            raise ValueError("can't alias tensor with incompatible dtype or device: copy=False was asked for")
+    else:
+        if copy is False:
+            raise ValueError("can't alias arbitrary sequence into a tensor.")
+        made = _C.tensor(obj, dtype=dtype, device=device)
+    if made.requires_grad != requires_grad:
+        made = made.detach().requires_grad_(requires_grad)
+    return made
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """True if the mode is in force: denormal numbers are always kept."""
+    return not mode
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Remembers the wish; the kernels are deterministic with and without it."""
+    global _deterministic
+    _deterministic = (1 if warn_only else 2) if mode else 0
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """True if deterministic kernels were asked for."""
+    return _deterministic > 0
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """True if they were asked for with a warning in place of an error."""
+    return _deterministic == 1
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """`default`, `warn` or `error`, or their numbers 0, 1, 2."""
+    global _deterministic
+    modes = {"default": 0, "warn": 1, "error": 2}
+    if not isinstance(debug_mode, int | str):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if isinstance(debug_mode, str):
+        if debug_mode not in modes:
+            raise RuntimeError(
+                f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}"
+            )
+        debug_mode = modes[debug_mode]
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError(
+            f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}"
+        )
+    _deterministic = debug_mode
+
+
+def get_deterministic_debug_mode() -> int:
+    """The mode as a number."""
+    return _deterministic
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Remembers the wish; products of float32 matrices are computed in float32."""
+    global _matmul_precision
+    if precision not in ("highest", "high", "medium"):
+        warnings.warn(
+            f"{precision} is not one of 'highest', 'high', or 'medium'; the current "
+            f"setFloat32MatmulPrecision call has no effect.",
+            stacklevel=2,
+        )
+        return
+    _matmul_precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` set."""
+    return _matmul_precision
+
+
+def set_num_interop_threads(num: int) -> None:
+    """Remembers the number; operators run one after another."""
+    global _interop_threads
+    if num < 1:
+        raise RuntimeError("set_num_interop_threads expects a positive integer")
+    _interop_threads = num
+
+
+def get_num_interop_threads() -> int:
+    """What `set_num_interop_threads` set, or the number of threads."""
+    return _C.get_num_threads() if _interop_threads is None else _interop_threads
+
+
+def set_warn_always(b: bool) -> None:
+    """Remembers the wish."""
+    global _warn_always
+    _warn_always = bool(b)
+
+
+def is_warn_always_enabled() -> bool:
+    """What `set_warn_always` set."""
+    return _warn_always

@@ -1,0 +1,222 @@
+//! How elements join a result: one [`Fold`] a kind of reduction and element type.
+
+#![allow(unsafe_code, reason = "stores results through raw, checked pointers")]
+
+use super::reduce::Post;
+use crate::DType;
+use half::{bf16, f16};
+use num_complex::{Complex32, Complex64};
+use std::marker::PhantomData;
+
+/// How elements are folded.
+pub trait Fold {
+    /// An element.
+    type In: Copy;
+    /// A partial result within a block.
+    type Part: Copy;
+    /// A result over blocks.
+    type Acc: Number;
+    /// The partial result of nothing.
+    const ZERO: Self::Part;
+    /// One element more; `p` is an exponent.
+    fn step(part: Self::Part, x: Self::In, p: f64) -> Self::Part;
+    /// Two partial results as one.
+    fn join(a: Self::Part, b: Self::Part) -> Self::Part;
+    /// A partial result made wide.
+    fn lift(part: Self::Part) -> Self::Acc;
+    /// Two wide results as one.
+    fn merge(a: Self::Acc, b: Self::Acc) -> Self::Acc;
+}
+
+/// A wide result.
+pub trait Number: Copy + Send + Sync {
+    /// The number that is stored for this result.
+    #[must_use]
+    fn post(self, post: Post) -> Self;
+    /// Stores it as an element of `dtype`.
+    fn put(self, to: *mut u8, dtype: DType);
+}
+impl Number for i64 {
+    fn post(self, _: Post) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn put(self, to: *mut u8, dtype: DType) {
+        // SAFETY: the caller points to an element of `dtype`.
+        unsafe {
+            match dtype {
+                DType::I64 | DType::U64 => to.cast::<i64>().write(self),
+                DType::I32 | DType::U32 => to.cast::<i32>().write(self as i32),
+                DType::I16 | DType::U16 => to.cast::<i16>().write(self as i16),
+                DType::Bool => to.write(u8::from(self != 0)),
+                DType::F32 => to.cast::<f32>().write(self as f32),
+                DType::F64 => to.cast::<f64>().write(self as f64),
+                DType::F16 => to.cast::<f16>().write(f16::from_f32(self as f32)),
+                DType::BF16 => to.cast::<bf16>().write(bf16::from_f32(self as f32)),
+                _ => to.write(self as u8),
+            }
+        }
+    }
+}
+impl Number for f64 {
+    #[inline(always)]
+    fn post(self, post: Post) -> Self {
+        match post {
+            Post::None => self,
+            Post::Over(n) => self / n,
+            Post::Sqrt => self.sqrt(),
+            Post::Pow(e) => self.powf(e),
+        }
+    }
+    #[inline(always)]
+    fn put(self, to: *mut u8, dtype: DType) {
+        // SAFETY: the caller points to an element of `dtype`.
+        unsafe {
+            match dtype {
+                DType::F32 => to.cast::<f32>().write(self as f32),
+                DType::F16 => to.cast::<f16>().write(f16::from_f32(self as f32)),
+                DType::BF16 => to.cast::<bf16>().write(bf16::from_f32(self as f32)),
+                _ => to.cast::<f64>().write(self),
+            }
+        }
+    }
+}
+impl Number for Complex64 {
+    fn post(self, post: Post) -> Self {
+        match post {
+            Post::Over(n) => self / n,
+            _ => self,
+        }
+    }
+    fn put(self, to: *mut u8, dtype: DType) {
+        // SAFETY: the caller points to an element of `dtype`.
+        unsafe {
+            match dtype {
+                DType::C64 => to.cast::<Complex32>().write(Complex32::new(self.re as f32, self.im as f32)),
+                _ => to.cast::<Complex64>().write(self),
+            }
+        }
+    }
+}
+
+/// An element in the type it is folded in.
+pub trait Widen: Copy {
+    /// That type.
+    type Wide: Copy;
+    /// The element in it.
+    fn widen(self) -> Self::Wide;
+}
+macro_rules! widen {
+    ($($t:ty => $w:ty, |$x:ident| $e:expr;)+) => { $(impl Widen for $t {
+        type Wide = $w;
+        #[inline(always)]
+        fn widen(self) -> $w { let $x = self; $e }
+    })+ };
+}
+widen! {
+    u8 => i64, |x| x as i64; i8 => i64, |x| x as i64; i16 => i64, |x| x as i64; i32 => i64, |x| x as i64; i64 => i64, |x| x;
+    u16 => i64, |x| x as i64; u32 => i64, |x| x as i64; u64 => i64, |x| x as i64;
+    f32 => f32, |x| x; f64 => f64, |x| x;
+    bf16 => f32, |x| f32::from_bits(u32::from(x.to_bits()) << 16);
+    f16 => f32, |x| widen_f16(x);
+    Complex32 => Complex32, |x| x; Complex64 => Complex64, |x| x;
+}
+
+/// A half in single precision, branch-free, so that loops over halves vectorise.
+#[inline(always)]
+#[must_use]
+pub fn widen_f16(x: f16) -> f32 {
+    let bits = u32::from(x.to_bits());
+    let small = f32::from_bits((bits & 0x7fff) << 13) * f32::from_bits((254 - 15) << 23);
+    let special = if bits & 0x7c00 == 0x7c00 { 0x7f80_0000 } else { 0 };
+    f32::from_bits(small.to_bits() | special | (bits & 0x8000) << 16)
+}
+
+macro_rules! fold {
+    ($name:ident, $t:ty, $part:ty, $acc:ty, $zero:expr, |$p:ident, $x:ident, $e:ident| $step:expr, |$a:ident, $b:ident| $join:expr, |$l:ident| $lift:expr, |$c:ident, $d:ident| $merge:expr) => {
+        impl Fold for $name<$t> {
+            type In = $t;
+            type Part = $part;
+            type Acc = $acc;
+            const ZERO: $part = $zero;
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn step($p: $part, $x: $t, $e: f64) -> $part { let $x = $x.widen(); $step }
+            #[inline(always)]
+            fn join($a: $part, $b: $part) -> $part { $join }
+            #[inline(always)]
+            fn lift($l: $part) -> $acc { $lift }
+            #[inline(always)]
+            fn merge($c: $acc, $d: $acc) -> $acc { $merge }
+        }
+    };
+}
+macro_rules! folds {
+    ($($name:ident)+) => { $(
+        #[doc = concat!("Folds by the kind of reduction called `", stringify!($name), "`.")]
+        pub struct $name<T>(PhantomData<T>);
+    )+ };
+}
+folds!(Sum NanSum Prod Max Min AbsSum SqSum AbsMax AbsMin PowSum NonZero);
+
+macro_rules! int_sums {
+    ($($t:ty)+) => { $(fold!(Sum, $t, i64, i64, 0, |p, x, e| p.wrapping_add(x), |a, b| a.wrapping_add(b), |l| l, |c, d| c.wrapping_add(d));)+ };
+}
+int_sums!(u8 i8 i16 i32 i64 u16 u32 u64);
+macro_rules! float_folds {
+    ($w:ty: $($t:ty)+) => { $(
+        fold!(Sum, $t, $w, f64, 0.0, |p, x, e| p + x, |a, b| a + b, |l| l as f64, |c, d| c + d);
+        fold!(NanSum, $t, $w, f64, 0.0, |p, x, e| p + if x.is_nan() { 0.0 } else { x }, |a, b| a + b, |l| l as f64, |c, d| c + d);
+        fold!(AbsSum, $t, $w, f64, 0.0, |p, x, e| p + x.abs(), |a, b| a + b, |l| l as f64, |c, d| c + d);
+        fold!(SqSum, $t, $w, f64, 0.0, |p, x, e| p + x * x, |a, b| a + b, |l| l as f64, |c, d| c + d);
+        fold!(NonZero, $t, $w, f64, 0.0, |p, x, e| p + if x == 0.0 { 0.0 } else { 1.0 }, |a, b| a + b, |l| l as f64, |c, d| c + d);
+        fold!(PowSum, $t, f64, f64, 0.0, |p, x, e| p + (x as f64).abs().powf(e), |a, b| a + b, |l| l, |c, d| c + d);
+        fold!(Prod, $t, f64, f64, 1.0, |p, x, e| p * x as f64, |a, b| a * b, |l| l, |c, d| c * d);
+        fold!(Max, $t, $w, f64, <$w>::NEG_INFINITY, |p, x, e| if (p > x) | p.is_nan() { p } else { x }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d });
+        fold!(Min, $t, $w, f64, <$w>::INFINITY, |p, x, e| if (p < x) | p.is_nan() { p } else { x }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c < d) | c.is_nan() { c } else { d });
+        fold!(AbsMax, $t, $w, f64, 0.0, |p, x, e| { let x = x.abs(); if (p > x) | p.is_nan() { p } else { x } }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d });
+        fold!(AbsMin, $t, $w, f64, <$w>::INFINITY, |p, x, e| { let x = x.abs(); if (p < x) | p.is_nan() { p } else { x } }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c < d) | c.is_nan() { c } else { d });
+    )+ };
+}
+float_folds!(f32: f16 bf16 f32);
+float_folds!(f64: f64);
+fold!(Sum, Complex32, Complex32, Complex64, Complex32::new(0.0, 0.0), |p, x, e| p + x, |a, b| a + b, |l| Complex64::new(f64::from(l.re), f64::from(l.im)), |c, d| c + d);
+fold!(Sum, Complex64, Complex64, Complex64, Complex64::new(0.0, 0.0), |p, x, e| p + x, |a, b| a + b, |l| l, |c, d| c + d);
+fold!(Prod, Complex64, Complex64, Complex64, Complex64::new(1.0, 0.0), |p, x, e| p * x, |a, b| a * b, |l| l, |c, d| c * d);
+fold!(Prod, i64, i64, i64, 1, |p, x, e| p.wrapping_mul(x), |a, b| a.wrapping_mul(b), |l| l, |c, d| c.wrapping_mul(d));
+/// Extremes keep integers in their own type, which holds more to a vector.
+macro_rules! int_extremes {
+    ($($t:ty)+) => { $(
+        impl Fold for Max<$t> {
+            type In = $t; type Part = $t; type Acc = i64;
+            const ZERO: $t = <$t>::MIN;
+            #[inline(always)] fn step(p: $t, x: $t, _: f64) -> $t { p.max(x) }
+            #[inline(always)] fn join(a: $t, b: $t) -> $t { a.max(b) }
+            #[inline(always)] fn lift(p: $t) -> i64 { p as i64 }
+            #[inline(always)] fn merge(a: i64, b: i64) -> i64 { a.max(b) }
+        }
+        impl Fold for Min<$t> {
+            type In = $t; type Part = $t; type Acc = i64;
+            const ZERO: $t = <$t>::MAX;
+            #[inline(always)] fn step(p: $t, x: $t, _: f64) -> $t { p.min(x) }
+            #[inline(always)] fn join(a: $t, b: $t) -> $t { a.min(b) }
+            #[inline(always)] fn lift(p: $t) -> i64 { p as i64 }
+            #[inline(always)] fn merge(a: i64, b: i64) -> i64 { a.min(b) }
+        }
+    )+ };
+}
+int_extremes!(u8 i8 i16 i32 i64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_widen_exactly() {
+        for bits in 0..=u16::MAX {
+            let h = f16::from_bits(bits);
+            let w = widen_f16(h);
+            assert!(w == h.to_f32() || (w.is_nan() && h.is_nan()), "{bits:#x}");
+        }
+    }
+}

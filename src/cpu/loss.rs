@@ -1,0 +1,169 @@
+//! Losses that read class numbers.
+
+use super::{slice, slice_mut};
+use crate::{DType, Device, Result, Tensor, ensure, err};
+
+/// Stores losses of samples in a result of any dtype: all of them, their mean (over `count`) or their sum.
+fn store(out: &Tensor, losses: &[f64], reduction: i64, count: f64) -> Result<()> {
+    let result = Tensor::empty(out.shape(), DType::F64, Device::CPU)?;
+    let to = slice_mut::<f64>(&result);
+    match reduction {
+        0 => to.copy_from_slice(losses),
+        r => to[0] = losses.iter().sum::<f64>() / if r == 1 { count } else { 1.0 },
+    }
+    super::copy::copy(out, &result)
+}
+
+/// Hinge loss of each sample over the classes that are not its own.
+///
+/// # Errors
+/// If a class number is out of range.
+pub fn multi_margin(out: &Tensor, x: &Tensor, target: &Tensor, p: i64, margin: f64, weight: Option<&Tensor>, reduction: i64) -> Result<()> {
+    let (x, target) = (super::copy::dense(x, DType::F64)?, super::copy::dense(target, DType::I64)?);
+    let weight = weight.map(|w| super::copy::dense(w, DType::F64)).transpose()?;
+    let (x, target) = (slice::<f64>(&x), slice::<i64>(&target));
+    let classes = if target.is_empty() { 1 } else { x.len() / target.len() };
+    let mut losses = Vec::with_capacity(target.len());
+    for (row, &t) in x.chunks_exact(classes.max(1)).zip(target) {
+        ensure!(t >= 0 && (t as usize) < classes, Runtime, "target out of range");
+        let own = row[t as usize];
+        let w = weight.as_ref().map_or(1.0, |w| slice::<f64>(w)[t as usize]);
+        let others = row.iter().enumerate().filter(|(i, _)| *i != t as usize);
+        let sum: f64 = others.map(|(_, &v)| (margin - own + v).max(0.0)).map(|z| if p == 1 { z } else { z * z } * w).sum();
+        losses.push(sum / classes as f64);
+    }
+    let count = losses.len().max(1) as f64;
+    store(out, &losses, reduction, count)
+}
+
+/// Hinge loss of each sample between the classes of its set (listed up to the first -1) and the others.
+///
+/// # Errors
+/// If a class number is out of range.
+pub fn multilabel_margin(out: &Tensor, x: &Tensor, target: &Tensor, reduction: i64) -> Result<()> {
+    let classes = x.shape().last().map_or(1, |&n| n as usize);
+    let (x, target) = (super::copy::dense(x, DType::F64)?, super::copy::dense(target, DType::I64)?);
+    let (x, target) = (slice::<f64>(&x), slice::<i64>(&target));
+    ensure!(target.iter().all(|&t| t >= -1 && t < classes as i64), Runtime, "argument #2 'target' is out of range");
+    let mut losses = Vec::new();
+    for (row, target) in x.chunks_exact(classes).zip(target.chunks_exact(classes)) {
+        let set: Vec<usize> = target.iter().take_while(|&&t| t >= 0).map(|&t| t as usize).collect();
+        let mut sum = 0.0;
+        for &t in &set {
+            sum += row.iter().enumerate().filter(|(i, _)| !set.contains(i)).map(|(_, &v)| (1.0 - row[t] + v).max(0.0)).sum::<f64>();
+        }
+        losses.push(sum / classes as f64);
+    }
+    let count = losses.len() as f64;
+    store(out, &losses, reduction, count)
+}
+
+/// Minus the weighted entry of each position's class, read as (samples, classes, positions): result and total weight.
+///
+/// # Errors
+/// If a class number is out of range.
+pub fn nll(outs: &[Tensor], x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: i64, ignore: i64) -> Result<()> {
+    let compute = super::norm::compute_type(x.dtype());
+    let (x, target) = (super::copy::dense(x, compute)?, super::copy::dense(target, DType::I64)?);
+    let weight = weight.map(|w| super::copy::dense(w, DType::F64)).transpose()?;
+    let weight = weight.as_ref().map(slice::<f64>);
+    let classes = if x.ndim() == 1 { x.shape()[0] } else { x.shape()[1] } as usize;
+    let samples = if x.ndim() == 1 { 1 } else { x.shape()[0] as usize };
+    let size: usize = x.shape().iter().skip(2).map(|&n| n as usize).product();
+    let target = slice::<i64>(&target);
+    let at = |i: usize| -> f64 {
+        if compute == DType::F64 { slice::<f64>(&x)[i] } else { f64::from(slice::<f32>(&x)[i]) }
+    };
+    let mut losses = vec![0f64; if reduction == 0 { target.len() } else { 0 }];
+    let (mut sum, mut total) = (0.0, 0.0);
+    for s in 0..samples {
+        for p in 0..size {
+            let i = s * size + p;
+            let Some(&t) = target.get(i) else { continue };
+            if t == ignore {
+                continue;
+            }
+            let class = usize::try_from(t).ok().filter(|&t| t < classes).ok_or_else(|| err!(Index, "Target {t} is out of bounds."))?;
+            let w = weight.map_or(1.0, |w| w[class]);
+            let loss = -w * at((s * classes + class) * size + p);
+            total += w;
+            match losses.get_mut(i) {
+                Some(l) => *l = loss,
+                None => sum += loss,
+            }
+        }
+    }
+    let single = |v: f64| -> Result<Tensor> { Tensor::scalar(crate::Scalar::Float(v), DType::F64) };
+    if reduction == 0 {
+        let result = Tensor::from_slice(&losses, &[losses.len() as i64])?;
+        super::copy::copy(&outs[0], &result.view_with(outs[0].shape().clone(), crate::dims::contiguous_strides(outs[0].shape()), 0))?;
+    } else {
+        super::copy::copy(&outs[0], &single(if reduction == 1 { sum / total } else { sum })?)?;
+    }
+    super::copy::copy(&outs[1], &single(total)?)
+}
+
+/// The distances of all rows of a batch of matrices to all rows of another: `x` (batch, p, m), `y` (batch, r, m).
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn distances(out: &Tensor, x: &Tensor, y: &Tensor, [p_rows, r_rows, m]: [usize; 3], p: f64, pairs: bool) -> Result<()> {
+    let compute = super::norm::compute_type(out.dtype());
+    let (x, y) = (super::copy::dense(x, compute)?, super::copy::dense(y, compute)?);
+    let result = if out.dtype() == compute && out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), compute, Device::CPU)? };
+    if compute == DType::F64 {
+        distances_of::<f64>(&result, &x, &y, [p_rows, r_rows, m], p, pairs);
+    } else {
+        distances_of::<f32>(&result, &x, &y, [p_rows, r_rows, m], p, pairs);
+    }
+    if result.shares_storage(out) { Ok(()) } else { super::copy::copy(out, &result) }
+}
+
+fn distances_of<T: super::lanes::Real>(out: &Tensor, x: &Tensor, y: &Tensor, [p_rows, r_rows, m]: [usize; 3], p: f64, pairs: bool) {
+    let (x, y) = (slice::<T>(x), slice::<T>(y));
+    if pairs {
+        let to = slice_mut::<T>(out);
+        let mut at = 0;
+        for i in 0..p_rows {
+            for j in i + 1..p_rows {
+                distance(&x[i * m..][..m], &x[j * m..][..m], p, &mut to[at]);
+                at += 1;
+            }
+        }
+        return;
+    }
+    let n = out.numel() as usize;
+    let to = super::lanes::Shared::new(slice_mut::<T>(out));
+    let rows = n.checked_div(r_rows).unwrap_or(0);
+    super::pool::parallel_for(rows, (16384 / (r_rows * m).max(1)).max(1), |range| {
+        for i in range {
+            let row = to.part(i * r_rows, r_rows);
+            let base = i / p_rows * r_rows;
+            for (j, o) in row.iter_mut().enumerate() {
+                distance(&x[i * m..][..m], &y[(base + j) * m..][..m], p, o);
+            }
+        }
+    });
+}
+
+crate::wide_fn! {
+    fn distance<T: super::lanes::Real>(x: &[T], y: &[T], p: f64, out: &mut T) {
+        use super::lanes::sum2_by;
+        let gap = |a: T, b: T| if a < b { b - a } else { a - b };
+        *out = if p == 2.0 {
+            sum2_by(x, y, |a, b| (a - b) * (a - b)).sqrt_()
+        } else if p == 1.0 {
+            sum2_by(x, y, gap)
+        } else if p == 0.0 {
+            sum2_by(x, y, |a, b| if a == b { T::of(0.0) } else { T::of(1.0) })
+        } else if p == f64::INFINITY {
+            x.iter().zip(y).fold(T::of(0.0), |m, (&a, &b)| {
+                let d = gap(a, b);
+                if d > m || d != d { d } else { m }
+            })
+        } else {
+            let sum: f64 = x.iter().zip(y).map(|(&a, &b)| gap(a, b).f64_().powf(p)).sum();
+            T::of(sum.powf(1.0 / p))
+        };
+    }
+}

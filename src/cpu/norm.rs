@@ -1,0 +1,359 @@
+//! Normalisations: statistics of rows or channels, then one pass that scales and shifts.
+
+use super::lanes::{Real, Shared, sum_by};
+use super::{pool, slice, slice_mut};
+use crate::{DType, Device, Result, Tensor, wide_fn};
+
+/// The type that a normalisation of `d` computes in.
+#[must_use]
+pub fn compute_type(d: DType) -> DType {
+    if d == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
+/// Calls a generic function for the compute type: `by_type!(dtype, T => body)`.
+macro_rules! by_type {
+    ($d:expr, $T:ident => $body:expr) => {
+        if $d == DType::F64 {
+            type $T = f64;
+            $body
+        } else {
+            type $T = f32;
+            $body
+        }
+    };
+}
+
+/// A result in the compute type: the result itself if it fits, else a tensor to be copied there.
+fn working(out: &Tensor, compute: DType) -> Result<Tensor> {
+    if out.dtype() == compute && out.is_contiguous() { Ok(out.clone()) } else { Tensor::empty(out.shape(), compute, Device::CPU) }
+}
+
+fn finish(out: &Tensor, result: &Tensor) -> Result<()> {
+    if result.shares_storage(out) { Ok(()) } else { super::copy::copy(out, result) }
+}
+
+fn wide(t: Option<&Tensor>, compute: DType) -> Result<Option<Tensor>> {
+    t.map(|t| super::copy::dense(t, compute)).transpose()
+}
+
+/// layer_norm over the last `n` elements: `outs` are the result, the means and the inverse deviations.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn layer_norm(outs: &[Tensor], x: &Tensor, w: Option<&Tensor>, b: Option<&Tensor>, n: usize, eps: f64) -> Result<()> {
+    let c = compute_type(x.dtype());
+    let (x, w, b) = (super::copy::dense(x, c)?, wide(w, c)?, wide(b, c)?);
+    let results = [working(&outs[0], c)?, working(&outs[1], c)?, working(&outs[2], c)?];
+    by_type!(c, T => {
+        let (x, out) = (slice::<T>(&x), Shared::new(slice_mut::<T>(&results[0])));
+        let (mean, rstd) = (Shared::new(slice_mut::<T>(&results[1])), Shared::new(slice_mut::<T>(&results[2])));
+        let (w, b) = (w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
+        let rows = results[1].numel() as usize;
+        pool::parallel_for(rows, (16384 / n.max(1)).max(1), |range| {
+            for r in range {
+                let (m, s) = (&mut mean.part(r, 1)[0], &mut rstd.part(r, 1)[0]);
+                layer_row(&x[r * n..(r + 1) * n], out.part(r * n, n), w, b, eps as T, m, s);
+            }
+        });
+    });
+    outs.iter().zip(&results).try_for_each(|(o, r)| finish(o, r))
+}
+
+/// Mean and inverse deviation of a row.
+#[inline(always)]
+fn moments<T: Real>(x: &[T], eps: T) -> (T, T) {
+    let n = T::of(x.len() as f64);
+    let mean = sum_by(x, |v| v) / n;
+    let var = sum_by(x, |v| (v - mean) * (v - mean)) / n;
+    (mean, T::of(1.0) / (var + eps).sqrt_())
+}
+
+wide_fn! {
+    fn layer_row<T: Real>(x: &[T], out: &mut [T], w: Option<&[T]>, b: Option<&[T]>, eps: T, mean: &mut T, rstd: &mut T) {
+        let (m, s) = moments(x, eps);
+        (*mean, *rstd) = (m, s);
+        match (w, b) {
+            (Some(w), Some(b)) => {
+                for (((o, &v), &w), &b) in out.iter_mut().zip(x).zip(w).zip(b) {
+                    *o = (v - m) * s * w + b;
+                }
+            }
+            (Some(w), None) => {
+                for ((o, &v), &w) in out.iter_mut().zip(x).zip(w) {
+                    *o = (v - m) * s * w;
+                }
+            }
+            (None, b) => {
+                for (o, &v) in out.iter_mut().zip(x) {
+                    *o = (v - m) * s;
+                }
+                for (o, &b) in out.iter_mut().zip(b.unwrap_or(&[])) {
+                    *o += b;
+                }
+            }
+        }
+    }
+}
+
+/// rms_norm over the last `n` elements.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn rms_norm(out: &Tensor, x: &Tensor, w: Option<&Tensor>, n: usize, eps: f64) -> Result<()> {
+    let c = compute_type(x.dtype());
+    let (x, w) = (super::copy::dense(x, c)?, wide(w, c)?);
+    let result = working(out, c)?;
+    by_type!(c, T => {
+        let (x, to) = (slice::<T>(&x), Shared::new(slice_mut::<T>(&result)));
+        let w = w.as_ref().map(slice::<T>);
+        let rows = x.len().checked_div(n).unwrap_or(0);
+        pool::parallel_for(rows, (16384 / n.max(1)).max(1), |range| {
+            for r in range {
+                rms_row(&x[r * n..(r + 1) * n], to.part(r * n, n), w, eps as T);
+            }
+        });
+    });
+    finish(out, &result)
+}
+
+wide_fn! {
+    fn rms_row<T: Real>(x: &[T], out: &mut [T], w: Option<&[T]>, eps: T) {
+        let mean = sum_by(x, |v| v * v) / T::of(x.len() as f64);
+        let s = T::of(1.0) / (mean + eps).sqrt_();
+        match w {
+            Some(w) => {
+                for ((o, &v), &w) in out.iter_mut().zip(x).zip(w) {
+                    *o = v * s * w;
+                }
+            }
+            None => {
+                for (o, &v) in out.iter_mut().zip(x) {
+                    *o = v * s;
+                }
+            }
+        }
+    }
+}
+
+/// group_norm of `x` read as (batch, groups, channels of a group, positions): result, means, inverse deviations.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn group_norm(outs: &[Tensor], x: &Tensor, w: Option<&Tensor>, b: Option<&Tensor>, [batch, groups, per, size]: [usize; 4], eps: f64) -> Result<()> {
+    let c = compute_type(x.dtype());
+    let (x, w, b) = (super::copy::dense(x, c)?, wide(w, c)?, wide(b, c)?);
+    let results = [working(&outs[0], c)?, working(&outs[1], c)?, working(&outs[2], c)?];
+    by_type!(c, T => {
+        let (x, out) = (slice::<T>(&x), Shared::new(slice_mut::<T>(&results[0])));
+        let (mean, rstd) = (Shared::new(slice_mut::<T>(&results[1])), Shared::new(slice_mut::<T>(&results[2])));
+        let (w, b) = (w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
+        let n = per * size;
+        pool::parallel_for(batch * groups, (16384 / n.max(1)).max(1), |range| {
+            for r in range {
+                let (m, s) = (&mut mean.part(r, 1)[0], &mut rstd.part(r, 1)[0]);
+                let first = r % groups * per;
+                let (w, b) = (w.map(|w| &w[first..first + per]), b.map(|b| &b[first..first + per]));
+                group_row(&x[r * n..(r + 1) * n], out.part(r * n, n), w, b, size, eps as T, m, s);
+            }
+        });
+    });
+    outs.iter().zip(&results).try_for_each(|(o, r)| finish(o, r))
+}
+
+wide_fn! {
+    fn group_row<T: Real>(x: &[T], out: &mut [T], w: Option<&[T]>, b: Option<&[T]>, size: usize, eps: T, mean: &mut T, rstd: &mut T) {
+        let (m, s) = moments(x, eps);
+        (*mean, *rstd) = (m, s);
+        if size == 0 {
+            return;
+        }
+        for (i, (x, o)) in x.chunks_exact(size).zip(out.chunks_exact_mut(size)).enumerate() {
+            let scale = w.map_or(s, |w| s * w[i]);
+            let shift = b.map_or(T::of(0.0), |b| b[i]) - m * scale;
+            for (o, &v) in o.iter_mut().zip(x) {
+                *o = v * scale + shift;
+            }
+        }
+    }
+}
+
+/// A batch as (samples, channels, positions), in a layout whose values can be read in order.
+struct Batch {
+    x: Tensor,
+    out: Tensor,
+    rows: usize,
+    channels: usize,
+    size: usize,
+}
+
+/// Reads a channels-last batch as rows of channels, everything else as samples of channels of positions.
+fn batch(out: &Tensor, x: &Tensor, c: DType) -> Result<Batch> {
+    let channels = x.shape()[1] as usize;
+    let total = x.numel() as usize;
+    let last = !x.is_contiguous() && x.dtype() == c && out.dtype() == c && x.strides() == out.strides() && crate::dims::strides_like_channels_last(x.shape(), x.strides()) && crate::dims::is_dense(x.shape(), x.strides());
+    if last {
+        let rows = total / channels.max(1);
+        let flat = |t: &Tensor| t.view_with([rows as i64, channels as i64].into(), [channels as i64, 1].into(), t.offset());
+        return Ok(Batch { x: flat(x), out: flat(out), rows, channels, size: 1 });
+    }
+    let rows = x.shape()[0] as usize;
+    Ok(Batch { x: super::copy::dense(x, c)?, out: working(out, c)?, rows, channels, size: total / (rows * channels).max(1) })
+}
+
+/// Means, inverse deviations and unbiased variances of each channel.
+fn channel_stats<T: Real>(x: &[T], b: &Batch, eps: f64, mean: &mut [T], invstd: &mut [T], var: &mut [T]) {
+    let (rows, channels, size) = (b.rows, b.channels, b.size);
+    let n = (rows * size) as f64;
+    let mut sums = vec![0f64; channels];
+    let mut squares = vec![0f64; channels];
+    if size == 1 {
+        column_sums(x, &mut sums, &vec![0.0; channels]);
+        let means: Vec<f64> = sums.iter().map(|s| s / n).collect();
+        column_squares(x, &mut squares, &means);
+    } else {
+        let (sums, squares) = (Shared::new(&mut sums), Shared::new(&mut squares));
+        pool::parallel_for(channels, (16384 / (rows * size).max(1)).max(1), |range| {
+            for c in range {
+                plane_stats(x, c, [rows, channels, size], &mut sums.part(c, 1)[0], &mut squares.part(c, 1)[0]);
+            }
+        });
+    }
+    for c in 0..channels {
+        mean[c] = T::of(sums[c] / n);
+        invstd[c] = T::of(1.0 / (squares[c] / n + eps).sqrt());
+        var[c] = T::of(squares[c] / (n - 1.0));
+    }
+}
+
+wide_fn! {
+    fn plane_stats<T: Real>(x: &[T], c: usize, dims: [usize; 3], sum: &mut f64, squares: &mut f64) {
+        let [rows, channels, size] = dims;
+        let planes = || (0..rows).map(move |r| &x[(r * channels + c) * size..][..size]);
+        *sum = planes().map(|p| sum_by(p, |v| v).f64_()).sum();
+        let m = T::of(*sum / (rows * size) as f64);
+        *squares = planes().map(|p| sum_by(p, |v| (v - m) * (v - m)).f64_()).sum();
+    }
+}
+
+wide_fn! {
+    fn column_sums<T: Real>(x: &[T], sums: &mut [f64], zero: &[f64]) {
+        for row in x.chunks_exact(zero.len()) {
+            for (s, &v) in sums.iter_mut().zip(row) {
+                *s += v.f64_();
+            }
+        }
+    }
+}
+
+wide_fn! {
+    fn column_squares<T: Real>(x: &[T], squares: &mut [f64], means: &[f64]) {
+        for row in x.chunks_exact(means.len()) {
+            for ((s, &v), &m) in squares.iter_mut().zip(row).zip(means) {
+                *s += (v.f64_() - m) * (v.f64_() - m);
+            }
+        }
+    }
+}
+
+wide_fn! {
+    fn scale_plane<T: Real>(x: &[T], out: &mut [T], scale: T, shift: T) {
+        for (o, &v) in out.iter_mut().zip(x) {
+            *o = v * scale + shift;
+        }
+    }
+}
+
+wide_fn! {
+    fn scale_columns<T: Real>(x: &[T], out: &mut [T], scale: &[T], shift: &[T]) {
+        for (x, o) in x.chunks_exact(scale.len()).zip(out.chunks_exact_mut(scale.len())) {
+            for (((o, &v), &a), &b) in o.iter_mut().zip(x).zip(scale).zip(shift) {
+                *o = v * a + b;
+            }
+        }
+    }
+}
+
+/// Scales and shifts each channel.
+fn apply<T: Real>(x: &[T], out: &mut [T], b: &Batch, scale: &[T], shift: &[T]) {
+    let (channels, size) = (b.channels, b.size);
+    let out = Shared::new(out);
+    if size == 1 {
+        pool::parallel_for(b.rows, (16384 / channels.max(1)).max(1), |r| {
+            let (at, n) = (r.start * channels, r.len() * channels);
+            scale_columns(&x[at..at + n], out.part(at, n), scale, shift);
+        });
+    } else {
+        pool::parallel_for(b.rows * channels, (16384 / size.max(1)).max(1), |range| {
+            for r in range {
+                let c = r % channels;
+                scale_plane(&x[r * size..(r + 1) * size], out.part(r * size, size), scale[c], shift[c]);
+            }
+        });
+    }
+}
+
+fn factors<T: Real>(mean: &[T], invstd: &[T], w: Option<&[T]>, b: Option<&[T]>) -> (Vec<T>, Vec<T>) {
+    let scale: Vec<T> = invstd.iter().enumerate().map(|(c, &s)| w.map_or(s, |w| s * w[c])).collect();
+    let shift = scale.iter().zip(mean).enumerate().map(|(c, (&s, &m))| b.map_or(T::of(0.0), |b| b[c]) - m * s).collect();
+    (scale, shift)
+}
+
+/// batch_norm with the batch's own statistics: result, means, inverse deviations, unbiased variances.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn batch_norm_train(outs: &[Tensor], x: &Tensor, w: Option<&Tensor>, b: Option<&Tensor>, eps: f64) -> Result<()> {
+    let c = compute_type(x.dtype());
+    let (w, b) = (wide(w, c)?, wide(b, c)?);
+    let batch = batch(&outs[0], x, c)?;
+    let stats = [working(&outs[1], c)?, working(&outs[2], c)?, working(&outs[3], c)?];
+    by_type!(c, T => {
+        let x = slice::<T>(&batch.x);
+        let (mean, invstd, var) = (slice_mut::<T>(&stats[0]), slice_mut::<T>(&stats[1]), slice_mut::<T>(&stats[2]));
+        channel_stats(x, &batch, eps, mean, invstd, var);
+        let (scale, shift) = factors::<T>(mean, invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
+        apply(x, slice_mut::<T>(&batch.out), &batch, &scale, &shift);
+    });
+    if !batch.out.shares_storage(&outs[0]) {
+        super::copy::copy(&outs[0], &batch.out)?;
+    }
+    outs[1..].iter().zip(&stats).try_for_each(|(o, r)| finish(o, r))
+}
+
+/// batch_norm with given statistics.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn batch_norm_eval(out: &Tensor, x: &Tensor, mean: &Tensor, var: &Tensor, w: Option<&Tensor>, b: Option<&Tensor>, eps: f64) -> Result<()> {
+    let c = compute_type(x.dtype());
+    let (w, b, mean, var) = (wide(w, c)?, wide(b, c)?, super::copy::dense(mean, c)?, super::copy::dense(var, c)?);
+    let batch = batch(out, x, c)?;
+    by_type!(c, T => {
+        let invstd: Vec<T> = slice::<T>(&var).iter().map(|&v| 1.0 / (v + eps as T).sqrt()).collect();
+        let (scale, shift) = factors::<T>(slice::<T>(&mean), &invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
+        apply(slice::<T>(&batch.x), slice_mut::<T>(&batch.out), &batch, &scale, &shift);
+    });
+    if batch.out.shares_storage(out) { Ok(()) } else { super::copy::copy(out, &batch.out) }
+}
+
+/// The mean of the squares over a window of channels, zeros outside counting: what local_response_norm divides by.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn window_squares(out: &Tensor, x: &Tensor, window: usize) -> Result<()> {
+    let x = super::copy::dense(x, DType::F64)?;
+    let result = Tensor::empty(x.shape(), DType::F64, Device::CPU)?;
+    let (rows, channels) = (x.shape()[0] as usize, x.shape()[1] as usize);
+    let size = x.numel() as usize / (rows * channels).max(1);
+    let (from, to) = (slice::<f64>(&x), slice_mut::<f64>(&result));
+    for r in 0..rows {
+        for c in 0..channels {
+            let (first, last) = (c.saturating_sub(window / 2), (c + (window - 1) / 2).min(channels - 1));
+            for s in 0..size {
+                let at = |c: usize| from[(r * channels + c) * size + s];
+                to[(r * channels + c) * size + s] = (first..=last).map(|c| at(c) * at(c)).sum::<f64>() / window as f64;
+            }
+        }
+    }
+    super::copy::copy(out, &result)
+}

@@ -1,0 +1,202 @@
+"""Writes what is derived from the op table: `python/torchlike/_ops.pyi` and `docs/ops.md`.
+
+`python tests/generate.py` writes the files; with `--check` it only says whether they are as they should be.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from torchlike import _C
+
+ROOT = Path(__file__).resolve().parent.parent
+FUNCTION, METHOD, INPLACE, OUT = 1, 2, 4, 8
+
+TYPES = {
+    "Tensor": "Tensor",
+    "Operand": "Tensor | Number",
+    "Tensor[]": "Sequence[Tensor]",
+    "Tensor[*]": "Sequence[Tensor] | Tensor",
+    "Tensor?[]": "Sequence[Tensor | None]",
+    "int": "int",
+    "int[]": "Sequence[int]",
+    "int[*]": "Sequence[int] | int",
+    "float": "float",
+    "float[]": "Sequence[float]",
+    "bool": "bool",
+    "bool[]": "Sequence[bool]",
+    "Scalar": "Number",
+    "Scalar[]": "Sequence[Number]",
+    "str": "str",
+    "dtype": "_dtype | type",
+    "device": "_device | str | int",
+    "layout": "_layout",
+    "format": "_memory_format",
+    "Generator": "Generator",
+}
+RETURNS = {"bool": "bool", "int": "int", "Scalar": "Number", "Size": "tuple[int, ...]", "Tensor[]": "tuple[Tensor, ...]"}
+KEYWORDS = {"from", "in", "is", "lambda", "global", "with", "as"}
+
+
+def split(text: str) -> list[str]:
+    """Splits at commas outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += (c in "[(") - (c in "])")
+        if c == "," and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    parts.append(text[start:].strip())
+    return [p for p in parts if p]
+
+
+def annotation(kind: str) -> str:
+    """The Python type of a schema kind."""
+    optional = kind.endswith("?") and kind != "Tensor?[]"
+    base = kind.removesuffix("?") if optional else kind
+    text = TYPES.get(base) or "int | Sequence[int]"  # int[2] and the like
+    return f"{text} | None" if optional else text
+
+
+def parameters(schema: str, method: bool) -> tuple[list[str], str]:
+    """The parameters as stub text, and the return annotation."""
+    args, _, returns = schema.removeprefix("(").rpartition(") -> ")
+    if not args and returns:
+        args, returns = schema.removeprefix("(").removesuffix(")"), "Tensor"
+    out: list[str] = []
+    starred = False
+    for i, part in enumerate(split(args)):
+        if part == "*":
+            starred = True
+            out.append("*")
+            continue
+        kind, _, rest = part.partition(" ")
+        name, _, default = rest.partition("=")
+        if i == 0 and method:
+            out.append("self")
+            continue
+        name = "input" if name == "self" else name
+        if name in KEYWORDS:
+            name += "_"
+        out.append(f"{name}: {annotation(kind)}" + (" = ..." if default else ""))
+    if not returns or returns == "Tensor":
+        result = "Tensor"
+    elif returns.startswith("("):
+        result = "tuple[" + ", ".join("Tensor" for _ in split(returns.strip("()"))) + "]"
+    else:
+        result = RETURNS.get(returns, "Any")
+    return order_defaults(out), result
+
+
+def order_defaults(params: list[str]) -> list[str]:
+    """A parameter without default after one with default gets one too: the core checks what is missing."""
+    seen = star = False
+    fixed = []
+    for p in params:
+        star |= p == "*"
+        if " = ..." in p:
+            seen = True
+        elif seen and not star and p != "self":
+            p += " = ..."
+        fixed.append(p)
+    return fixed
+
+
+def table() -> list[tuple[str, str, str, int, str]]:
+    """Rows (module, name, schema, forms, sentence), aliases included."""
+    rows = []
+    for full, schema, forms, doc in _C._op_table():
+        module, _, name = full.partition("#")[0].rpartition(".")
+        rows.append((module, name, schema, forms, doc))
+    by_path: dict[str, list[tuple[str, int, str]]] = {}
+    for module, name, schema, forms, doc in rows:
+        by_path.setdefault(f"{module}.{name}".lstrip("."), []).append((schema, forms, doc))
+    for alias, target in _C._op_aliases():
+        module, _, name = alias.rpartition(".")
+        rows += [(module, name, *row) for row in by_path[target]]
+    return rows
+
+
+def stub() -> str:
+    """The stub of all root functions and of the methods of Tensor."""
+    functions: dict[str, list[str]] = {}
+    methods: dict[str, list[str]] = {}
+    for module, name, schema, forms, _ in table():
+        if forms & FUNCTION and not module:
+            params, result = parameters(schema, method=False)
+            if forms & OUT:
+                params = [*params, *([] if "*" in params else ["*"]), "out: Tensor | Sequence[Tensor] | None = ..."]
+            functions.setdefault(name, []).append(f"({', '.join(params)}) -> {result}: ...")
+        for flag, method_name in ((METHOD, name), (INPLACE, f"{name}_")):
+            if forms & flag:
+                params, result = parameters(schema, method=True)
+                methods.setdefault(method_name, []).append(f"({', '.join(params)}) -> {result}: ...")
+        if forms & INPLACE and forms & FUNCTION and not module:
+            params, result = parameters(schema, method=False)
+            functions.setdefault(f"{name}_", []).append(f"({', '.join(params)}) -> {result}: ...")
+    lines = [
+        "# Generated by tests/generate.py from the op table; do not edit.",
+        "from collections.abc import Sequence",
+        "from typing import Any, overload",
+        "",
+        "from torchlike._C import Generator, Tensor",
+        "from torchlike._C import device as _device",
+        "from torchlike._C import dtype as _dtype",
+        "from torchlike._C import layout as _layout",
+        "from torchlike._C import memory_format as _memory_format",
+        "",
+        "Number = bool | int | float | complex",
+        "",
+    ]
+    lines += definitions(functions, "")
+    lines += ["", "class TensorOps:"]
+    lines += definitions(methods, "    ")
+    return "\n".join(lines) + "\n"
+
+
+def definitions(found: dict[str, list[str]], indent: str) -> list[str]:
+    """`def` lines, with `@overload` where there are several."""
+    lines = []
+    for name in sorted(found):
+        signatures = list(dict.fromkeys(found[name]))
+        for signature in signatures:
+            if len(signatures) > 1:
+                lines.append(f"{indent}@overload")
+            lines.append(f"{indent}def {name}{signature}")
+    return lines
+
+
+def page() -> str:
+    """The docs page: one line a public name and overload."""
+    lines = [
+        "# Operators",
+        "",
+        "Generated by `make bless` from the op table. Forms: **f**unction, **m**ethod, **i**n-place, **o**ut.",
+        "",
+        "| name | forms | signature | |",
+        "|---|---|---|---|",
+    ]
+    rows = sorted({(f"{m}.{n}".lstrip("."), s, f, d) for m, n, s, f, d in table() if f and not n.startswith("_")})
+    for path, schema, forms, doc in rows:
+        letters = "".join(c for c, bit in zip("fmio", (1, 2, 4, 8), strict=True) if forms & bit)
+        lines.append(f"| `{path}` | {letters} | `{schema.replace('|', '/')}` | {doc} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Writes or checks the files."""
+    files = {ROOT / "python/torchlike/_ops.pyi": stub(), ROOT / "docs/ops.md": page()}
+    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+    if "--check" in sys.argv[1:]:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is stale: run `make bless`")
+        return 1 if stale else 0
+    for path in stale:
+        path.write_text(files[path])
+        print(f"wrote {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

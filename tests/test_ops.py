@@ -1,0 +1,218 @@
+"""The table test: every public op is reachable in all its forms, and recorded calls give PyTorch's results.
+
+`data/ops.jsonl.gz` holds calls with what PyTorch 2.13 answered on the CPU: a few for each op. Each runs on CPU
+(shape, dtype, strides, values) and on meta (the same without values).
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import operator
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torchlike as torch
+from torchlike import _C
+
+DATA = Path(__file__).parent / "data" / "ops.jsonl.gz"
+NUMPY = {
+    "bool": "?", "uint8": "u1", "int8": "i1", "int16": "<i2", "int32": "<i4", "int64": "<i8",
+    "float16": "<f2", "float32": "<f4", "float64": "<f8", "complex64": "<c8", "complex128": "<c16",
+}  # fmt: skip
+TOLERANCE = {
+    "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
+    "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7),
+}  # fmt: skip
+
+
+def samples():
+    with gzip.open(DATA, "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+SAMPLES = samples()
+
+
+def decode(value, device):
+    """A recorded argument as an object of the library."""
+    if isinstance(value, list):
+        return [decode(v, device) for v in value]
+    if not isinstance(value, dict):
+        return value
+    (tag, body), *_ = value.items()
+    if tag == "$t":
+        return tensor(body, device)
+    plain = {
+        "$dtype": lambda: getattr(torch, body),
+        "$device": lambda: torch.device(device),
+        "$memory_format": lambda: getattr(torch, body),
+        "$layout": lambda: getattr(torch, body),
+        "$size": lambda: torch.Size(body),
+        "$tuple": lambda: tuple(decode(v, device) for v in body),
+        "$dict": lambda: {k: decode(v, device) for k, v in body.items()},
+        "$slice": lambda: slice(*[decode(v, device) for v in body]),
+        "$ellipsis": lambda: Ellipsis,
+        "$c": lambda: complex(*[float(v) for v in body]),
+        "$f": lambda: float(body),
+    }
+    return plain[tag]()
+
+
+def tensor(t, device):
+    """A recorded tensor: its whole storage, seen through its strides."""
+    raw = base64.b64decode(t.get("data", ""))
+    dtype = getattr(torch, t["dtype"])
+    flat = torch.frombuffer(bytearray(raw), dtype=dtype) if raw else torch.empty(0, dtype=dtype)
+    shape = t["shape"]
+    stride = t.get("stride") or contiguous(shape)
+    if device == "meta":
+        base = torch.empty(max(flat.numel(), 0), dtype=dtype, device="meta")
+        made = base.as_strided(shape, stride, t.get("offset", 0))
+    else:
+        made = flat.as_strided(shape, stride, t.get("offset", 0)) if raw else torch.empty_strided(shape, stride, dtype=dtype)
+    return made.conj() if t.get("conj") else made
+
+
+def contiguous(shape):
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step *= max(size, 1)
+    return strides
+
+
+def call(sample, device):
+    args = [decode(a, device) for a in sample["args"]]
+    kwargs = {k: decode(v, device) for k, v in sample["kwargs"].items()}
+    kind, _, name = sample["call"].partition(":")
+    if name:
+        found = {"method": lambda: getattr(args[0], name), "attr": lambda: lambda: getattr(args[0], name)}
+        if kind == "operator":
+            return getattr(operator, name)(*args, **kwargs)
+        return found[kind]()(*args[1:], **kwargs)
+    target = torch
+    for part in kind.split("."):
+        target = getattr(target, part)
+    return target(*args, **kwargs)
+
+
+def flatten(result):
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if isinstance(result, tuple | list) and not isinstance(result, torch.Size):
+        return [leaf for item in result for leaf in flatten(item)]
+    return [result]
+
+
+def check_layout(got, want):
+    assert list(got.shape) == want["shape"]
+    assert str(got.dtype).rpartition(".")[2] == want["dtype"]
+    if got.numel() == 0:
+        return
+    strides = [want.get(k) for k in ("stride", "stride2") if want.get(k)] or [contiguous(want["shape"])]
+    seen = [s for s, n in zip(got.stride(), want["shape"], strict=True) if n > 1]
+    assert seen in [[s for s, n in zip(option, want["shape"], strict=True) if n > 1] for option in strides]
+
+
+def check_values(got, want):
+    raw = base64.b64decode(want["data"])
+    name = want["dtype"]
+    if name == "bfloat16":
+        expected = (np.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
+        actual = got.float().resolve_conj().contiguous().numpy().reshape(-1)
+    else:
+        expected = np.frombuffer(raw, NUMPY[name])
+        actual = got.resolve_conj().resolve_neg().contiguous().numpy().reshape(-1)
+    rtol, atol = want.get("tol") or TOLERANCE.get(name, (0, 0))
+    keep = np.ones(expected.size, bool)
+    keep[want.get("skip", [])] = False
+    np.testing.assert_allclose(actual[keep], expected[keep], rtol=rtol, atol=atol, equal_nan=True)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=[s["id"] for s in SAMPLES])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_recorded_call(sample, device):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = flatten(call(sample, device))
+    wanted = sample["cpu"]["out"]
+    assert len(results) == len(wanted)
+    for got, want in zip(results, wanted, strict=True):
+        if "py" in want:
+            continue
+        check_layout(got, want)
+        assert got.device.type == device
+        if device == "cpu" and want.get("data") and not sample.get("random"):
+            check_values(got, want)
+
+
+def test_recorded_calls_cover_many_ops():
+    assert len({s["id"].partition("/")[0] for s in SAMPLES}) > 250
+
+
+def test_every_row_is_reachable():
+    """Each form of each row is an attribute where its name says."""
+    missing = []
+    for full, _, forms, _ in _C._op_table():
+        path = full.partition("#")[0]
+        *modules, name = path.split(".")
+        holder = torch
+        for m in modules:
+            holder = getattr(holder, m, None)
+        if forms & 1 and not hasattr(holder, name):
+            missing.append(path)
+        if forms & 2 and not hasattr(torch.Tensor, name):
+            missing.append(f"Tensor.{name}")
+        if forms & 4 and not hasattr(torch.Tensor, f"{name}_"):
+            missing.append(f"Tensor.{name}_")
+    assert not missing
+
+
+def test_every_row_has_a_sentence_and_unique_name():
+    rows = _C._op_table()
+    assert len({r[0] for r in rows}) == len(rows)
+    assert not [r[0] for r in rows if r[2] and not r[3] and not r[0].startswith("_")]
+
+
+UNARY = [
+    (name, forms)
+    for name, schema, forms, _ in _C._op_table()
+    if schema == "(Tensor self)" and forms & 15 == 15 and "." not in name
+]
+
+
+@pytest.mark.parametrize(("name", "forms"), UNARY, ids=[n for n, _ in UNARY])
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "offset", "expanded", "empty", "scalar"])
+def test_forms_agree(name, forms, layout):
+    """Function = method = in-place = out, and meta says the same layout."""
+    x = torch.linspace(0.1, 0.9, 12).reshape(3, 4)
+    if name in ("bitwise_not",):
+        x = torch.arange(12).reshape(3, 4)
+    if name == "acosh":
+        x = x + 1
+    x = {
+        "contiguous": lambda: x,
+        "transposed": lambda: x.t(),
+        "offset": lambda: x[1:, 1:],
+        "expanded": lambda: x[:1].expand(5, 4),
+        "empty": lambda: x[:0],
+        "scalar": lambda: x[0, 0],
+    }[layout]()
+    function = getattr(torch, name)
+    want = function(x)
+    assert torch.equal(getattr(x, name)(), want)
+    out = torch.empty(0, dtype=want.dtype)
+    assert function(x, out=out) is out
+    assert torch.equal(out, want)
+    if layout != "expanded":
+        y = x.clone()
+        assert getattr(y, f"{name}_")() is y
+        assert torch.equal(y, want.to(y.dtype))
+    on_meta = function(x.to("meta"))
+    assert (on_meta.shape, on_meta.dtype) == (want.shape, want.dtype)
+    if layout not in ("expanded", "offset"):  # moving to meta makes these dense
+        assert on_meta.stride() == want.stride()
