@@ -111,6 +111,7 @@ impl Shared {
 }
 
 /// Where the indices `t` in `0..count` with `0 <= t * advance + at < size` begin and end.
+#[inline(always)]
 fn inside(count: usize, advance: i64, at: i64, size: usize) -> (usize, usize) {
     let lo = if at >= 0 { 0 } else { (-at + advance - 1) / advance };
     let hi = if at >= size as i64 { 0 } else { (size as i64 - 1 - at) / advance + 1 };
@@ -467,6 +468,21 @@ fn direct(out: &Tensor, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geome
                 });
                 return Ok(());
             }
+            if !g.channels_last {
+                let positions = g.positions();
+                pool::parallel_for(g.batch * g.outputs, (32768 / (positions * taps).max(1)).max(1), |r| {
+                    for i in r {
+                        let (n, o) = (i / g.outputs, i % g.outputs);
+                        // SAFETY: planes of the dense tensors; one output plane a step.
+                        let (from, to) = unsafe {
+                            (std::slice::from_raw_parts(src.get().cast::<$t>().add((n * g.inputs + o / multiplier) * plane), plane),
+                             std::slice::from_raw_parts_mut(dst.get().cast::<$t>().add(i * positions), positions))
+                        };
+                        slide::<$t>(to, from, &ws[o * taps..(o + 1) * taps], &phase.taps, phase.advance, g.size, g.out, bs.map_or(0.0, |b| b[o]));
+                    }
+                });
+                return Ok(());
+            }
             let step = if g.channels_last { g.inputs } else { 1 };
             let ostep = if g.channels_last { g.outputs } else { 1 };
             let positions = g.positions();
@@ -523,6 +539,38 @@ impl Real for f64 {
     #[inline(always)]
     fn fma(self, a: Self, b: Self) -> Self {
         a.mul_add(b, self)
+    }
+}
+
+simd_fn! { wide
+    /// A plane of outputs from a plane of inputs.
+    #[allow(clippy::too_many_arguments)]
+    fn slide<T: Real>(out: &mut [T], x: &[T], w: &[T], taps: &[Tap], advance: [i64; 3], size: [usize; 3], count: [usize; 3], bias: T) {
+        out.fill(bias);
+        for (tap, &k) in taps.iter().zip(w) {
+            let (lo, hi) = inside(count[2], advance[2], tap.at[2], size[2]);
+            if lo >= hi {
+                continue;
+            }
+            let x0 = (lo as i64 * advance[2] + tap.at[2]) as usize;
+            for row in 0..count[0] * count[1] {
+                let (y, z) = ((row / count[1]) as i64 * advance[0] + tap.at[0], (row % count[1]) as i64 * advance[1] + tap.at[1]);
+                if y < 0 || y >= size[0] as i64 || z < 0 || z >= size[1] as i64 {
+                    continue;
+                }
+                let line = &x[(y as usize * size[1] + z as usize) * size[2] + x0..];
+                let to = &mut out[row * count[2] + lo..row * count[2] + hi];
+                if advance[2] == 1 {
+                    for (o, &v) in to.iter_mut().zip(line) {
+                        *o = o.fma(v, k);
+                    }
+                } else {
+                    for (o, v) in to.iter_mut().zip(line.chunks(advance[2] as usize)) {
+                        *o = o.fma(v[0], k);
+                    }
+                }
+            }
+        }
     }
 }
 

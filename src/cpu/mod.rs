@@ -10,6 +10,8 @@ pub mod copy;
 pub mod ctc;
 pub mod attention;
 pub mod dense;
+pub mod bag;
+pub mod ctc;
 pub mod extreme;
 pub mod folds;
 pub mod gemm;

@@ -297,7 +297,7 @@ fn run(a: &Args, outs: &[Tensor]) -> Result<()> {
 }
 
 /// The parameters of fold and unfold: window, dilation, padding, stride from position `first`.
-fn windows<'a>(a: &'a Args, first: usize) -> Result<[&'a Dims; 4]> {
+fn windows<'a>(a: &'a Args<'_>, first: usize) -> Result<[&'a Dims; 4]> {
     let lists = [a.ints(first)?, a.ints(first + 1)?, a.ints(first + 2)?, a.ints(first + 3)?];
     for (list, name) in lists.iter().zip(["kernel_size", "dilation", "padding", "stride"]) {
         ensure!(list.len() == 2, Runtime, "It is expected {name} equals to 2, but got size {}", list.len());

@@ -31,7 +31,6 @@ pub static OPS: &[OpDef] = &[
     compose("chain_matmul", "(Tensor[*] matrices)", F | O, chain_matmul, "The product of several matrices."),
     compose("linalg.matrix_power", "(Tensor A, int n)", F | O, matrix_power, "A matrix to an integer power."),
     compose("matrix_power", "(Tensor self, int n)", FMO, matrix_power, "A matrix to an integer power."),
-    compose("nn.functional.bilinear", "(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)", F, bilinear, "x1 A x2 + b for each output."),
     view("linalg.diagonal", "(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)", F, |a| super::view::diagonal_of(a.tensor(0)?, a.int(1)?, a.int(2)?, a.int(3)?).map(Ret::from), "A diagonal of two dimensions, as the last dimension."),
 ];
 
@@ -811,38 +810,4 @@ fn matrix_power(a: &Args) -> Result<Ret> {
         base = matmul(&base, &base)?;
     }
     out.map(Ret::from).ok_or_else(|| err!(Runtime, "matrix_power: no factor"))
-}
-
-fn bilinear(a: &Args) -> Result<Ret> {
-    let (x, y, w, bias) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3));
-    let n = x.ndim();
-    ensure!(n == y.ndim(), Runtime, "bilinear(): input dimensions do not match: got {n} and {}", y.ndim());
-    ensure!(n > 0 && w.ndim() == 3, Runtime, "bilinear(): expected inputs with dimensions and a 3-D weight");
-    for i in 0..n - 1 {
-        let (s, t) = (x.shape()[i], y.shape()[i]);
-        ensure!(s == t, Runtime, "bilinear(): input batch dimensions do not match at dim {i}: got {s} and {t}");
-    }
-    let (p, q, ws) = (x.shape()[n - 1], y.shape()[n - 1], w.shape());
-    ensure!(p == ws[1], Runtime, "bilinear(): input1 size does not match weight size: got {p} but expected {}", ws[1]);
-    ensure!(q == ws[2], Runtime, "bilinear(): input2 size does not match weight size: got {q} but expected {}", ws[2]);
-    if let Some(b) = bias {
-        ensure!(
-            b.numel() == ws[0],
-            Runtime,
-            "bilinear(): bias size does not match weight size: got {} but expected {}",
-            b.shape().first().copied().unwrap_or(1),
-            ws[0]
-        );
-    }
-    let rows = dims::numel(&x.shape()[..n - 1])?;
-    let (x2, y2) = (run1!("reshape", x, Dims::from([rows, p]))?, run1!("reshape", y, Dims::from([rows, q]))?);
-    let flat = run1!("reshape", &run1!("permute", w, Dims::from([1, 0, 2]))?, Dims::from([p, ws[0] * q]))?;
-    let half = run1!("view", &run1!("mm", &x2, &flat)?, Dims::from([rows, ws[0], q]))?;
-    let out = run1!("bmm", &half, &run1!("unsqueeze", &y2, 2i64)?)?;
-    let out = run1!("view", &out, Dims::new(&x.shape()[..n - 1]).concat(&[ws[0]]))?;
-    Ok(match bias {
-        Some(b) => run1!("add", &out, b)?,
-        None => out,
-    }
-    .into())
 }
