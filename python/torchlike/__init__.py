@@ -79,7 +79,13 @@ from torchlike.context import (  # noqa: E402
     set_default_tensor_type,
     set_grad_enabled,
 )
-from torchlike.functional import broadcast_shapes, einsum, norm_except_dim, tensordot  # noqa: E402
+from torchlike.functional import (  # noqa: E402
+    _weight_norm,
+    broadcast_shapes,
+    einsum,
+    norm_except_dim,
+    tensordot,
+)
 from torchlike.random import (  # noqa: E402
     default_generator,
     fork_rng,

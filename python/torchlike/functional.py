@@ -111,3 +111,8 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
         shape = [1] * (v.ndim - 1) + [v.shape[-1]]
         return v.contiguous().view(-1, v.shape[-1]).norm(pow, 0).view(shape)
     return norm_except_dim(v.transpose(0, dim), pow, 0).transpose(0, dim)
+
+
+def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
+    """`v` with norms `g` over all dimensions but one."""
+    return v * (g / norm_except_dim(v, 2, dim))

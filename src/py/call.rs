@@ -164,7 +164,12 @@ impl<'py> Incoming<'py> {
 
     /// The error of a call that fits no overload: that of the only one that could be meant, else the list of all.
     #[cold]
-    fn refusal(&self, group: &Group, misfits: SmallVec<[Misfit; 2]>) -> PyErr {
+    fn refusal(&self, group: &Group, mut misfits: SmallVec<[Misfit; 2]>) -> PyErr {
+        // A list whose first item is an integer decides which overload is meant.
+        let unpacking = |m: &Misfit| m.0.value(self.py).to_string().contains("failed to unpack");
+        if let Some(at) = misfits.iter().position(unpacking) {
+            return misfits.swap_remove(at).0;
+        }
         let hidden = usize::from(group.method);
         let lines = messages::lines(&group.name, group.method, group.overloads.iter().map(|o| (o.op, o.out)));
         let given = self.positional.len() - hidden + self.keywords.len();

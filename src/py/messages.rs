@@ -75,7 +75,7 @@ pub fn lines<'a>(name: &str, method: bool, overloads: impl Iterator<Item = (&'a 
             }
         }
     }
-    if base == "to" && found.len() > 1 {
+    if matches!(base, "to" | "view") && found.len() > 1 {
         found.swap(0, 1);
     }
     // Where signatures differ in one type alone, tensors come before numbers.
@@ -105,10 +105,10 @@ fn line(op: &Op, method: bool, out: bool, overload: usize, number: &dyn Fn(usize
             entries.push(("Tensor".to_owned(), "out = None".to_owned()));
         }
         count += 1;
-        optional += usize::from(p.default.is_some());
         let name = if p.name == "self" && !number(i) { "input" } else { p.name };
         let kind = if number(i) { "Number".to_owned() } else { kind_name(p.kind) };
         let shown = p.default.is_some() && !(factory && p.kind == Kind::Generator);
+        optional += usize::from(shown);
         let default = if shown { format!(" = {}", p.default_text) } else { String::new() };
         entries.push((kind, format!("{name}{default}")));
     }
