@@ -1,4 +1,4 @@
-"""What torchlike is for, in four steps: plan a 70-billion-parameter model, run its shapes, open a checkpoint, make a part real."""
+"""What torchlike is for, in four steps: plan a 70B model, run its shapes, open a checkpoint, make a part real."""
 
 from __future__ import annotations
 

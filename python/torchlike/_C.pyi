@@ -1,4 +1,4 @@
-# The extension module. Op functions and methods come from the generated `_ops.pyi`; what is written here is what is no op.
+# The extension module. Op functions and methods come from the generated `_ops.pyi`; here is what is no op.
 from collections.abc import Callable, Iterator
 from typing import Any
 
