@@ -79,7 +79,12 @@ from torchlike.context import (  # noqa: E402
     set_default_tensor_type,
     set_grad_enabled,
 )
-from torchlike.functional import broadcast_shapes, einsum, norm_except_dim, tensordot  # noqa: E402
+from torchlike.functional import (  # type: ignore[no-redef, assignment]  # noqa: E402
+    broadcast_shapes,
+    einsum,  # this and tensordot take the place of the ops, which know fewer forms of arguments
+    norm_except_dim,
+    tensordot,
+)
 from torchlike.random import (  # noqa: E402
     default_generator,
     fork_rng,
