@@ -79,10 +79,10 @@ from torchlike.context import (  # noqa: E402
     set_default_tensor_type,
     set_grad_enabled,
 )
-from torchlike.functional import (  # noqa: E402
+from torchlike.functional import (  # type: ignore[no-redef, assignment]  # noqa: E402
     _weight_norm,
     broadcast_shapes,
-    einsum,
+    einsum,  # this and tensordot take the place of the ops, which know fewer forms of arguments
     norm_except_dim,
     tensordot,
 )

@@ -135,8 +135,9 @@ def _reduce(t: Tensor, protocol: int) -> Any:
 
 
 def _rebuild_subclass(cls: type, args: Any) -> Tensor:
-    made = _rebuild_tensor(*args[:5], False, args[6]).as_subclass(cls)
-    return made.requires_grad_() if args[5] else made
+    storage, dtype, shape, stride, offset, grad, flags = args
+    made = _rebuild_tensor(storage, dtype, shape, stride, offset, False, flags).as_subclass(cls)
+    return made.requires_grad_() if grad else made
 
 
 def _reduce_parameter(t: Tensor, protocol: int) -> Any:

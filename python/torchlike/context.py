@@ -26,6 +26,7 @@ class _Mode:
     """A mode that is switched on entry and restored on exit; also a decorator, with or without parentheses."""
 
     __slots__ = ("_before",)
+    _before: list[Any]
 
     def __new__(cls, func: Callable[..., Any] | None = None) -> Any:
         self = object.__new__(cls)
@@ -61,6 +62,7 @@ class set_grad_enabled(_Mode):
     """Switches gradients at once; as a context manager, until its end."""
 
     __slots__ = ("_mode",)
+    _mode: bool
 
     def __new__(cls, mode: bool) -> Any:
         self = _Mode.__new__(cls)
@@ -98,6 +100,7 @@ class inference_mode(_Mode):
     """Like `no_grad`; tensors made inside are marked as inference tensors."""
 
     __slots__ = ("_mode",)
+    _mode: bool
 
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)

@@ -4,14 +4,12 @@
 
 pub mod activation;
 pub mod alloc;
+pub mod attention;
 pub mod bag;
 pub mod conv;
 pub mod copy;
 pub mod ctc;
-pub mod attention;
 pub mod dense;
-pub mod bag;
-pub mod ctc;
 pub mod extreme;
 pub mod folds;
 pub mod gemm;
@@ -32,9 +30,9 @@ pub mod pooling;
 pub mod quantile;
 pub mod random;
 pub mod reduce;
+pub mod resize;
 pub mod scan;
 pub mod select;
-pub mod resize;
 pub mod simd;
 pub mod softmax;
 pub mod sort;

@@ -97,7 +97,7 @@ fn number_ctx(args: &Args, position: usize) -> Result<Ctx> {
 fn alpha(args: &Args, d: DType) -> Result<Ctx> {
     let a = args.scalar(2)?;
     check_scale(a, d, "alpha")?;
-    Ok(Ctx { wide_numbers: true, ..number_ctx(args, 2)? })
+    number_ctx(args, 2)
 }
 
 /// Products and quotients with a number keep it in single precision beside 16-bit tensors.

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torchlike as torch
-from torchlike.nn import functional as F
+from torchlike.nn import functional
 
 __all__ = [
     "_canonical_mask",
@@ -15,6 +15,8 @@ __all__ = [
     "multi_head_attention_forward",
     "triplet_margin_with_distance_loss",
 ]
+
+F: Any = functional  # its stub imports this module: the type checker knows no names of it yet
 
 
 def _none_or_dtype(input: Any) -> Any:

@@ -46,7 +46,7 @@ def type_name(value: Any) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-class View(MutableMapping):
+class View(MutableMapping[str, Any]):
     """The registered values of one kind, as a mapping that can be written to."""
 
     __slots__ = ("_kind", "_module")

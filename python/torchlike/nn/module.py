@@ -47,6 +47,8 @@ class Module(HookMethods, PathMethods):
     _version: int = 1
     training: bool
     call_super_init: bool = False
+    _kinds: dict[str, str]
+    _hooks: dict[str, Table] | None
 
     _parameters = Registry("_parameters", "parameter")
     _buffers = Registry("_buffers", "buffer")
@@ -248,7 +250,8 @@ class Module(HookMethods, PathMethods):
             if kind == "buffer" and old is None:
                 state.pop(name, None)
             if kind == "buffer" and getattr(type(self), "register_buffer", None) is not None:
-                self.register_buffer(name, value, value.persistent)
+                # None is no buffer by kind, so `value` is a tensor here.
+                self.register_buffer(name, value, value.persistent)  # type: ignore[union-attr]
             else:
                 if global_tables["_buffer_registration"]:
                     value = replaced("_buffer_registration", self, name, value)

@@ -55,6 +55,8 @@ class UninitializedTensorMixin:
     """A tensor whose shape is known only when it is materialized."""
 
     cls_to_become: type
+    data: Any
+    requires_grad: bool
 
     @property
     def shape(self) -> Any:
@@ -63,9 +65,9 @@ class UninitializedTensorMixin:
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Get a shape and memory, and become an ordinary parameter or buffer."""
         if device is None:
-            device = self.data.device  # type: ignore[attr-defined]
+            device = self.data.device
         if dtype is None:
-            dtype = self.data.dtype  # type: ignore[attr-defined]
+            dtype = self.data.dtype
         self.data = torch.empty(shape, device=device, dtype=dtype)
         self.__class__ = self.cls_to_become
 
@@ -79,7 +81,7 @@ class UninitializedTensorMixin:
         return f"<{type(self).__name__}>"
 
     def __reduce_ex__(self, proto: Any) -> Any:
-        return (type(self), (self.requires_grad,))  # type: ignore[attr-defined]
+        return (type(self), (self.requires_grad,))
 
 
 def is_lazy(param: Any) -> bool:

@@ -39,7 +39,7 @@ def consume_prefix_in_state_dict_if_present(state_dict: Any, prefix: str) -> Non
     for key in list(state_dict):
         if key.startswith(prefix):
             state_dict[key[len(prefix) :]] = state_dict.pop(key)
-    metadata = getattr(state_dict, "_metadata", None)
+    metadata: Any = getattr(state_dict, "_metadata", None)
     for key in list(metadata or ()):
         if key in ("", prefix.replace(".", "")):
             metadata[""] = metadata.pop(key)

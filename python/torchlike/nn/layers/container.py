@@ -489,6 +489,6 @@ class ParameterDict(Module):
         both.update(self)
         return both
 
-    def __ior__(self, other: Any) -> ParameterDict:  # type: ignore[misc]
+    def __ior__(self, other: Any) -> ParameterDict:
         self.update(other)
         return self

@@ -28,6 +28,9 @@ __all__ = [
 
 class _LazyConv(LazyModuleMixin):
     _spatial_dims: int
+    groups: int
+    transposed: bool
+    kernel_size: Any
 
     def _start(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
         self.weight = UninitializedParameter(device=device, dtype=dtype)

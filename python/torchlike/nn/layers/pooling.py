@@ -137,6 +137,10 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
 
 class _AvgPoolNd(Module):
+    kernel_size: Any
+    stride: Any
+    padding: Any
+
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
@@ -207,6 +211,7 @@ class AvgPool3d(_AvgPool23):
 
 class _FractionalMaxPoolNd(Module):
     _dims: int
+    _random_samples: Any
 
     def __init__(
         self,

@@ -223,7 +223,7 @@ class RNNBase(Module):
     def _run(self, input: Any, hx: Any, batch_sizes: Any) -> Any:
         common = (self._flat_weights, self.bias, self.num_layers, self.dropout, self.training)
         if batch_sizes is None:
-            args = (input, hx, *common, self.bidirectional, self.batch_first)
+            args: tuple[Any, ...] = (input, hx, *common, self.bidirectional, self.batch_first)
         else:
             args = (input, batch_sizes, hx, *common, self.bidirectional)
         out, *hidden = self._op()(*args)

@@ -46,6 +46,9 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 class _SpectralNorm(Module):
     """Division by the largest singular value."""
 
+    _u: Any
+    _v: Any
+
     def __init__(
         self, weight: Any, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
     ) -> None:

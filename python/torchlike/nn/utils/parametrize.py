@@ -46,6 +46,8 @@ def _keep(module: Any, name: str, tensor: Any) -> None:
 class ParametrizationList(ModuleList):
     """The functions behind one tensor, and the tensors that they start from."""
 
+    original: Any
+
     def __init__(self, modules: Any, original: Any, unsafe: bool = False) -> None:
         modules = list(modules)
         if not modules:
@@ -68,7 +70,7 @@ class ParametrizationList(ModuleList):
 
     def _inverted(self, value: Any) -> Any:
         with torch.no_grad():
-            for module in reversed(self):  # type: ignore[call-overload]
+            for module in reversed(self):
                 if not hasattr(module, "right_inverse"):
                     break
                 value = module.right_inverse(value)

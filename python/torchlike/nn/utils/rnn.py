@@ -22,10 +22,10 @@ __all__ = [
     "unpad_sequence",
 ]
 
-_FIELDS = ["data", "batch_sizes", "sorted_indices", "unsorted_indices"]
 
-
-class PackedSequence(namedtuple("PackedSequence", _FIELDS)):
+class PackedSequence(
+    namedtuple("PackedSequence", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
+):
     """Steps of several sequences one after another, without padding."""
 
     __slots__ = ()

@@ -127,10 +127,10 @@ class ChainDataset(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         for d in self._streams():
-            yield from d  # type: ignore[misc]
+            yield from d
 
     def __len__(self) -> int:
-        return sum(len(d) for d in self._streams())  # type: ignore[arg-type]
+        return sum(len(d) for d in self._streams())
 
 
 class Subset(Dataset[Any]):
