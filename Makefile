@@ -30,6 +30,7 @@ lint: build
 	cargo clippy --quiet --all-targets --features cli -- -D warnings
 	$(BIN)/ruff check python tests benches examples
 	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest torchlike._ops --ignore-missing-stub --allowlist tests/stubtest_allowlist.txt
 	$(BIN)/python tests/generate.py --check
 
 bench: setup

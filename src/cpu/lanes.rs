@@ -84,7 +84,7 @@ pub fn sum_by<T: Real>(x: &[T], f: impl Fn(T) -> T) -> T {
         let mut width = LANES / 2;
         while width > 0 {
             for l in 0..width {
-                acc[l] = acc[l] + acc[l + width];
+                acc[l] += acc[l + width];
             }
             width /= 2;
         }

@@ -95,7 +95,7 @@ impl<T> Shared<T> {
 
 /// Calls `f(line, its elements, its part of `to`)` for all lines, on all threads if there is much to do.
 pub fn for_each<A: Sync, B: Send>(from: &[A], n: usize, to: &mut [B], m: usize, f: impl Fn(usize, &[A], &mut [B]) + Sync) {
-    let lines = if m > 0 { to.len() / m } else { 0 };
+    let lines = to.len().checked_div(m).unwrap_or(0);
     let shared = Shared::new(to);
     super::pool::parallel_for(lines, (super::iter::GRAIN / (n + m).max(1)).max(1), |range| {
         for i in range {

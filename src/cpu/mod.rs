@@ -157,7 +157,7 @@ pub fn read_scalar(t: &Tensor, position: i64) -> Result<Scalar> {
 
 /// True if the `size` bytes at `p` are all zero.
 #[must_use]
-pub fn is_zero(p: *const u8, size: usize) -> bool {
+pub(crate) fn is_zero(p: *const u8, size: usize) -> bool {
     // SAFETY: callers walk a tensor's elements of this size.
     (0..size).all(|i| unsafe { *p.add(i) } == 0)
 }

@@ -371,7 +371,7 @@ mod tests {
     fn check(function: Function, exact: fn(f64) -> f64, low: f32, high: f32, ulps: f64) {
         let mut x: Vec<f32> = (0..40_000).map(|i| low + (high - low) * (i as f32 / 40_000.0)).collect();
         // Every exponent, both signs.
-        x.extend((0u32..=0xffff).map(|i| f32::from_bits(i << 16 | (i * 7919 & 0xffff))).filter(|v| (low..=high).contains(v)));
+        x.extend((0u32..=0xffff).map(|i| f32::from_bits((i << 16) | ((i * 7919) & 0xffff))).filter(|v| (low..=high).contains(v)));
         x.extend([0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45, -1e-45, 1.0, -1.0, f32::MAX, f32::MIN]);
         let mut y = vec![0f32; x.len()];
         apply(function, &mut y, &x);

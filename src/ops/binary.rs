@@ -169,8 +169,7 @@ fn nonzero_divisor(args: &Args, d: DType) -> Result<Ctx> {
     if d.is_integral(true) {
         let zero = match &args.values[1] {
             super::args::Arg::Tensor(t) if t.device().is_cpu() => {
-                let zeros = super::call::any_zero(t)?;
-                zeros
+                super::call::any_zero(t)?
             }
             other => scalar_of(other).is_some_and(|s| !s.to_bool()),
         };

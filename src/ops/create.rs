@@ -213,7 +213,7 @@ fn infer_range(a: &Args, start: Scalar, end: Scalar, step: Scalar, first: usize,
     let floating = [start, end, step].iter().any(|s| s.is_floating());
     let dtype = a.dtype(first).unwrap_or(if !half_open || floating { mode::default_dtype() } else { DType::I64 });
     let (s, e, d) = (start.to_f64(), end.to_f64(), step.to_f64());
-    ensure!(!d.is_nan() && (d > 0.0 || d < 0.0), Runtime, "step must be nonzero");
+    ensure!(!d.is_nan() && d != 0.0, Runtime, "step must be nonzero");
     ensure!(s.is_finite() && e.is_finite(), Runtime, "unsupported range: {} -> {}", show(start), show(end));
     ensure!(
         (d > 0.0 && e >= s) || (d < 0.0 && e <= s),

@@ -262,9 +262,8 @@ impl<'a> Batch<'a> {
     fn check(&self) -> Result<()> {
         let features = if self.x.ndim() > 1 { self.x.shape()[1] } else { 0 };
         let fits = |what: &str, t: Option<&Tensor>| -> Result<()> {
-            match t {
-                Some(t) => ensure!(t.numel() == features, Runtime, "{what} should contain {features} elements not {}", t.numel()),
-                None => {}
+            if let Some(t) = t {
+                ensure!(t.numel() == features, Runtime, "{what} should contain {features} elements not {}", t.numel());
             }
             Ok(())
         };

@@ -388,10 +388,10 @@ fn histogram_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
                 if single {
                     let (lo, hi) = (lo as f32, hi as f32);
                     let step = (hi - lo) / bins as f32;
-                    f64::from(if i < (bins + 1) / 2 { lo + step * i as f32 } else { hi - step * (bins - i) as f32 })
+                    f64::from(if i < bins.div_ceil(2) { lo + step * i as f32 } else { hi - step * (bins - i) as f32 })
                 } else {
                     let step = (hi - lo) / bins as f64;
-                    if i < (bins + 1) / 2 { lo + step * i as f64 } else { hi - step * (bins - i) as f64 }
+                    if i < bins.div_ceil(2) { lo + step * i as f64 } else { hi - step * (bins - i) as f64 }
                 }
             };
             (0..=bins).map(at).collect()
@@ -399,7 +399,7 @@ fn histogram_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
     };
     let x = cpu::copy::dense(t, DType::F64)?;
     let weights = weights_of(a).map(|w| cpu::copy::dense(w, DType::F64)).transpose()?;
-    let weights = weights.as_ref().map(|w| cpu::slice::<f64>(w));
+    let weights = weights.as_ref().map(cpu::slice::<f64>);
     let mut sums = vec![0f64; bins];
     for (i, &x) in cpu::slice::<f64>(&x).iter().enumerate() {
         if bins > 0 && x >= edges[0] && x <= edges[bins] {

@@ -45,7 +45,7 @@ map_op!(Erfc, 1, [float] |x, c| x.erfc_());
 map_op!(Erfinv, 1, [float] |x, c| x.erfinv_());
 map_op!(Lgamma, 1, [float] |x, c| x.lgamma_());
 map_op!(Digamma, 1, [float] |x, c| x.digamma_());
-map_op!(Relu, 1, [int] |x, c| x.max(0), [float] |x, c| if x < 0.0 { 0.0 } else { x });
+map_op!(Relu, 1, [int] |x, c| if x > 0 as T { x } else { 0 }, [float] |x, c| if x < 0.0 { 0.0 } else { x });
 map_op!(BitwiseNot, 1, [int boolean] |x, c| !x);
 map_op!(LogicalNot, 1 => bool, [int uint] |x, c| x == 0, [float] |x, c| x == 0.0, [complex] |x, c| x.re == 0.0 && x.im == 0.0, [boolean] |x, c| !x);
 map_op!(Isnan, 1 => bool, [int uint boolean] |x, c| false, [float] |x, c| x.is_nan(), [complex] |x, c| x.is_nan());

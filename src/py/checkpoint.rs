@@ -134,7 +134,7 @@ impl<'py> Loader<'py> {
         let made = made.with_requires_grad(t.requires_grad);
         match t.class {
             TensorClass::Tensor => wrap(self.py, made),
-            TensorClass::Parameter => Ok(Bound::new(self.py, (PyParameter, PyTensor::new(made)))?.into_any()),
+            TensorClass::Parameter => Ok(Bound::new(self.py, PyClassInitializer::from(PyTensor::new(made)).add_subclass(PyParameter))?.into_any()),
         }
     }
 

@@ -179,8 +179,8 @@ pub fn ints(o: &Bound<'_, PyAny>) -> Converted<Dims> {
 fn tensors<'a>(o: &'a Bound<'_, PyAny>) -> Converted<Vec<&'a Tensor>> {
     let mut out = Vec::new();
     each(o, |item| match tensor_ref(item) {
-        // SAFETY: the list or tuple keeps its items alive while the call runs, and the call holds the container.
         Some(t) => {
+            // SAFETY: the list or tuple keeps its items alive while the call runs, and the call holds the container.
             out.push(unsafe { &*std::ptr::from_ref::<Tensor>(t) });
             Ok(())
         }

@@ -57,10 +57,8 @@ impl Nest {
                 }
                 level = level.get_item(0)?;
             } else if let Some(t) = tensor_ref(&level) {
-                if t.ndim() > 0 && !nest.shape.is_empty() {
-                    if t.numel() != 1 {
-                        return Err(PyValueError::new_err("only one element tensors can be converted to Python scalars"));
-                    }
+                if t.ndim() > 0 && !nest.shape.is_empty() && t.numel() != 1 {
+                    return Err(PyValueError::new_err("only one element tensors can be converted to Python scalars"));
                 }
                 break;
             } else {

@@ -1,5 +1,6 @@
 //! The Python extension module `torchlike._C`. The only folder that knows pyo3.
 
+#![allow(non_snake_case, reason = "the module is called _C")]
 #![allow(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over")]
 #![allow(unsafe_op_in_unsafe_fn, reason = "pyo3 expands method tables inside unsafe functions")]
 
@@ -20,7 +21,6 @@ use pyo3::prelude::*;
 
 /// `torchlike._C`
 #[pymodule(gil_used = true)]
-#[allow(non_snake_case, reason = "the module is called _C")]
 fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     error::register(m)?;
     types::register(m)?;

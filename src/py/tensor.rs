@@ -578,7 +578,7 @@ impl PyTensor {
         Err(PyTypeError::new_err("Tensor does not support deleting items"))
     }
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        Ok(slf.py().import("torchlike._tensor_str")?.call_method1("_str", (slf,))?.extract()?)
+        slf.py().import("torchlike._tensor_str")?.call_method1("_str", (slf,))?.extract()
     }
     fn __format__<'py>(slf: &Bound<'py, Self>, spec: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().get();
@@ -797,13 +797,13 @@ pub fn sizes_of(args: &Bound<'_, PyTuple>) -> PyResult<Dims> {
 impl PyParameter {
     #[new]
     #[pyo3(signature = (data=None, requires_grad=true))]
-    fn py_new(data: Option<&Bound<'_, PyAny>>, requires_grad: bool) -> PyResult<(Self, PyTensor)> {
+    fn py_new(data: Option<&Bound<'_, PyAny>>, requires_grad: bool) -> PyResult<PyClassInitializer<Self>> {
         let t = match data {
             None => Tensor::empty(&[0], mode::default_dtype(), mode::default_device())?,
             Some(o) => tensor_arg(o, "Parameter", "data")?.detach(),
         };
         let t = if requires_grad { require_grad(t)? } else { t };
-        Ok((Self, PyTensor::new(t)))
+        Ok(PyClassInitializer::from(PyTensor::new(t)).add_subclass(Self))
     }
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let text: String = slf.py().import("torchlike._tensor_str")?.call_method1("_str", (slf,))?.extract()?;

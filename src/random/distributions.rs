@@ -10,6 +10,7 @@ use crate::{DType, Result, bail, ensure};
 ///
 /// Complex tensors are filled through their real view of twice the length (for normals with `std * sqrt(1/2)`).
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields are the parameters that each variant's text names")]
 pub enum Distribution {
     /// Uniform on [from, to): `rand`, `uniform_`.
     Uniform { from: f64, to: f64 },

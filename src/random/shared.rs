@@ -16,7 +16,6 @@ impl SharedGenerator {
     }
 
     /// Exclusive use of it.
-    #[must_use]
     pub fn lock(&self) -> MutexGuard<'_, Generator> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,8 @@
 //! What the micro-kernel needs from an instruction set: one small trait, one implementation for each set and type.
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "each block is one intrinsic, under the target features that the policy's contract names"
+)]
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
