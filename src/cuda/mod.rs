@@ -2,6 +2,7 @@
 
 pub mod copy;
 pub mod map;
+pub mod source;
 
 use crate::{Device, Result, Storage, bail};
 
