@@ -14,6 +14,7 @@ pub mod create;
 pub mod dispatch;
 pub mod distance;
 pub mod dropout;
+pub mod either;
 pub mod einsum;
 pub mod getitem;
 pub mod index;
