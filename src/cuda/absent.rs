@@ -23,6 +23,14 @@ macro_rules! kernels {
 pub mod map {
     kernels!(run fill zero one);
 
+    /// One of two operands by a condition.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn choose(_: &crate::ops::args::Args, _: &[crate::Tensor], _: [usize; 3]) -> crate::Result<()> {
+        Err(super::none())
+    }
+
     /// Fills a tensor.
     ///
     /// # Errors

@@ -12,6 +12,9 @@ use crate::ops::pointwise::{call_types, scalar_of};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err};
 use smallvec::SmallVec;
 
+/// The first of `b` and `c` where `a` is not zero.
+pub(super) const CHOOSE: &str = "a != T(0) ? b : c";
+
 /// Extents and element strides of the result and three operands, as the kernel reads them.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -66,17 +69,26 @@ pub fn run(a: &Args, outs: &[Tensor]) -> Result<()> {
     ensure!(!row.cuda.is_empty(), NotImplemented, "{}() has no CUDA kernel yet", a.name());
     let (compute, _) = call_types(a, row)?;
     let ctx = (row.ctx)(a, compute)?;
-    let device = outs[0].device();
-    let mut inputs: SmallVec<[Input; 3]> = SmallVec::new();
-    for operand in &a.values[..row.arity] {
-        inputs.push(match operand {
-            Arg::Tensor(t) if t.device() == device => Input::Tensor(t),
-            // A host tensor without dimensions counts as a number.
-            Arg::Tensor(t) => Input::Number(t.item()?),
-            other => Input::Number(scalar_of(other).unwrap_or(Scalar::Int(0))),
-        });
-    }
+    let inputs: SmallVec<[Input; 3]> = a.values[..row.arity].iter().map(|v| input(v, &outs[0])).collect::<Result<_>>()?;
     apply(row.cuda, compute, &outs[0], &inputs, &ctx)
+}
+
+/// An argument as an operand: a host tensor without dimensions counts as a number.
+fn input<'a>(operand: &Arg<'a>, out: &Tensor) -> Result<Input<'a>> {
+    Ok(match operand {
+        Arg::Tensor(t) if t.device() == out.device() => Input::Tensor(t),
+        Arg::Tensor(t) => Input::Number(t.item()?),
+        other => Input::Number(scalar_of(other).unwrap_or(Scalar::Int(0))),
+    })
+}
+
+/// One of two operands by a condition: the positions of the condition, of the first and of the second.
+///
+/// # Errors
+/// If the kernel cannot be compiled or started.
+pub fn choose(a: &Args, outs: &[Tensor], at: [usize; 3]) -> Result<()> {
+    let inputs: SmallVec<[Input; 3]> = at.iter().map(|&i| input(&a.values[i], &outs[0])).collect::<Result<_>>()?;
+    apply(CHOOSE, outs[0].dtype(), &outs[0], &inputs, &Ctx::default())
 }
 
 /// Fills the result with a number: the last scalar among the arguments before the options.

@@ -287,6 +287,8 @@ pub fn all() -> Vec<(String, String)> {
             let text = map(expression, from, to, &[Operand::Tensor(from)], i == k, false);
             list.extend(text.map(|t| (format!("copy {} {}", from.name(), to.name()), t)));
         }
+        let text = map("a != T(0) ? b : c", from, from, &[Operand::Tensor(DType::Bool), Operand::Tensor(from), Operand::Tensor(from)], false, false);
+        list.extend(text.map(|t| (format!("where {}", from.name()), t)));
         let text = map("f0", from, from, &[], false, false);
         list.extend(text.map(|t| (format!("fill {}", from.name()), t)));
         folds(from, &mut list);

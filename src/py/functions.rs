@@ -156,7 +156,11 @@ fn _default_generator() -> PyGenerator {
 #[pyfunction]
 fn manual_seed(seed: &Bound<'_, PyAny>) -> PyResult<PyGenerator> {
     let g = random::default_generator();
-    g.lock().manual_seed(seed_of(seed)?);
+    let seed = seed_of(seed)?;
+    g.lock().manual_seed(seed);
+    if crate::cuda::device_count() > 0 {
+        crate::cuda::random::seed(None, seed)?;
+    }
     Ok(PyGenerator(g))
 }
 
