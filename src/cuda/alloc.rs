@@ -132,12 +132,12 @@ pub fn empty_storage(nbytes: usize, device: Device) -> Result<Storage> {
     let gpu = driver::gpu(device)?;
     if nbytes == 0 {
         // SAFETY: there are no bytes to access.
-        return Ok(unsafe { Storage::foreign(std::ptr::null_mut(), 0, device, Box::new(())) });
+        return Ok(unsafe { Storage::on_device(std::ptr::null_mut(), 0, device, Box::new(())) });
     }
     let block = Block::new(gpu, nbytes)?;
     let ptr = block.ptr as usize as *mut u8;
     // SAFETY: the block holds this many bytes on the device until it is dropped.
-    Ok(unsafe { Storage::foreign(ptr, nbytes, device, Box::new(block)) })
+    Ok(unsafe { Storage::on_device(ptr, nbytes, device, Box::new(block)) })
 }
 
 /// Gives cached memory of all opened devices back.

@@ -174,3 +174,60 @@ fn run(fold: Fold, mut nest: Nest, acc: usize, out: Option<&Tensor>, index: Opti
 fn unknown(d: DType) -> crate::Error {
     err!(NotImplemented, "no CUDA fold for dtype '{}'", d.scalar_type())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernels do, in order: every lane of every split, then the splits.
+    fn simulate(n: &Nest, input: &[f64], out: &mut [f64]) {
+        for o in 0..n.kept {
+            let (mut rest, mut base, mut at) = (o, 0, 0);
+            for k in 0..n.kept_dims as usize {
+                let step = rest % n.kept_shape[k];
+                rest /= n.kept_shape[k];
+                base += step * n.kept_in[k];
+                at += step * n.kept_out[k];
+            }
+            let mut sum = 0.0;
+            for split in 0..n.splits {
+                for lane in 0..n.lanes {
+                    let end = ((split + 1) * n.chunk).min(n.folded);
+                    for j in (split * n.chunk + lane..end).step_by(n.lanes as usize) {
+                        let (mut rest, mut inside) = (j, 0);
+                        for k in 0..n.folded_dims as usize {
+                            inside += rest % n.folded_shape[k] * n.folded_in[k];
+                            rest /= n.folded_shape[k];
+                        }
+                        sum += input[(base + inside) as usize];
+                    }
+                }
+            }
+            out[at as usize] = sum;
+        }
+    }
+
+    #[test]
+    fn nests_visit_every_element_once_and_write_to_its_place() {
+        let values: Vec<f64> = (0..6 * 70 * 50).map(|i| f64::from((i * 37) % 101)).collect();
+        let whole = Tensor::from_slice(&values, &[6, 70, 50]).unwrap();
+        for perm in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]] {
+            let t = whole.permuted(&perm);
+            for dims in [&[0usize][..], &[1], &[2], &[0, 2], &[1, 2], &[0, 1, 2], &[]] {
+                for keep in [false, true] {
+                    let shape = crate::ops::rules::reduced_shape(t.shape(), dims, keep);
+                    let want = Tensor::empty(&shape, DType::F64, crate::Device::CPU).unwrap();
+                    crate::cpu::reduce::run_kind(Kind::Sum, &want, &t, dims, 0.0, Post::None).unwrap();
+                    let want = want.to_vec::<f64>().unwrap();
+                    for processors in [1, 132] {
+                        let mut nest = Nest::new(&t, dims, Some(&Tensor::empty(&shape, DType::F64, crate::Device::CPU).unwrap()), None).unwrap();
+                        nest.divide(processors);
+                        let mut got = vec![f64::NAN; want.len()];
+                        simulate(&nest, &values, &mut got);
+                        assert_eq!(got, want, "{perm:?} {dims:?} {keep}");
+                    }
+                }
+            }
+        }
+    }
+}
