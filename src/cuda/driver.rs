@@ -77,10 +77,6 @@ pub fn open() -> impl Iterator<Item = &'static Gpu> {
     slots().iter().filter_map(|s| s.get().and_then(|g| g.as_ref().ok()))
 }
 
-thread_local! {
-    static CURRENT: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
-}
-
 /// A device, with its context current on this thread.
 ///
 /// # Errors
@@ -94,7 +90,6 @@ pub fn gpu(device: Device) -> Result<&'static Gpu> {
         // SAFETY: the primary context is retained for the life of the process.
         unsafe { result::ctx::set_current(gpu.context) }.map_err(|e| failed("cuCtxSetCurrent", e))?;
     }
-    CURRENT.with(|c| c.set(index));
     Ok(gpu)
 }
 
