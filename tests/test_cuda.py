@@ -199,6 +199,12 @@ def test_factories_and_draws():
     assert torch.equal(first, torch.rand(100_000, device="cuda"))
     assert abs(first.mean().item() - 0.5) < 0.01
     assert 0 <= first.amin().item() <= first.amax().item() < 1
+    torch.cuda.manual_seed(0)  # what PyTorch prints for this seed
+    known = torch.tensor([0.3990, 0.5167, 0.0249, 0.9401, 0.9459, 0.7967])
+    assert torch.allclose(torch.rand(6, device="cuda").cpu(), known, atol=1e-4)
+    torch.cuda.manual_seed(0)
+    known = torch.tensor([-0.9247, -0.4253, -2.6438, 0.1452])
+    assert torch.allclose(torch.randn(4, device="cuda").cpu(), known, atol=1e-3)
     whole = torch.randint(3, 9, (1000,), device="cuda")
     assert whole.dtype == torch.int64
     assert 3 <= whole.amin().item() <= whole.amax().item() < 9

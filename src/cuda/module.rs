@@ -62,11 +62,11 @@ fn folder() -> Option<PathBuf> {
     Some(base)
 }
 
-/// The compiled text with a zero byte at its end, from disk if it is there.
+/// The compiled text, from disk if it is there.
 fn image(text: &str, key: u128, (major, minor): (i32, i32)) -> Result<Vec<u8>> {
-    let file = folder().map(|d| d.join(format!("{key:032x}-sm{major}{minor}-{}.ptx", env!("CARGO_PKG_VERSION"))));
+    let file = folder().map(|d| d.join(format!("{key:032x}-sm{major}{minor}-{}.bin", env!("CARGO_PKG_VERSION"))));
     if let Some(bytes) = file.as_ref().and_then(|f| std::fs::read(f).ok())
-        && bytes.last() == Some(&0)
+        && !bytes.is_empty()
     {
         return Ok(bytes);
     }
@@ -91,26 +91,67 @@ fn compile(text: &str, major: i32, minor: i32) -> Result<Vec<u8>> {
     if !present() {
         bail!(Runtime, "CUDA kernels need the NVRTC library (libnvrtc), which could not be found. Install the package nvidia-cuda-nvrtc or the CUDA toolkit.");
     }
-    let source = CString::new(text).map_err(|_| err!(Runtime, "a kernel's text holds a zero byte"))?;
-    let broken = |what: &str, e: nvrtc::result::NvrtcError| err!(Runtime, "NVRTC error in {what}: {e:?}");
-    let program = nvrtc::result::create_program(&source, None).map_err(|e| broken("nvrtcCreateProgram", e))?;
-    let options = [format!("--gpu-architecture=compute_{major}{minor}"), "--std=c++14".to_owned()];
-    // SAFETY: the program was just created and is destroyed once, below.
-    let made = unsafe {
-        let made = match nvrtc::result::compile_program(program, &options) {
-            Ok(()) => nvrtc::result::get_ptx(program).map_err(|e| broken("nvrtcGetPTX", e)),
-            Err(e) => {
-                let log = nvrtc::result::get_program_log(program).unwrap_or_default();
-                Err(err!(Runtime, "NVRTC error: {e:?}\n{}", as_text(&log)))
-            }
-        };
-        let _ = nvrtc::result::destroy_program(program);
-        made
-    }?;
-    let mut bytes: Vec<u8> = made.into_iter().map(|c| c as u8).collect();
-    if bytes.last() != Some(&0) {
-        bytes.push(0);
+    // Machine code runs whatever PTX the driver understands; only a GPU newer than the library needs PTX.
+    match build(text, &format!("--gpu-architecture=sm_{major}{minor}"), true) {
+        Err(Failure::Option) => match build(text, "--gpu-architecture=compute_80", false) {
+            Ok(bytes) => Ok(bytes),
+            Err(Failure::Option) => bail!(Runtime, "this NVRTC library is too old for a GPU of architecture {major}.{minor}"),
+            Err(Failure::Other(e)) => Err(e),
+        },
+        Ok(bytes) => Ok(bytes),
+        Err(Failure::Other(e)) => Err(e),
     }
+}
+
+/// Why NVRTC did not compile.
+enum Failure {
+    /// It does not know the architecture.
+    Option,
+    Other(crate::Error),
+}
+
+fn broken(what: &str, e: nvrtc::result::NvrtcError) -> Failure {
+    Failure::Other(err!(Runtime, "NVRTC error in {what}: {e:?}"))
+}
+
+/// Machine code, or PTX with a zero byte at its end.
+fn build(text: &str, architecture: &str, machine: bool) -> Result<Vec<u8>, Failure> {
+    let source = CString::new(text).map_err(|_| Failure::Other(err!(Runtime, "a kernel's text holds a zero byte")))?;
+    let program = nvrtc::result::create_program(&source, None).map_err(|e| broken("nvrtcCreateProgram", e))?;
+    // SAFETY: the program was just created and is destroyed once, below.
+    let made = unsafe { nvrtc::result::compile_program(program, &[architecture, "--std=c++14"]) };
+    let result = match made {
+        // SAFETY: the program is compiled.
+        Ok(()) if machine => unsafe { machine_code(program) },
+        // SAFETY: the program is compiled.
+        Ok(()) => unsafe { nvrtc::result::get_ptx(program) }.map_err(|e| broken("nvrtcGetPTX", e)).map(|ptx| {
+            let mut bytes: Vec<u8> = ptx.into_iter().map(|c| c as u8).collect();
+            if bytes.last() != Some(&0) {
+                bytes.push(0);
+            }
+            bytes
+        }),
+        Err(e) if e.0 == nvrtc::sys::nvrtcResult::NVRTC_ERROR_INVALID_OPTION => Err(Failure::Option),
+        Err(e) => {
+            // SAFETY: the program exists.
+            let log = unsafe { nvrtc::result::get_program_log(program) }.unwrap_or_default();
+            Err(Failure::Other(err!(Runtime, "NVRTC error: {e:?}\n{}", as_text(&log))))
+        }
+    };
+    // SAFETY: not used afterwards.
+    let _ = unsafe { nvrtc::result::destroy_program(program) };
+    result
+}
+
+/// # Safety
+/// The program has to be compiled for a real architecture.
+unsafe fn machine_code(program: nvrtc::sys::nvrtcProgram) -> Result<Vec<u8>, Failure> {
+    let mut size = 0usize;
+    // SAFETY: the caller's promise.
+    unsafe { nvrtc::sys::nvrtcGetCUBINSize(program, &raw mut size) }.result().map_err(|e| broken("nvrtcGetCUBINSize", e))?;
+    let mut bytes = vec![0u8; size];
+    // SAFETY: the buffer has the size that was asked for.
+    unsafe { nvrtc::sys::nvrtcGetCUBIN(program, bytes.as_mut_ptr().cast()) }.result().map_err(|e| broken("nvrtcGetCUBIN", e))?;
     Ok(bytes)
 }
 

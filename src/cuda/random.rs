@@ -2,9 +2,9 @@
 //!
 //! Thread `t` of a launch is Philox's subsequence `t` (the upper 64 bits of the counter); each block of 128 bits it draws
 //! fills 4 elements (2 of float64 or 64-bit integers), `threads` elements apart. A call moves the offset on by 4 for each
-//! block a thread draws. Grid sizes, the transforms of `uniform` and `normal` and the modulus of integers are those of
-//! PyTorch as far as its behaviour is known; this has not been compared with PyTorch on a device, and the result depends
-//! on the number of multiprocessors there as well.
+//! block a thread draws. The grid (and with it, for large tensors, the result) depends on the number of multiprocessors, as
+//! it does in PyTorch. float32 `uniform` and `normal` give the numbers that PyTorch prints for seed 0; the other transforms and
+//! the rule for 64-bit integers follow the same layout but have not been compared. `randperm` draws on the host.
 
 #![allow(unsafe_code, reason = "starts kernels over tensor memory")]
 
@@ -13,6 +13,7 @@ use super::launch::{BLOCK, arg, launch};
 use super::source;
 use crate::random::Distribution;
 use crate::{Device, Result, Tensor, err};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A device's default generator.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +24,12 @@ pub struct Philox {
     pub offset: u64,
 }
 
+/// The seed of devices that are not opened yet.
+static SEED: AtomicU64 = AtomicU64::new(crate::random::DEFAULT_SEED);
+
 impl Default for Philox {
     fn default() -> Self {
-        Self { seed: crate::random::DEFAULT_SEED, offset: 0 }
+        Self { seed: SEED.load(Relaxed), offset: 0 }
     }
 }
 
@@ -40,19 +44,18 @@ struct Draw {
     i1: u64,
 }
 
-/// Seeds the generator of one device, or of all.
+/// Seeds the generator of one device, or of all, without opening those that nobody uses.
 ///
 /// # Errors
-/// If a device cannot be opened.
+/// If the device cannot be opened.
 pub fn seed(device: Option<Device>, seed: u64) -> Result<()> {
-    let all = 0..driver::count();
-    let chosen = device.map_or(all, |d| {
-        let i = d.index.max(0) as usize;
-        i..i + 1
-    });
-    for i in chosen {
-        *lock(&driver::gpu(Device::cuda(i as i8))?.philox) = Philox { seed, offset: 0 };
+    let fresh = Philox { seed, offset: 0 };
+    if let Some(d) = device {
+        *lock(&driver::gpu(d)?.philox) = fresh;
+        return Ok(());
     }
+    SEED.store(seed, Relaxed);
+    driver::open().for_each(|gpu| *lock(&gpu.philox) = fresh);
     Ok(())
 }
 
