@@ -37,8 +37,10 @@ pub enum Owner {
     None,
     /// A block of the CPU allocator.
     Block(cpu::alloc::Block),
-    /// Another owner, dropped with the storage: a mapped file, a NumPy array, a DLPack capsule, a device block.
+    /// Another owner, dropped with the storage: a mapped file, a NumPy array, a DLPack capsule.
     Foreign(Box<dyn Any + Send>),
+    /// A block of a device's allocator.
+    Device(Box<dyn Any + Send>),
 }
 
 /// The storage has a [`Source`].
@@ -90,6 +92,15 @@ impl Storage {
     #[must_use]
     pub unsafe fn foreign(ptr: *mut u8, nbytes: usize, device: Device, owner: Box<dyn Any + Send>) -> Self {
         Self::make(ptr, nbytes, device, Owner::Foreign(owner))
+    }
+
+    /// A storage over a block of a device's allocator, which may be replaced by a larger one.
+    ///
+    /// # Safety
+    /// `ptr` must be the address of `nbytes` bytes on `device` for as long as `block` lives.
+    #[must_use]
+    pub unsafe fn on_device(ptr: *mut u8, nbytes: usize, device: Device, block: Box<dyn Any + Send>) -> Self {
+        Self::make(ptr, nbytes, device, Owner::Device(block))
     }
 
     /// A host storage with a copy of these bytes.
@@ -256,6 +267,11 @@ impl Storage {
     /// If the bytes belong to another owner, or memory cannot be had.
     pub fn resize(&self, nbytes: usize) -> Result<()> {
         let device = self.device();
+        let larger = if device.kind == DeviceKind::Cuda && self.0.flags.load(Relaxed) & FOREIGN == 0 {
+            Some(self.moved_on_device(nbytes, device)?)
+        } else {
+            None
+        };
         let mut hold = self.hold();
         match device.kind {
             DeviceKind::Meta => {}
@@ -272,10 +288,26 @@ impl Storage {
                 self.0.ptr.store(block.ptr(), Relaxed);
                 hold.owner = Owner::Block(block);
             }
-            DeviceKind::Cuda => bail!(NotImplemented, "resizing a CUDA storage is not supported"),
+            DeviceKind::Cuda => {
+                if let Some(larger) = larger {
+                    self.0.ptr.store(larger.ptr(), Relaxed);
+                    hold.owner = Owner::Device(Box::new(larger));
+                }
+            }
         }
         self.0.nbytes.store(nbytes, Relaxed);
         Ok(())
+    }
+}
+
+impl Storage {
+    /// Another block on the same device with the bytes that fit.
+    fn moved_on_device(&self, nbytes: usize, device: Device) -> Result<Self> {
+        let to = Self::empty(nbytes, device)?;
+        let n = nbytes.min(self.nbytes()) as i64;
+        let bytes = |s: &Self| crate::Tensor::from_parts(s.clone(), [n].into(), [1].into(), 0, crate::DType::U8);
+        crate::cuda::copy::copy_into(&bytes(&to), &bytes(self))?;
+        Ok(to)
     }
 }
 

@@ -51,7 +51,7 @@ fn nothing(_: &Args, _: &[Tensor]) -> Result<()> {
 }
 
 /// Runs a factory's host kernel and moves the result to the GPU.
-fn via_host(a: &Args, outs: &[Tensor]) -> Result<()> {
+pub(super) fn via_host(a: &Args, outs: &[Tensor]) -> Result<()> {
     let super::op::Body::Kernel(k) = a.op.def.body else { return Ok(()) };
     let host: Vec<Tensor> =
         outs.iter().map(|o| Tensor::empty_strided(o.shape().clone(), o.strides().clone(), o.dtype(), Device::CPU)).collect::<Result<_>>()?;

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("cat", "(Tensor[] tensors, int dim=0)", F | O, KernelBody::new(infer_cat, cat), "Tensors one after another along a dimension."),
+    kernel("cat", "(Tensor[] tensors, int dim=0)", F | O, KernelBody::new(infer_cat, cat).cuda(cat), "Tensors one after another along a dimension."),
     compose("stack", "(Tensor[] tensors, int dim=0)", F | O, stack, "Tensors side by side along a new dimension."),
     compose("hstack", "(Tensor[] tensors)", F | O, |a| pile(a, 1), "Tensors side by side along the second dimension (the first of 1-dimensional ones)."),
     compose("vstack", "(Tensor[] tensors)", F | O, |a| pile(a, 2), "Tensors one below another as rows."),
@@ -119,7 +119,7 @@ fn cat(a: &Args, outs: &[Tensor]) -> Result<()> {
     for t in list.iter().filter(|t| !skipped(t)) {
         let n = t.shape()[dim];
         if t.numel() > 0 {
-            cpu::copy::copy(&out.narrowed(dim, at, n), t)?;
+            super::either::copy(&out.narrowed(dim, at, n), t)?;
         }
         at += n;
     }

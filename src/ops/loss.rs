@@ -39,9 +39,9 @@ fn delta(a: &Args, d: DType) -> Result<Ctx> {
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
     map_row!(Mse "_nn.mse", 2, same, 0, "(a - b) * (a - b)", "(Tensor self, Tensor target)", "Squared differences."),
-    map_row!(SmoothL1 "_nn.smooth_l1", 2, same, beta, 0, "", "(Tensor self, Tensor target, float beta)", "Differences, squared where small."),
-    map_row!(Huber "_nn.huber", 2, same, delta, 0, "", "(Tensor self, Tensor target, float delta)", "Differences, squared where small."),
-    map_row!(Bce "_nn.binary_cross_entropy", 2, same, 0, "", "(Tensor self, Tensor target)", "Cross entropies of truth values."),
+    map_row!(SmoothL1 "_nn.smooth_l1", 2, same, beta, 0, "abs_(a - b) < f0 ? T(0.5) * (a - b) * (a - b) / f0 : abs_(a - b) - T(0.5) * f0", "(Tensor self, Tensor target, float beta)", "Differences, squared where small."),
+    map_row!(Huber "_nn.huber", 2, same, delta, 0, "abs_(a - b) <= f0 ? T(0.5) * (a - b) * (a - b) : f0 * (abs_(a - b) - T(0.5) * f0)", "(Tensor self, Tensor target, float delta)", "Differences, squared where small."),
+    map_row!(Bce "_nn.binary_cross_entropy", 2, same, 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values."),
     map_row!(ClampMin "_nn.clamp_min", 1, same, number, 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less."),
     compose("nn.functional.mse_loss", "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)", F, |a| squares(a, false), "The mean of squared differences."),
     compose("nn.functional.l1_loss", "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)", F, |a| squares(a, true), "The mean of absolute differences."),

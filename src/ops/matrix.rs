@@ -1,21 +1,21 @@
 //! Matrix products.
 
 use super::args::Args;
+use super::either;
 use super::op::{F, FMIO, FMO, KernelBody, M, O, OpDef, Plan, Ret, compose, kernel, view};
-use crate::cpu::{copy, matrix as cpu};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, err, run1};
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("mm", "(Tensor self, Tensor mat2)", FMO, KernelBody::new(infer_mm, run_mm), "The product of two matrices."),
-    kernel("bmm", "(Tensor self, Tensor mat2)", FMO, KernelBody::new(infer_bmm, run_mm), "The products of two batches of matrices."),
-    kernel("mv", "(Tensor self, Tensor vec)", FMO, KernelBody::new(infer_mv, run_mv), "The product of a matrix and a vector."),
-    kernel("dot", "(Tensor self, Tensor tensor)", FMO, KernelBody::new(infer_dot, run_dot), "The sum of the products of two vectors."),
-    kernel("vdot", "(Tensor self, Tensor other)", FMO, KernelBody::new(infer_dot, run_vdot), "dot with the first vector conjugated."),
-    kernel("addmm", "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)", FMIO, KernelBody::new(infer_addmm, run_addmm), "beta self + alpha mat1 mat2."),
-    kernel("baddbmm", "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)", FMIO, KernelBody::new(infer_baddbmm, run_addmm), "beta self + alpha batch1 batch2, for each matrix of a batch."),
-    kernel("addbmm", "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)", FMIO, KernelBody::new(infer_addbmm, run_addbmm), "beta self + alpha times the sum of the products of two batches."),
-    kernel("addmv", "(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)", FMIO, KernelBody::new(infer_addmv, run_addmv), "beta self + alpha mat vec."),
+    kernel("mm", "(Tensor self, Tensor mat2)", FMO, KernelBody::new(infer_mm, run_mm).cuda(run_mm), "The product of two matrices."),
+    kernel("bmm", "(Tensor self, Tensor mat2)", FMO, KernelBody::new(infer_bmm, run_mm).cuda(run_mm), "The products of two batches of matrices."),
+    kernel("mv", "(Tensor self, Tensor vec)", FMO, KernelBody::new(infer_mv, run_mv).cuda(run_mv), "The product of a matrix and a vector."),
+    kernel("dot", "(Tensor self, Tensor tensor)", FMO, KernelBody::new(infer_dot, run_dot).cuda(run_dot), "The sum of the products of two vectors."),
+    kernel("vdot", "(Tensor self, Tensor other)", FMO, KernelBody::new(infer_dot, run_vdot).cuda(run_vdot), "dot with the first vector conjugated."),
+    kernel("addmm", "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)", FMIO, KernelBody::new(infer_addmm, run_addmm).cuda(run_addmm), "beta self + alpha mat1 mat2."),
+    kernel("baddbmm", "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)", FMIO, KernelBody::new(infer_baddbmm, run_addmm).cuda(run_addmm), "beta self + alpha batch1 batch2, for each matrix of a batch."),
+    kernel("addbmm", "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)", FMIO, KernelBody::new(infer_addbmm, run_addbmm).cuda(run_addbmm), "beta self + alpha times the sum of the products of two batches."),
+    kernel("addmv", "(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)", FMIO, KernelBody::new(infer_addmv, run_addmv).cuda(run_addmv), "beta self + alpha mat vec."),
     compose("addr", "(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1)", FMIO, addr, "beta self + alpha times the outer product of two vectors."),
     compose("outer", "(Tensor self, Tensor vec2)", FMO, outer, "All products of elements of two vectors."),
     compose("inner", "(Tensor self, Tensor other)", FMO, inner, "Sums of products over the last dimensions."),
@@ -23,7 +23,7 @@ pub static OPS: &[OpDef] = &[
     compose("linalg.matmul", "(Tensor input, Tensor other)", F | O, |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from), "As matmul."),
     compose("__matmul__", "(Tensor self, Tensor other)", M, |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from), "As matmul."),
     compose("__rmatmul__", "(Tensor self, Tensor other)", M, |a| matmul(a.tensor(1)?, a.tensor(0)?).map(Ret::from), "matmul with the operands exchanged."),
-    kernel("nn.functional.linear", "(Tensor input, Tensor weight, Tensor? bias=None)", F | O, KernelBody::new(infer_linear, run_linear), "input weight.T + bias."),
+    kernel("nn.functional.linear", "(Tensor input, Tensor weight, Tensor? bias=None)", F | O, KernelBody::new(infer_linear, run_linear).cuda(run_linear), "input weight.T + bias."),
     compose("tensordot", "(Tensor self, Tensor other, int[] dims_self, int[] dims_other)", F | O, tensordot, "Sums of products over chosen dimensions."),
     compose("kron", "(Tensor self, Tensor other)", FMO, kron, "The Kronecker product."),
     compose("linalg.vecdot", "(Tensor x, Tensor y, *, int dim=-1)", F | O, vecdot, "Inner products along a dimension."),
@@ -56,7 +56,7 @@ pub fn cpp_name(d: DType) -> &'static str {
 }
 
 fn supported(kernel: &str, d: DType) -> Result<()> {
-    ensure!(cpu::has_product(d), NotImplemented, "\"{kernel}\" not implemented for '{}'", d.scalar_type());
+    ensure!(crate::cpu::matrix::has_product(d), NotImplemented, "\"{kernel}\" not implemented for '{}'", d.scalar_type());
     Ok(())
 }
 
@@ -153,7 +153,7 @@ fn infer_bmm(a: &Args) -> Result<Plan> {
 }
 
 fn run_mm(a: &Args, outs: &[Tensor]) -> Result<()> {
-    cpu::product(&outs[0], a.tensor(0)?, a.tensor(1)?, Scalar::Int(1), Scalar::Int(0), None)
+    either::product(&outs[0], a.tensor(0)?, a.tensor(1)?, Scalar::Int(1), Scalar::Int(0), None)
 }
 
 fn mv_mismatch(out: &Tensor, m: &Tensor, v: &Tensor) -> crate::Error {
@@ -188,7 +188,7 @@ fn column(v: &Tensor) -> Tensor {
 }
 
 fn run_mv(a: &Args, outs: &[Tensor]) -> Result<()> {
-    cpu::product(&column(&outs[0]), a.tensor(0)?, &column(a.tensor(1)?), Scalar::Int(1), Scalar::Int(0), None)
+    either::product(&column(&outs[0]), a.tensor(0)?, &column(a.tensor(1)?), Scalar::Int(1), Scalar::Int(0), None)
 }
 
 fn infer_dot(a: &Args) -> Result<Plan> {
@@ -216,15 +216,15 @@ fn infer_dot(a: &Args) -> Result<Plan> {
 }
 
 fn run_dot(a: &Args, outs: &[Tensor]) -> Result<()> {
-    cpu::dot(&outs[0], a.tensor(0)?, a.tensor(1)?)
+    either::dot(&outs[0], a.tensor(0)?, a.tensor(1)?)
 }
 
 fn run_vdot(a: &Args, outs: &[Tensor]) -> Result<()> {
     let x = a.tensor(0)?;
     if !x.dtype().is_complex() {
-        return cpu::dot(&outs[0], x, a.tensor(1)?);
+        return either::dot(&outs[0], x, a.tensor(1)?);
     }
-    cpu::dot(&outs[0], &copy::dense(&x.clone().with_conj(true), x.dtype())?, a.tensor(1)?)
+    either::dot(&outs[0], &either::dense(&x.clone().with_conj(true), x.dtype())?, a.tensor(1)?)
 }
 
 fn infer_addmm(a: &Args) -> Result<Plan> {
@@ -268,13 +268,13 @@ fn is_one(s: Scalar) -> bool {
 /// `out = beta t + alpha x y`, `t` broadcast; a zero `beta` does not read `t`.
 fn add_product(out: &Tensor, t: &Tensor, x: &Tensor, y: &Tensor, beta: Scalar, alpha: Scalar) -> Result<()> {
     if !beta.to_bool() || out.numel() == 0 {
-        return cpu::product(out, x, y, alpha, Scalar::Int(0), None);
+        return either::product(out, x, y, alpha, Scalar::Int(0), None);
     }
     if t.ndim() == 1 && out.ndim() == 2 && t.shape()[0] == out.shape()[1] && t.is_contiguous() && is_one(beta) {
-        return cpu::product(out, x, y, alpha, Scalar::Int(0), Some(t));
+        return either::product(out, x, y, alpha, Scalar::Int(0), Some(t));
     }
-    copy::copy(out, t)?;
-    cpu::product(out, x, y, alpha, beta, None)
+    either::copy(out, t)?;
+    either::product(out, x, y, alpha, beta, None)
 }
 
 fn infer_baddbmm(a: &Args) -> Result<Plan> {
@@ -340,26 +340,26 @@ fn run_addbmm(a: &Args, outs: &[Tensor]) -> Result<()> {
     let batches = x.shape()[0];
     if batches == 0 {
         if !beta.to_bool() {
-            return crate::cpu::fill(out, Scalar::Int(0));
+            return either::fill(out, Scalar::Int(0));
         }
-        let empty = |rows, columns| Tensor::empty(&[rows, columns], out.dtype(), crate::Device::CPU);
+        let empty = |rows, columns| Tensor::empty(&[rows, columns], out.dtype(), out.device());
         return add_product(out, t, &empty(out.shape()[0], 0)?, &empty(0, out.shape()[1])?, beta, alpha);
     }
     // 16-bit sums over the batch stay in single precision.
     let wide = if out.dtype().is_reduced_float() { DType::F32 } else { out.dtype() };
     let same = wide == out.dtype();
-    let sum = if same { out.clone() } else { Tensor::empty(out.shape(), wide, crate::Device::CPU)? };
-    let (x, y) = if same { (x.clone(), y.clone()) } else { (copy::converted(x, wide)?, copy::converted(y, wide)?) };
-    let t = if same { t.clone() } else { copy::converted(t, wide)? };
+    let sum = if same { out.clone() } else { Tensor::empty(out.shape(), wide, out.device())? };
+    let (x, y) = if same { (x.clone(), y.clone()) } else { (either::converted(x, wide)?, either::converted(y, wide)?) };
+    let t = if same { t.clone() } else { either::converted(t, wide)? };
     for i in 0..batches {
         let (x, y) = (x.selected(0, i), y.selected(0, i));
         if i == 0 {
             add_product(&sum, &t, &x, &y, beta, alpha)?;
         } else {
-            cpu::product(&sum, &x, &y, alpha, Scalar::Int(1), None)?;
+            either::product(&sum, &x, &y, alpha, Scalar::Int(1), None)?;
         }
     }
-    if same { Ok(()) } else { copy::copy(out, &sum) }
+    if same { Ok(()) } else { either::copy(out, &sum) }
 }
 
 fn infer_addmv(a: &Args) -> Result<Plan> {
@@ -460,7 +460,7 @@ fn as_rows(t: &Tensor, rows: i64, columns: i64) -> Result<Tensor> {
     let to = [rows, columns];
     match dims::view_strides(t.shape(), t.strides(), &to) {
         Some(strides) => Ok(t.view_with(to.into(), strides, t.offset())),
-        None => Ok(copy::dense(t, t.dtype())?.view_with(to.into(), [columns, 1].into(), 0)),
+        None => Ok(either::dense(t, t.dtype())?.view_with(to.into(), [columns, 1].into(), 0)),
     }
 }
 
@@ -473,14 +473,14 @@ fn run_linear(a: &Args, outs: &[Tensor]) -> Result<()> {
     let n = if w.ndim() == 2 { w.shape()[0] } else { 1 };
     let rows = out.numel() / n;
     let w = if w.ndim() == 2 { w.swapped(0, 1) } else { column(w) };
-    let dense = if out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), out.dtype(), crate::Device::CPU)? };
+    let dense = if out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), out.dtype(), out.device())? };
     let matrix = dense.view_with([rows, n].into(), [n, 1].into(), dense.offset());
     let x = as_rows(x, rows, k)?;
     match a.opt_tensor(2) {
         Some(b) => add_product(&matrix, b, &x, &w, Scalar::Int(1), Scalar::Int(1))?,
-        None => cpu::product(&matrix, &x, &w, Scalar::Int(1), Scalar::Int(0), None)?,
+        None => either::product(&matrix, &x, &w, Scalar::Int(1), Scalar::Int(0), None)?,
     }
-    if out.is_contiguous() { Ok(()) } else { copy::copy(out, &dense) }
+    if out.is_contiguous() { Ok(()) } else { either::copy(out, &dense) }
 }
 
 fn addr(a: &Args) -> Result<Ret> {

@@ -17,6 +17,7 @@ pub mod ctc;
 pub mod dispatch;
 pub mod distance;
 pub mod dropout;
+pub mod either;
 pub mod einsum;
 pub mod getitem;
 pub mod index;

@@ -18,7 +18,7 @@ fn blend_ctx(a: &Args, _: DType) -> Result<Ctx> {
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    map_row!(Blend "_nn.update_running", 2, same, blend_ctx, I, "", "(Tensor self, Tensor batch, float momentum)", "A running mean of statistics."),
+    map_row!(Blend "_nn.update_running", 2, same, blend_ctx, I, "a * f1 + b * f0", "(Tensor self, Tensor batch, float momentum)", "A running mean of statistics."),
     kernel("native_layer_norm", "(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)", F, KernelBody::new(infer_layer_norm, |a, o| cpu::norm::layer_norm(o, a.tensor(0)?, a.opt_tensor(2), a.opt_tensor(3), count(a.ints(1)?), a.float(4)?)), "layer_norm with its means and inverse deviations."),
     compose("layer_norm", "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True)", F, layer_norm, "Normalised over the last dimensions."),
     compose("nn.functional.layer_norm", "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)", F, layer_norm, "Normalised over the last dimensions."),

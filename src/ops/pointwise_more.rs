@@ -49,9 +49,8 @@ fn largest(d: DType) -> f64 {
 }
 
 fn nan_ctx(a: &Args, d: DType) -> Result<Ctx> {
-    let mut ctx = Ctx::default();
-    ctx.f = [a.opt_float(1).unwrap_or(0.0), a.opt_float(2).unwrap_or(largest(d)), a.opt_float(3).unwrap_or(-largest(d))];
-    Ok(ctx)
+    let f = [a.opt_float(1).unwrap_or(0.0), a.opt_float(2).unwrap_or(largest(d)), a.opt_float(3).unwrap_or(-largest(d))];
+    Ok(Ctx { f, ..Ctx::default() })
 }
 
 fn round_ctx(a: &Args, _: DType) -> Result<Ctx> {

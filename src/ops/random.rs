@@ -35,6 +35,11 @@ macro_rules! draw {
                     cpu::random::fill(&dist(a)?, &generator(a), &o[0])
                 },
             )
+            .cuda(|a, o| {
+                let dist: fn(&Args) -> Result<Distribution> = $dist;
+                no_host_generator(a)?;
+                crate::cuda::random::fill(&dist(a)?, &o[0])
+            })
             .pointwise()
             .random(Some(|a, o, g| {
                 let dist: fn(&Args) -> Result<Distribution> = $dist;
@@ -45,6 +50,13 @@ macro_rules! draw {
             $doc,
         )
     };
+}
+
+/// GPUs draw from generators of their own.
+fn no_host_generator(a: &Args) -> Result<()> {
+    let given = a.values.iter().any(|v| matches!(v, Arg::Generator(_)));
+    ensure!(!given, Runtime, "Expected a 'cuda' device type for generator but found 'cpu'");
+    Ok(())
 }
 
 fn checked(d: Distribution, plan: Plan) -> Result<Plan> {
@@ -105,7 +117,7 @@ pub static OPS: &[OpDef] = &[
     draw!("randint_like", "(Tensor self, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)", F, |a| like(a, 3), |a| range(0, a.int(1)?), "Random integers below `high` in the shape of another tensor."),
     draw!("randint_like#low", "(Tensor self, int low, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)", F, |a| like(a, 4), |a| range(a.int(1)?, a.int(2)?), "Random integers from `low` up to but not including `high` in the shape of another tensor."),
     draw!("randint_like#tensor", "(Tensor self, Tensor high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)", F, |a| like(a, 3), |a| range(0, whole(a, 1)?), "Random integers below `high` in the shape of another tensor."),
-    kernel("randperm", factory_schema!("(int n, *, Generator? generator=None"), F | O, KernelBody::new(infer_randperm, |a, o| cpu::random::randperm(&generator(a), &o[0])).random(Some(|_, o, g| advance_randperm(g, o[0].numel() as usize))), "A random permutation of 0 to n - 1."),
+    kernel("randperm", factory_schema!("(int n, *, Generator? generator=None"), F | O, KernelBody::new(infer_randperm, |a, o| cpu::random::randperm(&generator(a), &o[0])).cuda(super::create::via_host).random(Some(|_, o, g| advance_randperm(g, o[0].numel() as usize))), "A random permutation of 0 to n - 1."),
     kernel("normal", "(Tensor mean, Tensor std, *, Generator? generator=None)", F | O, KernelBody::new(infer_normal, normal_values).random(Some(advance_normal)), "Normal random numbers with a mean and a standard deviation for each element."),
     kernel("normal#mean", "(Tensor mean, float std=1, *, Generator? generator=None)", F | O, KernelBody::new(infer_normal, normal_values).random(Some(advance_normal)), "Normal random numbers with a mean for each element."),
     kernel("normal#std", "(float mean, Tensor std, *, Generator? generator=None)", F | O, KernelBody::new(infer_normal, normal_values).random(Some(advance_normal)), "Normal random numbers with a standard deviation for each element."),

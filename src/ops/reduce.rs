@@ -3,8 +3,8 @@
 use super::args::Args;
 use super::op::{Body, F, FM, FMO, KernelBody, O, OpDef, Plan, Ret, Row, X, compose, kernel};
 use super::rules::{dim_list, reduced_shape, sum_dtype};
-use crate::cpu::extreme;
-use crate::cpu::reduce::{Kind, Post, run_kind};
+use super::either::{self, arg_extreme, run_kind};
+use crate::cpu::reduce::{Kind, Post};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, err, run1};
 use smallvec::SmallVec;
 
@@ -27,7 +27,7 @@ pub const NONE: usize = usize::MAX;
 
 /// The table entry of a reduction.
 const fn def(name: &'static str, schema: &'static str, forms: u8, row: &'static ReduceRow, doc: &'static str) -> OpDef {
-    OpDef { name, schema, forms, body: Body::Kernel(KernelBody::new(infer, run_cpu).row(Row::Reduce(row))), doc }
+    OpDef { name, schema, forms, body: Body::Kernel(KernelBody::new(infer, run_cpu).cuda(run_cpu).row(Row::Reduce(row))), doc }
 }
 
 macro_rules! reduce_row {
@@ -50,22 +50,22 @@ pub static OPS: &[OpDef] = &[
     reduce_row!(Min "amin", min_values, (1, 2, NONE), FMO | X, "(Tensor self, int[1] dim=[], bool keepdim=False)", "The smallest element over dimensions."),
     reduce_row!(Max "max", max_all, (NONE, NONE, NONE), FMO, "(Tensor self)", "The largest element."),
     compose("max#other", "(Tensor self, Tensor other)", FMO, |a| run1!("maximum", a.tensor(0)?, a.tensor(1)?).map(Ret::from), "The larger of two elements; NaN if either is."),
-    kernel("max#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(infer_extreme, |a, o| extreme_cpu(a, o, true)), "The largest element along a dimension and its index."),
+    kernel("max#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(infer_extreme, |a, o| extreme_cpu(a, o, true)).cuda(|a, o| extreme_cpu(a, o, true)), "The largest element along a dimension and its index."),
     reduce_row!(Min "min", min_all, (NONE, NONE, NONE), FMO, "(Tensor self)", "The smallest element."),
     compose("min#other", "(Tensor self, Tensor other)", FMO, |a| run1!("minimum", a.tensor(0)?, a.tensor(1)?).map(Ret::from), "The smaller of two elements; NaN if either is."),
-    kernel("min#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(infer_extreme, |a, o| extreme_cpu(a, o, false)), "The smallest element along a dimension and its index."),
-    kernel("aminmax", "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", FMO | X, KernelBody::new(infer_aminmax, aminmax_cpu), "The smallest and the largest element."),
-    kernel("argmax", "(Tensor self, int? dim=None, bool keepdim=False)", FMO | X, KernelBody::new(infer_arg, |a, o| arg_cpu(a, o, true)), "The index of the largest element."),
-    kernel("argmin", "(Tensor self, int? dim=None, bool keepdim=False)", FMO | X, KernelBody::new(infer_arg, |a, o| arg_cpu(a, o, false)), "The index of the smallest element."),
-    kernel("any", "(Tensor self)", FMO | X, KernelBody::new(|a| truth_rule(a, &[], false), |a, o| truth_cpu(a, o, Kind::Max)), "True if any element is not zero."),
-    kernel("any#dim", "(Tensor self, int dim, bool keepdim=False)", FMO | X, KernelBody::new(|a| truth_rule(a, &[a.int(1)?], a.bool(2)), |a, o| truth_cpu(a, o, Kind::Max)), "True where any element along a dimension is not zero."),
-    kernel("any#dims", "(Tensor self, int[]? dim=None, bool keepdim=False)", FMO | X, KernelBody::new(infer_truth_dims, |a, o| truth_cpu(a, o, Kind::Max)), "True where any element over dimensions is not zero."),
-    kernel("all", "(Tensor self)", FMO | X, KernelBody::new(|a| truth_rule(a, &[], false), |a, o| truth_cpu(a, o, Kind::Min)), "True if no element is zero."),
-    kernel("all#dim", "(Tensor self, int dim, bool keepdim=False)", FMO | X, KernelBody::new(|a| truth_rule(a, &[a.int(1)?], a.bool(2)), |a, o| truth_cpu(a, o, Kind::Min)), "True where no element along a dimension is zero."),
-    kernel("all#dims", "(Tensor self, int[]? dim=None, bool keepdim=False)", FMO | X, KernelBody::new(infer_truth_dims, |a, o| truth_cpu(a, o, Kind::Min)), "True where no element over dimensions is zero."),
-    kernel("count_nonzero", "(Tensor self, int? dim=None)", FM, KernelBody::new(infer_count, count_cpu), "How many elements are not zero."),
-    kernel("count_nonzero#dims", "(Tensor self, int[] dim)", FM, KernelBody::new(infer_count, count_cpu), "How many elements over dimensions are not zero."),
-    kernel("linalg.vector_norm", "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)", F | O | X, KernelBody::new(infer_norm, norm_cpu), "The norm of the elements over dimensions as vectors."),
+    kernel("min#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(infer_extreme, |a, o| extreme_cpu(a, o, false)).cuda(|a, o| extreme_cpu(a, o, false)), "The smallest element along a dimension and its index."),
+    kernel("aminmax", "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", FMO | X, KernelBody::new(infer_aminmax, aminmax_cpu).cuda(aminmax_cpu), "The smallest and the largest element."),
+    kernel("argmax", "(Tensor self, int? dim=None, bool keepdim=False)", FMO | X, KernelBody::new(infer_arg, |a, o| arg_cpu(a, o, true)).cuda(|a, o| arg_cpu(a, o, true)), "The index of the largest element."),
+    kernel("argmin", "(Tensor self, int? dim=None, bool keepdim=False)", FMO | X, KernelBody::new(infer_arg, |a, o| arg_cpu(a, o, false)).cuda(|a, o| arg_cpu(a, o, false)), "The index of the smallest element."),
+    kernel("any", "(Tensor self)", FMO | X, KernelBody::new(|a| truth_rule(a, &[], false), |a, o| truth_cpu(a, o, Kind::Max)).cuda(|a, o| truth_cpu(a, o, Kind::Max)), "True if any element is not zero."),
+    kernel("any#dim", "(Tensor self, int dim, bool keepdim=False)", FMO | X, KernelBody::new(|a| truth_rule(a, &[a.int(1)?], a.bool(2)), |a, o| truth_cpu(a, o, Kind::Max)).cuda(|a, o| truth_cpu(a, o, Kind::Max)), "True where any element along a dimension is not zero."),
+    kernel("any#dims", "(Tensor self, int[]? dim=None, bool keepdim=False)", FMO | X, KernelBody::new(infer_truth_dims, |a, o| truth_cpu(a, o, Kind::Max)).cuda(|a, o| truth_cpu(a, o, Kind::Max)), "True where any element over dimensions is not zero."),
+    kernel("all", "(Tensor self)", FMO | X, KernelBody::new(|a| truth_rule(a, &[], false), |a, o| truth_cpu(a, o, Kind::Min)).cuda(|a, o| truth_cpu(a, o, Kind::Min)), "True if no element is zero."),
+    kernel("all#dim", "(Tensor self, int dim, bool keepdim=False)", FMO | X, KernelBody::new(|a| truth_rule(a, &[a.int(1)?], a.bool(2)), |a, o| truth_cpu(a, o, Kind::Min)).cuda(|a, o| truth_cpu(a, o, Kind::Min)), "True where no element along a dimension is zero."),
+    kernel("all#dims", "(Tensor self, int[]? dim=None, bool keepdim=False)", FMO | X, KernelBody::new(infer_truth_dims, |a, o| truth_cpu(a, o, Kind::Min)).cuda(|a, o| truth_cpu(a, o, Kind::Min)), "True where no element over dimensions is zero."),
+    kernel("count_nonzero", "(Tensor self, int? dim=None)", FM, KernelBody::new(infer_count, count_cpu).cuda(count_cpu), "How many elements are not zero."),
+    kernel("count_nonzero#dims", "(Tensor self, int[] dim)", FM, KernelBody::new(infer_count, count_cpu).cuda(count_cpu), "How many elements over dimensions are not zero."),
+    kernel("linalg.vector_norm", "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)", F | O | X, KernelBody::new(infer_norm, norm_cpu).cuda(norm_cpu), "The norm of the elements over dimensions as vectors."),
     compose("norm", "(Tensor self, Scalar? p, int[1]? dim=None, bool keepdim=False, dtype? dtype=None)", FMO | X, norm_number, "The norm of the elements over dimensions as vectors."),
     compose("norm#str", "(Tensor self, str? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None)", FMO | X, norm_named, "The Frobenius or nuclear norm."),
     kernel("logsumexp", "(Tensor self, int[1] dim, bool keepdim=False)", FMO, KernelBody::new(infer_logsumexp, logsumexp_cpu), "The logarithm of the sum of exponentials over dimensions."),
@@ -216,12 +216,12 @@ fn run_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
         || from.is_integral(true) && to == DType::I64
         || from.is_reduced_float() && !from.is_storage_only() && to == DType::F32;
     if !as_is {
-        t = cpu::copy::converted(&t, to)?;
+        t = either::converted(&t, to)?;
     }
     if to == DType::Bool {
         let out8 = out.reinterpret(DType::U8, out.shape().clone(), out.strides().clone(), out.offset());
         if t.numel() == 0 {
-            return cpu::fill(out, Scalar::Bool(kind == Kind::Min));
+            return either::fill(out, Scalar::Bool(kind == Kind::Min));
         }
         return run_kind(kind, &out8, &t, &dims, 0.0, post);
     }
@@ -241,7 +241,7 @@ fn infer_extreme(a: &Args) -> Result<Plan> {
 fn extreme_cpu(a: &Args, outs: &[Tensor], max: bool) -> Result<()> {
     let t = a.tensor(0)?;
     let d = dims::wrap_dim(a.int(1)?, t.ndim())?;
-    extreme::arg_extreme(Some(&outs[0]), &outs[1], t, &[d], max)
+    arg_extreme(Some(&outs[0]), &outs[1], t, &[d], max)
 }
 
 fn infer_aminmax(a: &Args) -> Result<Plan> {
@@ -290,7 +290,7 @@ fn infer_arg(a: &Args) -> Result<Plan> {
 
 fn arg_cpu(a: &Args, outs: &[Tensor], max: bool) -> Result<()> {
     let t = a.tensor(0)?;
-    extreme::arg_extreme(None, &outs[0], t, &dims_of(a, 1, t.ndim())?, max)
+    arg_extreme(None, &outs[0], t, &dims_of(a, 1, t.ndim())?, max)
 }
 
 /// Rule of any and all: u8 stays, everything else gives bool; no dimensions mean all.
@@ -320,9 +320,9 @@ fn truth_cpu(a: &Args, outs: &[Tensor], kind: Kind) -> Result<()> {
         _ => dims_of(a, 1, t.ndim())?,
     };
     if t.numel() == 0 {
-        return cpu::fill(&outs[0], Scalar::Bool(kind == Kind::Min));
+        return either::fill(&outs[0], Scalar::Bool(kind == Kind::Min));
     }
-    let truth = if t.dtype() == DType::Bool { t.clone() } else { cpu::copy::converted(t, DType::Bool)? };
+    let truth = if t.dtype() == DType::Bool { t.clone() } else { either::converted(t, DType::Bool)? };
     let out = outs[0].reinterpret(DType::U8, outs[0].shape().clone(), outs[0].strides().clone(), outs[0].offset());
     run_kind(kind, &out, &truth, &dims, 0.0, Post::None)
 }
@@ -339,7 +339,7 @@ fn infer_count(a: &Args) -> Result<Plan> {
 
 fn count_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
     let t = a.tensor(0)?;
-    let truth = if t.dtype() == DType::Bool { t.clone() } else { cpu::copy::converted(t, DType::Bool)? };
+    let truth = if t.dtype() == DType::Bool { t.clone() } else { either::converted(t, DType::Bool)? };
     run_kind(Kind::Sum, &outs[0], &truth, &dims_of(a, 1, t.ndim())?, 0.0, Post::None)
 }
 
@@ -390,9 +390,9 @@ fn norm_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
     let t = a.tensor(0)?;
     let ord = a.scalar(1)?.to_f64();
     let dims = dims_of(a, 2, t.ndim())?;
-    let real = if t.dtype().is_complex() { cpu::reduce::magnitudes(t)? } else { t.clone() };
+    let real = if t.dtype().is_complex() { either::magnitudes(t)? } else { t.clone() };
     let real = match a.dtype(4) {
-        Some(to) if to.to_real().size() > real.dtype().size() && real.dtype().size() >= 4 => cpu::copy::converted(&real, to.to_real())?,
+        Some(to) if to.to_real().size() > real.dtype().size() && real.dtype().size() >= 4 => either::converted(&real, to.to_real())?,
         _ => real,
     };
     let (kind, post) = if ord == 2.0 {

@@ -157,7 +157,11 @@ fn _default_generator() -> PyGenerator {
 fn manual_seed(seed: &Bound<'_, PyAny>) -> PyResult<PyGenerator> {
     let g = random::default_generator();
     let seed = seed.py().get_type::<pyo3::types::PyInt>().call1((seed,))?;
-    g.lock().manual_seed(seed_of(&seed)?);
+    let seed = seed_of(&seed)?;
+    g.lock().manual_seed(seed);
+    if crate::cuda::device_count() > 0 {
+        crate::cuda::random::seed(None, seed)?;
+    }
     Ok(PyGenerator(g))
 }
 

@@ -7,6 +7,7 @@
 mod call;
 mod checkpoint;
 mod convert;
+mod cuda;
 mod data;
 mod error;
 mod functions;
@@ -27,5 +28,6 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     tensor::register(m)?;
     m.add_class::<storage::PyStorage>()?;
     call::register(m)?;
+    cuda::register(m)?;
     functions::register(m)
 }

@@ -1,0 +1,42 @@
+// One pointwise operator. Before this text: T (compute type), TO, TA, TB, TC (storage types), INDEX, FLAT, and
+// GET_A, GET_B, GET_C, RESULT (expressions).
+
+struct Layout {
+    i64 n;
+    i64 dims;
+    i64 shape[8];
+    i64 stride[4][8];
+};
+
+extern "C" __global__ void __launch_bounds__(256) kernel(
+    TO* out, const TA* pa, const TB* pb, const TC* pc, const Layout layout, const Numbers numbers) {
+    const T f0 = Number<T>::of(numbers, 0), f1 = Number<T>::of(numbers, 1), f2 = Number<T>::of(numbers, 2);
+    const T alpha = f0;
+    (void)alpha, (void)f1, (void)f2;
+#pragma unroll
+    for (int u = 0; u < 4; u++) {
+        const INDEX i = INDEX(blockIdx.x) * 1024 + u * 256 + threadIdx.x;
+        if (i >= INDEX(layout.n)) return;
+#if FLAT
+        const INDEX at = i, at_a = i, at_b = i, at_c = i;
+#else
+        INDEX rest = i;
+        i64 at = 0, at_a = 0, at_b = 0, at_c = 0;
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            if (k >= layout.dims) break;
+            const INDEX size = INDEX(layout.shape[k]), next = rest / size;
+            const i64 step = i64(rest - next * size);
+            rest = next;
+            at += step * layout.stride[0][k];
+            at_a += step * layout.stride[1][k];
+            at_b += step * layout.stride[2][k];
+            at_c += step * layout.stride[3][k];
+        }
+#endif
+        (void)at_a, (void)at_b, (void)at_c;
+        const T a = GET_A, b = GET_B, c = GET_C;
+        (void)a, (void)b, (void)c;
+        out[at] = Down<TO>::of(to<Up<TO>::type>(RESULT));
+    }
+}

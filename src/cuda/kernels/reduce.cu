@@ -1,0 +1,129 @@
+// A fold over dimensions in one or two launches. Before this text: IN, OUT (storage types), V (what is folded), and
+// IDENTITY, LOAD(x), JOIN(a, b), FINISH(a) (expressions); ARG is 1 where positions are wanted.
+// `lanes` threads share one result; `splits` blocks share one if results are few and folds are long.
+
+struct Nest {
+    i64 kept, folded;            // numbers of results and of elements in each
+    i64 kept_dims, folded_dims;
+    i64 kept_shape[8], kept_in[8], kept_out[8], kept_index[8];
+    i64 folded_shape[8], folded_in[8];
+    i64 lanes, splits, chunk;
+    double p, post;
+};
+
+#if ARG
+struct Acc {
+    V v;
+    i64 i;
+};
+FN Acc identity() {
+    Acc a;
+    a.v = IDENTITY;
+    a.i = -1;
+    return a;
+}
+// NaN wins over numbers, then the better value, then the first position.
+FN Acc join(Acc a, Acc b) {
+    if (a.i < 0) return b;
+    if (b.i < 0) return a;
+    const bool na = a.v != a.v, nb = b.v != b.v;
+    if (na != nb) return na ? a : b;
+    if (!na && a.v != b.v) return BETTER(a.v, b.v) ? a : b;
+    return a.i < b.i ? a : b;
+}
+FN Acc load(IN x, i64 j) {
+    Acc a;
+    a.v = to<V>(up(x));
+    a.i = j;
+    return a;
+}
+#else
+typedef V Acc;
+FN Acc identity() { return IDENTITY; }
+FN Acc join(Acc a, Acc b) { return JOIN(a, b); }
+FN Acc load_with(IN s, double p) {
+    const Up<IN>::type x = up(s);
+    (void)p;
+    return LOAD(x);
+}
+#endif
+
+FN void finish(OUT* out, i64* index, i64 at, i64 at_index, Acc a, const Nest& nest) {
+#if ARG
+    if (out) out[at] = Down<OUT>::of(to<Up<OUT>::type>(a.v));
+    index[at_index] = a.i;
+#else
+    const double post = nest.post;
+    (void)post;
+    out[at] = Down<OUT>::of(to<Up<OUT>::type>(FINISH(a)));
+#endif
+}
+
+// Folds the values of `lanes` neighbouring threads; the first of them has the result.
+FN Acc gather(Acc a, unsigned lane, unsigned lanes) {
+    __shared__ Acc shared[256];
+    shared[threadIdx.x] = a;
+    for (unsigned half = lanes / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (lane < half) shared[threadIdx.x] = join(shared[threadIdx.x], shared[threadIdx.x + half]);
+    }
+    return shared[threadIdx.x];
+}
+
+FN void place(const Nest& nest, i64 o, i64& in, i64& out, i64& index) {
+    for (int k = 0; k < nest.kept_dims; k++) {
+        const i64 size = nest.kept_shape[k], next = o / size, step = o - next * size;
+        o = next;
+        in += step * nest.kept_in[k];
+        out += step * nest.kept_out[k];
+        index += step * nest.kept_index[k];
+    }
+}
+
+FN i64 inside(const Nest& nest, i64 j) {
+    if (nest.folded_dims == 1) return j * nest.folded_in[0];
+    i64 at = 0;
+    for (int k = 0; k < nest.folded_dims; k++) {
+        const i64 size = nest.folded_shape[k], next = j / size;
+        at += (j - next * size) * nest.folded_in[k];
+        j = next;
+    }
+    return at;
+}
+
+extern "C" __global__ void __launch_bounds__(256) first(const IN* __restrict__ in, Acc* scratch, OUT* out, i64* index, const Nest nest) {
+    const unsigned lanes = unsigned(nest.lanes), lane = threadIdx.x % lanes;
+    const i64 o = i64(blockIdx.x) * (256 / lanes) + threadIdx.x / lanes;
+    const i64 begin = i64(blockIdx.y) * nest.chunk;
+    const i64 end = begin + nest.chunk < nest.folded ? begin + nest.chunk : nest.folded;
+    i64 base = 0, at = 0, at_index = 0;
+    place(nest, o, base, at, at_index);
+    Acc a = identity();
+    if (o < nest.kept) {
+#pragma unroll 4
+        for (i64 j = begin + lane; j < end; j += lanes) {
+#if ARG
+            a = join(a, load(in[base + inside(nest, j)], j));
+#else
+            a = join(a, load_with(in[base + inside(nest, j)], nest.p));
+#endif
+        }
+    }
+    if (lanes > 1) a = gather(a, lane, lanes);
+    if (lane != 0 || o >= nest.kept) return;
+    if (nest.splits > 1) {
+        scratch[i64(blockIdx.y) * nest.kept + o] = a;
+    } else {
+        finish(out, index, at, at_index, a, nest);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) second(const Acc* __restrict__ scratch, OUT* out, i64* index, const Nest nest) {
+    const i64 o = blockIdx.x;
+    i64 base = 0, at = 0, at_index = 0;
+    place(nest, o, base, at, at_index);
+    Acc a = identity();
+    for (i64 j = threadIdx.x; j < nest.splits; j += 256) a = join(a, scratch[j * nest.kept + o]);
+    a = gather(a, threadIdx.x, 256);
+    if (threadIdx.x == 0) finish(out, index, at, at_index, a, nest);
+}

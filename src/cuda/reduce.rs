@@ -1,0 +1,233 @@
+//! Folds over dimensions on a GPU.
+
+#![allow(unsafe_code, reason = "starts kernels over tensor memory")]
+
+use super::alloc::Block;
+use super::driver;
+use super::launch::{arg, launch};
+use super::source::{self, Fold};
+use crate::cpu::reduce::{Kind, Post};
+use crate::{DType, Result, Tensor, ensure, err};
+
+/// Extents and element strides of a fold, as the kernel reads them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Nest {
+    kept: i64,
+    folded: i64,
+    kept_dims: i64,
+    folded_dims: i64,
+    kept_shape: [i64; 8],
+    kept_in: [i64; 8],
+    kept_out: [i64; 8],
+    kept_index: [i64; 8],
+    folded_shape: [i64; 8],
+    folded_in: [i64; 8],
+    lanes: i64,
+    splits: i64,
+    chunk: i64,
+    p: f64,
+    post: f64,
+}
+
+impl Nest {
+    /// The layout of a fold of `dims` of `t`; `out` and `index` have the shape of the rest, with or without 1s.
+    fn new(t: &Tensor, dims: &[usize], out: Option<&Tensor>, index: Option<&Tensor>) -> Result<Self> {
+        let mut n = Self {
+            kept: 1,
+            folded: 1,
+            kept_dims: 0,
+            folded_dims: 0,
+            kept_shape: [1; 8],
+            kept_in: [0; 8],
+            kept_out: [0; 8],
+            kept_index: [0; 8],
+            folded_shape: [1; 8],
+            folded_in: [0; 8],
+            lanes: 1,
+            splits: 1,
+            chunk: 1,
+            p: 0.0,
+            post: 1.0,
+        };
+        // The result's dimension that belongs to a kept one of the input.
+        let stride = |o: Option<&Tensor>, d: usize, before: usize| {
+            o.map_or(0, |o| if o.ndim() == t.ndim() { o.strides()[d] } else { o.strides()[d - before] })
+        };
+        for d in (0..t.ndim()).rev() {
+            let (size, step) = (t.shape()[d], t.strides()[d]);
+            if dims.contains(&d) {
+                n.folded *= size;
+                if size == 1 {
+                    continue;
+                }
+                let at = n.folded_dims as usize;
+                if at > 0 && step == n.folded_in[at - 1] * n.folded_shape[at - 1] {
+                    n.folded_shape[at - 1] *= size;
+                    continue;
+                }
+                ensure!(at < 8, NotImplemented, "CUDA kernels take tensors of up to 8 dimensions");
+                (n.folded_shape[at], n.folded_in[at]) = (size, step);
+                n.folded_dims += 1;
+            } else {
+                n.kept *= size;
+                if size == 1 {
+                    continue;
+                }
+                let before = dims.iter().filter(|&&f| f < d).count();
+                let (so, si) = (stride(out, d, before), stride(index, d, before));
+                let at = n.kept_dims as usize;
+                if at > 0 {
+                    let last = n.kept_shape[at - 1];
+                    if step == n.kept_in[at - 1] * last && so == n.kept_out[at - 1] * last && si == n.kept_index[at - 1] * last {
+                        n.kept_shape[at - 1] *= size;
+                        continue;
+                    }
+                }
+                ensure!(at < 8, NotImplemented, "CUDA kernels take tensors of up to 8 dimensions");
+                (n.kept_shape[at], n.kept_in[at], n.kept_out[at], n.kept_index[at]) = (size, step, so, si);
+                n.kept_dims += 1;
+            }
+        }
+        Ok(n)
+    }
+
+    /// How threads share the work: neighbours read neighbours, and every multiprocessor has something to do.
+    fn divide(&mut self, processors: u32) {
+        let inner_folded = self.folded_dims > 0 && (self.kept_dims == 0 || self.folded_in[0].abs() <= self.kept_in[0].abs());
+        self.lanes = match self.folded {
+            ..32 => 1,
+            _ if !inner_folded && self.kept >= 32 => 1,
+            32..1024 => 32,
+            _ => 256,
+        };
+        let blocks = (self.kept * self.lanes + 255) / 256;
+        let room = i64::from(processors) * 8 / blocks.max(1);
+        let worth = self.folded / (self.lanes * 16).max(1);
+        self.splits = room.min(worth).clamp(1, 1024);
+        self.chunk = (self.folded + self.splits - 1) / self.splits.max(1);
+        self.chunk = self.chunk.max(1);
+        self.splits = ((self.folded + self.chunk - 1) / self.chunk).max(1);
+    }
+}
+
+/// As [`crate::cpu::reduce::run_kind`], on a GPU.
+///
+/// # Errors
+/// If the kernel cannot be compiled or started.
+pub fn run_kind(kind: Kind, out: &Tensor, input: &Tensor, dims: &[usize], p: f64, post: Post) -> Result<()> {
+    let mut nest = Nest::new(input, dims, Some(out), None)?;
+    nest.p = p;
+    nest.post = match post {
+        Post::Over(n) | Post::Pow(n) => n,
+        Post::None | Post::Sqrt => 1.0,
+    };
+    let acc = source::folded(kind, input.dtype()).size();
+    run(Fold::Value(kind, post), nest, acc, Some(out), None, input)
+}
+
+/// As [`crate::cpu::extreme::arg_extreme`], on a GPU.
+///
+/// # Errors
+/// If the kernel cannot be compiled or started.
+pub fn arg_extreme(values: Option<&Tensor>, indices: &Tensor, input: &Tensor, dims: &[usize], max: bool) -> Result<()> {
+    let nest = Nest::new(input, dims, values, Some(indices))?;
+    run(Fold::Arg { max }, nest, 16, values, Some(indices), input)
+}
+
+fn run(fold: Fold, mut nest: Nest, acc: usize, out: Option<&Tensor>, index: Option<&Tensor>, input: &Tensor) -> Result<()> {
+    if nest.kept == 0 {
+        return Ok(());
+    }
+    let gpu = driver::gpu(input.device())?;
+    nest.divide(gpu.processors);
+    let out_type = out.map_or(input.dtype(), Tensor::dtype);
+    let text = source::reduce(fold, input.dtype(), out_type).ok_or_else(|| unknown(input.dtype()))?;
+    let scratch = if nest.splits > 1 {
+        let n = (nest.splits * nest.kept) as usize;
+        Some(Block::new(gpu, n.checked_mul(acc).ok_or_else(|| err!(Memory, "the fold is too large"))?)?)
+    } else {
+        None
+    };
+    let address = |t: Option<&Tensor>| t.map_or(0u64, |t| t.data_ptr() as usize as u64);
+    let (mut p_in, mut p_out, mut p_index) = (address(Some(input)), address(out), address(index));
+    let mut p_scratch = scratch.as_ref().map_or(0u64, Block::ptr);
+    let per_block = 256 / nest.lanes;
+    let too_many = |_| err!(Runtime, "too many elements for one launch");
+    let blocks = u32::try_from((nest.kept + per_block - 1) / per_block).map_err(too_many)?;
+    let first = super::module::function(gpu, &text, "first")?;
+    let mut args = [arg(&mut p_in), arg(&mut p_scratch), arg(&mut p_out), arg(&mut p_index), arg(&mut nest)];
+    let splits = nest.splits;
+    // SAFETY: the values are the kernel's parameters in order; the layouts lie within the tensors, and the scratch block
+    // holds one value a result and split.
+    unsafe { launch(gpu, first, (blocks, splits as u32), &mut args) }?;
+    if splits > 1 {
+        let second = super::module::function(gpu, &text, "second")?;
+        let blocks = u32::try_from(nest.kept).map_err(too_many)?;
+        let mut args = [arg(&mut p_scratch), arg(&mut p_out), arg(&mut p_index), arg(&mut nest)];
+        // SAFETY: as above. The scratch block goes back to the cache afterwards, which the stream's order allows.
+        unsafe { launch(gpu, second, (blocks, 1), &mut args) }?;
+    }
+    Ok(())
+}
+
+fn unknown(d: DType) -> crate::Error {
+    err!(NotImplemented, "no CUDA fold for dtype '{}'", d.scalar_type())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernels do, in order: every lane of every split, then the splits.
+    fn simulate(n: &Nest, input: &[f64], out: &mut [f64]) {
+        for o in 0..n.kept {
+            let (mut rest, mut base, mut at) = (o, 0, 0);
+            for k in 0..n.kept_dims as usize {
+                let step = rest % n.kept_shape[k];
+                rest /= n.kept_shape[k];
+                base += step * n.kept_in[k];
+                at += step * n.kept_out[k];
+            }
+            let mut sum = 0.0;
+            for split in 0..n.splits {
+                for lane in 0..n.lanes {
+                    let end = ((split + 1) * n.chunk).min(n.folded);
+                    for j in (split * n.chunk + lane..end).step_by(n.lanes as usize) {
+                        let (mut rest, mut inside) = (j, 0);
+                        for k in 0..n.folded_dims as usize {
+                            inside += rest % n.folded_shape[k] * n.folded_in[k];
+                            rest /= n.folded_shape[k];
+                        }
+                        sum += input[(base + inside) as usize];
+                    }
+                }
+            }
+            out[at as usize] = sum;
+        }
+    }
+
+    #[test]
+    fn nests_visit_every_element_once_and_write_to_its_place() {
+        let values: Vec<f64> = (0..6 * 70 * 50).map(|i| f64::from((i * 37) % 101)).collect();
+        let whole = Tensor::from_slice(&values, &[6, 70, 50]).unwrap();
+        for perm in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]] {
+            let t = whole.permuted(&perm);
+            for dims in [&[0usize][..], &[1], &[2], &[0, 2], &[1, 2], &[0, 1, 2], &[]] {
+                for keep in [false, true] {
+                    let shape = crate::ops::rules::reduced_shape(t.shape(), dims, keep);
+                    let want = Tensor::empty(&shape, DType::F64, crate::Device::CPU).unwrap();
+                    crate::cpu::reduce::run_kind(Kind::Sum, &want, &t, dims, 0.0, Post::None).unwrap();
+                    let want = want.to_vec::<f64>().unwrap();
+                    for processors in [1, 132] {
+                        let mut nest = Nest::new(&t, dims, Some(&Tensor::empty(&shape, DType::F64, crate::Device::CPU).unwrap()), None).unwrap();
+                        nest.divide(processors);
+                        let mut got = vec![f64::NAN; want.len()];
+                        simulate(&nest, &values, &mut got);
+                        assert_eq!(got, want, "{perm:?} {dims:?} {keep}");
+                    }
+                }
+            }
+        }
+    }
+}

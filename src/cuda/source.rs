@@ -1,0 +1,348 @@
+//! The text of GPU kernels: made from the op table and the files in `kernels/`, without a GPU or its libraries.
+
+use crate::DType;
+use crate::cpu::reduce::{Kind, Post};
+use crate::ops::op::{Body, KernelBody, Row};
+use crate::random::Distribution;
+use std::fmt::Write as _;
+
+const COMMON: &str = include_str!("kernels/common.cuh");
+const MAP: &str = include_str!("kernels/map.cu");
+const REDUCE: &str = include_str!("kernels/reduce.cu");
+const RANDOM: &str = include_str!("kernels/random.cu");
+
+/// An operand of a pointwise kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// A number that comes with the call.
+    Number,
+    /// A tensor of this dtype.
+    Tensor(DType),
+}
+
+/// What a fold computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fold {
+    /// A value, and what happens to it at the end.
+    Value(Kind, Post),
+    /// Where the extreme is, and which it is.
+    Arg {
+        /// The largest, not the smallest.
+        max: bool,
+    },
+}
+
+/// The device's name of a dtype in memory.
+#[must_use]
+pub fn storage_type(d: DType) -> Option<&'static str> {
+    use DType::*;
+    Some(match d {
+        Bool => "bool",
+        U8 => "u8",
+        I8 => "i8",
+        I16 => "i16",
+        I32 => "i32",
+        I64 => "i64",
+        U16 => "u16",
+        U32 => "u32",
+        U64 => "u64",
+        F16 => "f16",
+        BF16 => "bf16",
+        F32 => "float",
+        F64 => "double",
+        C32 => "ch",
+        C64 => "cf",
+        C128 => "cd",
+        _ => return None,
+    })
+}
+
+/// The dtype in which a device computes another.
+#[must_use]
+pub fn computed(d: DType) -> DType {
+    match d {
+        DType::F16 | DType::BF16 => DType::F32,
+        DType::C32 => DType::C64,
+        d => d,
+    }
+}
+
+/// A pointwise kernel (`kernel`): `expression` of `a`, `b`, `c`, computed in `compute`.
+#[must_use]
+pub fn map(expression: &str, compute: DType, out: DType, operands: &[Operand], flat: bool, wide: bool) -> Option<String> {
+    let mut text = String::with_capacity(COMMON.len() + MAP.len() + 512);
+    text.push_str(COMMON);
+    let t = storage_type(computed(compute))?;
+    writeln!(text, "typedef {t} T;\ntypedef {} TO;", storage_type(out)?).ok()?;
+    for (i, name) in ["A", "B", "C"].into_iter().enumerate() {
+        let (kind, get) = match operands.get(i) {
+            None => ("u8", "T(0)".to_owned()),
+            Some(Operand::Number) => ("u8", format!("Number<T>::of(numbers, {})", 3 + i)),
+            Some(Operand::Tensor(d)) => (storage_type(*d)?, format!("to<T>(up(p{0}[at_{0}]))", name.to_lowercase())),
+        };
+        writeln!(text, "typedef {kind} T{name};\n#define GET_{name} {get}").ok()?;
+    }
+    let index = if wide { "i64" } else { "u32" };
+    writeln!(text, "#define INDEX {index}\n#define FLAT {}\n#define RESULT ({expression})", u8::from(flat)).ok()?;
+    text.push_str(MAP);
+    Some(text)
+}
+
+/// The dtype in which a fold accumulates.
+#[must_use]
+pub fn folded(kind: Kind, input: DType) -> DType {
+    let d = computed(input);
+    match kind {
+        Kind::Max | Kind::Min => d,
+        Kind::NonZero => DType::I64,
+        Kind::Sum | Kind::NanSum | Kind::Prod if d.is_integral(true) => DType::I64,
+        Kind::Sum | Kind::NanSum | Kind::Prod => d,
+        _ if d.is_integral(true) => DType::F64,
+        _ => d.to_real(),
+    }
+}
+
+/// The kernels of a fold (`first` and `second`).
+#[must_use]
+pub fn reduce(fold: Fold, input: DType, out: DType) -> Option<String> {
+    let mut text = String::with_capacity(COMMON.len() + REDUCE.len() + 512);
+    text.push_str(COMMON);
+    let v = match fold {
+        Fold::Value(kind, _) => folded(kind, input),
+        Fold::Arg { .. } => computed(input),
+    };
+    writeln!(text, "typedef {} IN;\ntypedef {} OUT;\ntypedef {} V;", storage_type(input)?, storage_type(out)?, storage_type(v)?).ok()?;
+    match fold {
+        Fold::Arg { max } => {
+            let better = if max { '>' } else { '<' };
+            writeln!(text, "#define ARG 1\n#define IDENTITY V(0)\n#define BETTER(a, b) ((a) {better} (b))").ok()?;
+        }
+        Fold::Value(kind, post) => {
+            let load = match kind {
+                Kind::Sum | Kind::Prod => "to<V>(x)",
+                Kind::NanSum => "(x != x ? V(0) : to<V>(x))",
+                Kind::Max | Kind::Min => "V(x)",
+                Kind::AbsSum | Kind::AbsMax | Kind::AbsMin => "to<V>(abs_(x))",
+                Kind::SqSum => "to<V>(sq_(x))",
+                Kind::PowSum => "V(pow(to<V>(abs_(x)), V(p)))",
+                Kind::NonZero => "to<V>(to<bool>(x))",
+            };
+            let (start, join) = match kind {
+                Kind::Prod => ("V(1)", "V((a) * (b))"),
+                Kind::Max => ("least<V>()", "max_(a, b)"),
+                Kind::Min | Kind::AbsMin => ("most<V>()", "min_(a, b)"),
+                Kind::AbsMax => ("V(0)", "max_(a, b)"),
+                _ => ("V(0)", "V((a) + (b))"),
+            };
+            let finish = match post {
+                Post::None => "(a)",
+                Post::Over(_) => "((a) / V(post))",
+                Post::Sqrt => "sqrt(a)",
+                Post::Pow(_) => "pow(a, V(post))",
+            };
+            writeln!(text, "#define ARG 0\n#define IDENTITY {start}\n#define LOAD(x) {load}\n#define JOIN(a, b) {join}\n#define FINISH(a) {finish}").ok()?;
+        }
+    }
+    text.push_str(REDUCE);
+    Some(text)
+}
+
+/// How a distribution is drawn on a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    /// The kernel (`kernel`).
+    pub text: String,
+    /// How many numbers one Philox block of 128 bits gives.
+    pub per_block: u64,
+    /// Two real and two whole parameters.
+    pub p: [f64; 2],
+    /// The least integer, and how many there are (0: all).
+    pub i: (i64, u64),
+}
+
+/// The kernel of a distribution.
+#[must_use]
+pub fn random(d: &Distribution, out: DType) -> Option<Recipe> {
+    use Distribution as D;
+    let double = out == DType::F64;
+    let (mut wide, mut i, mut p) = (false, (0, 0), [0.0; 2]);
+    let (mode, result) = match *d {
+        D::Uniform { from, to } => {
+            p = [from, to];
+            (0, "reverse<R>(x * R(p1 - p0) + R(p0), R(p0), R(p1))")
+        }
+        D::Normal { mean, std } => {
+            p = [mean, std];
+            (1, "x * R(p1) + R(p0)")
+        }
+        D::LogNormal { mean, std } => {
+            p = [mean, std];
+            (1, "exp(x * R(p1) + R(p0))")
+        }
+        D::Exponential { lambda } => {
+            p = [lambda, if double { f64::EPSILON } else { f64::from(f32::EPSILON) } / 2.0];
+            (0, "R(-1) / R(p0) * (x >= R(1) - R(p1) ? -R(p1) : log(x))")
+        }
+        D::Cauchy { median, sigma } => {
+            p = [median, sigma];
+            (0, "R(p0) + R(p1) * tan(R(3.14159265358979323846) * (x - R(0.5)))")
+        }
+        D::Geometric { p: chance } => {
+            p[0] = chance;
+            (0, "ceil(log(x) / R(log1p(-p0)))")
+        }
+        D::Bernoulli { p: chance } => {
+            p[0] = chance;
+            (0, "x < R(p0)")
+        }
+        D::Random => {
+            let (span, both) = whole_range(out)?;
+            (wide, i) = (both, (0, span));
+            (2, "i64(i1 ? x % i1 : x)")
+        }
+        D::RandomRange { from, to } => {
+            let span = match to {
+                Some(to) => to.wrapping_sub(from) as u64,
+                None if from == i64::MIN => 0,
+                None => (largest(out)?.wrapping_sub(from) as u64).wrapping_add(1),
+            };
+            (wide, i) = (span == 0 || span >= 1 << 28, (from, span));
+            (2, "i64((i1 ? x % i1 : x) + u64(i0))")
+        }
+    };
+    let real = if double { "double" } else { "float" };
+    let r = if mode == 2 { "u64" } else { real };
+    let mut text = String::with_capacity(COMMON.len() + RANDOM.len() + 256);
+    text.push_str(COMMON);
+    let flag = u8::from(wide);
+    writeln!(text, "typedef {} TO;\ntypedef {r} R;\n#define MODE {mode}\n#define WIDE {flag}\n#define RESULT ({result})", storage_type(out)?).ok()?;
+    text.push_str(RANDOM);
+    let pair = if mode == 2 { wide } else { double };
+    Some(Recipe { text, per_block: if pair { 2 } else { 4 }, p, i })
+}
+
+/// How many integers `random_()` draws from, and if they need 64 bits.
+fn whole_range(d: DType) -> Option<(u64, bool)> {
+    Some(match d {
+        DType::Bool => (2, false),
+        DType::F16 => ((1 << 11) + 1, false),
+        DType::BF16 => ((1 << 8) + 1, false),
+        DType::F32 => ((1 << 24) + 1, false),
+        DType::F64 => ((1 << 53) + 1, true),
+        d => {
+            let top = largest(d)? as u64;
+            (top + 1, d.size() == 8)
+        }
+    })
+}
+
+fn largest(d: DType) -> Option<i64> {
+    use DType::*;
+    Some(match d {
+        Bool => 1,
+        U8 => 255,
+        I8 => 127,
+        I16 => 32767,
+        U16 => 65535,
+        I32 => i64::from(i32::MAX),
+        U32 => i64::from(u32::MAX),
+        I64 | U64 => i64::MAX,
+        F16 => 1 << 11,
+        BF16 => 1 << 8,
+        F32 => 1 << 24,
+        F64 => 1 << 53,
+        _ => return None,
+    })
+}
+
+/// The dtypes that stand for the classes of elements.
+const CLASSES: [DType; 12] = {
+    use DType::*;
+    [Bool, U8, I8, I32, I64, F16, BF16, F32, F64, C32, C64, C128]
+};
+
+/// Every kind of kernel that can be asked for, by name: each row for each class of element, folds, copies, draws.
+#[must_use]
+pub fn all() -> Vec<(String, String)> {
+    let mut list = Vec::new();
+    for op in crate::ops::table() {
+        let Body::Kernel(KernelBody { row: Row::Map(row), .. }) = op.def.body else { continue };
+        if row.cuda.is_empty() {
+            continue;
+        }
+        for d in CLASSES {
+            let (compute, out) = (row.types)(d);
+            let looped = if compute == DType::C32 { DType::C64 } else { compute };
+            if (row.kernel)(looped).is_none() {
+                continue;
+            }
+            let operands: Vec<Operand> = (0..row.arity).map(|i| if i == 1 && d == DType::F32 { Operand::Number } else { Operand::Tensor(d) }).collect();
+            let text = map(row.cuda, compute, out, &operands, d == DType::F64, d == DType::I64);
+            list.extend(text.map(|t| (format!("{} {}", op.def.name, d.name()), t)));
+        }
+    }
+    for (i, from) in CLASSES.into_iter().enumerate() {
+        for (k, to) in CLASSES.into_iter().enumerate() {
+            let expression = if from.is_complex() && k % 2 == 0 { "conj_(a)" } else { "a" };
+            let text = map(expression, from, to, &[Operand::Tensor(from)], i == k, false);
+            list.extend(text.map(|t| (format!("copy {} {}", from.name(), to.name()), t)));
+        }
+        let text = map("a != T(0) ? b : c", from, from, &[Operand::Tensor(DType::Bool), Operand::Tensor(from), Operand::Tensor(from)], false, false);
+        list.extend(text.map(|t| (format!("where {}", from.name()), t)));
+        let text = map("f0", from, from, &[], false, false);
+        list.extend(text.map(|t| (format!("fill {}", from.name()), t)));
+        folds(from, &mut list);
+        draws(from, &mut list);
+    }
+    list
+}
+
+fn folds(d: DType, list: &mut Vec<(String, String)>) {
+    use Kind::*;
+    let real = !d.is_complex();
+    for kind in [Sum, NanSum, Prod, Max, Min, AbsSum, SqSum, AbsMax, AbsMin, PowSum, NonZero] {
+        let ordered = matches!(kind, Max | Min);
+        let magnitude = matches!(kind, AbsSum | SqSum | AbsMax | AbsMin | PowSum);
+        if ordered && !real || magnitude && d.is_integral(true) || kind == NanSum && !real {
+            continue;
+        }
+        let post = match kind {
+            Sum if !d.is_integral(true) => Post::Over(1.0),
+            SqSum => Post::Sqrt,
+            PowSum => Post::Pow(0.5),
+            _ => Post::None,
+        };
+        let out = if magnitude { d.to_real() } else if ordered { d } else if d.is_integral(true) || kind == NonZero { DType::I64 } else { d };
+        list.extend(reduce(Fold::Value(kind, post), d, out).map(|t| (format!("fold {kind:?} {}", d.name()), t)));
+    }
+    if real {
+        for max in [true, false] {
+            list.extend(reduce(Fold::Arg { max }, d, d).map(|t| (format!("arg{} {}", if max { "max" } else { "min" }, d.name()), t)));
+        }
+    }
+}
+
+fn draws(d: DType, list: &mut Vec<(String, String)>) {
+    use Distribution as D;
+    if d.is_complex() {
+        return;
+    }
+    let float = d.is_float();
+    let kinds: [(&str, D, bool); 10] = [
+        ("uniform", D::Uniform { from: 0.0, to: 1.0 }, float),
+        ("normal", D::Normal { mean: 0.0, std: 1.0 }, float),
+        ("log_normal", D::LogNormal { mean: 0.0, std: 1.0 }, float),
+        ("exponential", D::Exponential { lambda: 1.0 }, float),
+        ("cauchy", D::Cauchy { median: 0.0, sigma: 1.0 }, float),
+        ("geometric", D::Geometric { p: 0.5 }, true),
+        ("bernoulli", D::Bernoulli { p: 0.5 }, true),
+        ("random", D::Random, true),
+        ("random_range", D::RandomRange { from: 0, to: Some(10) }, true),
+        ("random_wide", D::RandomRange { from: i64::MIN, to: None }, true),
+    ];
+    for (name, dist, there) in kinds {
+        if there {
+            list.extend(random(&dist, d).map(|r| (format!("{name} {}", d.name()), r.text)));
+        }
+    }
+}

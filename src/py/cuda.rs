@@ -1,0 +1,90 @@
+//! What `torchlike.cuda` is made of.
+
+use super::types::PyDevice;
+use crate::{Device, cuda};
+use pyo3::prelude::*;
+
+fn at(index: i8) -> Device {
+    Device::cuda(index.max(0))
+}
+
+/// How many GPUs there are; 0 without a driver.
+#[pyfunction]
+fn _cuda_device_count() -> usize {
+    cuda::device_count()
+}
+
+/// Fails with PyTorch's text if there is no such GPU.
+#[pyfunction]
+fn _cuda_check(index: i8) -> PyResult<()> {
+    Ok(cuda::check(at(index))?)
+}
+
+/// True once a GPU was used.
+#[pyfunction]
+fn _cuda_is_initialized() -> bool {
+    cuda::driver::opened()
+}
+
+/// `(name, (major, minor), bytes, multiprocessors, threads of a multiprocessor)`.
+#[pyfunction]
+fn _cuda_properties(index: i8) -> PyResult<(String, (i32, i32), usize, u32, u32)> {
+    let p = cuda::properties(at(index))?;
+    Ok((p.name, p.capability, p.total_memory, p.processors, p.threads))
+}
+
+/// `(free, total)` bytes.
+#[pyfunction]
+fn _cuda_memory(index: i8) -> PyResult<(usize, usize)> {
+    cuda::check(at(index))?;
+    Ok(cuda::driver::gpu(at(index))?.memory()?)
+}
+
+/// `(allocated, reserved, most allocated)` bytes of our own.
+#[pyfunction]
+fn _cuda_memory_stats(index: i8) -> (usize, usize, usize) {
+    let s = cuda::alloc::stats(index.max(0) as usize);
+    (s.allocated, s.reserved, s.peak)
+}
+
+/// Gives cached memory back to the driver.
+#[pyfunction]
+fn _cuda_empty_cache(py: Python<'_>) -> PyResult<()> {
+    Ok(py.detach(cuda::alloc::empty_cache)?)
+}
+
+/// Waits for a GPU.
+#[pyfunction]
+fn _cuda_synchronize(py: Python<'_>, index: i8) -> PyResult<()> {
+    cuda::check(at(index))?;
+    Ok(py.detach(|| cuda::driver::gpu(at(index))?.wait())?)
+}
+
+/// Seeds one GPU's generator, or all.
+#[pyfunction]
+#[pyo3(signature = (seed, index=None))]
+fn _cuda_seed(seed: u64, index: Option<i8>) -> PyResult<()> {
+    Ok(cuda::random::seed(index.map(at), seed)?)
+}
+
+/// The number in a CUDA device, -1 if it has none; `None` for other devices.
+#[pyfunction]
+fn _cuda_index(device: &PyDevice) -> Option<i8> {
+    (device.0.kind == crate::DeviceKind::Cuda).then_some(device.0.index)
+}
+
+/// Every kernel that can be asked for, as `(name, CUDA text)`: for checks without a GPU.
+#[pyfunction]
+fn _cuda_sources() -> Vec<(String, String)> {
+    cuda::source::all()
+}
+
+/// Registers the functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    macro_rules! add {
+        ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
+    }
+    add!(_cuda_device_count _cuda_check _cuda_is_initialized _cuda_properties _cuda_memory _cuda_memory_stats _cuda_empty_cache
+        _cuda_synchronize _cuda_seed _cuda_index _cuda_sources);
+    Ok(())
+}
