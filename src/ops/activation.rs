@@ -177,7 +177,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Softshrink "_nn.softshrink", 1, same, shrink_ctx, 0, "a > f0 ? a - f0 : a < -f0 ? a + f0 : a * T(0)", "(Tensor self, float lambd=0.5)", "x moved towards 0 by lambd."),
     map_row!(Hardshrink "hardshrink", 1, same, numbers, FMO, "a >= -f0 && a <= f0 ? T(0) : a", "(Tensor self, float lambd=0.5)", "x, or 0 where it is within lambd of 0."),
     map_row!(Threshold "threshold", 1, same, numbers, F | O, "a <= f0 ? f1 : a", "(Tensor self, Scalar threshold, Scalar value)", "x where above the threshold, else a value."),
-    map_row!(LogSigmoid "_nn.log_sigmoid", 1, same, 0, "(a < T(0) ? a : a * T(0)) - log1p(exp(-abs_(a)))", "(Tensor self)", "The logarithm of sigmoid(x)."),
+    map_row!(LogSigmoid "_nn.log_sigmoid", 1, same, 0, "min_(a, T(0)) - log1p(exp(-abs_(a)))", "(Tensor self)", "The logarithm of sigmoid(x)."),
     map_row!(Glu "_nn.glu", 2, same, 0, "a * sigmoid_(b)", "(Tensor self, Tensor gate)", "The first operand times the sigmoid of the second."),
     map_row!(Prelu "_nn.prelu", 2, same, 0, "a > T(0) ? a : b * a", "(Tensor self, Tensor weight)", "x where positive, else x times a weight."),
     kernel("_nn.rrelu", "(Tensor self, float lower, float upper, *, Generator? generator=None)", 0, KernelBody::new(infer_rrelu, |a, o| cpu::activation::rrelu(&o[0], a.tensor(0)?, a.float(1)?, a.float(2)?, &super::random::generator(a))).random(None), "x where positive, else x times a random slope."),

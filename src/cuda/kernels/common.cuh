@@ -228,8 +228,6 @@ FN bool signbit_(float a) { return __float_as_int(a) < 0; }
 FN bool signbit_(double a) { return __double_as_longlong(a) < 0; }
 
 template <class T> FN T sgn_(T a) { return T((a > T(0)) - (a < T(0))); }
-FN float sgn_(float a) { return a > 0.0f ? 1.0f : a < 0.0f ? -1.0f : a * 0.0f + 0.0f; }
-FN double sgn_(double a) { return a > 0.0 ? 1.0 : a < 0.0 ? -1.0 : a * 0.0 + 0.0; }
 CX cx<R> sgn_(cx<R> a) { return a.re == R(0) && a.im == R(0) ? a * R(0) : a / abs_(a); }
 
 FN bool bitnot_(bool a) { return !a; }
