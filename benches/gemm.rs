@@ -16,24 +16,55 @@ fn best(mut f: impl FnMut()) -> f64 {
     best
 }
 
-fn case<T: GemmElement>(name: &str, m: usize, n: usize, k: usize, nt: bool, batch: usize, one: T, alpha: T::Scale, beta: T::Scale) {
+fn case<T: GemmElement>(
+    name: &str,
+    m: usize,
+    n: usize,
+    k: usize,
+    nt: bool,
+    batch: usize,
+    one: T,
+    alpha: T::Scale,
+    beta: T::Scale,
+) {
     let a = vec![one; batch * m * k];
     let b = vec![one; batch * k * n];
     let mut c = vec![one; batch * m * n];
-    let bm = if nt { Mat::new(b.as_ptr(), 1, k as isize) } else { Mat::new(b.as_ptr(), n as isize, 1) };
-    let (am, cm) = (Mat::new(a.as_ptr(), k as isize, 1), MatMut::new(c.as_mut_ptr(), n as isize, 1));
+    let bm = if nt {
+        Mat::new(b.as_ptr(), 1, k as isize)
+    } else {
+        Mat::new(b.as_ptr(), n as isize, 1)
+    };
+    let (am, cm) = (
+        Mat::new(a.as_ptr(), k as isize, 1),
+        MatMut::new(c.as_mut_ptr(), n as isize, 1),
+    );
     let t = best(|| {
         // SAFETY: the buffers hold `batch` matrices each.
         unsafe {
             if batch == 1 {
                 gemm(m, n, k, alpha, am, bm, beta, cm, None);
             } else {
-                gemm_batch(batch, m, n, k, alpha, (am, (m * k) as isize), (bm, (k * n) as isize), beta, (cm, (m * n) as isize));
+                gemm_batch(
+                    batch,
+                    m,
+                    n,
+                    k,
+                    alpha,
+                    (am, (m * k) as isize),
+                    (bm, (k * n) as isize),
+                    beta,
+                    (cm, (m * n) as isize),
+                );
             }
         }
     });
     let flops = 2.0 * (batch * m * n * k) as f64;
-    println!("{name:5} {} {batch:3}x {m:5}x{n:5}x{k:5}  {:8.1} GFLOP/s", if nt { "NT" } else { "NN" }, flops / t / 1e9);
+    println!(
+        "{name:5} {} {batch:3}x {m:5}x{n:5}x{k:5}  {:8.1} GFLOP/s",
+        if nt { "NT" } else { "NN" },
+        flops / t / 1e9
+    );
 }
 
 fn main() {

@@ -7,7 +7,11 @@ use torchlike::io::{Archive, write};
 fn resave(folder: &Path, number: usize, path: &str) -> Result<()> {
     let archive = Archive::open(path)?;
     let mut provider = write::from_archive(&archive, archive.tree());
-    write::save(folder.join(format!("{number}.pt")), archive.tree(), &mut provider)
+    write::save(
+        folder.join(format!("{number}.pt")),
+        archive.tree(),
+        &mut provider,
+    )
 }
 
 fn main() {

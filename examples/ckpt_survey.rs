@@ -10,13 +10,20 @@ use torchlike::io::Archive;
 fn walk(folder: &Path, out: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        if path.is_dir() { walk(&path, out) } else { out.push(path) }
+        if path.is_dir() {
+            walk(&path, out)
+        } else {
+            out.push(path)
+        }
     }
 }
 
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap_or("0");
+    let line = status
+        .lines()
+        .find_map(|l| l.strip_prefix("VmHWM:"))
+        .unwrap_or("0");
     line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
 }
 
@@ -28,19 +35,36 @@ fn survey(path: &Path) -> Result<String, torchlike::Error> {
         }
     }
     archive.verify()?;
-    let refused: Vec<String> = archive.tree().disallowed(&|_| false).map(ToString::to_string).collect();
-    let unresolved: Vec<String> = archive.tree().unresolved().iter().map(ToString::to_string).collect();
-    Ok(format!("{} tensors, not weights-only {refused:?}, unresolved {unresolved:?}", archive.tensors().len()))
+    let refused: Vec<String> = archive
+        .tree()
+        .disallowed(&|_| false)
+        .map(ToString::to_string)
+        .collect();
+    let unresolved: Vec<String> = archive
+        .tree()
+        .unresolved()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    Ok(format!(
+        "{} tensors, not weights-only {refused:?}, unresolved {unresolved:?}",
+        archive.tensors().len()
+    ))
 }
 
 fn main() {
     let mut paths = Vec::new();
     for folder in std::env::args().skip(1) {
         let path = PathBuf::from(folder);
-        if path.is_dir() { walk(&path, &mut paths) } else { paths.push(path) }
+        if path.is_dir() {
+            walk(&path, &mut paths)
+        } else {
+            paths.push(path)
+        }
     }
     paths.sort();
-    let (mut opened, mut refused, mut slowest, mut peak) = (0, 0, (0.0, PathBuf::new()), peak_kib());
+    let (mut opened, mut refused, mut slowest, mut peak) =
+        (0, 0, (0.0, PathBuf::new()), peak_kib());
     for path in &paths {
         let start = Instant::now();
         match survey(path) {
@@ -63,5 +87,10 @@ fn main() {
         }
         peak = now;
     }
-    println!("opened {opened}, refused {refused}, slowest {:.3} s ({}), peak {} MiB", slowest.0, slowest.1.display(), peak / 1024);
+    println!(
+        "opened {opened}, refused {refused}, slowest {:.3} s ({}), peak {} MiB",
+        slowest.0,
+        slowest.1.display(),
+        peak / 1024
+    );
 }

@@ -33,7 +33,11 @@ enum Command {
 
 /// Runs the command line with these arguments (without the program's name), and gives the exit code:
 /// 0 if all is well, 1 for a file that cannot be read, 2 for a wrong command.
-pub fn main(args: impl IntoIterator<Item = impl Into<OsString>>, out: &mut impl Write, errors: &mut impl Write) -> i32 {
+pub fn main(
+    args: impl IntoIterator<Item = impl Into<OsString>>,
+    out: &mut impl Write,
+    errors: &mut impl Write,
+) -> i32 {
     let command = match parse(args.into_iter().map(Into::into).collect()) {
         Ok(command) => command,
         Err(e) => {
@@ -43,7 +47,9 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString>>, out: &mut impl 
     };
     let done = match command {
         Command::Help => out.write_all(HELP.as_bytes()).map_err(Into::into),
-        Command::Version => writeln!(out, "torchlike {}", env!("CARGO_PKG_VERSION")).map_err(Into::into),
+        Command::Version => {
+            writeln!(out, "torchlike {}", env!("CARGO_PKG_VERSION")).map_err(Into::into)
+        }
         Command::Inspect { path, json } => inspect(&path, json, out),
     };
     match done.and_then(|()| Ok(out.flush()?)) {
@@ -84,12 +90,24 @@ fn parse(args: Vec<OsString>) -> Result<Command, lexopt::Error> {
 fn inspect(path: &std::path::Path, json: bool, out: &mut impl Write) -> Result<()> {
     let archive = Archive::open(path)?;
     let tensors = archive.tensors();
-    if json { print_json(&archive, &tensors, out) } else { print_table(&archive, &tensors, out) }
+    if json {
+        print_json(&archive, &tensors, out)
+    } else {
+        print_table(&archive, &tensors, out)
+    }
 }
 
 /// Control characters in a name must not reach the terminal.
 fn clean(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+    text.chars()
+        .flat_map(|c| {
+            if c.is_control() {
+                c.escape_default().collect::<Vec<_>>()
+            } else {
+                vec![c]
+            }
+        })
+        .collect()
 }
 
 fn tensor_bytes(t: &NamedTensor<'_>) -> u64 {
@@ -104,13 +122,22 @@ fn human(bytes: u64) -> String {
         n /= 1024.0;
         unit += 1;
     }
-    if unit == 0 { format!("{bytes} B") } else { format!("{n:.2} {}", units[unit]) }
+    if unit == 0 {
+        format!("{bytes} B")
+    } else {
+        format!("{n:.2} {}", units[unit])
+    }
 }
 
 /// An integer with its digits in groups of three.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .filter_map(|g| std::str::from_utf8(g).ok())
+        .collect();
     groups.join(",")
 }
 
@@ -134,8 +161,18 @@ fn print_table(archive: &Archive, tensors: &[NamedTensor<'_>], out: &mut impl Wr
     let rows: Vec<[String; 5]> = tensors
         .iter()
         .map(|t| {
-            let name = if t.name.is_empty() { "(the file is one tensor)".into() } else { clean(&t.name) };
-            [name, t.tensor.dtype.to_string(), format!("{:?}", t.tensor.shape()), human(tensor_bytes(t)), clean(&notes(t))]
+            let name = if t.name.is_empty() {
+                "(the file is one tensor)".into()
+            } else {
+                clean(&t.name)
+            };
+            [
+                name,
+                t.tensor.dtype.to_string(),
+                format!("{:?}", t.tensor.shape()),
+                human(tensor_bytes(t)),
+                clean(&notes(t)),
+            ]
         })
         .collect();
     let heads = ["name", "dtype", "shape", "size", "notes"];
@@ -173,9 +210,16 @@ fn print_table(archive: &Archive, tensors: &[NamedTensor<'_>], out: &mut impl Wr
             writeln!(out, "  {}: {}", clean(key), clean(value))?;
         }
     }
-    let refused: Vec<String> = archive.tree().disallowed(&|_| false).map(|g| clean(&g.to_string())).collect();
+    let refused: Vec<String> = archive
+        .tree()
+        .disallowed(&|_| false)
+        .map(|g| clean(&g.to_string()))
+        .collect();
     if !refused.is_empty() {
-        writeln!(out, "\nnames that torch.load refuses with weights_only=True (not executed here):")?;
+        writeln!(
+            out,
+            "\nnames that torch.load refuses with weights_only=True (not executed here):"
+        )?;
         for name in refused {
             writeln!(out, "  {name}")?;
         }
@@ -222,8 +266,16 @@ fn print_json(archive: &Archive, tensors: &[NamedTensor<'_>], out: &mut impl Wri
         })
         .collect();
     let totals = archive.totals();
-    let refused: Vec<String> = archive.tree().disallowed(&|_| false).map(ToString::to_string).collect();
-    let metadata: serde_json::Map<String, Json> = archive.metadata().iter().map(|(k, v)| (k.clone(), v.clone().into())).collect();
+    let refused: Vec<String> = archive
+        .tree()
+        .disallowed(&|_| false)
+        .map(ToString::to_string)
+        .collect();
+    let metadata: serde_json::Map<String, Json> = archive
+        .metadata()
+        .iter()
+        .map(|(k, v)| (k.clone(), v.clone().into()))
+        .collect();
     let all = json!({
         "format": archive.format().name(),
         "file_bytes": archive.file_size(),

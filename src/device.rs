@@ -42,14 +42,23 @@ vulkan, mps, meta, hpu, mtia, privateuseone";
 
 impl Device {
     /// Host memory.
-    pub const CPU: Self = Self { kind: DeviceKind::Cpu, index: -1 };
+    pub const CPU: Self = Self {
+        kind: DeviceKind::Cpu,
+        index: -1,
+    };
     /// No memory.
-    pub const META: Self = Self { kind: DeviceKind::Meta, index: -1 };
+    pub const META: Self = Self {
+        kind: DeviceKind::Meta,
+        index: -1,
+    };
 
     /// The CUDA device of number `index`.
     #[must_use]
     pub const fn cuda(index: i8) -> Self {
-        Self { kind: DeviceKind::Cuda, index }
+        Self {
+            kind: DeviceKind::Cuda,
+            index,
+        }
     }
 
     /// Reads `cpu`, `meta`, `cuda`, `cuda:1`, ...
@@ -78,7 +87,10 @@ impl Device {
                 }
                 match digits.parse::<i64>() {
                     Ok(n) if n <= 127 => n as i8,
-                    Ok(_) | Err(_) => bail!(Runtime, "Could not parse device index '{digits}' in device string '{text}'"),
+                    Ok(_) | Err(_) => bail!(
+                        Runtime,
+                        "Could not parse device index '{digits}' in device string '{text}'"
+                    ),
                 }
             }
         };
@@ -87,9 +99,15 @@ impl Device {
             "meta" => DeviceKind::Meta,
             "cuda" => DeviceKind::Cuda,
             known if KNOWN.split(", ").any(|k| k == known) => {
-                bail!(NotImplemented, "torchlike has no device of type '{known}': it knows cpu, meta and cuda")
+                bail!(
+                    NotImplemented,
+                    "torchlike has no device of type '{known}': it knows cpu, meta and cuda"
+                )
             }
-            _ => bail!(Runtime, "Expected one of {KNOWN} device type at start of device string: {name}"),
+            _ => bail!(
+                Runtime,
+                "Expected one of {KNOWN} device type at start of device string: {name}"
+            ),
         };
         Ok(Self { kind, index })
     }
@@ -110,7 +128,10 @@ impl Device {
     #[must_use]
     pub fn canonical(self) -> Self {
         match self.kind {
-            DeviceKind::Cuda => Self { index: self.index.max(0), ..self },
+            DeviceKind::Cuda => Self {
+                index: self.index.max(0),
+                ..self
+            },
             kind => Self { kind, index: -1 },
         }
     }
@@ -119,7 +140,11 @@ impl Device {
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name())?;
-        if self.index >= 0 { write!(f, ":{}", self.index) } else { Ok(()) }
+        if self.index >= 0 {
+            write!(f, ":{}", self.index)
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -41,7 +41,11 @@ impl Dims {
     /// `n` copies of `value`.
     #[must_use]
     pub fn filled(n: usize, value: i64) -> Self {
-        if n <= INLINE { Self(Repr::Inline(n as u8, [value; INLINE])) } else { Self(Repr::Heap(vec![value; n].into())) }
+        if n <= INLINE {
+            Self(Repr::Inline(n as u8, [value; INLINE]))
+        } else {
+            Self(Repr::Heap(vec![value; n].into()))
+        }
     }
 
     /// With `value` put in at `at`.
@@ -55,7 +59,11 @@ impl Dims {
     /// Without entry `at`.
     #[must_use]
     pub fn removed(&self, at: usize) -> Self {
-        self.iter().enumerate().filter(|&(i, _)| i != at).map(|(_, &v)| v).collect()
+        self.iter()
+            .enumerate()
+            .filter(|&(i, _)| i != at)
+            .map(|(_, &v)| v)
+            .collect()
     }
 
     /// With entry `at` replaced.
@@ -204,7 +212,11 @@ pub fn numel(shape: &[i64]) -> Result<i64> {
 
 #[cold]
 fn overflow(shape: &[i64]) -> crate::Error {
-    err!(Runtime, "Storage size calculation overflowed with sizes={}", Dims::new(shape))
+    err!(
+        Runtime,
+        "Storage size calculation overflowed with sizes={}",
+        Dims::new(shape)
+    )
 }
 
 /// Row-major strides.
@@ -240,13 +252,19 @@ pub fn format_strides(shape: &[i64], format: MemoryFormat) -> Result<Dims> {
     match format {
         MemoryFormat::ChannelsLast => {
             if shape.len() != 4 {
-                bail!(Runtime, "required rank 4 tensor to use channels_last format");
+                bail!(
+                    Runtime,
+                    "required rank 4 tensor to use channels_last format"
+                );
             }
             Ok(strides_in_order(shape, &[0, 2, 3, 1]))
         }
         MemoryFormat::ChannelsLast3d => {
             if shape.len() != 5 {
-                bail!(Runtime, "required rank 5 tensor to use channels_last_3d format");
+                bail!(
+                    Runtime,
+                    "required rank 5 tensor to use channels_last_3d format"
+                );
             }
             Ok(strides_in_order(shape, &[0, 2, 3, 4, 1]))
         }
@@ -328,7 +346,13 @@ pub fn is_dense(shape: &[i64], strides: &[i64]) -> bool {
         return shape[0] < 2 || strides[0] == 1;
     }
     let mut order: smallvec::SmallVec<[usize; 8]> = (0..shape.len()).collect();
-    order.sort_by_key(|&d| if shape[d] < 2 { (1, 0) } else { (0, strides[d]) });
+    order.sort_by_key(|&d| {
+        if shape[d] < 2 {
+            (1, 0)
+        } else {
+            (0, strides[d])
+        }
+    });
     let mut step = 1i64;
     for &d in &order {
         if shape[d] < 2 {
@@ -406,8 +430,16 @@ pub fn broadcast(a: &[i64], b: &[i64]) -> Result<Dims> {
     let n = a.len().max(b.len());
     let mut out = Dims::filled(n, 1);
     for i in 0..n {
-        let da = if i + a.len() >= n { a[i + a.len() - n] } else { 1 };
-        let db = if i + b.len() >= n { b[i + b.len() - n] } else { 1 };
+        let da = if i + a.len() >= n {
+            a[i + a.len() - n]
+        } else {
+            1
+        };
+        let db = if i + b.len() >= n {
+            b[i + b.len() - n]
+        } else {
+            1
+        };
         out[i] = if da == db || db == 1 {
             da
         } else if da == 1 {
@@ -429,7 +461,11 @@ pub fn broadcast_strides(shape: &[i64], strides: &[i64], to: &[i64]) -> Dims {
     let lead = to.len() - shape.len();
     let mut out = Dims::filled(to.len(), 0);
     for i in 0..shape.len() {
-        out[lead + i] = if shape[i] == 1 && to[lead + i] != 1 { 0 } else { strides[i] };
+        out[lead + i] = if shape[i] == 1 && to[lead + i] != 1 {
+            0
+        } else {
+            strides[i]
+        };
     }
     out
 }
@@ -448,7 +484,11 @@ pub fn infer_size(shape: &[i64], numel: i64) -> Result<Dims> {
             }
             hole = Some(i);
         } else if d < 0 {
-            bail!(Runtime, "invalid shape dimension {d} at index {i} of shape {}", Dims::new(shape));
+            bail!(
+                Runtime,
+                "invalid shape dimension {d} at index {i} of shape {}",
+                Dims::new(shape)
+            );
         } else {
             product = product.checked_mul(d).ok_or_else(|| overflow(shape))?;
         }
@@ -465,7 +505,11 @@ pub fn infer_size(shape: &[i64], numel: i64) -> Result<Dims> {
             "cannot reshape tensor of 0 elements into shape {} because the unspecified dimension size -1 can be any value and is ambiguous",
             Dims::new(shape)
         ),
-        _ => bail!(Runtime, "shape '{}' is invalid for input of size {numel}", Dims::new(shape)),
+        _ => bail!(
+            Runtime,
+            "shape '{}' is invalid for input of size {numel}",
+            Dims::new(shape)
+        ),
     }
 }
 
@@ -474,7 +518,11 @@ pub fn infer_size(shape: &[i64], numel: i64) -> Result<Dims> {
 pub fn view_strides(shape: &[i64], strides: &[i64], to: &[i64]) -> Option<Dims> {
     let total: i64 = shape.iter().product();
     if total == 0 {
-        return Some(if shape == to { Dims::new(strides) } else { contiguous_strides(to) });
+        return Some(if shape == to {
+            Dims::new(strides)
+        } else {
+            contiguous_strides(to)
+        });
     }
     if shape.is_empty() {
         return Some(Dims::filled(to.len(), 1));
@@ -510,13 +558,21 @@ pub fn view_strides(shape: &[i64], strides: &[i64], to: &[i64]) -> Option<Dims> 
 ///
 /// # Errors
 /// If the count does not fit in `i64`.
-pub fn storage_bytes(shape: &[i64], strides: &[i64], offset: i64, itemsize: usize) -> Result<usize> {
+pub fn storage_bytes(
+    shape: &[i64],
+    strides: &[i64],
+    offset: i64,
+    itemsize: usize,
+) -> Result<usize> {
     if shape.contains(&0) {
         return Ok(0);
     }
     let mut last: i64 = offset;
     for (&d, &s) in shape.iter().zip(strides) {
-        last = (d - 1).checked_mul(s).and_then(|step| last.checked_add(step)).ok_or_else(|| overflow(shape))?;
+        last = (d - 1)
+            .checked_mul(s)
+            .and_then(|step| last.checked_add(step))
+            .ok_or_else(|| overflow(shape))?;
     }
     last.checked_add(1)
         .and_then(|n| n.checked_mul(itemsize as i64))
@@ -534,7 +590,12 @@ pub fn wrap_dim(dim: i64, ndim: usize) -> Result<usize> {
     if dim >= -n && dim < n {
         Ok((if dim < 0 { dim + n } else { dim }) as usize)
     } else {
-        bail!(Index, "Dimension out of range (expected to be in range of [{}, {}], but got {dim})", -n, n - 1)
+        bail!(
+            Index,
+            "Dimension out of range (expected to be in range of [{}, {}], but got {dim})",
+            -n,
+            n - 1
+        )
     }
 }
 
@@ -553,7 +614,10 @@ mod tests {
     fn view_of_transposed_matrix_needs_a_copy() {
         assert!(view_strides(&[3, 2], &[1, 3], &[6]).is_none());
         assert_eq!(*view_strides(&[2, 3], &[3, 1], &[3, 2]).unwrap(), [2, 1]);
-        assert_eq!(*view_strides(&[4, 3], &[1, 4], &[2, 2, 3]).unwrap(), [2, 1, 4]);
+        assert_eq!(
+            *view_strides(&[4, 3], &[1, 4], &[2, 2, 3]).unwrap(),
+            [2, 1, 4]
+        );
     }
 
     #[test]

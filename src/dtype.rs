@@ -89,9 +89,8 @@ impl DType {
         use DType::*;
         match self {
             Bool => Category::Bool,
-            F16 | BF16 | F32 | F64 | F8E4M3FN | F8E5M2 | F8E4M3FNUZ | F8E5M2FNUZ | F8E8M0FNU | F4E2M1FNx2 => {
-                Category::Float
-            }
+            F16 | BF16 | F32 | F64 | F8E4M3FN | F8E5M2 | F8E4M3FNUZ | F8E5M2FNUZ | F8E8M0FNU
+            | F4E2M1FNx2 => Category::Float,
             C32 | C64 | C128 => Category::Complex,
             _ => Category::Integral,
         }
@@ -148,7 +147,10 @@ impl DType {
     #[must_use]
     pub const fn is_signed(self) -> bool {
         use DType::*;
-        !matches!(self, Bool | U8 | U16 | U32 | U64 | QU8 | QU4x2 | QU2x4 | Bits8 | F8E8M0FNU)
+        !matches!(
+            self,
+            Bool | U8 | U16 | U32 | U64 | QU8 | QU4x2 | QU2x4 | Bits8 | F8E8M0FNU
+        )
     }
 
     /// True for f16, bf16 and the 8-bit floats: types whose arithmetic is done in f32.
@@ -244,7 +246,11 @@ pub const fn promote(a: DType, b: DType) -> Option<DType> {
         _ => {
             let real = promote_floats(a.to_real(), b.to_real());
             // bfloat16 has no complex of its own: with complex32 it becomes complex64.
-            if matches!(real, BF16) { C64 } else { real.to_complex() }
+            if matches!(real, BF16) {
+                C64
+            } else {
+                real.to_complex()
+            }
         }
     })
 }
@@ -289,7 +295,8 @@ const fn promote_floats(a: DType, b: DType) -> DType {
 #[must_use]
 pub const fn can_cast(from: DType, to: DType) -> bool {
     (to.category() as u8) >= (from.category() as u8)
-        || (matches!(from.category(), Category::Integral) && matches!(to.category(), Category::Integral))
+        || (matches!(from.category(), Category::Integral)
+            && matches!(to.category(), Category::Integral))
 }
 
 /// Runs a block with a type alias bound to the Rust type of a dtype.

@@ -50,7 +50,11 @@ const FOREIGN: u8 = 2;
 
 impl Storage {
     fn make(ptr: *mut u8, nbytes: usize, device: Device, owner: Owner) -> Self {
-        let flags = if matches!(owner, Owner::Foreign(_)) { FOREIGN } else { 0 };
+        let flags = if matches!(owner, Owner::Foreign(_)) {
+            FOREIGN
+        } else {
+            0
+        };
         Self(Arc::new(Cell {
             ptr: AtomicPtr::new(ptr),
             nbytes: AtomicUsize::new(nbytes),
@@ -58,7 +62,10 @@ impl Storage {
             index: AtomicU8::new(device.index as u8),
             flags: AtomicU8::new(flags),
             version: AtomicU32::new(0),
-            hold: Mutex::new(Hold { owner, source: None }),
+            hold: Mutex::new(Hold {
+                owner,
+                source: None,
+            }),
         }))
     }
 
@@ -78,7 +85,12 @@ impl Storage {
             DeviceKind::Meta => Ok(Self::meta(nbytes)),
             DeviceKind::Cpu => {
                 let block = cpu::alloc::Block::new(nbytes)?;
-                Ok(Self::make(block.ptr(), nbytes, Device::CPU, Owner::Block(block)))
+                Ok(Self::make(
+                    block.ptr(),
+                    nbytes,
+                    Device::CPU,
+                    Owner::Block(block),
+                ))
             }
             DeviceKind::Cuda => crate::cuda::empty_storage(nbytes, device),
         }
@@ -90,7 +102,12 @@ impl Storage {
     /// `ptr` must be valid for reads (and writes, unless the caller never hands out writable tensors) of
     /// `nbytes` bytes on `device` for as long as `owner` lives.
     #[must_use]
-    pub unsafe fn foreign(ptr: *mut u8, nbytes: usize, device: Device, owner: Box<dyn Any + Send>) -> Self {
+    pub unsafe fn foreign(
+        ptr: *mut u8,
+        nbytes: usize,
+        device: Device,
+        owner: Box<dyn Any + Send>,
+    ) -> Self {
         Self::make(ptr, nbytes, device, Owner::Foreign(owner))
     }
 
@@ -99,7 +116,12 @@ impl Storage {
     /// # Safety
     /// `ptr` must be the address of `nbytes` bytes on `device` for as long as `block` lives.
     #[must_use]
-    pub unsafe fn on_device(ptr: *mut u8, nbytes: usize, device: Device, block: Box<dyn Any + Send>) -> Self {
+    pub unsafe fn on_device(
+        ptr: *mut u8,
+        nbytes: usize,
+        device: Device,
+        block: Box<dyn Any + Send>,
+    ) -> Self {
         Self::make(ptr, nbytes, device, Owner::Device(block))
     }
 
@@ -134,7 +156,8 @@ impl Storage {
             return Ok(self.clone());
         }
         let n = self.nbytes() as i64;
-        let all = crate::Tensor::from_parts(self.clone(), [n].into(), [1].into(), 0, crate::DType::U8);
+        let all =
+            crate::Tensor::from_parts(self.clone(), [n].into(), [1].into(), 0, crate::DType::U8);
         Ok(all.to_device(device)?.storage().clone())
     }
 
@@ -144,7 +167,11 @@ impl Storage {
     /// What the function reports.
     pub fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
         if !self.device().is_cpu() {
-            bail!(Runtime, "the bytes of a storage on {} cannot be read directly", self.device());
+            bail!(
+                Runtime,
+                "the bytes of a storage on {} cannot be read directly",
+                self.device()
+            );
         }
         if self.nbytes() == 0 {
             return f(&[]);
@@ -166,7 +193,10 @@ impl Storage {
             1 => DeviceKind::Meta,
             _ => DeviceKind::Cuda,
         };
-        Device { kind, index: self.0.index.load(Relaxed) as i8 }
+        Device {
+            kind,
+            index: self.0.index.load(Relaxed) as i8,
+        }
     }
 
     /// The address of the first byte, null on meta.
@@ -223,14 +253,20 @@ impl Storage {
     /// Where the data would come from.
     #[must_use]
     pub fn source(&self) -> Option<Source> {
-        if self.is_sourced() { self.hold().source.clone() } else { None }
+        if self.is_sourced() {
+            self.hold().source.clone()
+        } else {
+            None
+        }
     }
 
     /// Sets or forgets where the data would come from.
     pub fn set_source(&self, source: Option<Source>) {
         let mut hold = self.hold();
         let bit = if source.is_some() { SOURCED } else { 0 };
-        self.0.flags.store(self.0.flags.load(Relaxed) & !SOURCED | bit, Relaxed);
+        self.0
+            .flags
+            .store(self.0.flags.load(Relaxed) & !SOURCED | bit, Relaxed);
         hold.source = source;
     }
 
@@ -267,7 +303,8 @@ impl Storage {
     /// If the bytes belong to another owner, or memory cannot be had.
     pub fn resize(&self, nbytes: usize) -> Result<()> {
         let device = self.device();
-        let larger = if device.kind == DeviceKind::Cuda && self.0.flags.load(Relaxed) & FOREIGN == 0 {
+        let larger = if device.kind == DeviceKind::Cuda && self.0.flags.load(Relaxed) & FOREIGN == 0
+        {
             Some(self.moved_on_device(nbytes, device)?)
         } else {
             None
@@ -305,7 +342,9 @@ impl Storage {
     fn moved_on_device(&self, nbytes: usize, device: Device) -> Result<Self> {
         let to = Self::empty(nbytes, device)?;
         let n = nbytes.min(self.nbytes()) as i64;
-        let bytes = |s: &Self| crate::Tensor::from_parts(s.clone(), [n].into(), [1].into(), 0, crate::DType::U8);
+        let bytes = |s: &Self| {
+            crate::Tensor::from_parts(s.clone(), [n].into(), [1].into(), 0, crate::DType::U8)
+        };
         crate::cuda::copy::copy_into(&bytes(&to), &bytes(self))?;
         Ok(to)
     }

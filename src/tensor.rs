@@ -25,23 +25,48 @@ impl Tensor {
     /// (see [`Tensor::checked`] for layouts that come from outside).
     #[inline]
     #[must_use]
-    pub fn from_parts(storage: Storage, shape: Dims, strides: Dims, offset: i64, dtype: DType) -> Self {
-        Self { storage, shape, strides, offset, dtype, flags: 0 }
+    pub fn from_parts(
+        storage: Storage,
+        shape: Dims,
+        strides: Dims,
+        offset: i64,
+        dtype: DType,
+    ) -> Self {
+        Self {
+            storage,
+            shape,
+            strides,
+            offset,
+            dtype,
+            flags: 0,
+        }
     }
 
     /// A tensor over a storage, checked to lie within it.
     ///
     /// # Errors
     /// PyTorch's `setStorage` text if the layout reaches outside, or its text for negative values.
-    pub fn checked(storage: Storage, shape: Dims, strides: Dims, offset: i64, dtype: DType) -> Result<Self> {
+    pub fn checked(
+        storage: Storage,
+        shape: Dims,
+        strides: Dims,
+        offset: i64,
+        dtype: DType,
+    ) -> Result<Self> {
         if shape.len() != strides.len() {
             bail!(Runtime, "mismatch in length of strides and shape");
         }
         if strides.iter().any(|&s| s < 0) {
-            bail!(Runtime, "as_strided: Negative strides are not supported at the moment, got strides: {strides}");
+            bail!(
+                Runtime,
+                "as_strided: Negative strides are not supported at the moment, got strides: {strides}"
+            );
         }
         if shape.iter().any(|&d| d < 0) {
-            bail!(Runtime, "Storage size calculation overflowed with sizes={shape} and strides={strides}");
+            bail!(
+                Runtime,
+                "Storage size calculation overflowed with sizes={shape} and strides={strides}"
+            );
         }
         if offset < 0 {
             bail!(Runtime, "Tensor: invalid storage offset {offset}");
@@ -65,7 +90,12 @@ impl Tensor {
     /// If the size overflows, a dimension is negative, or memory cannot be had.
     #[inline]
     pub fn empty(shape: &[i64], dtype: DType, device: Device) -> Result<Self> {
-        Self::empty_strided(Dims::new(shape), dims::contiguous_strides(shape), dtype, device)
+        Self::empty_strided(
+            Dims::new(shape),
+            dims::contiguous_strides(shape),
+            dtype,
+            device,
+        )
     }
 
     /// An uninitialised tensor with these strides.
@@ -75,13 +105,27 @@ impl Tensor {
     #[inline]
     pub fn empty_strided(shape: Dims, strides: Dims, dtype: DType, device: Device) -> Result<Self> {
         if let Some(&d) = shape.iter().find(|&&d| d < 0) {
-            bail!(Runtime, "Trying to create tensor with negative dimension {d}: {shape}");
+            bail!(
+                Runtime,
+                "Trying to create tensor with negative dimension {d}: {shape}"
+            );
         }
         if shape.len() > dims::MAX_NDIM {
-            bail!(Runtime, "a tensor has at most {} dimensions, not {}", dims::MAX_NDIM, shape.len());
+            bail!(
+                Runtime,
+                "a tensor has at most {} dimensions, not {}",
+                dims::MAX_NDIM,
+                shape.len()
+            );
         }
         let nbytes = dims::storage_bytes(&shape, &strides, 0, dtype.size())?;
-        Ok(Self::from_parts(Storage::empty(nbytes, device)?, shape, strides, 0, dtype))
+        Ok(Self::from_parts(
+            Storage::empty(nbytes, device)?,
+            shape,
+            strides,
+            0,
+            dtype,
+        ))
     }
 
     /// A 0-dimensional CPU tensor.
@@ -100,7 +144,12 @@ impl Tensor {
     /// If the number of values is not that of the shape.
     pub fn from_slice<T: Element>(values: &[T], shape: &[i64]) -> Result<Self> {
         if dims::numel(shape)? != values.len() as i64 {
-            bail!(Value, "{} values do not fill shape {}", values.len(), Dims::new(shape));
+            bail!(
+                Value,
+                "{} values do not fill shape {}",
+                values.len(),
+                Dims::new(shape)
+            );
         }
         let t = Self::empty(shape, T::DTYPE, Device::CPU)?;
         crate::cpu::write_slice(&t, values);
@@ -113,7 +162,12 @@ impl Tensor {
     /// If the tensor is not of type `T` or its data cannot be had.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         if self.dtype != T::DTYPE {
-            bail!(Type, "expected a tensor of {}, got {}", T::DTYPE, self.dtype);
+            bail!(
+                Type,
+                "expected a tensor of {}, got {}",
+                T::DTYPE,
+                self.dtype
+            );
         }
         let real = self.to_device(Device::CPU)?.contiguous()?;
         Ok(crate::cpu::read_slice(&real))
@@ -188,7 +242,10 @@ impl Tensor {
     /// If there is no such dimension.
     pub fn size(&self, dim: i64) -> Result<i64> {
         if self.ndim() == 0 {
-            bail!(Index, "Dimension specified as {dim} but tensor has no dimensions");
+            bail!(
+                Index,
+                "Dimension specified as {dim} but tensor has no dimensions"
+            );
         }
         Ok(self.shape[dims::wrap_dim(dim, self.ndim())?])
     }
@@ -198,7 +255,11 @@ impl Tensor {
     #[must_use]
     pub fn data_ptr(&self) -> *mut u8 {
         let base = self.storage.ptr();
-        if base.is_null() { base } else { base.wrapping_offset(self.offset as isize * self.dtype.size() as isize) }
+        if base.is_null() {
+            base
+        } else {
+            base.wrapping_offset(self.offset as isize * self.dtype.size() as isize)
+        }
     }
 
     /// True if row-major without gaps.
@@ -260,7 +321,11 @@ impl Tensor {
     }
 
     fn flag(mut self, bit: u8, on: bool) -> Self {
-        self.flags = if on { self.flags | bit } else { self.flags & !bit };
+        self.flags = if on {
+            self.flags | bit
+        } else {
+            self.flags & !bit
+        };
         self
     }
 
@@ -333,7 +398,11 @@ impl Tensor {
     /// The dimensions in another order (unchecked).
     #[must_use]
     pub fn permuted(&self, perm: &[usize]) -> Self {
-        self.view_with(self.shape.permuted(perm), self.strides.permuted(perm), self.offset)
+        self.view_with(
+            self.shape.permuted(perm),
+            self.strides.permuted(perm),
+            self.offset,
+        )
     }
 
     /// With two dimensions swapped (unchecked).
@@ -368,7 +437,10 @@ impl Tensor {
     /// True if several indices lead to one element (as in an expanded tensor), by the test PyTorch uses.
     #[must_use]
     pub fn has_internal_overlap(&self) -> bool {
-        self.shape.iter().zip(self.strides.iter()).any(|(&d, &s)| d > 1 && s == 0)
+        self.shape
+            .iter()
+            .zip(self.strides.iter())
+            .any(|(&d, &s)| d > 1 && s == 0)
     }
 
     /// Row-major with the same values; itself if it is so already.
@@ -415,6 +487,12 @@ impl Tensor {
 
 impl std::fmt::Debug for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tensor({} {} on {})", self.dtype, self.shape, self.device())
+        write!(
+            f,
+            "Tensor({} {} on {})",
+            self.dtype,
+            self.shape,
+            self.device()
+        )
     }
 }

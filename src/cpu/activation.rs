@@ -12,7 +12,13 @@ pub fn rrelu(out: &Tensor, x: &Tensor, lower: f64, upper: f64, g: &SharedGenerat
     let x = super::copy::dense(x, DType::F64)?;
     let result = Tensor::empty(x.shape(), DType::F64, Device::CPU)?;
     // Bounds and slopes are rounded to the precision of the arithmetic.
-    let round = |v: f64| if out.dtype() == DType::F64 { v } else { f64::from(v as f32) };
+    let round = |v: f64| {
+        if out.dtype() == DType::F64 {
+            v
+        } else {
+            f64::from(v as f32)
+        }
+    };
     let (lower, upper) = (round(lower), round(upper));
     let mut g = g.lock();
     for (o, &v) in slice_mut::<f64>(&result).iter_mut().zip(slice::<f64>(&x)) {

@@ -28,7 +28,10 @@ struct Cache {
     bytes: usize,
 }
 
-static CACHE: Mutex<Cache> = Mutex::new(Cache { blocks: Vec::new(), bytes: 0 });
+static CACHE: Mutex<Cache> = Mutex::new(Cache {
+    blocks: Vec::new(),
+    bytes: 0,
+});
 
 fn layout(capacity: usize) -> Option<Layout> {
     Layout::from_size_align(capacity, if capacity < SMALL { 16 } else { 64 }).ok()
@@ -51,7 +54,10 @@ impl Block {
     #[inline]
     pub fn new(nbytes: usize) -> Result<Self> {
         if nbytes == 0 {
-            return Ok(Self { ptr: std::ptr::null_mut(), capacity: 0 });
+            return Ok(Self {
+                ptr: std::ptr::null_mut(),
+                capacity: 0,
+            });
         }
         let capacity = size_class(nbytes);
         if capacity >= LARGE

@@ -1,6 +1,9 @@
 //! Attention: a block of queries at a time against all keys, scores kept in the cache.
 
-#![allow(unsafe_code, reason = "shares disjoint blocks of the result between threads")]
+#![allow(
+    unsafe_code,
+    reason = "shares disjoint blocks of the result between threads"
+)]
 
 use super::{copy, matrix, pool, vmath};
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, simd_fn};
@@ -13,8 +16,20 @@ const SCORES: usize = 96 * 1024;
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn attention(out: &Tensor, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, causal: bool, scale: f64) -> Result<()> {
-    let (batch, queries, keys) = (q.shape()[0] as usize, q.shape()[1] as usize, k.shape()[1] as usize);
+pub fn attention(
+    out: &Tensor,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    mask: Option<&Tensor>,
+    causal: bool,
+    scale: f64,
+) -> Result<()> {
+    let (batch, queries, keys) = (
+        q.shape()[0] as usize,
+        q.shape()[1] as usize,
+        k.shape()[1] as usize,
+    );
     let rows = (SCORES / keys.max(1)).clamp(16, 128).min(queries.max(1));
     let blocks = queries.div_ceil(rows);
     let d = q.dtype();
@@ -26,11 +41,35 @@ pub fn attention(out: &Tensor, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<
             let len = rows.min(queries - first);
             // Keys behind the last query of a causal block are never looked at.
             let width = if causal { keys.min(first + len) } else { keys };
-            let scores = buffer.view_with(Dims::from([len as i64, width as i64]), Dims::from([width as i64, 1]), 0);
-            let (x, y) = (q.selected(0, b as i64).narrowed(0, first as i64, len as i64), k.selected(0, b as i64).narrowed(0, 0, width as i64));
-            matrix::product(&scores, &x, &y.swapped(0, 1), Scalar::Float(scale), Scalar::Int(0), None)?;
+            let scores = buffer.view_with(
+                Dims::from([len as i64, width as i64]),
+                Dims::from([width as i64, 1]),
+                0,
+            );
+            let (x, y) = (
+                q.selected(0, b as i64)
+                    .narrowed(0, first as i64, len as i64),
+                k.selected(0, b as i64).narrowed(0, 0, width as i64),
+            );
+            matrix::product(
+                &scores,
+                &x,
+                &y.swapped(0, 1),
+                Scalar::Float(scale),
+                Scalar::Int(0),
+                None,
+            )?;
             let mask = match mask {
-                Some(m) => Some(copy::dense(&m.selected(0, b as i64).narrowed(0, first as i64, len as i64).narrowed(1, 0, width as i64), if m.dtype() == DType::Bool { DType::Bool } else { d })?),
+                Some(m) => Some(copy::dense(
+                    &m.selected(0, b as i64)
+                        .narrowed(0, first as i64, len as i64)
+                        .narrowed(1, 0, width as i64),
+                    if m.dtype() == DType::Bool {
+                        DType::Bool
+                    } else {
+                        d
+                    },
+                )?),
                 None => None,
             };
             if d == DType::F32 {
@@ -38,8 +77,17 @@ pub fn attention(out: &Tensor, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<
             } else {
                 weigh64(&scores, mask.as_ref(), causal, first);
             }
-            let to = out.selected(0, b as i64).narrowed(0, first as i64, len as i64);
-            matrix::product(&to, &scores, &v.selected(0, b as i64).narrowed(0, 0, width as i64), Scalar::Int(1), Scalar::Int(0), None)?;
+            let to = out
+                .selected(0, b as i64)
+                .narrowed(0, first as i64, len as i64);
+            matrix::product(
+                &to,
+                &scores,
+                &v.selected(0, b as i64).narrowed(0, 0, width as i64),
+                Scalar::Int(1),
+                Scalar::Int(0),
+                None,
+            )?;
         }
         Ok(())
     };
@@ -100,14 +148,19 @@ fn weigh32(scores: &Tensor, mask: Option<&Tensor>, causal: bool, first: usize) {
     if width == 0 {
         return;
     }
-    for (i, row) in super::slice_mut::<f32>(scores).chunks_exact_mut(width).enumerate() {
+    for (i, row) in super::slice_mut::<f32>(scores)
+        .chunks_exact_mut(width)
+        .enumerate()
+    {
         if causal {
             row[(first + i + 1).min(width)..].fill(f32::NEG_INFINITY);
         }
         if let Some(m) = mask {
             if m.dtype() == DType::Bool {
                 let m = &super::slice::<bool>(m)[i * width..(i + 1) * width];
-                row.iter_mut().zip(m).for_each(|(v, &keep)| *v = if keep { *v } else { f32::NEG_INFINITY });
+                row.iter_mut()
+                    .zip(m)
+                    .for_each(|(v, &keep)| *v = if keep { *v } else { f32::NEG_INFINITY });
             } else {
                 let m = &super::slice::<f32>(m)[i * width..(i + 1) * width];
                 row.iter_mut().zip(m).for_each(|(v, &add)| *v += add);
@@ -129,20 +182,27 @@ fn weigh64(scores: &Tensor, mask: Option<&Tensor>, causal: bool, first: usize) {
     if width == 0 {
         return;
     }
-    for (i, row) in super::slice_mut::<f64>(scores).chunks_exact_mut(width).enumerate() {
+    for (i, row) in super::slice_mut::<f64>(scores)
+        .chunks_exact_mut(width)
+        .enumerate()
+    {
         if causal {
             row[(first + i + 1).min(width)..].fill(f64::NEG_INFINITY);
         }
         if let Some(m) = mask {
             if m.dtype() == DType::Bool {
                 let m = &super::slice::<bool>(m)[i * width..(i + 1) * width];
-                row.iter_mut().zip(m).for_each(|(v, &keep)| *v = if keep { *v } else { f64::NEG_INFINITY });
+                row.iter_mut()
+                    .zip(m)
+                    .for_each(|(v, &keep)| *v = if keep { *v } else { f64::NEG_INFINITY });
             } else {
                 let m = &super::slice::<f64>(m)[i * width..(i + 1) * width];
                 row.iter_mut().zip(m).for_each(|(v, &add)| *v += add);
             }
         }
-        let top = row.iter().fold(f64::NEG_INFINITY, |a, &b| if b > a { b } else { a });
+        let top = row
+            .iter()
+            .fold(f64::NEG_INFINITY, |a, &b| if b > a { b } else { a });
         if top == f64::NEG_INFINITY && !row.iter().any(|v| v.is_nan()) {
             row.fill(0.0);
             continue;

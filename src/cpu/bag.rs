@@ -28,13 +28,23 @@ pub struct Bag<'a> {
 pub fn bags(outs: &[Tensor], b: &Bag) -> Result<()> {
     let compute = super::norm::compute_type(b.weight.dtype());
     let w = super::copy::dense(b.weight, compute)?;
-    let (indices, offsets) = (super::copy::dense(b.indices, DType::I64)?, super::copy::dense(b.offsets, DType::I64)?);
-    let factors = b.factors.map(|f| super::copy::dense(f, DType::F64)).transpose()?;
+    let (indices, offsets) = (
+        super::copy::dense(b.indices, DType::I64)?,
+        super::copy::dense(b.offsets, DType::I64)?,
+    );
+    let factors = b
+        .factors
+        .map(|f| super::copy::dense(f, DType::F64))
+        .transpose()?;
     let (indices, offsets) = (slice::<i64>(&indices), slice::<i64>(&offsets));
     let (rows, width) = (w.shape()[0], w.shape()[1] as usize);
     let n = outs[0].shape()[0] as usize;
     if let Some(&first) = offsets.first() {
-        ensure!(first == 0, Runtime, "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}");
+        ensure!(
+            first == 0,
+            Runtime,
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}"
+        );
         let last = offsets[offsets.len() - 1];
         ensure!(
             last <= indices.len() as i64,
@@ -55,11 +65,18 @@ pub fn bags(outs: &[Tensor], b: &Bag) -> Result<()> {
     let mut sizes = vec![0i64; n];
     let mut chosen = vec![if b.mode == 2 { -1i64 } else { 0 }; n * width];
     let at = |row: usize, c: usize| -> f64 {
-        if compute == DType::F64 { slice::<f64>(&w)[row * width + c] } else { f64::from(slice::<f32>(&w)[row * width + c]) }
+        if compute == DType::F64 {
+            slice::<f64>(&w)[row * width + c]
+        } else {
+            f64::from(slice::<f32>(&w)[row * width + c])
+        }
     };
     for bag in 0..n {
         let start = (offsets[bag].max(0) as usize).min(indices.len());
-        let end = offsets.get(bag + 1).map_or(indices.len(), |&e| (e.max(0) as usize).min(indices.len())).max(start);
+        let end = offsets
+            .get(bag + 1)
+            .map_or(indices.len(), |&e| (e.max(0) as usize).min(indices.len()))
+            .max(start);
         let out = &mut to[bag * width..(bag + 1) * width];
         out.fill(0.0);
         for (k, &i) in indices[start..end].iter().enumerate() {
@@ -87,22 +104,47 @@ pub fn bags(outs: &[Tensor], b: &Bag) -> Result<()> {
     let longs = |out: &Tensor, v: &[i64]| -> Result<()> {
         let len = out.numel() as usize;
         let t = Tensor::from_slice(&v[..len.min(v.len())], &[len.min(v.len()) as i64])?;
-        if len == t.numel() as usize { super::copy::copy(out, &t.view_with(out.shape().clone(), crate::dims::contiguous_strides(out.shape()), 0)) } else { Ok(()) }
+        if len == t.numel() as usize {
+            super::copy::copy(
+                out,
+                &t.view_with(
+                    out.shape().clone(),
+                    crate::dims::contiguous_strides(out.shape()),
+                    0,
+                ),
+            )
+        } else {
+            Ok(())
+        }
     };
     longs(&outs[1], &bag_of)?;
     longs(&outs[2], &sizes)?;
-    if b.mode == 2 { longs(&outs[3], &chosen) } else { longs(&outs[3], &sizes) }
+    if b.mode == 2 {
+        longs(&outs[3], &chosen)
+    } else {
+        longs(&outs[3], &sizes)
+    }
 }
 
 /// x A y + b for each pair of rows and each matrix A of `weight`.
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn bilinear(out: &Tensor, x: &Tensor, y: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+pub fn bilinear(
+    out: &Tensor,
+    x: &Tensor,
+    y: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+) -> Result<()> {
     let dense = |t: &Tensor| super::copy::dense(t, DType::F64);
     let (x, y, w) = (dense(x)?, dense(y)?, dense(weight)?);
     let bias = bias.map(dense).transpose()?;
-    let (o, i, j) = (w.shape()[0] as usize, w.shape()[1] as usize, w.shape()[2] as usize);
+    let (o, i, j) = (
+        w.shape()[0] as usize,
+        w.shape()[1] as usize,
+        w.shape()[2] as usize,
+    );
     let result = Tensor::empty(out.shape(), DType::F64, Device::CPU)?;
     let (x, y, w) = (slice::<f64>(&x), slice::<f64>(&y), slice::<f64>(&w));
     let to = super::lanes::Shared::new(slice_mut::<f64>(&result));

@@ -64,8 +64,13 @@ impl Geometry {
         for d in 0..kd {
             for h in 0..kh {
                 for w in 0..kw {
-                    if let (Some(a), Some(b), Some(c)) = (at(0, d as i64), at(1, h as i64), at(2, w as i64)) {
-                        taps.push(Tap { weight: (d * kh + h) * kw + w, at: [a, b, c] });
+                    if let (Some(a), Some(b), Some(c)) =
+                        (at(0, d as i64), at(1, h as i64), at(2, w as i64))
+                    {
+                        taps.push(Tap {
+                            weight: (d * kh + h) * kw + w,
+                            at: [a, b, c],
+                        });
                     }
                 }
             }
@@ -76,7 +81,13 @@ impl Geometry {
     fn phases(&self) -> Vec<Phase> {
         if !self.transposed {
             let taps = self.taps_where(|i, k| Some(k * self.dilation[i] - self.pad[i]));
-            return vec![Phase { taps, advance: self.stride, first: [0; 3], step: [1; 3], count: self.out }];
+            return vec![Phase {
+                taps,
+                advance: self.stride,
+                first: [0; 3],
+                step: [1; 3],
+                count: self.out,
+            }];
         }
         let step = self.stride.map(|s| s as usize);
         let mut phases = Vec::new();
@@ -89,7 +100,13 @@ impl Geometry {
                         (v.rem_euclid(self.stride[i]) == 0).then(|| v.div_euclid(self.stride[i]))
                     });
                     let count = std::array::from_fn(|i| (self.out[i] - first[i]).div_ceil(step[i]));
-                    phases.push(Phase { taps, advance: [1; 3], first, step, count });
+                    phases.push(Phase {
+                        taps,
+                        advance: [1; 3],
+                        first,
+                        step,
+                        count,
+                    });
                 }
             }
         }
@@ -113,8 +130,16 @@ impl Shared {
 /// Where the indices `t` in `0..count` with `0 <= t * advance + at < size` begin and end.
 #[inline(always)]
 fn inside(count: usize, advance: i64, at: i64, size: usize) -> (usize, usize) {
-    let lo = if at >= 0 { 0 } else { (-at + advance - 1) / advance };
-    let hi = if at >= size as i64 { 0 } else { (size as i64 - 1 - at) / advance + 1 };
+    let lo = if at >= 0 {
+        0
+    } else {
+        (-at + advance - 1) / advance
+    };
+    let hi = if at >= size as i64 {
+        0
+    } else {
+        (size as i64 - 1 - at) / advance + 1
+    };
     let hi = hi.clamp(0, count as i64);
     (lo.clamp(0, hi) as usize, hi as usize)
 }
@@ -123,7 +148,15 @@ fn inside(count: usize, advance: i64, at: i64, size: usize) -> (usize, usize) {
 ///
 /// # Safety
 /// `src` points at dense planes of the geometry's size, `dst` has room for all rows.
-unsafe fn gather<E: Copy + Default>(src: *const E, channels: usize, size: [usize; 3], phase: &Phase, p0: usize, p1: usize, dst: *mut E) {
+unsafe fn gather<E: Copy + Default>(
+    src: *const E,
+    channels: usize,
+    size: [usize; 3],
+    phase: &Phase,
+    p0: usize,
+    p1: usize,
+    dst: *mut E,
+) {
     let [_, ch, cw] = phase.count;
     let len = p1 - p0;
     let mut row = dst;
@@ -137,7 +170,10 @@ unsafe fn gather<E: Copy + Default>(src: *const E, channels: usize, size: [usize
             while p < p1 {
                 let (d, h, w0) = (p / (ch * cw), p / cw % ch, p % cw);
                 let w1 = cw.min(w0 + p1 - p);
-                let (y, x) = (d as i64 * phase.advance[0] + tap.at[0], h as i64 * phase.advance[1] + tap.at[1]);
+                let (y, x) = (
+                    d as i64 * phase.advance[0] + tap.at[0],
+                    h as i64 * phase.advance[1] + tap.at[1],
+                );
                 // SAFETY: rows have `len` elements; sources are checked to lie within the plane.
                 unsafe {
                     if y < 0 || y >= size[0] as i64 || x < 0 || x >= size[1] as i64 {
@@ -152,10 +188,15 @@ unsafe fn gather<E: Copy + Default>(src: *const E, channels: usize, size: [usize
                         }
                         if phase.advance[2] == 1 {
                             if b > a {
-                                std::ptr::copy_nonoverlapping(line.offset(a as isize + tap.at[2] as isize), to.add(a - w0), b - a);
+                                std::ptr::copy_nonoverlapping(
+                                    line.offset(a as isize + tap.at[2] as isize),
+                                    to.add(a - w0),
+                                    b - a,
+                                );
                             }
                         } else {
-                            let mut from = a as isize * phase.advance[2] as isize + tap.at[2] as isize;
+                            let mut from =
+                                a as isize * phase.advance[2] as isize + tap.at[2] as isize;
                             for i in a..b {
                                 *to.add(i - w0) = *line.offset(from);
                                 from += phase.advance[2] as isize;
@@ -180,7 +221,16 @@ unsafe fn gather<E: Copy + Default>(src: *const E, channels: usize, size: [usize
 /// # Safety
 /// As [`gather`]; `src` points at the group's first channel, pixels lie `pixel` elements apart.
 #[allow(clippy::too_many_arguments)]
-unsafe fn gather_last<E: Copy + Default>(src: *const E, channels: usize, pixel: usize, size: [usize; 3], phase: &Phase, p0: usize, p1: usize, dst: *mut E) {
+unsafe fn gather_last<E: Copy + Default>(
+    src: *const E,
+    channels: usize,
+    pixel: usize,
+    size: [usize; 3],
+    phase: &Phase,
+    p0: usize,
+    p1: usize,
+    dst: *mut E,
+) {
     let [_, ch, cw] = phase.count;
     let mut to = dst;
     for p in p0..p1 {
@@ -191,7 +241,8 @@ unsafe fn gather_last<E: Copy + Default>(src: *const E, channels: usize, pixel: 
             // SAFETY: the pixel lies within the image, `dst` has room.
             unsafe {
                 if good {
-                    let index = (at[0] as usize * size[1] + at[1] as usize) * size[2] + at[2] as usize;
+                    let index =
+                        (at[0] as usize * size[1] + at[1] as usize) * size[2] + at[2] as usize;
                     std::ptr::copy_nonoverlapping(src.add(index * pixel), to, channels);
                 } else {
                     for i in 0..channels {
@@ -222,9 +273,14 @@ macro_rules! by_size {
 /// If memory cannot be had.
 pub fn columns(out: &Tensor, x: &Tensor, g: &Geometry) -> Result<()> {
     let phases = g.phases();
-    let Some(phase) = phases.first() else { return Ok(()) };
+    let Some(phase) = phases.first() else {
+        return Ok(());
+    };
     let (x, item) = (copy::dense(x, x.dtype())?, x.dtype().size());
-    let (plane, rows) = (g.size.iter().product::<usize>(), phase.taps.len() * g.positions());
+    let (plane, rows) = (
+        g.size.iter().product::<usize>(),
+        phase.taps.len() * g.positions(),
+    );
     let (from, to) = (Shared(x.data_ptr()), Shared(out.data_ptr()));
     pool::parallel_for(g.batch * g.inputs, (16384 / rows.max(1)).max(1), |r| {
         for i in r {
@@ -241,23 +297,46 @@ pub fn columns(out: &Tensor, x: &Tensor, g: &Geometry) -> Result<()> {
 ///
 /// # Errors
 /// If memory cannot be had, or the dtype has no products.
-pub fn convolve(out: &Tensor, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geometry) -> Result<()> {
+pub fn convolve(
+    out: &Tensor,
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    g: &Geometry,
+) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let x = if g.channels_last { pixels(x)? } else { copy::dense(x, x.dtype())? };
+    let x = if g.channels_last {
+        pixels(x)?
+    } else {
+        copy::dense(x, x.dtype())?
+    };
     let depthwise = g.groups == g.inputs && g.inputs > 1 && !g.transposed;
     if depthwise && matches!(out.dtype(), DType::F32 | DType::F64) {
         return direct(out, &x, w, bias, g);
     }
     if depthwise && out.dtype().is_reduced_float() {
         let wide = |t: &Tensor| copy::converted(t, DType::F32);
-        let sum = Tensor::empty_strided(out.shape().clone(), out.strides().clone(), DType::F32, Device::CPU)?;
-        direct(&sum, &wide(&x)?, &wide(w)?, bias.map(wide).transpose()?.as_ref(), g)?;
+        let sum = Tensor::empty_strided(
+            out.shape().clone(),
+            out.strides().clone(),
+            DType::F32,
+            Device::CPU,
+        )?;
+        direct(
+            &sum,
+            &wide(&x)?,
+            &wide(w)?,
+            bias.map(wide).transpose()?.as_ref(),
+            g,
+        )?;
         return copy::copy(out, &sum);
     }
     let bias = bias.map(|b| copy::dense(b, b.dtype())).transpose()?;
-    g.phases().iter().try_for_each(|phase| blocks(out, &x, w, bias.as_ref(), g, phase))
+    g.phases()
+        .iter()
+        .try_for_each(|phase| blocks(out, &x, w, bias.as_ref(), g, phase))
 }
 
 /// A tensor with the channels innermost: itself if it is laid out so.
@@ -268,26 +347,52 @@ fn pixels(t: &Tensor) -> Result<Tensor> {
 
 /// The weights of a phase, for each group `[output][input][tap]`, or `[tap][input][output]` with channels last.
 fn weights(w: &Tensor, g: &Geometry, phase: &Phase) -> Result<Tensor> {
-    let (og, cg, taps) = (g.outputs / g.groups, g.inputs / g.groups, g.window.iter().product::<usize>());
+    let (og, cg, taps) = (
+        g.outputs / g.groups,
+        g.inputs / g.groups,
+        g.window.iter().product::<usize>(),
+    );
     let all = phase.taps.len() == taps;
     let w = copy::dense(w, w.dtype())?;
     let (groups, o, c, k) = (g.groups as i64, og as i64, cg as i64, taps as i64);
     // As [group, output, input, tap].
     let view = if g.transposed {
-        w.view_with([groups, o, c, k].into(), [c * o * k, k, o * k, 1].into(), w.offset())
+        w.view_with(
+            [groups, o, c, k].into(),
+            [c * o * k, k, o * k, 1].into(),
+            w.offset(),
+        )
     } else {
-        w.view_with([groups, o, c, k].into(), [o * c * k, c * k, k, 1].into(), w.offset())
+        w.view_with(
+            [groups, o, c, k].into(),
+            [o * c * k, c * k, k, 1].into(),
+            w.offset(),
+        )
     };
     let view = if all { view } else { chosen(&view, phase)? };
-    copy::dense(&if g.channels_last { view.permuted(&[0, 3, 2, 1]) } else { view }, w.dtype())
+    copy::dense(
+        &if g.channels_last {
+            view.permuted(&[0, 3, 2, 1])
+        } else {
+            view
+        },
+        w.dtype(),
+    )
 }
 
 /// The taps of a phase from `[group, output, input, tap]`.
 fn chosen(w: &Tensor, phase: &Phase) -> Result<Tensor> {
     let n = phase.taps.len() as i64;
-    let out = Tensor::empty(&[w.shape()[0], w.shape()[1], w.shape()[2], n], w.dtype(), Device::CPU)?;
+    let out = Tensor::empty(
+        &[w.shape()[0], w.shape()[1], w.shape()[2], n],
+        w.dtype(),
+        Device::CPU,
+    )?;
     for (i, tap) in phase.taps.iter().enumerate() {
-        copy::copy(&out.narrowed(3, i as i64, 1), &w.narrowed(3, tap.weight as i64, 1))?;
+        copy::copy(
+            &out.narrowed(3, i as i64, 1),
+            &w.narrowed(3, tap.weight as i64, 1),
+        )?;
     }
     Ok(out)
 }
@@ -295,31 +400,75 @@ fn chosen(w: &Tensor, phase: &Phase) -> Result<Tensor> {
 /// Bytes of gathered windows at a time.
 const BLOCK: usize = 480 << 10;
 
-fn blocks(out: &Tensor, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geometry, phase: &Phase) -> Result<()> {
+fn blocks(
+    out: &Tensor,
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    g: &Geometry,
+    phase: &Phase,
+) -> Result<()> {
     let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
-    let (taps, total, item) = (phase.taps.len(), phase.count.iter().product::<usize>(), out.dtype().size());
+    let (taps, total, item) = (
+        phase.taps.len(),
+        phase.count.iter().product::<usize>(),
+        out.dtype().size(),
+    );
     let depth = cg * taps;
     let w = weights(w, g, phase)?;
     // The window is one element and the output as large as the input: the input is the block.
-    let plain = taps == 1 && phase.advance == [1; 3] && phase.taps[0].at == [0; 3] && phase.count == g.size;
+    let plain =
+        taps == 1 && phase.advance == [1; 3] && phase.taps[0].at == [0; 3] && phase.count == g.size;
     let whole = phase.step == [1; 3];
     let units = g.batch * g.groups;
     let threads = pool::num_threads();
-    let mut width = if plain { total } else { (BLOCK / (depth * item).max(1)).max(96) / 32 * 32 };
+    let mut width = if plain {
+        total
+    } else {
+        (BLOCK / (depth * item).max(1)).max(96) / 32 * 32
+    };
     if units * total.div_ceil(width) < threads * 3 && total * og * depth > 1 << 18 {
-        width = width.min((units * total).div_ceil(threads * 3).next_multiple_of(32)).max(96);
+        width = width
+            .min((units * total).div_ceil(threads * 3).next_multiple_of(32))
+            .max(96);
     }
     let width = width.clamp(1, total.max(1));
     let cuts = total.div_ceil(width);
     let run = |range: std::ops::Range<usize>| -> Result<()> {
-        let columns = if plain { None } else { Some(Tensor::empty(&[(depth * width) as i64], out.dtype(), Device::CPU)?) };
-        let piece = if whole { None } else { Some(Tensor::empty(&[(og * width) as i64], out.dtype(), Device::CPU)?) };
+        let columns = if plain {
+            None
+        } else {
+            Some(Tensor::empty(
+                &[(depth * width) as i64],
+                out.dtype(),
+                Device::CPU,
+            )?)
+        };
+        let piece = if whole {
+            None
+        } else {
+            Some(Tensor::empty(
+                &[(og * width) as i64],
+                out.dtype(),
+                Device::CPU,
+            )?)
+        };
         for task in range {
             let (unit, p0) = (task / cuts, task % cuts * width);
             let (n, group) = (unit / g.groups, unit % g.groups);
             let p1 = total.min(p0 + width);
             let block = Block { n, group, p0, p1 };
-            one(out, x, &w, bias, g, phase, &block, columns.as_ref(), piece.as_ref())?;
+            one(
+                out,
+                x,
+                &w,
+                bias,
+                g,
+                phase,
+                &block,
+                columns.as_ref(),
+                piece.as_ref(),
+            )?;
         }
         Ok(())
     };
@@ -343,10 +492,24 @@ struct Block {
 }
 
 #[allow(clippy::too_many_arguments)]
-fn one(out: &Tensor, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geometry, phase: &Phase, b: &Block, columns: Option<&Tensor>, piece: Option<&Tensor>) -> Result<()> {
+fn one(
+    out: &Tensor,
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    g: &Geometry,
+    phase: &Phase,
+    b: &Block,
+    columns: Option<&Tensor>,
+    piece: Option<&Tensor>,
+) -> Result<()> {
     let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
     let (taps, len, all) = (phase.taps.len(), b.p1 - b.p0, g.positions());
-    let (depth, plane, item) = (cg * taps, g.size.iter().product::<usize>(), out.dtype().size());
+    let (depth, plane, item) = (
+        cg * taps,
+        g.size.iter().product::<usize>(),
+        out.dtype().size(),
+    );
     let i = |v: usize| v as i64;
     let dims = |a: usize, b: usize| crate::Dims::from([a as i64, b as i64]);
     let weight_at = w.offset() + i(b.group * og * depth);
@@ -356,7 +519,11 @@ fn one(out: &Tensor, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geometry
     if g.channels_last {
         let (pixel, offset) = (g.inputs, b.n * plane * g.inputs + b.group * cg);
         let a = match columns {
-            None => x.view_with(dims(len, cg), dims(pixel, 1), x.offset() + i(offset + b.p0 * pixel)),
+            None => x.view_with(
+                dims(len, cg),
+                dims(pixel, 1),
+                x.offset() + i(offset + b.p0 * pixel),
+            ),
             Some(buffer) => {
                 // SAFETY: the image lies in `x`, the block has room.
                 by_size!(item, E => unsafe {
@@ -367,7 +534,11 @@ fn one(out: &Tensor, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geometry
         };
         let k = w.view_with(dims(depth, og), dims(og, 1), weight_at);
         let c = match piece {
-            None => out.view_with(dims(len, og), dims(g.outputs, 1), out.offset() + i((b.n * all + b.p0) * g.outputs + first)),
+            None => out.view_with(
+                dims(len, og),
+                dims(g.outputs, 1),
+                out.offset() + i((b.n * all + b.p0) * g.outputs + first),
+            ),
             Some(buffer) => buffer.view_with(dims(len, og), dims(og, 1), 0),
         };
         matrix::product(&c, &a, &k, one, zero, bias.as_ref())?;
@@ -389,7 +560,11 @@ fn one(out: &Tensor, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geometry
     };
     let a = w.view_with(dims(og, depth), dims(depth, 1), weight_at);
     let c = match piece {
-        None => out.view_with(dims(og, len), dims(all, 1), out.offset() + i((b.n * g.outputs + first) * all + b.p0)),
+        None => out.view_with(
+            dims(og, len),
+            dims(all, 1),
+            out.offset() + i((b.n * g.outputs + first) * all + b.p0),
+        ),
         Some(buffer) => buffer.view_with(dims(og, len), dims(len, 1), 0),
     };
     match &bias {
@@ -406,19 +581,33 @@ fn one(out: &Tensor, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geometry
 }
 
 /// Puts a block `[channel][position]` of a phase into its places.
-fn scatter(out: &Tensor, block: &Tensor, g: &Geometry, phase: &Phase, b: &Block, first: usize) -> Result<()> {
+fn scatter(
+    out: &Tensor,
+    block: &Tensor,
+    g: &Geometry,
+    phase: &Phase,
+    b: &Block,
+    first: usize,
+) -> Result<()> {
     let [_, ch, cw] = phase.count;
     let s = out.strides();
     let nd = out.ndim() - 2;
-    let spatial: [i64; 3] = std::array::from_fn(|i| if i + nd >= 3 { s[2 + i + nd - 3] } else { 0 });
+    let spatial: [i64; 3] =
+        std::array::from_fn(|i| if i + nd >= 3 { s[2 + i + nd - 3] } else { 0 });
     let mut p = b.p0;
     while p < b.p1 {
         let t = [p / (ch * cw), p / cw % ch, p % cw];
         let len = (cw - t[2]).min(b.p1 - p);
-        let at: i64 = (0..3).map(|i| (phase.first[i] + phase.step[i] * t[i]) as i64 * spatial[i]).sum();
+        let at: i64 = (0..3)
+            .map(|i| (phase.first[i] + phase.step[i] * t[i]) as i64 * spatial[i])
+            .sum();
         let offset = out.offset() + b.n as i64 * s[0] + first as i64 * s[1] + at;
         let rows = block.shape()[0];
-        let to = out.view_with([rows, len as i64].into(), [s[1], spatial[2] * phase.step[2] as i64].into(), offset);
+        let to = out.view_with(
+            [rows, len as i64].into(),
+            [s[1], spatial[2] * phase.step[2] as i64].into(),
+            offset,
+        );
         copy::copy(&to, &block.narrowed(1, (p - b.p0) as i64, len as i64))?;
         p += len;
     }
@@ -429,7 +618,9 @@ fn scatter(out: &Tensor, block: &Tensor, g: &Geometry, phase: &Phase, b: &Block,
 /// One channel a group: sums without gathering.
 fn direct(out: &Tensor, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geometry) -> Result<()> {
     let phases = g.phases();
-    let Some(phase) = phases.first() else { return Ok(()) };
+    let Some(phase) = phases.first() else {
+        return Ok(());
+    };
     let multiplier = g.outputs / g.groups;
     let taps = phase.taps.len();
     let w = copy::dense(w, w.dtype())?;
@@ -521,7 +712,11 @@ fn direct(out: &Tensor, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, g: &Geome
             });
         }};
     }
-    if out.dtype() == DType::F32 { run!(f32) } else { run!(f64) }
+    if out.dtype() == DType::F32 {
+        run!(f32)
+    } else {
+        run!(f64)
+    }
     Ok(())
 }
 
@@ -604,33 +799,66 @@ simd_fn! { wide
 /// If memory cannot be had.
 pub fn fold(out: &Tensor, columns: &Tensor, g: &Geometry) -> Result<()> {
     let d = out.dtype();
-    let wide = if d.is_reduced_float() { DType::F32 } else if d == DType::Bool { DType::U8 } else { d };
+    let wide = if d.is_reduced_float() {
+        DType::F32
+    } else if d == DType::Bool {
+        DType::U8
+    } else {
+        d
+    };
     let columns = copy::dense(columns, wide)?;
-    let sum = if wide == d { out.clone() } else { Tensor::empty(out.shape(), wide, Device::CPU)? };
+    let sum = if wide == d {
+        out.clone()
+    } else {
+        Tensor::empty(out.shape(), wide, Device::CPU)?
+    };
     super::fill(&sum, Scalar::Int(0))?;
     let phases = g.phases();
-    let Some(phase) = phases.first() else { return Ok(()) };
-    let (plane, rows, positions) = (g.size.iter().product::<usize>(), phase.taps.len(), g.positions());
+    let Some(phase) = phases.first() else {
+        return Ok(());
+    };
+    let (plane, rows, positions) = (
+        g.size.iter().product::<usize>(),
+        phase.taps.len(),
+        g.positions(),
+    );
     macro_rules! add {
         ($t:ty) => {{
             let from = super::slice::<$t>(&columns);
             let to = Shared(sum.data_ptr());
-            pool::parallel_for(g.batch * g.inputs, (16384 / (rows * positions).max(1)).max(1), |r| {
-                for i in r {
-                    // SAFETY: one plane a task.
-                    let out = unsafe { std::slice::from_raw_parts_mut(to.get().cast::<$t>().add(i * plane), plane) };
-                    for (k, tap) in phase.taps.iter().enumerate() {
-                        let row = &from[(i * rows + k) * positions..][..positions];
-                        for (p, &v) in row.iter().enumerate() {
-                            let t = [p / (g.out[1] * g.out[2]), p / g.out[2] % g.out[1], p % g.out[2]];
-                            let at: [i64; 3] = std::array::from_fn(|j| t[j] as i64 * phase.advance[j] + tap.at[j]);
-                            if (0..3).all(|j| at[j] >= 0 && at[j] < g.size[j] as i64) {
-                                out[(at[0] as usize * g.size[1] + at[1] as usize) * g.size[2] + at[2] as usize] += v;
+            pool::parallel_for(
+                g.batch * g.inputs,
+                (16384 / (rows * positions).max(1)).max(1),
+                |r| {
+                    for i in r {
+                        // SAFETY: one plane a task.
+                        let out = unsafe {
+                            std::slice::from_raw_parts_mut(
+                                to.get().cast::<$t>().add(i * plane),
+                                plane,
+                            )
+                        };
+                        for (k, tap) in phase.taps.iter().enumerate() {
+                            let row = &from[(i * rows + k) * positions..][..positions];
+                            for (p, &v) in row.iter().enumerate() {
+                                let t = [
+                                    p / (g.out[1] * g.out[2]),
+                                    p / g.out[2] % g.out[1],
+                                    p % g.out[2],
+                                ];
+                                let at: [i64; 3] = std::array::from_fn(|j| {
+                                    t[j] as i64 * phase.advance[j] + tap.at[j]
+                                });
+                                if (0..3).all(|j| at[j] >= 0 && at[j] < g.size[j] as i64) {
+                                    out[(at[0] as usize * g.size[1] + at[1] as usize)
+                                        * g.size[2]
+                                        + at[2] as usize] += v;
+                                }
                             }
                         }
                     }
-                }
-            });
+                },
+            );
         }};
     }
     match wide {
@@ -640,5 +868,9 @@ pub fn fold(out: &Tensor, columns: &Tensor, g: &Geometry) -> Result<()> {
         DType::C128 => add!(num_complex::Complex64),
         _ => add!(u8),
     }
-    if wide == d { Ok(()) } else { copy::copy(out, &sum) }
+    if wide == d {
+        Ok(())
+    } else {
+        copy::copy(out, &sum)
+    }
 }

@@ -20,11 +20,20 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
     let strides = src.strides_for(dst.shape());
     let same_type = dst.dtype() == src.dtype();
     let plain = dst.is_conj() == src.is_conj() && dst.is_neg() == src.is_neg();
-    if same_type && plain && dst.is_contiguous() && src.shape() == dst.shape() && src.is_contiguous() {
+    if same_type
+        && plain
+        && dst.is_contiguous()
+        && src.shape() == dst.shape()
+        && src.is_contiguous()
+    {
         copy_bytes(dst.data_ptr(), src.data_ptr(), n * dst.dtype().size());
         return Ok(());
     }
-    let row = if same_type { row_copy(dst.dtype().size()) } else { converter(src.dtype(), dst.dtype())? };
+    let row = if same_type {
+        row_copy(dst.dtype().size())
+    } else {
+        converter(src.dtype(), dst.dtype())?
+    };
     let walk = Walk::<2>::new(
         dst.shape(),
         [dst.data_ptr(), src.data_ptr()],
@@ -34,7 +43,11 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
     // SAFETY: the walk stays within both layouts, and the row function is made for these two dtypes.
     walk.run(GRAIN, |p, s, n| unsafe { row(p[0], s[0], p[1], s[1], n) });
     if !plain {
-        flip(dst, dst.is_conj() != src.is_conj(), dst.is_neg() != src.is_neg());
+        flip(
+            dst,
+            dst.is_conj() != src.is_conj(),
+            dst.is_neg() != src.is_neg(),
+        );
     }
     Ok(())
 }
@@ -58,8 +71,12 @@ fn flip(t: &Tensor, conj: bool, neg: bool) {
     let re = sign(neg);
     let im = re * sign(conj);
     match t.dtype() {
-        DType::C64 => super::for_each_mut::<Complex32>(t, |z| *z = Complex32::new(z.re * re as f32, z.im * im as f32)),
-        DType::C128 => super::for_each_mut::<Complex64>(t, |z| *z = Complex64::new(z.re * re, z.im * im)),
+        DType::C64 => super::for_each_mut::<Complex32>(t, |z| {
+            *z = Complex32::new(z.re * re as f32, z.im * im as f32)
+        }),
+        DType::C128 => {
+            super::for_each_mut::<Complex64>(t, |z| *z = Complex64::new(z.re * re, z.im * im))
+        }
         DType::C32 => {
             // two half floats: the low half of the word is the real part
             let bits = if neg { 0x8000u32 } else { 0 } | if neg != conj { 0x8000_0000 } else { 0 };
@@ -67,7 +84,9 @@ fn flip(t: &Tensor, conj: bool, neg: bool) {
         }
         DType::F32 => super::for_each_mut::<f32>(t, |x| *x *= re as f32),
         DType::F64 => super::for_each_mut::<f64>(t, |x| *x *= re),
-        DType::F16 => super::for_each_mut::<f16>(t, |x| *x = f16::from_bits(x.to_bits() ^ if neg { 0x8000 } else { 0 })),
+        DType::F16 => super::for_each_mut::<f16>(t, |x| {
+            *x = f16::from_bits(x.to_bits() ^ if neg { 0x8000 } else { 0 })
+        }),
         _ => {}
     }
 }
@@ -122,7 +141,9 @@ unsafe fn same_row<T: Copy>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, 
             }
         } else {
             for i in 0..n as isize {
-                dst.offset(i * sd).cast::<T>().write_unaligned(src.offset(i * ss).cast::<T>().read_unaligned());
+                dst.offset(i * sd)
+                    .cast::<T>()
+                    .write_unaligned(src.offset(i * ss).cast::<T>().read_unaligned());
             }
         }
     }
@@ -133,7 +154,13 @@ trait Cast<T> {
     fn cast(self) -> T;
 }
 
-unsafe fn cast_row<A: Copy + Cast<B>, B: Copy>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, n: usize) {
+unsafe fn cast_row<A: Copy + Cast<B>, B: Copy>(
+    dst: *mut u8,
+    sd: isize,
+    src: *const u8,
+    ss: isize,
+    n: usize,
+) {
     // SAFETY: the caller gives n elements on both sides.
     unsafe {
         if sd == size_of::<B>() as isize && ss == size_of::<A>() as isize {
@@ -243,11 +270,22 @@ pub fn from_scalars(values: &[Scalar], shape: &[i64], dtype: DType) -> Result<Te
         return Ok(out);
     }, else {});
     if dtype.is_float() || dtype.is_complex() {
-        let wide = from_scalars(values, shape, if dtype.is_complex() { DType::C64 } else { DType::F32 })?;
+        let wide = from_scalars(
+            values,
+            shape,
+            if dtype.is_complex() {
+                DType::C64
+            } else {
+                DType::F32
+            },
+        )?;
         copy(&out, &wide)?;
         return Ok(out);
     }
-    bail!(NotImplemented, "tensors of {dtype} cannot be made from numbers")
+    bail!(
+        NotImplemented,
+        "tensors of {dtype} cannot be made from numbers"
+    )
 }
 
 /// The strides and pointer of a tensor read with another shape.

@@ -34,8 +34,15 @@ impl Matrix {
     /// A matrix from a function of row and column.
     #[must_use]
     pub fn from_fn(rows: usize, columns: usize, f: impl Fn(usize, usize) -> C) -> Self {
-        let data = (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))).map(|(i, j)| f(i, j)).collect();
-        Self { rows, columns, data }
+        let data = (0..rows)
+            .flat_map(|i| (0..columns).map(move |j| (i, j)))
+            .map(|(i, j)| f(i, j))
+            .collect();
+        Self {
+            rows,
+            columns,
+            data,
+        }
     }
 
     /// The identity.
@@ -119,7 +126,11 @@ pub fn lu(mut a: Matrix) -> Lu {
             }
         }
     }
-    Lu { lu: a, pivots, info }
+    Lu {
+        lu: a,
+        pivots,
+        info,
+    }
 }
 
 /// Solves `L U X = P B` in place of `b`.
@@ -219,7 +230,11 @@ pub fn reflections(mut a: Matrix) -> (Matrix, Vec<C>) {
 
 /// Multiplies `c` from the left by the product of the reflections in `a` (or its adjoint).
 pub fn reflect(a: &Matrix, taus: &[C], c: &mut Matrix, adjoint: bool) {
-    let order: Vec<usize> = if adjoint { (0..taus.len()).collect() } else { (0..taus.len()).rev().collect() };
+    let order: Vec<usize> = if adjoint {
+        (0..taus.len()).collect()
+    } else {
+        (0..taus.len()).rev().collect()
+    };
     for k in order {
         let tau = if adjoint { taus[k].conj() } else { taus[k] };
         for j in 0..c.columns {
@@ -311,7 +326,11 @@ pub fn singular(a: &Matrix) -> (Matrix, Vec<f64>, Matrix) {
                 turned = true;
                 let phase = z / size;
                 let theta = (y - x) / (2.0 * size);
-                let t = if theta == 0.0 { 1.0 } else { theta.signum() / (theta.abs() + (theta * theta + 1.0).sqrt()) };
+                let t = if theta == 0.0 {
+                    1.0
+                } else {
+                    theta.signum() / (theta.abs() + (theta * theta + 1.0).sqrt())
+                };
                 let c = 1.0 / (t * t + 1.0).sqrt();
                 let s = phase * (t * c);
                 for w in [&mut u, &mut v] {
@@ -327,12 +346,20 @@ pub fn singular(a: &Matrix) -> (Matrix, Vec<f64>, Matrix) {
             break;
         }
     }
-    let norms: Vec<f64> = (0..n).map(|j| (0..m).map(|i| u[(i, j)].norm_sqr()).sum::<f64>().sqrt()).collect();
+    let norms: Vec<f64> = (0..n)
+        .map(|j| (0..m).map(|i| u[(i, j)].norm_sqr()).sum::<f64>().sqrt())
+        .collect();
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| norms[j].total_cmp(&norms[i]));
     let s: Vec<f64> = order.iter().map(|&j| norms[j]).collect();
     let least = s.first().copied().unwrap_or(0.0) * 1e-15;
-    let mut vectors = Matrix::from_fn(m, n, |i, j| if norms[order[j]] > least { u[(i, order[j])] / norms[order[j]] } else { ZERO });
+    let mut vectors = Matrix::from_fn(m, n, |i, j| {
+        if norms[order[j]] > least {
+            u[(i, order[j])] / norms[order[j]]
+        } else {
+            ZERO
+        }
+    });
     let kept = s.iter().filter(|&&v| v > least).count();
     complete(&mut vectors, kept);
     (vectors, s, Matrix::from_fn(n, n, |i, j| v[(i, order[j])]))
@@ -343,7 +370,9 @@ pub fn complete(q: &mut Matrix, from: usize) {
     let m = q.rows;
     for j in from..q.columns {
         for candidate in 0..m {
-            let mut c: Vec<C> = (0..m).map(|i| if i == (candidate + j) % m { ONE } else { ZERO }).collect();
+            let mut c: Vec<C> = (0..m)
+                .map(|i| if i == (candidate + j) % m { ONE } else { ZERO })
+                .collect();
             for _ in 0..2 {
                 for k in 0..j {
                     let dot: C = (0..m).map(|i| q[(i, k)].conj() * c[i]).sum();
@@ -364,11 +393,19 @@ mod tests {
     use super::*;
 
     fn sample(m: usize, n: usize) -> Matrix {
-        Matrix::from_fn(m, n, |i, j| C::new(((i * 7 + j * 13) % 11) as f64 - 5.0, ((i * 5 + j * 3) % 7) as f64 - 3.0))
+        Matrix::from_fn(m, n, |i, j| {
+            C::new(
+                ((i * 7 + j * 13) % 11) as f64 - 5.0,
+                ((i * 5 + j * 3) % 7) as f64 - 3.0,
+            )
+        })
     }
 
     fn near(a: &Matrix, b: &Matrix) -> bool {
-        a.data.iter().zip(&b.data).all(|(x, y)| (x - y).norm() < 1e-9)
+        a.data
+            .iter()
+            .zip(&b.data)
+            .all(|(x, y)| (x - y).norm() < 1e-9)
     }
 
     #[test]

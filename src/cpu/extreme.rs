@@ -32,10 +32,22 @@ pub fn compare_type(d: DType) -> DType {
 macro_rules! by_type {
     ($d:expr, $T:ident => $body:expr) => {
         match $d {
-            DType::I32 => { type $T = i32; $body }
-            DType::I64 => { type $T = i64; $body }
-            DType::F32 => { type $T = f32; $body }
-            DType::F64 => { type $T = f64; $body }
+            DType::I32 => {
+                type $T = i32;
+                $body
+            }
+            DType::I64 => {
+                type $T = i64;
+                $body
+            }
+            DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            DType::F64 => {
+                type $T = f64;
+                $body
+            }
             d => bail!(NotImplemented, "no comparison of {d}"),
         }
     };
@@ -45,7 +57,11 @@ const CHUNK: usize = 1024;
 
 #[inline(always)]
 fn better<T: Ranked>(x: T, best: T, max: bool) -> bool {
-    if max { (x > best) | (x.nan() & !best.nan()) } else { (x < best) | (x.nan() & !best.nan()) }
+    if max {
+        (x > best) | (x.nan() & !best.nan())
+    } else {
+        (x < best) | (x.nan() & !best.nan())
+    }
 }
 
 /// The first position of the extreme of a line that is not empty.
@@ -58,11 +74,18 @@ fn arg_body<T: Ranked>(line: &[T], max: bool) -> usize {
         let mut groups = chunk.chunks_exact(16);
         for g in &mut groups {
             for l in 0..16 {
-                lanes[l] = if better(g[l], lanes[l], max) { g[l] } else { lanes[l] };
+                lanes[l] = if better(g[l], lanes[l], max) {
+                    g[l]
+                } else {
+                    lanes[l]
+                };
             }
         }
         let rest = groups.remainder().iter();
-        let top = lanes.iter().chain(rest).fold(chunk[0], |a, &x| if better(x, a, max) { x } else { a });
+        let top = lanes
+            .iter()
+            .chain(rest)
+            .fold(chunk[0], |a, &x| if better(x, a, max) { x } else { a });
         if better(top, best, max) {
             (best, home) = (top, k);
         }
@@ -71,7 +94,10 @@ fn arg_body<T: Ranked>(line: &[T], max: bool) -> usize {
         }
     }
     let start = home * CHUNK;
-    line[start..].iter().position(|&x| x == best || (x.nan() && best.nan())).map_or(0, |p| start + p)
+    line[start..]
+        .iter()
+        .position(|&x| x == best || (x.nan() && best.nan()))
+        .map_or(0, |p| start + p)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -88,7 +114,6 @@ fn arg<T: Ranked>(line: &[T], max: bool) -> usize {
     }
     arg_body(line, max)
 }
-
 
 /// Extremes of the columns of `[rows, width]` blocks of which `best` and `at` hold one row each.
 #[inline(always)]
@@ -109,7 +134,13 @@ fn cols_body<T: Ranked>(block: &[T], width: usize, best: &mut [T], at: &mut [i64
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn cols_avx2<T: Ranked>(block: &[T], width: usize, best: &mut [T], at: &mut [i64], max: bool) {
+unsafe fn cols_avx2<T: Ranked>(
+    block: &[T],
+    width: usize,
+    best: &mut [T],
+    at: &mut [i64],
+    max: bool,
+) {
     cols_body(block, width, best, at, max);
 }
 
@@ -123,9 +154,18 @@ fn cols<T: Ranked>(block: &[T], width: usize, best: &mut [T], at: &mut [i64], ma
 }
 
 /// The extremes along a dimension with others inside it, without moving the elements.
-fn arg_columns(values: Option<&Tensor>, indices: &Tensor, input: &Tensor, dim: usize, max: bool) -> Result<()> {
+fn arg_columns(
+    values: Option<&Tensor>,
+    indices: &Tensor,
+    input: &Tensor,
+    dim: usize,
+    max: bool,
+) -> Result<()> {
     let d = input.dtype();
-    let (rows, width) = (input.shape()[dim] as usize, input.shape()[dim + 1..].iter().product::<i64>() as usize);
+    let (rows, width) = (
+        input.shape()[dim] as usize,
+        input.shape()[dim + 1..].iter().product::<i64>() as usize,
+    );
     let at = lines::results(indices, DType::I64)?;
     let best = match values {
         Some(v) => lines::results(v, d)?,
@@ -148,13 +188,22 @@ fn arg_columns(values: Option<&Tensor>, indices: &Tensor, input: &Tensor, dim: u
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn arg_extreme(values: Option<&Tensor>, indices: &Tensor, input: &Tensor, dims: &[usize], max: bool) -> Result<()> {
+pub fn arg_extreme(
+    values: Option<&Tensor>,
+    indices: &Tensor,
+    input: &Tensor,
+    dims: &[usize],
+    max: bool,
+) -> Result<()> {
     let d = compare_type(input.dtype());
     if let [dim] = *dims
         && d == input.dtype()
         && input.is_contiguous()
         && input.numel() > 0
-        && input.shape().get(dim + 1..).is_some_and(|inner| inner.iter().product::<i64>() >= 8)
+        && input
+            .shape()
+            .get(dim + 1..)
+            .is_some_and(|inner| inner.iter().product::<i64>() >= 8)
     {
         return arg_columns(values, indices, input, dim, max);
     }
@@ -182,10 +231,19 @@ pub fn arg_extreme(values: Option<&Tensor>, indices: &Tensor, input: &Tensor, di
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn running_extreme(values: &Tensor, indices: &Tensor, input: &Tensor, dim: usize, max: bool) -> Result<()> {
+pub fn running_extreme(
+    values: &Tensor,
+    indices: &Tensor,
+    input: &Tensor,
+    dim: usize,
+    max: bool,
+) -> Result<()> {
     let d = compare_type(input.dtype());
     let from = lines::read(input, &[dim], d)?;
-    let (v, at) = (lines::target(values, dim, d)?, lines::target(indices, dim, DType::I64)?);
+    let (v, at) = (
+        lines::target(values, dim, d)?,
+        lines::target(indices, dim, DType::I64)?,
+    );
     let n = from.shape()[1] as usize;
     by_type!(d, T => {
         let data = super::slice::<T>(&from);
@@ -212,14 +270,29 @@ mod tests {
 
     #[test]
     fn columns_and_lines_agree() {
-        let v: Vec<f32> = (0..2 * 30 * 16).map(|i| if i == 100 { f32::NAN } else { ((i * 37) % 23) as f32 }).collect();
+        let v: Vec<f32> = (0..2 * 30 * 16)
+            .map(|i| {
+                if i == 100 {
+                    f32::NAN
+                } else {
+                    ((i * 37) % 23) as f32
+                }
+            })
+            .collect();
         let t = Tensor::from_slice(&v, &[2, 30, 16]).unwrap();
         // The same values in another layout take the other way.
-        let other = t.permuted(&[0, 2, 1]).contiguous().unwrap().permuted(&[0, 2, 1]);
+        let other = t
+            .permuted(&[0, 2, 1])
+            .contiguous()
+            .unwrap()
+            .permuted(&[0, 2, 1]);
         for max in [false, true] {
             let outs: Vec<Vec<i64>> = [&t, &other]
                 .map(|x| {
-                    let (values, at) = (Tensor::empty(&[2, 16], DType::F32, crate::Device::CPU).unwrap(), Tensor::empty(&[2, 16], DType::I64, crate::Device::CPU).unwrap());
+                    let (values, at) = (
+                        Tensor::empty(&[2, 16], DType::F32, crate::Device::CPU).unwrap(),
+                        Tensor::empty(&[2, 16], DType::I64, crate::Device::CPU).unwrap(),
+                    );
                     arg_extreme(Some(&values), &at, x, &[1], max).unwrap();
                     at.to_vec::<i64>().unwrap()
                 })

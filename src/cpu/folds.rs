@@ -92,7 +92,9 @@ impl Number for Complex64 {
         // SAFETY: the caller points to an element of `dtype`.
         unsafe {
             match dtype {
-                DType::C64 => to.cast::<Complex32>().write(Complex32::new(self.re as f32, self.im as f32)),
+                DType::C64 => to
+                    .cast::<Complex32>()
+                    .write(Complex32::new(self.re as f32, self.im as f32)),
                 _ => to.cast::<Complex64>().write(self),
             }
         }
@@ -128,7 +130,11 @@ widen! {
 pub fn widen_f16(x: f16) -> f32 {
     let bits = u32::from(x.to_bits());
     let small = f32::from_bits((bits & 0x7fff) << 13) * f32::from_bits((254 - 15) << 23);
-    let special = if bits & 0x7c00 == 0x7c00 { 0x7f80_0000 } else { 0 };
+    let special = if bits & 0x7c00 == 0x7c00 {
+        0x7f80_0000
+    } else {
+        0
+    };
     f32::from_bits(small.to_bits() | special | (bits & 0x8000) << 16)
 }
 
@@ -180,10 +186,50 @@ macro_rules! float_folds {
 }
 float_folds!(f32: f16 bf16 f32);
 float_folds!(f64: f64);
-fold!(Sum, Complex32, Complex32, Complex64, Complex32::new(0.0, 0.0), |p, x, e| p + x, |a, b| a + b, |l| Complex64::new(f64::from(l.re), f64::from(l.im)), |c, d| c + d);
-fold!(Sum, Complex64, Complex64, Complex64, Complex64::new(0.0, 0.0), |p, x, e| p + x, |a, b| a + b, |l| l, |c, d| c + d);
-fold!(Prod, Complex64, Complex64, Complex64, Complex64::new(1.0, 0.0), |p, x, e| p * x, |a, b| a * b, |l| l, |c, d| c * d);
-fold!(Prod, i64, i64, i64, 1, |p, x, e| p.wrapping_mul(x), |a, b| a.wrapping_mul(b), |l| l, |c, d| c.wrapping_mul(d));
+fold!(
+    Sum,
+    Complex32,
+    Complex32,
+    Complex64,
+    Complex32::new(0.0, 0.0),
+    |p, x, e| p + x,
+    |a, b| a + b,
+    |l| Complex64::new(f64::from(l.re), f64::from(l.im)),
+    |c, d| c + d
+);
+fold!(
+    Sum,
+    Complex64,
+    Complex64,
+    Complex64,
+    Complex64::new(0.0, 0.0),
+    |p, x, e| p + x,
+    |a, b| a + b,
+    |l| l,
+    |c, d| c + d
+);
+fold!(
+    Prod,
+    Complex64,
+    Complex64,
+    Complex64,
+    Complex64::new(1.0, 0.0),
+    |p, x, e| p * x,
+    |a, b| a * b,
+    |l| l,
+    |c, d| c * d
+);
+fold!(
+    Prod,
+    i64,
+    i64,
+    i64,
+    1,
+    |p, x, e| p.wrapping_mul(x),
+    |a, b| a.wrapping_mul(b),
+    |l| l,
+    |c, d| c.wrapping_mul(d)
+);
 /// Extremes keep integers in their own type, which holds more to a vector.
 macro_rules! int_extremes {
     ($($t:ty)+) => { $(

@@ -1,6 +1,9 @@
 //! Reading and writing at indices: one strided loop that gathers, one that scatters, one that scatters and reduces.
 
-#![allow(unsafe_code, reason = "moves elements between checked layouts by checked indices")]
+#![allow(
+    unsafe_code,
+    reason = "moves elements between checked layouts by checked indices"
+)]
 
 use super::iter::{GRAIN, Walk};
 use crate::{DType, Dims, Result, Tensor, with_dtype};
@@ -20,7 +23,11 @@ pub struct Axis {
 
 impl Axis {
     /// Indices that are byte offsets already.
-    pub const OFFSETS: Self = Self { step: 1, size: i64::MAX, wrap: false };
+    pub const OFFSETS: Self = Self {
+        step: 1,
+        size: i64::MAX,
+        wrap: false,
+    };
 
     #[inline(always)]
     fn offset(&self, index: i64, bad: &AtomicI64) -> Option<isize> {
@@ -49,14 +56,24 @@ impl Lay {
     /// A tensor read with the loop's shape.
     #[must_use]
     pub fn of(t: &Tensor, shape: &[i64]) -> Self {
-        Self { ptr: t.data_ptr(), strides: t.strides_for(shape) }
+        Self {
+            ptr: t.data_ptr(),
+            strides: t.strides_for(shape),
+        }
     }
 
     /// A tensor whose dimension `dim` is left to the indices.
     #[must_use]
     pub fn without(t: &Tensor, dim: usize) -> Self {
-        let strides = if t.ndim() == 0 { Dims::filled(1, 0) } else { t.strides().with(dim, 0) };
-        Self { ptr: t.data_ptr(), strides }
+        let strides = if t.ndim() == 0 {
+            Dims::filled(1, 0)
+        } else {
+            t.strides().with(dim, 0)
+        };
+        Self {
+            ptr: t.data_ptr(),
+            strides,
+        }
     }
 }
 
@@ -73,7 +90,14 @@ fn verdict(bad: &AtomicI64) -> Option<i64> {
 
 /// `out[p] = src[p, index[p]]` for every place of `shape`; the first bad index, if any.
 #[must_use]
-pub fn gather(shape: &[i64], out: &Lay, src: &Lay, index: &Lay, item: usize, axis: Axis) -> Option<i64> {
+pub fn gather(
+    shape: &[i64],
+    out: &Lay,
+    src: &Lay,
+    index: &Lay,
+    item: usize,
+    axis: Axis,
+) -> Option<i64> {
     let bad = AtomicI64::new(FINE);
     let row: Row = match item {
         1 => gather_row::<u8>,
@@ -82,18 +106,31 @@ pub fn gather(shape: &[i64], out: &Lay, src: &Lay, index: &Lay, item: usize, axi
         8 => gather_row::<u64>,
         _ => gather_row::<[u64; 2]>,
     };
-    Walk::<3>::new(shape, [out.ptr, src.ptr, index.ptr], [&out.strides, &src.strides, &index.strides], [item, item, 8])
-        // SAFETY: the walk stays in the three layouts, and the row checks every index.
-        .run(GRAIN, |p, s, n| unsafe { row(p, s, n, &axis, &bad) });
+    Walk::<3>::new(
+        shape,
+        [out.ptr, src.ptr, index.ptr],
+        [&out.strides, &src.strides, &index.strides],
+        [item, item, 8],
+    )
+    // SAFETY: the walk stays in the three layouts, and the row checks every index.
+    .run(GRAIN, |p, s, n| unsafe { row(p, s, n, &axis, &bad) });
     verdict(&bad)
 }
 
-unsafe fn gather_row<T: Copy>(p: &[*mut u8; 3], s: &[isize; 3], n: usize, axis: &Axis, bad: &AtomicI64) {
+unsafe fn gather_row<T: Copy>(
+    p: &[*mut u8; 3],
+    s: &[isize; 3],
+    n: usize,
+    axis: &Axis,
+    bad: &AtomicI64,
+) {
     let item = size_of::<T>() as isize;
     // SAFETY: the caller gives n elements of each operand; offsets are checked against the axis.
     unsafe {
         if s[2] == 0 {
-            let Some(at) = axis.offset(*p[2].cast::<i64>(), bad) else { return };
+            let Some(at) = axis.offset(*p[2].cast::<i64>(), bad) else {
+                return;
+            };
             let src = p[1].offset(at);
             if s[0] == item && s[1] == item {
                 std::ptr::copy_nonoverlapping(src.cast::<T>(), p[0].cast::<T>(), n);
@@ -105,7 +142,9 @@ unsafe fn gather_row<T: Copy>(p: &[*mut u8; 3], s: &[isize; 3], n: usize, axis: 
             return;
         }
         for i in 0..n as isize {
-            let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else { return };
+            let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else {
+                return;
+            };
             *p[0].offset(i * s[0]).cast::<T>() = *p[1].offset(i * s[1] + at).cast::<T>();
         }
     }
@@ -113,7 +152,14 @@ unsafe fn gather_row<T: Copy>(p: &[*mut u8; 3], s: &[isize; 3], n: usize, axis: 
 
 /// `dst[p, index[p]] = src[p]` for every place of `shape`, in order; the first bad index, if any.
 #[must_use]
-pub fn scatter(shape: &[i64], dst: &Lay, src: &Lay, index: &Lay, item: usize, axis: Axis) -> Option<i64> {
+pub fn scatter(
+    shape: &[i64],
+    dst: &Lay,
+    src: &Lay,
+    index: &Lay,
+    item: usize,
+    axis: Axis,
+) -> Option<i64> {
     let row: Row = match item {
         1 => scatter_row::<u8>,
         2 => scatter_row::<u16>,
@@ -124,25 +170,48 @@ pub fn scatter(shape: &[i64], dst: &Lay, src: &Lay, index: &Lay, item: usize, ax
     in_order(shape, dst, src, index, item, axis, row)
 }
 
-fn in_order(shape: &[i64], dst: &Lay, src: &Lay, index: &Lay, item: usize, axis: Axis, row: Row) -> Option<i64> {
+fn in_order(
+    shape: &[i64],
+    dst: &Lay,
+    src: &Lay,
+    index: &Lay,
+    item: usize,
+    axis: Axis,
+    row: Row,
+) -> Option<i64> {
     let bad = AtomicI64::new(FINE);
-    Walk::<3>::new(shape, [dst.ptr, src.ptr, index.ptr], [&dst.strides, &src.strides, &index.strides], [item, item, 8])
-        // SAFETY: the walk stays in the three layouts, and the row checks every index.
-        .run_serial(|p, s, n| unsafe { row(p, s, n, &axis, &bad) });
+    Walk::<3>::new(
+        shape,
+        [dst.ptr, src.ptr, index.ptr],
+        [&dst.strides, &src.strides, &index.strides],
+        [item, item, 8],
+    )
+    // SAFETY: the walk stays in the three layouts, and the row checks every index.
+    .run_serial(|p, s, n| unsafe { row(p, s, n, &axis, &bad) });
     verdict(&bad)
 }
 
-unsafe fn scatter_row<T: Copy>(p: &[*mut u8; 3], s: &[isize; 3], n: usize, axis: &Axis, bad: &AtomicI64) {
+unsafe fn scatter_row<T: Copy>(
+    p: &[*mut u8; 3],
+    s: &[isize; 3],
+    n: usize,
+    axis: &Axis,
+    bad: &AtomicI64,
+) {
     let item = size_of::<T>() as isize;
     // SAFETY: the caller gives n elements of each operand; offsets are checked against the axis.
     unsafe {
         if s[2] == 0 && s[0] == item && s[1] == item {
-            let Some(at) = axis.offset(*p[2].cast::<i64>(), bad) else { return };
+            let Some(at) = axis.offset(*p[2].cast::<i64>(), bad) else {
+                return;
+            };
             std::ptr::copy(p[1].cast::<T>(), p[0].offset(at).cast::<T>(), n);
             return;
         }
         for i in 0..n as isize {
-            let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else { return };
+            let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else {
+                return;
+            };
             *p[0].offset(i * s[0] + at).cast::<T>() = *p[1].offset(i * s[1]).cast::<T>();
         }
     }
@@ -211,12 +280,23 @@ const MUL: u8 = 1;
 const MAX: u8 = 2;
 const MIN: u8 = 3;
 
-unsafe fn merge_row<T: Merge, const HOW: u8>(p: &[*mut u8; 3], s: &[isize; 3], n: usize, axis: &Axis, bad: &AtomicI64) {
+unsafe fn merge_row<T: Merge, const HOW: u8>(
+    p: &[*mut u8; 3],
+    s: &[isize; 3],
+    n: usize,
+    axis: &Axis,
+    bad: &AtomicI64,
+) {
     // SAFETY: the caller gives n elements of each operand; offsets are checked against the axis.
     unsafe {
         for i in 0..n as isize {
-            let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else { return };
-            let (to, from) = (p[0].offset(i * s[0] + at).cast::<T>(), *p[1].offset(i * s[1]).cast::<T>());
+            let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else {
+                return;
+            };
+            let (to, from) = (
+                p[0].offset(i * s[0] + at).cast::<T>(),
+                *p[1].offset(i * s[1]).cast::<T>(),
+            );
             *to = match HOW {
                 ADD => (*to).add(from),
                 MUL => (*to).mul(from),
@@ -259,11 +339,19 @@ pub fn scatter_reduce(
 pub fn add_offsets(shape: &[i64], sum: &Tensor, index: &Tensor, axis: Axis) -> Option<i64> {
     let bad = AtomicI64::new(FINE);
     let strides = index.strides_for(shape);
-    Walk::<2>::new(shape, [sum.data_ptr(), index.data_ptr()], [sum.strides(), &strides], [8, 8]).run_serial(|p, s, n| {
+    Walk::<2>::new(
+        shape,
+        [sum.data_ptr(), index.data_ptr()],
+        [sum.strides(), &strides],
+        [8, 8],
+    )
+    .run_serial(|p, s, n| {
         for i in 0..n as isize {
             // SAFETY: the walk stays in both layouts.
             unsafe {
-                let Some(at) = axis.offset(*p[1].offset(i * s[1]).cast::<i64>(), &bad) else { return };
+                let Some(at) = axis.offset(*p[1].offset(i * s[1]).cast::<i64>(), &bad) else {
+                    return;
+                };
                 *p[0].offset(i * s[0]).cast::<i64>() += at as i64;
             }
         }
@@ -282,9 +370,14 @@ pub fn fill_where(dst: &Tensor, mask: &Tensor, value: &[u64; 2]) {
         8 => fill_row::<u64>,
         _ => fill_row::<[u64; 2]>,
     };
-    Walk::<2>::new(dst.shape(), [dst.data_ptr(), mask.data_ptr()], [dst.strides(), &strides], [item, 1])
-        // SAFETY: the walk stays in both layouts.
-        .run(GRAIN, |p, s, n| unsafe { row(p, s, n, value) });
+    Walk::<2>::new(
+        dst.shape(),
+        [dst.data_ptr(), mask.data_ptr()],
+        [dst.strides(), &strides],
+        [item, 1],
+    )
+    // SAFETY: the walk stays in both layouts.
+    .run(GRAIN, |p, s, n| unsafe { row(p, s, n, value) });
 }
 
 unsafe fn fill_row<T: Copy>(p: &[*mut u8; 2], s: &[isize; 2], n: usize, value: &[u64; 2]) {
@@ -340,7 +433,10 @@ unsafe fn choose_row<T: Copy>(p: &[*mut u8; 4], s: &[isize; 4], n: usize) {
             return;
         }
         for i in 0..n as isize {
-            let (x, y) = (*p[2].offset(i * s[2]).cast::<T>(), *p[3].offset(i * s[3]).cast::<T>());
+            let (x, y) = (
+                *p[2].offset(i * s[2]).cast::<T>(),
+                *p[3].offset(i * s[3]).cast::<T>(),
+            );
             *p[0].offset(i * s[0]).cast::<T>() = if *p[1].offset(i * s[1]) != 0 { x } else { y };
         }
     }
@@ -366,7 +462,10 @@ pub fn true_places(mask: &Tensor, limit: usize) -> Vec<i64> {
 #[must_use]
 pub fn count_true(mask: &Tensor) -> i64 {
     // Bytes are summed in blocks that cannot overflow 32 bits, so that the loop vectorises.
-    super::slice::<bool>(mask).chunks(1 << 20).map(|c| i64::from(c.iter().map(|&b| u32::from(b)).sum::<u32>())).sum()
+    super::slice::<bool>(mask)
+        .chunks(1 << 20)
+        .map(|c| i64::from(c.iter().map(|&b| u32::from(b)).sum::<u32>()))
+        .sum()
 }
 
 /// `dst[i, j, ...] = src[ti[i], tj[j], ...]` for dense tensors; dimensions without a table keep their place. Tables
@@ -392,7 +491,10 @@ fn grid<T: Copy + Send + Sync>(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<
         return;
     }
     let rows = dst.numel() as usize / width;
-    let share = Share(dst.data_ptr().cast::<T>(), src.data_ptr().cast::<T>().cast_const());
+    let share = Share(
+        dst.data_ptr().cast::<T>(),
+        src.data_ptr().cast::<T>().cast_const(),
+    );
     // The part of a row that keeps its order is copied in one go.
     let table = tables[last].as_deref();
     let run = table.map_or((0, width), longest_run);

@@ -30,7 +30,10 @@ impl<const N: usize> Walk<N> {
             if shape[d] == 1 {
                 continue;
             }
-            dims.push((shape[d] as usize, std::array::from_fn(|k| strides[k][d] as isize * items[k] as isize)));
+            dims.push((
+                shape[d] as usize,
+                std::array::from_fn(|k| strides[k][d] as isize * items[k] as isize),
+            ));
         }
         // Innermost is the smallest step of the first operand that steps at all; ties keep row-major order.
         for i in 1..dims.len() {
@@ -56,7 +59,12 @@ impl<const N: usize> Walk<N> {
             sizes.push(total.min(1));
             merged.push([0; N]);
         }
-        Self { sizes, strides: merged, ptrs, total }
+        Self {
+            sizes,
+            strides: merged,
+            ptrs,
+            total,
+        }
     }
 
     /// Calls `f(pointers, strides, n)` for runs that together cover every element once, on all threads if there
@@ -69,7 +77,9 @@ impl<const N: usize> Walk<N> {
             f(&self.ptrs, &self.strides[0], self.total);
             return;
         }
-        pool::parallel_for(self.total, grain, |range| self.run_range(range.start, range.end, &f));
+        pool::parallel_for(self.total, grain, |range| {
+            self.run_range(range.start, range.end, &f)
+        });
     }
 
     /// Like [`Walk::run`], in order on the calling thread.
@@ -79,7 +89,12 @@ impl<const N: usize> Walk<N> {
         }
     }
 
-    fn run_range(&self, start: usize, end: usize, mut f: impl FnMut(&[*mut u8; N], &[isize; N], usize)) {
+    fn run_range(
+        &self,
+        start: usize,
+        end: usize,
+        mut f: impl FnMut(&[*mut u8; N], &[isize; N], usize),
+    ) {
         let mut index: SmallVec<[usize; 6]> = SmallVec::new();
         let mut ptrs = self.ptrs;
         let mut rest = start;
@@ -139,11 +154,18 @@ mod tests {
     fn visits_every_element_of_a_transposed_pair() {
         let a: Vec<i32> = (0..24).collect();
         let mut b = vec![0i32; 24];
-        let walk = Walk::<2>::new(&[4, 6], [b.as_mut_ptr().cast(), a.as_ptr() as *mut u8], [&[6, 1], &[1, 4]], [4, 4]);
+        let walk = Walk::<2>::new(
+            &[4, 6],
+            [b.as_mut_ptr().cast(), a.as_ptr() as *mut u8],
+            [&[6, 1], &[1, 4]],
+            [4, 4],
+        );
         walk.run(1, |p, s, n| {
             for i in 0..n as isize {
                 // SAFETY: both vectors hold 24 elements and the walk stays in the shape.
-                unsafe { *p[0].offset(s[0] * i).cast::<i32>() = *p[1].offset(s[1] * i).cast::<i32>() };
+                unsafe {
+                    *p[0].offset(s[0] * i).cast::<i32>() = *p[1].offset(s[1] * i).cast::<i32>()
+                };
             }
         });
         for r in 0..4 {

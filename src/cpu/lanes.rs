@@ -124,7 +124,8 @@ pub fn max_of<T: Real>(x: &[T]) -> T {
     for (l, &v) in chunks.remainder().iter().enumerate() {
         acc[l] = if v > acc[l] { v } else { acc[l] };
     }
-    acc.iter().fold(T::LOWEST, |m, &v| if v > m { v } else { m })
+    acc.iter()
+        .fold(T::LOWEST, |m, &v| if v > m { v } else { m })
 }
 
 /// A result that threads fill in disjoint parts.
@@ -139,7 +140,10 @@ impl<T> Shared<T> {
     }
 
     /// The part `start..start + len`; parts handed out at the same time must be disjoint.
-    #[allow(clippy::mut_from_ref, reason = "parts are disjoint by the callers' loops")]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "parts are disjoint by the callers' loops"
+    )]
     #[must_use]
     #[inline(always)]
     pub fn part(&self, start: usize, len: usize) -> &mut [T] {

@@ -6,7 +6,10 @@ use smallvec::SmallVec;
 /// The dimensions of `ndim` with `dims` last.
 #[must_use]
 pub fn order(ndim: usize, dims: &[usize]) -> SmallVec<[usize; 8]> {
-    (0..ndim).filter(|d| !dims.contains(d)).chain(dims.iter().copied().filter(|&d| d < ndim)).collect()
+    (0..ndim)
+        .filter(|d| !dims.contains(d))
+        .chain(dims.iter().copied().filter(|&d| d < ndim))
+        .collect()
 }
 
 /// The tensor as a dense `[lines, length]` matrix of `dtype`, whose lines run over `dims`.
@@ -15,8 +18,14 @@ pub fn order(ndim: usize, dims: &[usize]) -> SmallVec<[usize; 8]> {
 /// If memory cannot be had.
 pub fn read(t: &Tensor, dims: &[usize], dtype: DType) -> Result<Tensor> {
     let moved = super::copy::dense(&t.permuted(&order(t.ndim(), dims)), dtype)?;
-    let length: i64 = dims.iter().filter(|&&d| d < t.ndim()).map(|&d| t.shape()[d]).product();
-    let lines: i64 = moved.shape()[..t.ndim() - dims.iter().filter(|&&d| d < t.ndim()).count()].iter().product();
+    let length: i64 = dims
+        .iter()
+        .filter(|&&d| d < t.ndim())
+        .map(|&d| t.shape()[d])
+        .product();
+    let lines: i64 = moved.shape()[..t.ndim() - dims.iter().filter(|&&d| d < t.ndim()).count()]
+        .iter()
+        .product();
     let shape = Dims::from([lines, length]);
     let strides = Dims::from([length.max(1), 1]);
     Ok(moved.view_with(shape, strides, moved.offset()))
@@ -61,7 +70,11 @@ pub fn results(out: &Tensor, dtype: DType) -> Result<Tensor> {
 /// # Errors
 /// If there is no conversion between the dtypes.
 pub fn put(out: &Tensor, written: &Tensor) -> Result<()> {
-    if written.shares_storage(out) { Ok(()) } else { super::copy::copy(out, written) }
+    if written.shares_storage(out) {
+        Ok(())
+    } else {
+        super::copy::copy(out, written)
+    }
 }
 
 /// A pointer that parallel tasks may share.
@@ -85,7 +98,11 @@ impl<T> Shared<T> {
     ///
     /// # Safety
     /// The part lies within the slice, and no other task has any of it.
-    #[allow(unsafe_code, clippy::mut_from_ref, reason = "tasks write disjoint parts")]
+    #[allow(
+        unsafe_code,
+        clippy::mut_from_ref,
+        reason = "tasks write disjoint parts"
+    )]
     #[must_use]
     pub unsafe fn part<'a>(&self, start: usize, len: usize) -> &'a mut [T] {
         // SAFETY: as the caller promises.
@@ -94,15 +111,25 @@ impl<T> Shared<T> {
 }
 
 /// Calls `f(line, its elements, its part of `to`)` for all lines, on all threads if there is much to do.
-pub fn for_each<A: Sync, B: Send>(from: &[A], n: usize, to: &mut [B], m: usize, f: impl Fn(usize, &[A], &mut [B]) + Sync) {
+pub fn for_each<A: Sync, B: Send>(
+    from: &[A],
+    n: usize,
+    to: &mut [B],
+    m: usize,
+    f: impl Fn(usize, &[A], &mut [B]) + Sync,
+) {
     let lines = to.len().checked_div(m).unwrap_or(0);
     let shared = Shared::new(to);
-    super::pool::parallel_for(lines, (super::iter::GRAIN / (n + m).max(1)).max(1), |range| {
-        for i in range {
-            // SAFETY: every line has its own part.
-            #[allow(unsafe_code, reason = "lines write disjoint parts")]
-            let part = unsafe { shared.part(i * m, m) };
-            f(i, &from[i * n..(i + 1) * n], part);
-        }
-    });
+    super::pool::parallel_for(
+        lines,
+        (super::iter::GRAIN / (n + m).max(1)).max(1),
+        |range| {
+            for i in range {
+                // SAFETY: every line has its own part.
+                #[allow(unsafe_code, reason = "lines write disjoint parts")]
+                let part = unsafe { shared.part(i * m, m) };
+                f(i, &from[i * n..(i + 1) * n], part);
+            }
+        },
+    );
 }

@@ -18,18 +18,42 @@ fn store(out: &Tensor, losses: &[f64], reduction: i64, count: f64) -> Result<()>
 ///
 /// # Errors
 /// If a class number is out of range.
-pub fn multi_margin(out: &Tensor, x: &Tensor, target: &Tensor, p: i64, margin: f64, weight: Option<&Tensor>, reduction: i64) -> Result<()> {
-    let (x, target) = (super::copy::dense(x, DType::F64)?, super::copy::dense(target, DType::I64)?);
-    let weight = weight.map(|w| super::copy::dense(w, DType::F64)).transpose()?;
+pub fn multi_margin(
+    out: &Tensor,
+    x: &Tensor,
+    target: &Tensor,
+    p: i64,
+    margin: f64,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<()> {
+    let (x, target) = (
+        super::copy::dense(x, DType::F64)?,
+        super::copy::dense(target, DType::I64)?,
+    );
+    let weight = weight
+        .map(|w| super::copy::dense(w, DType::F64))
+        .transpose()?;
     let (x, target) = (slice::<f64>(&x), slice::<i64>(&target));
-    let classes = if target.is_empty() { 1 } else { x.len() / target.len() };
+    let classes = if target.is_empty() {
+        1
+    } else {
+        x.len() / target.len()
+    };
     let mut losses = Vec::with_capacity(target.len());
     for (row, &t) in x.chunks_exact(classes.max(1)).zip(target) {
-        ensure!(t >= 0 && (t as usize) < classes, Runtime, "target out of range");
+        ensure!(
+            t >= 0 && (t as usize) < classes,
+            Runtime,
+            "target out of range"
+        );
         let own = row[t as usize];
         let w = weight.as_ref().map_or(1.0, |w| slice::<f64>(w)[t as usize]);
         let others = row.iter().enumerate().filter(|(i, _)| *i != t as usize);
-        let sum: f64 = others.map(|(_, &v)| (margin - own + v).max(0.0)).map(|z| if p == 1 { z } else { z * z } * w).sum();
+        let sum: f64 = others
+            .map(|(_, &v)| (margin - own + v).max(0.0))
+            .map(|z| if p == 1 { z } else { z * z } * w)
+            .sum();
         losses.push(sum / classes as f64);
     }
     let count = losses.len().max(1) as f64;
@@ -42,15 +66,31 @@ pub fn multi_margin(out: &Tensor, x: &Tensor, target: &Tensor, p: i64, margin: f
 /// If a class number is out of range.
 pub fn multilabel_margin(out: &Tensor, x: &Tensor, target: &Tensor, reduction: i64) -> Result<()> {
     let classes = x.shape().last().map_or(1, |&n| n as usize);
-    let (x, target) = (super::copy::dense(x, DType::F64)?, super::copy::dense(target, DType::I64)?);
+    let (x, target) = (
+        super::copy::dense(x, DType::F64)?,
+        super::copy::dense(target, DType::I64)?,
+    );
     let (x, target) = (slice::<f64>(&x), slice::<i64>(&target));
-    ensure!(target.iter().all(|&t| t >= -1 && t < classes as i64), Runtime, "argument #2 'target' is out of range");
+    ensure!(
+        target.iter().all(|&t| t >= -1 && t < classes as i64),
+        Runtime,
+        "argument #2 'target' is out of range"
+    );
     let mut losses = Vec::new();
     for (row, target) in x.chunks_exact(classes).zip(target.chunks_exact(classes)) {
-        let set: Vec<usize> = target.iter().take_while(|&&t| t >= 0).map(|&t| t as usize).collect();
+        let set: Vec<usize> = target
+            .iter()
+            .take_while(|&&t| t >= 0)
+            .map(|&t| t as usize)
+            .collect();
         let mut sum = 0.0;
         for &t in &set {
-            sum += row.iter().enumerate().filter(|(i, _)| !set.contains(i)).map(|(_, &v)| (1.0 - row[t] + v).max(0.0)).sum::<f64>();
+            sum += row
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| !set.contains(i))
+                .map(|(_, &v)| (1.0 - row[t] + v).max(0.0))
+                .sum::<f64>();
         }
         losses.push(sum / classes as f64);
     }
@@ -62,17 +102,41 @@ pub fn multilabel_margin(out: &Tensor, x: &Tensor, target: &Tensor, reduction: i
 ///
 /// # Errors
 /// If a class number is out of range.
-pub fn nll(outs: &[Tensor], x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: i64, ignore: i64) -> Result<()> {
+pub fn nll(
+    outs: &[Tensor],
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore: i64,
+) -> Result<()> {
     let compute = super::norm::compute_type(x.dtype());
-    let (x, target) = (super::copy::dense(x, compute)?, super::copy::dense(target, DType::I64)?);
-    let weight = weight.map(|w| super::copy::dense(w, DType::F64)).transpose()?;
+    let (x, target) = (
+        super::copy::dense(x, compute)?,
+        super::copy::dense(target, DType::I64)?,
+    );
+    let weight = weight
+        .map(|w| super::copy::dense(w, DType::F64))
+        .transpose()?;
     let weight = weight.as_ref().map(slice::<f64>);
-    let classes = if x.ndim() == 1 { x.shape()[0] } else { x.shape()[1] } as usize;
-    let samples = if x.ndim() == 1 { 1 } else { x.shape()[0] as usize };
+    let classes = if x.ndim() == 1 {
+        x.shape()[0]
+    } else {
+        x.shape()[1]
+    } as usize;
+    let samples = if x.ndim() == 1 {
+        1
+    } else {
+        x.shape()[0] as usize
+    };
     let size: usize = x.shape().iter().skip(2).map(|&n| n as usize).product();
     let target = slice::<i64>(&target);
     let at = |i: usize| -> f64 {
-        if compute == DType::F64 { slice::<f64>(&x)[i] } else { f64::from(slice::<f32>(&x)[i]) }
+        if compute == DType::F64 {
+            slice::<f64>(&x)[i]
+        } else {
+            f64::from(slice::<f32>(&x)[i])
+        }
     };
     let mut losses = vec![0f64; if reduction == 0 { target.len() } else { 0 }];
     let (mut sum, mut total) = (0.0, 0.0);
@@ -83,7 +147,10 @@ pub fn nll(outs: &[Tensor], x: &Tensor, target: &Tensor, weight: Option<&Tensor>
             if t == ignore {
                 continue;
             }
-            let class = usize::try_from(t).ok().filter(|&t| t < classes).ok_or_else(|| err!(Index, "Target {t} is out of bounds."))?;
+            let class = usize::try_from(t)
+                .ok()
+                .filter(|&t| t < classes)
+                .ok_or_else(|| err!(Index, "Target {t} is out of bounds."))?;
             let w = weight.map_or(1.0, |w| w[class]);
             let loss = -w * at((s * classes + class) * size + p);
             total += w;
@@ -96,9 +163,19 @@ pub fn nll(outs: &[Tensor], x: &Tensor, target: &Tensor, weight: Option<&Tensor>
     let single = |v: f64| -> Result<Tensor> { Tensor::scalar(crate::Scalar::Float(v), DType::F64) };
     if reduction == 0 {
         let result = Tensor::from_slice(&losses, &[losses.len() as i64])?;
-        super::copy::copy(&outs[0], &result.view_with(outs[0].shape().clone(), crate::dims::contiguous_strides(outs[0].shape()), 0))?;
+        super::copy::copy(
+            &outs[0],
+            &result.view_with(
+                outs[0].shape().clone(),
+                crate::dims::contiguous_strides(outs[0].shape()),
+                0,
+            ),
+        )?;
     } else {
-        super::copy::copy(&outs[0], &single(if reduction == 1 { sum / total } else { sum })?)?;
+        super::copy::copy(
+            &outs[0],
+            &single(if reduction == 1 { sum / total } else { sum })?,
+        )?;
     }
     super::copy::copy(&outs[1], &single(total)?)
 }
@@ -107,19 +184,44 @@ pub fn nll(outs: &[Tensor], x: &Tensor, target: &Tensor, weight: Option<&Tensor>
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn distances(out: &Tensor, x: &Tensor, y: &Tensor, [p_rows, r_rows, m]: [usize; 3], p: f64, pairs: bool) -> Result<()> {
+pub fn distances(
+    out: &Tensor,
+    x: &Tensor,
+    y: &Tensor,
+    [p_rows, r_rows, m]: [usize; 3],
+    p: f64,
+    pairs: bool,
+) -> Result<()> {
     let compute = super::norm::compute_type(out.dtype());
-    let (x, y) = (super::copy::dense(x, compute)?, super::copy::dense(y, compute)?);
-    let result = if out.dtype() == compute && out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), compute, Device::CPU)? };
+    let (x, y) = (
+        super::copy::dense(x, compute)?,
+        super::copy::dense(y, compute)?,
+    );
+    let result = if out.dtype() == compute && out.is_contiguous() {
+        out.clone()
+    } else {
+        Tensor::empty(out.shape(), compute, Device::CPU)?
+    };
     if compute == DType::F64 {
         distances_of::<f64>(&result, &x, &y, [p_rows, r_rows, m], p, pairs);
     } else {
         distances_of::<f32>(&result, &x, &y, [p_rows, r_rows, m], p, pairs);
     }
-    if result.shares_storage(out) { Ok(()) } else { super::copy::copy(out, &result) }
+    if result.shares_storage(out) {
+        Ok(())
+    } else {
+        super::copy::copy(out, &result)
+    }
 }
 
-fn distances_of<T: super::lanes::Real>(out: &Tensor, x: &Tensor, y: &Tensor, [p_rows, r_rows, m]: [usize; 3], p: f64, pairs: bool) {
+fn distances_of<T: super::lanes::Real>(
+    out: &Tensor,
+    x: &Tensor,
+    y: &Tensor,
+    [p_rows, r_rows, m]: [usize; 3],
+    p: f64,
+    pairs: bool,
+) {
     let (x, y) = (slice::<T>(x), slice::<T>(y));
     if pairs {
         let to = slice_mut::<T>(out);

@@ -195,7 +195,11 @@ unsafe fn half_loop<H: Half, const N: usize, const OUT: usize>(
     while at < n {
         let m = BLOCK.min(n - at);
         let mut block_ptrs = [std::ptr::null_mut::<u8>(); 4];
-        let block_strides: [isize; 4] = if OUT == 2 { [4; 4] } else { [OUT as isize, 4, 4, 4] };
+        let block_strides: [isize; 4] = if OUT == 2 {
+            [4; 4]
+        } else {
+            [OUT as isize, 4, 4, 4]
+        };
         block_ptrs[0] = result.as_mut_ptr().cast();
         // SAFETY: the caller gives pointers and strides for n elements of each operand; the blocks hold BLOCK each.
         unsafe {
@@ -224,7 +228,11 @@ unsafe fn half_loop<H: Half, const N: usize, const OUT: usize>(
             } else {
                 let src = result.as_ptr().cast::<u8>();
                 for i in 0..m {
-                    std::ptr::copy_nonoverlapping(src.add(i * OUT), out.byte_offset((at + i) as isize * so), OUT);
+                    std::ptr::copy_nonoverlapping(
+                        src.add(i * OUT),
+                        out.byte_offset((at + i) as isize * so),
+                        OUT,
+                    );
                 }
             }
         }
@@ -254,7 +262,9 @@ macro_rules! class_fns {
     ($Op:ident, $pick:ident, $int:ident, $uint:ident, $float:ident, $complex:ident, $boolean:ident) => {
         /// Loops for the integer types.
         #[must_use]
-        pub fn $int<O: $Op<u8> + $Op<i8> + $Op<i16> + $Op<i32> + $Op<i64>>(d: DType) -> Option<Loop> {
+        pub fn $int<O: $Op<u8> + $Op<i8> + $Op<i16> + $Op<i32> + $Op<i64>>(
+            d: DType,
+        ) -> Option<Loop> {
             Some(match d {
                 DType::U8 => $pick::<O, u8>(false),
                 DType::I8 => $pick::<O, i8>(false),

@@ -13,7 +13,10 @@ const DOT_SHARE: usize = 32 * 1024;
 #[must_use]
 pub fn has_product(d: DType) -> bool {
     use DType::*;
-    matches!(d, U8 | I8 | I16 | I32 | I64 | F16 | BF16 | F32 | F64 | C64 | C128)
+    matches!(
+        d,
+        U8 | I8 | I16 | I32 | I64 | F16 | BF16 | F32 | F64 | C64 | C128
+    )
 }
 
 /// `c = alpha a b + beta c + bias`: matrices, or batches of them (3 dimensions), of one dtype and any strides.
@@ -21,16 +24,33 @@ pub fn has_product(d: DType) -> bool {
 ///
 /// # Errors
 /// If the dtype has no products.
-pub fn product(c: &Tensor, a: &Tensor, b: &Tensor, alpha: Scalar, beta: Scalar, bias: Option<&Tensor>) -> Result<()> {
+pub fn product(
+    c: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    alpha: Scalar,
+    beta: Scalar,
+    bias: Option<&Tensor>,
+) -> Result<()> {
     with_dtype!(c.dtype(), [int half float complex] => T, {
         typed::<T>(c, a, b, alpha, beta, bias);
         return Ok(());
     }, else {});
-    bail!(NotImplemented, "\"addmm_impl_cpu_\" not implemented for '{}'", c.dtype().scalar_type())
+    bail!(
+        NotImplemented,
+        "\"addmm_impl_cpu_\" not implemented for '{}'",
+        c.dtype().scalar_type()
+    )
 }
 
-fn typed<T: GemmElement + Element>(c: &Tensor, a: &Tensor, b: &Tensor, alpha: Scalar, beta: Scalar, bias: Option<&Tensor>)
-where
+fn typed<T: GemmElement + Element>(
+    c: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    alpha: Scalar,
+    beta: Scalar,
+    bias: Option<&Tensor>,
+) where
     T::Scale: Element,
 {
     if c.numel() == 0 {
@@ -38,7 +58,12 @@ where
     }
     let last = |t: &Tensor| {
         let n = t.ndim();
-        (t.shape()[n - 2] as usize, t.shape()[n - 1] as usize, t.strides()[n - 2] as isize, t.strides()[n - 1] as isize)
+        (
+            t.shape()[n - 2] as usize,
+            t.shape()[n - 1] as usize,
+            t.strides()[n - 2] as isize,
+            t.strides()[n - 1] as isize,
+        )
     };
     let (m, n, crs, ccs) = last(c);
     let (_, k, ars, acs) = last(a);
@@ -52,7 +77,17 @@ where
     unsafe {
         if c.ndim() == 3 && c.shape()[0] != 1 {
             let step = |t: &Tensor| t.strides()[0] as isize;
-            gemm_batch(c.shape()[0] as usize, m, n, k, alpha, (ma, step(a)), (mb, step(b)), beta, (mc, step(c)));
+            gemm_batch(
+                c.shape()[0] as usize,
+                m,
+                n,
+                k,
+                alpha,
+                (ma, step(a)),
+                (mb, step(b)),
+                beta,
+                (mc, step(c)),
+            );
         } else {
             gemm(m, n, k, alpha, ma, mb, beta, mc, bias);
         }
@@ -66,17 +101,32 @@ where
 pub fn dot(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     let n = a.numel() as usize;
     let row = |t: &Tensor, start: usize, len: usize| {
-        t.view_with([1, len as i64].into(), [0, t.strides()[0]].into(), t.offset() + start as i64 * t.strides()[0])
+        t.view_with(
+            [1, len as i64].into(),
+            [0, t.strides()[0]].into(),
+            t.offset() + start as i64 * t.strides()[0],
+        )
     };
     let column = |t: &Tensor, start: usize, len: usize| row(t, start, len).swapped(0, 1);
     let cell = |t: &Tensor, i: i64| t.view_with([1, 1].into(), [1, 1].into(), t.offset() + i);
     let one = Scalar::Int(1);
     if n <= DOT_SHARE * 2 || !out.dtype().is_float() {
-        return product(&cell(out, 0), &row(a, 0, n), &column(b, 0, n), one, Scalar::Int(0), None);
+        return product(
+            &cell(out, 0),
+            &row(a, 0, n),
+            &column(b, 0, n),
+            one,
+            Scalar::Int(0),
+            None,
+        );
     }
     let parts = n.div_ceil(DOT_SHARE);
     // Partial sums of 16-bit floats stay wide: their pieces are converted on the way.
-    let wide = if out.dtype().is_reduced_float() { DType::F32 } else { out.dtype() };
+    let wide = if out.dtype().is_reduced_float() {
+        DType::F32
+    } else {
+        out.dtype()
+    };
     let sums = Tensor::empty(&[parts as i64], wide, Device::CPU)?;
     pool::parallel_for(parts, 1, |r| {
         for i in r {
@@ -86,7 +136,14 @@ pub fn dot(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
                 product(&cell(&sums, i as i64), &x, &y, one, Scalar::Int(0), None)
             } else {
                 copy::dense(&x, wide).and_then(|x| {
-                    product(&cell(&sums, i as i64), &x, &copy::dense(&y, wide)?, one, Scalar::Int(0), None)
+                    product(
+                        &cell(&sums, i as i64),
+                        &x,
+                        &copy::dense(&y, wide)?,
+                        one,
+                        Scalar::Int(0),
+                        None,
+                    )
                 })
             };
             debug_assert!(done.is_ok());
@@ -95,6 +152,16 @@ pub fn dot(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     let ones = Tensor::empty(&[parts as i64], wide, Device::CPU)?;
     super::fill(&ones, one)?;
     let total = Tensor::empty(&[1], wide, Device::CPU)?;
-    product(&cell(&total, 0), &row(&sums, 0, parts), &column(&ones, 0, parts), one, Scalar::Int(0), None)?;
-    copy::copy(out, &cell(&total, 0).view_with(out.shape().clone(), out.strides().clone(), 0))
+    product(
+        &cell(&total, 0),
+        &row(&sums, 0, parts),
+        &column(&ones, 0, parts),
+        one,
+        Scalar::Int(0),
+        None,
+    )?;
+    copy::copy(
+        out,
+        &cell(&total, 0).view_with(out.shape().clone(), out.strides().clone(), 0),
+    )
 }

@@ -80,7 +80,11 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
     if t.dtype().is_complex() || t.dtype().is_float() {
         return copy::copy(t, &one);
     }
-    bail!(NotImplemented, "\"fill_cpu\" not implemented for '{}'", t.dtype().scalar_type())
+    bail!(
+        NotImplemented,
+        "\"fill_cpu\" not implemented for '{}'",
+        t.dtype().scalar_type()
+    )
 }
 
 fn negate(s: Scalar) -> Scalar {
@@ -95,17 +99,25 @@ fn negate(s: Scalar) -> Scalar {
 /// Calls `f` on every element, in memory order, on all threads for large tensors. `T` must be the tensor's type.
 pub fn for_each_mut<T: Element>(t: &Tensor, f: impl Fn(&mut T) + Sync) {
     assert_eq!(t.dtype().size(), size_of::<T>());
-    iter::Walk::<1>::new(t.shape(), [t.data_ptr()], [t.strides()], [size_of::<T>()]).run(iter::GRAIN, |p, s, n| {
-        for i in 0..n as isize {
-            // SAFETY: the walk stays within the tensor.
-            f(unsafe { &mut *p[0].offset(s[0] * i).cast::<T>() });
-        }
-    });
+    iter::Walk::<1>::new(t.shape(), [t.data_ptr()], [t.strides()], [size_of::<T>()]).run(
+        iter::GRAIN,
+        |p, s, n| {
+            for i in 0..n as isize {
+                // SAFETY: the walk stays within the tensor.
+                f(unsafe { &mut *p[0].offset(s[0] * i).cast::<T>() });
+            }
+        },
+    );
 }
 
 /// Writes values into a fresh row-major tensor of the same type and size.
 pub fn write_slice<T: Element>(t: &Tensor, values: &[T]) {
-    assert!(t.dtype() == T::DTYPE && t.is_contiguous() && t.numel() == values.len() as i64 && t.device().is_cpu());
+    assert!(
+        t.dtype() == T::DTYPE
+            && t.is_contiguous()
+            && t.numel() == values.len() as i64
+            && t.device().is_cpu()
+    );
     // SAFETY: the assertion above; a fresh tensor cannot overlap the slice.
     unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), t.data_ptr().cast(), values.len()) };
 }
@@ -129,7 +141,10 @@ pub fn slice<T: Element>(t: &Tensor) -> &[T] {
 
 /// The elements of a row-major CPU tensor of type `T`, to be written. Only for results that a kernel was given.
 #[must_use]
-#[allow(clippy::mut_from_ref, reason = "kernels own their results for the length of the call")]
+#[allow(
+    clippy::mut_from_ref,
+    reason = "kernels own their results for the length of the call"
+)]
 pub fn slice_mut<T: Element>(t: &Tensor) -> &mut [T] {
     assert!(t.dtype().size() == size_of::<T>() && t.is_contiguous() && t.device().is_cpu());
     if t.numel() == 0 {
@@ -144,7 +159,9 @@ pub fn slice_mut<T: Element>(t: &Tensor) -> &mut [T] {
 /// # Errors
 /// If the dtype cannot be computed with.
 pub fn read_scalar(t: &Tensor, position: i64) -> Result<Scalar> {
-    let p = t.data_ptr().wrapping_offset((position * t.dtype().size() as i64) as isize);
+    let p = t
+        .data_ptr()
+        .wrapping_offset((position * t.dtype().size() as i64) as isize);
     with_dtype!(t.dtype(), [bool int uint half float complex] => T, {
         // SAFETY: callers give positions within the tensor's layout.
         return Ok(unsafe { p.cast::<T>().read() }.to_scalar());

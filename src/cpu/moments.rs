@@ -1,6 +1,9 @@
 //! Means and variances: exact within blocks, blocks merged in double precision.
 
-#![allow(unsafe_code, reason = "loops over raw, checked memory, copied per instruction set")]
+#![allow(
+    unsafe_code,
+    reason = "loops over raw, checked memory, copied per instruction set"
+)]
 
 use super::{lines, nest::Nest, pool, simd};
 use crate::{DType, Result, Tensor, bail};
@@ -25,7 +28,11 @@ impl Moments {
         }
         let n = self.n + b.n;
         let delta = b.mean - self.mean;
-        Self { n, mean: self.mean + delta * (b.n / n), m2: self.m2 + b.m2 + delta * delta * (self.n * b.n / n) }
+        Self {
+            n,
+            mean: self.mean + delta * (b.n / n),
+            m2: self.m2 + b.m2 + delta * delta * (self.n * b.n / n),
+        }
     }
 }
 
@@ -57,7 +64,11 @@ unsafe fn run_body<T: Copy + Into<f64>>(p: *const u8, step: isize, n: usize) -> 
         }
         let mean = sum(block, |x| x) / m as f64;
         let m2 = sum(block, |x| (x - mean) * (x - mean));
-        all = all.merge(Moments { n: m as f64, mean, m2 });
+        all = all.merge(Moments {
+            n: m as f64,
+            mean,
+            m2,
+        });
         at += m;
     }
     all
@@ -78,7 +89,13 @@ fn sum(v: &[f64], f: impl Fn(f64) -> f64) -> f64 {
 
 /// Folds `rows` rows of `m` neighbours into their moments.
 #[inline(always)]
-unsafe fn cols_body<T: Copy + Into<f64>>(p: *const u8, row: isize, col: isize, rows: usize, acc: &mut [Moments]) {
+unsafe fn cols_body<T: Copy + Into<f64>>(
+    p: *const u8,
+    row: isize,
+    col: isize,
+    rows: usize,
+    acc: &mut [Moments],
+) {
     let m = acc.len();
     let mut at = 0;
     while at < rows {
@@ -87,15 +104,26 @@ unsafe fn cols_body<T: Copy + Into<f64>>(p: *const u8, row: isize, col: isize, r
         let mut m2 = [0f64; COLS];
         let start = p.wrapping_offset(at as isize * row);
         // SAFETY: the caller gives rows x m elements with these steps.
-        let get = |r: usize, j: usize| -> f64 { unsafe { (*start.offset(r as isize * row + j as isize * col).cast::<T>()).into() } };
+        let get = |r: usize, j: usize| -> f64 {
+            unsafe {
+                (*start
+                    .offset(r as isize * row + j as isize * col)
+                    .cast::<T>())
+                .into()
+            }
+        };
         let dense = col == size_of::<T>() as isize;
         for pass in 0..2 {
             for r in 0..k {
                 if dense {
                     // SAFETY: as above; neighbours are adjacent.
-                    let line = unsafe { std::slice::from_raw_parts(start.offset(r as isize * row).cast::<T>(), m) };
+                    let line = unsafe {
+                        std::slice::from_raw_parts(start.offset(r as isize * row).cast::<T>(), m)
+                    };
                     if pass == 0 {
-                        line.iter().zip(&mut mean[..m]).for_each(|(&x, a)| *a += x.into());
+                        line.iter()
+                            .zip(&mut mean[..m])
+                            .for_each(|(&x, a)| *a += x.into());
                     } else {
                         for j in 0..m {
                             let d: f64 = line[j].into() - mean[j];
@@ -118,7 +146,11 @@ unsafe fn cols_body<T: Copy + Into<f64>>(p: *const u8, row: isize, col: isize, r
             }
         }
         for j in 0..m {
-            acc[j] = acc[j].merge(Moments { n: k as f64, mean: mean[j], m2: m2[j] });
+            acc[j] = acc[j].merge(Moments {
+                n: k as f64,
+                mean: mean[j],
+                m2: m2[j],
+            });
         }
         at += k;
     }
@@ -181,52 +213,73 @@ fn moments<T: Copy + Into<f64> + Sync>(input: &Tensor, nest: &Nest, out: &mut [M
                     for k in range {
                         let m = SLICE.min(n - k * SLICE);
                         // SAFETY: slice k of the run; each task writes its own part.
-                        unsafe { p.part(k, 1)[0] = run::<T>(base.0.offset(at + (k * SLICE) as isize * s), s, m) };
+                        unsafe {
+                            p.part(k, 1)[0] =
+                                run::<T>(base.0.offset(at + (k * SLICE) as isize * s), s, m)
+                        };
                     }
                 });
                 // SAFETY: no task runs any more.
-                unsafe { shared.part(t, 1)[0] = parts.iter().fold(Moments::default(), |a, b| a.merge(*b)) };
+                unsafe {
+                    shared.part(t, 1)[0] = parts.iter().fold(Moments::default(), |a, b| a.merge(*b))
+                };
             }
             return;
         }
-        pool::parallel_for(outputs, (super::iter::GRAIN / nest.depth()).max(1), |range| {
-            let base = &base;
-            for t in range {
-                let at = nest.place(t / width).0 + (t % width) as isize * step;
-                let mut all = Moments::default();
-                for k in 0..runs {
-                    // SAFETY: the nest lies within the input.
-                    all = all.merge(unsafe { run::<T>(base.0.offset(at + outer(nest, k)), s, n) });
+        pool::parallel_for(
+            outputs,
+            (super::iter::GRAIN / nest.depth()).max(1),
+            |range| {
+                let base = &base;
+                for t in range {
+                    let at = nest.place(t / width).0 + (t % width) as isize * step;
+                    let mut all = Moments::default();
+                    for k in 0..runs {
+                        // SAFETY: the nest lies within the input.
+                        all = all
+                            .merge(unsafe { run::<T>(base.0.offset(at + outer(nest, k)), s, n) });
+                    }
+                    // SAFETY: each task writes its own part.
+                    unsafe { shared.part(t, 1)[0] = all };
                 }
-                // SAFETY: each task writes its own part.
-                unsafe { shared.part(t, 1)[0] = all };
-            }
-        });
+            },
+        );
         return;
     }
     let chunks = width.div_ceil(COLS);
-    pool::parallel_for(outputs / width * chunks, (super::iter::GRAIN / (nest.depth() * COLS)).max(1), |range| {
-        let base = &base;
-        for t in range {
-            let j = t % chunks * COLS;
-            let m = COLS.min(width - j);
-            let at = nest.place(t / chunks).0 + j as isize * step;
-            // SAFETY: each task writes its own part; the nest lies within the input.
-            unsafe {
-                let acc = shared.part(t / chunks * width + j, m);
-                for k in 0..runs {
-                    cols::<T>(base.0.offset(at + outer(nest, k)), s, step, n, acc);
+    pool::parallel_for(
+        outputs / width * chunks,
+        (super::iter::GRAIN / (nest.depth() * COLS)).max(1),
+        |range| {
+            let base = &base;
+            for t in range {
+                let j = t % chunks * COLS;
+                let m = COLS.min(width - j);
+                let at = nest.place(t / chunks).0 + j as isize * step;
+                // SAFETY: each task writes its own part; the nest lies within the input.
+                unsafe {
+                    let acc = shared.part(t / chunks * width + j, m);
+                    for k in 0..runs {
+                        cols::<T>(base.0.offset(at + outer(nest, k)), s, step, n, acc);
+                    }
                 }
             }
-        }
-    });
+        },
+    );
 }
 
 /// Variance (or its root) and mean over `dims`.
 ///
 /// # Errors
 /// If the dtype has no variance, or memory cannot be had.
-pub fn variance(var: &Tensor, mean: Option<&Tensor>, input: &Tensor, dims: &[usize], correction: f64, root: bool) -> Result<()> {
+pub fn variance(
+    var: &Tensor,
+    mean: Option<&Tensor>,
+    input: &Tensor,
+    dims: &[usize],
+    correction: f64,
+    root: bool,
+) -> Result<()> {
     let finish = |m2: f64, n: f64| {
         let v = m2 / (n - correction).max(0.0);
         if root { v.sqrt() } else { v }
@@ -248,7 +301,11 @@ pub fn variance(var: &Tensor, mean: Option<&Tensor>, input: &Tensor, dims: &[usi
     match input.dtype() {
         DType::F32 => moments::<f32>(input, &nest, &mut out),
         DType::F64 => moments::<f64>(input, &nest, &mut out),
-        d => bail!(NotImplemented, "\"std_cpu\" not implemented for '{}'", d.scalar_type()),
+        d => bail!(
+            NotImplemented,
+            "\"std_cpu\" not implemented for '{}'",
+            d.scalar_type()
+        ),
     }
     let (width, _, step) = nest.kept.first().copied().unwrap_or((1, 0, 0));
     let write = |to: &Tensor, f: &dyn Fn(&Moments) -> f64| -> Result<()> {
@@ -266,13 +323,23 @@ pub fn variance(var: &Tensor, mean: Option<&Tensor>, input: &Tensor, dims: &[usi
     }
 }
 
-fn complex(var: &Tensor, mean: Option<&Tensor>, input: &Tensor, dims: &[usize], finish: impl Fn(f64, f64) -> f64) -> Result<()> {
+fn complex(
+    var: &Tensor,
+    mean: Option<&Tensor>,
+    input: &Tensor,
+    dims: &[usize],
+    finish: impl Fn(f64, f64) -> f64,
+) -> Result<()> {
     let from = lines::read(input, dims, DType::C128)?;
     let n = from.shape()[1] as usize;
     let v = Tensor::empty(var.shape(), DType::F64, crate::Device::CPU)?;
     let m = Tensor::empty(var.shape(), DType::C128, crate::Device::CPU)?;
     let data = super::slice::<Complex64>(&from);
-    for (i, (v, m)) in super::slice_mut::<f64>(&v).iter_mut().zip(super::slice_mut::<Complex64>(&m)).enumerate() {
+    for (i, (v, m)) in super::slice_mut::<f64>(&v)
+        .iter_mut()
+        .zip(super::slice_mut::<Complex64>(&m))
+        .enumerate()
+    {
         let line = &data[i * n..(i + 1) * n];
         *m = line.iter().sum::<Complex64>() / n as f64;
         *v = finish(line.iter().map(|z| (z - *m).norm_sqr()).sum(), n as f64);

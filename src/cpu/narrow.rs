@@ -19,10 +19,34 @@ struct Format {
 
 fn format(d: DType) -> Option<Format> {
     Some(match d {
-        DType::F8E4M3FN => Format { exp: 4, man: 3, bias: 7, inf: false, uz: false },
-        DType::F8E5M2 => Format { exp: 5, man: 2, bias: 15, inf: true, uz: false },
-        DType::F8E4M3FNUZ => Format { exp: 4, man: 3, bias: 8, inf: false, uz: true },
-        DType::F8E5M2FNUZ => Format { exp: 5, man: 2, bias: 16, inf: false, uz: true },
+        DType::F8E4M3FN => Format {
+            exp: 4,
+            man: 3,
+            bias: 7,
+            inf: false,
+            uz: false,
+        },
+        DType::F8E5M2 => Format {
+            exp: 5,
+            man: 2,
+            bias: 15,
+            inf: true,
+            uz: false,
+        },
+        DType::F8E4M3FNUZ => Format {
+            exp: 4,
+            man: 3,
+            bias: 8,
+            inf: false,
+            uz: true,
+        },
+        DType::F8E5M2FNUZ => Format {
+            exp: 5,
+            man: 2,
+            bias: 16,
+            inf: false,
+            uz: true,
+        },
         _ => return None,
     })
 }
@@ -36,7 +60,11 @@ fn decode(f: &Format, bits: u8) -> f32 {
     let exp = (u32::from(bits) >> f.man) & ((1 << f.exp) - 1);
     let top = (1 << f.exp) - 1;
     if f.inf && exp == top {
-        return if man == 0 { sign * f32::INFINITY } else { f32::NAN };
+        return if man == 0 {
+            sign * f32::INFINITY
+        } else {
+            f32::NAN
+        };
     }
     if !f.inf && !f.uz && exp == top && man == (1 << f.man) - 1 {
         return f32::NAN;
@@ -76,7 +104,11 @@ fn encode(f: &Format, v: f32) -> u8 {
         e += 1;
     }
     let units = units as u32;
-    let code = if units < (1 << f.man) { units } else { (((e + f.bias) as u32) << f.man) + (units - (1 << f.man)) };
+    let code = if units < (1 << f.man) {
+        units
+    } else {
+        (((e + f.bias) as u32) << f.man) + (units - (1 << f.man))
+    };
     let largest = match (f.inf, f.uz) {
         (true, _) => 0x7b,
         (false, true) => 0x7f,
@@ -85,7 +117,11 @@ fn encode(f: &Format, v: f32) -> u8 {
     if code > largest {
         return overflow;
     }
-    if code == 0 && f.uz { 0 } else { sign | code as u8 }
+    if code == 0 && f.uz {
+        0
+    } else {
+        sign | code as u8
+    }
 }
 
 /// Any element as a complex double.
@@ -102,7 +138,11 @@ fn load(d: DType, p: *const u8) -> Complex64 {
                 Complex64::new(re.to_f64(), im.to_f64())
             }
             DType::F8E8M0FNU => {
-                let v = if *p == 255 { f64::NAN } else { f64::from(i32::from(*p) - 127).exp2() };
+                let v = if *p == 255 {
+                    f64::NAN
+                } else {
+                    f64::from(i32::from(*p) - 127).exp2()
+                };
                 Complex64::new(v, 0.0)
             }
             _ => Complex64::new(format(d).map_or(0.0, |f| f64::from(decode(&f, *p))), 0.0),
@@ -119,7 +159,9 @@ fn store(d: DType, p: *mut u8, v: Complex64) {
     // SAFETY: as above, by the sizes of the remaining dtypes.
     unsafe {
         match d {
-            DType::C32 => p.cast::<[f16; 2]>().write_unaligned([f16::from_f32(v.re as f32), f16::from_f32(v.im as f32)]),
+            DType::C32 => p
+                .cast::<[f16; 2]>()
+                .write_unaligned([f16::from_f32(v.re as f32), f16::from_f32(v.im as f32)]),
             DType::F8E8M0FNU => *p = e8m0(v.re as f32),
             _ => {
                 if let Some(f) = format(d) {
@@ -138,7 +180,11 @@ fn e8m0(v: f32) -> u8 {
         return 255;
     }
     let (guard, rest) = (bits & 0x40_0000 != 0, bits & 0x3f_ffff != 0);
-    if guard && (exp > 0 || rest) { exp + 1 } else { exp }
+    if guard && (exp > 0 || rest) {
+        exp + 1
+    } else {
+        exp
+    }
 }
 
 fn known(d: DType) -> bool {
@@ -149,9 +195,16 @@ fn known(d: DType) -> bool {
 ///
 /// # Errors
 /// If one has no numbers (quantised and packed types).
-pub fn converter(from: DType, to: DType) -> Result<unsafe fn(*mut u8, isize, *const u8, isize, usize)> {
+pub fn converter(
+    from: DType,
+    to: DType,
+) -> Result<unsafe fn(*mut u8, isize, *const u8, isize, usize)> {
     if !known(from) || !known(to) {
-        bail!(NotImplemented, "\"copy_\" not implemented for '{}'", if known(from) { to } else { from }.scalar_type());
+        bail!(
+            NotImplemented,
+            "\"copy_\" not implemented for '{}'",
+            if known(from) { to } else { from }.scalar_type()
+        );
     }
     macro_rules! rows {
         ($($d:ident)+) => {
@@ -167,10 +220,20 @@ pub fn converter(from: DType, to: DType) -> Result<unsafe fn(*mut u8, isize, *co
 
 type Row = unsafe fn(*mut u8, isize, *const u8, isize, usize);
 
-unsafe fn row<const A: u8, const B: u8>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, n: usize) {
+unsafe fn row<const A: u8, const B: u8>(
+    dst: *mut u8,
+    sd: isize,
+    src: *const u8,
+    ss: isize,
+    n: usize,
+) {
     let (from, to) = (DType::ALL[A as usize], DType::ALL[B as usize]);
     for i in 0..n as isize {
-        store(to, dst.wrapping_offset(i * sd), load(from, src.wrapping_offset(i * ss)));
+        store(
+            to,
+            dst.wrapping_offset(i * sd),
+            load(from, src.wrapping_offset(i * ss)),
+        );
     }
 }
 
@@ -196,7 +259,12 @@ mod tests {
 
     #[test]
     fn every_code_survives_a_round_trip() {
-        for d in [DType::F8E4M3FN, DType::F8E5M2, DType::F8E4M3FNUZ, DType::F8E5M2FNUZ] {
+        for d in [
+            DType::F8E4M3FN,
+            DType::F8E5M2,
+            DType::F8E4M3FNUZ,
+            DType::F8E5M2FNUZ,
+        ] {
             let f = format(d).unwrap();
             for code in 0..=255u8 {
                 let v = decode(&f, code);

@@ -23,7 +23,10 @@ impl Nest {
         let mut nest = Self::default();
         let mut k = 0;
         for d in 0..input.ndim() {
-            let (size, step) = (input.shape()[d] as usize, input.strides()[d] as isize * item);
+            let (size, step) = (
+                input.shape()[d] as usize,
+                input.strides()[d] as isize * item,
+            );
             if dims.contains(&d) {
                 if size != 1 {
                     nest.red.push((size, step));
@@ -31,7 +34,8 @@ impl Nest {
             } else {
                 let at = if keepdim { d } else { k };
                 if size != 1 {
-                    nest.kept.push((size, step, out.strides()[at] as isize * out_item));
+                    nest.kept
+                        .push((size, step, out.strides()[at] as isize * out_item));
                 }
                 k += 1;
             }
@@ -53,7 +57,11 @@ impl Nest {
         let mut kept: SmallVec<[(usize, isize, isize); 4]> = SmallVec::new();
         for d in nest.kept {
             match kept.last_mut() {
-                Some(last) if d.1 == last.1 * last.0 as isize && d.2 == last.2 * last.0 as isize => last.0 *= d.0,
+                Some(last)
+                    if d.1 == last.1 * last.0 as isize && d.2 == last.2 * last.0 as isize =>
+                {
+                    last.0 *= d.0
+                }
                 _ => kept.push(d),
             }
         }
@@ -76,7 +84,9 @@ impl Nest {
     #[must_use]
     pub fn rows_first(&self) -> bool {
         match (self.kept.first(), self.red.first()) {
-            (Some(k), Some(r)) => r.1.abs() < k.1.abs() || r.0 == 1 && self.red.len() == 1 && k.1 == 0,
+            (Some(k), Some(r)) => {
+                r.1.abs() < k.1.abs() || r.0 == 1 && self.red.len() == 1 && k.1 == 0
+            }
             _ => true,
         }
     }

@@ -7,7 +7,11 @@ use crate::{DType, Device, Result, Tensor, wide_fn};
 /// The type that a normalisation of `d` computes in.
 #[must_use]
 pub fn compute_type(d: DType) -> DType {
-    if d == DType::F64 { DType::F64 } else { DType::F32 }
+    if d == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    }
 }
 
 /// Calls a generic function for the compute type: `by_type!(dtype, T => body)`.
@@ -25,11 +29,19 @@ macro_rules! by_type {
 
 /// A result in the compute type: the result itself if it fits, else a tensor to be copied there.
 fn working(out: &Tensor, compute: DType) -> Result<Tensor> {
-    if out.dtype() == compute && out.is_contiguous() { Ok(out.clone()) } else { Tensor::empty(out.shape(), compute, Device::CPU) }
+    if out.dtype() == compute && out.is_contiguous() {
+        Ok(out.clone())
+    } else {
+        Tensor::empty(out.shape(), compute, Device::CPU)
+    }
 }
 
 fn finish(out: &Tensor, result: &Tensor) -> Result<()> {
-    if result.shares_storage(out) { Ok(()) } else { super::copy::copy(out, result) }
+    if result.shares_storage(out) {
+        Ok(())
+    } else {
+        super::copy::copy(out, result)
+    }
 }
 
 fn wide(t: Option<&Tensor>, compute: DType) -> Result<Option<Tensor>> {
@@ -40,10 +52,21 @@ fn wide(t: Option<&Tensor>, compute: DType) -> Result<Option<Tensor>> {
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn layer_norm(outs: &[Tensor], x: &Tensor, w: Option<&Tensor>, b: Option<&Tensor>, n: usize, eps: f64) -> Result<()> {
+pub fn layer_norm(
+    outs: &[Tensor],
+    x: &Tensor,
+    w: Option<&Tensor>,
+    b: Option<&Tensor>,
+    n: usize,
+    eps: f64,
+) -> Result<()> {
     let c = compute_type(x.dtype());
     let (x, w, b) = (super::copy::dense(x, c)?, wide(w, c)?, wide(b, c)?);
-    let results = [working(&outs[0], c)?, working(&outs[1], c)?, working(&outs[2], c)?];
+    let results = [
+        working(&outs[0], c)?,
+        working(&outs[1], c)?,
+        working(&outs[2], c)?,
+    ];
     by_type!(c, T => {
         let (x, out) = (slice::<T>(&x), Shared::new(slice_mut::<T>(&results[0])));
         let (mean, rstd) = (Shared::new(slice_mut::<T>(&results[1])), Shared::new(slice_mut::<T>(&results[2])));
@@ -56,7 +79,9 @@ pub fn layer_norm(outs: &[Tensor], x: &Tensor, w: Option<&Tensor>, b: Option<&Te
             }
         });
     });
-    outs.iter().zip(&results).try_for_each(|(o, r)| finish(o, r))
+    outs.iter()
+        .zip(&results)
+        .try_for_each(|(o, r)| finish(o, r))
 }
 
 /// Mean and inverse deviation of a row.
@@ -139,10 +164,21 @@ wide_fn! {
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn group_norm(outs: &[Tensor], x: &Tensor, w: Option<&Tensor>, b: Option<&Tensor>, [batch, groups, per, size]: [usize; 4], eps: f64) -> Result<()> {
+pub fn group_norm(
+    outs: &[Tensor],
+    x: &Tensor,
+    w: Option<&Tensor>,
+    b: Option<&Tensor>,
+    [batch, groups, per, size]: [usize; 4],
+    eps: f64,
+) -> Result<()> {
     let c = compute_type(x.dtype());
     let (x, w, b) = (super::copy::dense(x, c)?, wide(w, c)?, wide(b, c)?);
-    let results = [working(&outs[0], c)?, working(&outs[1], c)?, working(&outs[2], c)?];
+    let results = [
+        working(&outs[0], c)?,
+        working(&outs[1], c)?,
+        working(&outs[2], c)?,
+    ];
     by_type!(c, T => {
         let (x, out) = (slice::<T>(&x), Shared::new(slice_mut::<T>(&results[0])));
         let (mean, rstd) = (Shared::new(slice_mut::<T>(&results[1])), Shared::new(slice_mut::<T>(&results[2])));
@@ -157,7 +193,9 @@ pub fn group_norm(outs: &[Tensor], x: &Tensor, w: Option<&Tensor>, b: Option<&Te
             }
         });
     });
-    outs.iter().zip(&results).try_for_each(|(o, r)| finish(o, r))
+    outs.iter()
+        .zip(&results)
+        .try_for_each(|(o, r)| finish(o, r))
 }
 
 wide_fn! {
@@ -190,18 +228,48 @@ struct Batch {
 fn batch(out: &Tensor, x: &Tensor, c: DType) -> Result<Batch> {
     let channels = x.shape()[1] as usize;
     let total = x.numel() as usize;
-    let last = !x.is_contiguous() && x.dtype() == c && out.dtype() == c && x.strides() == out.strides() && crate::dims::strides_like_channels_last(x.shape(), x.strides()) && crate::dims::is_dense(x.shape(), x.strides());
+    let last = !x.is_contiguous()
+        && x.dtype() == c
+        && out.dtype() == c
+        && x.strides() == out.strides()
+        && crate::dims::strides_like_channels_last(x.shape(), x.strides())
+        && crate::dims::is_dense(x.shape(), x.strides());
     if last {
         let rows = total / channels.max(1);
-        let flat = |t: &Tensor| t.view_with([rows as i64, channels as i64].into(), [channels as i64, 1].into(), t.offset());
-        return Ok(Batch { x: flat(x), out: flat(out), rows, channels, size: 1 });
+        let flat = |t: &Tensor| {
+            t.view_with(
+                [rows as i64, channels as i64].into(),
+                [channels as i64, 1].into(),
+                t.offset(),
+            )
+        };
+        return Ok(Batch {
+            x: flat(x),
+            out: flat(out),
+            rows,
+            channels,
+            size: 1,
+        });
     }
     let rows = x.shape()[0] as usize;
-    Ok(Batch { x: super::copy::dense(x, c)?, out: working(out, c)?, rows, channels, size: total / (rows * channels).max(1) })
+    Ok(Batch {
+        x: super::copy::dense(x, c)?,
+        out: working(out, c)?,
+        rows,
+        channels,
+        size: total / (rows * channels).max(1),
+    })
 }
 
 /// Means, inverse deviations and unbiased variances of each channel.
-fn channel_stats<T: Real>(x: &[T], b: &Batch, eps: f64, mean: &mut [T], invstd: &mut [T], var: &mut [T]) {
+fn channel_stats<T: Real>(
+    x: &[T],
+    b: &Batch,
+    eps: f64,
+    mean: &mut [T],
+    invstd: &mut [T],
+    var: &mut [T],
+) {
     let (rows, channels, size) = (b.rows, b.channels, b.size);
     let n = (rows * size) as f64;
     let mut sums = vec![0f64; channels];
@@ -214,7 +282,13 @@ fn channel_stats<T: Real>(x: &[T], b: &Batch, eps: f64, mean: &mut [T], invstd: 
         let (sums, squares) = (Shared::new(&mut sums), Shared::new(&mut squares));
         pool::parallel_for(channels, (16384 / (rows * size).max(1)).max(1), |range| {
             for c in range {
-                plane_stats(x, c, [rows, channels, size], &mut sums.part(c, 1)[0], &mut squares.part(c, 1)[0]);
+                plane_stats(
+                    x,
+                    c,
+                    [rows, channels, size],
+                    &mut sums.part(c, 1)[0],
+                    &mut squares.part(c, 1)[0],
+                );
             }
         });
     }
@@ -286,15 +360,34 @@ fn apply<T: Real>(x: &[T], out: &mut [T], b: &Batch, scale: &[T], shift: &[T]) {
         pool::parallel_for(b.rows * channels, (16384 / size.max(1)).max(1), |range| {
             for r in range {
                 let c = r % channels;
-                scale_plane(&x[r * size..(r + 1) * size], out.part(r * size, size), scale[c], shift[c]);
+                scale_plane(
+                    &x[r * size..(r + 1) * size],
+                    out.part(r * size, size),
+                    scale[c],
+                    shift[c],
+                );
             }
         });
     }
 }
 
-fn factors<T: Real>(mean: &[T], invstd: &[T], w: Option<&[T]>, b: Option<&[T]>) -> (Vec<T>, Vec<T>) {
-    let scale: Vec<T> = invstd.iter().enumerate().map(|(c, &s)| w.map_or(s, |w| s * w[c])).collect();
-    let shift = scale.iter().zip(mean).enumerate().map(|(c, (&s, &m))| b.map_or(T::of(0.0), |b| b[c]) - m * s).collect();
+fn factors<T: Real>(
+    mean: &[T],
+    invstd: &[T],
+    w: Option<&[T]>,
+    b: Option<&[T]>,
+) -> (Vec<T>, Vec<T>) {
+    let scale: Vec<T> = invstd
+        .iter()
+        .enumerate()
+        .map(|(c, &s)| w.map_or(s, |w| s * w[c]))
+        .collect();
+    let shift = scale
+        .iter()
+        .zip(mean)
+        .enumerate()
+        .map(|(c, (&s, &m))| b.map_or(T::of(0.0), |b| b[c]) - m * s)
+        .collect();
     (scale, shift)
 }
 
@@ -302,11 +395,21 @@ fn factors<T: Real>(mean: &[T], invstd: &[T], w: Option<&[T]>, b: Option<&[T]>) 
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn batch_norm_train(outs: &[Tensor], x: &Tensor, w: Option<&Tensor>, b: Option<&Tensor>, eps: f64) -> Result<()> {
+pub fn batch_norm_train(
+    outs: &[Tensor],
+    x: &Tensor,
+    w: Option<&Tensor>,
+    b: Option<&Tensor>,
+    eps: f64,
+) -> Result<()> {
     let c = compute_type(x.dtype());
     let (w, b) = (wide(w, c)?, wide(b, c)?);
     let batch = batch(&outs[0], x, c)?;
-    let stats = [working(&outs[1], c)?, working(&outs[2], c)?, working(&outs[3], c)?];
+    let stats = [
+        working(&outs[1], c)?,
+        working(&outs[2], c)?,
+        working(&outs[3], c)?,
+    ];
     by_type!(c, T => {
         let x = slice::<T>(&batch.x);
         let (mean, invstd, var) = (slice_mut::<T>(&stats[0]), slice_mut::<T>(&stats[1]), slice_mut::<T>(&stats[2]));
@@ -317,23 +420,43 @@ pub fn batch_norm_train(outs: &[Tensor], x: &Tensor, w: Option<&Tensor>, b: Opti
     if !batch.out.shares_storage(&outs[0]) {
         super::copy::copy(&outs[0], &batch.out)?;
     }
-    outs[1..].iter().zip(&stats).try_for_each(|(o, r)| finish(o, r))
+    outs[1..]
+        .iter()
+        .zip(&stats)
+        .try_for_each(|(o, r)| finish(o, r))
 }
 
 /// batch_norm with given statistics.
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn batch_norm_eval(out: &Tensor, x: &Tensor, mean: &Tensor, var: &Tensor, w: Option<&Tensor>, b: Option<&Tensor>, eps: f64) -> Result<()> {
+pub fn batch_norm_eval(
+    out: &Tensor,
+    x: &Tensor,
+    mean: &Tensor,
+    var: &Tensor,
+    w: Option<&Tensor>,
+    b: Option<&Tensor>,
+    eps: f64,
+) -> Result<()> {
     let c = compute_type(x.dtype());
-    let (w, b, mean, var) = (wide(w, c)?, wide(b, c)?, super::copy::dense(mean, c)?, super::copy::dense(var, c)?);
+    let (w, b, mean, var) = (
+        wide(w, c)?,
+        wide(b, c)?,
+        super::copy::dense(mean, c)?,
+        super::copy::dense(var, c)?,
+    );
     let batch = batch(out, x, c)?;
     by_type!(c, T => {
         let invstd: Vec<T> = slice::<T>(&var).iter().map(|&v| 1.0 / (v + eps as T).sqrt()).collect();
         let (scale, shift) = factors::<T>(slice::<T>(&mean), &invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
         apply(slice::<T>(&batch.x), slice_mut::<T>(&batch.out), &batch, &scale, &shift);
     });
-    if batch.out.shares_storage(out) { Ok(()) } else { super::copy::copy(out, &batch.out) }
+    if batch.out.shares_storage(out) {
+        Ok(())
+    } else {
+        super::copy::copy(out, &batch.out)
+    }
 }
 
 /// The mean of the squares over a window of channels, zeros outside counting: what local_response_norm divides by.
@@ -348,10 +471,14 @@ pub fn window_squares(out: &Tensor, x: &Tensor, window: usize) -> Result<()> {
     let (from, to) = (slice::<f64>(&x), slice_mut::<f64>(&result));
     for r in 0..rows {
         for c in 0..channels {
-            let (first, last) = (c.saturating_sub(window / 2), (c + (window - 1) / 2).min(channels - 1));
+            let (first, last) = (
+                c.saturating_sub(window / 2),
+                (c + (window - 1) / 2).min(channels - 1),
+            );
             for s in 0..size {
                 let at = |c: usize| from[(r * channels + c) * size + s];
-                to[(r * channels + c) * size + s] = (first..=last).map(|c| at(c) * at(c)).sum::<f64>() / window as f64;
+                to[(r * channels + c) * size + s] =
+                    (first..=last).map(|c| at(c) * at(c)).sum::<f64>() / window as f64;
             }
         }
     }

@@ -33,7 +33,14 @@ pub fn num_threads() -> usize {
     if n != 0 {
         return n;
     }
-    let from_env = |name| std::env::var(name).ok()?.trim().parse::<usize>().ok().filter(|&n| n > 0);
+    let from_env = |name| {
+        std::env::var(name)
+            .ok()?
+            .trim()
+            .parse::<usize>()
+            .ok()
+            .filter(|&n| n > 0)
+    };
     let n = from_env("TORCHLIKE_NUM_THREADS")
         .or_else(|| from_env("OMP_NUM_THREADS"))
         .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
@@ -160,10 +167,16 @@ fn region<F: Fn(Range<usize>) + Sync>(items: usize, chunk: usize, threads: usize
     if pool.pid != pid() {
         return false;
     }
-    let Ok(mut workers) = pool.turn.try_lock() else { return false };
+    let Ok(mut workers) = pool.turn.try_lock() else {
+        return false;
+    };
     while *workers + 1 < threads {
         let shared = Arc::clone(&pool.shared);
-        if std::thread::Builder::new().name("torchlike-worker".into()).spawn(move || worker(&shared)).is_err() {
+        if std::thread::Builder::new()
+            .name("torchlike-worker".into())
+            .spawn(move || worker(&shared))
+            .is_err()
+        {
             break;
         }
         *workers += 1;
@@ -178,7 +191,9 @@ fn region<F: Fn(Range<usize>) + Sync>(items: usize, chunk: usize, threads: usize
         panic: Mutex::new(None),
     };
     let shared = &*pool.shared;
-    shared.job.store(std::ptr::from_ref(&job).cast_mut(), SeqCst);
+    shared
+        .job
+        .store(std::ptr::from_ref(&job).cast_mut(), SeqCst);
     shared.epoch.fetch_add(1, SeqCst);
     if shared.n_parked.load(SeqCst) > 0
         && let Ok(mut parked) = shared.parked.lock()
@@ -196,7 +211,11 @@ fn region<F: Fn(Range<usize>) + Sync>(items: usize, chunk: usize, threads: usize
     while shared.visitors.load(SeqCst) != 0 {
         turns += 1;
         // A worker that has lost its core needs ours, if there is no other.
-        if turns > 20_000 { std::thread::yield_now() } else { std::hint::spin_loop() }
+        if turns > 20_000 {
+            std::thread::yield_now()
+        } else {
+            std::hint::spin_loop()
+        }
     }
     drop(workers);
     let panic = job.panic.lock().ok().and_then(|mut slot| slot.take());
@@ -236,7 +255,11 @@ fn worker(shared: &Shared) {
         if !job.is_null() {
             // SAFETY: the caller clears `job` and then waits for `visitors` to reach 0 before the job goes away.
             let job = unsafe { &*job };
-            if job.seats.fetch_update(SeqCst, SeqCst, |s| s.checked_sub(1)).is_ok() {
+            if job
+                .seats
+                .fetch_update(SeqCst, SeqCst, |s| s.checked_sub(1))
+                .is_ok()
+            {
                 job.work();
             }
         }
@@ -266,7 +289,11 @@ mod tests {
         for n in [0usize, 1, 2, 7, 100, 1001] {
             for grain in [1, 3, 64] {
                 let hits: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
-                parallel_for(n, grain, |r| r.for_each(|i| { hits[i].fetch_add(1, Relaxed); }));
+                parallel_for(n, grain, |r| {
+                    r.for_each(|i| {
+                        hits[i].fetch_add(1, Relaxed);
+                    })
+                });
                 assert!(hits.iter().all(|h| h.load(Relaxed) == 1), "{n} {grain}");
             }
         }
@@ -281,7 +308,9 @@ mod tests {
                     for round in 0..2000usize {
                         let sum = AtomicUsize::new(0);
                         parallel_for(100, 10, |r| {
-                            parallel_for(r.len(), 1, |q| { sum.fetch_add(q.len(), Relaxed); });
+                            parallel_for(r.len(), 1, |q| {
+                                sum.fetch_add(q.len(), Relaxed);
+                            });
                         });
                         assert_eq!(sum.load(Relaxed), 100, "{round}");
                         if round % 500 == 0 {
@@ -297,11 +326,14 @@ mod tests {
     fn panics_reach_the_caller_and_the_pool_survives() {
         set_num_threads(2);
         for _ in 0..10 {
-            let caught = catch_unwind(|| parallel_for(100, 1, |r| assert!(!r.contains(&57), "item 57")));
+            let caught =
+                catch_unwind(|| parallel_for(100, 1, |r| assert!(!r.contains(&57), "item 57")));
             assert!(caught.is_err());
         }
         let sum = AtomicUsize::new(0);
-        parallel_for(100, 1, |r| { sum.fetch_add(r.len(), Relaxed); });
+        parallel_for(100, 1, |r| {
+            sum.fetch_add(r.len(), Relaxed);
+        });
         assert_eq!(sum.load(Relaxed), 100);
     }
 }

@@ -114,68 +114,126 @@ pub struct Layout {
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn pool(out: &Tensor, at: Option<&Tensor>, x: &Tensor, l: Layout, rule: Rule, shared: bool, windows: &(dyn Fn(usize) -> Windows + Sync)) -> Result<()> {
+pub fn pool(
+    out: &Tensor,
+    at: Option<&Tensor>,
+    x: &Tensor,
+    l: Layout,
+    rule: Rule,
+    shared: bool,
+    windows: &(dyn Fn(usize) -> Windows + Sync),
+) -> Result<()> {
     let d = working(x.dtype());
-    let convert = |t: &Tensor| if t.dtype() == d { Ok(t.clone()) } else { copy::converted(t, d) };
+    let convert = |t: &Tensor| {
+        if t.dtype() == d {
+            Ok(t.clone())
+        } else {
+            copy::converted(t, d)
+        }
+    };
     let x = convert(x)?;
-    let sum = if out.dtype() == d { out.clone() } else { Tensor::empty_strided(out.shape().clone(), out.strides().clone(), d, Device::CPU)? };
+    let sum = if out.dtype() == d {
+        out.clone()
+    } else {
+        Tensor::empty_strided(out.shape().clone(), out.strides().clone(), d, Device::CPU)?
+    };
     match d {
         DType::F32 => typed::<f32>(&sum, at, &x, l, rule, shared, windows),
         DType::F64 => typed::<f64>(&sum, at, &x, l, rule, shared, windows),
         _ => typed::<i64>(&sum, at, &x, l, rule, shared, windows),
     }
-    if out.dtype() == d { Ok(()) } else { copy::copy(out, &sum) }
+    if out.dtype() == d {
+        Ok(())
+    } else {
+        copy::copy(out, &sum)
+    }
 }
 
-fn typed<T: Pooled>(out: &Tensor, at: Option<&Tensor>, x: &Tensor, l: Layout, rule: Rule, shared: bool, windows: &(dyn Fn(usize) -> Windows + Sync)) {
-    let (size, volume) = (l.size.iter().product::<usize>() * l.inner, l.out.iter().product::<usize>() * l.inner);
+fn typed<T: Pooled>(
+    out: &Tensor,
+    at: Option<&Tensor>,
+    x: &Tensor,
+    l: Layout,
+    rule: Rule,
+    shared: bool,
+    windows: &(dyn Fn(usize) -> Windows + Sync),
+) {
+    let (size, volume) = (
+        l.size.iter().product::<usize>() * l.inner,
+        l.out.iter().product::<usize>() * l.inner,
+    );
     let common = if shared { Some(windows(0)) } else { None };
     let (src, dst) = (Shared(x.data_ptr()), Shared(out.data_ptr()));
     let positions = at.map(|t| Shared(t.data_ptr()));
-    let reach = common.as_ref().map_or(8, |w| w.iter().map(|w| w.first().map_or(1, |w| w.end - w.start)).product::<usize>());
+    let reach = common.as_ref().map_or(8, |w| {
+        w.iter()
+            .map(|w| w.first().map_or(1, |w| w.end - w.start))
+            .product::<usize>()
+    });
     // Rows of outputs are the unit of work, so that few planes are shared out too.
     let rows = l.out[0] * l.out[1];
     let grain = (16384 / (reach * l.out[2] * l.inner).max(1)).max(1);
-    pool::parallel_for(l.planes * rows, if shared { grain } else { rows.max(1) }, |r| {
-        let mut line = vec![T::LEAST; l.size[2]];
-        let mut own: Option<(usize, Windows)> = None;
-        for row in r {
-            let plane = row / rows.max(1);
-            let w = match &common {
-                Some(w) => w,
-                None => {
-                    if own.as_ref().is_none_or(|(p, _)| *p != plane) {
-                        own = Some((plane, windows(plane)));
+    pool::parallel_for(
+        l.planes * rows,
+        if shared { grain } else { rows.max(1) },
+        |r| {
+            let mut line = vec![T::LEAST; l.size[2]];
+            let mut own: Option<(usize, Windows)> = None;
+            for row in r {
+                let plane = row / rows.max(1);
+                let w = match &common {
+                    Some(w) => w,
+                    None => {
+                        if own.as_ref().is_none_or(|(p, _)| *p != plane) {
+                            own = Some((plane, windows(plane)));
+                        }
+                        match &own {
+                            Some((_, w)) => w,
+                            None => return,
+                        }
                     }
-                    match &own {
-                        Some((_, w)) => w,
-                        None => return,
+                };
+                let (d, h) = (row % rows / l.out[1], row % l.out[1]);
+                // SAFETY: plane and row lie within the dense tensors; rows of different tasks are different.
+                let (x, out) = unsafe {
+                    let start = (d * l.out[1] + h) * l.out[2] * l.inner;
+                    (
+                        std::slice::from_raw_parts(src.get().cast::<T>().add(plane * size), size),
+                        std::slice::from_raw_parts_mut(
+                            dst.get().cast::<T>().add(plane * volume + start),
+                            l.out[2] * l.inner,
+                        ),
+                    )
+                };
+                let at = positions.map(|p| {
+                    let start = plane * volume + (d * l.out[1] + h) * l.out[2] * l.inner;
+                    // SAFETY: as above.
+                    unsafe {
+                        std::slice::from_raw_parts_mut(
+                            p.get().cast::<i64>().add(start),
+                            l.out[2] * l.inner,
+                        )
+                    }
+                });
+                let here = Row {
+                    x,
+                    size: l.size,
+                    inner: l.inner,
+                    d: w[0][d],
+                    h: w[1][h],
+                    w: &w[2],
+                };
+                match (rule, at) {
+                    (Rule::Max, Some(at)) => here.max_at(out, at),
+                    (Rule::Max, None) if l.inner == 1 => here.max_lines(out, &mut line),
+                    (Rule::Max, None) => here.max_inner(out),
+                    (Rule::Mean { divisor, padding }, _) => {
+                        here.mean(out, &mut line, divisor, padding)
                     }
                 }
-            };
-            let (d, h) = (row % rows / l.out[1], row % l.out[1]);
-            // SAFETY: plane and row lie within the dense tensors; rows of different tasks are different.
-            let (x, out) = unsafe {
-                let start = (d * l.out[1] + h) * l.out[2] * l.inner;
-                (
-                    std::slice::from_raw_parts(src.get().cast::<T>().add(plane * size), size),
-                    std::slice::from_raw_parts_mut(dst.get().cast::<T>().add(plane * volume + start), l.out[2] * l.inner),
-                )
-            };
-            let at = positions.map(|p| {
-                let start = plane * volume + (d * l.out[1] + h) * l.out[2] * l.inner;
-                // SAFETY: as above.
-                unsafe { std::slice::from_raw_parts_mut(p.get().cast::<i64>().add(start), l.out[2] * l.inner) }
-            });
-            let here = Row { x, size: l.size, inner: l.inner, d: w[0][d], h: w[1][h], w: &w[2] };
-            match (rule, at) {
-                (Rule::Max, Some(at)) => here.max_at(out, at),
-                (Rule::Max, None) if l.inner == 1 => here.max_lines(out, &mut line),
-                (Rule::Max, None) => here.max_inner(out),
-                (Rule::Mean { divisor, padding }, _) => here.mean(out, &mut line, divisor, padding),
             }
-        }
-    });
+        },
+    );
 }
 
 /// One row of outputs.
@@ -278,7 +336,14 @@ impl<T: Pooled> Row<'_, T> {
             let width = self.size[2];
             self.lines(|start| plus(line, &self.x[start..start + width]));
             for (o, w) in out.iter_mut().zip(self.w) {
-                *o = if empty || w.end <= w.start { zero } else { line[w.start..w.end].iter().fold(zero, |a, &b| a + b).over(count(w)) };
+                *o = if empty || w.end <= w.start {
+                    zero
+                } else {
+                    line[w.start..w.end]
+                        .iter()
+                        .fold(zero, |a, &b| a + b)
+                        .over(count(w))
+                };
             }
             return;
         }
@@ -302,15 +367,30 @@ impl<T: Pooled> Row<'_, T> {
 ///
 /// # Errors
 /// PyTorch's text for a position outside.
-pub fn unpool(out: &Tensor, x: &Tensor, at: &Tensor, planes: usize, size: &[i64], three: bool) -> Result<()> {
+pub fn unpool(
+    out: &Tensor,
+    x: &Tensor,
+    at: &Tensor,
+    planes: usize,
+    size: &[i64],
+    three: bool,
+) -> Result<()> {
     let (x, at) = (copy::dense(x, x.dtype())?, copy::dense(at, DType::I64)?);
     let volume: i64 = size.iter().product();
     let each = x.numel() as usize / planes.max(1);
     let places = super::slice::<i64>(&at);
     if let Some(bad) = places.iter().find(|&&p| p < 0 || p >= volume) {
         let shown: Vec<String> = size.iter().map(ToString::to_string).collect();
-        let kind = if three { "found an invalid max index" } else { "Found an invalid max index" };
-        bail!(Runtime, "{kind}: {bad} (output volumes are of size {})", shown.join("x"));
+        let kind = if three {
+            "found an invalid max index"
+        } else {
+            "Found an invalid max index"
+        };
+        bail!(
+            Runtime,
+            "{kind}: {bad} (output volumes are of size {})",
+            shown.join("x")
+        );
     }
     crate::with_dtype!(x.dtype(), [bool int half float complex] => T, {
         let (from, to) = (super::slice::<T>(&x), super::slice_mut::<T>(out));
@@ -319,5 +399,9 @@ pub fn unpool(out: &Tensor, x: &Tensor, at: &Tensor, planes: usize, size: &[i64]
         }
         return Ok(());
     }, else {});
-    bail!(NotImplemented, "\"max_unpool\" not implemented for '{}'", x.dtype().scalar_type())
+    bail!(
+        NotImplemented,
+        "\"max_unpool\" not implemented for '{}'",
+        x.dtype().scalar_type()
+    )
 }

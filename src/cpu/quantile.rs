@@ -7,7 +7,14 @@ use crate::{DType, Element, Result, Tensor};
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn quantile(out: &Tensor, input: &Tensor, q: &Tensor, dims: &[usize], how: &str, skip: bool) -> Result<()> {
+pub fn quantile(
+    out: &Tensor,
+    input: &Tensor,
+    q: &Tensor,
+    dims: &[usize],
+    how: &str,
+    skip: bool,
+) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
@@ -15,8 +22,22 @@ pub fn quantile(out: &Tensor, input: &Tensor, q: &Tensor, dims: &[usize], how: &
     let n = from.shape()[1] as usize;
     let to = lines::results(out, input.dtype())?;
     match input.dtype() {
-        DType::F64 => run(super::slice::<f64>(&from), n, super::slice_mut(&to), super::slice::<f64>(q), how, skip),
-        _ => run(super::slice::<f32>(&from), n, super::slice_mut(&to), super::slice::<f32>(q), how, skip),
+        DType::F64 => run(
+            super::slice::<f64>(&from),
+            n,
+            super::slice_mut(&to),
+            super::slice::<f64>(q),
+            how,
+            skip,
+        ),
+        _ => run(
+            super::slice::<f32>(&from),
+            n,
+            super::slice_mut(&to),
+            super::slice::<f32>(q),
+            how,
+            skip,
+        ),
     }
     lines::put(out, &to)
 }
@@ -56,7 +77,13 @@ fn run<T: Real>(from: &[T], n: usize, to: &mut [T], q: &[T], how: &str, skip: bo
             let place = T::place(q, there);
             let value = |at: f64| -> f64 { sorted[(at as usize).min(there - 1)].into() };
             let (lo, hi) = (value(place.floor()), value(place.ceil()));
-            let mix = |w: f64| if w < 0.5 { lo + w * (hi - lo) } else { hi - (hi - lo) * (1.0 - w) };
+            let mix = |w: f64| {
+                if w < 0.5 {
+                    lo + w * (hi - lo)
+                } else {
+                    hi - (hi - lo) * (1.0 - w)
+                }
+            };
             *o = T::back(match how {
                 "lower" => lo,
                 "higher" => hi,

@@ -8,13 +8,19 @@ use std::f64::consts::SQRT_2;
 /// The distribution of the real and imaginary parts, where a complex tensor is drawn.
 fn of_parts(d: Distribution) -> Distribution {
     match d {
-        Distribution::Normal { mean, std } => Distribution::Normal { mean, std: std / SQRT_2 },
+        Distribution::Normal { mean, std } => Distribution::Normal {
+            mean,
+            std: std / SQRT_2,
+        },
         d => d,
     }
 }
 
 fn splits(d: &Distribution) -> bool {
-    matches!(d, Distribution::Normal { .. } | Distribution::Uniform { .. })
+    matches!(
+        d,
+        Distribution::Normal { .. } | Distribution::Uniform { .. }
+    )
 }
 
 /// Checks a distribution for an element type (complex types where they are drawn by parts).
@@ -22,12 +28,23 @@ fn splits(d: &Distribution) -> bool {
 /// # Errors
 /// PyTorch's texts.
 pub fn check(d: &Distribution, dtype: DType) -> Result<()> {
-    let unsupported = |kernel: &str| Err(crate::err!(NotImplemented, "\"{kernel}\" not implemented for '{}'", dtype.scalar_type()));
+    let unsupported = |kernel: &str| {
+        Err(crate::err!(
+            NotImplemented,
+            "\"{kernel}\" not implemented for '{}'",
+            dtype.scalar_type()
+        ))
+    };
     if dtype.is_complex() {
         match d {
-            Distribution::Normal { .. } | Distribution::Uniform { .. } => return d.check(dtype.to_real()),
+            Distribution::Normal { .. } | Distribution::Uniform { .. } => {
+                return d.check(dtype.to_real());
+            }
             Distribution::RandomRange { .. } => {
-                bail!(Runtime, "check_random_bounds handles only integral, floating-point and boolean types")
+                bail!(
+                    Runtime,
+                    "check_random_bounds handles only integral, floating-point and boolean types"
+                )
             }
             Distribution::Random => return unsupported("random_kernel_cpu"),
             Distribution::Bernoulli { .. } => {
@@ -35,7 +52,11 @@ pub fn check(d: &Distribution, dtype: DType) -> Result<()> {
                 return unsupported("bernoulli_scalar_cpu_");
             }
             Distribution::Cauchy { .. } => {
-                let name = if dtype == DType::C128 { "double" } else { "float" };
+                let name = if dtype == DType::C128 {
+                    "double"
+                } else {
+                    "float"
+                };
                 bail!(
                     Runtime,
                     "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified c10::complex<{name}>"
@@ -49,8 +70,14 @@ pub fn check(d: &Distribution, dtype: DType) -> Result<()> {
 
 /// A tensor's memory as a flat row, if it has no gaps.
 fn flat(t: &Tensor) -> Option<Tensor> {
-    dims::is_dense(t.shape(), t.strides())
-        .then(|| t.reinterpret(t.dtype(), Dims::new(&[t.numel()]), Dims::new(&[1]), t.offset()))
+    dims::is_dense(t.shape(), t.strides()).then(|| {
+        t.reinterpret(
+            t.dtype(),
+            Dims::new(&[t.numel()]),
+            Dims::new(&[1]),
+            t.offset(),
+        )
+    })
 }
 
 /// Calls `f` with a dense tensor of the layout order of `out` and the flat view of it, then stores what `f` wrote.
@@ -63,7 +90,9 @@ pub fn in_memory_order(out: &Tensor, f: impl FnOnce(&Tensor) -> Result<()>) -> R
     }
     let strides = dims::preserved_strides(out.shape(), out.strides());
     let temp = Tensor::empty_strided(out.shape().clone(), strides, out.dtype(), Device::CPU)?;
-    let Some(row) = flat(&temp) else { bail!(Runtime, "a fresh tensor is not dense") };
+    let Some(row) = flat(&temp) else {
+        bail!(Runtime, "a fresh tensor is not dense")
+    };
     f(&row)?;
     super::copy::copy(out, &temp)
 }
@@ -102,7 +131,12 @@ pub fn fill(d: &Distribution, g: &SharedGenerator, out: &Tensor) -> Result<()> {
 /// The real view of a complex tensor.
 fn parts(t: &Tensor) -> Tensor {
     let strides: Dims = t.strides().iter().map(|s| s * 2).chain([1]).collect();
-    t.reinterpret(t.dtype().to_real(), t.shape().concat(&[2]), strides, t.offset() * 2)
+    t.reinterpret(
+        t.dtype().to_real(),
+        t.shape().concat(&[2]),
+        strides,
+        t.offset() * 2,
+    )
 }
 
 /// Moves the generator as [`fill`] would.
@@ -138,7 +172,11 @@ pub fn bernoulli_probs(g: &SharedGenerator, out: &Tensor, p: &Tensor) -> Result<
                 random::bernoulli_probs_f32(&mut g.lock(), to, super::slice::<f32>(&probs))
             };
         }, else {});
-        bail!(NotImplemented, "\"bernoulli_tensor_cpu_self_\" not implemented for '{}'", row.dtype().scalar_type())
+        bail!(
+            NotImplemented,
+            "\"bernoulli_tensor_cpu_self_\" not implemented for '{}'",
+            row.dtype().scalar_type()
+        )
     })
 }
 
@@ -148,13 +186,21 @@ pub fn bernoulli_probs(g: &SharedGenerator, out: &Tensor, p: &Tensor) -> Result<
 /// Where a rate is negative.
 pub fn poisson(g: &SharedGenerator, out: &Tensor, rates: &Tensor) -> Result<()> {
     let rates = super::copy::dense(rates, out.dtype())?;
-    let dense = if out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), out.dtype(), Device::CPU)? };
+    let dense = if out.is_contiguous() {
+        out.clone()
+    } else {
+        Tensor::empty(out.shape(), out.dtype(), Device::CPU)?
+    };
     with_dtype!(out.dtype(), [half float] => T, {
         random::poisson(&mut g.lock(), slice_mut::<T>(&dense), super::slice::<T>(&rates))?;
     }, else {
         bail!(NotImplemented, "\"poisson_cpu\" not implemented for '{}'", out.dtype().scalar_type())
     });
-    if out.is_contiguous() { Ok(()) } else { super::copy::copy(out, &dense) }
+    if out.is_contiguous() {
+        Ok(())
+    } else {
+        super::copy::copy(out, &dense)
+    }
 }
 
 /// A random permutation of 0, 1, ...
@@ -162,30 +208,55 @@ pub fn poisson(g: &SharedGenerator, out: &Tensor, rates: &Tensor) -> Result<()> 
 /// # Errors
 /// If the element type is none that PyTorch permutes.
 pub fn randperm(g: &SharedGenerator, out: &Tensor) -> Result<()> {
-    let dense = if out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), out.dtype(), Device::CPU)? };
+    let dense = if out.is_contiguous() {
+        out.clone()
+    } else {
+        Tensor::empty(out.shape(), out.dtype(), Device::CPU)?
+    };
     with_dtype!(out.dtype(), [int uint half float] => T, {
         random::randperm(&mut g.lock(), slice_mut::<T>(&dense));
     }, else {
         bail!(NotImplemented, "\"randperm\" not implemented for '{}'", out.dtype().scalar_type())
     });
-    if out.is_contiguous() { Ok(()) } else { super::copy::copy(out, &dense) }
+    if out.is_contiguous() {
+        Ok(())
+    } else {
+        super::copy::copy(out, &dense)
+    }
 }
 
 /// Samples row numbers of weights (one or two dimensions).
 ///
 /// # Errors
 /// PyTorch's texts for weights that are no weights.
-pub fn multinomial(g: &SharedGenerator, out: &Tensor, weights: &Tensor, samples: usize, replacement: bool) -> Result<()> {
-    let rows = if weights.ndim() == 2 { weights.shape()[0] as usize } else { 1 };
+pub fn multinomial(
+    g: &SharedGenerator,
+    out: &Tensor,
+    weights: &Tensor,
+    samples: usize,
+    replacement: bool,
+) -> Result<()> {
+    let rows = if weights.ndim() == 2 {
+        weights.shape()[0] as usize
+    } else {
+        1
+    };
     let cols = weights.shape()[weights.ndim() - 1] as usize;
     if out.numel() == 0 {
         return Ok(());
     }
     if cols == 0 {
-        bail!(Runtime, "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.");
+        bail!(
+            Runtime,
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        );
     }
     let w = super::copy::dense(weights, weights.dtype())?;
-    let dense = if out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), out.dtype(), Device::CPU)? };
+    let dense = if out.is_contiguous() {
+        out.clone()
+    } else {
+        Tensor::empty(out.shape(), out.dtype(), Device::CPU)?
+    };
     with_dtype!(w.dtype(), [half float] => T, {
         let (to, from) = (slice_mut::<i64>(&dense), super::slice::<T>(&w));
         if replacement && samples > 1 {
@@ -202,5 +273,9 @@ pub fn multinomial(g: &SharedGenerator, out: &Tensor, weights: &Tensor, samples:
     }, else {
         bail!(NotImplemented, "\"multinomial\" not implemented for '{}'", w.dtype().scalar_type())
     });
-    if out.is_contiguous() { Ok(()) } else { super::copy::copy(out, &dense) }
+    if out.is_contiguous() {
+        Ok(())
+    } else {
+        super::copy::copy(out, &dense)
+    }
 }

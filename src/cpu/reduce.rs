@@ -5,7 +5,9 @@
 
 #![allow(unsafe_code, reason = "folds over raw, checked memory")]
 
-use super::folds::{AbsMax, AbsMin, AbsSum, Fold, Max, Min, NanSum, NonZero, Number, PowSum, Prod, SqSum, Sum};
+use super::folds::{
+    AbsMax, AbsMin, AbsSum, Fold, Max, Min, NanSum, NonZero, Number, PowSum, Prod, SqSum, Sum,
+};
 use super::{nest::Nest, pool, simd};
 use crate::{DType, Result, Tensor, bail};
 use half::{bf16, f16};
@@ -159,11 +161,15 @@ unsafe fn rows_body<F: Fold>(job: Job, accs: &mut [F::Acc]) {
     };
     for (j, acc) in accs.iter_mut().enumerate() {
         let mut total: Option<F::Acc> = None;
-        each_run(job.base.wrapping_offset(j as isize * job.step), outer, |p| {
-            // SAFETY: the job stays within the tensor.
-            let a = unsafe { run::<F>(p, s, n, job.p) };
-            total = Some(total.map_or(a, |t| F::merge(t, a)));
-        });
+        each_run(
+            job.base.wrapping_offset(j as isize * job.step),
+            outer,
+            |p| {
+                // SAFETY: the job stays within the tensor.
+                let a = unsafe { run::<F>(p, s, n, job.p) };
+                total = Some(total.map_or(a, |t| F::merge(t, a)));
+            },
+        );
         if let Some(t) = total {
             *acc = t;
         }
@@ -189,7 +195,8 @@ unsafe fn cols_body<F: Fold>(job: Job, accs: &mut [F::Acc]) {
                 let mut r = 0;
                 if dense {
                     while r + 4 <= rows {
-                        let q: [*const F::In; 4] = std::array::from_fn(|k| start.offset((r + k) as isize * s).cast());
+                        let q: [*const F::In; 4] =
+                            std::array::from_fn(|k| start.offset((r + k) as isize * s).cast());
                         for (j, part) in parts.iter_mut().enumerate() {
                             let x = F::step(*part, *q[0].add(j), job.p);
                             let x = F::step(x, *q[1].add(j), job.p);
@@ -202,15 +209,23 @@ unsafe fn cols_body<F: Fold>(job: Job, accs: &mut [F::Acc]) {
                 while r < rows {
                     let q = start.offset(r as isize * s);
                     for (j, part) in parts.iter_mut().enumerate() {
-                        *part = F::step(*part, *q.offset(j as isize * job.step).cast::<F::In>(), job.p);
+                        *part = F::step(
+                            *part,
+                            *q.offset(j as isize * job.step).cast::<F::In>(),
+                            job.p,
+                        );
                     }
                     r += 1;
                 }
             }
             if first {
-                accs.iter_mut().zip(parts.iter()).for_each(|(a, p)| *a = F::lift(*p));
+                accs.iter_mut()
+                    .zip(parts.iter())
+                    .for_each(|(a, p)| *a = F::lift(*p));
             } else {
-                accs.iter_mut().zip(parts.iter()).for_each(|(a, p)| *a = F::merge(*a, F::lift(*p)));
+                accs.iter_mut()
+                    .zip(parts.iter())
+                    .for_each(|(a, p)| *a = F::merge(*a, F::lift(*p)));
             }
             first = false;
             at += rows;
@@ -220,13 +235,25 @@ unsafe fn cols_body<F: Fold>(job: Job, accs: &mut [F::Acc]) {
 
 unsafe fn base<F: Fold>(rows: bool, job: Job, accs: &mut [F::Acc]) {
     // SAFETY: as the caller promises.
-    unsafe { if rows { rows_body::<F>(job, accs) } else { cols_body::<F>(job, accs) } }
+    unsafe {
+        if rows {
+            rows_body::<F>(job, accs)
+        } else {
+            cols_body::<F>(job, accs)
+        }
+    }
 }
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn avx2<F: Fold>(rows: bool, job: Job, accs: &mut [F::Acc]) {
     // SAFETY: as the caller promises.
-    unsafe { if rows { rows_body::<F>(job, accs) } else { cols_body::<F>(job, accs) } }
+    unsafe {
+        if rows {
+            rows_body::<F>(job, accs)
+        } else {
+            cols_body::<F>(job, accs)
+        }
+    }
 }
 
 /// The plan of a reduction, without its element types.
@@ -251,14 +278,23 @@ fn store<A: Number>(out: *mut u8, step: isize, accs: &[A], post: Post, dtype: DT
 
 fn drive<F: Fold>(task: &Task) {
     #[cfg(target_arch = "x86_64")]
-    let kernel = if simd::level() == simd::Level::Baseline { base::<F> } else { avx2::<F> };
+    let kernel = if simd::level() == simd::Level::Baseline {
+        base::<F>
+    } else {
+        avx2::<F>
+    };
     #[cfg(not(target_arch = "x86_64"))]
     let kernel = base::<F>;
     drive_with::<F::Acc>(task, kernel, F::lift(F::ZERO), F::merge);
 }
 
 /// Cuts the work into tasks and runs them.
-fn drive_with<A: Number>(task: &Task, kernel: unsafe fn(bool, Job, &mut [A]), empty: A, merge: fn(A, A) -> A) {
+fn drive_with<A: Number>(
+    task: &Task,
+    kernel: unsafe fn(bool, Job, &mut [A]),
+    empty: A,
+    merge: fn(A, A) -> A,
+) {
     let nest = task.nest;
     let (outputs, depth) = (nest.outputs(), nest.depth());
     if outputs == 0 {
@@ -266,7 +302,11 @@ fn drive_with<A: Number>(task: &Task, kernel: unsafe fn(bool, Job, &mut [A]), em
     }
     let rows = nest.rows_first();
     let (width, step, out_step) = nest.kept.first().copied().unwrap_or((1, 0, 0));
-    let chunk = if rows { (super::iter::GRAIN / depth.max(1)).clamp(1, WIDTH) } else { WIDTH };
+    let chunk = if rows {
+        (super::iter::GRAIN / depth.max(1)).clamp(1, WIDTH)
+    } else {
+        WIDTH
+    };
     let chunks = width.div_ceil(chunk);
     let tasks = outputs / width * chunks;
     let place = |t: usize| {
@@ -278,7 +318,9 @@ fn drive_with<A: Number>(task: &Task, kernel: unsafe fn(bool, Job, &mut [A]), em
     let per_task = (depth * chunk.min(width)).max(1);
     let slices = if tasks < 8 && depth > 0 {
         let longest = nest.red.last().map_or(1, |d| d.0);
-        (outputs.saturating_mul(depth) / SLICE).clamp(1, 64).min(longest)
+        (outputs.saturating_mul(depth) / SLICE)
+            .clamp(1, 64)
+            .min(longest)
     } else {
         1
     };
@@ -289,11 +331,22 @@ fn drive_with<A: Number>(task: &Task, kernel: unsafe fn(bool, Job, &mut [A]), em
                 let (i, o, m) = place(t);
                 let accs = filled(&mut room, m, empty);
                 if depth > 0 {
-                    let job = Job { base: task.input.wrapping_offset(i), step, red: &nest.red, p: task.p };
+                    let job = Job {
+                        base: task.input.wrapping_offset(i),
+                        step,
+                        red: &nest.red,
+                        p: task.p,
+                    };
                     // SAFETY: the nest lies within the input.
                     unsafe { kernel(rows, job, accs) };
                 }
-                store(task.out.wrapping_offset(o), out_step, accs, task.post, task.dtype);
+                store(
+                    task.out.wrapping_offset(o),
+                    out_step,
+                    accs,
+                    task.post,
+                    task.dtype,
+                );
             }
         });
         return;
@@ -302,7 +355,11 @@ fn drive_with<A: Number>(task: &Task, kernel: unsafe fn(bool, Job, &mut [A]), em
     let last = nest.red.len() - 1;
     let (len, stride) = nest.red[last];
     let slice = len.div_ceil(slices);
-    let slice = if last == 0 && rows { slice.next_multiple_of(LANES) } else { slice };
+    let slice = if last == 0 && rows {
+        slice.next_multiple_of(LANES)
+    } else {
+        slice
+    };
     let slices = len.div_ceil(slice);
     let mut partial = vec![empty; slices * tasks * chunk];
     struct Shared<A>(*mut A);
@@ -317,13 +374,21 @@ fn drive_with<A: Number>(task: &Task, kernel: unsafe fn(bool, Job, &mut [A]), em
             let mut red = nest.red.clone();
             red[last].0 = slice.min(len - s * slice);
             let job = Job {
-                base: task.input.wrapping_offset(i + (s * slice) as isize * stride),
+                base: task
+                    .input
+                    .wrapping_offset(i + (s * slice) as isize * stride),
                 step,
                 red: &red,
                 p: task.p,
             };
             // SAFETY: the buffer has `chunk` places for each of the slices * tasks.
-            unsafe { kernel(rows, job, std::slice::from_raw_parts_mut(shared.0.add(k * chunk), m)) };
+            unsafe {
+                kernel(
+                    rows,
+                    job,
+                    std::slice::from_raw_parts_mut(shared.0.add(k * chunk), m),
+                )
+            };
         }
     });
     for t in 0..tasks {
@@ -335,7 +400,13 @@ fn drive_with<A: Number>(task: &Task, kernel: unsafe fn(bool, Job, &mut [A]), em
                 *a = merge(*a, b);
             }
         }
-        store(task.out.wrapping_offset(o), out_step, &partial[t * chunk..t * chunk + m], task.post, task.dtype);
+        store(
+            task.out.wrapping_offset(o),
+            out_step,
+            &partial[t * chunk..t * chunk + m],
+            task.post,
+            task.dtype,
+        );
     }
 }
 
@@ -381,7 +452,14 @@ fn detour(d: DType) -> DType {
 ///
 /// # Errors
 /// If the input's dtype cannot be folded, or memory for a conversion cannot be had.
-pub fn run_kind(kind: Kind, out: &Tensor, input: &Tensor, dims: &[usize], p: f64, post: Post) -> Result<()> {
+pub fn run_kind(
+    kind: Kind,
+    out: &Tensor,
+    input: &Tensor,
+    dims: &[usize],
+    p: f64,
+    post: Post,
+) -> Result<()> {
     let mut d = input.dtype();
     let mut input = input.clone();
     let f = loop {
@@ -395,7 +473,14 @@ pub fn run_kind(kind: Kind, out: &Tensor, input: &Tensor, dims: &[usize], p: f64
         input = super::copy::converted(&input, d)?;
     }
     let nest = Nest::new(&input, dims, out);
-    f(&Task { nest: &nest, input: input.data_ptr(), out: out.data_ptr(), dtype: out.dtype(), p, post });
+    f(&Task {
+        nest: &nest,
+        input: input.data_ptr(),
+        out: out.data_ptr(),
+        dtype: out.dtype(),
+        p,
+        post,
+    });
     Ok(())
 }
 
@@ -404,14 +489,27 @@ pub fn run_kind(kind: Kind, out: &Tensor, input: &Tensor, dims: &[usize], p: f64
 /// # Errors
 /// If memory cannot be had.
 pub fn magnitudes(t: &Tensor) -> Result<Tensor> {
-    let wide = super::copy::dense(t, if t.dtype() == DType::C128 { DType::C128 } else { DType::C64 })?;
+    let wide = super::copy::dense(
+        t,
+        if t.dtype() == DType::C128 {
+            DType::C128
+        } else {
+            DType::C64
+        },
+    )?;
     let out = Tensor::empty(t.shape(), wide.dtype().to_real(), crate::Device::CPU)?;
     if wide.dtype() == DType::C128 {
         let from = super::slice::<Complex64>(&wide);
-        super::slice_mut::<f64>(&out).iter_mut().zip(from).for_each(|(o, z)| *o = z.norm());
+        super::slice_mut::<f64>(&out)
+            .iter_mut()
+            .zip(from)
+            .for_each(|(o, z)| *o = z.norm());
     } else {
         let from = super::slice::<Complex32>(&wide);
-        super::slice_mut::<f32>(&out).iter_mut().zip(from).for_each(|(o, z)| *o = z.norm());
+        super::slice_mut::<f32>(&out)
+            .iter_mut()
+            .zip(from)
+            .for_each(|(o, z)| *o = z.norm());
     }
     Ok(out)
 }
@@ -423,11 +521,21 @@ mod tests {
 
     #[test]
     fn sums_match_a_plain_loop_on_any_layout() {
-        let v: Vec<f32> = (0..3 * 70 * 40).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
+        let v: Vec<f32> = (0..3 * 70 * 40)
+            .map(|i| ((i * 37) % 101) as f32 - 50.0)
+            .collect();
         let t = Tensor::from_slice(&v, &[3, 70, 40]).unwrap();
         for perm in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]] {
             let x = t.permuted(&perm);
-            for dims in [vec![0], vec![1], vec![2], vec![0, 1], vec![0, 2], vec![1, 2], vec![0, 1, 2]] {
+            for dims in [
+                vec![0],
+                vec![1],
+                vec![2],
+                vec![0, 1],
+                vec![0, 2],
+                vec![1, 2],
+                vec![0, 1, 2],
+            ] {
                 let shape = crate::ops::rules::reduced_shape(x.shape(), &dims, true);
                 let out = Tensor::empty(&shape, DType::F32, Device::CPU).unwrap();
                 run_kind(Kind::Sum, &out, &x, &dims, 0.0, Post::None).unwrap();
@@ -437,7 +545,10 @@ mod tests {
                 for (k, &e) in dense.iter().enumerate() {
                     let k = k as i64;
                     let idx = [k / (s[1] * s[2]), k / s[2] % s[1], k % s[2]];
-                    let at: i64 = (0..3).filter(|d| !dims.contains(d)).map(|d| idx[d] * o[d]).sum();
+                    let at: i64 = (0..3)
+                        .filter(|d| !dims.contains(d))
+                        .map(|d| idx[d] * o[d])
+                        .sum();
                     want[at as usize] += e;
                 }
                 assert_eq!(out.to_vec::<f32>().unwrap(), want, "{perm:?} {dims:?}");

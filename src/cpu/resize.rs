@@ -68,25 +68,53 @@ pub fn along(x: &Tensor, dim: usize, taps: &[Taps]) -> Result<Tensor> {
     let outer: i64 = shape[..dim].iter().product();
     let inner: i64 = shape[dim + 1..].iter().product();
     if x.dtype() == DType::F32 {
-        lines::<f32>(&out, x, outer as usize, x.shape()[dim] as usize, inner as usize, taps);
+        lines::<f32>(
+            &out,
+            x,
+            outer as usize,
+            x.shape()[dim] as usize,
+            inner as usize,
+            taps,
+        );
     } else {
-        lines::<f64>(&out, x, outer as usize, x.shape()[dim] as usize, inner as usize, taps);
+        lines::<f64>(
+            &out,
+            x,
+            outer as usize,
+            x.shape()[dim] as usize,
+            inner as usize,
+            taps,
+        );
     }
     Ok(out)
 }
 
-fn lines<T: Real + crate::Element>(out: &Tensor, x: &Tensor, outer: usize, size: usize, inner: usize, taps: &[Taps]) {
+fn lines<T: Real + crate::Element>(
+    out: &Tensor,
+    x: &Tensor,
+    outer: usize,
+    size: usize,
+    inner: usize,
+    taps: &[Taps],
+) {
     let x = super::slice::<T>(x);
     let (n, to) = (taps.len(), Shared(out.data_ptr()));
-    let weights: Vec<Vec<(usize, T)>> = taps.iter().map(|t| t.parts.iter().map(|&(i, w)| (i, T::of(w))).collect()).collect();
+    let weights: Vec<Vec<(usize, T)>> = taps
+        .iter()
+        .map(|t| t.parts.iter().map(|&(i, w)| (i, T::of(w))).collect())
+        .collect();
     pool::parallel_for(outer, (16384 / (n * inner).max(1)).max(1), |r| {
         for o in r {
             // SAFETY: one block of the result a task.
-            let out = unsafe { std::slice::from_raw_parts_mut(to.get().cast::<T>().add(o * n * inner), n * inner) };
+            let out = unsafe {
+                std::slice::from_raw_parts_mut(to.get().cast::<T>().add(o * n * inner), n * inner)
+            };
             let x = &x[o * size * inner..(o + 1) * size * inner];
             if inner == 1 {
                 for (v, parts) in out.iter_mut().zip(&weights) {
-                    *v = parts.iter().fold(T::default(), |sum, &(i, w)| sum.fma(x[i], w));
+                    *v = parts
+                        .iter()
+                        .fold(T::default(), |sum, &(i, w)| sum.fma(x[i], w));
                 }
                 continue;
             }
@@ -104,11 +132,21 @@ fn lines<T: Real + crate::Element>(out: &Tensor, x: &Tensor, outer: usize, size:
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn choose(x: &Tensor, places: &[Vec<usize>; 3], size: [usize; 3], inner: usize, shape: &Dims) -> Result<Tensor> {
+pub fn choose(
+    x: &Tensor,
+    places: &[Vec<usize>; 3],
+    size: [usize; 3],
+    inner: usize,
+    shape: &Dims,
+) -> Result<Tensor> {
     let out = Tensor::empty(shape, x.dtype(), Device::CPU)?;
     let [pd, ph, pw] = places;
     let outer = x.numel() as usize / (size.iter().product::<usize>() * inner).max(1);
-    let (from, to, item) = (Shared(x.data_ptr()), Shared(out.data_ptr()), x.dtype().size());
+    let (from, to, item) = (
+        Shared(x.data_ptr()),
+        Shared(out.data_ptr()),
+        x.dtype().size(),
+    );
     let rows = outer * pd.len() * ph.len();
     macro_rules! run {
         ($t:ty) => {
@@ -147,5 +185,12 @@ pub fn choose(x: &Tensor, places: &[Vec<usize>; 3], size: [usize; 3], inner: usi
 /// # Errors
 /// If memory cannot be had.
 pub fn working(x: &Tensor) -> Result<Tensor> {
-    copy::dense(x, if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 })
+    copy::dense(
+        x,
+        if x.dtype() == DType::F64 {
+            DType::F64
+        } else {
+            DType::F32
+        },
+    )
 }

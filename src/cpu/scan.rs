@@ -38,12 +38,24 @@ pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> 
     match (d, kind) {
         (DType::I64, Kind::Sum) => run::<i64, i64>(&from, &to, 0, |a, x| a.wrapping_add(x), |a| a),
         (DType::I64, _) => run::<i64, i64>(&from, &to, 1, |a, x| a.wrapping_mul(x), |a| a),
-        (DType::F32, Kind::Sum) => run::<f32, f64>(&from, &to, 0.0, |a, x| a + f64::from(x), |a| a as f32),
-        (DType::F32, Kind::Prod) => run::<f32, f64>(&from, &to, 1.0, |a, x| a * f64::from(x), |a| a as f32),
-        (DType::F32, Kind::LogSumExp) => run::<f32, f64>(&from, &to, f64::NEG_INFINITY, |a, x| log_add(a, f64::from(x)), |a| a as f32),
+        (DType::F32, Kind::Sum) => {
+            run::<f32, f64>(&from, &to, 0.0, |a, x| a + f64::from(x), |a| a as f32)
+        }
+        (DType::F32, Kind::Prod) => {
+            run::<f32, f64>(&from, &to, 1.0, |a, x| a * f64::from(x), |a| a as f32)
+        }
+        (DType::F32, Kind::LogSumExp) => run::<f32, f64>(
+            &from,
+            &to,
+            f64::NEG_INFINITY,
+            |a, x| log_add(a, f64::from(x)),
+            |a| a as f32,
+        ),
         (DType::F64, Kind::Sum) => run::<f64, f64>(&from, &to, 0.0, |a, x| a + x, |a| a),
         (DType::F64, Kind::Prod) => run::<f64, f64>(&from, &to, 1.0, |a, x| a * x, |a| a),
-        (DType::F64, Kind::LogSumExp) => run::<f64, f64>(&from, &to, f64::NEG_INFINITY, log_add, |a| a),
+        (DType::F64, Kind::LogSumExp) => {
+            run::<f64, f64>(&from, &to, f64::NEG_INFINITY, log_add, |a| a)
+        }
         (DType::C64, _) => {
             let narrow = |a: Complex64| Complex32::new(a.re as f32, a.im as f32);
             let wide = |x: Complex32| Complex64::new(f64::from(x.re), f64::from(x.im));
@@ -66,18 +78,30 @@ fn complex(kind: Kind) -> (Complex64, fn(Complex64, Complex64) -> Complex64) {
     }
 }
 
-fn run<T: Element, A: Copy + Sync>(from: &Tensor, to: &Tensor, start: A, step: impl Fn(A, T) -> A + Sync, out: impl Fn(A) -> T + Sync) {
+fn run<T: Element, A: Copy + Sync>(
+    from: &Tensor,
+    to: &Tensor,
+    start: A,
+    step: impl Fn(A, T) -> A + Sync,
+    out: impl Fn(A) -> T + Sync,
+) {
     let n = from.shape()[1] as usize;
     if n == 0 || from.numel() == 0 {
         return;
     }
-    lines::for_each(super::slice::<T>(from), n, super::slice_mut::<T>(to), n, |_, line, to| {
-        let mut acc = start;
-        for (o, &x) in to.iter_mut().zip(line) {
-            acc = step(acc, x);
-            *o = out(acc);
-        }
-    });
+    lines::for_each(
+        super::slice::<T>(from),
+        n,
+        super::slice_mut::<T>(to),
+        n,
+        |_, line, to| {
+            let mut acc = start;
+            for (o, &x) in to.iter_mut().zip(line) {
+                acc = step(acc, x);
+                *o = out(acc);
+            }
+        },
+    );
 }
 
 fn log_add(a: f64, b: f64) -> f64 {
@@ -85,7 +109,11 @@ fn log_add(a: f64, b: f64) -> f64 {
         return f64::NAN;
     }
     let (lo, hi) = (a.min(b), a.max(b));
-    if lo != hi || lo.is_finite() { (lo - hi).exp().ln_1p() + hi } else { a }
+    if lo != hi || lo.is_finite() {
+        (lo - hi).exp().ln_1p() + hi
+    } else {
+        a
+    }
 }
 
 fn log_add_complex(a: Complex64, b: Complex64) -> Complex64 {
@@ -107,7 +135,11 @@ fn log_add_complex(a: Complex64, b: Complex64) -> Complex64 {
 /// # Errors
 /// If memory cannot be had.
 pub fn renorm(out: &Tensor, input: &Tensor, p: f64, dim: usize, max: f64) -> Result<()> {
-    let real = if input.dtype().is_complex() { reduce::magnitudes(input)? } else { super::copy::converted(input, DType::F64)? };
+    let real = if input.dtype().is_complex() {
+        reduce::magnitudes(input)?
+    } else {
+        super::copy::converted(input, DType::F64)?
+    };
     let dims: Vec<usize> = (0..input.ndim()).filter(|&d| d != dim).collect();
     let norms = Tensor::empty(&[input.shape()[dim]], DType::F64, crate::Device::CPU)?;
     let (kind, post) = match p {
@@ -116,17 +148,45 @@ pub fn renorm(out: &Tensor, input: &Tensor, p: f64, dim: usize, max: f64) -> Res
         f64::INFINITY => (reduce::Kind::AbsMax, Post::None),
         _ => (reduce::Kind::PowSum, Post::Pow(1.0 / p)),
     };
-    reduce::run_kind(kind, &norms, &super::copy::converted(&real, DType::F64)?, &dims, p, post)?;
-    let factors: Vec<f64> = super::slice::<f64>(&norms).iter().map(|&n| if n > max { max / (n + 1e-7) } else { 1.0 }).collect();
+    reduce::run_kind(
+        kind,
+        &norms,
+        &super::copy::converted(&real, DType::F64)?,
+        &dims,
+        p,
+        post,
+    )?;
+    let factors: Vec<f64> = super::slice::<f64>(&norms)
+        .iter()
+        .map(|&n| if n > max { max / (n + 1e-7) } else { 1.0 })
+        .collect();
     let order: Vec<usize> = std::iter::once(dim).chain(dims.iter().copied()).collect();
     let moved = input.permuted(&order);
-    let wide = Tensor::empty(moved.shape(), if input.dtype().is_complex() { DType::C128 } else { DType::F64 }, crate::Device::CPU)?;
+    let wide = Tensor::empty(
+        moved.shape(),
+        if input.dtype().is_complex() {
+            DType::C128
+        } else {
+            DType::F64
+        },
+        crate::Device::CPU,
+    )?;
     super::copy::copy(&wide, &moved)?;
-    let each = if factors.is_empty() { 1 } else { (wide.numel() as usize / factors.len()).max(1) };
-    if wide.dtype() == DType::C128 {
-        super::slice_mut::<Complex64>(&wide).chunks_mut(each).zip(&factors).for_each(|(c, f)| c.iter_mut().for_each(|z| *z *= f));
+    let each = if factors.is_empty() {
+        1
     } else {
-        super::slice_mut::<f64>(&wide).chunks_mut(each).zip(&factors).for_each(|(c, f)| c.iter_mut().for_each(|x| *x *= f));
+        (wide.numel() as usize / factors.len()).max(1)
+    };
+    if wide.dtype() == DType::C128 {
+        super::slice_mut::<Complex64>(&wide)
+            .chunks_mut(each)
+            .zip(&factors)
+            .for_each(|(c, f)| c.iter_mut().for_each(|z| *z *= f));
+    } else {
+        super::slice_mut::<f64>(&wide)
+            .chunks_mut(each)
+            .zip(&factors)
+            .for_each(|(c, f)| c.iter_mut().for_each(|x| *x *= f));
     }
     super::copy::copy(&out.permuted(&order), &wide)
 }

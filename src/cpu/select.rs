@@ -14,10 +14,22 @@ pub fn rank<T: Ranked>(a: &T, b: &T) -> Ordering {
 macro_rules! by_type {
     ($d:expr, $T:ident => $body:expr) => {
         match $d {
-            DType::I32 => { type $T = i32; $body }
-            DType::I64 => { type $T = i64; $body }
-            DType::F32 => { type $T = f32; $body }
-            DType::F64 => { type $T = f64; $body }
+            DType::I32 => {
+                type $T = i32;
+                $body
+            }
+            DType::I64 => {
+                type $T = i64;
+                $body
+            }
+            DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            DType::F64 => {
+                type $T = f64;
+                $body
+            }
             d => bail!(NotImplemented, "no order of {d}"),
         }
     };
@@ -68,7 +80,10 @@ fn pick<T: Ranked>(line: &[T], what: Pick, scratch: &mut Vec<(T, u32)>) -> usize
     let value = scratch.select_nth_unstable_by(k, order).1.0;
     if matches!(what, Pick::Median | Pick::NanMedian) {
         // Among equals PyTorch's selection is not stable; the first is as good.
-        return line.iter().position(|x| rank(x, &value) == Ordering::Equal).unwrap_or(0);
+        return line
+            .iter()
+            .position(|x| rank(x, &value) == Ordering::Equal)
+            .unwrap_or(0);
     }
     scratch[k].1 as usize
 }
@@ -77,13 +92,23 @@ fn pick<T: Ranked>(line: &[T], what: Pick, scratch: &mut Vec<(T, u32)>) -> usize
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn choose(values: &Tensor, indices: Option<&Tensor>, input: &Tensor, dims: &[usize], what: Pick) -> Result<()> {
+pub fn choose(
+    values: &Tensor,
+    indices: Option<&Tensor>,
+    input: &Tensor,
+    dims: &[usize],
+    what: Pick,
+) -> Result<()> {
     let d = compare_type(input.dtype());
     let from = lines::read(input, dims, d)?;
     let n = from.shape()[1] as usize;
     if n == 0 {
         // Only the median of nothing gets here: NaN, or 0 for integers.
-        let nothing = if input.dtype().is_float() { f64::NAN } else { integer_nan(input.dtype()) };
+        let nothing = if input.dtype().is_float() {
+            f64::NAN
+        } else {
+            integer_nan(input.dtype())
+        };
         return super::fill(values, crate::Scalar::Float(nothing));
     }
     by_type!(d, T => {
@@ -132,18 +157,30 @@ pub fn logsumexp(out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
         }
         return super::copy::copy(out, &to);
     }
-    let d = if out.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let d = if out.dtype() == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    };
     let from = lines::read(input, dims, d)?;
     let n = from.shape()[1] as usize;
     let to = lines::results(out, d)?;
     macro_rules! go {
         ($t:ty) => {
-            lines::for_each(super::slice::<$t>(&from), n, super::slice_mut::<$t>(&to), 1, |_, line, o| {
-                let top = line.iter().fold(<$t>::NEG_INFINITY, |a, &x| if x > a || x.is_nan() { x } else { a });
-                let shift = if top.is_infinite() { 0.0 } else { top };
-                let sum: f64 = line.iter().map(|&x| f64::from((x - shift).exp())).sum();
-                o[0] = (sum.ln() + f64::from(shift)) as $t;
-            })
+            lines::for_each(
+                super::slice::<$t>(&from),
+                n,
+                super::slice_mut::<$t>(&to),
+                1,
+                |_, line, o| {
+                    let top = line.iter().fold(<$t>::NEG_INFINITY, |a, &x| {
+                        if x > a || x.is_nan() { x } else { a }
+                    });
+                    let shift = if top.is_infinite() { 0.0 } else { top };
+                    let sum: f64 = line.iter().map(|&x| f64::from((x - shift).exp())).sum();
+                    o[0] = (sum.ln() + f64::from(shift)) as $t;
+                },
+            )
         };
     }
     if n == 0 {

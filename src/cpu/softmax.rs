@@ -12,19 +12,36 @@ pub fn softmax(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let compute = if out.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let compute = if out.dtype() == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    };
     let x = super::copy::dense(x, out.dtype())?;
     let x = super::copy::dense(&x, compute)?;
     let direct = out.is_contiguous() && out.dtype() == compute;
-    let result = if direct { out.clone() } else { Tensor::empty(x.shape(), compute, Device::CPU)? };
+    let result = if direct {
+        out.clone()
+    } else {
+        Tensor::empty(x.shape(), compute, Device::CPU)?
+    };
     let n = x.shape().get(dim).map_or(1, |&n| n as usize);
-    let inner: usize = x.shape().iter().skip(dim + 1).map(|&d| d as usize).product();
+    let inner: usize = x
+        .shape()
+        .iter()
+        .skip(dim + 1)
+        .map(|&d| d as usize)
+        .product();
     if compute == DType::F64 {
         run(slice::<f64>(&x), slice_mut::<f64>(&result), n, inner, log);
     } else {
         run(slice::<f32>(&x), slice_mut::<f32>(&result), n, inner, log);
     }
-    if direct { Ok(()) } else { super::copy::copy(out, &result) }
+    if direct {
+        Ok(())
+    } else {
+        super::copy::copy(out, &result)
+    }
 }
 
 fn run<T: Real>(x: &[T], out: &mut [T], n: usize, inner: usize, log: bool) {

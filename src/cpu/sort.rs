@@ -58,21 +58,39 @@ const DIGIT: usize = 11;
 fn order<T: Key>(line: &[T], descending: bool, out: &mut [i64]) {
     let n = line.len();
     // Wide keys of a small range are as good as short ones.
-    let (lo, hi) = if T::SHORT { (0, 0) } else { line.iter().fold((u64::MAX, 0), |(lo, hi), x| (lo.min(x.key()), hi.max(x.key()))) };
+    let (lo, hi) = if T::SHORT {
+        (0, 0)
+    } else {
+        line.iter().fold((u64::MAX, 0), |(lo, hi), x| {
+            (lo.min(x.key()), hi.max(x.key()))
+        })
+    };
     if n <= u32::MAX as usize && (T::SHORT || hi.saturating_sub(lo) <= u64::from(u32::MAX)) {
         let flip = if descending { u64::from(u32::MAX) } else { 0 };
-        let mut packed: Vec<u64> = line.iter().zip(0u64..).map(|(x, i)| ((x.key() - lo) ^ flip) << 32 | i).collect();
+        let mut packed: Vec<u64> = line
+            .iter()
+            .zip(0u64..)
+            .map(|(x, i)| ((x.key() - lo) ^ flip) << 32 | i)
+            .collect();
         if n >= RADIX_FROM {
             radix(&mut packed);
         } else {
             packed.sort_unstable();
         }
-        out.iter_mut().zip(&packed).for_each(|(o, p)| *o = (p & 0xffff_ffff) as i64);
+        out.iter_mut()
+            .zip(&packed)
+            .for_each(|(o, p)| *o = (p & 0xffff_ffff) as i64);
     } else {
         let flip = if descending { u64::MAX } else { 0 };
-        let mut pairs: Vec<(u64, u64)> = line.iter().zip(0u64..).map(|(x, i)| (x.key() ^ flip, i)).collect();
+        let mut pairs: Vec<(u64, u64)> = line
+            .iter()
+            .zip(0u64..)
+            .map(|(x, i)| (x.key() ^ flip, i))
+            .collect();
         pairs.sort_unstable();
-        out.iter_mut().zip(&pairs).for_each(|(o, p)| *o = p.1 as i64);
+        out.iter_mut()
+            .zip(&pairs)
+            .for_each(|(o, p)| *o = p.1 as i64);
     }
 }
 
@@ -139,26 +157,58 @@ macro_rules! sortable {
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn sort(values: &Tensor, indices: &Tensor, input: &Tensor, dim: usize, descending: bool) -> Result<()> {
-    pick(values, indices, input, dim, |_| usize::MAX, descending, false)
+pub fn sort(
+    values: &Tensor,
+    indices: &Tensor,
+    input: &Tensor,
+    dim: usize,
+    descending: bool,
+) -> Result<()> {
+    pick(
+        values,
+        indices,
+        input,
+        dim,
+        |_| usize::MAX,
+        descending,
+        false,
+    )
 }
 
 /// The `k` first along `dim`.
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn topk(values: &Tensor, indices: &Tensor, input: &Tensor, dim: usize, k: usize, largest: bool) -> Result<()> {
+pub fn topk(
+    values: &Tensor,
+    indices: &Tensor,
+    input: &Tensor,
+    dim: usize,
+    k: usize,
+    largest: bool,
+) -> Result<()> {
     pick(values, indices, input, dim, move |_| k, largest, true)
 }
 
-fn pick(values: &Tensor, indices: &Tensor, input: &Tensor, dim: usize, k: impl Fn(usize) -> usize, flag: bool, best: bool) -> Result<()> {
+fn pick(
+    values: &Tensor,
+    indices: &Tensor,
+    input: &Tensor,
+    dim: usize,
+    k: impl Fn(usize) -> usize,
+    flag: bool,
+    best: bool,
+) -> Result<()> {
     if values.numel() == 0 {
         return Ok(());
     }
     let from = lines::read(input, &[dim], input.dtype())?;
     let n = from.shape()[1] as usize;
     let k = k(n).min(n);
-    let (v, at) = (lines::target(values, dim, input.dtype())?, lines::target(indices, dim, DType::I64)?);
+    let (v, at) = (
+        lines::target(values, dim, input.dtype())?,
+        lines::target(indices, dim, DType::I64)?,
+    );
     sortable!(input.dtype(), T => {
         let data = super::slice::<T>(&from);
         let v = lines::Shared::new(super::slice_mut::<T>(&v));
@@ -191,7 +241,10 @@ pub struct Groups {
 /// If the dtype has no order.
 pub fn unique(rows: &Tensor, consecutive: bool) -> Result<Groups> {
     let (n, width) = (rows.shape()[0] as usize, rows.shape()[1] as usize);
-    let mut g = Groups { inverse: vec![0; n], ..Groups::default() };
+    let mut g = Groups {
+        inverse: vec![0; n],
+        ..Groups::default()
+    };
     sortable!(rows.dtype(), T => {
         let data = super::slice::<T>(rows);
         let row = |i: i64| &data[i as usize * width..(i as usize + 1) * width];
@@ -239,19 +292,42 @@ mod tests {
 
     #[test]
     fn both_ways_of_sorting_agree_and_are_stable() {
-        let line: Vec<f32> = (0..5000u32).map(|i| if i % 97 == 0 { f32::NAN } else { (i.wrapping_mul(2_654_435_761) % 50) as f32 - 25.0 }).collect();
+        let line: Vec<f32> = (0..5000u32)
+            .map(|i| {
+                if i % 97 == 0 {
+                    f32::NAN
+                } else {
+                    (i.wrapping_mul(2_654_435_761) % 50) as f32 - 25.0
+                }
+            })
+            .collect();
         let mut got = vec![0i64; line.len()];
         for descending in [false, true] {
             order(&line, descending, &mut got);
             let mut want: Vec<i64> = (0..line.len() as i64).collect();
-            want.sort_by_key(|&i| if descending { u64::from(u32::MAX) - line[i as usize].key() } else { line[i as usize].key() });
+            want.sort_by_key(|&i| {
+                if descending {
+                    u64::from(u32::MAX) - line[i as usize].key()
+                } else {
+                    line[i as usize].key()
+                }
+            });
             assert_eq!(got, want);
         }
     }
 
     #[test]
     fn keys_order_as_elements_do() {
-        let v = [f64::NEG_INFINITY, -1.5, -0.0, 0.0, 1e-300, 2.0, f64::INFINITY, f64::NAN];
+        let v = [
+            f64::NEG_INFINITY,
+            -1.5,
+            -0.0,
+            0.0,
+            1e-300,
+            2.0,
+            f64::INFINITY,
+            f64::NAN,
+        ];
         assert!(v.windows(2).all(|w| w[0].key() <= w[1].key()));
         assert_eq!((-0.0f32).key(), 0.0f32.key());
         assert!(i64::MIN.key() < (-1i64).key() && (-1i64).key() < 0i64.key());

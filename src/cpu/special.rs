@@ -48,7 +48,11 @@ pub fn ndtri(p: f64) -> f64 {
         return f64::NAN;
     }
     if p == 0.0 || p == 1.0 {
-        return if p == 0.0 { f64::NEG_INFINITY } else { f64::INFINITY };
+        return if p == 0.0 {
+            f64::NEG_INFINITY
+        } else {
+            f64::INFINITY
+        };
     }
     if p > 0.5 {
         return -ndtri_low(1.0 - p);
@@ -59,7 +63,9 @@ pub fn ndtri(p: f64) -> f64 {
 fn ndtri_low(p: f64) -> f64 {
     // A&S 26.2.23 is good to 4.5e-4.
     let t = (-2.0 * p.ln()).sqrt();
-    let mut x = -(t - (2.515_517 + t * (0.802_853 + t * 0.010_328)) / (1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308))));
+    let mut x = -(t
+        - (2.515_517 + t * (0.802_853 + t * 0.010_328))
+            / (1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308))));
     for _ in 0..4 {
         let density = (-x * x / 2.0).exp() / (2.0 * PI).sqrt();
         if density == 0.0 {
@@ -152,7 +158,11 @@ pub fn bessel_ke(nu: f64, x: f64) -> f64 {
 #[must_use]
 pub fn bessel_k(nu: f64, x: f64) -> f64 {
     let scaled = bessel_ke(nu, x);
-    if scaled.is_finite() { scaled * (-x).exp() } else { scaled }
+    if scaled.is_finite() {
+        scaled * (-x).exp()
+    } else {
+        scaled
+    }
 }
 
 /// sin(x) / x.
@@ -195,7 +205,8 @@ pub fn airy_ai(x: f64) -> f64 {
     let (mut u, mut power, mut p, mut q) = (1.0f64, 1.0f64, 1.0f64, 0.0f64);
     for k in 1..12 {
         let kf = f64::from(k);
-        u *= (6.0 * kf - 5.0) * (6.0 * kf - 3.0) * (6.0 * kf - 1.0) / (216.0 * kf * (2.0 * kf - 1.0));
+        u *= (6.0 * kf - 5.0) * (6.0 * kf - 3.0) * (6.0 * kf - 1.0)
+            / (216.0 * kf * (2.0 * kf - 1.0));
         power /= z;
         let term = u * power;
         match k % 4 {
@@ -243,7 +254,15 @@ pub fn zeta(s: f64, q: f64) -> f64 {
     let w = a.powf(-s);
     sum += w * a / (s - 1.0) - 0.5 * w;
     // Bernoulli numbers over factorials.
-    let b = [1.0 / 12.0, -1.0 / 720.0, 1.0 / 30240.0, -1.0 / 1_209_600.0, 1.0 / 47_900_160.0, -691.0 / 1_307_674_368_000.0, 1.0 / 74_724_249_600.0];
+    let b = [
+        1.0 / 12.0,
+        -1.0 / 720.0,
+        1.0 / 30240.0,
+        -1.0 / 1_209_600.0,
+        1.0 / 47_900_160.0,
+        -691.0 / 1_307_674_368_000.0,
+        1.0 / 74_724_249_600.0,
+    ];
     let mut factor = s * w / a;
     for (i, c) in b.iter().enumerate() {
         sum += factor * c;
@@ -258,7 +277,11 @@ pub fn zeta(s: f64, q: f64) -> f64 {
 #[must_use]
 pub fn polygamma(n: i64, x: f64, single: bool) -> f64 {
     if n == 1 {
-        let sine = if single { f64::from((std::f32::consts::PI * x as f32).sin()) } else { (PI * x).sin() };
+        let sine = if single {
+            f64::from((std::f32::consts::PI * x as f32).sin())
+        } else {
+            (PI * x).sin()
+        };
         return trigamma(x, sine);
     }
     let sign = if n % 2 == 0 { -1.0 } else { 1.0 };
@@ -279,13 +302,20 @@ fn trigamma_high(mut x: f64) -> f64 {
         x += 1.0;
     }
     let t = 1.0 / (x * x);
-    sum + (1.0 + 1.0 / (2.0 * x) + t * (1.0 / 6.0 - t * (1.0 / 30.0 - t * (1.0 / 42.0 - t / 30.0)))) / x
+    sum + (1.0 + 1.0 / (2.0 * x) + t * (1.0 / 6.0 - t * (1.0 / 30.0 - t * (1.0 / 42.0 - t / 30.0))))
+        / x
 }
 
 /// The logarithm of the multivariate gamma function of dimension p.
 #[must_use]
 pub fn mvlgamma(x: f64, p: i64) -> f64 {
-    let lgamma = |v: f64| if v.is_infinite() { f64::INFINITY } else { libm::lgamma(v) };
+    let lgamma = |v: f64| {
+        if v.is_infinite() {
+            f64::INFINITY
+        } else {
+            libm::lgamma(v)
+        }
+    };
     let constant = p as f64 * (p - 1) as f64 / 4.0 * PI.ln();
     (0..p).map(|j| lgamma(x - j as f64 / 2.0)).sum::<f64>() + constant
 }
@@ -304,7 +334,11 @@ pub fn igamma(a: f64, x: f64, upper: bool) -> f64 {
         return pick(0.0, 1.0);
     }
     if a.is_infinite() {
-        return if x.is_infinite() { f64::NAN } else { pick(0.0, 1.0) };
+        return if x.is_infinite() {
+            f64::NAN
+        } else {
+            pick(0.0, 1.0)
+        };
     }
     if x.is_infinite() {
         return pick(1.0, 0.0);
@@ -414,5 +448,9 @@ pub fn polynomial(family: Family, x: f64, n: f64, limit: i64) -> f64 {
 /// The mantissa in [0.5, 1) and the exponent of 2.
 #[must_use]
 pub fn frexp(x: f64) -> (f64, i32) {
-    if x == 0.0 || !x.is_finite() { (x, 0) } else { libm::frexp(x) }
+    if x == 0.0 || !x.is_finite() {
+        (x, 0)
+    } else {
+        libm::frexp(x)
+    }
 }

@@ -43,7 +43,10 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
 #[inline(always)]
 fn nearest(x: f32) -> (f32, i32) {
     let t = x + ROUND;
-    (t - ROUND, (t.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32))
+    (
+        t - ROUND,
+        (t.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32),
+    )
 }
 
 /// `p * 2^n` for n in -252..=254, with one rounding.
@@ -57,7 +60,16 @@ fn scale(p: f32, n: i32) -> f32 {
 /// `exp(r) - 1` for |r| <= ln(2) / 2.
 #[inline(always)]
 fn expm1_core(r: f32) -> f32 {
-    let q = poly(r, [1.395_083_4e-3, 8.369_089e-3, 4.166_620_2e-2, 1.666_651_7e-1, 0.5]);
+    let q = poly(
+        r,
+        [
+            1.395_083_4e-3,
+            8.369_089e-3,
+            4.166_620_2e-2,
+            1.666_651_7e-1,
+            0.5,
+        ],
+    );
     (r * r).mul_add(q, r)
 }
 
@@ -82,7 +94,17 @@ pub fn exp2(x: f32) -> f32 {
     let x = clamp(x, -151.0, 129.0);
     let (n, i) = nearest(x);
     let r = x - n;
-    let q = poly(r, [1.547_589_8e-4, 1.340_028_4e-3, 9.618_006e-3, 5.550_328e-2, 2.402_265_1e-1, 6.931_471_8e-1]);
+    let q = poly(
+        r,
+        [
+            1.547_589_8e-4,
+            1.340_028_4e-3,
+            9.618_006e-3,
+            5.550_328e-2,
+            2.402_265_1e-1,
+            6.931_471_8e-1,
+        ],
+    );
     scale(r.mul_add(q, 1.0), i)
 }
 
@@ -116,7 +138,13 @@ fn log1p_tail(f: f32) -> f32 {
     let p = poly(
         f,
         [
-            -7.636_254e-2, 1.276_363_3e-1, -1.316_051_3e-1, 1.420_150_8e-1, -1.662_33e-1, 2.000_123_6e-1, -2.500_082e-1,
+            -7.636_254e-2,
+            1.276_363_3e-1,
+            -1.316_051_3e-1,
+            1.420_150_8e-1,
+            -1.662_33e-1,
+            2.000_123_6e-1,
+            -2.500_082e-1,
             3.333_333e-1,
         ],
     );
@@ -146,7 +174,11 @@ pub fn log(x: f32) -> f32 {
 pub fn log1p(x: f32) -> f32 {
     let u = 1.0 + x;
     // What the addition rounded away, brought back to first order.
-    let lost = if x > 1.0 { 1.0 - (u - x) } else { x - (u - 1.0) };
+    let lost = if x > 1.0 {
+        1.0 - (u - x)
+    } else {
+        x - (u - 1.0)
+    };
     let usable = u > 0.0 && u < f32::INFINITY;
     let c = if usable { lost / u } else { 0.0 };
     let (f, e) = log_reduce(u);
@@ -175,7 +207,10 @@ pub fn log10(x: f32) -> f32 {
     const LOG10_2_LO: f32 = 4.605_039e-6;
     let (f, e) = log_reduce(x);
     let t = log1p_tail(f);
-    let y = e.mul_add(LOG10_2_HI, f.mul_add(LOG10_E, t.mul_add(LOG10_E, e * LOG10_2_LO)));
+    let y = e.mul_add(
+        LOG10_2_HI,
+        f.mul_add(LOG10_E, t.mul_add(LOG10_E, e * LOG10_2_LO)),
+    );
     log_edges(x, y)
 }
 
@@ -189,7 +224,10 @@ fn trig(x: f32) -> (f32, f32, i32) {
     let r = n.mul_add(-7.549_789_4e-8, r);
     let r = n.mul_add(-5.390_302_5e-15, r);
     let z = r * r;
-    let s = poly(z, [2.717_874_8e-6, -1.983_929e-4, 8.333_329e-3, -1.666_666_7e-1]);
+    let s = poly(
+        z,
+        [2.717_874_8e-6, -1.983_929e-4, 8.333_329e-3, -1.666_666_7e-1],
+    );
     let s = (r * z).mul_add(s, r);
     let c = poly(z, [2.443_421_4e-5, -1.388_733_2e-3, 4.166_664_6e-2]);
     let c = (z * z).mul_add(c, (-0.5f32).mul_add(z, 1.0));
@@ -248,8 +286,16 @@ fn erfc_positive(x: f32) -> f32 {
     let p = poly(
         t,
         [
-            -2.920_546_6e-2, 1.959_011_3e-1, -4.938_448_4e-1, 5.408_123e-1, -2.788_589_6e-1, 2.691_106_2e-1, 1.307_009_5e-1,
-            2.147_003_7e-1, 2.249_783_3e-1, 2.257_055_6e-1,
+            -2.920_546_6e-2,
+            1.959_011_3e-1,
+            -4.938_448_4e-1,
+            5.408_123e-1,
+            -2.788_589_6e-1,
+            2.691_106_2e-1,
+            1.307_009_5e-1,
+            2.147_003_7e-1,
+            2.249_783_3e-1,
+            2.257_055_6e-1,
         ],
     );
     let hi = x * x;
@@ -263,7 +309,15 @@ fn erfc_positive(x: f32) -> f32 {
 fn erf_small(x: f32) -> f32 {
     let p = poly(
         x * x,
-        [7.854_025e-5, -8.010_247_3e-4, 5.188_334_3e-3, -2.685_381_7e-2, 1.128_358_5e-1, -3.761_262_6e-1, 1.283_791_7e-1],
+        [
+            7.854_025e-5,
+            -8.010_247_3e-4,
+            5.188_334_3e-3,
+            -2.685_381_7e-2,
+            1.128_358_5e-1,
+            -3.761_262_6e-1,
+            1.283_791_7e-1,
+        ],
     );
     x.mul_add(p, x)
 }
@@ -273,7 +327,11 @@ fn erf_small(x: f32) -> f32 {
 #[must_use]
 pub fn erf(x: f32) -> f32 {
     let a = x.abs();
-    if a < 1.0 { erf_small(x) } else { (1.0 - erfc_positive(a)).copysign(x) }
+    if a < 1.0 {
+        erf_small(x)
+    } else {
+        (1.0 - erfc_positive(a)).copysign(x)
+    }
 }
 
 /// 1 - erf(x), accurate for large x.
@@ -369,10 +427,28 @@ mod tests {
     use super::*;
 
     fn check(function: Function, exact: fn(f64) -> f64, low: f32, high: f32, ulps: f64) {
-        let mut x: Vec<f32> = (0..40_000).map(|i| low + (high - low) * (i as f32 / 40_000.0)).collect();
+        let mut x: Vec<f32> = (0..40_000)
+            .map(|i| low + (high - low) * (i as f32 / 40_000.0))
+            .collect();
         // Every exponent, both signs.
-        x.extend((0u32..=0xffff).map(|i| f32::from_bits((i << 16) | ((i * 7919) & 0xffff))).filter(|v| (low..=high).contains(v)));
-        x.extend([0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45, -1e-45, 1.0, -1.0, f32::MAX, f32::MIN]);
+        x.extend(
+            (0u32..=0xffff)
+                .map(|i| f32::from_bits((i << 16) | ((i * 7919) & 0xffff)))
+                .filter(|v| (low..=high).contains(v)),
+        );
+        x.extend([
+            0.0,
+            -0.0,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            f32::NAN,
+            1e-45,
+            -1e-45,
+            1.0,
+            -1.0,
+            f32::MAX,
+            f32::MIN,
+        ]);
         let mut y = vec![0f32; x.len()];
         apply(function, &mut y, &x);
         let mut worst = (0f64, 0f32);
@@ -380,10 +456,15 @@ mod tests {
             let want = exact(f64::from(x));
             let w = want as f32;
             if w.is_nan() || w.is_infinite() || w == 0.0 {
-                let same = w.is_nan() == y.is_nan() && (w.is_nan() || (w - y).abs() <= 2e-45 || w == y);
+                let same =
+                    w.is_nan() == y.is_nan() && (w.is_nan() || (w - y).abs() <= 2e-45 || w == y);
                 assert!(same, "{function:?}({x:e}) = {y:e}, want {w:e}");
                 if x == 0.0 {
-                    assert_eq!(w.is_sign_negative(), y.is_sign_negative(), "{function:?}({x})");
+                    assert_eq!(
+                        w.is_sign_negative(),
+                        y.is_sign_negative(),
+                        "{function:?}({x})"
+                    );
                 }
                 continue;
             }
@@ -394,7 +475,12 @@ mod tests {
             }
         }
         println!("{function:?}: {:.3} ulp at {:e}", worst.0, worst.1);
-        assert!(worst.0 <= ulps, "{function:?}: {} ulp at {:e}", worst.0, worst.1);
+        assert!(
+            worst.0 <= ulps,
+            "{function:?}: {} ulp at {:e}",
+            worst.0,
+            worst.1
+        );
     }
 
     #[test]
@@ -418,7 +504,25 @@ mod tests {
         check(Sigmoid, |x| 1.0 / (1.0 + (-x).exp()), -87.0, 20.0, 2.5);
         check(Erf, libm::erf, -5.0, 5.0, 1.5);
         check(Erfc, libm::erfc, -5.0, 9.0, 5.0);
-        check(Gelu, |x| 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2), -4.0, 10.0, 20.0);
-        check(Softplus, |x| if x > 0.0 { x + (-x).exp().ln_1p() } else { x.exp().ln_1p() }, -80.0, 80.0, 2.5);
+        check(
+            Gelu,
+            |x| 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2),
+            -4.0,
+            10.0,
+            20.0,
+        );
+        check(
+            Softplus,
+            |x| {
+                if x > 0.0 {
+                    x + (-x).exp().ln_1p()
+                } else {
+                    x.exp().ln_1p()
+                }
+            },
+            -80.0,
+            80.0,
+            2.5,
+        );
     }
 }

@@ -27,7 +27,11 @@ pub mod map {
     ///
     /// # Errors
     /// Always.
-    pub fn choose(_: &crate::ops::args::Args, _: &[crate::Tensor], _: [usize; 3]) -> crate::Result<()> {
+    pub fn choose(
+        _: &crate::ops::args::Args,
+        _: &[crate::Tensor],
+        _: [usize; 3],
+    ) -> crate::Result<()> {
         Err(super::none())
     }
 
@@ -79,7 +83,13 @@ pub mod reduce {
     ///
     /// # Errors
     /// Always.
-    pub fn arg_extreme(_: Option<&Tensor>, _: &Tensor, _: &Tensor, _: &[usize], _: bool) -> Result<()> {
+    pub fn arg_extreme(
+        _: Option<&Tensor>,
+        _: &Tensor,
+        _: &Tensor,
+        _: &[usize],
+        _: bool,
+    ) -> Result<()> {
         Err(super::none())
     }
 }
@@ -92,7 +102,14 @@ pub mod blas {
     ///
     /// # Errors
     /// Always.
-    pub fn product(_: &Tensor, _: &Tensor, _: &Tensor, _: Scalar, _: Scalar, _: Option<&Tensor>) -> Result<()> {
+    pub fn product(
+        _: &Tensor,
+        _: &Tensor,
+        _: &Tensor,
+        _: Scalar,
+        _: Scalar,
+        _: Option<&Tensor>,
+    ) -> Result<()> {
         Err(super::none())
     }
 }
@@ -115,7 +132,11 @@ pub mod random {
     /// # Errors
     /// If a device is named.
     pub fn seed(device: Option<Device>, _: u64) -> Result<()> {
-        if device.is_some() { Err(super::none()) } else { Ok(()) }
+        if device.is_some() {
+            Err(super::none())
+        } else {
+            Ok(())
+        }
     }
 }
 

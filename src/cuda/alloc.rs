@@ -52,7 +52,8 @@ impl Block {
     /// # Errors
     /// If the device has no memory left, even after giving the cache back.
     pub fn new(gpu: &'static Gpu, n: usize) -> Result<Self> {
-        let size = rounded(n).ok_or_else(|| err!(Memory, "CUDA out of memory. Tried to allocate {n} bytes."))?;
+        let size = rounded(n)
+            .ok_or_else(|| err!(Memory, "CUDA out of memory. Tried to allocate {n} bytes."))?;
         let mut cache = lock(&gpu.cache);
         let limit = size + size / 8 * SLACK_EIGHTHS;
         let found = cache.free.range(size..=limit).next().map(|(&size, _)| size);
@@ -156,10 +157,16 @@ pub fn empty_cache() -> Result<()> {
 /// What a device's memory is used for.
 #[must_use]
 pub fn stats(index: usize) -> Stats {
-    driver::open().find(|g| g.index == index).map_or_else(Stats::default, |g| {
-        let c = lock(&g.cache);
-        Stats { allocated: c.used, reserved: c.reserved, peak: c.peak }
-    })
+    driver::open()
+        .find(|g| g.index == index)
+        .map_or_else(Stats::default, |g| {
+            let c = lock(&g.cache);
+            Stats {
+                allocated: c.used,
+                reserved: c.reserved,
+                peak: c.peak,
+            }
+        })
 }
 
 #[cfg(test)]

@@ -18,7 +18,9 @@ unsafe impl Send for Handle {}
 fn present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     // SAFETY: only asks if the library can be opened.
-    *PRESENT.get_or_init(|| std::panic::catch_unwind(|| unsafe { sys::is_culib_present() }).unwrap_or(false))
+    *PRESENT.get_or_init(|| {
+        std::panic::catch_unwind(|| unsafe { sys::is_culib_present() }).unwrap_or(false)
+    })
 }
 
 fn broken(what: &str, e: result::CublasError) -> crate::Error {
@@ -27,11 +29,15 @@ fn broken(what: &str, e: result::CublasError) -> crate::Error {
 
 fn start(gpu: &Gpu) -> Result<Handle> {
     if !present() {
-        bail!(Runtime, "matrix products on CUDA need the cuBLAS library (libcublas), which could not be found. Install the package nvidia-cublas or the CUDA toolkit.");
+        bail!(
+            Runtime,
+            "matrix products on CUDA need the cuBLAS library (libcublas), which could not be found. Install the package nvidia-cublas or the CUDA toolkit."
+        );
     }
     let handle = result::create_handle().map_err(|e| broken("cublasCreate", e))?;
     // SAFETY: both live as long as the process.
-    unsafe { result::set_stream(handle, gpu.stream.cast()) }.map_err(|e| broken("cublasSetStream", e))?;
+    unsafe { result::set_stream(handle, gpu.stream.cast()) }
+        .map_err(|e| broken("cublasSetStream", e))?;
     Ok(Handle(handle))
 }
 
@@ -48,16 +54,30 @@ fn side(t: &Tensor) -> Option<Side> {
     let n = t.ndim();
     let (rows, cols) = (t.shape()[n - 2], t.shape()[n - 1]);
     let (rs, cs) = (t.strides()[n - 2], t.strides()[n - 1]);
-    let step = if n == 3 && t.shape()[0] > 1 { t.strides()[0] } else { 0 };
+    let step = if n == 3 && t.shape()[0] > 1 {
+        t.strides()[0]
+    } else {
+        0
+    };
     let fits = |lead: i64, least: i64| lead >= least.max(1) && lead <= i64::from(i32::MAX);
     let row_lead = if rows <= 1 { cols.max(1) } else { rs };
     let col_lead = if cols <= 1 { rows.max(1) } else { cs };
     let ptr = t.data_ptr().cast_const().cast();
     if (cs == 1 || cols <= 1) && fits(row_lead, cols) && step >= 0 {
-        return Some(Side { op: sys::cublasOperation_t::CUBLAS_OP_N, lead: row_lead as i32, step, ptr });
+        return Some(Side {
+            op: sys::cublasOperation_t::CUBLAS_OP_N,
+            lead: row_lead as i32,
+            step,
+            ptr,
+        });
     }
     if (rs == 1 || rows <= 1) && fits(col_lead, rows) && step >= 0 {
-        return Some(Side { op: sys::cublasOperation_t::CUBLAS_OP_T, lead: col_lead as i32, step, ptr });
+        return Some(Side {
+            op: sys::cublasOperation_t::CUBLAS_OP_T,
+            lead: col_lead as i32,
+            step,
+            ptr,
+        });
     }
     None
 }
@@ -66,7 +86,14 @@ fn side(t: &Tensor) -> Option<Side> {
 ///
 /// # Errors
 /// If the dtype has no products on a GPU, or cuBLAS is not there.
-pub fn product(c: &Tensor, a: &Tensor, b: &Tensor, alpha: Scalar, beta: Scalar, bias: Option<&Tensor>) -> Result<()> {
+pub fn product(
+    c: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    alpha: Scalar,
+    beta: Scalar,
+    bias: Option<&Tensor>,
+) -> Result<()> {
     use sys::cublasComputeType_t as Compute;
     use sys::cudaDataType_t as Data;
     if c.numel() == 0 {
@@ -79,10 +106,20 @@ pub fn product(c: &Tensor, a: &Tensor, b: &Tensor, alpha: Scalar, beta: Scalar, 
         DType::F64 => (Data::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F),
         DType::C64 => (Data::CUDA_C_32F, Compute::CUBLAS_COMPUTE_32F),
         DType::C128 => (Data::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F),
-        d => bail!(NotImplemented, "\"addmm_cuda\" not implemented for '{}'", d.scalar_type()),
+        d => bail!(
+            NotImplemented,
+            "\"addmm_cuda\" not implemented for '{}'",
+            d.scalar_type()
+        ),
     };
     let (mut beta, mut target) = (beta, c.clone());
-    let fits = matches!(side(c), Some(Side { op: sys::cublasOperation_t::CUBLAS_OP_N, .. }));
+    let fits = matches!(
+        side(c),
+        Some(Side {
+            op: sys::cublasOperation_t::CUBLAS_OP_N,
+            ..
+        })
+    );
     if !fits {
         target = Tensor::empty(c.shape(), c.dtype(), c.device())?;
         if beta.to_bool() {
@@ -100,7 +137,13 @@ pub fn product(c: &Tensor, a: &Tensor, b: &Tensor, alpha: Scalar, beta: Scalar, 
             super::map::fill_with(&target, Scalar::Int(0))?;
         } else if bias.is_none() && beta.to_c64() != Scalar::Int(1).to_c64() {
             let scale = super::map::Input::Number(beta);
-            super::map::apply("a * b", c.dtype(), &target, &[super::map::Input::Tensor(&target), scale], &crate::cpu::map::Ctx::default())?;
+            super::map::apply(
+                "a * b",
+                c.dtype(),
+                &target,
+                &[super::map::Input::Tensor(&target), scale],
+                &crate::cpu::map::Ctx::default(),
+            )?;
         }
     } else {
         multiply(&target, a, b, alpha, beta, data, compute)?;
@@ -108,7 +151,15 @@ pub fn product(c: &Tensor, a: &Tensor, b: &Tensor, alpha: Scalar, beta: Scalar, 
     if fits { Ok(()) } else { copy_into(c, &target) }
 }
 
-fn multiply(c: &Tensor, a: &Tensor, b: &Tensor, alpha: Scalar, beta: Scalar, data: sys::cudaDataType_t, compute: sys::cublasComputeType_t) -> Result<()> {
+fn multiply(
+    c: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    alpha: Scalar,
+    beta: Scalar,
+    data: sys::cudaDataType_t,
+    compute: sys::cublasComputeType_t,
+) -> Result<()> {
     let gpu = driver::gpu(c.device())?;
     let (dense_a, dense_b);
     let a = if side(a).is_some() && !a.is_lazy() {
@@ -127,7 +178,8 @@ fn multiply(c: &Tensor, a: &Tensor, b: &Tensor, alpha: Scalar, beta: Scalar, dat
         bail!(Runtime, "the layout of a matrix does not fit cuBLAS")
     };
     let n = c.ndim();
-    let int = |v: i64| i32::try_from(v).map_err(|_| err!(Runtime, "a matrix is too large for cuBLAS"));
+    let int =
+        |v: i64| i32::try_from(v).map_err(|_| err!(Runtime, "a matrix is too large for cuBLAS"));
     let (rows, cols) = (int(c.shape()[n - 2])?, int(c.shape()[n - 1])?);
     let k = int(a.shape()[a.ndim() - 1])?;
     let batch = if n == 3 { int(c.shape()[0])? } else { 1 };
@@ -135,16 +187,19 @@ fn multiply(c: &Tensor, a: &Tensor, b: &Tensor, alpha: Scalar, beta: Scalar, dat
     let (al, be) = (alpha.to_c64(), beta.to_c64());
     let single = [[al.re as f32, al.im as f32], [be.re as f32, be.im as f32]];
     let double = [[al.re, al.im], [be.re, be.im]];
-    let (alpha, beta): (*const c_void, *const c_void) = if compute == sys::cublasComputeType_t::CUBLAS_COMPUTE_64F {
-        (double[0].as_ptr().cast(), double[1].as_ptr().cast())
-    } else {
-        (single[0].as_ptr().cast(), single[1].as_ptr().cast())
-    };
+    let (alpha, beta): (*const c_void, *const c_void) =
+        if compute == sys::cublasComputeType_t::CUBLAS_COMPUTE_64F {
+            (double[0].as_ptr().cast(), double[1].as_ptr().cast())
+        } else {
+            (single[0].as_ptr().cast(), single[1].as_ptr().cast())
+        };
     let mut slot = lock(&gpu.blas);
     if slot.is_none() {
         *slot = Some(start(gpu)?);
     }
-    let Some(handle) = slot.as_ref() else { bail!(Runtime, "no cuBLAS handle") };
+    let Some(handle) = slot.as_ref() else {
+        bail!(Runtime, "no cuBLAS handle")
+    };
     let algo = sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT_TENSOR_OP;
     let to = c.data_ptr().cast::<c_void>();
     // Row-major c = a b is column-major c' = b' a'.
@@ -152,12 +207,14 @@ fn multiply(c: &Tensor, a: &Tensor, b: &Tensor, alpha: Scalar, beta: Scalar, dat
     let status = unsafe {
         if batch == 1 {
             sys::cublasGemmEx(
-                handle.0, sb.op, sa.op, cols, rows, k, alpha, sb.ptr, data, sb.lead, sa.ptr, data, sa.lead, beta, to, data, sc.lead, compute, algo,
+                handle.0, sb.op, sa.op, cols, rows, k, alpha, sb.ptr, data, sb.lead, sa.ptr, data,
+                sa.lead, beta, to, data, sc.lead, compute, algo,
             )
         } else {
             sys::cublasGemmStridedBatchedEx(
-                handle.0, sb.op, sa.op, cols, rows, k, alpha, sb.ptr, data, sb.lead, sb.step, sa.ptr, data, sa.lead, sa.step, beta, to, data, sc.lead,
-                sc.step, batch, compute, algo,
+                handle.0, sb.op, sa.op, cols, rows, k, alpha, sb.ptr, data, sb.lead, sb.step,
+                sa.ptr, data, sa.lead, sa.step, beta, to, data, sc.lead, sc.step, batch, compute,
+                algo,
             )
         }
     };

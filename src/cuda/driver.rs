@@ -41,8 +41,16 @@ pub(super) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 pub(super) fn failed(what: &str, e: DriverError) -> Error {
-    let name = e.error_name().ok().and_then(|s| s.to_str().ok()).unwrap_or("unknown error");
-    let text = e.error_string().ok().and_then(|s| s.to_str().ok()).unwrap_or("");
+    let name = e
+        .error_name()
+        .ok()
+        .and_then(|s| s.to_str().ok())
+        .unwrap_or("unknown error");
+    let text = e
+        .error_string()
+        .ok()
+        .and_then(|s| s.to_str().ok())
+        .unwrap_or("");
     err!(Runtime, "CUDA error: {name} in {what}: {text}")
 }
 
@@ -74,7 +82,9 @@ pub fn opened() -> bool {
 
 /// The devices that were opened.
 pub fn open() -> impl Iterator<Item = &'static Gpu> {
-    slots().iter().filter_map(|s| s.get().and_then(|g| g.as_ref().ok()))
+    slots()
+        .iter()
+        .filter_map(|s| s.get().and_then(|g| g.as_ref().ok()))
 }
 
 /// A device, with its context current on this thread.
@@ -83,12 +93,18 @@ pub fn open() -> impl Iterator<Item = &'static Gpu> {
 /// If it is not there or cannot be opened.
 pub fn gpu(device: Device) -> Result<&'static Gpu> {
     let index = device.index.max(0) as usize;
-    let Some(slot) = slots().get(index) else { return Err(super::absent_device(device)) };
-    let gpu = slot.get_or_init(|| start(index)).as_ref().map_err(Clone::clone)?;
+    let Some(slot) = slots().get(index) else {
+        return Err(super::absent_device(device));
+    };
+    let gpu = slot
+        .get_or_init(|| start(index))
+        .as_ref()
+        .map_err(Clone::clone)?;
     // Other libraries may change the context behind our back, so ask rather than remember.
     if result::ctx::get_current().ok().flatten() != Some(gpu.context) {
         // SAFETY: the primary context is retained for the life of the process.
-        unsafe { result::ctx::set_current(gpu.context) }.map_err(|e| failed("cuCtxSetCurrent", e))?;
+        unsafe { result::ctx::set_current(gpu.context) }
+            .map_err(|e| failed("cuCtxSetCurrent", e))?;
     }
     Ok(gpu)
 }
@@ -97,18 +113,26 @@ fn start(index: usize) -> Result<Gpu> {
     use sys::CUdevice_attribute as A;
     let device = result::device::get(index as i32).map_err(|e| failed("cuDeviceGet", e))?;
     // SAFETY: the device is valid; the context is never released.
-    let context = unsafe { result::primary_ctx::retain(device) }.map_err(|e| failed("cuDevicePrimaryCtxRetain", e))?;
+    let context = unsafe { result::primary_ctx::retain(device) }
+        .map_err(|e| failed("cuDevicePrimaryCtxRetain", e))?;
     // SAFETY: as above.
     unsafe { result::ctx::set_current(context) }.map_err(|e| failed("cuCtxSetCurrent", e))?;
-    let stream = result::stream::create(result::stream::StreamKind::Default).map_err(|e| failed("cuStreamCreate", e))?;
+    let stream = result::stream::create(result::stream::StreamKind::Default)
+        .map_err(|e| failed("cuStreamCreate", e))?;
     // SAFETY: the device is valid.
-    let ask = |a| unsafe { result::device::get_attribute(device, a) }.map_err(|e| failed("cuDeviceGetAttribute", e));
+    let ask = |a| {
+        unsafe { result::device::get_attribute(device, a) }
+            .map_err(|e| failed("cuDeviceGetAttribute", e))
+    };
     Ok(Gpu {
         index,
         device,
         context,
         stream,
-        arch: (ask(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?, ask(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?),
+        arch: (
+            ask(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            ask(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
         processors: ask(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1) as u32,
         threads: ask(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?.max(256) as u32,
         cache: Mutex::default(),
@@ -125,7 +149,8 @@ impl Gpu {
     /// If a kernel failed.
     pub fn wait(&self) -> Result<()> {
         // SAFETY: the stream lives as long as the process.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failed("cuStreamSynchronize", e))
+        unsafe { result::stream::synchronize(self.stream) }
+            .map_err(|e| failed("cuStreamSynchronize", e))
     }
 
     /// The name for people.

@@ -18,9 +18,15 @@ pub const BLOCK: u32 = 256;
 ///
 /// # Errors
 /// If the driver refuses.
-pub unsafe fn launch(gpu: &Gpu, f: Function, grid: (u32, u32), args: &mut [*mut c_void]) -> Result<()> {
+pub unsafe fn launch(
+    gpu: &Gpu,
+    f: Function,
+    grid: (u32, u32),
+    args: &mut [*mut c_void],
+) -> Result<()> {
     // SAFETY: the caller's promise; the function belongs to a module that is never unloaded.
-    unsafe { result::launch_kernel(f.0, (grid.0, grid.1, 1), (BLOCK, 1, 1), 0, gpu.stream, args) }.map_err(|e| failed("cuLaunchKernel", e))
+    unsafe { result::launch_kernel(f.0, (grid.0, grid.1, 1), (BLOCK, 1, 1), 0, gpu.stream, args) }
+        .map_err(|e| failed("cuLaunchKernel", e))
 }
 
 /// The address of a value, for [`launch`].

@@ -63,13 +63,24 @@ pub(super) enum Input<'a> {
 /// # Errors
 /// If the row has no GPU kernel, or it cannot be compiled or started.
 pub fn run(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let Body::Kernel(KernelBody { row: Row::Map(row), .. }) = a.op.def.body else {
+    let Body::Kernel(KernelBody {
+        row: Row::Map(row), ..
+    }) = a.op.def.body
+    else {
         bail!(Runtime, "{} is not a pointwise row", a.name())
     };
-    ensure!(!row.cuda.is_empty(), NotImplemented, "{}() has no CUDA kernel yet", a.name());
+    ensure!(
+        !row.cuda.is_empty(),
+        NotImplemented,
+        "{}() has no CUDA kernel yet",
+        a.name()
+    );
     let (compute, _) = call_types(a, row)?;
     let ctx = (row.ctx)(a, compute)?;
-    let inputs: SmallVec<[Input; 3]> = a.values[..row.arity].iter().map(|v| input(v, &outs[0])).collect::<Result<_>>()?;
+    let inputs: SmallVec<[Input; 3]> = a.values[..row.arity]
+        .iter()
+        .map(|v| input(v, &outs[0]))
+        .collect::<Result<_>>()?;
     apply(row.cuda, compute, &outs[0], &inputs, &ctx)
 }
 
@@ -87,7 +98,10 @@ fn input<'a>(operand: &Arg<'a>, out: &Tensor) -> Result<Input<'a>> {
 /// # Errors
 /// If the kernel cannot be compiled or started.
 pub fn choose(a: &Args, outs: &[Tensor], at: [usize; 3]) -> Result<()> {
-    let inputs: SmallVec<[Input; 3]> = at.iter().map(|&i| input(&a.values[i], &outs[0])).collect::<Result<_>>()?;
+    let inputs: SmallVec<[Input; 3]> = at
+        .iter()
+        .map(|&i| input(&a.values[i], &outs[0]))
+        .collect::<Result<_>>()?;
     apply(CHOOSE, outs[0].dtype(), &outs[0], &inputs, &Ctx::default())
 }
 
@@ -96,8 +110,17 @@ pub fn choose(a: &Args, outs: &[Tensor], at: [usize; 3]) -> Result<()> {
 /// # Errors
 /// If the kernel cannot be compiled or started.
 pub fn fill(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let value = a.values.iter().find_map(|v| if matches!(v, Arg::Tensor(_)) { None } else { scalar_of(v) });
-    fill_with(&outs[0], value.ok_or_else(|| err!(Runtime, "{}() has no number", a.name()))?)
+    let value = a.values.iter().find_map(|v| {
+        if matches!(v, Arg::Tensor(_)) {
+            None
+        } else {
+            scalar_of(v)
+        }
+    });
+    fill_with(
+        &outs[0],
+        value.ok_or_else(|| err!(Runtime, "{}() has no number", a.name()))?,
+    )
 }
 
 /// Fills the result with zeros.
@@ -133,18 +156,31 @@ pub fn fill_with(t: &Tensor, value: Scalar) -> Result<()> {
 
 /// Joins neighbouring dimensions that all operands step through as one; innermost first.
 fn collapse(shape: &[i64], strides: &[Dims]) -> Result<Layout> {
-    let mut l = Layout { n: shape.iter().product(), dims: 0, shape: [1; 8], stride: [[0; 8]; 4] };
+    let mut l = Layout {
+        n: shape.iter().product(),
+        dims: 0,
+        shape: [1; 8],
+        stride: [[0; 8]; 4],
+    };
     let mut at = 0usize;
     for d in (0..shape.len()).rev() {
         if shape[d] == 1 {
             continue;
         }
-        let joins = at > 0 && strides.iter().enumerate().all(|(k, s)| s[d] == l.stride[k][at - 1] * l.shape[at - 1]);
+        let joins = at > 0
+            && strides
+                .iter()
+                .enumerate()
+                .all(|(k, s)| s[d] == l.stride[k][at - 1] * l.shape[at - 1]);
         if joins {
             l.shape[at - 1] *= shape[d];
             continue;
         }
-        ensure!(at < 8, NotImplemented, "CUDA kernels take tensors of up to 8 dimensions");
+        ensure!(
+            at < 8,
+            NotImplemented,
+            "CUDA kernels take tensors of up to 8 dimensions"
+        );
         l.shape[at] = shape[d];
         for (k, s) in strides.iter().enumerate() {
             l.stride[k][at] = s[d];
@@ -159,7 +195,13 @@ fn collapse(shape: &[i64], strides: &[Dims]) -> Result<Layout> {
 ///
 /// # Errors
 /// If the kernel cannot be compiled or started.
-pub(super) fn apply(expression: &str, compute: DType, out: &Tensor, inputs: &[Input], ctx: &Ctx) -> Result<()> {
+pub(super) fn apply(
+    expression: &str,
+    compute: DType,
+    out: &Tensor,
+    inputs: &[Input],
+    ctx: &Ctx,
+) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
@@ -184,15 +226,28 @@ pub(super) fn apply(expression: &str, compute: DType, out: &Tensor, inputs: &[In
         }
     }
     let mut layout = collapse(out.shape(), &strides)?;
-    let flat = layout.dims == 0 || layout.dims == 1 && (0..strides.len()).all(|k| layout.stride[k][0] == 1);
+    let flat = layout.dims == 0
+        || layout.dims == 1 && (0..strides.len()).all(|k| layout.stride[k][0] == 1);
     let wide = layout.n > i64::from(i32::MAX);
     let Some(text) = source::map(expression, compute, out.dtype(), &kinds, flat, wide) else {
-        bail!(NotImplemented, "no CUDA kernel for dtype '{}'", compute.scalar_type())
+        bail!(
+            NotImplemented,
+            "no CUDA kernel for dtype '{}'",
+            compute.scalar_type()
+        )
     };
     let f = super::module::function(gpu, &text, "kernel")?;
-    let blocks = u32::try_from((layout.n + 1023) / 1024).map_err(|_| err!(Runtime, "too many elements for one launch"))?;
+    let blocks = u32::try_from((layout.n + 1023) / 1024)
+        .map_err(|_| err!(Runtime, "too many elements for one launch"))?;
     let [mut p0, mut p1, mut p2, mut p3] = ptrs;
-    let mut args = [arg(&mut p0), arg(&mut p1), arg(&mut p2), arg(&mut p3), arg(&mut layout), arg(&mut numbers)];
+    let mut args = [
+        arg(&mut p0),
+        arg(&mut p1),
+        arg(&mut p2),
+        arg(&mut p3),
+        arg(&mut layout),
+        arg(&mut numbers),
+    ];
     // SAFETY: the values are the kernel's parameters in order; the layouts lie within the tensors' storages, which the
     // stream's order keeps until the kernel is done.
     unsafe { launch(gpu, f, (blocks, 1), &mut args) }
@@ -207,6 +262,9 @@ mod tests {
         let l = collapse(&[2, 3, 4], &[[12, 4, 1].into(), [12, 4, 1].into()]).unwrap();
         assert_eq!((l.n, l.dims, l.shape[0]), (24, 1, 24));
         let l = collapse(&[2, 3, 4], &[[12, 4, 1].into(), [0, 4, 1].into()]).unwrap();
-        assert_eq!((l.dims, &l.shape[..2], &l.stride[1][..2]), (2, &[12, 2][..], &[1, 0][..]));
+        assert_eq!(
+            (l.dims, &l.shape[..2], &l.stride[1][..2]),
+            (2, &[12, 2][..], &[1, 0][..])
+        );
     }
 }

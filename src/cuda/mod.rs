@@ -57,9 +57,16 @@ pub fn empty_storage(nbytes: usize, device: Device) -> Result<Storage> {
 /// The error for a number that no device has.
 #[cold]
 #[must_use]
-#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "the entries fail earlier"))]
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(dead_code, reason = "the entries fail earlier")
+)]
 fn absent_device(device: Device) -> Error {
-    err!(Runtime, "CUDA error: invalid device ordinal ({device}; there are {} CUDA devices)", driver::count())
+    err!(
+        Runtime,
+        "CUDA error: invalid device ordinal ({device}; there are {} CUDA devices)",
+        driver::count()
+    )
 }
 
 /// What can be said about a device.
@@ -84,5 +91,11 @@ pub struct Properties {
 pub fn properties(device: Device) -> Result<Properties> {
     driver::check(device)?;
     let g = driver::gpu(device)?;
-    Ok(Properties { name: g.name()?, capability: g.arch, total_memory: g.total_memory()?, processors: g.processors, threads: g.threads })
+    Ok(Properties {
+        name: g.name()?,
+        capability: g.arch,
+        total_memory: g.total_memory()?,
+        processors: g.processors,
+        threads: g.threads,
+    })
 }

@@ -29,7 +29,10 @@ static SEED: AtomicU64 = AtomicU64::new(crate::random::DEFAULT_SEED);
 
 impl Default for Philox {
     fn default() -> Self {
-        Self { seed: SEED.load(Relaxed), offset: 0 }
+        Self {
+            seed: SEED.load(Relaxed),
+            offset: 0,
+        }
     }
 }
 
@@ -74,8 +77,13 @@ pub fn fill(d: &Distribution, out: &Tensor) -> Result<()> {
         return super::copy::copy_into(out, &dense);
     }
     let gpu = driver::gpu(out.device())?;
-    let recipe = source::random(d, out.dtype())
-        .ok_or_else(|| err!(NotImplemented, "no CUDA random numbers for dtype '{}'", out.dtype().scalar_type()))?;
+    let recipe = source::random(d, out.dtype()).ok_or_else(|| {
+        err!(
+            NotImplemented,
+            "no CUDA random numbers for dtype '{}'",
+            out.dtype().scalar_type()
+        )
+    })?;
     let f = super::module::function(gpu, &recipe.text, "kernel")?;
     let block = u64::from(BLOCK);
     let most = u64::from(gpu.processors) * (u64::from(gpu.threads) / block);
@@ -87,7 +95,15 @@ pub fn fill(d: &Distribution, out: &Tensor) -> Result<()> {
         g.offset = g.offset.wrapping_add(moved);
         now
     };
-    let mut draw = Draw { n, seed: state.seed, offset: state.offset, p0: recipe.p[0], p1: recipe.p[1], i0: recipe.i.0, i1: recipe.i.1 };
+    let mut draw = Draw {
+        n,
+        seed: state.seed,
+        offset: state.offset,
+        p0: recipe.p[0],
+        p1: recipe.p[1],
+        i0: recipe.i.0,
+        i1: recipe.i.1,
+    };
     let mut p = out.data_ptr() as usize as u64;
     // SAFETY: the values are the kernel's parameters in order; it writes the n elements of a contiguous tensor.
     unsafe { launch(gpu, f, (grid as u32, 1), &mut [arg(&mut p), arg(&mut draw)]) }

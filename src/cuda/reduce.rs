@@ -32,7 +32,12 @@ struct Nest {
 
 impl Nest {
     /// The layout of a fold of `dims` of `t`; `out` and `index` have the shape of the rest, with or without 1s.
-    fn new(t: &Tensor, dims: &[usize], out: Option<&Tensor>, index: Option<&Tensor>) -> Result<Self> {
+    fn new(
+        t: &Tensor,
+        dims: &[usize],
+        out: Option<&Tensor>,
+        index: Option<&Tensor>,
+    ) -> Result<Self> {
         let mut n = Self {
             kept: 1,
             folded: 1,
@@ -52,7 +57,13 @@ impl Nest {
         };
         // The result's dimension that belongs to a kept one of the input.
         let stride = |o: Option<&Tensor>, d: usize, before: usize| {
-            o.map_or(0, |o| if o.ndim() == t.ndim() { o.strides()[d] } else { o.strides()[d - before] })
+            o.map_or(0, |o| {
+                if o.ndim() == t.ndim() {
+                    o.strides()[d]
+                } else {
+                    o.strides()[d - before]
+                }
+            })
         };
         for d in (0..t.ndim()).rev() {
             let (size, step) = (t.shape()[d], t.strides()[d]);
@@ -66,7 +77,11 @@ impl Nest {
                     n.folded_shape[at - 1] *= size;
                     continue;
                 }
-                ensure!(at < 8, NotImplemented, "CUDA kernels take tensors of up to 8 dimensions");
+                ensure!(
+                    at < 8,
+                    NotImplemented,
+                    "CUDA kernels take tensors of up to 8 dimensions"
+                );
                 (n.folded_shape[at], n.folded_in[at]) = (size, step);
                 n.folded_dims += 1;
             } else {
@@ -79,13 +94,25 @@ impl Nest {
                 let at = n.kept_dims as usize;
                 if at > 0 {
                     let last = n.kept_shape[at - 1];
-                    if step == n.kept_in[at - 1] * last && so == n.kept_out[at - 1] * last && si == n.kept_index[at - 1] * last {
+                    if step == n.kept_in[at - 1] * last
+                        && so == n.kept_out[at - 1] * last
+                        && si == n.kept_index[at - 1] * last
+                    {
                         n.kept_shape[at - 1] *= size;
                         continue;
                     }
                 }
-                ensure!(at < 8, NotImplemented, "CUDA kernels take tensors of up to 8 dimensions");
-                (n.kept_shape[at], n.kept_in[at], n.kept_out[at], n.kept_index[at]) = (size, step, so, si);
+                ensure!(
+                    at < 8,
+                    NotImplemented,
+                    "CUDA kernels take tensors of up to 8 dimensions"
+                );
+                (
+                    n.kept_shape[at],
+                    n.kept_in[at],
+                    n.kept_out[at],
+                    n.kept_index[at],
+                ) = (size, step, so, si);
                 n.kept_dims += 1;
             }
         }
@@ -94,7 +121,8 @@ impl Nest {
 
     /// How threads share the work: neighbours read neighbours, and every multiprocessor has something to do.
     fn divide(&mut self, processors: u32) {
-        let inner_folded = self.folded_dims > 0 && (self.kept_dims == 0 || self.folded_in[0].abs() <= self.kept_in[0].abs());
+        let inner_folded = self.folded_dims > 0
+            && (self.kept_dims == 0 || self.folded_in[0].abs() <= self.kept_in[0].abs());
         self.lanes = match self.folded {
             ..32 => 1,
             _ if !inner_folded && self.kept >= 32 => 1,
@@ -115,7 +143,14 @@ impl Nest {
 ///
 /// # Errors
 /// If the kernel cannot be compiled or started.
-pub fn run_kind(kind: Kind, out: &Tensor, input: &Tensor, dims: &[usize], p: f64, post: Post) -> Result<()> {
+pub fn run_kind(
+    kind: Kind,
+    out: &Tensor,
+    input: &Tensor,
+    dims: &[usize],
+    p: f64,
+    post: Post,
+) -> Result<()> {
     let mut nest = Nest::new(input, dims, Some(out), None)?;
     nest.p = p;
     nest.post = match post {
@@ -130,22 +165,40 @@ pub fn run_kind(kind: Kind, out: &Tensor, input: &Tensor, dims: &[usize], p: f64
 ///
 /// # Errors
 /// If the kernel cannot be compiled or started.
-pub fn arg_extreme(values: Option<&Tensor>, indices: &Tensor, input: &Tensor, dims: &[usize], max: bool) -> Result<()> {
+pub fn arg_extreme(
+    values: Option<&Tensor>,
+    indices: &Tensor,
+    input: &Tensor,
+    dims: &[usize],
+    max: bool,
+) -> Result<()> {
     let nest = Nest::new(input, dims, values, Some(indices))?;
     run(Fold::Arg { max }, nest, 16, values, Some(indices), input)
 }
 
-fn run(fold: Fold, mut nest: Nest, acc: usize, out: Option<&Tensor>, index: Option<&Tensor>, input: &Tensor) -> Result<()> {
+fn run(
+    fold: Fold,
+    mut nest: Nest,
+    acc: usize,
+    out: Option<&Tensor>,
+    index: Option<&Tensor>,
+    input: &Tensor,
+) -> Result<()> {
     if nest.kept == 0 {
         return Ok(());
     }
     let gpu = driver::gpu(input.device())?;
     nest.divide(gpu.processors);
     let out_type = out.map_or(input.dtype(), Tensor::dtype);
-    let text = source::reduce(fold, input.dtype(), out_type).ok_or_else(|| unknown(input.dtype()))?;
+    let text =
+        source::reduce(fold, input.dtype(), out_type).ok_or_else(|| unknown(input.dtype()))?;
     let scratch = if nest.splits > 1 {
         let n = (nest.splits * nest.kept) as usize;
-        Some(Block::new(gpu, n.checked_mul(acc).ok_or_else(|| err!(Memory, "the fold is too large"))?)?)
+        Some(Block::new(
+            gpu,
+            n.checked_mul(acc)
+                .ok_or_else(|| err!(Memory, "the fold is too large"))?,
+        )?)
     } else {
         None
     };
@@ -156,7 +209,13 @@ fn run(fold: Fold, mut nest: Nest, acc: usize, out: Option<&Tensor>, index: Opti
     let too_many = |_| err!(Runtime, "too many elements for one launch");
     let blocks = u32::try_from((nest.kept + per_block - 1) / per_block).map_err(too_many)?;
     let first = super::module::function(gpu, &text, "first")?;
-    let mut args = [arg(&mut p_in), arg(&mut p_scratch), arg(&mut p_out), arg(&mut p_index), arg(&mut nest)];
+    let mut args = [
+        arg(&mut p_in),
+        arg(&mut p_scratch),
+        arg(&mut p_out),
+        arg(&mut p_index),
+        arg(&mut nest),
+    ];
     let splits = nest.splits;
     // SAFETY: the values are the kernel's parameters in order; the layouts lie within the tensors, and the scratch block
     // holds one value a result and split.
@@ -164,7 +223,12 @@ fn run(fold: Fold, mut nest: Nest, acc: usize, out: Option<&Tensor>, index: Opti
     if splits > 1 {
         let second = super::module::function(gpu, &text, "second")?;
         let blocks = u32::try_from(nest.kept).map_err(too_many)?;
-        let mut args = [arg(&mut p_scratch), arg(&mut p_out), arg(&mut p_index), arg(&mut nest)];
+        let mut args = [
+            arg(&mut p_scratch),
+            arg(&mut p_out),
+            arg(&mut p_index),
+            arg(&mut nest),
+        ];
         // SAFETY: as above. The scratch block goes back to the cache afterwards, which the stream's order allows.
         unsafe { launch(gpu, second, (blocks, 1), &mut args) }?;
     }
@@ -172,7 +236,11 @@ fn run(fold: Fold, mut nest: Nest, acc: usize, out: Option<&Tensor>, index: Opti
 }
 
 fn unknown(d: DType) -> crate::Error {
-    err!(NotImplemented, "no CUDA fold for dtype '{}'", d.scalar_type())
+    err!(
+        NotImplemented,
+        "no CUDA fold for dtype '{}'",
+        d.scalar_type()
+    )
 }
 
 #[cfg(test)]
@@ -209,7 +277,9 @@ mod tests {
 
     #[test]
     fn nests_visit_every_element_once_and_write_to_its_place() {
-        let values: Vec<f64> = (0..6 * 70 * 50).map(|i| f64::from((i * 37) % 101)).collect();
+        let values: Vec<f64> = (0..6 * 70 * 50)
+            .map(|i| f64::from((i * 37) % 101))
+            .collect();
         let whole = Tensor::from_slice(&values, &[6, 70, 50]).unwrap();
         for perm in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]] {
             let t = whole.permuted(&perm);
@@ -217,10 +287,17 @@ mod tests {
                 for keep in [false, true] {
                     let shape = crate::ops::rules::reduced_shape(t.shape(), dims, keep);
                     let want = Tensor::empty(&shape, DType::F64, crate::Device::CPU).unwrap();
-                    crate::cpu::reduce::run_kind(Kind::Sum, &want, &t, dims, 0.0, Post::None).unwrap();
+                    crate::cpu::reduce::run_kind(Kind::Sum, &want, &t, dims, 0.0, Post::None)
+                        .unwrap();
                     let want = want.to_vec::<f64>().unwrap();
                     for processors in [1, 132] {
-                        let mut nest = Nest::new(&t, dims, Some(&Tensor::empty(&shape, DType::F64, crate::Device::CPU).unwrap()), None).unwrap();
+                        let mut nest = Nest::new(
+                            &t,
+                            dims,
+                            Some(&Tensor::empty(&shape, DType::F64, crate::Device::CPU).unwrap()),
+                            None,
+                        )
+                        .unwrap();
                         nest.divide(processors);
                         let mut got = vec![f64::NAN; want.len()];
                         simulate(&nest, &values, &mut got);

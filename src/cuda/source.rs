@@ -69,7 +69,14 @@ pub fn computed(d: DType) -> DType {
 
 /// A pointwise kernel (`kernel`): `expression` of `a`, `b`, `c`, computed in `compute`.
 #[must_use]
-pub fn map(expression: &str, compute: DType, out: DType, operands: &[Operand], flat: bool, wide: bool) -> Option<String> {
+pub fn map(
+    expression: &str,
+    compute: DType,
+    out: DType,
+    operands: &[Operand],
+    flat: bool,
+    wide: bool,
+) -> Option<String> {
     let mut text = String::with_capacity(COMMON.len() + MAP.len() + 512);
     text.push_str(COMMON);
     let t = storage_type(computed(compute))?;
@@ -78,12 +85,20 @@ pub fn map(expression: &str, compute: DType, out: DType, operands: &[Operand], f
         let (kind, get) = match operands.get(i) {
             None => ("u8", "T(0)".to_owned()),
             Some(Operand::Number) => ("u8", format!("Number<T>::of(numbers, {})", 3 + i)),
-            Some(Operand::Tensor(d)) => (storage_type(*d)?, format!("to<T>(up(p{0}[at_{0}]))", name.to_lowercase())),
+            Some(Operand::Tensor(d)) => (
+                storage_type(*d)?,
+                format!("to<T>(up(p{0}[at_{0}]))", name.to_lowercase()),
+            ),
         };
         writeln!(text, "typedef {kind} T{name};\n#define GET_{name} {get}").ok()?;
     }
     let index = if wide { "i64" } else { "u32" };
-    writeln!(text, "#define INDEX {index}\n#define FLAT {}\n#define RESULT ({expression})", u8::from(flat)).ok()?;
+    writeln!(
+        text,
+        "#define INDEX {index}\n#define FLAT {}\n#define RESULT ({expression})",
+        u8::from(flat)
+    )
+    .ok()?;
     text.push_str(MAP);
     Some(text)
 }
@@ -111,11 +126,22 @@ pub fn reduce(fold: Fold, input: DType, out: DType) -> Option<String> {
         Fold::Value(kind, _) => folded(kind, input),
         Fold::Arg { .. } => computed(input),
     };
-    writeln!(text, "typedef {} IN;\ntypedef {} OUT;\ntypedef {} V;", storage_type(input)?, storage_type(out)?, storage_type(v)?).ok()?;
+    writeln!(
+        text,
+        "typedef {} IN;\ntypedef {} OUT;\ntypedef {} V;",
+        storage_type(input)?,
+        storage_type(out)?,
+        storage_type(v)?
+    )
+    .ok()?;
     match fold {
         Fold::Arg { max } => {
             let better = if max { '>' } else { '<' };
-            writeln!(text, "#define ARG 1\n#define IDENTITY V(0)\n#define BETTER(a, b) ((a) {better} (b))").ok()?;
+            writeln!(
+                text,
+                "#define ARG 1\n#define IDENTITY V(0)\n#define BETTER(a, b) ((a) {better} (b))"
+            )
+            .ok()?;
         }
         Fold::Value(kind, post) => {
             let load = match kind {
@@ -180,12 +206,22 @@ pub fn random(d: &Distribution, out: DType) -> Option<Recipe> {
             (1, "exp(x * R(p1) + R(p0))")
         }
         D::Exponential { lambda } => {
-            p = [lambda, if double { f64::EPSILON } else { f64::from(f32::EPSILON) } / 2.0];
+            p = [
+                lambda,
+                if double {
+                    f64::EPSILON
+                } else {
+                    f64::from(f32::EPSILON)
+                } / 2.0,
+            ];
             (0, "R(-1) / R(p0) * (x >= R(1) - R(p1) ? -R(p1) : log(x))")
         }
         D::Cauchy { median, sigma } => {
             p = [median, sigma];
-            (0, "R(p0) + R(p1) * tan(R(3.14159265358979323846) * (x - R(0.5)))")
+            (
+                0,
+                "R(p0) + R(p1) * tan(R(3.14159265358979323846) * (x - R(0.5)))",
+            )
         }
         D::Geometric { p: chance } => {
             p[0] = chance;
@@ -218,7 +254,12 @@ pub fn random(d: &Distribution, out: DType) -> Option<Recipe> {
     writeln!(text, "typedef {} TO;\ntypedef {r} R;\n#define MODE {mode}\n#define WIDE {flag}\n#define RESULT ({result})", storage_type(out)?).ok()?;
     text.push_str(RANDOM);
     let pair = if mode == 2 { wide } else { double };
-    Some(Recipe { text, per_block: if pair { 2 } else { 4 }, p, i })
+    Some(Recipe {
+        text,
+        per_block: if pair { 2 } else { 4 },
+        p,
+        i,
+    })
 }
 
 /// How many integers `random_()` draws from, and if they need 64 bits.
@@ -266,28 +307,74 @@ const CLASSES: [DType; 12] = {
 pub fn all() -> Vec<(String, String)> {
     let mut list = Vec::new();
     for op in crate::ops::table() {
-        let Body::Kernel(KernelBody { row: Row::Map(row), .. }) = op.def.body else { continue };
+        let Body::Kernel(KernelBody {
+            row: Row::Map(row), ..
+        }) = op.def.body
+        else {
+            continue;
+        };
         if row.cuda.is_empty() {
             continue;
         }
         for d in CLASSES {
             let (compute, out) = (row.types)(d);
-            let looped = if compute == DType::C32 { DType::C64 } else { compute };
+            let looped = if compute == DType::C32 {
+                DType::C64
+            } else {
+                compute
+            };
             if (row.kernel)(looped).is_none() {
                 continue;
             }
-            let operands: Vec<Operand> = (0..row.arity).map(|i| if i == 1 && d == DType::F32 { Operand::Number } else { Operand::Tensor(d) }).collect();
-            let text = map(row.cuda, compute, out, &operands, d == DType::F64, d == DType::I64);
+            let operands: Vec<Operand> = (0..row.arity)
+                .map(|i| {
+                    if i == 1 && d == DType::F32 {
+                        Operand::Number
+                    } else {
+                        Operand::Tensor(d)
+                    }
+                })
+                .collect();
+            let text = map(
+                row.cuda,
+                compute,
+                out,
+                &operands,
+                d == DType::F64,
+                d == DType::I64,
+            );
             list.extend(text.map(|t| (format!("{} {}", op.def.name, d.name()), t)));
         }
     }
     for (i, from) in CLASSES.into_iter().enumerate() {
         for (k, to) in CLASSES.into_iter().enumerate() {
-            let expression = if from.is_complex() && k % 2 == 0 { "conj_(a)" } else { "a" };
-            let text = map(expression, from, to, &[Operand::Tensor(from)], i == k, false);
+            let expression = if from.is_complex() && k % 2 == 0 {
+                "conj_(a)"
+            } else {
+                "a"
+            };
+            let text = map(
+                expression,
+                from,
+                to,
+                &[Operand::Tensor(from)],
+                i == k,
+                false,
+            );
             list.extend(text.map(|t| (format!("copy {} {}", from.name(), to.name()), t)));
         }
-        let text = map("a != T(0) ? b : c", from, from, &[Operand::Tensor(DType::Bool), Operand::Tensor(from), Operand::Tensor(from)], false, false);
+        let text = map(
+            "a != T(0) ? b : c",
+            from,
+            from,
+            &[
+                Operand::Tensor(DType::Bool),
+                Operand::Tensor(from),
+                Operand::Tensor(from),
+            ],
+            false,
+            false,
+        );
         list.extend(text.map(|t| (format!("where {}", from.name()), t)));
         let text = map("f0", from, from, &[], false, false);
         list.extend(text.map(|t| (format!("fill {}", from.name()), t)));
@@ -300,7 +387,9 @@ pub fn all() -> Vec<(String, String)> {
 fn folds(d: DType, list: &mut Vec<(String, String)>) {
     use Kind::*;
     let real = !d.is_complex();
-    for kind in [Sum, NanSum, Prod, Max, Min, AbsSum, SqSum, AbsMax, AbsMin, PowSum, NonZero] {
+    for kind in [
+        Sum, NanSum, Prod, Max, Min, AbsSum, SqSum, AbsMax, AbsMin, PowSum, NonZero,
+    ] {
         let ordered = matches!(kind, Max | Min);
         let magnitude = matches!(kind, AbsSum | SqSum | AbsMax | AbsMin | PowSum);
         if ordered && !real || magnitude && d.is_integral(true) || kind == NanSum && !real {
@@ -312,12 +401,28 @@ fn folds(d: DType, list: &mut Vec<(String, String)>) {
             PowSum => Post::Pow(0.5),
             _ => Post::None,
         };
-        let out = if magnitude { d.to_real() } else if ordered { d } else if d.is_integral(true) || kind == NonZero { DType::I64 } else { d };
-        list.extend(reduce(Fold::Value(kind, post), d, out).map(|t| (format!("fold {kind:?} {}", d.name()), t)));
+        let out = if magnitude {
+            d.to_real()
+        } else if ordered {
+            d
+        } else if d.is_integral(true) || kind == NonZero {
+            DType::I64
+        } else {
+            d
+        };
+        list.extend(
+            reduce(Fold::Value(kind, post), d, out)
+                .map(|t| (format!("fold {kind:?} {}", d.name()), t)),
+        );
     }
     if real {
         for max in [true, false] {
-            list.extend(reduce(Fold::Arg { max }, d, d).map(|t| (format!("arg{} {}", if max { "max" } else { "min" }, d.name()), t)));
+            list.extend(reduce(Fold::Arg { max }, d, d).map(|t| {
+                (
+                    format!("arg{} {}", if max { "max" } else { "min" }, d.name()),
+                    t,
+                )
+            }));
         }
     }
 }
@@ -330,15 +435,50 @@ fn draws(d: DType, list: &mut Vec<(String, String)>) {
     let float = d.is_float();
     let kinds: [(&str, D, bool); 10] = [
         ("uniform", D::Uniform { from: 0.0, to: 1.0 }, float),
-        ("normal", D::Normal { mean: 0.0, std: 1.0 }, float),
-        ("log_normal", D::LogNormal { mean: 0.0, std: 1.0 }, float),
+        (
+            "normal",
+            D::Normal {
+                mean: 0.0,
+                std: 1.0,
+            },
+            float,
+        ),
+        (
+            "log_normal",
+            D::LogNormal {
+                mean: 0.0,
+                std: 1.0,
+            },
+            float,
+        ),
         ("exponential", D::Exponential { lambda: 1.0 }, float),
-        ("cauchy", D::Cauchy { median: 0.0, sigma: 1.0 }, float),
+        (
+            "cauchy",
+            D::Cauchy {
+                median: 0.0,
+                sigma: 1.0,
+            },
+            float,
+        ),
         ("geometric", D::Geometric { p: 0.5 }, true),
         ("bernoulli", D::Bernoulli { p: 0.5 }, true),
         ("random", D::Random, true),
-        ("random_range", D::RandomRange { from: 0, to: Some(10) }, true),
-        ("random_wide", D::RandomRange { from: i64::MIN, to: None }, true),
+        (
+            "random_range",
+            D::RandomRange {
+                from: 0,
+                to: Some(10),
+            },
+            true,
+        ),
+        (
+            "random_wide",
+            D::RandomRange {
+                from: i64::MIN,
+                to: None,
+            },
+            true,
+        ),
     ];
     for (name, dist, there) in kinds {
         if there {

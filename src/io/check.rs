@@ -23,24 +23,36 @@ pub fn check(tree: &Tree) -> Result<()> {
     let mut next = Some(tree.root);
     loop {
         if let Some(Value::Object(id)) = next {
-            let slot = heights.get_mut(id.0 as usize).ok_or_else(|| err!(Checkpoint, "a reference to no object"))?;
+            let slot = heights
+                .get_mut(id.0 as usize)
+                .ok_or_else(|| err!(Checkpoint, "a reference to no object"))?;
             if *slot == 0 {
                 *slot = 1;
                 keys.check(tree, id)?;
                 path.push((id, 0, 0));
-                ensure!(path.len() <= MAX_DEPTH as usize, Checkpoint, "objects nested more than {MAX_DEPTH} levels deep");
+                ensure!(
+                    path.len() <= MAX_DEPTH as usize,
+                    Checkpoint,
+                    "objects nested more than {MAX_DEPTH} levels deep"
+                );
             } else if let (Some(top), 2..) = (path.last_mut(), *slot) {
                 top.2 = top.2.max(*slot - 1);
             }
         }
-        let Some(top) = path.last_mut() else { return Ok(()) };
+        let Some(top) = path.last_mut() else {
+            return Ok(());
+        };
         next = tree.child(top.0, top.1);
         top.1 += 1;
         if next.is_none() {
             let (id, _, below) = *top;
             path.pop();
             let height = below + 1;
-            ensure!(height <= MAX_DEPTH, Checkpoint, "objects nested more than {MAX_DEPTH} levels deep");
+            ensure!(
+                height <= MAX_DEPTH,
+                Checkpoint,
+                "objects nested more than {MAX_DEPTH} levels deep"
+            );
             heights[id.0 as usize] = height + 1;
             if let Some(above) = path.last_mut() {
                 above.2 = above.2.max(height);
@@ -60,7 +72,10 @@ impl Keys {
         if let Some(pairs) = tree.pairs(value) {
             pairs.iter().try_for_each(|kv| self.key(tree, kv.0))
         } else if let Some(Object::Set(_) | Object::FrozenSet(_)) = tree.object(value) {
-            tree.items(value).unwrap_or(&[]).iter().try_for_each(|&v| self.key(tree, v))
+            tree.items(value)
+                .unwrap_or(&[])
+                .iter()
+                .try_for_each(|&v| self.key(tree, v))
         } else if let Some(extra) = tree.call(value).and_then(|c| c.extra.as_deref()) {
             extra.pairs.iter().try_for_each(|kv| self.key(tree, kv.0))
         } else {
@@ -70,22 +85,38 @@ impl Keys {
 
     fn key(&mut self, tree: &Tree, key: Value) -> Result<()> {
         let weight = match (key, tree.object(key)) {
-            (Value::Object(id), Some(Object::Tuple(_) | Object::FrozenSet(_) | Object::Call(_))) => {
+            (
+                Value::Object(id),
+                Some(Object::Tuple(_) | Object::FrozenSet(_) | Object::Call(_)),
+            ) => {
                 let weights = self.weights.get_or_insert_with(|| weigh(tree));
                 weights[id.0 as usize]
             }
             (_, Some(object)) => leaf(object),
             _ => 1,
         };
-        ensure!(weight != UNHASHABLE, Checkpoint, "a list, dictionary or other container is used as a key");
-        ensure!(weight <= MAX_KEY, Checkpoint, "a key of more than {MAX_KEY} parts");
+        ensure!(
+            weight != UNHASHABLE,
+            Checkpoint,
+            "a list, dictionary or other container is used as a key"
+        );
+        ensure!(
+            weight <= MAX_KEY,
+            Checkpoint,
+            "a key of more than {MAX_KEY} parts"
+        );
         Ok(())
     }
 }
 
 fn leaf(object: &Object) -> u32 {
     match object {
-        Object::List(_) | Object::Set(_) | Object::Dict(_) | Object::OrderedDict(_) | Object::Counter(_) | Object::ByteArray(_) => UNHASHABLE,
+        Object::List(_)
+        | Object::Set(_)
+        | Object::Dict(_)
+        | Object::OrderedDict(_)
+        | Object::Counter(_)
+        | Object::ByteArray(_) => UNHASHABLE,
         _ => 1,
     }
 }
@@ -110,10 +141,18 @@ fn weigh(tree: &Tree) -> Vec<u32> {
                 Value::Object(id) => weights.get(id.0 as usize).copied().unwrap_or(UNHASHABLE),
                 _ => 1,
             };
-            if sum == UNHASHABLE || part == UNHASHABLE { UNHASHABLE } else { sum.saturating_add(part).min(UNHASHABLE - 1) }
+            if sum == UNHASHABLE || part == UNHASHABLE {
+                UNHASHABLE
+            } else {
+                sum.saturating_add(part).min(UNHASHABLE - 1)
+            }
         });
         // An unknown object's arguments may be lists: its class decides whether it can be hashed.
-        weights.push(if matches!(object, Object::Call(_)) && sum == UNHASHABLE { 1 } else { sum });
+        weights.push(if matches!(object, Object::Call(_)) && sum == UNHASHABLE {
+            1
+        } else {
+            sum
+        });
     }
     weights
 }

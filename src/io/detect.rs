@@ -38,7 +38,10 @@ fn describe_text(b: &[u8]) -> String {
     let text = String::from_utf8_lossy(head);
     let trimmed = text.trim_start_matches('\u{feff}').trim_start();
     let lower = trimmed.to_ascii_lowercase();
-    let readable = head.iter().filter(|&&c| c >= 0x20 || matches!(c, b'\n' | b'\r' | b'\t')).count();
+    let readable = head
+        .iter()
+        .filter(|&&c| c >= 0x20 || matches!(c, b'\n' | b'\r' | b'\t'))
+        .count();
     let kind = if lower.starts_with("<!doctype html") || lower.starts_with("<html") {
         "a web page (html) and not a checkpoint: the link may need a login, or `/resolve/` in place of `/blob/`"
     } else if lower.starts_with("<?xml") || lower.starts_with('<') {
@@ -49,7 +52,9 @@ fn describe_text(b: &[u8]) -> String {
         "text and not a checkpoint: perhaps the error message of a failed download"
     } else {
         let magic: String = head.iter().take(8).map(|x| format!("{x:02x}")).collect();
-        return format!("unrecognised content (it begins with {magic}): not a checkpoint, or a truncated or damaged one");
+        return format!(
+            "unrecognised content (it begins with {magic}): not a checkpoint, or a truncated or damaged one"
+        );
     };
     format!("the file is {kind}")
 }

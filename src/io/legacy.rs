@@ -22,8 +22,12 @@ pub(super) fn looks_like(b: &[u8]) -> bool {
 fn next(bytes: &Bytes, at: &mut usize) -> Result<Tree> {
     let rest = bytes.get(*at..).unwrap_or(&[]);
     let start = *at;
-    let (tree, used) = pickle::read(&rest[..rest.len().min(pickle::MAX_LEN)])
-        .map_err(|e| crate::Error::new(e.kind(), format!("in the pickle at offset {start}: {}", e.message())))?;
+    let (tree, used) = pickle::read(&rest[..rest.len().min(pickle::MAX_LEN)]).map_err(|e| {
+        crate::Error::new(
+            e.kind(),
+            format!("in the pickle at offset {start}: {}", e.message()),
+        )
+    })?;
     *at += used;
     Ok(tree)
 }
@@ -32,28 +36,70 @@ fn next(bytes: &Bytes, at: &mut usize) -> Result<Tree> {
 pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
     let mut at = 0;
     let magic = next(bytes, &mut at)?;
-    ensure!(magic.bytes(magic.root) == Some(MAGIC), Checkpoint, "legacy format: a wrong magic number");
-    ensure!(next(bytes, &mut at)?.root == Value::Int(PROTOCOL), Checkpoint, "legacy format: a protocol other than {PROTOCOL}");
+    ensure!(
+        magic.bytes(magic.root) == Some(MAGIC),
+        Checkpoint,
+        "legacy format: a wrong magic number"
+    );
+    ensure!(
+        next(bytes, &mut at)?.root == Value::Int(PROTOCOL),
+        Checkpoint,
+        "legacy format: a protocol other than {PROTOCOL}"
+    );
     let system = next(bytes, &mut at)?;
-    ensure!(system.calls.is_empty(), Checkpoint, "legacy format: the system information calls something");
-    let little = system.pairs(system.root).and_then(|p| p.iter().find(|kv| system.str(kv.0) == Some("little_endian")));
+    ensure!(
+        system.calls.is_empty(),
+        Checkpoint,
+        "legacy format: the system information calls something"
+    );
+    let little = system.pairs(system.root).and_then(|p| {
+        p.iter()
+            .find(|kv| system.str(kv.0) == Some("little_endian"))
+    });
     let big_endian = little.is_some_and(|kv| kv.1 == Value::Bool(false));
     let mut tree = next(bytes, &mut at)?;
     let mut made = HashMap::new();
-    resolve(&mut tree, &mut |request, storages| find(&mut made, request, storages))?;
+    resolve(&mut tree, &mut |request, storages| {
+        find(&mut made, request, storages)
+    })?;
     check(&tree)?;
     let keys = next(bytes, &mut at)?;
     let list = match keys.object(keys.root) {
         Some(Object::List(_)) => keys.items(keys.root).unwrap_or(&[]),
-        _ => bail!(Checkpoint, "legacy format: the keys of the storages are not a list"),
+        _ => bail!(
+            Checkpoint,
+            "legacy format: the keys of the storages are not a list"
+        ),
     };
     for &key in list {
-        let key = keys.str(key).ok_or_else(|| err!(Checkpoint, "legacy format: the key of a storage is not a string"))?;
-        let number = made.get(key).ok_or_else(|| err!(Checkpoint, "legacy format: no tensor has the storage '{key:.64}'"))?;
+        let key = keys.str(key).ok_or_else(|| {
+            err!(
+                Checkpoint,
+                "legacy format: the key of a storage is not a string"
+            )
+        })?;
+        let number = made.get(key).ok_or_else(|| {
+            err!(
+                Checkpoint,
+                "legacy format: no tensor has the storage '{key:.64}'"
+            )
+        })?;
         let storage = &mut tree.storages[*number as usize];
-        ensure!(storage.data == Data::Given, Checkpoint, "legacy format: storage '{key:.64}' comes twice");
-        let count = bytes.get(at..).and_then(|b| b.first_chunk::<8>()).map(|b| i64::from_le_bytes(*b));
-        let count = count.ok_or_else(|| err!(Checkpoint, "storage '{key:.64}' at offset {at} is cut short; fetch the file again"))?;
+        ensure!(
+            storage.data == Data::Given,
+            Checkpoint,
+            "legacy format: storage '{key:.64}' comes twice"
+        );
+        let count = bytes
+            .get(at..)
+            .and_then(|b| b.first_chunk::<8>())
+            .map(|b| i64::from_le_bytes(*b));
+        let count = count.ok_or_else(|| {
+            err!(
+                Checkpoint,
+                "storage '{key:.64}' at offset {at} is cut short; fetch the file again"
+            )
+        })?;
         let size = storage.dtype.map_or(1, crate::DType::size) as u64;
         ensure!(
             u64::try_from(count).ok().and_then(|n| n.checked_mul(size)) == Some(storage.nbytes),
@@ -62,20 +108,48 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
             storage.nbytes
         );
         let offset = at as u64 + 8;
-        let end = offset.checked_add(storage.nbytes).filter(|&end| end <= bytes.len() as u64);
-        let end = end.ok_or_else(|| err!(Checkpoint, "storage '{key:.64}' at offset {at} is cut short; fetch the file again"))?;
+        let end = offset
+            .checked_add(storage.nbytes)
+            .filter(|&end| end <= bytes.len() as u64);
+        let end = end.ok_or_else(|| {
+            err!(
+                Checkpoint,
+                "storage '{key:.64}' at offset {at} is cut short; fetch the file again"
+            )
+        })?;
         storage.data = Data::Stored { offset };
         at = end as usize;
     }
     let missing = tree.storages.iter().find(|s| s.data == Data::Given);
-    ensure!(missing.is_none(), Checkpoint, "legacy format: storage '{:.64}' is missing", missing.map_or("", |s| &s.key));
-    Ok(Contents { format: Format::TorchLegacy, tree, big_endian, metadata: Vec::new() })
+    ensure!(
+        missing.is_none(),
+        Checkpoint,
+        "legacy format: storage '{:.64}' is missing",
+        missing.map_or("", |s| &s.key)
+    );
+    Ok(Contents {
+        format: Format::TorchLegacy,
+        tree,
+        big_endian,
+        metadata: Vec::new(),
+    })
 }
 
-fn find(made: &mut HashMap<String, u32>, request: &StorageRequest<'_>, storages: &mut Vec<StorageRef>) -> Result<u32> {
+fn find(
+    made: &mut HashMap<String, u32>,
+    request: &StorageRequest<'_>,
+    storages: &mut Vec<StorageRef>,
+) -> Result<u32> {
     if let Some(&number) = made.get(request.key) {
-        let same = storages.get(number as usize).filter(|s| s.nbytes == request.nbytes && s.dtype == request.dtype);
-        ensure!(same.is_some(), Checkpoint, "storage '{:.64}' is described in two ways", request.key);
+        let same = storages
+            .get(number as usize)
+            .filter(|s| s.nbytes == request.nbytes && s.dtype == request.dtype);
+        ensure!(
+            same.is_some(),
+            Checkpoint,
+            "storage '{:.64}' is described in two ways",
+            request.key
+        );
         return Ok(number);
     }
     let number = storages.len() as u32;

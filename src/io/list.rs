@@ -56,7 +56,10 @@ impl Archive {
             group.push(t.name);
         }
         order.sort_unstable();
-        order.into_iter().map(|i| std::mem::take(&mut groups[i])).collect()
+        order
+            .into_iter()
+            .map(|i| std::mem::take(&mut groups[i]))
+            .collect()
     }
 
     /// How much there is.
@@ -94,7 +97,12 @@ pub(super) fn named_tensors(tree: &Tree) -> Vec<NamedTensor<'_>> {
         if let Some((value, before)) = next.take() {
             if let (Some(tensor), Value::Object(_)) = (tree.tensor(value), value) {
                 if let Some(storage) = tree.storages.get(tensor.storage as usize) {
-                    out.push(NamedTensor { name: name.clone(), value, tensor, storage });
+                    out.push(NamedTensor {
+                        name: name.clone(),
+                        value,
+                        tensor,
+                        storage,
+                    });
                 }
                 name.truncate(before);
             } else if let Value::Object(id) = value
@@ -106,7 +114,9 @@ pub(super) fn named_tensors(tree: &Tree) -> Vec<NamedTensor<'_>> {
                 name.truncate(before);
             }
         }
-        let Some((id, i, before)) = path.last_mut() else { return out };
+        let Some((id, i, before)) = path.last_mut() else {
+            return out;
+        };
         let here = name.len();
         match step(tree, *id, *i, &mut name) {
             Some(value) => {
@@ -130,7 +140,9 @@ fn step(tree: &Tree, id: Id, i: usize, name: &mut String) -> Option<Value> {
         let &(key, value) = pairs.get(i)?;
         let _ = match (key, tree.str(key)) {
             // Names are copied for each tensor below them, so that long keys must not multiply.
-            (_, Some(text)) if name.len() + text.len() > MAX_NAME => write!(name, "{dot}<long key {i}>"),
+            (_, Some(text)) if name.len() + text.len() > MAX_NAME => {
+                write!(name, "{dot}<long key {i}>")
+            }
             (_, Some(text)) => write!(name, "{dot}{text}"),
             (Value::Int(n), _) => write!(name, "{dot}{n}"),
             (Value::Bool(b), _) => write!(name, "{dot}{b}"),

@@ -27,16 +27,25 @@ impl Bytes {
     pub fn map(path: &Path) -> Result<Self> {
         let file = File::open(path)?;
         let meta = file.metadata()?;
-        ensure!(!meta.is_dir(), Io, "is a directory, and not a checkpoint file");
+        ensure!(
+            !meta.is_dir(),
+            Io,
+            "is a directory, and not a checkpoint file"
+        );
         ensure!(meta.is_file(), Io, "is not a regular file");
         if meta.len() == 0 {
             return Ok(Self::from(Vec::new()));
         }
         // SAFETY: the map is private and read only, and lives as long as any slice of it. Should another
         // process shorten the file meanwhile the kernel signals the access, as for every mapped reader.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| err!(Io, "cannot be mapped: {e}"))?;
+        let map =
+            unsafe { memmap2::Mmap::map(&file) }.map_err(|e| err!(Io, "cannot be mapped: {e}"))?;
         let len = map.len();
-        Ok(Self { owner: Arc::new(Owner::Mapped(map)), start: 0, len })
+        Ok(Self {
+            owner: Arc::new(Owner::Mapped(map)),
+            start: 0,
+            len,
+        })
     }
 
     /// The part of these bytes at `range`, sharing their memory.
@@ -44,12 +53,23 @@ impl Bytes {
     /// # Errors
     /// If the range does not lie within these bytes.
     pub fn slice(&self, range: Range<u64>) -> Result<Self> {
-        let (start, end) = (usize::try_from(range.start).ok(), usize::try_from(range.end).ok());
+        let (start, end) = (
+            usize::try_from(range.start).ok(),
+            usize::try_from(range.end).ok(),
+        );
         match (start, end) {
-            (Some(start), Some(end)) if start <= end && end <= self.len => {
-                Ok(Self { owner: Arc::clone(&self.owner), start: self.start + start, len: end - start })
-            }
-            _ => Err(err!(Checkpoint, "bytes {}..{} lie outside the {} bytes there are", range.start, range.end, self.len)),
+            (Some(start), Some(end)) if start <= end && end <= self.len => Ok(Self {
+                owner: Arc::clone(&self.owner),
+                start: self.start + start,
+                len: end - start,
+            }),
+            _ => Err(err!(
+                Checkpoint,
+                "bytes {}..{} lie outside the {} bytes there are",
+                range.start,
+                range.end,
+                self.len
+            )),
         }
     }
 
@@ -83,8 +103,12 @@ impl Private {
     pub fn map(path: &Path) -> Result<Self> {
         let file = File::open(path)?;
         // SAFETY: as for `Bytes::map`; the map is copy-on-write.
-        let mut map = unsafe { memmap2::MmapOptions::new().map_copy(&file) }.map_err(|e| err!(Io, "cannot be mapped: {e}"))?;
-        Ok(Self(Arc::new(PrivateMap { ptr: map.as_mut_ptr(), map })))
+        let mut map = unsafe { memmap2::MmapOptions::new().map_copy(&file) }
+            .map_err(|e| err!(Io, "cannot be mapped: {e}"))?;
+        Ok(Self(Arc::new(PrivateMap {
+            ptr: map.as_mut_ptr(),
+            map,
+        })))
     }
 
     /// Address and length of a range.
@@ -93,8 +117,13 @@ impl Private {
     /// If it does not lie in the file.
     pub fn range(&self, offset: u64, nbytes: u64) -> Result<(*mut u8, usize)> {
         match offset.checked_add(nbytes) {
-            Some(end) if end <= self.0.map.len() as u64 => Ok((self.0.ptr.wrapping_add(offset as usize), nbytes as usize)),
-            _ => Err(err!(Checkpoint, "bytes {offset}..+{nbytes} lie outside the file")),
+            Some(end) if end <= self.0.map.len() as u64 => {
+                Ok((self.0.ptr.wrapping_add(offset as usize), nbytes as usize))
+            }
+            _ => Err(err!(
+                Checkpoint,
+                "bytes {offset}..+{nbytes} lie outside the file"
+            )),
         }
     }
 }
@@ -113,13 +142,22 @@ impl Deref for Bytes {
 impl From<Vec<u8>> for Bytes {
     fn from(vec: Vec<u8>) -> Self {
         let len = vec.len();
-        Self { owner: Arc::new(Owner::Owned(vec)), start: 0, len }
+        Self {
+            owner: Arc::new(Owner::Owned(vec)),
+            start: 0,
+            len,
+        }
     }
 }
 
 impl std::fmt::Debug for Bytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Bytes({} bytes{})", self.len, if self.is_mapped() { ", mapped" } else { "" })
+        write!(
+            f,
+            "Bytes({} bytes{})",
+            self.len,
+            if self.is_mapped() { ", mapped" } else { "" }
+        )
     }
 }
 

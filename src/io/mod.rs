@@ -77,12 +77,20 @@ impl Archive {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let named = |e: Error| match e.kind() {
-            ErrorKind::NotFound => err!(NotFound, "[Errno 2] No such file or directory: '{}'", path.display()),
+            ErrorKind::NotFound => err!(
+                NotFound,
+                "[Errno 2] No such file or directory: '{}'",
+                path.display()
+            ),
             kind => Error::new(kind, format!("'{}': {}", path.display(), e.message())),
         };
         let bytes = Bytes::map(path).map_err(named)?;
         let contents = open_contents(&bytes).map_err(named)?;
-        Ok(Self { path: Some(path.to_owned()), bytes, contents })
+        Ok(Self {
+            path: Some(path.to_owned()),
+            bytes,
+            contents,
+        })
     }
 
     /// Opens a checkpoint in memory.
@@ -92,7 +100,11 @@ impl Archive {
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self> {
         let bytes = bytes.into();
         let contents = open_contents(&bytes)?;
-        Ok(Self { path: None, bytes, contents })
+        Ok(Self {
+            path: None,
+            bytes,
+            contents,
+        })
     }
 
     /// The path it was opened from.
@@ -151,11 +163,15 @@ impl Archive {
     fn raw(&self, storage: &StorageRef) -> Result<Bytes> {
         match storage.data {
             Data::Stored { offset } => {
-                let end = offset.checked_add(storage.nbytes).ok_or_else(|| err!(Checkpoint, "a storage beyond the file"))?;
+                let end = offset
+                    .checked_add(storage.nbytes)
+                    .ok_or_else(|| err!(Checkpoint, "a storage beyond the file"))?;
                 self.bytes.slice(offset..end)
             }
-            Data::Deflated { offset, compressed } => zip::inflate(&self.bytes, offset, compressed, storage.nbytes)
-                .map_err(|e| err!(Checkpoint, "storage '{}': {e}", storage.key)),
+            Data::Deflated { offset, compressed } => {
+                zip::inflate(&self.bytes, offset, compressed, storage.nbytes)
+                    .map_err(|e| err!(Checkpoint, "storage '{}': {e}", storage.key))
+            }
             Data::Meta => bail!(Checkpoint, "a meta storage has no bytes in the file"),
             Data::Given => bail!(Checkpoint, "a storage that is not of this file"),
         }
@@ -170,9 +186,18 @@ impl Archive {
             let Some(crc) = storage.crc else { continue };
             let found = crc32fast::hash(&self.raw(storage)?);
             if found != crc {
-                let named = self.tensors().into_iter().find(|t| t.tensor.storage as usize == i);
-                let of = named.map(|t| format!(" of tensor '{}'", t.name)).unwrap_or_default();
-                bail!(Checkpoint, "storage '{}'{of} is damaged: its checksum is {found:08x} and should be {crc:08x}", storage.key);
+                let named = self
+                    .tensors()
+                    .into_iter()
+                    .find(|t| t.tensor.storage as usize == i);
+                let of = named
+                    .map(|t| format!(" of tensor '{}'", t.name))
+                    .unwrap_or_default();
+                bail!(
+                    Checkpoint,
+                    "storage '{}'{of} is damaged: its checksum is {found:08x} and should be {crc:08x}",
+                    storage.key
+                );
             }
         }
         Ok(())
@@ -180,7 +205,11 @@ impl Archive {
 }
 
 fn open_contents(bytes: &Bytes) -> Result<Contents> {
-    ensure!(!bytes.is_empty(), Eof, "the file is empty (0 bytes): the download or save never finished; fetch it again");
+    ensure!(
+        !bytes.is_empty(),
+        Eof,
+        "the file is empty (0 bytes): the download or save never finished; fetch it again"
+    );
     if bytes.starts_with(b"PK") {
         return torch_zip::open(bytes);
     }

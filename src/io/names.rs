@@ -114,7 +114,10 @@ pub(super) fn classify(global: &Global) -> Known {
 #[must_use]
 pub fn allowed_by_default(global: &Global) -> bool {
     let name = &*global.name;
-    if matches!(classify(global), Known::Dict | Known::List | Known::FrozenSet | Known::Bytes) {
+    if matches!(
+        classify(global),
+        Known::Dict | Known::List | Known::FrozenSet | Known::Bytes
+    ) {
         return false;
     }
     let other_dtype = |n: &str| {
@@ -126,14 +129,26 @@ pub fn allowed_by_default(global: &Global) -> bool {
         "torch" => {
             classify(global) != Known::Unknown
                 || other_dtype(name)
-                || matches!(name, "per_tensor_affine" | "per_tensor_symmetric" | "per_channel_affine")
-                || matches!(name, "per_channel_symmetric" | "per_channel_affine_float_qparams")
+                || matches!(
+                    name,
+                    "per_tensor_affine" | "per_tensor_symmetric" | "per_channel_affine"
+                )
+                || matches!(
+                    name,
+                    "per_channel_symmetric" | "per_channel_affine_float_qparams"
+                )
         }
         "torch.sparse" | "torch.cuda.sparse" => by_suffix(name, "Tensor").is_some(),
         "torch._utils" => {
             classify(global) != Known::Unknown
-                || matches!(name, "_rebuild_sparse_tensor" | "_rebuild_qtensor" | "_rebuild_nested_tensor")
-                || matches!(name, "_rebuild_wrapper_subclass" | "_rebuild_device_tensor_from_numpy")
+                || matches!(
+                    name,
+                    "_rebuild_sparse_tensor" | "_rebuild_qtensor" | "_rebuild_nested_tensor"
+                )
+                || matches!(
+                    name,
+                    "_rebuild_wrapper_subclass" | "_rebuild_device_tensor_from_numpy"
+                )
         }
         "torch.storage" => matches!(name, "UntypedStorage" | "TypedStorage"),
         _ => classify(global) != Known::Unknown,
@@ -143,8 +158,13 @@ pub fn allowed_by_default(global: &Global) -> bool {
 impl Tree {
     /// The names in this checkpoint that PyTorch would refuse with `weights_only=True`, in the order of the
     /// file; `allow` says which others the user has allowed.
-    pub fn disallowed<'a>(&'a self, allow: &'a dyn Fn(&Global) -> bool) -> impl Iterator<Item = &'a Global> + 'a {
-        self.globals.iter().filter(move |g| !allowed_by_default(g) && !allow(g))
+    pub fn disallowed<'a>(
+        &'a self,
+        allow: &'a dyn Fn(&Global) -> bool,
+    ) -> impl Iterator<Item = &'a Global> + 'a {
+        self.globals
+            .iter()
+            .filter(move |g| !allowed_by_default(g) && !allow(g))
     }
 
     /// The names whose calls were recorded without a meaning, each once, in the order of the file. Whoever
@@ -160,7 +180,12 @@ impl Tree {
                 seen[*g as usize] = true;
             }
         }
-        self.globals.iter().zip(seen).filter(|(_, seen)| *seen).map(|(g, _)| g).collect()
+        self.globals
+            .iter()
+            .zip(seen)
+            .filter(|(_, seen)| *seen)
+            .map(|(g, _)| g)
+            .collect()
     }
 }
 

@@ -4,7 +4,9 @@
 //! without recursion. Every tensor is proved to lie within its storage.
 
 use super::names::{Known, classify};
-use super::tree::{Call, CallExtra, CallKind, Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree, Value};
+use super::tree::{
+    Call, CallExtra, CallKind, Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree, Value,
+};
 use crate::{DType, Device, ErrorKind, Result, bail, ensure, err};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -18,20 +20,34 @@ pub(super) struct StorageRequest<'a> {
 }
 
 /// Finds or makes the storage that a persistent id names.
-pub(super) type StorageFinder<'a> = dyn FnMut(&StorageRequest<'_>, &mut Vec<StorageRef>) -> Result<u32> + 'a;
+pub(super) type StorageFinder<'a> =
+    dyn FnMut(&StorageRequest<'_>, &mut Vec<StorageRef>) -> Result<u32> + 'a;
 
 /// Gives the recorded calls and persistent ids of `tree` their meaning, in place. What has none stays recorded.
 pub(super) fn resolve(tree: &mut Tree, storages: &mut StorageFinder<'_>) -> Result<()> {
     let known = tree.globals.iter().map(classify).collect();
     let budget = (1 << 20) + tree.text.len() + tree.pool.len() + 4 * tree.objects.len();
-    let mut resolver = Resolver { known, budget, no_pairs: None, tree };
-    let ids = resolver.tree.objects.iter().filter(|o| matches!(o, Object::PersistentId(_))).count();
+    let mut resolver = Resolver {
+        known,
+        budget,
+        no_pairs: None,
+        tree,
+    };
+    let ids = resolver
+        .tree
+        .objects
+        .iter()
+        .filter(|o| matches!(o, Object::PersistentId(_)))
+        .count();
     resolver.tree.storages.reserve(ids);
     resolver.tree.tensors.reserve(ids);
     // Storages first: a state, unlike an argument, may be younger than the tensor that takes it.
     for i in 0..resolver.tree.objects.len() {
         if let Object::PersistentId(_) = resolver.tree.objects[i] {
-            let id = resolver.tree.persistent_id(Value::Object(Id(i as u32))).unwrap_or(Value::None);
+            let id = resolver
+                .tree
+                .persistent_id(Value::Object(Id(i as u32)))
+                .unwrap_or(Value::None);
             resolver.tree.objects[i] = resolver.storage(id, storages)?;
         }
     }
@@ -44,7 +60,10 @@ pub(super) fn resolve(tree: &mut Tree, storages: &mut StorageFinder<'_>) -> Resu
             Object::Call(c) => {
                 let call = &mut resolver.tree.calls[c as usize];
                 let extra = call.extra.take();
-                let call = Call { extra: None, ..call.clone() };
+                let call = Call {
+                    extra: None,
+                    ..call.clone()
+                };
                 let (object, extra) = resolver.call(Id(i as u32), &call, extra)?;
                 resolver.tree.calls[c as usize].extra = extra;
                 object
@@ -79,7 +98,8 @@ impl Resolver<'_> {
 
     fn spend(&mut self, n: usize) -> Result<()> {
         let left = self.budget.checked_sub(n);
-        self.budget = left.ok_or_else(|| err!(Checkpoint, "the pickle copies one object over and over"))?;
+        self.budget =
+            left.ok_or_else(|| err!(Checkpoint, "the pickle copies one object over and over"))?;
         Ok(())
     }
 
@@ -90,21 +110,54 @@ impl Resolver<'_> {
         object
     }
 
-    fn storage_in(&self, id: Value, find: &mut StorageFinder<'_>, storages: &mut Vec<StorageRef>) -> Result<Object> {
+    fn storage_in(
+        &self,
+        id: Value,
+        find: &mut StorageFinder<'_>,
+        storages: &mut Vec<StorageRef>,
+    ) -> Result<Object> {
         let bad = |what: &str| err!(Checkpoint, "a persistent id that is no storage: {what}");
         // The legacy format has a sixth item for views of storages, which nothing has written for long.
-        let (Some(&[tag, class, key, location, numel]) | Some(&[tag, class, key, location, numel, Value::None])) = self.tree.tuple(id) else {
+        let (Some(&[tag, class, key, location, numel])
+        | Some(&[tag, class, key, location, numel, Value::None])) = self.tree.tuple(id)
+        else {
             return Err(bad("it is not a tuple of five"));
         };
-        ensure!(self.tree.str(tag) == Some("storage"), Checkpoint, "{}", bad("it does not begin with 'storage'"));
-        let Known::Storage(dtype) = self.known(class) else { return Err(bad("its second item is no storage class")) };
-        let key = self.tree.str(key).ok_or_else(|| bad("its key is no string"))?;
-        let location = self.tree.str(location).ok_or_else(|| bad("its location is no string"))?;
-        let Value::Int(numel) = numel else { return Err(bad("its length is no integer")) };
+        ensure!(
+            self.tree.str(tag) == Some("storage"),
+            Checkpoint,
+            "{}",
+            bad("it does not begin with 'storage'")
+        );
+        let Known::Storage(dtype) = self.known(class) else {
+            return Err(bad("its second item is no storage class"));
+        };
+        let key = self
+            .tree
+            .str(key)
+            .ok_or_else(|| bad("its key is no string"))?;
+        let location = self
+            .tree
+            .str(location)
+            .ok_or_else(|| bad("its location is no string"))?;
+        let Value::Int(numel) = numel else {
+            return Err(bad("its length is no integer"));
+        };
         let size = dtype.map_or(1, DType::size) as u64;
-        let nbytes = u64::try_from(numel).ok().and_then(|n| n.checked_mul(size)).filter(|&n| i64::try_from(n).is_ok());
+        let nbytes = u64::try_from(numel)
+            .ok()
+            .and_then(|n| n.checked_mul(size))
+            .filter(|&n| i64::try_from(n).is_ok());
         let nbytes = nbytes.ok_or_else(|| bad(&format!("{numel} elements are impossible")))?;
-        let number = find(&StorageRequest { key, dtype, location, nbytes }, storages)?;
+        let number = find(
+            &StorageRequest {
+                key,
+                dtype,
+                location,
+                nbytes,
+            },
+            storages,
+        )?;
         Ok(Object::Storage(number, dtype))
     }
 
@@ -112,64 +165,138 @@ impl Resolver<'_> {
     fn call(&mut self, id: Id, call: &Call, extra: Extra) -> Result<(Option<Object>, Extra)> {
         let args: SmallVec<[Value; 8]> = self.tree.tuple(call.args).unwrap_or(&[]).into();
         let known = self.known(call.func);
-        let callable = known != Known::Unknown || matches!(self.tree.object(call.func), Some(Object::Global(_) | Object::Call(_)));
-        ensure!(callable, Checkpoint, "it calls something that is no function or class");
-        if let Known::OrderedDict | Known::Counter | Known::Dict | Known::List | Known::Set | Known::FrozenSet = known {
+        let callable = known != Known::Unknown
+            || matches!(
+                self.tree.object(call.func),
+                Some(Object::Global(_) | Object::Call(_))
+            );
+        ensure!(
+            callable,
+            Checkpoint,
+            "it calls something that is no function or class"
+        );
+        if let Known::OrderedDict
+        | Known::Counter
+        | Known::Dict
+        | Known::List
+        | Known::Set
+        | Known::FrozenSet = known
+        {
             return self.container(id, known, &args, extra);
         }
         if let (Known::TypedTensor(dtype), Some(e)) = (known, &extra)
-            && let (CallKind::New | CallKind::Reduce, [], [state], true) = (call.kind, &args[..], &e.states[..], e.items.is_empty() && e.pairs.is_empty())
+            && let (CallKind::New | CallKind::Reduce, [], [state], true) = (
+                call.kind,
+                &args[..],
+                &e.states[..],
+                e.items.is_empty() && e.pairs.is_empty(),
+            )
         {
             let fields = self.tree.tuple(*state).unwrap_or(&[]).to_vec();
-            let [storage, offset, size, stride] = fields[..] else { bail!(Checkpoint, "the state of a tensor is not of four parts") };
+            let [storage, offset, size, stride] = fields[..] else {
+                bail!(Checkpoint, "the state of a tensor is not of four parts")
+            };
             let tensor = self.tensor(storage, offset, size, stride, Some(dtype))?;
             return Ok((Some(self.add(tensor)), None));
         }
         if call.kind == CallKind::New && known != Known::Unknown && !matches!(known, Known::Size) {
-            bail!(Checkpoint, "it makes a {} in a way that is not supported", self.name(call.func));
+            bail!(
+                Checkpoint,
+                "it makes a {} in a way that is not supported",
+                self.name(call.func)
+            );
         }
         let object = self.rebuild(known, &args)?;
         if object.is_some() && extra.is_some() {
-            bail!(Checkpoint, "it changes the result of {}, which takes no items or state", self.name(call.func));
+            bail!(
+                Checkpoint,
+                "it changes the result of {}, which takes no items or state",
+                self.name(call.func)
+            );
         }
         Ok((object, extra))
     }
 
     fn name(&self, func: Value) -> String {
-        self.tree.global(func).map_or_else(|| "an unnamed function".into(), ToString::to_string)
+        self.tree
+            .global(func)
+            .map_or_else(|| "an unnamed function".into(), ToString::to_string)
     }
 
     fn rebuild(&mut self, known: Known, args: &[Value]) -> Result<Option<Object>> {
-        let few = || err!(Checkpoint, "a call of a known function ({known:?}) with {} arguments of the wrong kind or number", args.len());
+        let few = || {
+            err!(
+                Checkpoint,
+                "a call of a known function ({known:?}) with {} arguments of the wrong kind or number",
+                args.len()
+            )
+        };
         Ok(Some(match (known, args) {
             (Known::RebuildTensor, &[storage, offset, size, stride]) => {
                 let tensor = self.tensor(storage, offset, size, stride, None)?;
                 self.add(tensor)
             }
-            (Known::RebuildTensorV2, &[storage, offset, size, stride, grad, _hooks, ref rest @ ..]) if rest.len() <= 1 => {
+            (
+                Known::RebuildTensorV2,
+                &[storage, offset, size, stride, grad, _hooks, ref rest @ ..],
+            ) if rest.len() <= 1 => {
                 let tensor = self.tensor(storage, offset, size, stride, None)?;
                 self.finish(tensor, grad, rest.first().copied())?
             }
-            (Known::RebuildTensorV3, &[storage, offset, size, stride, grad, _hooks, dtype, ref rest @ ..]) if rest.len() <= 1 => {
-                let Some(&Object::DType(dtype)) = self.tree.object(dtype) else { return Err(few()) };
+            (
+                Known::RebuildTensorV3,
+                &[
+                    storage,
+                    offset,
+                    size,
+                    stride,
+                    grad,
+                    _hooks,
+                    dtype,
+                    ref rest @ ..,
+                ],
+            ) if rest.len() <= 1 => {
+                let Some(&Object::DType(dtype)) = self.tree.object(dtype) else {
+                    return Err(few());
+                };
                 let tensor = self.tensor(storage, offset, size, stride, Some(dtype))?;
                 self.finish(tensor, grad, rest.first().copied())?
             }
-            (Known::RebuildParameter, &[data, grad, _hooks]) => return self.parameter(data, grad, Value::None),
-            (Known::RebuildParameterWithState, &[data, grad, _hooks, state]) => return self.parameter(data, grad, state),
+            (Known::RebuildParameter, &[data, grad, _hooks]) => {
+                return self.parameter(data, grad, Value::None);
+            }
+            (Known::RebuildParameterWithState, &[data, grad, _hooks, state]) => {
+                return self.parameter(data, grad, state);
+            }
             (Known::RebuildMeta, &[dtype, size, stride, grad]) => {
-                let Some(&Object::DType(dtype)) = self.tree.object(dtype) else { return Err(few()) };
+                let Some(&Object::DType(dtype)) = self.tree.object(dtype) else {
+                    return Err(few());
+                };
                 let (shape, stride) = (self.sizes(size)?, self.sizes(stride)?);
                 let nbytes = extent(&shape, &stride, 0, dtype)?;
                 let (location, data) = (Arc::from("meta"), Data::Meta);
-                let storage = StorageRef { key: "".into(), dtype: Some(dtype), location, nbytes, data, crc: None };
+                let storage = StorageRef {
+                    key: "".into(),
+                    dtype: Some(dtype),
+                    location,
+                    nbytes,
+                    data,
+                    crc: None,
+                };
                 let storage = self.tree.push_storage(storage);
-                self.finish(TensorRef::new(storage, dtype, &shape, &stride, 0), grad, None)?
+                self.finish(
+                    TensorRef::new(storage, dtype, &shape, &stride, 0),
+                    grad,
+                    None,
+                )?
             }
-            (Known::RebuildFromTypeV2, &[func, class, inner, state]) => return self.of_type(func, class, inner, state),
+            (Known::RebuildFromTypeV2, &[func, class, inner, state]) => {
+                return self.of_type(func, class, inner, state);
+            }
             (Known::RebuildDeviceFromCpu, &[data, dtype, _device, grad]) => {
                 let tensor = self.tree.tensor(data).ok_or_else(few)?.clone();
-                if !matches!(self.tree.object(dtype), Some(Object::DType(d)) if *d == tensor.dtype) {
+                if !matches!(self.tree.object(dtype), Some(Object::DType(d)) if *d == tensor.dtype)
+                {
                     return Ok(None);
                 }
                 self.finish(tensor, grad, None)?
@@ -191,27 +318,55 @@ impl Resolver<'_> {
                 };
                 match Device::parse(&text) {
                     // A device of a kind we cannot compute on is still a name in a file.
-                    Err(e) if e.kind() != ErrorKind::NotImplemented => bail!(Checkpoint, "{}", e.message()),
+                    Err(e) if e.kind() != ErrorKind::NotImplemented => {
+                        bail!(Checkpoint, "{}", e.message())
+                    }
                     _ => Object::Device(self.tree.text_span(&text)),
                 }
             }
             (Known::GetLayout, &[name]) => {
-                let known = ["strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn", "jagged"];
+                let known = [
+                    "strided",
+                    "sparse_coo",
+                    "sparse_csr",
+                    "sparse_csc",
+                    "sparse_bsr",
+                    "sparse_bsc",
+                    "_mkldnn",
+                    "jagged",
+                ];
                 let text = self.tree.str(name).and_then(|n| n.strip_prefix("torch."));
-                match (text.is_some_and(|t| known.contains(&t)), self.tree.object(name)) {
+                match (
+                    text.is_some_and(|t| known.contains(&t)),
+                    self.tree.object(name),
+                ) {
                     (true, Some(&Object::Str(span))) => Object::Layout(span),
                     _ => bail!(Checkpoint, "an unknown tensor layout"),
                 }
             }
             (Known::Complex, &[re, im]) => match (re, im) {
-                (Value::Float(_), Value::Float(_)) => Object::Complex(self.tree.pool_span(&[re, im])),
+                (Value::Float(_), Value::Float(_)) => {
+                    Object::Complex(self.tree.pool_span(&[re, im]))
+                }
                 _ => return Err(few()),
             },
             (Known::Encode, &[text, ref rest @ ..]) => {
-                ensure!(matches!(rest, [codec] if self.tree.str(*codec) == Some("latin1")), Checkpoint, "a codec other than latin1");
+                ensure!(
+                    matches!(rest, [codec] if self.tree.str(*codec) == Some("latin1")),
+                    Checkpoint,
+                    "a codec other than latin1"
+                );
                 let text = self.tree.str(text).ok_or_else(few)?;
-                let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
-                let bytes = bytes.ok_or_else(|| err!(Checkpoint, "bytes written as text have a character above 255"))?;
+                let bytes: Option<Vec<u8>> = text
+                    .chars()
+                    .map(|c| u8::try_from(u32::from(c)).ok())
+                    .collect();
+                let bytes = bytes.ok_or_else(|| {
+                    err!(
+                        Checkpoint,
+                        "bytes written as text have a character above 255"
+                    )
+                })?;
                 self.spend(bytes.len())?;
                 Object::Bytes(self.tree.blob_span(&bytes))
             }
@@ -224,7 +379,9 @@ impl Resolver<'_> {
             (Known::ByteArray, &[text, codec]) => {
                 let codec = self.latin1(codec)?;
                 let bytes = self.rebuild(Known::Encode, &[text, codec])?;
-                let Some(Object::Bytes(span)) = bytes else { return Err(few()) };
+                let Some(Object::Bytes(span)) = bytes else {
+                    return Err(few());
+                };
                 Object::ByteArray(span)
             }
             (Known::Unknown, _) => return Ok(None),
@@ -234,8 +391,16 @@ impl Resolver<'_> {
 
     /// `bytearray` spells the codec with a hyphen.
     fn latin1(&mut self, codec: Value) -> Result<Value> {
-        ensure!(matches!(self.tree.str(codec), Some("latin-1" | "latin1")), Checkpoint, "a codec other than latin-1");
-        Ok(if self.tree.str(codec) == Some("latin1") { codec } else { self.tree.push_str("latin1") })
+        ensure!(
+            matches!(self.tree.str(codec), Some("latin-1" | "latin1")),
+            Checkpoint,
+            "a codec other than latin-1"
+        );
+        Ok(if self.tree.str(codec) == Some("latin1") {
+            codec
+        } else {
+            self.tree.push_str("latin1")
+        })
     }
 
     fn add(&mut self, tensor: TensorRef) -> Object {
@@ -244,22 +409,48 @@ impl Resolver<'_> {
     }
 
     fn sizes(&self, value: Value) -> Result<SmallVec<[i64; 8]>> {
-        let bad = || err!(Checkpoint, "the shape or stride of a tensor is not a tuple of at most 64 integers, none negative");
+        let bad = || {
+            err!(
+                Checkpoint,
+                "the shape or stride of a tensor is not a tuple of at most 64 integers, none negative"
+            )
+        };
         let items = match self.tree.object(value) {
             Some(Object::Tuple(_) | Object::Size(_) | Object::List(_)) => self.tree.items(value),
             _ => None,
         };
         let items = items.filter(|i| i.len() <= 64).ok_or_else(bad)?;
-        items.iter().map(|v| if let Value::Int(n @ 0..) = v { Ok(*n) } else { Err(bad()) }).collect()
+        items
+            .iter()
+            .map(|v| {
+                if let Value::Int(n @ 0..) = v {
+                    Ok(*n)
+                } else {
+                    Err(bad())
+                }
+            })
+            .collect()
     }
 
-    fn tensor(&self, storage: Value, offset: Value, size: Value, stride: Value, dtype: Option<DType>) -> Result<TensorRef> {
+    fn tensor(
+        &self,
+        storage: Value,
+        offset: Value,
+        size: Value,
+        stride: Value,
+        dtype: Option<DType>,
+    ) -> Result<TensorRef> {
         let Some(&Object::Storage(number, typed)) = self.tree.object(storage) else {
             bail!(Checkpoint, "a tensor whose storage is no storage");
         };
         // Without a dtype of its own an untyped storage is one of bytes.
         let dtype = dtype.or(typed).unwrap_or(DType::U8);
-        let Value::Int(offset @ 0..) = offset else { bail!(Checkpoint, "a tensor whose offset is no integer of 0 to 2^63") };
+        let Value::Int(offset @ 0..) = offset else {
+            bail!(
+                Checkpoint,
+                "a tensor whose offset is no integer of 0 to 2^63"
+            )
+        };
         let (shape, stride) = (self.sizes(size)?, self.sizes(stride)?);
         let needed = extent(&shape, &stride, offset, dtype)?;
         let have = self.tree.storages[number as usize].nbytes;
@@ -274,15 +465,32 @@ impl Resolver<'_> {
         Ok(TensorRef::new(number, dtype, &shape, &stride, offset))
     }
 
-    fn finish(&mut self, mut tensor: TensorRef, grad: Value, metadata: Option<Value>) -> Result<Object> {
-        let Value::Bool(grad) = grad else { bail!(Checkpoint, "requires_grad of a tensor is not true or false") };
-        ensure!(!grad || tensor.dtype.is_float() || tensor.dtype.is_complex(), Checkpoint, "a {} tensor that requires grad", tensor.dtype);
+    fn finish(
+        &mut self,
+        mut tensor: TensorRef,
+        grad: Value,
+        metadata: Option<Value>,
+    ) -> Result<Object> {
+        let Value::Bool(grad) = grad else {
+            bail!(Checkpoint, "requires_grad of a tensor is not true or false")
+        };
+        ensure!(
+            !grad || tensor.dtype.is_float() || tensor.dtype.is_complex(),
+            Checkpoint,
+            "a {} tensor that requires grad",
+            tensor.dtype
+        );
         tensor.requires_grad = grad;
         if let Some(metadata) = metadata.filter(|m| *m != Value::None) {
-            let pairs = self.tree.pairs(metadata).ok_or_else(|| err!(Checkpoint, "the metadata of a tensor are no dictionary"))?;
+            let pairs = self
+                .tree
+                .pairs(metadata)
+                .ok_or_else(|| err!(Checkpoint, "the metadata of a tensor are no dictionary"))?;
             for &(key, value) in pairs {
                 match (self.tree.str(key), value) {
-                    (Some("conj"), Value::Bool(b)) if !b || tensor.dtype.is_complex() => tensor.conj = b,
+                    (Some("conj"), Value::Bool(b)) if !b || tensor.dtype.is_complex() => {
+                        tensor.conj = b
+                    }
                     (Some("neg"), Value::Bool(b)) => tensor.neg = b,
                     _ => bail!(Checkpoint, "unknown metadata of a tensor"),
                 }
@@ -294,23 +502,47 @@ impl Resolver<'_> {
     fn parameter(&mut self, data: Value, grad: Value, state: Value) -> Result<Option<Object>> {
         let Some(tensor) = self.tree.tensor(data) else {
             // A parameter of a tensor kind that has no meaning yet stays recorded with it.
-            ensure!(self.tree.call(data).is_some(), Checkpoint, "a Parameter of something that is no tensor");
+            ensure!(
+                self.tree.call(data).is_some(),
+                Checkpoint,
+                "a Parameter of something that is no tensor"
+            );
             return Ok(None);
         };
-        let mut tensor = TensorRef { class: TensorClass::Parameter, ..tensor.clone() };
+        let mut tensor = TensorRef {
+            class: TensorClass::Parameter,
+            ..tensor.clone()
+        };
         self.attributes(&mut tensor, state)?;
         self.finish(tensor, grad, None).map(Some)
     }
 
     fn attributes(&self, tensor: &mut TensorRef, state: Value) -> Result<()> {
-        let is_dict = |v: Value| v == Value::None || self.tree.pairs(v).is_some_and(|p| p.iter().all(|kv| self.tree.str(kv.0).is_some()));
-        let ok = is_dict(state) || matches!(self.tree.tuple(state), Some(&[a, b]) if is_dict(a) && is_dict(b));
-        ensure!(ok, Checkpoint, "the attributes of a tensor are not a dictionary of strings");
+        let is_dict = |v: Value| {
+            v == Value::None
+                || self
+                    .tree
+                    .pairs(v)
+                    .is_some_and(|p| p.iter().all(|kv| self.tree.str(kv.0).is_some()))
+        };
+        let ok = is_dict(state)
+            || matches!(self.tree.tuple(state), Some(&[a, b]) if is_dict(a) && is_dict(b));
+        ensure!(
+            ok,
+            Checkpoint,
+            "the attributes of a tensor are not a dictionary of strings"
+        );
         tensor.attrs = state;
         Ok(())
     }
 
-    fn of_type(&mut self, func: Value, class: Value, inner: Value, state: Value) -> Result<Option<Object>> {
+    fn of_type(
+        &mut self,
+        func: Value,
+        class: Value,
+        inner: Value,
+        state: Value,
+    ) -> Result<Option<Object>> {
         let class = match self.known(class) {
             Known::Tensor => TensorClass::Tensor,
             Known::Parameter => TensorClass::Parameter,
@@ -320,15 +552,27 @@ impl Resolver<'_> {
         let known = self.known(func);
         let is_rebuilder = matches!(
             known,
-            Known::RebuildTensor | Known::RebuildTensorV2 | Known::RebuildTensorV3 | Known::RebuildParameter | Known::RebuildMeta
+            Known::RebuildTensor
+                | Known::RebuildTensorV2
+                | Known::RebuildTensorV3
+                | Known::RebuildParameter
+                | Known::RebuildMeta
         );
         if !is_rebuilder {
-            ensure!(known == Known::Unknown && self.tree.global(func).is_some(), Checkpoint, "a tensor made by {}", self.name(func));
+            ensure!(
+                known == Known::Unknown && self.tree.global(func).is_some(),
+                Checkpoint,
+                "a tensor made by {}",
+                self.name(func)
+            );
             return Ok(None);
         }
         let args = self.tree.tuple(inner).map(<[Value]>::to_vec);
-        let args = args.ok_or_else(|| err!(Checkpoint, "the arguments of a tensor are not a tuple"))?;
-        let Some(Object::Tensor(number)) = self.rebuild(known, &args)? else { bail!(Checkpoint, "a tensor that is none") };
+        let args =
+            args.ok_or_else(|| err!(Checkpoint, "the arguments of a tensor are not a tuple"))?;
+        let Some(Object::Tensor(number)) = self.rebuild(known, &args)? else {
+            bail!(Checkpoint, "a tensor that is none")
+        };
         let mut tensor = self.tree.tensors[number as usize].clone();
         tensor.class = class;
         self.attributes(&mut tensor, state)?;
@@ -338,11 +582,24 @@ impl Resolver<'_> {
 
     /// One empty dictionary for the hooks of all tensors, which nothing can change any more.
     fn empty(&mut self) -> u32 {
-        *self.no_pairs.get_or_insert_with(|| self.tree.add_dict(Vec::new()))
+        *self
+            .no_pairs
+            .get_or_insert_with(|| self.tree.add_dict(Vec::new()))
     }
 
-    fn container(&mut self, id: Id, known: Known, args: &[Value], extra: Extra) -> Result<(Option<Object>, Extra)> {
-        let bad = || err!(Checkpoint, "a container ({known:?}) made or filled in an impossible way");
+    fn container(
+        &mut self,
+        id: Id,
+        known: Known,
+        args: &[Value],
+        extra: Extra,
+    ) -> Result<(Option<Object>, Extra)> {
+        let bad = || {
+            err!(
+                Checkpoint,
+                "a container ({known:?}) made or filled in an impossible way"
+            )
+        };
         let extra = extra.map_or_else(CallExtra::default, |e| *e);
         let (mut items, mut pairs) = (Vec::new(), Vec::new());
         let mapping = matches!(known, Known::OrderedDict | Known::Counter | Known::Dict);
@@ -356,7 +613,16 @@ impl Resolver<'_> {
                 let list = self.tree.items(from).ok_or_else(bad)?;
                 let count = list.len();
                 if mapping && known != Known::Counter {
-                    pairs = list.iter().map(|&v| if let Some(&[k, v]) = self.tree.items(v) { Ok((k, v)) } else { Err(bad()) }).collect::<Result<_>>()?;
+                    pairs = list
+                        .iter()
+                        .map(|&v| {
+                            if let Some(&[k, v]) = self.tree.items(v) {
+                                Ok((k, v))
+                            } else {
+                                Err(bad())
+                            }
+                        })
+                        .collect::<Result<_>>()?;
                 } else if mapping {
                     return Err(bad());
                 } else {
@@ -371,7 +637,12 @@ impl Resolver<'_> {
             pairs.extend_from_slice(&extra.pairs);
         } else {
             ensure!(extra.pairs.is_empty(), Checkpoint, "{}", bad());
-            ensure!(extra.items.is_empty() || known == Known::List || known == Known::Set, Checkpoint, "{}", bad());
+            ensure!(
+                extra.items.is_empty() || known == Known::List || known == Known::Set,
+                Checkpoint,
+                "{}",
+                bad()
+            );
             items.extend_from_slice(&extra.items);
         }
         match extra.states[..] {
@@ -400,15 +671,37 @@ impl Resolver<'_> {
 /// If shape and stride differ in length or number more than 64, or a size, an offset or the count of elements
 /// or bytes is negative or does not fit into 64 bits.
 pub fn extent(shape: &[i64], stride: &[i64], offset: i64, dtype: DType) -> Result<u64> {
-    let too_large = || err!(Checkpoint, "a tensor of shape {shape:?}, stride {stride:?} and offset {offset} is impossible");
-    ensure!(shape.len() == stride.len() && shape.len() <= 64, Checkpoint, "{}", too_large());
-    ensure!(offset >= 0 && shape.iter().chain(stride).all(|&n| n >= 0), Checkpoint, "{}", too_large());
+    let too_large = || {
+        err!(
+            Checkpoint,
+            "a tensor of shape {shape:?}, stride {stride:?} and offset {offset} is impossible"
+        )
+    };
+    ensure!(
+        shape.len() == stride.len() && shape.len() <= 64,
+        Checkpoint,
+        "{}",
+        too_large()
+    );
+    ensure!(
+        offset >= 0 && shape.iter().chain(stride).all(|&n| n >= 0),
+        Checkpoint,
+        "{}",
+        too_large()
+    );
     if shape.contains(&0) {
         return Ok(0);
     }
     let numel = shape.iter().try_fold(1i64, |n, &s| n.checked_mul(s));
-    let last = shape.iter().zip(stride).try_fold(offset, |at, (&n, &s)| at.checked_add((n - 1).checked_mul(s)?));
-    let bytes = last.and_then(|at| at.checked_add(1)).and_then(|n| n.checked_mul(dtype.size() as i64));
+    let last = shape.iter().zip(stride).try_fold(offset, |at, (&n, &s)| {
+        at.checked_add((n - 1).checked_mul(s)?)
+    });
+    let bytes = last
+        .and_then(|at| at.checked_add(1))
+        .and_then(|n| n.checked_mul(dtype.size() as i64));
     let whole = numel.and_then(|n| n.checked_mul(dtype.size() as i64));
-    bytes.zip(whole).map(|(b, _)| b as u64).ok_or_else(too_large)
+    bytes
+        .zip(whole)
+        .map(|(b, _)| b as u64)
+        .ok_or_else(too_large)
 }

@@ -44,17 +44,37 @@ fn dtype_of(name: &str) -> Option<(DType, i64)> {
 
 /// Reads the header of a safetensors file and proves it.
 pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
-    let length: [u8; 8] = bytes.get(..8).and_then(|b| b.try_into().ok()).ok_or_else(|| err!(Checkpoint, "safetensors: the header is cut short"))?;
+    let length: [u8; 8] = bytes
+        .get(..8)
+        .and_then(|b| b.try_into().ok())
+        .ok_or_else(|| err!(Checkpoint, "safetensors: the header is cut short"))?;
     let length = u64::from_le_bytes(length);
-    ensure!(length <= MAX_HEADER, Checkpoint, "safetensors: a header of {length} bytes, where at most {MAX_HEADER} are allowed");
+    ensure!(
+        length <= MAX_HEADER,
+        Checkpoint,
+        "safetensors: a header of {length} bytes, where at most {MAX_HEADER} are allowed"
+    );
     let header = bytes.slice(8..8 + length).map_err(|_| {
         err!(Checkpoint, "safetensors: a header of {length} bytes in a file of {}: it is truncated, fetch it again", bytes.len())
     })?;
-    let text = std::str::from_utf8(&header).map_err(|e| err!(Checkpoint, "safetensors: the header is not UTF-8 at offset {}", 8 + e.valid_up_to()))?;
-    let json: serde_json::Value = serde_json::from_str(text).map_err(|e| err!(Checkpoint, "safetensors: invalid JSON in header: {e}"))?;
+    let text = std::str::from_utf8(&header).map_err(|e| {
+        err!(
+            Checkpoint,
+            "safetensors: the header is not UTF-8 at offset {}",
+            8 + e.valid_up_to()
+        )
+    })?;
+    let json: serde_json::Value = serde_json::from_str(text)
+        .map_err(|e| err!(Checkpoint, "safetensors: invalid JSON in header: {e}"))?;
     // The parser keeps the last of two equal keys, so one is missing then.
-    ensure!(count_keys(&json) == count_colons(text), Checkpoint, "safetensors: the header has a name twice");
-    let entries = json.as_object().ok_or_else(|| err!(Checkpoint, "safetensors: the header is not an object"))?;
+    ensure!(
+        count_keys(&json) == count_colons(text),
+        Checkpoint,
+        "safetensors: the header has a name twice"
+    );
+    let entries = json
+        .as_object()
+        .ok_or_else(|| err!(Checkpoint, "safetensors: the header is not an object"))?;
     let start = 8 + length;
     let (mut tree, mut pairs, mut metadata) = (Tree::new(), Vec::new(), Vec::new());
     let mut ranges = Vec::with_capacity(entries.len());
@@ -66,46 +86,103 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         }
         let (tensor, begin, end) = one(name, entry)?;
         ranges.push((begin, end));
-        let data = Data::Stored { offset: start.checked_add(begin).ok_or_else(|| err!(Checkpoint, "safetensors: an offset overflows"))? };
+        let data = Data::Stored {
+            offset: start
+                .checked_add(begin)
+                .ok_or_else(|| err!(Checkpoint, "safetensors: an offset overflows"))?,
+        };
         let (key, dtype, nbytes) = (name.as_str().into(), Some(tensor.dtype), end - begin);
-        let storage = tree.push_storage(StorageRef { key, dtype, location: Arc::clone(&location), nbytes, data, crc: None });
+        let storage = tree.push_storage(StorageRef {
+            key,
+            dtype,
+            location: Arc::clone(&location),
+            nbytes,
+            data,
+            crc: None,
+        });
         let key = tree.push_str(name);
         pairs.push((key, tree.push_tensor(TensorRef { storage, ..tensor })));
     }
     ranges.sort_unstable();
-    let covered = ranges.iter().try_fold(0, |at, &(begin, end)| (begin == at).then_some(end));
-    let covered = covered.ok_or_else(|| err!(Checkpoint, "safetensors: tensors overlap, or leave a gap between them"))?;
+    let covered = ranges
+        .iter()
+        .try_fold(0, |at, &(begin, end)| (begin == at).then_some(end));
+    let covered = covered.ok_or_else(|| {
+        err!(
+            Checkpoint,
+            "safetensors: tensors overlap, or leave a gap between them"
+        )
+    })?;
     let have = bytes.len() as u64 - start;
     ensure!(
         covered == have,
         Checkpoint,
         "safetensors: the tensors need {covered} bytes after the header and the file has {have}{}",
-        if have < covered { ": it is truncated, fetch it again" } else { "" }
+        if have < covered {
+            ": it is truncated, fetch it again"
+        } else {
+            ""
+        }
     );
-    ensure!(!tree.overflow, Checkpoint, "safetensors: the names are too long");
+    ensure!(
+        !tree.overflow,
+        Checkpoint,
+        "safetensors: the names are too long"
+    );
     tree.root = tree.push_dict(Object::Dict, pairs);
-    Ok(Contents { format: Format::Safetensors, tree, big_endian: false, metadata })
+    Ok(Contents {
+        format: Format::Safetensors,
+        tree,
+        big_endian: false,
+        metadata,
+    })
 }
 
 fn strings(entry: &serde_json::Value) -> Result<Vec<(String, String)>> {
-    let bad = || err!(Checkpoint, "safetensors: __metadata__ is not an object of strings");
+    let bad = || {
+        err!(
+            Checkpoint,
+            "safetensors: __metadata__ is not an object of strings"
+        )
+    };
     let entries = entry.as_object().ok_or_else(bad)?;
-    entries.iter().map(|(k, v)| Ok((k.clone(), v.as_str().ok_or_else(bad)?.to_owned()))).collect()
+    entries
+        .iter()
+        .map(|(k, v)| Ok((k.clone(), v.as_str().ok_or_else(bad)?.to_owned())))
+        .collect()
 }
 
 fn one(name: &str, entry: &serde_json::Value) -> Result<(TensorRef, u64, u64)> {
     let bad = |what: &str| err!(Checkpoint, "safetensors: tensor '{name:.200}': {what}");
-    let text = entry.get("dtype").and_then(serde_json::Value::as_str).ok_or_else(|| bad("it has no dtype"))?;
+    let text = entry
+        .get("dtype")
+        .and_then(serde_json::Value::as_str)
+        .ok_or_else(|| bad("it has no dtype"))?;
     let (dtype, per) = dtype_of(text).ok_or_else(|| bad(&format!("unknown dtype '{text:.32}'")))?;
-    let numbers = |key: &str| -> Option<Vec<u64>> { entry.get(key)?.as_array()?.iter().map(serde_json::Value::as_u64).collect() };
+    let numbers = |key: &str| -> Option<Vec<u64>> {
+        entry
+            .get(key)?
+            .as_array()?
+            .iter()
+            .map(serde_json::Value::as_u64)
+            .collect()
+    };
     let shape = numbers("shape").ok_or_else(|| bad("its shape is not a list of integers"))?;
     let shape: Option<Vec<i64>> = shape.into_iter().map(|n| i64::try_from(n).ok()).collect();
-    let mut shape = shape.filter(|s| s.len() <= 64).ok_or_else(|| bad("its shape is impossible"))?;
+    let mut shape = shape
+        .filter(|s| s.len() <= 64)
+        .ok_or_else(|| bad("its shape is impossible"))?;
     if per > 1 {
-        let last = shape.last_mut().filter(|n| **n % per == 0).ok_or_else(|| bad("its last size is not a whole number of bytes"))?;
+        let last = shape
+            .last_mut()
+            .filter(|n| **n % per == 0)
+            .ok_or_else(|| bad("its last size is not a whole number of bytes"))?;
         *last /= per;
     }
-    let Some([begin, end]) = numbers("data_offsets").as_deref().and_then(|o| o.first_chunk::<2>().filter(|_| o.len() == 2).copied()) else {
+    let Some([begin, end]) = numbers("data_offsets")
+        .as_deref()
+        .and_then(|o| o.first_chunk::<2>().filter(|_| o.len() == 2).copied())
+    else {
         bail!(Checkpoint, "{}", bad("data_offsets are not two integers"));
     };
     let mut stride = vec![1i64; shape.len()];
@@ -114,7 +191,14 @@ fn one(name: &str, entry: &serde_json::Value) -> Result<(TensorRef, u64, u64)> {
         stride[i - 1] = stride[i].saturating_mul(shape[i].max(1));
     }
     let nbytes = extent(&shape, &stride, 0, dtype)?;
-    ensure!(begin <= end && end - begin == nbytes, Checkpoint, "{}", bad(&format!("offsets {begin}..{end} do not hold its {nbytes} bytes")));
+    ensure!(
+        begin <= end && end - begin == nbytes,
+        Checkpoint,
+        "{}",
+        bad(&format!(
+            "offsets {begin}..{end} do not hold its {nbytes} bytes"
+        ))
+    );
     Ok((TensorRef::new(0, dtype, &shape, &stride, 0), begin, end))
 }
 

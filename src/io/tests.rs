@@ -38,7 +38,9 @@ fn archive_of(pickle: &[u8], storage: &[u8]) -> Result<Archive> {
 }
 
 fn refused(pickle: &[u8], storage: &[u8], words: &str) {
-    let e = archive_of(pickle, storage).err().unwrap_or_else(|| panic!("'{words}' was accepted"));
+    let e = archive_of(pickle, storage)
+        .err()
+        .unwrap_or_else(|| panic!("'{words}' was accepted"));
     assert!(e.message().contains(words), "{e}");
 }
 
@@ -59,18 +61,63 @@ fn tensors_lie_within_their_storage() {
     let one = tensor(4, b"K\0", b"K\x02K\x02\x86", b"K\x02K\x01\x86");
     let archive = archive_of(&one, &[0; 16]).unwrap();
     let t = archive.tree().tensor(archive.tree().root).unwrap();
-    assert_eq!((t.shape(), t.stride(), t.numel()), (&[2, 2][..], &[2, 1][..], 4));
+    assert_eq!(
+        (t.shape(), t.stride(), t.numel()),
+        (&[2, 2][..], &[2, 1][..], 4)
+    );
     refused(&one, &[0; 15], "has 15");
-    refused(&tensor(4, b"K\x01", b"K\x02K\x02\x86", b"K\x02K\x01\x86"), &[0; 16], "needs 20 bytes");
-    refused(&tensor(4, b"K\0", b"K\x02K\x02\x86", b"K\x03K\x01\x86"), &[0; 16], "needs 20 bytes");
-    refused(&tensor(4, b"K\0", b"K\x02\x85", b"K\x01K\x01\x86"), &[0; 16], "impossible");
-    refused(&tensor(4, b"J\xff\xff\xff\xff", b"K\x02\x85", b"K\x01\x85"), &[0; 16], "offset");
-    refused(&tensor(4, b"K\0", b"K\x02\x85", b"J\xff\xff\xff\xff\x85"), &[0; 16], "none negative");
+    refused(
+        &tensor(4, b"K\x01", b"K\x02K\x02\x86", b"K\x02K\x01\x86"),
+        &[0; 16],
+        "needs 20 bytes",
+    );
+    refused(
+        &tensor(4, b"K\0", b"K\x02K\x02\x86", b"K\x03K\x01\x86"),
+        &[0; 16],
+        "needs 20 bytes",
+    );
+    refused(
+        &tensor(4, b"K\0", b"K\x02\x85", b"K\x01K\x01\x86"),
+        &[0; 16],
+        "impossible",
+    );
+    refused(
+        &tensor(4, b"J\xff\xff\xff\xff", b"K\x02\x85", b"K\x01\x85"),
+        &[0; 16],
+        "offset",
+    );
+    refused(
+        &tensor(4, b"K\0", b"K\x02\x85", b"J\xff\xff\xff\xff\x85"),
+        &[0; 16],
+        "none negative",
+    );
     let huge = b"\x8a\x08\0\0\0\0\0\0\0\x40";
-    refused(&tensor(4, b"K\0", &[&huge[..], b"\x85"].concat(), b"K\x01\x85"), &[0; 16], "impossible");
-    refused(&tensor(4, b"K\0", &[&huge[..], huge, b"\x86"].concat(), b"K\0K\0\x86"), &[0; 16], "impossible");
+    refused(
+        &tensor(4, b"K\0", &[&huge[..], b"\x85"].concat(), b"K\x01\x85"),
+        &[0; 16],
+        "impossible",
+    );
+    refused(
+        &tensor(
+            4,
+            b"K\0",
+            &[&huge[..], huge, b"\x86"].concat(),
+            b"K\0K\0\x86",
+        ),
+        &[0; 16],
+        "impossible",
+    );
     // No element: nothing is read, whatever the other sizes.
-    archive_of(&tensor(4, b"K\0", &[&huge[..], b"K\0\x86"].concat(), b"K\x01K\x01\x86"), &[0; 16]).unwrap();
+    archive_of(
+        &tensor(
+            4,
+            b"K\0",
+            &[&huge[..], b"K\0\x86"].concat(),
+            b"K\x01K\x01\x86",
+        ),
+        &[0; 16],
+    )
+    .unwrap();
 }
 
 #[test]
@@ -112,13 +159,20 @@ fn sharing_does_not_multiply_memory() {
 fn zip_directories_are_proved() {
     let good = zip_of(&[("a/data.pkl", b"N."), ("a/data/0", b"xx")]);
     Archive::from_bytes(good.clone()).unwrap();
-    let e = Archive::from_bytes(zip_of(&[("a/data.pkl", b"N."), ("a/data.pkl", b"N.")])).err().unwrap();
+    let e = Archive::from_bytes(zip_of(&[("a/data.pkl", b"N."), ("a/data.pkl", b"N.")]))
+        .err()
+        .unwrap();
     assert!(e.message().contains("twice"), "{e}");
-    let e = Archive::from_bytes(zip_of(&[("a/other", b"N.")])).err().unwrap();
+    let e = Archive::from_bytes(zip_of(&[("a/other", b"N.")]))
+        .err()
+        .unwrap();
     assert!(e.message().contains("without data.pkl"), "{e}");
     // The directory's second entry laid over the first one's data.
     let mut overlap = good.clone();
-    let at = overlap.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();
+    let at = overlap
+        .windows(4)
+        .rposition(|w| w == b"PK\x01\x02")
+        .unwrap();
     overlap[at + 42..at + 46].copy_from_slice(&0u32.to_le_bytes());
     assert!(Archive::from_bytes(overlap).is_err());
     let mut crc = good.clone();
@@ -133,29 +187,53 @@ fn zip_directories_are_proved() {
 
 #[test]
 fn verify_names_the_damaged_tensor() {
-    let good = zip_of(&[("a/data.pkl", &tensor(1, b"K\0", b"K\x01\x85", b"K\x01\x85")), ("a/data/0", b"wxyz")]);
+    let good = zip_of(&[
+        ("a/data.pkl", &tensor(1, b"K\0", b"K\x01\x85", b"K\x01\x85")),
+        ("a/data/0", b"wxyz"),
+    ]);
     Archive::from_bytes(good.clone()).unwrap().verify().unwrap();
     let mut bad = good;
     let at = bad.windows(4).position(|w| w == b"wxyz").unwrap();
     bad[at] = b'!';
     let e = Archive::from_bytes(bad).unwrap().verify().unwrap_err();
-    assert!(e.message().contains("storage '0' of tensor '' is damaged"), "{e}");
+    assert!(
+        e.message().contains("storage '0' of tensor '' is damaged"),
+        "{e}"
+    );
 }
 
 #[test]
 fn plain_values_survive_being_written() {
     let mut tree = Tree::new();
-    let (a, b) = (tree.push_str("a"), tree.push_bytes(Object::Bytes, &[0, 255, b'\n']));
-    let inner = tree.push_list(Object::List, vec![Value::Int(i64::MIN), Value::Int(70_000), Value::Float(-0.0), b]);
+    let (a, b) = (
+        tree.push_str("a"),
+        tree.push_bytes(Object::Bytes, &[0, 255, b'\n']),
+    );
+    let inner = tree.push_list(
+        Object::List,
+        vec![
+            Value::Int(i64::MIN),
+            Value::Int(70_000),
+            Value::Float(-0.0),
+            b,
+        ],
+    );
     let big = tree.push_bytes(Object::BigInt, &[0, 0, 0, 0, 0, 0, 0, 0, 1]);
     let tuple = tree.push_items(Object::Tuple, &[inner, big, Value::None, Value::Bool(true)]);
     let size = tree.push_items(Object::Size, &[Value::Int(2), Value::Int(3)]);
-    let dict = tree.push_dict(Object::OrderedDict, vec![(a, tuple), (Value::Int(1), inner), (Value::Int(2), size)]);
+    let dict = tree.push_dict(
+        Object::OrderedDict,
+        vec![(a, tuple), (Value::Int(1), inner), (Value::Int(2), size)],
+    );
     let meta = tree.push_dict(Object::Dict, vec![(a, dict)]);
-    let (Value::Object(id), Value::Object(list)) = (dict, inner) else { panic!("objects") };
+    let (Value::Object(id), Value::Object(list)) = (dict, inner) else {
+        panic!("objects")
+    };
     tree.attrs.insert(id, meta);
     // A list in a tuple in that list.
-    let Object::List(n) = tree.objects[list.0 as usize] else { panic!("a list") };
+    let Object::List(n) = tree.objects[list.0 as usize] else {
+        panic!("a list")
+    };
     tree.lists[n as usize].push(tuple);
     tree.root = dict;
     let archive = Archive::from_bytes(write::to_vec(&tree, &mut |_, _| Ok(())).unwrap()).unwrap();
@@ -171,7 +249,9 @@ fn plain_values_survive_being_written() {
     assert_eq!(t.bytes(list[3]), Some(&[0, 255, b'\n'][..]));
     assert_eq!(list[4], pairs[0].1, "the cycle");
     assert!(matches!(t.object(pairs[2].1), Some(Object::Size(_))));
-    let Value::Object(root) = t.root else { panic!("an object") };
+    let Value::Object(root) = t.root else {
+        panic!("an object")
+    };
     assert_eq!(t.pairs(t.attrs[&root]).unwrap()[0].1, t.root);
 }
 
@@ -179,20 +259,50 @@ fn plain_values_survive_being_written() {
 fn one_storage_of_two_types_is_written_untyped() {
     let mut tree = Tree::new();
     let location = std::sync::Arc::from("cpu");
-    let storage = tree.push_storage(StorageRef { key: "".into(), dtype: None, location, nbytes: 8, data: Data::Given, crc: None });
+    let storage = tree.push_storage(StorageRef {
+        key: "".into(),
+        dtype: None,
+        location,
+        nbytes: 8,
+        data: Data::Given,
+        crc: None,
+    });
     let float = tree.push_tensor(TensorRef::new(storage, DType::F32, &[2], &[1], 0));
     let mut parameter = TensorRef::new(storage, DType::C64, &[1], &[1], 0);
-    (parameter.class, parameter.requires_grad, parameter.conj) = (TensorClass::Parameter, true, true);
+    (parameter.class, parameter.requires_grad, parameter.conj) =
+        (TensorClass::Parameter, true, true);
     let complex = tree.push_tensor(parameter);
     tree.root = tree.push_items(Object::Tuple, &[float, complex, float]);
-    let bytes = write::to_vec(&tree, &mut |_, sink| sink(&[1, 2, 3, 4]).and_then(|()| sink(&[5, 6, 7, 8]))).unwrap();
+    let bytes = write::to_vec(&tree, &mut |_, sink| {
+        sink(&[1, 2, 3, 4]).and_then(|()| sink(&[5, 6, 7, 8]))
+    })
+    .unwrap();
     let archive = Archive::from_bytes(bytes).unwrap();
     let tensors = archive.tensors();
-    assert_eq!(tensors.iter().map(|t| t.tensor.dtype).collect::<Vec<_>>(), [DType::F32, DType::C64, DType::F32]);
-    assert!(tensors[1].tensor.requires_grad && tensors[1].tensor.conj && tensors[1].tensor.class == TensorClass::Parameter);
+    assert_eq!(
+        tensors.iter().map(|t| t.tensor.dtype).collect::<Vec<_>>(),
+        [DType::F32, DType::C64, DType::F32]
+    );
+    assert!(
+        tensors[1].tensor.requires_grad
+            && tensors[1].tensor.conj
+            && tensors[1].tensor.class == TensorClass::Parameter
+    );
     assert_eq!(archive.ties(), [["0", "1", "2"]]);
-    assert_eq!(archive.totals(), Totals { names: 3, tensors: 2, elements: 3, storages: 1, bytes: 8 });
-    assert_eq!(&*archive.read_storage(tensors[0].storage).unwrap(), &[1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(
+        archive.totals(),
+        Totals {
+            names: 3,
+            tensors: 2,
+            elements: 3,
+            storages: 1,
+            bytes: 8
+        }
+    );
+    assert_eq!(
+        &*archive.read_storage(tensors[0].storage).unwrap(),
+        &[1, 2, 3, 4, 5, 6, 7, 8]
+    );
 }
 
 #[test]
@@ -209,7 +319,16 @@ fn writing_deep_trees_needs_little_stack() {
         write::to_vec(&tree, &mut |_, _| Ok(()))
     };
     let small = std::thread::Builder::new().stack_size(1 << 20);
-    let (deep, deeper) = small.spawn(move || (nested(1000), nested(1001))).unwrap().join().unwrap();
+    let (deep, deeper) = small
+        .spawn(move || (nested(1000), nested(1001)))
+        .unwrap()
+        .join()
+        .unwrap();
     Archive::from_bytes(deep.unwrap()).unwrap();
-    assert!(deeper.unwrap_err().message().contains("more than 1000 levels"));
+    assert!(
+        deeper
+            .unwrap_err()
+            .message()
+            .contains("more than 1000 levels")
+    );
 }

@@ -17,13 +17,22 @@ const PICKLE_RATIO: u64 = 100;
 /// Reads a checkpoint that PyTorch wrote as a zip archive.
 pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
     let zip = Zip::open(bytes.clone())?;
-    ensure!(!zip.entries().is_empty(), Checkpoint, "a zip archive without a single record");
+    ensure!(
+        !zip.entries().is_empty(),
+        Checkpoint,
+        "a zip archive without a single record"
+    );
     // Every record lies in one folder, which the first one names.
     let root = zip.name(0).split_once('/').map(|(root, _)| root.to_owned());
-    let pickle = root.as_ref().and_then(|root| zip.find(format!("{root}/data.pkl").as_bytes()));
-    let (Some(root), Some(pickle)) = (root, pickle) else { bail!(Checkpoint, "{}", what_else(&zip)) };
+    let pickle = root
+        .as_ref()
+        .and_then(|root| zip.find(format!("{root}/data.pkl").as_bytes()));
+    let (Some(root), Some(pickle)) = (root, pickle) else {
+        bail!(Checkpoint, "{}", what_else(&zip))
+    };
     ensure!(
-        zip.find(format!("{root}/constants.pkl").as_bytes()).is_none(),
+        zip.find(format!("{root}/constants.pkl").as_bytes())
+            .is_none(),
         Checkpoint,
         "a TorchScript archive, which is not supported yet"
     );
@@ -32,7 +41,10 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         Some(i) => match &*zip.read(i, 64)? {
             b"little" => false,
             b"big" => true,
-            _ => bail!(Checkpoint, "record '{root}/byteorder' is neither 'little' nor 'big'"),
+            _ => bail!(
+                Checkpoint,
+                "record '{root}/byteorder' is neither 'little' nor 'big'"
+            ),
         },
     };
     let entry = &zip.entries()[pickle];
@@ -48,10 +60,20 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         entry.data
     );
     let (mut tree, _) = pickle::read(&data)?;
-    let mut finder = Finder { zip: &zip, name: format!("{root}/data/").into_bytes(), made: vec![u32::MAX; zip.entries().len()], location: None };
+    let mut finder = Finder {
+        zip: &zip,
+        name: format!("{root}/data/").into_bytes(),
+        made: vec![u32::MAX; zip.entries().len()],
+        location: None,
+    };
     finder.resolve(&mut tree)?;
     check(&tree)?;
-    Ok(Contents { format: Format::TorchZip, tree, big_endian, metadata: Vec::new() })
+    Ok(Contents {
+        format: Format::TorchZip,
+        tree,
+        big_endian,
+        metadata: Vec::new(),
+    })
 }
 
 struct Finder<'a> {
@@ -67,13 +89,18 @@ impl Finder<'_> {
         resolve(tree, &mut |request, storages| self.find(request, storages))
     }
 
-    fn find(&mut self, request: &StorageRequest<'_>, storages: &mut Vec<StorageRef>) -> Result<u32> {
+    fn find(
+        &mut self,
+        request: &StorageRequest<'_>,
+        storages: &mut Vec<StorageRef>,
+    ) -> Result<u32> {
         let folder = self.name.len();
         self.name.extend_from_slice(request.key.as_bytes());
         let found = self.zip.find(&self.name);
         self.name.truncate(folder);
         let key = request.key;
-        let i = found.ok_or_else(|| err!(Checkpoint, "the record of storage '{:.64}' is missing", key))?;
+        let i = found
+            .ok_or_else(|| err!(Checkpoint, "the record of storage '{:.64}' is missing", key))?;
         let entry = &self.zip.entries()[i];
         ensure!(
             entry.size == request.nbytes,
@@ -94,7 +121,10 @@ impl Finder<'_> {
         }
         let data = match entry.method {
             Method::Stored => Data::Stored { offset: entry.data },
-            Method::Deflated => Data::Deflated { offset: entry.data, compressed: entry.compressed },
+            Method::Deflated => Data::Deflated {
+                offset: entry.data,
+                compressed: entry.compressed,
+            },
         };
         let location = match &self.location {
             Some(same) if **same == *request.location => Arc::clone(same),
@@ -102,7 +132,14 @@ impl Finder<'_> {
         };
         self.made[i] = storages.len() as u32;
         let (key, dtype, nbytes) = (key.into(), request.dtype, request.nbytes);
-        storages.push(StorageRef { key, dtype, location, nbytes, data, crc: Some(entry.crc) });
+        storages.push(StorageRef {
+            key,
+            dtype,
+            location,
+            nbytes,
+            data,
+            crc: Some(entry.crc),
+        });
         Ok(self.made[i])
     }
 }
@@ -113,9 +150,15 @@ fn what_else(zip: &Zip) -> String {
     if names().any(|n| n.ends_with(".npy")) {
         return "a numpy .npz archive, which is not supported yet".into();
     }
-    let inner = names().find(|n| [".pt", ".pth", ".bin", ".ckpt", ".safetensors"].iter().any(|e| n.ends_with(e)));
+    let inner = names().find(|n| {
+        [".pt", ".pth", ".bin", ".ckpt", ".safetensors"]
+            .iter()
+            .any(|e| n.ends_with(e))
+    });
     match inner {
-        Some(name) => format!("a zip archive that holds the checkpoint '{name:.64}': extract it first"),
+        Some(name) => {
+            format!("a zip archive that holds the checkpoint '{name:.64}': extract it first")
+        }
         None => "a zip archive without data.pkl: not a checkpoint of PyTorch".into(),
     }
 }

@@ -178,7 +178,17 @@ impl TensorRef {
         debug_assert_eq!(shape.len(), stride.len());
         let dims = shape.iter().chain(stride).copied().collect();
         let class = TensorClass::Tensor;
-        Self { storage, dtype, class, requires_grad: false, conj: false, neg: false, offset, attrs: Value::None, dims }
+        Self {
+            storage,
+            dtype,
+            class,
+            requires_grad: false,
+            conj: false,
+            neg: false,
+            offset,
+            attrs: Value::None,
+            dims,
+        }
     }
 
     /// Sizes.
@@ -196,7 +206,11 @@ impl TensorRef {
     /// How many elements.
     #[must_use]
     pub fn numel(&self) -> i64 {
-        if self.shape().contains(&0) { 0 } else { self.shape().iter().fold(1, |n, &s| n.saturating_mul(s)) }
+        if self.shape().contains(&0) {
+            0
+        } else {
+            self.shape().iter().fold(1, |n, &s| n.saturating_mul(s))
+        }
     }
 }
 
@@ -327,7 +341,9 @@ impl Tree {
     pub fn items(&self, value: Value) -> Option<&[Value]> {
         match self.object(value)? {
             Object::Tuple(s) | Object::Size(s) => self.pool.get(s.of()),
-            Object::List(n) | Object::Set(n) | Object::FrozenSet(n) => self.lists.get(*n as usize).map(Vec::as_slice),
+            Object::List(n) | Object::Set(n) | Object::FrozenSet(n) => {
+                self.lists.get(*n as usize).map(Vec::as_slice)
+            }
             _ => None,
         }
     }
@@ -335,14 +351,18 @@ impl Tree {
     /// The items of a tuple, and of nothing else.
     #[must_use]
     pub fn tuple(&self, value: Value) -> Option<&[Value]> {
-        matches!(self.object(value)?, Object::Tuple(_)).then(|| self.items(value)).flatten()
+        matches!(self.object(value)?, Object::Tuple(_))
+            .then(|| self.items(value))
+            .flatten()
     }
 
     /// The pairs of a dictionary of any kind.
     #[must_use]
     pub fn pairs(&self, value: Value) -> Option<&[(Value, Value)]> {
         match self.object(value)? {
-            Object::Dict(n) | Object::OrderedDict(n) | Object::Counter(n) => self.dicts.get(*n as usize).map(Vec::as_slice),
+            Object::Dict(n) | Object::OrderedDict(n) | Object::Counter(n) => {
+                self.dicts.get(*n as usize).map(Vec::as_slice)
+            }
             _ => None,
         }
     }
@@ -350,7 +370,9 @@ impl Tree {
     /// The parts of a complex number.
     #[must_use]
     pub fn complex(&self, value: Value) -> Option<(f64, f64)> {
-        let Object::Complex(span) = self.object(value)? else { return None };
+        let Object::Complex(span) = self.object(value)? else {
+            return None;
+        };
         match self.pool.get(span.of())? {
             &[Value::Float(re), Value::Float(im)] => Some((re, im)),
             _ => None,
@@ -360,7 +382,9 @@ impl Tree {
     /// What a persistent id is.
     #[must_use]
     pub fn persistent_id(&self, value: Value) -> Option<Value> {
-        let Object::PersistentId(span) = self.object(value)? else { return None };
+        let Object::PersistentId(span) = self.object(value)? else {
+            return None;
+        };
         self.pool.get(span.of())?.first().copied()
     }
 
@@ -458,7 +482,10 @@ impl Tree {
 
     /// Adds the name of a class or function.
     pub fn push_global(&mut self, module: &str, name: &str) -> Value {
-        self.globals.push(Global { module: module.into(), name: name.into() });
+        self.globals.push(Global {
+            module: module.into(),
+            name: name.into(),
+        });
         self.push(Object::Global((self.globals.len() - 1) as u32))
     }
 
@@ -500,23 +527,33 @@ impl Tree {
     #[must_use]
     pub fn child(&self, id: Id, i: usize) -> Option<Value> {
         fn of_pairs(p: &[(Value, Value)], i: usize) -> Option<Value> {
-            p.get(i / 2).map(|kv| if i.is_multiple_of(2) { kv.0 } else { kv.1 })
+            p.get(i / 2)
+                .map(|kv| if i.is_multiple_of(2) { kv.0 } else { kv.1 })
         }
         let value = Value::Object(id);
         match self.object(value)? {
-            Object::Tuple(_) | Object::Size(_) | Object::List(_) | Object::Set(_) | Object::FrozenSet(_) => {
-                self.items(value)?.get(i).copied()
-            }
+            Object::Tuple(_)
+            | Object::Size(_)
+            | Object::List(_)
+            | Object::Set(_)
+            | Object::FrozenSet(_) => self.items(value)?.get(i).copied(),
             Object::Dict(_) | Object::Counter(_) => of_pairs(self.pairs(value)?, i),
             Object::OrderedDict(_) => {
                 let pairs = self.pairs(value)?;
-                of_pairs(pairs, i).or_else(|| self.attrs.get(&id).copied().filter(|_| i == pairs.len() * 2))
+                of_pairs(pairs, i).or_else(|| {
+                    self.attrs
+                        .get(&id)
+                        .copied()
+                        .filter(|_| i == pairs.len() * 2)
+                })
             }
             Object::Tensor(_) => self.tensor(value).map(|t| t.attrs).filter(|_| i == 0),
             Object::PersistentId(_) => self.persistent_id(value).filter(|_| i == 0),
             Object::Call(c) => {
                 let call = self.calls.get(*c as usize)?;
-                let Some(rest) = i.checked_sub(3) else { return Some([call.func, call.args, call.kwargs][i]) };
+                let Some(rest) = i.checked_sub(3) else {
+                    return Some([call.func, call.args, call.kwargs][i]);
+                };
                 let extra = call.extra.as_deref()?;
                 let (items, pairs) = (extra.items.len(), extra.pairs.len() * 2);
                 if rest < items {

@@ -29,13 +29,21 @@ pub fn save(path: impl AsRef<Path>, tree: &Tree, provider: &mut Provider<'_>) ->
     let path = path.as_ref();
     // A link keeps pointing where it did; what it points to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let root = target.file_stem().and_then(|s| s.to_str()).unwrap_or("archive").to_owned();
+    let root = target
+        .file_stem()
+        .and_then(|s| s.to_str())
+        .unwrap_or("archive")
+        .to_owned();
     let named = |e: std::io::Error| {
         let kind = crate::Error::from(std::io::Error::from(e.kind())).kind();
         crate::Error::new(kind, format!("cannot save '{}': {e}", path.display()))
     };
     let beside = beside(&target);
-    let file = OpenOptions::new().write(true).create_new(true).open(&beside).map_err(named)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&beside)
+        .map_err(named)?;
     let temporary = Temporary(beside);
     if let Ok(old) = fs::metadata(&target) {
         let _ = file.set_permissions(old.permissions());
@@ -86,18 +94,41 @@ pub fn to_vec(tree: &Tree, provider: &mut Provider<'_>) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`save`].
-pub fn write(out: &mut dyn Write, tree: &Tree, root: &str, provider: &mut Provider<'_>) -> Result<()> {
-    let root = if root.is_empty() || root.contains(['/', '\0']) || root.len() > 1000 { "archive" } else { root };
+pub fn write(
+    out: &mut dyn Write,
+    tree: &Tree,
+    root: &str,
+    provider: &mut Provider<'_>,
+) -> Result<()> {
+    let root = if root.is_empty() || root.contains(['/', '\0']) || root.len() > 1000 {
+        "archive"
+    } else {
+        root
+    };
     let (pickle, used) = pickle::write(tree)?;
-    let mut zip = ZipWriter { out, at: 0, entries: Vec::new() };
+    let mut zip = ZipWriter {
+        out,
+        at: 0,
+        entries: Vec::new(),
+    };
     zip.small(format!("{root}/data.pkl"), &pickle)?;
     zip.small(format!("{root}/.format_version"), b"1")?;
-    zip.small(format!("{root}/.storage_alignment"), ALIGNMENT.to_string().as_bytes())?;
+    zip.small(
+        format!("{root}/.storage_alignment"),
+        ALIGNMENT.to_string().as_bytes(),
+    )?;
     zip.small(format!("{root}/byteorder"), b"little")?;
     for (key, &number) in used.iter().enumerate() {
-        let storage = tree.storages.get(number as usize).filter(|s| s.data != Data::Meta);
-        let nbytes = storage.ok_or_else(|| err!(Value, "storage {number} has no bytes to save"))?.nbytes;
-        zip.entry(format!("{root}/data/{key}"), nbytes, |sink| provider(number, sink))?;
+        let storage = tree
+            .storages
+            .get(number as usize)
+            .filter(|s| s.data != Data::Meta);
+        let nbytes = storage
+            .ok_or_else(|| err!(Value, "storage {number} has no bytes to save"))?
+            .nbytes;
+        zip.entry(format!("{root}/data/{key}"), nbytes, |sink| {
+            provider(number, sink)
+        })?;
     }
     zip.small(format!("{root}/version"), b"3\n")?;
     let id = zip.identity();
@@ -106,9 +137,15 @@ pub fn write(out: &mut dyn Write, tree: &Tree, root: &str, provider: &mut Provid
 }
 
 /// The bytes of every storage of an archive, for writing it again.
-pub fn from_archive<'a>(archive: &'a super::Archive, tree: &'a Tree) -> impl FnMut(u32, &mut Sink<'_>) -> Result<()> + 'a {
+pub fn from_archive<'a>(
+    archive: &'a super::Archive,
+    tree: &'a Tree,
+) -> impl FnMut(u32, &mut Sink<'_>) -> Result<()> + 'a {
     move |number, sink| {
-        let storage = tree.storages.get(number as usize).ok_or_else(|| err!(Value, "no storage {number}"))?;
+        let storage = tree
+            .storages
+            .get(number as usize)
+            .ok_or_else(|| err!(Value, "no storage {number}"))?;
         let bytes: Bytes = archive.read_storage(storage)?;
         sink(&bytes)
     }
@@ -139,7 +176,12 @@ impl ZipWriter<'_> {
     }
 
     /// Writes one stored entry. Its checksum is known only afterwards and follows in a descriptor.
-    fn entry(&mut self, name: String, size: u64, fill: impl FnOnce(&mut Sink<'_>) -> Result<()>) -> Result<()> {
+    fn entry(
+        &mut self,
+        name: String,
+        size: u64,
+        fill: impl FnOnce(&mut Sink<'_>) -> Result<()>,
+    ) -> Result<()> {
         let at = self.at;
         let wide = size >= WIDE;
         let mut extra = Vec::new();
@@ -171,11 +213,19 @@ impl ZipWriter<'_> {
         let out = &mut *self.out;
         fill(&mut |bytes: &[u8]| {
             written += bytes.len() as u64;
-            ensure!(written <= size, Value, "record '{name}' was given more than its {size} bytes");
+            ensure!(
+                written <= size,
+                Value,
+                "record '{name}' was given more than its {size} bytes"
+            );
             crc.update(bytes);
             Ok(out.write_all(bytes)?)
         })?;
-        ensure!(written == size, Value, "record '{name}' was given {written} of its {size} bytes");
+        ensure!(
+            written == size,
+            Value,
+            "record '{name}' was given {written} of its {size} bytes"
+        );
         self.at += size;
         let crc = crc.finalize();
         let mut after = Vec::with_capacity(24);
@@ -186,16 +236,25 @@ impl ZipWriter<'_> {
             after.extend_from_slice(if wide { &bytes } else { &bytes[..4] });
         }
         self.put(&after)?;
-        self.entries.push(Written { name, at, size, crc });
+        self.entries.push(Written {
+            name,
+            at,
+            size,
+            crc,
+        });
         Ok(())
     }
 
     /// Forty digits that are the same for the same content.
     fn identity(&self) -> String {
         let fold = |seed: u64, part: &dyn Fn(&Written) -> u64| {
-            self.entries.iter().fold(seed, |h, e| (h ^ part(e)).wrapping_mul(0x0100_0000_01b3).rotate_left(17))
+            self.entries.iter().fold(seed, |h, e| {
+                (h ^ part(e)).wrapping_mul(0x0100_0000_01b3).rotate_left(17)
+            })
         };
-        let names = fold(0xcbf2_9ce4_8422_2325, &|e| u64::from(crc32fast::hash(e.name.as_bytes())) ^ e.size << 32);
+        let names = fold(0xcbf2_9ce4_8422_2325, &|e| {
+            u64::from(crc32fast::hash(e.name.as_bytes())) ^ e.size << 32
+        });
         let content = fold(0x8422_2325_cbf2_9ce4, &|e| u64::from(e.crc));
         format!("{names:020}{content:020}")
     }
@@ -222,7 +281,11 @@ impl ZipWriter<'_> {
             directory.extend_from_slice(&clamp(e.size).to_le_bytes());
             directory.extend_from_slice(&clamp(e.size).to_le_bytes());
             directory.extend_from_slice(&(e.name.len() as u16).to_le_bytes());
-            let extra_len = if extra.is_empty() { 0 } else { extra.len() as u16 + 4 };
+            let extra_len = if extra.is_empty() {
+                0
+            } else {
+                extra.len() as u16 + 4
+            };
             directory.extend_from_slice(&extra_len.to_le_bytes());
             directory.extend_from_slice(&[0; 10]);
             directory.extend_from_slice(&clamp(e.at).to_le_bytes());

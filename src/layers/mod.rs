@@ -17,7 +17,11 @@ pub fn active() -> bool {
 
 /// Enters (`true`) or leaves the recording of factories on this thread; calls nest.
 pub fn record_factories(enter: bool) {
-    RECORDING.set(if enter { RECORDING.get() + 1 } else { RECORDING.get().saturating_sub(1) });
+    RECORDING.set(if enter {
+        RECORDING.get() + 1
+    } else {
+        RECORDING.get().saturating_sub(1)
+    });
 }
 
 /// Runs `f` with recording switched off on this thread.

@@ -73,7 +73,13 @@ impl Drop for Entry {
 
 /// A storage of a recorded argument stands in for the real one by its layout alone.
 fn placeholder(t: &Tensor) -> Tensor {
-    let bare = Tensor::from_parts(Storage::meta(0), t.shape().clone(), t.strides().clone(), t.offset(), t.dtype());
+    let bare = Tensor::from_parts(
+        Storage::meta(0),
+        t.shape().clone(),
+        t.strides().clone(),
+        t.offset(),
+        t.dtype(),
+    );
     bare.with_conj(t.is_conj()).with_neg(t.is_neg())
 }
 
@@ -91,7 +97,13 @@ pub fn run(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>) -> R
             unknown += 1;
         }
     });
-    let asked = args.values.iter().find_map(|v| if let Arg::Device(d) = v { Some(*d) } else { None });
+    let asked = args.values.iter().find_map(|v| {
+        if let Arg::Device(d) = v {
+            Some(*d)
+        } else {
+            None
+        }
+    });
     let factory = tensors == 0;
     let stays_meta = factory && asked.unwrap_or_else(crate::mode::default_device).is_meta();
     if stays_meta || unknown > 0 || (!factory && real == tensors) {
@@ -113,7 +125,11 @@ pub fn run(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>) -> R
             let plan = (k.infer)(&shown.borrow())?;
             for (out, spec) in outs.iter_mut().zip(&plan.outs) {
                 if !out.is_meta() {
-                    bail!(NotImplemented, "Cannot copy out of meta tensor; no data! {}(out=) got a real tensor for a recorded result.", args.name());
+                    bail!(
+                        NotImplemented,
+                        "Cannot copy out of meta tensor; no data! {}(out=) got a real tensor for a recorded result.",
+                        args.name()
+                    );
                 }
                 if *out.shape() != spec.shape {
                     dispatch::resize(out, &spec.shape, Some(&spec.strides))?;
@@ -130,7 +146,9 @@ pub fn run(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>) -> R
                 return Err(crate::ops::copy::no_data(target));
             }
             let plan = (k.infer)(&shown.borrow())?;
-            let Some(spec) = plan.outs.into_iter().next() else { bail!(Runtime, "{} has no result", args.name()) };
+            let Some(spec) = plan.outs.into_iter().next() else {
+                bail!(Runtime, "{} has no result", args.name())
+            };
             dispatch::check_inplace_result(target, &spec.shape, spec.dtype)?;
             let result = record(args, &shown, k, Some(target), Vec::new())?;
             target.storage().bump();
@@ -162,10 +180,18 @@ fn run_now(args: &Args, k: &KernelBody) -> Result<Ret> {
     if let Some(e) = failed {
         return Err(e);
     }
-    layers::without_recording(|| dispatch::run_plain(&owned.borrow(), k, Dest::New, Some(Device::CPU)))
+    layers::without_recording(|| {
+        dispatch::run_plain(&owned.borrow(), k, Dest::New, Some(Device::CPU))
+    })
 }
 
-fn record(args: &Args, shown: &OwnedArgs, k: &KernelBody, target: Option<&Tensor>, specs: Vec<OutSpec>) -> Result<Ret> {
+fn record(
+    args: &Args,
+    shown: &OwnedArgs,
+    k: &KernelBody,
+    target: Option<&Tensor>,
+    specs: Vec<OutSpec>,
+) -> Result<Ret> {
     let mut kept = args.to_owned();
     let (mut inputs, mut versions) = (Vec::new(), Vec::new());
     kept.for_each_tensor_mut(|t| match t.storage().source() {
@@ -181,9 +207,13 @@ fn record(args: &Args, shown: &OwnedArgs, k: &KernelBody, target: Option<&Tensor
             // `to(dtype)` says "where it is", which is no wish to stay on meta.
             (v @ OwnedArg::Plain(Arg::Device(Device::META)), _) => *v = OwnedArg::Plain(Arg::None),
             (OwnedArg::Plain(Arg::Device(d)), _) => device = *d,
-            (v @ OwnedArg::Plain(Arg::None), Kind::Device) => *v = OwnedArg::Plain(Arg::Device(Device::CPU)),
+            (v @ OwnedArg::Plain(Arg::None), Kind::Device) => {
+                *v = OwnedArg::Plain(Arg::Device(Device::CPU))
+            }
             // The default dtype may have changed when the replay comes.
-            (v @ OwnedArg::Plain(Arg::None), Kind::DType) if inputs.is_empty() && p.name == "dtype" => {
+            (v @ OwnedArg::Plain(Arg::None), Kind::DType)
+                if inputs.is_empty() && p.name == "dtype" =>
+            {
                 if let Some(spec) = specs.first() {
                     *v = OwnedArg::Plain(Arg::DType(spec.dtype));
                 }
@@ -198,13 +228,20 @@ fn record(args: &Args, shown: &OwnedArgs, k: &KernelBody, target: Option<&Tensor
             .map(|s| Tensor::empty_strided(s.shape, s.strides, s.dtype, Device::META))
             .collect::<Result<_>>()?,
     };
-    let rng = if k.traits.draws { Some(draw(args, shown, k, &results)?) } else { None };
+    let rng = if k.traits.draws {
+        Some(draw(args, shown, k, &results)?)
+    } else {
+        None
+    };
     for (v, p) in kept.values.iter_mut().zip(&args.op.schema.params) {
         if p.kind == Kind::Generator {
             *v = OwnedArg::Plain(Arg::None);
         }
     }
-    let before: Vec<Option<Source>> = results.iter().map(|t| target.and(t.storage().source())).collect();
+    let before: Vec<Option<Source>> = results
+        .iter()
+        .map(|t| target.and(t.storage().source()))
+        .collect();
     let keys: Vec<u64> = before
         .iter()
         .map(|b| match b {
@@ -218,22 +255,41 @@ fn record(args: &Args, shown: &OwnedArgs, k: &KernelBody, target: Option<&Tensor
         args: kept,
         inputs,
         versions,
-        outs: keys.iter().zip(&results).map(|(k, t)| (*k, placeholder(t))).collect(),
+        outs: keys
+            .iter()
+            .zip(&results)
+            .map(|(k, t)| (*k, placeholder(t)))
+            .collect(),
         in_place: target.is_some(),
         rng,
         device,
     });
     for ((t, key), prev) in results.iter().zip(keys).zip(before) {
-        let entry = Entry { key, nbytes: t.storage().nbytes(), prev, call: call.clone() };
-        t.storage().set_source(Some(Source::Recipe(Arc::new(entry))));
+        let entry = Entry {
+            key,
+            nbytes: t.storage().nbytes(),
+            prev,
+            call: call.clone(),
+        };
+        t.storage()
+            .set_source(Some(Source::Recipe(Arc::new(entry))));
     }
     let mut results = results;
-    Ok(if results.len() == 1 { Ret::One(results.remove(0)) } else { Ret::Tuple(results) })
+    Ok(if results.len() == 1 {
+        Ret::One(results.remove(0))
+    } else {
+        Ret::Tuple(results)
+    })
 }
 
 /// Moves the generator of a random call as eager execution would, and returns it as it was before.
 fn draw(args: &Args, shown: &OwnedArgs, k: &KernelBody, results: &[Tensor]) -> Result<Generator> {
-    let at = args.op.schema.params.iter().position(|p| p.kind == Kind::Generator);
+    let at = args
+        .op
+        .schema
+        .params
+        .iter()
+        .position(|p| p.kind == Kind::Generator);
     let shared = match at {
         Some(i) => args.generator(i),
         None => random::default_generator(),
@@ -256,7 +312,9 @@ fn draw(args: &Args, shown: &OwnedArgs, k: &KernelBody, results: &[Tensor]) -> R
         if let Some(e) = failed {
             return Err(e);
         }
-        layers::without_recording(|| dispatch::run_plain(&owned.borrow(), k, Dest::New, Some(Device::CPU)))?;
+        layers::without_recording(|| {
+            dispatch::run_plain(&owned.borrow(), k, Dest::New, Some(Device::CPU))
+        })?;
     }
     Ok(before)
 }
@@ -287,7 +345,9 @@ pub fn replay(source: &Source, nbytes: usize, keep: bool) -> Result<Storage> {
         Source::File(p) => return p.fetch(Device::CPU),
         Source::Recipe(entry) => entry,
     };
-    let mut replay = Replay { shadows: HashMap::new() };
+    let mut replay = Replay {
+        shadows: HashMap::new(),
+    };
     layers::without_recording(|| {
         let calls = replay.collect(entry)?;
         calls.iter().try_for_each(|c| replay.execute(c))
@@ -301,13 +361,17 @@ pub fn replay(source: &Source, nbytes: usize, keep: bool) -> Result<Storage> {
     }
     match replay.shadows.remove(&entry.key) {
         Some(s) if s.nbytes() >= nbytes.min(entry.nbytes) => Ok(s),
-        _ => bail!(Runtime, "the recorded history of this tensor does not make its storage"),
+        _ => bail!(
+            Runtime,
+            "the recorded history of this tensor does not make its storage"
+        ),
     }
 }
 
 fn copy_storage(s: &Storage) -> Result<Storage> {
     let n = s.nbytes() as i64;
-    let view = |s: &Storage| Tensor::from_parts(s.clone(), [n].into(), [1].into(), 0, crate::DType::U8);
+    let view =
+        |s: &Storage| Tensor::from_parts(s.clone(), [n].into(), [1].into(), 0, crate::DType::U8);
     let fresh = Storage::empty(s.nbytes(), s.device())?;
     crate::ops::call::copy_(&view(&fresh), &view(s))?;
     Ok(fresh)
@@ -322,7 +386,9 @@ impl Replay {
         while let Some(source) = stack.pop() {
             match source {
                 Source::File(p) => {
-                    if let std::collections::hash_map::Entry::Vacant(slot) = self.shadows.entry(file_key(&p)) {
+                    if let std::collections::hash_map::Entry::Vacant(slot) =
+                        self.shadows.entry(file_key(&p))
+                    {
                         slot.insert(p.fetch(Device::CPU)?);
                     }
                 }
@@ -331,7 +397,11 @@ impl Replay {
                         continue;
                     }
                     if e.prev.is_none()
-                        && let Some(Some(cached)) = CACHE.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|c| c.get(&(e.key, e.call.seq)).cloned())
+                        && let Some(Some(cached)) = CACHE
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .as_ref()
+                            .map(|c| c.get(&(e.key, e.call.seq)).cloned())
                     {
                         self.shadows.insert(e.key, copy_storage(&cached)?);
                         continue;
@@ -353,7 +423,10 @@ impl Replay {
             Source::Recipe(e) => e.key,
             Source::File(p) => file_key(p),
         };
-        self.shadows.get(&key).cloned().ok_or_else(|| crate::err!(Runtime, "a recorded input is missing from the replay"))
+        self.shadows
+            .get(&key)
+            .cloned()
+            .ok_or_else(|| crate::err!(Runtime, "a recorded input is missing from the replay"))
     }
 
     fn execute(&mut self, call: &Call) -> Result<()> {
@@ -378,7 +451,9 @@ impl Replay {
         if let Some(e) = failed {
             return Err(e);
         }
-        let Body::Kernel(k) = call.args.op.def.body else { bail!(Runtime, "only kernels are recorded") };
+        let Body::Kernel(k) = call.args.op.def.body else {
+            bail!(Runtime, "only kernels are recorded")
+        };
         let (key, layout) = &call.outs[0];
         if call.in_place {
             let storage = match self.shadows.get(key) {
@@ -386,9 +461,20 @@ impl Replay {
                 None => bail!(Runtime, "a recorded write has no storage"),
             };
             let target = on_storage(layout, storage);
-            return with_rng(call, || dispatch::run_plain(&args.borrow(), &k, Dest::InPlace(&target), Some(call.device)).map(drop));
+            return with_rng(call, || {
+                dispatch::run_plain(
+                    &args.borrow(),
+                    &k,
+                    Dest::InPlace(&target),
+                    Some(call.device),
+                )
+                .map(drop)
+            });
         }
-        let results = with_rng(call, || dispatch::run_plain(&args.borrow(), &k, Dest::New, Some(call.device)))?.tensors();
+        let results = with_rng(call, || {
+            dispatch::run_plain(&args.borrow(), &k, Dest::New, Some(call.device))
+        })?
+        .tensors();
         for ((key, _), result) in call.outs.iter().zip(results) {
             self.shadows.insert(*key, result.storage().clone());
         }
@@ -405,9 +491,15 @@ fn with_rng<R>(call: &Call, f: impl FnOnce() -> R) -> R {
 
 /// The layout of `t` on another storage.
 fn on_storage(t: &Tensor, storage: Storage) -> Tensor {
-    Tensor::from_parts(storage, t.shape().clone(), t.strides().clone(), t.offset(), t.dtype())
-        .with_conj(t.is_conj())
-        .with_neg(t.is_neg())
+    Tensor::from_parts(
+        storage,
+        t.shape().clone(),
+        t.strides().clone(),
+        t.offset(),
+        t.dtype(),
+    )
+    .with_conj(t.is_conj())
+    .with_neg(t.is_neg())
 }
 
 /// A real host tensor with the values that `t` would have; `t` itself stays on meta.
@@ -447,7 +539,9 @@ pub fn materialize(t: &Tensor, keep_cache: bool) -> Result<()> {
 /// If memory cannot be had.
 pub fn constant(t: &Tensor) -> Result<Tensor> {
     let op = crate::op!("clone")?;
-    let Body::Kernel(k) = op.def.body else { bail!(Runtime, "clone is a kernel") };
+    let Body::Kernel(k) = op.def.body else {
+        bail!(Runtime, "clone is a kernel")
+    };
     let args = Args::new(op, [Arg::Tensor(t)])?;
     let plan = (k.infer)(&args)?;
     record(&args, &args.to_owned(), &k, None, plan.outs.into_vec())?.one()

@@ -95,7 +95,13 @@ impl<'a> Args<'a> {
         let mut values: SmallVec<[Arg<'a>; 6]> = values.into_iter().collect();
         let params = &op.schema.params;
         if values.len() > params.len() {
-            bail!(Type, "{}() takes {} arguments, got {}", op.public_name(), params.len(), values.len());
+            bail!(
+                Type,
+                "{}() takes {} arguments, got {}",
+                op.public_name(),
+                params.len(),
+                values.len()
+            );
         }
         for p in &params[values.len()..] {
             match &p.default {
@@ -115,7 +121,12 @@ impl<'a> Args<'a> {
     #[cold]
     fn wrong(&self, i: usize, what: &str) -> crate::Error {
         let p = self.op.schema.params.get(i).map_or("?", |p| p.name);
-        crate::err!(Type, "{}(): argument '{p}' must be {what}, not {:?}", self.name(), self.values.get(i))
+        crate::err!(
+            Type,
+            "{}(): argument '{p}' must be {what}, not {:?}",
+            self.name(),
+            self.values.get(i)
+        )
     }
 
     /// The tensor at `i`.
@@ -339,8 +350,12 @@ impl<'a> Args<'a> {
                 .iter()
                 .map(|v| match v {
                     Arg::Tensor(t) => OwnedArg::Tensor((*t).clone()),
-                    Arg::Tensors(list) => OwnedArg::Tensors(list.iter().map(|t| (*t).clone()).collect()),
-                    Arg::OptTensors(list) => OwnedArg::OptTensors(list.iter().map(|t| t.cloned()).collect()),
+                    Arg::Tensors(list) => {
+                        OwnedArg::Tensors(list.iter().map(|t| (*t).clone()).collect())
+                    }
+                    Arg::OptTensors(list) => {
+                        OwnedArg::OptTensors(list.iter().map(|t| t.cloned()).collect())
+                    }
                     Arg::Str(s) => OwnedArg::Str((*s).to_owned()),
                     Arg::None => OwnedArg::Plain(Arg::None),
                     Arg::Scalar(s) => OwnedArg::Plain(Arg::Scalar(*s)),
@@ -398,7 +413,9 @@ impl OwnedArgs {
                 .map(|v| match v {
                     OwnedArg::Tensor(t) => Arg::Tensor(t),
                     OwnedArg::Tensors(list) => Arg::Tensors(list.iter().collect()),
-                    OwnedArg::OptTensors(list) => Arg::OptTensors(list.iter().map(Option::as_ref).collect()),
+                    OwnedArg::OptTensors(list) => {
+                        Arg::OptTensors(list.iter().map(Option::as_ref).collect())
+                    }
                     OwnedArg::Str(s) => Arg::Str(s),
                     OwnedArg::Plain(p) => p.clone(),
                 })

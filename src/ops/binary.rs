@@ -12,33 +12,274 @@ map_op!(Sub, 2, [int] |x, y, c| x.wrapping_sub(y.wrapping_mul(T::ctx(c, 0))), [f
 map_op!(Rsub, 2, [int] |x, y, c| y.wrapping_sub(x.wrapping_mul(T::ctx(c, 0))), [float complex] |x, y, c| y - x * T::ctx(c, 0));
 map_op!(Mul, 2, [int] |x, y, c| x.wrapping_mul(y), [float complex] |x, y, c| x * y, [boolean] |x, y, c| x & y);
 map_op!(Div, 2, [float complex] |x, y, c| x / y);
-map_op!(DivTrunc, 2, [int] |x, y, c| if y == 0 { 0 } else { x.wrapping_div(y) }, [float] |x, y, c| (x / y).trunc());
-map_op!(DivFloor, 2, [int] |x, y, c| if y == 0 { 0 } else { let q = x.wrapping_div(y); if (x.wrapping_rem(y) != 0) && ((x < 0 as T) != (y < 0 as T)) { q.wrapping_sub(1) } else { q } }, [float] |x, y, c| {
-    if y == 0.0 { x / y } else {
-        let m = x % y;
-        let mut d = (x - m) / y;
-        if m != 0.0 && ((y < 0.0) != (m < 0.0)) { d -= 1.0; }
-        if d != 0.0 { let f = d.floor(); if d - f > 0.5 { f + 1.0 } else { f } } else { (0.0 as T).copysign(x / y) }
+map_op!(
+    DivTrunc,
+    2,
+    [int] | x,
+    y,
+    c | if y == 0 { 0 } else { x.wrapping_div(y) },
+    [float] | x,
+    y,
+    c | (x / y).trunc()
+);
+map_op!(
+    DivFloor,
+    2,
+    [int] | x,
+    y,
+    c | if y == 0 {
+        0
+    } else {
+        let q = x.wrapping_div(y);
+        if (x.wrapping_rem(y) != 0) && ((x < 0 as T) != (y < 0 as T)) {
+            q.wrapping_sub(1)
+        } else {
+            q
+        }
+    },
+    [float] | x,
+    y,
+    c | {
+        if y == 0.0 {
+            x / y
+        } else {
+            let m = x % y;
+            let mut d = (x - m) / y;
+            if m != 0.0 && ((y < 0.0) != (m < 0.0)) {
+                d -= 1.0;
+            }
+            if d != 0.0 {
+                let f = d.floor();
+                if d - f > 0.5 { f + 1.0 } else { f }
+            } else {
+                (0.0 as T).copysign(x / y)
+            }
+        }
     }
-});
-map_op!(Remainder, 2, [int] |x, y, c| if y == 0 { 0 } else { let r = x.wrapping_rem(y); if r != 0 && ((r < 0 as T) != (y < 0 as T)) { r.wrapping_add(y) } else { r } }, [float] |x, y, c| { let m = x % y; if m != 0.0 && ((y < 0.0) != (m < 0.0)) { m + y } else { m } });
-map_op!(Fmod, 2, [int] |x, y, c| if y == 0 { 0 } else { x.wrapping_rem(y) }, [float] |x, y, c| x % y);
-map_op!(Pow, 2, [int] |x, y, c| int_pow(x as i64, y as i64) as T, [float] |x, y, c| x.powf(y), [complex] |x, y, c| if y.re == 0.0 && y.im == 0.0 { T::new(1.0, 0.0) } else { x.powc(y) });
-map_op!(Maximum, 2, [int] |x, y, c| x.max(y), [float] |x, y, c| if x.is_nan() { x } else if y.is_nan() { y } else if x > y { x } else { y }, [boolean] |x, y, c| x | y);
-map_op!(Minimum, 2, [int] |x, y, c| x.min(y), [float] |x, y, c| if x.is_nan() { x } else if y.is_nan() { y } else if x < y { x } else { y }, [boolean] |x, y, c| x & y);
-map_op!(Fmax, 2, [int] |x, y, c| x.max(y), [float] |x, y, c| x.max(y), [boolean] |x, y, c| x | y);
-map_op!(Fmin, 2, [int] |x, y, c| x.min(y), [float] |x, y, c| x.min(y), [boolean] |x, y, c| x & y);
-map_op!(Atan2, 2, [float] |x, y, c| x.atan2(y));
-map_op!(Hypot, 2, [float] |x, y, c| x.hypot(y));
-map_op!(Copysign, 2, [float] |x, y, c| x.copysign(y));
-map_op!(Nextafter, 2, [float] |x, y, c| if x.is_nan() || y.is_nan() { T::NAN } else if x == y { y } else if x == 0.0 { T::from_bits(1).copysign(y) } else if (y > x) == (x > 0.0) { T::from_bits(x.to_bits() + 1) } else { T::from_bits(x.to_bits() - 1) });
-map_op!(Logaddexp, 2, [float] |x, y, c| if x == y { x + T::ln_1p(1.0) } else { x.max(y) + (-(x - y).abs()).exp().ln_1p() });
-map_op!(Logaddexp2, 2, [float] |x, y, c| if x == y { x + 1.0 } else { x.max(y) + (-(x - y).abs()).exp2().ln_1p() * (std::f64::consts::LOG2_E as T) });
-map_op!(Xlogy, 2, [float] |x, y, c| if y.is_nan() { y } else if x == 0.0 { 0.0 } else { x * y.ln() });
-map_op!(Xlog1py, 2, [float] |x, y, c| if y.is_nan() { y } else if x == 0.0 { 0.0 } else { x * y.ln_1p() });
-map_op!(Heaviside, 2, [int] |x, y, c| if x == 0 { y } else { T::from(x > 0) }, [float] |x, y, c| if x == 0.0 { y } else if x > 0.0 { 1.0 } else { 0.0 }, [boolean] |x, y, c| x | y);
-map_op!(Gcd, 2, [int] |x, y, c| gcd(x as i64, y as i64) as T);
-map_op!(Lcm, 2, [int] |x, y, c| { let g = gcd(x as i64, y as i64); if g == 0 { 0 } else { ((x as i64).wrapping_div(g).wrapping_mul(y as i64)).wrapping_abs() as T } });
+);
+map_op!(
+    Remainder,
+    2,
+    [int] | x,
+    y,
+    c | if y == 0 {
+        0
+    } else {
+        let r = x.wrapping_rem(y);
+        if r != 0 && ((r < 0 as T) != (y < 0 as T)) {
+            r.wrapping_add(y)
+        } else {
+            r
+        }
+    },
+    [float] | x,
+    y,
+    c | {
+        let m = x % y;
+        if m != 0.0 && ((y < 0.0) != (m < 0.0)) {
+            m + y
+        } else {
+            m
+        }
+    }
+);
+map_op!(
+    Fmod,
+    2,
+    [int] | x,
+    y,
+    c | if y == 0 { 0 } else { x.wrapping_rem(y) },
+    [float] | x,
+    y,
+    c | x % y
+);
+map_op!(
+    Pow,
+    2,
+    [int] | x,
+    y,
+    c | int_pow(x as i64, y as i64) as T,
+    [float] | x,
+    y,
+    c | x.powf(y),
+    [complex] | x,
+    y,
+    c | if y.re == 0.0 && y.im == 0.0 {
+        T::new(1.0, 0.0)
+    } else {
+        x.powc(y)
+    }
+);
+map_op!(
+    Maximum,
+    2,
+    [int] | x,
+    y,
+    c | x.max(y),
+    [float] | x,
+    y,
+    c | if x.is_nan() {
+        x
+    } else if y.is_nan() {
+        y
+    } else if x > y {
+        x
+    } else {
+        y
+    },
+    [boolean] | x,
+    y,
+    c | x | y
+);
+map_op!(
+    Minimum,
+    2,
+    [int] | x,
+    y,
+    c | x.min(y),
+    [float] | x,
+    y,
+    c | if x.is_nan() {
+        x
+    } else if y.is_nan() {
+        y
+    } else if x < y {
+        x
+    } else {
+        y
+    },
+    [boolean] | x,
+    y,
+    c | x & y
+);
+map_op!(
+    Fmax,
+    2,
+    [int] | x,
+    y,
+    c | x.max(y),
+    [float] | x,
+    y,
+    c | x.max(y),
+    [boolean] | x,
+    y,
+    c | x | y
+);
+map_op!(
+    Fmin,
+    2,
+    [int] | x,
+    y,
+    c | x.min(y),
+    [float] | x,
+    y,
+    c | x.min(y),
+    [boolean] | x,
+    y,
+    c | x & y
+);
+map_op!(Atan2, 2, [float] | x, y, c | x.atan2(y));
+map_op!(Hypot, 2, [float] | x, y, c | x.hypot(y));
+map_op!(Copysign, 2, [float] | x, y, c | x.copysign(y));
+map_op!(
+    Nextafter,
+    2,
+    [float] | x,
+    y,
+    c | if x.is_nan() || y.is_nan() {
+        T::NAN
+    } else if x == y {
+        y
+    } else if x == 0.0 {
+        T::from_bits(1).copysign(y)
+    } else if (y > x) == (x > 0.0) {
+        T::from_bits(x.to_bits() + 1)
+    } else {
+        T::from_bits(x.to_bits() - 1)
+    }
+);
+map_op!(
+    Logaddexp,
+    2,
+    [float] | x,
+    y,
+    c | if x == y {
+        x + T::ln_1p(1.0)
+    } else {
+        x.max(y) + (-(x - y).abs()).exp().ln_1p()
+    }
+);
+map_op!(
+    Logaddexp2,
+    2,
+    [float] | x,
+    y,
+    c | if x == y {
+        x + 1.0
+    } else {
+        x.max(y) + (-(x - y).abs()).exp2().ln_1p() * (std::f64::consts::LOG2_E as T)
+    }
+);
+map_op!(
+    Xlogy,
+    2,
+    [float] | x,
+    y,
+    c | if y.is_nan() {
+        y
+    } else if x == 0.0 {
+        0.0
+    } else {
+        x * y.ln()
+    }
+);
+map_op!(
+    Xlog1py,
+    2,
+    [float] | x,
+    y,
+    c | if y.is_nan() {
+        y
+    } else if x == 0.0 {
+        0.0
+    } else {
+        x * y.ln_1p()
+    }
+);
+map_op!(
+    Heaviside,
+    2,
+    [int] | x,
+    y,
+    c | if x == 0 { y } else { T::from(x > 0) },
+    [float] | x,
+    y,
+    c | if x == 0.0 {
+        y
+    } else if x > 0.0 {
+        1.0
+    } else {
+        0.0
+    },
+    [boolean] | x,
+    y,
+    c | x | y
+);
+map_op!(Gcd, 2, [int] | x, y, c | gcd(x as i64, y as i64) as T);
+map_op!(
+    Lcm,
+    2,
+    [int] | x,
+    y,
+    c | {
+        let g = gcd(x as i64, y as i64);
+        if g == 0 {
+            0
+        } else {
+            ((x as i64).wrapping_div(g).wrapping_mul(y as i64)).wrapping_abs() as T
+        }
+    }
+);
 map_op!(Eq, 2 => bool, [int uint float complex boolean] |x, y, c| x == y);
 map_op!(Ne, 2 => bool, [int uint float complex boolean] |x, y, c| x != y);
 map_op!(Lt, 2 => bool, [int uint float boolean] |x, y, c| x < y);
@@ -51,17 +292,85 @@ map_op!(LogicalXor, 2 => bool, [int uint] |x, y, c| (x != 0) != (y != 0), [float
 map_op!(BitAnd, 2, [int boolean] |x, y, c| x & y);
 map_op!(BitOr, 2, [int boolean] |x, y, c| x | y);
 map_op!(BitXor, 2, [int boolean] |x, y, c| x ^ y);
-map_op!(Shl, 2, [int] |x, y, c| if (y as i64) < 0 || y as i64 >= T::BITS as i64 { 0 } else { x << y });
-map_op!(Shr, 2, [int] |x, y, c| if (y as i64) < 0 || y as i64 >= T::BITS as i64 { if x < 0 as T { (0 as T).wrapping_sub(1) } else { 0 } } else { x >> y });
-map_op!(Lerp, 3, [float] |x, y, w, c| if w.abs() < 0.5 { x + w * (y - x) } else { y - (y - x) * (1.0 - w) }, [complex] |x, y, w, c| if w.norm() < 0.5 { x + w * (y - x) } else { y - (y - x) * (T::new(1.0, 0.0) - w) });
+map_op!(
+    Shl,
+    2,
+    [int] | x,
+    y,
+    c | if (y as i64) < 0 || y as i64 >= T::BITS as i64 {
+        0
+    } else {
+        x << y
+    }
+);
+map_op!(
+    Shr,
+    2,
+    [int] | x,
+    y,
+    c | if (y as i64) < 0 || y as i64 >= T::BITS as i64 {
+        if x < 0 as T {
+            (0 as T).wrapping_sub(1)
+        } else {
+            0
+        }
+    } else {
+        x >> y
+    }
+);
+map_op!(
+    Lerp,
+    3,
+    [float] | x,
+    y,
+    w,
+    c | if w.abs() < 0.5 {
+        x + w * (y - x)
+    } else {
+        y - (y - x) * (1.0 - w)
+    },
+    [complex] | x,
+    y,
+    w,
+    c | if w.norm() < 0.5 {
+        x + w * (y - x)
+    } else {
+        y - (y - x) * (T::new(1.0, 0.0) - w)
+    }
+);
 map_op!(Addcmul, 3, [int] |x, y, z, c| x.wrapping_add(T::ctx(c, 0).wrapping_mul(y).wrapping_mul(z)), [float complex] |x, y, z, c| x + T::ctx(c, 0) * y * z);
 map_op!(Addcdiv, 3, [float complex] |x, y, z, c| x + T::ctx(c, 0) * (y / z));
-map_op!(Clamp3, 3, [int] |x, lo, hi, c| x.max(lo).min(hi), [float] |x, lo, hi, c| if x.is_nan() { x } else if lo.is_nan() { lo } else if hi.is_nan() { hi } else { x.max(lo).min(hi) });
+map_op!(
+    Clamp3,
+    3,
+    [int] | x,
+    lo,
+    hi,
+    c | x.max(lo).min(hi),
+    [float] | x,
+    lo,
+    hi,
+    c | if x.is_nan() {
+        x
+    } else if lo.is_nan() {
+        lo
+    } else if hi.is_nan() {
+        hi
+    } else {
+        x.max(lo).min(hi)
+    }
+);
 
 fn int_pow(base: i64, exp: i64) -> i64 {
     match (base, exp) {
         (1, _) => 1,
-        (-1, e) => if e % 2 == 0 { 1 } else { -1 },
+        (-1, e) => {
+            if e % 2 == 0 {
+                1
+            } else {
+                -1
+            }
+        }
         (_, e) if e < 0 => 0,
         (b, mut e) => {
             let (mut b, mut r) = (b, 1i64);
@@ -102,7 +411,10 @@ fn alpha(args: &Args, d: DType) -> Result<Ctx> {
 
 /// Products and quotients with a number keep it in single precision beside 16-bit tensors.
 fn wide_numbers(_: &Args, _: DType) -> Result<Ctx> {
-    Ok(Ctx { wide_numbers: true, ..Ctx::default() })
+    Ok(Ctx {
+        wide_numbers: true,
+        ..Ctx::default()
+    })
 }
 
 fn alpha_sub(args: &Args, d: DType) -> Result<Ctx> {
@@ -140,14 +452,23 @@ fn div_mode(args: &Args) -> Result<Ret> {
         None => op!("div")?,
         Some("trunc") => op!("_div_trunc")?,
         Some("floor") => op!("floor_divide")?,
-        Some(other) => bail!(Runtime, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{other}'"),
+        Some(other) => bail!(
+            Runtime,
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{other}'"
+        ),
     };
-    super::dispatch::call(&Args::new(op, [args.values[0].clone(), args.values[1].clone()])?)
+    super::dispatch::call(&Args::new(
+        op,
+        [args.values[0].clone(), args.values[1].clone()],
+    )?)
 }
 
 /// `value` of addcmul and addcdiv.
 fn value(args: &Args, d: DType) -> Result<Ctx> {
-    check_scale(args.scalar(3)?, d, "value")?;
+    let v = args.scalar(3)?;
+    if !matches!(v, Scalar::Bool(_)) {
+        check_scale(v, d, "value")?;
+    }
     number_ctx(args, 3)
 }
 
@@ -156,10 +477,16 @@ fn check_scale(a: Scalar, d: DType, _name: &str) -> Result<()> {
         bail!(Runtime, "Boolean alpha only supported for Boolean results.");
     }
     if a.is_floating() && d.is_integral(true) {
-        bail!(Runtime, "For integral input tensors, argument alpha must not be a floating point number.");
+        bail!(
+            Runtime,
+            "For integral input tensors, argument alpha must not be a floating point number."
+        );
     }
     if matches!(a, Scalar::Complex(_)) && !d.is_complex() {
-        bail!(Runtime, "For non-complex input tensors, argument alpha must not be a complex number.");
+        bail!(
+            Runtime,
+            "For non-complex input tensors, argument alpha must not be a complex number."
+        );
     }
     Ok(())
 }
@@ -168,9 +495,7 @@ fn check_scale(a: Scalar, d: DType, _name: &str) -> Result<()> {
 fn nonzero_divisor(args: &Args, d: DType) -> Result<Ctx> {
     if d.is_integral(true) {
         let zero = match &args.values[1] {
-            super::args::Arg::Tensor(t) if t.device().is_cpu() => {
-                super::call::any_zero(t)?
-            }
+            super::args::Arg::Tensor(t) if t.device().is_cpu() => super::call::any_zero(t)?,
             other => scalar_of(other).is_some_and(|s| !s.to_bool()),
         };
         ensure!(!zero, Runtime, "ZeroDivisionError");
@@ -183,7 +508,11 @@ fn pow_ctx(args: &Args, d: DType) -> Result<Ctx> {
     if d.is_integral(true)
         && let Some(Scalar::Int(e)) = scalar_of(&args.values[1])
     {
-        ensure!(e >= 0, Runtime, "Integers to negative integer powers are not allowed.");
+        ensure!(
+            e >= 0,
+            Runtime,
+            "Integers to negative integer powers are not allowed."
+        );
     }
     Ok(Ctx::default())
 }
@@ -195,7 +524,13 @@ pub static OPS: &[OpDef] = &[
     map_row!(Rsub "rsub", 2, same, alpha_sub, FM, "b - a * alpha", "(Tensor self, Operand other, *, Scalar alpha=1)", "The second operand minus the first times `alpha`."),
     map_row!(Mul "mul", 2, same, wide_numbers, FMIO, "a * b", "(Operand self, Operand other)", "The product."),
     map_row!(Div "div", 2, float, wide_numbers, FMIO, "a / b", "(Operand self, Operand other)", "The quotient; integers are divided as floats."),
-    compose("div#mode", "(Operand self, Operand other, *, str? rounding_mode)", FMIO, div_mode, "The quotient, rounded by `trunc` towards zero, by `floor` down."),
+    compose(
+        "div#mode",
+        "(Operand self, Operand other, *, str? rounding_mode)",
+        FMIO,
+        div_mode,
+        "The quotient, rounded by `trunc` towards zero, by `floor` down.",
+    ),
     map_row!(DivTrunc "_div_trunc", 2, same, nonzero_divisor, F | I, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero."),
     map_row!(DivFloor "floor_divide", 2, same, nonzero_divisor, FMIO, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down."),
     map_row!(Remainder "remainder", 2, same, nonzero_divisor, FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor."),

@@ -35,7 +35,11 @@ pub fn clone(t: &Tensor, format: MemoryFormat) -> Result<Tensor> {
 /// # Errors
 /// If memory cannot be had.
 pub fn resolve(t: &Tensor) -> Result<Tensor> {
-    if t.is_lazy() { clone(t, MemoryFormat::Preserve) } else { Ok(t.clone()) }
+    if t.is_lazy() {
+        clone(t, MemoryFormat::Preserve)
+    } else {
+        Ok(t.clone())
+    }
 }
 
 /// The only element; recorded tensors answer by replaying.
@@ -44,7 +48,11 @@ pub fn resolve(t: &Tensor) -> Result<Tensor> {
 /// If there is not exactly one element, or no data.
 pub fn item(t: &Tensor) -> Result<Scalar> {
     if t.numel() != 1 {
-        bail!(Runtime, "a Tensor with {} elements cannot be converted to Scalar", t.numel());
+        bail!(
+            Runtime,
+            "a Tensor with {} elements cannot be converted to Scalar",
+            t.numel()
+        );
     }
     let real = readable(t, "Tensor.item() cannot be called on meta tensors")?;
     let s = cpu::read_scalar(&real, 0)?;
@@ -80,11 +88,13 @@ pub fn any_zero(t: &Tensor) -> Result<bool> {
     }
     let mut found = false;
     let size = t.dtype().size();
-    cpu::iter::Walk::<1>::new(t.shape(), [t.data_ptr()], [t.strides()], [size]).run_serial(|p, s, n| {
-        for i in 0..n as isize {
-            found |= cpu::is_zero(p[0].wrapping_offset(i * s[0]), size);
-        }
-    });
+    cpu::iter::Walk::<1>::new(t.shape(), [t.data_ptr()], [t.strides()], [size]).run_serial(
+        |p, s, n| {
+            for i in 0..n as isize {
+                found |= cpu::is_zero(p[0].wrapping_offset(i * s[0]), size);
+            }
+        },
+    );
     Ok(found)
 }
 

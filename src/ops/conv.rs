@@ -41,9 +41,27 @@ pub static TRANSPOSED: &[OpDef] = &transposed_rows! {
 
 /// The other rows.
 pub static OPS: &[OpDef] = &[
-    kernel("convolution", "(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)", F, KernelBody::new(infer, run), "A convolution of any kind."),
-    kernel("nn.functional.unfold", "(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)", F, KernelBody::new(infer_unfold, run_unfold), "The windows of images as columns."),
-    kernel("nn.functional.fold", "(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)", F, KernelBody::new(infer_fold, run_fold), "Columns added back into images."),
+    kernel(
+        "convolution",
+        "(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)",
+        F,
+        KernelBody::new(infer, run),
+        "A convolution of any kind.",
+    ),
+    kernel(
+        "nn.functional.unfold",
+        "(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)",
+        F,
+        KernelBody::new(infer_unfold, run_unfold),
+        "The windows of images as columns.",
+    ),
+    kernel(
+        "nn.functional.fold",
+        "(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)",
+        F,
+        KernelBody::new(infer_fold, run_fold),
+        "Columns added back into images.",
+    ),
 ];
 
 /// Adds the batch dimension that an unbatched input lacks.
@@ -56,27 +74,83 @@ fn batched(x: &Tensor, n: usize, name: &str) -> Result<(Tensor, bool)> {
         n + 2,
         x.shape()
     );
-    if x.ndim() == n + 2 { Ok((x.clone(), false)) } else { Ok((run1!("unsqueeze", x, 0i64)?, true)) }
+    if x.ndim() == n + 2 {
+        Ok((x.clone(), false))
+    } else {
+        Ok((run1!("unsqueeze", x, 0i64)?, true))
+    }
 }
 
 fn finish(out: Tensor, single: bool) -> Result<Ret> {
-    Ok(if single { run1!("squeeze#dim", &out, 0i64)? } else { out }.into())
+    Ok(if single {
+        run1!("squeeze#dim", &out, 0i64)?
+    } else {
+        out
+    }
+    .into())
 }
 
 #[allow(clippy::too_many_arguments)]
-fn call(x: &Tensor, w: &Tensor, b: Option<&Tensor>, stride: &Dims, padding: &Dims, dilation: &Dims, transposed: bool, output: &Dims, groups: i64) -> Result<Tensor> {
-    run1!("convolution", x, w, b, stride.clone(), padding.clone(), dilation.clone(), transposed, output.clone(), groups)
+fn call(
+    x: &Tensor,
+    w: &Tensor,
+    b: Option<&Tensor>,
+    stride: &Dims,
+    padding: &Dims,
+    dilation: &Dims,
+    transposed: bool,
+    output: &Dims,
+    groups: i64,
+) -> Result<Tensor> {
+    run1!(
+        "convolution",
+        x,
+        w,
+        b,
+        stride.clone(),
+        padding.clone(),
+        dilation.clone(),
+        transposed,
+        output.clone(),
+        groups
+    )
 }
 
 fn ordinary(a: &Args, n: usize) -> Result<Ret> {
     let (x, single) = batched(a.tensor(0)?, n, a.name())?;
     let zeros = Dims::filled(n, 0);
-    finish(call(&x, a.tensor(1)?, a.opt_tensor(2), a.ints(3)?, a.ints(4)?, a.ints(5)?, false, &zeros, a.int(6)?)?, single)
+    finish(
+        call(
+            &x,
+            a.tensor(1)?,
+            a.opt_tensor(2),
+            a.ints(3)?,
+            a.ints(4)?,
+            a.ints(5)?,
+            false,
+            &zeros,
+            a.int(6)?,
+        )?,
+        single,
+    )
 }
 
 fn transposed(a: &Args, n: usize) -> Result<Ret> {
     let (x, single) = batched(a.tensor(0)?, n, a.name())?;
-    finish(call(&x, a.tensor(1)?, a.opt_tensor(2), a.ints(3)?, a.ints(4)?, a.ints(7)?, true, a.ints(5)?, a.int(6)?)?, single)
+    finish(
+        call(
+            &x,
+            a.tensor(1)?,
+            a.opt_tensor(2),
+            a.ints(3)?,
+            a.ints(4)?,
+            a.ints(7)?,
+            true,
+            a.ints(5)?,
+            a.int(6)?,
+        )?,
+        single,
+    )
 }
 
 fn padded_by_name(a: &Args, n: usize) -> Result<Ret> {
@@ -86,8 +160,16 @@ fn padded_by_name(a: &Args, n: usize) -> Result<Ret> {
     let padding = match a.str(4).unwrap_or("valid") {
         "valid" => zeros.clone(),
         "same" => {
-            ensure!(w.ndim() > 2, Runtime, "weight should have at least three dimensions");
-            ensure!(stride.iter().all(|&s| s == 1), Runtime, "padding='same' is not supported for strided convolutions");
+            ensure!(
+                w.ndim() > 2,
+                Runtime,
+                "weight should have at least three dimensions"
+            );
+            ensure!(
+                stride.iter().all(|&s| s == 1),
+                Runtime,
+                "padding='same' is not supported for strided convolutions"
+            );
             ensure!(
                 w.ndim() == n + 2 && dilation.len() == n,
                 Runtime,
@@ -96,13 +178,32 @@ fn padded_by_name(a: &Args, n: usize) -> Result<Ret> {
                 w.ndim() - 2
             );
             // Odd totals have their extra zero behind: the list then says how much before, then how much behind.
-            let total: Dims = (0..n).map(|i| dilation[i] * (w.shape()[i + 2] - 1).max(0)).collect();
+            let total: Dims = (0..n)
+                .map(|i| dilation[i] * (w.shape()[i + 2] - 1).max(0))
+                .collect();
             let front: Dims = total.iter().map(|t| t / 2).collect();
-            if total.iter().all(|t| t % 2 == 0) { front } else { front.concat(&total.iter().map(|t| t - t / 2).collect::<Dims>()) }
+            if total.iter().all(|t| t % 2 == 0) {
+                front
+            } else {
+                front.concat(&total.iter().map(|t| t - t / 2).collect::<Dims>())
+            }
         }
         other => bail!(Runtime, "Invalid padding string: '{other}'"),
     };
-    finish(call(&x, w, a.opt_tensor(2), stride, &padding, dilation, false, &zeros, a.int(6)?)?, single)
+    finish(
+        call(
+            &x,
+            w,
+            a.opt_tensor(2),
+            stride,
+            &padding,
+            dilation,
+            false,
+            &zeros,
+            a.int(6)?,
+        )?,
+        single,
+    )
 }
 
 /// One value for every dimension.
@@ -119,7 +220,10 @@ fn expanded(list: &Dims, n: usize, name: &str) -> Result<Dims> {
 }
 
 fn joined(values: impl Iterator<Item = i64>) -> String {
-    values.map(|v| v.to_string()).collect::<Vec<_>>().join(" x ")
+    values
+        .map(|v| v.to_string())
+        .collect::<Vec<_>>()
+        .join(" x ")
 }
 
 struct Rule {
@@ -132,18 +236,38 @@ struct Rule {
 fn rule(a: &Args) -> Result<Rule> {
     let (x, w, bias) = (a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2));
     let (transposed, groups) = (a.bool(6), a.int(8)?);
-    ensure!(w.ndim() > 2, Runtime, "weight should have at least three dimensions");
+    ensure!(
+        w.ndim() > 2,
+        Runtime,
+        "weight should have at least three dimensions"
+    );
     let n = w.ndim() - 2;
     ensure!(n <= 3, Runtime, "unsupported ConvNd parameters");
     let stride = expanded(a.ints(3)?, n, "stride")?;
     let padding = expanded(a.ints(4)?, n, "padding")?;
     let dilation = expanded(a.ints(5)?, n, "dilation")?;
     let output = expanded(a.ints(7)?, n, "output_padding")?;
-    ensure!(padding.iter().all(|&p| p >= 0), Runtime, "negative padding is not supported");
-    ensure!(output.iter().all(|&p| p >= 0), Runtime, "negative output_padding is not supported");
-    ensure!(stride.iter().all(|&s| s > 0), Runtime, "non-positive stride is not supported");
+    ensure!(
+        padding.iter().all(|&p| p >= 0),
+        Runtime,
+        "negative padding is not supported"
+    );
+    ensure!(
+        output.iter().all(|&p| p >= 0),
+        Runtime,
+        "negative output_padding is not supported"
+    );
+    ensure!(
+        stride.iter().all(|&s| s > 0),
+        Runtime,
+        "non-positive stride is not supported"
+    );
     ensure!(groups > 0, Runtime, "non-positive groups is not supported");
-    ensure!(dilation.iter().all(|&d| d > 0), Runtime, "dilation should be greater than zero, but got {dilation}");
+    ensure!(
+        dilation.iter().all(|&d| d > 0),
+        Runtime,
+        "dilation should be greater than zero, but got {dilation}"
+    );
     let (xs, ws) = (x.shape(), w.shape());
     ensure!(
         x.ndim() == n + 2,
@@ -190,7 +314,13 @@ fn rule(a: &Args) -> Result<Rule> {
             b.shape()
         );
     }
-    let behind = |i: usize| if padding.len() == n { padding[i] } else { padding[n + i] };
+    let behind = |i: usize| {
+        if padding.len() == n {
+            padding[i]
+        } else {
+            padding[n + i]
+        }
+    };
     let mut shape = Dims::from([xs[0], if xs[1] == 0 { 0 } else { outputs }]);
     if transposed {
         ensure!(
@@ -213,7 +343,11 @@ fn rule(a: &Args) -> Result<Rule> {
     for i in 0..n {
         let reach = dilation[i].saturating_mul(ws[i + 2] - 1);
         let size = if transposed {
-            (xs[i + 2] - 1).saturating_mul(stride[i]).saturating_sub(2 * padding[i]).saturating_add(reach).saturating_add(output[i] + 1)
+            (xs[i + 2] - 1)
+                .saturating_mul(stride[i])
+                .saturating_sub(2 * padding[i])
+                .saturating_add(reach)
+                .saturating_add(output[i] + 1)
         } else {
             (xs[i + 2] + padding[i] + behind(i) - reach - 1) / stride[i] + 1
         };
@@ -231,7 +365,12 @@ fn rule(a: &Args) -> Result<Rule> {
         Runtime,
         "Only zero batch or zero channel inputs are supported, but got input shape: {xs}"
     );
-    Ok(Rule { shape, stride, padding, dilation })
+    Ok(Rule {
+        shape,
+        stride,
+        padding,
+        dilation,
+    })
 }
 
 fn format_of(x: &Tensor, w: &Tensor) -> MemoryFormat {
@@ -248,15 +387,39 @@ fn infer(a: &Args) -> Result<Plan> {
     let r = rule(a)?;
     let d = x.dtype();
     if w.dtype() != d {
-        bail!(Runtime, "expected scalar type {} but found {}", d.scalar_type(), w.dtype().scalar_type());
+        bail!(
+            Runtime,
+            "expected scalar type {} but found {}",
+            d.scalar_type(),
+            w.dtype().scalar_type()
+        );
     }
     if let Some(b) = bias {
         let name = super::matrix::cpp_name;
-        ensure!(b.dtype() == d, Runtime, "Input type ({}) and bias type ({}) should be the same", name(d), name(b.dtype()));
+        ensure!(
+            b.dtype() == d,
+            Runtime,
+            "Input type ({}) and bias type ({}) should be the same",
+            name(d),
+            name(b.dtype())
+        );
     }
-    ensure!(has_product(d), NotImplemented, "\"slow_conv{}d_cpu\" not implemented for '{}'", (x.ndim() - 2).max(2), d.scalar_type());
+    ensure!(
+        has_product(d),
+        NotImplemented,
+        "\"slow_conv{}d_cpu\" not implemented for '{}'",
+        (x.ndim() - 2).max(2),
+        d.scalar_type()
+    );
     let strides = dims::format_strides(&r.shape, format_of(x, w))?;
-    Ok(Plan { outs: smallvec![OutSpec { shape: r.shape, strides, dtype: d }], device: None })
+    Ok(Plan {
+        outs: smallvec![OutSpec {
+            shape: r.shape,
+            strides,
+            dtype: d
+        }],
+        device: None,
+    })
 }
 
 fn triple<T: Copy>(values: &[i64], fill: T, f: impl Fn(i64) -> T) -> [T; 3] {
@@ -291,22 +454,64 @@ fn run(a: &Args, outs: &[Tensor]) -> Result<()> {
     if *out.strides() == strides {
         return cpu::convolve(out, x, w, a.opt_tensor(2), &g);
     }
-    let dense = Tensor::empty_strided(out.shape().clone(), strides, out.dtype(), crate::Device::CPU)?;
+    let dense = Tensor::empty_strided(
+        out.shape().clone(),
+        strides,
+        out.dtype(),
+        crate::Device::CPU,
+    )?;
     cpu::convolve(&dense, x, w, a.opt_tensor(2), &g)?;
     copy::copy(out, &dense)
 }
 
 /// The parameters of fold and unfold: window, dilation, padding, stride from position `first`.
 fn windows<'a>(a: &'a Args<'_>, first: usize) -> Result<[&'a Dims; 4]> {
-    let lists = [a.ints(first)?, a.ints(first + 1)?, a.ints(first + 2)?, a.ints(first + 3)?];
-    for (list, name) in lists.iter().zip(["kernel_size", "dilation", "padding", "stride"]) {
-        ensure!(list.len() == 2, Runtime, "It is expected {name} equals to 2, but got size {}", list.len());
+    let lists = [
+        a.ints(first)?,
+        a.ints(first + 1)?,
+        a.ints(first + 2)?,
+        a.ints(first + 3)?,
+    ];
+    for (list, name) in lists
+        .iter()
+        .zip(["kernel_size", "dilation", "padding", "stride"])
+    {
+        ensure!(
+            list.len() == 2,
+            Runtime,
+            "It is expected {name} equals to 2, but got size {}",
+            list.len()
+        );
     }
     let [k, d, p, s] = lists;
-    ensure!(k.iter().all(|&v| v > 0), Runtime, "kernel size should be greater than zero, but got kernel_height: {} kernel_width: {}", k[0], k[1]);
-    ensure!(d.iter().all(|&v| v > 0), Runtime, "dilation should be greater than zero, but got dilation_height: {} dilation_width: {}", d[0], d[1]);
-    ensure!(p.iter().all(|&v| v >= 0), Runtime, "padding should be non-negative, but got pad_height: {} pad_width: {}", p[0], p[1]);
-    ensure!(s.iter().all(|&v| v > 0), Runtime, "stride should be greater than zero, but got stride_height: {} stride_width: {}", s[0], s[1]);
+    ensure!(
+        k.iter().all(|&v| v > 0),
+        Runtime,
+        "kernel size should be greater than zero, but got kernel_height: {} kernel_width: {}",
+        k[0],
+        k[1]
+    );
+    ensure!(
+        d.iter().all(|&v| v > 0),
+        Runtime,
+        "dilation should be greater than zero, but got dilation_height: {} dilation_width: {}",
+        d[0],
+        d[1]
+    );
+    ensure!(
+        p.iter().all(|&v| v >= 0),
+        Runtime,
+        "padding should be non-negative, but got pad_height: {} pad_width: {}",
+        p[0],
+        p[1]
+    );
+    ensure!(
+        s.iter().all(|&v| v > 0),
+        Runtime,
+        "stride should be greater than zero, but got stride_height: {} stride_width: {}",
+        s[0],
+        s[1]
+    );
     Ok(lists)
 }
 
@@ -319,12 +524,26 @@ fn tuple(d: &[i64]) -> String {
 }
 
 fn check_gathered(d: DType, name: &str) -> Result<()> {
-    let good = matches!(d, DType::F32 | DType::F64 | DType::F16 | DType::BF16 | DType::C64 | DType::C128 | DType::Bool);
-    ensure!(good, NotImplemented, "\"{name}_out_cpu\" not implemented for '{}'", d.scalar_type());
+    let good = matches!(
+        d,
+        DType::F32 | DType::F64 | DType::F16 | DType::BF16 | DType::C64 | DType::C128 | DType::Bool
+    );
+    ensure!(
+        good,
+        NotImplemented,
+        "\"{name}_out_cpu\" not implemented for '{}'",
+        d.scalar_type()
+    );
     Ok(())
 }
 
-fn geometry(batch: i64, channels: i64, size: &[i64], out: &[i64], [k, d, p, s]: [&Dims; 4]) -> Geometry {
+fn geometry(
+    batch: i64,
+    channels: i64,
+    size: &[i64],
+    out: &[i64],
+    [k, d, p, s]: [&Dims; 4],
+) -> Geometry {
     let usizes = |s: &[i64]| triple(s, 1usize, |v| v as usize);
     Geometry {
         batch: batch as usize,
@@ -347,7 +566,14 @@ fn infer_unfold(a: &Args) -> Result<Plan> {
     let lists = windows(a, 1)?;
     let s = x.shape();
     let last_ok = s.iter().skip(1).all(|&v| v != 0);
-    ensure!(s.len() >= 3, Index, "Dimension out of range (expected to be in range of [{}, {}], but got {})", -(s.len() as i64), s.len() as i64 - 1, s.len());
+    ensure!(
+        s.len() >= 3,
+        Index,
+        "Dimension out of range (expected to be in range of [{}, {}], but got {})",
+        -(s.len() as i64),
+        s.len() as i64 - 1,
+        s.len()
+    );
     ensure!(
         (s.len() == 3 && s[0] != 0 && last_ok) || (s.len() == 4 && last_ok),
         Runtime,
@@ -370,7 +596,10 @@ fn infer_unfold(a: &Args) -> Result<Plan> {
     );
     check_gathered(x.dtype(), "im2col")?;
     let rows = [s[n - 3] * k[0] * k[1], out[0] * out[1]];
-    Ok(Plan::contiguous(&Dims::new(&s[..n - 3]).concat(&rows), x.dtype()))
+    Ok(Plan::contiguous(
+        &Dims::new(&s[..n - 3]).concat(&rows),
+        x.dtype(),
+    ))
 }
 
 fn run_unfold(a: &Args, outs: &[Tensor]) -> Result<()> {
@@ -380,7 +609,13 @@ fn run_unfold(a: &Args, outs: &[Tensor]) -> Result<()> {
     }
     let (s, n, lists) = (x.shape(), x.ndim(), windows(a, 1)?);
     let batch = if n == 4 { s[0] } else { 1 };
-    let g = geometry(batch, s[n - 3], &s[n - 2..], &blocks(&s[n - 2..], lists), lists);
+    let g = geometry(
+        batch,
+        s[n - 3],
+        &s[n - 2..],
+        &blocks(&s[n - 2..], lists),
+        lists,
+    );
     if out.is_contiguous() {
         return cpu::columns(out, x, &g);
     }
@@ -391,7 +626,12 @@ fn run_unfold(a: &Args, outs: &[Tensor]) -> Result<()> {
 
 fn infer_fold(a: &Args) -> Result<Plan> {
     let (x, size) = (a.tensor(0)?, a.ints(1)?);
-    ensure!(size.len() == 2, Runtime, "It is expected output_size equals to 2, but got size {}", size.len());
+    ensure!(
+        size.len() == 2,
+        Runtime,
+        "It is expected output_size equals to 2, but got size {}",
+        size.len()
+    );
     let lists = windows(a, 2)?;
     let [k, d, p, st] = lists;
     let s = x.shape();
@@ -423,9 +663,16 @@ fn infer_fold(a: &Args) -> Result<Plan> {
         h * w,
         s[n - 1]
     );
-    ensure!(h >= 1 && w >= 1, Runtime, "calculated shape of the array of sliding blocks as ({h}, {w}), which is too small (non-positive)");
+    ensure!(
+        h >= 1 && w >= 1,
+        Runtime,
+        "calculated shape of the array of sliding blocks as ({h}, {w}), which is too small (non-positive)"
+    );
     check_gathered(x.dtype(), "col2im")?;
-    Ok(Plan::contiguous(&Dims::new(&s[..n - 2]).concat(&[s[n - 2] / window, size[0], size[1]]), x.dtype()))
+    Ok(Plan::contiguous(
+        &Dims::new(&s[..n - 2]).concat(&[s[n - 2] / window, size[0], size[1]]),
+        x.dtype(),
+    ))
 }
 
 fn run_fold(a: &Args, outs: &[Tensor]) -> Result<()> {
@@ -443,4 +690,3 @@ fn run_fold(a: &Args, outs: &[Tensor]) -> Result<()> {
     cpu::fold(&dense, x, &g)?;
     copy::copy(out, &dense)
 }
-

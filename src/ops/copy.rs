@@ -11,50 +11,162 @@ pub static OPS: &[OpDef] = &[
         "copy",
         "(Tensor self, Tensor src, bool non_blocking=False)",
         M | I,
-        KernelBody::new(infer_copy, copy_cpu).cuda(crate::cuda::copy::copy).any_device(2).pointwise().lazy_aware(),
+        KernelBody::new(infer_copy, copy_cpu)
+            .cuda(crate::cuda::copy::copy)
+            .any_device(2)
+            .pointwise()
+            .lazy_aware(),
         "The values of `src`, broadcast and converted, in the layout of `self`.",
     ),
     kernel(
         "clone",
         "(Tensor self, *, format? memory_format=None)",
         FM,
-        KernelBody::new(infer_clone, copy_first).cuda(crate::cuda::copy::copy).lazy_aware(),
+        KernelBody::new(infer_clone, copy_first)
+            .cuda(crate::cuda::copy::copy)
+            .lazy_aware(),
         "A copy with memory of its own.",
     ),
     kernel(
         "_to_copy",
         "(Tensor self, dtype? dtype=None, device? device=None, format? memory_format=None)",
         F,
-        KernelBody::new(infer_to_copy, copy_first).cuda(crate::cuda::copy::copy).any_device(1).lazy_aware(),
+        KernelBody::new(infer_to_copy, copy_first)
+            .cuda(crate::cuda::copy::copy)
+            .any_device(1)
+            .lazy_aware(),
         "A copy in another dtype or on another device.",
     ),
     kernel(
         "fill",
         "(Tensor self, Scalar value)",
         F | I,
-        KernelBody::new(infer_fill, fill_cpu).cuda(crate::cuda::map::fill).pointwise().lazy_aware(),
+        KernelBody::new(infer_fill, fill_cpu)
+            .cuda(crate::cuda::map::fill)
+            .pointwise()
+            .lazy_aware(),
         "A tensor like `self` with every element set to a number.",
     ),
-    compose("fill#tensor", "(Tensor self, Tensor value)", F | I, fill_tensor, "A tensor like `self` filled with the value of a 0-dimensional tensor."),
+    compose(
+        "fill#tensor",
+        "(Tensor self, Tensor value)",
+        F | I,
+        fill_tensor,
+        "A tensor like `self` filled with the value of a 0-dimensional tensor.",
+    ),
     kernel(
         "zero",
         "(Tensor self)",
         F | I,
-        KernelBody::new(infer_like, zero_cpu).cuda(crate::cuda::map::zero).pointwise().lazy_aware(),
+        KernelBody::new(infer_like, zero_cpu)
+            .cuda(crate::cuda::map::zero)
+            .pointwise()
+            .lazy_aware(),
         "A tensor like `self` of zeros.",
     ),
-    compose("contiguous", "(Tensor self, *, format memory_format=contiguous_format)", M, contiguous, "The same values in a contiguous layout; itself if it has that."),
-    view("alias", "(Tensor self)", 0, |a| Ok(a.tensor(0)?.detach().into()), "Another tensor on the same memory."),
-    view("detach", "(Tensor self)", FM, |a| Ok(a.tensor(0)?.detach().into()), "The same memory without gradient history."),
-    compose("resolve_conj", "(Tensor self)", FM, |a| super::call::resolve(a.tensor(0)?).map(Ret::from), "The tensor with a lazy conjugation carried out."),
-    compose("resolve_neg", "(Tensor self)", FM, |a| super::call::resolve(a.tensor(0)?).map(Ret::from), "The tensor with a lazy negation carried out."),
-    compose("to#dtype", "(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, format? memory_format=None)", M, |a| to(a.tensor(0)?, a.dtype(1), None, a.bool(3), a.format(4)), "The tensor in another dtype."),
-    compose("to#device", "(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, format? memory_format=None)", M, |a| to(a.tensor(0)?, a.dtype(2), a.device(1), a.bool(4), a.format(5)), "The tensor on another device."),
-    compose("to#other", "(Tensor self, Tensor tensor, bool non_blocking=False, bool copy=False, *, format? memory_format=None)", M, to_other, "The tensor in the dtype and on the device of another."),
-    compose("type_as", "(Tensor self, Tensor other)", M, |a| to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.device()), false, None), "The tensor in the dtype of another."),
-    compose("cpu", "(Tensor self, *, format? memory_format=None)", M, |a| to(a.tensor(0)?, None, Some(Device::CPU), false, a.format(1)), "The tensor on the host."),
-    compose("cuda", "(Tensor self, device? device=None, bool non_blocking=False, *, format? memory_format=None)", M, to_cuda, "The tensor on a GPU."),
-    compose("_conj_physical", "(Tensor self)", O, |a| super::call::resolve(&a.tensor(0)?.clone().with_conj(!a.tensor(0)?.is_conj())).map(Ret::from), ""),
+    compose(
+        "contiguous",
+        "(Tensor self, *, format memory_format=contiguous_format)",
+        M,
+        contiguous,
+        "The same values in a contiguous layout; itself if it has that.",
+    ),
+    view(
+        "alias",
+        "(Tensor self)",
+        0,
+        |a| Ok(a.tensor(0)?.detach().into()),
+        "Another tensor on the same memory.",
+    ),
+    view(
+        "detach",
+        "(Tensor self)",
+        FM,
+        |a| Ok(a.tensor(0)?.detach().into()),
+        "The same memory without gradient history.",
+    ),
+    compose(
+        "resolve_conj",
+        "(Tensor self)",
+        FM,
+        |a| super::call::resolve(a.tensor(0)?).map(Ret::from),
+        "The tensor with a lazy conjugation carried out.",
+    ),
+    compose(
+        "resolve_neg",
+        "(Tensor self)",
+        FM,
+        |a| super::call::resolve(a.tensor(0)?).map(Ret::from),
+        "The tensor with a lazy negation carried out.",
+    ),
+    compose(
+        "to#dtype",
+        "(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
+        M,
+        |a| to(a.tensor(0)?, a.dtype(1), None, a.bool(3), a.format(4)),
+        "The tensor in another dtype.",
+    ),
+    compose(
+        "to#device",
+        "(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
+        M,
+        |a| {
+            to(
+                a.tensor(0)?,
+                a.dtype(2),
+                a.device(1),
+                a.bool(4),
+                a.format(5),
+            )
+        },
+        "The tensor on another device.",
+    ),
+    compose(
+        "to#other",
+        "(Tensor self, Tensor tensor, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
+        M,
+        to_other,
+        "The tensor in the dtype and on the device of another.",
+    ),
+    compose(
+        "type_as",
+        "(Tensor self, Tensor other)",
+        M,
+        |a| {
+            to(
+                a.tensor(0)?,
+                Some(a.tensor(1)?.dtype()),
+                Some(a.tensor(1)?.device()),
+                false,
+                None,
+            )
+        },
+        "The tensor in the dtype of another.",
+    ),
+    compose(
+        "cpu",
+        "(Tensor self, *, format? memory_format=None)",
+        M,
+        |a| to(a.tensor(0)?, None, Some(Device::CPU), false, a.format(1)),
+        "The tensor on the host.",
+    ),
+    compose(
+        "cuda",
+        "(Tensor self, device? device=None, bool non_blocking=False, *, format? memory_format=None)",
+        M,
+        to_cuda,
+        "The tensor on a GPU.",
+    ),
+    compose(
+        "_conj_physical",
+        "(Tensor self)",
+        O,
+        |a| {
+            super::call::resolve(&a.tensor(0)?.clone().with_conj(!a.tensor(0)?.is_conj()))
+                .map(Ret::from)
+        },
+        "",
+    ),
 ];
 
 macro_rules! cast_methods {
@@ -76,7 +188,11 @@ cast_methods! {
 /// Never.
 pub fn infer_like(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
-    Ok(Plan::one(t.shape().clone(), dims::preserved_strides(t.shape(), t.strides()), t.dtype()))
+    Ok(Plan::one(
+        t.shape().clone(),
+        dims::preserved_strides(t.shape(), t.strides()),
+        t.dtype(),
+    ))
 }
 
 fn infer_fill(a: &Args) -> Result<Plan> {
@@ -89,14 +205,23 @@ fn infer_copy(a: &Args) -> Result<Plan> {
     let fits = dims::broadcast(dst.shape(), src.shape());
     match fits {
         Ok(s) if s == *dst.shape() => {}
-        Ok(s) => bail!(Runtime, "output with shape {} doesn't match the broadcast shape {s}", dst.shape()),
+        Ok(s) => bail!(
+            Runtime,
+            "output with shape {} doesn't match the broadcast shape {s}",
+            dst.shape()
+        ),
         Err(e) => return Err(e),
     }
     if src.is_meta() && !dst.is_meta() {
         return Err(no_data(src));
     }
     let device = dst.device();
-    Ok(Plan::one(dst.shape().clone(), dims::preserved_strides(dst.shape(), dst.strides()), dst.dtype()).on(device))
+    Ok(Plan::one(
+        dst.shape().clone(),
+        dims::preserved_strides(dst.shape(), dst.strides()),
+        dst.dtype(),
+    )
+    .on(device))
 }
 
 /// The error for reading a meta tensor, with the way out.
@@ -105,7 +230,9 @@ fn infer_copy(a: &Args) -> Result<Plan> {
 pub fn no_data(t: &Tensor) -> crate::Error {
     let mut e = crate::err!(NotImplemented, "Cannot copy out of meta tensor; no data!");
     if let Some(source) = t.storage().source() {
-        e = e.with_note(&format!(" Its source is {source}: torchlike.materialize() makes it real."));
+        e = e.with_note(&format!(
+            " Its source is {source}: torchlike.materialize() makes it real."
+        ));
     }
     e
 }
@@ -124,7 +251,10 @@ fn copy_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
 
 /// Same storage but another layout: the source has to be read out before it is overwritten.
 fn overlaps(dst: &Tensor, src: &Tensor) -> bool {
-    dst.shares_storage(src) && (dst.offset() != src.offset() || dst.strides() != src.strides() || dst.shape() != src.shape())
+    dst.shares_storage(src)
+        && (dst.offset() != src.offset()
+            || dst.strides() != src.strides()
+            || dst.shape() != src.shape())
 }
 
 fn infer_clone(a: &Args) -> Result<Plan> {
@@ -176,9 +306,18 @@ fn zero_cpu(_: &Args, outs: &[Tensor]) -> Result<()> {
 fn fill_tensor(a: &Args) -> Result<Ret> {
     let (t, v) = (a.tensor(0)?, a.tensor(1)?);
     if v.ndim() != 0 {
-        bail!(Runtime, "fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.", v.ndim());
+        bail!(
+            Runtime,
+            "fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.",
+            v.ndim()
+        );
     }
-    let out = Tensor::empty_strided(t.shape().clone(), dims::preserved_strides(t.shape(), t.strides()), t.dtype(), t.device())?;
+    let out = Tensor::empty_strided(
+        t.shape().clone(),
+        dims::preserved_strides(t.shape(), t.strides()),
+        t.dtype(),
+        t.device(),
+    )?;
     super::call::copy_(&out, v)?;
     Ok(out.into())
 }
@@ -187,7 +326,10 @@ fn contiguous(a: &Args) -> Result<Ret> {
     let t = a.tensor(0)?;
     let format = a.format(1).unwrap_or(MemoryFormat::Contiguous);
     if format == MemoryFormat::Preserve {
-        bail!(Runtime, "preserve memory format is unsupported by the contiguous operator");
+        bail!(
+            Runtime,
+            "preserve memory format is unsupported by the contiguous operator"
+        );
     }
     if t.is_contiguous_in(format) {
         return Ok(t.clone().into());
@@ -199,9 +341,21 @@ fn contiguous(a: &Args) -> Result<Ret> {
 ///
 /// # Errors
 /// If the data cannot be had or converted.
-pub fn to(t: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool, format: Option<MemoryFormat>) -> Result<Ret> {
+pub fn to(
+    t: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    copy: bool,
+    format: Option<MemoryFormat>,
+) -> Result<Ret> {
     let dtype = dtype.unwrap_or(t.dtype());
-    let device = device.map_or(t.device(), |d| if d.kind == crate::DeviceKind::Cuda && d.index < 0 { Device::cuda(0) } else { d.canonical() });
+    let device = device.map_or(t.device(), |d| {
+        if d.kind == crate::DeviceKind::Cuda && d.index < 0 {
+            Device::cuda(0)
+        } else {
+            d.canonical()
+        }
+    });
     let format_ok = match format {
         None | Some(MemoryFormat::Preserve) => true,
         Some(f) => t.is_contiguous_in(f),
@@ -220,5 +374,11 @@ fn to_cuda(a: &Args) -> Result<Ret> {
 
 fn to_other(a: &Args) -> Result<Ret> {
     let other = a.tensor(1)?;
-    to(a.tensor(0)?, Some(other.dtype()), Some(other.device()), a.bool(3), a.format(4))
+    to(
+        a.tensor(0)?,
+        Some(other.dtype()),
+        Some(other.device()),
+        a.bool(3),
+        a.format(4),
+    )
 }

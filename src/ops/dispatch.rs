@@ -56,7 +56,11 @@ pub fn call_out(args: &Args, outs: &mut [Tensor]) -> Result<()> {
         Body::View(f) | Body::Compose(f) => {
             let results = f(args)?.tensors();
             for (out, result) in outs.iter_mut().zip(&results) {
-                let spec = OutSpec { shape: result.shape().clone(), strides: result.strides().clone(), dtype: result.dtype() };
+                let spec = OutSpec {
+                    shape: result.shape().clone(),
+                    strides: result.strides().clone(),
+                    dtype: result.dtype(),
+                };
                 prepare_out(out, &spec, result.device(), args.op.has(super::op::X))?;
                 super::call::copy_(out, result)?;
             }
@@ -67,7 +71,9 @@ pub fn call_out(args: &Args, outs: &mut [Tensor]) -> Result<()> {
 
 /// The arguments of a factory call into `out` with that tensor's dtype, if none was asked for.
 fn factory_dtype<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Option<Args<'a>>> {
-    let (Some(i), [out]) = (args.op.schema.position("dtype"), outs) else { return Ok(None) };
+    let (Some(i), [out]) = (args.op.schema.position("dtype"), outs) else {
+        return Ok(None);
+    };
     let mut tensors = false;
     args.for_each_tensor(|_, _| tensors = true);
     if tensors || args.op.schema.position("requires_grad").is_none() {
@@ -84,7 +90,10 @@ fn factory_dtype<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Option<Args<'a>
         None => {
             let mut values = args.values.clone();
             values[i] = super::args::Arg::DType(out.dtype());
-            Ok(Some(Args { op: args.op, values }))
+            Ok(Some(Args {
+                op: args.op,
+                values,
+            }))
         }
     }
 }
@@ -135,12 +144,17 @@ pub fn run_plain(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>
                 execute(args, k, std::slice::from_ref(&out), device)?;
                 return Ok(Ret::One(out));
             }
-            let outs = specs.into_iter().map(|spec| allocate(spec, device)).collect::<Result<Vec<_>>>()?;
+            let outs = specs
+                .into_iter()
+                .map(|spec| allocate(spec, device))
+                .collect::<Result<Vec<_>>>()?;
             execute(args, k, &outs, device)?;
             Ok(Ret::Tuple(outs))
         }
         Dest::InPlace(target) => {
-            let Some(spec) = plan.outs.into_iter().next() else { bail!(Runtime, "{} has no result", args.name()) };
+            let Some(spec) = plan.outs.into_iter().next() else {
+                bail!(Runtime, "{} has no result", args.name())
+            };
             check_inplace_result(target, &spec.shape, spec.dtype)?;
             write_into(args, k, spec, target, device)?;
             target.storage().bump();
@@ -153,7 +167,10 @@ pub fn run_plain(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>
             for (out, spec) in outs.iter_mut().zip(&plan.outs) {
                 prepare_out(out, spec, device, args.op.has(super::op::X))?;
             }
-            let direct = outs.iter().zip(&plan.outs).all(|(o, s)| o.dtype() == s.dtype && writable_directly(args, k, o));
+            let direct = outs
+                .iter()
+                .zip(&plan.outs)
+                .all(|(o, s)| o.dtype() == s.dtype && writable_directly(args, k, o));
             if direct {
                 execute(args, k, outs, device)?;
             } else {
@@ -173,11 +190,20 @@ pub fn run_plain(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>
 }
 
 /// Writes a result into an existing tensor, directly where that is safe.
-fn write_into(args: &Args, k: &KernelBody, spec: OutSpec, target: &Tensor, device: Device) -> Result<()> {
+fn write_into(
+    args: &Args,
+    k: &KernelBody,
+    spec: OutSpec,
+    target: &Tensor,
+    device: Device,
+) -> Result<()> {
     if k.traits.data_dependent && device.is_meta() {
         return Err(data_dependent(args));
     }
-    if spec.dtype == target.dtype() && (k.traits.lazy_aware || !target.is_lazy()) && writable_directly(args, k, target) {
+    if spec.dtype == target.dtype()
+        && (k.traits.lazy_aware || !target.is_lazy())
+        && writable_directly(args, k, target)
+    {
         return execute(args, k, std::slice::from_ref(target), device);
     }
     let fresh = allocate(spec, device)?;
@@ -215,7 +241,11 @@ fn execute(args: &Args, k: &KernelBody, outs: &[Tensor], device: Device) -> Resu
 #[inline]
 fn allocate(spec: OutSpec, device: Device) -> Result<Tensor> {
     let t = Tensor::empty_strided(spec.shape, spec.strides, spec.dtype, device)?;
-    Ok(if mode::inference() { t.with_inference(true) } else { t })
+    Ok(if mode::inference() {
+        t.with_inference(true)
+    } else {
+        t
+    })
 }
 
 struct Seen {
@@ -227,7 +257,11 @@ struct Seen {
 /// Finds the common device, and whether anything special is among the arguments.
 #[inline]
 fn survey(args: &Args, k: &KernelBody) -> Result<Seen> {
-    let mut seen = Seen { device: None, lazy: false, sourced: false };
+    let mut seen = Seen {
+        device: None,
+        lazy: false,
+        sourced: false,
+    };
     let mut scalar_device = None;
     let mut clash = None;
     args.for_each_tensor(|i, t| {
@@ -257,7 +291,11 @@ fn survey(args: &Args, k: &KernelBody) -> Result<Seen> {
     if let (Some(d), true) = (seen.device, k.traits.index_args != 0) {
         let mut wrong = None;
         args.for_each_tensor(|i, t| {
-            if k.traits.index_args & (1 << i.min(15)) == 0 && t.ndim() > 0 && t.device() != d && k.traits.any_device == 0 {
+            if k.traits.index_args & (1 << i.min(15)) == 0
+                && t.ndim() > 0
+                && t.device() != d
+                && k.traits.any_device == 0
+            {
                 wrong = Some(t.device());
             }
         });
@@ -274,9 +312,15 @@ fn survey(args: &Args, k: &KernelBody) -> Result<Seen> {
 #[cold]
 fn device_clash(first: Device, other: Device) -> crate::Error {
     if first.is_meta() || other.is_meta() {
-        err!(Runtime, "Tensor on device {other} is not on the expected device {first}!")
+        err!(
+            Runtime,
+            "Tensor on device {other} is not on the expected device {first}!"
+        )
     } else {
-        err!(Runtime, "Expected all tensors to be on the same device, but found at least two devices, {first} and {other}!")
+        err!(
+            Runtime,
+            "Expected all tensors to be on the same device, but found at least two devices, {first} and {other}!"
+        )
     }
 }
 
@@ -312,7 +356,10 @@ fn with_resolved(args: &Args, f: impl FnOnce(&Args) -> Result<Ret>) -> Result<Re
 /// PyTorch's texts for leaves that require gradients and for expanded targets.
 pub fn check_writable(target: &Tensor) -> Result<()> {
     if target.requires_grad() && mode::grad_enabled() {
-        bail!(Runtime, "a leaf Variable that requires grad is being used in an in-place operation.");
+        bail!(
+            Runtime,
+            "a leaf Variable that requires grad is being used in an in-place operation."
+        );
     }
     if target.has_internal_overlap() {
         bail!(
@@ -324,9 +371,17 @@ pub fn check_writable(target: &Tensor) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn check_inplace_result(target: &Tensor, shape: &Dims, result: crate::DType) -> Result<()> {
+pub(crate) fn check_inplace_result(
+    target: &Tensor,
+    shape: &Dims,
+    result: crate::DType,
+) -> Result<()> {
     if target.shape() != shape {
-        bail!(Runtime, "output with shape {} doesn't match the broadcast shape {shape}", target.shape());
+        bail!(
+            Runtime,
+            "output with shape {} doesn't match the broadcast shape {shape}",
+            target.shape()
+        );
     }
     check_cast(result, target.dtype())
 }
@@ -353,7 +408,11 @@ fn prepare_out(out: &mut Tensor, spec: &OutSpec, device: Device, exact: bool) ->
                 out.device()
             );
         }
-        bail!(Runtime, "Expected out tensor to have device {device}, but got {} instead", out.device());
+        bail!(
+            Runtime,
+            "Expected out tensor to have device {device}, but got {} instead",
+            out.device()
+        );
     }
     if exact && out.dtype() != spec.dtype {
         bail!(
@@ -375,17 +434,25 @@ fn prepare_out(out: &mut Tensor, spec: &OutSpec, device: Device, exact: bool) ->
 /// # Errors
 /// If the storage cannot grow.
 pub fn resize(t: &mut Tensor, shape: &[i64], strides: Option<&Dims>) -> Result<()> {
-    let strides = strides.cloned().unwrap_or_else(|| dims::contiguous_strides(shape));
+    let strides = strides
+        .cloned()
+        .unwrap_or_else(|| dims::contiguous_strides(shape));
     dims::numel(shape)?;
     let need = dims::storage_bytes(shape, &strides, t.offset(), t.dtype().size())?;
     if need > t.storage().nbytes() {
         t.storage().resize(need)?;
     }
     let (conj, neg) = (t.is_conj(), t.is_neg());
-    *t = Tensor::from_parts(t.storage().clone(), Dims::new(shape), strides, t.offset(), t.dtype())
-        .with_requires_grad(t.requires_grad())
-        .with_conj(conj)
-        .with_neg(neg);
+    *t = Tensor::from_parts(
+        t.storage().clone(),
+        Dims::new(shape),
+        strides,
+        t.offset(),
+        t.dtype(),
+    )
+    .with_requires_grad(t.requires_grad())
+    .with_conj(conj)
+    .with_neg(neg);
     Ok(())
 }
 

@@ -1,27 +1,117 @@
 //! Dropout: masks drawn as PyTorch draws them.
 
 use super::args::{Arg, Args};
-use super::op::{F, OpDef, Ret, compose};
 use super::dispatch;
+use super::op::{F, OpDef, Ret, compose};
 use crate::{DType, Dims, Result, Tensor, bail, ensure, op, run, run1};
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    compose("dropout", "(Tensor input, float p, bool train)", F, |a| plain(a, Kind::PLAIN, false), "Elements set to zero at random, the others scaled."),
-    compose("dropout_", "(Tensor input, float p, bool train)", F, |a| plain(a, Kind::PLAIN, true), "dropout in place."),
-    compose("feature_dropout", "(Tensor input, float p, bool train)", F, |a| plain(a, Kind::FEATURE, false), "Channels set to zero at random, the others scaled."),
-    compose("feature_dropout_", "(Tensor input, float p, bool train)", F, |a| plain(a, Kind::FEATURE, true), "feature_dropout in place."),
-    compose("alpha_dropout", "(Tensor input, float p, bool train)", F, |a| plain(a, Kind::ALPHA, false), "Dropout that keeps mean and variance of selu's output."),
-    compose("alpha_dropout_", "(Tensor input, float p, bool train)", F, |a| plain(a, Kind::ALPHA, true), "alpha_dropout in place."),
-    compose("feature_alpha_dropout", "(Tensor input, float p, bool train)", F, |a| plain(a, Kind::FEATURE_ALPHA, false), "alpha_dropout of whole channels."),
-    compose("feature_alpha_dropout_", "(Tensor input, float p, bool train)", F, |a| plain(a, Kind::FEATURE_ALPHA, true), "feature_alpha_dropout in place."),
-    compose("native_dropout", "(Tensor input, float p, bool? train) -> (Tensor, Tensor)", F, native, "dropout and its mask."),
-    compose("nn.functional.dropout", "(Tensor input, float p=0.5, bool training=True, bool inplace=False)", F, |a| checked(a, Kind::PLAIN), "Elements set to zero at random, the others scaled."),
-    compose("nn.functional.alpha_dropout", "(Tensor input, float p=0.5, bool training=False, bool inplace=False)", F, |a| checked(a, Kind::ALPHA), "Dropout that keeps mean and variance of selu's output."),
-    compose("nn.functional.feature_alpha_dropout", "(Tensor input, float p=0.5, bool training=False, bool inplace=False)", F, |a| checked(a, Kind::FEATURE_ALPHA), "alpha_dropout of whole channels."),
-    compose("nn.functional.dropout1d", "(Tensor input, float p=0.5, bool training=True, bool inplace=False)", F, dropout1d, "Channels of sequences set to zero at random."),
-    compose("nn.functional.dropout2d", "(Tensor input, float p=0.5, bool training=True, bool inplace=False)", F, |a| checked(a, Kind::FEATURE), "Channels of images set to zero at random."),
-    compose("nn.functional.dropout3d", "(Tensor input, float p=0.5, bool training=True, bool inplace=False)", F, dropout3d, "Channels of volumes set to zero at random."),
+    compose(
+        "dropout",
+        "(Tensor input, float p, bool train)",
+        F,
+        |a| plain(a, Kind::PLAIN, false),
+        "Elements set to zero at random, the others scaled.",
+    ),
+    compose(
+        "dropout_",
+        "(Tensor input, float p, bool train)",
+        F,
+        |a| plain(a, Kind::PLAIN, true),
+        "dropout in place.",
+    ),
+    compose(
+        "feature_dropout",
+        "(Tensor input, float p, bool train)",
+        F,
+        |a| plain(a, Kind::FEATURE, false),
+        "Channels set to zero at random, the others scaled.",
+    ),
+    compose(
+        "feature_dropout_",
+        "(Tensor input, float p, bool train)",
+        F,
+        |a| plain(a, Kind::FEATURE, true),
+        "feature_dropout in place.",
+    ),
+    compose(
+        "alpha_dropout",
+        "(Tensor input, float p, bool train)",
+        F,
+        |a| plain(a, Kind::ALPHA, false),
+        "Dropout that keeps mean and variance of selu's output.",
+    ),
+    compose(
+        "alpha_dropout_",
+        "(Tensor input, float p, bool train)",
+        F,
+        |a| plain(a, Kind::ALPHA, true),
+        "alpha_dropout in place.",
+    ),
+    compose(
+        "feature_alpha_dropout",
+        "(Tensor input, float p, bool train)",
+        F,
+        |a| plain(a, Kind::FEATURE_ALPHA, false),
+        "alpha_dropout of whole channels.",
+    ),
+    compose(
+        "feature_alpha_dropout_",
+        "(Tensor input, float p, bool train)",
+        F,
+        |a| plain(a, Kind::FEATURE_ALPHA, true),
+        "feature_alpha_dropout in place.",
+    ),
+    compose(
+        "native_dropout",
+        "(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
+        F,
+        native,
+        "dropout and its mask.",
+    ),
+    compose(
+        "nn.functional.dropout",
+        "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
+        F,
+        |a| checked(a, Kind::PLAIN),
+        "Elements set to zero at random, the others scaled.",
+    ),
+    compose(
+        "nn.functional.alpha_dropout",
+        "(Tensor input, float p=0.5, bool training=False, bool inplace=False)",
+        F,
+        |a| checked(a, Kind::ALPHA),
+        "Dropout that keeps mean and variance of selu's output.",
+    ),
+    compose(
+        "nn.functional.feature_alpha_dropout",
+        "(Tensor input, float p=0.5, bool training=False, bool inplace=False)",
+        F,
+        |a| checked(a, Kind::FEATURE_ALPHA),
+        "alpha_dropout of whole channels.",
+    ),
+    compose(
+        "nn.functional.dropout1d",
+        "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
+        F,
+        dropout1d,
+        "Channels of sequences set to zero at random.",
+    ),
+    compose(
+        "nn.functional.dropout2d",
+        "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
+        F,
+        |a| checked(a, Kind::FEATURE),
+        "Channels of images set to zero at random.",
+    ),
+    compose(
+        "nn.functional.dropout3d",
+        "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
+        F,
+        dropout3d,
+        "Channels of volumes set to zero at random.",
+    ),
 ];
 
 /// What is dropped, and by what it is replaced.
@@ -32,10 +122,22 @@ struct Kind {
 }
 
 impl Kind {
-    const PLAIN: Self = Self { feature: false, alpha: false };
-    const FEATURE: Self = Self { feature: true, alpha: false };
-    const ALPHA: Self = Self { feature: false, alpha: true };
-    const FEATURE_ALPHA: Self = Self { feature: true, alpha: true };
+    const PLAIN: Self = Self {
+        feature: false,
+        alpha: false,
+    };
+    const FEATURE: Self = Self {
+        feature: true,
+        alpha: false,
+    };
+    const ALPHA: Self = Self {
+        feature: false,
+        alpha: true,
+    };
+    const FEATURE_ALPHA: Self = Self {
+        feature: true,
+        alpha: true,
+    };
 }
 
 fn plain(a: &Args, kind: Kind, in_place: bool) -> Result<Ret> {
@@ -45,11 +147,20 @@ fn plain(a: &Args, kind: Kind, in_place: bool) -> Result<Ret> {
 /// A double as Python prints it.
 #[must_use]
 pub fn py_float(v: f64) -> String {
-    if v == v.trunc() && v.abs() < 1e16 { format!("{v:.1}") } else { format!("{v}") }
+    if v == v.trunc() && v.abs() < 1e16 {
+        format!("{v:.1}")
+    } else {
+        format!("{v}")
+    }
 }
 
 fn check_p(p: f64) -> Result<()> {
-    ensure!((0.0..=1.0).contains(&p), Value, "dropout probability has to be between 0 and 1, but got {}", py_float(p));
+    ensure!(
+        (0.0..=1.0).contains(&p),
+        Value,
+        "dropout probability has to be between 0 and 1, but got {}",
+        py_float(p)
+    );
     Ok(())
 }
 
@@ -63,7 +174,11 @@ fn in_place(op: &'static super::Op, t: &Tensor, other: impl Into<Arg<'static>>) 
 }
 
 fn drop_some(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Result<Tensor> {
-    ensure!((0.0..=1.0).contains(&p), Runtime, "dropout probability has to be between 0 and 1, but got {p}");
+    ensure!(
+        (0.0..=1.0).contains(&p),
+        Runtime,
+        "dropout probability has to be between 0 and 1, but got {p}"
+    );
     if p == 0.0 || !train || t.numel() == 0 {
         return Ok(t.clone());
     }
@@ -78,7 +193,11 @@ fn drop_some(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Resu
         return multiply(&run1!("new_zeros", t, Dims::EMPTY)?);
     }
     let noise = if kind.feature {
-        ensure!(t.ndim() >= 2, Runtime, "Feature dropout requires at least 2 dimensions in the input");
+        ensure!(
+            t.ndim() >= 2,
+            Runtime,
+            "Feature dropout requires at least 2 dimensions in the input"
+        );
         let mut shape = Dims::filled(t.ndim(), 1);
         (shape[0], shape[1]) = (t.shape()[0], t.shape()[1]);
         run1!("new_empty", t, shape)?
@@ -88,7 +207,11 @@ fn drop_some(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Resu
     in_place(op!("bernoulli#inplace")?, &noise, 1.0 - p)?;
     if !kind.alpha {
         // The reciprocal is taken in the precision that a division of the mask would have.
-        let scale = if t.dtype() == DType::F64 { 1.0 / (1.0 - p) } else { f64::from(1.0 / (1.0 - p) as f32) };
+        let scale = if t.dtype() == DType::F64 {
+            1.0 / (1.0 - p)
+        } else {
+            f64::from(1.0 / (1.0 - p) as f32)
+        };
         in_place(op!("mul")?, &noise, scale)?;
         return multiply(&noise);
     }
@@ -100,7 +223,10 @@ fn drop_some(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Resu
     in_place(op!("add")?, &b, alpha * a * p)?;
     in_place(op!("mul")?, &noise, a)?;
     let result = multiply(&noise)?;
-    dispatch::call_inplace(&Args::new(op!("add")?, [Arg::Tensor(&result), Arg::Tensor(&b)])?)?;
+    dispatch::call_inplace(&Args::new(
+        op!("add")?,
+        [Arg::Tensor(&result), Arg::Tensor(&b)],
+    )?)?;
     Ok(result)
 }
 
@@ -108,7 +234,10 @@ fn native(a: &Args) -> Result<Ret> {
     let (t, p) = (a.tensor(0)?, a.float(1)?);
     let mask = run1!("empty_like", t, DType::Bool)?;
     if a.opt_bool(2) == Some(false) {
-        return Ok(Ret::Tuple(vec![run1!("clone", t)?, run1!("ones_like", t, DType::Bool)?]));
+        return Ok(Ret::Tuple(vec![
+            run1!("clone", t)?,
+            run1!("ones_like", t, DType::Bool)?,
+        ]));
     }
     if t.numel() == 0 {
         return Ok(Ret::Tuple(vec![t.clone(), mask]));
@@ -116,7 +245,11 @@ fn native(a: &Args) -> Result<Ret> {
     let keep = 1.0 - p;
     in_place(op!("bernoulli#inplace")?, &mask, keep)?;
     let out = run1!("mul", t, &mask)?;
-    in_place(op!("mul")?, &out, if keep == 0.0 { 0.0 } else { 1.0 / keep })?;
+    in_place(
+        op!("mul")?,
+        &out,
+        if keep == 0.0 { 0.0 } else { 1.0 / keep },
+    )?;
     Ok(Ret::Tuple(vec![out, mask]))
 }
 

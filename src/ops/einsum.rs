@@ -5,8 +5,13 @@ use super::op::{F, OpDef, Ret, compose};
 use crate::{Dims, Result, Tensor, bail, dims, ensure, run1};
 
 /// The family's rows.
-pub static OPS: &[OpDef] =
-    &[compose("einsum", "(str equation, Tensor[*] operands)", F, einsum, "Sums of products of elements, as the equation says.")];
+pub static OPS: &[OpDef] = &[compose(
+    "einsum",
+    "(str equation, Tensor[*] operands)",
+    F,
+    einsum,
+    "Sums of products of elements, as the equation says.",
+)];
 
 /// The subscript number that stands for the ellipsis; letters come before it, capitals first.
 const ELLIPSIS: usize = 52;
@@ -20,7 +25,11 @@ fn subscript(c: char) -> Option<usize> {
 }
 
 fn letter(label: usize) -> char {
-    let c = if label < 26 { b'A' + label as u8 } else { b'a' + (label - 26) as u8 };
+    let c = if label < 26 {
+        b'A' + label as u8
+    } else {
+        b'a' + (label - 26) as u8
+    };
     c as char
 }
 
@@ -31,7 +40,11 @@ fn labels(text: &str, place: &str) -> Result<Vec<usize>> {
         match c {
             ' ' => {}
             '.' => {
-                ensure!(!out.contains(&ELLIPSIS), Runtime, "einsum(): found '.' for {place} for which an ellipsis was already found");
+                ensure!(
+                    !out.contains(&ELLIPSIS),
+                    Runtime,
+                    "einsum(): found '.' for {place} for which an ellipsis was already found"
+                );
                 ensure!(
                     chars.next() == Some('.') && chars.next() == Some('.'),
                     Runtime,
@@ -41,7 +54,10 @@ fn labels(text: &str, place: &str) -> Result<Vec<usize>> {
             }
             c => match subscript(c) {
                 Some(l) => out.push(l),
-                None => bail!(Runtime, "einsum(): invalid subscript given at index {c} in the equation string, subscripts must be in [a-zA-Z]"),
+                None => bail!(
+                    Runtime,
+                    "einsum(): invalid subscript given at index {c} in the equation string, subscripts must be in [a-zA-Z]"
+                ),
             },
         }
     }
@@ -49,34 +65,60 @@ fn labels(text: &str, place: &str) -> Result<Vec<usize>> {
 }
 
 fn einsum(a: &Args) -> Result<Ret> {
-    let Some(equation) = a.str(0) else { bail!(Type, "einsum() needs an equation") };
+    let Some(equation) = a.str(0) else {
+        bail!(Type, "einsum() needs an equation")
+    };
     contract(equation, a.tensors(1)?).map(Ret::from)
 }
 
 fn contract(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
-    ensure!(!operands.is_empty(), Runtime, "einsum(): must provide at least one operand");
+    ensure!(
+        !operands.is_empty(),
+        Runtime,
+        "einsum(): must provide at least one operand"
+    );
     let (lhs, rhs) = match equation.split_once("->") {
         Some((l, r)) => (l, Some(r)),
         None => (equation, None),
     };
     let mut terms = Vec::new();
     for (i, term) in lhs.split(',').enumerate() {
-        ensure!(i < operands.len(), Runtime, "einsum(): fewer operands were provided than specified in the equation");
+        ensure!(
+            i < operands.len(),
+            Runtime,
+            "einsum(): fewer operands were provided than specified in the equation"
+        );
         terms.push(labels(term, &format!("operand {i}"))?);
     }
-    ensure!(terms.len() == operands.len(), Runtime, "einsum(): more operands were provided than specified in the equation");
+    ensure!(
+        terms.len() == operands.len(),
+        Runtime,
+        "einsum(): more operands were provided than specified in the equation"
+    );
     // How often each label occurs, and how many dimensions the ellipsis stands for.
     let (mut count, mut ellipsis) = ([0usize; ELLIPSIS + 1], 0usize);
     for (i, (term, t)) in terms.iter().zip(operands).enumerate() {
         let has = term.contains(&ELLIPSIS);
         let given = term.len() - usize::from(has);
         ensure!(
-            if has { given <= t.ndim() } else { given == t.ndim() },
+            if has {
+                given <= t.ndim()
+            } else {
+                given == t.ndim()
+            },
             Runtime,
             "einsum(): the number of subscripts in the equation ({given}) {} the number of dimensions ({}) for operand {i}{}",
-            if has { "is more than" } else { "does not match" },
+            if has {
+                "is more than"
+            } else {
+                "does not match"
+            },
             t.ndim(),
-            if has { "" } else { " and no ellipsis was given" }
+            if has {
+                ""
+            } else {
+                " and no ellipsis was given"
+            }
         );
         if has {
             ellipsis = ellipsis.max(t.ndim() - given);
@@ -95,7 +137,9 @@ fn contract(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
             if count[ELLIPSIS] > 0 {
                 put(ELLIPSIS, &mut next);
             }
-            (0..ELLIPSIS).filter(|&l| count[l] == 1).for_each(|l| put(l, &mut next));
+            (0..ELLIPSIS)
+                .filter(|&l| count[l] == 1)
+                .for_each(|l| put(l, &mut next));
         }
         Some(text) => {
             let mut seen = Vec::new();
@@ -107,7 +151,12 @@ fn contract(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
                         "einsum(): output subscript {} does not appear in the equation for any input operand",
                         letter(l)
                     );
-                    ensure!(!seen.contains(&l), Runtime, "einsum(): output subscript {} appears more than once in the output", letter(l));
+                    ensure!(
+                        !seen.contains(&l),
+                        Runtime,
+                        "einsum(): output subscript {} appears more than once in the output",
+                        letter(l)
+                    );
                 }
                 seen.push(l);
                 put(l, &mut next);
@@ -134,7 +183,9 @@ fn contract(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
     }
     let many = ops.len() > 1;
     let mut ops = ops.into_iter();
-    let Some(mut left) = ops.next() else { bail!(Runtime, "einsum(): must provide at least one operand") };
+    let Some(mut left) = ops.next() else {
+        bail!(Runtime, "einsum(): must provide at least one operand")
+    };
     for mut right in ops {
         let (mut both, mut only_left, mut only_right) = (Vec::new(), Vec::new(), Vec::new());
         for d in outputs..total {
@@ -146,7 +197,11 @@ fn contract(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
                     uses[d] = 0;
                 }
             } else if uses[d] == 1 && (l || r) {
-                if l { only_left.push(d as i64) } else { only_right.push(d as i64) }
+                if l {
+                    only_left.push(d as i64)
+                } else {
+                    only_right.push(d as i64)
+                }
                 uses[d] = 0;
             }
         }
@@ -197,7 +252,14 @@ fn check_sizes(terms: &[Vec<usize>], operands: &[&Tensor]) -> Result<()> {
 }
 
 /// An operand with all dimensions of the sum, in their common order.
-fn spread(t: &Tensor, term: &[usize], i: usize, place: &[usize], ellipsis: usize, total: usize) -> Result<Tensor> {
+fn spread(
+    t: &Tensor,
+    term: &[usize],
+    i: usize,
+    place: &[usize],
+    ellipsis: usize,
+    total: usize,
+) -> Result<Tensor> {
     let own = t.ndim() + usize::from(term.contains(&ELLIPSIS)) - term.len();
     let mut perm = vec![usize::MAX; total];
     let mut t = t.clone();
@@ -221,7 +283,12 @@ fn spread(t: &Tensor, term: &[usize], i: usize, place: &[usize], ellipsis: usize
                 t.shape()[j],
                 t.shape()[d]
             );
-            t = run1!("movedim#int", &run1!("diagonal", &t, 0i64, d as i64, j as i64)?, -1i64, d as i64)?;
+            t = run1!(
+                "movedim#int",
+                &run1!("diagonal", &t, 0i64, d as i64, j as i64)?,
+                -1i64,
+                d as i64
+            )?;
         } else {
             perm[place[l]] = j;
             j += 1;
@@ -234,7 +301,11 @@ fn spread(t: &Tensor, term: &[usize], i: usize, place: &[usize], ellipsis: usize
             j += 1;
         }
     }
-    run1!("permute", &t, perm.iter().map(|&p| p as i64).collect::<Dims>())
+    run1!(
+        "permute",
+        &t,
+        perm.iter().map(|&p| p as i64).collect::<Dims>()
+    )
 }
 
 /// Products summed over `summed`, which stay as dimensions of size 1.
@@ -251,17 +322,46 @@ fn pair(left: &Tensor, right: &Tensor, summed: &[usize]) -> Result<Tensor> {
             _ => ro.push(d),
         }
     }
-    let size = |t: &Tensor, dims: &[usize]| dims::numel(&dims.iter().map(|&d| t.shape()[d]).collect::<Dims>());
-    let (b, m, k, p) = (size(left, &shared)?, size(left, &lo)?, size(left, summed)?, size(right, &ro)?);
-    let order = |parts: [&[usize]; 4]| -> Dims { parts.iter().flat_map(|p| p.iter()).map(|&d| d as i64).collect() };
-    let l = run1!("reshape", &run1!("permute", left, order([&shared, &lo, summed, &ro]))?, Dims::from([b, m, k]))?;
-    let r = run1!("reshape", &run1!("permute", right, order([&shared, summed, &ro, &lo]))?, Dims::from([b, k, p]))?;
+    let size = |t: &Tensor, dims: &[usize]| {
+        dims::numel(&dims.iter().map(|&d| t.shape()[d]).collect::<Dims>())
+    };
+    let (b, m, k, p) = (
+        size(left, &shared)?,
+        size(left, &lo)?,
+        size(left, summed)?,
+        size(right, &ro)?,
+    );
+    let order = |parts: [&[usize]; 4]| -> Dims {
+        parts
+            .iter()
+            .flat_map(|p| p.iter())
+            .map(|&d| d as i64)
+            .collect()
+    };
+    let l = run1!(
+        "reshape",
+        &run1!("permute", left, order([&shared, &lo, summed, &ro]))?,
+        Dims::from([b, m, k])
+    )?;
+    let r = run1!(
+        "reshape",
+        &run1!("permute", right, order([&shared, summed, &ro, &lo]))?,
+        Dims::from([b, k, p])
+    )?;
     let out = run1!("bmm", &l, &r)?;
     let arranged = order([&shared, &lo, summed, &ro]);
     let shape: Dims = arranged
         .iter()
         .map(|&d| d as usize)
-        .map(|d| if summed.contains(&d) { 1 } else if left.shape()[d] != 1 { left.shape()[d] } else { right.shape()[d] })
+        .map(|d| {
+            if summed.contains(&d) {
+                1
+            } else if left.shape()[d] != 1 {
+                left.shape()[d]
+            } else {
+                right.shape()[d]
+            }
+        })
         .collect();
     let mut back = Dims::filled(n, 0);
     for (at, &d) in arranged.iter().enumerate() {

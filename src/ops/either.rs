@@ -13,7 +13,11 @@ fn on_gpu(t: &Tensor) -> bool {
 /// # Errors
 /// If a kernel cannot be had.
 pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
-    if on_gpu(t) { cuda::map::fill_with(t, value) } else { cpu::fill(t, value) }
+    if on_gpu(t) {
+        cuda::map::fill_with(t, value)
+    } else {
+        cpu::fill(t, value)
+    }
 }
 
 /// Copies `src` (broadcast, converted) into `dst` on the same device.
@@ -21,7 +25,11 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
 /// # Errors
 /// If there is no conversion.
 pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
-    if on_gpu(dst) || on_gpu(src) { cuda::copy::copy_into(dst, src) } else { cpu::copy::copy(dst, src) }
+    if on_gpu(dst) || on_gpu(src) {
+        cuda::copy::copy_into(dst, src)
+    } else {
+        cpu::copy::copy(dst, src)
+    }
 }
 
 /// A row-major copy; the tensor itself if it is that already.
@@ -29,7 +37,11 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
 /// # Errors
 /// If memory cannot be had.
 pub fn dense(t: &Tensor, dtype: DType) -> Result<Tensor> {
-    if on_gpu(t) { cuda::copy::dense(t, dtype) } else { cpu::copy::dense(t, dtype) }
+    if on_gpu(t) {
+        cuda::copy::dense(t, dtype)
+    } else {
+        cpu::copy::dense(t, dtype)
+    }
 }
 
 /// A copy in another dtype.
@@ -37,7 +49,11 @@ pub fn dense(t: &Tensor, dtype: DType) -> Result<Tensor> {
 /// # Errors
 /// If there is no conversion.
 pub fn converted(t: &Tensor, dtype: DType) -> Result<Tensor> {
-    if on_gpu(t) { cuda::copy::dense(t, dtype) } else { cpu::copy::converted(t, dtype) }
+    if on_gpu(t) {
+        cuda::copy::dense(t, dtype)
+    } else {
+        cpu::copy::converted(t, dtype)
+    }
 }
 
 /// Magnitudes for a norm: GPU folds take complex elements as they are.
@@ -45,15 +61,30 @@ pub fn converted(t: &Tensor, dtype: DType) -> Result<Tensor> {
 /// # Errors
 /// If memory cannot be had.
 pub fn magnitudes(t: &Tensor) -> Result<Tensor> {
-    if on_gpu(t) { Ok(t.clone()) } else { cpu::reduce::magnitudes(t) }
+    if on_gpu(t) {
+        Ok(t.clone())
+    } else {
+        cpu::reduce::magnitudes(t)
+    }
 }
 
 /// Folds dimensions; see [`cpu::reduce::run_kind`].
 ///
 /// # Errors
 /// If there is no fold of the dtype.
-pub fn run_kind(kind: Kind, out: &Tensor, input: &Tensor, dims: &[usize], p: f64, post: Post) -> Result<()> {
-    let run = if on_gpu(input) { cuda::reduce::run_kind } else { cpu::reduce::run_kind };
+pub fn run_kind(
+    kind: Kind,
+    out: &Tensor,
+    input: &Tensor,
+    dims: &[usize],
+    p: f64,
+    post: Post,
+) -> Result<()> {
+    let run = if on_gpu(input) {
+        cuda::reduce::run_kind
+    } else {
+        cpu::reduce::run_kind
+    };
     run(kind, out, input, dims, p, post)
 }
 
@@ -61,8 +92,18 @@ pub fn run_kind(kind: Kind, out: &Tensor, input: &Tensor, dims: &[usize], p: f64
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn arg_extreme(values: Option<&Tensor>, indices: &Tensor, input: &Tensor, dims: &[usize], max: bool) -> Result<()> {
-    let run = if on_gpu(input) { cuda::reduce::arg_extreme } else { cpu::extreme::arg_extreme };
+pub fn arg_extreme(
+    values: Option<&Tensor>,
+    indices: &Tensor,
+    input: &Tensor,
+    dims: &[usize],
+    max: bool,
+) -> Result<()> {
+    let run = if on_gpu(input) {
+        cuda::reduce::arg_extreme
+    } else {
+        cpu::extreme::arg_extreme
+    };
     run(values, indices, input, dims, max)
 }
 
@@ -70,8 +111,19 @@ pub fn arg_extreme(values: Option<&Tensor>, indices: &Tensor, input: &Tensor, di
 ///
 /// # Errors
 /// If the dtype has no products.
-pub fn product(c: &Tensor, a: &Tensor, b: &Tensor, alpha: Scalar, beta: Scalar, bias: Option<&Tensor>) -> Result<()> {
-    let run = if on_gpu(c) { cuda::blas::product } else { cpu::matrix::product };
+pub fn product(
+    c: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    alpha: Scalar,
+    beta: Scalar,
+    bias: Option<&Tensor>,
+) -> Result<()> {
+    let run = if on_gpu(c) {
+        cuda::blas::product
+    } else {
+        cpu::matrix::product
+    };
     run(c, a, b, alpha, beta, bias)
 }
 

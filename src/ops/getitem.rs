@@ -9,8 +9,20 @@ use crate::{DType, Dims, Error, Result, Scalar, Tensor, bail, cpu, dims, ensure,
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("index", "(Tensor self, Tensor?[] indices)", 0, KernelBody::new(infer_index, index_cpu).index_args(2), "The elements at indices, as square brackets take them."),
-    kernel("index_put", "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False)", F | M | I, KernelBody::new(infer_put, put_cpu).index_args(2).updates(), "`self` with values written at indices."),
+    kernel(
+        "index",
+        "(Tensor self, Tensor?[] indices)",
+        0,
+        KernelBody::new(infer_index, index_cpu).index_args(2),
+        "The elements at indices, as square brackets take them.",
+    ),
+    kernel(
+        "index_put",
+        "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False)",
+        F | M | I,
+        KernelBody::new(infer_put, put_cpu).index_args(2).updates(),
+        "`self` with values written at indices.",
+    ),
 ];
 
 /// One thing in square brackets.
@@ -78,7 +90,9 @@ fn truth(mask: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If the values cannot be had.
 pub fn count(mask: &Tensor) -> Result<i64> {
-    Ok(cpu_index::count_true(&truth(&call::readable(mask, "no data")?)?))
+    Ok(cpu_index::count_true(&truth(&call::readable(
+        mask, "no data",
+    )?)?))
 }
 
 /// Coordinates of a mask's true elements, one list a dimension.
@@ -122,8 +136,15 @@ fn layout(t: &Tensor, indices: &[Option<&Tensor>], values: bool) -> Result<Optio
         );
         if !is_mask(index) {
             let tensor = if values { Some(long(index)?) } else { None };
-            let strides = tensor.as_ref().map_or(index.strides(), |t| t.strides()).clone();
-            slots.push(Some(Slot { shape: index.shape().clone(), strides, tensor }));
+            let strides = tensor
+                .as_ref()
+                .map_or(index.strides(), |t| t.strides())
+                .clone();
+            slots.push(Some(Slot {
+                shape: index.shape().clone(),
+                strides,
+                tensor,
+            }));
             continue;
         }
         for (j, &size) in index.shape().iter().enumerate() {
@@ -139,14 +160,22 @@ fn layout(t: &Tensor, indices: &[Option<&Tensor>], values: bool) -> Result<Optio
         }
         if values {
             for c in coordinates(index)? {
-                slots.push(Some(Slot { shape: c.shape().clone(), strides: c.strides().clone(), tensor: Some(c) }));
+                slots.push(Some(Slot {
+                    shape: c.shape().clone(),
+                    strides: c.strides().clone(),
+                    tensor: Some(c),
+                }));
             }
             continue;
         }
         let n = count(index).ok();
         unknown |= n.is_none();
         for _ in 0..index.ndim() {
-            slots.push(Some(Slot { shape: Dims::new(&[n.unwrap_or(0)]), strides: Dims::new(&[1]), tensor: None }));
+            slots.push(Some(Slot {
+                shape: Dims::new(&[n.unwrap_or(0)]),
+                strides: Dims::new(&[1]),
+                tensor: None,
+            }));
         }
     }
     ensure!(
@@ -165,7 +194,11 @@ fn layout(t: &Tensor, indices: &[Option<&Tensor>], values: bool) -> Result<Optio
     let (base, at) = if adjacent {
         (t.clone(), used.first().copied().unwrap_or(0))
     } else {
-        let order: Vec<usize> = used.iter().copied().chain((0..t.ndim()).filter(|d| !used.contains(d))).collect();
+        let order: Vec<usize> = used
+            .iter()
+            .copied()
+            .chain((0..t.ndim()).filter(|d| !used.contains(d)))
+            .collect();
         (t.permuted(&order), 0)
     };
     let slots: Vec<Slot> = slots.into_iter().flatten().collect();
@@ -175,20 +208,38 @@ fn layout(t: &Tensor, indices: &[Option<&Tensor>], values: bool) -> Result<Optio
             Ok(s) => s,
             Err(_) => {
                 let shapes: Vec<String> = slots.iter().map(|s| s.shape.to_string()).collect();
-                bail!(Index, "shape mismatch: indexing tensors could not be broadcast together with shapes {}", shapes.join(", "));
+                bail!(
+                    Index,
+                    "shape mismatch: indexing tensors could not be broadcast together with shapes {}",
+                    shapes.join(", ")
+                );
             }
         };
     }
     let sizes = &base.shape()[at..at + slots.len()];
-    ensure!(!sizes.contains(&0) || lead.contains(&0), Index, "index is out of bounds for dimension with size 0");
-    Ok(Some(Layout { base, slots, at, lead }))
+    ensure!(
+        !sizes.contains(&0) || lead.contains(&0),
+        Index,
+        "index is out of bounds for dimension with size 0"
+    );
+    Ok(Some(Layout {
+        base,
+        slots,
+        at,
+        lead,
+    }))
 }
 
 impl Layout {
     /// A list for the result's dimensions: the untouched ones around `lead`.
     fn around(&self, list: &[i64], lead: &[i64]) -> Dims {
         let after = self.at + self.slots.len();
-        list[..self.at].iter().chain(lead).chain(&list[after..]).copied().collect()
+        list[..self.at]
+            .iter()
+            .chain(lead)
+            .chain(&list[after..])
+            .copied()
+            .collect()
     }
 
     fn shape(&self) -> Dims {
@@ -201,17 +252,28 @@ impl Layout {
     }
 
     fn index_strides(&self, shape: &[i64], strides: &[i64]) -> Dims {
-        self.around(&Dims::filled(self.base.ndim(), 0), &dims::broadcast_strides(shape, strides, &self.lead))
+        self.around(
+            &Dims::filled(self.base.ndim(), 0),
+            &dims::broadcast_strides(shape, strides, &self.lead),
+        )
     }
 
     /// The layout of a fresh result, as a pointwise loop over the tensor and the indices would make it.
     fn out(&self, dtype: DType) -> OutSpec {
         let shape = self.shape();
         let mut operands = vec![self.base_strides()];
-        operands.extend(self.slots.iter().map(|s| self.index_strides(&s.shape, &s.strides)));
+        operands.extend(
+            self.slots
+                .iter()
+                .map(|s| self.index_strides(&s.shape, &s.strides)),
+        );
         let refs: Vec<&[i64]> = operands.iter().map(|d| &**d).collect();
         let strides = dims::strides_in_order(&shape, &dims::layout_order(&shape, &refs));
-        OutSpec { shape, strides, dtype }
+        OutSpec {
+            shape,
+            strides,
+            dtype,
+        }
     }
 
     /// The indices as one operand of the loop.
@@ -222,7 +284,14 @@ impl Layout {
             size: self.base.shape()[self.at + k],
             wrap: true,
         };
-        if let [Slot { shape, strides, tensor: Some(t) }] = &self.slots[..] {
+        if let [
+            Slot {
+                shape,
+                strides,
+                tensor: Some(t),
+            },
+        ] = &self.slots[..]
+        {
             return Ok((t.clone(), self.index_strides(shape, strides), axis(0)));
         }
         let sum = Tensor::empty(&self.lead, DType::I64, crate::Device::CPU)?;
@@ -239,28 +308,50 @@ impl Layout {
 
     #[cold]
     fn bad(&self, index: i64, k: usize) -> Error {
-        err!(Index, "index {index} is out of bounds for dimension {k} with size {}", self.base.shape()[self.at + k])
+        err!(
+            Index,
+            "index {index} is out of bounds for dimension {k} with size {}",
+            self.base.shape()[self.at + k]
+        )
     }
 }
 
 fn infer_index(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
     match layout(t, &a.opt_tensors(1)?, false)? {
-        Some(l) => Ok(Plan { outs: [l.out(t.dtype())].into_iter().collect(), device: None }),
+        Some(l) => Ok(Plan {
+            outs: [l.out(t.dtype())].into_iter().collect(),
+            device: None,
+        }),
         None => Err(dispatch::data_dependent(a)),
     }
 }
 
 fn index_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
     let (t, out) = (a.tensor(0)?, &outs[0]);
-    let Some(l) = layout(t, &a.opt_tensors(1)?, true)? else { return Ok(()) };
+    let Some(l) = layout(t, &a.opt_tensors(1)?, true)? else {
+        return Ok(());
+    };
     if out.numel() == 0 {
         return Ok(());
     }
     let (index, strides, axis) = l.indices()?;
-    let src = Lay { ptr: l.base.data_ptr(), strides: l.base_strides() };
-    let index = Lay { ptr: index.data_ptr(), strides };
-    let bad = cpu_index::gather(out.shape(), &Lay::of(out, out.shape()), &src, &index, out.dtype().size(), axis);
+    let src = Lay {
+        ptr: l.base.data_ptr(),
+        strides: l.base_strides(),
+    };
+    let index = Lay {
+        ptr: index.data_ptr(),
+        strides,
+    };
+    let bad = cpu_index::gather(
+        out.shape(),
+        &Lay::of(out, out.shape()),
+        &src,
+        &index,
+        out.dtype().size(),
+        axis,
+    );
     bad.map_or(Ok(()), |i| Err(l.bad(i, 0)))
 }
 
@@ -299,12 +390,21 @@ fn put_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
         let tail = out.ndim() - mask.ndim();
         let shape = bits.shape().concat(&Dims::filled(tail, 1));
         let strides = bits.strides().concat(&Dims::filled(tail, 0));
-        cpu_index::fill_where(out, &bits.view_with(shape, strides, bits.offset()), &element(&values));
+        cpu_index::fill_where(
+            out,
+            &bits.view_with(shape, strides, bits.offset()),
+            &element(&values),
+        );
         return Ok(());
     }
     if accumulate && out.dtype().is_reduced_float() {
         let wide = cpu::copy::converted(out, DType::F32)?;
-        write(&wide, &given, &cpu::copy::converted(&values, DType::F32)?, true)?;
+        write(
+            &wide,
+            &given,
+            &cpu::copy::converted(&values, DType::F32)?,
+            true,
+        )?;
         return cpu::copy::copy(out, &wide);
     }
     write(out, &given, &values, accumulate)
@@ -320,14 +420,25 @@ fn element(t: &Tensor) -> [u64; 2] {
 }
 
 fn write(out: &Tensor, given: &[Option<&Tensor>], values: &Tensor, accumulate: bool) -> Result<()> {
-    let Some(l) = layout(out, given, true)? else { return Ok(()) };
+    let Some(l) = layout(out, given, true)? else {
+        return Ok(());
+    };
     let shape = l.shape();
     if shape.contains(&0) {
         return Ok(());
     }
     let (index, strides, axis) = l.indices()?;
-    let dst = Lay { ptr: l.base.data_ptr(), strides: l.base_strides() };
-    let (src, index) = (Lay::of(values, &shape), Lay { ptr: index.data_ptr(), strides });
+    let dst = Lay {
+        ptr: l.base.data_ptr(),
+        strides: l.base_strides(),
+    };
+    let (src, index) = (
+        Lay::of(values, &shape),
+        Lay {
+            ptr: index.data_ptr(),
+            strides,
+        },
+    );
     let bad = if accumulate {
         cpu_index::scatter_reduce(Reduce::Add, out.dtype(), &shape, &dst, &src, &index, axis)?
     } else {
@@ -342,7 +453,13 @@ struct Sliced {
     indices: Vec<Option<Tensor>>,
 }
 
-fn slice(t: &Tensor, dim: usize, start: Option<i64>, stop: Option<i64>, step: Option<i64>) -> Result<Tensor> {
+fn slice(
+    t: &Tensor,
+    dim: usize,
+    start: Option<i64>,
+    stop: Option<i64>,
+    step: Option<i64>,
+) -> Result<Tensor> {
     let step = step.unwrap_or(1);
     ensure!(step != 0, Value, "slice step cannot be zero");
     ensure!(step > 0, Value, "step must be greater than zero");
@@ -351,7 +468,11 @@ fn slice(t: &Tensor, dim: usize, start: Option<i64>, stop: Option<i64>, step: Op
 
 /// A truth value as the positions it takes from a dimension of size 1.
 fn positions(on: bool) -> Result<Tensor> {
-    if on { Tensor::from_slice(&[0i64], &[1]) } else { Tensor::from_slice::<i64>(&[], &[0]) }
+    if on {
+        Tensor::from_slice(&[0i64], &[1])
+    } else {
+        Tensor::from_slice::<i64>(&[], &[0])
+    }
 }
 
 fn apply(t: &Tensor, list: &[Index]) -> Result<Sliced> {
@@ -377,9 +498,15 @@ fn apply(t: &Tensor, list: &[Index]) -> Result<Sliced> {
             _ => {}
         }
     }
-    ensure!(given <= t.ndim(), Index, "too many indices for tensor of dimension {}", t.ndim());
+    ensure!(
+        given <= t.ndim(),
+        Index,
+        "too many indices for tensor of dimension {}",
+        t.ndim()
+    );
     // `dim` is the place in the view; `place` that in the list of index tensors, where a mask of several dimensions takes one.
-    let (mut view, mut dim, mut indices, mut real) = (t.detach(), 0usize, Vec::<Option<Tensor>>::new(), 0usize);
+    let (mut view, mut dim, mut indices, mut real) =
+        (t.detach(), 0usize, Vec::<Option<Tensor>>::new(), 0usize);
     let mut place = 0usize;
     let mut record = |at: usize, index: Tensor| {
         indices.resize_with(at, || None);
@@ -430,13 +557,25 @@ fn apply(t: &Tensor, list: &[Index]) -> Result<Sliced> {
 }
 
 fn unsqueeze(t: &Tensor, dim: usize) -> Tensor {
-    let stride = if dim < t.ndim() { t.shape()[dim] * t.strides()[dim] } else { 1 };
-    t.view_with(t.shape().inserted(dim, 1), t.strides().inserted(dim, stride), t.offset())
+    let stride = if dim < t.ndim() {
+        t.shape()[dim] * t.strides()[dim]
+    } else {
+        1
+    };
+    t.view_with(
+        t.shape().inserted(dim, 1),
+        t.strides().inserted(dim, stride),
+        t.offset(),
+    )
 }
 
 fn pick(t: &Tensor, dim: usize, index: i64, real: usize) -> Result<Tensor> {
     let size = t.shape()[dim];
-    ensure!(index >= -size && index < size, Index, "index {index} is out of bounds for dimension {real} with size {size}");
+    ensure!(
+        index >= -size && index < size,
+        Index,
+        "index {index} is out of bounds for dimension {real} with size {size}"
+    );
     Ok(t.selected(dim, if index < 0 { index + size } else { index }))
 }
 
@@ -453,7 +592,11 @@ pub fn get_item(t: &Tensor, list: &[Index]) -> Result<Tensor> {
     if sliced.indices.is_empty() {
         return Ok(sliced.view);
     }
-    dispatch::run(crate::op!("index")?, &[Arg::Tensor(&sliced.view), as_arg(&sliced.indices)])?.one()
+    dispatch::run(
+        crate::op!("index")?,
+        &[Arg::Tensor(&sliced.view), as_arg(&sliced.indices)],
+    )?
+    .one()
 }
 
 /// `t[list] = value`.
@@ -471,7 +614,10 @@ pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
         Put::Scalar(s) => {
             super::mask::check_fits(s, t.dtype())?;
             if sliced.indices.is_empty() {
-                return dispatch::call_inplace(&Args::new(crate::op!("fill")?, [Arg::Tensor(&sliced.view), s.into()])?);
+                return dispatch::call_inplace(&Args::new(
+                    crate::op!("fill")?,
+                    [Arg::Tensor(&sliced.view), s.into()],
+                )?);
             }
             number = Tensor::scalar(s, t.dtype())?;
             &number
@@ -479,12 +625,27 @@ pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
     };
     // Leading dimensions of size 1 do not count.
     let lead = value.shape().iter().take_while(|&&d| d == 1).count();
-    let value = value.view_with(Dims::new(&value.shape()[lead..]), Dims::new(&value.strides()[lead..]), value.offset());
+    let value = value.view_with(
+        Dims::new(&value.shape()[lead..]),
+        Dims::new(&value.strides()[lead..]),
+        value.offset(),
+    );
     if sliced.indices.is_empty() {
-        let value = if value.shape() == sliced.view.shape() { value } else { view::expand(&value, sliced.view.shape())?.one()? };
+        let value = if value.shape() == sliced.view.shape() {
+            value
+        } else {
+            view::expand(&value, sliced.view.shape())?.one()?
+        };
         return call::copy_(&sliced.view, &value);
     }
-    let args = Args::new(crate::op!("index_put")?, [Arg::Tensor(&sliced.view), as_arg(&sliced.indices), Arg::Tensor(&value)])?;
+    let args = Args::new(
+        crate::op!("index_put")?,
+        [
+            Arg::Tensor(&sliced.view),
+            as_arg(&sliced.indices),
+            Arg::Tensor(&value),
+        ],
+    )?;
     dispatch::call_inplace(&args)
 }
 
@@ -500,16 +661,34 @@ mod tests {
     fn tensors_numbers_and_masks() {
         let x = grid();
         let i = Tensor::from_slice(&[2i64, -3], &[2]).unwrap();
-        let all = Index::Slice { start: None, stop: None, step: None };
-        assert_eq!(get_item(&x, &[Index::Tensor(i.clone())]).unwrap().to_vec::<f32>().unwrap()[..5], [8., 9., 10., 11., 0.]);
+        let all = Index::Slice {
+            start: None,
+            stop: None,
+            step: None,
+        };
+        assert_eq!(
+            get_item(&x, &[Index::Tensor(i.clone())])
+                .unwrap()
+                .to_vec::<f32>()
+                .unwrap()[..5],
+            [8., 9., 10., 11., 0.]
+        );
         let r = get_item(&x, &[all.clone(), Index::Tensor(i.clone())]).unwrap();
         assert_eq!(r.to_vec::<f32>().unwrap(), [2., 1., 6., 5., 10., 9.]);
         let m = Tensor::from_slice(&[true, false, true], &[3]).unwrap();
         let r = get_item(&x, &[Index::Tensor(m.clone()), Index::Int(1)]).unwrap();
         assert_eq!(r.to_vec::<f32>().unwrap(), [1., 9.]);
         let e = get_item(&x, &[Index::Int(0), Index::Int(4)]).unwrap_err();
-        assert_eq!(e.message(), "index 4 is out of bounds for dimension 1 with size 4");
-        set_item(&x, &[Index::Tensor(m), Index::Int(-1)], Put::Scalar(Scalar::Int(7))).unwrap();
+        assert_eq!(
+            e.message(),
+            "index 4 is out of bounds for dimension 1 with size 4"
+        );
+        set_item(
+            &x,
+            &[Index::Tensor(m), Index::Int(-1)],
+            Put::Scalar(Scalar::Int(7)),
+        )
+        .unwrap();
         assert_eq!(x.to_vec::<f32>().unwrap()[3], 7.);
         assert_eq!(x.to_vec::<f32>().unwrap()[7], 7.0);
     }

@@ -11,21 +11,142 @@ pub use super::getitem::{Index, Put, get_item, set_item};
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("gather", "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False)", FMO | X, KernelBody::new(infer_gather, gather).index_args(4), "The elements at `index` along a dimension."),
-    kernel("_gather_wrapped", "(Tensor self, int dim, Tensor index)", F, KernelBody::new(infer_gather, gather).index_args(4), ""),
-    kernel("scatter", "(Tensor self, int dim, Tensor index, Tensor src)", FMIO | X, KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, None)).index_args(4).updates(), "`self` with `src` written at `index` along a dimension."),
-    kernel("scatter#value", "(Tensor self, int dim, Tensor index, Scalar value)", FMIO | X, KernelBody::new(|a| infer_scatter(a, false), |a, o| scatter(a, o, None)).index_args(4).updates(), "`self` with a number written at `index` along a dimension."),
-    kernel("scatter#reduce", "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce)", FMIO | X, KernelBody::new(|a| infer_scatter_how(a, true), |a, o| scatter(a, o, a.str(4))).index_args(4).updates(), "`self` with `src` added or multiplied at `index` along a dimension."),
-    kernel("scatter#value_reduce", "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)", FMIO | X, KernelBody::new(|a| infer_scatter_how(a, false), |a, o| scatter(a, o, a.str(4))).index_args(4).updates(), "`self` with a number added or multiplied at `index` along a dimension."),
-    kernel("scatter_add", "(Tensor self, int dim, Tensor index, Tensor src)", FMIO | X, KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, Some("add"))).index_args(4).updates(), "`self` with `src` added at `index` along a dimension."),
-    kernel("scatter_reduce", "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)", FMIO | X, KernelBody::new(infer_scatter_reduce, scatter_reduce).index_args(4).updates(), "`self` with `src` reduced into it at `index` along a dimension."),
-    kernel("index_select", "(Tensor self, int dim, Tensor index)", FMO, KernelBody::new(infer_index_select, index_select).index_args(4), "The slices at `index` along a dimension."),
-    kernel("index_add", "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1)", FMIO | X, KernelBody::new(infer_index_add, index_add).index_args(4).updates(), "`self` with slices of `source` times `alpha` added at `index`."),
-    kernel("index_copy", "(Tensor self, int dim, Tensor index, Tensor source)", FMIO | X, KernelBody::new(infer_index_copy, index_copy).index_args(4).updates(), "`self` with slices of `source` written at `index`."),
-    kernel("index_fill#tensor", "(Tensor self, int dim, Tensor index, Tensor value)", FM | super::op::I, KernelBody::new(infer_index_fill, index_fill).index_args(4).updates(), "`self` with a 0-dimensional tensor's value written to the slices at `index`."),
-    kernel("index_fill", "(Tensor self, int dim, Tensor index, Scalar value)", FM | super::op::I, KernelBody::new(infer_index_fill, index_fill).index_args(4).updates(), "`self` with a number written to the slices at `index`."),
-    kernel("index_reduce", "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)", FMIO | X, KernelBody::new(infer_index_reduce, index_reduce).index_args(4).updates(), "`self` with slices of `source` reduced into it at `index`."),
-    compose("take_along_dim", "(Tensor self, Tensor indices, int? dim=None)", FMO, take_along_dim, "The elements at `indices` along a dimension, broadcast."),
+    kernel(
+        "gather",
+        "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False)",
+        FMO | X,
+        KernelBody::new(infer_gather, gather).index_args(4),
+        "The elements at `index` along a dimension.",
+    ),
+    kernel(
+        "_gather_wrapped",
+        "(Tensor self, int dim, Tensor index)",
+        F,
+        KernelBody::new(infer_gather, gather).index_args(4),
+        "",
+    ),
+    kernel(
+        "scatter",
+        "(Tensor self, int dim, Tensor index, Tensor src)",
+        FMIO | X,
+        KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, None))
+            .index_args(4)
+            .updates(),
+        "`self` with `src` written at `index` along a dimension.",
+    ),
+    kernel(
+        "scatter#value",
+        "(Tensor self, int dim, Tensor index, Scalar value)",
+        FMIO | X,
+        KernelBody::new(|a| infer_scatter(a, false), |a, o| scatter(a, o, None))
+            .index_args(4)
+            .updates(),
+        "`self` with a number written at `index` along a dimension.",
+    ),
+    kernel(
+        "scatter#reduce",
+        "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce)",
+        FMIO | X,
+        KernelBody::new(
+            |a| infer_scatter_how(a, true),
+            |a, o| scatter(a, o, a.str(4)),
+        )
+        .index_args(4)
+        .updates(),
+        "`self` with `src` added or multiplied at `index` along a dimension.",
+    ),
+    kernel(
+        "scatter#value_reduce",
+        "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)",
+        FMIO | X,
+        KernelBody::new(
+            |a| infer_scatter_how(a, false),
+            |a, o| scatter(a, o, a.str(4)),
+        )
+        .index_args(4)
+        .updates(),
+        "`self` with a number added or multiplied at `index` along a dimension.",
+    ),
+    kernel(
+        "scatter_add",
+        "(Tensor self, int dim, Tensor index, Tensor src)",
+        FMIO | X,
+        KernelBody::new(
+            |a| infer_scatter(a, true),
+            |a, o| scatter(a, o, Some("add")),
+        )
+        .index_args(4)
+        .updates(),
+        "`self` with `src` added at `index` along a dimension.",
+    ),
+    kernel(
+        "scatter_reduce",
+        "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",
+        FMIO | X,
+        KernelBody::new(infer_scatter_reduce, scatter_reduce)
+            .index_args(4)
+            .updates(),
+        "`self` with `src` reduced into it at `index` along a dimension.",
+    ),
+    kernel(
+        "index_select",
+        "(Tensor self, int dim, Tensor index)",
+        FMO,
+        KernelBody::new(infer_index_select, index_select).index_args(4),
+        "The slices at `index` along a dimension.",
+    ),
+    kernel(
+        "index_add",
+        "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1)",
+        FMIO | X,
+        KernelBody::new(infer_index_add, index_add)
+            .index_args(4)
+            .updates(),
+        "`self` with slices of `source` times `alpha` added at `index`.",
+    ),
+    kernel(
+        "index_copy",
+        "(Tensor self, int dim, Tensor index, Tensor source)",
+        FMIO | X,
+        KernelBody::new(infer_index_copy, index_copy)
+            .index_args(4)
+            .updates(),
+        "`self` with slices of `source` written at `index`.",
+    ),
+    kernel(
+        "index_fill#tensor",
+        "(Tensor self, int dim, Tensor index, Tensor value)",
+        FM | super::op::I,
+        KernelBody::new(infer_index_fill, index_fill)
+            .index_args(4)
+            .updates(),
+        "`self` with a 0-dimensional tensor's value written to the slices at `index`.",
+    ),
+    kernel(
+        "index_fill",
+        "(Tensor self, int dim, Tensor index, Scalar value)",
+        FM | super::op::I,
+        KernelBody::new(infer_index_fill, index_fill)
+            .index_args(4)
+            .updates(),
+        "`self` with a number written to the slices at `index`.",
+    ),
+    kernel(
+        "index_reduce",
+        "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)",
+        FMIO | X,
+        KernelBody::new(infer_index_reduce, index_reduce)
+            .index_args(4)
+            .updates(),
+        "`self` with slices of `source` reduced into it at `index`.",
+    ),
+    compose(
+        "take_along_dim",
+        "(Tensor self, Tensor indices, int? dim=None)",
+        FMO,
+        take_along_dim,
+        "The elements at `indices` along a dimension, broadcast.",
+    ),
 ];
 
 /// Indices as 64-bit integers in any layout.
@@ -33,7 +154,11 @@ pub static OPS: &[OpDef] = &[
 /// # Errors
 /// If memory cannot be had.
 pub fn long(t: &Tensor) -> Result<Tensor> {
-    if t.dtype() == DType::I64 { Ok(t.clone()) } else { cpu::copy::converted(t, DType::I64) }
+    if t.dtype() == DType::I64 {
+        Ok(t.clone())
+    } else {
+        cpu::copy::converted(t, DType::I64)
+    }
 }
 
 /// Makes the result start as `self`, unless it is that very memory.
@@ -41,8 +166,15 @@ pub fn long(t: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If memory cannot be had.
 pub fn start(out: &Tensor, t: &Tensor) -> Result<()> {
-    let same = out.shares_storage(t) && out.data_ptr() == t.data_ptr() && out.strides() == t.strides() && out.dtype() == t.dtype();
-    if same { Ok(()) } else { cpu::copy::copy(out, t) }
+    let same = out.shares_storage(t)
+        && out.data_ptr() == t.data_ptr()
+        && out.strides() == t.strides()
+        && out.dtype() == t.dtype();
+    if same {
+        Ok(())
+    } else {
+        cpu::copy::copy(out, t)
+    }
 }
 
 /// A source that shares no memory with the result.
@@ -50,13 +182,25 @@ pub fn start(out: &Tensor, t: &Tensor) -> Result<()> {
 /// # Errors
 /// If memory cannot be had.
 pub fn apart(src: &Tensor, out: &Tensor) -> Result<Tensor> {
-    if src.dtype() == out.dtype() && !src.shares_storage(out) { Ok(src.clone()) } else { cpu::copy::converted(src, out.dtype()) }
+    if src.dtype() == out.dtype() && !src.shares_storage(out) {
+        Ok(src.clone())
+    } else {
+        cpu::copy::converted(src, out.dtype())
+    }
 }
 
 /// The indexed dimension of a tensor; 0-dimensional tensors count as having one of size 1.
 pub(super) fn axis(t: &Tensor, dim: usize, wrap: bool) -> Axis {
-    let (size, stride) = if t.ndim() == 0 { (1, 0) } else { (t.shape()[dim], t.strides()[dim]) };
-    Axis { step: stride as isize * t.dtype().size() as isize, size, wrap }
+    let (size, stride) = if t.ndim() == 0 {
+        (1, 0)
+    } else {
+        (t.shape()[dim], t.strides()[dim])
+    };
+    Axis {
+        step: stride as isize * t.dtype().size() as isize,
+        size,
+        wrap,
+    }
 }
 
 fn size_at(t: &Tensor, dim: usize) -> i64 {
@@ -64,12 +208,19 @@ fn size_at(t: &Tensor, dim: usize) -> i64 {
 }
 
 fn at_least_1d(t: &Tensor) -> Tensor {
-    if t.ndim() == 0 { t.view_with([1].into(), [1].into(), t.offset()) } else { t.clone() }
+    if t.ndim() == 0 {
+        t.view_with([1].into(), [1].into(), t.offset())
+    } else {
+        t.clone()
+    }
 }
 
 #[cold]
 fn out_of_bounds(index: i64, dim: usize, size: i64) -> Error {
-    err!(Runtime, "index {index} is out of bounds for dimension {dim} with size {size}")
+    err!(
+        Runtime,
+        "index {index} is out of bounds for dimension {dim} with size {size}"
+    )
 }
 
 #[cold]
@@ -84,7 +235,11 @@ pub(super) fn is_index(d: DType) -> bool {
 fn infer_gather(a: &Args) -> Result<Plan> {
     let (t, index) = (a.tensor(0)?, a.tensor(2)?);
     let dim = wrap_dim(a.int(1)?, t.ndim())?;
-    ensure!(is_index(index.dtype()) || index.numel() == 0, Runtime, "gather(): Expected dtype int32/int64 for index");
+    ensure!(
+        is_index(index.dtype()) || index.numel() == 0,
+        Runtime,
+        "gather(): Expected dtype int32/int64 for index"
+    );
     if index.numel() > 0 {
         ensure!(
             t.ndim().max(1) == index.ndim().max(1),
@@ -111,7 +266,14 @@ fn gather(a: &Args, outs: &[Tensor]) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let bad = cpu_index::gather(out.shape(), &Lay::of(&out, out.shape()), &Lay::without(t, dim), &Lay::of(&index, index.shape()), t.dtype().size(), axis(t, dim, a.name() == "_gather_wrapped"));
+    let bad = cpu_index::gather(
+        out.shape(),
+        &Lay::of(&out, out.shape()),
+        &Lay::without(t, dim),
+        &Lay::of(&index, index.shape()),
+        t.dtype().size(),
+        axis(t, dim, a.name() == "_gather_wrapped"),
+    );
     bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(t, dim))))
 }
 
@@ -119,28 +281,58 @@ fn infer_scatter(a: &Args, has_src: bool) -> Result<Plan> {
     let (t, index) = (a.tensor(0)?, a.tensor(2)?);
     let dim = wrap_dim(a.int(1)?, t.ndim())?;
     if index.numel() > 0 {
-        ensure!(is_index(index.dtype()), Runtime, "scatter(): Expected dtype int32/int64 for index");
+        ensure!(
+            is_index(index.dtype()),
+            Runtime,
+            "scatter(): Expected dtype int32/int64 for index"
+        );
     }
     let src = if has_src { Some(a.tensor(3)?) } else { None };
     if let Some(src) = src {
-        ensure!(src.dtype() == t.dtype(), Runtime, "scatter(): Expected self.dtype to be equal to src.dtype");
+        ensure!(
+            src.dtype() == t.dtype(),
+            Runtime,
+            "scatter(): Expected self.dtype to be equal to src.dtype"
+        );
     }
     if index.numel() > 0 {
-        ensure!(t.ndim().max(1) == index.ndim().max(1), Runtime, "Index tensor must have the same number of dimensions as self tensor");
+        ensure!(
+            t.ndim().max(1) == index.ndim().max(1),
+            Runtime,
+            "Index tensor must have the same number of dimensions as self tensor"
+        );
         if let Some(src) = src {
-            ensure!(src.ndim().max(1) == index.ndim().max(1), Runtime, "Index tensor must have the same number of dimensions as src tensor");
+            ensure!(
+                src.ndim().max(1) == index.ndim().max(1),
+                Runtime,
+                "Index tensor must have the same number of dimensions as src tensor"
+            );
         }
-        let wrong = (0..t.ndim().max(1)).any(|d| (d != dim && size_at(index, d) > size_at(t, d)) || src.is_some_and(|s| size_at(index, d) > size_at(s, d)));
+        let wrong = (0..t.ndim().max(1)).any(|d| {
+            (d != dim && size_at(index, d) > size_at(t, d))
+                || src.is_some_and(|s| size_at(index, d) > size_at(s, d))
+        });
         if wrong {
-            let tail = src.map(|s| format!(" and to be no larger size than src {}", s.shape())).unwrap_or_default();
-            bail!(Runtime, "Expected index {} to be no larger than self {} apart from dimension {dim}{tail}", index.shape(), t.shape());
+            let tail = src
+                .map(|s| format!(" and to be no larger size than src {}", s.shape()))
+                .unwrap_or_default();
+            bail!(
+                Runtime,
+                "Expected index {} to be no larger than self {} apart from dimension {dim}{tail}",
+                index.shape(),
+                t.shape()
+            );
         }
     }
     Ok(Plan::contiguous(t.shape(), t.dtype()))
 }
 
 fn infer_scatter_how(a: &Args, has_src: bool) -> Result<Plan> {
-    ensure!(matches!(a.str(4), Some("add" | "multiply")), Runtime, "reduce argument must be either add or multiply.");
+    ensure!(
+        matches!(a.str(4), Some("add" | "multiply")),
+        Runtime,
+        "reduce argument must be either add or multiply."
+    );
     infer_scatter(a, has_src)
 }
 
@@ -152,7 +344,12 @@ fn infer_scatter_reduce(a: &Args) -> Result<Plan> {
         "reduce argument must be either sum, prod, mean, amax or amin, got {how}"
     );
     let plan = infer_scatter(a, true)?;
-    ensure!(!plan.outs[0].dtype.is_complex() || matches!(how, "sum" | "prod"), NotImplemented, "\"scatter_reduce_{how}\" not implemented for '{}'", plan.outs[0].dtype.scalar_type());
+    ensure!(
+        !plan.outs[0].dtype.is_complex() || matches!(how, "sum" | "prod"),
+        NotImplemented,
+        "\"scatter_reduce_{how}\" not implemented for '{}'",
+        plan.outs[0].dtype.scalar_type()
+    );
     Ok(plan)
 }
 
@@ -176,41 +373,111 @@ fn scatter(a: &Args, outs: &[Tensor], how: Option<&str>) -> Result<()> {
     let from = source_lay(&src, a.opt_tensor(3).is_none(), index.ndim());
     let lay = Lay::of(&index, index.shape());
     let bad = match how {
-        None => cpu_index::scatter(index.shape(), &Lay::without(out, dim), &from, &lay, out.dtype().size(), axis(out, dim, false)),
+        None => cpu_index::scatter(
+            index.shape(),
+            &Lay::without(out, dim),
+            &from,
+            &lay,
+            out.dtype().size(),
+            axis(out, dim, false),
+        ),
         Some(how) => {
-            let how = if how == "add" { Reduce::Add } else { Reduce::Mul };
-            reduce_rows(out, dim, index.shape(), &lay, &src, a.opt_tensor(3).is_none(), how)?
+            let how = if how == "add" {
+                Reduce::Add
+            } else {
+                Reduce::Mul
+            };
+            reduce_rows(
+                out,
+                dim,
+                index.shape(),
+                &lay,
+                &src,
+                a.opt_tensor(3).is_none(),
+                how,
+            )?
         }
     };
     bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(out, dim))))
 }
 
 pub(super) fn apart_index(index: &Tensor, out: &Tensor) -> Result<Tensor> {
-    if index.shares_storage(out) { cpu::copy::converted(index, DType::I64) } else { long(index) }
+    if index.shares_storage(out) {
+        cpu::copy::converted(index, DType::I64)
+    } else {
+        long(index)
+    }
 }
 
 fn source_lay(src: &Tensor, number: bool, ndim: usize) -> Lay {
-    let strides = if number || src.ndim() == 0 { Dims::filled(ndim, 0) } else { src.strides().clone() };
-    Lay { ptr: src.data_ptr(), strides }
+    let strides = if number || src.ndim() == 0 {
+        Dims::filled(ndim, 0)
+    } else {
+        src.strides().clone()
+    };
+    Lay {
+        ptr: src.data_ptr(),
+        strides,
+    }
 }
 
 /// Scatters and reduces; 16-bit floats go through a widened copy of the result.
-pub(super) fn reduce_rows(out: &Tensor, dim: usize, shape: &Dims, index: &Lay, src: &Tensor, number: bool, how: Reduce) -> Result<Option<i64>> {
+pub(super) fn reduce_rows(
+    out: &Tensor,
+    dim: usize,
+    shape: &Dims,
+    index: &Lay,
+    src: &Tensor,
+    number: bool,
+    how: Reduce,
+) -> Result<Option<i64>> {
     if out.dtype().is_reduced_float() {
         let wide = cpu::copy::converted(out, DType::F32)?;
-        let bad = reduce_rows(&wide, dim, shape, index, &cpu::copy::converted(src, DType::F32)?, number, how)?;
+        let bad = reduce_rows(
+            &wide,
+            dim,
+            shape,
+            index,
+            &cpu::copy::converted(src, DType::F32)?,
+            number,
+            how,
+        )?;
         cpu::copy::copy(out, &wide)?;
         return Ok(bad);
     }
     let from = source_lay(src, number, shape.len());
-    cpu_index::scatter_reduce(how, out.dtype(), shape, &Lay::without(out, dim), &from, index, axis(out, dim, false))
+    cpu_index::scatter_reduce(
+        how,
+        out.dtype(),
+        shape,
+        &Lay::without(out, dim),
+        &from,
+        index,
+        axis(out, dim, false),
+    )
 }
 
 /// `scatter_reduce` and `index_reduce`: starts from what is there or from the neutral element, reduces, and divides for a mean.
-fn reduce_into(out: &Tensor, dim: usize, shape: &Dims, index: &Lay, src: &Tensor, how: &str, include_self: bool) -> Result<Option<i64>> {
+fn reduce_into(
+    out: &Tensor,
+    dim: usize,
+    shape: &Dims,
+    index: &Lay,
+    src: &Tensor,
+    how: &str,
+    include_self: bool,
+) -> Result<Option<i64>> {
     if out.dtype().is_reduced_float() {
         let wide = cpu::copy::converted(out, DType::F32)?;
-        let bad = reduce_into(&wide, dim, shape, index, &cpu::copy::converted(src, DType::F32)?, how, include_self)?;
+        let bad = reduce_into(
+            &wide,
+            dim,
+            shape,
+            index,
+            &cpu::copy::converted(src, DType::F32)?,
+            how,
+            include_self,
+        )?;
         cpu::copy::copy(out, &wide)?;
         return Ok(bad);
     }
@@ -220,7 +487,14 @@ fn reduce_into(out: &Tensor, dim: usize, shape: &Dims, index: &Lay, src: &Tensor
         // For extremes any of the new elements will do as the first one.
         let extreme = matches!(how, "amax" | "amin");
         let from = source_lay(if extreme { src } else { &neutral }, !extreme, shape.len());
-        if let Some(bad) = cpu_index::scatter(shape, &Lay::without(out, dim), &from, index, item, axis(out, dim, false)) {
+        if let Some(bad) = cpu_index::scatter(
+            shape,
+            &Lay::without(out, dim),
+            &from,
+            index,
+            item,
+            axis(out, dim, false),
+        ) {
             return Ok(Some(bad));
         }
     }
@@ -238,8 +512,14 @@ fn reduce_into(out: &Tensor, dim: usize, shape: &Dims, index: &Lay, src: &Tensor
         cpu::fill(&counts, Scalar::Int(i64::from(include_self)))?;
         let one = Tensor::scalar(Scalar::Int(1), DType::I64)?;
         reduce_rows(&counts, dim, shape, index, &one, true, Reduce::Add)?;
-        cpu::slice_mut::<i64>(&counts).iter_mut().for_each(|c| *c = (*c).max(1));
-        let quotient = if out.dtype().is_integral(true) { run1!("floor_divide", out, &counts)? } else { run1!("div", out, &counts)? };
+        cpu::slice_mut::<i64>(&counts)
+            .iter_mut()
+            .for_each(|c| *c = (*c).max(1));
+        let quotient = if out.dtype().is_integral(true) {
+            run1!("floor_divide", out, &counts)?
+        } else {
+            run1!("div", out, &counts)?
+        };
         cpu::copy::copy(out, &quotient)?;
     }
     Ok(None)
@@ -254,18 +534,38 @@ fn scatter_reduce(a: &Args, outs: &[Tensor]) -> Result<()> {
     }
     let index = at_least_1d(&apart_index(a.tensor(2)?, out)?);
     let src = apart(a.tensor(3)?, out)?;
-    let bad = reduce_into(out, dim, index.shape(), &Lay::of(&index, index.shape()), &src, a.str(4).unwrap_or("sum"), a.bool(5))?;
+    let bad = reduce_into(
+        out,
+        dim,
+        index.shape(),
+        &Lay::of(&index, index.shape()),
+        &src,
+        a.str(4).unwrap_or("sum"),
+        a.bool(5),
+    )?;
     bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(out, dim))))
 }
 
 fn infer_index_select(a: &Args) -> Result<Plan> {
     let (t, index) = (a.tensor(0)?, a.tensor(2)?);
     let dim = wrap_dim(a.int(1)?, t.ndim())?;
-    ensure!(index.ndim() <= 1, Index, "index_select(): Index is supposed to be a vector");
-    ensure!(is_index(index.dtype()), Runtime, "index_select(): Expected dtype int32 or int64 for index");
+    ensure!(
+        index.ndim() <= 1,
+        Index,
+        "index_select(): Index is supposed to be a vector"
+    );
+    ensure!(
+        is_index(index.dtype()),
+        Runtime,
+        "index_select(): Expected dtype int32 or int64 for index"
+    );
     let n = index.numel();
     if t.ndim() == 0 {
-        ensure!(n == 1, Runtime, "index_select(): Index to scalar can have only 1 value, got {n} value(s)");
+        ensure!(
+            n == 1,
+            Runtime,
+            "index_select(): Index to scalar can have only 1 value, got {n} value(s)"
+        );
         return Ok(Plan::contiguous(&[], t.dtype()));
     }
     Ok(Plan::contiguous(&t.shape().with(dim, n), t.dtype()))
@@ -273,8 +573,15 @@ fn infer_index_select(a: &Args) -> Result<Plan> {
 
 /// Strides that read a list of indices along one dimension of a shape.
 fn along(index: &Tensor, ndim: usize, dim: usize) -> Lay {
-    let step = if index.ndim() == 0 { 0 } else { index.strides()[0] };
-    Lay { ptr: index.data_ptr(), strides: Dims::filled(ndim.max(1), 0).with(dim, step) }
+    let step = if index.ndim() == 0 {
+        0
+    } else {
+        index.strides()[0]
+    };
+    Lay {
+        ptr: index.data_ptr(),
+        strides: Dims::filled(ndim.max(1), 0).with(dim, step),
+    }
 }
 
 fn index_select(a: &Args, outs: &[Tensor]) -> Result<()> {
@@ -284,7 +591,14 @@ fn index_select(a: &Args, outs: &[Tensor]) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let bad = cpu_index::gather(out.shape(), &Lay::of(&out, out.shape()), &Lay::without(t, dim), &along(&index, t.ndim(), dim), t.dtype().size(), axis(t, dim, false));
+    let bad = cpu_index::gather(
+        out.shape(),
+        &Lay::of(&out, out.shape()),
+        &Lay::without(t, dim),
+        &along(&index, t.ndim(), dim),
+        t.dtype().size(),
+        axis(t, dim, false),
+    );
     bad.map_or(Ok(()), |_| Err(out_of_range()))
 }
 
@@ -300,7 +614,12 @@ fn check_vector(a: &Args, name: &str) -> Result<usize> {
         index.dtype().scalar_type(),
         index.shape()
     );
-    ensure!(is_index(index.dtype()), Runtime, "{name}(): Expected dtype int32/int64 for index but got: {}", index.dtype().scalar_type());
+    ensure!(
+        is_index(index.dtype()),
+        Runtime,
+        "{name}(): Expected dtype int32/int64 for index but got: {}",
+        index.dtype().scalar_type()
+    );
     ensure!(
         t.dtype() == source.dtype(),
         Runtime,
@@ -320,7 +639,13 @@ fn check_vector(a: &Args, name: &str) -> Result<usize> {
         "{name}(): Number of indices ({n}) should be equal to source.size(dim): ({}), for dim: {dim}",
         size_at(source, dim)
     );
-    let rest = |t: &Tensor| if t.ndim() == 0 { Dims::EMPTY } else { t.shape().removed(dim) };
+    let rest = |t: &Tensor| {
+        if t.ndim() == 0 {
+            Dims::EMPTY
+        } else {
+            t.shape().removed(dim)
+        }
+    };
     ensure!(
         rest(t) == rest(source),
         Runtime,
@@ -346,7 +671,10 @@ fn index_add(a: &Args, outs: &[Tensor]) -> Result<()> {
         return Ok(());
     }
     let alpha = a.scalar(4)?;
-    if !matches!(alpha, Scalar::Int(1) | Scalar::Float(1.0) | Scalar::Bool(true)) {
+    if !matches!(
+        alpha,
+        Scalar::Int(1) | Scalar::Float(1.0) | Scalar::Bool(true)
+    ) {
         let alpha = match out.dtype() {
             DType::Bool => Scalar::Bool(alpha.to_bool()),
             d if d.is_integral(false) => Scalar::Int(alpha.to_i64()),
@@ -356,7 +684,15 @@ fn index_add(a: &Args, outs: &[Tensor]) -> Result<()> {
     }
     let index = apart_index(a.tensor(2)?, out)?;
     let shape = source.shape().clone();
-    let bad = reduce_rows(out, dim, &shape, &along(&index, shape.len(), dim), &source, false, Reduce::Add)?;
+    let bad = reduce_rows(
+        out,
+        dim,
+        &shape,
+        &along(&index, shape.len(), dim),
+        &source,
+        false,
+        Reduce::Add,
+    )?;
     match bad {
         None => Ok(()),
         Some(_) if t.ndim() <= 1 => Err(out_of_range()),
@@ -367,10 +703,18 @@ fn index_add(a: &Args, outs: &[Tensor]) -> Result<()> {
 fn infer_index_copy(a: &Args) -> Result<Plan> {
     let (t, index, source) = (a.tensor(0)?, a.tensor(2)?, a.tensor(3)?);
     let dim = wrap_dim(a.int(1)?, t.ndim())?;
-    ensure!(index.ndim() < 2, Index, "index_copy_(): Index should have dimension 1 or 0 (got {})", index.ndim());
+    ensure!(
+        index.ndim() < 2,
+        Index,
+        "index_copy_(): Index should have dimension 1 or 0 (got {})",
+        index.ndim()
+    );
     let n = index.numel();
     if source.ndim() == 0 && n != 1 {
-        bail!(Index, "index_copy_(): When source is scalar, index should have one element (got {n})");
+        bail!(
+            Index,
+            "index_copy_(): When source is scalar, index should have one element (got {n})"
+        );
     }
     ensure!(
         source.ndim() == t.ndim() || source.ndim() == 0 || t.ndim() == 0,
@@ -380,7 +724,12 @@ fn infer_index_copy(a: &Args) -> Result<Plan> {
         source.ndim(),
         t.ndim()
     );
-    ensure!(index.dtype() == DType::I64, Runtime, "index_copy_(): Expected a long tensor for index, but got {}", index.dtype().scalar_type());
+    ensure!(
+        index.dtype() == DType::I64,
+        Runtime,
+        "index_copy_(): Expected a long tensor for index, but got {}",
+        index.dtype().scalar_type()
+    );
     ensure!(
         t.dtype() == source.dtype(),
         Runtime,
@@ -388,10 +737,20 @@ fn infer_index_copy(a: &Args) -> Result<Plan> {
         t.dtype().scalar_type(),
         source.dtype().scalar_type()
     );
-    let rest = |t: &Tensor| if t.ndim() == 0 { Dims::EMPTY } else { t.shape().removed(dim) };
+    let rest = |t: &Tensor| {
+        if t.ndim() == 0 {
+            Dims::EMPTY
+        } else {
+            t.shape().removed(dim)
+        }
+    };
     let (to, from) = (rest(t), rest(source));
     if to != from {
-        let d = to.iter().zip(from.iter()).position(|(a, b)| a != b).unwrap_or(0);
+        let d = to
+            .iter()
+            .zip(from.iter())
+            .position(|(a, b)| a != b)
+            .unwrap_or(0);
         let show = |v: &Dims| v.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
         bail!(
             Runtime,
@@ -422,25 +781,59 @@ fn index_copy(a: &Args, outs: &[Tensor]) -> Result<()> {
     }
     let index = apart_index(a.tensor(2)?, out)?;
     // A scalar source meets one index of a tensor whose other sizes are 1.
-    let shape = if source.ndim() == t.ndim().max(1) { source.shape().clone() } else { Dims::filled(t.ndim().max(1), 1) };
+    let shape = if source.ndim() == t.ndim().max(1) {
+        source.shape().clone()
+    } else {
+        Dims::filled(t.ndim().max(1), 1)
+    };
     let lay = along(&index, shape.len(), dim);
-    let bad = cpu_index::scatter(&shape, &Lay::without(out, dim), &source_lay(&source, source.numel() == 1, shape.len()), &lay, out.dtype().size(), axis(out, dim, false));
-    bad.map_or(Ok(()), |i| Err(err!(Index, "index_copy_(): index {i} is out of bounds for dimension {dim} with size {}", size_at(t, dim))))
+    let bad = cpu_index::scatter(
+        &shape,
+        &Lay::without(out, dim),
+        &source_lay(&source, source.numel() == 1, shape.len()),
+        &lay,
+        out.dtype().size(),
+        axis(out, dim, false),
+    );
+    bad.map_or(Ok(()), |i| {
+        Err(err!(
+            Index,
+            "index_copy_(): index {i} is out of bounds for dimension {dim} with size {}",
+            size_at(t, dim)
+        ))
+    })
 }
 
 fn infer_index_fill(a: &Args) -> Result<Plan> {
     let (t, index) = (a.tensor(0)?, a.tensor(2)?);
     rules::dim(t, a.int(1)?)?;
     if let Some(v) = a.opt_tensor(3) {
-        ensure!(v.ndim() == 0, Runtime, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).", v.ndim());
+        ensure!(
+            v.ndim() == 0,
+            Runtime,
+            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).",
+            v.ndim()
+        );
     }
-    ensure!(index.dtype() == DType::I64, Index, "index_fill_(): Expected dtype int64 for index.");
-    ensure!(index.ndim() <= 1, Runtime, "Index has to be a vector/scalar");
+    ensure!(
+        index.dtype() == DType::I64,
+        Index,
+        "index_fill_(): Expected dtype int64 for index."
+    );
+    ensure!(
+        index.ndim() <= 1,
+        Runtime,
+        "Index has to be a vector/scalar"
+    );
     let complex = match a.opt_tensor(3) {
         Some(v) => v.dtype().is_complex(),
         None => matches!(a.scalar(3)?, Scalar::Complex(_)),
     };
-    ensure!(t.dtype().is_complex() || !complex, Runtime, "index_fill_(): Converting complex Scalar to non-complex type is not supported");
+    ensure!(
+        t.dtype().is_complex() || !complex,
+        Runtime,
+        "index_fill_(): Converting complex Scalar to non-complex type is not supported"
+    );
     super::copy::infer_like(a)
 }
 
@@ -453,10 +846,27 @@ fn index_fill(a: &Args, outs: &[Tensor]) -> Result<()> {
         return Ok(());
     }
     let value = value_at(a, 3, out)?;
-    let shape = if t.ndim() == 0 { Dims::new(&[index.numel()]) } else { t.shape().with(dim, index.numel()) };
+    let shape = if t.ndim() == 0 {
+        Dims::new(&[index.numel()])
+    } else {
+        t.shape().with(dim, index.numel())
+    };
     let lay = along(&index, shape.len(), dim);
-    let bad = cpu_index::scatter(&shape, &Lay::without(out, dim), &source_lay(&value, true, shape.len()), &lay, out.dtype().size(), axis(out, dim, true));
-    bad.map_or(Ok(()), |i| Err(err!(Index, "index {i} is out of bounds for dimension {dim} with size {}", size_at(t, dim))))
+    let bad = cpu_index::scatter(
+        &shape,
+        &Lay::without(out, dim),
+        &source_lay(&value, true, shape.len()),
+        &lay,
+        out.dtype().size(),
+        axis(out, dim, true),
+    );
+    bad.map_or(Ok(()), |i| {
+        Err(err!(
+            Index,
+            "index {i} is out of bounds for dimension {dim} with size {}",
+            size_at(t, dim)
+        ))
+    })
 }
 
 fn infer_index_reduce(a: &Args) -> Result<Plan> {
@@ -468,7 +878,12 @@ fn infer_index_reduce(a: &Args) -> Result<Plan> {
     );
     check_vector(a, "index_reduce_")?;
     let t = a.tensor(0)?;
-    ensure!(!t.dtype().is_complex() && t.dtype() != DType::Bool, NotImplemented, "\"index_func_cpu_\" not implemented for '{}'", t.dtype().scalar_type());
+    ensure!(
+        !t.dtype().is_complex() && t.dtype() != DType::Bool,
+        NotImplemented,
+        "\"index_func_cpu_\" not implemented for '{}'",
+        t.dtype().scalar_type()
+    );
     Ok(Plan::contiguous(t.shape(), t.dtype()))
 }
 
@@ -482,7 +897,15 @@ fn index_reduce(a: &Args, outs: &[Tensor]) -> Result<()> {
     }
     let index = apart_index(a.tensor(2)?, out)?;
     let shape = source.shape().clone();
-    let bad = reduce_into(out, dim, &shape, &along(&index, shape.len(), dim), &source, a.str(4).unwrap_or("prod"), a.bool(5))?;
+    let bad = reduce_into(
+        out,
+        dim,
+        &shape,
+        &along(&index, shape.len(), dim),
+        &source,
+        a.str(4).unwrap_or("prod"),
+        a.bool(5),
+    )?;
     bad.map_or(Ok(()), |_| Err(out_of_range()))
 }
 

@@ -9,35 +9,216 @@ use smallvec::SmallVec;
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("cat", "(Tensor[] tensors, int dim=0)", F | O, KernelBody::new(infer_cat, cat).cuda(cat), "Tensors one after another along a dimension."),
-    compose("stack", "(Tensor[] tensors, int dim=0)", F | O, stack, "Tensors side by side along a new dimension."),
-    compose("hstack", "(Tensor[] tensors)", F | O, |a| pile(a, 1), "Tensors side by side along the second dimension (the first of 1-dimensional ones)."),
-    compose("vstack", "(Tensor[] tensors)", F | O, |a| pile(a, 2), "Tensors one below another as rows."),
-    compose("dstack", "(Tensor[] tensors)", F | O, |a| pile(a, 3), "Tensors one behind another along the third dimension."),
-    compose("column_stack", "(Tensor[] tensors)", F | O, column_stack, "Tensors side by side as columns."),
-    compose("meshgrid", "(Tensor[*] tensors, *, str? indexing=None) -> Tensor[]", F, meshgrid, "The coordinates of a grid, one tensor a dimension."),
-    compose("broadcast_tensors", "(Tensor[*] tensors) -> Tensor[]", F, broadcast_tensors, "Tensors expanded to a common shape."),
-    compose("atleast_1d", "(Tensor self)", F, |a| at_least(a.tensor(0)?, 1).map(Ret::from), "A tensor with at least one dimension."),
-    compose("atleast_1d#list", "(Tensor[*] tensors) -> Tensor[]", F, |a| at_least_all(a, 1), "Tensors with at least one dimension."),
-    compose("atleast_2d", "(Tensor self)", F, |a| at_least(a.tensor(0)?, 2).map(Ret::from), "A tensor with at least two dimensions."),
-    compose("atleast_2d#list", "(Tensor[*] tensors) -> Tensor[]", F, |a| at_least_all(a, 2), "Tensors with at least two dimensions."),
-    compose("atleast_3d", "(Tensor self)", F, |a| at_least(a.tensor(0)?, 3).map(Ret::from), "A tensor with at least three dimensions."),
-    compose("atleast_3d#list", "(Tensor[*] tensors) -> Tensor[]", F, |a| at_least_all(a, 3), "Tensors with at least three dimensions."),
-    compose("block_diag", "(Tensor[*] tensors=())", F, block_diag, "A matrix with the tensors along its diagonal."),
-    compose("cartesian_prod", "(Tensor[*] tensors)", F, cartesian_prod, "All combinations of one element of each tensor."),
-    compose("combinations", "(Tensor self, int r=2, bool with_replacement=False)", F, combinations, "All choices of `r` elements."),
-    view("tensor_split", "(Tensor self, int sections, int dim=0) -> Tensor[]", FM, |a| sections(a.tensor(0)?, a.int(1)?, a.int(2)?), "Pieces of nearly the same size along a dimension."),
-    view("tensor_split#indices", "(Tensor self, int[] indices, int dim=0) -> Tensor[]", FM, |a| at_indices(a.tensor(0)?, a.ints(1)?, a.int(2)?), "Pieces between positions along a dimension."),
-    view("tensor_split#tensor", "(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]", FM, tensor_split, "Pieces along a dimension, as a host tensor says."),
-    view("hsplit", "(Tensor self, int sections) -> Tensor[]", FM, |a| split_named(a, 1), "Equal pieces along the second dimension."),
-    view("hsplit#indices", "(Tensor self, int[] indices) -> Tensor[]", FM, |a| split_named(a, 1), "Pieces between positions along the second dimension."),
-    view("vsplit", "(Tensor self, int sections) -> Tensor[]", FM, |a| split_named(a, 2), "Equal pieces along the first dimension."),
-    view("vsplit#indices", "(Tensor self, int[] indices) -> Tensor[]", FM, |a| split_named(a, 2), "Pieces between positions along the first dimension."),
-    view("dsplit", "(Tensor self, int sections) -> Tensor[]", FM, |a| split_named(a, 3), "Equal pieces along the third dimension."),
-    view("dsplit#indices", "(Tensor self, int[] indices) -> Tensor[]", FM, |a| split_named(a, 3), "Pieces between positions along the third dimension."),
-    view("unsafe_split", "(Tensor self, int split_size, int dim=0) -> Tensor[]", FM, |a| run!("split", a.tensor(0)?, a.int(1)?, a.int(2)?), "As `split`."),
-    view("unsafe_split_with_sizes", "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]", FM, |a| run!("split_with_sizes", a.tensor(0)?, a.ints(1)?.clone(), a.int(2)?), "As `split_with_sizes`."),
-    view("unsafe_chunk", "(Tensor self, int chunks, int dim=0) -> Tensor[]", FM, |a| run!("chunk", a.tensor(0)?, a.int(1)?, a.int(2)?), "As `chunk`."),
+    kernel(
+        "cat",
+        "(Tensor[] tensors, int dim=0)",
+        F | O,
+        KernelBody::new(infer_cat, cat).cuda(cat),
+        "Tensors one after another along a dimension.",
+    ),
+    compose(
+        "stack",
+        "(Tensor[] tensors, int dim=0)",
+        F | O,
+        stack,
+        "Tensors side by side along a new dimension.",
+    ),
+    compose(
+        "hstack",
+        "(Tensor[] tensors)",
+        F | O,
+        |a| pile(a, 1),
+        "Tensors side by side along the second dimension (the first of 1-dimensional ones).",
+    ),
+    compose(
+        "vstack",
+        "(Tensor[] tensors)",
+        F | O,
+        |a| pile(a, 2),
+        "Tensors one below another as rows.",
+    ),
+    compose(
+        "dstack",
+        "(Tensor[] tensors)",
+        F | O,
+        |a| pile(a, 3),
+        "Tensors one behind another along the third dimension.",
+    ),
+    compose(
+        "column_stack",
+        "(Tensor[] tensors)",
+        F | O,
+        column_stack,
+        "Tensors side by side as columns.",
+    ),
+    compose(
+        "meshgrid",
+        "(Tensor[*] tensors, *, str? indexing=None) -> Tensor[]",
+        F,
+        meshgrid,
+        "The coordinates of a grid, one tensor a dimension.",
+    ),
+    compose(
+        "broadcast_tensors",
+        "(Tensor[*] tensors) -> Tensor[]",
+        F,
+        broadcast_tensors,
+        "Tensors expanded to a common shape.",
+    ),
+    compose(
+        "atleast_1d",
+        "(Tensor self)",
+        F,
+        |a| at_least(a.tensor(0)?, 1).map(Ret::from),
+        "A tensor with at least one dimension.",
+    ),
+    compose(
+        "atleast_1d#list",
+        "(Tensor[*] tensors) -> Tensor[]",
+        F,
+        |a| at_least_all(a, 1),
+        "Tensors with at least one dimension.",
+    ),
+    compose(
+        "atleast_2d",
+        "(Tensor self)",
+        F,
+        |a| at_least(a.tensor(0)?, 2).map(Ret::from),
+        "A tensor with at least two dimensions.",
+    ),
+    compose(
+        "atleast_2d#list",
+        "(Tensor[*] tensors) -> Tensor[]",
+        F,
+        |a| at_least_all(a, 2),
+        "Tensors with at least two dimensions.",
+    ),
+    compose(
+        "atleast_3d",
+        "(Tensor self)",
+        F,
+        |a| at_least(a.tensor(0)?, 3).map(Ret::from),
+        "A tensor with at least three dimensions.",
+    ),
+    compose(
+        "atleast_3d#list",
+        "(Tensor[*] tensors) -> Tensor[]",
+        F,
+        |a| at_least_all(a, 3),
+        "Tensors with at least three dimensions.",
+    ),
+    compose(
+        "block_diag",
+        "(Tensor[*] tensors=())",
+        F,
+        block_diag,
+        "A matrix with the tensors along its diagonal.",
+    ),
+    compose(
+        "cartesian_prod",
+        "(Tensor[*] tensors)",
+        F,
+        cartesian_prod,
+        "All combinations of one element of each tensor.",
+    ),
+    compose(
+        "combinations",
+        "(Tensor self, int r=2, bool with_replacement=False)",
+        F,
+        combinations,
+        "All choices of `r` elements.",
+    ),
+    view(
+        "tensor_split",
+        "(Tensor self, int sections, int dim=0) -> Tensor[]",
+        FM,
+        |a| sections(a.tensor(0)?, a.int(1)?, a.int(2)?),
+        "Pieces of nearly the same size along a dimension.",
+    ),
+    view(
+        "tensor_split#indices",
+        "(Tensor self, int[] indices, int dim=0) -> Tensor[]",
+        FM,
+        |a| at_indices(a.tensor(0)?, a.ints(1)?, a.int(2)?),
+        "Pieces between positions along a dimension.",
+    ),
+    view(
+        "tensor_split#tensor",
+        "(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]",
+        FM,
+        tensor_split,
+        "Pieces along a dimension, as a host tensor says.",
+    ),
+    view(
+        "hsplit",
+        "(Tensor self, int sections) -> Tensor[]",
+        FM,
+        |a| split_named(a, 1),
+        "Equal pieces along the second dimension.",
+    ),
+    view(
+        "hsplit#indices",
+        "(Tensor self, int[] indices) -> Tensor[]",
+        FM,
+        |a| split_named(a, 1),
+        "Pieces between positions along the second dimension.",
+    ),
+    view(
+        "vsplit",
+        "(Tensor self, int sections) -> Tensor[]",
+        FM,
+        |a| split_named(a, 2),
+        "Equal pieces along the first dimension.",
+    ),
+    view(
+        "vsplit#indices",
+        "(Tensor self, int[] indices) -> Tensor[]",
+        FM,
+        |a| split_named(a, 2),
+        "Pieces between positions along the first dimension.",
+    ),
+    view(
+        "dsplit",
+        "(Tensor self, int sections) -> Tensor[]",
+        FM,
+        |a| split_named(a, 3),
+        "Equal pieces along the third dimension.",
+    ),
+    view(
+        "dsplit#indices",
+        "(Tensor self, int[] indices) -> Tensor[]",
+        FM,
+        |a| split_named(a, 3),
+        "Pieces between positions along the third dimension.",
+    ),
+    view(
+        "unsafe_split",
+        "(Tensor self, int split_size, int dim=0) -> Tensor[]",
+        FM,
+        |a| run!("split", a.tensor(0)?, a.int(1)?, a.int(2)?),
+        "As `split`.",
+    ),
+    view(
+        "unsafe_split_with_sizes",
+        "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
+        FM,
+        |a| {
+            run!(
+                "split_with_sizes",
+                a.tensor(0)?,
+                a.ints(1)?.clone(),
+                a.int(2)?
+            )
+        },
+        "As `split_with_sizes`.",
+    ),
+    view(
+        "unsafe_chunk",
+        "(Tensor self, int chunks, int dim=0) -> Tensor[]",
+        FM,
+        |a| run!("chunk", a.tensor(0)?, a.int(1)?, a.int(2)?),
+        "As `chunk`.",
+    ),
 ];
 
 /// A tensor that PyTorch's cat skips whatever its dimension: one of shape `[0]`.
@@ -53,9 +234,16 @@ fn common_dtype(list: &[&Tensor]) -> Result<DType> {
 
 fn infer_cat(a: &Args) -> Result<Plan> {
     let list = a.tensors(0)?;
-    ensure!(!list.is_empty(), Value, "torch.cat(): expected a non-empty list of Tensors");
+    ensure!(
+        !list.is_empty(),
+        Value,
+        "torch.cat(): expected a non-empty list of Tensors"
+    );
     if let Some(i) = list.iter().position(|t| t.ndim() == 0) {
-        bail!(Runtime, "zero-dimensional tensor (at position {i}) cannot be concatenated");
+        bail!(
+            Runtime,
+            "zero-dimensional tensor (at position {i}) cannot be concatenated"
+        );
     }
     let first = list.iter().find(|t| !skipped(t)).copied();
     let dtype = common_dtype(list)?;
@@ -82,12 +270,23 @@ fn infer_cat(a: &Args) -> Result<Plan> {
                  the list."
             );
         }
-        total = total.checked_add(t.shape()[dim]).ok_or_else(|| err!(Runtime, "cat(): the size of the result overflows"))?;
+        total = total
+            .checked_add(t.shape()[dim])
+            .ok_or_else(|| err!(Runtime, "cat(): the size of the result overflows"))?;
     }
     let shape = first.shape().with(dim, total);
     let format = common_format(list);
     let strides = dims::format_strides(&shape, format)?;
-    Ok(Plan { outs: [OutSpec { shape, strides, dtype }].into_iter().collect(), device: None })
+    Ok(Plan {
+        outs: [OutSpec {
+            shape,
+            strides,
+            dtype,
+        }]
+        .into_iter()
+        .collect(),
+        device: None,
+    })
 }
 
 /// The memory format that all tensors suggest, row-major if they differ.
@@ -108,12 +307,18 @@ pub fn suggested_format(t: &Tensor) -> MemoryFormat {
     if !dims::strides_like_channels_last(t.shape(), t.strides()) {
         return MemoryFormat::Contiguous;
     }
-    if t.ndim() == 4 { MemoryFormat::ChannelsLast } else { MemoryFormat::ChannelsLast3d }
+    if t.ndim() == 4 {
+        MemoryFormat::ChannelsLast
+    } else {
+        MemoryFormat::ChannelsLast3d
+    }
 }
 
 fn cat(a: &Args, outs: &[Tensor]) -> Result<()> {
     let (list, out) = (a.tensors(0)?, &outs[0]);
-    let Some(first) = list.iter().find(|t| !skipped(t)) else { return Ok(()) };
+    let Some(first) = list.iter().find(|t| !skipped(t)) else {
+        return Ok(());
+    };
     let dim = wrap_dim(a.int(1)?, first.ndim())?;
     let mut at = 0;
     for t in list.iter().filter(|t| !skipped(t)) {
@@ -131,12 +336,18 @@ fn cat(a: &Args, outs: &[Tensor]) -> Result<()> {
 /// # Errors
 /// As `cat`.
 pub fn cat_all(list: &[Tensor], dim: i64) -> Result<Tensor> {
-    dispatch::run(crate::op!("cat")?, &[super::Arg::Tensors(list.iter().collect()), dim.into()])?.one()
+    dispatch::run(
+        crate::op!("cat")?,
+        &[super::Arg::Tensors(list.iter().collect()), dim.into()],
+    )?
+    .one()
 }
 
 fn stack(a: &Args) -> Result<Ret> {
     let list = a.tensors(0)?;
-    let Some(first) = list.first() else { bail!(Runtime, "stack expects a non-empty TensorList") };
+    let Some(first) = list.first() else {
+        bail!(Runtime, "stack expects a non-empty TensorList")
+    };
     let dim = wrap_dim(a.int(1)?, first.ndim() + 1)?;
     let mut parts = Vec::with_capacity(list.len());
     for (i, t) in list.iter().enumerate() {
@@ -147,8 +358,16 @@ fn stack(a: &Args) -> Result<Ret> {
             first.shape(),
             t.shape()
         );
-        let stride = if dim < t.ndim() { t.shape()[dim] * t.strides()[dim] } else { 1 };
-        parts.push(t.view_with(t.shape().inserted(dim, 1), t.strides().inserted(dim, stride), t.offset()));
+        let stride = if dim < t.ndim() {
+            t.shape()[dim] * t.strides()[dim]
+        } else {
+            1
+        };
+        parts.push(t.view_with(
+            t.shape().inserted(dim, 1),
+            t.strides().inserted(dim, stride),
+            t.offset(),
+        ));
     }
     // New dimensions of size 1 would look channels-last: the result is always row-major.
     let refs: Vec<&Tensor> = parts.iter().collect();
@@ -172,12 +391,22 @@ fn at_least(t: &Tensor, n: usize) -> Result<Tensor> {
 }
 
 fn at_least_all(a: &Args, n: usize) -> Result<Ret> {
-    Ok(Ret::List(a.tensors(0)?.iter().map(|t| at_least(t, n)).collect::<Result<_>>()?))
+    Ok(Ret::List(
+        a.tensors(0)?
+            .iter()
+            .map(|t| at_least(t, n))
+            .collect::<Result<_>>()?,
+    ))
 }
 
 fn pile(a: &Args, n: usize) -> Result<Ret> {
     let list = a.tensors(0)?;
-    ensure!(!list.is_empty(), Runtime, "{} expects a non-empty TensorList", a.name());
+    ensure!(
+        !list.is_empty(),
+        Runtime,
+        "{} expects a non-empty TensorList",
+        a.name()
+    );
     let list: Vec<Tensor> = list.iter().map(|t| at_least(t, n)).collect::<Result<_>>()?;
     let dim = match n {
         1 if list[0].ndim() == 1 => 0,
@@ -190,22 +419,46 @@ fn pile(a: &Args, n: usize) -> Result<Ret> {
 
 fn column_stack(a: &Args) -> Result<Ret> {
     let list = a.tensors(0)?;
-    ensure!(!list.is_empty(), Runtime, "column_stack expects a non-empty TensorList");
-    let list: Vec<Tensor> =
-        list.iter().map(|t| if t.ndim() <= 1 { run1!("reshape", *t, Dims::new(&[t.numel(), 1])) } else { Ok((*t).clone()) }).collect::<Result<_>>()?;
+    ensure!(
+        !list.is_empty(),
+        Runtime,
+        "column_stack expects a non-empty TensorList"
+    );
+    let list: Vec<Tensor> = list
+        .iter()
+        .map(|t| {
+            if t.ndim() <= 1 {
+                run1!("reshape", *t, Dims::new(&[t.numel(), 1]))
+            } else {
+                Ok((*t).clone())
+            }
+        })
+        .collect::<Result<_>>()?;
     cat_all(&list, 1).map(Ret::from)
 }
 
 fn meshgrid(a: &Args) -> Result<Ret> {
     let list = a.tensors(0)?;
-    ensure!(!list.is_empty(), Runtime, "meshgrid expects a non-empty TensorList");
+    ensure!(
+        !list.is_empty(),
+        Runtime,
+        "meshgrid expects a non-empty TensorList"
+    );
     grid(list, a.str(1).unwrap_or("ij")).map(Ret::List)
 }
 
 fn grid(list: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
     for t in list {
-        ensure!(t.dtype() == list[0].dtype(), Runtime, "meshgrid expects all tensors to have the same dtype");
-        ensure!(t.device() == list[0].device(), Runtime, "meshgrid expects all tensors to have the same device");
+        ensure!(
+            t.dtype() == list[0].dtype(),
+            Runtime,
+            "meshgrid expects all tensors to have the same dtype"
+        );
+        ensure!(
+            t.device() == list[0].device(),
+            Runtime,
+            "meshgrid expects all tensors to have the same device"
+        );
     }
     ensure!(
         matches!(indexing, "ij" | "xy"),
@@ -213,7 +466,12 @@ fn grid(list: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
         "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {indexing}"
     );
     for t in list {
-        ensure!(t.ndim() <= 1, Runtime, "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {}", t.shape());
+        ensure!(
+            t.ndim() <= 1,
+            Runtime,
+            "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {}",
+            t.shape()
+        );
     }
     let n = list.len();
     let swap = indexing == "xy" && n >= 2;
@@ -241,7 +499,11 @@ fn broadcast_tensors(a: &Args) -> Result<Ret> {
     for t in list {
         shape = dims::broadcast(&shape, t.shape())?;
     }
-    Ok(Ret::List(list.iter().map(|t| super::view::expand(t, &shape)?.one()).collect::<Result<_>>()?))
+    Ok(Ret::List(
+        list.iter()
+            .map(|t| super::view::expand(t, &shape)?.one())
+            .collect::<Result<_>>()?,
+    ))
 }
 
 fn block_diag(a: &Args) -> Result<Ret> {
@@ -253,17 +515,39 @@ fn block_diag(a: &Args) -> Result<Ret> {
     let (mut rows, mut columns) = (0, 0);
     let mut parts = Vec::with_capacity(list.len());
     for (i, t) in list.iter().enumerate() {
-        ensure!(t.device() == list[0].device(), Runtime, "torch.block_diag: input tensors must all be on the same device. Input 0 is on device {} and input {i} is on device {}", list[0].device(), t.device());
-        ensure!(t.ndim() <= 2, Runtime, "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {} dimensions", t.ndim());
-        dtype = dtype::promote(dtype, t.dtype()).ok_or_else(|| err!(Runtime, "block_diag(): no common dtype"))?;
+        ensure!(
+            t.device() == list[0].device(),
+            Runtime,
+            "torch.block_diag: input tensors must all be on the same device. Input 0 is on device {} and input {i} is on device {}",
+            list[0].device(),
+            t.device()
+        );
+        ensure!(
+            t.ndim() <= 2,
+            Runtime,
+            "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {} dimensions",
+            t.ndim()
+        );
+        dtype = dtype::promote(dtype, t.dtype())
+            .ok_or_else(|| err!(Runtime, "block_diag(): no common dtype"))?;
         let t = at_least(t, 2)?;
         (rows, columns) = (rows + t.shape()[0], columns + t.shape()[1]);
         parts.push(t);
     }
-    let out = run1!("zeros", Dims::new(&[rows, columns]), dtype, super::Arg::None, list[0].device())?;
+    let out = run1!(
+        "zeros",
+        Dims::new(&[rows, columns]),
+        dtype,
+        super::Arg::None,
+        list[0].device()
+    )?;
     let (mut r, mut c) = (0, 0);
     for t in &parts {
-        call::copy_(&out.narrowed(0, r, t.shape()[0]).narrowed(1, c, t.shape()[1]), t)?;
+        call::copy_(
+            &out.narrowed(0, r, t.shape()[0])
+                .narrowed(1, c, t.shape()[1]),
+            t,
+        )?;
         (r, c) = (r + t.shape()[0], c + t.shape()[1]);
     }
     Ok(out.into())
@@ -272,19 +556,36 @@ fn block_diag(a: &Args) -> Result<Ret> {
 fn cartesian_prod(a: &Args) -> Result<Ret> {
     let list = a.tensors(0)?;
     for t in list {
-        ensure!(t.ndim() == 1, Runtime, "Expect a 1D vector, but got shape {}", t.shape());
+        ensure!(
+            t.ndim() == 1,
+            Runtime,
+            "Expect a 1D vector, but got shape {}",
+            t.shape()
+        );
     }
     if let [only] = list {
         return Ok((*only).clone().into());
     }
-    ensure!(!list.is_empty(), Runtime, "meshgrid expects a non-empty TensorList");
-    let flat: Vec<Tensor> = grid(list, "ij")?.iter().map(|t| run1!("reshape", t, Dims::new(&[-1]))).collect::<Result<_>>()?;
+    ensure!(
+        !list.is_empty(),
+        Runtime,
+        "meshgrid expects a non-empty TensorList"
+    );
+    let flat: Vec<Tensor> = grid(list, "ij")?
+        .iter()
+        .map(|t| run1!("reshape", t, Dims::new(&[-1])))
+        .collect::<Result<_>>()?;
     dispatch::run(crate::op!("stack")?, &[(&flat).into(), 1i64.into()])
 }
 
 fn combinations(a: &Args) -> Result<Ret> {
     let (t, r, replace) = (a.tensor(0)?, a.int(1)?, a.bool(2));
-    ensure!(t.ndim() == 1, Runtime, "Expect a 1D vector, but got shape {}", t.shape());
+    ensure!(
+        t.ndim() == 1,
+        Runtime,
+        "Expect a 1D vector, but got shape {}",
+        t.shape()
+    );
     ensure!(r >= 0, Runtime, "Expect a non-negative number, but got {r}");
     if r == 0 {
         return run!("new_empty", t, Dims::new(&[0]));
@@ -314,14 +615,23 @@ fn combinations(a: &Args) -> Result<Ret> {
 }
 
 fn check_split(t: &Tensor) -> Result<()> {
-    ensure!(t.ndim() > 0, Runtime, "tensor_split expected at least a 1-dimensional tensor, but got a tensor with {} dims", t.ndim());
+    ensure!(
+        t.ndim() > 0,
+        Runtime,
+        "tensor_split expected at least a 1-dimensional tensor, but got a tensor with {} dims",
+        t.ndim()
+    );
     Ok(())
 }
 
 fn sections(t: &Tensor, n: i64, dim: i64) -> Result<Ret> {
     check_split(t)?;
     let d = wrap_dim(dim, t.ndim())?;
-    ensure!(n > 0, Runtime, "number of sections must be larger than 0, got {n}");
+    ensure!(
+        n > 0,
+        Runtime,
+        "number of sections must be larger than 0, got {n}"
+    );
     let (size, extra) = (t.shape()[d] / n, t.shape()[d] % n);
     let mut at = 0;
     Ok(Ret::List(
@@ -372,7 +682,10 @@ fn tensor_split(a: &Args) -> Result<Ret> {
     if how.ndim() == 0 {
         return sections(t, call::item(how)?.to_i64(), a.int(2)?);
     }
-    let real = cpu::copy::dense(&call::readable(how, "Tensor.item() cannot be called on meta tensors")?, DType::I64)?;
+    let real = cpu::copy::dense(
+        &call::readable(how, "Tensor.item() cannot be called on meta tensors")?,
+        DType::I64,
+    )?;
     at_indices(t, &cpu::read_slice::<i64>(&real), a.int(2)?)
 }
 
@@ -404,4 +717,3 @@ fn split_named(a: &Args, least: usize) -> Result<Ret> {
         }
     }
 }
-

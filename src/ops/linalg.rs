@@ -9,42 +9,261 @@ use num_complex::Complex64 as C;
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("linalg.inv_ex", "(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)", F | O, KernelBody::new(|a| infer_inverse(a, "linalg.inv"), |a, o| run_inverse(a, o, a.bool(1))), "The inverse, and where it failed."),
-    compose("linalg.inv", "(Tensor A)", F | O, |a| first(run!("linalg.inv_ex", a.tensor(0)?, true)?), "The inverse of a matrix."),
-    compose("inverse", "(Tensor self)", FMO, |a| first(run!("linalg.inv_ex", a.tensor(0)?, true)?), "The inverse of a matrix."),
-    kernel("linalg.det", "(Tensor A)", F | O, KernelBody::new(|a| infer_det(a, "linalg.det", 1), run_det), "The determinant."),
-    kernel("det", "(Tensor self)", FM, KernelBody::new(|a| infer_det(a, "linalg.det", 1), run_det), "The determinant."),
-    kernel("linalg.slogdet", "(Tensor A) -> (Tensor sign, Tensor logabsdet)", F | O, KernelBody::new(|a| infer_det(a, "linalg.slogdet", 2), run_slogdet), "Sign and logarithm of the determinant."),
-    kernel("slogdet", "(Tensor self) -> (Tensor sign, Tensor logabsdet)", FMO, KernelBody::new(|a| infer_det(a, "linalg.slogdet", 2), run_slogdet), "Sign and logarithm of the determinant."),
-    kernel("logdet", "(Tensor self)", FM, KernelBody::new(|a| infer_det(a, "logdet", 1), run_logdet), "The logarithm of the determinant."),
-    kernel("linalg.solve_ex", "(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)", F | O, KernelBody::new(infer_solve, |a, o| run_solve(a, o, a.bool(3))), "The solution of A X = B, and where it failed."),
-    compose("linalg.solve", "(Tensor A, Tensor B, *, bool left=True)", F | O, |a| first(run!("linalg.solve_ex", a.tensor(0)?, a.tensor(1)?, a.bool(2), true)?), "The solution of A X = B."),
-    kernel("linalg.cholesky_ex", "(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)", F | O, KernelBody::new(|a| infer_inverse(a, "linalg.cholesky"), |a, o| run_cholesky(a, o, a.bool(1), a.bool(2), "linalg.cholesky")), "The Cholesky factor, and where it failed."),
-    compose("linalg.cholesky", "(Tensor self, *, bool upper=False)", F | O, |a| first(run!("linalg.cholesky_ex", a.tensor(0)?, a.bool(1), true)?), "The Cholesky factor."),
-    kernel("cholesky", "(Tensor self, bool upper=False)", FMO, KernelBody::new(|a| infer_inverse(a, "cholesky").map(one_only), |a, o| run_cholesky(a, o, a.bool(1), true, "cholesky")), "The Cholesky factor."),
-    kernel("cholesky_solve", "(Tensor self, Tensor input2, bool upper=False)", FMO, KernelBody::new(infer_cholesky_solve, run_cholesky_solve), "The solution of a system by its Cholesky factor."),
-    kernel("cholesky_inverse", "(Tensor self, bool upper=False)", FMO, KernelBody::new(|a| infer_inverse(a, "cholesky_inverse").map(one_only), run_cholesky_inverse), "The inverse by the Cholesky factor."),
-    kernel("linalg.qr", "(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", F | O, KernelBody::new(|a| infer_qr(a, qr_mode(a)?), run_qr), "Orthogonal and triangular factor."),
-    kernel("qr", "(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", FMO, KernelBody::new(|a| infer_qr(a, if a.bool(1) { "reduced" } else { "complete" }), run_qr), "Orthogonal and triangular factor."),
-    kernel("linalg.svd", "(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)", F | O, KernelBody::new(infer_svd, run_svd), "The singular value decomposition."),
-    kernel("linalg.svdvals", "(Tensor A, *, str? driver=None)", F | O, KernelBody::new(infer_svdvals, run_svdvals), "The singular values."),
-    compose("svd", "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)", FMO, svd, "The singular value decomposition, V not conjugated."),
-    kernel("linalg.eigh", "(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", F | O, KernelBody::new(|a| infer_eigh(a, "linalg.eigh", true), run_eigh), "Eigenvalues and eigenvectors of a Hermitian matrix."),
-    kernel("linalg.eigvalsh", "(Tensor A, str UPLO='L')", F | O, KernelBody::new(|a| infer_eigh(a, "linalg.eigvalsh", false), run_eigh), "Eigenvalues of a Hermitian matrix."),
-    kernel("linalg.lu_factor_ex", "(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)", F | O, KernelBody::new(infer_lu_factor, run_lu_factor), "The LU factorisation in one matrix, and where it failed."),
-    compose("linalg.lu_factor", "(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", F | O, lu_factor, "The LU factorisation in one matrix."),
-    compose("lu", "(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)", FM, lu_old, "The LU factorisation in one matrix."),
-    kernel("linalg.lu", "(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", F | O, KernelBody::new(infer_lu, run_lu), "The LU factorisation."),
-    kernel("linalg.lu_solve", "(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)", F | O, KernelBody::new(infer_lu_solve, run_lu_solve), "The solution of a system by its LU factorisation."),
-    compose("lu_solve", "(Tensor self, Tensor LU_data, Tensor LU_pivots)", FMO, |a| Ok(run1!("linalg.lu_solve", a.tensor(1)?, a.tensor(2)?, a.tensor(0)?)?.into()), "The solution of a system by its LU factorisation."),
-    kernel("linalg.solve_triangular", "(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False)", F | O, KernelBody::new(infer_triangular, run_triangular), "The solution of a triangular system."),
-    kernel("geqrf", "(Tensor self) -> (Tensor a, Tensor tau)", FMO, KernelBody::new(infer_geqrf, run_geqrf), "Householder reflections of a matrix."),
-    kernel("linalg.householder_product", "(Tensor input, Tensor tau)", F | O, KernelBody::new(infer_product, run_product), "The first columns of a product of reflections."),
-    kernel("orgqr", "(Tensor self, Tensor input2)", FMO, KernelBody::new(infer_product, run_product), "The first columns of a product of reflections."),
+    kernel(
+        "linalg.inv_ex",
+        "(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
+        F | O,
+        KernelBody::new(
+            |a| infer_inverse(a, "linalg.inv"),
+            |a, o| run_inverse(a, o, a.bool(1)),
+        ),
+        "The inverse, and where it failed.",
+    ),
+    compose(
+        "linalg.inv",
+        "(Tensor A)",
+        F | O,
+        |a| first(run!("linalg.inv_ex", a.tensor(0)?, true)?),
+        "The inverse of a matrix.",
+    ),
+    compose(
+        "inverse",
+        "(Tensor self)",
+        FMO,
+        |a| first(run!("linalg.inv_ex", a.tensor(0)?, true)?),
+        "The inverse of a matrix.",
+    ),
+    kernel(
+        "linalg.det",
+        "(Tensor A)",
+        F | O,
+        KernelBody::new(|a| infer_det(a, "linalg.det", 1), run_det),
+        "The determinant.",
+    ),
+    kernel(
+        "det",
+        "(Tensor self)",
+        FM,
+        KernelBody::new(|a| infer_det(a, "linalg.det", 1), run_det),
+        "The determinant.",
+    ),
+    kernel(
+        "linalg.slogdet",
+        "(Tensor A) -> (Tensor sign, Tensor logabsdet)",
+        F | O,
+        KernelBody::new(|a| infer_det(a, "linalg.slogdet", 2), run_slogdet),
+        "Sign and logarithm of the determinant.",
+    ),
+    kernel(
+        "slogdet",
+        "(Tensor self) -> (Tensor sign, Tensor logabsdet)",
+        FMO,
+        KernelBody::new(|a| infer_det(a, "linalg.slogdet", 2), run_slogdet),
+        "Sign and logarithm of the determinant.",
+    ),
+    kernel(
+        "logdet",
+        "(Tensor self)",
+        FM,
+        KernelBody::new(|a| infer_det(a, "logdet", 1), run_logdet),
+        "The logarithm of the determinant.",
+    ),
+    kernel(
+        "linalg.solve_ex",
+        "(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
+        F | O,
+        KernelBody::new(infer_solve, |a, o| run_solve(a, o, a.bool(3))),
+        "The solution of A X = B, and where it failed.",
+    ),
+    compose(
+        "linalg.solve",
+        "(Tensor A, Tensor B, *, bool left=True)",
+        F | O,
+        |a| {
+            first(run!(
+                "linalg.solve_ex",
+                a.tensor(0)?,
+                a.tensor(1)?,
+                a.bool(2),
+                true
+            )?)
+        },
+        "The solution of A X = B.",
+    ),
+    kernel(
+        "linalg.cholesky_ex",
+        "(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
+        F | O,
+        KernelBody::new(
+            |a| infer_inverse(a, "linalg.cholesky"),
+            |a, o| run_cholesky(a, o, a.bool(1), a.bool(2), "linalg.cholesky"),
+        ),
+        "The Cholesky factor, and where it failed.",
+    ),
+    compose(
+        "linalg.cholesky",
+        "(Tensor self, *, bool upper=False)",
+        F | O,
+        |a| first(run!("linalg.cholesky_ex", a.tensor(0)?, a.bool(1), true)?),
+        "The Cholesky factor.",
+    ),
+    kernel(
+        "cholesky",
+        "(Tensor self, bool upper=False)",
+        FMO,
+        KernelBody::new(
+            |a| infer_inverse(a, "cholesky").map(one_only),
+            |a, o| run_cholesky(a, o, a.bool(1), true, "cholesky"),
+        ),
+        "The Cholesky factor.",
+    ),
+    kernel(
+        "cholesky_solve",
+        "(Tensor self, Tensor input2, bool upper=False)",
+        FMO,
+        KernelBody::new(infer_cholesky_solve, run_cholesky_solve),
+        "The solution of a system by its Cholesky factor.",
+    ),
+    kernel(
+        "cholesky_inverse",
+        "(Tensor self, bool upper=False)",
+        FMO,
+        KernelBody::new(
+            |a| infer_inverse(a, "cholesky_inverse").map(one_only),
+            run_cholesky_inverse,
+        ),
+        "The inverse by the Cholesky factor.",
+    ),
+    kernel(
+        "linalg.qr",
+        "(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
+        F | O,
+        KernelBody::new(|a| infer_qr(a, qr_mode(a)?), run_qr),
+        "Orthogonal and triangular factor.",
+    ),
+    kernel(
+        "qr",
+        "(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
+        FMO,
+        KernelBody::new(
+            |a| infer_qr(a, if a.bool(1) { "reduced" } else { "complete" }),
+            run_qr,
+        ),
+        "Orthogonal and triangular factor.",
+    ),
+    kernel(
+        "linalg.svd",
+        "(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
+        F | O,
+        KernelBody::new(infer_svd, run_svd),
+        "The singular value decomposition.",
+    ),
+    kernel(
+        "linalg.svdvals",
+        "(Tensor A, *, str? driver=None)",
+        F | O,
+        KernelBody::new(infer_svdvals, run_svdvals),
+        "The singular values.",
+    ),
+    compose(
+        "svd",
+        "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
+        FMO,
+        svd,
+        "The singular value decomposition, V not conjugated.",
+    ),
+    kernel(
+        "linalg.eigh",
+        "(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
+        F | O,
+        KernelBody::new(|a| infer_eigh(a, "linalg.eigh", true), run_eigh),
+        "Eigenvalues and eigenvectors of a Hermitian matrix.",
+    ),
+    kernel(
+        "linalg.eigvalsh",
+        "(Tensor A, str UPLO='L')",
+        F | O,
+        KernelBody::new(|a| infer_eigh(a, "linalg.eigvalsh", false), run_eigh),
+        "Eigenvalues of a Hermitian matrix.",
+    ),
+    kernel(
+        "linalg.lu_factor_ex",
+        "(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)",
+        F | O,
+        KernelBody::new(infer_lu_factor, run_lu_factor),
+        "The LU factorisation in one matrix, and where it failed.",
+    ),
+    compose(
+        "linalg.lu_factor",
+        "(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
+        F | O,
+        lu_factor,
+        "The LU factorisation in one matrix.",
+    ),
+    compose(
+        "lu",
+        "(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)",
+        FM,
+        lu_old,
+        "The LU factorisation in one matrix.",
+    ),
+    kernel(
+        "linalg.lu",
+        "(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
+        F | O,
+        KernelBody::new(infer_lu, run_lu),
+        "The LU factorisation.",
+    ),
+    kernel(
+        "linalg.lu_solve",
+        "(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)",
+        F | O,
+        KernelBody::new(infer_lu_solve, run_lu_solve),
+        "The solution of a system by its LU factorisation.",
+    ),
+    compose(
+        "lu_solve",
+        "(Tensor self, Tensor LU_data, Tensor LU_pivots)",
+        FMO,
+        |a| Ok(run1!("linalg.lu_solve", a.tensor(1)?, a.tensor(2)?, a.tensor(0)?)?.into()),
+        "The solution of a system by its LU factorisation.",
+    ),
+    kernel(
+        "linalg.solve_triangular",
+        "(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False)",
+        F | O,
+        KernelBody::new(infer_triangular, run_triangular),
+        "The solution of a triangular system.",
+    ),
+    kernel(
+        "geqrf",
+        "(Tensor self) -> (Tensor a, Tensor tau)",
+        FMO,
+        KernelBody::new(infer_geqrf, run_geqrf),
+        "Householder reflections of a matrix.",
+    ),
+    kernel(
+        "linalg.householder_product",
+        "(Tensor input, Tensor tau)",
+        F | O,
+        KernelBody::new(infer_product, run_product),
+        "The first columns of a product of reflections.",
+    ),
+    kernel(
+        "orgqr",
+        "(Tensor self, Tensor input2)",
+        FMO,
+        KernelBody::new(infer_product, run_product),
+        "The first columns of a product of reflections.",
+    ),
 ];
 
 fn first(r: Ret) -> Result<Ret> {
-    r.tensors().into_iter().next().map(Ret::from).ok_or_else(|| crate::err!(Runtime, "no result"))
+    r.tensors()
+        .into_iter()
+        .next()
+        .map(Ret::from)
+        .ok_or_else(|| crate::err!(Runtime, "no result"))
 }
 
 fn one_only(mut p: Plan) -> Plan {
@@ -64,14 +283,26 @@ pub(super) fn by_columns(shape: &[i64]) -> Dims {
 }
 
 pub(super) fn columnwise(shape: Dims, dtype: DType) -> OutSpec {
-    OutSpec { strides: by_columns(&shape), shape, dtype }
+    OutSpec {
+        strides: by_columns(&shape),
+        shape,
+        dtype,
+    }
 }
 
 pub(super) fn check(t: &Tensor, name: &str, square: bool) -> Result<(Dims, i64, i64)> {
     let n = t.ndim();
-    ensure!(n >= 2, Runtime, "{name}: The input tensor A must have at least 2 dimensions.");
+    ensure!(
+        n >= 2,
+        Runtime,
+        "{name}: The input tensor A must have at least 2 dimensions."
+    );
     let (r, c) = (t.shape()[n - 2], t.shape()[n - 1]);
-    ensure!(!square || r == c, Runtime, "{name}: A must be batches of square matrices, but they are {r} by {c} matrices");
+    ensure!(
+        !square || r == c,
+        Runtime,
+        "{name}: A must be batches of square matrices, but they are {r} by {c} matrices"
+    );
     let d = t.dtype();
     ensure!(
         d.is_float() || d.is_complex(),
@@ -96,7 +327,13 @@ pub(super) fn read(t: &Tensor, batch: &[i64]) -> Result<Vec<Matrix>> {
     let (rows, columns) = (r as usize, c as usize);
     let count = batch.iter().product::<i64>() as usize;
     let all = crate::cpu::slice::<C>(&t);
-    Ok((0..count).map(|i| Matrix { rows, columns, data: all[i * rows * columns..(i + 1) * rows * columns].to_vec() }).collect())
+    Ok((0..count)
+        .map(|i| Matrix {
+            rows,
+            columns,
+            data: all[i * rows * columns..(i + 1) * rows * columns].to_vec(),
+        })
+        .collect())
 }
 
 /// Writes a batch of matrices.
@@ -126,11 +363,23 @@ pub(super) fn lead(t: &Tensor) -> Dims {
 fn infer_inverse(a: &Args, name: &str) -> Result<Plan> {
     let t = a.tensor(0)?;
     let (batch, ..) = check(t, name, true)?;
-    Ok(Plan { outs: [columnwise(t.shape().clone(), t.dtype()), OutSpec::contiguous(&batch, DType::I32)].into_iter().collect(), device: None })
+    Ok(Plan {
+        outs: [
+            columnwise(t.shape().clone(), t.dtype()),
+            OutSpec::contiguous(&batch, DType::I32),
+        ]
+        .into_iter()
+        .collect(),
+        device: None,
+    })
 }
 
 fn batch_note(t: &Tensor, i: usize) -> String {
-    if t.ndim() > 2 { format!("(Batch element {i}): ") } else { String::new() }
+    if t.ndim() > 2 {
+        format!("(Batch element {i}): ")
+    } else {
+        String::new()
+    }
 }
 
 fn run_inverse(a: &Args, outs: &[Tensor], strict: bool) -> Result<()> {
@@ -159,12 +408,17 @@ fn run_inverse(a: &Args, outs: &[Tensor], strict: bool) -> Result<()> {
 fn infer_det(a: &Args, name: &str, outs: usize) -> Result<Plan> {
     let t = a.tensor(0)?;
     if t.dtype().is_reduced_float() && t.ndim() >= 2 {
-        bail!(NotImplemented, "\"lu_cpu\" not implemented for '{}'", t.dtype().scalar_type());
+        bail!(
+            NotImplemented,
+            "\"lu_cpu\" not implemented for '{}'",
+            t.dtype().scalar_type()
+        );
     }
     let (batch, ..) = check(t, name, true)?;
     let mut plan = Plan::contiguous(&batch, t.dtype());
     if outs == 2 {
-        plan.outs.push(OutSpec::contiguous(&batch, t.dtype().to_real()));
+        plan.outs
+            .push(OutSpec::contiguous(&batch, t.dtype().to_real()));
     }
     Ok(plan)
 }
@@ -192,14 +446,20 @@ fn determinants(t: &Tensor) -> Result<Vec<(C, f64)>> {
 }
 
 fn run_det(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let all: Vec<C> = determinants(a.tensor(0)?)?.into_iter().map(|(p, l)| if p == ZERO { ZERO } else { p * l.exp() }).collect();
+    let all: Vec<C> = determinants(a.tensor(0)?)?
+        .into_iter()
+        .map(|(p, l)| if p == ZERO { ZERO } else { p * l.exp() })
+        .collect();
     write_flat(&outs[0], &all)
 }
 
 fn run_slogdet(a: &Args, outs: &[Tensor]) -> Result<()> {
     let all = determinants(a.tensor(0)?)?;
     write_flat(&outs[0], &all.iter().map(|d| d.0).collect::<Vec<_>>())?;
-    write_flat(&outs[1], &all.iter().map(|d| C::new(d.1, 0.0)).collect::<Vec<_>>())
+    write_flat(
+        &outs[1],
+        &all.iter().map(|d| C::new(d.1, 0.0)).collect::<Vec<_>>(),
+    )
 }
 
 fn run_logdet(a: &Args, outs: &[Tensor]) -> Result<()> {
@@ -209,7 +469,13 @@ fn run_logdet(a: &Args, outs: &[Tensor]) -> Result<()> {
         (true, _) => C::new(l, p.arg()),
         (false, _) => C::new(if p.re < 0.0 { f64::NAN } else { l }, 0.0),
     };
-    write_flat(&outs[0], &determinants(a.tensor(0)?)?.into_iter().map(value).collect::<Vec<_>>())
+    write_flat(
+        &outs[0],
+        &determinants(a.tensor(0)?)?
+            .into_iter()
+            .map(value)
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn is_vector(a: &Tensor, b: &Tensor) -> bool {
@@ -231,14 +497,21 @@ pub(super) fn same_types(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
 fn right_side(a: &Tensor, b: &Tensor) -> (Tensor, bool) {
     let vector = is_vector(a, b);
     if vector {
-        (b.view_with(b.shape().concat(&[1]), b.strides().concat(&[1]), b.offset()), true)
+        (
+            b.view_with(b.shape().concat(&[1]), b.strides().concat(&[1]), b.offset()),
+            true,
+        )
     } else {
         (b.clone(), false)
     }
 }
 
 pub(super) fn fits(name: &str, a: &Tensor, b: &Tensor, left: bool) -> Result<Dims> {
-    let (n, r, c) = (a.shape()[a.ndim() - 1], b.shape()[b.ndim() - 2], b.shape()[b.ndim() - 1]);
+    let (n, r, c) = (
+        a.shape()[a.ndim() - 1],
+        b.shape()[b.ndim() - 2],
+        b.shape()[b.ndim() - 1],
+    );
     ensure!(
         if left { n == r } else { n == c },
         Runtime,
@@ -252,7 +525,11 @@ fn infer_solve(a: &Args) -> Result<Plan> {
     let (x, b, left) = (a.tensor(0)?, a.tensor(1)?, a.bool(2));
     same_types("linalg.solve", x, b)?;
     let (lead_a, ..) = check(x, "linalg.solve", true)?;
-    ensure!(b.ndim() >= 1, Runtime, "linalg.solve: The input tensor B must have at least 1 dimensions.");
+    ensure!(
+        b.ndim() >= 1,
+        Runtime,
+        "linalg.solve: The input tensor B must have at least 1 dimensions."
+    );
     let (m, vector) = right_side(x, b);
     ensure!(
         left || !vector,
@@ -265,10 +542,23 @@ fn infer_solve(a: &Args) -> Result<Plan> {
     if vector {
         shape = Dims::new(&shape[..shape.len() - 1]);
     }
-    let strides = if left { by_columns(&shape) } else { dims::contiguous_strides(&shape) };
-    let result = OutSpec { shape, strides, dtype: x.dtype() };
+    let strides = if left {
+        by_columns(&shape)
+    } else {
+        dims::contiguous_strides(&shape)
+    };
+    let result = OutSpec {
+        shape,
+        strides,
+        dtype: x.dtype(),
+    };
     let _ = lead_a;
-    Ok(Plan { outs: [result, OutSpec::contiguous(&lead(x), DType::I32)].into_iter().collect(), device: None })
+    Ok(Plan {
+        outs: [result, OutSpec::contiguous(&lead(x), DType::I32)]
+            .into_iter()
+            .collect(),
+        device: None,
+    })
 }
 
 fn run_solve(a: &Args, outs: &[Tensor], strict: bool) -> Result<()> {
@@ -280,7 +570,11 @@ fn run_solve(a: &Args, outs: &[Tensor], strict: bool) -> Result<()> {
         infos.push(i64::from(dense::lu(f).info));
     }
     if let (Some(i), true) = (infos.iter().position(|&i| i != 0), strict) {
-        bail!(LinAlg, "torch.linalg.solve: {}The solver failed because the input matrix is singular.", batch_note(x, i));
+        bail!(
+            LinAlg,
+            "torch.linalg.solve: {}The solver failed because the input matrix is singular.",
+            batch_note(x, i)
+        );
     }
     for (f, mut y) in read(x, &batch)?.into_iter().zip(read(&m, &batch)?) {
         if !left {
@@ -313,23 +607,44 @@ fn run_cholesky(a: &Args, outs: &[Tensor], upper: bool, strict: bool, name: &str
         infos.push(info);
     }
     write(&outs[0], &results)?;
-    if outs.len() > 1 { write_ints(&outs[1], &infos) } else { Ok(()) }
+    if outs.len() > 1 {
+        write_ints(&outs[1], &infos)
+    } else {
+        Ok(())
+    }
 }
 
 fn infer_cholesky_solve(a: &Args) -> Result<Plan> {
     let (b, l) = (a.tensor(0)?, a.tensor(1)?);
-    ensure!(b.ndim() >= 2, Runtime, "b should have at least 2 dimensions, but has {} dimensions instead", b.ndim());
-    ensure!(l.ndim() >= 2, Runtime, "u should have at least 2 dimensions, but has {} dimensions instead", l.ndim());
+    ensure!(
+        b.ndim() >= 2,
+        Runtime,
+        "b should have at least 2 dimensions, but has {} dimensions instead",
+        b.ndim()
+    );
+    ensure!(
+        l.ndim() >= 2,
+        Runtime,
+        "u should have at least 2 dimensions, but has {} dimensions instead",
+        l.ndim()
+    );
     check(l, "cholesky_solve", true)?;
     same_types("cholesky_solve", l, b)?;
     let batch = fits("cholesky_solve", l, b, true)?;
     let shape = batch.concat(&b.shape()[b.ndim() - 2..]);
-    Ok(Plan { outs: [columnwise(shape, b.dtype())].into_iter().collect(), device: None })
+    Ok(Plan {
+        outs: [columnwise(shape, b.dtype())].into_iter().collect(),
+        device: None,
+    })
 }
 
 fn lower(m: Matrix, upper: bool) -> Matrix {
     let m = if upper { m.adjoint() } else { m };
-    Matrix::from_fn(m.rows, m.columns, |i, j| if j <= i { m[(i, j)] } else { ZERO })
+    Matrix::from_fn(
+        m.rows,
+        m.columns,
+        |i, j| if j <= i { m[(i, j)] } else { ZERO },
+    )
 }
 
 fn run_cholesky_solve(a: &Args, outs: &[Tensor]) -> Result<()> {
@@ -341,18 +656,34 @@ fn run_cholesky_solve(a: &Args, outs: &[Tensor]) -> Result<()> {
         dense::triangular(&l.adjoint(), &mut x, true, false);
         x
     };
-    write(&outs[0], &read(l, &batch)?.into_iter().zip(read(b, &batch)?).map(solve).collect::<Vec<_>>())
+    write(
+        &outs[0],
+        &read(l, &batch)?
+            .into_iter()
+            .zip(read(b, &batch)?)
+            .map(solve)
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn run_cholesky_inverse(a: &Args, outs: &[Tensor]) -> Result<()> {
     let t = a.tensor(0)?;
     let invert = |l: Matrix| {
-        let (l, mut x) = (lower(l, a.bool(1)), Matrix::eye(t.shape()[t.ndim() - 1] as usize));
+        let (l, mut x) = (
+            lower(l, a.bool(1)),
+            Matrix::eye(t.shape()[t.ndim() - 1] as usize),
+        );
         dense::triangular(&l, &mut x, false, false);
         dense::triangular(&l.adjoint(), &mut x, true, false);
         x
     };
-    write(&outs[0], &read(t, &lead(t))?.into_iter().map(invert).collect::<Vec<_>>())
+    write(
+        &outs[0],
+        &read(t, &lead(t))?
+            .into_iter()
+            .map(invert)
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn qr_mode<'a>(a: &Args<'a>) -> Result<&'a str> {
@@ -370,8 +701,17 @@ fn infer_qr(a: &Args, mode: &str) -> Result<Plan> {
     let (batch, m, n) = check(t, "linalg.qr", false)?;
     let k = m.min(n);
     let width = if mode == "complete" { m } else { k };
-    let q = if mode == "r" { OutSpec::contiguous(&[0], t.dtype()) } else { columnwise(batch.concat(&[m, width]), t.dtype()) };
-    Ok(Plan { outs: [q, columnwise(batch.concat(&[width, n]), t.dtype())].into_iter().collect(), device: None })
+    let q = if mode == "r" {
+        OutSpec::contiguous(&[0], t.dtype())
+    } else {
+        columnwise(batch.concat(&[m, width]), t.dtype())
+    };
+    Ok(Plan {
+        outs: [q, columnwise(batch.concat(&[width, n]), t.dtype())]
+            .into_iter()
+            .collect(),
+        device: None,
+    })
 }
 
 fn run_qr(a: &Args, outs: &[Tensor]) -> Result<()> {
@@ -382,7 +722,9 @@ fn run_qr(a: &Args, outs: &[Tensor]) -> Result<()> {
     for m in read(t, &lead(t))? {
         let (rows, columns) = (m.rows, m.columns);
         let (h, taus) = dense::reflections(m);
-        rs.push(Matrix::from_fn(width, columns, |i, j| if i <= j { h[(i, j)] } else { ZERO }));
+        rs.push(Matrix::from_fn(width, columns, |i, j| {
+            if i <= j { h[(i, j)] } else { ZERO }
+        }));
         let mut q = Matrix::eye(rows).left(width);
         dense::reflect(&h, &taus, &mut q, false);
         qs.push(q);
@@ -403,11 +745,18 @@ fn infer_svd(a: &Args) -> Result<Plan> {
         OutSpec::contiguous(&batch.concat(&[k]), t.dtype().to_real()),
         columnwise(batch.concat(&[nv, n]), t.dtype()),
     ];
-    Ok(Plan { outs: outs.into_iter().collect(), device: None })
+    Ok(Plan {
+        outs: outs.into_iter().collect(),
+        device: None,
+    })
 }
 
 fn finite(t: &Tensor, name: &str, all: &[Matrix]) -> Result<()> {
-    match all.iter().position(|m| m.data.iter().any(|c| !c.re.is_finite() || !c.im.is_finite())) {
+    match all.iter().position(|m| {
+        m.data
+            .iter()
+            .any(|c| !c.re.is_finite() || !c.im.is_finite())
+    }) {
         Some(i) => bail!(
             LinAlg,
             "{name}: {}The algorithm failed to converge because the input matrix contained non-finite values.",
@@ -422,7 +771,11 @@ fn wider(m: Matrix, columns: usize) -> Matrix {
     if have == columns {
         return m;
     }
-    let mut out = Matrix::from_fn(m.rows, columns, |i, j| if j < have { m[(i, j)] } else { ZERO });
+    let mut out = Matrix::from_fn(
+        m.rows,
+        columns,
+        |i, j| if j < have { m[(i, j)] } else { ZERO },
+    );
     dense::complete(&mut out, have);
     out
 }
@@ -447,29 +800,51 @@ fn run_svd(a: &Args, outs: &[Tensor]) -> Result<()> {
 fn infer_svdvals(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
     let (batch, m, n) = check(t, "linalg.svd", false)?;
-    Ok(Plan::contiguous(&batch.concat(&[m.min(n)]), t.dtype().to_real()))
+    Ok(Plan::contiguous(
+        &batch.concat(&[m.min(n)]),
+        t.dtype().to_real(),
+    ))
 }
 
 fn run_svdvals(a: &Args, outs: &[Tensor]) -> Result<()> {
     let t = a.tensor(0)?;
     let all = read(t, &lead(t))?;
     finite(t, "linalg.svd", &all)?;
-    let values: Vec<C> = all.iter().flat_map(|m| dense::singular(m).1).map(|v| C::new(v, 0.0)).collect();
+    let values: Vec<C> = all
+        .iter()
+        .flat_map(|m| dense::singular(m).1)
+        .map(|v| C::new(v, 0.0))
+        .collect();
     write_flat(&outs[0], &values)
 }
 
 fn svd(a: &Args) -> Result<Ret> {
     let t = a.tensor(0)?;
-    ensure!(t.ndim() >= 2, Runtime, "linalg.svd: input should have at least 2 dimensions, but has {} dimensions instead", t.ndim());
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "linalg.svd: input should have at least 2 dimensions, but has {} dimensions instead",
+        t.ndim()
+    );
     if !a.bool(2) {
         let s = run1!("linalg.svdvals", t)?;
         let (m, n) = (t.shape()[t.ndim() - 2], t.shape()[t.ndim() - 1]);
-        let zeros = |k: i64| run1!("zeros", lead(t).concat(&[k, k]), t.dtype(), super::args::Arg::None, t.device());
+        let zeros = |k: i64| {
+            run1!(
+                "zeros",
+                lead(t).concat(&[k, k]),
+                t.dtype(),
+                super::args::Arg::None,
+                t.device()
+            )
+        };
         return Ok(Ret::Tuple([zeros(m)?, s, zeros(n)?].into_iter().collect()));
     }
     let all = run!("linalg.svd", t, !a.bool(1))?.tensors();
     let v = super::view::matrix_transpose(&all[2], "mH", true)?.one()?;
-    Ok(Ret::Tuple([all[0].clone(), all[1].clone(), v].into_iter().collect()))
+    Ok(Ret::Tuple(
+        [all[0].clone(), all[1].clone(), v].into_iter().collect(),
+    ))
 }
 
 fn infer_eigh(a: &Args, name: &str, vectors: bool) -> Result<Plan> {
@@ -505,11 +880,19 @@ fn run_eigh(a: &Args, outs: &[Tensor]) -> Result<()> {
         vectors.push(w);
     }
     write_flat(&outs[0], &values)?;
-    if outs.len() > 1 { write(&outs[1], &vectors) } else { Ok(()) }
+    if outs.len() > 1 {
+        write(&outs[1], &vectors)
+    } else {
+        Ok(())
+    }
 }
 
 fn pivoting(pivot: bool) -> Result<()> {
-    ensure!(pivot, Runtime, "linalg.lu_factor: LU without pivoting is not implemented on the CPU");
+    ensure!(
+        pivot,
+        Runtime,
+        "linalg.lu_factor: LU without pivoting is not implemented on the CPU"
+    );
     Ok(())
 }
 
@@ -522,7 +905,10 @@ fn infer_lu_factor(a: &Args) -> Result<Plan> {
         OutSpec::contiguous(&batch.concat(&[m.min(n)]), DType::I32),
         OutSpec::contiguous(&batch, DType::I32),
     ];
-    Ok(Plan { outs: outs.into_iter().collect(), device: None })
+    Ok(Plan {
+        outs: outs.into_iter().collect(),
+        device: None,
+    })
 }
 
 fn run_lu_factor(a: &Args, outs: &[Tensor]) -> Result<()> {
@@ -557,7 +943,9 @@ fn lu_factor(a: &Args) -> Result<Ret> {
 fn lu_old(a: &Args) -> Result<Ret> {
     let infos = a.bool(2);
     let all = run!("linalg.lu_factor_ex", a.tensor(0)?, a.bool(1), !infos)?.tensors();
-    Ok(Ret::Tuple(all.into_iter().take(if infos { 3 } else { 2 }).collect()))
+    Ok(Ret::Tuple(
+        all.into_iter().take(if infos { 3 } else { 2 }).collect(),
+    ))
 }
 
 fn infer_lu(a: &Args) -> Result<Plan> {
@@ -565,7 +953,11 @@ fn infer_lu(a: &Args) -> Result<Plan> {
     let (batch, m, n) = check(t, "linalg.lu", false)?;
     pivoting(a.bool(1))?;
     let k = m.min(n);
-    Ok(Plan::many(&[(&batch.concat(&[m, m]), t.dtype()), (&batch.concat(&[m, k]), t.dtype()), (&batch.concat(&[k, n]), t.dtype())]))
+    Ok(Plan::many(&[
+        (&batch.concat(&[m, m]), t.dtype()),
+        (&batch.concat(&[m, k]), t.dtype()),
+        (&batch.concat(&[k, n]), t.dtype()),
+    ]))
 }
 
 fn run_lu(a: &Args, outs: &[Tensor]) -> Result<()> {
@@ -576,10 +968,25 @@ fn run_lu(a: &Args, outs: &[Tensor]) -> Result<()> {
         let k = rows.min(columns);
         let f = dense::lu(m);
         let mut order: Vec<usize> = (0..rows).collect();
-        f.pivots.iter().enumerate().for_each(|(i, &p)| order.swap(i, p));
-        ps.push(Matrix::from_fn(rows, rows, |i, j| if order[j] == i { ONE } else { ZERO }));
-        ls.push(Matrix::from_fn(rows, k, |i, j| if i == j { ONE } else if j < i { f.lu[(i, j)] } else { ZERO }));
-        us.push(Matrix::from_fn(k, columns, |i, j| if i <= j { f.lu[(i, j)] } else { ZERO }));
+        f.pivots
+            .iter()
+            .enumerate()
+            .for_each(|(i, &p)| order.swap(i, p));
+        ps.push(Matrix::from_fn(rows, rows, |i, j| {
+            if order[j] == i { ONE } else { ZERO }
+        }));
+        ls.push(Matrix::from_fn(rows, k, |i, j| {
+            if i == j {
+                ONE
+            } else if j < i {
+                f.lu[(i, j)]
+            } else {
+                ZERO
+            }
+        }));
+        us.push(Matrix::from_fn(k, columns, |i, j| {
+            if i <= j { f.lu[(i, j)] } else { ZERO }
+        }));
     }
     write(&outs[0], &ps)?;
     write(&outs[1], &ls)?;
@@ -590,27 +997,58 @@ fn infer_lu_solve(a: &Args) -> Result<Plan> {
     let (lu, pivots, b, left) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.bool(3));
     let (batch, n, _) = check(lu, "torch.linalg.lu_solve", true)?;
     same_types("linalg.lu_solve", lu, b)?;
-    ensure!(pivots.dtype() == DType::I32, Runtime, "linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32. Got {}", pivots.dtype());
+    ensure!(
+        pivots.dtype() == DType::I32,
+        Runtime,
+        "linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32. Got {}",
+        pivots.dtype()
+    );
     ensure!(
         *pivots.shape() == batch.concat(&[n]),
         Runtime,
         "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix"
     );
-    ensure!(b.ndim() >= 2, Runtime, "linalg.lu_solve: The input tensor B must have at least 2 dimensions.");
+    ensure!(
+        b.ndim() >= 2,
+        Runtime,
+        "linalg.lu_solve: The input tensor B must have at least 2 dimensions."
+    );
     let batch = fits("linalg.lu_solve", lu, b, left)?;
     let shape = batch.concat(&b.shape()[b.ndim() - 2..]);
-    let strides = if left { by_columns(&shape) } else { dims::contiguous_strides(&shape) };
+    let strides = if left {
+        by_columns(&shape)
+    } else {
+        dims::contiguous_strides(&shape)
+    };
     Ok(Plan::one(shape, strides, b.dtype()))
 }
 
 fn run_lu_solve(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (lu, pivots, b, left, adjoint) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.bool(3), a.bool(4));
+    let (lu, pivots, b, left, adjoint) = (
+        a.tensor(0)?,
+        a.tensor(1)?,
+        a.tensor(2)?,
+        a.bool(3),
+        a.bool(4),
+    );
     let batch = lead(&outs[0]);
-    let column = pivots.view_with(pivots.shape().concat(&[1]), pivots.strides().concat(&[1]), pivots.offset());
+    let column = pivots.view_with(
+        pivots.shape().concat(&[1]),
+        pivots.strides().concat(&[1]),
+        pivots.offset(),
+    );
     let mut results = Vec::new();
-    for ((f, p), y) in read(lu, &batch)?.into_iter().zip(read(&column, &batch)?).zip(read(b, &batch)?) {
+    for ((f, p), y) in read(lu, &batch)?
+        .into_iter()
+        .zip(read(&column, &batch)?)
+        .zip(read(b, &batch)?)
+    {
         let n = f.rows;
-        let p: Vec<usize> = p.data.iter().map(|v| (v.re as usize).clamp(1, n.max(1)) - 1).collect();
+        let p: Vec<usize> = p
+            .data
+            .iter()
+            .map(|v| (v.re as usize).clamp(1, n.max(1)) - 1)
+            .collect();
         let mut y = if left { y } else { y.adjoint() };
         // X A = B is the adjoint of A' X' = B'.
         if adjoint == left {
@@ -634,9 +1072,21 @@ fn infer_triangular(a: &Args) -> Result<Plan> {
     let (t, b, left) = (a.tensor(0)?, a.tensor(1)?, a.bool(3));
     same_types("linalg.solve_triangular", t, b)?;
     check(t, "linalg.solve_triangular", true)?;
-    ensure!(b.ndim() >= 2, Runtime, "linalg.solve_triangular: The input tensor B must have at least 2 dimensions.");
+    ensure!(
+        b.ndim() >= 2,
+        Runtime,
+        "linalg.solve_triangular: The input tensor B must have at least 2 dimensions."
+    );
     let batch = fits("linalg.solve_triangular", t, b, left)?;
-    Ok(Plan { outs: [columnwise(batch.concat(&b.shape()[b.ndim() - 2..]), b.dtype())].into_iter().collect(), device: None })
+    Ok(Plan {
+        outs: [columnwise(
+            batch.concat(&b.shape()[b.ndim() - 2..]),
+            b.dtype(),
+        )]
+        .into_iter()
+        .collect(),
+        device: None,
+    })
 }
 
 fn run_triangular(a: &Args, outs: &[Tensor]) -> Result<()> {
@@ -651,29 +1101,62 @@ fn run_triangular(a: &Args, outs: &[Tensor]) -> Result<()> {
         dense::triangular(&t.adjoint(), &mut x, !upper, unit);
         x.adjoint()
     };
-    write(&outs[0], &read(t, &batch)?.into_iter().zip(read(b, &batch)?).map(solve).collect::<Vec<_>>())
+    write(
+        &outs[0],
+        &read(t, &batch)?
+            .into_iter()
+            .zip(read(b, &batch)?)
+            .map(solve)
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn infer_geqrf(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
-    ensure!(t.ndim() >= 2, Runtime, "torch.geqrf: input must have at least 2 dimensions.");
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "torch.geqrf: input must have at least 2 dimensions."
+    );
     let (batch, m, n) = check(t, "geqrf", false)?;
-    let outs = [columnwise(t.shape().clone(), t.dtype()), OutSpec::contiguous(&batch.concat(&[m.min(n)]), t.dtype())];
-    Ok(Plan { outs: outs.into_iter().collect(), device: None })
+    let outs = [
+        columnwise(t.shape().clone(), t.dtype()),
+        OutSpec::contiguous(&batch.concat(&[m.min(n)]), t.dtype()),
+    ];
+    Ok(Plan {
+        outs: outs.into_iter().collect(),
+        device: None,
+    })
 }
 
 fn run_geqrf(a: &Args, outs: &[Tensor]) -> Result<()> {
     let t = a.tensor(0)?;
-    let all: Vec<(Matrix, Vec<C>)> = read(t, &lead(t))?.into_iter().map(dense::reflections).collect();
-    write_flat(&outs[1], &all.iter().flat_map(|m| m.1.iter().copied()).collect::<Vec<_>>())?;
+    let all: Vec<(Matrix, Vec<C>)> = read(t, &lead(t))?
+        .into_iter()
+        .map(dense::reflections)
+        .collect();
+    write_flat(
+        &outs[1],
+        &all.iter()
+            .flat_map(|m| m.1.iter().copied())
+            .collect::<Vec<_>>(),
+    )?;
     write(&outs[0], &all.into_iter().map(|m| m.0).collect::<Vec<_>>())
 }
 
 fn infer_product(a: &Args) -> Result<Plan> {
     let (t, tau) = (a.tensor(0)?, a.tensor(1)?);
-    ensure!(t.ndim() >= 2, Runtime, "torch.linalg.householder_product: input must have at least 2 dimensions.");
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "torch.linalg.householder_product: input must have at least 2 dimensions."
+    );
     let (_, m, n) = check(t, "torch.linalg.householder_product", false)?;
-    ensure!(m >= n, Runtime, "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]");
+    ensure!(
+        m >= n,
+        Runtime,
+        "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]"
+    );
     ensure!(
         tau.ndim() >= 1 && n >= tau.shape()[tau.ndim() - 1],
         Runtime,
@@ -700,18 +1183,30 @@ fn infer_product(a: &Args) -> Result<Plan> {
         tau.dtype().scalar_type(),
         t.dtype().scalar_type()
     );
-    Ok(Plan { outs: [columnwise(t.shape().clone(), t.dtype())].into_iter().collect(), device: None })
+    Ok(Plan {
+        outs: [columnwise(t.shape().clone(), t.dtype())]
+            .into_iter()
+            .collect(),
+        device: None,
+    })
 }
 
 fn run_product(a: &Args, outs: &[Tensor]) -> Result<()> {
     let (t, tau) = (a.tensor(0)?, a.tensor(1)?);
-    let column = tau.view_with(tau.shape().concat(&[1]), tau.strides().concat(&[1]), tau.offset());
+    let column = tau.view_with(
+        tau.shape().concat(&[1]),
+        tau.strides().concat(&[1]),
+        tau.offset(),
+    );
     let product = |(m, taus): (Matrix, Matrix)| {
         let mut q = Matrix::eye(m.rows).left(m.columns);
         dense::reflect(&m, &taus.data, &mut q, false);
         q
     };
-    let all: Vec<Matrix> = read(t, &lead(t))?.into_iter().zip(read(&column, &lead(t))?).map(product).collect();
+    let all: Vec<Matrix> = read(t, &lead(t))?
+        .into_iter()
+        .zip(read(&column, &lead(t))?)
+        .map(product)
+        .collect();
     write(&outs[0], &all)
 }
-

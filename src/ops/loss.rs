@@ -8,11 +8,42 @@ use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::cpu::math::Elementary as _;
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, map_op, map_row, op, run1};
 
-map_op!(Mse, 2, [float] |x, y, c| (x - y) * (x - y));
-map_op!(SmoothL1, 2, [float] |x, y, c| if (x - y).abs() < T::ctx(c, 0) { 0.5 * (x - y) * (x - y) / T::ctx(c, 0) } else { (x - y).abs() - 0.5 * T::ctx(c, 0) });
-map_op!(Huber, 2, [float] |x, y, c| if (x - y).abs() <= T::ctx(c, 0) { 0.5 * (x - y) * (x - y) } else { T::ctx(c, 0) * ((x - y).abs() - 0.5 * T::ctx(c, 0)) });
-map_op!(Bce, 2, [float] |x, y, c| (y - 1.0) * floor100((-x).log1p_()) - y * floor100(x.log_()));
-map_op!(ClampMin, 1, [float] |x, c| if x < T::ctx(c, 0) { T::ctx(c, 0) } else { x });
+map_op!(Mse, 2, [float] | x, y, c | (x - y) * (x - y));
+map_op!(
+    SmoothL1,
+    2,
+    [float] | x,
+    y,
+    c | if (x - y).abs() < T::ctx(c, 0) {
+        0.5 * (x - y) * (x - y) / T::ctx(c, 0)
+    } else {
+        (x - y).abs() - 0.5 * T::ctx(c, 0)
+    }
+);
+map_op!(
+    Huber,
+    2,
+    [float] | x,
+    y,
+    c | if (x - y).abs() <= T::ctx(c, 0) {
+        0.5 * (x - y) * (x - y)
+    } else {
+        T::ctx(c, 0) * ((x - y).abs() - 0.5 * T::ctx(c, 0))
+    }
+);
+map_op!(
+    Bce,
+    2,
+    [float] | x,
+    y,
+    c | (y - 1.0) * floor100((-x).log1p_()) - y * floor100(x.log_())
+);
+map_op!(
+    ClampMin,
+    1,
+    [float] | x,
+    c | if x < T::ctx(c, 0) { T::ctx(c, 0) } else { x }
+);
 
 /// Logarithms in binary cross entropy do not fall below -100.
 #[inline(always)]
@@ -23,16 +54,27 @@ fn floor100<T: PartialOrd + From<i8>>(x: T) -> T {
 /// The number after the operands.
 fn number(a: &Args, _: DType) -> Result<Ctx> {
     let v = a.float(a.values.len() - 1)?;
-    Ok(Ctx { f: [v, 0.0, 0.0], ..Ctx::default() })
+    Ok(Ctx {
+        f: [v, 0.0, 0.0],
+        ..Ctx::default()
+    })
 }
 
 fn beta(a: &Args, d: DType) -> Result<Ctx> {
-    ensure!(a.float(2)? >= 0.0, Runtime, "smooth_l1_loss does not support negative values for beta.");
+    ensure!(
+        a.float(2)? >= 0.0,
+        Runtime,
+        "smooth_l1_loss does not support negative values for beta."
+    );
     number(a, d)
 }
 
 fn delta(a: &Args, d: DType) -> Result<Ctx> {
-    ensure!(a.float(2)? > 0.0, Runtime, "huber_loss does not support non-positive values for delta.");
+    ensure!(
+        a.float(2)? > 0.0,
+        Runtime,
+        "huber_loss does not support non-positive values for delta."
+    );
     number(a, d)
 }
 
@@ -43,33 +85,235 @@ pub static OPS: &[OpDef] = &[
     map_row!(Huber "_nn.huber", 2, same, delta, 0, "abs_(a - b) <= f0 ? T(0.5) * (a - b) * (a - b) : f0 * (abs_(a - b) - T(0.5) * f0)", "(Tensor self, Tensor target, float delta)", "Differences, squared where small."),
     map_row!(Bce "_nn.binary_cross_entropy", 2, same, 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values."),
     map_row!(ClampMin "_nn.clamp_min", 1, same, number, 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less."),
-    compose("nn.functional.mse_loss", "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)", F, |a| squares(a, false), "The mean of squared differences."),
-    compose("nn.functional.l1_loss", "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)", F, |a| squares(a, true), "The mean of absolute differences."),
-    compose("nn.functional.smooth_l1_loss", "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', float beta=1.0)", F, smooth_l1, "The mean of differences, squared where small."),
-    compose("nn.functional.huber_loss", "(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? weight=None)", F, huber, "The mean of differences, squared where small."),
-    compose("nn.functional.kl_div", "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', bool log_target=False)", F, kl_div, "The divergence of two distributions."),
-    compose("kl_div", "(Tensor self, Tensor target, int reduction=1, *, bool log_target=False)", F, |a| reduced(kl_values(a.tensor(0)?, a.tensor(1)?, a.bool(3))?, Reduction::of_int(a.int(2)?)), "The divergence of two distributions."),
-    compose("nn.functional.binary_cross_entropy", "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')", F, bce, "Cross entropy of truth values."),
-    compose("nn.functional.binary_cross_entropy_with_logits", "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None)", F, |a| { same_size(a)?; logits(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2), a.opt_tensor(6), legacy(a, 3)?) }, "Cross entropy of truth values given as logits."),
-    compose("binary_cross_entropy_with_logits", "(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1)", F, |a| logits(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2), a.opt_tensor(3), Reduction::of_int(a.int(4)?)), "Cross entropy of truth values given as logits."),
-    compose("nn.functional.hinge_embedding_loss", "(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? reduce=None, str reduction='mean')", F, |a| hinge_embedding(a, legacy(a, 3)?), "Distances, or how far they are below a margin."),
-    compose("hinge_embedding_loss", "(Tensor self, Tensor target, float margin=1.0, int reduction=1)", F, |a| hinge_embedding(a, Reduction::of_int(a.int(3)?)), "Distances, or how far they are below a margin."),
-    compose("nn.functional.margin_ranking_loss", "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')", F, checked_ranking, "How far two inputs are from being ranked as told."),
-    compose("margin_ranking_loss", "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)", F, |a| ranking(a, Reduction::of_int(a.int(4)?)), "How far two inputs are from being ranked as told."),
-    compose("nn.functional.cosine_embedding_loss", "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')", F, |a| cosine_embedding(a, legacy(a, 4)?), "How far directions are from being alike or different as told."),
-    compose("cosine_embedding_loss", "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)", F, |a| cosine_embedding(a, Reduction::of_int(a.int(4)?)), "How far directions are from being alike or different as told."),
-    compose("nn.functional.soft_margin_loss", "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')", F, soft_margin, "log(1 + exp(-target * input))."),
-    compose("nn.functional.multilabel_soft_margin_loss", "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')", F, multilabel_soft_margin, "Mean cross entropy over independent classes."),
-    compose("nn.functional.triplet_margin_loss", "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean')", F, checked_triplet, "How much nearer the positive example should be than the negative one."),
-    compose("triplet_margin_loss", "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1)", F, |a| triplet(a, Reduction::of_int(a.int(7)?)), "How much nearer the positive example should be than the negative one."),
-    compose("nn.functional.triplet_margin_with_distance_loss", "(Tensor anchor, Tensor positive, Tensor negative, *, Scalar? distance_function=None, float margin=1.0, bool swap=False, str reduction='mean')", F, triplet_default, "triplet_margin_loss with a distance of one's own."),
-    compose("nn.functional.poisson_nll_loss", "(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean')", F, checked_poisson, "Negative log likelihood of Poisson counts."),
-    compose("poisson_nll_loss", "(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction)", F, |a| poisson(a, a.float(4)?, Reduction::of_int(a.int(5)?)), "Negative log likelihood of Poisson counts."),
-    compose("nn.functional.gaussian_nll_loss", "(Tensor input, Tensor target, Operand var, bool full=False, float eps=1e-06, str reduction='mean')", F, gaussian, "Negative log likelihood of normal values."),
-    kernel("_nn.multi_margin_loss", "(Tensor input, Tensor target, int p, float margin, Tensor? weight, int reduction)", 0, KernelBody::new(infer_multi_margin, |a, o| cpu::loss::multi_margin(&o[0], a.tensor(0)?, a.tensor(1)?, a.int(2)?, a.float(3)?, a.opt_tensor(4), a.int(5)?)), "Hinge loss over classes."),
-    compose("nn.functional.multi_margin_loss", "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')", F, multi_margin, "Hinge loss over classes."),
-    kernel("_nn.multilabel_margin_loss", "(Tensor input, Tensor target, int reduction)", 0, KernelBody::new(infer_multilabel_margin, |a, o| cpu::loss::multilabel_margin(&o[0], a.tensor(0)?, a.tensor(1)?, a.int(2)?)), "Hinge loss over sets of classes."),
-    compose("nn.functional.multilabel_margin_loss", "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')", F, |a| { let r = legacy(a, 2)?; dispatch::run(op!("_nn.multilabel_margin_loss")?, &[a.values[0].clone(), a.values[1].clone(), Arg::Int(r as i64)]) }, "Hinge loss over sets of classes."),
+    compose(
+        "nn.functional.mse_loss",
+        "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)",
+        F,
+        |a| squares(a, false),
+        "The mean of squared differences.",
+    ),
+    compose(
+        "nn.functional.l1_loss",
+        "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)",
+        F,
+        |a| squares(a, true),
+        "The mean of absolute differences.",
+    ),
+    compose(
+        "nn.functional.smooth_l1_loss",
+        "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', float beta=1.0)",
+        F,
+        smooth_l1,
+        "The mean of differences, squared where small.",
+    ),
+    compose(
+        "nn.functional.huber_loss",
+        "(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? weight=None)",
+        F,
+        huber,
+        "The mean of differences, squared where small.",
+    ),
+    compose(
+        "nn.functional.kl_div",
+        "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', bool log_target=False)",
+        F,
+        kl_div,
+        "The divergence of two distributions.",
+    ),
+    compose(
+        "kl_div",
+        "(Tensor self, Tensor target, int reduction=1, *, bool log_target=False)",
+        F,
+        |a| {
+            reduced(
+                kl_values(a.tensor(0)?, a.tensor(1)?, a.bool(3))?,
+                Reduction::of_int(a.int(2)?),
+            )
+        },
+        "The divergence of two distributions.",
+    ),
+    compose(
+        "nn.functional.binary_cross_entropy",
+        "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
+        F,
+        bce,
+        "Cross entropy of truth values.",
+    ),
+    compose(
+        "nn.functional.binary_cross_entropy_with_logits",
+        "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None)",
+        F,
+        |a| {
+            same_size(a)?;
+            logits(
+                a.tensor(0)?,
+                a.tensor(1)?,
+                a.opt_tensor(2),
+                a.opt_tensor(6),
+                legacy(a, 3)?,
+            )
+        },
+        "Cross entropy of truth values given as logits.",
+    ),
+    compose(
+        "binary_cross_entropy_with_logits",
+        "(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1)",
+        F,
+        |a| {
+            logits(
+                a.tensor(0)?,
+                a.tensor(1)?,
+                a.opt_tensor(2),
+                a.opt_tensor(3),
+                Reduction::of_int(a.int(4)?),
+            )
+        },
+        "Cross entropy of truth values given as logits.",
+    ),
+    compose(
+        "nn.functional.hinge_embedding_loss",
+        "(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
+        F,
+        |a| hinge_embedding(a, legacy(a, 3)?),
+        "Distances, or how far they are below a margin.",
+    ),
+    compose(
+        "hinge_embedding_loss",
+        "(Tensor self, Tensor target, float margin=1.0, int reduction=1)",
+        F,
+        |a| hinge_embedding(a, Reduction::of_int(a.int(3)?)),
+        "Distances, or how far they are below a margin.",
+    ),
+    compose(
+        "nn.functional.margin_ranking_loss",
+        "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
+        F,
+        checked_ranking,
+        "How far two inputs are from being ranked as told.",
+    ),
+    compose(
+        "margin_ranking_loss",
+        "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
+        F,
+        |a| ranking(a, Reduction::of_int(a.int(4)?)),
+        "How far two inputs are from being ranked as told.",
+    ),
+    compose(
+        "nn.functional.cosine_embedding_loss",
+        "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
+        F,
+        |a| cosine_embedding(a, legacy(a, 4)?),
+        "How far directions are from being alike or different as told.",
+    ),
+    compose(
+        "cosine_embedding_loss",
+        "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
+        F,
+        |a| cosine_embedding(a, Reduction::of_int(a.int(4)?)),
+        "How far directions are from being alike or different as told.",
+    ),
+    compose(
+        "nn.functional.soft_margin_loss",
+        "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
+        F,
+        soft_margin,
+        "log(1 + exp(-target * input)).",
+    ),
+    compose(
+        "nn.functional.multilabel_soft_margin_loss",
+        "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
+        F,
+        multilabel_soft_margin,
+        "Mean cross entropy over independent classes.",
+    ),
+    compose(
+        "nn.functional.triplet_margin_loss",
+        "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean')",
+        F,
+        checked_triplet,
+        "How much nearer the positive example should be than the negative one.",
+    ),
+    compose(
+        "triplet_margin_loss",
+        "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1)",
+        F,
+        |a| triplet(a, Reduction::of_int(a.int(7)?)),
+        "How much nearer the positive example should be than the negative one.",
+    ),
+    compose(
+        "nn.functional.triplet_margin_with_distance_loss",
+        "(Tensor anchor, Tensor positive, Tensor negative, *, Scalar? distance_function=None, float margin=1.0, bool swap=False, str reduction='mean')",
+        F,
+        triplet_default,
+        "triplet_margin_loss with a distance of one's own.",
+    ),
+    compose(
+        "nn.functional.poisson_nll_loss",
+        "(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean')",
+        F,
+        checked_poisson,
+        "Negative log likelihood of Poisson counts.",
+    ),
+    compose(
+        "poisson_nll_loss",
+        "(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction)",
+        F,
+        |a| poisson(a, a.float(4)?, Reduction::of_int(a.int(5)?)),
+        "Negative log likelihood of Poisson counts.",
+    ),
+    compose(
+        "nn.functional.gaussian_nll_loss",
+        "(Tensor input, Tensor target, Operand var, bool full=False, float eps=1e-06, str reduction='mean')",
+        F,
+        gaussian,
+        "Negative log likelihood of normal values.",
+    ),
+    kernel(
+        "_nn.multi_margin_loss",
+        "(Tensor input, Tensor target, int p, float margin, Tensor? weight, int reduction)",
+        0,
+        KernelBody::new(infer_multi_margin, |a, o| {
+            cpu::loss::multi_margin(
+                &o[0],
+                a.tensor(0)?,
+                a.tensor(1)?,
+                a.int(2)?,
+                a.float(3)?,
+                a.opt_tensor(4),
+                a.int(5)?,
+            )
+        }),
+        "Hinge loss over classes.",
+    ),
+    compose(
+        "nn.functional.multi_margin_loss",
+        "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
+        F,
+        multi_margin,
+        "Hinge loss over classes.",
+    ),
+    kernel(
+        "_nn.multilabel_margin_loss",
+        "(Tensor input, Tensor target, int reduction)",
+        0,
+        KernelBody::new(infer_multilabel_margin, |a, o| {
+            cpu::loss::multilabel_margin(&o[0], a.tensor(0)?, a.tensor(1)?, a.int(2)?)
+        }),
+        "Hinge loss over sets of classes.",
+    ),
+    compose(
+        "nn.functional.multilabel_margin_loss",
+        "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
+        F,
+        |a| {
+            let r = legacy(a, 2)?;
+            dispatch::run(
+                op!("_nn.multilabel_margin_loss")?,
+                &[a.values[0].clone(), a.values[1].clone(), Arg::Int(r as i64)],
+            )
+        },
+        "Hinge loss over sets of classes.",
+    ),
 ];
 
 /// What becomes of the losses of the elements.
@@ -116,15 +360,21 @@ pub fn legacy(a: &Args, first: usize) -> Result<Reduction> {
     legacy_of(a.opt_bool(first), a.opt_bool(first + 1), a.str(first + 2))
 }
 
-fn legacy_of(size_average: Option<bool>, reduce: Option<bool>, name: Option<&str>) -> Result<Reduction> {
+fn legacy_of(
+    size_average: Option<bool>,
+    reduce: Option<bool>,
+    name: Option<&str>,
+) -> Result<Reduction> {
     if size_average.is_none() && reduce.is_none() {
         return Reduction::named(name.unwrap_or("mean"));
     }
-    Ok(match (size_average.unwrap_or(true), reduce.unwrap_or(true)) {
-        (true, true) => Reduction::Mean,
-        (false, true) => Reduction::Sum,
-        _ => Reduction::None,
-    })
+    Ok(
+        match (size_average.unwrap_or(true), reduce.unwrap_or(true)) {
+            (true, true) => Reduction::Mean,
+            (false, true) => Reduction::Sum,
+            _ => Reduction::None,
+        },
+    )
 }
 
 /// Applies a reduction.
@@ -142,7 +392,8 @@ pub fn reduced(t: Tensor, r: Reduction) -> Result<Ret> {
 
 fn clamp_min(t: &Tensor, min: f64) -> Result<Tensor> {
     if t.dtype().is_integral(true) {
-        let bound = Tensor::scalar(crate::Scalar::Int(min as i64), t.dtype())?.to_device(t.device())?;
+        let bound =
+            Tensor::scalar(crate::Scalar::Int(min as i64), t.dtype())?.to_device(t.device())?;
         return run1!("maximum", t, &bound);
     }
     run1!("_nn.clamp_min", t, min)
@@ -160,14 +411,22 @@ fn weighted(losses: &Tensor, weight: &Tensor, r: Reduction) -> Result<Ret> {
 }
 
 fn check_weight(a: &Args, weight: &Tensor) -> Result<()> {
-    ensure!(weight.shape() == a.tensor(0)?.shape(), Value, "Weights and input must have the same size.");
+    ensure!(
+        weight.shape() == a.tensor(0)?.shape(),
+        Value,
+        "Weights and input must have the same size."
+    );
     Ok(())
 }
 
 fn mode(name: Option<&str>) -> Result<Reduction> {
     let name = name.unwrap_or("mean");
-    Reduction::named(name)
-        .map_err(|_| crate::err!(Value, "Invalid reduction mode: {name}. Expected one of 'none', 'mean', 'sum'."))
+    Reduction::named(name).map_err(|_| {
+        crate::err!(
+            Value,
+            "Invalid reduction mode: {name}. Expected one of 'none', 'mean', 'sum'."
+        )
+    })
 }
 
 fn squares(a: &Args, absolute: bool) -> Result<Ret> {
@@ -184,7 +443,11 @@ fn squares(a: &Args, absolute: bool) -> Result<Ret> {
         }
         None => legacy(a, 2)?,
     };
-    let losses = if absolute { run1!("abs", &run1!("sub", x, y)?)? } else { run1!("_nn.mse", x, y)? };
+    let losses = if absolute {
+        run1!("abs", &run1!("sub", x, y)?)?
+    } else {
+        run1!("_nn.mse", x, y)?
+    };
     match weight {
         Some(w) => weighted(&losses, w, r),
         None => reduced(losses, r),
@@ -194,7 +457,11 @@ fn squares(a: &Args, absolute: bool) -> Result<Ret> {
 fn smooth_l1(a: &Args) -> Result<Ret> {
     let (x, y, beta) = (a.tensor(0)?, a.tensor(1)?, a.float(5)?);
     let r = legacy(a, 2)?;
-    let losses = if beta == 0.0 { run1!("abs", &run1!("sub", x, y)?)? } else { run1!("_nn.smooth_l1", x, y, beta)? };
+    let losses = if beta == 0.0 {
+        run1!("abs", &run1!("sub", x, y)?)?
+    } else {
+        run1!("_nn.smooth_l1", x, y, beta)?
+    };
     reduced(losses, r)
 }
 
@@ -212,7 +479,9 @@ fn huber(a: &Args) -> Result<Ret> {
         losses = run1!("mul", &losses, w)?;
     }
     // The result has the input's type whatever the target's.
-    let Ret::One(out) = reduced(losses, r)? else { bail!(Runtime, "a loss is one tensor") };
+    let Ret::One(out) = reduced(losses, r)? else {
+        bail!(Runtime, "a loss is one tensor")
+    };
     Ok(out.to_dtype(x.dtype())?.into())
 }
 
@@ -230,7 +499,11 @@ fn kl_values(x: &Tensor, target: &Tensor, log_target: bool) -> Result<Tensor> {
     if log_target {
         return run1!("mul", &run1!("exp", target)?, &run1!("sub", target, x)?);
     }
-    run1!("sub", &run1!("xlogy", target, target)?, &run1!("mul", target, x)?)
+    run1!(
+        "sub",
+        &run1!("xlogy", target, target)?,
+        &run1!("mul", target, x)?
+    )
 }
 
 fn kl_div(a: &Args) -> Result<Ret> {
@@ -270,14 +543,21 @@ fn bce(a: &Args) -> Result<Ret> {
             t.dtype() == x.dtype(),
             Runtime,
             "Found dtype {} but expected {}",
-            if x.dtype().is_float() { t.dtype() } else { target.dtype() }.scalar_type(),
+            if x.dtype().is_float() {
+                t.dtype()
+            } else {
+                target.dtype()
+            }
+            .scalar_type(),
             x.dtype().scalar_type()
         );
     }
     if x.device().is_cpu() && x.dtype().is_float() {
         let values = cpu::copy::dense(x, DType::F64)?;
         ensure!(
-            cpu::slice::<f64>(&values).iter().all(|v| (0.0..=1.0).contains(v)),
+            cpu::slice::<f64>(&values)
+                .iter()
+                .all(|v| (0.0..=1.0).contains(v)),
             Runtime,
             "all elements of input should be between 0 and 1"
         );
@@ -306,13 +586,23 @@ fn log_sigmoid(x: &Tensor) -> Result<Tensor> {
     run1!("_nn.log_sigmoid", &x.contiguous()?)
 }
 
-fn logits(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, pos_weight: Option<&Tensor>, r: Reduction) -> Result<Ret> {
+fn logits(
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    pos_weight: Option<&Tensor>,
+    r: Reduction,
+) -> Result<Ret> {
     let mut log = log_sigmoid(x)?;
     if let Some(p) = pos_weight {
         let factor = run1!("add", &run1!("mul", &run1!("sub", p, 1i64)?, target)?, 1i64)?;
         log = run1!("mul", &factor, &log)?;
     }
-    let mut losses = run1!("sub", &run1!("mul", &run1!("rsub", target, 1i64)?, x)?, &log)?;
+    let mut losses = run1!(
+        "sub",
+        &run1!("mul", &run1!("rsub", target, 1i64)?, x)?,
+        &log
+    )?;
     if let Some(w) = weight {
         losses = run1!("mul", &losses, w)?;
     }
@@ -342,7 +632,11 @@ fn checked_ranking(a: &Args) -> Result<Ret> {
 }
 
 fn ranking(a: &Args, r: Reduction) -> Result<Ret> {
-    let product = run1!("mul", &run1!("neg", a.tensor(2)?)?, &run1!("sub", a.tensor(0)?, a.tensor(1)?)?)?;
+    let product = run1!(
+        "mul",
+        &run1!("neg", a.tensor(2)?)?,
+        &run1!("sub", a.tensor(0)?, a.tensor(1)?)?
+    )?;
     let shifted = run1!("add", &product, a.float(3)?)?;
     reduced(clamp_min(&shifted, 0.0)?, r)
 }
@@ -350,7 +644,11 @@ fn ranking(a: &Args, r: Reduction) -> Result<Ret> {
 fn cosine_embedding(a: &Args, r: Reduction) -> Result<Ret> {
     let (x, y, target) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?);
     let n = target.ndim();
-    ensure!(n <= 1, Runtime, "0D or 1D target tensor expected, multi-target not supported");
+    ensure!(
+        n <= 1,
+        Runtime,
+        "0D or 1D target tensor expected, multi-target not supported"
+    );
     ensure!(
         x.ndim() == n + 1 && y.ndim() == n + 1,
         Runtime,
@@ -359,9 +657,23 @@ fn cosine_embedding(a: &Args, r: Reduction) -> Result<Ret> {
         x.shape(),
         y.shape()
     );
-    let dot = |p: &Tensor, q: &Tensor| -> Result<Tensor> { run1!("sum#dim", &run1!("mul", p, q)?, Dims::from([n as i64]), false) };
-    let (xx, yy) = (run1!("add", &dot(x, x)?, 1e-12)?, run1!("add", &dot(y, y)?, 1e-12)?);
-    let cos = run1!("div", &dot(x, y)?, &run1!("sqrt", &run1!("mul", &xx, &yy)?)?)?;
+    let dot = |p: &Tensor, q: &Tensor| -> Result<Tensor> {
+        run1!(
+            "sum#dim",
+            &run1!("mul", p, q)?,
+            Dims::from([n as i64]),
+            false
+        )
+    };
+    let (xx, yy) = (
+        run1!("add", &dot(x, x)?, 1e-12)?,
+        run1!("add", &dot(y, y)?, 1e-12)?,
+    );
+    let cos = run1!(
+        "div",
+        &dot(x, y)?,
+        &run1!("sqrt", &run1!("mul", &xx, &yy)?)?
+    )?;
     let alike = run1!("rsub", &cos, 1i64)?;
     let apart = clamp_min(&run1!("sub", &cos, a.float(3)?)?, 0.0)?;
     let first = run1!("where", &run1!("eq", target, 1i64)?, &alike, 0i64)?;
@@ -378,21 +690,33 @@ fn soft_margin(a: &Args) -> Result<Ret> {
 fn multilabel_soft_margin(a: &Args) -> Result<Ret> {
     let (x, target) = (a.tensor(0)?, a.tensor(1)?);
     let there = run1!("mul", target, &log_sigmoid(x)?)?;
-    let not = run1!("mul", &run1!("rsub", target, 1i64)?, &log_sigmoid(&run1!("neg", x)?)?)?;
+    let not = run1!(
+        "mul",
+        &run1!("rsub", target, 1i64)?,
+        &log_sigmoid(&run1!("neg", x)?)?
+    )?;
     let mut losses = run1!("neg", &run1!("add", &there, &not)?)?;
     if let Some(w) = a.opt_tensor(2) {
         losses = run1!("mul", &losses, w)?;
     }
     let last = x.ndim() as i64 - 1;
     let classes = x.size(last)?;
-    let mean = run1!("div", &run1!("sum#dim", &losses, Dims::from([last]), false)?, classes)?;
+    let mean = run1!(
+        "div",
+        &run1!("sum#dim", &losses, Dims::from([last]), false)?,
+        classes
+    )?;
     let r = legacy_of(a.opt_bool(3), a.opt_bool(4), a.str(5))
         .map_err(|_| crate::err!(Value, "{} is not valid", a.str(5).unwrap_or_default()))?;
     reduced(mean, r)
 }
 
 fn check_triplet(a: &Args, margin: f64) -> Result<()> {
-    let (x, p, n) = (a.tensor(0)?.ndim(), a.tensor(1)?.ndim(), a.tensor(2)?.ndim());
+    let (x, p, n) = (
+        a.tensor(0)?.ndim(),
+        a.tensor(1)?.ndim(),
+        a.tensor(2)?.ndim(),
+    );
     let _ = margin;
     ensure!(
         x == p && p == n,
@@ -404,7 +728,12 @@ fn check_triplet(a: &Args, margin: f64) -> Result<()> {
 }
 
 fn positive_margin(margin: f64) -> Result<()> {
-    ensure!(margin > 0.0, Value, "margin must be greater than 0, got {}", py_float(margin));
+    ensure!(
+        margin > 0.0,
+        Value,
+        "margin must be greater than 0, got {}",
+        py_float(margin)
+    );
     Ok(())
 }
 
@@ -431,7 +760,11 @@ fn triplet_of(a: &Args, margin: f64, p: f64, eps: f64, swap: bool, r: Reduction)
     let near = run1!("pairwise_distance", anchor, positive, p, eps)?;
     let mut far = run1!("pairwise_distance", anchor, negative, p, eps)?;
     if swap {
-        far = run1!("minimum", &far, &run1!("pairwise_distance", positive, negative, p, eps)?)?;
+        far = run1!(
+            "minimum",
+            &far,
+            &run1!("pairwise_distance", positive, negative, p, eps)?
+        )?;
     }
     let gap = run1!("sub", &run1!("add", &near, margin)?, &far)?;
     reduced(clamp_min(&gap, 0.0)?, r)
@@ -447,15 +780,27 @@ fn poisson(a: &Args, eps: f64, r: Reduction) -> Result<Ret> {
     let mut loss = if a.bool(2) {
         run1!("sub", &run1!("exp", x)?, &run1!("mul", target, x)?)?
     } else {
-        run1!("sub", x, &run1!("mul", target, &run1!("log", &run1!("add", x, eps)?)?)?)?
+        run1!(
+            "sub",
+            x,
+            &run1!("mul", target, &run1!("log", &run1!("add", x, eps)?)?)?
+        )?
     };
     if a.bool(3) {
         // Stirling's approximation of log(target!), where the target is above 1.
         let log = run1!("mul", target, &run1!("log", target)?)?;
-        let half = run1!("mul", &run1!("log", &run1!("mul", target, 2.0 * std::f64::consts::PI)?)?, 0.5)?;
+        let half = run1!(
+            "mul",
+            &run1!("log", &run1!("mul", target, 2.0 * std::f64::consts::PI)?)?,
+            0.5
+        )?;
         let stirling = run1!("add", &run1!("sub", &log, target)?, &half)?;
         let small = run1!("le", target, 1i64)?;
-        loss = run1!("add", &loss, &run1!("masked_fill", &stirling, &small, 0i64)?)?;
+        loss = run1!(
+            "add",
+            &loss,
+            &run1!("masked_fill", &stirling, &small, 0i64)?
+        )?;
     }
     reduced(loss, r)
 }
@@ -464,9 +809,16 @@ fn gaussian(a: &Args) -> Result<Ret> {
     let (x, target) = (a.tensor(0)?, a.tensor(1)?);
     let mut var = match &a.values[2] {
         Arg::Tensor(v) => {
-            let host = super::call::readable(v, "gaussian_nll_loss() reads its variances, and meta tensors have none")?;
+            let host = super::call::readable(
+                v,
+                "gaussian_nll_loss() reads its variances, and meta tensors have none",
+            )?;
             let values = cpu::copy::dense(&host, DType::F64)?;
-            ensure!(!cpu::slice::<f64>(&values).iter().any(|&v| v < 0.0), Value, "var has negative entry/entries");
+            ensure!(
+                !cpu::slice::<f64>(&values).iter().any(|&v| v < 0.0),
+                Value,
+                "var has negative entry/entries"
+            );
             (*v).clone()
         }
         other => {
@@ -478,7 +830,12 @@ fn gaussian(a: &Args) -> Result<Ret> {
     if var.shape() != x.shape() {
         let one_short = x.ndim() > 0 && x.shape()[..x.ndim() - 1] == var.shape()[..];
         let differing: i64 = if x.ndim() == var.ndim() {
-            x.shape().iter().zip(var.shape().iter()).filter(|(p, q)| p != q).map(|(_, q)| *q).sum()
+            x.shape()
+                .iter()
+                .zip(var.shape().iter())
+                .filter(|(p, q)| p != q)
+                .map(|(_, q)| *q)
+                .sum()
         } else {
             0
         };
@@ -489,7 +846,11 @@ fn gaussian(a: &Args) -> Result<Ret> {
         }
     }
     let name = a.str(5).unwrap_or("mean");
-    ensure!(matches!(name, "none" | "mean" | "sum"), Value, "{name} is not valid");
+    ensure!(
+        matches!(name, "none" | "mean" | "sum"),
+        Value,
+        "{name} is not valid"
+    );
     let var = clamp_min(&var, a.float(4)?)?;
     let diff = run1!("sub", x, target)?;
     let scaled = run1!("div", &run1!("mul", &diff, &diff)?, &var)?;
@@ -509,7 +870,11 @@ fn sample_shape(x: &Tensor) -> Result<(i64, i64)> {
         2 => s[1] != 0,
         _ => false,
     };
-    ensure!(fits, Runtime, "Expected non-empty vector or matrix with optional 0-dim batch size, but got: {s}");
+    ensure!(
+        fits,
+        Runtime,
+        "Expected non-empty vector or matrix with optional 0-dim batch size, but got: {s}"
+    );
     Ok(match x.ndim() {
         2 => (s[0], s[1]),
         n => (1, if n == 1 { s[0] } else { 1 }),
@@ -542,15 +907,31 @@ fn infer_multi_margin(a: &Args) -> Result<Plan> {
         "\"multi_margin_loss_cpu_kernel\" not implemented for '{}'",
         x.dtype().scalar_type()
     );
-    ensure!(target.dtype() == DType::I64, Runtime, "expected scalar type Long but found {}", target.dtype().scalar_type());
+    ensure!(
+        target.dtype() == DType::I64,
+        Runtime,
+        "expected scalar type Long but found {}",
+        target.dtype().scalar_type()
+    );
     let kept = a.int(5)? == 0 && target.ndim() > 0;
-    Ok(Plan::contiguous(if kept { target.shape() } else { &[] }, x.dtype()))
+    Ok(Plan::contiguous(
+        if kept { target.shape() } else { &[] },
+        x.dtype(),
+    ))
 }
 
 fn multi_margin(a: &Args) -> Result<Ret> {
     let r = legacy(a, 5)?;
-    ensure!(a.int(2)? == 1 || a.int(2)? == 2, Value, "only p == 1 and p == 2 supported");
-    ensure!(a.opt_tensor(4).is_none_or(|w| w.ndim() == 1), Value, "weight must be one-dimensional");
+    ensure!(
+        a.int(2)? == 1 || a.int(2)? == 2,
+        Value,
+        "only p == 1 and p == 2 supported"
+    );
+    ensure!(
+        a.opt_tensor(4).is_none_or(|w| w.ndim() == 1),
+        Value,
+        "weight must be one-dimensional"
+    );
     let mut values: Vec<Arg> = a.values[..5].to_vec();
     values.push(Arg::Int(r as i64));
     dispatch::run(op!("_nn.multi_margin_loss")?, &values)
@@ -559,15 +940,30 @@ fn multi_margin(a: &Args) -> Result<Ret> {
 fn infer_multilabel_margin(a: &Args) -> Result<Plan> {
     let (x, target) = (a.tensor(0)?, a.tensor(1)?);
     sample_shape(x)?;
-    let fits = x.ndim() > 1 && target.shape() == x.shape() || x.ndim() <= 1 && target.ndim() <= 1 && target.numel() == x.numel();
-    ensure!(fits, Runtime, "inconsistent target size: {} for input of size: {}", target.shape(), x.shape());
+    let fits = x.ndim() > 1 && target.shape() == x.shape()
+        || x.ndim() <= 1 && target.ndim() <= 1 && target.numel() == x.numel();
+    ensure!(
+        fits,
+        Runtime,
+        "inconsistent target size: {} for input of size: {}",
+        target.shape(),
+        x.shape()
+    );
     ensure!(
         matches!(x.dtype(), DType::F32 | DType::F64),
         NotImplemented,
         "\"multilabel_margin_loss_forward_out_frame\" not implemented for '{}'",
         x.dtype().scalar_type()
     );
-    ensure!(target.dtype() == DType::I64, Runtime, "expected scalar type Long but found {}", target.dtype().scalar_type());
+    ensure!(
+        target.dtype() == DType::I64,
+        Runtime,
+        "expected scalar type Long but found {}",
+        target.dtype().scalar_type()
+    );
     let kept = a.int(2)? == 0 && x.ndim() == 2;
-    Ok(Plan::contiguous(if kept { &x.shape()[..1] } else { &[] }, x.dtype()))
+    Ok(Plan::contiguous(
+        if kept { &x.shape()[..1] } else { &[] },
+        x.dtype(),
+    ))
 }

@@ -105,7 +105,8 @@ macro_rules! map_op {
 #[macro_export]
 macro_rules! map_row {
     ($N:ident $name:literal, $arity:literal, $types:ident, $forms:expr, $cuda:literal, $schema:literal, $doc:literal) => {{
-        static ROW: $crate::ops::pointwise::MapRow = $crate::ops::pointwise::row($arity, $types, $N::kernel, $cuda);
+        static ROW: $crate::ops::pointwise::MapRow =
+            $crate::ops::pointwise::row($arity, $types, $N::kernel, $cuda);
         $crate::ops::pointwise::def($name, $schema, $forms, &ROW, $doc)
     }};
     ($N:ident $name:literal, $arity:literal, $types:ident, $ctx:ident, $forms:expr, $cuda:literal, $schema:literal, $doc:literal) => {{

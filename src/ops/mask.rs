@@ -11,26 +11,156 @@ use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, run, r
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("masked_fill#tensor", "(Tensor self, Tensor mask, Tensor value)", FM | I, KernelBody::new(infer_masked_fill, masked_fill).updates(), "`self` with a 0-dimensional tensor's value where `mask` is true."),
-    kernel("masked_fill", "(Tensor self, Tensor mask, Scalar value)", FM | I, KernelBody::new(infer_masked_fill, masked_fill).updates(), "`self` with a number where `mask` is true."),
-    kernel("masked_select", "(Tensor self, Tensor mask)", FMO, KernelBody::new(infer_masked_select, masked_select), "The elements where `mask` is true, in one dimension."),
-    kernel("masked_scatter", "(Tensor self, Tensor mask, Tensor source)", FM | I, KernelBody::new(infer_masked_scatter, masked_scatter).updates(), "`self` with the elements of `source` in order where `mask` is true."),
-    kernel("nonzero", "(Tensor self)", FMO, KernelBody::new(infer_nonzero, nonzero), "The positions of the elements that are not zero, one a row."),
-    compose("nonzero#tuple", "(Tensor self, *, bool as_tuple) -> Tensor[]", FM, |a| if a.bool(1) { nonzero_tuple(a.tensor(0)?) } else { run!("nonzero", a.tensor(0)?) }, "The positions of the elements that are not zero; as one tensor a dimension if asked."),
-    kernel("nonzero_static", "(Tensor self, *, int size, int fill_value=-1)", FMO, KernelBody::new(infer_nonzero_static, nonzero_static), "The first `size` positions of elements that are not zero, filled up."),
-    compose("argwhere", "(Tensor self)", FM, argwhere, "The positions of the elements that are not zero, one a row."),
-    kernel("where", "(Tensor condition, Operand self, Operand other)", F | O, KernelBody::new(|a| infer_where(a, 0, 1, 2), |a, o| where_cpu(a, o, 0, 1, 2)).cuda(|a, o| crate::cuda::map::choose(a, o, [0, 1, 2])).pointwise(), "`self` where the condition holds, else `other`."),
-    kernel("where#method", "(Tensor self, Tensor condition, Operand other)", M, KernelBody::new(|a| infer_where(a, 1, 0, 2), |a, o| where_cpu(a, o, 1, 0, 2)).cuda(|a, o| crate::cuda::map::choose(a, o, [1, 0, 2])).pointwise(), "`self` where the condition holds, else `other`."),
-    compose("where#nonzero", "(Tensor condition) -> Tensor[]", F, |a| nonzero_tuple(a.tensor(0)?), "The positions where the condition holds, one tensor a dimension."),
-    kernel("select_scatter", "(Tensor self, Tensor src, int dim, int index)", FMO | X, KernelBody::new(|a| infer_place(a, a.tensor(0)?), place), "`self` with `src` written at one index of a dimension."),
-    kernel("slice_scatter", "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1)", FMO | X, KernelBody::new(|a| infer_place(a, a.tensor(0)?), place), "`self` with `src` written to a range of a dimension."),
-    kernel("diagonal_scatter", "(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1)", FMO | X, KernelBody::new(|a| infer_place(a, a.tensor(0)?), place), "`self` with `src` written on a diagonal."),
-    kernel("as_strided_scatter", "(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None)", FMO | X, KernelBody::new(|a| infer_place(a, a.tensor(0)?), place), "`self` with `src` written to a strided layout of its memory."),
-    compose("nn.functional.one_hot", "(Tensor tensor, int num_classes=-1)", F, one_hot, "A 1 at the position that each class number tells, 0 elsewhere."),
-    kernel("_one_hot", "(Tensor self, int num_classes)", F, KernelBody::new(infer_one_hot, one_hot_cpu), ""),
-    compose("unravel_index", "(Tensor indices, int[] shape) -> Tensor[]", F, unravel_index, "Row-major positions as coordinates, one tensor a dimension."),
-    compose("unravel_index#int", "(Tensor indices, int shape) -> Tensor[]", F, unravel_index, "Row-major positions as coordinates, one tensor a dimension."),
-    kernel("_unravel_index", "(Tensor self, int[] shape)", F, KernelBody::new(infer_unravel, unravel_cpu), ""),
+    kernel(
+        "masked_fill#tensor",
+        "(Tensor self, Tensor mask, Tensor value)",
+        FM | I,
+        KernelBody::new(infer_masked_fill, masked_fill).updates(),
+        "`self` with a 0-dimensional tensor's value where `mask` is true.",
+    ),
+    kernel(
+        "masked_fill",
+        "(Tensor self, Tensor mask, Scalar value)",
+        FM | I,
+        KernelBody::new(infer_masked_fill, masked_fill).updates(),
+        "`self` with a number where `mask` is true.",
+    ),
+    kernel(
+        "masked_select",
+        "(Tensor self, Tensor mask)",
+        FMO,
+        KernelBody::new(infer_masked_select, masked_select),
+        "The elements where `mask` is true, in one dimension.",
+    ),
+    kernel(
+        "masked_scatter",
+        "(Tensor self, Tensor mask, Tensor source)",
+        FM | I,
+        KernelBody::new(infer_masked_scatter, masked_scatter).updates(),
+        "`self` with the elements of `source` in order where `mask` is true.",
+    ),
+    kernel(
+        "nonzero",
+        "(Tensor self)",
+        FMO,
+        KernelBody::new(infer_nonzero, nonzero),
+        "The positions of the elements that are not zero, one a row.",
+    ),
+    compose(
+        "nonzero#tuple",
+        "(Tensor self, *, bool as_tuple) -> Tensor[]",
+        FM,
+        |a| {
+            if a.bool(1) {
+                nonzero_tuple(a.tensor(0)?)
+            } else {
+                run!("nonzero", a.tensor(0)?)
+            }
+        },
+        "The positions of the elements that are not zero; as one tensor a dimension if asked.",
+    ),
+    kernel(
+        "nonzero_static",
+        "(Tensor self, *, int size, int fill_value=-1)",
+        FMO,
+        KernelBody::new(infer_nonzero_static, nonzero_static),
+        "The first `size` positions of elements that are not zero, filled up.",
+    ),
+    compose(
+        "argwhere",
+        "(Tensor self)",
+        FM,
+        argwhere,
+        "The positions of the elements that are not zero, one a row.",
+    ),
+    kernel(
+        "where",
+        "(Tensor condition, Operand self, Operand other)",
+        F | O,
+        KernelBody::new(|a| infer_where(a, 0, 1, 2), |a, o| where_cpu(a, o, 0, 1, 2))
+            .cuda(|a, o| crate::cuda::map::choose(a, o, [0, 1, 2]))
+            .pointwise(),
+        "`self` where the condition holds, else `other`.",
+    ),
+    kernel(
+        "where#method",
+        "(Tensor self, Tensor condition, Operand other)",
+        M,
+        KernelBody::new(|a| infer_where(a, 1, 0, 2), |a, o| where_cpu(a, o, 1, 0, 2))
+            .cuda(|a, o| crate::cuda::map::choose(a, o, [1, 0, 2]))
+            .pointwise(),
+        "`self` where the condition holds, else `other`.",
+    ),
+    compose(
+        "where#nonzero",
+        "(Tensor condition) -> Tensor[]",
+        F,
+        |a| nonzero_tuple(a.tensor(0)?),
+        "The positions where the condition holds, one tensor a dimension.",
+    ),
+    kernel(
+        "select_scatter",
+        "(Tensor self, Tensor src, int dim, int index)",
+        FMO | X,
+        KernelBody::new(|a| infer_place(a, a.tensor(0)?), place),
+        "`self` with `src` written at one index of a dimension.",
+    ),
+    kernel(
+        "slice_scatter",
+        "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1)",
+        FMO | X,
+        KernelBody::new(|a| infer_place(a, a.tensor(0)?), place),
+        "`self` with `src` written to a range of a dimension.",
+    ),
+    kernel(
+        "diagonal_scatter",
+        "(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1)",
+        FMO | X,
+        KernelBody::new(|a| infer_place(a, a.tensor(0)?), place),
+        "`self` with `src` written on a diagonal.",
+    ),
+    kernel(
+        "as_strided_scatter",
+        "(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None)",
+        FMO | X,
+        KernelBody::new(|a| infer_place(a, a.tensor(0)?), place),
+        "`self` with `src` written to a strided layout of its memory.",
+    ),
+    compose(
+        "nn.functional.one_hot",
+        "(Tensor tensor, int num_classes=-1)",
+        F,
+        one_hot,
+        "A 1 at the position that each class number tells, 0 elsewhere.",
+    ),
+    kernel(
+        "_one_hot",
+        "(Tensor self, int num_classes)",
+        F,
+        KernelBody::new(infer_one_hot, one_hot_cpu),
+        "",
+    ),
+    compose(
+        "unravel_index",
+        "(Tensor indices, int[] shape) -> Tensor[]",
+        F,
+        unravel_index,
+        "Row-major positions as coordinates, one tensor a dimension.",
+    ),
+    compose(
+        "unravel_index#int",
+        "(Tensor indices, int shape) -> Tensor[]",
+        F,
+        unravel_index,
+        "Row-major positions as coordinates, one tensor a dimension.",
+    ),
+    kernel(
+        "_unravel_index",
+        "(Tensor self, int[] shape)",
+        F,
+        KernelBody::new(infer_unravel, unravel_cpu),
+        "",
+    ),
 ];
 
 /// The name of a type in range errors.
@@ -70,7 +200,12 @@ fn fits(s: Scalar, d: DType) -> bool {
 /// # Errors
 /// PyTorch's text.
 pub fn check_fits(s: Scalar, d: DType) -> Result<()> {
-    ensure!(fits(s, d), Runtime, "value cannot be converted to type {} without overflow", c_name(d));
+    ensure!(
+        fits(s, d),
+        Runtime,
+        "value cannot be converted to type {} without overflow",
+        c_name(d)
+    );
     Ok(())
 }
 
@@ -78,7 +213,11 @@ fn infer_masked_fill(a: &Args) -> Result<Plan> {
     let (t, mask) = (a.tensor(0)?, a.tensor(1)?);
     let shape = dims::broadcast(mask.shape(), t.shape())?;
     let shown = mask.dtype().cpp_name();
-    ensure!(mask.dtype() == DType::Bool, Runtime, "masked_fill_ only supports boolean masks, but got mask with dtype {shown}");
+    ensure!(
+        mask.dtype() == DType::Bool,
+        Runtime,
+        "masked_fill_ only supports boolean masks, but got mask with dtype {shown}"
+    );
     match a.opt_tensor(2) {
         Some(v) => {
             ensure!(
@@ -110,7 +249,12 @@ fn masked_fill(a: &Args, outs: &[Tensor]) -> Result<()> {
     cpu::write_scalar(&mut bits, out.dtype(), value);
     if out.dtype() == DType::C32 {
         let one = cpu::copy::converted(&Tensor::scalar(value, DType::C64)?, DType::C32)?;
-        cpu_index::choose(out, &Lay::of(a.tensor(1)?, out.shape()), &Lay::of(&one, out.shape()), &Lay::of(out, out.shape()));
+        cpu_index::choose(
+            out,
+            &Lay::of(a.tensor(1)?, out.shape()),
+            &Lay::of(&one, out.shape()),
+            &Lay::of(out, out.shape()),
+        );
         return Ok(());
     }
     cpu_index::fill_where(out, a.tensor(1)?, &bits);
@@ -124,10 +268,20 @@ fn spread(mask: &Tensor, shape: &[i64]) -> Result<Tensor> {
 
 fn infer_masked_select(a: &Args) -> Result<Plan> {
     let (t, mask) = (a.tensor(0)?, a.tensor(1)?);
-    ensure!(matches!(mask.dtype(), DType::Bool), Runtime, "masked_select: expected BoolTensor for mask");
+    ensure!(
+        matches!(mask.dtype(), DType::Bool),
+        Runtime,
+        "masked_select: expected BoolTensor for mask"
+    );
     let shape = dims::broadcast(mask.shape(), t.shape())?;
-    let Ok(n) = count(mask) else { return Err(dispatch::data_dependent(a)) };
-    let repeats = if mask.numel() == 0 { 0 } else { dims::numel(&shape)? / mask.numel() };
+    let Ok(n) = count(mask) else {
+        return Err(dispatch::data_dependent(a));
+    };
+    let repeats = if mask.numel() == 0 {
+        0
+    } else {
+        dims::numel(&shape)? / mask.numel()
+    };
     Ok(Plan::contiguous(&[n * repeats], t.dtype()))
 }
 
@@ -144,9 +298,23 @@ fn masked_select(a: &Args, outs: &[Tensor]) -> Result<()> {
 /// `out[i] = src[index[i]]` over all elements of a dense tensor; positions are known to be inside.
 fn pick_flat(out: &Tensor, src: &Tensor, index: &Tensor) {
     let item = src.dtype().size();
-    let axis = cpu_index::Axis { step: item as isize, size: src.numel(), wrap: false };
-    let base = Lay { ptr: src.data_ptr(), strides: Dims::filled(1, 0) };
-    let _ = cpu_index::gather(index.shape(), &Lay::of(out, index.shape()), &base, &Lay::of(index, index.shape()), item, axis);
+    let axis = cpu_index::Axis {
+        step: item as isize,
+        size: src.numel(),
+        wrap: false,
+    };
+    let base = Lay {
+        ptr: src.data_ptr(),
+        strides: Dims::filled(1, 0),
+    };
+    let _ = cpu_index::gather(
+        index.shape(),
+        &Lay::of(out, index.shape()),
+        &base,
+        &Lay::of(index, index.shape()),
+        item,
+        axis,
+    );
 }
 
 fn infer_masked_scatter(a: &Args) -> Result<Plan> {
@@ -173,20 +341,48 @@ fn masked_scatter(a: &Args, outs: &[Tensor]) -> Result<()> {
     let source = apart(a.tensor(2)?, out)?;
     let source = cpu::copy::dense(&source, source.dtype())?;
     let places = cpu_index::true_places(&spread(a.tensor(1)?, out.shape())?, usize::MAX);
-    ensure!(places.len() as i64 <= source.numel(), Runtime, "Number of elements of source < number of ones in mask");
+    ensure!(
+        places.len() as i64 <= source.numel(),
+        Runtime,
+        "Number of elements of source < number of ones in mask"
+    );
     start(out, a.tensor(0)?)?;
-    let work = if out.is_contiguous() { out.clone() } else { cpu::copy::dense(out, out.dtype())? };
+    let work = if out.is_contiguous() {
+        out.clone()
+    } else {
+        cpu::copy::dense(out, out.dtype())?
+    };
     let index = Tensor::from_slice(&places, &[places.len() as i64])?;
     let item = out.dtype().size();
-    let axis = cpu_index::Axis { step: item as isize, size: out.numel(), wrap: false };
-    let line = |t: &Tensor, step: i64| Lay { ptr: t.data_ptr(), strides: Dims::new(&[step]) };
-    let _ = cpu_index::scatter(index.shape(), &line(&work, 0), &line(&source, 1), &line(&index, 1), item, axis);
-    if out.is_contiguous() { Ok(()) } else { cpu::copy::copy(out, &work) }
+    let axis = cpu_index::Axis {
+        step: item as isize,
+        size: out.numel(),
+        wrap: false,
+    };
+    let line = |t: &Tensor, step: i64| Lay {
+        ptr: t.data_ptr(),
+        strides: Dims::new(&[step]),
+    };
+    let _ = cpu_index::scatter(
+        index.shape(),
+        &line(&work, 0),
+        &line(&source, 1),
+        &line(&index, 1),
+        item,
+        axis,
+    );
+    if out.is_contiguous() {
+        Ok(())
+    } else {
+        cpu::copy::copy(out, &work)
+    }
 }
 
 fn infer_nonzero(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
-    let Ok(n) = count(t) else { return Err(dispatch::data_dependent(a)) };
+    let Ok(n) = count(t) else {
+        return Err(dispatch::data_dependent(a));
+    };
     // Coordinates of one dimension lie together.
     let shape = Dims::new(&[n, t.ndim() as i64]);
     Ok(Plan::one(shape, Dims::new(&[1, n.max(1)]), DType::I64))
@@ -194,7 +390,11 @@ fn infer_nonzero(a: &Args) -> Result<Plan> {
 
 fn nonzero(a: &Args, outs: &[Tensor]) -> Result<()> {
     let bits = cpu::copy::dense(a.tensor(0)?, DType::Bool)?;
-    write_places(&cpu_index::true_places(&bits, usize::MAX), bits.shape(), &outs[0])
+    write_places(
+        &cpu_index::true_places(&bits, usize::MAX),
+        bits.shape(),
+        &outs[0],
+    )
 }
 
 fn write_places(places: &[i64], shape: &[i64], out: &Tensor) -> Result<()> {
@@ -205,7 +405,11 @@ fn write_places(places: &[i64], shape: &[i64], out: &Tensor) -> Result<()> {
 }
 
 fn nonzero_tuple(t: &Tensor) -> Result<Ret> {
-    let t = if t.ndim() == 0 { run1!("unsqueeze", t, 0i64)? } else { t.clone() };
+    let t = if t.ndim() == 0 {
+        run1!("unsqueeze", t, 0i64)?
+    } else {
+        t.clone()
+    };
     let n = t.ndim() as i64;
     let rows = run1!("nonzero", &t)?;
     Ok(Ret::List((0..n).map(|d| rows.selected(1, d)).collect()))
@@ -222,15 +426,26 @@ fn argwhere(a: &Args) -> Result<Ret> {
 
 fn infer_nonzero_static(a: &Args) -> Result<Plan> {
     let size = a.int(1)?;
-    ensure!(size >= 0, Runtime, "nonzero_static: 'size' must be an non-negative integer");
-    Ok(Plan::contiguous(&[size, a.tensor(0)?.ndim() as i64], DType::I64))
+    ensure!(
+        size >= 0,
+        Runtime,
+        "nonzero_static: 'size' must be an non-negative integer"
+    );
+    Ok(Plan::contiguous(
+        &[size, a.tensor(0)?.ndim() as i64],
+        DType::I64,
+    ))
 }
 
 fn nonzero_static(a: &Args, outs: &[Tensor]) -> Result<()> {
     let (bits, size) = (cpu::copy::dense(a.tensor(0)?, DType::Bool)?, a.int(1)?);
     cpu::fill(&outs[0], Scalar::Int(a.int(2)?))?;
     let places = cpu_index::true_places(&bits, size as usize);
-    write_places(&places, bits.shape(), &outs[0].narrowed(0, 0, places.len() as i64))
+    write_places(
+        &places,
+        bits.shape(),
+        &outs[0].narrowed(0, 0, places.len() as i64),
+    )
 }
 
 fn infer_where(a: &Args, cond: usize, x: usize, y: usize) -> Result<Plan> {
@@ -244,7 +459,11 @@ fn infer_where(a: &Args, cond: usize, x: usize, y: usize) -> Result<Plan> {
     let operands = [Arg::Tensor(c), a.values[x].clone(), a.values[y].clone()];
     let dtype = result_type(&operands[1..])?;
     let shape = broadcast_shape(&operands)?;
-    Ok(Plan::one(shape.clone(), result_strides(&shape, &operands), dtype))
+    Ok(Plan::one(
+        shape.clone(),
+        result_strides(&shape, &operands),
+        dtype,
+    ))
 }
 
 fn where_cpu(a: &Args, outs: &[Tensor], cond: usize, x: usize, y: usize) -> Result<()> {
@@ -256,13 +475,22 @@ fn where_cpu(a: &Args, outs: &[Tensor], cond: usize, x: usize, y: usize) -> Resu
             Some(t) => cpu::copy::converted(t, dtype),
             None => {
                 let s = scalar_of(&a.values[i]).unwrap_or(Scalar::Int(0));
-                if dtype == DType::C32 { cpu::copy::converted(&Tensor::scalar(s, DType::C64)?, dtype) } else { Tensor::scalar(s, dtype) }
+                if dtype == DType::C32 {
+                    cpu::copy::converted(&Tensor::scalar(s, DType::C64)?, dtype)
+                } else {
+                    Tensor::scalar(s, dtype)
+                }
             }
         }
     };
     let (x, y) = (operand(x)?, operand(y)?);
     let shape = out.shape();
-    cpu_index::choose(out, &Lay::of(c, shape), &Lay::of(&x, shape), &Lay::of(&y, shape));
+    cpu_index::choose(
+        out,
+        &Lay::of(c, shape),
+        &Lay::of(&x, shape),
+        &Lay::of(&y, shape),
+    );
     Ok(())
 }
 
@@ -276,7 +504,11 @@ fn target(a: &Args, t: &Tensor) -> Result<Tensor> {
             let (size, stride) = (a.ints(2)?.clone(), a.ints(3)?.clone());
             // The copy starts at the beginning of its own memory.
             let offset = a.opt_int(4).unwrap_or(t.offset());
-            ensure!(t.is_meta() || offset >= 0, Runtime, "Tensor: invalid storage offset {offset}");
+            ensure!(
+                t.is_meta() || offset >= 0,
+                Runtime,
+                "Tensor: invalid storage offset {offset}"
+            );
             Tensor::checked(t.storage().clone(), size, stride, offset, t.dtype())
         }
     }
@@ -291,8 +523,21 @@ fn infer_place(a: &Args, t: &Tensor) -> Result<Plan> {
         src.shape(),
         part.shape()
     );
-    let strides = if t.has_internal_overlap() { dims::preserved_strides(t.shape(), t.strides()) } else { t.strides().clone() };
-    Ok(Plan { outs: [OutSpec { shape: t.shape().clone(), strides, dtype: t.dtype() }].into_iter().collect(), device: None })
+    let strides = if t.has_internal_overlap() {
+        dims::preserved_strides(t.shape(), t.strides())
+    } else {
+        t.strides().clone()
+    };
+    Ok(Plan {
+        outs: [OutSpec {
+            shape: t.shape().clone(),
+            strides,
+            dtype: t.dtype(),
+        }]
+        .into_iter()
+        .collect(),
+        device: None,
+    })
 }
 
 fn place(a: &Args, outs: &[Tensor]) -> Result<()> {
@@ -307,35 +552,73 @@ fn place(a: &Args, outs: &[Tensor]) -> Result<()> {
         t.reinterpret(t.dtype(), [n].into(), [1].into(), 0)
     };
     let copy = cpu::copy::converted(&whole(t), t.dtype())?;
-    let shown = Tensor::from_parts(copy.storage().clone(), t.shape().clone(), t.strides().clone(), t.offset(), t.dtype());
+    let shown = Tensor::from_parts(
+        copy.storage().clone(),
+        t.shape().clone(),
+        t.strides().clone(),
+        t.offset(),
+        t.dtype(),
+    );
     cpu::copy::copy(&target(a, &shown)?, a.tensor(1)?)?;
     cpu::copy::copy(out, &shown)
 }
 
 fn one_hot(a: &Args) -> Result<Ret> {
     let (t, mut n) = (a.tensor(0)?, a.int(1)?);
-    ensure!(t.dtype() == DType::I64, Runtime, "one_hot is only applicable to index tensor of type LongTensor.");
+    ensure!(
+        t.dtype() == DType::I64,
+        Runtime,
+        "one_hot is only applicable to index tensor of type LongTensor."
+    );
     if t.numel() == 0 {
-        ensure!(n > 0, Runtime, "Can not infer total number of classes from empty tensor.");
+        ensure!(
+            n > 0,
+            Runtime,
+            "Can not infer total number of classes from empty tensor."
+        );
     } else if n == -1 {
-        let real = cpu::copy::dense(&call::readable(t, "Tensor.item() cannot be called on meta tensors")?, DType::I64)?;
-        n = cpu::slice::<i64>(&real).iter().copied().max().unwrap_or(0).saturating_add(1).max(1);
+        let real = cpu::copy::dense(
+            &call::readable(t, "Tensor.item() cannot be called on meta tensors")?,
+            DType::I64,
+        )?;
+        n = cpu::slice::<i64>(&real)
+            .iter()
+            .copied()
+            .max()
+            .unwrap_or(0)
+            .saturating_add(1)
+            .max(1);
     } else {
-        ensure!(n >= 1, Runtime, "Class values must be smaller than num_classes.");
+        ensure!(
+            n >= 1,
+            Runtime,
+            "Class values must be smaller than num_classes."
+        );
     }
     run!("_one_hot", t, n)
 }
 
 fn infer_one_hot(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
-    Ok(Plan::contiguous(&t.shape().concat(&[a.int(1)?]), DType::I64))
+    Ok(Plan::contiguous(
+        &t.shape().concat(&[a.int(1)?]),
+        DType::I64,
+    ))
 }
 
 fn one_hot_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
     let (t, n) = (cpu::copy::dense(a.tensor(0)?, DType::I64)?, a.int(1)?);
     let classes = cpu::slice::<i64>(&t);
-    ensure!(classes.iter().all(|&c| c >= 0), Runtime, "Class values must be non-negative.");
-    ensure!(classes.iter().all(|&c| c < n), Runtime, "Class values must be smaller than num_classes.");
+    ensure!(
+        classes.iter().all(|&c| c >= 0),
+        Runtime,
+        "Class values must be non-negative."
+    );
+    ensure!(
+        classes.iter().all(|&c| c < n),
+        Runtime,
+        "Class values must be smaller than num_classes."
+    );
     let dense = Tensor::empty(outs[0].shape(), DType::I64, crate::Device::CPU)?;
     cpu::fill(&dense, Scalar::Int(0))?;
     let rows = cpu::slice_mut::<i64>(&dense);
@@ -359,14 +642,22 @@ fn unravel_index(a: &Args) -> Result<Ret> {
     };
     if shape.iter().any(|&d| d < 0) {
         let list: Vec<String> = shape.iter().map(i64::to_string).collect();
-        bail!(Value, "'shape' cannot have negative values, but got ({}{})", list.join(", "), if list.len() == 1 { "," } else { "" });
+        bail!(
+            Value,
+            "'shape' cannot have negative values, but got ({}{})",
+            list.join(", "),
+            if list.len() == 1 { "," } else { "" }
+        );
     }
     let all = run1!("_unravel_index", t, shape)?;
     run!("unbind", &all, -1i64)
 }
 
 fn infer_unravel(a: &Args) -> Result<Plan> {
-    Ok(Plan::contiguous(&a.tensor(0)?.shape().concat(&[a.ints(1)?.len() as i64]), DType::I64))
+    Ok(Plan::contiguous(
+        &a.tensor(0)?.shape().concat(&[a.ints(1)?.len() as i64]),
+        DType::I64,
+    ))
 }
 
 fn unravel_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
@@ -377,7 +668,11 @@ fn unravel_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
             .iter()
             .map(|&p| {
                 let q = p.div_euclid(steps[d]);
-                if shape[d] == 0 { 0 } else { q.rem_euclid(shape[d]) }
+                if shape[d] == 0 {
+                    0
+                } else {
+                    q.rem_euclid(shape[d])
+                }
             })
             .collect();
         let column = Tensor::from_slice(&list, t.shape())?;

@@ -7,31 +7,181 @@ use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, err, run1};
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("mm", "(Tensor self, Tensor mat2)", FMO, KernelBody::new(infer_mm, run_mm).cuda(run_mm), "The product of two matrices."),
-    kernel("bmm", "(Tensor self, Tensor mat2)", FMO, KernelBody::new(infer_bmm, run_mm).cuda(run_mm), "The products of two batches of matrices."),
-    kernel("mv", "(Tensor self, Tensor vec)", FMO, KernelBody::new(infer_mv, run_mv).cuda(run_mv), "The product of a matrix and a vector."),
-    kernel("dot", "(Tensor self, Tensor tensor)", FMO, KernelBody::new(infer_dot, run_dot).cuda(run_dot), "The sum of the products of two vectors."),
-    kernel("vdot", "(Tensor self, Tensor other)", FMO, KernelBody::new(infer_dot, run_vdot).cuda(run_vdot), "dot with the first vector conjugated."),
-    kernel("addmm", "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)", FMIO, KernelBody::new(infer_addmm, run_addmm).cuda(run_addmm), "beta self + alpha mat1 mat2."),
-    kernel("baddbmm", "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)", FMIO, KernelBody::new(infer_baddbmm, run_addmm).cuda(run_addmm), "beta self + alpha batch1 batch2, for each matrix of a batch."),
-    kernel("addbmm", "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)", FMIO, KernelBody::new(infer_addbmm, run_addbmm).cuda(run_addbmm), "beta self + alpha times the sum of the products of two batches."),
-    kernel("addmv", "(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)", FMIO, KernelBody::new(infer_addmv, run_addmv).cuda(run_addmv), "beta self + alpha mat vec."),
-    compose("addr", "(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1)", FMIO, addr, "beta self + alpha times the outer product of two vectors."),
-    compose("outer", "(Tensor self, Tensor vec2)", FMO, outer, "All products of elements of two vectors."),
-    compose("inner", "(Tensor self, Tensor other)", FMO, inner, "Sums of products over the last dimensions."),
-    compose("matmul", "(Tensor self, Tensor other)", FMO, |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from), "The product of vectors, matrices or batches of them."),
-    compose("linalg.matmul", "(Tensor input, Tensor other)", F | O, |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from), "As matmul."),
-    compose("__matmul__", "(Tensor self, Tensor other)", M, |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from), "As matmul."),
-    compose("__rmatmul__", "(Tensor self, Tensor other)", M, |a| matmul(a.tensor(1)?, a.tensor(0)?).map(Ret::from), "matmul with the operands exchanged."),
-    kernel("nn.functional.linear", "(Tensor input, Tensor weight, Tensor? bias=None)", F | O, KernelBody::new(infer_linear, run_linear).cuda(run_linear), "input weight.T + bias."),
-    compose("tensordot", "(Tensor self, Tensor other, int[] dims_self, int[] dims_other)", F | O, tensordot, "Sums of products over chosen dimensions."),
-    compose("kron", "(Tensor self, Tensor other)", FMO, kron, "The Kronecker product."),
-    compose("linalg.vecdot", "(Tensor x, Tensor y, *, int dim=-1)", F | O, vecdot, "Inner products along a dimension."),
-    compose("linalg.multi_dot", "(Tensor[] tensors)", F | O, |a| multi_dot(a.tensors(0)?).map(Ret::from), "The product of several matrices, in the cheapest order."),
-    compose("chain_matmul", "(Tensor[*] matrices)", F | O, chain_matmul, "The product of several matrices."),
-    compose("linalg.matrix_power", "(Tensor A, int n)", F | O, matrix_power, "A matrix to an integer power."),
-    compose("matrix_power", "(Tensor self, int n)", FMO, matrix_power, "A matrix to an integer power."),
-    view("linalg.diagonal", "(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)", F, |a| super::view::diagonal_of(a.tensor(0)?, a.int(1)?, a.int(2)?, a.int(3)?).map(Ret::from), "A diagonal of two dimensions, as the last dimension."),
+    kernel(
+        "mm",
+        "(Tensor self, Tensor mat2)",
+        FMO,
+        KernelBody::new(infer_mm, run_mm).cuda(run_mm),
+        "The product of two matrices.",
+    ),
+    kernel(
+        "bmm",
+        "(Tensor self, Tensor mat2)",
+        FMO,
+        KernelBody::new(infer_bmm, run_mm).cuda(run_mm),
+        "The products of two batches of matrices.",
+    ),
+    kernel(
+        "mv",
+        "(Tensor self, Tensor vec)",
+        FMO,
+        KernelBody::new(infer_mv, run_mv).cuda(run_mv),
+        "The product of a matrix and a vector.",
+    ),
+    kernel(
+        "dot",
+        "(Tensor self, Tensor tensor)",
+        FMO,
+        KernelBody::new(infer_dot, run_dot).cuda(run_dot),
+        "The sum of the products of two vectors.",
+    ),
+    kernel(
+        "vdot",
+        "(Tensor self, Tensor other)",
+        FMO,
+        KernelBody::new(infer_dot, run_vdot).cuda(run_vdot),
+        "dot with the first vector conjugated.",
+    ),
+    kernel(
+        "addmm",
+        "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)",
+        FMIO,
+        KernelBody::new(infer_addmm, run_addmm).cuda(run_addmm),
+        "beta self + alpha mat1 mat2.",
+    ),
+    kernel(
+        "baddbmm",
+        "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)",
+        FMIO,
+        KernelBody::new(infer_baddbmm, run_addmm).cuda(run_addmm),
+        "beta self + alpha batch1 batch2, for each matrix of a batch.",
+    ),
+    kernel(
+        "addbmm",
+        "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)",
+        FMIO,
+        KernelBody::new(infer_addbmm, run_addbmm).cuda(run_addbmm),
+        "beta self + alpha times the sum of the products of two batches.",
+    ),
+    kernel(
+        "addmv",
+        "(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)",
+        FMIO,
+        KernelBody::new(infer_addmv, run_addmv).cuda(run_addmv),
+        "beta self + alpha mat vec.",
+    ),
+    compose(
+        "addr",
+        "(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1)",
+        FMIO,
+        addr,
+        "beta self + alpha times the outer product of two vectors.",
+    ),
+    compose(
+        "outer",
+        "(Tensor self, Tensor vec2)",
+        FMO,
+        outer,
+        "All products of elements of two vectors.",
+    ),
+    compose(
+        "inner",
+        "(Tensor self, Tensor other)",
+        FMO,
+        inner,
+        "Sums of products over the last dimensions.",
+    ),
+    compose(
+        "matmul",
+        "(Tensor self, Tensor other)",
+        FMO,
+        |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from),
+        "The product of vectors, matrices or batches of them.",
+    ),
+    compose(
+        "linalg.matmul",
+        "(Tensor input, Tensor other)",
+        F | O,
+        |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from),
+        "As matmul.",
+    ),
+    compose(
+        "__matmul__",
+        "(Tensor self, Tensor other)",
+        M,
+        |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from),
+        "As matmul.",
+    ),
+    compose(
+        "__rmatmul__",
+        "(Tensor self, Tensor other)",
+        M,
+        |a| matmul(a.tensor(1)?, a.tensor(0)?).map(Ret::from),
+        "matmul with the operands exchanged.",
+    ),
+    kernel(
+        "nn.functional.linear",
+        "(Tensor input, Tensor weight, Tensor? bias=None)",
+        F | O,
+        KernelBody::new(infer_linear, run_linear).cuda(run_linear),
+        "input weight.T + bias.",
+    ),
+    compose(
+        "tensordot",
+        "(Tensor self, Tensor other, int[] dims_self, int[] dims_other)",
+        F | O,
+        tensordot,
+        "Sums of products over chosen dimensions.",
+    ),
+    compose(
+        "kron",
+        "(Tensor self, Tensor other)",
+        FMO,
+        kron,
+        "The Kronecker product.",
+    ),
+    compose(
+        "linalg.vecdot",
+        "(Tensor x, Tensor y, *, int dim=-1)",
+        F | O,
+        vecdot,
+        "Inner products along a dimension.",
+    ),
+    compose(
+        "linalg.multi_dot",
+        "(Tensor[] tensors)",
+        F | O,
+        |a| multi_dot(a.tensors(0)?).map(Ret::from),
+        "The product of several matrices, in the cheapest order.",
+    ),
+    compose(
+        "chain_matmul",
+        "(Tensor[*] matrices)",
+        F | O,
+        chain_matmul,
+        "The product of several matrices.",
+    ),
+    compose(
+        "linalg.matrix_power",
+        "(Tensor A, int n)",
+        F | O,
+        matrix_power,
+        "A matrix to an integer power.",
+    ),
+    compose(
+        "matrix_power",
+        "(Tensor self, int n)",
+        FMO,
+        matrix_power,
+        "A matrix to an integer power.",
+    ),
+    view(
+        "linalg.diagonal",
+        "(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)",
+        F,
+        |a| super::view::diagonal_of(a.tensor(0)?, a.int(1)?, a.int(2)?, a.int(3)?).map(Ret::from),
+        "A diagonal of two dimensions, as the last dimension.",
+    ),
 ];
 
 /// How PyTorch's older messages spell element types.
@@ -56,7 +206,12 @@ pub fn cpp_name(d: DType) -> &'static str {
 }
 
 fn supported(kernel: &str, d: DType) -> Result<()> {
-    ensure!(crate::cpu::matrix::has_product(d), NotImplemented, "\"{kernel}\" not implemented for '{}'", d.scalar_type());
+    ensure!(
+        crate::cpu::matrix::has_product(d),
+        NotImplemented,
+        "\"{kernel}\" not implemented for '{}'",
+        d.scalar_type()
+    );
     Ok(())
 }
 
@@ -153,21 +308,44 @@ fn infer_bmm(a: &Args) -> Result<Plan> {
 }
 
 fn run_mm(a: &Args, outs: &[Tensor]) -> Result<()> {
-    either::product(&outs[0], a.tensor(0)?, a.tensor(1)?, Scalar::Int(1), Scalar::Int(0), None)
+    either::product(
+        &outs[0],
+        a.tensor(0)?,
+        a.tensor(1)?,
+        Scalar::Int(1),
+        Scalar::Int(0),
+        None,
+    )
 }
 
 fn mv_mismatch(out: &Tensor, m: &Tensor, v: &Tensor) -> crate::Error {
     let s = m.shape();
     let first = out.shape().first().copied().unwrap_or(1);
-    err!(Runtime, "size mismatch, got input ({first}), mat ({}x{}), vec ({})", s[0], s[1], v.shape()[0])
+    err!(
+        Runtime,
+        "size mismatch, got input ({first}), mat ({}x{}), vec ({})",
+        s[0],
+        s[1],
+        v.shape()[0]
+    )
 }
 
 fn infer_mv(a: &Args) -> Result<Plan> {
     let (m, v) = (a.tensor(0)?, a.tensor(1)?);
-    ensure!(m.ndim() == 2 && v.ndim() == 1, Runtime, "vector + matrix @ vector expected, got 1, {}, {}", m.ndim(), v.ndim());
+    ensure!(
+        m.ndim() == 2 && v.ndim() == 1,
+        Runtime,
+        "vector + matrix @ vector expected, got 1, {}, {}",
+        m.ndim(),
+        v.ndim()
+    );
     let (rows, columns) = (m.shape()[0], m.shape()[1]);
     if columns != v.shape()[0] {
-        bail!(Runtime, "size mismatch, got input ({rows}), mat ({rows}x{columns}), vec ({})", v.shape()[0]);
+        bail!(
+            Runtime,
+            "size mismatch, got input ({rows}), mat ({rows}x{columns}), vec ({})",
+            v.shape()[0]
+        );
     }
     let (md, vd) = (m.dtype(), v.dtype());
     ensure!(
@@ -184,16 +362,33 @@ fn infer_mv(a: &Args) -> Result<Plan> {
 
 /// A vector as a matrix with one column.
 fn column(v: &Tensor) -> Tensor {
-    v.view_with([v.shape()[0], 1].into(), [v.strides()[0], 1].into(), v.offset())
+    v.view_with(
+        [v.shape()[0], 1].into(),
+        [v.strides()[0], 1].into(),
+        v.offset(),
+    )
 }
 
 fn run_mv(a: &Args, outs: &[Tensor]) -> Result<()> {
-    either::product(&column(&outs[0]), a.tensor(0)?, &column(a.tensor(1)?), Scalar::Int(1), Scalar::Int(0), None)
+    either::product(
+        &column(&outs[0]),
+        a.tensor(0)?,
+        &column(a.tensor(1)?),
+        Scalar::Int(1),
+        Scalar::Int(0),
+        None,
+    )
 }
 
 fn infer_dot(a: &Args) -> Result<Plan> {
     let (x, y) = (a.tensor(0)?, a.tensor(1)?);
-    ensure!(x.ndim() == 1 && y.ndim() == 1, Runtime, "1D tensors expected, but got {}D and {}D tensors", x.ndim(), y.ndim());
+    ensure!(
+        x.ndim() == 1 && y.ndim() == 1,
+        Runtime,
+        "1D tensors expected, but got {}D and {}D tensors",
+        x.ndim(),
+        y.ndim()
+    );
     ensure!(
         x.dtype() == y.dtype(),
         Runtime,
@@ -224,7 +419,11 @@ fn run_vdot(a: &Args, outs: &[Tensor]) -> Result<()> {
     if !x.dtype().is_complex() {
         return either::dot(&outs[0], x, a.tensor(1)?);
     }
-    either::dot(&outs[0], &either::dense(&x.clone().with_conj(true), x.dtype())?, a.tensor(1)?)
+    either::dot(
+        &outs[0],
+        &either::dense(&x.clone().with_conj(true), x.dtype())?,
+        a.tensor(1)?,
+    )
 }
 
 fn infer_addmm(a: &Args) -> Result<Plan> {
@@ -233,8 +432,18 @@ fn infer_addmm(a: &Args) -> Result<Plan> {
 }
 
 fn addmm_rule(t: &Tensor, x: &Tensor, y: &Tensor) -> Result<Plan> {
-    ensure!(x.ndim() == 2, Runtime, "mat1 must be a matrix, got {}-D tensor", x.ndim());
-    ensure!(y.ndim() == 2, Runtime, "mat2 must be a matrix, got {}-D tensor", y.ndim());
+    ensure!(
+        x.ndim() == 2,
+        Runtime,
+        "mat1 must be a matrix, got {}-D tensor",
+        x.ndim()
+    );
+    ensure!(
+        y.ndim() == 2,
+        Runtime,
+        "mat2 must be a matrix, got {}-D tensor",
+        y.ndim()
+    );
     ensure!(
         x.dtype() == y.dtype(),
         Runtime,
@@ -258,7 +467,14 @@ fn addmm_rule(t: &Tensor, x: &Tensor, y: &Tensor) -> Result<Plan> {
 
 fn run_addmm(a: &Args, outs: &[Tensor]) -> Result<()> {
     let (beta, alpha) = (a.scalar(3)?, a.scalar(4)?);
-    add_product(&outs[0], a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, beta, alpha)
+    add_product(
+        &outs[0],
+        a.tensor(0)?,
+        a.tensor(1)?,
+        a.tensor(2)?,
+        beta,
+        alpha,
+    )
 }
 
 fn is_one(s: Scalar) -> bool {
@@ -266,11 +482,23 @@ fn is_one(s: Scalar) -> bool {
 }
 
 /// `out = beta t + alpha x y`, `t` broadcast; a zero `beta` does not read `t`.
-fn add_product(out: &Tensor, t: &Tensor, x: &Tensor, y: &Tensor, beta: Scalar, alpha: Scalar) -> Result<()> {
+fn add_product(
+    out: &Tensor,
+    t: &Tensor,
+    x: &Tensor,
+    y: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<()> {
     if !beta.to_bool() || out.numel() == 0 {
         return either::product(out, x, y, alpha, Scalar::Int(0), None);
     }
-    if t.ndim() == 1 && out.ndim() == 2 && t.shape()[0] == out.shape()[1] && t.is_contiguous() && is_one(beta) {
+    if t.ndim() == 1
+        && out.ndim() == 2
+        && t.shape()[0] == out.shape()[1]
+        && t.is_contiguous()
+        && is_one(beta)
+    {
         return either::product(out, x, y, alpha, Scalar::Int(0), Some(t));
     }
     either::copy(out, t)?;
@@ -304,7 +532,13 @@ fn infer_addbmm(a: &Args) -> Result<Plan> {
     ensure!(x.ndim() == 3, Runtime, "batch1 must be a 3D tensor");
     ensure!(y.ndim() == 3, Runtime, "batch2 must be a 3D tensor");
     let (s, u) = (x.shape(), y.shape());
-    ensure!(s[0] == u[0], Runtime, "batch1 and batch2 must have same number of batches, got {} and {}", s[0], u[0]);
+    ensure!(
+        s[0] == u[0],
+        Runtime,
+        "batch1 and batch2 must have same number of batches, got {} and {}",
+        s[0],
+        u[0]
+    );
     ensure!(
         s[2] == u[1],
         Runtime,
@@ -343,14 +577,37 @@ fn run_addbmm(a: &Args, outs: &[Tensor]) -> Result<()> {
             return either::fill(out, Scalar::Int(0));
         }
         let empty = |rows, columns| Tensor::empty(&[rows, columns], out.dtype(), out.device());
-        return add_product(out, t, &empty(out.shape()[0], 0)?, &empty(0, out.shape()[1])?, beta, alpha);
+        return add_product(
+            out,
+            t,
+            &empty(out.shape()[0], 0)?,
+            &empty(0, out.shape()[1])?,
+            beta,
+            alpha,
+        );
     }
     // 16-bit sums over the batch stay in single precision.
-    let wide = if out.dtype().is_reduced_float() { DType::F32 } else { out.dtype() };
+    let wide = if out.dtype().is_reduced_float() {
+        DType::F32
+    } else {
+        out.dtype()
+    };
     let same = wide == out.dtype();
-    let sum = if same { out.clone() } else { Tensor::empty(out.shape(), wide, out.device())? };
-    let (x, y) = if same { (x.clone(), y.clone()) } else { (either::converted(x, wide)?, either::converted(y, wide)?) };
-    let t = if same { t.clone() } else { either::converted(t, wide)? };
+    let sum = if same {
+        out.clone()
+    } else {
+        Tensor::empty(out.shape(), wide, out.device())?
+    };
+    let (x, y) = if same {
+        (x.clone(), y.clone())
+    } else {
+        (either::converted(x, wide)?, either::converted(y, wide)?)
+    };
+    let t = if same {
+        t.clone()
+    } else {
+        either::converted(t, wide)?
+    };
     for i in 0..batches {
         let (x, y) = (x.selected(0, i), y.selected(0, i));
         if i == 0 {
@@ -359,7 +616,11 @@ fn run_addbmm(a: &Args, outs: &[Tensor]) -> Result<()> {
             either::product(&sum, &x, &y, alpha, Scalar::Int(1), None)?;
         }
     }
-    if same { Ok(()) } else { either::copy(out, &sum) }
+    if same {
+        Ok(())
+    } else {
+        either::copy(out, &sum)
+    }
 }
 
 fn infer_addmv(a: &Args) -> Result<Plan> {
@@ -391,7 +652,14 @@ fn infer_addmv(a: &Args) -> Result<Plan> {
 fn run_addmv(a: &Args, outs: &[Tensor]) -> Result<()> {
     let out = &outs[0];
     let t = a.tensor(0)?.expand_to(out.shape());
-    add_product(&column(out), &column(&t), a.tensor(1)?, &column(a.tensor(2)?), a.scalar(3)?, a.scalar(4)?)
+    add_product(
+        &column(out),
+        &column(&t),
+        a.tensor(1)?,
+        &column(a.tensor(2)?),
+        a.scalar(3)?,
+        a.scalar(4)?,
+    )
 }
 
 fn infer_linear(a: &Args) -> Result<Plan> {
@@ -403,11 +671,20 @@ fn infer_linear(a: &Args) -> Result<Plan> {
         x.ndim(),
         w.ndim()
     );
-    ensure!(w.ndim() <= 2, Runtime, "t() expects a tensor with <= 2 dimensions, but self is {}D", w.ndim());
+    ensure!(
+        w.ndim() <= 2,
+        Runtime,
+        "t() expects a tensor with <= 2 dimensions, but self is {}D",
+        w.ndim()
+    );
     let lead = &x.shape()[..x.ndim() - 1];
     let (rows, k) = (dims::numel(lead)?, x.shape()[x.ndim() - 1]);
     if w.ndim() == 1 {
-        ensure!(bias.is_none(), Runtime, "mat2 must be a matrix, got 1-D tensor");
+        ensure!(
+            bias.is_none(),
+            Runtime,
+            "mat2 must be a matrix, got 1-D tensor"
+        );
         let wk = w.shape()[0];
         if x.ndim() == 1 && k != wk {
             bail!(
@@ -416,7 +693,11 @@ fn infer_linear(a: &Args) -> Result<Plan> {
                  and {wk} elements respectively"
             );
         }
-        ensure!(k == wk, Runtime, "size mismatch, got input ({rows}), mat ({rows}x{k}), vec ({wk})");
+        ensure!(
+            k == wk,
+            Runtime,
+            "size mismatch, got input ({rows}), mat ({rows}x{k}), vec ({wk})"
+        );
     }
     let n = if w.ndim() == 2 { w.shape()[0] } else { 1 };
     let wk = w.shape()[w.ndim() - 1];
@@ -472,22 +753,44 @@ fn run_linear(a: &Args, outs: &[Tensor]) -> Result<()> {
     let k = x.shape()[x.ndim() - 1];
     let n = if w.ndim() == 2 { w.shape()[0] } else { 1 };
     let rows = out.numel() / n;
-    let w = if w.ndim() == 2 { w.swapped(0, 1) } else { column(w) };
-    let dense = if out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), out.dtype(), out.device())? };
+    let w = if w.ndim() == 2 {
+        w.swapped(0, 1)
+    } else {
+        column(w)
+    };
+    let dense = if out.is_contiguous() {
+        out.clone()
+    } else {
+        Tensor::empty(out.shape(), out.dtype(), out.device())?
+    };
     let matrix = dense.view_with([rows, n].into(), [n, 1].into(), dense.offset());
     let x = as_rows(x, rows, k)?;
     match a.opt_tensor(2) {
         Some(b) => add_product(&matrix, b, &x, &w, Scalar::Int(1), Scalar::Int(1))?,
         None => either::product(&matrix, &x, &w, Scalar::Int(1), Scalar::Int(0), None)?,
     }
-    if out.is_contiguous() { Ok(()) } else { either::copy(out, &dense) }
+    if out.is_contiguous() {
+        Ok(())
+    } else {
+        either::copy(out, &dense)
+    }
 }
 
 fn addr(a: &Args) -> Result<Ret> {
     let (t, x, y) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?);
     let (beta, alpha) = (a.scalar(3)?, a.scalar(4)?);
-    ensure!(x.ndim() == 1, Runtime, "addr: Expected 1-D argument vec1, but got {}-D", x.ndim());
-    ensure!(y.ndim() == 1, Runtime, "addr: Expected 1-D argument vec2, but got {}-D", y.ndim());
+    ensure!(
+        x.ndim() == 1,
+        Runtime,
+        "addr: Expected 1-D argument vec1, but got {}-D",
+        x.ndim()
+    );
+    ensure!(
+        y.ndim() == 1,
+        Runtime,
+        "addr: Expected 1-D argument vec2, but got {}-D",
+        y.ndim()
+    );
     check_expand(t, &[x.shape()[0], y.shape()[0]])?;
     let common = super::pointwise::result_type(&a.values[..3])?;
     for (name, s) in [("beta", beta), ("alpha", alpha)] {
@@ -508,11 +811,19 @@ fn addr(a: &Args) -> Result<Ret> {
         }
         .into());
     }
-    let products = if is_one(alpha) { products } else { run1!("mul", &products, alpha)? };
+    let products = if is_one(alpha) {
+        products
+    } else {
+        run1!("mul", &products, alpha)?
+    };
     if !beta.to_bool() {
         return Ok(products.to_dtype(common)?.into());
     }
-    let scaled = if is_one(beta) { t.clone() } else { run1!("mul", t, beta)? };
+    let scaled = if is_one(beta) {
+        t.clone()
+    } else {
+        run1!("mul", t, beta)?
+    };
     Ok(run1!("add", &scaled, &products)?.into())
 }
 
@@ -522,8 +833,18 @@ fn outer_product(x: &Tensor, y: &Tensor) -> Result<Tensor> {
 
 fn outer(a: &Args) -> Result<Ret> {
     let (x, y) = (a.tensor(0)?, a.tensor(1)?);
-    ensure!(x.ndim() == 1, Runtime, "outer: Expected 1-D argument self, but got {}-D", x.ndim());
-    ensure!(y.ndim() == 1, Runtime, "outer: Expected 1-D argument vec2, but got {}-D", y.ndim());
+    ensure!(
+        x.ndim() == 1,
+        Runtime,
+        "outer: Expected 1-D argument self, but got {}-D",
+        x.ndim()
+    );
+    ensure!(
+        y.ndim() == 1,
+        Runtime,
+        "outer: Expected 1-D argument vec2, but got {}-D",
+        y.ndim()
+    );
     Ok(outer_product(x, y)?.into())
 }
 
@@ -557,7 +878,13 @@ pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     match (nx, ny) {
         (1, 1) => return run1!("dot", x, y),
         (2, 1) => return run1!("mv", x, y),
-        (1, 2) => return run1!("squeeze#dim", &run1!("mm", &run1!("unsqueeze", x, 0i64)?, y)?, 0i64),
+        (1, 2) => {
+            return run1!(
+                "squeeze#dim",
+                &run1!("mm", &run1!("unsqueeze", x, 0i64)?, y)?,
+                0i64
+            );
+        }
         (2, 2) => return run1!("mm", x, y),
         _ => {}
     }
@@ -566,21 +893,43 @@ pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
         let rows = dims::numel(&x.shape()[..nx - 1])?;
         let mut shape = Dims::new(&x.shape()[..nx - 1]);
         let folded = run1!("reshape", x, Dims::from([rows, k]))?;
-        let out = if ny == 1 { run1!("mv", &folded, y)? } else { run1!("mm", &folded, y)? };
+        let out = if ny == 1 {
+            run1!("mv", &folded, y)?
+        } else {
+            run1!("mm", &folded, y)?
+        };
         if ny == 2 {
             shape = shape.concat(&[y.shape()[1]]);
         }
         return run1!("view", &out, shape);
     }
-    let (n, k1) = (if nx > 1 { x.shape()[nx - 2] } else { 1 }, x.shape()[nx - 1]);
-    let (k2, p) = if ny > 1 { (y.shape()[ny - 2], y.shape()[ny - 1]) } else { (y.shape()[0], 1) };
-    let batch = dims::broadcast(&x.shape()[..nx.saturating_sub(2)], &y.shape()[..ny.saturating_sub(2)])?;
+    let (n, k1) = (
+        if nx > 1 { x.shape()[nx - 2] } else { 1 },
+        x.shape()[nx - 1],
+    );
+    let (k2, p) = if ny > 1 {
+        (y.shape()[ny - 2], y.shape()[ny - 1])
+    } else {
+        (y.shape()[0], 1)
+    };
+    let batch = dims::broadcast(
+        &x.shape()[..nx.saturating_sub(2)],
+        &y.shape()[..ny.saturating_sub(2)],
+    )?;
     let count = dims::numel(&batch)?;
     let spread = |t: &Tensor, rows: i64, columns: i64| -> Result<Tensor> {
         let t = run1!("expand", t, batch.concat(&[rows, columns]))?;
-        if batch.len() == 1 { Ok(t) } else { run1!("reshape", &t, Dims::from([count, rows, columns])) }
+        if batch.len() == 1 {
+            Ok(t)
+        } else {
+            run1!("reshape", &t, Dims::from([count, rows, columns]))
+        }
     };
-    let y = if ny == 1 { run1!("unsqueeze", y, 1i64)? } else { y.clone() };
+    let y = if ny == 1 {
+        run1!("unsqueeze", y, 1i64)?
+    } else {
+        y.clone()
+    };
     let out = run1!("bmm", &spread(x, n, k1)?, &spread(&y, k2, p)?)?;
     let mut shape = batch;
     if nx > 1 {
@@ -589,7 +938,11 @@ pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     if ny > 1 {
         shape = shape.concat(&[p]);
     }
-    if *out.shape() == shape { Ok(out) } else { run1!("view", &out, shape) }
+    if *out.shape() == shape {
+        Ok(out)
+    } else {
+        run1!("view", &out, shape)
+    }
 }
 
 /// Whether the leading dimensions of a larger operand join into one without a copy.
@@ -600,13 +953,29 @@ fn folds(x: &Tensor) -> bool {
 
 /// Sums of products over the dimensions `dx` of `x` and `dy` of `y`; the other dimensions follow each other.
 fn contract(x: &Tensor, y: &Tensor, dx: &[usize], dy: &[usize]) -> Result<Tensor> {
-    let rest = |t: &Tensor, d: &[usize]| -> Vec<usize> { (0..t.ndim()).filter(|i| !d.contains(i)).collect() };
+    let rest = |t: &Tensor, d: &[usize]| -> Vec<usize> {
+        (0..t.ndim()).filter(|i| !d.contains(i)).collect()
+    };
     let (rx, ry) = (rest(x, dx), rest(y, dy));
     let sizes = |t: &Tensor, d: &[usize]| -> Dims { d.iter().map(|&i| t.shape()[i]).collect() };
-    let order = |first: &[usize], then: &[usize]| -> Dims { first.iter().chain(then).map(|&i| i as i64).collect() };
-    let (m, k, n) = (dims::numel(&sizes(x, &rx))?, dims::numel(&sizes(x, dx))?, dims::numel(&sizes(y, &ry))?);
-    let left = run1!("reshape", &run1!("permute", x, order(&rx, dx))?, Dims::from([m, k]))?;
-    let right = run1!("reshape", &run1!("permute", y, order(dy, &ry))?, Dims::from([k, n]))?;
+    let order = |first: &[usize], then: &[usize]| -> Dims {
+        first.iter().chain(then).map(|&i| i as i64).collect()
+    };
+    let (m, k, n) = (
+        dims::numel(&sizes(x, &rx))?,
+        dims::numel(&sizes(x, dx))?,
+        dims::numel(&sizes(y, &ry))?,
+    );
+    let left = run1!(
+        "reshape",
+        &run1!("permute", x, order(&rx, dx))?,
+        Dims::from([m, k])
+    )?;
+    let right = run1!(
+        "reshape",
+        &run1!("permute", y, order(dy, &ry))?,
+        Dims::from([k, n])
+    )?;
     let out = run1!("mm", &left, &right)?;
     run1!("reshape", &out, sizes(x, &rx).concat(&sizes(y, &ry)))
 }
@@ -631,7 +1000,11 @@ fn tensordot(a: &Args) -> Result<Ret> {
     let (mut x, mut y) = (x.clone(), y.clone());
     for (&i, &j) in dx.iter().zip(dy.iter()) {
         let (p, q) = (dims::wrap_dim(i, x.ndim())?, dims::wrap_dim(j, y.ndim())?);
-        ensure!(x.ndim() > 0 && y.ndim() > 0, Index, "Dimension specified as {i} but tensor has no dimensions");
+        ensure!(
+            x.ndim() > 0 && y.ndim() > 0,
+            Index,
+            "Dimension specified as {i} but tensor has no dimensions"
+        );
         let (s, t) = (x.shape()[p], y.shape()[q]);
         if t == 1 && s != 1 {
             x = run1!("sum#dim", &x, Dims::from([p as i64]), true, x.dtype())?;
@@ -645,7 +1018,11 @@ fn tensordot(a: &Args) -> Result<Ret> {
             );
         }
         for (list, d) in [(&mut pairs.0, p), (&mut pairs.1, q)] {
-            ensure!(!list.contains(&d), Runtime, "dim {d} appears multiple times in the list of dims");
+            ensure!(
+                !list.contains(&d),
+                Runtime,
+                "dim {d} appears multiple times in the list of dims"
+            );
             list.push(d);
         }
     }
@@ -655,14 +1032,23 @@ fn tensordot(a: &Args) -> Result<Ret> {
 fn kron(a: &Args) -> Result<Ret> {
     let (x, y) = (a.tensor(0)?, a.tensor(1)?);
     let n = x.ndim().max(y.ndim());
-    let size = |t: &Tensor, i: usize| if i + t.ndim() >= n { t.shape()[i + t.ndim() - n] } else { 1 };
+    let size = |t: &Tensor, i: usize| {
+        if i + t.ndim() >= n {
+            t.shape()[i + t.ndim() - n]
+        } else {
+            1
+        }
+    };
     let (mut sx, mut sy, mut out) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..n {
         sx.extend([size(x, i), 1]);
         sy.extend([1, size(y, i)]);
         out.push(size(x, i) * size(y, i));
     }
-    let (x, y) = (run1!("view", x, Dims::new(&sx))?, run1!("view", y, Dims::new(&sy))?);
+    let (x, y) = (
+        run1!("view", x, Dims::new(&sx))?,
+        run1!("view", y, Dims::new(&sy))?,
+    );
     Ok(run1!("reshape", &run1!("mul", &x, &y)?, Dims::new(&out))?.into())
 }
 
@@ -690,31 +1076,71 @@ fn vecdot(a: &Args) -> Result<Ret> {
     if shape.is_empty() {
         return Ok(run1!("mul", &super::view::conj(x), y)?.into());
     }
-    let end = |t: &Tensor| -> Result<Tensor> { run1!("movedim#int", &run1!("broadcast_to", t, shape.clone())?, d as i64, -1i64) };
+    let end = |t: &Tensor| -> Result<Tensor> {
+        run1!(
+            "movedim#int",
+            &run1!("broadcast_to", t, shape.clone())?,
+            d as i64,
+            -1i64
+        )
+    };
     let (x, y) = (end(&super::view::conj(x))?, end(y)?);
-    let out = matmul(&run1!("unsqueeze", &x, -2i64)?, &run1!("unsqueeze", &y, -1i64)?)?;
+    let out = matmul(
+        &run1!("unsqueeze", &x, -2i64)?,
+        &run1!("unsqueeze", &y, -1i64)?,
+    )?;
     Ok(run1!("squeeze#dim", &run1!("squeeze#dim", &out, -1i64)?, -1i64)?.into())
 }
 
 fn chain_matmul(a: &Args) -> Result<Ret> {
     let list = a.tensors(0)?;
-    ensure!(!list.is_empty(), Runtime, "chain_matmul(): Expected one or more matrices");
+    ensure!(
+        !list.is_empty(),
+        Runtime,
+        "chain_matmul(): Expected one or more matrices"
+    );
     for t in list {
-        ensure!(t.ndim() == 2, Runtime, "Tensor dimension is {}, expected 2 instead.", t.ndim());
+        ensure!(
+            t.ndim() == 2,
+            Runtime,
+            "Tensor dimension is {}, expected 2 instead.",
+            t.ndim()
+        );
     }
-    if list.len() == 1 { Ok(list[0].clone().into()) } else { multi_dot(list).map(Ret::from) }
+    if list.len() == 1 {
+        Ok(list[0].clone().into())
+    } else {
+        multi_dot(list).map(Ret::from)
+    }
 }
 
 fn multi_dot(list: &[&Tensor]) -> Result<Tensor> {
     let n = list.len();
-    ensure!(n >= 2, Runtime, "multi_dot(): expected at least 2 tensors but got {n}");
+    ensure!(
+        n >= 2,
+        Runtime,
+        "multi_dot(): expected at least 2 tensors but got {n}"
+    );
     let mut all: Vec<Tensor> = list.iter().map(|t| (*t).clone()).collect();
     let (first, last) = (all[0].ndim(), all[n - 1].ndim());
-    ensure!((1..=2).contains(&first), Runtime, "multi_dot(): the first tensor must be 1D or 2D but got {first}D");
-    ensure!((1..=2).contains(&last), Runtime, "multi_dot(): the last tensor must be 1D or 2D but got {last}D");
+    ensure!(
+        (1..=2).contains(&first),
+        Runtime,
+        "multi_dot(): the first tensor must be 1D or 2D but got {first}D"
+    );
+    ensure!(
+        (1..=2).contains(&last),
+        Runtime,
+        "multi_dot(): the last tensor must be 1D or 2D but got {last}D"
+    );
     for (i, t) in list.iter().enumerate() {
         if i > 0 && i < n - 1 {
-            ensure!(t.ndim() == 2, Runtime, "multi_dot(): tensor {i} must be 2D but got {}D", t.ndim());
+            ensure!(
+                t.ndim() == 2,
+                Runtime,
+                "multi_dot(): tensor {i} must be 2D but got {}D",
+                t.ndim()
+            );
         }
         ensure!(
             t.dtype() == list[0].dtype(),
@@ -732,8 +1158,16 @@ fn multi_dot(list: &[&Tensor]) -> Result<Tensor> {
         );
     }
     let mut shape: Vec<i64> = Vec::new();
-    if first == 1 { all[0] = run1!("unsqueeze", &all[0], 0i64)? } else { shape.push(all[0].shape()[0]) }
-    if last == 1 { all[n - 1] = run1!("unsqueeze", &all[n - 1], -1i64)? } else { shape.push(all[n - 1].shape()[1]) }
+    if first == 1 {
+        all[0] = run1!("unsqueeze", &all[0], 0i64)?
+    } else {
+        shape.push(all[0].shape()[0])
+    }
+    if last == 1 {
+        all[n - 1] = run1!("unsqueeze", &all[n - 1], -1i64)?
+    } else {
+        shape.push(all[n - 1].shape()[1])
+    }
     for i in 0..n - 1 {
         ensure!(
             all[i].shape()[1] == all[i + 1].shape()[0],
@@ -745,7 +1179,11 @@ fn multi_dot(list: &[&Tensor]) -> Result<Tensor> {
         );
     }
     let out = chain(&all, &cheapest(&all), 0, n - 1)?;
-    if out.shape()[..] == shape[..] { Ok(out) } else { run1!("view", &out, Dims::new(&shape)) }
+    if out.shape()[..] == shape[..] {
+        Ok(out)
+    } else {
+        run1!("view", &out, Dims::new(&shape))
+    }
 }
 
 /// Where to cut the chain `i..=j` for the fewest multiplications.
@@ -779,7 +1217,11 @@ fn chain(all: &[Tensor], cut: &[Vec<usize>], i: usize, j: usize) -> Result<Tenso
 
 fn matrix_power(a: &Args) -> Result<Ret> {
     let (t, n) = (a.tensor(0)?, a.int(1)?);
-    ensure!(t.ndim() >= 2, Runtime, "linalg.matrix_power: The input tensor A must have at least 2 dimensions.");
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "linalg.matrix_power: The input tensor A must have at least 2 dimensions."
+    );
     let (r, c) = (t.shape()[t.ndim() - 2], t.shape()[t.ndim() - 1]);
     ensure!(
         r == c,
@@ -788,12 +1230,25 @@ fn matrix_power(a: &Args) -> Result<Ret> {
     );
     if n == 0 {
         let out = run1!("eye#m", r, r, t.dtype(), super::args::Arg::None, t.device())?;
-        return Ok(super::call::clone(&run1!("expand", &out, t.shape().clone())?, crate::MemoryFormat::Contiguous)?.into());
+        return Ok(super::call::clone(
+            &run1!("expand", &out, t.shape().clone())?,
+            crate::MemoryFormat::Contiguous,
+        )?
+        .into());
     }
-    let mut base = if n < 0 { run1!("linalg.inv", t)? } else { t.clone() };
+    let mut base = if n < 0 {
+        run1!("linalg.inv", t)?
+    } else {
+        t.clone()
+    };
     let mut n = n.unsigned_abs();
     if n == 1 {
-        return Ok((if a.int(1)? < 0 { base } else { super::call::clone(&base, crate::MemoryFormat::Preserve)? }).into());
+        return Ok((if a.int(1)? < 0 {
+            base
+        } else {
+            super::call::clone(&base, crate::MemoryFormat::Preserve)?
+        })
+        .into());
     }
     let mut out: Option<Tensor> = None;
     loop {
@@ -809,5 +1264,6 @@ fn matrix_power(a: &Args) -> Result<Ret> {
         }
         base = matmul(&base, &base)?;
     }
-    out.map(Ret::from).ok_or_else(|| err!(Runtime, "matrix_power: no factor"))
+    out.map(Ret::from)
+        .ok_or_else(|| err!(Runtime, "matrix_power: no factor"))
 }

@@ -5,8 +5,8 @@
 
 pub mod activation;
 pub mod args;
-pub mod bag;
 pub mod attention;
+pub mod bag;
 pub mod binary;
 pub mod call;
 pub mod classes;
@@ -17,15 +17,15 @@ pub mod ctc;
 pub mod dispatch;
 pub mod distance;
 pub mod dropout;
-pub mod either;
 pub mod einsum;
+pub mod either;
 pub mod getitem;
 pub mod index;
 pub mod join;
-pub mod loss;
-mod map_macro;
 pub mod linalg;
 pub mod linalg_more;
+pub mod loss;
+mod map_macro;
 pub mod mask;
 pub mod matrix;
 pub mod norm;
@@ -44,8 +44,8 @@ pub mod rules;
 pub mod scan;
 pub mod schema;
 pub mod sort;
-pub mod statistics;
 pub mod special;
+pub mod statistics;
 pub mod take;
 pub mod unary;
 pub mod view;
@@ -160,7 +160,13 @@ pub static ALIASES: &[(&str, &str)] = &[
 
 static TABLE: LazyLock<Vec<Op>> = LazyLock::new(|| {
     let rows = FAMILIES.iter().flat_map(|f| f.iter());
-    rows.enumerate().map(|(id, def)| Op { def, schema: schema::Schema::parse(def.schema), id }).collect()
+    rows.enumerate()
+        .map(|(id, def)| Op {
+            def,
+            schema: schema::Schema::parse(def.schema),
+            id,
+        })
+        .collect()
 });
 
 static INDEX: LazyLock<HashMap<&'static str, &'static Op>> =
@@ -177,7 +183,10 @@ pub fn table() -> &'static [Op] {
 /// # Errors
 /// If there is none.
 pub fn find(name: &str) -> crate::Result<&'static Op> {
-    INDEX.get(name).copied().ok_or_else(|| crate::err!(Attribute, "torchlike has no operator '{name}'"))
+    INDEX
+        .get(name)
+        .copied()
+        .ok_or_else(|| crate::err!(Attribute, "torchlike has no operator '{name}'"))
 }
 
 /// Calls an operator by name with values in schema order: how Rust programs without a typed helper reach the table.
@@ -224,7 +233,10 @@ mod tests {
     fn names_are_unique_and_aliases_lead_somewhere() {
         assert_eq!(INDEX.len(), table().len());
         for (alias, name) in ALIASES {
-            assert!(table().iter().any(|op| op.path() == *name), "{alias} -> {name}");
+            assert!(
+                table().iter().any(|op| op.path() == *name),
+                "{alias} -> {name}"
+            );
         }
     }
 }

@@ -127,7 +127,11 @@ impl OutSpec {
     /// A row-major result.
     #[must_use]
     pub fn contiguous(shape: &[i64], dtype: DType) -> Self {
-        Self { shape: Dims::new(shape), strides: crate::dims::contiguous_strides(shape), dtype }
+        Self {
+            shape: Dims::new(shape),
+            strides: crate::dims::contiguous_strides(shape),
+            dtype,
+        }
     }
 }
 
@@ -136,19 +140,35 @@ impl Plan {
     #[inline]
     #[must_use]
     pub fn one(shape: Dims, strides: Dims, dtype: DType) -> Self {
-        Self { outs: smallvec![OutSpec { shape, strides, dtype }], device: None }
+        Self {
+            outs: smallvec![OutSpec {
+                shape,
+                strides,
+                dtype
+            }],
+            device: None,
+        }
     }
 
     /// A plan with one row-major result.
     #[must_use]
     pub fn contiguous(shape: &[i64], dtype: DType) -> Self {
-        Self { outs: smallvec![OutSpec::contiguous(shape, dtype)], device: None }
+        Self {
+            outs: smallvec![OutSpec::contiguous(shape, dtype)],
+            device: None,
+        }
     }
 
     /// A plan with several row-major results.
     #[must_use]
     pub fn many(specs: &[(&[i64], DType)]) -> Self {
-        Self { outs: specs.iter().map(|(s, d)| OutSpec::contiguous(s, *d)).collect(), device: None }
+        Self {
+            outs: specs
+                .iter()
+                .map(|(s, d)| OutSpec::contiguous(s, *d))
+                .collect(),
+            device: None,
+        }
     }
 }
 
@@ -223,7 +243,13 @@ impl KernelBody {
             updates: false,
             lazy_aware: false,
         };
-        Self { infer, cpu, cuda: None, traits: NO, row: Row::None }
+        Self {
+            infer,
+            cpu,
+            cuda: None,
+            traits: NO,
+            row: Row::None,
+        }
     }
 
     /// With a GPU kernel.
@@ -284,7 +310,10 @@ impl KernelBody {
 
     /// Marked as drawing random numbers; `advance` moves the generator as the kernel would, if that is known.
     #[must_use]
-    pub const fn random(mut self, advance: Option<fn(&Args, &[Tensor], &mut crate::random::Generator)>) -> Self {
+    pub const fn random(
+        mut self,
+        advance: Option<fn(&Args, &[Tensor], &mut crate::random::Generator)>,
+    ) -> Self {
         self.traits.draws = true;
         self.traits.random = advance;
         self
@@ -313,7 +342,13 @@ pub const fn kernel(
     body: KernelBody,
     doc: &'static str,
 ) -> OpDef {
-    OpDef { name, schema, forms, body: Body::Kernel(body), doc }
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::Kernel(body),
+        doc,
+    }
 }
 
 /// A row of the table: a view.
@@ -325,7 +360,13 @@ pub const fn view(
     f: fn(&Args) -> Result<Ret>,
     doc: &'static str,
 ) -> OpDef {
-    OpDef { name, schema, forms, body: Body::View(f), doc }
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::View(f),
+        doc,
+    }
 }
 
 /// A row of the table: an op made of other ops.
@@ -337,7 +378,13 @@ pub const fn compose(
     f: fn(&Args) -> Result<Ret>,
     doc: &'static str,
 ) -> OpDef {
-    OpDef { name, schema, forms, body: Body::Compose(f), doc }
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::Compose(f),
+        doc,
+    }
 }
 
 /// An op of the table with its parsed schema.

@@ -8,12 +8,48 @@ use crate::{Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, run, run1};
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("constant_pad_nd", "(Tensor self, int[] pad, Scalar value=0)", F, KernelBody::new(infer_constant, constant), "The tensor with a number around it."),
-    kernel("_pad_mode", "(Tensor self, int[] pad, str mode)", F, KernelBody::new(infer_mode, pad_mode), ""),
-    compose("nn.functional.pad", "(Tensor input, int[] pad, str mode='constant', float? value=None)", F, pad, "The tensor with elements around it: a number, its mirror image, its edge, or itself again."),
-    compose("pixel_shuffle", "(Tensor self, int upscale_factor)", F, pixel_shuffle, "Channels spread over blocks of pixels."),
-    compose("pixel_unshuffle", "(Tensor self, int downscale_factor)", F, pixel_unshuffle, "Blocks of pixels gathered into channels."),
-    compose("channel_shuffle", "(Tensor self, int groups)", F, channel_shuffle, "Channels of several groups interleaved."),
+    kernel(
+        "constant_pad_nd",
+        "(Tensor self, int[] pad, Scalar value=0)",
+        F,
+        KernelBody::new(infer_constant, constant),
+        "The tensor with a number around it.",
+    ),
+    kernel(
+        "_pad_mode",
+        "(Tensor self, int[] pad, str mode)",
+        F,
+        KernelBody::new(infer_mode, pad_mode),
+        "",
+    ),
+    compose(
+        "nn.functional.pad",
+        "(Tensor input, int[] pad, str mode='constant', float? value=None)",
+        F,
+        pad,
+        "The tensor with elements around it: a number, its mirror image, its edge, or itself again.",
+    ),
+    compose(
+        "pixel_shuffle",
+        "(Tensor self, int upscale_factor)",
+        F,
+        pixel_shuffle,
+        "Channels spread over blocks of pixels.",
+    ),
+    compose(
+        "pixel_unshuffle",
+        "(Tensor self, int downscale_factor)",
+        F,
+        pixel_unshuffle,
+        "Blocks of pixels gathered into channels.",
+    ),
+    compose(
+        "channel_shuffle",
+        "(Tensor self, int groups)",
+        F,
+        channel_shuffle,
+        "Channels of several groups interleaved.",
+    ),
 ];
 
 /// The sizes after padding; pads come in pairs from the last dimension.
@@ -21,13 +57,20 @@ fn padded(shape: &[i64], pad: &[i64]) -> Result<Dims> {
     let mut out = Dims::new(shape);
     for (k, pair) in pad.chunks(2).enumerate() {
         let d = shape.len() - 1 - k;
-        out[d] = shape[d].checked_add(pair[0]).and_then(|s| s.checked_add(pair[1])).ok_or_else(|| err!(Runtime, "pad: the size of the result overflows"))?;
+        out[d] = shape[d]
+            .checked_add(pair[0])
+            .and_then(|s| s.checked_add(pair[1]))
+            .ok_or_else(|| err!(Runtime, "pad: the size of the result overflows"))?;
     }
     Ok(out)
 }
 
 fn check_pad(t: &Tensor, pad: &[i64]) -> Result<()> {
-    ensure!(pad.len() % 2 == 0, Runtime, "Padding length must be divisible by 2");
+    ensure!(
+        pad.len() % 2 == 0,
+        Runtime,
+        "Padding length must be divisible by 2"
+    );
     ensure!(
         pad.len() / 2 <= t.ndim(),
         Runtime,
@@ -43,7 +86,10 @@ fn cropped(t: &Tensor, pad: &[i64]) -> Result<Tensor> {
     let mut out = t.clone();
     for (k, pair) in pad.chunks(2).enumerate() {
         let d = t.ndim() - 1 - k;
-        let (left, right) = (pair[0].min(0).saturating_neg(), pair[1].min(0).saturating_neg());
+        let (left, right) = (
+            pair[0].min(0).saturating_neg(),
+            pair[1].min(0).saturating_neg(),
+        );
         let size = out.shape()[d];
         let len = size.saturating_sub(left).saturating_sub(right);
         ensure!(len >= 0, Runtime, "narrow(): length must be non-negative.");
@@ -59,7 +105,11 @@ fn infer_constant(a: &Args) -> Result<Plan> {
     let shape = padded(t.shape(), pad)?;
     if pad.iter().all(|&p| p <= 0) {
         let rest = cropped(t, pad)?;
-        return Ok(Plan::one(shape, dims::preserved_strides(rest.shape(), rest.strides()), t.dtype()));
+        return Ok(Plan::one(
+            shape,
+            dims::preserved_strides(rest.shape(), rest.strides()),
+            t.dtype(),
+        ));
     }
     cropped(t, pad)?;
     for (k, pair) in pad.chunks(2).enumerate() {
@@ -85,7 +135,11 @@ fn constant(a: &Args, outs: &[Tensor]) -> Result<()> {
     }
     let inverse: Dims = pad.iter().map(|p| -p).collect();
     let (inner, rest) = (cropped(out, &inverse)?, cropped(t, pad)?);
-    if inner.numel() == 0 { Ok(()) } else { cpu::copy::copy(&inner, &rest) }
+    if inner.numel() == 0 {
+        Ok(())
+    } else {
+        cpu::copy::copy(&inner, &rest)
+    }
 }
 
 fn pad(a: &Args) -> Result<Ret> {
@@ -95,7 +149,11 @@ fn pad(a: &Args) -> Result<Ret> {
         let value = a.opt_float(3).unwrap_or(0.0);
         return run!("constant_pad_nd", t, pad.clone(), Scalar::Float(value));
     }
-    ensure!(a.opt_float(3).is_none_or(|v| v == 0.0), Runtime, "Padding mode \"{mode}\" doesn't take in value argument");
+    ensure!(
+        a.opt_float(3).is_none_or(|v| v == 0.0),
+        Runtime,
+        "Padding mode \"{mode}\" doesn't take in value argument"
+    );
     let n = pad.len() / 2;
     if !(1..=3).contains(&n) || (t.ndim() != n + 1 && t.ndim() != n + 2) {
         bail!(
@@ -107,7 +165,11 @@ fn pad(a: &Args) -> Result<Ret> {
             t.ndim()
         );
     }
-    ensure!(matches!(mode, "reflect" | "replicate" | "circular"), NotImplemented, "Unrecognised padding mode {mode}");
+    ensure!(
+        matches!(mode, "reflect" | "replicate" | "circular"),
+        NotImplemented,
+        "Unrecognised padding mode {mode}"
+    );
     run!("_pad_mode", t, pad.clone(), mode)
 }
 
@@ -118,8 +180,16 @@ fn infer_mode(a: &Args) -> Result<Plan> {
     if mode == "circular" {
         for (k, pair) in pad.chunks(2).enumerate() {
             let d = t.ndim() - 1 - k;
-            ensure!(pair[0] <= t.shape()[d] && pair[1] <= t.shape()[d], Runtime, "Padding value causes wrapping around more than once.");
-            ensure!(shape[d] >= 0, Runtime, "Negative padding value is resulting in an empty dimension");
+            ensure!(
+                pair[0] <= t.shape()[d] && pair[1] <= t.shape()[d],
+                Runtime,
+                "Padding value causes wrapping around more than once."
+            );
+            ensure!(
+                shape[d] >= 0,
+                Runtime,
+                "Negative padding value is resulting in an empty dimension"
+            );
         }
         return Ok(Plan::contiguous(&shape, t.dtype()));
     }
@@ -148,13 +218,33 @@ fn infer_mode(a: &Args) -> Result<Plan> {
         }
     }
     let names = ["W", "H", "D"];
-    let show = |s: &[i64], sep: &str| (0..n).rev().map(|k| format!("{}: {}", names[k], s[s.len() - 1 - k])).collect::<Vec<_>>().join(sep);
+    let show = |s: &[i64], sep: &str| {
+        (0..n)
+            .rev()
+            .map(|k| format!("{}: {}", names[k], s[s.len() - 1 - k]))
+            .collect::<Vec<_>>()
+            .join(sep)
+    };
     let tail = &shape[shape.len() - n..];
-    ensure!(tail.iter().any(|&d| d >= 1), Runtime, "input ({}) is too small. Calculated output {}", show(t.shape(), ", "), show(&shape, " "));
+    ensure!(
+        tail.iter().any(|&d| d >= 1),
+        Runtime,
+        "input ({}) is too small. Calculated output {}",
+        show(t.shape(), ", "),
+        show(&shape, " ")
+    );
     super::create::check_size(&shape)?;
     // One-dimensional and unbatched results are row-major.
-    let format = if n >= 2 { suggested_format(t) } else { MemoryFormat::Contiguous };
-    Ok(Plan::one(shape.clone(), dims::format_strides(&shape, format)?, t.dtype()))
+    let format = if n >= 2 {
+        suggested_format(t)
+    } else {
+        MemoryFormat::Contiguous
+    };
+    Ok(Plan::one(
+        shape.clone(),
+        dims::format_strides(&shape, format)?,
+        t.dtype(),
+    ))
 }
 
 /// For each place of a padded dimension, where in the input it comes from.
@@ -181,21 +271,39 @@ fn pad_mode(a: &Args, outs: &[Tensor]) -> Result<()> {
         return Ok(());
     }
     let src = cpu::copy::dense(t, t.dtype())?;
-    let dst = if out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), out.dtype(), crate::Device::CPU)? };
+    let dst = if out.is_contiguous() {
+        out.clone()
+    } else {
+        Tensor::empty(out.shape(), out.dtype(), crate::Device::CPU)?
+    };
     let tables: Vec<Option<Vec<usize>>> = (0..t.ndim())
         .map(|d| {
             let k = t.ndim() - 1 - d;
-            (2 * k < pad.len()).then(|| sources(mode, t.shape()[d], pad[2 * k], pad[2 * k + 1], out.shape()[d]))
+            (2 * k < pad.len()).then(|| {
+                sources(
+                    mode,
+                    t.shape()[d],
+                    pad[2 * k],
+                    pad[2 * k + 1],
+                    out.shape()[d],
+                )
+            })
         })
         .collect();
     cpu::index::pick_grid(&dst, &src, &tables);
-    if out.is_contiguous() { Ok(()) } else { cpu::copy::copy(out, &dst) }
+    if out.is_contiguous() {
+        Ok(())
+    } else {
+        cpu::copy::copy(out, &dst)
+    }
 }
 
 /// The format of a shuffled image: channels-last stays so.
 fn finish(t: &Tensor, input: &Tensor) -> Result<Ret> {
     match suggested_format(input) {
-        MemoryFormat::Contiguous if t.is_contiguous() && !t.shares_storage(input) => Ok(t.clone().into()),
+        MemoryFormat::Contiguous if t.is_contiguous() && !t.shares_storage(input) => {
+            Ok(t.clone().into())
+        }
         MemoryFormat::Contiguous => run!("clone", t, MemoryFormat::Contiguous),
         f => run!("clone", t, f),
     }
@@ -204,10 +312,20 @@ fn finish(t: &Tensor, input: &Tensor) -> Result<Ret> {
 fn pixel_shuffle(a: &Args) -> Result<Ret> {
     let (t, r) = (a.tensor(0)?, a.int(1)?);
     let n = t.ndim();
-    ensure!(n >= 3, Runtime, "pixel_shuffle expects input to have at least 3 dimensions, but got input with {n} dimension(s)");
-    ensure!(r > 0, Runtime, "pixel_shuffle expects a positive upscale_factor, but got {r}");
+    ensure!(
+        n >= 3,
+        Runtime,
+        "pixel_shuffle expects input to have at least 3 dimensions, but got input with {n} dimension(s)"
+    );
+    ensure!(
+        r > 0,
+        Runtime,
+        "pixel_shuffle expects a positive upscale_factor, but got {r}"
+    );
     let (c, h, w) = (t.shape()[n - 3], t.shape()[n - 2], t.shape()[n - 1]);
-    let square = r.checked_mul(r).ok_or_else(|| err!(Runtime, "upscale_factor is too large, ({r})^2 overflowed"))?;
+    let square = r
+        .checked_mul(r)
+        .ok_or_else(|| err!(Runtime, "upscale_factor is too large, ({r})^2 overflowed"))?;
     ensure!(
         c % square == 0,
         Runtime,
@@ -215,39 +333,95 @@ fn pixel_shuffle(a: &Args) -> Result<Ret> {
          not divisible by {square}"
     );
     let lead = &t.shape()[..n - 3];
-    let apart = run1!("reshape", t, Dims::new(lead).concat(&[c / square, r, r, h, w]))?;
+    let apart = run1!(
+        "reshape",
+        t,
+        Dims::new(lead).concat(&[c / square, r, r, h, w])
+    )?;
     let b = n - 3;
     let order: Vec<usize> = (0..b).chain([b, b + 3, b + 1, b + 4, b + 2]).collect();
-    let out = run1!("reshape", &apart.permuted(&order), Dims::new(lead).concat(&[c / square, h * r, w * r]))?;
+    let out = run1!(
+        "reshape",
+        &apart.permuted(&order),
+        Dims::new(lead).concat(&[c / square, h * r, w * r])
+    )?;
     finish(&out, t)
 }
 
 fn pixel_unshuffle(a: &Args) -> Result<Ret> {
     let (t, r) = (a.tensor(0)?, a.int(1)?);
     let n = t.ndim();
-    ensure!(n >= 3, Runtime, "pixel_unshuffle expects input to have at least 3 dimensions, but got input with {n} dimension(s)");
-    ensure!(r > 0, Runtime, "pixel_unshuffle expects a positive downscale_factor, but got {r}");
+    ensure!(
+        n >= 3,
+        Runtime,
+        "pixel_unshuffle expects input to have at least 3 dimensions, but got input with {n} dimension(s)"
+    );
+    ensure!(
+        r > 0,
+        Runtime,
+        "pixel_unshuffle expects a positive downscale_factor, but got {r}"
+    );
     let (c, h, w) = (t.shape()[n - 3], t.shape()[n - 2], t.shape()[n - 1]);
-    ensure!(h % r == 0, Runtime, "pixel_unshuffle expects height to be divisible by downscale_factor, but input.size(-2)={h} is not divisible by {r}");
-    ensure!(w % r == 0, Runtime, "pixel_unshuffle expects width to be divisible by downscale_factor, but input.size(-1)={w} is not divisible by {r}");
+    ensure!(
+        h % r == 0,
+        Runtime,
+        "pixel_unshuffle expects height to be divisible by downscale_factor, but input.size(-2)={h} is not divisible by {r}"
+    );
+    ensure!(
+        w % r == 0,
+        Runtime,
+        "pixel_unshuffle expects width to be divisible by downscale_factor, but input.size(-1)={w} is not divisible by {r}"
+    );
     let lead = &t.shape()[..n - 3];
-    let apart = run1!("reshape", t, Dims::new(lead).concat(&[c, h / r, r, w / r, r]))?;
+    let apart = run1!(
+        "reshape",
+        t,
+        Dims::new(lead).concat(&[c, h / r, r, w / r, r])
+    )?;
     let b = n - 3;
     let order: Vec<usize> = (0..b).chain([b, b + 2, b + 4, b + 1, b + 3]).collect();
-    let channels = c.checked_mul(r).and_then(|x| x.checked_mul(r)).ok_or_else(|| err!(Runtime, "downscale_factor is too large, ({r})^2 overflowed"))?;
-    let out = run1!("reshape", &apart.permuted(&order), Dims::new(lead).concat(&[channels, h / r, w / r]))?;
+    let channels = c
+        .checked_mul(r)
+        .and_then(|x| x.checked_mul(r))
+        .ok_or_else(|| err!(Runtime, "downscale_factor is too large, ({r})^2 overflowed"))?;
+    let out = run1!(
+        "reshape",
+        &apart.permuted(&order),
+        Dims::new(lead).concat(&[channels, h / r, w / r])
+    )?;
     finish(&out, t)
 }
 
 fn channel_shuffle(a: &Args) -> Result<Ret> {
     let (t, groups) = (a.tensor(0)?, a.int(1)?);
-    ensure!(t.ndim() > 2, Runtime, "channel_shuffle expects input with > 2 dims, but got input with sizes {}", t.shape());
+    ensure!(
+        t.ndim() > 2,
+        Runtime,
+        "channel_shuffle expects input with > 2 dims, but got input with sizes {}",
+        t.shape()
+    );
     let c = t.shape()[1];
-    ensure!(groups > 0, Runtime, "Number of groups to divide channels in must be positive. Value of groups:{groups}");
-    ensure!(c % groups == 0, Runtime, "Number of channels must be divisible by groups. Got {c} channels and {groups} groups.");
+    ensure!(
+        groups > 0,
+        Runtime,
+        "Number of groups to divide channels in must be positive. Value of groups:{groups}"
+    );
+    ensure!(
+        c % groups == 0,
+        Runtime,
+        "Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
+    );
     let tail = &t.shape()[2..];
-    let apart = run1!("reshape", t, Dims::new(&[t.shape()[0], groups, c / groups]).concat(tail))?;
+    let apart = run1!(
+        "reshape",
+        t,
+        Dims::new(&[t.shape()[0], groups, c / groups]).concat(tail)
+    )?;
     let out = run1!("reshape", &apart.swapped(1, 2), t.shape().clone())?;
-    let out = if groups == 1 || c == groups { run1!("clone", &out, MemoryFormat::Contiguous)? } else { out };
+    let out = if groups == 1 || c == groups {
+        run1!("clone", &out, MemoryFormat::Contiguous)?
+    } else {
+        out
+    };
     finish(&out, t)
 }

@@ -32,15 +32,35 @@ pub const fn row(
     kernel: fn(DType) -> Option<Loop>,
     cuda: &'static str,
 ) -> MapRow {
-    MapRow { arity, types, kernel, ctx: no_ctx, cuda }
+    MapRow {
+        arity,
+        types,
+        kernel,
+        ctx: no_ctx,
+        cuda,
+    }
 }
 
 /// The table entry of a pointwise row.
 #[must_use]
-pub const fn def(name: &'static str, schema: &'static str, forms: u8, row: &'static MapRow, doc: &'static str) -> OpDef {
-    let mut body = KernelBody::new(infer, run_cpu).pointwise().row(Row::Map(row));
+pub const fn def(
+    name: &'static str,
+    schema: &'static str,
+    forms: u8,
+    row: &'static MapRow,
+    doc: &'static str,
+) -> OpDef {
+    let mut body = KernelBody::new(infer, run_cpu)
+        .pointwise()
+        .row(Row::Map(row));
     body.cuda = Some(crate::cuda::map::run);
-    OpDef { name, schema, forms, body: Body::Kernel(body), doc }
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::Kernel(body),
+        doc,
+    }
 }
 
 /// No extra numbers.
@@ -57,7 +77,11 @@ pub fn same(d: DType) -> (DType, DType) {
 /// Integers become the default float type first.
 #[must_use]
 pub fn float(d: DType) -> (DType, DType) {
-    let d = if d.is_integral(true) { mode::default_dtype() } else { d };
+    let d = if d.is_integral(true) {
+        mode::default_dtype()
+    } else {
+        d
+    };
     (d, d)
 }
 
@@ -80,7 +104,8 @@ pub fn real_part(d: DType) -> (DType, DType) {
 /// If two dtypes have no common type.
 #[inline]
 pub fn result_type(operands: &[Arg]) -> Result<DType> {
-    let (mut dim, mut zero, mut num): (Option<DType>, Option<DType>, Option<DType>) = (None, None, None);
+    let (mut dim, mut zero, mut num): (Option<DType>, Option<DType>, Option<DType>) =
+        (None, None, None);
     let join = |slot: &mut Option<DType>, d: DType| -> Result<()> {
         *slot = Some(match *slot {
             None => d,
@@ -106,7 +131,9 @@ pub fn result_type(operands: &[Arg]) -> Result<DType> {
 
 /// The type of a higher-priority operand beside a lower-priority one, which only counts by its category.
 fn combine(high: Option<DType>, low: Option<DType>) -> Result<Option<DType>> {
-    let (Some(h), Some(l)) = (high, low) else { return Ok(high.or(low)) };
+    let (Some(h), Some(l)) = (high, low) else {
+        return Ok(high.or(low));
+    };
     Ok(Some(match (h.category(), l.category()) {
         (Category::Complex, _) => h,
         (Category::Float, Category::Complex) => h.to_complex(),
@@ -118,7 +145,12 @@ fn combine(high: Option<DType>, low: Option<DType>) -> Result<Option<DType>> {
 #[cold]
 fn no_promotion(a: DType, b: DType) -> crate::Error {
     if a.is_storage_only() || b.is_storage_only() {
-        err!(Runtime, "Promotion for Float8 Types is not supported, attempted to promote {} and {}", a.scalar_type(), b.scalar_type())
+        err!(
+            Runtime,
+            "Promotion for Float8 Types is not supported, attempted to promote {} and {}",
+            a.scalar_type(),
+            b.scalar_type()
+        )
     } else {
         err!(
             Runtime,
@@ -183,7 +215,10 @@ pub fn result_strides(shape: &Dims, operands: &[Arg]) -> Dims {
         {
             return first.strides().clone();
         }
-        for format in [dims::MemoryFormat::ChannelsLast, dims::MemoryFormat::ChannelsLast3d] {
+        for format in [
+            dims::MemoryFormat::ChannelsLast,
+            dims::MemoryFormat::ChannelsLast3d,
+        ] {
             if tensors().all(|t| t.is_contiguous_in(format))
                 && let Ok(strides) = dims::format_strides(shape, format)
             {
@@ -198,7 +233,9 @@ pub fn result_strides(shape: &Dims, operands: &[Arg]) -> Dims {
 
 fn row_of(args: &Args) -> Result<&'static MapRow> {
     match args.op.def.body {
-        Body::Kernel(KernelBody { row: Row::Map(row), .. }) => Ok(row),
+        Body::Kernel(KernelBody {
+            row: Row::Map(row), ..
+        }) => Ok(row),
         _ => bail!(Runtime, "{} is not a pointwise row", args.name()),
     }
 }
@@ -212,7 +249,11 @@ pub fn call_types(args: &Args, row: &MapRow) -> Result<(DType, DType)> {
     let common = result_type(&args.values[..row.arity])?;
     let (compute, out) = (row.types)(common);
     // complex32 is computed as complex64; the result is narrowed afterwards.
-    let loop_type = if compute == DType::C32 { DType::C64 } else { compute };
+    let loop_type = if compute == DType::C32 {
+        DType::C64
+    } else {
+        compute
+    };
     if (row.kernel)(loop_type).is_none() {
         return Err(not_implemented(args, compute));
     }
@@ -239,7 +280,11 @@ fn run_cpu(args: &Args, outs: &[Tensor]) -> Result<()> {
         let wide = Tensor::empty_strided(
             outs[0].shape().clone(),
             dims::contiguous_strides(outs[0].shape()),
-            if out_dtype == DType::C32 { DType::C64 } else { out_dtype },
+            if out_dtype == DType::C32 {
+                DType::C64
+            } else {
+                out_dtype
+            },
             outs[0].device(),
         )?;
         run_loop(row, &args.values[..row.arity], &wide, DType::C64, ctx)?;
@@ -252,7 +297,13 @@ fn run_cpu(args: &Args, outs: &[Tensor]) -> Result<()> {
 ///
 /// # Errors
 /// If memory for converted operands cannot be had.
-pub fn run_loop(row: &MapRow, operands: &[Arg], out: &Tensor, compute: DType, mut ctx: Ctx) -> Result<()> {
+pub fn run_loop(
+    row: &MapRow,
+    operands: &[Arg],
+    out: &Tensor,
+    compute: DType,
+    mut ctx: Ctx,
+) -> Result<()> {
     let Some(mut kernel) = (row.kernel)(compute) else {
         bail!(NotImplemented, "no loop for {compute}");
     };
@@ -267,7 +318,13 @@ pub fn run_loop(row: &MapRow, operands: &[Arg], out: &Tensor, compute: DType, mu
     for (i, operand) in operands.iter().enumerate() {
         match operand {
             Arg::Tensor(t) if t.dtype() == compute => slots[i] = Slot::Direct,
-            Arg::Tensor(t) if i == 1 && t.ndim() == 0 && ctx.wide_numbers && compute.is_reduced_float() && t.device().is_cpu() => {
+            Arg::Tensor(t)
+                if i == 1
+                    && t.ndim() == 0
+                    && ctx.wide_numbers
+                    && compute.is_reduced_float()
+                    && t.device().is_cpu() =>
+            {
                 cpu::write_scalar(&mut numbers[i], DType::F32, cpu::read_scalar(t, 0)?);
                 ctx.numbers |= 1 << i;
             }
@@ -278,13 +335,22 @@ pub fn run_loop(row: &MapRow, operands: &[Arg], out: &Tensor, compute: DType, mu
             other => {
                 let s = scalar_of(other).unwrap_or(Scalar::Int(0));
                 let single = ctx.wide_numbers && compute.is_reduced_float();
-                cpu::write_scalar(&mut numbers[i], if single { DType::F32 } else { compute }, s);
+                cpu::write_scalar(
+                    &mut numbers[i],
+                    if single { DType::F32 } else { compute },
+                    s,
+                );
                 ctx.numbers |= u8::from(single) << i;
             }
         }
     }
     let shape = out.shape();
-    let mut ptrs = [out.data_ptr(), std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut()];
+    let mut ptrs = [
+        out.data_ptr(),
+        std::ptr::null_mut(),
+        std::ptr::null_mut(),
+        std::ptr::null_mut(),
+    ];
     let mut strides: [Dims; 4] = std::array::from_fn(|_| Dims::EMPTY);
     let item = compute.size();
     let mut flat = out.is_contiguous();
@@ -298,7 +364,11 @@ pub fn run_loop(row: &MapRow, operands: &[Arg], out: &Tensor, compute: DType, mu
             Some(t) => {
                 ptrs[i + 1] = t.data_ptr();
                 flat &= t.shape() == shape && t.is_contiguous();
-                strides[i + 1] = if t.shape() == shape { t.strides().clone() } else { t.strides_for(shape) };
+                strides[i + 1] = if t.shape() == shape {
+                    t.strides().clone()
+                } else {
+                    t.strides_for(shape)
+                };
             }
             None => {
                 ptrs[i + 1] = numbers[i].as_mut_ptr().cast();
@@ -310,7 +380,11 @@ pub fn run_loop(row: &MapRow, operands: &[Arg], out: &Tensor, compute: DType, mu
     if flat && n <= GRAIN {
         let mut steps = [out.dtype().size() as isize; 4];
         for i in 0..operands.len() {
-            steps[i + 1] = if matches!(slots[i], Slot::Number) { 0 } else { item as isize };
+            steps[i + 1] = if matches!(slots[i], Slot::Number) {
+                0
+            } else {
+                item as isize
+            };
         }
         // SAFETY: all operands hold n elements of the loop's type, contiguously (or one, with step 0).
         unsafe { kernel(ptrs.as_ptr(), steps.as_ptr(), n, &ctx) };
@@ -320,8 +394,13 @@ pub fn run_loop(row: &MapRow, operands: &[Arg], out: &Tensor, compute: DType, mu
     // SAFETY: the walk visits each element of the operands' common shape once; results do not overlap.
     let call = |p: *const *mut u8, s: *const isize, n: usize| unsafe { kernel(p, s, n, &ctx) };
     match operands.len() {
-        1 => Walk::<2>::new(shape, [ptrs[0], ptrs[1]], [out.strides(), &strides[1]], [out_size, item])
-            .run(GRAIN, |p, s, n| call(p.as_ptr(), s.as_ptr(), n)),
+        1 => Walk::<2>::new(
+            shape,
+            [ptrs[0], ptrs[1]],
+            [out.strides(), &strides[1]],
+            [out_size, item],
+        )
+        .run(GRAIN, |p, s, n| call(p.as_ptr(), s.as_ptr(), n)),
         2 => Walk::<3>::new(
             shape,
             [ptrs[0], ptrs[1], ptrs[2]],

@@ -5,7 +5,9 @@ use super::op::{F, KernelBody, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use super::schema::NONE;
 use crate::cpu::pooling::{self as cpu, Layout, Rule, Window, Windows};
 use crate::cpu::{self as host, copy};
-use crate::{DType, Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, op, run, run1};
+use crate::{
+    DType, Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, op, run, run1,
+};
 use smallvec::smallvec;
 
 const MAX2: &str = "(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False)";
@@ -44,46 +46,256 @@ pub static UNPOOL: &[OpDef] = &unpool_rows! {
 
 /// The other rows.
 pub static OPS: &[OpDef] = &[
-    compose("max_pool1d", MAX1, F, |a| max1(a, false), "The largest elements of windows."),
-    compose("max_pool1d_with_indices", MAX1_AT, F, |a| max1(a, true), "The largest elements of windows, and their positions."),
-    kernel("max_pool2d", MAX2, F, KernelBody::new(|a| infer_max(a, 2, false), |a, o| run_max(a, o, 2)), "The largest elements of windows."),
-    kernel("max_pool3d", MAX3, F, KernelBody::new(|a| infer_max(a, 3, false), |a, o| run_max(a, o, 3)), "The largest elements of windows."),
-    kernel("max_pool2d_with_indices", MAX2_AT, F, KernelBody::new(|a| infer_max(a, 2, true), |a, o| run_max(a, o, 2)), "The largest elements of windows, and their positions."),
-    kernel("max_pool3d_with_indices", MAX3_AT, F, KernelBody::new(|a| infer_max(a, 3, true), |a, o| run_max(a, o, 3)), "The largest elements of windows, and their positions."),
-    compose("avg_pool1d", "(Tensor input, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)", F, avg1, "The means of windows."),
-    compose("nn.functional.avg_pool1d", "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)", F, avg1, "The means of windows."),
-    kernel("nn.functional.avg_pool2d", "(Tensor input, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)", F | O, KernelBody::new(|a| infer_avg(a, 2), |a, o| run_avg(a, o, 2)), "The means of windows."),
-    kernel("nn.functional.avg_pool3d", "(Tensor input, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)", F | O, KernelBody::new(|a| infer_avg(a, 3), |a, o| run_avg(a, o, 3)), "The means of windows."),
-    compose("adaptive_avg_pool1d", "(Tensor input, int[1] output_size)", F, |a| adaptive1(a, false), "Means of as many windows as asked for."),
-    compose("nn.functional.adaptive_avg_pool1d", "(Tensor input, int[1] output_size)", F, |a| adaptive1(a, false), "Means of as many windows as asked for."),
-    kernel("nn.functional.adaptive_avg_pool2d", "(Tensor input, int?[] output_size)", F, KernelBody::new(|a| infer_adaptive(a, 2, false), |a, o| run_adaptive(a, o, 2)), "Means of as many windows as asked for."),
-    kernel("nn.functional.adaptive_avg_pool3d", "(Tensor input, int?[] output_size)", F, KernelBody::new(|a| infer_adaptive(a, 3, false), |a, o| run_adaptive(a, o, 3)), "Means of as many windows as asked for."),
-    compose("adaptive_max_pool1d", "(Tensor input, int[1] output_size) -> (Tensor, Tensor)", F, |a| adaptive1(a, true), "Maxima of as many windows as asked for, and their positions."),
-    kernel("adaptive_max_pool2d", "(Tensor input, int?[] output_size) -> (Tensor, Tensor)", 0, KernelBody::new(|a| infer_adaptive(a, 2, true), |a, o| run_adaptive(a, o, 2)), "Maxima of as many windows as asked for, and their positions."),
-    kernel("adaptive_max_pool3d", "(Tensor input, int?[] output_size) -> (Tensor, Tensor)", 0, KernelBody::new(|a| infer_adaptive(a, 3, true), |a, o| run_adaptive(a, o, 3)), "Maxima of as many windows as asked for, and their positions."),
-    compose("nn.functional.adaptive_max_pool1d", "(Tensor input, int[1] output_size, bool return_indices=False)", F, |a| adaptive_max(a, a.bool(2)), "Maxima of as many windows as asked for."),
-    compose("nn.functional.adaptive_max_pool2d", "(Tensor input, int?[] output_size, bool return_indices=False)", F, |a| adaptive_max(a, a.bool(2)), "Maxima of as many windows as asked for."),
-    compose("nn.functional.adaptive_max_pool3d", "(Tensor input, int?[] output_size, bool return_indices=False)", F, |a| adaptive_max(a, a.bool(2)), "Maxima of as many windows as asked for."),
-    compose("nn.functional.adaptive_max_pool1d_with_indices", "(Tensor input, int[1] output_size, bool return_indices=False)", F, |a| adaptive_max(a, true), "Maxima of as many windows as asked for, and their positions."),
-    compose("nn.functional.adaptive_max_pool2d_with_indices", "(Tensor input, int?[] output_size, bool return_indices=False)", F, |a| adaptive_max(a, true), "Maxima of as many windows as asked for, and their positions."),
-    compose("nn.functional.adaptive_max_pool3d_with_indices", "(Tensor input, int?[] output_size, bool return_indices=False)", F, |a| adaptive_max(a, true), "Maxima of as many windows as asked for, and their positions."),
-    compose("nn.functional.lp_pool1d", "(Tensor input, float norm_type, int[1] kernel_size, int[1]? stride=None, bool ceil_mode=False)", F, |a| lp(a, 1), "Power means of windows."),
-    compose("nn.functional.lp_pool2d", "(Tensor input, float norm_type, int[2] kernel_size, int[2]? stride=None, bool ceil_mode=False)", F, |a| lp(a, 2), "Power means of windows."),
-    compose("nn.functional.lp_pool3d", "(Tensor input, float norm_type, int[3] kernel_size, int[3]? stride=None, bool ceil_mode=False)", F, |a| lp(a, 3), "Power means of windows."),
-    kernel("_max_unpool", "(Tensor self, Tensor indices, int[] output_size)", 0, KernelBody::new(infer_unpool, run_unpool), ""),
-    kernel("_fractional_max_pool", "(Tensor self, int[] kernel_size, int[] output_size, Tensor random_samples) -> (Tensor, Tensor)", 0, KernelBody::new(infer_fractional, run_fractional), ""),
-    compose("nn.functional.fractional_max_pool2d", "(Tensor input, int[2] kernel_size, int[2]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)", F, |a| fractional(a, 2, a.bool(4)), "Maxima of windows of random places."),
-    compose("nn.functional.fractional_max_pool3d", "(Tensor input, int[3] kernel_size, int[3]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)", F, |a| fractional(a, 3, a.bool(4)), "Maxima of windows of random places."),
-    compose("nn.functional.fractional_max_pool2d_with_indices", "(Tensor input, int[2] kernel_size, int[2]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)", F, |a| fractional(a, 2, true), "Maxima of windows of random places, and their positions."),
-    compose("nn.functional.fractional_max_pool3d_with_indices", "(Tensor input, int[3] kernel_size, int[3]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)", F, |a| fractional(a, 3, true), "Maxima of windows of random places, and their positions."),
+    compose(
+        "max_pool1d",
+        MAX1,
+        F,
+        |a| max1(a, false),
+        "The largest elements of windows.",
+    ),
+    compose(
+        "max_pool1d_with_indices",
+        MAX1_AT,
+        F,
+        |a| max1(a, true),
+        "The largest elements of windows, and their positions.",
+    ),
+    kernel(
+        "max_pool2d",
+        MAX2,
+        F,
+        KernelBody::new(|a| infer_max(a, 2, false), |a, o| run_max(a, o, 2)),
+        "The largest elements of windows.",
+    ),
+    kernel(
+        "max_pool3d",
+        MAX3,
+        F,
+        KernelBody::new(|a| infer_max(a, 3, false), |a, o| run_max(a, o, 3)),
+        "The largest elements of windows.",
+    ),
+    kernel(
+        "max_pool2d_with_indices",
+        MAX2_AT,
+        F,
+        KernelBody::new(|a| infer_max(a, 2, true), |a, o| run_max(a, o, 2)),
+        "The largest elements of windows, and their positions.",
+    ),
+    kernel(
+        "max_pool3d_with_indices",
+        MAX3_AT,
+        F,
+        KernelBody::new(|a| infer_max(a, 3, true), |a, o| run_max(a, o, 3)),
+        "The largest elements of windows, and their positions.",
+    ),
+    compose(
+        "avg_pool1d",
+        "(Tensor input, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)",
+        F,
+        avg1,
+        "The means of windows.",
+    ),
+    compose(
+        "nn.functional.avg_pool1d",
+        "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)",
+        F,
+        avg1,
+        "The means of windows.",
+    ),
+    kernel(
+        "nn.functional.avg_pool2d",
+        "(Tensor input, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)",
+        F | O,
+        KernelBody::new(|a| infer_avg(a, 2), |a, o| run_avg(a, o, 2)),
+        "The means of windows.",
+    ),
+    kernel(
+        "nn.functional.avg_pool3d",
+        "(Tensor input, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)",
+        F | O,
+        KernelBody::new(|a| infer_avg(a, 3), |a, o| run_avg(a, o, 3)),
+        "The means of windows.",
+    ),
+    compose(
+        "adaptive_avg_pool1d",
+        "(Tensor input, int[1] output_size)",
+        F,
+        |a| adaptive1(a, false),
+        "Means of as many windows as asked for.",
+    ),
+    compose(
+        "nn.functional.adaptive_avg_pool1d",
+        "(Tensor input, int[1] output_size)",
+        F,
+        |a| adaptive1(a, false),
+        "Means of as many windows as asked for.",
+    ),
+    kernel(
+        "nn.functional.adaptive_avg_pool2d",
+        "(Tensor input, int?[] output_size)",
+        F,
+        KernelBody::new(
+            |a| infer_adaptive(a, 2, false),
+            |a, o| run_adaptive(a, o, 2),
+        ),
+        "Means of as many windows as asked for.",
+    ),
+    kernel(
+        "nn.functional.adaptive_avg_pool3d",
+        "(Tensor input, int?[] output_size)",
+        F,
+        KernelBody::new(
+            |a| infer_adaptive(a, 3, false),
+            |a, o| run_adaptive(a, o, 3),
+        ),
+        "Means of as many windows as asked for.",
+    ),
+    compose(
+        "adaptive_max_pool1d",
+        "(Tensor input, int[1] output_size) -> (Tensor, Tensor)",
+        F,
+        |a| adaptive1(a, true),
+        "Maxima of as many windows as asked for, and their positions.",
+    ),
+    kernel(
+        "adaptive_max_pool2d",
+        "(Tensor input, int?[] output_size) -> (Tensor, Tensor)",
+        0,
+        KernelBody::new(|a| infer_adaptive(a, 2, true), |a, o| run_adaptive(a, o, 2)),
+        "Maxima of as many windows as asked for, and their positions.",
+    ),
+    kernel(
+        "adaptive_max_pool3d",
+        "(Tensor input, int?[] output_size) -> (Tensor, Tensor)",
+        0,
+        KernelBody::new(|a| infer_adaptive(a, 3, true), |a, o| run_adaptive(a, o, 3)),
+        "Maxima of as many windows as asked for, and their positions.",
+    ),
+    compose(
+        "nn.functional.adaptive_max_pool1d",
+        "(Tensor input, int[1] output_size, bool return_indices=False)",
+        F,
+        |a| adaptive_max(a, a.bool(2)),
+        "Maxima of as many windows as asked for.",
+    ),
+    compose(
+        "nn.functional.adaptive_max_pool2d",
+        "(Tensor input, int?[] output_size, bool return_indices=False)",
+        F,
+        |a| adaptive_max(a, a.bool(2)),
+        "Maxima of as many windows as asked for.",
+    ),
+    compose(
+        "nn.functional.adaptive_max_pool3d",
+        "(Tensor input, int?[] output_size, bool return_indices=False)",
+        F,
+        |a| adaptive_max(a, a.bool(2)),
+        "Maxima of as many windows as asked for.",
+    ),
+    compose(
+        "nn.functional.adaptive_max_pool1d_with_indices",
+        "(Tensor input, int[1] output_size, bool return_indices=False)",
+        F,
+        |a| adaptive_max(a, true),
+        "Maxima of as many windows as asked for, and their positions.",
+    ),
+    compose(
+        "nn.functional.adaptive_max_pool2d_with_indices",
+        "(Tensor input, int?[] output_size, bool return_indices=False)",
+        F,
+        |a| adaptive_max(a, true),
+        "Maxima of as many windows as asked for, and their positions.",
+    ),
+    compose(
+        "nn.functional.adaptive_max_pool3d_with_indices",
+        "(Tensor input, int?[] output_size, bool return_indices=False)",
+        F,
+        |a| adaptive_max(a, true),
+        "Maxima of as many windows as asked for, and their positions.",
+    ),
+    compose(
+        "nn.functional.lp_pool1d",
+        "(Tensor input, float norm_type, int[1] kernel_size, int[1]? stride=None, bool ceil_mode=False)",
+        F,
+        |a| lp(a, 1),
+        "Power means of windows.",
+    ),
+    compose(
+        "nn.functional.lp_pool2d",
+        "(Tensor input, float norm_type, int[2] kernel_size, int[2]? stride=None, bool ceil_mode=False)",
+        F,
+        |a| lp(a, 2),
+        "Power means of windows.",
+    ),
+    compose(
+        "nn.functional.lp_pool3d",
+        "(Tensor input, float norm_type, int[3] kernel_size, int[3]? stride=None, bool ceil_mode=False)",
+        F,
+        |a| lp(a, 3),
+        "Power means of windows.",
+    ),
+    kernel(
+        "_max_unpool",
+        "(Tensor self, Tensor indices, int[] output_size)",
+        0,
+        KernelBody::new(infer_unpool, run_unpool),
+        "",
+    ),
+    kernel(
+        "_fractional_max_pool",
+        "(Tensor self, int[] kernel_size, int[] output_size, Tensor random_samples) -> (Tensor, Tensor)",
+        0,
+        KernelBody::new(infer_fractional, run_fractional),
+        "",
+    ),
+    compose(
+        "nn.functional.fractional_max_pool2d",
+        "(Tensor input, int[2] kernel_size, int[2]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
+        F,
+        |a| fractional(a, 2, a.bool(4)),
+        "Maxima of windows of random places.",
+    ),
+    compose(
+        "nn.functional.fractional_max_pool3d",
+        "(Tensor input, int[3] kernel_size, int[3]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
+        F,
+        |a| fractional(a, 3, a.bool(4)),
+        "Maxima of windows of random places.",
+    ),
+    compose(
+        "nn.functional.fractional_max_pool2d_with_indices",
+        "(Tensor input, int[2] kernel_size, int[2]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
+        F,
+        |a| fractional(a, 2, true),
+        "Maxima of windows of random places, and their positions.",
+    ),
+    compose(
+        "nn.functional.fractional_max_pool3d_with_indices",
+        "(Tensor input, int[3] kernel_size, int[3]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
+        F,
+        |a| fractional(a, 3, true),
+        "Maxima of windows of random places, and their positions.",
+    ),
 ];
 
 /// One value for each dimension; PyTorch's text if there are too many or too few.
 fn each(list: &Dims, n: usize, op: &str, what: &str) -> Result<Dims> {
-    let may = if what == "stride" { "be omitted, a single int" } else { "be a single int" };
+    let may = if what == "stride" {
+        "be omitted, a single int"
+    } else {
+        "be a single int"
+    };
     let words = ["", "one int", "two ints", "three ints"][n.min(3)];
-    ensure!(list.len() == 1 || list.len() == n, Runtime, "{op}: {what} must either {may}, or a tuple of {words}");
-    Ok(if list.len() == n { list.clone() } else { Dims::filled(n, list[0]) })
+    ensure!(
+        list.len() == 1 || list.len() == n,
+        Runtime,
+        "{op}: {what} must either {may}, or a tuple of {words}"
+    );
+    Ok(if list.len() == n {
+        list.clone()
+    } else {
+        Dims::filled(n, list[0])
+    })
 }
 
 /// The parameters of windows that follow each other regularly.
@@ -111,16 +323,28 @@ fn regular(a: &Args, n: usize, dilation: Option<&Dims>, ceil: bool) -> Result<Re
     };
     let x = a.tensor(0)?;
     let axis = |names: [&str; 3], list: &Dims| -> String {
-        (0..n).map(|i| format!("{}: {}", names[3 - n + i], list[i])).collect::<Vec<_>>().join(" ")
+        (0..n)
+            .map(|i| format!("{}: {}", names[3 - n + i], list[i]))
+            .collect::<Vec<_>>()
+            .join(" ")
     };
-    ensure!(stride.iter().all(|&s| s != 0), Runtime, "stride should not be zero");
+    ensure!(
+        stride.iter().all(|&s| s != 0),
+        Runtime,
+        "stride should not be zero"
+    );
     ensure!(
         kernel.iter().all(|&k| k > 0),
         Runtime,
         "kernel size should be greater than zero, but got {}",
         axis(["kT", "kH", "kW"], &kernel)
     );
-    ensure!(stride.iter().all(|&s| s > 0), Runtime, "stride should be greater than zero, but got {}", axis(["dT", "dH", "dW"], &stride));
+    ensure!(
+        stride.iter().all(|&s| s > 0),
+        Runtime,
+        "stride should be greater than zero, but got {}",
+        axis(["dT", "dH", "dW"], &stride)
+    );
     ensure!(
         dilation.iter().all(|&d| d > 0),
         Runtime,
@@ -129,7 +353,11 @@ fn regular(a: &Args, n: usize, dilation: Option<&Dims>, ceil: bool) -> Result<Re
     );
     for i in 0..n {
         let (p, k, d) = (padding[i], kernel[i], dilation[i]);
-        ensure!(p >= 0, Runtime, "pad must be non-negative, but got pad: {p}");
+        ensure!(
+            p >= 0,
+            Runtime,
+            "pad must be non-negative, but got pad: {p}"
+        );
         ensure!(
             p <= (d.saturating_mul(k - 1) + 1) / 2,
             Runtime,
@@ -140,9 +368,20 @@ fn regular(a: &Args, n: usize, dilation: Option<&Dims>, ceil: bool) -> Result<Re
     let sizes = &x.shape()[x.ndim() - n..];
     let mut out = Dims::filled(n, 0);
     for i in 0..n {
-        out[i] = pooled_size(sizes[i], kernel[i], padding[i], stride[i], dilation[i], ceil);
+        out[i] = pooled_size(
+            sizes[i],
+            kernel[i],
+            padding[i],
+            stride[i],
+            dilation[i],
+            ceil,
+        );
     }
-    if n == 3 && dilation.iter().all(|&d| d == 1) && (0..3).any(|i| sizes[i] + 2 * padding[i] < kernel[i]) && a.name().starts_with("avg") {
+    if n == 3
+        && dilation.iter().all(|&d| d == 1)
+        && (0..3).any(|i| sizes[i] + 2 * padding[i] < kernel[i])
+        && a.name().starts_with("avg")
+    {
         bail!(
             Runtime,
             "input image (T: {} H: {} W: {}) smaller than kernel size (kT: {} kH: {} kW: {})",
@@ -155,7 +394,12 @@ fn regular(a: &Args, n: usize, dilation: Option<&Dims>, ceil: bool) -> Result<Re
         );
     }
     let planes = x.shape()[x.ndim() - n - 1];
-    let shown = |s: &[i64]| s.iter().map(|v| v.to_string()).collect::<Vec<_>>().join("x");
+    let shown = |s: &[i64]| {
+        s.iter()
+            .map(|v| v.to_string())
+            .collect::<Vec<_>>()
+            .join("x")
+    };
     ensure!(
         out.iter().all(|&o| o >= 1),
         Runtime,
@@ -163,7 +407,14 @@ fn regular(a: &Args, n: usize, dilation: Option<&Dims>, ceil: bool) -> Result<Re
         shown(sizes),
         shown(&out)
     );
-    Ok(Regular { kernel, stride, padding, dilation, ceil, out })
+    Ok(Regular {
+        kernel,
+        stride,
+        padding,
+        dilation,
+        ceil,
+        out,
+    })
 }
 
 fn check_input(x: &Tensor, n: usize) -> Result<()> {
@@ -172,13 +423,24 @@ fn check_input(x: &Tensor, n: usize) -> Result<()> {
         let good = match s.len() {
             3 => s.iter().all(|&v| v != 0),
             4 => s[1..].iter().all(|&v| v != 0),
-            k if k < 3 => bail!(Runtime, "non-empty 3D or 4D (batch mode) tensor expected for input"),
+            k if k < 3 => bail!(
+                Runtime,
+                "non-empty 3D or 4D (batch mode) tensor expected for input"
+            ),
             _ => false,
         };
-        ensure!(good, Runtime, "Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, but got:{s}");
+        ensure!(
+            good,
+            Runtime,
+            "Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, but got:{s}"
+        );
         return Ok(());
     }
-    ensure!(s.len() == 4 || s.len() == 5, Runtime, "non-empty 4D or 5D (batch mode) tensor expected for input");
+    ensure!(
+        s.len() == 4 || s.len() == 5,
+        Runtime,
+        "non-empty 4D or 5D (batch mode) tensor expected for input"
+    );
     let skip = usize::from(s.len() == 5);
     for (i, &v) in s.iter().enumerate().skip(skip) {
         ensure!(
@@ -193,31 +455,63 @@ fn check_input(x: &Tensor, n: usize) -> Result<()> {
 }
 
 fn pooled_size(size: i64, k: i64, p: i64, s: i64, d: i64, ceil: bool) -> i64 {
-    let room = size.saturating_add(2 * p).saturating_sub(d.saturating_mul(k - 1)) - 1;
+    let room = size
+        .saturating_add(2 * p)
+        .saturating_sub(d.saturating_mul(k - 1))
+        - 1;
     let out = (room + if ceil { s - 1 } else { 0 }).div_euclid(s) + 1;
-    if ceil && (out - 1) * s >= size + p { out - 1 } else { out }
+    if ceil && (out - 1) * s >= size + p {
+        out - 1
+    } else {
+        out
+    }
 }
 
 impl Regular {
     fn windows(&self, sizes: &[i64], max: bool) -> Windows {
         let n = self.out.len();
-        let one = Window { start: 0, end: 1, step: 1, padded: 1 };
+        let one = Window {
+            start: 0,
+            end: 1,
+            step: 1,
+            padded: 1,
+        };
         std::array::from_fn(|axis| {
             if axis + n < 3 {
                 return vec![one];
             }
             let i = axis + n - 3;
-            let (k, s, p, d, size) = (self.kernel[i], self.stride[i], self.padding[i], self.dilation[i], sizes[i]);
+            let (k, s, p, d, size) = (
+                self.kernel[i],
+                self.stride[i],
+                self.padding[i],
+                self.dilation[i],
+                sizes[i],
+            );
             (0..self.out[i])
                 .map(|o| {
                     let start = o * s - p;
                     if max {
-                        let first = if start < 0 { start + (-start + d - 1) / d * d } else { start };
+                        let first = if start < 0 {
+                            start + (-start + d - 1) / d * d
+                        } else {
+                            start
+                        };
                         let end = (start + (k - 1) * d + 1).min(size).max(0);
-                        return Window { start: first as usize, end: end as usize, step: d as usize, padded: k as usize };
+                        return Window {
+                            start: first as usize,
+                            end: end as usize,
+                            step: d as usize,
+                            padded: k as usize,
+                        };
                     }
                     let end = (start + k).min(size + p);
-                    Window { start: start.max(0) as usize, end: end.min(size).max(0) as usize, step: 1, padded: (end - start) as usize }
+                    Window {
+                        start: start.max(0) as usize,
+                        end: end.min(size).max(0) as usize,
+                        step: 1,
+                        padded: (end - start) as usize,
+                    }
                 })
                 .collect()
         })
@@ -237,18 +531,37 @@ fn format(x: &Tensor, n: usize, three: bool) -> MemoryFormat {
 fn plan(x: &Tensor, out: &[i64], format: MemoryFormat, positions: bool) -> Result<Plan> {
     let shape = Dims::new(&x.shape()[..x.ndim() - out.len()]).concat(out);
     if let Some(&d) = shape.iter().find(|&&d| d < 0) {
-        bail!(Runtime, "Trying to create tensor with negative dimension {d}: {shape}");
+        bail!(
+            Runtime,
+            "Trying to create tensor with negative dimension {d}: {shape}"
+        );
     }
     let strides = dims::format_strides(&shape, format)?;
-    let mut outs = smallvec![OutSpec { shape: shape.clone(), strides: strides.clone(), dtype: x.dtype() }];
+    let mut outs = smallvec![OutSpec {
+        shape: shape.clone(),
+        strides: strides.clone(),
+        dtype: x.dtype()
+    }];
     if positions {
-        outs.push(OutSpec { shape, strides, dtype: DType::I64 });
+        outs.push(OutSpec {
+            shape,
+            strides,
+            dtype: DType::I64,
+        });
     }
     Ok(Plan { outs, device: None })
 }
 
 /// Runs a pooling kernel on dense tensors in one format.
-fn execute(x: &Tensor, outs: &[Tensor], n: usize, format: MemoryFormat, rule: Rule, shared: bool, windows: &(dyn Fn(usize) -> Windows + Sync)) -> Result<()> {
+fn execute(
+    x: &Tensor,
+    outs: &[Tensor],
+    n: usize,
+    format: MemoryFormat,
+    rule: Rule,
+    shared: bool,
+    windows: &(dyn Fn(usize) -> Windows + Sync),
+) -> Result<()> {
     let out = &outs[0];
     if out.numel() == 0 {
         return Ok(());
@@ -268,9 +581,20 @@ fn execute(x: &Tensor, outs: &[Tensor], n: usize, format: MemoryFormat, rule: Ru
     };
     let lead: i64 = x.shape()[..x.ndim() - n].iter().product();
     let inner = if last { x.shape()[1] } else { 1 };
-    let l = Layout { planes: (lead / inner) as usize, size: triple(x), out: triple(out), inner: inner as usize };
+    let l = Layout {
+        planes: (lead / inner) as usize,
+        size: triple(x),
+        out: triple(out),
+        inner: inner as usize,
+    };
     let strides = dims::format_strides(out.shape(), format)?;
-    let fresh = |t: &Tensor| if *t.strides() == strides { Ok(t.clone()) } else { Tensor::empty_strided(t.shape().clone(), strides.clone(), t.dtype(), Device::CPU) };
+    let fresh = |t: &Tensor| {
+        if *t.strides() == strides {
+            Ok(t.clone())
+        } else {
+            Tensor::empty_strided(t.shape().clone(), strides.clone(), t.dtype(), Device::CPU)
+        }
+    };
     let dense: Vec<Tensor> = outs.iter().map(fresh).collect::<Result<_>>()?;
     cpu::pool(&dense[0], dense.get(1), &input, l, rule, shared, windows)?;
     for (o, d) in outs.iter().zip(&dense) {
@@ -286,7 +610,10 @@ fn infer_max(a: &Args, n: usize, positions: bool) -> Result<Plan> {
     let r = regular(a, n, Some(a.ints(4)?), a.bool(5))?;
     let d = x.dtype();
     ensure!(
-        !d.is_complex() && d != DType::Bool && !d.is_storage_only() && !matches!(d, DType::U16 | DType::U32 | DType::U64),
+        !d.is_complex()
+            && d != DType::Bool
+            && !d.is_storage_only()
+            && !matches!(d, DType::U16 | DType::U32 | DType::U64),
         NotImplemented,
         "\"max_pool{n}d\" not implemented for '{}'",
         d.scalar_type()
@@ -298,37 +625,81 @@ fn run_max(a: &Args, outs: &[Tensor], n: usize) -> Result<()> {
     let x = a.tensor(0)?;
     let r = regular(a, n, Some(a.ints(4)?), a.bool(5))?;
     let sizes = &x.shape()[x.ndim() - n..];
-    execute(x, outs, n, format(x, n, true), Rule::Max, true, &|_| r.windows(sizes, true))
+    execute(x, outs, n, format(x, n, true), Rule::Max, true, &|_| {
+        r.windows(sizes, true)
+    })
 }
 
 fn max1(a: &Args, positions: bool) -> Result<Ret> {
     let x = a.tensor(0)?;
     let s = x.shape();
-    let good = matches!(s.len(), 2 | 3) && s.iter().skip(s.len().saturating_sub(2)).all(|&v| v != 0);
-    ensure!(good, Runtime, "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{s}");
+    let good =
+        matches!(s.len(), 2 | 3) && s.iter().skip(s.len().saturating_sub(2)).all(|&v| v != 0);
+    ensure!(
+        good,
+        Runtime,
+        "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{s}"
+    );
     for (i, name) in [(1, "kernel_size"), (3, "padding"), (4, "dilation")] {
         let len = a.ints(i)?.len();
-        ensure!(len == 1, Runtime, "max_pool1d() {name} must be an int, list of ints or tuple of ints of size 1 but got size {len}");
+        ensure!(
+            len == 1,
+            Runtime,
+            "max_pool1d() {name} must be an int, list of ints or tuple of ints of size 1 but got size {len}"
+        );
     }
     let kernel = a.ints(1)?[0];
-    let stride = a.opt_ints(2).and_then(|s| s.first().copied()).unwrap_or(kernel);
+    let stride = a
+        .opt_ints(2)
+        .and_then(|s| s.first().copied())
+        .unwrap_or(kernel);
     let (padding, dilation) = (a.ints(3)?[0], a.ints(4)?[0]);
-    for (v, name) in [(kernel, "kernel_size"), (stride, "stride"), (dilation, "dilation")] {
-        ensure!(v > 0, Runtime, "max_pool1d() {name} must be greater than zero, but got {v}");
+    for (v, name) in [
+        (kernel, "kernel_size"),
+        (stride, "stride"),
+        (dilation, "dilation"),
+    ] {
+        ensure!(
+            v > 0,
+            Runtime,
+            "max_pool1d() {name} must be greater than zero, but got {v}"
+        );
     }
-    ensure!(padding >= 0, Runtime, "max_pool1d() padding must be non-negative, but got {padding}");
+    ensure!(
+        padding >= 0,
+        Runtime,
+        "max_pool1d() padding must be non-negative, but got {padding}"
+    );
     ensure!(
         padding <= kernel / 2,
         Runtime,
         "max_pool1d() padding should be at most half of kernel size, but got padding={padding} and kernel_size={kernel}"
     );
     let out = pooled_size(s[s.len() - 1], kernel, padding, stride, dilation, a.bool(5));
-    ensure!(out > 0, Runtime, "max_pool1d() Invalid computed output size: {out}");
-    ensure!(x.dtype().is_float(), NotImplemented, "\"max_pool1d_impl\" not implemented for '{}'", x.dtype().scalar_type());
-    let x = if positions { x.clone() } else { run1!("contiguous", x)? };
+    ensure!(
+        out > 0,
+        Runtime,
+        "max_pool1d() Invalid computed output size: {out}"
+    );
+    ensure!(
+        x.dtype().is_float(),
+        NotImplemented,
+        "\"max_pool1d_impl\" not implemented for '{}'",
+        x.dtype().scalar_type()
+    );
+    let x = if positions {
+        x.clone()
+    } else {
+        run1!("contiguous", x)?
+    };
     let wide = run1!("unsqueeze", &x, -2i64)?;
     let pair = |first: i64, v: i64| Dims::from([first, v]);
-    let (k, st, p, d) = (pair(1, kernel), pair(1, stride), pair(0, padding), pair(1, dilation));
+    let (k, st, p, d) = (
+        pair(1, kernel),
+        pair(1, stride),
+        pair(0, padding),
+        pair(1, dilation),
+    );
     let narrow = |t: &Tensor| run1!("squeeze#dim", t, -2i64);
     if positions {
         let both = run!("max_pool2d_with_indices", &wide, k, st, p, d, a.bool(5))?.tensors();
@@ -359,14 +730,24 @@ fn infer_avg(a: &Args, n: usize) -> Result<Plan> {
     let name = a.name();
     if n == 2 && x.ndim() < 3 {
         let k = x.ndim() as i64;
-        bail!(Index, "Dimension out of range (expected to be in range of [{}, {}], but got -3)", -k.max(1), k.max(1) - 1);
+        bail!(
+            Index,
+            "Dimension out of range (expected to be in range of [{}, {}], but got -3)",
+            -k.max(1),
+            k.max(1) - 1
+        );
     }
     if let Some(d) = a.opt_int(6) {
         ensure!(d != 0, Runtime, "divisor must be not zero");
     }
     let r = regular(a, n, None, a.bool(4))?;
     let d = x.dtype();
-    ensure!((d.is_float() && !d.is_storage_only()) || d == DType::I64, NotImplemented, "\"{name}\" not implemented for '{}'", d.scalar_type());
+    ensure!(
+        (d.is_float() && !d.is_storage_only()) || d == DType::I64,
+        NotImplemented,
+        "\"{name}\" not implemented for '{}'",
+        d.scalar_type()
+    );
     let _ = r.ceil;
     plan(x, &r.out, format(x, n, false), false)
 }
@@ -375,8 +756,13 @@ fn run_avg(a: &Args, outs: &[Tensor], n: usize) -> Result<()> {
     let x = a.tensor(0)?;
     let r = regular(a, n, None, a.bool(4))?;
     let sizes = &x.shape()[x.ndim() - n..];
-    let rule = Rule::Mean { divisor: a.opt_int(6), padding: a.bool(5) };
-    execute(x, outs, n, format(x, n, false), rule, true, &|_| r.windows(sizes, false))
+    let rule = Rule::Mean {
+        divisor: a.opt_int(6),
+        padding: a.bool(5),
+    };
+    execute(x, outs, n, format(x, n, false), rule, true, &|_| {
+        r.windows(sizes, false)
+    })
 }
 
 fn check_1d(x: &Tensor, name: &str) -> Result<()> {
@@ -395,21 +781,47 @@ fn avg1(a: &Args) -> Result<Ret> {
     let (k, p) = (a.ints(1)?, a.ints(3)?);
     let stride = a.opt_ints(2).filter(|s| !s.is_empty()).unwrap_or(k);
     for (list, name) in [(k, "kernel_size"), (stride, "stride"), (p, "padding")] {
-        ensure!(list.len() == 1, Runtime, "avg_pool1d() argument '{name}' should contain one int (got {})", list.len());
+        ensure!(
+            list.len() == 1,
+            Runtime,
+            "avg_pool1d() argument '{name}' should contain one int (got {})",
+            list.len()
+        );
     }
     let wide = run1!("unsqueeze", x, -2i64)?;
     let pair = |first: i64, v: i64| Dims::from([first, v]);
-    let out = run1!("nn.functional.avg_pool2d", &wide, pair(1, k[0]), pair(1, stride[0]), pair(0, p[0]), a.bool(4), a.bool(5))?;
+    let out = run1!(
+        "nn.functional.avg_pool2d",
+        &wide,
+        pair(1, k[0]),
+        pair(1, stride[0]),
+        pair(0, p[0]),
+        a.bool(4),
+        a.bool(5)
+    )?;
     Ok(run1!("squeeze#dim", &out, -2i64)?.into())
 }
 
 /// The output size with `None`s replaced by the input's sizes.
 fn adaptive_size(a: &Args, n: usize) -> Result<Dims> {
     let (x, asked) = (a.tensor(0)?, a.ints(1)?);
-    let asked = if asked.len() == 1 { Dims::filled(n, asked[0]) } else { asked.clone() };
-    ensure!(x.ndim() > asked.len(), Value, "Input dimension should be at least {}", asked.len() + 1);
+    let asked = if asked.len() == 1 {
+        Dims::filled(n, asked[0])
+    } else {
+        asked.clone()
+    };
+    ensure!(
+        x.ndim() > asked.len(),
+        Value,
+        "Input dimension should be at least {}",
+        asked.len() + 1
+    );
     let lead = x.ndim() - asked.len();
-    Ok(asked.iter().enumerate().map(|(i, &v)| if v == NONE { x.shape()[lead + i] } else { v }).collect())
+    Ok(asked
+        .iter()
+        .enumerate()
+        .map(|(i, &v)| if v == NONE { x.shape()[lead + i] } else { v })
+        .collect())
 }
 
 fn infer_adaptive(a: &Args, n: usize, max: bool) -> Result<Plan> {
@@ -417,24 +829,48 @@ fn infer_adaptive(a: &Args, n: usize, max: bool) -> Result<Plan> {
     let name = format!("adaptive_{}_pool{n}d", if max { "max" } else { "avg" });
     let colon = if max { ": " } else { " " };
     let asked = a.ints(1)?.len();
-    ensure!(asked < 2 || x.ndim() > asked, Value, "Input dimension should be at least {}", asked + 1);
+    ensure!(
+        asked < 2 || x.ndim() > asked,
+        Value,
+        "Input dimension should be at least {}",
+        asked + 1
+    );
     if max && x.ndim() != n + 1 && x.ndim() != n + 2 {
-        bail!(Runtime, "{name}(): Expected {}D or {}D tensor, but got{colon}{}", n + 1, n + 2, x.shape());
+        bail!(
+            Runtime,
+            "{name}(): Expected {}D or {}D tensor, but got{colon}{}",
+            n + 1,
+            n + 2,
+            x.shape()
+        );
     }
     if !max && x.ndim() != n + 1 && x.ndim() != n + 2 && a.ints(1)?.len() <= n {
-        bail!(Runtime, "{name}(): Expected {}D or {}D tensor, but got{colon}{}", n + 1, n + 2, x.shape());
+        bail!(
+            Runtime,
+            "{name}(): Expected {}D or {}D tensor, but got{colon}{}",
+            n + 1,
+            n + 2,
+            x.shape()
+        );
     }
     let size = adaptive_size(a, n)?;
     let skip = x.ndim() - n - 1;
     if size.len() != n {
         if max {
-            bail!(Runtime, "{name}(): internal error: output_size.size() must be {n}");
+            bail!(
+                Runtime,
+                "{name}(): internal error: output_size.size() must be {n}"
+            );
         }
         bail!(Runtime, "{name}: output_size must be {n}");
     }
     if !max && size.iter().any(|&v| v < 0) {
         let shown: Vec<String> = size.iter().map(ToString::to_string).collect();
-        bail!(Runtime, "{name}: elements of output_size must be greater than or equal to 0 but received {{{}}}", shown.join(", "));
+        bail!(
+            Runtime,
+            "{name}: elements of output_size must be greater than or equal to 0 but received {{{}}}",
+            shown.join(", ")
+        );
     }
     for i in skip..x.ndim() {
         ensure!(
@@ -452,7 +888,12 @@ fn infer_adaptive(a: &Args, n: usize, max: bool) -> Result<Plan> {
             d.scalar_type()
         );
     }
-    ensure!(d.is_float() && !d.is_storage_only(), NotImplemented, "\"{name}\" not implemented for '{}'", d.scalar_type());
+    ensure!(
+        d.is_float() && !d.is_storage_only(),
+        NotImplemented,
+        "\"{name}\" not implemented for '{}'",
+        d.scalar_type()
+    );
     plan(x, &size, adaptive_format(x, n, max, &size), max)
 }
 
@@ -464,13 +905,23 @@ fn adaptive_windows(sizes: &[i64], out: &[i64]) -> Windows {
     let n = out.len();
     std::array::from_fn(|axis| {
         if axis + n < 3 {
-            return vec![Window { start: 0, end: 1, step: 1, padded: 1 }];
+            return vec![Window {
+                start: 0,
+                end: 1,
+                step: 1,
+                padded: 1,
+            }];
         }
         let (size, count) = (sizes[axis + n - 3], out[axis + n - 3]);
         (0..count)
             .map(|o| {
                 let (start, end) = (o * size / count, ((o + 1) * size + count - 1) / count);
-                Window { start: start as usize, end: end as usize, step: 1, padded: (end - start) as usize }
+                Window {
+                    start: start as usize,
+                    end: end as usize,
+                    step: 1,
+                    padded: (end - start) as usize,
+                }
             })
             .collect()
     })
@@ -480,23 +931,56 @@ fn run_adaptive(a: &Args, outs: &[Tensor], n: usize) -> Result<()> {
     let x = a.tensor(0)?;
     let size = adaptive_size(a, n)?;
     let max = outs.len() == 2;
-    let rule = if max { Rule::Max } else { Rule::Mean { divisor: None, padding: false } };
+    let rule = if max {
+        Rule::Max
+    } else {
+        Rule::Mean {
+            divisor: None,
+            padding: false,
+        }
+    };
     let sizes = &x.shape()[x.ndim() - n..];
-    execute(x, outs, n, adaptive_format(x, n, max, &size), rule, true, &|_| adaptive_windows(sizes, &size))
+    execute(
+        x,
+        outs,
+        n,
+        adaptive_format(x, n, max, &size),
+        rule,
+        true,
+        &|_| adaptive_windows(sizes, &size),
+    )
 }
 
 fn adaptive1(a: &Args, max: bool) -> Result<Ret> {
     let (x, size) = (a.tensor(0)?, a.ints(1)?);
-    let name = if max { "adaptive_max_pool1d" } else { "adaptive_avg_pool1d" };
+    let name = if max {
+        "adaptive_max_pool1d"
+    } else {
+        "adaptive_avg_pool1d"
+    };
     check_1d(x, name)?;
-    ensure!(size.len() == 1, Runtime, "{name}() argument 'output_size' should contain one int (got {})", size.len());
+    ensure!(
+        size.len() == 1,
+        Runtime,
+        "{name}() argument 'output_size' should contain one int (got {})",
+        size.len()
+    );
     let wide = run1!("unsqueeze", x, -2i64)?;
     let size = Dims::from([1, size[0]]);
     if max {
         let both = run!("adaptive_max_pool2d", &wide, size)?.tensors();
-        return Ok(Ret::Tuple(both.iter().map(|t| run1!("squeeze#dim", t, -2i64)).collect::<Result<_>>()?));
+        return Ok(Ret::Tuple(
+            both.iter()
+                .map(|t| run1!("squeeze#dim", t, -2i64))
+                .collect::<Result<_>>()?,
+        ));
     }
-    Ok(run1!("squeeze#dim", &run1!("nn.functional.adaptive_avg_pool2d", &wide, size)?, -2i64)?.into())
+    Ok(run1!(
+        "squeeze#dim",
+        &run1!("nn.functional.adaptive_avg_pool2d", &wide, size)?,
+        -2i64
+    )?
+    .into())
 }
 
 fn adaptive_max(a: &Args, positions: bool) -> Result<Ret> {
@@ -509,22 +993,60 @@ fn adaptive_max(a: &Args, positions: bool) -> Result<Ret> {
     if positions {
         return Ok(both);
     }
-    both.tensors().into_iter().next().map(Ret::from).ok_or_else(|| crate::err!(Runtime, "no result"))
+    both.tensors()
+        .into_iter()
+        .next()
+        .map(Ret::from)
+        .ok_or_else(|| crate::err!(Runtime, "no result"))
 }
 
 fn lp(a: &Args, n: usize) -> Result<Ret> {
     let (x, norm, k) = (a.tensor(0)?, a.float(1)?, a.ints(2)?);
-    let count: i64 = if k.len() == 1 { k[0].pow(n as u32) } else { k.iter().product() };
+    let count: i64 = if k.len() == 1 {
+        k[0].pow(n as u32)
+    } else {
+        k.iter().product()
+    };
     let powered = run1!("pow", x, Scalar::Float(norm))?;
     let stride = a.opt_ints(3).cloned();
     let (zero, ceil) = (Dims::filled(n, 0), a.bool(4));
     let out = match n {
-        1 => run1!("nn.functional.avg_pool1d", &powered, k.clone(), stride, zero, ceil)?,
-        2 => run1!("nn.functional.avg_pool2d", &powered, k.clone(), stride, zero, ceil)?,
-        _ => run1!("nn.functional.avg_pool3d", &powered, k.clone(), stride, zero, ceil)?,
+        1 => run1!(
+            "nn.functional.avg_pool1d",
+            &powered,
+            k.clone(),
+            stride,
+            zero,
+            ceil
+        )?,
+        2 => run1!(
+            "nn.functional.avg_pool2d",
+            &powered,
+            k.clone(),
+            stride,
+            zero,
+            ceil
+        )?,
+        _ => run1!(
+            "nn.functional.avg_pool3d",
+            &powered,
+            k.clone(),
+            stride,
+            zero,
+            ceil
+        )?,
     };
-    let signed = run1!("mul", &run1!("sign", &out)?, &run1!("relu", &run1!("abs", &out)?)?)?;
-    Ok(run1!("pow", &run1!("mul", &signed, Scalar::Int(count))?, Scalar::Float(1.0 / norm))?.into())
+    let signed = run1!(
+        "mul",
+        &run1!("sign", &out)?,
+        &run1!("relu", &run1!("abs", &out)?)?
+    )?;
+    Ok(run1!(
+        "pow",
+        &run1!("mul", &signed, Scalar::Int(count))?,
+        Scalar::Float(1.0 / norm)
+    )?
+    .into())
 }
 
 fn unpool_function(a: &Args, n: usize) -> Result<Ret> {
@@ -537,14 +1059,20 @@ fn unpool_function(a: &Args, n: usize) -> Result<Ret> {
     let padding = each(a.ints(4)?, n, name, "padding")?;
     let sizes = x.shape();
     let default: Dims = if sizes.len() >= n {
-        (0..n).map(|i| (sizes[sizes.len() - n + i] - 1) * stride[i] + kernel[i] - 2 * padding[i]).collect()
+        (0..n)
+            .map(|i| (sizes[sizes.len() - n + i] - 1) * stride[i] + kernel[i] - 2 * padding[i])
+            .collect()
     } else {
         Dims::filled(n, 0)
     };
     let size = match a.opt_ints(5) {
         None => default,
         Some(s) => {
-            let given = if s.len() == n + 2 { Dims::new(&s[2..]) } else { s.clone() };
+            let given = if s.len() == n + 2 {
+                Dims::new(&s[2..])
+            } else {
+                s.clone()
+            };
             ensure!(
                 given.len() == n,
                 Value,
@@ -556,15 +1084,25 @@ fn unpool_function(a: &Args, n: usize) -> Result<Ret> {
                 let (low, high) = (default[d] - stride[d], default[d] + stride[d]);
                 if !(low < given[d] && given[d] < high) {
                     let list: Vec<String> = given.iter().map(ToString::to_string).collect();
-                    let shown = if n == 1 { format!("({},)", list[0]) } else { format!("({})", list.join(", ")) };
-                    bail!(Value, "invalid output_size \"{shown}\" (dim {d} must be between {low} and {high})");
+                    let shown = if n == 1 {
+                        format!("({},)", list[0])
+                    } else {
+                        format!("({})", list.join(", "))
+                    };
+                    bail!(
+                        Value,
+                        "invalid output_size \"{shown}\" (dim {d} must be between {low} and {high})"
+                    );
                 }
             }
             given
         }
     };
     if n == 1 {
-        let (x, at) = (run1!("unsqueeze", x, -1i64)?, run1!("unsqueeze", at, -1i64)?);
+        let (x, at) = (
+            run1!("unsqueeze", x, -1i64)?,
+            run1!("unsqueeze", at, -1i64)?,
+        );
         let out = run1!("_max_unpool", &x, &at, Dims::from([size[0], 1]))?;
         return Ok(run1!("squeeze#dim", &out, -1i64)?.into());
     }
@@ -574,7 +1112,12 @@ fn unpool_function(a: &Args, n: usize) -> Result<Ret> {
 fn infer_unpool(a: &Args) -> Result<Plan> {
     let (x, at, size) = (a.tensor(0)?, a.tensor(1)?, a.ints(2)?);
     let n = size.len();
-    ensure!(at.dtype() == DType::I64, Runtime, "elements in indices should be type int64 but got: {}", at.dtype().scalar_type());
+    ensure!(
+        at.dtype() == DType::I64,
+        Runtime,
+        "elements in indices should be type int64 but got: {}",
+        at.dtype().scalar_type()
+    );
     ensure!(
         x.ndim() == n + 1 || x.ndim() == n + 2,
         Runtime,
@@ -591,7 +1134,12 @@ fn infer_unpool(a: &Args) -> Result<Plan> {
         at.shape()
     );
     let d = x.dtype();
-    ensure!(d.is_float() && !d.is_storage_only(), NotImplemented, "\"max_unpool{n}d\" not implemented for '{}'", d.scalar_type());
+    ensure!(
+        d.is_float() && !d.is_storage_only(),
+        NotImplemented,
+        "\"max_unpool{n}d\" not implemented for '{}'",
+        d.scalar_type()
+    );
     plan(x, size, format(x, n, false), false)
 }
 
@@ -600,11 +1148,19 @@ fn run_unpool(a: &Args, outs: &[Tensor]) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let dense = if out.is_contiguous() { out.clone() } else { Tensor::empty(out.shape(), out.dtype(), Device::CPU)? };
+    let dense = if out.is_contiguous() {
+        out.clone()
+    } else {
+        Tensor::empty(out.shape(), out.dtype(), Device::CPU)?
+    };
     host::fill(&dense, Scalar::Int(0))?;
     let planes: i64 = x.shape()[..x.ndim() - size.len()].iter().product();
     cpu::unpool(&dense, x, at, planes as usize, size, size.len() == 3)?;
-    if out.is_contiguous() { Ok(()) } else { copy::copy(out, &dense) }
+    if out.is_contiguous() {
+        Ok(())
+    } else {
+        copy::copy(out, &dense)
+    }
 }
 
 fn fractional(a: &Args, n: usize, positions: bool) -> Result<Ret> {
@@ -614,11 +1170,20 @@ fn fractional(a: &Args, n: usize, positions: bool) -> Result<Ret> {
     let size = match (a.opt_ints(2), a.opt_floats(3)) {
         (Some(s), _) => each(s, n, name, "output_size")?,
         (None, Some(r)) => {
-            ensure!(r.len() == n, Value, "{name} requires output_ratio to either be a single Int or tuple of Ints.");
+            ensure!(
+                r.len() == n,
+                Value,
+                "{name} requires output_ratio to either be a single Int or tuple of Ints."
+            );
             ensure!(x.ndim() >= n, Index, "Dimension out of range");
-            (0..n).map(|i| (x.shape()[x.ndim() - n + i] as f64 * r[i]) as i64).collect()
+            (0..n)
+                .map(|i| (x.shape()[x.ndim() - n + i] as f64 * r[i]) as i64)
+                .collect()
         }
-        (None, None) => bail!(Value, "{name} requires specifying either an output_size or an output_ratio"),
+        (None, None) => bail!(
+            Value,
+            "{name} requires specifying either an output_size or an output_ratio"
+        ),
     };
     let samples = match a.opt_tensor(5) {
         Some(t) => t.clone(),
@@ -640,7 +1205,11 @@ fn fractional(a: &Args, n: usize, positions: bool) -> Result<Ret> {
     if positions {
         return Ok(both);
     }
-    both.tensors().into_iter().next().map(Ret::from).ok_or_else(|| crate::err!(Runtime, "no result"))
+    both.tensors()
+        .into_iter()
+        .next()
+        .map(Ret::from)
+        .ok_or_else(|| crate::err!(Runtime, "no result"))
 }
 
 fn infer_fractional(a: &Args) -> Result<Plan> {
@@ -657,7 +1226,11 @@ fn infer_fractional(a: &Args) -> Result<Plan> {
     let names = ["time", "height", "width"];
     for i in 0..n {
         let (have, k, want) = (x.shape()[x.ndim() - n + i], kernel[i], size[i]);
-        ensure!(k > 0 && want > 0, Runtime, "fractional_max_pool{n}d(): kernel_size and output_size must be greater than zero");
+        ensure!(
+            k > 0 && want > 0,
+            Runtime,
+            "fractional_max_pool{n}d(): kernel_size and output_size must be greater than zero"
+        );
         ensure!(
             want + k - 1 <= have,
             Runtime,
@@ -667,15 +1240,42 @@ fn infer_fractional(a: &Args) -> Result<Plan> {
         );
     }
     let d = x.dtype();
-    ensure!(d.is_float() && !d.is_storage_only(), NotImplemented, "\"fractional_max_pool{n}d\" not implemented for '{}'", d.scalar_type());
+    ensure!(
+        d.is_float() && !d.is_storage_only(),
+        NotImplemented,
+        "\"fractional_max_pool{n}d\" not implemented for '{}'",
+        d.scalar_type()
+    );
     let s = a.tensor(3)?;
-    ensure!(s.dtype() == d, Runtime, "Expect _random_samples to have the same dtype as input");
-    ensure!(s.ndim() == 3, Runtime, "Expect _random_samples to have 3 dimensions, got {}", s.ndim());
+    ensure!(
+        s.dtype() == d,
+        Runtime,
+        "Expect _random_samples to have the same dtype as input"
+    );
+    ensure!(
+        s.ndim() == 3,
+        Runtime,
+        "Expect _random_samples to have 3 dimensions, got {}",
+        s.ndim()
+    );
     let channels = x.shape()[x.ndim() - n - 1];
     let batch = if x.ndim() == n + 2 { x.shape()[0] } else { 1 };
-    ensure!(s.shape()[0] >= batch, Runtime, "Expect _random_samples.size(0) no less then input batch size.");
-    ensure!(s.shape()[1] == channels, Runtime, "Expect _random_samples.size(1) equals to input channel size.");
-    ensure!(s.shape()[2] == n as i64, Runtime, "Expect _random_samples.size(2) equals to {n}; got {}", s.shape()[2]);
+    ensure!(
+        s.shape()[0] >= batch,
+        Runtime,
+        "Expect _random_samples.size(0) no less then input batch size."
+    );
+    ensure!(
+        s.shape()[1] == channels,
+        Runtime,
+        "Expect _random_samples.size(1) equals to input channel size."
+    );
+    ensure!(
+        s.shape()[2] == n as i64,
+        Runtime,
+        "Expect _random_samples.size(2) equals to {n}; got {}",
+        s.shape()[2]
+    );
     plan(x, size, MemoryFormat::Contiguous, true)
 }
 
@@ -689,7 +1289,12 @@ fn run_fractional(a: &Args, outs: &[Tensor]) -> Result<()> {
     let windows = |plane: usize| -> Windows {
         std::array::from_fn(|axis| {
             if axis + n < 3 {
-                return vec![Window { start: 0, end: 1, step: 1, padded: 1 }];
+                return vec![Window {
+                    start: 0,
+                    end: 1,
+                    step: 1,
+                    padded: 1,
+                }];
             }
             let i = axis + n - 3;
             // Images have the sample of the width first.
@@ -701,7 +1306,8 @@ fn run_fractional(a: &Args, outs: &[Tensor]) -> Result<()> {
                 }
                 if single {
                     let alpha = (have - k) as f32 / (want - 1) as f32;
-                    return ((o as f32 + sample as f32) * alpha) as i64 - (sample as f32 * alpha) as i64;
+                    return ((o as f32 + sample as f32) * alpha) as i64
+                        - (sample as f32 * alpha) as i64;
                 }
                 let alpha = (have - k) as f64 / (want - 1) as f64;
                 ((o as f64 + sample) * alpha) as i64 - (sample * alpha) as i64
@@ -709,10 +1315,23 @@ fn run_fractional(a: &Args, outs: &[Tensor]) -> Result<()> {
             (0..want)
                 .map(|o| {
                     let start = place(o).clamp(0, have - k);
-                    Window { start: start as usize, end: (start + k) as usize, step: 1, padded: k as usize }
+                    Window {
+                        start: start as usize,
+                        end: (start + k) as usize,
+                        step: 1,
+                        padded: k as usize,
+                    }
                 })
                 .collect()
         })
     };
-    execute(x, outs, n, MemoryFormat::Contiguous, Rule::Max, false, &windows)
+    execute(
+        x,
+        outs,
+        n,
+        MemoryFormat::Contiguous,
+        Rule::Max,
+        false,
+        &windows,
+    )
 }

@@ -4,13 +4,22 @@ use super::args::{Arg, Args};
 use super::create::{like, sized};
 use super::op::{F, FM, FMO, I, KernelBody, M, O, OpDef, Plan, kernel};
 use super::schema::Kind;
-use crate::random::{Distribution, SharedGenerator, advance_bernoulli_probs, advance_exponential_weights, advance_randperm};
+use crate::random::{
+    Distribution, SharedGenerator, advance_bernoulli_probs, advance_exponential_weights,
+    advance_randperm,
+};
 use crate::{DType, Device, Result, Tensor, bail, cpu, dims, ensure, factory_schema};
 
 /// The generator of a call: the one given, or the default.
 #[must_use]
 pub fn generator(a: &Args) -> SharedGenerator {
-    match a.op.schema.params.iter().position(|p| p.kind == Kind::Generator) {
+    match a
+        .op
+        .schema
+        .params
+        .iter()
+        .position(|p| p.kind == Kind::Generator)
+    {
         Some(i) => a.generator(i),
         None => crate::random::default_generator(),
     }
@@ -55,13 +64,18 @@ macro_rules! draw {
 /// GPUs draw from generators of their own.
 fn no_host_generator(a: &Args) -> Result<()> {
     let given = a.values.iter().any(|v| matches!(v, Arg::Generator(_)));
-    ensure!(!given, Runtime, "Expected a 'cuda' device type for generator but found 'cpu'");
+    ensure!(
+        !given,
+        Runtime,
+        "Expected a 'cuda' device type for generator but found 'cpu'"
+    );
     Ok(())
 }
 
 fn checked(d: Distribution, plan: Plan) -> Result<Plan> {
     let out = &plan.outs[0];
-    let empty = out.shape.contains(&0) && matches!(d, Distribution::Normal { std, .. } if std >= 0.0);
+    let empty =
+        out.shape.contains(&0) && matches!(d, Distribution::Normal { std, .. } if std >= 0.0);
     if !empty {
         cpu::random::check(&d, out.dtype)?;
     }
@@ -77,18 +91,32 @@ fn itself(a: &Args) -> Result<Plan> {
 /// A fresh result in the layout of argument 0.
 fn fresh(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
-    Ok(Plan::one(t.shape().clone(), dims::preserved_strides(t.shape(), t.strides()), t.dtype()))
+    Ok(Plan::one(
+        t.shape().clone(),
+        dims::preserved_strides(t.shape(), t.strides()),
+        t.dtype(),
+    ))
 }
 
-const UNIFORM: fn(&Args) -> Result<Distribution> = |_| Ok(Distribution::Uniform { from: 0.0, to: 1.0 });
-const NORMAL: fn(&Args) -> Result<Distribution> = |_| Ok(Distribution::Normal { mean: 0.0, std: 1.0 });
+const UNIFORM: fn(&Args) -> Result<Distribution> =
+    |_| Ok(Distribution::Uniform { from: 0.0, to: 1.0 });
+const NORMAL: fn(&Args) -> Result<Distribution> = |_| {
+    Ok(Distribution::Normal {
+        mean: 0.0,
+        std: 1.0,
+    })
+};
 
 /// The integer at `i`, given as a number or as a tensor of one element.
 fn whole(a: &Args, i: usize) -> Result<i64> {
     match &a.values[i] {
         Arg::Tensor(t) => {
             ensure!(t.numel() == 1, Runtime, "high must be a scalar tensor");
-            ensure!(t.device().is_cpu(), Runtime, "high must be a scalar tensor and on CPU");
+            ensure!(
+                t.device().is_cpu(),
+                Runtime,
+                "high must be a scalar tensor and on CPU"
+            );
             Ok(t.item()?.to_i64())
         }
         _ => a.int(i),
@@ -108,35 +136,274 @@ fn sized_long(a: &Args, size: usize, first: usize) -> Result<Plan> {
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    draw!("rand", factory_schema!("(int[*] size, *, Generator? generator=None"), F | O, |a| sized(a, a.ints(0)?, 2), UNIFORM, "Uniform random numbers from 0 (included) to 1 (excluded)."),
-    draw!("randn", factory_schema!("(int[*] size, *, Generator? generator=None"), F | O, |a| sized(a, a.ints(0)?, 2), NORMAL, "Random numbers of the standard normal distribution."),
-    draw!("randint", factory_schema!("(int high, int[] size, *, Generator? generator=None"), F | O, |a| sized_long(a, 1, 3), |a| range(0, a.int(0)?), "Random integers from 0 up to but not including `high`."),
-    draw!("randint#low", factory_schema!("(int low, int high, int[] size, *, Generator? generator=None"), F | O, |a| sized_long(a, 2, 4), |a| range(a.int(0)?, a.int(1)?), "Random integers from `low` up to but not including `high`."),
-    draw!("rand_like", "(Tensor self, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)", F, |a| like(a, 2), UNIFORM, "Uniform random numbers in the shape of another tensor."),
-    draw!("randn_like", "(Tensor self, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)", F, |a| like(a, 2), NORMAL, "Normal random numbers in the shape of another tensor."),
-    draw!("randint_like", "(Tensor self, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)", F, |a| like(a, 3), |a| range(0, a.int(1)?), "Random integers below `high` in the shape of another tensor."),
-    draw!("randint_like#low", "(Tensor self, int low, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)", F, |a| like(a, 4), |a| range(a.int(1)?, a.int(2)?), "Random integers from `low` up to but not including `high` in the shape of another tensor."),
-    draw!("randint_like#tensor", "(Tensor self, Tensor high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)", F, |a| like(a, 3), |a| range(0, whole(a, 1)?), "Random integers below `high` in the shape of another tensor."),
-    kernel("randperm", factory_schema!("(int n, *, Generator? generator=None"), F | O, KernelBody::new(infer_randperm, |a, o| cpu::random::randperm(&generator(a), &o[0])).cuda(super::create::via_host).random(Some(|_, o, g| advance_randperm(g, o[0].numel() as usize))), "A random permutation of 0 to n - 1."),
-    kernel("normal", "(Tensor mean, Tensor std, *, Generator? generator=None)", F | O, KernelBody::new(infer_normal, normal_values).random(Some(advance_normal)), "Normal random numbers with a mean and a standard deviation for each element."),
-    kernel("normal#mean", "(Tensor mean, float std=1, *, Generator? generator=None)", F | O, KernelBody::new(infer_normal, normal_values).random(Some(advance_normal)), "Normal random numbers with a mean for each element."),
-    kernel("normal#std", "(float mean, Tensor std, *, Generator? generator=None)", F | O, KernelBody::new(infer_normal, normal_values).random(Some(advance_normal)), "Normal random numbers with a standard deviation for each element."),
-    draw!("normal#size", factory_schema!("(float mean, float std, int[] size, *, Generator? generator=None"), F | O, |a| sized(a, a.ints(2)?, 4), |a| Ok(Distribution::Normal { mean: a.float(0)?, std: a.float(1)? }), "Normal random numbers."),
-    draw!("normal#inplace", "(Tensor self, float mean=0, float std=1, *, Generator? generator=None)", I, itself, |a| Ok(Distribution::Normal { mean: a.float(1)?, std: a.float(2)? }), "Filled with normal random numbers."),
-    draw!("uniform", "(Tensor self, float from=0, float to=1, *, Generator? generator=None)", I, itself, |a| Ok(Distribution::Uniform { from: a.float(1)?, to: a.float(2)? }), "Filled with uniform random numbers."),
-    draw!("random", "(Tensor self, *, Generator? generator=None)", I, itself, |_| Ok(Distribution::Random), "Filled with random integers of the type's whole range."),
-    draw!("random#to", "(Tensor self, int to, *, Generator? generator=None)", I, itself, |a| range(0, a.int(1)?), "Filled with random integers below `to`."),
-    draw!("random#from", "(Tensor self, int from, int? to, *, Generator? generator=None)", I, itself, |a| Ok(Distribution::RandomRange { from: a.int(1)?, to: a.opt_int(2) }), "Filled with random integers from `from` up to but not including `to`."),
-    draw!("exponential", "(Tensor self, float lambd=1, *, Generator? generator=None)", I, itself, |a| Ok(Distribution::Exponential { lambda: a.float(1)? }), "Filled with random numbers of the exponential distribution."),
-    draw!("cauchy", "(Tensor self, float median=0, float sigma=1, *, Generator? generator=None)", I, itself, |a| Ok(Distribution::Cauchy { median: a.float(1)?, sigma: a.float(2)? }), "Filled with random numbers of the Cauchy distribution."),
-    draw!("geometric", "(Tensor self, float p, *, Generator? generator=None)", I, itself, |a| Ok(Distribution::Geometric { p: a.float(1)? }), "Filled with the numbers of trials up to a first success."),
-    draw!("log_normal", "(Tensor self, float mean=1, float std=2, *, Generator? generator=None)", I, itself, |a| Ok(Distribution::LogNormal { mean: a.float(1)?, std: a.float(2)? }), "Filled with exponentials of normal random numbers."),
-    kernel("bernoulli", "(Tensor self, *, Generator? generator=None)", FMO, KernelBody::new(|a| infer_probs(a, a.tensor(0)?), |a, o| cpu::random::bernoulli_probs(&generator(a), &o[0], a.tensor(0)?)).random(Some(|a, o, g| advance_probs(a, 0, o, g))), "0 or 1, each element of the input being the probability of 1."),
-    draw!("bernoulli#p", "(Tensor self, float p, *, Generator? generator=None)", FM, fresh, |a| Ok(Distribution::Bernoulli { p: a.float(1)? }), "0 or 1 in the shape of the input, with one probability of 1."),
-    kernel("bernoulli#tensor_inplace", "(Tensor self, Tensor p, *, Generator? generator=None)", I, KernelBody::new(infer_bernoulli_inplace, |a, o| cpu::random::bernoulli_probs(&generator(a), &o[0], a.tensor(1)?)).pointwise().random(Some(|a, o, g| advance_probs(a, 1, o, g))), "Filled with 0 or 1, with a probability of 1 for each element."),
-    draw!("bernoulli#inplace", "(Tensor self, float p=0.5, *, Generator? generator=None)", I, itself, |a| Ok(Distribution::Bernoulli { p: a.float(1)? }), "Filled with 0 or 1."),
-    kernel("poisson", "(Tensor self, Generator? generator=None)", F, KernelBody::new(infer_poisson, |a, o| cpu::random::poisson(&generator(a), &o[0], a.tensor(0)?)).random(None), "A Poisson count for each rate."),
-    kernel("multinomial", "(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None)", F | M | O, KernelBody::new(infer_multinomial, |a, o| cpu::random::multinomial(&generator(a), &o[0], a.tensor(0)?, a.int(1)? as usize, a.bool(2))).random(Some(advance_multinomial)), "Positions drawn with the probabilities of each row."),
+    draw!(
+        "rand",
+        factory_schema!("(int[*] size, *, Generator? generator=None"),
+        F | O,
+        |a| sized(a, a.ints(0)?, 2),
+        UNIFORM,
+        "Uniform random numbers from 0 (included) to 1 (excluded)."
+    ),
+    draw!(
+        "randn",
+        factory_schema!("(int[*] size, *, Generator? generator=None"),
+        F | O,
+        |a| sized(a, a.ints(0)?, 2),
+        NORMAL,
+        "Random numbers of the standard normal distribution."
+    ),
+    draw!(
+        "randint",
+        factory_schema!("(int high, int[] size, *, Generator? generator=None"),
+        F | O,
+        |a| sized_long(a, 1, 3),
+        |a| range(0, a.int(0)?),
+        "Random integers from 0 up to but not including `high`."
+    ),
+    draw!(
+        "randint#low",
+        factory_schema!("(int low, int high, int[] size, *, Generator? generator=None"),
+        F | O,
+        |a| sized_long(a, 2, 4),
+        |a| range(a.int(0)?, a.int(1)?),
+        "Random integers from `low` up to but not including `high`."
+    ),
+    draw!(
+        "rand_like",
+        "(Tensor self, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
+        F,
+        |a| like(a, 2),
+        UNIFORM,
+        "Uniform random numbers in the shape of another tensor."
+    ),
+    draw!(
+        "randn_like",
+        "(Tensor self, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
+        F,
+        |a| like(a, 2),
+        NORMAL,
+        "Normal random numbers in the shape of another tensor."
+    ),
+    draw!(
+        "randint_like",
+        "(Tensor self, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
+        F,
+        |a| like(a, 3),
+        |a| range(0, a.int(1)?),
+        "Random integers below `high` in the shape of another tensor."
+    ),
+    draw!(
+        "randint_like#low",
+        "(Tensor self, int low, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
+        F,
+        |a| like(a, 4),
+        |a| range(a.int(1)?, a.int(2)?),
+        "Random integers from `low` up to but not including `high` in the shape of another tensor."
+    ),
+    draw!(
+        "randint_like#tensor",
+        "(Tensor self, Tensor high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
+        F,
+        |a| like(a, 3),
+        |a| range(0, whole(a, 1)?),
+        "Random integers below `high` in the shape of another tensor."
+    ),
+    kernel(
+        "randperm",
+        factory_schema!("(int n, *, Generator? generator=None"),
+        F | O,
+        KernelBody::new(infer_randperm, |a, o| {
+            cpu::random::randperm(&generator(a), &o[0])
+        })
+        .cuda(super::create::via_host)
+        .random(Some(|_, o, g| advance_randperm(g, o[0].numel() as usize))),
+        "A random permutation of 0 to n - 1.",
+    ),
+    kernel(
+        "normal",
+        "(Tensor mean, Tensor std, *, Generator? generator=None)",
+        F | O,
+        KernelBody::new(infer_normal, normal_values).random(Some(advance_normal)),
+        "Normal random numbers with a mean and a standard deviation for each element.",
+    ),
+    kernel(
+        "normal#mean",
+        "(Tensor mean, float std=1, *, Generator? generator=None)",
+        F | O,
+        KernelBody::new(infer_normal, normal_values).random(Some(advance_normal)),
+        "Normal random numbers with a mean for each element.",
+    ),
+    kernel(
+        "normal#std",
+        "(float mean, Tensor std, *, Generator? generator=None)",
+        F | O,
+        KernelBody::new(infer_normal, normal_values).random(Some(advance_normal)),
+        "Normal random numbers with a standard deviation for each element.",
+    ),
+    draw!(
+        "normal#size",
+        factory_schema!("(float mean, float std, int[] size, *, Generator? generator=None"),
+        F | O,
+        |a| sized(a, a.ints(2)?, 4),
+        |a| Ok(Distribution::Normal {
+            mean: a.float(0)?,
+            std: a.float(1)?
+        }),
+        "Normal random numbers."
+    ),
+    draw!(
+        "normal#inplace",
+        "(Tensor self, float mean=0, float std=1, *, Generator? generator=None)",
+        I,
+        itself,
+        |a| Ok(Distribution::Normal {
+            mean: a.float(1)?,
+            std: a.float(2)?
+        }),
+        "Filled with normal random numbers."
+    ),
+    draw!(
+        "uniform",
+        "(Tensor self, float from=0, float to=1, *, Generator? generator=None)",
+        I,
+        itself,
+        |a| Ok(Distribution::Uniform {
+            from: a.float(1)?,
+            to: a.float(2)?
+        }),
+        "Filled with uniform random numbers."
+    ),
+    draw!(
+        "random",
+        "(Tensor self, *, Generator? generator=None)",
+        I,
+        itself,
+        |_| Ok(Distribution::Random),
+        "Filled with random integers of the type's whole range."
+    ),
+    draw!(
+        "random#to",
+        "(Tensor self, int to, *, Generator? generator=None)",
+        I,
+        itself,
+        |a| range(0, a.int(1)?),
+        "Filled with random integers below `to`."
+    ),
+    draw!(
+        "random#from",
+        "(Tensor self, int from, int? to, *, Generator? generator=None)",
+        I,
+        itself,
+        |a| Ok(Distribution::RandomRange {
+            from: a.int(1)?,
+            to: a.opt_int(2)
+        }),
+        "Filled with random integers from `from` up to but not including `to`."
+    ),
+    draw!(
+        "exponential",
+        "(Tensor self, float lambd=1, *, Generator? generator=None)",
+        I,
+        itself,
+        |a| Ok(Distribution::Exponential {
+            lambda: a.float(1)?
+        }),
+        "Filled with random numbers of the exponential distribution."
+    ),
+    draw!(
+        "cauchy",
+        "(Tensor self, float median=0, float sigma=1, *, Generator? generator=None)",
+        I,
+        itself,
+        |a| Ok(Distribution::Cauchy {
+            median: a.float(1)?,
+            sigma: a.float(2)?
+        }),
+        "Filled with random numbers of the Cauchy distribution."
+    ),
+    draw!(
+        "geometric",
+        "(Tensor self, float p, *, Generator? generator=None)",
+        I,
+        itself,
+        |a| Ok(Distribution::Geometric { p: a.float(1)? }),
+        "Filled with the numbers of trials up to a first success."
+    ),
+    draw!(
+        "log_normal",
+        "(Tensor self, float mean=1, float std=2, *, Generator? generator=None)",
+        I,
+        itself,
+        |a| Ok(Distribution::LogNormal {
+            mean: a.float(1)?,
+            std: a.float(2)?
+        }),
+        "Filled with exponentials of normal random numbers."
+    ),
+    kernel(
+        "bernoulli",
+        "(Tensor self, *, Generator? generator=None)",
+        FMO,
+        KernelBody::new(
+            |a| infer_probs(a, a.tensor(0)?),
+            |a, o| cpu::random::bernoulli_probs(&generator(a), &o[0], a.tensor(0)?),
+        )
+        .random(Some(|a, o, g| advance_probs(a, 0, o, g))),
+        "0 or 1, each element of the input being the probability of 1.",
+    ),
+    draw!(
+        "bernoulli#p",
+        "(Tensor self, float p, *, Generator? generator=None)",
+        FM,
+        fresh,
+        |a| Ok(Distribution::Bernoulli { p: a.float(1)? }),
+        "0 or 1 in the shape of the input, with one probability of 1."
+    ),
+    kernel(
+        "bernoulli#tensor_inplace",
+        "(Tensor self, Tensor p, *, Generator? generator=None)",
+        I,
+        KernelBody::new(infer_bernoulli_inplace, |a, o| {
+            cpu::random::bernoulli_probs(&generator(a), &o[0], a.tensor(1)?)
+        })
+        .pointwise()
+        .random(Some(|a, o, g| advance_probs(a, 1, o, g))),
+        "Filled with 0 or 1, with a probability of 1 for each element.",
+    ),
+    draw!(
+        "bernoulli#inplace",
+        "(Tensor self, float p=0.5, *, Generator? generator=None)",
+        I,
+        itself,
+        |a| Ok(Distribution::Bernoulli { p: a.float(1)? }),
+        "Filled with 0 or 1."
+    ),
+    kernel(
+        "poisson",
+        "(Tensor self, Generator? generator=None)",
+        F,
+        KernelBody::new(infer_poisson, |a, o| {
+            cpu::random::poisson(&generator(a), &o[0], a.tensor(0)?)
+        })
+        .random(None),
+        "A Poisson count for each rate.",
+    ),
+    kernel(
+        "multinomial",
+        "(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None)",
+        F | M | O,
+        KernelBody::new(infer_multinomial, |a, o| {
+            cpu::random::multinomial(
+                &generator(a),
+                &o[0],
+                a.tensor(0)?,
+                a.int(1)? as usize,
+                a.bool(2),
+            )
+        })
+        .random(Some(advance_multinomial)),
+        "Positions drawn with the probabilities of each row.",
+    ),
 ];
 
 fn infer_randperm(a: &Args) -> Result<Plan> {
@@ -155,10 +422,21 @@ fn infer_randperm(a: &Args) -> Result<Plan> {
         _ => i64::MAX,
     };
     let float = dtype.is_float();
-    ensure!(!float || n <= limit, Runtime, "n cannot be greater than {limit} for {} type.", dtype.scalar_type());
-    ensure!(float || n <= limit, Runtime, "n is too large for result tensor type: 'torch.{}Tensor'", dtype.scalar_type());
     ensure!(
-        dtype.is_integral(false) || matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64),
+        !float || n <= limit,
+        Runtime,
+        "n cannot be greater than {limit} for {} type.",
+        dtype.scalar_type()
+    );
+    ensure!(
+        float || n <= limit,
+        Runtime,
+        "n is too large for result tensor type: 'torch.{}Tensor'",
+        dtype.scalar_type()
+    );
+    ensure!(
+        dtype.is_integral(false)
+            || matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64),
         NotImplemented,
         "\"randperm\" not implemented for '{}'",
         dtype.scalar_type()
@@ -170,7 +448,11 @@ fn infer_randperm(a: &Args) -> Result<Plan> {
 fn infer_normal(a: &Args) -> Result<Plan> {
     let (mean, std) = (a.opt_tensor(0), a.opt_tensor(1));
     if let Some(std) = std {
-        ensure!(!std.dtype().is_complex(), Runtime, "normal expects standard deviation to be non-complex");
+        ensure!(
+            !std.dtype().is_complex(),
+            Runtime,
+            "normal expects standard deviation to be non-complex"
+        );
         if std.device().is_cpu() && std.numel() > 0 {
             let lowest = cpu::copy::dense(std, DType::F64)?;
             let ok = cpu::slice::<f64>(&lowest).iter().all(|&s| s >= 0.0);
@@ -178,22 +460,40 @@ fn infer_normal(a: &Args) -> Result<Plan> {
         }
     } else {
         let std = a.float(1)?;
-        ensure!(std >= 0.0, Runtime, "normal expects std >= 0.0, but found std {std}");
+        ensure!(
+            std >= 0.0,
+            Runtime,
+            "normal expects std >= 0.0, but found std {std}"
+        );
     }
     let (shape, dtype) = match (mean, std) {
         (Some(m), Some(s)) => (dims::broadcast(m.shape(), s.shape())?, m.dtype()),
         (Some(t), None) | (None, Some(t)) => (t.shape().clone(), t.dtype()),
         _ => bail!(Runtime, "normal() needs a tensor"),
     };
-    checked(Distribution::Normal { mean: 0.0, std: 1.0 }, Plan::contiguous(&shape, dtype))
+    checked(
+        Distribution::Normal {
+            mean: 0.0,
+            std: 1.0,
+        },
+        Plan::contiguous(&shape, dtype),
+    )
 }
 
 /// Unit normals, then times the deviation and plus the mean as operations of their own.
 fn normal_values(a: &Args, outs: &[Tensor]) -> Result<()> {
     let out = &outs[0];
     let drawn = Tensor::empty(out.shape(), out.dtype(), Device::CPU)?;
-    let std = if a.opt_tensor(1).is_some() { 1.0 } else { a.float(1)? };
-    cpu::random::fill(&Distribution::Normal { mean: 0.0, std }, &generator(a), &drawn)?;
+    let std = if a.opt_tensor(1).is_some() {
+        1.0
+    } else {
+        a.float(1)?
+    };
+    cpu::random::fill(
+        &Distribution::Normal { mean: 0.0, std },
+        &generator(a),
+        &drawn,
+    )?;
     let apply = |op: &'static super::Op, other: Arg| -> Result<()> {
         super::dispatch::call_inplace(&Args::new(op, [Arg::Tensor(&drawn), other])?)
     };
@@ -219,7 +519,10 @@ fn advance_normal(a: &Args, outs: &[Tensor], g: &mut crate::random::Generator) {
 
 fn check_probs(p: &Tensor) -> Result<()> {
     ensure!(
-        matches!(p.dtype(), DType::F16 | DType::BF16 | DType::F32 | DType::F64),
+        matches!(
+            p.dtype(),
+            DType::F16 | DType::BF16 | DType::F32 | DType::F64
+        ),
         NotImplemented,
         "\"bernoulli_tensor_cpu_p_\" not implemented for '{}'",
         p.dtype().scalar_type()
@@ -236,7 +539,12 @@ fn infer_probs(a: &Args, p: &Tensor) -> Result<Plan> {
 fn infer_bernoulli_inplace(a: &Args) -> Result<Plan> {
     let (t, p) = (a.tensor(0)?, a.tensor(1)?);
     check_probs(p)?;
-    ensure!(!t.dtype().is_complex(), NotImplemented, "\"bernoulli_tensor_cpu_self_\" not implemented for '{}'", t.dtype().scalar_type());
+    ensure!(
+        !t.dtype().is_complex(),
+        NotImplemented,
+        "\"bernoulli_tensor_cpu_self_\" not implemented for '{}'",
+        t.dtype().scalar_type()
+    );
     let shape = dims::broadcast(t.shape(), p.shape())?;
     Ok(Plan::one(shape, t.strides().clone(), t.dtype()))
 }
@@ -249,7 +557,10 @@ fn advance_probs(a: &Args, p: usize, outs: &[Tensor], g: &mut crate::random::Gen
 fn infer_poisson(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
     ensure!(
-        matches!(t.dtype(), DType::F16 | DType::BF16 | DType::F32 | DType::F64),
+        matches!(
+            t.dtype(),
+            DType::F16 | DType::BF16 | DType::F32 | DType::F64
+        ),
         NotImplemented,
         "\"poisson_cpu\" not implemented for '{}'",
         t.dtype().scalar_type()
@@ -259,7 +570,11 @@ fn infer_poisson(a: &Args) -> Result<Plan> {
 
 fn infer_multinomial(a: &Args) -> Result<Plan> {
     let (t, n) = (a.tensor(0)?, a.int(1)?);
-    ensure!(t.ndim() == 1 || t.ndim() == 2, Runtime, "prob_dist must be 1 or 2 dim");
+    ensure!(
+        t.ndim() == 1 || t.ndim() == 2,
+        Runtime,
+        "prob_dist must be 1 or 2 dim"
+    );
     ensure!(
         t.dtype().is_float(),
         Runtime,
@@ -268,9 +583,21 @@ fn infer_multinomial(a: &Args) -> Result<Plan> {
     );
     ensure!(n > 0, Runtime, "cannot sample n_sample <= 0 samples");
     let categories = t.shape()[t.ndim() - 1];
-    ensure!(a.bool(2) || n <= categories, Runtime, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
-    ensure!(categories <= 1 << 24, Runtime, "number of categories cannot exceed 2^24");
-    Ok(if t.ndim() == 1 { Plan::contiguous(&[n], DType::I64) } else { Plan::contiguous(&[t.shape()[0], n], DType::I64) })
+    ensure!(
+        a.bool(2) || n <= categories,
+        Runtime,
+        "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+    );
+    ensure!(
+        categories <= 1 << 24,
+        Runtime,
+        "number of categories cannot exceed 2^24"
+    );
+    Ok(if t.ndim() == 1 {
+        Plan::contiguous(&[n], DType::I64)
+    } else {
+        Plan::contiguous(&[t.shape()[0], n], DType::I64)
+    })
 }
 
 fn advance_multinomial(a: &Args, outs: &[Tensor], g: &mut crate::random::Generator) {
@@ -292,7 +619,12 @@ mod tests {
     fn draws_pytorchs_numbers_in_order() {
         let g = SharedGenerator::new(Generator::new(0));
         let x = run1!("rand", Dims::from([3]), g.clone()).unwrap();
-        let bits: Vec<u32> = x.to_vec::<f32>().unwrap().iter().map(|v| v.to_bits()).collect();
+        let bits: Vec<u32> = x
+            .to_vec::<f32>()
+            .unwrap()
+            .iter()
+            .map(|v| v.to_bits())
+            .collect();
         assert_eq!(bits, [0x3efe_1558, 0x3f44_aa2f, 0x3db5_33a8]);
         let p = run1!("randperm", 6i64, g).unwrap();
         assert_eq!(p.to_vec::<i64>().unwrap(), [0, 4, 5, 1, 2, 3]);
@@ -303,7 +635,11 @@ mod tests {
         let g = SharedGenerator::new(Generator::new(7));
         let before = g.lock().get_state();
         let t = Tensor::empty(&[4, 4], crate::DType::F32, Device::META).unwrap();
-        let args = crate::ops::Args::new(crate::op!("uniform").unwrap(), [(&t).into(), 0.0.into(), 1.0.into(), g.clone().into()]).unwrap();
+        let args = crate::ops::Args::new(
+            crate::op!("uniform").unwrap(),
+            [(&t).into(), 0.0.into(), 1.0.into(), g.clone().into()],
+        )
+        .unwrap();
         crate::ops::dispatch::call_inplace(&args).unwrap();
         assert!(before == g.lock().get_state());
     }

@@ -8,51 +8,282 @@ use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, run, ru
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("repeat", "(Tensor self, int[*] repeats)", M, KernelBody::new(infer_repeat, repeat), "The tensor again and again along its dimensions."),
-    compose("tile", "(Tensor self, int[*] dims)", FM, tile, "The tensor again and again along its last dimensions."),
-    kernel("repeat_interleave#repeats", "(Tensor repeats, *, int? output_size=None)", F, KernelBody::new(infer_interleave, interleave), "Each position as often as its number says."),
-    compose("repeat_interleave#int", "(Tensor self, int repeats, int? dim=None, *, int? output_size=None)", FM, interleave_int, "Each element several times in a row."),
-    compose("repeat_interleave", "(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None)", FM, interleave_tensor, "Each element as often as a tensor says."),
-    kernel("flip", "(Tensor self, int[*] dims)", FM, KernelBody::new(infer_flip, flip), "Dimensions in reverse order."),
-    compose("fliplr", "(Tensor self)", FM, |a| flip_one(a, 2, 1), "Columns in reverse order."),
-    compose("flipud", "(Tensor self)", FM, |a| flip_one(a, 1, 0), "Rows in reverse order."),
-    compose("roll", "(Tensor self, int[1] shifts, int[1] dims=[])", FM, roll, "Elements moved along dimensions, those beyond the end back to the start."),
-    compose("rot90", "(Tensor self, int k=1, int[] dims=[0,1])", FM, rot90, "A plane turned by quarter circles."),
-    kernel("tril", "(Tensor self, int diagonal=0)", FMIO, KernelBody::new(infer_triangle, |a, o| triangle(a, o, true)).updates(), "The lower triangle, zeros above."),
-    kernel("triu", "(Tensor self, int diagonal=0)", FMIO, KernelBody::new(infer_triangle, |a, o| triangle(a, o, false)).updates(), "The upper triangle, zeros below."),
-    compose("diag", "(Tensor self, int diagonal=0)", FMO | X, diag, "A vector as a diagonal matrix, or a matrix's diagonal."),
-    compose("diagflat", "(Tensor self, int offset=0)", FM, diagflat, "All elements on the diagonal of a matrix."),
-    kernel("diag_embed", "(Tensor self, int offset=0, int dim1=-2, int dim2=-1)", FM, KernelBody::new(infer_diag_embed, diag_embed), "The last dimension on the diagonal of two new ones."),
-    compose("view_copy", "(Tensor self, int[] size)", F | O | X, view_copy, "A copy of `view`."),
-    compose("view_copy#dtype", "(Tensor self, dtype dtype)", F | O | X, view_copy, "A copy of `view`."),
-    compose("permute_copy", "(Tensor self, int[] dims)", F | O | X, view_copy, "A copy of `permute`."),
-    compose("transpose_copy", "(Tensor self, int dim0, int dim1)", F | O | X, view_copy, "A copy of `transpose`."),
-    compose("t_copy", "(Tensor self)", F | O | X, view_copy, "A copy of `t`."),
-    compose("expand_copy", "(Tensor self, int[] size, *, bool implicit=False)", F | O | X, view_copy, "A copy of `expand`."),
-    compose("squeeze_copy", "(Tensor self)", F | O | X, view_copy, "A copy of `squeeze`."),
-    compose("squeeze_copy#dim", "(Tensor self, int dim)", F | O | X, view_copy, "A copy of `squeeze`."),
-    compose("squeeze_copy#dims", "(Tensor self, int[] dim)", F | O | X, view_copy, "A copy of `squeeze`."),
-    compose("unsqueeze_copy", "(Tensor self, int dim)", F | O | X, view_copy, "A copy of `unsqueeze`."),
-    compose("select_copy", "(Tensor self, int dim, int index)", F | O | X, view_copy, "A copy of `select`."),
-    compose("slice_copy", "(Tensor self, int dim=0, int? start=None, int? end=None, int step=1)", F | O | X, view_copy, "A copy of a range."),
-    compose("narrow_copy", "(Tensor self, int dim, int start, int length)", FMO | X, view_copy, "A copy of `narrow`."),
-    compose("diagonal_copy", "(Tensor self, int offset=0, int dim1=0, int dim2=1)", F | O | X, view_copy, "A copy of `diagonal`."),
-    compose("as_strided_copy", "(Tensor self, int[] size, int[] stride, int? storage_offset=None)", F | O | X, view_copy, "A copy of `as_strided`."),
-    compose("unfold_copy", "(Tensor self, int dimension, int size, int step)", F | O | X, view_copy, "A copy of `unfold`."),
-    compose("alias_copy", "(Tensor self)", F | O | X, view_copy, "A copy."),
-    compose("detach_copy", "(Tensor self)", F | O | X, view_copy, "A copy of `detach`."),
-    compose("view_as_real_copy", "(Tensor self)", F | O | X, view_copy, "A copy of `view_as_real`."),
-    compose("view_as_complex_copy", "(Tensor self)", F | O | X, view_copy, "A copy of `view_as_complex`."),
-    compose("split_copy", "(Tensor self, int split_size, int dim=0) -> Tensor[]", F, view_copy, "Copies of the pieces of `split`."),
-    compose("split_with_sizes_copy", "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]", F, view_copy, "Copies of the pieces of `split_with_sizes`."),
-    compose("unbind_copy", "(Tensor self, int dim=0) -> Tensor[]", F, view_copy, "Copies of the pieces of `unbind`."),
+    kernel(
+        "repeat",
+        "(Tensor self, int[*] repeats)",
+        M,
+        KernelBody::new(infer_repeat, repeat),
+        "The tensor again and again along its dimensions.",
+    ),
+    compose(
+        "tile",
+        "(Tensor self, int[*] dims)",
+        FM,
+        tile,
+        "The tensor again and again along its last dimensions.",
+    ),
+    kernel(
+        "repeat_interleave#repeats",
+        "(Tensor repeats, *, int? output_size=None)",
+        F,
+        KernelBody::new(infer_interleave, interleave),
+        "Each position as often as its number says.",
+    ),
+    compose(
+        "repeat_interleave#int",
+        "(Tensor self, int repeats, int? dim=None, *, int? output_size=None)",
+        FM,
+        interleave_int,
+        "Each element several times in a row.",
+    ),
+    compose(
+        "repeat_interleave",
+        "(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None)",
+        FM,
+        interleave_tensor,
+        "Each element as often as a tensor says.",
+    ),
+    kernel(
+        "flip",
+        "(Tensor self, int[*] dims)",
+        FM,
+        KernelBody::new(infer_flip, flip),
+        "Dimensions in reverse order.",
+    ),
+    compose(
+        "fliplr",
+        "(Tensor self)",
+        FM,
+        |a| flip_one(a, 2, 1),
+        "Columns in reverse order.",
+    ),
+    compose(
+        "flipud",
+        "(Tensor self)",
+        FM,
+        |a| flip_one(a, 1, 0),
+        "Rows in reverse order.",
+    ),
+    compose(
+        "roll",
+        "(Tensor self, int[1] shifts, int[1] dims=[])",
+        FM,
+        roll,
+        "Elements moved along dimensions, those beyond the end back to the start.",
+    ),
+    compose(
+        "rot90",
+        "(Tensor self, int k=1, int[] dims=[0,1])",
+        FM,
+        rot90,
+        "A plane turned by quarter circles.",
+    ),
+    kernel(
+        "tril",
+        "(Tensor self, int diagonal=0)",
+        FMIO,
+        KernelBody::new(infer_triangle, |a, o| triangle(a, o, true)).updates(),
+        "The lower triangle, zeros above.",
+    ),
+    kernel(
+        "triu",
+        "(Tensor self, int diagonal=0)",
+        FMIO,
+        KernelBody::new(infer_triangle, |a, o| triangle(a, o, false)).updates(),
+        "The upper triangle, zeros below.",
+    ),
+    compose(
+        "diag",
+        "(Tensor self, int diagonal=0)",
+        FMO | X,
+        diag,
+        "A vector as a diagonal matrix, or a matrix's diagonal.",
+    ),
+    compose(
+        "diagflat",
+        "(Tensor self, int offset=0)",
+        FM,
+        diagflat,
+        "All elements on the diagonal of a matrix.",
+    ),
+    kernel(
+        "diag_embed",
+        "(Tensor self, int offset=0, int dim1=-2, int dim2=-1)",
+        FM,
+        KernelBody::new(infer_diag_embed, diag_embed),
+        "The last dimension on the diagonal of two new ones.",
+    ),
+    compose(
+        "view_copy",
+        "(Tensor self, int[] size)",
+        F | O | X,
+        view_copy,
+        "A copy of `view`.",
+    ),
+    compose(
+        "view_copy#dtype",
+        "(Tensor self, dtype dtype)",
+        F | O | X,
+        view_copy,
+        "A copy of `view`.",
+    ),
+    compose(
+        "permute_copy",
+        "(Tensor self, int[] dims)",
+        F | O | X,
+        view_copy,
+        "A copy of `permute`.",
+    ),
+    compose(
+        "transpose_copy",
+        "(Tensor self, int dim0, int dim1)",
+        F | O | X,
+        view_copy,
+        "A copy of `transpose`.",
+    ),
+    compose(
+        "t_copy",
+        "(Tensor self)",
+        F | O | X,
+        view_copy,
+        "A copy of `t`.",
+    ),
+    compose(
+        "expand_copy",
+        "(Tensor self, int[] size, *, bool implicit=False)",
+        F | O | X,
+        view_copy,
+        "A copy of `expand`.",
+    ),
+    compose(
+        "squeeze_copy",
+        "(Tensor self)",
+        F | O | X,
+        view_copy,
+        "A copy of `squeeze`.",
+    ),
+    compose(
+        "squeeze_copy#dim",
+        "(Tensor self, int dim)",
+        F | O | X,
+        view_copy,
+        "A copy of `squeeze`.",
+    ),
+    compose(
+        "squeeze_copy#dims",
+        "(Tensor self, int[] dim)",
+        F | O | X,
+        view_copy,
+        "A copy of `squeeze`.",
+    ),
+    compose(
+        "unsqueeze_copy",
+        "(Tensor self, int dim)",
+        F | O | X,
+        view_copy,
+        "A copy of `unsqueeze`.",
+    ),
+    compose(
+        "select_copy",
+        "(Tensor self, int dim, int index)",
+        F | O | X,
+        view_copy,
+        "A copy of `select`.",
+    ),
+    compose(
+        "slice_copy",
+        "(Tensor self, int dim=0, int? start=None, int? end=None, int step=1)",
+        F | O | X,
+        view_copy,
+        "A copy of a range.",
+    ),
+    compose(
+        "narrow_copy",
+        "(Tensor self, int dim, int start, int length)",
+        FMO | X,
+        view_copy,
+        "A copy of `narrow`.",
+    ),
+    compose(
+        "diagonal_copy",
+        "(Tensor self, int offset=0, int dim1=0, int dim2=1)",
+        F | O | X,
+        view_copy,
+        "A copy of `diagonal`.",
+    ),
+    compose(
+        "as_strided_copy",
+        "(Tensor self, int[] size, int[] stride, int? storage_offset=None)",
+        F | O | X,
+        view_copy,
+        "A copy of `as_strided`.",
+    ),
+    compose(
+        "unfold_copy",
+        "(Tensor self, int dimension, int size, int step)",
+        F | O | X,
+        view_copy,
+        "A copy of `unfold`.",
+    ),
+    compose(
+        "alias_copy",
+        "(Tensor self)",
+        F | O | X,
+        view_copy,
+        "A copy.",
+    ),
+    compose(
+        "detach_copy",
+        "(Tensor self)",
+        F | O | X,
+        view_copy,
+        "A copy of `detach`.",
+    ),
+    compose(
+        "view_as_real_copy",
+        "(Tensor self)",
+        F | O | X,
+        view_copy,
+        "A copy of `view_as_real`.",
+    ),
+    compose(
+        "view_as_complex_copy",
+        "(Tensor self)",
+        F | O | X,
+        view_copy,
+        "A copy of `view_as_complex`.",
+    ),
+    compose(
+        "split_copy",
+        "(Tensor self, int split_size, int dim=0) -> Tensor[]",
+        F,
+        view_copy,
+        "Copies of the pieces of `split`.",
+    ),
+    compose(
+        "split_with_sizes_copy",
+        "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
+        F,
+        view_copy,
+        "Copies of the pieces of `split_with_sizes`.",
+    ),
+    compose(
+        "unbind_copy",
+        "(Tensor self, int dim=0) -> Tensor[]",
+        F,
+        view_copy,
+        "Copies of the pieces of `unbind`.",
+    ),
 ];
 
 /// The view of the same name without `_copy`, copied.
 fn view_copy(a: &Args) -> Result<Ret> {
     let name = a.op.def.name.replace("_copy", "");
     let op = super::find(&name)?;
-    view::copied(dispatch::call(&Args { op, values: a.values.clone() })?)
+    view::copied(dispatch::call(&Args {
+        op,
+        values: a.values.clone(),
+    })?)
 }
 
 fn infer_repeat(a: &Args) -> Result<Plan> {
@@ -65,7 +296,9 @@ fn infer_repeat(a: &Args) -> Result<Plan> {
     let lead = repeats.len() - t.ndim();
     let mut shape = repeats.clone();
     for (i, &d) in t.shape().iter().enumerate() {
-        shape[lead + i] = shape[lead + i].checked_mul(d).ok_or_else(|| err!(Runtime, "repeat(): the size of the result overflows"))?;
+        shape[lead + i] = shape[lead + i]
+            .checked_mul(d)
+            .ok_or_else(|| err!(Runtime, "repeat(): the size of the result overflows"))?;
     }
     super::create::check_size(&shape)?;
     Ok(Plan::contiguous(&shape, t.dtype()))
@@ -80,13 +313,20 @@ fn repeat(a: &Args, outs: &[Tensor]) -> Result<()> {
     let lead = repeats.len() - t.ndim();
     let (mut shape, mut to, mut from) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..repeats.len() {
-        let (size, stride) = if i < lead { (1, 0) } else { (t.shape()[i - lead], t.strides()[i - lead]) };
+        let (size, stride) = if i < lead {
+            (1, 0)
+        } else {
+            (t.shape()[i - lead], t.strides()[i - lead])
+        };
         shape.extend([repeats[i], size]);
         to.extend([out.strides()[i] * size, out.strides()[i]]);
         from.extend([0, stride]);
     }
     let shape = Dims::new(&shape);
-    cpu::copy::copy(&out.view_with(shape.clone(), Dims::new(&to), out.offset()), &t.view_with(shape, Dims::new(&from), t.offset()))
+    cpu::copy::copy(
+        &out.view_with(shape.clone(), Dims::new(&to), out.offset()),
+        &t.view_with(shape, Dims::new(&from), t.offset()),
+    )
 }
 
 fn tile(a: &Args) -> Result<Ret> {
@@ -103,14 +343,35 @@ fn infer_interleave(a: &Args) -> Result<Plan> {
         "\"repeat_interleave_cpu\" not implemented for '{}'",
         t.dtype().scalar_type()
     );
-    ensure!(t.ndim() == 1, Runtime, "repeat_interleave only accept 1D vector as repeat");
+    ensure!(
+        t.ndim() == 1,
+        Runtime,
+        "repeat_interleave only accept 1D vector as repeat"
+    );
     let n = match a.opt_int(1) {
         Some(n) => n,
         None => {
-            let real = cpu::copy::dense(&call::readable(t, "cannot repeat_interleave a meta tensor without output_size")?, DType::I64)?;
+            let real = cpu::copy::dense(
+                &call::readable(
+                    t,
+                    "cannot repeat_interleave a meta tensor without output_size",
+                )?,
+                DType::I64,
+            )?;
             let list = cpu::slice::<i64>(&real);
-            ensure!(list.iter().all(|&n| n >= 0), Runtime, "repeats can not be negative");
-            list.iter().try_fold(0i64, |s, &n| s.checked_add(n)).ok_or_else(|| err!(Runtime, "repeat_interleave(): the size of the result overflows"))?
+            ensure!(
+                list.iter().all(|&n| n >= 0),
+                Runtime,
+                "repeats can not be negative"
+            );
+            list.iter()
+                .try_fold(0i64, |s, &n| s.checked_add(n))
+                .ok_or_else(|| {
+                    err!(
+                        Runtime,
+                        "repeat_interleave(): the size of the result overflows"
+                    )
+                })?
         }
     };
     Ok(Plan::contiguous(&[n], t.dtype()))
@@ -119,20 +380,38 @@ fn infer_interleave(a: &Args) -> Result<Plan> {
 fn interleave(a: &Args, outs: &[Tensor]) -> Result<()> {
     let real = cpu::copy::dense(a.tensor(0)?, DType::I64)?;
     let list = cpu::slice::<i64>(&real);
-    ensure!(list.iter().all(|&n| n >= 0), Runtime, "repeats can not be negative");
+    ensure!(
+        list.iter().all(|&n| n >= 0),
+        Runtime,
+        "repeats can not be negative"
+    );
     let total = list.iter().try_fold(0i64, |s, &n| s.checked_add(n));
-    ensure!(total == Some(outs[0].numel()), Runtime, "allocated size does not match required size");
+    ensure!(
+        total == Some(outs[0].numel()),
+        Runtime,
+        "allocated size does not match required size"
+    );
     let mut places = Vec::with_capacity(outs[0].numel() as usize);
     for (i, &n) in list.iter().enumerate() {
         places.resize(places.len() + n as usize, i as i64);
     }
-    cpu::copy::copy(&outs[0], &Tensor::from_slice(&places, &[places.len() as i64])?)
+    cpu::copy::copy(
+        &outs[0],
+        &Tensor::from_slice(&places, &[places.len() as i64])?,
+    )
 }
 
 fn flattened(t: &Tensor, dim: Option<i64>) -> Result<(Tensor, i64)> {
     Ok(match dim {
         None => (run1!("reshape", t, Dims::new(&[-1]))?, 0),
-        Some(d) => (if t.ndim() == 0 { run1!("reshape", t, Dims::new(&[1]))? } else { t.clone() }, d),
+        Some(d) => (
+            if t.ndim() == 0 {
+                run1!("reshape", t, Dims::new(&[1]))?
+            } else {
+                t.clone()
+            },
+            d,
+        ),
     })
 }
 
@@ -142,9 +421,18 @@ fn interleave_int(a: &Args) -> Result<Ret> {
     ensure!(n >= 0, Runtime, "Repeats must be non-negative");
     let d = wrap_dim(dim, t.ndim())?;
     if let Some(size) = a.opt_int(3) {
-        ensure!(size == n * t.shape()[d], Runtime, "repeat_interleave: Invalid output_size, expected {} but got {size}", n * t.shape()[d]);
+        ensure!(
+            size == n * t.shape()[d],
+            Runtime,
+            "repeat_interleave: Invalid output_size, expected {} but got {size}",
+            n * t.shape()[d]
+        );
     }
-    let wide = t.view_with(t.shape().inserted(d + 1, n), t.strides().inserted(d + 1, 0), t.offset());
+    let wide = t.view_with(
+        t.shape().inserted(d + 1, n),
+        t.strides().inserted(d + 1, 0),
+        t.offset(),
+    );
     let copy = run1!("clone", &wide, MemoryFormat::Contiguous)?;
     run!("flatten", &copy, d as i64, d as i64 + 1)
 }
@@ -179,7 +467,11 @@ fn infer_flip(a: &Args) -> Result<Plan> {
 
 fn flip_dims(a: &Args) -> Result<Vec<usize>> {
     let (t, list) = (a.tensor(0)?, a.ints(1)?);
-    Ok(if list.is_empty() { Vec::new() } else { rules::dim_list(Some(list), t.ndim())?.to_vec() })
+    Ok(if list.is_empty() {
+        Vec::new()
+    } else {
+        rules::dim_list(Some(list), t.ndim())?.to_vec()
+    })
 }
 
 fn flip(a: &Args, outs: &[Tensor]) -> Result<()> {
@@ -222,20 +514,37 @@ fn roll(a: &Args) -> Result<Ret> {
 }
 
 fn roll_one(t: &Tensor, shift: i64, dim: i64) -> Result<Tensor> {
-    ensure!(t.ndim() > 0, Index, "Dimension specified as {dim} but tensor has no dimensions");
+    ensure!(
+        t.ndim() > 0,
+        Index,
+        "Dimension specified as {dim} but tensor has no dimensions"
+    );
     let d = wrap_dim(dim, t.ndim())?;
     if t.numel() == 0 {
         return run1!("clone", t);
     }
     let size = t.shape()[d];
     let start = (size - shift.rem_euclid(size)) % size;
-    super::join::cat_all(&[t.narrowed(d, start, size - start), t.narrowed(d, 0, start)], d as i64)
+    super::join::cat_all(
+        &[t.narrowed(d, start, size - start), t.narrowed(d, 0, start)],
+        d as i64,
+    )
 }
 
 fn rot90(a: &Args) -> Result<Ret> {
     let (t, dims) = (a.tensor(0)?, a.ints(2)?);
-    ensure!(dims.len() == 2, Runtime, "expected total rotation dims == 2, but got dims = {}", dims.len());
-    ensure!(t.ndim() >= 2, Runtime, "expected total dims >= 2, but got total dims = {}", t.ndim());
+    ensure!(
+        dims.len() == 2,
+        Runtime,
+        "expected total rotation dims == 2, but got dims = {}",
+        dims.len()
+    );
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "expected total dims >= 2, but got total dims = {}",
+        t.ndim()
+    );
     ensure!(
         dims[0] != dims[1] && (dims[0] - dims[1]).abs() != t.ndim() as i64,
         Runtime,
@@ -255,7 +564,12 @@ fn rot90(a: &Args) -> Result<Ret> {
 
 fn infer_triangle(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
-    ensure!(t.ndim() >= 2, Runtime, "{}: input tensor must have at least 2 dimensions", a.name());
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "{}: input tensor must have at least 2 dimensions",
+        a.name()
+    );
     Ok(Plan::contiguous(t.shape(), t.dtype()))
 }
 
@@ -268,8 +582,18 @@ fn triangle(a: &Args, outs: &[Tensor], lower: bool) -> Result<()> {
         return Ok(());
     }
     let zero = Tensor::scalar(Scalar::Int(0), DType::F32)?;
-    let zero = if out.dtype() == DType::F32 { zero } else { cpu::copy::converted(&zero, out.dtype())? };
-    let clear = |t: Tensor| if t.numel() == 0 { Ok(()) } else { cpu::copy::copy(&t, &zero) };
+    let zero = if out.dtype() == DType::F32 {
+        zero
+    } else {
+        cpu::copy::converted(&zero, out.dtype())?
+    };
+    let clear = |t: Tensor| {
+        if t.numel() == 0 {
+            Ok(())
+        } else {
+            cpu::copy::copy(&t, &zero)
+        }
+    };
     for r in 0..rows {
         let row = out.selected(n - 2, r);
         // In the lower triangle columns up to r + k stay, in the upper one those from there.
@@ -302,7 +626,13 @@ fn embed_dims(a: &Args) -> Result<(usize, usize)> {
     let n = a.tensor(0)?.ndim() + 1;
     let range = |d: i64| wrap_dim(d, n);
     let (x, y) = (range(a.int(2)?)?, range(a.int(3)?)?);
-    ensure!(x != y, Runtime, "diagonal dimensions cannot be identical {}, {}", a.int(2)?, a.int(3)?);
+    ensure!(
+        x != y,
+        Runtime,
+        "diagonal dimensions cannot be identical {}, {}",
+        a.int(2)?,
+        a.int(3)?
+    );
     Ok((x, y))
 }
 
@@ -310,10 +640,19 @@ fn infer_diag_embed(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
     let (x, y) = embed_dims(a)?;
     let Some(&last) = t.shape().last() else {
-        bail!(Index, "Dimension specified as -1 but tensor has no dimensions");
+        bail!(
+            Index,
+            "Dimension specified as -1 but tensor has no dimensions"
+        );
     };
-    let size = a.int(1)?.checked_abs().and_then(|k| k.checked_add(last)).ok_or_else(|| err!(Runtime, "diag_embed(): offset out of range"))?;
-    let shape = Dims::new(&t.shape()[..t.ndim() - 1]).inserted(x.min(y), size).inserted(x.max(y), size);
+    let size = a
+        .int(1)?
+        .checked_abs()
+        .and_then(|k| k.checked_add(last))
+        .ok_or_else(|| err!(Runtime, "diag_embed(): offset out of range"))?;
+    let shape = Dims::new(&t.shape()[..t.ndim() - 1])
+        .inserted(x.min(y), size)
+        .inserted(x.max(y), size);
     dims::numel(&shape)?;
     Ok(Plan::contiguous(&shape, t.dtype()))
 }
@@ -321,5 +660,8 @@ fn infer_diag_embed(a: &Args) -> Result<Plan> {
 fn diag_embed(a: &Args, outs: &[Tensor]) -> Result<()> {
     let (x, y) = embed_dims(a)?;
     cpu::fill(&outs[0], Scalar::Int(0))?;
-    cpu::copy::copy(&view::diagonal_of(&outs[0], a.int(1)?, x as i64, y as i64)?, a.tensor(0)?)
+    cpu::copy::copy(
+        &view::diagonal_of(&outs[0], a.int(1)?, x as i64, y as i64)?,
+        a.tensor(0)?,
+    )
 }

@@ -26,12 +26,31 @@ macro_rules! network {
     };
 }
 
-const LSTM: [OpDef; 2] = network!("lstm", "lstm#data", Cell::Lstm, "Tensor[]", "(Tensor, Tensor, Tensor)");
+const LSTM: [OpDef; 2] = network!(
+    "lstm",
+    "lstm#data",
+    Cell::Lstm,
+    "Tensor[]",
+    "(Tensor, Tensor, Tensor)"
+);
 const GRU: [OpDef; 2] = network!("gru", "gru#data", Cell::Gru, "Tensor", "(Tensor, Tensor)");
-const TANH: [OpDef; 2] = network!("rnn_tanh", "rnn_tanh#data", Cell::Tanh, "Tensor", "(Tensor, Tensor)");
-const RELU: [OpDef; 2] = network!("rnn_relu", "rnn_relu#data", Cell::Relu, "Tensor", "(Tensor, Tensor)");
+const TANH: [OpDef; 2] = network!(
+    "rnn_tanh",
+    "rnn_tanh#data",
+    Cell::Tanh,
+    "Tensor",
+    "(Tensor, Tensor)"
+);
+const RELU: [OpDef; 2] = network!(
+    "rnn_relu",
+    "rnn_relu#data",
+    Cell::Relu,
+    "Tensor",
+    "(Tensor, Tensor)"
+);
 
-const CELL: &str = "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)";
+const CELL: &str =
+    "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)";
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &{
@@ -48,10 +67,34 @@ pub static OPS: &[OpDef] = &{
         t2,
         r1,
         r2,
-        compose("lstm_cell", "(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)", F, lstm_cell, "One step of an LSTM."),
-        compose("gru_cell", CELL, F, |a| one_step(a, Cell::Gru), "One step of a GRU."),
-        compose("rnn_tanh_cell", CELL, F, |a| one_step(a, Cell::Tanh), "One step of a plain recurrent network with tanh."),
-        compose("rnn_relu_cell", CELL, F, |a| one_step(a, Cell::Relu), "One step of a plain recurrent network with relu."),
+        compose(
+            "lstm_cell",
+            "(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)",
+            F,
+            lstm_cell,
+            "One step of an LSTM.",
+        ),
+        compose(
+            "gru_cell",
+            CELL,
+            F,
+            |a| one_step(a, Cell::Gru),
+            "One step of a GRU.",
+        ),
+        compose(
+            "rnn_tanh_cell",
+            CELL,
+            F,
+            |a| one_step(a, Cell::Tanh),
+            "One step of a plain recurrent network with tanh.",
+        ),
+        compose(
+            "rnn_relu_cell",
+            CELL,
+            F,
+            |a| one_step(a, Cell::Relu),
+            "One step of a plain recurrent network with relu.",
+        ),
     ]
 };
 
@@ -73,7 +116,10 @@ struct State {
 
 impl State {
     fn map(&self, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Self> {
-        Ok(Self { h: f(&self.h)?, c: self.c.as_ref().map(&f).transpose()? })
+        Ok(Self {
+            h: f(&self.h)?,
+            c: self.c.as_ref().map(&f).transpose()?,
+        })
     }
 
     fn rows(&self, start: i64, n: i64) -> Result<Self> {
@@ -85,8 +131,12 @@ impl State {
             let list: Option<Vec<Tensor>> = parts.iter().map(pick).collect();
             list.map(|l| cat(&l, 0)).transpose()
         };
-        let h = all(&|s| Some(s.h.clone()))?.ok_or_else(|| crate::err!(Runtime, "a recurrent network has no state"))?;
-        Ok(Self { h, c: all(&|s| s.c.clone())? })
+        let h = all(&|s| Some(s.h.clone()))?
+            .ok_or_else(|| crate::err!(Runtime, "a recurrent network has no state"))?;
+        Ok(Self {
+            h,
+            c: all(&|s| s.c.clone())?,
+        })
     }
 }
 
@@ -102,7 +152,14 @@ fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
 }
 
 /// One step, from the input's part of the gates.
-fn step(cell: Cell, gates: &Tensor, s: &State, w_hh: &Tensor, b_hh: Option<&Tensor>, proj: Option<&Tensor>) -> Result<State> {
+fn step(
+    cell: Cell,
+    gates: &Tensor,
+    s: &State,
+    w_hh: &Tensor,
+    b_hh: Option<&Tensor>,
+    proj: Option<&Tensor>,
+) -> Result<State> {
     let hidden = linear(&s.h, w_hh, b_hh)?;
     let last = gates.ndim() - 1;
     let part = |t: &Tensor, k: i64, of: i64| {
@@ -110,20 +167,44 @@ fn step(cell: Cell, gates: &Tensor, s: &State, w_hh: &Tensor, b_hh: Option<&Tens
         t.narrowed(last, k * n, n)
     };
     match cell {
-        Cell::Tanh => Ok(State { h: run1!("tanh", &run1!("add", gates, &hidden)?)?, c: None }),
-        Cell::Relu => Ok(State { h: run1!("relu", &run1!("add", gates, &hidden)?)?, c: None }),
+        Cell::Tanh => Ok(State {
+            h: run1!("tanh", &run1!("add", gates, &hidden)?)?,
+            c: None,
+        }),
+        Cell::Relu => Ok(State {
+            h: run1!("relu", &run1!("add", gates, &hidden)?)?,
+            c: None,
+        }),
         Cell::Gru => {
-            let reset = run1!("sigmoid", &run1!("add", &part(gates, 0, 3), &part(&hidden, 0, 3))?)?;
-            let update = run1!("sigmoid", &run1!("add", &part(gates, 1, 3), &part(&hidden, 1, 3))?)?;
-            let fresh = run1!("tanh", &run1!("add", &part(gates, 2, 3), &run1!("mul", &reset, &part(&hidden, 2, 3))?)?)?;
+            let reset = run1!(
+                "sigmoid",
+                &run1!("add", &part(gates, 0, 3), &part(&hidden, 0, 3))?
+            )?;
+            let update = run1!(
+                "sigmoid",
+                &run1!("add", &part(gates, 1, 3), &part(&hidden, 1, 3))?
+            )?;
+            let fresh = run1!(
+                "tanh",
+                &run1!(
+                    "add",
+                    &part(gates, 2, 3),
+                    &run1!("mul", &reset, &part(&hidden, 2, 3))?
+                )?
+            )?;
             let kept = run1!("mul", &run1!("sub", &s.h, &fresh)?, &update)?;
-            Ok(State { h: run1!("add", &kept, &fresh)?, c: None })
+            Ok(State {
+                h: run1!("add", &kept, &fresh)?,
+                c: None,
+            })
         }
         Cell::Lstm => {
             let all = run1!("add", gates, &hidden)?;
             let sigmoid = |k: i64| run1!("sigmoid", &part(&all, k, 4));
             let fresh = run1!("mul", &sigmoid(0)?, &run1!("tanh", &part(&all, 2, 4))?)?;
-            let Some(c) = &s.c else { crate::bail!(Runtime, "an LSTM needs two states") };
+            let Some(c) = &s.c else {
+                crate::bail!(Runtime, "an LSTM needs two states")
+            };
             let c = run1!("add", &run1!("mul", &sigmoid(1)?, c)?, &fresh)?;
             let mut h = run1!("mul", &sigmoid(3)?, &run1!("tanh", &c)?)?;
             if let Some(w) = proj {
@@ -144,13 +225,25 @@ struct Weights<'a> {
 }
 
 /// One layer in one direction over rows of all steps, `sizes[t]` of them at step `t` (never growing).
-fn layer(cell: Cell, data: &Tensor, sizes: &[i64], start: &State, w: &Weights, reverse: bool) -> Result<(Tensor, State)> {
+fn layer(
+    cell: Cell,
+    data: &Tensor,
+    sizes: &[i64],
+    start: &State,
+    w: &Weights,
+    reverse: bool,
+) -> Result<(Tensor, State)> {
     let gates = linear(data, w.ih, w.b_ih)?;
-    let starts: Vec<i64> = sizes.iter().scan(0, |at, n| Some(std::mem::replace(at, *at + n))).collect();
+    let starts: Vec<i64> = sizes
+        .iter()
+        .scan(0, |at, n| Some(std::mem::replace(at, *at + n)))
+        .collect();
     let mut outs: Vec<Tensor> = Vec::with_capacity(sizes.len());
     let mut done: Vec<State> = Vec::new();
     let mut order: Vec<usize> = (0..sizes.len()).collect();
-    let first = if reverse { sizes.last() } else { sizes.first() }.copied().unwrap_or(0);
+    let first = if reverse { sizes.last() } else { sizes.first() }
+        .copied()
+        .unwrap_or(0);
     let mut state = start.rows(0, first)?;
     let mut live = first;
     if reverse {
@@ -166,7 +259,14 @@ fn layer(cell: Cell, data: &Tensor, sizes: &[i64], start: &State, w: &Weights, r
             state = State::join(&[state, start.rows(live, n - live)?])?;
         }
         live = n;
-        state = step(cell, &gates.narrowed(0, starts[t], n), &state, w.hh, w.b_hh, w.proj)?;
+        state = step(
+            cell,
+            &gates.narrowed(0, starts[t], n),
+            &state,
+            w.hh,
+            w.b_hh,
+            w.proj,
+        )?;
         outs.push(state.h.clone());
     }
     done.push(state);
@@ -208,13 +308,33 @@ impl<'a> Net<'a> {
 
     fn run(&self, cell: Cell, data: &Tensor, sizes: &[i64]) -> Result<(Tensor, State)> {
         let cells = self.layers * self.directions;
-        ensure!(cells > 0 && self.params.len() % cells == 0, Runtime, "a recurrent network of {cells} cells cannot have {} parameters", self.params.len());
+        ensure!(
+            cells > 0 && self.params.len() % cells == 0,
+            Runtime,
+            "a recurrent network of {cells} cells cannot have {} parameters",
+            self.params.len()
+        );
         let each = self.params.len() / cells;
         let plain = if self.biases { 4 } else { 2 };
-        ensure!(each == plain || (each == plain + 1 && cell == Cell::Lstm), Runtime, "a recurrent cell cannot have {each} parameters");
+        ensure!(
+            each == plain || (each == plain + 1 && cell == Cell::Lstm),
+            Runtime,
+            "a recurrent cell cannot have {each} parameters"
+        );
         let wanted = 1 + usize::from(cell == Cell::Lstm);
-        ensure!(self.hx.len() == wanted, Runtime, "{} expects two hidden states", if wanted == 2 { "lstm" } else { "rnn" });
-        ensure!(self.hx.iter().all(|h| h.ndim() == 3 && h.shape()[0] == cells as i64), Runtime, "hx must have {cells} layers of states");
+        ensure!(
+            self.hx.len() == wanted,
+            Runtime,
+            "{} expects two hidden states",
+            if wanted == 2 { "lstm" } else { "rnn" }
+        );
+        ensure!(
+            self.hx
+                .iter()
+                .all(|h| h.ndim() == 3 && h.shape()[0] == cells as i64),
+            Runtime,
+            "hx must have {cells} layers of states"
+        );
         let mut x = data.clone();
         let mut finals: Vec<State> = Vec::new();
         for l in 0..self.layers {
@@ -229,7 +349,10 @@ impl<'a> Net<'a> {
                     b_hh: self.biases.then(|| p[3]),
                     proj: (each > plain).then(|| p[each - 1]),
                 };
-                let start = State { h: self.hx[0].selected(0, k as i64), c: self.hx.get(1).map(|c| c.selected(0, k as i64)) };
+                let start = State {
+                    h: self.hx[0].selected(0, k as i64),
+                    c: self.hx.get(1).map(|c| c.selected(0, k as i64)),
+                };
                 let (out, state) = layer(cell, &x, sizes, &start, &w, d == 1)?;
                 outs.push(out);
                 finals.push(state.map(|t| run1!("unsqueeze", t, 0i64))?);
@@ -253,11 +376,24 @@ fn result(out: Tensor, s: State) -> Ret {
 fn padded(a: &Args, cell: Cell) -> Result<Ret> {
     let net = Net::of(a, 1)?;
     let x = a.tensor(0)?;
-    ensure!(x.ndim() == 3, Runtime, "input must have 3 dimensions, got {}", x.ndim());
+    ensure!(
+        x.ndim() == 3,
+        Runtime,
+        "input must have 3 dimensions, got {}",
+        x.ndim()
+    );
     let batch_first = a.bool(8);
-    let x = if batch_first { x.swapped(0, 1) } else { x.clone() };
+    let x = if batch_first {
+        x.swapped(0, 1)
+    } else {
+        x.clone()
+    };
     let (steps, batch) = (x.shape()[0], x.shape()[1]);
-    ensure!(steps > 0, Runtime, "Expected sequence length to be larger than 0 in RNN");
+    ensure!(
+        steps > 0,
+        Runtime,
+        "Expected sequence length to be larger than 0 in RNN"
+    );
     let rows = run1!("reshape", &x, Dims::from([steps * batch, x.shape()[2]]))?;
     let (out, state) = net.run(cell, &rows, &vec![batch; steps as usize])?;
     let width = out.shape()[1];
@@ -270,7 +406,10 @@ fn padded(a: &Args, cell: Cell) -> Result<Ret> {
 
 fn packed(a: &Args, cell: Cell) -> Result<Ret> {
     let net = Net::of(a, 2)?;
-    let sizes = super::call::readable(a.tensor(1)?, "the batch sizes of packed sequences must be real")?;
+    let sizes = super::call::readable(
+        a.tensor(1)?,
+        "the batch sizes of packed sequences must be real",
+    )?;
     let sizes = cpu::copy::dense(&sizes, DType::I64)?;
     let (out, state) = net.run(cell, a.tensor(0)?, cpu::slice::<i64>(&sizes))?;
     Ok(result(out, state))
@@ -278,16 +417,39 @@ fn packed(a: &Args, cell: Cell) -> Result<Ret> {
 
 fn one_step(a: &Args, cell: Cell) -> Result<Ret> {
     let gates = linear(a.tensor(0)?, a.tensor(2)?, a.opt_tensor(4))?;
-    let start = State { h: a.tensor(1)?.clone(), c: None };
-    Ok(step(cell, &gates, &start, a.tensor(3)?, a.opt_tensor(5), None)?.h.into())
+    let start = State {
+        h: a.tensor(1)?.clone(),
+        c: None,
+    };
+    Ok(
+        step(cell, &gates, &start, a.tensor(3)?, a.opt_tensor(5), None)?
+            .h
+            .into(),
+    )
 }
 
 fn lstm_cell(a: &Args) -> Result<Ret> {
     let hx = a.tensors(1)?;
-    ensure!(hx.len() == 2, Runtime, "lstm_cell expects two hidden states");
+    ensure!(
+        hx.len() == 2,
+        Runtime,
+        "lstm_cell expects two hidden states"
+    );
     let gates = linear(a.tensor(0)?, a.tensor(2)?, a.opt_tensor(4))?;
-    let start = State { h: hx[0].clone(), c: Some(hx[1].clone()) };
-    let s = step(Cell::Lstm, &gates, &start, a.tensor(3)?, a.opt_tensor(5), None)?;
-    let Some(c) = s.c else { crate::bail!(Runtime, "an LSTM has two states") };
+    let start = State {
+        h: hx[0].clone(),
+        c: Some(hx[1].clone()),
+    };
+    let s = step(
+        Cell::Lstm,
+        &gates,
+        &start,
+        a.tensor(3)?,
+        a.opt_tensor(5),
+        None,
+    )?;
+    let Some(c) = s.c else {
+        crate::bail!(Runtime, "an LSTM has two states")
+    };
     Ok(Ret::Tuple(vec![s.h, c]))
 }

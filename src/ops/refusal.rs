@@ -18,7 +18,12 @@ pub fn not_implemented(args: &Args, d: DType) -> Error {
     {
         return e;
     }
-    err!(NotImplemented, "\"{}\" not implemented for '{}'", kernel(name), d.scalar_type())
+    err!(
+        NotImplemented,
+        "\"{}\" not implemented for '{}'",
+        kernel(name),
+        d.scalar_type()
+    )
 }
 
 fn for_bool(name: &str) -> Option<Error> {
@@ -32,7 +37,10 @@ fn for_bool(name: &str) -> Option<Error> {
             "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or \
              `logical_not()` operator instead."
         ),
-        "positive" => err!(Runtime, "The `+` operator, on a bool tensor is not supported."),
+        "positive" => err!(
+            Runtime,
+            "The `+` operator, on a bool tensor is not supported."
+        ),
         "relu" => err!(Runtime, "Boolean inputs not supported for relu"),
         _ => return None,
     })
@@ -40,17 +48,29 @@ fn for_bool(name: &str) -> Option<Error> {
 
 fn for_complex(name: &str) -> Option<Error> {
     Some(match name {
-        "ceil" | "floor" | "trunc" => err!(NotImplemented, "{name} is not supported for complex inputs"),
+        "ceil" | "floor" | "trunc" => {
+            err!(NotImplemented, "{name} is not supported for complex inputs")
+        }
         "sign" => err!(
             NotImplemented,
             "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."
         ),
-        "relu" | "clamp" | "clamp_min" | "clamp_max" => err!(NotImplemented, "clamp is not supported for complex types"),
-        "signbit" => err!(NotImplemented, "signbit is not implemented for complex tensors."),
+        "relu" | "clamp" | "clamp_min" | "clamp_max" => {
+            err!(NotImplemented, "clamp is not supported for complex types")
+        }
+        "signbit" => err!(
+            NotImplemented,
+            "signbit is not implemented for complex tensors."
+        ),
         "isposinf" | "isneginf" => err!(Runtime, "{name} does not support complex inputs."),
         "deg2rad" | "rad2deg" => err!(Runtime, "{name} is not supported for complex tensors."),
-        "maximum" | "minimum" | "fmax" | "fmin" => err!(Runtime, "{name} not implemented for complex tensors."),
-        "heaviside" => err!(Runtime, "heaviside is not yet implemented for complex tensors."),
+        "maximum" | "minimum" | "fmax" | "fmin" => {
+            err!(Runtime, "{name} not implemented for complex tensors.")
+        }
+        "heaviside" => err!(
+            Runtime,
+            "heaviside is not yet implemented for complex tensors."
+        ),
         _ => return None,
     })
 }
@@ -65,7 +85,9 @@ fn kernel(name: &str) -> String {
         "pow" => "pow",
         "digamma" => "digamma",
         "gelu" => "GeluKernelImpl",
-        "ceil" | "floor" | "round" | "trunc" | "erf" | "erfc" | "erfinv" | "lgamma" | "i0" => return format!("{name}_vml_cpu"),
+        "ceil" | "floor" | "round" | "trunc" | "erf" | "erfc" | "erfinv" | "lgamma" | "i0" => {
+            return format!("{name}_vml_cpu");
+        }
         _ => return format!("{name}_cpu"),
     };
     own.to_owned()

@@ -2,39 +2,140 @@
 
 use super::args::{Arg, Args};
 use super::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, compose, kernel};
-use crate::cpu::resize::{self as cpu, Taps};
 use crate::cpu::copy;
+use crate::cpu::resize::{self as cpu, Taps};
 use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, run1};
 use smallvec::smallvec;
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    compose("nn.functional.interpolate", "(Tensor input, int[]? size=None, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)", F, |a| interpolate(a, a.str(3).unwrap_or("nearest"), a.opt_bool(4), a.opt_bool(5), a.bool(6)), "The input at another size."),
-    compose("nn.functional.interpolate#int", "(Tensor input, int size, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)", F, |a| interpolate(a, a.str(3).unwrap_or("nearest"), a.opt_bool(4), a.opt_bool(5), a.bool(6)), "The input at another size."),
-    compose("nn.functional.upsample", "(Tensor input, int[]? size=None, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None)", F, |a| interpolate(a, a.str(3).unwrap_or("nearest"), a.opt_bool(4), None, false), "As interpolate."),
-    compose("nn.functional.upsample#int", "(Tensor input, int size, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None)", F, |a| interpolate(a, a.str(3).unwrap_or("nearest"), a.opt_bool(4), None, false), "As interpolate."),
-    compose("nn.functional.upsample_nearest", "(Tensor input, int[]? size=None, float[]? scale_factor=None)", F, |a| interpolate(a, "nearest", None, None, false), "As interpolate."),
-    compose("nn.functional.upsample_nearest#int", "(Tensor input, int size, float[]? scale_factor=None)", F, |a| interpolate(a, "nearest", None, None, false), "As interpolate."),
-    compose("nn.functional.upsample_bilinear", "(Tensor input, int[]? size=None, float[]? scale_factor=None)", F, |a| interpolate(a, "bilinear", Some(true), None, false), "As interpolate, corners aligned."),
-    compose("nn.functional.upsample_bilinear#int", "(Tensor input, int size, float[]? scale_factor=None)", F, |a| interpolate(a, "bilinear", Some(true), None, false), "As interpolate, corners aligned."),
-    kernel("_upsample", "(Tensor input, int[] output_size, str mode, bool align_corners, bool antialias, float[] scales)", 0, KernelBody::new(infer, run), ""),
-    compose("_upsample_bilinear2d_aa", "(Tensor input, int[] output_size, bool align_corners, float? scales_h=None, float? scales_w=None)", F, |a| direct(a, "bilinear"), "Bilinear interpolation without aliasing."),
-    compose("_upsample_bicubic2d_aa", "(Tensor input, int[] output_size, bool align_corners, float? scales_h=None, float? scales_w=None)", F, |a| direct(a, "bicubic"), "Bicubic interpolation without aliasing."),
+    compose(
+        "nn.functional.interpolate",
+        "(Tensor input, int[]? size=None, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)",
+        F,
+        |a| {
+            interpolate(
+                a,
+                a.str(3).unwrap_or("nearest"),
+                a.opt_bool(4),
+                a.opt_bool(5),
+                a.bool(6),
+            )
+        },
+        "The input at another size.",
+    ),
+    compose(
+        "nn.functional.interpolate#int",
+        "(Tensor input, int size, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)",
+        F,
+        |a| {
+            interpolate(
+                a,
+                a.str(3).unwrap_or("nearest"),
+                a.opt_bool(4),
+                a.opt_bool(5),
+                a.bool(6),
+            )
+        },
+        "The input at another size.",
+    ),
+    compose(
+        "nn.functional.upsample",
+        "(Tensor input, int[]? size=None, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None)",
+        F,
+        |a| interpolate(a, a.str(3).unwrap_or("nearest"), a.opt_bool(4), None, false),
+        "As interpolate.",
+    ),
+    compose(
+        "nn.functional.upsample#int",
+        "(Tensor input, int size, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None)",
+        F,
+        |a| interpolate(a, a.str(3).unwrap_or("nearest"), a.opt_bool(4), None, false),
+        "As interpolate.",
+    ),
+    compose(
+        "nn.functional.upsample_nearest",
+        "(Tensor input, int[]? size=None, float[]? scale_factor=None)",
+        F,
+        |a| interpolate(a, "nearest", None, None, false),
+        "As interpolate.",
+    ),
+    compose(
+        "nn.functional.upsample_nearest#int",
+        "(Tensor input, int size, float[]? scale_factor=None)",
+        F,
+        |a| interpolate(a, "nearest", None, None, false),
+        "As interpolate.",
+    ),
+    compose(
+        "nn.functional.upsample_bilinear",
+        "(Tensor input, int[]? size=None, float[]? scale_factor=None)",
+        F,
+        |a| interpolate(a, "bilinear", Some(true), None, false),
+        "As interpolate, corners aligned.",
+    ),
+    compose(
+        "nn.functional.upsample_bilinear#int",
+        "(Tensor input, int size, float[]? scale_factor=None)",
+        F,
+        |a| interpolate(a, "bilinear", Some(true), None, false),
+        "As interpolate, corners aligned.",
+    ),
+    kernel(
+        "_upsample",
+        "(Tensor input, int[] output_size, str mode, bool align_corners, bool antialias, float[] scales)",
+        0,
+        KernelBody::new(infer, run),
+        "",
+    ),
+    compose(
+        "_upsample_bilinear2d_aa",
+        "(Tensor input, int[] output_size, bool align_corners, float? scales_h=None, float? scales_w=None)",
+        F,
+        |a| direct(a, "bilinear"),
+        "Bilinear interpolation without aliasing.",
+    ),
+    compose(
+        "_upsample_bicubic2d_aa",
+        "(Tensor input, int[] output_size, bool align_corners, float? scales_h=None, float? scales_w=None)",
+        F,
+        |a| direct(a, "bicubic"),
+        "Bicubic interpolation without aliasing.",
+    ),
 ];
 
 const SMOOTH: &str = "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear";
 
 fn direct(a: &Args, mode: &str) -> Result<Ret> {
     let scales = vec![a.opt_float(3).unwrap_or(0.0), a.opt_float(4).unwrap_or(0.0)];
-    Ok(run1!("_upsample", a.tensor(0)?, a.ints(1)?.clone(), mode, a.bool(2), true, Arg::Floats(scales))?.into())
+    Ok(run1!(
+        "_upsample",
+        a.tensor(0)?,
+        a.ints(1)?.clone(),
+        mode,
+        a.bool(2),
+        true,
+        Arg::Floats(scales)
+    )?
+    .into())
 }
 
 fn list<T: std::fmt::Display>(values: &[T]) -> String {
     let parts: Vec<String> = values.iter().map(ToString::to_string).collect();
-    if parts.len() == 1 { format!("({},)", parts[0]) } else { format!("({})", parts.join(", ")) }
+    if parts.len() == 1 {
+        format!("({},)", parts[0])
+    } else {
+        format!("({})", parts.join(", "))
+    }
 }
 
-fn interpolate(a: &Args, mode: &str, align: Option<bool>, recompute: Option<bool>, antialias: bool) -> Result<Ret> {
+fn interpolate(
+    a: &Args,
+    mode: &str,
+    align: Option<bool>,
+    recompute: Option<bool>,
+    antialias: bool,
+) -> Result<Ret> {
     let x = a.tensor(0)?;
     let whole = matches!(mode, "nearest" | "area" | "nearest-exact");
     ensure!(!whole || align.is_none(), Value, "{SMOOTH}");
@@ -71,19 +172,33 @@ fn interpolate(a: &Args, mode: &str, align: Option<bool>, recompute: Option<bool
                     list(f)
                 );
             }
-            (None, if f.len() == n { f.to_vec() } else { vec![f[0]; n] })
+            (
+                None,
+                if f.len() == n {
+                    f.to_vec()
+                } else {
+                    vec![f[0]; n]
+                },
+            )
         }
         (None, None) => bail!(Value, "either size or scale_factor should be defined"),
     };
     let mut recompute = recompute.unwrap_or(false);
-    ensure!(!recompute || out.is_none(), Value, "recompute_scale_factor is not meaningful with an explicit size.");
+    ensure!(
+        !recompute || out.is_none(),
+        Value,
+        "recompute_scale_factor is not meaningful with an explicit size."
+    );
     recompute |= mode == "area" && out.is_none();
     ensure!(
         !antialias || (matches!(mode, "bilinear" | "bicubic" | "lanczos") && x.ndim() == 4),
         Value,
         "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"
     );
-    let known = matches!(mode, "nearest" | "area" | "nearest-exact" | "linear" | "bilinear" | "trilinear" | "bicubic");
+    let known = matches!(
+        mode,
+        "nearest" | "area" | "nearest-exact" | "linear" | "bilinear" | "trilinear" | "bicubic"
+    );
     if !known || !(1..=3).contains(&n) || (mode == "bicubic" && n != 2) {
         bail!(
             NotImplemented,
@@ -98,10 +213,18 @@ fn interpolate(a: &Args, mode: &str, align: Option<bool>, recompute: Option<bool
         "trilinear" => 3,
         _ => n,
     };
-    ensure!(needs == n, NotImplemented, "Got {}D input, but {mode} mode needs {}D input", n + 2, needs + 2);
+    ensure!(
+        needs == n,
+        NotImplemented,
+        "Got {}D input, but {mode} mode needs {}D input",
+        n + 2,
+        needs + 2
+    );
     let target = match out.take() {
         Some(s) => s,
-        None => (0..n).map(|i| (sizes[i] as f64 * scales[i]).floor() as i64).collect(),
+        None => (0..n)
+            .map(|i| (sizes[i] as f64 * scales[i]).floor() as i64)
+            .collect(),
     };
     if recompute {
         scales.clear();
@@ -114,13 +237,24 @@ fn interpolate(a: &Args, mode: &str, align: Option<bool>, recompute: Option<bool
         }
         .into());
     }
-    Ok(run1!("_upsample", x, target, mode, align.unwrap_or(false), antialias, Arg::Floats(scales))?.into())
+    Ok(run1!(
+        "_upsample",
+        x,
+        target,
+        mode,
+        align.unwrap_or(false),
+        antialias,
+        Arg::Floats(scales)
+    )?
+    .into())
 }
 
 fn format(x: &Tensor) -> MemoryFormat {
     match x.ndim() {
         4 if dims::strides_like_channels_last(x.shape(), x.strides()) => MemoryFormat::ChannelsLast,
-        5 if dims::strides_like_channels_last(x.shape(), x.strides()) => MemoryFormat::ChannelsLast3d,
+        5 if dims::strides_like_channels_last(x.shape(), x.strides()) => {
+            MemoryFormat::ChannelsLast3d
+        }
         _ => MemoryFormat::Contiguous,
     }
 }
@@ -137,7 +271,13 @@ fn infer(a: &Args) -> Result<Plan> {
     );
     let sizes = &x.shape()[2..];
     let names = ["D", "H", "W"];
-    let shown = |v: &[i64]| v.iter().enumerate().map(|(i, v)| format!("{}: {v}", names[3 - n + i])).collect::<Vec<_>>().join(", ");
+    let shown = |v: &[i64]| {
+        v.iter()
+            .enumerate()
+            .map(|(i, v)| format!("{}: {v}", names[3 - n + i]))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     ensure!(
         sizes.iter().chain(size.iter()).all(|&v| v > 0),
         Runtime,
@@ -145,22 +285,48 @@ fn infer(a: &Args) -> Result<Plan> {
         shown(sizes),
         shown(size)
     );
-    ensure!(x.shape()[1] != 0, Runtime, "Non-empty {}D data tensor expected but got a tensor with sizes {}", n + 2, x.shape());
+    ensure!(
+        x.shape()[1] != 0,
+        Runtime,
+        "Non-empty {}D data tensor expected but got a tensor with sizes {}",
+        n + 2,
+        x.shape()
+    );
     let d = x.dtype();
     let byte = d == DType::U8 && (n == 2 || mode.starts_with("nearest"));
-    ensure!((d.is_float() && !d.is_storage_only()) || byte, NotImplemented, "\"upsample_{mode}{n}d\" not implemented for '{}'", d.scalar_type());
+    ensure!(
+        (d.is_float() && !d.is_storage_only()) || byte,
+        NotImplemented,
+        "\"upsample_{mode}{n}d\" not implemented for '{}'",
+        d.scalar_type()
+    );
     let shape = Dims::new(&x.shape()[..2]).concat(size);
     let strides = dims::format_strides(&shape, format(x))?;
-    Ok(Plan { outs: smallvec![OutSpec { shape, strides, dtype: d }], device: None })
+    Ok(Plan {
+        outs: smallvec![OutSpec {
+            shape,
+            strides,
+            dtype: d
+        }],
+        device: None,
+    })
 }
 
 /// Input steps for each output step, in the precision PyTorch computes it in.
 fn step(size: i64, out: i64, align: bool, scale: f64, single: bool) -> f64 {
     let round = |v: f64| if single { f64::from(v as f32) } else { v };
     if align {
-        return if out > 1 { round((size - 1) as f64 / (out - 1) as f64) } else { 0.0 };
+        return if out > 1 {
+            round((size - 1) as f64 / (out - 1) as f64)
+        } else {
+            0.0
+        };
     }
-    round(if scale > 0.0 { 1.0 / scale } else { size as f64 / out as f64 })
+    round(if scale > 0.0 {
+        1.0 / scale
+    } else {
+        size as f64 / out as f64
+    })
 }
 
 fn nearest(size: i64, out: i64, scale: f64, exact: bool, single: bool) -> Vec<usize> {
@@ -196,7 +362,11 @@ fn taps(size: i64, out: i64, mode: &str, align: bool, scale: f64, single: bool) 
     (0..out)
         .map(|i| {
             let mut at = if align {
-                if single { f64::from(i as f32 * s as f32) } else { i as f64 * s }
+                if single {
+                    f64::from(i as f32 * s as f32)
+                } else {
+                    i as f64 * s
+                }
             } else if single {
                 f64::from((i as f32 + 0.5).mul_add(s as f32, -0.5))
             } else {
@@ -212,7 +382,9 @@ fn taps(size: i64, out: i64, mode: &str, align: bool, scale: f64, single: bool) 
             let t = (at - first as f64).clamp(0.0, 1.0);
             let clamp = |p: i64| p.clamp(0, size - 1) as usize;
             let parts = if is_cubic {
-                (-1..3).map(|k| (clamp(first + k), cubic(t - k as f64, -0.75))).collect()
+                (-1..3)
+                    .map(|k| (clamp(first + k), cubic(t - k as f64, -0.75)))
+                    .collect()
             } else if t == 0.0 {
                 vec![(clamp(first), 1.0)]
             } else {
@@ -237,7 +409,14 @@ fn wide_taps(size: i64, out: i64, mode: &str, align: bool, scale: f64, single: b
             let mut parts: Vec<(usize, f64)> = (from..to)
                 .map(|j| {
                     let t = (j as f64 - center + 0.5) * inverse;
-                    (j as usize, if mode == "bicubic" { cubic(t, -0.5) } else { (1.0 - t.abs()).max(0.0) })
+                    (
+                        j as usize,
+                        if mode == "bicubic" {
+                            cubic(t, -0.5)
+                        } else {
+                            (1.0 - t.abs()).max(0.0)
+                        },
+                    )
                 })
                 .collect();
             let total: f64 = parts.iter().map(|p| p.1).sum();
@@ -262,25 +441,57 @@ fn run(a: &Args, outs: &[Tensor]) -> Result<()> {
     let single = x.dtype() != DType::F64;
     let last = format(x) != MemoryFormat::Contiguous;
     // Spatial dimensions begin at 1 with channels innermost, else at 2.
-    let order: Vec<usize> = if last { std::iter::once(0).chain(2..n + 2).chain([1]).collect() } else { (0..n + 2).collect() };
-    let back: Vec<usize> = if last { [0, n + 1].into_iter().chain(1..n + 1).collect() } else { (0..n + 2).collect() };
+    let order: Vec<usize> = if last {
+        std::iter::once(0).chain(2..n + 2).chain([1]).collect()
+    } else {
+        (0..n + 2).collect()
+    };
+    let back: Vec<usize> = if last {
+        [0, n + 1].into_iter().chain(1..n + 1).collect()
+    } else {
+        (0..n + 2).collect()
+    };
     let first = if last { 1 } else { 2 };
     let x = x.permuted(&order);
     if mode.starts_with("nearest") {
         let x = copy::dense(&x, x.dtype())?;
         let places: [Vec<usize>; 3] = std::array::from_fn(|i| {
-            if i + n < 3 { vec![0] } else { nearest(sizes[i + n - 3], size[i + n - 3], scale(i + n - 3), mode == "nearest-exact", single) }
+            if i + n < 3 {
+                vec![0]
+            } else {
+                nearest(
+                    sizes[i + n - 3],
+                    size[i + n - 3],
+                    scale(i + n - 3),
+                    mode == "nearest-exact",
+                    single,
+                )
+            }
         });
-        let triple: [usize; 3] = std::array::from_fn(|i| if i + n < 3 { 1 } else { sizes[i + n - 3] as usize });
+        let triple: [usize; 3] = std::array::from_fn(|i| {
+            if i + n < 3 {
+                1
+            } else {
+                sizes[i + n - 3] as usize
+            }
+        });
         let inner = if last { x.shape()[n + 1] as usize } else { 1 };
         let shape = out.permuted(&order).shape().clone();
-        return copy::copy(out, &cpu::choose(&x, &places, triple, inner, &shape)?.permuted(&back));
+        return copy::copy(
+            out,
+            &cpu::choose(&x, &places, triple, inner, &shape)?.permuted(&back),
+        );
     }
     let mut y = cpu::working(&x)?;
     for i in (0..n).rev() {
         let f = if antialias { wide_taps } else { taps };
         let taps = f(sizes[i], size[i], mode, align, scale(i), single);
-        if sizes[i] == size[i] && taps.iter().enumerate().all(|(j, t)| t.parts.len() == 1 && t.parts[0] == (j, 1.0)) {
+        if sizes[i] == size[i]
+            && taps
+                .iter()
+                .enumerate()
+                .all(|(j, t)| t.parts.len() == 1 && t.parts[0] == (j, 1.0))
+        {
             continue;
         }
         if out.dtype() == DType::U8 {
@@ -294,13 +505,18 @@ fn run(a: &Args, outs: &[Tensor]) -> Result<()> {
 
 /// Weights rounded to as many binary places as 16 bits hold for the largest: bytes are resampled so.
 fn fixed_point(mut taps: Vec<Taps>) -> Vec<Taps> {
-    let most = taps.iter().flat_map(|t| &t.parts).fold(0.0f64, |a, p| a.max(p.1));
+    let most = taps
+        .iter()
+        .flat_map(|t| &t.parts)
+        .fold(0.0f64, |a, p| a.max(p.1));
     let mut places = 0;
     while places < 22 && (0.5 + most * f64::from(1u32 << (places + 1))) < 32768.0 {
         places += 1;
     }
     let unit = f64::from(1u32 << places);
-    taps.iter_mut().flat_map(|t| &mut t.parts).for_each(|p| p.1 = (p.1 * unit).round() / unit);
+    taps.iter_mut()
+        .flat_map(|t| &mut t.parts)
+        .for_each(|p| p.1 = (p.1 * unit).round() / unit);
     taps
 }
 

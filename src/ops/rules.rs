@@ -17,13 +17,22 @@ pub fn dim(t: &Tensor, d: i64) -> Result<usize> {
 /// # Errors
 /// If one is out of range or named twice.
 pub fn dim_list(dims: Option<&[i64]>, ndim: usize) -> Result<SmallVec<[usize; 6]>> {
-    crate::ensure!(ndim <= crate::dims::MAX_NDIM, Runtime, "only tensors with up to 64 dims are supported");
-    let Some(dims) = dims.filter(|d| !d.is_empty()) else { return Ok((0..ndim).collect()) };
+    crate::ensure!(
+        ndim <= crate::dims::MAX_NDIM,
+        Runtime,
+        "only tensors with up to 64 dims are supported"
+    );
+    let Some(dims) = dims.filter(|d| !d.is_empty()) else {
+        return Ok((0..ndim).collect());
+    };
     let mut out: SmallVec<[usize; 6]> = SmallVec::new();
     for &d in dims {
         let d = wrap_dim(d, ndim)?;
         if out.contains(&d) {
-            bail!(Runtime, "dim {d} appears multiple times in the list of dims");
+            bail!(
+                Runtime,
+                "dim {d} appears multiple times in the list of dims"
+            );
         }
         out.push(d);
     }
@@ -45,5 +54,9 @@ pub fn reduced_shape(shape: &[i64], dims: &[usize], keepdim: bool) -> Dims {
 /// The dtype that sums of integers are taken in, unless one is asked for.
 #[must_use]
 pub fn sum_dtype(input: DType, asked: Option<DType>) -> DType {
-    asked.unwrap_or(if input.is_integral(true) { DType::I64 } else { input })
+    asked.unwrap_or(if input.is_integral(true) {
+        DType::I64
+    } else {
+        input
+    })
 }

@@ -112,19 +112,30 @@ impl Schema {
     /// reports, so this panics with the text.
     #[must_use]
     pub fn parse(text: &'static str) -> Self {
-        let (args, returns) = text.split_once(") -> ").unwrap_or((text.trim_end_matches(')'), "Tensor"));
-        let args = args.strip_prefix('(').unwrap_or_else(|| panic!("schema without parenthesis: {text}"));
+        let (args, returns) = text
+            .split_once(") -> ")
+            .unwrap_or((text.trim_end_matches(')'), "Tensor"));
+        let args = args
+            .strip_prefix('(')
+            .unwrap_or_else(|| panic!("schema without parenthesis: {text}"));
         let mut params = Vec::new();
         let mut kwonly = false;
         for part in split_commas(args) {
             if part == "*" {
                 kwonly = true;
             } else if !part.is_empty() {
-                params.push(parse_param(part, kwonly).unwrap_or_else(|| panic!("bad argument '{part}' in {text}")));
+                params.push(
+                    parse_param(part, kwonly)
+                        .unwrap_or_else(|| panic!("bad argument '{part}' in {text}")),
+                );
             }
         }
         let positional = params.iter().filter(|p| !p.kwonly).count();
-        Self { params, positional, returns: parse_returns(returns) }
+        Self {
+            params,
+            positional,
+            returns: parse_returns(returns),
+        }
     }
 
     /// The position of an argument by name.
@@ -157,7 +168,10 @@ fn parse_returns(text: &'static str) -> Returns {
         "Tensor" => Returns::One,
         "Tensor[]" => Returns::List,
         t if t.starts_with('(') => Returns::Tuple(
-            t.trim_matches(['(', ')']).split(',').map(|f| f.trim().strip_prefix("Tensor").unwrap_or(f).trim()).collect(),
+            t.trim_matches(['(', ')'])
+                .split(',')
+                .map(|f| f.trim().strip_prefix("Tensor").unwrap_or(f).trim())
+                .collect(),
         ),
         other => Returns::Value(other),
     }
@@ -189,10 +203,27 @@ fn parse_param(text: &'static str, kwonly: bool) -> Option<Param> {
         "layout" => Kind::Layout,
         "format" => Kind::Format,
         "Generator" => Kind::Generator,
-        other => Kind::IntsOf(other.strip_prefix("int[")?.strip_suffix(']')?.parse().ok()?),
+        other => Kind::IntsOf(
+            other
+                .strip_prefix("int[")?
+                .strip_suffix(']')?
+                .parse()
+                .ok()?,
+        ),
     };
-    let default = if default_text.is_empty() { None } else { Some(parse_default(kind, default_text)?) };
-    Some(Param { name, kind, optional, default, default_text, kwonly })
+    let default = if default_text.is_empty() {
+        None
+    } else {
+        Some(parse_default(kind, default_text)?)
+    };
+    Some(Param {
+        name,
+        kind,
+        optional,
+        default,
+        default_text,
+        kwonly,
+    })
 }
 
 fn parse_default(kind: Kind, text: &'static str) -> Option<Arg<'static>> {
@@ -205,7 +236,11 @@ fn parse_default(kind: Kind, text: &'static str) -> Option<Arg<'static>> {
         Kind::Bool => Arg::Bool(text == "True"),
         Kind::Scalar | Kind::Operand => Arg::Scalar(match text {
             "True" | "False" => Scalar::Bool(text == "True"),
-            t => t.parse().map(Scalar::Int).ok().or_else(|| parse_float(t).map(Scalar::Float))?,
+            t => t
+                .parse()
+                .map(Scalar::Int)
+                .ok()
+                .or_else(|| parse_float(t).map(Scalar::Float))?,
         }),
         Kind::Str => Arg::Str(text.trim_matches(['\'', '"'])),
         Kind::VarTensors => Arg::Tensors(Vec::new()),
@@ -216,8 +251,12 @@ fn parse_default(kind: Kind, text: &'static str) -> Option<Arg<'static>> {
             {
                 return Some(Arg::Ints(Dims::filled(n as usize, text.parse().ok()?)));
             }
-            let list: Option<Vec<i64>> =
-                inner.split(',').map(str::trim).filter(|t| !t.is_empty()).map(|t| t.parse().ok()).collect();
+            let list: Option<Vec<i64>> = inner
+                .split(',')
+                .map(str::trim)
+                .filter(|t| !t.is_empty())
+                .map(|t| t.parse().ok())
+                .collect();
             Arg::Ints(Dims::new(&list?))
         }
         Kind::Format => Arg::Format(match text {
@@ -244,7 +283,9 @@ mod tests {
 
     #[test]
     fn reads_all_parts() {
-        let s = Schema::parse("(Tensor self, int[2] stride=1, *, Scalar alpha=1, dtype? dtype=None) -> (Tensor values, Tensor indices)");
+        let s = Schema::parse(
+            "(Tensor self, int[2] stride=1, *, Scalar alpha=1, dtype? dtype=None) -> (Tensor values, Tensor indices)",
+        );
         assert_eq!(s.positional, 2);
         assert_eq!(s.params[1].kind, Kind::IntsOf(2));
         assert!(s.params[3].optional && s.params[3].kwonly);

@@ -10,36 +10,227 @@ use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, run1};
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("var", "(Tensor self, bool unbiased=True)", FM, KernelBody::new(|a| infer_var(a, false), |a, o| var_cpu(a, o, false)), "The variance of all elements."),
-    kernel("var#dim", "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)", FMO, KernelBody::new(|a| infer_var(a, false), |a, o| var_cpu(a, o, false)), "The variance over dimensions."),
-    kernel("var#correction", "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)", FMO, KernelBody::new(|a| infer_var(a, false), |a, o| var_cpu(a, o, false)), "The variance over dimensions."),
-    kernel("std", "(Tensor self, bool unbiased=True)", FM, KernelBody::new(|a| infer_var(a, false), |a, o| var_cpu(a, o, true)), "The standard deviation of all elements."),
-    kernel("std#dim", "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)", FMO, KernelBody::new(|a| infer_var(a, false), |a, o| var_cpu(a, o, true)), "The standard deviation over dimensions."),
-    kernel("std#correction", "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)", FMO, KernelBody::new(|a| infer_var(a, false), |a, o| var_cpu(a, o, true)), "The standard deviation over dimensions."),
-    kernel("var_mean", "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", F, KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, false)), "The variance and mean of all elements."),
-    kernel("var_mean#dim", "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)", F, KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, false)), "The variance and mean over dimensions."),
-    kernel("var_mean#correction", "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)", F, KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, false)), "The variance and mean over dimensions."),
-    kernel("std_mean", "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", F, KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, true)), "The standard deviation and mean of all elements."),
-    kernel("std_mean#dim", "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)", F, KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, true)), "The standard deviation and mean over dimensions."),
-    kernel("std_mean#correction", "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)", F, KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, true)), "The standard deviation and mean over dimensions."),
-    kernel("median", "(Tensor self)", FM, KernelBody::new(infer_median_all, |a, o| pick_all(a, o, Pick::Median)), "The lower median of all elements."),
-    kernel("median#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(|a| infer_pick(a, 1, 2), |a, o| pick_cpu(a, o, 1, Pick::Median)), "The lower median along a dimension and its index."),
-    kernel("nanmedian", "(Tensor self)", FM, KernelBody::new(infer_median_all, |a, o| pick_all(a, o, Pick::NanMedian)), "The lower median of all elements but NaN."),
-    kernel("nanmedian#dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(|a| infer_pick(a, 1, 2), |a, o| pick_cpu(a, o, 1, Pick::NanMedian)), "The lower median without NaN along a dimension and its index."),
-    kernel("mode", "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(|a| infer_pick(a, 1, 2), |a, o| pick_cpu(a, o, 1, Pick::Mode)), "The most frequent element along a dimension and an index of it."),
-    kernel("kthvalue", "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", FMO | X, KernelBody::new(infer_kth, |a, o| pick_cpu(a, o, 2, Pick::Kth(a.int(1)?.max(0) as usize))), "The k-th smallest element along a dimension and its index."),
-    kernel("quantile", "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')", FMO | X, KernelBody::new(infer_quantile, quantile_cpu), "Quantiles of all elements or along a dimension."),
-    kernel("quantile#scalar", "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')", FMO | X, KernelBody::new(infer_quantile, quantile_cpu), "A quantile of all elements or along a dimension."),
-    kernel("nanquantile", "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')", FMO | X, KernelBody::new(infer_quantile, quantile_cpu), "Quantiles without NaN."),
-    kernel("nanquantile#scalar", "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')", FMO | X, KernelBody::new(infer_quantile, quantile_cpu), "A quantile without NaN."),
-    compose("dist", "(Tensor self, Tensor other, Scalar p=2)", FM | O, dist, "The norm of the difference."),
-    compose("sum_to_size", "(Tensor self, int[*] size)", M, sum_to_size, "Summed to a shape that broadcasts to this one."),
-    compose("equal", "(Tensor self, Tensor other) -> bool", FM, equal, "True if shapes and all elements are equal."),
-    compose("allclose", "(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool", FM, allclose, "True if all elements are close."),
-    compose("is_nonzero", "(Tensor self) -> bool", FM, is_nonzero, "True if the only element is not zero."),
-    compose("trace", "(Tensor self)", FM | O, trace, "The sum of a matrix's diagonal."),
-    compose("cov", "(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None)", FM, cov, "The covariance matrix of variables in rows."),
-    compose("corrcoef", "(Tensor self)", FM, corrcoef, "The correlation matrix of variables in rows."),
+    kernel(
+        "var",
+        "(Tensor self, bool unbiased=True)",
+        FM,
+        KernelBody::new(|a| infer_var(a, false), |a, o| var_cpu(a, o, false)),
+        "The variance of all elements.",
+    ),
+    kernel(
+        "var#dim",
+        "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
+        FMO,
+        KernelBody::new(|a| infer_var(a, false), |a, o| var_cpu(a, o, false)),
+        "The variance over dimensions.",
+    ),
+    kernel(
+        "var#correction",
+        "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)",
+        FMO,
+        KernelBody::new(|a| infer_var(a, false), |a, o| var_cpu(a, o, false)),
+        "The variance over dimensions.",
+    ),
+    kernel(
+        "std",
+        "(Tensor self, bool unbiased=True)",
+        FM,
+        KernelBody::new(|a| infer_var(a, false), |a, o| var_cpu(a, o, true)),
+        "The standard deviation of all elements.",
+    ),
+    kernel(
+        "std#dim",
+        "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
+        FMO,
+        KernelBody::new(|a| infer_var(a, false), |a, o| var_cpu(a, o, true)),
+        "The standard deviation over dimensions.",
+    ),
+    kernel(
+        "std#correction",
+        "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)",
+        FMO,
+        KernelBody::new(|a| infer_var(a, false), |a, o| var_cpu(a, o, true)),
+        "The standard deviation over dimensions.",
+    ),
+    kernel(
+        "var_mean",
+        "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
+        F,
+        KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, false)),
+        "The variance and mean of all elements.",
+    ),
+    kernel(
+        "var_mean#dim",
+        "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        F,
+        KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, false)),
+        "The variance and mean over dimensions.",
+    ),
+    kernel(
+        "var_mean#correction",
+        "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        F,
+        KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, false)),
+        "The variance and mean over dimensions.",
+    ),
+    kernel(
+        "std_mean",
+        "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
+        F,
+        KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, true)),
+        "The standard deviation and mean of all elements.",
+    ),
+    kernel(
+        "std_mean#dim",
+        "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        F,
+        KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, true)),
+        "The standard deviation and mean over dimensions.",
+    ),
+    kernel(
+        "std_mean#correction",
+        "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        F,
+        KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, true)),
+        "The standard deviation and mean over dimensions.",
+    ),
+    kernel(
+        "median",
+        "(Tensor self)",
+        FM,
+        KernelBody::new(infer_median_all, |a, o| pick_all(a, o, Pick::Median)),
+        "The lower median of all elements.",
+    ),
+    kernel(
+        "median#dim",
+        "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        FMO | X,
+        KernelBody::new(
+            |a| infer_pick(a, 1, 2),
+            |a, o| pick_cpu(a, o, 1, Pick::Median),
+        ),
+        "The lower median along a dimension and its index.",
+    ),
+    kernel(
+        "nanmedian",
+        "(Tensor self)",
+        FM,
+        KernelBody::new(infer_median_all, |a, o| pick_all(a, o, Pick::NanMedian)),
+        "The lower median of all elements but NaN.",
+    ),
+    kernel(
+        "nanmedian#dim",
+        "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        FMO | X,
+        KernelBody::new(
+            |a| infer_pick(a, 1, 2),
+            |a, o| pick_cpu(a, o, 1, Pick::NanMedian),
+        ),
+        "The lower median without NaN along a dimension and its index.",
+    ),
+    kernel(
+        "mode",
+        "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        FMO | X,
+        KernelBody::new(
+            |a| infer_pick(a, 1, 2),
+            |a, o| pick_cpu(a, o, 1, Pick::Mode),
+        ),
+        "The most frequent element along a dimension and an index of it.",
+    ),
+    kernel(
+        "kthvalue",
+        "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        FMO | X,
+        KernelBody::new(infer_kth, |a, o| {
+            pick_cpu(a, o, 2, Pick::Kth(a.int(1)?.max(0) as usize))
+        }),
+        "The k-th smallest element along a dimension and its index.",
+    ),
+    kernel(
+        "quantile",
+        "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
+        FMO | X,
+        KernelBody::new(infer_quantile, quantile_cpu),
+        "Quantiles of all elements or along a dimension.",
+    ),
+    kernel(
+        "quantile#scalar",
+        "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
+        FMO | X,
+        KernelBody::new(infer_quantile, quantile_cpu),
+        "A quantile of all elements or along a dimension.",
+    ),
+    kernel(
+        "nanquantile",
+        "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
+        FMO | X,
+        KernelBody::new(infer_quantile, quantile_cpu),
+        "Quantiles without NaN.",
+    ),
+    kernel(
+        "nanquantile#scalar",
+        "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
+        FMO | X,
+        KernelBody::new(infer_quantile, quantile_cpu),
+        "A quantile without NaN.",
+    ),
+    compose(
+        "dist",
+        "(Tensor self, Tensor other, Scalar p=2)",
+        FM | O,
+        dist,
+        "The norm of the difference.",
+    ),
+    compose(
+        "sum_to_size",
+        "(Tensor self, int[*] size)",
+        M,
+        sum_to_size,
+        "Summed to a shape that broadcasts to this one.",
+    ),
+    compose(
+        "equal",
+        "(Tensor self, Tensor other) -> bool",
+        FM,
+        equal,
+        "True if shapes and all elements are equal.",
+    ),
+    compose(
+        "allclose",
+        "(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
+        FM,
+        allclose,
+        "True if all elements are close.",
+    ),
+    compose(
+        "is_nonzero",
+        "(Tensor self) -> bool",
+        FM,
+        is_nonzero,
+        "True if the only element is not zero.",
+    ),
+    compose(
+        "trace",
+        "(Tensor self)",
+        FM | O,
+        trace,
+        "The sum of a matrix's diagonal.",
+    ),
+    compose(
+        "cov",
+        "(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None)",
+        FM,
+        cov,
+        "The covariance matrix of variables in rows.",
+    ),
+    compose(
+        "corrcoef",
+        "(Tensor self)",
+        FM,
+        corrcoef,
+        "The correlation matrix of variables in rows.",
+    ),
 ];
 
 /// Position of a parameter of this op.
@@ -52,29 +243,56 @@ fn infer_var(a: &Args, with_mean: bool) -> Result<Plan> {
     let d = t.dtype();
     if !(d.is_float() || d.is_complex()) {
         let name = a.name();
-        ensure!(!with_mean, Runtime, "{name} only support floating point and complex dtypes");
-        bail!(Runtime, "std and var only support floating point and complex dtypes");
+        ensure!(
+            !with_mean,
+            Runtime,
+            "{name} only support floating point and complex dtypes"
+        );
+        bail!(
+            Runtime,
+            "std and var only support floating point and complex dtypes"
+        );
     }
     if d.is_storage_only() && d != DType::C32 {
         return Err(unknown("std_cpu", d));
     }
-    let dims = dim_list(at(a, "dim").and_then(|i| a.opt_ints(i)).map(|d| &**d), t.ndim())?;
-    let shape = reduced_shape(t.shape(), &dims, at(a, "keepdim").is_some_and(|i| a.bool(i)));
-    Ok(if with_mean { Plan::many(&[(&shape, d.to_real()), (&shape, d)]) } else { Plan::contiguous(&shape, d.to_real()) })
+    let dims = dim_list(
+        at(a, "dim").and_then(|i| a.opt_ints(i)).map(|d| &**d),
+        t.ndim(),
+    )?;
+    let shape = reduced_shape(
+        t.shape(),
+        &dims,
+        at(a, "keepdim").is_some_and(|i| a.bool(i)),
+    );
+    Ok(if with_mean {
+        Plan::many(&[(&shape, d.to_real()), (&shape, d)])
+    } else {
+        Plan::contiguous(&shape, d.to_real())
+    })
 }
 
 fn var_cpu(a: &Args, outs: &[Tensor], root: bool) -> Result<()> {
     let t = a.tensor(0)?;
-    let dims = dim_list(at(a, "dim").and_then(|i| a.opt_ints(i)).map(|d| &**d), t.ndim())?;
+    let dims = dim_list(
+        at(a, "dim").and_then(|i| a.opt_ints(i)).map(|d| &**d),
+        t.ndim(),
+    )?;
     let correction = match at(a, "unbiased") {
         Some(i) => f64::from(u8::from(a.bool(i))),
-        None => at(a, "correction").and_then(|i| a.opt_scalar(i)).map_or(1.0, Scalar::to_f64),
+        None => at(a, "correction")
+            .and_then(|i| a.opt_scalar(i))
+            .map_or(1.0, Scalar::to_f64),
     };
     cpu::moments::variance(&outs[0], outs.get(1), t, &dims, correction, root)
 }
 
 fn ordered(kernel: &str, d: DType) -> Result<()> {
-    if d == DType::Bool { Err(unknown(kernel, d)) } else { super::reduce::comparable(kernel, d) }
+    if d == DType::Bool {
+        Err(unknown(kernel, d))
+    } else {
+        super::reduce::comparable(kernel, d)
+    }
 }
 
 fn infer_median_all(a: &Args) -> Result<Plan> {
@@ -106,7 +324,11 @@ fn infer_kth(a: &Args) -> Result<Plan> {
     let (k, d) = (a.int(1)?, wrap_dim(a.int(2)?, t.ndim())?);
     nonzero_dim(t, d, "kthvalue")?;
     let n = t.shape().get(d).copied().unwrap_or(1);
-    ensure!(k >= 1 && k <= n, Runtime, "kthvalue(): selected number k out of range for dimension {d}");
+    ensure!(
+        k >= 1 && k <= n,
+        Runtime,
+        "kthvalue(): selected number k out of range for dimension {d}"
+    );
     infer_pick(a, 2, 3)
 }
 
@@ -115,29 +337,61 @@ fn pick_cpu(a: &Args, outs: &[Tensor], dim: usize, what: Pick) -> Result<()> {
     if t.numel() == 0 {
         return Ok(());
     }
-    select::choose(&outs[0], Some(&outs[1]), t, &[wrap_dim(a.int(dim)?, t.ndim())?], what)
+    select::choose(
+        &outs[0],
+        Some(&outs[1]),
+        t,
+        &[wrap_dim(a.int(dim)?, t.ndim())?],
+        what,
+    )
 }
 
 fn infer_quantile(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
-    ensure!(t.numel() > 0, Runtime, "quantile() input tensor must be non-empty");
-    ensure!(matches!(t.dtype(), DType::F32 | DType::F64), Runtime, "quantile() input tensor must be either float or double dtype");
+    ensure!(
+        t.numel() > 0,
+        Runtime,
+        "quantile() input tensor must be non-empty"
+    );
+    ensure!(
+        matches!(t.dtype(), DType::F32 | DType::F64),
+        Runtime,
+        "quantile() input tensor must be either float or double dtype"
+    );
     let mut lead: Option<i64> = None;
     match a.opt_tensor(1) {
         Some(q) => {
-            ensure!(q.ndim() <= 1, Runtime, "quantile() q must be a scalar or 1D tensor");
-            ensure!(q.dtype() == t.dtype(), Runtime, "quantile() q tensor must be same dtype as the input tensor");
+            ensure!(
+                q.ndim() <= 1,
+                Runtime,
+                "quantile() q must be a scalar or 1D tensor"
+            );
+            ensure!(
+                q.dtype() == t.dtype(),
+                Runtime,
+                "quantile() q tensor must be same dtype as the input tensor"
+            );
             if q.ndim() == 1 {
                 lead = Some(q.numel());
             }
             if q.device().is_cpu() {
                 let q = cpu::copy::dense(q, DType::F64)?;
-                ensure!(cpu::slice::<f64>(&q).iter().all(|x| (0.0..=1.0).contains(x)), Runtime, "quantile() q values must be in the range [0, 1]");
+                ensure!(
+                    cpu::slice::<f64>(&q)
+                        .iter()
+                        .all(|x| (0.0..=1.0).contains(x)),
+                    Runtime,
+                    "quantile() q values must be in the range [0, 1]"
+                );
             }
         }
         None => {
             let q = a.float(1)?;
-            ensure!((0.0..=1.0).contains(&q), Runtime, "quantile() q must be in the range [0, 1] but got {q}");
+            ensure!(
+                (0.0..=1.0).contains(&q),
+                Runtime,
+                "quantile() q must be in the range [0, 1] but got {q}"
+            );
         }
     }
     let how = a.str(4).unwrap_or("linear");
@@ -157,7 +411,11 @@ fn infer_quantile(a: &Args) -> Result<Plan> {
             // Computed with the quantiles last and moved to the front.
             let strides = crate::dims::contiguous_strides(&kept.concat(&[n]));
             let k = strides.len() - 1;
-            Plan::one(kept.inserted(0, n), strides.removed(k).inserted(0, strides[k]), t.dtype())
+            Plan::one(
+                kept.inserted(0, n),
+                strides.removed(k).inserted(0, strides[k]),
+                t.dtype(),
+            )
         }
     })
 }
@@ -170,20 +428,39 @@ fn quantile_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
     };
     let (q, lead) = match a.opt_tensor(1) {
         Some(q) => (cpu::copy::dense(q, t.dtype())?, q.ndim() == 1),
-        None => (Tensor::scalar(Scalar::Float(a.float(1)?), t.dtype())?, false),
+        None => (
+            Tensor::scalar(Scalar::Float(a.float(1)?), t.dtype())?,
+            false,
+        ),
     };
     let out = if lead {
         outs[0].permuted(&cpu::lines::order(outs[0].ndim(), &[0]))
     } else {
-        outs[0].view_with(outs[0].shape().concat(&[1]), outs[0].strides().concat(&[1]), outs[0].offset())
+        outs[0].view_with(
+            outs[0].shape().concat(&[1]),
+            outs[0].strides().concat(&[1]),
+            outs[0].offset(),
+        )
     };
-    cpu::quantile::quantile(&out, t, &q, &dims, a.str(4).unwrap_or("linear"), a.name() == "nanquantile")
+    cpu::quantile::quantile(
+        &out,
+        t,
+        &q,
+        &dims,
+        a.str(4).unwrap_or("linear"),
+        a.name() == "nanquantile",
+    )
 }
 
 fn dist(a: &Args) -> Result<Ret> {
     let delta = run1!("sub", a.tensor(0)?, a.tensor(1)?)?;
     let d = delta.dtype();
-    ensure!(d.is_float() || d.is_complex(), Runtime, "norm(): input dtype should be either floating point or complex. Got {} instead.", d.scalar_type());
+    ensure!(
+        d.is_float() || d.is_complex(),
+        Runtime,
+        "norm(): input dtype should be either floating point or complex. Got {} instead.",
+        d.scalar_type()
+    );
     run1!("linalg.vector_norm", &delta, a.scalar(2)?).map(Ret::from)
 }
 
@@ -193,31 +470,59 @@ fn sum_to_size(a: &Args) -> Result<Ret> {
         return run1!("sum", t).map(Ret::from);
     }
     let lead = t.ndim().checked_sub(size.len());
-    let fits = lead.is_some_and(|lead| size.iter().zip(&t.shape()[lead..]).all(|(&to, &from)| to == from || to == 1));
+    let fits = lead.is_some_and(|lead| {
+        size.iter()
+            .zip(&t.shape()[lead..])
+            .all(|(&to, &from)| to == from || to == 1)
+    });
     let Some(lead) = lead.filter(|_| fits) else {
-        bail!(Runtime, "size {{{size}}} is not expandable to size {{{}}}.", t.shape());
+        bail!(
+            Runtime,
+            "size {{{size}}} is not expandable to size {{{}}}.",
+            t.shape()
+        );
     };
-    let dims: Dims = (0..t.ndim()).filter(|&d| d < lead || (size[d - lead] == 1 && t.shape()[d] != 1)).map(|d| d as i64).collect();
+    let dims: Dims = (0..t.ndim())
+        .filter(|&d| d < lead || (size[d - lead] == 1 && t.shape()[d] != 1))
+        .map(|d| d as i64)
+        .collect();
     if dims.is_empty() {
         return Ok(t.clone().into());
     }
     let sum = run1!("sum#dim", t, dims, true)?;
-    if lead == 0 { Ok(sum.into()) } else { run1!("reshape", &sum, size.clone()).map(Ret::from) }
+    if lead == 0 {
+        Ok(sum.into())
+    } else {
+        run1!("reshape", &sum, size.clone()).map(Ret::from)
+    }
 }
 
 fn truth(t: &Tensor) -> Result<Ret> {
     let all = run1!("all", t)?;
-    Ok(Ret::Value(Value::Scalar(Scalar::Bool(super::call::item(&all)?.to_bool()))))
+    Ok(Ret::Value(Value::Scalar(Scalar::Bool(
+        super::call::item(&all)?.to_bool(),
+    ))))
 }
 
 fn readable(a: &Args, i: usize) -> Result<Tensor> {
-    super::call::readable(a.tensor(i)?, &format!("{}() cannot be called on meta tensors: they have no data", a.name()))
+    super::call::readable(
+        a.tensor(i)?,
+        &format!(
+            "{}() cannot be called on meta tensors: they have no data",
+            a.name()
+        ),
+    )
 }
 
 fn equal(a: &Args) -> Result<Ret> {
     let (x, y) = (a.tensor(0)?, a.tensor(1)?);
     if x.device() != y.device() {
-        bail!(Runtime, "Cannot compare two tensors on different devices. Got: {} and {}", x.device(), y.device());
+        bail!(
+            Runtime,
+            "Cannot compare two tensors on different devices. Got: {} and {}",
+            x.device(),
+            y.device()
+        );
     }
     let (x, y) = (readable(a, 0)?, readable(a, 1)?);
     if x.shape() != y.shape() {
@@ -228,10 +533,29 @@ fn equal(a: &Args) -> Result<Ret> {
 
 fn allclose(a: &Args) -> Result<Ret> {
     let (x, y, rtol, atol) = (a.tensor(0)?, a.tensor(1)?, a.float(2)?, a.float(3)?);
-    ensure!(x.dtype() == y.dtype(), Runtime, "{} did not match {}", x.dtype().scalar_type(), y.dtype().scalar_type());
-    ensure!(rtol >= 0.0, Runtime, "rtol must be greater than or equal to zero, but got {rtol}");
-    ensure!(atol >= 0.0, Runtime, "atol must be greater than or equal to zero, but got {atol}");
-    let read = |i: usize| super::call::readable(a.tensor(i)?, "Tensor.item() cannot be called on meta tensors");
+    ensure!(
+        x.dtype() == y.dtype(),
+        Runtime,
+        "{} did not match {}",
+        x.dtype().scalar_type(),
+        y.dtype().scalar_type()
+    );
+    ensure!(
+        rtol >= 0.0,
+        Runtime,
+        "rtol must be greater than or equal to zero, but got {rtol}"
+    );
+    ensure!(
+        atol >= 0.0,
+        Runtime,
+        "atol must be greater than or equal to zero, but got {atol}"
+    );
+    let read = |i: usize| {
+        super::call::readable(
+            a.tensor(i)?,
+            "Tensor.item() cannot be called on meta tensors",
+        )
+    };
     let (x, mut y) = (read(0)?, read(1)?);
     let mut close = run1!("eq", &x, &y)?;
     if a.bool(4) && (x.dtype().is_float() || x.dtype().is_complex()) {
@@ -244,7 +568,11 @@ fn allclose(a: &Args) -> Result<Ret> {
         }
         let allowed = run1!("add", &run1!("abs", &run1!("mul", &y, rtol)?)?, atol)?;
         let actual = run1!("abs", &run1!("sub", &x.to_dtype(y.dtype())?, &y)?)?;
-        let within = run1!("logical_and", &run1!("isfinite", &actual)?, &run1!("le", &actual, &allowed)?)?;
+        let within = run1!(
+            "logical_and",
+            &run1!("isfinite", &actual)?,
+            &run1!("le", &actual, &allowed)?
+        )?;
         close = run1!("logical_or", &close, &within)?;
     }
     truth(&close)
@@ -252,15 +580,34 @@ fn allclose(a: &Args) -> Result<Ret> {
 
 fn is_nonzero(a: &Args) -> Result<Ret> {
     let t = a.tensor(0)?;
-    ensure!(t.numel() != 0, Runtime, "Boolean value of Tensor with no values is ambiguous");
-    ensure!(t.numel() == 1, Runtime, "Boolean value of Tensor with more than one value is ambiguous");
-    Ok(Ret::Value(Value::Scalar(Scalar::Bool(super::call::item(t)?.to_bool()))))
+    ensure!(
+        t.numel() != 0,
+        Runtime,
+        "Boolean value of Tensor with no values is ambiguous"
+    );
+    ensure!(
+        t.numel() == 1,
+        Runtime,
+        "Boolean value of Tensor with more than one value is ambiguous"
+    );
+    Ok(Ret::Value(Value::Scalar(Scalar::Bool(
+        super::call::item(t)?.to_bool(),
+    ))))
 }
 
 fn trace(a: &Args) -> Result<Ret> {
     let t = a.tensor(0)?;
-    ensure!(t.ndim() == 2, Runtime, "trace: expected a matrix, but got tensor with dim {}", t.ndim());
-    if matches!(t.dtype(), DType::Bool | DType::U16 | DType::U32 | DType::U64) || t.dtype().is_storage_only() {
+    ensure!(
+        t.ndim() == 2,
+        Runtime,
+        "trace: expected a matrix, but got tensor with dim {}",
+        t.ndim()
+    );
+    if matches!(
+        t.dtype(),
+        DType::Bool | DType::U16 | DType::U32 | DType::U64
+    ) || t.dtype().is_storage_only()
+    {
         return Err(unknown("trace", t.dtype()));
     }
     run1!("sum", &run1!("diagonal", t)?).map(Ret::from)
@@ -268,22 +615,43 @@ fn trace(a: &Args) -> Result<Ret> {
 
 fn cov(a: &Args) -> Result<Ret> {
     let (t, correction) = (a.tensor(0)?, a.int(1)?);
-    ensure!(t.ndim() <= 2, Runtime, "cov(): expected input to have two or fewer dimensions but got an input with {} dimensions", t.ndim());
-    ensure!(t.dtype() != DType::Bool, Runtime, "cov(): bool dtype is not supported for input");
-    let mut x = if t.ndim() < 2 { run1!("reshape", t, Dims::from([1, -1]))? } else { t.clone() };
+    ensure!(
+        t.ndim() <= 2,
+        Runtime,
+        "cov(): expected input to have two or fewer dimensions but got an input with {} dimensions",
+        t.ndim()
+    );
+    ensure!(
+        t.dtype() != DType::Bool,
+        Runtime,
+        "cov(): bool dtype is not supported for input"
+    );
+    let mut x = if t.ndim() < 2 {
+        run1!("reshape", t, Dims::from([1, -1]))?
+    } else {
+        t.clone()
+    };
     let n = x.shape()[1];
     let mut w: Option<Tensor> = None;
     if let Some(f) = a.opt_tensor(2) {
         check_weights(f, "fweights", n, f.dtype().is_integral(false), "integral")?;
         if !f.is_meta() && n > 0 {
-            ensure!(super::call::item(&run1!("min", f)?)?.to_f64() >= 0.0, Runtime, "cov(): fweights cannot be negative");
+            ensure!(
+                super::call::item(&run1!("min", f)?)?.to_f64() >= 0.0,
+                Runtime,
+                "cov(): fweights cannot be negative"
+            );
         }
         w = Some(f.clone());
     }
     if let Some(v) = a.opt_tensor(3) {
         check_weights(v, "aweights", n, v.dtype().is_float(), "floating point")?;
         if !v.is_meta() && n > 0 {
-            ensure!(super::call::item(&run1!("min", v)?)?.to_f64() >= 0.0, Runtime, "cov(): aweights cannot be negative");
+            ensure!(
+                super::call::item(&run1!("min", v)?)?.to_f64() >= 0.0,
+                Runtime,
+                "cov(): aweights cannot be negative"
+            );
         }
         w = Some(match w {
             Some(f) => run1!("mul", &f, v)?,
@@ -297,11 +665,18 @@ fn cov(a: &Args) -> Result<Ret> {
     let last = || Dims::from([1]);
     let sums = run1!("sum#dim", &columns(&x, &w)?, last())?;
     let (mean, factor) = match &w {
-        None => (run1!("div", &sums, n)?, Scalar::Int((n - correction).max(0))),
+        None => (
+            run1!("div", &sums, n)?,
+            Scalar::Int((n - correction).max(0)),
+        ),
         Some(w) => {
             let total = run1!("sum", w)?;
             let value = super::call::item(&total)?.to_f64();
-            ensure!(value != 0.0, Runtime, "cov(): weights sum to zero, can't be normalized");
+            ensure!(
+                value != 0.0,
+                Runtime,
+                "cov(): weights sum to zero, can't be normalized"
+            );
             let factor = match a.opt_tensor(3) {
                 Some(v) if correction != 0 => {
                     let squares = super::call::item(&run1!("sum", &run1!("mul", w, v)?)?)?.to_f64();
@@ -320,8 +695,18 @@ fn cov(a: &Args) -> Result<Ret> {
 }
 
 fn check_weights(w: &Tensor, name: &str, n: i64, right_type: bool, type_name: &str) -> Result<()> {
-    ensure!(w.ndim() <= 1, Runtime, "cov(): expected {name} to have one or fewer dimensions but got {name} with {} dimensions", w.ndim());
-    ensure!(right_type, Runtime, "cov(): expected {name} to have {type_name} dtype but got {name} with {} dtype", w.dtype().scalar_type());
+    ensure!(
+        w.ndim() <= 1,
+        Runtime,
+        "cov(): expected {name} to have one or fewer dimensions but got {name} with {} dimensions",
+        w.ndim()
+    );
+    ensure!(
+        right_type,
+        Runtime,
+        "cov(): expected {name} to have {type_name} dtype but got {name} with {} dtype",
+        w.dtype().scalar_type()
+    );
     ensure!(
         w.numel() == n,
         Runtime,
@@ -333,18 +718,32 @@ fn check_weights(w: &Tensor, name: &str, n: i64, right_type: bool, type_name: &s
 
 fn corrcoef(a: &Args) -> Result<Ret> {
     let t = a.tensor(0)?;
-    ensure!(t.ndim() <= 2, Runtime, "corrcoef(): expected input to have two or fewer dimensions but got an input with {} dimensions", t.ndim());
+    ensure!(
+        t.ndim() <= 2,
+        Runtime,
+        "corrcoef(): expected input to have two or fewer dimensions but got an input with {} dimensions",
+        t.ndim()
+    );
     let c = run1!("cov", t)?;
     if c.ndim() == 0 {
         return run1!("div", &c, &c).map(Ret::from);
     }
     let d = run1!("diagonal", &c)?;
-    let d = if d.dtype().is_complex() { run1!("real", &d)? } else { d };
+    let d = if d.dtype().is_complex() {
+        run1!("real", &d)?
+    } else {
+        d
+    };
     let std = run1!("sqrt", &d)?;
     let c = run1!("div", &c, &run1!("unsqueeze", &std, 1i64)?)?;
     let c = run1!("div", &c, &run1!("unsqueeze", &std, 0i64)?)?;
     if c.dtype().is_complex() {
-        let parts = run1!("clamp", &run1!("view_as_real", &c)?, Scalar::Int(-1), Scalar::Int(1))?;
+        let parts = run1!(
+            "clamp",
+            &run1!("view_as_real", &c)?,
+            Scalar::Int(-1),
+            Scalar::Int(1)
+        )?;
         return run1!("view_as_complex", &parts).map(Ret::from);
     }
     run1!("clamp", &c, Scalar::Int(-1), Scalar::Int(1)).map(Ret::from)

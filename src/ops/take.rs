@@ -8,40 +8,108 @@ use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, run1};
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    kernel("take", "(Tensor self, Tensor index)", FMO | X, KernelBody::new(infer_take, take).index_args(2), "The elements at positions in row-major order."),
-    kernel("put", "(Tensor self, Tensor index, Tensor source, bool accumulate=False)", FM | super::op::I, KernelBody::new(infer_put, put).index_args(2).updates(), "`self` with elements written at positions in row-major order."),
-    kernel("embedding", "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)", F, KernelBody::new(infer_embedding, embedding_cpu).index_args(2), "The rows of `weight` at `indices`."),
-    compose("nn.functional.embedding", "(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False)", F, nn_embedding, "The rows of `weight` at `input`."),
-    kernel("embedding_renorm", "(Tensor self, Tensor indices, float max_norm, float norm_type)", F | super::op::I, KernelBody::new(super::copy::infer_like, renorm).index_args(2).updates(), "`self` with the rows at `indices` scaled down to a norm."),
+    kernel(
+        "take",
+        "(Tensor self, Tensor index)",
+        FMO | X,
+        KernelBody::new(infer_take, take).index_args(2),
+        "The elements at positions in row-major order.",
+    ),
+    kernel(
+        "put",
+        "(Tensor self, Tensor index, Tensor source, bool accumulate=False)",
+        FM | super::op::I,
+        KernelBody::new(infer_put, put).index_args(2).updates(),
+        "`self` with elements written at positions in row-major order.",
+    ),
+    kernel(
+        "embedding",
+        "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)",
+        F,
+        KernelBody::new(infer_embedding, embedding_cpu).index_args(2),
+        "The rows of `weight` at `indices`.",
+    ),
+    compose(
+        "nn.functional.embedding",
+        "(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False)",
+        F,
+        nn_embedding,
+        "The rows of `weight` at `input`.",
+    ),
+    kernel(
+        "embedding_renorm",
+        "(Tensor self, Tensor indices, float max_norm, float norm_type)",
+        F | super::op::I,
+        KernelBody::new(super::copy::infer_like, renorm)
+            .index_args(2)
+            .updates(),
+        "`self` with the rows at `indices` scaled down to a norm.",
+    ),
 ];
 
 fn infer_take(a: &Args) -> Result<Plan> {
     let (t, index) = (a.tensor(0)?, a.tensor(1)?);
-    ensure!(index.dtype() == DType::I64, Runtime, "take(): Expected a long tensor for index, but got {}", index.dtype().scalar_type());
-    ensure!(t.numel() > 0 || index.numel() == 0, Index, "take(): tried to take from an empty tensor");
+    ensure!(
+        index.dtype() == DType::I64,
+        Runtime,
+        "take(): Expected a long tensor for index, but got {}",
+        index.dtype().scalar_type()
+    );
+    ensure!(
+        t.numel() > 0 || index.numel() == 0,
+        Index,
+        "take(): tried to take from an empty tensor"
+    );
     Ok(Plan::contiguous(index.shape(), t.dtype()))
 }
 
 /// All elements of a dense tensor as one dimension.
 fn flat(t: &Tensor) -> Axis {
-    Axis { step: t.dtype().size() as isize, size: t.numel(), wrap: true }
+    Axis {
+        step: t.dtype().size() as isize,
+        size: t.numel(),
+        wrap: true,
+    }
 }
 
 #[cold]
 fn flat_error(i: i64, t: &Tensor) -> Error {
-    err!(Index, "out of range: tried to access index {i} on a tensor of {} elements.", t.numel())
+    err!(
+        Index,
+        "out of range: tried to access index {i} on a tensor of {} elements.",
+        t.numel()
+    )
 }
 
 fn take(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t, index) = (&outs[0], cpu::copy::dense(a.tensor(0)?, a.tensor(0)?.dtype())?, a.tensor(1)?);
-    let base = Lay { ptr: t.data_ptr(), strides: Dims::filled(out.ndim(), 0) };
-    let bad = cpu_index::gather(out.shape(), &Lay::of(out, out.shape()), &base, &Lay::of(index, index.shape()), t.dtype().size(), flat(&t));
+    let (out, t, index) = (
+        &outs[0],
+        cpu::copy::dense(a.tensor(0)?, a.tensor(0)?.dtype())?,
+        a.tensor(1)?,
+    );
+    let base = Lay {
+        ptr: t.data_ptr(),
+        strides: Dims::filled(out.ndim(), 0),
+    };
+    let bad = cpu_index::gather(
+        out.shape(),
+        &Lay::of(out, out.shape()),
+        &base,
+        &Lay::of(index, index.shape()),
+        t.dtype().size(),
+        flat(&t),
+    );
     bad.map_or(Ok(()), |i| Err(flat_error(i, &t)))
 }
 
 fn infer_put(a: &Args) -> Result<Plan> {
     let (t, index, source) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?);
-    ensure!(index.dtype() == DType::I64, Runtime, "put_(): Expected a long tensor for index, but got {}", index.dtype().scalar_type());
+    ensure!(
+        index.dtype() == DType::I64,
+        Runtime,
+        "put_(): Expected a long tensor for index, but got {}",
+        index.dtype().scalar_type()
+    );
     ensure!(
         t.dtype() == source.dtype(),
         Runtime,
@@ -56,7 +124,11 @@ fn infer_put(a: &Args) -> Result<Plan> {
         source.numel(),
         index.numel()
     );
-    ensure!(index.numel() == 0 || t.numel() > 0, Index, "put_(): Tried to put elements into an empty tensor");
+    ensure!(
+        index.numel() == 0 || t.numel() > 0,
+        Index,
+        "put_(): Tried to put elements into an empty tensor"
+    );
     super::copy::infer_like(a)
 }
 
@@ -65,9 +137,16 @@ fn put(a: &Args, outs: &[Tensor]) -> Result<()> {
     let index = cpu::copy::dense(&apart_index(a.tensor(1)?, out)?, DType::I64)?;
     let source = cpu::copy::dense(&apart(a.tensor(2)?, out)?, out.dtype())?;
     start(out, t)?;
-    let work = if out.is_contiguous() { out.clone() } else { cpu::copy::dense(out, out.dtype())? };
+    let work = if out.is_contiguous() {
+        out.clone()
+    } else {
+        cpu::copy::dense(out, out.dtype())?
+    };
     let n = Dims::new(&[index.numel()]);
-    let lay = |t: &Tensor, step: i64| Lay { ptr: t.data_ptr(), strides: [step].into() };
+    let lay = |t: &Tensor, step: i64| Lay {
+        ptr: t.data_ptr(),
+        strides: [step].into(),
+    };
     let bad = if a.bool(3) {
         let line = work.view_with([work.numel()].into(), [1].into(), work.offset());
         let index = wrapped(&index, work.numel());
@@ -76,12 +155,23 @@ fn put(a: &Args, outs: &[Tensor]) -> Result<()> {
             Err(bad) => Some(bad),
         }
     } else {
-        cpu_index::scatter(&n, &lay(&work, 0), &lay(&source, 1), &lay(&index, 1), work.dtype().size(), flat(&work))
+        cpu_index::scatter(
+            &n,
+            &lay(&work, 0),
+            &lay(&source, 1),
+            &lay(&index, 1),
+            work.dtype().size(),
+            flat(&work),
+        )
     };
     if let Some(i) = bad {
         return Err(flat_error(i, t));
     }
-    if out.is_contiguous() { Ok(()) } else { cpu::copy::copy(out, &work) }
+    if out.is_contiguous() {
+        Ok(())
+    } else {
+        cpu::copy::copy(out, &work)
+    }
 }
 
 /// Indices with negative ones counted from the end; the first bad one as an error.
@@ -90,7 +180,10 @@ fn wrapped(index: &Tensor, n: i64) -> std::result::Result<Tensor, i64> {
     if let Some(&bad) = list.iter().find(|&&i| i < -n || i >= n) {
         return Err(bad);
     }
-    let list: Vec<i64> = list.iter().map(|&i| if i < 0 { i + n } else { i }).collect();
+    let list: Vec<i64> = list
+        .iter()
+        .map(|&i| if i < 0 { i + n } else { i })
+        .collect();
     Tensor::from_slice(&list, &[list.len() as i64]).map_err(|_| i64::MIN + 1)
 }
 
@@ -104,15 +197,31 @@ fn infer_embedding(a: &Args) -> Result<Plan> {
          (while checking arguments for embedding)",
         indices.dtype().scalar_type()
     );
-    Ok(Plan::contiguous(&indices.shape().concat(&weight.shape()[1..]), weight.dtype()))
+    Ok(Plan::contiguous(
+        &indices.shape().concat(&weight.shape()[1..]),
+        weight.dtype(),
+    ))
 }
 
 fn embedding_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
     let (weight, indices, out) = (a.tensor(0)?, long(a.tensor(1)?)?, &outs[0]);
     let n = indices.ndim();
-    let src = Lay { ptr: weight.data_ptr(), strides: Dims::filled(n, 0).concat(&weight.strides()[1..]) };
-    let index = Lay { ptr: indices.data_ptr(), strides: indices.strides().concat(&[0]) };
-    let bad = cpu_index::gather(out.shape(), &Lay::of(out, out.shape()), &src, &index, out.dtype().size(), axis(weight, 0, false));
+    let src = Lay {
+        ptr: weight.data_ptr(),
+        strides: Dims::filled(n, 0).concat(&weight.strides()[1..]),
+    };
+    let index = Lay {
+        ptr: indices.data_ptr(),
+        strides: indices.strides().concat(&[0]),
+    };
+    let bad = cpu_index::gather(
+        out.shape(),
+        &Lay::of(out, out.shape()),
+        &src,
+        &index,
+        out.dtype().size(),
+        axis(weight, 0, false),
+    );
     bad.map_or(Ok(()), |_| Err(out_of_range()))
 }
 
@@ -121,12 +230,24 @@ fn nn_embedding(a: &Args) -> Result<Ret> {
     let mut padding = -1;
     if let Some(p) = a.opt_int(2) {
         let rows = weight.shape().first().copied().unwrap_or(0);
-        ensure!(p < rows && p >= -rows, Assertion, "Padding_idx must be within num_embeddings");
+        ensure!(
+            p < rows && p >= -rows,
+            Assertion,
+            "Padding_idx must be within num_embeddings"
+        );
         padding = if p < 0 { p + rows } else { p };
     }
     if let Some(max_norm) = a.opt_float(3) {
         let op = crate::op!("embedding_renorm")?;
-        let args = Args::new(op, [weight.into(), input.into(), max_norm.into(), a.float(4)?.into()])?;
+        let args = Args::new(
+            op,
+            [
+                weight.into(),
+                input.into(),
+                max_norm.into(),
+                a.float(4)?.into(),
+            ],
+        )?;
         let grad = crate::mode::set_grad_enabled(false);
         let done = super::dispatch::call_inplace(&args);
         crate::mode::set_grad_enabled(grad);
@@ -143,7 +264,11 @@ fn renorm(a: &Args, outs: &[Tensor]) -> Result<()> {
     rows.sort_unstable();
     rows.dedup();
     for r in rows {
-        ensure!(r >= 0 && r < out.shape()[0], Index, "index out of range in self");
+        ensure!(
+            r >= 0 && r < out.shape()[0],
+            Index,
+            "index out of range in self"
+        );
         let row = out.selected(0, r);
         let wide = cpu::copy::dense(&row, DType::F64)?;
         let v = cpu::slice_mut::<f64>(&wide);

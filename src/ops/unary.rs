@@ -1,25 +1,82 @@
 //! Pointwise operators of one operand. A row here is all an operator needs; see `docs/adding_an_op.md`.
 
-use super::op::{FM, FMIO, FMO, OpDef};
+use super::args::Args;
+use super::op::{FM, FMIO, FMO, OpDef, Ret, compose};
 use super::pointwise::{compare, float, real_part, same};
 use crate::cpu::math::{Elementary as _, RealFns as _};
-use crate::{DType, map_op, map_row};
+use crate::{DType, Result, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
 
 map_op!(Abs, 1 => real, [int] |x, c| if x < 0 as T { (0 as T).wrapping_sub(x) } else { x }, [float] |x, c| x.abs(), [complex] |x, c| x.norm());
 map_op!(Neg, 1, [int] |x, c| (0 as T).wrapping_sub(x), [float complex] |x, c| -x);
-map_op!(Positive, 1, [int float complex] |x, c| x);
-map_op!(Sign, 1, [int] |x, c| T::from(x > 0) - if x < 0 as T { 1 } else { 0 }, [float] |x, c| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x * 0.0 + 0.0 }, [boolean] |x, c| x);
-map_op!(Sgn, 1, [int] |x, c| T::from(x > 0) - if x < 0 as T { 1 } else { 0 }, [float] |x, c| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x * 0.0 + 0.0 }, [boolean] |x, c| x, [complex] |x, c| if x.norm_sqr() == 0.0 { x * 0.0 } else { x / x.norm() });
-map_op!(Ceil, 1, [int] |x, c| x, [float] |x, c| x.ceil());
-map_op!(Floor, 1, [int] |x, c| x, [float] |x, c| x.floor());
-map_op!(Trunc, 1, [int] |x, c| x, [float] |x, c| x.trunc());
-map_op!(Round, 1, [int] |x, c| x, [float] |x, c| x.round_ties_even());
-map_op!(Frac, 1, [float] |x, c| x - x.trunc());
+map_op!(
+    Sign,
+    1,
+    [int] | x,
+    c | T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
+    [float] | x,
+    c | if x > 0.0 {
+        1.0
+    } else if x < 0.0 {
+        -1.0
+    } else {
+        0.0
+    },
+    [boolean] | x,
+    c | x
+);
+map_op!(
+    Sgn,
+    1,
+    [int] | x,
+    c | T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
+    [float] | x,
+    c | if x > 0.0 {
+        1.0
+    } else if x < 0.0 {
+        -1.0
+    } else {
+        0.0
+    },
+    [boolean] | x,
+    c | x,
+    [complex] | x,
+    c | if x.norm_sqr() == 0.0 {
+        x * 0.0
+    } else {
+        x / x.norm()
+    }
+);
+map_op!(Ceil, 1, [int] | x, c | x, [float] | x, c | x.ceil());
+map_op!(Floor, 1, [int] | x, c | x, [float] | x, c | x.floor());
+map_op!(Trunc, 1, [int] | x, c | x, [float] | x, c | x.trunc());
+map_op!(
+    Round,
+    1,
+    [int] | x,
+    c | x,
+    [float] | x,
+    c | x.round_ties_even()
+);
+map_op!(Frac, 1, [float] | x, c | x - x.trunc());
 map_op!(Square, 1, [int] |x, c| x.wrapping_mul(x), [float complex] |x, c| x * x, [boolean] |x, c| x);
 map_op!(Sqrt, 1, [float complex] |x, c| x.sqrt_());
-map_op!(Rsqrt, 1, [float] |x, c| 1.0 / x.sqrt_(), [complex] |x, c| 1.0 / x.sqrt_());
-map_op!(Reciprocal, 1, [float] |x, c| 1.0 / x, [complex] |x, c| 1.0 / x);
+map_op!(
+    Rsqrt,
+    1,
+    [float] | x,
+    c | 1.0 / x.sqrt_(),
+    [complex] | x,
+    c | 1.0 / x.sqrt_()
+);
+map_op!(
+    Reciprocal,
+    1,
+    [float] | x,
+    c | 1.0 / x,
+    [complex] | x,
+    c | 1.0 / x
+);
 map_op!(Exp, 1, [float complex] |x, c| x.exp_());
 map_op!(Exp2, 1, [float complex] |x, c| x.exp2_());
 map_op!(Expm1, 1, [float complex] |x, c| x.expm1_());
@@ -40,12 +97,19 @@ map_op!(Asinh, 1, [float complex] |x, c| x.asinh_());
 map_op!(Acosh, 1, [float complex] |x, c| x.acosh_());
 map_op!(Atanh, 1, [float complex] |x, c| x.atanh_());
 map_op!(Sigmoid, 1, [float complex] |x, c| x.sigmoid_());
-map_op!(Erf, 1, [float] |x, c| x.erf_());
-map_op!(Erfc, 1, [float] |x, c| x.erfc_());
-map_op!(Erfinv, 1, [float] |x, c| x.erfinv_());
-map_op!(Lgamma, 1, [float] |x, c| x.lgamma_());
-map_op!(Digamma, 1, [float] |x, c| x.digamma_());
-map_op!(Relu, 1, [int] |x, c| if x > 0 as T { x } else { 0 }, [float] |x, c| if x < 0.0 { 0.0 } else { x });
+map_op!(Erf, 1, [float] | x, c | x.erf_());
+map_op!(Erfc, 1, [float] | x, c | x.erfc_());
+map_op!(Erfinv, 1, [float] | x, c | x.erfinv_());
+map_op!(Lgamma, 1, [float] | x, c | x.lgamma_());
+map_op!(Digamma, 1, [float] | x, c | x.digamma_());
+map_op!(
+    Relu,
+    1,
+    [int] | x,
+    c | if x > 0 as T { x } else { 0 },
+    [float] | x,
+    c | if x < 0.0 { 0.0 } else { x }
+);
 map_op!(BitwiseNot, 1, [int boolean] |x, c| !x);
 map_op!(LogicalNot, 1 => bool, [int uint] |x, c| x == 0, [float] |x, c| x == 0.0, [complex] |x, c| x.re == 0.0 && x.im == 0.0, [boolean] |x, c| !x);
 map_op!(Isnan, 1 => bool, [int uint boolean] |x, c| false, [float] |x, c| x.is_nan(), [complex] |x, c| x.is_nan());
@@ -54,6 +118,21 @@ map_op!(Isfinite, 1 => bool, [int uint boolean] |x, c| true, [float] |x, c| x.is
 map_op!(Isposinf, 1 => bool, [int boolean] |x, c| false, [float] |x, c| x == T::INFINITY);
 map_op!(Isneginf, 1 => bool, [int boolean] |x, c| false, [float] |x, c| x == T::NEG_INFINITY);
 map_op!(Signbit, 1 => bool, [int] |x, c| x < 0 as T, [float] |x, c| x.is_sign_negative(), [boolean] |x, c| false);
+
+fn positive(a: &Args) -> Result<Ret> {
+    let t = a.tensor(0)?;
+    ensure!(
+        t.dtype() != DType::Bool,
+        Runtime,
+        "The `+` operator, on a bool tensor is not supported."
+    );
+    Ok(t.clone().into())
+}
+
+/// Truth values are multiplied as integers.
+fn squared(d: DType) -> (DType, DType) {
+    same(if d == DType::Bool { DType::I64 } else { d })
+}
 
 /// Truth values stay; everything else is computed in its own type.
 fn signed(d: DType) -> (DType, DType) {
@@ -64,7 +143,13 @@ fn signed(d: DType) -> (DType, DType) {
 pub static OPS: &[OpDef] = &[
     map_row!(Abs "abs", 1, real_part, FMIO, "abs_(a)", "(Tensor self)", "The absolute value of each element."),
     map_row!(Neg "neg", 1, same, FMIO, "-a", "(Tensor self)", "Each element negated."),
-    map_row!(Positive "positive", 1, same, FM, "a", "(Tensor self)", "Each element unchanged."),
+    compose(
+        "positive",
+        "(Tensor self)",
+        FM,
+        positive,
+        "The tensor itself; truth values are refused.",
+    ),
     map_row!(Sign "sign", 1, signed, FMIO, "sgn_(a)", "(Tensor self)", "-1, 0 or 1 by the sign of each element."),
     map_row!(Sgn "sgn", 1, same, FMIO, "sgn_(a)", "(Tensor self)", "The sign; for complex elements the point of the unit circle in their direction."),
     map_row!(Ceil "ceil", 1, same, FMIO, "ceil_(a)", "(Tensor self)", "The least integer not below each element."),
@@ -72,7 +157,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Trunc "trunc", 1, same, FMIO, "trunc_(a)", "(Tensor self)", "Each element without its fraction."),
     map_row!(Round "round", 1, same, FMIO, "round_(a)", "(Tensor self)", "The nearest integer, ties to even."),
     map_row!(Frac "frac", 1, same, FMIO, "a - trunc_(a)", "(Tensor self)", "The fraction of each element."),
-    map_row!(Square "square", 1, same, FMIO, "a * a", "(Tensor self)", "Each element times itself."),
+    map_row!(Square "square", 1, squared, FMIO, "a * a", "(Tensor self)", "Each element times itself."),
     map_row!(Sqrt "sqrt", 1, float, FMIO, "sqrt(a)", "(Tensor self)", "The square root of each element."),
     map_row!(Rsqrt "rsqrt", 1, float, FMIO, "rsqrt(a)", "(Tensor self)", "One over the square root of each element."),
     map_row!(Reciprocal "reciprocal", 1, float, FMIO, "T(1) / a", "(Tensor self)", "One over each element."),

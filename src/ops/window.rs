@@ -25,13 +25,28 @@ pub static OPS: &[OpDef] = &[
     window!("bartlett", "", 1, "A triangle that begins and ends with 0."),
     window!("blackman", "", 1, "Three cosines with weights by Blackman."),
     window!("cosine", "", 1, "Half a period of a sine."),
-    window!("exponential", "float? center=None, float tau=1.0, ", 3, "An exponential that falls to both sides."),
+    window!(
+        "exponential",
+        "float? center=None, float tau=1.0, ",
+        3,
+        "An exponential that falls to both sides."
+    ),
     window!("gaussian", "float std=1.0, ", 2, "A bell curve."),
     window!("general_cosine", "float[] a, ", 2, "A sum of cosines."),
-    window!("general_hamming", "float alpha=0.54, ", 2, "A raised cosine."),
+    window!(
+        "general_hamming",
+        "float alpha=0.54, ",
+        2,
+        "A raised cosine."
+    ),
     window!("hamming", "", 1, "A cosine raised as by Hamming."),
     window!("hann", "", 1, "A cosine raised to touch 0."),
-    window!("kaiser", "float beta=12.0, ", 2, "Kaiser's window of Bessel functions."),
+    window!(
+        "kaiser",
+        "float beta=12.0, ",
+        2,
+        "Kaiser's window of Bessel functions."
+    ),
     window!("nuttall", "", 1, "Four cosines with weights by Nuttall."),
 ];
 
@@ -52,8 +67,16 @@ fn infer(a: &Args, sym: usize) -> Result<Plan> {
     let m = a.int(0)?;
     let dtype = a.dtype(sym + 1).unwrap_or_else(mode::default_dtype);
     let weights = cosines(a)?;
-    let shown = if weights.is_some() { "general_cosine" } else { a.name() };
-    ensure!(m >= 0, Value, "{shown} requires non-negative window length, got M={m}");
+    let shown = if weights.is_some() {
+        "general_cosine"
+    } else {
+        a.name()
+    };
+    ensure!(
+        m >= 0,
+        Value,
+        "{shown} requires non-negative window length, got M={m}"
+    );
     ensure!(
         matches!(dtype, DType::F32 | DType::F64),
         Value,
@@ -62,13 +85,32 @@ fn infer(a: &Args, sym: usize) -> Result<Plan> {
     match a.name() {
         "exponential" => {
             let tau = a.float(2)?;
-            ensure!(tau > 0.0, Value, "Tau must be positive, got: {} instead.", py_float(tau));
-            ensure!(!a.bool(sym) || a.opt_float(1).is_none(), Value, "Center must be None for symmetric windows");
+            ensure!(
+                tau > 0.0,
+                Value,
+                "Tau must be positive, got: {} instead.",
+                py_float(tau)
+            );
+            ensure!(
+                !a.bool(sym) || a.opt_float(1).is_none(),
+                Value,
+                "Center must be None for symmetric windows"
+            );
         }
         "gaussian" => {
-            ensure!(a.float(1)? > 0.0, Value, "Standard deviation must be positive, got: {} instead.", py_float(a.float(1)?));
+            ensure!(
+                a.float(1)? > 0.0,
+                Value,
+                "Standard deviation must be positive, got: {} instead.",
+                py_float(a.float(1)?)
+            );
         }
-        "kaiser" => ensure!(a.float(1)? >= 0.0, Value, "beta must be non-negative, got: {} instead.", py_float(a.float(1)?)),
+        "kaiser" => ensure!(
+            a.float(1)? >= 0.0,
+            Value,
+            "beta must be non-negative, got: {} instead.",
+            py_float(a.float(1)?)
+        ),
         _ => {}
     }
     if weights.is_some_and(|w| w.is_empty()) {
@@ -89,12 +131,18 @@ fn fill(a: &Args, outs: &[Tensor], sym: usize) -> Result<()> {
     let value = |i: f64| -> f64 {
         if let Some(w) = &weights {
             let k = 2.0 * PI * i / last;
-            return w.iter().enumerate().map(|(j, w)| if j % 2 == 0 { *w } else { -w } * (j as f64 * k).cos()).sum();
+            return w
+                .iter()
+                .enumerate()
+                .map(|(j, w)| if j % 2 == 0 { *w } else { -w } * (j as f64 * k).cos())
+                .sum();
         }
         match a.name() {
             "bartlett" => 1.0 - (2.0 * i / last - 1.0).abs(),
             "cosine" => ((i + 0.5) * PI / longer as f64).sin(),
-            "exponential" => (-((i - a.opt_float(1).unwrap_or(last / 2.0)) / number(2)).abs()).exp(),
+            "exponential" => {
+                (-((i - a.opt_float(1).unwrap_or(last / 2.0)) / number(2)).abs()).exp()
+            }
             "gaussian" => {
                 let x = (i - last / 2.0) / (number(1) * SQRT_2);
                 (-x * x).exp()
@@ -103,14 +151,22 @@ fn fill(a: &Args, outs: &[Tensor], sym: usize) -> Result<()> {
                 let beta = number(1);
                 let k = (2.0 * beta * i / last - beta).clamp(-beta, beta);
                 // Overflow shows as it does in the result's own precision.
-                let own = |v: f64| if out.dtype() == DType::F32 { f64::from(v as f32) } else { v };
+                let own = |v: f64| {
+                    if out.dtype() == DType::F32 {
+                        f64::from(v as f32)
+                    } else {
+                        v
+                    }
+                };
                 own(bessel_i0((beta * beta - k * k).max(0.0).sqrt())) / own(bessel_i0(beta))
             }
         }
     };
     let alone = m == 1 && !matches!(a.name(), "cosine" | "exponential" | "gaussian");
     let host = Tensor::empty(&[m], out.dtype(), Device::CPU)?;
-    write_with(&host, |i| Scalar::Float(if alone { 1.0 } else { value(i as f64) }))?;
+    write_with(&host, |i| {
+        Scalar::Float(if alone { 1.0 } else { value(i as f64) })
+    })?;
     cpu::copy::copy(out, &host)
 }
 

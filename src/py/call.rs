@@ -52,8 +52,14 @@ const RELEASE: i64 = 1 << 15;
 /// Runs `f`, turning a panic into an exception.
 fn guard(f: impl FnOnce() -> PyResult<*mut ffi::PyObject>) -> *mut ffi::PyObject {
     let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|cause| {
-        let text = cause.downcast_ref::<&str>().map(ToString::to_string).or_else(|| cause.downcast_ref::<String>().cloned());
-        Err(PyRuntimeError::new_err(format!("internal error in torchlike: {}", text.unwrap_or_default())))
+        let text = cause
+            .downcast_ref::<&str>()
+            .map(ToString::to_string)
+            .or_else(|| cause.downcast_ref::<String>().cloned());
+        Err(PyRuntimeError::new_err(format!(
+            "internal error in torchlike: {}",
+            text.unwrap_or_default()
+        )))
     });
     result.unwrap_or_else(|e| {
         // SAFETY: entries are only called by the interpreter, which holds the lock.
@@ -62,7 +68,12 @@ fn guard(f: impl FnOnce() -> PyResult<*mut ffi::PyObject>) -> *mut ffi::PyObject
     })
 }
 
-type FastCall = unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, isize, *mut ffi::PyObject) -> *mut ffi::PyObject;
+type FastCall = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    isize,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
 
 /// The C function of group `N`. Every group needs one of its own: a method descriptor passes nothing but `self`.
 unsafe extern "C" fn entry<const N: usize>(
@@ -94,12 +105,31 @@ macro_rules! entries {
 /// More groups than this do not fit; `register` reports it.
 const MAX_GROUPS: usize = 2560;
 static ENTRIES: [[[FastCall; 16]; 16]; 10] = [
-    entries!(@256 0), entries!(@256 256), entries!(@256 512), entries!(@256 768), entries!(@256 1024),
-    entries!(@256 1280), entries!(@256 1536), entries!(@256 1792), entries!(@256 2048), entries!(@256 2304),
+    entries!(@256 0),
+    entries!(@256 256),
+    entries!(@256 512),
+    entries!(@256 768),
+    entries!(@256 1024),
+    entries!(@256 1280),
+    entries!(@256 1536),
+    entries!(@256 1792),
+    entries!(@256 2048),
+    entries!(@256 2304),
 ];
 
 /// Composed views, whose results are objects of their own even if nothing had to change.
-const ALWAYS_NEW: &[&str] = &["reshape", "reshape_as", "ravel", "movedim", "moveaxis", "swapaxes", "swapdims", "unflatten", "expand_as", "view_as"];
+const ALWAYS_NEW: &[&str] = &[
+    "reshape",
+    "reshape_as",
+    "ravel",
+    "movedim",
+    "moveaxis",
+    "swapaxes",
+    "swapdims",
+    "unflatten",
+    "expand_as",
+    "view_as",
+];
 
 /// One call as it comes from the interpreter.
 struct Incoming<'py> {
@@ -139,12 +169,17 @@ impl<'py> Incoming<'py> {
             if !kwnames.is_null() {
                 let n = ffi::PyTuple_Size(kwnames) as usize;
                 for i in 0..n {
-                    let name = Bound::from_borrowed_ptr(py, ffi::PyTuple_GetItem(kwnames, i as isize));
+                    let name =
+                        Bound::from_borrowed_ptr(py, ffi::PyTuple_GetItem(kwnames, i as isize));
                     keywords.push((name, Bound::from_borrowed_ptr(py, *args.add(nargs + i))));
                 }
             }
         }
-        Self { py, positional, keywords }
+        Self {
+            py,
+            positional,
+            keywords,
+        }
     }
 
     fn run(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
@@ -171,30 +206,49 @@ impl<'py> Incoming<'py> {
             return misfits.swap_remove(at).0;
         }
         let hidden = usize::from(group.method);
-        let lines = messages::lines(&group.name, group.method, group.overloads.iter().map(|o| (o.op, o.out)));
+        let lines = messages::lines(
+            &group.name,
+            group.method,
+            group.overloads.iter().map(|o| (o.op, o.out)),
+        );
         let given = self.positional.len() - hidden + self.keywords.len();
         let meant = match lines.as_slice() {
             [only] if !messages::has_old_forms(&group.name) => Some(only.overload),
             _ => {
                 let mut fitting = lines.iter().filter(|l| l.takes(given));
-                fitting.next().filter(|_| fitting.next().is_none()).map(|l| l.overload)
+                fitting
+                    .next()
+                    .filter(|_| fitting.next().is_none())
+                    .map(|l| l.overload)
             }
         };
         if let Some(misfit) = meant.and_then(|i| misfits.into_iter().nth(i)) {
             return misfit.0;
         }
-        PyTypeError::new_err(messages::invalid_combination(&group.name, &lines, &self.positional[hidden..], &self.keywords))
+        PyTypeError::new_err(messages::invalid_combination(
+            &group.name,
+            &lines,
+            &self.positional[hidden..],
+            &self.keywords,
+        ))
     }
 
     /// Gives `__torch_function__` of a foreign argument its chance.
     #[cold]
     fn overridden(&self, group: &Group) -> PyResult<Option<Bound<'py, PyAny>>> {
-        for o in self.positional.iter().chain(self.keywords.iter().map(|k| &k.1)) {
+        for o in self
+            .positional
+            .iter()
+            .chain(self.keywords.iter().map(|k| &k.1))
+        {
             if tensor_ref(o).is_some() || o.is_none() {
                 continue;
             }
             if let Ok(handler) = o.get_type().getattr("__torch_function__") {
-                let public = self.py.import("torchlike._function")?.call_method1("_public", (&group.full_name,))?;
+                let public = self
+                    .py
+                    .import("torchlike._function")?
+                    .call_method1("_public", (&group.full_name,))?;
                 let args = PyTuple::new(self.py, &self.positional)?;
                 let kwargs = pyo3::types::PyDict::new(self.py);
                 for (k, v) in &self.keywords {
@@ -208,7 +262,11 @@ impl<'py> Incoming<'py> {
     }
 
     /// Fits the call to one overload.
-    fn parse(&self, group: &Group, overload: &Overload) -> Result<(Args<'_>, Option<&Bound<'py, PyAny>>), Fail> {
+    fn parse(
+        &self,
+        group: &Group,
+        overload: &Overload,
+    ) -> Result<(Args<'_>, Option<&Bound<'py, PyAny>>), Fail> {
         let params = &overload.op.schema.params;
         let n = params.len();
         let mut values: SmallVec<[Arg<'_>; 6]> = SmallVec::new();
@@ -235,7 +293,9 @@ impl<'py> Incoming<'py> {
                 for o in &self.positional[i..] {
                     match super::convert::int(o) {
                         Ok(v) => ints.push(v),
-                        Err(Failure::Kind) if !ints.is_empty() => return Err(self.bad_item(group, p, ints.len(), o)),
+                        Err(Failure::Kind) if !ints.is_empty() => {
+                            return Err(self.bad_item(group, p, ints.len(), o));
+                        }
                         Err(Failure::Kind) => return Err(self.wrong_kind(group, p, Some(i), o)),
                         Err(Failure::Error(e)) => return Err(Fail::Error(e)),
                     }
@@ -247,12 +307,21 @@ impl<'py> Incoming<'py> {
         }
         let mut out = None;
         if values.len() == n && self.keywords.is_empty() {
-            return Ok((Args { op: overload.op, values }, None));
+            return Ok((
+                Args {
+                    op: overload.op,
+                    values,
+                },
+                None,
+            ));
         }
         let filled = values.len();
         let mut used = 0usize;
         for (i, p) in params.iter().enumerate().skip(filled) {
-            match self.keyword(&overload.names[i]).or_else(|| self.self_alias(group, p)) {
+            match self
+                .keyword(&overload.names[i])
+                .or_else(|| self.self_alias(group, p))
+            {
                 Some(o) => {
                     used += 1;
                     values.push(self.value(group, p, None, o)?);
@@ -276,12 +345,21 @@ impl<'py> Incoming<'py> {
         if used != self.keywords.len() {
             return Err(self.unexpected(group, overload, filled));
         }
-        Ok((Args { op: overload.op, values }, out))
+        Ok((
+            Args {
+                op: overload.op,
+                values,
+            },
+            out,
+        ))
     }
 
     /// The position of a parameter that takes the remaining positional integers, if this call spells it so.
     fn varargs_at(&self, params: &[Param], given: usize, max: usize) -> Option<usize> {
-        let at = params.iter().take(max).position(|p| matches!(p.kind, Kind::VarInts | Kind::VarTensors))?;
+        let at = params
+            .iter()
+            .take(max)
+            .position(|p| matches!(p.kind, Kind::VarInts | Kind::VarTensors))?;
         if params[at].kind == Kind::VarTensors {
             return (given > at && tensor_ref(&self.positional[at]).is_some()).then_some(at);
         }
@@ -289,16 +367,28 @@ impl<'py> Incoming<'py> {
             return None;
         }
         let first = &self.positional[at];
-        let list = first.is_instance_of::<PyTuple>() || first.is_instance_of::<pyo3::types::PyList>();
-        (!list && (given > at + 1 || params[at].kind == Kind::VarTensors || super::convert::int(first).is_ok())).then_some(at)
+        let list =
+            first.is_instance_of::<PyTuple>() || first.is_instance_of::<pyo3::types::PyList>();
+        (!list
+            && (given > at + 1
+                || params[at].kind == Kind::VarTensors
+                || super::convert::int(first).is_ok()))
+        .then_some(at)
     }
 
     fn keyword(&self, name: &Py<PyString>) -> Option<&Bound<'py, PyAny>> {
         // Keywords in source code are interned, as the table's names are.
-        if let Some((_, v)) = self.keywords.iter().find(|(k, _)| k.as_ptr() == name.as_ptr()) {
+        if let Some((_, v)) = self
+            .keywords
+            .iter()
+            .find(|(k, _)| k.as_ptr() == name.as_ptr())
+        {
             return Some(v);
         }
-        self.keywords.iter().find(|(k, _)| k.eq(name.bind(self.py)).unwrap_or(false)).map(|(_, v)| v)
+        self.keywords
+            .iter()
+            .find(|(k, _)| k.eq(name.bind(self.py)).unwrap_or(false))
+            .map(|(_, v)| v)
     }
 
     /// Functions call their first tensor `input`; the schema calls it `self`.
@@ -311,13 +401,26 @@ impl<'py> Incoming<'py> {
                 "other" => "x2",
                 _ => return None,
             };
-            return self.keywords.iter().find(|(k, _)| k.eq(alias).unwrap_or(false)).map(|(_, v)| v);
+            return self
+                .keywords
+                .iter()
+                .find(|(k, _)| k.eq(alias).unwrap_or(false))
+                .map(|(_, v)| v);
         }
-        self.keywords.iter().find(|(k, _)| k.eq("input").unwrap_or(false)).map(|(_, v)| v)
+        self.keywords
+            .iter()
+            .find(|(k, _)| k.eq("input").unwrap_or(false))
+            .map(|(_, v)| v)
     }
 
     #[inline]
-    fn value<'a>(&'a self, group: &Group, p: &Param, position: Option<usize>, o: &'a Bound<'py, PyAny>) -> Result<Arg<'a>, Fail> {
+    fn value<'a>(
+        &'a self,
+        group: &Group,
+        p: &Param,
+        position: Option<usize>,
+        o: &'a Bound<'py, PyAny>,
+    ) -> Result<Arg<'a>, Fail> {
         match convert(p.kind, p.optional, o) {
             Ok(a) => Ok(a),
             Err(Failure::Kind) => Err(self.wrong_kind(group, p, position, o)),
@@ -326,8 +429,18 @@ impl<'py> Incoming<'py> {
     }
 
     #[cold]
-    fn wrong_kind(&self, group: &Group, p: &Param, position: Option<usize>, o: &Bound<'py, PyAny>) -> Fail {
-        let name = if p.name == "self" && !group.method { "input" } else { p.name };
+    fn wrong_kind(
+        &self,
+        group: &Group,
+        p: &Param,
+        position: Option<usize>,
+        o: &Bound<'py, PyAny>,
+    ) -> Fail {
+        let name = if p.name == "self" && !group.method {
+            "input"
+        } else {
+            p.name
+        };
         let place = match position {
             Some(i) => format!(" (position {})", i + usize::from(!group.method)),
             None => String::new(),
@@ -338,16 +451,34 @@ impl<'py> Incoming<'py> {
             Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => super::convert::int(item).is_ok(),
             _ => true,
         };
-        let bad = o.try_iter().ok().filter(|_| list).and_then(|items| items.flatten().enumerate().find(|(_, item)| !good(item)));
+        let bad = o
+            .try_iter()
+            .ok()
+            .filter(|_| list)
+            .and_then(|items| items.flatten().enumerate().find(|(_, item)| !good(item)));
         let text = match bad {
             Some((i, item)) if matches!(p.kind, Kind::Tensors | Kind::VarTensors) => {
-                format!("expected Tensor as element {i} in argument {}, but got {}", position.unwrap_or(0), type_name(&item))
+                format!(
+                    "expected Tensor as element {i} in argument {}, but got {}",
+                    position.unwrap_or(0),
+                    type_name(&item)
+                )
             }
             Some((0, item)) => {
-                format!("{}(): argument '{name}'{place} must be {}, but found element of type {} at pos 0", group.name, kind_name(p.kind), type_name(&item))
+                format!(
+                    "{}(): argument '{name}'{place} must be {}, but found element of type {} at pos 0",
+                    group.name,
+                    kind_name(p.kind),
+                    type_name(&item)
+                )
             }
             Some((i, item)) => return self.bad_item(group, p, i, &item),
-            None => format!("{}(): argument '{name}'{place} must be {}, not {}", group.name, kind_name(p.kind), type_name(o)),
+            None => format!(
+                "{}(): argument '{name}'{place} must be {}, not {}",
+                group.name,
+                kind_name(p.kind),
+                type_name(o)
+            ),
         };
         Fail::Misfit(Misfit(PyTypeError::new_err(text)))
     }
@@ -381,32 +512,67 @@ impl<'py> Incoming<'py> {
         let names: Vec<String> = params
             .iter()
             .skip(filled)
-            .filter(|p| p.default.is_none() && !self.keywords.iter().any(|(k, _)| k.eq(p.name).unwrap_or(false)))
-            .map(|p| if p.name == "self" && !group.method { "input".to_owned() } else { p.name.to_owned() })
+            .filter(|p| {
+                p.default.is_none()
+                    && !self
+                        .keywords
+                        .iter()
+                        .any(|(k, _)| k.eq(p.name).unwrap_or(false))
+            })
+            .map(|p| {
+                if p.name == "self" && !group.method {
+                    "input".to_owned()
+                } else {
+                    p.name.to_owned()
+                }
+            })
             .collect();
-        Fail::Misfit(Misfit(PyTypeError::new_err(messages::missing(&group.name, &group.full_name, &names))))
+        Fail::Misfit(Misfit(PyTypeError::new_err(messages::missing(
+            &group.name,
+            &group.full_name,
+            &names,
+        ))))
     }
 
     #[cold]
     fn unexpected(&self, group: &Group, overload: &Overload, filled: usize) -> Fail {
         for (k, _) in &self.keywords {
             let name = k.to_string();
-            let known = overload.op.schema.position(&name).or_else(|| (name == "input").then_some(0));
+            let known = overload
+                .op
+                .schema
+                .position(&name)
+                .or_else(|| (name == "input").then_some(0));
             match known {
                 Some(i) if i < filled => {
-                    return Fail::Misfit(Misfit(PyTypeError::new_err(format!("{}() got multiple values for argument '{name}'", group.name))));
+                    return Fail::Misfit(Misfit(PyTypeError::new_err(format!(
+                        "{}() got multiple values for argument '{name}'",
+                        group.name
+                    ))));
                 }
                 Some(_) => {}
                 None if name == "out" && overload.out => {}
                 None => {
-                    return Fail::Misfit(Misfit(PyTypeError::new_err(format!("{}() got an unexpected keyword argument '{name}'", group.name))));
+                    return Fail::Misfit(Misfit(PyTypeError::new_err(format!(
+                        "{}() got an unexpected keyword argument '{name}'",
+                        group.name
+                    ))));
                 }
             }
         }
-        Fail::Misfit(Misfit(PyTypeError::new_err(format!("{}() got an unexpected keyword argument", group.name))))
+        Fail::Misfit(Misfit(PyTypeError::new_err(format!(
+            "{}() got an unexpected keyword argument",
+            group.name
+        ))))
     }
 
-    fn call(&self, group: &Group, overload: &Overload, args: Args<'_>, out: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    fn call(
+        &self,
+        group: &Group,
+        overload: &Overload,
+        args: Args<'_>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
         if group.in_place {
             let target = &self.positional[0];
@@ -443,7 +609,12 @@ impl<'py> Incoming<'py> {
         to_python(py, result, overload.op)
     }
 
-    fn call_out(&self, overload: &Overload, mut args: Args<'_>, out: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn call_out(
+        &self,
+        overload: &Overload,
+        mut args: Args<'_>,
+        out: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let objects: Vec<Bound<'py, PyAny>> = match tensor_ref(out) {
             Some(_) => vec![out.clone()],
             None => {
@@ -452,11 +623,20 @@ impl<'py> Incoming<'py> {
                     list.push(o.clone());
                     Ok(())
                 })
-                .map_err(|_| PyTypeError::new_err(format!("{}(): argument 'out' must be Tensor, not {}", overload.op.public_name(), type_name(out))))?;
+                .map_err(|_| {
+                    PyTypeError::new_err(format!(
+                        "{}(): argument 'out' must be Tensor, not {}",
+                        overload.op.public_name(),
+                        type_name(out)
+                    ))
+                })?;
                 list
             }
         };
-        let mut tensors = objects.iter().map(|o| super::convert::tensor_arg(o, overload.op.public_name(), "out").cloned()).collect::<PyResult<Vec<_>>>()?;
+        let mut tensors = objects
+            .iter()
+            .map(|o| super::convert::tensor_arg(o, overload.op.public_name(), "out").cloned())
+            .collect::<PyResult<Vec<_>>>()?;
         let shapes: Vec<Dims> = tensors.iter().map(|t| t.shape().clone()).collect();
         if let (Some(_), [only]) = (overload.op.schema.position("layout"), tensors.as_slice()) {
             factory_out(overload.op, &mut args, only)?;
@@ -469,7 +649,9 @@ impl<'py> Incoming<'py> {
             PyTensor::of(o)?.set(t);
         }
         match &overload.op.schema.returns {
-            Returns::Tuple(names) if objects.len() > 1 => named_tuple(self.py, overload.op, names, objects),
+            Returns::Tuple(names) if objects.len() > 1 => {
+                named_tuple(self.py, overload.op, names, objects)
+            }
             _ => Ok(out.clone()),
         }
     }
@@ -483,7 +665,9 @@ fn factory_out(op: &Op, args: &mut Args<'_>, out: &Tensor) -> PyResult<()> {
             Some(d) if d == out.dtype() => {}
             Some(d) => {
                 let (d, of_out) = (d.scalar_type(), out.dtype().scalar_type());
-                return Err(PyRuntimeError::new_err(format!("dtype {d} does not match dtype of out parameter ({of_out})")));
+                return Err(PyRuntimeError::new_err(format!(
+                    "dtype {d} does not match dtype of out parameter ({of_out})"
+                )));
             }
         }
     }
@@ -495,7 +679,9 @@ fn factory_out(op: &Op, args: &mut Args<'_>, out: &Tensor) -> PyResult<()> {
             Some(d) if d.kind == out.device().kind => {}
             Some(d) => {
                 let (d, of_out) = (d.kind.name(), out.device().kind.name());
-                return Err(PyRuntimeError::new_err(format!("device type {d} does not match device type of out parameter ({of_out})")));
+                return Err(PyRuntimeError::new_err(format!(
+                    "device type {d} does not match device type of out parameter ({of_out})"
+                )));
             }
         }
     }
@@ -515,10 +701,18 @@ fn resize_warning(py: Python<'_>, before: &Dims, after: &Dims) -> PyResult<()> {
 
 /// Runs a call, letting other threads run meanwhile if there is much to do.
 #[inline]
-fn released<R: Send>(py: Python<'_>, args: &Args<'_>, f: impl FnOnce(&Args) -> crate::Result<R> + Send) -> PyResult<R> {
+fn released<R: Send>(
+    py: Python<'_>,
+    args: &Args<'_>,
+    f: impl FnOnce(&Args) -> crate::Result<R> + Send,
+) -> PyResult<R> {
     let mut work = 0i64;
-    args.for_each_tensor(|_, t| work = work.saturating_add(if t.is_meta() { 0 } else { t.numel() }));
-    if args.values.first().is_some_and(|v| matches!(v, Arg::Ints(d) if d.iter().fold(1i64, |n, d| n.saturating_mul(*d)) > RELEASE)) {
+    args.for_each_tensor(|_, t| {
+        work = work.saturating_add(if t.is_meta() { 0 } else { t.numel() })
+    });
+    if args.values.first().is_some_and(
+        |v| matches!(v, Arg::Ints(d) if d.iter().fold(1i64, |n, d| n.saturating_mul(*d)) > RELEASE),
+    ) {
         work = RELEASE + 1;
     }
     if work > RELEASE {
@@ -553,7 +747,11 @@ pub fn signature(op: &Op, method: bool, out: bool) -> String {
             parts.push("*".to_owned());
         }
         let name = if p.name == "self" { "input" } else { p.name };
-        let default = if p.default.is_some() { format!(" = {}", p.default_text) } else { String::new() };
+        let default = if p.default.is_some() {
+            format!(" = {}", p.default_text)
+        } else {
+            String::new()
+        };
         parts.push(format!("{} {name}{default}", kind_name(p.kind)));
     }
     if out {
@@ -571,14 +769,20 @@ pub fn to_python<'py>(py: Python<'py>, r: Ret, op: &'static Op) -> PyResult<Boun
     match r {
         Ret::One(t) => wrap(py, t),
         Ret::Tuple(list) => {
-            let items = list.into_iter().map(|t| wrap(py, t)).collect::<PyResult<Vec<_>>>()?;
+            let items = list
+                .into_iter()
+                .map(|t| wrap(py, t))
+                .collect::<PyResult<Vec<_>>>()?;
             match &op.schema.returns {
                 Returns::Tuple(names) => named_tuple(py, op, names, items),
                 _ => Ok(PyTuple::new(py, items)?.into_any()),
             }
         }
         Ret::List(list) => {
-            let items = list.into_iter().map(|t| wrap(py, t)).collect::<PyResult<Vec<_>>>()?;
+            let items = list
+                .into_iter()
+                .map(|t| wrap(py, t))
+                .collect::<PyResult<Vec<_>>>()?;
             Ok(PyTuple::new(py, items)?.into_any())
         }
         Ret::Value(v) => match v {
@@ -601,12 +805,20 @@ pub fn scalar(py: Python<'_>, s: Scalar) -> PyResult<Bound<'_, PyAny>> {
     })
 }
 
-fn named_tuple<'py>(py: Python<'py>, op: &'static Op, names: &[&'static str], items: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+fn named_tuple<'py>(
+    py: Python<'py>,
+    op: &'static Op,
+    names: &[&'static str],
+    items: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
     if names.iter().all(|n| n.is_empty()) {
         return Ok(PyTuple::new(py, items)?.into_any());
     }
     // Named tuples are made once a name by Python code.
-    let class = py.import("torchlike.return_types")?.call_method1("_class", (op.path().replace('.', "_"), PyTuple::new(py, names)?))?;
+    let class = py.import("torchlike.return_types")?.call_method1(
+        "_class",
+        (op.path().replace('.', "_"), PyTuple::new(py, names)?),
+    )?;
     class.call1((PyTuple::new(py, items)?,))
 }
 
@@ -620,15 +832,27 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let mut add = |path: &str, op: &'static Op| {
         let (module, name) = path.rsplit_once('.').unwrap_or(("", path));
         if op.has(F) {
-            gathered.entry((module.into(), name.into(), false, false)).or_default().push(op);
+            gathered
+                .entry((module.into(), name.into(), false, false))
+                .or_default()
+                .push(op);
         }
         if op.has(M) {
-            gathered.entry((String::new(), name.into(), true, false)).or_default().push(op);
+            gathered
+                .entry((String::new(), name.into(), true, false))
+                .or_default()
+                .push(op);
         }
         if op.has(I) {
-            gathered.entry((String::new(), format!("{name}_"), true, true)).or_default().push(op);
+            gathered
+                .entry((String::new(), format!("{name}_"), true, true))
+                .or_default()
+                .push(op);
             if op.has(F) {
-                gathered.entry((module.into(), format!("{name}_"), false, true)).or_default().push(op);
+                gathered
+                    .entry((module.into(), format!("{name}_"), false, true))
+                    .or_default()
+                    .push(op);
             }
         }
     };
@@ -658,11 +882,20 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             (false, m) => format!("torchlike.{m}.{name}"),
         };
         let doc = document(&name, &ops, method);
-        groups.push(Group { name: name.clone(), full_name, method, in_place, overloads });
+        groups.push(Group {
+            name: name.clone(),
+            full_name,
+            method,
+            in_place,
+            overloads,
+        });
         places.push((module, name, method, doc));
     }
     if groups.len() > MAX_GROUPS {
-        return Err(PyRuntimeError::new_err(format!("{} op names do not fit the {MAX_GROUPS} entries of the binding", groups.len())));
+        return Err(PyRuntimeError::new_err(format!(
+            "{} op names do not fit the {MAX_GROUPS} entries of the binding",
+            groups.len()
+        )));
     }
     let _ = GROUPS.set(groups);
     let _ = OUT.set(intern("out"));
@@ -671,30 +904,50 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     for (i, (module, name, method, doc)) in places.into_iter().enumerate() {
         let def = Box::leak(Box::new(ffi::PyMethodDef {
             ml_name: CString::new(name.clone()).unwrap_or_default().into_raw(),
-            ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: ENTRIES[i / 256][i / 16 % 16][i % 16] },
+            ml_meth: ffi::PyMethodDefPointer {
+                PyCFunctionFastWithKeywords: ENTRIES[i / 256][i / 16 % 16][i % 16],
+            },
             ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
             ml_doc: CString::new(doc).unwrap_or_default().into_raw(),
         }));
         if method {
             // SAFETY: the definition is leaked, so it outlives the descriptor.
-            let descriptor = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyDescr_NewMethod(class.as_ptr().cast(), def))? };
+            let descriptor = unsafe {
+                Bound::from_owned_ptr_or_err(
+                    py,
+                    ffi::PyDescr_NewMethod(class.as_ptr().cast(), def),
+                )?
+            };
             class.setattr(name, descriptor)?;
         } else {
             let holder = match modules.entry(module.clone()) {
                 std::collections::btree_map::Entry::Occupied(e) => e.into_mut(),
                 std::collections::btree_map::Entry::Vacant(e) => {
-                    let public = if module.is_empty() { "torchlike".to_owned() } else { format!("torchlike.{module}") };
+                    let public = if module.is_empty() {
+                        "torchlike".to_owned()
+                    } else {
+                        format!("torchlike.{module}")
+                    };
                     e.insert(PyModule::new(py, &public)?)
                 }
             };
             let home = holder.name()?;
             // SAFETY: as above.
-            let function = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(def, std::ptr::null_mut(), home.as_ptr()))? };
+            let function = unsafe {
+                Bound::from_owned_ptr_or_err(
+                    py,
+                    ffi::PyCFunction_NewEx(def, std::ptr::null_mut(), home.as_ptr()),
+                )?
+            };
             holder.setattr(name, function)?;
         }
     }
     for (path, module) in modules {
-        let name = if path.is_empty() { "_root".to_owned() } else { format!("_{}", path.replace("nn.functional", "nn").replace('.', "_")) };
+        let name = if path.is_empty() {
+            "_root".to_owned()
+        } else {
+            format!("_{}", path.replace("nn.functional", "nn").replace('.', "_"))
+        };
         m.add(name.as_str(), module)?;
     }
     Ok(())
@@ -703,12 +956,26 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Docstring: a signature line for `inspect` where there is one overload, then the sentence.
 fn document(name: &str, ops: &[&'static Op], method: bool) -> String {
     let doc = ops.first().map_or("", |op| op.def.doc);
-    let lines: Vec<String> = ops.iter().map(|op| format!("{name}({})", signature(op, method, op.has(crate::ops::op::O)))).collect();
+    let lines: Vec<String> = ops
+        .iter()
+        .map(|op| {
+            format!(
+                "{name}({})",
+                signature(op, method, op.has(crate::ops::op::O))
+            )
+        })
+        .collect();
     format!("{}\n\n{doc}", lines.join("\n"))
 }
 
 /// Calls an overload set by operator slots: `self` and one other operand.
-pub fn binary<'py>(op: &'static Op, slf: &Bound<'py, PyAny>, other: &Bound<'py, PyAny>, reflected: bool, in_place: bool) -> PyResult<Bound<'py, PyAny>> {
+pub fn binary<'py>(
+    op: &'static Op,
+    slf: &Bound<'py, PyAny>,
+    other: &Bound<'py, PyAny>,
+    reflected: bool,
+    in_place: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
     let operand = |o| match convert(Kind::Operand, false, o) {
         Ok(a) => Ok(Some(a)),

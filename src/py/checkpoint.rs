@@ -9,7 +9,9 @@ use crate::source::{Provider, Source};
 use crate::{DType, Device, DeviceKind, Error, Result, Scalar, Storage, Tensor, err};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple, PyType};
+use pyo3::types::{
+    PyByteArray, PyBytes, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple, PyType,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -22,15 +24,23 @@ struct FilePart {
 impl Provider for FilePart {
     fn describe(&self) -> String {
         let s = &self.archive.tree().storages[self.storage];
-        let file = self.archive.path().map_or_else(|| "bytes in memory".to_owned(), |p| format!("file '{}'", p.display()));
+        let file = self.archive.path().map_or_else(
+            || "bytes in memory".to_owned(),
+            |p| format!("file '{}'", p.display()),
+        );
         match s.data {
-            Data::Stored { offset } => format!("{file}, bytes {offset}..{}", offset.saturating_add(s.nbytes)),
+            Data::Stored { offset } => format!(
+                "{file}, bytes {offset}..{}",
+                offset.saturating_add(s.nbytes)
+            ),
             _ => format!("{file}, record '{}'", s.key),
         }
     }
 
     fn fetch(&self, device: Device) -> Result<Storage> {
-        let bytes = self.archive.read_storage(&self.archive.tree().storages[self.storage])?;
+        let bytes = self
+            .archive
+            .read_storage(&self.archive.tree().storages[self.storage])?;
         Storage::from_bytes(&bytes)?.on(device)
     }
 }
@@ -57,7 +67,10 @@ struct Loader<'py> {
 }
 
 fn unknown_location(tag: &str) -> Error {
-    err!(Runtime, "don't know how to restore data location of torch.storage.UntypedStorage (tagged with {tag})")
+    err!(
+        Runtime,
+        "don't know how to restore data location of torch.storage.UntypedStorage (tagged with {tag})"
+    )
 }
 
 fn device_for(location: &str) -> Result<Device> {
@@ -91,7 +104,11 @@ impl<'py> Loader<'py> {
                 self.on(at, &r, target)?
             }
             Place::Asked(f) => {
-                let cpu = if r.data == Data::Meta { Storage::meta(r.nbytes as usize) } else { self.on(at, &r, Device::CPU)? };
+                let cpu = if r.data == Data::Meta {
+                    Storage::meta(r.nbytes as usize)
+                } else {
+                    self.on(at, &r, Device::CPU)?
+                };
                 let answer = f.call1((PyStorage(cpu.clone()), location.as_str()))?;
                 if answer.is_none() {
                     cpu.on(device_for(&location)?)?
@@ -109,12 +126,18 @@ impl<'py> Loader<'py> {
     }
 
     fn with_source(&self, at: usize, s: &Storage) {
-        s.set_source(Some(Source::File(Arc::new(FilePart { archive: self.archive.clone(), storage: at }))));
+        s.set_source(Some(Source::File(Arc::new(FilePart {
+            archive: self.archive.clone(),
+            storage: at,
+        }))));
     }
 
     fn on(&self, at: usize, r: &StorageRef, device: Device) -> Result<Storage> {
         if device.is_meta() || r.data == Data::Meta {
-            let s = Storage::meta(usize::try_from(r.nbytes).map_err(|_| err!(Checkpoint, "a storage of {} bytes is too large", r.nbytes))?);
+            let s =
+                Storage::meta(usize::try_from(r.nbytes).map_err(|_| {
+                    err!(Checkpoint, "a storage of {} bytes is too large", r.nbytes)
+                })?);
             if r.data != Data::Meta {
                 self.with_source(at, &s);
             }
@@ -130,11 +153,23 @@ impl<'py> Loader<'py> {
 
     fn tensor(&mut self, t: &TensorRef) -> PyResult<Bound<'py, PyAny>> {
         let storage = self.storage(t.storage)?;
-        let made = Tensor::checked(storage, t.shape().into(), t.stride().into(), t.offset, t.dtype)?.with_conj(t.conj).with_neg(t.neg);
+        let made = Tensor::checked(
+            storage,
+            t.shape().into(),
+            t.stride().into(),
+            t.offset,
+            t.dtype,
+        )?
+        .with_conj(t.conj)
+        .with_neg(t.neg);
         let made = made.with_requires_grad(t.requires_grad);
         match t.class {
             TensorClass::Tensor => wrap(self.py, made),
-            TensorClass::Parameter => Ok(Bound::new(self.py, PyClassInitializer::from(PyTensor::new(made)).add_subclass(PyParameter))?.into_any()),
+            TensorClass::Parameter => Ok(Bound::new(
+                self.py,
+                PyClassInitializer::from(PyTensor::new(made)).add_subclass(PyParameter),
+            )?
+            .into_any()),
         }
     }
 
@@ -148,7 +183,11 @@ impl<'py> Loader<'py> {
         for part in parts {
             for (k, v) in tree.pairs(part).unwrap_or(&[]).to_vec() {
                 let (k, v) = (self.value(k)?, self.value(v)?);
-                to.setattr(k.cast::<PyString>().map_err(|_| PyTypeError::new_err("attribute names are strings"))?, v)?;
+                to.setattr(
+                    k.cast::<PyString>()
+                        .map_err(|_| PyTypeError::new_err("attribute names are strings"))?,
+                    v,
+                )?;
             }
         }
         Ok(())
@@ -168,17 +207,24 @@ impl<'py> Loader<'py> {
         }
         let archive = self.archive.clone();
         let tree = archive.tree();
-        let Some(object) = tree.object(v).copied() else { return Err(PyRuntimeError::new_err("a dangling reference in the checkpoint")) };
+        let Some(object) = tree.object(v).copied() else {
+            return Err(PyRuntimeError::new_err(
+                "a dangling reference in the checkpoint",
+            ));
+        };
         let made: Bound<'py, PyAny> = match object {
             Object::Str(_) => PyString::new(py, tree.str(v).unwrap_or("")).into_any(),
-            Object::Surrogates(_) => {
-                PyBytes::new(py, tree.bytes(v).unwrap_or(&[])).call_method1("decode", ("utf-8", "surrogatepass"))?
-            }
-            Object::BigInt(_) => py.get_type::<pyo3::types::PyInt>().call_method("from_bytes", (PyBytes::new(py, tree.bytes(v).unwrap_or(&[])), "little"), Some(&{
-                let kw = PyDict::new(py);
-                kw.set_item("signed", true)?;
-                kw
-            }))?,
+            Object::Surrogates(_) => PyBytes::new(py, tree.bytes(v).unwrap_or(&[]))
+                .call_method1("decode", ("utf-8", "surrogatepass"))?,
+            Object::BigInt(_) => py.get_type::<pyo3::types::PyInt>().call_method(
+                "from_bytes",
+                (PyBytes::new(py, tree.bytes(v).unwrap_or(&[])), "little"),
+                Some(&{
+                    let kw = PyDict::new(py);
+                    kw.set_item("signed", true)?;
+                    kw
+                }),
+            )?,
             Object::Bytes(_) => PyBytes::new(py, tree.bytes(v).unwrap_or(&[])).into_any(),
             Object::ByteArray(_) => PyByteArray::new(py, tree.bytes(v).unwrap_or(&[])).into_any(),
             Object::Complex(_) => {
@@ -186,9 +232,18 @@ impl<'py> Loader<'py> {
                 super::call::scalar(py, Scalar::Complex(num_complex::Complex64::new(re, im)))?
             }
             Object::Tuple(_) | Object::Size(_) => {
-                let items = tree.tuple(v).or_else(|| tree.items(v)).unwrap_or(&[]).iter().map(|i| self.value(*i)).collect::<PyResult<Vec<_>>>()?;
+                let items = tree
+                    .tuple(v)
+                    .or_else(|| tree.items(v))
+                    .unwrap_or(&[])
+                    .iter()
+                    .map(|i| self.value(*i))
+                    .collect::<PyResult<Vec<_>>>()?;
                 if matches!(object, Object::Size(_)) {
-                    let dims = items.iter().map(|i| i.extract::<i64>()).collect::<PyResult<Vec<_>>>()?;
+                    let dims = items
+                        .iter()
+                        .map(|i| i.extract::<i64>())
+                        .collect::<PyResult<Vec<_>>>()?;
                     types::size(py, &dims)?
                 } else {
                     PyTuple::new(py, items)?.into_any()
@@ -211,7 +266,12 @@ impl<'py> Loader<'py> {
                 set.into_any()
             }
             Object::FrozenSet(_) => {
-                let items = tree.items(v).unwrap_or(&[]).iter().map(|i| self.value(*i)).collect::<PyResult<Vec<_>>>()?;
+                let items = tree
+                    .items(v)
+                    .unwrap_or(&[])
+                    .iter()
+                    .map(|i| self.value(*i))
+                    .collect::<PyResult<Vec<_>>>()?;
                 PyFrozenSet::new(py, items)?.into_any()
             }
             Object::Dict(_) | Object::OrderedDict(_) | Object::Counter(_) => {
@@ -241,7 +301,8 @@ impl<'py> Loader<'py> {
             }
             Object::Layout(_) => {
                 let name = tree.str(v).unwrap_or("");
-                py.import("torchlike._C")?.getattr(name.rsplit('.').next().unwrap_or(name))?
+                py.import("torchlike._C")?
+                    .getattr(name.rsplit('.').next().unwrap_or(name))?
             }
             Object::Storage(n, dtype) => {
                 let untyped = Bound::new(py, PyStorage(self.storage(n)?))?;
@@ -251,7 +312,9 @@ impl<'py> Loader<'py> {
                         let kw = PyDict::new(py);
                         kw.set_item("wrap_storage", untyped)?;
                         kw.set_item("dtype", types::dtype(py, d)?)?;
-                        py.import("torchlike.storage")?.getattr("TypedStorage")?.call((), Some(&kw))?
+                        py.import("torchlike.storage")?
+                            .getattr("TypedStorage")?
+                            .call((), Some(&kw))?
                     }
                 }
             }
@@ -264,7 +327,9 @@ impl<'py> Loader<'py> {
                 }
                 made
             }
-            Object::Global(_) | Object::Call(_) | Object::PersistentId(_) => return Err(self.refused(v).into()),
+            Object::Global(_) | Object::Call(_) | Object::PersistentId(_) => {
+                return Err(self.refused(v).into());
+            }
         };
         self.made.insert(id, made.clone());
         Ok(made)
@@ -273,7 +338,9 @@ impl<'py> Loader<'py> {
     /// The error for a class or call that we do not build, naming it.
     fn refused(&self, v: Value) -> Error {
         let tree = self.archive.tree();
-        let global = tree.global(v).or_else(|| tree.call(v).and_then(|c| tree.global(c.func)));
+        let global = tree
+            .global(v)
+            .or_else(|| tree.call(v).and_then(|c| tree.global(c.func)));
         match global {
             Some(g) => io::unsupported_global(g),
             None => io::weights_only_error("the file asks for an object of an unknown kind."),
@@ -284,18 +351,30 @@ impl<'py> Loader<'py> {
 /// Reads a checkpoint: a path or bytes.
 #[pyfunction]
 #[pyo3(signature = (file, map_location=None, weights_only=true, mmap=false))]
-pub fn _load<'py>(py: Python<'py>, file: &Bound<'py, PyAny>, map_location: Option<&Bound<'py, PyAny>>, weights_only: bool, mmap: bool) -> PyResult<Bound<'py, PyAny>> {
+pub fn _load<'py>(
+    py: Python<'py>,
+    file: &Bound<'py, PyAny>,
+    map_location: Option<&Bound<'py, PyAny>>,
+    weights_only: bool,
+    mmap: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let place = match map_location {
         None => Place::Saved,
         Some(o) if o.is_none() => Place::Saved,
-        Some(o) if o.is_instance_of::<PyString>() || o.is_instance_of::<PyDevice>() => Place::On(match o.extract::<String>() {
-            Ok(s) => device_for(&s)?,
-            Err(_) => device_of(o)?,
-        }),
+        Some(o) if o.is_instance_of::<PyString>() || o.is_instance_of::<PyDevice>() => {
+            Place::On(match o.extract::<String>() {
+                Ok(s) => device_for(&s)?,
+                Err(_) => device_of(o)?,
+            })
+        }
         Some(o) => match o.cast::<PyDict>() {
             Ok(d) => Place::Table(d.clone()),
             Err(_) if o.is_callable() => Place::Asked(o.clone()),
-            Err(_) => return Err(PyTypeError::new_err("map_location must be None, a device, a string, a dict or a function")),
+            Err(_) => {
+                return Err(PyTypeError::new_err(
+                    "map_location must be None, a device, a string, a dict or a function",
+                ));
+            }
         },
     };
     let mut private = None;
@@ -317,7 +396,14 @@ pub fn _load<'py>(py: Python<'py>, file: &Bound<'py, PyAny>, map_location: Optio
     }
     let root = archive.tree().root;
     let storages = vec![None; archive.tree().storages.len()];
-    let mut loader = Loader { py, archive: Arc::new(archive), place, private, storages, made: HashMap::new() };
+    let mut loader = Loader {
+        py,
+        archive: Arc::new(archive),
+        place,
+        private,
+        storages,
+        made: HashMap::new(),
+    };
     loader.value(root)
 }
 
@@ -366,7 +452,10 @@ impl<'py> Saver<'py> {
         } else if class.is(self.py.get_type::<PyTensor>()) || class.name()?.to_cow()? == "Buffer" {
             TensorClass::Tensor
         } else {
-            return Err(PyNotImplementedError::new_err(format!("save(): tensors of class {} cannot be saved; save x.as_subclass(Tensor)", class.name()?)));
+            return Err(PyNotImplementedError::new_err(format!(
+                "save(): tensors of class {} cannot be saved; save x.as_subclass(Tensor)",
+                class.name()?
+            )));
         };
         let attrs = o.getattr("__dict__")?;
         let attrs = attrs.cast::<PyDict>()?.copy()?;
@@ -382,13 +471,19 @@ impl<'py> Saver<'py> {
         Ok(self.tree.push_tensor(r))
     }
 
-    fn items(&mut self, it: impl Iterator<Item = Bound<'py, PyAny>>, depth: usize) -> PyResult<Vec<Value>> {
+    fn items(
+        &mut self,
+        it: impl Iterator<Item = Bound<'py, PyAny>>,
+        depth: usize,
+    ) -> PyResult<Vec<Value>> {
         it.map(|i| self.value(&i, depth + 1)).collect()
     }
 
     fn value(&mut self, o: &Bound<'py, PyAny>, depth: usize) -> PyResult<Value> {
         if depth > MAX_DEPTH {
-            return Err(pyo3::exceptions::PyRecursionError::new_err("save(): the object is nested too deep"));
+            return Err(pyo3::exceptions::PyRecursionError::new_err(
+                "save(): the object is nested too deep",
+            ));
         }
         if o.is_none() {
             return Ok(Value::None);
@@ -409,7 +504,9 @@ impl<'py> Saver<'py> {
                     let bits: usize = o.call_method0("bit_length")?.extract()?;
                     let kw = PyDict::new(py);
                     kw.set_item("signed", true)?;
-                    let bytes: Vec<u8> = o.call_method("to_bytes", (bits / 8 + 1, "little"), Some(&kw))?.extract()?;
+                    let bytes: Vec<u8> = o
+                        .call_method("to_bytes", (bits / 8 + 1, "little"), Some(&kw))?
+                        .extract()?;
                     self.tree.push_bytes(Object::BigInt, &bytes)
                 }
             }
@@ -419,7 +516,9 @@ impl<'py> Saver<'py> {
             match s.to_cow() {
                 Ok(text) => self.tree.push_str(&text),
                 Err(_) => {
-                    let bytes: Vec<u8> = s.call_method1("encode", ("utf-8", "surrogatepass"))?.extract()?;
+                    let bytes: Vec<u8> = s
+                        .call_method1("encode", ("utf-8", "surrogatepass"))?
+                        .extract()?;
                     self.tree.push_bytes(Object::Surrogates, &bytes)
                 }
             }
@@ -444,7 +543,11 @@ impl<'py> Saver<'py> {
         } else if class.name()?.to_cow()? == "Size" && o.is_instance_of::<PyTuple>() {
             let items = self.items(o.cast::<PyTuple>()?.iter(), depth)?;
             self.tree.push_items(Object::Size, &items)
-        } else if plain(py.import("collections")?.getattr("OrderedDict")?.cast_into()?) {
+        } else if plain(
+            py.import("collections")?
+                .getattr("OrderedDict")?
+                .cast_into()?,
+        ) {
             let v = self.tree.push_dict(Object::OrderedDict, Vec::new());
             self.made.insert(key, v);
             self.fill_dict(v, o.cast::<PyDict>()?, depth)?;
@@ -464,12 +567,19 @@ impl<'py> Saver<'py> {
             self.tree.push_bytes(Object::ByteArray, &bytes)
         } else if plain(py.get_type::<pyo3::types::PyComplex>()) {
             let c: num_complex::Complex64 = o.extract()?;
-            self.tree.push_items(Object::Complex, &[Value::Float(c.re), Value::Float(c.im)])
+            self.tree
+                .push_items(Object::Complex, &[Value::Float(c.re), Value::Float(c.im)])
         } else if plain(py.get_type::<PySet>()) {
-            let items = self.items(o.try_iter()?.collect::<PyResult<Vec<_>>>()?.into_iter(), depth)?;
+            let items = self.items(
+                o.try_iter()?.collect::<PyResult<Vec<_>>>()?.into_iter(),
+                depth,
+            )?;
             self.tree.push_list(Object::Set, items)
         } else if plain(py.get_type::<PyFrozenSet>()) {
-            let items = self.items(o.try_iter()?.collect::<PyResult<Vec<_>>>()?.into_iter(), depth)?;
+            let items = self.items(
+                o.try_iter()?.collect::<PyResult<Vec<_>>>()?.into_iter(),
+                depth,
+            )?;
             self.tree.push_list(Object::FrozenSet, items)
         } else if let Ok(d) = o.cast::<PyDType>() {
             self.tree.push(Object::DType(d.get().0))
@@ -481,7 +591,12 @@ impl<'py> Saver<'py> {
             self.tree.push_global("torch", f.get().format().name())
         } else if let Ok(s) = storage_of(o) {
             let dtype = match o.getattr("dtype") {
-                Ok(d) => Some(d.cast::<PyDType>().map_err(|_| PyTypeError::new_err("a storage's dtype"))?.get().0),
+                Ok(d) => Some(
+                    d.cast::<PyDType>()
+                        .map_err(|_| PyTypeError::new_err("a storage's dtype"))?
+                        .get()
+                        .0,
+                ),
                 Err(_) => None,
             };
             let n = self.storage(&s, dtype.unwrap_or(DType::U8));
@@ -520,8 +635,19 @@ impl<'py> Saver<'py> {
 
 /// Writes an object in PyTorch's zip format: to a path, or as bytes if none is given.
 #[pyfunction]
-pub fn _save<'py>(py: Python<'py>, obj: &Bound<'py, PyAny>, path: Option<std::path::PathBuf>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let mut saver = Saver { py, tree: Tree::new(), made: HashMap::new(), storages: Vec::new(), numbers: HashMap::new(), alive: Vec::new() };
+pub fn _save<'py>(
+    py: Python<'py>,
+    obj: &Bound<'py, PyAny>,
+    path: Option<std::path::PathBuf>,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let mut saver = Saver {
+        py,
+        tree: Tree::new(),
+        made: HashMap::new(),
+        storages: Vec::new(),
+        numbers: HashMap::new(),
+        alive: Vec::new(),
+    };
     saver.tree.root = saver.value(obj, 0)?;
     let (tree, storages) = (&saver.tree, &saver.storages);
     let mut provider = |n: u32, sink: &mut io::write::Sink<'_>| -> Result<()> {
@@ -546,4 +672,3 @@ pub fn _save<'py>(py: Python<'py>, obj: &Bound<'py, PyAny>, path: Option<std::pa
 pub fn _cli(py: Python<'_>, args: Vec<String>) -> i32 {
     py.detach(|| crate::cli::main(args, &mut std::io::stdout(), &mut std::io::stderr()))
 }
-

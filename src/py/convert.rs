@@ -59,7 +59,11 @@ pub fn number(o: &Bound<'_, PyAny>) -> Option<Scalar> {
     if o.is_instance_of::<PyInt>() {
         return integer(o);
     }
-    if o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>() || o.is_instance_of::<PyString>() || o.is_none() {
+    if o.is_instance_of::<PyTuple>()
+        || o.is_instance_of::<PyList>()
+        || o.is_instance_of::<PyString>()
+        || o.is_none()
+    {
         return None;
     }
     numpy_number(o)
@@ -73,7 +77,11 @@ fn numpy_number(o: &Bound<'_, PyAny>) -> Option<Scalar> {
         return None;
     }
     let item = o.call_method0("item").ok()?;
-    if item.get_type().is(&class) { None } else { number(&item) }
+    if item.get_type().is(&class) {
+        None
+    } else {
+        number(&item)
+    }
 }
 
 fn integer(o: &Bound<'_, PyAny>) -> Option<Scalar> {
@@ -88,7 +96,9 @@ pub fn int(o: &Bound<'_, PyAny>) -> Converted<i64> {
     if o.is_exact_instance_of::<PyInt>() {
         return match o.extract::<i64>() {
             Ok(i) => Ok(i),
-            Err(_) => Err(Failure::Error(pyo3::exceptions::PyRuntimeError::new_err("Overflow when unpacking long long"))),
+            Err(_) => Err(Failure::Error(pyo3::exceptions::PyRuntimeError::new_err(
+                "Overflow when unpacking long long",
+            ))),
         };
     }
     if o.is_instance_of::<PyBool>() || o.is_instance_of::<PyFloat>() {
@@ -103,7 +113,9 @@ pub fn int(o: &Bound<'_, PyAny>) -> Converted<i64> {
     match number(o) {
         Some(Scalar::Int(i)) => Ok(i),
         Some(_) => Err(Failure::Kind),
-        None if o.hasattr("__index__").unwrap_or(false) => Ok(o.call_method0("__index__")?.extract()?),
+        None if o.hasattr("__index__").unwrap_or(false) => {
+            Ok(o.call_method0("__index__")?.extract()?)
+        }
         None => Err(Failure::Kind),
     }
 }
@@ -141,7 +153,10 @@ fn scalar(o: &Bound<'_, PyAny>) -> Converted<Scalar> {
 }
 
 /// Calls `f` on each item of a tuple or list; other types are not accepted.
-pub fn each<'py>(o: &Bound<'py, PyAny>, mut f: impl FnMut(&Bound<'py, PyAny>) -> Converted<()>) -> Converted<()> {
+pub fn each<'py>(
+    o: &Bound<'py, PyAny>,
+    mut f: impl FnMut(&Bound<'py, PyAny>) -> Converted<()>,
+) -> Converted<()> {
     if let Ok(t) = o.cast::<PyTuple>() {
         for i in 0..t.len() {
             f(&t.get_item(i)?)?;
@@ -198,7 +213,11 @@ pub fn convert<'a>(kind: Kind, optional: bool, o: &'a Bound<'_, PyAny>) -> Conve
         return Ok(Arg::Tensor(t));
     }
     if o.is_none() && kind != Kind::OptInts {
-        return if optional { Ok(Arg::None) } else { Err(Failure::Kind) };
+        return if optional {
+            Ok(Arg::None)
+        } else {
+            Err(Failure::Kind)
+        };
     }
     Ok(match kind {
         Kind::Tensor => return Err(Failure::Kind),
@@ -226,7 +245,13 @@ pub fn convert<'a>(kind: Kind, optional: bool, o: &'a Bound<'_, PyAny>) -> Conve
             Err(e) => return Err(e),
         },
         Kind::OptInts => {
-            let one = |o: &Bound<'_, PyAny>| if o.is_none() { Ok(crate::ops::schema::NONE) } else { int(o) };
+            let one = |o: &Bound<'_, PyAny>| {
+                if o.is_none() {
+                    Ok(crate::ops::schema::NONE)
+                } else {
+                    int(o)
+                }
+            };
             match one(o) {
                 Ok(i) => Arg::Ints(Dims::new(&[i])),
                 Err(Failure::Kind) => {
@@ -297,15 +322,28 @@ pub fn convert<'a>(kind: Kind, optional: bool, o: &'a Bound<'_, PyAny>) -> Conve
         Kind::Layout => match o.cast::<PyLayout>() {
             Ok(l) if l.get().0 == "strided" => Arg::Strided,
             Ok(l) => {
-                return Err(Failure::Error(pyo3::exceptions::PyNotImplementedError::new_err(format!(
-                    "torchlike computes with strided tensors only, not {}",
-                    l.get().0
-                ))));
+                return Err(Failure::Error(
+                    pyo3::exceptions::PyNotImplementedError::new_err(format!(
+                        "torchlike computes with strided tensors only, not {}",
+                        l.get().0
+                    )),
+                ));
             }
             Err(_) => return Err(Failure::Kind),
         },
-        Kind::Format => Arg::Format(o.cast::<PyFormat>().map_err(|_| Failure::Kind)?.get().format()),
-        Kind::Generator => Arg::Generator(o.cast::<PyGenerator>().map_err(|_| Failure::Kind)?.get().0.clone()),
+        Kind::Format => Arg::Format(
+            o.cast::<PyFormat>()
+                .map_err(|_| Failure::Kind)?
+                .get()
+                .format(),
+        ),
+        Kind::Generator => Arg::Generator(
+            o.cast::<PyGenerator>()
+                .map_err(|_| Failure::Kind)?
+                .get()
+                .0
+                .clone(),
+        ),
     })
 }
 
@@ -330,7 +368,9 @@ pub fn device(o: &Bound<'_, PyAny>) -> Converted<Device> {
     if let Ok(d) = o.cast::<PyDevice>() {
         return Ok(d.get().0);
     }
-    if o.is_instance_of::<PyString>() || (o.is_instance_of::<PyInt>() && !o.is_instance_of::<PyBool>()) {
+    if o.is_instance_of::<PyString>()
+        || (o.is_instance_of::<PyInt>() && !o.is_instance_of::<PyBool>())
+    {
         return Ok(super::types::device_of(o)?);
     }
     Err(Failure::Kind)
@@ -359,7 +399,11 @@ pub fn kind_name(kind: Kind) -> String {
 }
 
 /// A tensor argument of a hand-written function.
-pub fn tensor_arg<'a>(o: &'a Bound<'_, PyAny>, function: &str, argument: &str) -> PyResult<&'a Tensor> {
+pub fn tensor_arg<'a>(
+    o: &'a Bound<'_, PyAny>,
+    function: &str,
+    argument: &str,
+) -> PyResult<&'a Tensor> {
     tensor_ref(o).ok_or_else(|| {
         pyo3::exceptions::PyTypeError::new_err(format!(
             "{function}(): argument '{argument}' must be Tensor, not {}",
@@ -367,4 +411,3 @@ pub fn tensor_arg<'a>(o: &'a Bound<'_, PyAny>, function: &str, argument: &str) -
         ))
     })
 }
-

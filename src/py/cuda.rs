@@ -30,7 +30,13 @@ fn _cuda_is_initialized() -> bool {
 #[pyfunction]
 fn _cuda_properties(index: i8) -> PyResult<(String, (i32, i32), usize, u32, u32)> {
     let p = cuda::properties(at(index))?;
-    Ok((p.name, p.capability, p.total_memory, p.processors, p.threads))
+    Ok((
+        p.name,
+        p.capability,
+        p.total_memory,
+        p.processors,
+        p.threads,
+    ))
 }
 
 /// `(free, total)` bytes.

@@ -39,16 +39,32 @@ fn items<'py>(o: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
 
 impl Nest {
     fn read(o: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let mut nest = Self { shape: Vec::new(), values: Vec::new(), dtype: None };
+        let mut nest = Self {
+            shape: Vec::new(),
+            values: Vec::new(),
+            dtype: None,
+        };
         // The shape is that of the first items all the way down.
         let mut level = o.clone();
         loop {
             if nest.shape.len() > MAX_DEPTH {
-                return Err(PyValueError::new_err(format!("too many dimensions '{}'", type_name(&level))));
+                return Err(PyValueError::new_err(format!(
+                    "too many dimensions '{}'",
+                    type_name(&level)
+                )));
             }
-            if is_sequence(&level) || (number(&level).is_none() && tensor_ref(&level).is_none() && !level.is_instance_of::<PyString>() && level.hasattr("__len__")? && level.hasattr("__getitem__")?) {
+            if is_sequence(&level)
+                || (number(&level).is_none()
+                    && tensor_ref(&level).is_none()
+                    && !level.is_instance_of::<PyString>()
+                    && level.hasattr("__len__")?
+                    && level.hasattr("__getitem__")?)
+            {
                 if level.is_instance_of::<pyo3::types::PyDict>() {
-                    return Err(PyRuntimeError::new_err(format!("Could not infer dtype of {}", type_name(&level))));
+                    return Err(PyRuntimeError::new_err(format!(
+                        "Could not infer dtype of {}",
+                        type_name(&level)
+                    )));
                 }
                 let n = level.len()?;
                 nest.shape.push(n as i64);
@@ -58,7 +74,9 @@ impl Nest {
                 level = level.get_item(0)?;
             } else if let Some(t) = tensor_ref(&level) {
                 if t.ndim() > 0 && !nest.shape.is_empty() && t.numel() != 1 {
-                    return Err(PyValueError::new_err("only one element tensors can be converted to Python scalars"));
+                    return Err(PyValueError::new_err(
+                        "only one element tensors can be converted to Python scalars",
+                    ));
                 }
                 break;
             } else {
@@ -84,22 +102,36 @@ impl Nest {
                 return Ok(());
             }
             if is_sequence(o) {
-                return Err(PyTypeError::new_err(format!("'{}' object cannot be interpreted as an integer", type_name(o))));
+                return Err(PyTypeError::new_err(format!(
+                    "'{}' object cannot be interpreted as an integer",
+                    type_name(o)
+                )));
             }
             if o.is_instance_of::<PyString>() {
-                return Err(if depth == 0 { PyTypeError::new_err(format!("new(): invalid data type '{}'", type_name(o))) } else { PyValueError::new_err(format!("too many dimensions '{}'", type_name(o))) });
+                return Err(if depth == 0 {
+                    PyTypeError::new_err(format!("new(): invalid data type '{}'", type_name(o)))
+                } else {
+                    PyValueError::new_err(format!("too many dimensions '{}'", type_name(o)))
+                });
             }
             if o.is_instance_of::<pyo3::types::PyInt>() {
                 return Err(PyValueError::new_err("Overflow when unpacking long long"));
             }
-            return Err(PyRuntimeError::new_err(format!("Could not infer dtype of {}", type_name(o))));
+            return Err(PyRuntimeError::new_err(format!(
+                "Could not infer dtype of {}",
+                type_name(o)
+            )));
         }
         if !is_sequence(o) && !o.hasattr("__len__")? {
             return Err(PyTypeError::new_err("not a sequence"));
         }
         let list = items(o)?;
         if list.len() as i64 != self.shape[depth] {
-            return Err(PyValueError::new_err(format!("expected sequence of length {} at dim {depth} (got {})", self.shape[depth], list.len())));
+            return Err(PyValueError::new_err(format!(
+                "expected sequence of length {} at dim {depth} (got {})",
+                self.shape[depth],
+                list.len()
+            )));
         }
         list.iter().try_for_each(|item| self.fill(item, depth + 1))
     }
@@ -140,17 +172,25 @@ fn check_range(values: &[Scalar], d: DType) -> PyResult<()> {
         let fits = match v {
             Scalar::Int(i) => (low..=high).contains(&(*i).into()),
             Scalar::UInt(u) => (low..=high).contains(&(*u).into()),
-            Scalar::Float(f) => *f > (if d.is_signed() { low } else { 0 }) as f64 - 1.0 && *f <= high as f64,
+            Scalar::Float(f) => {
+                *f > (if d.is_signed() { low } else { 0 }) as f64 - 1.0 && *f <= high as f64
+            }
             _ => true,
         };
         if fits {
             continue;
         }
         return Err(match v {
-            Scalar::Float(_) => PyRuntimeError::new_err(format!("value cannot be converted to type {d} without overflow")),
+            Scalar::Float(_) => PyRuntimeError::new_err(format!(
+                "value cannot be converted to type {d} without overflow"
+            )),
             _ if d == DType::I64 => PyValueError::new_err("Overflow when unpacking long long"),
-            _ if d == DType::U64 => pyo3::exceptions::PyOverflowError::new_err("can't convert negative int to unsigned"),
-            _ => PyRuntimeError::new_err(format!("value cannot be converted to type {d} without overflow")),
+            _ if d == DType::U64 => {
+                pyo3::exceptions::PyOverflowError::new_err("can't convert negative int to unsigned")
+            }
+            _ => PyRuntimeError::new_err(format!(
+                "value cannot be converted to type {d} without overflow"
+            )),
         });
     }
     Ok(())
@@ -191,10 +231,11 @@ fn recorded(t: Tensor, device: Device) -> CoreResult<Tensor> {
 
 /// The nested list of a tensor's values.
 pub fn to_list<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
-    let real = readable(t, "Cannot copy out of meta tensor; no data!").map_err(|e| match e.kind() {
-        crate::ErrorKind::Runtime => PyNotImplementedError::new_err(e.message().to_owned()),
-        _ => e.into(),
-    })?;
+    let real =
+        readable(t, "Cannot copy out of meta tensor; no data!").map_err(|e| match e.kind() {
+            crate::ErrorKind::Runtime => PyNotImplementedError::new_err(e.message().to_owned()),
+            _ => e.into(),
+        })?;
     let real = crate::ops::call::resolve(&real)?;
     build(py, &real, 0, 0)
 }
@@ -211,7 +252,11 @@ fn build<'py>(py: Python<'py>, t: &Tensor, dim: usize, offset: i64) -> PyResult<
 }
 
 /// `Tensor(2, 3)`, `Tensor([1, 2])`, `Tensor(other)`: the old constructor, always of one dtype.
-pub fn legacy_constructor(args: &Bound<'_, PyTuple>, dtype: DType, device: Device) -> PyResult<Tensor> {
+pub fn legacy_constructor(
+    args: &Bound<'_, PyTuple>,
+    dtype: DType,
+    device: Device,
+) -> PyResult<Tensor> {
     if args.is_empty() {
         return Ok(Tensor::empty(&[0], dtype, device)?);
     }
@@ -220,7 +265,10 @@ pub fn legacy_constructor(args: &Bound<'_, PyTuple>, dtype: DType, device: Devic
         if let Some(t) = tensor_ref(&first) {
             if t.dtype() != dtype {
                 return Err(PyTypeError::new_err(format!(
-                    "expected {} (got {})", dtype.scalar_type(), t.dtype().scalar_type())));
+                    "expected {} (got {})",
+                    dtype.scalar_type(),
+                    t.dtype().scalar_type()
+                )));
             }
             return Ok(t.detach());
         }
@@ -229,10 +277,22 @@ pub fn legacy_constructor(args: &Bound<'_, PyTuple>, dtype: DType, device: Devic
             return from_value(&first, Some(dtype), device);
         }
     }
-    let shape = sizes_of(args).map_err(|_| PyTypeError::new_err(format!("new(): data must be a sequence (got {})", type_name(&first))))?;
+    let shape = sizes_of(args).map_err(|_| {
+        PyTypeError::new_err(format!(
+            "new(): data must be a sequence (got {})",
+            type_name(&first)
+        ))
+    })?;
     crate::ops::create::check_size(&shape)?;
     if layers::active() {
-        return Ok(crate::run1!("empty", shape, None::<crate::MemoryFormat>, dtype, None::<Device>, device)?);
+        return Ok(crate::run1!(
+            "empty",
+            shape,
+            None::<crate::MemoryFormat>,
+            dtype,
+            None::<Device>,
+            device
+        )?);
     }
     Ok(Tensor::empty(&shape, dtype, device)?)
 }

@@ -6,14 +6,26 @@ use pyo3::exceptions::*;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-create_exception!(torchlike, CheckpointError, PyRuntimeError, "A checkpoint that is damaged, hostile or of an unknown kind.");
-create_exception!(torchlike, LinAlgError, PyRuntimeError, "A matrix that cannot be factorised or inverted.");
+create_exception!(
+    torchlike,
+    CheckpointError,
+    PyRuntimeError,
+    "A checkpoint that is damaged, hostile or of an unknown kind."
+);
+create_exception!(
+    torchlike,
+    LinAlgError,
+    PyRuntimeError,
+    "A matrix that cannot be factorised or inverted."
+);
 
 static UNPICKLING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Python's `pickle.UnpicklingError`, looked up once.
 fn unpickling(py: Python<'_>, message: String) -> PyErr {
-    let class = UNPICKLING.get_or_try_init(py, || Ok::<_, PyErr>(py.import("pickle")?.getattr("UnpicklingError")?.unbind()));
+    let class = UNPICKLING.get_or_try_init(py, || {
+        Ok::<_, PyErr>(py.import("pickle")?.getattr("UnpicklingError")?.unbind())
+    });
     match class.and_then(|c| c.bind(py).call1((message,))) {
         Ok(value) => PyErr::from_value(value),
         Err(e) => e,
@@ -43,7 +55,9 @@ impl From<Error> for PyErr {
             ErrorKind::Overflow => PyOverflowError::new_err(text),
             ErrorKind::Assertion => PyAssertionError::new_err(text),
             ErrorKind::LinAlg => LinAlgError::new_err(text),
-            ErrorKind::Python => Python::attach(|py| PyErr::take(py).unwrap_or_else(|| PyRuntimeError::new_err(text))),
+            ErrorKind::Python => Python::attach(|py| {
+                PyErr::take(py).unwrap_or_else(|| PyRuntimeError::new_err(text))
+            }),
         }
     }
 }

@@ -15,7 +15,10 @@ fn dtype_of(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<DTy
         Some(o) if o.is_none() => Ok(None),
         Some(o) => match super::convert::convert(crate::ops::schema::Kind::DType, false, o) {
             Ok(crate::ops::Arg::DType(d)) => Ok(Some(d)),
-            _ => Err(PyTypeError::new_err(format!("{function}(): argument 'dtype' must be torch.dtype, not {}", super::types::type_name(o)))),
+            _ => Err(PyTypeError::new_err(format!(
+                "{function}(): argument 'dtype' must be torch.dtype, not {}",
+                super::types::type_name(o)
+            ))),
         },
     }
 }
@@ -27,9 +30,10 @@ fn device_arg(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<D
         Some(o) => match super::convert::device(o) {
             Ok(d) => Ok(Some(d)),
             Err(super::convert::Failure::Error(e)) => Err(e),
-            Err(super::convert::Failure::Kind) => {
-                Err(PyTypeError::new_err(format!("{function}(): argument 'device' must be torch.device, not {}", super::types::type_name(o))))
-            }
+            Err(super::convert::Failure::Kind) => Err(PyTypeError::new_err(format!(
+                "{function}(): argument 'device' must be torch.device, not {}",
+                super::types::type_name(o)
+            ))),
         },
     }
 }
@@ -37,7 +41,13 @@ fn device_arg(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<D
 /// A tensor with the values of a Python object, copied.
 #[pyfunction]
 #[pyo3(signature = (data, *, dtype=None, device=None, requires_grad=false, pin_memory=false))]
-fn tensor<'py>(data: &Bound<'py, PyAny>, dtype: Option<&Bound<'py, PyAny>>, device: Option<&Bound<'py, PyAny>>, requires_grad: bool, pin_memory: bool) -> PyResult<Bound<'py, PyAny>> {
+fn tensor<'py>(
+    data: &Bound<'py, PyAny>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    device: Option<&Bound<'py, PyAny>>,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let _ = pin_memory;
     let d = dtype_of(dtype, "tensor")?;
     let dev = device_arg(device, "tensor")?;
@@ -47,25 +57,49 @@ fn tensor<'py>(data: &Bound<'py, PyAny>, dtype: Option<&Bound<'py, PyAny>>, devi
         py.import("warnings")?.call_method1("warn", (text,))?;
         let target = dev.or_else(mode::device_override).unwrap_or(t.device());
         let copy = crate::ops::call::to_copy(t, d.unwrap_or(t.dtype()), target)?;
-        return wrap(py, if requires_grad { super::tensor::require_grad(copy)? } else { copy });
+        return wrap(
+            py,
+            if requires_grad {
+                super::tensor::require_grad(copy)?
+            } else {
+                copy
+            },
+        );
     }
     let t = from_value(data, d, dev.unwrap_or_else(mode::default_device))?;
-    wrap(py, if requires_grad { super::tensor::require_grad(t)? } else { t })
+    wrap(
+        py,
+        if requires_grad {
+            super::tensor::require_grad(t)?
+        } else {
+            t
+        },
+    )
 }
 
 /// A tensor of a Python object, without a copy where possible.
 #[pyfunction]
 #[pyo3(signature = (data, dtype=None, device=None))]
-fn as_tensor<'py>(data: &Bound<'py, PyAny>, dtype: Option<&Bound<'py, PyAny>>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+fn as_tensor<'py>(
+    data: &Bound<'py, PyAny>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    device: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
     let d = dtype_of(dtype, "as_tensor")?;
     let dev = device_arg(device, "as_tensor")?;
     let py = data.py();
     if let Some(t) = tensor_ref(data) {
-        let dev = dev.or_else(mode::device_override).unwrap_or(t.device()).canonical();
+        let dev = dev
+            .or_else(mode::device_override)
+            .unwrap_or(t.device())
+            .canonical();
         if d.is_none_or(|d| d == t.dtype()) && dev == t.device() {
             return Ok(data.clone());
         }
-        return wrap(py, crate::ops::call::to_copy(t, d.unwrap_or(t.dtype()), dev)?);
+        return wrap(
+            py,
+            crate::ops::call::to_copy(t, d.unwrap_or(t.dtype()), dev)?,
+        );
     }
     let dev = dev.unwrap_or_else(mode::default_device);
     if super::numpy::is_array(data) {
@@ -88,9 +122,22 @@ fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 /// A tensor on the memory of an object with the buffer protocol.
 #[pyfunction]
 #[pyo3(signature = (buffer, *, dtype, count=-1, offset=0, requires_grad=false))]
-fn frombuffer<'py>(buffer: &Bound<'py, PyAny>, dtype: &PyDType, count: i64, offset: i64, requires_grad: bool) -> PyResult<Bound<'py, PyAny>> {
+fn frombuffer<'py>(
+    buffer: &Bound<'py, PyAny>,
+    dtype: &PyDType,
+    count: i64,
+    offset: i64,
+    requires_grad: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let t = super::numpy::from_buffer(buffer, dtype.0, count, offset)?;
-    wrap(buffer.py(), if requires_grad { super::tensor::require_grad(t)? } else { t })
+    wrap(
+        buffer.py(),
+        if requires_grad {
+            super::tensor::require_grad(t)?
+        } else {
+            t
+        },
+    )
 }
 
 /// True for tensors.
@@ -108,10 +155,14 @@ fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyDType>> {
 #[pyfunction]
 fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     let Ok(d) = d.cast::<PyDType>() else {
-        return Err(PyTypeError::new_err("invalid dtype object: only floating-point types are supported as the default type"));
+        return Err(PyTypeError::new_err(
+            "invalid dtype object: only floating-point types are supported as the default type",
+        ));
     };
     if !d.get().0.is_float() {
-        return Err(PyTypeError::new_err("only floating-point types are supported as the default type"));
+        return Err(PyTypeError::new_err(
+            "only floating-point types are supported as the default type",
+        ));
     }
     mode::set_default_dtype(d.get().0);
     Ok(())
@@ -172,10 +223,15 @@ fn get_num_threads() -> usize {
 #[pyfunction]
 fn set_num_threads(n: &Bound<'_, PyAny>) -> PyResult<()> {
     let Ok(n) = n.extract::<i64>() else {
-        return Err(PyRuntimeError::new_err(format!("set_num_threads expects an int, but got {}", super::types::type_name(n))));
+        return Err(PyRuntimeError::new_err(format!(
+            "set_num_threads expects an int, but got {}",
+            super::types::type_name(n)
+        )));
     };
     if n < 1 {
-        return Err(PyRuntimeError::new_err("set_num_threads expects a positive integer"));
+        return Err(PyRuntimeError::new_err(
+            "set_num_threads expects a positive integer",
+        ));
     }
     crate::cpu::pool::set_num_threads(n as usize);
     Ok(())
@@ -183,7 +239,10 @@ fn set_num_threads(n: &Bound<'_, PyAny>) -> PyResult<()> {
 
 /// The dtype that operands of an op are computed in.
 #[pyfunction]
-fn result_type<'py>(tensor1: &Bound<'py, PyAny>, tensor2: &Bound<'py, PyAny>) -> PyResult<Py<PyDType>> {
+fn result_type<'py>(
+    tensor1: &Bound<'py, PyAny>,
+    tensor2: &Bound<'py, PyAny>,
+) -> PyResult<Py<PyDType>> {
     use crate::ops::schema::Kind::Operand;
     let wrong = || PyTypeError::new_err("result_type(): arguments must be tensors or numbers");
     let a = super::convert::convert(Operand, false, tensor1).map_err(|_| wrong())?;
@@ -192,17 +251,31 @@ fn result_type<'py>(tensor1: &Bound<'py, PyAny>, tensor2: &Bound<'py, PyAny>) ->
 }
 
 /// Two dtypes by position or keyword, with the messages that op functions give.
-fn two_dtypes(function: &str, names: [&str; 2], args: [Option<&Bound<'_, PyAny>>; 2]) -> PyResult<[DType; 2]> {
-    let missing: Vec<String> = names.iter().zip(args).filter(|(_, a)| a.is_none()).map(|(n, _)| (*n).to_owned()).collect();
+fn two_dtypes(
+    function: &str,
+    names: [&str; 2],
+    args: [Option<&Bound<'_, PyAny>>; 2],
+) -> PyResult<[DType; 2]> {
+    let missing: Vec<String> = names
+        .iter()
+        .zip(args)
+        .filter(|(_, a)| a.is_none())
+        .map(|(n, _)| (*n).to_owned())
+        .collect();
     if !missing.is_empty() {
-        return Err(PyTypeError::new_err(super::messages::missing(function, "", &missing)));
+        return Err(PyTypeError::new_err(super::messages::missing(
+            function, "", &missing,
+        )));
     }
     let mut found = [DType::F32; 2];
     for (i, (name, arg)) in names.iter().zip(args).enumerate() {
         let Some(arg) = arg else { continue };
         let Ok(d) = arg.cast::<PyDType>() else {
             let got = super::types::type_name(arg);
-            return Err(PyTypeError::new_err(format!("{function}(): argument '{name}' (position {}) must be torch.dtype, not {got}", i + 1)));
+            return Err(PyTypeError::new_err(format!(
+                "{function}(): argument '{name}' (position {}) must be torch.dtype, not {got}",
+                i + 1
+            )));
         };
         found[i] = d.get().0;
     }
@@ -211,11 +284,17 @@ fn two_dtypes(function: &str, names: [&str; 2], args: [Option<&Bound<'_, PyAny>>
 
 #[pyfunction]
 #[pyo3(signature = (type1=None, type2=None))]
-fn promote_types(py: Python<'_>, type1: Option<&Bound<'_, PyAny>>, type2: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyDType>> {
+fn promote_types(
+    py: Python<'_>,
+    type1: Option<&Bound<'_, PyAny>>,
+    type2: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Py<PyDType>> {
     let [a, b] = two_dtypes("promote_types", ["type1", "type2"], [type1, type2])?;
     match crate::dtype::promote(a, b) {
         Some(d) => dtype(py, d),
-        None => Err(PyRuntimeError::new_err(format!("Promotion of {a} and {b} is not supported"))),
+        None => Err(PyRuntimeError::new_err(format!(
+            "Promotion of {a} and {b} is not supported"
+        ))),
     }
 }
 
@@ -266,21 +345,51 @@ fn _swap(x: &Bound<'_, PyTensor>, y: &Bound<'_, PyTensor>) {
 /// A tensor on a storage, checked to lie within it.
 #[pyfunction]
 #[pyo3(signature = (storage, dtype, shape, stride, offset, requires_grad=false))]
-fn _from_storage<'py>(py: Python<'py>, storage: &super::storage::PyStorage, dtype: &PyDType, shape: Vec<i64>, stride: Vec<i64>, offset: i64, requires_grad: bool) -> PyResult<Bound<'py, PyAny>> {
-    let t = crate::Tensor::checked(storage.0.clone(), shape.as_slice().into(), stride.as_slice().into(), offset, dtype.0)?;
-    wrap(py, if requires_grad { super::tensor::require_grad(t)? } else { t })
+fn _from_storage<'py>(
+    py: Python<'py>,
+    storage: &super::storage::PyStorage,
+    dtype: &PyDType,
+    shape: Vec<i64>,
+    stride: Vec<i64>,
+    offset: i64,
+    requires_grad: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let t = crate::Tensor::checked(
+        storage.0.clone(),
+        shape.as_slice().into(),
+        stride.as_slice().into(),
+        offset,
+        dtype.0,
+    )?;
+    wrap(
+        py,
+        if requires_grad {
+            super::tensor::require_grad(t)?
+        } else {
+            t
+        },
+    )
 }
 
 /// `new_tensor` and the typed constructors (`FloatTensor`).
 #[pyfunction]
-fn _legacy<'py>(args: &Bound<'py, pyo3::types::PyTuple>, dtype: &PyDType) -> PyResult<Bound<'py, PyAny>> {
-    wrap(args.py(), super::data::legacy_constructor(args, dtype.0, Device::CPU)?)
+fn _legacy<'py>(
+    args: &Bound<'py, pyo3::types::PyTuple>,
+    dtype: &PyDType,
+) -> PyResult<Bound<'py, PyAny>> {
+    wrap(
+        args.py(),
+        super::data::legacy_constructor(args, dtype.0, Device::CPU)?,
+    )
 }
 
 /// The op table as data: `(full name, schema, forms, sentence)` a row.
 #[pyfunction]
 fn _op_table() -> Vec<(&'static str, &'static str, u8, &'static str)> {
-    crate::ops::table().iter().map(|op| (op.def.name, op.def.schema, op.def.forms, op.def.doc)).collect()
+    crate::ops::table()
+        .iter()
+        .map(|op| (op.def.name, op.def.schema, op.def.forms, op.def.doc))
+        .collect()
 }
 
 /// Other names of ops: `(alias, name)`.

@@ -31,7 +31,11 @@ fn one(o: &Bound<'_, PyAny>) -> PyResult<Index> {
     }
     if o.is_instance_of::<PyList>() || o.is_instance_of::<PyTuple>() || super::numpy::is_array(o) {
         let t = super::data::from_value(o, None, crate::Device::CPU)?;
-        let t = if t.numel() == 0 && !super::numpy::is_array(o) { t.to_dtype(crate::DType::I64)? } else { t };
+        let t = if t.numel() == 0 && !super::numpy::is_array(o) {
+            t.to_dtype(crate::DType::I64)?
+        } else {
+            t
+        };
         return Ok(Index::Tensor(t));
     }
     match convert::int(o) {
@@ -39,7 +43,9 @@ fn one(o: &Bound<'_, PyAny>) -> PyResult<Index> {
         Err(Failure::Error(e)) => Err(e),
         Err(Failure::Kind) => match o.call_method0("__index__") {
             Ok(i) => Ok(Index::Int(i.extract()?)),
-            Err(_) if o.is_instance_of::<pyo3::types::PyString>() => Err(PyTypeError::new_err("new(): invalid data type 'str'")),
+            Err(_) if o.is_instance_of::<pyo3::types::PyString>() => {
+                Err(PyTypeError::new_err("new(): invalid data type 'str'"))
+            }
             Err(_) => Err(PyIndexError::new_err(format!(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})",
                 type_name(o)
@@ -55,7 +61,12 @@ fn all(o: &Bound<'_, PyAny>) -> PyResult<smallvec::SmallVec<[Index; 4]>> {
     // A short list that holds slices, tensors or sequences means a tuple, as it did in old NumPy.
     if let Ok(l) = o.cast::<PyList>()
         && l.len() < 32
-        && l.iter().any(|i| i.is_instance_of::<PySlice>() || i.is_instance_of::<PyEllipsis>() || i.is_none() || tensor_ref(&i).is_some_and(|t| t.ndim() > 0))
+        && l.iter().any(|i| {
+            i.is_instance_of::<PySlice>()
+                || i.is_instance_of::<PyEllipsis>()
+                || i.is_none()
+                || tensor_ref(&i).is_some_and(|t| t.ndim() > 0)
+        })
     {
         return l.iter().map(|i| one(&i)).collect();
     }
@@ -63,7 +74,10 @@ fn all(o: &Bound<'_, PyAny>) -> PyResult<smallvec::SmallVec<[Index; 4]>> {
 }
 
 /// `x[index]`.
-pub fn get<'py>(slf: &Bound<'py, PyTensor>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub fn get<'py>(
+    slf: &Bound<'py, PyTensor>,
+    index: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
     let t = slf.get().get();
     if index.is_exact_instance_of::<PyInt>() && t.ndim() > 0 {
         return wrap(slf.py(), get_item(t, &[Index::Int(index.extract()?)])?);
@@ -72,20 +86,31 @@ pub fn get<'py>(slf: &Bound<'py, PyTensor>, index: &Bound<'py, PyAny>) -> PyResu
 }
 
 /// `x[index] = value`.
-pub fn set(slf: &Bound<'_, PyTensor>, index: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+pub fn set(
+    slf: &Bound<'_, PyTensor>,
+    index: &Bound<'_, PyAny>,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<()> {
     let t = slf.get().get();
     let indices = all(index)?;
     let converted;
     let value = match convert::convert(Kind::Operand, false, value) {
         Ok(crate::ops::Arg::Tensor(v)) => Put::Tensor(v),
-        Ok(arg) => Put::Scalar(crate::ops::pointwise::scalar_of(&arg).ok_or_else(|| PyTypeError::new_err("expected a number"))?),
+        Ok(arg) => Put::Scalar(
+            crate::ops::pointwise::scalar_of(&arg)
+                .ok_or_else(|| PyTypeError::new_err("expected a number"))?,
+        ),
         Err(Failure::Error(e)) => return Err(e),
         Err(Failure::Kind) if super::numpy::is_array(value) => {
             converted = super::numpy::from_array(value)?;
             Put::Tensor(&converted)
         }
         Err(Failure::Kind) => {
-            return Err(PyTypeError::new_err(format!("can't assign a {} to a torch.{}Tensor", type_name(value), t.dtype().scalar_type())));
+            return Err(PyTypeError::new_err(format!(
+                "can't assign a {} to a torch.{}Tensor",
+                type_name(value),
+                t.dtype().scalar_type()
+            )));
         }
     };
     Ok(set_item(t, &indices, value)?)

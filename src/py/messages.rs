@@ -20,7 +20,17 @@ pub struct Line {
 
 impl Line {
     fn text(&self) -> String {
-        let words: Vec<String> = self.entries.iter().map(|(t, n)| if n.is_empty() { t.clone() } else { format!("{t} {n}") }).collect();
+        let words: Vec<String> = self
+            .entries
+            .iter()
+            .map(|(t, n)| {
+                if n.is_empty() {
+                    t.clone()
+                } else {
+                    format!("{t} {n}")
+                }
+            })
+            .collect();
         words.join(", ")
     }
 
@@ -32,15 +42,41 @@ impl Line {
 
 /// Names with signatures of long ago that PyTorch still accepts and does not list.
 const WITH_OLD_FORMS: &[&str] = &[
-    "add", "sub", "addcmul", "addcdiv", "addmm", "addmv", "addr", "addbmm", "baddbmm", "add_", "sub_", "addcmul_", "addcdiv_", "addmm_", "addmv_",
-    "addr_", "addbmm_", "baddbmm_", "copy_",
+    "add", "sub", "addcmul", "addcdiv", "addmm", "addmv", "addr", "addbmm", "baddbmm", "add_",
+    "sub_", "addcmul_", "addcdiv_", "addmm_", "addmv_", "addr_", "addbmm_", "baddbmm_", "copy_",
 ];
 
 /// Names whose number-or-tensor arguments are separate signatures; elsewhere a number counts as a tensor.
 const SPLIT_NUMBERS: &[&str] = &[
-    "fmod", "remainder", "eq", "ne", "lt", "le", "gt", "ge", "greater", "greater_equal", "less", "less_equal", "not_equal", "pow", "float_power",
-    "xlogy", "copysign", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "fill_", "lerp", "linspace",
-    "logspace", "where", "clamp_min", "clamp_max",
+    "fmod",
+    "remainder",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "not_equal",
+    "pow",
+    "float_power",
+    "xlogy",
+    "copysign",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+    "fill_",
+    "lerp",
+    "linspace",
+    "logspace",
+    "where",
+    "clamp_min",
+    "clamp_max",
 ];
 
 /// Whether PyTorch has signatures for the name that are not listed.
@@ -49,13 +85,23 @@ pub fn has_old_forms(name: &str) -> bool {
 }
 
 /// All signatures of a name; each overload comes with whether it takes `out=`.
-pub fn lines<'a>(name: &str, method: bool, overloads: impl Iterator<Item = (&'a Op, bool)>) -> Vec<Line> {
+pub fn lines<'a>(
+    name: &str,
+    method: bool,
+    overloads: impl Iterator<Item = (&'a Op, bool)>,
+) -> Vec<Line> {
     let mut found = Vec::new();
     let base = name.trim_end_matches('_');
     let split = SPLIT_NUMBERS.contains(&name) || SPLIT_NUMBERS.contains(&base);
     for (overload, (op, out)) in overloads.enumerate() {
         let operands: Vec<usize> = if split {
-            op.schema.params.iter().enumerate().filter(|(i, p)| p.kind == Kind::Operand && !(method && *i == 0)).map(|(i, _)| i).collect()
+            op.schema
+                .params
+                .iter()
+                .enumerate()
+                .filter(|(i, p)| p.kind == Kind::Operand && !(method && *i == 0))
+                .map(|(i, _)| i)
+                .collect()
         } else {
             Vec::new()
         };
@@ -64,11 +110,17 @@ pub fn lines<'a>(name: &str, method: bool, overloads: impl Iterator<Item = (&'a 
             if mask == all_numbers && operands.len() == 2 && base == "pow" {
                 continue;
             }
-            let number = |i: usize| operands.iter().position(|o| *o == i).is_some_and(|bit| mask & (1 << bit) != 0);
+            let number = |i: usize| {
+                operands
+                    .iter()
+                    .position(|o| *o == i)
+                    .is_some_and(|bit| mask & (1 << bit) != 0)
+            };
             if base == "arange" && op.schema.position("step").is_some() {
                 found.push(line(op, method, false, overload, &number, &["step"]));
             }
-            let factory_draws = op.schema.position("layout").is_some() && op.schema.position("generator").is_some();
+            let factory_draws =
+                op.schema.position("layout").is_some() && op.schema.position("generator").is_some();
             found.push(line(op, method, out, overload, &number, &[]));
             if factory_draws {
                 found.push(line(op, method, out, overload, &number, &["generator"]));
@@ -81,14 +133,30 @@ pub fn lines<'a>(name: &str, method: bool, overloads: impl Iterator<Item = (&'a 
     // Where signatures differ in one type alone, tensors come before numbers.
     let names = |l: &Line| l.entries.iter().map(|e| e.1.clone()).collect::<Vec<_>>();
     for i in 1..found.len() {
-        if found[i].entries.iter().any(|e| e.0 == "Tensor" && e.1 == "value") && found[i - 1].entries.iter().any(|e| e.0 == "Number" && e.1 == "value") && names(&found[i]) == names(&found[i - 1]) {
+        if found[i]
+            .entries
+            .iter()
+            .any(|e| e.0 == "Tensor" && e.1 == "value")
+            && found[i - 1]
+                .entries
+                .iter()
+                .any(|e| e.0 == "Number" && e.1 == "value")
+            && names(&found[i]) == names(&found[i - 1])
+        {
             found.swap(i - 1, i);
         }
     }
     found
 }
 
-fn line(op: &Op, method: bool, out: bool, overload: usize, number: &dyn Fn(usize) -> bool, without: &[&str]) -> Line {
+fn line(
+    op: &Op,
+    method: bool,
+    out: bool,
+    overload: usize,
+    number: &dyn Fn(usize) -> bool,
+    without: &[&str],
+) -> Line {
     let mut entries = Vec::new();
     let (mut star, mut optional, mut count, mut out_left) = (false, 0, 0, out);
     let factory = op.schema.position("layout").is_some();
@@ -105,11 +173,23 @@ fn line(op: &Op, method: bool, out: bool, overload: usize, number: &dyn Fn(usize
             entries.push(("Tensor".to_owned(), "out = None".to_owned()));
         }
         count += 1;
-        let name = if p.name == "self" && !number(i) { "input" } else { p.name };
-        let kind = if number(i) { "Number".to_owned() } else { kind_name(p.kind) };
+        let name = if p.name == "self" && !number(i) {
+            "input"
+        } else {
+            p.name
+        };
+        let kind = if number(i) {
+            "Number".to_owned()
+        } else {
+            kind_name(p.kind)
+        };
         let shown = p.default.is_some() && !(factory && p.kind == Kind::Generator);
         optional += usize::from(shown);
-        let default = if shown { format!(" = {}", p.default_text) } else { String::new() };
+        let default = if shown {
+            format!(" = {}", p.default_text)
+        } else {
+            String::new()
+        };
         entries.push((kind, format!("{name}{default}")));
     }
     if out_left {
@@ -118,7 +198,12 @@ fn line(op: &Op, method: bool, out: bool, overload: usize, number: &dyn Fn(usize
         }
         entries.push(("Tensor".to_owned(), "out = None".to_owned()));
     }
-    Line { entries, optional: optional + usize::from(out), count: count + usize::from(out), overload }
+    Line {
+        entries,
+        optional: optional + usize::from(out),
+        count: count + usize::from(out),
+        overload,
+    }
 }
 
 /// Signatures of a hand-written function, from their text.
@@ -131,10 +216,19 @@ pub fn written(texts: &[&str]) -> Vec<Line> {
         .iter()
         .enumerate()
         .map(|(overload, text)| {
-            let entries: Vec<_> = text.split(", ").filter(|e| !e.is_empty()).map(entry).collect();
+            let entries: Vec<_> = text
+                .split(", ")
+                .filter(|e| !e.is_empty())
+                .map(entry)
+                .collect();
             let count = entries.iter().filter(|e| e.0 != "*").count();
             let optional = entries.iter().filter(|e| e.1.contains('=')).count();
-            Line { entries, optional, count, overload }
+            Line {
+                entries,
+                optional,
+                count,
+                overload,
+            }
         })
         .collect()
 }
@@ -142,35 +236,71 @@ pub fn written(texts: &[&str]) -> Vec<Line> {
 type Keyword<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// `f() received an invalid combination of arguments`, with the signatures there are.
-pub fn invalid_combination(name: &str, lines: &[Line], positional: &[Bound<'_, PyAny>], keywords: &[Keyword<'_>]) -> String {
+pub fn invalid_combination(
+    name: &str,
+    lines: &[Line],
+    positional: &[Bound<'_, PyAny>],
+    keywords: &[Keyword<'_>],
+) -> String {
     let mut got: Vec<String> = positional.iter().map(class_name).collect();
-    got.extend(keywords.iter().map(|(k, v)| format!("{k}={}", class_name(v))));
+    got.extend(
+        keywords
+            .iter()
+            .map(|(k, v)| format!("{k}={}", class_name(v))),
+    );
     let mut got = got.join(", ");
     if positional.is_empty() && !keywords.is_empty() {
         got.push_str(", ");
     }
-    let head = format!("{name}() received an invalid combination of arguments - got ({got}), but expected ");
+    let head = format!(
+        "{name}() received an invalid combination of arguments - got ({got}), but expected "
+    );
     if let [only] = lines {
         return format!("{head}({})", only.text());
     }
     let mut text = format!("{head}one of:\n");
     for l in lines {
         text.push_str(&format!(" * ({})\n", l.text()));
-        if positional.len() + keywords.len() != l.entries.len().max(usize::from(l.entries.is_empty())) {
+        if positional.len() + keywords.len()
+            != l.entries.len().max(usize::from(l.entries.is_empty()))
+        {
             continue;
         }
         let known = |k: &Bound<'_, PyAny>| l.entries.iter().any(|e| k.eq(&e.1).unwrap_or(false));
-        let wrong: Vec<String> = keywords.iter().filter(|(k, _)| !known(k)).map(|(k, _)| k.to_string()).collect();
+        let wrong: Vec<String> = keywords
+            .iter()
+            .filter(|(k, _)| !known(k))
+            .map(|(k, _)| k.to_string())
+            .collect();
         if wrong.is_empty() {
             let mark = |o: &Bound<'_, PyAny>, entry: Option<&(String, String)>| {
                 let found = describe(o);
-                if entry.is_some_and(|e| e.0 == found && found != "bool") { found } else { format!("!{found}!") }
+                if entry.is_some_and(|e| e.0 == found && found != "bool") {
+                    found
+                } else {
+                    format!("!{found}!")
+                }
             };
-            let mut types: Vec<String> = positional.iter().enumerate().map(|(i, o)| mark(o, l.entries.get(i))).collect();
-            types.extend(keywords.iter().map(|(k, v)| format!("{k}={}", mark(v, l.entries.iter().find(|e| k.eq(&e.1).unwrap_or(false))))));
-            text.push_str(&format!("      didn't match because some of the arguments have invalid types: ({})\n", types.join(", ")));
+            let mut types: Vec<String> = positional
+                .iter()
+                .enumerate()
+                .map(|(i, o)| mark(o, l.entries.get(i)))
+                .collect();
+            types.extend(keywords.iter().map(|(k, v)| {
+                format!(
+                    "{k}={}",
+                    mark(v, l.entries.iter().find(|e| k.eq(&e.1).unwrap_or(false)))
+                )
+            }));
+            text.push_str(&format!(
+                "      didn't match because some of the arguments have invalid types: ({})\n",
+                types.join(", ")
+            ));
         } else {
-            text.push_str(&format!("      didn't match because some of the keywords were incorrect: {}\n", wrong.join(", ")));
+            text.push_str(&format!(
+                "      didn't match because some of the keywords were incorrect: {}\n",
+                wrong.join(", ")
+            ));
         }
     }
     text
@@ -190,33 +320,93 @@ fn class_name(o: &Bound<'_, PyAny>) -> String {
 fn describe(o: &Bound<'_, PyAny>) -> String {
     if let Ok(t) = o.cast_exact::<PyTuple>() {
         let items: Vec<String> = t.iter().map(|i| describe(&i)).collect();
-        return if items.is_empty() { "tuple of ()".into() } else { format!("tuple of ({}{})", items.join(", "), if items.len() == 1 { "," } else { "" }) };
+        return if items.is_empty() {
+            "tuple of ()".into()
+        } else {
+            format!(
+                "tuple of ({}{})",
+                items.join(", "),
+                if items.len() == 1 { "," } else { "" }
+            )
+        };
     }
     if let Ok(t) = o.cast_exact::<PyList>() {
         let items: Vec<String> = t.iter().map(|i| describe(&i)).collect();
-        return if items.is_empty() { "list of []".into() } else { format!("list of [{}]", items.join(", ")) };
+        return if items.is_empty() {
+            "list of []".into()
+        } else {
+            format!("list of [{}]", items.join(", "))
+        };
     }
     class_name(o)
 }
 
 /// Functions of `nn.functional` that PyTorch writes in C++; the others word a missing argument as Python does.
 const NATIVE_FUNCTIONAL: &[&str] = &[
-    "adaptive_avg_pool1d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "bilinear", "binary_cross_entropy_with_logits", "celu_", "channel_shuffle",
-    "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "elu_", "gelu",
-    "hardshrink", "hardtanh_", "leaky_relu_", "linear", "logsigmoid", "native_channel_shuffle", "one_hot", "pad", "pairwise_distance", "pdist",
-    "pixel_shuffle", "pixel_unshuffle", "prelu", "relu_", "rrelu_", "scaled_dot_product_attention", "selu_", "softplus", "softshrink", "threshold_",
+    "adaptive_avg_pool1d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "bilinear",
+    "binary_cross_entropy_with_logits",
+    "celu_",
+    "channel_shuffle",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_tbc",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cosine_similarity",
+    "elu_",
+    "gelu",
+    "hardshrink",
+    "hardtanh_",
+    "leaky_relu_",
+    "linear",
+    "logsigmoid",
+    "native_channel_shuffle",
+    "one_hot",
+    "pad",
+    "pairwise_distance",
+    "pdist",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "prelu",
+    "relu_",
+    "rrelu_",
+    "scaled_dot_product_attention",
+    "selu_",
+    "softplus",
+    "softshrink",
+    "threshold_",
 ];
 
 /// The message for arguments that are missing.
 pub fn missing(name: &str, full_name: &str, names: &[String]) -> String {
-    let python = full_name.strip_prefix("torchlike.nn.functional.").is_some_and(|n| !NATIVE_FUNCTIONAL.contains(&n));
+    let python = full_name
+        .strip_prefix("torchlike.nn.functional.")
+        .is_some_and(|n| !NATIVE_FUNCTIONAL.contains(&n));
     if !python {
         let quoted: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
         // PyTorch has the plural the wrong way round
-        let noun = if names.len() == 1 { "arguments" } else { "argument" };
-        return format!("{name}() missing {} required positional {noun}: {}", names.len(), quoted.join(", "));
+        let noun = if names.len() == 1 {
+            "arguments"
+        } else {
+            "argument"
+        };
+        return format!(
+            "{name}() missing {} required positional {noun}: {}",
+            names.len(),
+            quoted.join(", ")
+        );
     }
-    let name = if name == "threshold" { "_threshold" } else { name };
+    let name = if name == "threshold" {
+        "_threshold"
+    } else {
+        name
+    };
     let quoted: Vec<String> = names.iter().map(|n| format!("'{n}'")).collect();
     let list = match quoted.as_slice() {
         [one] => one.clone(),
@@ -224,5 +414,9 @@ pub fn missing(name: &str, full_name: &str, names: &[String]) -> String {
         [most @ .., last] => format!("{}, and {last}", most.join(", ")),
         [] => String::new(),
     };
-    format!("{name}() missing {} required positional argument{}: {list}", names.len(), if names.len() == 1 { "" } else { "s" })
+    format!(
+        "{name}() missing {} required positional argument{}: {list}",
+        names.len(),
+        if names.len() == 1 { "" } else { "s" }
+    )
 }

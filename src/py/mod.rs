@@ -2,7 +2,10 @@
 
 #![allow(non_snake_case, reason = "the module is called _C")]
 #![allow(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over")]
-#![allow(unsafe_op_in_unsafe_fn, reason = "pyo3 expands method tables inside unsafe functions")]
+#![allow(
+    unsafe_op_in_unsafe_fn,
+    reason = "pyo3 expands method tables inside unsafe functions"
+)]
 
 mod call;
 mod checkpoint;

@@ -16,7 +16,15 @@ static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 fn ndarray(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     Ok(NDARRAY
-        .get_or_try_init(py, || Ok::<_, PyErr>(py.import("numpy")?.getattr("ndarray")?.cast_into::<PyType>().map_err(|_| PyTypeError::new_err("numpy.ndarray"))?.unbind()))?
+        .get_or_try_init(py, || {
+            Ok::<_, PyErr>(
+                py.import("numpy")?
+                    .getattr("ndarray")?
+                    .cast_into::<PyType>()
+                    .map_err(|_| PyTypeError::new_err("numpy.ndarray"))?
+                    .unbind(),
+            )
+        })?
         .bind(py))
 }
 
@@ -71,7 +79,10 @@ impl Drop for Keep {
 /// A tensor on an array's memory.
 pub fn from_array(o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     if !is_array(o) {
-        return Err(PyTypeError::new_err(format!("expected np.ndarray (got {})", type_name(o))));
+        return Err(PyTypeError::new_err(format!(
+            "expected np.ndarray (got {})",
+            type_name(o)
+        )));
     }
     let code: String = o.getattr("dtype")?.getattr("str")?.extract()?;
     if code.starts_with('>') {
@@ -79,17 +90,32 @@ pub fn from_array(o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
             "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.",
         ));
     }
-    let found = DType::ALL.iter().copied().find(|d| numpy_name(*d).is_some_and(|n| n.trim_start_matches('<') == code.trim_start_matches(['<', '|', '='])
-        || (*d == DType::Bool && code.ends_with("b1"))));
+    let found = DType::ALL.iter().copied().find(|d| {
+        numpy_name(*d).is_some_and(|n| {
+            n.trim_start_matches('<') == code.trim_start_matches(['<', '|', '='])
+                || (*d == DType::Bool && code.ends_with("b1"))
+        })
+    });
     let Some(dtype) = found else {
         return Err(PyTypeError::new_err(format!(
             "can't convert np.ndarray of type {}. The only supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.",
-            o.getattr("dtype")?.getattr("type")?.str()?.to_string().replace("<class '", "").replace("'>", "")
+            o.getattr("dtype")?
+                .getattr("type")?
+                .str()?
+                .to_string()
+                .replace("<class '", "")
+                .replace("'>", "")
         )));
     };
     let interface = o.getattr("__array_interface__")?;
-    let interface = interface.cast::<PyDict>().map_err(|_| PyTypeError::new_err("__array_interface__"))?;
-    let item = |k: &str| interface.get_item(k)?.ok_or_else(|| PyTypeError::new_err(format!("__array_interface__ lacks {k}")));
+    let interface = interface
+        .cast::<PyDict>()
+        .map_err(|_| PyTypeError::new_err("__array_interface__"))?;
+    let item = |k: &str| {
+        interface
+            .get_item(k)?
+            .ok_or_else(|| PyTypeError::new_err(format!("__array_interface__ lacks {k}")))
+    };
     let (address, _readonly): (usize, bool) = item("data")?.extract()?;
     let shape: Vec<i64> = o.getattr("shape")?.extract()?;
     let bytes: Vec<i64> = o.getattr("strides")?.extract()?;
@@ -109,37 +135,67 @@ pub fn from_array(o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let nbytes = crate::dims::storage_bytes(&shape, &strides, 0, dtype.size())?;
     let keep = Keep(Some(o.clone().unbind()));
     // SAFETY: the array owns these bytes, and `keep` holds the array as long as the storage lives.
-    let storage = unsafe { Storage::foreign(address as *mut u8, nbytes, Device::CPU, Box::new(keep)) };
+    let storage =
+        unsafe { Storage::foreign(address as *mut u8, nbytes, Device::CPU, Box::new(keep)) };
     Ok(Tensor::checked(storage, shape, strides, 0, dtype)?)
 }
 
 /// A tensor on the memory of any object with the buffer protocol.
-pub fn from_buffer(o: &Bound<'_, PyAny>, dtype: DType, count: i64, offset: i64) -> PyResult<Tensor> {
+pub fn from_buffer(
+    o: &Bound<'_, PyAny>,
+    dtype: DType,
+    count: i64,
+    offset: i64,
+) -> PyResult<Tensor> {
     let py = o.py();
-    let view = py.import("builtins")?.getattr("memoryview")?.call1((o,)).map_err(|_| PyValueError::new_err("object does not implement Python buffer protocol."))?;
-    let array = py.import("numpy")?.call_method1("frombuffer", (view.call_method1("cast", ("B",))?, "u1"));
+    let view = py
+        .import("builtins")?
+        .getattr("memoryview")?
+        .call1((o,))
+        .map_err(|_| PyValueError::new_err("object does not implement Python buffer protocol."))?;
+    let array = py
+        .import("numpy")?
+        .call_method1("frombuffer", (view.call_method1("cast", ("B",))?, "u1"));
     let total: i64 = view.getattr("nbytes")?.extract()?;
     let size = dtype.size() as i64;
     if total == 0 || count == 0 {
-        return Err(PyValueError::new_err(format!("both buffer length ({total}) and count ({count}) must not be 0")));
+        return Err(PyValueError::new_err(format!(
+            "both buffer length ({total}) and count ({count}) must not be 0"
+        )));
     }
     if offset < 0 || offset >= total {
-        return Err(PyValueError::new_err(format!("offset ({offset} bytes) must be non-negative and no greater than buffer length ({total} bytes) minus 1")));
+        return Err(PyValueError::new_err(format!(
+            "offset ({offset} bytes) must be non-negative and no greater than buffer length ({total} bytes) minus 1"
+        )));
     }
     if count > 0 && offset.saturating_add(count.saturating_mul(size)) > total {
         return Err(PyValueError::new_err(format!(
-            "requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than actual buffer length ({total} bytes)")));
+            "requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than actual buffer length ({total} bytes)"
+        )));
     }
     if count <= 0 && (total - offset) % size != 0 {
         return Err(PyValueError::new_err(format!(
-            "buffer length ({} bytes) after offset ({offset} bytes) must be a multiple of element size ({size})", total - offset)));
+            "buffer length ({} bytes) after offset ({offset} bytes) must be a multiple of element size ({size})",
+            total - offset
+        )));
     }
-    let n = if count > 0 { count } else { (total - offset) / size };
+    let n = if count > 0 {
+        count
+    } else {
+        (total - offset) / size
+    };
     let whole = from_array(&array?)?;
     let ptr = whole.data_ptr().wrapping_offset(offset as isize);
     // SAFETY: the range lies within the buffer by the checks above, and `whole` keeps the buffer alive.
-    let storage = unsafe { Storage::foreign(ptr, (n * size) as usize, Device::CPU, Box::new(whole)) };
-    Ok(Tensor::checked(storage, Dims::new(&[n]), Dims::new(&[1]), 0, dtype)?)
+    let storage =
+        unsafe { Storage::foreign(ptr, (n * size) as usize, Device::CPU, Box::new(whole)) };
+    Ok(Tensor::checked(
+        storage,
+        Dims::new(&[n]),
+        Dims::new(&[1]),
+        0,
+        dtype,
+    )?)
 }
 
 /// An array on a tensor's memory.
@@ -151,19 +207,30 @@ pub fn to_numpy<'py>(slf: &Bound<'py, PyTensor>, force: bool) -> PyResult<Bound<
     }
     if !t.device().is_cpu() {
         return Err(PyTypeError::new_err(format!(
-            "can't convert {} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.", t.device())));
+            "can't convert {} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
+            t.device()
+        )));
     }
     if t.requires_grad() {
-        return Err(PyRuntimeError::new_err("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."));
+        return Err(PyRuntimeError::new_err(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
+        ));
     }
     if t.is_conj() {
-        return Err(PyRuntimeError::new_err("Can't call numpy() on Tensor that has conjugate bit set. Use tensor.resolve_conj().numpy() instead."));
+        return Err(PyRuntimeError::new_err(
+            "Can't call numpy() on Tensor that has conjugate bit set. Use tensor.resolve_conj().numpy() instead.",
+        ));
     }
     if t.is_neg() {
-        return Err(PyRuntimeError::new_err("Can't call numpy() on Tensor that has negative bit set. Use tensor.resolve_neg().numpy() instead."));
+        return Err(PyRuntimeError::new_err(
+            "Can't call numpy() on Tensor that has negative bit set. Use tensor.resolve_neg().numpy() instead.",
+        ));
     }
     let Some(code) = numpy_name(t.dtype()) else {
-        return Err(PyTypeError::new_err(format!("Got unsupported ScalarType {}", scalar_code(t.dtype()))));
+        return Err(PyTypeError::new_err(format!(
+            "Got unsupported ScalarType {}",
+            scalar_code(t.dtype())
+        )));
     };
     let shape = PyTuple::new(py, t.shape().iter())?;
     if t.numel() == 0 {
@@ -173,14 +240,22 @@ pub fn to_numpy<'py>(slf: &Bound<'py, PyTensor>, force: bool) -> PyResult<Bound<
     let owner = Bound::new(py, Exported { t: t.clone() })?;
     let interface = PyDict::new(py);
     interface.set_item("version", 3)?;
-    interface.set_item("typestr", if t.dtype() == DType::Bool { "|b1" } else { code })?;
+    interface.set_item(
+        "typestr",
+        if t.dtype() == DType::Bool {
+            "|b1"
+        } else {
+            code
+        },
+    )?;
     interface.set_item("shape", shape)?;
     interface.set_item("strides", strides)?;
     interface.set_item("data", (t.data_ptr() as usize, false))?;
     owner.setattr("__array_interface__", interface)?;
     let kw = PyDict::new(py);
     kw.set_item("copy", false)?;
-    py.import("numpy")?.call_method("array", (owner,), Some(&kw))
+    py.import("numpy")?
+        .call_method("array", (owner,), Some(&kw))
 }
 
 /// What an exported array keeps alive: the tensor.
@@ -265,19 +340,29 @@ unsafe extern "C" fn delete_capsule(capsule: *mut ffi::PyObject) {
 pub fn to_dlpack<'py>(slf: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
     let t = slf.get().get().clone();
     if t.requires_grad() {
-        return Err(PyBufferError::new_err("Can't export tensors that require gradient, use tensor.detach()"));
+        return Err(PyBufferError::new_err(
+            "Can't export tensors that require gradient, use tensor.detach()",
+        ));
     }
     if t.is_conj() {
-        return Err(PyBufferError::new_err("Can't export tensors with the conjugate bit set"));
+        return Err(PyBufferError::new_err(
+            "Can't export tensors with the conjugate bit set",
+        ));
     }
     if t.is_meta() {
         return Err(PyBufferError::new_err("Cannot pack tensors on meta"));
     }
     let Some((code, bits)) = dl_code(t.dtype()) else {
-        return Err(PyBufferError::new_err(format!("{} types are not supported by dlpack", t.dtype())));
+        return Err(PyBufferError::new_err(format!(
+            "{} types are not supported by dlpack",
+            t.dtype()
+        )));
     };
     let device = match t.device().kind {
-        crate::DeviceKind::Cuda => DlDevice { kind: 2, id: i32::from(t.device().index) },
+        crate::DeviceKind::Cuda => DlDevice {
+            kind: 2,
+            id: i32::from(t.device().index),
+        },
         _ => DlDevice { kind: 1, id: 0 },
     };
     let mut export = Box::new(Export {
@@ -288,7 +373,11 @@ pub fn to_dlpack<'py>(slf: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>>
                 data: t.data_ptr().cast(),
                 device,
                 ndim: t.ndim() as i32,
-                dtype: DlType { code, bits, lanes: 1 },
+                dtype: DlType {
+                    code,
+                    bits,
+                    lanes: 1,
+                },
                 shape: std::ptr::null_mut(),
                 strides: std::ptr::null_mut(),
                 byte_offset: 0,
@@ -304,7 +393,14 @@ pub fn to_dlpack<'py>(slf: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>>
     // SAFETY: the box is alive until its deleter runs; the capsule's destructor runs it if nobody consumed it.
     unsafe {
         (*raw).managed.context = raw.cast();
-        Bound::from_owned_ptr_or_err(slf.py(), ffi::PyCapsule_New((&raw mut (*raw).managed).cast(), NAME.as_ptr(), Some(delete_capsule)))
+        Bound::from_owned_ptr_or_err(
+            slf.py(),
+            ffi::PyCapsule_New(
+                (&raw mut (*raw).managed).cast(),
+                NAME.as_ptr(),
+                Some(delete_capsule),
+            ),
+        )
     }
 }
 
@@ -325,13 +421,23 @@ impl Drop for Imported {
 /// A tensor on the memory of an object with `__dlpack__`, or of a capsule.
 #[pyfunction]
 #[pyo3(signature = (ext_tensor, *, device=None, copy=None))]
-pub fn from_dlpack<'py>(ext_tensor: &Bound<'py, PyAny>, device: Option<&Bound<'py, PyAny>>, copy: Option<bool>) -> PyResult<Bound<'py, PyAny>> {
+pub fn from_dlpack<'py>(
+    ext_tensor: &Bound<'py, PyAny>,
+    device: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = ext_tensor.py();
-    let capsule = if ext_tensor.hasattr("__dlpack__")? { ext_tensor.call_method0("__dlpack__")? } else { ext_tensor.clone() };
+    let capsule = if ext_tensor.hasattr("__dlpack__")? {
+        ext_tensor.call_method0("__dlpack__")?
+    } else {
+        ext_tensor.clone()
+    };
     // SAFETY: validity is asked before the pointer is used; the name change marks the capsule as consumed.
     let managed = unsafe {
         if ffi::PyCapsule_IsValid(capsule.as_ptr(), NAME.as_ptr()) != 1 {
-            return Err(PyRuntimeError::new_err("from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might have already constructed a tensor from it once."));
+            return Err(PyRuntimeError::new_err(
+                "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might have already constructed a tensor from it once.",
+            ));
         }
         let m = ffi::PyCapsule_GetPointer(capsule.as_ptr(), NAME.as_ptr()).cast::<DlManaged>();
         ffi::PyCapsule_SetName(capsule.as_ptr(), USED.as_ptr());
@@ -342,16 +448,36 @@ pub fn from_dlpack<'py>(ext_tensor: &Bound<'py, PyAny>, device: Option<&Bound<'p
     let (d, shape, strides) = unsafe {
         let d = &(*managed).tensor;
         let n = usize::try_from(d.ndim).unwrap_or(0);
-        let shape = Dims::new(if n == 0 { &[] } else { std::slice::from_raw_parts(d.shape, n) });
-        let strides = if d.strides.is_null() { crate::dims::contiguous_strides(&shape) } else { Dims::new(if n == 0 { &[] } else { std::slice::from_raw_parts(d.strides, n) }) };
+        let shape = Dims::new(if n == 0 {
+            &[]
+        } else {
+            std::slice::from_raw_parts(d.shape, n)
+        });
+        let strides = if d.strides.is_null() {
+            crate::dims::contiguous_strides(&shape)
+        } else {
+            Dims::new(if n == 0 {
+                &[]
+            } else {
+                std::slice::from_raw_parts(d.strides, n)
+            })
+        };
         (d, shape, strides)
     };
     if d.device.kind != 1 {
-        return Err(PyBufferError::new_err("from_dlpack: only host memory can be imported"));
+        return Err(PyBufferError::new_err(
+            "from_dlpack: only host memory can be imported",
+        ));
     }
-    let dtype = DType::ALL.iter().copied().find(|t| dl_code(*t) == Some((d.dtype.code, d.dtype.bits)) && d.dtype.lanes == 1);
+    let dtype = DType::ALL
+        .iter()
+        .copied()
+        .find(|t| dl_code(*t) == Some((d.dtype.code, d.dtype.bits)) && d.dtype.lanes == 1);
     let Some(dtype) = dtype else {
-        return Err(PyBufferError::new_err(format!("from_dlpack: unsupported element type (code {}, {} bits)", d.dtype.code, d.dtype.bits)));
+        return Err(PyBufferError::new_err(format!(
+            "from_dlpack: unsupported element type (code {}, {} bits)",
+            d.dtype.code, d.dtype.bits
+        )));
     };
     let ptr = d.data.cast::<u8>().wrapping_add(d.byte_offset as usize);
     let nbytes = crate::dims::storage_bytes(&shape, &strides, 0, dtype.size())?;

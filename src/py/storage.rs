@@ -8,7 +8,13 @@ use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyTypeError};
 use pyo3::prelude::*;
 
 /// `torchlike.UntypedStorage`.
-#[pyclass(frozen, name = "UntypedStorage", module = "torchlike.storage", subclass, weakref)]
+#[pyclass(
+    frozen,
+    name = "UntypedStorage",
+    module = "torchlike.storage",
+    subclass,
+    weakref
+)]
 pub struct PyStorage(pub Storage);
 
 /// The storage in a Python object: untyped, or typed with an `_untyped_storage`.
@@ -17,20 +23,36 @@ pub fn storage_of(o: &Bound<'_, PyAny>) -> PyResult<Storage> {
         return Ok(s.get().0.clone());
     }
     match o.getattr("_untyped_storage") {
-        Ok(inner) => Ok(inner.cast::<PyStorage>().map_err(|_| PyTypeError::new_err("expected a storage"))?.get().0.clone()),
-        Err(_) => Err(PyTypeError::new_err(format!("expected a storage, got {}", types::type_name(o)))),
+        Ok(inner) => Ok(inner
+            .cast::<PyStorage>()
+            .map_err(|_| PyTypeError::new_err("expected a storage"))?
+            .get()
+            .0
+            .clone()),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "expected a storage, got {}",
+            types::type_name(o)
+        ))),
     }
 }
 
 impl PyStorage {
     fn bytes(&self) -> Tensor {
         let n = self.0.nbytes() as i64;
-        Tensor::from_parts(self.0.clone(), Dims::new(&[n]), Dims::new(&[1]), 0, DType::U8)
+        Tensor::from_parts(
+            self.0.clone(),
+            Dims::new(&[n]),
+            Dims::new(&[1]),
+            0,
+            DType::U8,
+        )
     }
 
     fn readable(&self) -> PyResult<()> {
         if self.0.device().is_meta() {
-            return Err(PyNotImplementedError::new_err("Not available for 'meta' device type"));
+            return Err(PyNotImplementedError::new_err(
+                "Not available for 'meta' device type",
+            ));
         }
         Ok(())
     }
@@ -38,7 +60,9 @@ impl PyStorage {
     fn position(&self, i: i64) -> PyResult<i64> {
         let n = self.0.nbytes() as i64;
         if i < -n || i >= n {
-            return Err(PyIndexError::new_err(format!("index {i} out of range for storage of size {n}")));
+            return Err(PyIndexError::new_err(format!(
+                "index {i} out of range for storage of size {n}"
+            )));
         }
         Ok(if i < 0 { i + n } else { i })
     }
@@ -49,7 +73,10 @@ impl PyStorage {
     #[new]
     #[pyo3(signature = (size=0, *, device=None))]
     fn new(size: usize, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let device = device.map(types::device_of).transpose()?.unwrap_or_else(crate::mode::default_device);
+        let device = device
+            .map(types::device_of)
+            .transpose()?
+            .unwrap_or_else(crate::mode::default_device);
         Ok(Self(Storage::empty(size, device)?))
     }
     fn nbytes(&self) -> usize {
@@ -89,7 +116,9 @@ impl PyStorage {
         true
     }
     fn resize_(slf: Bound<'_, Self>, size: i64) -> PyResult<Bound<'_, Self>> {
-        let n = usize::try_from(size).map_err(|_| pyo3::exceptions::PyRuntimeError::new_err("resize_: size must not be negative"))?;
+        let n = usize::try_from(size).map_err(|_| {
+            pyo3::exceptions::PyRuntimeError::new_err("resize_: size must not be negative")
+        })?;
         slf.get().0.resize(n)?;
         Ok(slf)
     }
@@ -97,7 +126,11 @@ impl PyStorage {
         Ok(Self(self.bytes().to_device(Device::CPU)?.storage().clone()))
     }
     fn clone(&self) -> PyResult<Self> {
-        Ok(Self(crate::ops::call::clone(&self.bytes(), crate::MemoryFormat::Contiguous)?.storage().clone()))
+        Ok(Self(
+            crate::ops::call::clone(&self.bytes(), crate::MemoryFormat::Contiguous)?
+                .storage()
+                .clone(),
+        ))
     }
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.readable()?;
@@ -105,7 +138,10 @@ impl PyStorage {
     }
     fn __getitem__<'py>(&self, py: Python<'py>, index: i64) -> PyResult<Bound<'py, PyAny>> {
         self.readable()?;
-        super::call::scalar(py, crate::cpu::read_scalar(&self.bytes().to_device(Device::CPU)?, self.position(index)?)?)
+        super::call::scalar(
+            py,
+            crate::cpu::read_scalar(&self.bytes().to_device(Device::CPU)?, self.position(index)?)?,
+        )
     }
     fn __setitem__(&self, index: i64, value: i64) -> PyResult<()> {
         self.readable()?;
@@ -115,7 +151,10 @@ impl PyStorage {
     }
     fn fill_(slf: Bound<'_, Self>, value: i64) -> PyResult<Bound<'_, Self>> {
         if !slf.get().0.device().is_meta() {
-            crate::ops::call::copy_(&slf.get().bytes(), &Tensor::scalar(crate::Scalar::Int(value), DType::U8)?)?;
+            crate::ops::call::copy_(
+                &slf.get().bytes(),
+                &Tensor::scalar(crate::Scalar::Int(value), DType::U8)?,
+            )?;
         }
         Ok(slf)
     }
@@ -133,16 +172,27 @@ impl PyStorage {
         self.clone()
     }
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let rebuild = py.import("torchlike._tensor")?.getattr("_rebuild_storage")?;
+        let rebuild = py
+            .import("torchlike._tensor")?
+            .getattr("_rebuild_storage")?;
         let data = if self.0.device().is_meta() {
             py.None().into_bound(py)
         } else {
             pyo3::types::PyBytes::new(py, &self.bytes().to_vec::<u8>()?).into_any()
         };
-        (rebuild, (self.0.device().to_string(), self.0.nbytes(), data)).into_pyobject(py).map(Bound::into_any)
+        (
+            rebuild,
+            (self.0.device().to_string(), self.0.nbytes(), data),
+        )
+            .into_pyobject(py)
+            .map(Bound::into_any)
     }
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let tail = format!("[torchlike.storage.UntypedStorage(device={}) of size {}]", self.0.device(), self.0.nbytes());
+        let tail = format!(
+            "[torchlike.storage.UntypedStorage(device={}) of size {}]",
+            self.0.device(),
+            self.0.nbytes()
+        );
         if self.0.device().is_meta() {
             return Ok(format!("...\n{tail}"));
         }

@@ -1,12 +1,15 @@
 //! The Tensor class: getters, operators, indexing and what is no op.
 
-#![allow(unsafe_code, reason = "the tensor in a Python object is replaced in place, under the interpreter lock")]
+#![allow(
+    unsafe_code,
+    reason = "the tensor in a Python object is replaced in place, under the interpreter lock"
+)]
 
 use super::call::{binary, scalar, to_python};
 use super::convert::{self, PyGenerator, tensor_arg};
 use super::types::{self, PyDType, device, device_of, dtype, size, strided};
-use crate::ops::op::Ret;
 use crate::ops::Arg;
+use crate::ops::op::Ret;
 use crate::{DType, Device, Dims, MemoryFormat, Result, Scalar, Tensor, mode, op, run};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -48,7 +51,9 @@ impl PyTensor {
 
     /// The tensor object in a Python object.
     pub fn of<'a>(o: &'a Bound<'_, PyAny>) -> PyResult<&'a PyTensor> {
-        o.cast::<PyTensor>().map(|b| b.get()).map_err(|_| PyTypeError::new_err("expected a Tensor"))
+        o.cast::<PyTensor>()
+            .map(|b| b.get())
+            .map_err(|_| PyTypeError::new_err("expected a Tensor"))
     }
 }
 
@@ -76,14 +81,20 @@ pub fn wrap(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
 /// Sets the gradient flag, if the dtype can have gradients.
 pub fn require_grad(t: Tensor) -> PyResult<Tensor> {
     if !t.dtype().is_float() && !t.dtype().is_complex() {
-        return Err(PyRuntimeError::new_err("Only Tensors of floating point and complex dtype can require gradients"));
+        return Err(PyRuntimeError::new_err(
+            "Only Tensors of floating point and complex dtype can require gradients",
+        ));
     }
     Ok(t.with_requires_grad(true))
 }
 
 fn swapped(t: &Tensor, what: &str) -> Result<Ret> {
     if t.ndim() != 2 {
-        crate::bail!(Runtime, "tensor.{what} is only supported on matrices (2-D tensors). Got {}-D tensor.", t.ndim());
+        crate::bail!(
+            Runtime,
+            "tensor.{what} is only supported on matrices (2-D tensors). Got {}-D tensor.",
+            t.ndim()
+        );
     }
     Ok(t.swapped(0, 1).into())
 }
@@ -133,19 +144,34 @@ impl PyTensor {
     #[pyo3(signature = (*args, device=None))]
     fn py_new(args: &Bound<'_, PyTuple>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let device = device.map(device_of).transpose()?.unwrap_or(Device::CPU);
-        Ok(Self::new(super::data::legacy_constructor(args, DType::F32, device)?))
+        Ok(Self::new(super::data::legacy_constructor(
+            args,
+            DType::F32,
+            device,
+        )?))
     }
     #[pyo3(signature = (*_args, **_kwargs))]
     fn __init__(&self, _args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) {}
 
     #[staticmethod]
     #[pyo3(signature = (cls, data, require_grad=false))]
-    fn _make_subclass<'py>(cls: &Bound<'py, PyType>, data: &Bound<'py, PyAny>, require_grad: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn _make_subclass<'py>(
+        cls: &Bound<'py, PyType>,
+        data: &Bound<'py, PyAny>,
+        require_grad: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let t = tensor_arg(data, "_make_subclass", "data")?.detach();
-        let t = if require_grad { self::require_grad(t)? } else { t };
+        let t = if require_grad {
+            self::require_grad(t)?
+        } else {
+            t
+        };
         instance(cls, t)
     }
-    fn as_subclass<'py>(slf: &Bound<'py, Self>, cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+    fn as_subclass<'py>(
+        slf: &Bound<'py, Self>,
+        cls: &Bound<'py, PyType>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         instance(cls, slf.get().get().clone())
     }
 
@@ -167,7 +193,9 @@ impl PyTensor {
             None => Ok(PyTuple::new(slf.py(), t.strides().iter())?.into_any()),
             Some(d) => {
                 t.size(d)?;
-                Ok(t.strides()[crate::dims::wrap_dim(d, t.ndim())?].into_pyobject(slf.py())?.into_any())
+                Ok(t.strides()[crate::dims::wrap_dim(d, t.ndim())?]
+                    .into_pyobject(slf.py())?
+                    .into_any())
             }
         }
     }
@@ -238,7 +266,10 @@ impl PyTensor {
     }
     #[getter]
     fn is_quantized(&self) -> bool {
-        matches!(self.get().dtype(), DType::QI8 | DType::QU8 | DType::QI32 | DType::QU4x2 | DType::QU2x4)
+        matches!(
+            self.get().dtype(),
+            DType::QI8 | DType::QU8 | DType::QI32 | DType::QU4x2 | DType::QU2x4
+        )
     }
     #[getter]
     fn is_nested(&self) -> bool {
@@ -281,26 +312,37 @@ impl PyTensor {
         false
     }
     fn is_coalesced(&self) -> PyResult<bool> {
-        Err(PyRuntimeError::new_err("is_coalesced expected sparse coordinate tensor layout but got Strided"))
+        Err(PyRuntimeError::new_err(
+            "is_coalesced expected sparse coordinate tensor layout but got Strided",
+        ))
     }
     fn pin_memory(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         let t = slf.get().get();
         if t.is_meta() {
-            return Err(PyRuntimeError::new_err(format!("cannot pin 'Meta{}Type' only dense CPU tensors can be pinned", t.dtype().scalar_type())));
+            return Err(PyRuntimeError::new_err(format!(
+                "cannot pin 'Meta{}Type' only dense CPU tensors can be pinned",
+                t.dtype().scalar_type()
+            )));
         }
-        Err(PyRuntimeError::new_err("Cannot access accelerator device when none is available."))
+        Err(PyRuntimeError::new_err(
+            "Cannot access accelerator device when none is available.",
+        ))
     }
     fn share_memory_(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         if slf.get().get().is_meta() {
             return Err(PyRuntimeError::new_err("_share_fd_: only available on CPU"));
         }
-        Err(PyNotImplementedError::new_err("share_memory_(): torchlike does not share tensors between processes"))
+        Err(PyNotImplementedError::new_err(
+            "share_memory_(): torchlike does not share tensors between processes",
+        ))
     }
     #[pyo3(signature = (*, memory_format=None))]
     fn is_contiguous(&self, memory_format: Option<&types::PyFormat>) -> PyResult<bool> {
         let format = memory_format.map_or(MemoryFormat::Contiguous, types::PyFormat::format);
         if format == MemoryFormat::Preserve {
-            return Err(PyRuntimeError::new_err("is_contiguous(): preserve memory format is unsupported"));
+            return Err(PyRuntimeError::new_err(
+                "is_contiguous(): preserve memory format is unsupported",
+            ));
         }
         Ok(self.get().is_contiguous_in(format))
     }
@@ -316,7 +358,10 @@ impl PyTensor {
     }
     fn is_set_to(&self, other: &Bound<'_, PyAny>) -> PyResult<bool> {
         let (a, b) = (self.get(), tensor_arg(other, "is_set_to", "tensor")?);
-        Ok(a.shares_storage(b) && a.offset() == b.offset() && a.shape() == b.shape() && a.strides() == b.strides())
+        Ok(a.shares_storage(b)
+            && a.offset() == b.offset()
+            && a.shape() == b.shape()
+            && a.strides() == b.strides())
     }
 
     #[getter(T)]
@@ -360,14 +405,20 @@ impl PyTensor {
     #[setter]
     fn set_requires_grad(&self, on: bool) -> PyResult<()> {
         let t = self.get().clone();
-        self.set(if on { require_grad(t)? } else { t.with_requires_grad(false) });
+        self.set(if on {
+            require_grad(t)?
+        } else {
+            t.with_requires_grad(false)
+        });
         Ok(())
     }
     #[pyo3(signature = (requires_grad=true))]
     fn requires_grad_(slf: Bound<'_, Self>, requires_grad: bool) -> PyResult<Bound<'_, Self>> {
         let d = slf.get().get().dtype();
         if requires_grad && !d.is_float() && !d.is_complex() {
-            return Err(PyRuntimeError::new_err("only Tensors of floating point dtype can require gradients"));
+            return Err(PyRuntimeError::new_err(
+                "only Tensors of floating point dtype can require gradients",
+            ));
         }
         slf.get().set_requires_grad(requires_grad)?;
         Ok(slf)
@@ -390,7 +441,10 @@ impl PyTensor {
     }
     #[getter]
     fn names<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(slf.py(), (0..slf.get().get().ndim()).map(|_| slf.py().None()))
+        PyTuple::new(
+            slf.py(),
+            (0..slf.get().get().ndim()).map(|_| slf.py().None()),
+        )
     }
     #[getter]
     fn name(&self, py: Python<'_>) -> Py<PyAny> {
@@ -400,17 +454,25 @@ impl PyTensor {
     fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let dict = slf.as_any().getattr("__dict__")?;
         let dict = dict.cast::<PyDict>()?;
-        Ok(dict.get_item("_grad")?.unwrap_or_else(|| slf.py().None().into_bound(slf.py())))
+        Ok(dict
+            .get_item("_grad")?
+            .unwrap_or_else(|| slf.py().None().into_bound(slf.py())))
     }
     #[setter(grad)]
     fn set_grad(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if !value.is_none() {
             let Some(g) = tensor_ref(value) else {
-                return Err(PyTypeError::new_err(format!("assigned grad expected to be a Tensor or None but got grad of type {}", types::type_name(value))));
+                return Err(PyTypeError::new_err(format!(
+                    "assigned grad expected to be a Tensor or None but got grad of type {}",
+                    types::type_name(value)
+                )));
             };
             check_grad(slf.get().get(), g)?;
         }
-        slf.as_any().getattr("__dict__")?.cast::<PyDict>()?.set_item("_grad", value)
+        slf.as_any()
+            .getattr("__dict__")?
+            .cast::<PyDict>()?
+            .set_item("_grad", value)
     }
     #[getter(data)]
     fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -419,11 +481,16 @@ impl PyTensor {
     #[setter(data)]
     fn set_data(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let new = tensor_arg(value, "set_data", "data").map_err(|_| {
-            PyTypeError::new_err(format!("Variable data has to be a tensor, but got {}", types::type_name(value)))
+            PyTypeError::new_err(format!(
+                "Variable data has to be a tensor, but got {}",
+                types::type_name(value)
+            ))
         })?;
         let old = self.get();
         if old.requires_grad() && !new.dtype().is_float() && !new.dtype().is_complex() {
-            return Err(PyRuntimeError::new_err("data set to a tensor that requires gradients must be floating point or complex dtype"));
+            return Err(PyRuntimeError::new_err(
+                "data set to a tensor that requires gradients must be floating point or complex dtype",
+            ));
         }
         if old.device().kind != new.device().kind && (old.is_meta() || new.is_meta()) {
             return Err(PyRuntimeError::new_err(
@@ -440,23 +507,39 @@ impl PyTensor {
         slf
     }
     #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
-    fn backward(&self, gradient: Option<&Bound<'_, PyAny>>, retain_graph: Option<bool>, create_graph: bool, inputs: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn backward(
+        &self,
+        gradient: Option<&Bound<'_, PyAny>>,
+        retain_graph: Option<bool>,
+        create_graph: bool,
+        inputs: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let _ = (gradient, retain_graph, create_graph, inputs);
         if !self.get().requires_grad() {
-            return Err(PyRuntimeError::new_err("element 0 of tensors does not require grad and does not have a grad_fn"));
+            return Err(PyRuntimeError::new_err(
+                "element 0 of tensors does not require grad and does not have a grad_fn",
+            ));
         }
-        Err(PyNotImplementedError::new_err("Tensor.backward(): torchlike does not compute gradients yet"))
+        Err(PyNotImplementedError::new_err(
+            "Tensor.backward(): torchlike does not compute gradients yet",
+        ))
     }
     fn register_hook(&self, hook: &Bound<'_, PyAny>) -> PyResult<()> {
         let _ = hook;
         if !self.get().requires_grad() {
-            return Err(PyRuntimeError::new_err("cannot register a hook on a tensor that doesn't require gradient"));
+            return Err(PyRuntimeError::new_err(
+                "cannot register a hook on a tensor that doesn't require gradient",
+            ));
         }
-        Err(PyNotImplementedError::new_err("Tensor.register_hook(): torchlike does not compute gradients yet"))
+        Err(PyNotImplementedError::new_err(
+            "Tensor.register_hook(): torchlike does not compute gradients yet",
+        ))
     }
     fn retain_grad(&self) -> PyResult<()> {
         if !self.get().requires_grad() {
-            return Err(PyRuntimeError::new_err("can't retain_grad on Tensor that has requires_grad=False"));
+            return Err(PyRuntimeError::new_err(
+                "can't retain_grad on Tensor that has requires_grad=False",
+            ));
         }
         Ok(())
     }
@@ -471,34 +554,46 @@ impl PyTensor {
         let t = self.get();
         match t.numel() {
             1 => Ok(t.item()?.to_bool()),
-            0 => Err(PyRuntimeError::new_err("Boolean value of Tensor with no values is ambiguous")),
-            _ => Err(PyRuntimeError::new_err("Boolean value of Tensor with more than one value is ambiguous")),
+            0 => Err(PyRuntimeError::new_err(
+                "Boolean value of Tensor with no values is ambiguous",
+            )),
+            _ => Err(PyRuntimeError::new_err(
+                "Boolean value of Tensor with more than one value is ambiguous",
+            )),
         }
     }
     fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         match slf.get().get().item()? {
             Scalar::Float(f) => pyo3::types::PyFloat::new(slf.py(), f).call_method0("__trunc__"),
-            Scalar::Complex(c) if c.im != 0.0 => Err(PyRuntimeError::new_err("value cannot be converted to type int64_t without overflow")),
+            Scalar::Complex(c) if c.im != 0.0 => Err(PyRuntimeError::new_err(
+                "value cannot be converted to type int64_t without overflow",
+            )),
             s @ Scalar::UInt(_) => scalar(slf.py(), s),
             s => scalar(slf.py(), Scalar::Int(s.to_i64())),
         }
     }
     fn __float__(&self) -> PyResult<f64> {
         match self.get().item()? {
-            Scalar::Complex(c) if c.im != 0.0 => Err(PyRuntimeError::new_err("value cannot be converted to type double without overflow")),
+            Scalar::Complex(c) if c.im != 0.0 => Err(PyRuntimeError::new_err(
+                "value cannot be converted to type double without overflow",
+            )),
             s => Ok(s.to_f64()),
         }
     }
     fn __complex__(&self) -> PyResult<num_complex::Complex64> {
         if self.get().numel() != 1 {
-            return Err(PyValueError::new_err("only one element tensors can be converted to Python scalars"));
+            return Err(PyValueError::new_err(
+                "only one element tensors can be converted to Python scalars",
+            ));
         }
         Ok(self.get().item()?.to_c64())
     }
     fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().get();
         if !t.dtype().is_integral(true) || t.numel() != 1 {
-            return Err(PyTypeError::new_err("only integer tensors of a single element can be converted to an index"));
+            return Err(PyTypeError::new_err(
+                "only integer tensors of a single element can be converted to an index",
+            ));
         }
         scalar(slf.py(), Scalar::Int(t.item()?.to_i64()))
     }
@@ -511,7 +606,11 @@ impl PyTensor {
     fn __hash__(slf: &Bound<'_, Self>) -> isize {
         (slf.as_ptr() as isize) >> 4
     }
-    fn __richcmp__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>, how: CompareOp) -> PyResult<Bound<'py, PyAny>> {
+    fn __richcmp__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        how: CompareOp,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let op = match how {
             CompareOp::Eq => op!("eq")?,
             CompareOp::Ne => op!("ne")?,
@@ -526,27 +625,53 @@ impl PyTensor {
         to_python(slf.py(), run!("neg", slf.get().get())?, op!("neg")?)
     }
     fn __pos__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(slf.py(), run!("positive", slf.get().get())?, op!("positive")?)
+        to_python(
+            slf.py(),
+            run!("positive", slf.get().get())?,
+            op!("positive")?,
+        )
     }
     fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         to_python(slf.py(), run!("abs", slf.get().get())?, op!("abs")?)
     }
     fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(slf.py(), run!("bitwise_not", slf.get().get())?, op!("bitwise_not")?)
+        to_python(
+            slf.py(),
+            run!("bitwise_not", slf.get().get())?,
+            op!("bitwise_not")?,
+        )
     }
-    fn __pow__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>, _modulo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __pow__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        _modulo: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         binary(op!("pow")?, slf.as_any(), other, false, false)
     }
-    fn __rpow__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>, _modulo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __rpow__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        _modulo: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         binary(op!("pow")?, slf.as_any(), other, true, false)
     }
-    fn __ipow__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, _modulo: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn __ipow__(
+        slf: &Bound<'_, Self>,
+        other: &Bound<'_, PyAny>,
+        _modulo: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         binary(op!("pow")?, slf.as_any(), other, false, true).map(drop)
     }
-    fn __matmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __matmul__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         matmul(slf.as_any(), other)
     }
-    fn __rmatmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __rmatmul__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         matmul(other, slf.as_any())
     }
     fn __contains__(slf: &Bound<'_, Self>, element: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -559,28 +684,46 @@ impl PyTensor {
                 )));
             }
         };
-        let equal = crate::ops::dispatch::run(op!("eq")?, &[Arg::Tensor(slf.get().get()), element])?.one()?;
+        let equal =
+            crate::ops::dispatch::run(op!("eq")?, &[Arg::Tensor(slf.get().get()), element])?
+                .one()?;
         Ok(run!("any", &equal)?.one()?.item()?.to_bool())
     }
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         if slf.get().get().ndim() == 0 {
             return Err(PyTypeError::new_err("iteration over a 0-d tensor"));
         }
-        to_python(slf.py(), run!("unbind", slf.get().get())?, op!("unbind")?)?.call_method0("__iter__")
+        to_python(slf.py(), run!("unbind", slf.get().get())?, op!("unbind")?)?
+            .call_method0("__iter__")
     }
-    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getitem__<'py>(
+        slf: &Bound<'py, Self>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         super::index::get(slf, index)
     }
-    fn __setitem__(slf: &Bound<'_, Self>, index: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn __setitem__(
+        slf: &Bound<'_, Self>,
+        index: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         super::index::set(slf, index, value)
     }
     fn __delitem__(&self, _index: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(PyTypeError::new_err("Tensor does not support deleting items"))
+        Err(PyTypeError::new_err(
+            "Tensor does not support deleting items",
+        ))
     }
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        slf.py().import("torchlike._tensor_str")?.call_method1("_str", (slf,))?.extract()
+        slf.py()
+            .import("torchlike._tensor_str")?
+            .call_method1("_str", (slf,))?
+            .extract()
     }
-    fn __format__<'py>(slf: &Bound<'py, Self>, spec: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    fn __format__<'py>(
+        slf: &Bound<'py, Self>,
+        spec: &Bound<'py, PyString>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().get();
         if t.ndim() == 0 && !t.is_meta() {
             return scalar(slf.py(), t.item()?)?.call_method1("__format__", (spec,));
@@ -588,16 +731,32 @@ impl PyTensor {
         if spec.len()? == 0 {
             return Ok(slf.as_any().str()?.into_any());
         }
-        Err(PyTypeError::new_err("unsupported format string passed to Tensor.__format__"))
+        Err(PyTypeError::new_err(
+            "unsupported format string passed to Tensor.__format__",
+        ))
     }
-    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, memo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("torchlike._tensor")?.call_method1("_deepcopy", (slf, memo))
+    fn __deepcopy__<'py>(
+        slf: &Bound<'py, Self>,
+        memo: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py()
+            .import("torchlike._tensor")?
+            .call_method1("_deepcopy", (slf, memo))
     }
-    fn __reduce_ex__<'py>(slf: &Bound<'py, Self>, protocol: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("torchlike._tensor")?.call_method1("_reduce", (slf, protocol))
+    fn __reduce_ex__<'py>(
+        slf: &Bound<'py, Self>,
+        protocol: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py()
+            .import("torchlike._tensor")?
+            .call_method1("_reduce", (slf, protocol))
     }
     #[pyo3(signature = (dtype=None, copy=None))]
-    fn __array__<'py>(slf: &Bound<'py, Self>, dtype: Option<&Bound<'py, PyAny>>, copy: Option<bool>) -> PyResult<Bound<'py, PyAny>> {
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let _ = copy;
         let array = super::numpy::to_numpy(slf, false)?;
         match dtype {
@@ -618,7 +777,13 @@ impl PyTensor {
         super::numpy::to_numpy(slf, force)
     }
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
-    fn __dlpack__<'py>(slf: &Bound<'py, Self>, stream: Option<&Bound<'py, PyAny>>, max_version: Option<&Bound<'py, PyAny>>, dl_device: Option<&Bound<'py, PyAny>>, copy: Option<bool>) -> PyResult<Bound<'py, PyAny>> {
+    fn __dlpack__<'py>(
+        slf: &Bound<'py, Self>,
+        stream: Option<&Bound<'py, PyAny>>,
+        max_version: Option<&Bound<'py, PyAny>>,
+        dl_device: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let _ = (stream, max_version, dl_device, copy);
         super::numpy::to_dlpack(slf)
     }
@@ -626,34 +791,53 @@ impl PyTensor {
         match self.get().device().kind {
             crate::DeviceKind::Cpu => Ok((1, 0)),
             crate::DeviceKind::Cuda => Ok((2, i32::from(self.get().device().index))),
-            crate::DeviceKind::Meta => Err(PyValueError::new_err("Unknown device type meta for Dlpack")),
+            crate::DeviceKind::Meta => {
+                Err(PyValueError::new_err("Unknown device type meta for Dlpack"))
+            }
         }
     }
     fn untyped_storage(&self) -> super::storage::PyStorage {
         super::storage::PyStorage(self.get().storage().clone())
     }
     fn storage<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("torchlike.storage")?.call_method1("_typed", (slf,))
+        slf.py()
+            .import("torchlike.storage")?
+            .call_method1("_typed", (slf,))
     }
     #[pyo3(signature = (*sizes, memory_format=None))]
-    fn resize_<'py>(slf: Bound<'py, Self>, sizes: &Bound<'py, PyTuple>, memory_format: Option<&types::PyFormat>) -> PyResult<Bound<'py, Self>> {
+    fn resize_<'py>(
+        slf: Bound<'py, Self>,
+        sizes: &Bound<'py, PyTuple>,
+        memory_format: Option<&types::PyFormat>,
+    ) -> PyResult<Bound<'py, Self>> {
         let shape = sizes_of(sizes)?;
         let format = memory_format.map(types::PyFormat::format);
-        let strides = format.map(|f| crate::dims::format_strides(&shape, f)).transpose()?;
+        let strides = format
+            .map(|f| crate::dims::format_strides(&shape, f))
+            .transpose()?;
         let mut t = slf.get().get().clone();
         if shape.iter().any(|&d| d < 0) {
-            return Err(PyRuntimeError::new_err("numel: integer multiplication overflow"));
+            return Err(PyRuntimeError::new_err(
+                "numel: integer multiplication overflow",
+            ));
         }
         crate::ops::dispatch::resize(&mut t, &shape, strides.as_ref())?;
         slf.get().set(t);
         Ok(slf)
     }
     #[pyo3(signature = (the_template, *, memory_format=None))]
-    fn resize_as_<'py>(slf: Bound<'py, Self>, the_template: &Bound<'py, PyAny>, memory_format: Option<&types::PyFormat>) -> PyResult<Bound<'py, Self>> {
+    fn resize_as_<'py>(
+        slf: Bound<'py, Self>,
+        the_template: &Bound<'py, PyAny>,
+        memory_format: Option<&types::PyFormat>,
+    ) -> PyResult<Bound<'py, Self>> {
         let template = tensor_arg(the_template, "resize_as_", "the_template")?;
         let strides = match memory_format.map(types::PyFormat::format) {
             None => None,
-            Some(MemoryFormat::Preserve) => Some(crate::dims::preserved_strides(template.shape(), template.strides())),
+            Some(MemoryFormat::Preserve) => Some(crate::dims::preserved_strides(
+                template.shape(),
+                template.strides(),
+            )),
             Some(f) => Some(crate::dims::format_strides(template.shape(), f)?),
         };
         let mut t = slf.get().get().clone();
@@ -664,19 +848,41 @@ impl PyTensor {
         Ok(slf)
     }
     #[pyo3(signature = (source=None, storage_offset=None, size=None, stride=None))]
-    fn set_<'py>(slf: Bound<'py, Self>, source: Option<&Bound<'py, PyAny>>, storage_offset: Option<i64>, size: Option<&Bound<'py, PyAny>>, stride: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, Self>> {
+    fn set_<'py>(
+        slf: Bound<'py, Self>,
+        source: Option<&Bound<'py, PyAny>>,
+        storage_offset: Option<i64>,
+        size: Option<&Bound<'py, PyAny>>,
+        stride: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Self>> {
         let old = slf.get().get();
-        let list = |o: Option<&Bound<'py, PyAny>>| o.map(|o| convert::ints(o).map_err(|_| PyTypeError::new_err("set_(): sizes and strides must be tuples of ints"))).transpose();
+        let list = |o: Option<&Bound<'py, PyAny>>| {
+            o.map(|o| {
+                convert::ints(o).map_err(|_| {
+                    PyTypeError::new_err("set_(): sizes and strides must be tuples of ints")
+                })
+            })
+            .transpose()
+        };
         let (shape, strides) = (list(size)?, list(stride)?);
         let (storage, source_layout) = match source {
-            None => (crate::Storage::empty(0, old.device())?, Some((Dims::new(&[0]), Dims::new(&[1]), 0))),
+            None => (
+                crate::Storage::empty(0, old.device())?,
+                Some((Dims::new(&[0]), Dims::new(&[1]), 0)),
+            ),
             Some(o) => match tensor_ref(o) {
                 Some(t) => {
                     if t.dtype() != old.dtype() {
                         return Err(PyRuntimeError::new_err(format!(
-                            "Could not set tensor of type {} to a tensor of type {}", t.dtype().scalar_type().to_lowercase(), old.dtype().scalar_type().to_lowercase())));
+                            "Could not set tensor of type {} to a tensor of type {}",
+                            t.dtype().scalar_type().to_lowercase(),
+                            old.dtype().scalar_type().to_lowercase()
+                        )));
                     }
-                    (t.storage().clone(), Some((t.shape().clone(), t.strides().clone(), t.offset())))
+                    (
+                        t.storage().clone(),
+                        Some((t.shape().clone(), t.strides().clone(), t.offset())),
+                    )
                 }
                 None => (super::storage::storage_of(o)?, None),
             },
@@ -684,7 +890,9 @@ impl PyTensor {
         if storage.device() != old.device() {
             return Err(PyRuntimeError::new_err(format!(
                 "Attempted to set the storage of a tensor on device \"{}\" to a storage on different device \"{}\".  This is no longer allowed; the devices must match.",
-                old.device(), storage.device())));
+                old.device(),
+                storage.device()
+            )));
         }
         let whole = (storage.nbytes() / old.dtype().size()) as i64;
         let (shape, strides, offset) = match (shape, source_layout) {
@@ -699,12 +907,17 @@ impl PyTensor {
         if need > storage.nbytes() {
             storage.resize(need)?;
         }
-        let t = Tensor::checked(storage, shape, strides, offset, old.dtype())?.with_requires_grad(old.requires_grad());
+        let t = Tensor::checked(storage, shape, strides, offset, old.dtype())?
+            .with_requires_grad(old.requires_grad());
         slf.get().set(t);
         Ok(slf)
     }
     #[pyo3(signature = (dtype=None, non_blocking=false))]
-    fn r#type<'py>(slf: &Bound<'py, Self>, dtype: Option<&Bound<'py, PyAny>>, non_blocking: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn r#type<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        non_blocking: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let _ = non_blocking;
         let t = slf.get().get();
         let Some(d) = dtype else {
@@ -713,7 +926,11 @@ impl PyTensor {
                 crate::DeviceKind::Meta => "torch.meta",
                 crate::DeviceKind::Cuda => "torch.cuda",
             };
-            return Ok(PyString::new(slf.py(), &format!("{prefix}.{}Tensor", t.dtype().scalar_type())).into_any());
+            return Ok(PyString::new(
+                slf.py(),
+                &format!("{prefix}.{}Tensor", t.dtype().scalar_type()),
+            )
+            .into_any());
         };
         if let Ok(d) = d.cast::<PyDType>() {
             return slf.call_method1("to", (d,));
@@ -722,19 +939,29 @@ impl PyTensor {
             Ok(s) => s,
             Err(_) => d.getattr("__name__")?.extract()?,
         };
-        let scalar = name.rsplit('.').next().unwrap_or("").trim_end_matches("Tensor");
+        let scalar = name
+            .rsplit('.')
+            .next()
+            .unwrap_or("")
+            .trim_end_matches("Tensor");
         match DType::ALL.iter().find(|d| d.scalar_type() == scalar) {
             Some(found) => slf.call_method1("to", (types::dtype(slf.py(), *found)?,)),
             None => Err(PyValueError::new_err(format!("invalid type: '{name}'"))),
         }
     }
     fn __cuda_array_interface__(&self) -> PyResult<()> {
-        Err(pyo3::exceptions::PyAttributeError::new_err("Can't get __cuda_array_interface__ on non-CUDA tensor type."))
+        Err(pyo3::exceptions::PyAttributeError::new_err(
+            "Can't get __cuda_array_interface__ on non-CUDA tensor type.",
+        ))
     }
     /// Where the data of a meta tensor would come from, as text; None for real tensors and those without a source.
     #[getter]
     fn source(&self) -> Option<String> {
-        if self.get().is_meta() { self.get().storage().source().map(|s| s.to_string()) } else { None }
+        if self.get().is_meta() {
+            self.get().storage().source().map(|s| s.to_string())
+        } else {
+            None
+        }
     }
 }
 
@@ -742,21 +969,32 @@ fn check_grad(t: &Tensor, g: &Tensor) -> PyResult<()> {
     if t.device().kind != g.device().kind {
         return Err(PyRuntimeError::new_err(format!(
             "attempting to assign a gradient with device type '{}' to a tensor with device type '{}'. Please ensure that the gradient and the tensor are on the same device",
-            g.device().kind.name(), t.device().kind.name())));
+            g.device().kind.name(),
+            t.device().kind.name()
+        )));
     }
     if t.dtype() != g.dtype() {
         return Err(PyRuntimeError::new_err(format!(
             "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match.",
-            g.dtype().scalar_type(), t.dtype().scalar_type())));
+            g.dtype().scalar_type(),
+            t.dtype().scalar_type()
+        )));
     }
     if t.shape() != g.shape() {
-        return Err(PyRuntimeError::new_err(format!("assigned grad has data of a different size. Expected size {} but got {}", t.shape(), g.shape())));
+        return Err(PyRuntimeError::new_err(format!(
+            "assigned grad has data of a different size. Expected size {} but got {}",
+            t.shape(),
+            g.shape()
+        )));
     }
     Ok(())
 }
 
 fn matrix<'py>(slf: &Bound<'py, PyTensor>, name: &str, conj: bool) -> PyResult<Bound<'py, PyAny>> {
-    wrap(slf.py(), crate::ops::view::matrix_transpose(slf.get().get(), name, conj)?.one()?)
+    wrap(
+        slf.py(),
+        crate::ops::view::matrix_transpose(slf.get().get(), name, conj)?.one()?,
+    )
 }
 
 fn matmul<'py>(a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -773,7 +1011,11 @@ pub fn instance<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py,
         return wrap(py, t);
     }
     // The base class's constructor makes an empty tensor of any subclass, which then gets the right one.
-    let base = if cls.is_subclass_of::<PyParameter>()? { py.get_type::<PyParameter>() } else { py.get_type::<PyTensor>() };
+    let base = if cls.is_subclass_of::<PyParameter>()? {
+        py.get_type::<PyParameter>()
+    } else {
+        py.get_type::<PyTensor>()
+    };
     let made = base.call_method1("__new__", (cls,))?;
     PyTensor::of(&made)?.set(t);
     Ok(made)
@@ -797,7 +1039,10 @@ pub fn sizes_of(args: &Bound<'_, PyTuple>) -> PyResult<Dims> {
 impl PyParameter {
     #[new]
     #[pyo3(signature = (data=None, requires_grad=true))]
-    fn py_new(data: Option<&Bound<'_, PyAny>>, requires_grad: bool) -> PyResult<PyClassInitializer<Self>> {
+    fn py_new(
+        data: Option<&Bound<'_, PyAny>>,
+        requires_grad: bool,
+    ) -> PyResult<PyClassInitializer<Self>> {
         let t = match data {
             None => Tensor::empty(&[0], mode::default_dtype(), mode::default_device())?,
             Some(o) => tensor_arg(o, "Parameter", "data")?.detach(),
@@ -806,11 +1051,20 @@ impl PyParameter {
         Ok(PyClassInitializer::from(PyTensor::new(t)).add_subclass(Self))
     }
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let text: String = slf.py().import("torchlike._tensor_str")?.call_method1("_str", (slf,))?.extract()?;
+        let text: String = slf
+            .py()
+            .import("torchlike._tensor_str")?
+            .call_method1("_str", (slf,))?
+            .extract()?;
         Ok(format!("Parameter containing:\n{text}"))
     }
-    fn __reduce_ex__<'py>(slf: &Bound<'py, Self>, protocol: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("torchlike._tensor")?.call_method1("_reduce_parameter", (slf, protocol))
+    fn __reduce_ex__<'py>(
+        slf: &Bound<'py, Self>,
+        protocol: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py()
+            .import("torchlike._tensor")?
+            .call_method1("_reduce_parameter", (slf, protocol))
     }
 }
 
@@ -821,16 +1075,25 @@ impl PyGenerator {
     fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let device = device.map(device_of).transpose()?.unwrap_or(Device::CPU);
         match device.kind {
-            crate::DeviceKind::Cpu => Ok(Self(crate::random::SharedGenerator::new(crate::random::Generator::default()))),
-            crate::DeviceKind::Meta => Err(PyRuntimeError::new_err("META device type not an accelerator.")),
-            crate::DeviceKind::Cuda => Err(PyNotImplementedError::new_err("Generator('cuda') is not supported yet")),
+            crate::DeviceKind::Cpu => Ok(Self(crate::random::SharedGenerator::new(
+                crate::random::Generator::default(),
+            ))),
+            crate::DeviceKind::Meta => Err(PyRuntimeError::new_err(
+                "META device type not an accelerator.",
+            )),
+            crate::DeviceKind::Cuda => Err(PyNotImplementedError::new_err(
+                "Generator('cuda') is not supported yet",
+            )),
         }
     }
     #[getter]
     fn device(&self, py: Python<'_>) -> PyResult<Py<types::PyDevice>> {
         device(py, Device::CPU)
     }
-    fn manual_seed<'py>(slf: Bound<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+    fn manual_seed<'py>(
+        slf: Bound<'py, Self>,
+        seed: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
         slf.get().0.lock().manual_seed(seed_of(seed)?);
         Ok(slf)
     }
@@ -844,9 +1107,15 @@ impl PyGenerator {
         let state = self.0.lock().get_state();
         wrap(py, Tensor::from_slice(&state[..], &[state.len() as i64])?)
     }
-    fn set_state<'py>(slf: Bound<'py, Self>, new_state: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+    fn set_state<'py>(
+        slf: Bound<'py, Self>,
+        new_state: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
         let Some(t) = tensor_ref(new_state) else {
-            return Err(PyTypeError::new_err(format!("expected a torch.ByteTensor, but got {}", types::type_name(new_state))));
+            return Err(PyTypeError::new_err(format!(
+                "expected a torch.ByteTensor, but got {}",
+                types::type_name(new_state)
+            )));
         };
         if t.dtype() != DType::U8 {
             return Err(PyTypeError::new_err("RNG state must be a torch.ByteTensor"));
@@ -859,8 +1128,12 @@ impl PyGenerator {
     }
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let rebuild = py.import("torchlike._tensor")?.getattr("_rebuild_generator")?;
-        (rebuild, (slf.get().get_state(py)?,)).into_pyobject(py).map(Bound::into_any)
+        let rebuild = py
+            .import("torchlike._tensor")?
+            .getattr("_rebuild_generator")?;
+        (rebuild, (slf.get().get_state(py)?,))
+            .into_pyobject(py)
+            .map(Bound::into_any)
     }
 }
 
@@ -871,8 +1144,13 @@ pub fn seed_of(o: &Bound<'_, PyAny>) -> PyResult<u64> {
     }
     match o.extract::<i64>() {
         Ok(i) => Ok(i as u64),
-        Err(_) if o.is_instance_of::<pyo3::types::PyInt>() => Err(PyValueError::new_err("Overflow when unpacking long long")),
-        Err(_) => Err(PyRuntimeError::new_err(format!("manual_seed expected a long, but got {}", types::type_name(o)))),
+        Err(_) if o.is_instance_of::<pyo3::types::PyInt>() => {
+            Err(PyValueError::new_err("Overflow when unpacking long long"))
+        }
+        Err(_) => Err(PyRuntimeError::new_err(format!(
+            "manual_seed expected a long, but got {}",
+            types::type_name(o)
+        ))),
     }
 }
 
@@ -888,7 +1166,9 @@ pub fn slice_parts(s: &Bound<'_, PySlice>) -> PyResult<(Option<i64>, Option<i64>
             Err(convert::Failure::Error(e)) => Err(e),
             Err(convert::Failure::Kind) => match v.call_method0("__index__") {
                 Ok(i) => Ok(Some(i.extract()?)),
-                Err(_) => Err(PyTypeError::new_err("slice indices must be integers or None or have an __index__ method")),
+                Err(_) => Err(PyTypeError::new_err(
+                    "slice indices must be integers or None or have an __index__ method",
+                )),
             },
         }
     };

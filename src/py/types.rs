@@ -57,7 +57,12 @@ static DTYPES: PyOnceLock<Vec<Py<PyDType>>> = PyOnceLock::new();
 
 /// The Python object of a dtype.
 pub fn dtype(py: Python<'_>, d: DType) -> PyResult<Py<PyDType>> {
-    let all = DTYPES.get_or_try_init(py, || DType::ALL.iter().map(|d| Py::new(py, PyDType(*d))).collect::<PyResult<Vec<_>>>())?;
+    let all = DTYPES.get_or_try_init(py, || {
+        DType::ALL
+            .iter()
+            .map(|d| Py::new(py, PyDType(*d)))
+            .collect::<PyResult<Vec<_>>>()
+    })?;
     Ok(all[d as usize].clone_ref(py))
 }
 
@@ -74,8 +79,13 @@ pub struct PyDevice(pub Device);
 impl PyDevice {
     #[new]
     #[pyo3(signature = (*args, **kwargs))]
-    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, pyo3::types::PyDict>>) -> PyResult<Self> {
-        let keyword = |k: &str| -> PyResult<Option<Bound<'_, PyAny>>> { kwargs.map_or(Ok(None), |d| pyo3::types::PyDictMethods::get_item(d, k)) };
+    fn new(
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
+    ) -> PyResult<Self> {
+        let keyword = |k: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
+            kwargs.map_or(Ok(None), |d| pyo3::types::PyDictMethods::get_item(d, k))
+        };
         let first = match args.len() {
             0 => match keyword("type")? {
                 Some(v) => Some(v),
@@ -83,23 +93,44 @@ impl PyDevice {
             },
             _ => Some(args.get_item(0)?),
         };
-        let index = if args.len() > 1 { Some(args.get_item(1)?) } else { keyword("index")? };
+        let index = if args.len() > 1 {
+            Some(args.get_item(1)?)
+        } else {
+            keyword("index")?
+        };
         let readable = first.as_ref().is_some_and(|o| {
-            o.is_instance_of::<PyString>() || o.is_instance_of::<PyDevice>() || (o.extract::<i64>().is_ok() && !o.is_instance_of::<pyo3::types::PyBool>())
+            o.is_instance_of::<PyString>()
+                || o.is_instance_of::<PyDevice>()
+                || (o.extract::<i64>().is_ok() && !o.is_instance_of::<pyo3::types::PyBool>())
         });
         let Some(first) = first.filter(|_| readable && args.len() <= 2) else {
             let positional: Vec<_> = args.iter().collect();
             let keywords: Vec<_> = kwargs.map(|d| d.iter().collect()).unwrap_or_default();
-            let lines = super::messages::written(&["torch.device device", "str type, int index = -1"]);
-            return Err(PyTypeError::new_err(super::messages::invalid_combination("device", &lines, &positional, &keywords)));
+            let lines =
+                super::messages::written(&["torch.device device", "str type, int index = -1"]);
+            return Err(PyTypeError::new_err(super::messages::invalid_combination(
+                "device",
+                &lines,
+                &positional,
+                &keywords,
+            )));
         };
-        if let Some(i) = index.as_ref().filter(|i| !i.is_none() && i.extract::<i64>().is_err()) {
+        if let Some(i) = index
+            .as_ref()
+            .filter(|i| !i.is_none() && i.extract::<i64>().is_err())
+        {
             let place = if args.len() > 1 { " (position 2)" } else { "" };
-            return Err(PyTypeError::new_err(format!("device(): argument 'index'{place} must be int, not {}", type_name(i))));
+            return Err(PyTypeError::new_err(format!(
+                "device(): argument 'index'{place} must be int, not {}",
+                type_name(i)
+            )));
         }
         let mut device = device_of(&first)?;
         if let Some(index) = index.filter(|i| !i.is_none()) {
-            if first.cast::<PyString>().is_ok_and(|s| s.to_string_lossy().contains(':')) {
+            if first
+                .cast::<PyString>()
+                .is_ok_and(|s| s.to_string_lossy().contains(':'))
+            {
                 return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
                     "type (string) must not include an index because index was passed explicitly: {}",
                     first.str()?
@@ -107,9 +138,12 @@ impl PyDevice {
             }
             let index: i64 = index.extract()?;
             if index < 0 {
-                return Err(pyo3::exceptions::PyRuntimeError::new_err("Device index must not be negative"));
+                return Err(pyo3::exceptions::PyRuntimeError::new_err(
+                    "Device index must not be negative",
+                ));
             }
-            device.index = i8::try_from(index).map_err(|_| PyValueError::new_err("device index out of range"))?;
+            device.index = i8::try_from(index)
+                .map_err(|_| PyValueError::new_err("device index out of range"))?;
         }
         Ok(Self(device))
     }
@@ -135,7 +169,10 @@ impl PyDevice {
             Some(i) => (self.kind(), i).into_pyobject(py)?.into_any(),
             None => (self.kind(),).into_pyobject(py)?.into_any(),
         };
-        Ok((py.get_type::<Self>(), args).into_pyobject(py)?.into_any().unbind())
+        Ok((py.get_type::<Self>(), args)
+            .into_pyobject(py)?
+            .into_any()
+            .unbind())
     }
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         let before = mode::set_default_device(Some(slf.get().0));
@@ -166,11 +203,19 @@ pub fn device_of(o: &Bound<'_, PyAny>) -> PyResult<Device> {
         && !o.is_instance_of::<pyo3::types::PyBool>()
     {
         return match i8::try_from(i) {
-            Ok(i) if i >= 0 => Ok(Device { kind: DeviceKind::Cuda, index: i }),
-            _ => Err(pyo3::exceptions::PyRuntimeError::new_err("Device index must not be negative")),
+            Ok(i) if i >= 0 => Ok(Device {
+                kind: DeviceKind::Cuda,
+                index: i,
+            }),
+            _ => Err(pyo3::exceptions::PyRuntimeError::new_err(
+                "Device index must not be negative",
+            )),
         };
     }
-    Err(PyTypeError::new_err(format!("device(): argument 'type' must be str, not {}", type_name(o))))
+    Err(PyTypeError::new_err(format!(
+        "device(): argument 'type' must be str, not {}",
+        type_name(o)
+    )))
 }
 
 /// The Python object of a device.
@@ -182,7 +227,9 @@ pub fn device(py: Python<'_>, d: Device) -> PyResult<Py<PyDevice>> {
         (DeviceKind::Meta, -1) => &META,
         _ => return Py::new(py, PyDevice(d)),
     };
-    Ok(slot.get_or_try_init(py, || Py::new(py, PyDevice(d)))?.clone_ref(py))
+    Ok(slot
+        .get_or_try_init(py, || Py::new(py, PyDevice(d)))?
+        .clone_ref(py))
 }
 
 /// `torchlike.layout`: there is one that is computed with.
@@ -200,15 +247,28 @@ impl PyLayout {
     }
 }
 
-const LAYOUTS: &[&str] = &["strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged", "_mkldnn"];
+const LAYOUTS: &[&str] = &[
+    "strided",
+    "sparse_coo",
+    "sparse_csr",
+    "sparse_csc",
+    "sparse_bsr",
+    "sparse_bsc",
+    "jagged",
+    "_mkldnn",
+];
 
 /// `torchlike.memory_format`.
 #[pyclass(frozen, name = "memory_format", module = "torchlike", eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyFormat(u8);
 
-const FORMATS: [MemoryFormat; 4] =
-    [MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d];
+const FORMATS: [MemoryFormat; 4] = [
+    MemoryFormat::Contiguous,
+    MemoryFormat::Preserve,
+    MemoryFormat::ChannelsLast,
+    MemoryFormat::ChannelsLast3d,
+];
 
 impl PyFormat {
     /// The format it stands for.
@@ -232,7 +292,9 @@ static SIZE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// The strided layout's object.
 pub fn strided(py: Python<'_>) -> PyResult<Py<PyLayout>> {
-    Ok(STRIDED.get_or_try_init(py, || Py::new(py, PyLayout("strided")))?.clone_ref(py))
+    Ok(STRIDED
+        .get_or_try_init(py, || Py::new(py, PyLayout("strided")))?
+        .clone_ref(py))
 }
 
 /// Tells the core the class of `Size` objects, a subclass of tuple.
@@ -262,7 +324,9 @@ pub fn size<'py>(py: Python<'py>, values: &[i64]) -> PyResult<Bound<'py, PyAny>>
 
 /// The type's name as messages show it.
 pub fn type_name(o: &Bound<'_, PyAny>) -> String {
-    o.get_type().name().map_or_else(|_| "object".into(), |n| n.to_string())
+    o.get_type()
+        .name()
+        .map_or_else(|_| "object".into(), |n| n.to_string())
 }
 
 /// Registers the classes and their values.
@@ -290,7 +354,14 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         m.add(name, dtype(py, d)?)?;
     }
     for name in LAYOUTS {
-        m.add(*name, if *name == "strided" { strided(py)? } else { Py::new(py, PyLayout(name))? })?;
+        m.add(
+            *name,
+            if *name == "strided" {
+                strided(py)?
+            } else {
+                Py::new(py, PyLayout(name))?
+            },
+        )?;
     }
     for (i, f) in FORMATS.iter().enumerate() {
         m.add(f.name(), Py::new(py, PyFormat(i as u8))?)?;

@@ -2,7 +2,8 @@
 
 use super::generator::Generator;
 use super::kernels::{
-    RandomElement, advance_normal_serial, fill_cauchy, fill_log_normal, fill_normal_serial, fill_serial,
+    RandomElement, advance_normal_serial, fill_cauchy, fill_log_normal, fill_normal_serial,
+    fill_serial,
 };
 use crate::{DType, Result, bail, ensure};
 
@@ -10,7 +11,10 @@ use crate::{DType, Result, bail, ensure};
 ///
 /// Complex tensors are filled through their real view of twice the length (for normals with `std * sqrt(1/2)`).
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the fields are the parameters that each variant's text names")]
+#[allow(
+    missing_docs,
+    reason = "the fields are the parameters that each variant's text names"
+)]
 pub enum Distribution {
     /// Uniform on [from, to): `rand`, `uniform_`.
     Uniform { from: f64, to: f64 },
@@ -97,12 +101,18 @@ fn round_to(v: i64, dtype: DType) -> i64 {
         _ => return v,
     };
     // What does not fit becomes the smallest integer, as the conversion instruction of x86 does it.
-    if rounded < 9.223_372_036_854_775_8e18 { rounded as i64 } else { i64::MIN }
+    if rounded < 9.223_372_036_854_775_8e18 {
+        rounded as i64
+    } else {
+        i64::MIN
+    }
 }
 
 /// Where the float type cannot hold `v` exactly, PyTorch moves the bound to a neighbour inside the interval.
 fn move_bound(v: i64, up: bool, dtype: DType) -> i64 {
-    let Some(digits) = float_digits(dtype) else { return v };
+    let Some(digits) = float_digits(dtype) else {
+        return v;
+    };
     let step = if up { 1 } else { -1 };
     let near = round_to(v.saturating_add(step), dtype);
     let outside = if up { near < v } else { near >= v };
@@ -110,8 +120,14 @@ fn move_bound(v: i64, up: bool, dtype: DType) -> i64 {
         return v;
     }
     let log2 = v.saturating_add(step).unsigned_abs().max(1).ilog2();
-    let ulp = 1i64.checked_shl((log2 + 1).saturating_sub(digits)).unwrap_or(0);
-    if up { near.saturating_add(ulp) } else { near.saturating_sub(ulp) }
+    let ulp = 1i64
+        .checked_shl((log2 + 1).saturating_sub(digits))
+        .unwrap_or(0);
+    if up {
+        near.saturating_add(ulp)
+    } else {
+        near.saturating_sub(ulp)
+    }
 }
 
 impl Distribution {
@@ -119,7 +135,12 @@ impl Distribution {
     pub fn check(&self, dtype: DType) -> Result<()> {
         let float = float_digits(dtype).is_some();
         let needs_float = |kernel: &str| -> Result<()> {
-            ensure!(float, NotImplemented, "\"{kernel}\" not implemented for '{}'", dtype.scalar_type());
+            ensure!(
+                float,
+                NotImplemented,
+                "\"{kernel}\" not implemented for '{}'",
+                dtype.scalar_type()
+            );
             Ok(())
         };
         match *self {
@@ -132,8 +153,18 @@ impl Distribution {
                     _ => f64::MAX,
                 };
                 let outside = |v: f64| !(-max..=max).contains(&v);
-                ensure!(!outside(from), Runtime, "from is out of bounds for {}", cpp_name(dtype));
-                ensure!(!outside(to), Runtime, "to is out of bounds for {}", cpp_name(dtype));
+                ensure!(
+                    !outside(from),
+                    Runtime,
+                    "from is out of bounds for {}",
+                    cpp_name(dtype)
+                );
+                ensure!(
+                    !outside(to),
+                    Runtime,
+                    "to is out of bounds for {}",
+                    cpp_name(dtype)
+                );
                 ensure!(
                     from <= to,
                     Runtime,
@@ -148,11 +179,19 @@ impl Distribution {
                 );
             }
             Self::Normal { std, .. } => {
-                ensure!(std >= 0.0, Runtime, "normal expects std >= 0.0, but found std {std}");
+                ensure!(
+                    std >= 0.0,
+                    Runtime,
+                    "normal expects std >= 0.0, but found std {std}"
+                );
                 needs_float("normal_kernel_cpu")?;
             }
             Self::LogNormal { std, .. } => {
-                ensure!(std > 0.0, Runtime, "log_normal_ expects std > 0.0, but found std={std}");
+                ensure!(
+                    std > 0.0,
+                    Runtime,
+                    "log_normal_ expects std > 0.0, but found std={std}"
+                );
                 needs_float("log_normal_cpu")?;
             }
             Self::Exponential { lambda } => {
@@ -163,11 +202,19 @@ impl Distribution {
                      you specified {}",
                     dtype.scalar_type()
                 );
-                ensure!(lambda > 0.0, Runtime, "exponential_ expects lambda > 0.0, but found lambda={lambda}");
+                ensure!(
+                    lambda > 0.0,
+                    Runtime,
+                    "exponential_ expects lambda > 0.0, but found lambda={lambda}"
+                );
                 needs_float("exponential_cpu")?;
             }
             Self::Cauchy { sigma, .. } => {
-                ensure!(sigma > 0.0, Runtime, "cauchy_ expects sigma > 0.0, but found sigma={sigma}");
+                ensure!(
+                    sigma > 0.0,
+                    Runtime,
+                    "cauchy_ expects sigma > 0.0, but found sigma={sigma}"
+                );
                 ensure!(
                     dtype.is_float(),
                     Runtime,
@@ -178,16 +225,28 @@ impl Distribution {
                 needs_float("cauchy_cpu")?;
             }
             Self::Geometric { p } => {
-                ensure!(0.0 < p && p < 1.0, Runtime, "geometric_ expects p to be in (0, 1), but got p={p}");
                 ensure!(
-                    float || matches!(dtype, DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64),
+                    0.0 < p && p < 1.0,
+                    Runtime,
+                    "geometric_ expects p to be in (0, 1), but got p={p}"
+                );
+                ensure!(
+                    float
+                        || matches!(
+                            dtype,
+                            DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64
+                        ),
                     NotImplemented,
                     "\"geometric_cpu\" not implemented for '{}'",
                     dtype.scalar_type()
                 );
             }
             Self::Bernoulli { p } => {
-                ensure!((0.0..=1.0).contains(&p), Runtime, "bernoulli_ expects p to be in [0, 1], but got p={p}");
+                ensure!(
+                    (0.0..=1.0).contains(&p),
+                    Runtime,
+                    "bernoulli_ expects p to be in [0, 1], but got p={p}"
+                );
             }
             Self::Random => {}
             Self::RandomRange { .. } => {
@@ -198,7 +257,13 @@ impl Distribution {
     }
 
     fn ints(&self, dtype: DType) -> Result<Ints> {
-        let plain = |range: u64, wide| Ok(Ints::Range { range, base: 0, wide });
+        let plain = |range: u64, wide| {
+            Ok(Ints::Range {
+                range,
+                base: 0,
+                wide,
+            })
+        };
         let (from, to) = match *self {
             Self::RandomRange { from, to } => (from, to),
             _ => {
@@ -217,7 +282,11 @@ impl Distribution {
         let (low, high) = int_bounds(dtype);
         let float = float_digits(dtype);
         let check = |v: i64, what: &str| -> Result<()> {
-            ensure!((low..=high).contains(&v), Runtime, "{what} is out of bounds for {name}");
+            ensure!(
+                (low..=high).contains(&v),
+                Runtime,
+                "{what} is out of bounds for {name}"
+            );
             Ok(())
         };
         let (from, range) = match to {
@@ -264,7 +333,11 @@ impl Distribution {
                 (from, (to_inc.wrapping_sub(from) as u64).wrapping_add(1))
             }
         };
-        Ok(Ints::Range { range, base: from, wide: range >= 1 << 28 })
+        Ok(Ints::Range {
+            range,
+            base: from,
+            wide: range >= 1 << 28,
+        })
     }
 
     /// Fills `out`, which holds a tensor's elements in memory order. `contiguous` is whether the tensor was
@@ -272,14 +345,23 @@ impl Distribution {
     ///
     /// # Errors
     /// Those of [`Distribution::check`]; the generator has not moved then.
-    pub fn fill<T: RandomElement>(&self, g: &mut Generator, out: &mut [T], contiguous: bool) -> Result<()> {
+    pub fn fill<T: RandomElement>(
+        &self,
+        g: &mut Generator,
+        out: &mut [T],
+        contiguous: bool,
+    ) -> Result<()> {
         self.check(T::DTYPE)?;
         match *self {
             Self::Uniform { from, to } => T::fill_uniform(g, out, from, to),
-            Self::Normal { mean, std } if contiguous && out.len() >= 16 => T::fill_normal_block(g, out, mean, std),
+            Self::Normal { mean, std } if contiguous && out.len() >= 16 => {
+                T::fill_normal_block(g, out, mean, std)
+            }
             Self::Normal { mean, std } => fill_normal_serial(g, out, mean, std),
             Self::LogNormal { mean, std } => fill_log_normal(g, out, mean, std),
-            Self::Exponential { lambda } => fill_serial(g, out, |g| -1.0 / lambda * (-g.d53()).ln_1p()),
+            Self::Exponential { lambda } => {
+                fill_serial(g, out, |g| -1.0 / lambda * (-g.d53()).ln_1p())
+            }
             Self::Cauchy { median, sigma } => fill_cauchy(g, out, median, sigma),
             Self::Geometric { p } => {
                 let scale = (-p).ln_1p();
@@ -292,11 +374,23 @@ impl Distribution {
                 }
             }
             Self::Random | Self::RandomRange { .. } => match self.ints(T::DTYPE)? {
-                Ints::Full => out.iter_mut().for_each(|o| *o = T::from_i64(g.u64() as i64)),
-                Ints::Range { range, base, wide: true } => {
-                    out.iter_mut().for_each(|o| *o = T::from_i64((g.u64() % range).wrapping_add(base as u64) as i64));
+                Ints::Full => out
+                    .iter_mut()
+                    .for_each(|o| *o = T::from_i64(g.u64() as i64)),
+                Ints::Range {
+                    range,
+                    base,
+                    wide: true,
+                } => {
+                    out.iter_mut().for_each(|o| {
+                        *o = T::from_i64((g.u64() % range).wrapping_add(base as u64) as i64)
+                    });
                 }
-                Ints::Range { range, base, wide: false } => fill_narrow(g, out, range, base),
+                Ints::Range {
+                    range,
+                    base,
+                    wide: false,
+                } => fill_narrow(g, out, range, base),
             },
         }
         Ok(())
@@ -306,7 +400,13 @@ impl Distribution {
     ///
     /// # Errors
     /// Those of [`Distribution::check`]; the generator has not moved then.
-    pub fn advance(&self, g: &mut Generator, dtype: DType, n: usize, contiguous: bool) -> Result<()> {
+    pub fn advance(
+        &self,
+        g: &mut Generator,
+        dtype: DType,
+        n: usize,
+        contiguous: bool,
+    ) -> Result<()> {
         self.check(dtype)?;
         let n = n as u64;
         let tail = if n % 16 == 0 { 0 } else { 16 };
@@ -348,21 +448,38 @@ mod tests {
 
     /// FNV-1a of the bytes, to keep recorded results short.
     fn digest<T: Copy>(v: &[T], to_bits: impl Fn(T) -> u64) -> u64 {
-        v.iter().fold(0xcbf2_9ce4_8422_2325, |h, &x| (h ^ to_bits(x)).wrapping_mul(0x0100_0000_01b3))
+        v.iter().fold(0xcbf2_9ce4_8422_2325, |h, &x| {
+            (h ^ to_bits(x)).wrapping_mul(0x0100_0000_01b3)
+        })
     }
 
     fn each() -> [Distribution; 10] {
         use Distribution::*;
         [
-            Uniform { from: -1.0, to: 2.0 },
-            Normal { mean: 0.5, std: 2.0 },
-            LogNormal { mean: 0.0, std: 1.0 },
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            LogNormal {
+                mean: 0.0,
+                std: 1.0,
+            },
             Exponential { lambda: 2.0 },
-            Cauchy { median: 0.0, sigma: 1.0 },
+            Cauchy {
+                median: 0.0,
+                sigma: 1.0,
+            },
             Geometric { p: 0.25 },
             Bernoulli { p: 0.5 },
             Random,
-            RandomRange { from: -3, to: Some(100) },
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
             RandomRange { from: 0, to: None },
         ]
     }
@@ -374,9 +491,14 @@ mod tests {
                     let mut a = Generator::new(n as u64);
                     let mut b = a.clone();
                     for _ in 0..2 {
-                        d.fill(&mut a, &mut vec![T::default(); n], contiguous).unwrap();
+                        d.fill(&mut a, &mut vec![T::default(); n], contiguous)
+                            .unwrap();
                         d.advance(&mut b, T::DTYPE, n, contiguous).unwrap();
-                        assert!(a.get_state() == b.get_state(), "{d:?} {n} {contiguous} {}", T::DTYPE);
+                        assert!(
+                            a.get_state() == b.get_state(),
+                            "{d:?} {n} {contiguous} {}",
+                            T::DTYPE
+                        );
                     }
                 }
             }
@@ -397,18 +519,31 @@ mod tests {
         let before = g.get_state();
         let bad = [
             Distribution::Uniform { from: 2.0, to: 1.0 },
-            Distribution::Uniform { from: 0.0, to: f64::NAN },
-            Distribution::Normal { mean: 0.0, std: -1.0 },
+            Distribution::Uniform {
+                from: 0.0,
+                to: f64::NAN,
+            },
+            Distribution::Normal {
+                mean: 0.0,
+                std: -1.0,
+            },
             Distribution::Exponential { lambda: 0.0 },
             Distribution::Geometric { p: 1.0 },
             Distribution::Bernoulli { p: 2.0 },
-            Distribution::RandomRange { from: 5, to: Some(5) },
+            Distribution::RandomRange {
+                from: 5,
+                to: Some(5),
+            },
         ];
         for d in bad {
             assert!(d.fill(&mut g, &mut [0f32; 20], true).is_err(), "{d:?}");
             assert!(d.advance(&mut g, DType::F32, 20, true).is_err(), "{d:?}");
         }
-        assert!(Distribution::Uniform { from: 0.0, to: 1.0 }.check(DType::I64).is_err());
+        assert!(
+            Distribution::Uniform { from: 0.0, to: 1.0 }
+                .check(DType::I64)
+                .is_err()
+        );
         assert!(g.get_state() == before);
     }
 
@@ -430,53 +565,305 @@ mod tests {
         if !std::is_x86_feature_detected!("fma") {
             return;
         }
-        case::<f32>(Uniform { from: -1.0, to: 2.0 }, 7, 0x2239535926cbaba9);
-        case::<f32>(Normal { mean: 0.5, std: 2.0 }, 7, 0xd733f96e586eeb27);
+        case::<f32>(
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            7,
+            0x2239535926cbaba9,
+        );
+        case::<f32>(
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            7,
+            0xd733f96e586eeb27,
+        );
         case::<f32>(Exponential { lambda: 2.0 }, 7, 0x54785353a1b99220);
-        case::<f32>(RandomRange { from: -3, to: Some(100) }, 7, 0x630ac73d72596aa7);
-        case::<f32>(Uniform { from: -1.0, to: 2.0 }, 17, 0xcced6b997161a41b);
-        case::<f32>(Normal { mean: 0.5, std: 2.0 }, 17, 0x42cb2b6550c03ad7);
+        case::<f32>(
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
+            7,
+            0x630ac73d72596aa7,
+        );
+        case::<f32>(
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            17,
+            0xcced6b997161a41b,
+        );
+        case::<f32>(
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            17,
+            0x42cb2b6550c03ad7,
+        );
         case::<f32>(Exponential { lambda: 2.0 }, 17, 0xf31d25a0c6dfde12);
-        case::<f32>(RandomRange { from: -3, to: Some(100) }, 17, 0x74de719f9159979f);
-        case::<f32>(Uniform { from: -1.0, to: 2.0 }, 1000, 0x1369bcc19ca483aa);
-        case::<f32>(Normal { mean: 0.5, std: 2.0 }, 1000, 0x04e260fc3dc32980);
+        case::<f32>(
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
+            17,
+            0x74de719f9159979f,
+        );
+        case::<f32>(
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            1000,
+            0x1369bcc19ca483aa,
+        );
+        case::<f32>(
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            1000,
+            0x04e260fc3dc32980,
+        );
         case::<f32>(Exponential { lambda: 2.0 }, 1000, 0xf5d40fbd03394d4f);
-        case::<f32>(RandomRange { from: -3, to: Some(100) }, 1000, 0x1777d7c81141a745);
-        case::<f64>(Uniform { from: -1.0, to: 2.0 }, 7, 0x3963bf4d32e7a6ae);
-        case::<f64>(Normal { mean: 0.5, std: 2.0 }, 7, 0x1a99200cea5220d5);
+        case::<f32>(
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
+            1000,
+            0x1777d7c81141a745,
+        );
+        case::<f64>(
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            7,
+            0x3963bf4d32e7a6ae,
+        );
+        case::<f64>(
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            7,
+            0x1a99200cea5220d5,
+        );
         case::<f64>(Exponential { lambda: 2.0 }, 7, 0x18f0225e64d797e5);
-        case::<f64>(RandomRange { from: -3, to: Some(100) }, 7, 0x74015a14b6876aa7);
-        case::<f64>(Uniform { from: -1.0, to: 2.0 }, 17, 0x0d52fec49d0868da);
-        case::<f64>(Normal { mean: 0.5, std: 2.0 }, 17, 0xb6c6459e0c5732bf);
+        case::<f64>(
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
+            7,
+            0x74015a14b6876aa7,
+        );
+        case::<f64>(
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            17,
+            0x0d52fec49d0868da,
+        );
+        case::<f64>(
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            17,
+            0xb6c6459e0c5732bf,
+        );
         case::<f64>(Exponential { lambda: 2.0 }, 17, 0x95a644ccf90916e7);
-        case::<f64>(RandomRange { from: -3, to: Some(100) }, 17, 0x760a0cffd1f7979f);
-        case::<f64>(Uniform { from: -1.0, to: 2.0 }, 1000, 0xe697afb942bad2e5);
-        case::<f64>(Normal { mean: 0.5, std: 2.0 }, 1000, 0x1b7289b5317c689d);
+        case::<f64>(
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
+            17,
+            0x760a0cffd1f7979f,
+        );
+        case::<f64>(
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            1000,
+            0xe697afb942bad2e5,
+        );
+        case::<f64>(
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            1000,
+            0x1b7289b5317c689d,
+        );
         case::<f64>(Exponential { lambda: 2.0 }, 1000, 0x65a6321174caf532);
-        case::<f64>(RandomRange { from: -3, to: Some(100) }, 1000, 0x81d4fb178b17a745);
-        case::<f16>(Uniform { from: -1.0, to: 2.0 }, 7, 0x3e914bd1234d8c27);
-        case::<f16>(Normal { mean: 0.5, std: 2.0 }, 7, 0x4bd3d42ba8fb37de);
+        case::<f64>(
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
+            1000,
+            0x81d4fb178b17a745,
+        );
+        case::<f16>(
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            7,
+            0x3e914bd1234d8c27,
+        );
+        case::<f16>(
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            7,
+            0x4bd3d42ba8fb37de,
+        );
         case::<f16>(Exponential { lambda: 2.0 }, 7, 0x6ddf449be5cf034d);
-        case::<f16>(RandomRange { from: -3, to: Some(100) }, 7, 0xff08ab8aeb3a2657);
-        case::<f16>(Uniform { from: -1.0, to: 2.0 }, 17, 0x89a16d4d44786dc9);
-        case::<f16>(Normal { mean: 0.5, std: 2.0 }, 17, 0xeeedbd0e72fcc9a1);
+        case::<f16>(
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
+            7,
+            0xff08ab8aeb3a2657,
+        );
+        case::<f16>(
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            17,
+            0x89a16d4d44786dc9,
+        );
+        case::<f16>(
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            17,
+            0xeeedbd0e72fcc9a1,
+        );
         case::<f16>(Exponential { lambda: 2.0 }, 17, 0x8771ab5dbb6dfae4);
-        case::<f16>(RandomRange { from: -3, to: Some(100) }, 17, 0xe787513bfd789f0f);
-        case::<f16>(Uniform { from: -1.0, to: 2.0 }, 1000, 0x2d0c461bacffb86e);
-        case::<f16>(Normal { mean: 0.5, std: 2.0 }, 1000, 0x4671183898f8dc3f);
+        case::<f16>(
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
+            17,
+            0xe787513bfd789f0f,
+        );
+        case::<f16>(
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            1000,
+            0x2d0c461bacffb86e,
+        );
+        case::<f16>(
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            1000,
+            0x4671183898f8dc3f,
+        );
         case::<f16>(Exponential { lambda: 2.0 }, 1000, 0x30974afc2eb39d7d);
-        case::<f16>(RandomRange { from: -3, to: Some(100) }, 1000, 0xa00b89c0d9220875);
-        case::<bf16>(Uniform { from: -1.0, to: 2.0 }, 7, 0xe6971a41d2198f16);
-        case::<bf16>(Normal { mean: 0.5, std: 2.0 }, 7, 0x454cf07e9ad4ff54);
+        case::<f16>(
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
+            1000,
+            0xa00b89c0d9220875,
+        );
+        case::<bf16>(
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            7,
+            0xe6971a41d2198f16,
+        );
+        case::<bf16>(
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            7,
+            0x454cf07e9ad4ff54,
+        );
         case::<bf16>(Exponential { lambda: 2.0 }, 7, 0xa389e2a1434dcaa7);
-        case::<bf16>(RandomRange { from: -3, to: Some(100) }, 7, 0xebfc780cb8c338fd);
-        case::<bf16>(Uniform { from: -1.0, to: 2.0 }, 17, 0x5edd165e8aa4a278);
-        case::<bf16>(Normal { mean: 0.5, std: 2.0 }, 17, 0x58a2a5bc6a744393);
+        case::<bf16>(
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
+            7,
+            0xebfc780cb8c338fd,
+        );
+        case::<bf16>(
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            17,
+            0x5edd165e8aa4a278,
+        );
+        case::<bf16>(
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            17,
+            0x58a2a5bc6a744393,
+        );
         case::<bf16>(Exponential { lambda: 2.0 }, 17, 0x5d11160fcd72e7cb);
-        case::<bf16>(RandomRange { from: -3, to: Some(100) }, 17, 0xc145785369a6d265);
-        case::<bf16>(Uniform { from: -1.0, to: 2.0 }, 1000, 0xce7e83d64973daa7);
-        case::<bf16>(Normal { mean: 0.5, std: 2.0 }, 1000, 0xfdce7dff100e9bd1);
+        case::<bf16>(
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
+            17,
+            0xc145785369a6d265,
+        );
+        case::<bf16>(
+            Uniform {
+                from: -1.0,
+                to: 2.0,
+            },
+            1000,
+            0xce7e83d64973daa7,
+        );
+        case::<bf16>(
+            Normal {
+                mean: 0.5,
+                std: 2.0,
+            },
+            1000,
+            0xfdce7dff100e9bd1,
+        );
         case::<bf16>(Exponential { lambda: 2.0 }, 1000, 0x8dc111ceed2fc4df);
-        case::<bf16>(RandomRange { from: -3, to: Some(100) }, 1000, 0x935d0baeb581d727);
+        case::<bf16>(
+            RandomRange {
+                from: -3,
+                to: Some(100),
+            },
+            1000,
+            0x935d0baeb581d727,
+        );
     }
 }

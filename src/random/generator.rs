@@ -34,7 +34,11 @@ impl Generator {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         // Only the low half seeds the key; the whole seed is remembered.
-        Self { seed, mt: Mt19937::new(seed as u32), cached_normal: None }
+        Self {
+            seed,
+            mt: Mt19937::new(seed as u32),
+            cached_normal: None,
+        }
     }
 
     /// The seed last set.
@@ -52,7 +56,11 @@ impl Generator {
     pub fn seed(&mut self) -> u64 {
         // The standard library keys each hasher from the system's entropy; the clock separates calls of one process.
         let mut h = std::collections::hash_map::RandomState::new().build_hasher();
-        h.write_u128(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos()));
+        h.write_u128(
+            std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, |d| d.as_nanos()),
+        );
         h.write_u32(std::process::id());
         let seed = h.finish() & ((1 << 53) - 1);
         self.manual_seed(seed);
@@ -116,13 +124,23 @@ impl Generator {
             "Expected a CPUGeneratorImplState of size {STATE_SIZE} but found the input RNG state size to be {}",
             state.len()
         );
-        let u64_at = |at: usize| state[at..at + 8].iter().rev().fold(0u64, |v, &b| v << 8 | u64::from(b));
+        let u64_at = |at: usize| {
+            state[at..at + 8]
+                .iter()
+                .rev()
+                .fold(0u64, |v, &b| v << 8 | u64::from(b))
+        };
         let i32_at = |at: usize| u64_at(at) as u32 as i32;
         let key = std::array::from_fn(|j| u64_at(KEY_AT + 8 * j) as u32);
         ensure!(i32_at(12) != 0, Runtime, "Invalid mt19937 state");
         let mt = Mt19937::from_parts(key, i32_at(8), u64_at(16))?;
-        let cached_normal = (i32_at(NORMAL_AT + 16) != 0).then(|| f64::from_bits(u64_at(NORMAL_AT)));
-        *self = Self { seed: u64_at(0), mt, cached_normal };
+        let cached_normal =
+            (i32_at(NORMAL_AT + 16) != 0).then(|| f64::from_bits(u64_at(NORMAL_AT)));
+        *self = Self {
+            seed: u64_at(0),
+            mt,
+            cached_normal,
+        };
         Ok(())
     }
 }
@@ -164,12 +182,20 @@ mod tests {
     fn bad_states_are_errors_and_change_nothing() {
         let mut g = Generator::default();
         let before = g.get_state();
-        assert!(g.set_state(&[0; 10]).unwrap_err().message().contains("5056"));
+        assert!(
+            g.set_state(&[0; 10])
+                .unwrap_err()
+                .message()
+                .contains("5056")
+        );
         assert!(g.set_state(&[0; STATE_SIZE]).is_err());
         let mut bad = before;
         bad[16] = 0xff;
         bad[17] = 0xff;
-        assert_eq!(g.set_state(&bad).unwrap_err().message(), "Invalid mt19937 state");
+        assert_eq!(
+            g.set_state(&bad).unwrap_err().message(),
+            "Invalid mt19937 state"
+        );
         assert_eq!(g.get_state(), before);
     }
 }

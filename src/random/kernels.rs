@@ -75,7 +75,11 @@ fn fma64<const F: bool>(a: f64, b: f64, c: f64) -> f64 {
 }
 
 /// Fills `out` with what `f` makes of the generator, element by element.
-pub(super) fn fill_serial<T: RandomElement>(g: &mut Generator, out: &mut [T], mut f: impl FnMut(&mut Generator) -> f64) {
+pub(super) fn fill_serial<T: RandomElement>(
+    g: &mut Generator,
+    out: &mut [T],
+    mut f: impl FnMut(&mut Generator) -> f64,
+) {
     for v in out {
         *v = T::from_f64(f(g));
     }
@@ -106,7 +110,12 @@ fn fill_d53(g: &mut Generator, out: &mut [f64]) {
 const CHUNK: usize = 1024;
 
 #[inline(always)]
-fn uniform32_body<const F: bool, T: Float32Like>(g: &mut Generator, out: &mut [T], from: f64, to: f64) {
+fn uniform32_body<const F: bool, T: Float32Like>(
+    g: &mut Generator,
+    out: &mut [T],
+    from: f64,
+    to: f64,
+) {
     let (a, b) = (from as f32, to as f32);
     let (low, high) = (T::of(a), T::of(b));
     let mut u = [0f32; CHUNK];
@@ -141,8 +150,14 @@ fn log_cephes(x: f32) -> f32 {
     let z = m * m;
     let mut y = 7.037_683_6e-2f32;
     for c in [
-        -1.151_461_031_0e-1f32, 1.167_699_874_0e-1, -1.242_014_084_6e-1, 1.424_932_278_7e-1, -1.666_805_766_5e-1,
-        2.000_071_476_5e-1, -2.499_999_399_3e-1, 3.333_333_117_4e-1,
+        -1.151_461_031_0e-1f32,
+        1.167_699_874_0e-1,
+        -1.242_014_084_6e-1,
+        1.424_932_278_7e-1,
+        -1.666_805_766_5e-1,
+        2.000_071_476_5e-1,
+        -2.499_999_399_3e-1,
+        3.333_333_117_4e-1,
     ] {
         y = y.mul_add(m, c);
     }
@@ -163,16 +178,25 @@ fn sin_cos_cephes(x: f32) -> (f32, f32) {
     let x = k.mul_add(-2.418_756_484_985_351_562_5e-4, x);
     let x = k.mul_add(-3.774_894_977_445_941_08e-8, x);
     let z = x * x;
-    let c = 2.443_315_711_809_948e-5f32.mul_add(z, -1.388_731_625_493_765e-3).mul_add(z, 4.166_664_568_298_827e-2) * z;
+    let c = 2.443_315_711_809_948e-5f32
+        .mul_add(z, -1.388_731_625_493_765e-3)
+        .mul_add(z, 4.166_664_568_298_827e-2)
+        * z;
     let c = c.mul_add(z, -(z * 0.5)) + 1.0;
-    let s = (-1.951_529_589_1e-4f32).mul_add(z, 8.332_160_873_6e-3).mul_add(z, -1.666_665_461_1e-1) * z;
+    let s = (-1.951_529_589_1e-4f32)
+        .mul_add(z, 8.332_160_873_6e-3)
+        .mul_add(z, -1.666_665_461_1e-1)
+        * z;
     let s = s.mul_add(x, x);
     let swap = j & 2 != 0;
     let sin = if swap { c } else { s };
     let cos = if swap { s } else { c };
     let sin_sign = ((j & 4) as u32) << 29;
     let cos_sign = (!(j - 2) as u32 & 4) << 29;
-    (f32::from_bits(sin.to_bits() ^ sin_sign), f32::from_bits(cos.to_bits() ^ cos_sign))
+    (
+        f32::from_bits(sin.to_bits() ^ sin_sign),
+        f32::from_bits(cos.to_bits() ^ cos_sign),
+    )
 }
 
 /// Turns 16 uniforms into 16 normals, in place.
@@ -215,7 +239,12 @@ fn normal_f32_body<const F: bool>(g: &mut Generator, out: &mut [f32], mean: f64,
 }
 
 #[inline(always)]
-fn normal_half_body<const F: bool, T: Float32Like>(g: &mut Generator, out: &mut [T], mean: f64, std: f64) {
+fn normal_half_body<const F: bool, T: Float32Like>(
+    g: &mut Generator,
+    out: &mut [T],
+    mean: f64,
+    std: f64,
+) {
     let (mean, std) = (mean as f32, std as f32);
     let mut one = |o: &mut [T; 16]| {
         let mut b = [0f32; 16];
@@ -269,18 +298,35 @@ fn serial_normal(g: &mut Generator) -> f64 {
 }
 
 #[inline(always)]
-fn normal_serial_body<const F: bool, T: RandomElement>(g: &mut Generator, out: &mut [T], mean: f64, std: f64) {
+fn normal_serial_body<const F: bool, T: RandomElement>(
+    g: &mut Generator,
+    out: &mut [T],
+    mean: f64,
+    std: f64,
+) {
     fill_serial(g, out, |g| fma64::<F>(serial_normal(g), std, mean));
 }
 
 #[inline(always)]
-fn log_normal_body<const F: bool, T: RandomElement>(g: &mut Generator, out: &mut [T], mean: f64, std: f64) {
+fn log_normal_body<const F: bool, T: RandomElement>(
+    g: &mut Generator,
+    out: &mut [T],
+    mean: f64,
+    std: f64,
+) {
     fill_serial(g, out, |g| fma64::<F>(serial_normal(g), std, mean).exp());
 }
 
 #[inline(always)]
-fn cauchy_body<const F: bool, T: RandomElement>(g: &mut Generator, out: &mut [T], median: f64, sigma: f64) {
-    fill_serial(g, out, |g| fma64::<F>(sigma, (PI * (g.d53() - 0.5)).tan(), median));
+fn cauchy_body<const F: bool, T: RandomElement>(
+    g: &mut Generator,
+    out: &mut [T],
+    median: f64,
+    sigma: f64,
+) {
+    fill_serial(g, out, |g| {
+        fma64::<F>(sigma, (PI * (g.d53() - 0.5)).tan(), median)
+    });
 }
 
 fused_or_not! { fn uniform32<T: Float32Like>(g: &mut Generator, out: &mut [T], from: f64, to: f64) = uniform32_body }

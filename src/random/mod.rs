@@ -14,8 +14,9 @@ pub use distributions::Distribution;
 pub use generator::{DEFAULT_SEED, Generator, STATE_SIZE};
 pub use kernels::RandomElement;
 pub use mt19937::Mt19937;
-pub use shared::{SharedGenerator, default_generator, with_default_generator};
 pub use sampling::{
-    advance_bernoulli_probs, advance_exponential_weights, advance_randperm, check_multinomial_weights, largest_quotients, bernoulli_probs_f32, bernoulli_probs_f64,
+    advance_bernoulli_probs, advance_exponential_weights, advance_randperm, bernoulli_probs_f32,
+    bernoulli_probs_f64, check_multinomial_weights, largest_quotients,
     multinomial_with_replacement, multinomial_without_replacement, poisson, randperm,
 };
+pub use shared::{SharedGenerator, default_generator, with_default_generator};

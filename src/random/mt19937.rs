@@ -52,20 +52,36 @@ impl Mt19937 {
         key[0] = seed;
         for j in 1..N {
             let prev = key[j - 1];
-            key[j] = 1_812_433_253u32.wrapping_mul(prev ^ (prev >> 30)).wrapping_add(j as u32);
+            key[j] = 1_812_433_253u32
+                .wrapping_mul(prev ^ (prev >> 30))
+                .wrapping_add(j as u32);
         }
-        Self { key, out: [0; N], tempered: false, left: 1, next: 0 }
+        Self {
+            key,
+            out: [0; N],
+            tempered: false,
+            left: 1,
+            next: 0,
+        }
     }
 
     /// A generator with this key and position; fails where the position does not lie inside a block.
     pub fn from_parts(key: [u32; N], left: i32, next: u64) -> Result<Self> {
         // The last condition is ours: PyTorch accepts such states and then reads past its key.
         ensure!(
-            (1..=N as i32).contains(&left) && next <= N as u64 && left as u64 + next <= N as u64 + 1,
+            (1..=N as i32).contains(&left)
+                && next <= N as u64
+                && left as u64 + next <= N as u64 + 1,
             Runtime,
             "Invalid mt19937 state"
         );
-        Ok(Self { key, out: [0; N], tempered: false, left: left as u32, next: next as u32 })
+        Ok(Self {
+            key,
+            out: [0; N],
+            tempered: false,
+            left: left as u32,
+            next: next as u32,
+        })
     }
 
     /// The key words, the draws left before the next block (counting from 1) and the position in the block.
@@ -168,7 +184,9 @@ mod tests {
 
     #[test]
     fn skip_equals_drawing() {
-        for n in [0u64, 1, 5, 622, 623, 624, 625, 1247, 1248, 1249, 5000, 62_400] {
+        for n in [
+            0u64, 1, 5, 622, 623, 624, 625, 1247, 1248, 1249, 5000, 62_400,
+        ] {
             for before in [0, 1, 100, 623, 624, 625] {
                 let mut a = Mt19937::new(7);
                 for _ in 0..before {

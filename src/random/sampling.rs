@@ -8,8 +8,18 @@ use crate::{Result, ensure};
 ///
 /// # Errors
 /// Where a probability lies outside [0, 1] or the lengths differ.
-pub fn bernoulli_probs_f64<T: RandomElement>(g: &mut Generator, out: &mut [T], p: &[f64]) -> Result<()> {
-    ensure!(out.len() == p.len(), Runtime, "bernoulli: {} elements but {} probabilities", out.len(), p.len());
+pub fn bernoulli_probs_f64<T: RandomElement>(
+    g: &mut Generator,
+    out: &mut [T],
+    p: &[f64],
+) -> Result<()> {
+    ensure!(
+        out.len() == p.len(),
+        Runtime,
+        "bernoulli: {} elements but {} probabilities",
+        out.len(),
+        p.len()
+    );
     for (o, &p) in out.iter_mut().zip(p) {
         check_p((0.0..=1.0).contains(&p))?;
         *o = T::from_i64(i64::from(g.d53() < p));
@@ -21,8 +31,18 @@ pub fn bernoulli_probs_f64<T: RandomElement>(g: &mut Generator, out: &mut [T], p
 ///
 /// # Errors
 /// Where a probability lies outside [0, 1] or the lengths differ.
-pub fn bernoulli_probs_f32<T: RandomElement>(g: &mut Generator, out: &mut [T], p: &[f32]) -> Result<()> {
-    ensure!(out.len() == p.len(), Runtime, "bernoulli: {} elements but {} probabilities", out.len(), p.len());
+pub fn bernoulli_probs_f32<T: RandomElement>(
+    g: &mut Generator,
+    out: &mut [T],
+    p: &[f32],
+) -> Result<()> {
+    ensure!(
+        out.len() == p.len(),
+        Runtime,
+        "bernoulli: {} elements but {} probabilities",
+        out.len(),
+        p.len()
+    );
     for (o, &p) in out.iter_mut().zip(p) {
         check_p((0.0..=1.0).contains(&p))?;
         *o = T::from_i64(i64::from(g.f24() < p));
@@ -81,7 +101,10 @@ pub fn multinomial_without_replacement<T: RandomElement + PartialOrd + Into<f64>
     samples: usize,
 ) -> Result<()> {
     check_multinomial_weights(weights, rows, cols, samples)?;
-    let q: Vec<T> = weights.iter().map(|_| T::from_f64(-(-g.d53()).ln_1p())).collect();
+    let q: Vec<T> = weights
+        .iter()
+        .map(|_| T::from_f64(-(-g.d53()).ln_1p()))
+        .collect();
     largest_quotients(out, weights, &q, cols, samples);
     Ok(())
 }
@@ -90,7 +113,12 @@ pub fn multinomial_without_replacement<T: RandomElement + PartialOrd + Into<f64>
 ///
 /// # Errors
 /// As [`multinomial_without_replacement`].
-pub fn check_multinomial_weights<T: RandomElement + Into<f64>>(weights: &[T], rows: usize, cols: usize, samples: usize) -> Result<()> {
+pub fn check_multinomial_weights<T: RandomElement + Into<f64>>(
+    weights: &[T],
+    rows: usize,
+    cols: usize,
+    samples: usize,
+) -> Result<()> {
     check_weights(weights, rows, cols, rows * samples, samples)?;
     ensure!(
         samples <= cols,
@@ -101,18 +129,34 @@ pub fn check_multinomial_weights<T: RandomElement + Into<f64>>(weights: &[T], ro
 }
 
 /// For each row of `cols` quotients `w / q` the places of the largest, in descending order.
-pub fn largest_quotients<T: RandomElement + Into<f64>>(out: &mut [i64], weights: &[T], q: &[T], cols: usize, samples: usize) {
+pub fn largest_quotients<T: RandomElement + Into<f64>>(
+    out: &mut [i64],
+    weights: &[T],
+    q: &[T],
+    cols: usize,
+    samples: usize,
+) {
     if cols == 0 || samples == 0 {
         return;
     }
     // The quotient is rounded to the weights' type, which can tie.
-    let keys: Vec<f64> = weights.iter().zip(q).map(|(&w, &q)| T::from_f64(w.into() / q.into()).into()).collect();
+    let keys: Vec<f64> = weights
+        .iter()
+        .zip(q)
+        .map(|(&w, &q)| T::from_f64(w.into() / q.into()).into())
+        .collect();
     let mut order: Vec<usize> = Vec::with_capacity(cols);
     for (keys, out) in keys.chunks_exact(cols).zip(out.chunks_exact_mut(samples)) {
         order.clear();
         order.extend(0..cols);
         // NaN (0 / 0) counts as the largest, as in a top-k.
-        let rank = |i: &usize| if keys[*i].is_nan() { f64::INFINITY } else { keys[*i] };
+        let rank = |i: &usize| {
+            if keys[*i].is_nan() {
+                f64::INFINITY
+            } else {
+                keys[*i]
+            }
+        };
         let descending = |a: &usize, b: &usize| rank(b).total_cmp(&rank(a)).then(a.cmp(b));
         if samples < cols {
             order.select_nth_unstable_by(samples - 1, descending);
@@ -143,8 +187,17 @@ pub fn multinomial_with_replacement<T: RandomElement + PartialOrd + Into<f64>>(
     }
     let mut cum: Vec<f64> = Vec::with_capacity(cols);
     // Sums are kept in the weights' type, those of 16-bit types in f32.
-    let round = |v: f64| if T::DTYPE.size() <= 4 { f64::from(v as f32) } else { v };
-    for (row, out) in weights.chunks_exact(cols).zip(out.chunks_exact_mut(samples)) {
+    let round = |v: f64| {
+        if T::DTYPE.size() <= 4 {
+            f64::from(v as f32)
+        } else {
+            v
+        }
+    };
+    for (row, out) in weights
+        .chunks_exact(cols)
+        .zip(out.chunks_exact_mut(samples))
+    {
         cum.clear();
         let mut sum = 0f64;
         for &w in row {
@@ -177,12 +230,17 @@ fn check_weights<T: RandomElement + Into<f64>>(
         weights.len()
     );
     ensure!(
-        weights.iter().all(|&w| (0.0..f64::INFINITY).contains(&w.into())),
+        weights
+            .iter()
+            .all(|&w| (0.0..f64::INFINITY).contains(&w.into())),
         Runtime,
         "probability tensor contains either `inf`, `nan` or element < 0"
     );
     ensure!(
-        cols == 0 || weights.chunks_exact(cols).all(|row| row.iter().any(|&w| w.into() > 0.0)),
+        cols == 0
+            || weights
+                .chunks_exact(cols)
+                .all(|row| row.iter().any(|&w| w.into() > 0.0)),
         Runtime,
         "invalid multinomial distribution (sum of probabilities <= 0)"
     );
@@ -193,11 +251,25 @@ fn check_weights<T: RandomElement + Into<f64>>(
 ///
 /// # Errors
 /// Where a rate is negative or NaN, or the lengths differ.
-pub fn poisson<T: RandomElement + Into<f64>>(g: &mut Generator, out: &mut [T], rates: &[T]) -> Result<()> {
-    ensure!(out.len() == rates.len(), Runtime, "poisson: {} elements but {} rates", out.len(), rates.len());
+pub fn poisson<T: RandomElement + Into<f64>>(
+    g: &mut Generator,
+    out: &mut [T],
+    rates: &[T],
+) -> Result<()> {
+    ensure!(
+        out.len() == rates.len(),
+        Runtime,
+        "poisson: {} elements but {} rates",
+        out.len(),
+        rates.len()
+    );
     for (o, &rate) in out.iter_mut().zip(rates) {
         let rate: f64 = rate.into();
-        ensure!(rate >= 0.0, Runtime, "invalid Poisson rate, expected rate to be non-negative");
+        ensure!(
+            rate >= 0.0,
+            Runtime,
+            "invalid Poisson rate, expected rate to be non-negative"
+        );
         *o = T::from_i64(poisson_one(g, rate));
     }
     Ok(())
@@ -239,7 +311,9 @@ fn poisson_one(g: &mut Generator, rate: f64) -> i64 {
         if k < 0.0 || (us < 0.013 && v > us) {
             continue;
         }
-        if v.ln() + inv_alpha.ln() - (a / (us * us) + b).ln() <= -rate + k * log_rate - libm::lgamma(k + 1.0) {
+        if v.ln() + inv_alpha.ln() - (a / (us * us) + b).ln()
+            <= -rate + k * log_rate - libm::lgamma(k + 1.0)
+        {
             return k as i64;
         }
     }

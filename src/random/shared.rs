@@ -33,7 +33,8 @@ impl std::fmt::Debug for SharedGenerator {
     }
 }
 
-static DEFAULT: LazyLock<SharedGenerator> = LazyLock::new(|| SharedGenerator::new(Generator::default()));
+static DEFAULT: LazyLock<SharedGenerator> =
+    LazyLock::new(|| SharedGenerator::new(Generator::default()));
 
 thread_local! {
     static OVERRIDE: RefCell<Option<SharedGenerator>> = const { RefCell::new(None) };
@@ -42,7 +43,9 @@ thread_local! {
 /// The generator that calls without one draw from.
 #[must_use]
 pub fn default_generator() -> SharedGenerator {
-    OVERRIDE.with_borrow(Clone::clone).unwrap_or_else(|| DEFAULT.clone())
+    OVERRIDE
+        .with_borrow(Clone::clone)
+        .unwrap_or_else(|| DEFAULT.clone())
 }
 
 /// Runs `f` with another default generator on this thread.

@@ -78,14 +78,29 @@ impl<P: Policy> Product<P> {
         let kc = k.div_ceil(kblocks).next_multiple_of(P::STEP).max(1);
         let size = size_of::<P::T>();
         let a_page = (self.a.rs.unsigned_abs() * size) % 4096 == 0;
-        let a_in_place = P::IN_PLACE && m * kc * size <= SMALL_A && (!a_page || m <= 2 || self.a.rs == 1);
-        let b_in_place = P::IN_PLACE && self.b.cs == 1 && n * k * size <= SMALL_B && (m > 12 || n * k * size <= 48 << 10);
+        let a_in_place =
+            P::IN_PLACE && m * kc * size <= SMALL_A && (!a_page || m <= 2 || self.a.rs == 1);
+        let b_in_place = P::IN_PLACE
+            && self.b.cs == 1
+            && n * k * size <= SMALL_B
+            && (m > 12 || n * k * size <= 48 << 10);
         let small_m = m <= MC;
         // A panel at a time where each is used once; else as much of B as half a megabyte or so holds.
-        let nc = if small_m { Self::NR } else { ((1 << 20) / (kc * size_of::<P::P>())).clamp(4, 64) * Self::NR };
+        let nc = if small_m {
+            Self::NR
+        } else {
+            ((1 << 20) / (kc * size_of::<P::P>())).clamp(4, 64) * Self::NR
+        };
         let packed_k = kc.div_ceil(P::STEP);
-        let pa: *mut P::P = if a_in_place { std::ptr::null_mut() } else { room(&mut buffers.0, packed_k * m.min(MC)) };
-        let pb: *mut P::P = room(&mut buffers.1, packed_k * nc.min(n.next_multiple_of(Self::NR)));
+        let pa: *mut P::P = if a_in_place {
+            std::ptr::null_mut()
+        } else {
+            room(&mut buffers.0, packed_k * m.min(MC))
+        };
+        let pb: *mut P::P = room(
+            &mut buffers.1,
+            packed_k * nc.min(n.next_multiple_of(Self::NR)),
+        );
         let mut p0 = 0;
         while p0 == 0 || p0 < k {
             let kb = kc.min(k - p0);
@@ -98,16 +113,29 @@ impl<P: Policy> Product<P> {
                 unsafe {
                     let b = self.b.at(p0, j0);
                     // The panels that are used in place need no packing; a narrow last one does.
-                    P::with(PackB::<P> { src: b, kb, nb, dst: pb, only_tail: b_in_place });
+                    P::with(PackB::<P> {
+                        src: b,
+                        kb,
+                        nb,
+                        dst: pb,
+                        only_tail: b_in_place,
+                    });
                     for i0 in (0..m).step_by(MC) {
                         let mb = MC.min(m - i0);
                         let a = self.a.at(i0, p0);
                         if !a_in_place && a_packed != i0 {
-                            P::with(PackA::<P> { src: a, mb, kb, dst: pa });
+                            P::with(PackA::<P> {
+                                src: a,
+                                mb,
+                                kb,
+                                dst: pa,
+                            });
                             a_packed = i0;
                         }
                         let c = self.c.at(i0, j0);
-                        let bias = self.bias.map(|(b, rs, cs)| (b.offset(i0 as isize * rs + j0 as isize * cs), rs, cs));
+                        let bias = self.bias.map(|(b, rs, cs)| {
+                            (b.offset(i0 as isize * rs + j0 as isize * cs), rs, cs)
+                        });
                         let block = Block::<P> {
                             mb,
                             nb,
@@ -116,12 +144,20 @@ impl<P: Policy> Product<P> {
                             beta: if first { self.beta } else { P::Acc::ONE },
                             a: if a_in_place { a.ptr.cast() } else { pa },
                             a_strides: a_in_place.then_some((a.rs, a.cs)),
-                            b: if b_in_place { Some((b.ptr.cast(), b.rs)) } else { None },
+                            b: if b_in_place {
+                                Some((b.ptr.cast(), b.rs))
+                            } else {
+                                None
+                            },
                             pb,
                             c,
                             bias: if last { bias } else { None },
                         };
-                        if a_in_place { P::with(InPlace(block)) } else { P::with(Packed(block)) }
+                        if a_in_place {
+                            P::with(InPlace(block))
+                        } else {
+                            P::with(Packed(block))
+                        }
                     }
                 }
             }
@@ -145,7 +181,15 @@ impl<P: Policy> Task for PackA<P> {
         for (r0, h) in tiles(self.mb, P::MR) {
             // SAFETY: the block lies within A, `dst` has room for it.
             unsafe {
-                pack::<P>(self.src.at(r0, 0).ptr, self.src.rs, self.src.cs, h, h, self.kb, dst);
+                pack::<P>(
+                    self.src.at(r0, 0).ptr,
+                    self.src.rs,
+                    self.src.cs,
+                    h,
+                    h,
+                    self.kb,
+                    dst,
+                );
                 dst = dst.add(h * self.kb.div_ceil(P::STEP));
             }
         }
@@ -172,14 +216,32 @@ impl<P: Policy> Task for PackB<P> {
                 continue;
             }
             // SAFETY: the panel lies within B, `dst` has room for all panels.
-            unsafe { pack::<P>(self.src.at(0, j0).ptr, self.src.cs, self.src.rs, w, nr, self.kb, self.dst.add(j0 * ks)) };
+            unsafe {
+                pack::<P>(
+                    self.src.at(0, j0).ptr,
+                    self.src.cs,
+                    self.src.rs,
+                    w,
+                    nr,
+                    self.kb,
+                    self.dst.add(j0 * ks),
+                )
+            };
         }
     }
 }
 
 /// `dst[p][i] = src[i * step + p * kstep]` for `i < w`, zero up to `width`; STEP elements along k in each value.
 #[inline(always)]
-unsafe fn pack<P: Policy>(src: *const P::T, step: isize, kstep: isize, w: usize, width: usize, kb: usize, dst: *mut P::P) {
+unsafe fn pack<P: Policy>(
+    src: *const P::T,
+    step: isize,
+    kstep: isize,
+    w: usize,
+    width: usize,
+    kb: usize,
+    dst: *mut P::P,
+) {
     // SAFETY: the caller's; reads stop at `w` and `kb`.
     unsafe {
         if w < width {
@@ -293,7 +355,11 @@ impl<P: Policy> Block<P> {
                     } else {
                         height!(1 2 3 4);
                     }
-                    a = if PACKED { a.add(h * self.ks) } else { a.offset(h as isize * ars) };
+                    a = if PACKED {
+                        a.add(h * self.ks)
+                    } else {
+                        a.offset(h as isize * ars)
+                    };
                 }
             }
         }
@@ -320,7 +386,11 @@ unsafe fn tile<P: Policy, const MR: usize, const PACKED: bool>(
         for _ in 0..block.ks {
             let (b0, b1) = (P::load_b(b), P::load_b(b.add(P::W)));
             for (i, acc) in acc.iter_mut().enumerate() {
-                let x = if PACKED { a.add(i) } else { a.offset(i as isize * ars) };
+                let x = if PACKED {
+                    a.add(i)
+                } else {
+                    a.offset(i as isize * ars)
+                };
                 acc[0] = P::fma(acc[0], x, b0);
                 acc[1] = P::fma(acc[1], x, b1);
             }

@@ -56,7 +56,11 @@ macro_rules! mat {
             /// The same matrix with rows and columns exchanged.
             #[must_use]
             pub const fn t(self) -> Self {
-                Self { ptr: self.ptr, rs: self.cs, cs: self.rs }
+                Self {
+                    ptr: self.ptr,
+                    rs: self.cs,
+                    cs: self.rs,
+                }
             }
             /// The part that starts at row `i`, column `j`.
             ///
@@ -147,9 +151,18 @@ pub unsafe fn gemm_batch<T: GemmElement>(
         let i = i as isize;
         // SAFETY: the caller's.
         unsafe {
-            let a = Mat { ptr: a.ptr.offset(i * sa), ..a };
-            let b = Mat { ptr: b.ptr.offset(i * sb), ..b };
-            let c = MatMut { ptr: c.ptr.offset(i * sc), ..c };
+            let a = Mat {
+                ptr: a.ptr.offset(i * sa),
+                ..a
+            };
+            let b = Mat {
+                ptr: b.ptr.offset(i * sb),
+                ..b
+            };
+            let c = MatMut {
+                ptr: c.ptr.offset(i * sc),
+                ..c
+            };
             T::gemm(m, n, k, alpha, a, b, beta, c, None);
         }
     });
@@ -197,13 +210,23 @@ unsafe fn run<P: Policy>(mut p: Product<P>) {
     if p.m == 1 {
         let row = Shared(move |r: std::ops::Range<usize>| {
             // SAFETY: the caller's; the columns of different shares are different.
-            unsafe { P::with(vector::Row::<P> { p, j0: r.start, j1: r.end }) }
+            unsafe {
+                P::with(vector::Row::<P> {
+                    p,
+                    j0: r.start,
+                    j1: r.end,
+                })
+            }
         });
         let row = &row;
         let grain = (VECTOR_SHARE / p.k.max(1)).next_multiple_of(64).max(64);
         return pool::parallel_for(p.n, grain, |r| row.call(r));
     }
-    let threads = if work < PARALLEL_FROM { 1 } else { pool::num_threads().min(work / (PARALLEL_FROM / 2)) };
+    let threads = if work < PARALLEL_FROM {
+        1
+    } else {
+        pool::num_threads().min(work / (PARALLEL_FROM / 2))
+    };
     if threads <= 1 {
         // SAFETY: the caller's.
         return unsafe { p.run_serial() };
@@ -222,7 +245,9 @@ unsafe fn run<P: Policy>(mut p: Product<P>) {
                 a: p.a.at(i, 0),
                 b: p.b.at(0, j),
                 c: p.c.at(i, j),
-                bias: p.bias.map(|(b, rs, cs)| (b.offset(i as isize * rs + j as isize * cs), rs, cs)),
+                bias: p
+                    .bias
+                    .map(|(b, rs, cs)| (b.offset(i as isize * rs + j as isize * cs), rs, cs)),
                 ..p
             };
             part.run_serial();
@@ -245,7 +270,11 @@ fn grid(m: usize, n: usize, mut threads: usize) -> (usize, usize) {
             continue;
         }
         threads /= factor;
-        if n / gn >= m / gm { gn *= factor } else { gm *= factor }
+        if n / gn >= m / gm {
+            gn *= factor
+        } else {
+            gm *= factor
+        }
     }
     (gm, gn)
 }

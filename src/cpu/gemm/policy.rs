@@ -98,7 +98,11 @@ impl Half for f16 {
         let magnitude = (h & 0x7fff) << 13;
         // 2^112 moves the exponent's bias, subnormals included.
         let v = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
-        let special = if magnitude >= 0x0f80_0000 { 0x7f80_0000 } else { 0 };
+        let special = if magnitude >= 0x0f80_0000 {
+            0x7f80_0000
+        } else {
+            0
+        };
         f32::from_bits(v.to_bits() | special | (h & 0x8000) << 16)
     }
 }
@@ -114,13 +118,21 @@ macro_rules! scalar_side {
         type P = $t;
         const IN_PLACE: bool = true;
         #[inline(always)]
-        fn pack(x0: $t, _: $t) -> $t { x0 }
+        fn pack(x0: $t, _: $t) -> $t {
+            x0
+        }
         #[inline(always)]
-        fn zero_p() -> $t { 0.0 }
+        fn zero_p() -> $t {
+            0.0
+        }
         #[inline(always)]
-        fn widen(x: $t) -> $t { x }
+        fn widen(x: $t) -> $t {
+            x
+        }
         #[inline(always)]
-        fn narrow(x: $t) -> $t { x }
+        fn narrow(x: $t) -> $t {
+            x
+        }
     };
     (half $t:ty) => {
         type T = $t;
@@ -128,13 +140,21 @@ macro_rules! scalar_side {
         type P = f32;
         const IN_PLACE: bool = false;
         #[inline(always)]
-        fn pack(x0: $t, _: $t) -> f32 { widen16(x0) }
+        fn pack(x0: $t, _: $t) -> f32 {
+            widen16(x0)
+        }
         #[inline(always)]
-        fn zero_p() -> f32 { 0.0 }
+        fn zero_p() -> f32 {
+            0.0
+        }
         #[inline(always)]
-        fn widen(x: $t) -> f32 { widen16(x) }
+        fn widen(x: $t) -> f32 {
+            widen16(x)
+        }
         #[inline(always)]
-        fn narrow(x: f32) -> $t { <$t>::from_f32(x) }
+        fn narrow(x: f32) -> $t {
+            <$t>::from_f32(x)
+        }
     };
 }
 
@@ -193,9 +213,9 @@ mod x86 {
     both! { F16Avx512 F16Avx2, half f16, 1000000 }
     both! { Bf16Avx512 Bf16Avx2, half bf16, 1000000 }
     x86_policy! { F64Avx512, same f64, f64, __m512d, 8, 12, 256, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
-        _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd }
+    _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd }
     x86_policy! { F64Avx2, same f64, f64, __m256d, 4, 6, 256, "avx2,fma,f16c",
-        _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd }
+    _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd }
 
     /// bf16 pairs through the dot product instruction: a lane of 32 bits holds the elements k and k + 1.
     #[derive(Clone, Copy)]
@@ -236,7 +256,11 @@ mod x86 {
             // SAFETY: both are plain 512-bit vectors.
             unsafe {
                 let a = _mm512_set1_epi32(*a as i32);
-                _mm512_dpbf16_ps(acc, std::mem::transmute::<__m512i, __m512bh>(a), std::mem::transmute::<__m512i, __m512bh>(b))
+                _mm512_dpbf16_ps(
+                    acc,
+                    std::mem::transmute::<__m512i, __m512bh>(a),
+                    std::mem::transmute::<__m512i, __m512bh>(b),
+                )
             }
         }
         #[inline(always)]
@@ -265,7 +289,9 @@ mod x86 {
         }
         #[inline]
         unsafe fn with<K: Task>(task: K) {
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c")]
+            #[target_feature(
+                enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c"
+            )]
             unsafe fn inner<K: Task>(task: K) {
                 unsafe { task.run() }
             }

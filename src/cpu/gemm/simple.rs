@@ -34,7 +34,9 @@ pub(super) unsafe fn run<T: Copy + Default + PartialEq>(
                     if row.cs == 1 {
                         // SAFETY: as many elements as `sums` follow in this row of B.
                         let row = unsafe { std::slice::from_raw_parts(row.ptr, sums.len()) };
-                        sums.iter_mut().zip(row).for_each(|(s, &y)| *s = add(*s, mul(x, y)));
+                        sums.iter_mut()
+                            .zip(row)
+                            .for_each(|(s, &y)| *s = add(*s, mul(x, y)));
                     } else {
                         for (q, s) in sums.iter_mut().enumerate() {
                             // SAFETY: within B.
@@ -60,6 +62,8 @@ pub(super) unsafe fn run<T: Copy + Default + PartialEq>(
         }
     });
     let rows = &rows;
-    let grain = (PARALLEL_FROM / 4).div_ceil(n.saturating_mul(k).max(1)).max(1);
+    let grain = (PARALLEL_FROM / 4)
+        .div_ceil(n.saturating_mul(k).max(1))
+        .max(1);
     pool::parallel_for(m, grain, |r| rows.call(r));
 }

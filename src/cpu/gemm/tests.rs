@@ -9,41 +9,85 @@ fn place(s: (isize, isize), i: usize, j: usize) -> usize {
     (i as isize * s.0 + j as isize * s.1) as usize
 }
 
-fn check<T: GemmElement + PartialEq + std::fmt::Debug>(make: impl Fn(i64) -> T, scale: impl Fn(i64) -> T::Scale) {
-    let sizes = [(1, 1, 1), (1, 40, 33), (40, 1, 33), (2, 3, 0), (0, 5, 3), (5, 0, 3), (13, 35, 7), (12, 32, 16), (64, 64, 64),
-        (37, 70, 65), (250, 33, 9), (3, 200, 129), (25, 31, 400), (1, 300, 70), (241, 96, 30)];
+fn check<T: GemmElement + PartialEq + std::fmt::Debug>(
+    make: impl Fn(i64) -> T,
+    scale: impl Fn(i64) -> T::Scale,
+) {
+    let sizes = [
+        (1, 1, 1),
+        (1, 40, 33),
+        (40, 1, 33),
+        (2, 3, 0),
+        (0, 5, 3),
+        (5, 0, 3),
+        (13, 35, 7),
+        (12, 32, 16),
+        (64, 64, 64),
+        (37, 70, 65),
+        (250, 33, 9),
+        (3, 200, 129),
+        (25, 31, 400),
+        (1, 300, 70),
+        (241, 96, 30),
+    ];
     for (m, n, k) in sizes {
         // Layouts: (A transposed, B transposed, C transposed, spread).
         for layout in 0..16usize {
             let spread = 1 + (layout >> 3);
             let strides = |rows: usize, cols: usize, t: bool| -> (isize, isize) {
-                let (r, c) = if t { (spread, rows * spread + 1) } else { (cols * spread + 1, spread) };
+                let (r, c) = if t {
+                    (spread, rows * spread + 1)
+                } else {
+                    (cols * spread + 1, spread)
+                };
                 (r as isize, c as isize)
             };
             let len = |rows: usize, cols: usize| (rows + 2) * (cols + 2) * spread;
-            let (at, bt, ct) = (strides(m, k, layout & 1 != 0), strides(k, n, layout & 2 != 0), strides(m, n, layout & 4 != 0));
+            let (at, bt, ct) = (
+                strides(m, k, layout & 1 != 0),
+                strides(k, n, layout & 2 != 0),
+                strides(m, n, layout & 4 != 0),
+            );
             let av: Vec<i64> = (0..len(m, k)).map(value).collect();
             let bv: Vec<i64> = (0..len(k, n)).map(|i| value(i + 3)).collect();
             let cv: Vec<i64> = (0..len(m, n)).map(|i| value(i + 5)).collect();
             let bias: Vec<T> = (0..n).map(|i| make(value(i))).collect();
-            let (a, b): (Vec<T>, Vec<T>) = (av.iter().map(|&v| make(v)).collect(), bv.iter().map(|&v| make(v)).collect());
+            let (a, b): (Vec<T>, Vec<T>) = (
+                av.iter().map(|&v| make(v)).collect(),
+                bv.iter().map(|&v| make(v)).collect(),
+            );
             for (alpha, beta, with_bias) in [(1, 0, false), (2, 1, true), (1, -1, false)] {
                 let mut c: Vec<T> = cv.iter().map(|&v| make(v)).collect();
                 // SAFETY: the buffers are longer than the matrices.
                 unsafe {
-                    gemm(m, n, k, scale(alpha), Mat::new(a.as_ptr(), at.0, at.1), Mat::new(b.as_ptr(), bt.0, bt.1), scale(beta),
-                        MatMut::new(c.as_mut_ptr(), ct.0, ct.1), with_bias.then_some(bias.as_ptr()));
+                    gemm(
+                        m,
+                        n,
+                        k,
+                        scale(alpha),
+                        Mat::new(a.as_ptr(), at.0, at.1),
+                        Mat::new(b.as_ptr(), bt.0, bt.1),
+                        scale(beta),
+                        MatMut::new(c.as_mut_ptr(), ct.0, ct.1),
+                        with_bias.then_some(bias.as_ptr()),
+                    );
                 }
                 let mut want: Vec<i64> = cv.clone();
                 for i in 0..m {
                     for j in 0..n {
-                        let sum: i64 = (0..k).map(|p| av[place(at, i, p)] * bv[place(bt, p, j)]).sum();
+                        let sum: i64 = (0..k)
+                            .map(|p| av[place(at, i, p)] * bv[place(bt, p, j)])
+                            .sum();
                         let w = &mut want[place(ct, i, j)];
                         *w = alpha * sum + beta * *w + if with_bias { value(j) } else { 0 };
                     }
                 }
                 for (i, (&c, &w)) in c.iter().zip(&want).enumerate() {
-                    assert_eq!(c, make(w), "{m}x{n}x{k} layout {layout} alpha {alpha} beta {beta} at {i}");
+                    assert_eq!(
+                        c,
+                        make(w),
+                        "{m}x{n}x{k} layout {layout} alpha {alpha} beta {beta} at {i}"
+                    );
                 }
             }
         }
@@ -66,7 +110,10 @@ fn halves_round_once() {
 fn integers_and_complex() {
     check(|v| v as i8, |v| v as i8);
     check(|v| v, |v| v);
-    check(|v| Complex::new(v as f32, 0.0), |v| Complex::new(v as f32, 0.0));
+    check(
+        |v| Complex::new(v as f32, 0.0),
+        |v| Complex::new(v as f32, 0.0),
+    );
 }
 
 #[test]
@@ -75,7 +122,17 @@ fn beta_zero_does_not_read_c() {
     let mut c = [f32::NAN; 64 * 64];
     // SAFETY: 64 by 64 each.
     unsafe {
-        gemm(64, 64, 64, 1.0, Mat::new(a.as_ptr(), 64, 1), Mat::new(b.as_ptr(), 64, 1), 0.0, MatMut::new(c.as_mut_ptr(), 64, 1), None);
+        gemm(
+            64,
+            64,
+            64,
+            1.0,
+            Mat::new(a.as_ptr(), 64, 1),
+            Mat::new(b.as_ptr(), 64, 1),
+            0.0,
+            MatMut::new(c.as_mut_ptr(), 64, 1),
+            None,
+        );
     }
     assert!(c.iter().all(|&v| v == 64.0));
 }
@@ -87,13 +144,25 @@ fn every_policy_of_this_machine() {
         let a: Vec<f32> = (0..m * k).map(|i| value(i) as f32).collect();
         let b: Vec<f32> = (0..k * n).map(|i| value(i + 1) as f32).collect();
         let mut c = vec![0f32; m * n];
-        let p = Product::<P> { m, n, k, alpha: 1.0, a: Mat::new(a.as_ptr(), k as isize, 1), b: Mat::new(b.as_ptr(), n as isize, 1),
-            beta: 0.0, c: MatMut::new(c.as_mut_ptr(), n as isize, 1), bias: None };
+        let p = Product::<P> {
+            m,
+            n,
+            k,
+            alpha: 1.0,
+            a: Mat::new(a.as_ptr(), k as isize, 1),
+            b: Mat::new(b.as_ptr(), n as isize, 1),
+            beta: 0.0,
+            c: MatMut::new(c.as_mut_ptr(), n as isize, 1),
+            bias: None,
+        };
         // SAFETY: valid matrices; callers check the instructions.
         unsafe { run(p) };
         for i in 0..m {
             for j in 0..n {
-                assert_eq!(c[i * n + j], (0..k).map(|p| a[i * k + p] * b[p * n + j]).sum::<f32>());
+                assert_eq!(
+                    c[i * n + j],
+                    (0..k).map(|p| a[i * k + p] * b[p * n + j]).sum::<f32>()
+                );
             }
         }
     }
@@ -115,7 +184,17 @@ fn batches() {
     let mut c = vec![0f32; 100 * 16];
     // SAFETY: a hundred 4 by 4 matrices each.
     unsafe {
-        gemm_batch(100, 4, 4, 4, 1.0, (Mat::new(a.as_ptr(), 4, 1), 16), (Mat::new(b.as_ptr(), 1, 4), 16), 0.0, (MatMut::new(c.as_mut_ptr(), 4, 1), 16));
+        gemm_batch(
+            100,
+            4,
+            4,
+            4,
+            1.0,
+            (Mat::new(a.as_ptr(), 4, 1), 16),
+            (Mat::new(b.as_ptr(), 1, 4), 16),
+            0.0,
+            (MatMut::new(c.as_mut_ptr(), 4, 1), 16),
+        );
     }
     assert!(c.iter().all(|&v| v == 24.0));
 }

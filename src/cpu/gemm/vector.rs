@@ -76,7 +76,9 @@ impl<P: Policy> Task for Row<P> {
         // The row of A once, contiguous and wide; short rows would not use this path for long.
         // SAFETY: reads stay within A and B.
         unsafe {
-            let x: Vec<P::Acc> = (0..p.k).map(|i| P::widen(*p.a.ptr.offset(i as isize * p.a.cs))).collect();
+            let x: Vec<P::Acc> = (0..p.k)
+                .map(|i| P::widen(*p.a.ptr.offset(i as isize * p.a.cs)))
+                .collect();
             if p.b.rs == 1 {
                 let mut j = self.j0;
                 while j + 8 <= self.j1 {

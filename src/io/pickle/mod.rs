@@ -27,10 +27,21 @@ const MAX_NAME: usize = 512;
 /// # Errors
 /// Of kind `Unpickling`, with the offset in the pickle and what is wrong there.
 pub fn read(data: &[u8]) -> Result<(Tree, usize)> {
-    ensure!(data.len() <= MAX_LEN, Unpickling, "a pickle of {} bytes, more than {MAX_LEN}", data.len());
+    ensure!(
+        data.len() <= MAX_LEN,
+        Unpickling,
+        "a pickle of {} bytes, more than {MAX_LEN}",
+        data.len()
+    );
     let mut machine = Machine::new(data);
     machine.run().map_err(|e| {
-        err!(Unpickling, "damaged or unsupported pickle, byte {} of {}: {}", machine.at, data.len(), e.message())
+        err!(
+            Unpickling,
+            "damaged or unsupported pickle, byte {} of {}: {}",
+            machine.at,
+            data.len(),
+            e.message()
+        )
     })?;
     Ok((machine.tree, machine.pos))
 }
@@ -64,25 +75,51 @@ impl<'a> Machine<'a> {
         tree.text.reserve(len / 2);
         let memo = Vec::with_capacity(len / 10);
         let (stack, marks, far, names) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
-        Self { data, pos: 0, at: 0, stack, marks, memo, far, stored: 0, names, tree }
+        Self {
+            data,
+            pos: 0,
+            at: 0,
+            stack,
+            marks,
+            memo,
+            far,
+            stored: 0,
+            names,
+            tree,
+        }
     }
 
     fn run(&mut self) -> Result<()> {
         loop {
             self.at = self.pos;
-            let op = self.byte().map_err(|_| err!(Unpickling, "it ends without STOP (truncated?)"))?;
+            let op = self
+                .byte()
+                .map_err(|_| err!(Unpickling, "it ends without STOP (truncated?)"))?;
             if op == b'.' {
                 self.tree.root = self.pop()?;
                 return Ok(());
             }
             self.step(op)?;
-            ensure!(self.tree.objects.len() < MAX_OBJECTS, Unpickling, "more than {MAX_OBJECTS} objects");
+            ensure!(
+                self.tree.objects.len() < MAX_OBJECTS,
+                Unpickling,
+                "more than {MAX_OBJECTS} objects"
+            );
         }
     }
 
     fn take(&mut self, n: usize) -> Result<&'a [u8]> {
-        let end = self.pos.checked_add(n).filter(|&end| end <= self.data.len());
-        let end = end.ok_or_else(|| err!(Unpickling, "{n} bytes are due and {} are left", self.data.len() - self.pos))?;
+        let end = self
+            .pos
+            .checked_add(n)
+            .filter(|&end| end <= self.data.len());
+        let end = end.ok_or_else(|| {
+            err!(
+                Unpickling,
+                "{n} bytes are due and {} are left",
+                self.data.len() - self.pos
+            )
+        })?;
         let bytes = &self.data[self.pos..end];
         self.pos = end;
         Ok(bytes)
@@ -112,7 +149,12 @@ impl<'a> Machine<'a> {
         let rest = &self.data[self.pos..];
         let window = &rest[..rest.len().min(limit.saturating_add(1))];
         let n = window.iter().position(|&b| b == b'\n');
-        let n = n.ok_or_else(|| err!(Unpickling, "a line without an end, or of more than {limit} bytes"))?;
+        let n = n.ok_or_else(|| {
+            err!(
+                Unpickling,
+                "a line without an end, or of more than {limit} bytes"
+            )
+        })?;
         self.pos += n + 1;
         Ok(&window[..n])
     }
@@ -122,18 +164,33 @@ impl<'a> Machine<'a> {
     }
 
     fn pop(&mut self) -> Result<Value> {
-        ensure!(self.stack.len() > self.fence(), Unpickling, "the stack has no value to take");
-        self.stack.pop().ok_or_else(|| err!(Unpickling, "the stack is empty"))
+        ensure!(
+            self.stack.len() > self.fence(),
+            Unpickling,
+            "the stack has no value to take"
+        );
+        self.stack
+            .pop()
+            .ok_or_else(|| err!(Unpickling, "the stack is empty"))
     }
 
     fn top(&self) -> Result<Value> {
-        ensure!(self.stack.len() > self.fence(), Unpickling, "the stack has no value to use");
-        self.stack.last().copied().ok_or_else(|| err!(Unpickling, "the stack is empty"))
+        ensure!(
+            self.stack.len() > self.fence(),
+            Unpickling,
+            "the stack has no value to use"
+        );
+        self.stack
+            .last()
+            .copied()
+            .ok_or_else(|| err!(Unpickling, "the stack is empty"))
     }
 
     /// Where the values after the last mark begin; the mark is removed.
     fn mark(&mut self) -> Result<usize> {
-        self.marks.pop().ok_or_else(|| err!(Unpickling, "no mark on the stack"))
+        self.marks
+            .pop()
+            .ok_or_else(|| err!(Unpickling, "no mark on the stack"))
     }
 
     fn push(&mut self, object: Object) {
@@ -149,8 +206,17 @@ impl<'a> Machine<'a> {
     }
 
     fn tuple(&mut self, n: usize) -> Result<()> {
-        let from = self.stack.len().checked_sub(n).filter(|&from| from >= self.fence());
-        let from = from.ok_or_else(|| err!(Unpickling, "a tuple of {n} needs more values than the stack has"))?;
+        let from = self
+            .stack
+            .len()
+            .checked_sub(n)
+            .filter(|&from| from >= self.fence());
+        let from = from.ok_or_else(|| {
+            err!(
+                Unpickling,
+                "a tuple of {n} needs more values than the stack has"
+            )
+        })?;
         let tuple = self.tuple_from(from);
         self.stack.push(tuple);
         Ok(())
@@ -159,7 +225,11 @@ impl<'a> Machine<'a> {
     fn store(&mut self, index: u64) -> Result<()> {
         let value = self.top()?;
         let len = self.memo.len() as u64;
-        let dense = if let Value::Object(id) = value { id.0 } else { ELSEWHERE };
+        let dense = if let Value::Object(id) = value {
+            id.0
+        } else {
+            ELSEWHERE
+        };
         // An entry is in exactly one of the two places, except that the dense one points to the other.
         let is_new = index >= len && !self.far.contains_key(&index);
         self.stored += u64::from(is_new);
@@ -183,14 +253,17 @@ impl<'a> Machine<'a> {
             Some(&id) if id != ELSEWHERE => Some(Value::Object(Id(id))),
             _ => self.far.get(&index).copied(),
         };
-        self.stack.push(value.ok_or_else(|| err!(Unpickling, "memo entry {index} was never stored"))?);
+        self.stack
+            .push(value.ok_or_else(|| err!(Unpickling, "memo entry {index} was never stored"))?);
         Ok(())
     }
 
     fn string(&mut self, bytes: &[u8]) -> Result<()> {
         let object = match std::str::from_utf8(bytes) {
             Ok(text) => Object::Str(self.tree.text_span(text)),
-            Err(_) if text::is_surrogate_utf8(bytes) => Object::Surrogates(self.tree.blob_span(bytes)),
+            Err(_) if text::is_surrogate_utf8(bytes) => {
+                Object::Surrogates(self.tree.blob_span(bytes))
+            }
             Err(_) => bail!(Unpickling, "a string that is not UTF-8"),
         };
         self.push(object);
@@ -207,11 +280,23 @@ impl<'a> Machine<'a> {
     }
 
     fn global(&mut self, module: &str, name: &str) -> Result<Value> {
-        ensure!(!module.is_empty() && !name.is_empty(), Unpickling, "the name of a class is empty");
-        ensure!(module.len() + name.len() <= MAX_NAME, Unpickling, "the name of a class has more than {MAX_NAME} bytes");
+        ensure!(
+            !module.is_empty() && !name.is_empty(),
+            Unpickling,
+            "the name of a class is empty"
+        );
+        ensure!(
+            module.len() + name.len() <= MAX_NAME,
+            Unpickling,
+            "the name of a class has more than {MAX_NAME} bytes"
+        );
         let (module, name) = text::modern_name(module, name);
         // A newline cannot be part of a GLOBAL's module, so it separates the two without doubt.
-        ensure!(!module.contains('\n'), Unpickling, "the name of a module with a newline");
+        ensure!(
+            !module.contains('\n'),
+            Unpickling,
+            "the name of a module with a newline"
+        );
         let key = format!("{module}\n{name}");
         if let Some(&value) = self.names.get(key.as_str()) {
             return Ok(value);
@@ -223,18 +308,40 @@ impl<'a> Machine<'a> {
 
     fn call(&mut self, kind: CallKind, func: Value, args: Value, kwargs: Value) -> Result<()> {
         // A callable is a name, or what a call or persistent id stands for; plain data cannot be called.
-        let callable = matches!(self.tree.object(func), Some(Object::Global(_) | Object::Call(_) | Object::PersistentId(_)));
-        ensure!(callable, Unpickling, "it calls something that is no function or class");
-        ensure!(self.tree.tuple(args).is_some(), Unpickling, "the arguments of a call are not a tuple");
-        let value = self.tree.push_call(Call { kind, func, args, kwargs, extra: None });
+        let callable = matches!(
+            self.tree.object(func),
+            Some(Object::Global(_) | Object::Call(_) | Object::PersistentId(_))
+        );
+        ensure!(
+            callable,
+            Unpickling,
+            "it calls something that is no function or class"
+        );
+        ensure!(
+            self.tree.tuple(args).is_some(),
+            Unpickling,
+            "the arguments of a call are not a tuple"
+        );
+        let value = self.tree.push_call(Call {
+            kind,
+            func,
+            args,
+            kwargs,
+            extra: None,
+        });
         self.stack.push(value);
         Ok(())
     }
 
     fn extra(&mut self, target: Value) -> Option<&mut CallExtra> {
-        let Some(Object::Call(c)) = self.tree.object(target) else { return None };
+        let Some(Object::Call(c)) = self.tree.object(target) else {
+            return None;
+        };
         let c = *c as usize;
-        self.tree.calls.get_mut(c).map(|call| &mut **call.extra.get_or_insert_default())
+        self.tree
+            .calls
+            .get_mut(c)
+            .map(|call| &mut **call.extra.get_or_insert_default())
     }
 
     /// Appends the stack from `from` on to the value below it.
@@ -265,7 +372,11 @@ impl<'a> Machine<'a> {
     }
 
     fn set_items(&mut self, from: usize) -> Result<()> {
-        ensure!((self.stack.len() - from).is_multiple_of(2), Unpickling, "a key without a value");
+        ensure!(
+            (self.stack.len() - from).is_multiple_of(2),
+            Unpickling,
+            "a key without a value"
+        );
         let items = self.stack.split_off(from);
         let pairs = items.as_chunks::<2>().0.iter().map(|&[k, v]| (k, v));
         let target = self.top()?;
@@ -274,7 +385,10 @@ impl<'a> Machine<'a> {
         } else if let Some(extra) = self.extra(target) {
             extra.pairs.extend(pairs);
         } else {
-            bail!(Unpickling, "it sets an item of something that is no dictionary");
+            bail!(
+                Unpickling,
+                "it sets an item of something that is no dictionary"
+            );
         }
         Ok(())
     }
@@ -282,7 +396,9 @@ impl<'a> Machine<'a> {
     fn build(&mut self) -> Result<()> {
         let state = self.pop()?;
         let target = self.top()?;
-        let extra = self.extra(target).ok_or_else(|| err!(Unpickling, "it gives a state to something that takes none"))?;
+        let extra = self
+            .extra(target)
+            .ok_or_else(|| err!(Unpickling, "it gives a state to something that takes none"))?;
         extra.states.push(state);
         Ok(())
     }

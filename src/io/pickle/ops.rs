@@ -52,7 +52,8 @@ impl Machine<'_> {
             }
             0x8b => {
                 let n = i32::from_le_bytes(self.array()?);
-                let n = usize::try_from(n).map_err(|_| err!(Unpickling, "an integer of {n} bytes"))?;
+                let n =
+                    usize::try_from(n).map_err(|_| err!(Unpickling, "an integer of {n} bytes"))?;
                 let bytes = self.take(n)?;
                 self.integer(bytes);
             }
@@ -84,7 +85,8 @@ impl Machine<'_> {
             }
             b'T' => {
                 let n = i32::from_le_bytes(self.array()?);
-                let n = usize::try_from(n).map_err(|_| err!(Unpickling, "a string of {n} bytes"))?;
+                let n =
+                    usize::try_from(n).map_err(|_| err!(Unpickling, "a string of {n} bytes"))?;
                 let bytes = self.take(n)?;
                 self.old_string(bytes);
             }
@@ -152,8 +154,14 @@ impl Machine<'_> {
                 self.add(from)?;
             }
             b's' => {
-                let from = self.stack.len().checked_sub(2).filter(|&from| from >= self.fence());
-                self.set_items(from.ok_or_else(|| err!(Unpickling, "no key and value on the stack"))?)?;
+                let from = self
+                    .stack
+                    .len()
+                    .checked_sub(2)
+                    .filter(|&from| from >= self.fence());
+                self.set_items(
+                    from.ok_or_else(|| err!(Unpickling, "no key and value on the stack"))?,
+                )?;
             }
             b'u' => {
                 let from = self.mark()?;
@@ -167,7 +175,8 @@ impl Machine<'_> {
             0x93 => {
                 let (name, module) = (self.pop()?, self.pop()?);
                 let texts = self.tree.str(module).zip(self.tree.str(name));
-                let (module, name) = texts.ok_or_else(|| err!(Unpickling, "the name of a class is not a string"))?;
+                let (module, name) =
+                    texts.ok_or_else(|| err!(Unpickling, "the name of a class is not a string"))?;
                 let (module, name) = (module.to_owned(), name.to_owned());
                 let value = self.global(&module, &name)?;
                 self.stack.push(value);
@@ -182,7 +191,11 @@ impl Machine<'_> {
             }
             0x92 => {
                 let (kwargs, args, func) = (self.pop()?, self.pop()?, self.pop()?);
-                ensure!(self.tree.pairs(kwargs).is_some(), Unpickling, "keyword arguments are not a dictionary");
+                ensure!(
+                    self.tree.pairs(kwargs).is_some(),
+                    Unpickling,
+                    "keyword arguments are not a dictionary"
+                );
                 self.call(CallKind::New, func, args, kwargs)?;
             }
             b'i' => {
@@ -236,15 +249,29 @@ impl Machine<'_> {
             }
             0x80 => {
                 let version = self.byte()?;
-                ensure!(version <= 5, Unpickling, "pickle protocol {version}; 0 to 5 are known");
+                ensure!(
+                    version <= 5,
+                    Unpickling,
+                    "pickle protocol {version}; 0 to 5 are known"
+                );
             }
             0x95 => {
                 let n = u64::from_le_bytes(self.array()?);
                 let left = (self.data.len() - self.pos) as u64;
-                ensure!(n <= left, Unpickling, "a frame of {n} bytes where {left} are left (truncated?)");
+                ensure!(
+                    n <= left,
+                    Unpickling,
+                    "a frame of {n} bytes where {left} are left (truncated?)"
+                );
             }
-            0x82..=0x84 => bail!(Unpickling, "extension codes need a registry, which a checkpoint does not carry"),
-            0x97 | 0x98 => bail!(Unpickling, "out-of-band buffers, which a checkpoint does not carry"),
+            0x82..=0x84 => bail!(
+                Unpickling,
+                "extension codes need a registry, which a checkpoint does not carry"
+            ),
+            0x97 | 0x98 => bail!(
+                Unpickling,
+                "out-of-band buffers, which a checkpoint does not carry"
+            ),
             other => bail!(Unpickling, "unknown opcode {other:#04x}"),
         }
         Ok(())
@@ -282,12 +309,17 @@ impl Machine<'_> {
             (b'I', b"00") => self.stack.push(Value::Bool(false)),
             (b'I', b"01") => self.stack.push(Value::Bool(true)),
             (b'F', _) => {
-                let float = std::str::from_utf8(line).ok().and_then(|s| s.trim().parse::<f64>().ok());
+                let float = std::str::from_utf8(line)
+                    .ok()
+                    .and_then(|s| s.trim().parse::<f64>().ok());
                 let float = float.ok_or_else(|| err!(Unpickling, "a number that is none"))?;
                 self.stack.push(Value::Float(float));
             }
             _ => {
-                let digits = line.strip_suffix(b"L").filter(|_| op == b'L').unwrap_or(line);
+                let digits = line
+                    .strip_suffix(b"L")
+                    .filter(|_| op == b'L')
+                    .unwrap_or(line);
                 self.integer(&text::decimal(digits)?);
             }
         }

@@ -6,7 +6,9 @@ fn tree(data: &[u8]) -> Tree {
 }
 
 fn refused(data: &[u8], words: &str) {
-    let e = read(data).err().unwrap_or_else(|| panic!("{data:?} was accepted"));
+    let e = read(data)
+        .err()
+        .unwrap_or_else(|| panic!("{data:?} was accepted"));
     assert_eq!(e.kind(), ErrorKind::Unpickling);
     assert!(e.message().contains(words), "{data:?}: {e}");
 }
@@ -30,7 +32,10 @@ fn small_values_of_every_protocol() {
         (b"G\x3f\xf8\x00\x00\x00\x00\x00\x00.", Value::Float(1.5)),
         (b"K\x01K\x020.", Value::Int(1)),
         (b"K\x01(K\x02K\x031.", Value::Int(1)),
-        (b"\x80\x05\x95\x02\x00\x00\x00\x00\x00\x00\x00K\x01.", Value::Int(1)),
+        (
+            b"\x80\x05\x95\x02\x00\x00\x00\x00\x00\x00\x00K\x01.",
+            Value::Int(1),
+        ),
     ] {
         assert_eq!(tree(data).root, want, "{data:?}");
     }
@@ -38,11 +43,24 @@ fn small_values_of_every_protocol() {
 
 #[test]
 fn strings_and_bytes() {
-    for data in [&b"X\x02\x00\x00\x00ab."[..], b"\x8c\x02ab.", b"\x8d\x02\x00\x00\x00\x00\x00\x00\x00ab.", b"Vab\n.", b"S'ab'\n.", b"U\x02ab.", b"T\x02\x00\x00\x00ab."] {
+    for data in [
+        &b"X\x02\x00\x00\x00ab."[..],
+        b"\x8c\x02ab.",
+        b"\x8d\x02\x00\x00\x00\x00\x00\x00\x00ab.",
+        b"Vab\n.",
+        b"S'ab'\n.",
+        b"U\x02ab.",
+        b"T\x02\x00\x00\x00ab.",
+    ] {
         let t = tree(data);
         assert_eq!(t.str(t.root), Some("ab"), "{data:?}");
     }
-    for data in [&b"C\x02\x00\xff."[..], b"B\x02\x00\x00\x00\x00\xff.", b"\x96\x02\x00\x00\x00\x00\x00\x00\x00\x00\xff.", b"U\x02\x00\xff."] {
+    for data in [
+        &b"C\x02\x00\xff."[..],
+        b"B\x02\x00\x00\x00\x00\xff.",
+        b"\x96\x02\x00\x00\x00\x00\x00\x00\x00\x00\xff.",
+        b"U\x02\x00\xff.",
+    ] {
         let t = tree(data);
         assert_eq!(t.bytes(t.root), Some(&b"\x00\xff"[..]), "{data:?}");
     }
@@ -55,12 +73,17 @@ fn identity_and_cycles_are_kept() {
     let t = tree(b"]q\x00(h\x00h\x00e.");
     assert_eq!(t.items(t.root), Some(&[t.root, t.root][..]));
     let t = tree(b"]\x94]\x94h\x00ah\x01\x86.");
-    let Some(&[list, same]) = t.tuple(t.root) else { panic!("a pair") };
+    let Some(&[list, same]) = t.tuple(t.root) else {
+        panic!("a pair")
+    };
     assert_eq!(list, same);
     // Small values are remembered too, and an entry can be replaced by one of the other kind.
     let t = tree(b"]q\0K\x05q\x01K\x06q\0h\0h\x01]q\x01h\x01\x87.");
     let items = t.tuple(t.root).unwrap();
-    assert!(items[0] == Value::Int(5) && items[1] == items[2] && matches!(items[1], Value::Object(_)), "{items:?}");
+    assert!(
+        items[0] == Value::Int(5) && items[1] == items[2] && matches!(items[1], Value::Object(_)),
+        "{items:?}"
+    );
     let t = tree(b"K\x05\x94K\x06\x94h\0h\x01\x86.");
     assert_eq!(t.tuple(t.root), Some(&[Value::Int(5), Value::Int(6)][..]));
     let t = tree(b"}K\x01r\x00\x00\x00\xf0j\x00\x00\x00\xf0s.");
@@ -75,13 +98,25 @@ fn calls_are_recorded_and_not_made() {
     assert_eq!(t.tuple(call.args).map(<[Value]>::len), Some(1));
     let t = tree(b"\x8c\x01m\x8c\x01C\x93)\x81}b.");
     let call = t.call(t.root).unwrap();
-    assert_eq!((call.kind, call.extra.as_ref().unwrap().states.len()), (CallKind::New, 1));
+    assert_eq!(
+        (call.kind, call.extra.as_ref().unwrap().states.len()),
+        (CallKind::New, 1)
+    );
     let t = tree(b"(im\nC\n.");
-    assert_eq!(t.global(t.call(t.root).unwrap().func).unwrap().to_string(), "m.C");
+    assert_eq!(
+        t.global(t.call(t.root).unwrap().func).unwrap().to_string(),
+        "m.C"
+    );
     let t = tree(b"(c__builtin__\nxrange\nK\x05o.");
-    assert_eq!(t.global(t.call(t.root).unwrap().func).unwrap().to_string(), "builtins.range");
+    assert_eq!(
+        t.global(t.call(t.root).unwrap().func).unwrap().to_string(),
+        "builtins.range"
+    );
     let t = tree(b"cm\na\ncm\na\n\x86.");
-    assert_eq!((t.globals.len(), t.items(t.root).map(|i| i[0] == i[1])), (1, Some(true)));
+    assert_eq!(
+        (t.globals.len(), t.items(t.root).map(|i| i[0] == i[1])),
+        (1, Some(true))
+    );
 }
 
 #[test]
@@ -111,7 +146,10 @@ fn damage_is_refused_with_its_offset() {
     refused(b"\x95\xff\xff\xff\xff\xff\xff\xff\xff.", "frame");
     refused(b"\x8c\x01\xff.", "not UTF-8");
     refused(b"c\n\n.", "empty");
-    refused(&[b"c", &[b'a'; 600][..], b"\nb\n."].concat(), "more than 512");
+    refused(
+        &[b"c", &[b'a'; 600][..], b"\nb\n."].concat(),
+        "more than 512",
+    );
     refused(b"cm", "line without an end");
     let e = read(b"K\x01K\x02\xfe").err().unwrap();
     assert!(e.message().contains("byte 4 of 5"), "{e}");

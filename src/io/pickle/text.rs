@@ -23,7 +23,9 @@ pub(super) fn modern_name<'a>(module: &'a str, name: &'a str) -> (&'a str, &'a s
 }
 
 pub(super) fn index(line: &[u8]) -> Result<u64> {
-    let text = std::str::from_utf8(line).ok().and_then(|s| s.trim().parse().ok());
+    let text = std::str::from_utf8(line)
+        .ok()
+        .and_then(|s| s.trim().parse().ok());
     text.ok_or_else(|| err!(Unpickling, "a memo index that is no number of 64 bits"))
 }
 
@@ -46,8 +48,16 @@ pub(super) fn decimal(line: &[u8]) -> Result<Vec<u8>> {
         Some((b'+', rest)) => (false, rest),
         _ => (false, line),
     };
-    ensure!(!digits.is_empty() && digits.iter().all(u8::is_ascii_digit), Unpickling, "an integer that is no number");
-    ensure!(digits.len() <= MAX_DIGITS, Unpickling, "an integer of more than {MAX_DIGITS} digits");
+    ensure!(
+        !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
+        Unpickling,
+        "an integer that is no number"
+    );
+    ensure!(
+        digits.len() <= MAX_DIGITS,
+        Unpickling,
+        "an integer of more than {MAX_DIGITS} digits"
+    );
     let mut words: Vec<u32> = Vec::new();
     for chunk in digits.rchunks(9).rev() {
         let factor = 10u64.pow(chunk.len() as u32);
@@ -69,8 +79,15 @@ pub(super) fn decimal(line: &[u8]) -> Result<Vec<u8>> {
         }
     }
     let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    let fill = if bytes.last().is_some_and(|b| b & 0x80 != 0) { 0xff } else { 0 };
-    while bytes.len() > 1 && bytes[bytes.len() - 1] == fill && (bytes[bytes.len() - 2] ^ fill) & 0x80 == 0 {
+    let fill = if bytes.last().is_some_and(|b| b & 0x80 != 0) {
+        0xff
+    } else {
+        0
+    };
+    while bytes.len() > 1
+        && bytes[bytes.len() - 1] == fill
+        && (bytes[bytes.len() - 2] ^ fill) & 0x80 == 0
+    {
         bytes.pop();
     }
     Ok(bytes)
@@ -106,9 +123,16 @@ pub(super) fn raw_unicode_escape(line: &[u8]) -> Result<Vec<u8>> {
                 continue;
             }
         };
-        let hex = line.get(i + 2..i + 2 + digits).filter(|h| h.iter().all(u8::is_ascii_hexdigit));
-        let hex = hex.and_then(|h| std::str::from_utf8(h).ok()).and_then(|h| u32::from_str_radix(h, 16).ok());
-        push_code(&mut out, hex.ok_or_else(|| err!(Unpickling, "a string with a broken escape"))?)?;
+        let hex = line
+            .get(i + 2..i + 2 + digits)
+            .filter(|h| h.iter().all(u8::is_ascii_hexdigit));
+        let hex = hex
+            .and_then(|h| std::str::from_utf8(h).ok())
+            .and_then(|h| u32::from_str_radix(h, 16).ok());
+        push_code(
+            &mut out,
+            hex.ok_or_else(|| err!(Unpickling, "a string with a broken escape"))?,
+        )?;
         i += 2 + digits;
     }
     Ok(out)
@@ -118,7 +142,11 @@ fn push_code(out: &mut Vec<u8>, code: u32) -> Result<()> {
     match (char::from_u32(code), code) {
         (Some(c), _) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         (None, 0xd800..=0xdfff) => {
-            out.extend_from_slice(&[0xed, 0x80 | (code >> 6) as u8 & 0x3f, 0x80 | code as u8 & 0x3f]);
+            out.extend_from_slice(&[
+                0xed,
+                0x80 | (code >> 6) as u8 & 0x3f,
+                0x80 | code as u8 & 0x3f,
+            ]);
         }
         _ => bail!(Unpickling, "a string with a character beyond Unicode"),
     }
@@ -153,14 +181,19 @@ pub(super) fn quoted(line: &[u8]) -> Result<Vec<u8>> {
             b'v' => 11,
             b'x' => {
                 let pair = [bytes.next().ok_or_else(bad)?, bytes.next().ok_or_else(bad)?];
-                let hex = std::str::from_utf8(&pair).ok().filter(|h| h.bytes().all(|b| b.is_ascii_hexdigit()));
-                hex.and_then(|h| u8::from_str_radix(h, 16).ok()).ok_or_else(bad)?
+                let hex = std::str::from_utf8(&pair)
+                    .ok()
+                    .filter(|h| h.bytes().all(|b| b.is_ascii_hexdigit()));
+                hex.and_then(|h| u8::from_str_radix(h, 16).ok())
+                    .ok_or_else(bad)?
             }
             first @ b'0'..=b'7' => {
                 let mut code = u32::from(first - b'0');
                 for _ in 0..2 {
                     let mut ahead = bytes.clone();
-                    let Some(d @ b'0'..=b'7') = ahead.next() else { break };
+                    let Some(d @ b'0'..=b'7') = ahead.next() else {
+                        break;
+                    };
                     code = code * 8 + u32::from(d - b'0');
                     bytes = ahead;
                 }
@@ -183,8 +216,26 @@ mod tests {
 
     #[test]
     fn decimals_become_twos_complement() {
-        for n in [0i64, 1, -1, 127, 128, -128, -129, 255, 256, i64::MAX, i64::MIN, 10_000_000_000, -10_000_000_000] {
-            assert_eq!(small_integer(&decimal(n.to_string().as_bytes()).unwrap()), Some(n), "{n}");
+        for n in [
+            0i64,
+            1,
+            -1,
+            127,
+            128,
+            -128,
+            -129,
+            255,
+            256,
+            i64::MAX,
+            i64::MIN,
+            10_000_000_000,
+            -10_000_000_000,
+        ] {
+            assert_eq!(
+                small_integer(&decimal(n.to_string().as_bytes()).unwrap()),
+                Some(n),
+                "{n}"
+            );
         }
         // 2^64: nine bytes, beyond the small ones.
         let big = decimal(b"18446744073709551616").unwrap();
@@ -197,11 +248,21 @@ mod tests {
     #[test]
     fn strings_of_the_text_protocol() {
         assert_eq!(quoted(br"'a\n\x41\101\q\\'").unwrap(), b"a\nAA\\q\\");
-        assert!(quoted(b"'a").is_err() && quoted(b"a").is_err() && quoted(br"'\x4'").is_err() && quoted(b"'").is_err());
-        assert_eq!(raw_unicode_escape(b"\\u00e9\xe9").unwrap(), "\u{e9}\u{e9}".as_bytes());
+        assert!(
+            quoted(b"'a").is_err()
+                && quoted(b"a").is_err()
+                && quoted(br"'\x4'").is_err()
+                && quoted(b"'").is_err()
+        );
+        assert_eq!(
+            raw_unicode_escape(b"\\u00e9\xe9").unwrap(),
+            "\u{e9}\u{e9}".as_bytes()
+        );
         let lone = raw_unicode_escape(b"\\ud800").unwrap();
         assert!(is_surrogate_utf8(&lone) && std::str::from_utf8(&lone).is_err());
-        assert!(raw_unicode_escape(b"\\u12").is_err() && raw_unicode_escape(b"\\Uffffffff").is_err());
+        assert!(
+            raw_unicode_escape(b"\\u12").is_err() && raw_unicode_escape(b"\\Uffffffff").is_err()
+        );
         assert!(!is_surrogate_utf8(b"\xff"));
     }
 }

@@ -1,7 +1,9 @@
 //! From a tree to a pickle of protocol 2, as PyTorch writes and reads it.
 
 use crate::io::names;
-use crate::io::tree::{CallKind, Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree, Value};
+use crate::io::tree::{
+    CallKind, Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree, Value,
+};
 use crate::{DType, Result, ensure, err};
 
 /// Levels of nesting; the same that reading allows.
@@ -13,7 +15,11 @@ const MAX_DEPTH: usize = crate::io::check::MAX_DEPTH as usize;
 /// # Errors
 /// If objects are nested too deep, or the tree is not whole.
 pub fn write(tree: &Tree) -> Result<(Vec<u8>, Vec<u32>)> {
-    ensure!(!tree.overflow, Value, "cannot save more than 4 GiB of strings and bytes outside tensors");
+    ensure!(
+        !tree.overflow,
+        Value,
+        "cannot save more than 4 GiB of strings and bytes outside tensors"
+    );
     let mut writer = Writer {
         tree,
         out: vec![0x80, 2],
@@ -37,8 +43,12 @@ fn untyped(tree: &Tree) -> Vec<bool> {
     for tensor in &tree.tensors {
         let i = tensor.storage as usize;
         if let (Some(slot), Some(flag)) = (types.get_mut(i), untyped.get_mut(i)) {
-            let whole = tree.storages[i].nbytes.is_multiple_of(tensor.dtype.size() as u64);
-            *flag |= !whole || names::storage_prefix(tensor.dtype).is_none() || slot.is_some_and(|d| d != tensor.dtype);
+            let whole = tree.storages[i]
+                .nbytes
+                .is_multiple_of(tensor.dtype.size() as u64);
+            *flag |= !whole
+                || names::storage_prefix(tensor.dtype).is_none()
+                || slot.is_some_and(|d| d != tensor.dtype);
             *slot = Some(tensor.dtype);
         }
     }
@@ -79,7 +89,11 @@ impl Writer<'_> {
             }
             Value::Object(id) => {
                 self.depth += 1;
-                ensure!(self.depth <= MAX_DEPTH, Value, "cannot save objects nested more than {MAX_DEPTH} levels deep");
+                ensure!(
+                    self.depth <= MAX_DEPTH,
+                    Value,
+                    "cannot save objects nested more than {MAX_DEPTH} levels deep"
+                );
                 self.object(id)?;
                 self.depth -= 1;
             }
@@ -129,7 +143,8 @@ impl Writer<'_> {
     }
 
     fn unicode(&mut self, bytes: &[u8]) -> Result<()> {
-        let n = u32::try_from(bytes.len()).map_err(|_| err!(Value, "cannot save a string of 4 GiB or more"))?;
+        let n = u32::try_from(bytes.len())
+            .map_err(|_| err!(Value, "cannot save a string of 4 GiB or more"))?;
         self.out.push(b'X');
         self.out.extend_from_slice(&n.to_le_bytes());
         self.out.extend_from_slice(bytes);
@@ -158,7 +173,11 @@ impl Writer<'_> {
             self.get(index);
             return Ok(());
         }
-        ensure!(line.matches('\n').count() == 2, Value, "cannot save a class whose name has a newline");
+        ensure!(
+            line.matches('\n').count() == 2,
+            Value,
+            "cannot save a class whose name has a newline"
+        );
         self.out.push(b'c');
         self.out.extend_from_slice(line.as_bytes());
         let index = self.put();
@@ -167,7 +186,8 @@ impl Writer<'_> {
     }
 
     fn ints(&mut self, items: &[i64]) {
-        self.out.extend_from_slice(if items.is_empty() { b")" } else { b"(" });
+        self.out
+            .extend_from_slice(if items.is_empty() { b")" } else { b"(" });
         for &n in items {
             self.int(n);
         }
@@ -209,7 +229,10 @@ impl Writer<'_> {
     }
 
     fn object(&mut self, id: Id) -> Result<()> {
-        let slot = self.memo.get(id.0 as usize).ok_or_else(|| err!(Value, "the tree refers to an object it does not have"))?;
+        let slot = self
+            .memo
+            .get(id.0 as usize)
+            .ok_or_else(|| err!(Value, "the tree refers to an object it does not have"))?;
         if let Some(index) = *slot {
             self.get(index);
             return Ok(());
@@ -249,7 +272,14 @@ impl Writer<'_> {
                 return self.append(tree.items(value).unwrap_or(&[]));
             }
             Object::Set(_) | Object::FrozenSet(_) => {
-                self.global("builtins", if matches!(object, Object::Set(_)) { "set" } else { "frozenset" })?;
+                self.global(
+                    "builtins",
+                    if matches!(object, Object::Set(_)) {
+                        "set"
+                    } else {
+                        "frozenset"
+                    },
+                )?;
                 self.out.push(b']');
                 self.append(tree.items(value).unwrap_or(&[]))?;
                 self.out.extend_from_slice(b"\x85R");
@@ -279,7 +309,10 @@ impl Writer<'_> {
             Object::Device(_) => {
                 self.global("torch", "device")?;
                 let text = tree.str(value).unwrap_or("cpu");
-                match text.split_once(':').and_then(|(kind, index)| Some((kind, index.parse().ok()?))) {
+                match text
+                    .split_once(':')
+                    .and_then(|(kind, index)| Some((kind, index.parse().ok()?)))
+                {
                     Some((kind, index)) => {
                         self.word(kind)?;
                         self.int(index);
@@ -298,11 +331,17 @@ impl Writer<'_> {
             }
             Object::Storage(number, dtype) => self.storage(*number, *dtype)?,
             Object::Tensor(number) => {
-                let tensor = tree.tensors.get(*number as usize).ok_or_else(|| err!(Value, "a tensor number out of range"))?;
+                let tensor = tree
+                    .tensors
+                    .get(*number as usize)
+                    .ok_or_else(|| err!(Value, "a tensor number out of range"))?;
                 self.tensor(tensor)?;
             }
             Object::Global(number) => {
-                let global = tree.globals.get(*number as usize).ok_or_else(|| err!(Value, "a name number out of range"))?;
+                let global = tree
+                    .globals
+                    .get(*number as usize)
+                    .ok_or_else(|| err!(Value, "a name number out of range"))?;
                 return self.global(&global.module, &global.name);
             }
             Object::Call(_) => return self.call(id),
@@ -346,7 +385,8 @@ impl Writer<'_> {
         if let Ok(n) = u8::try_from(bytes.len()) {
             self.out.extend_from_slice(&[0x8a, n]);
         } else {
-            let n = i32::try_from(bytes.len()).map_err(|_| err!(Value, "cannot save an integer of 2 GiB or more"))?;
+            let n = i32::try_from(bytes.len())
+                .map_err(|_| err!(Value, "cannot save an integer of 2 GiB or more"))?;
             self.out.push(0x8b);
             self.out.extend_from_slice(&n.to_le_bytes());
         }
@@ -366,11 +406,21 @@ impl Writer<'_> {
 
     fn call(&mut self, id: Id) -> Result<()> {
         let tree = self.tree;
-        let call = tree.call(Value::Object(id)).ok_or_else(|| err!(Value, "a call number out of range"))?;
-        ensure!(call.kwargs == Value::None, NotImplemented, "cannot save an object made with keyword arguments");
+        let call = tree
+            .call(Value::Object(id))
+            .ok_or_else(|| err!(Value, "a call number out of range"))?;
+        ensure!(
+            call.kwargs == Value::None,
+            NotImplemented,
+            "cannot save an object made with keyword arguments"
+        );
         self.value(call.func)?;
         self.value(call.args)?;
-        self.out.push(if call.kind == CallKind::Reduce { b'R' } else { 0x81 });
+        self.out.push(if call.kind == CallKind::Reduce {
+            b'R'
+        } else {
+            0x81
+        });
         self.remember(id);
         if let Some(extra) = call.extra.as_deref() {
             self.append(&extra.items)?;
@@ -384,18 +434,27 @@ impl Writer<'_> {
     }
 
     fn storage_of(&self, number: u32) -> Result<&StorageRef> {
-        self.tree.storages.get(number as usize).ok_or_else(|| err!(Value, "a storage number out of range"))
+        self.tree
+            .storages
+            .get(number as usize)
+            .ok_or_else(|| err!(Value, "a storage number out of range"))
     }
 
     fn storage(&mut self, number: u32, dtype: Option<DType>) -> Result<()> {
         let storage = self.storage_of(number)?;
-        ensure!(storage.data != Data::Meta, NotImplemented, "cannot save a meta storage by itself");
+        ensure!(
+            storage.data != Data::Meta,
+            NotImplemented,
+            "cannot save a meta storage by itself"
+        );
         let (nbytes, location) = (storage.nbytes, storage.location.clone());
         let key = *self.keys[number as usize].get_or_insert_with(|| {
             self.used.push(number);
             self.used.len() - 1
         });
-        let class = dtype.filter(|_| !self.untyped[number as usize]).and_then(|d| Some((names::storage_prefix(d)?, d.size() as u64)));
+        let class = dtype
+            .filter(|_| !self.untyped[number as usize])
+            .and_then(|d| Some((names::storage_prefix(d)?, d.size() as u64)));
         self.out.push(b'(');
         self.word("storage")?;
         match class {
@@ -415,7 +474,14 @@ impl Writer<'_> {
         let parameter = tensor.class == TensorClass::Parameter;
         let attrs = tensor.attrs != Value::None;
         if parameter {
-            self.global("torch._utils", if attrs { "_rebuild_parameter_with_state" } else { "_rebuild_parameter" })?;
+            self.global(
+                "torch._utils",
+                if attrs {
+                    "_rebuild_parameter_with_state"
+                } else {
+                    "_rebuild_parameter"
+                },
+            )?;
             self.out.push(b'(');
         } else if attrs {
             self.global("torch._tensor", "_rebuild_from_type_v2")?;
@@ -466,7 +532,8 @@ impl Writer<'_> {
         if attrs {
             self.value(tensor.attrs)?;
         }
-        self.out.extend_from_slice(if parameter || attrs { b"tR" } else { b"R" });
+        self.out
+            .extend_from_slice(if parameter || attrs { b"tR" } else { b"R" });
         Ok(())
     }
 }
