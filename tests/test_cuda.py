@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 import torchlike as torch
 
 needs_gpu = pytest.mark.skipif(
@@ -63,9 +64,10 @@ def _nvrtc():
 
 def _compile(lib, name, text, arch):
     program = ctypes.c_void_p()
-    assert lib.nvrtcCreateProgram(
-        ctypes.byref(program), text.encode(), name.encode(), 0, None, None
-    ) == 0
+    assert (
+        lib.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None)
+        == 0
+    )
     options = (ctypes.c_char_p * 2)(f"--gpu-architecture=compute_{arch}".encode(), b"--std=c++14")
     failed = lib.nvrtcCompileProgram(program, 2, options)
     size = ctypes.c_size_t()
@@ -107,7 +109,9 @@ def _close(gpu, cpu):
     assert gpu.device.type == "cuda"
     assert gpu.dtype == cpu.dtype
     assert gpu.shape == cpu.shape
-    tolerance = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float64: 1e-10}.get(cpu.dtype, 2e-5)
+    tolerance = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float64: 1e-10}.get(
+        cpu.dtype, 2e-5
+    )
     assert torch.allclose(gpu.cpu(), cpu, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
@@ -169,7 +173,9 @@ def test_folds_match_the_cpu(shape, dim):
 
 @pytest.mark.cuda
 @needs_gpu
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str
+)
 def test_products_match_the_cpu(dtype):
     a, b, c = _values(dtype, (7, 5)), _values(dtype, (5, 9)), _values(dtype, (9,))
     batch = _values(dtype, (4, 7, 5))

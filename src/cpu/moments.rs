@@ -103,8 +103,8 @@ unsafe fn cols_body<T: Copy + Into<f64>>(
         let mut mean = [0f64; COLS];
         let mut m2 = [0f64; COLS];
         let start = p.wrapping_offset(at as isize * row);
-        // SAFETY: the caller gives rows x m elements with these steps.
         let get = |r: usize, j: usize| -> f64 {
+            // SAFETY: the caller gives rows x m elements with these steps.
             unsafe {
                 (*start
                     .offset(r as isize * row + j as isize * col)

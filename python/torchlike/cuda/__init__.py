@@ -63,7 +63,9 @@ def _index(device: Any = None, optional: bool = True) -> int:
     """The number of a device given as a number, a string or a `torchlike.device`."""
     if device is None:
         if not optional:
-            raise ValueError("Expected a torch.device with a specified index or an integer, but got:None")
+            raise ValueError(
+                "Expected a torch.device with a specified index or an integer, but got:None"
+            )
         return _current
     if isinstance(device, int):
         return device
