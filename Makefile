@@ -28,6 +28,7 @@ test: build
 lint: build
 	cargo fmt --check
 	cargo clippy --quiet --all-targets --features cli -- -D warnings
+	cargo clippy --quiet --features cli,python,cuda -- -D warnings
 	$(BIN)/ruff check python tests benches examples
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest torchlike._ops --ignore-missing-stub --allowlist tests/stubtest_allowlist.txt

@@ -17,9 +17,12 @@ unsafe impl Send for Handle {}
 
 fn present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
-    // SAFETY: only asks if the library can be opened.
     *PRESENT.get_or_init(|| {
-        std::panic::catch_unwind(|| unsafe { sys::is_culib_present() }).unwrap_or(false)
+        std::panic::catch_unwind(|| {
+            // SAFETY: only asks if the library can be opened.
+            unsafe { sys::is_culib_present() }
+        })
+        .unwrap_or(false)
     })
 }
 

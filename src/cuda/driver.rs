@@ -119,8 +119,8 @@ fn start(index: usize) -> Result<Gpu> {
     unsafe { result::ctx::set_current(context) }.map_err(|e| failed("cuCtxSetCurrent", e))?;
     let stream = result::stream::create(result::stream::StreamKind::Default)
         .map_err(|e| failed("cuStreamCreate", e))?;
-    // SAFETY: the device is valid.
     let ask = |a| {
+        // SAFETY: the device is valid.
         unsafe { result::device::get_attribute(device, a) }
             .map_err(|e| failed("cuDeviceGetAttribute", e))
     };

@@ -98,9 +98,12 @@ fn image(text: &str, key: u128, (major, minor): (i32, i32)) -> Result<Vec<u8>> {
 
 fn present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
-    // SAFETY: only asks if the library can be opened.
     *PRESENT.get_or_init(|| {
-        std::panic::catch_unwind(|| unsafe { nvrtc::sys::is_culib_present() }).unwrap_or(false)
+        std::panic::catch_unwind(|| {
+            // SAFETY: only asks if the library can be opened.
+            unsafe { nvrtc::sys::is_culib_present() }
+        })
+        .unwrap_or(false)
     })
 }
 
