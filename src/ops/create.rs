@@ -454,6 +454,9 @@ fn infer_range(
     });
     let (s, e, d) = (start.to_f64(), end.to_f64(), step.to_f64());
     ensure!(!d.is_nan() && d != 0.0, Runtime, "step must be nonzero");
+    if dtype.is_integral(false) && step.is_floating() && step.to_i64() == 0 {
+        bail!(Value, "step must be nonzero");
+    }
     ensure!(
         s.is_finite() && e.is_finite(),
         Runtime,

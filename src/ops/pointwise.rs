@@ -265,6 +265,13 @@ pub use super::refusal::not_implemented;
 fn infer(args: &Args) -> Result<Plan> {
     let row = row_of(args)?;
     let operands = &args.values[..row.arity];
+    if !operands.iter().any(|a| matches!(a, Arg::Tensor(_))) {
+        bail!(
+            Type,
+            "{}(): argument 'input' (position 1) must be Tensor, not a number",
+            args.name()
+        );
+    }
     let (compute, out) = call_types(args, row)?;
     (row.ctx)(args, compute)?;
     let shape = broadcast_shape(operands)?;
