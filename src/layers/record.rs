@@ -299,22 +299,7 @@ fn draw(args: &Args, shown: &OwnedArgs, k: &KernelBody, results: &[Tensor]) -> R
         advance(&shown.borrow(), results, &mut shared.lock());
     } else {
         // How much is drawn depends on values: run the call aside, on replayed inputs.
-        let mut owned = args.to_owned();
-        let mut failed = None;
-        owned.for_each_tensor_mut(|t| {
-            if let Some(source) = t.storage().source() {
-                match peek(t, &source) {
-                    Ok(real) => *t = real,
-                    Err(e) => failed = Some(e),
-                }
-            }
-        });
-        if let Some(e) = failed {
-            return Err(e);
-        }
-        layers::without_recording(|| {
-            dispatch::run_plain(&owned.borrow(), k, Dest::New, Some(Device::CPU))
-        })?;
+        run_now(args, k)?;
     }
     Ok(before)
 }

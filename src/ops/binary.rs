@@ -405,7 +405,7 @@ fn number_ctx(args: &Args, position: usize) -> Result<Ctx> {
 /// `alpha` of add and sub, with PyTorch's checks.
 fn alpha(args: &Args, d: DType) -> Result<Ctx> {
     let a = args.scalar(2)?;
-    check_scale(a, d, "alpha")?;
+    check_scale(a, d)?;
     number_ctx(args, 2)
 }
 
@@ -467,12 +467,12 @@ fn div_mode(args: &Args) -> Result<Ret> {
 fn value(args: &Args, d: DType) -> Result<Ctx> {
     let v = args.scalar(3)?;
     if !matches!(v, Scalar::Bool(_)) {
-        check_scale(v, d, "value")?;
+        check_scale(v, d)?;
     }
     number_ctx(args, 3)
 }
 
-fn check_scale(a: Scalar, d: DType, _name: &str) -> Result<()> {
+fn check_scale(a: Scalar, d: DType) -> Result<()> {
     if matches!(a, Scalar::Bool(_)) && d != DType::Bool {
         bail!(Runtime, "Boolean alpha only supported for Boolean results.");
     }

@@ -493,12 +493,10 @@ fn infer_range(
 
 fn range(outs: &[Tensor], start: Scalar, step: Scalar, _end: Scalar) -> Result<()> {
     let out = &outs[0];
-    let n = out.numel();
     if out.dtype().is_integral(true) {
         let (s, d) = (start.to_i64(), step.to_i64());
         return write_with(out, |i| Scalar::Int(s.wrapping_add(d.wrapping_mul(i))));
     }
-    let _ = n;
     let (s, d) = (start.to_f64(), step.to_f64());
     if out.dtype() == DType::F32 {
         let (s, d) = (s as f32 as f64, d);
