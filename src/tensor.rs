@@ -110,14 +110,6 @@ impl Tensor {
                 "Trying to create tensor with negative dimension {d}: {shape}"
             );
         }
-        if shape.len() > dims::MAX_NDIM {
-            bail!(
-                Runtime,
-                "a tensor has at most {} dimensions, not {}",
-                dims::MAX_NDIM,
-                shape.len()
-            );
-        }
         let nbytes = dims::storage_bytes(&shape, &strides, 0, dtype.size())?;
         Ok(Self::from_parts(
             Storage::empty(nbytes, device)?,

@@ -84,6 +84,7 @@ from torchlike.functional import (  # type: ignore[no-redef, assignment]  # noqa
     broadcast_shapes,
     einsum,  # this and tensordot take the place of the ops, which know fewer forms of arguments
     norm_except_dim,
+    resize_as_,
     tensordot,
 )
 from torchlike.random import (  # noqa: E402

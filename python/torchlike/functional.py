@@ -7,7 +7,7 @@ from typing import Any
 from torchlike import _C
 from torchlike._C import Tensor
 
-__all__ = ["broadcast_shapes", "einsum", "norm_except_dim", "tensordot"]
+__all__ = ["broadcast_shapes", "einsum", "norm_except_dim", "resize_as_", "tensordot"]
 
 
 def einsum(*args: Any) -> Any:
@@ -116,3 +116,8 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
 def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
     """`v` with norms `g` over all dimensions but one."""
     return v * (g / norm_except_dim(v, 2, dim))
+
+
+def resize_as_(input: Any, the_template: Any, *, memory_format: Any = None) -> Any:
+    """Gives `input` the shape of another tensor, in place."""
+    return input.resize_as_(the_template, memory_format=memory_format)

@@ -187,19 +187,29 @@ macro_rules! int_casts {
 }
 macro_rules! float_casts {
     ($($a:ty),+) => { $(
-        // Through i64, so that values beyond a small integer wrap as C's conversions do on x86.
-        float_casts!(@wrap $a => u8 i8 i16 i32 u16 u32);
-        float_casts!(@direct $a => i64 f32 f64);
-        impl Cast<u64> for $a { #[inline(always)] fn cast(self) -> u64 { if self < 0.0 { self as i64 as u64 } else { self as u64 } } }
+        float_casts!(@wrap $a, i32 => u8 i8 i16 u16 i32);
+        float_casts!(@wrap $a, i64 => i64);
+        float_casts!(@direct $a => f32 f64);
+        float_casts!(@unsigned $a, i32 => u32);
+        float_casts!(@unsigned $a, i64 => u64);
         impl Cast<bool> for $a { #[inline(always)] fn cast(self) -> bool { self != 0.0 } }
         half_casts!(@from_num $a);
         complex_casts!(@from_num $a);
     )+ };
-    (@wrap $a:ty => $($b:ty)+) => { $(impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b {
-        // NaN and out-of-range values give the "integer indefinite" number, whose low bits are 0.
-        let v = if self.is_nan() || self.abs() >= 9.2e18 { i64::MIN } else { self as i64 };
+    // As x86 converts: to a register of 32 or 64 bits, NaN and what lies beyond it becoming the register's lowest
+    // number, then cut to the type's bits.
+    (@wrap $a:ty, $reg:ty => $($b:ty)+) => { $(impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b {
+        const LOW: $a = <$reg>::MIN as $a;
+        let v = if self >= LOW && self < -LOW { self as $reg } else { <$reg>::MIN };
         v as $b
     } })+ };
+    // Numbers beyond the signed register are converted less its range, which then is added as the top bit.
+    (@unsigned $a:ty, $reg:ty => $b:ty) => { impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b {
+        const TOP: $a = -(<$reg>::MIN as $a);
+        let high = self >= TOP;
+        let v: $reg = <$a as Cast<$reg>>::cast(if high { self - TOP } else { self });
+        v as $b ^ (<$b>::from(high) << (<$b>::BITS - 1))
+    } } };
     (@direct $a:ty => $($b:ty)+) => { $(impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b { self as $b } })+ };
 }
 macro_rules! half_casts {

@@ -60,6 +60,23 @@ fn clog1p(z: Complex64) -> Complex64 {
     Complex64::new(0.5 * t.ln_1p(), z.im.atan2(1.0 + z.re))
 }
 
+/// log(exp(x) + exp(y)) without overflow; where both real parts are -inf the angle of the sum is unknown and the
+/// smaller operand stands for it, as in PyTorch.
+#[must_use]
+pub fn clogaddexp(x: Complex64, y: Complex64) -> Complex64 {
+    if x.is_nan() || y.is_nan() {
+        return Complex64::new(f64::NAN, f64::NAN);
+    }
+    let (low, high) = if x.re < y.re { (x, y) } else { (y, x) };
+    if low.re.is_finite() || low.re != high.re {
+        clog1p(cexp(low - high)) + high
+    } else if low.re < 0.0 {
+        low
+    } else {
+        (cexp(low) + cexp(high)).ln()
+    }
+}
+
 fn ctanh(z: Complex64) -> Complex64 {
     // Beyond 20 the quotient of huge numbers would be nan.
     if z.re.abs() > 20.0 {

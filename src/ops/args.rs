@@ -92,24 +92,51 @@ impl<'a> Args<'a> {
     /// # Errors
     /// If there are too many, or one without a default is missing.
     pub fn new(op: &'static Op, values: impl IntoIterator<Item = Arg<'a>>) -> Result<Self> {
-        let mut values: SmallVec<[Arg<'a>; 6]> = values.into_iter().collect();
-        let params = &op.schema.params;
-        if values.len() > params.len() {
+        let mut args = Self {
+            op,
+            values: values.into_iter().collect(),
+        };
+        args.fill()?;
+        Ok(args)
+    }
+
+    /// Two operands; the rest is still to be [filled](Self::fill). Built in place, as this is the hottest way in.
+    #[inline]
+    #[must_use]
+    pub fn of_two(op: &'static Op, a: Arg<'a>, b: Arg<'a>) -> Self {
+        let mut values = SmallVec::new();
+        values.push(a);
+        values.push(b);
+        Self { op, values }
+    }
+
+    /// Adds the defaults of the parameters that have no value yet.
+    ///
+    /// # Errors
+    /// If there are too many values, or one without a default is missing.
+    #[inline]
+    pub fn fill(&mut self) -> Result<()> {
+        let (given, params) = (self.values.len(), &self.op.schema.params);
+        if given > params.len() {
             bail!(
                 Type,
-                "{}() takes {} arguments, got {}",
-                op.public_name(),
-                params.len(),
-                values.len()
+                "{}() takes {} arguments, got {given}",
+                self.op.public_name(),
+                params.len()
             );
         }
-        for p in &params[values.len()..] {
+        for p in &params[given..] {
             match &p.default {
-                Some(d) => values.push(d.clone()),
-                None => bail!(Type, "{}() missing argument '{}'", op.public_name(), p.name),
+                Some(d) => self.values.push(d.clone()),
+                None => bail!(
+                    Type,
+                    "{}() missing argument '{}'",
+                    self.op.public_name(),
+                    p.name
+                ),
             }
         }
-        Ok(Self { op, values })
+        Ok(())
     }
 
     /// The op's name, for messages.

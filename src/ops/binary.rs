@@ -1,6 +1,7 @@
 //! Pointwise operators of two and three operands.
 
 use super::args::Args;
+use super::dispatch;
 use super::op::{F, FM, FMIO, FMO, I, M, O, OpDef, Ret, compose};
 use super::pointwise::{compare, float, same, scalar_of};
 use crate::cpu::map::{Ctx, FromCtx};
@@ -9,7 +10,6 @@ use num_complex::{Complex32, Complex64};
 
 map_op!(Add, 2, [int] |x, y, c| x.wrapping_add(y.wrapping_mul(T::ctx(c, 0))), [float complex] |x, y, c| x + y * T::ctx(c, 0), [boolean] |x, y, c| x | (y & T::ctx(c, 0)));
 map_op!(Sub, 2, [int] |x, y, c| x.wrapping_sub(y.wrapping_mul(T::ctx(c, 0))), [float complex] |x, y, c| x - y * T::ctx(c, 0));
-map_op!(Rsub, 2, [int] |x, y, c| y.wrapping_sub(x.wrapping_mul(T::ctx(c, 0))), [float complex] |x, y, c| y - x * T::ctx(c, 0));
 map_op!(Mul, 2, [int] |x, y, c| x.wrapping_mul(y), [float complex] |x, y, c| x * y, [boolean] |x, y, c| x & y);
 map_op!(Div, 2, [float complex] |x, y, c| x / y);
 map_op!(
@@ -207,6 +207,13 @@ map_op!(
         x + T::ln_1p(1.0)
     } else {
         x.max(y) + (-(x - y).abs()).exp().ln_1p()
+    },
+    [complex] | x,
+    y,
+    c | {
+        let wide = |z: T| Complex64::new(z.re.into(), z.im.into());
+        let sum = crate::cpu::math::clogaddexp(wide(x), wide(y));
+        T::new(sum.re as _, sum.im as _)
     }
 );
 map_op!(
@@ -409,7 +416,7 @@ fn alpha(args: &Args, d: DType) -> Result<Ctx> {
     number_ctx(args, 2)
 }
 
-/// Products and quotients with a number keep it in single precision beside 16-bit tensors.
+/// Products, quotients and interpolations with a number keep it in single precision beside 16-bit tensors.
 fn wide_numbers(_: &Args, _: DType) -> Result<Ctx> {
     Ok(Ctx {
         wide_numbers: true,
@@ -521,7 +528,22 @@ fn pow_ctx(args: &Args, d: DType) -> Result<Ctx> {
 pub static OPS: &[OpDef] = &[
     map_row!(Add "add", 2, same, alpha, FMIO, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`."),
     map_row!(Sub "sub", 2, same, alpha_sub, FMIO, "a - b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The difference, the second operand times `alpha`."),
-    map_row!(Rsub "rsub", 2, same, alpha_sub, FM, "b - a * alpha", "(Tensor self, Operand other, *, Scalar alpha=1)", "The second operand minus the first times `alpha`."),
+    compose(
+        "rsub",
+        "(Tensor self, Operand other, *, Scalar alpha=1)",
+        FM,
+        |a| {
+            dispatch::run(
+                op!("sub")?,
+                &[
+                    a.values[1].clone(),
+                    a.values[0].clone(),
+                    a.values[2].clone(),
+                ],
+            )
+        },
+        "The second operand minus the first times `alpha`.",
+    ),
     map_row!(Mul "mul", 2, same, wide_numbers, FMIO, "a * b", "(Operand self, Operand other)", "The product."),
     map_row!(Div "div", 2, float, wide_numbers, FMIO, "a / b", "(Operand self, Operand other)", "The quotient; integers are divided as floats."),
     compose(
@@ -565,7 +587,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(BitXor "bitwise_xor", 2, same, FMIO, "a ^ b", "(Operand self, Operand other)", "Bits set in exactly one operand."),
     map_row!(Shl "bitwise_left_shift", 2, same, FMIO, "shl_(a, b)", "(Operand self, Operand other)", "Bits moved up."),
     map_row!(Shr "bitwise_right_shift", 2, same, FMIO, "shr_(a, b)", "(Operand self, Operand other)", "Bits moved down, keeping the sign."),
-    map_row!(Lerp "lerp", 3, same, FMIO, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`."),
+    map_row!(Lerp "lerp", 3, same, wide_numbers, FMIO, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`."),
     map_row!(Addcmul "addcmul", 3, same, value, FMIO, "a + alpha * b * c", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 * tensor2."),
     map_row!(Addcdiv "addcdiv", 3, same, value, FMIO, "a + alpha * (b / c)", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 / tensor2."),
     map_row!(Clamp3 "_clamp", 3, same, F | M | I, "clamp_(a, b, c)", "(Tensor self, Operand min, Operand max)", "Each element within two bounds."),

@@ -1,7 +1,7 @@
 //! Copies, casts and fills.
 
 use super::args::Args;
-use super::op::{F, FM, I, KernelBody, M, O, OpDef, Plan, Ret, compose, kernel, view};
+use super::op::{F, FM, FMIO, I, KernelBody, M, OpDef, Plan, Ret, compose, kernel, view};
 use crate::dims::{self, MemoryFormat};
 use crate::{DType, Device, Dims, Result, Tensor, bail, cpu, run1};
 
@@ -158,14 +158,17 @@ pub static OPS: &[OpDef] = &[
         "The tensor on a GPU.",
     ),
     compose(
-        "_conj_physical",
+        "conj_physical",
         "(Tensor self)",
-        O,
+        FMIO,
         |a| {
-            super::call::resolve(&a.tensor(0)?.clone().with_conj(!a.tensor(0)?.is_conj()))
-                .map(Ret::from)
+            let t = a.tensor(0)?;
+            if !t.dtype().is_complex() {
+                return Ok(t.clone().into());
+            }
+            super::call::resolve(&t.clone().with_conj(!t.is_conj())).map(Ret::from)
         },
-        "",
+        "The complex conjugate, computed at once; real tensors are returned as they are.",
     ),
 ];
 
@@ -358,7 +361,8 @@ pub fn to(
     });
     let format_ok = match format {
         None | Some(MemoryFormat::Preserve) => true,
-        Some(f) => t.is_contiguous_in(f),
+        // Whatever is not channels-last counts as the contiguous format here, dense or not.
+        Some(f) => super::join::suggested_format(t) == f,
     };
     if dtype == t.dtype() && device == t.device() && !copy && format_ok {
         return Ok(t.clone().into());

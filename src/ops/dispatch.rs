@@ -58,7 +58,8 @@ pub fn call_out(args: &Args, outs: &mut [Tensor]) -> Result<()> {
             for (out, result) in outs.iter_mut().zip(&results) {
                 let spec = OutSpec {
                     shape: result.shape().clone(),
-                    strides: result.strides().clone(),
+                    // A result may be a view, even an expanded one; what is written must be dense.
+                    strides: dims::preserved_strides(result.shape(), result.strides()),
                     dtype: result.dtype(),
                 };
                 prepare_out(out, &spec, result.device(), args.op.has(super::op::X))?;

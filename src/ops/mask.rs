@@ -4,7 +4,7 @@ use super::args::{Arg, Args};
 use super::getitem::{count, split_places};
 use super::index::{apart, start};
 use super::op::{F, FM, FMO, I, KernelBody, M, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
-use super::pointwise::{broadcast_shape, result_strides, result_type, scalar_of};
+use super::pointwise::{result_layout, result_type, scalar_of};
 use super::{call, dispatch, view};
 use crate::cpu::index::{self as cpu_index, Lay};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, run, run1};
@@ -458,12 +458,8 @@ fn infer_where(a: &Args, cond: usize, x: usize, y: usize) -> Result<Plan> {
     );
     let operands = [Arg::Tensor(c), a.values[x].clone(), a.values[y].clone()];
     let dtype = result_type(&operands[1..])?;
-    let shape = broadcast_shape(&operands)?;
-    Ok(Plan::one(
-        shape.clone(),
-        result_strides(&shape, &operands),
-        dtype,
-    ))
+    let (shape, strides) = result_layout(&operands)?;
+    Ok(Plan::one(shape, strides, dtype))
 }
 
 fn where_cpu(a: &Args, outs: &[Tensor], cond: usize, x: usize, y: usize) -> Result<()> {

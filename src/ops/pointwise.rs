@@ -180,30 +180,50 @@ pub fn scalar_of(a: &Arg) -> Option<Scalar> {
 /// If they do not fit.
 #[inline]
 pub fn broadcast_shape(operands: &[Arg]) -> Result<Dims> {
-    let mut shape: Option<Dims> = None;
-    for operand in operands {
-        if let Arg::Tensor(t) = operand {
-            shape = Some(match shape {
-                None => t.shape().clone(),
-                Some(s) if s == *t.shape() => s,
-                Some(s) => dims::broadcast(&s, t.shape())?,
-            });
+    let mut tensors = tensors_of(operands);
+    let Some(first) = tensors.next() else {
+        return Ok(Dims::EMPTY);
+    };
+    let mut shape = first.shape().clone();
+    for t in tensors {
+        if *t.shape() != shape {
+            shape = dims::broadcast(&shape, t.shape())?;
         }
     }
-    Ok(shape.unwrap_or_default())
+    Ok(shape)
+}
+
+fn tensors_of<'a>(operands: &'a [Arg<'_>]) -> impl Iterator<Item = &'a Tensor> {
+    operands.iter().filter_map(|a| match a {
+        Arg::Tensor(t) => Some(*t),
+        _ => None,
+    })
+}
+
+/// Shape and strides of a pointwise result.
+///
+/// # Errors
+/// If the operands do not broadcast.
+#[inline]
+pub fn result_layout(operands: &[Arg]) -> Result<(Dims, Dims)> {
+    let mut tensors = tensors_of(operands);
+    if let Some(first) = tensors.next()
+        && first.is_contiguous()
+        && tensors.all(|t| t.shape() == first.shape() && t.is_contiguous())
+    {
+        let shape = first.shape();
+        return Ok((shape.clone(), dims::contiguous_strides(shape)));
+    }
+    let shape = broadcast_shape(operands)?;
+    let strides = result_strides(&shape, operands);
+    Ok((shape, strides))
 }
 
 /// Strides of a pointwise result, by PyTorch's TensorIterator: all operands alike in a fast format keep it,
 /// otherwise dimensions are ordered by the operands' strides.
-#[inline]
 #[must_use]
 pub fn result_strides(shape: &Dims, operands: &[Arg]) -> Dims {
-    let tensors = || {
-        operands.iter().filter_map(|a| match a {
-            Arg::Tensor(t) => Some(*t),
-            _ => None,
-        })
-    };
+    let tensors = || tensors_of(operands);
     let same_shape = tensors().all(|t| t.shape() == shape);
     if same_shape {
         if tensors().all(Tensor::is_contiguous) {
@@ -265,7 +285,13 @@ pub use super::refusal::not_implemented;
 fn infer(args: &Args) -> Result<Plan> {
     let row = row_of(args)?;
     let operands = &args.values[..row.arity];
-    if !operands.iter().any(|a| matches!(a, Arg::Tensor(_))) {
+    // Only the four arithmetic operations make tensors of numbers alone.
+    if !operands.iter().any(|a| matches!(a, Arg::Tensor(_)))
+        && !matches!(
+            args.op.def.name,
+            "add" | "sub" | "mul" | "div" | "floor_divide" | "_div_trunc"
+        )
+    {
         bail!(
             Type,
             "{}(): argument 'input' (position 1) must be Tensor, not a number",
@@ -274,8 +300,7 @@ fn infer(args: &Args) -> Result<Plan> {
     }
     let (compute, out) = call_types(args, row)?;
     (row.ctx)(args, compute)?;
-    let shape = broadcast_shape(operands)?;
-    let strides = result_strides(&shape, operands);
+    let (shape, strides) = result_layout(operands)?;
     Ok(Plan::one(shape, strides, out))
 }
 

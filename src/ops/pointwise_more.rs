@@ -2,7 +2,7 @@
 
 use super::args::{Arg, Args};
 use super::op::{F, FM, FMIO, FMO, KernelBody, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
-use super::pointwise::{broadcast_shape, compare, float, result_strides, same};
+use super::pointwise::{compare, float, result_layout, same};
 use crate::cpu::map::Ctx;
 use crate::cpu::special;
 use crate::dims::wrap_dim;
@@ -406,12 +406,8 @@ fn infer_complex(a: &Args) -> Result<Plan> {
         im.dtype().scalar_type()
     );
     let operands = &a.values[..2];
-    let shape = broadcast_shape(operands)?;
-    Ok(Plan::one(
-        shape.clone(),
-        result_strides(&shape, operands),
-        re.dtype().to_complex(),
-    ))
+    let (shape, strides) = result_layout(operands)?;
+    Ok(Plan::one(shape, strides, re.dtype().to_complex()))
 }
 
 fn complex(a: &Args, outs: &[Tensor]) -> Result<()> {

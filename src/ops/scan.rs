@@ -240,14 +240,14 @@ fn diff(a: &Args) -> Result<Ret> {
         }
         parts.insert(if first { 0 } else { parts.len() }, other.clone());
     }
+    if n == 0 {
+        return run1!("clone", t).map(Ret::from);
+    }
     let mut x = if parts.len() > 1 {
         run1!("cat", &parts, d as i64)?
     } else {
         t.clone()
     };
-    if n == 0 {
-        return run1!("clone", &x).map(Ret::from);
-    }
     for _ in 0..n.min(x.shape()[d]) {
         let len = x.shape()[d] - 1;
         let (left, right) = (x.narrowed(d, 0, len), x.narrowed(d, 1, len));

@@ -447,7 +447,7 @@ fn permute(a: &Args) -> Result<Ret> {
         t.ndim(),
         order.len()
     );
-    let mut seen = [false; dims::MAX_NDIM];
+    let mut seen: SmallVec<[bool; 8]> = SmallVec::from_elem(false, t.ndim().max(1));
     let mut perm: SmallVec<[usize; 8]> = SmallVec::new();
     for &d in order.iter() {
         let d = wrap_dim(d, t.ndim())?;
@@ -559,7 +559,7 @@ fn move_dims(t: &Tensor, source: &[i64], destination: &[i64]) -> Result<Ret> {
 }
 
 fn squeeze(t: &Tensor, dims: Option<&[i64]>) -> Result<Ret> {
-    let mut drop = [dims.is_none(); dims::MAX_NDIM];
+    let mut drop: SmallVec<[bool; 8]> = SmallVec::from_elem(dims.is_none(), t.ndim().max(1));
     for &d in dims.unwrap_or(&[]) {
         let d = wrap_dim(d, t.ndim())?;
         ensure!(

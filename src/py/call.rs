@@ -7,7 +7,7 @@
 
 use super::convert::{Failure, convert, kind_name};
 use super::messages;
-use super::tensor::{PyTensor, tensor_ref, wrap};
+use super::object::{PyTensor, tensor_ref, wrap};
 use super::types::{size, type_name};
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Body, Op, Ret, Value};
@@ -594,7 +594,7 @@ impl<'py> Incoming<'py> {
             && args.bool(i)
             && let Ret::One(t) = result
         {
-            result = Ret::One(super::tensor::require_grad(t)?);
+            result = Ret::One(super::gradient::require_grad(t)?);
         }
         // `x.to(...)`, `x.contiguous()` and the like give back the very object if nothing had to change.
         if let Ret::One(t) = &result
@@ -982,11 +982,19 @@ pub fn binary<'py>(
         Err(Failure::Kind) => Ok(None),
         Err(Failure::Error(e)) => Err(e),
     };
-    let (Some(a), Some(b)) = (operand(slf)?, operand(other)?) else {
-        return Ok(py.NotImplemented().into_bound(py));
+    let (first, second) = if reflected {
+        (other, slf)
+    } else {
+        (slf, other)
     };
-    let values = if reflected { [b, a] } else { [a, b] };
-    let args = Args::new(op, values)?;
+    let mut args = match (tensor_ref(first), tensor_ref(second)) {
+        (Some(a), Some(b)) => Args::of_two(op, Arg::Tensor(a), Arg::Tensor(b)),
+        _ => match (operand(first)?, operand(second)?) {
+            (Some(a), Some(b)) => Args::of_two(op, a, b),
+            _ => return Ok(py.NotImplemented().into_bound(py)),
+        },
+    };
+    args.fill()?;
     if in_place {
         released(py, &args, dispatch::call_inplace)?;
         return Ok(slf.clone());

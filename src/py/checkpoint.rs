@@ -1,8 +1,8 @@
 //! Checkpoints as Python objects: `load` turns a proved tree into dicts and tensors, `save` the other way round.
 
 use super::convert::number;
+use super::object::{PyParameter, PyTensor, wrap};
 use super::storage::{PyStorage, storage_of};
-use super::tensor::{PyParameter, PyTensor, wrap};
 use super::types::{self, PyDType, PyDevice, PyFormat, PyLayout, device_of};
 use crate::io::{self, Archive, Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree, Value};
 use crate::source::{Provider, Source};

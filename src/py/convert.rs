@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "reads Python containers without copies")]
 
-use super::tensor::tensor_ref;
+use super::object::tensor_ref;
 use super::types::{PyDType, PyDevice, PyFormat, PyLayout};
 use crate::ops::args::Arg;
 use crate::ops::schema::Kind;

@@ -2,7 +2,8 @@
 
 use super::call::scalar;
 use super::convert::number;
-use super::tensor::{sizes_of, tensor_ref};
+use super::object::tensor_ref;
+use super::tensor::sizes_of;
 use super::types::type_name;
 use crate::cpu::copy::from_scalars;
 use crate::ops::call::{readable, to_copy};

@@ -2,7 +2,8 @@
 
 use super::convert::PyGenerator;
 use super::data::from_value;
-use super::tensor::{PyTensor, seed_of, tensor_ref, wrap};
+use super::generator::seed_of;
+use super::object::{PyTensor, tensor_ref, wrap};
 use super::types::{PyDType, PyDevice, device, device_of, dtype};
 use crate::layers::{self, record};
 use crate::{DType, Device, mode, random};
@@ -60,7 +61,7 @@ fn tensor<'py>(
         return wrap(
             py,
             if requires_grad {
-                super::tensor::require_grad(copy)?
+                super::gradient::require_grad(copy)?
             } else {
                 copy
             },
@@ -70,7 +71,7 @@ fn tensor<'py>(
     wrap(
         py,
         if requires_grad {
-            super::tensor::require_grad(t)?
+            super::gradient::require_grad(t)?
         } else {
             t
         },
@@ -133,7 +134,7 @@ fn frombuffer<'py>(
     wrap(
         buffer.py(),
         if requires_grad {
-            super::tensor::require_grad(t)?
+            super::gradient::require_grad(t)?
         } else {
             t
         },
@@ -364,7 +365,7 @@ fn _from_storage<'py>(
     wrap(
         py,
         if requires_grad {
-            super::tensor::require_grad(t)?
+            super::gradient::require_grad(t)?
         } else {
             t
         },

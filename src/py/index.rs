@@ -1,7 +1,8 @@
 //! Square brackets.
 
 use super::convert::{self, Failure};
-use super::tensor::{PyTensor, slice_parts, tensor_ref, wrap};
+use super::object::{PyTensor, tensor_ref, wrap};
+use super::tensor::slice_parts;
 use super::types::type_name;
 use crate::ops::index::{Index, Put, get_item, set_item};
 use crate::ops::schema::Kind;

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "memory of other owners is borrowed")]
 
-use super::tensor::{PyTensor, wrap};
+use super::object::{PyTensor, wrap};
 use super::types::type_name;
 use crate::{DType, Device, Dims, Storage, Tensor};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};

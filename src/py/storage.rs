@@ -166,7 +166,7 @@ impl PyStorage {
     }
     /// The bytes as a uint8 tensor on the same storage.
     fn _as_tensor<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        super::tensor::wrap(py, self.bytes())
+        super::object::wrap(py, self.bytes())
     }
     fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> PyResult<Self> {
         self.clone()

@@ -1,0 +1,94 @@
+//! The random generator as a Python object.
+
+use super::convert::PyGenerator;
+use super::object::{tensor_ref, wrap};
+use super::types::{self, device, device_of};
+use crate::{DType, Device, Tensor};
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+#[pymethods]
+impl PyGenerator {
+    #[new]
+    #[pyo3(signature = (device=None))]
+    fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let device = device.map(device_of).transpose()?.unwrap_or(Device::CPU);
+        match device.kind {
+            crate::DeviceKind::Cpu => Ok(Self(crate::random::SharedGenerator::new(
+                crate::random::Generator::default(),
+            ))),
+            crate::DeviceKind::Meta => Err(PyRuntimeError::new_err(
+                "META device type not an accelerator.",
+            )),
+            crate::DeviceKind::Cuda => Err(PyNotImplementedError::new_err(
+                "Generator('cuda') is not supported yet",
+            )),
+        }
+    }
+    #[getter]
+    fn device(&self, py: Python<'_>) -> PyResult<Py<types::PyDevice>> {
+        device(py, Device::CPU)
+    }
+    fn manual_seed<'py>(
+        slf: Bound<'py, Self>,
+        seed: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
+        slf.get().0.lock().manual_seed(seed_of(seed)?);
+        Ok(slf)
+    }
+    fn initial_seed(&self) -> u64 {
+        self.0.lock().initial_seed()
+    }
+    fn seed(&self) -> u64 {
+        self.0.lock().seed()
+    }
+    fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let state = self.0.lock().get_state();
+        wrap(py, Tensor::from_slice(&state[..], &[state.len() as i64])?)
+    }
+    fn set_state<'py>(
+        slf: Bound<'py, Self>,
+        new_state: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let Some(t) = tensor_ref(new_state) else {
+            return Err(PyTypeError::new_err(format!(
+                "expected a torch.ByteTensor, but got {}",
+                types::type_name(new_state)
+            )));
+        };
+        if t.dtype() != DType::U8 {
+            return Err(PyTypeError::new_err("RNG state must be a torch.ByteTensor"));
+        }
+        slf.get().0.lock().set_state(&t.to_vec::<u8>()?)?;
+        Ok(slf)
+    }
+    fn clone_state(&self) -> Self {
+        Self(crate::random::SharedGenerator::new(self.0.lock().clone()))
+    }
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let rebuild = py
+            .import("torchlike._tensor")?
+            .getattr("_rebuild_generator")?;
+        (rebuild, (slf.get().get_state(py)?,))
+            .into_pyobject(py)
+            .map(Bound::into_any)
+    }
+}
+
+/// A seed: any integer that fits 64 bits, signed or unsigned.
+pub fn seed_of(o: &Bound<'_, PyAny>) -> PyResult<u64> {
+    if let Ok(u) = o.extract::<u64>() {
+        return Ok(u);
+    }
+    match o.extract::<i64>() {
+        Ok(i) => Ok(i as u64),
+        Err(_) if o.is_instance_of::<pyo3::types::PyInt>() => {
+            Err(PyValueError::new_err("Overflow when unpacking long long"))
+        }
+        Err(_) => Err(PyRuntimeError::new_err(format!(
+            "manual_seed expected a long, but got {}",
+            types::type_name(o)
+        ))),
+    }
+}

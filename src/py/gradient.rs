@@ -1,0 +1,193 @@
+//! Gradient flags and attributes.
+
+use super::convert::tensor_arg;
+use super::object::{PyTensor, tensor_ref, wrap};
+use super::types;
+use crate::Tensor;
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+/// Sets the gradient flag, if the dtype can have gradients.
+pub fn require_grad(t: Tensor) -> PyResult<Tensor> {
+    if !t.dtype().is_float() && !t.dtype().is_complex() {
+        return Err(PyRuntimeError::new_err(
+            "Only Tensors of floating point and complex dtype can require gradients",
+        ));
+    }
+    Ok(t.with_requires_grad(true))
+}
+
+fn check_grad(t: &Tensor, g: &Tensor) -> PyResult<()> {
+    if t.device().kind != g.device().kind {
+        return Err(PyRuntimeError::new_err(format!(
+            "attempting to assign a gradient with device type '{}' to a tensor with device type '{}'. Please ensure that the gradient and the tensor are on the same device",
+            g.device().kind.name(),
+            t.device().kind.name()
+        )));
+    }
+    if t.dtype() != g.dtype() {
+        return Err(PyRuntimeError::new_err(format!(
+            "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match.",
+            g.dtype().scalar_type(),
+            t.dtype().scalar_type()
+        )));
+    }
+    if t.shape() != g.shape() {
+        return Err(PyRuntimeError::new_err(format!(
+            "assigned grad has data of a different size. Expected size {} but got {}",
+            t.shape(),
+            g.shape()
+        )));
+    }
+    Ok(())
+}
+
+#[pymethods]
+impl PyTensor {
+    #[getter]
+    fn get_requires_grad(&self) -> bool {
+        self.get().requires_grad()
+    }
+    #[setter]
+    fn set_requires_grad(&self, on: bool) -> PyResult<()> {
+        let t = self.get().clone();
+        self.set(if on {
+            require_grad(t)?
+        } else {
+            t.with_requires_grad(false)
+        });
+        Ok(())
+    }
+    #[pyo3(signature = (requires_grad=true))]
+    fn requires_grad_(slf: Bound<'_, Self>, requires_grad: bool) -> PyResult<Bound<'_, Self>> {
+        let d = slf.get().get().dtype();
+        if requires_grad && !d.is_float() && !d.is_complex() {
+            return Err(PyRuntimeError::new_err(
+                "only Tensors of floating point dtype can require gradients",
+            ));
+        }
+        slf.get().set_requires_grad(requires_grad)?;
+        Ok(slf)
+    }
+    #[getter]
+    fn is_leaf(&self) -> bool {
+        true
+    }
+    #[getter]
+    fn retains_grad(&self) -> bool {
+        false
+    }
+    #[getter]
+    fn output_nr(&self) -> i64 {
+        0
+    }
+    #[getter]
+    fn grad_fn(&self, py: Python<'_>) -> Py<PyAny> {
+        py.None()
+    }
+    #[getter]
+    fn names<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(
+            slf.py(),
+            (0..slf.get().get().ndim()).map(|_| slf.py().None()),
+        )
+    }
+    #[getter]
+    fn name(&self, py: Python<'_>) -> Py<PyAny> {
+        py.None()
+    }
+    #[getter(grad)]
+    fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let dict = slf.as_any().getattr("__dict__")?;
+        let dict = dict.cast::<PyDict>()?;
+        Ok(dict
+            .get_item("_grad")?
+            .unwrap_or_else(|| slf.py().None().into_bound(slf.py())))
+    }
+    #[setter(grad)]
+    fn set_grad(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        if !value.is_none() {
+            let Some(g) = tensor_ref(value) else {
+                return Err(PyTypeError::new_err(format!(
+                    "assigned grad expected to be a Tensor or None but got grad of type {}",
+                    types::type_name(value)
+                )));
+            };
+            check_grad(slf.get().get(), g)?;
+        }
+        slf.as_any()
+            .getattr("__dict__")?
+            .cast::<PyDict>()?
+            .set_item("_grad", value)
+    }
+    #[getter(data)]
+    fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(slf.py(), slf.get().get().detach())
+    }
+    #[setter(data)]
+    fn set_data(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let new = tensor_arg(value, "set_data", "data").map_err(|_| {
+            PyTypeError::new_err(format!(
+                "Variable data has to be a tensor, but got {}",
+                types::type_name(value)
+            ))
+        })?;
+        let old = self.get();
+        if old.requires_grad() && !new.dtype().is_float() && !new.dtype().is_complex() {
+            return Err(PyRuntimeError::new_err(
+                "data set to a tensor that requires gradients must be floating point or complex dtype",
+            ));
+        }
+        if old.device().kind != new.device().kind && (old.is_meta() || new.is_meta()) {
+            return Err(PyRuntimeError::new_err(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type. ",
+            ));
+        }
+        let keep = old.requires_grad();
+        self.set(new.clone().with_requires_grad(keep));
+        Ok(())
+    }
+    fn detach_(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        let t = slf.get().get().clone().with_requires_grad(false);
+        slf.get().set(t);
+        slf
+    }
+    #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
+    fn backward(
+        &self,
+        gradient: Option<&Bound<'_, PyAny>>,
+        retain_graph: Option<bool>,
+        create_graph: bool,
+        inputs: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let _ = (gradient, retain_graph, create_graph, inputs);
+        if !self.get().requires_grad() {
+            return Err(PyRuntimeError::new_err(
+                "element 0 of tensors does not require grad and does not have a grad_fn",
+            ));
+        }
+        Err(PyNotImplementedError::new_err(
+            "Tensor.backward(): torchlike does not compute gradients yet",
+        ))
+    }
+    fn register_hook(&self, hook: &Bound<'_, PyAny>) -> PyResult<()> {
+        let _ = hook;
+        if !self.get().requires_grad() {
+            return Err(PyRuntimeError::new_err(
+                "cannot register a hook on a tensor that doesn't require gradient",
+            ));
+        }
+        Err(PyNotImplementedError::new_err(
+            "Tensor.register_hook(): torchlike does not compute gradients yet",
+        ))
+    }
+    fn retain_grad(&self) -> PyResult<()> {
+        if !self.get().requires_grad() {
+            return Err(PyRuntimeError::new_err(
+                "can't retain_grad on Tensor that has requires_grad=False",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,255 @@
+//! What a tensor says about itself: sizes, dtype, device, kinds, and the views that are attributes.
+
+use super::call::to_python;
+use super::convert::tensor_arg;
+use super::object::{PyTensor, wrap};
+use super::types::{self, PyDType, device, dtype, size, strided};
+use crate::ops::op::Ret;
+use crate::{DType, MemoryFormat, Result, Tensor, op, run};
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+fn swapped(t: &Tensor, what: &str) -> Result<Ret> {
+    if t.ndim() != 2 {
+        crate::bail!(
+            Runtime,
+            "tensor.{what} is only supported on matrices (2-D tensors). Got {}-D tensor.",
+            t.ndim()
+        );
+    }
+    Ok(t.swapped(0, 1).into())
+}
+
+fn matrix<'py>(slf: &Bound<'py, PyTensor>, name: &str, conj: bool) -> PyResult<Bound<'py, PyAny>> {
+    wrap(
+        slf.py(),
+        crate::ops::view::matrix_transpose(slf.get().get(), name, conj)?.one()?,
+    )
+}
+
+#[pymethods]
+impl PyTensor {
+    #[getter]
+    fn shape<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        size(slf.py(), slf.get().get().shape())
+    }
+    #[pyo3(signature = (dim=None))]
+    fn size<'py>(slf: &Bound<'py, Self>, dim: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+        match dim {
+            None => Self::shape(slf),
+            Some(d) => Ok(slf.get().get().size(d)?.into_pyobject(slf.py())?.into_any()),
+        }
+    }
+    #[pyo3(signature = (dim=None))]
+    fn stride<'py>(slf: &Bound<'py, Self>, dim: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+        let t = slf.get().get();
+        match dim {
+            None => Ok(PyTuple::new(slf.py(), t.strides().iter())?.into_any()),
+            Some(d) => {
+                t.size(d)?;
+                Ok(t.strides()[crate::dims::wrap_dim(d, t.ndim())?]
+                    .into_pyobject(slf.py())?
+                    .into_any())
+            }
+        }
+    }
+    #[getter(dtype)]
+    fn get_dtype(&self, py: Python<'_>) -> PyResult<Py<PyDType>> {
+        dtype(py, self.get().dtype())
+    }
+    #[getter(device)]
+    fn get_device_object(&self, py: Python<'_>) -> PyResult<Py<types::PyDevice>> {
+        device(py, self.get().device())
+    }
+    #[getter]
+    fn layout(&self, py: Python<'_>) -> PyResult<Py<types::PyLayout>> {
+        strided(py)
+    }
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.get().ndim()
+    }
+    fn dim(&self) -> usize {
+        self.get().ndim()
+    }
+    fn ndimension(&self) -> usize {
+        self.get().ndim()
+    }
+    fn nelement(&self) -> i64 {
+        self.get().numel()
+    }
+    fn storage_offset(&self) -> i64 {
+        self.get().offset()
+    }
+    fn element_size(&self) -> usize {
+        self.get().dtype().size()
+    }
+    #[getter]
+    fn itemsize(&self) -> usize {
+        self.get().dtype().size()
+    }
+    #[getter]
+    fn nbytes(&self) -> i64 {
+        self.get().numel() * self.get().dtype().size() as i64
+    }
+    fn data_ptr(&self) -> usize {
+        self.get().data_ptr() as usize
+    }
+    fn get_device(&self) -> i8 {
+        self.get().device().index
+    }
+    #[getter]
+    fn is_meta(&self) -> bool {
+        self.get().is_meta()
+    }
+    #[getter]
+    fn is_cpu(&self) -> bool {
+        self.get().device().is_cpu()
+    }
+    #[getter]
+    fn is_cuda(&self) -> bool {
+        self.get().device().kind == crate::DeviceKind::Cuda
+    }
+    #[getter]
+    fn is_sparse(&self) -> bool {
+        false
+    }
+    #[getter]
+    fn is_sparse_csr(&self) -> bool {
+        false
+    }
+    #[getter]
+    fn is_quantized(&self) -> bool {
+        matches!(
+            self.get().dtype(),
+            DType::QI8 | DType::QU8 | DType::QI32 | DType::QU4x2 | DType::QU2x4
+        )
+    }
+    #[getter]
+    fn is_nested(&self) -> bool {
+        false
+    }
+    #[getter]
+    fn is_mkldnn(&self) -> bool {
+        false
+    }
+    #[getter]
+    fn is_mps(&self) -> bool {
+        false
+    }
+    #[getter]
+    fn is_xpu(&self) -> bool {
+        false
+    }
+    fn is_floating_point(&self) -> bool {
+        self.get().dtype().is_float()
+    }
+    fn is_complex(&self) -> bool {
+        self.get().dtype().is_complex()
+    }
+    fn is_signed(&self) -> bool {
+        self.get().dtype().is_signed()
+    }
+    fn is_conj(&self) -> bool {
+        self.get().is_conj()
+    }
+    fn is_neg(&self) -> bool {
+        self.get().is_neg()
+    }
+    fn is_inference(&self) -> bool {
+        self.get().is_inference()
+    }
+    fn is_pinned(&self) -> bool {
+        false
+    }
+    fn is_shared(&self) -> bool {
+        false
+    }
+    fn is_coalesced(&self) -> PyResult<bool> {
+        Err(PyRuntimeError::new_err(
+            "is_coalesced expected sparse coordinate tensor layout but got Strided",
+        ))
+    }
+    fn pin_memory(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        let t = slf.get().get();
+        if t.is_meta() {
+            return Err(PyRuntimeError::new_err(format!(
+                "cannot pin 'Meta{}Type' only dense CPU tensors can be pinned",
+                t.dtype().scalar_type()
+            )));
+        }
+        Err(PyRuntimeError::new_err(
+            "Cannot access accelerator device when none is available.",
+        ))
+    }
+    fn share_memory_(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        if slf.get().get().is_meta() {
+            return Err(PyRuntimeError::new_err("_share_fd_: only available on CPU"));
+        }
+        Err(PyNotImplementedError::new_err(
+            "share_memory_(): torchlike does not share tensors between processes",
+        ))
+    }
+    #[pyo3(signature = (*, memory_format=None))]
+    fn is_contiguous(&self, memory_format: Option<&types::PyFormat>) -> PyResult<bool> {
+        let format = memory_format.map_or(MemoryFormat::Contiguous, types::PyFormat::format);
+        if format == MemoryFormat::Preserve {
+            return Err(PyRuntimeError::new_err(
+                "is_contiguous(): preserve memory format is unsupported",
+            ));
+        }
+        Ok(self.get().is_contiguous_in(format))
+    }
+    #[getter]
+    fn _version(&self) -> u32 {
+        self.get().storage().version()
+    }
+    fn _is_view(&self) -> bool {
+        self.get().is_view()
+    }
+    fn is_same_size(&self, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.get().shape() == tensor_arg(other, "is_same_size", "other")?.shape())
+    }
+    fn is_set_to(&self, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let (a, b) = (self.get(), tensor_arg(other, "is_set_to", "tensor")?);
+        Ok(a.shares_storage(b)
+            && a.offset() == b.offset()
+            && a.shape() == b.shape()
+            && a.strides() == b.strides())
+    }
+
+    #[getter(T)]
+    fn t_all<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let t = slf.get().get();
+        let perm: Vec<usize> = (0..t.ndim()).rev().collect();
+        wrap(slf.py(), t.permuted(&perm))
+    }
+    #[getter(H)]
+    fn h<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let t = slf.get().get();
+        if t.ndim() == 0 {
+            return wrap(slf.py(), crate::ops::view::conj(t));
+        }
+        wrap(slf.py(), crate::ops::view::conj(&swapped(t, "H")?.one()?))
+    }
+    #[getter(mT)]
+    fn m_t<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        matrix(slf, "mT", false)
+    }
+    #[getter(mH)]
+    fn m_h<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        matrix(slf, "mH", true)
+    }
+    #[getter]
+    fn real<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        if slf.get().get().dtype().is_complex() {
+            return to_python(slf.py(), run!("real", slf.get().get())?, op!("real")?);
+        }
+        Ok(slf.clone().into_any())
+    }
+    #[getter]
+    fn imag<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(slf.py(), run!("imag", slf.get().get())?, op!("imag")?)
+    }
+}

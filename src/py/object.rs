@@ -1,0 +1,94 @@
+//! Tensors as Python objects: the classes, the way in and the way out.
+
+#![allow(
+    unsafe_code,
+    reason = "the tensor in a Python object is replaced in place, under the interpreter lock, and objects are made by hand"
+)]
+
+use crate::{DType, Device, Tensor};
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+
+/// `torchlike.Tensor`.
+#[pyclass(frozen, name = "Tensor", module = "torchlike", subclass, weakref, dict)]
+pub struct PyTensor(UnsafeCell<Tensor>);
+
+// SAFETY: the cell is only read and written with the interpreter lock held; work without the lock uses clones.
+unsafe impl Sync for PyTensor {}
+
+/// `torchlike.nn.Parameter`.
+#[pyclass(frozen, name = "Parameter", module = "torchlike.nn.parameter", extends = PyTensor, subclass)]
+pub struct PyParameter;
+
+impl PyTensor {
+    /// Wraps a tensor.
+    pub fn new(t: Tensor) -> Self {
+        Self(UnsafeCell::new(t))
+    }
+
+    /// The tensor.
+    #[inline]
+    pub fn get(&self) -> &Tensor {
+        // SAFETY: see the Sync implementation; `set` is never called while a borrow of the same call is used.
+        unsafe { &*self.0.get() }
+    }
+
+    /// Replaces the tensor: another layout or storage in the same Python object.
+    pub fn set(&self, t: Tensor) {
+        // SAFETY: as above.
+        unsafe { *self.0.get() = t };
+    }
+
+    /// The tensor object in a Python object.
+    pub fn of<'a>(o: &'a Bound<'_, PyAny>) -> PyResult<&'a PyTensor> {
+        o.cast::<PyTensor>()
+            .map(|b| b.get())
+            .map_err(|_| PyTypeError::new_err("expected a Tensor"))
+    }
+}
+
+static TENSOR: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
+static PARAMETER: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
+static PLACE: AtomicUsize = AtomicUsize::new(0);
+
+/// The tensor in a Python object, if it is one. Exact types are found by two pointer comparisons.
+#[inline]
+pub fn tensor_ref<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
+    // SAFETY: the object is alive, so its type is.
+    let class = unsafe { ffi::Py_TYPE(o.as_ptr()) };
+    if class == TENSOR.load(Relaxed) || class == PARAMETER.load(Relaxed) {
+        // SAFETY: instances of exactly these types have this layout.
+        return Some(unsafe { o.cast_unchecked::<PyTensor>() }.get().get());
+    }
+    o.cast::<PyTensor>().ok().map(|b| b.get().get())
+}
+
+/// A new Python object for a tensor.
+#[inline]
+pub fn wrap(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
+    let class = TENSOR.load(Relaxed);
+    // SAFETY: an instance of exactly this class is a block of zeros from its type's allocator (no dict, no weak
+    // references) with the tensor at the place where `prepare` found it in an instance that pyo3 made.
+    unsafe {
+        let o = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class, 0))?;
+        let place = o.as_ptr().byte_add(PLACE.load(Relaxed));
+        place.cast::<PyTensor>().write(PyTensor::new(t));
+        Ok(o)
+    }
+}
+
+/// Notes the classes and where an instance keeps its tensor; called once, before the first [`wrap`].
+pub fn prepare(py: Python<'_>) -> PyResult<()> {
+    let sample = Bound::new(
+        py,
+        PyTensor::new(Tensor::empty(&[], DType::F32, Device::META)?),
+    )?;
+    let place = std::ptr::from_ref(sample.get()) as usize - sample.as_ptr() as usize;
+    PLACE.store(place, Relaxed);
+    TENSOR.store(py.get_type::<PyTensor>().as_ptr().cast(), Relaxed);
+    PARAMETER.store(py.get_type::<PyParameter>().as_ptr().cast(), Relaxed);
+    Ok(())
+}
