@@ -87,9 +87,11 @@ def contiguous(shape):
     return strides
 
 
-def call(sample, device):
-    args = [decode(a, device) for a in sample["args"]]
-    kwargs = {k: decode(v, device) for k, v in sample["kwargs"].items()}
+def call(sample, device, args=None, kwargs=None):
+    """The recorded call, with its own arguments on a device or with these."""
+    if args is None:
+        args = [decode(a, device) for a in sample["args"]]
+        kwargs = {k: decode(v, device) for k, v in sample["kwargs"].items()}
     kind, _, name = sample["call"].partition(":")
     if name:
         found = {
