@@ -1,12 +1,12 @@
 //! Activations: pointwise loops under their own names, and the functions of `torch` and `nn.functional` around them.
 
 use super::args::{Arg, Args};
-use super::op::{F, FM, FMO, KernelBody, O, Op, OpDef, Plan, Ret, X, compose, kernel};
+use super::dispatch;
+use super::op::{F, FMO, O, Op, OpDef, Ret, X, compose};
 use super::pointwise::same;
-use super::{dispatch, rules};
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::cpu::math::Elementary as _;
-use crate::{DType, Result, Tensor, bail, cpu, ensure, map_op, map_row, op, run1};
+use crate::{DType, Result, Tensor, bail, ensure, map_op, map_row, op, run1};
 use num_complex::{Complex32, Complex64};
 
 map_op!(
@@ -19,10 +19,15 @@ map_op!(
         x * T::ctx(c, 1)
     }
 );
+
 map_op!(Gelu, 1, [float] | x, c | x.gelu_());
+
 map_op!(GeluTanh, 1, [float] | x, c | x.gelu_tanh_());
+
 map_op!(Silu, 1, [float complex] |x, c| x / (1.0 + (-x).exp_()));
+
 map_op!(Mish, 1, [float] | x, c | x * x.exp_().log1p_().tanh_());
+
 map_op!(
     Hardtanh,
     1,
@@ -43,14 +48,18 @@ map_op!(
         x
     }
 );
+
 map_op!(Hardsigmoid, 1, [float] | x, c | clamp6(x + 3.0) / 6.0);
+
 map_op!(Hardswish, 1, [float] | x, c | x * clamp6(x + 3.0) / 6.0);
+
 map_op!(
     LeakyRelu,
     1,
     [float] | x,
     c | if x > 0.0 { x } else { x * T::ctx(c, 0) }
 );
+
 map_op!(
     Softplus,
     1,
@@ -61,6 +70,7 @@ map_op!(
         (x * T::ctx(c, 0)).exp_().log1p_() / T::ctx(c, 0)
     }
 );
+
 map_op!(
     Softshrink,
     1,
@@ -73,6 +83,7 @@ map_op!(
         x * 0.0
     }
 );
+
 map_op!(
     Hardshrink,
     1,
@@ -83,6 +94,7 @@ map_op!(
         x
     }
 );
+
 map_op!(
     Threshold,
     1,
@@ -91,13 +103,16 @@ map_op!(
     [float] | x,
     c | if x <= T::ctx(c, 0) { T::ctx(c, 1) } else { x }
 );
+
 map_op!(
     LogSigmoid,
     1,
     [float] | x,
     c | (if x < 0.0 { x } else { 0.0 }) - (-x.abs()).exp_().log1p_()
 );
+
 map_op!(Glu, 2, [float] | x, y, c | x * y.sigmoid_());
+
 map_op!(
     Prelu,
     2,
@@ -146,7 +161,7 @@ fn clamp6<T: PartialOrd + From<u8>>(x: T) -> T {
 }
 
 /// The numbers of a call from position 1 on.
-fn numbers(a: &Args, _: DType) -> Result<Ctx> {
+pub(super) fn numbers(a: &Args, _: DType) -> Result<Ctx> {
     let mut ctx = Ctx::default();
     for (i, v) in a.values.iter().skip(1).take(3).enumerate() {
         if let Some(s) = super::pointwise::scalar_of(v) {
@@ -281,22 +296,6 @@ pub static OPS: &[OpDef] = &[
     map_row!(LogSigmoid "_nn.log_sigmoid", 1, same, 0, "min_(a, T(0)) - log1p(exp(-abs_(a)))", "(Tensor self)", "The logarithm of sigmoid(x)."),
     map_row!(Glu "_nn.glu", 2, same, 0, "a * sigmoid_(b)", "(Tensor self, Tensor gate)", "The first operand times the sigmoid of the second."),
     map_row!(Prelu "_nn.prelu", 2, same, 0, "a > T(0) ? a : b * a", "(Tensor self, Tensor weight)", "x where positive, else x times a weight."),
-    kernel(
-        "_nn.rrelu",
-        "(Tensor self, float lower, float upper, *, Generator? generator=None)",
-        0,
-        KernelBody::new(infer_rrelu, |a, o| {
-            cpu::activation::rrelu(
-                &o[0],
-                a.tensor(0)?,
-                a.float(1)?,
-                a.float(2)?,
-                &super::random::generator(a),
-            )
-        })
-        .random(None),
-        "x where positive, else x times a random slope.",
-    ),
     compose("selu", "(Tensor self)", F, selu, "Scaled elu."),
     compose(
         "selu_",
@@ -335,27 +334,6 @@ pub static OPS: &[OpDef] = &[
         F,
         in_place!("relu", 1),
         "0 where x is negative, in place.",
-    ),
-    compose(
-        "prelu",
-        "(Tensor self, Tensor weight)",
-        FM,
-        prelu,
-        "x where positive, else x times a weight for each channel.",
-    ),
-    compose(
-        "rrelu",
-        "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None)",
-        F,
-        rrelu,
-        "Leaky relu with a random slope.",
-    ),
-    compose(
-        "rrelu_",
-        "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None)",
-        F,
-        |a| store(a, rrelu(a)?),
-        "Leaky relu with a random slope, in place.",
     ),
     compose(
         "nn.functional.relu",
@@ -499,30 +477,6 @@ pub static OPS: &[OpDef] = &[
         "Leaky relu in place.",
     ),
     compose(
-        "nn.functional.prelu",
-        "(Tensor self, Tensor weight)",
-        F,
-        prelu,
-        "x where positive, else x times a weight for each channel.",
-    ),
-    compose(
-        "nn.functional.rrelu",
-        "(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False)",
-        F,
-        |a| {
-            let r = rrelu(a)?;
-            if a.bool(4) { store(a, r) } else { Ok(r) }
-        },
-        "Leaky relu with a random slope.",
-    ),
-    compose(
-        "nn.functional.rrelu_",
-        "(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False)",
-        F,
-        |a| store(a, rrelu(a)?),
-        "Leaky relu with a random slope, in place.",
-    ),
-    compose(
         "nn.functional.softplus",
         "(Tensor self, float beta=1, float threshold=20)",
         F | O | X,
@@ -589,34 +543,6 @@ pub static OPS: &[OpDef] = &[
         "A value where x is not above the threshold, in place.",
     ),
     compose(
-        "nn.functional.logsigmoid",
-        "(Tensor self)",
-        F | O | X,
-        log_sigmoid,
-        "The logarithm of sigmoid(x).",
-    ),
-    compose(
-        "nn.functional.glu",
-        "(Tensor self, int dim=-1)",
-        F,
-        glu,
-        "The first half along a dimension times the sigmoid of the second.",
-    ),
-    kernel(
-        "softmax",
-        "(Tensor self, int dim, dtype? dtype=None)",
-        FMO | X,
-        KernelBody::new(infer_softmax, |a, o| run_softmax(a, o, false)),
-        "exp(x) over the sum of exp(x) along a dimension.",
-    ),
-    kernel(
-        "log_softmax",
-        "(Tensor self, int dim, dtype? dtype=None)",
-        FMO | X,
-        KernelBody::new(infer_softmax, |a, o| run_softmax(a, o, true)),
-        "The logarithm of softmax along a dimension.",
-    ),
-    compose(
         "special.softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         F,
@@ -629,27 +555,6 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| dispatch::run(op!("log_softmax")?, &a.values),
         "The logarithm of softmax along a dimension.",
-    ),
-    compose(
-        "nn.functional.softmax",
-        "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
-        F,
-        |a| legacy_dim(a, op!("softmax")?, a.tensor(0)?),
-        "exp(x) over the sum of exp(x) along a dimension.",
-    ),
-    compose(
-        "nn.functional.log_softmax",
-        "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
-        F,
-        |a| legacy_dim(a, op!("log_softmax")?, a.tensor(0)?),
-        "The logarithm of softmax along a dimension.",
-    ),
-    compose(
-        "nn.functional.softmin",
-        "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
-        F,
-        softmin,
-        "softmax of -x.",
     ),
 ];
 
@@ -701,7 +606,7 @@ fn hard(a: &Args, low: i64, high: i64, in_place: bool) -> Result<Ret> {
 }
 
 /// Writes a result into argument 0 and gives that back.
-fn store(a: &Args, r: Ret) -> Result<Ret> {
+pub(super) fn store(a: &Args, r: Ret) -> Result<Ret> {
     let t = a.tensor(0)?;
     dispatch::check_writable(t)?;
     super::call::copy_(t, &r.one()?)?;
@@ -715,161 +620,4 @@ fn gelu(a: &Args) -> Result<Ret> {
         Some("tanh") => dispatch::run(op!("_nn.gelu#tanh")?, &t),
         _ => bail!(Runtime, "approximate argument must be either none or tanh."),
     }
-}
-
-fn prelu(a: &Args) -> Result<Ret> {
-    let (t, w) = (a.tensor(0)?, a.tensor(1)?);
-    ensure!(
-        t.dtype() == w.dtype(),
-        Runtime,
-        "prelu: Type promoting not supported. Got {} and {}",
-        t.dtype().scalar_type(),
-        w.dtype().scalar_type()
-    );
-    ensure!(
-        w.ndim() <= 1,
-        Runtime,
-        "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {}",
-        w.ndim()
-    );
-    if w.numel() != 1 {
-        ensure!(t.ndim() > 0, Runtime, "Not allow zero-dim input tensor.");
-        let channels = if t.ndim() > 1 { t.shape()[1] } else { 1 };
-        ensure!(
-            channels == w.numel(),
-            Runtime,
-            "Mismatch of parameter numbers and input channel size. Found parameter numbers = {} and channel size = {channels}.",
-            w.numel()
-        );
-    }
-    if w.ndim() == t.ndim() || (w.ndim() == 0) {
-        return dispatch::run(op!("_nn.prelu")?, &a.values);
-    }
-    let mut shape = crate::Dims::filled(t.ndim(), 1);
-    if t.ndim() > 1 {
-        shape[1] = w.numel();
-    }
-    let w = run1!("reshape", w, shape)?;
-    dispatch::run(op!("_nn.prelu")?, &[Arg::Tensor(t), Arg::Tensor(&w)])
-}
-
-fn rrelu(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    let (lower, upper) = (a.float(1)?, a.float(2)?);
-    ensure!(
-        lower <= upper,
-        Runtime,
-        "Lower bound should be less than or equal to the upper bound"
-    );
-    ensure!(
-        lower.is_finite(),
-        Runtime,
-        "rrelu: lower bound must be finite, got {lower}"
-    );
-    ensure!(
-        upper.is_finite(),
-        Runtime,
-        "rrelu: upper bound must be finite, got {upper}"
-    );
-    if a.bool(3) {
-        let generator = a
-            .values
-            .get(4)
-            .filter(|g| matches!(g, Arg::Generator(_)))
-            .cloned()
-            .unwrap_or_default();
-        return dispatch::run(
-            op!("_nn.rrelu")?,
-            &[
-                Arg::Tensor(t),
-                Arg::Float(lower),
-                Arg::Float(upper),
-                generator,
-            ],
-        );
-    }
-    let t = t.contiguous()?;
-    dispatch::run(
-        op!("_nn.leaky_relu")?,
-        &[Arg::Tensor(&t), Arg::Float((lower + upper) / 2.0)],
-    )
-}
-
-fn infer_rrelu(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    ensure!(
-        matches!(
-            t.dtype(),
-            DType::F16 | DType::BF16 | DType::F32 | DType::F64
-        ),
-        NotImplemented,
-        "\"rrelu_with_noise_out_cpu\" not implemented for '{}'",
-        t.dtype().scalar_type()
-    );
-    Ok(Plan::contiguous(t.shape(), t.dtype()))
-}
-
-fn log_sigmoid(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?.contiguous()?;
-    dispatch::run(op!("_nn.log_sigmoid")?, &[Arg::Tensor(&t)])
-}
-
-fn glu(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    ensure!(
-        t.ndim() > 0,
-        Runtime,
-        "glu does not support scalars because halving size must be even"
-    );
-    let d = rules::dim(t, a.int(1)?)?;
-    let n = t.shape()[d];
-    ensure!(
-        n % 2 == 0,
-        Runtime,
-        "Halving dimension must be even, but dimension {d} is size {n}"
-    );
-    let (x, y) = (t.narrowed(d, 0, n / 2), t.narrowed(d, n / 2, n / 2));
-    dispatch::run(op!("_nn.glu")?, &[Arg::Tensor(&x), Arg::Tensor(&y)])
-}
-
-fn infer_softmax(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let d = rules::dim(t, a.int(1)?)?;
-    let dtype = a.dtype(2).unwrap_or(t.dtype());
-    let last = t.ndim() == 0 || d == t.ndim() - 1;
-    let log = if a.name() == "log_softmax" {
-        "log_"
-    } else {
-        ""
-    };
-    ensure!(
-        matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64),
-        NotImplemented,
-        "\"{}\" not implemented for '{}'",
-        if last {
-            format!("{log}softmax_lastdim_kernel_impl")
-        } else {
-            "softmax_kernel_impl".to_owned()
-        },
-        dtype.scalar_type()
-    );
-    Ok(Plan::contiguous(t.shape(), dtype))
-}
-
-fn run_softmax(a: &Args, outs: &[Tensor], log: bool) -> Result<()> {
-    let t = a.tensor(0)?;
-    cpu::softmax::softmax(&outs[0], t, rules::dim(t, a.int(1)?)?, log)
-}
-
-/// `nn.functional.softmax` and relatives: a missing dimension is chosen by the number of dimensions.
-fn legacy_dim(a: &Args, op: &'static Op, t: &Tensor) -> Result<Ret> {
-    let dim = a
-        .opt_int(1)
-        .unwrap_or(i64::from(!matches!(t.ndim(), 0 | 1 | 3)));
-    dispatch::run(op, &[Arg::Tensor(t), Arg::Int(dim), a.values[3].clone()])
-}
-
-fn softmin(a: &Args) -> Result<Ret> {
-    let t = run1!("neg", a.tensor(0)?)?;
-    legacy_dim(a, op!("softmax")?, &t)
 }

@@ -111,7 +111,7 @@ fn attention(a: &Args) -> Result<Ret> {
     let half = Scalar::Float(scale.abs().sqrt());
     let sign = Scalar::Float(if scale < 0.0 { -1.0 } else { 1.0 });
     let (q2, k2) = (run1!("mul", q, half)?, run1!("mul", &k, half)?);
-    let mut scores = super::matrix::matmul(&q2, &run1!("transpose", &k2, -2i64, -1i64)?)?;
+    let mut scores = super::contract::matmul(&q2, &run1!("transpose", &k2, -2i64, -1i64)?)?;
     if scale < 0.0 {
         scores = run1!("mul", &scores, sign)?;
     }
@@ -145,7 +145,7 @@ fn attention(a: &Args) -> Result<Ret> {
     } else {
         weights
     };
-    Ok(super::matrix::matmul(&weights, &v)?.into())
+    Ok(super::contract::matmul(&weights, &v)?.into())
 }
 
 /// Each head `times` times in a row.

@@ -463,7 +463,7 @@ fn slice(
     let step = step.unwrap_or(1);
     ensure!(step != 0, Value, "slice step cannot be zero");
     ensure!(step > 0, Value, "step must be greater than zero");
-    view::slice(t, dim as i64, start, stop, step)?.one()
+    super::part::slice(t, dim as i64, start, stop, step)?.one()
 }
 
 /// A truth value as the positions it takes from a dimension of size 1.

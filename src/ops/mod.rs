@@ -4,12 +4,18 @@
 //! stubs, docs, the table test) is derived by walking [`table()`].
 
 pub mod activation;
+pub mod adaptive_pool;
+pub mod addmm;
 pub mod args;
 pub mod attention;
+pub mod avg_pool;
 pub mod bag;
+pub mod batch_norm;
 pub mod binary;
 pub mod call;
 pub mod classes;
+pub mod complex_view;
+pub mod contract;
 pub mod conv;
 pub mod copy;
 pub mod create;
@@ -19,22 +25,33 @@ pub mod distance;
 pub mod dropout;
 pub mod einsum;
 pub mod either;
+pub mod extreme;
+pub mod factor;
+pub mod fold;
+pub mod gated;
 pub mod getitem;
+pub mod histogram;
 pub mod index;
 pub mod join;
 pub mod linalg;
 pub mod linalg_more;
 pub mod loss;
+pub mod lu;
 mod map_macro;
+pub mod margin_loss;
 pub mod mask;
 pub mod matrix;
+pub mod nonzero;
 pub mod norm;
 pub mod op;
+pub mod order;
 pub mod pad;
+pub mod part;
 pub mod pointwise;
 pub mod pointwise_more;
 pub mod pool;
 pub mod random;
+pub mod range;
 pub mod rearrange;
 pub mod recurrent;
 pub mod reduce;
@@ -42,12 +59,18 @@ pub mod refusal;
 pub mod resize;
 pub mod rules;
 pub mod scan;
+pub mod scatter;
 pub mod schema;
+pub mod search;
 pub mod sort;
 pub mod special;
+pub mod spectral;
 pub mod statistics;
 pub mod take;
+pub mod tensor_split;
+pub mod triangle;
 pub mod unary;
+pub mod unpool;
 pub mod view;
 pub mod window;
 
@@ -66,40 +89,63 @@ static FAMILIES: &[&[OpDef]] = &[
     window::OPS,
     bag::OPS,
     create::OPS,
+    range::OPS,
     view::OPS,
+    complex_view::OPS,
+    part::OPS,
     reduce::OPS,
+    extreme::OPS,
     statistics::OPS,
+    order::OPS,
     scan::OPS,
     sort::OPS,
+    search::OPS,
+    histogram::OPS,
     random::OPS,
     ctc::OPS,
     recurrent::OPS,
     index::OPS,
+    scatter::OPS,
     take::OPS,
     getitem::OPS,
     mask::OPS,
+    nonzero::OPS,
     activation::OPS,
+    gated::OPS,
     dropout::OPS,
     join::OPS,
+    tensor_split::OPS,
     rearrange::OPS,
+    triangle::OPS,
     pad::OPS,
     pointwise_more::OPS,
     special::OPS,
     norm::OPS,
+    batch_norm::OPS,
     loss::OPS,
+    margin_loss::OPS,
     distance::OPS,
     classes::OPS,
     matrix::OPS,
+    contract::OPS,
+    addmm::OPS,
     einsum::OPS,
     conv::CONVOLUTIONS,
     conv::TRANSPOSED,
     conv::OPS,
+    fold::OPS,
     pool::OPS,
+    avg_pool::OPS,
+    unpool::OPS,
+    adaptive_pool::OPS,
     pool::MAXIMA,
     pool::UNPOOL,
     resize::OPS,
     attention::OPS,
     linalg::OPS,
+    factor::OPS,
+    lu::OPS,
+    spectral::OPS,
     linalg_more::OPS,
 ];
 

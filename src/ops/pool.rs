@@ -1,8 +1,7 @@
-//! Pooling.
+//! Max pooling, and what all poolings share.
 
 use super::args::{Arg, Args};
-use super::op::{F, KernelBody, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
-use super::schema::NONE;
+use super::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::cpu::pooling::{self as cpu, Layout, Rule, Window, Windows};
 use crate::cpu::{self as host, copy};
 use crate::{
@@ -11,10 +10,15 @@ use crate::{
 use smallvec::smallvec;
 
 const MAX2: &str = "(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False)";
+
 const MAX3: &str = "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False)";
+
 const MAX1: &str = "(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False)";
+
 const MAX1_AT: &str = "(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)";
+
 const MAX2_AT: &str = "(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)";
+
 const MAX3_AT: &str = "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)";
 
 macro_rules! max_rows {
@@ -88,152 +92,6 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(|a| infer_max(a, 3, true), |a, o| run_max(a, o, 3)),
         "The largest elements of windows, and their positions.",
     ),
-    compose(
-        "avg_pool1d",
-        "(Tensor input, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)",
-        F,
-        avg1,
-        "The means of windows.",
-    ),
-    compose(
-        "nn.functional.avg_pool1d",
-        "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)",
-        F,
-        avg1,
-        "The means of windows.",
-    ),
-    kernel(
-        "nn.functional.avg_pool2d",
-        "(Tensor input, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)",
-        F | O,
-        KernelBody::new(|a| infer_avg(a, 2), |a, o| run_avg(a, o, 2)),
-        "The means of windows.",
-    ),
-    kernel(
-        "nn.functional.avg_pool3d",
-        "(Tensor input, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)",
-        F | O,
-        KernelBody::new(|a| infer_avg(a, 3), |a, o| run_avg(a, o, 3)),
-        "The means of windows.",
-    ),
-    compose(
-        "adaptive_avg_pool1d",
-        "(Tensor input, int[1] output_size)",
-        F,
-        |a| adaptive1(a, false),
-        "Means of as many windows as asked for.",
-    ),
-    compose(
-        "nn.functional.adaptive_avg_pool1d",
-        "(Tensor input, int[1] output_size)",
-        F,
-        |a| adaptive1(a, false),
-        "Means of as many windows as asked for.",
-    ),
-    kernel(
-        "nn.functional.adaptive_avg_pool2d",
-        "(Tensor input, int?[] output_size)",
-        F,
-        KernelBody::new(
-            |a| infer_adaptive(a, 2, false),
-            |a, o| run_adaptive(a, o, 2),
-        ),
-        "Means of as many windows as asked for.",
-    ),
-    kernel(
-        "nn.functional.adaptive_avg_pool3d",
-        "(Tensor input, int?[] output_size)",
-        F,
-        KernelBody::new(
-            |a| infer_adaptive(a, 3, false),
-            |a, o| run_adaptive(a, o, 3),
-        ),
-        "Means of as many windows as asked for.",
-    ),
-    compose(
-        "adaptive_max_pool1d",
-        "(Tensor input, int[1] output_size) -> (Tensor, Tensor)",
-        F,
-        |a| adaptive1(a, true),
-        "Maxima of as many windows as asked for, and their positions.",
-    ),
-    kernel(
-        "adaptive_max_pool2d",
-        "(Tensor input, int?[] output_size) -> (Tensor, Tensor)",
-        0,
-        KernelBody::new(|a| infer_adaptive(a, 2, true), |a, o| run_adaptive(a, o, 2)),
-        "Maxima of as many windows as asked for, and their positions.",
-    ),
-    kernel(
-        "adaptive_max_pool3d",
-        "(Tensor input, int?[] output_size) -> (Tensor, Tensor)",
-        0,
-        KernelBody::new(|a| infer_adaptive(a, 3, true), |a, o| run_adaptive(a, o, 3)),
-        "Maxima of as many windows as asked for, and their positions.",
-    ),
-    compose(
-        "nn.functional.adaptive_max_pool1d",
-        "(Tensor input, int[1] output_size, bool return_indices=False)",
-        F,
-        |a| adaptive_max(a, a.bool(2)),
-        "Maxima of as many windows as asked for.",
-    ),
-    compose(
-        "nn.functional.adaptive_max_pool2d",
-        "(Tensor input, int?[] output_size, bool return_indices=False)",
-        F,
-        |a| adaptive_max(a, a.bool(2)),
-        "Maxima of as many windows as asked for.",
-    ),
-    compose(
-        "nn.functional.adaptive_max_pool3d",
-        "(Tensor input, int?[] output_size, bool return_indices=False)",
-        F,
-        |a| adaptive_max(a, a.bool(2)),
-        "Maxima of as many windows as asked for.",
-    ),
-    compose(
-        "nn.functional.adaptive_max_pool1d_with_indices",
-        "(Tensor input, int[1] output_size, bool return_indices=False)",
-        F,
-        |a| adaptive_max(a, true),
-        "Maxima of as many windows as asked for, and their positions.",
-    ),
-    compose(
-        "nn.functional.adaptive_max_pool2d_with_indices",
-        "(Tensor input, int?[] output_size, bool return_indices=False)",
-        F,
-        |a| adaptive_max(a, true),
-        "Maxima of as many windows as asked for, and their positions.",
-    ),
-    compose(
-        "nn.functional.adaptive_max_pool3d_with_indices",
-        "(Tensor input, int?[] output_size, bool return_indices=False)",
-        F,
-        |a| adaptive_max(a, true),
-        "Maxima of as many windows as asked for, and their positions.",
-    ),
-    compose(
-        "nn.functional.lp_pool1d",
-        "(Tensor input, float norm_type, int[1] kernel_size, int[1]? stride=None, bool ceil_mode=False)",
-        F,
-        |a| lp(a, 1),
-        "Power means of windows.",
-    ),
-    compose(
-        "nn.functional.lp_pool2d",
-        "(Tensor input, float norm_type, int[2] kernel_size, int[2]? stride=None, bool ceil_mode=False)",
-        F,
-        |a| lp(a, 2),
-        "Power means of windows.",
-    ),
-    compose(
-        "nn.functional.lp_pool3d",
-        "(Tensor input, float norm_type, int[3] kernel_size, int[3]? stride=None, bool ceil_mode=False)",
-        F,
-        |a| lp(a, 3),
-        "Power means of windows.",
-    ),
     kernel(
         "_max_unpool",
         "(Tensor self, Tensor indices, int[] output_size)",
@@ -241,45 +99,10 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_unpool, run_unpool),
         "",
     ),
-    kernel(
-        "_fractional_max_pool",
-        "(Tensor self, int[] kernel_size, int[] output_size, Tensor random_samples) -> (Tensor, Tensor)",
-        0,
-        KernelBody::new(infer_fractional, run_fractional),
-        "",
-    ),
-    compose(
-        "nn.functional.fractional_max_pool2d",
-        "(Tensor input, int[2] kernel_size, int[2]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
-        F,
-        |a| fractional(a, 2, a.bool(4)),
-        "Maxima of windows of random places.",
-    ),
-    compose(
-        "nn.functional.fractional_max_pool3d",
-        "(Tensor input, int[3] kernel_size, int[3]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
-        F,
-        |a| fractional(a, 3, a.bool(4)),
-        "Maxima of windows of random places.",
-    ),
-    compose(
-        "nn.functional.fractional_max_pool2d_with_indices",
-        "(Tensor input, int[2] kernel_size, int[2]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
-        F,
-        |a| fractional(a, 2, true),
-        "Maxima of windows of random places, and their positions.",
-    ),
-    compose(
-        "nn.functional.fractional_max_pool3d_with_indices",
-        "(Tensor input, int[3] kernel_size, int[3]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
-        F,
-        |a| fractional(a, 3, true),
-        "Maxima of windows of random places, and their positions.",
-    ),
 ];
 
 /// One value for each dimension; PyTorch's text if there are too many or too few.
-fn each(list: &Dims, n: usize, op: &str, what: &str) -> Result<Dims> {
+pub(super) fn each(list: &Dims, n: usize, op: &str, what: &str) -> Result<Dims> {
     let may = if what == "stride" {
         "be omitted, a single int"
     } else {
@@ -299,17 +122,16 @@ fn each(list: &Dims, n: usize, op: &str, what: &str) -> Result<Dims> {
 }
 
 /// The parameters of windows that follow each other regularly.
-struct Regular {
-    kernel: Dims,
-    stride: Dims,
-    padding: Dims,
-    dilation: Dims,
-    ceil: bool,
-    out: Dims,
+pub(super) struct Regular {
+    pub(super) kernel: Dims,
+    pub(super) stride: Dims,
+    pub(super) padding: Dims,
+    pub(super) dilation: Dims,
+    pub(super) out: Dims,
 }
 
 /// Reads kernel, stride and padding from positions 1 to 3.
-fn regular(a: &Args, n: usize, dilation: Option<&Dims>, ceil: bool) -> Result<Regular> {
+pub(super) fn regular(a: &Args, n: usize, dilation: Option<&Dims>, ceil: bool) -> Result<Regular> {
     let name = a.name().trim_end_matches("_with_indices");
     let kernel = each(a.ints(1)?, n, name, "kernel_size")?;
     let stride = match a.opt_ints(2) {
@@ -412,7 +234,6 @@ fn regular(a: &Args, n: usize, dilation: Option<&Dims>, ceil: bool) -> Result<Re
         stride,
         padding,
         dilation,
-        ceil,
         out,
     })
 }
@@ -468,7 +289,7 @@ fn pooled_size(size: i64, k: i64, p: i64, s: i64, d: i64, ceil: bool) -> i64 {
 }
 
 impl Regular {
-    fn windows(&self, sizes: &[i64], max: bool) -> Windows {
+    pub(super) fn windows(&self, sizes: &[i64], max: bool) -> Windows {
         let n = self.out.len();
         let one = Window {
             start: 0,
@@ -519,7 +340,7 @@ impl Regular {
 }
 
 /// The format of a pooled result: that of the input, for the dimensions that know it.
-fn format(x: &Tensor, n: usize, three: bool) -> MemoryFormat {
+pub(super) fn format(x: &Tensor, n: usize, three: bool) -> MemoryFormat {
     let last = x.ndim() == n + 2 && dims::strides_like_channels_last(x.shape(), x.strides());
     match (last, n) {
         (true, 2) => MemoryFormat::ChannelsLast,
@@ -528,7 +349,7 @@ fn format(x: &Tensor, n: usize, three: bool) -> MemoryFormat {
     }
 }
 
-fn plan(x: &Tensor, out: &[i64], format: MemoryFormat, positions: bool) -> Result<Plan> {
+pub(super) fn plan(x: &Tensor, out: &[i64], format: MemoryFormat, positions: bool) -> Result<Plan> {
     let shape = Dims::new(&x.shape()[..x.ndim() - out.len()]).concat(out);
     if let Some(&d) = shape.iter().find(|&&d| d < 0) {
         bail!(
@@ -553,7 +374,7 @@ fn plan(x: &Tensor, out: &[i64], format: MemoryFormat, positions: bool) -> Resul
 }
 
 /// Runs a pooling kernel on dense tensors in one format.
-fn execute(
+pub(super) fn execute(
     x: &Tensor,
     outs: &[Tensor],
     n: usize,
@@ -725,47 +546,7 @@ fn max_function(a: &Args, n: usize, always: bool) -> Result<Ret> {
     super::dispatch::run(op, &values)
 }
 
-fn infer_avg(a: &Args, n: usize) -> Result<Plan> {
-    let x = a.tensor(0)?;
-    let name = a.name();
-    if n == 2 && x.ndim() < 3 {
-        let k = x.ndim() as i64;
-        bail!(
-            Index,
-            "Dimension out of range (expected to be in range of [{}, {}], but got -3)",
-            -k.max(1),
-            k.max(1) - 1
-        );
-    }
-    if let Some(d) = a.opt_int(6) {
-        ensure!(d != 0, Runtime, "divisor must be not zero");
-    }
-    let r = regular(a, n, None, a.bool(4))?;
-    let d = x.dtype();
-    ensure!(
-        (d.is_float() && !d.is_storage_only()) || d == DType::I64,
-        NotImplemented,
-        "\"{name}\" not implemented for '{}'",
-        d.scalar_type()
-    );
-    let _ = r.ceil;
-    plan(x, &r.out, format(x, n, false), false)
-}
-
-fn run_avg(a: &Args, outs: &[Tensor], n: usize) -> Result<()> {
-    let x = a.tensor(0)?;
-    let r = regular(a, n, None, a.bool(4))?;
-    let sizes = &x.shape()[x.ndim() - n..];
-    let rule = Rule::Mean {
-        divisor: a.opt_int(6),
-        padding: a.bool(5),
-    };
-    execute(x, outs, n, format(x, n, false), rule, true, &|_| {
-        r.windows(sizes, false)
-    })
-}
-
-fn check_1d(x: &Tensor, name: &str) -> Result<()> {
+pub(super) fn check_1d(x: &Tensor, name: &str) -> Result<()> {
     ensure!(
         matches!(x.ndim(), 2 | 3),
         Runtime,
@@ -773,280 +554,6 @@ fn check_1d(x: &Tensor, name: &str) -> Result<()> {
         x.ndim()
     );
     Ok(())
-}
-
-fn avg1(a: &Args) -> Result<Ret> {
-    let x = a.tensor(0)?;
-    check_1d(x, "avg_pool1d")?;
-    let (k, p) = (a.ints(1)?, a.ints(3)?);
-    let stride = a.opt_ints(2).filter(|s| !s.is_empty()).unwrap_or(k);
-    for (list, name) in [(k, "kernel_size"), (stride, "stride"), (p, "padding")] {
-        ensure!(
-            list.len() == 1,
-            Runtime,
-            "avg_pool1d() argument '{name}' should contain one int (got {})",
-            list.len()
-        );
-    }
-    let wide = run1!("unsqueeze", x, -2i64)?;
-    let pair = |first: i64, v: i64| Dims::from([first, v]);
-    let out = run1!(
-        "nn.functional.avg_pool2d",
-        &wide,
-        pair(1, k[0]),
-        pair(1, stride[0]),
-        pair(0, p[0]),
-        a.bool(4),
-        a.bool(5)
-    )?;
-    Ok(run1!("squeeze#dim", &out, -2i64)?.into())
-}
-
-/// The output size with `None`s replaced by the input's sizes.
-fn adaptive_size(a: &Args, n: usize) -> Result<Dims> {
-    let (x, asked) = (a.tensor(0)?, a.ints(1)?);
-    let asked = if asked.len() == 1 {
-        Dims::filled(n, asked[0])
-    } else {
-        asked.clone()
-    };
-    ensure!(
-        x.ndim() > asked.len(),
-        Value,
-        "Input dimension should be at least {}",
-        asked.len() + 1
-    );
-    let lead = x.ndim() - asked.len();
-    Ok(asked
-        .iter()
-        .enumerate()
-        .map(|(i, &v)| if v == NONE { x.shape()[lead + i] } else { v })
-        .collect())
-}
-
-fn infer_adaptive(a: &Args, n: usize, max: bool) -> Result<Plan> {
-    let x = a.tensor(0)?;
-    let name = format!("adaptive_{}_pool{n}d", if max { "max" } else { "avg" });
-    let colon = if max { ": " } else { " " };
-    let asked = a.ints(1)?.len();
-    ensure!(
-        asked < 2 || x.ndim() > asked,
-        Value,
-        "Input dimension should be at least {}",
-        asked + 1
-    );
-    if max && x.ndim() != n + 1 && x.ndim() != n + 2 {
-        bail!(
-            Runtime,
-            "{name}(): Expected {}D or {}D tensor, but got{colon}{}",
-            n + 1,
-            n + 2,
-            x.shape()
-        );
-    }
-    if !max && x.ndim() != n + 1 && x.ndim() != n + 2 && a.ints(1)?.len() <= n {
-        bail!(
-            Runtime,
-            "{name}(): Expected {}D or {}D tensor, but got{colon}{}",
-            n + 1,
-            n + 2,
-            x.shape()
-        );
-    }
-    let size = adaptive_size(a, n)?;
-    let skip = x.ndim() - n - 1;
-    if size.len() != n {
-        if max {
-            bail!(
-                Runtime,
-                "{name}(): internal error: output_size.size() must be {n}"
-            );
-        }
-        bail!(Runtime, "{name}: output_size must be {n}");
-    }
-    if !max && size.iter().any(|&v| v < 0) {
-        let shown: Vec<String> = size.iter().map(ToString::to_string).collect();
-        bail!(
-            Runtime,
-            "{name}: elements of output_size must be greater than or equal to 0 but received {{{}}}",
-            shown.join(", ")
-        );
-    }
-    for i in skip..x.ndim() {
-        ensure!(
-            x.shape()[i] > 0 || (i == 0 && x.ndim() == n + 2),
-            Runtime,
-            "{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {} with dimension {i} being empty",
-            x.shape()
-        );
-    }
-    let d = x.dtype();
-    if !max && size.iter().all(|&v| v == 1) && !d.is_float() {
-        bail!(
-            Runtime,
-            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {}",
-            d.scalar_type()
-        );
-    }
-    ensure!(
-        d.is_float() && !d.is_storage_only(),
-        NotImplemented,
-        "\"{name}\" not implemented for '{}'",
-        d.scalar_type()
-    );
-    plan(x, &size, adaptive_format(x, n, max, &size), max)
-}
-
-fn adaptive_format(x: &Tensor, n: usize, max: bool, size: &[i64]) -> MemoryFormat {
-    format(x, n, !max && size.iter().all(|&v| v == 1))
-}
-
-fn adaptive_windows(sizes: &[i64], out: &[i64]) -> Windows {
-    let n = out.len();
-    std::array::from_fn(|axis| {
-        if axis + n < 3 {
-            return vec![Window {
-                start: 0,
-                end: 1,
-                step: 1,
-                padded: 1,
-            }];
-        }
-        let (size, count) = (sizes[axis + n - 3], out[axis + n - 3]);
-        (0..count)
-            .map(|o| {
-                let (start, end) = (o * size / count, ((o + 1) * size + count - 1) / count);
-                Window {
-                    start: start as usize,
-                    end: end as usize,
-                    step: 1,
-                    padded: (end - start) as usize,
-                }
-            })
-            .collect()
-    })
-}
-
-fn run_adaptive(a: &Args, outs: &[Tensor], n: usize) -> Result<()> {
-    let x = a.tensor(0)?;
-    let size = adaptive_size(a, n)?;
-    let max = outs.len() == 2;
-    let rule = if max {
-        Rule::Max
-    } else {
-        Rule::Mean {
-            divisor: None,
-            padding: false,
-        }
-    };
-    let sizes = &x.shape()[x.ndim() - n..];
-    execute(
-        x,
-        outs,
-        n,
-        adaptive_format(x, n, max, &size),
-        rule,
-        true,
-        &|_| adaptive_windows(sizes, &size),
-    )
-}
-
-fn adaptive1(a: &Args, max: bool) -> Result<Ret> {
-    let (x, size) = (a.tensor(0)?, a.ints(1)?);
-    let name = if max {
-        "adaptive_max_pool1d"
-    } else {
-        "adaptive_avg_pool1d"
-    };
-    check_1d(x, name)?;
-    ensure!(
-        size.len() == 1,
-        Runtime,
-        "{name}() argument 'output_size' should contain one int (got {})",
-        size.len()
-    );
-    let wide = run1!("unsqueeze", x, -2i64)?;
-    let size = Dims::from([1, size[0]]);
-    if max {
-        let both = run!("adaptive_max_pool2d", &wide, size)?.tensors();
-        return Ok(Ret::Tuple(
-            both.iter()
-                .map(|t| run1!("squeeze#dim", t, -2i64))
-                .collect::<Result<_>>()?,
-        ));
-    }
-    Ok(run1!(
-        "squeeze#dim",
-        &run1!("nn.functional.adaptive_avg_pool2d", &wide, size)?,
-        -2i64
-    )?
-    .into())
-}
-
-fn adaptive_max(a: &Args, positions: bool) -> Result<Ret> {
-    let (x, size) = (a.tensor(0)?, a.ints(1)?.clone());
-    let both = match a.name().as_bytes().get(17) {
-        Some(b'1') => run!("adaptive_max_pool1d", x, size)?,
-        Some(b'2') => run!("adaptive_max_pool2d", x, size)?,
-        _ => run!("adaptive_max_pool3d", x, size)?,
-    };
-    if positions {
-        return Ok(both);
-    }
-    both.tensors()
-        .into_iter()
-        .next()
-        .map(Ret::from)
-        .ok_or_else(|| crate::err!(Runtime, "no result"))
-}
-
-fn lp(a: &Args, n: usize) -> Result<Ret> {
-    let (x, norm, k) = (a.tensor(0)?, a.float(1)?, a.ints(2)?);
-    let count: i64 = if k.len() == 1 {
-        k[0].pow(n as u32)
-    } else {
-        k.iter().product()
-    };
-    let powered = run1!("pow", x, Scalar::Float(norm))?;
-    let stride = a.opt_ints(3).cloned();
-    let (zero, ceil) = (Dims::filled(n, 0), a.bool(4));
-    let out = match n {
-        1 => run1!(
-            "nn.functional.avg_pool1d",
-            &powered,
-            k.clone(),
-            stride,
-            zero,
-            ceil
-        )?,
-        2 => run1!(
-            "nn.functional.avg_pool2d",
-            &powered,
-            k.clone(),
-            stride,
-            zero,
-            ceil
-        )?,
-        _ => run1!(
-            "nn.functional.avg_pool3d",
-            &powered,
-            k.clone(),
-            stride,
-            zero,
-            ceil
-        )?,
-    };
-    let signed = run1!(
-        "mul",
-        &run1!("sign", &out)?,
-        &run1!("relu", &run1!("abs", &out)?)?
-    )?;
-    Ok(run1!(
-        "pow",
-        &run1!("mul", &signed, Scalar::Int(count))?,
-        Scalar::Float(1.0 / norm)
-    )?
-    .into())
 }
 
 fn unpool_function(a: &Args, n: usize) -> Result<Ret> {
@@ -1161,177 +668,4 @@ fn run_unpool(a: &Args, outs: &[Tensor]) -> Result<()> {
     } else {
         copy::copy(out, &dense)
     }
-}
-
-fn fractional(a: &Args, n: usize, positions: bool) -> Result<Ret> {
-    let x = a.tensor(0)?;
-    let name = a.name().trim_end_matches("_with_indices");
-    let kernel = each(a.ints(1)?, n, name, "kernel_size")?;
-    let size = match (a.opt_ints(2), a.opt_floats(3)) {
-        (Some(s), _) => each(s, n, name, "output_size")?,
-        (None, Some(r)) => {
-            ensure!(
-                r.len() == n,
-                Value,
-                "{name} requires output_ratio to either be a single Int or tuple of Ints."
-            );
-            ensure!(x.ndim() >= n, Index, "Dimension out of range");
-            (0..n)
-                .map(|i| (x.shape()[x.ndim() - n + i] as f64 * r[i]) as i64)
-                .collect()
-        }
-        (None, None) => bail!(
-            Value,
-            "{name} requires specifying either an output_size or an output_ratio"
-        ),
-    };
-    let samples = match a.opt_tensor(5) {
-        Some(t) => t.clone(),
-        None => {
-            ensure!(
-                x.ndim() > n,
-                Index,
-                "Dimension out of range (expected to be in range of [-{}, {}], but got -{})",
-                x.ndim().max(1),
-                x.ndim().max(1) - 1,
-                n + 1
-            );
-            let batch = if x.ndim() == n + 1 { 1 } else { x.shape()[0] };
-            let shape = Dims::from([batch, x.shape()[x.ndim() - n - 1], n as i64]);
-            run1!("rand", shape, Arg::None, x.dtype(), Arg::None, x.device())?
-        }
-    };
-    let both = run!("_fractional_max_pool", x, kernel, size, &samples)?;
-    if positions {
-        return Ok(both);
-    }
-    both.tensors()
-        .into_iter()
-        .next()
-        .map(Ret::from)
-        .ok_or_else(|| crate::err!(Runtime, "no result"))
-}
-
-fn infer_fractional(a: &Args) -> Result<Plan> {
-    let (x, kernel, size) = (a.tensor(0)?, a.ints(1)?, a.ints(2)?);
-    let n = kernel.len();
-    ensure!(
-        x.ndim() == n + 1 || x.ndim() == n + 2,
-        Runtime,
-        "fractional_max_pool{n}d(): Expected {}D or {}D tensor, but got: {}",
-        n + 1,
-        n + 2,
-        x.shape()
-    );
-    let names = ["time", "height", "width"];
-    for i in 0..n {
-        let (have, k, want) = (x.shape()[x.ndim() - n + i], kernel[i], size[i]);
-        ensure!(
-            k > 0 && want > 0,
-            Runtime,
-            "fractional_max_pool{n}d(): kernel_size and output_size must be greater than zero"
-        );
-        ensure!(
-            want + k - 1 <= have,
-            Runtime,
-            "fractional_max_pool{n}d(): pool {} {k} too large relative to input {} {have}",
-            names[3 - n + i],
-            names[3 - n + i]
-        );
-    }
-    let d = x.dtype();
-    ensure!(
-        d.is_float() && !d.is_storage_only(),
-        NotImplemented,
-        "\"fractional_max_pool{n}d\" not implemented for '{}'",
-        d.scalar_type()
-    );
-    let s = a.tensor(3)?;
-    ensure!(
-        s.dtype() == d,
-        Runtime,
-        "Expect _random_samples to have the same dtype as input"
-    );
-    ensure!(
-        s.ndim() == 3,
-        Runtime,
-        "Expect _random_samples to have 3 dimensions, got {}",
-        s.ndim()
-    );
-    let channels = x.shape()[x.ndim() - n - 1];
-    let batch = if x.ndim() == n + 2 { x.shape()[0] } else { 1 };
-    ensure!(
-        s.shape()[0] >= batch,
-        Runtime,
-        "Expect _random_samples.size(0) no less then input batch size."
-    );
-    ensure!(
-        s.shape()[1] == channels,
-        Runtime,
-        "Expect _random_samples.size(1) equals to input channel size."
-    );
-    ensure!(
-        s.shape()[2] == n as i64,
-        Runtime,
-        "Expect _random_samples.size(2) equals to {n}; got {}",
-        s.shape()[2]
-    );
-    plan(x, size, MemoryFormat::Contiguous, true)
-}
-
-fn run_fractional(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (x, kernel, size) = (a.tensor(0)?, a.ints(1)?, a.ints(2)?);
-    let n = kernel.len();
-    let samples = copy::dense(a.tensor(3)?, DType::F64)?;
-    let samples = host::slice::<f64>(&samples);
-    let single = x.dtype() != DType::F64;
-    let sizes = &x.shape()[x.ndim() - n..];
-    let windows = |plane: usize| -> Windows {
-        std::array::from_fn(|axis| {
-            if axis + n < 3 {
-                return vec![Window {
-                    start: 0,
-                    end: 1,
-                    step: 1,
-                    padded: 1,
-                }];
-            }
-            let i = axis + n - 3;
-            // Images have the sample of the width first.
-            let sample = samples[plane * n + if n == 2 { 1 - i } else { i }];
-            let (have, k, want) = (sizes[i], kernel[i], size[i]);
-            let place = |o: i64| -> i64 {
-                if o == want - 1 {
-                    return have - k;
-                }
-                if single {
-                    let alpha = (have - k) as f32 / (want - 1) as f32;
-                    return ((o as f32 + sample as f32) * alpha) as i64
-                        - (sample as f32 * alpha) as i64;
-                }
-                let alpha = (have - k) as f64 / (want - 1) as f64;
-                ((o as f64 + sample) * alpha) as i64 - (sample * alpha) as i64
-            };
-            (0..want)
-                .map(|o| {
-                    let start = place(o).clamp(0, have - k);
-                    Window {
-                        start: start as usize,
-                        end: (start + k) as usize,
-                        step: 1,
-                        padded: k as usize,
-                    }
-                })
-                .collect()
-        })
-    };
-    execute(
-        x,
-        outs,
-        n,
-        MemoryFormat::Contiguous,
-        Rule::Max,
-        false,
-        &windows,
-    )
 }

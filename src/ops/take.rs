@@ -1,8 +1,10 @@
 //! Elements at positions of the flattened tensor (take, put), and rows of a table (embedding).
 
 use super::args::Args;
-use super::index::{apart, apart_index, axis, is_index, long, out_of_range, reduce_rows, start};
+use super::index::{apart, axis, is_index, long, out_of_range, start};
 use super::op::{F, FM, FMO, KernelBody, OpDef, Plan, Ret, X, compose, kernel};
+use super::scatter::apart_index;
+use super::scatter::reduce_rows;
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
 use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, run1};
 

@@ -229,9 +229,12 @@ impl PyTensor {
     fn h<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().get();
         if t.ndim() == 0 {
-            return wrap(slf.py(), crate::ops::view::conj(t));
+            return wrap(slf.py(), crate::ops::complex_view::conj(t));
         }
-        wrap(slf.py(), crate::ops::view::conj(&swapped(t, "H")?.one()?))
+        wrap(
+            slf.py(),
+            crate::ops::complex_view::conj(&swapped(t, "H")?.one()?),
+        )
     }
     #[getter(mT)]
     fn m_t<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
