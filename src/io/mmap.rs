@@ -73,6 +73,18 @@ impl Bytes {
         }
     }
 
+    /// Tells the system that these bytes are not needed soon, so that reading a whole file once takes no memory.
+    /// They are read from the file again if they are needed after all.
+    pub fn release(&self) {
+        #[cfg(unix)]
+        if let Owner::Mapped(map) = &*self.owner {
+            // SAFETY: the map is read only and backed by the file, so a dropped page comes back as it was.
+            let _ = unsafe {
+                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, self.start, self.len)
+            };
+        }
+    }
+
     /// True if these bytes are part of a mapped file.
     #[must_use]
     pub fn is_mapped(&self) -> bool {

@@ -7,7 +7,11 @@
 //! A further format is one more file beside `torch_zip.rs` and one more line in `open_contents`.
 
 mod check;
+pub mod compare;
+pub mod convert;
+pub mod describe;
 mod detect;
+pub mod fingerprint;
 mod legacy;
 mod list;
 pub mod mmap;
@@ -17,6 +21,7 @@ mod rebuild;
 mod safetensors;
 mod torch_zip;
 pub mod tree;
+pub mod verify;
 pub mod write;
 pub mod zip;
 
@@ -175,32 +180,6 @@ impl Archive {
             Data::Meta => bail!(Checkpoint, "a meta storage has no bytes in the file"),
             Data::Given => bail!(Checkpoint, "a storage that is not of this file"),
         }
-    }
-
-    /// Reads every storage and compares its checksum, where the format has one.
-    ///
-    /// # Errors
-    /// Names the first damaged storage and a tensor in it.
-    pub fn verify(&self) -> Result<()> {
-        for (i, storage) in self.tree().storages.iter().enumerate() {
-            let Some(crc) = storage.crc else { continue };
-            let found = crc32fast::hash(&self.raw(storage)?);
-            if found != crc {
-                let named = self
-                    .tensors()
-                    .into_iter()
-                    .find(|t| t.tensor.storage as usize == i);
-                let of = named
-                    .map(|t| format!(" of tensor '{}'", t.name))
-                    .unwrap_or_default();
-                bail!(
-                    Checkpoint,
-                    "storage '{}'{of} is damaged: its checksum is {found:08x} and should be {crc:08x}",
-                    storage.key
-                );
-            }
-        }
-        Ok(())
     }
 }
 
