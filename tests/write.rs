@@ -399,7 +399,7 @@ fn diff_finds_what_differs() {
     let c = write("c", vec![shape(4)], &floats(1.0));
     let d = write(
         "d",
-        vec![shape(3), item("v", DType::F16, &[1])],
+        vec![shape(3), item("v", DType::F32, &[1])],
         &floats(1.0),
     );
     let e = write("e", vec![item("w", DType::I32, &[3])], &floats(1.0));

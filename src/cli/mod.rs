@@ -5,7 +5,7 @@ mod diff;
 mod fingerprint;
 mod inspect;
 mod output;
-mod progress;
+pub(crate) mod progress;
 mod scan;
 mod tree;
 mod verify;

@@ -1,6 +1,6 @@
 //! From one format to another, tensor by tensor: never more in memory than the largest of them.
 
-use super::fingerprint::identity;
+use super::fingerprint::{identity, name_of};
 use super::tree::Data;
 use super::verify::Progress;
 use super::write::flat::{Flat, Item, elements};
@@ -227,8 +227,10 @@ fn flat_of(
             "tensor '{}' is a meta tensor and has no data to write",
             t.name
         );
-        let name = t.name.get(options.prefix.len()..).unwrap_or("");
-        let name = if name.is_empty() { "tensor" } else { name };
+        let name = match t.name.get(options.prefix.len()..) {
+            None | Some("") => name_of(t),
+            Some(name) => name,
+        };
         let empty = nbytes(t) == 0;
         let owner = *first.entry(identity(t)).or_insert(i as u32);
         items.push(Item {

@@ -68,7 +68,7 @@ impl Archive {
                 t.tensor.dtype.name(),
                 t.tensor.shape()
             );
-            lines.push((&t.name, line));
+            lines.push((name_of(t), line));
             named.push((t.name.clone(), digest));
         }
         lines.sort_unstable();
@@ -108,6 +108,11 @@ impl Archive {
         bytes.release();
         Ok(Some(hasher.finalize().into()))
     }
+}
+
+/// The name of a tensor where each must have one: a file that is one tensor gives it none.
+pub(super) fn name_of<'a>(t: &'a NamedTensor<'_>) -> &'a str {
+    if t.name.is_empty() { "tensor" } else { &t.name }
 }
 
 /// What two tensors have in common if they have the same elements of the same storage.

@@ -409,8 +409,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         _from_storage _legacy _op_table _op_aliases);
     m.add_function(wrap_pyfunction!(super::numpy::from_dlpack, m)?)?;
     m.add_function(wrap_pyfunction!(super::checkpoint::_load, m)?)?;
-    m.add_function(wrap_pyfunction!(super::checkpoint::_save, m)?)?;
-    #[cfg(feature = "cli")]
-    m.add_function(wrap_pyfunction!(super::checkpoint::_cli, m)?)?;
+    m.add_function(wrap_pyfunction!(super::save::_save, m)?)?;
+    super::files::register(m)?;
     m.add("_has_cuda", cfg!(feature = "cuda"))
 }

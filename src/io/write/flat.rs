@@ -1,8 +1,8 @@
 //! Named tensors and nothing else, for the formats that hold just that; and the elements of a tensor in order.
 
 use super::{PIECE, Sink, pieces};
+use crate::io::extent;
 use crate::io::tree::TensorRef;
-use crate::io::{Bytes, extent};
 use crate::{DType, Result, ensure, err};
 use std::collections::HashSet;
 
@@ -103,7 +103,7 @@ impl Flat {
 ///
 /// # Errors
 /// If the tensor does not lie within the bytes.
-pub fn elements(bytes: &Bytes, tensor: &TensorRef, sink: &mut Sink<'_>) -> Result<()> {
+pub fn elements(bytes: &[u8], tensor: &TensorRef, sink: &mut Sink<'_>) -> Result<()> {
     let (shape, stride, size) = (tensor.shape(), tensor.stride(), tensor.dtype.size());
     let end = extent(shape, stride, tensor.offset, tensor.dtype)?;
     ensure!(
@@ -256,7 +256,7 @@ mod tests {
 
     fn gather(t: &TensorRef, bytes: &[u8]) -> Result<Vec<u8>> {
         let mut out = Vec::new();
-        elements(&Bytes::from(bytes.to_vec()), t, &mut |b| {
+        elements(bytes, t, &mut |b| {
             out.extend_from_slice(b);
             Ok(())
         })?;
