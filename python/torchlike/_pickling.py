@@ -106,6 +106,9 @@ def _module_state(module: Any) -> dict[str, Any]:
         if name == "_backward_hooks":
             state["_is_full_backward_hook"] = own.pop("_is_full_backward_hook", None)
     state["_modules"] = registered["module"]
+    if "_flat_weights_names" in own:  # PyTorch's recurrent layers keep their weights a second time
+        names = own["_flat_weights_names"]
+        own["_flat_weights"] = [registered["parameter"].get(name) for name in names]
     return {**state, **own}
 
 

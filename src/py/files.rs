@@ -30,8 +30,8 @@ fn flat_of(
             t.storage().id(),
             t.offset(),
             t.dtype(),
-            t.shape(),
-            t.strides(),
+            t.shape().to_vec(),
+            t.strides().to_vec(),
             t.is_conj(),
             t.is_neg(),
         );

@@ -4,7 +4,7 @@ use super::storage::storage_of;
 use super::tensor::{PyParameter, PyTensor};
 use super::types::{self, PyDType, PyDevice, PyFormat, PyLayout};
 use crate::io::tree::{Call, CallExtra, CallKind};
-use crate::io::write::{Provider, Sink};
+use crate::io::write::Sink;
 use crate::io::{self, Data, Object, StorageRef, TensorClass, TensorRef, Tree, Value};
 use crate::layers::record;
 use crate::{DType, Device, Result, Storage, Tensor, err};
@@ -528,10 +528,11 @@ pub fn _save<'py>(
             .ok_or_else(|| err!(Value, "no storage {n}"))?;
         host(storage)?.with_bytes(sink)
     };
-    let provider: &mut Provider<'_> = &mut provider;
     if file.is_instance_of::<PyString>() {
         let path: std::path::PathBuf = file.extract()?;
-        return Ok(io::write::save(&path, tree, provider)?);
+        return Ok(py.detach(|| io::write::save(&path, tree, &mut provider))?);
     }
-    to_file(file, |out| io::write::write(out, tree, "archive", provider))
+    to_file(file, |out| {
+        io::write::write(out, tree, "archive", &mut provider)
+    })
 }
