@@ -65,9 +65,9 @@ def save_file(
 ) -> None:
     """Writes named tensors to a file, whole or not at all.
 
-    Tensors that are one in memory are written once and come back as one, unless `duplicate`. With `max_shard_size` (bytes or
-    `"5GB"`) and more than that, several files and an index are written beside `filename`. Meta tensors that know their data
-    are read one at a time.
+    Tensors that are one in memory are written once and come back as one, unless `duplicate`. With
+    `max_shard_size` (bytes or `"5GB"`) and more than that, several files and an index are written beside
+    `filename`. Meta tensors that know their data are read one at a time.
     """
     _C._save_tensors(
         _named(tensors),

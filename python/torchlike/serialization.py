@@ -59,14 +59,12 @@ def save(
 ) -> None:
     """Writes an object to a path or a binary file object, in PyTorch's zip format.
 
-    Ties, strides and views are kept. A path gets the whole file or keeps what it had: the bytes go to a temporary file that
-    is renamed at the end. Meta tensors are saved without data, as PyTorch does; with `materialize=True` those that know
-    where their data comes from are saved with it, one at a time in memory, and stay on meta themselves.
+    Ties, strides and views are kept. A path gets the whole file or keeps what it had: the bytes go to a temporary
+    file that is renamed at the end. Meta tensors are saved without data, as PyTorch does; with `materialize=True`
+    those that know where their data comes from are saved with it, one at a time in memory, and stay on meta.
     """
     if pickle_module is not None and pickle_module is not pickle:
-        raise TypeError(
-            "save(): torchlike writes pickles itself and takes no other pickle_module"
-        )
+        raise TypeError("save(): torchlike writes pickles itself and takes no other pickle_module")
     if not _use_new_zipfile_serialization:
         raise NotImplementedError("save(): the format before PyTorch 1.6 is read and not written")
     if isinstance(f, str | os.PathLike):
@@ -106,11 +104,11 @@ def convert(
 ) -> Converted:
     """Writes a checkpoint of any format in another one, tensor by tensor.
 
-    The format is that of the target's ending (`.pt`, `.safetensors`, `.npz`, `.npy`) or `format`. `max_shard_size` (bytes or
-    `"5GB"`) makes several files with an index where one does not do. Tensors that share memory are written once, unless
-    `duplicate`. `include` and `exclude` are patterns of names; `prefix` is taken off names, and those without are left out.
-    No more is in memory than the largest tensor. Formats other than PyTorch's hold tensors only: the names of other values
-    are in the result.
+    The format is that of the target's ending (`.pt`, `.safetensors`, `.npz`, `.npy`) or `format`. `max_shard_size`
+    (bytes or `"5GB"`) makes several files with an index where one does not do. Tensors that share memory are written
+    once, unless `duplicate`. `include` and `exclude` are patterns of names; `prefix` is taken off names, and those
+    without are left out. No more is in memory than the largest tensor. Formats other than PyTorch's hold tensors
+    only: the names of other values are in the result.
     """
     files, *rest = _C._convert(
         os.fspath(source),

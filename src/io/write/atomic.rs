@@ -105,16 +105,17 @@ impl AtomicFile {
 
 impl Write for AtomicFile {
     fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-        // A full disk shows here, far from anyone who knows the name.
-        let path = &self.place.path;
-        self.out
-            .write(buf)
-            .map_err(|e| std::io::Error::new(e.kind(), named(path, &e).message().to_owned()))
+        self.out.write(buf).map_err(|e| explained(&self.place, &e))
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.out.flush()
+        self.out.flush().map_err(|e| explained(&self.place, &e))
     }
+}
+
+/// A full disk shows far from anyone who knows the name.
+fn explained(place: &Place, e: &std::io::Error) -> std::io::Error {
+    std::io::Error::new(e.kind(), place.named(e).message().to_owned())
 }
 
 impl Flushed {
