@@ -1,6 +1,9 @@
 //! LLVM's coverage counters and comparisons, if the build has them.
 
-#![allow(unsafe_code, reason = "the counters are raw memory that compiled code counts in")]
+#![allow(
+    unsafe_code,
+    reason = "the counters are raw memory that compiled code counts in"
+)]
 
 use std::cell::RefCell;
 use std::sync::Mutex;
@@ -72,7 +75,9 @@ pub unsafe extern "C" fn __sanitizer_cov_trace_switch(value: u64, cases: *const 
     let (count, bits) = unsafe { (*cases, *cases.add(1)) };
     if count > 0 {
         // One case a time, a different one each: all come round.
-        let turn = PAIRS.try_with(|p| p.try_borrow().map_or(0, |p| p.next)).unwrap_or(0);
+        let turn = PAIRS
+            .try_with(|p| p.try_borrow().map_or(0, |p| p.next))
+            .unwrap_or(0);
         // SAFETY: as above.
         let case = unsafe { *cases.add(2 + turn % count as usize) };
         compared(value, case, (bits / 8).clamp(1, 8) as u8);

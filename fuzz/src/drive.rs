@@ -1,6 +1,7 @@
 //! What is done with each input, and what must hold of it. Shared with `tests/corpus.rs`.
 
 use std::collections::BTreeSet;
+use std::hint::black_box;
 use std::path::Path;
 use torchlike::io::write::{self, flat::elements};
 use torchlike::io::{Archive, Data, describe, pickle};
@@ -30,7 +31,7 @@ pub fn path(path: &Path) {
 pub fn bare_pickle(bytes: &[u8]) {
     if let Ok((tree, used)) = pickle::read(bytes) {
         assert!(used <= bytes.len(), "more bytes than there are");
-        describe::render(&tree, tree.root, 1000);
+        black_box(describe::render(&tree, tree.root, 1000));
     }
 }
 
@@ -42,10 +43,10 @@ fn look(archive: &Archive) {
         assert!(group.len() > 1, "a tie of one name");
     }
     for (_, value) in archive.values().iter().take(1000) {
-        describe::render(archive.tree(), *value, 200);
+        black_box(describe::render(archive.tree(), *value, 200));
     }
     archive.tree().disallowed(&|_| false).for_each(drop);
-    archive.tree().unresolved();
+    black_box(archive.tree().unresolved());
     for t in tensors.iter().take(MAX_TENSORS) {
         let readable = !matches!(t.storage.data, Data::Meta | Data::Given);
         if !readable || t.storage.nbytes > MAX_READ {
@@ -54,7 +55,11 @@ fn look(archive: &Archive) {
         let Ok(bytes) = archive.read_storage(t.storage) else {
             continue;
         };
-        assert_eq!(bytes.len() as u64, t.storage.nbytes, "a storage of another size");
+        assert_eq!(
+            bytes.len() as u64,
+            t.storage.nbytes,
+            "a storage of another size"
+        );
         if t.tensor.numel() > MAX_ELEMENTS {
             continue;
         }
@@ -92,7 +97,11 @@ fn again(archive: &Archive) {
                 t.tensor.stride(),
                 t.tensor.requires_grad,
                 // The offset of a meta tensor is not written, as PyTorch does not.
-                if t.storage.data == Data::Meta { 0 } else { t.tensor.offset }
+                if t.storage.data == Data::Meta {
+                    0
+                } else {
+                    t.tensor.offset
+                }
             )
         };
         tensors.iter().map(|t| (t.name.clone(), text(t))).collect()

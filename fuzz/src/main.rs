@@ -69,7 +69,11 @@ fn run() -> Any<()> {
                 findings += supervise(target, root, &options, time)?;
             }
             if findings > 0 {
-                Err(format!("{findings} findings, in {}", root.join("findings").display()).into())
+                Err(format!(
+                    "{findings} findings, in {}",
+                    root.join("findings").display()
+                )
+                .into())
             } else {
                 Ok(())
             }
@@ -88,11 +92,18 @@ fn supervise(target: &Target, root: &Path, options: &Options, time: Duration) ->
     let scratch = scratch(target)?;
     let (start, mut findings) = (Instant::now(), 0u32);
     let mut seed = options.seed;
-    while let Some(left) = time.checked_sub(start.elapsed()).filter(|t| t.as_secs() > 0) {
+    while let Some(left) = time
+        .checked_sub(start.elapsed())
+        .filter(|t| t.as_secs() > 0)
+    {
         seed = seed.wrapping_add(1);
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(target.name).arg(left.as_secs().to_string());
-        command.arg("--worker").arg(&scratch).arg("--seed").arg(seed.to_string());
+        command
+            .arg("--worker")
+            .arg(&scratch)
+            .arg("--seed")
+            .arg(seed.to_string());
         for folder in &options.seeds {
             command.arg("--seeds").arg(folder);
         }
@@ -119,8 +130,16 @@ fn supervise(target: &Target, root: &Path, options: &Options, time: Duration) ->
 /// A folder of this process's own, in memory where there is such a disk.
 fn scratch(target: &Target) -> Any<PathBuf> {
     let base = Path::new("/dev/shm");
-    let base = if base.is_dir() { base.to_owned() } else { std::env::temp_dir() };
-    let folder = base.join(format!("torchlike-fuzz-{}-{}", target.name, std::process::id()));
+    let base = if base.is_dir() {
+        base.to_owned()
+    } else {
+        std::env::temp_dir()
+    };
+    let folder = base.join(format!(
+        "torchlike-fuzz-{}-{}",
+        target.name,
+        std::process::id()
+    ));
     fs::create_dir_all(&folder)?;
     Ok(folder)
 }
@@ -130,7 +149,10 @@ fn current(scratch: &Path) -> Any<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(scratch.join("current"))?.read_to_end(&mut bytes)?;
     let length = u64::from_le_bytes(bytes.get(..8).ok_or("no input")?.try_into()?);
-    Ok(bytes.get(8..8 + length as usize).ok_or("no input")?.to_vec())
+    Ok(bytes
+        .get(8..8 + length as usize)
+        .ok_or("no input")?
+        .to_vec())
 }
 
 /// Shards for the index to point to.
@@ -142,7 +164,11 @@ fn shards(scratch: &Path) -> Any<()> {
     fs::write(scratch.join("a.safetensors"), &file)?;
     fs::write(scratch.join("model-00001-of-00002.safetensors"), &file)?;
     let pickle = b"\x80\x02}X\x01\0\0\0yctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x02tQK\0K\x02\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtRs.";
-    let zip = targets::zip_of(&[("a/data.pkl", pickle), ("a/data/0", &[0; 8]), ("a/version", b"3\n")]);
+    let zip = targets::zip_of(&[
+        ("a/data.pkl", pickle),
+        ("a/data/0", &[0; 8]),
+        ("a/version", b"3\n"),
+    ]);
     fs::write(scratch.join("b.pt"), &zip)?;
     fs::write(scratch.join("model-00002-of-00002.safetensors"), &file)?;
     Ok(())
@@ -180,7 +206,13 @@ fn inputs(target: &Target, root: &Path, more: &[PathBuf]) -> Vec<Vec<u8>> {
     inputs
 }
 
-fn work(target: &Target, root: &Path, scratch: &Path, options: &Options, time: Duration) -> Any<()> {
+fn work(
+    target: &Target,
+    root: &Path,
+    scratch: &Path,
+    options: &Options,
+    time: Duration,
+) -> Any<()> {
     limits::watch();
     shards(scratch)?;
     let mut map = Map::new();
@@ -249,7 +281,11 @@ fn work(target: &Target, root: &Path, scratch: &Path, options: &Options, time: D
 /// Runs files again, telling which.
 fn replay(file: &Path) -> Any<()> {
     let name = file.file_name().and_then(|n| n.to_str()).unwrap_or("");
-    let parent = file.parent().and_then(Path::file_name).and_then(|n| n.to_str()).unwrap_or("");
+    let parent = file
+        .parent()
+        .and_then(Path::file_name)
+        .and_then(|n| n.to_str())
+        .unwrap_or("");
     let target = TARGETS
         .iter()
         .find(|t| name.starts_with(t.name) || parent == t.name)

@@ -20,6 +20,12 @@ impl Rng {
         ((self.next() >> 33) as usize) % n
     }
 
+    /// A length from 1 on, short ones more often than long ones.
+    pub fn length(&mut self, bits: usize, most: usize) -> usize {
+        let bits = self.below(bits);
+        (1 + self.below(1 << bits)).min(most)
+    }
+
     pub fn chance(&mut self, one_in: usize) -> bool {
         self.below(one_in) == 0
     }
@@ -80,7 +86,9 @@ pub struct Mutator<'a> {
 impl Mutator<'_> {
     /// Changes `data` in one to eight ways.
     pub fn mutate(&self, rng: &mut Rng, data: &mut Vec<u8>, others: &[Vec<u8>]) {
-        let times = 1 + rng.below(4) * usize::from(rng.chance(2)) + rng.below(5) * usize::from(rng.chance(6));
+        let times = 1
+            + rng.below(4) * usize::from(rng.chance(2))
+            + rng.below(5) * usize::from(rng.chance(6));
         for _ in 0..times {
             self.once(rng, data, others);
         }
@@ -110,17 +118,19 @@ impl Mutator<'_> {
                     let mut bytes = [0; 8];
                     bytes[..size].copy_from_slice(old);
                     let delta = (rng.below(65) as i64 - 32) * if rng.chance(3) { 64 } else { 1 };
-                    let new = u64::from_le_bytes(bytes).wrapping_add_signed(delta).to_le_bytes();
+                    let new = u64::from_le_bytes(bytes)
+                        .wrapping_add_signed(delta)
+                        .to_le_bytes();
                     put(data, at, &new[..size], false);
                 }
             }
             6 => {
-                let len = 1 + rng.below(n.min(1 << rng.below(10)));
+                let len = rng.length(10, n);
                 data.drain(at..(at + len).min(n));
             }
             7 => {
                 // A piece of itself elsewhere.
-                let len = (1 + rng.below(1 << rng.below(9))).min(n - at);
+                let len = rng.length(9, n - at);
                 let piece = data[at..at + len].to_vec();
                 let to = rng.below(n + 1);
                 if rng.chance(2) {
@@ -133,7 +143,7 @@ impl Mutator<'_> {
                 let other = rng.pick(others);
                 if !other.is_empty() {
                     let from = rng.below(other.len());
-                    let len = (1 + rng.below(1 << rng.below(11))).min(other.len() - from);
+                    let len = rng.length(11, other.len() - from);
                     let piece = other[from..from + len].to_vec();
                     if rng.chance(2) {
                         data.splice(at..at, piece);
@@ -185,12 +195,28 @@ fn put(data: &mut Vec<u8>, at: usize, bytes: &[u8], reversed: bool) {
 /// Changes one field of a zip archive's structures: the end, a directory entry, a local header.
 pub fn zip_field(rng: &mut Rng, data: &mut Vec<u8>) {
     let signatures: [(&[u8], &[(usize, usize)]); 5] = [
-        (b"PK\x05\x06", &[(4, 2), (6, 2), (8, 2), (10, 2), (12, 4), (16, 4), (20, 2)]),
+        (
+            b"PK\x05\x06",
+            &[(4, 2), (6, 2), (8, 2), (10, 2), (12, 4), (16, 4), (20, 2)],
+        ),
         (
             b"PK\x01\x02",
-            &[(8, 2), (10, 2), (16, 4), (20, 4), (24, 4), (28, 2), (30, 2), (32, 2), (42, 4)],
+            &[
+                (8, 2),
+                (10, 2),
+                (16, 4),
+                (20, 4),
+                (24, 4),
+                (28, 2),
+                (30, 2),
+                (32, 2),
+                (42, 4),
+            ],
         ),
-        (b"PK\x03\x04", &[(6, 2), (8, 2), (14, 4), (18, 4), (22, 4), (26, 2), (28, 2)]),
+        (
+            b"PK\x03\x04",
+            &[(6, 2), (8, 2), (14, 4), (18, 4), (22, 4), (26, 2), (28, 2)],
+        ),
         (b"PK\x06\x06", &[(4, 8), (24, 8), (32, 8), (40, 8), (48, 8)]),
         (b"PK\x06\x07", &[(4, 4), (8, 8), (16, 4)]),
     ];
