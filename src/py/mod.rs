@@ -15,8 +15,10 @@ mod data;
 mod error;
 mod functions;
 mod index;
+mod load;
 mod messages;
 mod numpy;
+mod parts;
 mod storage;
 mod tensor;
 mod types;
@@ -32,5 +34,6 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<storage::PyStorage>()?;
     call::register(m)?;
     cuda::register(m)?;
+    parts::register(m)?;
     functions::register(m)
 }
