@@ -9,6 +9,8 @@ from pickle import PicklingError, whichmodule  # type: ignore[attr-defined]
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from torchlike._opaque import Opaque, OpaqueClass
+
 # Files of ours that hold what PyTorch keeps in several.
 _MOVED = {
     "CosineSimilarity": "distance",
@@ -117,6 +119,15 @@ def parts_of(obj: Any) -> Name | Parts:
     cls = type(obj)
     if isinstance(obj, type | FunctionType):
         return name_of(obj)
+    if cls.__module__ == "torchlike._parts":
+        return Name("torch", repr(obj).rpartition(".")[2])
+    if cls is OpaqueClass:
+        return Name(obj.module, obj.name)
+    if cls is Opaque:
+        func = OpaqueClass(obj.module, obj.name)
+        if obj.kwargs:
+            raise PicklingError(f"Can't pickle {obj!r}: it is made with keyword arguments")
+        return Parts(obj.new, func, obj.args, obj.state, obj.items, list(obj.pairs.items()))
     custom = copyreg.dispatch_table.get(cls)
     reduced = custom(obj) if custom else obj.__reduce_ex__(2)
     if isinstance(reduced, str):

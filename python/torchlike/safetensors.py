@@ -181,7 +181,7 @@ class safe_open:
     ) -> None:
         if framework not in ("pt", "torch", "pytorch", "torchlike"):
             raise SafetensorError(f"framework {framework} is invalid")
-        format, metadata = _C._describe(os.fspath(filename))
+        format, metadata = _C._file_metadata(os.fspath(filename))
         if format != "safetensors":
             raise SafetensorError(f"{os.fspath(filename)} is a {format} file and not safetensors")
         self._metadata = dict(metadata) or None

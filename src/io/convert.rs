@@ -227,6 +227,12 @@ fn flat_of(
             "tensor '{}' is a meta tensor and has no data to write",
             t.name
         );
+        ensure!(
+            t.tensor.quant.is_none(),
+            NotImplemented,
+            "tensor '{}' is quantized, which only a whole file in PyTorch's format can hold",
+            t.name
+        );
         let name = match t.name.get(options.prefix.len()..) {
             None | Some("") => name_of(t),
             Some(name) => name,

@@ -47,7 +47,7 @@ impl Archive {
 }
 
 fn is_tensor(tree: &Tree, value: Value) -> bool {
-    tree.tensor(value).is_some()
+    tree.tensor(value).is_some() || tree.composite(value).is_some()
 }
 
 fn listed(tree: &Tree, value: Value) -> Option<&[Value]> {
@@ -147,6 +147,10 @@ impl Renderer<'_> {
                 }
                 Some(Object::Tensor(_)) => match tree.tensor(value) {
                     Some(t) => write!(text, "{}", tensor_text(t)),
+                    None => write!(text, "<tensor>"),
+                },
+                Some(Object::Composite(_)) => match tree.composite(value) {
+                    Some(c) => write!(text, "tensor({:?}, {:?})", c.kind, &c.shape[..]),
                     None => write!(text, "<tensor>"),
                 },
                 Some(Object::Global(_)) => match tree.global(value) {

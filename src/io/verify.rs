@@ -1,7 +1,7 @@
 //! Checksums of all tensors, in parallel.
 
 use super::tree::{Data, StorageRef};
-use super::{Archive, Bytes};
+use super::{Archive, Bytes, origin};
 use crate::{Result, err};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +41,7 @@ impl Archive {
         // The first bad one counts, so what lies behind one that is known need not be read.
         let first = AtomicUsize::new(usize::MAX);
         let bad = storages.par_iter().enumerate().find_map_first(|(i, s)| {
-            let crc = s.crc?;
+            let crc = origin::locate(self, s).1.crc?;
             if i > first.load(Ordering::Relaxed) {
                 return None;
             }
@@ -55,7 +55,7 @@ impl Archive {
         let Some((i, crc, found)) = bad else {
             let mut done = Verified::default();
             for s in storages.iter().filter(|s| s.data != Data::Meta) {
-                if s.crc.is_some() {
+                if origin::locate(self, s).1.crc.is_some() {
                     done.checked += 1;
                     done.bytes = done.bytes.saturating_add(s.nbytes);
                 } else {

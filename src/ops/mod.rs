@@ -10,6 +10,7 @@ pub mod bag;
 pub mod binary;
 pub mod call;
 pub mod classes;
+pub mod composite;
 pub mod conv;
 pub mod copy;
 pub mod create;

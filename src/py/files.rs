@@ -1,6 +1,6 @@
 //! Whole files: writing named tensors, converting, verifying, fingerprints, and the command line.
 
-use super::save::{host, to_file};
+use super::sink::{host, to_file};
 use super::tensor::PyTensor;
 use crate::io::convert::{self, Options, Target, parse_size};
 use crate::io::write::flat::{Flat, Item, elements};
@@ -21,6 +21,13 @@ fn flat_of(
     let mut first = HashMap::new();
     let mut items = Vec::with_capacity(tensors.len());
     for (i, (name, t)) in tensors.iter().enumerate() {
+        if let Some(parts) = t.storage().parts() {
+            bail!(
+                NotImplemented,
+                "cannot save '{name}': this format holds strided tensors and no {} ones; torch.save does",
+                parts.describe()
+            );
+        }
         ensure!(
             !t.is_meta() || t.storage().is_sourced(),
             NotImplemented,
@@ -215,13 +222,6 @@ fn _fingerprint(
     Ok((fingerprint::hex(&print.whole), tensors.collect()))
 }
 
-/// Format and metadata of a file.
-#[pyfunction]
-fn _describe(py: Python<'_>, path: PathBuf) -> PyResult<(&'static str, Vec<(String, String)>)> {
-    let archive = py.detach(|| Archive::open(&path))?;
-    Ok((archive.format().name(), archive.metadata().to_vec()))
-}
-
 /// The command line, with the process's arguments; returns the exit code.
 #[cfg(feature = "cli")]
 #[pyfunction]
@@ -235,7 +235,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_convert, m)?)?;
     m.add_function(wrap_pyfunction!(_verify, m)?)?;
     m.add_function(wrap_pyfunction!(_fingerprint, m)?)?;
-    m.add_function(wrap_pyfunction!(_describe, m)?)?;
     #[cfg(feature = "cli")]
     m.add_function(wrap_pyfunction!(_cli, m)?)?;
     Ok(())

@@ -8,7 +8,6 @@
 )]
 
 mod call;
-mod checkpoint;
 mod convert;
 mod cuda;
 mod data;
@@ -16,9 +15,12 @@ mod error;
 mod files;
 mod functions;
 mod index;
+mod load;
 mod messages;
 mod numpy;
+mod parts;
 mod save;
+mod sink;
 mod storage;
 mod tensor;
 mod types;
@@ -34,5 +36,6 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<storage::PyStorage>()?;
     call::register(m)?;
     cuda::register(m)?;
+    parts::register(m)?;
     functions::register(m)
 }

@@ -1,27 +1,28 @@
 //! `save`: from Python objects to a tree, and the bytes of their tensors.
 
+use super::sink::{host, to_file};
 use super::storage::storage_of;
 use super::tensor::{PyParameter, PyTensor};
 use super::types::{self, PyDType, PyDevice, PyFormat, PyLayout};
-use crate::io::tree::{Call, CallExtra, CallKind};
+use crate::io::tree::{Call, CallExtra, CallKind, Channels, Composite, CompositeKind, Quant};
 use crate::io::write::Sink;
 use crate::io::{self, Data, Object, StorageRef, TensorClass, TensorRef, Tree, Value};
-use crate::layers::record;
-use crate::{DType, Device, Result, Storage, Tensor, err};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use crate::parts::Parts;
+use crate::{DType, Result, Storage, Tensor, err};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyByteArray, PyBytes, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple, PyType,
 };
+use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::io::Write;
 
 /// Objects nested deeper than this are refused, as on loading.
 const MAX_DEPTH: usize = 900;
 
 /// What makes a Python object again; see `torchlike._pickling.Parts`.
 #[derive(FromPyObject)]
-struct Parts<'py> {
+struct Pieces<'py> {
     new: bool,
     func: Bound<'py, PyAny>,
     args: Bound<'py, PyTuple>,
@@ -126,14 +127,112 @@ impl<'py> Saver<'py> {
         let Some(class) = class else {
             return self.subclass(o, &t, depth);
         };
+        let attrs = self.attributes(o, depth)?;
+        let parts = t.storage().parts();
+        if let Some(parts) = parts.as_deref().filter(|p| p.is_opaque()) {
+            let (kind, parts) = self.parts(parts)?;
+            let shape = t.shape().iter().copied();
+            return Ok(self.tree.push_composite(Composite {
+                kind,
+                parts,
+                shape: shape.filter(|_| kind != CompositeKind::Nested).collect(),
+                class,
+                requires_grad: t.requires_grad(),
+                attrs,
+            }));
+        }
+        let mut r = self.plain(&t);
+        r.quant = match parts.as_deref() {
+            Some(&Parts::PerTensor { scale, zero_point }) => Some(Box::new(Quant {
+                scale,
+                zero_point,
+                channels: None,
+            })),
+            Some(Parts::PerChannel {
+                scales,
+                zero_points,
+                axis,
+                float_zero_points,
+            }) => {
+                let (scales, zero_points) = (self.plain(scales), self.plain(zero_points));
+                let channels = Channels {
+                    scales: self.tree.push_tensor(scales),
+                    zero_points: self.tree.push_tensor(zero_points),
+                    axis: *axis,
+                    float: *float_zero_points,
+                };
+                Some(Box::new(Quant {
+                    scale: 1.0,
+                    zero_point: 0,
+                    channels: Some(channels),
+                }))
+            }
+            _ => None,
+        };
+        r.class = class;
+        r.attrs = attrs;
+        Ok(self.tree.push_tensor(r))
+    }
+
+    /// A tensor by its layout and storage alone.
+    fn plain(&mut self, t: &Tensor) -> TensorRef {
         let storage = self.storage(t.storage(), t.dtype());
         let mut r = TensorRef::new(storage, t.dtype(), t.shape(), t.strides(), t.offset());
         r.requires_grad = t.requires_grad();
         r.conj = t.is_conj();
         r.neg = t.is_neg();
-        r.class = class;
-        r.attrs = self.attributes(o, depth)?;
-        Ok(self.tree.push_tensor(r))
+        r
+    }
+
+    /// What a sparse or nested tensor is made of.
+    fn parts(&mut self, parts: &Parts) -> Result<(CompositeKind, SmallVec<[Value; 4]>)> {
+        let matrix = |rows: &[Vec<i64>]| -> Result<Tensor> {
+            let columns = rows.first().map_or(0, Vec::len);
+            let flat: Vec<i64> = rows.iter().flatten().copied().collect();
+            Tensor::from_slice(&flat, &[rows.len() as i64, columns as i64])
+        };
+        let (kind, tensors) = match parts {
+            Parts::Coo {
+                indices,
+                values,
+                coalesced,
+            } => (
+                CompositeKind::Coo(*coalesced),
+                vec![indices.clone(), values.clone()],
+            ),
+            Parts::Compressed {
+                kind,
+                compressed,
+                plain,
+                values,
+            } => (
+                CompositeKind::Compressed(*kind),
+                vec![compressed.clone(), plain.clone(), values.clone()],
+            ),
+            Parts::Nested {
+                buffer,
+                sizes,
+                strides,
+                offsets,
+            } => (
+                CompositeKind::Nested,
+                vec![
+                    buffer.clone(),
+                    matrix(sizes)?,
+                    matrix(strides)?,
+                    Tensor::from_slice(offsets, &[offsets.len() as i64])?,
+                ],
+            ),
+            Parts::PerTensor { .. } | Parts::PerChannel { .. } => {
+                return Err(err!(Runtime, "a quantized tensor is no composite"));
+            }
+        };
+        let mut values = SmallVec::new();
+        for t in tensors {
+            let r = self.plain(&t);
+            values.push(self.tree.push_tensor(r));
+        }
+        Ok((kind, values))
     }
 
     /// A tensor of a class of the user's: a call that makes a plain tensor and gives it the class.
@@ -223,7 +322,7 @@ impl<'py> Saver<'py> {
         if let Ok((module, name)) = found.extract::<(String, String)>() {
             return Ok(self.name(&module, &name));
         }
-        let parts: Parts<'py> = found.extract()?;
+        let parts: Pieces<'py> = found.extract()?;
         let func = self.value(&parts.func, depth + 1)?;
         let args = self.items(parts.args.iter(), depth)?;
         self.alive.push(parts.args.into_any());
@@ -423,79 +522,6 @@ impl<'py> Saver<'py> {
             self.tree.dicts[n as usize] = pairs;
         }
         Ok(())
-    }
-}
-
-/// The bytes of a storage on the host; those of a meta storage are read or computed aside.
-pub fn host(storage: &Storage) -> Result<Storage> {
-    if !storage.device().is_meta() {
-        return storage.on(Device::CPU);
-    }
-    let source = storage
-        .source()
-        .ok_or_else(|| err!(NotImplemented, "Cannot copy out of meta tensor; no data!"))?;
-    let n = storage.nbytes() as i64;
-    let bytes = Tensor::from_parts(storage.clone(), [n].into(), [1].into(), 0, DType::U8);
-    Ok(record::peek(&bytes, &source)?.storage().clone())
-}
-
-/// A Python file object as something to write to.
-pub struct PyFile {
-    file: Py<PyAny>,
-    /// What a call of it raised.
-    raised: Option<PyErr>,
-}
-
-impl Write for PyFile {
-    fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-        let written = Python::attach(|py| -> PyResult<usize> {
-            let written = self
-                .file
-                .bind(py)
-                .call_method1("write", (PyBytes::new(py, buf),))?;
-            // Some say nothing, and have taken it all.
-            if written.is_none() {
-                return Ok(buf.len());
-            }
-            match written.extract::<usize>()? {
-                n if n <= buf.len() => Ok(n),
-                n => Err(PyValueError::new_err(format!(
-                    "write() says that it wrote {n} of {} bytes",
-                    buf.len()
-                ))),
-            }
-        });
-        written.map_err(|e| {
-            self.raised = Some(e);
-            std::io::Error::other("a file object raised an exception")
-        })
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Lets `write` write to a Python file object, in large pieces and without the interpreter lock in between.
-pub fn to_file(
-    file: &Bound<'_, PyAny>,
-    write: impl FnOnce(&mut dyn Write) -> Result<()> + Send,
-) -> PyResult<()> {
-    let mut out = std::io::BufWriter::with_capacity(
-        1 << 20,
-        PyFile {
-            file: file.clone().unbind(),
-            raised: None,
-        },
-    );
-    let done = file.py().detach(|| {
-        write(&mut out)?;
-        Ok::<_, crate::Error>(out.flush()?)
-    });
-    let (file, _) = out.into_parts();
-    match (file.raised, done) {
-        (Some(e), _) => Err(e),
-        (None, done) => Ok(done?),
     }
 }
 
