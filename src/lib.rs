@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`dims`], [`dtype`], [`device`], [`scalar`] | plain data |
 //! | [`storage`], [`tensor`], [`source`] | tensors and where their data comes from |
+//! | [`parts`] | sparse, nested and quantised tensors |
 //! | [`ops`] | the operator table and the dispatcher |
 //! | [`layers`] | recording, and whatever else watches calls |
 //! | [`cpu`], [`cuda`] | kernels |
@@ -28,6 +29,7 @@ pub mod io;
 pub mod layers;
 pub mod mode;
 pub mod ops;
+pub mod parts;
 #[cfg(feature = "python")]
 mod py;
 pub mod random;

@@ -14,6 +14,14 @@ pub trait Provider: Send + Sync {
     /// # Errors
     /// If the bytes cannot be had (any more).
     fn fetch(&self, device: Device) -> Result<Storage>;
+    /// Some of the bytes, as a host storage of their own; none if only all can be had.
+    ///
+    /// # Errors
+    /// As [`Provider::fetch`].
+    fn fetch_range(&self, start: u64, nbytes: u64) -> Result<Option<Storage>> {
+        let _ = (start, nbytes);
+        Ok(None)
+    }
 }
 
 /// How a meta storage becomes real.

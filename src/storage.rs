@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "raw host memory is owned here")]
 
+use crate::parts::Parts;
 use crate::source::Source;
 use crate::{Device, DeviceKind, Result, bail, cpu};
 use std::any::Any;
@@ -29,6 +30,7 @@ struct Cell {
 struct Hold {
     owner: Owner,
     source: Option<Source>,
+    parts: Option<Arc<Parts>>,
 }
 
 /// Who frees the bytes.
@@ -47,6 +49,10 @@ pub enum Owner {
 const SOURCED: u8 = 1;
 /// The bytes belong to another owner and cannot be resized.
 const FOREIGN: u8 = 2;
+/// The storage has [`Parts`].
+const PARTS: u8 = 4;
+/// Its parts are all it has: a sparse or nested tensor.
+const OPAQUE: u8 = 8;
 
 impl Storage {
     fn make(ptr: *mut u8, nbytes: usize, device: Device, owner: Owner) -> Self {
@@ -65,6 +71,7 @@ impl Storage {
             hold: Mutex::new(Hold {
                 owner,
                 source: None,
+                parts: None,
             }),
         }))
     }
@@ -268,6 +275,35 @@ impl Storage {
             .flags
             .store(self.0.flags.load(Relaxed) & !SOURCED | bit, Relaxed);
         hold.source = source;
+    }
+
+    /// What makes tensors on this storage more than strided views, if anything does.
+    #[must_use]
+    pub fn parts(&self) -> Option<Arc<Parts>> {
+        if self.0.flags.load(Relaxed) & PARTS == 0 {
+            return None;
+        }
+        self.hold().parts.clone()
+    }
+
+    /// Sets or forgets the parts.
+    pub fn set_parts(&self, parts: Option<Arc<Parts>>) {
+        let mut hold = self.hold();
+        let bits = match &parts {
+            None => 0,
+            Some(p) if p.is_opaque() => PARTS | OPAQUE,
+            Some(_) => PARTS,
+        };
+        let others = self.0.flags.load(Relaxed) & !(PARTS | OPAQUE);
+        self.0.flags.store(others | bits, Relaxed);
+        hold.parts = parts;
+    }
+
+    /// True for a sparse or nested tensor, which no strided operation may touch.
+    #[inline]
+    #[must_use]
+    pub fn is_opaque(&self) -> bool {
+        self.0.flags.load(Relaxed) & OPAQUE != 0
     }
 
     /// Takes over the bytes, size and device of `other`, which is left as it was only if shared.

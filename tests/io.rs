@@ -358,14 +358,13 @@ fn the_command_line() {
     assert!(run(&["--help"]).1.contains("Exit codes"));
     let (code, out, errors) = run(&["inspect", &path("hostile/mistake_html")]);
     assert!(
-        code == 1 && out.is_empty() && errors.contains("web page"),
+        code == 2 && out.is_empty() && errors.contains("web page"),
         "{errors}"
     );
     for wrong in [
         &[][..],
         &["inspect"],
         &["look", "x"],
-        &["inspect", "a", "b"],
         &["inspect", "--yaml", "a"],
     ] {
         assert_eq!(run(wrong).0, 2, "{wrong:?}");

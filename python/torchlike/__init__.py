@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 from torchlike import (  # noqa: E402  (the names above are used by these modules while they load)
     _legacy,
     _methods,
+    _parts,
     _tensor,
     autograd,
     cuda,
@@ -61,6 +62,7 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     linalg,
     random,
     return_types,
+    serialization,
     signal,
     special,
     storage,
@@ -68,6 +70,15 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
 )
 from torchlike._limits import finfo, iinfo  # noqa: E402
 from torchlike._ops import *  # noqa: E402, F403
+from torchlike._parts import (  # noqa: E402
+    dequantize,
+    per_channel_affine,
+    per_channel_affine_float_qparams,
+    per_channel_symmetric,
+    per_tensor_affine,
+    per_tensor_symmetric,
+    qscheme,
+)
 from torchlike._settings import *  # noqa: E402, F403
 from torchlike._tensor import *  # noqa: E402, F403
 from torchlike._tensor_str import set_printoptions  # noqa: E402

@@ -3,9 +3,117 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import pickle
+import stat
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchlike import _C
+from torchlike._opaque import Opaque as Opaque
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_safe: list[Any] = []
+
+
+def add_safe_globals(safe_globals: list[Any]) -> None:
+    """Registers classes and functions that `load` may call on data that a file holds.
+
+    An item is a class or function, or a pair of it and the name that files call it by. What torchlike builds itself
+    (arrays, dates, paths, layers, ...) needs no function of the user and is only marked as accepted.
+    """
+    _safe.extend(x for x in safe_globals if x not in _safe)
+
+
+def get_safe_globals() -> list[Any]:
+    """What `add_safe_globals` registered."""
+    return list(_safe)
+
+
+def clear_safe_globals() -> None:
+    """Forgets what `add_safe_globals` registered."""
+    _safe.clear()
+
+
+class safe_globals:
+    """Inside, these classes and functions are registered as by `add_safe_globals`."""
+
+    def __init__(self, safe_globals: list[Any]) -> None:
+        self._mine = safe_globals
+        self._before: list[Any] = []
+
+    def __enter__(self) -> None:
+        self._before = list(_safe)
+        add_safe_globals(self._mine)
+
+    def __exit__(self, *exc: object) -> None:
+        _safe[:] = self._before
+
+
+def _allowed() -> dict[str, Any]:
+    """The registered objects by the names that files have for them."""
+    names: dict[str, Any] = {}
+    for entry in _safe:
+        if isinstance(entry, tuple):
+            target, name = entry
+            names[name] = target
+            continue
+        name = f"{entry.__module__}.{entry.__qualname__}"
+        names[name] = entry
+        if name.startswith("torchlike.nn."):  # under PyTorch's names too
+            last = entry.__module__.rpartition(".")[2]
+            names[f"torch.nn.modules.{last}.{entry.__qualname__}"] = entry
+        elif name.startswith("torchlike."):
+            names["torch." + name.removeprefix("torchlike.")] = entry
+    return names
+
+
+def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
+    """The names in a checkpoint that `weights_only=True` refuses as things are."""
+    return _C._unsafe_globals(_source(f)[0], _allowed())
+
+
+def file_metadata(f: Any) -> dict[str, str]:
+    """The metadata that a checkpoint's own format keeps: `__metadata__` of safetensors, the values of GGUF."""
+    return dict(_C._file_metadata(_source(f)[0])[1])
+
+
+def file_format(f: Any) -> str:
+    """The name of a checkpoint's format, which is told by its content."""
+    return _C._file_metadata(_source(f)[0])[0]
+
+
+def _source(f: Any) -> tuple[Any, int, bool]:
+    """A path or bytes, where the checkpoint begins in it, and whether it is a path."""
+    if isinstance(f, str | os.PathLike):
+        return os.fspath(f), 0, True
+    if isinstance(f, bytes | bytearray | memoryview):
+        return bytes(f), 0, False
+    if not hasattr(f, "read"):
+        raise AttributeError(
+            f"'{type(f).__name__}' object has no attribute 'read'. You can only torch.load from a file that is "
+            "seekable. Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
+        )
+    try:
+        at = f.tell()
+    except (AttributeError, OSError):
+        at = 0
+    path = _path_of(f)
+    return (path, at, True) if path is not None else (f.read(), at, False)
+
+
+def _path_of(f: Any) -> str | None:
+    """The path of an open file, if it still leads to that file."""
+    name = getattr(f, "name", None)
+    if not isinstance(name, str) or "b" not in str(getattr(f, "mode", "")):
+        return None
+    try:
+        opened, named = os.fstat(f.fileno()), os.stat(name)
+    except (OSError, AttributeError, ValueError):
+        return None
+    same = (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)
+    return os.path.abspath(name) if same and stat.S_ISREG(opened.st_mode) else None
 
 
 def load(
@@ -15,43 +123,129 @@ def load(
     *,
     weights_only: bool | None = None,
     mmap: bool | None = None,
+    verify: bool = False,
     **pickle_load_args: Any,
 ) -> Any:
-    """Reads a checkpoint from a path or a binary file object.
+    """Reads a checkpoint of any format from a path, an index or folder of shards, bytes, or a binary file object.
 
     `map_location="meta"` reads the header only; each tensor knows its bytes in the file, and
-    `torchlike.materialize` reads them. With `mmap=True` tensors lie on the mapped file. `weights_only=False` is
-    accepted, but executes nothing either: classes that torchlike does not build raise `UnpicklingError`.
-    """
-    if pickle_module is not None or pickle_load_args:
-        raise TypeError(
-            "load(): torchlike reads pickles itself and takes no pickle_module or arguments for one"
-        )
-    full = weights_only is None or weights_only
-    if isinstance(f, str | os.PathLike):
-        return _C._load(os.fspath(f), map_location, full, bool(mmap))
-    if not hasattr(f, "read"):
-        raise AttributeError(
-            f"'{type(f).__name__}' object has no attribute 'read'. You can only torch.load from a file that is "
-            "seekable. Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
-        )
-    if mmap:
-        raise ValueError("f must be a string or os.PathLike object in order to use mmap argument")
-    return _C._load(f.read(), map_location, full, False)
-
-
-def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2, **_: Any) -> None:
-    """Writes tensors and containers of them to a path or a binary file object, in PyTorch's zip format.
-
-    A path gets the whole file or keeps what it had: the bytes go to a temporary file that is renamed at the end.
+    `torchlike.materialize` reads them. With `mmap=True` tensors lie on the mapped file, as those of safetensors do
+    unless `mmap=False`. `weights_only=True`, the default, refuses with `UnpicklingError` what PyTorch refuses;
+    `weights_only=False` executes nothing either: objects of classes that torchlike does not know become `Opaque`.
+    With `verify=True` all bytes are compared with the file's checksums first, where the format has some.
     """
     if pickle_module is not None:
-        raise TypeError("save(): torchlike writes pickles itself and takes no pickle_module")
+        raise TypeError("load(): torchlike reads pickles itself and takes no pickle_module")
+    pickle_load_args.pop("encoding", None)
+    if pickle_load_args:
+        raise TypeError(
+            f"load(): torchlike reads pickles itself and takes no {', '.join(pickle_load_args)}"
+        )
+    strict = weights_only is None or weights_only
+    file, at, is_path = _source(f)
+    if mmap and not isinstance(f, str | os.PathLike):
+        raise ValueError("f must be a string or os.PathLike object in order to use mmap argument")
+    offset = at if is_path and not isinstance(f, str | os.PathLike) else 0
+    made, end = _C._load(file, map_location, strict, mmap, _allowed() if _safe else {}, offset, verify)
+    if hasattr(f, "seek") and not isinstance(f, str | os.PathLike | memoryview):
+        f.seek(at + end)
+    return made
+
+
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+    *,
+    materialize: bool = False,
+) -> None:
+    """Writes an object to a path or a binary file object, in PyTorch's zip format.
+
+    Ties, strides and views are kept. A path gets the whole file or keeps what it had: the bytes go to a temporary
+    file that is renamed at the end. Meta tensors are saved without data, as PyTorch does; with `materialize=True`
+    those that know where their data comes from are saved with it, one at a time in memory, and stay on meta.
+    """
+    if pickle_module is not None and pickle_module is not pickle:
+        raise TypeError("save(): torchlike writes pickles itself and takes no other pickle_module")
+    if not _use_new_zipfile_serialization:
+        raise NotImplementedError("save(): the format before PyTorch 1.6 is read and not written")
     if isinstance(f, str | os.PathLike):
-        _C._save(obj, os.fspath(f))
+        _C._save(obj, os.fspath(f), materialize)
         return
     if not hasattr(f, "write"):
         raise AttributeError(
             f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, got {type(f).__name__}"
         )
-    f.write(_C._save(obj, None))
+    _C._save(obj, f, materialize)
+
+
+class Converted(NamedTuple):
+    """What `convert` wrote."""
+
+    files: list[str]
+    tensors: int
+    bytes: int
+    left_out: list[str]
+
+
+def _show(progress: bool | None) -> bool:
+    return sys.stderr.isatty() if progress is None else progress
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    max_shard_size: int | str | None = None,
+    duplicate: bool = False,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    prefix: str = "",
+    progress: bool | None = None,
+) -> Converted:
+    """Writes a checkpoint of any format in another one, tensor by tensor.
+
+    The format is that of the target's ending (`.pt`, `.safetensors`, `.npz`, `.npy`) or `format`. `max_shard_size`
+    (bytes or `"5GB"`) makes several files with an index where one does not do. Tensors that share memory are written
+    once, unless `duplicate`. `include` and `exclude` are patterns of names; `prefix` is taken off names, and those
+    without are left out. No more is in memory than the largest tensor. Formats other than PyTorch's hold tensors
+    only: the names of other values are in the result.
+    """
+    files, *rest = _C._convert(
+        os.fspath(source),
+        os.fspath(target),
+        format,
+        max_shard_size,
+        duplicate,
+        list(include),
+        list(exclude),
+        prefix,
+        _show(progress),
+    )
+    return Converted([os.fspath(file) for file in files], *rest)
+
+
+class Verified(NamedTuple):
+    """What `verify` found to be right."""
+
+    checked: int
+    bytes: int
+    without_checksum: int
+
+
+def verify(path: str | os.PathLike[str], *, progress: bool | None = None) -> Verified:
+    """Compares all bytes of a file with its checksums, in parallel.
+
+    Raises `CheckpointError` naming the first tensor that is damaged. Formats without checksums are proved to be whole.
+    """
+    return Verified(*_C._verify(os.fspath(path), _show(progress)))
+
+
+def fingerprint(path: str | os.PathLike[str], *, progress: bool | None = None) -> str:
+    """A digest of names, dtypes, shapes and elements of all tensors, which no change of format changes."""
+    digest: str = _C._fingerprint(os.fspath(path), _show(progress))[0]
+    return digest

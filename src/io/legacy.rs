@@ -2,7 +2,7 @@
 
 use super::check::check;
 use super::mmap::Bytes;
-use super::rebuild::{StorageRequest, resolve};
+use super::rebuild::{StorageRequest, resolve_legacy};
 use super::tree::{Data, Object, StorageRef, Tree, Value};
 use super::{Contents, Format, pickle};
 use crate::{Result, bail, ensure, err};
@@ -33,7 +33,7 @@ fn next(bytes: &Bytes, at: &mut usize) -> Result<Tree> {
 }
 
 /// Reads a checkpoint in the stacked format.
-pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
+pub(super) fn open(bytes: &Bytes, end_of_all: &mut u64) -> Result<Contents> {
     let mut at = 0;
     let magic = next(bytes, &mut at)?;
     ensure!(
@@ -58,9 +58,9 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
     });
     let big_endian = little.is_some_and(|kv| kv.1 == Value::Bool(false));
     let mut tree = next(bytes, &mut at)?;
-    let mut made = HashMap::new();
-    resolve(&mut tree, &mut |request, storages| {
-        find(&mut made, request, storages)
+    let (mut made, mut views) = (HashMap::new(), Vec::new());
+    resolve_legacy(&mut tree, &mut |request, storages| {
+        find(&mut made, &mut views, request, storages)
     })?;
     check(&tree)?;
     let keys = next(bytes, &mut at)?;
@@ -120,6 +120,14 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         storage.data = Data::Stored { offset };
         at = end as usize;
     }
+    *end_of_all = at as u64;
+    for (view, root, start) in views {
+        if let Data::Stored { offset } = tree.storages[root as usize].data {
+            tree.storages[view as usize].data = Data::Stored {
+                offset: offset + start,
+            };
+        }
+    }
     let missing = tree.storages.iter().find(|s| s.data == Data::Given);
     ensure!(
         missing.is_none(),
@@ -137,30 +145,41 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
 
 fn find(
     made: &mut HashMap<String, u32>,
+    views: &mut Vec<(u32, u32, u64)>,
     request: &StorageRequest<'_>,
     storages: &mut Vec<StorageRef>,
 ) -> Result<u32> {
-    if let Some(&number) = made.get(request.key) {
-        let same = storages
-            .get(number as usize)
-            .filter(|s| s.nbytes == request.nbytes && s.dtype == request.dtype);
-        ensure!(
-            same.is_some(),
-            Checkpoint,
-            "storage '{:.64}' is described in two ways",
-            request.key
-        );
-        return Ok(number);
+    let twice = |key: &str| err!(Checkpoint, "storage '{key:.64}' is described in two ways");
+    let mut add = |key: &str, nbytes: u64| -> Result<u32> {
+        if let Some(&number) = made.get(key) {
+            let same = storages
+                .get(number as usize)
+                .filter(|s| s.nbytes == nbytes && s.dtype == request.dtype);
+            return same.map(|_| number).ok_or_else(|| twice(key));
+        }
+        let number = storages.len() as u32;
+        made.insert(key.to_owned(), number);
+        storages.push(StorageRef {
+            key: key.into(),
+            dtype: request.dtype,
+            location: Arc::from(request.location),
+            nbytes,
+            data: Data::Given,
+            crc: None,
+        });
+        Ok(number)
+    };
+    let root = add(request.key, request.nbytes)?;
+    let Some((key, start, nbytes)) = request.view else {
+        return Ok(root);
+    };
+    // The key of a view is only its own: it has no record in the file.
+    let view = add(&format!("{key} of {}", request.key), nbytes)?;
+    let placed = (view, root, start);
+    match views.iter().find(|v| v.0 == view) {
+        Some(same) if *same != placed => return Err(twice(key)),
+        Some(_) => {}
+        None => views.push(placed),
     }
-    let number = storages.len() as u32;
-    made.insert(request.key.to_owned(), number);
-    storages.push(StorageRef {
-        key: request.key.into(),
-        dtype: request.dtype,
-        location: Arc::from(request.location),
-        nbytes: request.nbytes,
-        data: Data::Given,
-        crc: None,
-    });
-    Ok(number)
+    Ok(view)
 }

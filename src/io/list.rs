@@ -157,6 +157,12 @@ fn step(tree: &Tree, id: Id, i: usize, name: &mut String) -> Option<Value> {
             let _ = write!(name, "{dot}{i}");
             Some(value)
         }
+        Object::Composite(_) => {
+            let parts = tree.composite(value)?;
+            let (part, label) = (*parts.parts.get(i)?, *parts.part_names().get(i)?);
+            let _ = write!(name, "{dot}{label}");
+            Some(part)
+        }
         // The parts of an object of an unknown class: function, arguments, items, states.
         Object::Call(_) => {
             let value = tree.child(id, i)?;

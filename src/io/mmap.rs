@@ -25,6 +25,11 @@ impl Bytes {
     /// # Errors
     /// If the path cannot be opened, is a folder, or cannot be mapped.
     pub fn map(path: &Path) -> Result<Self> {
+        Self::map_with(path).map(|(bytes, _)| bytes)
+    }
+
+    /// The same, with what the system says of the file.
+    pub(super) fn map_with(path: &Path) -> Result<(Self, std::fs::Metadata)> {
         let file = File::open(path)?;
         let meta = file.metadata()?;
         ensure!(
@@ -34,18 +39,19 @@ impl Bytes {
         );
         ensure!(meta.is_file(), Io, "is not a regular file");
         if meta.len() == 0 {
-            return Ok(Self::from(Vec::new()));
+            return Ok((Self::from(Vec::new()), meta));
         }
         // SAFETY: the map is private and read only, and lives as long as any slice of it. Should another
         // process shorten the file meanwhile the kernel signals the access, as for every mapped reader.
         let map =
             unsafe { memmap2::Mmap::map(&file) }.map_err(|e| err!(Io, "cannot be mapped: {e}"))?;
         let len = map.len();
-        Ok(Self {
+        let bytes = Self {
             owner: Arc::new(Owner::Mapped(map)),
             start: 0,
             len,
-        })
+        };
+        Ok((bytes, meta))
     }
 
     /// The part of these bytes at `range`, sharing their memory.
@@ -70,6 +76,18 @@ impl Bytes {
                 range.end,
                 self.len
             )),
+        }
+    }
+
+    /// Tells the system that these bytes are not needed soon, so that reading a whole file once takes no memory.
+    /// They are read from the file again if they are needed after all.
+    pub fn release(&self) {
+        #[cfg(unix)]
+        if let Owner::Mapped(map) = &*self.owner {
+            // SAFETY: the map is read only and backed by the file, so a dropped page comes back as it was.
+            let _ = unsafe {
+                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, self.start, self.len)
+            };
         }
     }
 

@@ -7,16 +7,31 @@
 //! A further format is one more file beside `torch_zip.rs` and one more line in `open_contents`.
 
 mod check;
+pub mod compare;
+pub mod convert;
+mod dcp;
+pub mod describe;
 mod detect;
+pub mod fetch;
+pub mod fingerprint;
+pub mod ggml;
+mod gguf;
+mod graft;
 mod legacy;
 mod list;
 pub mod mmap;
 pub mod names;
+mod npy;
+mod origin;
 pub mod pickle;
 mod rebuild;
 mod safetensors;
+mod sharded;
+mod tar;
 mod torch_zip;
+mod torchscript;
 pub mod tree;
+pub mod verify;
 pub mod write;
 pub mod zip;
 
@@ -24,11 +39,15 @@ pub use check::MAX_DEPTH;
 pub use list::{NamedTensor, Totals};
 pub use mmap::Bytes;
 pub use names::{unsupported_global, weights_only_error};
+pub use origin::{Origin, Part};
 pub use rebuild::extent;
-pub use tree::{Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree, Value};
+pub use tree::{
+    Coding, Composite, CompositeKind, Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree,
+    Value,
+};
 
-use crate::{DType, Error, ErrorKind, Result, bail, ensure, err};
-use std::path::{Path, PathBuf};
+use crate::{Error, ErrorKind, Result, bail, ensure, err};
+use std::path::Path;
 
 /// The format of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +57,22 @@ pub enum Format {
     TorchZip,
     /// What it wrote before.
     TorchLegacy,
+    /// What it wrote before 0.1.10.
+    TorchTar,
+    /// `torch.jit.save`.
+    TorchScript,
     /// safetensors.
     Safetensors,
+    /// Several files and an index of them.
+    Sharded,
+    /// A folder that `torch.distributed.checkpoint` wrote.
+    Distributed,
+    /// GGUF, as llama.cpp reads it.
+    Gguf,
+    /// Several NumPy arrays.
+    Npz,
+    /// One NumPy array.
+    Npy,
 }
 
 impl Format {
@@ -49,6 +82,13 @@ impl Format {
         match self {
             Self::TorchZip => "PyTorch zip",
             Self::TorchLegacy => "PyTorch legacy",
+            Self::TorchTar => "PyTorch tar",
+            Self::TorchScript => "TorchScript",
+            Self::Sharded => "sharded",
+            Self::Distributed => "PyTorch distributed",
+            Self::Gguf => "GGUF",
+            Self::Npz => "NumPy npz",
+            Self::Npy => "NumPy npy",
             Self::Safetensors => "safetensors",
         }
     }
@@ -64,33 +104,40 @@ struct Contents {
 
 /// An open checkpoint.
 pub struct Archive {
-    path: Option<PathBuf>,
-    bytes: Bytes,
+    origin: Origin,
     contents: Contents,
+    /// The files of a sharded checkpoint.
+    shards: Vec<Archive>,
+    /// Tensors put together of pieces in several files.
+    assemblies: Vec<dcp::Assembly>,
+    end: u64,
 }
 
 impl Archive {
-    /// Opens the file at `path`. The time it takes depends on the number of tensors and not on their size.
+    /// Opens the file at `path`, or the checkpoint in the folder. The time it takes depends on the number of tensors
+    /// and not on their size.
     ///
     /// # Errors
     /// `NotFound`, `Io`, `Eof` (an empty file), `Checkpoint` or `Unpickling`, naming the path, the offset and the reason.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let named = |e: Error| match e.kind() {
-            ErrorKind::NotFound => err!(
-                NotFound,
-                "[Errno 2] No such file or directory: '{}'",
-                path.display()
-            ),
-            kind => Error::new(kind, format!("'{}': {}", path.display(), e.message())),
-        };
-        let bytes = Bytes::map(path).map_err(named)?;
-        let contents = open_contents(&bytes).map_err(named)?;
-        Ok(Self {
-            path: Some(path.to_owned()),
-            bytes,
-            contents,
-        })
+        if path.is_dir() {
+            return sharded::open_folder(path).map_err(|e| named(path, e));
+        }
+        Self::open_at(path, 0)
+    }
+
+    /// Opens a checkpoint that begins at `offset` in the file at `path`.
+    ///
+    /// # Errors
+    /// As [`Archive::open`].
+    pub fn open_at(path: impl AsRef<Path>, offset: u64) -> Result<Self> {
+        let path = path.as_ref();
+        let origin = Origin::file(path, offset).map_err(|e| named(path, e))?;
+        if sharded::is_index(&origin.bytes) {
+            return sharded::open_index(origin, path).map_err(|e| named(path, e));
+        }
+        Self::of(origin).map_err(|e| named(path, e))
     }
 
     /// Opens a checkpoint in memory.
@@ -98,19 +145,43 @@ impl Archive {
     /// # Errors
     /// As [`Archive::open`].
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self> {
-        let bytes = bytes.into();
-        let contents = open_contents(&bytes)?;
+        Self::of(Origin::memory(bytes.into()))
+    }
+
+    fn of(origin: Origin) -> Result<Self> {
+        let mut end = origin.bytes.len() as u64;
+        let contents = open_contents(&origin.bytes, &mut end)?;
         Ok(Self {
-            path: None,
-            bytes,
+            origin,
             contents,
+            shards: Vec::new(),
+            assemblies: Vec::new(),
+            end,
         })
     }
 
     /// The path it was opened from.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.origin.path()
+    }
+
+    /// Where the next checkpoint begins if one follows in the same file, counted from the start of this one.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The files it is spread over; none if it is one file.
+    #[must_use]
+    pub fn shards(&self) -> &[Archive] {
+        &self.shards
+    }
+
+    /// The file or memory it was opened from.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// The format.
@@ -125,10 +196,12 @@ impl Archive {
         &self.contents.tree
     }
 
-    /// Bytes of the whole file.
+    /// Bytes of the whole file, or of all files.
     #[must_use]
     pub fn file_size(&self) -> u64 {
-        self.bytes.len() as u64
+        let own = self.origin.bytes.len() as u64;
+        let shards = self.shards.iter().map(Self::file_size);
+        shards.fold(own, u64::saturating_add)
     }
 
     /// True if elements are big-endian in the file; [`Archive::read_storage`] swaps them.
@@ -149,10 +222,18 @@ impl Archive {
     /// # Errors
     /// If it is a meta storage, or its compressed bytes are damaged.
     pub fn read_storage(&self, storage: &StorageRef) -> Result<Bytes> {
-        let bytes = self.raw(storage)?;
+        let (archive, storage) = origin::locate(self, storage);
+        let bytes = archive.raw(storage)?;
         // An untyped storage of a big-endian file is left as it is, as PyTorch leaves it.
-        let unit = storage.dtype.map_or(1, |d| DType::to_real(d).size());
-        if !self.contents.big_endian || unit == 1 {
+        let unit = match storage.data {
+            Data::Coded { coding, .. } => {
+                return coding
+                    .decode(bytes, storage.nbytes)
+                    .map_err(|e| err!(Checkpoint, "storage '{:.64}': {e}", storage.key));
+            }
+            _ => storage.dtype.map_or(1, |d| d.to_real().size()),
+        };
+        if !archive.contents.big_endian || unit == 1 {
             return Ok(bytes);
         }
         let mut swapped = bytes.to_vec();
@@ -160,51 +241,41 @@ impl Archive {
         Ok(Bytes::from(swapped))
     }
 
+    /// The bytes of a storage as they are in the file, inflated but in the file's byte order and coding.
     fn raw(&self, storage: &StorageRef) -> Result<Bytes> {
+        let (archive, storage) = origin::locate(self, storage);
+        let stored = |offset: u64, len: u64| {
+            let end = offset
+                .checked_add(len)
+                .ok_or_else(|| err!(Checkpoint, "a storage beyond the file"))?;
+            archive.origin.bytes.slice(offset..end)
+        };
         match storage.data {
-            Data::Stored { offset } => {
-                let end = offset
-                    .checked_add(storage.nbytes)
-                    .ok_or_else(|| err!(Checkpoint, "a storage beyond the file"))?;
-                self.bytes.slice(offset..end)
-            }
+            Data::Stored { offset } => stored(offset, storage.nbytes),
+            Data::Coded { offset, len, .. } => stored(offset, len),
             Data::Deflated { offset, compressed } => {
-                zip::inflate(&self.bytes, offset, compressed, storage.nbytes)
+                zip::inflate(&archive.origin.bytes, offset, compressed, storage.nbytes)
                     .map_err(|e| err!(Checkpoint, "storage '{}': {e}", storage.key))
             }
+            Data::Assembled(number) => dcp::assemble(archive, number),
             Data::Meta => bail!(Checkpoint, "a meta storage has no bytes in the file"),
-            Data::Given => bail!(Checkpoint, "a storage that is not of this file"),
-        }
-    }
-
-    /// Reads every storage and compares its checksum, where the format has one.
-    ///
-    /// # Errors
-    /// Names the first damaged storage and a tensor in it.
-    pub fn verify(&self) -> Result<()> {
-        for (i, storage) in self.tree().storages.iter().enumerate() {
-            let Some(crc) = storage.crc else { continue };
-            let found = crc32fast::hash(&self.raw(storage)?);
-            if found != crc {
-                let named = self
-                    .tensors()
-                    .into_iter()
-                    .find(|t| t.tensor.storage as usize == i);
-                let of = named
-                    .map(|t| format!(" of tensor '{}'", t.name))
-                    .unwrap_or_default();
-                bail!(
-                    Checkpoint,
-                    "storage '{}'{of} is damaged: its checksum is {found:08x} and should be {crc:08x}",
-                    storage.key
-                );
+            Data::Given | Data::Shard { .. } => {
+                bail!(Checkpoint, "a storage that is not of this file")
             }
         }
-        Ok(())
     }
 }
 
-fn open_contents(bytes: &Bytes) -> Result<Contents> {
+fn named(path: &Path, e: Error) -> Error {
+    let shown = path.display();
+    match e.kind() {
+        ErrorKind::NotFound => err!(NotFound, "[Errno 2] No such file or directory: '{shown}'"),
+        _ if e.message().starts_with('\'') => e,
+        kind => Error::new(kind, format!("'{shown}': {}", e.message())),
+    }
+}
+
+fn open_contents(bytes: &Bytes, end: &mut u64) -> Result<Contents> {
     ensure!(
         !bytes.is_empty(),
         Eof,
@@ -217,7 +288,16 @@ fn open_contents(bytes: &Bytes) -> Result<Contents> {
         return safetensors::open(bytes);
     }
     if legacy::looks_like(bytes) {
-        return legacy::open(bytes);
+        return legacy::open(bytes, end);
+    }
+    if gguf::looks_like(bytes) {
+        return gguf::open(bytes);
+    }
+    if npy::looks_like(bytes) {
+        return npy::open(bytes);
+    }
+    if tar::looks_like(bytes) {
+        return tar::open(bytes);
     }
     Err(err!(Checkpoint, "{}", detect::describe(bytes)))
 }

@@ -35,6 +35,15 @@ pub(super) enum Known {
     RebuildMeta,
     RebuildFromTypeV2,
     RebuildDeviceFromCpu,
+    RebuildSparse,
+    RebuildNested,
+    RebuildQuantized,
+    /// `copyreg._reconstructor(cls, object, None)`, as protocols 0 and 1 make objects.
+    Reconstructor,
+    /// `copyreg.__newobj__(cls, *args)`.
+    NewObj,
+    /// `copyreg.__newobj_ex__(cls, args, kwargs)`.
+    NewObjEx,
 }
 
 /// Storage and tensor classes by the prefix of their names.
@@ -95,6 +104,12 @@ pub(super) fn classify(global: &Global) -> Known {
         ("torch._utils", "_rebuild_meta_tensor_no_storage") => Known::RebuildMeta,
         ("torch._tensor", "_rebuild_from_type_v2") => Known::RebuildFromTypeV2,
         ("torch._utils", "_rebuild_device_tensor_from_cpu_tensor") => Known::RebuildDeviceFromCpu,
+        ("torch._utils", "_rebuild_sparse_tensor") => Known::RebuildSparse,
+        ("torch._utils", "_rebuild_nested_tensor") => Known::RebuildNested,
+        ("torch._utils", "_rebuild_qtensor") => Known::RebuildQuantized,
+        ("copyreg", "_reconstructor") => Known::Reconstructor,
+        ("copyreg", "__newobj__") => Known::NewObj,
+        ("copyreg", "__newobj_ex__") => Known::NewObjEx,
         ("torch" | "torch.cuda", _) => {
             if let Some(dtype) = by_suffix(name, "Storage") {
                 Known::Storage(Some(dtype))
@@ -116,7 +131,13 @@ pub fn allowed_by_default(global: &Global) -> bool {
     let name = &*global.name;
     if matches!(
         classify(global),
-        Known::Dict | Known::List | Known::FrozenSet | Known::Bytes
+        Known::Dict
+            | Known::List
+            | Known::FrozenSet
+            | Known::Bytes
+            | Known::Reconstructor
+            | Known::NewObj
+            | Known::NewObjEx
     ) {
         return false;
     }

@@ -2,13 +2,16 @@
 
 use super::mmap::Bytes;
 use super::rebuild::extent;
-use super::tree::{Data, Object, StorageRef, TensorRef, Tree};
+use super::tree::{Data, Object, StorageRef, TensorRef, Tree, Value};
 use super::{Contents, Format};
 use crate::{DType, Result, bail, ensure, err};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Header bytes; the limit that the format's own library has.
-const MAX_HEADER: u64 = 100_000_000;
+pub(super) const MAX_HEADER: u64 = 100_000_000;
+/// The key of our metadata that tells further names of tensors: a JSON object from name to the name that is in the file.
+pub(super) const TIES: &str = "torchlike.ties";
 
 /// True if the file begins with a length and an opening brace.
 pub(super) fn looks_like(b: &[u8]) -> bool {
@@ -124,6 +127,7 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
             ""
         }
     );
+    add_ties(&mut tree, &mut pairs, &metadata)?;
     ensure!(
         !tree.overflow,
         Checkpoint,
@@ -136,6 +140,39 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         big_endian: false,
         metadata,
     })
+}
+
+/// Adds the names that the metadata give to tensors a second time.
+fn add_ties(
+    tree: &mut Tree,
+    pairs: &mut Vec<(Value, Value)>,
+    metadata: &[(String, String)],
+) -> Result<()> {
+    let Some((_, text)) = metadata.iter().find(|(k, _)| k == TIES) else {
+        return Ok(());
+    };
+    let bad = |what: &str| err!(Checkpoint, "safetensors: {TIES} in the metadata {what}");
+    let json = serde_json::from_str(text).map_err(|_| bad("is not JSON"))?;
+    let ties = strings(&json).map_err(|_| bad("is not an object of strings"))?;
+    let mut known: HashMap<String, Value> = pairs
+        .iter()
+        .filter_map(|&(key, value)| Some((tree.str(key)?.to_owned(), value)))
+        .collect();
+    for (name, kept) in ties {
+        let tensor = known.get(&kept).and_then(|&v| tree.tensor(v)).cloned();
+        let tensor =
+            tensor.ok_or_else(|| bad(&format!("names '{kept:.200}', which is not in the file")))?;
+        let key = tree.push_str(&name);
+        let value = tree.push_tensor(tensor);
+        ensure!(
+            known.insert(name, value).is_none(),
+            Checkpoint,
+            "{}",
+            bad("has a name twice")
+        );
+        pairs.push((key, value));
+    }
+    Ok(())
 }
 
 fn strings(entry: &serde_json::Value) -> Result<Vec<(String, String)>> {

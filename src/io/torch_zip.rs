@@ -23,6 +23,9 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         "a zip archive without a single record"
     );
     // Every record lies in one folder, which the first one names.
+    if super::npy::is_npz(&zip) {
+        return super::npy::open_npz(bytes, &zip);
+    }
     let root = zip.name(0).split_once('/').map(|(root, _)| root.to_owned());
     let pickle = root
         .as_ref()
@@ -30,12 +33,6 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
     let (Some(root), Some(pickle)) = (root, pickle) else {
         bail!(Checkpoint, "{}", what_else(&zip))
     };
-    ensure!(
-        zip.find(format!("{root}/constants.pkl").as_bytes())
-            .is_none(),
-        Checkpoint,
-        "a TorchScript archive, which is not supported yet"
-    );
     let big_endian = match zip.find(format!("{root}/byteorder").as_bytes()) {
         None => false,
         Some(i) => match &*zip.read(i, 64)? {
@@ -47,25 +44,22 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
             ),
         },
     };
-    let entry = &zip.entries()[pickle];
-    let limit = match entry.method {
-        Method::Stored => u64::MAX,
-        Method::Deflated => PICKLE_FLOOR.max(entry.compressed.saturating_mul(PICKLE_RATIO)),
-    };
-    let data = zip.read(pickle, limit)?;
-    ensure!(
-        crc32fast::hash(&data) == entry.crc,
-        Checkpoint,
-        "record '{root}/data.pkl' at offset {} is damaged: its checksum differs",
-        entry.data
-    );
+    // TorchScript keeps code beside the pickle.
+    let code = (0..zip.entries().len()).any(|i| {
+        let name = zip.name(i);
+        name.strip_prefix(&root)
+            .is_some_and(|n| n.starts_with("/code/"))
+    });
+    if code
+        && zip
+            .find(format!("{root}/constants.pkl").as_bytes())
+            .is_some()
+    {
+        return super::torchscript::open(bytes, &zip, &root, big_endian);
+    }
+    let data = read_pickle(&zip, pickle)?;
     let (mut tree, _) = pickle::read(&data)?;
-    let mut finder = Finder {
-        zip: &zip,
-        name: format!("{root}/data/").into_bytes(),
-        made: vec![u32::MAX; zip.entries().len()],
-        location: None,
-    };
+    let mut finder = Finder::new(&zip, format!("{root}/data/"));
     finder.resolve(&mut tree)?;
     check(&tree)?;
     Ok(Contents {
@@ -76,7 +70,26 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
     })
 }
 
-struct Finder<'a> {
+/// The bytes of a record that is a pickle, their checksum verified.
+pub(super) fn read_pickle(zip: &Zip, number: usize) -> Result<Bytes> {
+    let entry = &zip.entries()[number];
+    let limit = match entry.method {
+        Method::Stored => u64::MAX,
+        Method::Deflated => PICKLE_FLOOR.max(entry.compressed.saturating_mul(PICKLE_RATIO)),
+    };
+    let data = zip.read(number, limit)?;
+    ensure!(
+        crc32fast::hash(&data) == entry.crc,
+        Checkpoint,
+        "record '{}' at offset {} is damaged: its checksum differs",
+        zip.name(number),
+        entry.data
+    );
+    Ok(data)
+}
+
+/// Finds the records of storages.
+pub(super) struct Finder<'a> {
     zip: &'a Zip,
     name: Vec<u8>,
     /// The storage made of each entry.
@@ -84,12 +97,22 @@ struct Finder<'a> {
     location: Option<Arc<str>>,
 }
 
-impl Finder<'_> {
+impl<'a> Finder<'a> {
+    /// For records whose names begin with `folder`.
+    pub(super) fn new(zip: &'a Zip, folder: String) -> Self {
+        Self {
+            zip,
+            name: folder.into_bytes(),
+            made: vec![u32::MAX; zip.entries().len()],
+            location: None,
+        }
+    }
+
     fn resolve(&mut self, tree: &mut Tree) -> Result<()> {
         resolve(tree, &mut |request, storages| self.find(request, storages))
     }
 
-    fn find(
+    pub(super) fn find(
         &mut self,
         request: &StorageRequest<'_>,
         storages: &mut Vec<StorageRef>,
@@ -147,9 +170,6 @@ impl Finder<'_> {
 /// What a zip archive without `data.pkl` seems to be.
 fn what_else(zip: &Zip) -> String {
     let names = || (0..zip.entries().len()).map(|i| zip.name(i));
-    if names().any(|n| n.ends_with(".npy")) {
-        return "a numpy .npz archive, which is not supported yet".into();
-    }
     let inner = names().find(|n| {
         [".pt", ".pth", ".bin", ".ckpt", ".safetensors"]
             .iter()

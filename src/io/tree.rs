@@ -3,7 +3,8 @@
 //! Two references to one number are one object, so identity, ties and cycles are kept, and nothing is
 //! ever walked or dropped recursively.
 
-use crate::DType;
+use super::mmap::Bytes;
+use crate::{DType, Result, ensure, err};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -82,6 +83,8 @@ pub enum Object {
     Storage(u32, Option<DType>),
     /// A tensor or parameter: its number in [`Tree::tensors`].
     Tensor(u32),
+    /// A sparse or nested tensor: its number in [`Tree::composites`].
+    Composite(u32),
     /// The name of a class or function, imported by nobody: its number in [`Tree::globals`].
     Global(u32),
     /// A call that was recorded and not made, an object of an unknown class among them: its number in [`Tree::calls`].
@@ -168,7 +171,76 @@ pub struct TensorRef {
     pub offset: i64,
     /// Python attributes: `None`, a dictionary, or a pair of dictionaries (`__dict__` and slots).
     pub attrs: Value,
+    /// How its integers stand for real numbers, if it is quantised.
+    pub quant: Option<Box<Quant>>,
     pub(crate) dims: SmallVec<[i64; 8]>,
+}
+
+/// How quantised integers stand for real numbers: `scale * (q - zero_point)`.
+#[derive(Clone, Debug)]
+pub struct Quant {
+    /// The scale, unless there are channels.
+    pub scale: f64,
+    /// The integer that stands for zero, unless there are channels.
+    pub zero_point: i64,
+    /// Scales and zero points for each index of one dimension.
+    pub channels: Option<Channels>,
+}
+
+/// Scales and zero points of the channels of a quantised tensor.
+#[derive(Clone, Copy, Debug)]
+pub struct Channels {
+    /// A vector of floats.
+    pub scales: Value,
+    /// A vector of integers, or of floats if `float`.
+    pub zero_points: Value,
+    /// The dimension they belong to.
+    pub axis: i64,
+    /// Whether it is PyTorch's `per_channel_affine_float_qparams`.
+    pub float: bool,
+}
+
+/// What kind of tensor a [`Composite`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompositeKind {
+    /// Sparse, as indices and values; true if coalesced.
+    Coo(bool),
+    /// Sparse, as compressed indices, plain indices and values.
+    Compressed(crate::parts::Compressed),
+    /// Nested, as buffer, sizes, strides and offsets; its shape is empty.
+    Nested,
+}
+
+/// A tensor made of other tensors.
+#[derive(Clone, Debug)]
+pub struct Composite {
+    /// What it is.
+    pub kind: CompositeKind,
+    /// Its strided tensors, in the order that the kind names.
+    pub parts: SmallVec<[Value; 4]>,
+    /// Its sizes.
+    pub shape: SmallVec<[i64; 8]>,
+    /// Tensor or parameter.
+    pub class: TensorClass,
+    /// Whether it requires a gradient.
+    pub requires_grad: bool,
+    /// Python attributes, as those of a [`TensorRef`].
+    pub attrs: Value,
+}
+
+impl Composite {
+    /// The names of its parts, in order.
+    #[must_use]
+    pub fn part_names(&self) -> &'static [&'static str] {
+        match self.kind {
+            CompositeKind::Coo(_) => &["indices", "values"],
+            CompositeKind::Compressed(kind) if kind.rows() => {
+                &["crow_indices", "col_indices", "values"]
+            }
+            CompositeKind::Compressed(_) => &["ccol_indices", "row_indices", "values"],
+            CompositeKind::Nested => &["buffer", "sizes", "strides", "offsets"],
+        }
+    }
 }
 
 impl TensorRef {
@@ -187,6 +259,7 @@ impl TensorRef {
             neg: false,
             offset,
             attrs: Value::None,
+            quant: None,
             dims,
         }
     }
@@ -231,8 +304,88 @@ pub enum Data {
         /// How many compressed bytes.
         compressed: u64,
     },
+    /// In the file in another form, which [`Coding`] turns into elements.
+    Coded {
+        /// The absolute offset.
+        offset: u64,
+        /// How many bytes of the file.
+        len: u64,
+        /// Which form.
+        coding: Coding,
+    },
+    /// In one of the files of a sharded checkpoint.
+    Shard {
+        /// The number of the file.
+        shard: u32,
+        /// The number of the storage in it.
+        storage: u32,
+    },
+    /// In pieces in several files; the number says which pieces.
+    Assembled(u32),
     /// With whoever made the tree, who hands them to the writer.
     Given,
+}
+
+/// The form that elements have in a file, where it is not the one they have in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// Blocks of quantised numbers, which become 32-bit floats.
+    Blocks(super::ggml::Kind),
+    /// Numbers of so many bytes in big-endian order.
+    Swapped(u8),
+    /// Compressed with deflate after a header; then numbers of `unit` bytes, big-endian unless 1.
+    Deflated {
+        /// Bytes to leave out after inflating.
+        skip: u32,
+        /// As for `Swapped`.
+        unit: u8,
+    },
+}
+
+impl Coding {
+    /// A name for people, if the form has one.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Blocks(kind) => Some(kind.name()),
+            _ => None,
+        }
+    }
+
+    /// From the bytes in the file to `nbytes` bytes of elements.
+    ///
+    /// # Errors
+    /// If there is no way to, or the bytes are damaged.
+    pub fn decode(self, bytes: Bytes, nbytes: u64) -> Result<Bytes> {
+        let (mut out, unit) = match self {
+            Self::Blocks(kind) => {
+                let out = kind.dequantize(&bytes)?;
+                ensure!(
+                    out.len() as u64 == nbytes,
+                    Checkpoint,
+                    "{} bytes of {} blocks are not {nbytes} bytes of floats",
+                    bytes.len(),
+                    kind.name()
+                );
+                return Ok(Bytes::from(out));
+            }
+            Self::Swapped(unit) => (bytes.to_vec(), unit),
+            Self::Deflated { skip, unit } => {
+                let all = nbytes
+                    .checked_add(skip.into())
+                    .ok_or_else(|| err!(Checkpoint, "a size overflows"))?;
+                let all = super::zip::inflate(&bytes, 0, bytes.len() as u64, all)?;
+                if unit <= 1 {
+                    return all.slice(skip.into()..all.len() as u64);
+                }
+                (all.get(skip as usize..).unwrap_or(&[]).to_vec(), unit)
+            }
+        };
+        if unit > 1 {
+            out.chunks_exact_mut(unit.into()).for_each(<[u8]>::reverse);
+        }
+        Ok(Bytes::from(out))
+    }
 }
 
 /// A storage: a run of bytes that tensors view.
@@ -252,6 +405,28 @@ pub struct StorageRef {
     pub crc: Option<u32>,
 }
 
+impl StorageRef {
+    /// How many bytes of a file it takes.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        match self.data {
+            Data::Meta => 0,
+            Data::Deflated { compressed, .. } => compressed,
+            Data::Coded { len, .. } => len,
+            _ => self.nbytes,
+        }
+    }
+
+    /// The name of the quantised form it has in the file, if it has one.
+    #[must_use]
+    pub fn coding(&self) -> Option<&'static str> {
+        match self.data {
+            Data::Coded { coding, .. } => coding.name(),
+            _ => None,
+        }
+    }
+}
+
 /// Everything a checkpoint contains.
 #[derive(Clone, Debug)]
 pub struct Tree {
@@ -265,6 +440,8 @@ pub struct Tree {
     pub dicts: Vec<Vec<(Value, Value)>>,
     /// Strided tensors.
     pub tensors: Vec<TensorRef>,
+    /// Sparse and nested tensors.
+    pub composites: Vec<Composite>,
     /// Storages.
     pub storages: Vec<StorageRef>,
     /// Names of classes and functions, in the order of the file, each once.
@@ -296,6 +473,7 @@ impl Tree {
             lists: Vec::new(),
             dicts: Vec::new(),
             tensors: Vec::new(),
+            composites: Vec::new(),
             storages: Vec::new(),
             globals: Vec::new(),
             calls: Vec::new(),
@@ -397,6 +575,15 @@ impl Tree {
         }
     }
 
+    /// The sparse or nested tensor a value is, if it is one.
+    #[must_use]
+    pub fn composite(&self, value: Value) -> Option<&Composite> {
+        match self.object(value)? {
+            Object::Composite(n) => self.composites.get(*n as usize),
+            _ => None,
+        }
+    }
+
     /// The recorded call a value is, if it is one.
     #[must_use]
     pub fn call(&self, value: Value) -> Option<&Call> {
@@ -474,6 +661,12 @@ impl Tree {
         self.push(Object::Tensor((self.tensors.len() - 1) as u32))
     }
 
+    /// Adds a sparse or nested tensor.
+    pub fn push_composite(&mut self, composite: Composite) -> Value {
+        self.composites.push(composite);
+        self.push(Object::Composite((self.composites.len() - 1) as u32))
+    }
+
     /// Adds a storage and returns its number.
     pub fn push_storage(&mut self, storage: StorageRef) -> u32 {
         self.storages.push(storage);
@@ -547,7 +740,21 @@ impl Tree {
                         .filter(|_| i == pairs.len() * 2)
                 })
             }
-            Object::Tensor(_) => self.tensor(value).map(|t| t.attrs).filter(|_| i == 0),
+            Object::Tensor(_) => {
+                let t = self.tensor(value)?;
+                let channels = || t.quant.as_ref()?.channels;
+                match i {
+                    0 => Some(t.attrs),
+                    1 => channels().map(|c| c.scales),
+                    2 => channels().map(|c| c.zero_points),
+                    _ => None,
+                }
+            }
+            Object::Composite(n) => {
+                let c = self.composites.get(*n as usize)?;
+                let attrs = (i == c.parts.len()).then_some(c.attrs);
+                c.parts.get(i).copied().or(attrs)
+            }
             Object::PersistentId(_) => self.persistent_id(value).filter(|_| i == 0),
             Object::Call(c) => {
                 let call = self.calls.get(*c as usize)?;

@@ -76,6 +76,23 @@ struct Directory {
     count: u64,
 }
 
+/// The first bytes of what a compressed range inflates to: `want` of them, or all if they are fewer.
+///
+/// # Errors
+/// If the range does not lie in the file, or is damaged.
+pub fn inflate_head(bytes: &Bytes, at: u64, compressed: u64, want: u64) -> Result<Bytes> {
+    let end = at
+        .checked_add(compressed)
+        .ok_or_else(|| err!(Checkpoint, "a compressed range overflows"))?;
+    let input = bytes.slice(at..end)?;
+    let mut out = Vec::new();
+    flate2::read::DeflateDecoder::new(&input[..])
+        .take(want)
+        .read_to_end(&mut out)
+        .map_err(|e| err!(Checkpoint, "damaged compressed data at offset {at}: {e}"))?;
+    Ok(Bytes::from(out))
+}
+
 impl Zip {
     /// Reads and proves the directory of an archive.
     ///

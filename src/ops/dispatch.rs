@@ -18,8 +18,12 @@ use smallvec::SmallVec;
 pub fn call(args: &Args) -> Result<Ret> {
     match args.op.def.body {
         Body::Kernel(ref k) => run_kernel(args, k, Dest::New),
-        Body::View(f) => f(args),
-        Body::Compose(f) => f(args),
+        Body::View(f) | Body::Compose(f) => {
+            if any_opaque(args) {
+                return super::composite::run(args);
+            }
+            f(args)
+        }
     }
 }
 
@@ -33,6 +37,9 @@ pub fn call_inplace(args: &Args) -> Result<()> {
     match args.op.def.body {
         Body::Kernel(ref k) => run_kernel(args, k, Dest::InPlace(target)).map(drop),
         Body::View(f) | Body::Compose(f) => {
+            if any_opaque(args) {
+                super::composite::run(args)?;
+            }
             let result = f(args)?.one()?;
             check_inplace_result(target, result.shape(), result.dtype())?;
             super::call::copy_(target, &result)
@@ -112,6 +119,9 @@ pub enum Dest<'a> {
 #[inline]
 fn run_kernel(args: &Args, k: &KernelBody, dest: Dest) -> Result<Ret> {
     let seen = survey(args, k)?;
+    if seen.opaque {
+        return super::composite::run(args);
+    }
     if seen.lazy && !k.traits.lazy_aware {
         return with_resolved(args, |args| run_kernel(args, k, dest));
     }
@@ -253,6 +263,7 @@ struct Seen {
     device: Option<Device>,
     lazy: bool,
     sourced: bool,
+    opaque: bool,
 }
 
 /// Finds the common device, and whether anything special is among the arguments.
@@ -262,11 +273,14 @@ fn survey(args: &Args, k: &KernelBody) -> Result<Seen> {
         device: None,
         lazy: false,
         sourced: false,
+        opaque: false,
     };
     let mut scalar_device = None;
     let mut clash = None;
+    let mut opaque = false;
     args.for_each_tensor(|i, t| {
         seen.lazy |= t.is_lazy();
+        opaque |= t.storage().is_opaque();
         seen.sourced |= t.storage().is_sourced() && t.is_meta();
         let d = t.device();
         let bit = 1u16 << i.min(15);
@@ -285,6 +299,10 @@ fn survey(args: &Args, k: &KernelBody) -> Result<Seen> {
             }
         }
     });
+    seen.opaque = opaque;
+    if opaque {
+        return Ok(seen);
+    }
     if let Some((first, other)) = clash {
         return Err(device_clash(first, other));
     }
@@ -308,6 +326,14 @@ fn survey(args: &Args, k: &KernelBody) -> Result<Seen> {
         seen.device = scalar_device;
     }
     Ok(seen)
+}
+
+/// True if a sparse or nested tensor is among the arguments, whose storage no view or kernel may look at.
+#[inline]
+fn any_opaque(args: &Args) -> bool {
+    let mut opaque = false;
+    args.for_each_tensor(|_, t| opaque |= t.storage().is_opaque());
+    opaque
 }
 
 #[cold]

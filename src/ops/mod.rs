@@ -15,6 +15,7 @@ pub mod binary;
 pub mod call;
 pub mod classes;
 pub mod complex_view;
+pub mod composite;
 pub mod contract;
 pub mod conv;
 pub mod copy;

@@ -3,7 +3,7 @@
 use super::call::to_python;
 use super::convert::tensor_arg;
 use super::object::{PyTensor, wrap};
-use super::types::{self, PyDType, device, dtype, size, strided};
+use super::types::{self, PyDType, device, dtype, size};
 use crate::ops::op::Ret;
 use crate::{DType, MemoryFormat, Result, Tensor, op, run};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
@@ -44,6 +44,11 @@ impl PyTensor {
     #[pyo3(signature = (dim=None))]
     fn stride<'py>(slf: &Bound<'py, Self>, dim: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().get();
+        if t.storage().is_opaque() {
+            return Err(PyRuntimeError::new_err(
+                "sparse and nested tensors do not have strides",
+            ));
+        }
         match dim {
             None => Ok(PyTuple::new(slf.py(), t.strides().iter())?.into_any()),
             Some(d) => {
@@ -60,11 +65,7 @@ impl PyTensor {
     }
     #[getter(device)]
     fn get_device_object(&self, py: Python<'_>) -> PyResult<Py<types::PyDevice>> {
-        device(py, self.get().device())
-    }
-    #[getter]
-    fn layout(&self, py: Python<'_>) -> PyResult<Py<types::PyLayout>> {
-        strided(py)
+        device(py, super::parts::located(self.get()))
     }
     #[getter]
     fn ndim(&self) -> usize {
@@ -97,27 +98,19 @@ impl PyTensor {
         self.get().data_ptr() as usize
     }
     fn get_device(&self) -> i8 {
-        self.get().device().index
+        super::parts::located(self.get()).index
     }
     #[getter]
     fn is_meta(&self) -> bool {
-        self.get().is_meta()
+        super::parts::located(self.get()).is_meta()
     }
     #[getter]
     fn is_cpu(&self) -> bool {
-        self.get().device().is_cpu()
+        super::parts::located(self.get()).is_cpu()
     }
     #[getter]
     fn is_cuda(&self) -> bool {
-        self.get().device().kind == crate::DeviceKind::Cuda
-    }
-    #[getter]
-    fn is_sparse(&self) -> bool {
-        false
-    }
-    #[getter]
-    fn is_sparse_csr(&self) -> bool {
-        false
+        super::parts::located(self.get()).kind == crate::DeviceKind::Cuda
     }
     #[getter]
     fn is_quantized(&self) -> bool {
@@ -125,10 +118,6 @@ impl PyTensor {
             self.get().dtype(),
             DType::QI8 | DType::QU8 | DType::QI32 | DType::QU4x2 | DType::QU2x4
         )
-    }
-    #[getter]
-    fn is_nested(&self) -> bool {
-        false
     }
     #[getter]
     fn is_mkldnn(&self) -> bool {
@@ -165,11 +154,6 @@ impl PyTensor {
     }
     fn is_shared(&self) -> bool {
         false
-    }
-    fn is_coalesced(&self) -> PyResult<bool> {
-        Err(PyRuntimeError::new_err(
-            "is_coalesced expected sparse coordinate tensor layout but got Strided",
-        ))
     }
     fn pin_memory(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         let t = slf.get().get();

@@ -8,20 +8,24 @@
 )]
 
 mod call;
-mod checkpoint;
 mod convert;
 mod cuda;
 mod data;
 mod error;
+mod files;
 mod functions;
 mod generator;
 mod gradient;
 mod index;
+mod load;
 mod messages;
 mod metadata;
 mod numpy;
 mod object;
 mod operators;
+mod parts;
+mod save;
+mod sink;
 mod storage;
 mod tensor;
 mod types;
@@ -37,5 +41,6 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<storage::PyStorage>()?;
     call::register(m)?;
     cuda::register(m)?;
+    parts::register(m)?;
     functions::register(m)
 }

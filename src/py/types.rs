@@ -232,7 +232,7 @@ pub fn device(py: Python<'_>, d: Device) -> PyResult<Py<PyDevice>> {
         .clone_ref(py))
 }
 
-/// `torchlike.layout`: there is one that is computed with.
+/// `torchlike.layout`: strided is the one that is computed with.
 #[pyclass(frozen, name = "layout", module = "torchlike", eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyLayout(pub &'static str);
@@ -295,6 +295,18 @@ pub fn strided(py: Python<'_>) -> PyResult<Py<PyLayout>> {
     Ok(STRIDED
         .get_or_try_init(py, || Py::new(py, PyLayout("strided")))?
         .clone_ref(py))
+}
+
+/// The object of the layout of this name.
+pub fn layout(py: Python<'_>, name: &str) -> PyResult<Py<PyLayout>> {
+    if name == "strided" {
+        return strided(py);
+    }
+    Ok(py
+        .import("torchlike._C")?
+        .getattr(name)?
+        .cast_into::<PyLayout>()?
+        .unbind())
 }
 
 /// Tells the core the class of `Size` objects, a subclass of tuple.

@@ -1,5 +1,7 @@
 //! From a tree to a pickle of protocol 2, as PyTorch writes and reads it.
 
+mod composite;
+
 use crate::io::names;
 use crate::io::tree::{
     CallKind, Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree, Value,
@@ -337,6 +339,13 @@ impl Writer<'_> {
                     .ok_or_else(|| err!(Value, "a tensor number out of range"))?;
                 self.tensor(tensor)?;
             }
+            Object::Composite(number) => {
+                let composite = tree
+                    .composites
+                    .get(*number as usize)
+                    .ok_or_else(|| err!(Value, "a tensor number out of range"))?;
+                self.composite(composite)?;
+            }
             Object::Global(number) => {
                 let global = tree
                     .globals
@@ -471,6 +480,9 @@ impl Writer<'_> {
 
     fn tensor(&mut self, tensor: &TensorRef) -> Result<()> {
         let meta = self.storage_of(tensor.storage)?.data == Data::Meta;
+        if let (false, Some(quant)) = (meta, &tensor.quant) {
+            return self.quantized(tensor, quant);
+        }
         let parameter = tensor.class == TensorClass::Parameter;
         let attrs = tensor.attrs != Value::None;
         if parameter {

@@ -3,6 +3,8 @@
 //! Objects of a pickle refer only to earlier ones when they are made, so one pass in order resolves them all
 //! without recursion. Every tensor is proved to lie within its storage.
 
+mod composite;
+
 use super::names::{Known, classify};
 use super::tree::{
     Call, CallExtra, CallKind, Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree, Value,
@@ -17,6 +19,8 @@ pub(super) struct StorageRequest<'a> {
     pub dtype: Option<DType>,
     pub location: &'a str,
     pub nbytes: u64,
+    /// In the legacy format: the key of a part of the storage, where it begins, and its bytes.
+    pub view: Option<(&'a str, u64, u64)>,
 }
 
 /// Finds or makes the storage that a persistent id names.
@@ -25,12 +29,22 @@ pub(super) type StorageFinder<'a> =
 
 /// Gives the recorded calls and persistent ids of `tree` their meaning, in place. What has none stays recorded.
 pub(super) fn resolve(tree: &mut Tree, storages: &mut StorageFinder<'_>) -> Result<()> {
+    resolve_as(tree, storages, false)
+}
+
+/// As [`resolve`], with the persistent ids of the formats before zip: classes with their source text, and views.
+pub(super) fn resolve_legacy(tree: &mut Tree, storages: &mut StorageFinder<'_>) -> Result<()> {
+    resolve_as(tree, storages, true)
+}
+
+fn resolve_as(tree: &mut Tree, storages: &mut StorageFinder<'_>, legacy: bool) -> Result<()> {
     let known = tree.globals.iter().map(classify).collect();
     let budget = (1 << 20) + tree.text.len() + tree.pool.len() + 4 * tree.objects.len();
     let mut resolver = Resolver {
         known,
         budget,
         no_pairs: None,
+        legacy,
         tree,
     };
     let ids = resolver
@@ -85,6 +99,7 @@ struct Resolver<'a> {
     /// How much may still be copied out of shared objects, so that sharing cannot multiply memory.
     budget: usize,
     no_pairs: Option<u32>,
+    legacy: bool,
 }
 
 impl Resolver<'_> {
@@ -117,11 +132,24 @@ impl Resolver<'_> {
         storages: &mut Vec<StorageRef>,
     ) -> Result<Object> {
         let bad = |what: &str| err!(Checkpoint, "a persistent id that is no storage: {what}");
-        // The legacy format has a sixth item for views of storages, which nothing has written for long.
-        let (Some(&[tag, class, key, location, numel])
-        | Some(&[tag, class, key, location, numel, Value::None])) = self.tree.tuple(id)
-        else {
-            return Err(bad("it is not a tuple of five"));
+        let (tag, class, key, location, numel, view) = match self.tree.tuple(id) {
+            Some(&[tag, class, _file, _source])
+                if self.legacy && self.tree.str(tag) == Some("module") =>
+            {
+                return match self.tree.object(class) {
+                    Some(&Object::Global(g)) => Ok(Object::Global(g)),
+                    _ => Err(bad("a class that is none")),
+                };
+            }
+            Some(&[tag, class, key, location, numel]) => {
+                (tag, class, key, location, numel, Value::None)
+            }
+            Some(&[tag, class, key, location, numel, view])
+                if self.legacy || view == Value::None =>
+            {
+                (tag, class, key, location, numel, view)
+            }
+            _ => return Err(bad("it is not a tuple of five")),
         };
         ensure!(
             self.tree.str(tag) == Some("storage"),
@@ -149,12 +177,32 @@ impl Resolver<'_> {
             .and_then(|n| n.checked_mul(size))
             .filter(|&n| i64::try_from(n).is_ok());
         let nbytes = nbytes.ok_or_else(|| bad(&format!("{numel} elements are impossible")))?;
+        let view = match (view, self.tree.tuple(view)) {
+            (Value::None, _) => None,
+            (_, Some(&[key, Value::Int(offset @ 0..), Value::Int(numel @ 0..)])) => {
+                let key = self
+                    .tree
+                    .str(key)
+                    .ok_or_else(|| bad("the key of its view is no string"))?;
+                let (start, len) = (
+                    (offset as u64).checked_mul(size),
+                    (numel as u64).checked_mul(size),
+                );
+                let end = start.zip(len).and_then(|(s, l)| s.checked_add(l));
+                if end.is_none_or(|end| end > nbytes) {
+                    return Err(bad("its view reaches outside"));
+                }
+                start.zip(len).map(|(s, l)| (key, s, l))
+            }
+            _ => return Err(bad("its view is not of three parts")),
+        };
         let number = find(
             &StorageRequest {
                 key,
                 dtype,
                 location,
                 nbytes,
+                view,
             },
             storages,
         )?;
@@ -165,6 +213,10 @@ impl Resolver<'_> {
     fn call(&mut self, id: Id, call: &Call, extra: Extra) -> Result<(Option<Object>, Extra)> {
         let args: SmallVec<[Value; 8]> = self.tree.tuple(call.args).unwrap_or(&[]).into();
         let known = self.known(call.func);
+        if let Known::Reconstructor | Known::NewObj | Known::NewObjEx = known {
+            self.construct(id, known, call.kind, &args)?;
+            return Ok((None, extra));
+        }
         let callable = known != Known::Unknown
             || matches!(
                 self.tree.object(call.func),
@@ -215,6 +267,50 @@ impl Resolver<'_> {
             );
         }
         Ok((object, extra))
+    }
+
+    /// Turns a call of a function that makes objects into the making of one.
+    fn construct(&mut self, id: Id, known: Known, kind: CallKind, args: &[Value]) -> Result<()> {
+        let bad = || {
+            err!(
+                Checkpoint,
+                "an object is made in a way that is not supported"
+            )
+        };
+        ensure!(kind == CallKind::Reduce, Checkpoint, "{}", bad());
+        let Some(&Object::Call(number)) = self.tree.object(Value::Object(id)) else {
+            return Err(bad());
+        };
+        let is_object = |v: Value| {
+            self.tree
+                .global(v)
+                .is_some_and(|g| &*g.module == "builtins" && &*g.name == "object")
+        };
+        let (class, args, kwargs) = match (known, args) {
+            (Known::Reconstructor, &[class, base, Value::None]) if is_object(base) => {
+                let none = self.tree.push_items(Object::Tuple, &[]);
+                (class, none, Value::None)
+            }
+            (Known::NewObj, &[class, ref rest @ ..]) => {
+                let rest = self.tree.push_items(Object::Tuple, rest);
+                (class, rest, Value::None)
+            }
+            (Known::NewObjEx, &[class, args, kwargs])
+                if self.tree.tuple(args).is_some() && self.tree.pairs(kwargs).is_some() =>
+            {
+                (class, args, kwargs)
+            }
+            _ => return Err(bad()),
+        };
+        ensure!(
+            self.tree.global(class).is_some() && self.known(class) == Known::Unknown,
+            Checkpoint,
+            "{}",
+            bad()
+        );
+        let call = &mut self.tree.calls[number as usize];
+        (call.kind, call.func, call.args, call.kwargs) = (CallKind::New, class, args, kwargs);
+        Ok(())
     }
 
     fn name(&self, func: Value) -> String {
@@ -289,6 +385,11 @@ impl Resolver<'_> {
                     grad,
                     None,
                 )?
+            }
+            (Known::RebuildSparse, &[layout, data]) => self.sparse(layout, data)?,
+            (Known::RebuildNested, &[_, _, _, _]) => self.nested(args)?,
+            (Known::RebuildQuantized, &[storage, offset, size, stride, params, grad, _hooks]) => {
+                self.quantized([storage, offset, size, stride, params, grad])?
             }
             (Known::RebuildFromTypeV2, &[func, class, inner, state]) => {
                 return self.of_type(func, class, inner, state);
@@ -500,6 +601,20 @@ impl Resolver<'_> {
     }
 
     fn parameter(&mut self, data: Value, grad: Value, state: Value) -> Result<Option<Object>> {
+        if let Some(&Object::Composite(n)) = self.tree.object(data) {
+            let (Value::Bool(requires_grad), attrs) = (grad, self.attributes(state)?) else {
+                bail!(Checkpoint, "requires_grad of a tensor is not true or false")
+            };
+            let tensor = self.tree.composites[n as usize].clone();
+            self.tree.composites.push(super::tree::Composite {
+                class: TensorClass::Parameter,
+                requires_grad,
+                attrs,
+                ..tensor
+            });
+            let number = (self.tree.composites.len() - 1) as u32;
+            return Ok(Some(Object::Composite(number)));
+        }
         let Some(tensor) = self.tree.tensor(data) else {
             // A parameter of a tensor kind that has no meaning yet stays recorded with it.
             ensure!(
@@ -509,15 +624,16 @@ impl Resolver<'_> {
             );
             return Ok(None);
         };
-        let mut tensor = TensorRef {
+        let tensor = TensorRef {
             class: TensorClass::Parameter,
+            attrs: self.attributes(state)?,
             ..tensor.clone()
         };
-        self.attributes(&mut tensor, state)?;
         self.finish(tensor, grad, None).map(Some)
     }
 
-    fn attributes(&self, tensor: &mut TensorRef, state: Value) -> Result<()> {
+    /// Proves that a state is attributes of a tensor.
+    fn attributes(&self, state: Value) -> Result<Value> {
         let is_dict = |v: Value| {
             v == Value::None
                 || self
@@ -532,8 +648,7 @@ impl Resolver<'_> {
             Checkpoint,
             "the attributes of a tensor are not a dictionary of strings"
         );
-        tensor.attrs = state;
-        Ok(())
+        Ok(state)
     }
 
     fn of_type(
@@ -557,6 +672,9 @@ impl Resolver<'_> {
                 | Known::RebuildTensorV3
                 | Known::RebuildParameter
                 | Known::RebuildMeta
+                | Known::RebuildSparse
+                | Known::RebuildNested
+                | Known::RebuildQuantized
         );
         if !is_rebuilder {
             ensure!(
@@ -570,14 +688,20 @@ impl Resolver<'_> {
         let args = self.tree.tuple(inner).map(<[Value]>::to_vec);
         let args =
             args.ok_or_else(|| err!(Checkpoint, "the arguments of a tensor are not a tuple"))?;
-        let Some(Object::Tensor(number)) = self.rebuild(known, &args)? else {
-            bail!(Checkpoint, "a tensor that is none")
-        };
-        let mut tensor = self.tree.tensors[number as usize].clone();
-        tensor.class = class;
-        self.attributes(&mut tensor, state)?;
-        self.tree.tensors[number as usize] = tensor;
-        Ok(Some(Object::Tensor(number)))
+        let state = self.attributes(state)?;
+        let made = self.rebuild(known, &args)?;
+        match made {
+            Some(Object::Tensor(n)) => {
+                let tensor = &mut self.tree.tensors[n as usize];
+                (tensor.class, tensor.attrs) = (class, state);
+            }
+            Some(Object::Composite(n)) => {
+                let tensor = &mut self.tree.composites[n as usize];
+                (tensor.class, tensor.attrs) = (class, state);
+            }
+            _ => bail!(Checkpoint, "a tensor that is none"),
+        }
+        Ok(made)
     }
 
     /// One empty dictionary for the hooks of all tensors, which nothing can change any more.

@@ -1,155 +1,13 @@
-//! Writing PyTorch's zip format, so that `torch.load(weights_only=True)` opens it.
+//! Writing zip archives of stored entries, as a stream: no byte is ever gone back to.
 
-use super::mmap::Bytes;
-use super::pickle;
-use super::tree::{Data, Tree};
-use crate::{Result, ensure, err};
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::{Sink, pieces};
+use crate::{Result, ensure};
+use std::io::Write;
 
-/// Takes the next bytes of a storage.
-pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
-
-/// Hands the bytes of the storage of this number to the sink, in little-endian order and in as many pieces as
-/// it likes. It is called once for each storage that is not meta, in the order of the file.
-pub type Provider<'a> = dyn FnMut(u32, &mut Sink<'_>) -> Result<()> + 'a;
-
-/// Records begin at multiples of this, so that they can be mapped as elements of any type.
-const ALIGNMENT: u64 = 64;
+/// Entries begin at multiples of this, so that they can be mapped as elements of any type.
+pub const ALIGNMENT: u64 = 64;
 /// What a 32-bit size or offset says when the real one is in a zip64 field.
 const WIDE: u64 = 0xffff_ffff;
-
-/// Writes a checkpoint to `path`, whole or not at all: to a file beside it, flushed to disk, then renamed.
-///
-/// # Errors
-/// If the tree cannot be written, the provider fails or gives another number of bytes, or the disk refuses.
-pub fn save(path: impl AsRef<Path>, tree: &Tree, provider: &mut Provider<'_>) -> Result<()> {
-    let path = path.as_ref();
-    // A link keeps pointing where it did; what it points to is replaced.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let root = target
-        .file_stem()
-        .and_then(|s| s.to_str())
-        .unwrap_or("archive")
-        .to_owned();
-    let named = |e: std::io::Error| {
-        let kind = crate::Error::from(std::io::Error::from(e.kind())).kind();
-        crate::Error::new(kind, format!("cannot save '{}': {e}", path.display()))
-    };
-    let beside = beside(&target);
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&beside)
-        .map_err(named)?;
-    let temporary = Temporary(beside);
-    if let Ok(old) = fs::metadata(&target) {
-        let _ = file.set_permissions(old.permissions());
-    }
-    let mut out = BufWriter::with_capacity(1 << 20, file);
-    write(&mut out, tree, &root, provider)?;
-    let file = out.into_inner().map_err(|e| named(e.into_error()))?;
-    file.sync_all().map_err(named)?;
-    fs::rename(&temporary.0, &target).map_err(named)?;
-    std::mem::forget(temporary);
-    // The rename itself is durable once the folder is; some file systems cannot do this, which is no failure.
-    if let Some(folder) = target.parent().and_then(|p| File::open(p).ok()) {
-        let _ = folder.sync_all();
-    }
-    Ok(())
-}
-
-/// A temporary file that is removed unless it was renamed.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// The name of a temporary file in the folder of `target`.
-fn beside(target: &Path) -> PathBuf {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let mut name = std::ffi::OsString::from(".");
-    name.push(target.file_name().unwrap_or_default());
-    name.push(format!(".{}.{count}.tmp", std::process::id()));
-    target.with_file_name(name)
-}
-
-/// Writes a checkpoint into memory; see [`save`].
-///
-/// # Errors
-/// As [`save`], without a disk.
-pub fn to_vec(tree: &Tree, provider: &mut Provider<'_>) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
-    write(&mut out, tree, "archive", provider)?;
-    Ok(out)
-}
-
-/// Writes a checkpoint as a stream, from its first byte to its last; see [`save`]. `root` names the folder in the archive.
-///
-/// # Errors
-/// As [`save`].
-pub fn write(
-    out: &mut dyn Write,
-    tree: &Tree,
-    root: &str,
-    provider: &mut Provider<'_>,
-) -> Result<()> {
-    let root = if root.is_empty() || root.contains(['/', '\0']) || root.len() > 1000 {
-        "archive"
-    } else {
-        root
-    };
-    let (pickle, used) = pickle::write(tree)?;
-    let mut zip = ZipWriter {
-        out,
-        at: 0,
-        entries: Vec::new(),
-    };
-    zip.small(format!("{root}/data.pkl"), &pickle)?;
-    zip.small(format!("{root}/.format_version"), b"1")?;
-    zip.small(
-        format!("{root}/.storage_alignment"),
-        ALIGNMENT.to_string().as_bytes(),
-    )?;
-    zip.small(format!("{root}/byteorder"), b"little")?;
-    for (key, &number) in used.iter().enumerate() {
-        let storage = tree
-            .storages
-            .get(number as usize)
-            .filter(|s| s.data != Data::Meta);
-        let nbytes = storage
-            .ok_or_else(|| err!(Value, "storage {number} has no bytes to save"))?
-            .nbytes;
-        zip.entry(format!("{root}/data/{key}"), nbytes, |sink| {
-            provider(number, sink)
-        })?;
-    }
-    zip.small(format!("{root}/version"), b"3\n")?;
-    let id = zip.identity();
-    zip.small(format!("{root}/.data/serialization_id"), id.as_bytes())?;
-    zip.finish()
-}
-
-/// The bytes of every storage of an archive, for writing it again.
-pub fn from_archive<'a>(
-    archive: &'a super::Archive,
-    tree: &'a Tree,
-) -> impl FnMut(u32, &mut Sink<'_>) -> Result<()> + 'a {
-    move |number, sink| {
-        let storage = tree
-            .storages
-            .get(number as usize)
-            .ok_or_else(|| err!(Value, "no storage {number}"))?;
-        let bytes: Bytes = archive.read_storage(storage)?;
-        sink(&bytes)
-    }
-}
 
 struct Written {
     name: String,
@@ -158,25 +16,33 @@ struct Written {
     crc: u32,
 }
 
-struct ZipWriter<'a> {
+pub(super) struct ZipWriter<'a> {
     out: &'a mut dyn Write,
     at: u64,
     entries: Vec<Written>,
 }
 
-impl ZipWriter<'_> {
+impl<'a> ZipWriter<'a> {
+    pub fn new(out: &'a mut dyn Write) -> Self {
+        Self {
+            out,
+            at: 0,
+            entries: Vec::new(),
+        }
+    }
+
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.out.write_all(bytes)?;
         self.at += bytes.len() as u64;
         Ok(())
     }
 
-    fn small(&mut self, name: String, bytes: &[u8]) -> Result<()> {
+    pub fn small(&mut self, name: String, bytes: &[u8]) -> Result<()> {
         self.entry(name, bytes.len() as u64, |sink| sink(bytes))
     }
 
     /// Writes one stored entry. Its checksum is known only afterwards and follows in a descriptor.
-    fn entry(
+    pub fn entry(
         &mut self,
         name: String,
         size: u64,
@@ -218,8 +84,10 @@ impl ZipWriter<'_> {
                 Value,
                 "record '{name}' was given more than its {size} bytes"
             );
-            crc.update(bytes);
-            Ok(out.write_all(bytes)?)
+            pieces(bytes, &mut |piece| {
+                crc.update(piece);
+                Ok(out.write_all(piece)?)
+            })
         })?;
         ensure!(
             written == size,
@@ -246,7 +114,7 @@ impl ZipWriter<'_> {
     }
 
     /// Forty digits that are the same for the same content.
-    fn identity(&self) -> String {
+    pub fn identity(&self) -> String {
         let fold = |seed: u64, part: &dyn Fn(&Written) -> u64| {
             self.entries.iter().fold(seed, |h, e| {
                 (h ^ part(e)).wrapping_mul(0x0100_0000_01b3).rotate_left(17)
@@ -259,7 +127,7 @@ impl ZipWriter<'_> {
         format!("{names:020}{content:020}")
     }
 
-    fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
         let start = self.at;
         let entries = std::mem::take(&mut self.entries);
         let mut directory = Vec::with_capacity(entries.len() * 64);

@@ -1,0 +1,157 @@
+"""How Python objects are taken apart for saving, and the names that PyTorch knows their classes by."""
+
+from __future__ import annotations
+
+import copyreg
+import sys
+from collections import OrderedDict
+from pickle import PicklingError, whichmodule  # type: ignore[attr-defined]
+from types import FunctionType
+from typing import Any, NamedTuple
+
+from torchlike._opaque import Opaque, OpaqueClass
+
+# Files of ours that hold what PyTorch keeps in several.
+_MOVED = {
+    "CosineSimilarity": "distance",
+    "PairwiseDistance": "distance",
+    "Flatten": "flatten",
+    "Unflatten": "flatten",
+    "Fold": "fold",
+    "Unfold": "fold",
+    "PixelShuffle": "pixelshuffle",
+    "PixelUnshuffle": "pixelshuffle",
+    "ChannelShuffle": "channelshuffle",
+    "Upsample": "upsampling",
+    "UpsamplingNearest2d": "upsampling",
+    "UpsamplingBilinear2d": "upsampling",
+    "InstanceNorm1d": "instancenorm",
+    "InstanceNorm2d": "instancenorm",
+    "InstanceNorm3d": "instancenorm",
+    "MultiheadAttention": "activation",
+    "Identity": "linear",
+}
+_LAYERS = "torchlike.nn.layers."
+
+
+class Name(NamedTuple):
+    """A class or function by its name."""
+
+    module: str
+    name: str
+
+
+class Parts(NamedTuple):
+    """What makes an object again: a call, then a state, items and pairs."""
+
+    new: bool  # `func.__new__(func, *args)`, else `func(*args)`
+    func: Any
+    args: tuple[Any, ...]
+    state: Any
+    items: list[Any]
+    pairs: list[tuple[Any, Any]]
+
+
+def _torch_module(module: str, name: str) -> str:
+    if module.startswith(_LAYERS):
+        plain = name.removeprefix("Lazy")
+        file = _MOVED.get(plain) or module.removeprefix(_LAYERS)
+        if file in ("lazy", "lazy_conv"):
+            file = plain.rstrip("123d").lower()
+            file = {"convtranspose": "conv"}.get(file, file)
+        return f"torch.nn.modules.{file}"
+    if module == "torchlike.nn.module":
+        return "torch.nn.modules.module"
+    if module == "torchlike" or module.startswith("torchlike."):
+        return "torch" + module.removeprefix("torchlike")
+    return module
+
+
+def name_of(obj: Any, name: str | None = None) -> Name | Parts:
+    """The name of a class or function, or how it is looked up in another one."""
+    if obj is type(None) or obj is type(...) or obj is type(NotImplemented):
+        value = {type(None): None, type(...): ..., type(NotImplemented): NotImplemented}[obj]
+        return Parts(False, type, (value,), None, [], [])
+    name = name or getattr(obj, "__qualname__", None) or obj.__name__
+    module = whichmodule(obj, name)
+    parent = None
+    try:
+        __import__(module)
+        found: Any = sys.modules[module]
+        for part in name.split("."):
+            parent, found = found, getattr(found, part)
+    except (ImportError, KeyError, AttributeError) as e:
+        raise PicklingError(f"Can't pickle {obj!r}: it's not found as {module}.{name}") from e
+    if found is not obj:
+        raise PicklingError(f"Can't pickle {obj!r}: it's not the same object as {module}.{name}")
+    if "." in name:
+        return Parts(False, getattr, (parent, name.rpartition(".")[2]), None, [], [])
+    return Name(_torch_module(module, name), name)
+
+
+def _module_state(module: Any) -> dict[str, Any]:
+    """The attributes that PyTorch's modules of the same class have."""
+    from torchlike.nn._hooks import CALL_TABLES, STATE_TABLES
+
+    own = dict(module.__dict__)
+    kinds = own.pop("_kinds")
+    hooks = {**(own.pop("_hooks") or {}), **(own.pop("_state_hooks") or {})}
+    registered: dict[str, dict[str, Any]] = {"parameter": {}, "buffer": {}, "module": {}}
+    for name, kind in kinds.items():
+        registered[kind][name] = own.pop(name)
+    state: dict[str, Any] = {"training": own.pop("training")}
+    state["_parameters"] = registered["parameter"]
+    state["_buffers"] = registered["buffer"]
+    state["_non_persistent_buffers_set"] = own.pop("_non_persistent_buffers_set")
+    for name in (*CALL_TABLES, *STATE_TABLES):
+        state[name] = OrderedDict(hooks.get(name) or {})
+        if name == "_backward_hooks":
+            state["_is_full_backward_hook"] = own.pop("_is_full_backward_hook", None)
+    state["_modules"] = registered["module"]
+    if "_flat_weights_names" in own:  # PyTorch's recurrent layers keep their weights a second time
+        names = own["_flat_weights_names"]
+        own["_flat_weights"] = [registered["parameter"].get(name) for name in names]
+    return {**state, **own}
+
+
+def parts_of(obj: Any) -> Name | Parts:
+    """Takes an object apart, as the pickle protocol asks it to."""
+    cls = type(obj)
+    if isinstance(obj, type | FunctionType):
+        return name_of(obj)
+    if cls.__module__ == "torchlike._parts":
+        return Name("torch", repr(obj).rpartition(".")[2])
+    if cls is OpaqueClass:
+        return Name(obj.module, obj.name)
+    if cls is Opaque:
+        func = OpaqueClass(obj.module, obj.name)
+        if obj.kwargs:
+            raise PicklingError(f"Can't pickle {obj!r}: it is made with keyword arguments")
+        return Parts(obj.new, func, obj.args, obj.state, obj.items, list(obj.pairs.items()))
+    custom = copyreg.dispatch_table.get(cls)
+    reduced = custom(obj) if custom else obj.__reduce_ex__(2)
+    if isinstance(reduced, str):
+        return name_of(obj, reduced)
+    if not isinstance(reduced, tuple) or not 2 <= len(reduced) <= 6:
+        raise PicklingError(f"{cls.__name__}.__reduce_ex__() must return a string or a tuple")
+    func, args, state, items, pairs, setter = (*reduced, None, None, None, None)[:6]
+    if setter is not None:
+        raise PicklingError(f"Can't pickle {cls.__name__}: it asks for a function to set its state")
+    if cls.__module__ == "torchlike.return_types":
+        func, args = cls, (tuple(obj), {})
+    new = getattr(func, "__name__", "") == "__newobj__"
+    if new:
+        func, *rest = args
+        args = tuple(rest)
+    elif getattr(func, "__name__", "") == "__newobj_ex__":
+        func, args, keywords = args
+        if keywords:
+            raise PicklingError(f"Can't pickle {cls.__name__}: it is made with keyword arguments")
+        new = True
+    if (
+        "_kinds" in getattr(obj, "__dict__", ())
+        and getattr(cls, "__getstate__", None) is getattr(object, "__getstate__", None)
+        and state is not None
+    ):
+        state = _module_state(obj)
+    return Parts(new, func, tuple(args), state, list(items or ()), list(pairs or ()))

@@ -1,0 +1,147 @@
+"""PyTorch's objects besides tensors: modules, generators, named results, made as torchlike's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torchlike
+from torchlike._rebuild import Builder, Refused, need
+
+_HOOKS = (
+    *("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"),
+    *("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks"),
+    "_load_state_dict_post_hooks",
+)
+
+
+def _module_class(module: str, name: str) -> Any:
+    """torchlike's class of layers for the name of one of PyTorch's."""
+    if module != "torch.nn" and not module.startswith("torch.nn.modules."):
+        return None
+    from torchlike import nn
+
+    found = getattr(nn, name, None)
+    if found is None:
+        last = module.rpartition(".")[2]
+        found = getattr(getattr(nn.layers, last, None), name, None)
+    return found if isinstance(found, type) and issubclass(found, nn.Module) else None
+
+
+def _module_state(obj: Any, state: Any) -> None:
+    from torchlike import nn
+
+    need(isinstance(state, dict) and all(type(k) is str for k in state), "the state of a module")
+    for registry, kind in (
+        ("_parameters", torchlike.Tensor),
+        ("_buffers", torchlike.Tensor),
+        ("_modules", nn.Module),
+    ):
+        table = state.get(registry)
+        if registry == "_modules" and table is not None:
+            kind = (nn.Module, _opaque())
+        need(table is None or isinstance(table, dict), "the registry of a module")
+        for key, value in (table or {}).items():
+            need(type(key) is str and "." not in key, "the name of a registered value")
+            need(value is None or isinstance(value, kind), "a registered value of another kind")
+    for hooks in _HOOKS:
+        need(not state.get(hooks), "hooks, which are functions, in the state of a module")
+    state = {k: v for k, v in state.items() if k not in ("forward", "__class__")}
+    obj.__setstate__(state)
+
+
+def _opaque() -> type:
+    from torchlike._opaque import Opaque
+
+    return Opaque
+
+
+def _nn(cls: Any) -> Builder:
+    def make(args: tuple[Any, ...], kwargs: Any) -> Any:
+        need(not args and not kwargs, f"arguments for {cls.__name__}")
+        return cls.__new__(cls)
+
+    return Builder(make, _module_state)
+
+
+def _generator() -> Builder:
+    def make(args: tuple[Any, ...], kwargs: Any) -> Any:
+        need(not kwargs and len(args) <= 1, "arguments for a Generator")
+        device = args[0] if args else "cpu"
+        need(isinstance(device, str | torchlike.device), "the device of a Generator")
+        return torchlike.Generator(device)
+
+    def give(obj: Any, state: Any) -> None:
+        need(isinstance(state, tuple) and len(state) == 3, "the state of a Generator")
+        seed, _, data = state
+        need(type(seed) is int and isinstance(data, torchlike.Tensor), "the state of a Generator")
+        if data.is_meta:  # without its data it can only be seeded
+            obj.manual_seed(seed)
+        else:
+            obj.set_state(data)
+
+    return Builder(make, give)
+
+
+def _named_result(name: str) -> Any:
+    fields = {
+        **dict.fromkeys(
+            ("max", "min", "median", "nanmedian", "mode", "sort", "topk", "kthvalue", "cummax", "cummin"),
+            ("values", "indices"),
+        ),
+        **{"aminmax": ("min", "max"), "slogdet": ("sign", "logabsdet"), "qr": ("Q", "R")},
+        **{"svd": ("U", "S", "V"), "frexp": ("mantissa", "exponent")},
+        **{"linalg_eigh": ("eigenvalues", "eigenvectors"), "linalg_eig": ("eigenvalues", "eigenvectors")},
+        **{"linalg_qr": ("Q", "R"), "linalg_svd": ("U", "S", "Vh")},
+        **{"linalg_slogdet": ("sign", "logabsdet")},
+    }.get(name)
+    if fields is None:
+        return None
+
+    def make(args: tuple[Any, ...], kwargs: Any) -> Any:
+        need(not kwargs and len(args) in (1, 2), "arguments for a named result")
+        need(isinstance(args[0], tuple) and len(args[0]) == len(fields), "the parts of a result")
+        need(len(args) == 1 or not args[1], "further parts of a result")
+        return torchlike.return_types._class(name, fields)(args[0])
+
+    return Builder(make)
+
+
+def _from_numpy(args: tuple[Any, ...], kwargs: Any) -> Any:
+    import numpy as np
+
+    need(not kwargs and len(args) == 4 and isinstance(args[0], np.ndarray), "a tensor of an array")
+    data, dtype, _, grad = args
+    need(isinstance(dtype, torchlike.dtype) and isinstance(grad, bool), "a tensor of an array")
+    made = torchlike.from_numpy(data.copy()).to(dtype)
+    return made.requires_grad_() if grad else made
+
+
+def builder(module: str, name: str) -> Any:
+    """How objects of this name are made, or None."""
+    cls = _module_class(module, name)
+    if cls is not None:
+        return _nn(cls)
+    if (module, name) == ("torch._C", "Generator"):
+        return _generator()
+    if module == "torch.return_types":
+        return _named_result(name)
+    if (module, name) == ("torch._utils", "_rebuild_device_tensor_from_numpy"):
+        return Builder(_from_numpy)
+    return None
+
+
+def value(module: str, name: str) -> Any:
+    """What a name of PyTorch's stands for where nothing calls it, or `Refused`."""
+    kinds = (torchlike.dtype, torchlike.memory_format, torchlike.layout, torchlike.qscheme)
+    if module == "torch":
+        found = getattr(torchlike, name, None)
+        if isinstance(found, kinds) or found in (torchlike.Tensor, torchlike.Size, torchlike.device):
+            return found
+    if module in ("torch.nn.parameter", "torch.nn") and name == "Parameter":
+        return torchlike.nn.Parameter
+    if module in ("torch.nn.functional", "torch._C._nn"):
+        found = getattr(torchlike.nn.functional, name, None)
+        if callable(found) and not name.startswith("_") and not isinstance(found, type):
+            return found
+    cls = _module_class(module, name)
+    return Refused if cls is None else cls

@@ -1,0 +1,542 @@
+//! A folder that `torch.distributed.checkpoint` wrote: `.metadata`, a pickle of which tensor is cut into which pieces,
+//! and `*.distcp`, in which each piece is a file of PyTorch's own.
+
+use super::graft::Graft;
+use super::mmap::Bytes;
+use super::origin::Origin;
+use super::rebuild::{extent, resolve};
+use super::sharded::{finish, shard_storage};
+use super::tree::{Data, Object, StorageRef, TensorRef, Tree, Value};
+use super::{Archive, Format, pickle};
+use crate::{DType, Result, bail, ensure, err};
+use std::collections::HashMap;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+/// Pieces of one tensor, which are compared with one another.
+const MAX_PIECES: usize = 4096;
+
+/// A tensor put together of pieces, row-major.
+pub(super) struct Assembly {
+    shape: Vec<i64>,
+    item: usize,
+    pieces: Vec<Piece>,
+}
+
+struct Piece {
+    shard: usize,
+    /// Where it belongs.
+    offsets: Vec<i64>,
+    tensor: TensorRef,
+}
+
+/// The state of an object of this class.
+fn state<'a>(tree: &'a Tree, value: Value, class: &str) -> Result<Vec<(&'a str, Value)>> {
+    let bad = || err!(Checkpoint, ".metadata: an object that is no {class}");
+    let call = tree.call(value).ok_or_else(bad)?;
+    let global = tree.global(call.func).ok_or_else(bad)?;
+    ensure!(
+        global.module.starts_with("torch.distributed.") && &*global.name == class,
+        Checkpoint,
+        "{}, but {global}",
+        bad()
+    );
+    let states = call.extra.as_deref().map_or(&[][..], |e| &e.states);
+    let pairs = match states {
+        [] => &[][..],
+        [one] => tree.pairs(*one).ok_or_else(bad)?,
+        _ => return Err(bad()),
+    };
+    Ok(pairs
+        .iter()
+        .filter_map(|&(k, v)| Some((tree.str(k)?, v)))
+        .collect())
+}
+
+fn get(fields: &[(&str, Value)], name: &str) -> Value {
+    fields
+        .iter()
+        .find(|f| f.0 == name)
+        .map_or(Value::None, |f| f.1)
+}
+
+fn sizes(tree: &Tree, value: Value) -> Result<Vec<i64>> {
+    let bad = || err!(Checkpoint, ".metadata: a size that is none");
+    let items = match tree.object(value) {
+        Some(Object::Size(_) | Object::Tuple(_)) => tree.items(value).ok_or_else(bad)?,
+        _ => return Err(bad()),
+    };
+    ensure!(items.len() <= 64, Checkpoint, "{}", bad());
+    items
+        .iter()
+        .map(|v| match v {
+            Value::Int(n @ 0..) => Ok(*n),
+            _ => Err(bad()),
+        })
+        .collect()
+}
+
+/// Where a piece is, by name and position.
+type Places<'a> = HashMap<(&'a str, Option<Vec<i64>>), (&'a str, u64, u64)>;
+
+fn places<'a>(tree: &'a Tree, table: Value) -> Result<Places<'a>> {
+    let mut out = HashMap::new();
+    for &(key, value) in tree.pairs(table).unwrap_or(&[]) {
+        let index = state(tree, key, "MetadataIndex")?;
+        let info = state(tree, value, "_StorageInfo")?;
+        let name = tree.str(get(&index, "fqn"));
+        let offset = match get(&index, "offset") {
+            Value::None => None,
+            offset => Some(sizes(tree, offset)?),
+        };
+        let path = tree.str(get(&info, "relative_path"));
+        ensure!(
+            get(&info, "transform_descriptors") == Value::None,
+            Checkpoint,
+            ".metadata: compressed or encrypted pieces, which are not supported"
+        );
+        let (Some(name), Some(path), Value::Int(start @ 0..), Value::Int(len @ 0..)) =
+            (name, path, get(&info, "offset"), get(&info, "length"))
+        else {
+            bail!(Checkpoint, ".metadata: a piece without a place")
+        };
+        out.insert((name, offset), (path, start as u64, len as u64));
+    }
+    Ok(out)
+}
+
+struct Folder<'a> {
+    path: &'a Path,
+    files: HashMap<String, Origin>,
+    shards: Vec<Archive>,
+    opened: HashMap<(String, u64), usize>,
+}
+
+impl Folder<'_> {
+    /// The number of the archive at this place.
+    fn piece(&mut self, (name, start, len): (&str, u64, u64)) -> Result<usize> {
+        let key = (name.to_owned(), start);
+        if let Some(&n) = self.opened.get(&key) {
+            return Ok(n);
+        }
+        let plain = Path::new(name)
+            .components()
+            .all(|c| matches!(c, Component::Normal(_)));
+        ensure!(
+            plain && !name.is_empty(),
+            Checkpoint,
+            ".metadata names '{name:.200}', which is not a file of the folder"
+        );
+        if !self.files.contains_key(name) {
+            let path = self.path.join(name);
+            ensure!(
+                path.is_file(),
+                Checkpoint,
+                "the file '{name}' that .metadata names is missing: copy it into the folder"
+            );
+            self.files.insert(name.to_owned(), Origin::file(&path, 0)?);
+        }
+        let end = start
+            .checked_add(len)
+            .ok_or_else(|| err!(Checkpoint, "a place overflows"))?;
+        let part = self.files[name]
+            .part(start, end)
+            .map_err(|e| err!(Checkpoint, "'{name}': {}: it is truncated", e.message()))?;
+        let archive = Archive::of(part)
+            .map_err(|e| crate::Error::new(e.kind(), format!("'{name}' at {start}: {e}")))?;
+        self.shards.push(archive);
+        self.opened.insert(key, self.shards.len() - 1);
+        Ok(self.shards.len() - 1)
+    }
+}
+
+/// Opens a folder.
+pub(super) fn open(path: &Path) -> Result<Archive> {
+    let origin = Origin::file(&path.join(".metadata"), 0)?;
+    ensure!(
+        origin.bytes.len() <= 1 << 30,
+        Checkpoint,
+        ".metadata of {} bytes is too large",
+        origin.bytes.len()
+    );
+    let (mut meta, _) = pickle::read(&origin.bytes)?;
+    resolve(&mut meta, &mut |_, _| {
+        Err(err!(Checkpoint, ".metadata refers to a storage"))
+    })?;
+    super::check::check(&meta)?;
+    let root = state(&meta, meta.root, "Metadata")?;
+    let places = places(&meta, get(&root, "storage_data"))?;
+    let paths: HashMap<&str, Value> = meta
+        .pairs(get(&root, "planner_data"))
+        .unwrap_or(&[])
+        .iter()
+        .filter_map(|&(k, v)| Some((meta.str(k)?, v)))
+        .collect();
+    let mut folder = Folder {
+        path,
+        files: HashMap::new(),
+        shards: Vec::new(),
+        opened: HashMap::new(),
+    };
+    let (mut tree, mut assemblies) = (Tree::new(), Vec::new());
+    let mut nest = Nest::default();
+    let entries = meta
+        .pairs(get(&root, "state_dict_metadata"))
+        .ok_or_else(|| err!(Checkpoint, ".metadata names no tensors"))?;
+    for &(key, entry) in entries {
+        let name = meta
+            .str(key)
+            .ok_or_else(|| err!(Checkpoint, ".metadata: a name that is no string"))?;
+        let value = match state(&meta, entry, "TensorStorageMetadata") {
+            Ok(fields) => tensor(
+                &meta,
+                name,
+                &fields,
+                &places,
+                &mut folder,
+                &mut tree,
+                &mut assemblies,
+            )
+            .map_err(|e| crate::Error::new(e.kind(), format!("tensor '{name:.200}': {e}")))?,
+            Err(_) => {
+                state(&meta, entry, "BytesStorageMetadata")?;
+                let place = places
+                    .get(&(name, None))
+                    .ok_or_else(|| err!(Checkpoint, "'{name:.200}' has no place in a file"))?;
+                let n = folder.piece(*place)?;
+                let shard = &folder.shards[n];
+                let from = shard.tree();
+                Graft::new(from).copy(from.root, &mut tree, &mut |storage, tree| {
+                    shard_storage(shard, n, storage, tree)
+                })?
+            }
+        };
+        nest.add(&meta, paths.get(name).copied(), name, value)?;
+    }
+    tree.root = nest.build(&mut tree)?;
+    super::check::check(&tree)?;
+    finish(
+        origin,
+        Format::Distributed,
+        tree,
+        folder.shards,
+        Vec::new(),
+        assemblies,
+    )
+}
+
+fn tensor(
+    meta: &Tree,
+    name: &str,
+    fields: &[(&str, Value)],
+    places: &Places<'_>,
+    folder: &mut Folder<'_>,
+    tree: &mut Tree,
+    assemblies: &mut Vec<Assembly>,
+) -> Result<Value> {
+    let shape = sizes(meta, get(fields, "size"))?;
+    let dtype = properties(meta, get(fields, "properties"))?;
+    let chunks = meta.items(get(fields, "chunks")).unwrap_or(&[]);
+    let mut pieces = Vec::with_capacity(chunks.len());
+    for &chunk in chunks {
+        let chunk = state(meta, chunk, "ChunkStorageMetadata")?;
+        let (offsets, part) = (
+            sizes(meta, get(&chunk, "offsets"))?,
+            sizes(meta, get(&chunk, "sizes"))?,
+        );
+        let inside = offsets.len() == shape.len()
+            && part.len() == shape.len()
+            && (offsets.iter().zip(&part).zip(&shape))
+                .all(|((&o, &n), &all)| o.checked_add(n).is_some_and(|end| end <= all));
+        ensure!(inside, Checkpoint, "a piece lies outside of it");
+        let place = places
+            .get(&(name, Some(offsets.clone())))
+            .or_else(|| places.get(&(name, None)))
+            .ok_or_else(|| err!(Checkpoint, "a piece has no place in a file"))?;
+        let shard = folder.piece(*place)?;
+        let found = folder.shards[shard].tree();
+        let found = found
+            .tensor(found.root)
+            .ok_or_else(|| err!(Checkpoint, "a piece is no tensor"))?;
+        ensure!(
+            found.dtype == dtype && found.shape() == part,
+            Checkpoint,
+            "a piece is of {} and shape {:?} where {dtype} and {part:?} are due",
+            found.dtype,
+            found.shape()
+        );
+        pieces.push(Piece {
+            shard,
+            offsets,
+            tensor: found.clone(),
+        });
+    }
+    let stride = crate::dims::contiguous_strides(&shape);
+    let nbytes = extent(&shape, &stride, 0, dtype)?;
+    if let [piece] = &pieces[..]
+        && piece.tensor.shape() == shape
+    {
+        let (shard, found) = (piece.shard, piece.tensor.clone());
+        let storage = shard_storage(&folder.shards[shard], shard, found.storage, tree);
+        return Ok(tree.push_tensor(TensorRef {
+            storage,
+            attrs: Value::None,
+            ..found
+        }));
+    }
+    ensure!(
+        pieces.len() <= MAX_PIECES && !overlap(&pieces),
+        Checkpoint,
+        "its pieces overlap, or are more than {MAX_PIECES}"
+    );
+    let covered = covered(&pieces);
+    ensure!(
+        covered == shape.iter().map(|&n| n as i128).product::<i128>(),
+        Checkpoint,
+        "its pieces do not cover it: {covered} elements of shape {shape:?}"
+    );
+    assemblies.push(Assembly {
+        shape: shape.clone(),
+        item: dtype.size(),
+        pieces,
+    });
+    let storage = tree.push_storage(StorageRef {
+        key: name.into(),
+        dtype: Some(dtype),
+        location: Arc::from("cpu"),
+        nbytes,
+        data: Data::Assembled((assemblies.len() - 1) as u32),
+        crc: None,
+    });
+    Ok(tree.push_tensor(TensorRef::new(storage, dtype, &shape, &stride, 0)))
+}
+
+/// True if two pieces share an element.
+fn overlap(pieces: &[Piece]) -> bool {
+    pieces.iter().enumerate().any(|(i, a)| {
+        pieces[..i].iter().any(|b| {
+            let (a_shape, b_shape) = (a.tensor.shape(), b.tensor.shape());
+            (0..a_shape.len()).all(|d| {
+                let (lo, hi) = (
+                    a.offsets[d].max(b.offsets[d]),
+                    (a.offsets[d] + a_shape[d]).min(b.offsets[d] + b_shape[d]),
+                );
+                lo < hi
+            })
+        })
+    })
+}
+
+/// Elements of all pieces.
+fn covered(pieces: &[Piece]) -> i128 {
+    pieces
+        .iter()
+        .map(|p| {
+            p.tensor
+                .shape()
+                .iter()
+                .map(|&n| n as i128)
+                .product::<i128>()
+        })
+        .sum()
+}
+
+/// The dtype in the properties of a tensor: a tuple, or fields by name.
+fn properties(meta: &Tree, value: Value) -> Result<DType> {
+    let bad = || err!(Checkpoint, "it has no dtype");
+    let call = meta.call(value).ok_or_else(bad)?;
+    let state = call
+        .extra
+        .as_deref()
+        .and_then(|e| e.states.first())
+        .copied()
+        .ok_or_else(bad)?;
+    let dtype = match (meta.tuple(state), meta.pairs(state)) {
+        (Some(items), _) => items.first().copied(),
+        (_, Some(pairs)) => pairs
+            .iter()
+            .find(|kv| meta.str(kv.0) == Some("dtype"))
+            .map(|kv| kv.1),
+        _ => None,
+    };
+    match dtype.and_then(|d| meta.object(d)) {
+        Some(Object::DType(dtype)) => Ok(*dtype),
+        _ => Err(bad()),
+    }
+}
+
+/// The bytes of a tensor, put together.
+pub(super) fn assemble(archive: &Archive, number: u32) -> Result<Bytes> {
+    let assembly = archive
+        .assemblies
+        .get(number as usize)
+        .ok_or_else(|| err!(Checkpoint, "no tensor of pieces number {number}"))?;
+    let stride = crate::dims::contiguous_strides(&assembly.shape);
+    let total = crate::dims::storage_bytes(&assembly.shape, &stride, 0, assembly.item)?;
+    let mut out = Vec::new();
+    out.try_reserve_exact(total)
+        .map_err(|_| err!(Memory, "no memory for {total} bytes"))?;
+    out.resize(total, 0);
+    for piece in &assembly.pieces {
+        let shard = &archive.shards[piece.shard];
+        let storage = &shard.tree().storages[piece.tensor.storage as usize];
+        let bytes = shard.read_storage(storage)?;
+        let at = piece
+            .offsets
+            .iter()
+            .zip(&stride[..])
+            .map(|(o, s)| o * s)
+            .sum();
+        place(
+            &bytes,
+            &mut out,
+            assembly.item,
+            piece.tensor.shape(),
+            (piece.tensor.stride(), piece.tensor.offset),
+            (&stride, at),
+        );
+    }
+    Ok(Bytes::from(out))
+}
+
+/// Copies a strided block; all has been proved to lie in `from` and `to`.
+fn place(
+    from: &[u8],
+    to: &mut [u8],
+    item: usize,
+    shape: &[i64],
+    source: (&[i64], i64),
+    target: (&[i64], i64),
+) {
+    let ((from_stride, from_at), (to_stride, to_at)) = (source, target);
+    let Some((&n, rest)) = shape.split_first() else {
+        let (a, b) = (from_at as usize * item, to_at as usize * item);
+        to[b..b + item].copy_from_slice(&from[a..a + item]);
+        return;
+    };
+    if rest.is_empty() && from_stride == [1] && to_stride == [1] {
+        let (a, b, len) = (
+            from_at as usize * item,
+            to_at as usize * item,
+            n as usize * item,
+        );
+        to[b..b + len].copy_from_slice(&from[a..a + len]);
+        return;
+    }
+    for i in 0..n {
+        place(
+            from,
+            to,
+            item,
+            rest,
+            (&from_stride[1..], from_at + i * from_stride[0]),
+            (&to_stride[1..], to_at + i * to_stride[0]),
+        );
+    }
+}
+
+/// Nested dictionaries and lists made of paths.
+#[derive(Default)]
+struct Nest {
+    nodes: Vec<Vec<(Step, Child)>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Step {
+    Key(String),
+    Index(i64),
+}
+
+#[derive(Clone, Copy)]
+enum Child {
+    Leaf(Value),
+    Node(usize),
+}
+
+impl Nest {
+    /// Puts a value where its path says, or under its own name.
+    fn add(&mut self, meta: &Tree, path: Option<Value>, name: &str, value: Value) -> Result<()> {
+        let mut steps = Vec::new();
+        for &step in path.and_then(|p| meta.tuple(p)).unwrap_or(&[]) {
+            steps.push(match (step, meta.str(step)) {
+                (_, Some(key)) => Step::Key(key.to_owned()),
+                (Value::Int(n), _) => Step::Index(n),
+                _ => bail!(
+                    Checkpoint,
+                    "the path of '{name:.200}' is not of names and numbers"
+                ),
+            });
+        }
+        ensure!(
+            steps.len() < 200,
+            Checkpoint,
+            "the path of '{name:.200}' is too long"
+        );
+        let last = steps.pop().unwrap_or_else(|| Step::Key(name.to_owned()));
+        if self.nodes.is_empty() {
+            self.nodes.push(Vec::new());
+        }
+        let mut at = 0;
+        for step in steps {
+            // Neighbours mostly share the path, so the newest entry is looked at first.
+            let found = self.nodes[at]
+                .iter()
+                .rev()
+                .find(|c| c.0 == step)
+                .map(|c| c.1);
+            at = match found {
+                Some(Child::Node(n)) => n,
+                Some(Child::Leaf(_)) => {
+                    bail!(Checkpoint, "'{name:.200}' lies inside another value")
+                }
+                None => {
+                    self.nodes.push(Vec::new());
+                    let n = self.nodes.len() - 1;
+                    self.nodes[at].push((step, Child::Node(n)));
+                    n
+                }
+            };
+        }
+        self.nodes[at].push((last, Child::Leaf(value)));
+        Ok(())
+    }
+
+    fn build(&self, tree: &mut Tree) -> Result<Value> {
+        // Children were made after their parents, so backwards every child is there before it is needed.
+        let mut made = vec![Value::None; self.nodes.len().max(1)];
+        for (i, node) in self.nodes.iter().enumerate().rev() {
+            let value = |c: Child| match c {
+                Child::Leaf(v) => v,
+                Child::Node(n) => made[n],
+            };
+            let mut indexed: Vec<(i64, Value)> = Vec::new();
+            for (step, child) in node {
+                if let Step::Index(n) = step {
+                    indexed.push((*n, value(*child)));
+                }
+            }
+            indexed.sort_by_key(|e| e.0);
+            let list = !node.is_empty()
+                && indexed.len() == node.len()
+                && indexed.iter().zip(0i64..).all(|(e, i)| e.0 == i);
+            made[i] = if list {
+                let items = indexed.into_iter().map(|e| e.1).collect();
+                tree.push_list(Object::List, items)
+            } else {
+                let mut pairs = Vec::with_capacity(node.len());
+                for (step, child) in node {
+                    let key = match step {
+                        Step::Key(k) => tree.push_str(k),
+                        Step::Index(n) => Value::Int(*n),
+                    };
+                    pairs.push((key, value(*child)));
+                }
+                tree.push_dict(Object::Dict, pairs)
+            };
+        }
+        if self.nodes.is_empty() {
+            return Ok(tree.push_dict(Object::Dict, Vec::new()));
+        }
+        Ok(made[0])
+    }
+}

@@ -1,0 +1,225 @@
+//! Copying a value from one tree into another.
+
+use super::tree::{Composite, Id, Object, TensorRef, Tree, Value};
+use crate::{Result, ensure, err};
+use std::collections::HashMap;
+
+/// Copies values of a tree into another; what is shared stays shared within one grafter.
+pub(super) struct Graft<'a> {
+    from: &'a Tree,
+    made: HashMap<Id, Value>,
+    /// The number in the new tree of each storage that was met.
+    storages: HashMap<u32, u32>,
+    depth: u16,
+}
+
+impl<'a> Graft<'a> {
+    pub(super) fn new(from: &'a Tree) -> Self {
+        Self {
+            from,
+            made: HashMap::new(),
+            storages: HashMap::new(),
+            depth: 0,
+        }
+    }
+
+    /// The value in `to`; `storage` makes a storage there for one of this tree.
+    ///
+    /// # Errors
+    /// If the value is nested too deep, or is a call without a meaning.
+    pub(super) fn copy(
+        &mut self,
+        value: Value,
+        to: &mut Tree,
+        storage: &mut dyn FnMut(u32, &mut Tree) -> u32,
+    ) -> Result<Value> {
+        let Value::Object(id) = value else {
+            return Ok(value);
+        };
+        if let Some(&done) = self.made.get(&id) {
+            return Ok(done);
+        }
+        self.depth += 1;
+        // Trees are proved to be less deep than this, so it only guards the stack.
+        ensure!(
+            self.depth <= super::MAX_DEPTH,
+            Checkpoint,
+            "objects nested too deep"
+        );
+        let made = self.object(id, to, storage)?;
+        self.depth -= 1;
+        self.made.insert(id, made);
+        Ok(made)
+    }
+
+    fn all(
+        &mut self,
+        values: &[Value],
+        to: &mut Tree,
+        storage: &mut dyn FnMut(u32, &mut Tree) -> u32,
+    ) -> Result<Vec<Value>> {
+        values.iter().map(|&v| self.copy(v, to, storage)).collect()
+    }
+
+    fn object(
+        &mut self,
+        id: Id,
+        to: &mut Tree,
+        storage: &mut dyn FnMut(u32, &mut Tree) -> u32,
+    ) -> Result<Value> {
+        let from = self.from;
+        let value = Value::Object(id);
+        let object = from
+            .object(value)
+            .copied()
+            .ok_or_else(|| err!(Checkpoint, "a reference to no object"))?;
+        let text = from.str(value).unwrap_or("");
+        let bytes = from.bytes(value).unwrap_or(&[]);
+        Ok(match object {
+            Object::Str(_) => to.push_str(text),
+            Object::Device(_) => to.push_text(Object::Device, text),
+            Object::Layout(_) => to.push_text(Object::Layout, text),
+            Object::Surrogates(_) => to.push_bytes(Object::Surrogates, bytes),
+            Object::BigInt(_) => to.push_bytes(Object::BigInt, bytes),
+            Object::Bytes(_) => to.push_bytes(Object::Bytes, bytes),
+            Object::ByteArray(_) => to.push_bytes(Object::ByteArray, bytes),
+            Object::Complex(_) => {
+                let (re, im) = from.complex(value).unwrap_or_default();
+                to.push_items(Object::Complex, &[Value::Float(re), Value::Float(im)])
+            }
+            Object::Tuple(_) | Object::Size(_) => {
+                let items = from.items(value).unwrap_or(&[]);
+                let items = self.all(items, to, storage)?;
+                if matches!(object, Object::Size(_)) {
+                    to.push_items(Object::Size, &items)
+                } else {
+                    to.push_items(Object::Tuple, &items)
+                }
+            }
+            Object::List(_) | Object::Set(_) | Object::FrozenSet(_) => {
+                let number = to.add_list(Vec::new());
+                let made = to.push(match object {
+                    Object::List(_) => Object::List(number),
+                    Object::Set(_) => Object::Set(number),
+                    _ => Object::FrozenSet(number),
+                });
+                // Known before its items are, which may refer back to it.
+                self.made.insert(id, made);
+                let items = self.all(from.items(value).unwrap_or(&[]), to, storage)?;
+                to.lists[number as usize] = items;
+                made
+            }
+            Object::Dict(_) | Object::OrderedDict(_) | Object::Counter(_) => {
+                let number = to.add_dict(Vec::new());
+                let made = to.push(match object {
+                    Object::Dict(_) => Object::Dict(number),
+                    Object::OrderedDict(_) => Object::OrderedDict(number),
+                    _ => Object::Counter(number),
+                });
+                self.made.insert(id, made);
+                let mut pairs = Vec::new();
+                for &(k, v) in from.pairs(value).unwrap_or(&[]) {
+                    pairs.push((self.copy(k, to, storage)?, self.copy(v, to, storage)?));
+                }
+                to.dicts[number as usize] = pairs;
+                if let (Some(&attrs), Value::Object(new)) = (from.attrs.get(&id), made) {
+                    let attrs = self.copy(attrs, to, storage)?;
+                    to.attrs.insert(new, attrs);
+                }
+                made
+            }
+            Object::DType(_) => to.push(object),
+            Object::Storage(n, dtype) => {
+                let n = self.storage(n, to, storage);
+                to.push(Object::Storage(n, dtype))
+            }
+            Object::Tensor(n) => {
+                let t = &from.tensors[n as usize];
+                let mut quant = t.quant.clone();
+                if let Some(channels) = quant.as_mut().and_then(|q| q.channels.as_mut()) {
+                    channels.scales = self.copy(channels.scales, to, storage)?;
+                    channels.zero_points = self.copy(channels.zero_points, to, storage)?;
+                }
+                let tensor = TensorRef {
+                    storage: self.storage(t.storage, to, storage),
+                    attrs: self.copy(t.attrs, to, storage)?,
+                    quant,
+                    ..t.clone()
+                };
+                to.push_tensor(tensor)
+            }
+            Object::Composite(n) => {
+                let c = &from.composites[n as usize];
+                let parts = self.all(&c.parts, to, storage)?;
+                let composite = Composite {
+                    parts: parts.into(),
+                    attrs: self.copy(c.attrs, to, storage)?,
+                    ..c.clone()
+                };
+                to.composites.push(composite);
+                to.push(Object::Composite((to.composites.len() - 1) as u32))
+            }
+            Object::Global(n) => {
+                let g = &from.globals[n as usize];
+                to.push_global(&g.module, &g.name)
+            }
+            Object::Call(_) => self.call(id, to, storage)?,
+            Object::PersistentId(_) => {
+                return Err(err!(Checkpoint, "a persistent id without a meaning"));
+            }
+        })
+    }
+
+    fn call(
+        &mut self,
+        id: Id,
+        to: &mut Tree,
+        storage: &mut dyn FnMut(u32, &mut Tree) -> u32,
+    ) -> Result<Value> {
+        let call = self
+            .from
+            .call(Value::Object(id))
+            .ok_or_else(|| err!(Checkpoint, "a reference to no call"))?;
+        let func = self.copy(call.func, to, storage)?;
+        let args = self.copy(call.args, to, storage)?;
+        let kwargs = self.copy(call.kwargs, to, storage)?;
+        let made = to.push_call(super::tree::Call {
+            kind: call.kind,
+            func,
+            args,
+            kwargs,
+            extra: None,
+        });
+        self.made.insert(id, made);
+        if let Some(extra) = call.extra.as_deref() {
+            let items = self.all(&extra.items, to, storage)?;
+            let states = self.all(&extra.states, to, storage)?;
+            let mut pairs = Vec::new();
+            for &(k, v) in &extra.pairs {
+                pairs.push((self.copy(k, to, storage)?, self.copy(v, to, storage)?));
+            }
+            if let Some(Object::Call(n)) = to.object(made).copied() {
+                to.calls[n as usize].extra = Some(Box::new(super::tree::CallExtra {
+                    items,
+                    pairs,
+                    states,
+                }));
+            }
+        }
+        Ok(made)
+    }
+
+    fn storage(
+        &mut self,
+        number: u32,
+        to: &mut Tree,
+        storage: &mut dyn FnMut(u32, &mut Tree) -> u32,
+    ) -> u32 {
+        if let Some(&n) = self.storages.get(&number) {
+            return n;
+        }
+        let n = storage(number, to);
+        self.storages.insert(number, n);
+        n
+    }
+}

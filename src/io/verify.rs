@@ -1,0 +1,124 @@
+//! Checksums of all tensors, in parallel.
+
+use super::tree::{Data, StorageRef};
+use super::{Archive, Bytes, origin};
+use crate::{Result, err};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Is told how many more bytes are done, from any thread.
+pub type Progress<'a> = dyn Fn(u64) + Sync + 'a;
+
+/// Bytes that one thread takes at a time.
+const CHUNK: usize = 4 << 20;
+
+/// What was verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Storages whose checksum is right.
+    pub checked: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Storages for which the format has no checksum.
+    pub without: u64,
+}
+
+impl Archive {
+    /// Reads every storage and compares its checksum, where the format has one.
+    ///
+    /// # Errors
+    /// Of kind `Checkpoint`, naming the first damaged storage of the file and a tensor in it.
+    pub fn verify(&self) -> Result<Verified> {
+        self.verify_with(&|_| ())
+    }
+
+    /// [`Archive::verify`], telling how far it is.
+    ///
+    /// # Errors
+    /// As [`Archive::verify`].
+    pub fn verify_with(&self, progress: &Progress<'_>) -> Result<Verified> {
+        let storages = &self.tree().storages;
+        // The first bad one counts, so what lies behind one that is known need not be read.
+        let first = AtomicUsize::new(usize::MAX);
+        let bad = storages.par_iter().enumerate().find_map_first(|(i, s)| {
+            let crc = origin::locate(self, s).1.crc?;
+            if i > first.load(Ordering::Relaxed) {
+                return None;
+            }
+            let found = self.checksum(s, progress);
+            if matches!(found, Ok(found) if found == crc) {
+                return None;
+            }
+            first.fetch_min(i, Ordering::Relaxed);
+            Some((i, crc, found))
+        });
+        let Some((i, crc, found)) = bad else {
+            let mut done = Verified::default();
+            for s in storages.iter().filter(|s| s.data != Data::Meta) {
+                if origin::locate(self, s).1.crc.is_some() {
+                    done.checked += 1;
+                    done.bytes = done.bytes.saturating_add(s.nbytes);
+                } else {
+                    done.without += 1;
+                }
+            }
+            return Ok(done);
+        };
+        let named = self
+            .tensors()
+            .into_iter()
+            .find(|t| t.tensor.storage as usize == i);
+        let of = named
+            .map(|t| format!(" of tensor '{}'", t.name))
+            .unwrap_or_default();
+        let why = match found {
+            Ok(found) => format!("its checksum is {found:08x} and should be {crc:08x}"),
+            Err(e) => e.message().to_owned(),
+        };
+        Err(err!(
+            Checkpoint,
+            "storage '{}'{of} is damaged: {why}",
+            storages[i].key
+        ))
+    }
+
+    fn checksum(&self, storage: &StorageRef, progress: &Progress<'_>) -> Result<u32> {
+        let bytes = self.raw(storage)?;
+        Ok(crc(&bytes, progress))
+    }
+}
+
+/// The CRC-32 of many bytes, by several threads.
+fn crc(bytes: &Bytes, progress: &Progress<'_>) -> u32 {
+    let part = |range: std::ops::Range<usize>| {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&bytes[range.clone()]);
+        if let Ok(done) = bytes.slice(range.start as u64..range.end as u64) {
+            done.release();
+        }
+        progress(range.len() as u64);
+        hasher
+    };
+    (0..bytes.len().div_ceil(CHUNK))
+        .into_par_iter()
+        .map(|i| part(i * CHUNK..((i + 1) * CHUNK).min(bytes.len())))
+        .reduce(crc32fast::Hasher::new, |mut a, b| {
+            a.combine(&b);
+            a
+        })
+        .finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_make_the_whole_checksum() {
+        for n in [0, 1, CHUNK - 1, CHUNK, 2 * CHUNK + 17] {
+            let bytes: Vec<u8> = (0..n).map(|i| (i * 7 % 253) as u8).collect();
+            let want = crc32fast::hash(&bytes);
+            assert_eq!(crc(&Bytes::from(bytes), &|_| ()), want, "{n} bytes");
+        }
+    }
+}

@@ -1,0 +1,751 @@
+//! `load`: a proved tree becomes Python objects, and its storages tensors on the device asked for.
+
+use super::object::{PyParameter, PyTensor, wrap};
+use super::storage::{PyStorage, storage_of};
+use super::types::{self, PyDevice, device_of};
+use crate::io::{
+    self, Archive, Composite, CompositeKind, Data, Object, StorageRef, TensorClass, TensorRef,
+    Value,
+};
+use crate::parts::Parts;
+use crate::source::{Provider, Source};
+use crate::{DType, Device, DeviceKind, Error, Result, Scalar, Storage, Tensor, err};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
+use std::sync::Arc;
+
+/// One storage of an archive: what a meta tensor loaded from a file can become.
+struct FilePart {
+    part: io::Part,
+}
+
+impl Provider for FilePart {
+    fn describe(&self) -> String {
+        self.part.describe()
+    }
+
+    fn fetch(&self, device: Device) -> Result<Storage> {
+        self.part.fetch()?.on(device)
+    }
+
+    fn fetch_range(&self, start: u64, nbytes: u64) -> Result<Option<Storage>> {
+        self.part.fetch_range(start, nbytes).map(Some)
+    }
+}
+
+/// Where storages go.
+enum Place<'py> {
+    /// Where the file says.
+    Saved,
+    /// All to one device.
+    On(Device),
+    /// By a table of location names.
+    Table(Bound<'py, PyDict>),
+    /// As a function of storage and location says.
+    Asked(Bound<'py, PyAny>),
+}
+
+struct Loader<'py> {
+    py: Python<'py>,
+    archive: Arc<Archive>,
+    place: Place<'py>,
+    private: Vec<Option<io::mmap::Private>>,
+    /// Names that the user has registered, and what they stand for.
+    allowed: Bound<'py, PyDict>,
+    full: bool,
+    storages: Vec<Option<Storage>>,
+    made: Vec<Option<Bound<'py, PyAny>>>,
+    /// In the tar format several references lead to one tensor.
+    tensors: Vec<Option<Bound<'py, PyAny>>>,
+}
+
+fn unknown_location(tag: &str) -> Error {
+    err!(
+        Runtime,
+        "don't know how to restore data location of torch.storage.UntypedStorage (tagged with {tag})"
+    )
+}
+
+fn device_for(location: &str) -> Result<Device> {
+    let device = Device::parse(location).map_err(|_| unknown_location(location))?;
+    if device.kind == DeviceKind::Cuda && crate::cuda::device_count() == 0 {
+        return Err(err!(
+            Runtime,
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running on a CPU-only \
+             machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
+        ));
+    }
+    Ok(device)
+}
+
+impl<'py> Loader<'py> {
+    /// Reads all storages that go to host memory at once, with the interpreter released.
+    fn read_ahead(&mut self) -> PyResult<()> {
+        let device = match &self.place {
+            Place::On(d) if !d.is_meta() => Some(*d),
+            Place::Saved => None,
+            _ => return Ok(()),
+        };
+        let tree = self.archive.tree();
+        let mut wanted = Vec::new();
+        for (i, s) in tree.storages.iter().enumerate() {
+            let here = device.is_some() || &*s.location == "cpu";
+            if here
+                && self.storages[i].is_none()
+                && s.data != Data::Meta
+                && self.mapped(s).is_none()
+            {
+                wanted.push(i);
+            }
+        }
+        let archive = self.archive.clone();
+        let made = self.py.detach(|| io::fetch::storages(&archive, &wanted))?;
+        for (i, host) in wanted.into_iter().zip(made) {
+            self.storages[i] = Some(match device {
+                Some(d) => host.on(d)?,
+                None => host,
+            });
+        }
+        Ok(())
+    }
+
+    /// The map that has the bytes of a storage as they are, and where in it they are.
+    fn mapped(&self, r: &StorageRef) -> Option<(&io::mmap::Private, u64)> {
+        if self.private.is_empty() {
+            return None;
+        }
+        let (shard, at) = self.archive.place(r)?;
+        Some((self.private.get(shard)?.as_ref()?, at))
+    }
+
+    fn storage(&mut self, n: u32) -> PyResult<Storage> {
+        let at = n as usize;
+        if let Some(s) = &self.storages[at] {
+            return Ok(s.clone());
+        }
+        let archive = self.archive.clone();
+        let r = &archive.tree().storages[at];
+        let location = &*r.location;
+        let made = match &self.place {
+            Place::Saved => self.on(at, r, device_for(location)?)?,
+            Place::On(d) => self.on(at, r, *d)?,
+            Place::Table(table) => {
+                let target = match table.get_item(location)? {
+                    Some(t) => device_of(&t)?,
+                    None => device_for(location)?,
+                };
+                self.on(at, r, target)?
+            }
+            Place::Asked(f) => {
+                let cpu = if r.data == Data::Meta {
+                    Storage::meta(r.nbytes as usize)
+                } else {
+                    self.on(at, r, Device::CPU)?
+                };
+                let answer = f.call1((PyStorage(cpu.clone()), location))?;
+                if answer.is_none() {
+                    cpu.on(device_for(location)?)?
+                } else {
+                    let s = storage_of(&answer)?;
+                    if s.device().is_meta() && !s.is_sourced() && r.data != Data::Meta {
+                        self.with_source(at, &s);
+                    }
+                    s
+                }
+            }
+        };
+        self.storages[at] = Some(made.clone());
+        Ok(made)
+    }
+
+    fn with_source(&self, at: usize, s: &Storage) {
+        s.set_source(Some(Source::File(Arc::new(FilePart {
+            part: io::Part::new(self.archive.clone(), at),
+        }))));
+    }
+
+    fn on(&self, at: usize, r: &StorageRef, device: Device) -> Result<Storage> {
+        if device.is_meta() || r.data == Data::Meta {
+            let s =
+                Storage::meta(usize::try_from(r.nbytes).map_err(|_| {
+                    err!(Checkpoint, "a storage of {} bytes is too large", r.nbytes)
+                })?);
+            if r.data != Data::Meta {
+                self.with_source(at, &s);
+            }
+            return Ok(s);
+        }
+        if let Some((map, offset)) = self.mapped(r) {
+            return Storage::from_private(map, offset, r.nbytes)?.on(device);
+        }
+        let made = io::fetch::storages(&self.archive, &[at])?.pop();
+        made.ok_or_else(|| err!(Checkpoint, "a storage that is not there"))?
+            .on(device)
+    }
+
+    /// The tensor itself, without its Python object.
+    fn bare(&mut self, t: &TensorRef) -> PyResult<Tensor> {
+        let storage = self.storage(t.storage)?;
+        if let Some(q) = &t.quant {
+            let parts = match q.channels {
+                None => Parts::PerTensor {
+                    scale: q.scale,
+                    zero_point: q.zero_point,
+                },
+                Some(c) => Parts::PerChannel {
+                    scales: self.part(c.scales)?,
+                    zero_points: self.part(c.zero_points)?,
+                    axis: c.axis,
+                    float_zero_points: c.float,
+                },
+            };
+            parts.check(t.shape())?;
+            storage.set_parts(Some(Arc::new(parts)));
+        }
+        // The layout was proved against the storage of the file; a function of the user may give a smaller one.
+        let (shape, stride) = (t.shape().into(), t.stride().into());
+        let made = match self.place {
+            Place::Asked(_) => Tensor::checked(storage, shape, stride, t.offset, t.dtype)?,
+            _ => Tensor::from_parts(storage, shape, stride, t.offset, t.dtype),
+        };
+        if !t.conj && !t.neg && !t.requires_grad {
+            return Ok(made);
+        }
+        Ok(made
+            .with_conj(t.conj)
+            .with_neg(t.neg)
+            .with_requires_grad(t.requires_grad))
+    }
+
+    /// A tensor that another one is made of.
+    fn part(&mut self, v: Value) -> PyResult<Tensor> {
+        let archive = self.archive.clone();
+        let t = archive
+            .tree()
+            .tensor(v)
+            .ok_or_else(|| err!(Checkpoint, "a part of a tensor that is no tensor"))?;
+        self.bare(t)
+    }
+
+    fn object(&self, class: TensorClass, made: Tensor) -> PyResult<Bound<'py, PyAny>> {
+        match class {
+            TensorClass::Tensor => wrap(self.py, made),
+            TensorClass::Parameter => Ok(Bound::new(
+                self.py,
+                PyClassInitializer::from(PyTensor::new(made)).add_subclass(PyParameter),
+            )?
+            .into_any()),
+        }
+    }
+
+    fn composite(&mut self, c: &Composite) -> PyResult<Bound<'py, PyAny>> {
+        let mut tensors = Vec::with_capacity(c.parts.len());
+        let shapes = if c.kind == CompositeKind::Nested {
+            1
+        } else {
+            c.parts.len()
+        };
+        for &p in &c.parts[..shapes] {
+            tensors.push(self.part(p)?);
+        }
+        let mut next = tensors.into_iter();
+        let mut take = || {
+            next.next()
+                .ok_or_else(|| err!(Checkpoint, "a tensor with too few parts"))
+        };
+        let (parts, shape, dtype) = match c.kind {
+            CompositeKind::Coo(coalesced) => {
+                let (indices, values) = (take()?, take()?);
+                let dtype = values.dtype();
+                let parts = Parts::Coo {
+                    indices,
+                    values,
+                    coalesced,
+                };
+                (parts, c.shape.to_vec(), dtype)
+            }
+            CompositeKind::Compressed(kind) => {
+                let (compressed, plain, values) = (take()?, take()?, take()?);
+                let dtype = values.dtype();
+                let parts = Parts::Compressed {
+                    kind,
+                    compressed,
+                    plain,
+                    values,
+                };
+                (parts, c.shape.to_vec(), dtype)
+            }
+            CompositeKind::Nested => {
+                let buffer = take()?;
+                let dtype = buffer.dtype();
+                let numbers = |i: usize| self.numbers(c.parts[i]);
+                let offsets = numbers(3)?;
+                let rows = |v: Vec<i64>| -> Vec<Vec<i64>> {
+                    if offsets.is_empty() {
+                        return Vec::new();
+                    }
+                    let width = v.len() / offsets.len();
+                    (0..offsets.len())
+                        .map(|i| v[i * width..(i + 1) * width].to_vec())
+                        .collect()
+                };
+                let (sizes, strides) = (rows(numbers(1)?), rows(numbers(2)?));
+                let parts = Parts::Nested {
+                    buffer,
+                    sizes,
+                    strides,
+                    offsets,
+                };
+                (parts, Vec::new(), dtype)
+            }
+        };
+        if c.requires_grad && !dtype.is_float() && !dtype.is_complex() {
+            return Err(err!(Checkpoint, "a {dtype} tensor that requires grad").into());
+        }
+        let made = self.py.detach(|| parts.into_tensor(&shape, dtype))?;
+        self.object(c.class, made.with_requires_grad(c.requires_grad))
+    }
+
+    /// The numbers of a small tensor, which are read whatever device is asked for.
+    fn numbers(&self, v: Value) -> Result<Vec<i64>> {
+        let tree = self.archive.tree();
+        let t = tree
+            .tensor(v)
+            .ok_or_else(|| err!(Checkpoint, "a part of a tensor that is no tensor"))?;
+        if tree.storages[t.storage as usize].data == Data::Meta {
+            return Err(err!(Checkpoint, "a nested tensor without its sizes"));
+        }
+        let storage = io::fetch::storages(&self.archive, &[t.storage as usize])?.pop();
+        let storage = storage.ok_or_else(|| err!(Checkpoint, "a storage that is not there"))?;
+        let all = Tensor::checked(
+            storage,
+            t.shape().into(),
+            t.stride().into(),
+            t.offset,
+            t.dtype,
+        )?;
+        all.to_dtype(DType::I64)?.to_vec::<i64>()
+    }
+
+    fn attributes(&mut self, to: &Bound<'py, PyAny>, attrs: Value) -> PyResult<()> {
+        let archive = self.archive.clone();
+        let tree = archive.tree();
+        let parts = match tree.tuple(attrs) {
+            Some(parts) => parts,
+            None => std::slice::from_ref(&attrs),
+        };
+        for part in parts {
+            for (k, v) in tree.pairs(*part).unwrap_or(&[]) {
+                let (k, v) = (self.value(*k)?, self.value(*v)?);
+                to.setattr(
+                    k.cast::<PyString>()
+                        .map_err(|_| PyTypeError::new_err("attribute names are strings"))?,
+                    v,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn values(&mut self, items: &[Value]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        items.iter().map(|i| self.value(*i)).collect()
+    }
+
+    fn value(&mut self, v: Value) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.py;
+        let id = match v {
+            Value::None => return Ok(py.None().into_bound(py)),
+            Value::Bool(b) => return super::call::scalar(py, Scalar::Bool(b)),
+            Value::Int(i) => return super::call::scalar(py, Scalar::Int(i)),
+            Value::Float(f) => return super::call::scalar(py, Scalar::Float(f)),
+            Value::Object(id) => id,
+        };
+        let at = id.0 as usize;
+        if let Some(Some(done)) = self.made.get(at) {
+            return Ok(done.clone());
+        }
+        let archive = self.archive.clone();
+        let tree = archive.tree();
+        let Some(object) = tree.object(v).copied() else {
+            return Err(PyRuntimeError::new_err(
+                "a dangling reference in the checkpoint",
+            ));
+        };
+        let made: Bound<'py, PyAny> = match object {
+            Object::Str(_) => PyString::new(py, tree.str(v).unwrap_or("")).into_any(),
+            Object::Surrogates(_) => PyBytes::new(py, tree.bytes(v).unwrap_or(&[]))
+                .call_method1("decode", ("utf-8", "surrogatepass"))?,
+            Object::BigInt(_) => py.get_type::<pyo3::types::PyInt>().call_method(
+                "from_bytes",
+                (PyBytes::new(py, tree.bytes(v).unwrap_or(&[])), "little"),
+                Some(&{
+                    let kw = PyDict::new(py);
+                    kw.set_item("signed", true)?;
+                    kw
+                }),
+            )?,
+            Object::Bytes(_) => PyBytes::new(py, tree.bytes(v).unwrap_or(&[])).into_any(),
+            Object::ByteArray(_) => PyByteArray::new(py, tree.bytes(v).unwrap_or(&[])).into_any(),
+            Object::Complex(_) => {
+                let (re, im) = tree.complex(v).unwrap_or_default();
+                super::call::scalar(py, Scalar::Complex(num_complex::Complex64::new(re, im)))?
+            }
+            Object::Tuple(_) => {
+                let items = self.values(tree.items(v).unwrap_or(&[]))?;
+                // A tuple that contains itself by way of a list was made meanwhile.
+                if let Some(Some(done)) = self.made.get(at) {
+                    return Ok(done.clone());
+                }
+                PyTuple::new(py, items)?.into_any()
+            }
+            Object::Size(_) => {
+                let dims = tree.items(v).unwrap_or(&[]).iter();
+                let dims: Vec<i64> = dims
+                    .map(|i| if let Value::Int(n) = i { *n } else { 0 })
+                    .collect();
+                types::size(py, &dims)?
+            }
+            Object::List(_) => {
+                let list = PyList::empty(py);
+                self.made[at] = Some(list.clone().into_any());
+                for i in tree.items(v).unwrap_or(&[]) {
+                    list.append(self.value(*i)?)?;
+                }
+                return Ok(list.into_any());
+            }
+            Object::Set(_) => {
+                let set = PySet::empty(py)?;
+                self.made[at] = Some(set.clone().into_any());
+                for i in tree.items(v).unwrap_or(&[]) {
+                    set.add(self.value(*i)?)?;
+                }
+                return Ok(set.into_any());
+            }
+            Object::FrozenSet(_) => {
+                let items = self.values(tree.items(v).unwrap_or(&[]))?;
+                PyFrozenSet::new(py, items)?.into_any()
+            }
+            Object::Dict(_) => {
+                let dict = PyDict::new(py);
+                self.made[at] = Some(dict.clone().into_any());
+                for (k, item) in tree.pairs(v).unwrap_or(&[]) {
+                    dict.set_item(self.value(*k)?, self.value(*item)?)?;
+                }
+                return Ok(dict.into_any());
+            }
+            Object::OrderedDict(_) | Object::Counter(_) => {
+                let class = if matches!(object, Object::Counter(_)) {
+                    "Counter"
+                } else {
+                    "OrderedDict"
+                };
+                let dict = py.import("collections")?.getattr(class)?.call0()?;
+                self.made[at] = Some(dict.clone());
+                for (k, item) in tree.pairs(v).unwrap_or(&[]) {
+                    dict.set_item(self.value(*k)?, self.value(*item)?)?;
+                }
+                if let Some(attrs) = tree.attrs.get(&id) {
+                    self.attributes(&dict, *attrs)?;
+                }
+                return Ok(dict);
+            }
+            Object::DType(d) => types::dtype(py, d)?.into_bound(py).into_any(),
+            Object::Device(_) => {
+                let d = Device::parse(tree.str(v).unwrap_or(""))?;
+                Bound::new(py, PyDevice(d))?.into_any()
+            }
+            Object::Layout(_) => {
+                let name = tree.str(v).unwrap_or("");
+                py.import("torchlike._C")?
+                    .getattr(name.rsplit('.').next().unwrap_or(name))?
+            }
+            Object::Storage(n, dtype) => {
+                let untyped = Bound::new(py, PyStorage(self.storage(n)?))?;
+                let kw = PyDict::new(py);
+                kw.set_item("wrap_storage", untyped)?;
+                // PyTorch gives untyped storages back as storages of bytes.
+                kw.set_item("dtype", types::dtype(py, dtype.unwrap_or(DType::U8))?)?;
+                py.import("torchlike.storage")?
+                    .getattr("TypedStorage")?
+                    .call((), Some(&kw))?
+            }
+            Object::Tensor(n) => {
+                let n = n as usize;
+                if let Some(Some(done)) = self.tensors.get(n) {
+                    return Ok(done.clone());
+                }
+                let t = &tree.tensors[n];
+                let bare = self.bare(t)?;
+                let made = self.object(t.class, bare)?;
+                if let Some(slot) = self.tensors.get_mut(n) {
+                    *slot = Some(made.clone());
+                }
+                self.made[at] = Some(made.clone());
+                if t.attrs != Value::None {
+                    self.attributes(&made, t.attrs)?;
+                }
+                return Ok(made);
+            }
+            Object::Composite(n) => {
+                let c = &tree.composites[n as usize];
+                let made = self.composite(c)?;
+                self.made[at] = Some(made.clone());
+                if c.attrs != Value::None {
+                    self.attributes(&made, c.attrs)?;
+                }
+                return Ok(made);
+            }
+            Object::Global(n) => {
+                let g = &tree.globals[n as usize];
+                let rebuild = py.import("torchlike._rebuild")?;
+                let found = rebuild.getattr("value")?.call1((
+                    &*g.module,
+                    &*g.name,
+                    &self.allowed,
+                    self.full,
+                ))?;
+                if found.is(&rebuild.getattr("Refused")?) {
+                    return Err(io::unsupported_global(g).into());
+                }
+                found
+            }
+            Object::Call(_) => return self.call(at, v),
+            Object::PersistentId(_) => return Err(self.refused(v).into()),
+        };
+        self.made[at] = Some(made.clone());
+        Ok(made)
+    }
+
+    /// An object that a table of ours, or the user, knows how to make from data.
+    fn call(&mut self, at: usize, v: Value) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.py;
+        let archive = self.archive.clone();
+        let tree = archive.tree();
+        let (Some(call), Some(g)) = (tree.call(v), tree.call(v).and_then(|c| tree.global(c.func)))
+        else {
+            return Err(self.refused(v).into());
+        };
+        let rebuild = py.import("torchlike._rebuild")?;
+        let builder = builder(&rebuild, g, &self.allowed, self.full)?;
+        if builder.is_none() {
+            return Err(io::unsupported_global(g).into());
+        }
+        let args = self.values(tree.items(call.args).unwrap_or(&[]))?;
+        let args = PyTuple::new(py, args)?;
+        let kwargs = self.value(call.kwargs)?;
+        let explain = |e: PyErr| -> PyErr {
+            let ours = rebuild
+                .getattr("Refused")
+                .is_ok_and(|r| e.matches(py, r).unwrap_or(false));
+            if ours {
+                return err!(
+                    Unpickling,
+                    "{g} is made or filled in a way that its own objects are not: {}",
+                    e.value(py)
+                )
+                .into();
+            }
+            e
+        };
+        let is_new = call.kind == io::tree::CallKind::New;
+        let made = builder
+            .call_method1("start", (args, kwargs, is_new))
+            .map_err(explain)?;
+        self.made[at] = Some(made.clone());
+        let Some(extra) = call.extra.as_deref() else {
+            return Ok(made);
+        };
+        let items = self.values(&extra.items)?;
+        let mut pairs = Vec::with_capacity(extra.pairs.len());
+        for (k, x) in &extra.pairs {
+            pairs.push((self.value(*k)?, self.value(*x)?));
+        }
+        let states = self.values(&extra.states)?;
+        let filled = builder
+            .call_method1("fill", (made, items, pairs, states))
+            .map_err(explain)?;
+        self.made[at] = Some(filled.clone());
+        Ok(filled)
+    }
+
+    /// The error for a class or call that we do not build, naming it.
+    fn refused(&self, v: Value) -> Error {
+        let tree = self.archive.tree();
+        let global = tree
+            .global(v)
+            .or_else(|| tree.call(v).and_then(|c| tree.global(c.func)));
+        match global {
+            Some(g) => io::unsupported_global(g),
+            None => io::weights_only_error("the file asks for an object of an unknown kind."),
+        }
+    }
+}
+
+fn builder<'py>(
+    rebuild: &Bound<'py, PyModule>,
+    g: &io::tree::Global,
+    allowed: &Bound<'py, PyDict>,
+    full: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    rebuild
+        .getattr("builder")?
+        .call1((&*g.module, &*g.name, allowed, full))
+}
+
+/// Refuses what a file asks for before anything of it is made, whether the result would be used or not.
+fn refuse(
+    py: Python<'_>,
+    archive: &Archive,
+    allowed: &Bound<'_, PyDict>,
+    full: bool,
+) -> PyResult<()> {
+    let tree = archive.tree();
+    let is_allowed = |g: &io::tree::Global| allowed.contains(g.to_string()).unwrap_or(false);
+    if !full && let Some(global) = tree.disallowed(&is_allowed).next() {
+        return Err(io::unsupported_global(global).into());
+    }
+    let unnamed = tree.objects.iter().any(|o| match o {
+        Object::Call(c) => tree
+            .calls
+            .get(*c as usize)
+            .is_none_or(|c| tree.global(c.func).is_none()),
+        _ => false,
+    });
+    if unnamed {
+        return Err(io::weights_only_error(
+            "the file calls the result of another call, which nothing but running it could make.",
+        )
+        .into());
+    }
+    let unresolved = tree.unresolved();
+    if unresolved.is_empty() {
+        return Ok(());
+    }
+    let rebuild = py.import("torchlike._rebuild")?;
+    for g in unresolved {
+        if builder(&rebuild, g, allowed, full)?.is_none() {
+            return Err(io::unsupported_global(g).into());
+        }
+    }
+    Ok(())
+}
+
+fn place<'py>(map_location: Option<&Bound<'py, PyAny>>) -> PyResult<Place<'py>> {
+    Ok(match map_location {
+        None => Place::Saved,
+        Some(o) if o.is_none() => Place::Saved,
+        Some(o) if o.is_instance_of::<PyString>() || o.is_instance_of::<PyDevice>() => {
+            Place::On(match o.extract::<String>() {
+                Ok(s) => device_for(&s)?,
+                Err(_) => device_of(o)?,
+            })
+        }
+        Some(o) => match o.cast::<PyDict>() {
+            Ok(d) => Place::Table(d.clone()),
+            Err(_) if o.is_callable() => Place::Asked(o.clone()),
+            Err(_) => {
+                return Err(PyTypeError::new_err(
+                    "map_location must be None, a device, a string, a dict or a function",
+                ));
+            }
+        },
+    })
+}
+
+/// Opens a path (from `offset` on) or bytes.
+fn open(file: &Bound<'_, PyAny>, offset: u64) -> PyResult<Archive> {
+    let py = file.py();
+    if let Ok(b) = file.cast::<PyBytes>() {
+        let bytes = b.as_bytes().to_vec();
+        return Ok(py.detach(|| Archive::from_bytes(bytes))?);
+    }
+    let path: std::path::PathBuf = file.extract()?;
+    Ok(py.detach(|| {
+        if offset == 0 {
+            Archive::open(&path)
+        } else {
+            Archive::open_at(&path, offset)
+        }
+    })?)
+}
+
+/// Reads a checkpoint: a path or bytes. Returns what it holds, and where it ends in the file.
+#[pyfunction]
+#[pyo3(signature = (file, map_location, weights_only, mmap, allowed, offset=0, verify=false))]
+pub fn _load<'py>(
+    py: Python<'py>,
+    file: &Bound<'py, PyAny>,
+    map_location: Option<&Bound<'py, PyAny>>,
+    weights_only: bool,
+    mmap: Option<bool>,
+    allowed: &Bound<'py, PyDict>,
+    offset: u64,
+    verify: bool,
+) -> PyResult<(Bound<'py, PyAny>, u64)> {
+    let place = place(map_location)?;
+    let archive = open(file, offset)?;
+    let format = archive.format();
+    if mmap == Some(true) && matches!(format, io::Format::TorchLegacy | io::Format::TorchTar) {
+        return Err(PyRuntimeError::new_err(
+            "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), please torch.save your \
+             checkpoint with this option in order to use mmap.",
+        ));
+    }
+    refuse(py, &archive, allowed, !weights_only)?;
+    if verify {
+        py.detach(|| archive.verify())?;
+    }
+    // Mapped unless told otherwise where the format's own library maps too.
+    let flat = format == io::Format::Safetensors
+        || format == io::Format::Sharded
+            && archive
+                .shards()
+                .iter()
+                .all(|s| s.format() == io::Format::Safetensors);
+    let private = if mmap.unwrap_or(flat) && !matches!(place, Place::On(d) if !d.is_cpu()) {
+        archive.map_private()?
+    } else {
+        Vec::new()
+    };
+    let (end, tree) = (archive.end(), archive.tree());
+    let (root, storages) = (tree.root, vec![None; tree.storages.len()]);
+    let made = (0..tree.objects.len()).map(|_| None).collect();
+    let tensors = if format == io::Format::TorchTar {
+        tree.tensors.iter().map(|_| None).collect()
+    } else {
+        Vec::new()
+    };
+    let mut loader = Loader {
+        py,
+        archive: Arc::new(archive),
+        place,
+        private,
+        allowed: allowed.clone(),
+        full: !weights_only,
+        storages,
+        made,
+        tensors,
+    };
+    loader.read_ahead()?;
+    Ok((loader.value(root)?, end))
+}
+
+/// The names in a checkpoint that `weights_only=True` refuses.
+#[pyfunction]
+pub fn _unsafe_globals(
+    file: &Bound<'_, PyAny>,
+    allowed: &Bound<'_, PyDict>,
+) -> PyResult<Vec<String>> {
+    let archive = open(file, 0)?;
+    let is_allowed = |g: &io::tree::Global| allowed.contains(g.to_string()).unwrap_or(false);
+    let names = archive.tree().disallowed(&is_allowed);
+    Ok(names.map(ToString::to_string).collect())
+}
+
+/// Format and metadata of a checkpoint.
+#[pyfunction]
+pub fn _file_metadata(file: &Bound<'_, PyAny>) -> PyResult<(&'static str, Vec<(String, String)>)> {
+    let archive = open(file, 0)?;
+    Ok((archive.format().name(), archive.metadata().to_vec()))
+}

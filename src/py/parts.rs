@@ -1,0 +1,268 @@
+//! What sparse, nested and quantised tensors show of their parts.
+
+use super::object::{PyTensor, wrap};
+use super::types::{self, PyLayout};
+use crate::ops::call;
+use crate::parts::Parts;
+use crate::{DType, Result, Tensor, bail, err};
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// The parts of a tensor, if it has any.
+pub fn of(t: &Tensor) -> Option<Arc<Parts>> {
+    t.storage().parts()
+}
+
+/// The tensor whose device counts: a sparse tensor is where its values are.
+pub fn located(t: &Tensor) -> crate::Device {
+    if t.storage().is_opaque()
+        && let Some(parts) = of(t)
+    {
+        return parts.device();
+    }
+    t.device()
+}
+
+fn layout_name(t: &Tensor) -> &'static str {
+    of(t).map_or("strided", |p| p.layout())
+}
+
+/// PyTorch's complaint about a method of another layout.
+fn wrong_layout(t: &Tensor, what: &str, wanted: &str) -> crate::Error {
+    let mut name = layout_name(t).to_owned();
+    // "SparseCsr", "Strided".
+    name = name
+        .split('_')
+        .map(|w| w[..1].to_ascii_uppercase() + &w[1..])
+        .collect();
+    err!(
+        Runtime,
+        "{what} expected {wanted} tensor layout but got {name}"
+    )
+}
+
+fn coo(t: &Tensor, what: &str) -> Result<(Tensor, Tensor, bool)> {
+    match of(t).as_deref() {
+        Some(Parts::Coo {
+            indices,
+            values,
+            coalesced,
+        }) => Ok((indices.clone(), values.clone(), *coalesced)),
+        _ => Err(wrong_layout(t, what, "sparse coordinate")),
+    }
+}
+
+fn coalesced(t: &Tensor, what: &str) -> Result<(Tensor, Tensor)> {
+    let (indices, values, known) = coo(t, what)?;
+    if !known {
+        bail!(
+            Runtime,
+            "Cannot get {what} on an uncoalesced tensor, please call .coalesce() first"
+        );
+    }
+    Ok((indices, values))
+}
+
+fn compressed(t: &Tensor, what: &str, rows: bool) -> Result<(Tensor, Tensor)> {
+    match of(t).as_deref() {
+        Some(Parts::Compressed {
+            kind,
+            compressed,
+            plain,
+            ..
+        }) if kind.rows() == rows => Ok((compressed.clone(), plain.clone())),
+        _ => Err(wrong_layout(
+            t,
+            what,
+            if rows {
+                "sparse row compressed"
+            } else {
+                "sparse column compressed"
+            },
+        )),
+    }
+}
+
+fn quantizer(t: &Tensor, what: &str) -> Result<Arc<Parts>> {
+    of(t)
+        .filter(|p| p.qscheme().is_some())
+        .ok_or_else(|| err!(Runtime, "{what}(): expected a quantized tensor"))
+}
+
+/// The integers of a quantised tensor as ordinary ones, on memory of their own.
+fn integers(t: &Tensor) -> Result<Tensor> {
+    let dtype = match t.dtype() {
+        DType::QI8 => DType::I8,
+        DType::QU8 => DType::U8,
+        DType::QI32 => DType::I32,
+        other => bail!(Runtime, "int_repr(): {other} is no quantized dtype"),
+    };
+    let plain = t.reinterpret(dtype, t.shape().clone(), t.strides().clone(), t.offset());
+    // The storage carries the quantizer, so that the result needs another one.
+    call::clone(&plain, crate::MemoryFormat::Preserve)
+}
+
+#[pymethods]
+impl PyTensor {
+    #[getter]
+    fn layout(&self, py: Python<'_>) -> PyResult<Py<PyLayout>> {
+        types::layout(py, layout_name(self.get()))
+    }
+    #[getter]
+    fn is_sparse(&self) -> bool {
+        layout_name(self.get()) == "sparse_coo"
+    }
+    #[getter]
+    fn is_sparse_csr(&self) -> bool {
+        layout_name(self.get()) == "sparse_csr"
+    }
+    #[getter]
+    fn is_nested(&self) -> bool {
+        matches!(of(self.get()).as_deref(), Some(Parts::Nested { .. }))
+    }
+    fn is_coalesced(&self) -> PyResult<bool> {
+        Ok(coo(self.get(), "is_coalesced")?.2)
+    }
+    fn _indices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(py, coo(self.get(), "_indices")?.0)
+    }
+    fn _values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(py, coo(self.get(), "_values")?.1)
+    }
+    fn indices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(py, coalesced(self.get(), "indices")?.0)
+    }
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let t = self.get();
+        match of(t).as_deref() {
+            Some(Parts::Compressed { values, .. }) => wrap(py, values.clone()),
+            Some(Parts::Nested { buffer, .. }) => wrap(py, buffer.clone()),
+            Some(Parts::Coo { .. }) => wrap(py, coalesced(t, "values")?.1),
+            _ => Err(wrong_layout(t, "values", "sparse").into()),
+        }
+    }
+    fn _nnz(&self) -> PyResult<i64> {
+        match of(self.get()).as_deref() {
+            Some(Parts::Coo { indices, .. }) => Ok(indices.shape()[1]),
+            Some(Parts::Compressed { plain, .. }) => Ok(plain.shape().last().copied().unwrap_or(0)),
+            _ => Err(wrong_layout(self.get(), "_nnz", "sparse").into()),
+        }
+    }
+    fn sparse_dim(&self) -> i64 {
+        match of(self.get()).as_deref() {
+            Some(Parts::Coo { indices, .. }) => indices.shape()[0],
+            Some(Parts::Compressed { .. }) => 2,
+            _ => 0,
+        }
+    }
+    fn dense_dim(&self) -> i64 {
+        match of(self.get()).as_deref() {
+            Some(Parts::Coo { values, .. }) => values.ndim() as i64 - 1,
+            Some(Parts::Compressed { compressed, .. }) => {
+                self.get().ndim() as i64 - 1 - compressed.ndim() as i64
+            }
+            _ => self.get().ndim() as i64,
+        }
+    }
+    fn crow_indices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(py, compressed(self.get(), "crow_indices", true)?.0)
+    }
+    fn col_indices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(py, compressed(self.get(), "col_indices", true)?.1)
+    }
+    fn ccol_indices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(py, compressed(self.get(), "ccol_indices", false)?.0)
+    }
+    fn row_indices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(py, compressed(self.get(), "row_indices", false)?.1)
+    }
+    fn int_repr<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        quantizer(slf.get().get(), "int_repr")?;
+        wrap(slf.py(), integers(slf.get().get())?)
+    }
+    fn qscheme(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let scheme = quantizer(self.get(), "qscheme")?.qscheme().unwrap_or("");
+        Ok(py.import("torchlike")?.getattr(scheme)?.unbind())
+    }
+    fn q_scale(&self) -> PyResult<f64> {
+        match *quantizer(self.get(), "q_scale")? {
+            Parts::PerTensor { scale, .. } => Ok(scale),
+            _ => Err(err!(
+                Runtime,
+                "q_scale(): expected quantizer of per tensor affine"
+            )
+            .into()),
+        }
+    }
+    fn q_zero_point(&self) -> PyResult<i64> {
+        match *quantizer(self.get(), "q_zero_point")? {
+            Parts::PerTensor { zero_point, .. } => Ok(zero_point),
+            _ => Err(err!(
+                Runtime,
+                "q_zero_point(): expected quantizer of per tensor affine"
+            )
+            .into()),
+        }
+    }
+    fn q_per_channel_scales<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &*quantizer(self.get(), "q_per_channel_scales")? {
+            Parts::PerChannel { scales, .. } => wrap(py, scales.clone()),
+            _ => Err(err!(Runtime, "expected quantizer of per channel affine").into()),
+        }
+    }
+    fn q_per_channel_zero_points<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &*quantizer(self.get(), "q_per_channel_zero_points")? {
+            Parts::PerChannel { zero_points, .. } => wrap(py, zero_points.clone()),
+            _ => Err(err!(Runtime, "expected quantizer of per channel affine").into()),
+        }
+    }
+    fn q_per_channel_axis(&self) -> PyResult<i64> {
+        match *quantizer(self.get(), "q_per_channel_axis")? {
+            Parts::PerChannel { axis, .. } => Ok(axis),
+            _ => Err(err!(Runtime, "expected quantizer of per channel affine").into()),
+        }
+    }
+}
+
+/// A sparse COO tensor of parts.
+#[pyfunction]
+fn _sparse_coo<'py>(
+    py: Python<'py>,
+    indices: &Bound<'py, PyTensor>,
+    values: &Bound<'py, PyTensor>,
+    size: Vec<i64>,
+    coalesced: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (indices, values) = (indices.get().get().clone(), values.get().get().clone());
+    let dtype = values.dtype();
+    let parts = Parts::Coo {
+        indices,
+        values,
+        coalesced,
+    };
+    wrap(py, parts.into_tensor(&size, dtype)?)
+}
+
+/// The tensors that a tensor is made of: itself, or its parts.
+#[pyfunction]
+fn _parts<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let inner = t.get().get();
+    let mut all = match of(inner) {
+        Some(parts) => parts
+            .tensors()
+            .into_iter()
+            .map(|p| wrap(t.py(), p.clone()))
+            .collect::<PyResult<Vec<_>>>()?,
+        None => Vec::new(),
+    };
+    if !inner.storage().is_opaque() {
+        all.push(t.clone().into_any());
+    }
+    Ok(all)
+}
+
+/// Registers the functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_sparse_coo, m)?)?;
+    m.add_function(wrap_pyfunction!(_parts, m)?)
+}
