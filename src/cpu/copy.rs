@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code, reason = "reads and writes tensor memory of any layout")]
 
+use super::halves::{self, Half};
 use super::iter::{GRAIN, Walk};
-use super::map::Half;
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, bail, dims};
 use half::{bf16, f16};
 use num_complex::{Complex, Complex32, Complex64};
@@ -27,6 +27,9 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
         && src.is_contiguous()
     {
         copy_bytes(dst.data_ptr(), src.data_ptr(), n * dst.dtype().size());
+        return Ok(());
+    }
+    if same_type && plain && super::transpose::copy(dst, src) {
         return Ok(());
     }
     let row = if same_type {
@@ -161,6 +164,18 @@ unsafe fn cast_row<A: Copy + Cast<B>, B: Copy>(
     ss: isize,
     n: usize,
 ) {
+    // SAFETY: as the caller promises.
+    unsafe { cast_row_body::<A, B>(dst, sd, src, ss, n) }
+}
+
+#[inline(always)]
+unsafe fn cast_row_body<A: Copy + Cast<B>, B: Copy>(
+    dst: *mut u8,
+    sd: isize,
+    src: *const u8,
+    ss: isize,
+    n: usize,
+) {
     // SAFETY: the caller gives n elements on both sides.
     unsafe {
         if sd == size_of::<B>() as isize && ss == size_of::<A>() as isize {
@@ -189,7 +204,7 @@ macro_rules! float_casts {
     ($($a:ty),+) => { $(
         // Through i64, so that values beyond a small integer wrap as C's conversions do on x86.
         float_casts!(@wrap $a => u8 i8 i16 i32 u16 u32);
-        float_casts!(@direct $a => i64 f32 f64);
+        float_casts!(@direct $a => f32 f64);
         impl Cast<u64> for $a { #[inline(always)] fn cast(self) -> u64 { if self < 0.0 { self as i64 as u64 } else { self as u64 } } }
         impl Cast<bool> for $a { #[inline(always)] fn cast(self) -> bool { self != 0.0 } }
         half_casts!(@from_num $a);
@@ -202,6 +217,22 @@ macro_rules! float_casts {
     } })+ };
     (@direct $a:ty => $($b:ty)+) => { $(impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b { self as $b } })+ };
 }
+/// What `as` does, in steps that vectorise: NaN gives 0, and what is too large the nearest integer there is.
+macro_rules! to_i64 {
+    ($($a:ty, $largest:literal;)+) => { $(impl Cast<i64> for $a {
+        #[inline(always)]
+        fn cast(self) -> i64 {
+            const BEYOND: $a = 9_223_372_036_854_775_808.0;
+            let x = if self.is_nan() { 0.0 } else { self };
+            let low = if x < -BEYOND { -BEYOND } else { x };
+            let inside = if low > $largest { $largest } else { low };
+            // SAFETY: not NaN, and within -2^63 and the largest float below 2^63.
+            let v = unsafe { inside.to_int_unchecked::<i64>() };
+            if x >= BEYOND { i64::MAX } else { v }
+        }
+    })+ };
+}
+to_i64! { f32, 9_223_371_487_098_961_920.0; f64, 9_223_372_036_854_774_784.0; }
 macro_rules! half_casts {
     (@from_num $a:ty) => {
         impl Cast<f16> for $a { #[inline(always)] fn cast(self) -> f16 { f16::from_f32(self as f32) } }
@@ -246,8 +277,89 @@ impl Cast<bool> for bool {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
+unsafe fn cast_row_avx512<A: Copy + Cast<B>, B: Copy>(
+    dst: *mut u8,
+    sd: isize,
+    src: *const u8,
+    ss: isize,
+    n: usize,
+) {
+    // SAFETY: as the caller promises.
+    unsafe { cast_row_body::<A, B>(dst, sd, src, ss, n) }
+}
+
+unsafe fn widen_halves<H: Half + Cast<f32>>(
+    dst: *mut u8,
+    sd: isize,
+    src: *const u8,
+    ss: isize,
+    n: usize,
+) {
+    // SAFETY: as the caller promises; conversions never run in place.
+    unsafe {
+        if sd == 4 && ss == 2 {
+            halves::widen_row::<H>(src.cast(), dst.cast(), n);
+        } else {
+            cast_row_body::<H, f32>(dst, sd, src, ss, n);
+        }
+    }
+}
+
+unsafe fn narrow_to_halves<H: Half>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, n: usize)
+where
+    f32: Cast<H>,
+{
+    // SAFETY: as the caller promises; conversions never run in place.
+    unsafe {
+        if sd == 2 && ss == 4 {
+            halves::narrow_row::<H>(src.cast(), dst.cast(), n);
+        } else {
+            cast_row_body::<f32, H>(dst, sd, src, ss, n);
+        }
+    }
+}
+
+/// The frequent conversions, by vector instructions.
+fn frequent(from: DType, to: DType) -> Option<Row> {
+    use DType::*;
+    match (from, to) {
+        (F16, F32) => return Some(widen_halves::<f16>),
+        (BF16, F32) => return Some(widen_halves::<bf16>),
+        (F32, F16) => return Some(narrow_to_halves::<f16>),
+        (F32, BF16) => return Some(narrow_to_halves::<bf16>),
+        _ => {}
+    }
+    #[cfg(target_arch = "x86_64")]
+    if super::simd::level() == super::simd::Level::Avx512 {
+        return Some(match (from, to) {
+            (F32, F64) => cast_row_avx512::<f32, f64>,
+            (F64, F32) => cast_row_avx512::<f64, f32>,
+            (I64, F32) => cast_row_avx512::<i64, f32>,
+            (I32, F32) => cast_row_avx512::<i32, f32>,
+            (U8, F32) => cast_row_avx512::<u8, f32>,
+            (Bool, F32) => cast_row_avx512::<bool, f32>,
+            (I64, F64) => cast_row_avx512::<i64, f64>,
+            (F32, I64) => cast_row_avx512::<f32, i64>,
+            (F64, I64) => cast_row_avx512::<f64, i64>,
+            (F32, I32) => cast_row_avx512::<f32, i32>,
+            (I64, I32) => cast_row_avx512::<i64, i32>,
+            (I32, I64) => cast_row_avx512::<i32, i64>,
+            (Bool, I64) => cast_row_avx512::<bool, i64>,
+            (F32, Bool) => cast_row_avx512::<f32, bool>,
+            (I64, Bool) => cast_row_avx512::<i64, bool>,
+            _ => return None,
+        });
+    }
+    None
+}
+
 /// The row function from one dtype to another.
 fn converter(from: DType, to: DType) -> Result<Row> {
+    if let Some(row) = frequent(from, to) {
+        return Ok(row);
+    }
     crate::with_dtype!(from, [bool int uint half float complex] => A, {
         crate::with_dtype!(to, [bool int uint half float complex] => B, {
             return Ok(cast_row::<A, B>);
