@@ -194,6 +194,12 @@ unsafe fn gather<E: Copy + Default>(
                                     b - a,
                                 );
                             }
+                        } else if phase.advance[2] == 2 && b > a {
+                            let from = line.offset(a as isize * 2 + tap.at[2] as isize);
+                            every_other(
+                                std::slice::from_raw_parts_mut(to.add(a - w0), b - a),
+                                std::slice::from_raw_parts(from, (b - a) * 2 - 1),
+                            );
                         } else {
                             let mut from =
                                 a as isize * phase.advance[2] as isize + tap.at[2] as isize;
@@ -737,37 +743,107 @@ impl Real for f64 {
     }
 }
 
+/// `C` neighbouring outputs of a row, from the starts of their lines and the weights.
+#[inline(always)]
+fn chunk<T: Real, const C: usize, const STEP: usize>(
+    out: &mut [T],
+    x: &[T],
+    lines: &[(usize, T)],
+    shift: usize,
+    bias: T,
+) {
+    let mut sum = [bias; C];
+    for &(start, w) in lines {
+        let from = &x[start + shift..][..(C - 1) * STEP + 1];
+        for i in 0..C {
+            sum[i] = sum[i].fma(from[i * STEP], w);
+        }
+    }
+    out[..C].copy_from_slice(&sum);
+}
+
+/// The outputs `lo..hi` of a row, for which all lines lie within the input; the last chunk overlaps its neighbour.
+#[inline(always)]
+fn middle<T: Real, const STEP: usize>(out: &mut [T], x: &[T], lines: &[(usize, T)], bias: T) {
+    let n = out.len();
+    macro_rules! by {
+        ($c:literal) => {
+            for j in (0..n).step_by($c) {
+                let j = j.min(n - $c);
+                chunk::<T, $c, STEP>(&mut out[j..], x, lines, j * STEP, bias);
+            }
+        };
+    }
+    if n >= 16 {
+        by!(16);
+    } else if n >= 8 {
+        by!(8);
+    } else {
+        by!(1);
+    }
+}
+
 simd_fn! { wide
     /// A plane of outputs from a plane of inputs.
     #[allow(clippy::too_many_arguments)]
     fn slide<T: Real>(out: &mut [T], x: &[T], w: &[T], taps: &[Tap], advance: [i64; 3], size: [usize; 3], count: [usize; 3], bias: T) {
-        out.fill(bias);
-        for (tap, &k) in taps.iter().zip(w) {
-            let (lo, hi) = inside(count[2], advance[2], tap.at[2], size[2]);
+        // Columns that all taps have an input for.
+        let (mut lo, mut hi) = (0, count[2]);
+        for tap in taps {
+            let (a, b) = inside(count[2], advance[2], tap.at[2], size[2]);
+            (lo, hi) = (lo.max(a), hi.min(b));
+        }
+        hi = hi.max(lo);
+        // Other steps than 1 and 2 are rare: all columns are made like those at the edges.
+        if advance[2] > 2 {
+            (lo, hi) = (0, 0);
+        }
+        let mut lines: Vec<(usize, T)> = Vec::with_capacity(taps.len());
+        for (row, to) in out.chunks_exact_mut(count[2]).enumerate() {
+            lines.clear();
+            let base = [(row / count[1]) as i64 * advance[0], (row % count[1]) as i64 * advance[1]];
+            for edge in (0..lo.min(count[2])).chain(hi..count[2]) {
+                let at = edge as i64 * advance[2];
+                let mut sum = bias;
+                for (tap, &k) in taps.iter().zip(w) {
+                    let p = [base[0] + tap.at[0], base[1] + tap.at[1], at + tap.at[2]];
+                    if (0..3).all(|i| p[i] >= 0 && p[i] < size[i] as i64) {
+                        sum = sum.fma(x[(p[0] as usize * size[1] + p[1] as usize) * size[2] + p[2] as usize], k);
+                    }
+                }
+                to[edge] = sum;
+            }
             if lo >= hi {
                 continue;
             }
-            let x0 = (lo as i64 * advance[2] + tap.at[2]) as usize;
-            for row in 0..count[0] * count[1] {
-                let (y, z) = ((row / count[1]) as i64 * advance[0] + tap.at[0], (row % count[1]) as i64 * advance[1] + tap.at[1]);
-                if y < 0 || y >= size[0] as i64 || z < 0 || z >= size[1] as i64 {
-                    continue;
+            for (tap, &k) in taps.iter().zip(w) {
+                let (y, z) = (base[0] + tap.at[0], base[1] + tap.at[1]);
+                if y >= 0 && y < size[0] as i64 && z >= 0 && z < size[1] as i64 {
+                    let x0 = (lo as i64 * advance[2] + tap.at[2]) as usize;
+                    lines.push(((y as usize * size[1] + z as usize) * size[2] + x0, k));
                 }
-                let line = &x[(y as usize * size[1] + z as usize) * size[2] + x0..];
-                let to = &mut out[row * count[2] + lo..row * count[2] + hi];
-                if advance[2] == 1 {
-                    for (o, &v) in to.iter_mut().zip(line) {
-                        *o = o.fma(v, k);
-                    }
-                } else {
-                    for (o, v) in to.iter_mut().zip(line.chunks(advance[2] as usize)) {
-                        *o = o.fma(v[0], k);
-                    }
-                }
+            }
+            if advance[2] == 1 {
+                middle::<T, 1>(&mut to[lo..hi], x, &lines, bias);
+            } else {
+                middle::<T, 2>(&mut to[lo..hi], x, &lines, bias);
             }
         }
     }
 }
+
+simd_fn! { wide
+    /// `out[i] = x[2 i]`.
+    fn every_other<E: Plain>(out: &mut [E], x: &[E]) {
+        for (o, v) in out.iter_mut().zip(x.chunks(2)) {
+            *o = v[0];
+        }
+    }
+}
+
+/// What windows are gathered as: bits of some size.
+trait Plain: Copy + Default {}
+impl<T: Copy + Default> Plain for T {}
 
 simd_fn! { wide
     /// `out[i] += x[i * step] * w`.

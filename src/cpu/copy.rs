@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code, reason = "reads and writes tensor memory of any layout")]
 
+use super::halves::{self, Half};
 use super::iter::{GRAIN, Walk};
-use super::map::Half;
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, bail, dims};
 use half::{bf16, f16};
 use num_complex::{Complex, Complex32, Complex64};
@@ -27,6 +27,9 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
         && src.is_contiguous()
     {
         copy_bytes(dst.data_ptr(), src.data_ptr(), n * dst.dtype().size());
+        return Ok(());
+    }
+    if same_type && plain && super::transpose::copy(dst, src) {
         return Ok(());
     }
     let row = if same_type {
@@ -161,6 +164,18 @@ unsafe fn cast_row<A: Copy + Cast<B>, B: Copy>(
     ss: isize,
     n: usize,
 ) {
+    // SAFETY: as the caller promises.
+    unsafe { cast_row_body::<A, B>(dst, sd, src, ss, n) }
+}
+
+#[inline(always)]
+unsafe fn cast_row_body<A: Copy + Cast<B>, B: Copy>(
+    dst: *mut u8,
+    sd: isize,
+    src: *const u8,
+    ss: isize,
+    n: usize,
+) {
     // SAFETY: the caller gives n elements on both sides.
     unsafe {
         if sd == size_of::<B>() as isize && ss == size_of::<A>() as isize {
@@ -200,8 +215,9 @@ macro_rules! float_casts {
     // number, then cut to the type's bits.
     (@wrap $a:ty, $reg:ty => $($b:ty)+) => { $(impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b {
         const LOW: $a = <$reg>::MIN as $a;
-        let v = if self >= LOW && self < -LOW { self as $reg } else { <$reg>::MIN };
-        v as $b
+        let inside = if self >= LOW && self < -LOW { self } else { LOW };
+        // SAFETY: not NaN, and within the register's range; without the checks of `as` the loops vectorise.
+        (unsafe { inside.to_int_unchecked::<$reg>() }) as $b
     } })+ };
     // Numbers beyond the signed register are converted less its range, which then is added as the top bit.
     (@unsigned $a:ty, $reg:ty => $b:ty) => { impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b {
@@ -256,8 +272,89 @@ impl Cast<bool> for bool {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
+unsafe fn cast_row_avx512<A: Copy + Cast<B>, B: Copy>(
+    dst: *mut u8,
+    sd: isize,
+    src: *const u8,
+    ss: isize,
+    n: usize,
+) {
+    // SAFETY: as the caller promises.
+    unsafe { cast_row_body::<A, B>(dst, sd, src, ss, n) }
+}
+
+unsafe fn widen_halves<H: Half + Cast<f32>>(
+    dst: *mut u8,
+    sd: isize,
+    src: *const u8,
+    ss: isize,
+    n: usize,
+) {
+    // SAFETY: as the caller promises; conversions never run in place.
+    unsafe {
+        if sd == 4 && ss == 2 {
+            halves::widen_row::<H>(src.cast(), dst.cast(), n);
+        } else {
+            cast_row_body::<H, f32>(dst, sd, src, ss, n);
+        }
+    }
+}
+
+unsafe fn narrow_to_halves<H: Half>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, n: usize)
+where
+    f32: Cast<H>,
+{
+    // SAFETY: as the caller promises; conversions never run in place.
+    unsafe {
+        if sd == 2 && ss == 4 {
+            halves::narrow_row::<H>(src.cast(), dst.cast(), n);
+        } else {
+            cast_row_body::<f32, H>(dst, sd, src, ss, n);
+        }
+    }
+}
+
+/// The frequent conversions, by vector instructions.
+fn frequent(from: DType, to: DType) -> Option<Row> {
+    use DType::*;
+    match (from, to) {
+        (F16, F32) => return Some(widen_halves::<f16>),
+        (BF16, F32) => return Some(widen_halves::<bf16>),
+        (F32, F16) => return Some(narrow_to_halves::<f16>),
+        (F32, BF16) => return Some(narrow_to_halves::<bf16>),
+        _ => {}
+    }
+    #[cfg(target_arch = "x86_64")]
+    if super::simd::level() == super::simd::Level::Avx512 {
+        return Some(match (from, to) {
+            (F32, F64) => cast_row_avx512::<f32, f64>,
+            (F64, F32) => cast_row_avx512::<f64, f32>,
+            (I64, F32) => cast_row_avx512::<i64, f32>,
+            (I32, F32) => cast_row_avx512::<i32, f32>,
+            (U8, F32) => cast_row_avx512::<u8, f32>,
+            (Bool, F32) => cast_row_avx512::<bool, f32>,
+            (I64, F64) => cast_row_avx512::<i64, f64>,
+            (F32, I64) => cast_row_avx512::<f32, i64>,
+            (F64, I64) => cast_row_avx512::<f64, i64>,
+            (F32, I32) => cast_row_avx512::<f32, i32>,
+            (I64, I32) => cast_row_avx512::<i64, i32>,
+            (I32, I64) => cast_row_avx512::<i32, i64>,
+            (Bool, I64) => cast_row_avx512::<bool, i64>,
+            (F32, Bool) => cast_row_avx512::<f32, bool>,
+            (I64, Bool) => cast_row_avx512::<i64, bool>,
+            _ => return None,
+        });
+    }
+    None
+}
+
 /// The row function from one dtype to another.
 fn converter(from: DType, to: DType) -> Result<Row> {
+    if let Some(row) = frequent(from, to) {
+        return Ok(row);
+    }
     crate::with_dtype!(from, [bool int uint half float complex] => A, {
         crate::with_dtype!(to, [bool int uint half float complex] => B, {
             return Ok(cast_row::<A, B>);

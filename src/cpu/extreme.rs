@@ -2,18 +2,24 @@
 
 #![allow(unsafe_code, reason = "copies of loops per instruction set")]
 
-use super::{lines, simd};
+use super::folds::{Max, Min};
+use super::{lines, simd, sweep};
 use crate::{DType, Result, Tensor, bail};
 
 /// An element that can be compared; NaN is beyond everything.
 pub trait Ranked: Copy + Send + Sync + PartialOrd + Default + crate::Element {
     /// True for NaN.
     fn nan(self) -> bool;
+    /// The largest or smallest element of a line that is not empty; NaN if there is one.
+    fn extreme(line: &[Self], max: bool) -> Self;
 }
 macro_rules! ranked {
     ($($t:ty => |$x:ident| $e:expr;)+) => { $(impl Ranked for $t {
         #[inline(always)]
         fn nan(self) -> bool { let $x = self; $e }
+        fn extreme(line: &[$t], max: bool) -> $t {
+            if max { sweep::whole::<Max<$t>>(line) } else { sweep::whole::<Min<$t>>(line) }
+        }
     })+ };
 }
 ranked! { i32 => |_x| false; i64 => |_x| false; f32 => |x| x.is_nan(); f64 => |x| x.is_nan(); }
@@ -53,8 +59,6 @@ macro_rules! by_type {
     };
 }
 
-const CHUNK: usize = 1024;
-
 #[inline(always)]
 fn better<T: Ranked>(x: T, best: T, max: bool) -> bool {
     if max {
@@ -64,55 +68,65 @@ fn better<T: Ranked>(x: T, best: T, max: bool) -> bool {
     }
 }
 
-/// The first position of the extreme of a line that is not empty.
+/// The first position of a value (or of NaN) in a line, which has it.
 #[inline(always)]
-fn arg_body<T: Ranked>(line: &[T], max: bool) -> usize {
-    let mut best = line[0];
-    let mut home = 0;
-    for (k, chunk) in line.chunks(CHUNK).enumerate() {
-        let mut lanes = [chunk[0]; 16];
-        let mut groups = chunk.chunks_exact(16);
-        for g in &mut groups {
-            for l in 0..16 {
-                lanes[l] = if better(g[l], lanes[l], max) {
-                    g[l]
-                } else {
-                    lanes[l]
-                };
-            }
-        }
-        let rest = groups.remainder().iter();
-        let top = lanes
-            .iter()
-            .chain(rest)
-            .fold(chunk[0], |a, &x| if better(x, a, max) { x } else { a });
-        if better(top, best, max) {
-            (best, home) = (top, k);
-        }
-        if best.nan() {
+fn find_body<T: Ranked>(line: &[T], value: T) -> usize {
+    const STEP: usize = 64;
+    let is = |x: T| (x == value) | (x.nan() & value.nan());
+    let mut start = 0;
+    for chunk in line.chunks_exact(STEP) {
+        if chunk.iter().fold(false, |found, &x| found | is(x)) {
             break;
         }
+        start += STEP;
     }
-    let start = home * CHUNK;
-    line[start..]
-        .iter()
-        .position(|&x| x == best || (x.nan() && best.nan()))
-        .map_or(0, |p| start + p)
+    let at = line[start..].iter().position(|&x| is(x));
+    at.map_or(0, |p| start + p)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn arg_avx2<T: Ranked>(line: &[T], max: bool) -> usize {
-    arg_body(line, max)
+unsafe fn find_avx2<T: Ranked>(line: &[T], value: T) -> usize {
+    find_body(line, value)
 }
 
+/// The first position of the extreme of a line that is not empty.
 fn arg<T: Ranked>(line: &[T], max: bool) -> usize {
+    if line.len() < 16 {
+        // As long a line as the vectors' preparation is worth.
+        let mut best = 0;
+        for (i, &x) in line.iter().enumerate() {
+            if better(x, line[best], max) {
+                best = i;
+            }
+        }
+        return best;
+    }
+    let value = T::extreme(line, max);
     #[cfg(target_arch = "x86_64")]
     if simd::level() != simd::Level::Baseline {
         // SAFETY: the machine has AVX2.
-        return unsafe { arg_avx2(line, max) };
+        return unsafe { find_avx2(line, value) };
     }
-    arg_body(line, max)
+    find_body(line, value)
+}
+
+/// As [`arg`], in slices on all threads.
+fn arg_long<T: Ranked>(line: &[T], max: bool) -> usize {
+    const SLICE: usize = 64 * 1024;
+    if line.len() < 2 * SLICE {
+        return arg(line, max);
+    }
+    let mut tops = vec![0usize; line.len().div_ceil(SLICE)];
+    let shared = lines::Shared::new(&mut tops);
+    super::pool::parallel_items(line.len().div_ceil(SLICE), |k| {
+        let part = &line[k * SLICE..line.len().min((k + 1) * SLICE)];
+        // SAFETY: each slice has its own place.
+        unsafe { shared.part(k, 1)[0] = k * SLICE + arg(part, max) };
+    });
+    tops.into_iter()
+        .reduce(|a, b| if better(line[b], line[a], max) { b } else { a })
+        .unwrap_or(0)
 }
 
 /// Extremes of the columns of `[rows, width]` blocks of which `best` and `at` hold one row each.
@@ -207,24 +221,50 @@ pub fn arg_extreme(
     {
         return arg_columns(values, indices, input, dim, max);
     }
+    let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy();
+    let at_end = dims.len() == input.ndim() || *dims == [input.ndim().wrapping_sub(1)];
+    if d == input.dtype()
+        && input.numel() > 0
+        && at_end
+        && dense(input)
+        && dense(indices)
+        && values.is_none_or(dense)
+    {
+        return arg_lines(values, indices, input, max);
+    }
     let from = lines::read(input, dims, d)?;
     let at = lines::results(indices, DType::I64)?;
-    let n = from.shape()[1] as usize;
-    by_type!(d, T => {
-        let data = super::slice::<T>(&from);
-        let to = super::slice_mut::<i64>(&at);
-        if n > 0 {
+    let v = values.map(|v| lines::results(v, d)).transpose()?;
+    arg_lines(v.as_ref(), &at, &from, max)?;
+    if let (Some(values), Some(v)) = (values, v) {
+        lines::put(values, &v)?;
+    }
+    lines::put(indices, &at)
+}
+
+/// The extremes of dense lines, as many as there are results.
+fn arg_lines(values: Option<&Tensor>, indices: &Tensor, from: &Tensor, max: bool) -> Result<()> {
+    let count = indices.numel() as usize;
+    let n = (from.numel() as usize).checked_div(count).unwrap_or(0);
+    if n == 0 {
+        return Ok(());
+    }
+    by_type!(from.dtype(), T => {
+        let data = super::slice::<T>(from);
+        let to = super::slice_mut::<i64>(indices);
+        if let [to] = to {
+            *to = arg_long(data, max) as i64;
+        } else {
             lines::for_each(data, n, to, 1, |_, line, to| to[0] = arg(line, max) as i64);
         }
         if let Some(values) = values {
-            let v = lines::results(values, d)?;
-            for (i, (v, &k)) in super::slice_mut::<T>(&v).iter_mut().zip(to.iter()).enumerate() {
-                *v = data[i * n + k as usize];
+            let to = to.iter();
+            for ((v, line), &k) in super::slice_mut::<T>(values).iter_mut().zip(data.chunks_exact(n)).zip(to) {
+                *v = line[k as usize];
             }
-            lines::put(values, &v)?;
         }
     });
-    lines::put(indices, &at)
+    Ok(())
 }
 
 /// The extreme of each line's elements so far, and where it was (the last of equals).

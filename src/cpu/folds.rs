@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 /// How elements are folded.
 pub trait Fold {
     /// An element.
-    type In: Copy;
+    type In: Widen;
     /// A partial result within a block.
     type Part: Copy;
     /// A result over blocks.
@@ -19,13 +19,20 @@ pub trait Fold {
     /// The partial result of nothing.
     const ZERO: Self::Part;
     /// One element more; `p` is an exponent.
-    fn step(part: Self::Part, x: Self::In, p: f64) -> Self::Part;
+    fn step(part: Self::Part, x: <Self::In as Widen>::Wide, p: f64) -> Self::Part;
     /// Two partial results as one.
     fn join(a: Self::Part, b: Self::Part) -> Self::Part;
     /// A partial result made wide.
     fn lift(part: Self::Part) -> Self::Acc;
     /// Two wide results as one.
     fn merge(a: Self::Acc, b: Self::Acc) -> Self::Acc;
+    /// True where the order of elements cannot matter: the compiler then finds the lanes by itself.
+    const EXACT: bool = false;
+    /// True if no further element can change the result.
+    #[inline(always)]
+    fn done(_: Self::Part) -> bool {
+        false
+    }
 }
 
 /// A wide result.
@@ -107,22 +114,67 @@ pub trait Widen: Copy {
     type Wide: Copy;
     /// The element in it.
     fn widen(self) -> Self::Wide;
+    /// The `N` elements at `q`, by the instructions of a [`simd::Level`](super::simd::Level).
+    ///
+    /// # Safety
+    /// There are so many elements, and the caller is compiled for that level.
+    unsafe fn group<const N: usize, const LEVEL: u8>(q: *const Self) -> [Self::Wide; N];
 }
-macro_rules! widen {
-    ($($t:ty => $w:ty, |$x:ident| $e:expr;)+) => { $(impl Widen for $t {
-        type Wide = $w;
+macro_rules! same {
+    ($($t:ty)+) => { $(impl Widen for $t {
+        type Wide = $t;
         #[inline(always)]
-        fn widen(self) -> $w { let $x = self; $e }
+        fn widen(self) -> $t { self }
+        #[inline(always)]
+        unsafe fn group<const N: usize, const LEVEL: u8>(q: *const Self) -> [$t; N] {
+            // SAFETY: as the caller promises.
+            unsafe { q.cast::<[$t; N]>().read_unaligned() }
+        }
     })+ };
 }
-widen! {
-    u8 => i64, |x| x as i64; i8 => i64, |x| x as i64; i16 => i64, |x| x as i64; i32 => i64, |x| x as i64; i64 => i64, |x| x;
-    u16 => i64, |x| x as i64; u32 => i64, |x| x as i64; u64 => i64, |x| x as i64;
-    f32 => f32, |x| x; f64 => f64, |x| x;
-    bf16 => f32, |x| f32::from_bits(u32::from(x.to_bits()) << 16);
-    f16 => f32, |x| widen_f16(x);
-    Complex32 => Complex32, |x| x; Complex64 => Complex64, |x| x;
+same!(u8 i8 i16 i32 i64 u16 u32 u64 f32 f64 Complex32 Complex64);
+
+/// 16-bit floats; `$load` makes eight of them wide.
+macro_rules! halves {
+    ($t:ty, |$x:ident| $widen:expr, |$q:ident| $load:expr) => {
+        impl Widen for $t {
+            type Wide = f32;
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                let $x = self;
+                $widen
+            }
+            #[inline(always)]
+            unsafe fn group<const N: usize, const LEVEL: u8>(q: *const Self) -> [f32; N] {
+                let mut out = [0f32; N];
+                let mut i = 0;
+                // SAFETY: the caller gives N elements; AVX2 and F16C belong to the level.
+                unsafe {
+                    #[cfg(target_arch = "x86_64")]
+                    if LEVEL >= super::simd::Level::Avx2 as u8 {
+                        use std::arch::x86_64::*;
+                        while i + 8 <= N {
+                            let $q = _mm_loadu_si128(q.add(i).cast());
+                            _mm256_storeu_ps(out.as_mut_ptr().add(i), $load);
+                            i += 8;
+                        }
+                    }
+                    while i < N {
+                        out[i] = (*q.add(i)).widen();
+                        i += 1;
+                    }
+                }
+                out
+            }
+        }
+    };
 }
+halves!(f16, |x| widen_f16(x), |q| _mm256_cvtph_ps(q));
+halves!(
+    bf16,
+    |x| f32::from_bits(u32::from(x.to_bits()) << 16),
+    |q| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(q)))
+);
 
 /// A half in single precision, branch-free, so that loops over halves vectorise.
 #[inline(always)]
@@ -139,15 +191,16 @@ pub fn widen_f16(x: f16) -> f32 {
 }
 
 macro_rules! fold {
-    ($name:ident, $t:ty, $part:ty, $acc:ty, $zero:expr, |$p:ident, $x:ident, $e:ident| $step:expr, |$a:ident, $b:ident| $join:expr, |$l:ident| $lift:expr, |$c:ident, $d:ident| $merge:expr) => {
+    ($name:ident, $t:ty, $part:ty, $acc:ty, $zero:expr, |$p:ident, $x:ident, $e:ident| $step:expr, |$a:ident, $b:ident| $join:expr, |$l:ident| $lift:expr, |$c:ident, $d:ident| $merge:expr $(, $exact:literal)?) => {
         impl Fold for $name<$t> {
             type In = $t;
             type Part = $part;
             type Acc = $acc;
             const ZERO: $part = $zero;
+            $(const EXACT: bool = $exact;)?
             #[inline(always)]
             #[allow(unused_variables)]
-            fn step($p: $part, $x: $t, $e: f64) -> $part { let $x = $x.widen(); $step }
+            fn step($p: $part, $x: <$t as Widen>::Wide, $e: f64) -> $part { $step }
             #[inline(always)]
             fn join($a: $part, $b: $part) -> $part { $join }
             #[inline(always)]
@@ -163,12 +216,13 @@ macro_rules! folds {
         pub struct $name<T>(PhantomData<T>);
     )+ };
 }
-folds!(Sum NanSum Prod Max Min AbsSum SqSum AbsMax AbsMin PowSum NonZero);
+folds!(Sum NanSum Prod Max Min AbsSum SqSum AbsMax AbsMin PowSum NonZero Any All);
 
 macro_rules! int_sums {
-    ($($t:ty)+) => { $(fold!(Sum, $t, i64, i64, 0, |p, x, e| p.wrapping_add(x), |a, b| a.wrapping_add(b), |l| l, |c, d| c.wrapping_add(d));)+ };
+    ($($t:ty, $part:ty;)+) => { $(fold!(Sum, $t, $part, i64, 0, |p, x, e| p.wrapping_add(x as $part), |a, b| a.wrapping_add(b), |l| l as i64, |c, d| c.wrapping_add(d), true);)+ };
 }
-int_sums!(u8 i8 i16 i32 i64 u16 u32 u64);
+// A block's sum of short integers fits 32 bits: at most 16384 terms.
+int_sums!(u8, u32; i8, i32; i16, i32; u16, u32; i32, i64; u32, i64; i64, i64; u64, i64;);
 macro_rules! float_folds {
     ($w:ty: $($t:ty)+) => { $(
         fold!(Sum, $t, $w, f64, 0.0, |p, x, e| p + x, |a, b| a + b, |l| l as f64, |c, d| c + d);
@@ -177,7 +231,7 @@ macro_rules! float_folds {
         fold!(SqSum, $t, $w, f64, 0.0, |p, x, e| p + x * x, |a, b| a + b, |l| l as f64, |c, d| c + d);
         fold!(NonZero, $t, $w, f64, 0.0, |p, x, e| p + if x == 0.0 { 0.0 } else { 1.0 }, |a, b| a + b, |l| l as f64, |c, d| c + d);
         fold!(PowSum, $t, f64, f64, 0.0, |p, x, e| p + (x as f64).abs().powf(e), |a, b| a + b, |l| l, |c, d| c + d);
-        fold!(Prod, $t, f64, f64, 1.0, |p, x, e| p * x as f64, |a, b| a * b, |l| l, |c, d| c * d);
+        fold!(Prod, $t, $w, f64, 1.0, |p, x, e| p * x, |a, b| a * b, |l| l as f64, |c, d| c * d);
         fold!(Max, $t, $w, f64, <$w>::NEG_INFINITY, |p, x, e| if (p > x) | p.is_nan() { p } else { x }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d });
         fold!(Min, $t, $w, f64, <$w>::INFINITY, |p, x, e| if (p < x) | p.is_nan() { p } else { x }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c < d) | c.is_nan() { c } else { d });
         fold!(AbsMax, $t, $w, f64, 0.0, |p, x, e| { let x = x.abs(); if (p > x) | p.is_nan() { p } else { x } }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d });
@@ -228,7 +282,8 @@ fold!(
     |p, x, e| p.wrapping_mul(x),
     |a, b| a.wrapping_mul(b),
     |l| l,
-    |c, d| c.wrapping_mul(d)
+    |c, d| c.wrapping_mul(d),
+    true
 );
 /// Extremes keep integers in their own type, which holds more to a vector.
 macro_rules! int_extremes {
@@ -236,6 +291,7 @@ macro_rules! int_extremes {
         impl Fold for Max<$t> {
             type In = $t; type Part = $t; type Acc = i64;
             const ZERO: $t = <$t>::MIN;
+            const EXACT: bool = true;
             #[inline(always)] fn step(p: $t, x: $t, _: f64) -> $t { p.max(x) }
             #[inline(always)] fn join(a: $t, b: $t) -> $t { a.max(b) }
             #[inline(always)] fn lift(p: $t) -> i64 { p as i64 }
@@ -244,6 +300,7 @@ macro_rules! int_extremes {
         impl Fold for Min<$t> {
             type In = $t; type Part = $t; type Acc = i64;
             const ZERO: $t = <$t>::MAX;
+            const EXACT: bool = true;
             #[inline(always)] fn step(p: $t, x: $t, _: f64) -> $t { p.min(x) }
             #[inline(always)] fn join(a: $t, b: $t) -> $t { a.min(b) }
             #[inline(always)] fn lift(p: $t) -> i64 { p as i64 }
@@ -252,6 +309,36 @@ macro_rules! int_extremes {
     )+ };
 }
 int_extremes!(u8 i8 i16 i32 i64);
+
+/// Truth: flags as wide as the elements, so that comparisons need no narrowing.
+macro_rules! truths {
+    ($($t:ty, $part:ty, |$x:ident| $is:expr;)+) => { $(
+        impl Fold for Any<$t> {
+            type In = $t; type Part = $part; type Acc = i64;
+            const ZERO: $part = 0;
+            const EXACT: bool = true;
+            #[inline(always)] fn step(p: $part, $x: <$t as Widen>::Wide, _: f64) -> $part { if $is { 1 } else { p } }
+            #[inline(always)] fn join(a: $part, b: $part) -> $part { a | b }
+            #[inline(always)] fn lift(p: $part) -> i64 { p as i64 }
+            #[inline(always)] fn merge(a: i64, b: i64) -> i64 { a | b }
+            #[inline(always)] fn done(p: $part) -> bool { p != 0 }
+        }
+        impl Fold for All<$t> {
+            type In = $t; type Part = $part; type Acc = i64;
+            const ZERO: $part = 1;
+            const EXACT: bool = true;
+            #[inline(always)] fn step(p: $part, $x: <$t as Widen>::Wide, _: f64) -> $part { if $is { p } else { 0 } }
+            #[inline(always)] fn join(a: $part, b: $part) -> $part { a & b }
+            #[inline(always)] fn lift(p: $part) -> i64 { p as i64 }
+            #[inline(always)] fn merge(a: i64, b: i64) -> i64 { a & b }
+            #[inline(always)] fn done(p: $part) -> bool { p == 0 }
+        }
+    )+ };
+}
+truths! {
+    u8, u8, |x| x != 0; i8, u8, |x| x != 0; i16, u16, |x| x != 0; i32, u32, |x| x != 0; i64, u64, |x| x != 0;
+    f32, u32, |x| x != 0.0; f64, u64, |x| x != 0.0; bf16, u32, |x| x != 0.0; f16, u32, |x| x != 0.0;
+}
 
 #[cfg(test)]
 mod tests {

@@ -64,7 +64,7 @@ impl Real for f64 {
     }
 }
 
-const LANES: usize = 32;
+const LANES: usize = 64;
 
 /// The sum of `f` over a row, in lanes; long rows are summed in blocks, which keeps f32 sums exact enough.
 #[inline(always)]

@@ -1,14 +1,15 @@
 //! Pointwise inner loops: one generic body an arity, instantiated for an operator and an element type.
 //!
 //! An operator is a zero-sized type that implements [`Un`], [`Bin`] or [`Tri`] for the types it supports.
-//! Real types get a copy of the loop for each instruction set; 16-bit floats run the f32 loop on widened blocks.
+//! Real types get a copy of the loop for each instruction set; 16-bit floats run the f32 loop on widened blocks
+//! ([`super::halves`]).
 
 #![allow(unsafe_code, reason = "loops over raw, checked memory")]
 
 use super::simd;
 use crate::DType;
-use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
+use std::mem::MaybeUninit;
 
 /// Numbers that an operator gets besides its elements (alpha, bounds, ...).
 #[derive(Clone, Copy, Default)]
@@ -25,6 +26,8 @@ pub struct Ctx {
     pub wide_numbers: bool,
     /// Which operands of a 16-bit loop are single-precision numbers (bits).
     pub numbers: u8,
+    /// Results go past the caches, which are too small for them.
+    pub stream: bool,
 }
 
 /// Processes a row: `ptrs[0]` is the result, the others are operands; strides in bytes.
@@ -72,43 +75,96 @@ pub trait Tri<A> {
     fn f(x: A, y: A, z: A, c: &Ctx) -> Self::Out;
 }
 
+/// Elements of a block.
 const BLOCK: usize = 64;
+/// Something at the start of a cache line: vectors that cross lines cost twice.
+#[repr(align(64))]
+struct Lines<T>(T);
+/// Bytes of a store past the caches.
+const VECTOR: usize = 32;
+
+/// Results of so many bytes do not stay in any cache: writing past it spares reading what is overwritten.
+pub const STREAM: usize = 24 << 20;
+
+/// Copies `n` bytes, a multiple of 16, to an address that is one too, past the caches.
+///
+/// # Safety
+/// Both sides hold n bytes.
+#[inline(always)]
+pub unsafe fn store_past_caches(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller gives n bytes on both sides; SSE2 belongs to the target.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        for i in (0..n).step_by(16) {
+            use std::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
+            _mm_stream_si128(to.add(i).cast(), _mm_loadu_si128(from.add(i).cast()));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        std::ptr::copy_nonoverlapping(from, to, n);
+    }
+}
+
+/// Orders stores past the caches before what follows.
+#[inline(always)]
+pub fn finish_stores() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE belongs to the target.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
 
 macro_rules! bodies {
-    ($body:ident, $avx2:ident, $avx512:ident, $base:ident, $pick:ident, $Op:ident, [$($p:ident $s:ident $k:literal),+]) => {
+    ($body:ident, $avx2:ident, $avx512:ident, $base:ident, $plain:ident, $mid:ident, $pick:ident, $Op:ident, [$($p:ident $s:ident $fixed:ident $k:literal),+]) => {
         #[inline(always)]
         unsafe fn $body<O: $Op<A>, A: Copy>(ptrs: *const *mut u8, strides: *const isize, n: usize, ctx: &Ctx) {
+            /// One block: references, so that the compiler knows that nothing overlaps.
+            #[inline(always)]
+            fn block<O: $Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>; BLOCK], $($p: &[A; BLOCK],)+ ctx: &Ctx) {
+                for i in 0..BLOCK {
+                    out[i].write(O::f($($p[i]),+, ctx));
+                }
+            }
+            // A copy, which no store can be thought to change.
+            let ctx = &{ *ctx };
             let item = size_of::<A>() as isize;
+            let out_item = size_of::<O::Out>();
             // SAFETY: the caller gives pointers and strides for n elements of each operand.
             unsafe {
                 let (out, so) = ((*ptrs).cast::<O::Out>(), *strides);
                 $(let ($p, $s) = ((*ptrs.add($k)).cast::<A>(), *strides.add($k));)+
-                let dense = so == size_of::<O::Out>() as isize $(&& ($s == item || $s == 0))+;
-                if dense {
-                    // Over an operand's own memory the vectoriser's alias check fails: go through a block.
+                let mut at = 0;
+                if so == out_item as isize && n > 0 $(&& ($s == item || $s == 0))+ {
                     let end = out.wrapping_add(n).cast::<u8>();
-                    let apart = true $(&& (end <= $p.cast::<u8>() || $p.wrapping_add(n).cast::<u8>() <= out.cast::<u8>()))+;
-                    // A stride of 0 reads one element; keep it in a register.
-                    $(let $s = if $s == 0 { 0usize } else { 1 };)+
-                    if apart && true $(&& $s == 1)+ {
+                    let apart = true $(&& (end <= $p.cast::<u8>() || $p.wrapping_add(if $s == 0 { 1 } else { n }).cast::<u8>() <= out.cast::<u8>()))+;
+                    let stream = apart && ctx.stream && (out as usize).is_multiple_of(VECTOR) && BLOCK * out_item % VECTOR == 0;
+                    if apart && !stream && true $(&& $s == item)+ {
                         for i in 0..n {
                             *out.add(i) = O::f($(*$p.add(i)),+, ctx);
                         }
                         return;
                     }
-                    let mut at = 0;
+                    bodies!(@over [$($p $s),+] out n item ctx O);
+                    // A number is an operand whose block is always the same.
+                    $(let $fixed = Lines([*$p; BLOCK]);)+
+                    let mut aside = Lines([const { MaybeUninit::<O::Out>::uninit() }; BLOCK]);
                     while at + BLOCK <= n {
-                        let block: [O::Out; BLOCK] = std::array::from_fn(|i| O::f($(*$p.add((at + i) * $s)),+, ctx));
-                        std::ptr::copy_nonoverlapping(block.as_ptr(), out.add(at), BLOCK);
+                        // Over an operand's own memory, and past the caches, the block is made aside.
+                        let to = if apart && !stream { out.add(at).cast() } else { &raw mut aside.0 };
+                        block::<O, A>(&mut *to, $(&*if $s == 0 { &raw const $fixed.0 } else { $p.add(at).cast() },)+ ctx);
+                        if stream {
+                            store_past_caches(out.add(at).cast(), aside.0.as_ptr().cast(), BLOCK * out_item);
+                        } else if !apart {
+                            std::ptr::copy_nonoverlapping(aside.0.as_ptr().cast(), out.add(at), BLOCK);
+                        }
                         at += BLOCK;
                     }
-                    for i in at..n {
-                        *out.add(i) = O::f($(*$p.add(i * $s)),+, ctx);
+                    if stream {
+                        finish_stores();
                     }
-                } else {
-                    for i in 0..n as isize {
-                        *out.byte_offset(i * so) = O::f($(*$p.byte_offset(i * $s)),+, ctx);
-                    }
+                }
+                for i in at as isize..n as isize {
+                    *out.byte_offset(i * so) = O::f($(*$p.byte_offset(i * $s)),+, ctx);
                 }
             }
         }
@@ -128,149 +184,60 @@ macro_rules! bodies {
             // SAFETY: as the caller promises.
             unsafe { $body::<O, A>(ptrs, strides, n, ctx) }
         }
-        /// The loop for this machine; `wide` asks for copies per instruction set.
+        /// The loop for any machine.
         #[must_use]
-        pub fn $pick<O: $Op<A>, A: Copy>(wide: bool) -> Loop {
-            #[cfg(target_arch = "x86_64")]
-            if wide {
-                return match simd::level() {
-                    simd::Level::Avx512 => $avx512::<O, A>,
-                    simd::Level::Avx2 => $avx2::<O, A>,
-                    simd::Level::Baseline => $base::<O, A>,
-                };
-            }
-            let _ = wide;
+        pub fn $plain<O: $Op<A>, A: Copy>() -> Loop {
             $base::<O, A>
+        }
+        /// The loop with AVX2, where the machine has it.
+        #[must_use]
+        pub fn $mid<O: $Op<A>, A: Copy>() -> Loop {
+            #[cfg(target_arch = "x86_64")]
+            if simd::level() >= simd::Level::Avx2 {
+                return $avx2::<O, A>;
+            }
+            $base::<O, A>
+        }
+        /// The loop with the best instructions of the machine.
+        #[must_use]
+        pub fn $pick<O: $Op<A>, A: Copy>() -> Loop {
+            #[cfg(target_arch = "x86_64")]
+            if simd::level() == simd::Level::Avx512 {
+                return $avx512::<O, A>;
+            }
+            $mid::<O, A>()
+        }
+    };
+    // In place on the first operand: read through the result's pointer, so that the compiler sees one place.
+    (@over [$p:ident $s:ident $(, $q:ident $t:ident)*] $out:ident $n:ident $item:ident $ctx:ident $O:ident) => {
+        let others = true $(&& $t == $item && ($out.wrapping_add($n).cast::<u8>() <= $q.cast::<u8>() || $q.wrapping_add($n).cast::<u8>() <= $out.cast::<u8>()))*;
+        if $out.cast::<u8>() == $p.cast::<u8>() && size_of::<$O::Out>() == size_of::<A>() && $s == $item && others {
+            let place = $out.cast::<A>();
+            for i in 0..$n {
+                *place.add(i).cast::<$O::Out>() = $O::f(*place.add(i), $(*$q.add(i),)* $ctx);
+            }
+            return;
         }
     };
 }
 
-bodies!(un_body, un_avx2, un_avx512, un_base, un, Un, [a sa 1]);
-bodies!(bin_body, bin_avx2, bin_avx512, bin_base, bin, Bin, [a sa 1, b sb 2]);
-bodies!(tri_body, tri_avx2, tri_avx512, tri_base, tri, Tri, [a sa 1, b sb 2, c sc 3]);
-
-/// A 16-bit float.
-pub trait Half: Copy {
-    /// To single precision.
-    fn widen(self) -> f32;
-    /// Rounded from single precision.
-    fn narrow(v: f32) -> Self;
-}
-impl Half for f16 {
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        self.to_f32()
-    }
-    #[inline(always)]
-    fn narrow(v: f32) -> Self {
-        Self::from_f32(v)
-    }
-}
-impl Half for bf16 {
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        f32::from_bits(u32::from(self.to_bits()) << 16)
-    }
-    #[inline(always)]
-    fn narrow(v: f32) -> Self {
-        // Round to nearest even, branch-free but for NaN.
-        let bits = v.to_bits();
-        let rounded = (bits.wrapping_add(0x7fff + ((bits >> 16) & 1))) >> 16;
-        Self::from_bits(if v.is_nan() { 0x7fc0 } else { rounded as u16 })
-    }
-}
-
-/// Runs the context's f32 loop on widened blocks of `N` operands. `OUT` is the result's size in bytes: 2 for the
-/// 16-bit type itself, otherwise the f32 loop's result is copied as it is (1: bool, 8: index).
-unsafe fn half_loop<H: Half, const N: usize, const OUT: usize>(
-    ptrs: *const *mut u8,
-    strides: *const isize,
-    n: usize,
-    ctx: &Ctx,
-) {
-    let Some(inner) = ctx.inner else { return };
-    let mut wide = [[0f32; BLOCK]; N];
-    let mut result = [0u64; BLOCK];
-    let mut at = 0;
-    while at < n {
-        let m = BLOCK.min(n - at);
-        let mut block_ptrs = [std::ptr::null_mut::<u8>(); 4];
-        let block_strides: [isize; 4] = if OUT == 2 {
-            [4; 4]
-        } else {
-            [OUT as isize, 4, 4, 4]
-        };
-        block_ptrs[0] = result.as_mut_ptr().cast();
-        // SAFETY: the caller gives pointers and strides for n elements of each operand; the blocks hold BLOCK each.
-        unsafe {
-            for k in 0..N {
-                let (p, s) = ((*ptrs.add(k + 1)).cast::<H>(), *strides.add(k + 1));
-                if ctx.numbers & (1 << k) != 0 {
-                    wide[k] = [*p.cast::<f32>(); BLOCK];
-                } else if s == 2 {
-                    for i in 0..m {
-                        wide[k][i] = (*p.add(at + i)).widen();
-                    }
-                } else {
-                    for i in 0..m {
-                        wide[k][i] = (*p.byte_offset((at + i) as isize * s)).widen();
-                    }
-                }
-                block_ptrs[k + 1] = wide[k].as_mut_ptr().cast();
-            }
-            inner(block_ptrs.as_ptr(), block_strides.as_ptr(), m, ctx);
-            let (out, so) = (*ptrs, *strides);
-            if OUT == 2 {
-                let src = result.as_ptr().cast::<f32>();
-                for i in 0..m {
-                    *out.byte_offset((at + i) as isize * so).cast::<H>() = H::narrow(*src.add(i));
-                }
-            } else {
-                let src = result.as_ptr().cast::<u8>();
-                for i in 0..m {
-                    std::ptr::copy_nonoverlapping(
-                        src.add(i * OUT),
-                        out.byte_offset((at + i) as isize * so),
-                        OUT,
-                    );
-                }
-            }
-        }
-        at += m;
-    }
-}
-
-/// The loop that runs an f32 loop of `arity` operands on a 16-bit type, for results of `out_size` bytes.
-#[must_use]
-pub fn half_loop_for(dtype: DType, arity: usize, out_size: usize) -> Option<Loop> {
-    Some(match (dtype, arity, out_size) {
-        (DType::F16, 1, 2) => half_loop::<f16, 1, 2>,
-        (DType::F16, 2, 2) => half_loop::<f16, 2, 2>,
-        (DType::F16, 3, 2) => half_loop::<f16, 3, 2>,
-        (DType::F16, 1, 1) => half_loop::<f16, 1, 1>,
-        (DType::F16, 2, 1) => half_loop::<f16, 2, 1>,
-        (DType::BF16, 1, 2) => half_loop::<bf16, 1, 2>,
-        (DType::BF16, 2, 2) => half_loop::<bf16, 2, 2>,
-        (DType::BF16, 3, 2) => half_loop::<bf16, 3, 2>,
-        (DType::BF16, 1, 1) => half_loop::<bf16, 1, 1>,
-        (DType::BF16, 2, 1) => half_loop::<bf16, 2, 1>,
-        _ => return None,
-    })
-}
+bodies!(un_body, un_avx2, un_avx512, un_base, un_plain, un_mid, un, Un, [a sa fa 1]);
+bodies!(bin_body, bin_avx2, bin_avx512, bin_base, bin_plain, bin_mid, bin, Bin, [a sa fa 1, b sb fb 2]);
+bodies!(tri_body, tri_avx2, tri_avx512, tri_base, tri_plain, tri_mid, tri, Tri, [a sa fa 1, b sb fb 2, c sc fc 3]);
 
 macro_rules! class_fns {
-    ($Op:ident, $pick:ident, $int:ident, $uint:ident, $float:ident, $complex:ident, $boolean:ident) => {
+    ($Op:ident, $plain:ident, $mid:ident, $pick:ident, $int:ident, $uint:ident, $float:ident, $complex:ident, $boolean:ident) => {
         /// Loops for the integer types.
         #[must_use]
         pub fn $int<O: $Op<u8> + $Op<i8> + $Op<i16> + $Op<i32> + $Op<i64>>(
             d: DType,
         ) -> Option<Loop> {
             Some(match d {
-                DType::U8 => $pick::<O, u8>(false),
-                DType::I8 => $pick::<O, i8>(false),
-                DType::I16 => $pick::<O, i16>(false),
-                DType::I32 => $pick::<O, i32>(false),
-                DType::I64 => $pick::<O, i64>(false),
+                DType::U8 => $mid::<O, u8>(),
+                DType::I8 => $plain::<O, i8>(),
+                DType::I16 => $plain::<O, i16>(),
+                DType::I32 => $mid::<O, i32>(),
+                DType::I64 => $mid::<O, i64>(),
                 _ => return None,
             })
         }
@@ -278,9 +245,9 @@ macro_rules! class_fns {
         #[must_use]
         pub fn $uint<O: $Op<u16> + $Op<u32> + $Op<u64>>(d: DType) -> Option<Loop> {
             Some(match d {
-                DType::U16 => $pick::<O, u16>(false),
-                DType::U32 => $pick::<O, u32>(false),
-                DType::U64 => $pick::<O, u64>(false),
+                DType::U16 => $plain::<O, u16>(),
+                DType::U32 => $plain::<O, u32>(),
+                DType::U64 => $plain::<O, u64>(),
                 _ => return None,
             })
         }
@@ -288,8 +255,8 @@ macro_rules! class_fns {
         #[must_use]
         pub fn $float<O: $Op<f32> + $Op<f64>>(d: DType) -> Option<Loop> {
             Some(match d {
-                DType::F32 | DType::F16 | DType::BF16 => $pick::<O, f32>(true),
-                DType::F64 => $pick::<O, f64>(true),
+                DType::F32 | DType::F16 | DType::BF16 => $pick::<O, f32>(),
+                DType::F64 => $pick::<O, f64>(),
                 _ => return None,
             })
         }
@@ -297,18 +264,24 @@ macro_rules! class_fns {
         #[must_use]
         pub fn $complex<O: $Op<Complex32> + $Op<Complex64>>(d: DType) -> Option<Loop> {
             Some(match d {
-                DType::C64 => $pick::<O, Complex32>(false),
-                DType::C128 => $pick::<O, Complex64>(false),
+                DType::C64 => $plain::<O, Complex32>(),
+                DType::C128 => $plain::<O, Complex64>(),
                 _ => return None,
             })
         }
         /// The loop for truth values.
         #[must_use]
         pub fn $boolean<O: $Op<bool>>(d: DType) -> Option<Loop> {
-            (d == DType::Bool).then(|| $pick::<O, bool>(false))
+            (d == DType::Bool).then(|| $plain::<O, bool>())
         }
     };
 }
-class_fns!(Un, un, int1, uint1, float1, complex1, bool1);
-class_fns!(Bin, bin, int2, uint2, float2, complex2, bool2);
-class_fns!(Tri, tri, int3, uint3, float3, complex3, bool3);
+class_fns!(
+    Un, un_plain, un_mid, un, int1, uint1, float1, complex1, bool1
+);
+class_fns!(
+    Bin, bin_plain, bin_mid, bin, int2, uint2, float2, complex2, bool2
+);
+class_fns!(
+    Tri, tri_plain, tri_mid, tri, int3, uint3, float3, complex3, bool3
+);

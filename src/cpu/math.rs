@@ -1,7 +1,7 @@
 //! Elementary functions by element type: the f32 versions are ours (branch-free, so that loops vectorise), the
 //! others come from libm and num-complex.
 
-use super::vmath;
+use super::{vmath, vmath64};
 use num_complex::{Complex32, Complex64};
 
 macro_rules! real_fns {
@@ -23,7 +23,7 @@ macro_rules! real_fns {
 }
 
 real_fns! {
-    exp_: vmath::exp, f64::exp, |z| cexp(z);
+    exp_: vmath::exp, vmath64::exp, |z| cexp(z);
     exp2_: vmath::exp2, f64::exp2, |z| cexp(z * std::f64::consts::LN_2);
     expm1_: vmath::expm1, f64::exp_m1, |z| cexp(z) - 1.0;
     log_: vmath::log, f64::ln, |z| z.ln();
@@ -43,7 +43,7 @@ real_fns! {
     acosh_: |x: f32| libm::acosh(f64::from(x)) as f32, libm::acosh, |z| z.acosh();
     atanh_: |x: f32| libm::atanh(f64::from(x)) as f32, libm::atanh, |z| z.atanh();
     sqrt_: f32::sqrt, f64::sqrt, |z| z.sqrt();
-    sigmoid_: vmath::sigmoid, |x: f64| 1.0 / (1.0 + (-x).exp()), |z| 1.0 / (1.0 + cexp(-z));
+    sigmoid_: vmath::sigmoid, |x: f64| 1.0 / (1.0 + vmath64::exp(-x)), |z| 1.0 / (1.0 + cexp(-z));
 }
 
 fn cexp(z: Complex64) -> Complex64 {

@@ -13,6 +13,7 @@ pub mod dense;
 pub mod extreme;
 pub mod folds;
 pub mod gemm;
+pub mod halves;
 pub mod index;
 pub mod iter;
 pub mod lanes;
@@ -37,9 +38,12 @@ pub mod simd;
 pub mod softmax;
 pub mod sort;
 pub mod special;
+pub mod sweep;
+pub mod transpose;
 pub mod vmath;
+pub mod vmath64;
 
-use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};
+use crate::{DType, Element, Result, Scalar, Tensor, bail, simd_fn, with_dtype};
 
 /// Writes a number as an element of `dtype` at the start of `to` (at least 16 bytes).
 pub fn write_scalar(to: &mut [u64; 2], dtype: DType, value: Scalar) {
@@ -71,7 +75,11 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
     }
     with_dtype!(t.dtype(), [bool int uint half float complex] => T, {
         let v = T::from_scalar(value);
-        for_each_mut::<T>(t, move |x| *x = v);
+        if t.is_contiguous() {
+            repeat(slice_mut::<T>(t), v);
+        } else {
+            for_each_mut::<T>(t, move |x| *x = v);
+        }
         return Ok(());
     }, else {});
     let one = Tensor::empty(&[], DType::F64, crate::Device::CPU)?;
@@ -85,6 +93,38 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
         "\"fill_cpu\" not implemented for '{}'",
         t.dtype().scalar_type()
     )
+}
+
+/// Sets all elements of a slice, block by block; results larger than the caches go past them.
+fn repeat<T: Element>(to: &mut [T], v: T) {
+    const BLOCK: usize = 4096;
+    let each = BLOCK / size_of::<T>();
+    let stream = size_of_val(to) >= map::STREAM && to.as_ptr().addr().is_multiple_of(16);
+    simd_fn! { stream fn set<E: Copy>(to: &mut [E], v: E) { to.fill(v); } }
+    let n = to.len();
+    let shared = lanes::Shared::new(to);
+    pool::parallel_for(n.div_ceil(each), iter::GRAIN / each * 2, |range| {
+        let part = shared.part(
+            range.start * each,
+            n.min(range.end * each) - range.start * each,
+        );
+        if !stream {
+            return set(part, v);
+        }
+        let (first, rest) = part.split_at_mut(each.min(part.len()));
+        first.fill(v);
+        for block in rest.chunks_mut(each) {
+            // SAFETY: `first` is as long as a block or longer, and ends before this one.
+            unsafe {
+                if block.len() == each {
+                    map::store_past_caches(block.as_mut_ptr().cast(), first.as_ptr().cast(), BLOCK);
+                } else {
+                    std::ptr::copy_nonoverlapping(first.as_ptr(), block.as_mut_ptr(), block.len());
+                }
+            }
+        }
+        map::finish_stores();
+    });
 }
 
 fn negate(s: Scalar) -> Scalar {
@@ -102,6 +142,11 @@ pub fn for_each_mut<T: Element>(t: &Tensor, f: impl Fn(&mut T) + Sync) {
     iter::Walk::<1>::new(t.shape(), [t.data_ptr()], [t.strides()], [size_of::<T>()]).run(
         iter::GRAIN,
         |p, s, n| {
+            if s[0] == size_of::<T>() as isize {
+                // SAFETY: the walk stays within the tensor, and its runs do not overlap.
+                let run = unsafe { std::slice::from_raw_parts_mut(p[0].cast::<T>(), n) };
+                return run.iter_mut().for_each(&f);
+            }
             for i in 0..n as isize {
                 // SAFETY: the walk stays within the tensor.
                 f(unsafe { &mut *p[0].offset(s[0] * i).cast::<T>() });

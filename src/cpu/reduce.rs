@@ -1,14 +1,16 @@
 //! Folds over some dimensions of a tensor: sums, products, extremes, norms.
 //!
-//! A [`Fold`] says how one element joins a partial result. Long runs are folded in blocks of many lanes in the
-//! element's own precision, and the blocks joined in a wider one, so that sums are both vectorised and accurate.
+//! A [`Fold`] says how one element joins a partial result, [`sweep`] runs over the elements; here the work is cut into
+//! tasks.
 
 #![allow(unsafe_code, reason = "folds over raw, checked memory")]
 
 use super::folds::{
-    AbsMax, AbsMin, AbsSum, Fold, Max, Min, NanSum, NonZero, Number, PowSum, Prod, SqSum, Sum,
+    AbsMax, AbsMin, AbsSum, All, Any, Fold, Max, Min, NanSum, NonZero, Number, PowSum, Prod, SqSum,
+    Sum,
 };
-use super::{nest::Nest, pool, simd};
+use super::sweep::{self, Job, WIDTH, filled};
+use super::{nest::Nest, pool};
 use crate::{DType, Result, Tensor, bail};
 use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
@@ -39,6 +41,10 @@ pub enum Kind {
     PowSum,
     /// How many are not zero.
     NonZero,
+    /// 1 if any is not zero.
+    Any,
+    /// 1 if none is zero.
+    All,
 }
 
 /// What happens to the folded number before it is stored.
@@ -54,207 +60,8 @@ pub enum Post {
     Pow(f64),
 }
 
-/// Elements that one block folds before it joins the wide result.
-const BLOCK: usize = 1024;
-/// Rows that a column fold joins before it joins the wide results.
-const ROWS: usize = 64;
-/// Outputs a task computes at most.
-const WIDTH: usize = 512;
-/// Independent partial results of a contiguous run.
-const LANES: usize = 32;
 /// Elements of a slice of a long reduction; fixed, so that results do not depend on the number of threads.
-const SLICE: usize = 64 * 1024;
-
-/// What a task folds: `accs.len()` outputs whose inputs start `step` bytes apart, each over the dimensions `red`
-/// (size and step in bytes, innermost first).
-#[derive(Clone, Copy)]
-struct Job<'a> {
-    base: *const u8,
-    step: isize,
-    red: &'a [(usize, isize)],
-    p: f64,
-}
-
-/// Calls `f` with the start of each innermost run of a nest.
-#[inline(always)]
-fn each_run(base: *const u8, outer: &[(usize, isize)], mut f: impl FnMut(*const u8)) {
-    match outer {
-        [] => f(base),
-        [(n, s)] => (0..*n as isize).for_each(|i| f(base.wrapping_offset(i * s))),
-        [inner @ .., (n, s)] => {
-            for i in 0..*n as isize {
-                let base = base.wrapping_offset(i * s);
-                let total: usize = inner.iter().map(|d| d.0).product();
-                for k in 0..total {
-                    let (mut rest, mut q) = (k, base);
-                    for (m, t) in inner {
-                        q = q.wrapping_offset((rest % m) as isize * t);
-                        rest /= m;
-                    }
-                    f(q);
-                }
-            }
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn run<F: Fold>(p: *const u8, step: isize, n: usize, e: f64) -> F::Acc {
-    let item = size_of::<F::In>();
-    let mut acc: Option<F::Acc> = None;
-    let mut at = 0;
-    while at < n {
-        let m = BLOCK.min(n - at);
-        let mut part = F::ZERO;
-        // SAFETY: the caller gives n elements `step` bytes apart.
-        unsafe {
-            if step == item as isize && m >= LANES {
-                let q = p.cast::<F::In>().add(at);
-                let mut lanes = [F::ZERO; LANES];
-                let whole = m / LANES * LANES;
-                let mut i = 0;
-                while i < whole {
-                    for l in 0..LANES {
-                        lanes[l] = F::step(lanes[l], *q.add(i + l), e);
-                    }
-                    i += LANES;
-                }
-                for k in whole..m {
-                    lanes[k - whole] = F::step(lanes[k - whole], *q.add(k), e);
-                }
-                let mut width = LANES / 2;
-                while width > 0 {
-                    for l in 0..width {
-                        lanes[l] = F::join(lanes[l], lanes[l + width]);
-                    }
-                    width /= 2;
-                }
-                part = lanes[0];
-            } else {
-                let q = p.offset(at as isize * step);
-                for i in 0..m as isize {
-                    part = F::step(part, *q.offset(i * step).cast::<F::In>(), e);
-                }
-            }
-        }
-        let lifted = F::lift(part);
-        acc = Some(acc.map_or(lifted, |a| F::merge(a, lifted)));
-        at += m;
-    }
-    acc.unwrap_or_else(|| F::lift(F::ZERO))
-}
-
-/// The first `m` places of a buffer, set to `value`; the rest is never touched, as tiny reductions are frequent.
-#[inline(always)]
-fn filled<T: Copy>(room: &mut [MaybeUninit<T>; WIDTH], m: usize, value: T) -> &mut [T] {
-    let used = &mut room[..m];
-    used.iter_mut().for_each(|x| *x = MaybeUninit::new(value));
-    // SAFETY: all of `used` has just been written, and MaybeUninit has the layout of what it holds.
-    unsafe { &mut *(std::ptr::from_mut(used) as *mut [T]) }
-}
-
-/// Outputs one by one: the innermost reduced dimension is the one to run along.
-#[inline(always)]
-unsafe fn rows_body<F: Fold>(job: Job, accs: &mut [F::Acc]) {
-    let Some((&(n, s), outer)) = job.red.split_first() else {
-        return;
-    };
-    for (j, acc) in accs.iter_mut().enumerate() {
-        let mut total: Option<F::Acc> = None;
-        each_run(
-            job.base.wrapping_offset(j as isize * job.step),
-            outer,
-            |p| {
-                // SAFETY: the job stays within the tensor.
-                let a = unsafe { run::<F>(p, s, n, job.p) };
-                total = Some(total.map_or(a, |t| F::merge(t, a)));
-            },
-        );
-        if let Some(t) = total {
-            *acc = t;
-        }
-    }
-}
-
-/// All outputs at once: the kept dimension is the one to run along.
-#[inline(always)]
-unsafe fn cols_body<F: Fold>(job: Job, accs: &mut [F::Acc]) {
-    let m = accs.len();
-    let (&(n, s), outer) = job.red.split_first().unwrap_or((&(1, 0), &[]));
-    let dense = job.step == size_of::<F::In>() as isize;
-    let mut first = true;
-    each_run(job.base, outer, |base| {
-        let mut at = 0;
-        while at < n {
-            let rows = ROWS.min(n - at);
-            let mut room = [MaybeUninit::<F::Part>::uninit(); WIDTH];
-            let parts = filled(&mut room, m, F::ZERO);
-            let start = base.wrapping_offset(at as isize * s);
-            // SAFETY: the job stays within the tensor.
-            unsafe {
-                let mut r = 0;
-                if dense {
-                    while r + 4 <= rows {
-                        let q: [*const F::In; 4] =
-                            std::array::from_fn(|k| start.offset((r + k) as isize * s).cast());
-                        for (j, part) in parts.iter_mut().enumerate() {
-                            let x = F::step(*part, *q[0].add(j), job.p);
-                            let x = F::step(x, *q[1].add(j), job.p);
-                            let x = F::step(x, *q[2].add(j), job.p);
-                            *part = F::step(x, *q[3].add(j), job.p);
-                        }
-                        r += 4;
-                    }
-                }
-                while r < rows {
-                    let q = start.offset(r as isize * s);
-                    for (j, part) in parts.iter_mut().enumerate() {
-                        *part = F::step(
-                            *part,
-                            *q.offset(j as isize * job.step).cast::<F::In>(),
-                            job.p,
-                        );
-                    }
-                    r += 1;
-                }
-            }
-            if first {
-                accs.iter_mut()
-                    .zip(parts.iter())
-                    .for_each(|(a, p)| *a = F::lift(*p));
-            } else {
-                accs.iter_mut()
-                    .zip(parts.iter())
-                    .for_each(|(a, p)| *a = F::merge(*a, F::lift(*p)));
-            }
-            first = false;
-            at += rows;
-        }
-    });
-}
-
-unsafe fn base<F: Fold>(rows: bool, job: Job, accs: &mut [F::Acc]) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        if rows {
-            rows_body::<F>(job, accs)
-        } else {
-            cols_body::<F>(job, accs)
-        }
-    }
-}
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn avx2<F: Fold>(rows: bool, job: Job, accs: &mut [F::Acc]) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        if rows {
-            rows_body::<F>(job, accs)
-        } else {
-            cols_body::<F>(job, accs)
-        }
-    }
-}
+const SLICE: usize = 16 * 1024;
 
 /// The plan of a reduction, without its element types.
 struct Task<'a> {
@@ -277,15 +84,7 @@ fn store<A: Number>(out: *mut u8, step: isize, accs: &[A], post: Post, dtype: DT
 }
 
 fn drive<F: Fold>(task: &Task) {
-    #[cfg(target_arch = "x86_64")]
-    let kernel = if simd::level() == simd::Level::Baseline {
-        base::<F>
-    } else {
-        avx2::<F>
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let kernel = base::<F>;
-    drive_with::<F::Acc>(task, kernel, F::lift(F::ZERO), F::merge);
+    drive_with::<F::Acc>(task, sweep::kernel::<F>(), F::lift(F::ZERO), F::merge);
 }
 
 /// Cuts the work into tasks and runs them.
@@ -316,11 +115,13 @@ fn drive_with<A: Number>(
         (i + j as isize * step, o + j as isize * out_step, m)
     };
     let per_task = (depth * chunk.min(width)).max(1);
-    let slices = if tasks < 8 && depth > 0 {
+    let slices = if tasks < 4 && depth > 0 {
         let longest = nest.red.last().map_or(1, |d| d.0);
+        // Columns are joined for each slice: it has to be worth that.
+        let most = if rows { longest } else { longest.div_ceil(64) };
         (outputs.saturating_mul(depth) / SLICE)
             .clamp(1, 64)
-            .min(longest)
+            .min(most)
     } else {
         1
     };
@@ -356,7 +157,7 @@ fn drive_with<A: Number>(
     let (len, stride) = nest.red[last];
     let slice = len.div_ceil(slices);
     let slice = if last == 0 && rows {
-        slice.next_multiple_of(LANES)
+        slice.next_multiple_of(sweep::LANES)
     } else {
         slice
     };
@@ -433,12 +234,15 @@ fn native(kind: Kind, d: DType) -> Option<fn(&Task)> {
         AbsMin: F32 f32, F64 f64;
         PowSum: F32 f32, F64 f64;
         NonZero: F32 f32, F64 f64;
+        Any: Bool u8, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 f16, BF16 bf16, F32 f32, F64 f64;
+        All: Bool u8, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 f16, BF16 bf16, F32 f32, F64 f64;
     }
 }
 
 /// The dtype that elements are converted to if a kind cannot fold them as they are.
-fn detour(d: DType) -> DType {
+fn detour(kind: Kind, d: DType) -> DType {
     match d {
+        _ if matches!(kind, Kind::Any | Kind::All) => DType::Bool,
         DType::C32 => DType::C64,
         DType::C64 => DType::C128,
         d if d.is_float() => DType::F32,
@@ -465,8 +269,8 @@ pub fn run_kind(
     let f = loop {
         match native(kind, d) {
             Some(f) => break f,
-            None if detour(d) == d => bail!(NotImplemented, "no fold of {d}"),
-            None => d = detour(d),
+            None if detour(kind, d) == d => bail!(NotImplemented, "no fold of {d}"),
+            None => d = detour(kind, d),
         }
     };
     if d != input.dtype() {

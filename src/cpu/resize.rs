@@ -25,7 +25,7 @@ impl Shared {
     }
 }
 
-trait Real: Copy + Default {
+trait Real: Copy + Default + std::ops::Mul<Output = Self> {
     fn of(v: f64) -> Self;
     fn fma(self, a: Self, b: Self) -> Self;
 }
@@ -51,9 +51,38 @@ impl Real for f64 {
 }
 
 simd_fn! { wide
+    /// `out[i] += x[i] * w`.
     fn weigh<T: Real>(out: &mut [T], x: &[T], w: T) {
         for (o, &v) in out.iter_mut().zip(x) {
             *o = o.fma(v, w);
+        }
+    }
+}
+
+simd_fn! { wide
+    /// `out[i] = x[i] * a + y[i] * b`.
+    fn blend<T: Real>(out: &mut [T], x: &[T], a: T, y: &[T], b: T) {
+        for ((o, &v), &u) in out.iter_mut().zip(x).zip(y) {
+            *o = (u * b).fma(v, a);
+        }
+    }
+}
+
+simd_fn! { wide
+    /// `out[i]`: the sum of `x[at] * w` over the `i`-th entries of all rows of `at` and `w`, as long as `out` each.
+    ///
+    /// # Panics
+    /// If a position is beyond `x`.
+    fn pick<T: Real>(out: &mut [T], x: &[T], at: &[u32], w: &[T]) {
+        let n = out.len();
+        assert!(at.iter().all(|&i| (i as usize) < x.len()));
+        // SAFETY: just checked.
+        let get = |i: u32| unsafe { *x.get_unchecked(i as usize) };
+        let rows = || at.chunks_exact(n).zip(w.chunks_exact(n));
+        for (k, (at, w)) in rows().enumerate() {
+            for ((o, &i), &w) in out.iter_mut().zip(at).zip(w) {
+                *o = if k == 0 { get(i) * w } else { o.fma(get(i), w) };
+            }
         }
     }
 }
@@ -99,10 +128,20 @@ fn lines<T: Real + crate::Element>(
 ) {
     let x = super::slice::<T>(x);
     let (n, to) = (taps.len(), Shared(out.data_ptr()));
-    let weights: Vec<Vec<(usize, T)>> = taps
-        .iter()
-        .map(|t| t.parts.iter().map(|&(i, w)| (i, T::of(w))).collect())
-        .collect();
+    // As many parts everywhere: a part that is missing is the half of another.
+    let most = taps.iter().map(|t| t.parts.len()).max().unwrap_or(0);
+    let (mut at, mut weights) = (vec![0u32; most * n], vec![T::default(); most * n]);
+    for (j, tap) in taps.iter().enumerate() {
+        let mut parts = tap.parts.clone();
+        while let (true, Some(last)) = (parts.len() < most, parts.last_mut()) {
+            last.1 /= 2.0;
+            let half = *last;
+            parts.push(half);
+        }
+        for (k, &(i, w)) in parts.iter().enumerate() {
+            (at[k * n + j], weights[k * n + j]) = (i as u32, T::of(w));
+        }
+    }
     pool::parallel_for(outer, (16384 / (n * inner).max(1)).max(1), |r| {
         for o in r {
             // SAFETY: one block of the result a task.
@@ -111,17 +150,25 @@ fn lines<T: Real + crate::Element>(
             };
             let x = &x[o * size * inner..(o + 1) * size * inner];
             if inner == 1 {
-                for (v, parts) in out.iter_mut().zip(&weights) {
-                    *v = parts
-                        .iter()
-                        .fold(T::default(), |sum, &(i, w)| sum.fma(x[i], w));
-                }
+                pick(out, x, &at, &weights);
                 continue;
             }
-            for (line, parts) in out.chunks_exact_mut(inner).zip(&weights) {
-                line.fill(T::default());
-                for &(i, w) in parts {
-                    weigh(line, &x[i * inner..(i + 1) * inner], w);
+            for (j, line) in out.chunks_exact_mut(inner).enumerate() {
+                let part = |k: usize| {
+                    let i = at[k * n + j] as usize;
+                    (&x[i * inner..(i + 1) * inner], weights[k * n + j])
+                };
+                let mut k = most % 2;
+                if k == 1 {
+                    line.fill(T::default());
+                    weigh(line, part(0).0, part(0).1);
+                } else if most >= 2 {
+                    let ((x, a), (y, b)) = (part(0), part(1));
+                    blend(line, x, a, y, b);
+                    k = 2;
+                }
+                for k in k..most {
+                    weigh(line, part(k).0, part(k).1);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::lines;
 use super::reduce::{self, Post};
-use crate::{DType, Element, Result, Tensor};
+use crate::{DType, Dims, Element, Result, Tensor};
 use num_complex::{Complex32, Complex64};
 
 /// What runs along a line.
@@ -33,8 +33,24 @@ pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> 
     } else {
         input
     };
-    let from = lines::read(input, &[dim], d)?;
-    let to = lines::target(out, dim, d)?;
+    // Neighbouring lines of a dense tensor run side by side; others are laid out one after the other.
+    let inner: usize = input
+        .shape()
+        .iter()
+        .skip(dim + 1)
+        .map(|&n| n as usize)
+        .product();
+    let dense = |t: &Tensor| t.dtype() == d && t.is_contiguous() && !t.is_lazy();
+    let beside = inner >= 8 && dense(input) && dense(out);
+    let (from, to) = if beside {
+        let n = input.shape()[dim];
+        let flat = [input.numel() / (n * inner as i64).max(1), n, inner as i64];
+        let strides = Dims::from([n * inner as i64, inner as i64, 1]);
+        let view = |t: &Tensor| t.view_with(flat.into(), strides.clone(), t.offset());
+        (view(input), view(out))
+    } else {
+        (lines::read(input, &[dim], d)?, lines::target(out, dim, d)?)
+    };
     match (d, kind) {
         (DType::I64, Kind::Sum) => run::<i64, i64>(&from, &to, 0, |a, x| a.wrapping_add(x), |a| a),
         (DType::I64, _) => run::<i64, i64>(&from, &to, 1, |a, x| a.wrapping_mul(x), |a| a),
@@ -67,6 +83,9 @@ pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> 
             run::<Complex64, Complex64>(&from, &to, start, step, |a| a);
         }
     }
+    if beside {
+        return Ok(());
+    }
     lines::finish(out, dim, &to)
 }
 
@@ -89,6 +108,10 @@ fn run<T: Element, A: Copy + Sync>(
     if n == 0 || from.numel() == 0 {
         return;
     }
+    if let Some(&inner) = from.shape().get(2) {
+        let (x, to) = (super::slice::<T>(from), super::slice_mut::<T>(to));
+        return columns(x, to, n, inner as usize, start, step, out);
+    }
     lines::for_each(
         super::slice::<T>(from),
         n,
@@ -102,6 +125,38 @@ fn run<T: Element, A: Copy + Sync>(
             }
         },
     );
+}
+
+/// Runs down the columns of `[n, inner]` blocks.
+fn columns<T: Element, A: Copy + Sync>(
+    x: &[T],
+    to: &mut [T],
+    n: usize,
+    inner: usize,
+    start: A,
+    step: impl Fn(A, T) -> A + Sync,
+    out: impl Fn(A) -> T + Sync,
+) {
+    const WIDTH: usize = 256;
+    let chunks = inner.div_ceil(WIDTH);
+    let blocks = x.len() / (n * inner);
+    let shared = super::lanes::Shared::new(to);
+    let grain = (super::iter::GRAIN / (n * inner.min(WIDTH))).max(1);
+    super::pool::parallel_for(blocks * chunks, grain, |range| {
+        for k in range {
+            let j = k % chunks * WIDTH;
+            let w = WIDTH.min(inner - j);
+            let mut acc = [start; WIDTH];
+            for r in 0..n {
+                let at = (k / chunks * n + r) * inner + j;
+                let (row, o) = (&x[at..at + w], shared.part(at, w));
+                for ((a, &x), o) in acc[..w].iter_mut().zip(row).zip(o) {
+                    *a = step(*a, x);
+                    *o = out(*a);
+                }
+            }
+        }
+    });
 }
 
 fn log_add(a: f64, b: f64) -> f64 {

@@ -165,30 +165,12 @@ pub fn logsumexp(out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
     let from = lines::read(input, dims, d)?;
     let n = from.shape()[1] as usize;
     let to = lines::results(out, d)?;
-    macro_rules! go {
-        ($t:ty) => {
-            lines::for_each(
-                super::slice::<$t>(&from),
-                n,
-                super::slice_mut::<$t>(&to),
-                1,
-                |_, line, o| {
-                    let top = line.iter().fold(<$t>::NEG_INFINITY, |a, &x| {
-                        if x > a || x.is_nan() { x } else { a }
-                    });
-                    let shift = if top.is_infinite() { 0.0 } else { top };
-                    let sum: f64 = line.iter().map(|&x| f64::from((x - shift).exp())).sum();
-                    o[0] = (sum.ln() + f64::from(shift)) as $t;
-                },
-            )
-        };
-    }
     if n == 0 {
         super::fill(&to, crate::Scalar::Float(f64::NEG_INFINITY))?;
     } else if d == DType::F64 {
-        go!(f64);
+        super::softmax::log_sum_exp::<f64>(super::slice(&from), n, super::slice_mut(&to));
     } else {
-        go!(f32);
+        super::softmax::log_sum_exp::<f32>(super::slice(&from), n, super::slice_mut(&to));
     }
     lines::put(out, &to)
 }

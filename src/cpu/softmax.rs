@@ -1,4 +1,4 @@
-//! softmax and log_softmax along one dimension.
+//! softmax, log_softmax and log-sum-exp along one dimension.
 
 use super::lanes::{Real, Shared, max_of, sum_by};
 use super::{pool, slice, slice_mut};
@@ -114,5 +114,89 @@ wide_fn! {
             }
             start += w;
         }
+    }
+}
+
+/// Elements of a line that are summed in one go.
+const PART: usize = 8192;
+
+wide_fn! {
+    /// The largest element, and the sum of the exponentials of the differences to it (to 0 if it is infinite).
+    fn exp_part<T: Real>(x: &[T], out: &mut (T, T)) {
+        let top = max_of(x);
+        let shift = shift_of(top);
+        *out = (top, sum_by(x, |v| (v - shift).exp_()));
+    }
+}
+
+/// The number that is subtracted before the exponential.
+#[inline(always)]
+fn shift_of<T: Real>(top: T) -> T {
+    if top - top == T::of(0.0) {
+        top
+    } else {
+        T::of(0.0)
+    }
+}
+
+/// The logarithm of the sum of exponentials of each line of `n` elements.
+pub fn log_sum_exp<T: Real>(x: &[T], n: usize, out: &mut [T]) {
+    let parts = n.div_ceil(PART);
+    let zero = (T::of(0.0), T::of(0.0));
+    let total = |parts: &[(T, T)]| -> T {
+        let top = parts
+            .iter()
+            .fold(T::LOWEST, |m, p| if p.0 > m { p.0 } else { m });
+        let shift = shift_of(top).f64_();
+        let mut sum = 0.0;
+        for &(top, s) in parts {
+            // A part without a finite element adds nothing, whatever the scale.
+            if s != T::of(0.0) {
+                sum += s.f64_() * (shift_of(top).f64_() - shift).exp();
+            }
+        }
+        T::of(sum.ln() + shift)
+    };
+    if parts == 1 {
+        return super::lines::for_each(x, n, out, 1, |_, line, o| {
+            let mut part = [zero];
+            exp_part(line, &mut part[0]);
+            o[0] = total(&part);
+        });
+    }
+    let mut all = vec![zero; parts * out.len()];
+    let shared = Shared::new(&mut all);
+    pool::parallel_for(parts * out.len(), 1, |range| {
+        for k in range {
+            let (line, at) = (k / parts * n, k % parts * PART);
+            let part = &x[line + at..line + n.min(at + PART)];
+            exp_part(part, &mut shared.part(k, 1)[0]);
+        }
+    });
+    for (o, parts) in out.iter_mut().zip(all.chunks_exact(parts)) {
+        *o = total(parts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::log_sum_exp;
+
+    #[test]
+    fn long_lines_are_summed_in_parts() {
+        let n = 20_000;
+        let mut x = vec![0.5f32; 4 * n];
+        x[3] = 90.0;
+        x[n..2 * n].fill(f32::NEG_INFINITY);
+        x[2 * n + 5] = f32::INFINITY;
+        x[3 * n + 19_999] = f32::NAN;
+        let mut out = [0f32; 4];
+        log_sum_exp(&x, n, &mut out);
+        assert!((out[0] - 90.0).abs() < 1e-5);
+        assert_eq!(out[1], f32::NEG_INFINITY);
+        assert_eq!(out[2], f32::INFINITY);
+        assert!(out[3].is_nan());
+        log_sum_exp(&x[4..n], n - 4, &mut out[..1]);
+        assert!((f64::from(out[0]) - (0.5 + (n as f64 - 4.0).ln())).abs() < 1e-5);
     }
 }

@@ -344,11 +344,36 @@ pub fn erfc(x: f32) -> f32 {
     if a < 0.5 { 1.0 - erf_small(x) } else { y }
 }
 
-/// x times the normal distribution function.
+/// e^x for x <= 0, with 0 for what is subnormal.
+#[inline(always)]
+fn exp_negative(x: f32) -> f32 {
+    let (r, n) = exp_reduce(if x < -88.3 { -88.3 } else { x });
+    (1.0 + expm1_core(r)) * f32::from_bits((n.wrapping_add(127) as u32) << 23)
+}
+
+/// x times the normal distribution function: for negative x that is exp(-x^2 / 2) times a polynomial in
+/// 1 / (1 + 0.3 |x|), for others 1 less this.
 #[inline(always)]
 #[must_use]
 pub fn gelu(x: f32) -> f32 {
-    0.5 * x * erfc(-x * std::f32::consts::FRAC_1_SQRT_2)
+    let a = x.abs();
+    let t = 1.0 / 0.3f32.mul_add(a, 1.0);
+    let g = poly(
+        t,
+        [
+            3.833_440_7e-2,
+            -1.689_526e-1,
+            2.282_185_9e-1,
+            -7.600_097e-2,
+            1.421_859_4e-1,
+            9.483_263e-2,
+            1.218_821_4e-1,
+            1.194_930_5e-1,
+            6.853_478e-6,
+        ],
+    );
+    let tail = g * exp_negative(-0.5 * a * a);
+    x * if x < 0.0 { tail } else { 1.0 - tail }
 }
 
 /// The tanh approximation of [`gelu`].

@@ -151,13 +151,14 @@ pub fn reduce(fold: Fold, input: DType, out: DType) -> Option<String> {
                 Kind::AbsSum | Kind::AbsMax | Kind::AbsMin => "to<V>(abs_(x))",
                 Kind::SqSum => "to<V>(sq_(x))",
                 Kind::PowSum => "V(pow(to<V>(abs_(x)), V(p)))",
-                Kind::NonZero => "to<V>(to<bool>(x))",
+                Kind::NonZero | Kind::Any | Kind::All => "to<V>(to<bool>(x))",
             };
             let (start, join) = match kind {
                 Kind::Prod => ("V(1)", "V((a) * (b))"),
                 Kind::Max => ("least<V>()", "max_(a, b)"),
                 Kind::Min | Kind::AbsMin => ("most<V>()", "min_(a, b)"),
-                Kind::AbsMax => ("V(0)", "max_(a, b)"),
+                Kind::AbsMax | Kind::Any => ("V(0)", "max_(a, b)"),
+                Kind::All => ("V(1)", "min_(a, b)"),
                 _ => ("V(0)", "V((a) + (b))"),
             };
             let finish = match post {

@@ -118,15 +118,7 @@ map_op!(
     c | x.max(y),
     [float] | x,
     y,
-    c | if x.is_nan() {
-        x
-    } else if y.is_nan() {
-        y
-    } else if x > y {
-        x
-    } else {
-        y
-    },
+    c | if (x > y) | x.is_nan() { x } else { y },
     [boolean] | x,
     y,
     c | x | y
@@ -139,15 +131,7 @@ map_op!(
     c | x.min(y),
     [float] | x,
     y,
-    c | if x.is_nan() {
-        x
-    } else if y.is_nan() {
-        y
-    } else if x < y {
-        x
-    } else {
-        y
-    },
+    c | if (x < y) | x.is_nan() { x } else { y },
     [boolean] | x,
     y,
     c | x & y
@@ -357,14 +341,9 @@ map_op!(
     [float] | x,
     lo,
     hi,
-    c | if x.is_nan() {
-        x
-    } else if lo.is_nan() {
-        lo
-    } else if hi.is_nan() {
-        hi
-    } else {
-        x.max(lo).min(hi)
+    c | {
+        let v = if (x > lo) | x.is_nan() { x } else { lo };
+        if (v < hi) | v.is_nan() { v } else { hi }
     }
 );
 

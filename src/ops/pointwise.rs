@@ -4,8 +4,9 @@
 
 use super::args::{Arg, Args};
 use super::op::{Body, KernelBody, OpDef, Plan, Row};
+use crate::cpu::halves::half_loop_for;
 use crate::cpu::iter::{GRAIN, Walk};
-use crate::cpu::map::{Ctx, Loop, half_loop_for};
+use crate::cpu::map::{Ctx, Loop, STREAM};
 use crate::dtype::{Category, promote};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, err, mode};
 use smallvec::SmallVec;
@@ -423,6 +424,7 @@ pub fn run_loop(
         return Ok(());
     }
     let out_size = out.dtype().size();
+    ctx.stream = n * out_size >= STREAM && !compute.is_reduced_float();
     // SAFETY: the walk visits each element of the operands' common shape once; results do not overlap.
     let call = |p: *const *mut u8, s: *const isize, n: usize| unsafe { kernel(p, s, n, &ctx) };
     match operands.len() {

@@ -407,7 +407,14 @@ fn truth_cpu(a: &Args, outs: &[Tensor], kind: Kind) -> Result<()> {
     if t.numel() == 0 {
         return either::fill(&outs[0], Scalar::Bool(kind == Kind::Min));
     }
-    let truth = if t.dtype() == DType::Bool {
+    // The host has folds for truth itself; a GPU compares truth values.
+    let host = t.device().is_cpu();
+    let kind = match kind {
+        Kind::Max if host => Kind::Any,
+        Kind::Min if host => Kind::All,
+        other => other,
+    };
+    let truth = if host || t.dtype() == DType::Bool {
         t.clone()
     } else {
         either::converted(t, DType::Bool)?

@@ -2,6 +2,7 @@
 
 use super::policy::{Policy, Real, Task};
 use super::{Mat, MatMut};
+use crate::cpu::transpose::four_words;
 use std::cell::RefCell;
 
 /// Everything about one product; the pointers are trusted.
@@ -276,10 +277,44 @@ unsafe fn pack<P: Policy>(
             }
             return;
         }
-        // Contiguous along k, or general: small blocks keep both sides in L1.
+        if step == 1 && P::STEP == 2 {
+            for p in (0..kb).step_by(2) {
+                let (s, d) = (src.offset(p as isize * kstep), dst.add(p / 2 * width));
+                if p + 1 == kb {
+                    for i in 0..w {
+                        *d.add(i) = one(i, p);
+                    }
+                } else {
+                    let t = s.offset(kstep);
+                    for i in 0..w {
+                        *d.add(i) = P::pack(*s.add(i), *t.add(i));
+                    }
+                }
+            }
+            return;
+        }
+        // Contiguous along k, and a packed value is the bits of its elements: transpose four by four.
+        let (mut i0, whole) = (0, kb / (4 * P::STEP) * 4 * P::STEP);
+        if kstep == 1 && size_of::<P::P>() == 4 && P::STEP * size_of::<P::T>() == 4 {
+            let step_bytes = step * size_of::<P::T>() as isize;
+            i0 = w / 4 * 4;
+            for p in (0..whole).step_by(4 * P::STEP) {
+                for i in (0..i0).step_by(4) {
+                    let from = src.offset(i as isize * step).add(p).cast::<u8>();
+                    let to = dst.add(p / P::STEP * width + i).cast::<u32>();
+                    four_words(from, step_bytes, to, width as isize);
+                }
+            }
+            for i in 0..i0 {
+                for p in (whole..kb).step_by(P::STEP) {
+                    *dst.add(p / P::STEP * width + i) = one(i, p);
+                }
+            }
+        }
+        // General: small blocks keep both sides in L1.
         for p0 in (0..kb).step_by(16 * P::STEP) {
             let p1 = kb.min(p0 + 16 * P::STEP);
-            for i in 0..w {
+            for i in i0..w {
                 let mut p = p0;
                 while p < p1 {
                     *dst.add(p / P::STEP * width + i) = one(i, p);
@@ -426,6 +461,21 @@ unsafe fn tile<P: Policy, const MR: usize, const PACKED: bool>(
         for (i, acc) in acc.iter().enumerate() {
             P::store(scratch.as_mut_ptr().add(i * 2 * P::W), acc[0]);
             P::store(scratch.as_mut_ptr().add(i * 2 * P::W + P::W), acc[1]);
+        }
+        if c.cs == 1 && beta == P::Acc::ZERO && plain_bias {
+            for i in 0..MR {
+                let row = &mut scratch[i * 2 * P::W..][..w];
+                if alpha != P::Acc::ONE {
+                    row.iter_mut().for_each(|v| *v = *v * alpha);
+                }
+                if let Some((bias, _, _)) = block.bias {
+                    for (j, v) in row.iter_mut().enumerate() {
+                        *v = *v + P::widen(*bias.add(j0 + j));
+                    }
+                }
+                P::narrow_row(row.as_ptr(), c.ptr.offset(i as isize * c.rs), w);
+            }
+            return;
         }
         for i in 0..MR {
             for j in 0..w {

@@ -7,6 +7,7 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
+use crate::cpu::halves::Half;
 use half::{bf16, f16};
 
 /// Instruction set and element types of a product.
@@ -43,6 +44,15 @@ pub(super) trait Policy: Copy + 'static {
     type B: Copy;
     unsafe fn load_b(b: *const Self::P) -> Self::B;
     unsafe fn load(c: *const Self::Acc) -> Self::V;
+    /// A vector of elements, widened.
+    unsafe fn load_wide(x: *const Self::T) -> Self::V;
+    /// Rounds `n` neighbouring sums to elements.
+    #[inline(always)]
+    unsafe fn narrow_row(from: *const Self::Acc, to: *mut Self::T, n: usize) {
+        for i in 0..n {
+            unsafe { *to.add(i) = Self::narrow(*from.add(i)) };
+        }
+    }
     unsafe fn store(c: *mut Self::Acc, v: Self::V);
     unsafe fn splat(x: Self::Acc) -> Self::V;
     /// `a * b + c` on sums.
@@ -81,36 +91,6 @@ impl Real for f64 {
     const ONE: Self = 1.0;
 }
 
-/// A 16-bit float that widens without branches, so that packing loops vectorise.
-pub(super) trait Half: Copy {
-    fn to_single(self) -> f32;
-}
-impl Half for bf16 {
-    #[inline(always)]
-    fn to_single(self) -> f32 {
-        f32::from_bits(u32::from(self.to_bits()) << 16)
-    }
-}
-impl Half for f16 {
-    #[inline(always)]
-    fn to_single(self) -> f32 {
-        let h = u32::from(self.to_bits());
-        let magnitude = (h & 0x7fff) << 13;
-        // 2^112 moves the exponent's bias, subnormals included.
-        let v = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
-        let special = if magnitude >= 0x0f80_0000 {
-            0x7f80_0000
-        } else {
-            0
-        };
-        f32::from_bits(v.to_bits() | special | (h & 0x8000) << 16)
-    }
-}
-#[inline(always)]
-fn widen16<H: Half>(x: H) -> f32 {
-    x.to_single()
-}
-
 macro_rules! scalar_side {
     (same $t:ty) => {
         type T = $t;
@@ -141,7 +121,7 @@ macro_rules! scalar_side {
         const IN_PLACE: bool = false;
         #[inline(always)]
         fn pack(x0: $t, _: $t) -> f32 {
-            widen16(x0)
+            x0.widen()
         }
         #[inline(always)]
         fn zero_p() -> f32 {
@@ -149,11 +129,11 @@ macro_rules! scalar_side {
         }
         #[inline(always)]
         fn widen(x: $t) -> f32 {
-            widen16(x)
+            x.widen()
         }
         #[inline(always)]
         fn narrow(x: f32) -> $t {
-            <$t>::from_f32(x)
+            <$t as Half>::narrow(x)
         }
     };
 }
@@ -161,7 +141,7 @@ macro_rules! scalar_side {
 #[cfg(target_arch = "x86_64")]
 macro_rules! x86_policy {
     ($name:ident, $side:ident $t:ty, $acc:ty, $v:ty, $w:literal, $mr:literal, $kc:literal, $features:literal,
-     $zero:ident $splat:ident $load:ident $store:ident $fma:ident) => {
+     $zero:ident $splat:ident $load:ident $store:ident $fma:ident, $wide:ident $level:ident) => {
         #[derive(Clone, Copy)]
         pub(in crate::cpu::gemm) struct $name;
         // SAFETY of the bodies: the trait's contract, instructions present and pointers valid for a vector.
@@ -181,6 +161,9 @@ macro_rules! x86_policy {
             #[inline(always)]
             unsafe fn load(c: *const $acc) -> $v { unsafe { $load(c) } }
             #[inline(always)]
+            unsafe fn load_wide(x: *const $t) -> $v { unsafe { $wide(x) } }
+            x86_policy! { @narrow $side $t, $level }
+            #[inline(always)]
             unsafe fn store(c: *mut $acc, v: $v) { unsafe { $store(c, v) } }
             #[inline(always)]
             unsafe fn splat(x: $acc) -> $v { unsafe { $splat(x) } }
@@ -196,26 +179,59 @@ macro_rules! x86_policy {
             }
         }
     };
+    (@narrow same $t:ty, $level:ident) => {};
+    (@narrow half $t:ty, $level:ident) => {
+        #[inline(always)]
+        unsafe fn narrow_row(from: *const f32, to: *mut $t, n: usize) {
+            unsafe { <$t as Half>::narrow_row::<{ Level::$level as u8 }>(from, to, n) }
+        }
+    };
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
+    use crate::cpu::simd::Level;
+
+    #[inline(always)]
+    unsafe fn bf16x16(x: *const bf16) -> __m512 {
+        unsafe {
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(
+                _mm256_loadu_si256(x.cast()),
+            )))
+        }
+    }
+    #[inline(always)]
+    unsafe fn bf16x8(x: *const bf16) -> __m256 {
+        unsafe {
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(
+                _mm_loadu_si128(x.cast()),
+            )))
+        }
+    }
+    #[inline(always)]
+    unsafe fn f16x16(x: *const f16) -> __m512 {
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(x.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn f16x8(x: *const f16) -> __m256 {
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(x.cast())) }
+    }
     macro_rules! both {
-        ($a5:ident $a2:ident, $side:ident $t:ty, $kc:literal) => {
+        ($a5:ident $a2:ident, $side:ident $t:ty, $kc:literal, $w5:ident $w2:ident) => {
             x86_policy! { $a5, $side $t, f32, __m512, 16, 12, $kc, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
-                _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps }
+                _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps, $w5 Avx512 }
             x86_policy! { $a2, $side $t, f32, __m256, 8, 6, $kc, "avx2,fma,f16c",
-                _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps }
+                _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps, $w2 Avx2 }
         };
     }
-    both! { F32Avx512 F32Avx2, same f32, 384 }
-    both! { F16Avx512 F16Avx2, half f16, 1000000 }
-    both! { Bf16Avx512 Bf16Avx2, half bf16, 1000000 }
+    both! { F32Avx512 F32Avx2, same f32, 384, _mm512_loadu_ps _mm256_loadu_ps }
+    both! { F16Avx512 F16Avx2, half f16, 1000000, f16x16 f16x8 }
+    both! { Bf16Avx512 Bf16Avx2, half bf16, 1000000, bf16x16 bf16x8 }
     x86_policy! { F64Avx512, same f64, f64, __m512d, 8, 12, 256, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
-    _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd }
+    _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd, _mm512_loadu_pd Avx512 }
     x86_policy! { F64Avx2, same f64, f64, __m256d, 4, 6, 256, "avx2,fma,f16c",
-    _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd }
+    _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd, _mm256_loadu_pd Avx2 }
 
     /// bf16 pairs through the dot product instruction: a lane of 32 bits holds the elements k and k + 1.
     #[derive(Clone, Copy)]
@@ -241,11 +257,11 @@ mod x86 {
         }
         #[inline(always)]
         fn widen(x: bf16) -> f32 {
-            widen16(x)
+            x.widen()
         }
         #[inline(always)]
         fn narrow(x: f32) -> bf16 {
-            bf16::from_f32(x)
+            <bf16 as Half>::narrow(x)
         }
         #[inline(always)]
         unsafe fn zero() -> __m512 {
@@ -270,6 +286,14 @@ mod x86 {
         #[inline(always)]
         unsafe fn load(c: *const f32) -> __m512 {
             unsafe { _mm512_loadu_ps(c) }
+        }
+        #[inline(always)]
+        unsafe fn load_wide(x: *const bf16) -> __m512 {
+            unsafe { bf16x16(x) }
+        }
+        #[inline(always)]
+        unsafe fn narrow_row(from: *const f32, to: *mut bf16, n: usize) {
+            unsafe { <bf16 as Half>::narrow_row::<{ Level::Avx512 as u8 }>(from, to, n) }
         }
         #[inline(always)]
         unsafe fn store(c: *mut f32, v: __m512) {
@@ -326,6 +350,8 @@ macro_rules! portable_policy {
             unsafe fn load_b(b: *const $acc) -> [$acc; 4] { unsafe { b.cast::<[$acc; 4]>().read_unaligned() } }
             #[inline(always)]
             unsafe fn load(c: *const $acc) -> [$acc; 4] { unsafe { c.cast::<[$acc; 4]>().read_unaligned() } }
+            #[inline(always)]
+            unsafe fn load_wide(x: *const $t) -> [$acc; 4] { std::array::from_fn(|i| Self::widen(unsafe { *x.add(i) })) }
             #[inline(always)]
             unsafe fn store(c: *mut $acc, v: [$acc; 4]) { unsafe { c.cast::<[$acc; 4]>().write_unaligned(v) } }
             #[inline(always)]

@@ -3,7 +3,7 @@
 use super::kernel::Product;
 use super::policy::{Policy, Real, Task};
 
-/// Lanes of an accumulator: whole vectors of every policy.
+/// Lanes of the widest vector of any policy.
 const L: usize = 16;
 
 /// Columns `j0..j1` of a product with `m == 1`.
@@ -31,39 +31,71 @@ impl<P: Policy> Row<P> {
         }
     }
 
-    /// Dot products of `R` columns that are contiguous along k, one accumulator each.
+    /// Dot products of `R` columns that are contiguous along k, with `U` accumulators each.
     #[inline(always)]
-    unsafe fn dots<const R: usize>(&self, x: *const P::Acc, j: usize) {
+    unsafe fn dots<const R: usize, const U: usize>(&self, x: *const P::Acc, j: usize) {
         let p = &self.p;
-        let mut acc = [[P::Acc::ZERO; L]; R];
-        let whole = p.k / L * L;
         // SAFETY: reads stay below k and n.
         unsafe {
+            let mut acc = [[P::zero(); U]; R];
             let base = p.b.ptr.offset(j as isize * p.b.cs);
             let mut i = 0;
-            while i < whole {
-                for (r, acc) in acc.iter_mut().enumerate() {
-                    let row = base.offset(r as isize * p.b.cs).add(i);
-                    for l in 0..L {
-                        acc[l] = P::mac(*x.add(i + l), P::widen(*row.add(l)), acc[l]);
+            while i + U * P::W <= p.k {
+                for u in 0..U {
+                    let at = i + u * P::W;
+                    let v = P::load(x.add(at));
+                    for (r, acc) in acc.iter_mut().enumerate() {
+                        let row = base.offset(r as isize * p.b.cs).add(at);
+                        acc[u] = P::muladd(P::load_wide(row), v, acc[u]);
                     }
                 }
-                i += L;
+                i += U * P::W;
             }
-            for (r, acc) in acc.iter_mut().enumerate() {
+            for (r, acc) in acc.iter().enumerate() {
                 let row = base.offset(r as isize * p.b.cs);
+                let one = P::splat(P::Acc::ONE);
+                let mut all = acc[0];
+                for more in &acc[1..] {
+                    all = P::muladd(*more, one, all);
+                }
+                let mut lanes = [P::Acc::ZERO; L];
+                P::store(lanes.as_mut_ptr(), all);
                 let mut width = L / 2;
                 while width > 0 {
                     for l in 0..width {
-                        acc[l] = acc[l] + acc[l + width];
+                        lanes[l] = lanes[l] + lanes[l + width];
                     }
                     width /= 2;
                 }
-                let mut sum = acc[0];
-                for i in whole..p.k {
+                let mut sum = lanes[0];
+                for i in i..p.k {
                     sum = P::mac(*x.add(i), P::widen(*row.add(i)), sum);
                 }
                 self.put(j + r, sum);
+            }
+        }
+    }
+
+    /// Adds 8 rows of B, times their factors, to the sums.
+    #[inline(always)]
+    unsafe fn add_rows(&self, xs: [P::Acc; 8], rows: [*const P::T; 8], sums: &mut [P::Acc]) {
+        // SAFETY: the caller's rows have as many elements as there are sums.
+        unsafe {
+            let factors: [P::V; 8] = std::array::from_fn(|r| P::splat(xs[r]));
+            let to = sums.as_mut_ptr();
+            let mut q = 0;
+            while q + P::W <= sums.len() {
+                let mut v = P::load(to.add(q));
+                for r in 0..8 {
+                    v = P::muladd(factors[r], P::load_wide(rows[r].add(q)), v);
+                }
+                P::store(to.add(q), v);
+                q += P::W;
+            }
+            for q in q..sums.len() {
+                for r in 0..8 {
+                    sums[q] = P::mac(xs[r], P::widen(*rows[r].add(q)), sums[q]);
+                }
             }
         }
     }
@@ -82,11 +114,11 @@ impl<P: Policy> Task for Row<P> {
             if p.b.rs == 1 {
                 let mut j = self.j0;
                 while j + 8 <= self.j1 {
-                    self.dots::<8>(x.as_ptr(), j);
+                    self.dots::<8, 1>(x.as_ptr(), j);
                     j += 8;
                 }
                 while j < self.j1 {
-                    self.dots::<1>(x.as_ptr(), j);
+                    self.dots::<1, 4>(x.as_ptr(), j);
                     j += 1;
                 }
                 return;
@@ -101,15 +133,8 @@ impl<P: Policy> Task for Row<P> {
                 let mut i = 0;
                 if p.b.cs == 1 {
                     while i + 8 <= p.k {
-                        let rows: [_; 8] = std::array::from_fn(|r| at(i + r));
-                        let xs: [_; 8] = std::array::from_fn(|r| x[i + r]);
-                        for (q, s) in sums.iter_mut().enumerate() {
-                            let mut v = *s;
-                            for r in 0..8 {
-                                v = P::mac(xs[r], P::widen(*rows[r].add(q)), v);
-                            }
-                            *s = v;
-                        }
+                        let rows = std::array::from_fn(|r| at(i + r));
+                        self.add_rows(std::array::from_fn(|r| x[i + r]), rows, sums);
                         i += 8;
                     }
                 }

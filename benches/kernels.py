@@ -1,0 +1,290 @@
+"""CPU kernels beside PyTorch's: `python benches/kernels.py --torch PYTHON [--filter REGEX]`.
+
+Pointwise operators, reductions and matrix products with one thread and with two. Each library runs in a process of
+its own, and the two take turns on every case, so that what else the machine does falls on both; the best turn of
+each counts. Ratios above 1 mean torchlike is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+
+SIZES = {"1e5": 100_000, "1e6": 1_000_000, "1e7": 10_000_000}
+DTYPES = {
+    "f32": "torch.float32",
+    "f64": "torch.float64",
+    "bf16": "torch.bfloat16",
+    "f16": "torch.float16",
+    "i64": "torch.int64",
+    "i32": "torch.int32",
+    "u8": "torch.uint8",
+    "bool": "torch.bool",
+}
+POINTWISE = {
+    "add": "torch.add(x, y, out=o)",
+    "mul_number": "torch.mul(x, 2.5, out=o)",
+    "add_fresh": "x + y",
+    "add_": "o.add_(x)",
+    "addcmul": "torch.addcmul(x, y, y, out=o)",
+    "maximum": "torch.maximum(x, y)",
+    "where": "torch.where(k, x, y)",
+    "compare": "x > y",
+    "relu": "torch.relu(x)",
+    "clamp": "x.clamp(0.2, 0.8)",
+    "exp": "torch.exp(x)",
+    "log": "torch.log(x)",
+    "tanh": "torch.tanh(x)",
+    "sigmoid": "torch.sigmoid(x)",
+    "gelu": "F.gelu(x)",
+    "silu": "F.silu(x)",
+    "sin": "torch.sin(x)",
+    "sqrt": "torch.sqrt(x)",
+    "div": "x / y",
+    "copy": "o.copy_(x)",
+    "fill": "o.fill_(1.5)",
+    "cumsum": "x.cumsum(0)",
+    "row_add": "m + m[0]",
+    "column_add": "m + m[:, :1]",
+    "transpose": "m.t().contiguous()",
+}
+HALF = ("add", "add_fresh", "mul_number", "relu", "exp", "tanh", "gelu", "silu", "sigmoid", "compare", "div", "cumsum")
+HALF_REDUCTIONS = ("sum", "mean", "amax", "sum_rows", "sum_columns", "max_rows", "softmax", "var")
+CASTS = {
+    "cast_f32_bf16": ("f32", "x.to(torch.bfloat16)"),
+    "cast_bf16_f32": ("bf16", "x.to(torch.float32)"),
+    "cast_f32_f16": ("f32", "x.to(torch.float16)"),
+    "cast_f16_f32": ("f16", "x.to(torch.float32)"),
+    "cast_f32_f64": ("f32", "x.to(torch.float64)"),
+    "cast_i64_f32": ("i64", "x.to(torch.float32)"),
+    "cast_f32_i64": ("f32", "x.to(torch.int64)"),
+}
+REDUCTIONS = {
+    "sum": "x.sum()",
+    "mean": "x.mean()",
+    "amax": "x.amax()",
+    "max": "x.max()",
+    "prod": "x.prod()",
+    "nansum": "x.nansum()",
+    "norm": "x.norm()",
+    "norm1": "x.norm(1)",
+    "var": "x.var()",
+    "argmax": "x.argmax()",
+    "logsumexp": "x.logsumexp(0)",
+    "sum_rows": "m.sum(1)",
+    "sum_columns": "m.sum(0)",
+    "mean_rows": "m.mean(-1, keepdim=True)",
+    "amax_rows": "m.amax(1)",
+    "amin_columns": "m.amin(0)",
+    "max_rows": "m.max(1)",
+    "max_columns": "m.max(0)",
+    "argmax_rows": "m.argmax(1)",
+    "prod_rows": "m.prod(1)",
+    "var_rows": "m.var(1)",
+    "var_columns": "m.var(0)",
+    "std_mean_rows": "torch.std_mean(m, 1)",
+    "norm_rows": "m.norm(dim=1)",
+    "logsumexp_rows": "m.logsumexp(1)",
+    "softmax": "torch.softmax(m, -1)",
+    "log_softmax": "torch.log_softmax(m, -1)",
+    "softmax_columns": "torch.softmax(m, 0)",
+    "cumsum_rows": "m.cumsum(1)",
+    "cumsum_columns": "m.cumsum(0)",
+    "cumprod": "x.cumprod(0)",
+    "all": "k.all()",
+    "any_float": "(o.zero_()).any()",
+    "layer_norm": "F.layer_norm(m, m.shape[1:])",
+}
+INTEGERS = {
+    "sum_i64": ("i64", "x.sum()"),
+    "sum_i32": ("i32", "x.sum()"),
+    "sum_u8": ("u8", "x.sum()"),
+    "sum_bool": ("bool", "x.sum()"),
+    "max_i64": ("i64", "x.max()"),
+    "max_rows_i64": ("i64", "m.max(1)"),
+    "any_bool": ("bool", "(x & ~x).any()"),
+    "all_bool": ("bool", "(x | ~x).all()"),
+    "sum_rows_i64": ("i64", "m.sum(1)"),
+    "sum_columns_i64": ("i64", "m.sum(0)"),
+    "add_i64": ("i64", "x + x"),
+    "add_i32": ("i32", "x + x"),
+    "add_u8": ("u8", "x + x"),
+    "mul_i64": ("i64", "x * x"),
+    "floor_divide_i64": ("i64", "x // 3"),
+    "eq_i64": ("i64", "x == 3"),
+    "and_bool": ("bool", "x & x"),
+    "sum_f64": ("f64", "x.sum()"),
+    "add_f64": ("f64", "x + x"),
+    "exp_f64": ("f64", "x.exp()"),
+}
+PRODUCTS = {
+    "matmul": "x @ y",
+    "matmul_nt": "x @ y.t()",
+    "addmv": "x @ y[0]",
+}
+
+
+def cases() -> dict[str, tuple[str, str]]:
+    """Setup and statement of each case."""
+    out = {}
+
+    def add(name: str, size: str, dtype: str, code: str) -> None:
+        n = SIZES[size]
+        out[f"{name}/{dtype}/{size}"] = (
+            f"g = torch.rand({n}) * 0.9 + 0.05; x = (g * 7 if {dtype!r}[0] in 'iu' else g).to({DTYPES[dtype]}); "
+            f"y = x.flip(0).contiguous(); o = torch.empty_like(x); m = x.view(-1, {500 if n < 10**6 else 1000}); k = g > 0.5",
+            code,
+        )
+
+    for size in SIZES:
+        for name, code in POINTWISE.items():
+            add(name, size, "f32", code)
+            if name in HALF:
+                add(name, size, "bf16", code)
+                add(name, size, "f16", code)
+        for name, code in REDUCTIONS.items():
+            add(name, size, "f32", code)
+            if name in HALF_REDUCTIONS:
+                add(name, size, "bf16", code)
+                add(name, size, "f16", code)
+        for name, (dtype, code) in {**CASTS, **INTEGERS}.items():
+            add(name, size, dtype, code)
+    for dtype in ("f32", "bf16", "f64"):
+        for n in (256, 512, 1024, 2048):
+            for name, code in PRODUCTS.items():
+                out[f"{name}/{dtype}/{n}"] = (
+                    f"x = torch.rand({n}, {n}).to({DTYPES[dtype]}); y = torch.rand({n}, {n}).to({DTYPES[dtype]})",
+                    code,
+                )
+    return out
+
+
+def serve(module: str, threads: int) -> None:
+    """Answers requests of the parent: prepare a case, run it so many times."""
+    reply = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    torch = __import__(module)
+    torch.set_num_threads(threads)
+    table = cases()
+    run = None
+    for line in sys.stdin:
+        what, arg = json.loads(line)
+        if what == "prepare":
+            setup, code = table[arg]
+            run = None
+            torch.manual_seed(0)
+            space = {"torch": torch, "F": torch.nn.functional, "clock": time.perf_counter}
+            exec(setup, space)
+            exec(
+                f"def run(n):\n    t = clock()\n    for _ in range(n):\n        {code}\n    return clock() - t",
+                space,
+            )
+            run = space["run"]
+            run(1)
+            answer = run(1)
+        else:
+            answer = run(arg)
+        reply.write(json.dumps(answer) + "\n")
+        reply.flush()
+
+
+class Side:
+    """One library in a process of its own."""
+
+    def __init__(self, python: str, module: str, threads: int) -> None:
+        command = [python, __file__, "--serve", module, "--threads", str(threads)]
+        env = dict(os.environ, OMP_NUM_THREADS=str(threads))
+        if threads > 1:
+            env["OMP_PROC_BIND"] = "true"  # else PyTorch's two threads may share a core
+        self.child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        )
+
+    def ask(self, what: str, arg: object) -> float:
+        """Seconds."""
+        assert self.child.stdin and self.child.stdout
+        self.child.stdin.write(json.dumps([what, arg]) + "\n")
+        self.child.stdin.flush()
+        line = self.child.stdout.readline()
+        if not line:
+            raise SystemExit(f"the process of {self.child.args} ended")
+        return float(json.loads(line))
+
+    def close(self) -> None:
+        """Ends the process."""
+        assert self.child.stdin
+        self.child.stdin.close()
+        self.child.wait()
+
+
+def best(sides: list[Side], name: str, turns: int, threads: int) -> list[float]:
+    """Seconds a call of each side."""
+    counts = []
+    for side in sides:
+        spent = max(side.ask("prepare", name), 1e-7)
+        counts.append(max(1, min(10_000, int(0.003 / spent))))
+    times = [math.inf] * len(sides)
+    for turn in range(turns):
+        for i in (0, 1) if turn % 2 else (1, 0):
+            if i >= len(sides):
+                continue
+            if threads > 1 and len(sides) > 1:
+                time.sleep(0.012)  # idle threads of the other side stop spinning
+            times[i] = min(times[i], sides[i].ask("run", counts[i]) / counts[i])
+    return times
+
+
+def torch_of(named: str | None) -> str | None:
+    """An interpreter with PyTorch, if there is one."""
+    python = named or sys.executable
+    found = subprocess.run([python, "-c", "import torch"], capture_output=True, check=False)
+    return python if found.returncode == 0 else None
+
+
+def main() -> None:
+    """Prints one table and its geometric means."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--torch", default=os.environ.get("TORCHLIKE_BENCH_TORCH"))
+    parser.add_argument("--filter", default="", help="only cases whose name matches")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--serve")
+    args = parser.parse_args()
+    if args.serve:
+        serve(args.serve, int(args.threads))
+        return
+    other = torch_of(args.torch)
+    if other is None:
+        print("no PyTorch: torchlike's times alone (name an interpreter with --torch)")
+    chosen = [name for name in cases() if re.search(args.filter, name)]
+    logs: list[float] = []
+    for threads in (int(t) for t in args.threads.split(",")):
+        sides = [Side(sys.executable, "torchlike", threads)]
+        if other:
+            sides.append(Side(other, "torch", threads))
+        print(f"\n{threads} thread(s){'':<19}{'torchlike us':>14}{'torch us':>12}{'ratio':>8}")
+        mine = []
+        for name in chosen:
+            times = best(sides, name, args.turns, threads)
+            beside = ""
+            if other:
+                mine.append(math.log(times[1] / times[0]))
+                beside = f"{times[1] * 1e6:>12.1f}{times[1] / times[0]:>8.2f}"
+            print(f"{name:<30}{times[0] * 1e6:>14.1f}{beside}", flush=True)
+        if mine:
+            print(f"geometric mean with {threads} thread(s): {math.exp(sum(mine) / len(mine)):.2f}")
+        logs += mine
+        for side in sides:
+            side.close()
+    if logs:
+        print(f"\ngeometric mean of {len(logs)} ratios: {math.exp(sum(logs) / len(logs)):.2f}")
+
+
+if __name__ == "__main__":
+    main()

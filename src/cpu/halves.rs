@@ -1,0 +1,310 @@
+//! 16-bit floats: rows of them in single precision and back, and f32 loops run on widened blocks.
+
+#![allow(
+    unsafe_code,
+    reason = "conversions by vector instructions over raw, checked memory"
+)]
+
+use super::map::{Ctx, Loop};
+use super::simd::{self, Level};
+use crate::DType;
+use half::{bf16, f16};
+
+/// A 16-bit float.
+pub trait Half: Copy {
+    /// To single precision.
+    fn widen(self) -> f32;
+    /// Rounded from single precision.
+    fn narrow(v: f32) -> Self;
+    /// Widens `n` neighbours, by the instructions of a [`Level`].
+    ///
+    /// # Safety
+    /// Both sides hold n elements and do not overlap; the caller is compiled for that level.
+    #[inline(always)]
+    unsafe fn widen_row<const LEVEL: u8>(from: *const Self, to: *mut f32, n: usize) {
+        for i in 0..n {
+            // SAFETY: as the caller promises.
+            unsafe { *to.add(i) = (*from.add(i)).widen() };
+        }
+    }
+    /// Rounds `n` neighbours, by the instructions of a [`Level`].
+    ///
+    /// # Safety
+    /// As for [`Half::widen_row`].
+    #[inline(always)]
+    unsafe fn narrow_row<const LEVEL: u8>(from: *const f32, to: *mut Self, n: usize) {
+        for i in 0..n {
+            // SAFETY: as the caller promises.
+            unsafe { *to.add(i) = Self::narrow(*from.add(i)) };
+        }
+    }
+}
+
+impl Half for f16 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        super::folds::widen_f16(self)
+    }
+    #[inline(always)]
+    fn narrow(v: f32) -> Self {
+        Self::from_f32(v)
+    }
+    #[inline(always)]
+    unsafe fn widen_row<const LEVEL: u8>(from: *const Self, to: *mut f32, n: usize) {
+        let mut i = 0;
+        // SAFETY: as the caller promises; F16C belongs to both levels above the baseline.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            {
+                use std::arch::x86_64::*;
+                if LEVEL >= Level::Avx512 as u8 {
+                    while i + 16 <= n {
+                        let x = _mm512_cvtph_ps(_mm256_loadu_si256(from.add(i).cast()));
+                        _mm512_storeu_ps(to.add(i), x);
+                        i += 16;
+                    }
+                }
+                if LEVEL >= Level::Avx2 as u8 {
+                    while i + 8 <= n {
+                        let x = _mm256_cvtph_ps(_mm_loadu_si128(from.add(i).cast()));
+                        _mm256_storeu_ps(to.add(i), x);
+                        i += 8;
+                    }
+                }
+            }
+            while i < n {
+                *to.add(i) = (*from.add(i)).widen();
+                i += 1;
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn narrow_row<const LEVEL: u8>(from: *const f32, to: *mut Self, n: usize) {
+        let mut i = 0;
+        // SAFETY: as above.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            {
+                use std::arch::x86_64::*;
+                const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
+                if LEVEL >= Level::Avx512 as u8 {
+                    while i + 16 <= n {
+                        let x = _mm512_cvtps_ph::<NEAREST>(_mm512_loadu_ps(from.add(i)));
+                        _mm256_storeu_si256(to.add(i).cast(), x);
+                        i += 16;
+                    }
+                }
+                if LEVEL >= Level::Avx2 as u8 {
+                    while i + 8 <= n {
+                        let x = _mm256_cvtps_ph::<NEAREST>(_mm256_loadu_ps(from.add(i)));
+                        _mm_storeu_si128(to.add(i).cast(), x);
+                        i += 8;
+                    }
+                }
+            }
+            while i < n {
+                *to.add(i) = Self::narrow(*from.add(i));
+                i += 1;
+            }
+        }
+    }
+}
+
+impl Half for bf16 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+    #[inline(always)]
+    fn narrow(v: f32) -> Self {
+        // Round to nearest even, branch-free.
+        let bits = v.to_bits();
+        let rounded = (bits.wrapping_add(0x7fff + ((bits >> 16) & 1))) >> 16;
+        let nan = v != v;
+        Self::from_bits(if nan { 0x7fc0 } else { rounded as u16 })
+    }
+}
+
+/// A function over [`Half`] rows compiled for each level and chosen at run time.
+macro_rules! per_level {
+    ($(#[$m:meta])* $vis:vis fn $name:ident<H: Half $(, const $c:ident: usize)*>($($a:ident: $t:ty),+ $(,)?) => $body:ident) => {
+        $(#[$m])*
+        $vis unsafe fn $name<H: Half $(, const $c: usize)*>($($a: $t),+) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma,f16c")]
+                unsafe fn avx2<H: Half $(, const $c: usize)*>($($a: $t),+) {
+                    // SAFETY: as the caller promises.
+                    unsafe { $body::<H, { Level::Avx2 as u8 } $(, $c)*>($($a),+) }
+                }
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
+                unsafe fn avx512<H: Half $(, const $c: usize)*>($($a: $t),+) {
+                    // SAFETY: as the caller promises.
+                    unsafe { $body::<H, { Level::Avx512 as u8 } $(, $c)*>($($a),+) }
+                }
+                match simd::level() {
+                    // SAFETY: the machine has these features; the rest as the caller promises.
+                    Level::Avx512 => return unsafe { avx512::<H $(, $c)*>($($a),+) },
+                    // SAFETY: as above.
+                    Level::Avx2 => return unsafe { avx2::<H $(, $c)*>($($a),+) },
+                    Level::Baseline => {}
+                }
+            }
+            // SAFETY: as the caller promises.
+            unsafe { $body::<H, { Level::Baseline as u8 } $(, $c)*>($($a),+) }
+        }
+    };
+}
+
+#[inline(always)]
+unsafe fn widen_body<H: Half, const LEVEL: u8>(from: *const H, to: *mut f32, n: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { H::widen_row::<LEVEL>(from, to, n) }
+}
+#[inline(always)]
+unsafe fn narrow_body<H: Half, const LEVEL: u8>(from: *const f32, to: *mut H, n: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { H::narrow_row::<LEVEL>(from, to, n) }
+}
+per_level! {
+    /// Widens `n` neighbours.
+    ///
+    /// # Safety
+    /// Both sides hold n elements and do not overlap.
+    pub fn widen_row<H: Half>(from: *const H, to: *mut f32, n: usize) => widen_body
+}
+per_level! {
+    /// Rounds `n` neighbours.
+    ///
+    /// # Safety
+    /// Both sides hold n elements and do not overlap.
+    pub fn narrow_row<H: Half>(from: *const f32, to: *mut H, n: usize) => narrow_body
+}
+
+/// Elements of a widened block.
+const BLOCK: usize = 512;
+
+/// A widened block at the start of a cache line: vectors that cross lines cost twice.
+#[repr(align(64))]
+struct Aligned([f32; BLOCK]);
+
+/// Runs the context's f32 loop on widened blocks of `N` operands. `OUT` is the result's size in bytes: 2 for the
+/// 16-bit type itself, otherwise the f32 loop's result is copied as it is (1: bool, 8: index).
+#[inline(always)]
+unsafe fn loop_body<H: Half, const LEVEL: u8, const N: usize, const OUT: usize>(
+    ptrs: *const *mut u8,
+    strides: *const isize,
+    n: usize,
+    ctx: &Ctx,
+) {
+    let Some(inner) = ctx.inner else { return };
+    let mut wide = [const { Aligned([0.0; BLOCK]) }; N];
+    let mut result = Aligned([0.0; BLOCK]);
+    let mut block_ptrs = [std::ptr::null_mut::<u8>(); 4];
+    let mut block_strides = [if OUT == 2 { 4 } else { OUT as isize }, 4, 4, 4];
+    // SAFETY: the caller gives pointers and strides for n elements of each operand; the blocks hold BLOCK each, and
+    // results of more than 4 bytes go straight to their place.
+    unsafe {
+        let (out, so) = (*ptrs, *strides);
+        for k in 0..N {
+            block_ptrs[k + 1] = wide[k].0.as_mut_ptr().cast();
+            let (p, s) = (*ptrs.add(k + 1), *strides.add(k + 1));
+            if ctx.numbers & (1 << k) != 0 {
+                wide[k].0[0] = *p.cast::<f32>();
+                block_strides[k + 1] = 0;
+            } else if s == 0 {
+                wide[k].0[0] = (*p.cast::<H>()).widen();
+                block_strides[k + 1] = 0;
+            }
+        }
+        let mut at = 0;
+        while at < n {
+            let m = BLOCK.min(n - at);
+            for k in 0..N {
+                if block_strides[k + 1] == 0 {
+                    continue;
+                }
+                let (p, s) = ((*ptrs.add(k + 1)).cast::<H>(), *strides.add(k + 1));
+                if s == 2 {
+                    H::widen_row::<LEVEL>(p.add(at), wide[k].0.as_mut_ptr(), m);
+                } else {
+                    for i in 0..m {
+                        wide[k].0[i] = (*p.byte_offset((at + i) as isize * s)).widen();
+                    }
+                }
+            }
+            let to = out.byte_offset(at as isize * so);
+            if OUT == 2 {
+                block_ptrs[0] = result.0.as_mut_ptr().cast();
+                inner(block_ptrs.as_ptr(), block_strides.as_ptr(), m, ctx);
+                let src = result.0.as_ptr();
+                if so == 2 {
+                    H::narrow_row::<LEVEL>(src, to.cast(), m);
+                } else {
+                    for i in 0..m {
+                        *to.byte_offset(i as isize * so).cast::<H>() = H::narrow(*src.add(i));
+                    }
+                }
+            } else {
+                block_ptrs[0] = to;
+                block_strides[0] = so;
+                inner(block_ptrs.as_ptr(), block_strides.as_ptr(), m, ctx);
+            }
+            at += m;
+        }
+    }
+}
+per_level! {
+    fn half_loop<H: Half, const N: usize, const OUT: usize>(ptrs: *const *mut u8, strides: *const isize, n: usize, ctx: &Ctx) => loop_body
+}
+
+/// The loop that runs an f32 loop of `arity` operands on a 16-bit type, for results of `out_size` bytes.
+#[must_use]
+pub fn half_loop_for(dtype: DType, arity: usize, out_size: usize) -> Option<Loop> {
+    Some(match (dtype, arity, out_size) {
+        (DType::F16, 1, 2) => half_loop::<f16, 1, 2>,
+        (DType::F16, 2, 2) => half_loop::<f16, 2, 2>,
+        (DType::F16, 3, 2) => half_loop::<f16, 3, 2>,
+        (DType::F16, 1, 1) => half_loop::<f16, 1, 1>,
+        (DType::F16, 2, 1) => half_loop::<f16, 2, 1>,
+        (DType::BF16, 1, 2) => half_loop::<bf16, 1, 2>,
+        (DType::BF16, 2, 2) => half_loop::<bf16, 2, 2>,
+        (DType::BF16, 3, 2) => half_loop::<bf16, 3, 2>,
+        (DType::BF16, 1, 1) => half_loop::<bf16, 1, 1>,
+        (DType::BF16, 2, 1) => half_loop::<bf16, 2, 1>,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_convert_like_single_elements() {
+        let bits: Vec<u16> = (0..=u16::MAX).collect();
+        let mut wide = vec![0f32; bits.len()];
+        // SAFETY: 65,536 elements on both sides.
+        unsafe { widen_row::<f16>(bits.as_ptr().cast(), wide.as_mut_ptr(), bits.len()) };
+        for (&b, &w) in bits.iter().zip(&wide) {
+            let want = f16::from_bits(b).to_f32();
+            assert!(w == want || w.is_nan() && want.is_nan(), "{b:#x} {w}");
+        }
+        let values: Vec<f32> = (0..100_003u32)
+            .map(|i| f32::from_bits(i.wrapping_mul(42_949)))
+            .collect();
+        let (mut a, mut b) = (
+            vec![f16::ZERO; values.len()],
+            vec![bf16::ZERO; values.len()],
+        );
+        // SAFETY: as many elements on both sides.
+        unsafe {
+            narrow_row::<f16>(values.as_ptr(), a.as_mut_ptr(), values.len());
+            narrow_row::<bf16>(values.as_ptr(), b.as_mut_ptr(), values.len());
+        }
+        for ((&v, a), b) in values.iter().zip(&a).zip(&b) {
+            assert!(*a == f16::from_f32(v) || v.is_nan() && a.is_nan(), "{v:e}");
+            assert!(*b == bf16::from_f32(v) || v.is_nan() && b.is_nan(), "{v:e}");
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The loops of a reduction: along rows, or down columns.
+//!
+//! Long runs are folded in blocks of many lanes in the element's own precision, and the blocks joined in a wider one,
+//! so that sums are both vectorised and accurate.
+
+#![allow(unsafe_code, reason = "folds over raw, checked memory")]
+
+use super::folds::{Fold, Widen};
+use super::simd::Level;
+use std::mem::MaybeUninit;
+
+/// Elements that one block folds before it joins the wide result.
+const BLOCK: usize = 16 * 1024;
+/// Rows that a column fold joins before it joins the wide results.
+const ROWS: usize = 64;
+/// Rows that a column fold takes at a time.
+const DEEP: usize = 8;
+/// Outputs a task computes at most.
+pub const WIDTH: usize = 512;
+/// Independent partial results of a contiguous run: enough vectors to hide an addition's latency, and few enough to
+/// stay in registers for elements of every size.
+pub const LANES: usize = 64;
+/// The same for runs shorter than [`LANES`].
+const FEW: usize = 8;
+
+/// What a task folds: as many outputs as it is given accumulators, whose inputs start `step` bytes apart, each over
+/// the dimensions `red` (size and step in bytes, innermost first).
+#[derive(Clone, Copy)]
+pub struct Job<'a> {
+    /// The first element of the first output.
+    pub base: *const u8,
+    /// Bytes from output to output.
+    pub step: isize,
+    /// Reduced dimensions.
+    pub red: &'a [(usize, isize)],
+    /// The exponent of powers.
+    pub p: f64,
+}
+
+/// Folds the outputs of a job into accumulators, along rows if the first argument says so.
+pub type Kernel<A> = unsafe fn(bool, Job, &mut [A]);
+
+/// How many innermost runs a nest has.
+#[inline(always)]
+fn run_count(outer: &[(usize, isize)]) -> usize {
+    outer.iter().map(|d| d.0).product()
+}
+
+/// The start of the `k`-th of them. (No callback: it would be compiled without the vector instructions.)
+#[inline(always)]
+fn run_start(base: *const u8, outer: &[(usize, isize)], k: usize) -> *const u8 {
+    if let [(_, s)] = outer {
+        return base.wrapping_offset(k as isize * s);
+    }
+    let (mut rest, mut q) = (k, base);
+    for (n, s) in outer {
+        q = q.wrapping_offset((rest % n) as isize * s);
+        rest /= n;
+    }
+    q
+}
+
+/// A dense run in `N` lanes.
+#[inline(always)]
+unsafe fn lanes<F: Fold, const N: usize, const LEVEL: u8>(
+    q: *const F::In,
+    n: usize,
+    e: f64,
+) -> F::Part {
+    if F::EXACT {
+        let mut part = F::ZERO;
+        for i in 0..n {
+            // SAFETY: the caller gives n elements.
+            part = F::step(part, unsafe { *q.add(i) }.widen(), e);
+        }
+        return part;
+    }
+    let mut lanes = [F::ZERO; N];
+    let whole = n / N * N;
+    let mut i = 0;
+    // SAFETY: the caller gives n elements.
+    unsafe {
+        while i < whole {
+            let x = F::In::group::<N, LEVEL>(q.add(i));
+            for l in 0..N {
+                lanes[l] = F::step(lanes[l], x[l], e);
+            }
+            i += N;
+        }
+        while i + FEW <= n {
+            let x = F::In::group::<FEW, LEVEL>(q.add(i));
+            for l in 0..FEW {
+                lanes[l] = F::step(lanes[l], x[l], e);
+            }
+            i += FEW;
+        }
+        for k in i..n {
+            lanes[k - i] = F::step(lanes[k - i], (*q.add(k)).widen(), e);
+        }
+    }
+    let mut width = N / 2;
+    while width > 0 {
+        for l in 0..width {
+            lanes[l] = F::join(lanes[l], lanes[l + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// A long dense run; on its own, where the compiler keeps all lanes in registers.
+#[inline(never)]
+unsafe fn long_base<F: Fold>(q: *const F::In, n: usize, e: f64) -> F::Part {
+    // SAFETY: as the caller promises.
+    unsafe { lanes::<F, LANES, { Level::Baseline as u8 }>(q, n, e) }
+}
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn long_avx2<F: Fold>(q: *const F::In, n: usize, e: f64) -> F::Part {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if size_of::<F::Part>() >= 8 {
+            lanes::<F, { LANES / 2 }, { Level::Avx2 as u8 }>(q, n, e)
+        } else {
+            lanes::<F, LANES, { Level::Avx2 as u8 }>(q, n, e)
+        }
+    }
+}
+#[inline(always)]
+unsafe fn long<F: Fold, const LEVEL: u8>(q: *const F::In, n: usize, e: f64) -> F::Part {
+    // SAFETY: as the caller promises.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if LEVEL == Level::Avx2 as u8 {
+            return long_avx2::<F>(q, n, e);
+        }
+        long_base::<F>(q, n, e)
+    }
+}
+
+/// A line's elements joined, in the type of partial results: for extremes, which are elements themselves.
+#[must_use]
+pub fn whole<F: Fold>(x: &[F::In]) -> F::Part {
+    let mut part = F::ZERO;
+    for block in x.chunks(BLOCK) {
+        let (q, n) = (block.as_ptr(), block.len());
+        #[cfg(target_arch = "x86_64")]
+        if super::simd::level() != Level::Baseline {
+            // SAFETY: the block's elements; the machine has these instructions.
+            part = F::join(part, unsafe { long_avx2::<F>(q, n, 0.0) });
+            continue;
+        }
+        // SAFETY: the block's elements.
+        part = F::join(part, unsafe { long_base::<F>(q, n, 0.0) });
+    }
+    part
+}
+
+#[inline(always)]
+unsafe fn run<F: Fold, const LEVEL: u8>(p: *const u8, step: isize, n: usize, e: f64) -> F::Acc {
+    let item = size_of::<F::In>();
+    let mut acc: Option<F::Acc> = None;
+    let mut at = 0;
+    while at < n {
+        let m = BLOCK.min(n - at);
+        // SAFETY: the caller gives n elements `step` bytes apart.
+        let part = unsafe {
+            let q = p.offset(at as isize * step);
+            if step == item as isize && m >= LANES {
+                long::<F, LEVEL>(q.cast(), m, e)
+            } else if step == item as isize && m >= FEW {
+                lanes::<F, FEW, LEVEL>(q.cast(), m, e)
+            } else {
+                let mut part = F::ZERO;
+                for i in 0..m as isize {
+                    part = F::step(part, (*q.offset(i * step).cast::<F::In>()).widen(), e);
+                }
+                part
+            }
+        };
+        let lifted = F::lift(part);
+        acc = Some(match acc {
+            Some(a) => F::merge(a, lifted),
+            None => lifted,
+        });
+        if F::done(part) {
+            break;
+        }
+        at += m;
+    }
+    acc.unwrap_or(F::lift(F::ZERO))
+}
+
+/// The first `m` places of a buffer, set to `value`; the rest is never touched, as tiny reductions are frequent.
+#[inline(always)]
+pub fn filled<T: Copy>(room: &mut [MaybeUninit<T>; WIDTH], m: usize, value: T) -> &mut [T] {
+    let used = &mut room[..m];
+    used.iter_mut().for_each(|x| *x = MaybeUninit::new(value));
+    // SAFETY: all of `used` has just been written, and MaybeUninit has the layout of what it holds.
+    unsafe { &mut *(std::ptr::from_mut(used) as *mut [T]) }
+}
+
+/// Outputs one by one: the innermost reduced dimension is the one to run along.
+#[inline(always)]
+unsafe fn rows_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
+    let Some((&(n, s), outer)) = job.red.split_first() else {
+        return;
+    };
+    for (j, acc) in accs.iter_mut().enumerate() {
+        let mut total: Option<F::Acc> = None;
+        let base = job.base.wrapping_offset(j as isize * job.step);
+        for k in 0..run_count(outer) {
+            // SAFETY: the job stays within the tensor.
+            let a = unsafe { run::<F, LEVEL>(run_start(base, outer, k), s, n, job.p) };
+            total = Some(match total {
+                Some(t) => F::merge(t, a),
+                None => a,
+            });
+        }
+        if let Some(t) = total {
+            *acc = t;
+        }
+    }
+}
+
+/// `N` neighbouring columns of `DEEP` rows, `s` bytes apart.
+#[inline(always)]
+unsafe fn deep<F: Fold, const N: usize, const LEVEL: u8>(
+    parts: *mut F::Part,
+    q: *const u8,
+    s: isize,
+    e: f64,
+) {
+    // SAFETY: the caller gives N partial results and N elements in each row.
+    unsafe {
+        let mut acc = parts.cast::<[F::Part; N]>().read();
+        for k in 0..DEEP as isize {
+            let x = F::In::group::<N, LEVEL>(q.offset(k * s).cast());
+            for l in 0..N {
+                acc[l] = F::step(acc[l], x[l], e);
+            }
+        }
+        parts.cast::<[F::Part; N]>().write(acc);
+    }
+}
+
+/// All outputs at once: the kept dimension is the one to run along.
+#[inline(always)]
+unsafe fn cols_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
+    const SOME: usize = 32;
+    let m = accs.len();
+    let (&(n, s), outer) = job.red.split_first().unwrap_or((&(1, 0), &[]));
+    let item = size_of::<F::In>();
+    let dense = job.step == item as isize;
+    let mut first = true;
+    for k in 0..run_count(outer) {
+        let base = run_start(job.base, outer, k);
+        let mut at = 0;
+        while at < n {
+            let rows = ROWS.min(n - at);
+            let mut room = [MaybeUninit::<F::Part>::uninit(); WIDTH];
+            let parts = filled(&mut room, m, F::ZERO);
+            let start = base.wrapping_offset(at as isize * s);
+            // SAFETY: the job stays within the tensor, and `parts` has m places.
+            unsafe {
+                let mut r = 0;
+                while dense && r + DEEP <= rows {
+                    let q = start.offset(r as isize * s);
+                    let to = parts.as_mut_ptr();
+                    let mut j = 0;
+                    while j + SOME <= m {
+                        deep::<F, SOME, LEVEL>(to.add(j), q.add(j * item), s, job.p);
+                        j += SOME;
+                    }
+                    while j + FEW <= m {
+                        deep::<F, FEW, LEVEL>(to.add(j), q.add(j * item), s, job.p);
+                        j += FEW;
+                    }
+                    while j < m {
+                        deep::<F, 1, LEVEL>(to.add(j), q.add(j * item), s, job.p);
+                        j += 1;
+                    }
+                    r += DEEP;
+                }
+                while r < rows {
+                    let q = start.offset(r as isize * s);
+                    for (j, part) in parts.iter_mut().enumerate() {
+                        let x = *q.offset(j as isize * job.step).cast::<F::In>();
+                        *part = F::step(*part, x.widen(), job.p);
+                    }
+                    r += 1;
+                }
+            }
+            for (a, p) in accs.iter_mut().zip(parts.iter()) {
+                let lifted = F::lift(*p);
+                *a = if first { lifted } else { F::merge(*a, lifted) };
+            }
+            first = false;
+            at += rows;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn body<F: Fold, const LEVEL: u8>(rows: bool, job: Job, accs: &mut [F::Acc]) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if rows {
+            rows_body::<F, LEVEL>(job, accs)
+        } else {
+            cols_body::<F, LEVEL>(job, accs)
+        }
+    }
+}
+
+unsafe fn base<F: Fold>(rows: bool, job: Job, accs: &mut [F::Acc]) {
+    // SAFETY: as the caller promises.
+    unsafe { body::<F, { Level::Baseline as u8 }>(rows, job, accs) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn avx2<F: Fold>(rows: bool, job: Job, accs: &mut [F::Acc]) {
+    // SAFETY: as the caller promises.
+    unsafe { body::<F, { Level::Avx2 as u8 }>(rows, job, accs) }
+}
+
+/// The kernel for this machine. 512-bit vectors gain nothing where memory is the limit.
+#[must_use]
+pub fn kernel<F: Fold>() -> Kernel<F::Acc> {
+    #[cfg(target_arch = "x86_64")]
+    if super::simd::level() != Level::Baseline {
+        return avx2::<F>;
+    }
+    base::<F>
+}

@@ -1,0 +1,195 @@
+//! Copies between layouts that run along different dimensions, tile by tile.
+
+#![allow(unsafe_code, reason = "moves elements between checked layouts")]
+
+use super::{iter::Walk, pool};
+use crate::{Dims, Tensor};
+
+/// Rows and columns of a tile: both sides of it stay in the innermost cache.
+const TILE: usize = 32;
+
+/// One plane: `rows` runs of `cols` source neighbours become columns of the target. Steps in elements.
+struct Plane<T> {
+    to: *mut T,
+    /// From one target run to the next.
+    to_step: isize,
+    from: *const T,
+    /// From one source run to the next.
+    from_step: isize,
+}
+
+/// Copies `src` to `dst` of the same shape and type if neighbours in one are far apart in the other; false if not.
+#[must_use]
+pub fn copy(dst: &Tensor, src: &Tensor) -> bool {
+    let along = |t: &Tensor| (0..t.ndim()).find(|&d| t.strides()[d] == 1 && t.shape()[d] > 1);
+    let (Some(a), Some(b)) = (along(dst), along(src)) else {
+        return false;
+    };
+    if a == b || dst.shape() != src.shape() || dst.shape()[a] < 8 || dst.shape()[b] < 8 {
+        return false;
+    }
+    match dst.dtype().size() {
+        1 => planes::<u8>(dst, src, a, b),
+        2 => planes::<u16>(dst, src, a, b),
+        4 => planes::<u32>(dst, src, a, b),
+        8 => planes::<u64>(dst, src, a, b),
+        _ => return false,
+    }
+    true
+}
+
+/// Target neighbours along `a`, source neighbours along `b`.
+fn planes<T: Element>(dst: &Tensor, src: &Tensor, a: usize, b: usize) {
+    let (rows, cols) = (dst.shape()[a] as usize, dst.shape()[b] as usize);
+    let rest = |v: &Dims| -> Dims {
+        let kept: Vec<i64> = (0..v.len())
+            .filter(|&d| d != a && d != b)
+            .map(|d| v[d])
+            .collect();
+        Dims::new(&kept)
+    };
+    let walk = Walk::<2>::new(
+        &rest(dst.shape()),
+        [dst.data_ptr(), src.data_ptr()],
+        [&rest(dst.strides()), &rest(src.strides())],
+        [size_of::<T>(); 2],
+    );
+    struct Job<T>(Plane<T>);
+    // SAFETY: different tiles are different parts of the target.
+    unsafe impl<T> Sync for Job<T> {}
+    let mut jobs = Vec::new();
+    walk.run_serial(|p, s, n| {
+        for i in 0..n as isize {
+            jobs.push(Job(Plane {
+                to: p[0].wrapping_offset(s[0] * i).cast::<T>(),
+                to_step: dst.strides()[b] as isize,
+                from: p[1].wrapping_offset(s[1] * i).cast::<T>().cast_const(),
+                from_step: src.strides()[a] as isize,
+            }));
+        }
+    });
+    let bands = cols.div_ceil(TILE);
+    let grain = (super::iter::GRAIN / (rows * TILE.min(cols))).max(1);
+    pool::parallel_for(jobs.len() * bands, grain, |range| {
+        for k in range {
+            let (p, c) = (&jobs[k / bands].0, k % bands * TILE);
+            let w = TILE.min(cols - c);
+            for r in (0..rows).step_by(TILE) {
+                // SAFETY: the tile lies within both layouts.
+                unsafe { tile(p, r, TILE.min(rows - r), c, w) };
+            }
+        }
+    });
+}
+
+/// The tile of `h` source runs from `r` and `w` neighbours from `c`.
+#[inline(always)]
+unsafe fn tile<T: Element>(p: &Plane<T>, r: usize, h: usize, c: usize, w: usize) {
+    // SAFETY: the caller gives a tile within the plane.
+    unsafe {
+        let from = |i: usize, j: usize| p.from.offset(i as isize * p.from_step).add(j);
+        let to = |i: usize, j: usize| p.to.offset(j as isize * p.to_step).add(i);
+        let (h4, w4) = (r + h / 4 * 4, c + w / 4 * 4);
+        for j in (c..w4).step_by(4) {
+            for i in (r..h4).step_by(4) {
+                T::four(from(i, j), p.from_step, to(i, j), p.to_step);
+            }
+        }
+        for j in c..c + w {
+            for i in if j < w4 { h4 } else { r }..r + h {
+                *to(i, j) = *from(i, j);
+            }
+        }
+    }
+}
+
+/// Elements by their size.
+trait Element: Copy + Send + Sync {
+    /// Transposes four by four elements.
+    ///
+    /// # Safety
+    /// Both sides have them.
+    #[inline(always)]
+    unsafe fn four(from: *const Self, from_step: isize, to: *mut Self, to_step: isize) {
+        for j in 0..4 {
+            for i in 0..4 {
+                // SAFETY: as the caller promises.
+                unsafe { *to.offset(j * to_step + i) = *from.offset(i * from_step + j) };
+            }
+        }
+    }
+}
+impl Element for u8 {}
+impl Element for u16 {}
+impl Element for u64 {}
+impl Element for u32 {
+    #[inline(always)]
+    unsafe fn four(from: *const Self, from_step: isize, to: *mut Self, to_step: isize) {
+        // SAFETY: as the caller promises.
+        unsafe { four_words(from.cast(), from_step * 4, to, to_step) }
+    }
+}
+
+/// Transposes four by four 4-byte elements, whose runs lie `from_step` bytes and `to_step` elements apart.
+///
+/// # Safety
+/// Both sides have them.
+#[inline(always)]
+pub unsafe fn four_words(from: *const u8, from_step: isize, to: *mut u32, to_step: isize) {
+    // SAFETY: as the caller promises; SSE2 belongs to the target.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::*;
+            let row = |i: isize| _mm_loadu_ps(from.offset(i * from_step).cast());
+            let (a, b, c, d) = (row(0), row(1), row(2), row(3));
+            let (ab_lo, ab_hi) = (_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+            let (cd_lo, cd_hi) = (_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+            let put = |j: isize, v| _mm_storeu_ps(to.offset(j * to_step).cast(), v);
+            put(0, _mm_movelh_ps(ab_lo, cd_lo));
+            put(1, _mm_movehl_ps(cd_lo, ab_lo));
+            put(2, _mm_movelh_ps(ab_hi, cd_hi));
+            put(3, _mm_movehl_ps(cd_hi, ab_hi));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        for i in 0..4 {
+            let run = from.offset(i * from_step).cast::<u32>();
+            for j in 0..4 {
+                *to.offset(j * to_step + i) = run.offset(j).read_unaligned();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{DType, Device, Tensor};
+
+    #[test]
+    fn planes_of_any_size_are_turned() {
+        for (shape, perm) in [
+            ([1, 8, 8], [0, 2, 1]),
+            ([3, 37, 70], [0, 2, 1]),
+            ([33, 9, 12], [2, 0, 1]),
+            ([41, 10, 11], [2, 1, 0]),
+        ] {
+            let n: i64 = shape.iter().product();
+            let values: Vec<f64> = (0..n).map(|i| i as f64).collect();
+            let wide = Tensor::from_slice(&values, &shape).unwrap();
+            for dtype in [DType::F64, DType::F32, DType::I16] {
+                let t = super::super::copy::converted(&wide, dtype).unwrap();
+                let turned = t.permuted(&perm);
+                let out = Tensor::empty(turned.shape(), dtype, Device::CPU).unwrap();
+                assert!(super::copy(&out, &turned));
+                let back: [usize; 3] =
+                    std::array::from_fn(|d| perm.iter().position(|&p| p == d).unwrap());
+                let same = Tensor::empty(&shape, dtype, Device::CPU).unwrap();
+                assert!(super::copy(&same, &out.permuted(&back)));
+                for i in 0..n {
+                    let want = super::super::read_scalar(&t, i).unwrap();
+                    assert_eq!(super::super::read_scalar(&same, i).unwrap(), want);
+                }
+            }
+        }
+    }
+}
