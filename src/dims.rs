@@ -583,6 +583,18 @@ pub fn storage_bytes(
         .ok_or_else(|| overflow(shape))
 }
 
+/// The shape after reducing `dims`.
+#[must_use]
+pub fn reduced_shape(shape: &[i64], dims: &[usize], keepdim: bool) -> Dims {
+    (0..shape.len())
+        .filter_map(|d| match (dims.contains(&d), keepdim) {
+            (false, _) => Some(shape[d]),
+            (true, true) => Some(1),
+            (true, false) => None,
+        })
+        .collect()
+}
+
 /// Wraps a possibly negative dimension number into `0..ndim`; 0-dimensional tensors take 0 and -1.
 ///
 /// # Errors

@@ -340,7 +340,7 @@ mod tests {
                 vec![1, 2],
                 vec![0, 1, 2],
             ] {
-                let shape = crate::ops::rules::reduced_shape(x.shape(), &dims, true);
+                let shape = crate::dims::reduced_shape(x.shape(), &dims, true);
                 let out = Tensor::empty(&shape, DType::F32, Device::CPU).unwrap();
                 run_kind(Kind::Sum, &out, &x, &dims, 0.0, Post::None).unwrap();
                 let dense = x.contiguous().unwrap().to_vec::<f32>().unwrap();

@@ -285,7 +285,7 @@ mod tests {
             let t = whole.permuted(&perm);
             for dims in [&[0usize][..], &[1], &[2], &[0, 2], &[1, 2], &[0, 1, 2], &[]] {
                 for keep in [false, true] {
-                    let shape = crate::ops::rules::reduced_shape(t.shape(), dims, keep);
+                    let shape = crate::dims::reduced_shape(t.shape(), dims, keep);
                     let want = Tensor::empty(&shape, DType::F64, crate::Device::CPU).unwrap();
                     crate::cpu::reduce::run_kind(Kind::Sum, &want, &t, dims, 0.0, Post::None)
                         .unwrap();

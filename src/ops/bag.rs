@@ -237,7 +237,8 @@ fn embedding_bag(a: &Args) -> Result<Ret> {
          Please open a feature request on GitHub."
     );
     if let Some(max) = a.opt_float(3) {
-        let used = run1!(
+        // Renormalises the rows of the weight that are used, in place.
+        run1!(
             "nn.functional.embedding",
             &indices,
             weight,
@@ -245,7 +246,6 @@ fn embedding_bag(a: &Args) -> Result<Ret> {
             max,
             a.float(4)?
         )?;
-        let _ = used;
     }
     let values = [
         Arg::Tensor(weight),

@@ -2,7 +2,7 @@
 
 use super::args::{Arg, Args};
 use super::dispatch;
-use super::loss::{Reduction, legacy, reduced};
+use super::loss::{Reduction, reduced};
 use super::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, op, run1};
 use smallvec::smallvec;
@@ -55,7 +55,6 @@ fn reduction(a: &Args) -> Result<Reduction> {
     if a.opt_bool(3).is_none() && a.opt_bool(5).is_none() {
         return Reduction::named(a.str(6).unwrap_or("mean"));
     }
-    let _ = legacy;
     Ok(
         match (a.opt_bool(3).unwrap_or(true), a.opt_bool(5).unwrap_or(true)) {
             (true, true) => Reduction::Mean,

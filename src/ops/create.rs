@@ -263,7 +263,7 @@ fn infer_scalar(a: &Args) -> Result<Plan> {
     Ok(plan)
 }
 
-fn strided(a: &Args, size: usize, first: usize, dtype: DType, device: Device) -> Result<Plan> {
+fn strided(a: &Args, size: usize, dtype: DType, device: Device) -> Result<Plan> {
     let (shape, strides) = (a.ints(size)?, a.ints(size + 1)?);
     check_size(shape)?;
     ensure!(
@@ -279,7 +279,6 @@ fn strided(a: &Args, size: usize, first: usize, dtype: DType, device: Device) ->
             "Storage size calculation overflowed with sizes={shape} and strides={strides}"
         );
     }
-    let _ = first;
     Ok(Plan::one(shape.clone(), strides.clone(), dtype).on(device))
 }
 
@@ -287,7 +286,6 @@ fn infer_strided(a: &Args) -> Result<Plan> {
     strided(
         a,
         0,
-        2,
         a.dtype(2).unwrap_or_else(mode::default_dtype),
         device_at(a, 4)?,
     )
@@ -298,7 +296,6 @@ fn infer_new_strided(a: &Args) -> Result<Plan> {
     strided(
         a,
         1,
-        3,
         a.dtype(3).unwrap_or(t.dtype()),
         a.device(5).unwrap_or(t.device()),
     )

@@ -4,8 +4,9 @@ use super::args::Args;
 use super::either::{self, arg_extreme, run_kind};
 use super::op::{F, FMO, KernelBody, O, OpDef, Plan, Ret, X, compose, kernel};
 use super::reduce::{comparable, computable, dims_of, nonzero_dim, unknown};
-use super::rules::{dim_list, reduced_shape};
+use super::rules::dim_list;
 use crate::cpu::reduce::{Kind, Post};
+use crate::dims::reduced_shape;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, run1};
 use smallvec::SmallVec;
 

@@ -379,7 +379,7 @@ pub(super) fn fits(name: &str, a: &Tensor, b: &Tensor, left: bool) -> Result<Dim
 fn infer_solve(a: &Args) -> Result<Plan> {
     let (x, b, left) = (a.tensor(0)?, a.tensor(1)?, a.bool(2));
     same_types("linalg.solve", x, b)?;
-    let (lead_a, ..) = check(x, "linalg.solve", true)?;
+    check(x, "linalg.solve", true)?;
     ensure!(
         b.ndim() >= 1,
         Runtime,
@@ -407,7 +407,6 @@ fn infer_solve(a: &Args) -> Result<Plan> {
         strides,
         dtype: x.dtype(),
     };
-    let _ = lead_a;
     Ok(Plan {
         outs: [result, OutSpec::contiguous(&lead(x), DType::I32)]
             .into_iter()

@@ -224,13 +224,12 @@ fn multilabel_soft_margin(a: &Args) -> Result<Ret> {
     reduced(mean, r)
 }
 
-fn check_triplet(a: &Args, margin: f64) -> Result<()> {
+fn check_triplet(a: &Args) -> Result<()> {
     let (x, p, n) = (
         a.tensor(0)?.ndim(),
         a.tensor(1)?.ndim(),
         a.tensor(2)?.ndim(),
     );
-    let _ = margin;
     ensure!(
         x == p && p == n,
         Runtime,
@@ -257,14 +256,14 @@ fn checked_triplet(a: &Args) -> Result<Ret> {
 }
 
 fn triplet(a: &Args, r: Reduction) -> Result<Ret> {
-    check_triplet(a, a.float(3)?)?;
+    check_triplet(a)?;
     triplet_of(a, a.float(3)?, a.float(4)?, a.float(5)?, a.bool(6), r)
 }
 
 fn triplet_default(a: &Args) -> Result<Ret> {
     let r = Reduction::named(a.str(6).unwrap_or("mean"))?;
     positive_margin(a.float(4)?)?;
-    check_triplet(a, a.float(4)?)?;
+    check_triplet(a)?;
     triplet_of(a, a.float(4)?, 2.0, 1e-6, a.bool(5), r)
 }
 

@@ -2,7 +2,7 @@
 
 use super::args::{Arg, Args};
 use super::getitem::count;
-use super::index::{apart, start};
+use super::index::{apart, out_of_range, start};
 use super::op::{F, FM, FMO, I, KernelBody, M, O, OpDef, OutSpec, Plan, X, kernel};
 use super::pointwise::{result_layout, result_type, scalar_of};
 use super::{call, dispatch};
@@ -215,12 +215,11 @@ fn masked_select(a: &Args, outs: &[Tensor]) -> Result<()> {
     let places = cpu_index::true_places(&spread(mask, &shape)?, usize::MAX);
     let src = cpu::copy::dense(&t.expand_to(&shape), t.dtype())?;
     let index = Tensor::from_slice(&places, &[places.len() as i64])?;
-    pick_flat(out, &src, &index);
-    Ok(())
+    pick_flat(out, &src, &index)
 }
 
-/// `out[i] = src[index[i]]` over all elements of a dense tensor; positions are known to be inside.
-fn pick_flat(out: &Tensor, src: &Tensor, index: &Tensor) {
+/// `out[i] = src[index[i]]` over all elements of a dense tensor.
+fn pick_flat(out: &Tensor, src: &Tensor, index: &Tensor) -> Result<()> {
     let item = src.dtype().size();
     let axis = cpu_index::Axis {
         step: item as isize,
@@ -231,7 +230,7 @@ fn pick_flat(out: &Tensor, src: &Tensor, index: &Tensor) {
         ptr: src.data_ptr(),
         strides: Dims::filled(1, 0),
     };
-    let _ = cpu_index::gather(
+    let bad = cpu_index::gather(
         index.shape(),
         &Lay::of(out, index.shape()),
         &base,
@@ -239,6 +238,7 @@ fn pick_flat(out: &Tensor, src: &Tensor, index: &Tensor) {
         item,
         axis,
     );
+    bad.map_or(Ok(()), |_| Err(out_of_range()))
 }
 
 fn infer_masked_scatter(a: &Args) -> Result<Plan> {
@@ -287,7 +287,7 @@ fn masked_scatter(a: &Args, outs: &[Tensor]) -> Result<()> {
         ptr: t.data_ptr(),
         strides: Dims::new(&[step]),
     };
-    let _ = cpu_index::scatter(
+    let bad = cpu_index::scatter(
         index.shape(),
         &line(&work, 0),
         &line(&source, 1),
@@ -295,6 +295,9 @@ fn masked_scatter(a: &Args, outs: &[Tensor]) -> Result<()> {
         item,
         axis,
     );
+    if bad.is_some() {
+        return Err(out_of_range());
+    }
     if out.is_contiguous() {
         Ok(())
     } else {

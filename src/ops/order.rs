@@ -3,8 +3,9 @@
 use super::args::Args;
 use super::op::{FM, FMO, KernelBody, OpDef, Plan, X, kernel};
 use super::reduce::{nonzero_dim, unknown};
-use super::rules::{dim_list, reduced_shape};
+use super::rules::dim_list;
 use crate::cpu::select::{self, Pick};
+use crate::dims::reduced_shape;
 use crate::dims::wrap_dim;
 use crate::{DType, Result, Scalar, Tensor, cpu, ensure};
 

@@ -3,8 +3,9 @@
 use super::args::Args;
 use super::either::{self, run_kind};
 use super::op::{Body, FM, FMO, KernelBody, OpDef, Plan, Ret, Row, X, compose, kernel};
-use super::rules::{dim_list, reduced_shape, sum_dtype};
+use super::rules::{dim_list, sum_dtype};
 use crate::cpu::reduce::{Kind, Post};
+use crate::dims::reduced_shape;
 use crate::{DType, Result, Scalar, Tensor, bail, ensure, err, run1};
 use smallvec::SmallVec;
 

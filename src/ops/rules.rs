@@ -1,7 +1,7 @@
 //! Layout rules that several families share.
 
 use crate::dims::wrap_dim;
-use crate::{DType, Dims, Result, Tensor, bail};
+use crate::{DType, Result, Tensor, bail};
 use smallvec::SmallVec;
 
 /// Wraps a dimension number of a tensor.
@@ -37,18 +37,6 @@ pub fn dim_list(dims: Option<&[i64]>, ndim: usize) -> Result<SmallVec<[usize; 6]
         out.push(d);
     }
     Ok(out)
-}
-
-/// The shape after reducing `dims`.
-#[must_use]
-pub fn reduced_shape(shape: &[i64], dims: &[usize], keepdim: bool) -> Dims {
-    (0..shape.len())
-        .filter_map(|d| match (dims.contains(&d), keepdim) {
-            (false, _) => Some(shape[d]),
-            (true, true) => Some(1),
-            (true, false) => None,
-        })
-        .collect()
 }
 
 /// The dtype that sums of integers are taken in, unless one is asked for.

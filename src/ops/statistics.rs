@@ -3,7 +3,8 @@
 use super::args::Args;
 use super::op::{F, FM, FMO, KernelBody, M, O, OpDef, Plan, Ret, Value, compose, kernel};
 use super::reduce::unknown;
-use super::rules::{dim_list, reduced_shape};
+use super::rules::dim_list;
+use crate::dims::reduced_shape;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, run1};
 
 /// The family's rows.

@@ -1,8 +1,8 @@
 //! Tensors from Python values and back: `tensor()`, `as_tensor()`, `tolist()`, the old constructors.
 
-use super::call::scalar;
 use super::convert::number;
 use super::object::tensor_ref;
+use super::results::scalar;
 use super::tensor::sizes_of;
 use super::types::type_name;
 use crate::cpu::copy::from_scalars;

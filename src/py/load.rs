@@ -356,9 +356,9 @@ impl<'py> Loader<'py> {
         let py = self.py;
         let id = match v {
             Value::None => return Ok(py.None().into_bound(py)),
-            Value::Bool(b) => return super::call::scalar(py, Scalar::Bool(b)),
-            Value::Int(i) => return super::call::scalar(py, Scalar::Int(i)),
-            Value::Float(f) => return super::call::scalar(py, Scalar::Float(f)),
+            Value::Bool(b) => return super::results::scalar(py, Scalar::Bool(b)),
+            Value::Int(i) => return super::results::scalar(py, Scalar::Int(i)),
+            Value::Float(f) => return super::results::scalar(py, Scalar::Float(f)),
             Value::Object(id) => id,
         };
         let at = id.0 as usize;
@@ -389,7 +389,7 @@ impl<'py> Loader<'py> {
             Object::ByteArray(_) => PyByteArray::new(py, tree.bytes(v).unwrap_or(&[])).into_any(),
             Object::Complex(_) => {
                 let (re, im) = tree.complex(v).unwrap_or_default();
-                super::call::scalar(py, Scalar::Complex(num_complex::Complex64::new(re, im)))?
+                super::results::scalar(py, Scalar::Complex(num_complex::Complex64::new(re, im)))?
             }
             Object::Tuple(_) => {
                 let items = self.values(tree.items(v).unwrap_or(&[]))?;

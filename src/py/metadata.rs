@@ -1,8 +1,8 @@
 //! What a tensor says about itself: sizes, dtype, device, kinds, and the views that are attributes.
 
-use super::call::to_python;
 use super::convert::tensor_arg;
 use super::object::{PyTensor, wrap};
+use super::results::to_python;
 use super::types::{self, PyDType, device, dtype, size};
 use crate::ops::op::Ret;
 use crate::{DType, MemoryFormat, Result, Tensor, op, run};

@@ -7,6 +7,7 @@
     reason = "pyo3 expands method tables inside unsafe functions"
 )]
 
+mod arguments;
 mod call;
 mod convert;
 mod cuda;
@@ -24,6 +25,7 @@ mod numpy;
 mod object;
 mod operators;
 mod parts;
+mod results;
 mod save;
 mod sink;
 mod storage;

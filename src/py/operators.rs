@@ -1,8 +1,9 @@
 //! Python's operators on tensors.
 
-use super::call::{binary, to_python};
+use super::call::binary;
 use super::convert;
 use super::object::{PyTensor, tensor_ref, wrap};
+use super::results::to_python;
 use super::types;
 use crate::{op, run};
 use pyo3::exceptions::PyTypeError;

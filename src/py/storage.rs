@@ -1,7 +1,5 @@
 //! `UntypedStorage`: the bytes behind tensors.
 
-#![allow(unsafe_code, reason = "single bytes are read and written")]
-
 use super::types;
 use crate::{DType, Device, Dims, Storage, Tensor};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyTypeError};
@@ -138,7 +136,7 @@ impl PyStorage {
     }
     fn __getitem__<'py>(&self, py: Python<'py>, index: i64) -> PyResult<Bound<'py, PyAny>> {
         self.readable()?;
-        super::call::scalar(
+        super::results::scalar(
             py,
             crate::cpu::read_scalar(&self.bytes().to_device(Device::CPU)?, self.position(index)?)?,
         )

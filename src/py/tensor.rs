@@ -1,8 +1,8 @@
 //! The Tensor class: getters, operators, indexing and what is no op.
 
-use super::call::{scalar, to_python};
 use super::convert::{self, PyGenerator, tensor_arg};
 use super::object::{PyParameter, PyTensor, tensor_ref, wrap};
+use super::results::{scalar, to_python};
 use super::types::{self, PyDType, device_of};
 use crate::ops::Arg;
 use crate::{DType, Device, Dims, MemoryFormat, Scalar, Tensor, mode, op, run};

@@ -1,0 +1,68 @@
+//! Results as Python objects.
+
+use super::object::wrap;
+use super::types::size;
+use crate::Scalar;
+use crate::ops::op::{Op, Ret, Value};
+use crate::ops::schema::Returns;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+/// A result as a Python object.
+#[inline]
+pub fn to_python<'py>(py: Python<'py>, r: Ret, op: &'static Op) -> PyResult<Bound<'py, PyAny>> {
+    match r {
+        Ret::One(t) => wrap(py, t),
+        Ret::Tuple(list) => {
+            let items = list
+                .into_iter()
+                .map(|t| wrap(py, t))
+                .collect::<PyResult<Vec<_>>>()?;
+            match &op.schema.returns {
+                Returns::Tuple(names) => named_tuple(py, op, names, items),
+                _ => Ok(PyTuple::new(py, items)?.into_any()),
+            }
+        }
+        Ret::List(list) => {
+            let items = list
+                .into_iter()
+                .map(|t| wrap(py, t))
+                .collect::<PyResult<Vec<_>>>()?;
+            Ok(PyTuple::new(py, items)?.into_any())
+        }
+        Ret::Value(v) => match v {
+            Value::None => Ok(py.None().into_bound(py)),
+            Value::Scalar(s) => scalar(py, s),
+            Value::Ints(v) => size(py, &v),
+            Value::DType(d) => Ok(super::types::dtype(py, d)?.into_bound(py).into_any()),
+        },
+    }
+}
+
+/// A number as a Python object.
+pub fn scalar(py: Python<'_>, s: Scalar) -> PyResult<Bound<'_, PyAny>> {
+    Ok(match s {
+        Scalar::Bool(b) => pyo3::types::PyBool::new(py, b).to_owned().into_any(),
+        Scalar::Int(i) => i.into_pyobject(py)?.into_any(),
+        Scalar::UInt(u) => u.into_pyobject(py)?.into_any(),
+        Scalar::Float(f) => f.into_pyobject(py)?.into_any(),
+        Scalar::Complex(c) => c.into_pyobject(py)?.into_any(),
+    })
+}
+
+pub(super) fn named_tuple<'py>(
+    py: Python<'py>,
+    op: &'static Op,
+    names: &[&'static str],
+    items: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if names.iter().all(|n| n.is_empty()) {
+        return Ok(PyTuple::new(py, items)?.into_any());
+    }
+    // Named tuples are made once a name by Python code.
+    let class = py.import("torchlike.return_types")?.call_method1(
+        "_class",
+        (op.path().replace('.', "_"), PyTuple::new(py, names)?),
+    )?;
+    class.call1((PyTuple::new(py, items)?,))
+}
