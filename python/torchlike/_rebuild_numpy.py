@@ -99,6 +99,8 @@ def _from_bytes(data: Any, dtype: Any, shape: Any, fortran: bool) -> Any:
     if dtype.itemsize == 0:
         return np.zeros(shape, dtype)
     flat = np.frombuffer(bytearray(data), dtype)
+    if not dtype.isnative and dtype.fields is None:  # NumPy too has them in its own order afterwards
+        flat = flat.astype(dtype.newbyteorder("="))
     return flat.reshape(shape, order="F" if fortran else "C")
 
 

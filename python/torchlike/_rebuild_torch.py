@@ -23,7 +23,7 @@ def _module_class(module: str, name: str) -> Any:
     found = getattr(nn, name, None)
     if found is None:
         last = module.rpartition(".")[2]
-        found = getattr(getattr(nn.layers, last, None), name, None)
+        found = getattr(getattr(nn.modules, last, None), name, None)
     return found if isinstance(found, type) and issubclass(found, nn.Module) else None
 
 

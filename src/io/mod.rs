@@ -135,6 +135,20 @@ impl Archive {
         Self::of(origin).map_err(|e| named(path, e))
     }
 
+    /// Opens a file that must be a checkpoint itself, and no index of others.
+    fn open_file(path: &Path) -> Result<Self> {
+        let open = || {
+            let origin = Origin::file(path, 0)?;
+            ensure!(
+                !sharded::is_index(&origin.bytes),
+                Checkpoint,
+                "an index among the files of an index"
+            );
+            Self::of(origin)
+        };
+        open().map_err(|e| named(path, e))
+    }
+
     /// Opens a checkpoint in memory.
     ///
     /// # Errors
