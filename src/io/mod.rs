@@ -236,9 +236,10 @@ impl Archive {
         // An untyped storage of a big-endian file is left as it is, as PyTorch leaves it.
         let unit = match storage.data {
             Data::Coded { coding, .. } => {
-                return coding
-                    .decode(bytes, storage.nbytes)
-                    .map_err(|e| err!(Checkpoint, "storage '{:.64}': {e}", storage.key));
+                return coding.decode(bytes, storage.nbytes).map_err(|e| {
+                    let key = &storage.key;
+                    Error::new(e.kind(), format!("storage '{key:.64}': {}", e.message()))
+                });
             }
             _ => storage.dtype.map_or(1, |d| d.to_real().size()),
         };

@@ -741,7 +741,30 @@ pub fn _load<'py>(
         tensors,
     };
     loader.read_ahead()?;
-    Ok((loader.value(root)?, end))
+    let made = without_collector(py, archive.tree().objects.len(), || loader.value(root))?;
+    Ok((made, end))
+}
+
+/// Runs `f` with Python's garbage collector paused if many objects are to be made: all of them stay, and looking for
+/// garbage among them again and again costs as much as making them.
+fn without_collector<R>(
+    py: Python<'_>,
+    objects: usize,
+    f: impl FnOnce() -> PyResult<R>,
+) -> PyResult<R> {
+    if objects < 1000 {
+        return f();
+    }
+    let gc = py.import("gc")?;
+    let on = gc.call_method0("isenabled")?.is_truthy()?;
+    if on {
+        gc.call_method0("disable")?;
+    }
+    let result = f();
+    if on {
+        gc.call_method0("enable")?;
+    }
+    result
 }
 
 /// The names in a checkpoint that `weights_only=True` refuses.
