@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")"
 export RUSTFLAGS="-C passes=sancov-module -C llvm-args=-sanitizer-coverage-level=3 \
--C llvm-args=-sanitizer-coverage-inline-8bit-counters -C llvm-args=-sanitizer-coverage-trace-compares -C codegen-units=4"
+-C llvm-args=-sanitizer-coverage-inline-8bit-counters -C llvm-args=-sanitizer-coverage-trace-compares"
 export CARGO_TARGET_DIR="${FUZZ_TARGET_DIR:-target}"
 # A target of its own keeps the flags from build scripts, which have no counters to register.
 host=$(rustc -vV | sed -n 's/^host: //p')

@@ -303,6 +303,26 @@ def test_convert_and_fingerprint(tmp_path: pathlib.Path) -> None:
     assert serialization.fingerprint(st) not in prints
 
 
+def test_whole_modules_give_the_names_of_their_state(tmp_path: pathlib.Path) -> None:
+    m = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.BatchNorm1d(3)))
+    torch.save({"model": m}, tmp_path / "a.pt")
+    serialization.convert(tmp_path / "a.pt", tmp_path / "a.safetensors", prefix="model.")
+    state = safetensors.load_file(tmp_path / "a.safetensors")
+    assert sorted(state) == sorted(m.state_dict())
+    assert torch.equal(state["0.weight"], m[0].weight)
+
+
+def test_sparse_and_quantised_tensors(tmp_path: pathlib.Path) -> None:
+    indices, values = torch.tensor([[0, 1], [1, 0]]), torch.tensor([1.0, 2.0])
+    coo = torch._C._sparse_coo(indices, values, [2, 2], True)
+    path = tmp_path / "a.pt"
+    torch.save({"coo": coo}, path)
+    back = torch.load(path)["coo"]
+    assert torch.equal(back.to_dense(), coo.to_dense())
+    with pytest.raises(NotImplementedError, match=r"'coo'.*sparse"):
+        safetensors.save_file({"coo": coo}, tmp_path / "a.safetensors")
+
+
 def test_conversion_needs_memory_for_the_largest_tensor_only(tmp_path: pathlib.Path) -> None:
     size, count = 2 << 20, 16
     torch.save({f"t{i}": torch.full((size,), float(i)) for i in range(count)}, tmp_path / "a.pt")

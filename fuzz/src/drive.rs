@@ -27,12 +27,51 @@ pub fn path(path: &Path) {
     }
 }
 
-/// Runs a bare pickle.
-pub fn bare_pickle(bytes: &[u8]) {
+/// Runs a pickle by itself, and as that of a checkpoint with two storages.
+pub fn pickle(bytes: &[u8]) {
     if let Ok((tree, used)) = pickle::read(bytes) {
         assert!(used <= bytes.len(), "more bytes than there are");
         black_box(describe::render(&tree, tree.root, 1000));
     }
+    archive(&zip_of(&[
+        ("a/data.pkl", bytes),
+        ("a/byteorder", b"little"),
+        ("a/data/0", &[7; 256]),
+        ("a/data/1", &[9; 64]),
+        ("a/version", b"3\n"),
+    ]));
+}
+
+/// A zip archive of stored records.
+pub fn zip_of(records: &[(&str, &[u8])]) -> Vec<u8> {
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    for (name, data) in records {
+        let at = out.len() as u32;
+        let mut fields = vec![20, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        fields.extend_from_slice(&crc32fast::hash(data).to_le_bytes());
+        fields.extend_from_slice(&(data.len() as u32).to_le_bytes());
+        fields.extend_from_slice(&(data.len() as u32).to_le_bytes());
+        fields.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        fields.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(b"PK\x03\x04");
+        out.extend_from_slice(&fields);
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(data);
+        directory.extend_from_slice(b"PK\x01\x02\x14\0");
+        directory.extend_from_slice(&fields);
+        directory.extend_from_slice(&[0; 10]);
+        directory.extend_from_slice(&at.to_le_bytes());
+        directory.extend_from_slice(name.as_bytes());
+    }
+    let at = out.len() as u32;
+    out.extend_from_slice(&directory);
+    out.extend_from_slice(b"PK\x05\x06\0\0\0\0");
+    out.extend_from_slice(&(records.len() as u16).to_le_bytes());
+    out.extend_from_slice(&(records.len() as u16).to_le_bytes());
+    out.extend_from_slice(&(directory.len() as u32).to_le_bytes());
+    out.extend_from_slice(&at.to_le_bytes());
+    out.extend_from_slice(&[0, 0]);
+    out
 }
 
 fn look(archive: &Archive) {

@@ -164,7 +164,7 @@ fn shards(scratch: &Path) -> Any<()> {
     fs::write(scratch.join("a.safetensors"), &file)?;
     fs::write(scratch.join("model-00001-of-00002.safetensors"), &file)?;
     let pickle = b"\x80\x02}X\x01\0\0\0yctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x02tQK\0K\x02\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtRs.";
-    let zip = targets::zip_of(&[
+    let zip = drive::zip_of(&[
         ("a/data.pkl", pickle),
         ("a/data/0", &[0; 8]),
         ("a/version", b"3\n"),

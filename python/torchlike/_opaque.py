@@ -59,9 +59,9 @@ class OpaqueClass:
         self.name = name
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, OpaqueClass)
-            and (self.module, self.name) == (other.module, other.name)
+        return isinstance(other, OpaqueClass) and (self.module, self.name) == (
+            other.module,
+            other.name,
         )
 
     def __hash__(self) -> int:

@@ -41,7 +41,9 @@ def _dense_of_compressed(self: Tensor) -> Tensor:
     if batch:
         shape = tuple(self.shape)
         flat = [x.flatten(0, batch - 1) for x in (starts, plain, values)]
-        parts = [_scatter(layout, rows, a, b, v, shape[batch:]) for a, b, v in zip(*flat, strict=True)]
+        parts = [
+            _scatter(layout, rows, a, b, v, shape[batch:]) for a, b, v in zip(*flat, strict=True)
+        ]
         return torchlike.stack(parts).reshape(shape)
     return _scatter(layout, rows, starts, plain, values, tuple(self.shape))
 

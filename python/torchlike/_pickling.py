@@ -9,6 +9,7 @@ from pickle import PicklingError, whichmodule  # type: ignore[attr-defined]
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from torchlike import _C
 from torchlike._opaque import Opaque, OpaqueClass
 
 # Files of ours that hold what PyTorch keeps in several.
@@ -121,6 +122,11 @@ def parts_of(obj: Any) -> Name | Parts:
         return name_of(obj)
     if cls.__module__ == "torchlike._parts":
         return Name("torch", repr(obj).rpartition(".")[2])
+    if cls is Name:
+        return obj
+    if cls is _C.Generator:
+        state = (obj.initial_seed(), None, obj.get_state())
+        return Parts(False, Name("torch._C", "Generator"), (obj.device,), state, [], [])
     if cls is OpaqueClass:
         return Name(obj.module, obj.name)
     if cls is Opaque:

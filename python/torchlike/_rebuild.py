@@ -154,7 +154,7 @@ def _plain(cls: type, *checks: type | tuple[type, ...], least: int | None = None
     return Builder(make)
 
 
-def _empty(cls: type, give: Callable[[Any, Any], Any] | None = _attributes) -> Builder:
+def _empty(cls: Any, give: Callable[[Any, Any], Any] | None = _attributes) -> Builder:
     """A class whose objects are made without arguments and given their attributes."""
 
     def make(args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -237,7 +237,7 @@ def _stdlib_datetime(name: str) -> Any:
                 need(len(args[0]) == size and len(args) <= 2, f"the bytes of a {name}")
                 need(len(args) == 1 or isinstance(args[1], zone), "a time zone")
             else:
-                kinds = (*([number] * 7), zone)
+                kinds: tuple[Any, ...] = (*([number] * 7), zone)
                 need(len(args) <= 8, f"arguments for {name}")
                 need(all(isinstance(a, k) for a, k in zip(args, kinds, strict=False)), "a number")
             return cls(*args)
@@ -474,11 +474,14 @@ STDLIB: dict[str, Callable[[str], Any]] = {
 
 # Looking names up.
 
+# What has no meaning here although it is Python's (of any version), NumPy's or PyTorch's is refused by name, and so
+# are the libraries whose objects stand for code.
 OWN = frozenset(
-    # what has no meaning here although it is Python's (of any version), NumPy's or PyTorch's is refused by name
-    "torch torchlike numpy __builtin__ exceptions copy_reg commands UserDict functorch caffe2 "
-    # and so are the libraries whose objects stand for code
-    "cloudpickle dill joblib pip setuptools pkg_resources distutils nt posix".split()
+    (
+        *("torch", "torchlike", "numpy", "functorch", "caffe2", "distutils", "nt", "posix"),
+        *("__builtin__", "exceptions", "copy_reg", "commands", "UserDict"),
+        *("cloudpickle", "dill", "joblib", "pip", "setuptools", "pkg_resources"),
+    )
 )
 
 

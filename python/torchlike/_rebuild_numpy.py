@@ -32,8 +32,13 @@ def _dtype_state(dtype: Any, state: Any) -> Any:
     need(order in ("<", ">", "|", "="), "the byte order of a dtype")
     need(state[0] in (3, 4), "the version of a dtype")
     if sub is not None:
-        need(isinstance(sub, tuple) and len(sub) == 2 and isinstance(sub[0], np.dtype), "a subarray")
-        need(isinstance(sub[1], tuple) and all(type(n) is int and n >= 0 for n in sub[1]), "its shape")
+        need(
+            isinstance(sub, tuple) and len(sub) == 2 and isinstance(sub[0], np.dtype), "a subarray"
+        )
+        need(
+            isinstance(sub[1], tuple) and all(type(n) is int and n >= 0 for n in sub[1]),
+            "its shape",
+        )
         made = np.dtype((sub[0], sub[1]))
         need(made.itemsize <= 1 << 20, "the size of a dtype")
         return made
@@ -99,6 +104,10 @@ def _from_bytes(data: Any, dtype: Any, shape: Any, fortran: bool) -> Any:
     if dtype.itemsize == 0:
         return np.zeros(shape, dtype)
     flat = np.frombuffer(bytearray(data), dtype)
+    if (
+        not dtype.isnative and dtype.fields is None
+    ):  # NumPy too has them in its own order afterwards
+        flat = flat.astype(dtype.newbyteorder("="))
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
@@ -111,7 +120,7 @@ def _reconstruct(args: tuple[Any, ...], kwargs: Any) -> Any:
 def _array_state(_: Any, state: Any) -> Any:
     need(isinstance(state, tuple) and len(state) in (4, 5), "the state of an array")
     shape, dtype, fortran, data = state[-4:]
-    if isinstance(dtype, np.dtype) and dtype == object:
+    if isinstance(dtype, np.dtype) and dtype.kind == "O":
         shape = _shape(shape)
         need(isinstance(data, list) and len(data) == _count(shape), "the items of an array")
         made = np.empty(len(data), dtype=object)
@@ -142,10 +151,33 @@ def _stream(args: tuple[Any, ...], kwargs: Any) -> Any:
 
 
 def _stream_state(stream: Any, state: Any) -> None:
-    if isinstance(state, tuple) and len(state) == 2:  # state and seed sequence, of NumPy 1.24 and later
+    if (
+        isinstance(state, tuple) and len(state) == 2
+    ):  # state and seed sequence, of NumPy 1.24 and later
         state = state[0]
     need(isinstance(state, dict), "the state of a bit generator")
     stream.state = state
+
+
+def _seeds(args: tuple[Any, ...], kwargs: Any) -> Any:
+    need(not kwargs and len(args) == 3 and args[0] is np.random.SeedSequence, "a seed sequence")
+    need(args[2] is None or isinstance(args[2], tuple), "the state of a seed sequence")
+    made = np.random.SeedSequence(0)
+    return made if args[2] is None else _seeds_state(made, args[2])
+
+
+def _seeds_state(_: Any, state: Any) -> Any:
+    need(isinstance(state, tuple) and len(state) in (5, 6), "the state of a seed sequence")
+    entropy, spawned, _pool, size, key = state[:5]
+    need(type(spawned) is int and type(size) is int and 4 <= size <= 1024, "a seed sequence")
+    need(
+        isinstance(entropy, int | list | tuple | np.ndarray | None),
+        "the entropy of a seed sequence",
+    )
+    need(isinstance(key, tuple) and all(type(n) is int for n in key), "a seed sequence")
+    return np.random.SeedSequence(
+        entropy, spawn_key=key, pool_size=size, n_children_spawned=spawned
+    )
 
 
 def _random(cls: Any) -> Builder:
@@ -177,6 +209,8 @@ def builder(module: str, name: str) -> Any:
         return Builder(_scalar)
     if module in _NUMERIC and name == "_frombuffer":
         return Builder(_from_buffer)
+    if module == "numpy.random.bit_generator" and name == "__pyx_unpickle_SeedSequence":
+        return Builder(_seeds, _seeds_state)
     if module == "numpy.random._pickle":
         if name == "__bit_generator_ctor":
             return Builder(_stream, _stream_state)
@@ -193,6 +227,6 @@ def value(module: str, name: str) -> Any:
         found = getattr(np, name, None)
         if found is np.ndarray or (isinstance(found, type) and issubclass(found, np.generic)):
             return found
-    if module.startswith("numpy.random.") and name in _STREAMS:
+    if module.startswith("numpy.random.") and name in (*_STREAMS, "SeedSequence"):
         return getattr(np.random, name)
     return Refused

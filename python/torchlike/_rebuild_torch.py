@@ -23,7 +23,7 @@ def _module_class(module: str, name: str) -> Any:
     found = getattr(nn, name, None)
     if found is None:
         last = module.rpartition(".")[2]
-        found = getattr(getattr(nn.layers, last, None), name, None)
+        found = getattr(getattr(nn.modules, last, None), name, None)
     return found if isinstance(found, type) and issubclass(found, nn.Module) else None
 
 
@@ -31,14 +31,13 @@ def _module_state(obj: Any, state: Any) -> None:
     from torchlike import nn
 
     need(isinstance(state, dict) and all(type(k) is str for k in state), "the state of a module")
-    for registry, kind in (
+    kinds: tuple[tuple[str, Any], ...] = (
         ("_parameters", torchlike.Tensor),
         ("_buffers", torchlike.Tensor),
-        ("_modules", nn.Module),
-    ):
+        ("_modules", (nn.Module, _opaque())),
+    )
+    for registry, kind in kinds:
         table = state.get(registry)
-        if registry == "_modules" and table is not None:
-            kind = (nn.Module, _opaque())
         need(table is None or isinstance(table, dict), "the registry of a module")
         for key, value in (table or {}).items():
             need(type(key) is str and "." not in key, "the name of a registered value")
@@ -85,12 +84,26 @@ def _generator() -> Builder:
 def _named_result(name: str) -> Any:
     fields = {
         **dict.fromkeys(
-            ("max", "min", "median", "nanmedian", "mode", "sort", "topk", "kthvalue", "cummax", "cummin"),
+            (
+                "max",
+                "min",
+                "median",
+                "nanmedian",
+                "mode",
+                "sort",
+                "topk",
+                "kthvalue",
+                "cummax",
+                "cummin",
+            ),
             ("values", "indices"),
         ),
         **{"aminmax": ("min", "max"), "slogdet": ("sign", "logabsdet"), "qr": ("Q", "R")},
         **{"svd": ("U", "S", "V"), "frexp": ("mantissa", "exponent")},
-        **{"linalg_eigh": ("eigenvalues", "eigenvectors"), "linalg_eig": ("eigenvalues", "eigenvectors")},
+        **{
+            "linalg_eigh": ("eigenvalues", "eigenvectors"),
+            "linalg_eig": ("eigenvalues", "eigenvectors"),
+        },
         **{"linalg_qr": ("Q", "R"), "linalg_svd": ("U", "S", "Vh")},
         **{"linalg_slogdet": ("sign", "logabsdet")},
     }.get(name)
@@ -135,7 +148,11 @@ def value(module: str, name: str) -> Any:
     kinds = (torchlike.dtype, torchlike.memory_format, torchlike.layout, torchlike.qscheme)
     if module == "torch":
         found = getattr(torchlike, name, None)
-        if isinstance(found, kinds) or found in (torchlike.Tensor, torchlike.Size, torchlike.device):
+        if isinstance(found, kinds) or found in (
+            torchlike.Tensor,
+            torchlike.Size,
+            torchlike.device,
+        ):
             return found
     if module in ("torch.nn.parameter", "torch.nn") and name == "Parameter":
         return torchlike.nn.Parameter

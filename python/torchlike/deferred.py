@@ -40,33 +40,71 @@ def is_meta_init() -> bool:
     return _C._recording()
 
 
-def _tensors_of(obj: Any) -> Iterable[_C.Tensor]:
+def _named(obj: Any, name: str = "") -> Iterable[tuple[str, _C.Tensor]]:
+    """The tensors of a container with their names: keys and positions joined by dots."""
     if isinstance(obj, _C.Tensor):
-        yield obj
-    elif isinstance(obj, dict):
-        for v in obj.values():
-            yield from _tensors_of(v)
+        yield name, obj
+        return
+    dot = name and name + "."
+    if isinstance(obj, dict):
+        for k, v in obj.items():
+            if isinstance(v, _C.Tensor | dict | list | tuple) or hasattr(v, "named_parameters"):
+                yield from _named(v, f"{dot}{k}")
     elif isinstance(obj, list | tuple | set | frozenset):
-        for v in obj:
-            yield from _tensors_of(v)
-    elif hasattr(obj, "parameters") and hasattr(obj, "buffers"):
-        yield from obj.parameters()
-        yield from obj.buffers()
+        for i, v in enumerate(obj):
+            yield from _named(v, f"{dot}{i}")
+    elif hasattr(obj, "named_parameters") and hasattr(obj, "named_buffers"):
+        for k, v in (*obj.named_parameters(), *obj.named_buffers()):
+            yield f"{dot}{k}", v
     else:
         raise TypeError(
             f"materialize(): expected a tensor, a module or a container of them, got {type(obj).__name__}"
         )
 
 
-def materialize(obj: T, keep_cache: bool = False) -> T:
+def _chosen(obj: Any, names: str | Iterable[str] | None) -> list[_C.Tensor]:
+    found = _named(obj)
+    if names is None:
+        return [t for _, t in found]
+    from fnmatch import fnmatchcase
+
+    patterns = [names] if isinstance(names, str) else list(names)
+    matched: set[str] = set()
+    chosen = []
+    for name, t in found:
+        hits = [p for p in patterns if fnmatchcase(name, p)]
+        if hits:
+            matched.update(hits)
+            chosen.append(t)
+    for p in patterns:
+        if p not in matched:
+            raise KeyError(f"materialize(): no tensor is named '{p}'")
+    return chosen
+
+
+def materialize(
+    obj: T,
+    keep_cache: bool = False,
+    *,
+    names: str | Iterable[str] | None = None,
+    index: Any = None,
+    device: Any = None,
+) -> T:
     """Makes a tensor, a module or a container of them real, in place, and returns it.
 
-    Tensors keep their identity, views and ties. `keep_cache` keeps intermediate results, so that later calls
-    need not compute them again; `clear_meta_init_cache` forgets them.
+    Tensors keep their identity, views and ties; those that come from files are read in parallel. `names` takes only the
+    tensors whose names match a pattern (`"layers.0.*"`), `device` says where to (the CPU if not given). With
+    `index`, of one tensor, the elements at that index come back as a new real tensor and the tensor itself stays as it
+    is: of a file only the bytes of those elements are read. `keep_cache` keeps intermediate results of recorded
+    initialisations, so that later calls need not compute them again; `clear_meta_init_cache` forgets them.
     """
-    for t in _tensors_of(obj):
-        if t.is_meta:
-            _C._materialize(t, keep_cache)
+    if index is not None:
+        if not isinstance(obj, _C.Tensor) or names is not None:
+            raise TypeError("materialize(): an index is for one tensor")
+        made = _C._extract(obj.detach()[index])
+        return made if device is None else made.to(device)
+    parts = [p for t in _chosen(obj, names) for p in _C._parts(t)]
+    _C._materialize_all([p for p in parts if p.is_meta], keep_cache, device)
     return obj
 
 

@@ -164,7 +164,7 @@ impl<'a> Graft<'a> {
                 to.push_global(&g.module, &g.name)
             }
             Object::Call(_) => self.call(id, to, storage)?,
-            Object::PersistentId(_) => {
+            Object::PersistentId(_) | Object::Proto(_) => {
                 return Err(err!(Checkpoint, "a persistent id without a meaning"));
             }
         })

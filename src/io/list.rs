@@ -138,6 +138,9 @@ fn step(tree: &Tree, id: Id, i: usize, name: &mut String) -> Option<Value> {
     let dot = if name.is_empty() { "" } else { "." };
     if let Some(pairs) = tree.pairs(value) {
         let &(key, value) = pairs.get(i)?;
+        if is_registry(tree, key) && is_module(tree, pairs) {
+            return Some(value);
+        }
         let _ = match (key, tree.str(key)) {
             // Names are copied for each tensor below them, so that long keys must not multiply.
             (_, Some(text)) if name.len() + text.len() > MAX_NAME => {
@@ -166,9 +169,22 @@ fn step(tree: &Tree, id: Id, i: usize, name: &mut String) -> Option<Value> {
         // The parts of an object of an unknown class: function, arguments, items, states.
         Object::Call(_) => {
             let value = tree.child(id, i)?;
-            let _ = write!(name, "{dot}<part {i}>");
+            if !tree.pairs(value).is_some_and(|p| is_module(tree, p)) {
+                let _ = write!(name, "{dot}<part {i}>");
+            }
             Some(value)
         }
         _ => None,
     }
+}
+
+/// True for the attributes of a whole saved module that hold what its state dict names without them.
+fn is_registry(tree: &Tree, key: Value) -> bool {
+    matches!(tree.str(key), Some("_parameters" | "_buffers" | "_modules"))
+}
+
+/// True if these are the attributes of a module.
+fn is_module(tree: &Tree, pairs: &[(Value, Value)]) -> bool {
+    // A module has about twenty; a large dictionary is none, and is not looked through for each of its keys.
+    pairs.len() < 1000 && pairs.iter().filter(|kv| is_registry(tree, kv.0)).count() == 3
 }

@@ -91,6 +91,23 @@ impl Bytes {
         }
     }
 
+    /// Tells the system whether single places far from one another are about to be read, so that it need not read
+    /// what lies around them.
+    pub(super) fn scattered(&self, yes: bool) {
+        #[cfg(unix)]
+        if let Owner::Mapped(map) = &*self.owner {
+            let advice = if yes {
+                memmap2::Advice::Random
+            } else {
+                memmap2::Advice::Normal
+            };
+            // Only a hint: reading is right without it.
+            let _ = map.advise(advice);
+        }
+        #[cfg(not(unix))]
+        let _ = yes;
+    }
+
     /// True if these bytes are part of a mapped file.
     #[must_use]
     pub fn is_mapped(&self) -> bool {

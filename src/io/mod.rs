@@ -140,6 +140,20 @@ impl Archive {
         Self::of(origin).map_err(|e| named(path, e))
     }
 
+    /// Opens a file that must be a checkpoint itself, and no index of others.
+    fn open_file(path: &Path) -> Result<Self> {
+        let open = || {
+            let origin = Origin::file(path, 0)?;
+            ensure!(
+                !sharded::is_index(&origin.bytes),
+                Checkpoint,
+                "an index among the files of an index"
+            );
+            Self::of(origin)
+        };
+        open().map_err(|e| named(path, e))
+    }
+
     /// Opens a checkpoint in memory.
     ///
     /// # Errors
@@ -227,9 +241,10 @@ impl Archive {
         // An untyped storage of a big-endian file is left as it is, as PyTorch leaves it.
         let unit = match storage.data {
             Data::Coded { coding, .. } => {
-                return coding
-                    .decode(bytes, storage.nbytes)
-                    .map_err(|e| err!(Checkpoint, "storage '{:.64}': {e}", storage.key));
+                return coding.decode(bytes, storage.nbytes).map_err(|e| {
+                    let key = &storage.key;
+                    Error::new(e.kind(), format!("storage '{key:.64}': {}", e.message()))
+                });
             }
             _ => storage.dtype.map_or(1, |d| d.to_real().size()),
         };

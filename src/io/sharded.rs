@@ -108,14 +108,7 @@ fn open_all(files: &[PathBuf]) -> Result<Vec<Archive>> {
             "'{}' is not a file",
             path.display()
         );
-        let archive = Archive::open_at(path, 0)?;
-        ensure!(
-            archive.shards.is_empty(),
-            Checkpoint,
-            "'{}' is an index itself",
-            path.display()
-        );
-        Ok(archive)
+        Archive::open_file(path)
     };
     let threads = std::thread::available_parallelism()
         .map_or(1, usize::from)

@@ -181,7 +181,11 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
     };
     let mut pickled = reader("pickle")?;
     let mut tree = pickled.pickle()?;
-    let system = reader("sys_info")?.pickle()?;
+    // The first versions wrote no system information.
+    let system = match members.contains_key("sys_info") {
+        true => reader("sys_info")?.pickle()?,
+        false => Tree::new(),
+    };
     ensure!(
         system.calls.is_empty(),
         Checkpoint,
@@ -210,10 +214,11 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
             _ => None,
         };
         tree.objects[i] = if let Some(class) = module {
-            *tree
-                .object(class)
-                .filter(|o| matches!(o, Object::Global(_)))
-                .ok_or_else(|| err!(Checkpoint, "tar: a class that is none"))?
+            let Some(&Object::Global(g)) = tree.object(class) else {
+                bail!(Checkpoint, "tar: a class that is none")
+            };
+            tree.containers.push(g);
+            Object::Global(g)
         } else {
             let number = key(&tree, id)?;
             let storage = storages

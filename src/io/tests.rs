@@ -332,3 +332,56 @@ fn writing_deep_trees_needs_little_stack() {
             .contains("more than 1000 levels")
     );
 }
+
+/// Reading a pickle in one step a tensor gives what reading it opcode by opcode gives.
+#[test]
+fn tensors_in_one_step_are_the_same() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ckpt/good");
+    let mut compared = 0;
+    for path in std::fs::read_dir(folder).unwrap() {
+        let bytes = Bytes::map(&path.unwrap().path()).unwrap();
+        let Ok(zip) = zip::Zip::open(bytes) else {
+            continue;
+        };
+        let root = zip.name(0).split_once('/').unwrap().0.to_owned();
+        let Some(entry) = zip.find(format!("{root}/data.pkl").as_bytes()) else {
+            continue;
+        };
+        let data = torch_zip::read_pickle(&zip, entry).unwrap();
+        let resolved = |tree: Result<(Tree, usize)>| {
+            let mut tree = tree.unwrap().0;
+            let mut finder = torch_zip::Finder::new(&zip, format!("{root}/data/"));
+            rebuild::resolve(&mut tree, &mut |request, storages| {
+                finder.find(request, storages)
+            })
+            .unwrap();
+            tree
+        };
+        let (fast, slow) = (
+            resolved(pickle::read_tensors(&data)),
+            resolved(pickle::read(&data)),
+        );
+        let described = |tree: &Tree| -> Vec<String> {
+            list::named_tensors(tree)
+                .iter()
+                .map(|t| {
+                    let r = t.tensor;
+                    format!(
+                        "{} {} {:?} {:?} {} {} {:?} {}",
+                        t.name,
+                        r.dtype,
+                        r.shape(),
+                        r.stride(),
+                        r.offset,
+                        r.requires_grad,
+                        r.class,
+                        t.storage.key
+                    )
+                })
+                .collect()
+        };
+        assert_eq!(described(&fast), described(&slow));
+        compared += fast.protos.len();
+    }
+    assert!(compared > 100, "{compared} tensors in one step");
+}

@@ -58,7 +58,7 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         return super::torchscript::open(bytes, &zip, &root, big_endian);
     }
     let data = read_pickle(&zip, pickle)?;
-    let (mut tree, _) = pickle::read(&data)?;
+    let (mut tree, _) = pickle::read_tensors(&data)?;
     let mut finder = Finder::new(&zip, format!("{root}/data/"));
     finder.resolve(&mut tree)?;
     check(&tree)?;

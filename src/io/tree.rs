@@ -89,8 +89,31 @@ pub enum Object {
     Global(u32),
     /// A call that was recorded and not made, an object of an unknown class among them: its number in [`Tree::calls`].
     Call(u32),
+    /// A tensor as PyTorch describes it, before its storage is found; trees that archives give have none.
+    Proto(u32),
     /// A persistent id that no format has given a meaning yet: a span of the one value it is.
     PersistentId(Span),
+}
+
+/// A tensor as PyTorch describes it in a pickle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Proto {
+    /// The class of its storage.
+    pub class: Id,
+    /// The key of its storage.
+    pub key: Id,
+    /// The device it was on.
+    pub location: Id,
+    /// Elements of its storage.
+    pub numel: i64,
+    /// Elements before its first.
+    pub offset: i64,
+    /// Where its sizes and strides begin in the tree's `proto_dims`.
+    pub dims: u32,
+    /// How many of each.
+    pub ndim: u8,
+    /// Whether it requires a gradient.
+    pub grad: bool,
 }
 
 /// The name of a class or function in a pickle.
@@ -446,10 +469,14 @@ pub struct Tree {
     pub storages: Vec<StorageRef>,
     /// Names of classes and functions, in the order of the file, each once.
     pub globals: Vec<Global>,
+    /// Numbers of the names that the formats before zip gave with their source text: classes of modules.
+    pub containers: Vec<u32>,
     /// Calls that were recorded; those that got a meaning are no longer referred to.
     pub calls: Vec<Call>,
     /// Attribute dictionaries of objects that are not tensors.
     pub attrs: std::collections::HashMap<Id, Value>,
+    pub(crate) protos: Vec<Proto>,
+    pub(crate) proto_dims: Vec<i64>,
     pub(crate) text: String,
     pub(crate) blob: Vec<u8>,
     pub(crate) pool: Vec<Value>,
@@ -476,8 +503,11 @@ impl Tree {
             composites: Vec::new(),
             storages: Vec::new(),
             globals: Vec::new(),
+            containers: Vec::new(),
             calls: Vec::new(),
             attrs: std::collections::HashMap::new(),
+            protos: Vec::new(),
+            proto_dims: Vec::new(),
             text: String::new(),
             blob: Vec::new(),
             pool: Vec::new(),

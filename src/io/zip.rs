@@ -101,8 +101,16 @@ impl Zip {
     pub fn open(bytes: Bytes) -> Result<Self> {
         let directory = find_directory(&bytes)?;
         let mut entries = read_directory(&bytes, &directory)?;
+        // Large records lie far apart; small ones are best read as they come.
+        let apart = bytes.len() / (entries.len() + 1) > 256 << 10;
+        if apart {
+            bytes.scattered(true);
+        }
         for entry in &mut entries {
             check_local(&bytes, entry, directory.start as u64)?;
+        }
+        if apart {
+            bytes.scattered(false);
         }
         check_overlap(&bytes, &entries)?;
         let names = NameTable::build(&bytes, &entries)?;
@@ -190,12 +198,13 @@ pub fn inflate(bytes: &Bytes, at: u64, compressed: u64, size: u64) -> Result<Byt
     Ok(Bytes::from(out))
 }
 
-fn name_of<'a>(bytes: &'a [u8], entry: &Entry) -> &'a str {
+fn raw_name<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
     let (at, len) = entry.name;
-    bytes
-        .get(at..at + usize::from(len))
-        .and_then(|b| std::str::from_utf8(b).ok())
-        .unwrap_or("")
+    bytes.get(at..at + usize::from(len)).unwrap_or(&[])
+}
+
+fn name_of<'a>(bytes: &'a [u8], entry: &Entry) -> &'a str {
+    std::str::from_utf8(raw_name(bytes, entry)).unwrap_or("")
 }
 
 fn find_directory(b: &[u8]) -> Result<Directory> {
@@ -555,9 +564,13 @@ impl NameTable {
             hasher: RandomState::new(),
         };
         for (i, entry) in entries.iter().enumerate() {
-            let name = name_of(b, entry);
-            let (slot, used) = table.probe(b, entries, name.as_bytes());
-            ensure!(!used, Checkpoint, "zip directory lists '{name}' twice");
+            let (slot, used) = table.probe(b, entries, raw_name(b, entry));
+            ensure!(
+                !used,
+                Checkpoint,
+                "zip directory lists '{}' twice",
+                name_of(b, entry)
+            );
             table.slots[slot] = i as u32;
         }
         Ok(table)
@@ -570,7 +583,7 @@ impl NameTable {
         loop {
             match entries.get(self.slots[slot] as usize) {
                 None => return (slot, false),
-                Some(e) if name_of(b, e).as_bytes() == name => return (slot, true),
+                Some(e) if raw_name(b, e) == name => return (slot, true),
                 Some(_) => slot = (slot + 1) & mask,
             }
         }

@@ -1,5 +1,6 @@
 //! What can stand between a call and its kernel. With nothing active it costs one thread-local load.
 
+pub mod partial;
 pub mod record;
 
 use std::cell::Cell;

@@ -36,7 +36,7 @@ impl From<crate::Error> for Failure {
 type Converted<T> = Result<T, Failure>;
 
 /// `torchlike.Generator` of the CPU.
-#[pyclass(frozen, name = "Generator", module = "torchlike", subclass)]
+#[pyclass(frozen, name = "Generator", module = "torchlike._C", subclass)]
 pub struct PyGenerator(pub SharedGenerator);
 
 /// A Python number, if it is one: exact types first, then NumPy scalars by their protocols.

@@ -323,6 +323,27 @@ fn _materialize(py: Python<'_>, t: &Bound<'_, PyTensor>, keep_cache: bool) -> Py
     let t = t.get().get().clone();
     Ok(py.detach(|| record::materialize(&t, keep_cache))?)
 }
+/// Makes meta tensors real in place, those from files at the same time.
+#[pyfunction]
+#[pyo3(signature = (tensors, keep_cache=false, device=None))]
+fn _materialize_all(
+    py: Python<'_>,
+    tensors: Vec<Bound<'_, PyTensor>>,
+    keep_cache: bool,
+    device: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let tensors: Vec<_> = tensors.iter().map(|t| t.get().get().clone()).collect();
+    let device = device.map(super::types::device_of).transpose()?;
+    Ok(py.detach(|| layers::partial::materialize_all(&tensors, keep_cache, device))?)
+}
+
+/// The elements of a view of a meta tensor as a real tensor; the view stays on meta.
+#[pyfunction]
+fn _extract<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
+    let t = t.get().get().clone();
+    let made = py.detach(|| layers::partial::extract(&t))?;
+    wrap(py, made)
+}
 #[pyfunction]
 fn _clear_meta_init_cache() {
     record::clear_cache();
@@ -406,7 +427,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     add!(tensor as_tensor from_numpy frombuffer is_tensor get_default_dtype set_default_dtype get_default_device set_default_device
         is_grad_enabled _set_grad_enabled is_inference_mode_enabled _set_inference _default_generator manual_seed get_num_threads
-        set_num_threads result_type promote_types can_cast _record _recording _materialize _clear_meta_init_cache _assign _swap
+        set_num_threads result_type promote_types can_cast _record _recording _materialize _materialize_all _extract _clear_meta_init_cache _assign _swap
         _from_storage _legacy _op_table _op_aliases);
     m.add_function(wrap_pyfunction!(super::numpy::from_dlpack, m)?)?;
     m.add_function(wrap_pyfunction!(super::load::_load, m)?)?;

@@ -46,9 +46,9 @@ enum Place<'py> {
     Asked(Bound<'py, PyAny>),
 }
 
-struct Loader<'py> {
+struct Loader<'a, 'py> {
     py: Python<'py>,
-    archive: Arc<Archive>,
+    archive: &'a Arc<Archive>,
     place: Place<'py>,
     private: Vec<Option<io::mmap::Private>>,
     /// Names that the user has registered, and what they stand for.
@@ -79,7 +79,7 @@ fn device_for(location: &str) -> Result<Device> {
     Ok(device)
 }
 
-impl<'py> Loader<'py> {
+impl<'py> Loader<'_, 'py> {
     /// Reads all storages that go to host memory at once, with the interpreter released.
     fn read_ahead(&mut self) -> PyResult<()> {
         let device = match &self.place {
@@ -99,8 +99,8 @@ impl<'py> Loader<'py> {
                 wanted.push(i);
             }
         }
-        let archive = self.archive.clone();
-        let made = self.py.detach(|| io::fetch::storages(&archive, &wanted))?;
+        let archive = self.archive;
+        let made = self.py.detach(|| io::fetch::storages(archive, &wanted))?;
         for (i, host) in wanted.into_iter().zip(made) {
             self.storages[i] = Some(match device {
                 Some(d) => host.on(d)?,
@@ -124,7 +124,7 @@ impl<'py> Loader<'py> {
         if let Some(s) = &self.storages[at] {
             return Ok(s.clone());
         }
-        let archive = self.archive.clone();
+        let archive = self.archive;
         let r = &archive.tree().storages[at];
         let location = &*r.location;
         let made = match &self.place {
@@ -161,7 +161,7 @@ impl<'py> Loader<'py> {
 
     fn with_source(&self, at: usize, s: &Storage) {
         s.set_source(Some(Source::File(Arc::new(FilePart {
-            part: io::Part::new(self.archive.clone(), at),
+            part: io::Part::new(Arc::clone(self.archive), at),
         }))));
     }
 
@@ -179,7 +179,7 @@ impl<'py> Loader<'py> {
         if let Some((map, offset)) = self.mapped(r) {
             return Storage::from_private(map, offset, r.nbytes)?.on(device);
         }
-        let made = io::fetch::storages(&self.archive, &[at])?.pop();
+        let made = io::fetch::storages(self.archive, &[at])?.pop();
         made.ok_or_else(|| err!(Checkpoint, "a storage that is not there"))?
             .on(device)
     }
@@ -188,6 +188,14 @@ impl<'py> Loader<'py> {
     fn bare(&mut self, t: &TensorRef) -> PyResult<Tensor> {
         let storage = self.storage(t.storage)?;
         if let Some(q) = &t.quant {
+            if storage.device().is_meta() {
+                return Err(err!(
+                    NotImplemented,
+                    "quantized tensors cannot be on the meta device: load them with map_location='cpu' and mmap=True, which reads \
+                     nothing before it is used"
+                )
+                .into());
+            }
             let parts = match q.channels {
                 None => Parts::PerTensor {
                     scale: q.scale,
@@ -220,7 +228,7 @@ impl<'py> Loader<'py> {
 
     /// A tensor that another one is made of.
     fn part(&mut self, v: Value) -> PyResult<Tensor> {
-        let archive = self.archive.clone();
+        let archive = self.archive;
         let t = archive
             .tree()
             .tensor(v)
@@ -316,7 +324,7 @@ impl<'py> Loader<'py> {
         if tree.storages[t.storage as usize].data == Data::Meta {
             return Err(err!(Checkpoint, "a nested tensor without its sizes"));
         }
-        let storage = io::fetch::storages(&self.archive, &[t.storage as usize])?.pop();
+        let storage = io::fetch::storages(self.archive, &[t.storage as usize])?.pop();
         let storage = storage.ok_or_else(|| err!(Checkpoint, "a storage that is not there"))?;
         let all = Tensor::checked(
             storage,
@@ -329,7 +337,7 @@ impl<'py> Loader<'py> {
     }
 
     fn attributes(&mut self, to: &Bound<'py, PyAny>, attrs: Value) -> PyResult<()> {
-        let archive = self.archive.clone();
+        let archive = self.archive;
         let tree = archive.tree();
         let parts = match tree.tuple(attrs) {
             Some(parts) => parts,
@@ -365,7 +373,7 @@ impl<'py> Loader<'py> {
         if let Some(Some(done)) = self.made.get(at) {
             return Ok(done.clone());
         }
-        let archive = self.archive.clone();
+        let archive = self.archive;
         let tree = archive.tree();
         let Some(object) = tree.object(v).copied() else {
             return Err(PyRuntimeError::new_err(
@@ -511,7 +519,7 @@ impl<'py> Loader<'py> {
                 found
             }
             Object::Call(_) => return self.call(at, v),
-            Object::PersistentId(_) => return Err(self.refused(v).into()),
+            Object::PersistentId(_) | Object::Proto(_) => return Err(self.refused(v).into()),
         };
         self.made[at] = Some(made.clone());
         Ok(made)
@@ -520,7 +528,7 @@ impl<'py> Loader<'py> {
     /// An object that a table of ours, or the user, knows how to make from data.
     fn call(&mut self, at: usize, v: Value) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
-        let archive = self.archive.clone();
+        let archive = self.archive;
         let tree = archive.tree();
         let (Some(call), Some(g)) = (tree.call(v), tree.call(v).and_then(|c| tree.global(c.func)))
         else {
@@ -600,6 +608,9 @@ fn refuse(
     allowed: &Bound<'_, PyDict>,
     full: bool,
 ) -> PyResult<()> {
+    for shard in archive.shards() {
+        refuse(py, shard, allowed, full)?;
+    }
     let tree = archive.tree();
     let is_allowed = |g: &io::tree::Global| allowed.contains(g.to_string()).unwrap_or(false);
     if !full && let Some(global) = tree.disallowed(&is_allowed).next() {
@@ -619,11 +630,16 @@ fn refuse(
         .into());
     }
     let unresolved = tree.unresolved();
-    if unresolved.is_empty() {
+    if unresolved.is_empty() && tree.containers.is_empty() {
         return Ok(());
     }
     let rebuild = py.import("torchlike._rebuild")?;
-    for g in unresolved {
+    // A class that comes with its source text is a module's, and code: it has to be one of ours.
+    let containers = tree
+        .containers
+        .iter()
+        .map(|&g| (&tree.globals[g as usize], false));
+    for (g, full) in unresolved.into_iter().map(|g| (g, full)).chain(containers) {
         if builder(&rebuild, g, allowed, full)?.is_none() {
             return Err(io::unsupported_global(g).into());
         }
@@ -716,9 +732,10 @@ pub fn _load<'py>(
     } else {
         Vec::new()
     };
+    let archive = Arc::new(archive);
     let mut loader = Loader {
         py,
-        archive: Arc::new(archive),
+        archive: &archive,
         place,
         private,
         allowed: allowed.clone(),
@@ -728,7 +745,30 @@ pub fn _load<'py>(
         tensors,
     };
     loader.read_ahead()?;
-    Ok((loader.value(root)?, end))
+    let made = without_collector(py, archive.tree().objects.len(), || loader.value(root))?;
+    Ok((made, end))
+}
+
+/// Runs `f` with Python's garbage collector paused if many objects are to be made: all of them stay, and looking for
+/// garbage among them again and again costs as much as making them.
+fn without_collector<R>(
+    py: Python<'_>,
+    objects: usize,
+    f: impl FnOnce() -> PyResult<R>,
+) -> PyResult<R> {
+    if objects < 1000 {
+        return f();
+    }
+    let gc = py.import("gc")?;
+    let on = gc.call_method0("isenabled")?.is_truthy()?;
+    if on {
+        gc.call_method0("disable")?;
+    }
+    let result = f();
+    if on {
+        gc.call_method0("enable")?;
+    }
+    result
 }
 
 /// The names in a checkpoint that `weights_only=True` refuses.

@@ -3,6 +3,7 @@
 //! A pickle is a program that builds values on a stack. This one runs the stack and records what would be
 //! imported and called; giving some of those calls a meaning is the business of the formats.
 
+mod fast;
 mod ops;
 mod text;
 mod write;
@@ -17,6 +18,8 @@ use std::collections::HashMap;
 const MAX_OBJECTS: usize = 1 << 28;
 /// What the memo says of an entry that is no object; ids stay below [`MAX_OBJECTS`].
 const ELSEWHERE: u32 = u32::MAX;
+/// What it says of an entry whose object was not made, because nothing refers to it as a rule.
+const LAZY: u32 = u32::MAX - 1;
 /// Bytes of one pickle, whose strings must be countable in 32 bits; storages are not part of it.
 pub(super) const MAX_LEN: usize = 1 << 30;
 /// Characters in the name of a class and its module; real ones have tens.
@@ -27,21 +30,46 @@ const MAX_NAME: usize = 512;
 /// # Errors
 /// Of kind `Unpickling`, with the offset in the pickle and what is wrong there.
 pub fn read(data: &[u8]) -> Result<(Tree, usize)> {
-    ensure!(
-        data.len() <= MAX_LEN,
-        Unpickling,
-        "a pickle of {} bytes, more than {MAX_LEN}",
-        data.len()
-    );
+    read_as(data, false).map_err(|f| f.0)
+}
+
+/// As [`read`], with tensors that PyTorch wrote as [`Object::Proto`] each: what state dicts mostly consist of.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_tensors(data: &[u8]) -> Result<(Tree, usize)> {
+    read_as(data, true).or_else(|failed| if failed.1 { read(data) } else { Err(failed.0) })
+}
+
+/// An error, and whether reading without shortcuts may help.
+struct Failed(crate::Error, bool);
+
+impl From<crate::Error> for Failed {
+    fn from(e: crate::Error) -> Self {
+        Self(e, false)
+    }
+}
+
+fn read_as(data: &[u8], fast: bool) -> Result<(Tree, usize), Failed> {
+    if data.len() > MAX_LEN {
+        return Err(err!(
+            Unpickling,
+            "a pickle of {} bytes, more than {MAX_LEN}",
+            data.len()
+        )
+        .into());
+    }
     let mut machine = Machine::new(data);
+    machine.fast = fast;
     machine.run().map_err(|e| {
-        err!(
+        let e = err!(
             Unpickling,
             "damaged or unsupported pickle, byte {} of {}: {}",
             machine.at,
             data.len(),
             e.message()
-        )
+        );
+        Failed(e, machine.lazy)
     })?;
     Ok((machine.tree, machine.pos))
 }
@@ -60,6 +88,12 @@ struct Machine<'a> {
     /// How many different entries were stored.
     stored: u64,
     names: HashMap<Box<str>, Value>,
+    /// Whether tensors may be taken in one step.
+    fast: bool,
+    /// The name of the function that makes them, once met.
+    makes_tensors: Option<Id>,
+    /// An object was asked for that was not made.
+    lazy: bool,
     tree: Tree,
 }
 
@@ -85,6 +119,9 @@ impl<'a> Machine<'a> {
             far,
             stored: 0,
             names,
+            fast: false,
+            makes_tensors: None,
+            lazy: false,
             tree,
         }
     }
@@ -250,11 +287,16 @@ impl<'a> Machine<'a> {
     fn fetch(&mut self, index: u64) -> Result<()> {
         let dense = usize::try_from(index).ok().and_then(|i| self.memo.get(i));
         let value = match dense {
+            Some(&LAZY) => {
+                self.lazy = true;
+                bail!(Unpickling, "memo entry {index} was not made")
+            }
             Some(&id) if id != ELSEWHERE => Some(Value::Object(Id(id))),
             _ => self.far.get(&index).copied(),
         };
-        self.stack
-            .push(value.ok_or_else(|| err!(Unpickling, "memo entry {index} was never stored"))?);
+        let value = value.ok_or_else(|| err!(Unpickling, "memo entry {index} was never stored"))?;
+        self.stack.push(value);
+        self.tensor(value);
         Ok(())
     }
 

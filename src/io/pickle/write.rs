@@ -354,6 +354,9 @@ impl Writer<'_> {
                 return self.global(&global.module, &global.name);
             }
             Object::Call(_) => return self.call(id),
+            Object::Proto(_) => {
+                return Err(err!(Value, "the tree has tensors without storages"));
+            }
             Object::PersistentId(_) => {
                 self.value(tree.persistent_id(value).unwrap_or(Value::None))?;
                 self.out.push(b'Q');

@@ -51,18 +51,24 @@ fn resolve_as(tree: &mut Tree, storages: &mut StorageFinder<'_>, legacy: bool) -
         .tree
         .objects
         .iter()
-        .filter(|o| matches!(o, Object::PersistentId(_)))
+        .filter(|o| matches!(o, Object::PersistentId(_) | Object::Proto(_)))
         .count();
     resolver.tree.storages.reserve(ids);
     resolver.tree.tensors.reserve(ids);
     // Storages first: a state, unlike an argument, may be younger than the tensor that takes it.
     for i in 0..resolver.tree.objects.len() {
-        if let Object::PersistentId(_) = resolver.tree.objects[i] {
+        if let Object::Proto(n) = resolver.tree.objects[i] {
+            resolver.tree.objects[i] = resolver.proto(n, storages)?;
+        } else if let Object::PersistentId(_) = resolver.tree.objects[i] {
             let id = resolver
                 .tree
                 .persistent_id(Value::Object(Id(i as u32)))
                 .unwrap_or(Value::None);
-            resolver.tree.objects[i] = resolver.storage(id, storages)?;
+            let object = resolver.storage(id, storages)?;
+            if let Object::Global(g) = object {
+                resolver.tree.containers.push(g);
+            }
+            resolver.tree.objects[i] = object;
         }
     }
     for i in 0..resolver.tree.objects.len() {
@@ -116,6 +122,42 @@ impl Resolver<'_> {
         self.budget =
             left.ok_or_else(|| err!(Checkpoint, "the pickle copies one object over and over"))?;
         Ok(())
+    }
+
+    /// A tensor that the interpreter took in one step.
+    fn proto(&mut self, number: u32, find: &mut StorageFinder<'_>) -> Result<Object> {
+        let proto = self.tree.protos[number as usize];
+        let Known::Storage(dtype) = self.known(Value::Object(proto.class)) else {
+            bail!(
+                Checkpoint,
+                "a persistent id that is no storage: its second item is no storage class"
+            )
+        };
+        let size = dtype.map_or(1, DType::size) as u64;
+        let nbytes = (proto.numel as u64)
+            .checked_mul(size)
+            .filter(|&n| i64::try_from(n).is_ok());
+        let nbytes =
+            nbytes.ok_or_else(|| err!(Checkpoint, "a storage of {} elements", proto.numel))?;
+        let mut storages = std::mem::take(&mut self.tree.storages);
+        let text = |id: Id| self.tree.str(Value::Object(id)).unwrap_or("");
+        let found = find(
+            &StorageRequest {
+                key: text(proto.key),
+                dtype,
+                location: text(proto.location),
+                nbytes,
+                view: None,
+            },
+            &mut storages,
+        );
+        self.tree.storages = storages;
+        let (storage, n) = (found?, usize::from(proto.ndim));
+        let dims = &self.tree.proto_dims[proto.dims as usize..][..2 * n];
+        let (shape, stride) = dims.split_at(n);
+        let mut tensor = self.view(storage, shape, stride, proto.offset, dtype)?;
+        Self::require(&mut tensor, proto.grad)?;
+        Ok(self.add(tensor))
     }
 
     fn storage(&mut self, id: Value, find: &mut StorageFinder<'_>) -> Result<Object> {
@@ -553,17 +595,30 @@ impl Resolver<'_> {
             )
         };
         let (shape, stride) = (self.sizes(size)?, self.sizes(stride)?);
-        let needed = extent(&shape, &stride, offset, dtype)?;
+        self.view(number, &shape, &stride, offset, Some(dtype))
+    }
+
+    /// A tensor proved to lie in its storage.
+    fn view(
+        &self,
+        number: u32,
+        shape: &[i64],
+        stride: &[i64],
+        offset: i64,
+        dtype: Option<DType>,
+    ) -> Result<TensorRef> {
+        let dtype = dtype.unwrap_or(DType::U8);
+        let needed = extent(shape, stride, offset, dtype)?;
         let have = self.tree.storages[number as usize].nbytes;
         ensure!(
             needed <= have,
             Checkpoint,
             "a tensor of shape {:?}, stride {:?} and offset {offset} needs {needed} bytes of its storage '{}', which has {have}",
-            &shape[..],
-            &stride[..],
+            shape,
+            stride,
             self.tree.storages[number as usize].key
         );
-        Ok(TensorRef::new(number, dtype, &shape, &stride, offset))
+        Ok(TensorRef::new(number, dtype, shape, stride, offset))
     }
 
     fn finish(
@@ -575,13 +630,7 @@ impl Resolver<'_> {
         let Value::Bool(grad) = grad else {
             bail!(Checkpoint, "requires_grad of a tensor is not true or false")
         };
-        ensure!(
-            !grad || tensor.dtype.is_float() || tensor.dtype.is_complex(),
-            Checkpoint,
-            "a {} tensor that requires grad",
-            tensor.dtype
-        );
-        tensor.requires_grad = grad;
+        Self::require(&mut tensor, grad)?;
         if let Some(metadata) = metadata.filter(|m| *m != Value::None) {
             let pairs = self
                 .tree
@@ -598,6 +647,17 @@ impl Resolver<'_> {
             }
         }
         Ok(self.add(tensor))
+    }
+
+    fn require(tensor: &mut TensorRef, grad: bool) -> Result<()> {
+        ensure!(
+            !grad || tensor.dtype.is_float() || tensor.dtype.is_complex(),
+            Checkpoint,
+            "a {} tensor that requires grad",
+            tensor.dtype
+        );
+        tensor.requires_grad = grad;
+        Ok(())
     }
 
     fn parameter(&mut self, data: Value, grad: Value, state: Value) -> Result<Option<Object>> {

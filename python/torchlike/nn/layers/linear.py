@@ -76,6 +76,8 @@ class Linear(Module):
 class NonDynamicallyQuantizableLinear(Linear):
     """A linear layer that quantisation leaves alone (attention's output projection)."""
 
+    __module__ = "torchlike.nn.modules.linear"  # the path by which PyTorch's files know it
+
 
 class Bilinear(Module):
     """``input1 @ weight @ input2 + bias``, for each output feature."""
