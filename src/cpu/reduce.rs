@@ -118,7 +118,11 @@ fn drive_with<A: Number>(
     let slices = if tasks < 4 && depth > 0 {
         let longest = nest.red.last().map_or(1, |d| d.0);
         // Columns are joined for each slice: it has to be worth that.
-        let most = if rows { longest } else { longest.div_ceil(64) };
+        let most = if rows {
+            longest
+        } else {
+            longest.div_ceil(sweep::ROWS)
+        };
         (outputs.saturating_mul(depth) / SLICE)
             .clamp(1, 64)
             .min(most)
@@ -156,10 +160,10 @@ fn drive_with<A: Number>(
     let last = nest.red.len() - 1;
     let (len, stride) = nest.red[last];
     let slice = len.div_ceil(slices);
-    let slice = if last == 0 && rows {
-        slice.next_multiple_of(sweep::LANES)
-    } else {
-        slice
+    let slice = match (last, rows) {
+        (0, true) => slice.next_multiple_of(sweep::LANES),
+        (0, false) => slice.next_multiple_of(sweep::ROWS),
+        _ => slice,
     };
     let slices = len.div_ceil(slice);
     let mut partial = vec![empty; slices * tasks * chunk];

@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 /// Elements that one block folds before it joins the wide result.
 const BLOCK: usize = 16 * 1024;
 /// Rows that a column fold joins before it joins the wide results.
-const ROWS: usize = 64;
+pub const ROWS: usize = 64;
 /// Rows that a column fold takes at a time.
 const DEEP: usize = 8;
 /// Outputs a task computes at most.
@@ -87,13 +87,18 @@ unsafe fn lanes<F: Fold, const N: usize, const LEVEL: u8>(
             }
             i += N;
         }
-        while i + FEW <= n {
-            let x = F::In::group::<FEW, LEVEL>(q.add(i));
-            for l in 0..FEW {
-                lanes[l] = F::step(lanes[l], x[l], e);
-            }
-            i += FEW;
+        macro_rules! rest {
+            ($($m:expr),+) => { $(
+                while N > $m && i + $m <= n {
+                    let x = F::In::group::<{ $m }, LEVEL>(q.add(i));
+                    for l in 0..$m {
+                        lanes[l % N] = F::step(lanes[l % N], x[l], e);
+                    }
+                    i += $m;
+                }
+            )+ };
         }
+        rest!(LANES / 2, FEW);
         for k in i..n {
             lanes[k - i] = F::step(lanes[k - i], (*q.add(k)).widen(), e);
         }
@@ -224,9 +229,9 @@ unsafe fn rows_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
     }
 }
 
-/// `N` neighbouring columns of `DEEP` rows, `s` bytes apart.
+/// `N` neighbouring columns of `D` rows, `s` bytes apart.
 #[inline(always)]
-unsafe fn deep<F: Fold, const N: usize, const LEVEL: u8>(
+unsafe fn deep<F: Fold, const N: usize, const D: usize, const LEVEL: u8>(
     parts: *mut F::Part,
     q: *const u8,
     s: isize,
@@ -235,7 +240,7 @@ unsafe fn deep<F: Fold, const N: usize, const LEVEL: u8>(
     // SAFETY: the caller gives N partial results and N elements in each row.
     unsafe {
         let mut acc = parts.cast::<[F::Part; N]>().read();
-        for k in 0..DEEP as isize {
+        for k in 0..D as isize {
             let x = F::In::group::<N, LEVEL>(q.offset(k * s).cast());
             for l in 0..N {
                 acc[l] = F::step(acc[l], x[l], e);
@@ -245,14 +250,40 @@ unsafe fn deep<F: Fold, const N: usize, const LEVEL: u8>(
     }
 }
 
+/// `D` rows of all columns, which are neighbours.
+#[inline(always)]
+unsafe fn rows_of<F: Fold, const D: usize, const LEVEL: u8>(
+    parts: &mut [F::Part],
+    q: *const u8,
+    s: isize,
+    e: f64,
+) {
+    const SOME: usize = 32;
+    let (item, m, to) = (size_of::<F::In>(), parts.len(), parts.as_mut_ptr());
+    let mut j = 0;
+    // SAFETY: the caller gives as many columns as there are parts.
+    unsafe {
+        while j + SOME <= m {
+            deep::<F, SOME, D, LEVEL>(to.add(j), q.add(j * item), s, e);
+            j += SOME;
+        }
+        while j + FEW <= m {
+            deep::<F, FEW, D, LEVEL>(to.add(j), q.add(j * item), s, e);
+            j += FEW;
+        }
+        while j < m {
+            deep::<F, 1, D, LEVEL>(to.add(j), q.add(j * item), s, e);
+            j += 1;
+        }
+    }
+}
+
 /// All outputs at once: the kept dimension is the one to run along.
 #[inline(always)]
 unsafe fn cols_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
-    const SOME: usize = 32;
     let m = accs.len();
     let (&(n, s), outer) = job.red.split_first().unwrap_or((&(1, 0), &[]));
-    let item = size_of::<F::In>();
-    let dense = job.step == item as isize;
+    let dense = job.step == size_of::<F::In>() as isize;
     let mut first = true;
     for k in 0..run_count(outer) {
         let base = run_start(job.base, outer, k);
@@ -261,36 +292,26 @@ unsafe fn cols_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
             let rows = ROWS.min(n - at);
             let mut room = [MaybeUninit::<F::Part>::uninit(); WIDTH];
             let parts = filled(&mut room, m, F::ZERO);
-            let start = base.wrapping_offset(at as isize * s);
-            // SAFETY: the job stays within the tensor, and `parts` has m places.
-            unsafe {
-                let mut r = 0;
-                while dense && r + DEEP <= rows {
-                    let q = start.offset(r as isize * s);
-                    let to = parts.as_mut_ptr();
-                    let mut j = 0;
-                    while j + SOME <= m {
-                        deep::<F, SOME, LEVEL>(to.add(j), q.add(j * item), s, job.p);
-                        j += SOME;
+            let mut r = 0;
+            while r < rows {
+                let q = base.wrapping_offset((at + r) as isize * s);
+                // SAFETY: the job stays within the tensor, and `parts` has m places.
+                unsafe {
+                    if dense && r + DEEP <= rows {
+                        rows_of::<F, DEEP, LEVEL>(parts, q, s, job.p);
+                        r += DEEP;
+                        continue;
                     }
-                    while j + FEW <= m {
-                        deep::<F, FEW, LEVEL>(to.add(j), q.add(j * item), s, job.p);
-                        j += FEW;
+                    if dense {
+                        rows_of::<F, 1, LEVEL>(parts, q, s, job.p);
+                    } else {
+                        for (j, part) in parts.iter_mut().enumerate() {
+                            let x = *q.offset(j as isize * job.step).cast::<F::In>();
+                            *part = F::step(*part, x.widen(), job.p);
+                        }
                     }
-                    while j < m {
-                        deep::<F, 1, LEVEL>(to.add(j), q.add(j * item), s, job.p);
-                        j += 1;
-                    }
-                    r += DEEP;
                 }
-                while r < rows {
-                    let q = start.offset(r as isize * s);
-                    for (j, part) in parts.iter_mut().enumerate() {
-                        let x = *q.offset(j as isize * job.step).cast::<F::In>();
-                        *part = F::step(*part, x.widen(), job.p);
-                    }
-                    r += 1;
-                }
+                r += 1;
             }
             for (a, p) in accs.iter_mut().zip(parts.iter()) {
                 let lifted = F::lift(*p);

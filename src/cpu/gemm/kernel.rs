@@ -87,7 +87,10 @@ impl<P: Policy> Product<P> {
             && (m > 12 || n * k * size <= 48 << 10);
         let small_m = m <= MC;
         // A panel at a time where each is used once; else as much of B as half a megabyte or so holds.
-        let nc = if small_m {
+        let nc = if small_m && self.b.cs == 1 && n * k * size > 1 << 20 {
+            // Rows of a large B: longer pieces than a panel's of each.
+            4 * Self::NR
+        } else if small_m {
             Self::NR
         } else {
             ((1 << 20) / (kc * size_of::<P::P>())).clamp(4, 64) * Self::NR
@@ -298,11 +301,14 @@ unsafe fn pack<P: Policy>(
         if kstep == 1 && size_of::<P::P>() == 4 && P::STEP * size_of::<P::T>() == 4 {
             let step_bytes = step * size_of::<P::T>() as isize;
             i0 = w / 4 * 4;
-            for p in (0..whole).step_by(4 * P::STEP) {
+            // A cache line of each run at a time: runs a power of two apart push each other out of the cache.
+            for p0 in (0..whole).step_by(16 * P::STEP) {
                 for i in (0..i0).step_by(4) {
-                    let from = src.offset(i as isize * step).add(p).cast::<u8>();
-                    let to = dst.add(p / P::STEP * width + i).cast::<u32>();
-                    four_words(from, step_bytes, to, width as isize);
+                    for p in (p0..whole.min(p0 + 16 * P::STEP)).step_by(4 * P::STEP) {
+                        let from = src.offset(i as isize * step).add(p).cast::<u8>();
+                        let to = dst.add(p / P::STEP * width + i).cast::<u32>();
+                        four_words(from, step_bytes, to, width as isize);
+                    }
                 }
             }
             for i in 0..i0 {

@@ -84,6 +84,11 @@ const PARALLEL_FROM: usize = 200_000;
 /// Elements of B in a share of a vector product.
 const VECTOR_SHARE: usize = 64 << 10;
 
+/// Rows of A up to which reading B in place is worth more than tiles.
+const FEW: usize = 8;
+/// Bytes of B from which that is so.
+const FEW_FROM: usize = 256 << 10;
+
 /// The element types of products.
 pub trait GemmElement: Copy + Send + Sync + 'static {
     /// The type of `alpha` and `beta`, and of the sums: f32 for 16-bit floats, else the element type.
@@ -195,7 +200,8 @@ unsafe fn run<P: Policy>(mut p: Product<P>) {
         return;
     }
     // Vectors run along rows of C: where C is column-major, or a single column, compute the transpose.
-    if (p.n == 1 && p.m > 1) || (p.c.cs != 1 && p.c.rs == 1 && p.m > 1) {
+    let narrow = p.n <= FEW && p.m > 8 * p.n && few::<P>(p.n, p.m, p.k, p.a.t());
+    if (p.n == 1 && p.m > 1) || narrow || (p.c.cs != 1 && p.c.rs == 1 && p.m > 1) {
         p = Product {
             m: p.n,
             n: p.m,
@@ -207,11 +213,11 @@ unsafe fn run<P: Policy>(mut p: Product<P>) {
         };
     }
     let work = p.m.saturating_mul(p.n).saturating_mul(p.k.max(1));
-    if p.m == 1 {
+    if p.m == 1 || few::<P>(p.m, p.n, p.k, p.b) {
         let row = Shared(move |r: std::ops::Range<usize>| {
             // SAFETY: the caller's; the columns of different shares are different.
             unsafe {
-                P::with(vector::Row::<P> {
+                P::with(vector::Few::<P> {
                     p,
                     j0: r.start,
                     j1: r.end,
@@ -255,6 +261,14 @@ unsafe fn run<P: Policy>(mut p: Product<P>) {
     });
     let part = &part;
     pool::parallel_items(gm * gn, |t| part.call(t));
+}
+
+/// Whether a product of `m` rows is limited by reading a large B, which then is not worth packing.
+fn few<P: Policy>(m: usize, n: usize, k: usize, b: Mat<P::T>) -> bool {
+    // Along columns of B the sums stay in a cache, whatever their number; dot products read A again and again.
+    let most = if b.cs == 1 { 2 * FEW } else { FEW };
+    let dense = b.rs == 1 || b.cs == 1;
+    m <= most && dense && n.saturating_mul(k).saturating_mul(size_of::<P::T>()) >= FEW_FROM
 }
 
 /// Cuts the longer side again and again, by the factors of `threads`.

@@ -1,151 +1,220 @@
-//! Products with one row: limited by memory, so B is read once, in order, and never packed.
+//! Products with few rows: limited by memory, so B is read once, in order, and never packed.
 
 use super::kernel::Product;
 use super::policy::{Policy, Real, Task};
 
 /// Lanes of the widest vector of any policy.
 const L: usize = 16;
+/// Sums that stay in the innermost cache.
+const SUMS: usize = 6 << 10;
+/// Rows of B that are added at a time.
+const DEEP: usize = 8;
 
-/// Columns `j0..j1` of a product with `m == 1`.
-pub(super) struct Row<P: Policy> {
+/// Columns `j0..j1` of a product whose B is contiguous along rows or columns.
+pub(super) struct Few<P: Policy> {
     pub p: Product<P>,
     pub j0: usize,
     pub j1: usize,
 }
 
-impl<P: Policy> Row<P> {
+impl<P: Policy> Few<P> {
     #[inline(always)]
-    unsafe fn put(&self, j: usize, sum: P::Acc) {
+    unsafe fn put(&self, i: usize, j: usize, sum: P::Acc) {
         let p = &self.p;
-        // SAFETY: `j` is below n.
+        // SAFETY: `i` is below m, `j` below n.
         unsafe {
-            let at = p.c.ptr.offset(j as isize * p.c.cs);
+            let at = p.c.at(i, j).ptr;
             let mut v = sum * p.alpha;
             if p.beta != P::Acc::ZERO {
                 v = P::mac(P::widen(*at), p.beta, v);
             }
-            if let Some((bias, _, cs)) = p.bias {
-                v = v + P::widen(*bias.offset(j as isize * cs));
+            if let Some((bias, rs, cs)) = p.bias {
+                v = v + P::widen(*bias.offset(i as isize * rs + j as isize * cs));
             }
             *at = P::narrow(v);
         }
     }
 
-    /// Dot products of `R` columns that are contiguous along k, with `U` accumulators each.
+    /// Dot products of `M` rows of A and `C` columns of B, both contiguous along k, with `U` accumulators each.
     #[inline(always)]
-    unsafe fn dots<const R: usize, const U: usize>(&self, x: *const P::Acc, j: usize) {
+    unsafe fn dots<const M: usize, const C: usize, const U: usize>(
+        &self,
+        x: *const P::Acc,
+        i: usize,
+        j: usize,
+    ) {
         let p = &self.p;
-        // SAFETY: reads stay below k and n.
+        // SAFETY: reads stay below m, k and n.
         unsafe {
-            let mut acc = [[P::zero(); U]; R];
+            let mut acc = [[[P::zero(); U]; C]; M];
+            let x = x.add(i * p.k);
             let base = p.b.ptr.offset(j as isize * p.b.cs);
-            let mut i = 0;
-            while i + U * P::W <= p.k {
+            let mut at = 0;
+            while at + U * P::W <= p.k {
                 for u in 0..U {
-                    let at = i + u * P::W;
-                    let v = P::load(x.add(at));
-                    for (r, acc) in acc.iter_mut().enumerate() {
-                        let row = base.offset(r as isize * p.b.cs).add(at);
-                        acc[u] = P::muladd(P::load_wide(row), v, acc[u]);
+                    let from = at + u * P::W;
+                    for c in 0..C {
+                        let b = P::load_wide(base.offset(c as isize * p.b.cs).add(from));
+                        for m in 0..M {
+                            acc[m][c][u] =
+                                P::muladd(b, P::load(x.add(m * p.k + from)), acc[m][c][u]);
+                        }
                     }
                 }
-                i += U * P::W;
+                at += U * P::W;
             }
-            for (r, acc) in acc.iter().enumerate() {
-                let row = base.offset(r as isize * p.b.cs);
-                let one = P::splat(P::Acc::ONE);
-                let mut all = acc[0];
-                for more in &acc[1..] {
-                    all = P::muladd(*more, one, all);
-                }
-                let mut lanes = [P::Acc::ZERO; L];
-                P::store(lanes.as_mut_ptr(), all);
-                let mut width = L / 2;
-                while width > 0 {
-                    for l in 0..width {
-                        lanes[l] = lanes[l] + lanes[l + width];
+            let one = P::splat(P::Acc::ONE);
+            for m in 0..M {
+                for c in 0..C {
+                    let mut all = acc[m][c][0];
+                    for u in 1..U {
+                        all = P::muladd(acc[m][c][u], one, all);
                     }
-                    width /= 2;
+                    let mut lanes = [P::Acc::ZERO; L];
+                    P::store(lanes.as_mut_ptr(), all);
+                    let mut width = L / 2;
+                    while width > 0 {
+                        for l in 0..width {
+                            lanes[l] = lanes[l] + lanes[l + width];
+                        }
+                        width /= 2;
+                    }
+                    let mut sum = lanes[0];
+                    let column = base.offset(c as isize * p.b.cs);
+                    for k in at..p.k {
+                        sum = P::mac(*x.add(m * p.k + k), P::widen(*column.add(k)), sum);
+                    }
+                    self.put(i + m, j + c, sum);
                 }
-                let mut sum = lanes[0];
-                for i in i..p.k {
-                    sum = P::mac(*x.add(i), P::widen(*row.add(i)), sum);
-                }
-                self.put(j + r, sum);
             }
         }
     }
 
-    /// Adds 8 rows of B, times their factors, to the sums.
+    /// `C` columns, all rows: a few rows at a time, while the columns are in a cache.
     #[inline(always)]
-    unsafe fn add_rows(&self, xs: [P::Acc; 8], rows: [*const P::T; 8], sums: &mut [P::Acc]) {
-        // SAFETY: the caller's rows have as many elements as there are sums.
+    unsafe fn columns<const C: usize>(&self, x: *const P::Acc, j: usize) {
+        let mut i = 0;
+        // SAFETY: the caller's.
         unsafe {
-            let factors: [P::V; 8] = std::array::from_fn(|r| P::splat(xs[r]));
-            let to = sums.as_mut_ptr();
+            while i + 4 <= self.p.m {
+                self.dots::<4, C, 1>(x, i, j);
+                i += 4;
+            }
+            match self.p.m - i {
+                3 => self.dots::<3, C, 1>(x, i, j),
+                2 => self.dots::<2, C, 1>(x, i, j),
+                1 => self.dots::<1, C, 1>(x, i, j),
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds 8 rows of B, times their factors (`k` apart for the rows of A), to `m` rows of `width` sums.
+    #[inline(always)]
+    unsafe fn add_rows(
+        &self,
+        x: *const P::Acc,
+        rows: [*const P::T; DEEP],
+        sums: *mut P::Acc,
+        width: usize,
+    ) {
+        let p = &self.p;
+        // SAFETY: the caller's rows are as long as those of the sums.
+        unsafe {
             let mut q = 0;
-            while q + P::W <= sums.len() {
-                let mut v = P::load(to.add(q));
-                for r in 0..8 {
-                    v = P::muladd(factors[r], P::load_wide(rows[r].add(q)), v);
+            while q + P::W <= width {
+                let mut b = [P::zero(); DEEP];
+                for r in 0..DEEP {
+                    b[r] = P::load_wide(rows[r].add(q));
                 }
-                P::store(to.add(q), v);
+                for m in 0..p.m {
+                    let to = sums.add(m * width + q);
+                    let x = x.add(m * p.k);
+                    let mut v = P::load(to);
+                    for r in 0..DEEP {
+                        v = P::muladd(P::splat(*x.add(r)), b[r], v);
+                    }
+                    P::store(to, v);
+                }
                 q += P::W;
             }
-            for q in q..sums.len() {
-                for r in 0..8 {
-                    sums[q] = P::mac(xs[r], P::widen(*rows[r].add(q)), sums[q]);
+            for q in q..width {
+                for m in 0..p.m {
+                    let to = sums.add(m * width + q);
+                    for r in 0..DEEP {
+                        *to = P::mac(*x.add(m * p.k + r), P::widen(*rows[r].add(q)), *to);
+                    }
                 }
             }
         }
     }
 }
 
-impl<P: Policy> Task for Row<P> {
+impl<P: Policy> Task for Few<P> {
     #[inline(always)]
     unsafe fn run(self) {
         let p = &self.p;
-        // The row of A once, contiguous and wide; short rows would not use this path for long.
         // SAFETY: reads stay within A and B.
         unsafe {
-            let x: Vec<P::Acc> = (0..p.k)
-                .map(|i| P::widen(*p.a.ptr.offset(i as isize * p.a.cs)))
-                .collect();
+            // A once, contiguous along k and wide.
+            let mut x: Vec<P::Acc> = Vec::with_capacity(p.m * p.k);
+            for i in 0..p.m {
+                for k in 0..p.k {
+                    x.push(P::widen(*p.a.at(i, k).ptr));
+                }
+            }
+            let x = x.as_ptr();
             if p.b.rs == 1 {
                 let mut j = self.j0;
-                while j + 8 <= self.j1 {
-                    self.dots::<8, 1>(x.as_ptr(), j);
-                    j += 8;
+                if p.m == 1 {
+                    while j + 8 <= self.j1 {
+                        self.dots::<1, 8, 1>(x, 0, j);
+                        j += 8;
+                    }
+                    while j < self.j1 {
+                        self.dots::<1, 1, 4>(x, 0, j);
+                        j += 1;
+                    }
+                }
+                while j + 4 <= self.j1 {
+                    self.columns::<4>(x, j);
+                    j += 4;
                 }
                 while j < self.j1 {
-                    self.dots::<1, 4>(x.as_ptr(), j);
+                    self.columns::<1>(x, j);
                     j += 1;
                 }
                 return;
             }
-            const WIDTH: usize = 2048;
-            let mut sums = [P::Acc::ZERO; WIDTH];
-            for j in (self.j0..self.j1).step_by(WIDTH) {
-                let w = WIDTH.min(self.j1 - j);
-                let sums = &mut sums[..w];
+            let width = SUMS / p.m.max(3);
+            let mut sums = vec![P::Acc::ZERO; width.min(self.j1 - self.j0) * p.m];
+            for j in (self.j0..self.j1).step_by(width) {
+                let w = width.min(self.j1 - j);
+                let sums = &mut sums[..w * p.m];
                 sums.fill(P::Acc::ZERO);
-                let at = |i: usize| p.b.ptr.offset(i as isize * p.b.rs + j as isize * p.b.cs);
-                let mut i = 0;
+                let mut k = 0;
                 if p.b.cs == 1 {
-                    while i + 8 <= p.k {
-                        let rows = std::array::from_fn(|r| at(i + r));
-                        self.add_rows(std::array::from_fn(|r| x[i + r]), rows, sums);
-                        i += 8;
+                    while k + DEEP <= p.k {
+                        let mut rows = [p.b.ptr; DEEP];
+                        for r in 0..DEEP {
+                            rows[r] = p.b.at(k + r, j).ptr;
+                        }
+                        self.add_rows(x.add(k), rows, sums.as_mut_ptr(), w);
+                        k += DEEP;
                     }
                 }
-                while i < p.k {
-                    for (q, s) in sums.iter_mut().enumerate() {
-                        *s = P::mac(x[i], P::widen(*at(i).offset(q as isize * p.b.cs)), *s);
+                for k in k..p.k {
+                    for m in 0..p.m {
+                        for q in 0..w {
+                            let b = P::widen(*p.b.at(k, j + q).ptr);
+                            sums[m * w + q] = P::mac(*x.add(m * p.k + k), b, sums[m * w + q]);
+                        }
                     }
-                    i += 1;
                 }
-                for (q, &s) in sums.iter().enumerate() {
-                    self.put(j + q, s);
+                for m in 0..p.m {
+                    for q in 0..w {
+                        self.put(m, j + q, sums[m * w + q]);
+                    }
                 }
             }
         }

@@ -1,0 +1,176 @@
+//! Windows of an image as rows of a matrix (im2col).
+
+#![allow(unsafe_code, reason = "gathers windows through checked layouts")]
+
+use super::{Geometry, Phase, Shared, inside};
+use crate::cpu::{copy, pool};
+use crate::{Result, Tensor, simd_fn};
+
+/// Windows of planes as rows `[channel][tap]` of positions `p0..p1`.
+///
+/// # Safety
+/// `src` points at dense planes of the geometry's size, `dst` has room for all rows.
+pub(super) unsafe fn gather<E: Copy + Default>(
+    src: *const E,
+    channels: usize,
+    size: [usize; 3],
+    phase: &Phase,
+    p0: usize,
+    p1: usize,
+    dst: *mut E,
+) {
+    let [_, ch, cw] = phase.count;
+    let len = p1 - p0;
+    let mut row = dst;
+    for c in 0..channels {
+        // SAFETY: the caller's.
+        let plane = unsafe { src.add(c * size[0] * size[1] * size[2]) };
+        for tap in &phase.taps {
+            let (lo, hi) = inside(cw, phase.advance[2], tap.at[2], size[2]);
+            let mut p = p0;
+            let mut to = row;
+            while p < p1 {
+                let (d, h, w0) = (p / (ch * cw), p / cw % ch, p % cw);
+                let w1 = cw.min(w0 + p1 - p);
+                let (y, x) = (
+                    d as i64 * phase.advance[0] + tap.at[0],
+                    h as i64 * phase.advance[1] + tap.at[1],
+                );
+                // SAFETY: rows have `len` elements; sources are checked to lie within the plane.
+                unsafe {
+                    if y < 0 || y >= size[0] as i64 || x < 0 || x >= size[1] as i64 {
+                        for i in 0..w1 - w0 {
+                            *to.add(i) = E::default();
+                        }
+                    } else {
+                        let line = plane.add((y as usize * size[1] + x as usize) * size[2]);
+                        let (a, b) = (lo.clamp(w0, w1), hi.clamp(w0, w1).max(lo.clamp(w0, w1)));
+                        for i in w0..a {
+                            *to.add(i - w0) = E::default();
+                        }
+                        if phase.advance[2] == 1 {
+                            if b > a {
+                                std::ptr::copy_nonoverlapping(
+                                    line.offset(a as isize + tap.at[2] as isize),
+                                    to.add(a - w0),
+                                    b - a,
+                                );
+                            }
+                        } else if phase.advance[2] == 2 && b > a {
+                            let from = line.offset(a as isize * 2 + tap.at[2] as isize);
+                            every_other(
+                                std::slice::from_raw_parts_mut(to.add(a - w0), b - a),
+                                std::slice::from_raw_parts(from, (b - a) * 2 - 1),
+                            );
+                        } else {
+                            let mut from =
+                                a as isize * phase.advance[2] as isize + tap.at[2] as isize;
+                            for i in a..b {
+                                *to.add(i - w0) = *line.offset(from);
+                                from += phase.advance[2] as isize;
+                            }
+                        }
+                        for i in b..w1 {
+                            *to.add(i - w0) = E::default();
+                        }
+                    }
+                    to = to.add(w1 - w0);
+                }
+                p += w1 - w0;
+            }
+            // SAFETY: within `dst`.
+            row = unsafe { row.add(len) };
+        }
+    }
+}
+
+/// Windows of an image with channels innermost as rows of positions `[position][tap][channel]`.
+///
+/// # Safety
+/// As [`gather`]; `src` points at the group's first channel, pixels lie `pixel` elements apart.
+#[allow(clippy::too_many_arguments)]
+pub(super) unsafe fn gather_last<E: Copy + Default>(
+    src: *const E,
+    channels: usize,
+    pixel: usize,
+    size: [usize; 3],
+    phase: &Phase,
+    p0: usize,
+    p1: usize,
+    dst: *mut E,
+) {
+    let [_, ch, cw] = phase.count;
+    let mut to = dst;
+    for p in p0..p1 {
+        let t = [p / (ch * cw), p / cw % ch, p % cw];
+        for tap in &phase.taps {
+            let at: [i64; 3] = std::array::from_fn(|i| t[i] as i64 * phase.advance[i] + tap.at[i]);
+            let good = (0..3).all(|i| at[i] >= 0 && at[i] < size[i] as i64);
+            // SAFETY: the pixel lies within the image, `dst` has room.
+            unsafe {
+                if good {
+                    let index =
+                        (at[0] as usize * size[1] + at[1] as usize) * size[2] + at[2] as usize;
+                    std::ptr::copy_nonoverlapping(src.add(index * pixel), to, channels);
+                } else {
+                    for i in 0..channels {
+                        *to.add(i) = E::default();
+                    }
+                }
+                to = to.add(channels);
+            }
+        }
+    }
+}
+
+macro_rules! by_size {
+    ($size:expr, $E:ident => $e:expr) => {
+        match $size {
+            1 => { type $E = u8; $e }
+            2 => { type $E = u16; $e }
+            4 => { type $E = u32; $e }
+            8 => { type $E = u64; $e }
+            _ => { type $E = [u64; 2]; $e }
+        }
+    };
+}
+pub(super) use by_size;
+
+/// The windows of a dense `[batch, channels, ...]` tensor as `[batch, channels * taps, positions]` (`unfold`).
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn columns(out: &Tensor, x: &Tensor, g: &Geometry) -> Result<()> {
+    let phases = g.phases();
+    let Some(phase) = phases.first() else {
+        return Ok(());
+    };
+    let (x, item) = (copy::dense(x, x.dtype())?, x.dtype().size());
+    let (plane, rows) = (
+        g.size.iter().product::<usize>(),
+        phase.taps.len() * g.positions(),
+    );
+    let (from, to) = (Shared(x.data_ptr()), Shared(out.data_ptr()));
+    pool::parallel_for(g.batch * g.inputs, (16384 / rows.max(1)).max(1), |r| {
+        for i in r {
+            // SAFETY: plane and rows lie within the dense tensors.
+            by_size!(item, E => unsafe {
+                gather::<E>(from.get().cast::<E>().add(i * plane), 1, g.size, phase, 0, g.positions(), to.get().cast::<E>().add(i * rows));
+            });
+        }
+    });
+    Ok(())
+}
+
+simd_fn! { wide
+    /// `out[i] = x[2 i]`.
+    fn every_other<E: Plain>(out: &mut [E], x: &[E]) {
+        for (o, v) in out.iter_mut().zip(x.chunks(2)) {
+            *o = v[0];
+        }
+    }
+}
+
+/// What windows are gathered as: bits of some size.
+trait Plain: Copy + Default {}
+impl<T: Copy + Default> Plain for T {}
