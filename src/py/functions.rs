@@ -431,7 +431,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         _from_storage _legacy _op_table _op_aliases);
     m.add_function(wrap_pyfunction!(super::numpy::from_dlpack, m)?)?;
     m.add_function(wrap_pyfunction!(super::load::_load, m)?)?;
-    m.add_function(wrap_pyfunction!(super::load::_unsafe_globals, m)?)?;
+    m.add_function(wrap_pyfunction!(super::load::_refused_globals, m)?)?;
     m.add_function(wrap_pyfunction!(super::load::_file_metadata, m)?)?;
     m.add_function(wrap_pyfunction!(super::save::_save, m)?)?;
     super::files::register(m)?;

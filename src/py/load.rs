@@ -773,7 +773,7 @@ fn without_collector<R>(
 
 /// The names in a checkpoint that `weights_only=True` refuses.
 #[pyfunction]
-pub fn _unsafe_globals(
+pub fn _refused_globals(
     file: &Bound<'_, PyAny>,
     allowed: &Bound<'_, PyDict>,
 ) -> PyResult<Vec<String>> {
