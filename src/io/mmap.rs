@@ -1,5 +1,7 @@
 //! Bytes that are either a mapped file or owned memory, shared by counting and sliced without copying.
 
+#![allow(unsafe_code, reason = "files are mapped into memory")]
+
 use crate::{Result, ensure, err};
 use std::fs::File;
 use std::ops::{Deref, Range};

@@ -3,6 +3,11 @@
 //! Each body exists twice: fused, compiled for AVX2 and FMA (what PyTorch's vectorised builds compute), and
 //! unfused for machines without fused multiply-add (its "default" build).
 
+#![allow(
+    unsafe_code,
+    reason = "functions compiled for a machine's instructions are called where it has them"
+)]
+
 use super::generator::{Generator, d53, f24};
 use crate::Element;
 use half::{bf16, f16};

@@ -1,0 +1,122 @@
+"""Facts of arithmetic that PyTorch 2.13 shows and that are easy to lose: orders of operands, widths, casts."""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import pytest
+
+import torchlike as torch
+
+
+def strided(*strides):
+    shape = (9, 5, 2)
+    return torch.arange(400.0).as_strided(shape, strides, 3)
+
+
+def test_layout_follows_the_first_operand_in_pytorchs_order():
+    a, b = strided(10, 1, 5), strided(10, 2, 1)
+    assert (a + b).stride() == (10, 1, 5)
+    assert torch.rsub(a, b).stride() == (b - a).stride() == (10, 2, 1)
+    assert (a.to(torch.int32) | b.to(torch.int32)).stride() == (10, 1, 5)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_reflected_operators_with_numbers(device):
+    x = torch.tensor([1, 2, 4]).to(device)
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor"):
+        result = getattr(operator, name)(7, x)
+        assert (result.device.type, result.shape) == (device, x.shape)
+    if device == "cpu":
+        assert (7 - x).tolist() == [6, 5, 3]
+        assert (7 // x).tolist() == [7, 3, 1]
+        assert (7 % x).tolist() == [0, 1, 3]
+        assert (7 ^ x).tolist() == [6, 5, 3]
+
+
+def test_a_number_divided_by_a_tensor_is_its_reciprocal_times_the_number():
+    x = torch.tensor([49.0])
+    assert (3.0 / x).item() == (x.reciprocal() * 3.0).item()
+    assert torch.div(3.0, x).item() == torch.tensor(3.0).div(x).item()
+    with pytest.raises(TypeError, match="unsupported operand"):
+        "3" / x
+
+
+def test_only_the_four_operations_make_tensors_of_numbers_alone():
+    assert torch.add(3, 2).item() == 5
+    assert torch.floor_divide(-8.5, -1.75).item() == 4
+    for name in ("remainder", "bitwise_and", "pow", "atan2", "eq"):
+        with pytest.raises(TypeError):
+            getattr(torch, name)(3, 2)
+
+
+def test_interpolation_keeps_a_number_in_single_precision():
+    a, b = torch.tensor([0.0], dtype=torch.bfloat16), torch.tensor([256.0], dtype=torch.bfloat16)
+    assert torch.lerp(a, b, 0.7).item() == 179.0
+    a, b = torch.tensor([0.0], dtype=torch.float16), torch.tensor([1024.0], dtype=torch.float16)
+    assert torch.lerp(a, b, 0.7).item() == 717.0  # with the weight rounded first 716.5
+
+
+@pytest.mark.parametrize(
+    ("dtype", "nan", "large", "minus_one"),
+    [
+        (torch.int64, -(2**63), -(2**63), -1),
+        (torch.int32, -(2**31), -(2**31), -1),
+        (torch.int16, 0, 0, -1),
+        (torch.int8, 0, 0, -1),
+        (torch.uint8, 0, 0, 255),
+    ],
+)
+def test_casts_beyond_an_integer_type(dtype, nan, large, minus_one):
+    for source in (torch.float32, torch.float64):
+        x = torch.tensor([math.nan, 1e30, -1.0, 100.0], dtype=source)
+        assert x.to(dtype).tolist() == [nan, large, minus_one, 100]
+
+
+def test_unsigned_casts():
+    x = torch.tensor([3e9, -1.0, 1e19], dtype=torch.float64)
+    assert x.to(torch.uint64).tolist() == [3000000000, 2**64 - 1, 10**19]
+    assert x[:2].to(torch.uint32).tolist() == [3000000000, 2**32 - 1]
+
+
+def test_differences_of_order_zero_ignore_what_would_be_joined():
+    x, more = torch.ones(5, 5), torch.ones(5, 2)
+    assert torch.diff(x, 0, 1, more, more).shape == (5, 5)
+    assert torch.diff(x, 1, 1, more, more).shape == (5, 8)
+
+
+def test_moving_to_the_format_a_tensor_suggests_is_no_copy():
+    x = torch.arange(24.0).as_strided((2, 3), (6, 2))
+    assert x.float(memory_format=torch.contiguous_format) is x
+    nhwc = torch.empty(1, 2, 3, 3).to(memory_format=torch.channels_last)
+    assert nhwc.to(memory_format=torch.contiguous_format) is not nhwc
+
+
+def test_resize_as_and_conj_physical():
+    x = torch.empty(2)
+    assert torch.resize_as_(x, torch.empty(3, 4)) is x
+    assert x.shape == (3, 4)
+    z = torch.tensor([1 + 2j])
+    assert torch.conj_physical(z).tolist() == [1 - 2j]
+    assert not torch.conj_physical(z).is_conj()
+    assert z.conj_physical_() is z
+    assert z.tolist() == [1 - 2j]
+
+
+def test_the_logarithm_of_a_sum_of_complex_exponentials():
+    a, b = torch.tensor([1 + 1j]), torch.tensor([0.5 - 2j])
+    want = torch.log(torch.exp(a) + torch.exp(b))
+    assert torch.allclose(torch.logaddexp(a, b), want)
+    huge = torch.tensor([1000 + 0j])
+    assert torch.allclose(torch.logaddexp(huge, huge), huge + math.log(2))
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_more_dimensions_than_reductions_take(device):
+    x = torch.zeros([1] * 65, device=device)
+    assert x.dim() == x.permute(*range(64, -1, -1)).dim() == (x + x).dim() == 65
+    assert x.squeeze().dim() == 0
+    assert x[0].dim() == 64
+    with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
+        x.amax(0)
