@@ -54,7 +54,20 @@ POINTWISE = {
     "column_add": "m + m[:, :1]",
     "transpose": "m.t().contiguous()",
 }
-HALF = ("add", "add_fresh", "mul_number", "relu", "exp", "tanh", "gelu", "silu", "sigmoid", "compare", "div", "cumsum")
+HALF = (
+    "add",
+    "add_fresh",
+    "mul_number",
+    "relu",
+    "exp",
+    "tanh",
+    "gelu",
+    "silu",
+    "sigmoid",
+    "compare",
+    "div",
+    "cumsum",
+)
 HALF_REDUCTIONS = ("sum", "mean", "amax", "sum_rows", "sum_columns", "max_rows", "softmax", "var")
 CASTS = {
     "cast_f32_bf16": ("f32", "x.to(torch.bfloat16)"),
