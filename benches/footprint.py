@@ -1,4 +1,4 @@
-"""What it costs to have torchlike: import time beyond NumPy and size on disk. `python benches/footprint.py [--torch PYTHON]`
+"""What it costs to have torchlike: import time beyond NumPy, and size. `python benches/footprint.py [--torch PYTHON]`
 
 Times are processor time of fresh interpreters with warm bytecode caches, the best of some turns taken in alternation,
 so that a busy machine changes them little.
