@@ -18,3 +18,26 @@ def test_message(code, want):
         got = [type(e).__name__, str(e)]
     got[1] = got[1].replace("torchlike.", "torch.")
     assert got == want
+
+
+def test_recurrent_layers_name_what_does_not_fit():
+    cell = torch.nn.LSTMCell(3, 4)
+    x, state = torch.ones(2, 3), torch.ones(2, 4)
+    for call, want in (
+        (lambda: cell(torch.ones(2, 5)), "input has inconsistent input_size: got 5 expected 3"),
+        (
+            lambda: cell(x, (state, torch.ones(2, 5))),
+            "hidden1 has inconsistent hidden_size: got 5, expected 4",
+        ),
+        (
+            lambda: cell(x, (torch.ones(3, 4), state)),
+            "Input batch size 2 doesn't match hidden0 batch size 3",
+        ),
+        (
+            lambda: torch.nn.LSTM(3, 4, device="meta")(torch.ones(5, 2, 3)),
+            "Input and parameter tensors are not at the same device, found input tensor at cpu and parameter tensor at meta",
+        ),
+    ):
+        with pytest.raises(RuntimeError) as error:
+            call()
+        assert str(error.value) == want

@@ -306,7 +306,23 @@ impl<'a> Net<'a> {
         })
     }
 
+    /// Data, states and weights have to be on one device.
+    fn check_devices(&self, data: &Tensor) -> Result<()> {
+        let states = self.hx.iter().map(|t| ("hidden", t));
+        for (name, t) in states.chain(self.params.iter().map(|t| ("parameter", t))) {
+            ensure!(
+                t.device() == data.device(),
+                Runtime,
+                "Input and {name} tensors are not at the same device, found input tensor at {} and {name} tensor at {}",
+                data.device(),
+                t.device()
+            );
+        }
+        Ok(())
+    }
+
     fn run(&self, cell: Cell, data: &Tensor, sizes: &[i64]) -> Result<(Tensor, State)> {
+        self.check_devices(data)?;
         let cells = self.layers * self.directions;
         ensure!(
             cells > 0 && self.params.len() % cells == 0,
@@ -415,7 +431,38 @@ fn packed(a: &Args, cell: Cell) -> Result<Ret> {
     Ok(result(out, state))
 }
 
+/// Checks the shapes of a cell's input and states against its weights.
+fn check_cell(x: &Tensor, states: &[&Tensor], w_ih: &Tensor, w_hh: &Tensor) -> Result<()> {
+    let width = |t: &Tensor| t.shape().get(1).copied().unwrap_or(0);
+    ensure!(
+        width(x) == width(w_ih),
+        Runtime,
+        "input has inconsistent input_size: got {} expected {}",
+        width(x),
+        width(w_ih)
+    );
+    let batch = |t: &Tensor| t.shape().first().copied().unwrap_or(1);
+    for (i, h) in states.iter().enumerate() {
+        ensure!(
+            batch(x) == batch(h),
+            Runtime,
+            "Input batch size {} doesn't match hidden{i} batch size {}",
+            batch(x),
+            batch(h)
+        );
+        ensure!(
+            width(h) == width(w_hh),
+            Runtime,
+            "hidden{i} has inconsistent hidden_size: got {}, expected {}",
+            width(h),
+            width(w_hh)
+        );
+    }
+    Ok(())
+}
+
 fn one_step(a: &Args, cell: Cell) -> Result<Ret> {
+    check_cell(a.tensor(0)?, &[a.tensor(1)?], a.tensor(2)?, a.tensor(3)?)?;
     let gates = linear(a.tensor(0)?, a.tensor(2)?, a.opt_tensor(4))?;
     let start = State {
         h: a.tensor(1)?.clone(),
@@ -435,6 +482,7 @@ fn lstm_cell(a: &Args) -> Result<Ret> {
         Runtime,
         "lstm_cell expects two hidden states"
     );
+    check_cell(a.tensor(0)?, hx, a.tensor(2)?, a.tensor(3)?)?;
     let gates = linear(a.tensor(0)?, a.tensor(2)?, a.opt_tensor(4))?;
     let start = State {
         h: hx[0].clone(),
