@@ -1,4 +1,5 @@
 use super::*;
+use crate::DType;
 
 /// A zip archive of stored records, as our own writer makes no other but PyTorch's.
 fn zip_of(records: &[(&str, &[u8])]) -> Vec<u8> {
