@@ -384,5 +384,5 @@ fn tensors_in_one_step_are_the_same() {
         assert_eq!(described(&fast), described(&slow));
         compared += fast.protos.len();
     }
-    assert!(compared > 100, "{compared} tensors in one step");
+    assert!(compared > 20, "{compared} tensors in one step");
 }
