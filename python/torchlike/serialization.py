@@ -71,7 +71,7 @@ def _allowed() -> dict[str, Any]:
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
     """The names in a checkpoint that `weights_only=True` refuses as things are."""
-    return _C._unsafe_globals(_source(f)[0], _allowed())
+    return _C._refused_globals(_source(f)[0], _allowed())
 
 
 def file_metadata(f: Any) -> dict[str, str]:

@@ -357,7 +357,7 @@ fn iq4_xs(b: &[u8], y: &mut [f32]) {
 fn trit(q: u8, n: usize) -> f32 {
     const POWERS: [u8; 6] = [1, 3, 9, 27, 81, 243];
     let q = q.wrapping_mul(POWERS[n]);
-    f32::from(u16::from(q) * 3 >> 8) - 1.0
+    f32::from((u16::from(q) * 3) >> 8) - 1.0
 }
 
 fn tq1_0(b: &[u8], y: &mut [f32]) {

@@ -16,6 +16,7 @@ mod files;
 mod functions;
 mod index;
 mod load;
+mod load_file;
 mod messages;
 mod numpy;
 mod parts;
