@@ -4,26 +4,15 @@
 mod drive;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-
-fn corpus(target: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
-        .join(target);
-    let mut paths: Vec<PathBuf> = fs::read_dir(&folder)
-        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
-        .map(|e| e.unwrap().path())
-        .collect();
-    paths.sort();
-    assert!(!paths.is_empty(), "no inputs for {target}");
-    paths
-}
+use std::path::Path;
 
 fn run(target: &str, what: impl Fn(&[u8])) {
-    for path in corpus(target) {
-        let bytes = fs::read(&path).unwrap();
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| what(&bytes)));
-        assert!(done.is_ok(), "{}", path.display());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+    let inputs = drive::unpack(&fs::read(folder.join(format!("{target}.gz"))).unwrap());
+    assert!(!inputs.is_empty(), "no inputs for {target}");
+    for (i, bytes) in inputs.iter().enumerate() {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| what(bytes)));
+        assert!(done.is_ok(), "input {i} of {target}");
     }
 }
 

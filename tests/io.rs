@@ -283,12 +283,14 @@ fn whatever_is_done_to_a_byte_of_any_format_is_survived() {
                     }
                 }
             }
-            assert!(
-                Archive::from_bytes(whole[..at].to_vec()).is_err()
-                    // Padding at the end belongs to no tensor.
-                    || at + 1024 > whole.len() || name.ends_with("metadata"),
-                "{name} cut to {at} opened"
-            );
+            // What is cut short is an error, unless only padding was lost.
+            if let Ok(cut) = Archive::from_bytes(whole[..at].to_vec()) {
+                let count = Archive::from_bytes(whole.clone()).unwrap().tensors().len();
+                assert_eq!(cut.tensors().len(), count, "{name} cut to {at}");
+                for t in cut.tensors() {
+                    cut.read_storage(t.storage).unwrap();
+                }
+            }
         }
     }
 }

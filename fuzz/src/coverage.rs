@@ -89,6 +89,8 @@ pub struct Map {
     ranges: Vec<(usize, usize)>,
     /// For each counter, the classes of counts that were seen.
     seen: Vec<u8>,
+    /// Whether counts of a place are told apart.
+    pub counts: bool,
 }
 
 impl Map {
@@ -98,6 +100,7 @@ impl Map {
         Self {
             ranges,
             seen: vec![0; n],
+            counts: true,
         }
     }
 
@@ -127,6 +130,7 @@ impl Map {
                 for (&count, seen) in counts.iter().zip(seen) {
                     let class = match count {
                         0 => continue,
+                        _ if !self.counts => 1,
                         1 => 1,
                         2 => 2,
                         3 => 4,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
+use std::io::Read;
 use std::path::Path;
 use torchlike::io::write::{self, flat::elements};
 use torchlike::io::{Archive, Data, describe, pickle};
@@ -18,6 +19,20 @@ pub fn archive(bytes: &[u8]) {
     if let Ok(archive) = Archive::from_bytes(bytes.to_vec()) {
         look(&archive);
     }
+}
+
+/// The inputs in a packed corpus: gzip over a length in four bytes before each.
+pub fn unpack(file: &[u8]) -> Vec<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = flate2::read::GzDecoder::new(file).read_to_end(&mut bytes);
+    read.expect("a corpus is gzip");
+    let (mut inputs, mut rest) = (Vec::new(), &bytes[..]);
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        let (input, after) = after.split_at(u32::from_le_bytes(*length) as usize);
+        inputs.push(input.to_vec());
+        rest = after;
+    }
+    inputs
 }
 
 /// Opens a path, for formats of several files.

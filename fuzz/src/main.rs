@@ -181,24 +181,25 @@ struct Case {
     used: u32,
 }
 
-fn folders(target: &Target, root: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
-    let mut folders = vec![
-        root.join("../tests/data"),
-        root.join("corpus").join(target.name),
-        root.join("found").join(target.name),
-    ];
+fn packed(target: &Target, root: &Path) -> PathBuf {
+    root.join("corpus").join(format!("{}.gz", target.name))
+}
+
+fn folders(root: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
+    let mut folders = vec![root.join("../tests/data")];
     folders.extend_from_slice(more);
     folders
 }
 
 /// A case of the corpus is an input as it is, whatever files it is found in elsewhere.
 fn inputs(target: &Target, root: &Path, more: &[PathBuf]) -> Vec<Vec<u8>> {
-    let mut inputs = targets::seeds(target, &folders(target, root, more));
-    for folder in ["corpus", "found"] {
-        let files = fs::read_dir(root.join(folder).join(target.name));
-        for entry in files.into_iter().flatten().flatten() {
-            inputs.extend(fs::read(entry.path()));
-        }
+    let mut inputs = targets::seeds(target, &folders(root, more));
+    if let Ok(packed) = fs::read(packed(target, root)) {
+        inputs.extend(drive::unpack(&packed));
+    }
+    let files = fs::read_dir(root.join("found").join(target.name));
+    for entry in files.into_iter().flatten().flatten() {
+        inputs.extend(fs::read(entry.path()));
     }
     inputs.sort();
     inputs.dedup();
@@ -301,7 +302,7 @@ fn replay(file: &Path) -> Any<()> {
     Ok(())
 }
 
-/// Keeps the fewest and shortest inputs that reach everything, in `corpus`.
+/// Keeps the fewest and shortest inputs that reach every place, in `corpus`.
 fn minimize(target: &Target, root: &Path, more: &[PathBuf]) -> Any<()> {
     let scratch = scratch(target)?;
     shards(&scratch)?;
@@ -310,6 +311,7 @@ fn minimize(target: &Target, root: &Path, more: &[PathBuf]) -> Any<()> {
         return Err("this build has no counters; use run.sh".into());
     }
     let all = inputs(target, root, more);
+    map.counts = false;
     let mut kept = Vec::new();
     for data in &all {
         map.reset();
@@ -320,6 +322,7 @@ fn minimize(target: &Target, root: &Path, more: &[PathBuf]) -> Any<()> {
     }
     // Backwards, what later ones reach as well goes.
     let mut map = Map::new();
+    map.counts = false;
     let mut least = Vec::new();
     for data in kept.iter().rev() {
         map.reset();
@@ -328,13 +331,15 @@ fn minimize(target: &Target, root: &Path, more: &[PathBuf]) -> Any<()> {
             least.push(*data);
         }
     }
-    let folder = root.join("corpus").join(target.name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder)?;
-    let bytes: usize = least.iter().map(|d| d.len()).sum();
+    fs::create_dir_all(root.join("corpus"))?;
+    let mut file = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     for data in &least {
-        fs::write(folder.join(format!("{:08x}", crc32fast::hash(data))), data)?;
+        file.write_all(&(data.len() as u32).to_le_bytes())?;
+        file.write_all(data)?;
     }
+    let file = file.finish()?;
+    let bytes = file.len();
+    fs::write(packed(target, root), file)?;
     eprintln!(
         "{}: {} of {} inputs, {bytes} bytes, {} places",
         target.name,

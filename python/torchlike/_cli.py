@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
@@ -9,6 +10,8 @@ def main() -> int:
     """Runs the command with the process's arguments and returns its exit code."""
     from torchlike import _C
 
+    # Python would only note Ctrl-C down until the Rust code returns.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _C._cli(sys.argv[1:])
 
 

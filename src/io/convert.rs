@@ -225,13 +225,13 @@ fn flat_of(
             t.storage.data != Data::Meta,
             Value,
             "tensor '{}' is a meta tensor and has no data to write",
-            t.name
+            name_of(t)
         );
         ensure!(
             t.tensor.quant.is_none(),
             NotImplemented,
             "tensor '{}' is quantized, which only a whole file in PyTorch's format can hold",
-            t.name
+            name_of(t)
         );
         let name = match t.name.get(options.prefix.len()..) {
             None | Some("") => name_of(t),

@@ -13,16 +13,10 @@ pub(super) fn describe(b: &[u8]) -> String {
         "compressed with xz: run `unxz` on it first"
     } else if starts(b"BZh") {
         "compressed with bzip2: run `bunzip2` on it first"
-    } else if starts(b"GGUF") {
-        "a GGUF file, which is not supported yet"
-    } else if starts(b"\x93NUMPY") {
-        "a numpy .npy file, which is not supported yet"
     } else if starts(b"\x89HDF") {
         "an HDF5 file, which is not a PyTorch checkpoint: convert it with the library that wrote it"
     } else if starts(b"\x89PNG") || starts(b"\xff\xd8\xff") || starts(b"GIF8") {
         "an image and not a checkpoint"
-    } else if b.get(257..262) == Some(b"ustar") {
-        "a tar archive: if it is a checkpoint of PyTorch before 0.1.10, that format is not supported yet"
     } else if starts(b"\x80") && b.get(1).is_some_and(|v| (2..=5).contains(v)) {
         "a bare pickle and not a checkpoint that `torch.save` wrote"
     } else if b.iter().all(|&x| x == 0) {
@@ -47,7 +41,7 @@ fn describe_text(b: &[u8]) -> String {
     } else if lower.starts_with("<?xml") || lower.starts_with('<') {
         "XML text and not a checkpoint: perhaps the error message of a failed download"
     } else if trimmed.starts_with('{') || trimmed.starts_with('[') {
-        "JSON text and not a checkpoint: if it is an index of shards, those are not supported yet"
+        "JSON text and not a checkpoint: the weights are in other files, and an index of them is opened by its path or folder"
     } else if readable == head.len() && std::str::from_utf8(&b[..b.len().min(64)]).is_ok() {
         "text and not a checkpoint: perhaps the error message of a failed download"
     } else {

@@ -188,11 +188,15 @@ impl Tree {
             .filter(move |g| !allowed_by_default(g) && !allow(g))
     }
 
-    /// The names whose calls were recorded without a meaning, each once, in the order of the file. Whoever
+    /// The names whose calls were recorded without a meaning, and the classes that came with their source text, each
+    /// once, in the order of the file. Whoever
     /// turns the tree into live objects must know how to make these from plain data, or refuse.
     #[must_use]
     pub fn unresolved(&self) -> Vec<&Global> {
         let mut seen = vec![false; self.globals.len()];
+        for &g in &self.containers {
+            seen[g as usize] = true;
+        }
         for object in &self.objects {
             if let super::tree::Object::Call(c) = object
                 && let Some(call) = self.calls.get(*c as usize)

@@ -1,4 +1,5 @@
 use super::*;
+use crate::DType;
 
 /// A zip archive of stored records, as our own writer makes no other but PyTorch's.
 fn zip_of(records: &[(&str, &[u8])]) -> Vec<u8> {
@@ -383,5 +384,5 @@ fn tensors_in_one_step_are_the_same() {
         assert_eq!(described(&fast), described(&slow));
         compared += fast.protos.len();
     }
-    assert!(compared > 100, "{compared} tensors in one step");
+    assert!(compared > 20, "{compared} tensors in one step");
 }

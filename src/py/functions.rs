@@ -430,9 +430,9 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         set_num_threads result_type promote_types can_cast _record _recording _materialize _materialize_all _extract _clear_meta_init_cache _assign _swap
         _from_storage _legacy _op_table _op_aliases);
     m.add_function(wrap_pyfunction!(super::numpy::from_dlpack, m)?)?;
-    m.add_function(wrap_pyfunction!(super::load::_load, m)?)?;
-    m.add_function(wrap_pyfunction!(super::load::_refused_globals, m)?)?;
-    m.add_function(wrap_pyfunction!(super::load::_file_metadata, m)?)?;
+    m.add_function(wrap_pyfunction!(super::load_file::_load, m)?)?;
+    m.add_function(wrap_pyfunction!(super::load_file::_refused_globals, m)?)?;
+    m.add_function(wrap_pyfunction!(super::load_file::_file_metadata, m)?)?;
     m.add_function(wrap_pyfunction!(super::save::_save, m)?)?;
     super::files::register(m)?;
     m.add("_has_cuda", cfg!(feature = "cuda"))

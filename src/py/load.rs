@@ -1,4 +1,4 @@
-//! `load`: a proved tree becomes Python objects, and its storages tensors on the device asked for.
+//! A proved tree as Python objects, its storages on the device asked for.
 
 use super::object::{PyParameter, PyTensor, wrap};
 use super::storage::{PyStorage, storage_of};
@@ -35,7 +35,7 @@ impl Provider for FilePart {
 }
 
 /// Where storages go.
-enum Place<'py> {
+pub(super) enum Place<'py> {
     /// Where the file says.
     Saved,
     /// All to one device.
@@ -46,18 +46,18 @@ enum Place<'py> {
     Asked(Bound<'py, PyAny>),
 }
 
-struct Loader<'a, 'py> {
-    py: Python<'py>,
-    archive: &'a Arc<Archive>,
-    place: Place<'py>,
-    private: Vec<Option<io::mmap::Private>>,
+pub(super) struct Loader<'a, 'py> {
+    pub(super) py: Python<'py>,
+    pub(super) archive: &'a Arc<Archive>,
+    pub(super) place: Place<'py>,
+    pub(super) private: Vec<Option<io::mmap::Private>>,
     /// Names that the user has registered, and what they stand for.
-    allowed: Bound<'py, PyDict>,
-    full: bool,
-    storages: Vec<Option<Storage>>,
-    made: Vec<Option<Bound<'py, PyAny>>>,
+    pub(super) allowed: Bound<'py, PyDict>,
+    pub(super) full: bool,
+    pub(super) storages: Vec<Option<Storage>>,
+    pub(super) made: Vec<Option<Bound<'py, PyAny>>>,
     /// In the tar format several references lead to one tensor.
-    tensors: Vec<Option<Bound<'py, PyAny>>>,
+    pub(super) tensors: Vec<Option<Bound<'py, PyAny>>>,
 }
 
 fn unknown_location(tag: &str) -> Error {
@@ -67,7 +67,7 @@ fn unknown_location(tag: &str) -> Error {
     )
 }
 
-fn device_for(location: &str) -> Result<Device> {
+pub(super) fn device_for(location: &str) -> Result<Device> {
     let device = Device::parse(location).map_err(|_| unknown_location(location))?;
     if device.kind == DeviceKind::Cuda && crate::cuda::device_count() == 0 {
         return Err(err!(
@@ -81,7 +81,7 @@ fn device_for(location: &str) -> Result<Device> {
 
 impl<'py> Loader<'_, 'py> {
     /// Reads all storages that go to host memory at once, with the interpreter released.
-    fn read_ahead(&mut self) -> PyResult<()> {
+    pub(super) fn read_ahead(&mut self) -> PyResult<()> {
         let device = match &self.place {
             Place::On(d) if !d.is_meta() => Some(*d),
             Place::Saved => None,
@@ -360,7 +360,7 @@ impl<'py> Loader<'_, 'py> {
         items.iter().map(|i| self.value(*i)).collect()
     }
 
-    fn value(&mut self, v: Value) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn value(&mut self, v: Value) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
         let id = match v {
             Value::None => return Ok(py.None().into_bound(py)),
@@ -590,7 +590,8 @@ impl<'py> Loader<'_, 'py> {
     }
 }
 
-fn builder<'py>(
+/// How objects of a name are made; None where they are refused.
+pub(super) fn builder<'py>(
     rebuild: &Bound<'py, PyModule>,
     g: &io::tree::Global,
     allowed: &Bound<'py, PyDict>,
@@ -599,193 +600,4 @@ fn builder<'py>(
     rebuild
         .getattr("builder")?
         .call1((&*g.module, &*g.name, allowed, full))
-}
-
-/// Refuses what a file asks for before anything of it is made, whether the result would be used or not.
-fn refuse(
-    py: Python<'_>,
-    archive: &Archive,
-    allowed: &Bound<'_, PyDict>,
-    full: bool,
-) -> PyResult<()> {
-    for shard in archive.shards() {
-        refuse(py, shard, allowed, full)?;
-    }
-    let tree = archive.tree();
-    let is_allowed = |g: &io::tree::Global| allowed.contains(g.to_string()).unwrap_or(false);
-    if !full && let Some(global) = tree.disallowed(&is_allowed).next() {
-        return Err(io::unsupported_global(global).into());
-    }
-    let unnamed = tree.objects.iter().any(|o| match o {
-        Object::Call(c) => tree
-            .calls
-            .get(*c as usize)
-            .is_none_or(|c| tree.global(c.func).is_none()),
-        _ => false,
-    });
-    if unnamed {
-        return Err(io::weights_only_error(
-            "the file calls the result of another call, which nothing but running it could make.",
-        )
-        .into());
-    }
-    let unresolved = tree.unresolved();
-    if unresolved.is_empty() && tree.containers.is_empty() {
-        return Ok(());
-    }
-    let rebuild = py.import("torchlike._rebuild")?;
-    // A class that comes with its source text is a module's, and code: it has to be one of ours.
-    let containers = tree
-        .containers
-        .iter()
-        .map(|&g| (&tree.globals[g as usize], false));
-    for (g, full) in unresolved.into_iter().map(|g| (g, full)).chain(containers) {
-        if builder(&rebuild, g, allowed, full)?.is_none() {
-            return Err(io::unsupported_global(g).into());
-        }
-    }
-    Ok(())
-}
-
-fn place<'py>(map_location: Option<&Bound<'py, PyAny>>) -> PyResult<Place<'py>> {
-    Ok(match map_location {
-        None => Place::Saved,
-        Some(o) if o.is_none() => Place::Saved,
-        Some(o) if o.is_instance_of::<PyString>() || o.is_instance_of::<PyDevice>() => {
-            Place::On(match o.extract::<String>() {
-                Ok(s) => device_for(&s)?,
-                Err(_) => device_of(o)?,
-            })
-        }
-        Some(o) => match o.cast::<PyDict>() {
-            Ok(d) => Place::Table(d.clone()),
-            Err(_) if o.is_callable() => Place::Asked(o.clone()),
-            Err(_) => {
-                return Err(PyTypeError::new_err(
-                    "map_location must be None, a device, a string, a dict or a function",
-                ));
-            }
-        },
-    })
-}
-
-/// Opens a path (from `offset` on) or bytes.
-fn open(file: &Bound<'_, PyAny>, offset: u64) -> PyResult<Archive> {
-    let py = file.py();
-    if let Ok(b) = file.cast::<PyBytes>() {
-        let bytes = b.as_bytes().to_vec();
-        return Ok(py.detach(|| Archive::from_bytes(bytes))?);
-    }
-    let path: std::path::PathBuf = file.extract()?;
-    Ok(py.detach(|| {
-        if offset == 0 {
-            Archive::open(&path)
-        } else {
-            Archive::open_at(&path, offset)
-        }
-    })?)
-}
-
-/// Reads a checkpoint: a path or bytes. Returns what it holds, and where it ends in the file.
-#[pyfunction]
-#[pyo3(signature = (file, map_location, weights_only, mmap, allowed, offset=0, verify=false))]
-pub fn _load<'py>(
-    py: Python<'py>,
-    file: &Bound<'py, PyAny>,
-    map_location: Option<&Bound<'py, PyAny>>,
-    weights_only: bool,
-    mmap: Option<bool>,
-    allowed: &Bound<'py, PyDict>,
-    offset: u64,
-    verify: bool,
-) -> PyResult<(Bound<'py, PyAny>, u64)> {
-    let place = place(map_location)?;
-    let archive = open(file, offset)?;
-    let format = archive.format();
-    if mmap == Some(true) && matches!(format, io::Format::TorchLegacy | io::Format::TorchTar) {
-        return Err(PyRuntimeError::new_err(
-            "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), please torch.save your \
-             checkpoint with this option in order to use mmap.",
-        ));
-    }
-    refuse(py, &archive, allowed, !weights_only)?;
-    if verify {
-        py.detach(|| archive.verify())?;
-    }
-    // Mapped unless told otherwise where the format's own library maps too.
-    let flat = format == io::Format::Safetensors
-        || format == io::Format::Sharded
-            && archive
-                .shards()
-                .iter()
-                .all(|s| s.format() == io::Format::Safetensors);
-    let private = if mmap.unwrap_or(flat) && !matches!(place, Place::On(d) if !d.is_cpu()) {
-        archive.map_private()?
-    } else {
-        Vec::new()
-    };
-    let (end, tree) = (archive.end(), archive.tree());
-    let (root, storages) = (tree.root, vec![None; tree.storages.len()]);
-    let made = (0..tree.objects.len()).map(|_| None).collect();
-    let tensors = if format == io::Format::TorchTar {
-        tree.tensors.iter().map(|_| None).collect()
-    } else {
-        Vec::new()
-    };
-    let archive = Arc::new(archive);
-    let mut loader = Loader {
-        py,
-        archive: &archive,
-        place,
-        private,
-        allowed: allowed.clone(),
-        full: !weights_only,
-        storages,
-        made,
-        tensors,
-    };
-    loader.read_ahead()?;
-    let made = without_collector(py, archive.tree().objects.len(), || loader.value(root))?;
-    Ok((made, end))
-}
-
-/// Runs `f` with Python's garbage collector paused if many objects are to be made: all of them stay, and looking for
-/// garbage among them again and again costs as much as making them.
-fn without_collector<R>(
-    py: Python<'_>,
-    objects: usize,
-    f: impl FnOnce() -> PyResult<R>,
-) -> PyResult<R> {
-    if objects < 1000 {
-        return f();
-    }
-    let gc = py.import("gc")?;
-    let on = gc.call_method0("isenabled")?.is_truthy()?;
-    if on {
-        gc.call_method0("disable")?;
-    }
-    let result = f();
-    if on {
-        gc.call_method0("enable")?;
-    }
-    result
-}
-
-/// The names in a checkpoint that `weights_only=True` refuses.
-#[pyfunction]
-pub fn _refused_globals(
-    file: &Bound<'_, PyAny>,
-    allowed: &Bound<'_, PyDict>,
-) -> PyResult<Vec<String>> {
-    let archive = open(file, 0)?;
-    let is_allowed = |g: &io::tree::Global| allowed.contains(g.to_string()).unwrap_or(false);
-    let names = archive.tree().disallowed(&is_allowed);
-    Ok(names.map(ToString::to_string).collect())
-}
-
-/// Format and metadata of a checkpoint.
-#[pyfunction]
-pub fn _file_metadata(file: &Bound<'_, PyAny>) -> PyResult<(&'static str, Vec<(String, String)>)> {
-    let archive = open(file, 0)?;
-    Ok((archive.format().name(), archive.metadata().to_vec()))
 }

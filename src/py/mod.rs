@@ -19,6 +19,7 @@ mod generator;
 mod gradient;
 mod index;
 mod load;
+mod load_file;
 mod messages;
 mod metadata;
 mod numpy;

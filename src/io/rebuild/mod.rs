@@ -4,6 +4,8 @@
 //! without recursion. Every tensor is proved to lie within its storage.
 
 mod composite;
+mod container;
+mod storage;
 
 use super::names::{Known, classify};
 use super::tree::{
@@ -124,133 +126,6 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// A tensor that the interpreter took in one step.
-    fn proto(&mut self, number: u32, find: &mut StorageFinder<'_>) -> Result<Object> {
-        let proto = self.tree.protos[number as usize];
-        let Known::Storage(dtype) = self.known(Value::Object(proto.class)) else {
-            bail!(
-                Checkpoint,
-                "a persistent id that is no storage: its second item is no storage class"
-            )
-        };
-        let size = dtype.map_or(1, DType::size) as u64;
-        let nbytes = (proto.numel as u64)
-            .checked_mul(size)
-            .filter(|&n| i64::try_from(n).is_ok());
-        let nbytes =
-            nbytes.ok_or_else(|| err!(Checkpoint, "a storage of {} elements", proto.numel))?;
-        let mut storages = std::mem::take(&mut self.tree.storages);
-        let text = |id: Id| self.tree.str(Value::Object(id)).unwrap_or("");
-        let found = find(
-            &StorageRequest {
-                key: text(proto.key),
-                dtype,
-                location: text(proto.location),
-                nbytes,
-                view: None,
-            },
-            &mut storages,
-        );
-        self.tree.storages = storages;
-        let (storage, n) = (found?, usize::from(proto.ndim));
-        let dims = &self.tree.proto_dims[proto.dims as usize..][..2 * n];
-        let (shape, stride) = dims.split_at(n);
-        let mut tensor = self.view(storage, shape, stride, proto.offset, dtype)?;
-        Self::require(&mut tensor, proto.grad)?;
-        Ok(self.add(tensor))
-    }
-
-    fn storage(&mut self, id: Value, find: &mut StorageFinder<'_>) -> Result<Object> {
-        let mut storages = std::mem::take(&mut self.tree.storages);
-        let object = self.storage_in(id, find, &mut storages);
-        self.tree.storages = storages;
-        object
-    }
-
-    fn storage_in(
-        &self,
-        id: Value,
-        find: &mut StorageFinder<'_>,
-        storages: &mut Vec<StorageRef>,
-    ) -> Result<Object> {
-        let bad = |what: &str| err!(Checkpoint, "a persistent id that is no storage: {what}");
-        let (tag, class, key, location, numel, view) = match self.tree.tuple(id) {
-            Some(&[tag, class, _file, _source])
-                if self.legacy && self.tree.str(tag) == Some("module") =>
-            {
-                return match self.tree.object(class) {
-                    Some(&Object::Global(g)) => Ok(Object::Global(g)),
-                    _ => Err(bad("a class that is none")),
-                };
-            }
-            Some(&[tag, class, key, location, numel]) => {
-                (tag, class, key, location, numel, Value::None)
-            }
-            Some(&[tag, class, key, location, numel, view])
-                if self.legacy || view == Value::None =>
-            {
-                (tag, class, key, location, numel, view)
-            }
-            _ => return Err(bad("it is not a tuple of five")),
-        };
-        ensure!(
-            self.tree.str(tag) == Some("storage"),
-            Checkpoint,
-            "{}",
-            bad("it does not begin with 'storage'")
-        );
-        let Known::Storage(dtype) = self.known(class) else {
-            return Err(bad("its second item is no storage class"));
-        };
-        let key = self
-            .tree
-            .str(key)
-            .ok_or_else(|| bad("its key is no string"))?;
-        let location = self
-            .tree
-            .str(location)
-            .ok_or_else(|| bad("its location is no string"))?;
-        let Value::Int(numel) = numel else {
-            return Err(bad("its length is no integer"));
-        };
-        let size = dtype.map_or(1, DType::size) as u64;
-        let nbytes = u64::try_from(numel)
-            .ok()
-            .and_then(|n| n.checked_mul(size))
-            .filter(|&n| i64::try_from(n).is_ok());
-        let nbytes = nbytes.ok_or_else(|| bad(&format!("{numel} elements are impossible")))?;
-        let view = match (view, self.tree.tuple(view)) {
-            (Value::None, _) => None,
-            (_, Some(&[key, Value::Int(offset @ 0..), Value::Int(numel @ 0..)])) => {
-                let key = self
-                    .tree
-                    .str(key)
-                    .ok_or_else(|| bad("the key of its view is no string"))?;
-                let (start, len) = (
-                    (offset as u64).checked_mul(size),
-                    (numel as u64).checked_mul(size),
-                );
-                let end = start.zip(len).and_then(|(s, l)| s.checked_add(l));
-                if end.is_none_or(|end| end > nbytes) {
-                    return Err(bad("its view reaches outside"));
-                }
-                start.zip(len).map(|(s, l)| (key, s, l))
-            }
-            _ => return Err(bad("its view is not of three parts")),
-        };
-        let number = find(
-            &StorageRequest {
-                key,
-                dtype,
-                location,
-                nbytes,
-                view,
-            },
-            storages,
-        )?;
-        Ok(Object::Storage(number, dtype))
-    }
-
     /// The object that a call means, or none; and what is left to be done to it.
     fn call(&mut self, id: Id, call: &Call, extra: Extra) -> Result<(Option<Object>, Extra)> {
         let args: SmallVec<[Value; 8]> = self.tree.tuple(call.args).unwrap_or(&[]).into();
@@ -309,50 +184,6 @@ impl Resolver<'_> {
             );
         }
         Ok((object, extra))
-    }
-
-    /// Turns a call of a function that makes objects into the making of one.
-    fn construct(&mut self, id: Id, known: Known, kind: CallKind, args: &[Value]) -> Result<()> {
-        let bad = || {
-            err!(
-                Checkpoint,
-                "an object is made in a way that is not supported"
-            )
-        };
-        ensure!(kind == CallKind::Reduce, Checkpoint, "{}", bad());
-        let Some(&Object::Call(number)) = self.tree.object(Value::Object(id)) else {
-            return Err(bad());
-        };
-        let is_object = |v: Value| {
-            self.tree
-                .global(v)
-                .is_some_and(|g| &*g.module == "builtins" && &*g.name == "object")
-        };
-        let (class, args, kwargs) = match (known, args) {
-            (Known::Reconstructor, &[class, base, Value::None]) if is_object(base) => {
-                let none = self.tree.push_items(Object::Tuple, &[]);
-                (class, none, Value::None)
-            }
-            (Known::NewObj, &[class, ref rest @ ..]) => {
-                let rest = self.tree.push_items(Object::Tuple, rest);
-                (class, rest, Value::None)
-            }
-            (Known::NewObjEx, &[class, args, kwargs])
-                if self.tree.tuple(args).is_some() && self.tree.pairs(kwargs).is_some() =>
-            {
-                (class, args, kwargs)
-            }
-            _ => return Err(bad()),
-        };
-        ensure!(
-            self.tree.global(class).is_some() && self.known(class) == Known::Unknown,
-            Checkpoint,
-            "{}",
-            bad()
-        );
-        let call = &mut self.tree.calls[number as usize];
-        (call.kind, call.func, call.args, call.kwargs) = (CallKind::New, class, args, kwargs);
-        Ok(())
     }
 
     fn name(&self, func: Value) -> String {
@@ -762,90 +593,6 @@ impl Resolver<'_> {
             _ => bail!(Checkpoint, "a tensor that is none"),
         }
         Ok(made)
-    }
-
-    /// One empty dictionary for the hooks of all tensors, which nothing can change any more.
-    fn empty(&mut self) -> u32 {
-        *self
-            .no_pairs
-            .get_or_insert_with(|| self.tree.add_dict(Vec::new()))
-    }
-
-    fn container(
-        &mut self,
-        id: Id,
-        known: Known,
-        args: &[Value],
-        extra: Extra,
-    ) -> Result<(Option<Object>, Extra)> {
-        let bad = || {
-            err!(
-                Checkpoint,
-                "a container ({known:?}) made or filled in an impossible way"
-            )
-        };
-        let extra = extra.map_or_else(CallExtra::default, |e| *e);
-        let (mut items, mut pairs) = (Vec::new(), Vec::new());
-        let mapping = matches!(known, Known::OrderedDict | Known::Counter | Known::Dict);
-        match *args {
-            [] => {}
-            [from] if mapping && self.tree.pairs(from).is_some() => {
-                self.spend(self.tree.pairs(from).map_or(0, <[_]>::len) * 2)?;
-                pairs = self.tree.pairs(from).map(<[_]>::to_vec).unwrap_or_default();
-            }
-            [from] => {
-                let list = self.tree.items(from).ok_or_else(bad)?;
-                let count = list.len();
-                if mapping && known != Known::Counter {
-                    pairs = list
-                        .iter()
-                        .map(|&v| {
-                            if let Some(&[k, v]) = self.tree.items(v) {
-                                Ok((k, v))
-                            } else {
-                                Err(bad())
-                            }
-                        })
-                        .collect::<Result<_>>()?;
-                } else if mapping {
-                    return Err(bad());
-                } else {
-                    items = list.to_vec();
-                }
-                self.spend(count * 2)?;
-            }
-            _ => return Err(bad()),
-        }
-        if mapping {
-            ensure!(extra.items.is_empty(), Checkpoint, "{}", bad());
-            pairs.extend_from_slice(&extra.pairs);
-        } else {
-            ensure!(extra.pairs.is_empty(), Checkpoint, "{}", bad());
-            ensure!(
-                extra.items.is_empty() || known == Known::List || known == Known::Set,
-                Checkpoint,
-                "{}",
-                bad()
-            );
-            items.extend_from_slice(&extra.items);
-        }
-        match extra.states[..] {
-            [] => {}
-            [state] if matches!(known, Known::OrderedDict) && self.tree.pairs(state).is_some() => {
-                self.tree.attrs.insert(id, state);
-            }
-            _ => return Err(bad()),
-        }
-        let object = match known {
-            Known::OrderedDict if pairs.is_empty() => Object::OrderedDict(self.empty()),
-            Known::OrderedDict => Object::OrderedDict(self.tree.add_dict(pairs)),
-            Known::Counter => Object::Counter(self.tree.add_dict(pairs)),
-            Known::Dict => Object::Dict(self.tree.add_dict(pairs)),
-            Known::List => Object::List(self.tree.add_list(items)),
-            Known::Set => Object::Set(self.tree.add_list(items)),
-            _ => Object::FrozenSet(self.tree.add_list(items)),
-        };
-        Ok((Some(object), None))
     }
 }
 
