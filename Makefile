@@ -38,6 +38,7 @@ bench: setup
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release
 	cargo bench --bench gemm
 	$(BIN)/python benches/overhead.py
+	$(BIN)/python benches/kernels.py
 
 bless: build
 	cargo fmt
