@@ -148,12 +148,16 @@ def cases() -> dict[str, tuple[str, str]]:
     out = {}
 
     def add(name: str, size: str, dtype: str, code: str) -> None:
-        n = SIZES[size]
-        out[f"{name}/{dtype}/{size}"] = (
-            f"g = torch.rand({n}) * 0.9 + 0.05; x = (g * 7 if {dtype!r}[0] in 'iu' else g).to({DTYPES[dtype]}); "
-            f"y = x.flip(0).contiguous(); o = torch.empty_like(x); m = x.view(-1, {500 if n < 10**6 else 1000}); k = g > 0.5",
-            code,
-        )
+        n, scale = SIZES[size], 7 if dtype[0] in "iu" else 1
+        setup = [
+            f"g = torch.rand({n}) * 0.9 + 0.05",
+            f"x = (g * {scale}).to({DTYPES[dtype]})",
+            "y = x.flip(0).contiguous()",
+            "o = torch.empty_like(x)",
+            f"m = x.view(-1, {500 if n < 10**6 else 1000})",
+            "k = g > 0.5",
+        ]
+        out[f"{name}/{dtype}/{size}"] = ("; ".join(setup), code)
 
     for size in SIZES:
         for name, code in POINTWISE.items():

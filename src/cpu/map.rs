@@ -285,3 +285,59 @@ class_fns!(
 class_fns!(
     Tri, tri_plain, tri_mid, tri, int3, uint3, float3, complex3, bool3
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Minus;
+    impl Bin<f32> for Minus {
+        type Out = f32;
+        #[inline(always)]
+        fn f(a: f32, b: f32, _: &Ctx) -> f32 {
+            a - b
+        }
+    }
+
+    /// Runs the loops on `n` elements with all operands in one buffer (start, step), and compares with a plain loop.
+    fn check(n: usize, out: usize, a: (usize, usize), b: (usize, usize), stream: bool) {
+        let before: Vec<f32> = (0..4096).map(|i| ((i * 37) % 101) as f32).collect();
+        let ctx = Ctx {
+            stream,
+            ..Ctx::default()
+        };
+        let loops = [
+            bin_plain::<Minus, f32>(),
+            bin_mid::<Minus, f32>(),
+            bin::<Minus, f32>(),
+        ];
+        for kernel in loops {
+            let mut x = before.clone();
+            let p = x.as_mut_ptr();
+            let ptrs = [out, a.0, b.0].map(|at| p.wrapping_add(at).cast::<u8>());
+            let strides = [4, 4 * a.1 as isize, 4 * b.1 as isize];
+            // SAFETY: the buffer has n elements from each place on.
+            unsafe { kernel(ptrs.as_ptr(), strides.as_ptr(), n, &ctx) };
+            for i in 0..n {
+                let want = before[a.0 + i * a.1] - before[b.0 + i * b.1];
+                assert_eq!(x[out + i], want, "{n} {out} {a:?} {b:?} {i}");
+            }
+            assert_eq!(x[out + n..], before[out + n..]);
+        }
+    }
+
+    #[test]
+    fn loops_agree_wherever_the_operands_are() {
+        for n in [1, 63, 64, 200, 1000] {
+            for stream in [false, true] {
+                check(n, 2048, (0, 1), (1024, 1), stream);
+                check(n, 2048, (0, 1), (7, 0), stream);
+                check(n, 2048, (5, 0), (0, 1), stream);
+                check(n, 0, (0, 1), (2048, 1), stream);
+                check(n, 0, (2048, 1), (0, 1), stream);
+                check(n, 0, (0, 1), (3000, 0), stream);
+                check(n, 2048, (0, 2), (1, 2), stream);
+            }
+        }
+    }
+}

@@ -121,7 +121,7 @@ fn drive_with<A: Number>(
         let most = if rows {
             longest
         } else {
-            longest.div_ceil(sweep::ROWS)
+            longest.div_ceil(2 * sweep::ROWS)
         };
         (outputs.saturating_mul(depth) / SLICE)
             .clamp(1, 64)
@@ -162,7 +162,7 @@ fn drive_with<A: Number>(
     let slice = len.div_ceil(slices);
     let slice = match (last, rows) {
         (0, true) => slice.next_multiple_of(sweep::LANES),
-        (0, false) => slice.next_multiple_of(sweep::ROWS),
+        (0, false) => slice.next_multiple_of(2 * sweep::ROWS),
         _ => slice,
     };
     let slices = len.div_ceil(slice);
@@ -360,6 +360,33 @@ mod tests {
                     want[at as usize] += e;
                 }
                 assert_eq!(out.to_vec::<f32>().unwrap(), want, "{perm:?} {dims:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn truth_is_found_in_any_place() {
+        for n in [1i64, 7, 64, 1000, 70_000] {
+            for place in [0, n / 2, n - 1] {
+                for (value, rest) in [(1.0, 0.0), (0.0, f64::NAN), (0.0, 1.0)] {
+                    let mut v = vec![rest; n as usize];
+                    v[place as usize] = value;
+                    let wide = Tensor::from_slice(&v, &[n]).unwrap();
+                    for d in [DType::F64, DType::F32, DType::F16, DType::I64, DType::U8] {
+                        if rest.is_nan() && !d.is_float() {
+                            continue;
+                        }
+                        let t = super::super::copy::converted(&wide, d).unwrap();
+                        let out = Tensor::empty(&[], DType::U8, Device::CPU).unwrap();
+                        let run = |kind| {
+                            run_kind(kind, &out, &t, &[0], 0.0, Post::None).unwrap();
+                            out.to_vec::<u8>().unwrap()[0] == 1
+                        };
+                        let (this, others) = (value != 0.0, n == 1 || rest != 0.0);
+                        assert_eq!(run(Kind::Any), this || n > 1 && rest != 0.0, "{d} {n}");
+                        assert_eq!(run(Kind::All), this && others, "{d} {n}");
+                    }
+                }
             }
         }
     }

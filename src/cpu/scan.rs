@@ -54,6 +54,7 @@ pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> 
     match (d, kind) {
         (DType::I64, Kind::Sum) => run::<i64, i64>(&from, &to, 0, |a, x| a.wrapping_add(x), |a| a),
         (DType::I64, _) => run::<i64, i64>(&from, &to, 1, |a, x| a.wrapping_mul(x), |a| a),
+        (DType::F32, Kind::Sum) if !beside => sums(&from, &to),
         (DType::F32, Kind::Sum) => {
             run::<f32, f64>(&from, &to, 0.0, |a, x| a + f64::from(x), |a| a as f32)
         }
@@ -125,6 +126,36 @@ fn run<T: Element, A: Copy + Sync>(
             }
         },
     );
+}
+
+/// Running sums of the lines of f32: eight elements are summed by themselves first, so that lines advance by eight
+/// elements with one dependent addition.
+fn sums(from: &Tensor, to: &Tensor) {
+    const GROUP: usize = 8;
+    let n = from.shape()[1] as usize;
+    if from.numel() == 0 {
+        return;
+    }
+    let (x, to) = (super::slice::<f32>(from), super::slice_mut::<f32>(to));
+    lines::for_each(x, n, to, n, |_, line, to| {
+        let mut acc = 0f64;
+        let (mut x, mut o) = (line.chunks_exact(GROUP), to.chunks_exact_mut(GROUP));
+        for (x, o) in (&mut x).zip(&mut o) {
+            let mut part = [0f64; GROUP];
+            part[0] = f64::from(x[0]);
+            for i in 1..GROUP {
+                part[i] = part[i - 1] + f64::from(x[i]);
+            }
+            for i in 0..GROUP {
+                o[i] = (acc + part[i]) as f32;
+            }
+            acc += part[GROUP - 1];
+        }
+        for (&x, o) in x.remainder().iter().zip(o.into_remainder()) {
+            acc += f64::from(x);
+            *o = acc as f32;
+        }
+    });
 }
 
 /// Runs down the columns of `[n, inner]` blocks.
@@ -244,4 +275,29 @@ pub fn renorm(out: &Tensor, input: &Tensor, p: f64, dim: usize, max: f64) -> Res
             .for_each(|(c, f)| c.iter_mut().for_each(|x| *x *= f));
     }
     super::copy::copy(&out.permuted(&order), &wide)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_run_along_every_dimension() {
+        let (a, b, c) = (3usize, 37usize, 11usize);
+        let v: Vec<f32> = (0..a * b * c)
+            .map(|i| ((i * 31) % 17) as f32 - 8.0)
+            .collect();
+        let shape = [a as i64, b as i64, c as i64];
+        let t = Tensor::from_slice(&v, &shape).unwrap();
+        for (dim, step) in [(0, b * c), (1, c), (2, 1)] {
+            let out = Tensor::empty(&shape, DType::F32, crate::Device::CPU).unwrap();
+            scan(&out, &t, dim, Kind::Sum).unwrap();
+            let got = out.to_vec::<f32>().unwrap();
+            for i in 0..v.len() {
+                let at_start = i / step % shape[dim] as usize == 0;
+                let before = if at_start { 0.0 } else { got[i - step] };
+                assert_eq!(got[i], before + v[i], "{dim} {i}");
+            }
+        }
+    }
 }

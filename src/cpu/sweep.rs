@@ -11,6 +11,8 @@ use std::mem::MaybeUninit;
 
 /// Elements that one block folds before it joins the wide result.
 const BLOCK: usize = 16 * 1024;
+/// Elements that a lane sums before they join what it has: long sums in one go would lose digits.
+const DEPTH: usize = 16;
 /// Rows that a column fold joins before it joins the wide results.
 pub const ROWS: usize = 64;
 /// Rows that a column fold takes at a time.
@@ -81,11 +83,18 @@ unsafe fn lanes<F: Fold, const N: usize, const LEVEL: u8>(
     // SAFETY: the caller gives n elements.
     unsafe {
         while i < whole {
-            let x = F::In::group::<N, LEVEL>(q.add(i));
-            for l in 0..N {
-                lanes[l] = F::step(lanes[l], x[l], e);
+            let stop = whole.min(i + DEPTH * N);
+            let mut part = [F::ZERO; N];
+            while i < stop {
+                let x = F::In::group::<N, LEVEL>(q.add(i));
+                for l in 0..N {
+                    part[l] = F::step(part[l], x[l], e);
+                }
+                i += N;
             }
-            i += N;
+            for l in 0..N {
+                lanes[l] = F::join(lanes[l], part[l]);
+            }
         }
         macro_rules! rest {
             ($($m:expr),+) => { $(

@@ -4,9 +4,11 @@
 
 use super::{Geometry, Phase, Shared, inside};
 use crate::cpu::{copy, pool};
-use crate::{Result, Tensor, simd_fn};
+use crate::{Result, Tensor};
 
 /// Windows of planes as rows `[channel][tap]` of positions `p0..p1`.
+///
+/// With `split`, the lines of the planes are as [`split_lines`] left them.
 ///
 /// # Safety
 /// `src` points at dense planes of the geometry's size, `dst` has room for all rows.
@@ -17,10 +19,12 @@ pub(super) unsafe fn gather<E: Copy + Default>(
     phase: &Phase,
     p0: usize,
     p1: usize,
+    split: bool,
     dst: *mut E,
 ) {
     let [_, ch, cw] = phase.count;
     let len = p1 - p0;
+    let step = phase.advance[2];
     let mut row = dst;
     for c in 0..channels {
         // SAFETY: the caller's.
@@ -48,26 +52,24 @@ pub(super) unsafe fn gather<E: Copy + Default>(
                         for i in w0..a {
                             *to.add(i - w0) = E::default();
                         }
-                        if phase.advance[2] == 1 {
+                        if step == 1 || split {
+                            // Position t * step + at is in part `at mod step`, t + at / step places on.
+                            let at = tap.at[2];
+                            let part =
+                                part_start(at.rem_euclid(step) as usize, step as usize, size[2]);
+                            let from = part as isize + at.div_euclid(step) as isize;
                             if b > a {
                                 std::ptr::copy_nonoverlapping(
-                                    line.offset(a as isize + tap.at[2] as isize),
+                                    line.offset(a as isize + from),
                                     to.add(a - w0),
                                     b - a,
                                 );
                             }
-                        } else if phase.advance[2] == 2 && b > a {
-                            let from = line.offset(a as isize * 2 + tap.at[2] as isize);
-                            every_other(
-                                std::slice::from_raw_parts_mut(to.add(a - w0), b - a),
-                                std::slice::from_raw_parts(from, (b - a) * 2 - 1),
-                            );
                         } else {
-                            let mut from =
-                                a as isize * phase.advance[2] as isize + tap.at[2] as isize;
+                            let mut from = a as isize * step as isize + tap.at[2] as isize;
                             for i in a..b {
                                 *to.add(i - w0) = *line.offset(from);
-                                from += phase.advance[2] as isize;
+                                from += step as isize;
                             }
                         }
                         for i in b..w1 {
@@ -155,22 +157,44 @@ pub fn columns(out: &Tensor, x: &Tensor, g: &Geometry) -> Result<()> {
         for i in r {
             // SAFETY: plane and rows lie within the dense tensors.
             by_size!(item, E => unsafe {
-                gather::<E>(from.get().cast::<E>().add(i * plane), 1, g.size, phase, 0, g.positions(), to.get().cast::<E>().add(i * rows));
+                gather::<E>(from.get().cast::<E>().add(i * plane), 1, g.size, phase, 0, g.positions(), false, to.get().cast::<E>().add(i * rows));
             });
         }
     });
     Ok(())
 }
 
-simd_fn! { wide
-    /// `out[i] = x[2 i]`.
-    fn every_other<E: Plain>(out: &mut [E], x: &[E]) {
-        for (o, v) in out.iter_mut().zip(x.chunks(2)) {
-            *o = v[0];
-        }
-    }
+/// Where the part of a line of `n` elements begins that holds every `step`-th from `part` on.
+#[inline(always)]
+fn part_start(part: usize, step: usize, n: usize) -> usize {
+    part * (n / step) + part.min(n % step)
 }
 
-/// What windows are gathered as: bits of some size.
-trait Plain: Copy + Default {}
-impl<T: Copy + Default> Plain for T {}
+/// A dense tensor whose lines are taken apart: every `step`-th element from the first on, then from the second on, and
+/// so forth. A window that moves by `step` then reads neighbours.
+///
+/// # Errors
+/// If memory cannot be had.
+pub(super) fn split_lines(x: &Tensor, step: usize) -> Result<Tensor> {
+    let out = Tensor::empty(x.shape(), x.dtype(), crate::Device::CPU)?;
+    let n = x.shape()[x.ndim() - 1] as usize;
+    let (from, to) = (Shared(x.data_ptr()), Shared(out.data_ptr()));
+    let lines = (x.numel() as usize).checked_div(n).unwrap_or(0);
+    pool::parallel_for(lines, (16384 / n.max(1)).max(1), |r| {
+        for i in r {
+            by_size!(x.dtype().size(), E => {
+                // SAFETY: line i of both dense tensors; every place of the target is below its length.
+                unsafe {
+                    let (from, to) = (from.get().cast::<E>().add(i * n), to.get().cast::<E>().add(i * n));
+                    for part in 0..step.min(n) {
+                        let to = to.add(part_start(part, step, n));
+                        for k in 0..(n - part).div_ceil(step) {
+                            *to.add(k) = *from.add(part + k * step);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    Ok(out)
+}

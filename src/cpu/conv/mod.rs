@@ -13,7 +13,7 @@ use crate::{DType, Device, Result, Scalar, Tensor};
 use direct::direct;
 pub use fold::fold;
 pub use gather::columns;
-use gather::{by_size, gather, gather_last};
+use gather::{by_size, gather, gather_last, split_lines};
 
 /// Sizes of a convolution; missing leading dimensions have size 1.
 #[derive(Clone, Debug)]
@@ -278,6 +278,14 @@ fn blocks(
     // The window is one element and the output as large as the input: the input is the block.
     let plain =
         taps == 1 && phase.advance == [1; 3] && phase.taps[0].at == [0; 3] && phase.count == g.size;
+    let split = !g.channels_last && phase.advance[2] > 1;
+    let parts;
+    let x = if split {
+        parts = split_lines(x, phase.advance[2] as usize)?;
+        &parts
+    } else {
+        x
+    };
     let whole = phase.step == [1; 3];
     let units = g.batch * g.groups;
     let threads = pool::num_threads();
@@ -412,7 +420,7 @@ fn one(
         Some(buffer) => {
             // SAFETY: the planes lie in `x`, the block has room.
             by_size!(item, E => unsafe {
-                gather::<E>(x.data_ptr().cast::<E>().add(offset), cg, g.size, phase, b.p0, b.p1, buffer.data_ptr().cast());
+                gather::<E>(x.data_ptr().cast::<E>().add(offset), cg, g.size, phase, b.p0, b.p1, phase.advance[2] > 1, buffer.data_ptr().cast());
             });
             buffer.view_with(dims(depth, len), dims(len, 1), 0)
         }

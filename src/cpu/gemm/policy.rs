@@ -46,6 +46,15 @@ pub(super) trait Policy: Copy + 'static {
     unsafe fn load(c: *const Self::Acc) -> Self::V;
     /// A vector of elements, widened.
     unsafe fn load_wide(x: *const Self::T) -> Self::V;
+    /// What dot products keep the shorter operand in.
+    type X: Copy;
+    /// Elements of a step of a dot product.
+    const DOT: usize = Self::W;
+    fn keep(x: Self::T) -> Self::X;
+    /// The element that was kept.
+    fn kept(x: Self::X) -> Self::Acc;
+    /// `acc + x * b` for [`Policy::DOT`] elements, summed in any lanes.
+    unsafe fn dot(acc: Self::V, x: *const Self::X, b: *const Self::T) -> Self::V;
     /// Rounds `n` neighbouring sums to elements.
     #[inline(always)]
     unsafe fn narrow_row(from: *const Self::Acc, to: *mut Self::T, n: usize) {
@@ -93,6 +102,19 @@ impl Real for f64 {
 
 macro_rules! scalar_side {
     (same $t:ty) => {
+        type X = $t;
+        #[inline(always)]
+        fn keep(x: $t) -> $t {
+            Self::widen(x)
+        }
+        #[inline(always)]
+        fn kept(x: $t) -> $t {
+            x
+        }
+        #[inline(always)]
+        unsafe fn dot(acc: Self::V, x: *const $t, b: *const $t) -> Self::V {
+            unsafe { Self::muladd(Self::load_wide(b), Self::load(x), acc) }
+        }
         type T = $t;
         type Acc = $t;
         type P = $t;
@@ -115,6 +137,19 @@ macro_rules! scalar_side {
         }
     };
     (half $t:ty) => {
+        type X = f32;
+        #[inline(always)]
+        fn keep(x: $t) -> f32 {
+            Self::widen(x)
+        }
+        #[inline(always)]
+        fn kept(x: f32) -> f32 {
+            x
+        }
+        #[inline(always)]
+        unsafe fn dot(acc: Self::V, x: *const f32, b: *const $t) -> Self::V {
+            unsafe { Self::muladd(Self::load_wide(b), Self::load(x), acc) }
+        }
         type T = $t;
         type Acc = f32;
         type P = f32;
@@ -246,6 +281,26 @@ mod x86 {
         const MR: usize = 12;
         const STEP: usize = 2;
         const IN_PLACE: bool = false;
+        type X = bf16;
+        const DOT: usize = 32;
+        #[inline(always)]
+        fn keep(x: bf16) -> bf16 {
+            x
+        }
+        #[inline(always)]
+        fn kept(x: bf16) -> f32 {
+            x.widen()
+        }
+        #[inline(always)]
+        unsafe fn dot(acc: __m512, x: *const bf16, b: *const bf16) -> __m512 {
+            // SAFETY: both are plain 512-bit vectors.
+            unsafe {
+                let load = |p: *const bf16| {
+                    std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(p.cast()))
+                };
+                _mm512_dpbf16_ps(acc, load(x), load(b))
+            }
+        }
         const KC: usize = 1_000_000;
         #[inline(always)]
         fn pack(x0: bf16, x1: bf16) -> u32 {

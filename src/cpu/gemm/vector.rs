@@ -39,7 +39,7 @@ impl<P: Policy> Few<P> {
     #[inline(always)]
     unsafe fn dots<const M: usize, const C: usize, const U: usize>(
         &self,
-        x: *const P::Acc,
+        x: *const P::X,
         i: usize,
         j: usize,
     ) {
@@ -50,18 +50,17 @@ impl<P: Policy> Few<P> {
             let x = x.add(i * p.k);
             let base = p.b.ptr.offset(j as isize * p.b.cs);
             let mut at = 0;
-            while at + U * P::W <= p.k {
+            while at + U * P::DOT <= p.k {
                 for u in 0..U {
-                    let from = at + u * P::W;
+                    let from = at + u * P::DOT;
                     for c in 0..C {
-                        let b = P::load_wide(base.offset(c as isize * p.b.cs).add(from));
+                        let b = base.offset(c as isize * p.b.cs).add(from);
                         for m in 0..M {
-                            acc[m][c][u] =
-                                P::muladd(b, P::load(x.add(m * p.k + from)), acc[m][c][u]);
+                            acc[m][c][u] = P::dot(acc[m][c][u], x.add(m * p.k + from), b);
                         }
                     }
                 }
-                at += U * P::W;
+                at += U * P::DOT;
             }
             let one = P::splat(P::Acc::ONE);
             for m in 0..M {
@@ -82,7 +81,7 @@ impl<P: Policy> Few<P> {
                     let mut sum = lanes[0];
                     let column = base.offset(c as isize * p.b.cs);
                     for k in at..p.k {
-                        sum = P::mac(*x.add(m * p.k + k), P::widen(*column.add(k)), sum);
+                        sum = P::mac(P::kept(*x.add(m * p.k + k)), P::widen(*column.add(k)), sum);
                     }
                     self.put(i + m, j + c, sum);
                 }
@@ -92,7 +91,7 @@ impl<P: Policy> Few<P> {
 
     /// `C` columns, all rows: a few rows at a time, while the columns are in a cache.
     #[inline(always)]
-    unsafe fn columns<const C: usize>(&self, x: *const P::Acc, j: usize) {
+    unsafe fn columns<const C: usize>(&self, x: *const P::X, j: usize) {
         let mut i = 0;
         // SAFETY: the caller's.
         unsafe {
@@ -156,15 +155,21 @@ impl<P: Policy> Task for Few<P> {
         let p = &self.p;
         // SAFETY: reads stay within A and B.
         unsafe {
-            // A once, contiguous along k and wide.
-            let mut x: Vec<P::Acc> = Vec::with_capacity(p.m * p.k);
-            for i in 0..p.m {
-                for k in 0..p.k {
-                    x.push(P::widen(*p.a.at(i, k).ptr));
-                }
+            // A once, contiguous along k.
+            macro_rules! rows {
+                ($f:path) => {{
+                    let mut x = Vec::with_capacity(p.m * p.k);
+                    for i in 0..p.m {
+                        for k in 0..p.k {
+                            x.push($f(*p.a.at(i, k).ptr));
+                        }
+                    }
+                    x
+                }};
             }
-            let x = x.as_ptr();
             if p.b.rs == 1 {
+                let x: Vec<P::X> = rows!(P::keep);
+                let x = x.as_ptr();
                 let mut j = self.j0;
                 if p.m == 1 {
                     while j + 8 <= self.j1 {
@@ -186,6 +191,8 @@ impl<P: Policy> Task for Few<P> {
                 }
                 return;
             }
+            let x: Vec<P::Acc> = rows!(P::widen);
+            let x = x.as_ptr();
             let width = SUMS / p.m.max(3);
             let mut sums = vec![P::Acc::ZERO; width.min(self.j1 - self.j0) * p.m];
             for j in (self.j0..self.j1).step_by(width) {
