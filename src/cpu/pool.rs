@@ -3,6 +3,8 @@
 //! Workers spin for about a millisecond after a region and then park. A region's items are cut into chunks, which the
 //! workers *and the caller* claim from one counter, so that a worker that the system has put aside holds nothing up.
 
+#![allow(unsafe_code, reason = "a region is lent to threads that outlive it")]
+
 use std::any::Any;
 use std::cell::Cell;
 use std::ops::Range;

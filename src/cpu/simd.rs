@@ -63,6 +63,7 @@ macro_rules! simd_fn {
     ($kind:ident $(#[$m:meta])* $vis:vis fn $name:ident $(<$($g:ident : $b:path),+>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$m])*
         #[inline]
+        #[allow(unsafe_code, reason = "the compiled copies are called where the machine has their instructions")]
         $vis fn $name $(<$($g: $b),+>)? ($($arg: $ty),*) $(-> $ret)? {
             #[inline(always)]
             fn body $(<$($g: $b),+>)? ($($arg: $ty),*) $(-> $ret)? $body

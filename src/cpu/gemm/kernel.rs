@@ -1,5 +1,10 @@
 //! The blocked product of one thread: packing, tiles, and writing C.
 
+#![allow(
+    unsafe_code,
+    reason = "packed panels are read and tiles written by pointer"
+)]
+
 use super::policy::{Policy, Real, Task};
 use super::{Mat, MatMut};
 use crate::cpu::transpose::four_words;

@@ -3,6 +3,8 @@
 //! Floats run on the micro-kernels of [`policy`]; complex numbers and integers on a plain blocked loop. 16-bit floats
 //! are summed in f32 and rounded once. Integer arithmetic wraps.
 
+#![allow(unsafe_code, reason = "matrices are passed to the kernels by pointer")]
+
 mod kernel;
 mod policy;
 mod simple;

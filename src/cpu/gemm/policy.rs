@@ -1,4 +1,6 @@
 //! What the micro-kernel needs from an instruction set: one small trait, one implementation for each set and type.
+
+#![allow(unsafe_code, reason = "vector instructions")]
 #![allow(
     clippy::undocumented_unsafe_blocks,
     reason = "each block is one intrinsic, under the target features that the policy's contract names"

@@ -1,5 +1,7 @@
 //! Products of complex numbers and integers: rows of sums, no packing.
 
+#![allow(unsafe_code, reason = "matrices are walked by pointer")]
+
 use super::{Mat, MatMut, PARALLEL_FROM, Shared};
 use crate::cpu::pool;
 

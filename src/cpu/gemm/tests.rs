@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "matrices are walked by pointer")]
+
 use super::*;
 
 /// Small whole numbers, so that every order of summation gives the same result in every type.

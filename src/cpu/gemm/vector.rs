@@ -1,5 +1,7 @@
 //! Products with few rows: limited by memory, so B is read once, in order, and never packed.
 
+#![allow(unsafe_code, reason = "rows are read by pointer, in vectors")]
+
 use super::kernel::Product;
 use super::policy::{Policy, Real, Task};
 
