@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Lines a source file may have before it should be split by noun.
-const LONGEST: usize = 720;
+const LONGEST: usize = 700;
 
 fn sources() -> Vec<(PathBuf, String)> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -1,10 +1,5 @@
 //! Attention: a block of queries at a time against all keys, scores kept in the cache.
 
-#![allow(
-    unsafe_code,
-    reason = "shares disjoint blocks of the result between threads"
-)]
-
 use super::{copy, matrix, pool, vmath};
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, simd_fn};
 
