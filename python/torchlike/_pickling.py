@@ -125,15 +125,14 @@ def parts_of(obj: Any) -> Name | Parts:
     if cls is Name:
         return obj
     if cls is _C.Generator:
-        state = (obj.initial_seed(), None, obj.get_state())
-        return Parts(False, Name("torch._C", "Generator"), (obj.device,), state, [], [])
+        seed = (obj.initial_seed(), None, obj.get_state())
+        return Parts(False, Name("torch._C", "Generator"), (obj.device,), seed, [], [])
     if cls is OpaqueClass:
         return Name(obj.module, obj.name)
     if cls is Opaque:
-        func = OpaqueClass(obj.module, obj.name)
         if obj.kwargs:
             raise PicklingError(f"Can't pickle {obj!r}: it is made with keyword arguments")
-        return Parts(obj.new, func, obj.args, obj.state, obj.items, list(obj.pairs.items()))
+        return Parts(obj.new, Name(obj.module, obj.name), obj.args, obj.state, obj.items, list(obj.pairs.items()))
     custom = copyreg.dispatch_table.get(cls)
     reduced = custom(obj) if custom else obj.__reduce_ex__(2)
     if isinstance(reduced, str):

@@ -1,8 +1,9 @@
 //! Checksums of all tensors, in parallel.
 
-use super::tree::{Data, StorageRef};
+use super::tree::{CompositeKind, Data, StorageRef, Value};
 use super::{Archive, Bytes, origin};
-use crate::{Result, err};
+use crate::parts::Parts;
+use crate::{Result, Storage, Tensor, err};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,7 +25,7 @@ pub struct Verified {
 }
 
 impl Archive {
-    /// Reads every storage and compares its checksum, where the format has one.
+    /// Reads every storage and compares its checksum, where the format has one; then proves the indices of sparse tensors.
     ///
     /// # Errors
     /// Of kind `Checkpoint`, naming the first damaged storage of the file and a tensor in it.
@@ -53,6 +54,7 @@ impl Archive {
             Some((i, crc, found))
         });
         let Some((i, crc, found)) = bad else {
+            self.verify_indices()?;
             let mut done = Verified::default();
             for s in storages.iter().filter(|s| s.data != Data::Meta) {
                 if origin::locate(self, s).1.crc.is_some() {
@@ -79,6 +81,63 @@ impl Archive {
             Checkpoint,
             "storage '{}'{of} is damaged: {why}",
             storages[i].key
+        ))
+    }
+
+    /// Proves that the indices of sparse tensors lie within their shapes.
+    fn verify_indices(&self) -> Result<()> {
+        let tree = self.tree();
+        for c in &tree.composites {
+            let mut tensors = Vec::with_capacity(c.parts.len());
+            for (&part, &name) in c.parts.iter().zip(c.part_names()) {
+                tensors.push(self.part(part, name == "values")?);
+            }
+            let parts = match (c.kind, &tensors[..]) {
+                (CompositeKind::Coo(coalesced), [indices, values]) => Parts::Coo {
+                    indices: indices.clone(),
+                    values: values.clone(),
+                    coalesced,
+                },
+                (CompositeKind::Compressed(kind), [compressed, plain, values]) => {
+                    Parts::Compressed {
+                        kind,
+                        compressed: compressed.clone(),
+                        plain: plain.clone(),
+                        values: values.clone(),
+                    }
+                }
+                _ => continue,
+            };
+            parts.check(&c.shape)?;
+        }
+        Ok(())
+    }
+
+    /// A part of a sparse tensor; of values the layout is enough.
+    fn part(&self, part: Value, layout_only: bool) -> Result<Tensor> {
+        let tree = self.tree();
+        let (t, storage) = tree
+            .tensor(part)
+            .and_then(|t| Some((t, tree.storages.get(t.storage as usize)?)))
+            .ok_or_else(|| err!(Checkpoint, "a sparse tensor of parts that are no tensors"))?;
+        let held = if layout_only || storage.data == Data::Meta {
+            let nbytes = usize::try_from(storage.nbytes).map_err(|_| {
+                err!(
+                    Checkpoint,
+                    "a storage of {} bytes is too large",
+                    storage.nbytes
+                )
+            })?;
+            Storage::meta(nbytes)
+        } else {
+            Storage::from_bytes(&self.read_storage(storage)?)?
+        };
+        Ok(Tensor::from_parts(
+            held,
+            t.shape().into(),
+            t.stride().into(),
+            t.offset,
+            t.dtype,
         ))
     }
 
