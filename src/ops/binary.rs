@@ -342,8 +342,14 @@ map_op!(
     lo,
     hi,
     c | {
-        let v = if (x > lo) | x.is_nan() { x } else { lo };
-        if (v < hi) | v.is_nan() { v } else { hi }
+        // Comparisons with NaN are false, which keeps a NaN x; NaN bounds are told apart afterwards.
+        let v = if lo > x { lo } else { x };
+        let v = if hi < v { hi } else { v };
+        if lo.is_nan() | hi.is_nan() {
+            lo + hi
+        } else {
+            v
+        }
     }
 );
 
