@@ -89,6 +89,38 @@ pub enum Parts {
 }
 
 impl Parts {
+    /// The parts of a nested tensor as files keep them: sizes and strides `[components, dimensions]`, offsets
+    /// `[components]`.
+    ///
+    /// # Errors
+    /// If they differ in number, or cannot be read.
+    pub fn nested(
+        buffer: Tensor,
+        sizes: &Tensor,
+        strides: &Tensor,
+        offsets: &Tensor,
+    ) -> Result<Self> {
+        let numbers = |t: &Tensor| t.to_dtype(DType::I64)?.to_vec::<i64>();
+        let offsets = numbers(offsets)?;
+        let rows = |t: &Tensor| -> Result<Vec<Vec<i64>>> {
+            let all = numbers(t)?;
+            let width = all.len().checked_div(offsets.len()).unwrap_or(0);
+            ensure!(
+                all.len() == width * offsets.len(),
+                Checkpoint,
+                "a nested tensor whose sizes, strides and offsets differ in number"
+            );
+            let row = |i: usize| all[i * width..(i + 1) * width].to_vec();
+            Ok((0..offsets.len()).map(row).collect())
+        };
+        Ok(Self::Nested {
+            buffer,
+            sizes: rows(sizes)?,
+            strides: rows(strides)?,
+            offsets,
+        })
+    }
+
     /// PyTorch's name of the layout.
     #[must_use]
     pub fn layout(&self) -> &'static str {

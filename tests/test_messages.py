@@ -35,7 +35,8 @@ def test_recurrent_layers_name_what_does_not_fit():
         ),
         (
             lambda: torch.nn.LSTM(3, 4, device="meta")(torch.ones(5, 2, 3)),
-            "Input and parameter tensors are not at the same device, found input tensor at cpu and parameter tensor at meta",
+            "Input and parameter tensors are not at the same device, "
+            "found input tensor at cpu and parameter tensor at meta",
         ),
     ):
         with pytest.raises(RuntimeError) as error:

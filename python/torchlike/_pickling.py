@@ -132,7 +132,14 @@ def parts_of(obj: Any) -> Name | Parts:
     if cls is Opaque:
         if obj.kwargs:
             raise PicklingError(f"Can't pickle {obj!r}: it is made with keyword arguments")
-        return Parts(obj.new, Name(obj.module, obj.name), obj.args, obj.state, obj.items, list(obj.pairs.items()))
+        return Parts(
+            obj.new,
+            Name(obj.module, obj.name),
+            obj.args,
+            obj.state,
+            obj.items,
+            list(obj.pairs.items()),
+        )
     custom = copyreg.dispatch_table.get(cls)
     reduced = custom(obj) if custom else obj.__reduce_ex__(2)
     if isinstance(reduced, str):

@@ -62,7 +62,8 @@ def _dtype_state(dtype: Any, state: Any) -> Any:
         }
         if any(titles):
             spec["titles"] = titles
-        return np.dtype(spec, align=bool(state[7] & 0x80) if type(state[7]) is int else False)
+        described: Any = spec
+        return np.dtype(described, align=bool(state[7] & 0x80) if type(state[7]) is int else False)
     if dtype.kind in "mM" and len(state) == 9 and state[8]:
         unit = state[8]
         need(isinstance(unit, tuple) and len(unit) == 2 and isinstance(unit[1], tuple), "a unit")

@@ -146,7 +146,9 @@ def load(
     if mmap and not isinstance(f, str | os.PathLike):
         raise ValueError("f must be a string or os.PathLike object in order to use mmap argument")
     offset = at if is_path and not isinstance(f, str | os.PathLike) else 0
-    made, end = _C._load(file, map_location, strict, mmap, _allowed() if _safe else {}, offset, verify)
+    made, end = _C._load(
+        file, map_location, strict, mmap, _allowed() if _safe else {}, offset, verify
+    )
     if hasattr(f, "seek") and not isinstance(f, str | os.PathLike | memoryview):
         f.seek(at + end)
     return made

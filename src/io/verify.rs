@@ -25,7 +25,7 @@ pub struct Verified {
 }
 
 impl Archive {
-    /// Reads every storage and compares its checksum, where the format has one; then proves the indices of sparse tensors.
+    /// Reads every storage and compares its checksum, where the format has one; then proves the parts of sparse and nested tensors.
     ///
     /// # Errors
     /// Of kind `Checkpoint`, naming the first damaged storage of the file and a tensor in it.
@@ -84,13 +84,13 @@ impl Archive {
         ))
     }
 
-    /// Proves that the indices of sparse tensors lie within their shapes.
+    /// Proves that the indices of sparse tensors lie within their shapes, and nested tensors within their buffers.
     fn verify_indices(&self) -> Result<()> {
         let tree = self.tree();
         for c in &tree.composites {
             let mut tensors = Vec::with_capacity(c.parts.len());
             for (&part, &name) in c.parts.iter().zip(c.part_names()) {
-                tensors.push(self.part(part, name == "values")?);
+                tensors.push(self.part(part, matches!(name, "values" | "buffer"))?);
             }
             let parts = match (c.kind, &tensors[..]) {
                 (CompositeKind::Coo(coalesced), [indices, values]) => Parts::Coo {
@@ -106,7 +106,13 @@ impl Archive {
                         values: values.clone(),
                     }
                 }
-                _ => continue,
+                (CompositeKind::Nested, [buffer, sizes, strides, offsets]) => {
+                    if [sizes, strides, offsets].iter().any(|t| t.is_meta()) {
+                        continue; // a skeleton: there is nothing to prove
+                    }
+                    Parts::nested(buffer.clone(), sizes, strides, offsets)?
+                }
+                _ => return Err(err!(Checkpoint, "a tensor with too few parts")),
             };
             parts.check(&c.shape)?;
         }

@@ -287,24 +287,8 @@ impl<'py> Loader<'_, 'py> {
             CompositeKind::Nested => {
                 let buffer = take()?;
                 let dtype = buffer.dtype();
-                let numbers = |i: usize| self.numbers(c.parts[i]);
-                let offsets = numbers(3)?;
-                let rows = |v: Vec<i64>| -> Vec<Vec<i64>> {
-                    if offsets.is_empty() {
-                        return Vec::new();
-                    }
-                    let width = v.len() / offsets.len();
-                    (0..offsets.len())
-                        .map(|i| v[i * width..(i + 1) * width].to_vec())
-                        .collect()
-                };
-                let (sizes, strides) = (rows(numbers(1)?), rows(numbers(2)?));
-                let parts = Parts::Nested {
-                    buffer,
-                    sizes,
-                    strides,
-                    offsets,
-                };
+                let part = |i: usize| self.read_part(c.parts[i]);
+                let parts = Parts::nested(buffer, &part(1)?, &part(2)?, &part(3)?)?;
                 (parts, Vec::new(), dtype)
             }
         };
@@ -315,8 +299,8 @@ impl<'py> Loader<'_, 'py> {
         self.object(c.class, made.with_requires_grad(c.requires_grad))
     }
 
-    /// The numbers of a small tensor, which are read whatever device is asked for.
-    fn numbers(&self, v: Value) -> Result<Vec<i64>> {
+    /// A small tensor that is read whatever device is asked for.
+    fn read_part(&self, v: Value) -> Result<Tensor> {
         let tree = self.archive.tree();
         let t = tree
             .tensor(v)
@@ -326,14 +310,13 @@ impl<'py> Loader<'_, 'py> {
         }
         let storage = io::fetch::storages(self.archive, &[t.storage as usize])?.pop();
         let storage = storage.ok_or_else(|| err!(Checkpoint, "a storage that is not there"))?;
-        let all = Tensor::checked(
+        Tensor::checked(
             storage,
             t.shape().into(),
             t.stride().into(),
             t.offset,
             t.dtype,
-        )?;
-        all.to_dtype(DType::I64)?.to_vec::<i64>()
+        )
     }
 
     fn attributes(&mut self, to: &Bound<'py, PyAny>, attrs: Value) -> PyResult<()> {
