@@ -215,7 +215,7 @@ macro_rules! float_casts {
     // number, then cut to the type's bits.
     (@wrap $a:ty, $reg:ty => $($b:ty)+) => { $(impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b {
         const LOW: $a = <$reg>::MIN as $a;
-        let inside = if self >= LOW && self < -LOW { self } else { LOW };
+        let inside = if (LOW..-LOW).contains(&self) { self } else { LOW };
         // SAFETY: not NaN, and within the register's range; without the checks of `as` the loops vectorise.
         (unsafe { inside.to_int_unchecked::<$reg>() }) as $b
     } })+ };
