@@ -1,5 +1,7 @@
 //! Matrix products in GFLOP/s: `cargo bench --bench gemm`; `benches/gemm_torch.py` prints PyTorch's numbers for the same cases.
 
+#![allow(unsafe_code, reason = "the products take matrices by pointer")]
+
 use half::{bf16, f16};
 use std::time::Instant;
 use torchlike::cpu::gemm::{GemmElement, Mat, MatMut, gemm, gemm_batch};
