@@ -51,6 +51,20 @@ def test_only_the_four_operations_make_tensors_of_numbers_alone():
             getattr(torch, name)(3, 2)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_a_zero_anywhere_in_a_divisor_is_an_error(dtype):
+    x = torch.arange(1, 101, dtype=dtype)
+    divisor = x.clone()
+    for name in ("floor_divide", "remainder", "fmod"):
+        assert getattr(torch, name)(x, divisor)[3].item() == (1 if name == "floor_divide" else 0)
+    divisor[99] = 0
+    for name in ("floor_divide", "remainder", "fmod"):
+        for number in (divisor, divisor.reshape(10, 10).t().reshape(-1), 0):
+            with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+                getattr(torch, name)(x, number)
+    assert torch.floor_divide(x.to("meta"), divisor.to("meta")).shape == (100,)
+
+
 def test_interpolation_keeps_a_number_in_single_precision():
     a, b = torch.tensor([0.0], dtype=torch.bfloat16), torch.tensor([256.0], dtype=torch.bfloat16)
     assert torch.lerp(a, b, 0.7).item() == 179.0
@@ -102,6 +116,12 @@ def test_resize_as_and_conj_physical():
     assert not torch.conj_physical(z).is_conj()
     assert z.conj_physical_() is z
     assert z.tolist() == [1 - 2j]
+    lazy = z.conj()
+    plain = torch.conj_physical(lazy)
+    plain.zero_()  # memory of its own
+    assert z.tolist() == [1 - 2j]
+    assert lazy.conj_physical_().tolist() == [1 - 2j]
+    assert z.tolist() == [1 + 2j]
 
 
 def test_the_logarithm_of_a_sum_of_complex_exponentials():

@@ -35,6 +35,7 @@ pub fn compare_type(d: DType) -> DType {
     }
 }
 
+/// Calls a generic function for the type that elements are compared in: `by_type!(dtype, T => body)`.
 macro_rules! by_type {
     ($d:expr, $T:ident => $body:expr) => {
         match $d {
@@ -58,6 +59,7 @@ macro_rules! by_type {
         }
     };
 }
+pub(super) use by_type;
 
 #[inline(always)]
 fn better<T: Ranked>(x: T, best: T, max: bool) -> bool {

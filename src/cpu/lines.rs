@@ -94,6 +94,18 @@ impl<T> Shared<T> {
         Self(s.as_mut_ptr())
     }
 
+    /// Shares memory between tasks that write disjoint parts of it, or only read.
+    #[must_use]
+    pub fn at(p: *mut T) -> Self {
+        Self(p)
+    }
+
+    /// Where it begins.
+    #[must_use]
+    pub fn get(self) -> *mut T {
+        self.0
+    }
+
     /// A part of the slice.
     ///
     /// # Safety

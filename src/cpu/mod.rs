@@ -217,9 +217,25 @@ pub fn read_scalar(t: &Tensor, position: i64) -> Result<Scalar> {
     })
 }
 
-/// True if the `size` bytes at `p` are all zero.
+/// True if an integer of a host tensor is zero.
 #[must_use]
-pub(crate) fn is_zero(p: *const u8, size: usize) -> bool {
-    // SAFETY: callers walk a tensor's elements of this size.
-    (0..size).all(|i| unsafe { *p.add(i) } == 0)
+pub(crate) fn any_zero(t: &Tensor) -> bool {
+    fn row<T: Copy + Default + PartialEq>(p: *const u8, step: isize, n: usize) -> bool {
+        let at = |i: usize| p.wrapping_offset(i as isize * step).cast::<T>();
+        // SAFETY: the walk gives n elements `step` bytes apart. Without an early exit the loop vectorises.
+        (0..n).fold(false, |found, i| {
+            found | (unsafe { *at(i) } == T::default())
+        })
+    }
+    let size = t.dtype().size();
+    let row = match size {
+        1 => row::<u8>,
+        2 => row::<u16>,
+        4 => row::<u32>,
+        _ => row::<u64>,
+    };
+    let mut found = false;
+    iter::Walk::<1>::new(t.shape(), [t.data_ptr()], [t.strides()], [size])
+        .run_serial(|p, s, n| found = found || row(p[0], s[0], n));
+    found
 }

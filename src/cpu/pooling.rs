@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "walks planes of dense tensors")]
 
+use super::lines::Shared;
 use super::{copy, pool};
 use crate::{DType, Device, Element, Result, Tensor, bail, simd_fn};
 
@@ -33,18 +34,6 @@ pub enum Rule {
         /// Whether padding counts as elements.
         padding: bool,
     },
-}
-
-#[derive(Clone, Copy)]
-struct Shared(*mut u8);
-// SAFETY: threads write different planes.
-unsafe impl Sync for Shared {}
-// SAFETY: as above.
-unsafe impl Send for Shared {}
-impl Shared {
-    fn get(self) -> *mut u8 {
-        self.0
-    }
 }
 
 /// Elements that pooling is done in.
@@ -163,8 +152,8 @@ fn typed<T: Pooled>(
         l.out.iter().product::<usize>() * l.inner,
     );
     let common = if shared { Some(windows(0)) } else { None };
-    let (src, dst) = (Shared(x.data_ptr()), Shared(out.data_ptr()));
-    let positions = at.map(|t| Shared(t.data_ptr()));
+    let (src, dst) = (Shared::at(x.data_ptr()), Shared::at(out.data_ptr()));
+    let positions = at.map(|t| Shared::at(t.data_ptr()));
     let reach = common.as_ref().map_or(8, |w| {
         w.iter()
             .map(|w| w.first().map_or(1, |w| w.end - w.start))

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "walks lines of dense tensors")]
 
+use super::lines::Shared;
 use super::{copy, pool};
 use crate::{DType, Device, Dims, Result, Tensor, simd_fn};
 
@@ -11,18 +12,6 @@ use crate::{DType, Device, Dims, Result, Tensor, simd_fn};
 pub struct Taps {
     /// Positions and weights.
     pub parts: Vec<(usize, f64)>,
-}
-
-#[derive(Clone, Copy)]
-struct Shared(*mut u8);
-// SAFETY: threads write different lines.
-unsafe impl Sync for Shared {}
-// SAFETY: as above.
-unsafe impl Send for Shared {}
-impl Shared {
-    fn get(self) -> *mut u8 {
-        self.0
-    }
 }
 
 trait Real: Copy + Default + std::ops::Mul<Output = Self> {
@@ -127,7 +116,7 @@ fn lines<T: Real + crate::Element>(
     taps: &[Taps],
 ) {
     let x = super::slice::<T>(x);
-    let (n, to) = (taps.len(), Shared(out.data_ptr()));
+    let (n, to) = (taps.len(), Shared::at(out.data_ptr()));
     // As many parts everywhere: a part that is missing is the half of another.
     let most = taps.iter().map(|t| t.parts.len()).max().unwrap_or(0);
     let (mut at, mut weights) = (vec![0u32; most * n], vec![T::default(); most * n]);
@@ -190,8 +179,8 @@ pub fn choose(
     let [pd, ph, pw] = places;
     let outer = x.numel() as usize / (size.iter().product::<usize>() * inner).max(1);
     let (from, to, item) = (
-        Shared(x.data_ptr()),
-        Shared(out.data_ptr()),
+        Shared::at(x.data_ptr()),
+        Shared::at(out.data_ptr()),
         x.dtype().size(),
     );
     let rows = outer * pd.len() * ph.len();

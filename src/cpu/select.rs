@@ -1,6 +1,6 @@
 //! What needs each line as a whole: medians, order statistics, modes, log-sum-exp.
 
-use super::extreme::{Ranked, compare_type};
+use super::extreme::{Ranked, by_type, compare_type};
 use super::lines;
 use crate::{DType, Result, Tensor, bail};
 use num_complex::Complex64;
@@ -9,30 +9,6 @@ use std::cmp::Ordering;
 /// The order of elements with NaN last.
 pub fn rank<T: Ranked>(a: &T, b: &T) -> Ordering {
     a.partial_cmp(b).unwrap_or_else(|| a.nan().cmp(&b.nan()))
-}
-
-macro_rules! by_type {
-    ($d:expr, $T:ident => $body:expr) => {
-        match $d {
-            DType::I32 => {
-                type $T = i32;
-                $body
-            }
-            DType::I64 => {
-                type $T = i64;
-                $body
-            }
-            DType::F32 => {
-                type $T = f32;
-                $body
-            }
-            DType::F64 => {
-                type $T = f64;
-                $body
-            }
-            d => bail!(NotImplemented, "no order of {d}"),
-        }
-    };
 }
 
 /// Which element of a line is wanted.

@@ -2,10 +2,10 @@
 
 use super::args::Args;
 use super::dispatch;
-use super::op::{F, FM, FMIO, FMO, I, M, O, OpDef, Ret, compose};
+use super::op::{F, FM, FMIO, FMO, I, M, N, O, OpDef, Ret, compose};
 use super::pointwise::{compare, float, same, scalar_of};
 use crate::cpu::map::{Ctx, FromCtx};
-use crate::{DType, Result, Scalar, bail, ensure, map_op, map_row, op};
+use crate::{DType, Result, Scalar, bail, cpu, ensure, map_op, map_row, op};
 use num_complex::{Complex32, Complex64};
 
 map_op!(Add, 2, [int] |x, y, c| x.wrapping_add(y.wrapping_mul(T::ctx(c, 0))), [float complex] |x, y, c| x + y * T::ctx(c, 0), [boolean] |x, y, c| x | (y & T::ctx(c, 0)));
@@ -429,13 +429,13 @@ fn alpha_sub(args: &Args, d: DType) -> Result<Ctx> {
 }
 
 /// heaviside does not promote.
-fn one_dtype(args: &Args, _: DType) -> Result<Ctx> {
+fn one_dtype(args: &Args, _: DType) -> Result<()> {
     ensure!(
         args.tensor(0)?.dtype() == args.tensor(1)?.dtype(),
         Runtime,
         "heaviside is not yet implemented for tensors with different dtypes."
     );
-    Ok(Ctx::default())
+    Ok(())
 }
 
 /// Division with `rounding_mode`.
@@ -484,19 +484,19 @@ fn check_scale(a: Scalar, d: DType) -> Result<()> {
 }
 
 /// Integer division by zero is an error, as in Python.
-fn nonzero_divisor(args: &Args, d: DType) -> Result<Ctx> {
+fn nonzero_divisor(args: &Args, d: DType) -> Result<()> {
     if d.is_integral(true) {
         let zero = match &args.values[1] {
-            super::args::Arg::Tensor(t) if t.device().is_cpu() => super::call::any_zero(t)?,
+            super::args::Arg::Tensor(t) if t.device().is_cpu() => cpu::any_zero(t),
             other => scalar_of(other).is_some_and(|s| !s.to_bool()),
         };
         ensure!(!zero, Runtime, "ZeroDivisionError");
     }
-    Ok(Ctx::default())
+    Ok(())
 }
 
 /// Integers to negative integer powers have no integer result.
-fn pow_ctx(args: &Args, d: DType) -> Result<Ctx> {
+fn natural_exponent(args: &Args, d: DType) -> Result<()> {
     if d.is_integral(true)
         && let Some(Scalar::Int(e)) = scalar_of(&args.values[1])
     {
@@ -506,13 +506,13 @@ fn pow_ctx(args: &Args, d: DType) -> Result<Ctx> {
             "Integers to negative integer powers are not allowed."
         );
     }
-    Ok(Ctx::default())
+    Ok(())
 }
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
-    map_row!(Add "add", 2, same, alpha, FMIO, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`."),
-    map_row!(Sub "sub", 2, same, alpha_sub, FMIO, "a - b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The difference, the second operand times `alpha`."),
+    map_row!(Add "add", 2, same, alpha, FMIO | N, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`."),
+    map_row!(Sub "sub", 2, same, alpha_sub, FMIO | N, "a - b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The difference, the second operand times `alpha`."),
     compose(
         "rsub",
         "(Tensor self, Operand other, *, Scalar alpha=1)",
@@ -529,8 +529,8 @@ pub static OPS: &[OpDef] = &[
         },
         "The second operand minus the first times `alpha`.",
     ),
-    map_row!(Mul "mul", 2, same, wide_numbers, FMIO, "a * b", "(Operand self, Operand other)", "The product."),
-    map_row!(Div "div", 2, float, wide_numbers, FMIO, "a / b", "(Operand self, Operand other)", "The quotient; integers are divided as floats."),
+    map_row!(Mul "mul", 2, same, wide_numbers, FMIO | N, "a * b", "(Operand self, Operand other)", "The product."),
+    map_row!(Div "div", 2, float, wide_numbers, FMIO | N, "a / b", "(Operand self, Operand other)", "The quotient; integers are divided as floats."),
     compose(
         "div#mode",
         "(Operand self, Operand other, *, str? rounding_mode)",
@@ -538,11 +538,11 @@ pub static OPS: &[OpDef] = &[
         div_mode,
         "The quotient, rounded by `trunc` towards zero, by `floor` down.",
     ),
-    map_row!(DivTrunc "_div_trunc", 2, same, nonzero_divisor, F | I, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero."),
-    map_row!(DivFloor "floor_divide", 2, same, nonzero_divisor, FMIO, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down."),
-    map_row!(Remainder "remainder", 2, same, nonzero_divisor, FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor."),
-    map_row!(Fmod "fmod", 2, same, nonzero_divisor, FMIO, "c_mod(a, b)", "(Tensor self, Operand other)", "The remainder with the sign of the dividend."),
-    map_row!(Pow "pow", 2, same, pow_ctx, FMIO, "pow_(a, b)", "(Operand self, Operand exponent)", "The first operand to the power of the second."),
+    map_row!(DivTrunc "_div_trunc", 2, same, check nonzero_divisor, F | I | N, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero."),
+    map_row!(DivFloor "floor_divide", 2, same, check nonzero_divisor, FMIO | N, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down."),
+    map_row!(Remainder "remainder", 2, same, check nonzero_divisor, FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor."),
+    map_row!(Fmod "fmod", 2, same, check nonzero_divisor, FMIO, "c_mod(a, b)", "(Tensor self, Operand other)", "The remainder with the sign of the dividend."),
+    map_row!(Pow "pow", 2, same, check natural_exponent, FMIO, "pow_(a, b)", "(Operand self, Operand exponent)", "The first operand to the power of the second."),
     map_row!(Maximum "maximum", 2, same, FMO, "max_(a, b)", "(Tensor self, Tensor other)", "The larger of two elements; NaN if either is."),
     map_row!(Minimum "minimum", 2, same, FMO, "min_(a, b)", "(Tensor self, Tensor other)", "The smaller of two elements; NaN if either is."),
     map_row!(Fmax "fmax", 2, same, FMO, "fmax_(a, b)", "(Tensor self, Tensor other)", "The larger of two elements, ignoring NaN."),
@@ -555,7 +555,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Logaddexp2 "logaddexp2", 2, same, FMO, "logaddexp2_(a, b)", "(Tensor self, Tensor other)", "The base-2 logarithm of the sum of powers of 2."),
     map_row!(Xlogy "xlogy", 2, float, FMIO, "xlogy_(a, b)", "(Operand self, Operand other)", "x * log(y), 0 where x is 0."),
     map_row!(Xlog1py "special.xlog1py", 2, float, F | O, "xlog1py_(a, b)", "(Operand self, Operand other)", "x * log1p(y), 0 where x is 0."),
-    map_row!(Heaviside "heaviside", 2, same, one_dtype, FMIO, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element."),
+    map_row!(Heaviside "heaviside", 2, same, check one_dtype, FMIO, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element."),
     map_row!(Gcd "gcd", 2, same, FMIO, "gcd_(a, b)", "(Tensor self, Tensor other)", "The greatest common divisor."),
     map_row!(Lcm "lcm", 2, same, FMIO, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple."),
     map_row!(Eq "eq", 2, compare, FMIO, "a == b", "(Tensor self, Operand other)", "True where the operands are equal."),

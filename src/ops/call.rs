@@ -78,26 +78,6 @@ pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
     }
 }
 
-/// True if any element is zero (host tensors; false elsewhere).
-///
-/// # Errors
-/// If the tensor cannot be read.
-pub fn any_zero(t: &Tensor) -> Result<bool> {
-    if !t.device().is_cpu() {
-        return Ok(false);
-    }
-    let mut found = false;
-    let size = t.dtype().size();
-    cpu::iter::Walk::<1>::new(t.shape(), [t.data_ptr()], [t.strides()], [size]).run_serial(
-        |p, s, n| {
-            for i in 0..n as isize {
-                found |= cpu::is_zero(p[0].wrapping_offset(i * s[0]), size);
-            }
-        },
-    );
-    Ok(found)
-}
-
 /// A number as a 0-dimensional tensor of the dtype it would promote to.
 ///
 /// # Errors

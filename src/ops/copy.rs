@@ -166,7 +166,8 @@ pub static OPS: &[OpDef] = &[
             if !t.dtype().is_complex() {
                 return Ok(t.clone().into());
             }
-            super::call::resolve(&t.clone().with_conj(!t.is_conj())).map(Ret::from)
+            // Of a lazy view this is what lies in memory, but never the memory itself.
+            run1!("clone", &t.clone().with_conj(!t.is_conj())).map(Ret::from)
         },
         "The complex conjugate, computed at once; real tensors are returned as they are.",
     ),

@@ -111,11 +111,15 @@ macro_rules! map_row {
     }};
     ($N:ident $name:literal, $arity:literal, $types:ident, $ctx:ident, $forms:expr, $cuda:literal, $schema:literal, $doc:literal) => {{
         static ROW: $crate::ops::pointwise::MapRow = $crate::ops::pointwise::MapRow {
-            arity: $arity,
-            types: $types,
-            kernel: $N::kernel,
             ctx: $ctx,
-            cuda: $cuda,
+            ..$crate::ops::pointwise::row($arity, $types, $N::kernel, $cuda)
+        };
+        $crate::ops::pointwise::def($name, $schema, $forms, &ROW, $doc)
+    }};
+    ($N:ident $name:literal, $arity:literal, $types:ident, check $check:ident, $forms:expr, $cuda:literal, $schema:literal, $doc:literal) => {{
+        static ROW: $crate::ops::pointwise::MapRow = $crate::ops::pointwise::MapRow {
+            check: $check,
+            ..$crate::ops::pointwise::row($arity, $types, $N::kernel, $cuda)
         };
         $crate::ops::pointwise::def($name, $schema, $forms, &ROW, $doc)
     }};

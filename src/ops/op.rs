@@ -33,6 +33,8 @@ pub const I: u8 = 4;
 pub const O: u8 = 8;
 /// Its `out=` has to have exactly the dtype of the result; a bit beside [`O`].
 pub const X: u8 = 16;
+/// Numbers alone make a tensor, as with the four arithmetic operations.
+pub const N: u8 = 32;
 /// Function and method.
 pub const FM: u8 = F | M;
 /// Function, method and `out=`.

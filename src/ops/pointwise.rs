@@ -19,6 +19,8 @@ pub struct MapRow {
     pub types: fn(DType) -> (DType, DType),
     /// The loop for a compute dtype.
     pub kernel: fn(DType) -> Option<Loop>,
+    /// What the rule checks about the values of operands, once a call; such checks may read a whole tensor.
+    pub check: fn(&Args, DType) -> Result<()>,
     /// The numbers the loop needs besides its operands, and checks on them.
     pub ctx: fn(&Args, DType) -> Result<Ctx>,
     /// The result as a CUDA expression of `a`, `b`, `c` (and `T`); empty: no GPU kernel.
@@ -37,6 +39,7 @@ pub const fn row(
         arity,
         types,
         kernel,
+        check: no_check,
         ctx: no_ctx,
         cuda,
     }
@@ -62,6 +65,11 @@ pub const fn def(
         body: Body::Kernel(body),
         doc,
     }
+}
+
+/// Any values will do.
+pub fn no_check(_: &Args, _: DType) -> Result<()> {
+    Ok(())
 }
 
 /// No extra numbers.
@@ -286,13 +294,7 @@ pub use super::refusal::not_implemented;
 fn infer(args: &Args) -> Result<Plan> {
     let row = row_of(args)?;
     let operands = &args.values[..row.arity];
-    // Only the four arithmetic operations make tensors of numbers alone.
-    if !operands.iter().any(|a| matches!(a, Arg::Tensor(_)))
-        && !matches!(
-            args.op.def.name,
-            "add" | "sub" | "mul" | "div" | "floor_divide" | "_div_trunc"
-        )
-    {
+    if !args.op.has(super::op::N) && !operands.iter().any(|a| matches!(a, Arg::Tensor(_))) {
         bail!(
             Type,
             "{}(): argument 'input' (position 1) must be Tensor, not a number",
@@ -300,6 +302,7 @@ fn infer(args: &Args) -> Result<Plan> {
         );
     }
     let (compute, out) = call_types(args, row)?;
+    (row.check)(args, compute)?;
     (row.ctx)(args, compute)?;
     let (shape, strides) = result_layout(operands)?;
     Ok(Plan::one(shape, strides, out))

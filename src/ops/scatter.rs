@@ -220,6 +220,18 @@ pub(super) fn source_lay(src: &Tensor, number: bool, ndim: usize) -> Lay {
     }
 }
 
+/// Works on a 16-bit result in single precision.
+fn widened(
+    out: &Tensor,
+    src: &Tensor,
+    f: impl FnOnce(&Tensor, &Tensor) -> Result<Option<i64>>,
+) -> Result<Option<i64>> {
+    let wide = cpu::copy::converted(out, DType::F32)?;
+    let bad = f(&wide, &cpu::copy::converted(src, DType::F32)?)?;
+    cpu::copy::copy(out, &wide)?;
+    Ok(bad)
+}
+
 /// Scatters and reduces; 16-bit floats go through a widened copy of the result.
 pub(super) fn reduce_rows(
     out: &Tensor,
@@ -231,18 +243,9 @@ pub(super) fn reduce_rows(
     how: Reduce,
 ) -> Result<Option<i64>> {
     if out.dtype().is_reduced_float() {
-        let wide = cpu::copy::converted(out, DType::F32)?;
-        let bad = reduce_rows(
-            &wide,
-            dim,
-            shape,
-            index,
-            &cpu::copy::converted(src, DType::F32)?,
-            number,
-            how,
-        )?;
-        cpu::copy::copy(out, &wide)?;
-        return Ok(bad);
+        return widened(out, src, |out, src| {
+            reduce_rows(out, dim, shape, index, src, number, how)
+        });
     }
     let from = source_lay(src, number, shape.len());
     cpu_index::scatter_reduce(
@@ -267,18 +270,9 @@ pub(super) fn reduce_into(
     include_self: bool,
 ) -> Result<Option<i64>> {
     if out.dtype().is_reduced_float() {
-        let wide = cpu::copy::converted(out, DType::F32)?;
-        let bad = reduce_into(
-            &wide,
-            dim,
-            shape,
-            index,
-            &cpu::copy::converted(src, DType::F32)?,
-            how,
-            include_self,
-        )?;
-        cpu::copy::copy(out, &wide)?;
-        return Ok(bad);
+        return widened(out, src, |out, src| {
+            reduce_into(out, dim, shape, index, src, how, include_self)
+        });
     }
     let item = out.dtype().size();
     if !include_self {

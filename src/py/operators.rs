@@ -1,7 +1,6 @@
 //! Python's operators on tensors.
 
 use super::call::binary;
-use super::convert;
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::results::to_python;
 use super::types;
@@ -43,14 +42,7 @@ impl PyTensor {
         slf: &Bound<'py, Self>,
         other: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        if matches!(
-            convert::convert(crate::ops::schema::Kind::Operand, false, other),
-            Err(convert::Failure::Kind)
-        ) {
-            return Ok(py.NotImplemented().into_bound(py));
-        }
-        let inverse = wrap(py, crate::run1!("reciprocal", slf.get().get())?)?;
+        let inverse = wrap(slf.py(), crate::run1!("reciprocal", slf.get().get())?)?;
         binary(op!("mul")?, &inverse, other, false, false)
     }
     fn __rdiv__<'py>(

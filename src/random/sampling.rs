@@ -13,18 +13,7 @@ pub fn bernoulli_probs_f64<T: RandomElement>(
     out: &mut [T],
     p: &[f64],
 ) -> Result<()> {
-    ensure!(
-        out.len() == p.len(),
-        Runtime,
-        "bernoulli: {} elements but {} probabilities",
-        out.len(),
-        p.len()
-    );
-    for (o, &p) in out.iter_mut().zip(p) {
-        check_p((0.0..=1.0).contains(&p))?;
-        *o = T::from_i64(i64::from(g.d53() < p));
-    }
-    Ok(())
+    bernoulli(out, p, f64::from, |p| g.d53() < p)
 }
 
 /// `bernoulli` with a single (or converted 16-bit) probability for each element; one word each.
@@ -36,6 +25,16 @@ pub fn bernoulli_probs_f32<T: RandomElement>(
     out: &mut [T],
     p: &[f32],
 ) -> Result<()> {
+    bernoulli(out, p, f64::from, |p| g.f24() < p)
+}
+
+/// Fills with what `draw` says of each probability, after its value is checked: a wrong one draws nothing.
+fn bernoulli<T: RandomElement, P: Copy>(
+    out: &mut [T],
+    p: &[P],
+    value: impl Fn(P) -> f64,
+    mut draw: impl FnMut(P) -> bool,
+) -> Result<()> {
     ensure!(
         out.len() == p.len(),
         Runtime,
@@ -44,8 +43,8 @@ pub fn bernoulli_probs_f32<T: RandomElement>(
         p.len()
     );
     for (o, &p) in out.iter_mut().zip(p) {
-        check_p((0.0..=1.0).contains(&p))?;
-        *o = T::from_i64(i64::from(g.f24() < p));
+        check_p((0.0..=1.0).contains(&value(p)))?;
+        *o = T::from_i64(i64::from(draw(p)));
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 #![allow(unsafe_code, reason = "slices of checked layouts for each thread")]
 
-use super::{Geometry, Shared, Tap, inside};
+use super::super::lines::Shared;
+use super::{Geometry, Tap, inside};
 use crate::cpu::{copy, pool, slice};
 use crate::{DType, Result, Tensor, simd_fn};
 
@@ -25,9 +26,9 @@ pub(super) fn direct(
     let plane: usize = g.size.iter().product();
     macro_rules! run {
         ($t:ty) => {{
-            let (src, ws) = (Shared(x.data_ptr()), slice::<$t>(&w));
+            let (src, ws) = (Shared::at(x.data_ptr()), slice::<$t>(&w));
             let bs = bias.as_ref().map(|b| slice::<$t>(b));
-            let dst = Shared(out.data_ptr());
+            let dst = Shared::at(out.data_ptr());
             if g.channels_last && multiplier == 1 {
                 let c = g.inputs;
                 // Weights as [tap][channel], so that a pixel's channels are one vector operation.

@@ -2,7 +2,8 @@
 
 #![allow(unsafe_code, reason = "slices of checked layouts for each thread")]
 
-use super::{Geometry, Shared};
+use super::super::lines::Shared;
+use super::Geometry;
 use crate::cpu::{copy, fill, pool, slice};
 use crate::{DType, Device, Result, Scalar, Tensor};
 
@@ -38,7 +39,7 @@ pub fn fold(out: &Tensor, columns: &Tensor, g: &Geometry) -> Result<()> {
     macro_rules! add {
         ($t:ty) => {{
             let from = slice::<$t>(&columns);
-            let to = Shared(sum.data_ptr());
+            let to = Shared::at(sum.data_ptr());
             pool::parallel_for(
                 g.batch * g.inputs,
                 (16384 / (rows * positions).max(1)).max(1),

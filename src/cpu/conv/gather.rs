@@ -2,7 +2,8 @@
 
 #![allow(unsafe_code, reason = "gathers windows through checked layouts")]
 
-use super::{Geometry, Phase, Shared, inside};
+use super::super::lines::Shared;
+use super::{Geometry, Phase, inside};
 use crate::cpu::{copy, pool};
 use crate::{Result, Tensor};
 
@@ -152,7 +153,7 @@ pub fn columns(out: &Tensor, x: &Tensor, g: &Geometry) -> Result<()> {
         g.size.iter().product::<usize>(),
         phase.taps.len() * g.positions(),
     );
-    let (from, to) = (Shared(x.data_ptr()), Shared(out.data_ptr()));
+    let (from, to) = (Shared::at(x.data_ptr()), Shared::at(out.data_ptr()));
     pool::parallel_for(g.batch * g.inputs, (16384 / rows.max(1)).max(1), |r| {
         for i in r {
             // SAFETY: plane and rows lie within the dense tensors.
@@ -178,7 +179,7 @@ fn part_start(part: usize, step: usize, n: usize) -> usize {
 pub(super) fn split_lines(x: &Tensor, step: usize) -> Result<Tensor> {
     let out = Tensor::empty(x.shape(), x.dtype(), crate::Device::CPU)?;
     let n = x.shape()[x.ndim() - 1] as usize;
-    let (from, to) = (Shared(x.data_ptr()), Shared(out.data_ptr()));
+    let (from, to) = (Shared::at(x.data_ptr()), Shared::at(out.data_ptr()));
     let lines = (x.numel() as usize).checked_div(n).unwrap_or(0);
     pool::parallel_for(lines, (16384 / n.max(1)).max(1), |r| {
         for i in r {

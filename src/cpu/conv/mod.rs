@@ -122,19 +122,6 @@ impl Geometry {
     }
 }
 
-/// A raw pointer that several threads write different parts behind.
-#[derive(Clone, Copy)]
-struct Shared(*mut u8);
-// SAFETY: threads write different blocks.
-unsafe impl Sync for Shared {}
-// SAFETY: as above.
-unsafe impl Send for Shared {}
-impl Shared {
-    fn get(self) -> *mut u8 {
-        self.0
-    }
-}
-
 /// Where the indices `t` in `0..count` with `0 <= t * advance + at < size` begin and end.
 #[inline(always)]
 fn inside(count: usize, advance: i64, at: i64, size: usize) -> (usize, usize) {
