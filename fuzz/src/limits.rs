@@ -2,13 +2,17 @@
 
 #![allow(unsafe_code, reason = "an allocator")]
 
+use cpu_time::ProcessTime;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Bytes that one run may have at a time.
 const MAX_BYTES: usize = 256 << 20;
+/// Time that one run may compute.
 const MAX_TIME: Duration = Duration::from_secs(10);
+/// Time that it may take: a run that waits for ever computes nothing, and a busy machine may hold up a good one.
+const MAX_WAIT: Duration = Duration::from_secs(600);
 
 struct Counting;
 
@@ -57,13 +61,13 @@ static ALLOCATOR: Counting = Counting;
 /// Ends the process if a run takes too long.
 pub fn watch() {
     std::thread::spawn(|| {
-        let (mut run, mut since) = (0, Instant::now());
+        let (mut run, mut since) = (0, (ProcessTime::now(), Instant::now()));
         loop {
             std::thread::sleep(Duration::from_millis(250));
             let now = RUN.load(Relaxed);
             if now != run || !RUNNING.load(Relaxed) {
-                (run, since) = (now, Instant::now());
-            } else if since.elapsed() > MAX_TIME {
+                (run, since) = (now, (ProcessTime::now(), Instant::now()));
+            } else if since.0.elapsed() > MAX_TIME || since.1.elapsed() > MAX_WAIT {
                 eprintln!("a run takes more than {MAX_TIME:?}");
                 std::process::abort();
             }

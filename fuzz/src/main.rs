@@ -7,6 +7,7 @@ mod mutate;
 mod targets;
 
 use coverage::Map;
+use cpu_time::ProcessTime;
 use lexopt::prelude::*;
 use mutate::Rng;
 use std::collections::HashSet;
@@ -244,13 +245,13 @@ fn work(
     let mut others: Vec<Vec<u8>> = cases.iter().map(|c| c.data.clone()).collect();
     let mut known: HashSet<u32> = HashSet::new();
     let mut rng = Rng::new(options.seed);
-    let (start, mut runs, mut said) = (Instant::now(), 0u64, Instant::now());
+    let (start, mut runs, mut said) = (ProcessTime::now(), 0u64, Instant::now());
     let say = |runs: u64, cases: usize, reached: usize| {
-        let rate = runs as f64 / start.elapsed().as_secs_f64().max(1e-9);
+        let seconds = start.elapsed().as_secs_f64();
+        let rate = runs as f64 / seconds.max(1e-9);
         eprintln!(
-            "{}: {:.0} s, {runs} runs, {rate:.0}/s, {cases} cases, {reached} places",
-            target.name,
-            start.elapsed().as_secs_f64()
+            "{}: {seconds:.0} s, {runs} runs, {rate:.0}/s, {cases} cases, {reached} places",
+            target.name
         );
     };
     while start.elapsed() < time {

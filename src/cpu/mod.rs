@@ -222,9 +222,11 @@ pub fn read_scalar(t: &Tensor, position: i64) -> Result<Scalar> {
 pub(crate) fn any_zero(t: &Tensor) -> bool {
     fn row<T: Copy + Default + PartialEq>(p: *const u8, step: isize, n: usize) -> bool {
         let at = |i: usize| p.wrapping_offset(i as isize * step).cast::<T>();
-        // SAFETY: the walk gives n elements `step` bytes apart. Without an early exit the loop vectorises.
+        // Without an early exit the loop vectorises.
         (0..n).fold(false, |found, i| {
-            found | (unsafe { *at(i) } == T::default())
+            // SAFETY: the walk gives n elements `step` bytes apart.
+            let x = unsafe { *at(i) };
+            found | (x == T::default())
         })
     }
     let size = t.dtype().size();
