@@ -83,7 +83,7 @@ REDUCTIONS = {
     "mean": "x.mean()",
     "amax": "x.amax()",
     "max": "x.max()",
-    "prod": "x.prod()",
+    "prod": "p.prod()",
     "nansum": "x.nansum()",
     "norm": "x.norm()",
     "norm1": "x.norm(1)",
@@ -98,7 +98,7 @@ REDUCTIONS = {
     "max_rows": "m.max(1)",
     "max_columns": "m.max(0)",
     "argmax_rows": "m.argmax(1)",
-    "prod_rows": "m.prod(1)",
+    "prod_rows": "q.prod(1)",
     "var_rows": "m.var(1)",
     "var_columns": "m.var(0)",
     "std_mean_rows": "torch.std_mean(m, 1)",
@@ -109,7 +109,7 @@ REDUCTIONS = {
     "softmax_columns": "torch.softmax(m, 0)",
     "cumsum_rows": "m.cumsum(1)",
     "cumsum_columns": "m.cumsum(0)",
-    "cumprod": "x.cumprod(0)",
+    "cumprod": "p.cumprod(0)",
     "all": "k.all()",
     "any_float": "(o.zero_()).any()",
     "layer_norm": "F.layer_norm(m, m.shape[1:])",
@@ -155,6 +155,9 @@ def cases() -> dict[str, tuple[str, str]]:
             "y = x.flip(0).contiguous()",
             "o = torch.empty_like(x)",
             f"m = x.view(-1, {500 if n < 10**6 else 1000})",
+            # Factors whose product stays a number: what underflows times the processor's handling of that.
+            "p = 0.99 + 0.02 * (g > 0.5).to(torch.float32)",
+            "q = p.view(m.shape)",
             "k = g > 0.5",
         ]
         out[f"{name}/{dtype}/{size}"] = ("; ".join(setup), code)

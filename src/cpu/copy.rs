@@ -61,7 +61,7 @@ pub fn copy_bytes(dst: *mut u8, src: *const u8, n: usize) {
     // SAFETY: disjoint ranges are copied by different threads.
     unsafe impl Sync for Pair {}
     let pair = Pair(dst, src);
-    super::pool::parallel_for(n, 1 << 19, |r| {
+    super::pool::parallel_for(n, 1 << 17, |r| {
         let pair = &pair;
         // SAFETY: both sides hold n bytes; a tensor copied onto itself is tolerated by `copy`.
         unsafe { std::ptr::copy(pair.1.add(r.start), pair.0.add(r.start), r.len()) };

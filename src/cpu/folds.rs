@@ -28,11 +28,21 @@ pub trait Fold {
     fn merge(a: Self::Acc, b: Self::Acc) -> Self::Acc;
     /// True where the order of elements cannot matter: the compiler then finds the lanes by itself.
     const EXACT: bool = false;
+    /// AVX2 instructions for dense memory, where they are written out.
+    const AVX2: Option<WrittenOut<Self>> = None;
     /// True if no further element can change the result.
     #[inline(always)]
     fn done(_: Self::Part) -> bool {
         false
     }
+}
+
+/// The functions of [`runs`](super::runs) for a fold.
+pub struct WrittenOut<F: Fold + ?Sized> {
+    /// Folds so many elements.
+    pub run: unsafe fn(*const F::In, usize) -> F::Part,
+    /// Folds into the partial results of so many columns the rows at an address, so many bytes apart, so many.
+    pub columns: unsafe fn(*mut F::Part, usize, *const u8, isize, usize),
 }
 
 /// A wide result.
@@ -191,13 +201,14 @@ pub fn widen_f16(x: f16) -> f32 {
 }
 
 macro_rules! fold {
-    ($name:ident, $t:ty, $part:ty, $acc:ty, $zero:expr, |$p:ident, $x:ident, $e:ident| $step:expr, |$a:ident, $b:ident| $join:expr, |$l:ident| $lift:expr, |$c:ident, $d:ident| $merge:expr $(, $exact:literal)?) => {
+    ($name:ident, $t:ty, $part:ty, $acc:ty, $zero:expr, |$p:ident, $x:ident, $e:ident| $step:expr, |$a:ident, $b:ident| $join:expr, |$l:ident| $lift:expr, |$c:ident, $d:ident| $merge:expr $(, $exact:literal)? $(; $dense:ident $by:ident)?) => {
         impl Fold for $name<$t> {
             type In = $t;
             type Part = $part;
             type Acc = $acc;
             const ZERO: $part = $zero;
             $(const EXACT: bool = $exact;)?
+            $(const AVX2: Option<WrittenOut<Self>> = written_out!($dense $by);)?
             #[inline(always)]
             #[allow(unused_variables)]
             fn step($p: $part, $x: <$t as Widen>::Wide, $e: f64) -> $part { $step }
@@ -223,23 +234,43 @@ macro_rules! int_sums {
 }
 // A block's sum of short integers fits 32 bits: at most 16384 terms.
 int_sums!(u8, u32; i8, i32; i16, i32; u16, u32; i32, i64; u32, i64; i64, i64; u64, i64;);
+/// Which functions of [`runs`](super::runs) there are.
+#[cfg(target_arch = "x86_64")]
+macro_rules! written_out {
+    (none $step:ident) => {
+        None
+    };
+    (avx2 $step:ident) => {
+        Some(WrittenOut {
+            run: super::runs::fold::<super::runs::$step>,
+            columns: super::runs::columns::<super::runs::$step>,
+        })
+    };
+}
+#[cfg(not(target_arch = "x86_64"))]
+macro_rules! written_out {
+    ($dense:ident $step:ident) => {
+        None
+    };
+}
 macro_rules! float_folds {
-    ($w:ty: $($t:ty)+) => { $(
-        fold!(Sum, $t, $w, f64, 0.0, |p, x, e| p + x, |a, b| a + b, |l| l as f64, |c, d| c + d);
+    ($w:ty, $dense:ident: $($t:ty)+) => { $(
+        fold!(Sum, $t, $w, f64, 0.0, |p, x, e| p + x, |a, b| a + b, |l| l as f64, |c, d| c + d; $dense Sum);
         fold!(NanSum, $t, $w, f64, 0.0, |p, x, e| p + if x.is_nan() { 0.0 } else { x }, |a, b| a + b, |l| l as f64, |c, d| c + d);
-        fold!(AbsSum, $t, $w, f64, 0.0, |p, x, e| p + x.abs(), |a, b| a + b, |l| l as f64, |c, d| c + d);
-        fold!(SqSum, $t, $w, f64, 0.0, |p, x, e| p + x * x, |a, b| a + b, |l| l as f64, |c, d| c + d);
+        fold!(AbsSum, $t, $w, f64, 0.0, |p, x, e| p + x.abs(), |a, b| a + b, |l| l as f64, |c, d| c + d; $dense AbsSum);
+        fold!(SqSum, $t, $w, f64, 0.0, |p, x, e| p + x * x, |a, b| a + b, |l| l as f64, |c, d| c + d; $dense SqSum);
         fold!(NonZero, $t, $w, f64, 0.0, |p, x, e| p + if x == 0.0 { 0.0 } else { 1.0 }, |a, b| a + b, |l| l as f64, |c, d| c + d);
         fold!(PowSum, $t, f64, f64, 0.0, |p, x, e| p + (x as f64).abs().powf(e), |a, b| a + b, |l| l, |c, d| c + d);
-        fold!(Prod, $t, $w, f64, 1.0, |p, x, e| p * x, |a, b| a * b, |l| l as f64, |c, d| c * d);
-        fold!(Max, $t, $w, f64, <$w>::NEG_INFINITY, |p, x, e| if (p > x) | p.is_nan() { p } else { x }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d });
-        fold!(Min, $t, $w, f64, <$w>::INFINITY, |p, x, e| if (p < x) | p.is_nan() { p } else { x }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c < d) | c.is_nan() { c } else { d });
-        fold!(AbsMax, $t, $w, f64, 0.0, |p, x, e| { let x = x.abs(); if (p > x) | p.is_nan() { p } else { x } }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d });
-        fold!(AbsMin, $t, $w, f64, <$w>::INFINITY, |p, x, e| { let x = x.abs(); if (p < x) | p.is_nan() { p } else { x } }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c < d) | c.is_nan() { c } else { d });
+        fold!(Prod, $t, $w, f64, 1.0, |p, x, e| p * x, |a, b| a * b, |l| l as f64, |c, d| c * d; $dense Prod);
+        fold!(Max, $t, $w, f64, <$w>::NEG_INFINITY, |p, x, e| if (p > x) | p.is_nan() { p } else { x }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d }; $dense Max);
+        fold!(Min, $t, $w, f64, <$w>::INFINITY, |p, x, e| if (p < x) | p.is_nan() { p } else { x }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c < d) | c.is_nan() { c } else { d }; $dense Min);
+        fold!(AbsMax, $t, $w, f64, 0.0, |p, x, e| { let x = x.abs(); if (p > x) | p.is_nan() { p } else { x } }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d }; $dense AbsMax);
+        fold!(AbsMin, $t, $w, f64, <$w>::INFINITY, |p, x, e| { let x = x.abs(); if (p < x) | p.is_nan() { p } else { x } }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c < d) | c.is_nan() { c } else { d }; $dense AbsMin);
     )+ };
 }
-float_folds!(f32: f16 bf16 f32);
-float_folds!(f64: f64);
+float_folds!(f32, none: f16 bf16);
+float_folds!(f32, avx2: f32);
+float_folds!(f64, none: f64);
 fold!(
     Sum,
     Complex32,

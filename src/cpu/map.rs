@@ -77,6 +77,8 @@ pub trait Tri<A> {
 
 /// Elements of a block.
 const BLOCK: usize = 64;
+/// Elements that are not worth a block.
+const FEW: usize = 8;
 /// Something at the start of a cache line: vectors that cross lines cost twice.
 #[repr(align(64))]
 struct Lines<T>(T);
@@ -146,7 +148,7 @@ macro_rules! bodies {
                     }
                     bodies!(@over [$($p $s),+] out n item ctx O);
                     // A number is an operand whose block is always the same.
-                    $(let $fixed = Lines([*$p; BLOCK]);)+
+                    $(let mut $fixed = Lines([*$p; BLOCK]);)+
                     let mut aside = Lines([const { MaybeUninit::<O::Out>::uninit() }; BLOCK]);
                     while at + BLOCK <= n {
                         // Over an operand's own memory, and past the caches, the block is made aside.
@@ -161,6 +163,16 @@ macro_rules! bodies {
                     }
                     if stream {
                         finish_stores();
+                    }
+                    let rest = n - at;
+                    if rest >= FEW {
+                        // The rest is a block too, filled up with first elements.
+                        $(if $s != 0 {
+                            std::ptr::copy_nonoverlapping($p.add(at), $fixed.0.as_mut_ptr(), rest);
+                        })+
+                        block::<O, A>(&mut aside.0, $(&$fixed.0,)+ ctx);
+                        std::ptr::copy_nonoverlapping(aside.0.as_ptr().cast(), out.add(at), rest);
+                        at = n;
                     }
                 }
                 for i in at as isize..n as isize {
@@ -226,7 +238,7 @@ bodies!(bin_body, bin_avx2, bin_avx512, bin_base, bin_plain, bin_mid, bin, Bin, 
 bodies!(tri_body, tri_avx2, tri_avx512, tri_base, tri_plain, tri_mid, tri, Tri, [a sa fa 1, b sb fb 2, c sc fc 3]);
 
 macro_rules! class_fns {
-    ($Op:ident, $plain:ident, $mid:ident, $pick:ident, $int:ident, $uint:ident, $float:ident, $complex:ident, $boolean:ident) => {
+    ($Op:ident, $plain:ident, $mid:ident, $pick:ident, $int:ident, $uint:ident, $float:ident, $light:ident, $complex:ident, $boolean:ident) => {
         /// Loops for the integer types.
         #[must_use]
         pub fn $int<O: $Op<u8> + $Op<i8> + $Op<i16> + $Op<i32> + $Op<i64>>(
@@ -260,6 +272,15 @@ macro_rules! class_fns {
                 _ => return None,
             })
         }
+        /// The same where memory is the limit: 512-bit vectors would only slow it down (a tenth on Zen 4, beyond L2).
+        #[must_use]
+        pub fn $light<O: $Op<f32> + $Op<f64>>(d: DType) -> Option<Loop> {
+            Some(match d {
+                DType::F32 | DType::F16 | DType::BF16 => $mid::<O, f32>(),
+                DType::F64 => $mid::<O, f64>(),
+                _ => return None,
+            })
+        }
         /// Loops for the complex types.
         #[must_use]
         pub fn $complex<O: $Op<Complex32> + $Op<Complex64>>(d: DType) -> Option<Loop> {
@@ -277,13 +298,13 @@ macro_rules! class_fns {
     };
 }
 class_fns!(
-    Un, un_plain, un_mid, un, int1, uint1, float1, complex1, bool1
+    Un, un_plain, un_mid, un, int1, uint1, float1, light1, complex1, bool1
 );
 class_fns!(
-    Bin, bin_plain, bin_mid, bin, int2, uint2, float2, complex2, bool2
+    Bin, bin_plain, bin_mid, bin, int2, uint2, float2, light2, complex2, bool2
 );
 class_fns!(
-    Tri, tri_plain, tri_mid, tri, int3, uint3, float3, complex3, bool3
+    Tri, tri_plain, tri_mid, tri, int3, uint3, float3, light3, complex3, bool3
 );
 
 #[cfg(test)]

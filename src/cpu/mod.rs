@@ -32,6 +32,8 @@ pub mod quantile;
 pub mod random;
 pub mod reduce;
 pub mod resize;
+#[cfg(target_arch = "x86_64")]
+pub mod runs;
 pub mod scan;
 pub mod select;
 pub mod simd;

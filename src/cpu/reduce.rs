@@ -84,7 +84,11 @@ fn store<A: Number>(out: *mut u8, step: isize, accs: &[A], post: Post, dtype: DT
 }
 
 fn drive<F: Fold>(task: &Task) {
-    drive_with::<F::Acc>(task, sweep::kernel::<F>(), F::lift(F::ZERO), F::merge);
+    drive_with::<F::Acc>(task, sweep::kernel::<F>(), F::lift(F::ZERO), |to, more| {
+        for (a, b) in to.iter_mut().zip(more) {
+            *a = F::merge(*a, *b);
+        }
+    });
 }
 
 /// Cuts the work into tasks and runs them.
@@ -92,7 +96,7 @@ fn drive_with<A: Number>(
     task: &Task,
     kernel: unsafe fn(bool, Job, &mut [A]),
     empty: A,
-    merge: fn(A, A) -> A,
+    merge: fn(&mut [A], &[A]),
 ) {
     let nest = task.nest;
     let (outputs, depth) = (nest.outputs(), nest.depth());
@@ -121,7 +125,7 @@ fn drive_with<A: Number>(
         let most = if rows {
             longest
         } else {
-            longest.div_ceil(2 * sweep::ROWS)
+            longest.div_ceil(sweep::SLICE_ROWS)
         };
         (outputs.saturating_mul(depth) / SLICE)
             .clamp(1, 64)
@@ -162,7 +166,7 @@ fn drive_with<A: Number>(
     let slice = len.div_ceil(slices);
     let slice = match (last, rows) {
         (0, true) => slice.next_multiple_of(sweep::LANES),
-        (0, false) => slice.next_multiple_of(2 * sweep::ROWS),
+        (0, false) => slice.next_multiple_of(sweep::SLICE_ROWS),
         _ => slice,
     };
     let slices = len.div_ceil(slice);
@@ -173,10 +177,10 @@ fn drive_with<A: Number>(
     let shared = Shared(partial.as_mut_ptr());
     pool::parallel_for(slices * tasks, 1, |range| {
         let shared = &shared;
+        let mut red = nest.red.clone();
         for k in range {
             let (s, t) = (k / tasks, k % tasks);
             let (i, _, m) = place(t);
-            let mut red = nest.red.clone();
             red[last].0 = slice.min(len - s * slice);
             let job = Job {
                 base: task
@@ -198,17 +202,15 @@ fn drive_with<A: Number>(
     });
     for t in 0..tasks {
         let (_, o, m) = place(t);
-        for s in 1..slices {
-            for j in 0..m {
-                let b = partial[(s * tasks + t) * chunk + j];
-                let a = &mut partial[t * chunk + j];
-                *a = merge(*a, b);
-            }
+        let (first, others) = partial.split_at_mut(tasks * chunk);
+        let total = &mut first[t * chunk..][..m];
+        for other in others.chunks_exact(tasks * chunk) {
+            merge(total, &other[t * chunk..][..m]);
         }
         store(
             task.out.wrapping_offset(o),
             out_step,
-            &partial[t * chunk..t * chunk + m],
+            total,
             task.post,
             task.dtype,
         );

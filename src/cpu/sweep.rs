@@ -14,11 +14,13 @@ const BLOCK: usize = 16 * 1024;
 /// Elements that a lane sums before they join what it has: long sums in one go would lose digits.
 const DEPTH: usize = 16;
 /// Rows that a column fold joins before it joins the wide results.
-pub const ROWS: usize = 64;
+const ROWS: usize = 256;
+/// Rows that are worth joining a slice's results for.
+pub const SLICE_ROWS: usize = 128;
 /// Rows that a column fold takes at a time.
 const DEEP: usize = 8;
 /// Outputs a task computes at most.
-pub const WIDTH: usize = 512;
+pub const WIDTH: usize = 1024;
 /// Independent partial results of a contiguous run: enough vectors to hide an addition's latency, and few enough to
 /// stay in registers for elements of every size.
 pub const LANES: usize = 64;
@@ -134,6 +136,9 @@ unsafe fn long_base<F: Fold>(q: *const F::In, n: usize, e: f64) -> F::Part {
 unsafe fn long_avx2<F: Fold>(q: *const F::In, n: usize, e: f64) -> F::Part {
     // SAFETY: as the caller promises.
     unsafe {
+        if let Some(written) = F::AVX2 {
+            return (written.run)(q, n);
+        }
         if size_of::<F::Part>() >= 8 {
             lanes::<F, { LANES / 2 }, { Level::Avx2 as u8 }>(q, n, e)
         } else {
@@ -248,14 +253,19 @@ unsafe fn deep<F: Fold, const N: usize, const D: usize, const LEVEL: u8>(
 ) {
     // SAFETY: the caller gives N partial results and N elements in each row.
     unsafe {
-        let mut acc = parts.cast::<[F::Part; N]>().read();
+        let mut acc = [F::ZERO; N];
         for k in 0..D as isize {
             let x = F::In::group::<N, LEVEL>(q.offset(k * s).cast());
             for l in 0..N {
                 acc[l] = F::step(acc[l], x[l], e);
             }
         }
-        parts.cast::<[F::Part; N]>().write(acc);
+        let parts = parts.cast::<[F::Part; N]>();
+        let mut all = parts.read();
+        for l in 0..N {
+            all[l] = F::join(all[l], acc[l]);
+        }
+        parts.write(all);
     }
 }
 
@@ -270,8 +280,13 @@ unsafe fn rows_of<F: Fold, const D: usize, const LEVEL: u8>(
     const SOME: usize = 32;
     let (item, m, to) = (size_of::<F::In>(), parts.len(), parts.as_mut_ptr());
     let mut j = 0;
-    // SAFETY: the caller gives as many columns as there are parts.
+    // SAFETY: the caller gives as many columns as there are parts, and is compiled for the level.
     unsafe {
+        if let Some(written) = F::AVX2.filter(|_| LEVEL >= Level::Avx2 as u8 && D.is_multiple_of(2))
+        {
+            j = m / FEW * FEW;
+            (written.columns)(to, j, q, s, D);
+        }
         while j + SOME <= m {
             deep::<F, SOME, D, LEVEL>(to.add(j), q.add(j * item), s, e);
             j += SOME;

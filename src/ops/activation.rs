@@ -39,7 +39,7 @@ map_op!(
     } else {
         x
     },
-    [float] | x,
+    [light] | x,
     c | if x < T::ctx(c, 0) {
         T::ctx(c, 0)
     } else if x > T::ctx(c, 1) {
@@ -56,7 +56,7 @@ map_op!(Hardswish, 1, [float] | x, c | x * clamp6(x + 3.0) / 6.0);
 map_op!(
     LeakyRelu,
     1,
-    [float] | x,
+    [light] | x,
     c | if x > 0.0 { x } else { x * T::ctx(c, 0) }
 );
 
@@ -100,7 +100,7 @@ map_op!(
     1,
     [int] | x,
     c | if x <= T::ctx(c, 0) { T::ctx(c, 1) } else { x },
-    [float] | x,
+    [light] | x,
     c | if x <= T::ctx(c, 0) { T::ctx(c, 1) } else { x }
 );
 

@@ -8,10 +8,10 @@ use crate::cpu::map::{Ctx, FromCtx};
 use crate::{DType, Result, Scalar, bail, cpu, ensure, map_op, map_row, op};
 use num_complex::{Complex32, Complex64};
 
-map_op!(Add, 2, [int] |x, y, c| x.wrapping_add(y.wrapping_mul(T::ctx(c, 0))), [float complex] |x, y, c| x + y * T::ctx(c, 0), [boolean] |x, y, c| x | (y & T::ctx(c, 0)));
-map_op!(Sub, 2, [int] |x, y, c| x.wrapping_sub(y.wrapping_mul(T::ctx(c, 0))), [float complex] |x, y, c| x - y * T::ctx(c, 0));
-map_op!(Mul, 2, [int] |x, y, c| x.wrapping_mul(y), [float complex] |x, y, c| x * y, [boolean] |x, y, c| x & y);
-map_op!(Div, 2, [float complex] |x, y, c| x / y);
+map_op!(Add, 2, [int] |x, y, c| x.wrapping_add(y.wrapping_mul(T::ctx(c, 0))), [light complex] |x, y, c| x + y * T::ctx(c, 0), [boolean] |x, y, c| x | (y & T::ctx(c, 0)));
+map_op!(Sub, 2, [int] |x, y, c| x.wrapping_sub(y.wrapping_mul(T::ctx(c, 0))), [light complex] |x, y, c| x - y * T::ctx(c, 0));
+map_op!(Mul, 2, [int] |x, y, c| x.wrapping_mul(y), [light complex] |x, y, c| x * y, [boolean] |x, y, c| x & y);
+map_op!(Div, 2, [light complex] |x, y, c| x / y);
 map_op!(
     DivTrunc,
     2,
@@ -116,7 +116,7 @@ map_op!(
     [int] | x,
     y,
     c | x.max(y),
-    [float] | x,
+    [light] | x,
     y,
     c | if (x > y) | x.is_nan() { x } else { y },
     [boolean] | x,
@@ -129,7 +129,7 @@ map_op!(
     [int] | x,
     y,
     c | x.min(y),
-    [float] | x,
+    [light] | x,
     y,
     c | if (x < y) | x.is_nan() { x } else { y },
     [boolean] | x,
@@ -142,7 +142,7 @@ map_op!(
     [int] | x,
     y,
     c | x.max(y),
-    [float] | x,
+    [light] | x,
     y,
     c | x.max(y),
     [boolean] | x,
@@ -155,7 +155,7 @@ map_op!(
     [int] | x,
     y,
     c | x.min(y),
-    [float] | x,
+    [light] | x,
     y,
     c | x.min(y),
     [boolean] | x,
@@ -164,7 +164,7 @@ map_op!(
 );
 map_op!(Atan2, 2, [float] | x, y, c | x.atan2(y));
 map_op!(Hypot, 2, [float] | x, y, c | x.hypot(y));
-map_op!(Copysign, 2, [float] | x, y, c | x.copysign(y));
+map_op!(Copysign, 2, [light] | x, y, c | x.copysign(y));
 map_op!(
     Nextafter,
     2,
@@ -271,15 +271,15 @@ map_op!(
         }
     }
 );
-map_op!(Eq, 2 => bool, [int uint float complex boolean] |x, y, c| x == y);
-map_op!(Ne, 2 => bool, [int uint float complex boolean] |x, y, c| x != y);
-map_op!(Lt, 2 => bool, [int uint float boolean] |x, y, c| x < y);
-map_op!(Le, 2 => bool, [int uint float boolean] |x, y, c| x <= y);
-map_op!(Gt, 2 => bool, [int uint float boolean] |x, y, c| x > y);
-map_op!(Ge, 2 => bool, [int uint float boolean] |x, y, c| x >= y);
-map_op!(LogicalAnd, 2 => bool, [int uint] |x, y, c| x != 0 && y != 0, [float] |x, y, c| x != 0.0 && y != 0.0, [complex] |x, y, c| x.norm_sqr() != 0.0 && y.norm_sqr() != 0.0, [boolean] |x, y, c| x && y);
-map_op!(LogicalOr, 2 => bool, [int uint] |x, y, c| x != 0 || y != 0, [float] |x, y, c| x != 0.0 || y != 0.0, [complex] |x, y, c| x.norm_sqr() != 0.0 || y.norm_sqr() != 0.0, [boolean] |x, y, c| x || y);
-map_op!(LogicalXor, 2 => bool, [int uint] |x, y, c| (x != 0) != (y != 0), [float] |x, y, c| (x != 0.0) != (y != 0.0), [complex] |x, y, c| (x.norm_sqr() != 0.0) != (y.norm_sqr() != 0.0), [boolean] |x, y, c| x != y);
+map_op!(Eq, 2 => bool, [int uint light complex boolean] |x, y, c| x == y);
+map_op!(Ne, 2 => bool, [int uint light complex boolean] |x, y, c| x != y);
+map_op!(Lt, 2 => bool, [int uint light boolean] |x, y, c| x < y);
+map_op!(Le, 2 => bool, [int uint light boolean] |x, y, c| x <= y);
+map_op!(Gt, 2 => bool, [int uint light boolean] |x, y, c| x > y);
+map_op!(Ge, 2 => bool, [int uint light boolean] |x, y, c| x >= y);
+map_op!(LogicalAnd, 2 => bool, [int uint] |x, y, c| x != 0 && y != 0, [light] |x, y, c| x != 0.0 && y != 0.0, [complex] |x, y, c| x.norm_sqr() != 0.0 && y.norm_sqr() != 0.0, [boolean] |x, y, c| x && y);
+map_op!(LogicalOr, 2 => bool, [int uint] |x, y, c| x != 0 || y != 0, [light] |x, y, c| x != 0.0 || y != 0.0, [complex] |x, y, c| x.norm_sqr() != 0.0 || y.norm_sqr() != 0.0, [boolean] |x, y, c| x || y);
+map_op!(LogicalXor, 2 => bool, [int uint] |x, y, c| (x != 0) != (y != 0), [light] |x, y, c| (x != 0.0) != (y != 0.0), [complex] |x, y, c| (x.norm_sqr() != 0.0) != (y.norm_sqr() != 0.0), [boolean] |x, y, c| x != y);
 map_op!(BitAnd, 2, [int boolean] |x, y, c| x & y);
 map_op!(BitOr, 2, [int boolean] |x, y, c| x | y);
 map_op!(BitXor, 2, [int boolean] |x, y, c| x ^ y);
@@ -312,7 +312,7 @@ map_op!(
 map_op!(
     Lerp,
     3,
-    [float] | x,
+    [light] | x,
     y,
     w,
     c | if w.abs() < 0.5 {
@@ -329,8 +329,8 @@ map_op!(
         y - (y - x) * (T::new(1.0, 0.0) - w)
     }
 );
-map_op!(Addcmul, 3, [int] |x, y, z, c| x.wrapping_add(T::ctx(c, 0).wrapping_mul(y).wrapping_mul(z)), [float complex] |x, y, z, c| x + T::ctx(c, 0) * y * z);
-map_op!(Addcdiv, 3, [float complex] |x, y, z, c| x + T::ctx(c, 0) * (y / z));
+map_op!(Addcmul, 3, [int] |x, y, z, c| x.wrapping_add(T::ctx(c, 0).wrapping_mul(y).wrapping_mul(z)), [light complex] |x, y, z, c| x + T::ctx(c, 0) * y * z);
+map_op!(Addcdiv, 3, [light complex] |x, y, z, c| x + T::ctx(c, 0) * (y / z));
 map_op!(
     Clamp3,
     3,
@@ -338,7 +338,7 @@ map_op!(
     lo,
     hi,
     c | x.max(lo).min(hi),
-    [float] | x,
+    [light] | x,
     lo,
     hi,
     c | {

@@ -8,7 +8,7 @@ use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::cpu::math::Elementary as _;
 use crate::{DType, Result, Tensor, bail, cpu, ensure, map_op, map_row, op, run1};
 
-map_op!(Mse, 2, [float] | x, y, c | (x - y) * (x - y));
+map_op!(Mse, 2, [light] | x, y, c | (x - y) * (x - y));
 
 map_op!(
     SmoothL1,

@@ -2,7 +2,7 @@
 //!
 //! `map_op!(Neg, 1, [int] |x, c| x.wrapping_neg(), [float complex] |x, c| -x);` makes the type `Neg`, its loops for
 //! the integer, real and complex types, and `Neg::kernel`. `=> bool` or `=> real` after the arity changes the
-//! result's type. Inside an expression `T` is the element type and `c` the [`Ctx`](crate::cpu::map::Ctx).
+//! result's type. `light` in place of `float` says that memory is the limit, not arithmetic. Inside an expression `T` is the element type and `c` the [`Ctx`](crate::cpu::map::Ctx).
 
 #[doc(hidden)]
 #[macro_export]
@@ -32,6 +32,9 @@ macro_rules! map_op {
         $crate::map_op!(@types [u16 u32 u64] $N, $arity, $out, $x $e);
     };
     (@class float $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@types [f32 f64] $N, $arity, $out, $x $e);
+    };
+    (@class light $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
         $crate::map_op!(@types [f32 f64] $N, $arity, $out, $x $e);
     };
     (@class complex $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
@@ -83,16 +86,19 @@ macro_rules! map_op {
     (@pick 1 int $N:ident, $d:ident) => { $crate::cpu::map::int1::<$N>($d) };
     (@pick 1 uint $N:ident, $d:ident) => { $crate::cpu::map::uint1::<$N>($d) };
     (@pick 1 float $N:ident, $d:ident) => { $crate::cpu::map::float1::<$N>($d) };
+    (@pick 1 light $N:ident, $d:ident) => { $crate::cpu::map::light1::<$N>($d) };
     (@pick 1 complex $N:ident, $d:ident) => { $crate::cpu::map::complex1::<$N>($d) };
     (@pick 1 boolean $N:ident, $d:ident) => { $crate::cpu::map::bool1::<$N>($d) };
     (@pick 2 int $N:ident, $d:ident) => { $crate::cpu::map::int2::<$N>($d) };
     (@pick 2 uint $N:ident, $d:ident) => { $crate::cpu::map::uint2::<$N>($d) };
     (@pick 2 float $N:ident, $d:ident) => { $crate::cpu::map::float2::<$N>($d) };
+    (@pick 2 light $N:ident, $d:ident) => { $crate::cpu::map::light2::<$N>($d) };
     (@pick 2 complex $N:ident, $d:ident) => { $crate::cpu::map::complex2::<$N>($d) };
     (@pick 2 boolean $N:ident, $d:ident) => { $crate::cpu::map::bool2::<$N>($d) };
     (@pick 3 int $N:ident, $d:ident) => { $crate::cpu::map::int3::<$N>($d) };
     (@pick 3 uint $N:ident, $d:ident) => { $crate::cpu::map::uint3::<$N>($d) };
     (@pick 3 float $N:ident, $d:ident) => { $crate::cpu::map::float3::<$N>($d) };
+    (@pick 3 light $N:ident, $d:ident) => { $crate::cpu::map::light3::<$N>($d) };
     (@pick 3 complex $N:ident, $d:ident) => { $crate::cpu::map::complex3::<$N>($d) };
     (@pick 3 boolean $N:ident, $d:ident) => { $crate::cpu::map::bool3::<$N>($d) };
 }

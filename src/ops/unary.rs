@@ -7,8 +7,8 @@ use crate::cpu::math::{Elementary as _, RealFns as _};
 use crate::{DType, Result, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
 
-map_op!(Abs, 1 => real, [int] |x, c| if x < 0 as T { (0 as T).wrapping_sub(x) } else { x }, [float] |x, c| x.abs(), [complex] |x, c| x.norm());
-map_op!(Neg, 1, [int] |x, c| (0 as T).wrapping_sub(x), [float complex] |x, c| -x);
+map_op!(Abs, 1 => real, [int] |x, c| if x < 0 as T { (0 as T).wrapping_sub(x) } else { x }, [light] |x, c| x.abs(), [complex] |x, c| x.norm());
+map_op!(Neg, 1, [int] |x, c| (0 as T).wrapping_sub(x), [light complex] |x, c| -x);
 map_op!(
     Sign,
     1,
@@ -59,7 +59,7 @@ map_op!(
     c | x.round_ties_even()
 );
 map_op!(Frac, 1, [float] | x, c | x - x.trunc());
-map_op!(Square, 1, [int] |x, c| x.wrapping_mul(x), [float complex] |x, c| x * x, [boolean] |x, c| x);
+map_op!(Square, 1, [int] |x, c| x.wrapping_mul(x), [light complex] |x, c| x * x, [boolean] |x, c| x);
 map_op!(Sqrt, 1, [float complex] |x, c| x.sqrt_());
 map_op!(
     Rsqrt,
@@ -107,7 +107,7 @@ map_op!(
     1,
     [int] | x,
     c | if x > 0 as T { x } else { 0 },
-    [float] | x,
+    [light] | x,
     c | if x < 0.0 { 0.0 } else { x }
 );
 map_op!(BitwiseNot, 1, [int boolean] |x, c| !x);

@@ -1,4 +1,5 @@
-//! One step for what state dicts consist of: the thirty opcodes by which PyTorch writes a tensor.
+//! One step for what state dicts consist of: the thirty opcodes by which PyTorch writes a tensor, or those of them that a
+//! writer needs who remembers only what comes up again.
 //!
 //! The sequence is matched byte for byte; whatever deviates is left to the ordinary opcodes. The tuples in between are
 //! not made, so their memo entries only say so: should a pickle refer to one, it is read again the ordinary way.
@@ -40,16 +41,22 @@ impl<'a> Cursor<'a, '_> {
         (id < LAZY).then_some(Value::Object(Id(id)))
     }
 
-    /// An entry into the memo, at the index that is next.
-    fn put(&mut self) -> Option<()> {
-        let index = match self.byte()? {
-            b'q' => u64::from(self.byte()?),
-            b'r' => u64::from(u32::from_le_bytes(self.array()?)),
-            _ => return None,
+    /// An entry into the memo, at the index that is next; false if there is none.
+    fn put(&mut self) -> Option<bool> {
+        let index = match *self.machine.data.get(self.pos)? {
+            b'q' => {
+                self.pos += 1;
+                u64::from(self.byte()?)
+            }
+            b'r' => {
+                self.pos += 1;
+                u64::from(u32::from_le_bytes(self.array()?))
+            }
+            _ => return Some(false),
         };
         let due = self.next;
         self.next += 1;
-        (index == due).then_some(())
+        (index == due).then_some(true)
     }
 
     /// An integer that is not negative.
@@ -102,10 +109,22 @@ impl<'a> Cursor<'a, '_> {
     }
 }
 
-/// The text of a storage's key: written here, or earlier.
+/// The text of a storage's key: written here (and remembered, perhaps), or earlier.
 enum Key<'a> {
-    New(&'a str),
+    New(&'a str, bool),
     Old(Id),
+}
+
+/// A tensor that was recognised.
+struct Match<'a> {
+    proto: Proto,
+    key: Key<'a>,
+    /// Where its opcodes end.
+    end: usize,
+    /// How many of its tuples are remembered.
+    tuples: usize,
+    /// Whether it is itself.
+    remembered: bool,
 }
 
 fn is(global: Option<&Global>, module: &str, name: &str) -> bool {
@@ -139,39 +158,40 @@ impl<'a> Machine<'a> {
             dims.truncate(start);
         }
         self.tree.proto_dims = dims;
-        let (mut proto, key, pos, keyed) = found?;
+        let found = found?;
+        let mut proto = found.proto;
         proto.dims = u32::try_from(start).ok()?;
-        let mut entry = |id: u32| self.memo.push(id);
-        proto.key = match key {
+        let before = self.memo.len();
+        proto.key = match found.key {
             Key::Old(id) => id,
-            Key::New(text) => {
+            Key::New(text, remembered) => {
                 let Value::Object(id) = self.tree.push_str(text) else {
                     return None;
                 };
-                entry(id.0);
+                if remembered {
+                    self.memo.push(id.0);
+                }
                 id
             }
         };
-        // The persistent id, size and stride (unless empty), hooks, arguments.
-        let skipped = if proto.ndim == 0 { 3 } else { 5 };
-        self.stored += u64::from(keyed) + skipped + 1;
-        (0..skipped).for_each(|_| entry(LAZY));
+        self.memo.extend(std::iter::repeat_n(LAZY, found.tuples));
         self.tree.protos.push(proto);
         let made = self
             .tree
             .push(Object::Proto((self.tree.protos.len() - 1) as u32));
-        if let Value::Object(id) = made {
+        if let (true, Value::Object(id)) = (found.remembered, made) {
             self.memo.push(id.0);
         }
+        self.stored += (self.memo.len() - before) as u64;
         // The function itself is on the stack, where the result takes its place.
         if let Some(top) = self.stack.last_mut() {
             *top = made;
         }
-        self.pos = pos;
+        self.pos = found.end;
         Some(())
     }
 
-    fn look(&self, dims: &mut Vec<i64>) -> Option<(Proto, Key<'a>, usize, bool)> {
+    fn look(&self, dims: &mut Vec<i64>) -> Option<Match<'a>> {
         // Entries beyond the dense memo would make the next index another one.
         self.far.is_empty().then_some(())?;
         let mut c = Cursor {
@@ -189,8 +209,8 @@ impl<'a> Machine<'a> {
             let len = u32::from_le_bytes(c.array()?) as usize;
             let text = data.get(c.pos..c.pos.checked_add(len)?)?;
             c.pos += len;
-            c.put()?;
-            Key::New(std::str::from_utf8(text).ok()?)
+            let text = std::str::from_utf8(text).ok()?;
+            Key::New(text, c.put()?)
         } else {
             let Value::Object(id) = c.get()? else {
                 return None;
@@ -202,6 +222,7 @@ impl<'a> Machine<'a> {
         self.tree.str(location)?;
         let numel = c.int()?;
         c.expect(b't')?;
+        let remembered = c.next;
         c.put()?;
         c.expect(b'Q')?;
         let offset = c.int()?;
@@ -219,12 +240,12 @@ impl<'a> Machine<'a> {
         c.put()?;
         c.expect(b't')?;
         c.put()?;
+        let tuples = (c.next - remembered) as usize;
         c.expect(b'R')?;
-        c.put()?;
+        let remembered = c.put()?;
         let (Value::Object(class), Value::Object(location)) = (class, location) else {
             return None;
         };
-        let keyed = matches!(key, Key::New(_));
         let proto = Proto {
             class,
             key: class,
@@ -235,6 +256,12 @@ impl<'a> Machine<'a> {
             ndim: ndim as u8,
             grad,
         };
-        Some((proto, key, c.pos, keyed))
+        Some(Match {
+            proto,
+            key,
+            end: c.pos,
+            tuples,
+            remembered,
+        })
     }
 }

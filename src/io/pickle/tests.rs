@@ -164,3 +164,53 @@ fn depth_costs_no_stack() {
     let lists: Vec<u8> = [&[b']'; 300_000][..], &[b'a'; 299_999], b"."].concat();
     assert_eq!(tree(&lists).root, Value::Object(Id(0)));
 }
+
+/// Two tensors, their tuples and themselves put into the memo or not; the second one again, from there.
+fn two_tensors(remembered: bool) -> Vec<u8> {
+    let mut p = b"\x80\x02(ctorch._utils\n_rebuild_tensor_v2\nq\x000X\x07\0\0\0storageq\x010ctorch\nFloatStorage\nq\x020X\x03\0\0\0cpuq\x030ccollections\nOrderedDict\nq\x040".to_vec();
+    let mut next = 5;
+    let mut put = |p: &mut Vec<u8>, always: bool| {
+        if remembered || always {
+            p.extend([b'q', next]);
+            next += 1;
+        }
+        next - 1
+    };
+    let mut last = 0;
+    for key in [b'0', b'1'] {
+        p.extend(b"h\0((h\x01h\x02X\x01\0\0\0");
+        p.push(key);
+        put(&mut p, false);
+        p.extend(b"h\x03K\x08t");
+        put(&mut p, false);
+        p.extend(b"QK\0K\x08\x85");
+        put(&mut p, false);
+        p.extend(b"K\x01\x85");
+        put(&mut p, false);
+        p.extend(b"\x89h\x04)R");
+        put(&mut p, false);
+        p.extend(b"t");
+        put(&mut p, false);
+        p.extend(b"R");
+        last = put(&mut p, key == b'1');
+    }
+    p.extend([b'h', last]);
+    p.extend(b"t.");
+    p
+}
+
+#[test]
+fn tensors_are_read_in_one_step_whatever_is_remembered() {
+    for remembered in [false, true] {
+        let data = two_tensors(remembered);
+        let (t, end) = read_tensors(&data).unwrap();
+        assert_eq!((t.protos.len(), end), (2, data.len()));
+        let items = t.items(t.root).unwrap();
+        assert_eq!(items.len(), 3);
+        assert_eq!(items[1], items[2]);
+        assert_ne!(items[0], items[1]);
+        // The ordinary way ends at the same place.
+        let (plain, end) = read(&data).unwrap();
+        assert_eq!((plain.protos.len(), end), (0, data.len()));
+    }
+}
