@@ -1,5 +1,7 @@
 //! Sums, means and maxima of rows that index lists choose; bilinear forms.
 
+#![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
+
 use super::{slice, slice_mut};
 use crate::{DType, Device, Result, Tensor, ensure};
 
@@ -147,12 +149,14 @@ pub fn bilinear(
     );
     let result = Tensor::empty(out.shape(), DType::F64, Device::CPU)?;
     let (x, y, w) = (slice::<f64>(&x), slice::<f64>(&y), slice::<f64>(&w));
-    let to = super::lanes::Shared::new(slice_mut::<f64>(&result));
+    let to = super::lines::Shared::new(slice_mut::<f64>(&result));
     let rows = (out.numel() as usize).checked_div(o).unwrap_or(0);
     super::pool::parallel_for(rows, (16384 / (o * i * j).max(1)).max(1), |range| {
         for r in range {
             let (x, y) = (&x[r * i..][..i], &y[r * j..][..j]);
-            for (k, v) in to.part(r * o, o).iter_mut().enumerate() {
+            // SAFETY: every bag has its own row.
+            let row = unsafe { to.part(r * o, o) };
+            for (k, v) in row.iter_mut().enumerate() {
                 let start = bias.as_ref().map_or(0.0, |b| slice::<f64>(b)[k]);
                 *v = (0..i).fold(start, |s, a| {
                     let row = &w[(k * i + a) * j..][..j];

@@ -4,6 +4,7 @@
 
 use super::halves::{self, Half};
 use super::iter::{GRAIN, Walk};
+use super::lines;
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, bail, dims};
 use half::{bf16, f16};
 use num_complex::{Complex, Complex32, Complex64};
@@ -57,14 +58,10 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
 
 /// Copies bytes, on all threads if there are many.
 pub fn copy_bytes(dst: *mut u8, src: *const u8, n: usize) {
-    struct Pair(*mut u8, *const u8);
-    // SAFETY: disjoint ranges are copied by different threads.
-    unsafe impl Sync for Pair {}
-    let pair = Pair(dst, src);
+    let (dst, src) = (lines::Shared::at(dst), lines::Shared::at(src.cast_mut()));
     super::pool::parallel_for(n, 1 << 17, |r| {
-        let pair = &pair;
-        // SAFETY: both sides hold n bytes; a tensor copied onto itself is tolerated by `copy`.
-        unsafe { std::ptr::copy(pair.1.add(r.start), pair.0.add(r.start), r.len()) };
+        // SAFETY: both sides hold n bytes, of which tasks copy disjoint ranges; a tensor copied onto itself is tolerated by `copy`.
+        unsafe { std::ptr::copy(src.get().add(r.start), dst.get().add(r.start), r.len()) };
     });
 }
 

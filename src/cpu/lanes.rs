@@ -1,7 +1,5 @@
-//! Helpers of row kernels: copies per instruction set, sums and maxima in independent lanes (which the compiler
-//! turns into vectors), and pointers that threads may share.
-
-#![allow(unsafe_code, reason = "hands disjoint rows of results to threads")]
+//! Helpers of row kernels: copies per instruction set, and sums and maxima in independent lanes, which the compiler
+//! turns into vectors.
 
 use super::math::RealFns;
 
@@ -126,29 +124,4 @@ pub fn max_of<T: Real>(x: &[T]) -> T {
     }
     acc.iter()
         .fold(T::LOWEST, |m, &v| if v > m { v } else { m })
-}
-
-/// A result that threads fill in disjoint parts.
-pub struct Shared<T>(*mut T, usize);
-// SAFETY: users take disjoint ranges on different threads.
-unsafe impl<T: Send> Sync for Shared<T> {}
-
-impl<T> Shared<T> {
-    /// Shares a slice for the time of a parallel loop.
-    pub fn new(s: &mut [T]) -> Self {
-        Self(s.as_mut_ptr(), s.len())
-    }
-
-    /// The part `start..start + len`; parts handed out at the same time must be disjoint.
-    #[allow(
-        clippy::mut_from_ref,
-        reason = "parts are disjoint by the callers' loops"
-    )]
-    #[must_use]
-    #[inline(always)]
-    pub fn part(&self, start: usize, len: usize) -> &mut [T] {
-        assert!(start.checked_add(len).is_some_and(|end| end <= self.1));
-        // SAFETY: within the slice; disjointness is the callers' duty (see above).
-        unsafe { std::slice::from_raw_parts_mut(self.0.add(start), len) }
-    }
 }

@@ -79,7 +79,7 @@ pub fn put(out: &Tensor, written: &Tensor) -> Result<()> {
 
 /// A pointer that parallel tasks may share.
 #[derive(Clone, Copy)]
-pub struct Shared<T>(*mut T);
+pub struct Shared<T>(*mut T, usize);
 #[allow(unsafe_code, reason = "tasks write disjoint parts")]
 // SAFETY: users hand disjoint parts to different tasks.
 unsafe impl<T> Sync for Shared<T> {}
@@ -91,13 +91,13 @@ impl<T> Shared<T> {
     /// Shares a slice between tasks that write disjoint parts of it.
     #[must_use]
     pub fn new(s: &mut [T]) -> Self {
-        Self(s.as_mut_ptr())
+        Self(s.as_mut_ptr(), s.len())
     }
 
-    /// Shares memory between tasks that write disjoint parts of it, or only read.
+    /// Shares memory of any length between tasks that write disjoint parts of it, or only read.
     #[must_use]
     pub fn at(p: *mut T) -> Self {
-        Self(p)
+        Self(p, usize::MAX)
     }
 
     /// Where it begins.
@@ -108,8 +108,11 @@ impl<T> Shared<T> {
 
     /// A part of the slice.
     ///
+    /// # Panics
+    /// If it does not lie within.
+    ///
     /// # Safety
-    /// The part lies within the slice, and no other task has any of it.
+    /// No other task has any of it, and memory given by [`Shared::at`] holds it.
     #[allow(
         unsafe_code,
         clippy::mut_from_ref,
@@ -117,7 +120,8 @@ impl<T> Shared<T> {
     )]
     #[must_use]
     pub unsafe fn part<'a>(&self, start: usize, len: usize) -> &'a mut [T] {
-        // SAFETY: as the caller promises.
+        assert!(start.checked_add(len).is_some_and(|end| end <= self.1));
+        // SAFETY: within the slice; the rest is the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(start), len) }
     }
 }

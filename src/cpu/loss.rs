@@ -1,5 +1,7 @@
 //! Losses that read class numbers.
 
+#![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
+
 use super::{slice, slice_mut};
 use crate::{DType, Device, Result, Tensor, ensure, err};
 
@@ -235,11 +237,12 @@ fn distances_of<T: super::lanes::Real>(
         return;
     }
     let n = out.numel() as usize;
-    let to = super::lanes::Shared::new(slice_mut::<T>(out));
+    let to = super::lines::Shared::new(slice_mut::<T>(out));
     let rows = n.checked_div(r_rows).unwrap_or(0);
     super::pool::parallel_for(rows, (16384 / (r_rows * m).max(1)).max(1), |range| {
         for i in range {
-            let row = to.part(i * r_rows, r_rows);
+            // SAFETY: every item has its own part.
+            let row = unsafe { to.part(i * r_rows, r_rows) };
             let base = i / p_rows * r_rows;
             for (j, o) in row.iter_mut().enumerate() {
                 distance(&x[i * m..][..m], &y[(base + j) * m..][..m], p, o);

@@ -104,12 +104,11 @@ fn repeat<T: Element>(to: &mut [T], v: T) {
     let stream = size_of_val(to) >= map::STREAM && to.as_ptr().addr().is_multiple_of(16);
     simd_fn! { stream fn set<E: Copy>(to: &mut [E], v: E) { to.fill(v); } }
     let n = to.len();
-    let shared = lanes::Shared::new(to);
+    let shared = lines::Shared::new(to);
     pool::parallel_for(n.div_ceil(each), iter::GRAIN / each * 2, |range| {
-        let part = shared.part(
-            range.start * each,
-            n.min(range.end * each) - range.start * each,
-        );
+        let (start, end) = (range.start * each, n.min(range.end * each));
+        // SAFETY: every task has its own blocks.
+        let part = unsafe { shared.part(start, end - start) };
         if !stream {
             return set(part, v);
         }

@@ -189,10 +189,7 @@ fn outer(nest: &Nest, mut k: usize) -> isize {
 }
 
 fn moments<T: Copy + Into<f64> + Sync>(input: &Tensor, nest: &Nest, out: &mut [Moments]) {
-    struct Ptr(*const u8);
-    // SAFETY: only read.
-    unsafe impl Sync for Ptr {}
-    let base = Ptr(input.data_ptr());
+    let base = lines::Shared::at(input.data_ptr());
     let (n, s) = nest.red[0];
     let runs: usize = nest.red.iter().skip(1).map(|d| d.0).product();
     if nest.depth() == 0 {
@@ -209,13 +206,12 @@ fn moments<T: Copy + Into<f64> + Sync>(input: &Tensor, nest: &Nest, out: &mut [M
                 let mut parts = vec![Moments::default(); slices];
                 let p = lines::Shared::new(&mut parts);
                 pool::parallel_for(slices, 1, |range| {
-                    let base = &base;
                     for k in range {
                         let m = SLICE.min(n - k * SLICE);
                         // SAFETY: slice k of the run; each task writes its own part.
                         unsafe {
                             p.part(k, 1)[0] =
-                                run::<T>(base.0.offset(at + (k * SLICE) as isize * s), s, m)
+                                run::<T>(base.get().offset(at + (k * SLICE) as isize * s), s, m)
                         };
                     }
                 });
@@ -230,14 +226,14 @@ fn moments<T: Copy + Into<f64> + Sync>(input: &Tensor, nest: &Nest, out: &mut [M
             outputs,
             (super::iter::GRAIN / nest.depth()).max(1),
             |range| {
-                let base = &base;
                 for t in range {
                     let at = nest.place(t / width).0 + (t % width) as isize * step;
                     let mut all = Moments::default();
                     for k in 0..runs {
                         // SAFETY: the nest lies within the input.
-                        all = all
-                            .merge(unsafe { run::<T>(base.0.offset(at + outer(nest, k)), s, n) });
+                        all = all.merge(unsafe {
+                            run::<T>(base.get().offset(at + outer(nest, k)), s, n)
+                        });
                     }
                     // SAFETY: each task writes its own part.
                     unsafe { shared.part(t, 1)[0] = all };
@@ -251,7 +247,6 @@ fn moments<T: Copy + Into<f64> + Sync>(input: &Tensor, nest: &Nest, out: &mut [M
         outputs / width * chunks,
         (super::iter::GRAIN / (nest.depth() * COLS)).max(1),
         |range| {
-            let base = &base;
             for t in range {
                 let j = t % chunks * COLS;
                 let m = COLS.min(width - j);
@@ -260,7 +255,7 @@ fn moments<T: Copy + Into<f64> + Sync>(input: &Tensor, nest: &Nest, out: &mut [M
                 unsafe {
                     let acc = shared.part(t / chunks * width + j, m);
                     for k in 0..runs {
-                        cols::<T>(base.0.offset(at + outer(nest, k)), s, step, n, acc);
+                        cols::<T>(base.get().offset(at + outer(nest, k)), s, step, n, acc);
                     }
                 }
             }

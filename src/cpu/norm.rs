@@ -1,6 +1,9 @@
 //! Normalisations: statistics of rows or channels, then one pass that scales and shifts.
 
-use super::lanes::{Real, Shared, sum_by};
+#![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
+
+use super::lanes::{Real, sum_by};
+use super::lines::Shared;
 use super::{pool, slice, slice_mut};
 use crate::{DType, Device, Result, Tensor, wide_fn};
 
@@ -74,8 +77,11 @@ pub fn layer_norm(
         let rows = results[1].numel() as usize;
         pool::parallel_for(rows, (16384 / n.max(1)).max(1), |range| {
             for r in range {
-                let (m, s) = (&mut mean.part(r, 1)[0], &mut rstd.part(r, 1)[0]);
-                layer_row(&x[r * n..(r + 1) * n], out.part(r * n, n), w, b, eps as T, m, s);
+                // SAFETY: every row has its own parts.
+                let (m, s) = unsafe { (&mut mean.part(r, 1)[0], &mut rstd.part(r, 1)[0]) };
+                // SAFETY: as above.
+                let row = unsafe { out.part(r * n, n) };
+                layer_row(&x[r * n..(r + 1) * n], row, w, b, eps as T, m, s);
             }
         });
     });
@@ -134,7 +140,9 @@ pub fn rms_norm(out: &Tensor, x: &Tensor, w: Option<&Tensor>, n: usize, eps: f64
         let rows = x.len().checked_div(n).unwrap_or(0);
         pool::parallel_for(rows, (16384 / n.max(1)).max(1), |range| {
             for r in range {
-                rms_row(&x[r * n..(r + 1) * n], to.part(r * n, n), w, eps as T);
+                // SAFETY: every row has its own part.
+                let row = unsafe { to.part(r * n, n) };
+                rms_row(&x[r * n..(r + 1) * n], row, w, eps as T);
             }
         });
     });
@@ -186,10 +194,13 @@ pub fn group_norm(
         let n = per * size;
         pool::parallel_for(batch * groups, (16384 / n.max(1)).max(1), |range| {
             for r in range {
-                let (m, s) = (&mut mean.part(r, 1)[0], &mut rstd.part(r, 1)[0]);
+                // SAFETY: every row has its own parts.
+                let (m, s) = unsafe { (&mut mean.part(r, 1)[0], &mut rstd.part(r, 1)[0]) };
                 let first = r % groups * per;
                 let (w, b) = (w.map(|w| &w[first..first + per]), b.map(|b| &b[first..first + per]));
-                group_row(&x[r * n..(r + 1) * n], out.part(r * n, n), w, b, size, eps as T, m, s);
+                // SAFETY: as above.
+                let row = unsafe { out.part(r * n, n) };
+                group_row(&x[r * n..(r + 1) * n], row, w, b, size, eps as T, m, s);
             }
         });
     });
@@ -282,13 +293,10 @@ fn channel_stats<T: Real>(
         let (sums, squares) = (Shared::new(&mut sums), Shared::new(&mut squares));
         pool::parallel_for(channels, (16384 / (rows * size).max(1)).max(1), |range| {
             for c in range {
-                plane_stats(
-                    x,
-                    c,
-                    [rows, channels, size],
-                    &mut sums.part(c, 1)[0],
-                    &mut squares.part(c, 1)[0],
-                );
+                // SAFETY: every channel has its own places.
+                let (sum, square) =
+                    unsafe { (&mut sums.part(c, 1)[0], &mut squares.part(c, 1)[0]) };
+                plane_stats(x, c, [rows, channels, size], sum, square);
             }
         });
     }
@@ -354,18 +362,16 @@ fn apply<T: Real>(x: &[T], out: &mut [T], b: &Batch, scale: &[T], shift: &[T]) {
     if size == 1 {
         pool::parallel_for(b.rows, (16384 / channels.max(1)).max(1), |r| {
             let (at, n) = (r.start * channels, r.len() * channels);
-            scale_columns(&x[at..at + n], out.part(at, n), scale, shift);
+            // SAFETY: every row has its own part.
+            scale_columns(&x[at..at + n], unsafe { out.part(at, n) }, scale, shift);
         });
     } else {
         pool::parallel_for(b.rows * channels, (16384 / size.max(1)).max(1), |range| {
             for r in range {
                 let c = r % channels;
-                scale_plane(
-                    &x[r * size..(r + 1) * size],
-                    out.part(r * size, size),
-                    scale[c],
-                    shift[c],
-                );
+                // SAFETY: every plane has its own part.
+                let plane = unsafe { out.part(r * size, size) };
+                scale_plane(&x[r * size..(r + 1) * size], plane, scale[c], shift[c]);
             }
         });
     }

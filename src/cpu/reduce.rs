@@ -10,7 +10,7 @@ use super::folds::{
     Sum,
 };
 use super::sweep::{self, Job, WIDTH, filled};
-use super::{nest::Nest, pool};
+use super::{lines, nest::Nest, pool};
 use crate::{DType, Result, Tensor, bail};
 use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
@@ -171,12 +171,8 @@ fn drive_with<A: Number>(
     };
     let slices = len.div_ceil(slice);
     let mut partial = vec![empty; slices * tasks * chunk];
-    struct Shared<A>(*mut A);
-    // SAFETY: each task writes its own part of the buffer.
-    unsafe impl<A> Sync for Shared<A> {}
-    let shared = Shared(partial.as_mut_ptr());
+    let shared = lines::Shared::new(&mut partial);
     pool::parallel_for(slices * tasks, 1, |range| {
-        let shared = &shared;
         let mut red = nest.red.clone();
         for k in range {
             let (s, t) = (k / tasks, k % tasks);
@@ -191,13 +187,7 @@ fn drive_with<A: Number>(
                 p: task.p,
             };
             // SAFETY: the buffer has `chunk` places for each of the slices * tasks.
-            unsafe {
-                kernel(
-                    rows,
-                    job,
-                    std::slice::from_raw_parts_mut(shared.0.add(k * chunk), m),
-                )
-            };
+            unsafe { kernel(rows, job, shared.part(k * chunk, m)) };
         }
     });
     for t in 0..tasks {

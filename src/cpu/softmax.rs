@@ -1,6 +1,9 @@
 //! softmax, log_softmax and log-sum-exp along one dimension.
 
-use super::lanes::{Real, Shared, max_of, sum_by};
+#![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
+
+use super::lanes::{Real, max_of, sum_by};
+use super::lines::Shared;
 use super::{pool, slice, slice_mut};
 use crate::{DType, Device, Result, Tensor, wide_fn};
 
@@ -51,7 +54,8 @@ fn run<T: Real>(x: &[T], out: &mut [T], n: usize, inner: usize, log: bool) {
     pool::parallel_for(outer, grain, |rows| {
         for r in rows {
             let (at, len) = (r * n * inner, n * inner);
-            let (x, out) = (&x[at..at + len], shared.part(at, len));
+            // SAFETY: every row has its own part.
+            let (x, out) = (&x[at..at + len], unsafe { shared.part(at, len) });
             match (inner == 1, log) {
                 (true, false) => row(x, out),
                 (true, true) => log_row(x, out),
@@ -170,7 +174,8 @@ pub fn log_sum_exp<T: Real>(x: &[T], n: usize, out: &mut [T]) {
         for k in range {
             let (line, at) = (k / parts * n, k % parts * PART);
             let part = &x[line + at..line + n.min(at + PART)];
-            exp_part(part, &mut shared.part(k, 1)[0]);
+            // SAFETY: every task has its own element.
+            exp_part(part, unsafe { &mut shared.part(k, 1)[0] });
         }
     });
     for (o, parts) in out.iter_mut().zip(all.chunks_exact(parts)) {
