@@ -6,6 +6,10 @@ use std::io::Read;
 use std::path::Path;
 use torchlike::io::write::{self, flat::elements};
 use torchlike::io::{Archive, Data, describe, pickle};
+pub use zip_of::zip_of;
+
+#[path = "../../tests/support/zip_of.rs"]
+mod zip_of;
 
 /// Storages beyond this are not read: time spent on long copies finds nothing.
 const MAX_READ: u64 = 1 << 20;
@@ -55,38 +59,6 @@ pub fn pickle(bytes: &[u8]) {
         ("a/data/1", &[9; 64]),
         ("a/version", b"3\n"),
     ]));
-}
-
-/// A zip archive of stored records.
-pub fn zip_of(records: &[(&str, &[u8])]) -> Vec<u8> {
-    let (mut out, mut directory) = (Vec::new(), Vec::new());
-    for (name, data) in records {
-        let at = out.len() as u32;
-        let mut fields = vec![20, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        fields.extend_from_slice(&crc32fast::hash(data).to_le_bytes());
-        fields.extend_from_slice(&(data.len() as u32).to_le_bytes());
-        fields.extend_from_slice(&(data.len() as u32).to_le_bytes());
-        fields.extend_from_slice(&(name.len() as u16).to_le_bytes());
-        fields.extend_from_slice(&[0, 0]);
-        out.extend_from_slice(b"PK\x03\x04");
-        out.extend_from_slice(&fields);
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(data);
-        directory.extend_from_slice(b"PK\x01\x02\x14\0");
-        directory.extend_from_slice(&fields);
-        directory.extend_from_slice(&[0; 10]);
-        directory.extend_from_slice(&at.to_le_bytes());
-        directory.extend_from_slice(name.as_bytes());
-    }
-    let at = out.len() as u32;
-    out.extend_from_slice(&directory);
-    out.extend_from_slice(b"PK\x05\x06\0\0\0\0");
-    out.extend_from_slice(&(records.len() as u16).to_le_bytes());
-    out.extend_from_slice(&(records.len() as u16).to_le_bytes());
-    out.extend_from_slice(&(directory.len() as u32).to_le_bytes());
-    out.extend_from_slice(&at.to_le_bytes());
-    out.extend_from_slice(&[0, 0]);
-    out
 }
 
 fn look(archive: &Archive) {
