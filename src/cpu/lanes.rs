@@ -1,6 +1,11 @@
 //! Helpers of row kernels: copies per instruction set, and sums and maxima in independent lanes, which the compiler
 //! turns into vectors.
 
+#![allow(
+    unsafe_code,
+    reason = "the compiled copies are called where the machine has their instructions"
+)]
+
 use super::math::RealFns;
 
 /// A function compiled for each instruction set and chosen at run time.
