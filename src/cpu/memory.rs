@@ -1,0 +1,202 @@
+//! Typed access to tensor memory: single elements, slices, filling.
+
+#![allow(unsafe_code, reason = "typed access to tensor memory")]
+
+use super::{copy, iter, lines, map, pool};
+use crate::{DType, Element, Result, Scalar, Tensor, bail, simd_fn, with_dtype};
+
+/// Writes a number as an element of `dtype` at the start of `to` (at least 16 bytes).
+pub fn write_scalar(to: &mut [u64; 2], dtype: DType, value: Scalar) {
+    with_dtype!(dtype, [bool int uint half float complex] => T, {
+        // SAFETY: the largest element has 16 bytes, the size of `to`, whose alignment is 8 and T's at most 8.
+        unsafe { to.as_mut_ptr().cast::<T>().write(T::from_scalar(value)) }
+    }, else {})
+}
+
+/// Sets every element.
+///
+/// # Errors
+/// If the dtype cannot be computed with.
+pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
+    if t.numel() == 0 {
+        return Ok(());
+    }
+    let value = if t.is_neg() { negate(value) } else { value };
+    let value = match value {
+        Scalar::Complex(c) if t.is_conj() => Scalar::Complex(c.conj()),
+        v => v,
+    };
+    let zero = !value.to_bool() && !matches!(value, Scalar::Float(f) if f.is_sign_negative());
+    if zero && t.is_contiguous() {
+        let bytes = t.numel() as usize * t.dtype().size();
+        // SAFETY: a contiguous tensor has exactly these bytes; all-zero bits are zero in every dtype.
+        unsafe { std::ptr::write_bytes(t.data_ptr(), 0, bytes) };
+        return Ok(());
+    }
+    with_dtype!(t.dtype(), [bool int uint half float complex] => T, {
+        let v = T::from_scalar(value);
+        if t.is_contiguous() {
+            repeat(slice_mut::<T>(t), v);
+        } else {
+            for_each_mut::<T>(t, move |x| *x = v);
+        }
+        return Ok(());
+    }, else {});
+    let one = Tensor::empty(&[], DType::F64, crate::Device::CPU)?;
+    // SAFETY: `one` holds one double.
+    unsafe { *one.data_ptr().cast::<f64>() = value.to_f64() };
+    if t.dtype().is_complex() || t.dtype().is_float() {
+        return copy::copy(t, &one);
+    }
+    bail!(
+        NotImplemented,
+        "\"fill_cpu\" not implemented for '{}'",
+        t.dtype().scalar_type()
+    )
+}
+
+/// Sets all elements of a slice, block by block; results larger than the caches go past them.
+fn repeat<T: Element>(to: &mut [T], v: T) {
+    const BLOCK: usize = 4096;
+    let each = BLOCK / size_of::<T>();
+    let stream = size_of_val(to) >= map::STREAM && to.as_ptr().addr().is_multiple_of(16);
+    simd_fn! { stream fn set<E: Copy>(to: &mut [E], v: E) { to.fill(v); } }
+    let n = to.len();
+    let shared = lines::Shared::new(to);
+    pool::parallel_for(n.div_ceil(each), iter::GRAIN / each * 2, |range| {
+        let (start, end) = (range.start * each, n.min(range.end * each));
+        // SAFETY: every task has its own blocks.
+        let part = unsafe { shared.part(start, end - start) };
+        if !stream {
+            return set(part, v);
+        }
+        let (first, rest) = part.split_at_mut(each.min(part.len()));
+        first.fill(v);
+        for block in rest.chunks_mut(each) {
+            // SAFETY: `first` is as long as a block or longer, and ends before this one.
+            unsafe {
+                if block.len() == each {
+                    map::store_past_caches(block.as_mut_ptr().cast(), first.as_ptr().cast(), BLOCK);
+                } else {
+                    std::ptr::copy_nonoverlapping(first.as_ptr(), block.as_mut_ptr(), block.len());
+                }
+            }
+        }
+        map::finish_stores();
+    });
+}
+
+fn negate(s: Scalar) -> Scalar {
+    match s {
+        Scalar::Int(i) => Scalar::Int(i.wrapping_neg()),
+        Scalar::Float(f) => Scalar::Float(-f),
+        Scalar::Complex(c) => Scalar::Complex(-c),
+        other => other,
+    }
+}
+
+/// Calls `f` on every element, in memory order, on all threads for large tensors. `T` must be the tensor's type.
+pub fn for_each_mut<T: Element>(t: &Tensor, f: impl Fn(&mut T) + Sync) {
+    assert_eq!(t.dtype().size(), size_of::<T>());
+    iter::Walk::<1>::new(t.shape(), [t.data_ptr()], [t.strides()], [size_of::<T>()]).run(
+        iter::GRAIN,
+        |p, s, n| {
+            if s[0] == size_of::<T>() as isize {
+                // SAFETY: the walk stays within the tensor, and its runs do not overlap.
+                let run = unsafe { std::slice::from_raw_parts_mut(p[0].cast::<T>(), n) };
+                return run.iter_mut().for_each(&f);
+            }
+            for i in 0..n as isize {
+                // SAFETY: the walk stays within the tensor.
+                f(unsafe { &mut *p[0].offset(s[0] * i).cast::<T>() });
+            }
+        },
+    );
+}
+
+/// Writes values into a fresh row-major tensor of the same type and size.
+pub fn write_slice<T: Element>(t: &Tensor, values: &[T]) {
+    assert!(
+        t.dtype() == T::DTYPE
+            && t.is_contiguous()
+            && t.numel() == values.len() as i64
+            && t.device().is_cpu()
+    );
+    // SAFETY: the assertion above; a fresh tensor cannot overlap the slice.
+    unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), t.data_ptr().cast(), values.len()) };
+}
+
+/// The elements of a row-major CPU tensor of type `T`.
+#[must_use]
+pub fn read_slice<T: Element>(t: &Tensor) -> Vec<T> {
+    slice::<T>(t).to_vec()
+}
+
+/// The elements of a row-major CPU tensor of type `T`, in place.
+#[must_use]
+pub fn slice<T: Element>(t: &Tensor) -> &[T] {
+    assert!(t.dtype() == T::DTYPE && t.is_contiguous() && t.device().is_cpu());
+    if t.numel() == 0 {
+        return &[];
+    }
+    // SAFETY: the assertion above; the tensor keeps its storage alive.
+    unsafe { std::slice::from_raw_parts(t.data_ptr().cast(), t.numel() as usize) }
+}
+
+/// The elements of a row-major CPU tensor of type `T`, to be written. Only for results that a kernel was given.
+#[must_use]
+#[allow(
+    clippy::mut_from_ref,
+    reason = "kernels own their results for the length of the call"
+)]
+pub fn slice_mut<T: Element>(t: &Tensor) -> &mut [T] {
+    assert!(t.dtype().size() == size_of::<T>() && t.is_contiguous() && t.device().is_cpu());
+    if t.numel() == 0 {
+        return &mut [];
+    }
+    // SAFETY: the assertion above; the kernel that owns the result is its only writer.
+    unsafe { std::slice::from_raw_parts_mut(t.data_ptr().cast(), t.numel() as usize) }
+}
+
+/// One element of a CPU tensor as a number.
+///
+/// # Errors
+/// If the dtype cannot be computed with.
+pub fn read_scalar(t: &Tensor, position: i64) -> Result<Scalar> {
+    let p = t
+        .data_ptr()
+        .wrapping_offset((position * t.dtype().size() as i64) as isize);
+    with_dtype!(t.dtype(), [bool int uint half float complex] => T, {
+        // SAFETY: callers give positions within the tensor's layout.
+        return Ok(unsafe { p.cast::<T>().read() }.to_scalar());
+    }, else {
+        let one = Tensor::from_parts(t.storage().clone(), crate::Dims::EMPTY, crate::Dims::EMPTY, t.offset() + position, t.dtype());
+        let wide = copy::converted(&one, if t.dtype().is_complex() { DType::C128 } else { DType::F64 })?;
+        return read_scalar(&wide, 0);
+    })
+}
+
+/// True if an integer of a host tensor is zero.
+#[must_use]
+pub(crate) fn any_zero(t: &Tensor) -> bool {
+    fn row<T: Copy + Default + PartialEq>(p: *const u8, step: isize, n: usize) -> bool {
+        let at = |i: usize| p.wrapping_offset(i as isize * step).cast::<T>();
+        // Without an early exit the loop vectorises.
+        (0..n).fold(false, |found, i| {
+            // SAFETY: the walk gives n elements `step` bytes apart.
+            let x = unsafe { *at(i) };
+            found | (x == T::default())
+        })
+    }
+    let size = t.dtype().size();
+    let row = match size {
+        1 => row::<u8>,
+        2 => row::<u16>,
+        4 => row::<u32>,
+        _ => row::<u64>,
+    };
+    let mut found = false;
+    iter::Walk::<1>::new(t.shape(), [t.data_ptr()], [t.strides()], [size])
+        .run_serial(|p, s, n| found = found || row(p[0], s[0], n));
+    found
+}
