@@ -110,6 +110,14 @@ def copies(folder: str) -> None:
             f.write(memoryview(t.numpy()).cast("B"))
 
 
+def make(torch_python: str, folder: str, gigabytes: float) -> None:
+    """PyTorch writes the files if it is there."""
+    command = ["-c", MAKE, folder, str(gigabytes)]
+    theirs = subprocess.run([torch_python, *command, "torch"], capture_output=True, check=False)
+    if theirs.returncode != 0:
+        subprocess.run([sys.executable, *command, "torchlike"], check=True)
+
+
 def measure(python: str, module: str, folder: str) -> dict[str, float]:
     run = subprocess.run(
         [python, "-c", MEASURE, module, json.dumps(CASES), folder],
@@ -133,11 +141,7 @@ def main() -> None:
         folder = args.dir or scratch
         os.makedirs(folder, exist_ok=True)
         if not os.path.exists(folder + "/large.safetensors"):
-            # PyTorch writes the files if it is there.
-            for python, module in ((args.torch_python, "torch"), (sys.executable, "torchlike")):
-                made = subprocess.run([python, "-c", MAKE, folder, str(args.gigabytes), module], check=False)
-                if made.returncode == 0:
-                    break
+            make(args.torch_python, folder, args.gigabytes)
             copies(folder)
         # Twice by turns, so that one disturbance does not decide.
         ours: dict[str, float] = {}

@@ -121,6 +121,37 @@ impl DType {
         }
     }
 
+    /// PyTorch's error for a kernel that does not have this element type.
+    #[cold]
+    #[must_use]
+    pub fn no_kernel(self, kernel: impl fmt::Display) -> crate::Error {
+        crate::err!(
+            NotImplemented,
+            "\"{kernel}\" not implemented for '{}'",
+            self.scalar_type()
+        )
+    }
+
+    /// Checks that a kernel has this element type.
+    ///
+    /// # Errors
+    /// [`DType::no_kernel`].
+    pub fn check_kernel(self, has: bool, kernel: impl fmt::Display) -> crate::Result<()> {
+        if has {
+            Ok(())
+        } else {
+            Err(self.no_kernel(kernel))
+        }
+    }
+
+    /// Checks this element type for a kernel that has those floating types that are computed with.
+    ///
+    /// # Errors
+    /// [`DType::no_kernel`].
+    pub fn check_float_kernel(self, kernel: impl fmt::Display) -> crate::Result<()> {
+        self.check_kernel(self.is_float() && !self.is_storage_only(), kernel)
+    }
+
     /// True for real floating point types.
     #[must_use]
     pub const fn is_float(self) -> bool {

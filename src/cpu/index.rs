@@ -330,7 +330,7 @@ pub fn scatter_reduce(
         };
         return Ok(in_order(shape, dst, src, index, dtype.size(), axis, row));
     }, else {
-        crate::bail!(NotImplemented, "\"scatter_reduce\" not implemented for '{}'", dtype.scalar_type())
+        Err(dtype.no_kernel("scatter_reduce"))
     })
 }
 

@@ -77,8 +77,6 @@ pub trait Tri<A> {
 
 /// Elements of a block.
 const BLOCK: usize = 64;
-/// Elements that are not worth a block.
-const FEW: usize = 8;
 /// Something at the start of a cache line: vectors that cross lines cost twice.
 #[repr(align(64))]
 struct Lines<T>(T);
@@ -147,8 +145,11 @@ macro_rules! bodies {
                         return;
                     }
                     bodies!(@over [$($p $s),+] out n item ctx O);
+                    if !stream {
+                        bodies!(@numbers [$($p $s),+] out n item ctx O apart);
+                    }
                     // A number is an operand whose block is always the same.
-                    $(let mut $fixed = Lines([*$p; BLOCK]);)+
+                    $(let $fixed = Lines([*$p; BLOCK]);)+
                     let mut aside = Lines([const { MaybeUninit::<O::Out>::uninit() }; BLOCK]);
                     while at + BLOCK <= n {
                         // Over an operand's own memory, and past the caches, the block is made aside.
@@ -163,16 +164,6 @@ macro_rules! bodies {
                     }
                     if stream {
                         finish_stores();
-                    }
-                    let rest = n - at;
-                    if rest >= FEW {
-                        // The rest is a block too, filled up with first elements.
-                        $(if $s != 0 {
-                            std::ptr::copy_nonoverlapping($p.add(at), $fixed.0.as_mut_ptr(), rest);
-                        })+
-                        block::<O, A>(&mut aside.0, $(&$fixed.0,)+ ctx);
-                        std::ptr::copy_nonoverlapping(aside.0.as_ptr().cast(), out.add(at), rest);
-                        at = n;
                     }
                 }
                 for i in at as isize..n as isize {
@@ -231,11 +222,40 @@ macro_rules! bodies {
             return;
         }
     };
+    (@numbers [$p:ident $s:ident] $($rest:ident)+) => {};
+    // Numbers beside one dense operand stay in registers, in place too.
+    (@numbers [$p:ident $s:ident $(, $q:ident $t:ident)+] $out:ident $n:ident $item:ident $ctx:ident $O:ident $apart:ident) => {
+        if $s == $item $(&& $t == 0)+ {
+            $(let $q = *$q;)+
+            if $apart {
+                for i in 0..$n {
+                    *$out.add(i) = $O::f(*$p.add(i), $($q,)+ $ctx);
+                }
+                return;
+            }
+            if $out.cast::<u8>() == $p.cast::<u8>() && size_of::<$O::Out>() == size_of::<A>() {
+                let place = $out.cast::<A>();
+                for i in 0..$n {
+                    *place.add(i).cast::<$O::Out>() = $O::f(*place.add(i), $($q,)+ $ctx);
+                }
+                return;
+            }
+        }
+    };
 }
 
 bodies!(un_body, un_avx2, un_avx512, un_base, un_plain, un_mid, un, Un, [a sa fa 1]);
 bodies!(bin_body, bin_avx2, bin_avx512, bin_base, bin_plain, bin_mid, bin, Bin, [a sa fa 1, b sb fb 2]);
 bodies!(tri_body, tri_avx2, tri_avx512, tri_base, tri_plain, tri_mid, tri, Tri, [a sa fa 1, b sb fb 2, c sc fc 3]);
+
+/// The loop for a real floating type.
+fn reals(d: DType, single: fn() -> Loop, double: fn() -> Loop) -> Option<Loop> {
+    match d {
+        DType::F32 | DType::F16 | DType::BF16 => Some(single()),
+        DType::F64 => Some(double()),
+        _ => None,
+    }
+}
 
 macro_rules! class_fns {
     ($Op:ident, $plain:ident, $mid:ident, $pick:ident, $int:ident, $uint:ident, $float:ident, $light:ident, $complex:ident, $boolean:ident) => {
@@ -266,20 +286,12 @@ macro_rules! class_fns {
         /// Loops for the real floating types; the 16-bit ones get the f32 loop, to be wrapped.
         #[must_use]
         pub fn $float<O: $Op<f32> + $Op<f64>>(d: DType) -> Option<Loop> {
-            Some(match d {
-                DType::F32 | DType::F16 | DType::BF16 => $pick::<O, f32>(),
-                DType::F64 => $pick::<O, f64>(),
-                _ => return None,
-            })
+            reals(d, $pick::<O, f32>, $pick::<O, f64>)
         }
         /// The same where memory is the limit: 512-bit vectors would only slow it down (a tenth on Zen 4, beyond L2).
         #[must_use]
         pub fn $light<O: $Op<f32> + $Op<f64>>(d: DType) -> Option<Loop> {
-            Some(match d {
-                DType::F32 | DType::F16 | DType::BF16 => $mid::<O, f32>(),
-                DType::F64 => $mid::<O, f64>(),
-                _ => return None,
-            })
+            reals(d, $mid::<O, f32>, $mid::<O, f64>)
         }
         /// Loops for the complex types.
         #[must_use]

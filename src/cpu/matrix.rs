@@ -4,7 +4,7 @@
 
 use super::gemm::{GemmElement, Mat, MatMut, gemm, gemm_batch};
 use super::{copy, pool};
-use crate::{DType, Device, Element, Result, Scalar, Tensor, bail, with_dtype};
+use crate::{DType, Device, Element, Result, Scalar, Tensor, with_dtype};
 
 /// Steps of a product summed in one go where one row meets one column: longer sums are cut, for threads and accuracy.
 const DOT_SHARE: usize = 32 * 1024;
@@ -36,11 +36,7 @@ pub fn product(
         typed::<T>(c, a, b, alpha, beta, bias);
         return Ok(());
     }, else {});
-    bail!(
-        NotImplemented,
-        "\"addmm_impl_cpu_\" not implemented for '{}'",
-        c.dtype().scalar_type()
-    )
+    Err(c.dtype().no_kernel("addmm_impl_cpu_"))
 }
 
 fn typed<T: GemmElement + Element>(

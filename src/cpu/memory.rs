@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
 use super::{copy, iter, lines, map, pool};
-use crate::{DType, Element, Result, Scalar, Tensor, bail, simd_fn, with_dtype};
+use crate::{DType, Element, Result, Scalar, Tensor, simd_fn, with_dtype};
 
 /// Writes a number as an element of `dtype` at the start of `to` (at least 16 bytes).
 pub fn write_scalar(to: &mut [u64; 2], dtype: DType, value: Scalar) {
@@ -48,11 +48,7 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
     if t.dtype().is_complex() || t.dtype().is_float() {
         return copy::copy(t, &one);
     }
-    bail!(
-        NotImplemented,
-        "\"fill_cpu\" not implemented for '{}'",
-        t.dtype().scalar_type()
-    )
+    Err(t.dtype().no_kernel("fill_cpu"))
 }
 
 /// Sets all elements of a slice, block by block; results larger than the caches go past them.

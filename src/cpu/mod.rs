@@ -32,7 +32,7 @@ pub mod random;
 pub mod reduce;
 pub mod resize;
 #[cfg(target_arch = "x86_64")]
-pub mod runs;
+mod runs;
 pub mod scan;
 pub mod select;
 pub mod simd;

@@ -6,7 +6,7 @@
 )]
 
 use super::{lines, nest::Nest, pool, simd};
-use crate::{DType, Result, Tensor, bail};
+use crate::{DType, Result, Tensor};
 use num_complex::Complex64;
 
 /// Count, mean and sum of squared deviations.
@@ -296,11 +296,7 @@ pub fn variance(
     match input.dtype() {
         DType::F32 => moments::<f32>(input, &nest, &mut out),
         DType::F64 => moments::<f64>(input, &nest, &mut out),
-        d => bail!(
-            NotImplemented,
-            "\"std_cpu\" not implemented for '{}'",
-            d.scalar_type()
-        ),
+        d => return Err(d.no_kernel("std_cpu")),
     }
     let (width, _, step) = nest.kept.first().copied().unwrap_or((1, 0, 0));
     let write = |to: &Tensor, f: &dyn Fn(&Moments) -> f64| -> Result<()> {

@@ -200,11 +200,7 @@ pub fn converter(
     to: DType,
 ) -> Result<unsafe fn(*mut u8, isize, *const u8, isize, usize)> {
     if !known(from) || !known(to) {
-        bail!(
-            NotImplemented,
-            "\"copy_\" not implemented for '{}'",
-            if known(from) { to } else { from }.scalar_type()
-        );
+        return Err(if known(from) { to } else { from }.no_kernel("copy_"));
     }
     macro_rules! rows {
         ($($d:ident)+) => {

@@ -388,9 +388,5 @@ pub fn unpool(
         }
         return Ok(());
     }, else {});
-    bail!(
-        NotImplemented,
-        "\"max_unpool\" not implemented for '{}'",
-        x.dtype().scalar_type()
-    )
+    Err(x.dtype().no_kernel("max_unpool"))
 }

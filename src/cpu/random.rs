@@ -28,13 +28,7 @@ fn splits(d: &Distribution) -> bool {
 /// # Errors
 /// PyTorch's texts.
 pub fn check(d: &Distribution, dtype: DType) -> Result<()> {
-    let unsupported = |kernel: &str| {
-        Err(crate::err!(
-            NotImplemented,
-            "\"{kernel}\" not implemented for '{}'",
-            dtype.scalar_type()
-        ))
-    };
+    let unsupported = |kernel: &str| Err(dtype.no_kernel(kernel));
     if dtype.is_complex() {
         match d {
             Distribution::Normal { .. } | Distribution::Uniform { .. } => {
@@ -172,11 +166,7 @@ pub fn bernoulli_probs(g: &SharedGenerator, out: &Tensor, p: &Tensor) -> Result<
                 random::bernoulli_probs_f32(&mut g.lock(), to, super::slice::<f32>(&probs))
             };
         }, else {});
-        bail!(
-            NotImplemented,
-            "\"bernoulli_tensor_cpu_self_\" not implemented for '{}'",
-            row.dtype().scalar_type()
-        )
+        Err(row.dtype().no_kernel("bernoulli_tensor_cpu_self_"))
     })
 }
 
@@ -194,7 +184,7 @@ pub fn poisson(g: &SharedGenerator, out: &Tensor, rates: &Tensor) -> Result<()> 
     with_dtype!(out.dtype(), [half float] => T, {
         random::poisson(&mut g.lock(), slice_mut::<T>(&dense), super::slice::<T>(&rates))?;
     }, else {
-        bail!(NotImplemented, "\"poisson_cpu\" not implemented for '{}'", out.dtype().scalar_type())
+        return Err(out.dtype().no_kernel("poisson_cpu"))
     });
     if out.is_contiguous() {
         Ok(())
@@ -216,7 +206,7 @@ pub fn randperm(g: &SharedGenerator, out: &Tensor) -> Result<()> {
     with_dtype!(out.dtype(), [int uint half float] => T, {
         random::randperm(&mut g.lock(), slice_mut::<T>(&dense));
     }, else {
-        bail!(NotImplemented, "\"randperm\" not implemented for '{}'", out.dtype().scalar_type())
+        return Err(out.dtype().no_kernel("randperm"))
     });
     if out.is_contiguous() {
         Ok(())
@@ -271,7 +261,7 @@ pub fn multinomial(
             random::largest_quotients::<T>(to, from, super::slice::<T>(&q), cols, samples);
         }
     }, else {
-        bail!(NotImplemented, "\"multinomial\" not implemented for '{}'", w.dtype().scalar_type())
+        return Err(w.dtype().no_kernel("multinomial"))
     });
     if out.is_contiguous() {
         Ok(())

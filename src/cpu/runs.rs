@@ -61,8 +61,12 @@ fn magnitude(x: __m256) -> __m256 {
 const WIDE: usize = 8;
 /// Independent partial results: they hide an addition's latency.
 const PARTS: usize = 8;
+/// Elements that are folded at a time.
+const GROUP: usize = WIDE * PARTS;
+/// Elements that are folded before partial results join the others: longer sums in one go would lose digits.
+const DEEP: usize = 16 * GROUP;
+
 /// Partial results, and whether a NaN was overlooked.
-#[derive(Clone, Copy)]
 struct Partial {
     parts: [__m256; PARTS],
     nan: __m256,
@@ -95,11 +99,6 @@ unsafe fn groups<S: Step>(q: *const f32, n: usize) -> Partial {
         all
     }
 }
-
-/// Elements that are folded at a time.
-const GROUP: usize = WIDE * PARTS;
-/// Elements that are folded before partial results join the others: longer sums in one go would lose digits.
-const DEEP: usize = 16 * GROUP;
 
 /// Folds `n` elements.
 ///
@@ -237,7 +236,7 @@ mod tests {
         if super::super::simd::level() == super::super::simd::Level::Baseline {
             return;
         }
-        for n in 0..200usize {
+        for n in (0..200).chain(990..3100usize) {
             let x: Vec<f32> = (0..n).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
             // SAFETY: n elements; the level was asked.
             let f = |fold: unsafe fn(*const f32, usize) -> f32| unsafe { fold(x.as_ptr(), n) };
@@ -259,13 +258,14 @@ mod tests {
         if super::super::simd::level() == super::super::simd::Level::Baseline {
             return;
         }
-        for at in 0..150 {
-            let mut x = [1.0f32; 150];
+        const N: usize = 2150;
+        for at in (0..150).chain(N - 1100..N) {
+            let mut x = [1.0f32; N];
             x[at] = f32::NAN;
             // SAFETY: as many elements; the level was asked.
             unsafe {
-                assert!(fold::<Max>(x.as_ptr(), 150).is_nan());
-                assert!(fold::<AbsMin>(x.as_ptr(), 150).is_nan());
+                assert!(fold::<Max>(x.as_ptr(), N).is_nan());
+                assert!(fold::<AbsMin>(x.as_ptr(), N).is_nan());
                 assert_eq!(
                     fold::<Min>(x.as_ptr(), at),
                     if at == 0 { f32::INFINITY } else { 1.0 }

@@ -109,11 +109,7 @@ pub fn product(
         DType::F64 => (Data::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F),
         DType::C64 => (Data::CUDA_C_32F, Compute::CUBLAS_COMPUTE_32F),
         DType::C128 => (Data::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F),
-        d => bail!(
-            NotImplemented,
-            "\"addmm_cuda\" not implemented for '{}'",
-            d.scalar_type()
-        ),
+        d => return Err(d.no_kernel("addmm_cuda")),
     };
     let (mut beta, mut target) = (beta, c.clone());
     let fits = matches!(

@@ -194,12 +194,7 @@ fn infer_adaptive(a: &Args, n: usize, max: bool) -> Result<Plan> {
             d.scalar_type()
         );
     }
-    ensure!(
-        d.is_float() && !d.is_storage_only(),
-        NotImplemented,
-        "\"{name}\" not implemented for '{}'",
-        d.scalar_type()
-    );
+    d.check_float_kernel(name)?;
     plan(x, &size, adaptive_format(x, n, max, &size), max)
 }
 
@@ -299,9 +294,5 @@ fn adaptive_max(a: &Args, positions: bool) -> Result<Ret> {
     if positions {
         return Ok(both);
     }
-    both.tensors()
-        .into_iter()
-        .next()
-        .map(Ret::from)
-        .ok_or_else(|| crate::err!(Runtime, "no result"))
+    both.first()
 }

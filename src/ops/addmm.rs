@@ -60,6 +60,17 @@ fn infer_addmm(a: &Args) -> Result<Plan> {
     addmm_rule(t, x, y)
 }
 
+fn same_dtype(names: &str, x: &Tensor, y: &Tensor) -> Result<()> {
+    ensure!(
+        x.dtype() == y.dtype(),
+        Runtime,
+        "{names} must have the same dtype, but got {} and {}",
+        x.dtype().scalar_type(),
+        y.dtype().scalar_type()
+    );
+    Ok(())
+}
+
 fn addmm_rule(t: &Tensor, x: &Tensor, y: &Tensor) -> Result<Plan> {
     ensure!(
         x.ndim() == 2,
@@ -73,23 +84,11 @@ fn addmm_rule(t: &Tensor, x: &Tensor, y: &Tensor) -> Result<Plan> {
         "mat2 must be a matrix, got {}-D tensor",
         y.ndim()
     );
-    ensure!(
-        x.dtype() == y.dtype(),
-        Runtime,
-        "mat1 and mat2 must have the same dtype, but got {} and {}",
-        x.dtype().scalar_type(),
-        y.dtype().scalar_type()
-    );
+    same_dtype("mat1 and mat2", x, y)?;
     check_mm(x.shape(), y.shape())?;
     let shape = [x.shape()[0], y.shape()[1]];
     check_expand(t, &shape)?;
-    ensure!(
-        t.dtype() == x.dtype(),
-        Runtime,
-        "self and mat2 must have the same dtype, but got {} and {}",
-        t.dtype().scalar_type(),
-        x.dtype().scalar_type()
-    );
+    same_dtype("self and mat2", t, x)?;
     supported("addmm_impl_cpu_", x.dtype())?;
     Ok(Plan::contiguous(&shape, x.dtype()))
 }
@@ -179,20 +178,8 @@ fn infer_addbmm(a: &Args) -> Result<Plan> {
     );
     let shape = [s[1], u[2]];
     check_expand(t, &shape)?;
-    ensure!(
-        x.dtype() == y.dtype(),
-        Runtime,
-        "mat1 and mat2 must have the same dtype, but got {} and {}",
-        x.dtype().scalar_type(),
-        y.dtype().scalar_type()
-    );
-    ensure!(
-        t.dtype() == x.dtype(),
-        Runtime,
-        "self and mat2 must have the same dtype, but got {} and {}",
-        t.dtype().scalar_type(),
-        x.dtype().scalar_type()
-    );
+    same_dtype("mat1 and mat2", x, y)?;
+    same_dtype("self and mat2", t, x)?;
     supported("addmm_impl_cpu_", x.dtype())?;
     Ok(Plan::contiguous(&shape, x.dtype()))
 }
@@ -336,22 +323,10 @@ fn infer_linear(a: &Args) -> Result<Plan> {
             check_types(x, w)?;
         }
         Some(b) => {
-            ensure!(
-                x.dtype() == w.dtype(),
-                Runtime,
-                "mat1 and mat2 must have the same dtype, but got {} and {}",
-                x.dtype().scalar_type(),
-                w.dtype().scalar_type()
-            );
+            same_dtype("mat1 and mat2", x, w)?;
             check_mm(&[rows, k], &[wk, n])?;
             check_expand(b, &[rows, n])?;
-            ensure!(
-                b.dtype() == w.dtype(),
-                Runtime,
-                "self and mat2 must have the same dtype, but got {} and {}",
-                b.dtype().scalar_type(),
-                w.dtype().scalar_type()
-            );
+            same_dtype("self and mat2", b, w)?;
         }
     }
     supported("addmm_impl_cpu_", x.dtype())?;

@@ -76,12 +76,10 @@ fn infer_avg(a: &Args, n: usize) -> Result<Plan> {
     }
     let r = regular(a, n, None, a.bool(4))?;
     let d = x.dtype();
-    ensure!(
+    d.check_kernel(
         (d.is_float() && !d.is_storage_only()) || d == DType::I64,
-        NotImplemented,
-        "\"{name}\" not implemented for '{}'",
-        d.scalar_type()
-    );
+        name,
+    )?;
     plan(x, &r.out, format(x, n, false), false)
 }
 

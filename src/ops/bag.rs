@@ -311,11 +311,6 @@ fn infer_bilinear(a: &Args) -> Result<Plan> {
         );
     }
     let dtype = super::pointwise::result_type(&a.values[..3])?;
-    ensure!(
-        !dtype.is_complex(),
-        NotImplemented,
-        "\"bilinear\" not implemented for '{}'",
-        dtype.scalar_type()
-    );
+    dtype.check_kernel(!dtype.is_complex(), "bilinear")?;
     Ok(Plan::contiguous(&x.shape().with(last, w.shape()[0]), dtype))
 }

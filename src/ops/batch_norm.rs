@@ -2,7 +2,7 @@
 
 use super::args::{Arg, Args};
 use super::dispatch;
-use super::norm::{float_only, suggested};
+use super::norm::suggested;
 use super::op::{F, KernelBody, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::{DType, Dims, Result, Tensor, cpu, ensure, op, run, run1};
 use smallvec::smallvec;
@@ -174,7 +174,7 @@ impl<'a> Batch<'a> {
 
 fn infer_batch_train(a: &Args) -> Result<Plan> {
     let x = a.tensor(0)?;
-    float_only(x.dtype(), "batch_norm")?;
+    x.dtype().check_float_kernel("batch_norm")?;
     let stats = OutSpec::contiguous(&[x.shape()[1]], a.dtype(3).unwrap_or(x.dtype()));
     Ok(Plan {
         outs: smallvec![suggested(x)?, stats.clone(), stats.clone(), stats],
@@ -184,7 +184,7 @@ fn infer_batch_train(a: &Args) -> Result<Plan> {
 
 fn infer_batch_eval(a: &Args) -> Result<Plan> {
     let x = a.tensor(0)?;
-    float_only(x.dtype(), "batch_norm")?;
+    x.dtype().check_float_kernel("batch_norm")?;
     Ok(Plan {
         outs: smallvec![suggested(x)?],
         device: None,
@@ -199,7 +199,7 @@ fn native_batch_norm(b: &Batch) -> Result<Ret> {
         "batch_norm needs at least 2 dimensions, got {}",
         b.x.ndim()
     );
-    float_only(b.x.dtype(), "batch_norm")?;
+    b.x.dtype().check_float_kernel("batch_norm")?;
     let params = [b.weight, b.bias, b.mean, b.var];
     let half = matches!(b.x.dtype(), DType::F16 | DType::BF16);
     let stats = if half && params.iter().flatten().any(|p| p.dtype() == DType::F32) {

@@ -130,15 +130,7 @@ fn infer_nll(a: &Args) -> Result<Plan> {
         "expected target dtype to be Long or Byte, but got {}",
         target.dtype().scalar_type()
     );
-    ensure!(
-        matches!(
-            x.dtype(),
-            DType::F16 | DType::BF16 | DType::F32 | DType::F64
-        ),
-        NotImplemented,
-        "\"nll_loss_out_frame\" not implemented for '{}'",
-        x.dtype().scalar_type()
-    );
+    x.dtype().check_float_kernel("nll_loss_out_frame")?;
     if let Some(w) = weight {
         ensure!(
             w.dtype() == x.dtype(),

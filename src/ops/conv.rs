@@ -389,13 +389,10 @@ fn infer(a: &Args) -> Result<Plan> {
             name(b.dtype())
         );
     }
-    ensure!(
+    d.check_kernel(
         has_product(d),
-        NotImplemented,
-        "\"slow_conv{}d_cpu\" not implemented for '{}'",
-        (x.ndim() - 2).max(2),
-        d.scalar_type()
-    );
+        format_args!("slow_conv{}d_cpu", (x.ndim() - 2).max(2)),
+    )?;
     let strides = dims::format_strides(&r.shape, format_of(x, w))?;
     Ok(Plan {
         outs: smallvec![OutSpec {

@@ -392,11 +392,7 @@ pub fn write_with(out: &Tensor, f: impl Fn(i64) -> Scalar) -> Result<()> {
         }
         return Ok(());
     }, else {});
-    bail!(
-        NotImplemented,
-        "\"arange_cpu\" not implemented for '{}'",
-        out.dtype().scalar_type()
-    )
+    Err(out.dtype().no_kernel("arange_cpu"))
 }
 
 fn eye_rule(a: &Args, n: i64, m: Option<i64>, first: usize) -> Result<Plan> {

@@ -128,12 +128,8 @@ fn infer(a: &Args) -> Result<Plan> {
             "Expected input_lengths to have value at most {t}, but got value {s} (while checking arguments for ctc_loss_allocate_outputs)"
         );
     }
-    ensure!(
-        matches!(x.dtype(), DType::F32 | DType::F64),
-        NotImplemented,
-        "\"ctc_loss_cpu\" not implemented for '{}'",
-        x.dtype().scalar_type()
-    );
+    x.dtype()
+        .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), "ctc_loss_cpu")?;
     Ok(Plan::contiguous(&[n], x.dtype()))
 }
 

@@ -126,12 +126,8 @@ fn infer_pdist(a: &Args) -> Result<Plan> {
         Runtime,
         "pdist only supports non-negative p values"
     );
-    ensure!(
-        matches!(x.dtype(), DType::F32 | DType::F64),
-        NotImplemented,
-        "\"pdist\" not implemented for '{}'",
-        x.dtype().scalar_type()
-    );
+    x.dtype()
+        .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), "pdist")?;
     let n = x.shape()[0];
     Ok(Plan::contiguous(&[n * (n - 1).max(0) / 2], x.dtype()))
 }
@@ -189,12 +185,8 @@ fn infer_cdist(a: &Args) -> Result<Plan> {
         Runtime,
         "cdist only supports non-negative p values"
     );
-    ensure!(
-        matches!(x.dtype(), DType::F32 | DType::F64),
-        NotImplemented,
-        "\"cdist\" not implemented for '{}'",
-        x.dtype().scalar_type()
-    );
+    x.dtype()
+        .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), "cdist")?;
     ensure!(
         x.dtype() == y.dtype(),
         Runtime,

@@ -3,7 +3,7 @@
 use super::args::Args;
 use super::either::{self, arg_extreme, run_kind};
 use super::op::{F, FMO, KernelBody, O, OpDef, Plan, Ret, X, compose, kernel};
-use super::reduce::{comparable, computable, dims_of, nonzero_dim, unknown};
+use super::reduce::{comparable, computable, dims_of, nonzero_dim};
 use super::rules::dim_list;
 use crate::cpu::reduce::{Kind, Post};
 use crate::dims::reduced_shape;
@@ -243,7 +243,7 @@ fn infer_norm(a: &Args) -> Result<Plan> {
         );
     }
     if d.is_storage_only() && d != DType::C32 {
-        return Err(unknown("norm_cpu", d));
+        return Err(d.no_kernel("norm_cpu"));
     }
     let out = a.dtype(4).unwrap_or(d).to_real();
     Ok(Plan::contiguous(
@@ -358,7 +358,7 @@ fn infer_logsumexp(a: &Args) -> Result<Plan> {
         t.dtype()
     };
     if d == DType::C32 {
-        return Err(unknown("exp_vml_cpu", d));
+        return Err(d.no_kernel("exp_vml_cpu"));
     }
     computable("max_values_cpu", d)?;
     let dims = dims_of(a, 1, t.ndim())?;

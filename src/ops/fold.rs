@@ -89,12 +89,7 @@ fn check_gathered(d: DType, name: &str) -> Result<()> {
         d,
         DType::F32 | DType::F64 | DType::F16 | DType::BF16 | DType::C64 | DType::C128 | DType::Bool
     );
-    ensure!(
-        good,
-        NotImplemented,
-        "\"{name}_out_cpu\" not implemented for '{}'",
-        d.scalar_type()
-    );
+    d.check_kernel(good, format_args!("{name}_out_cpu"))?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use super::activation::store;
 use super::args::{Arg, Args};
 use super::op::{F, FM, FMO, KernelBody, O, Op, OpDef, Plan, Ret, X, compose, kernel};
 use super::{dispatch, rules};
-use crate::{DType, Result, Tensor, cpu, ensure, op, run1};
+use crate::{Result, Tensor, cpu, ensure, op, run1};
 
 /// The family's rows.
 pub static OPS: &[OpDef] = &[
@@ -200,15 +200,7 @@ fn rrelu(a: &Args) -> Result<Ret> {
 
 fn infer_rrelu(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
-    ensure!(
-        matches!(
-            t.dtype(),
-            DType::F16 | DType::BF16 | DType::F32 | DType::F64
-        ),
-        NotImplemented,
-        "\"rrelu_with_noise_out_cpu\" not implemented for '{}'",
-        t.dtype().scalar_type()
-    );
+    t.dtype().check_float_kernel("rrelu_with_noise_out_cpu")?;
     Ok(Plan::contiguous(t.shape(), t.dtype()))
 }
 
@@ -240,22 +232,12 @@ fn infer_softmax(a: &Args) -> Result<Plan> {
     let d = rules::dim(t, a.int(1)?)?;
     let dtype = a.dtype(2).unwrap_or(t.dtype());
     let last = t.ndim() == 0 || d == t.ndim() - 1;
-    let log = if a.name() == "log_softmax" {
-        "log_"
-    } else {
-        ""
+    let name = match (a.name() == "log_softmax", last) {
+        (true, true) => "log_softmax_lastdim_kernel_impl",
+        (false, true) => "softmax_lastdim_kernel_impl",
+        (_, false) => "softmax_kernel_impl",
     };
-    ensure!(
-        matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64),
-        NotImplemented,
-        "\"{}\" not implemented for '{}'",
-        if last {
-            format!("{log}softmax_lastdim_kernel_impl")
-        } else {
-            "softmax_kernel_impl".to_owned()
-        },
-        dtype.scalar_type()
-    );
+    dtype.check_float_kernel(name)?;
     Ok(Plan::contiguous(t.shape(), dtype))
 }
 

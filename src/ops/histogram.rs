@@ -3,7 +3,7 @@
 use super::args::{Arg, Args};
 use super::op::{F, FM, FMO, KernelBody, O, OpDef, Plan, X, kernel};
 use super::pointwise::result_type;
-use super::reduce::{comparable, unknown};
+use super::reduce::comparable;
 use super::search::as_tensor;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure};
 
@@ -64,7 +64,7 @@ fn infer_histc(a: &Args) -> Result<Plan> {
     let (t, bins) = (a.tensor(0)?, a.int(1)?);
     let d = t.dtype();
     if d == DType::Bool {
-        return Err(unknown("linspace_cpu", d));
+        return Err(d.no_kernel("linspace_cpu"));
     }
     comparable("aminmax_cpu", d)?;
     ensure!(
@@ -73,7 +73,7 @@ fn infer_histc(a: &Args) -> Result<Plan> {
         "torch.histogram(): bins must be > 0, but got {bins} for dimension 0"
     );
     if d.is_integral(true) {
-        return Err(unknown("histogram_cpu", d));
+        return Err(d.no_kernel("histogram_cpu"));
     }
     ensure!(
         a.scalar(2)?.to_f64() <= a.scalar(3)?.to_f64(),
@@ -178,7 +178,7 @@ fn infer_histogram(a: &Args) -> Result<Plan> {
         }
     };
     if !matches!(t.dtype(), DType::F32 | DType::F64) {
-        return Err(unknown("histogramdd", t.dtype()));
+        return Err(t.dtype().no_kernel("histogramdd"));
     }
     if let Some(w) = weights_of(a) {
         ensure!(
@@ -309,7 +309,7 @@ fn infer_bincount(a: &Args) -> Result<Plan> {
         || matches!(t.dtype(), DType::U16 | DType::U32 | DType::U64)
         || t.dtype().is_storage_only()
     {
-        return Err(unknown("bincount_cpu", t.dtype()));
+        return Err(t.dtype().no_kernel("bincount_cpu"));
     }
     ensure!(least >= 0, Runtime, "minlength should be >= 0");
     ensure!(

@@ -547,12 +547,10 @@ fn infer_index_reduce(a: &Args) -> Result<Plan> {
     );
     check_vector(a, "index_reduce_")?;
     let t = a.tensor(0)?;
-    ensure!(
+    t.dtype().check_kernel(
         !t.dtype().is_complex() && t.dtype() != DType::Bool,
-        NotImplemented,
-        "\"index_func_cpu_\" not implemented for '{}'",
-        t.dtype().scalar_type()
-    );
+        "index_func_cpu_",
+    )?;
     Ok(Plan::contiguous(t.shape(), t.dtype()))
 }
 

@@ -1,7 +1,7 @@
 //! Inverses, determinants and solutions of matrices. All are computed in double precision.
 
 use super::args::Args;
-use super::op::{F, FM, FMO, KernelBody, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use super::op::{F, FM, FMO, KernelBody, O, OpDef, OutSpec, Plan, compose, kernel};
 use crate::cpu::copy;
 use crate::cpu::dense::{self, Matrix, ONE, ZERO};
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure, run, run1};
@@ -23,14 +23,14 @@ pub static OPS: &[OpDef] = &[
         "linalg.inv",
         "(Tensor A)",
         F | O,
-        |a| first(run!("linalg.inv_ex", a.tensor(0)?, true)?),
+        |a| run!("linalg.inv_ex", a.tensor(0)?, true)?.first(),
         "The inverse of a matrix.",
     ),
     compose(
         "inverse",
         "(Tensor self)",
         FMO,
-        |a| first(run!("linalg.inv_ex", a.tensor(0)?, true)?),
+        |a| run!("linalg.inv_ex", a.tensor(0)?, true)?.first(),
         "The inverse of a matrix.",
     ),
     kernel(
@@ -80,13 +80,14 @@ pub static OPS: &[OpDef] = &[
         "(Tensor A, Tensor B, *, bool left=True)",
         F | O,
         |a| {
-            first(run!(
+            run!(
                 "linalg.solve_ex",
                 a.tensor(0)?,
                 a.tensor(1)?,
                 a.bool(2),
                 true
-            )?)
+            )?
+            .first()
         },
         "The solution of A X = B.",
     ),
@@ -94,7 +95,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.cholesky",
         "(Tensor self, *, bool upper=False)",
         F | O,
-        |a| first(run!("linalg.cholesky_ex", a.tensor(0)?, a.bool(1), true)?),
+        |a| run!("linalg.cholesky_ex", a.tensor(0)?, a.bool(1), true)?.first(),
         "The Cholesky factor.",
     ),
     compose(
@@ -112,14 +113,6 @@ pub static OPS: &[OpDef] = &[
         "The solution of a triangular system.",
     ),
 ];
-
-pub(super) fn first(r: Ret) -> Result<Ret> {
-    r.tensors()
-        .into_iter()
-        .next()
-        .map(Ret::from)
-        .ok_or_else(|| crate::err!(Runtime, "no result"))
-}
 
 pub(super) fn one_only(mut p: Plan) -> Plan {
     p.outs.truncate(1);
@@ -263,11 +256,7 @@ fn run_inverse(a: &Args, outs: &[Tensor], strict: bool) -> Result<()> {
 fn infer_det(a: &Args, name: &str, outs: usize) -> Result<Plan> {
     let t = a.tensor(0)?;
     if t.dtype().is_reduced_float() && t.ndim() >= 2 {
-        bail!(
-            NotImplemented,
-            "\"lu_cpu\" not implemented for '{}'",
-            t.dtype().scalar_type()
-        );
+        return Err(t.dtype().no_kernel("lu_cpu"));
     }
     let (batch, ..) = check(t, name, true)?;
     let mut plan = Plan::contiguous(&batch, t.dtype());

@@ -282,6 +282,16 @@ fn triplet_of(a: &Args, margin: f64, p: f64, eps: f64, swap: bool, r: Reduction)
     reduced(clamp_min(&gap, 0.0)?, r)
 }
 
+fn check_classes(target: &Tensor) -> Result<()> {
+    ensure!(
+        target.dtype() == DType::I64,
+        Runtime,
+        "expected scalar type Long but found {}",
+        target.dtype().scalar_type()
+    );
+    Ok(())
+}
+
 fn infer_multi_margin(a: &Args) -> Result<Plan> {
     let (x, target) = (a.tensor(0)?, a.tensor(1)?);
     let p = a.int(2)?;
@@ -302,18 +312,11 @@ fn infer_multi_margin(a: &Args) -> Result<Plan> {
             w.shape()
         );
     }
-    ensure!(
+    x.dtype().check_kernel(
         matches!(x.dtype(), DType::F32 | DType::F64),
-        NotImplemented,
-        "\"multi_margin_loss_cpu_kernel\" not implemented for '{}'",
-        x.dtype().scalar_type()
-    );
-    ensure!(
-        target.dtype() == DType::I64,
-        Runtime,
-        "expected scalar type Long but found {}",
-        target.dtype().scalar_type()
-    );
+        "multi_margin_loss_cpu_kernel",
+    )?;
+    check_classes(target)?;
     let kept = a.int(5)? == 0 && target.ndim() > 0;
     Ok(Plan::contiguous(
         if kept { target.shape() } else { &[] },
@@ -350,18 +353,11 @@ fn infer_multilabel_margin(a: &Args) -> Result<Plan> {
         target.shape(),
         x.shape()
     );
-    ensure!(
+    x.dtype().check_kernel(
         matches!(x.dtype(), DType::F32 | DType::F64),
-        NotImplemented,
-        "\"multilabel_margin_loss_forward_out_frame\" not implemented for '{}'",
-        x.dtype().scalar_type()
-    );
-    ensure!(
-        target.dtype() == DType::I64,
-        Runtime,
-        "expected scalar type Long but found {}",
-        target.dtype().scalar_type()
-    );
+        "multilabel_margin_loss_forward_out_frame",
+    )?;
+    check_classes(target)?;
     let kept = a.int(2)? == 0 && x.ndim() == 2;
     Ok(Plan::contiguous(
         if kept { &x.shape()[..1] } else { &[] },

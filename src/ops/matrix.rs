@@ -73,12 +73,7 @@ pub fn cpp_name(d: DType) -> &'static str {
 }
 
 pub(super) fn supported(kernel: &str, d: DType) -> Result<()> {
-    ensure!(
-        crate::cpu::matrix::has_product(d),
-        NotImplemented,
-        "\"{kernel}\" not implemented for '{}'",
-        d.scalar_type()
-    );
+    d.check_kernel(crate::cpu::matrix::has_product(d), kernel)?;
     Ok(())
 }
 

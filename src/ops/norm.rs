@@ -138,16 +138,6 @@ fn count(shape: &[i64]) -> usize {
     shape.iter().product::<i64>() as usize
 }
 
-pub(super) fn float_only(d: DType, kernel: &str) -> Result<()> {
-    ensure!(
-        matches!(d, DType::F16 | DType::BF16 | DType::F32 | DType::F64),
-        NotImplemented,
-        "\"{kernel}\" not implemented for '{}'",
-        d.scalar_type()
-    );
-    Ok(())
-}
-
 /// Checks that parameters have the input's type, or single precision beside a 16-bit input; gives their type.
 fn param_type(x: &Tensor, params: &[Option<&Tensor>]) -> Result<DType> {
     let mut found: Option<DType> = None;
@@ -217,7 +207,7 @@ fn check_trailing(
 fn infer_layer_norm(a: &Args) -> Result<Plan> {
     let x = a.tensor(0)?;
     let lead = check_trailing(x, a.ints(1)?, a.opt_tensor(2), a.opt_tensor(3), ", ")?;
-    float_only(x.dtype(), "LayerNormKernelImpl")?;
+    x.dtype().check_float_kernel("LayerNormKernelImpl")?;
     let stats = param_type(x, &[a.opt_tensor(2), a.opt_tensor(3)])?;
     let mut shape = Dims::filled(x.ndim(), 1);
     shape[..lead].copy_from_slice(&x.shape()[..lead]);
@@ -235,19 +225,15 @@ fn layer_norm(a: &Args) -> Result<Ret> {
 
 fn infer_rms(a: &Args) -> Result<Plan> {
     let x = a.tensor(0)?;
-    float_only(x.dtype(), "rms_norm")?;
+    x.dtype().check_float_kernel("rms_norm")?;
     Ok(Plan::contiguous(x.shape(), x.dtype()))
 }
 
 fn rms_norm(a: &Args) -> Result<Ret> {
     let (x, shape, w) = (a.tensor(0)?, a.ints(1)?, a.opt_tensor(2));
     let lead = check_trailing(x, shape, w, None, "")?;
-    ensure!(
-        x.dtype().is_complex() || x.dtype().is_float(),
-        NotImplemented,
-        "\"rms_norm\" not implemented for '{}'",
-        x.dtype().scalar_type()
-    );
+    x.dtype()
+        .check_kernel(x.dtype().is_complex() || x.dtype().is_float(), "rms_norm")?;
     let eps = a.opt_float(3).unwrap_or(match x.dtype().to_real() {
         DType::F64 => f64::EPSILON,
         DType::F16 => 0.000_976_562_5,
@@ -327,7 +313,7 @@ fn infer_group_norm(a: &Args) -> Result<Plan> {
         "Expected X.numel() == N * C * HxW to be true, but got false."
     );
     let stats = param_type(x, &[a.opt_tensor(1), a.opt_tensor(2)])?;
-    float_only(x.dtype(), "GroupNormKernelImpl")?;
+    x.dtype().check_float_kernel("GroupNormKernelImpl")?;
     Ok(Plan {
         outs: smallvec![
             suggested(x)?,
@@ -415,7 +401,7 @@ fn infer_window(a: &Args) -> Result<Plan> {
         a.int(1)?
     );
     if x.dtype() != DType::I64 {
-        float_only(x.dtype(), "avg_pool2d_out_frame")?;
+        x.dtype().check_float_kernel("avg_pool2d_out_frame")?;
     }
     Ok(Plan::contiguous(x.shape(), x.dtype()))
 }

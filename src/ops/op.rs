@@ -212,6 +212,17 @@ impl Ret {
         }
     }
 
+    /// The first tensor alone.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn first(self) -> Result<Self> {
+        match self.tensors().into_iter().next() {
+            Some(t) => Ok(Self::One(t)),
+            None => crate::bail!(Runtime, "no result"),
+        }
+    }
+
     /// All tensors of the result.
     #[must_use]
     pub fn tensors(self) -> Vec<Tensor> {

@@ -2,7 +2,7 @@
 
 use super::args::Args;
 use super::op::{FM, FMO, KernelBody, OpDef, Plan, X, kernel};
-use super::reduce::{nonzero_dim, unknown};
+use super::reduce::nonzero_dim;
 use super::rules::dim_list;
 use crate::cpu::select::{self, Pick};
 use crate::dims::reduced_shape;
@@ -96,7 +96,7 @@ pub static OPS: &[OpDef] = &[
 
 fn ordered(kernel: &str, d: DType) -> Result<()> {
     if d == DType::Bool {
-        Err(unknown(kernel, d))
+        Err(d.no_kernel(kernel))
     } else {
         super::reduce::comparable(kernel, d)
     }

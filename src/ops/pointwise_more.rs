@@ -305,19 +305,6 @@ pub static OPS: &[OpDef] = &[
     ),
 ];
 
-/// True if elements of single or double precision are to lie between two numbers.
-fn plain_bounds(a: &Args) -> bool {
-    let precise =
-        matches!(&a.values[0], Arg::Tensor(t) if matches!(t.dtype(), DType::F32 | DType::F64));
-    match (&a.values[1], &a.values[2]) {
-        (
-            Arg::Scalar(lo @ (Scalar::Int(_) | Scalar::Float(_))),
-            Arg::Scalar(hi @ (Scalar::Int(_) | Scalar::Float(_))),
-        ) => precise && lo.to_f64() <= hi.to_f64(),
-        _ => false,
-    }
-}
-
 fn clamp(a: &Args) -> Result<Ret> {
     let given = |v: &Arg| !matches!(v, Arg::None);
     match (given(&a.values[1]), given(&a.values[2])) {
@@ -327,13 +314,6 @@ fn clamp(a: &Args) -> Result<Ret> {
         ),
         (true, false) => run!("maximum", a.values[0].clone(), a.values[1].clone()),
         (false, true) => run!("minimum", a.values[0].clone(), a.values[2].clone()),
-        // Bounds that are numbers need no memory beside the elements.
-        _ if plain_bounds(a) => run!(
-            "_nn.hardtanh",
-            a.values[0].clone(),
-            a.values[1].clone(),
-            a.values[2].clone()
-        ),
         _ => run!(
             "_clamp",
             a.values[0].clone(),

@@ -430,15 +430,13 @@ fn infer_max(a: &Args, n: usize, positions: bool) -> Result<Plan> {
     let x = a.tensor(0)?;
     let r = regular(a, n, Some(a.ints(4)?), a.bool(5))?;
     let d = x.dtype();
-    ensure!(
+    d.check_kernel(
         !d.is_complex()
             && d != DType::Bool
             && !d.is_storage_only()
             && !matches!(d, DType::U16 | DType::U32 | DType::U64),
-        NotImplemented,
-        "\"max_pool{n}d\" not implemented for '{}'",
-        d.scalar_type()
-    );
+        format_args!("max_pool{n}d"),
+    )?;
     plan(x, &r.out, format(x, n, true), positions)
 }
 
@@ -502,12 +500,8 @@ fn max1(a: &Args, positions: bool) -> Result<Ret> {
         Runtime,
         "max_pool1d() Invalid computed output size: {out}"
     );
-    ensure!(
-        x.dtype().is_float(),
-        NotImplemented,
-        "\"max_pool1d_impl\" not implemented for '{}'",
-        x.dtype().scalar_type()
-    );
+    x.dtype()
+        .check_kernel(x.dtype().is_float(), "max_pool1d_impl")?;
     let x = if positions {
         x.clone()
     } else {
@@ -641,12 +635,7 @@ fn infer_unpool(a: &Args) -> Result<Plan> {
         at.shape()
     );
     let d = x.dtype();
-    ensure!(
-        d.is_float() && !d.is_storage_only(),
-        NotImplemented,
-        "\"max_unpool{n}d\" not implemented for '{}'",
-        d.scalar_type()
-    );
+    d.check_float_kernel(format_args!("max_unpool{n}d"))?;
     plan(x, size, format(x, n, false), false)
 }
 

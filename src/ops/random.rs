@@ -434,13 +434,11 @@ fn infer_randperm(a: &Args) -> Result<Plan> {
         "n is too large for result tensor type: 'torch.{}Tensor'",
         dtype.scalar_type()
     );
-    ensure!(
+    dtype.check_kernel(
         dtype.is_integral(false)
             || matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64),
-        NotImplemented,
-        "\"randperm\" not implemented for '{}'",
-        dtype.scalar_type()
-    );
+        "randperm",
+    )?;
     plan.outs[0].dtype = dtype;
     Ok(plan)
 }
@@ -518,15 +516,7 @@ fn advance_normal(a: &Args, outs: &[Tensor], g: &mut crate::random::Generator) {
 }
 
 fn check_probs(p: &Tensor) -> Result<()> {
-    ensure!(
-        matches!(
-            p.dtype(),
-            DType::F16 | DType::BF16 | DType::F32 | DType::F64
-        ),
-        NotImplemented,
-        "\"bernoulli_tensor_cpu_p_\" not implemented for '{}'",
-        p.dtype().scalar_type()
-    );
+    p.dtype().check_float_kernel("bernoulli_tensor_cpu_p_")?;
     Ok(())
 }
 
@@ -539,12 +529,8 @@ fn infer_probs(a: &Args, p: &Tensor) -> Result<Plan> {
 fn infer_bernoulli_inplace(a: &Args) -> Result<Plan> {
     let (t, p) = (a.tensor(0)?, a.tensor(1)?);
     check_probs(p)?;
-    ensure!(
-        !t.dtype().is_complex(),
-        NotImplemented,
-        "\"bernoulli_tensor_cpu_self_\" not implemented for '{}'",
-        t.dtype().scalar_type()
-    );
+    t.dtype()
+        .check_kernel(!t.dtype().is_complex(), "bernoulli_tensor_cpu_self_")?;
     let shape = dims::broadcast(t.shape(), p.shape())?;
     Ok(Plan::one(shape, t.strides().clone(), t.dtype()))
 }
@@ -556,15 +542,7 @@ fn advance_probs(a: &Args, p: usize, outs: &[Tensor], g: &mut crate::random::Gen
 
 fn infer_poisson(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
-    ensure!(
-        matches!(
-            t.dtype(),
-            DType::F16 | DType::BF16 | DType::F32 | DType::F64
-        ),
-        NotImplemented,
-        "\"poisson_cpu\" not implemented for '{}'",
-        t.dtype().scalar_type()
-    );
+    t.dtype().check_float_kernel("poisson_cpu")?;
     Ok(Plan::contiguous(t.shape(), t.dtype()))
 }
 

@@ -302,12 +302,10 @@ fn tile(a: &Args) -> Result<Ret> {
 
 fn infer_interleave(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
-    ensure!(
+    t.dtype().check_kernel(
         matches!(t.dtype(), DType::I64 | DType::I32),
-        NotImplemented,
-        "\"repeat_interleave_cpu\" not implemented for '{}'",
-        t.dtype().scalar_type()
-    );
+        "repeat_interleave_cpu",
+    )?;
     ensure!(
         t.ndim() == 1,
         Runtime,

@@ -6,7 +6,7 @@ use super::op::{Body, FM, FMO, KernelBody, OpDef, Plan, Ret, Row, X, compose, ke
 use super::rules::{dim_list, sum_dtype};
 use crate::cpu::reduce::{Kind, Post};
 use crate::dims::reduced_shape;
-use crate::{DType, Result, Scalar, Tensor, bail, ensure, err, run1};
+use crate::{DType, Result, Scalar, Tensor, bail, ensure, run1};
 use smallvec::SmallVec;
 
 /// What tells one reduction from another. Positions are those of parameters; [`NONE`] where there is none.
@@ -173,20 +173,9 @@ fn row_of(a: &Args) -> Result<&'static ReduceRow> {
     }
 }
 
-/// PyTorch's error for a dtype that a kernel does not know.
-#[cold]
-#[must_use]
-pub fn unknown(kernel: &str, d: DType) -> crate::Error {
-    err!(
-        NotImplemented,
-        "\"{kernel}\" not implemented for '{}'",
-        d.scalar_type()
-    )
-}
-
 pub(super) fn computable(kernel: &str, d: DType) -> Result<()> {
     if d.is_storage_only() || d == DType::C32 {
-        Err(unknown(kernel, d))
+        Err(d.no_kernel(kernel))
     } else {
         Ok(())
     }
@@ -199,7 +188,7 @@ pub(super) fn computable(kernel: &str, d: DType) -> Result<()> {
 pub fn comparable(kernel: &str, d: DType) -> Result<()> {
     let unsigned = matches!(d, DType::U16 | DType::U32 | DType::U64);
     if unsigned || d.is_complex() || d.is_storage_only() {
-        Err(unknown(kernel, d))
+        Err(d.no_kernel(kernel))
     } else {
         Ok(())
     }
@@ -236,7 +225,7 @@ fn nansum_types(_: &Args, d: DType, asked: Option<DType>) -> Result<DType> {
     );
     let out = sum_dtype(d, asked);
     if out.is_complex() {
-        return Err(unknown("nansum_cpu", out));
+        return Err(out.no_kernel("nansum_cpu"));
     }
     computable("nansum_cpu", out).map(|()| out)
 }
@@ -437,7 +426,7 @@ fn infer_count(a: &Args) -> Result<Plan> {
             || t.dtype().is_storage_only())
         && t.dtype() != DType::C32
     {
-        return Err(unknown("nonzero_count_cpu", t.dtype()));
+        return Err(t.dtype().no_kernel("nonzero_count_cpu"));
     }
     let dims = dims_of(a, 1, t.ndim())?;
     Ok(Plan::contiguous(

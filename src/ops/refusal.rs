@@ -18,12 +18,7 @@ pub fn not_implemented(args: &Args, d: DType) -> Error {
     {
         return e;
     }
-    err!(
-        NotImplemented,
-        "\"{}\" not implemented for '{}'",
-        kernel(name),
-        d.scalar_type()
-    )
+    d.no_kernel(kernel(name))
 }
 
 fn for_bool(name: &str) -> Option<Error> {

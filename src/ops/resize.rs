@@ -294,12 +294,10 @@ fn infer(a: &Args) -> Result<Plan> {
     );
     let d = x.dtype();
     let byte = d == DType::U8 && (n == 2 || mode.starts_with("nearest"));
-    ensure!(
+    d.check_kernel(
         (d.is_float() && !d.is_storage_only()) || byte,
-        NotImplemented,
-        "\"upsample_{mode}{n}d\" not implemented for '{}'",
-        d.scalar_type()
-    );
+        format_args!("upsample_{mode}{n}d"),
+    )?;
     let shape = Dims::new(&x.shape()[..2]).concat(size);
     let strides = dims::format_strides(&shape, format(x))?;
     Ok(Plan {

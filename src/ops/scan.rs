@@ -2,7 +2,7 @@
 
 use super::args::Args;
 use super::op::{F, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, compose, kernel};
-use super::reduce::{comparable, unknown};
+use super::reduce::comparable;
 use super::rules::sum_dtype;
 use crate::cpu::{extreme, scan};
 use crate::dims::wrap_dim;
@@ -126,7 +126,7 @@ fn infer_cumulative(a: &Args, kernel: &str) -> Result<Plan> {
     dim(a)?;
     let d = sum_dtype(t.dtype(), a.dtype(2));
     if d.is_storage_only() || d == DType::Bool {
-        return Err(unknown(kernel, d));
+        return Err(d.no_kernel(kernel));
     }
     Ok(Plan::contiguous(t.shape(), d))
 }
@@ -135,7 +135,7 @@ fn infer_logcumsumexp(a: &Args) -> Result<Plan> {
     let t = a.tensor(0)?;
     dim(a)?;
     if t.dtype().is_storage_only() || t.dtype().is_integral(true) {
-        return Err(unknown("logcumsumexp_out_cpu", t.dtype()));
+        return Err(t.dtype().no_kernel("logcumsumexp_out_cpu"));
     }
     Ok(Plan::contiguous(t.shape(), t.dtype()))
 }
@@ -193,7 +193,7 @@ fn infer_renorm(a: &Args) -> Result<Plan> {
         d.scalar_type()
     );
     if d.is_storage_only() {
-        return Err(unknown("renorm_scale_factors_cpu", d));
+        return Err(d.no_kernel("renorm_scale_factors_cpu"));
     }
     Ok(Plan::contiguous(t.shape(), d))
 }

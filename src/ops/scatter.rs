@@ -143,12 +143,10 @@ fn infer_scatter_reduce(a: &Args) -> Result<Plan> {
         "reduce argument must be either sum, prod, mean, amax or amin, got {how}"
     );
     let plan = infer_scatter(a, true)?;
-    ensure!(
+    plan.outs[0].dtype.check_kernel(
         !plan.outs[0].dtype.is_complex() || matches!(how, "sum" | "prod"),
-        NotImplemented,
-        "\"scatter_reduce_{how}\" not implemented for '{}'",
-        plan.outs[0].dtype.scalar_type()
-    );
+        format_args!("scatter_reduce_{how}"),
+    )?;
     Ok(plan)
 }
 

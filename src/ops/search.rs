@@ -3,7 +3,7 @@
 use super::args::{Arg, Args};
 use super::op::{F, KernelBody, O, OpDef, Plan, X, kernel};
 use super::pointwise::result_type;
-use super::reduce::{comparable, unknown};
+use super::reduce::comparable;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure};
 
 /// The family's rows.
@@ -120,7 +120,7 @@ fn search_type(edges: &Tensor, values: &Arg) -> Result<DType> {
     };
     for d in [edges.dtype(), d] {
         if d == DType::Bool {
-            return Err(unknown("searchsorted_out_cpu", d));
+            return Err(d.no_kernel("searchsorted_out_cpu"));
         }
         comparable("searchsorted_out_cpu", d)?;
     }

@@ -2,7 +2,7 @@
 
 use super::args::Args;
 use super::op::{FM, FMO, KernelBody, OpDef, Plan, Ret, X, compose, kernel};
-use super::reduce::{comparable, unknown};
+use super::reduce::comparable;
 use crate::dims::{contiguous_strides, preserved_strides, wrap_dim};
 use crate::{DType, Device, Dims, Result, Tensor, bail, cpu, ensure, run};
 use smallvec::SmallVec;
@@ -85,7 +85,7 @@ fn infer_sort(a: &Args, at: usize) -> Result<Plan> {
         " Sort does not support complex dtypes on CPU"
     );
     if t.dtype().is_storage_only() {
-        return Err(unknown("sorting_kernel_method_name", t.dtype()));
+        return Err(t.dtype().no_kernel("sorting_kernel_method_name"));
     }
     let strides = preserved_strides(t.shape(), t.strides());
     let mut plan = Plan::one(t.shape().clone(), strides.clone(), t.dtype());
@@ -151,14 +151,11 @@ fn unique(
 ) -> Result<Ret> {
     let t = a.tensor(0)?;
     if t.dtype().is_complex() || t.dtype().is_storage_only() {
-        return Err(unknown(
-            if dim.is_some() {
-                "unique_dim"
-            } else {
-                "unique"
-            },
-            t.dtype(),
-        ));
+        return Err(t.dtype().no_kernel(if dim.is_some() {
+            "unique_dim"
+        } else {
+            "unique"
+        }));
     }
     let d = match dim {
         Some(d) => {

@@ -2,7 +2,6 @@
 
 use super::args::Args;
 use super::op::{F, FM, FMO, KernelBody, M, O, OpDef, Plan, Ret, Value, compose, kernel};
-use super::reduce::unknown;
 use super::rules::dim_list;
 use crate::dims::reduced_shape;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, run1};
@@ -172,7 +171,7 @@ fn infer_var(a: &Args, with_mean: bool) -> Result<Plan> {
         );
     }
     if d.is_storage_only() && d != DType::C32 {
-        return Err(unknown("std_cpu", d));
+        return Err(d.no_kernel("std_cpu"));
     }
     let dims = dim_list(
         at(a, "dim").and_then(|i| a.opt_ints(i)).map(|d| &**d),
@@ -361,7 +360,7 @@ fn trace(a: &Args) -> Result<Ret> {
         DType::Bool | DType::U16 | DType::U32 | DType::U64
     ) || t.dtype().is_storage_only()
     {
-        return Err(unknown("trace", t.dtype()));
+        return Err(t.dtype().no_kernel("trace"));
     }
     run1!("sum", &run1!("diagonal", t)?).map(Ret::from)
 }

@@ -88,11 +88,7 @@ fn fractional(a: &Args, n: usize, positions: bool) -> Result<Ret> {
     if positions {
         return Ok(both);
     }
-    both.tensors()
-        .into_iter()
-        .next()
-        .map(Ret::from)
-        .ok_or_else(|| crate::err!(Runtime, "no result"))
+    both.first()
 }
 
 fn infer_fractional(a: &Args) -> Result<Plan> {
@@ -123,12 +119,7 @@ fn infer_fractional(a: &Args) -> Result<Plan> {
         );
     }
     let d = x.dtype();
-    ensure!(
-        d.is_float() && !d.is_storage_only(),
-        NotImplemented,
-        "\"fractional_max_pool{n}d\" not implemented for '{}'",
-        d.scalar_type()
-    );
+    d.check_float_kernel(format_args!("fractional_max_pool{n}d"))?;
     let s = a.tensor(3)?;
     ensure!(
         s.dtype() == d,

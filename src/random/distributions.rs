@@ -135,12 +135,7 @@ impl Distribution {
     pub fn check(&self, dtype: DType) -> Result<()> {
         let float = float_digits(dtype).is_some();
         let needs_float = |kernel: &str| -> Result<()> {
-            ensure!(
-                float,
-                NotImplemented,
-                "\"{kernel}\" not implemented for '{}'",
-                dtype.scalar_type()
-            );
+            dtype.check_kernel(float, kernel)?;
             Ok(())
         };
         match *self {
@@ -230,16 +225,14 @@ impl Distribution {
                     Runtime,
                     "geometric_ expects p to be in (0, 1), but got p={p}"
                 );
-                ensure!(
+                dtype.check_kernel(
                     float
                         || matches!(
                             dtype,
                             DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64
                         ),
-                    NotImplemented,
-                    "\"geometric_cpu\" not implemented for '{}'",
-                    dtype.scalar_type()
-                );
+                    "geometric_cpu",
+                )?;
             }
             Self::Bernoulli { p } => {
                 ensure!(
@@ -308,11 +301,9 @@ impl Distribution {
             }
             None if from == i64::MIN => match dtype {
                 DType::I64 | DType::F64 | DType::F32 | DType::BF16 => return Ok(Ints::Full),
-                DType::F16 | DType::Bool => bail!(
-                    NotImplemented,
-                    "\"random_full_64_bits_range_kernel_cpu\" not implemented for '{}'",
-                    dtype.scalar_type()
-                ),
+                DType::F16 | DType::Bool => {
+                    return Err(dtype.no_kernel("random_full_64_bits_range_kernel_cpu"));
+                }
                 _ => bail!(
                     Runtime,
                     "random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16"

@@ -222,7 +222,7 @@ impl<'a> Machine<'a> {
         self.tree.str(location)?;
         let numel = c.int()?;
         c.expect(b't')?;
-        let remembered = c.next;
+        let first_tuple = c.next;
         c.put()?;
         c.expect(b'Q')?;
         let offset = c.int()?;
@@ -240,7 +240,7 @@ impl<'a> Machine<'a> {
         c.put()?;
         c.expect(b't')?;
         c.put()?;
-        let tuples = (c.next - remembered) as usize;
+        let tuples = (c.next - first_tuple) as usize;
         c.expect(b'R')?;
         let remembered = c.put()?;
         let (Value::Object(class), Value::Object(location)) = (class, location) else {
