@@ -196,6 +196,23 @@ impl DType {
         (self as u8) >= (DType::F8E4M3FN as u8)
     }
 
+    /// True for the quantised types, whose integers mean something only with a quantizer.
+    #[must_use]
+    pub const fn is_quantized(self) -> bool {
+        use DType::*;
+        matches!(self, QI8 | QU8 | QI32 | QU4x2 | QU2x4)
+    }
+
+    /// How many elements share a byte, for quantised types of less than one.
+    #[must_use]
+    pub const fn per_byte(self) -> Option<usize> {
+        match self {
+            DType::QU4x2 => Some(2),
+            DType::QU2x4 => Some(4),
+            _ => None,
+        }
+    }
+
     /// The real type of a complex type's parts; other types are returned unchanged.
     #[must_use]
     pub const fn to_real(self) -> DType {

@@ -83,8 +83,17 @@ pub enum Parts {
         zero_points: Tensor,
         /// The dimension.
         axis: i64,
-        /// Whether `q * scale + zero_point` is meant, as with PyTorch's `per_channel_affine_float_qparams`.
+        /// Whether it is PyTorch's `per_channel_affine_float_qparams`.
         float_zero_points: bool,
+    },
+    /// Quantised numbers of less than a byte each, the first in a byte's lowest bits.
+    Packed {
+        /// All of them, one-dimensional, of type uint8.
+        bytes: Tensor,
+        /// The type they are of.
+        dtype: DType,
+        /// How they stand for real numbers.
+        quantizer: Box<Parts>,
     },
 }
 
@@ -146,14 +155,25 @@ impl Parts {
                 ..
             } => Some("per_channel_affine"),
             Self::PerChannel { .. } => Some("per_channel_affine_float_qparams"),
+            Self::Packed { quantizer, .. } => quantizer.qscheme(),
             _ => None,
         }
     }
 
-    /// True for sparse and nested tensors, whose own storage holds nothing.
+    /// What says how quantised integers stand for real numbers.
+    #[must_use]
+    pub fn quantizer(&self) -> Option<&Self> {
+        match self {
+            Self::PerTensor { .. } | Self::PerChannel { .. } => Some(self),
+            Self::Packed { quantizer, .. } => Some(quantizer),
+            _ => None,
+        }
+    }
+
+    /// True for sparse, nested and packed tensors, whose own storage holds nothing.
     #[must_use]
     pub fn is_opaque(&self) -> bool {
-        self.qscheme().is_none()
+        !matches!(self, Self::PerTensor { .. } | Self::PerChannel { .. })
     }
 
     /// What it is, for messages.
@@ -187,6 +207,13 @@ impl Parts {
                 zero_points,
                 ..
             } => vec![scales, zero_points],
+            Self::Packed {
+                bytes, quantizer, ..
+            } => {
+                let mut all = quantizer.tensors();
+                all.push(bytes);
+                all
+            }
         }
     }
 
@@ -196,11 +223,12 @@ impl Parts {
         match self {
             Self::Coo { values, .. } | Self::Compressed { values, .. } => values.device(),
             Self::Nested { buffer, .. } => buffer.device(),
+            Self::Packed { bytes, .. } => bytes.device(),
             _ => Device::CPU,
         }
     }
 
-    /// A sparse or nested tensor of this shape, after [`Parts::check`].
+    /// A sparse, nested or packed tensor of this shape, after [`Parts::check`].
     ///
     /// # Errors
     /// As [`Parts::check`].
@@ -285,6 +313,27 @@ impl Parts {
                     "the scales and zero points of a quantized tensor do not fit its shape {shape:?} and axis {axis}"
                 );
                 Ok(())
+            }
+            Self::Packed {
+                bytes,
+                dtype,
+                quantizer,
+            } => {
+                let per_byte = dtype.per_byte().unwrap_or(1);
+                let count = crate::dims::storage_bytes(
+                    shape,
+                    &crate::dims::contiguous_strides(shape),
+                    0,
+                    1,
+                )?;
+                ensure!(
+                    bytes.dtype() == DType::U8
+                        && bytes.shape()[..] == [count.div_ceil(per_byte) as i64]
+                        && bytes.is_contiguous(),
+                    Checkpoint,
+                    "the bytes of a packed tensor do not fit its shape {shape:?}"
+                );
+                quantizer.check(shape)
             }
         }
     }

@@ -365,6 +365,13 @@ impl Tensor {
         self.view_with(self.shape.clone(), self.strides.clone(), self.offset)
     }
 
+    /// True for sparse, nested and quantised tensors, which are more than strided numbers.
+    #[inline]
+    #[must_use]
+    pub fn has_parts(&self) -> bool {
+        self.storage.is_opaque() || self.dtype.is_quantized()
+    }
+
     /// The same memory read as another dtype of the same size, or another layout; unchecked.
     #[must_use]
     pub fn reinterpret(&self, dtype: DType, shape: Dims, strides: Dims, offset: i64) -> Self {

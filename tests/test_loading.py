@@ -215,16 +215,15 @@ def test_sparse_parts_must_fit():
     assert made.coalesce().values().tolist() == [2, 4]
 
 
-def test_quantized_tensors():
-    t = torch.load(MORE / "quantized_per_tensor.pt")
+@pytest.mark.parametrize("kind", ["per_tensor", "per_channel", "4_bits", "2_bits"])
+def test_quantized_tensors(kind):
+    path = MORE / f"quantized_{kind}.pt"
+    t = torch.load(path)
     assert t.is_quantized
-    real = (t.int_repr().float() - t.q_zero_point()) * t.q_scale()
-    assert torch.equal(t.dequantize(), real)
-    t = torch.load(MORE / "quantized_per_channel.pt")
-    assert t.qscheme() == torch.per_channel_affine
     assert t.dequantize().shape == t.shape
     with pytest.raises(NotImplementedError, match="mmap=True"):
-        torch.load(MORE / "quantized_per_tensor.pt", map_location="meta")
+        torch.load(path, map_location="meta")
+    assert torch.equal(torch.load(path, mmap=True).dequantize(), t.dequantize())
 
 
 def test_nested_tensors():
@@ -252,6 +251,28 @@ def test_whole_modules():
     assert isinstance(torch.load(MORE / "legacy_module.pt", weights_only=False), nn.Linear)
     with pytest.raises(pickle.UnpicklingError, match=r"torch\.nn\.modules"):
         torch.load(MORE / "module_convnet.pt")
+
+
+def test_objects_of_pytorch_without_a_meaning_here_are_kept():
+    with pytest.raises(pickle.UnpicklingError, match=r"torch\.optim\.adam\.Adam"):
+        torch.load(MORE / "training_objects.pt")
+    got = torch.load(MORE / "training_objects.pt", weights_only=False, map_location="meta")
+    (group,) = got["optimizer"].param_groups
+    assert group["lr"] == 0.001
+    assert group["params"][0].shape == (2, 3)
+    factory = got["scaler"].state["_per_optimizer_states"].default_factory
+    with pytest.raises(TypeError, match="_refresh_per_optimizer_state"):
+        factory()
+    # A hook that is data fails where it would be called: the module does not go on without it.
+    net = torch.load(MORE / "module_weight_norm.pt", weights_only=False)
+    assert set(net.state_dict()) == {"bias", "weight_g", "weight_v"}
+    with pytest.raises(TypeError, match="Opaque"):
+        net(torch.ones(1, 3))
+
+
+def test_the_old_format_with_the_old_pickles():
+    got = torch.load(MORE / "legacy_protocol_1.pt")
+    assert got["w"].tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_torch_objects():

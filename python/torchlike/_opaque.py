@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["Opaque"]
 
@@ -57,6 +57,9 @@ class OpaqueClass:
     def __init__(self, module: str, name: str) -> None:
         self.module = module
         self.name = name
+
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise TypeError(f"{self!r} came from a checkpoint as a name, and is not called")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OpaqueClass) and (self.module, self.name) == (

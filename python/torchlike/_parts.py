@@ -107,15 +107,13 @@ def coalesce(self: Tensor) -> Tensor:
 def dequantize(self: Tensor) -> Tensor:
     """The real numbers that a quantised tensor stands for."""
     scheme = str(self.qscheme()).rpartition(".")[2]
-    numbers = self.int_repr()
+    numbers = _C._integers(self)
     if scheme.startswith("per_tensor"):
         return (numbers.float() - self.q_zero_point()) * self.q_scale()
     shape = [1] * self.ndim
     shape[self.q_per_channel_axis()] = -1
     scales = self.q_per_channel_scales().reshape(shape)
     zeros = self.q_per_channel_zero_points().reshape(shape)
-    if scheme == "per_channel_affine_float_qparams":
-        return (numbers.to(scales.dtype) * scales + zeros).float()
     return ((numbers - zeros).to(scales.dtype) * scales).float()
 
 

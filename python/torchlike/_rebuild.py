@@ -203,7 +203,10 @@ def _stdlib_collections(name: str) -> Any:
             factory = args[0] if args else None
             known = (*SAFE_TYPES.values(), collections.OrderedDict, collections.Counter)
             inner = type(factory).__name__ == "partial" and type(factory).__module__ == "functools"
-            need(factory is None or factory in known or inner, "an unknown default_factory")
+            named = isinstance(factory, OpaqueClass)
+            need(
+                factory is None or named or factory in known or inner, "an unknown default_factory"
+            )
             return collections.defaultdict(factory)
 
         return DictBuilder(make, _attributes)
@@ -217,8 +220,12 @@ def _stdlib_collections(name: str) -> Any:
             return collections.deque(*args)
 
         return ListBuilder(make_deque, _attributes)
-    if name in ("UserDict", "UserList", "UserString", "ChainMap"):
+    if name in ("UserDict", "UserList", "ChainMap"):
         return _empty(getattr(collections, name))
+    if name == "UserString":
+        text = _plain(collections.UserString, str, least=0)
+        text.give = _attributes
+        return text
     return None
 
 
@@ -485,6 +492,19 @@ OWN = frozenset(
 )
 
 
+# PyTorch's packages whose classes hold data and nothing that runs by itself: optimizers, schedulers, scalers,
+# distributions, datasets, observers, and layers that torchlike has not.
+DATA = (
+    "torch.optim",
+    "torch.amp",
+    "torch.cuda.amp",
+    "torch.distributions",
+    "torch.utils.data",
+    "torch.ao",
+    "torch.nn",
+)
+
+
 def own(module: str, name: str) -> Any:
     """The builder of a name that torchlike itself knows, or None."""
     if module in STDLIB:
@@ -501,8 +521,10 @@ def own(module: str, name: str) -> Any:
     return None
 
 
-def foreign(module: str) -> bool:
-    """True for modules of other people: neither Python's own, nor NumPy's, nor PyTorch's."""
+def keeps(module: str) -> bool:
+    """True for modules whose objects are kept as data: other people's and some of PyTorch's."""
+    if any(module == package or module.startswith(package + ".") for package in DATA):
+        return True
     root = module.partition(".")[0]
     return root not in sys.stdlib_module_names and root not in OWN
 
@@ -515,7 +537,7 @@ def builder(module: str, name: str, allowed: dict[str, Any], full: bool) -> Any:
     if f"{module}.{name}" in allowed:
         return UserBuilder(allowed[f"{module}.{name}"])
     # Classes are capitalised; what a function would return nobody can know without calling it.
-    if full and foreign(module) and name.rpartition(".")[2].lstrip("_")[:1].isupper():
+    if full and keeps(module) and name.rpartition(".")[2].lstrip("_")[:1].isupper():
         return OpaqueBuilder(module, name)
     return None
 
@@ -544,6 +566,6 @@ def value(module: str, name: str, allowed: dict[str, Any], full: bool) -> Any:
         from torchlike import _rebuild_numpy
 
         found = _rebuild_numpy.value(module, name)
-    elif (module, name) == ("array", "array") or (full and foreign(module)):
+    elif (module, name) == ("array", "array"):
         found = OpaqueClass(module, name)
-    return found
+    return OpaqueClass(module, name) if found is Refused and full and keeps(module) else found

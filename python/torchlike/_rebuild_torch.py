@@ -43,7 +43,13 @@ def _module_state(obj: Any, state: Any) -> None:
             need(type(key) is str and "." not in key, "the name of a registered value")
             need(value is None or isinstance(value, kind), "a registered value of another kind")
     for hooks in _HOOKS:
-        need(not state.get(hooks), "hooks, which are functions, in the state of a module")
+        table = state.get(hooks) or {}
+        need(isinstance(table, dict), "the hooks of a module")
+        # Objects kept as data fail where they are called, which is better than a module that goes on without them.
+        need(
+            all(isinstance(hook, _opaque()) for hook in table.values()),
+            "hooks, which are functions, in the state of a module",
+        )
     state = {k: v for k, v in state.items() if k not in ("forward", "__class__")}
     obj.__setstate__(state)
 

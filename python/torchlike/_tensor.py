@@ -60,24 +60,33 @@ def get_device_module(device: Any = None) -> Any:
     return cuda
 
 
+def _has_parts(t: Tensor) -> bool:
+    """True for sparse, nested and quantised tensors, which are more than a view of a storage."""
+    return t.is_quantized or t.is_nested or str(t.layout) != "torchlike.strided"
+
+
 def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     """A copy with storage of its own; tensors on one storage stay together within one deepcopy."""
     done = memo.get(id(t))
     if done is not None:
         return done
-    storage = t.untyped_storage()
-    key = ("torchlike storage", storage._cdata)
-    copy = memo.get(key)  # type: ignore[call-overload]
-    if copy is None:
-        copy = storage.__deepcopy__(memo)
-        memo[key] = copy  # type: ignore[index]
-    made: Any = _C._from_storage(
-        copy, t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), False
-    )
-    if t.is_conj():
-        made = made.conj()
-    if t.is_neg():
-        made = made._neg_view()
+    made: Any
+    if _has_parts(t):
+        made = t.detach().clone()
+    else:
+        storage = t.untyped_storage()
+        key = ("torchlike storage", storage._cdata)
+        copy = memo.get(key)  # type: ignore[call-overload]
+        if copy is None:
+            copy = storage.__deepcopy__(memo)
+            memo[key] = copy  # type: ignore[index]
+        made = _C._from_storage(
+            copy, t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), False
+        )
+        if t.is_conj():
+            made = made.conj()
+        if t.is_neg():
+            made = made._neg_view()
     if type(t) is not Tensor:
         made = made.as_subclass(type(t))
     if t.requires_grad:
@@ -115,7 +124,21 @@ def _rebuild_storage(device: str, nbytes: int, data: bytes | None) -> Any:
     return storage
 
 
+def _rebuild_saved(data: bytes) -> Any:
+    from torchlike.serialization import load
+
+    return load(data)
+
+
 def _reduce(t: Tensor, protocol: int) -> Any:
+    if _has_parts(t):
+        import io
+
+        from torchlike.serialization import save
+
+        buffer = io.BytesIO()
+        save(t, buffer)
+        return _rebuild_saved, (buffer.getvalue(),)
     storage = t.untyped_storage()
     flags = int(t.is_conj()) | int(t.is_neg()) << 1
     args = (

@@ -168,18 +168,68 @@ def _lines(values: Any, depth: int, indent: int, width: int, write: Callable[[An
     return "[" + ("," + "\n" * (depth - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
-def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
+def _with_suffixes(text: str, suffixes: list[str], indent: int, on_a_new_line: bool) -> str:
     column = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
         # lines break where PyTorch breaks them, although our name is longer
         length = len(suffix.replace("torchlike.", "torch.", 1))
-        if column + length + 2 > PRINT_OPTS.linewidth:
+        if on_a_new_line or column + length + 2 > PRINT_OPTS.linewidth:
             text += ",\n" + " " * indent + suffix
             column = indent + length
+            on_a_new_line = False
         else:
             text += ", " + suffix
             column += length + 2
     return text + ")"
+
+
+def _elements(t: Any, indent: int) -> str:
+    """The elements of a dense tensor that begin at a column."""
+    if t.numel() == 0:
+        return "[]"
+    summarise = t.numel() > PRINT_OPTS.threshold
+    values = _shown(t, PRINT_OPTS.edgeitems if summarise else -1)
+    return _lines(values, t.ndim, indent, *_formatter(_flat(values)))
+
+
+_COMPRESSED = {
+    "sparse_csr": ("crow_indices", "col_indices"),
+    "sparse_bsr": ("crow_indices", "col_indices"),
+    "sparse_csc": ("ccol_indices", "row_indices"),
+    "sparse_bsc": ("ccol_indices", "row_indices"),
+}
+
+
+def _sparse(t: Any, indent: int) -> str:
+    """The indices and values of a sparse tensor, a line or more each."""
+    if t.is_sparse:
+        parts = {"indices": t._indices(), "values": t._values()}
+    else:
+        names = _COMPRESSED[str(t.layout).rpartition(".")[2]]
+        parts = {**{name: getattr(t, name)() for name in names}, "values": t.values()}
+    texts = []
+    for name, part in parts.items():
+        first = f"{name}=tensor("
+        text = "..." if part.is_meta else _elements(part, indent + len(first))
+        size = f", size={tuple(part.shape)}" if part.is_meta or part.numel() == 0 else ""
+        texts.append(f"{first}{text}{size})")
+    return (",\n" + " " * indent).join(texts)
+
+
+def _quantizer(t: Any) -> list[str]:
+    """What PyTorch says of a quantised tensor after its elements."""
+    scheme = t.qscheme()
+    said = [f"size={tuple(t.shape)}", f"dtype={t.dtype}", f"quantization_scheme={scheme}"]
+    if str(scheme).rpartition(".")[2].startswith("per_tensor"):
+        return [*said, f"scale={t.q_scale()}", f"zero_point={t.q_zero_point()}"]
+    scales, zeros = t.q_per_channel_scales(), t.q_per_channel_zero_points()
+    return [*said, f"scale={scales}", f"zero_point={zeros}", f"axis={t.q_per_channel_axis()}"]
+
+
+def _nested(t: Any) -> str:
+    """The components of a nested tensor."""
+    texts = (str(part).replace("\n", "\n  ") for part in t.unbind())
+    return "[\n" + ",\n".join(f"  {text}" for text in texts) + "\n]"
 
 
 def _str(self: Any, *, tensor_contents: str | None = None) -> str:
@@ -190,11 +240,30 @@ def _str(self: Any, *, tensor_contents: str | None = None) -> str:
         t = t.as_subclass(_C.Tensor)
     plain = cls is _C.Tensor or issubclass(cls, _C.Parameter)
     prefix = "tensor(" if plain else f"{cls.__name__}("
+    if plain and t.is_nested:
+        prefix = "nested_tensor("
     indent = len(prefix)
     device, dtype, default = t.device, t.dtype, _C.get_default_dtype()
+    of_default = _C.complex128 if default == _C.float64 else _C.complex64
+    usual = dtype in (default, of_default, _C.int64, _C.bool)
+    sparse = t.is_sparse or str(t.layout).rpartition(".")[2] in _COMPRESSED
     suffixes = [f"device='{device}'"] if device.type != "cpu" else []
     contents = tensor_contents
-    if device.type == "meta":
+    if t.is_nested:
+        contents = _nested(t) if contents is None else contents
+    elif sparse:
+        suffixes.append(f"size={tuple(t.shape)}")
+        if device.type != "meta":
+            suffixes.append(f"nnz={t._nnz()}")
+        if not usual:
+            suffixes.append(f"dtype={dtype}")
+        contents = _sparse(t, indent) if contents is None else contents
+        suffixes.append(f"layout={t.layout}")
+    elif t.is_quantized:
+        suffixes += _quantizer(t)
+        if contents is None:
+            contents = "..." if device.type == "meta" else _elements(t.dequantize(), indent)
+    elif device.type == "meta":
         suffixes.append(f"size={tuple(t.shape)}")
         if dtype != default:
             suffixes.append(f"dtype={dtype}")
@@ -207,14 +276,11 @@ def _str(self: Any, *, tensor_contents: str | None = None) -> str:
         contents = "[]" if contents is None else contents
     else:
         if contents is None:
-            summarise = t.numel() > PRINT_OPTS.threshold
             if PRINT_OPTS.edgeitems == 0:
                 suffixes.append(f"size={tuple(t.shape)}")
-            values = _shown(t, PRINT_OPTS.edgeitems if summarise else -1)
-            contents = _lines(values, t.ndim, indent, *_formatter(_flat(values)))
-        of_default = _C.complex128 if default == _C.float64 else _C.complex64
-        if dtype not in (default, of_default, _C.int64, _C.bool):
+            contents = _elements(t, indent)
+        if not usual:
             suffixes.append(f"dtype={dtype}")
     if self.requires_grad:
         suffixes.append("requires_grad=True")
-    return _with_suffixes(prefix + contents, suffixes, indent)
+    return _with_suffixes(prefix + contents, suffixes, indent, t.is_sparse)

@@ -13,9 +13,13 @@ use std::sync::Arc;
 const MAGIC: &[u8] = b"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 const PROTOCOL: i64 = 1001;
 
+/// The same number in a pickle of protocol 0 or 1.
+const TEXT_MAGIC: &[u8] = b"L119547037146038801333356L\n";
+
 /// True if the file begins with a pickle that has the magic number near its start.
 pub(super) fn looks_like(b: &[u8]) -> bool {
-    b.first() == Some(&0x80) && b.windows(MAGIC.len()).take(32).any(|w| w == MAGIC)
+    let binary = b.first() == Some(&0x80) && b.windows(MAGIC.len()).take(32).any(|w| w == MAGIC);
+    binary || b.starts_with(TEXT_MAGIC)
 }
 
 /// Reads one pickle at `at`, and moves on.

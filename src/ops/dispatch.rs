@@ -19,8 +19,10 @@ pub fn call(args: &Args) -> Result<Ret> {
     match args.op.def.body {
         Body::Kernel(ref k) => run_kernel(args, k, Dest::New),
         Body::View(f) | Body::Compose(f) => {
-            if any_opaque(args) {
-                return super::composite::run(args);
+            if any_parts(args)
+                && let Some(done) = super::composite::run(args)?
+            {
+                return Ok(done);
             }
             f(args)
         }
@@ -37,8 +39,8 @@ pub fn call_inplace(args: &Args) -> Result<()> {
     match args.op.def.body {
         Body::Kernel(ref k) => run_kernel(args, k, Dest::InPlace(target)).map(drop),
         Body::View(f) | Body::Compose(f) => {
-            if any_opaque(args) {
-                super::composite::run(args)?;
+            if any_parts(args) {
+                return Err(super::composite::refusal(args));
             }
             let result = f(args)?.one()?;
             check_inplace_result(target, result.shape(), result.dtype())?;
@@ -61,6 +63,9 @@ pub fn call_out(args: &Args, outs: &mut [Tensor]) -> Result<()> {
     match args.op.def.body {
         Body::Kernel(ref k) => run_kernel(args, k, Dest::Out(outs)).map(drop),
         Body::View(f) | Body::Compose(f) => {
+            if any_parts(args) {
+                return Err(super::composite::refusal(args));
+            }
             let results = f(args)?.tensors();
             for (out, result) in outs.iter_mut().zip(&results) {
                 let spec = OutSpec {
@@ -119,8 +124,11 @@ pub enum Dest<'a> {
 #[inline]
 fn run_kernel(args: &Args, k: &KernelBody, dest: Dest) -> Result<Ret> {
     let seen = survey(args, k)?;
-    if seen.opaque {
-        return super::composite::run(args);
+    if seen.parts {
+        return match super::composite::run(args)? {
+            Some(done) if matches!(dest, Dest::New) => Ok(done),
+            _ => Err(super::composite::refusal(args)),
+        };
     }
     if seen.lazy && !k.traits.lazy_aware {
         return with_resolved(args, |args| run_kernel(args, k, dest));
@@ -263,7 +271,7 @@ struct Seen {
     device: Option<Device>,
     lazy: bool,
     sourced: bool,
-    opaque: bool,
+    parts: bool,
 }
 
 /// Finds the common device, and whether anything special is among the arguments.
@@ -273,14 +281,14 @@ fn survey(args: &Args, k: &KernelBody) -> Result<Seen> {
         device: None,
         lazy: false,
         sourced: false,
-        opaque: false,
+        parts: false,
     };
     let mut scalar_device = None;
     let mut clash = None;
-    let mut opaque = false;
+    let mut parts = false;
     args.for_each_tensor(|i, t| {
         seen.lazy |= t.is_lazy();
-        opaque |= t.storage().is_opaque();
+        parts |= t.has_parts();
         seen.sourced |= t.storage().is_sourced() && t.is_meta();
         let d = t.device();
         let bit = 1u16 << i.min(15);
@@ -299,8 +307,8 @@ fn survey(args: &Args, k: &KernelBody) -> Result<Seen> {
             }
         }
     });
-    seen.opaque = opaque;
-    if opaque {
+    seen.parts = parts;
+    if parts {
         return Ok(seen);
     }
     if let Some((first, other)) = clash {
@@ -328,12 +336,12 @@ fn survey(args: &Args, k: &KernelBody) -> Result<Seen> {
     Ok(seen)
 }
 
-/// True if a sparse or nested tensor is among the arguments, whose storage no view or kernel may look at.
+/// True if a sparse, nested or quantised tensor is among the arguments, which is more than its strides say.
 #[inline]
-fn any_opaque(args: &Args) -> bool {
-    let mut opaque = false;
-    args.for_each_tensor(|_, t| opaque |= t.storage().is_opaque());
-    opaque
+fn any_parts(args: &Args) -> bool {
+    let mut any = false;
+    args.for_each_tensor(|_, t| any |= t.has_parts());
+    any
 }
 
 #[cold]

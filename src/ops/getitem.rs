@@ -588,6 +588,7 @@ fn as_arg(indices: &[Option<Tensor>]) -> Arg<'_> {
 /// # Errors
 /// PyTorch's texts for indices that do not fit.
 pub fn get_item(t: &Tensor, list: &[Index]) -> Result<Tensor> {
+    super::composite::check_view(t, "index")?;
     let sliced = apply(t, list)?;
     if sliced.indices.is_empty() {
         return Ok(sliced.view);
@@ -604,6 +605,7 @@ pub fn get_item(t: &Tensor, list: &[Index]) -> Result<Tensor> {
 /// # Errors
 /// PyTorch's texts for indices or values that do not fit.
 pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
+    super::composite::check_plain(t, "index_put_")?;
     if let [Index::Bool(false)] = list {
         return Ok(());
     }

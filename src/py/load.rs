@@ -3,6 +3,7 @@
 use super::object::{PyParameter, PyTensor, wrap};
 use super::storage::{PyStorage, storage_of};
 use super::types::{self, PyDevice, device_of};
+use crate::io::tree::Quant;
 use crate::io::{
     self, Archive, Composite, CompositeKind, Data, Object, StorageRef, TensorClass, TensorRef,
     Value,
@@ -184,30 +185,34 @@ impl<'py> Loader<'_, 'py> {
             .on(device)
     }
 
+    fn quantizer(&mut self, q: &Quant) -> PyResult<Parts> {
+        Ok(match q.channels {
+            None => Parts::PerTensor {
+                scale: q.scale,
+                zero_point: q.zero_point,
+            },
+            Some(c) => Parts::PerChannel {
+                scales: self.part(c.scales)?,
+                zero_points: self.part(c.zero_points)?,
+                axis: c.axis,
+                float_zero_points: c.float,
+            },
+        })
+    }
+
     /// The tensor itself, without its Python object.
     fn bare(&mut self, t: &TensorRef) -> PyResult<Tensor> {
         let storage = self.storage(t.storage)?;
-        if let Some(q) = &t.quant {
-            if storage.device().is_meta() {
-                return Err(err!(
-                    NotImplemented,
-                    "quantized tensors cannot be on the meta device: load them with map_location='cpu' and mmap=True, which reads \
-                     nothing before it is used"
-                )
-                .into());
-            }
-            let parts = match q.channels {
-                None => Parts::PerTensor {
-                    scale: q.scale,
-                    zero_point: q.zero_point,
-                },
-                Some(c) => Parts::PerChannel {
-                    scales: self.part(c.scales)?,
-                    zero_points: self.part(c.zero_points)?,
-                    axis: c.axis,
-                    float_zero_points: c.float,
-                },
-            };
+        if t.quant.is_some() && storage.device().is_meta() {
+            return Err(err!(
+                NotImplemented,
+                "quantized tensors cannot be on the meta device: load them with map_location='cpu' and mmap=True, which reads \
+                 nothing before it is used"
+            )
+            .into());
+        }
+        if let Some(q) = t.quant.as_deref().filter(|_| t.dtype.per_byte().is_none()) {
+            let parts = self.quantizer(q)?;
             parts.check(t.shape())?;
             storage.set_parts(Some(Arc::new(parts)));
         }
@@ -290,6 +295,20 @@ impl<'py> Loader<'_, 'py> {
                 let part = |i: usize| self.read_part(c.parts[i]);
                 let parts = Parts::nested(buffer, &part(1)?, &part(2)?, &part(3)?)?;
                 (parts, Vec::new(), dtype)
+            }
+            CompositeKind::Packed => {
+                let bytes = take()?;
+                let dtype = bytes.dtype();
+                let named = self.archive.tree().tensor(c.parts[0]);
+                let quant = named.and_then(|t| t.quant.as_deref());
+                let quant = quant.ok_or_else(|| err!(Checkpoint, "no quantizer"))?;
+                let layout = (bytes.shape().clone(), bytes.strides().clone());
+                let parts = Parts::Packed {
+                    bytes: bytes.reinterpret(DType::U8, layout.0, layout.1, bytes.offset()),
+                    dtype,
+                    quantizer: Box::new(self.quantizer(quant)?),
+                };
+                (parts, c.shape.to_vec(), dtype)
             }
         };
         if c.requires_grad && !dtype.is_float() && !dtype.is_complex() {

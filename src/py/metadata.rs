@@ -4,8 +4,9 @@ use super::convert::tensor_arg;
 use super::object::{PyTensor, wrap};
 use super::results::to_python;
 use super::types::{self, PyDType, device, dtype, size};
+use crate::ops::composite::check_view;
 use crate::ops::op::Ret;
-use crate::{DType, MemoryFormat, Result, Tensor, op, run};
+use crate::{MemoryFormat, Result, Tensor, op, run};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -22,6 +23,7 @@ fn swapped(t: &Tensor, what: &str) -> Result<Ret> {
 }
 
 fn matrix<'py>(slf: &Bound<'py, PyTensor>, name: &str, conj: bool) -> PyResult<Bound<'py, PyAny>> {
+    check_view(slf.get().get(), name)?;
     wrap(
         slf.py(),
         crate::ops::view::matrix_transpose(slf.get().get(), name, conj)?.one()?,
@@ -44,7 +46,7 @@ impl PyTensor {
     #[pyo3(signature = (dim=None))]
     fn stride<'py>(slf: &Bound<'py, Self>, dim: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().get();
-        if t.storage().is_opaque() {
+        if t.storage().is_opaque() && !t.dtype().is_quantized() {
             return Err(PyRuntimeError::new_err(
                 "sparse and nested tensors do not have strides",
             ));
@@ -114,10 +116,7 @@ impl PyTensor {
     }
     #[getter]
     fn is_quantized(&self) -> bool {
-        matches!(
-            self.get().dtype(),
-            DType::QI8 | DType::QU8 | DType::QI32 | DType::QU4x2 | DType::QU2x4
-        )
+        self.get().dtype().is_quantized()
     }
     #[getter]
     fn is_mkldnn(&self) -> bool {
@@ -206,12 +205,14 @@ impl PyTensor {
     #[getter(T)]
     fn t_all<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().get();
+        check_view(t, "T")?;
         let perm: Vec<usize> = (0..t.ndim()).rev().collect();
         wrap(slf.py(), t.permuted(&perm))
     }
     #[getter(H)]
     fn h<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().get();
+        check_view(t, "H")?;
         if t.ndim() == 0 {
             return wrap(slf.py(), crate::ops::complex_view::conj(t));
         }

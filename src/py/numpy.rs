@@ -202,6 +202,9 @@ pub fn from_buffer(
 pub fn to_numpy<'py>(slf: &Bound<'py, PyTensor>, force: bool) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
     let mut t = slf.get().get().clone();
+    if t.storage().is_opaque() {
+        crate::ops::composite::check_plain(&t, "numpy")?;
+    }
     if force {
         t = crate::ops::call::resolve(&t.to_device(Device::CPU)?)?.with_requires_grad(false);
     }

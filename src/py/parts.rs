@@ -2,9 +2,9 @@
 
 use super::object::{PyTensor, wrap};
 use super::types::{self, PyLayout};
-use crate::ops::call;
+use crate::ops::{call, composite};
 use crate::parts::Parts;
-use crate::{DType, Result, Tensor, bail, err};
+use crate::{Result, Tensor, bail, err};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -83,21 +83,24 @@ fn compressed(t: &Tensor, what: &str, rows: bool) -> Result<(Tensor, Tensor)> {
     }
 }
 
-fn quantizer(t: &Tensor, what: &str) -> Result<Arc<Parts>> {
+fn quantizer(t: &Tensor, what: &str) -> Result<Parts> {
     of(t)
-        .filter(|p| p.qscheme().is_some())
+        .and_then(|p| p.quantizer().cloned())
         .ok_or_else(|| err!(Runtime, "{what}(): expected a quantized tensor"))
 }
 
-/// The integers of a quantised tensor as ordinary ones, on memory of their own.
+/// The integers of a quantised tensor as ordinary ones, on memory of their own; packed ones stay packed.
 fn integers(t: &Tensor) -> Result<Tensor> {
-    let dtype = match t.dtype() {
-        DType::QI8 => DType::I8,
-        DType::QU8 => DType::U8,
-        DType::QI32 => DType::I32,
-        other => bail!(Runtime, "int_repr(): {other} is no quantized dtype"),
-    };
-    let plain = t.reinterpret(dtype, t.shape().clone(), t.strides().clone(), t.offset());
+    if located(t).is_meta() {
+        bail!(
+            NotImplemented,
+            "the integers of a quantized tensor on meta are not known"
+        );
+    }
+    if let Some(Parts::Packed { bytes, .. }) = of(t).as_deref() {
+        return call::clone(bytes, crate::MemoryFormat::Preserve);
+    }
+    let plain = composite::integers(t)?;
     // The storage carries the quantizer, so that the result needs another one.
     call::clone(&plain, crate::MemoryFormat::Preserve)
 }
@@ -185,7 +188,7 @@ impl PyTensor {
         Ok(py.import("torchlike")?.getattr(scheme)?.unbind())
     }
     fn q_scale(&self) -> PyResult<f64> {
-        match *quantizer(self.get(), "q_scale")? {
+        match quantizer(self.get(), "q_scale")? {
             Parts::PerTensor { scale, .. } => Ok(scale),
             _ => Err(err!(
                 Runtime,
@@ -195,7 +198,7 @@ impl PyTensor {
         }
     }
     fn q_zero_point(&self) -> PyResult<i64> {
-        match *quantizer(self.get(), "q_zero_point")? {
+        match quantizer(self.get(), "q_zero_point")? {
             Parts::PerTensor { zero_point, .. } => Ok(zero_point),
             _ => Err(err!(
                 Runtime,
@@ -205,23 +208,46 @@ impl PyTensor {
         }
     }
     fn q_per_channel_scales<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match &*quantizer(self.get(), "q_per_channel_scales")? {
+        match &quantizer(self.get(), "q_per_channel_scales")? {
             Parts::PerChannel { scales, .. } => wrap(py, scales.clone()),
             _ => Err(err!(Runtime, "expected quantizer of per channel affine").into()),
         }
     }
     fn q_per_channel_zero_points<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match &*quantizer(self.get(), "q_per_channel_zero_points")? {
+        match &quantizer(self.get(), "q_per_channel_zero_points")? {
             Parts::PerChannel { zero_points, .. } => wrap(py, zero_points.clone()),
             _ => Err(err!(Runtime, "expected quantizer of per channel affine").into()),
         }
     }
     fn q_per_channel_axis(&self) -> PyResult<i64> {
-        match *quantizer(self.get(), "q_per_channel_axis")? {
+        match quantizer(self.get(), "q_per_channel_axis")? {
             Parts::PerChannel { axis, .. } => Ok(axis),
             _ => Err(err!(Runtime, "expected quantizer of per channel affine").into()),
         }
     }
+}
+
+/// The integers of a quantised tensor, one an element.
+#[pyfunction]
+fn _integers<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
+    let (py, t) = (t.py(), t.get().get());
+    let parts = of(t);
+    let Some(Parts::Packed { bytes, dtype, .. }) = parts.as_deref() else {
+        return wrap(py, integers(t)?);
+    };
+    if bytes.is_meta() {
+        return wrap(py, integers(t)?);
+    }
+    let made = py.detach(|| {
+        let packed = bytes.to_device(crate::Device::CPU)?.to_vec::<u8>()?;
+        let per_byte = dtype.per_byte().unwrap_or(1);
+        let bits = 8 / per_byte;
+        let numbers: Vec<u8> = (0..t.numel() as usize)
+            .map(|i| packed[i / per_byte] >> (bits * (i % per_byte)) & ((1 << bits) - 1))
+            .collect();
+        Tensor::from_slice(&numbers, t.shape())
+    })?;
+    wrap(py, made)
 }
 
 /// A sparse COO tensor of parts.
@@ -264,5 +290,6 @@ fn _parts<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Vec<Bound<'py, PyAny>>> {
 /// Registers the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_sparse_coo, m)?)?;
+    m.add_function(wrap_pyfunction!(_integers, m)?)?;
     m.add_function(wrap_pyfunction!(_parts, m)?)
 }

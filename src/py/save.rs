@@ -129,6 +129,13 @@ impl<'py> Saver<'py> {
         };
         let attrs = self.attributes(o, depth)?;
         let parts = t.storage().parts();
+        if t.dtype().is_quantized() && super::parts::located(&t).is_meta() {
+            return Err(err!(
+                NotImplemented,
+                "save(): a quantized tensor on meta cannot be saved without its data"
+            )
+            .into());
+        }
         if let Some(parts) = parts.as_deref().filter(|p| p.is_opaque()) {
             let (kind, parts) = self.parts(parts)?;
             let shape = t.shape().iter().copied();
@@ -142,18 +149,25 @@ impl<'py> Saver<'py> {
             }));
         }
         let mut r = self.plain(&t);
-        r.quant = match parts.as_deref() {
-            Some(&Parts::PerTensor { scale, zero_point }) => Some(Box::new(Quant {
-                scale,
-                zero_point,
+        r.quant = parts.as_deref().and_then(|p| self.quantizer(p));
+        r.class = class;
+        r.attrs = attrs;
+        Ok(self.tree.push_tensor(r))
+    }
+
+    fn quantizer(&mut self, parts: &Parts) -> Option<Box<Quant>> {
+        let quant = match parts {
+            Parts::PerTensor { scale, zero_point } => Quant {
+                scale: *scale,
+                zero_point: *zero_point,
                 channels: None,
-            })),
-            Some(Parts::PerChannel {
+            },
+            Parts::PerChannel {
                 scales,
                 zero_points,
                 axis,
                 float_zero_points,
-            }) => {
+            } => {
                 let (scales, zero_points) = (self.plain(scales), self.plain(zero_points));
                 let channels = Channels {
                     scales: self.tree.push_tensor(scales),
@@ -161,17 +175,15 @@ impl<'py> Saver<'py> {
                     axis: *axis,
                     float: *float_zero_points,
                 };
-                Some(Box::new(Quant {
+                Quant {
                     scale: 1.0,
                     zero_point: 0,
                     channels: Some(channels),
-                }))
+                }
             }
-            _ => None,
+            _ => return None,
         };
-        r.class = class;
-        r.attrs = attrs;
-        Ok(self.tree.push_tensor(r))
+        Some(Box::new(quant))
     }
 
     /// A tensor by its layout and storage alone.
@@ -184,7 +196,7 @@ impl<'py> Saver<'py> {
         r
     }
 
-    /// What a sparse or nested tensor is made of.
+    /// What a sparse, nested or packed tensor is made of.
     fn parts(&mut self, parts: &Parts) -> Result<(CompositeKind, SmallVec<[Value; 4]>)> {
         let matrix = |rows: &[Vec<i64>]| -> Result<Tensor> {
             let columns = rows.first().map_or(0, Vec::len);
@@ -223,6 +235,18 @@ impl<'py> Saver<'py> {
                     Tensor::from_slice(offsets, &[offsets.len() as i64])?,
                 ],
             ),
+            Parts::Packed {
+                bytes,
+                dtype,
+                quantizer,
+            } => {
+                let layout = (bytes.shape().clone(), bytes.strides().clone());
+                let typed = bytes.reinterpret(*dtype, layout.0, layout.1, bytes.offset());
+                let mut r = self.plain(&typed);
+                r.quant = self.quantizer(quantizer);
+                let packed = self.tree.push_tensor(r);
+                return Ok((CompositeKind::Packed, SmallVec::from_slice(&[packed])));
+            }
             Parts::PerTensor { .. } | Parts::PerChannel { .. } => {
                 return Err(err!(Runtime, "a quantized tensor is no composite"));
             }

@@ -18,6 +18,8 @@ pub(super) fn modern_name<'a>(module: &'a str, name: &'a str) -> (&'a str, &'a s
         ("__builtin__" | "exceptions", name) => ("builtins", name),
         ("copy_reg", name) => ("copyreg", name),
         ("UserDict", "IterableUserDict") => ("collections", "UserDict"),
+        ("UserList", "UserList") => ("collections", "UserList"),
+        ("UserString", "UserString") => ("collections", "UserString"),
         other => other,
     }
 }

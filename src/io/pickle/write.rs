@@ -484,7 +484,7 @@ impl Writer<'_> {
     fn tensor(&mut self, tensor: &TensorRef) -> Result<()> {
         let meta = self.storage_of(tensor.storage)?.data == Data::Meta;
         if let (false, Some(quant)) = (meta, &tensor.quant) {
-            return self.quantized(tensor, quant);
+            return self.quantized(tensor, quant, (tensor.shape(), tensor.stride()));
         }
         let parameter = tensor.class == TensorClass::Parameter;
         let attrs = tensor.attrs != Value::None;

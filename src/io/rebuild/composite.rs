@@ -1,6 +1,7 @@
 //! Sparse, nested and quantised tensors: what is more than one strided view.
 
 use super::Resolver;
+use crate::dims::{contiguous_strides, storage_bytes};
 use crate::io::tree::{
     Channels, Composite, CompositeKind, Object, Quant, TensorClass, TensorRef, Value,
 };
@@ -112,64 +113,94 @@ impl Resolver<'_> {
     /// `_rebuild_qtensor(storage, offset, size, stride, quantizer, requires_grad, hooks)`.
     pub(super) fn quantized(&mut self, args: [Value; 6]) -> Result<Object> {
         let [storage, offset, size, stride, params, grad] = args;
-        let mut tensor = self.tensor(storage, offset, size, stride, None)?;
-        let bad = |what: &str| err!(Checkpoint, "a quantized tensor: {what}");
+        let shape = self.sizes(size)?;
+        let packed = match self.tree.object(storage) {
+            Some(&Object::Storage(number, Some(dtype))) => {
+                dtype.per_byte().map(|n| (number, dtype, n))
+            }
+            _ => None,
+        };
+        let mut tensor = match packed {
+            Some((number, dtype, per_byte)) => {
+                let stride = self.sizes(stride)?;
+                ensure!(
+                    offset == Value::Int(0) && stride[..] == contiguous_strides(&shape)[..],
+                    Checkpoint,
+                    "a quantized tensor: a part of one whose numbers share bytes"
+                );
+                let count = storage_bytes(&shape, &stride, 0, 1)?.div_ceil(per_byte);
+                self.view(number, &[count as i64], &[1], 0, Some(dtype))?
+            }
+            None => self.tensor(storage, offset, size, stride, None)?,
+        };
         ensure!(
-            matches!(tensor.dtype, DType::QI8 | DType::QU8 | DType::QI32),
+            tensor.dtype.is_quantized(),
             Checkpoint,
-            "{}",
-            bad(&format!("a storage of {}", tensor.dtype))
+            "a quantized tensor: a storage of {}",
+            tensor.dtype
         );
-        let params: SmallVec<[Value; 4]> = self
+        ensure!(
+            grad == Value::Bool(false),
+            Checkpoint,
+            "a quantized tensor: it requires grad"
+        );
+        tensor.quant = Some(Box::new(self.quantizer(params, &shape)?));
+        if packed.is_none() {
+            return Ok(self.add(tensor));
+        }
+        let bytes = self.tree.push_tensor(tensor);
+        Ok(self.composite(CompositeKind::Packed, &[bytes], shape))
+    }
+
+    /// `(scheme, scale, zero_point)` or `(scheme, scales, zero_points, axis)`.
+    fn quantizer(&self, params: Value, shape: &[i64]) -> Result<Quant> {
+        let bad = |what: &str| err!(Checkpoint, "a quantized tensor: {what}");
+        let params = self
             .tree
             .tuple(params)
-            .ok_or_else(|| bad("its quantizer is no tuple"))?
-            .into();
+            .ok_or_else(|| bad("its quantizer is no tuple"))?;
         let scheme = params
             .first()
             .and_then(|s| self.tree.global(*s))
             .filter(|g| &*g.module == "torch")
-            .map(|g| g.name.to_string());
-        let quant = match (scheme.as_deref(), params.get(1..).unwrap_or(&[])) {
+            .map(|g| &*g.name);
+        match (scheme, params.get(1..).unwrap_or(&[])) {
             (Some("per_tensor_affine" | "per_tensor_symmetric"), &[scale, Value::Int(zero)]) => {
                 let scale = match scale {
                     Value::Float(f) if f.is_finite() => f,
                     Value::Int(n) => n as f64,
                     _ => return Err(bad("its scale is no number")),
                 };
-                Quant {
+                Ok(Quant {
                     scale,
                     zero_point: zero,
                     channels: None,
-                }
+                })
             }
             (
                 Some(
-                    scheme @ ("per_channel_affine"
+                    "per_channel_affine"
                     | "per_channel_symmetric"
-                    | "per_channel_affine_float_qparams"),
+                    | "per_channel_affine_float_qparams",
                 ),
                 &[scales, zero_points, Value::Int(axis)],
             ) => {
                 let channels = usize::try_from(axis)
                     .ok()
-                    .and_then(|a| tensor.shape().get(a).copied());
-                let vector = |v: Value| {
+                    .and_then(|a| shape.get(a).copied());
+                let dtype = |v: Value| {
                     self.tree
                         .tensor(v)
                         .filter(|t| t.shape().len() == 1 && t.shape().first().copied() == channels)
+                        .map(|t| t.dtype)
                 };
-                let float = scheme.ends_with("float_qparams");
-                let fits = vector(scales).is_some_and(|t| t.dtype.is_float())
-                    && vector(zero_points)
-                        .is_some_and(|t| t.dtype.is_float() == float || t.dtype == DType::I64);
-                ensure!(
-                    fits,
-                    Checkpoint,
-                    "{}",
-                    bad("its scales and zero points do not fit its shape")
-                );
-                Quant {
+                // PyTorch writes both kinds under one name, and tells them apart by the zero points' type.
+                let float = match (dtype(scales), dtype(zero_points)) {
+                    (Some(s), Some(z)) if s.is_float() && z.is_float() => true,
+                    (Some(s), Some(DType::I64)) if s.is_float() => false,
+                    _ => return Err(bad("its scales and zero points do not fit its shape")),
+                };
+                Ok(Quant {
                     scale: 1.0,
                     zero_point: 0,
                     channels: Some(Channels {
@@ -178,17 +209,9 @@ impl Resolver<'_> {
                         axis,
                         float,
                     }),
-                }
+                })
             }
-            _ => return Err(bad("an unknown quantizer")),
-        };
-        ensure!(
-            grad == Value::Bool(false),
-            Checkpoint,
-            "{}",
-            bad("it requires grad")
-        );
-        tensor.quant = Some(Box::new(quant));
-        Ok(self.add(tensor))
+            _ => Err(bad("an unknown quantizer")),
+        }
     }
 }

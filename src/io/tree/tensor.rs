@@ -70,6 +70,8 @@ pub enum CompositeKind {
     Compressed(crate::parts::Compressed),
     /// Nested, as buffer, sizes, strides and offsets; its shape is empty.
     Nested,
+    /// Quantised numbers of less than a byte, as a vector of bytes, which holds the quantizer and the type.
+    Packed,
 }
 
 /// A tensor made of other tensors.
@@ -100,6 +102,7 @@ impl Composite {
             }
             CompositeKind::Compressed(_) => &["ccol_indices", "row_indices", "values"],
             CompositeKind::Nested => &["buffer", "sizes", "strides", "offsets"],
+            CompositeKind::Packed => &["packed"],
         }
     }
 }

@@ -1,12 +1,20 @@
 //! Sparse, nested and quantised tensors, as PyTorch writes them.
 
 use super::Writer;
+use crate::dims::contiguous_strides;
 use crate::io::tree::{Composite, CompositeKind, Quant, TensorClass, TensorRef, Value};
 use crate::parts::Compressed;
-use crate::{Result, ensure};
+use crate::{Result, ensure, err};
 
 impl Writer<'_> {
     pub(super) fn composite(&mut self, c: &Composite) -> Result<()> {
+        if c.kind == CompositeKind::Packed {
+            let bytes = c.parts.first().and_then(|&p| self.tree.tensor(p));
+            let whole = bytes.and_then(|t| Some((t, t.quant.as_deref()?)));
+            let (bytes, quant) = whole.ok_or_else(|| err!(Value, "a packed tensor of nothing"))?;
+            let stride = contiguous_strides(&c.shape);
+            return self.quantized(bytes, quant, (&c.shape, &stride));
+        }
         ensure!(
             c.attrs == Value::None,
             NotImplemented,
@@ -23,7 +31,7 @@ impl Writer<'_> {
             CompositeKind::Compressed(Compressed::Csc) => "torch.sparse_csc",
             CompositeKind::Compressed(Compressed::Bsr) => "torch.sparse_bsr",
             CompositeKind::Compressed(Compressed::Bsc) => "torch.sparse_bsc",
-            CompositeKind::Nested => "",
+            CompositeKind::Nested | CompositeKind::Packed => "",
         };
         if layout.is_empty() {
             self.global("torch._utils", "_rebuild_nested_tensor")?;
@@ -51,7 +59,13 @@ impl Writer<'_> {
         Ok(())
     }
 
-    pub(super) fn quantized(&mut self, tensor: &TensorRef, quant: &Quant) -> Result<()> {
+    /// `_rebuild_qtensor`, of a tensor with this shape and stride.
+    pub(super) fn quantized(
+        &mut self,
+        tensor: &TensorRef,
+        quant: &Quant,
+        (shape, stride): (&[i64], &[i64]),
+    ) -> Result<()> {
         ensure!(
             tensor.attrs == Value::None && tensor.class == TensorClass::Tensor,
             NotImplemented,
@@ -61,8 +75,8 @@ impl Writer<'_> {
         self.out.push(b'(');
         self.storage(tensor.storage, Some(tensor.dtype))?;
         self.int(tensor.offset);
-        self.ints(tensor.shape());
-        self.ints(tensor.stride());
+        self.ints(shape);
+        self.ints(stride);
         self.out.push(b'(');
         match quant.channels {
             None => {
