@@ -52,8 +52,8 @@ def _whole(path: Path) -> float:
     return numbers.pop()
 
 
-def run(times: int, name: str, size: int = 500_000, seed: int = 0) -> int:
-    """Kills `times` savers of the file `name`; gives how often the file had changed meanwhile."""
+def run(times: int, name: str, size: int = 500_000, seed: int = 0) -> tuple[int, int]:
+    """Kills `times` savers of the file `name`; gives how often it had changed, and how many files were left behind."""
     rng = random.Random(seed)
     changed = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +74,8 @@ def run(times: int, name: str, size: int = 500_000, seed: int = 0) -> int:
                 time.sleep(rng.uniform(0, 0.15))
                 child.kill()
             changed += _whole(path) != before
-    return changed
+        left = len(list(path.parent.glob(".torchlike-*")))
+    return changed, left
 
 
 def main() -> None:
@@ -84,10 +85,10 @@ def main() -> None:
     times = parser.parse_args().times
     for name in ("model.pt", "model.safetensors", "model.safetensors.index"):
         start = time.time()
-        changed = run(times, name)
+        changed, left = run(times, name)
         print(
             f"{name}: killed {times} times, whole every time, new content {changed} times, "
-            f"{time.time() - start:.0f} s"
+            f"{left} files left behind, {time.time() - start:.0f} s"
         )
 
 

@@ -1,4 +1,6 @@
 //! A file that appears at its path whole or not at all: written beside it, flushed to disk, then renamed.
+//!
+//! Where the system can, it has no name until then, so that a process that is killed leaves nothing behind.
 
 use crate::{Error, Result};
 use std::fs::{self, File, OpenOptions};
@@ -12,16 +14,28 @@ pub struct AtomicFile {
     place: Place,
 }
 
-/// A file whose bytes are on the disk under a temporary name.
-pub struct Flushed(Place);
+/// A file whose bytes are on the disk, but not at their path.
+pub struct Flushed {
+    place: Place,
+    file: File,
+}
+
+/// Where the bytes are before they are published.
+enum Draft {
+    /// In a file without a name.
+    Unnamed,
+    /// In a file beside the target.
+    Named(PathBuf),
+    /// In the target itself, which is a device or a pipe, or was published.
+    Target,
+}
 
 struct Place {
     /// What the caller named, for messages.
     path: PathBuf,
     /// The file that is replaced: links are followed.
     target: PathBuf,
-    /// None once it was renamed, and for what cannot be renamed over.
-    temporary: Option<PathBuf>,
+    draft: Draft,
 }
 
 impl Place {
@@ -32,7 +46,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
+        if let Draft::Named(temporary) = &self.draft {
             // Whatever led here has its own error; this one says no more.
             let _ = fs::remove_file(temporary);
         }
@@ -61,25 +75,28 @@ impl AtomicFile {
         let error = |e: std::io::Error| named(path, &e);
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let old = fs::metadata(&target).ok();
-        let (file, temporary) = match &old {
+        let (file, draft) = match &old {
             Some(old) if old.is_dir() => {
                 return Err(error(ErrorKind::IsADirectory.into()));
             }
             Some(old) if !old.is_file() => {
                 let file = OpenOptions::new().write(true).open(&target);
-                (file.map_err(error)?, None)
+                (file.map_err(error)?, Draft::Target)
             }
-            _ => {
-                let (file, temporary) = beside(&target).map_err(error)?;
-                (file, Some(temporary))
-            }
+            _ => match unnamed(&target) {
+                Some(file) => (file, Draft::Unnamed),
+                None => {
+                    let (file, name) = beside(&target).map_err(error)?;
+                    (file, Draft::Named(name))
+                }
+            },
         };
         let place = Place {
             path: path.to_owned(),
             target,
-            temporary,
+            draft,
         };
-        if let (Some(old), Some(_)) = (&old, &place.temporary) {
+        if let Some(old) = old.filter(|_| !matches!(place.draft, Draft::Target)) {
             file.set_permissions(old.permissions())
                 .map_err(|e| place.named(&e))?;
         }
@@ -96,10 +113,10 @@ impl AtomicFile {
     pub fn flush(self) -> Result<Flushed> {
         let Self { out, place } = self;
         let file = out.into_inner().map_err(|e| place.named(e.error()))?;
-        if place.temporary.is_some() {
+        if !matches!(place.draft, Draft::Target) {
             file.sync_all().map_err(|e| place.named(&e))?;
         }
-        Ok(Flushed(place))
+        Ok(Flushed { place, file })
     }
 }
 
@@ -123,14 +140,19 @@ impl Flushed {
     ///
     /// # Errors
     /// If it cannot be renamed.
-    pub fn publish(mut self) -> Result<()> {
-        let Some(temporary) = &self.0.temporary else {
+    pub fn publish(self) -> Result<()> {
+        let Self { mut place, file } = self;
+        if matches!(place.draft, Draft::Unnamed) {
+            let name = name_it(file, &place.target).map_err(|e| place.named(&e))?;
+            place.draft = Draft::Named(name);
+        }
+        let Draft::Named(name) = &place.draft else {
             return Ok(());
         };
-        fs::rename(temporary, &self.0.target).map_err(|e| self.0.named(&e))?;
-        self.0.temporary = None;
+        fs::rename(name, &place.target).map_err(|e| place.named(&e))?;
+        place.draft = Draft::Target;
         // The rename itself is durable once the folder is; some file systems cannot do this, which is no failure.
-        if let Some(folder) = self.0.target.parent().and_then(|p| File::open(p).ok()) {
+        if let Some(folder) = place.target.parent().and_then(|p| File::open(p).ok()) {
             let _ = folder.sync_all();
         }
         Ok(())
@@ -139,17 +161,87 @@ impl Flushed {
 
 /// A new file in the folder of `target`, under a name that nobody else uses.
 fn beside(target: &Path) -> std::io::Result<(File, PathBuf)> {
+    free_name(target, |path| {
+        OpenOptions::new().write(true).create_new(true).open(path)
+    })
+}
+
+/// What `make` makes under a name beside `target` that nobody else uses, and that name.
+fn free_name<T>(
+    target: &Path,
+    make: impl Fn(&Path) -> std::io::Result<T>,
+) -> std::io::Result<(T, PathBuf)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!(".torchlike-{}-{count}.tmp", std::process::id());
         let path = target.with_file_name(name);
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
+        match make(&path) {
             // Another machine may have a process of this number on the same disk.
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            other => return other.map(|file| (file, path)),
+            other => return other.map(|made| (made, path)),
         }
     }
+}
+
+/// A new file without a name on the disk of `target`, if the system and the disk have such files.
+#[cfg(target_os = "linux")]
+fn unnamed(target: &Path) -> Option<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let folder = match target.parent()? {
+        here if here.as_os_str().is_empty() => Path::new("."),
+        folder => folder,
+    };
+    // The way back to a name leads through there.
+    if !Path::new(DESCRIPTORS).is_dir() {
+        return None;
+    }
+    let flags = rustix::fs::OFlags::TMPFILE.bits() as i32;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(flags);
+    options.open(folder).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unnamed(_: &Path) -> Option<File> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+const DESCRIPTORS: &str = "/proc/self/fd";
+
+/// Gives a file without a name one beside `target`.
+#[cfg(target_os = "linux")]
+fn name_it(mut file: File, target: &Path) -> std::io::Result<PathBuf> {
+    use rustix::fs::{AtFlags, CWD, linkat};
+    use std::io::Seek;
+    use std::os::fd::AsRawFd;
+    let here = format!("{DESCRIPTORS}/{}", file.as_raw_fd());
+    let linked = free_name(target, |path| {
+        Ok(linkat(CWD, &here, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+    });
+    if let Ok(((), path)) = linked {
+        return Ok(path);
+    }
+    // A disk that has such files but gives them no name: the bytes are there, and are copied.
+    let (mut copy, path) = beside(target)?;
+    let copied = file
+        .rewind()
+        .and_then(|()| std::io::copy(&mut file, &mut copy))
+        .and_then(|_| copy.set_permissions(file.metadata()?.permissions()))
+        .and_then(|()| copy.sync_all());
+    match copied {
+        Ok(()) => Ok(path),
+        Err(e) => {
+            let _ = fs::remove_file(&path);
+            Err(e)
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn name_it(_: File, _: &Path) -> std::io::Result<PathBuf> {
+    Err(ErrorKind::Unsupported.into())
 }
 
 #[cfg(test)]
@@ -171,6 +263,9 @@ mod tests {
         file.write_all(b"new").unwrap();
         let flushed = file.flush().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"old");
+        if super::unnamed(&path).is_some() {
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 1); // there is nothing to leave behind
+        }
         flushed.publish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         let mut file = AtomicFile::create(&path).unwrap();
@@ -179,6 +274,24 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         assert!(AtomicFile::create(&folder).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn bytes_that_cannot_be_named_are_copied() {
+        let folder = folder("copied");
+        let path = folder.join("a");
+        let options = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .clone();
+        let mut file = options.open(&path).unwrap();
+        file.write_all(b"bytes").unwrap();
+        fs::remove_file(&path).unwrap(); // no link leads to a file that was removed
+        let name = name_it(file, &path).unwrap();
+        assert_eq!(fs::read(&name).unwrap(), b"bytes");
         fs::remove_dir_all(&folder).unwrap();
     }
 
