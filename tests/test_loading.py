@@ -370,6 +370,23 @@ def test_gguf_numbers():
     )
     got = torch.load(gguf(2, (32,), data))["w"]
     assert got.tolist() == [(v - 8) * 2.0 for v in q.tolist()]
+    # NVFP4: four parts of 16, each with a scale of type E4M3. Q1_0, Q2_0: one scale, the first numbers lowest.
+    data = rng.integers(0, 256, 36, dtype="u1")
+    parts = data[:4] & 127
+    scales = torch.tensor(parts.tolist(), dtype=torch.uint8).view(torch.float8_e4m3fn).float()
+    data[:4] = parts
+    small = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+    halves = np.concatenate([data[4:].reshape(4, 8) & 15, data[4:].reshape(4, 8) >> 4], axis=1)
+    want = [[(-1) ** (q >> 3) * small[q & 7] for q in row] for row in halves.tolist()]
+    got = torch.load(gguf(40, (64,), data.tobytes()))["w"]
+    assert torch.equal(got.reshape(4, 16), torch.tensor(want) * scales[:, None])
+    bits = rng.integers(0, 2, 128)
+    data = np.float16(0.25).tobytes() + np.packbits(bits.astype("u1"), bitorder="little").tobytes()
+    assert torch.load(gguf(41, (128,), data))["w"].tolist() == (bits * 0.5 - 0.25).tolist()
+    q = rng.integers(0, 4, 64)
+    packed = sum(q.reshape(16, 4)[:, i] << 2 * i for i in range(4)).astype("u1")
+    got = torch.load(gguf(42, (64,), np.float16(0.5).tobytes() + packed.tobytes()))["w"]
+    assert got.tolist() == ((q - 1) * 0.5).tolist()
     # Kinds without a formula are seen, and refused when their numbers are wanted.
     blob = gguf(16, (256,), b"\0" * 66, [("general.block_count", 7)])
     assert torch.load(blob, map_location="meta")["w"].shape == (256,)

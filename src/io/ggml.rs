@@ -76,13 +76,16 @@ kinds! {
     TQ1_0 34 "TQ1_0" 256 54;
     TQ2_0 35 "TQ2_0" 256 66;
     MXFP4 39 "MXFP4" 32 17;
+    NVFP4 40 "NVFP4" 64 36;
+    Q1_0 41 "Q1_0" 128 18;
+    Q2_0 42 "Q2_0" 64 18;
 }
 
 /// The values of 4-bit numbers in `IQ4_NL` and `IQ4_XS`.
 const IQ4: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
-/// Twice the values of the 4-bit floats of `MXFP4`.
+/// Twice the values of the 4-bit floats of `MXFP4` and `NVFP4`.
 const FP4: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 impl Kind {
@@ -132,6 +135,9 @@ impl Kind {
             Self::TQ1_0 => tq1_0,
             Self::TQ2_0 => tq2_0,
             Self::MXFP4 => mxfp4,
+            Self::NVFP4 => nvfp4,
+            Self::Q1_0 => q1_0,
+            Self::Q2_0 => q2_0,
             _ => bail!(
                 NotImplemented,
                 "{} numbers cannot be turned into floats: load with map_location='meta' to see the tensors without \
@@ -401,5 +407,44 @@ fn mxfp4(b: &[u8], y: &mut [f32]) {
         let q = b[1 + i];
         y[i] = d * f32::from(FP4[usize::from(q & 15)]);
         y[i + 16] = d * f32::from(FP4[usize::from(q >> 4)]);
+    }
+}
+
+/// Half the value of an unsigned 8-bit float: four bits of exponent, three of mantissa. Its NaN counts as zero.
+fn half_of_e4m3(b: u8) -> f32 {
+    let (exponent, mantissa) = (i32::from(b >> 3 & 15), f32::from(b & 7));
+    match (b, exponent) {
+        (0x7f, _) => 0.0,
+        (_, 0) => mantissa * f32::powi(2.0, -10),
+        _ => (1.0 + mantissa / 8.0) * f32::powi(2.0, exponent - 8),
+    }
+}
+
+fn nvfp4(b: &[u8], y: &mut [f32]) {
+    for (part, y) in y.chunks_exact_mut(16).enumerate() {
+        let d = half_of_e4m3(b[part]);
+        for i in 0..8 {
+            let q = b[4 + 8 * part + i];
+            y[i] = d * f32::from(FP4[usize::from(q & 15)]);
+            y[i + 8] = d * f32::from(FP4[usize::from(q >> 4)]);
+        }
+    }
+}
+
+fn q1_0(b: &[u8], y: &mut [f32]) {
+    let d = half(b, 0);
+    for (i, y) in y.iter_mut().enumerate() {
+        *y = if b[2 + i / 8] >> (i % 8) & 1 == 1 {
+            d
+        } else {
+            -d
+        };
+    }
+}
+
+fn q2_0(b: &[u8], y: &mut [f32]) {
+    let d = half(b, 0);
+    for (i, y) in y.iter_mut().enumerate() {
+        *y = d * (f32::from(b[2 + i / 4] >> (2 * (i % 4)) & 3) - 1.0);
     }
 }
