@@ -1,10 +1,12 @@
 """Reading checkpoints of every format: what comes out, what is refused, and what is read when."""
 
 import array
+import base64
 import collections
 import datetime
 import decimal
 import fractions
+import gzip
 import io
 import json
 import os
@@ -27,6 +29,7 @@ from torchlike.serialization import Opaque
 DATA = pathlib.Path(__file__).parent / "data" / "ckpt"
 MORE = DATA / "more"
 GOOD = DATA / "good"
+GGUF_BLOCKS = json.loads(gzip.decompress((DATA.parent / "gguf_blocks.json.gz").read_bytes()))
 
 
 def zip_of(obj, root="archive", protocol=2):
@@ -370,16 +373,7 @@ def test_gguf_numbers():
     )
     got = torch.load(gguf(2, (32,), data))["w"]
     assert got.tolist() == [(v - 8) * 2.0 for v in q.tolist()]
-    # NVFP4: four parts of 16, each with a scale of type E4M3. Q1_0, Q2_0: one scale, the first numbers lowest.
-    data = rng.integers(0, 256, 36, dtype="u1")
-    parts = data[:4] & 127
-    scales = torch.tensor(parts.tolist(), dtype=torch.uint8).view(torch.float8_e4m3fn).float()
-    data[:4] = parts
-    small = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
-    halves = np.concatenate([data[4:].reshape(4, 8) & 15, data[4:].reshape(4, 8) >> 4], axis=1)
-    want = [[(-1) ** (q >> 3) * small[q & 7] for q in row] for row in halves.tolist()]
-    got = torch.load(gguf(40, (64,), data.tobytes()))["w"]
-    assert torch.equal(got.reshape(4, 16), torch.tensor(want) * scales[:, None])
+    # Q1_0 and Q2_0: one scale, and the first numbers in the low bits.
     bits = rng.integers(0, 2, 128)
     data = np.float16(0.25).tobytes() + np.packbits(bits.astype("u1"), bitorder="little").tobytes()
     assert torch.load(gguf(41, (128,), data))["w"].tolist() == (bits * 0.5 - 0.25).tolist()
@@ -387,14 +381,20 @@ def test_gguf_numbers():
     packed = sum(q.reshape(16, 4)[:, i] << 2 * i for i in range(4)).astype("u1")
     got = torch.load(gguf(42, (64,), np.float16(0.5).tobytes() + packed.tobytes()))["w"]
     assert got.tolist() == ((q - 1) * 0.5).tolist()
-    # Kinds without a formula are seen, and refused when their numbers are wanted.
-    blob = gguf(16, (256,), b"\0" * 66, [("general.block_count", 7)])
-    assert torch.load(blob, map_location="meta")["w"].shape == (256,)
-    with pytest.raises(NotImplementedError, match="IQ2_XXS"):
-        torch.load(blob)
+    blob = gguf(0, (1,), b"\0" * 4, [("general.block_count", 7)])
     assert torch.serialization.file_metadata(blob) == {"general.block_count": "7"}
     with pytest.raises(RuntimeError, match="truncated"):
         torch.load(gguf(0, (2, 32), x.tobytes()[:-1]))
+
+
+@pytest.mark.parametrize("kind", GGUF_BLOCKS)
+def test_gguf_blocks_are_the_numbers_that_ggml_makes_of_them(kind):
+    number, block, want = GGUF_BLOCKS[kind]
+    want = np.frombuffer(base64.b64decode(want), "<f4")
+    blob = gguf(number, (2, len(want)), 2 * base64.b64decode(block))
+    assert torch.load(blob, map_location="meta")["w"].shape == (2, len(want))
+    for row in torch.load(blob)["w"]:
+        np.testing.assert_allclose(row.numpy(), want, rtol=1e-6)
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -547,80 +547,3 @@ def test_one_step_tensors_are_the_same_as_many_steps():
             assert got[2] is got[1]
         elif expect is not None:
             assert got[2] == expect
-
-
-def k_quants(kind, b):
-    """The 256 numbers of one block, in the order of loops that the format's description has."""
-    half = lambda at: float(np.frombuffer(bytes(b[at : at + 2]), "f2")[0])  # noqa: E731
-    y = []
-    if kind in (12, 13):  # Q4_K, Q5_K
-        d, low, s = half(0), half(2), b[4:16]
-        high, q = (b[16:48], b[48:]) if kind == 13 else ([0] * 32, b[16:])
-        for j in range(4):
-            for part in range(2):
-                g = 2 * j + part
-                if g < 4:
-                    scale, least = s[g] & 63, s[g + 4] & 63
-                else:
-                    scale = s[g + 4] & 15 | s[g - 4] >> 6 << 4
-                    least = s[g + 4] >> 4 | s[g] >> 6 << 4
-                for i in range(32):
-                    n = q[32 * j + i] >> 4 * part & 15
-                    y.append(d * scale * (n + 16 * (high[i] >> g & 1)) - low * least)
-    elif kind == 14:  # Q6_K
-        d = half(208)
-        y = [0.0] * 256
-        for n in range(2):
-            low, high, s = b[64 * n :], b[128 + 32 * n :], b[192 + 8 * n :]
-            for i in range(32):
-                signed = [int(np.int8(np.uint8(s[i // 16 + 2 * r]))) for r in range(4)]
-                four = [low[i] & 15, low[i + 32] & 15, low[i] >> 4, low[i + 32] >> 4]
-                for r in range(4):
-                    q = (four[r] | (high[i] >> 2 * r & 3) << 4) - 32
-                    y[128 * n + 32 * r + i] = d * signed[r] * q
-    elif kind == 10:  # Q2_K
-        d, low, at = half(80), half(82), 0
-        for n in range(2):
-            for shift in (0, 2, 4, 6):
-                for part in range(2):
-                    s = b[at]
-                    at += 1
-                    for i in range(16):
-                        q = b[16 + 32 * n + 16 * part + i] >> shift & 3
-                        y.append(d * (s & 15) * q - low * (s >> 4))
-    else:  # Q3_K
-        d, packed, at, mask = half(108), b[96:108], 0, 1
-        scales = [0] * 16
-        for i in range(4):
-            top = packed[8 + i]
-            for w, low in enumerate((packed[i], packed[4 + i], packed[i] >> 4, packed[4 + i] >> 4)):
-                scales[4 * w + i] = (low & 15 | (top >> 2 * w & 3) << 4) - 32
-        for n in range(2):
-            for shift in (0, 2, 4, 6):
-                for part in range(2):
-                    for i in range(16):
-                        k = 16 * part + i
-                        q = (b[32 + 32 * n + k] >> shift & 3) - (0 if b[k] & mask else 4)
-                        y.append(d * scales[at] * q)
-                    at += 1
-                mask <<= 1
-    return y
-
-
-@pytest.mark.parametrize(
-    ("kind", "size", "halves"),
-    [
-        (10, 84, (80, 82)),
-        (11, 110, (108,)),
-        (12, 144, (0, 2)),
-        (13, 176, (0, 2)),
-        (14, 210, (208,)),
-    ],
-)
-def test_gguf_k_quants(kind, size, halves):
-    block = bytearray(np.random.default_rng(kind).integers(0, 256, size, dtype="u1").tobytes())
-    for at in halves:
-        block[at : at + 2] = np.float16(0.01).tobytes()
-    got = torch.load(gguf(kind, (256,), bytes(block)))["w"]
-    assert got.shape == (256,)
-    np.testing.assert_allclose(got.numpy(), k_quants(kind, block), rtol=1e-5, atol=1e-5)

@@ -2,6 +2,7 @@
 //!
 //! Layouts and formulas are those of ggml's reference implementation (`ggml-quants.c`, `ggml-common.h`).
 
+use super::ggml_grids as grids;
 use crate::{DType, Result, bail, ensure, err};
 use half::f16;
 
@@ -108,7 +109,7 @@ impl Kind {
     /// The bytes of 32-bit floats that blocks stand for.
     ///
     /// # Errors
-    /// If the bytes are not whole blocks, or the kind has no formula here.
+    /// If the bytes are not whole blocks, or the kind has none.
     pub fn dequantize(self, bytes: &[u8]) -> Result<Vec<u8>> {
         let (count, size) = (self.block(), self.block_bytes());
         ensure!(
@@ -134,16 +135,18 @@ impl Kind {
             Self::IQ4_XS => iq4_xs,
             Self::TQ1_0 => tq1_0,
             Self::TQ2_0 => tq2_0,
+            Self::IQ1_S => grids::iq1_s,
+            Self::IQ1_M => grids::iq1_m,
+            Self::IQ2_XXS => grids::iq2_xxs,
+            Self::IQ2_XS => grids::iq2_xs,
+            Self::IQ2_S => grids::iq2_s,
+            Self::IQ3_XXS => grids::iq3_xxs,
+            Self::IQ3_S => grids::iq3_s,
             Self::MXFP4 => mxfp4,
             Self::NVFP4 => nvfp4,
             Self::Q1_0 => q1_0,
             Self::Q2_0 => q2_0,
-            _ => bail!(
-                NotImplemented,
-                "{} numbers cannot be turned into floats: load with map_location='meta' to see the tensors without \
-                 their data",
-                self.name()
-            ),
+            plain => bail!(Value, "{} numbers are not in blocks", plain.name()),
         };
         let blocks = bytes.len() / size;
         let total = blocks
@@ -165,7 +168,7 @@ impl Kind {
 }
 
 /// The half-precision number at `at`.
-fn half(b: &[u8], at: usize) -> f32 {
+pub(super) fn half(b: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([b[at], b[at + 1]]).to_f32()
 }
 
@@ -173,7 +176,7 @@ fn single(b: &[u8], at: usize) -> f32 {
     f32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 
-fn word(b: &[u8], at: usize) -> u32 {
+pub(super) fn word(b: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 

@@ -15,6 +15,7 @@ mod detect;
 pub mod fetch;
 pub mod fingerprint;
 pub mod ggml;
+mod ggml_grids;
 mod gguf;
 mod graft;
 mod legacy;
