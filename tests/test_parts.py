@@ -62,7 +62,6 @@ def test_what_they_cannot_do_says_what_can_be_done(name):
         lambda: t + 1,
         lambda: torch.zeros_like(t),
         lambda: t.tolist(),
-        lambda: t.float(),
         lambda: t.copy_(t),
         lambda: torch.add(torch.ones(()), t, out=torch.empty(0)),
     ):
@@ -100,6 +99,29 @@ def test_views_keep_a_quantizer_unless_they_could_move_its_channels():
     t = torch.load(MORE / "quantized_per_channel.pt")
     for act in (lambda: t[0], lambda: t.t(), lambda: t.T, lambda: t.view(-1)):
         with pytest.raises(RuntimeError, match="uniformly quantized"):
+            act()
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_casts_change_the_values_alone(name):
+    t = torch.load(MORE / name)
+    for other in (t.double(), t.to(torch.float64), t.type_as(torch.zeros((), dtype=torch.float64))):
+        assert other.dtype == torch.float64
+        assert other.layout == t.layout
+        assert text(other.float()) == TEXTS[name]
+    meta = t.to("meta", torch.float64)
+    assert (meta.is_meta, meta.dtype, meta.layout) == (True, torch.float64, t.layout)
+    if t.is_nested:
+        assert [x.dtype for x in t.half().unbind()] == [torch.float16] * 2
+    else:
+        assert t.half().to_dense().dtype == torch.float16
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_quantized_numbers_are_no_casts_of_others(name):
+    t = torch.load(MORE / name)
+    for act in (t.float, lambda: t.to(torch.int8), lambda: torch.ones(2).to(t.dtype)):
+        with pytest.raises(NotImplementedError):
             act()
 
 

@@ -18,7 +18,6 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
     let (Some(t), Some(parts)) = (first, parts) else {
         return Err(refusal(args));
     };
-    let same = |dtype: Option<DType>| dtype.is_none_or(|d| d == t.dtype());
     match (args.op.def.name, &*parts) {
         ("unbind", Parts::Nested { .. }) if args.int(1).unwrap_or(0) == 0 => {
             components(&parts).map(Ret::Tuple)
@@ -27,19 +26,20 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
         ("detach" | "alias", _) => Ok(Ret::One(t.detach())),
         ("clone", _) => {
             let format = args.format(1).unwrap_or(MemoryFormat::Preserve);
-            rebuilt(t, &parts, |p| super::call::clone(p, format)).map(Ret::One)
+            rebuilt(t, &parts, t.dtype(), |p, _| super::call::clone(p, format)).map(Ret::One)
         }
-        ("_to_copy", _) if same(args.dtype(1)) => {
-            moved(t, &parts, args.device(2).unwrap_or(Device::CPU)).map(Ret::One)
+        ("_to_copy", parts) => {
+            let dtype = args.dtype(1).unwrap_or(t.dtype());
+            let device = args.device(2).unwrap_or(located(t));
+            // Quantised numbers and others are no casts of one another.
+            if dtype != t.dtype() && (dtype.is_quantized() || t.dtype().is_quantized()) {
+                return Err(refusal(args));
+            }
+            let to = |p: &Tensor, d| super::call::to_copy(p, d, device);
+            let part = |p: &Tensor, values| to(p, if values { dtype } else { p.dtype() });
+            rebuilt(t, parts, dtype, part).map(Ret::One)
         }
-        ("to#device", parts) if parts.is_opaque() && same(args.dtype(2)) => {
-            let device = args.device(1).unwrap_or(parts.device());
-            located(t, parts, device, args.bool(4))
-        }
-        ("cpu", parts) if parts.is_opaque() => located(t, parts, Device::CPU, false),
-        ("cuda", parts) if parts.is_opaque() => {
-            located(t, parts, args.device(1).unwrap_or(Device::cuda(0)), false)
-        }
+        (name, _) if is_conversion(name) => return Ok(None),
         // Any view of a tensor with one quantizer has the same.
         (_, Parts::PerTensor { .. }) => return go_on(args, false),
         (_, Parts::PerChannel { .. }) => return go_on(args, true),
@@ -124,16 +124,20 @@ fn numel(t: &Tensor, parts: &Parts) -> i64 {
     }
 }
 
-/// The tensor itself if it is there already, unless a copy is asked for.
-fn located(t: &Tensor, parts: &Parts, device: Device, copy: bool) -> Result<Ret> {
-    if !copy && device.canonical() == parts.device() {
-        return Ok(Ret::One(t.clone()));
-    }
-    moved(t, parts, device).map(Ret::One)
+/// True for what ends in `_to_copy`.
+fn is_conversion(name: &str) -> bool {
+    matches!(name, "type_as" | "cpu" | "cuda")
+        || name.starts_with("to#")
+        || super::copy::CASTS.iter().any(|op| op.name == name)
 }
 
-fn moved(t: &Tensor, parts: &Parts, device: Device) -> Result<Tensor> {
-    rebuilt(t, parts, |p| super::call::to_copy(p, p.dtype(), device))
+/// The device that counts: a sparse tensor is where its values are.
+#[must_use]
+pub fn located(t: &Tensor) -> Device {
+    match t.storage().parts() {
+        Some(parts) if parts.is_opaque() => parts.device(),
+        _ => t.device(),
+    }
 }
 
 /// The tensors of a nested tensor, as views of its buffer.
@@ -190,19 +194,20 @@ fn quantizer_with(
     })
 }
 
-/// The same tensor with other parts.
+/// The same tensor with other parts: `f` gets each, and whether it is the values (of this dtype afterwards).
 ///
 /// # Errors
 /// What the function reports.
 pub fn rebuilt(
     t: &Tensor,
     parts: &Parts,
-    mut f: impl FnMut(&Tensor) -> Result<Tensor>,
+    dtype: DType,
+    mut f: impl FnMut(&Tensor, bool) -> Result<Tensor>,
 ) -> Result<Tensor> {
     if !parts.is_opaque() {
-        let made = f(&integers(t)?)?;
+        let made = f(&integers(t)?, false)?;
         made.storage()
-            .set_parts(Some(Arc::new(quantizer_with(parts, f)?)));
+            .set_parts(Some(Arc::new(quantizer_with(parts, |p| f(p, false))?)));
         let layout = (made.shape().clone(), made.strides().clone());
         return Ok(made.reinterpret(t.dtype(), layout.0, layout.1, made.offset()));
     }
@@ -212,8 +217,8 @@ pub fn rebuilt(
             values,
             coalesced,
         } => Parts::Coo {
-            indices: f(indices)?,
-            values: f(values)?,
+            indices: f(indices, false)?,
+            values: f(values, true)?,
             coalesced: *coalesced,
         },
         Parts::Compressed {
@@ -223,9 +228,9 @@ pub fn rebuilt(
             values,
         } => Parts::Compressed {
             kind: *kind,
-            compressed: f(compressed)?,
-            plain: f(plain)?,
-            values: f(values)?,
+            compressed: f(compressed, false)?,
+            plain: f(plain, false)?,
+            values: f(values, true)?,
         },
         Parts::Nested {
             buffer,
@@ -233,7 +238,7 @@ pub fn rebuilt(
             strides,
             offsets,
         } => Parts::Nested {
-            buffer: f(buffer)?,
+            buffer: f(buffer, true)?,
             sizes: sizes.clone(),
             strides: strides.clone(),
             offsets: offsets.clone(),
@@ -243,13 +248,13 @@ pub fn rebuilt(
             dtype,
             quantizer,
         } => Parts::Packed {
-            bytes: f(bytes)?,
+            bytes: f(bytes, false)?,
             dtype: *dtype,
-            quantizer: Box::new(quantizer_with(quantizer, f)?),
+            quantizer: Box::new(quantizer_with(quantizer, |p| f(p, false))?),
         },
-        other => quantizer_with(other, f)?,
+        other => quantizer_with(other, |p| f(p, false))?,
     };
     Ok(parts
-        .into_tensor(t.shape(), t.dtype())?
-        .with_requires_grad(t.requires_grad()))
+        .into_tensor(t.shape(), dtype)?
+        .with_requires_grad(t.requires_grad() && (dtype.is_float() || dtype.is_complex())))
 }

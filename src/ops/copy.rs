@@ -353,7 +353,8 @@ pub fn to(
     format: Option<MemoryFormat>,
 ) -> Result<Ret> {
     let dtype = dtype.unwrap_or(t.dtype());
-    let device = device.map_or(t.device(), |d| {
+    let here = super::composite::located(t);
+    let device = device.map_or(here, |d| {
         if d.kind == crate::DeviceKind::Cuda && d.index < 0 {
             Device::cuda(0)
         } else {
@@ -365,7 +366,7 @@ pub fn to(
         // Whatever is not channels-last counts as the contiguous format here, dense or not.
         Some(f) => super::join::suggested_format(t) == f,
     };
-    if dtype == t.dtype() && device == t.device() && !copy && format_ok {
+    if dtype == t.dtype() && device == here && !copy && format_ok {
         return Ok(t.clone().into());
     }
     run1!("_to_copy", t, dtype, device, format).map(Ret::from)

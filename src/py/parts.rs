@@ -13,15 +13,7 @@ pub fn of(t: &Tensor) -> Option<Arc<Parts>> {
     t.storage().parts()
 }
 
-/// The tensor whose device counts: a sparse tensor is where its values are.
-pub fn located(t: &Tensor) -> crate::Device {
-    if t.storage().is_opaque()
-        && let Some(parts) = of(t)
-    {
-        return parts.device();
-    }
-    t.device()
-}
+pub use crate::ops::composite::located;
 
 fn layout_name(t: &Tensor) -> &'static str {
     of(t).map_or("strided", |p| p.layout())
