@@ -415,3 +415,19 @@ except OSError as e:
 def test_killed_while_saving(name: str) -> None:
     changed, _ = kill_during_save.run(6, name, seed=1)
     assert changed > 0
+
+
+def test_more_shards_than_a_process_may_have_open(tmp_path):
+    code = """
+import resource, sys
+import torchlike as torch
+from torchlike import safetensors
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
+state = {f"x{i}": torch.full((2,), float(i)) for i in range(320)}
+safetensors.save_file(state, sys.argv[1], max_shard_size=8)
+"""
+    path = tmp_path / "many.safetensors"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+    got = torch.load(tmp_path / "many.safetensors.index.json")
+    assert len(os.listdir(tmp_path)) == 321
+    assert all(got[f"x{i}"].tolist() == [i, i] for i in range(320))

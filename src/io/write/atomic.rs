@@ -17,7 +17,8 @@ pub struct AtomicFile {
 /// A file whose bytes are on the disk, but not at their path.
 pub struct Flushed {
     place: Place,
-    file: File,
+    /// What has no name is there only as long as it is open.
+    unnamed: Option<File>,
 }
 
 /// Where the bytes are before they are published.
@@ -116,7 +117,8 @@ impl AtomicFile {
         if !matches!(place.draft, Draft::Target) {
             file.sync_all().map_err(|e| place.named(&e))?;
         }
-        Ok(Flushed { place, file })
+        let unnamed = matches!(place.draft, Draft::Unnamed).then_some(file);
+        Ok(Flushed { place, unnamed })
     }
 }
 
@@ -136,16 +138,26 @@ fn explained(place: &Place, e: &std::io::Error) -> std::io::Error {
 }
 
 impl Flushed {
+    /// Closes the file, which has a temporary name from then on: a process can have only so many open.
+    ///
+    /// # Errors
+    /// If it cannot be given a name.
+    pub fn close(&mut self) -> Result<()> {
+        if let Some(file) = self.unnamed.take() {
+            let place = &mut self.place;
+            let name = name_it(file, &place.target).map_err(|e| place.named(&e))?;
+            place.draft = Draft::Named(name);
+        }
+        Ok(())
+    }
+
     /// Puts the file in its place.
     ///
     /// # Errors
     /// If it cannot be renamed.
-    pub fn publish(self) -> Result<()> {
-        let Self { mut place, file } = self;
-        if matches!(place.draft, Draft::Unnamed) {
-            let name = name_it(file, &place.target).map_err(|e| place.named(&e))?;
-            place.draft = Draft::Named(name);
-        }
+    pub fn publish(mut self) -> Result<()> {
+        self.close()?;
+        let place = &mut self.place;
         let Draft::Named(name) = &place.draft else {
             return Ok(());
         };

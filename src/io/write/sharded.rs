@@ -15,6 +15,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Shards that are kept open until all are written, so that none is left behind by a process that is killed.
+const MAX_OPEN: usize = 256;
+
 /// What each shard is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -60,7 +63,11 @@ pub fn save(
         let path = names.folder.join(&name);
         let mut out = AtomicFile::create(&path)?;
         shard(&mut out, &path, flat, members, kind, provider)?;
-        files.push((path, out.flush()?));
+        let mut done = out.flush()?;
+        if files.len() >= MAX_OPEN {
+            done.close()?;
+        }
+        files.push((path, done));
         for (_, item) in flat.members(members) {
             if item.tied.is_none() {
                 total += item.nbytes()?;
