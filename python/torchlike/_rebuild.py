@@ -139,7 +139,12 @@ def _attributes(obj: Any, state: Any) -> None:
         object.__setattr__(obj, key, value)
 
 
-def _plain(cls: type, *checks: type | tuple[type, ...], least: int | None = None) -> Builder:
+def _plain(
+    cls: type,
+    *checks: type | tuple[type, ...],
+    least: int | None = None,
+    give: Callable[[Any, Any], Any] | None = None,
+) -> Builder:
     """A class that is called with arguments of these types, and no others."""
 
     def make(args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -151,7 +156,7 @@ def _plain(cls: type, *checks: type | tuple[type, ...], least: int | None = None
             need(not isinstance(value, str) or len(value) <= MAX_TEXT, "a text that is too long")
         return cls(*args)
 
-    return Builder(make)
+    return Builder(make, give)
 
 
 def _empty(cls: Any, give: Callable[[Any, Any], Any] | None = _attributes) -> Builder:
@@ -223,9 +228,7 @@ def _stdlib_collections(name: str) -> Any:
     if name in ("UserDict", "UserList", "ChainMap"):
         return _empty(getattr(collections, name))
     if name == "UserString":
-        text = _plain(collections.UserString, str, least=0)
-        text.give = _attributes
-        return text
+        return _plain(collections.UserString, str, least=0, give=_attributes)
     return None
 
 

@@ -60,18 +60,13 @@ def get_device_module(device: Any = None) -> Any:
     return cuda
 
 
-def _has_parts(t: Tensor) -> bool:
-    """True for sparse, nested and quantised tensors, which are more than a view of a storage."""
-    return t.is_quantized or t.is_nested or str(t.layout) != "torchlike.strided"
-
-
 def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     """A copy with storage of its own; tensors on one storage stay together within one deepcopy."""
     done = memo.get(id(t))
     if done is not None:
         return done
     made: Any
-    if _has_parts(t):
+    if t._has_parts():
         made = t.detach().clone()
     else:
         storage = t.untyped_storage()
@@ -131,7 +126,7 @@ def _rebuild_saved(data: bytes) -> Any:
 
 
 def _reduce(t: Tensor, protocol: int) -> Any:
-    if _has_parts(t):
+    if t._has_parts():
         import io
 
         from torchlike.serialization import save

@@ -187,11 +187,12 @@ def _elements(t: Any, indent: int) -> str:
     """The elements of a dense tensor that begin at a column."""
     if t.numel() == 0:
         return "[]"
+    formatter = _formatter
     if t.dtype == _C.float4_e2m1fn_x2:  # the two halves of a byte are not told apart
-        t = t.view(_C.uint8).float()
+        t, formatter = t.view(_C.uint8), _float_formatter
     summarise = t.numel() > PRINT_OPTS.threshold
     values = _shown(t, PRINT_OPTS.edgeitems if summarise else -1)
-    return _lines(values, t.ndim, indent, *_formatter(_flat(values)))
+    return _lines(values, t.ndim, indent, *formatter(_flat(values)))
 
 
 _COMPRESSED = {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// That the op is not for such tensors, and what to do.
 #[cold]
 pub fn run(args: &Args) -> Result<Option<Ret>> {
-    let first = args.tensor(0).ok();
+    let first = args.tensor(0).ok().filter(|t| t.has_parts());
     let parts = first.and_then(|t| t.storage().parts());
     let (Some(t), Some(parts)) = (first, parts) else {
         return Err(refusal(args));

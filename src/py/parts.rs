@@ -115,6 +115,10 @@ impl PyTensor {
     fn is_nested(&self) -> bool {
         matches!(of(self.get()).as_deref(), Some(Parts::Nested { .. }))
     }
+    /// True for sparse, nested and quantised tensors, which are more than a view of a storage.
+    fn _has_parts(&self) -> bool {
+        self.get().has_parts()
+    }
     fn is_coalesced(&self) -> PyResult<bool> {
         Ok(coo(self.get(), "is_coalesced")?.2)
     }
