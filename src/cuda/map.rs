@@ -8,7 +8,7 @@ use super::source::{self, Operand};
 use crate::cpu::map::Ctx;
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Body, KernelBody, Row};
-use crate::ops::pointwise::{call_types, scalar_of};
+use crate::ops::pointwise::rule::{call_types, scalar_of};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err};
 use smallvec::SmallVec;
 

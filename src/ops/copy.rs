@@ -1,8 +1,10 @@
 //! Copies, casts and fills.
 
-use super::args::Args;
-use super::op::{F, FM, FMIO, I, KernelBody, M, OpDef, Plan, Ret, compose, kernel, view};
 use crate::dims::{self, MemoryFormat};
+use crate::ops::core::args::Args;
+use crate::ops::core::op::{
+    F, FM, FMIO, I, KernelBody, M, OpDef, Plan, Ret, compose, kernel, view,
+};
 use crate::{DType, Device, Dims, Result, Tensor, bail, cpu, run1};
 
 /// The family's rows.
@@ -89,14 +91,14 @@ pub static OPS: &[OpDef] = &[
         "resolve_conj",
         "(Tensor self)",
         FM,
-        |a| super::call::resolve(a.tensor(0)?).map(Ret::from),
+        |a| crate::ops::core::call::resolve(a.tensor(0)?).map(Ret::from),
         "The tensor with a lazy conjugation carried out.",
     ),
     compose(
         "resolve_neg",
         "(Tensor self)",
         FM,
-        |a| super::call::resolve(a.tensor(0)?).map(Ret::from),
+        |a| crate::ops::core::call::resolve(a.tensor(0)?).map(Ret::from),
         "The tensor with a lazy negation carried out.",
     ),
     compose(
@@ -200,7 +202,7 @@ pub fn infer_like(a: &Args) -> Result<Plan> {
 }
 
 fn infer_fill(a: &Args) -> Result<Plan> {
-    super::mask::check_fits(a.scalar(1)?, a.tensor(0)?.dtype())?;
+    crate::ops::index::mask::check_fits(a.scalar(1)?, a.tensor(0)?.dtype())?;
     infer_like(a)
 }
 
@@ -322,7 +324,7 @@ fn fill_tensor(a: &Args) -> Result<Ret> {
         t.dtype(),
         t.device(),
     )?;
-    super::call::copy_(&out, v)?;
+    crate::ops::core::call::copy_(&out, v)?;
     Ok(out.into())
 }
 
@@ -353,7 +355,7 @@ pub fn to(
     format: Option<MemoryFormat>,
 ) -> Result<Ret> {
     let dtype = dtype.unwrap_or(t.dtype());
-    let here = super::composite::located(t);
+    let here = crate::ops::core::composite::located(t);
     let device = device.map_or(here, |d| {
         if d.kind == crate::DeviceKind::Cuda && d.index < 0 {
             Device::cuda(0)
@@ -364,7 +366,7 @@ pub fn to(
     let format_ok = match format {
         None | Some(MemoryFormat::Preserve) => true,
         // Whatever is not channels-last counts as the contiguous format here, dense or not.
-        Some(f) => super::join::suggested_format(t) == f,
+        Some(f) => crate::ops::arrange::join::suggested_format(t) == f,
     };
     if dtype == t.dtype() && device == here && !copy && format_ok {
         return Ok(t.clone().into());

@@ -232,7 +232,7 @@ fn recorded(t: Tensor, device: Device) -> CoreResult<Tensor> {
 
 /// The nested list of a tensor's values.
 pub fn to_list<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
-    crate::ops::composite::check_plain(t, "tolist")?;
+    crate::ops::core::composite::check_plain(t, "tolist")?;
     let real =
         readable(t, "Cannot copy out of meta tensor; no data!").map_err(|e| match e.kind() {
             crate::ErrorKind::Runtime => PyNotImplementedError::new_err(e.message().to_owned()),
@@ -285,7 +285,7 @@ pub fn legacy_constructor(
             type_name(&first)
         ))
     })?;
-    crate::ops::create::check_size(&shape)?;
+    crate::ops::create::factory::check_size(&shape)?;
     if layers::active() {
         return Ok(crate::run1!(
             "empty",

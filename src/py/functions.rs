@@ -248,7 +248,10 @@ fn result_type<'py>(
     let wrong = || PyTypeError::new_err("result_type(): arguments must be tensors or numbers");
     let a = super::convert::convert(Operand, false, tensor1).map_err(|_| wrong())?;
     let b = super::convert::convert(Operand, false, tensor2).map_err(|_| wrong())?;
-    dtype(tensor1.py(), crate::ops::pointwise::result_type(&[a, b])?)
+    dtype(
+        tensor1.py(),
+        crate::ops::pointwise::rule::result_type(&[a, b])?,
+    )
 }
 
 /// Two dtypes by position or keyword, with the messages that op functions give.

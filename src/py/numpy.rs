@@ -203,7 +203,7 @@ pub fn to_numpy<'py>(slf: &Bound<'py, PyTensor>, force: bool) -> PyResult<Bound<
     let py = slf.py();
     let mut t = slf.get().get().clone();
     if t.storage().is_opaque() {
-        crate::ops::composite::check_plain(&t, "numpy")?;
+        crate::ops::core::composite::check_plain(&t, "numpy")?;
     }
     if force {
         t = crate::ops::call::resolve(&t.to_device(Device::CPU)?)?.with_requires_grad(false);

@@ -2,7 +2,8 @@
 
 use super::object::{PyTensor, wrap};
 use super::types::{self, PyLayout};
-use crate::ops::{call, composite};
+use crate::ops::core::call;
+use crate::ops::core::composite;
 use crate::parts::Parts;
 use crate::{Result, Tensor, bail, err};
 use pyo3::prelude::*;
@@ -13,7 +14,7 @@ pub fn of(t: &Tensor) -> Option<Arc<Parts>> {
     t.storage().parts()
 }
 
-pub use crate::ops::composite::located;
+pub use crate::ops::core::composite::located;
 
 fn layout_name(t: &Tensor) -> &'static str {
     of(t).map_or("strided", |p| p.layout())

@@ -1,0 +1,433 @@
+//! The vocabulary of the op table: what an operator is.
+//!
+//! An [`OpDef`] is one value. Its schema text names the arguments, their kinds and defaults; its forms say
+//! where it appears; its body is the layout rule with the kernels behind it. The Python binding, the stubs,
+//! the docs and the table test are read from these values and nowhere repeated.
+
+use crate::ops::core::args::Args;
+use crate::ops::core::schema::Schema;
+use crate::{DType, Dims, Result, Tensor};
+use smallvec::{SmallVec, smallvec};
+
+/// One operator (one overload of one public name).
+pub struct OpDef {
+    /// `name` or `name#overload`, with a path for names below the module: `linalg.inv`, `max#dim`.
+    pub name: &'static str,
+    /// `(Tensor self, int dim, *, bool keepdim=False) -> Tensor`; see [`Schema`].
+    pub schema: &'static str,
+    /// Where it appears: a sum of [`F`], [`M`], [`I`], [`O`].
+    pub forms: u8,
+    /// What it computes.
+    pub body: Body,
+    /// One sentence for `help()` and the docs page.
+    pub doc: &'static str,
+}
+
+/// Appears as a function of the module.
+pub const F: u8 = 1;
+/// Appears as a method of `Tensor`.
+pub const M: u8 = 2;
+/// Has an in-place form `name_`.
+pub const I: u8 = 4;
+/// Takes `out=`.
+pub const O: u8 = 8;
+/// Its `out=` has to have exactly the dtype of the result; a bit beside [`O`].
+pub const X: u8 = 16;
+/// Numbers alone make a tensor, as with the four arithmetic operations.
+pub const N: u8 = 32;
+/// Function and method.
+pub const FM: u8 = F | M;
+/// Function, method and `out=`.
+pub const FMO: u8 = F | M | O;
+/// All forms.
+pub const FMIO: u8 = F | M | I | O;
+
+/// What an operator does.
+#[derive(Clone, Copy)]
+pub enum Body {
+    /// A layout rule, and a kernel that fills what the rule allocated.
+    Kernel(KernelBody),
+    /// Another look at the same storage; needs no kernel on any device.
+    View(fn(&Args) -> Result<Ret>),
+    /// Made of other operators.
+    Compose(fn(&Args) -> Result<Ret>),
+}
+
+/// A layout rule and its kernels.
+#[derive(Clone, Copy)]
+pub struct KernelBody {
+    /// Checks the arguments and says what the results look like; runs on every device.
+    pub infer: fn(&Args) -> Result<Plan>,
+    /// Fills the results from host memory.
+    pub cpu: Kernel,
+    /// Fills the results on a GPU; absent: a clear error.
+    pub cuda: Option<Kernel>,
+    /// How the dispatcher may use it.
+    pub traits: Traits,
+    /// Rows of a family keep what tells them apart here.
+    pub row: Row,
+}
+
+/// Fills allocated results; may not change their shapes.
+pub type Kernel = fn(&Args, &[Tensor]) -> Result<()>;
+
+/// What the dispatcher has to know about a kernel.
+#[derive(Clone, Copy, Default)]
+pub struct Traits {
+    /// Every result element depends on the elements at its own place alone: the result may be written over an input.
+    pub pointwise: bool,
+    /// The kernel draws random numbers: how far it moves the generator, if that does not depend on values.
+    pub random: Option<fn(&Args, &[Tensor], &mut crate::random::Generator)>,
+    /// True for kernels that draw random numbers at all.
+    pub draws: bool,
+    /// Argument positions where host tensors may index another device's (bits).
+    pub index_args: u16,
+    /// Argument positions that may be on another device than the rest (bits).
+    pub any_device: u16,
+    /// The shape of the result depends on values: impossible on meta.
+    pub data_dependent: bool,
+    /// Argument positions that the kernel writes besides its results (bits).
+    pub mutates: u16,
+    /// Argument 0 is what the kernel changes: where the result is that very memory, it writes the changes only.
+    pub updates: bool,
+    /// The kernel understands lazily conjugated and negated inputs itself.
+    pub lazy_aware: bool,
+}
+
+/// Family-specific data of a row.
+#[derive(Clone, Copy)]
+pub enum Row {
+    /// None: the op has functions of its own.
+    None,
+    /// A pointwise operator.
+    Map(&'static crate::ops::pointwise::rule::MapRow),
+    /// A reduction.
+    Reduce(&'static crate::ops::reduce::sums::ReduceRow),
+}
+
+/// What the results of a call look like.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// One entry a result.
+    pub outs: SmallVec<[OutSpec; 1]>,
+    /// Where the results go, if not where the arguments are.
+    pub device: Option<crate::Device>,
+}
+
+/// Layout and dtype of one result.
+#[derive(Clone, Debug)]
+pub struct OutSpec {
+    /// Sizes.
+    pub shape: Dims,
+    /// Strides of a freshly allocated result.
+    pub strides: Dims,
+    /// Element type.
+    pub dtype: DType,
+}
+
+impl OutSpec {
+    /// A row-major result.
+    #[must_use]
+    pub fn contiguous(shape: &[i64], dtype: DType) -> Self {
+        Self {
+            shape: Dims::new(shape),
+            strides: crate::dims::contiguous_strides(shape),
+            dtype,
+        }
+    }
+}
+
+impl Plan {
+    /// A plan with one result.
+    #[inline]
+    #[must_use]
+    pub fn one(shape: Dims, strides: Dims, dtype: DType) -> Self {
+        Self {
+            outs: smallvec![OutSpec {
+                shape,
+                strides,
+                dtype
+            }],
+            device: None,
+        }
+    }
+
+    /// A plan with one row-major result.
+    #[must_use]
+    pub fn contiguous(shape: &[i64], dtype: DType) -> Self {
+        Self {
+            outs: smallvec![OutSpec::contiguous(shape, dtype)],
+            device: None,
+        }
+    }
+
+    /// A plan with several row-major results.
+    #[must_use]
+    pub fn many(specs: &[(&[i64], DType)]) -> Self {
+        Self {
+            outs: specs
+                .iter()
+                .map(|(s, d)| OutSpec::contiguous(s, *d))
+                .collect(),
+            device: None,
+        }
+    }
+}
+
+/// What a call gives back.
+#[derive(Clone, Debug)]
+pub enum Ret {
+    /// One tensor.
+    One(Tensor),
+    /// A fixed number of tensors; named in the schema if they have names.
+    Tuple(Vec<Tensor>),
+    /// Any number of tensors.
+    List(Vec<Tensor>),
+    /// A value that is no tensor.
+    Value(Value),
+}
+
+/// Results that are no tensors.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Nothing.
+    None,
+    /// A number.
+    Scalar(crate::Scalar),
+    /// A list of integers.
+    Ints(Vec<i64>),
+    /// A dtype.
+    DType(DType),
+}
+
+impl Ret {
+    /// The single tensor.
+    ///
+    /// # Errors
+    /// If the result is something else.
+    pub fn one(self) -> Result<Tensor> {
+        match self {
+            Self::One(t) => Ok(t),
+            other => crate::bail!(Runtime, "expected one tensor, got {other:?}"),
+        }
+    }
+
+    /// The first tensor alone.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn first(self) -> Result<Self> {
+        match self.tensors().into_iter().next() {
+            Some(t) => Ok(Self::One(t)),
+            None => crate::bail!(Runtime, "no result"),
+        }
+    }
+
+    /// All tensors of the result.
+    #[must_use]
+    pub fn tensors(self) -> Vec<Tensor> {
+        match self {
+            Self::One(t) => vec![t],
+            Self::Tuple(t) => t,
+            Self::List(t) => t,
+            Self::Value(_) => Vec::new(),
+        }
+    }
+}
+
+impl From<Tensor> for Ret {
+    fn from(t: Tensor) -> Self {
+        Self::One(t)
+    }
+}
+
+impl KernelBody {
+    /// A body with a rule and a CPU kernel.
+    #[must_use]
+    pub const fn new(infer: fn(&Args) -> Result<Plan>, cpu: Kernel) -> Self {
+        const NO: Traits = Traits {
+            pointwise: false,
+            random: None,
+            draws: false,
+            index_args: 0,
+            any_device: 0,
+            data_dependent: false,
+            mutates: 0,
+            updates: false,
+            lazy_aware: false,
+        };
+        Self {
+            infer,
+            cpu,
+            cuda: None,
+            traits: NO,
+            row: Row::None,
+        }
+    }
+
+    /// With a GPU kernel.
+    #[must_use]
+    pub const fn cuda(mut self, kernel: Kernel) -> Self {
+        self.cuda = Some(kernel);
+        self
+    }
+
+    /// With index arguments (bits of their positions).
+    #[must_use]
+    pub const fn index_args(mut self, bits: u16) -> Self {
+        self.traits.index_args = bits;
+        self
+    }
+
+    /// With arguments that may be on any device (bits of their positions).
+    #[must_use]
+    pub const fn any_device(mut self, bits: u16) -> Self {
+        self.traits.any_device = bits;
+        self
+    }
+
+    /// Marked as reading lazily conjugated and negated inputs itself.
+    #[must_use]
+    pub const fn lazy_aware(mut self) -> Self {
+        self.traits.lazy_aware = true;
+        self
+    }
+
+    /// With the row that the family's functions read.
+    #[must_use]
+    pub const fn row(mut self, row: Row) -> Self {
+        self.row = row;
+        self
+    }
+
+    /// Marked as writing results element by element.
+    #[must_use]
+    pub const fn pointwise(mut self) -> Self {
+        self.traits.pointwise = true;
+        self
+    }
+
+    /// Marked as changing argument 0, in its own memory if the result is that.
+    #[must_use]
+    pub const fn updates(mut self) -> Self {
+        self.traits.updates = true;
+        self
+    }
+
+    /// Marked as having a result shape that depends on values.
+    #[must_use]
+    pub const fn data_dependent(mut self) -> Self {
+        self.traits.data_dependent = true;
+        self
+    }
+
+    /// Marked as drawing random numbers; `advance` moves the generator as the kernel would, if that is known.
+    #[must_use]
+    pub const fn random(
+        mut self,
+        advance: Option<fn(&Args, &[Tensor], &mut crate::random::Generator)>,
+    ) -> Self {
+        self.traits.draws = true;
+        self.traits.random = advance;
+        self
+    }
+
+    /// Marked as writing argument positions besides the results (bits).
+    #[must_use]
+    pub const fn mutates(mut self, bits: u16) -> Self {
+        self.traits.mutates = bits;
+        self
+    }
+
+    /// The finished body.
+    #[must_use]
+    pub const fn body(self) -> Body {
+        Body::Kernel(self)
+    }
+}
+
+/// A row of the table: an op with a layout rule and a CPU kernel.
+#[must_use]
+pub const fn kernel(
+    name: &'static str,
+    schema: &'static str,
+    forms: u8,
+    body: KernelBody,
+    doc: &'static str,
+) -> OpDef {
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::Kernel(body),
+        doc,
+    }
+}
+
+/// A row of the table: a view.
+#[must_use]
+pub const fn view(
+    name: &'static str,
+    schema: &'static str,
+    forms: u8,
+    f: fn(&Args) -> Result<Ret>,
+    doc: &'static str,
+) -> OpDef {
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::View(f),
+        doc,
+    }
+}
+
+/// A row of the table: an op made of other ops.
+#[must_use]
+pub const fn compose(
+    name: &'static str,
+    schema: &'static str,
+    forms: u8,
+    f: fn(&Args) -> Result<Ret>,
+    doc: &'static str,
+) -> OpDef {
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::Compose(f),
+        doc,
+    }
+}
+
+/// An op of the table with its parsed schema.
+pub struct Op {
+    /// The row.
+    pub def: &'static OpDef,
+    /// Its arguments.
+    pub schema: Schema,
+    /// Its number in the table.
+    pub id: usize,
+}
+
+impl Op {
+    /// The public name: without path and overload (`max` of `max#dim`).
+    #[must_use]
+    pub fn public_name(&self) -> &'static str {
+        let name = self.def.name;
+        let name = name.split('#').next().unwrap_or(name);
+        name.rsplit('.').next().unwrap_or(name)
+    }
+
+    /// The path with the public name, without overload: `linalg.inv`.
+    #[must_use]
+    pub fn path(&self) -> &'static str {
+        self.def.name.split('#').next().unwrap_or(self.def.name)
+    }
+
+    /// Whether the op has a form.
+    #[must_use]
+    pub fn has(&self, form: u8) -> bool {
+        self.def.forms & form != 0
+    }
+}
