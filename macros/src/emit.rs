@@ -176,7 +176,7 @@ pub fn module(rows: &[Row]) -> TokenStream {
     let mut text = String::from(
         "/// The arguments of each operator here, by name, and its function.
         pub mod calls {
-            #![allow(unused_imports, non_camel_case_types, clippy::should_implement_trait, clippy::too_many_arguments, clippy::module_name_repetitions, clippy::new_ret_no_self, clippy::wrong_self_convention, reason = \"made from schemas\")]
+            #![allow(unused_imports, non_snake_case, non_camel_case_types, clippy::should_implement_trait, clippy::too_many_arguments, clippy::module_name_repetitions, clippy::new_ret_no_self, clippy::wrong_self_convention, reason = \"made from schemas\")]
             use crate::ops::core::typed::{Operand, OptTensors, Read, Strided, Tensors, Write};
             use crate::ops::{Args, Ret};
             use crate::random::SharedGenerator;
@@ -263,7 +263,7 @@ fn class(row: &Row) -> String {
             ///
             /// # Errors
             /// If one is of another kind, which a parsed call cannot have.
-            #[inline] pub fn read(args: &'a Args<'a>) -> Result<Self> {{ Ok(Self {{ {reads} {phantom} }}) }}
+            #[inline] pub fn read(args: &'a Args<'_>) -> Result<Self> {{ Ok(Self {{ {reads} {phantom} }}) }}
             /// The arguments in schema order.
             ///
             /// # Errors

@@ -2,33 +2,12 @@
 
 use super::convert::tensor_arg;
 use super::object::{PyTensor, wrap};
-use super::results::to_python;
 use super::types::{self, PyDType, device, dtype, size};
-use crate::layers::parts::check_view;
-use crate::ops::op::Ret;
-use crate::{MemoryFormat, Result, Tensor, op, run};
+use crate::MemoryFormat;
+use crate::ops::f;
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-
-fn swapped(t: &Tensor, what: &str) -> Result<Ret> {
-    if t.ndim() != 2 {
-        crate::bail!(
-            Runtime,
-            "tensor.{what} is only supported on matrices (2-D tensors). Got {}-D tensor.",
-            t.ndim()
-        );
-    }
-    Ok(t.swapped(0, 1).into())
-}
-
-fn matrix<'py>(slf: &Bound<'py, PyTensor>, name: &str, conj: bool) -> PyResult<Bound<'py, PyAny>> {
-    check_view(slf.get().get(), name)?;
-    wrap(
-        slf.py(),
-        crate::ops::view::shape::matrix_transpose(slf.get().get(), name, conj)?.one()?,
-    )
-}
 
 #[pymethods]
 impl PyTensor {
@@ -204,40 +183,29 @@ impl PyTensor {
 
     #[getter(T)]
     fn t_all<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let t = slf.get().get();
-        check_view(t, "T")?;
-        let perm: Vec<usize> = (0..t.ndim()).rev().collect();
-        wrap(slf.py(), t.permuted(&perm))
+        wrap(slf.py(), f::numpy_T(slf.get().get())?)
     }
     #[getter(H)]
     fn h<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let t = slf.get().get();
-        check_view(t, "H")?;
-        if t.ndim() == 0 {
-            return wrap(slf.py(), crate::ops::view::complex::conj(t));
-        }
-        wrap(
-            slf.py(),
-            crate::ops::view::complex::conj(&swapped(t, "H")?.one()?),
-        )
+        wrap(slf.py(), f::matrix_H(slf.get().get())?)
     }
     #[getter(mT)]
     fn m_t<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        matrix(slf, "mT", false)
+        wrap(slf.py(), f::mT(slf.get().get())?)
     }
     #[getter(mH)]
     fn m_h<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        matrix(slf, "mH", true)
+        wrap(slf.py(), f::mH(slf.get().get())?)
     }
     #[getter]
     fn real<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         if slf.get().get().dtype().is_complex() {
-            return to_python(slf.py(), run!("real", slf.get().get())?, op!("real")?);
+            return wrap(slf.py(), f::real(slf.get().get())?);
         }
         Ok(slf.clone().into_any())
     }
     #[getter]
     fn imag<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(slf.py(), run!("imag", slf.get().get())?, op!("imag")?)
+        wrap(slf.py(), f::imag(slf.get().get())?)
     }
 }

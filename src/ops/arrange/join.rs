@@ -444,7 +444,7 @@ fn broadcast_tensors(a: &Args) -> Result<Ret> {
     }
     Ok(Ret::List(
         list.iter()
-            .map(|t| crate::ops::view::shape::expand(t, &shape)?.one())
+            .map(|t| crate::ops::f::expand(t, &shape))
             .collect::<Result<_>>()?,
     ))
 }

@@ -171,7 +171,7 @@ pub trait Read<'a>: Sized {
     ///
     /// # Errors
     /// If it is of another kind.
-    fn read(args: &'a Args<'a>, i: usize) -> Result<Self>;
+    fn read(args: &'a Args<'_>, i: usize) -> Result<Self>;
 }
 
 /// A kind of argument, written into a call.
@@ -182,7 +182,7 @@ pub trait Write {
 
 impl<'a, T: Read<'a>> Read<'a> for Option<T> {
     #[inline]
-    fn read(args: &'a Args<'a>, i: usize) -> Result<Self> {
+    fn read(args: &'a Args<'_>, i: usize) -> Result<Self> {
         match args.values[i] {
             Arg::None => Ok(None),
             _ => T::read(args, i).map(Some),
@@ -200,7 +200,7 @@ macro_rules! kinds {
     ($($t:ty, $what:literal, { $($pattern:pat $(if $guard:expr)? => $value:expr),+ $(,)? }, |$w:ident| $arg:expr;)+) => {$(
         impl<'a> Read<'a> for $t {
             #[inline]
-            fn read(args: &'a Args<'a>, i: usize) -> Result<Self> {
+            fn read(args: &'a Args<'_>, i: usize) -> Result<Self> {
                 Ok(match &args.values[i] {
                     $($pattern $(if $guard)? => $value,)+
                     _ => return Err(args.wrong(i, $what)),

@@ -1,12 +1,12 @@
 //! Advanced indexing: the `index` and `index_put` operators, and what square brackets mean.
 
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
-use crate::ops::core::args::{Arg, Args};
+use crate::ops::core::args::Args;
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{F, I, KernelBody, M, OpDef, OutSpec, Plan, kernel};
+use crate::ops::f;
 use crate::ops::index::along::{apart, long, start};
-use crate::ops::view::shape as view;
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, bail, cpu, dims, ensure, err};
 use torchlike_macros::operators;
 
@@ -51,6 +51,13 @@ pub enum Index {
     Bool(bool),
     /// Positions or a mask.
     Tensor(Tensor),
+}
+
+impl Index {
+    /// True if it may leave a dimension as it is.
+    fn keeps(&self) -> bool {
+        matches!(self, Self::Slice { .. } | Self::Ellipsis)
+    }
 }
 
 /// What is written by `x[...] = value`.
@@ -467,7 +474,16 @@ fn slice(
     let step = step.unwrap_or(1);
     ensure!(step != 0, Value, "slice step cannot be zero");
     ensure!(step > 0, Value, "step must be greater than zero");
-    crate::ops::view::part::slice(t, dim as i64, start, stop, step)?.one()
+    let size = t.shape()[dim];
+    if step == 1 && start.unwrap_or(0) == 0 && stop.is_none_or(|s| s >= size) {
+        return Ok(t.clone());
+    }
+    f::Slice::new(t)
+        .dim(dim as i64)
+        .start(start)
+        .end(stop)
+        .step(step)
+        .call()
 }
 
 /// A truth value as the positions it takes from a dimension of size 1.
@@ -510,7 +526,7 @@ fn apply(t: &Tensor, list: &[Index]) -> Result<Sliced> {
     );
     // `dim` is the place in the view; `place` that in the list of index tensors, where a mask of several dimensions takes one.
     let (mut view, mut dim, mut indices, mut real) =
-        (t.detach(), 0usize, Vec::<Option<Tensor>>::new(), 0usize);
+        (t.clone(), 0usize, Vec::<Option<Tensor>>::new(), 0usize);
     let mut place = 0usize;
     let mut record = |at: usize, index: Tensor| {
         indices.resize_with(at, || None);
@@ -531,18 +547,18 @@ fn apply(t: &Tensor, list: &[Index]) -> Result<Sliced> {
                 (dim, place, real) = (dim + rest, place + rest, real + rest);
             }
             Index::NewAxis => {
-                view = unsqueeze(&view, dim);
+                view = f::unsqueeze(&view, dim as i64)?;
                 (dim, place) = (dim + 1, place + 1);
             }
             Index::Bool(on) => {
-                view = unsqueeze(&view, dim);
+                view = f::unsqueeze(&view, dim as i64)?;
                 record(place, positions(*on)?);
                 (dim, place) = (dim + 1, place + 1);
             }
             Index::Tensor(index) if index.ndim() == 0 && index.dtype().is_integral(true) => {
                 let value = helpers::item(index)?;
                 if is_mask(index) {
-                    view = unsqueeze(&view, dim);
+                    view = f::unsqueeze(&view, dim as i64)?;
                     record(place, positions(value.to_bool())?);
                     (dim, place) = (dim + 1, place + 1);
                 } else {
@@ -560,19 +576,6 @@ fn apply(t: &Tensor, list: &[Index]) -> Result<Sliced> {
     Ok(Sliced { view, indices })
 }
 
-fn unsqueeze(t: &Tensor, dim: usize) -> Tensor {
-    let stride = if dim < t.ndim() {
-        t.shape()[dim] * t.strides()[dim]
-    } else {
-        1
-    };
-    t.view_with(
-        t.shape().inserted(dim, 1),
-        t.strides().inserted(dim, stride),
-        t.offset(),
-    )
-}
-
 fn pick(t: &Tensor, dim: usize, index: i64, real: usize) -> Result<Tensor> {
     let size = t.shape()[dim];
     ensure!(
@@ -580,11 +583,7 @@ fn pick(t: &Tensor, dim: usize, index: i64, real: usize) -> Result<Tensor> {
         Index,
         "index {index} is out of bounds for dimension {real} with size {size}"
     );
-    Ok(t.selected(dim, if index < 0 { index + size } else { index }))
-}
-
-fn as_arg(indices: &[Option<Tensor>]) -> Arg<'_> {
-    Arg::OptTensors(indices.iter().map(Option::as_ref).collect())
+    f::select(t, dim as i64, index)
 }
 
 /// `t[list]`: a view where only numbers, ranges and new dimensions are given, otherwise a copy.
@@ -592,16 +591,14 @@ fn as_arg(indices: &[Option<Tensor>]) -> Arg<'_> {
 /// # Errors
 /// PyTorch's texts for indices that do not fit.
 pub fn get_item(t: &Tensor, list: &[Index]) -> Result<Tensor> {
-    crate::layers::parts::check_view(t, "index")?;
     let sliced = apply(t, list)?;
-    if sliced.indices.is_empty() {
-        return Ok(sliced.view);
+    if !sliced.indices.is_empty() {
+        return f::index(&sliced.view, &sliced.indices[..]);
     }
-    dispatch::run(
-        crate::op!("index")?,
-        &[Arg::Tensor(&sliced.view), as_arg(&sliced.indices)],
-    )?
-    .one()
+    if list.iter().all(Index::keeps) && sliced.view.shape() == t.shape() {
+        return f::alias(t);
+    }
+    Ok(sliced.view)
 }
 
 /// `t[list] = value`.
@@ -609,7 +606,6 @@ pub fn get_item(t: &Tensor, list: &[Index]) -> Result<Tensor> {
 /// # Errors
 /// PyTorch's texts for indices or values that do not fit.
 pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
-    crate::layers::parts::check_plain(t, "index_put_")?;
     if let [Index::Bool(false)] = list {
         return Ok(());
     }
@@ -620,10 +616,7 @@ pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
         Put::Scalar(s) => {
             crate::ops::index::mask::check_fits(s, t.dtype())?;
             if sliced.indices.is_empty() {
-                return dispatch::call_inplace(&Args::new(
-                    crate::op!("fill")?,
-                    [Arg::Tensor(&sliced.view), s.into()],
-                )?);
+                return f::Fill::new(&sliced.view, s).call_();
             }
             number = Tensor::scalar(s, t.dtype())?;
             &number
@@ -631,28 +624,17 @@ pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
     };
     // Leading dimensions of size 1 do not count.
     let lead = value.shape().iter().take_while(|&&d| d == 1).count();
-    let value = value.view_with(
-        Dims::new(&value.shape()[lead..]),
-        Dims::new(&value.strides()[lead..]),
-        value.offset(),
-    );
-    if sliced.indices.is_empty() {
-        let value = if value.shape() == sliced.view.shape() {
-            value
-        } else {
-            view::expand(&value, sliced.view.shape())?.one()?
-        };
-        return helpers::copy_(&sliced.view, &value);
+    let mut value = value.clone();
+    if lead > 0 {
+        value = f::view(&value, &Dims::new(&value.shape()[lead..]))?;
     }
-    let args = Args::new(
-        crate::op!("index_put")?,
-        [
-            Arg::Tensor(&sliced.view),
-            as_arg(&sliced.indices),
-            Arg::Tensor(&value),
-        ],
-    )?;
-    dispatch::call_inplace(&args)
+    if !sliced.indices.is_empty() {
+        return f::IndexPut::new(&sliced.view, &sliced.indices[..], &value).call_();
+    }
+    if value.shape() != sliced.view.shape() {
+        value = f::expand(&value, sliced.view.shape())?;
+    }
+    helpers::copy_(&sliced.view, &value)
 }
 
 #[cfg(test)]

@@ -349,7 +349,7 @@ fn vecdot(a: &Args) -> Result<Ret> {
     let shape = dims::broadcast(x.shape(), y.shape())?;
     let d = dims::wrap_dim(dim, shape.len())?;
     if shape.is_empty() {
-        return Ok(run1!("mul", &crate::ops::view::complex::conj(x), y)?.into());
+        return Ok(run1!("mul", &crate::ops::f::conj(x)?, y)?.into());
     }
     let end = |t: &Tensor| -> Result<Tensor> {
         run1!(
@@ -359,7 +359,7 @@ fn vecdot(a: &Args) -> Result<Ret> {
             -1i64
         )
     };
-    let (x, y) = (end(&crate::ops::view::complex::conj(x))?, end(y)?);
+    let (x, y) = (end(&crate::ops::f::conj(x)?)?, end(y)?);
     let out = matmul(
         &run1!("unsqueeze", &x, -2i64)?,
         &run1!("unsqueeze", &y, -1i64)?,

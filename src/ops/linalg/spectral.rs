@@ -154,7 +154,7 @@ fn svd(a: &Args) -> Result<Ret> {
         return Ok(Ret::Tuple([zeros(m)?, s, zeros(n)?].into_iter().collect()));
     }
     let all = run!("linalg.svd", t, !a.bool(1))?.tensors();
-    let v = crate::ops::view::shape::matrix_transpose(&all[2], "mH", true)?.one()?;
+    let v = crate::ops::f::mH(&all[2])?;
     Ok(Ret::Tuple(
         [all[0].clone(), all[1].clone(), v].into_iter().collect(),
     ))

@@ -1,80 +1,90 @@
 //! Views between complex and real tensors.
 
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FM, OpDef, Ret, old_view};
+use crate::ops::core::op::{F, FM, OpDef, Ret, compose, view};
+use crate::ops::core::plan::ViewPlan;
+use crate::ops::f;
 use crate::{DType, Dims, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    old_view("real", "(Tensor self)", F, real, "The real parts."),
-    old_view("imag", "(Tensor self)", F, imag, "The imaginary parts."),
-    old_view(
+    compose("real", "(Tensor self)", F, real, "The real parts."),
+    compose("imag", "(Tensor self)", F, imag, "The imaginary parts."),
+    view(
         "view_as_real",
         "(Tensor self)",
         F,
         view_as_real,
         "Complex numbers as pairs in a last dimension.",
     ),
-    old_view(
+    view(
         "view_as_complex",
         "(Tensor self)",
         F,
         view_as_complex,
         "Pairs in the last dimension as complex numbers.",
     ),
-    old_view(
+    view(
+        "_conj",
+        "(Tensor self)",
+        F,
+        |a| Ok(ViewPlan::of(a.input).conjugated()),
+        "Complex conjugated, lazily.",
+    ),
+    compose(
         "conj",
         "(Tensor self)",
         FM,
-        |a| Ok(conj(a.tensor(0)?).into()),
-        "Complex conjugated, lazily.",
+        conj,
+        "Complex conjugated, lazily; real tensors are returned as they are.",
     ),
 ];
 
-/// The lazily conjugated tensor; real tensors are returned as they are.
-#[must_use]
-pub fn conj(t: &Tensor) -> Tensor {
-    if t.dtype().is_complex() {
-        t.detach().with_conj(!t.is_conj())
+fn conj(a: &calls::Conj) -> Result<Ret> {
+    if a.input.dtype().is_complex() {
+        f::_conj(a.input).map(Ret::from)
     } else {
-        t.clone()
+        Ok(Ret::Same(0))
     }
 }
 
-fn parts(t: &Tensor, which: i64) -> Tensor {
-    let strides: Dims = t.strides().iter().map(|s| s * 2).collect();
-    t.reinterpret(
-        t.dtype().to_real(),
-        t.shape().clone(),
-        strides,
-        t.offset() * 2 + which,
-    )
-}
-
-fn real(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    Ok(if t.dtype().is_complex() {
-        parts(t, 0)
+/// One of the two numbers of each element, of the tensor without its lazy conjugation.
+fn part(t: &Tensor, which: i64) -> Result<Tensor> {
+    let plain;
+    let t = if t.is_conj() {
+        plain = f::_conj(t)?;
+        &plain
     } else {
-        t.clone()
-    }
-    .into())
+        t
+    };
+    f::select(&f::view_as_real(t)?, -1, which)
 }
 
-fn imag(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
+fn real(a: &calls::Real) -> Result<Ret> {
+    if a.input.dtype().is_complex() {
+        part(a.input, 0).map(Ret::from)
+    } else {
+        Ok(Ret::Same(0))
+    }
+}
+
+fn imag(a: &calls::Imag) -> Result<Tensor> {
     ensure!(
-        t.dtype().is_complex(),
+        a.input.dtype().is_complex(),
         Runtime,
         "imag is not implemented for tensors with non-complex dtypes."
     );
-    Ok(parts(t, 1).with_neg(t.is_conj()).into())
+    let part = part(a.input, 1)?;
+    if a.input.is_conj() {
+        f::_neg_view(&part)
+    } else {
+        Ok(part)
+    }
 }
 
-fn view_as_real(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
+fn view_as_real(a: &calls::ViewAsReal) -> Result<ViewPlan> {
+    let t = a.input;
     ensure!(
         t.dtype().is_complex(),
         Runtime,
@@ -86,15 +96,17 @@ fn view_as_real(a: &Args) -> Result<Ret> {
         "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can view it as real, use \
          self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original."
     );
-    let p = parts(t, 0);
-    Ok(
-        p.view_with(p.shape().concat(&[2]), p.strides().concat(&[1]), p.offset())
-            .into(),
-    )
+    let doubled: Dims = t.strides().iter().map(|s| s * 2).collect();
+    Ok(ViewPlan::reinterpret(
+        t.dtype().to_real(),
+        t.shape().concat(&[2]),
+        doubled.concat(&[1]),
+        t.offset() * 2,
+    ))
 }
 
-fn view_as_complex(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
+fn view_as_complex(a: &calls::ViewAsComplex) -> Result<ViewPlan> {
+    let t = a.input;
     ensure!(
         matches!(t.dtype(), DType::F16 | DType::F32 | DType::F64),
         Runtime,
@@ -131,11 +143,10 @@ fn view_as_complex(a: &Args) -> Result<Ret> {
         );
         strides[d] = t.strides()[d] / 2;
     }
-    Ok(t.reinterpret(
+    Ok(ViewPlan::reinterpret(
         t.dtype().to_complex(),
         Dims::new(&t.shape()[..n - 1]),
         strides,
         t.offset() / 2,
-    )
-    .into())
+    ))
 }

@@ -1,187 +1,261 @@
 //! Views of the whole: other shapes and orders on the same storage. No device needs a kernel for them.
 
 use crate::dims::{self, MemoryFormat, wrap_dim};
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FM, I, M, OpDef, Ret, Value, old_compose, old_view};
-use crate::ops::view::complex::conj;
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, run1};
+use crate::ops::core::op::{F, FM, I, M, OpDef, Ret, Value, compose, view};
+use crate::ops::core::plan::ViewPlan;
+use crate::ops::f;
+use crate::{Dims, Result, Scalar, Tensor, bail, ensure};
 use smallvec::SmallVec;
 use torchlike_macros::operators;
 
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    old_view(
+    view(
         "view",
         "(Tensor self, int[*] size)",
         M,
-        |a| view_as_shape(a.tensor(0)?, a.ints(1)?),
+        |a| view_as_shape(a.input, a.size),
         "The same memory in another shape.",
     ),
-    old_view(
+    view(
         "view#dtype",
         "(Tensor self, dtype dtype)",
         M,
         view_dtype,
         "The same memory read as another dtype.",
     ),
-    old_view(
+    view(
         "view_as",
         "(Tensor self, Tensor other)",
         M,
-        |a| view_as_shape(a.tensor(0)?, a.tensor(1)?.shape()),
+        |a| view_as_shape(a.input, a.other.shape()),
         "The same memory in another tensor's shape.",
     ),
-    old_compose(
+    view(
+        "_unsafe_view",
+        "(Tensor self, int[] size)",
+        F,
+        |a| view_as_shape(a.input, a.size),
+        "The same memory in another shape, of a tensor that nobody else sees.",
+    ),
+    compose(
         "reshape",
         "(Tensor self, int[*] shape)",
         FM,
-        |a| reshape(a.tensor(0)?, a.ints(1)?),
+        |a| reshape(a.input, a.shape),
         "The same values in another shape; a view where possible.",
     ),
-    old_compose(
+    compose(
         "reshape_as",
         "(Tensor self, Tensor other)",
         M,
-        |a| reshape(a.tensor(0)?, a.tensor(1)?.shape()),
+        |a| reshape(a.input, a.other.shape()),
         "The same values in another tensor's shape.",
     ),
-    old_compose(
+    compose(
         "flatten",
         "(Tensor self, int start_dim=0, int end_dim=-1)",
         FM,
         flatten,
         "Neighbouring dimensions joined into one.",
     ),
-    old_compose(
+    compose(
         "ravel",
         "(Tensor self)",
         FM,
-        |a| reshape(&run1!("contiguous", a.tensor(0)?)?, &[-1]),
+        |a| reshape(a.input, &[-1]),
         "The values in one dimension.",
     ),
-    old_compose(
+    compose(
         "unflatten",
         "(Tensor self, int dim, int[] sizes)",
         FM,
         unflatten,
         "A dimension split into several.",
     ),
-    old_view(
+    view(
         "permute",
         "(Tensor self, int[*] dims)",
         FM,
         permute,
         "Dimensions in another order.",
     ),
-    old_view(
+    view(
         "transpose",
         "(Tensor self, int dim0, int dim1)",
         FM | I,
         transpose,
         "Two dimensions swapped.",
     ),
-    old_view("t", "(Tensor self)", FM | I, t, "A matrix transposed."),
-    old_view(
+    view("t", "(Tensor self)", FM | I, t, "A matrix transposed."),
+    view(
         "adjoint",
         "(Tensor self)",
         FM,
-        |a| matrix_transpose(a.tensor(0)?, "adjoint", true),
+        |a| matrix_transpose(a.input, "adjoint", true),
         "The last two dimensions swapped, conjugated.",
     ),
-    old_view(
+    view(
         "movedim",
         "(Tensor self, int[] source, int[] destination)",
         FM,
-        movedim,
+        |a| move_dims(a.input, a.source, a.destination),
         "Dimensions moved to other places.",
     ),
-    old_view(
+    view(
         "movedim#int",
         "(Tensor self, int source, int destination)",
         FM,
-        movedim_one,
+        |a| move_dims(a.input, &[a.source], &[a.destination]),
         "One dimension moved to another place.",
     ),
-    old_view(
+    view(
         "squeeze",
         "(Tensor self)",
         FM | I,
-        |a| squeeze(a.tensor(0)?, None),
+        |a| squeeze(a.input, None),
         "Without dimensions of size 1.",
     ),
-    old_view(
+    view(
         "squeeze#dim",
         "(Tensor self, int dim)",
         FM | I,
-        |a| squeeze(a.tensor(0)?, Some(&[a.int(1)?])),
+        |a| squeeze(a.input, Some(&[a.dim])),
         "Without one dimension, if its size is 1.",
     ),
-    old_view(
+    view(
         "squeeze#dims",
         "(Tensor self, int[] dim)",
         FM | I,
-        |a| squeeze(a.tensor(0)?, Some(a.ints(1)?)),
+        |a| squeeze(a.input, Some(a.dim)),
         "Without these dimensions of size 1.",
     ),
-    old_view(
+    view(
         "unsqueeze",
         "(Tensor self, int dim)",
         FM | I,
         unsqueeze,
         "With a dimension of size 1 put in.",
     ),
-    old_view(
+    view(
         "expand",
         "(Tensor self, int[*] size, *, bool implicit=False)",
         M,
-        |a| expand(a.tensor(0)?, a.ints(1)?),
+        |a| expand(a.input, a.size),
         "Dimensions of size 1 repeated without copying.",
     ),
-    old_view(
+    view(
         "expand_as",
         "(Tensor self, Tensor other)",
         M,
-        |a| expand(a.tensor(0)?, a.tensor(1)?.shape()),
+        |a| expand(a.input, a.other.shape()),
         "Expanded to another tensor's shape.",
     ),
-    old_view(
+    view(
         "broadcast_to",
         "(Tensor self, int[*] size)",
         FM,
-        |a| expand(a.tensor(0)?, a.ints(1)?),
+        |a| expand(a.input, a.size),
         "Expanded to a shape.",
     ),
-    old_view(
+    view(
         "_neg_view",
         "(Tensor self)",
         F,
         |a| {
-            let t = a.tensor(0)?;
-            Ok(t.detach().with_neg(!t.is_neg()).into())
+            Ok(ViewPlan {
+                neg: !a.input.is_neg(),
+                ..ViewPlan::of(a.input)
+            })
         },
         "Negated, lazily.",
     ),
-    old_view(
-        "size#all",
-        "(Tensor self) -> Size",
+    compose(
+        "numpy_T",
+        "(Tensor self)",
         0,
-        |a| Ok(Ret::Value(Value::Ints(a.tensor(0)?.shape().to_vec()))),
-        "",
+        numpy_t,
+        "`Tensor.T`: all dimensions in reverse order.",
     ),
-    old_view(
+    compose(
+        "mT",
+        "(Tensor self)",
+        0,
+        |a| f::transpose(batch_of_matrices(a.input, "mT")?, -2, -1),
+        "`Tensor.mT`: the last two dimensions swapped.",
+    ),
+    compose(
+        "mH",
+        "(Tensor self)",
+        0,
+        |a| hermitian(batch_of_matrices(a.input, "mH")?),
+        "`Tensor.mH`: the last two dimensions swapped, conjugated.",
+    ),
+    compose(
+        "matrix_H",
+        "(Tensor self)",
+        0,
+        matrix_h,
+        "`Tensor.H`: a matrix transposed and conjugated.",
+    ),
+    compose(
         "numel",
         "(Tensor self) -> int",
         FM,
-        |a| Ok(Ret::Value(Value::Scalar(Scalar::Int(a.tensor(0)?.numel())))),
+        |a| Ok(Ret::Value(Value::Scalar(Scalar::Int(a.input.numel())))),
         "The number of elements.",
     ),
 ];
 
-fn view_as_shape(t: &Tensor, size: &[i64]) -> Result<Ret> {
+fn numpy_t(a: &calls::NumpyT) -> Result<Tensor> {
+    let order: SmallVec<[i64; 8]> = (0..a.input.ndim() as i64).rev().collect();
+    f::permute(a.input, &order)
+}
+
+/// Checks for `mT` and `mH`.
+fn batch_of_matrices<'a>(t: &'a Tensor, name: &str) -> Result<&'a Tensor> {
+    ensure!(
+        t.ndim() != 1,
+        Runtime,
+        "tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
+    );
+    ensure!(
+        t.ndim() != 0,
+        Runtime,
+        "tensor.{name} is only supported on matrices or batches of matrices. Got 0-D tensor."
+    );
+    Ok(t)
+}
+
+/// The last two dimensions swapped, conjugated if complex.
+fn hermitian(t: &Tensor) -> Result<Tensor> {
+    let swapped = f::transpose(t, -2, -1)?;
+    if t.dtype().is_complex() {
+        f::_conj(&swapped)
+    } else {
+        Ok(swapped)
+    }
+}
+
+fn matrix_h(a: &calls::MatrixH) -> Result<Ret> {
+    let t = a.input;
+    ensure!(
+        t.ndim() == 2 || t.ndim() == 0,
+        Runtime,
+        "tensor.H is only supported on matrices (2-D tensors). Got {}-D tensor.",
+        t.ndim()
+    );
+    if t.ndim() == 2 {
+        return Ok(hermitian(t)?.into());
+    }
+    f::conj(t).map(Ret::from)
+}
+
+fn view_as_shape(t: &Tensor, size: &[i64]) -> Result<ViewPlan> {
     let shape = dims::infer_size(size, t.numel())?;
     match dims::view_strides(t.shape(), t.strides(), &shape) {
-        Some(strides) => Ok(t.view_with(shape, strides, t.offset()).into()),
+        Some(strides) => Ok(ViewPlan::with(t, shape, strides, t.offset())),
         None => bail!(
             Runtime,
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous \
@@ -192,17 +266,17 @@ fn view_as_shape(t: &Tensor, size: &[i64]) -> Result<Ret> {
 
 fn reshape(t: &Tensor, size: &[i64]) -> Result<Ret> {
     let shape = dims::infer_size(size, t.numel())?;
-    if let Some(strides) = dims::view_strides(t.shape(), t.strides(), &shape) {
-        return Ok(t.view_with(shape, strides, t.offset()).into());
+    if dims::view_strides(t.shape(), t.strides(), &shape).is_some() {
+        return f::view(t, &shape).map(Ret::from);
     }
-    let copy = crate::ops::core::helpers::clone(t, MemoryFormat::Contiguous)?;
-    Ok(copy
-        .view_with(shape.clone(), dims::contiguous_strides(&shape), 0)
-        .into())
+    let copy = f::Clone::new(t)
+        .memory_format(MemoryFormat::Contiguous)
+        .call()?;
+    f::_unsafe_view(&copy, &shape).map(Ret::from)
 }
 
-fn view_dtype(a: &Args) -> Result<Ret> {
-    let (t, d) = (a.tensor(0)?, a.dtype(1).unwrap_or(DType::F32));
+fn view_dtype(a: &calls::ViewDtype) -> Result<ViewPlan> {
+    let (t, d) = (a.input, a.dtype);
     let (from, to) = (t.dtype().size() as i64, d.size() as i64);
     ensure!(
         !t.is_conj(),
@@ -216,7 +290,7 @@ fn view_dtype(a: &Args) -> Result<Ret> {
     );
     let (mut shape, mut strides) = (t.shape().clone(), t.strides().clone());
     if from == to {
-        return Ok(t.reinterpret(d, shape, strides, t.offset()).into());
+        return Ok(ViewPlan::reinterpret(d, shape, strides, t.offset()));
     }
     let (fname, tname) = (t.dtype().scalar_type(), d.scalar_type());
     ensure!(
@@ -237,7 +311,7 @@ fn view_dtype(a: &Args) -> Result<Ret> {
         for s in strides.iter_mut().take(last) {
             *s *= r;
         }
-        return Ok(t.reinterpret(d, shape, strides, t.offset() * r).into());
+        return Ok(ViewPlan::reinterpret(d, shape, strides, t.offset() * r));
     }
     let r = to / from;
     ensure!(
@@ -261,14 +335,14 @@ fn view_dtype(a: &Args) -> Result<Ret> {
         );
         *s /= r;
     }
-    Ok(t.reinterpret(d, shape, strides, t.offset() / r).into())
+    Ok(ViewPlan::reinterpret(d, shape, strides, t.offset() / r))
 }
 
-fn flatten(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
+fn flatten(a: &calls::Flatten) -> Result<Ret> {
+    let t = a.input;
     let (start, end) = (
-        wrap_dim(a.int(1)?, t.ndim())?,
-        wrap_dim(a.int(2)?, t.ndim())?,
+        wrap_dim(a.start_dim, t.ndim())?,
+        wrap_dim(a.end_dim, t.ndim())?,
     );
     ensure!(
         start <= end,
@@ -279,7 +353,7 @@ fn flatten(a: &Args) -> Result<Ret> {
         return reshape(t, &[1]);
     }
     if start == end {
-        return Ok(t.clone().into());
+        return Ok(Ret::Same(0));
     }
     let joined: i64 = t.shape()[start..=end].iter().product();
     let shape: Dims = t.shape()[..start]
@@ -291,10 +365,9 @@ fn flatten(a: &Args) -> Result<Ret> {
     reshape(t, &shape)
 }
 
-fn unflatten(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    let d = wrap_dim(a.int(1)?, t.ndim())?;
-    let sizes = a.ints(2)?;
+fn unflatten(a: &calls::Unflatten) -> Result<Tensor> {
+    let (t, sizes) = (a.input, a.sizes);
+    let d = wrap_dim(a.dim, t.ndim())?;
     ensure!(
         !sizes.is_empty(),
         Runtime,
@@ -302,15 +375,10 @@ fn unflatten(a: &Args) -> Result<Ret> {
     );
     let size = if t.ndim() == 0 { 1 } else { t.shape()[d] };
     let Ok(sizes) = dims::infer_size(sizes, size) else {
-        if sizes.contains(&-1) {
-            bail!(
-                Runtime,
-                "unflatten: Provided sizes {sizes} don't multiply up to the size of dim {d} ({size}) in the input tensor"
-            );
-        }
         bail!(
             Runtime,
-            "unflatten: Provided sizes {sizes} don't multiply up to the size of dim {d} ({size}) in the input tensor"
+            "unflatten: Provided sizes {} don't multiply up to the size of dim {d} ({size}) in the input tensor",
+            Dims::new(sizes)
         );
     };
     let shape: Dims = t.shape()[..d]
@@ -320,12 +388,11 @@ fn unflatten(a: &Args) -> Result<Ret> {
         .chain(t.shape().iter().skip(d + 1).copied())
         .collect();
     // Splitting one dimension never needs a copy.
-    view_as_shape(t, &shape)
+    f::view(t, &shape)
 }
 
-fn permute(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    let order = a.ints(1)?;
+fn permute(a: &calls::Permute) -> Result<ViewPlan> {
+    let (t, order) = (a.input, a.dims);
     ensure!(
         order.len() == t.ndim(),
         Runtime,
@@ -345,26 +412,25 @@ fn permute(a: &Args) -> Result<Ret> {
         );
         perm.push(d);
     }
-    Ok(t.permuted(&perm).into())
+    Ok(ViewPlan::of(t).permuted(&perm))
 }
 
-fn transpose(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    let (x, y) = (
-        wrap_dim(a.int(1)?, t.ndim())?,
-        wrap_dim(a.int(2)?, t.ndim())?,
-    );
-    if t.ndim() == 0 {
-        return Ok(t.detach().into());
-    }
-    Ok(t.swapped(x, y).into())
+fn transpose(a: &calls::Transpose) -> Result<ViewPlan> {
+    let t = a.input;
+    let (x, y) = (wrap_dim(a.dim0, t.ndim())?, wrap_dim(a.dim1, t.ndim())?);
+    let plan = ViewPlan::of(t);
+    Ok(if t.ndim() == 0 {
+        plan
+    } else {
+        plan.swapped(x, y)
+    })
 }
 
-pub(in crate::ops) fn t(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    match t.ndim() {
-        0 | 1 => Ok(t.detach().into()),
-        2 => Ok(t.swapped(0, 1).into()),
+fn t(a: &calls::T) -> Result<ViewPlan> {
+    let plan = ViewPlan::of(a.input);
+    match a.input.ndim() {
+        0 | 1 => Ok(plan),
+        2 => Ok(plan.swapped(0, 1)),
         n => bail!(
             Runtime,
             "t() expects a tensor with <= 2 dimensions, but self is {n}D"
@@ -372,35 +438,26 @@ pub(in crate::ops) fn t(a: &Args) -> Result<Ret> {
     }
 }
 
-/// `mT`, `mH` and `adjoint`: the last two dimensions swapped.
-///
-/// # Errors
-/// If there are fewer than two.
-pub fn matrix_transpose(t: &Tensor, name: &str, conjugate: bool) -> Result<Ret> {
+/// The last two dimensions swapped, and conjugated.
+fn matrix_transpose(t: &Tensor, name: &str, conjugate: bool) -> Result<ViewPlan> {
     let n = t.ndim();
-    if n == 1 {
-        bail!(
-            Runtime,
-            "tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
-        );
+    ensure!(
+        n != 1,
+        Runtime,
+        "tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
+    );
+    let mut plan = ViewPlan::of(t);
+    if n > 0 {
+        plan = plan.swapped(n - 2, n - 1);
     }
-    let swapped = if n == 0 {
-        t.detach()
+    Ok(if conjugate && t.dtype().is_complex() {
+        plan.conjugated()
     } else {
-        t.swapped(n - 2, n - 1)
-    };
-    Ok(if conjugate { conj(&swapped) } else { swapped }.into())
+        plan
+    })
 }
 
-fn movedim(a: &Args) -> Result<Ret> {
-    move_dims(a.tensor(0)?, a.ints(1)?, a.ints(2)?)
-}
-
-fn movedim_one(a: &Args) -> Result<Ret> {
-    move_dims(a.tensor(0)?, &[a.int(1)?], &[a.int(2)?])
-}
-
-fn move_dims(t: &Tensor, source: &[i64], destination: &[i64]) -> Result<Ret> {
+fn move_dims(t: &Tensor, source: &[i64], destination: &[i64]) -> Result<ViewPlan> {
     let list = |d: &[i64]| {
         Dims::new(d)
             .to_string()
@@ -432,7 +489,7 @@ fn move_dims(t: &Tensor, source: &[i64], destination: &[i64]) -> Result<Ret> {
     };
     let (from, to) = (wrap(source, "source")?, wrap(destination, "destination")?);
     if t.ndim() == 0 {
-        return Ok(t.detach().into());
+        return Ok(ViewPlan::of(t));
     }
     let mut perm: SmallVec<[usize; 8]> = SmallVec::from_elem(usize::MAX, t.ndim());
     for (&f, &d) in from.iter().zip(&to) {
@@ -442,10 +499,10 @@ fn move_dims(t: &Tensor, source: &[i64], destination: &[i64]) -> Result<Ret> {
     for p in perm.iter_mut().filter(|p| **p == usize::MAX) {
         *p = rest.next().unwrap_or(0);
     }
-    Ok(t.permuted(&perm).into())
+    Ok(ViewPlan::of(t).permuted(&perm))
 }
 
-fn squeeze(t: &Tensor, dims: Option<&[i64]>) -> Result<Ret> {
+fn squeeze(t: &Tensor, dims: Option<&[i64]>) -> Result<ViewPlan> {
     let mut drop: SmallVec<[bool; 8]> = SmallVec::from_elem(dims.is_none(), t.ndim().max(1));
     for &d in dims.unwrap_or(&[]) {
         let d = wrap_dim(d, t.ndim())?;
@@ -463,31 +520,17 @@ fn squeeze(t: &Tensor, dims: Option<&[i64]>) -> Result<Ret> {
             .map(|d| v[d])
             .collect::<Dims>()
     };
-    Ok(t.view_with(pick(t.shape()), pick(t.strides()), t.offset())
-        .into())
+    let (shape, strides) = (pick(t.shape()), pick(t.strides()));
+    Ok(ViewPlan::with(t, shape, strides, t.offset()))
 }
 
-fn unsqueeze(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    let d = wrap_dim(a.int(1)?, t.ndim() + 1)?;
-    let stride = if d < t.ndim() {
-        t.shape()[d] * t.strides()[d]
-    } else {
-        1
-    };
-    Ok(t.view_with(
-        t.shape().inserted(d, 1),
-        t.strides().inserted(d, stride),
-        t.offset(),
-    )
-    .into())
+fn unsqueeze(a: &calls::Unsqueeze) -> Result<ViewPlan> {
+    let dim = wrap_dim(a.dim, a.input.ndim() + 1)?;
+    Ok(ViewPlan::of(a.input).unsqueezed(dim))
 }
 
 /// `Tensor.expand`.
-///
-/// # Errors
-/// PyTorch's texts for sizes that do not fit.
-pub fn expand(t: &Tensor, size: &[i64]) -> Result<Ret> {
+fn expand(t: &Tensor, size: &[i64]) -> Result<ViewPlan> {
     ensure!(
         size.len() >= t.ndim(),
         Runtime,
@@ -542,7 +585,7 @@ pub fn expand(t: &Tensor, size: &[i64]) -> Result<Ret> {
             "Trying to create tensor with negative dimension {d}: {shape}"
         );
     }
-    Ok(t.view_with(shape, strides, t.offset()).into())
+    Ok(ViewPlan::with(t, shape, strides, t.offset()))
 }
 
 /// The C++ type name that PyTorch's messages use: `torch.FloatTensor`, `MetaFloatType`.
@@ -561,7 +604,11 @@ pub fn type_name(t: &Tensor) -> String {
 /// # Errors
 /// If memory cannot be had.
 pub fn copied(r: Ret) -> Result<Ret> {
-    let copy = |t: Tensor| run1!("clone", &t, MemoryFormat::Contiguous);
+    let copy = |t: Tensor| {
+        f::Clone::new(&t)
+            .memory_format(MemoryFormat::Contiguous)
+            .call()
+    };
     Ok(match r {
         Ret::One(t) => Ret::One(copy(t)?),
         Ret::List(l) => Ret::List(l.into_iter().map(copy).collect::<Result<_>>()?),
