@@ -543,47 +543,6 @@ impl Tensor {
             .zip(self.strides.iter())
             .any(|(&d, &s)| d > 1 && s == 0)
     }
-
-    /// Row-major with the same values; itself if it is so already.
-    ///
-    /// # Errors
-    /// If memory cannot be had.
-    pub fn contiguous(&self) -> Result<Self> {
-        if self.is_contiguous() && !self.is_lazy() {
-            return Ok(self.clone());
-        }
-        crate::ops::helpers::clone(self, MemoryFormat::Contiguous)
-    }
-
-    /// With another dtype; itself if it has that already.
-    ///
-    /// # Errors
-    /// If there is no conversion.
-    pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
-        if dtype == self.dtype {
-            return Ok(self.clone());
-        }
-        crate::ops::helpers::to_copy(self, dtype, self.device())
-    }
-
-    /// On another device; itself if it is there already.
-    ///
-    /// # Errors
-    /// If the data cannot be had: a meta tensor has none.
-    pub fn to_device(&self, device: Device) -> Result<Self> {
-        if self.device() == device.canonical() {
-            return Ok(self.clone());
-        }
-        crate::ops::helpers::to_copy(self, self.dtype, device)
-    }
-
-    /// The only element.
-    ///
-    /// # Errors
-    /// If there is not exactly one element, or on meta.
-    pub fn item(&self) -> Result<Scalar> {
-        crate::ops::helpers::item(self)
-    }
 }
 
 impl std::fmt::Debug for Tensor {

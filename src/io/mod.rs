@@ -20,6 +20,7 @@ mod gguf;
 mod graft;
 mod legacy;
 mod list;
+pub mod load;
 pub mod mmap;
 pub mod names;
 mod npy;
@@ -38,6 +39,7 @@ pub mod zip;
 
 pub use check::MAX_DEPTH;
 pub use list::{NamedTensor, Totals};
+pub use load::{Loaded, load};
 pub use mmap::Bytes;
 pub use names::{unsupported_global, weights_only_error};
 pub use origin::{Origin, Part};

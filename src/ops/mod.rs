@@ -9,6 +9,7 @@ pub mod core;
 pub mod create;
 pub mod index;
 pub mod linalg;
+mod methods;
 pub mod nn;
 pub mod pointwise;
 pub mod random;
