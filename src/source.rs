@@ -30,6 +30,11 @@ pub trait Recipe: Any + Send + Sync {
     fn op_name(&self) -> &'static str;
     /// Which storage it writes, told apart over the storage's whole life.
     fn key(&self) -> u64;
+    /// The bytes that the history makes, in host memory.
+    ///
+    /// # Errors
+    /// If a recorded call fails, or a real input was changed since.
+    fn replay(self: Arc<Self>, nbytes: usize) -> Result<Storage>;
     /// Itself, for the layer that recorded it.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
@@ -41,6 +46,19 @@ pub enum Source {
     File(Arc<dyn Provider>),
     /// A recorded history of operations, of which this is the newest.
     Recipe(Arc<dyn Recipe>),
+}
+
+impl Source {
+    /// The bytes, in host memory.
+    ///
+    /// # Errors
+    /// If they cannot be read or replayed.
+    pub fn fetch(&self, nbytes: usize) -> Result<Storage> {
+        match self {
+            Self::File(p) => p.fetch(Device::CPU),
+            Self::Recipe(r) => r.clone().replay(nbytes),
+        }
+    }
 }
 
 impl fmt::Display for Source {

@@ -1,8 +1,8 @@
 //! A tensor: a storage seen through a shape, strides, an offset and a dtype. All but the storage is plain data.
 
 use crate::dims::{self, Dims, MemoryFormat};
-use crate::ops::core::plan::ViewPlan;
-use crate::{DType, Device, Element, Result, Scalar, Storage, bail, mode};
+use crate::plan::ViewPlan;
+use crate::{DType, Device, Result, Storage, bail, mode};
 
 /// A view of a storage.
 #[derive(Clone)]
@@ -126,51 +126,6 @@ impl Tensor {
             0,
             dtype,
         ))
-    }
-
-    /// A 0-dimensional CPU tensor.
-    ///
-    /// # Errors
-    /// If the dtype cannot be computed with.
-    pub fn scalar(value: Scalar, dtype: DType) -> Result<Self> {
-        let t = Self::empty(&[], dtype, Device::CPU)?;
-        crate::cpu::fill(&t, value)?;
-        Ok(t)
-    }
-
-    /// A row-major CPU tensor with the values of a slice.
-    ///
-    /// # Errors
-    /// If the number of values is not that of the shape.
-    pub fn from_slice<T: Element>(values: &[T], shape: &[i64]) -> Result<Self> {
-        if dims::numel(shape)? != values.len() as i64 {
-            bail!(
-                Value,
-                "{} values do not fill shape {}",
-                values.len(),
-                Dims::new(shape)
-            );
-        }
-        let t = Self::empty(shape, T::DTYPE, Device::CPU)?;
-        crate::cpu::write_slice(&t, values);
-        Ok(t)
-    }
-
-    /// The elements in row-major order.
-    ///
-    /// # Errors
-    /// If the tensor is not of type `T` or its data cannot be had.
-    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        if self.dtype != T::DTYPE {
-            bail!(
-                Type,
-                "expected a tensor of {}, got {}",
-                T::DTYPE,
-                self.dtype
-            );
-        }
-        let real = self.to_device(Device::CPU)?.contiguous()?;
-        Ok(crate::cpu::read_slice(&real))
     }
 
     /// The sizes.

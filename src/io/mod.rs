@@ -28,6 +28,7 @@ mod origin;
 pub mod pickle;
 mod rebuild;
 mod safetensors;
+mod save;
 mod sharded;
 mod tar;
 mod torch_zip;
@@ -44,6 +45,7 @@ pub use mmap::Bytes;
 pub use names::{unsupported_global, weights_only_error};
 pub use origin::{Origin, Part};
 pub use rebuild::extent;
+pub use save::save;
 pub use tree::{
     Coding, Composite, CompositeKind, Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree,
     Value,

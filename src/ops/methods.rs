@@ -3,7 +3,7 @@
 use crate::ops::core::helpers;
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
-use crate::{DType, Device, MemoryFormat, Result, Scalar, Tensor};
+use crate::{DType, Device, Dims, Element, MemoryFormat, Result, Scalar, Tensor, bail, dims};
 
 /// Methods that are the function of the same name in [`f`].
 macro_rules! methods {
@@ -70,6 +70,51 @@ methods! {
 }
 
 impl Tensor {
+    /// A 0-dimensional CPU tensor.
+    ///
+    /// # Errors
+    /// If the dtype cannot be computed with.
+    pub fn scalar(value: Scalar, dtype: DType) -> Result<Self> {
+        let t = Self::empty(&[], dtype, Device::CPU)?;
+        crate::cpu::fill(&t, value)?;
+        Ok(t)
+    }
+
+    /// A row-major CPU tensor with the values of a slice.
+    ///
+    /// # Errors
+    /// If the number of values is not that of the shape.
+    pub fn from_slice<T: Element>(values: &[T], shape: &[i64]) -> Result<Self> {
+        if dims::numel(shape)? != values.len() as i64 {
+            bail!(
+                Value,
+                "{} values do not fill shape {}",
+                values.len(),
+                Dims::new(shape)
+            );
+        }
+        let t = Self::empty(shape, T::DTYPE, Device::CPU)?;
+        crate::cpu::write_slice(&t, values);
+        Ok(t)
+    }
+
+    /// The elements in row-major order.
+    ///
+    /// # Errors
+    /// If the tensor is not of type `T` or its data cannot be had.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        if self.dtype() != T::DTYPE {
+            bail!(
+                Type,
+                "expected a tensor of {}, got {}",
+                T::DTYPE,
+                self.dtype()
+            );
+        }
+        let real = self.to_device(Device::CPU)?.contiguous()?;
+        Ok(crate::cpu::read_slice(&real))
+    }
+
     /// Row-major with the same values; itself if it is so already.
     ///
     /// # Errors

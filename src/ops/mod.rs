@@ -34,7 +34,9 @@ pub mod f {
     pub use super::arrange::triangle::calls::*;
     pub use super::copy::calls::*;
     pub use super::create::factory::calls::*;
+    #[allow(unused_imports)]
     pub use super::create::range::calls::*;
+    #[allow(unused_imports)]
     pub use super::create::window::calls::*;
     pub use super::index::along::calls::*;
     pub use super::index::getitem::calls::*;

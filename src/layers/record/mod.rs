@@ -69,6 +69,10 @@ impl Recipe for Entry {
         self.key
     }
 
+    fn replay(self: Arc<Self>, nbytes: usize) -> Result<Storage> {
+        replay(&Source::Recipe(self), nbytes, false)
+    }
+
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
     }

@@ -73,6 +73,15 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The same plan on a device of its own (factories and copies).
+    #[must_use]
+    pub fn on(mut self, device: crate::Device) -> Self {
+        self.device = Some(device);
+        self
+    }
+}
+
 /// Another look at the storage of argument 0. The dispatcher checks that it lies within the storage, and makes the tensor.
 #[derive(Clone, Debug)]
 pub struct ViewPlan {
