@@ -66,6 +66,8 @@ pub mod f {
     pub use super::nn::dropout::calls::*;
     pub use super::nn::fold::calls::*;
     pub use super::nn::gated::calls::*;
+    pub use super::nn::in_place::calls::*;
+    pub use super::nn::likelihood::calls::*;
     pub use super::nn::loss::calls::*;
     pub use super::nn::margin_loss::calls::*;
     pub use super::nn::norm::calls::*;
@@ -122,6 +124,7 @@ static FAMILIES: &[&[OpDef]] = &[
     index::mask::OPS,
     index::nonzero::OPS,
     nn::activation::OPS,
+    nn::in_place::OPS,
     nn::gated::OPS,
     nn::dropout::OPS,
     arrange::join::OPS,
@@ -134,6 +137,7 @@ static FAMILIES: &[&[OpDef]] = &[
     nn::norm::OPS,
     nn::batch_norm::OPS,
     nn::loss::OPS,
+    nn::likelihood::OPS,
     nn::margin_loss::OPS,
     nn::distance::OPS,
     nn::classes::OPS,
@@ -197,7 +201,6 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
-    ("nn.functional.relu", "relu"),
     ("special.i0", "i0"),
     ("special.logit", "logit"),
     ("special.sinc", "sinc"),
@@ -209,6 +212,13 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("concat", "cat"),
     ("concatenate", "cat"),
     ("row_stack", "vstack"),
+    ("nn.functional.selu_", "selu_"),
+    ("nn.functional.celu_", "celu_"),
+    ("nn.functional.threshold_", "threshold_"),
+    ("nn.functional.rms_norm", "rms_norm"),
+    ("nn.functional.cosine_similarity", "cosine_similarity"),
+    ("nn.functional.pairwise_distance", "pairwise_distance"),
+    ("nn.functional.pdist", "pdist"),
     ("nn.functional.pixel_shuffle", "pixel_shuffle"),
     ("nn.functional.pixel_unshuffle", "pixel_unshuffle"),
     ("nn.functional.channel_shuffle", "channel_shuffle"),

@@ -13,6 +13,8 @@ pub mod distance;
 pub mod dropout;
 pub mod fold;
 pub mod gated;
+pub mod in_place;
+pub mod likelihood;
 pub mod loss;
 pub mod margin_loss;
 pub mod norm;
