@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchlike.nn.module import Module
+from torchlike.nn.modules.module import Module
 
 __all__ = ["DataParallel", "DistributedDataParallel"]
 
