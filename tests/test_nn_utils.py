@@ -206,3 +206,20 @@ def test_old_names_of_init(name):
     torch.manual_seed(0)
     getattr(nn.init, name + "_")(new, *arguments)
     assert torch.equal(old, new)
+
+
+def test_linear_cross_entropy():
+    x, target = torch.randn(5, 4), torch.tensor([0, 1, 2, -100, 1])
+    weight, bias = torch.randn(3, 4), torch.randn(3)
+    F = nn.functional
+    loss = F.linear_cross_entropy(x, weight, target, linear_bias=bias, reduction="sum")
+    wanted = F.cross_entropy(F.linear(x, weight, bias), target, reduction="sum")
+    torch.testing.assert_close(loss, wanted)
+    many = torch.randn(3, 2, 4)
+    scores = torch.einsum("nf,cdf->ncd", x, many)
+    target = torch.randint(0, 3, (5, 2))
+    wanted = F.cross_entropy(scores, target)
+    torch.testing.assert_close(F.linear_cross_entropy(x, many, target), wanted)
+    layer = nn.LinearCrossEntropyLoss(4, 3, out_features=(2,), bias=True)
+    assert layer(x, target).shape == ()
+    assert F.linear_cross_entropy.__module__ == "torchlike.nn.functional"

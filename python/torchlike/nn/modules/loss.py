@@ -464,13 +464,11 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         options: Any = None,
     ) -> None:
         if weight is not None and weight.shape != (num_classes,):
-            raise RuntimeError(
-                f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}"
-            )
-        if label_smoothing < 0 or label_smoothing > 1.0:
-            raise RuntimeError(
-                f"expected label_smoothing to be in range [0, 1], got {label_smoothing}"
-            )
+            got = tuple(weight.shape)
+            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {got}")
+        if not 0 <= label_smoothing <= 1:
+            wrong = f"expected label_smoothing to be in range [0, 1], got {label_smoothing}"
+            raise RuntimeError(wrong)
         super().__init__(weight, None, None, reduction)
         self.num_classes = num_classes
         self.out_features = out_features
@@ -481,17 +479,16 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         self.options = options
 
     def forward(self, input: Any, target: Any) -> Any:
-        scores = self.linear(input)
-        if self.out_features:
-            scores = scores.unflatten(-1, (self.num_classes, *self.out_features))
-        return F.cross_entropy(
-            scores,
-            target,
+        weight = self.linear.weight.unflatten(0, (self.num_classes, *self.out_features))
+        return F.linear_cross_entropy(
+            input, weight, target,
+            linear_bias=self.linear.bias,
             weight=self.weight,
-            ignore_index=-100 if self.ignore_index is None else self.ignore_index,
             reduction=self.reduction,
+            ignore_index=self.ignore_index,
             label_smoothing=self.label_smoothing,
-        )
+            options=self.options,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         return (
