@@ -413,3 +413,10 @@ def test_modules_that_save_themselves_are_asked():
     assert list(state._metadata) == ["p", "p.0", "p.2", "p.2.0"]
     assert not state["p.2.0.weight"].requires_grad
     assert m.state_dict(keep_vars=True)["2.0.weight"] is plain.weight
+
+
+@pytest.mark.parametrize("name", ["xpu", "mtia", "ipu"])
+def test_devices_that_torchlike_has_not(name):
+    assert isinstance(getattr(nn.ReLU(), name)(), nn.ReLU)
+    with pytest.raises(NotImplementedError, match=f"no device of type '{name}'"):
+        getattr(nn.Linear(1, 1), name)()

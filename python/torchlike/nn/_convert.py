@@ -239,6 +239,18 @@ class Module:  # named as the class it is a part of, for messages name methods b
         """Move to a CUDA device."""
         return self._apply(lambda t: t.cuda(device))
 
+    def xpu(self, device: Any = None) -> Any:
+        """Move to an Intel device, which torchlike has not: only a module without tensors can."""
+        return self._apply(lambda t: t.to(torch.device("xpu", device or 0)))
+
+    def mtia(self, device: Any = None) -> Any:
+        """Move to an MTIA device, which torchlike has not: only a module without tensors can."""
+        return self._apply(lambda t: t.to(torch.device("mtia", device or 0)))
+
+    def ipu(self, device: Any = None) -> Any:
+        """Move to a Graphcore device, which torchlike has not: only a module without tensors can."""
+        return self._apply(lambda t: t.to(torch.device("ipu", device or 0)))
+
     def cpu(self) -> Any:
         """Move to the CPU."""
         return self._apply(lambda t: t.cpu())
