@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from torchlike.nn import functional as F
-from torchlike.nn.layers._tuples import _ntuple, _pair, _quadruple
-from torchlike.nn.module import Module
+from torchlike.nn.modules.module import Module
+from torchlike.nn.modules.utils import _ntuple, _pair, _quadruple
 
 __all__ = [
     "CircularPad1d",

@@ -7,7 +7,7 @@ from typing import Any
 import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn import init
-from torchlike.nn.module import Module
+from torchlike.nn.modules.module import Module
 from torchlike.nn.parameter import Parameter
 
 __all__ = ["Embedding", "EmbeddingBag"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from torchlike.nn import functional as F
-from torchlike.nn.layers._tuples import _pair, _single, _triple
-from torchlike.nn.module import Module
+from torchlike.nn.modules.module import Module
+from torchlike.nn.modules.utils import _pair, _single, _triple
 
 __all__ = [
     "AdaptiveAvgPool1d",

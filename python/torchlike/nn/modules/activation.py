@@ -7,7 +7,8 @@ from typing import Any
 import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn import init
-from torchlike.nn.module import Module
+from torchlike.nn.modules._attention import MultiheadAttention
+from torchlike.nn.modules.module import Module
 from torchlike.nn.parameter import Parameter
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "LogSigmoid",
     "LogSoftmax",
     "Mish",
+    "MultiheadAttention",
     "PReLU",
     "RReLU",
     "ReLU",

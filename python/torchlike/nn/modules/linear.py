@@ -8,8 +8,8 @@ from typing import Any
 import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn import init
-from torchlike.nn.layers.lazy import LazyModuleMixin
-from torchlike.nn.module import Module
+from torchlike.nn.modules.lazy import LazyModuleMixin
+from torchlike.nn.modules.module import Module
 from torchlike.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
@@ -75,8 +75,6 @@ class Linear(Module):
 
 class NonDynamicallyQuantizableLinear(Linear):
     """A linear layer that quantisation leaves alone (attention's output projection)."""
-
-    __module__ = "torchlike.nn.modules.linear"  # the path by which PyTorch's files know it
 
 
 class Bilinear(Module):

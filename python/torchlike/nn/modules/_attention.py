@@ -7,8 +7,8 @@ from typing import Any
 import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn import init
-from torchlike.nn.layers.linear import NonDynamicallyQuantizableLinear
-from torchlike.nn.module import Module
+from torchlike.nn.modules.linear import NonDynamicallyQuantizableLinear
+from torchlike.nn.modules.module import Module
 from torchlike.nn.parameter import Parameter
 
 __all__ = ["MultiheadAttention"]
@@ -16,6 +16,8 @@ __all__ = ["MultiheadAttention"]
 
 class MultiheadAttention(Module):
     """Attention of queries over keys and values in several subspaces."""
+
+    __module__ = "torchlike.nn.modules.activation"  # where PyTorch has it, and its files say it is
 
     in_proj_weight: Any
     q_proj_weight: Any

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torchlike.nn import functional as F
-from torchlike.nn.layers.shape import PairwiseDistance
-from torchlike.nn.module import Module
+from torchlike.nn._reduction import legacy_get_string
+from torchlike.nn.modules.distance import PairwiseDistance
+from torchlike.nn.modules.linear import Linear
+from torchlike.nn.modules.module import Module
 
 __all__ = [
     "BCELoss",
@@ -19,6 +22,7 @@ __all__ = [
     "HuberLoss",
     "KLDivLoss",
     "L1Loss",
+    "LinearCrossEntropyLoss",
     "MSELoss",
     "MarginRankingLoss",
     "MultiLabelMarginLoss",
@@ -34,22 +38,6 @@ __all__ = [
 ]
 
 
-def _reduction(size_average: Any, reduce: Any) -> str:
-    """What the two old flags mean in words."""
-    import warnings
-
-    if size_average is None:
-        size_average = True
-    if reduce is None:
-        reduce = True
-    word = ("mean" if size_average else "sum") if reduce else "none"
-    warnings.warn(
-        f"size_average and reduce args will be deprecated, please use reduction='{word}' instead.",
-        stacklevel=4,
-    )
-    return word
-
-
 class _Loss(Module):
     reduction: str
 
@@ -58,7 +46,7 @@ class _Loss(Module):
     ) -> None:
         super().__init__()
         if size_average is not None or reduce is not None:
-            reduction = _reduction(size_average, reduce)
+            reduction = legacy_get_string(size_average, reduce)
         self.reduction = reduction
 
 
@@ -455,3 +443,57 @@ class CTCLoss(_Loss):
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction,
             self.zero_infinity,
         )  # fmt: skip
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """Cross-entropy of the outputs of a linear layer that the loss holds."""
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Any = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: Any = None,
+    ) -> None:
+        if weight is not None and weight.shape != (num_classes,):
+            got = tuple(weight.shape)
+            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {got}")
+        if not 0 <= label_smoothing <= 1:
+            wrong = f"expected label_smoothing to be in range [0, 1], got {label_smoothing}"
+            raise RuntimeError(wrong)
+        super().__init__(weight, None, None, reduction)
+        self.num_classes = num_classes
+        self.out_features = out_features
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        rows = math.prod(out_features, start=num_classes)
+        self.linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
+        self.options = options
+
+    def forward(self, input: Any, target: Any) -> Any:
+        weight = self.linear.weight.unflatten(0, (self.num_classes, *self.out_features))
+        return F.linear_cross_entropy(
+            input, weight, target,
+            linear_bias=self.linear.bias,
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, "
+            f"out_features={self.out_features}, bias={self.linear.bias is not None}, "
+            f"reduction={self.reduction}, ignore_index={self.ignore_index}, "
+            f"label_smoothing={self.label_smoothing}, options={self.options}"
+        )

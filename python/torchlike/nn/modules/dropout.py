@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchlike.nn import functional as F
-from torchlike.nn.module import Module
+from torchlike.nn.modules.module import Module
 
 __all__ = [
     "AlphaDropout",

@@ -1,4 +1,4 @@
-"""Convolutions."""
+"""What convolutions of all numbers of dimensions share."""
 
 from __future__ import annotations
 
@@ -8,18 +8,9 @@ from typing import Any
 import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn import init
-from torchlike.nn.layers._tuples import _pair, _reverse_repeat_tuple, _single, _triple
-from torchlike.nn.module import Module
+from torchlike.nn.modules.module import Module
+from torchlike.nn.modules.utils import _pair, _reverse_repeat_tuple, _single, _triple
 from torchlike.nn.parameter import Parameter
-
-__all__ = [
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-]
 
 _SQRT5 = math.sqrt(5)
 _PADDINGS = {"same", "valid"}
@@ -133,141 +124,6 @@ class _ConvNd(Module):
         return F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
 
 
-class Conv1d(_ConvNd):
-    """Convolution of sequences."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            _single(kernel_size),
-            _single(stride),
-            padding if isinstance(padding, str) else _single(padding),
-            _single(dilation),
-            False,
-            _single(0),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
-    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
-        if self.padding_mode != "zeros":
-            return F.conv1d(
-                self._padded(input), weight, bias, self.stride, _single(0),
-                self.dilation, self.groups,
-            )  # fmt: skip
-        return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
-
-    def forward(self, input: Any) -> Any:
-        return self._conv_forward(input, self.weight, self.bias)
-
-
-class Conv2d(_ConvNd):
-    """Convolution of images."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            _pair(kernel_size),
-            _pair(stride),
-            padding if isinstance(padding, str) else _pair(padding),
-            _pair(dilation),
-            False,
-            _pair(0),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
-    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
-        if self.padding_mode != "zeros":
-            return F.conv2d(
-                self._padded(input), weight, bias, self.stride, _pair(0),
-                self.dilation, self.groups,
-            )  # fmt: skip
-        return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
-
-    def forward(self, input: Any) -> Any:
-        return self._conv_forward(input, self.weight, self.bias)
-
-
-class Conv3d(_ConvNd):
-    """Convolution of volumes."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            _triple(kernel_size),
-            _triple(stride),
-            padding if isinstance(padding, str) else _triple(padding),
-            _triple(dilation),
-            False,
-            _triple(0),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
-    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
-        if self.padding_mode != "zeros":
-            return F.conv3d(
-                self._padded(input), weight, bias, self.stride, _triple(0),
-                self.dilation, self.groups,
-            )  # fmt: skip
-        return F.conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
-
-    def forward(self, input: Any) -> Any:
-        return self._conv_forward(input, self.weight, self.bias)
-
-
 class _ConvTransposeNd(_ConvNd):
     _spatial: int
 
@@ -358,21 +214,3 @@ class _ConvTransposeNd(_ConvNd):
             input, self.weight, self.bias, self.stride, self.padding, extra,
             self.groups, self.dilation,
         )  # fmt: skip
-
-
-class ConvTranspose1d(_ConvTransposeNd):
-    """Transposed convolution of sequences."""
-
-    _spatial = 1
-
-
-class ConvTranspose2d(_ConvTransposeNd):
-    """Transposed convolution of images."""
-
-    _spatial = 2
-
-
-class ConvTranspose3d(_ConvTransposeNd):
-    """Transposed convolution of volumes."""
-
-    _spatial = 3

@@ -8,13 +8,12 @@ from typing import Any
 import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn import init
-from torchlike.nn.layers.activation import GELU, ReLU
-from torchlike.nn.layers.attention import MultiheadAttention
-from torchlike.nn.layers.container import ModuleList
-from torchlike.nn.layers.dropout import Dropout
-from torchlike.nn.layers.linear import Linear
-from torchlike.nn.layers.normalization import LayerNorm
-from torchlike.nn.module import Module
+from torchlike.nn.modules.activation import GELU, MultiheadAttention, ReLU
+from torchlike.nn.modules.container import ModuleList
+from torchlike.nn.modules.dropout import Dropout
+from torchlike.nn.modules.linear import Linear
+from torchlike.nn.modules.module import Module
+from torchlike.nn.modules.normalization import LayerNorm
 
 __all__ = [
     "Transformer",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike.nn._registry import type_name
-from torchlike.nn.module import Module, _indented
+from torchlike.nn.modules.module import Module, _addindent
 from torchlike.nn.parameter import Parameter
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class ModuleList(_Numbered):
                 line = f"({first}): {text}"
             else:
                 line = f"({first}-{last}): {last - first + 1} x {text}"
-            lines.append(_indented(line, 2))
+            lines.append(_addindent(line, 2))
         return self._get_name() + "(\n  " + "\n  ".join(lines) + "\n)"
 
     def insert(self, index: int, module: Any) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torchlike._C import Parameter, Tensor
-from torchlike.nn import _convert, _state
-from torchlike.nn._hook_methods import HookMethods
+from torchlike._C import Parameter, Tensor, _ModuleWalk
+from torchlike.nn import _hooks, _state
+from torchlike.nn._convert import Module as _ConversionMethods
+from torchlike.nn._hook_methods import Module as _HookMethods
+from torchlike.nn._hooks import *  # noqa: F403
 from torchlike.nn._hooks import (
     CALL_TABLES,
     STATE_TABLES,
@@ -16,7 +18,7 @@ from torchlike.nn._hooks import (
     global_tables,
     replaced,
 )
-from torchlike.nn._paths import PathMethods
+from torchlike.nn._paths import Module as _PathMethods
 from torchlike.nn._registry import Registry, kind_by_type, kind_of, module_types, type_name
 from torchlike.nn.parameter import Buffer
 
@@ -24,18 +26,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = ["Module"]
+__all__ += _hooks.__all__
 
 _set = object.__setattr__
 parameter_hooks = global_tables["_parameter_registration"]
 _REGISTRIES = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
 
 
-def _indented(text: str, spaces: int) -> str:
-    first, *rest = text.split("\n")
-    return "\n".join([first, *(" " * spaces + line for line in rest)])
+def _addindent(text: str, spaces: int) -> str:
+    return text.replace("\n", "\n" + " " * spaces)
 
 
-class Module(HookMethods, PathMethods):
+def _unreachable(method: str) -> RuntimeError:
+    return RuntimeError(
+        f"Reached a code path in Module.{method}() that should never be called. "
+        "Please file an issue at https://github.com/pytorch/pytorch/issues/new"
+        "?template=bug-report.yml to report this bug."
+    )
+
+
+class Module(_HookMethods, _PathMethods, _ConversionMethods):
     """A node in a tree of layers: parameters, buffers, child modules and a ``forward``.
 
     Values that are registered (parameters, buffers, modules) are ordinary instance
@@ -57,14 +67,11 @@ class Module(HookMethods, PathMethods):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         onward = self.call_super_init
         if (args or kwargs) and not onward:
-            name = type(self).__name__
             if kwargs:
-                raise TypeError(
-                    f"{name}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'"
-                )
-            raise TypeError(
-                f"{name}.__init__() takes 1 positional argument but {len(args) + 1} were given"
-            )
+                wrong = f"got an unexpected keyword argument '{next(iter(kwargs))}'"
+            else:
+                wrong = f"takes 1 positional argument but {len(args) + 1} were given"
+            raise TypeError(f"{type(self).__name__}.__init__() {wrong}")
         state = self.__dict__
         state["training"] = True
         state["_kinds"] = {}
@@ -316,37 +323,6 @@ class Module(HookMethods, PathMethods):
                     seen.add(id(value))
                 yield (f"{path}.{name}" if path else name), value
 
-    def _members(
-        self, wanted: str, prefix: str, recurse: bool, unique: bool
-    ) -> list[tuple[str, Any]]:
-        found: list[tuple[str, Any]] = []
-        met: set[Any] = set()
-        waiting: list[tuple[str, Module]] = [(prefix, self)]
-        while waiting:
-            path, module = waiting.pop()
-            if unique:
-                if module in met:
-                    continue
-                met.add(module)
-            state = module.__dict__
-            dot = path + "." if path else ""
-            below = []
-            for name, kind in state["_kinds"].items():
-                if kind == wanted:
-                    value = state[name]
-                    if value is not None:
-                        if unique:
-                            if id(value) in met:
-                                continue
-                            met.add(id(value))
-                        found.append((dot + name, value))
-                elif kind == "module" and recurse and state[name] is not None:
-                    below.append((dot + name, state[name]))
-            if below:
-                below.reverse()
-                waiting += below
-        return found
-
     def parameters(self, recurse: bool = True) -> Iterator[Any]:
         """All parameters, each once."""
         for _, param in self.named_parameters(recurse=recurse):
@@ -356,7 +332,7 @@ class Module(HookMethods, PathMethods):
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
         """All parameters with their dotted names."""
-        yield from self._members("parameter", prefix, recurse, remove_duplicate)
+        return _ModuleWalk("parameter", self, Module, None, prefix, remove_duplicate, recurse)
 
     def buffers(self, recurse: bool = True) -> Iterator[Any]:
         """All buffers, each once."""
@@ -367,18 +343,25 @@ class Module(HookMethods, PathMethods):
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
         """All buffers with their dotted names."""
-        yield from self._members("buffer", prefix, recurse, remove_duplicate)
+        return _ModuleWalk("buffer", self, Module, None, prefix, remove_duplicate, recurse)
 
     def children(self) -> Iterator[Module]:
         """The modules directly below this one, each once."""
-        for _, module in self.named_children():
-            yield module
+        state = self.__dict__
+        kinds = state["_kinds"]
+        if "module" in kinds.values():
+            found = dict.fromkeys(state[name] for name, kind in kinds.items() if kind == "module")
+            found.pop(None, None)
+            yield from found
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules directly below this one with their names."""
-        seen = set()
         state = self.__dict__
-        for name, kind in list(state["_kinds"].items()):
+        kinds = state["_kinds"]
+        if "module" not in kinds.values():
+            return
+        seen = set()
+        for name, kind in list(kinds.items()):
             if kind == "module":
                 module = state[name]
                 if module is not None and module not in seen:
@@ -394,26 +377,7 @@ class Module(HookMethods, PathMethods):
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
         """This module and all below it with their dotted names, parents first."""
-        if memo is None:
-            memo = set()
-        waiting: list[tuple[str, Module]] = [(prefix, self)]
-        while waiting:
-            path, module = waiting.pop()
-            if remove_duplicate:
-                if module in memo:
-                    continue
-                memo.add(module)
-            yield path, module
-            state = module.__dict__
-            dot = path + "." if path else ""
-            below = [
-                (dot + name, state[name])
-                for name, kind in state["_kinds"].items()
-                if kind == "module" and state[name] is not None
-            ]
-            if below:
-                below.reverse()
-                waiting += below
+        return _ModuleWalk("module", self, Module, memo, prefix, remove_duplicate, True)
 
     # Changing all of it
 
@@ -423,53 +387,6 @@ class Module(HookMethods, PathMethods):
             module.apply(fn)
         fn(self)
         return self
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Module:
-        return _convert.apply_to_tensors(self, fn, recurse)
-
-    def to(self, *args: Any, **kwargs: Any) -> Module:
-        """Move to a device and convert floating-point tensors to a dtype, in place."""
-        return self._apply(_convert.to_conversion(self, args, kwargs))
-
-    def to_empty(self, *, device: Any, recurse: bool = True, force: bool = False) -> Module:
-        """Give tensors memory on ``device`` without contents.
-
-        Tensors on the meta device become real; ties and shared memory stay. Tensors that are
-        real already keep their values, unless ``force`` is true or the device is meta.
-        """
-        return self._apply(_convert.emptied(self, device, recurse, force), recurse=recurse)
-
-    def type(self, dst_type: Any) -> Module:
-        """Convert all tensors to ``dst_type``."""
-        return self._apply(lambda t: t.type(dst_type))
-
-    def cuda(self, device: Any = None) -> Module:
-        """Move to a CUDA device."""
-        return self._apply(lambda t: t.cuda(device))
-
-    def cpu(self) -> Module:
-        """Move to the CPU."""
-        return self._apply(lambda t: t.cpu())
-
-    def float(self) -> Module:
-        """Convert floating-point tensors to float32."""
-        return self._apply(lambda t: t.float() if t.is_floating_point() else t)
-
-    def double(self) -> Module:
-        """Convert floating-point tensors to float64."""
-        return self._apply(lambda t: t.double() if t.is_floating_point() else t)
-
-    def half(self) -> Module:
-        """Convert floating-point tensors to float16."""
-        return self._apply(lambda t: t.half() if t.is_floating_point() else t)
-
-    def bfloat16(self) -> Module:
-        """Convert floating-point tensors to bfloat16."""
-        return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
-
-    def share_memory(self) -> Module:
-        """Move all tensors to memory that other processes can see."""
-        return self._apply(lambda t: t.share_memory_())
 
     def train(self, mode: bool = True) -> Module:
         """Switch training behaviour on or off, here and below."""
@@ -507,19 +424,11 @@ class Module(HookMethods, PathMethods):
 
     def get_extra_state(self) -> Any:
         """More to save than tensors; a class that has it defines this and set_extra_state."""
-        raise RuntimeError(
-            "Reached a code path in Module.get_extra_state() that should never be called. "
-            "Please file an issue at https://github.com/pytorch/pytorch/issues/new"
-            "?template=bug-report.yml to report this bug."
-        )
+        raise _unreachable("get_extra_state")
 
     def set_extra_state(self, state: Any) -> None:
         """Take back what ``get_extra_state`` gave."""
-        raise RuntimeError(
-            "Reached a code path in Module.set_extra_state() that should never be called. "
-            "Please file an issue at https://github.com/pytorch/pytorch/issues/new"
-            "?template=bug-report.yml to report this bug."
-        )
+        raise _unreachable("set_extra_state")
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         _state.save(self, destination, prefix, keep_vars, Module)
@@ -529,22 +438,10 @@ class Module(HookMethods, PathMethods):
     ) -> Any:
         """All parameters and persistent buffers by dotted name, not copied."""
         if args:
-            import warnings
-
-            warnings.warn(
-                "Positional args are being deprecated, use kwargs instead. Refer to "
-                "https://pytorch.org/docs/main/generated/torch.nn.Module.html"
-                "#torch.nn.Module.state_dict for details.",
-                FutureWarning,
-                stacklevel=2,
+            destination, prefix, keep_vars = _state.positional(
+                *args[:3], destination=destination, prefix=prefix, keep_vars=keep_vars
             )
-            if destination is None:
-                destination = args[0]
-            if len(args) > 1 and prefix == "":
-                prefix = args[1]
-            if len(args) > 2 and keep_vars is False:
-                keep_vars = args[2]
-        return _state.state_dict(self, destination, prefix, keep_vars)
+        return _state.state_dict(self, destination, prefix, keep_vars, Module)
 
     def _load_from_state_dict(
         self,
@@ -574,8 +471,11 @@ class Module(HookMethods, PathMethods):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         own = extra.split("\n") if extra else []
+        state = self.__dict__
         below = [
-            f"({name}): {_indented(repr(module), 2)}" for name, module in self._modules.items()
+            f"({name}): {_addindent(repr(state[name]), 2)}"
+            for name, kind in state["_kinds"].items()
+            if kind == "module"
         ]
         lines = own + below
         if not lines:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike.nn import functional as F
-from torchlike.nn.layers.container import ModuleList, Sequential
-from torchlike.nn.layers.linear import Linear
-from torchlike.nn.module import Module
+from torchlike.nn.modules.container import ModuleList, Sequential
+from torchlike.nn.modules.linear import Linear
+from torchlike.nn.modules.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
