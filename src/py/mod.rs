@@ -10,6 +10,7 @@
 mod arguments;
 mod call;
 mod convert;
+mod counting;
 mod cuda;
 mod data;
 mod error;
@@ -47,5 +48,6 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     cuda::register(m)?;
     parts::register(m)?;
     module::register(m)?;
+    counting::register(m)?;
     functions::register(m)
 }

@@ -14,7 +14,7 @@ pub fn of(t: &Tensor) -> Option<Arc<Parts>> {
     t.storage().parts()
 }
 
-pub use crate::layers::parts::located;
+pub use crate::parts::located;
 
 fn layout_name(t: &Tensor) -> &'static str {
     of(t).map_or("strided", |p| p.layout())
