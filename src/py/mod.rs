@@ -8,6 +8,7 @@
 )]
 
 mod arguments;
+mod attributes;
 mod call;
 mod convert;
 mod cuda;
@@ -22,6 +23,8 @@ mod load;
 mod load_file;
 mod messages;
 mod metadata;
+mod methods;
+mod modes;
 mod numpy;
 mod object;
 mod operators;
@@ -32,6 +35,7 @@ mod sink;
 mod storage;
 mod tensor;
 mod types;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -45,5 +49,6 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     call::register(m)?;
     cuda::register(m)?;
     parts::register(m)?;
-    functions::register(m)
+    functions::register(m)?;
+    modes::register(m)
 }

@@ -2,13 +2,12 @@
 
 #![allow(unsafe_code, reason = "Size tuples are filled in place")]
 
-use crate::{DType, Device, DeviceKind, MemoryFormat, mode};
+use crate::{DType, Device, DeviceKind, MemoryFormat};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple, PyType};
-use std::cell::RefCell;
 
 /// `torchlike.dtype`.
 #[pyclass(frozen, name = "dtype", module = "torchlike", eq, hash)]
@@ -64,10 +63,6 @@ pub fn dtype(py: Python<'_>, d: DType) -> PyResult<Py<PyDType>> {
             .collect::<PyResult<Vec<_>>>()
     })?;
     Ok(all[d as usize].clone_ref(py))
-}
-
-thread_local! {
-    static DEVICE_STACK: RefCell<Vec<Option<Device>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// `torchlike.device`, also a context manager and a decorator.
@@ -174,16 +169,13 @@ impl PyDevice {
             .into_any()
             .unbind())
     }
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        let before = mode::set_default_device(Some(slf.get().0));
-        DEVICE_STACK.with_borrow_mut(|s| s.push(before));
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        super::modes::enter_device(slf.clone().unbind());
         slf
     }
     #[pyo3(signature = (*_exc))]
     fn __exit__(&self, _exc: &Bound<'_, PyTuple>) {
-        if let Some(before) = DEVICE_STACK.with_borrow_mut(Vec::pop) {
-            mode::set_default_device(before);
-        }
+        super::modes::leave_device();
     }
     fn __call__(slf: Bound<'_, Self>, func: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let context = slf.py().import("torchlike.context")?;
