@@ -17,11 +17,76 @@ pub mod sort;
 pub mod view;
 
 pub use core::args::{Arg, Args, OwnedArg, OwnedArgs};
+pub use core::call::{Call, Form};
 pub use core::op::{Op, OpDef, Ret, Value};
-pub use core::{args, call, dispatch, op, schema};
+pub use core::{args, dispatch, helpers, op, schema};
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
+
+/// Every operator as a function of Rust, and its arguments as a struct with setters for those that have a default:
+/// `f::softmax(&x, -1)?`, `f::Softmax::new(&x, -1).dtype(DType::F64).call()?`.
+pub mod f {
+    pub use super::arrange::join::calls::*;
+    pub use super::arrange::pad::calls::*;
+    pub use super::arrange::repeat::calls::*;
+    pub use super::arrange::triangle::calls::*;
+    pub use super::copy::calls::*;
+    pub use super::create::factory::calls::*;
+    pub use super::create::range::calls::*;
+    pub use super::create::window::calls::*;
+    pub use super::index::along::calls::*;
+    pub use super::index::getitem::calls::*;
+    pub use super::index::mask::calls::*;
+    pub use super::index::nonzero::calls::*;
+    pub use super::index::scatter::calls::*;
+    pub use super::index::take::calls::*;
+    pub use super::linalg::addmm::calls::*;
+    pub use super::linalg::contract::calls::*;
+    pub use super::linalg::derived::calls::*;
+    pub use super::linalg::einsum::calls::*;
+    pub use super::linalg::factor::calls::*;
+    pub use super::linalg::lu::calls::*;
+    pub use super::linalg::matrix::calls::*;
+    pub use super::linalg::solve::calls::*;
+    pub use super::linalg::spectral::calls::*;
+    pub use super::nn::activation::calls::*;
+    pub use super::nn::adaptive_pool::calls::*;
+    pub use super::nn::attention::calls::*;
+    pub use super::nn::avg_pool::calls::*;
+    pub use super::nn::bag::calls::*;
+    pub use super::nn::batch_norm::calls::*;
+    pub use super::nn::classes::calls::*;
+    pub use super::nn::conv::calls::*;
+    pub use super::nn::ctc::calls::*;
+    pub use super::nn::distance::calls::*;
+    pub use super::nn::dropout::calls::*;
+    pub use super::nn::fold::calls::*;
+    pub use super::nn::gated::calls::*;
+    pub use super::nn::loss::calls::*;
+    pub use super::nn::margin_loss::calls::*;
+    pub use super::nn::norm::calls::*;
+    pub use super::nn::pool::calls::*;
+    pub use super::nn::resize::calls::*;
+    pub use super::nn::unpool::calls::*;
+    pub use super::pointwise::binary::calls::*;
+    pub use super::pointwise::bounds::calls::*;
+    pub use super::pointwise::special::calls::*;
+    pub use super::pointwise::unary::calls::*;
+    pub use super::random::calls::*;
+    pub use super::reduce::extreme::calls::*;
+    pub use super::reduce::order::calls::*;
+    pub use super::reduce::scan::calls::*;
+    pub use super::reduce::statistics::calls::*;
+    pub use super::reduce::sums::calls::*;
+    pub use super::sort::histogram::calls::*;
+    pub use super::sort::order::calls::*;
+    pub use super::sort::search::calls::*;
+    pub use super::view::complex::calls::*;
+    pub use super::view::part::calls::*;
+    pub use super::view::shape::calls::*;
+    pub use super::view::split::calls::*;
+}
 
 /// The families of the table.
 static FAMILIES: &[&[OpDef]] = &[

@@ -9,6 +9,7 @@ use crate::random::{
     advance_randperm,
 };
 use crate::{DType, Device, Result, Tensor, bail, cpu, dims, ensure, factory_schema};
+use torchlike_macros::operators;
 
 /// The generator of a call: the one given, or the default.
 #[must_use]
@@ -135,6 +136,7 @@ fn sized_long(a: &Args, size: usize, first: usize) -> Result<Plan> {
 }
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     draw!(
         "rand",

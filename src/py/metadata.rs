@@ -4,7 +4,7 @@ use super::convert::tensor_arg;
 use super::object::{PyTensor, wrap};
 use super::results::to_python;
 use super::types::{self, PyDType, device, dtype, size};
-use crate::ops::core::composite::check_view;
+use crate::layers::parts::check_view;
 use crate::ops::op::Ret;
 use crate::{MemoryFormat, Result, Tensor, op, run};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};

@@ -2,15 +2,17 @@
 
 use crate::dims::{self, MemoryFormat, wrap_dim};
 use crate::ops::core::args::Args;
-use crate::ops::core::call;
 use crate::ops::core::dispatch;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{
-    F, FM, KernelBody, O, OpDef, OutSpec, Plan, Ret, compose, kernel, view,
+    F, FM, KernelBody, O, OpDef, OutSpec, Plan, Ret, kernel, old_compose, old_view,
 };
 use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, err, mode, run, run1};
 use smallvec::SmallVec;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "cat",
@@ -19,126 +21,126 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_cat, cat).cuda(cat),
         "Tensors one after another along a dimension.",
     ),
-    compose(
+    old_compose(
         "stack",
         "(Tensor[] tensors, int dim=0)",
         F | O,
         stack,
         "Tensors side by side along a new dimension.",
     ),
-    compose(
+    old_compose(
         "hstack",
         "(Tensor[] tensors)",
         F | O,
         |a| pile(a, 1),
         "Tensors side by side along the second dimension (the first of 1-dimensional ones).",
     ),
-    compose(
+    old_compose(
         "vstack",
         "(Tensor[] tensors)",
         F | O,
         |a| pile(a, 2),
         "Tensors one below another as rows.",
     ),
-    compose(
+    old_compose(
         "dstack",
         "(Tensor[] tensors)",
         F | O,
         |a| pile(a, 3),
         "Tensors one behind another along the third dimension.",
     ),
-    compose(
+    old_compose(
         "column_stack",
         "(Tensor[] tensors)",
         F | O,
         column_stack,
         "Tensors side by side as columns.",
     ),
-    compose(
+    old_compose(
         "meshgrid",
         "(Tensor[*] tensors, *, str? indexing=None) -> Tensor[]",
         F,
         meshgrid,
         "The coordinates of a grid, one tensor a dimension.",
     ),
-    compose(
+    old_compose(
         "broadcast_tensors",
         "(Tensor[*] tensors) -> Tensor[]",
         F,
         broadcast_tensors,
         "Tensors expanded to a common shape.",
     ),
-    compose(
+    old_compose(
         "atleast_1d",
         "(Tensor self)",
         F,
         |a| at_least(a.tensor(0)?, 1).map(Ret::from),
         "A tensor with at least one dimension.",
     ),
-    compose(
+    old_compose(
         "atleast_1d#list",
         "(Tensor[*] tensors) -> Tensor[]",
         F,
         |a| at_least_all(a, 1),
         "Tensors with at least one dimension.",
     ),
-    compose(
+    old_compose(
         "atleast_2d",
         "(Tensor self)",
         F,
         |a| at_least(a.tensor(0)?, 2).map(Ret::from),
         "A tensor with at least two dimensions.",
     ),
-    compose(
+    old_compose(
         "atleast_2d#list",
         "(Tensor[*] tensors) -> Tensor[]",
         F,
         |a| at_least_all(a, 2),
         "Tensors with at least two dimensions.",
     ),
-    compose(
+    old_compose(
         "atleast_3d",
         "(Tensor self)",
         F,
         |a| at_least(a.tensor(0)?, 3).map(Ret::from),
         "A tensor with at least three dimensions.",
     ),
-    compose(
+    old_compose(
         "atleast_3d#list",
         "(Tensor[*] tensors) -> Tensor[]",
         F,
         |a| at_least_all(a, 3),
         "Tensors with at least three dimensions.",
     ),
-    compose(
+    old_compose(
         "block_diag",
         "(Tensor[*] tensors=())",
         F,
         block_diag,
         "A matrix with the tensors along its diagonal.",
     ),
-    compose(
+    old_compose(
         "cartesian_prod",
         "(Tensor[*] tensors)",
         F,
         cartesian_prod,
         "All combinations of one element of each tensor.",
     ),
-    compose(
+    old_compose(
         "combinations",
         "(Tensor self, int r=2, bool with_replacement=False)",
         F,
         combinations,
         "All choices of `r` elements.",
     ),
-    view(
+    old_view(
         "unsafe_split",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
         FM,
         |a| run!("split", a.tensor(0)?, a.int(1)?, a.int(2)?),
         "As `split`.",
     ),
-    view(
+    old_view(
         "unsafe_split_with_sizes",
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
         FM,
@@ -152,7 +154,7 @@ pub static OPS: &[OpDef] = &[
         },
         "As `split_with_sizes`.",
     ),
-    view(
+    old_view(
         "unsafe_chunk",
         "(Tensor self, int chunks, int dim=0) -> Tensor[]",
         FM,
@@ -484,7 +486,7 @@ fn block_diag(a: &Args) -> Result<Ret> {
     )?;
     let (mut r, mut c) = (0, 0);
     for t in &parts {
-        call::copy_(
+        helpers::copy_(
             &out.narrowed(0, r, t.shape()[0])
                 .narrowed(1, c, t.shape()[1]),
             t,

@@ -3,10 +3,12 @@
 use crate::dims::{self, MemoryFormat};
 use crate::ops::arrange::join::suggested_format;
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, kernel, old_compose};
 use crate::{Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, run, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "constant_pad_nd",
@@ -22,28 +24,28 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_mode, pad_mode),
         "",
     ),
-    compose(
+    old_compose(
         "nn.functional.pad",
         "(Tensor input, int[] pad, str mode='constant', float? value=None)",
         F,
         pad,
         "The tensor with elements around it: a number, its mirror image, its edge, or itself again.",
     ),
-    compose(
+    old_compose(
         "pixel_shuffle",
         "(Tensor self, int upscale_factor)",
         F,
         pixel_shuffle,
         "Channels spread over blocks of pixels.",
     ),
-    compose(
+    old_compose(
         "pixel_unshuffle",
         "(Tensor self, int downscale_factor)",
         F,
         pixel_unshuffle,
         "Blocks of pixels gathered into channels.",
     ),
-    compose(
+    old_compose(
         "channel_shuffle",
         "(Tensor self, int groups)",
         F,

@@ -2,14 +2,18 @@
 
 use crate::dims::{MemoryFormat, wrap_dim};
 use crate::ops::core::args::Args;
-use crate::ops::core::call;
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, FM, FMO, KernelBody, M, O, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::helpers;
+use crate::ops::core::op::{
+    F, FM, FMO, KernelBody, M, O, OpDef, Plan, Ret, X, kernel, old_compose,
+};
 use crate::ops::core::rules;
 use crate::ops::view::shape as view;
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, err, run, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "repeat",
@@ -18,7 +22,7 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_repeat, repeat),
         "The tensor again and again along its dimensions.",
     ),
-    compose(
+    old_compose(
         "tile",
         "(Tensor self, int[*] dims)",
         FM,
@@ -32,14 +36,14 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_interleave, interleave),
         "Each position as often as its number says.",
     ),
-    compose(
+    old_compose(
         "repeat_interleave#int",
         "(Tensor self, int repeats, int? dim=None, *, int? output_size=None)",
         FM,
         interleave_int,
         "Each element several times in a row.",
     ),
-    compose(
+    old_compose(
         "repeat_interleave",
         "(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None)",
         FM,
@@ -53,189 +57,189 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_flip, flip),
         "Dimensions in reverse order.",
     ),
-    compose(
+    old_compose(
         "fliplr",
         "(Tensor self)",
         FM,
         |a| flip_one(a, 2, 1),
         "Columns in reverse order.",
     ),
-    compose(
+    old_compose(
         "flipud",
         "(Tensor self)",
         FM,
         |a| flip_one(a, 1, 0),
         "Rows in reverse order.",
     ),
-    compose(
+    old_compose(
         "roll",
         "(Tensor self, int[1] shifts, int[1] dims=[])",
         FM,
         roll,
         "Elements moved along dimensions, those beyond the end back to the start.",
     ),
-    compose(
+    old_compose(
         "rot90",
         "(Tensor self, int k=1, int[] dims=[0,1])",
         FM,
         rot90,
         "A plane turned by quarter circles.",
     ),
-    compose(
+    old_compose(
         "view_copy",
         "(Tensor self, int[] size)",
         F | O | X,
         view_copy,
         "A copy of `view`.",
     ),
-    compose(
+    old_compose(
         "view_copy#dtype",
         "(Tensor self, dtype dtype)",
         F | O | X,
         view_copy,
         "A copy of `view`.",
     ),
-    compose(
+    old_compose(
         "permute_copy",
         "(Tensor self, int[] dims)",
         F | O | X,
         view_copy,
         "A copy of `permute`.",
     ),
-    compose(
+    old_compose(
         "transpose_copy",
         "(Tensor self, int dim0, int dim1)",
         F | O | X,
         view_copy,
         "A copy of `transpose`.",
     ),
-    compose(
+    old_compose(
         "t_copy",
         "(Tensor self)",
         F | O | X,
         view_copy,
         "A copy of `t`.",
     ),
-    compose(
+    old_compose(
         "expand_copy",
         "(Tensor self, int[] size, *, bool implicit=False)",
         F | O | X,
         view_copy,
         "A copy of `expand`.",
     ),
-    compose(
+    old_compose(
         "squeeze_copy",
         "(Tensor self)",
         F | O | X,
         view_copy,
         "A copy of `squeeze`.",
     ),
-    compose(
+    old_compose(
         "squeeze_copy#dim",
         "(Tensor self, int dim)",
         F | O | X,
         view_copy,
         "A copy of `squeeze`.",
     ),
-    compose(
+    old_compose(
         "squeeze_copy#dims",
         "(Tensor self, int[] dim)",
         F | O | X,
         view_copy,
         "A copy of `squeeze`.",
     ),
-    compose(
+    old_compose(
         "unsqueeze_copy",
         "(Tensor self, int dim)",
         F | O | X,
         view_copy,
         "A copy of `unsqueeze`.",
     ),
-    compose(
+    old_compose(
         "select_copy",
         "(Tensor self, int dim, int index)",
         F | O | X,
         view_copy,
         "A copy of `select`.",
     ),
-    compose(
+    old_compose(
         "slice_copy",
         "(Tensor self, int dim=0, int? start=None, int? end=None, int step=1)",
         F | O | X,
         view_copy,
         "A copy of a range.",
     ),
-    compose(
+    old_compose(
         "narrow_copy",
         "(Tensor self, int dim, int start, int length)",
         FMO | X,
         view_copy,
         "A copy of `narrow`.",
     ),
-    compose(
+    old_compose(
         "diagonal_copy",
         "(Tensor self, int offset=0, int dim1=0, int dim2=1)",
         F | O | X,
         view_copy,
         "A copy of `diagonal`.",
     ),
-    compose(
+    old_compose(
         "as_strided_copy",
         "(Tensor self, int[] size, int[] stride, int? storage_offset=None)",
         F | O | X,
         view_copy,
         "A copy of `as_strided`.",
     ),
-    compose(
+    old_compose(
         "unfold_copy",
         "(Tensor self, int dimension, int size, int step)",
         F | O | X,
         view_copy,
         "A copy of `unfold`.",
     ),
-    compose(
+    old_compose(
         "alias_copy",
         "(Tensor self)",
         F | O | X,
         view_copy,
         "A copy.",
     ),
-    compose(
+    old_compose(
         "detach_copy",
         "(Tensor self)",
         F | O | X,
         view_copy,
         "A copy of `detach`.",
     ),
-    compose(
+    old_compose(
         "view_as_real_copy",
         "(Tensor self)",
         F | O | X,
         view_copy,
         "A copy of `view_as_real`.",
     ),
-    compose(
+    old_compose(
         "view_as_complex_copy",
         "(Tensor self)",
         F | O | X,
         view_copy,
         "A copy of `view_as_complex`.",
     ),
-    compose(
+    old_compose(
         "split_copy",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
         F,
         view_copy,
         "Copies of the pieces of `split`.",
     ),
-    compose(
+    old_compose(
         "split_with_sizes_copy",
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
         F,
         view_copy,
         "Copies of the pieces of `split_with_sizes`.",
     ),
-    compose(
+    old_compose(
         "unbind_copy",
         "(Tensor self, int dim=0) -> Tensor[]",
         F,
@@ -248,10 +252,7 @@ pub static OPS: &[OpDef] = &[
 fn view_copy(a: &Args) -> Result<Ret> {
     let name = a.op.def.name.replace("_copy", "");
     let op = crate::ops::find(&name)?;
-    view::copied(dispatch::call(&Args {
-        op,
-        values: a.values.clone(),
-    })?)
+    view::copied(dispatch::run(op, &a.values)?)
 }
 
 fn infer_repeat(a: &Args) -> Result<Plan> {
@@ -318,7 +319,7 @@ fn infer_interleave(a: &Args) -> Result<Plan> {
         Some(n) => n,
         None => {
             let real = cpu::copy::dense(
-                &call::readable(
+                &helpers::readable(
                     t,
                     "cannot repeat_interleave a meta tensor without output_size",
                 )?,

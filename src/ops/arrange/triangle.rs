@@ -2,10 +2,12 @@
 
 use crate::dims::{self, wrap_dim};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{FM, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{FM, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, kernel, old_compose};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, run, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "tril",
@@ -21,14 +23,14 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_triangle, |a, o| triangle(a, o, false)).updates(),
         "The upper triangle, zeros below.",
     ),
-    compose(
+    old_compose(
         "diag",
         "(Tensor self, int diagonal=0)",
         FMO | X,
         diag,
         "A vector as a diagonal matrix, or a matrix's diagonal.",
     ),
-    compose(
+    old_compose(
         "diagflat",
         "(Tensor self, int offset=0)",
         FM,

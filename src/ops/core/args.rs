@@ -146,7 +146,7 @@ impl<'a> Args<'a> {
     }
 
     #[cold]
-    fn wrong(&self, i: usize, what: &str) -> crate::Error {
+    pub(crate) fn wrong(&self, i: usize, what: &str) -> crate::Error {
         let p = self.op.schema.params.get(i).map_or("?", |p| p.name);
         crate::err!(
             Type,

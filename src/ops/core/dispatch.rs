@@ -1,94 +1,218 @@
-//! The choke point: every call of every op passes here, on every device.
+//! The door: every call of every operator passes here, in every form and on every device.
 //!
-//! A call is resolved (lazy views, devices), its layout rule runs, results are allocated, and the kernel of
-//! the device fills them. In-place and `out=` calls share the rule of the functional form. Meta is a device
-//! whose kernels are absent.
+//! [`call`] looks once at the arguments and at what the thread has switched on. If anything wants to see the call,
+//! the layers take it in their order; otherwise, and after the last of them, [`below`] runs the body: a kernel's rule and
+//! kernel, a view's plan, or a composite, whose own calls come through the door again.
 
 use crate::layers;
 use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{Body, KernelBody, OutSpec, Plan, Ret};
-use crate::{Device, DeviceKind, Dims, Result, Tensor, bail, dims, dtype, err, mode};
-use smallvec::SmallVec;
+use crate::ops::core::call::{Call, Form};
+use crate::ops::core::op::{Body, KernelBody, Op, Ret, X};
+use crate::ops::core::place::{Placing, place, prepare_out};
+use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
+use crate::ops::core::survey::{glance, survey};
+use crate::ops::core::typed::tensor_of;
+use crate::ops::core::{helpers, writable};
+use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, mode};
 
-/// Calls the functional form.
+/// Passes a call through the door.
 ///
 /// # Errors
-/// Whatever the op's rule or kernel reports.
+/// Whatever the layers, the operator's rule or its kernel report.
 #[inline]
-pub fn call(args: &Args) -> Result<Ret> {
-    match args.op.def.body {
-        Body::Kernel(ref k) => run_kernel(args, k, Dest::New),
-        Body::View(f) | Body::Compose(f) => {
-            if any_parts(args)
-                && let Some(done) = crate::ops::core::composite::run(args)?
-            {
-                return Ok(done);
+pub fn call(c: Call) -> Result<Ret> {
+    let seen = glance(c.args);
+    if seen & mode::watched() != 0 {
+        return layers::enter(c, seen);
+    }
+    below(c)
+}
+
+/// Runs a call that no layer wants to see (any more).
+///
+/// # Errors
+/// As [`call`].
+#[inline]
+pub fn below(c: Call) -> Result<Ret> {
+    match c.args.op.def.body {
+        Body::Kernel(ref k) => kernel(c, k),
+        Body::View(rule) => view(c, rule),
+        Body::OldView(f) => match c.form {
+            Form::InPlace(_) => {
+                let t = f(c.args)?.one()?;
+                Ok(Ret::Become(t))
             }
-            f(args)
+            _ => f(c.args),
+        },
+        Body::Become(f) => {
+            let target = c.args.tensor(0)?;
+            let made = f(c.args)?;
+            target.storage().bump();
+            Ok(Ret::Become(made))
         }
+        Body::Compose(f) => composite(c, f),
     }
 }
 
-/// Calls the in-place form: the result is written into argument 0.
+/// A call by values in schema order; defaults fill the rest.
 ///
 /// # Errors
-/// As [`call`], and if the result does not fit argument 0.
+/// As [`call`].
+pub fn run(op: &'static Op, values: &[Arg]) -> Result<Ret> {
+    let args = Args::new(op, values.iter().cloned())?;
+    Ok(match call(Call::new(&args))? {
+        Ret::Same(i) => Ret::One(args.tensor(i)?.clone()),
+        ret => ret,
+    })
+}
+
+/// TRANSITION
 pub fn call_inplace(args: &Args) -> Result<()> {
-    let target = args.tensor(0)?;
-    check_writable(target)?;
-    match args.op.def.body {
-        Body::Kernel(ref k) => run_kernel(args, k, Dest::InPlace(target)).map(drop),
-        Body::View(f) | Body::Compose(f) => {
-            if any_parts(args) {
-                return Err(crate::ops::core::composite::refusal(args));
-            }
-            let result = f(args)?.one()?;
-            check_inplace_result(target, result.shape(), result.dtype())?;
-            crate::ops::core::call::copy_(target, &result)
+    call(Call::in_place(args)?).map(drop)
+}
+
+#[inline]
+fn kernel(c: Call, k: &KernelBody) -> Result<Ret> {
+    prepared(c, k, |c, device| run_plain(c, k, device))
+}
+
+/// Checks targets and devices of a kernel call, resolves lazy arguments, and hands on where the data is.
+///
+/// # Errors
+/// If a target may not be written, or devices differ.
+#[inline]
+pub(crate) fn prepared(
+    c: Call,
+    k: &KernelBody,
+    f: impl FnOnce(Call, Option<Device>) -> Result<Ret>,
+) -> Result<Ret> {
+    writable::check(&c)?;
+    let seen = survey(c.args, &k.traits)?;
+    if seen.lazy && !k.traits.lazy_aware {
+        return with_resolved(c, |c| f(c, seen.device));
+    }
+    f(c, seen.device)
+}
+
+/// Runs a kernel call without looking at layers; `device` is where the arguments are.
+///
+/// # Errors
+/// Whatever the rule or kernel reports.
+#[inline]
+pub fn run_plain(c: Call, k: &KernelBody, device: Option<Device>) -> Result<Ret> {
+    let Call { args, form } = c;
+    let mut form = Some(form);
+    (k.run)(args, &mut |plan, exec| {
+        let device = match plan.device {
+            Some(d) => d.canonical(),
+            None => device.unwrap_or(Device::CPU),
+        };
+        let form = form.take().unwrap_or(Form::New);
+        if k.traits.data_dependent && device.is_meta() {
+            return Err(data_dependent(args));
+        }
+        let placing = Placing {
+            traits: &k.traits,
+            device,
+            direct_out: true,
+        };
+        place(
+            args,
+            placing,
+            plan,
+            form,
+            &mut |outs, _| match device.kind {
+                DeviceKind::Meta => Ok(()),
+                DeviceKind::Cpu => {
+                    (exec.values)()?;
+                    (exec.cpu)(outs)
+                }
+                DeviceKind::Cuda => {
+                    (exec.values)()?;
+                    match exec.cuda {
+                        Some(kernel) => kernel(outs),
+                        None => bail!(NotImplemented, "{}() has no CUDA kernel yet", args.name()),
+                    }
+                }
+            },
+        )
+    })
+}
+
+/// Runs a view's rule and makes its tensors.
+fn view(c: Call, rule: fn(&Args) -> Result<Views>) -> Result<Ret> {
+    let base = c.args.tensor(0)?;
+    match c.form {
+        Form::New => Ok(match rule(c.args)? {
+            Views::Same => Ret::Same(0),
+            Views::One(plan) => Ret::One(base.viewed(plan)?),
+            Views::List(plans) => Ret::List(
+                plans
+                    .into_iter()
+                    .map(|p| base.viewed(p))
+                    .collect::<Result<_>>()?,
+            ),
+        }),
+        Form::InPlace(_) => {
+            writable::check_leaf(base)?;
+            let made = match rule(c.args)? {
+                Views::Same => base.clone(),
+                Views::One(plan) => base.viewed(plan)?.in_place_of(base),
+                Views::List(_) => bail!(Runtime, "{}_ has several results", c.args.name()),
+            };
+            base.storage().bump();
+            Ok(Ret::Become(made))
+        }
+        Form::Out(outs) => {
+            let result = call(Call::new(c.args))?.tensors();
+            write_out(c.args, result, outs)
         }
     }
 }
 
-/// Calls with `out=`: results are written into `outs`, which are resized if their shape differs.
-///
-/// # Errors
-/// As [`call`], and if a result cannot be cast to the dtype of its `out`.
-pub fn call_out(args: &Args, outs: &mut [Tensor]) -> Result<()> {
-    for out in outs.iter() {
-        check_writable(out)?;
-    }
-    if let Some(with_dtype) = factory_dtype(args, outs)? {
-        return call_out(&with_dtype, outs);
-    }
-    match args.op.def.body {
-        Body::Kernel(ref k) => run_kernel(args, k, Dest::Out(outs)).map(drop),
-        Body::View(f) | Body::Compose(f) => {
-            if any_parts(args) {
-                return Err(crate::ops::core::composite::refusal(args));
+fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
+    match c.form {
+        Form::New => f(c.args),
+        Form::InPlace(target) => {
+            writable::check_target(target)?;
+            let result = tensor_of(f(c.args)?, c.args)?;
+            writable::check_result(target, result.shape(), result.dtype())?;
+            helpers::copy_(target, &result)?;
+            Ok(Ret::Same(0))
+        }
+        Form::Out(outs) => {
+            for out in outs.iter() {
+                writable::check_target(out)?;
             }
-            let results = f(args)?.tensors();
-            for (out, result) in outs.iter_mut().zip(&results) {
-                let spec = OutSpec {
-                    shape: result.shape().clone(),
-                    // A result may be a view, even an expanded one; what is written must be dense.
-                    strides: dims::preserved_strides(result.shape(), result.strides()),
-                    dtype: result.dtype(),
-                };
-                prepare_out(
-                    out,
-                    &spec,
-                    result.device(),
-                    args.op.has(crate::ops::core::op::X),
-                )?;
-                crate::ops::core::call::copy_(out, result)?;
+            if let Some(args) = factory_dtype(c.args, outs)? {
+                return composite(Call::out(&args, outs), f);
             }
-            Ok(())
+            let results = match f(c.args)? {
+                Ret::Same(i) => vec![c.args.tensor(i)?.clone()],
+                ret => ret.tensors(),
+            };
+            write_out(c.args, results, outs)
         }
     }
+}
+
+/// Copies results into tensors that the caller gave.
+fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) -> Result<Ret> {
+    for (out, result) in outs.iter_mut().zip(&results) {
+        let spec = OutSpec {
+            shape: result.shape().clone(),
+            // A result may be a view, even an expanded one; what is written must be dense.
+            strides: dims::preserved_strides(result.shape(), result.strides()),
+            dtype: result.dtype(),
+        };
+        prepare_out(out, &spec, result.device(), args.op.has(X))?;
+        helpers::copy_(out, result)?;
+    }
+    Ok(Ret::Tuple(Vec::new()))
 }
 
 /// The arguments of a factory call into `out` with that tensor's dtype, if none was asked for.
-fn factory_dtype<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Option<Args<'a>>> {
+pub(crate) fn factory_dtype<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Option<Args<'a>>> {
     let (Some(i), [out]) = (args.op.schema.position("dtype"), outs) else {
         return Ok(None);
     };
@@ -107,260 +231,12 @@ fn factory_dtype<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Option<Args<'a>
         ),
         None => {
             let mut values = args.values.clone();
-            values[i] = crate::ops::core::args::Arg::DType(out.dtype());
+            values[i] = Arg::DType(out.dtype());
             Ok(Some(Args {
                 op: args.op,
                 values,
             }))
         }
-    }
-}
-
-/// Where results go.
-pub enum Dest<'a> {
-    /// Into fresh tensors.
-    New,
-    /// Into argument 0.
-    InPlace(&'a Tensor),
-    /// Into tensors that the caller gave.
-    Out(&'a mut [Tensor]),
-}
-
-#[inline]
-fn run_kernel(args: &Args, k: &KernelBody, dest: Dest) -> Result<Ret> {
-    let seen = survey(args, k)?;
-    if seen.parts {
-        return match crate::ops::core::composite::run(args)? {
-            Some(done) if matches!(dest, Dest::New) => Ok(done),
-            _ => Err(crate::ops::core::composite::refusal(args)),
-        };
-    }
-    if seen.lazy && !k.traits.lazy_aware {
-        return with_resolved(args, |args| run_kernel(args, k, dest));
-    }
-    if seen.sourced || layers::active() {
-        return layers::record::run(args, k, dest, seen.device);
-    }
-    run_plain(args, k, dest, seen.device)
-}
-
-/// Runs a kernel call without looking at layers; `device` is where the arguments are.
-///
-/// # Errors
-/// Whatever the rule or kernel reports.
-#[inline]
-pub fn run_plain(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>) -> Result<Ret> {
-    let plan = (k.infer)(args)?;
-    let device = match plan.device {
-        Some(d) => d.canonical(),
-        None => device.unwrap_or(Device::CPU),
-    };
-    match dest {
-        Dest::New => {
-            if k.traits.data_dependent && device.is_meta() {
-                return Err(data_dependent(args));
-            }
-            let mut specs = plan.outs;
-            if specs.len() == 1
-                && let Some(spec) = specs.pop()
-            {
-                let out = allocate(spec, device)?;
-                execute(args, k, std::slice::from_ref(&out), device)?;
-                return Ok(Ret::One(out));
-            }
-            let outs = specs
-                .into_iter()
-                .map(|spec| allocate(spec, device))
-                .collect::<Result<Vec<_>>>()?;
-            execute(args, k, &outs, device)?;
-            Ok(Ret::Tuple(outs))
-        }
-        Dest::InPlace(target) => {
-            let Some(spec) = plan.outs.into_iter().next() else {
-                bail!(Runtime, "{} has no result", args.name())
-            };
-            check_inplace_result(target, &spec.shape, spec.dtype)?;
-            write_into(args, k, spec, target, device)?;
-            target.storage().bump();
-            Ok(Ret::One(target.clone()))
-        }
-        Dest::Out(outs) => {
-            if k.traits.data_dependent && device.is_meta() {
-                return Err(data_dependent(args));
-            }
-            for (out, spec) in outs.iter_mut().zip(&plan.outs) {
-                prepare_out(out, spec, device, args.op.has(crate::ops::core::op::X))?;
-            }
-            let direct = outs
-                .iter()
-                .zip(&plan.outs)
-                .all(|(o, s)| o.dtype() == s.dtype && writable_directly(args, k, o));
-            if direct {
-                execute(args, k, outs, device)?;
-            } else {
-                let mut fresh: SmallVec<[Tensor; 3]> = SmallVec::new();
-                for spec in plan.outs {
-                    fresh.push(allocate(spec, device)?);
-                }
-                execute(args, k, &fresh, device)?;
-                for (out, result) in outs.iter().zip(&fresh) {
-                    crate::ops::core::call::copy_(out, result)?;
-                }
-            }
-            outs.iter().for_each(|o| o.storage().bump());
-            Ok(Ret::Tuple(Vec::new()))
-        }
-    }
-}
-
-/// Writes a result into an existing tensor, directly where that is safe.
-fn write_into(
-    args: &Args,
-    k: &KernelBody,
-    spec: OutSpec,
-    target: &Tensor,
-    device: Device,
-) -> Result<()> {
-    if k.traits.data_dependent && device.is_meta() {
-        return Err(data_dependent(args));
-    }
-    if spec.dtype == target.dtype()
-        && (k.traits.lazy_aware || !target.is_lazy())
-        && writable_directly(args, k, target)
-    {
-        return execute(args, k, std::slice::from_ref(target), device);
-    }
-    let fresh = allocate(spec, device)?;
-    execute(args, k, std::slice::from_ref(&fresh), device)?;
-    crate::ops::core::call::copy_(target, &fresh)
-}
-
-/// A pointwise kernel may write over an operand of exactly the same layout; any other shared memory needs a detour.
-fn writable_directly(args: &Args, k: &KernelBody, target: &Tensor) -> bool {
-    let mut safe = true;
-    args.for_each_tensor(|i, t| {
-        if t.shares_storage(target) && target.numel() > 0 {
-            let same = t.offset() == target.offset()
-                && t.dtype() == target.dtype()
-                && t.shape() == target.shape()
-                && t.strides() == target.strides();
-            safe &= same && (k.traits.pointwise || (i == 0 && k.traits.updates));
-        }
-    });
-    safe
-}
-
-#[inline]
-fn execute(args: &Args, k: &KernelBody, outs: &[Tensor], device: Device) -> Result<()> {
-    match device.kind {
-        DeviceKind::Meta => Ok(()),
-        DeviceKind::Cpu => (k.cpu)(args, outs),
-        DeviceKind::Cuda => match k.cuda {
-            Some(kernel) => kernel(args, outs),
-            None => bail!(NotImplemented, "{}() has no CUDA kernel yet", args.name()),
-        },
-    }
-}
-
-#[inline]
-fn allocate(spec: OutSpec, device: Device) -> Result<Tensor> {
-    let t = Tensor::empty_strided(spec.shape, spec.strides, spec.dtype, device)?;
-    Ok(if mode::inference() {
-        t.with_inference(true)
-    } else {
-        t
-    })
-}
-
-struct Seen {
-    device: Option<Device>,
-    lazy: bool,
-    sourced: bool,
-    parts: bool,
-}
-
-/// Finds the common device, and whether anything special is among the arguments.
-#[inline]
-fn survey(args: &Args, k: &KernelBody) -> Result<Seen> {
-    let mut seen = Seen {
-        device: None,
-        lazy: false,
-        sourced: false,
-        parts: false,
-    };
-    let mut scalar_device = None;
-    let mut clash = None;
-    let mut parts = false;
-    args.for_each_tensor(|i, t| {
-        seen.lazy |= t.is_lazy();
-        parts |= t.has_parts();
-        seen.sourced |= t.storage().is_sourced() && t.is_meta();
-        let d = t.device();
-        let bit = 1u16 << i.min(15);
-        if k.traits.any_device & bit != 0 {
-            return;
-        }
-        if d.is_cpu() && (t.ndim() == 0 || k.traits.index_args & bit != 0) {
-            scalar_device = Some(d);
-            return;
-        }
-        match seen.device {
-            None => seen.device = Some(d),
-            Some(first) if first == d => {}
-            Some(first) => {
-                clash.get_or_insert((first, d));
-            }
-        }
-    });
-    seen.parts = parts;
-    if parts {
-        return Ok(seen);
-    }
-    if let Some((first, other)) = clash {
-        return Err(device_clash(first, other));
-    }
-    // A host tensor that was only let in as an index or scalar still decides if nothing else does.
-    if let (Some(d), true) = (seen.device, k.traits.index_args != 0) {
-        let mut wrong = None;
-        args.for_each_tensor(|i, t| {
-            if k.traits.index_args & (1 << i.min(15)) == 0
-                && t.ndim() > 0
-                && t.device() != d
-                && k.traits.any_device == 0
-            {
-                wrong = Some(t.device());
-            }
-        });
-        if let Some(other) = wrong {
-            return Err(device_clash(d, other));
-        }
-    }
-    if seen.device.is_none() {
-        seen.device = scalar_device;
-    }
-    Ok(seen)
-}
-
-/// True if a sparse, nested or quantised tensor is among the arguments, which is more than its strides say.
-#[inline]
-fn any_parts(args: &Args) -> bool {
-    let mut any = false;
-    args.for_each_tensor(|_, t| any |= t.has_parts());
-    any
-}
-
-#[cold]
-fn device_clash(first: Device, other: Device) -> crate::Error {
-    if first.is_meta() || other.is_meta() {
-        err!(
-            Runtime,
-            "Tensor on device {other} is not on the expected device {first}!"
-        )
-    } else {
-        err!(
-            Runtime,
-            "Expected all tensors to be on the same device, but found at least two devices, {first} and {other}!"
-        )
     }
 }
 
@@ -375,140 +251,50 @@ pub(crate) fn data_dependent(args: &Args) -> crate::Error {
 }
 
 #[cold]
-fn with_resolved(args: &Args, f: impl FnOnce(&Args) -> Result<Ret>) -> Result<Ret> {
-    let mut owned = args.to_owned();
+fn with_resolved(c: Call, f: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
+    let mut owned = c.args.to_owned();
     let mut result = Ok(());
     owned.for_each_tensor_mut(|t| {
         if t.is_lazy() {
-            match crate::ops::core::call::resolve(t) {
+            match helpers::resolve(t) {
                 Ok(real) => *t = real,
                 Err(e) => result = Err(e),
             }
         }
     });
     result?;
-    f(&owned.borrow())
+    let args = owned.borrow();
+    f(Call {
+        args: &args,
+        form: c.form,
+    })
 }
 
-/// Refuses writes that PyTorch refuses whatever the op.
-///
-/// # Errors
-/// PyTorch's texts for leaves that require gradients and for expanded targets.
-pub fn check_writable(target: &Tensor) -> Result<()> {
-    if target.requires_grad() && mode::grad_enabled() {
-        bail!(
-            Runtime,
-            "a leaf Variable that requires grad is being used in an in-place operation."
-        );
-    }
-    if target.has_internal_overlap() {
-        bail!(
-            Runtime,
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. \
-             Please clone() the tensor before performing the operation."
-        );
-    }
-    Ok(())
-}
-
-pub(crate) fn check_inplace_result(
-    target: &Tensor,
-    shape: &Dims,
-    result: crate::DType,
-) -> Result<()> {
-    if target.shape() != shape {
-        bail!(
-            Runtime,
-            "output with shape {} doesn't match the broadcast shape {shape}",
-            target.shape()
-        );
-    }
-    check_cast(result, target.dtype())
-}
-
-fn check_cast(from: crate::DType, to: crate::DType) -> Result<()> {
-    if !dtype::can_cast(from, to) {
-        bail!(
-            Runtime,
-            "result type {} can't be cast to the desired output type {}",
-            from.scalar_type(),
-            to.scalar_type()
-        );
-    }
-    Ok(())
-}
-
-/// Gives an `out=` tensor the shape of the result.
-fn prepare_out(out: &mut Tensor, spec: &OutSpec, device: Device, exact: bool) -> Result<()> {
-    if out.device() != device {
-        if out.device().is_meta() || device.is_meta() {
-            bail!(
-                Runtime,
-                "Attempting to copy from device {device} to device {}, but cross-device copies are not allowed!",
-                out.device()
-            );
+impl Tensor {
+    /// Another look at the same storage, checked to lie within it.
+    ///
+    /// # Errors
+    /// If it reaches outside.
+    #[inline]
+    fn viewed(&self, plan: ViewPlan) -> Result<Self> {
+        if plan.bytes()? > self.storage().nbytes() && !self.storage().is_opaque() {
+            return Err(self.outside(&plan));
         }
-        bail!(
+        Ok(self.look(plan))
+    }
+
+    #[cold]
+    fn outside(&self, plan: &ViewPlan) -> crate::Error {
+        err!(
             Runtime,
-            "Expected out tensor to have device {device}, but got {} instead",
-            out.device()
-        );
-    }
-    if exact && out.dtype() != spec.dtype {
-        bail!(
-            Runtime,
-            "Expected out tensor to have dtype {}, but got {} instead",
-            spec.dtype.cpp_name(),
-            out.dtype().cpp_name()
-        );
-    }
-    check_cast(spec.dtype, out.dtype())?;
-    if *out.shape() != spec.shape {
-        resize(out, &spec.shape, Some(&spec.strides))?;
-    }
-    Ok(())
-}
-
-/// Gives a tensor another shape, growing its storage if needed (`resize_`).
-///
-/// # Errors
-/// If the storage cannot grow.
-pub fn resize(t: &mut Tensor, shape: &[i64], strides: Option<&Dims>) -> Result<()> {
-    let strides = strides
-        .cloned()
-        .unwrap_or_else(|| dims::contiguous_strides(shape));
-    dims::numel(shape)?;
-    let need = dims::storage_bytes(shape, &strides, t.offset(), t.dtype().size())?;
-    if need > t.storage().nbytes() {
-        t.storage().resize(need)?;
-    }
-    let (conj, neg) = (t.is_conj(), t.is_neg());
-    *t = Tensor::from_parts(
-        t.storage().clone(),
-        Dims::new(shape),
-        strides,
-        t.offset(),
-        t.dtype(),
-    )
-    .with_requires_grad(t.requires_grad())
-    .with_conj(conj)
-    .with_neg(neg);
-    Ok(())
-}
-
-/// Calls an op by values in schema order; defaults fill the rest.
-///
-/// # Errors
-/// As [`call`].
-pub fn run(op: &'static crate::ops::core::op::Op, values: &[Arg]) -> Result<Ret> {
-    call(&Args::new(op, values.iter().cloned())?)
-}
-
-impl Plan {
-    /// The same plan on a device of its own (factories and copies).
-    #[must_use]
-    pub fn on(mut self, device: Device) -> Self {
-        self.device = Some(device);
-        self
+            "setStorage: sizes {}, strides {}, storage offset {}, and itemsize {} requiring a storage size of {} are out of \
+             bounds for storage of size {}",
+            plan.shape,
+            plan.strides,
+            plan.offset,
+            plan.dtype.size(),
+            plan.bytes().unwrap_or(usize::MAX),
+            self.storage().nbytes()
+        )
     }
 }

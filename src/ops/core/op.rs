@@ -6,8 +6,9 @@
 
 use crate::ops::core::args::Args;
 use crate::ops::core::schema::Schema;
-use crate::{DType, Dims, Result, Tensor};
-use smallvec::{SmallVec, smallvec};
+use crate::{DType, Result, Tensor};
+
+pub use super::plan::{OutSpec, Plan, ViewPlan, Views};
 
 /// One operator (one overload of one public name).
 pub struct OpDef {
@@ -19,6 +20,8 @@ pub struct OpDef {
     pub forms: u8,
     /// What it computes.
     pub body: Body,
+    /// Floating-point operations of a call, where PyTorch counts them.
+    pub flops: Option<fn(&Args) -> u64>,
     /// One sentence for `help()` and the docs page.
     pub doc: &'static str,
 }
@@ -47,8 +50,12 @@ pub const FMIO: u8 = F | M | I | O;
 pub enum Body {
     /// A layout rule, and a kernel that fills what the rule allocated.
     Kernel(KernelBody),
-    /// Another look at the same storage; needs no kernel on any device.
-    View(fn(&Args) -> Result<Ret>),
+    /// Another look at the storage of argument 0; needs no kernel on any device.
+    View(fn(&Args) -> Result<Views>),
+    /// TRANSITION: a view that makes its tensor itself.
+    OldView(fn(&Args) -> Result<Ret>),
+    /// Gives argument 0 another storage or size; an in-place form alone.
+    Become(fn(&Args) -> Result<Tensor>),
     /// Made of other operators.
     Compose(fn(&Args) -> Result<Ret>),
 }
@@ -56,20 +63,78 @@ pub enum Body {
 /// A layout rule and its kernels.
 #[derive(Clone, Copy)]
 pub struct KernelBody {
-    /// Checks the arguments and says what the results look like; runs on every device.
-    pub infer: fn(&Args) -> Result<Plan>,
-    /// Fills the results from host memory.
-    pub cpu: Kernel,
-    /// Fills the results on a GPU; absent: a clear error.
-    pub cuda: Option<Kernel>,
+    /// Reads the arguments, runs the rule, and hands its plan and the kernels to whoever places the results.
+    pub run: fn(&Args, &mut Finish<'_>) -> Result<Ret>,
+    /// TRANSITION: untyped rule and kernels.
+    pub old: Option<(fn(&Args) -> Result<Plan>, Kernel)>,
+    /// TRANSITION
+    pub old_cuda: Option<Kernel>,
+    /// The call in operators that PyTorch would come down to, for those who watch leaves; none if it is one itself.
+    pub leaves: Option<fn(&Args) -> Result<Ret>>,
     /// How the dispatcher may use it.
     pub traits: Traits,
     /// Rows of a family keep what tells them apart here.
     pub row: Row,
 }
 
-/// Fills allocated results; may not change their shapes.
+/// TRANSITION
 pub type Kernel = fn(&Args, &[Tensor]) -> Result<()>;
+
+fn run_old(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
+    let Body::Kernel(KernelBody {
+        old: Some((infer, cpu)),
+        old_cuda,
+        ..
+    }) = args.op.def.body
+    else {
+        crate::bail!(Runtime, "no kernel")
+    };
+    let plan = infer(args)?;
+    let cuda = old_cuda.map(|k| move |outs: &[Tensor]| k(args, outs));
+    finish(
+        plan,
+        &Exec {
+            values: &|| Ok(()),
+            cpu: &|outs| cpu(args, outs),
+            cuda: cuda.as_ref().map(|k| k as &dyn Fn(&[Tensor]) -> Result<()>),
+        },
+    )
+}
+
+/// What takes a plan and the kernels that can fill it.
+pub type Finish<'f> = dyn FnMut(Plan, &Exec<'_>) -> Result<Ret> + 'f;
+
+/// The kernels of one call, with its arguments and what its rule found.
+pub struct Exec<'e> {
+    /// Checks that need the values of the arguments; runs where there are values.
+    pub values: &'e dyn Fn() -> Result<()>,
+    /// Fills the results from host memory; may not change their shapes.
+    pub cpu: &'e dyn Fn(&[Tensor]) -> Result<()>,
+    /// Fills the results on a GPU; absent: a clear error.
+    pub cuda: Option<&'e dyn Fn(&[Tensor]) -> Result<()>>,
+}
+
+/// What a rule gives: a plan, and perhaps what it found for the kernels.
+pub trait Ruled {
+    /// What the rule found.
+    type Found;
+    /// Plan and findings apart.
+    fn split(self) -> (Plan, Self::Found);
+}
+
+impl Ruled for Plan {
+    type Found = ();
+    fn split(self) -> (Plan, ()) {
+        (self, ())
+    }
+}
+
+impl<P> Ruled for (Plan, P) {
+    type Found = P;
+    fn split(self) -> (Plan, P) {
+        self
+    }
+}
 
 /// What the dispatcher has to know about a kernel.
 #[derive(Clone, Copy, Default)]
@@ -105,75 +170,6 @@ pub enum Row {
     Reduce(&'static crate::ops::reduce::sums::ReduceRow),
 }
 
-/// What the results of a call look like.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    /// One entry a result.
-    pub outs: SmallVec<[OutSpec; 1]>,
-    /// Where the results go, if not where the arguments are.
-    pub device: Option<crate::Device>,
-}
-
-/// Layout and dtype of one result.
-#[derive(Clone, Debug)]
-pub struct OutSpec {
-    /// Sizes.
-    pub shape: Dims,
-    /// Strides of a freshly allocated result.
-    pub strides: Dims,
-    /// Element type.
-    pub dtype: DType,
-}
-
-impl OutSpec {
-    /// A row-major result.
-    #[must_use]
-    pub fn contiguous(shape: &[i64], dtype: DType) -> Self {
-        Self {
-            shape: Dims::new(shape),
-            strides: crate::dims::contiguous_strides(shape),
-            dtype,
-        }
-    }
-}
-
-impl Plan {
-    /// A plan with one result.
-    #[inline]
-    #[must_use]
-    pub fn one(shape: Dims, strides: Dims, dtype: DType) -> Self {
-        Self {
-            outs: smallvec![OutSpec {
-                shape,
-                strides,
-                dtype
-            }],
-            device: None,
-        }
-    }
-
-    /// A plan with one row-major result.
-    #[must_use]
-    pub fn contiguous(shape: &[i64], dtype: DType) -> Self {
-        Self {
-            outs: smallvec![OutSpec::contiguous(shape, dtype)],
-            device: None,
-        }
-    }
-
-    /// A plan with several row-major results.
-    #[must_use]
-    pub fn many(specs: &[(&[i64], DType)]) -> Self {
-        Self {
-            outs: specs
-                .iter()
-                .map(|(s, d)| OutSpec::contiguous(s, *d))
-                .collect(),
-            device: None,
-        }
-    }
-}
-
 /// What a call gives back.
 #[derive(Clone, Debug)]
 pub enum Ret {
@@ -185,6 +181,10 @@ pub enum Ret {
     List(Vec<Tensor>),
     /// A value that is no tensor.
     Value(Value),
+    /// The argument at this position itself.
+    Same(usize),
+    /// What argument 0 has to become: the in-place form of a view.
+    Become(Tensor),
 }
 
 /// Results that are no tensors.
@@ -207,7 +207,7 @@ impl Ret {
     /// If the result is something else.
     pub fn one(self) -> Result<Tensor> {
         match self {
-            Self::One(t) => Ok(t),
+            Self::One(t) | Self::Become(t) => Ok(t),
             other => crate::bail!(Runtime, "expected one tensor, got {other:?}"),
         }
     }
@@ -227,11 +227,16 @@ impl Ret {
     #[must_use]
     pub fn tensors(self) -> Vec<Tensor> {
         match self {
-            Self::One(t) => vec![t],
-            Self::Tuple(t) => t,
-            Self::List(t) => t,
-            Self::Value(_) => Vec::new(),
+            Self::One(t) | Self::Become(t) => vec![t],
+            Self::Tuple(t) | Self::List(t) => t,
+            Self::Value(_) | Self::Same(_) => Vec::new(),
         }
+    }
+}
+
+impl From<Vec<Tensor>> for Ret {
+    fn from(t: Vec<Tensor>) -> Self {
+        Self::List(t)
     }
 }
 
@@ -242,9 +247,9 @@ impl From<Tensor> for Ret {
 }
 
 impl KernelBody {
-    /// A body with a rule and a CPU kernel.
+    /// A body from the function that `body!` makes.
     #[must_use]
-    pub const fn new(infer: fn(&Args) -> Result<Plan>, cpu: Kernel) -> Self {
+    pub const fn typed(run: fn(&Args, &mut Finish<'_>) -> Result<Ret>) -> Self {
         const NO: Traits = Traits {
             pointwise: false,
             random: None,
@@ -257,18 +262,34 @@ impl KernelBody {
             lazy_aware: false,
         };
         Self {
-            infer,
-            cpu,
-            cuda: None,
+            run,
+            old: None,
+            old_cuda: None,
+            leaves: None,
             traits: NO,
             row: Row::None,
         }
     }
 
-    /// With a GPU kernel.
+    /// TRANSITION
+    #[must_use]
+    pub const fn new(infer: fn(&Args) -> Result<Plan>, cpu: Kernel) -> Self {
+        let mut k = Self::typed(run_old);
+        k.old = Some((infer, cpu));
+        k
+    }
+
+    /// TRANSITION
     #[must_use]
     pub const fn cuda(mut self, kernel: Kernel) -> Self {
-        self.cuda = Some(kernel);
+        self.old_cuda = Some(kernel);
+        self
+    }
+
+    /// With the operators that PyTorch's own call comes down to.
+    #[must_use]
+    pub const fn leaves(mut self, leaves: fn(&Args) -> Result<Ret>) -> Self {
+        self.leaves = Some(leaves);
         self
     }
 
@@ -360,13 +381,14 @@ pub const fn kernel(
         schema,
         forms,
         body: Body::Kernel(body),
+        flops: None,
         doc,
     }
 }
 
-/// A row of the table: a view.
+/// TRANSITION
 #[must_use]
-pub const fn view(
+pub const fn old_view(
     name: &'static str,
     schema: &'static str,
     forms: u8,
@@ -377,7 +399,57 @@ pub const fn view(
         name,
         schema,
         forms,
+        body: Body::OldView(f),
+        flops: None,
+        doc,
+    }
+}
+
+/// TRANSITION
+#[must_use]
+pub const fn old_compose(
+    name: &'static str,
+    schema: &'static str,
+    forms: u8,
+    f: fn(&Args) -> Result<Ret>,
+    doc: &'static str,
+) -> OpDef {
+    compose(name, schema, forms, f, doc)
+}
+
+/// A row of the table: a view.
+#[must_use]
+pub const fn view(
+    name: &'static str,
+    schema: &'static str,
+    forms: u8,
+    f: fn(&Args) -> Result<Views>,
+    doc: &'static str,
+) -> OpDef {
+    OpDef {
+        name,
+        schema,
+        forms,
         body: Body::View(f),
+        flops: None,
+        doc,
+    }
+}
+
+/// A row of the table: an op that gives argument 0 another storage or size.
+#[must_use]
+pub const fn becomes(
+    name: &'static str,
+    schema: &'static str,
+    f: fn(&Args) -> Result<Tensor>,
+    doc: &'static str,
+) -> OpDef {
+    OpDef {
+        name,
+        schema,
+        forms: I,
+        body: Body::Become(f),
+        flops: None,
         doc,
     }
 }
@@ -396,7 +468,17 @@ pub const fn compose(
         schema,
         forms,
         body: Body::Compose(f),
+        flops: None,
         doc,
+    }
+}
+
+impl OpDef {
+    /// With a count of floating-point operations.
+    #[must_use]
+    pub const fn flops(mut self, flops: fn(&Args) -> u64) -> Self {
+        self.flops = Some(flops);
+        self
     }
 }
 
@@ -423,6 +505,18 @@ impl Op {
     #[must_use]
     pub fn path(&self) -> &'static str {
         self.def.name.split('#').next().unwrap_or(self.def.name)
+    }
+
+    /// True if its results are other looks at argument 0.
+    #[must_use]
+    pub fn is_view(&self) -> bool {
+        matches!(self.def.body, Body::View(_) | Body::OldView(_))
+    }
+
+    /// True if its in-place form changes what storage and sizes argument 0 has.
+    #[must_use]
+    pub fn resizes(&self) -> bool {
+        matches!(self.def.body, Body::Become(_))
     }
 
     /// Whether the op has a form.

@@ -5,6 +5,7 @@ use crate::ops::copy::strides_in;
 use crate::ops::core::args::Args;
 use crate::ops::core::op::{F, KernelBody, M, O, OpDef, Plan, kernel};
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, mode};
+use torchlike_macros::operators;
 
 /// The schema of a factory: its own arguments, then the options that all factories share.
 #[macro_export]
@@ -16,6 +17,7 @@ macro_rules! factory_schema {
 }
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "empty",
@@ -183,10 +185,11 @@ pub(in crate::ops) fn via_host(a: &Args, outs: &[Tensor]) -> Result<()> {
             )
         })
         .collect::<Result<_>>()?;
-    (k.cpu)(a, &host)?;
+    let Some((_, cpu)) = k.old else { return Ok(()) };
+    cpu(a, &host)?;
     outs.iter()
         .zip(&host)
-        .try_for_each(|(o, h)| crate::ops::core::call::copy_(o, h))
+        .try_for_each(|(o, h)| crate::ops::core::helpers::copy_(o, h))
 }
 
 /// The device option at `i`, resolved.

@@ -5,8 +5,10 @@ use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::op::{F, KernelBody, O, OpDef, Plan, kernel};
 use crate::ops::create::factory::{device_at, via_host, write_with};
 use crate::{DType, Result, Scalar, Tensor, bail, ensure, mode};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "arange",

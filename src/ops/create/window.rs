@@ -6,6 +6,7 @@ use crate::ops::create::factory::write_with;
 use crate::ops::nn::dropout::py_float;
 use crate::{DType, Device, Result, Scalar, Tensor, bail, cpu, ensure, mode};
 use std::f64::consts::{PI, SQRT_2};
+use torchlike_macros::operators;
 
 /// A row: name, own arguments, position of `sym`, sentence.
 macro_rules! window {
@@ -21,6 +22,7 @@ macro_rules! window {
 }
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     window!("bartlett", "", 1, "A triangle that begins and ends with 0."),
     window!("blackman", "", 1, "Three cosines with weights by Blackman."),

@@ -3,14 +3,18 @@
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
 use crate::dims::{self, wrap_dim};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FM, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{
+    F, FM, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, kernel, old_compose,
+};
 use crate::ops::core::rules;
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, bail, cpu, ensure, err, run1};
 
 pub use crate::ops::index::getitem::{Index, Put, get_item, set_item};
 use crate::ops::index::scatter::{apart_index, reduce_into, reduce_rows, source_lay, value_at};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "gather",
@@ -78,7 +82,7 @@ pub static OPS: &[OpDef] = &[
             .updates(),
         "`self` with slices of `source` reduced into it at `index`.",
     ),
-    compose(
+    old_compose(
         "take_along_dim",
         "(Tensor self, Tensor indices, int? dim=None)",
         FMO,

@@ -2,14 +2,16 @@
 
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
 use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::call;
 use crate::ops::core::dispatch;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{F, I, KernelBody, M, OpDef, OutSpec, Plan, kernel};
 use crate::ops::index::along::{apart, long, start};
 use crate::ops::view::shape as view;
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, bail, cpu, dims, ensure, err};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "index",
@@ -92,7 +94,7 @@ fn truth(mask: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If the values cannot be had.
 pub fn count(mask: &Tensor) -> Result<i64> {
-    Ok(cpu_index::count_true(&truth(&call::readable(
+    Ok(cpu_index::count_true(&truth(&helpers::readable(
         mask, "no data",
     )?)?))
 }
@@ -538,7 +540,7 @@ fn apply(t: &Tensor, list: &[Index]) -> Result<Sliced> {
                 (dim, place) = (dim + 1, place + 1);
             }
             Index::Tensor(index) if index.ndim() == 0 && index.dtype().is_integral(true) => {
-                let value = call::item(index)?;
+                let value = helpers::item(index)?;
                 if is_mask(index) {
                     view = unsqueeze(&view, dim);
                     record(place, positions(value.to_bool())?);
@@ -590,7 +592,7 @@ fn as_arg(indices: &[Option<Tensor>]) -> Arg<'_> {
 /// # Errors
 /// PyTorch's texts for indices that do not fit.
 pub fn get_item(t: &Tensor, list: &[Index]) -> Result<Tensor> {
-    crate::ops::core::composite::check_view(t, "index")?;
+    crate::layers::parts::check_view(t, "index")?;
     let sliced = apply(t, list)?;
     if sliced.indices.is_empty() {
         return Ok(sliced.view);
@@ -607,7 +609,7 @@ pub fn get_item(t: &Tensor, list: &[Index]) -> Result<Tensor> {
 /// # Errors
 /// PyTorch's texts for indices or values that do not fit.
 pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
-    crate::ops::core::composite::check_plain(t, "index_put_")?;
+    crate::layers::parts::check_plain(t, "index_put_")?;
     if let [Index::Bool(false)] = list {
         return Ok(());
     }
@@ -640,7 +642,7 @@ pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
         } else {
             view::expand(&value, sliced.view.shape())?.one()?
         };
-        return call::copy_(&sliced.view, &value);
+        return helpers::copy_(&sliced.view, &value);
     }
     let args = Args::new(
         crate::op!("index_put")?,

@@ -2,15 +2,17 @@
 
 use crate::cpu::index::{self as cpu_index, Lay};
 use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::call;
 use crate::ops::core::dispatch;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{F, FM, FMO, I, KernelBody, M, O, OpDef, OutSpec, Plan, X, kernel};
 use crate::ops::index::along::{apart, out_of_range, start};
 use crate::ops::index::getitem::count;
 use crate::ops::pointwise::rule::{result_layout, result_type, scalar_of};
 use crate::{DType, Dims, Result, Scalar, Tensor, cpu, dims, ensure};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "masked_fill#tensor",
@@ -168,7 +170,7 @@ fn masked_fill(a: &Args, outs: &[Tensor]) -> Result<()> {
     start(out, a.tensor(0)?)?;
     let mut bits = [0u64; 2];
     let value = match a.opt_tensor(2) {
-        Some(v) => call::item(v)?,
+        Some(v) => helpers::item(v)?,
         None => a.scalar(2)?,
     };
     cpu::write_scalar(&mut bits, out.dtype(), value);

@@ -2,13 +2,15 @@
 
 use crate::cpu::index::{self as cpu_index};
 use crate::ops::core::args::Args;
-use crate::ops::core::call;
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, FM, FMO, KernelBody, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::helpers;
+use crate::ops::core::op::{F, FM, FMO, KernelBody, OpDef, Plan, Ret, kernel, old_compose};
 use crate::ops::index::getitem::{count, split_places};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, run, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "nonzero",
@@ -17,7 +19,7 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_nonzero, nonzero),
         "The positions of the elements that are not zero, one a row.",
     ),
-    compose(
+    old_compose(
         "nonzero#tuple",
         "(Tensor self, *, bool as_tuple) -> Tensor[]",
         FM,
@@ -37,21 +39,21 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_nonzero_static, nonzero_static),
         "The first `size` positions of elements that are not zero, filled up.",
     ),
-    compose(
+    old_compose(
         "argwhere",
         "(Tensor self)",
         FM,
         argwhere,
         "The positions of the elements that are not zero, one a row.",
     ),
-    compose(
+    old_compose(
         "where#nonzero",
         "(Tensor condition) -> Tensor[]",
         F,
         |a| nonzero_tuple(a.tensor(0)?),
         "The positions where the condition holds, one tensor a dimension.",
     ),
-    compose(
+    old_compose(
         "nn.functional.one_hot",
         "(Tensor tensor, int num_classes=-1)",
         F,
@@ -65,14 +67,14 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_one_hot, one_hot_cpu),
         "",
     ),
-    compose(
+    old_compose(
         "unravel_index",
         "(Tensor indices, int[] shape) -> Tensor[]",
         F,
         unravel_index,
         "Row-major positions as coordinates, one tensor a dimension.",
     ),
-    compose(
+    old_compose(
         "unravel_index#int",
         "(Tensor indices, int shape) -> Tensor[]",
         F,
@@ -173,7 +175,7 @@ fn one_hot(a: &Args) -> Result<Ret> {
         );
     } else if n == -1 {
         let real = cpu::copy::dense(
-            &call::readable(t, "Tensor.item() cannot be called on meta tensors")?,
+            &helpers::readable(t, "Tensor.item() cannot be called on meta tensors")?,
             DType::I64,
         )?;
         n = cpu::slice::<i64>(&real)

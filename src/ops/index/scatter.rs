@@ -10,8 +10,10 @@ use crate::ops::index::along::{
     apart, at_least_1d, axis, is_index, long, out_of_bounds, size_at, start,
 };
 pub use crate::ops::index::getitem::{Index, Put, get_item, set_item};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "scatter",
@@ -32,7 +34,7 @@ pub static OPS: &[OpDef] = &[
         "`self` with a number written at `index` along a dimension.",
     ),
     kernel(
-        "scatter#reduce",
+        "scatter#reduced",
         "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce)",
         FMIO | X,
         KernelBody::new(

@@ -2,13 +2,15 @@
 
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FM, FMO, KernelBody, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{F, FM, FMO, KernelBody, OpDef, Plan, Ret, X, kernel, old_compose};
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start};
 use crate::ops::index::scatter::apart_index;
 use crate::ops::index::scatter::reduce_rows;
 use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "take",
@@ -31,7 +33,7 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_embedding, embedding_cpu).index_args(2),
         "The rows of `weight` at `indices`.",
     ),
-    compose(
+    old_compose(
         "nn.functional.embedding",
         "(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False)",
         F,

@@ -2,14 +2,16 @@
 
 use crate::ops::core::args::Args;
 use crate::ops::core::either;
-use crate::ops::core::op::{F, FMIO, KernelBody, O, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, FMIO, KernelBody, O, OpDef, Plan, Ret, kernel, old_compose};
 use crate::ops::linalg::contract::outer_product;
 use crate::ops::linalg::matrix::{
     check_bmm, check_expand, check_mm, check_types, column, cpp_name, mv_mismatch, supported,
 };
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "addmm",
@@ -39,7 +41,7 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_addmv, run_addmv).cuda(run_addmv),
         "beta self + alpha mat vec.",
     ),
-    compose(
+    old_compose(
         "addr",
         "(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1)",
         FMIO,

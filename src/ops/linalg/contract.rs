@@ -1,97 +1,99 @@
 //! Products of any number of dimensions, made of matrix products.
 
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FMO, M, O, OpDef, Ret, compose};
+use crate::ops::core::op::{F, FMO, M, O, OpDef, Ret, old_compose};
 use crate::ops::linalg::matrix::cpp_name;
 use crate::{Dims, Result, Tensor, dims, ensure, err, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    compose(
+    old_compose(
         "outer",
         "(Tensor self, Tensor vec2)",
         FMO,
         outer,
         "All products of elements of two vectors.",
     ),
-    compose(
+    old_compose(
         "inner",
         "(Tensor self, Tensor other)",
         FMO,
         inner,
         "Sums of products over the last dimensions.",
     ),
-    compose(
+    old_compose(
         "matmul",
         "(Tensor self, Tensor other)",
         FMO,
         |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from),
         "The product of vectors, matrices or batches of them.",
     ),
-    compose(
+    old_compose(
         "linalg.matmul",
         "(Tensor input, Tensor other)",
         F | O,
         |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from),
         "As matmul.",
     ),
-    compose(
+    old_compose(
         "__matmul__",
         "(Tensor self, Tensor other)",
         M,
         |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from),
         "As matmul.",
     ),
-    compose(
+    old_compose(
         "__rmatmul__",
         "(Tensor self, Tensor other)",
         M,
         |a| matmul(a.tensor(1)?, a.tensor(0)?).map(Ret::from),
         "matmul with the operands exchanged.",
     ),
-    compose(
+    old_compose(
         "tensordot",
         "(Tensor self, Tensor other, int[] dims_self, int[] dims_other)",
         F | O,
         tensordot,
         "Sums of products over chosen dimensions.",
     ),
-    compose(
+    old_compose(
         "kron",
         "(Tensor self, Tensor other)",
         FMO,
         kron,
         "The Kronecker product.",
     ),
-    compose(
+    old_compose(
         "linalg.vecdot",
         "(Tensor x, Tensor y, *, int dim=-1)",
         F | O,
         vecdot,
         "Inner products along a dimension.",
     ),
-    compose(
+    old_compose(
         "linalg.multi_dot",
         "(Tensor[] tensors)",
         F | O,
         |a| multi_dot(a.tensors(0)?).map(Ret::from),
         "The product of several matrices, in the cheapest order.",
     ),
-    compose(
+    old_compose(
         "chain_matmul",
         "(Tensor[*] matrices)",
         F | O,
         chain_matmul,
         "The product of several matrices.",
     ),
-    compose(
+    old_compose(
         "linalg.matrix_power",
         "(Tensor A, int n)",
         F | O,
         matrix_power,
         "A matrix to an integer power.",
     ),
-    compose(
+    old_compose(
         "matrix_power",
         "(Tensor self, int n)",
         FMO,
@@ -510,7 +512,7 @@ fn matrix_power(a: &Args) -> Result<Ret> {
             crate::ops::core::args::Arg::None,
             t.device()
         )?;
-        return Ok(crate::ops::core::call::clone(
+        return Ok(crate::ops::core::helpers::clone(
             &run1!("expand", &out, t.shape().clone())?,
             crate::MemoryFormat::Contiguous,
         )?
@@ -526,7 +528,7 @@ fn matrix_power(a: &Args) -> Result<Ret> {
         return Ok((if a.int(1)? < 0 {
             base
         } else {
-            crate::ops::core::call::clone(&base, crate::MemoryFormat::Preserve)?
+            crate::ops::core::helpers::clone(&base, crate::MemoryFormat::Preserve)?
         })
         .into());
     }

@@ -3,14 +3,18 @@
 use crate::cpu::copy;
 use crate::cpu::dense::{self, Matrix, ONE, ZERO};
 use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{F, FM, FMO, KernelBody, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{
+    F, FM, FMO, KernelBody, O, OpDef, OutSpec, Plan, Ret, kernel, old_compose,
+};
 use crate::ops::linalg::solve::{
     by_columns, check, columnwise, fits, lead, read, same_types, write, write_flat,
 };
 use crate::{DType, Dims, Result, Tensor, dims, ensure, run1};
 use num_complex::Complex64 as C;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "_pinv",
@@ -19,21 +23,21 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_pinv, run_pinv),
         "",
     ),
-    compose(
+    old_compose(
         "linalg.pinv",
         "(Tensor self, Operand? rcond=None, bool hermitian=False)",
         F | O,
         |a| pinv(a, Arg::None, a.values[1].clone(), a.bool(2)),
         "The pseudoinverse.",
     ),
-    compose(
+    old_compose(
         "linalg.pinv#tol",
         "(Tensor self, *, Operand? atol=None, Operand? rtol=None, bool hermitian=False)",
         F | O,
         |a| pinv(a, a.values[1].clone(), a.values[2].clone(), a.bool(3)),
         "The pseudoinverse.",
     ),
-    compose(
+    old_compose(
         "pinverse",
         "(Tensor self, float rcond=1e-15)",
         FM,
@@ -47,14 +51,14 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_rank, run_rank),
         "",
     ),
-    compose(
+    old_compose(
         "linalg.matrix_rank",
         "(Tensor A, Operand? tol=None, bool hermitian=False)",
         F | O,
         |a| rank(a, a.values[1].clone(), Arg::None, a.bool(2), true),
         "The number of singular values above a tolerance.",
     ),
-    compose(
+    old_compose(
         "linalg.matrix_rank#tol",
         "(Tensor A, *, Operand? atol=None, Operand? rtol=None, bool hermitian=False)",
         F | O,
@@ -104,14 +108,14 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_exp, run_exp),
         "The exponential of a matrix.",
     ),
-    compose(
+    old_compose(
         "linalg.tensorinv",
         "(Tensor self, int ind=2)",
         F | O,
         tensorinv,
         "The inverse of a tensor as a linear map.",
     ),
-    compose(
+    old_compose(
         "linalg.tensorsolve",
         "(Tensor self, Tensor other, int[]? dims=None)",
         F | O,

@@ -1,11 +1,13 @@
 //! Einstein sums: a chain of batched products, by PyTorch's rules for the order of dimensions.
 
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::core::op::{F, OpDef, Ret, old_compose};
 use crate::{Dims, Result, Tensor, bail, dims, ensure, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
-pub static OPS: &[OpDef] = &[compose(
+#[operators]
+pub static OPS: &[OpDef] = &[old_compose(
     "einsum",
     "(str equation, Tensor[*] operands)",
     F,

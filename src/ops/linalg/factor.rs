@@ -9,8 +9,10 @@ use crate::ops::linalg::solve::{
 };
 use crate::{Result, Tensor, bail, ensure};
 use num_complex::Complex64 as C;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.cholesky_ex",

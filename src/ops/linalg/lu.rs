@@ -2,13 +2,15 @@
 
 use crate::cpu::dense::{self, Matrix, ONE, ZERO};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FM, KernelBody, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, FM, KernelBody, O, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
 use crate::ops::linalg::solve::{
     batch_note, by_columns, check, columnwise, fits, lead, read, same_types, write, write_ints,
 };
 use crate::{DType, Result, Tensor, bail, dims, ensure, run};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.lu_factor_ex",
@@ -17,14 +19,14 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_lu_factor, run_lu_factor),
         "The LU factorisation in one matrix, and where it failed.",
     ),
-    compose(
+    old_compose(
         "linalg.lu_factor",
         "(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
         F | O,
         lu_factor,
         "The LU factorisation in one matrix.",
     ),
-    compose(
+    old_compose(
         "lu",
         "(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)",
         FM,

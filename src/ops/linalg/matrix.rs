@@ -2,10 +2,12 @@
 
 use crate::ops::core::args::Args;
 use crate::ops::core::either;
-use crate::ops::core::op::{F, FMO, KernelBody, OpDef, Plan, Ret, kernel, view};
+use crate::ops::core::op::{F, FMO, KernelBody, OpDef, Plan, Ret, kernel, old_view};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "mm",
@@ -42,7 +44,7 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_dot, run_vdot).cuda(run_vdot),
         "dot with the first vector conjugated.",
     ),
-    view(
+    old_view(
         "linalg.diagonal",
         "(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)",
         F,

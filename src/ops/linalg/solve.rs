@@ -3,11 +3,13 @@
 use crate::cpu::copy;
 use crate::cpu::dense::{self, Matrix, ONE, ZERO};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FM, FMO, KernelBody, O, OpDef, OutSpec, Plan, compose, kernel};
+use crate::ops::core::op::{F, FM, FMO, KernelBody, O, OpDef, OutSpec, Plan, kernel, old_compose};
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure, run, run1};
 use num_complex::Complex64 as C;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.inv_ex",
@@ -19,14 +21,14 @@ pub static OPS: &[OpDef] = &[
         ),
         "The inverse, and where it failed.",
     ),
-    compose(
+    old_compose(
         "linalg.inv",
         "(Tensor A)",
         F | O,
         |a| run!("linalg.inv_ex", a.tensor(0)?, true)?.first(),
         "The inverse of a matrix.",
     ),
-    compose(
+    old_compose(
         "inverse",
         "(Tensor self)",
         FMO,
@@ -75,7 +77,7 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_solve, |a, o| run_solve(a, o, a.bool(3))),
         "The solution of A X = B, and where it failed.",
     ),
-    compose(
+    old_compose(
         "linalg.solve",
         "(Tensor A, Tensor B, *, bool left=True)",
         F | O,
@@ -91,14 +93,14 @@ pub static OPS: &[OpDef] = &[
         },
         "The solution of A X = B.",
     ),
-    compose(
+    old_compose(
         "linalg.cholesky",
         "(Tensor self, *, bool upper=False)",
         F | O,
         |a| run!("linalg.cholesky_ex", a.tensor(0)?, a.bool(1), true)?.first(),
         "The Cholesky factor.",
     ),
-    compose(
+    old_compose(
         "lu_solve",
         "(Tensor self, Tensor LU_data, Tensor LU_pivots)",
         FMO,

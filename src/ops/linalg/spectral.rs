@@ -2,12 +2,14 @@
 
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FMO, KernelBody, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, FMO, KernelBody, O, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
 use crate::ops::linalg::solve::{batch_note, check, columnwise, lead, read, write, write_flat};
 use crate::{Result, Tensor, bail, ensure, run, run1};
 use num_complex::Complex64 as C;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.svd",
@@ -23,7 +25,7 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_svdvals, run_svdvals),
         "The singular values.",
     ),
-    compose(
+    old_compose(
         "svd",
         "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
         FMO,

@@ -4,10 +4,11 @@ use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::cpu::math::Elementary as _;
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, FMO, O, Op, OpDef, Ret, X, compose};
+use crate::ops::core::op::{F, FMO, O, Op, OpDef, Ret, X, old_compose};
 use crate::ops::pointwise::rule::same;
 use crate::{DType, Result, Tensor, bail, ensure, map_op, map_row, op, run1};
 use num_complex::{Complex32, Complex64};
+use torchlike_macros::operators;
 
 map_op!(
     Elu,
@@ -217,7 +218,7 @@ fn flagged(a: &Args, op: &'static Op, n: usize) -> Result<Ret> {
     if a.bool(n) {
         return here(a, op, n);
     }
-    dispatch::call(&Args::new(op, a.values[..n].iter().cloned())?)
+    dispatch::run(op, &a.values[..n])
 }
 
 /// A function with an `inplace` flag after `n` arguments.
@@ -279,6 +280,7 @@ fn relu_checks(a: &Args) -> Result<()> {
 }
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     map_row!(Elu "_nn.elu", 1, same, elu_ctx, 0, "a < T(0) ? expm1(a * f2) * f0 : a * f1", "(Tensor self, float alpha=1, float scale=1, float input_scale=1)", "x where positive, else alpha * (exp(x) - 1)."),
     map_row!(Gelu "_nn.gelu", 1, same, 0, "a * T(0.5) * (T(1) + erf(a * T(0.70710678118654752440)))", "(Tensor self)", "x times the normal distribution function of x."),
@@ -296,8 +298,8 @@ pub static OPS: &[OpDef] = &[
     map_row!(LogSigmoid "_nn.log_sigmoid", 1, same, 0, "min_(a, T(0)) - log1p(exp(-abs_(a)))", "(Tensor self)", "The logarithm of sigmoid(x)."),
     map_row!(Glu "_nn.glu", 2, same, 0, "a * sigmoid_(b)", "(Tensor self, Tensor gate)", "The first operand times the sigmoid of the second."),
     map_row!(Prelu "_nn.prelu", 2, same, 0, "a > T(0) ? a : b * a", "(Tensor self, Tensor weight)", "x where positive, else x times a weight."),
-    compose("selu", "(Tensor self)", F, selu, "Scaled elu."),
-    compose(
+    old_compose("selu", "(Tensor self)", F, selu, "Scaled elu."),
+    old_compose(
         "selu_",
         "(Tensor self)",
         F,
@@ -307,49 +309,49 @@ pub static OPS: &[OpDef] = &[
         },
         "Scaled elu, in place.",
     ),
-    compose(
+    old_compose(
         "celu",
         "(Tensor self, float alpha=1.0)",
         F,
         celu,
         "elu that is smooth for any alpha.",
     ),
-    compose(
+    old_compose(
         "celu_",
         "(Tensor self, float alpha=1.0)",
         F,
         |a| elu_here(a.tensor(0)?, celu_numbers(a)?),
         "elu that is smooth for any alpha, in place.",
     ),
-    compose(
+    old_compose(
         "threshold_",
         "(Tensor self, Scalar threshold, Scalar value)",
         F,
         in_place!("threshold", 3),
         "A value where x is not above the threshold, in place.",
     ),
-    compose(
+    old_compose(
         "relu_",
         "(Tensor self)",
         F,
         in_place!("relu", 1),
         "0 where x is negative, in place.",
     ),
-    compose(
+    old_compose(
         "nn.functional.relu",
         "(Tensor self, bool inplace=False)",
         F,
         flag!("relu", 1, relu_checks),
         "x, or 0 where it is negative.",
     ),
-    compose(
+    old_compose(
         "nn.functional.relu_",
         "(Tensor self)",
         F,
         in_place!("relu", 1),
         "0 where x is negative, in place.",
     ),
-    compose(
+    old_compose(
         "nn.functional.relu6",
         "(Tensor self, bool inplace=False)",
         F,
@@ -359,21 +361,21 @@ pub static OPS: &[OpDef] = &[
         },
         "x limited to 0..6.",
     ),
-    compose(
+    old_compose(
         "nn.functional.elu",
         "(Tensor self, float alpha=1.0, bool inplace=False)",
         F,
         flag!("_nn.elu", 2),
         "x where positive, else alpha * (exp(x) - 1).",
     ),
-    compose(
+    old_compose(
         "nn.functional.elu_",
         "(Tensor self, float alpha=1.0)",
         F,
         in_place!("_nn.elu", 2),
         "elu in place.",
     ),
-    compose(
+    old_compose(
         "nn.functional.selu",
         "(Tensor self, bool inplace=False)",
         F,
@@ -386,14 +388,14 @@ pub static OPS: &[OpDef] = &[
         },
         "Scaled elu.",
     ),
-    compose(
+    old_compose(
         "nn.functional.selu_",
         "(Tensor self)",
         F,
         |a| elu_here(a.tensor(0)?, SELU),
         "Scaled elu in place.",
     ),
-    compose(
+    old_compose(
         "nn.functional.celu",
         "(Tensor self, float alpha=1.0, bool inplace=False)",
         F,
@@ -406,105 +408,105 @@ pub static OPS: &[OpDef] = &[
         },
         "elu that is smooth for any alpha.",
     ),
-    compose(
+    old_compose(
         "nn.functional.celu_",
         "(Tensor self, float alpha=1.0)",
         F,
         |a| elu_here(a.tensor(0)?, celu_numbers(a)?),
         "celu in place.",
     ),
-    compose(
+    old_compose(
         "nn.functional.gelu",
         "(Tensor self, *, str approximate='none')",
         F | O | X,
         gelu,
         "x times the normal distribution function of x.",
     ),
-    compose(
+    old_compose(
         "nn.functional.silu",
         "(Tensor self, bool inplace=False)",
         F,
         flag!("_nn.silu", 1),
         "x * sigmoid(x).",
     ),
-    compose(
+    old_compose(
         "nn.functional.mish",
         "(Tensor self, bool inplace=False)",
         F,
         flag!("_nn.mish", 1),
         "x * tanh(softplus(x)).",
     ),
-    compose(
+    old_compose(
         "nn.functional.hardtanh",
         "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, bool inplace=False)",
         F,
         flag!("_nn.hardtanh", 3, hardtanh_checks),
         "x limited to a range.",
     ),
-    compose(
+    old_compose(
         "nn.functional.hardtanh_",
         "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0)",
         F,
         in_place!("_nn.hardtanh", 3),
         "x limited to a range, in place.",
     ),
-    compose(
+    old_compose(
         "nn.functional.hardsigmoid",
         "(Tensor self, bool inplace=False)",
         F,
         flag!("_nn.hardsigmoid", 1),
         "A sigmoid made of straight lines.",
     ),
-    compose(
+    old_compose(
         "nn.functional.hardswish",
         "(Tensor self, bool inplace=False)",
         F,
         flag!("_nn.hardswish", 1),
         "x * hardsigmoid(x).",
     ),
-    compose(
+    old_compose(
         "nn.functional.leaky_relu",
         "(Tensor self, float negative_slope=0.01, bool inplace=False)",
         F,
         flag!("_nn.leaky_relu", 2),
         "x where positive, else x times a slope.",
     ),
-    compose(
+    old_compose(
         "nn.functional.leaky_relu_",
         "(Tensor self, float negative_slope=0.01)",
         F,
         in_place!("_nn.leaky_relu", 2),
         "Leaky relu in place.",
     ),
-    compose(
+    old_compose(
         "nn.functional.softplus",
         "(Tensor self, float beta=1, float threshold=20)",
         F | O | X,
         |a| dispatch::run(op!("_nn.softplus")?, &a.values),
         "log(1 + exp(x)), smoothly from 0 to x.",
     ),
-    compose(
+    old_compose(
         "nn.functional.softshrink",
         "(Tensor self, float lambd=0.5)",
         F | O | X,
         |a| dispatch::run(op!("_nn.softshrink")?, &a.values),
         "x moved towards 0 by lambd.",
     ),
-    compose(
+    old_compose(
         "nn.functional.hardshrink",
         "(Tensor self, float lambd=0.5)",
         F | O | X,
         |a| dispatch::run(op!("hardshrink")?, &a.values),
         "x, or 0 where it is within lambd of 0.",
     ),
-    compose(
+    old_compose(
         "nn.functional.tanhshrink",
         "(Tensor self)",
         F,
         |a| Ok(run1!("sub", a.tensor(0)?, &run1!("tanh", a.tensor(0)?)?)?.into()),
         "x - tanh(x).",
     ),
-    compose(
+    old_compose(
         "nn.functional.softsign",
         "(Tensor self)",
         F,
@@ -514,42 +516,42 @@ pub static OPS: &[OpDef] = &[
         },
         "x / (1 + |x|).",
     ),
-    compose(
+    old_compose(
         "nn.functional.sigmoid",
         "(Tensor self)",
         F,
         |a| dispatch::run(op!("sigmoid")?, &a.values),
         "1 / (1 + exp(-x)).",
     ),
-    compose(
+    old_compose(
         "nn.functional.tanh",
         "(Tensor self)",
         F,
         |a| dispatch::run(op!("tanh")?, &a.values),
         "The hyperbolic tangent.",
     ),
-    compose(
+    old_compose(
         "nn.functional.threshold",
         "(Tensor self, Scalar threshold, Scalar value, bool inplace=False)",
         F,
         flag!("threshold", 3),
         "x where above the threshold, else a value.",
     ),
-    compose(
+    old_compose(
         "nn.functional.threshold_",
         "(Tensor self, Scalar threshold, Scalar value)",
         F,
         in_place!("threshold", 3),
         "A value where x is not above the threshold, in place.",
     ),
-    compose(
+    old_compose(
         "special.softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         F,
         |a| dispatch::run(op!("softmax")?, &a.values),
         "exp(x) over the sum of exp(x) along a dimension.",
     ),
-    compose(
+    old_compose(
         "special.log_softmax",
         "(Tensor self, int dim, *, dtype? dtype=None)",
         F,
@@ -602,14 +604,14 @@ fn hard(a: &Args, low: i64, high: i64, in_place: bool) -> Result<Ret> {
         dispatch::call_inplace(&args)?;
         return Ok(t.clone().into());
     }
-    dispatch::call(&args)
+    dispatch::run(args.op, &args.values)
 }
 
 /// Writes a result into argument 0 and gives that back.
 pub(in crate::ops) fn store(a: &Args, r: Ret) -> Result<Ret> {
     let t = a.tensor(0)?;
-    dispatch::check_writable(t)?;
-    crate::ops::core::call::copy_(t, &r.one()?)?;
+    crate::ops::core::writable::check_target(t)?;
+    crate::ops::core::helpers::copy_(t, &r.one()?)?;
     Ok(t.clone().into())
 }
 

@@ -2,21 +2,23 @@
 
 use crate::cpu::pooling::{Rule, Window, Windows};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, kernel, old_compose};
 use crate::ops::core::schema::NONE;
 use crate::ops::nn::pool::{check_1d, execute, format, plan};
 use crate::{Dims, MemoryFormat, Result, Tensor, bail, ensure, run, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    compose(
+    old_compose(
         "adaptive_avg_pool1d",
         "(Tensor input, int[1] output_size)",
         F,
         |a| adaptive1(a, false),
         "Means of as many windows as asked for.",
     ),
-    compose(
+    old_compose(
         "nn.functional.adaptive_avg_pool1d",
         "(Tensor input, int[1] output_size)",
         F,
@@ -43,7 +45,7 @@ pub static OPS: &[OpDef] = &[
         ),
         "Means of as many windows as asked for.",
     ),
-    compose(
+    old_compose(
         "adaptive_max_pool1d",
         "(Tensor input, int[1] output_size) -> (Tensor, Tensor)",
         F,
@@ -64,42 +66,42 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(|a| infer_adaptive(a, 3, true), |a, o| run_adaptive(a, o, 3)),
         "Maxima of as many windows as asked for, and their positions.",
     ),
-    compose(
+    old_compose(
         "nn.functional.adaptive_max_pool1d",
         "(Tensor input, int[1] output_size, bool return_indices=False)",
         F,
         |a| adaptive_max(a, a.bool(2)),
         "Maxima of as many windows as asked for.",
     ),
-    compose(
+    old_compose(
         "nn.functional.adaptive_max_pool2d",
         "(Tensor input, int?[] output_size, bool return_indices=False)",
         F,
         |a| adaptive_max(a, a.bool(2)),
         "Maxima of as many windows as asked for.",
     ),
-    compose(
+    old_compose(
         "nn.functional.adaptive_max_pool3d",
         "(Tensor input, int?[] output_size, bool return_indices=False)",
         F,
         |a| adaptive_max(a, a.bool(2)),
         "Maxima of as many windows as asked for.",
     ),
-    compose(
+    old_compose(
         "nn.functional.adaptive_max_pool1d_with_indices",
         "(Tensor input, int[1] output_size, bool return_indices=False)",
         F,
         |a| adaptive_max(a, true),
         "Maxima of as many windows as asked for, and their positions.",
     ),
-    compose(
+    old_compose(
         "nn.functional.adaptive_max_pool2d_with_indices",
         "(Tensor input, int?[] output_size, bool return_indices=False)",
         F,
         |a| adaptive_max(a, true),
         "Maxima of as many windows as asked for, and their positions.",
     ),
-    compose(
+    old_compose(
         "nn.functional.adaptive_max_pool3d_with_indices",
         "(Tensor input, int?[] output_size, bool return_indices=False)",
         F,

@@ -2,14 +2,16 @@
 
 use crate::cpu::{attention as cpu, copy};
 use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
 use crate::ops::linalg::matrix::cpp_name;
 use crate::{DType, Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, run1};
 use smallvec::smallvec;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    compose(
+    old_compose(
         "nn.functional.scaled_dot_product_attention",
         "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False)",
         F,

@@ -2,20 +2,22 @@
 
 use crate::cpu::pooling::Rule;
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, KernelBody, O, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, O, OpDef, Plan, Ret, kernel, old_compose};
 use crate::ops::nn::pool::{check_1d, execute, format, plan, regular};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    compose(
+    old_compose(
         "avg_pool1d",
         "(Tensor input, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)",
         F,
         avg1,
         "The means of windows.",
     ),
-    compose(
+    old_compose(
         "nn.functional.avg_pool1d",
         "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)",
         F,
@@ -36,21 +38,21 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(|a| infer_avg(a, 3), |a, o| run_avg(a, o, 3)),
         "The means of windows.",
     ),
-    compose(
+    old_compose(
         "nn.functional.lp_pool1d",
         "(Tensor input, float norm_type, int[1] kernel_size, int[1]? stride=None, bool ceil_mode=False)",
         F,
         |a| lp(a, 1),
         "Power means of windows.",
     ),
-    compose(
+    old_compose(
         "nn.functional.lp_pool2d",
         "(Tensor input, float norm_type, int[2] kernel_size, int[2]? stride=None, bool ceil_mode=False)",
         F,
         |a| lp(a, 2),
         "Power means of windows.",
     ),
-    compose(
+    old_compose(
         "nn.functional.lp_pool3d",
         "(Tensor input, float norm_type, int[3] kernel_size, int[3]? stride=None, bool ceil_mode=False)",
         F,

@@ -3,11 +3,13 @@
 use crate::cpu::bag::{Bag, bags};
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
 use crate::{DType, Result, Tensor, bail, cpu, ensure, op, run1};
 use smallvec::smallvec;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "embedding_bag",
@@ -16,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_bag, run_bag),
         "Sums, means or maxima of rows chosen by bags of indices.",
     ),
-    compose(
+    old_compose(
         "nn.functional.embedding_bag",
         "(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float norm_type=2, bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None)",
         F,

@@ -2,12 +2,14 @@
 
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, KernelBody, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, O, OpDef, OutSpec, Plan, Ret, X, kernel, old_compose};
 use crate::ops::nn::norm::suggested;
 use crate::{DType, Dims, Result, Tensor, cpu, ensure, op, run, run1};
 use smallvec::smallvec;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "_nn.batch_norm_train",
@@ -41,49 +43,49 @@ pub static OPS: &[OpDef] = &[
         }),
         "batch_norm with given statistics.",
     ),
-    compose(
+    old_compose(
         "native_batch_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
         F | O | X,
         |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?),
         "batch_norm with its statistics.",
     ),
-    compose(
+    old_compose(
         "_native_batch_norm_legit",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
         F | O | X,
         |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?),
         "batch_norm with its statistics.",
     ),
-    compose(
+    old_compose(
         "_native_batch_norm_legit#no_stats",
         "(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
         F,
         |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 99, 99], 3)?),
         "batch_norm with its statistics.",
     ),
-    compose(
+    old_compose(
         "batch_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled)",
         F,
         |a| batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?),
         "Normalised over all but the channels.",
     ),
-    compose(
+    old_compose(
         "nn.functional.batch_norm",
         "(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05)",
         F,
         checked_batch_norm,
         "Normalised over all but the channels.",
     ),
-    compose(
+    old_compose(
         "instance_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled)",
         F,
         |a| instance_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?),
         "Normalised over the positions of each channel of each sample.",
     ),
-    compose(
+    old_compose(
         "nn.functional.instance_norm",
         "(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05)",
         F,
@@ -314,7 +316,7 @@ fn instance_norm(i: &Batch) -> Result<Ret> {
                 Dims::from([0]),
                 false
             )?;
-            crate::ops::core::call::copy_(running, &mean)?;
+            crate::ops::core::helpers::copy_(running, &mean)?;
         }
     }
     run!("view", &out, i.x.shape().clone())

@@ -2,12 +2,14 @@
 
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
 use crate::ops::nn::loss::{Reduction, reduced};
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, op, run1};
 use smallvec::smallvec;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "_nn.nll_loss",
@@ -25,7 +27,7 @@ pub static OPS: &[OpDef] = &[
         }),
         "Minus the log probabilities of the classes, and the total weight.",
     ),
-    compose(
+    old_compose(
         "nn.functional.nll_loss",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean')",
         F,
@@ -41,7 +43,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Minus the log probability of the class.",
     ),
-    compose(
+    old_compose(
         "nn.functional.cross_entropy",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0)",
         F,

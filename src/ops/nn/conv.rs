@@ -3,20 +3,21 @@
 use crate::cpu::conv::{self as cpu, Geometry};
 use crate::cpu::{copy, matrix::has_product};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
 use crate::{Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, run1};
 use smallvec::smallvec;
+use torchlike_macros::operators;
 
 macro_rules! conv_rows {
     ($($path:literal, $same:literal, $n:literal, $ints:literal, $doc:literal;)+) => { [$(
-        compose($path, concat!("(Tensor input, Tensor weight, Tensor? bias=None, ", $ints, " stride=1, ", $ints, " padding=0, ", $ints, " dilation=1, int groups=1)"), F, |a| ordinary(a, $n), $doc),
-        compose($same, concat!("(Tensor input, Tensor weight, Tensor? bias=None, ", $ints, " stride=1, str padding='valid', ", $ints, " dilation=1, int groups=1)"), F, |a| padded_by_name(a, $n), $doc),
+        old_compose($path, concat!("(Tensor input, Tensor weight, Tensor? bias=None, ", $ints, " stride=1, ", $ints, " padding=0, ", $ints, " dilation=1, int groups=1)"), F, |a| ordinary(a, $n), $doc),
+        old_compose($same, concat!("(Tensor input, Tensor weight, Tensor? bias=None, ", $ints, " stride=1, str padding='valid', ", $ints, " dilation=1, int groups=1)"), F, |a| padded_by_name(a, $n), $doc),
     )+] };
 }
 
 macro_rules! transposed_rows {
     ($($path:literal, $n:literal, $ints:literal;)+) => { [$(
-        compose($path, concat!("(Tensor input, Tensor weight, Tensor? bias=None, ", $ints, " stride=1, ", $ints, " padding=0, ", $ints, " output_padding=0, int groups=1, ", $ints, " dilation=1)"), F, |a| transposed(a, $n), "A transposed convolution."),
+        old_compose($path, concat!("(Tensor input, Tensor weight, Tensor? bias=None, ", $ints, " stride=1, ", $ints, " padding=0, ", $ints, " output_padding=0, int groups=1, ", $ints, " dilation=1)"), F, |a| transposed(a, $n), "A transposed convolution."),
     )+] };
 }
 
@@ -41,6 +42,7 @@ pub static TRANSPOSED: &[OpDef] = &transposed_rows! {
 };
 
 /// The other rows.
+#[operators]
 pub static OPS: &[OpDef] = &[kernel(
     "convolution",
     "(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)",

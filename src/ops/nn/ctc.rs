@@ -2,11 +2,13 @@
 
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, kernel, old_compose};
 use crate::ops::nn::loss::{Reduction, reduced};
 use crate::{DType, Dims, Result, Tensor, cpu, ensure, op, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "_nn.ctc_loss",
@@ -24,28 +26,28 @@ pub static OPS: &[OpDef] = &[
         }),
         "Minus the log probability of label sequences.",
     ),
-    compose(
+    old_compose(
         "nn.functional.ctc_loss",
         "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False)",
         F,
         |a| ctc(a, Reduction::named(a.str(5).unwrap_or("mean"))?),
         "Minus the log probability of label sequences.",
     ),
-    compose(
+    old_compose(
         "nn.functional.ctc_loss#ints",
         "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False)",
         F,
         |a| ctc(a, Reduction::named(a.str(5).unwrap_or("mean"))?),
         "Minus the log probability of label sequences.",
     ),
-    compose(
+    old_compose(
         "ctc_loss",
         "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, bool zero_infinity=False)",
         F,
         |a| ctc(a, Reduction::of_int(a.int(5)?)),
         "Minus the log probability of label sequences.",
     ),
-    compose(
+    old_compose(
         "ctc_loss#ints",
         "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False)",
         F,
@@ -143,7 +145,7 @@ fn lengths(a: &Args, i: usize) -> Result<Dims> {
         "{} must be integral",
         a.op.schema.params[i].name
     );
-    let host = crate::ops::core::call::readable(
+    let host = crate::ops::core::helpers::readable(
         t,
         "ctc_loss() reads the lengths of its sequences, and meta tensors have none",
     )?;

@@ -2,34 +2,36 @@
 
 use crate::dtype::promote;
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, kernel, old_compose};
 use crate::ops::core::rules;
 use crate::{DType, Dims, Result, Tensor, cpu, dims, ensure, err, run, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    compose(
+    old_compose(
         "cosine_similarity",
         "(Tensor x1, Tensor x2, int dim=1, float eps=1e-08)",
         F,
         cosine_similarity,
         "The cosine of the angle between vectors.",
     ),
-    compose(
+    old_compose(
         "nn.functional.cosine_similarity",
         "(Tensor x1, Tensor x2, int dim=1, float eps=1e-08)",
         F,
         cosine_similarity,
         "The cosine of the angle between vectors.",
     ),
-    compose(
+    old_compose(
         "pairwise_distance",
         "(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False)",
         F,
         pairwise,
         "The distances of vectors in pairs.",
     ),
-    compose(
+    old_compose(
         "nn.functional.pairwise_distance",
         "(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False)",
         F,

@@ -2,110 +2,112 @@
 
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::core::op::{F, OpDef, Ret, old_compose};
 use crate::{DType, Dims, Result, Tensor, bail, ensure, op, run, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    compose(
+    old_compose(
         "dropout",
         "(Tensor input, float p, bool train)",
         F,
         |a| plain(a, Kind::PLAIN, false),
         "Elements set to zero at random, the others scaled.",
     ),
-    compose(
+    old_compose(
         "dropout_",
         "(Tensor input, float p, bool train)",
         F,
         |a| plain(a, Kind::PLAIN, true),
         "dropout in place.",
     ),
-    compose(
+    old_compose(
         "feature_dropout",
         "(Tensor input, float p, bool train)",
         F,
         |a| plain(a, Kind::FEATURE, false),
         "Channels set to zero at random, the others scaled.",
     ),
-    compose(
+    old_compose(
         "feature_dropout_",
         "(Tensor input, float p, bool train)",
         F,
         |a| plain(a, Kind::FEATURE, true),
         "feature_dropout in place.",
     ),
-    compose(
+    old_compose(
         "alpha_dropout",
         "(Tensor input, float p, bool train)",
         F,
         |a| plain(a, Kind::ALPHA, false),
         "Dropout that keeps mean and variance of selu's output.",
     ),
-    compose(
+    old_compose(
         "alpha_dropout_",
         "(Tensor input, float p, bool train)",
         F,
         |a| plain(a, Kind::ALPHA, true),
         "alpha_dropout in place.",
     ),
-    compose(
+    old_compose(
         "feature_alpha_dropout",
         "(Tensor input, float p, bool train)",
         F,
         |a| plain(a, Kind::FEATURE_ALPHA, false),
         "alpha_dropout of whole channels.",
     ),
-    compose(
+    old_compose(
         "feature_alpha_dropout_",
         "(Tensor input, float p, bool train)",
         F,
         |a| plain(a, Kind::FEATURE_ALPHA, true),
         "feature_alpha_dropout in place.",
     ),
-    compose(
+    old_compose(
         "native_dropout",
         "(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
         F,
         native,
         "dropout and its mask.",
     ),
-    compose(
+    old_compose(
         "nn.functional.dropout",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,
         |a| checked(a, Kind::PLAIN),
         "Elements set to zero at random, the others scaled.",
     ),
-    compose(
+    old_compose(
         "nn.functional.alpha_dropout",
         "(Tensor input, float p=0.5, bool training=False, bool inplace=False)",
         F,
         |a| checked(a, Kind::ALPHA),
         "Dropout that keeps mean and variance of selu's output.",
     ),
-    compose(
+    old_compose(
         "nn.functional.feature_alpha_dropout",
         "(Tensor input, float p=0.5, bool training=False, bool inplace=False)",
         F,
         |a| checked(a, Kind::FEATURE_ALPHA),
         "alpha_dropout of whole channels.",
     ),
-    compose(
+    old_compose(
         "nn.functional.dropout1d",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,
         dropout1d,
         "Channels of sequences set to zero at random.",
     ),
-    compose(
+    old_compose(
         "nn.functional.dropout2d",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,
         |a| checked(a, Kind::FEATURE),
         "Channels of images set to zero at random.",
     ),
-    compose(
+    old_compose(
         "nn.functional.dropout3d",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,

@@ -6,8 +6,10 @@ use crate::ops::core::args::Args;
 use crate::ops::core::op::{F, KernelBody, OpDef, Plan, kernel};
 use crate::ops::nn::conv::triple;
 use crate::{DType, Dims, Result, Tensor, ensure};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "nn.functional.unfold",

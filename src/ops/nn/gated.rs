@@ -2,12 +2,16 @@
 
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, FM, FMO, KernelBody, O, Op, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{
+    F, FM, FMO, KernelBody, O, Op, OpDef, Plan, Ret, X, kernel, old_compose,
+};
 use crate::ops::core::rules;
 use crate::ops::nn::activation::store;
 use crate::{Result, Tensor, cpu, ensure, op, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "_nn.rrelu",
@@ -25,35 +29,35 @@ pub static OPS: &[OpDef] = &[
         .random(None),
         "x where positive, else x times a random slope.",
     ),
-    compose(
+    old_compose(
         "prelu",
         "(Tensor self, Tensor weight)",
         FM,
         prelu,
         "x where positive, else x times a weight for each channel.",
     ),
-    compose(
+    old_compose(
         "rrelu",
         "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None)",
         F,
         rrelu,
         "Leaky relu with a random slope.",
     ),
-    compose(
+    old_compose(
         "rrelu_",
         "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None)",
         F,
         |a| store(a, rrelu(a)?),
         "Leaky relu with a random slope, in place.",
     ),
-    compose(
+    old_compose(
         "nn.functional.prelu",
         "(Tensor self, Tensor weight)",
         F,
         prelu,
         "x where positive, else x times a weight for each channel.",
     ),
-    compose(
+    old_compose(
         "nn.functional.rrelu",
         "(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False)",
         F,
@@ -63,21 +67,21 @@ pub static OPS: &[OpDef] = &[
         },
         "Leaky relu with a random slope.",
     ),
-    compose(
+    old_compose(
         "nn.functional.rrelu_",
         "(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False)",
         F,
         |a| store(a, rrelu(a)?),
         "Leaky relu with a random slope, in place.",
     ),
-    compose(
+    old_compose(
         "nn.functional.logsigmoid",
         "(Tensor self)",
         F | O | X,
         log_sigmoid,
         "The logarithm of sigmoid(x).",
     ),
-    compose(
+    old_compose(
         "nn.functional.glu",
         "(Tensor self, int dim=-1)",
         F,
@@ -98,21 +102,21 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_softmax, |a, o| run_softmax(a, o, true)),
         "The logarithm of softmax along a dimension.",
     ),
-    compose(
+    old_compose(
         "nn.functional.softmax",
         "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
         F,
         |a| legacy_dim(a, op!("softmax")?, a.tensor(0)?),
         "exp(x) over the sum of exp(x) along a dimension.",
     ),
-    compose(
+    old_compose(
         "nn.functional.log_softmax",
         "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
         F,
         |a| legacy_dim(a, op!("log_softmax")?, a.tensor(0)?),
         "The logarithm of softmax along a dimension.",
     ),
-    compose(
+    old_compose(
         "nn.functional.softmin",
         "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
         F,

@@ -4,9 +4,10 @@ use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::cpu::math::Elementary as _;
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::core::op::{F, OpDef, Ret, old_compose};
 use crate::ops::pointwise::rule::same;
 use crate::{DType, Result, Tensor, bail, cpu, ensure, map_op, map_row, op, run1};
+use torchlike_macros::operators;
 
 map_op!(Mse, 2, [light] | x, y, c | (x - y) * (x - y));
 
@@ -83,48 +84,49 @@ fn delta(a: &Args, d: DType) -> Result<Ctx> {
 }
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     map_row!(Mse "_nn.mse", 2, same, 0, "(a - b) * (a - b)", "(Tensor self, Tensor target)", "Squared differences."),
     map_row!(SmoothL1 "_nn.smooth_l1", 2, same, beta, 0, "abs_(a - b) < f0 ? T(0.5) * (a - b) * (a - b) / f0 : abs_(a - b) - T(0.5) * f0", "(Tensor self, Tensor target, float beta)", "Differences, squared where small."),
     map_row!(Huber "_nn.huber", 2, same, delta, 0, "abs_(a - b) <= f0 ? T(0.5) * (a - b) * (a - b) : f0 * (abs_(a - b) - T(0.5) * f0)", "(Tensor self, Tensor target, float delta)", "Differences, squared where small."),
     map_row!(Bce "_nn.binary_cross_entropy", 2, same, 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values."),
     map_row!(ClampMin "_nn.clamp_min", 1, same, number, 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less."),
-    compose(
+    old_compose(
         "nn.functional.mse_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)",
         F,
         |a| squares(a, false),
         "The mean of squared differences.",
     ),
-    compose(
+    old_compose(
         "nn.functional.l1_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)",
         F,
         |a| squares(a, true),
         "The mean of absolute differences.",
     ),
-    compose(
+    old_compose(
         "nn.functional.smooth_l1_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', float beta=1.0)",
         F,
         smooth_l1,
         "The mean of differences, squared where small.",
     ),
-    compose(
+    old_compose(
         "nn.functional.huber_loss",
         "(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? weight=None)",
         F,
         huber,
         "The mean of differences, squared where small.",
     ),
-    compose(
+    old_compose(
         "nn.functional.kl_div",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', bool log_target=False)",
         F,
         kl_div,
         "The divergence of two distributions.",
     ),
-    compose(
+    old_compose(
         "kl_div",
         "(Tensor self, Tensor target, int reduction=1, *, bool log_target=False)",
         F,
@@ -136,14 +138,14 @@ pub static OPS: &[OpDef] = &[
         },
         "The divergence of two distributions.",
     ),
-    compose(
+    old_compose(
         "nn.functional.binary_cross_entropy",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         bce,
         "Cross entropy of truth values.",
     ),
-    compose(
+    old_compose(
         "nn.functional.binary_cross_entropy_with_logits",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None)",
         F,
@@ -159,7 +161,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Cross entropy of truth values given as logits.",
     ),
-    compose(
+    old_compose(
         "binary_cross_entropy_with_logits",
         "(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1)",
         F,
@@ -174,28 +176,28 @@ pub static OPS: &[OpDef] = &[
         },
         "Cross entropy of truth values given as logits.",
     ),
-    compose(
+    old_compose(
         "nn.functional.poisson_nll_loss",
         "(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean')",
         F,
         checked_poisson,
         "Negative log likelihood of Poisson counts.",
     ),
-    compose(
+    old_compose(
         "poisson_nll_loss",
         "(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction)",
         F,
         |a| poisson(a, a.float(4)?, Reduction::of_int(a.int(5)?)),
         "Negative log likelihood of Poisson counts.",
     ),
-    compose(
+    old_compose(
         "nn.functional.gaussian_nll_loss",
         "(Tensor input, Tensor target, Operand var, bool full=False, float eps=1e-06, str reduction='mean')",
         F,
         gaussian,
         "Negative log likelihood of normal values.",
     ),
-    compose(
+    old_compose(
         "nn.functional.multilabel_margin_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
@@ -542,7 +544,7 @@ fn gaussian(a: &Args) -> Result<Ret> {
     let (x, target) = (a.tensor(0)?, a.tensor(1)?);
     let mut var = match &a.values[2] {
         Arg::Tensor(v) => {
-            let host = crate::ops::core::call::readable(
+            let host = crate::ops::core::helpers::readable(
                 v,
                 "gaussian_nll_loss() reads its variances, and meta tensors have none",
             )?;

@@ -2,86 +2,88 @@
 
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, kernel, old_compose};
 use crate::ops::nn::dropout::py_float;
 use crate::ops::nn::loss::{
     Reduction, clamp_min, legacy, legacy_of, log_sigmoid, reduced, sample_shape, torch_size,
 };
 use crate::{DType, Dims, Result, Tensor, cpu, ensure, op, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    compose(
+    old_compose(
         "nn.functional.hinge_embedding_loss",
         "(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         |a| hinge_embedding(a, legacy(a, 3)?),
         "Distances, or how far they are below a margin.",
     ),
-    compose(
+    old_compose(
         "hinge_embedding_loss",
         "(Tensor self, Tensor target, float margin=1.0, int reduction=1)",
         F,
         |a| hinge_embedding(a, Reduction::of_int(a.int(3)?)),
         "Distances, or how far they are below a margin.",
     ),
-    compose(
+    old_compose(
         "nn.functional.margin_ranking_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         checked_ranking,
         "How far two inputs are from being ranked as told.",
     ),
-    compose(
+    old_compose(
         "margin_ranking_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
         F,
         |a| ranking(a, Reduction::of_int(a.int(4)?)),
         "How far two inputs are from being ranked as told.",
     ),
-    compose(
+    old_compose(
         "nn.functional.cosine_embedding_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         |a| cosine_embedding(a, legacy(a, 4)?),
         "How far directions are from being alike or different as told.",
     ),
-    compose(
+    old_compose(
         "cosine_embedding_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
         F,
         |a| cosine_embedding(a, Reduction::of_int(a.int(4)?)),
         "How far directions are from being alike or different as told.",
     ),
-    compose(
+    old_compose(
         "nn.functional.soft_margin_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         soft_margin,
         "log(1 + exp(-target * input)).",
     ),
-    compose(
+    old_compose(
         "nn.functional.multilabel_soft_margin_loss",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         multilabel_soft_margin,
         "Mean cross entropy over independent classes.",
     ),
-    compose(
+    old_compose(
         "nn.functional.triplet_margin_loss",
         "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         checked_triplet,
         "How much nearer the positive example should be than the negative one.",
     ),
-    compose(
+    old_compose(
         "triplet_margin_loss",
         "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1)",
         F,
         |a| triplet(a, Reduction::of_int(a.int(7)?)),
         "How much nearer the positive example should be than the negative one.",
     ),
-    compose(
+    old_compose(
         "nn.functional.triplet_margin_with_distance_loss",
         "(Tensor anchor, Tensor positive, Tensor negative, *, Scalar? distance_function=None, float margin=1.0, bool swap=False, str reduction='mean')",
         F,
@@ -105,7 +107,7 @@ pub static OPS: &[OpDef] = &[
         }),
         "Hinge loss over classes.",
     ),
-    compose(
+    old_compose(
         "nn.functional.multi_margin_loss",
         "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,

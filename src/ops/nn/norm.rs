@@ -4,11 +4,12 @@ use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::dims::{self, MemoryFormat};
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, I, KernelBody, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, I, KernelBody, O, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
 use crate::ops::nn::batch_norm::more_than_one;
 use crate::ops::pointwise::rule::same;
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, map_op, map_row, op, run, run1};
 use smallvec::smallvec;
+use torchlike_macros::operators;
 
 map_op!(
     Blend,
@@ -27,6 +28,7 @@ fn blend_ctx(a: &Args, _: DType) -> Result<Ctx> {
 }
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     map_row!(Blend "_nn.update_running", 2, same, blend_ctx, I, "a * f1 + b * f0", "(Tensor self, Tensor batch, float momentum)", "A running mean of statistics."),
     kernel(
@@ -45,14 +47,14 @@ pub static OPS: &[OpDef] = &[
         }),
         "layer_norm with its means and inverse deviations.",
     ),
-    compose(
+    old_compose(
         "layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True)",
         F,
         layer_norm,
         "Normalised over the last dimensions.",
     ),
-    compose(
+    old_compose(
         "nn.functional.layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
         F,
@@ -74,14 +76,14 @@ pub static OPS: &[OpDef] = &[
         }),
         "Divided by the root mean square over the last dimensions.",
     ),
-    compose(
+    old_compose(
         "rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
         F,
         rms_norm,
         "Divided by the root mean square over the last dimensions.",
     ),
-    compose(
+    old_compose(
         "nn.functional.rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
         F,
@@ -95,14 +97,14 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_group_norm, run_group_norm),
         "group_norm with its means and inverse deviations.",
     ),
-    compose(
+    old_compose(
         "group_norm",
         "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True)",
         F,
         group_norm,
         "Normalised over groups of channels.",
     ),
-    compose(
+    old_compose(
         "nn.functional.group_norm",
         "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
         F,
@@ -118,14 +120,14 @@ pub static OPS: &[OpDef] = &[
         }),
         "The mean of squares over neighbouring channels.",
     ),
-    compose(
+    old_compose(
         "nn.functional.local_response_norm",
         "(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)",
         F,
         local_response_norm,
         "Divided by a power of the mean square over neighbouring channels.",
     ),
-    compose(
+    old_compose(
         "nn.functional.normalize",
         "(Tensor input, float p=2.0, int dim=1, float eps=1e-12)",
         F | O,

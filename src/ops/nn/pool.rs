@@ -3,11 +3,12 @@
 use crate::cpu::pooling::{self as cpu, Layout, Rule, Window, Windows};
 use crate::cpu::{self as host, copy};
 use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
 use crate::{
     DType, Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, op, run, run1,
 };
 use smallvec::smallvec;
+use torchlike_macros::operators;
 
 const MAX2: &str = "(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False)";
 
@@ -23,8 +24,8 @@ const MAX3_AT: &str = "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3
 
 macro_rules! max_rows {
     ($($n:literal, $name:literal, $with:literal, $ints:literal;)+) => { [$(
-        compose($name, concat!("(Tensor input, ", $ints, " kernel_size, ", $ints, "? stride=None, ", $ints, " padding=0, ", $ints, " dilation=1, bool ceil_mode=False, bool return_indices=False)"), F, |a| max_function(a, $n, false), "The largest elements of windows."),
-        compose($with, concat!("(Tensor input, ", $ints, " kernel_size, ", $ints, "? stride=None, ", $ints, " padding=0, ", $ints, " dilation=1, bool ceil_mode=False, bool return_indices=False)"), F, |a| max_function(a, $n, true), "The largest elements of windows, and their positions."),
+        old_compose($name, concat!("(Tensor input, ", $ints, " kernel_size, ", $ints, "? stride=None, ", $ints, " padding=0, ", $ints, " dilation=1, bool ceil_mode=False, bool return_indices=False)"), F, |a| max_function(a, $n, false), "The largest elements of windows."),
+        old_compose($with, concat!("(Tensor input, ", $ints, " kernel_size, ", $ints, "? stride=None, ", $ints, " padding=0, ", $ints, " dilation=1, bool ceil_mode=False, bool return_indices=False)"), F, |a| max_function(a, $n, true), "The largest elements of windows, and their positions."),
     )+] };
 }
 
@@ -37,7 +38,7 @@ pub static MAXIMA: &[OpDef] = &max_rows! {
 
 macro_rules! unpool_rows {
     ($($n:literal, $name:literal, $ints:literal;)+) => { [$(
-        compose($name, concat!("(Tensor input, Tensor indices, ", $ints, " kernel_size, ", $ints, "? stride=None, ", $ints, " padding=0, int[]? output_size=None)"), F, |a| unpool_function(a, $n), "Pooled values put back where they came from, zeros elsewhere."),
+        old_compose($name, concat!("(Tensor input, Tensor indices, ", $ints, " kernel_size, ", $ints, "? stride=None, ", $ints, " padding=0, int[]? output_size=None)"), F, |a| unpool_function(a, $n), "Pooled values put back where they came from, zeros elsewhere."),
     )+] };
 }
 
@@ -49,15 +50,16 @@ pub static UNPOOL: &[OpDef] = &unpool_rows! {
 };
 
 /// The other rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    compose(
+    old_compose(
         "max_pool1d",
         MAX1,
         F,
         |a| max1(a, false),
         "The largest elements of windows.",
     ),
-    compose(
+    old_compose(
         "max_pool1d_with_indices",
         MAX1_AT,
         F,

@@ -1,21 +1,21 @@
 //! Recurrent networks over whole sequences, packed or padded, made of other operators.
 
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::core::op::{F, OpDef, Ret, old_compose};
 use crate::{DType, Dims, Result, Tensor, cpu, ensure, run1};
 
 /// The rows of one kind of network: padded sequences, then packed ones.
 macro_rules! network {
     ($name:literal, $packed:literal, $cell:expr, $hx:literal, $returns:literal) => {
         [
-            compose(
+            old_compose(
                 $packed,
                 concat!("(Tensor data, Tensor batch_sizes, ", $hx, " hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> ", $returns),
                 F,
                 |a| packed(a, $cell),
                 "A recurrent network over packed sequences.",
             ),
-            compose(
+            old_compose(
                 $name,
                 concat!("(Tensor input, ", $hx, " hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> ", $returns),
                 F,
@@ -67,28 +67,28 @@ pub static OPS: &[OpDef] = &{
         t2,
         r1,
         r2,
-        compose(
+        old_compose(
             "lstm_cell",
             "(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)",
             F,
             lstm_cell,
             "One step of an LSTM.",
         ),
-        compose(
+        old_compose(
             "gru_cell",
             CELL,
             F,
             |a| one_step(a, Cell::Gru),
             "One step of a GRU.",
         ),
-        compose(
+        old_compose(
             "rnn_tanh_cell",
             CELL,
             F,
             |a| one_step(a, Cell::Tanh),
             "One step of a plain recurrent network with tanh.",
         ),
-        compose(
+        old_compose(
             "rnn_relu_cell",
             CELL,
             F,
@@ -422,7 +422,7 @@ fn padded(a: &Args, cell: Cell) -> Result<Ret> {
 
 fn packed(a: &Args, cell: Cell) -> Result<Ret> {
     let net = Net::of(a, 2)?;
-    let sizes = crate::ops::core::call::readable(
+    let sizes = crate::ops::core::helpers::readable(
         a.tensor(1)?,
         "the batch sizes of packed sequences must be real",
     )?;

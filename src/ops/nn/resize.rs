@@ -3,13 +3,15 @@
 use crate::cpu::copy;
 use crate::cpu::resize::{self as cpu, Taps};
 use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
 use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, run1};
 use smallvec::smallvec;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    compose(
+    old_compose(
         "nn.functional.interpolate",
         "(Tensor input, int[]? size=None, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)",
         F,
@@ -24,7 +26,7 @@ pub static OPS: &[OpDef] = &[
         },
         "The input at another size.",
     ),
-    compose(
+    old_compose(
         "nn.functional.interpolate#int",
         "(Tensor input, int size, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)",
         F,
@@ -39,42 +41,42 @@ pub static OPS: &[OpDef] = &[
         },
         "The input at another size.",
     ),
-    compose(
+    old_compose(
         "nn.functional.upsample",
         "(Tensor input, int[]? size=None, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None)",
         F,
         |a| interpolate(a, a.str(3).unwrap_or("nearest"), a.opt_bool(4), None, false),
         "As interpolate.",
     ),
-    compose(
+    old_compose(
         "nn.functional.upsample#int",
         "(Tensor input, int size, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None)",
         F,
         |a| interpolate(a, a.str(3).unwrap_or("nearest"), a.opt_bool(4), None, false),
         "As interpolate.",
     ),
-    compose(
+    old_compose(
         "nn.functional.upsample_nearest",
         "(Tensor input, int[]? size=None, float[]? scale_factor=None)",
         F,
         |a| interpolate(a, "nearest", None, None, false),
         "As interpolate.",
     ),
-    compose(
+    old_compose(
         "nn.functional.upsample_nearest#int",
         "(Tensor input, int size, float[]? scale_factor=None)",
         F,
         |a| interpolate(a, "nearest", None, None, false),
         "As interpolate.",
     ),
-    compose(
+    old_compose(
         "nn.functional.upsample_bilinear",
         "(Tensor input, int[]? size=None, float[]? scale_factor=None)",
         F,
         |a| interpolate(a, "bilinear", Some(true), None, false),
         "As interpolate, corners aligned.",
     ),
-    compose(
+    old_compose(
         "nn.functional.upsample_bilinear#int",
         "(Tensor input, int size, float[]? scale_factor=None)",
         F,
@@ -88,14 +90,14 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer, run),
         "",
     ),
-    compose(
+    old_compose(
         "_upsample_bilinear2d_aa",
         "(Tensor input, int[] output_size, bool align_corners, float? scales_h=None, float? scales_w=None)",
         F,
         |a| direct(a, "bilinear"),
         "Bilinear interpolation without aliasing.",
     ),
-    compose(
+    old_compose(
         "_upsample_bicubic2d_aa",
         "(Tensor input, int[] output_size, bool align_corners, float? scales_h=None, float? scales_w=None)",
         F,

@@ -3,11 +3,13 @@
 use crate::cpu::pooling::{Rule, Window, Windows};
 use crate::cpu::{self as host, copy};
 use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, kernel, old_compose};
 use crate::ops::nn::pool::{each, execute, plan};
 use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, ensure, run, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "_fractional_max_pool",
@@ -16,28 +18,28 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_fractional, run_fractional),
         "",
     ),
-    compose(
+    old_compose(
         "nn.functional.fractional_max_pool2d",
         "(Tensor input, int[2] kernel_size, int[2]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
         F,
         |a| fractional(a, 2, a.bool(4)),
         "Maxima of windows of random places.",
     ),
-    compose(
+    old_compose(
         "nn.functional.fractional_max_pool3d",
         "(Tensor input, int[3] kernel_size, int[3]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
         F,
         |a| fractional(a, 3, a.bool(4)),
         "Maxima of windows of random places.",
     ),
-    compose(
+    old_compose(
         "nn.functional.fractional_max_pool2d_with_indices",
         "(Tensor input, int[2] kernel_size, int[2]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
         F,
         |a| fractional(a, 2, true),
         "Maxima of windows of random places, and their positions.",
     ),
-    compose(
+    old_compose(
         "nn.functional.fractional_max_pool3d_with_indices",
         "(Tensor input, int[3] kernel_size, int[3]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
         F,

@@ -3,10 +3,11 @@
 use crate::cpu::map::{Ctx, FromCtx};
 use crate::ops::core::args::Args;
 use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, FM, FMIO, FMO, I, M, N, O, OpDef, Ret, compose};
+use crate::ops::core::op::{F, FM, FMIO, FMO, I, M, N, O, OpDef, Ret, old_compose};
 use crate::ops::pointwise::rule::{compare, float, same, scalar_of};
 use crate::{DType, Result, Scalar, bail, cpu, ensure, map_op, map_row, op};
 use num_complex::{Complex32, Complex64};
+use torchlike_macros::operators;
 
 map_op!(Add, 2, [int] |x, y, c| x.wrapping_add(y.wrapping_mul(T::ctx(c, 0))), [light complex] |x, y, c| x + y * T::ctx(c, 0), [boolean] |x, y, c| x | (y & T::ctx(c, 0)));
 map_op!(Sub, 2, [int] |x, y, c| x.wrapping_sub(y.wrapping_mul(T::ctx(c, 0))), [light complex] |x, y, c| x - y * T::ctx(c, 0));
@@ -449,10 +450,7 @@ fn div_mode(args: &Args) -> Result<Ret> {
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{other}'"
         ),
     };
-    crate::ops::core::dispatch::call(&Args::new(
-        op,
-        [args.values[0].clone(), args.values[1].clone()],
-    )?)
+    crate::ops::core::dispatch::run(op, &args.values[..2])
 }
 
 /// `value` of addcmul and addcdiv.
@@ -510,10 +508,11 @@ fn natural_exponent(args: &Args, d: DType) -> Result<()> {
 }
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     map_row!(Add "add", 2, same, alpha, FMIO | N, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`."),
     map_row!(Sub "sub", 2, same, alpha_sub, FMIO | N, "a - b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The difference, the second operand times `alpha`."),
-    compose(
+    old_compose(
         "rsub",
         "(Tensor self, Operand other, *, Scalar alpha=1)",
         FM,
@@ -531,7 +530,7 @@ pub static OPS: &[OpDef] = &[
     ),
     map_row!(Mul "mul", 2, same, wide_numbers, FMIO | N, "a * b", "(Operand self, Operand other)", "The product."),
     map_row!(Div "div", 2, float, wide_numbers, FMIO | N, "a / b", "(Operand self, Operand other)", "The quotient; integers are divided as floats."),
-    compose(
+    old_compose(
         "div#mode",
         "(Operand self, Operand other, *, str? rounding_mode)",
         FMIO,

@@ -5,13 +5,14 @@ use crate::cpu::special;
 use crate::dims::wrap_dim;
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::op::{
-    F, FM, FMIO, FMO, KernelBody, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel,
+    F, FM, FMIO, FMO, KernelBody, O, OpDef, OutSpec, Plan, Ret, X, kernel, old_compose,
 };
 use crate::ops::pointwise::rule::{compare, float, result_layout, same};
 use crate::{
     DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, map_op, map_row, run, run1,
 };
 use num_complex::{Complex32, Complex64};
+use torchlike_macros::operators;
 
 map_op!(
     Deg2rad,
@@ -175,43 +176,44 @@ fn mvlgamma_ctx(a: &Args, _: DType) -> Result<Ctx> {
 }
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    compose(
+    old_compose(
         "clamp#tensor",
         "(Tensor self, Tensor? min=None, Tensor? max=None)",
         FMIO,
         clamp,
         "Each element within two bounds.",
     ),
-    compose(
+    old_compose(
         "clamp",
         "(Tensor self, Scalar? min=None, Scalar? max=None)",
         FMIO,
         clamp,
         "Each element within two bounds.",
     ),
-    compose(
+    old_compose(
         "clamp_min#tensor",
         "(Tensor self, Tensor min)",
         FMIO,
         |a| run!("maximum", a.values[0].clone(), a.values[1].clone()),
         "Each element, or the bound if that is larger.",
     ),
-    compose(
+    old_compose(
         "clamp_min",
         "(Tensor self, Scalar min)",
         FMIO,
         |a| run!("maximum", a.values[0].clone(), a.values[1].clone()),
         "Each element, or the bound if that is larger.",
     ),
-    compose(
+    old_compose(
         "clamp_max#tensor",
         "(Tensor self, Tensor max)",
         FMIO,
         |a| run!("minimum", a.values[0].clone(), a.values[1].clone()),
         "Each element, or the bound if that is smaller.",
     ),
-    compose(
+    old_compose(
         "clamp_max",
         "(Tensor self, Scalar max)",
         FMIO,
@@ -227,7 +229,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Rad2deg "rad2deg", 1, float, FMIO, "a * T(57.29577951308232)", "(Tensor self)", "Radians as degrees."),
     map_row!(Logit "logit", 1, float, logit_ctx, FMIO, "", "(Tensor self, float? eps=None)", "log(x / (1 - x)), with x kept `eps` away from 0 and 1."),
     map_row!(Sinc "sinc", 1, float, FMIO, "", "(Tensor self)", "sin(pi x) / (pi x)."),
-    compose(
+    old_compose(
         "mvlgamma",
         "(Tensor self, int p)",
         FMIO,
@@ -235,21 +237,21 @@ pub static OPS: &[OpDef] = &[
         "The logarithm of the multivariate gamma function.",
     ),
     map_row!(Mvlgamma "_mvlgamma", 1, float, mvlgamma_ctx, F, "", "(Tensor self, int p)", "The logarithm of the multivariate gamma function."),
-    compose(
+    old_compose(
         "float_power",
         "(Tensor self, Operand exponent)",
         FMIO,
         float_power,
         "The power in double precision.",
     ),
-    compose(
+    old_compose(
         "float_power#scalar",
         "(Scalar self, Tensor exponent)",
         F | O,
         float_power,
         "The power in double precision.",
     ),
-    compose(
+    old_compose(
         "ldexp",
         "(Tensor self, Tensor other)",
         FMIO,
@@ -270,14 +272,14 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_complex, complex),
         "Complex numbers from real and imaginary parts.",
     ),
-    compose(
+    old_compose(
         "polar",
         "(Tensor abs, Tensor angle)",
         F | O,
         polar,
         "Complex numbers from absolute values and angles.",
     ),
-    compose(
+    old_compose(
         "cross",
         "(Tensor self, Tensor other, int? dim=None)",
         FMO | X,
@@ -291,14 +293,14 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_cross, cross),
         "The vector product along a dimension.",
     ),
-    compose(
+    old_compose(
         "vander",
         "(Tensor x, int? N=None, bool increasing=False)",
         F,
         vander,
         "Powers of each element as rows.",
     ),
-    compose(
+    old_compose(
         "linalg.vander",
         "(Tensor x, *, int? N=None)",
         F,

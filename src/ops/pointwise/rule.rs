@@ -7,8 +7,8 @@ use crate::cpu::iter::{GRAIN, Walk};
 use crate::cpu::map::{Ctx, Loop, STREAM};
 use crate::dtype::{Category, promote};
 use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{Body, KernelBody, OpDef, Plan, Row};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, err, mode};
+use crate::ops::core::op::{Body, Exec, Finish, KernelBody, OpDef, Plan, Ret, Row};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, err, mode};
 use smallvec::SmallVec;
 
 /// One pointwise operator: what tells it from the others.
@@ -54,15 +54,13 @@ pub const fn def(
     row: &'static MapRow,
     doc: &'static str,
 ) -> OpDef {
-    let mut body = KernelBody::new(infer, run_cpu)
-        .pointwise()
-        .row(Row::Map(row));
-    body.cuda = Some(crate::cuda::map::run);
+    let body = KernelBody::typed(run).pointwise().row(Row::Map(row));
     OpDef {
         name,
         schema,
         forms,
         body: Body::Kernel(body),
+        flops: None,
         doc,
     }
 }
@@ -291,7 +289,8 @@ pub fn call_types(args: &Args, row: &MapRow) -> Result<(DType, DType)> {
 
 pub use crate::ops::core::refusal::not_implemented;
 
-fn infer(args: &Args) -> Result<Plan> {
+/// The rule of all rows, and their kernels: the loop on the host, the expression on a GPU.
+fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
     let row = row_of(args)?;
     let operands = &args.values[..row.arity];
     if !args.op.has(crate::ops::core::op::N)
@@ -304,31 +303,40 @@ fn infer(args: &Args) -> Result<Plan> {
         );
     }
     let (compute, out) = call_types(args, row)?;
-    (row.check)(args, compute)?;
-    (row.ctx)(args, compute)?;
+    let ctx = (row.ctx)(args, compute)?;
     let (shape, strides) = result_layout(operands)?;
-    Ok(Plan::one(shape, strides, out))
+    finish(
+        Plan::one(shape, strides, out),
+        &Exec {
+            values: &|| (row.check)(args, compute),
+            cpu: &|outs| run_cpu(row, operands, compute, ctx, &outs[0]),
+            cuda: Some(&|outs| {
+                ensure!(
+                    !row.cuda.is_empty(),
+                    NotImplemented,
+                    "{}() has no CUDA kernel yet",
+                    args.name()
+                );
+                crate::cuda::map::run(row.cuda, operands, compute, ctx, &outs[0])
+            }),
+        },
+    )
 }
 
-fn run_cpu(args: &Args, outs: &[Tensor]) -> Result<()> {
-    let row = row_of(args)?;
-    let (compute, out_dtype) = call_types(args, row)?;
-    let ctx = (row.ctx)(args, compute)?;
-    if compute == DType::C32 {
-        let wide = Tensor::empty_strided(
-            outs[0].shape().clone(),
-            dims::contiguous_strides(outs[0].shape()),
-            if out_dtype == DType::C32 {
-                DType::C64
-            } else {
-                out_dtype
-            },
-            outs[0].device(),
-        )?;
-        run_loop(row, &args.values[..row.arity], &wide, DType::C64, ctx)?;
-        return cpu::copy::copy(&outs[0], &wide);
+/// complex32 is computed as complex64 and narrowed afterwards.
+fn run_cpu(row: &MapRow, operands: &[Arg], compute: DType, ctx: Ctx, out: &Tensor) -> Result<()> {
+    if compute != DType::C32 {
+        return run_loop(row, operands, out, compute, ctx);
     }
-    run_loop(row, &args.values[..row.arity], &outs[0], compute, ctx)
+    let wide = match out.dtype() {
+        DType::C32 => DType::C64,
+        DType::F16 => DType::F32,
+        other => other,
+    };
+    let strides = dims::contiguous_strides(out.shape());
+    let made = Tensor::empty_strided(out.shape().clone(), strides, wide, out.device())?;
+    run_loop(row, operands, &made, DType::C64, ctx)?;
+    cpu::copy::copy(out, &made)
 }
 
 /// Runs a row's loop over operands that broadcast to the shape of `out`.

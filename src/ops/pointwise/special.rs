@@ -3,9 +3,10 @@
 use crate::cpu::map::Ctx;
 use crate::cpu::special::{self, Family};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FMIO, I, M, O, OpDef, compose};
+use crate::ops::core::op::{F, FMIO, I, M, O, OpDef, old_compose};
 use crate::ops::pointwise::rule::{float, same};
 use crate::{DType, Result, ensure, map_op, map_row, run};
+use torchlike_macros::operators;
 
 map_op!(Entr, 1, [float] | x, c | special::entr(f64::from(x)) as T);
 map_op!(Erfcx, 1, [float] | x, c | special::erfcx(f64::from(x)) as T);
@@ -286,6 +287,7 @@ fn polygamma(x: &crate::Tensor, n: i64) -> Result<crate::ops::core::op::Ret> {
 }
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     map_row!(Entr "special.entr", 1, float, F | O, "", "(Tensor self)", "-x log x."),
     map_row!(Erfcx "special.erfcx", 1, float, F | O, "", "(Tensor self)", "exp(x^2) erfc(x)."),
@@ -308,14 +310,14 @@ pub static OPS: &[OpDef] = &[
     map_row!(K0e "special.scaled_modified_bessel_k0", 1, float, F | O, "", "(Tensor self)", "k0(x) exp(x)."),
     map_row!(K1e "special.scaled_modified_bessel_k1", 1, float, F | O, "", "(Tensor self)", "k1(x) exp(x)."),
     map_row!(Sj0 "special.spherical_bessel_j0", 1, float, F | O, "", "(Tensor self)", "The spherical Bessel function of order 0."),
-    compose(
+    old_compose(
         "polygamma",
         "(int n, Tensor self)",
         F | O,
         |a| polygamma(a.tensor(1)?, a.int(0)?),
         "The n-th derivative of the digamma function.",
     ),
-    compose(
+    old_compose(
         "polygamma#method",
         "(Tensor self, int n)",
         M | I,

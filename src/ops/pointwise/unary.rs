@@ -2,10 +2,11 @@
 
 use crate::cpu::math::{Elementary as _, RealFns as _};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{FM, FMIO, FMO, OpDef, Ret, compose};
+use crate::ops::core::op::{FM, FMIO, FMO, OpDef, Ret, old_compose};
 use crate::ops::pointwise::rule::{compare, float, real_part, same};
 use crate::{DType, Result, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
+use torchlike_macros::operators;
 
 map_op!(Abs, 1 => real, [int] |x, c| if x < 0 as T { (0 as T).wrapping_sub(x) } else { x }, [light] |x, c| x.abs(), [complex] |x, c| x.norm());
 map_op!(Neg, 1, [int] |x, c| (0 as T).wrapping_sub(x), [light complex] |x, c| -x);
@@ -140,10 +141,11 @@ fn signed(d: DType) -> (DType, DType) {
 }
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     map_row!(Abs "abs", 1, real_part, FMIO, "abs_(a)", "(Tensor self)", "The absolute value of each element."),
     map_row!(Neg "neg", 1, same, FMIO, "-a", "(Tensor self)", "Each element negated."),
-    compose(
+    old_compose(
         "positive",
         "(Tensor self)",
         FM,

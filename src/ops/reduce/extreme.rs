@@ -4,13 +4,15 @@ use crate::cpu::reduce::{Kind, Post};
 use crate::dims::reduced_shape;
 use crate::ops::core::args::Args;
 use crate::ops::core::either::{self, arg_extreme, run_kind};
-use crate::ops::core::op::{F, FMO, KernelBody, O, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{F, FMO, KernelBody, O, OpDef, Plan, Ret, X, kernel, old_compose};
 use crate::ops::core::rules::dim_list;
 use crate::ops::reduce::sums::{comparable, computable, dims_of, nonzero_dim};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, run1};
 use smallvec::SmallVec;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "max#dim",
@@ -56,14 +58,14 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_norm, norm_cpu).cuda(norm_cpu),
         "The norm of the elements over dimensions as vectors.",
     ),
-    compose(
+    old_compose(
         "norm",
         "(Tensor self, Scalar? p, int[1]? dim=None, bool keepdim=False, dtype? dtype=None)",
         FMO | X,
         norm_number,
         "The norm of the elements over dimensions as vectors.",
     ),
-    compose(
+    old_compose(
         "norm#str",
         "(Tensor self, str? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None)",
         FMO | X,
@@ -77,7 +79,7 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_logsumexp, logsumexp_cpu),
         "The logarithm of the sum of exponentials over dimensions.",
     ),
-    compose(
+    old_compose(
         "nanmean",
         "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
         FMO,

@@ -8,8 +8,10 @@ use crate::ops::core::op::{FM, FMO, KernelBody, OpDef, Plan, X, kernel};
 use crate::ops::core::rules::dim_list;
 use crate::ops::reduce::sums::nonzero_dim;
 use crate::{DType, Result, Scalar, Tensor, cpu, ensure};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "median",

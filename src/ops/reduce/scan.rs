@@ -3,12 +3,14 @@
 use crate::cpu::{extreme, scan};
 use crate::dims::wrap_dim;
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{F, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, kernel, old_compose};
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::reduce::sums::comparable;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "cumsum",
@@ -66,49 +68,49 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_renorm, renorm_cpu),
         "Slices along a dimension scaled down to a norm.",
     ),
-    compose(
+    old_compose(
         "diff",
         "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None)",
         FMO,
         diff,
         "Differences of neighbours.",
     ),
-    compose(
+    old_compose(
         "trapezoid",
         "(Tensor y, Tensor x, *, int dim=-1)",
         F,
         |a| trapezoid(a, false),
         "The integral by the trapezoid rule.",
     ),
-    compose(
+    old_compose(
         "trapezoid#dx",
         "(Tensor y, *, Scalar dx=1, int dim=-1)",
         F,
         |a| trapezoid(a, false),
         "The integral by the trapezoid rule with a fixed step.",
     ),
-    compose(
+    old_compose(
         "trapz",
         "(Tensor y, Tensor x, *, int dim=-1)",
         F,
         |a| trapezoid(a, false),
         "The integral by the trapezoid rule.",
     ),
-    compose(
+    old_compose(
         "trapz#dx",
         "(Tensor y, *, float dx=1, int dim=-1)",
         F,
         |a| trapezoid(a, false),
         "The integral by the trapezoid rule with a fixed step.",
     ),
-    compose(
+    old_compose(
         "cumulative_trapezoid",
         "(Tensor y, Tensor x, *, int dim=-1)",
         F,
         |a| trapezoid(a, true),
         "Integrals so far by the trapezoid rule.",
     ),
-    compose(
+    old_compose(
         "cumulative_trapezoid#dx",
         "(Tensor y, *, Scalar dx=1, int dim=-1)",
         F,

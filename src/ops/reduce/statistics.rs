@@ -3,12 +3,14 @@
 use crate::dims::reduced_shape;
 use crate::ops::core::args::Args;
 use crate::ops::core::op::{
-    F, FM, FMO, KernelBody, M, O, OpDef, Plan, Ret, Value, compose, kernel,
+    F, FM, FMO, KernelBody, M, O, OpDef, Plan, Ret, Value, kernel, old_compose,
 };
 use crate::ops::core::rules::dim_list;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "var",
@@ -94,56 +96,56 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(|a| infer_var(a, true), |a, o| var_cpu(a, o, true)),
         "The standard deviation and mean over dimensions.",
     ),
-    compose(
+    old_compose(
         "dist",
         "(Tensor self, Tensor other, Scalar p=2)",
         FM | O,
         dist,
         "The norm of the difference.",
     ),
-    compose(
+    old_compose(
         "sum_to_size",
         "(Tensor self, int[*] size)",
         M,
         sum_to_size,
         "Summed to a shape that broadcasts to this one.",
     ),
-    compose(
+    old_compose(
         "equal",
         "(Tensor self, Tensor other) -> bool",
         FM,
         equal,
         "True if shapes and all elements are equal.",
     ),
-    compose(
+    old_compose(
         "allclose",
         "(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
         FM,
         allclose,
         "True if all elements are close.",
     ),
-    compose(
+    old_compose(
         "is_nonzero",
         "(Tensor self) -> bool",
         FM,
         is_nonzero,
         "True if the only element is not zero.",
     ),
-    compose(
+    old_compose(
         "trace",
         "(Tensor self)",
         FM | O,
         trace,
         "The sum of a matrix's diagonal.",
     ),
-    compose(
+    old_compose(
         "cov",
         "(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None)",
         FM,
         cov,
         "The covariance matrix of variables in rows.",
     ),
-    compose(
+    old_compose(
         "corrcoef",
         "(Tensor self)",
         FM,
@@ -254,12 +256,12 @@ fn sum_to_size(a: &Args) -> Result<Ret> {
 fn truth(t: &Tensor) -> Result<Ret> {
     let all = run1!("all", t)?;
     Ok(Ret::Value(Value::Scalar(Scalar::Bool(
-        crate::ops::core::call::item(&all)?.to_bool(),
+        crate::ops::core::helpers::item(&all)?.to_bool(),
     ))))
 }
 
 fn readable(a: &Args, i: usize) -> Result<Tensor> {
-    crate::ops::core::call::readable(
+    crate::ops::core::helpers::readable(
         a.tensor(i)?,
         &format!(
             "{}() cannot be called on meta tensors: they have no data",
@@ -305,7 +307,7 @@ fn allclose(a: &Args) -> Result<Ret> {
         "atol must be greater than or equal to zero, but got {atol}"
     );
     let read = |i: usize| {
-        crate::ops::core::call::readable(
+        crate::ops::core::helpers::readable(
             a.tensor(i)?,
             "Tensor.item() cannot be called on meta tensors",
         )
@@ -345,7 +347,7 @@ fn is_nonzero(a: &Args) -> Result<Ret> {
         "Boolean value of Tensor with more than one value is ambiguous"
     );
     Ok(Ret::Value(Value::Scalar(Scalar::Bool(
-        crate::ops::core::call::item(t)?.to_bool(),
+        crate::ops::core::helpers::item(t)?.to_bool(),
     ))))
 }
 
@@ -391,7 +393,7 @@ fn cov(a: &Args) -> Result<Ret> {
         check_weights(f, "fweights", n, f.dtype().is_integral(false), "integral")?;
         if !f.is_meta() && n > 0 {
             ensure!(
-                crate::ops::core::call::item(&run1!("min", f)?)?.to_f64() >= 0.0,
+                crate::ops::core::helpers::item(&run1!("min", f)?)?.to_f64() >= 0.0,
                 Runtime,
                 "cov(): fweights cannot be negative"
             );
@@ -402,7 +404,7 @@ fn cov(a: &Args) -> Result<Ret> {
         check_weights(v, "aweights", n, v.dtype().is_float(), "floating point")?;
         if !v.is_meta() && n > 0 {
             ensure!(
-                crate::ops::core::call::item(&run1!("min", v)?)?.to_f64() >= 0.0,
+                crate::ops::core::helpers::item(&run1!("min", v)?)?.to_f64() >= 0.0,
                 Runtime,
                 "cov(): aweights cannot be negative"
             );
@@ -425,7 +427,7 @@ fn cov(a: &Args) -> Result<Ret> {
         ),
         Some(w) => {
             let total = run1!("sum", w)?;
-            let value = crate::ops::core::call::item(&total)?.to_f64();
+            let value = crate::ops::core::helpers::item(&total)?.to_f64();
             ensure!(
                 value != 0.0,
                 Runtime,
@@ -434,7 +436,7 @@ fn cov(a: &Args) -> Result<Ret> {
             let factor = match a.opt_tensor(3) {
                 Some(v) if correction != 0 => {
                     let squares =
-                        crate::ops::core::call::item(&run1!("sum", &run1!("mul", w, v)?)?)?
+                        crate::ops::core::helpers::item(&run1!("sum", &run1!("mul", w, v)?)?)?
                             .to_f64();
                     value - correction as f64 * squares / value
                 }

@@ -4,10 +4,13 @@ use crate::cpu::reduce::{Kind, Post};
 use crate::dims::reduced_shape;
 use crate::ops::core::args::Args;
 use crate::ops::core::either::{self, run_kind};
-use crate::ops::core::op::{Body, FM, FMO, KernelBody, OpDef, Plan, Ret, Row, X, compose, kernel};
+use crate::ops::core::op::{
+    Body, FM, FMO, KernelBody, OpDef, Plan, Ret, Row, X, kernel, old_compose,
+};
 use crate::ops::core::rules::{dim_list, sum_dtype};
 use crate::{DType, Result, Scalar, Tensor, bail, ensure, run1};
 use smallvec::SmallVec;
+use torchlike_macros::operators;
 
 /// What tells one reduction from another. Positions are those of parameters; [`NONE`] where there is none.
 pub struct ReduceRow {
@@ -43,6 +46,7 @@ const fn def(
                 .cuda(run_cpu)
                 .row(Row::Reduce(row)),
         ),
+        flops: None,
         doc,
     }
 }
@@ -61,6 +65,7 @@ macro_rules! reduce_row {
 }
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     reduce_row!(Sum "sum", sum_types, (NONE, NONE, 1), FM, "(Tensor self, *, dtype? dtype=None)", "The sum of all elements."),
     reduce_row!(Sum "sum#dim", sum_types, (1, 2, 3), FMO, "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)", "The sum over dimensions."),
@@ -72,7 +77,7 @@ pub static OPS: &[OpDef] = &[
     reduce_row!(Max "amax", max_values, (1, 2, NONE), FMO | X, "(Tensor self, int[1] dim=[], bool keepdim=False)", "The largest element over dimensions."),
     reduce_row!(Min "amin", min_values, (1, 2, NONE), FMO | X, "(Tensor self, int[1] dim=[], bool keepdim=False)", "The smallest element over dimensions."),
     reduce_row!(Max "max", max_all, (NONE, NONE, NONE), FMO, "(Tensor self)", "The largest element."),
-    compose(
+    old_compose(
         "max#other",
         "(Tensor self, Tensor other)",
         FMO,
@@ -80,7 +85,7 @@ pub static OPS: &[OpDef] = &[
         "The larger of two elements; NaN if either is.",
     ),
     reduce_row!(Min "min", min_all, (NONE, NONE, NONE), FMO, "(Tensor self)", "The smallest element."),
-    compose(
+    old_compose(
         "min#other",
         "(Tensor self, Tensor other)",
         FMO,

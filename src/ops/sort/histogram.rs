@@ -6,8 +6,10 @@ use crate::ops::pointwise::rule::result_type;
 use crate::ops::reduce::sums::comparable;
 use crate::ops::sort::search::as_tensor;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "histc",

@@ -2,12 +2,14 @@
 
 use crate::dims::{contiguous_strides, preserved_strides, wrap_dim};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{FM, FMO, KernelBody, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{FM, FMO, KernelBody, OpDef, Plan, Ret, X, kernel, old_compose};
 use crate::ops::reduce::sums::comparable;
 use crate::{DType, Device, Dims, Result, Tensor, bail, cpu, ensure, run};
 use smallvec::SmallVec;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "sort",
@@ -23,21 +25,21 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(|a| infer_sort(a, 2), |a, o| sort_cpu(a, o, 2)),
         "The elements along a dimension in order, and where they were.",
     ),
-    compose(
+    old_compose(
         "argsort",
         "(Tensor self, int dim=-1, bool descending=False)",
         FM,
         |a| second(run!("sort", a.tensor(0)?, a.int(1)?, a.bool(2))?),
         "The indices that sort a dimension.",
     ),
-    compose(
+    old_compose(
         "argsort#stable",
         "(Tensor self, *, bool stable, int dim=-1, bool descending=False)",
         FMO | X,
         |a| second(run!("sort", a.tensor(0)?, a.int(2)?, a.bool(3))?),
         "The indices that sort a dimension.",
     ),
-    compose(
+    old_compose(
         "msort",
         "(Tensor self)",
         FMO | X,
@@ -56,14 +58,14 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_topk, topk_cpu),
         "The k largest or smallest elements along a dimension.",
     ),
-    compose(
+    old_compose(
         "unique",
         "(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None)",
         FM,
         |a| unique(a, false, a.bool(2), a.bool(3), a.opt_int(4)),
         "The distinct elements, in order.",
     ),
-    compose(
+    old_compose(
         "unique_consecutive",
         "(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None)",
         FM,
@@ -184,8 +186,8 @@ fn unique(
         );
     }
     let device = t.device();
-    let real = crate::ops::core::call::readable(t, "unique() cannot be called on meta tensors")?;
-    let real = crate::ops::core::call::resolve(&real)?;
+    let real = crate::ops::core::helpers::readable(t, "unique() cannot be called on meta tensors")?;
+    let real = crate::ops::core::helpers::resolve(&real)?;
     let (moved, back): (Tensor, Option<SmallVec<[usize; 8]>>) = match d {
         Some(d) => {
             let order: SmallVec<[usize; 8]> = std::iter::once(d)

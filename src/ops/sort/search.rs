@@ -5,8 +5,10 @@ use crate::ops::core::op::{F, KernelBody, O, OpDef, Plan, X, kernel};
 use crate::ops::pointwise::rule::result_type;
 use crate::ops::reduce::sums::comparable;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "searchsorted",

@@ -1,28 +1,30 @@
 //! Views between complex and real tensors.
 
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FM, OpDef, Ret, view};
+use crate::ops::core::op::{F, FM, OpDef, Ret, old_view};
 use crate::{DType, Dims, Result, Tensor, ensure};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    view("real", "(Tensor self)", F, real, "The real parts."),
-    view("imag", "(Tensor self)", F, imag, "The imaginary parts."),
-    view(
+    old_view("real", "(Tensor self)", F, real, "The real parts."),
+    old_view("imag", "(Tensor self)", F, imag, "The imaginary parts."),
+    old_view(
         "view_as_real",
         "(Tensor self)",
         F,
         view_as_real,
         "Complex numbers as pairs in a last dimension.",
     ),
-    view(
+    old_view(
         "view_as_complex",
         "(Tensor self)",
         F,
         view_as_complex,
         "Pairs in the last dimension as complex numbers.",
     ),
-    view(
+    old_view(
         "conj",
         "(Tensor self)",
         FM,

@@ -2,20 +2,22 @@
 
 use crate::dims::wrap_dim;
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{FM, I, M, OpDef, Ret, view};
+use crate::ops::core::op::{FM, I, M, OpDef, Ret, old_view};
 use crate::ops::core::rules;
 use crate::{Dims, Result, Tensor, bail, ensure};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    view(
+    old_view(
         "select",
         "(Tensor self, int dim, int index)",
         FM,
         select,
         "One index along a dimension.",
     ),
-    view(
+    old_view(
         "slice",
         "(Tensor self, int dim=0, int? start=None, int? end=None, int step=1)",
         0,
@@ -30,70 +32,70 @@ pub static OPS: &[OpDef] = &[
         },
         "A range of indices along a dimension.",
     ),
-    view(
+    old_view(
         "narrow",
         "(Tensor self, int dim, int start, int length)",
         FM,
         |a| narrow(a.tensor(0)?, a.int(1)?, a.int(2)?, a.int(3)?),
         "`length` indices from `start` along a dimension.",
     ),
-    view(
+    old_view(
         "narrow#tensor",
         "(Tensor self, int dim, Tensor start, int length)",
         FM,
         narrow_tensor,
         "`length` indices from a tensor's value along a dimension.",
     ),
-    view(
+    old_view(
         "diagonal",
         "(Tensor self, int offset=0, int dim1=0, int dim2=1)",
         FM,
         diagonal,
         "A diagonal of two dimensions, as the last dimension.",
     ),
-    view(
+    old_view(
         "as_strided",
         "(Tensor self, int[] size, int[] stride, int? storage_offset=None)",
         FM | I,
         as_strided,
         "Any layout of the tensor's storage.",
     ),
-    view(
+    old_view(
         "unfold",
         "(Tensor self, int dimension, int size, int step)",
         M,
         unfold,
         "Sliding windows along a dimension, as a new last dimension.",
     ),
-    view(
+    old_view(
         "split",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
         FM,
         |a| split(a.tensor(0)?, a.int(1)?, a.int(2)?),
         "Pieces of one size along a dimension.",
     ),
-    view(
+    old_view(
         "split#sizes",
         "(Tensor self, int[] split_size, int dim=0) -> Tensor[]",
         FM,
         |a| split_sizes(a.tensor(0)?, a.ints(1)?, a.int(2)?),
         "Pieces of given sizes along a dimension.",
     ),
-    view(
+    old_view(
         "split_with_sizes",
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
         FM,
         |a| split_sizes(a.tensor(0)?, a.ints(1)?, a.int(2)?),
         "Pieces of given sizes along a dimension.",
     ),
-    view(
+    old_view(
         "chunk",
         "(Tensor self, int chunks, int dim=0) -> Tensor[]",
         FM,
         chunk,
         "At most `chunks` pieces along a dimension.",
     ),
-    view(
+    old_view(
         "unbind",
         "(Tensor self, int dim=0) -> Tensor[]",
         FM,

@@ -2,155 +2,157 @@
 
 use crate::dims::{self, MemoryFormat, wrap_dim};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FM, I, M, OpDef, Ret, Value, compose, view};
+use crate::ops::core::op::{F, FM, I, M, OpDef, Ret, Value, old_compose, old_view};
 use crate::ops::view::complex::conj;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, run1};
 use smallvec::SmallVec;
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    view(
+    old_view(
         "view",
         "(Tensor self, int[*] size)",
         M,
         |a| view_as_shape(a.tensor(0)?, a.ints(1)?),
         "The same memory in another shape.",
     ),
-    view(
+    old_view(
         "view#dtype",
         "(Tensor self, dtype dtype)",
         M,
         view_dtype,
         "The same memory read as another dtype.",
     ),
-    view(
+    old_view(
         "view_as",
         "(Tensor self, Tensor other)",
         M,
         |a| view_as_shape(a.tensor(0)?, a.tensor(1)?.shape()),
         "The same memory in another tensor's shape.",
     ),
-    compose(
+    old_compose(
         "reshape",
         "(Tensor self, int[*] shape)",
         FM,
         |a| reshape(a.tensor(0)?, a.ints(1)?),
         "The same values in another shape; a view where possible.",
     ),
-    compose(
+    old_compose(
         "reshape_as",
         "(Tensor self, Tensor other)",
         M,
         |a| reshape(a.tensor(0)?, a.tensor(1)?.shape()),
         "The same values in another tensor's shape.",
     ),
-    compose(
+    old_compose(
         "flatten",
         "(Tensor self, int start_dim=0, int end_dim=-1)",
         FM,
         flatten,
         "Neighbouring dimensions joined into one.",
     ),
-    compose(
+    old_compose(
         "ravel",
         "(Tensor self)",
         FM,
         |a| reshape(&run1!("contiguous", a.tensor(0)?)?, &[-1]),
         "The values in one dimension.",
     ),
-    compose(
+    old_compose(
         "unflatten",
         "(Tensor self, int dim, int[] sizes)",
         FM,
         unflatten,
         "A dimension split into several.",
     ),
-    view(
+    old_view(
         "permute",
         "(Tensor self, int[*] dims)",
         FM,
         permute,
         "Dimensions in another order.",
     ),
-    view(
+    old_view(
         "transpose",
         "(Tensor self, int dim0, int dim1)",
         FM | I,
         transpose,
         "Two dimensions swapped.",
     ),
-    view("t", "(Tensor self)", FM | I, t, "A matrix transposed."),
-    view(
+    old_view("t", "(Tensor self)", FM | I, t, "A matrix transposed."),
+    old_view(
         "adjoint",
         "(Tensor self)",
         FM,
         |a| matrix_transpose(a.tensor(0)?, "adjoint", true),
         "The last two dimensions swapped, conjugated.",
     ),
-    view(
+    old_view(
         "movedim",
         "(Tensor self, int[] source, int[] destination)",
         FM,
         movedim,
         "Dimensions moved to other places.",
     ),
-    view(
+    old_view(
         "movedim#int",
         "(Tensor self, int source, int destination)",
         FM,
         movedim_one,
         "One dimension moved to another place.",
     ),
-    view(
+    old_view(
         "squeeze",
         "(Tensor self)",
         FM | I,
         |a| squeeze(a.tensor(0)?, None),
         "Without dimensions of size 1.",
     ),
-    view(
+    old_view(
         "squeeze#dim",
         "(Tensor self, int dim)",
         FM | I,
         |a| squeeze(a.tensor(0)?, Some(&[a.int(1)?])),
         "Without one dimension, if its size is 1.",
     ),
-    view(
+    old_view(
         "squeeze#dims",
         "(Tensor self, int[] dim)",
         FM | I,
         |a| squeeze(a.tensor(0)?, Some(a.ints(1)?)),
         "Without these dimensions of size 1.",
     ),
-    view(
+    old_view(
         "unsqueeze",
         "(Tensor self, int dim)",
         FM | I,
         unsqueeze,
         "With a dimension of size 1 put in.",
     ),
-    view(
+    old_view(
         "expand",
         "(Tensor self, int[*] size, *, bool implicit=False)",
         M,
         |a| expand(a.tensor(0)?, a.ints(1)?),
         "Dimensions of size 1 repeated without copying.",
     ),
-    view(
+    old_view(
         "expand_as",
         "(Tensor self, Tensor other)",
         M,
         |a| expand(a.tensor(0)?, a.tensor(1)?.shape()),
         "Expanded to another tensor's shape.",
     ),
-    view(
+    old_view(
         "broadcast_to",
         "(Tensor self, int[*] size)",
         FM,
         |a| expand(a.tensor(0)?, a.ints(1)?),
         "Expanded to a shape.",
     ),
-    view(
+    old_view(
         "_neg_view",
         "(Tensor self)",
         F,
@@ -160,14 +162,14 @@ pub static OPS: &[OpDef] = &[
         },
         "Negated, lazily.",
     ),
-    view(
+    old_view(
         "size#all",
         "(Tensor self) -> Size",
         0,
         |a| Ok(Ret::Value(Value::Ints(a.tensor(0)?.shape().to_vec()))),
         "",
     ),
-    view(
+    old_view(
         "numel",
         "(Tensor self) -> int",
         FM,
@@ -193,7 +195,7 @@ fn reshape(t: &Tensor, size: &[i64]) -> Result<Ret> {
     if let Some(strides) = dims::view_strides(t.shape(), t.strides(), &shape) {
         return Ok(t.view_with(shape, strides, t.offset()).into());
     }
-    let copy = crate::ops::core::call::clone(t, MemoryFormat::Contiguous)?;
+    let copy = crate::ops::core::helpers::clone(t, MemoryFormat::Contiguous)?;
     Ok(copy
         .view_with(shape.clone(), dims::contiguous_strides(&shape), 0)
         .into())

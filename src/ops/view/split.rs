@@ -2,69 +2,71 @@
 
 use crate::dims::wrap_dim;
 use crate::ops::core::args::Args;
-use crate::ops::core::call;
-use crate::ops::core::op::{FM, OpDef, Ret, view};
+use crate::ops::core::helpers;
+use crate::ops::core::op::{FM, OpDef, Ret, old_view};
 use crate::{DType, Result, Tensor, cpu, ensure};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
-    view(
+    old_view(
         "tensor_split",
         "(Tensor self, int sections, int dim=0) -> Tensor[]",
         FM,
         |a| sections(a.tensor(0)?, a.int(1)?, a.int(2)?),
         "Pieces of nearly the same size along a dimension.",
     ),
-    view(
+    old_view(
         "tensor_split#indices",
         "(Tensor self, int[] indices, int dim=0) -> Tensor[]",
         FM,
         |a| at_indices(a.tensor(0)?, a.ints(1)?, a.int(2)?),
         "Pieces between positions along a dimension.",
     ),
-    view(
+    old_view(
         "tensor_split#tensor",
         "(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]",
         FM,
         tensor_split,
         "Pieces along a dimension, as a host tensor says.",
     ),
-    view(
+    old_view(
         "hsplit",
         "(Tensor self, int sections) -> Tensor[]",
         FM,
         |a| split_named(a, 1),
         "Equal pieces along the second dimension.",
     ),
-    view(
+    old_view(
         "hsplit#indices",
         "(Tensor self, int[] indices) -> Tensor[]",
         FM,
         |a| split_named(a, 1),
         "Pieces between positions along the second dimension.",
     ),
-    view(
+    old_view(
         "vsplit",
         "(Tensor self, int sections) -> Tensor[]",
         FM,
         |a| split_named(a, 2),
         "Equal pieces along the first dimension.",
     ),
-    view(
+    old_view(
         "vsplit#indices",
         "(Tensor self, int[] indices) -> Tensor[]",
         FM,
         |a| split_named(a, 2),
         "Pieces between positions along the first dimension.",
     ),
-    view(
+    old_view(
         "dsplit",
         "(Tensor self, int sections) -> Tensor[]",
         FM,
         |a| split_named(a, 3),
         "Equal pieces along the third dimension.",
     ),
-    view(
+    old_view(
         "dsplit#indices",
         "(Tensor self, int[] indices) -> Tensor[]",
         FM,
@@ -139,10 +141,10 @@ fn tensor_split(a: &Args) -> Result<Ret> {
         how.ndim()
     );
     if how.ndim() == 0 {
-        return sections(t, call::item(how)?.to_i64(), a.int(2)?);
+        return sections(t, helpers::item(how)?.to_i64(), a.int(2)?);
     }
     let real = cpu::copy::dense(
-        &call::readable(how, "Tensor.item() cannot be called on meta tensors")?,
+        &helpers::readable(how, "Tensor.item() cannot be called on meta tensors")?,
         DType::I64,
     )?;
     at_indices(t, &cpu::read_slice::<i64>(&real), a.int(2)?)

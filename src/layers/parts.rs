@@ -1,10 +1,37 @@
 //! The few calls that sparse, nested and quantised tensors answer by their parts; all others refuse them by name.
 
+use super::{Layer, Next, Sees};
 use crate::ops::core::args::Args;
 use crate::ops::core::op::{Body, Ret, Value};
+use crate::ops::{Call, Form};
 use crate::parts::Parts;
 use crate::{DType, Device, Error, MemoryFormat, Result, Scalar, Tensor, bail, err};
+use crate::{mode, storage};
 use std::sync::Arc;
+
+/// Answers calls with sparse, nested and quantised tensors among their arguments.
+pub struct PartsLayer;
+
+impl Layer for PartsLayer {
+    fn sees(&self) -> Sees {
+        Sees::All
+    }
+
+    fn wants(&self, seen: u32, _: u32) -> bool {
+        let opaque = u32::from(storage::OPAQUE) << mode::STORAGE_FLAGS;
+        seen & (opaque | mode::QUANTIZED) != 0
+    }
+
+    fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        if !matches!(c.form, Form::New) {
+            return Err(refusal(c.args));
+        }
+        match run(c.args)? {
+            Some(done) => Ok(done),
+            None => next.call(c),
+        }
+    }
+}
 
 /// Runs a call among whose arguments is a sparse, nested or quantised tensor. `None`: the op's own function may, since
 /// all it does is to call others.
@@ -27,7 +54,7 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
         ("clone", _) => {
             let format = args.format(1).unwrap_or(MemoryFormat::Preserve);
             rebuilt(t, &parts, t.dtype(), |p, _| {
-                crate::ops::core::call::clone(p, format)
+                crate::ops::core::helpers::clone(p, format)
             })
             .map(Ret::One)
         }
@@ -38,7 +65,7 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
             if dtype != t.dtype() && (dtype.is_quantized() || t.dtype().is_quantized()) {
                 return Err(refusal(args));
             }
-            let to = |p: &Tensor, d| crate::ops::core::call::to_copy(p, d, device);
+            let to = |p: &Tensor, d| crate::ops::core::helpers::to_copy(p, d, device);
             let part = |p: &Tensor, values| to(p, if values { dtype } else { p.dtype() });
             rebuilt(t, parts, dtype, part).map(Ret::One)
         }
@@ -55,9 +82,9 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
 fn go_on(args: &Args, channels: bool) -> Result<Option<Ret>> {
     match args.op.def.body {
         Body::Compose(_) => Ok(None),
-        Body::View(_) if !channels => Ok(None),
-        Body::View(_) => Err(channels_stay()),
-        Body::Kernel(_) => Err(refusal(args)),
+        Body::View(_) | Body::OldView(_) if !channels => Ok(None),
+        Body::View(_) | Body::OldView(_) => Err(channels_stay()),
+        Body::Kernel(_) | Body::Become(_) => Err(refusal(args)),
     }
 }
 
