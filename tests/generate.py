@@ -1,4 +1,4 @@
-"""Writes what is derived from the op table: `python/torchlike/_ops.pyi` and `docs/ops.md`.
+"""Writes what is derived from the op table: `python/torchlike/_functions.pyi` and `docs/ops.md`.
 
 `python tests/generate.py` writes the files; with `--check` it only says whether they are as they should be.
 """
@@ -215,7 +215,7 @@ def page() -> str:
 
 def main() -> int:
     """Writes or checks the files."""
-    files = {ROOT / "python/torchlike/_ops.pyi": stub(), ROOT / "docs/ops.md": page()}
+    files = {ROOT / "python/torchlike/_functions.pyi": stub(), ROOT / "docs/ops.md": page()}
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv[1:]:
         for path in stale:

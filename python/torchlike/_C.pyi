@@ -1,9 +1,9 @@
-# The extension module. Op functions and methods come from the generated `_ops.pyi`; what is
+# The extension module. Op functions and methods come from the generated `_functions.pyi`; what is
 # written here is what is no op.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torchlike._ops import TensorOps
+from torchlike._functions import TensorOps
 
 class dtype:
     is_floating_point: bool

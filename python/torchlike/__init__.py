@@ -1,7 +1,7 @@
 """A tensor library in which every meta tensor knows how to become real."""
 
 from math import e, inf, nan, pi
-from typing import TYPE_CHECKING
+from typing import Any
 
 from torchlike import _C, _size
 from torchlike._C import (
@@ -44,11 +44,19 @@ for _value_name in dir(_C):
 legacy_contiguous_format = _C.contiguous_format
 newaxis = None
 
-if TYPE_CHECKING:
-    from typing import Any
+# Modules that few programs use are imported when they are first asked for.
+_LATER = {"overrides", "library", "jit", "compiler", "ops", "_ops"}
 
-    def __getattr__(name: str) -> Any:
-        """dtypes, layouts, formats and old tensor types are put here while the module loads."""
+
+def __getattr__(name: str) -> Any:
+    """Modules that are loaded late. (dtypes, layouts, formats and old tensor types are put here while the module loads.)"""
+    if name not in _LATER:
+        raise AttributeError(f"module 'torchlike' has no attribute '{name}'")
+    from importlib import import_module
+
+    if name == "ops":
+        return import_module("torchlike._ops").ops
+    return import_module(f"torchlike.{name}")
 
 
 from torchlike import (  # noqa: E402  (the names above are used by these modules while they load)
@@ -68,8 +76,9 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     storage,
     version,
 )
+from torchlike._guards import *  # noqa: E402, F403
 from torchlike._limits import finfo, iinfo  # noqa: E402
-from torchlike._ops import *  # noqa: E402, F403
+from torchlike._functions import *  # noqa: E402, F403
 from torchlike._parts import (  # noqa: E402
     dequantize,
     per_channel_affine,

@@ -211,7 +211,8 @@ def resolve_name(f: Any) -> str | None:
 
 @functools.cache
 def _tensor_methods() -> set[Any]:
-    return set(get_overridable_functions()[Tensor])
+    functions = get_overridable_functions()[Tensor]
+    return {f for f in functions if getattr(f, "__name__", None) != "__set__"}
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:

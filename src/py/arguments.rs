@@ -44,7 +44,9 @@ impl<'py> Held<'py> {
     fn keep(&self, items: Vec<Bound<'py, PyAny>>) -> Result<&[Bound<'py, PyAny>], Fail> {
         match self.lists.iter().find(|l| l.get().is_none()) {
             Some(free) => Ok(free.get_or_init(|| items)),
-            None => Err(Fail::Error(PyTypeError::new_err("too many lists of tensors"))),
+            None => Err(Fail::Error(PyTypeError::new_err(
+                "too many lists of tensors",
+            ))),
         }
     }
 
@@ -242,7 +244,12 @@ impl<'py> Incoming<'py> {
                 values.push(Arg::Ints(Dims::new(&ints)));
                 break;
             }
-            let slot = Slot { group, p, position: Some(i), at: i };
+            let slot = Slot {
+                group,
+                p,
+                position: Some(i),
+                at: i,
+            };
             values.push(self.value(slot, &self.positional[i], held, &mut waiting)?);
         }
         let mut out = None;
@@ -265,7 +272,12 @@ impl<'py> Incoming<'py> {
             {
                 Some(o) => {
                     used += 1;
-                    let slot = Slot { group, p, position: None, at: i };
+                    let slot = Slot {
+                        group,
+                        p,
+                        position: None,
+                        at: i,
+                    };
                     values.push(self.value(slot, o, held, &mut waiting)?);
                 }
                 None => match &p.default {
@@ -298,7 +310,13 @@ impl<'py> Incoming<'py> {
     }
 
     /// The position of a parameter that takes the remaining positional integers, if this call spells it so.
-    fn varargs_at(&self, params: &[Param], given: usize, max: usize, held: &Held<'py>) -> Option<usize> {
+    fn varargs_at(
+        &self,
+        params: &[Param],
+        given: usize,
+        max: usize,
+        held: &Held<'py>,
+    ) -> Option<usize> {
         let at = params
             .iter()
             .take(max)
@@ -312,8 +330,7 @@ impl<'py> Incoming<'py> {
             return None;
         }
         let first = &self.positional[at];
-        let list =
-            first.is_instance_of::<PyTuple>() || first.is_instance_of::<PyList>();
+        let list = first.is_instance_of::<PyTuple>() || first.is_instance_of::<PyList>();
         (!list
             && (given > at + 1
                 || params[at].kind == Kind::VarTensors
@@ -366,7 +383,12 @@ impl<'py> Incoming<'py> {
         held: &'a Held<'py>,
         waiting: &mut Waiting<'a, 'py>,
     ) -> Result<Arg<'a>, Fail> {
-        let Slot { group, p, position, at } = slot;
+        let Slot {
+            group,
+            p,
+            position,
+            at,
+        } = slot;
         if matches!(p.kind, Kind::Tensor | Kind::Operand) && is_tensor(o) {
             waiting.push(Later::One(at, o));
             return Ok(Arg::None);

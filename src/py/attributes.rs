@@ -1,6 +1,9 @@
 //! The attributes of Tensor: one table, and one way in that lets those who watch answer first.
 
-#![allow(unsafe_code, reason = "descriptors of CPython's C interface are made by hand")]
+#![allow(
+    unsafe_code,
+    reason = "descriptors of CPython's C interface are made by hand"
+)]
 
 use super::call::guard;
 use super::object::{PyTensor, is_plain_tensor};
@@ -74,16 +77,24 @@ const fn writable(name: &'static str, get: Get, set: Set) -> Attribute {
 
 static OBJECTS: &[Attribute] = &[
     read_only("shape", PyTensor::shape),
-    read_only("dtype", |t| t.get().get_dtype(t.py())?.into_bound_py_any(t.py())),
-    read_only("device", |t| t.get().get_device_object(t.py())?.into_bound_py_any(t.py())),
-    read_only("layout", |t| t.get().layout(t.py())?.into_bound_py_any(t.py())),
+    read_only("dtype", |t| {
+        t.get().get_dtype(t.py())?.into_bound_py_any(t.py())
+    }),
+    read_only("device", |t| {
+        t.get().get_device_object(t.py())?.into_bound_py_any(t.py())
+    }),
+    read_only("layout", |t| {
+        t.get().layout(t.py())?.into_bound_py_any(t.py())
+    }),
     read_only("T", PyTensor::t_all),
     read_only("H", PyTensor::h),
     read_only("mT", PyTensor::m_t),
     read_only("mH", PyTensor::m_h),
     read_only("real", PyTensor::real),
     read_only("imag", PyTensor::imag),
-    read_only("grad_fn", |t| t.get().grad_fn(t.py()).into_bound_py_any(t.py())),
+    read_only("grad_fn", |t| {
+        t.get().grad_fn(t.py()).into_bound_py_any(t.py())
+    }),
     read_only("names", |t| Ok(PyTensor::names(t)?.into_any())),
     read_only("name", |t| t.get().name(t.py()).into_bound_py_any(t.py())),
     writable(
@@ -100,7 +111,9 @@ static OBJECTS: &[Attribute] = &[
     }),
     writable("data", PyTensor::data, |t, value| match value {
         Some(v) => t.get().set_data(v),
-        None => Err(PyRuntimeError::new_err("Deleting tensor data is not allowed. Delete tensor instead!")),
+        None => Err(PyRuntimeError::new_err(
+            "Deleting tensor data is not allowed. Delete tensor instead!",
+        )),
     }),
 ];
 

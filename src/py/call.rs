@@ -7,6 +7,7 @@
 
 use super::arguments::{Fail, Held, Incoming, Misfit, signature};
 use super::convert::number;
+use super::dispatch::{Noted, on as dispatch_on};
 use super::object::{PyTensor, is_tensor, tensor_ref};
 use super::results::{named_tuple, to_python};
 use super::types::type_name;
@@ -181,9 +182,12 @@ impl<'py> Incoming<'py> {
         let form = py
             .import(intern!(py, "torchlike._function"))?
             .call_method1(intern!(py, "_form"), (name, &args, &kwargs))?;
-        if let Ok((function, relevant, args, kwargs)) =
-            form.extract::<(Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, PyDict>)>()
-        {
+        if let Ok((function, relevant, args, kwargs)) = form.extract::<(
+            Bound<'py, PyAny>,
+            Vec<Bound<'py, PyAny>>,
+            Bound<'py, PyTuple>,
+            Bound<'py, PyDict>,
+        )>() {
             let asked = watch::asked(&relevant, Style::Python);
             let shown = Shown {
                 function: &function,
@@ -227,6 +231,7 @@ impl<'py> Incoming<'py> {
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
+        let _noted = dispatch_on().then(|| Noted::of(self.objects()));
         if group.in_place {
             let target = &self.positional[0];
             if let Ret::Become(made) = released(py, &args, |a| dispatch::call(Call::in_place(a)?))?
@@ -477,7 +482,9 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let mut modules: BTreeMap<String, Bound<'_, PyModule>> = BTreeMap::new();
     for (i, (module, name, method, doc)) in places.into_iter().enumerate() {
         let def = Box::leak(Box::new(ffi::PyMethodDef {
-            ml_name: CString::new(long_name(&module, &name)).unwrap_or_default().into_raw(),
+            ml_name: CString::new(long_name(&module, &name))
+                .unwrap_or_default()
+                .into_raw(),
             ml_meth: ffi::PyMethodDefPointer {
                 PyCFunctionFastWithKeywords: ENTRIES[i / 256][i / 16 % 16][i % 16],
             },
@@ -492,7 +499,10 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
                     ffi::PyDescr_NewMethod(class.as_ptr().cast(), def),
                 )?
             };
-            class.setattr(name, &descriptor)?;
+            // Operators of Python are type slots, which are faster than methods of these names.
+            if !(name.starts_with("__") && class.getattr("__dict__")?.contains(&name)?) {
+                class.setattr(name, &descriptor)?;
+            }
             set_function(i, descriptor);
         } else {
             let holder = match modules.entry(module.clone()) {
@@ -576,6 +586,7 @@ pub fn binary<'py>(
     } else {
         (slf, other)
     };
+    let _noted = dispatch_on().then(|| Noted::of([slf, other]));
     // Numbers are read before tensors are borrowed: reading one may run Python.
     let mut args = match (is_tensor(first), is_tensor(second)) {
         (true, true) => Args::of_two(op, borrowed(first), borrowed(second)),

@@ -1,6 +1,7 @@
 //! Square brackets.
 
 use super::convert::{self, Failure};
+use super::dispatch::{self, Noted};
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::tensor::slice_parts;
 use super::types::type_name;
@@ -94,6 +95,7 @@ fn plain_get<'py>(
     slf: &Bound<'py, PyTensor>,
     index: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _noted = dispatch::on().then(|| Noted::of([slf.as_any(), index]));
     if index.is_exact_instance_of::<PyInt>() && slf.get().get().ndim() > 0 {
         let i = Index::Int(index.extract()?);
         return wrap(slf.py(), get_item(slf.get().get(), &[i])?);
@@ -113,6 +115,7 @@ pub fn set<'py>(
     if watch::answer("__setitem__", Style::Parsed, &args)?.is_some() {
         return Ok(());
     }
+    let _noted = dispatch::on().then(|| Noted::of(args));
     let indices = all(index)?;
     let converted;
     let value = if let Some(v) = tensor_ref(value) {

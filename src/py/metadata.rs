@@ -222,5 +222,4 @@ impl PyTensor {
             && a.shape() == b.shape()
             && a.strides() == b.strides())
     }
-
 }

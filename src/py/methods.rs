@@ -3,7 +3,10 @@
 //! pyo3 makes their C functions; the descriptors on the class are ours, look first whether anybody watches, and pass the
 //! call on.
 
-#![allow(unsafe_code, reason = "C functions that pyo3 made are called with the arguments that the interpreter passed")]
+#![allow(
+    unsafe_code,
+    reason = "C functions that pyo3 made are called with the arguments that the interpreter passed"
+)]
 
 use super::call::{FastCall, guard};
 use super::object::PyTensor;
@@ -31,7 +34,14 @@ struct Method {
 static METHODS: OnceLock<Vec<Method>> = OnceLock::new();
 
 /// Special methods that go through here as well; the others are type slots.
-const SPECIAL: &[&str] = &["__deepcopy__", "__reduce_ex__", "__array__", "__format__", "__dlpack__", "__dlpack_device__"];
+const SPECIAL: &[&str] = &[
+    "__deepcopy__",
+    "__reduce_ex__",
+    "__array__",
+    "__format__",
+    "__dlpack__",
+    "__dlpack_device__",
+];
 
 /// Not methods to the user, or never shown to anybody.
 const SILENT: &[&str] = &["as_subclass", "_has_parts"];
@@ -49,9 +59,17 @@ unsafe extern "C" fn entry<const N: usize>(
     unsafe {
         let py = Python::assume_attached();
         let receiver = Bound::ref_from_ptr(py, &slf);
-        let keywords = if kwnames.is_null() { 0 } else { ffi::PyTuple_Size(kwnames) };
+        let keywords = if kwnames.is_null() {
+            0
+        } else {
+            ffi::PyTuple_Size(kwnames)
+        };
         let arguments = std::slice::from_raw_parts(
-            if args.is_null() { std::ptr::NonNull::dangling().as_ptr() } else { args.cast_mut() },
+            if args.is_null() {
+                std::ptr::NonNull::dangling().as_ptr()
+            } else {
+                args.cast_mut()
+            },
             (nargs + keywords) as usize,
         );
         let objects = arguments.iter().map(|p| Bound::ref_from_ptr(py, p));
@@ -126,15 +144,31 @@ fn watched<'py>(
         .import(intern!(py, "torchlike._function"))?
         .call_method1(intern!(py, "_form"), (&name, &args, &kwargs))?;
     let name = format!("torch.{name}");
-    let shown = if let Ok((function, relevant, args, kwargs)) = form
-        .extract::<(Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, PyDict>)>()
-    {
+    let shown = if let Ok((function, relevant, args, kwargs)) = form.extract::<(
+        Bound<'py, PyAny>,
+        Vec<Bound<'py, PyAny>>,
+        Bound<'py, PyTuple>,
+        Bound<'py, PyDict>,
+    )>() {
         let asked = watch::asked(&relevant, Style::Python);
-        let shown = Shown { function: &function, name: &name, style: Style::Python, args: &args, kwargs: Some(&kwargs) };
+        let shown = Shown {
+            function: &function,
+            name: &name,
+            style: Style::Python,
+            args: &args,
+            kwargs: Some(&kwargs),
+        };
         shown.ask(&asked)
     } else {
         let kwargs = (!kwargs.is_empty()).then_some(&kwargs);
-        Shown { function, name: &name, style: Style::Parsed, args: &args, kwargs }.ask(&asked)
+        Shown {
+            function,
+            name: &name,
+            style: Style::Parsed,
+            args: &args,
+            kwargs,
+        }
+        .ask(&asked)
     };
     shown.map(Bound::into_ptr)
 }
@@ -149,25 +183,49 @@ static ENTRIES: [[FastCall; 8]; 12] = entries!(0, 8, 16, 24, 32, 40, 48, 56, 64,
 /// Puts our descriptors in the place of pyo3's. To be called before the operators come onto the class.
 pub fn register(py: Python<'_>) -> PyResult<()> {
     let class = py.get_type::<PyTensor>();
-    let sample = Bound::new(py, PyTensor::new(Tensor::empty(&[], DType::F32, Device::META)?))?;
+    let sample = Bound::new(
+        py,
+        PyTensor::new(Tensor::empty(&[], DType::F32, Device::META)?),
+    )?;
     let mut found = Vec::new();
-    for (name, descriptor) in class.getattr("__dict__")?.call_method0("copy")?.cast_into::<PyDict>()? {
+    for (name, descriptor) in class
+        .getattr("__dict__")?
+        .call_method0("copy")?
+        .cast_into::<PyDict>()?
+    {
         let name: String = name.extract()?;
         let special = name.starts_with("__") && !SPECIAL.contains(&name.as_str());
-        if special || SILENT.contains(&name.as_str()) || descriptor.get_type().name()? != "method_descriptor" {
+        if special
+            || SILENT.contains(&name.as_str())
+            || descriptor.get_type().name()? != "method_descriptor"
+        {
             continue;
         }
         let bound = sample.getattr(name.as_str())?;
         // SAFETY: binding a method descriptor makes a built-in function, whose definition is static.
         let (function, flags) = unsafe {
-            (ffi::PyCFunction_GetFunction(bound.as_ptr()), ffi::PyCFunction_GetFlags(bound.as_ptr()))
+            (
+                ffi::PyCFunction_GetFunction(bound.as_ptr()),
+                ffi::PyCFunction_GetFlags(bound.as_ptr()),
+            )
         };
         let Some(function) = function else { continue };
         let document: Option<String> = descriptor.getattr("__doc__")?.extract()?;
-        found.push((document, Method { name, function, flags, original: descriptor.unbind(), public: OnceLock::new() }));
+        found.push((
+            document,
+            Method {
+                name,
+                function,
+                flags,
+                original: descriptor.unbind(),
+                public: OnceLock::new(),
+            },
+        ));
     }
     if found.len() > ENTRIES.as_flattened().len() {
-        return Err(PyRuntimeError::new_err("too many methods for the entries of the binding"));
+        return Err(PyRuntimeError::new_err(
+            "too many methods for the entries of the binding",
+        ));
     }
     let mut documents = Vec::new();
     let methods = found
@@ -180,14 +238,23 @@ pub fn register(py: Python<'_>) -> PyResult<()> {
     let methods = METHODS.get_or_init(|| methods);
     for ((method, document), entry) in methods.iter().zip(documents).zip(ENTRIES.as_flattened()) {
         let definition = Box::leak(Box::new(ffi::PyMethodDef {
-            ml_name: CString::new(method.name.clone()).unwrap_or_default().into_raw(),
-            ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: *entry },
+            ml_name: CString::new(method.name.clone())
+                .unwrap_or_default()
+                .into_raw(),
+            ml_meth: ffi::PyMethodDefPointer {
+                PyCFunctionFastWithKeywords: *entry,
+            },
             ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
-            ml_doc: CString::new(document.unwrap_or_default()).unwrap_or_default().into_raw(),
+            ml_doc: CString::new(document.unwrap_or_default())
+                .unwrap_or_default()
+                .into_raw(),
         }));
         // SAFETY: the definition is leaked, so it outlives the descriptor.
         let descriptor = unsafe {
-            Bound::from_owned_ptr_or_err(py, ffi::PyDescr_NewMethod(class.as_ptr().cast(), definition))?
+            Bound::from_owned_ptr_or_err(
+                py,
+                ffi::PyDescr_NewMethod(class.as_ptr().cast(), definition),
+            )?
         };
         class.setattr(method.name.as_str(), &descriptor)?;
         let _ = method.public.set(descriptor.unbind());

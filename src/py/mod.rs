@@ -13,6 +13,7 @@ mod call;
 mod convert;
 mod cuda;
 mod data;
+mod dispatch;
 mod error;
 mod files;
 mod functions;
@@ -50,5 +51,6 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     cuda::register(m)?;
     parts::register(m)?;
     functions::register(m)?;
-    modes::register(m)
+    modes::register(m)?;
+    dispatch::register(m)
 }

@@ -14,7 +14,10 @@ use std::cell::RefCell;
 
 enum Entry {
     Mode(Py<PyAny>),
-    Device { context: Py<PyDevice>, before: Option<crate::Device> },
+    Device {
+        context: Py<PyDevice>,
+        before: Option<crate::Device>,
+    },
 }
 
 thread_local! {
@@ -38,9 +41,17 @@ fn pop(fits: impl Fn(&Entry) -> bool) -> Option<Entry> {
 }
 
 /// Enters a device context.
-pub fn enter_device(context: Py<PyDevice>) {
+///
+/// # Errors
+/// Those of a mode that sees it, as PyTorch makes the device again here.
+pub fn enter_device(context: &Bound<'_, PyDevice>) -> PyResult<()> {
+    if watch::state() & (OFF | MODES) == MODES {
+        context.get_type().call1((context,))?;
+    }
+    let context = context.clone().unbind();
     let before = mode::set_default_device(Some(context.get().0));
     push(Entry::Device { context, before });
+    Ok(())
 }
 
 /// Leaves the last device context.
@@ -75,12 +86,42 @@ impl Drop for Lifted {
 
 /// Functions that a device context gives a device to.
 const FACTORIES: &[&str] = &[
-    "empty", "empty_permuted", "empty_strided", "empty_quantized", "ones", "arange", "bartlett_window",
-    "blackman_window", "eye", "fft.fftfreq", "fft.rfftfreq", "full", "hamming_window", "hann_window",
-    "kaiser_window", "linspace", "logspace", "nested.nested_tensor", "rand", "randn", "randint", "randperm",
-    "range", "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor", "sparse_csc_tensor",
-    "sparse_bsr_tensor", "sparse_bsc_tensor", "tril_indices", "triu_indices", "zeros", "asarray", "tensor",
-    "as_tensor", "scalar_tensor",
+    "empty",
+    "empty_permuted",
+    "empty_strided",
+    "empty_quantized",
+    "ones",
+    "arange",
+    "bartlett_window",
+    "blackman_window",
+    "eye",
+    "fft.fftfreq",
+    "fft.rfftfreq",
+    "full",
+    "hamming_window",
+    "hann_window",
+    "kaiser_window",
+    "linspace",
+    "logspace",
+    "nested.nested_tensor",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "range",
+    "sparse_coo_tensor",
+    "sparse_compressed_tensor",
+    "sparse_csr_tensor",
+    "sparse_csc_tensor",
+    "sparse_bsr_tensor",
+    "sparse_bsc_tensor",
+    "tril_indices",
+    "triu_indices",
+    "zeros",
+    "asarray",
+    "tensor",
+    "as_tensor",
+    "scalar_tensor",
 ];
 
 /// Shows a call to the innermost entry; it is off the stack meanwhile.
@@ -120,6 +161,31 @@ pub fn ask_innermost<'py>(
         }
         None => Err(empty_stack()),
     }
+}
+
+/// Shows a call of a function that is no operator, if a mode is on or an argument overrides it.
+pub fn shown<'py>(
+    function: &Bound<'py, PyAny>,
+    name: &str,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let objects: Vec<_> = args.iter().collect();
+    if !watch::watched(&objects) {
+        return Ok(None);
+    }
+    let asked = watch::asked(&objects, Style::Parsed);
+    if asked.is_empty() && watch::state() & MODES == 0 {
+        return Ok(None);
+    }
+    let shown = Shown {
+        function,
+        name,
+        style: Style::Parsed,
+        args,
+        kwargs,
+    };
+    shown.ask(&asked).map(Some)
 }
 
 fn empty_stack() -> PyErr {
@@ -181,7 +247,8 @@ fn only<'a, 'py>(args: &'a Bound<'py, PyTuple>, name: &str) -> PyResult<Bound<'p
 
 fn asks(o: &Bound<'_, PyAny>) -> bool {
     let state = watch::state();
-    state & OFF == 0 && (state & MODES != 0 || state & NO_OBJECTS == 0 && watch::handler(o).is_some())
+    state & OFF == 0
+        && (state & MODES != 0 || state & NO_OBJECTS == 0 && watch::handler(o).is_some())
 }
 
 /// True if an item of the sequence takes calls over, or a mode does.
@@ -221,7 +288,8 @@ fn _watched(args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, PyDict>) -> bool {
     }
     state & MODES != 0
         || state & NO_OBJECTS == 0
-            && (args.iter().any(|o| !watch::quiet(&o)) || kwargs.iter().any(|(_, v)| !watch::quiet(&v)))
+            && (args.iter().any(|o| !watch::quiet(&o))
+                || kwargs.iter().any(|(_, v)| !watch::quiet(&v)))
 }
 
 /// Shows a call of a function that is written in Python.
@@ -235,7 +303,13 @@ fn _handle<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let relevant: Vec<_> = relevant.try_iter()?.collect::<PyResult<_>>()?;
     let asked = watch::asked(&relevant, Style::Python);
-    let shown = Shown { function, name, style: Style::Python, args, kwargs: Some(kwargs) };
+    let shown = Shown {
+        function,
+        name,
+        style: Style::Python,
+        args,
+        kwargs: Some(kwargs),
+    };
     shown.ask(&asked)
 }
 
@@ -289,8 +363,18 @@ macro_rules! switch_class {
         }
     };
 }
-switch_class!(DisableSubclass, "DisableTorchFunctionSubclass", NO_OBJECTS, "Inside, objects do not take calls over; modes do.");
-switch_class!(DisableAll, "DisableTorchFunction", OFF, "Inside, neither objects nor modes take calls over.");
+switch_class!(
+    DisableSubclass,
+    "DisableTorchFunctionSubclass",
+    NO_OBJECTS,
+    "Inside, objects do not take calls over; modes do."
+);
+switch_class!(
+    DisableAll,
+    "DisableTorchFunction",
+    OFF,
+    "Inside, neither objects nor modes take calls over."
+);
 
 /// Registers the functions and classes.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -310,5 +394,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<DisableAll>()?;
     let disabled = m.getattr("_disabled_torch_function_impl")?;
     watch::set_disabled(&disabled);
-    py.get_type::<super::object::PyParameter>().setattr("__torch_function__", disabled)
+    py.get_type::<super::object::PyParameter>()
+        .setattr("__torch_function__", disabled)
 }

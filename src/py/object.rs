@@ -82,6 +82,9 @@ pub fn is_tensor(o: &Bound<'_, PyAny>) -> bool {
 /// A new Python object for a tensor.
 #[inline]
 pub fn wrap(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
+    if t.is_python() {
+        return super::dispatch::result(py, &t);
+    }
     // SAFETY: `Tensor` itself is such a class.
     unsafe { made(py, TENSOR.load(Relaxed), t) }
 }
@@ -91,7 +94,9 @@ pub fn instance<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py,
     let py = cls.py();
     if cls.is_subclass_of::<PyParameter>()? {
         // Its instances hold more than a tensor, so the constructor makes one, which then gets the right tensor.
-        let made = py.get_type::<PyParameter>().call_method1("__new__", (cls,))?;
+        let made = py
+            .get_type::<PyParameter>()
+            .call_method1("__new__", (cls,))?;
         PyTensor::of(&made)?.set(t);
         return Ok(made);
     }

@@ -1,7 +1,7 @@
 //! The Tensor class: getters, operators, indexing and what is no op.
 
 use super::convert::{self, PyGenerator, tensor_arg};
-use super::object::{PyParameter, PyTensor, instance, tensor_ref};
+use super::object::{PyParameter, PyTensor, is_plain_tensor, tensor_ref};
 use super::results::{scalar, to_python};
 use super::types::{self, PyDType, device_of};
 use super::watch::{self, Style};
@@ -50,7 +50,7 @@ impl PyTensor {
         } else {
             t
         };
-        instance(cls, t)
+        super::dispatch::dispatching(cls, t)
     }
     /// The same tensor as an instance of a subclass.
     #[pyo3(signature = (cls=None))]
@@ -71,7 +71,7 @@ impl PyTensor {
                 types::type_name(cls)
             )));
         };
-        instance(cls, slf.get().get().clone())
+        super::dispatch::dispatching(cls, slf.get().get().clone())
     }
     /// Calls a function as if no argument overrode it; tensors in the result become instances of the class.
     #[classmethod]
@@ -169,7 +169,7 @@ impl PyTensor {
         }
     }
     fn __hash__(slf: &Bound<'_, Self>) -> isize {
-        (slf.as_ptr() as isize) >> 4
+        slf.as_ptr() as isize
     }
     fn __contains__<'py>(slf: &Bound<'py, Self>, element: &Bound<'py, PyAny>) -> PyResult<bool> {
         let receiver = [slf.as_any(), element];
@@ -233,15 +233,16 @@ impl PyTensor {
         spec: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().get();
-        if t.ndim() == 0 && !t.is_meta() {
+        if t.ndim() == 0 && !t.is_meta() && is_plain_tensor(slf.get_type_ptr()) {
             return scalar(slf.py(), t.item()?)?.call_method1("__format__", (spec,));
         }
         if spec.len()? == 0 {
             return Ok(slf.as_any().str()?.into_any());
         }
-        Err(PyTypeError::new_err(
-            "unsupported format string passed to Tensor.__format__",
-        ))
+        Err(PyTypeError::new_err(format!(
+            "unsupported format string passed to {}.__format__",
+            types::type_name(slf)
+        )))
     }
     fn __deepcopy__<'py>(
         slf: &Bound<'py, Self>,

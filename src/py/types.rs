@@ -78,6 +78,12 @@ impl PyDevice {
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
     ) -> PyResult<Self> {
+        if super::watch::state() != 0 {
+            let class = args.py().get_type::<Self>();
+            if let Some(made) = super::modes::shown(&class, "torch.device", args, kwargs)? {
+                return Ok(Self(device_of(&made)?));
+            }
+        }
         let keyword = |k: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
             kwargs.map_or(Ok(None), |d| pyo3::types::PyDictMethods::get_item(d, k))
         };
@@ -169,9 +175,9 @@ impl PyDevice {
             .into_any()
             .unbind())
     }
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        super::modes::enter_device(slf.clone().unbind());
-        slf
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        super::modes::enter_device(&slf)?;
+        Ok(slf)
     }
     #[pyo3(signature = (*_exc))]
     fn __exit__(&self, _exc: &Bound<'_, PyTuple>) {
@@ -299,6 +305,11 @@ pub fn layout(py: Python<'_>, name: &str) -> PyResult<Py<PyLayout>> {
         .getattr(name)?
         .cast_into::<PyLayout>()?
         .unbind())
+}
+
+/// The object of a memory format.
+pub fn format(py: Python<'_>, format: MemoryFormat) -> PyResult<Bound<'_, PyAny>> {
+    py.import("torchlike._C")?.getattr(format.name())
 }
 
 /// Tells the core the class of `Size` objects, a subclass of tuple.

@@ -3,7 +3,10 @@
 //! [`watched`] is the one test of every entry. A type that is known to be plain costs a comparison of pointers; what
 //! follows a positive answer is cold and may be slow.
 
-#![allow(unsafe_code, reason = "types are compared by address, and items of containers read without copies")]
+#![allow(
+    unsafe_code,
+    reason = "types are compared by address, and items of containers read without copies"
+)]
 
 use super::object::{PyTensor, instance, is_plain_tensor};
 use pyo3::exceptions::PyTypeError;
@@ -158,7 +161,8 @@ fn is_disabled(found: &Bound<'_, PyAny>) -> bool {
 pub fn watched<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> bool {
     let state = STATE.get();
     if state != 0 {
-        return state & OFF == 0 && (state & MODES != 0 || state & NO_OBJECTS == 0 && loud(objects));
+        return state & OFF == 0
+            && (state & MODES != 0 || state & NO_OBJECTS == 0 && loud(objects));
     }
     loud(objects)
 }
@@ -248,7 +252,9 @@ pub fn kept_class<'py>(asked: &Asked<'py>) -> Option<Bound<'py, PyType>> {
 fn has_default_handler(o: &Bound<'_, PyAny>) -> bool {
     static DEFAULT: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(std::ptr::null_mut());
     let function = |class: &Bound<'_, PyType>| {
-        let found = class.getattr(intern!(class.py(), "__torch_function__")).ok()?;
+        let found = class
+            .getattr(intern!(class.py(), "__torch_function__"))
+            .ok()?;
         // SAFETY: the check says that it is a built-in function.
         unsafe {
             (ffi::PyCFunction_Check(found.as_ptr()) != 0)
@@ -420,7 +426,13 @@ pub fn course<'py>(
     }
     let args = PyTuple::new(py, args)?;
     let name = format!("torch.Tensor.{path}");
-    let shown = Shown { function: &function, name: &name, style, args: &args, kwargs: None };
+    let shown = Shown {
+        function: &function,
+        name: &name,
+        style,
+        args: &args,
+        kwargs: None,
+    };
     shown.ask(&found).map(Course::Done)
 }
 
@@ -451,7 +463,9 @@ pub fn default_handler<'py>(
     let py = cls.py();
     for t in types.try_iter()? {
         let t = t?;
-        let t = t.cast::<PyType>().map_err(|_| PyTypeError::new_err("issubclass() arg 2 must be a class"))?;
+        let t = t
+            .cast::<PyType>()
+            .map_err(|_| PyTypeError::new_err("issubclass() arg 2 must be a class"))?;
         if !cls.is_subclass(t)? {
             return Ok(py.NotImplemented().into_bound(py));
         }
@@ -480,4 +494,3 @@ fn is_unwrapped(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(name(function).as_deref() == Some("__get__")
         && name(&owner).is_some_and(|n| UNWRAPPED.contains(&n.as_str())))
 }
-
