@@ -36,6 +36,15 @@ __version__ = "0.1.0"
 
 _C._register_size(Size)
 
+
+def _of_core(name: str) -> Any:
+    from torchlike._late import find
+
+    return find(name)
+
+
+_C.__getattr__ = _of_core  # type: ignore[attr-defined]
+
 # dtypes, layouts and formats are values of the core; the op functions are the C functions themselves.
 for _value_name in dir(_C):
     _value = getattr(_C, _value_name)

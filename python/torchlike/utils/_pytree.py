@@ -119,9 +119,7 @@ class TreeSpec:
         )
 
     def __hash__(self) -> int:
-        context = self.context
-        known = tuple(context) if self.type in STANDARD_DICT_TYPES and context else repr(context)
-        return hash((self.type, known, tuple(self._children)))
+        return hash((self.type, repr(self.context), tuple(self._children)))
 
     def __repr__(self, indent: int = 0) -> str:
         if self.type is None:
