@@ -8,11 +8,13 @@
 )]
 
 mod arguments;
+mod attributes;
 mod call;
 mod convert;
 mod counting;
 mod cuda;
 mod data;
+mod dispatch;
 mod error;
 mod files;
 mod functions;
@@ -23,6 +25,8 @@ mod load;
 mod load_file;
 mod messages;
 mod metadata;
+mod methods;
+mod modes;
 mod module;
 mod numpy;
 mod object;
@@ -34,6 +38,7 @@ mod sink;
 mod storage;
 mod tensor;
 mod types;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -49,5 +54,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     parts::register(m)?;
     module::register(m)?;
     counting::register(m)?;
-    functions::register(m)
+    functions::register(m)?;
+    modes::register(m)?;
+    dispatch::register(m)
 }
