@@ -21,16 +21,19 @@ macro_rules! kernels {
 
 /// Pointwise kernels.
 pub mod map {
-    kernels!(run fill zero one);
+    use crate::ops::core::typed::Operand;
+
+    kernels!(run);
 
     /// One of two operands by a condition.
     ///
     /// # Errors
     /// Always.
     pub fn choose(
-        _: &crate::ops::args::Args,
-        _: &[crate::Tensor],
-        _: [usize; 3],
+        _: &crate::Tensor,
+        _: &crate::Tensor,
+        _: Operand,
+        _: Operand,
     ) -> crate::Result<()> {
         Err(super::none())
     }
@@ -47,7 +50,6 @@ pub mod map {
 /// Copies.
 pub mod copy {
     use crate::{DType, Result, Tensor};
-    kernels!(copy);
 
     /// A row-major copy.
     ///

@@ -156,9 +156,7 @@ fn numel(t: &Tensor, parts: &Parts) -> i64 {
 
 /// True for what ends in `_to_copy`.
 fn is_conversion(name: &str) -> bool {
-    matches!(name, "type_as" | "cpu" | "cuda")
-        || name.starts_with("to#")
-        || crate::ops::copy::CASTS.iter().any(|op| op.name == name)
+    crate::ops::cast::OPS.iter().any(|op| op.name == name)
 }
 
 /// The device that counts: a sparse tensor is where its values are.

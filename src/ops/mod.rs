@@ -4,6 +4,7 @@
 //! stubs, docs, the table test) is derived by walking [`table()`].
 
 pub mod arrange;
+pub mod cast;
 pub mod copy;
 pub mod core;
 pub mod create;
@@ -31,12 +32,13 @@ pub mod f {
     pub use super::arrange::pad::calls::*;
     pub use super::arrange::repeat::calls::*;
     pub use super::arrange::triangle::calls::*;
+    pub use super::cast::calls::*;
     pub use super::copy::calls::*;
     pub use super::create::factory::calls::*;
     pub use super::create::range::calls::*;
     pub use super::create::window::calls::*;
+    pub use super::index::advanced::calls::*;
     pub use super::index::along::calls::*;
-    pub use super::index::getitem::calls::*;
     pub use super::index::mask::calls::*;
     pub use super::index::nonzero::calls::*;
     pub use super::index::scatter::calls::*;
@@ -93,7 +95,7 @@ static FAMILIES: &[&[OpDef]] = &[
     pointwise::unary::OPS,
     pointwise::binary::OPS,
     copy::OPS,
-    copy::CASTS,
+    cast::OPS,
     create::window::OPS,
     nn::bag::OPS,
     create::factory::OPS,
@@ -115,7 +117,7 @@ static FAMILIES: &[&[OpDef]] = &[
     index::along::OPS,
     index::scatter::OPS,
     index::take::OPS,
-    index::getitem::OPS,
+    index::advanced::OPS,
     index::mask::OPS,
     index::nonzero::OPS,
     nn::activation::OPS,

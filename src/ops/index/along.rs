@@ -1,16 +1,18 @@
 //! Reading and writing along one dimension at indices: gather, index_select, index_add and their kin.
 
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
+use crate::cpu::view::at_least_1d;
 use crate::dims::{self, wrap_dim};
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{
-    F, FM, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, kernel, old_compose,
-};
-use crate::ops::core::rules;
-use crate::{DType, Dims, Error, Result, Scalar, Tensor, bail, cpu, ensure, err, run1};
+use crate::ops::copy::like;
+use crate::ops::core::op::{F, FM, FMIO, FMO, I, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::typed::Operand;
+use crate::ops::f;
+use crate::{DType, Dims, Error, Result, Scalar, Tensor, bail, cpu, ensure, err, layers};
 
 pub use crate::ops::index::getitem::{Index, Put, get_item, set_item};
-use crate::ops::index::scatter::{apart_index, reduce_into, reduce_rows, source_lay, value_at};
+use crate::ops::index::scatter::{
+    How, apart_index, reduce_into, reduce_rows, source_lay, value_of,
+};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -20,69 +22,82 @@ pub static OPS: &[OpDef] = &[
         "gather",
         "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False)",
         FMO | X,
-        KernelBody::new(infer_gather, gather).index_args(4),
+        body!(|a| gather_rule(a.input, a.dim, a.index), |a, dim, outs| {
+            gather(a.input, *dim, a.index, false, &outs[0])
+        },)
+        .index_args(4),
         "The elements at `index` along a dimension.",
     ),
     kernel(
         "_gather_wrapped",
         "(Tensor self, int dim, Tensor index)",
         F,
-        KernelBody::new(infer_gather, gather).index_args(4),
+        body!(|a| gather_rule(a.input, a.dim, a.index), |a, dim, outs| {
+            gather(a.input, *dim, a.index, true, &outs[0])
+        },)
+        .index_args(4),
         "",
     ),
     kernel(
         "index_select",
         "(Tensor self, int dim, Tensor index)",
         FMO,
-        KernelBody::new(infer_index_select, index_select).index_args(4),
+        body!(index_select_rule, index_select).index_args(4),
         "The slices at `index` along a dimension.",
     ),
     kernel(
         "index_add",
         "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1)",
         FMIO | X,
-        KernelBody::new(infer_index_add, index_add)
-            .index_args(4)
-            .updates(),
+        body!(
+            |a| slices_rule(a.input, a.dim, a.index, a.source, "index_add_"),
+            index_add,
+        )
+        .index_args(4)
+        .updates(),
         "`self` with slices of `source` times `alpha` added at `index`.",
     ),
     kernel(
         "index_copy",
         "(Tensor self, int dim, Tensor index, Tensor source)",
         FMIO | X,
-        KernelBody::new(infer_index_copy, index_copy)
-            .index_args(4)
-            .updates(),
+        body!(index_copy_rule, index_copy).index_args(4).updates(),
         "`self` with slices of `source` written at `index`.",
     ),
     kernel(
         "index_fill#tensor",
         "(Tensor self, int dim, Tensor index, Tensor value)",
-        FM | crate::ops::core::op::I,
-        KernelBody::new(infer_index_fill, index_fill)
-            .index_args(4)
-            .updates(),
+        FM | I,
+        body!(
+            |a| index_fill_rule(a.input, a.dim, a.index, a.value.into()),
+            |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0]),
+        )
+        .index_args(4)
+        .updates(),
         "`self` with a 0-dimensional tensor's value written to the slices at `index`.",
     ),
     kernel(
         "index_fill",
         "(Tensor self, int dim, Tensor index, Scalar value)",
-        FM | crate::ops::core::op::I,
-        KernelBody::new(infer_index_fill, index_fill)
-            .index_args(4)
-            .updates(),
+        FM | I,
+        body!(
+            |a| index_fill_rule(a.input, a.dim, a.index, a.value.into()),
+            |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0]),
+        )
+        .index_args(4)
+        .updates(),
         "`self` with a number written to the slices at `index`.",
     ),
     kernel(
         "index_reduce",
         "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)",
         FMIO | X,
-        KernelBody::new(infer_index_reduce, index_reduce)
+        body!(index_reduce_rule, index_reduce)
             .index_args(4)
             .updates(),
         "`self` with slices of `source` reduced into it at `index`.",
     ),
-    old_compose(
+    compose(
         "take_along_dim",
         "(Tensor self, Tensor indices, int? dim=None)",
         FMO,
@@ -149,14 +164,6 @@ pub(in crate::ops) fn size_at(t: &Tensor, dim: usize) -> i64 {
     if t.ndim() == 0 { 1 } else { t.shape()[dim] }
 }
 
-pub(in crate::ops) fn at_least_1d(t: &Tensor) -> Tensor {
-    if t.ndim() == 0 {
-        t.view_with([1].into(), [1].into(), t.offset())
-    } else {
-        t.clone()
-    }
-}
-
 #[cold]
 pub(in crate::ops) fn out_of_bounds(index: i64, dim: usize, size: i64) -> Error {
     err!(
@@ -174,9 +181,8 @@ pub(in crate::ops) fn is_index(d: DType) -> bool {
     matches!(d, DType::I64 | DType::I32)
 }
 
-fn infer_gather(a: &Args) -> Result<Plan> {
-    let (t, index) = (a.tensor(0)?, a.tensor(2)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+fn gather_rule(t: &Tensor, dim: i64, index: &Tensor) -> Result<(Plan, usize)> {
+    let dim = wrap_dim(dim, t.ndim())?;
     ensure!(
         is_index(index.dtype()) || index.numel() == 0,
         Runtime,
@@ -198,13 +204,12 @@ fn infer_gather(a: &Args) -> Result<Plan> {
             );
         }
     }
-    Ok(Plan::contiguous(index.shape(), t.dtype()))
+    Ok((Plan::contiguous(index.shape(), t.dtype()), dim))
 }
 
-fn gather(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (t, index) = (a.tensor(0)?, long(a.tensor(2)?)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
-    let (out, index) = (at_least_1d(&outs[0]), at_least_1d(&index));
+/// `wrap`: negative indices count from the end.
+fn gather(t: &Tensor, dim: usize, index: &Tensor, wrap: bool, out: &Tensor) -> Result<()> {
+    let (out, index) = (at_least_1d(out), at_least_1d(&long(index)?));
     if out.numel() == 0 {
         return Ok(());
     }
@@ -214,14 +219,14 @@ fn gather(a: &Args, outs: &[Tensor]) -> Result<()> {
         &Lay::without(t, dim),
         &Lay::of(&index, index.shape()),
         t.dtype().size(),
-        axis(t, dim, a.name() == "_gather_wrapped"),
+        axis(t, dim, wrap),
     );
     bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(t, dim))))
 }
 
-fn infer_index_select(a: &Args) -> Result<Plan> {
-    let (t, index) = (a.tensor(0)?, a.tensor(2)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+fn index_select_rule(a: &calls::IndexSelect) -> Result<(Plan, usize)> {
+    let (t, index) = (a.input, a.index);
+    let dim = wrap_dim(a.dim, t.ndim())?;
     ensure!(
         index.ndim() <= 1,
         Index,
@@ -239,9 +244,9 @@ fn infer_index_select(a: &Args) -> Result<Plan> {
             Runtime,
             "index_select(): Index to scalar can have only 1 value, got {n} value(s)"
         );
-        return Ok(Plan::contiguous(&[], t.dtype()));
+        return Ok((Plan::contiguous(&[], t.dtype()), dim));
     }
-    Ok(Plan::contiguous(&t.shape().with(dim, n), t.dtype()))
+    Ok((Plan::contiguous(&t.shape().with(dim, n), t.dtype()), dim))
 }
 
 /// Strides that read a list of indices along one dimension of a shape.
@@ -257,9 +262,8 @@ pub(in crate::ops) fn along(index: &Tensor, ndim: usize, dim: usize) -> Lay {
     }
 }
 
-fn index_select(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (t, index) = (a.tensor(0)?, long(a.tensor(2)?)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+fn index_select(a: &calls::IndexSelect, &dim: &usize, outs: &[Tensor]) -> Result<()> {
+    let (t, index) = (a.input, long(a.index)?);
     let out = at_least_1d(&outs[0]);
     if out.numel() == 0 {
         return Ok(());
@@ -275,9 +279,24 @@ fn index_select(a: &Args, outs: &[Tensor]) -> Result<()> {
     bad.map_or(Ok(()), |_| Err(out_of_range()))
 }
 
-fn check_vector(a: &Args, name: &str) -> Result<usize> {
-    let (t, index, source) = (a.tensor(0)?, a.tensor(2)?, a.tensor(3)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+/// A shape without a dimension.
+fn rest(t: &Tensor, dim: usize) -> Dims {
+    if t.ndim() == 0 {
+        Dims::EMPTY
+    } else {
+        t.shape().removed(dim)
+    }
+}
+
+/// For rows that bring slices of a source of the same dtype to indices.
+fn slices_rule(
+    t: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+    name: &str,
+) -> Result<(Plan, usize)> {
+    let dim = wrap_dim(dim, t.ndim())?;
     let n = index.numel();
     ensure!(
         index.ndim() <= 1,
@@ -312,50 +331,35 @@ fn check_vector(a: &Args, name: &str) -> Result<usize> {
         "{name}(): Number of indices ({n}) should be equal to source.size(dim): ({}), for dim: {dim}",
         size_at(source, dim)
     );
-    let rest = |t: &Tensor| {
-        if t.ndim() == 0 {
-            Dims::EMPTY
-        } else {
-            t.shape().removed(dim)
-        }
-    };
     ensure!(
-        rest(t) == rest(source),
+        rest(t, dim) == rest(source, dim),
         Runtime,
         "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} source.shape = {}",
         t.shape(),
         source.shape()
     );
-    Ok(dim)
+    Ok((Plan::contiguous(t.shape(), t.dtype()), dim))
 }
 
-fn infer_index_add(a: &Args) -> Result<Plan> {
-    check_vector(a, "index_add_")?;
-    let t = a.tensor(0)?;
-    Ok(Plan::contiguous(t.shape(), t.dtype()))
-}
-
-fn index_add(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t) = (&outs[0], a.tensor(0)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+fn index_add(a: &calls::IndexAdd, &dim: &usize, outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.input);
     start(out, t)?;
-    let mut source = at_least_1d(&apart(a.tensor(3)?, out)?);
+    let mut source = at_least_1d(&apart(a.source, out)?);
     if source.numel() == 0 {
         return Ok(());
     }
-    let alpha = a.scalar(4)?;
     if !matches!(
-        alpha,
+        a.alpha,
         Scalar::Int(1) | Scalar::Float(1.0) | Scalar::Bool(true)
     ) {
         let alpha = match out.dtype() {
-            DType::Bool => Scalar::Bool(alpha.to_bool()),
-            d if d.is_integral(false) => Scalar::Int(alpha.to_i64()),
-            _ => alpha,
+            DType::Bool => Scalar::Bool(a.alpha.to_bool()),
+            d if d.is_integral(false) => Scalar::Int(a.alpha.to_i64()),
+            _ => a.alpha,
         };
-        source = run1!("mul", &source, alpha)?;
+        source = layers::inside(|| f::mul(&source, alpha))?;
     }
-    let index = apart_index(a.tensor(2)?, out)?;
+    let index = apart_index(a.index, out)?;
     let shape = source.shape().clone();
     let bad = reduce_rows(
         out,
@@ -373,9 +377,9 @@ fn index_add(a: &Args, outs: &[Tensor]) -> Result<()> {
     }
 }
 
-fn infer_index_copy(a: &Args) -> Result<Plan> {
-    let (t, index, source) = (a.tensor(0)?, a.tensor(2)?, a.tensor(3)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+fn index_copy_rule(a: &calls::IndexCopy) -> Result<(Plan, usize)> {
+    let (t, index, source) = (a.input, a.index, a.source);
+    let dim = wrap_dim(a.dim, t.ndim())?;
     ensure!(
         index.ndim() < 2,
         Index,
@@ -410,14 +414,7 @@ fn infer_index_copy(a: &Args) -> Result<Plan> {
         t.dtype().scalar_type(),
         source.dtype().scalar_type()
     );
-    let rest = |t: &Tensor| {
-        if t.ndim() == 0 {
-            Dims::EMPTY
-        } else {
-            t.shape().removed(dim)
-        }
-    };
-    let (to, from) = (rest(t), rest(source));
+    let (to, from) = (rest(t, dim), rest(source, dim));
     if to != from {
         let d = to
             .iter()
@@ -441,18 +438,17 @@ fn infer_index_copy(a: &Args) -> Result<Plan> {
             source.shape()[dim]
         );
     }
-    Ok(Plan::contiguous(t.shape(), t.dtype()))
+    Ok((Plan::contiguous(t.shape(), t.dtype()), dim))
 }
 
-fn index_copy(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t) = (&outs[0], a.tensor(0)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+fn index_copy(a: &calls::IndexCopy, &dim: &usize, outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.input);
     start(out, t)?;
-    let source = at_least_1d(&apart(a.tensor(3)?, out)?);
+    let source = at_least_1d(&apart(a.source, out)?);
     if source.numel() == 0 {
         return Ok(());
     }
-    let index = apart_index(a.tensor(2)?, out)?;
+    let index = apart_index(a.index, out)?;
     // A scalar source meets one index of a tensor whose other sizes are 1.
     let shape = if source.ndim() == t.ndim().max(1) {
         source.shape().clone()
@@ -477,10 +473,9 @@ fn index_copy(a: &Args, outs: &[Tensor]) -> Result<()> {
     })
 }
 
-fn infer_index_fill(a: &Args) -> Result<Plan> {
-    let (t, index) = (a.tensor(0)?, a.tensor(2)?);
-    rules::dim(t, a.int(1)?)?;
-    if let Some(v) = a.opt_tensor(3) {
+fn index_fill_rule(t: &Tensor, dim: i64, index: &Tensor, value: Operand) -> Result<(Plan, usize)> {
+    let dim = wrap_dim(dim, t.ndim())?;
+    if let Operand::Tensor(v) = value {
         ensure!(
             v.ndim() == 0,
             Runtime,
@@ -498,27 +493,25 @@ fn infer_index_fill(a: &Args) -> Result<Plan> {
         Runtime,
         "Index has to be a vector/scalar"
     );
-    let complex = match a.opt_tensor(3) {
-        Some(v) => v.dtype().is_complex(),
-        None => matches!(a.scalar(3)?, Scalar::Complex(_)),
+    let complex = match value {
+        Operand::Tensor(v) => v.dtype().is_complex(),
+        Operand::Scalar(s) => matches!(s, Scalar::Complex(_)),
     };
     ensure!(
         t.dtype().is_complex() || !complex,
         Runtime,
         "index_fill_(): Converting complex Scalar to non-complex type is not supported"
     );
-    crate::ops::copy::infer_like(a)
+    Ok((like(t), dim))
 }
 
-fn index_fill(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t) = (&outs[0], a.tensor(0)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+fn index_fill(t: &Tensor, dim: usize, index: &Tensor, value: Operand, out: &Tensor) -> Result<()> {
     start(out, t)?;
-    let index = apart_index(a.tensor(2)?, out)?;
+    let index = apart_index(index, out)?;
     if out.numel() == 0 || index.numel() == 0 {
         return Ok(());
     }
-    let value = value_at(a, 3, out)?;
+    let value = value_of(value, out)?;
     let shape = if t.ndim() == 0 {
         Dims::new(&[index.numel()])
     } else {
@@ -542,55 +535,47 @@ fn index_fill(a: &Args, outs: &[Tensor]) -> Result<()> {
     })
 }
 
-fn infer_index_reduce(a: &Args) -> Result<Plan> {
-    let how = a.str(4).unwrap_or("");
-    ensure!(
-        matches!(how, "prod" | "mean" | "amax" | "amin"),
-        Runtime,
-        "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {how}."
-    );
-    check_vector(a, "index_reduce_")?;
-    let t = a.tensor(0)?;
-    t.dtype().check_kernel(
-        !t.dtype().is_complex() && t.dtype() != DType::Bool,
-        "index_func_cpu_",
-    )?;
-    Ok(Plan::contiguous(t.shape(), t.dtype()))
+fn index_reduce_rule(a: &calls::IndexReduce) -> Result<(Plan, (usize, How))> {
+    let how = match a.reduce {
+        "prod" => How::Prod,
+        "mean" => How::Mean,
+        "amax" => How::Max,
+        "amin" => How::Min,
+        other => bail!(
+            Runtime,
+            "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {other}."
+        ),
+    };
+    let d = a.input.dtype();
+    let (plan, dim) = slices_rule(a.input, a.dim, a.index, a.source, "index_reduce_")?;
+    d.check_kernel(!d.is_complex() && d != DType::Bool, "index_func_cpu_")?;
+    Ok((plan, (dim, how)))
 }
 
-pub(in crate::ops) fn index_reduce(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t) = (&outs[0], a.tensor(0)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
-    start(out, t)?;
-    let source = at_least_1d(&apart(a.tensor(3)?, out)?);
+fn index_reduce(a: &calls::IndexReduce, &(dim, how): &(usize, How), outs: &[Tensor]) -> Result<()> {
+    let out = &outs[0];
+    start(out, a.input)?;
+    let source = at_least_1d(&apart(a.source, out)?);
     if source.numel() == 0 {
         return Ok(());
     }
-    let index = apart_index(a.tensor(2)?, out)?;
+    let index = apart_index(a.index, out)?;
     let shape = source.shape().clone();
-    let bad = reduce_into(
-        out,
-        dim,
-        &shape,
-        &along(&index, shape.len(), dim),
-        &source,
-        a.str(4).unwrap_or("prod"),
-        a.bool(5),
-    )?;
+    let lay = along(&index, shape.len(), dim);
+    let bad = reduce_into(out, dim, &shape, &lay, &source, how, a.include_self)?;
     bad.map_or(Ok(()), |_| Err(out_of_range()))
 }
 
-fn take_along_dim(a: &Args) -> Result<Ret> {
-    let (t, indices) = (a.tensor(0)?, a.tensor(1)?);
+fn take_along_dim(a: &calls::TakeAlongDim) -> Result<Tensor> {
+    let (t, indices) = (a.input, a.indices);
     ensure!(
         is_index(indices.dtype()),
         Runtime,
         "torch.take_along_dim(): dtype of indices should be Long but got {}",
         indices.dtype().scalar_type()
     );
-    let Some(dim) = a.opt_int(2) else {
-        let flat = |t: &Tensor| run1!("reshape", t, Dims::new(&[-1]));
-        return run1!("_gather_wrapped", &flat(t)?, 0i64, &flat(indices)?).map(Ret::from);
+    let Some(dim) = a.dim else {
+        return f::_gather_wrapped(&f::reshape(t, &[-1])?, 0, &f::reshape(indices, &[-1])?);
     };
     ensure!(
         t.ndim() == indices.ndim(),
@@ -602,10 +587,9 @@ fn take_along_dim(a: &Args) -> Result<Ret> {
     );
     let dim = wrap_dim(dim, t.ndim())?;
     if t.ndim() == 0 {
-        return run1!("_gather_wrapped", t, 0i64, indices).map(Ret::from);
+        return f::_gather_wrapped(t, 0, indices);
     }
     let both = dims::broadcast(&t.shape().with(dim, 1), &indices.shape().with(dim, 1))?;
-    let t2 = t.expand_to(&both.with(dim, t.shape()[dim]));
-    let i2 = indices.expand_to(&both.with(dim, indices.shape()[dim]));
-    run1!("_gather_wrapped", &t2, dim as i64, &i2).map(Ret::from)
+    let spread = |t: &Tensor| f::expand(t, &both.with(dim, t.shape()[dim]));
+    f::_gather_wrapped(&spread(t)?, dim as i64, &spread(indices)?)
 }

@@ -1,5 +1,6 @@
 //! Reading and writing at indices and masks.
 
+pub mod advanced;
 pub mod along;
 pub mod getitem;
 pub mod mask;
