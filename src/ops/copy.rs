@@ -456,3 +456,33 @@ fn set_storage_layout(a: &calls::SetStorageLayout) -> Result<Tensor> {
         layout(a.size, a.stride, a.storage_offset),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::core::call::Call;
+    use crate::ops::core::dispatch;
+    use crate::ops::core::op::Ret;
+
+    fn made(args: &crate::ops::Args) -> Result<Tensor> {
+        dispatch::call(Call::in_place(args)?).and_then(Ret::one)
+    }
+
+    #[test]
+    fn a_tensor_gets_another_size_or_storage() {
+        let x = Tensor::from_slice(&[1f32, 2., 3.], &[3]).unwrap();
+        let small = made(&f::Resize::new(&x, &[2]).args().unwrap()).unwrap();
+        assert_eq!(small.to_vec::<f32>().unwrap(), [1., 2.]);
+        let other = Tensor::from_slice(&[5f32, 6.], &[2]).unwrap();
+        let set = made(&f::SetTensor::new(&x, &other).args().unwrap()).unwrap();
+        assert!(set.shares_storage(&other));
+        let leaf = x.clone().with_requires_grad(true);
+        let e = made(&f::Resize::new(&leaf, &[2]).args().unwrap()).unwrap_err();
+        assert_eq!(e.message(), "cannot resize variables that require grad");
+        assert!(made(&f::SetTensor::new(&leaf, &other).args().unwrap()).is_err());
+        let free = made(&f::DetachInplace::new(&leaf).args().unwrap()).unwrap();
+        assert!(!free.requires_grad());
+        let view = f::select(&x, 0, 0).unwrap();
+        assert!(made(&f::DetachInplace::new(&view).args().unwrap()).is_err());
+    }
+}

@@ -14,6 +14,7 @@ pub mod nn;
 pub mod pointwise;
 pub mod random;
 pub mod reduce;
+pub mod sample;
 pub mod sort;
 pub mod view;
 
@@ -42,6 +43,7 @@ pub mod f {
     pub use super::index::mask::calls::*;
     pub use super::index::nonzero::calls::*;
     pub use super::index::scatter::calls::*;
+    pub use super::index::slices::calls::*;
     pub use super::index::take::calls::*;
     pub use super::linalg::addmm::calls::*;
     pub use super::linalg::contract::calls::*;
@@ -81,6 +83,7 @@ pub mod f {
     pub use super::reduce::scan::calls::*;
     pub use super::reduce::statistics::calls::*;
     pub use super::reduce::sums::calls::*;
+    pub use super::sample::calls::*;
     pub use super::sort::histogram::calls::*;
     pub use super::sort::order::calls::*;
     pub use super::sort::search::calls::*;
@@ -112,9 +115,11 @@ static FAMILIES: &[&[OpDef]] = &[
     sort::search::OPS,
     sort::histogram::OPS,
     random::OPS,
+    sample::OPS,
     nn::ctc::OPS,
     nn::recurrent::OPS,
     index::along::OPS,
+    index::slices::OPS,
     index::scatter::OPS,
     index::take::OPS,
     index::advanced::OPS,

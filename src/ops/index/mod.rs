@@ -6,4 +6,5 @@ pub mod getitem;
 pub mod mask;
 pub mod nonzero;
 pub mod scatter;
+pub mod slices;
 pub mod take;
