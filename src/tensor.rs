@@ -344,7 +344,10 @@ impl Tensor {
     #[inline]
     #[must_use]
     pub(crate) fn look(&self, plan: ViewPlan) -> Self {
-        let mut flags = self.flags & INFERENCE | VIEW;
+        let mut flags = self.flags & INFERENCE;
+        if !plan.detached {
+            flags |= VIEW;
+        }
         if plan.conj {
             flags |= CONJ;
         }

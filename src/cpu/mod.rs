@@ -42,6 +42,7 @@ pub mod special;
 pub mod sweep;
 pub mod taps;
 pub mod transpose;
+pub mod view;
 pub mod vmath;
 pub mod vmath64;
 

@@ -7,30 +7,30 @@ fn none() -> Error {
     err!(Assertion, "Torch not compiled with CUDA enabled")
 }
 
-macro_rules! kernels {
-    ($($name:ident)+) => { $(
-        /// A GPU kernel.
-        ///
-        /// # Errors
-        /// Always: there is no GPU in this build.
-        pub fn $name(_: &crate::ops::args::Args, _: &[crate::Tensor]) -> crate::Result<()> {
-            Err(super::none())
-        }
-    )+ };
-}
-
 /// Pointwise kernels.
 pub mod map {
-    kernels!(run fill zero one);
+    use crate::cpu::map::Ctx;
+    use crate::ops::args::Arg;
+    use crate::ops::core::typed::Operand;
+    use crate::{DType, Result, Tensor};
+
+    /// The expression of a pointwise row.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn run(_: &str, _: &[Arg], _: DType, _: Ctx, _: &Tensor) -> Result<()> {
+        Err(super::none())
+    }
 
     /// One of two operands by a condition.
     ///
     /// # Errors
     /// Always.
     pub fn choose(
-        _: &crate::ops::args::Args,
-        _: &[crate::Tensor],
-        _: [usize; 3],
+        _: &crate::Tensor,
+        _: &crate::Tensor,
+        _: Operand,
+        _: Operand,
     ) -> crate::Result<()> {
         Err(super::none())
     }
@@ -47,7 +47,6 @@ pub mod map {
 /// Copies.
 pub mod copy {
     use crate::{DType, Result, Tensor};
-    kernels!(copy);
 
     /// A row-major copy.
     ///

@@ -6,18 +6,8 @@ use super::driver::{self, failed};
 use super::map::{Input, apply};
 use super::source;
 use crate::cpu::map::Ctx;
-use crate::ops::args::Args;
 use crate::{DType, Device, DeviceKind, Result, Tensor, dims};
 use cudarc::driver::{result, sys};
-
-/// Copies the source of `copy`, `clone` or `_to_copy` into the result, wherever both are.
-///
-/// # Errors
-/// If the data cannot be had.
-pub fn copy(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let src = a.tensor(usize::from(a.op.public_name() == "copy"))?;
-    copy_into(&outs[0], src)
-}
 
 fn on_gpu(t: &Tensor) -> bool {
     t.device().kind == DeviceKind::Cuda

@@ -6,7 +6,8 @@ use super::driver::{self, Gpu};
 use super::launch::{arg, launch};
 use super::source::{self, Operand};
 use crate::cpu::map::Ctx;
-use crate::ops::args::{Arg, Args};
+use crate::ops::args::Arg;
+use crate::ops::core::typed;
 use crate::ops::pointwise::rule::scalar_of;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err};
 use smallvec::SmallVec;
@@ -84,50 +85,21 @@ fn input<'a>(operand: &Arg<'a>, out: &Tensor) -> Result<Input<'a>> {
     })
 }
 
-/// One of two operands by a condition: the positions of the condition, of the first and of the second.
+/// `x` where the condition holds, else `y`.
 ///
 /// # Errors
 /// If the kernel cannot be compiled or started.
-pub fn choose(a: &Args, outs: &[Tensor], at: [usize; 3]) -> Result<()> {
-    let inputs: SmallVec<[Input; 3]> = at
+pub fn choose(
+    out: &Tensor,
+    condition: &Tensor,
+    x: typed::Operand,
+    y: typed::Operand,
+) -> Result<()> {
+    let inputs: SmallVec<[Input; 3]> = [condition.into(), x.into(), y.into()]
         .iter()
-        .map(|&i| input(&a.values[i], &outs[0]))
+        .map(|v| input(v, out))
         .collect::<Result<_>>()?;
-    apply(CHOOSE, outs[0].dtype(), &outs[0], &inputs, &Ctx::default())
-}
-
-/// Fills the result with a number: the last scalar among the arguments before the options.
-///
-/// # Errors
-/// If the kernel cannot be compiled or started.
-pub fn fill(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let value = a.values.iter().find_map(|v| {
-        if matches!(v, Arg::Tensor(_)) {
-            None
-        } else {
-            scalar_of(v)
-        }
-    });
-    fill_with(
-        &outs[0],
-        value.ok_or_else(|| err!(Runtime, "{}() has no number", a.name()))?,
-    )
-}
-
-/// Fills the result with zeros.
-///
-/// # Errors
-/// If the kernel cannot be compiled or started.
-pub fn zero(_: &Args, outs: &[Tensor]) -> Result<()> {
-    fill_with(&outs[0], Scalar::Int(0))
-}
-
-/// Fills the result with ones.
-///
-/// # Errors
-/// If the kernel cannot be compiled or started.
-pub fn one(_: &Args, outs: &[Tensor]) -> Result<()> {
-    fill_with(&outs[0], Scalar::Int(1))
+    apply(CHOOSE, out.dtype(), out, &inputs, &Ctx::default())
 }
 
 /// Fills a tensor on a GPU.

@@ -1,11 +1,13 @@
-//! Copies, casts and fills.
+//! Copies, fills, and what becomes of a tensor in place; conversions are in `cast`.
 
 use crate::dims::{self, MemoryFormat};
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{
-    F, FM, FMIO, I, KernelBody, M, OpDef, Plan, Ret, kernel, old_compose, old_view,
-};
-use crate::{DType, Device, Dims, Result, Tensor, bail, cpu, run1};
+use crate::ops::core::helpers;
+use crate::ops::core::op::{F, FM, FMIO, I, M, OpDef, Plan, Ret, becomes, compose, kernel, view};
+use crate::ops::core::plan::ViewPlan;
+use crate::ops::core::{place, writable};
+use crate::ops::f;
+use crate::ops::index::mask::check_fits;
+use crate::{DeviceKind, Dims, Result, Scalar, Storage, Tensor, bail, cpu, cuda, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -15,43 +17,58 @@ pub static OPS: &[OpDef] = &[
         "copy",
         "(Tensor self, Tensor src, bool non_blocking=False)",
         M | I,
-        KernelBody::new(infer_copy, copy_cpu)
-            .cuda(crate::cuda::copy::copy)
-            .any_device(2)
-            .pointwise()
-            .lazy_aware(),
+        body!(
+            |a| copy_rule(a.input, a.src),
+            |a, _, outs| write(a.src, &outs[0]),
+            cuda: |a, _, outs| cuda::copy::copy_into(&outs[0], a.src),
+        )
+        .any_device(2)
+        .pointwise()
+        .lazy_aware(),
         "The values of `src`, broadcast and converted, in the layout of `self`.",
     ),
     kernel(
         "clone",
         "(Tensor self, *, format? memory_format=None)",
         FM,
-        KernelBody::new(infer_clone, copy_first)
-            .cuda(crate::cuda::copy::copy)
-            .lazy_aware(),
+        body!(
+            clone_rule,
+            |a, _, outs| cpu::copy::copy(&outs[0], a.input),
+            cuda: |a, _, outs| cuda::copy::copy_into(&outs[0], a.input),
+        )
+        .lazy_aware(),
         "A copy with memory of its own.",
     ),
     kernel(
         "_to_copy",
         "(Tensor self, dtype? dtype=None, device? device=None, format? memory_format=None)",
         F,
-        KernelBody::new(infer_to_copy, copy_first)
-            .cuda(crate::cuda::copy::copy)
-            .any_device(1)
-            .lazy_aware(),
+        body!(
+            to_copy_rule,
+            |a, _, outs| fetch(a.input, &outs[0]),
+            cuda: |a, _, outs| cuda::copy::copy_into(&outs[0], a.input),
+        )
+        .any_device(1)
+        .lazy_aware(),
         "A copy in another dtype or on another device.",
     ),
     kernel(
         "fill",
         "(Tensor self, Scalar value)",
         F | I,
-        KernelBody::new(infer_fill, fill_cpu)
-            .cuda(crate::cuda::map::fill)
-            .pointwise()
-            .lazy_aware(),
+        body!(
+            |a| {
+                check_fits(a.value, a.input.dtype())?;
+                Ok(like(a.input))
+            },
+            |a, _, outs| cpu::fill(&outs[0], a.value),
+            cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.value),
+        )
+        .pointwise()
+        .lazy_aware(),
         "A tensor like `self` with every element set to a number.",
     ),
-    old_compose(
+    compose(
         "fill#tensor",
         "(Tensor self, Tensor value)",
         F | I,
@@ -62,174 +79,150 @@ pub static OPS: &[OpDef] = &[
         "zero",
         "(Tensor self)",
         F | I,
-        KernelBody::new(infer_like, zero_cpu)
-            .cuda(crate::cuda::map::zero)
-            .pointwise()
-            .lazy_aware(),
+        body!(
+            |a| Ok(like(a.input)),
+            |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)),
+            cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(0)),
+        )
+        .pointwise()
+        .lazy_aware(),
         "A tensor like `self` of zeros.",
     ),
-    old_compose(
+    compose(
         "contiguous",
         "(Tensor self, *, format memory_format=contiguous_format)",
         M,
         contiguous,
         "The same values in a contiguous layout; itself if it has that.",
     ),
-    old_view(
+    view(
         "alias",
         "(Tensor self)",
         0,
-        |a| Ok(a.tensor(0)?.detach().into()),
+        |a| Ok(ViewPlan::of(a.input)),
         "Another tensor on the same memory.",
     ),
-    old_view(
+    view(
         "detach",
         "(Tensor self)",
         FM,
-        |a| Ok(a.tensor(0)?.detach().into()),
+        |a| {
+            Ok(ViewPlan {
+                detached: true,
+                ..ViewPlan::of(a.input)
+            })
+        },
         "The same memory without gradient history.",
     ),
-    old_compose(
+    becomes(
+        "detach#inplace",
+        "(Tensor self)",
+        I,
+        typed!(detach_),
+        "The tensor itself without gradient history.",
+    ),
+    compose(
         "resolve_conj",
         "(Tensor self)",
         FM,
-        |a| crate::ops::core::helpers::resolve(a.tensor(0)?).map(Ret::from),
+        |a| resolved(a.input),
         "The tensor with a lazy conjugation carried out.",
     ),
-    old_compose(
+    compose(
         "resolve_neg",
         "(Tensor self)",
         FM,
-        |a| crate::ops::core::helpers::resolve(a.tensor(0)?).map(Ret::from),
+        |a| resolved(a.input),
         "The tensor with a lazy negation carried out.",
     ),
-    old_compose(
-        "to#dtype",
-        "(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
-        M,
-        |a| to(a.tensor(0)?, a.dtype(1), None, a.bool(3), a.format(4)),
-        "The tensor in another dtype.",
-    ),
-    old_compose(
-        "to#device",
-        "(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
-        M,
-        |a| {
-            to(
-                a.tensor(0)?,
-                a.dtype(2),
-                a.device(1),
-                a.bool(4),
-                a.format(5),
-            )
-        },
-        "The tensor on another device.",
-    ),
-    old_compose(
-        "to#other",
-        "(Tensor self, Tensor tensor, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
-        M,
-        to_other,
-        "The tensor in the dtype and on the device of another.",
-    ),
-    old_compose(
-        "type_as",
-        "(Tensor self, Tensor other)",
-        M,
-        |a| {
-            to(
-                a.tensor(0)?,
-                Some(a.tensor(1)?.dtype()),
-                Some(a.tensor(1)?.device()),
-                false,
-                None,
-            )
-        },
-        "The tensor in the dtype of another.",
-    ),
-    old_compose(
-        "cpu",
-        "(Tensor self, *, format? memory_format=None)",
-        M,
-        |a| to(a.tensor(0)?, None, Some(Device::CPU), false, a.format(1)),
-        "The tensor on the host.",
-    ),
-    old_compose(
-        "cuda",
-        "(Tensor self, device? device=None, bool non_blocking=False, *, format? memory_format=None)",
-        M,
-        to_cuda,
-        "The tensor on a GPU.",
-    ),
-    old_compose(
+    compose(
         "conj_physical",
         "(Tensor self)",
         FMIO,
-        |a| {
-            let t = a.tensor(0)?;
-            if !t.dtype().is_complex() {
-                return Ok(t.clone().into());
-            }
-            // Of a lazy view this is what lies in memory, but never the memory itself.
-            run1!("clone", &t.clone().with_conj(!t.is_conj())).map(Ret::from)
-        },
+        conj_physical,
         "The complex conjugate, computed at once; real tensors are returned as they are.",
+    ),
+    becomes(
+        "resize",
+        "(Tensor self, int[*] size, *, format? memory_format=None)",
+        I,
+        typed!(resize),
+        "Another shape on the tensor's own storage, which grows if it has to.",
+    ),
+    becomes(
+        "resize_as",
+        "(Tensor self, Tensor the_template, *, format? memory_format=None)",
+        I,
+        typed!(resize_as),
+        "The shape of another tensor on the tensor's own storage.",
+    ),
+    becomes(
+        "set",
+        "(Tensor self)",
+        0,
+        typed!(set_empty),
+        "The tensor without elements, on an empty storage.",
+    ),
+    becomes(
+        "set#tensor",
+        "(Tensor self, Tensor source)",
+        0,
+        typed!(set_tensor),
+        "The storage and layout of another tensor.",
+    ),
+    becomes(
+        "set#tensor_layout",
+        "(Tensor self, Tensor source, int storage_offset, int[] size, int[]? stride=None)",
+        0,
+        typed!(set_tensor_layout),
+        "A layout of the storage of another tensor.",
+    ),
+    becomes(
+        "set#storage",
+        "(Tensor self, *, Tensor storage)",
+        0,
+        typed!(set_storage),
+        "All elements of the storage of a tensor of any dtype, in one dimension.",
+    ),
+    becomes(
+        "set#storage_layout",
+        "(Tensor self, int storage_offset, int[] size, int[]? stride=None, *, Tensor storage)",
+        0,
+        typed!(set_storage_layout),
+        "A layout of the storage of a tensor of any dtype.",
     ),
 ];
 
-macro_rules! cast_methods {
-    ($($name:literal $d:ident;)+) => {
-        /// `x.float()`, `x.half()`, ...: a method for each dtype with a short name.
-        pub static CASTS: &[OpDef] = &[$(
-            old_compose($name, "(Tensor self, format? memory_format=None)", M, |a| to(a.tensor(0)?, Some(DType::$d), None, false, a.format(1)), concat!("The tensor as ", $name, "."))
-        ),+];
-    };
-}
-cast_methods! {
-    "bool" Bool; "byte" U8; "char" I8; "short" I16; "int" I32; "long" I64; "half" F16; "bfloat16" BF16;
-    "float" F32; "double" F64; "chalf" C32; "cfloat" C64; "cdouble" C128;
-}
-
-/// Rule: like the first argument, dense in its order.
-///
-/// # Errors
-/// Never.
-pub fn infer_like(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    Ok(Plan::one(
+/// A result like `t`, dense in its order.
+#[must_use]
+pub fn like(t: &Tensor) -> Plan {
+    Plan::one(
         t.shape().clone(),
         dims::preserved_strides(t.shape(), t.strides()),
         t.dtype(),
-    ))
+    )
 }
 
-fn infer_fill(a: &Args) -> Result<Plan> {
-    crate::ops::index::mask::check_fits(a.scalar(1)?, a.tensor(0)?.dtype())?;
-    infer_like(a)
+/// TRANSITION: for rows that are not converted yet.
+///
+/// # Errors
+/// If argument 0 is no tensor.
+pub fn infer_like(a: &crate::ops::Args) -> Result<Plan> {
+    Ok(like(a.tensor(0)?))
 }
 
-fn infer_copy(a: &Args) -> Result<Plan> {
-    let (dst, src) = (a.tensor(0)?, a.tensor(1)?);
-    let fits = dims::broadcast(dst.shape(), src.shape());
-    match fits {
-        Ok(s) if s == *dst.shape() => {}
-        Ok(s) => bail!(
-            Runtime,
-            "output with shape {} doesn't match the broadcast shape {s}",
-            dst.shape()
-        ),
-        Err(e) => return Err(e),
-    }
+fn copy_rule(dst: &Tensor, src: &Tensor) -> Result<Plan> {
+    let shape = dims::broadcast(dst.shape(), src.shape())?;
+    ensure!(
+        shape == *dst.shape(),
+        Runtime,
+        "output with shape {} doesn't match the broadcast shape {shape}",
+        dst.shape()
+    );
     if src.is_meta() && !dst.is_meta() {
         return Err(no_data(src));
     }
-    let device = dst.device();
-    Ok(Plan::one(
-        dst.shape().clone(),
-        dims::preserved_strides(dst.shape(), dst.strides()),
-        dst.dtype(),
-    )
-    .on(device))
+    Ok(like(dst).on(dst.device()))
 }
 
 /// The error for reading a meta tensor, with the way out.
@@ -245,16 +238,21 @@ pub fn no_data(t: &Tensor) -> crate::Error {
     e
 }
 
-fn copy_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let src = a.tensor(1)?;
-    if src.device().kind == crate::DeviceKind::Cuda {
-        return crate::cuda::copy::copy(a, outs);
+/// Copies from any device into host memory.
+fn fetch(src: &Tensor, out: &Tensor) -> Result<()> {
+    if src.device().kind == DeviceKind::Cuda {
+        return cuda::copy::copy_into(out, src);
     }
-    if overlaps(&outs[0], src) {
+    cpu::copy::copy(out, src)
+}
+
+/// Copies into memory that may be the source's own.
+fn write(src: &Tensor, out: &Tensor) -> Result<()> {
+    if src.device().is_cpu() && overlaps(out, src) {
         let aside = cpu::copy::dense(src, src.dtype())?;
-        return cpu::copy::copy(&outs[0], &aside);
+        return cpu::copy::copy(out, &aside);
     }
-    cpu::copy::copy(&outs[0], src)
+    fetch(src, out)
 }
 
 /// Same storage but another layout: the source has to be read out before it is overwritten.
@@ -265,9 +263,9 @@ fn overlaps(dst: &Tensor, src: &Tensor) -> bool {
             || dst.shape() != src.shape())
 }
 
-fn infer_clone(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let strides = strides_in(t, a.format(1).unwrap_or(MemoryFormat::Preserve))?;
+fn clone_rule(a: &calls::Clone) -> Result<Plan> {
+    let t = a.input;
+    let strides = strides_in(t, a.memory_format.unwrap_or(MemoryFormat::Preserve))?;
     Ok(Plan::one(t.shape().clone(), strides, t.dtype()))
 }
 
@@ -282,113 +280,217 @@ pub fn strides_in(t: &Tensor, format: MemoryFormat) -> Result<Dims> {
     }
 }
 
-fn infer_to_copy(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let device = a.device(2).unwrap_or(t.device()).canonical();
+fn to_copy_rule(a: &calls::_ToCopy) -> Result<Plan> {
+    let t = a.input;
+    let device = a.device.unwrap_or(t.device()).canonical();
     if t.is_meta() && !device.is_meta() {
         return Err(no_data(t));
     }
-    if device.kind == crate::DeviceKind::Cuda {
-        crate::cuda::check(device)?;
+    if device.kind == DeviceKind::Cuda {
+        cuda::check(device)?;
     }
-    let strides = strides_in(t, a.format(3).unwrap_or(MemoryFormat::Preserve))?;
-    Ok(Plan::one(t.shape().clone(), strides, a.dtype(1).unwrap_or(t.dtype())).on(device))
+    let strides = strides_in(t, a.memory_format.unwrap_or(MemoryFormat::Preserve))?;
+    Ok(Plan::one(t.shape().clone(), strides, a.dtype.unwrap_or(t.dtype())).on(device))
 }
 
-fn copy_first(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let src = a.tensor(0)?;
-    if src.device().kind == crate::DeviceKind::Cuda {
-        return crate::cuda::copy::copy(a, outs);
-    }
-    cpu::copy::copy(&outs[0], src)
-}
-
-fn fill_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    cpu::fill(&outs[0], a.scalar(1)?)
-}
-
-fn zero_cpu(_: &Args, outs: &[Tensor]) -> Result<()> {
-    cpu::fill(&outs[0], crate::Scalar::Int(0))
-}
-
-fn fill_tensor(a: &Args) -> Result<Ret> {
-    let (t, v) = (a.tensor(0)?, a.tensor(1)?);
-    if v.ndim() != 0 {
+fn fill_tensor(a: &calls::FillTensor) -> Result<Tensor> {
+    if a.value.ndim() != 0 {
         bail!(
             Runtime,
             "fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.",
-            v.ndim()
+            a.value.ndim()
         );
     }
-    let out = Tensor::empty_strided(
-        t.shape().clone(),
-        dims::preserved_strides(t.shape(), t.strides()),
-        t.dtype(),
-        t.device(),
-    )?;
-    crate::ops::core::helpers::copy_(&out, v)?;
-    Ok(out.into())
+    f::copy(a.input, a.value)
 }
 
-fn contiguous(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    let format = a.format(1).unwrap_or(MemoryFormat::Contiguous);
-    if format == MemoryFormat::Preserve {
+fn contiguous(a: &calls::Contiguous) -> Result<Ret> {
+    if a.memory_format == MemoryFormat::Preserve {
         bail!(
             Runtime,
             "preserve memory format is unsupported by the contiguous operator"
         );
     }
-    if t.is_contiguous_in(format) {
-        return Ok(t.clone().into());
+    if a.input.is_contiguous_in(a.memory_format) {
+        return Ok(Ret::Same(0));
     }
-    run1!("clone", t, format).map(Ret::from)
+    helpers::clone(a.input, a.memory_format).map(Ret::from)
 }
 
-/// `Tensor.to`: the tensor itself if nothing changes.
-///
-/// # Errors
-/// If the data cannot be had or converted.
-pub fn to(
-    t: &Tensor,
-    dtype: Option<DType>,
-    device: Option<Device>,
-    copy: bool,
-    format: Option<MemoryFormat>,
-) -> Result<Ret> {
-    let dtype = dtype.unwrap_or(t.dtype());
-    let here = crate::parts::located(t);
-    let device = device.map_or(here, |d| {
-        if d.kind == crate::DeviceKind::Cuda && d.index < 0 {
-            Device::cuda(0)
-        } else {
-            d.canonical()
-        }
-    });
-    let format_ok = match format {
-        None | Some(MemoryFormat::Preserve) => true,
-        // Whatever is not channels-last counts as the contiguous format here, dense or not.
-        Some(f) => crate::ops::arrange::join::suggested_format(t) == f,
-    };
-    if dtype == t.dtype() && device == here && !copy && format_ok {
-        return Ok(t.clone().into());
+fn resolved(t: &Tensor) -> Result<Ret> {
+    if t.is_lazy() {
+        helpers::clone(t, MemoryFormat::Preserve).map(Ret::from)
+    } else {
+        Ok(Ret::Same(0))
     }
-    run1!("_to_copy", t, dtype, device, format).map(Ret::from)
 }
 
-fn to_cuda(a: &Args) -> Result<Ret> {
-    let device = a.device(1).unwrap_or(Device::cuda(0));
-    crate::cuda::check(device)?;
-    to(a.tensor(0)?, None, Some(device), false, a.format(3))
+fn conj_physical(a: &calls::ConjPhysical) -> Result<Ret> {
+    if !a.input.dtype().is_complex() {
+        return Ok(Ret::Same(0));
+    }
+    // Of a lazy view this is what lies in memory, but never the memory itself.
+    f::clone(&f::_conj(a.input)?).map(Ret::from)
 }
 
-fn to_other(a: &Args) -> Result<Ret> {
-    let other = a.tensor(1)?;
-    to(
-        a.tensor(0)?,
-        Some(other.dtype()),
-        Some(other.device()),
-        a.bool(3),
-        a.format(4),
+fn detach_(a: &calls::DetachInplace) -> Result<Tensor> {
+    ensure!(
+        !a.input.is_view(),
+        Runtime,
+        "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and \
+         gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these \
+         gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/nn/modules/module.py as a solution."
+    );
+    Ok(a.input.clone().with_requires_grad(false))
+}
+
+/// Refuses to resize what requires gradients, or shows a part of it.
+fn check_resizable(t: &Tensor) -> Result<()> {
+    ensure!(
+        !t.requires_grad() && !t.is_view_of_leaf(),
+        Runtime,
+        "cannot resize variables that require grad"
+    );
+    Ok(())
+}
+
+fn resized(t: &Tensor, shape: &[i64], strides: Option<&Dims>) -> Result<Tensor> {
+    let mut t = t.clone();
+    place::resize(&mut t, shape, strides)?;
+    Ok(t)
+}
+
+fn resize(a: &calls::Resize) -> Result<Tensor> {
+    check_resizable(a.input)?;
+    let strides = a
+        .memory_format
+        .map(|format| dims::format_strides(a.size, format))
+        .transpose()?;
+    ensure!(
+        a.size.iter().all(|&d| d >= 0),
+        Runtime,
+        "numel: integer multiplication overflow"
+    );
+    resized(a.input, a.size, strides.as_ref())
+}
+
+fn resize_as(a: &calls::ResizeAs) -> Result<Tensor> {
+    let (t, template) = (a.input, a.the_template);
+    check_resizable(t)?;
+    let strides = a
+        .memory_format
+        .map(|format| strides_in(template, format))
+        .transpose()?;
+    if t.shape() == template.shape() && strides.is_none() {
+        return Ok(t.clone());
+    }
+    resized(t, template.shape(), strides.as_ref())
+}
+
+/// `t` as another layout of a storage, which grows if it has to.
+fn on_storage(t: &Tensor, storage: &Storage, plan: (Dims, Dims, i64)) -> Result<Tensor> {
+    writable::check_leaf(t)?;
+    ensure!(
+        storage.device() == t.device(),
+        Runtime,
+        "Attempted to set the storage of a tensor on device \"{}\" to a storage on different device \"{}\".  This is no longer \
+         allowed; the devices must match.",
+        t.device(),
+        storage.device()
+    );
+    let (shape, strides, offset) = plan;
+    let need = dims::storage_bytes(&shape, &strides, offset, t.dtype().size())?;
+    if need > storage.nbytes() {
+        storage.resize(need)?;
+    }
+    Ok(
+        Tensor::checked(storage.clone(), shape, strides, offset, t.dtype())?
+            .with_requires_grad(t.requires_grad()),
     )
+}
+
+fn set_empty(a: &calls::Set) -> Result<Tensor> {
+    let storage = Storage::empty(0, a.input.device())?;
+    on_storage(a.input, &storage, (Dims::new(&[0]), Dims::new(&[1]), 0))
+}
+
+fn check_source(t: &Tensor, source: &Tensor) -> Result<()> {
+    ensure!(
+        source.dtype() == t.dtype(),
+        Runtime,
+        "Could not set tensor of type {} to a tensor of type {}",
+        source.dtype().scalar_type().to_lowercase(),
+        t.dtype().scalar_type().to_lowercase()
+    );
+    Ok(())
+}
+
+fn set_tensor(a: &calls::SetTensor) -> Result<Tensor> {
+    let (t, source) = (a.input, a.source);
+    check_source(t, source)?;
+    let layout = (
+        source.shape().clone(),
+        source.strides().clone(),
+        source.offset(),
+    );
+    on_storage(t, source.storage(), layout)
+}
+
+/// Sizes, strides (row-major unless given) and offset.
+fn layout(size: &[i64], stride: Option<&[i64]>, offset: i64) -> (Dims, Dims, i64) {
+    let strides = stride.map_or_else(|| dims::contiguous_strides(size), Dims::new);
+    (Dims::new(size), strides, offset)
+}
+
+fn set_tensor_layout(a: &calls::SetTensorLayout) -> Result<Tensor> {
+    check_source(a.input, a.source)?;
+    on_storage(
+        a.input,
+        a.source.storage(),
+        layout(a.size, a.stride, a.storage_offset),
+    )
+}
+
+fn set_storage(a: &calls::SetStorage) -> Result<Tensor> {
+    let storage = a.storage.storage();
+    let whole = (storage.nbytes() / a.input.dtype().size()) as i64;
+    on_storage(a.input, storage, layout(&[whole], None, 0))
+}
+
+fn set_storage_layout(a: &calls::SetStorageLayout) -> Result<Tensor> {
+    on_storage(
+        a.input,
+        a.storage.storage(),
+        layout(a.size, a.stride, a.storage_offset),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::core::call::Call;
+    use crate::ops::core::dispatch;
+    use crate::ops::core::op::Ret;
+
+    fn made(args: &crate::ops::Args) -> Result<Tensor> {
+        dispatch::call(Call::in_place(args)?).and_then(Ret::one)
+    }
+
+    #[test]
+    fn a_tensor_gets_another_size_or_storage() {
+        let x = Tensor::from_slice(&[1f32, 2., 3.], &[3]).unwrap();
+        let small = made(&f::Resize::new(&x, &[2]).args().unwrap()).unwrap();
+        assert_eq!(small.to_vec::<f32>().unwrap(), [1., 2.]);
+        let other = Tensor::from_slice(&[5f32, 6.], &[2]).unwrap();
+        let set = made(&f::SetTensor::new(&x, &other).args().unwrap()).unwrap();
+        assert!(set.shares_storage(&other));
+        let leaf = x.clone().with_requires_grad(true);
+        let e = made(&f::Resize::new(&leaf, &[2]).args().unwrap()).unwrap_err();
+        assert_eq!(e.message(), "cannot resize variables that require grad");
+        assert!(made(&f::SetTensor::new(&leaf, &other).args().unwrap()).is_err());
+        let free = made(&f::DetachInplace::new(&leaf).args().unwrap()).unwrap();
+        assert!(!free.requires_grad());
+        let view = f::select(&x, 0, 0).unwrap();
+        assert!(made(&f::DetachInplace::new(&view).args().unwrap()).is_err());
+    }
 }

@@ -4,6 +4,7 @@
 //! stubs, docs, the table test) is derived by walking [`table()`].
 
 pub mod arrange;
+pub mod cast;
 pub mod copy;
 pub mod core;
 pub mod create;
@@ -14,6 +15,7 @@ pub mod nn;
 pub mod pointwise;
 pub mod random;
 pub mod reduce;
+pub mod sample;
 pub mod sort;
 pub mod view;
 
@@ -32,17 +34,19 @@ pub mod f {
     pub use super::arrange::pad::calls::*;
     pub use super::arrange::repeat::calls::*;
     pub use super::arrange::triangle::calls::*;
+    pub use super::cast::calls::*;
     pub use super::copy::calls::*;
     pub use super::create::factory::calls::*;
     #[allow(unused_imports)]
     pub use super::create::range::calls::*;
     #[allow(unused_imports)]
     pub use super::create::window::calls::*;
+    pub use super::index::advanced::calls::*;
     pub use super::index::along::calls::*;
-    pub use super::index::getitem::calls::*;
     pub use super::index::mask::calls::*;
     pub use super::index::nonzero::calls::*;
     pub use super::index::scatter::calls::*;
+    pub use super::index::slices::calls::*;
     pub use super::index::take::calls::*;
     pub use super::linalg::addmm::calls::*;
     pub use super::linalg::contract::calls::*;
@@ -86,6 +90,7 @@ pub mod f {
     pub use super::reduce::scan::calls::*;
     pub use super::reduce::statistics::calls::*;
     pub use super::reduce::sums::calls::*;
+    pub use super::sample::calls::*;
     pub use super::sort::histogram::calls::*;
     pub use super::sort::order::calls::*;
     pub use super::sort::search::calls::*;
@@ -100,7 +105,7 @@ static FAMILIES: &[&[OpDef]] = &[
     pointwise::unary::OPS,
     pointwise::binary::OPS,
     copy::OPS,
-    copy::CASTS,
+    cast::OPS,
     create::window::OPS,
     nn::bag::OPS,
     create::factory::OPS,
@@ -117,12 +122,14 @@ static FAMILIES: &[&[OpDef]] = &[
     sort::search::OPS,
     sort::histogram::OPS,
     random::OPS,
+    sample::OPS,
     nn::ctc::OPS,
     nn::recurrent::OPS,
     index::along::OPS,
+    index::slices::OPS,
     index::scatter::OPS,
     index::take::OPS,
-    index::getitem::OPS,
+    index::advanced::OPS,
     index::mask::OPS,
     index::nonzero::OPS,
     nn::activation::OPS,

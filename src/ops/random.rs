@@ -1,17 +1,319 @@
 //! Random numbers: factories, fills in place, and draws that read other tensors.
 
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{F, FM, FMO, I, KernelBody, M, O, OpDef, Plan, kernel};
+use crate::ops::core::args::Args;
+use crate::ops::core::helpers;
+use crate::ops::core::op::{F, FM, I, O, OpDef, Plan, compose, kernel};
 use crate::ops::core::schema::Kind;
-use crate::ops::create::factory::{like, sized};
+use crate::ops::create::factory::{like, sized, via_host};
+use crate::ops::f;
 use crate::random::{
-    Distribution, SharedGenerator, advance_bernoulli_probs, advance_exponential_weights,
-    advance_randperm,
+    Distribution, Generator, SharedGenerator, advance_randperm, default_generator,
 };
-use crate::{DType, Device, Result, Tensor, bail, cpu, dims, ensure, factory_schema};
+use crate::{DType, Result, Tensor, cpu, cuda, ensure};
 use torchlike_macros::operators;
 
-/// The generator of a call: the one given, or the default.
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    kernel(
+        "rand",
+        "(int[*] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
+        F | O,
+        body!(
+            |a| drawn(sized(a.size, a.dtype, a.device)?, UNIFORM),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|_a, outs, g| advance(UNIFORM, outs, g), &[Tensor], &mut Generator))),
+        "Uniform random numbers from 0 (included) to 1 (excluded).",
+    ),
+    kernel(
+        "randn",
+        "(int[*] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
+        F | O,
+        body!(
+            |a| drawn(sized(a.size, a.dtype, a.device)?, NORMAL),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|_a, outs, g| advance(NORMAL, outs, g), &[Tensor], &mut Generator))),
+        "Random numbers of the standard normal distribution.",
+    ),
+    kernel(
+        "randint",
+        "(int high, int[] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
+        F | O,
+        body!(
+            |a| drawn(sized(a.size, a.dtype.or(Some(DType::I64)), a.device)?, range(0, a.high)),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(range(0, a.high), outs, g), &[Tensor], &mut Generator))),
+        "Random integers from 0 up to but not including `high`.",
+    ),
+    kernel(
+        "randint#low",
+        "(int low, int high, int[] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
+        F | O,
+        body!(
+            |a| drawn(sized(a.size, a.dtype.or(Some(DType::I64)), a.device)?, range(a.low, a.high)),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(range(a.low, a.high), outs, g), &[Tensor], &mut Generator))),
+        "Random integers from `low` up to but not including `high`.",
+    ),
+    kernel(
+        "rand_like",
+        "(Tensor self, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
+        F,
+        body!(
+            |a| drawn(like(a.input, a.dtype, a.device, a.memory_format)?, UNIFORM),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|_a, outs, g| advance(UNIFORM, outs, g), &[Tensor], &mut Generator))),
+        "Uniform random numbers in the shape of another tensor.",
+    ),
+    kernel(
+        "randn_like",
+        "(Tensor self, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
+        F,
+        body!(
+            |a| drawn(like(a.input, a.dtype, a.device, a.memory_format)?, NORMAL),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|_a, outs, g| advance(NORMAL, outs, g), &[Tensor], &mut Generator))),
+        "Normal random numbers in the shape of another tensor.",
+    ),
+    kernel(
+        "randint_like",
+        "(Tensor self, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
+        F,
+        body!(
+            |a| drawn(like(a.input, a.dtype, a.device, a.memory_format)?, range(0, a.high)),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(range(0, a.high), outs, g), &[Tensor], &mut Generator))),
+        "Random integers below `high` in the shape of another tensor.",
+    ),
+    kernel(
+        "randint_like#low",
+        "(Tensor self, int low, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
+        F,
+        body!(
+            |a| drawn(like(a.input, a.dtype, a.device, a.memory_format)?, range(a.low, a.high)),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(range(a.low, a.high), outs, g), &[Tensor], &mut Generator))),
+        "Random integers from `low` up to but not including `high` in the shape of another tensor.",
+    ),
+    compose(
+        "randint_like#tensor",
+        "(Tensor self, Tensor high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
+        F,
+        randint_like_tensor,
+        "Random integers below `high` in the shape of another tensor.",
+    ),
+    kernel(
+        "randperm",
+        "(int n, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
+        F | O,
+        body!(
+            randperm_rule,
+            |a, _, outs| cpu::random::randperm(&given(a.generator), &outs[0]),
+            cuda: |a, _, outs| via_host(&outs[0], |host| cpu::random::randperm(&given(a.generator), host)),
+        )
+        .random(Some(typed!(
+            |a, _outs, g| {
+                advance_randperm(g, a.n as usize);
+                Ok(())
+            },
+            &[Tensor],
+            &mut Generator
+        ))),
+        "A random permutation of 0 to n - 1.",
+    ),
+    kernel(
+        "normal#size",
+        "(float mean, float std, int[] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
+        F | O,
+        body!(
+            |a| drawn(sized(a.size, a.dtype, a.device)?, Distribution::Normal { mean: a.mean, std: a.std }),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(Distribution::Normal { mean: a.mean, std: a.std }, outs, g), &[Tensor], &mut Generator))),
+        "Normal random numbers.",
+    ),
+    kernel(
+        "normal#inplace",
+        "(Tensor self, float mean=0, float std=1, *, Generator? generator=None)",
+        I,
+        body!(
+            |a| drawn(itself(a.input), Distribution::Normal { mean: a.mean, std: a.std }),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(Distribution::Normal { mean: a.mean, std: a.std }, outs, g), &[Tensor], &mut Generator))),
+        "Filled with normal random numbers.",
+    ),
+    kernel(
+        "uniform",
+        "(Tensor self, float from=0, float to=1, *, Generator? generator=None)",
+        I,
+        body!(
+            |a| drawn(itself(a.input), Distribution::Uniform { from: a.from, to: a.to }),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(Distribution::Uniform { from: a.from, to: a.to }, outs, g), &[Tensor], &mut Generator))),
+        "Filled with uniform random numbers.",
+    ),
+    kernel(
+        "random",
+        "(Tensor self, *, Generator? generator=None)",
+        I,
+        body!(
+            |a| drawn(itself(a.input), Distribution::Random),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|_a, outs, g| advance(Distribution::Random, outs, g), &[Tensor], &mut Generator))),
+        "Filled with random integers of the type's whole range.",
+    ),
+    kernel(
+        "random#to",
+        "(Tensor self, int to, *, Generator? generator=None)",
+        I,
+        body!(
+            |a| drawn(itself(a.input), range(0, a.to)),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(range(0, a.to), outs, g), &[Tensor], &mut Generator))),
+        "Filled with random integers below `to`.",
+    ),
+    kernel(
+        "random#from",
+        "(Tensor self, int from, int? to, *, Generator? generator=None)",
+        I,
+        body!(
+            |a| drawn(itself(a.input), Distribution::RandomRange { from: a.from, to: a.to }),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(Distribution::RandomRange { from: a.from, to: a.to }, outs, g), &[Tensor], &mut Generator))),
+        "Filled with random integers from `from` up to but not including `to`.",
+    ),
+    kernel(
+        "exponential",
+        "(Tensor self, float lambd=1, *, Generator? generator=None)",
+        I,
+        body!(
+            |a| drawn(itself(a.input), Distribution::Exponential { lambda: a.lambd }),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(Distribution::Exponential { lambda: a.lambd }, outs, g), &[Tensor], &mut Generator))),
+        "Filled with random numbers of the exponential distribution.",
+    ),
+    kernel(
+        "cauchy",
+        "(Tensor self, float median=0, float sigma=1, *, Generator? generator=None)",
+        I,
+        body!(
+            |a| drawn(itself(a.input), Distribution::Cauchy { median: a.median, sigma: a.sigma }),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(Distribution::Cauchy { median: a.median, sigma: a.sigma }, outs, g), &[Tensor], &mut Generator))),
+        "Filled with random numbers of the Cauchy distribution.",
+    ),
+    kernel(
+        "geometric",
+        "(Tensor self, float p, *, Generator? generator=None)",
+        I,
+        body!(
+            |a| drawn(itself(a.input), Distribution::Geometric { p: a.p }),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(Distribution::Geometric { p: a.p }, outs, g), &[Tensor], &mut Generator))),
+        "Filled with the numbers of trials up to a first success.",
+    ),
+    kernel(
+        "log_normal",
+        "(Tensor self, float mean=1, float std=2, *, Generator? generator=None)",
+        I,
+        body!(
+            |a| drawn(itself(a.input), Distribution::LogNormal { mean: a.mean, std: a.std }),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(Distribution::LogNormal { mean: a.mean, std: a.std }, outs, g), &[Tensor], &mut Generator))),
+        "Filled with exponentials of normal random numbers.",
+    ),
+    kernel(
+        "bernoulli#p",
+        "(Tensor self, float p, *, Generator? generator=None)",
+        FM,
+        body!(
+            |a| drawn(crate::ops::copy::like(a.input), Distribution::Bernoulli { p: a.p }),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(Distribution::Bernoulli { p: a.p }, outs, g), &[Tensor], &mut Generator))),
+        "0 or 1 in the shape of the input, with one probability of 1.",
+    ),
+    kernel(
+        "bernoulli#inplace",
+        "(Tensor self, float p=0.5, *, Generator? generator=None)",
+        I,
+        body!(
+            |a| drawn(itself(a.input), Distribution::Bernoulli { p: a.p }),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(Distribution::Bernoulli { p: a.p }, outs, g), &[Tensor], &mut Generator))),
+        "Filled with 0 or 1.",
+    ),
+];
+
+const UNIFORM: Distribution = Distribution::Uniform { from: 0.0, to: 1.0 };
+pub(super) const NORMAL: Distribution = Distribution::Normal {
+    mean: 0.0,
+    std: 1.0,
+};
+
+const fn range(from: i64, to: i64) -> Distribution {
+    Distribution::RandomRange { from, to: Some(to) }
+}
+
+/// TRANSITION: the generator of a call, the one given or the default.
 #[must_use]
 pub fn generator(a: &Args) -> SharedGenerator {
     match a
@@ -22,396 +324,68 @@ pub fn generator(a: &Args) -> SharedGenerator {
         .position(|p| p.kind == Kind::Generator)
     {
         Some(i) => a.generator(i),
-        None => crate::random::default_generator(),
+        None => default_generator(),
     }
 }
 
-/// A row that fills its result from one distribution: name, schema, forms, rule, distribution, sentence.
-macro_rules! draw {
-    ($name:literal, $schema:expr, $forms:expr, $rule:expr, $dist:expr, $doc:literal) => {
-        kernel(
-            $name,
-            $schema,
-            $forms,
-            KernelBody::new(
-                |a| {
-                    let rule: fn(&Args) -> Result<Plan> = $rule;
-                    let dist: fn(&Args) -> Result<Distribution> = $dist;
-                    let plan = rule(a)?;
-                    checked(dist(a)?, plan)
-                },
-                |a, o| {
-                    let dist: fn(&Args) -> Result<Distribution> = $dist;
-                    cpu::random::fill(&dist(a)?, &generator(a), &o[0])
-                },
-            )
-            .cuda(|a, o| {
-                let dist: fn(&Args) -> Result<Distribution> = $dist;
-                no_host_generator(a)?;
-                crate::cuda::random::fill(&dist(a)?, &o[0])
-            })
-            .pointwise()
-            .random(Some(|a, o, g| {
-                let dist: fn(&Args) -> Result<Distribution> = $dist;
-                if let Ok(d) = dist(a) {
-                    cpu::random::advance(&d, g, &o[0]);
-                }
-            })),
-            $doc,
-        )
-    };
+/// The generator given, or the default.
+#[must_use]
+pub fn given(generator: Option<&SharedGenerator>) -> SharedGenerator {
+    generator.cloned().unwrap_or_else(default_generator)
 }
 
-/// GPUs draw from generators of their own.
-fn no_host_generator(a: &Args) -> Result<()> {
-    let given = a.values.iter().any(|v| matches!(v, Arg::Generator(_)));
+/// Fills on a GPU, which draws from a generator of its own.
+fn fill_gpu(d: &Distribution, asked: Option<&SharedGenerator>, outs: &[Tensor]) -> Result<()> {
     ensure!(
-        !given,
+        asked.is_none(),
         Runtime,
         "Expected a 'cuda' device type for generator but found 'cpu'"
     );
-    Ok(())
+    cuda::random::fill(d, &outs[0])
 }
 
-fn checked(d: Distribution, plan: Plan) -> Result<Plan> {
+/// The plan of a fill, with a distribution that suits its dtype.
+pub(super) fn drawn(plan: Plan, d: Distribution) -> Result<(Plan, Distribution)> {
     let out = &plan.outs[0];
     let empty =
         out.shape.contains(&0) && matches!(d, Distribution::Normal { std, .. } if std >= 0.0);
     if !empty {
         cpu::random::check(&d, out.dtype)?;
     }
-    Ok(plan)
+    Ok((plan, d))
 }
 
-/// A result like argument 0.
-fn itself(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    Ok(Plan::one(t.shape().clone(), t.strides().clone(), t.dtype()))
+/// Moves a generator as a fill would.
+fn advance(d: Distribution, outs: &[Tensor], g: &mut Generator) -> Result<()> {
+    cpu::random::advance(&d, g, &outs[0]);
+    Ok(())
 }
 
-/// A fresh result in the layout of argument 0.
-fn fresh(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    Ok(Plan::one(
-        t.shape().clone(),
-        dims::preserved_strides(t.shape(), t.strides()),
-        t.dtype(),
-    ))
+/// A result in the very layout of `t`.
+fn itself(t: &Tensor) -> Plan {
+    Plan::one(t.shape().clone(), t.strides().clone(), t.dtype())
 }
 
-const UNIFORM: fn(&Args) -> Result<Distribution> =
-    |_| Ok(Distribution::Uniform { from: 0.0, to: 1.0 });
-const NORMAL: fn(&Args) -> Result<Distribution> = |_| {
-    Ok(Distribution::Normal {
-        mean: 0.0,
-        std: 1.0,
-    })
-};
-
-/// The integer at `i`, given as a number or as a tensor of one element.
-fn whole(a: &Args, i: usize) -> Result<i64> {
-    match &a.values[i] {
-        Arg::Tensor(t) => {
-            ensure!(t.numel() == 1, Runtime, "high must be a scalar tensor");
-            ensure!(
-                t.device().is_cpu(),
-                Runtime,
-                "high must be a scalar tensor and on CPU"
-            );
-            Ok(t.item()?.to_i64())
-        }
-        _ => a.int(i),
-    }
+fn randint_like_tensor(a: &calls::RandintLikeTensor) -> Result<Tensor> {
+    ensure!(a.high.numel() == 1, Runtime, "high must be a scalar tensor");
+    ensure!(
+        a.high.device().is_cpu(),
+        Runtime,
+        "high must be a scalar tensor and on CPU"
+    );
+    f::RandintLike::new(a.input, helpers::item(a.high)?.to_i64())
+        .generator(a.generator)
+        .dtype(a.dtype)
+        .layout(a.layout)
+        .device(a.device)
+        .memory_format(a.memory_format)
+        .call()
 }
 
-fn range(from: i64, to: i64) -> Result<Distribution> {
-    Ok(Distribution::RandomRange { from, to: Some(to) })
-}
-
-/// Factories whose dtype is int64 unless told otherwise.
-fn sized_long(a: &Args, size: usize, first: usize) -> Result<Plan> {
-    let mut plan = sized(a, a.ints(size)?, first)?;
-    plan.outs[0].dtype = a.dtype(first).unwrap_or(DType::I64);
-    Ok(plan)
-}
-
-/// The family's rows.
-#[operators]
-pub static OPS: &[OpDef] = &[
-    draw!(
-        "rand",
-        factory_schema!("(int[*] size, *, Generator? generator=None"),
-        F | O,
-        |a| sized(a, a.ints(0)?, 2),
-        UNIFORM,
-        "Uniform random numbers from 0 (included) to 1 (excluded)."
-    ),
-    draw!(
-        "randn",
-        factory_schema!("(int[*] size, *, Generator? generator=None"),
-        F | O,
-        |a| sized(a, a.ints(0)?, 2),
-        NORMAL,
-        "Random numbers of the standard normal distribution."
-    ),
-    draw!(
-        "randint",
-        factory_schema!("(int high, int[] size, *, Generator? generator=None"),
-        F | O,
-        |a| sized_long(a, 1, 3),
-        |a| range(0, a.int(0)?),
-        "Random integers from 0 up to but not including `high`."
-    ),
-    draw!(
-        "randint#low",
-        factory_schema!("(int low, int high, int[] size, *, Generator? generator=None"),
-        F | O,
-        |a| sized_long(a, 2, 4),
-        |a| range(a.int(0)?, a.int(1)?),
-        "Random integers from `low` up to but not including `high`."
-    ),
-    draw!(
-        "rand_like",
-        "(Tensor self, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
-        F,
-        |a| like(a, 2),
-        UNIFORM,
-        "Uniform random numbers in the shape of another tensor."
-    ),
-    draw!(
-        "randn_like",
-        "(Tensor self, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
-        F,
-        |a| like(a, 2),
-        NORMAL,
-        "Normal random numbers in the shape of another tensor."
-    ),
-    draw!(
-        "randint_like",
-        "(Tensor self, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
-        F,
-        |a| like(a, 3),
-        |a| range(0, a.int(1)?),
-        "Random integers below `high` in the shape of another tensor."
-    ),
-    draw!(
-        "randint_like#low",
-        "(Tensor self, int low, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
-        F,
-        |a| like(a, 4),
-        |a| range(a.int(1)?, a.int(2)?),
-        "Random integers from `low` up to but not including `high` in the shape of another tensor."
-    ),
-    draw!(
-        "randint_like#tensor",
-        "(Tensor self, Tensor high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
-        F,
-        |a| like(a, 3),
-        |a| range(0, whole(a, 1)?),
-        "Random integers below `high` in the shape of another tensor."
-    ),
-    kernel(
-        "randperm",
-        factory_schema!("(int n, *, Generator? generator=None"),
-        F | O,
-        KernelBody::new(infer_randperm, |a, o| {
-            cpu::random::randperm(&generator(a), &o[0])
-        })
-        .cuda(crate::ops::create::factory::via_host)
-        .random(Some(|_, o, g| advance_randperm(g, o[0].numel() as usize))),
-        "A random permutation of 0 to n - 1.",
-    ),
-    kernel(
-        "normal",
-        "(Tensor mean, Tensor std, *, Generator? generator=None)",
-        F | O,
-        KernelBody::new(infer_normal, normal_values).random(Some(advance_normal)),
-        "Normal random numbers with a mean and a standard deviation for each element.",
-    ),
-    kernel(
-        "normal#mean",
-        "(Tensor mean, float std=1, *, Generator? generator=None)",
-        F | O,
-        KernelBody::new(infer_normal, normal_values).random(Some(advance_normal)),
-        "Normal random numbers with a mean for each element.",
-    ),
-    kernel(
-        "normal#std",
-        "(float mean, Tensor std, *, Generator? generator=None)",
-        F | O,
-        KernelBody::new(infer_normal, normal_values).random(Some(advance_normal)),
-        "Normal random numbers with a standard deviation for each element.",
-    ),
-    draw!(
-        "normal#size",
-        factory_schema!("(float mean, float std, int[] size, *, Generator? generator=None"),
-        F | O,
-        |a| sized(a, a.ints(2)?, 4),
-        |a| Ok(Distribution::Normal {
-            mean: a.float(0)?,
-            std: a.float(1)?
-        }),
-        "Normal random numbers."
-    ),
-    draw!(
-        "normal#inplace",
-        "(Tensor self, float mean=0, float std=1, *, Generator? generator=None)",
-        I,
-        itself,
-        |a| Ok(Distribution::Normal {
-            mean: a.float(1)?,
-            std: a.float(2)?
-        }),
-        "Filled with normal random numbers."
-    ),
-    draw!(
-        "uniform",
-        "(Tensor self, float from=0, float to=1, *, Generator? generator=None)",
-        I,
-        itself,
-        |a| Ok(Distribution::Uniform {
-            from: a.float(1)?,
-            to: a.float(2)?
-        }),
-        "Filled with uniform random numbers."
-    ),
-    draw!(
-        "random",
-        "(Tensor self, *, Generator? generator=None)",
-        I,
-        itself,
-        |_| Ok(Distribution::Random),
-        "Filled with random integers of the type's whole range."
-    ),
-    draw!(
-        "random#to",
-        "(Tensor self, int to, *, Generator? generator=None)",
-        I,
-        itself,
-        |a| range(0, a.int(1)?),
-        "Filled with random integers below `to`."
-    ),
-    draw!(
-        "random#from",
-        "(Tensor self, int from, int? to, *, Generator? generator=None)",
-        I,
-        itself,
-        |a| Ok(Distribution::RandomRange {
-            from: a.int(1)?,
-            to: a.opt_int(2)
-        }),
-        "Filled with random integers from `from` up to but not including `to`."
-    ),
-    draw!(
-        "exponential",
-        "(Tensor self, float lambd=1, *, Generator? generator=None)",
-        I,
-        itself,
-        |a| Ok(Distribution::Exponential {
-            lambda: a.float(1)?
-        }),
-        "Filled with random numbers of the exponential distribution."
-    ),
-    draw!(
-        "cauchy",
-        "(Tensor self, float median=0, float sigma=1, *, Generator? generator=None)",
-        I,
-        itself,
-        |a| Ok(Distribution::Cauchy {
-            median: a.float(1)?,
-            sigma: a.float(2)?
-        }),
-        "Filled with random numbers of the Cauchy distribution."
-    ),
-    draw!(
-        "geometric",
-        "(Tensor self, float p, *, Generator? generator=None)",
-        I,
-        itself,
-        |a| Ok(Distribution::Geometric { p: a.float(1)? }),
-        "Filled with the numbers of trials up to a first success."
-    ),
-    draw!(
-        "log_normal",
-        "(Tensor self, float mean=1, float std=2, *, Generator? generator=None)",
-        I,
-        itself,
-        |a| Ok(Distribution::LogNormal {
-            mean: a.float(1)?,
-            std: a.float(2)?
-        }),
-        "Filled with exponentials of normal random numbers."
-    ),
-    kernel(
-        "bernoulli",
-        "(Tensor self, *, Generator? generator=None)",
-        FMO,
-        KernelBody::new(
-            |a| infer_probs(a, a.tensor(0)?),
-            |a, o| cpu::random::bernoulli_probs(&generator(a), &o[0], a.tensor(0)?),
-        )
-        .random(Some(|a, o, g| advance_probs(a, 0, o, g))),
-        "0 or 1, each element of the input being the probability of 1.",
-    ),
-    draw!(
-        "bernoulli#p",
-        "(Tensor self, float p, *, Generator? generator=None)",
-        FM,
-        fresh,
-        |a| Ok(Distribution::Bernoulli { p: a.float(1)? }),
-        "0 or 1 in the shape of the input, with one probability of 1."
-    ),
-    kernel(
-        "bernoulli#tensor_inplace",
-        "(Tensor self, Tensor p, *, Generator? generator=None)",
-        I,
-        KernelBody::new(infer_bernoulli_inplace, |a, o| {
-            cpu::random::bernoulli_probs(&generator(a), &o[0], a.tensor(1)?)
-        })
-        .pointwise()
-        .random(Some(|a, o, g| advance_probs(a, 1, o, g))),
-        "Filled with 0 or 1, with a probability of 1 for each element.",
-    ),
-    draw!(
-        "bernoulli#inplace",
-        "(Tensor self, float p=0.5, *, Generator? generator=None)",
-        I,
-        itself,
-        |a| Ok(Distribution::Bernoulli { p: a.float(1)? }),
-        "Filled with 0 or 1."
-    ),
-    kernel(
-        "poisson",
-        "(Tensor self, Generator? generator=None)",
-        F,
-        KernelBody::new(infer_poisson, |a, o| {
-            cpu::random::poisson(&generator(a), &o[0], a.tensor(0)?)
-        })
-        .random(None),
-        "A Poisson count for each rate.",
-    ),
-    kernel(
-        "multinomial",
-        "(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None)",
-        F | M | O,
-        KernelBody::new(infer_multinomial, |a, o| {
-            cpu::random::multinomial(
-                &generator(a),
-                &o[0],
-                a.tensor(0)?,
-                a.int(1)? as usize,
-                a.bool(2),
-            )
-        })
-        .random(Some(advance_multinomial)),
-        "Positions drawn with the probabilities of each row.",
-    ),
-];
-
-fn infer_randperm(a: &Args) -> Result<Plan> {
-    let n = a.int(0)?;
-    let mut plan = sized(a, &[n], 2)?;
-    let dtype = a.dtype(2).unwrap_or(DType::I64);
+fn randperm_rule(a: &calls::Randperm) -> Result<Plan> {
+    let n = a.n;
+    let dtype = a.dtype.unwrap_or(DType::I64);
+    let plan = sized(&[n], Some(dtype), a.device)?;
     let limit = match dtype {
         DType::F16 => (1 << 11) + 1,
         DType::BF16 => (1 << 8) + 1,
@@ -441,164 +415,19 @@ fn infer_randperm(a: &Args) -> Result<Plan> {
             || matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64),
         "randperm",
     )?;
-    plan.outs[0].dtype = dtype;
     Ok(plan)
-}
-
-fn infer_normal(a: &Args) -> Result<Plan> {
-    let (mean, std) = (a.opt_tensor(0), a.opt_tensor(1));
-    if let Some(std) = std {
-        ensure!(
-            !std.dtype().is_complex(),
-            Runtime,
-            "normal expects standard deviation to be non-complex"
-        );
-        if std.device().is_cpu() && std.numel() > 0 {
-            let lowest = cpu::copy::dense(std, DType::F64)?;
-            let ok = cpu::slice::<f64>(&lowest).iter().all(|&s| s >= 0.0);
-            ensure!(ok, Runtime, "normal expects all elements of std >= 0.0");
-        }
-    } else {
-        let std = a.float(1)?;
-        ensure!(
-            std >= 0.0,
-            Runtime,
-            "normal expects std >= 0.0, but found std {std}"
-        );
-    }
-    let (shape, dtype) = match (mean, std) {
-        (Some(m), Some(s)) => (dims::broadcast(m.shape(), s.shape())?, m.dtype()),
-        (Some(t), None) | (None, Some(t)) => (t.shape().clone(), t.dtype()),
-        _ => bail!(Runtime, "normal() needs a tensor"),
-    };
-    checked(
-        Distribution::Normal {
-            mean: 0.0,
-            std: 1.0,
-        },
-        Plan::contiguous(&shape, dtype),
-    )
-}
-
-/// Unit normals, then times the deviation and plus the mean as operations of their own.
-fn normal_values(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let out = &outs[0];
-    let drawn = Tensor::empty(out.shape(), out.dtype(), Device::CPU)?;
-    let std = if a.opt_tensor(1).is_some() {
-        1.0
-    } else {
-        a.float(1)?
-    };
-    cpu::random::fill(
-        &Distribution::Normal { mean: 0.0, std },
-        &generator(a),
-        &drawn,
-    )?;
-    let apply = |op: &'static crate::ops::Op, other: Arg| -> Result<()> {
-        crate::ops::core::dispatch::call_inplace(&Args::new(op, [Arg::Tensor(&drawn), other])?)
-    };
-    if let Some(std) = a.opt_tensor(1) {
-        apply(crate::op!("mul")?, Arg::Tensor(std))?;
-    }
-    match a.opt_tensor(0) {
-        Some(mean) => apply(crate::op!("add")?, Arg::Tensor(mean))?,
-        None => apply(crate::op!("add")?, Arg::Float(a.float(0)?))?,
-    }
-    cpu::copy::copy(out, &drawn)
-}
-
-fn advance_normal(a: &Args, outs: &[Tensor], g: &mut crate::random::Generator) {
-    let std = a.opt_float(1).unwrap_or(1.0);
-    let d = Distribution::Normal { mean: 0.0, std };
-    // The draw goes into a contiguous tensor whatever the result's layout.
-    let shape = outs[0].shape();
-    if let Ok(t) = Tensor::empty(shape, outs[0].dtype(), Device::META) {
-        cpu::random::advance(&d, g, &t);
-    }
-}
-
-fn check_probs(p: &Tensor) -> Result<()> {
-    p.dtype().check_float_kernel("bernoulli_tensor_cpu_p_")?;
-    Ok(())
-}
-
-fn infer_probs(a: &Args, p: &Tensor) -> Result<Plan> {
-    check_probs(p)?;
-    let t = a.tensor(0)?;
-    Ok(Plan::contiguous(t.shape(), t.dtype()))
-}
-
-fn infer_bernoulli_inplace(a: &Args) -> Result<Plan> {
-    let (t, p) = (a.tensor(0)?, a.tensor(1)?);
-    check_probs(p)?;
-    t.dtype()
-        .check_kernel(!t.dtype().is_complex(), "bernoulli_tensor_cpu_self_")?;
-    let shape = dims::broadcast(t.shape(), p.shape())?;
-    Ok(Plan::one(shape, t.strides().clone(), t.dtype()))
-}
-
-fn advance_probs(a: &Args, p: usize, outs: &[Tensor], g: &mut crate::random::Generator) {
-    let double = a.opt_tensor(p).is_some_and(|t| t.dtype() == DType::F64);
-    advance_bernoulli_probs(g, outs[0].numel() as usize, double);
-}
-
-fn infer_poisson(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    t.dtype().check_float_kernel("poisson_cpu")?;
-    Ok(Plan::contiguous(t.shape(), t.dtype()))
-}
-
-fn infer_multinomial(a: &Args) -> Result<Plan> {
-    let (t, n) = (a.tensor(0)?, a.int(1)?);
-    ensure!(
-        t.ndim() == 1 || t.ndim() == 2,
-        Runtime,
-        "prob_dist must be 1 or 2 dim"
-    );
-    ensure!(
-        t.dtype().is_float(),
-        Runtime,
-        "multinomial only supports floating-point dtypes for input, got: {}",
-        t.dtype().scalar_type()
-    );
-    ensure!(n > 0, Runtime, "cannot sample n_sample <= 0 samples");
-    let categories = t.shape()[t.ndim() - 1];
-    ensure!(
-        a.bool(2) || n <= categories,
-        Runtime,
-        "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
-    );
-    ensure!(
-        categories <= 1 << 24,
-        Runtime,
-        "number of categories cannot exceed 2^24"
-    );
-    Ok(if t.ndim() == 1 {
-        Plan::contiguous(&[n], DType::I64)
-    } else {
-        Plan::contiguous(&[t.shape()[0], n], DType::I64)
-    })
-}
-
-fn advance_multinomial(a: &Args, outs: &[Tensor], g: &mut crate::random::Generator) {
-    let samples = a.opt_int(1).unwrap_or(1);
-    match a.opt_tensor(0) {
-        _ if outs[0].numel() == 0 => {}
-        Some(_) if a.bool(2) && samples > 1 => g.skip(2 * outs[0].numel() as u64),
-        Some(t) => advance_exponential_weights(g, t.numel() as usize),
-        None => {}
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::ops::f;
     use crate::random::{Generator, SharedGenerator};
-    use crate::{Device, Dims, Tensor, run1};
+    use crate::{Device, Tensor};
 
     #[test]
     fn draws_pytorchs_numbers_in_order() {
         let g = SharedGenerator::new(Generator::new(0));
-        let x = run1!("rand", Dims::from([3]), g.clone()).unwrap();
+        let x = f::Rand::new(&[3]).generator(&g).call().unwrap();
         let bits: Vec<u32> = x
             .to_vec::<f32>()
             .unwrap()
@@ -606,7 +435,7 @@ mod tests {
             .map(|v| v.to_bits())
             .collect();
         assert_eq!(bits, [0x3efe_1558, 0x3f44_aa2f, 0x3db5_33a8]);
-        let p = run1!("randperm", 6i64, g).unwrap();
+        let p = f::Randperm::new(6).generator(&g).call().unwrap();
         assert_eq!(p.to_vec::<i64>().unwrap(), [0, 4, 5, 1, 2, 3]);
     }
 
@@ -615,12 +444,7 @@ mod tests {
         let g = SharedGenerator::new(Generator::new(7));
         let before = g.lock().get_state();
         let t = Tensor::empty(&[4, 4], crate::DType::F32, Device::META).unwrap();
-        let args = crate::ops::Args::new(
-            crate::op!("uniform").unwrap(),
-            [(&t).into(), 0.0.into(), 1.0.into(), g.clone().into()],
-        )
-        .unwrap();
-        crate::ops::dispatch::call_inplace(&args).unwrap();
+        f::Uniform::new(&t).generator(&g).call_().unwrap();
         assert!(before == g.lock().get_state());
     }
 }

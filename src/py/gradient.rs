@@ -100,7 +100,7 @@ impl PyTensor {
             .set_item("_grad", value)
     }
     pub(super) fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        wrap(slf.py(), slf.get().get().detach())
+        wrap(slf.py(), crate::ops::f::detach(slf.get().get())?)
     }
     pub(super) fn set_data(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let new = tensor_arg(value, "set_data", "data").map_err(|_| {
@@ -138,11 +138,6 @@ impl PyTensor {
         }
         slf.get().set_requires_grad(requires_grad)?;
         Ok(slf)
-    }
-    fn detach_(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        let t = slf.get().get().clone().with_requires_grad(false);
-        slf.get().set(t);
-        slf
     }
     #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
     fn backward(

@@ -5,7 +5,7 @@ use super::object::{PyParameter, PyTensor, is_plain_tensor, tensor_ref};
 use super::results::{scalar, to_python};
 use super::types::{self, PyDType, device_of};
 use super::watch::{self, Style};
-use crate::ops::Arg;
+use crate::ops::{Arg, Call, dispatch, f};
 use crate::{DType, Device, Dims, MemoryFormat, Scalar, Tensor, mode, op, run};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -20,6 +20,11 @@ impl PyTensor {
             None
         }
     }
+}
+
+/// What argument 0 of an in-place call becomes.
+fn changed(args: crate::ops::Args<'_>) -> crate::Result<Tensor> {
+    dispatch::call(Call::in_place(&args)?)?.one()
 }
 
 #[pymethods]
@@ -313,49 +318,6 @@ impl PyTensor {
             .import("torchlike.storage")?
             .call_method1("_typed", (slf,))
     }
-    #[pyo3(signature = (*sizes, memory_format=None))]
-    fn resize_<'py>(
-        slf: Bound<'py, Self>,
-        sizes: &Bound<'py, PyTuple>,
-        memory_format: Option<&types::PyFormat>,
-    ) -> PyResult<Bound<'py, Self>> {
-        let shape = sizes_of(sizes)?;
-        let format = memory_format.map(types::PyFormat::format);
-        let strides = format
-            .map(|f| crate::dims::format_strides(&shape, f))
-            .transpose()?;
-        let mut t = slf.get().get().clone();
-        if shape.iter().any(|&d| d < 0) {
-            return Err(PyRuntimeError::new_err(
-                "numel: integer multiplication overflow",
-            ));
-        }
-        crate::ops::core::place::resize(&mut t, &shape, strides.as_ref())?;
-        slf.get().set(t);
-        Ok(slf)
-    }
-    #[pyo3(signature = (the_template, *, memory_format=None))]
-    fn resize_as_<'py>(
-        slf: Bound<'py, Self>,
-        the_template: &Bound<'py, PyAny>,
-        memory_format: Option<&types::PyFormat>,
-    ) -> PyResult<Bound<'py, Self>> {
-        let template = tensor_arg(the_template, "resize_as_", "the_template")?;
-        let strides = match memory_format.map(types::PyFormat::format) {
-            None => None,
-            Some(MemoryFormat::Preserve) => Some(crate::dims::preserved_strides(
-                template.shape(),
-                template.strides(),
-            )),
-            Some(f) => Some(crate::dims::format_strides(template.shape(), f)?),
-        };
-        let mut t = slf.get().get().clone();
-        if t.shape() != template.shape() || strides.is_some() {
-            crate::ops::core::place::resize(&mut t, template.shape(), strides.as_ref())?;
-        }
-        slf.get().set(t);
-        Ok(slf)
-    }
     #[pyo3(signature = (source=None, storage_offset=None, size=None, stride=None))]
     fn set_<'py>(
         slf: Bound<'py, Self>,
@@ -373,52 +335,31 @@ impl PyTensor {
             .transpose()
         };
         let (shape, strides) = (list(size)?, list(stride)?);
-        let old = slf.get().get();
-        let (storage, source_layout) = match source {
-            None => (
-                crate::Storage::empty(0, old.device())?,
-                Some((Dims::new(&[0]), Dims::new(&[1]), 0)),
-            ),
-            Some(o) => match tensor_ref(o) {
-                Some(t) => {
-                    if t.dtype() != old.dtype() {
-                        return Err(PyRuntimeError::new_err(format!(
-                            "Could not set tensor of type {} to a tensor of type {}",
-                            t.dtype().scalar_type().to_lowercase(),
-                            old.dtype().scalar_type().to_lowercase()
-                        )));
-                    }
-                    (
-                        t.storage().clone(),
-                        Some((t.shape().clone(), t.strides().clone(), t.offset())),
-                    )
+        let t = slf.get().get().clone();
+        let source = source.filter(|o| !o.is_none());
+        let made = match source.map(|o| (o, tensor_ref(o).cloned())) {
+            None => changed(f::Set::new(&t).args()?)?,
+            Some((_, Some(source))) => match &shape {
+                None => changed(f::SetTensor::new(&t, &source).args()?)?,
+                Some(shape) => {
+                    let offset = storage_offset.unwrap_or(0);
+                    let call = f::SetTensorLayout::new(&t, &source, offset, shape);
+                    changed(call.stride(strides.as_deref()).args()?)?
                 }
-                None => (super::storage::storage_of(o)?, None),
             },
-        };
-        if storage.device() != old.device() {
-            return Err(PyRuntimeError::new_err(format!(
-                "Attempted to set the storage of a tensor on device \"{}\" to a storage on different device \"{}\".  This is no longer allowed; the devices must match.",
-                old.device(),
-                storage.device()
-            )));
-        }
-        let whole = (storage.nbytes() / old.dtype().size()) as i64;
-        let (shape, strides, offset) = match (shape, source_layout) {
-            (Some(shape), _) => {
-                let strides = strides.unwrap_or_else(|| crate::dims::contiguous_strides(&shape));
-                (shape, strides, storage_offset.unwrap_or(0))
+            Some((o, None)) => {
+                let bytes = super::storage::bytes_of(&super::storage::storage_of(o)?)?;
+                match &shape {
+                    None => changed(f::SetStorage::new(&t, &bytes).args()?)?,
+                    Some(shape) => {
+                        let offset = storage_offset.unwrap_or(0);
+                        let call = f::SetStorageLayout::new(&t, offset, shape, &bytes);
+                        changed(call.stride(strides.as_deref()).args()?)?
+                    }
+                }
             }
-            (None, Some(layout)) => layout,
-            (None, None) => (Dims::new(&[whole]), Dims::new(&[1]), 0),
         };
-        let need = crate::dims::storage_bytes(&shape, &strides, offset, old.dtype().size())?;
-        if need > storage.nbytes() {
-            storage.resize(need)?;
-        }
-        let t = Tensor::checked(storage, shape, strides, offset, old.dtype())?
-            .with_requires_grad(old.requires_grad());
-        slf.get().set(t);
+        slf.get().set(made);
         Ok(slf)
     }
     #[pyo3(signature = (dtype=None, non_blocking=false))]

@@ -299,7 +299,7 @@ fn draw(args: &Args, shown: &OwnedArgs, k: &KernelBody, results: &[Tensor]) -> R
     };
     let before = shared.lock().clone();
     if let Some(advance) = k.traits.random {
-        advance(&shown.borrow(), results, &mut shared.lock());
+        advance(&shown.borrow(), results, &mut shared.lock())?;
     } else {
         // How much is drawn depends on values: run the call aside, on replayed inputs.
         run_now(args, k)?;

@@ -241,7 +241,12 @@ pub(crate) fn factory_dtype<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Opti
 
 #[cold]
 pub(crate) fn data_dependent(args: &Args) -> crate::Error {
-    let name = args.name();
+    unknown_shape(args.name())
+}
+
+/// That the shape of an operator's result cannot be known without the values of its input.
+#[cold]
+pub(crate) fn unknown_shape(name: &str) -> crate::Error {
     err!(
         NotImplemented,
         "{name}(): the shape of the result depends on the values of its input, and meta tensors have none. \

@@ -85,3 +85,8 @@ pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
 pub fn wrapped(s: Scalar) -> Result<Tensor> {
     Tensor::scalar(s, s.dtype(crate::mode::default_dtype()))
 }
+
+/// Runs calls that are part of a kernel's work: only the recording, which keeps their effects, sees them.
+pub fn inside<R>(f: impl FnOnce() -> R) -> R {
+    crate::mode::with_layers(crate::mode::RECORDING, f)
+}

@@ -142,7 +142,7 @@ pub struct Traits {
     /// Every result element depends on the elements at its own place alone: the result may be written over an input.
     pub pointwise: bool,
     /// The kernel draws random numbers: how far it moves the generator, if that does not depend on values.
-    pub random: Option<fn(&Args, &[Tensor], &mut crate::random::Generator)>,
+    pub random: Option<fn(&Args, &[Tensor], &mut crate::random::Generator) -> Result<()>>,
     /// True for kernels that draw random numbers at all.
     pub draws: bool,
     /// Argument positions where host tensors may index another device's (bits).
@@ -346,7 +346,7 @@ impl KernelBody {
     #[must_use]
     pub const fn random(
         mut self,
-        advance: Option<fn(&Args, &[Tensor], &mut crate::random::Generator)>,
+        advance: Option<fn(&Args, &[Tensor], &mut crate::random::Generator) -> Result<()>>,
     ) -> Self {
         self.traits.draws = true;
         self.traits.random = advance;
@@ -441,13 +441,14 @@ pub const fn view(
 pub const fn becomes(
     name: &'static str,
     schema: &'static str,
+    forms: u8,
     f: fn(&Args) -> Result<Tensor>,
     doc: &'static str,
 ) -> OpDef {
     OpDef {
         name,
         schema,
-        forms: I,
+        forms,
         body: Body::Become(f),
         flops: None,
         doc,

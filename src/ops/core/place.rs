@@ -2,7 +2,7 @@
 
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::dispatch;
+use crate::ops::core::{dispatch, helpers};
 use crate::ops::core::op::{Ret, Traits, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{check_cast, check_result};
@@ -115,7 +115,7 @@ fn into_outs(
 fn copy_inside(target: &Tensor, result: &Tensor) -> Result<()> {
     let before = target.storage().version();
     let args = Args::new(op!("copy")?, [target.into(), result.into()])?;
-    mode::with_layers(mode::RECORDING, || dispatch::call(Call::in_place(&args)?))?;
+    helpers::inside(|| dispatch::call(Call::in_place(&args)?))?;
     // One write, not two: the caller counts it.
     target.storage().set_version(before);
     Ok(())

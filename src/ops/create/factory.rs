@@ -2,201 +2,185 @@
 
 use crate::dims::{self, MemoryFormat};
 use crate::ops::copy::strides_in;
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, KernelBody, M, O, OpDef, Plan, kernel};
-use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, mode};
+use crate::ops::core::op::{F, M, O, OpDef, Plan, kernel};
+use crate::ops::index::mask::check_fits;
+use crate::ops::view::part;
+use crate::{
+    DType, Device, DeviceKind, Dims, Result, Scalar, Tensor, bail, cpu, cuda, ensure, mode,
+};
+use std::ops::Range;
 use torchlike_macros::operators;
-
-/// The schema of a factory: its own arguments, then the options that all factories share.
-#[macro_export]
-#[doc(hidden)]
-macro_rules! factory_schema {
-    ($args:literal) => {
-        concat!($args, ", dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)")
-    };
-}
 
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "empty",
-        factory_schema!("(int[*] size, *, format? memory_format=None"),
+        "(int[*] size, *, format? memory_format=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        KernelBody::new(infer_empty, nothing).cuda(nothing),
+        body!(empty_rule, nothing, cuda: nothing),
         "An uninitialised tensor.",
     ),
     kernel(
         "zeros",
-        factory_schema!("(int[*] size, *"),
+        "(int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        KernelBody::new(infer_zeros, zeros).cuda(crate::cuda::map::zero),
+        body!(zeros_rule, |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(0))),
         "A tensor of zeros.",
     ),
     kernel(
         "ones",
-        factory_schema!("(int[*] size, *"),
+        "(int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        KernelBody::new(|a| sized(a, a.ints(0)?, 1), ones).cuda(crate::cuda::map::one),
+        body!(|a| sized(a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(1))),
         "A tensor of ones.",
     ),
     kernel(
         "full",
-        factory_schema!("(int[] size, Scalar fill_value, *"),
+        "(int[] size, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        KernelBody::new(infer_full, fill_second).cuda(crate::cuda::map::fill),
+        body!(full_rule, |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.fill_value)),
         "A tensor of one number.",
     ),
     kernel(
         "empty_strided",
-        factory_schema!("(int[] size, int[] stride, *"),
+        "(int[] size, int[] stride, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
-        KernelBody::new(infer_strided, nothing).cuda(nothing),
+        body!(|a| strided(a.size, a.stride, a.dtype.unwrap_or_else(mode::default_dtype), device_or_default(a.device)?), nothing, cuda: nothing),
         "An uninitialised tensor with given strides.",
     ),
     kernel(
         "empty_permuted",
-        factory_schema!("(int[] size, int[] physical_layout, *"),
+        "(int[] size, int[] physical_layout, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
-        KernelBody::new(infer_permuted, nothing).cuda(nothing),
+        body!(permuted_rule, nothing, cuda: nothing),
         "An uninitialised dense tensor with dimensions in a given order in memory.",
     ),
     kernel(
         "empty_like",
-        LIKE,
+        "(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
-        KernelBody::new(|a| like(a, 1), nothing).cuda(nothing),
+        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), nothing, cuda: nothing),
         "An uninitialised tensor like another.",
     ),
     kernel(
         "zeros_like",
-        LIKE,
+        "(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
-        KernelBody::new(|a| like(a, 1), zeros).cuda(crate::cuda::map::zero),
+        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(0))),
         "Zeros like another tensor.",
     ),
     kernel(
         "ones_like",
-        LIKE,
+        "(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
-        KernelBody::new(|a| like(a, 1), ones).cuda(crate::cuda::map::one),
+        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(1))),
         "Ones like another tensor.",
     ),
     kernel(
         "full_like",
         "(Tensor self, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
-        KernelBody::new(|a| like(a, 2), fill_second).cuda(crate::cuda::map::fill),
+        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.fill_value)),
         "One number in the shape of another tensor.",
     ),
     kernel(
         "new_empty",
-        factory_schema!("(Tensor self, int[*] size, *"),
+        "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
-        KernelBody::new(|a| new_sized(a, 2), nothing).cuda(nothing),
+        body!(|a| beside(a.input, a.size, a.dtype, a.device), nothing, cuda: nothing),
         "An uninitialised tensor of the same dtype and device.",
     ),
     kernel(
         "new_zeros",
-        factory_schema!("(Tensor self, int[*] size, *"),
+        "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
-        KernelBody::new(|a| new_sized(a, 2), zeros).cuda(crate::cuda::map::zero),
+        body!(|a| beside(a.input, a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(0))),
         "Zeros of the same dtype and device.",
     ),
     kernel(
         "new_ones",
-        factory_schema!("(Tensor self, int[*] size, *"),
+        "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
-        KernelBody::new(|a| new_sized(a, 2), ones).cuda(crate::cuda::map::one),
+        body!(|a| beside(a.input, a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(1))),
         "Ones of the same dtype and device.",
     ),
     kernel(
         "new_full",
-        factory_schema!("(Tensor self, int[] size, Scalar fill_value, *"),
+        "(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
-        KernelBody::new(|a| new_sized(a, 3), |a, o| cpu::fill(&o[0], a.scalar(2)?))
-            .cuda(crate::cuda::map::fill),
+        body!(|a| beside(a.input, a.size, a.dtype, a.device), |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.fill_value)),
         "One number in a tensor of the same dtype and device.",
     ),
     kernel(
         "new_empty_strided",
-        factory_schema!("(Tensor self, int[] size, int[] stride, *"),
+        "(Tensor self, int[] size, int[] stride, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
-        KernelBody::new(infer_new_strided, nothing).cuda(nothing),
+        body!(|a| strided(a.size, a.stride, a.dtype.unwrap_or(a.input.dtype()), a.device.unwrap_or(a.input.device())), nothing, cuda: nothing),
         "An uninitialised tensor with given strides, of the same dtype and device.",
     ),
     kernel(
         "scalar_tensor",
-        factory_schema!("(Scalar s, *"),
+        "(Scalar s, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
-        KernelBody::new(infer_scalar, |a, o| cpu::fill(&o[0], a.scalar(0)?))
-            .cuda(crate::cuda::map::fill),
+        body!(|a| sized(&[], a.dtype, a.device), |a, _, outs| cpu::fill(&outs[0], a.s), cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.s)),
         "A 0-dimensional tensor.",
     ),
     kernel(
         "eye",
-        factory_schema!("(int n, *"),
+        "(int n, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        KernelBody::new(|a| eye_rule(a, a.int(0)?, None, 1), eye).cuda(via_host),
+        body!(|a| eye_rule(a.n, a.n, a.dtype, a.device), |_, _, outs| eye(&outs[0]), cuda: |_, _, outs| via_host(&outs[0], eye)),
         "The identity matrix.",
     ),
     kernel(
         "eye#m",
-        factory_schema!("(int n, int m, *"),
+        "(int n, int m, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        KernelBody::new(|a| eye_rule(a, a.int(0)?, Some(a.int(1)?), 2), eye).cuda(via_host),
+        body!(|a| eye_rule(a.n, a.m, a.dtype, a.device), |_, _, outs| eye(&outs[0]), cuda: |_, _, outs| via_host(&outs[0], eye)),
         "A matrix with ones on the diagonal.",
     ),
     kernel(
         "tril_indices",
-        factory_schema!("(int row, int col, int offset=0, *"),
+        "(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
-        KernelBody::new(|a| infer_tri(a, true), |a, o| tri_fill(a, o, true)).cuda(via_host),
+        body!(|a| Triangle::new(a.row, a.col, a.offset, true)?.rule(a.dtype, a.device), |_, tri, outs| tri.fill(&outs[0]), cuda: |_, tri, outs| via_host(&outs[0], |host| tri.fill(host))),
         "Row and column numbers of a matrix's lower triangle.",
     ),
     kernel(
         "triu_indices",
-        factory_schema!("(int row, int col, int offset=0, *"),
+        "(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
-        KernelBody::new(|a| infer_tri(a, false), |a, o| tri_fill(a, o, false)).cuda(via_host),
+        body!(|a| Triangle::new(a.row, a.col, a.offset, false)?.rule(a.dtype, a.device), |_, tri, outs| tri.fill(&outs[0]), cuda: |_, tri, outs| via_host(&outs[0], |host| tri.fill(host))),
         "Row and column numbers of a matrix's upper triangle.",
     ),
 ];
 
-const LIKE: &str = "(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)";
-
-fn nothing(_: &Args, _: &[Tensor]) -> Result<()> {
+/// The kernel of factories whose results hold anything.
+fn nothing<A, P>(_: &A, _: &P, _: &[Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// Runs a factory's host kernel and moves the result to the GPU.
-pub(in crate::ops) fn via_host(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let crate::ops::core::op::Body::Kernel(k) = a.op.def.body else {
-        return Ok(());
-    };
-    let host: Vec<Tensor> = outs
-        .iter()
-        .map(|o| {
-            Tensor::empty_strided(
-                o.shape().clone(),
-                o.strides().clone(),
-                o.dtype(),
-                Device::CPU,
-            )
-        })
-        .collect::<Result<_>>()?;
-    let Some((_, cpu)) = k.old else { return Ok(()) };
-    cpu(a, &host)?;
-    outs.iter()
-        .zip(&host)
-        .try_for_each(|(o, h)| crate::ops::core::helpers::copy_(o, h))
+/// Fills a tensor on a GPU with what a host kernel makes.
+pub(in crate::ops) fn via_host(
+    out: &Tensor,
+    fill: impl FnOnce(&Tensor) -> Result<()>,
+) -> Result<()> {
+    let host = Tensor::empty_strided(
+        out.shape().clone(),
+        out.strides().clone(),
+        out.dtype(),
+        Device::CPU,
+    )?;
+    fill(&host)?;
+    cuda::copy::copy_into(out, &host)
 }
 
-/// The device option at `i`, resolved.
-pub(in crate::ops) fn device_at(a: &Args, i: usize) -> Result<Device> {
-    let d = a.device(i).unwrap_or_else(mode::default_device);
-    if d.kind == crate::DeviceKind::Cuda {
-        crate::cuda::check(d)?;
+/// Where a factory makes its result.
+pub(in crate::ops) fn device_or_default(asked: Option<Device>) -> Result<Device> {
+    let d = asked.unwrap_or_else(mode::default_device);
+    if d.kind == DeviceKind::Cuda {
+        cuda::check(d)?;
     }
     Ok(d)
 }
@@ -216,58 +200,48 @@ pub fn check_size(size: &[i64]) -> Result<()> {
     Ok(())
 }
 
-/// Rule of factories with a size; options start at position `first`.
+/// A row-major result of a size, with the defaults for what is not asked.
 ///
 /// # Errors
 /// If the size is negative or too large.
-pub fn sized(a: &Args, size: &[i64], first: usize) -> Result<Plan> {
+pub fn sized(size: &[i64], dtype: Option<DType>, device: Option<Device>) -> Result<Plan> {
     check_size(size)?;
-    Ok(
-        Plan::contiguous(size, a.dtype(first).unwrap_or_else(mode::default_dtype))
-            .on(device_at(a, first + 2)?),
-    )
+    let dtype = dtype.unwrap_or_else(mode::default_dtype);
+    Ok(Plan::contiguous(size, dtype).on(device_or_default(device)?))
 }
 
-fn infer_zeros(a: &Args) -> Result<Plan> {
-    let size = a.ints(0)?;
+fn zeros_rule(a: &calls::Zeros) -> Result<Plan> {
     ensure!(
-        size.iter().all(|&d| d >= 0),
+        a.size.iter().all(|&d| d >= 0),
         Runtime,
         "zeros: Dimension size must be non-negative."
     );
-    sized(a, size, 1)
+    sized(a.size, a.dtype, a.device)
 }
 
-fn infer_empty(a: &Args) -> Result<Plan> {
-    let mut plan = sized(a, a.ints(0)?, 2)?;
-    if let Some(format) = a.format(1) {
+fn empty_rule(a: &calls::Empty) -> Result<Plan> {
+    let mut plan = sized(a.size, a.dtype, a.device)?;
+    if let Some(format) = a.memory_format {
         ensure!(
             format != MemoryFormat::Preserve,
             Runtime,
             "unsupported memory format option Preserve"
         );
-        plan.outs[0].strides = dims::format_strides(a.ints(0)?, format)?;
+        plan.outs[0].strides = dims::format_strides(a.size, format)?;
     }
     Ok(plan)
 }
 
-fn infer_full(a: &Args) -> Result<Plan> {
-    let mut plan = sized(a, a.ints(0)?, 2)?;
-    if a.dtype(2).is_none() {
-        plan.outs[0].dtype = a.scalar(1)?.dtype(mode::default_dtype());
-    }
-    crate::ops::index::mask::check_fits(a.scalar(1)?, plan.outs[0].dtype)?;
+fn full_rule(a: &calls::Full) -> Result<Plan> {
+    let dtype = a
+        .dtype
+        .unwrap_or_else(|| a.fill_value.dtype(mode::default_dtype()));
+    let plan = sized(a.size, Some(dtype), a.device)?;
+    check_fits(a.fill_value, dtype)?;
     Ok(plan)
 }
 
-fn infer_scalar(a: &Args) -> Result<Plan> {
-    let mut plan = sized(a, &[], 1)?;
-    plan.outs[0].dtype = a.dtype(1).unwrap_or_else(mode::default_dtype);
-    Ok(plan)
-}
-
-fn strided(a: &Args, size: usize, dtype: DType, device: Device) -> Result<Plan> {
-    let (shape, strides) = (a.ints(size)?, a.ints(size + 1)?);
+fn strided(shape: &[i64], strides: &[i64], dtype: DType, device: Device) -> Result<Plan> {
     check_size(shape)?;
     ensure!(
         shape.len() == strides.len(),
@@ -276,36 +250,18 @@ fn strided(a: &Args, size: usize, dtype: DType, device: Device) -> Result<Plan> 
         shape.len(),
         strides.len()
     );
+    let (shape, strides) = (Dims::new(shape), Dims::new(strides));
     if strides.iter().any(|&s| s < 0) {
         bail!(
             Runtime,
             "Storage size calculation overflowed with sizes={shape} and strides={strides}"
         );
     }
-    Ok(Plan::one(shape.clone(), strides.clone(), dtype).on(device))
+    Ok(Plan::one(shape, strides, dtype).on(device))
 }
 
-fn infer_strided(a: &Args) -> Result<Plan> {
-    strided(
-        a,
-        0,
-        a.dtype(2).unwrap_or_else(mode::default_dtype),
-        device_at(a, 4)?,
-    )
-}
-
-fn infer_new_strided(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    strided(
-        a,
-        1,
-        a.dtype(3).unwrap_or(t.dtype()),
-        a.device(5).unwrap_or(t.device()),
-    )
-}
-
-fn infer_permuted(a: &Args) -> Result<Plan> {
-    let (shape, order) = (a.ints(0)?, a.ints(1)?);
+fn permuted_rule(a: &calls::EmptyPermuted) -> Result<Plan> {
+    let (shape, order) = (a.size, a.physical_layout);
     check_size(shape)?;
     ensure!(
         order.len() == shape.len(),
@@ -332,48 +288,30 @@ fn infer_permuted(a: &Args) -> Result<Plan> {
         );
         perm.push(d as usize);
     }
-    Ok(Plan::one(
-        shape.clone(),
-        dims::strides_in_order(shape, &perm),
-        a.dtype(2).unwrap_or_else(mode::default_dtype),
-    )
-    .on(device_at(a, 4)?))
+    let strides = dims::strides_in_order(shape, &perm);
+    let dtype = a.dtype.unwrap_or_else(mode::default_dtype);
+    Ok(Plan::one(Dims::new(shape), strides, dtype).on(device_or_default(a.device)?))
 }
 
-/// Rule of `*_like`: options start at `first`, the memory format comes after them.
+/// A result in the shape of `t`, with its dtype, device and order in memory unless others are asked.
 ///
 /// # Errors
 /// If the format does not fit.
-pub fn like(a: &Args, first: usize) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let strides = strides_in(t, a.format(first + 5).unwrap_or(MemoryFormat::Preserve))?;
-    let device = a.device(first + 2).unwrap_or(t.device());
-    Ok(Plan::one(
-        t.shape().clone(),
-        strides,
-        a.dtype(first).unwrap_or(t.dtype()),
-    )
-    .on(device))
+pub fn like(
+    t: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Plan> {
+    let strides = strides_in(t, format.unwrap_or(MemoryFormat::Preserve))?;
+    let dtype = dtype.unwrap_or(t.dtype());
+    Ok(Plan::one(t.shape().clone(), strides, dtype).on(device.unwrap_or(t.device())))
 }
 
-fn new_sized(a: &Args, first: usize) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let size = a.ints(1)?;
+/// A result of a size, with the dtype and device of `t` unless others are asked.
+fn beside(t: &Tensor, size: &[i64], dtype: Option<DType>, device: Option<Device>) -> Result<Plan> {
     check_size(size)?;
-    Ok(Plan::contiguous(size, a.dtype(first).unwrap_or(t.dtype()))
-        .on(a.device(first + 2).unwrap_or(t.device())))
-}
-
-fn zeros(_: &Args, outs: &[Tensor]) -> Result<()> {
-    cpu::fill(&outs[0], Scalar::Int(0))
-}
-
-fn ones(_: &Args, outs: &[Tensor]) -> Result<()> {
-    cpu::fill(&outs[0], Scalar::Int(1))
-}
-
-fn fill_second(a: &Args, outs: &[Tensor]) -> Result<()> {
-    cpu::fill(&outs[0], a.scalar(1)?)
+    Ok(Plan::contiguous(size, dtype.unwrap_or(t.dtype())).on(device.unwrap_or(t.device())))
 }
 
 /// Fills a 1-dimensional tensor by index.
@@ -398,62 +336,74 @@ pub fn write_with(out: &Tensor, f: impl Fn(i64) -> Scalar) -> Result<()> {
     Err(out.dtype().no_kernel("arange_cpu"))
 }
 
-fn eye_rule(a: &Args, n: i64, m: Option<i64>, first: usize) -> Result<Plan> {
+fn eye_rule(n: i64, m: i64, dtype: Option<DType>, device: Option<Device>) -> Result<Plan> {
     ensure!(n >= 0, Runtime, "n must be greater or equal to 0, got {n}");
-    let m = m.unwrap_or(n);
     ensure!(m >= 0, Runtime, "m must be greater or equal to 0, got {m}");
-    sized(a, &[n, m], first)
+    sized(&[n, m], dtype, device)
 }
 
-fn eye(_: &Args, outs: &[Tensor]) -> Result<()> {
-    cpu::fill(&outs[0], Scalar::Int(0))?;
-    let (shape, strides) = (outs[0].shape(), outs[0].strides());
-    let n = shape[0].min(shape[1]);
-    cpu::fill(
-        &outs[0].view_with(
-            Dims::new(&[n]),
-            Dims::new(&[strides[0] + strides[1]]),
-            outs[0].offset(),
-        ),
-        Scalar::Int(1),
-    )
+fn eye(out: &Tensor) -> Result<()> {
+    cpu::fill(out, Scalar::Int(0))?;
+    let diagonal = part::diagonal(out, 0, 0, 1)?.plan(out);
+    cpu::fill(&cpu::view::of(out, diagonal)?, Scalar::Int(1))
 }
 
-fn tri_rows(a: &Args, lower: bool) -> Result<(i64, i64, i64, i64)> {
-    let (rows, cols, offset) = (a.int(0)?, a.int(1)?, a.int(2)?);
-    ensure!(rows >= 0, Runtime, "row must be non-negative, got{rows}");
-    ensure!(cols >= 0, Runtime, "col must be non-negative, got{cols}");
-    let width = |r: i64| {
-        if lower {
-            (r + offset + 1).clamp(0, cols)
+/// The places of a triangle of a matrix.
+struct Triangle {
+    rows: i64,
+    columns: i64,
+    offset: i64,
+    lower: bool,
+}
+
+impl Triangle {
+    fn new(rows: i64, columns: i64, offset: i64, lower: bool) -> Result<Self> {
+        ensure!(rows >= 0, Runtime, "row must be non-negative, got{rows}");
+        ensure!(
+            columns >= 0,
+            Runtime,
+            "col must be non-negative, got{columns}"
+        );
+        Ok(Self {
+            rows,
+            columns,
+            offset,
+            lower,
+        })
+    }
+
+    /// The columns that belong to it in a row.
+    fn columns_in(&self, row: i64) -> Range<i64> {
+        let edge = row.saturating_add(self.offset);
+        if self.lower {
+            0..edge.saturating_add(1).clamp(0, self.columns)
         } else {
-            (cols - (r + offset).max(0)).clamp(0, cols)
-        }
-    };
-    Ok((rows, cols, offset, (0..rows).map(width).sum()))
-}
-
-fn infer_tri(a: &Args, lower: bool) -> Result<Plan> {
-    let (.., n) = tri_rows(a, lower)?;
-    Ok(Plan::contiguous(&[2, n], a.dtype(3).unwrap_or(DType::I64)).on(device_at(a, 5)?))
-}
-
-fn tri_fill(a: &Args, outs: &[Tensor], lower: bool) -> Result<()> {
-    let (rows, cols, offset, n) = tri_rows(a, lower)?;
-    let mut pairs = Vec::with_capacity(2 * n as usize);
-    let mut columns = Vec::with_capacity(n as usize);
-    for r in 0..rows {
-        let range = if lower {
-            0..(r + offset + 1).clamp(0, cols)
-        } else {
-            (r + offset).clamp(0, cols)..cols
-        };
-        for c in range {
-            pairs.push(Scalar::Int(r));
-            columns.push(Scalar::Int(c));
+            edge.clamp(0, self.columns)..self.columns
         }
     }
-    pairs.extend(columns);
-    let made = cpu::copy::from_scalars(&pairs, &[2, n], outs[0].dtype())?;
-    cpu::copy::copy(&outs[0], &made)
+
+    fn rule(self, dtype: Option<DType>, device: Option<Device>) -> Result<(Plan, Self)> {
+        let n = (0..self.rows)
+            .map(|r| {
+                let columns = self.columns_in(r);
+                columns.end - columns.start
+            })
+            .sum();
+        let plan =
+            Plan::contiguous(&[2, n], dtype.unwrap_or(DType::I64)).on(device_or_default(device)?);
+        Ok((plan, self))
+    }
+
+    fn fill(&self, out: &Tensor) -> Result<()> {
+        let (mut pairs, mut columns) = (Vec::new(), Vec::new());
+        for r in 0..self.rows {
+            for c in self.columns_in(r) {
+                pairs.push(Scalar::Int(r));
+                columns.push(Scalar::Int(c));
+            }
+        }
+        pairs.extend(columns);
+        let made = cpu::copy::from_scalars(&pairs, out.shape(), out.dtype())?;
+        cpu::copy::copy(out, &made)
+    }
 }

@@ -1,10 +1,11 @@
 //! Sequences: arange, linspace, logspace.
 
-use crate::factory_schema;
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{F, KernelBody, O, OpDef, Plan, kernel};
-use crate::ops::create::factory::{device_at, via_host, write_with};
-use crate::{DType, Result, Scalar, Tensor, bail, ensure, mode};
+use crate::ops::core::helpers;
+use crate::ops::core::op::{F, O, OpDef, Plan, kernel};
+use crate::ops::core::typed::Operand;
+use crate::ops::create::factory::{device_or_default, via_host, write_with};
+use crate::{DType, Device, Result, Scalar, Tensor, bail, ensure, mode};
+use num_complex::Complex64;
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -12,50 +13,37 @@ use torchlike_macros::operators;
 pub static OPS: &[OpDef] = &[
     kernel(
         "arange",
-        factory_schema!("(Scalar end, *"),
+        "(Scalar end, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        KernelBody::new(
-            |a| infer_range(a, Scalar::Int(0), a.scalar(0)?, Scalar::Int(1), 1, true),
-            |a, o| range(o, Scalar::Int(0), Scalar::Int(1), a.scalar(0)?),
-        )
-        .cuda(via_host),
+        body!(|a| Steps { start: Scalar::Int(0), end: a.end, step: Scalar::Int(1), half_open: true }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| via_host(&outs[0], |host| found.fill(host))),
         "Numbers from 0 up to `end`.",
     ),
     kernel(
         "arange#start",
-        factory_schema!("(Scalar start, Scalar end, Scalar step=1, *"),
+        "(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        KernelBody::new(
-            |a| infer_range(a, a.scalar(0)?, a.scalar(1)?, a.scalar(2)?, 3, true),
-            |a, o| range(o, a.scalar(0)?, a.scalar(2)?, a.scalar(1)?),
-        )
-        .cuda(via_host),
+        body!(|a| Steps { start: a.start, end: a.end, step: a.step, half_open: true }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| via_host(&outs[0], |host| found.fill(host))),
         "Numbers from `start` up to `end`.",
     ),
     kernel(
         "range",
-        factory_schema!("(Scalar start, Scalar end, Scalar step=1, *"),
+        "(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        KernelBody::new(
-            |a| infer_range(a, a.scalar(0)?, a.scalar(1)?, a.scalar(2)?, 3, false),
-            |a, o| range(o, a.scalar(0)?, a.scalar(2)?, a.scalar(1)?),
-        )
-        .cuda(via_host),
+        body!(|a| Steps { start: a.start, end: a.end, step: a.step, half_open: false }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| via_host(&outs[0], |host| found.fill(host))),
         "Numbers from `start` to `end` inclusive.",
     ),
     kernel(
         "linspace",
-        factory_schema!("(Operand start, Operand end, int steps, *"),
+        "(Operand start, Operand end, int steps, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        KernelBody::new(|a| infer_space(a, 3), |a, o| space(a, o, None)).cuda(via_host),
+        body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device), |a, _, outs| space(&outs[0], a.start, a.end, None), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, None))),
         "Evenly spaced numbers.",
     ),
     kernel(
         "logspace",
-        factory_schema!("(Operand start, Operand end, int steps, float base=10.0, *"),
+        "(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        KernelBody::new(|a| infer_space(a, 4), |a, o| space(a, o, Some(a.float(3)?)))
-            .cuda(via_host),
+        body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device), |a, _, outs| space(&outs[0], a.start, a.end, Some(a.base)), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, Some(a.base)))),
         "Powers of a base at evenly spaced exponents.",
     ),
 ];
@@ -74,94 +62,114 @@ fn show(s: Scalar) -> String {
     }
 }
 
-fn infer_range(
-    a: &Args,
+/// Numbers from `start` in equal steps up to `end`, which is left out of half-open ranges.
+struct Steps {
     start: Scalar,
     end: Scalar,
     step: Scalar,
-    first: usize,
     half_open: bool,
-) -> Result<Plan> {
-    let floating = [start, end, step].iter().any(|s| s.is_floating());
-    let dtype = a.dtype(first).unwrap_or(if !half_open || floating {
-        mode::default_dtype()
-    } else {
-        DType::I64
-    });
-    let (s, e, d) = (start.to_f64(), end.to_f64(), step.to_f64());
-    ensure!(!d.is_nan() && d != 0.0, Runtime, "step must be nonzero");
-    if dtype.is_integral(false) && step.is_floating() && step.to_i64() == 0 {
-        bail!(Value, "step must be nonzero");
+}
+
+impl Steps {
+    fn rule(self, dtype: Option<DType>, device: Option<Device>) -> Result<(Plan, Self)> {
+        let floating = [self.start, self.end, self.step]
+            .iter()
+            .any(|s| s.is_floating());
+        let dtype = dtype.unwrap_or(if !self.half_open || floating {
+            mode::default_dtype()
+        } else {
+            DType::I64
+        });
+        self.check(dtype)?;
+        let n = if dtype == DType::I64 && !floating {
+            self.exact_count()
+        } else {
+            self.count()
+        };
+        let n = i64::try_from(n)
+            .map_err(|_| crate::err!(Runtime, "invalid size, possible overflow?"))?;
+        let plan = Plan::contiguous(&[n], dtype).on(device_or_default(device)?);
+        Ok((plan, self))
     }
-    ensure!(
-        s.is_finite() && e.is_finite(),
-        Runtime,
-        "unsupported range: {} -> {}",
-        show(start),
-        show(end)
-    );
-    ensure!(
-        (d > 0.0 && e >= s) || (d < 0.0 && e <= s),
-        Runtime,
-        "upper bound and lower bound inconsistent with step sign"
-    );
-    let n = if dtype == DType::I64 && !floating {
-        // Exact for integers beyond 2^53.
-        let (s, e, d) = (
-            i128::from(start.to_i64()),
-            i128::from(end.to_i64()),
-            i128::from(step.to_i64()),
+
+    fn check(&self, dtype: DType) -> Result<()> {
+        let (s, e, d) = (self.start.to_f64(), self.end.to_f64(), self.step.to_f64());
+        ensure!(!d.is_nan() && d != 0.0, Runtime, "step must be nonzero");
+        if dtype.is_integral(false) && self.step.is_floating() && self.step.to_i64() == 0 {
+            bail!(Value, "step must be nonzero");
+        }
+        ensure!(
+            s.is_finite() && e.is_finite(),
+            Runtime,
+            "unsupported range: {} -> {}",
+            show(self.start),
+            show(self.end)
         );
-        if half_open {
+        ensure!(
+            (d > 0.0 && e >= s) || (d < 0.0 && e <= s),
+            Runtime,
+            "upper bound and lower bound inconsistent with step sign"
+        );
+        Ok(())
+    }
+
+    /// How many there are, for integers beyond 2^53 too.
+    fn exact_count(&self) -> i128 {
+        let (s, e, d) = (
+            i128::from(self.start.to_i64()),
+            i128::from(self.end.to_i64()),
+            i128::from(self.step.to_i64()),
+        );
+        if self.half_open {
             (e - s + d - d.signum()) / d
         } else {
             (e - s) / d + 1
         }
-    } else if half_open {
-        ((e - s) / d).ceil() as i128
-    } else {
-        ((e - s) / d + 1.0).floor() as i128
-    };
-    let n =
-        i64::try_from(n).map_err(|_| crate::err!(Runtime, "invalid size, possible overflow?"))?;
-    Ok(Plan::contiguous(&[n], dtype).on(device_at(a, first + 2)?))
+    }
+
+    fn count(&self) -> i128 {
+        let (s, e, d) = (self.start.to_f64(), self.end.to_f64(), self.step.to_f64());
+        if self.half_open {
+            ((e - s) / d).ceil() as i128
+        } else {
+            ((e - s) / d + 1.0).floor() as i128
+        }
+    }
+
+    fn fill(&self, out: &Tensor) -> Result<()> {
+        if out.dtype().is_integral(true) {
+            let (s, d) = (self.start.to_i64(), self.step.to_i64());
+            return write_with(out, |i| Scalar::Int(s.wrapping_add(d.wrapping_mul(i))));
+        }
+        let (mut s, d) = (self.start.to_f64(), self.step.to_f64());
+        if out.dtype() == DType::F32 {
+            // The vector kernel computes start + step * i in double, from a rounded start, and rounds once.
+            s = f64::from(s as f32);
+        }
+        write_with(out, |i| Scalar::Float(s + d * i as f64))
+    }
 }
 
-pub(in crate::ops) fn range(
-    outs: &[Tensor],
-    start: Scalar,
-    step: Scalar,
-    _end: Scalar,
-) -> Result<()> {
-    let out = &outs[0];
-    if out.dtype().is_integral(true) {
-        let (s, d) = (start.to_i64(), step.to_i64());
-        return write_with(out, |i| Scalar::Int(s.wrapping_add(d.wrapping_mul(i))));
-    }
-    let (s, d) = (start.to_f64(), step.to_f64());
-    if out.dtype() == DType::F32 {
-        let (s, d) = (s as f32 as f64, d);
-        // The vector kernel computes start + step * i in double and rounds once.
-        return write_with(out, |i| Scalar::Float(s + d * i as f64));
-    }
-    write_with(out, |i| Scalar::Float(s + d * i as f64))
-}
-
-fn space_end(v: &Arg) -> Result<Scalar> {
+/// The number at an end of `linspace`.
+fn end_value(v: Operand) -> Result<Scalar> {
     match v {
-        Arg::Tensor(t) => t.item(),
-        other => crate::ops::pointwise::rule::scalar_of(other)
-            .ok_or_else(|| crate::err!(Type, "linspace() needs numbers")),
+        Operand::Tensor(t) => helpers::item(t),
+        Operand::Scalar(s) => Ok(s),
     }
 }
 
-fn infer_space(a: &Args, first: usize) -> Result<Plan> {
-    let steps = a.int(2)?;
+fn space_rule(
+    start: Operand,
+    end: Operand,
+    steps: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Plan> {
     ensure!(steps >= 0, Runtime, "number of steps must be non-negative");
     let mut complex = false;
-    for v in &a.values[..2] {
+    for v in [start, end] {
         match v {
-            Arg::Tensor(t) => {
+            Operand::Tensor(t) => {
                 ensure!(
                     t.ndim() == 0,
                     Runtime,
@@ -169,86 +177,104 @@ fn infer_space(a: &Args, first: usize) -> Result<Plan> {
                 );
                 complex |= t.dtype().is_complex();
             }
-            other => {
-                complex |= matches!(
-                    crate::ops::pointwise::rule::scalar_of(other),
-                    Some(Scalar::Complex(_))
-                )
-            }
+            Operand::Scalar(s) => complex |= matches!(s, Scalar::Complex(_)),
         }
     }
-    let default = if complex {
-        mode::default_dtype().to_complex()
-    } else {
-        mode::default_dtype()
+    let dtype = dtype.unwrap_or_else(|| {
+        if complex {
+            mode::default_dtype().to_complex()
+        } else {
+            mode::default_dtype()
+        }
+    });
+    let device = match (start.tensor(), device) {
+        (Some(t), None) => t.device(),
+        _ => device_or_default(device)?,
     };
-    let device = match &a.values[0] {
-        Arg::Tensor(t) if a.device(first + 2).is_none() => t.device(),
-        _ => device_at(a, first + 2)?,
-    };
-    Ok(Plan::contiguous(&[steps], a.dtype(first).unwrap_or(default)).on(device))
+    Ok(Plan::contiguous(&[steps], dtype).on(device))
 }
 
-fn space(a: &Args, outs: &[Tensor], base: Option<f64>) -> Result<()> {
-    let (start, end) = (space_end(&a.values[0])?, space_end(&a.values[1])?);
-    let out = &outs[0];
-    let n = out.numel();
-    let power = |v: Scalar| match (base, v) {
+/// `base` to the power of a number; the number itself without a base.
+fn power(base: Option<f64>, v: Scalar) -> Scalar {
+    match (base, v) {
         (None, v) => v,
-        (Some(b), Scalar::Complex(c)) => {
-            Scalar::Complex(num_complex::Complex64::new(b, 0.0).powc(c))
-        }
+        (Some(b), Scalar::Complex(c)) => Scalar::Complex(Complex64::new(b, 0.0).powc(c)),
         (Some(b), v) => Scalar::Float(b.powf(v.to_f64())),
+    }
+}
+
+/// Evenly spaced numbers, or powers of a base; symmetric about the middle, in the precision PyTorch computes them in.
+fn space(out: &Tensor, start: Operand, end: Operand, base: Option<f64>) -> Result<()> {
+    let (start, end) = (end_value(start)?, end_value(end)?);
+    let dtype = out.dtype();
+    if out.numel() == 1 {
+        return write_with(out, |_| power(base, start));
+    }
+    if dtype.is_complex() {
+        return space_complex(out, start.to_c64(), end.to_c64(), base);
+    }
+    if dtype.is_integral(true) && base.is_none() {
+        return space_integral(out, start.to_i64(), end.to_i64());
+    }
+    if dtype == DType::F64 {
+        return space_double(out, start.to_f64(), end.to_f64(), base);
+    }
+    let (start, end) = (start.to_f64() as f32, end.to_f64() as f32);
+    if dtype.is_reduced_float() && base.is_none() {
+        return space_16bit(out, start, end);
+    }
+    space_single(out, start, end, base)
+}
+
+fn space_complex(out: &Tensor, s: Complex64, e: Complex64, base: Option<f64>) -> Result<()> {
+    let n = out.numel();
+    let step = if n > 1 {
+        (e - s) / (n - 1) as f64
+    } else {
+        s * 0.0
     };
-    if n == 1 {
-        return write_with(out, |_| power(start));
-    }
-    if out.dtype().is_complex() {
-        let (s, e) = (start.to_c64(), end.to_c64());
-        let step = if n > 1 {
-            (e - s) / (n - 1) as f64
+    write_with(out, |i| {
+        let v = if i < n / 2 {
+            s + step * i as f64
         } else {
-            s * 0.0
+            e - step * (n - 1 - i) as f64
         };
-        return write_with(out, |i| {
-            power(Scalar::Complex(if i < n / 2 {
-                s + step * i as f64
-            } else {
-                e - step * (n - 1 - i) as f64
-            }))
-        });
-    }
-    if out.dtype().is_integral(true) && base.is_none() {
-        let (s, e) = (start.to_i64(), end.to_i64());
-        let step = if n > 1 {
-            (e as f32 - s as f32) / (n - 1) as f32
+        power(base, Scalar::Complex(v))
+    })
+}
+
+fn space_integral(out: &Tensor, s: i64, e: i64) -> Result<()> {
+    let n = out.numel();
+    let step = if n > 1 {
+        (e as f32 - s as f32) / (n - 1) as f32
+    } else {
+        0.0
+    };
+    write_with(out, |i| {
+        Scalar::Int(if i < n / 2 {
+            (s as f32 + step * i as f32) as i64
         } else {
-            0.0
+            (e as f32 - step * (n - 1 - i) as f32) as i64
+        })
+    })
+}
+
+fn space_double(out: &Tensor, s: f64, e: f64, base: Option<f64>) -> Result<()> {
+    let n = out.numel();
+    let step = if n > 1 { (e - s) / (n - 1) as f64 } else { 0.0 };
+    write_with(out, |i| {
+        let v = if i < n / 2 {
+            step.mul_add(i as f64, s)
+        } else {
+            (-step).mul_add((n - 1 - i) as f64, e)
         };
-        return write_with(out, |i| {
-            Scalar::Int(if i < n / 2 {
-                (s as f32 + step * i as f32) as i64
-            } else {
-                (e as f32 - step * (n - 1 - i) as f32) as i64
-            })
-        });
-    }
-    if out.dtype() == DType::F64 {
-        let (s, e) = (start.to_f64(), end.to_f64());
-        let step = if n > 1 { (e - s) / (n - 1) as f64 } else { 0.0 };
-        return write_with(out, |i| {
-            power(Scalar::Float(if i < n / 2 {
-                step.mul_add(i as f64, s)
-            } else {
-                (-step).mul_add((n - 1 - i) as f64, e)
-            }))
-        });
-    }
-    if out.dtype().is_reduced_float() && base.is_none() {
-        return space_16bit(out, start.to_f64() as f32, end.to_f64() as f32);
-    }
-    // Symmetric about the middle, in single precision with fused steps as the vector kernel has it.
-    let (s, e) = (start.to_f64() as f32, end.to_f64() as f32);
+        power(base, Scalar::Float(v))
+    })
+}
+
+/// In single precision with fused steps, as the vector kernel has it.
+fn space_single(out: &Tensor, s: f32, e: f32, base: Option<f64>) -> Result<()> {
+    let n = out.numel();
     let step = if n > 1 { (e - s) / (n - 1) as f32 } else { 0.0 };
     write_with(out, |i| {
         let v = if i < n / 2 {

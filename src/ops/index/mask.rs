@@ -1,14 +1,16 @@
 //! Masks and conditions: where, masked_*; writes into a view's place (`*_scatter`).
 
 use crate::cpu::index::{self as cpu_index, Lay};
-use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FM, FMO, I, KernelBody, M, O, OpDef, OutSpec, Plan, X, kernel};
+use crate::ops::core::op::{F, FM, FMO, I, M, O, OpDef, Plan, X, kernel};
+use crate::ops::core::plan::ViewPlan;
+use crate::ops::core::typed::Operand;
+use crate::ops::index::advanced::count;
 use crate::ops::index::along::{apart, out_of_range, start};
-use crate::ops::index::getitem::count;
-use crate::ops::pointwise::rule::{result_layout, result_type, scalar_of};
-use crate::{DType, Dims, Result, Scalar, Tensor, cpu, dims, ensure};
+use crate::ops::pointwise::rule::{result_layout, result_type};
+use crate::ops::view::part::{self, Part};
+use crate::{DType, Dims, Result, Scalar, Tensor, cpu, cuda, dims, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -18,74 +20,112 @@ pub static OPS: &[OpDef] = &[
         "masked_fill#tensor",
         "(Tensor self, Tensor mask, Tensor value)",
         FM | I,
-        KernelBody::new(infer_masked_fill, masked_fill).updates(),
+        body!(
+            |a| masked_fill_rule(a.input, a.mask, a.value.into()),
+            |a, _, outs| masked_fill(a.input, a.mask, helpers::item(a.value)?, &outs[0]),
+        )
+        .updates(),
         "`self` with a 0-dimensional tensor's value where `mask` is true.",
     ),
     kernel(
         "masked_fill",
         "(Tensor self, Tensor mask, Scalar value)",
         FM | I,
-        KernelBody::new(infer_masked_fill, masked_fill).updates(),
+        body!(
+            |a| masked_fill_rule(a.input, a.mask, a.value.into()),
+            |a, _, outs| masked_fill(a.input, a.mask, a.value, &outs[0]),
+        )
+        .updates(),
         "`self` with a number where `mask` is true.",
     ),
     kernel(
         "masked_select",
         "(Tensor self, Tensor mask)",
         FMO,
-        KernelBody::new(infer_masked_select, masked_select),
+        body!(masked_select_rule, masked_select),
         "The elements where `mask` is true, in one dimension.",
     ),
     kernel(
         "masked_scatter",
         "(Tensor self, Tensor mask, Tensor source)",
         FM | I,
-        KernelBody::new(infer_masked_scatter, masked_scatter).updates(),
+        body!(masked_scatter_rule, masked_scatter).updates(),
         "`self` with the elements of `source` in order where `mask` is true.",
     ),
     kernel(
         "where",
         "(Tensor condition, Operand self, Operand other)",
         F | O,
-        KernelBody::new(|a| infer_where(a, 0, 1, 2), |a, o| where_cpu(a, o, 0, 1, 2))
-            .cuda(|a, o| crate::cuda::map::choose(a, o, [0, 1, 2]))
-            .pointwise(),
+        body!(
+            |a| where_rule(a.condition, a.input, a.other),
+            |a, _, outs| choose(a.condition, a.input, a.other, &outs[0]),
+            cuda: |a, _, outs| cuda::map::choose(&outs[0], a.condition, a.input, a.other),
+        )
+        .pointwise(),
         "`self` where the condition holds, else `other`.",
     ),
     kernel(
         "where#method",
         "(Tensor self, Tensor condition, Operand other)",
         M,
-        KernelBody::new(|a| infer_where(a, 1, 0, 2), |a, o| where_cpu(a, o, 1, 0, 2))
-            .cuda(|a, o| crate::cuda::map::choose(a, o, [1, 0, 2]))
-            .pointwise(),
+        body!(
+            |a| where_rule(a.condition, a.input.into(), a.other),
+            |a, _, outs| choose(a.condition, a.input.into(), a.other, &outs[0]),
+            cuda: |a, _, outs| cuda::map::choose(&outs[0], a.condition, a.input.into(), a.other),
+        )
+        .pointwise(),
         "`self` where the condition holds, else `other`.",
     ),
     kernel(
         "select_scatter",
         "(Tensor self, Tensor src, int dim, int index)",
         FMO | X,
-        KernelBody::new(|a| infer_place(a, a.tensor(0)?), place),
+        body!(
+            |a| place_rule(a.input, a.src, part::index(a.input, a.dim, a.index)?),
+            |a, part, outs| place(a.input, a.src, part, &outs[0]),
+        ),
         "`self` with `src` written at one index of a dimension.",
     ),
     kernel(
         "slice_scatter",
         "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1)",
         FMO | X,
-        KernelBody::new(|a| infer_place(a, a.tensor(0)?), place),
+        body!(
+            |a| place_rule(
+                a.input,
+                a.src,
+                part::range(a.input, a.dim, a.start, a.end, a.step)?
+            ),
+            |a, part, outs| place(a.input, a.src, part, &outs[0]),
+        ),
         "`self` with `src` written to a range of a dimension.",
     ),
     kernel(
         "diagonal_scatter",
         "(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1)",
         FMO | X,
-        KernelBody::new(|a| infer_place(a, a.tensor(0)?), place),
+        body!(
+            |a| place_rule(
+                a.input,
+                a.src,
+                part::diagonal(a.input, a.offset, a.dim1, a.dim2)?
+            ),
+            |a, part, outs| place(a.input, a.src, part, &outs[0]),
+        ),
         "`self` with `src` written on a diagonal.",
     ),
     kernel(
         "as_strided_scatter",
         "(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None)",
         FMO | X,
-        KernelBody::new(|a| infer_place(a, a.tensor(0)?), place),
+        body!(
+            |a| place_rule(
+                a.input,
+                a.src,
+                part::strided(a.input, a.size, a.stride, a.storage_offset)?
+            ),
+            |a, part, outs| place_strided(a.input, a.src, part, &outs[0]),
+        ),
         "`self` with `src` written to a strided layout of its memory.",
     ),
 ];
@@ -136,8 +176,7 @@ pub fn check_fits(s: Scalar, d: DType) -> Result<()> {
     Ok(())
 }
 
-fn infer_masked_fill(a: &Args) -> Result<Plan> {
-    let (t, mask) = (a.tensor(0)?, a.tensor(1)?);
+fn masked_fill_rule(t: &Tensor, mask: &Tensor, value: Operand) -> Result<Plan> {
     let shape = dims::broadcast(mask.shape(), t.shape())?;
     let shown = mask.dtype().cpp_name();
     ensure!(
@@ -145,8 +184,8 @@ fn infer_masked_fill(a: &Args) -> Result<Plan> {
         Runtime,
         "masked_fill_ only supports boolean masks, but got mask with dtype {shown}"
     );
-    match a.opt_tensor(2) {
-        Some(v) => {
+    match value {
+        Operand::Tensor(v) => {
             ensure!(
                 v.ndim() == 0,
                 Runtime,
@@ -160,41 +199,37 @@ fn infer_masked_fill(a: &Args) -> Result<Plan> {
                 c_name(t.dtype())
             );
         }
-        None => check_fits(a.scalar(2)?, t.dtype())?,
+        Operand::Scalar(s) => check_fits(s, t.dtype())?,
     }
     Ok(Plan::contiguous(&shape, t.dtype()))
 }
 
-fn masked_fill(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let out = &outs[0];
-    start(out, a.tensor(0)?)?;
+fn masked_fill(t: &Tensor, mask: &Tensor, value: Scalar, out: &Tensor) -> Result<()> {
+    start(out, t)?;
     let mut bits = [0u64; 2];
-    let value = match a.opt_tensor(2) {
-        Some(v) => helpers::item(v)?,
-        None => a.scalar(2)?,
-    };
     cpu::write_scalar(&mut bits, out.dtype(), value);
     if out.dtype() == DType::C32 {
         let one = cpu::copy::converted(&Tensor::scalar(value, DType::C64)?, DType::C32)?;
         cpu_index::choose(
             out,
-            &Lay::of(a.tensor(1)?, out.shape()),
+            &Lay::of(mask, out.shape()),
             &Lay::of(&one, out.shape()),
             &Lay::of(out, out.shape()),
         );
         return Ok(());
     }
-    cpu_index::fill_where(out, a.tensor(1)?, &bits);
+    cpu_index::fill_where(out, mask, &bits);
     Ok(())
 }
 
-/// The true elements of a mask read with another shape.
-fn spread(mask: &Tensor, shape: &[i64]) -> Result<Tensor> {
-    cpu::copy::dense(&mask.expand_to(shape), DType::Bool)
+/// A tensor read with another shape, row-major.
+fn spread(t: &Tensor, shape: &[i64], dtype: DType) -> Result<Tensor> {
+    let wide = cpu::view::of(t, ViewPlan::expanded(t, shape))?;
+    cpu::copy::dense(&wide, dtype)
 }
 
-fn infer_masked_select(a: &Args) -> Result<Plan> {
-    let (t, mask) = (a.tensor(0)?, a.tensor(1)?);
+fn masked_select_rule(a: &calls::MaskedSelect) -> Result<(Plan, Dims)> {
+    let (t, mask) = (a.input, a.mask);
     ensure!(
         matches!(mask.dtype(), DType::Bool),
         Runtime,
@@ -202,23 +237,22 @@ fn infer_masked_select(a: &Args) -> Result<Plan> {
     );
     let shape = dims::broadcast(mask.shape(), t.shape())?;
     let Ok(n) = count(mask) else {
-        return Err(dispatch::data_dependent(a));
+        return Err(dispatch::unknown_shape("masked_select"));
     };
     let repeats = if mask.numel() == 0 {
         0
     } else {
         dims::numel(&shape)? / mask.numel()
     };
-    Ok(Plan::contiguous(&[n * repeats], t.dtype()))
+    Ok((Plan::contiguous(&[n * repeats], t.dtype()), shape))
 }
 
-fn masked_select(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (t, mask, out) = (a.tensor(0)?, a.tensor(1)?, &outs[0]);
-    let shape = dims::broadcast(mask.shape(), t.shape())?;
-    let places = cpu_index::true_places(&spread(mask, &shape)?, usize::MAX);
-    let src = cpu::copy::dense(&t.expand_to(&shape), t.dtype())?;
+fn masked_select(a: &calls::MaskedSelect, shape: &Dims, outs: &[Tensor]) -> Result<()> {
+    let bits = spread(a.mask, shape, DType::Bool)?;
+    let places = cpu_index::true_places(&bits, usize::MAX);
+    let src = spread(a.input, shape, a.input.dtype())?;
     let index = Tensor::from_slice(&places, &[places.len() as i64])?;
-    pick_flat(out, &src, &index)
+    pick_flat(&outs[0], &src, &index)
 }
 
 /// `out[i] = src[index[i]]` over all elements of a dense tensor.
@@ -244,8 +278,8 @@ fn pick_flat(out: &Tensor, src: &Tensor, index: &Tensor) -> Result<()> {
     bad.map_or(Ok(()), |_| Err(out_of_range()))
 }
 
-fn infer_masked_scatter(a: &Args) -> Result<Plan> {
-    let (t, mask, source) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?);
+fn masked_scatter_rule(a: &calls::MaskedScatter) -> Result<Plan> {
+    let (t, mask, source) = (a.input, a.mask, a.source);
     let shape = dims::broadcast(mask.shape(), t.shape())?;
     ensure!(
         mask.dtype() == DType::Bool,
@@ -263,17 +297,17 @@ fn infer_masked_scatter(a: &Args) -> Result<Plan> {
     Ok(Plan::contiguous(&shape, t.dtype()))
 }
 
-fn masked_scatter(a: &Args, outs: &[Tensor]) -> Result<()> {
+fn masked_scatter(a: &calls::MaskedScatter, (): &(), outs: &[Tensor]) -> Result<()> {
     let out = &outs[0];
-    let source = apart(a.tensor(2)?, out)?;
+    let source = apart(a.source, out)?;
     let source = cpu::copy::dense(&source, source.dtype())?;
-    let places = cpu_index::true_places(&spread(a.tensor(1)?, out.shape())?, usize::MAX);
+    let places = cpu_index::true_places(&spread(a.mask, out.shape(), DType::Bool)?, usize::MAX);
     ensure!(
         places.len() as i64 <= source.numel(),
         Runtime,
         "Number of elements of source < number of ones in mask"
     );
-    start(out, a.tensor(0)?)?;
+    start(out, a.input)?;
     let work = if out.is_contiguous() {
         out.clone()
     } else {
@@ -308,118 +342,68 @@ fn masked_scatter(a: &Args, outs: &[Tensor]) -> Result<()> {
     }
 }
 
-fn infer_where(a: &Args, cond: usize, x: usize, y: usize) -> Result<Plan> {
-    let c = a.tensor(cond)?;
+fn where_rule(condition: &Tensor, x: Operand, y: Operand) -> Result<Plan> {
     ensure!(
-        matches!(c.dtype(), DType::Bool | DType::U8),
+        matches!(condition.dtype(), DType::Bool | DType::U8),
         Runtime,
         "where expected condition to be a boolean tensor, but got a tensor with dtype {}",
-        c.dtype().scalar_type()
+        condition.dtype().scalar_type()
     );
-    let operands = [Arg::Tensor(c), a.values[x].clone(), a.values[y].clone()];
+    let operands = [condition.into(), x.into(), y.into()];
     let dtype = result_type(&operands[1..])?;
     let (shape, strides) = result_layout(&operands)?;
     Ok(Plan::one(shape, strides, dtype))
 }
 
-fn where_cpu(a: &Args, outs: &[Tensor], cond: usize, x: usize, y: usize) -> Result<()> {
-    let (out, c) = (&outs[0], a.tensor(cond)?);
-    let dtype = out.dtype();
-    let operand = |i: usize| -> Result<Tensor> {
-        match a.opt_tensor(i) {
-            Some(t) if t.dtype() == dtype => Ok(t.clone()),
-            Some(t) => cpu::copy::converted(t, dtype),
-            None => {
-                let s = scalar_of(&a.values[i]).unwrap_or(Scalar::Int(0));
-                if dtype == DType::C32 {
-                    cpu::copy::converted(&Tensor::scalar(s, DType::C64)?, dtype)
-                } else {
-                    Tensor::scalar(s, dtype)
-                }
-            }
+/// An operand as a tensor of a dtype.
+fn operand(v: Operand, dtype: DType) -> Result<Tensor> {
+    match v {
+        Operand::Tensor(t) if t.dtype() == dtype => Ok(t.clone()),
+        Operand::Tensor(t) => cpu::copy::converted(t, dtype),
+        Operand::Scalar(s) if dtype == DType::C32 => {
+            cpu::copy::converted(&Tensor::scalar(s, DType::C64)?, dtype)
         }
-    };
-    let (x, y) = (operand(x)?, operand(y)?);
+        Operand::Scalar(s) => Tensor::scalar(s, dtype),
+    }
+}
+
+fn choose(condition: &Tensor, x: Operand, y: Operand, out: &Tensor) -> Result<()> {
+    let (x, y) = (operand(x, out.dtype())?, operand(y, out.dtype())?);
     let shape = out.shape();
     cpu_index::choose(
         out,
-        &Lay::of(c, shape),
+        &Lay::of(condition, shape),
         &Lay::of(&x, shape),
         &Lay::of(&y, shape),
     );
     Ok(())
 }
 
-/// The part of a tensor that a `*_scatter` op writes.
-fn target(a: &Args, t: &Tensor) -> Result<Tensor> {
-    match a.name() {
-        "select_scatter" => crate::ops::view::part::select_dim(t, a.int(2)?, a.int(3)?),
-        "slice_scatter" => {
-            crate::ops::view::part::slice(t, a.int(2)?, a.opt_int(3), a.opt_int(4), a.int(5)?)?
-                .one()
-        }
-        "diagonal_scatter" => {
-            crate::ops::view::part::diagonal_of(t, a.int(2)?, a.int(3)?, a.int(4)?)
-        }
-        _ => {
-            let (size, stride) = (a.ints(2)?.clone(), a.ints(3)?.clone());
-            // The copy starts at the beginning of its own memory.
-            let offset = a.opt_int(4).unwrap_or(t.offset());
-            ensure!(
-                t.is_meta() || offset >= 0,
-                Runtime,
-                "Tensor: invalid storage offset {offset}"
-            );
-            Tensor::checked(t.storage().clone(), size, stride, offset, t.dtype())
-        }
-    }
-}
-
-fn infer_place(a: &Args, t: &Tensor) -> Result<Plan> {
-    let (part, src) = (target(a, t)?, a.tensor(1)?);
+/// For rows that write `src` into a part of a copy of `t`.
+fn place_rule(t: &Tensor, src: &Tensor, part: Part) -> Result<(Plan, Part)> {
+    let shape = part.plan(t).shape;
     ensure!(
-        part.shape() == src.shape(),
+        shape == *src.shape(),
         Runtime,
-        "expected src to have a size equal to the slice of self. src size = {}, slice size = {}",
-        src.shape(),
-        part.shape()
+        "expected src to have a size equal to the slice of self. src size = {}, slice size = {shape}",
+        src.shape()
     );
     let strides = if t.has_internal_overlap() {
         dims::preserved_strides(t.shape(), t.strides())
     } else {
         t.strides().clone()
     };
-    Ok(Plan {
-        outs: [OutSpec {
-            shape: t.shape().clone(),
-            strides,
-            dtype: t.dtype(),
-        }]
-        .into_iter()
-        .collect(),
-        device: None,
-    })
+    Ok((Plan::one(t.shape().clone(), strides, t.dtype()), part))
 }
 
-fn place(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t) = (&outs[0], a.tensor(0)?);
-    if a.name() != "as_strided_scatter" {
-        cpu::copy::copy(out, t)?;
-        return cpu::copy::copy(&target(a, out)?, a.tensor(1)?);
-    }
-    // The layout may reach memory that `self` does not show: work on a copy of the whole storage.
-    let whole = |t: &Tensor| {
-        let n = (t.storage().nbytes() / t.dtype().size()) as i64;
-        t.reinterpret(t.dtype(), [n].into(), [1].into(), 0)
-    };
-    let copy = cpu::copy::converted(&whole(t), t.dtype())?;
-    let shown = Tensor::from_parts(
-        copy.storage().clone(),
-        t.shape().clone(),
-        t.strides().clone(),
-        t.offset(),
-        t.dtype(),
-    );
-    cpu::copy::copy(&target(a, &shown)?, a.tensor(1)?)?;
-    cpu::copy::copy(out, &shown)
+fn place(t: &Tensor, src: &Tensor, part: &Part, out: &Tensor) -> Result<()> {
+    cpu::copy::copy(out, t)?;
+    cpu::copy::copy(&cpu::view::of(out, part.plan(out))?, src)
+}
+
+/// The layout may reach memory that `t` does not show: works on a copy of the whole storage.
+fn place_strided(t: &Tensor, src: &Tensor, part: &Part, out: &Tensor) -> Result<()> {
+    let copy = cpu::copy::converted(&cpu::view::whole(t), t.dtype())?;
+    cpu::copy::copy(&cpu::view::of(&copy, part.plan(t))?, src)?;
+    cpu::copy::copy(out, &cpu::view::of(&copy, ViewPlan::of(t))?)
 }

@@ -1,8 +1,10 @@
 //! Reading and writing at indices and masks.
 
+pub mod advanced;
 pub mod along;
 pub mod getitem;
 pub mod mask;
 pub mod nonzero;
 pub mod scatter;
+pub mod slices;
 pub mod take;

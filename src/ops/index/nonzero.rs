@@ -1,12 +1,13 @@
 //! Places of non-zero elements, one-hot vectors, unravelled indices.
 
 use crate::cpu::index::{self as cpu_index};
-use crate::ops::core::args::Args;
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FM, FMO, KernelBody, OpDef, Plan, Ret, kernel, old_compose};
-use crate::ops::index::getitem::{count, split_places};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, run, run1};
+use crate::ops::core::op::{F, FM, FMO, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::plan::ViewPlan;
+use crate::ops::f;
+use crate::ops::index::advanced::{count, split_places};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -16,18 +17,18 @@ pub static OPS: &[OpDef] = &[
         "nonzero",
         "(Tensor self)",
         FMO,
-        KernelBody::new(infer_nonzero, nonzero),
+        body!(nonzero_rule, nonzero),
         "The positions of the elements that are not zero, one a row.",
     ),
-    old_compose(
+    compose(
         "nonzero#tuple",
         "(Tensor self, *, bool as_tuple) -> Tensor[]",
         FM,
         |a| {
-            if a.bool(1) {
-                nonzero_tuple(a.tensor(0)?)
+            if a.as_tuple {
+                nonzero_tuple(a.input).map(Ret::from)
             } else {
-                run!("nonzero", a.tensor(0)?)
+                f::nonzero(a.input).map(Ret::from)
             }
         },
         "The positions of the elements that are not zero; as one tensor a dimension if asked.",
@@ -36,132 +37,120 @@ pub static OPS: &[OpDef] = &[
         "nonzero_static",
         "(Tensor self, *, int size, int fill_value=-1)",
         FMO,
-        KernelBody::new(infer_nonzero_static, nonzero_static),
+        body!(nonzero_static_rule, nonzero_static),
         "The first `size` positions of elements that are not zero, filled up.",
     ),
-    old_compose(
+    compose(
         "argwhere",
         "(Tensor self)",
         FM,
         argwhere,
         "The positions of the elements that are not zero, one a row.",
     ),
-    old_compose(
+    compose(
         "where#nonzero",
         "(Tensor condition) -> Tensor[]",
         F,
-        |a| nonzero_tuple(a.tensor(0)?),
+        |a| nonzero_tuple(a.condition),
         "The positions where the condition holds, one tensor a dimension.",
     ),
-    old_compose(
+    compose(
         "nn.functional.one_hot",
         "(Tensor tensor, int num_classes=-1)",
         F,
-        one_hot,
+        nn_one_hot,
         "A 1 at the position that each class number tells, 0 elsewhere.",
     ),
     kernel(
         "_one_hot",
         "(Tensor self, int num_classes)",
         F,
-        KernelBody::new(infer_one_hot, one_hot_cpu),
+        body!(one_hot_rule, one_hot),
         "",
     ),
-    old_compose(
+    compose(
         "unravel_index",
         "(Tensor indices, int[] shape) -> Tensor[]",
         F,
-        unravel_index,
+        |a| unravel_index(a.indices, a.shape),
         "Row-major positions as coordinates, one tensor a dimension.",
     ),
-    old_compose(
+    compose(
         "unravel_index#int",
         "(Tensor indices, int shape) -> Tensor[]",
         F,
-        unravel_index,
+        |a| unravel_index(a.indices, &[a.shape]),
         "Row-major positions as coordinates, one tensor a dimension.",
     ),
     kernel(
         "_unravel_index",
         "(Tensor self, int[] shape)",
         F,
-        KernelBody::new(infer_unravel, unravel_cpu),
+        body!(unravel_rule, unravel),
         "",
     ),
 ];
 
-fn infer_nonzero(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let Ok(n) = count(t) else {
-        return Err(dispatch::data_dependent(a));
+fn nonzero_rule(a: &calls::Nonzero) -> Result<Plan> {
+    let Ok(n) = count(a.input) else {
+        return Err(dispatch::unknown_shape("nonzero"));
     };
     // Coordinates of one dimension lie together.
-    let shape = Dims::new(&[n, t.ndim() as i64]);
+    let shape = Dims::new(&[n, a.input.ndim() as i64]);
     Ok(Plan::one(shape, Dims::new(&[1, n.max(1)]), DType::I64))
 }
 
-fn nonzero(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let bits = cpu::copy::dense(a.tensor(0)?, DType::Bool)?;
-    write_places(
-        &cpu_index::true_places(&bits, usize::MAX),
-        bits.shape(),
-        &outs[0],
-    )
+fn nonzero(a: &calls::Nonzero, (): &(), outs: &[Tensor]) -> Result<()> {
+    let bits = cpu::copy::dense(a.input, DType::Bool)?;
+    let places = cpu_index::true_places(&bits, usize::MAX);
+    write_places(&places, bits.shape(), &outs[0])
 }
 
 fn write_places(places: &[i64], shape: &[i64], out: &Tensor) -> Result<()> {
     for (d, column) in split_places(places, shape)?.iter().enumerate() {
-        cpu::copy::copy(&out.selected(1, d as i64), column)?;
+        let there = ViewPlan::of(out).selected(1, d as i64);
+        cpu::copy::copy(&cpu::view::of(out, there)?, column)?;
     }
     Ok(())
 }
 
-fn nonzero_tuple(t: &Tensor) -> Result<Ret> {
-    let t = if t.ndim() == 0 {
-        run1!("unsqueeze", t, 0i64)?
+fn nonzero_tuple(t: &Tensor) -> Result<Vec<Tensor>> {
+    let rows = if t.ndim() == 0 {
+        f::nonzero(&f::unsqueeze(t, 0)?)?
     } else {
-        t.clone()
+        f::nonzero(t)?
     };
-    let n = t.ndim() as i64;
-    let rows = run1!("nonzero", &t)?;
-    Ok(Ret::List((0..n).map(|d| rows.selected(1, d)).collect()))
+    f::Unbind::new(&rows).dim(1).call()
 }
 
-fn argwhere(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    if t.ndim() == 0 {
-        let rows = run1!("nonzero", &run1!("unsqueeze", t, 0i64)?)?;
-        return Ok(rows.narrowed(1, 0, 0).into());
+fn argwhere(a: &calls::Argwhere) -> Result<Tensor> {
+    if a.input.ndim() == 0 {
+        let rows = f::nonzero(&f::unsqueeze(a.input, 0)?)?;
+        return f::narrow(&rows, 1, 0, 0);
     }
-    run!("nonzero", t)
+    f::nonzero(a.input)
 }
 
-fn infer_nonzero_static(a: &Args) -> Result<Plan> {
-    let size = a.int(1)?;
+fn nonzero_static_rule(a: &calls::NonzeroStatic) -> Result<Plan> {
     ensure!(
-        size >= 0,
+        a.size >= 0,
         Runtime,
         "nonzero_static: 'size' must be an non-negative integer"
     );
-    Ok(Plan::contiguous(
-        &[size, a.tensor(0)?.ndim() as i64],
-        DType::I64,
-    ))
+    let shape = [a.size, a.input.ndim() as i64];
+    Ok(Plan::contiguous(&shape, DType::I64))
 }
 
-fn nonzero_static(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (bits, size) = (cpu::copy::dense(a.tensor(0)?, DType::Bool)?, a.int(1)?);
-    cpu::fill(&outs[0], Scalar::Int(a.int(2)?))?;
-    let places = cpu_index::true_places(&bits, size as usize);
-    write_places(
-        &places,
-        bits.shape(),
-        &outs[0].narrowed(0, 0, places.len() as i64),
-    )
+fn nonzero_static(a: &calls::NonzeroStatic, (): &(), outs: &[Tensor]) -> Result<()> {
+    let (out, bits) = (&outs[0], cpu::copy::dense(a.input, DType::Bool)?);
+    cpu::fill(out, Scalar::Int(a.fill_value))?;
+    let places = cpu_index::true_places(&bits, a.size as usize);
+    let found = ViewPlan::of(out).narrowed(0, 0, places.len() as i64);
+    write_places(&places, bits.shape(), &cpu::view::of(out, found)?)
 }
 
-fn one_hot(a: &Args) -> Result<Ret> {
-    let (t, mut n) = (a.tensor(0)?, a.int(1)?);
+fn nn_one_hot(a: &calls::NnFunctionalOneHot) -> Result<Tensor> {
+    let (t, mut n) = (a.tensor, a.num_classes);
     ensure!(
         t.dtype() == DType::I64,
         Runtime,
@@ -174,17 +163,8 @@ fn one_hot(a: &Args) -> Result<Ret> {
             "Can not infer total number of classes from empty tensor."
         );
     } else if n == -1 {
-        let real = cpu::copy::dense(
-            &helpers::readable(t, "Tensor.item() cannot be called on meta tensors")?,
-            DType::I64,
-        )?;
-        n = cpu::slice::<i64>(&real)
-            .iter()
-            .copied()
-            .max()
-            .unwrap_or(0)
-            .saturating_add(1)
-            .max(1);
+        let largest = helpers::item(&f::max(t)?)?.to_i64();
+        n = largest.saturating_add(1).max(1);
     } else {
         ensure!(
             n >= 1,
@@ -192,19 +172,16 @@ fn one_hot(a: &Args) -> Result<Ret> {
             "Class values must be smaller than num_classes."
         );
     }
-    run!("_one_hot", t, n)
+    f::_one_hot(t, n)
 }
 
-fn infer_one_hot(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    Ok(Plan::contiguous(
-        &t.shape().concat(&[a.int(1)?]),
-        DType::I64,
-    ))
+fn one_hot_rule(a: &calls::_OneHot) -> Result<Plan> {
+    let shape = a.input.shape().concat(&[a.num_classes]);
+    Ok(Plan::contiguous(&shape, DType::I64))
 }
 
-fn one_hot_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (t, n) = (cpu::copy::dense(a.tensor(0)?, DType::I64)?, a.int(1)?);
+fn one_hot(a: &calls::_OneHot, (): &(), outs: &[Tensor]) -> Result<()> {
+    let (t, n) = (cpu::copy::dense(a.input, DType::I64)?, a.num_classes);
     let classes = cpu::slice::<i64>(&t);
     ensure!(
         classes.iter().all(|&c| c >= 0),
@@ -216,7 +193,7 @@ fn one_hot_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
         Runtime,
         "Class values must be smaller than num_classes."
     );
-    let dense = Tensor::empty(outs[0].shape(), DType::I64, crate::Device::CPU)?;
+    let dense = Tensor::empty(outs[0].shape(), DType::I64, Device::CPU)?;
     cpu::fill(&dense, Scalar::Int(0))?;
     let rows = cpu::slice_mut::<i64>(&dense);
     for (i, &c) in classes.iter().enumerate() {
@@ -225,18 +202,13 @@ fn one_hot_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
     cpu::copy::copy(&outs[0], &dense)
 }
 
-fn unravel_index(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
+fn unravel_index(t: &Tensor, shape: &[i64]) -> Result<Vec<Tensor>> {
     ensure!(
         t.dtype().is_integral(false),
         Type,
         "expected 'indices' to be integer dtype, but got torch.{}",
         t.dtype().name()
     );
-    let shape = match a.opt_ints(1) {
-        Some(s) => s.clone(),
-        None => Dims::new(&[a.int(1)?]),
-    };
     if shape.iter().any(|&d| d < 0) {
         let list: Vec<String> = shape.iter().map(i64::to_string).collect();
         bail!(
@@ -246,19 +218,17 @@ fn unravel_index(a: &Args) -> Result<Ret> {
             if list.len() == 1 { "," } else { "" }
         );
     }
-    let all = run1!("_unravel_index", t, shape)?;
-    run!("unbind", &all, -1i64)
+    let all = f::_unravel_index(t, shape)?;
+    f::Unbind::new(&all).dim(-1).call()
 }
 
-fn infer_unravel(a: &Args) -> Result<Plan> {
-    Ok(Plan::contiguous(
-        &a.tensor(0)?.shape().concat(&[a.ints(1)?.len() as i64]),
-        DType::I64,
-    ))
+fn unravel_rule(a: &calls::_UnravelIndex) -> Result<Plan> {
+    let shape = a.input.shape().concat(&[a.shape.len() as i64]);
+    Ok(Plan::contiguous(&shape, DType::I64))
 }
 
-fn unravel_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (t, shape) = (cpu::copy::dense(a.tensor(0)?, DType::I64)?, a.ints(1)?);
+fn unravel(a: &calls::_UnravelIndex, (): &(), outs: &[Tensor]) -> Result<()> {
+    let (t, shape, out) = (cpu::copy::dense(a.input, DType::I64)?, a.shape, &outs[0]);
     let steps = dims::contiguous_strides(shape);
     for d in 0..shape.len() {
         let list: Vec<i64> = cpu::slice::<i64>(&t)
@@ -273,7 +243,8 @@ fn unravel_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
             })
             .collect();
         let column = Tensor::from_slice(&list, t.shape())?;
-        cpu::copy::copy(&outs[0].selected(t.ndim(), d as i64), &column)?;
+        let there = ViewPlan::of(out).selected(t.ndim(), d as i64);
+        cpu::copy::copy(&cpu::view::of(out, there)?, &column)?;
     }
     Ok(())
 }

@@ -1,15 +1,13 @@
 //! Scattering values to places along a dimension.
 
 use crate::cpu::index::{self as cpu_index, Lay, Reduce};
+use crate::cpu::view::at_least_1d;
 use crate::dims::wrap_dim;
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{FMIO, KernelBody, OpDef, Plan, X, kernel};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, run1};
-
-use crate::ops::index::along::{
-    apart, at_least_1d, axis, is_index, long, out_of_bounds, size_at, start,
-};
-pub use crate::ops::index::getitem::{Index, Put, get_item, set_item};
+use crate::ops::core::op::{FMIO, OpDef, Plan, X, kernel};
+use crate::ops::core::typed::Operand;
+use crate::ops::f;
+use crate::ops::index::along::{apart, axis, is_index, long, out_of_bounds, size_at, start};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, layers};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -19,27 +17,45 @@ pub static OPS: &[OpDef] = &[
         "scatter",
         "(Tensor self, int dim, Tensor index, Tensor src)",
         FMIO | X,
-        KernelBody::new(|a| infer_scatter(a, true), |a, o| scatter(a, o, None))
-            .index_args(4)
-            .updates(),
+        body!(
+            |a| scatter_rule(a.input, a.dim, a.index, Some(a.src)),
+            |a, dim, outs| scatter(a.input, *dim, a.index, a.src.into(), None, &outs[0]),
+        )
+        .index_args(4)
+        .updates(),
         "`self` with `src` written at `index` along a dimension.",
     ),
     kernel(
         "scatter#value",
         "(Tensor self, int dim, Tensor index, Scalar value)",
         FMIO | X,
-        KernelBody::new(|a| infer_scatter(a, false), |a, o| scatter(a, o, None))
-            .index_args(4)
-            .updates(),
+        body!(
+            |a| scatter_rule(a.input, a.dim, a.index, None),
+            |a, dim, outs| scatter(a.input, *dim, a.index, a.value.into(), None, &outs[0]),
+        )
+        .index_args(4)
+        .updates(),
         "`self` with a number written at `index` along a dimension.",
     ),
     kernel(
         "scatter#reduced",
         "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce)",
         FMIO | X,
-        KernelBody::new(
-            |a| infer_scatter_how(a, true),
-            |a, o| scatter(a, o, a.str(4)),
+        body!(
+            |a| merging(a.reduce, || scatter_rule(
+                a.input,
+                a.dim,
+                a.index,
+                Some(a.src)
+            )),
+            |a, (dim, how), outs| scatter(
+                a.input,
+                *dim,
+                a.index,
+                a.src.into(),
+                Some(*how),
+                &outs[0]
+            ),
         )
         .index_args(4)
         .updates(),
@@ -49,9 +65,16 @@ pub static OPS: &[OpDef] = &[
         "scatter#value_reduce",
         "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)",
         FMIO | X,
-        KernelBody::new(
-            |a| infer_scatter_how(a, false),
-            |a, o| scatter(a, o, a.str(4)),
+        body!(
+            |a| merging(a.reduce, || scatter_rule(a.input, a.dim, a.index, None)),
+            |a, (dim, how), outs| scatter(
+                a.input,
+                *dim,
+                a.index,
+                a.value.into(),
+                Some(*how),
+                &outs[0]
+            ),
         )
         .index_args(4)
         .updates(),
@@ -61,9 +84,16 @@ pub static OPS: &[OpDef] = &[
         "scatter_add",
         "(Tensor self, int dim, Tensor index, Tensor src)",
         FMIO | X,
-        KernelBody::new(
-            |a| infer_scatter(a, true),
-            |a, o| scatter(a, o, Some("add")),
+        body!(
+            |a| scatter_rule(a.input, a.dim, a.index, Some(a.src)),
+            |a, dim, outs| scatter(
+                a.input,
+                *dim,
+                a.index,
+                a.src.into(),
+                Some(Reduce::Add),
+                &outs[0]
+            ),
         )
         .index_args(4)
         .updates(),
@@ -73,16 +103,35 @@ pub static OPS: &[OpDef] = &[
         "scatter_reduce",
         "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",
         FMIO | X,
-        KernelBody::new(infer_scatter_reduce, scatter_reduce)
+        body!(scatter_reduce_rule, scatter_reduce)
             .index_args(4)
             .updates(),
         "`self` with `src` reduced into it at `index` along a dimension.",
     ),
 ];
 
-fn infer_scatter(a: &Args, has_src: bool) -> Result<Plan> {
-    let (t, index) = (a.tensor(0)?, a.tensor(2)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+/// How `scatter_reduce` and `index_reduce` bring elements together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Their sum.
+    Sum,
+    /// Their product.
+    Prod,
+    /// Their mean.
+    Mean,
+    /// The largest.
+    Max,
+    /// The smallest.
+    Min,
+}
+
+fn scatter_rule(
+    t: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: Option<&Tensor>,
+) -> Result<(Plan, usize)> {
+    let dim = wrap_dim(dim, t.ndim())?;
     if index.numel() > 0 {
         ensure!(
             is_index(index.dtype()),
@@ -90,7 +139,6 @@ fn infer_scatter(a: &Args, has_src: bool) -> Result<Plan> {
             "scatter(): Expected dtype int32/int64 for index"
         );
     }
-    let src = if has_src { Some(a.tensor(3)?) } else { None };
     if let Some(src) = src {
         ensure!(
             src.dtype() == t.dtype(),
@@ -127,77 +175,77 @@ fn infer_scatter(a: &Args, has_src: bool) -> Result<Plan> {
             );
         }
     }
-    Ok(Plan::contiguous(t.shape(), t.dtype()))
+    Ok((Plan::contiguous(t.shape(), t.dtype()), dim))
 }
 
-fn infer_scatter_how(a: &Args, has_src: bool) -> Result<Plan> {
-    ensure!(
-        matches!(a.str(4), Some("add" | "multiply")),
-        Runtime,
-        "reduce argument must be either add or multiply."
-    );
-    infer_scatter(a, has_src)
+/// With the reduction that `scatter(..., reduce=)` names.
+fn merging(
+    name: &str,
+    rule: impl FnOnce() -> Result<(Plan, usize)>,
+) -> Result<(Plan, (usize, Reduce))> {
+    let how = match name {
+        "add" => Reduce::Add,
+        "multiply" => Reduce::Mul,
+        _ => bail!(Runtime, "reduce argument must be either add or multiply."),
+    };
+    let (plan, dim) = rule()?;
+    Ok((plan, (dim, how)))
 }
 
-fn infer_scatter_reduce(a: &Args) -> Result<Plan> {
-    let how = a.str(4).unwrap_or("");
-    ensure!(
-        matches!(how, "sum" | "prod" | "mean" | "amax" | "amin"),
-        Runtime,
-        "reduce argument must be either sum, prod, mean, amax or amin, got {how}"
-    );
-    let plan = infer_scatter(a, true)?;
-    plan.outs[0].dtype.check_kernel(
-        !plan.outs[0].dtype.is_complex() || matches!(how, "sum" | "prod"),
-        format_args!("scatter_reduce_{how}"),
+fn scatter_reduce_rule(a: &calls::ScatterReduce) -> Result<(Plan, (usize, How))> {
+    let how = match a.reduce {
+        "sum" => How::Sum,
+        "prod" => How::Prod,
+        "mean" => How::Mean,
+        "amax" => How::Max,
+        "amin" => How::Min,
+        other => bail!(
+            Runtime,
+            "reduce argument must be either sum, prod, mean, amax or amin, got {other}"
+        ),
+    };
+    let (plan, dim) = scatter_rule(a.input, a.dim, a.index, Some(a.src))?;
+    a.input.dtype().check_kernel(
+        !a.input.dtype().is_complex() || matches!(how, How::Sum | How::Prod),
+        format_args!("scatter_reduce_{}", a.reduce),
     )?;
-    Ok(plan)
+    Ok((plan, (dim, how)))
 }
 
-/// The tensor or number at a position as a tensor of the result's type.
-pub(in crate::ops) fn value_at(a: &Args, i: usize, out: &Tensor) -> Result<Tensor> {
-    match a.opt_tensor(i) {
-        Some(t) => apart(t, out),
-        None => Tensor::scalar(a.scalar(i)?, out.dtype()),
+/// A tensor or number as a tensor of the result's type that shares no memory with it.
+pub(in crate::ops) fn value_of(v: Operand, out: &Tensor) -> Result<Tensor> {
+    match v {
+        Operand::Tensor(t) => apart(t, out),
+        Operand::Scalar(s) => Tensor::scalar(s, out.dtype()),
     }
 }
 
-pub(in crate::ops) fn scatter(a: &Args, outs: &[Tensor], how: Option<&str>) -> Result<()> {
-    let (out, t) = (&outs[0], a.tensor(0)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
+fn scatter(
+    t: &Tensor,
+    dim: usize,
+    index: &Tensor,
+    src: Operand,
+    how: Option<Reduce>,
+    out: &Tensor,
+) -> Result<()> {
     start(out, t)?;
-    if a.tensor(2)?.numel() == 0 {
+    if index.numel() == 0 {
         return Ok(());
     }
-    let index = at_least_1d(&apart_index(a.tensor(2)?, out)?);
-    let src = value_at(a, 3, out)?;
-    let from = source_lay(&src, a.opt_tensor(3).is_none(), index.ndim());
-    let lay = Lay::of(&index, index.shape());
+    let index = at_least_1d(&apart_index(index, out)?);
+    let number = src.scalar().is_some();
+    let src = value_of(src, out)?;
+    let (shape, lay) = (index.shape(), Lay::of(&index, index.shape()));
     let bad = match how {
         None => cpu_index::scatter(
-            index.shape(),
+            shape,
             &Lay::without(out, dim),
-            &from,
+            &source_lay(&src, number, index.ndim()),
             &lay,
             out.dtype().size(),
             axis(out, dim, false),
         ),
-        Some(how) => {
-            let how = if how == "add" {
-                Reduce::Add
-            } else {
-                Reduce::Mul
-            };
-            reduce_rows(
-                out,
-                dim,
-                index.shape(),
-                &lay,
-                &src,
-                a.opt_tensor(3).is_none(),
-                how,
-            )?
-        }
+        Some(how) => reduce_rows(out, dim, shape, &lay, &src, number, how)?,
     };
     bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(out, dim))))
 }
@@ -268,7 +316,7 @@ pub(in crate::ops) fn reduce_into(
     shape: &Dims,
     index: &Lay,
     src: &Tensor,
-    how: &str,
+    how: How,
     include_self: bool,
 ) -> Result<Option<i64>> {
     if out.dtype().is_reduced_float() {
@@ -278,9 +326,9 @@ pub(in crate::ops) fn reduce_into(
     }
     let item = out.dtype().size();
     if !include_self {
-        let neutral = Tensor::scalar(Scalar::Int(i64::from(how == "prod")), out.dtype())?;
+        let neutral = Tensor::scalar(Scalar::Int(i64::from(how == How::Prod)), out.dtype())?;
         // For extremes any of the new elements will do as the first one.
-        let extreme = matches!(how, "amax" | "amin");
+        let extreme = matches!(how, How::Max | How::Min);
         let from = source_lay(if extreme { src } else { &neutral }, !extreme, shape.len());
         if let Some(bad) = cpu_index::scatter(
             shape,
@@ -294,15 +342,15 @@ pub(in crate::ops) fn reduce_into(
         }
     }
     let kind = match how {
-        "prod" => Reduce::Mul,
-        "amax" => Reduce::Max,
-        "amin" => Reduce::Min,
-        _ => Reduce::Add,
+        How::Prod => Reduce::Mul,
+        How::Max => Reduce::Max,
+        How::Min => Reduce::Min,
+        How::Sum | How::Mean => Reduce::Add,
     };
     if let Some(bad) = reduce_rows(out, dim, shape, index, src, false, kind)? {
         return Ok(Some(bad));
     }
-    if how == "mean" {
+    if how == How::Mean {
         let counts = Tensor::empty(out.shape(), DType::I64, crate::Device::CPU)?;
         cpu::fill(&counts, Scalar::Int(i64::from(include_self)))?;
         let one = Tensor::scalar(Scalar::Int(1), DType::I64)?;
@@ -310,33 +358,31 @@ pub(in crate::ops) fn reduce_into(
         cpu::slice_mut::<i64>(&counts)
             .iter_mut()
             .for_each(|c| *c = (*c).max(1));
-        let quotient = if out.dtype().is_integral(true) {
-            run1!("floor_divide", out, &counts)?
-        } else {
-            run1!("div", out, &counts)?
-        };
+        let quotient = helpers::inside(|| {
+            if out.dtype().is_integral(true) {
+                f::floor_divide(out, &counts)
+            } else {
+                f::div(out, &counts)
+            }
+        })?;
         cpu::copy::copy(out, &quotient)?;
     }
     Ok(None)
 }
 
-fn scatter_reduce(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t) = (&outs[0], a.tensor(0)?);
-    let dim = wrap_dim(a.int(1)?, t.ndim())?;
-    start(out, t)?;
-    if a.tensor(2)?.numel() == 0 {
+fn scatter_reduce(
+    a: &calls::ScatterReduce,
+    &(dim, how): &(usize, How),
+    outs: &[Tensor],
+) -> Result<()> {
+    let out = &outs[0];
+    start(out, a.input)?;
+    if a.index.numel() == 0 {
         return Ok(());
     }
-    let index = at_least_1d(&apart_index(a.tensor(2)?, out)?);
-    let src = apart(a.tensor(3)?, out)?;
-    let bad = reduce_into(
-        out,
-        dim,
-        index.shape(),
-        &Lay::of(&index, index.shape()),
-        &src,
-        a.str(4).unwrap_or("sum"),
-        a.bool(5),
-    )?;
+    let index = at_least_1d(&apart_index(a.index, out)?);
+    let src = apart(a.src, out)?;
+    let lay = Lay::of(&index, index.shape());
+    let bad = reduce_into(out, dim, index.shape(), &lay, &src, how, a.include_self)?;
     bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(out, dim))))
 }

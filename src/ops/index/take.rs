@@ -1,12 +1,13 @@
 //! Elements at positions of the flattened tensor (take, put), and rows of a table (embedding).
 
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FM, FMO, KernelBody, OpDef, Plan, Ret, X, kernel, old_compose};
+use crate::ops::copy::like;
+use crate::ops::core::op::{F, FM, FMO, I, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::plan::ViewPlan;
+use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start};
-use crate::ops::index::scatter::apart_index;
-use crate::ops::index::scatter::reduce_rows;
-use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, run1};
+use crate::ops::index::scatter::{apart_index, reduce_rows};
+use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -16,24 +17,24 @@ pub static OPS: &[OpDef] = &[
         "take",
         "(Tensor self, Tensor index)",
         FMO | X,
-        KernelBody::new(infer_take, take).index_args(2),
+        body!(take_rule, take).index_args(2),
         "The elements at positions in row-major order.",
     ),
     kernel(
         "put",
         "(Tensor self, Tensor index, Tensor source, bool accumulate=False)",
-        FM | crate::ops::core::op::I,
-        KernelBody::new(infer_put, put).index_args(2).updates(),
+        FM | I,
+        body!(put_rule, put).index_args(2).updates(),
         "`self` with elements written at positions in row-major order.",
     ),
     kernel(
         "embedding",
         "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)",
         F,
-        KernelBody::new(infer_embedding, embedding_cpu).index_args(2),
+        body!(embedding_rule, embedding).index_args(2),
         "The rows of `weight` at `indices`.",
     ),
-    old_compose(
+    compose(
         "nn.functional.embedding",
         "(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False)",
         F,
@@ -43,16 +44,14 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "embedding_renorm",
         "(Tensor self, Tensor indices, float max_norm, float norm_type)",
-        F | crate::ops::core::op::I,
-        KernelBody::new(crate::ops::copy::infer_like, renorm)
-            .index_args(2)
-            .updates(),
+        F | I,
+        body!(|a| Ok(like(a.input)), renorm).index_args(2).updates(),
         "`self` with the rows at `indices` scaled down to a norm.",
     ),
 ];
 
-fn infer_take(a: &Args) -> Result<Plan> {
-    let (t, index) = (a.tensor(0)?, a.tensor(1)?);
+fn take_rule(a: &calls::Take) -> Result<Plan> {
+    let (t, index) = (a.input, a.index);
     ensure!(
         index.dtype() == DType::I64,
         Runtime,
@@ -85,12 +84,9 @@ fn flat_error(i: i64, t: &Tensor) -> Error {
     )
 }
 
-fn take(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t, index) = (
-        &outs[0],
-        cpu::copy::dense(a.tensor(0)?, a.tensor(0)?.dtype())?,
-        a.tensor(1)?,
-    );
+fn take(a: &calls::Take, (): &(), outs: &[Tensor]) -> Result<()> {
+    let (out, index) = (&outs[0], a.index);
+    let t = cpu::copy::dense(a.input, a.input.dtype())?;
     let base = Lay {
         ptr: t.data_ptr(),
         strides: Dims::filled(out.ndim(), 0),
@@ -106,8 +102,8 @@ fn take(a: &Args, outs: &[Tensor]) -> Result<()> {
     bad.map_or(Ok(()), |i| Err(flat_error(i, &t)))
 }
 
-fn infer_put(a: &Args) -> Result<Plan> {
-    let (t, index, source) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?);
+fn put_rule(a: &calls::Put) -> Result<Plan> {
+    let (t, index, source) = (a.input, a.index, a.source);
     ensure!(
         index.dtype() == DType::I64,
         Runtime,
@@ -133,13 +129,13 @@ fn infer_put(a: &Args) -> Result<Plan> {
         Index,
         "put_(): Tried to put elements into an empty tensor"
     );
-    crate::ops::copy::infer_like(a)
+    Ok(like(t))
 }
 
-fn put(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t) = (&outs[0], a.tensor(0)?);
-    let index = cpu::copy::dense(&apart_index(a.tensor(1)?, out)?, DType::I64)?;
-    let source = cpu::copy::dense(&apart(a.tensor(2)?, out)?, out.dtype())?;
+fn put(a: &calls::Put, (): &(), outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.input);
+    let index = cpu::copy::dense(&apart_index(a.index, out)?, DType::I64)?;
+    let source = cpu::copy::dense(&apart(a.source, out)?, out.dtype())?;
     start(out, t)?;
     let work = if out.is_contiguous() {
         out.clone()
@@ -151,8 +147,9 @@ fn put(a: &Args, outs: &[Tensor]) -> Result<()> {
         ptr: t.data_ptr(),
         strides: [step].into(),
     };
-    let bad = if a.bool(3) {
-        let line = work.view_with([work.numel()].into(), [1].into(), work.offset());
+    let bad = if a.accumulate {
+        let plan = ViewPlan::with(&work, [work.numel()].into(), [1].into(), work.offset());
+        let line = cpu::view::of(&work, plan)?;
         let index = wrapped(&index, work.numel());
         match index {
             Ok(index) => reduce_rows(&line, 0, &n, &lay(&index, 1), &source, false, Reduce::Add)?,
@@ -191,8 +188,8 @@ fn wrapped(index: &Tensor, n: i64) -> std::result::Result<Tensor, i64> {
     Tensor::from_slice(&list, &[list.len() as i64]).map_err(|_| i64::MIN + 1)
 }
 
-fn infer_embedding(a: &Args) -> Result<Plan> {
-    let (weight, indices) = (a.tensor(0)?, a.tensor(1)?);
+fn embedding_rule(a: &calls::Embedding) -> Result<Plan> {
+    let (weight, indices) = (a.weight, a.indices);
     ensure!(weight.ndim() == 2, Runtime, "'weight' must be 2-D");
     ensure!(
         is_index(indices.dtype()),
@@ -207,8 +204,8 @@ fn infer_embedding(a: &Args) -> Result<Plan> {
     ))
 }
 
-fn embedding_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (weight, indices, out) = (a.tensor(0)?, long(a.tensor(1)?)?, &outs[0]);
+fn embedding(a: &calls::Embedding, (): &(), outs: &[Tensor]) -> Result<()> {
+    let (weight, indices, out) = (a.weight, long(a.indices)?, &outs[0]);
     let n = indices.ndim();
     let src = Lay {
         ptr: weight.data_ptr(),
@@ -229,11 +226,10 @@ fn embedding_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
     bad.map_or(Ok(()), |_| Err(out_of_range()))
 }
 
-fn nn_embedding(a: &Args) -> Result<Ret> {
-    let (input, weight) = (a.tensor(0)?, a.tensor(1)?);
+fn nn_embedding(a: &calls::NnFunctionalEmbedding) -> Result<Tensor> {
     let mut padding = -1;
-    if let Some(p) = a.opt_int(2) {
-        let rows = weight.shape().first().copied().unwrap_or(0);
+    if let Some(p) = a.padding_idx {
+        let rows = a.weight.shape().first().copied().unwrap_or(0);
         ensure!(
             p < rows && p >= -rows,
             Assertion,
@@ -241,30 +237,24 @@ fn nn_embedding(a: &Args) -> Result<Ret> {
         );
         padding = if p < 0 { p + rows } else { p };
     }
-    if let Some(max_norm) = a.opt_float(3) {
-        let op = crate::op!("embedding_renorm")?;
-        let args = Args::new(
-            op,
-            [
-                weight.into(),
-                input.into(),
-                max_norm.into(),
-                a.float(4)?.into(),
-            ],
-        )?;
-        let grad = crate::mode::set_grad_enabled(false);
-        let done = crate::ops::core::dispatch::call_inplace(&args);
-        crate::mode::set_grad_enabled(grad);
+    if let Some(max_norm) = a.max_norm {
+        let grad = mode::set_grad_enabled(false);
+        let done = f::EmbeddingRenorm::new(a.weight, a.input, max_norm, a.norm_type).call_();
+        mode::set_grad_enabled(grad);
         done?;
     }
-    run1!("embedding", weight, input, padding, a.bool(5), a.bool(6)).map(Ret::from)
+    f::Embedding::new(a.weight, a.input)
+        .padding_idx(padding)
+        .scale_grad_by_freq(a.scale_grad_by_freq)
+        .sparse(a.sparse)
+        .call()
 }
 
-fn renorm(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (out, t) = (&outs[0], a.tensor(0)?);
-    start(out, t)?;
-    let (max_norm, p) = (a.float(2)?, a.float(3)?);
-    let mut rows = cpu::slice::<i64>(&cpu::copy::dense(a.tensor(1)?, DType::I64)?).to_vec();
+fn renorm(a: &calls::EmbeddingRenorm, (): &(), outs: &[Tensor]) -> Result<()> {
+    let out = &outs[0];
+    start(out, a.input)?;
+    let (max_norm, p) = (a.max_norm, a.norm_type);
+    let mut rows = cpu::slice::<i64>(&cpu::copy::dense(a.indices, DType::I64)?).to_vec();
     rows.sort_unstable();
     rows.dedup();
     for r in rows {
@@ -273,7 +263,7 @@ fn renorm(a: &Args, outs: &[Tensor]) -> Result<()> {
             Index,
             "index out of range in self"
         );
-        let row = out.selected(0, r);
+        let row = cpu::view::of(out, ViewPlan::of(out).selected(0, r))?;
         let wide = cpu::copy::dense(&row, DType::F64)?;
         let v = cpu::slice_mut::<f64>(&wide);
         let norm = match p {

@@ -1,101 +1,99 @@
 //! Views of a part of a tensor: select, slice, split, diagonals, windows.
 
 use crate::dims::wrap_dim;
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{FM, I, M, OpDef, Ret, old_view};
+use crate::ops::core::helpers;
+use crate::ops::core::op::{FM, I, M, OpDef, compose, view};
+use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::rules;
+use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    old_view(
+    view(
         "select",
         "(Tensor self, int dim, int index)",
         FM,
-        select,
+        |a| Ok(index(a.input, a.dim, a.index)?.plan(a.input)),
         "One index along a dimension.",
     ),
-    old_view(
+    view(
         "slice",
         "(Tensor self, int dim=0, int? start=None, int? end=None, int step=1)",
         0,
-        |a| {
-            slice(
-                a.tensor(0)?,
-                a.int(1)?,
-                a.opt_int(2),
-                a.opt_int(3),
-                a.int(4)?,
-            )
-        },
+        |a| Ok(range(a.input, a.dim, a.start, a.end, a.step)?.plan(a.input)),
         "A range of indices along a dimension.",
     ),
-    old_view(
+    compose(
         "narrow",
         "(Tensor self, int dim, int start, int length)",
         FM,
-        |a| narrow(a.tensor(0)?, a.int(1)?, a.int(2)?, a.int(3)?),
+        |a| narrow(a.input, a.dim, a.start, a.length),
         "`length` indices from `start` along a dimension.",
     ),
-    old_view(
+    compose(
         "narrow#tensor",
         "(Tensor self, int dim, Tensor start, int length)",
         FM,
         narrow_tensor,
         "`length` indices from a tensor's value along a dimension.",
     ),
-    old_view(
+    view(
         "diagonal",
         "(Tensor self, int offset=0, int dim1=0, int dim2=1)",
         FM,
-        diagonal,
+        |a| Ok(diagonal(a.input, a.offset, a.dim1, a.dim2)?.plan(a.input)),
         "A diagonal of two dimensions, as the last dimension.",
     ),
-    old_view(
+    view(
         "as_strided",
         "(Tensor self, int[] size, int[] stride, int? storage_offset=None)",
         FM | I,
-        as_strided,
+        |a| Ok(strided(a.input, a.size, a.stride, a.storage_offset)?.plan(a.input)),
         "Any layout of the tensor's storage.",
     ),
-    old_view(
+    view(
         "unfold",
         "(Tensor self, int dimension, int size, int step)",
         M,
         unfold,
         "Sliding windows along a dimension, as a new last dimension.",
     ),
-    old_view(
+    view(
         "split",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
         FM,
-        |a| split(a.tensor(0)?, a.int(1)?, a.int(2)?),
+        split,
         "Pieces of one size along a dimension.",
     ),
-    old_view(
+    compose(
         "split#sizes",
         "(Tensor self, int[] split_size, int dim=0) -> Tensor[]",
         FM,
-        |a| split_sizes(a.tensor(0)?, a.ints(1)?, a.int(2)?),
+        |a| {
+            f::SplitWithSizes::new(a.input, a.split_size)
+                .dim(a.dim)
+                .call()
+        },
         "Pieces of given sizes along a dimension.",
     ),
-    old_view(
+    view(
         "split_with_sizes",
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
         FM,
-        |a| split_sizes(a.tensor(0)?, a.ints(1)?, a.int(2)?),
+        split_with_sizes,
         "Pieces of given sizes along a dimension.",
     ),
-    old_view(
+    compose(
         "chunk",
         "(Tensor self, int chunks, int dim=0) -> Tensor[]",
         FM,
         chunk,
         "At most `chunks` pieces along a dimension.",
     ),
-    old_view(
+    view(
         "unbind",
         "(Tensor self, int dim=0) -> Tensor[]",
         FM,
@@ -104,16 +102,78 @@ pub static OPS: &[OpDef] = &[
     ),
 ];
 
-fn select(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    select_dim(t, a.int(1)?, a.int(2)?).map(Ret::from)
+/// A part of a tensor, in numbers that were checked for its shape: they hold for every layout of it.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// One index of a dimension, which disappears.
+    Index {
+        /// The dimension.
+        dim: usize,
+        /// The index, not negative.
+        index: i64,
+    },
+    /// Indices of a dimension.
+    Range {
+        /// The dimension.
+        dim: usize,
+        /// The first index.
+        start: i64,
+        /// How many.
+        len: i64,
+        /// From one to the next.
+        step: i64,
+    },
+    /// A diagonal of two dimensions, which becomes the last one.
+    Diagonal {
+        /// How far from the main diagonal, towards larger indices of the second dimension.
+        offset: i64,
+        /// The first dimension.
+        dim1: usize,
+        /// The second dimension.
+        dim2: usize,
+    },
+    /// A layout of the storage.
+    Strided {
+        /// Sizes.
+        shape: Dims,
+        /// Strides.
+        strides: Dims,
+        /// Position of the first element in the storage.
+        offset: i64,
+    },
 }
 
-/// `Tensor.select`.
+impl Part {
+    /// The part of a tensor of that shape.
+    #[must_use]
+    pub fn plan(&self, t: &Tensor) -> ViewPlan {
+        match *self {
+            Self::Index { dim, index } => ViewPlan::of(t).selected(dim, index),
+            Self::Range {
+                dim,
+                start,
+                len,
+                step,
+            } => {
+                let mut plan = ViewPlan::of(t).narrowed(dim, start, len);
+                plan.strides[dim] = plan.strides[dim].wrapping_mul(step);
+                plan
+            }
+            Self::Diagonal { offset, dim1, dim2 } => diagonal_plan(t, offset, dim1, dim2),
+            Self::Strided {
+                ref shape,
+                ref strides,
+                offset,
+            } => ViewPlan::with(t, shape.clone(), strides.clone(), offset),
+        }
+    }
+}
+
+/// The part that `select` shows.
 ///
 /// # Errors
 /// If the dimension or index is out of range.
-pub fn select_dim(t: &Tensor, dim: i64, index: i64) -> Result<Tensor> {
+pub fn index(t: &Tensor, dim: i64, index: i64) -> Result<Part> {
     ensure!(
         t.ndim() > 0,
         Index,
@@ -128,22 +188,31 @@ pub fn select_dim(t: &Tensor, dim: i64, index: i64) -> Result<Tensor> {
             t.shape()
         );
     }
-    Ok(t.selected(d, if index < 0 { index + size } else { index }))
+    Ok(Part::Index {
+        dim: d,
+        index: if index < 0 { index + size } else { index },
+    })
 }
 
-/// Python's slice along a dimension; steps are positive.
+/// The part that `slice` shows: Python's slice along a dimension, with positive steps.
 ///
 /// # Errors
 /// If the dimension is out of range or the step not positive.
-pub fn slice(t: &Tensor, dim: i64, start: Option<i64>, end: Option<i64>, step: i64) -> Result<Ret> {
+pub fn range(
+    t: &Tensor,
+    dim: i64,
+    start: Option<i64>,
+    end: Option<i64>,
+    step: i64,
+) -> Result<Part> {
     ensure!(
         t.ndim() > 0,
         Runtime,
         "slice() cannot be applied to a 0-dim tensor."
     );
-    let d = wrap_dim(dim, t.ndim())?;
+    let dim = wrap_dim(dim, t.ndim())?;
     ensure!(step > 0, Runtime, "slice step must be positive");
-    let size = t.shape()[d];
+    let size = t.shape()[dim];
     let clamp = |v: i64| {
         if v < 0 {
             (v + size).max(0)
@@ -157,16 +226,15 @@ pub fn slice(t: &Tensor, dim: i64, start: Option<i64>, end: Option<i64>, step: i
     } else {
         0
     };
-    let strides = t.strides().with(d, t.strides()[d].wrapping_mul(step));
-    Ok(t.view_with(
-        t.shape().with(d, len),
-        strides,
-        t.offset() + start * t.strides()[d],
-    )
-    .into())
+    Ok(Part::Range {
+        dim,
+        start,
+        len,
+        step,
+    })
 }
 
-fn narrow(t: &Tensor, dim: i64, start: i64, length: i64) -> Result<Ret> {
+fn narrow(t: &Tensor, dim: i64, start: i64, length: i64) -> Result<Tensor> {
     ensure!(
         t.ndim() > 0,
         Runtime,
@@ -191,34 +259,49 @@ fn narrow(t: &Tensor, dim: i64, start: i64, length: i64) -> Result<Ret> {
         Runtime,
         "start ({start}) + length ({length}) exceeds dimension size ({size})."
     );
-    Ok(t.narrowed(d, start, length).into())
+    f::Slice::new(t)
+        .dim(d as i64)
+        .start(start)
+        .end(start + length)
+        .call()
 }
 
-fn narrow_tensor(a: &Args) -> Result<Ret> {
-    let start = a.tensor(2)?;
+fn narrow_tensor(a: &calls::NarrowTensor) -> Result<Tensor> {
     ensure!(
-        start.ndim() == 0 && start.dtype().is_integral(false),
+        a.start.ndim() == 0 && a.start.dtype().is_integral(false),
         Runtime,
         "start must be an 0-dim integral Tensor."
     );
-    narrow(a.tensor(0)?, a.int(1)?, start.item()?.to_i64(), a.int(3)?)
+    narrow(a.input, a.dim, helpers::item(a.start)?.to_i64(), a.length)
 }
 
-fn diagonal(a: &Args) -> Result<Ret> {
-    diagonal_of(a.tensor(0)?, a.int(1)?, a.int(2)?, a.int(3)?).map(Ret::from)
-}
-
-/// `torch.diagonal`.
+/// The part that `diagonal` shows.
 ///
 /// # Errors
 /// If the dimensions are the same or out of range.
-pub fn diagonal_of(t: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+pub fn diagonal(t: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Part> {
     let (d1, d2) = (wrap_dim(dim1, t.ndim())?, wrap_dim(dim2, t.ndim())?);
     ensure!(
         d1 != d2,
         Runtime,
         "diagonal dimensions cannot be identical {dim1}, {dim2}"
     );
+    Ok(Part::Diagonal {
+        offset,
+        dim1: d1,
+        dim2: d2,
+    })
+}
+
+/// TRANSITION: for kernels that are not converted yet.
+///
+/// # Errors
+/// As [`diagonal`].
+pub fn diagonal_of(t: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+    Ok(t.look(diagonal(t, offset, dim1, dim2)?.plan(t)))
+}
+
+fn diagonal_plan(t: &Tensor, offset: i64, d1: usize, d2: usize) -> ViewPlan {
     let (s1, s2) = (t.shape()[d1], t.shape()[d2]);
     let (len, shift) = if offset >= 0 {
         (
@@ -244,31 +327,34 @@ pub fn diagonal_of(t: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tens
     } else {
         t.offset() + shift
     };
-    Ok(t.view_with(
-        keep(t.shape(), len),
-        keep(t.strides(), t.strides()[d1] + t.strides()[d2]),
-        at,
-    ))
+    let strides = keep(t.strides(), t.strides()[d1] + t.strides()[d2]);
+    ViewPlan::with(t, keep(t.shape(), len), strides, at)
 }
 
-fn as_strided(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    let offset = a.opt_int(3).unwrap_or(t.offset());
+/// The part that `as_strided` shows.
+///
+/// # Errors
+/// If the layout reaches outside of the storage.
+pub fn strided(t: &Tensor, size: &[i64], stride: &[i64], offset: Option<i64>) -> Result<Part> {
+    let (shape, strides) = (Dims::new(size), Dims::new(stride));
+    let offset = offset.unwrap_or(t.offset());
     Tensor::checked(
         t.storage().clone(),
-        a.ints(1)?.clone(),
-        a.ints(2)?.clone(),
+        shape.clone(),
+        strides.clone(),
         offset,
         t.dtype(),
     )?;
-    Ok(t.view_with(a.ints(1)?.clone(), a.ints(2)?.clone(), offset)
-        .into())
+    Ok(Part::Strided {
+        shape,
+        strides,
+        offset,
+    })
 }
 
-fn unfold(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    let d = wrap_dim(a.int(1)?, t.ndim())?;
-    let (size, step) = (a.int(2)?, a.int(3)?);
+fn unfold(a: &calls::Unfold) -> Result<ViewPlan> {
+    let (t, size, step) = (a.input, a.size, a.step);
+    let d = wrap_dim(a.dimension, t.ndim())?;
     let have = if t.ndim() == 0 { 1 } else { t.shape()[d] };
     ensure!(
         size <= have,
@@ -278,19 +364,17 @@ fn unfold(a: &Args) -> Result<Ret> {
     ensure!(size >= 0, Runtime, "size is {size} but must be >= 0");
     ensure!(step > 0, Runtime, "step is {step} but must be > 0");
     if t.ndim() == 0 {
-        return Ok(t
-            .view_with(Dims::new(&[size]), Dims::new(&[1]), t.offset())
-            .into());
+        let (shape, strides) = (Dims::new(&[size]), Dims::new(&[1]));
+        return Ok(ViewPlan::with(t, shape, strides, t.offset()));
     }
+    let stride = t.strides()[d];
     let shape = t.shape().with(d, (have - size) / step + 1).concat(&[size]);
-    let strides = t
-        .strides()
-        .with(d, t.strides()[d] * step)
-        .concat(&[t.strides()[d]]);
-    Ok(t.view_with(shape, strides, t.offset()).into())
+    let strides = t.strides().with(d, stride * step).concat(&[stride]);
+    Ok(ViewPlan::with(t, shape, strides, t.offset()))
 }
 
-pub(in crate::ops) fn split(t: &Tensor, size: i64, dim: i64) -> Result<Ret> {
+fn split(a: &calls::Split) -> Result<Vec<ViewPlan>> {
+    let (t, size) = (a.input, a.split_size);
     ensure!(
         t.ndim() > 0,
         Runtime,
@@ -301,7 +385,7 @@ pub(in crate::ops) fn split(t: &Tensor, size: i64, dim: i64) -> Result<Ret> {
         Runtime,
         "split expects split_size be non-negative, but got split_size={size}"
     );
-    let d = wrap_dim(dim, t.ndim())?;
+    let d = wrap_dim(a.dim, t.ndim())?;
     let total = t.shape()[d];
     ensure!(
         size > 0 || total == 0,
@@ -313,20 +397,18 @@ pub(in crate::ops) fn split(t: &Tensor, size: i64, dim: i64) -> Result<Ret> {
     } else {
         ((total + size - 1) / size).max(1)
     };
-    Ok(Ret::List(
-        (0..n)
-            .map(|i| t.narrowed(d, i * size, size.min(total - i * size)))
-            .collect(),
-    ))
+    let piece = |i: i64| ViewPlan::of(t).narrowed(d, i * size, size.min(total - i * size));
+    Ok((0..n).map(piece).collect())
 }
 
-fn split_sizes(t: &Tensor, sizes: &[i64], dim: i64) -> Result<Ret> {
+fn split_with_sizes(a: &calls::SplitWithSizes) -> Result<Vec<ViewPlan>> {
+    let (t, sizes) = (a.input, a.split_sizes);
     ensure!(
         t.ndim() > 0,
         Runtime,
         "split expects at least a 1-dimensional tensor"
     );
-    let d = wrap_dim(dim, t.ndim())?;
+    let d = wrap_dim(a.dim, t.ndim())?;
     let total = t.shape()[d];
     let mut at = 0i64;
     let mut out = Vec::with_capacity(sizes.len());
@@ -338,21 +420,22 @@ fn split_sizes(t: &Tensor, sizes: &[i64], dim: i64) -> Result<Ret> {
             Dims::new(sizes)
         );
         if at.saturating_add(s) <= total {
-            out.push(t.narrowed(d, at, s));
+            out.push(ViewPlan::of(t).narrowed(d, at, s));
         }
         at = at.saturating_add(s);
     }
     ensure!(
         at == total,
         Runtime,
-        "split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension {dim}), but got split_sizes={}",
+        "split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension {}), but got split_sizes={}",
+        a.dim,
         Dims::new(sizes)
     );
-    Ok(Ret::List(out))
+    Ok(out)
 }
 
-fn chunk(a: &Args) -> Result<Ret> {
-    let (t, chunks) = (a.tensor(0)?, a.int(1)?);
+fn chunk(a: &calls::Chunk) -> Result<Vec<Tensor>> {
+    let (t, chunks) = (a.input, a.chunks);
     ensure!(
         t.ndim() > 0,
         Runtime,
@@ -363,27 +446,26 @@ fn chunk(a: &Args) -> Result<Ret> {
         Runtime,
         "chunk expects `chunks` to be greater than 0, got: {chunks}"
     );
-    let d = wrap_dim(a.int(2)?, t.ndim())?;
-    let total = t.shape()[d];
-    let size = (total + chunks - 1) / chunks;
+    let d = wrap_dim(a.dim, t.ndim())?;
+    let size = t.shape()[d].saturating_add(chunks - 1) / chunks;
     if size == 0 {
-        return Ok(Ret::List(
-            (0..chunks).map(|_| t.narrowed(d, 0, 0)).collect(),
-        ));
+        // Nothing to divide: as many empty pieces as were asked for.
+        let sizes = vec![0; chunks as usize];
+        return f::SplitWithSizes::new(t, &sizes).dim(d as i64).call();
     }
-    split(t, size, d as i64)
+    f::Split::new(t, size).dim(d as i64).call()
 }
 
-fn unbind(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
+fn unbind(a: &calls::Unbind) -> Result<Vec<ViewPlan>> {
+    let t = a.input;
     ensure!(
         t.ndim() > 0,
         Index,
         "Dimension specified as {} but tensor has no dimensions",
-        a.int(1)?
+        a.dim
     );
-    let d = rules::dim(t, a.int(1)?)?;
-    Ok(Ret::List(
-        (0..t.shape()[d]).map(|i| t.selected(d, i)).collect(),
-    ))
+    let d = rules::dim(t, a.dim)?;
+    Ok((0..t.shape()[d])
+        .map(|i| ViewPlan::of(t).selected(d, i))
+        .collect())
 }

@@ -1,76 +1,76 @@
 //! Splitting into several tensors.
 
 use crate::dims::wrap_dim;
-use crate::ops::core::args::Args;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{FM, OpDef, Ret, old_view};
+use crate::ops::core::op::{FM, OpDef, compose};
+use crate::ops::f;
 use crate::{DType, Result, Tensor, cpu, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    old_view(
+    compose(
         "tensor_split",
         "(Tensor self, int sections, int dim=0) -> Tensor[]",
         FM,
-        |a| sections(a.tensor(0)?, a.int(1)?, a.int(2)?),
+        |a| sections(a.input, a.sections, a.dim),
         "Pieces of nearly the same size along a dimension.",
     ),
-    old_view(
+    compose(
         "tensor_split#indices",
         "(Tensor self, int[] indices, int dim=0) -> Tensor[]",
         FM,
-        |a| at_indices(a.tensor(0)?, a.ints(1)?, a.int(2)?),
+        |a| at_indices(a.input, a.indices, a.dim),
         "Pieces between positions along a dimension.",
     ),
-    old_view(
+    compose(
         "tensor_split#tensor",
         "(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]",
         FM,
         tensor_split,
         "Pieces along a dimension, as a host tensor says.",
     ),
-    old_view(
+    compose(
         "hsplit",
         "(Tensor self, int sections) -> Tensor[]",
         FM,
-        |a| split_named(a, 1),
+        |a| equal_pieces(a.input, a.sections, "hsplit", 1),
         "Equal pieces along the second dimension.",
     ),
-    old_view(
+    compose(
         "hsplit#indices",
         "(Tensor self, int[] indices) -> Tensor[]",
         FM,
-        |a| split_named(a, 1),
+        |a| pieces_between(a.input, a.indices, "hsplit", 1),
         "Pieces between positions along the second dimension.",
     ),
-    old_view(
+    compose(
         "vsplit",
         "(Tensor self, int sections) -> Tensor[]",
         FM,
-        |a| split_named(a, 2),
+        |a| equal_pieces(a.input, a.sections, "vsplit", 2),
         "Equal pieces along the first dimension.",
     ),
-    old_view(
+    compose(
         "vsplit#indices",
         "(Tensor self, int[] indices) -> Tensor[]",
         FM,
-        |a| split_named(a, 2),
+        |a| pieces_between(a.input, a.indices, "vsplit", 2),
         "Pieces between positions along the first dimension.",
     ),
-    old_view(
+    compose(
         "dsplit",
         "(Tensor self, int sections) -> Tensor[]",
         FM,
-        |a| split_named(a, 3),
+        |a| equal_pieces(a.input, a.sections, "dsplit", 3),
         "Equal pieces along the third dimension.",
     ),
-    old_view(
+    compose(
         "dsplit#indices",
         "(Tensor self, int[] indices) -> Tensor[]",
         FM,
-        |a| split_named(a, 3),
+        |a| pieces_between(a.input, a.indices, "dsplit", 3),
         "Pieces between positions along the third dimension.",
     ),
 ];
@@ -85,7 +85,16 @@ fn check_split(t: &Tensor) -> Result<()> {
     Ok(())
 }
 
-fn sections(t: &Tensor, n: i64, dim: i64) -> Result<Ret> {
+/// Indices from `start` to `end` along a dimension.
+fn piece(t: &Tensor, dim: usize, start: i64, end: Option<i64>) -> Result<Tensor> {
+    f::Slice::new(t)
+        .dim(dim as i64)
+        .start(start)
+        .end(end)
+        .call()
+}
+
+fn sections(t: &Tensor, n: i64, dim: i64) -> Result<Vec<Tensor>> {
     check_split(t)?;
     let d = wrap_dim(dim, t.ndim())?;
     ensure!(
@@ -95,32 +104,30 @@ fn sections(t: &Tensor, n: i64, dim: i64) -> Result<Ret> {
     );
     let (size, extra) = (t.shape()[d] / n, t.shape()[d] % n);
     let mut at = 0;
-    Ok(Ret::List(
-        (0..n)
-            .map(|i| {
-                let len = size + i64::from(i < extra);
-                at += len;
-                t.narrowed(d, at - len, len)
-            })
-            .collect(),
-    ))
+    (0..n)
+        .map(|i| {
+            let len = size + i64::from(i < extra);
+            at += len;
+            piece(t, d, at - len, Some(at))
+        })
+        .collect()
 }
 
-fn at_indices(t: &Tensor, indices: &[i64], dim: i64) -> Result<Ret> {
+fn at_indices(t: &Tensor, indices: &[i64], dim: i64) -> Result<Vec<Tensor>> {
     check_split(t)?;
     let d = wrap_dim(dim, t.ndim())?;
     let mut out = Vec::with_capacity(indices.len() + 1);
     let mut start = 0;
     for &end in indices {
-        out.push(crate::ops::view::part::slice(t, d as i64, Some(start), Some(end), 1)?.one()?);
+        out.push(piece(t, d, start, Some(end))?);
         start = end;
     }
-    out.push(crate::ops::view::part::slice(t, d as i64, Some(start), None, 1)?.one()?);
-    Ok(Ret::List(out))
+    out.push(piece(t, d, start, None)?);
+    Ok(out)
 }
 
-fn tensor_split(a: &Args) -> Result<Ret> {
-    let (t, how) = (a.tensor(0)?, a.tensor(1)?);
+fn tensor_split(a: &calls::TensorSplitTensor) -> Result<Vec<Tensor>> {
+    let (t, how) = (a.input, a.tensor_indices_or_sections);
     check_split(t)?;
     ensure!(
         how.device().is_cpu() || how.storage().is_sourced(),
@@ -141,40 +148,42 @@ fn tensor_split(a: &Args) -> Result<Ret> {
         how.ndim()
     );
     if how.ndim() == 0 {
-        return sections(t, helpers::item(how)?.to_i64(), a.int(2)?);
+        return sections(t, helpers::item(how)?.to_i64(), a.dim);
     }
     let real = cpu::copy::dense(
         &helpers::readable(how, "Tensor.item() cannot be called on meta tensors")?,
         DType::I64,
     )?;
-    at_indices(t, &cpu::read_slice::<i64>(&real), a.int(2)?)
+    at_indices(t, &cpu::read_slice::<i64>(&real), a.dim)
 }
 
-/// hsplit, vsplit and dsplit: `least` dimensions are needed.
-fn split_named(a: &Args, least: usize) -> Result<Ret> {
-    let (t, name) = (a.tensor(0)?, a.name());
+/// The dimension that hsplit, vsplit and dsplit divide: `least` dimensions are needed.
+fn named_dim(t: &Tensor, name: &str, least: usize) -> Result<i64> {
     ensure!(
         t.ndim() >= least,
         Runtime,
         "torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {} dimensions!",
         t.ndim()
     );
-    let dim = match least {
+    Ok(match least {
         1 => i64::from(t.ndim() > 1),
         2 => 0,
         _ => 2,
-    };
-    match a.opt_ints(1) {
-        Some(list) => at_indices(t, list, dim),
-        None => {
-            let (n, size) = (a.int(1)?, t.shape()[dim as usize]);
-            ensure!(
-                n != 0 && size % n == 0,
-                Runtime,
-                "torch.{name} attempted to split along dimension {dim}, but the size of the dimension {size} is not divisible by the \
-                 split_size {n}!"
-            );
-            sections(t, n, dim)
-        }
-    }
+    })
+}
+
+fn pieces_between(t: &Tensor, indices: &[i64], name: &str, least: usize) -> Result<Vec<Tensor>> {
+    at_indices(t, indices, named_dim(t, name, least)?)
+}
+
+fn equal_pieces(t: &Tensor, n: i64, name: &str, least: usize) -> Result<Vec<Tensor>> {
+    let dim = named_dim(t, name, least)?;
+    let size = t.shape()[dim as usize];
+    ensure!(
+        n != 0 && size % n == 0,
+        Runtime,
+        "torch.{name} attempted to split along dimension {dim}, but the size of the dimension {size} is not divisible by the \
+         split_size {n}!"
+    );
+    sections(t, n, dim)
 }

@@ -1,0 +1,243 @@
+//! Conversions to other dtypes and devices.
+
+use crate::dims::MemoryFormat;
+use crate::ops::arrange::join::suggested_format;
+use crate::ops::core::op::{M, OpDef, Ret, compose};
+use crate::ops::f;
+use crate::{DType, Device, DeviceKind, Result, Tensor, cuda};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "to#dtype",
+        "(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
+        M,
+        |a| {
+            Wish {
+                dtype: Some(a.dtype),
+                copy: a.copy,
+                format: a.memory_format,
+                ..Wish::default()
+            }
+            .of(a.input)
+        },
+        "The tensor in another dtype.",
+    ),
+    compose(
+        "to#device",
+        "(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
+        M,
+        |a| {
+            Wish {
+                dtype: a.dtype,
+                device: a.device,
+                copy: a.copy,
+                format: a.memory_format,
+            }
+            .of(a.input)
+        },
+        "The tensor on another device.",
+    ),
+    compose(
+        "to#other",
+        "(Tensor self, Tensor tensor, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
+        M,
+        |a| {
+            Wish {
+                copy: a.copy,
+                format: a.memory_format,
+                ..Wish::like(a.tensor)
+            }
+            .of(a.input)
+        },
+        "The tensor in the dtype and on the device of another.",
+    ),
+    compose(
+        "type_as",
+        "(Tensor self, Tensor other)",
+        M,
+        |a| Wish::like(a.other).of(a.input),
+        "The tensor in the dtype of another.",
+    ),
+    compose(
+        "cpu",
+        "(Tensor self, *, format? memory_format=None)",
+        M,
+        |a| {
+            Wish {
+                device: Some(Device::CPU),
+                format: a.memory_format,
+                ..Wish::default()
+            }
+            .of(a.input)
+        },
+        "The tensor on the host.",
+    ),
+    compose(
+        "cuda",
+        "(Tensor self, device? device=None, bool non_blocking=False, *, format? memory_format=None)",
+        M,
+        to_cuda,
+        "The tensor on a GPU.",
+    ),
+    compose(
+        "bool",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::Bool, a.memory_format),
+        "The tensor as bool.",
+    ),
+    compose(
+        "byte",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::U8, a.memory_format),
+        "The tensor as byte.",
+    ),
+    compose(
+        "char",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::I8, a.memory_format),
+        "The tensor as char.",
+    ),
+    compose(
+        "short",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::I16, a.memory_format),
+        "The tensor as short.",
+    ),
+    compose(
+        "int",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::I32, a.memory_format),
+        "The tensor as int.",
+    ),
+    compose(
+        "long",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::I64, a.memory_format),
+        "The tensor as long.",
+    ),
+    compose(
+        "half",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::F16, a.memory_format),
+        "The tensor as half.",
+    ),
+    compose(
+        "bfloat16",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::BF16, a.memory_format),
+        "The tensor as bfloat16.",
+    ),
+    compose(
+        "float",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::F32, a.memory_format),
+        "The tensor as float.",
+    ),
+    compose(
+        "double",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::F64, a.memory_format),
+        "The tensor as double.",
+    ),
+    compose(
+        "chalf",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::C32, a.memory_format),
+        "The tensor as chalf.",
+    ),
+    compose(
+        "cfloat",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::C64, a.memory_format),
+        "The tensor as cfloat.",
+    ),
+    compose(
+        "cdouble",
+        "(Tensor self, format? memory_format=None)",
+        M,
+        |a| cast(a.input, DType::C128, a.memory_format),
+        "The tensor as cdouble.",
+    ),
+];
+
+/// What `to` is asked for; what is absent stays as it is.
+#[derive(Clone, Copy, Default)]
+struct Wish {
+    dtype: Option<DType>,
+    device: Option<Device>,
+    /// A fresh tensor even if nothing changes.
+    copy: bool,
+    format: Option<MemoryFormat>,
+}
+
+impl Wish {
+    fn like(t: &Tensor) -> Self {
+        Self {
+            dtype: Some(t.dtype()),
+            device: Some(t.device()),
+            ..Self::default()
+        }
+    }
+
+    /// The tensor as wished: itself if nothing changes.
+    fn of(self, t: &Tensor) -> Result<Ret> {
+        let dtype = self.dtype.unwrap_or(t.dtype());
+        let here = crate::parts::located(t);
+        let device = self.device.map_or(here, |d| {
+            if d.kind == DeviceKind::Cuda && d.index < 0 {
+                Device::cuda(0)
+            } else {
+                d.canonical()
+            }
+        });
+        let format_ok = match self.format {
+            None | Some(MemoryFormat::Preserve) => true,
+            // Whatever is not channels-last counts as the contiguous format here, dense or not.
+            Some(f) => suggested_format(t) == f,
+        };
+        if dtype == t.dtype() && device == here && !self.copy && format_ok {
+            return Ok(Ret::Same(0));
+        }
+        f::_ToCopy::new(t)
+            .dtype(dtype)
+            .device(device)
+            .memory_format(self.format)
+            .call()
+            .map(Ret::from)
+    }
+}
+
+fn cast(t: &Tensor, dtype: DType, format: Option<MemoryFormat>) -> Result<Ret> {
+    Wish {
+        dtype: Some(dtype),
+        format,
+        ..Wish::default()
+    }
+    .of(t)
+}
+
+fn to_cuda(a: &calls::Cuda) -> Result<Ret> {
+    let device = a.device.unwrap_or(Device::cuda(0));
+    cuda::check(device)?;
+    Wish {
+        device: Some(device),
+        format: a.memory_format,
+        ..Wish::default()
+    }
+    .of(a.input)
+}

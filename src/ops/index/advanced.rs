@@ -1,0 +1,428 @@
+//! Advanced indexing: the `index` and `index_put` operators.
+
+use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
+use crate::ops::copy::like;
+use crate::ops::core::dispatch;
+use crate::ops::core::helpers;
+use crate::ops::core::op::{F, I, M, OpDef, OutSpec, Plan, kernel};
+use crate::ops::core::plan::ViewPlan;
+use crate::ops::core::typed::OptTensors;
+use crate::ops::index::along::{apart, long, start};
+use crate::{DType, Device, Dims, Error, Result, Scalar, Tensor, bail, cpu, dims, ensure, err};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    kernel(
+        "index",
+        "(Tensor self, Tensor?[] indices)",
+        0,
+        body!(index_rule, index).index_args(2),
+        "The elements at indices, as square brackets take them.",
+    ),
+    kernel(
+        "index_put",
+        "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False)",
+        F | M | I,
+        body!(put_rule, put).index_args(2).updates(),
+        "`self` with values written at indices.",
+    ),
+];
+
+/// The layout of one dimension's positions.
+struct Slot {
+    shape: Dims,
+    strides: Dims,
+}
+
+/// How an indexing call lies in memory.
+struct Layout {
+    /// Dimensions of the tensor in an order that has the indexed ones next to each other, if they are not.
+    order: Option<Vec<usize>>,
+    slots: Vec<Slot>,
+    /// Where the indexed dimensions start.
+    at: usize,
+    /// The shape that the indices broadcast to.
+    lead: Dims,
+    /// The shape of the result.
+    shape: Dims,
+}
+
+/// True for what counts as a mask and not as positions.
+#[must_use]
+pub fn is_mask(t: &Tensor) -> bool {
+    matches!(t.dtype(), DType::Bool | DType::U8)
+}
+
+/// The row-major truth values of a mask.
+fn truth(mask: &Tensor) -> Result<Tensor> {
+    cpu::copy::dense(mask, DType::Bool)
+}
+
+/// How many elements of a mask are true; recorded meta masks are replayed, plain ones have no answer.
+///
+/// # Errors
+/// If the values cannot be had.
+pub fn count(mask: &Tensor) -> Result<i64> {
+    Ok(cpu_index::count_true(&truth(&helpers::readable(
+        mask, "no data",
+    )?)?))
+}
+
+/// Coordinates of a mask's true elements, one list a dimension.
+fn coordinates(mask: &Tensor) -> Result<Vec<Tensor>> {
+    let bits = truth(mask)?;
+    let places = cpu_index::true_places(&bits, usize::MAX);
+    split_places(&places, mask.shape())
+}
+
+/// Row-major positions as one list of coordinates a dimension.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn split_places(places: &[i64], shape: &[i64]) -> Result<Vec<Tensor>> {
+    let n = [places.len() as i64];
+    if shape.len() == 1 {
+        return Ok(vec![Tensor::from_slice(places, &n)?]);
+    }
+    let steps = dims::contiguous_strides(shape);
+    (0..shape.len())
+        .map(|d| {
+            let list: Vec<i64> = places.iter().map(|p| p / steps[d] % shape[d]).collect();
+            Tensor::from_slice(&list, &n)
+        })
+        .collect()
+}
+
+/// The positions that indices stand for, one tensor an indexed dimension.
+fn positions(indices: &OptTensors) -> Result<Vec<Tensor>> {
+    let mut out = Vec::new();
+    for index in indices.0.iter().flatten() {
+        if is_mask(index) {
+            out.extend(coordinates(index)?);
+        } else {
+            out.push(long(index)?);
+        }
+    }
+    Ok(out)
+}
+
+/// The indexed dimensions in order, with a gap for each that is not; `None` if the count of a mask is unknown.
+fn slots(t: &Tensor, indices: &OptTensors) -> Result<Option<Vec<Option<Slot>>>> {
+    let mut slots: Vec<Option<Slot>> = Vec::new();
+    let mut unknown = false;
+    for index in &indices.0 {
+        let Some(index) = index else {
+            slots.push(None);
+            continue;
+        };
+        ensure!(
+            is_mask(index) || matches!(index.dtype(), DType::I64 | DType::I32),
+            Index,
+            "tensors used as indices must be long, int, byte or bool tensors"
+        );
+        if !is_mask(index) {
+            slots.push(Some(Slot {
+                shape: index.shape().clone(),
+                strides: index.strides().clone(),
+            }));
+            continue;
+        }
+        check_mask(t, index, slots.len())?;
+        let n = count(index).ok();
+        unknown |= n.is_none();
+        for _ in 0..index.ndim() {
+            slots.push(Some(Slot {
+                shape: Dims::new(&[n.unwrap_or(0)]),
+                strides: Dims::new(&[1]),
+            }));
+        }
+    }
+    ensure!(
+        slots.len() <= t.ndim(),
+        Index,
+        "too many indices for tensor of dimension {} (got {})",
+        t.ndim(),
+        slots.len()
+    );
+    Ok(if unknown { None } else { Some(slots) })
+}
+
+/// Checks that a mask has the sizes of the dimensions that it covers, from `first`.
+fn check_mask(t: &Tensor, mask: &Tensor, first: usize) -> Result<()> {
+    for (j, &size) in mask.shape().iter().enumerate() {
+        let d = first + j;
+        ensure!(
+            size == t.shape().get(d).copied().unwrap_or(-1),
+            Index,
+            "The shape of the mask {} at index {j} does not match the shape of the indexed tensor {} at index {d}",
+            mask.shape(),
+            t.shape()
+        );
+    }
+    Ok(())
+}
+
+/// The shape that all indices broadcast to.
+fn lead_of(slots: &[Slot]) -> Result<Dims> {
+    let mut lead = Dims::EMPTY;
+    for slot in slots {
+        lead = match dims::broadcast(&lead, &slot.shape) {
+            Ok(s) => s,
+            Err(_) => {
+                let shapes: Vec<String> = slots.iter().map(|s| s.shape.to_string()).collect();
+                bail!(
+                    Index,
+                    "shape mismatch: indexing tensors could not be broadcast together with shapes {}",
+                    shapes.join(", ")
+                );
+            }
+        };
+    }
+    Ok(lead)
+}
+
+impl Layout {
+    /// Reads the indices. `None`: one is a mask whose count is unknown.
+    fn new(t: &Tensor, indices: &OptTensors) -> Result<Option<Self>> {
+        let Some(mut slots) = slots(t, indices)? else {
+            return Ok(None);
+        };
+        slots.resize_with(t.ndim(), || None);
+        let used: Vec<usize> = (0..slots.len()).filter(|&d| slots[d].is_some()).collect();
+        let adjacent = used.windows(2).all(|w| w[1] == w[0] + 1);
+        let (order, at) = if adjacent {
+            (None, used.first().copied().unwrap_or(0))
+        } else {
+            let others = (0..t.ndim()).filter(|d| !used.contains(d));
+            (Some(used.iter().copied().chain(others).collect()), 0)
+        };
+        let slots: Vec<Slot> = slots.into_iter().flatten().collect();
+        let lead = lead_of(&slots)?;
+        let mut layout = Self {
+            order,
+            slots,
+            at,
+            lead,
+            shape: Dims::EMPTY,
+        };
+        let sizes = layout.base(t).shape;
+        ensure!(
+            !sizes[at..at + layout.slots.len()].contains(&0) || layout.lead.contains(&0),
+            Index,
+            "index is out of bounds for dimension with size 0"
+        );
+        layout.shape = layout.around(&sizes, &layout.lead);
+        Ok(Some(layout))
+    }
+
+    /// A tensor of the indexed one's shape, indexed dimensions next to each other.
+    fn base(&self, t: &Tensor) -> ViewPlan {
+        match &self.order {
+            Some(order) => ViewPlan::of(t).permuted(order),
+            None => ViewPlan::of(t),
+        }
+    }
+
+    /// A list for the result's dimensions: the untouched ones around `lead`.
+    fn around(&self, list: &[i64], lead: &[i64]) -> Dims {
+        let after = self.at + self.slots.len();
+        list[..self.at]
+            .iter()
+            .chain(lead)
+            .chain(&list[after..])
+            .copied()
+            .collect()
+    }
+
+    /// The strides of `base` in the result's dimensions, 0 where indices lead.
+    fn base_strides(&self, base: &ViewPlan) -> Dims {
+        self.around(&base.strides, &Dims::filled(self.lead.len(), 0))
+    }
+
+    fn index_strides(&self, base: &ViewPlan, shape: &[i64], strides: &[i64]) -> Dims {
+        self.around(
+            &Dims::filled(base.shape.len(), 0),
+            &dims::broadcast_strides(shape, strides, &self.lead),
+        )
+    }
+
+    /// The layout of a fresh result, as a pointwise loop over the tensor and the indices would make it.
+    fn out(&self, t: &Tensor) -> OutSpec {
+        let base = self.base(t);
+        let mut operands = vec![self.base_strides(&base)];
+        operands.extend(
+            self.slots
+                .iter()
+                .map(|s| self.index_strides(&base, &s.shape, &s.strides)),
+        );
+        let refs: Vec<&[i64]> = operands.iter().map(|d| &**d).collect();
+        let order = dims::layout_order(&self.shape, &refs);
+        OutSpec {
+            shape: self.shape.clone(),
+            strides: dims::strides_in_order(&self.shape, &order),
+            dtype: t.dtype(),
+        }
+    }
+
+    /// The positions as one operand of the loop over the result: a tensor, its strides there, and what an index means.
+    fn operand(&self, t: &Tensor, indices: &OptTensors) -> Result<(Tensor, Dims, Axis)> {
+        let base = self.base(t);
+        let item = base.dtype.size() as isize;
+        let axis = |k: usize| Axis {
+            step: base.strides[self.at + k] as isize * item,
+            size: base.shape[self.at + k],
+            wrap: true,
+        };
+        let mut positions = positions(indices)?;
+        if positions.len() == 1
+            && let Some(only) = positions.pop()
+        {
+            let strides = self.index_strides(&base, only.shape(), only.strides());
+            return Ok((only, strides, axis(0)));
+        }
+        let sum = Tensor::empty(&self.lead, DType::I64, Device::CPU)?;
+        cpu::fill(&sum, Scalar::Int(0))?;
+        for (k, index) in positions.iter().enumerate() {
+            if let Some(bad) = cpu_index::add_offsets(&self.lead, &sum, index, axis(k)) {
+                return Err(self.bad(t, bad, k));
+            }
+        }
+        let strides = self.index_strides(&base, &self.lead, sum.strides());
+        Ok((sum, strides, Axis::OFFSETS))
+    }
+
+    /// The indexed tensor as an operand of the loop.
+    fn lay(&self, t: &Tensor) -> Lay {
+        Lay {
+            ptr: t.data_ptr(),
+            strides: self.base_strides(&self.base(t)),
+        }
+    }
+
+    #[cold]
+    fn bad(&self, t: &Tensor, index: i64, k: usize) -> Error {
+        err!(
+            Index,
+            "index {index} is out of bounds for dimension {k} with size {}",
+            self.base(t).shape[self.at + k]
+        )
+    }
+}
+
+fn index_rule(a: &calls::Index) -> Result<(Plan, Layout)> {
+    let Some(layout) = Layout::new(a.input, &a.indices)? else {
+        return Err(dispatch::unknown_shape("index"));
+    };
+    let plan = Plan {
+        outs: [layout.out(a.input)].into_iter().collect(),
+        device: None,
+    };
+    Ok((plan, layout))
+}
+
+fn index(a: &calls::Index, layout: &Layout, outs: &[Tensor]) -> Result<()> {
+    let (t, out) = (a.input, &outs[0]);
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let (index, strides, axis) = layout.operand(t, &a.indices)?;
+    let index_lay = Lay {
+        ptr: index.data_ptr(),
+        strides,
+    };
+    let bad = cpu_index::gather(
+        out.shape(),
+        &Lay::of(out, out.shape()),
+        &layout.lay(t),
+        &index_lay,
+        out.dtype().size(),
+        axis,
+    );
+    bad.map_or(Ok(()), |i| Err(layout.bad(t, i, 0)))
+}
+
+fn put_rule(a: &calls::IndexPut) -> Result<(Plan, Option<Layout>)> {
+    let (t, values) = (a.input, a.values);
+    ensure!(
+        t.dtype() == values.dtype(),
+        Runtime,
+        "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
+        t.dtype().scalar_type(),
+        values.dtype().scalar_type()
+    );
+    let layout = Layout::new(t, &a.indices)?;
+    if let Some(Layout { shape, .. }) = &layout {
+        ensure!(
+            dims::broadcast(shape, values.shape()).is_ok_and(|s| s == *shape),
+            Runtime,
+            "shape mismatch: value tensor of shape {} cannot be broadcast to indexing result of shape {shape}",
+            values.shape()
+        );
+    }
+    Ok((like(t), layout))
+}
+
+fn put(a: &calls::IndexPut, layout: &Option<Layout>, outs: &[Tensor]) -> Result<()> {
+    let (out, accumulate) = (&outs[0], a.accumulate);
+    start(out, a.input)?;
+    let values = apart(a.values, out)?;
+    if let (false, 1, [Some(mask)]) = (accumulate, values.numel(), &a.indices.0[..])
+        && is_mask(mask)
+        && out.shape().starts_with(mask.shape())
+    {
+        let bits = truth(mask)?;
+        let tail = out.ndim() - mask.ndim();
+        let shape = bits.shape().concat(&Dims::filled(tail, 1));
+        let strides = bits.strides().concat(&Dims::filled(tail, 0));
+        let bits = cpu::view::of(&bits, ViewPlan::with(&bits, shape, strides, bits.offset()))?;
+        cpu_index::fill_where(out, &bits, &element(&values));
+        return Ok(());
+    }
+    let Some(layout) = layout else {
+        return Ok(());
+    };
+    if accumulate && out.dtype().is_reduced_float() {
+        let wide = cpu::copy::converted(out, DType::F32)?;
+        let values = cpu::copy::converted(&values, DType::F32)?;
+        write(&wide, layout, &a.indices, &values, true)?;
+        return cpu::copy::copy(out, &wide);
+    }
+    write(out, layout, &a.indices, &values, accumulate)
+}
+
+/// The bits of a tensor's only element.
+fn element(t: &Tensor) -> [u64; 2] {
+    let mut bits = [0u64; 2];
+    if let Ok(s) = cpu::read_scalar(t, 0) {
+        cpu::write_scalar(&mut bits, t.dtype(), s);
+    }
+    bits
+}
+
+fn write(
+    out: &Tensor,
+    layout: &Layout,
+    indices: &OptTensors,
+    values: &Tensor,
+    accumulate: bool,
+) -> Result<()> {
+    let shape = &layout.shape;
+    if shape.contains(&0) {
+        return Ok(());
+    }
+    let (index, strides, axis) = layout.operand(out, indices)?;
+    let (dst, src) = (layout.lay(out), Lay::of(values, shape));
+    let index_lay = Lay {
+        ptr: index.data_ptr(),
+        strides,
+    };
+    let bad = if accumulate {
+        let (dtype, add) = (out.dtype(), Reduce::Add);
+        cpu_index::scatter_reduce(add, dtype, shape, &dst, &src, &index_lay, axis)?
+    } else {
+        cpu_index::scatter(shape, &dst, &src, &index_lay, out.dtype().size(), axis)
+    };
+    bad.map_or(Ok(()), |i| Err(layout.bad(out, i, 0)))
+}

@@ -1,0 +1,269 @@
+//! Random numbers drawn by other tensors: means and deviations, probabilities, rates and weights.
+
+use crate::ops::core::op::{F, FMO, I, M, O, OpDef, Plan, kernel};
+use crate::ops::f;
+use crate::ops::random::{NORMAL, drawn, given};
+use crate::random::{
+    Distribution, Generator, SharedGenerator, advance_bernoulli_probs, advance_exponential_weights,
+};
+use crate::{DType, Device, Result, Tensor, cpu, dims, ensure, layers};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    kernel(
+        "normal",
+        "(Tensor mean, Tensor std, *, Generator? generator=None)",
+        F | O,
+        body!(
+            |a| moments_rule(Moment::Tensor(a.mean), Moment::Tensor(a.std)),
+            |a, _, outs| normal(Moment::Tensor(a.mean), Moment::Tensor(a.std), a.generator, &outs[0]),
+            values: |a, _| check_deviations(Moment::Tensor(a.std)),
+        )
+        .random(Some(typed!(
+            |a, outs, g| advance_normal(Moment::Tensor(a.std), outs, g),
+            &[Tensor],
+            &mut Generator
+        ))),
+        "Normal random numbers with a mean and a standard deviation for each element.",
+    ),
+    kernel(
+        "normal#mean",
+        "(Tensor mean, float std=1, *, Generator? generator=None)",
+        F | O,
+        body!(
+            |a| moments_rule(Moment::Tensor(a.mean), Moment::Number(a.std)),
+            |a, _, outs| normal(Moment::Tensor(a.mean), Moment::Number(a.std), a.generator, &outs[0]),
+            values: |a, _| check_deviations(Moment::Number(a.std)),
+        )
+        .random(Some(typed!(
+            |a, outs, g| advance_normal(Moment::Number(a.std), outs, g),
+            &[Tensor],
+            &mut Generator
+        ))),
+        "Normal random numbers with a mean for each element.",
+    ),
+    kernel(
+        "normal#std",
+        "(float mean, Tensor std, *, Generator? generator=None)",
+        F | O,
+        body!(
+            |a| moments_rule(Moment::Number(a.mean), Moment::Tensor(a.std)),
+            |a, _, outs| normal(Moment::Number(a.mean), Moment::Tensor(a.std), a.generator, &outs[0]),
+            values: |a, _| check_deviations(Moment::Tensor(a.std)),
+        )
+        .random(Some(typed!(
+            |a, outs, g| advance_normal(Moment::Tensor(a.std), outs, g),
+            &[Tensor],
+            &mut Generator
+        ))),
+        "Normal random numbers with a standard deviation for each element.",
+    ),
+    kernel(
+        "bernoulli",
+        "(Tensor self, *, Generator? generator=None)",
+        FMO,
+        body!(
+            |a| {
+                check_probs(a.input)?;
+                Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
+            },
+            |a, _, outs| cpu::random::bernoulli_probs(&given(a.generator), &outs[0], a.input),
+        )
+        .random(Some(typed!(
+            |a, outs, g| advance_probs(a.input, outs, g),
+            &[Tensor],
+            &mut Generator
+        ))),
+        "0 or 1, each element of the input being the probability of 1.",
+    ),
+    kernel(
+        "bernoulli#tensor_inplace",
+        "(Tensor self, Tensor p, *, Generator? generator=None)",
+        I,
+        body!(
+            probs_into_rule,
+            |a, _, outs| cpu::random::bernoulli_probs(&given(a.generator), &outs[0], a.p),
+        )
+        .pointwise()
+        .random(Some(typed!(
+            |a, outs, g| advance_probs(a.p, outs, g),
+            &[Tensor],
+            &mut Generator
+        ))),
+        "Filled with 0 or 1, with a probability of 1 for each element.",
+    ),
+    kernel(
+        "poisson",
+        "(Tensor self, Generator? generator=None)",
+        F,
+        body!(
+            |a| {
+                a.input.dtype().check_float_kernel("poisson_cpu")?;
+                Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
+            },
+            |a, _, outs| cpu::random::poisson(&given(a.generator), &outs[0], a.input),
+        )
+        .random(None),
+        "A Poisson count for each rate.",
+    ),
+    kernel(
+        "multinomial",
+        "(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None)",
+        F | M | O,
+        body!(
+            multinomial_rule,
+            |a, _, outs| {
+                let samples = a.num_samples as usize;
+                cpu::random::multinomial(&given(a.generator), &outs[0], a.input, samples, a.replacement)
+            },
+        )
+        .random(Some(typed!(advance_multinomial, &[Tensor], &mut Generator))),
+        "Positions drawn with the probabilities of each row.",
+    ),
+];
+
+/// A mean or a standard deviation: one for each element, or one for all.
+#[derive(Clone, Copy)]
+enum Moment<'a> {
+    Tensor(&'a Tensor),
+    Number(f64),
+}
+
+impl<'a> Moment<'a> {
+    fn tensor(self) -> Option<&'a Tensor> {
+        match self {
+            Self::Tensor(t) => Some(t),
+            Self::Number(_) => None,
+        }
+    }
+
+    /// The deviation that numbers are drawn with; one for each element is multiplied in later.
+    fn drawn(self) -> Distribution {
+        let std = match self {
+            Self::Tensor(_) => 1.0,
+            Self::Number(std) => std,
+        };
+        Distribution::Normal { mean: 0.0, std }
+    }
+}
+
+fn moments_rule(mean: Moment, std: Moment) -> Result<Plan> {
+    match std {
+        Moment::Tensor(std) => ensure!(
+            !std.dtype().is_complex(),
+            Runtime,
+            "normal expects standard deviation to be non-complex"
+        ),
+        Moment::Number(std) => ensure!(
+            std >= 0.0,
+            Runtime,
+            "normal expects std >= 0.0, but found std {std}"
+        ),
+    }
+    let plan = match (mean.tensor(), std.tensor()) {
+        (Some(m), Some(s)) => Plan::contiguous(&dims::broadcast(m.shape(), s.shape())?, m.dtype()),
+        (Some(t), None) | (None, Some(t)) => Plan::contiguous(t.shape(), t.dtype()),
+        (None, None) => Plan::contiguous(&[], DType::F32),
+    };
+    drawn(plan, NORMAL).map(|(plan, _)| plan)
+}
+
+fn check_deviations(std: Moment) -> Result<()> {
+    let Moment::Tensor(std) = std else {
+        return Ok(());
+    };
+    let wide = cpu::copy::dense(std, DType::F64)?;
+    let ok = cpu::slice::<f64>(&wide).iter().all(|&s| s >= 0.0);
+    ensure!(ok, Runtime, "normal expects all elements of std >= 0.0");
+    Ok(())
+}
+
+/// Unit normals, then times the deviation and plus the mean as operations of their own.
+fn normal(
+    mean: Moment,
+    std: Moment,
+    generator: Option<&SharedGenerator>,
+    out: &Tensor,
+) -> Result<()> {
+    let values = Tensor::empty(out.shape(), out.dtype(), Device::CPU)?;
+    cpu::random::fill(&std.drawn(), &given(generator), &values)?;
+    helpers::inside(|| {
+        if let Moment::Tensor(std) = std {
+            f::Mul::new(&values, std).call_()?;
+        }
+        match mean {
+            Moment::Tensor(mean) => f::Add::new(&values, mean).call_(),
+            Moment::Number(mean) => f::Add::new(&values, mean).call_(),
+        }
+    })?;
+    cpu::copy::copy(out, &values)
+}
+
+fn advance_normal(std: Moment, outs: &[Tensor], g: &mut Generator) -> Result<()> {
+    // The draw goes into a contiguous tensor whatever the result's layout.
+    let values = Tensor::empty(outs[0].shape(), outs[0].dtype(), Device::META)?;
+    cpu::random::advance(&std.drawn(), g, &values);
+    Ok(())
+}
+
+fn check_probs(p: &Tensor) -> Result<()> {
+    p.dtype().check_float_kernel("bernoulli_tensor_cpu_p_")
+}
+
+fn probs_into_rule(a: &calls::BernoulliTensorInplace) -> Result<Plan> {
+    let (t, p) = (a.input, a.p);
+    check_probs(p)?;
+    t.dtype()
+        .check_kernel(!t.dtype().is_complex(), "bernoulli_tensor_cpu_self_")?;
+    let shape = dims::broadcast(t.shape(), p.shape())?;
+    Ok(Plan::one(shape, t.strides().clone(), t.dtype()))
+}
+
+fn advance_probs(p: &Tensor, outs: &[Tensor], g: &mut Generator) -> Result<()> {
+    advance_bernoulli_probs(g, outs[0].numel() as usize, p.dtype() == DType::F64);
+    Ok(())
+}
+
+fn multinomial_rule(a: &calls::Multinomial) -> Result<Plan> {
+    let (t, n) = (a.input, a.num_samples);
+    ensure!(
+        t.ndim() == 1 || t.ndim() == 2,
+        Runtime,
+        "prob_dist must be 1 or 2 dim"
+    );
+    ensure!(
+        t.dtype().is_float(),
+        Runtime,
+        "multinomial only supports floating-point dtypes for input, got: {}",
+        t.dtype().scalar_type()
+    );
+    ensure!(n > 0, Runtime, "cannot sample n_sample <= 0 samples");
+    let categories = t.shape()[t.ndim() - 1];
+    ensure!(
+        a.replacement || n <= categories,
+        Runtime,
+        "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+    );
+    ensure!(
+        categories <= 1 << 24,
+        Runtime,
+        "number of categories cannot exceed 2^24"
+    );
+    Ok(if t.ndim() == 1 {
+        Plan::contiguous(&[n], DType::I64)
+    } else {
+        Plan::contiguous(&[t.shape()[0], n], DType::I64)
+    })
+}
+
+fn advance_multinomial(a: &calls::Multinomial, outs: &[Tensor], g: &mut Generator) -> Result<()> {
+    let drawn = outs[0].numel();
+    if drawn > 0 && a.replacement && a.num_samples > 1 {
+        g.skip(2 * drawn as u64);
+    } else if drawn > 0 {
+        advance_exponential_weights(g, a.input.numel() as usize);
+    }
+    Ok(())
+}
