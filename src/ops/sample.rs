@@ -1,12 +1,13 @@
 //! Random numbers drawn by other tensors: means and deviations, probabilities, rates and weights.
 
+use crate::ops::core::helpers;
 use crate::ops::core::op::{F, FMO, I, M, O, OpDef, Plan, kernel};
 use crate::ops::f;
 use crate::ops::random::{NORMAL, drawn, given};
 use crate::random::{
     Distribution, Generator, SharedGenerator, advance_bernoulli_probs, advance_exponential_weights,
 };
-use crate::{DType, Device, Result, Tensor, cpu, dims, ensure, layers};
+use crate::{DType, Device, Result, Tensor, cpu, dims, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.

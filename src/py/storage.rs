@@ -35,7 +35,8 @@ pub fn storage_of(o: &Bound<'_, PyAny>) -> PyResult<Storage> {
 }
 
 impl PyStorage {
-    fn bytes(&self) -> Tensor {
+    /// All bytes, as a tensor on them.
+    pub(super) fn bytes(&self) -> Tensor {
         let n = self.0.nbytes() as i64;
         Tensor::from_parts(
             self.0.clone(),

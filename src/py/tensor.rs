@@ -348,7 +348,7 @@ impl PyTensor {
                 }
             },
             Some((o, None)) => {
-                let bytes = super::storage::bytes_of(&super::storage::storage_of(o)?)?;
+                let bytes = super::storage::PyStorage(super::storage::storage_of(o)?).bytes();
                 match &shape {
                     None => changed(f::SetStorage::new(&t, &bytes).args()?)?,
                     Some(shape) => {

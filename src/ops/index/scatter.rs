@@ -3,11 +3,12 @@
 use crate::cpu::index::{self as cpu_index, Lay, Reduce};
 use crate::cpu::view::at_least_1d;
 use crate::dims::wrap_dim;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{FMIO, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_bounds, size_at, start};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, layers};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.

@@ -4,6 +4,7 @@ use crate::cpu::index::Lay;
 use crate::cpu::index::{self as cpu_index, Reduce};
 use crate::cpu::view::at_least_1d;
 use crate::dims::wrap_dim;
+use crate::ops::core::helpers;
 use crate::ops::copy::like;
 use crate::ops::core::op::{FM, FMIO, I, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
@@ -14,7 +15,7 @@ use crate::ops::index::along::{
 use crate::ops::index::scatter::{
     How, apart_index, reduce_into, reduce_rows, source_lay, value_of,
 };
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err, layers};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err};
 use torchlike_macros::operators;
 
 /// The family's rows.
