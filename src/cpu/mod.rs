@@ -41,6 +41,7 @@ pub mod sort;
 pub mod special;
 pub mod sweep;
 pub mod transpose;
+pub mod triangle;
 pub mod vmath;
 pub mod vmath64;
 
