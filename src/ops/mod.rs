@@ -75,6 +75,7 @@ pub mod f {
     pub use super::pointwise::unary::calls::*;
     pub use super::random::calls::*;
     pub use super::reduce::extreme::calls::*;
+    pub use super::reduce::moments::calls::*;
     pub use super::reduce::order::calls::*;
     pub use super::reduce::scan::calls::*;
     pub use super::reduce::statistics::calls::*;
@@ -82,6 +83,7 @@ pub mod f {
     pub use super::sort::histogram::calls::*;
     pub use super::sort::order::calls::*;
     pub use super::sort::search::calls::*;
+    pub use super::sort::unique::calls::*;
     pub use super::view::complex::calls::*;
     pub use super::view::part::calls::*;
     pub use super::view::shape::calls::*;
@@ -103,10 +105,12 @@ static FAMILIES: &[&[OpDef]] = &[
     view::part::OPS,
     reduce::sums::OPS,
     reduce::extreme::OPS,
+    reduce::moments::OPS,
     reduce::statistics::OPS,
     reduce::order::OPS,
     reduce::scan::OPS,
     sort::order::OPS,
+    sort::unique::OPS,
     sort::search::OPS,
     sort::histogram::OPS,
     random::OPS,
