@@ -27,6 +27,8 @@ use std::sync::LazyLock;
 /// Every operator as a function of Rust, and its arguments as a struct with setters for those that have a default:
 /// `f::softmax(&x, -1)?`, `f::Softmax::new(&x, -1).dtype(DType::F64).call()?`.
 pub mod f {
+    pub use super::arrange::copies::calls::*;
+    pub use super::arrange::grid::calls::*;
     pub use super::arrange::join::calls::*;
     pub use super::arrange::pad::calls::*;
     pub use super::arrange::repeat::calls::*;
@@ -126,8 +128,10 @@ static FAMILIES: &[&[OpDef]] = &[
     nn::gated::OPS,
     nn::dropout::OPS,
     arrange::join::OPS,
+    arrange::grid::OPS,
     view::split::OPS,
     arrange::repeat::OPS,
+    arrange::copies::OPS,
     arrange::triangle::OPS,
     arrange::pad::OPS,
     pointwise::bounds::OPS,
