@@ -31,13 +31,13 @@ lint: build
 	cargo clippy --quiet --features cli,python,cuda -- -D warnings
 	$(BIN)/ruff check python tests benches examples
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest torchlike._ops --ignore-missing-stub --allowlist tests/stubtest_allowlist.txt
+	$(BIN)/python -m mypy.stubtest torchlike._functions --ignore-missing-stub --allowlist tests/stubtest_allowlist.txt
 	$(BIN)/python tests/generate.py --check
 
 bench: setup
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release
 	cargo bench --bench gemm
-	for b in overhead meta_vs_cpu footprint kernels checkpoints; do $(BIN)/python benches/$$b.py || exit 1; done
+	for b in overhead modules meta_vs_cpu footprint kernels checkpoints; do $(BIN)/python benches/$$b.py || exit 1; done
 
 bless: build
 	cargo fmt

@@ -30,6 +30,7 @@ pub mod layers;
 pub mod mode;
 pub mod ops;
 pub mod parts;
+pub mod plan;
 #[cfg(feature = "python")]
 mod py;
 pub mod random;
@@ -37,11 +38,15 @@ pub mod scalar;
 pub mod source;
 pub mod storage;
 pub mod tensor;
+mod wiring;
 
 pub use device::{Device, DeviceKind};
 pub use dims::{Dims, MemoryFormat};
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
+pub use io::{Loaded, load, save};
+pub use layers::{materialize, meta_init};
+pub use ops::f;
 pub use scalar::{Element, Scalar};
 pub use source::Source;
 pub use storage::Storage;

@@ -1,7 +1,7 @@
 """A tensor library in which every meta tensor knows how to become real."""
 
 from math import e, inf, nan, pi
-from typing import TYPE_CHECKING
+from typing import Any
 
 from torchlike import _C, _size
 from torchlike._C import (
@@ -31,28 +31,37 @@ from torchlike._C import (
     tensor,
 )
 from torchlike._size import Size
+from torchlike._values import *
 
 __version__ = "0.1.0"
 
 _C._register_size(Size)
 
-# dtypes, layouts and formats are values of the core; the op functions are the C functions themselves.
-for _value_name in dir(_C):
-    _value = getattr(_C, _value_name)
-    if isinstance(_value, dtype | layout | memory_format):
-        globals()[_value_name] = _value
-legacy_contiguous_format = _C.contiguous_format
-newaxis = None
 
-if TYPE_CHECKING:
-    from typing import Any
+def _of_core(name: str) -> Any:
+    from torchlike._late import find
 
-    def __getattr__(name: str) -> Any:
-        """dtypes, layouts, formats and old tensor types are put here while the module loads."""
+    return find(name)
+
+
+_C.__getattr__ = _of_core  # type: ignore[attr-defined]
+
+# Modules that few programs use are imported when they are first asked for.
+_LATER = {"overrides", "library", "jit", "compiler", "ops", "_ops"}
+
+
+def __getattr__(name: str) -> Any:
+    """Modules that are loaded late. (dtypes, layouts, formats and old tensor types are put here while the module loads.)"""
+    if name not in _LATER:
+        raise AttributeError(f"module 'torchlike' has no attribute '{name}'")
+    from importlib import import_module
+
+    if name == "ops":
+        return import_module("torchlike._ops").ops
+    return import_module(f"torchlike.{name}")
 
 
 from torchlike import (  # noqa: E402  (the names above are used by these modules while they load)
-    _legacy,
     _methods,
     _parts,
     _tensor,
@@ -68,8 +77,10 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     storage,
     version,
 )
+from torchlike._functions import *  # noqa: E402
+from torchlike._guards import *  # noqa: E402
+from torchlike._legacy import *  # noqa: E402
 from torchlike._limits import finfo, iinfo  # noqa: E402
-from torchlike._ops import *  # noqa: E402, F403
 from torchlike._parts import (  # noqa: E402
     dequantize,
     per_channel_affine,
@@ -79,8 +90,8 @@ from torchlike._parts import (  # noqa: E402
     per_tensor_symmetric,
     qscheme,
 )
-from torchlike._settings import *  # noqa: E402, F403
-from torchlike._tensor import *  # noqa: E402, F403
+from torchlike._settings import *  # noqa: E402
+from torchlike._tensor import *  # noqa: E402
 from torchlike._tensor_str import set_printoptions  # noqa: E402
 from torchlike.context import (  # noqa: E402
     enable_grad,
@@ -117,5 +128,4 @@ from torchlike.deferred import (  # noqa: E402  isort: skip
     meta_init,
 )
 
-_legacy._fill(globals())
 to_dlpack = utils.dlpack.to_dlpack

@@ -45,6 +45,7 @@ pub mod softmax;
 pub mod sort;
 pub mod special;
 pub mod sweep;
+pub mod taps;
 pub mod transpose;
 pub mod triangle;
 pub mod vmath;

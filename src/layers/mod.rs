@@ -100,11 +100,6 @@ pub fn enter(c: Call, seen: u32) -> Result<Ret> {
     Next { slot: 0, seen }.call(c)
 }
 
-/// Runs calls that are part of another one: only those who keep its effects see them.
-pub fn inside<R>(f: impl FnOnce() -> R) -> R {
-    mode::with_layers(mode::RECORDING, f)
-}
-
 /// True if factories are recorded on this thread.
 #[must_use]
 pub fn recording() -> bool {
@@ -114,6 +109,29 @@ pub fn recording() -> bool {
 /// Runs `f` with nothing watching on this thread.
 pub(crate) fn unwatched<R>(f: impl FnOnce() -> R) -> R {
     mode::with_layers(0, f)
+}
+
+/// Runs `f` with factories recorded on this thread: what it makes is on meta and can become real later, with the very bits
+/// that eager execution would have given.
+pub fn meta_init<R>(f: impl FnOnce() -> R) -> R {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            record_factories(false);
+        }
+    }
+    record_factories(true);
+    let _leave = Leave;
+    f()
+}
+
+/// Makes a meta tensor real in place: its storage gets the data, and all its views and ties follow. Real tensors are left
+/// as they are.
+///
+/// # Errors
+/// If the tensor has no source, or its data cannot be had.
+pub fn materialize(t: &crate::Tensor) -> Result<()> {
+    record::materialize(t, false)
 }
 
 thread_local! {
