@@ -3,7 +3,8 @@
 use super::{lines, select};
 use crate::{DType, Element, Result, Tensor};
 
-/// Quantiles `q` (dense, of the input's type) along `dims` of `input`, last in `out`; NaN is left out if `skip`.
+/// Quantiles `q` (dense, of the input's type) along `dims` of `input`, first in `out` if `q` has a dimension; NaN is left
+/// out if `skip`.
 ///
 /// # Errors
 /// If memory cannot be had.
@@ -20,6 +21,11 @@ pub fn quantile(
     }
     let from = lines::read(input, dims, input.dtype())?;
     let n = from.shape()[1] as usize;
+    let out = &if q.ndim() == 1 {
+        out.permuted(&lines::order(out.ndim(), &[0]))
+    } else {
+        out.clone()
+    };
     let to = lines::results(out, input.dtype())?;
     match input.dtype() {
         DType::F64 => run(

@@ -284,6 +284,17 @@ pub fn run_kind(
     Ok(())
 }
 
+/// The memory of truth values as bytes, for folds that write numbers.
+#[must_use]
+pub fn bytes(t: &Tensor) -> Tensor {
+    t.reinterpret(
+        DType::U8,
+        t.shape().clone(),
+        t.strides().clone(),
+        t.offset(),
+    )
+}
+
 /// The magnitudes of complex elements.
 ///
 /// # Errors

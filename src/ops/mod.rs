@@ -30,6 +30,8 @@ use std::sync::LazyLock;
 /// Every operator as a function of Rust, and its arguments as a struct with setters for those that have a default:
 /// `f::softmax(&x, -1)?`, `f::Softmax::new(&x, -1).dtype(DType::F64).call()?`.
 pub mod f {
+    pub use super::arrange::copies::calls::*;
+    pub use super::arrange::grid::calls::*;
     pub use super::arrange::join::calls::*;
     pub use super::arrange::pad::calls::*;
     pub use super::arrange::repeat::calls::*;
@@ -86,6 +88,7 @@ pub mod f {
     pub use super::pointwise::unary::calls::*;
     pub use super::random::calls::*;
     pub use super::reduce::extreme::calls::*;
+    pub use super::reduce::moments::calls::*;
     pub use super::reduce::order::calls::*;
     pub use super::reduce::scan::calls::*;
     pub use super::reduce::statistics::calls::*;
@@ -94,6 +97,7 @@ pub mod f {
     pub use super::sort::histogram::calls::*;
     pub use super::sort::order::calls::*;
     pub use super::sort::search::calls::*;
+    pub use super::sort::unique::calls::*;
     pub use super::view::complex::calls::*;
     pub use super::view::part::calls::*;
     pub use super::view::shape::calls::*;
@@ -115,10 +119,12 @@ static FAMILIES: &[&[OpDef]] = &[
     view::part::OPS,
     reduce::sums::OPS,
     reduce::extreme::OPS,
+    reduce::moments::OPS,
     reduce::statistics::OPS,
     reduce::order::OPS,
     reduce::scan::OPS,
     sort::order::OPS,
+    sort::unique::OPS,
     sort::search::OPS,
     sort::histogram::OPS,
     random::OPS,
@@ -137,8 +143,10 @@ static FAMILIES: &[&[OpDef]] = &[
     nn::gated::OPS,
     nn::dropout::OPS,
     arrange::join::OPS,
+    arrange::grid::OPS,
     view::split::OPS,
     arrange::repeat::OPS,
+    arrange::copies::OPS,
     arrange::triangle::OPS,
     arrange::pad::OPS,
     pointwise::bounds::OPS,

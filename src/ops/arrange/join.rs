@@ -1,13 +1,13 @@
-//! Joining tensors: cat, stack and their kin, meshgrid, block_diag.
+//! Joining tensors: cat, stack and their kin, block_diag.
 
+use crate::cpu::join;
 use crate::dims::{self, MemoryFormat, wrap_dim};
-use crate::ops::core::args::Args;
-use crate::ops::core::dispatch;
-use crate::ops::core::helpers;
-use crate::ops::core::op::{
-    F, FM, KernelBody, O, OpDef, OutSpec, Plan, Ret, kernel, old_compose, old_view,
-};
-use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, err, mode, run, run1};
+use crate::ops::core::op::{F, FM, O, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::typed::Tensors;
+use crate::ops::core::{either, helpers};
+use crate::ops::f;
+use crate::ops::pointwise::rule::result_type;
+use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, err, mode, run1};
 use smallvec::SmallVec;
 use torchlike_macros::operators;
 
@@ -18,147 +18,141 @@ pub static OPS: &[OpDef] = &[
         "cat",
         "(Tensor[] tensors, int dim=0)",
         F | O,
-        KernelBody::new(infer_cat, cat).cuda(cat),
+        body!(cat, write_cat, cuda: write_cat),
         "Tensors one after another along a dimension.",
     ),
-    old_compose(
+    kernel(
         "stack",
         "(Tensor[] tensors, int dim=0)",
         F | O,
-        stack,
+        body!(stack, write_stack, cuda: write_stack),
         "Tensors side by side along a new dimension.",
     ),
-    old_compose(
+    compose(
         "hstack",
         "(Tensor[] tensors)",
         F | O,
-        |a| pile(a, 1),
+        |a| {
+            let list = f::atleast_1d_list(some(a.tensors, "hstack")?)?;
+            let dim = if list[0].ndim() == 1 { 0 } else { 1 };
+            f::Cat::new(&list).dim(dim).call()
+        },
         "Tensors side by side along the second dimension (the first of 1-dimensional ones).",
     ),
-    old_compose(
+    compose(
         "vstack",
         "(Tensor[] tensors)",
         F | O,
-        |a| pile(a, 2),
+        |a| {
+            let list = f::atleast_2d_list(some(a.tensors, "vstack")?)?;
+            f::cat(&list)
+        },
         "Tensors one below another as rows.",
     ),
-    old_compose(
+    compose(
         "dstack",
         "(Tensor[] tensors)",
         F | O,
-        |a| pile(a, 3),
+        |a| {
+            let list = f::atleast_3d_list(some(a.tensors, "dstack")?)?;
+            f::Cat::new(&list).dim(2).call()
+        },
         "Tensors one behind another along the third dimension.",
     ),
-    old_compose(
+    compose(
         "column_stack",
         "(Tensor[] tensors)",
         F | O,
         column_stack,
         "Tensors side by side as columns.",
     ),
-    old_compose(
-        "meshgrid",
-        "(Tensor[*] tensors, *, str? indexing=None) -> Tensor[]",
-        F,
-        meshgrid,
-        "The coordinates of a grid, one tensor a dimension.",
-    ),
-    old_compose(
-        "broadcast_tensors",
-        "(Tensor[*] tensors) -> Tensor[]",
-        F,
-        broadcast_tensors,
-        "Tensors expanded to a common shape.",
-    ),
-    old_compose(
+    compose(
         "atleast_1d",
         "(Tensor self)",
         F,
-        |a| at_least(a.tensor(0)?, 1).map(Ret::from),
+        |a| at_least(a.input, 1),
         "A tensor with at least one dimension.",
     ),
-    old_compose(
+    compose(
         "atleast_1d#list",
         "(Tensor[*] tensors) -> Tensor[]",
         F,
-        |a| at_least_all(a, 1),
+        |a| {
+            a.tensors
+                .iter()
+                .map(f::atleast_1d)
+                .collect::<Result<Vec<_>>>()
+        },
         "Tensors with at least one dimension.",
     ),
-    old_compose(
+    compose(
         "atleast_2d",
         "(Tensor self)",
         F,
-        |a| at_least(a.tensor(0)?, 2).map(Ret::from),
+        |a| at_least(a.input, 2),
         "A tensor with at least two dimensions.",
     ),
-    old_compose(
+    compose(
         "atleast_2d#list",
         "(Tensor[*] tensors) -> Tensor[]",
         F,
-        |a| at_least_all(a, 2),
+        |a| {
+            a.tensors
+                .iter()
+                .map(f::atleast_2d)
+                .collect::<Result<Vec<_>>>()
+        },
         "Tensors with at least two dimensions.",
     ),
-    old_compose(
+    compose(
         "atleast_3d",
         "(Tensor self)",
         F,
-        |a| at_least(a.tensor(0)?, 3).map(Ret::from),
+        |a| at_least(a.input, 3),
         "A tensor with at least three dimensions.",
     ),
-    old_compose(
+    compose(
         "atleast_3d#list",
         "(Tensor[*] tensors) -> Tensor[]",
         F,
-        |a| at_least_all(a, 3),
+        |a| {
+            a.tensors
+                .iter()
+                .map(f::atleast_3d)
+                .collect::<Result<Vec<_>>>()
+        },
         "Tensors with at least three dimensions.",
     ),
-    old_compose(
+    compose(
         "block_diag",
         "(Tensor[*] tensors=())",
         F,
         block_diag,
         "A matrix with the tensors along its diagonal.",
     ),
-    old_compose(
-        "cartesian_prod",
-        "(Tensor[*] tensors)",
-        F,
-        cartesian_prod,
-        "All combinations of one element of each tensor.",
-    ),
-    old_compose(
-        "combinations",
-        "(Tensor self, int r=2, bool with_replacement=False)",
-        F,
-        combinations,
-        "All choices of `r` elements.",
-    ),
-    old_view(
+    compose(
         "unsafe_split",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
         FM,
-        |a| run!("split", a.tensor(0)?, a.int(1)?, a.int(2)?),
+        |a| f::Split::new(a.input, a.split_size).dim(a.dim).call(),
         "As `split`.",
     ),
-    old_view(
+    compose(
         "unsafe_split_with_sizes",
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
         FM,
         |a| {
-            run!(
-                "split_with_sizes",
-                a.tensor(0)?,
-                a.ints(1)?.clone(),
-                a.int(2)?
-            )
+            f::SplitWithSizes::new(a.input, a.split_sizes)
+                .dim(a.dim)
+                .call()
         },
         "As `split_with_sizes`.",
     ),
-    old_view(
+    compose(
         "unsafe_chunk",
         "(Tensor self, int chunks, int dim=0) -> Tensor[]",
         FM,
-        |a| run!("chunk", a.tensor(0)?, a.int(1)?, a.int(2)?),
+        |a| f::Chunk::new(a.input, a.chunks).dim(a.dim).call(),
         "As `chunk`.",
     ),
 ];
@@ -169,14 +163,14 @@ fn skipped(t: &Tensor) -> bool {
 }
 
 /// The common dtype of a list, 0-dimensional tensors counting less.
-fn common_dtype(list: &[&Tensor]) -> Result<DType> {
-    let args: SmallVec<[crate::ops::Arg; 8]> =
-        list.iter().map(|t| crate::ops::Arg::Tensor(t)).collect();
-    crate::ops::pointwise::rule::result_type(&args)
+fn common_dtype(list: Tensors) -> Result<DType> {
+    let args: SmallVec<[crate::ops::Arg; 8]> = list.iter().map(Into::into).collect();
+    result_type(&args)
 }
 
-fn infer_cat(a: &Args) -> Result<Plan> {
-    let list = a.tensors(0)?;
+/// Rule of `cat`; finds the dimension.
+fn cat(a: &calls::Cat) -> Result<(Plan, usize)> {
+    let list = a.tensors;
     ensure!(
         !list.is_empty(),
         Value,
@@ -188,13 +182,12 @@ fn infer_cat(a: &Args) -> Result<Plan> {
             "zero-dimensional tensor (at position {i}) cannot be concatenated"
         );
     }
-    let first = list.iter().find(|t| !skipped(t)).copied();
     let dtype = common_dtype(list)?;
-    let Some(first) = first else {
+    let Some(first) = list.iter().find(|t| !skipped(t)) else {
         // Only empty vectors: the dimension does not matter to PyTorch beyond being one of a vector or more.
-        return Ok(Plan::contiguous(&[0], dtype));
+        return Ok((Plan::contiguous(&[0], dtype), 0));
     };
-    let dim = wrap_dim(a.int(1)?, first.ndim())?;
+    let dim = wrap_dim(a.dim, first.ndim())?;
     let mut total = 0i64;
     for (i, t) in list.iter().enumerate().filter(|(_, t)| !skipped(t)) {
         ensure!(
@@ -218,30 +211,26 @@ fn infer_cat(a: &Args) -> Result<Plan> {
             .ok_or_else(|| err!(Runtime, "cat(): the size of the result overflows"))?;
     }
     let shape = first.shape().with(dim, total);
-    let format = common_format(list);
-    let strides = dims::format_strides(&shape, format)?;
-    Ok(Plan {
-        outs: [OutSpec {
-            shape,
-            strides,
-            dtype,
-        }]
-        .into_iter()
-        .collect(),
-        device: None,
-    })
+    let strides = dims::format_strides(&shape, common_format(list))?;
+    Ok((Plan::one(shape, strides, dtype), dim))
+}
+
+fn write_cat(a: &calls::Cat, dim: &usize, outs: &[Tensor]) -> Result<()> {
+    for (place, t) in join::places(&outs[0], a.tensors.iter(), *dim) {
+        either::copy(&place, t)?;
+    }
+    Ok(())
 }
 
 /// The memory format that all tensors suggest, row-major if they differ.
-fn common_format(list: &[&Tensor]) -> MemoryFormat {
-    let mut common = None;
-    for t in list {
-        let f = suggested_format(t);
-        if *common.get_or_insert(f) != f {
-            return MemoryFormat::Contiguous;
-        }
+fn common_format(list: Tensors) -> MemoryFormat {
+    let mut formats = list.iter().map(suggested_format);
+    let first = formats.next().unwrap_or(MemoryFormat::Contiguous);
+    if formats.all(|f| f == first) {
+        first
+    } else {
+        MemoryFormat::Contiguous
     }
-    common.unwrap_or(MemoryFormat::Contiguous)
 }
 
 /// PyTorch's `suggest_memory_format`.
@@ -257,43 +246,13 @@ pub fn suggested_format(t: &Tensor) -> MemoryFormat {
     }
 }
 
-fn cat(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (list, out) = (a.tensors(0)?, &outs[0]);
-    let Some(first) = list.iter().find(|t| !skipped(t)) else {
-        return Ok(());
-    };
-    let dim = wrap_dim(a.int(1)?, first.ndim())?;
-    let mut at = 0;
-    for t in list.iter().filter(|t| !skipped(t)) {
-        let n = t.shape()[dim];
-        if t.numel() > 0 {
-            crate::ops::core::either::copy(&out.narrowed(dim, at, n), t)?;
-        }
-        at += n;
-    }
-    Ok(())
-}
-
-/// `cat` of owned tensors.
-///
-/// # Errors
-/// As `cat`.
-pub fn cat_all(list: &[Tensor], dim: i64) -> Result<Tensor> {
-    dispatch::run(
-        crate::op!("cat")?,
-        &[crate::ops::Arg::Tensors(list.iter().collect()), dim.into()],
-    )?
-    .one()
-}
-
-fn stack(a: &Args) -> Result<Ret> {
-    let list = a.tensors(0)?;
-    let Some(first) = list.first() else {
+/// Rule of `stack`; finds the new dimension.
+fn stack(a: &calls::Stack) -> Result<(Plan, usize)> {
+    let Some(first) = a.tensors.get(0) else {
         bail!(Runtime, "stack expects a non-empty TensorList")
     };
-    let dim = wrap_dim(a.int(1)?, first.ndim() + 1)?;
-    let mut parts = Vec::with_capacity(list.len());
-    for (i, t) in list.iter().enumerate() {
+    let dim = wrap_dim(a.dim, first.ndim() + 1)?;
+    for (i, t) in a.tensors.iter().enumerate() {
         ensure!(
             t.shape() == first.shape(),
             Runtime,
@@ -301,158 +260,59 @@ fn stack(a: &Args) -> Result<Ret> {
             first.shape(),
             t.shape()
         );
-        let stride = if dim < t.ndim() {
-            t.shape()[dim] * t.strides()[dim]
-        } else {
-            1
-        };
-        parts.push(t.view_with(
-            t.shape().inserted(dim, 1),
-            t.strides().inserted(dim, stride),
-            t.offset(),
-        ));
     }
-    // New dimensions of size 1 would look channels-last: the result is always row-major.
-    let refs: Vec<&Tensor> = parts.iter().collect();
-    if common_format(&refs) != MemoryFormat::Contiguous {
-        let joined = cat_all(&parts, dim as i64)?;
-        return joined.contiguous().map(Ret::from);
-    }
-    cat_all(&parts, dim as i64).map(Ret::from)
+    let shape = first.shape().inserted(dim, a.tensors.len() as i64);
+    Ok((Plan::contiguous(&shape, common_dtype(a.tensors)?), dim))
 }
 
-fn at_least(t: &Tensor, n: usize) -> Result<Tensor> {
-    match (t.ndim(), n) {
-        (0, 1) => run1!("reshape", t, Dims::new(&[1])),
-        (0, 2) => run1!("reshape", t, Dims::new(&[1, 1])),
-        (0, 3) => run1!("reshape", t, Dims::new(&[1, 1, 1])),
-        (1, 2) => run1!("unsqueeze", t, 0i64),
-        (1, 3) => run1!("unsqueeze", &run1!("unsqueeze", t, 0i64)?, -1i64),
-        (2, 3) => run1!("unsqueeze", t, -1i64),
-        _ => Ok(t.clone()),
+fn write_stack(a: &calls::Stack, dim: &usize, outs: &[Tensor]) -> Result<()> {
+    for (place, t) in join::layers(&outs[0], a.tensors.iter(), *dim) {
+        either::copy(&place, t)?;
     }
+    Ok(())
 }
 
-fn at_least_all(a: &Args, n: usize) -> Result<Ret> {
-    Ok(Ret::List(
-        a.tensors(0)?
-            .iter()
-            .map(|t| at_least(t, n))
-            .collect::<Result<_>>()?,
-    ))
-}
-
-fn pile(a: &Args, n: usize) -> Result<Ret> {
-    let list = a.tensors(0)?;
+/// A list that is not empty.
+pub(super) fn some<'a>(list: Tensors<'a>, name: &str) -> Result<Tensors<'a>> {
     ensure!(
         !list.is_empty(),
         Runtime,
-        "{} expects a non-empty TensorList",
-        a.name()
+        "{name} expects a non-empty TensorList"
     );
-    let list: Vec<Tensor> = list.iter().map(|t| at_least(t, n)).collect::<Result<_>>()?;
-    let dim = match n {
-        1 if list[0].ndim() == 1 => 0,
-        1 => 1,
-        2 => 0,
-        _ => 2,
+    Ok(list)
+}
+
+fn at_least(t: &Tensor, n: usize) -> Result<Ret> {
+    let made = match (t.ndim(), n) {
+        (0, n) => f::reshape(t, &Dims::filled(n, 1))?,
+        (1, 2) => f::unsqueeze(t, 0)?,
+        (1, 3) => f::unsqueeze(&f::unsqueeze(t, 0)?, -1)?,
+        (2, 3) => f::unsqueeze(t, -1)?,
+        _ => return Ok(Ret::Same(0)),
     };
-    cat_all(&list, dim).map(Ret::from)
+    Ok(made.into())
 }
 
-fn column_stack(a: &Args) -> Result<Ret> {
-    let list = a.tensors(0)?;
-    ensure!(
-        !list.is_empty(),
-        Runtime,
-        "column_stack expects a non-empty TensorList"
-    );
-    let list: Vec<Tensor> = list
+fn column_stack(a: &calls::ColumnStack) -> Result<Tensor> {
+    let columns = some(a.tensors, "column_stack")?
         .iter()
-        .map(|t| {
-            if t.ndim() <= 1 {
-                run1!("reshape", *t, Dims::new(&[t.numel(), 1]))
-            } else {
-                Ok((*t).clone())
-            }
+        .map(|t| match t.ndim() {
+            0 | 1 => f::reshape(t, &[t.numel(), 1]),
+            _ => Ok(t.clone()),
         })
-        .collect::<Result<_>>()?;
-    cat_all(&list, 1).map(Ret::from)
+        .collect::<Result<Vec<_>>>()?;
+    f::Cat::new(&columns).dim(1).call()
 }
 
-fn meshgrid(a: &Args) -> Result<Ret> {
-    let list = a.tensors(0)?;
-    ensure!(
-        !list.is_empty(),
-        Runtime,
-        "meshgrid expects a non-empty TensorList"
-    );
-    grid(list, a.str(1).unwrap_or("ij")).map(Ret::List)
-}
-
-fn grid(list: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
-    for t in list {
-        ensure!(
-            t.dtype() == list[0].dtype(),
-            Runtime,
-            "meshgrid expects all tensors to have the same dtype"
-        );
-        ensure!(
-            t.device() == list[0].device(),
-            Runtime,
-            "meshgrid expects all tensors to have the same device"
-        );
-    }
-    ensure!(
-        matches!(indexing, "ij" | "xy"),
-        Runtime,
-        "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {indexing}"
-    );
-    for t in list {
-        ensure!(
-            t.ndim() <= 1,
-            Runtime,
-            "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {}",
-            t.shape()
-        );
-    }
-    let n = list.len();
-    let swap = indexing == "xy" && n >= 2;
-    // With "xy" the first two dimensions trade places.
-    let place = |i: usize| if swap && i < 2 { 1 - i } else { i };
-    let mut shape = Dims::filled(n, 1);
-    for (i, t) in list.iter().enumerate() {
-        shape[place(i)] = t.numel();
-    }
-    Ok(list
-        .iter()
-        .enumerate()
-        .map(|(i, t)| {
-            let step = if t.ndim() == 0 { 1 } else { t.strides()[0] };
-            let own = Dims::filled(n, 1).with(place(i), t.numel());
-            let strides = Dims::filled(n, 0).with(place(i), step);
-            t.view_with(own, strides, t.offset()).expand_to(&shape)
-        })
-        .collect())
-}
-
-fn broadcast_tensors(a: &Args) -> Result<Ret> {
-    let list = a.tensors(0)?;
-    let mut shape = Dims::EMPTY;
-    for t in list {
-        shape = dims::broadcast(&shape, t.shape())?;
-    }
-    Ok(Ret::List(
-        list.iter()
-            .map(|t| crate::ops::f::expand(t, &shape))
-            .collect::<Result<_>>()?,
-    ))
-}
-
-fn block_diag(a: &Args) -> Result<Ret> {
-    let list = a.tensors(0)?;
+fn block_diag(a: &calls::BlockDiag) -> Result<Tensor> {
+    let list = a.tensors.refs();
     if list.is_empty() {
-        return Tensor::empty(&[1, 0], mode::default_dtype(), crate::Device::CPU).map(Ret::from);
+        return run1!(
+            "empty",
+            Dims::from([1, 0]),
+            crate::ops::Arg::None,
+            mode::default_dtype()
+        );
     }
     let mut dtype = list[0].dtype();
     let (mut rows, mut columns) = (0, 0);
@@ -473,7 +333,7 @@ fn block_diag(a: &Args) -> Result<Ret> {
         );
         dtype = dtype::promote(dtype, t.dtype())
             .ok_or_else(|| err!(Runtime, "block_diag(): no common dtype"))?;
-        let t = at_least(t, 2)?;
+        let t = f::atleast_2d(t)?;
         (rows, columns) = (rows + t.shape()[0], columns + t.shape()[1]);
         parts.push(t);
     }
@@ -486,73 +346,11 @@ fn block_diag(a: &Args) -> Result<Ret> {
     )?;
     let (mut r, mut c) = (0, 0);
     for t in &parts {
-        helpers::copy_(
-            &out.narrowed(0, r, t.shape()[0])
-                .narrowed(1, c, t.shape()[1]),
-            t,
-        )?;
-        (r, c) = (r + t.shape()[0], c + t.shape()[1]);
+        let (down, right) = (r + t.shape()[0], c + t.shape()[1]);
+        let rows = f::Slice::new(&out).start(r).end(down).call()?;
+        let block = f::Slice::new(&rows).dim(1).start(c).end(right).call()?;
+        helpers::copy_(&block, t)?;
+        (r, c) = (down, right);
     }
-    Ok(out.into())
-}
-
-fn cartesian_prod(a: &Args) -> Result<Ret> {
-    let list = a.tensors(0)?;
-    for t in list {
-        ensure!(
-            t.ndim() == 1,
-            Runtime,
-            "Expect a 1D vector, but got shape {}",
-            t.shape()
-        );
-    }
-    if let [only] = list {
-        return Ok((*only).clone().into());
-    }
-    ensure!(
-        !list.is_empty(),
-        Runtime,
-        "meshgrid expects a non-empty TensorList"
-    );
-    let flat: Vec<Tensor> = grid(list, "ij")?
-        .iter()
-        .map(|t| run1!("reshape", t, Dims::new(&[-1])))
-        .collect::<Result<_>>()?;
-    dispatch::run(crate::op!("stack")?, &[(&flat).into(), 1i64.into()])
-}
-
-fn combinations(a: &Args) -> Result<Ret> {
-    let (t, r, replace) = (a.tensor(0)?, a.int(1)?, a.bool(2));
-    ensure!(
-        t.ndim() == 1,
-        Runtime,
-        "Expect a 1D vector, but got shape {}",
-        t.shape()
-    );
-    ensure!(r >= 0, Runtime, "Expect a non-negative number, but got {r}");
-    if r == 0 {
-        return run!("new_empty", t, Dims::new(&[0]));
-    }
-    let n = t.shape()[0];
-    let mut rows: Vec<i64> = Vec::new();
-    let mut pick: Vec<i64> = (0..r).map(|i| if replace { 0 } else { i }).collect();
-    let mut going = if replace { n > 0 } else { r <= n };
-    while going {
-        rows.extend(&pick);
-        going = false;
-        for i in (0..r as usize).rev() {
-            let top = if replace { n - 1 } else { n - r + i as i64 };
-            if pick[i] < top {
-                pick[i] += 1;
-                for j in i + 1..r as usize {
-                    pick[j] = if replace { pick[i] } else { pick[j - 1] + 1 };
-                }
-                going = true;
-                break;
-            }
-        }
-    }
-    let index = Tensor::from_slice(&rows, &[rows.len() as i64])?;
-    let flat = run1!("index_select", t, 0i64, &index)?;
-    run!("reshape", &flat, Dims::new(&[rows.len() as i64 / r, r]))
+    Ok(out)
 }

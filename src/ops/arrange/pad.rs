@@ -2,9 +2,9 @@
 
 use crate::dims::{self, MemoryFormat};
 use crate::ops::arrange::join::suggested_format;
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, kernel, old_compose};
-use crate::{Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, run, run1};
+use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
+use crate::ops::f;
+use crate::{Dims, Result, Tensor, bail, cpu, ensure, err};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -14,38 +14,40 @@ pub static OPS: &[OpDef] = &[
         "constant_pad_nd",
         "(Tensor self, int[] pad, Scalar value=0)",
         F,
-        KernelBody::new(infer_constant, constant),
+        body!(constant, |a, _, outs| cpu::pad::constant(
+            &outs[0], a.input, a.pad, a.value
+        )),
         "The tensor with a number around it.",
     ),
     kernel(
         "_pad_mode",
         "(Tensor self, int[] pad, str mode)",
         F,
-        KernelBody::new(infer_mode, pad_mode),
+        body!(by_mode, write_by_mode),
         "",
     ),
-    old_compose(
+    compose(
         "nn.functional.pad",
         "(Tensor input, int[] pad, str mode='constant', float? value=None)",
         F,
         pad,
         "The tensor with elements around it: a number, its mirror image, its edge, or itself again.",
     ),
-    old_compose(
+    compose(
         "pixel_shuffle",
         "(Tensor self, int upscale_factor)",
         F,
         pixel_shuffle,
         "Channels spread over blocks of pixels.",
     ),
-    old_compose(
+    compose(
         "pixel_unshuffle",
         "(Tensor self, int downscale_factor)",
         F,
         pixel_unshuffle,
         "Blocks of pixels gathered into channels.",
     ),
-    old_compose(
+    compose(
         "channel_shuffle",
         "(Tensor self, int groups)",
         F,
@@ -83,37 +85,33 @@ fn check_pad(t: &Tensor, pad: &[i64]) -> Result<()> {
     Ok(())
 }
 
-/// What is left of the tensor after negative pads.
-fn cropped(t: &Tensor, pad: &[i64]) -> Result<Tensor> {
-    let mut out = t.clone();
+/// The sizes that negative pads leave.
+fn cut(shape: &[i64], pad: &[i64]) -> Result<Dims> {
+    let mut out = Dims::new(shape);
     for (k, pair) in pad.chunks(2).enumerate() {
-        let d = t.ndim() - 1 - k;
-        let (left, right) = (
-            pair[0].min(0).saturating_neg(),
-            pair[1].min(0).saturating_neg(),
+        let d = shape.len() - 1 - k;
+        let left = pair[0].min(0).saturating_neg();
+        let right = pair[1].min(0).saturating_neg();
+        out[d] = shape[d].saturating_sub(left).saturating_sub(right);
+        ensure!(
+            out[d] >= 0,
+            Runtime,
+            "narrow(): length must be non-negative."
         );
-        let size = out.shape()[d];
-        let len = size.saturating_sub(left).saturating_sub(right);
-        ensure!(len >= 0, Runtime, "narrow(): length must be non-negative.");
-        out = out.narrowed(d, left, len);
     }
     Ok(out)
 }
 
-fn infer_constant(a: &Args) -> Result<Plan> {
-    let (t, pad) = (a.tensor(0)?, a.ints(1)?);
+fn constant(a: &calls::ConstantPadNd) -> Result<Plan> {
+    let (t, pad) = (a.input, a.pad);
     check_pad(t, pad)?;
-    crate::ops::index::mask::check_fits(a.scalar(2)?, t.dtype())?;
+    crate::ops::index::mask::check_fits(a.value, t.dtype())?;
     let shape = padded(t.shape(), pad)?;
+    let rest = cut(t.shape(), pad)?;
     if pad.iter().all(|&p| p <= 0) {
-        let rest = cropped(t, pad)?;
-        return Ok(Plan::one(
-            shape,
-            dims::preserved_strides(rest.shape(), rest.strides()),
-            t.dtype(),
-        ));
+        let strides = dims::preserved_strides(&rest, t.strides());
+        return Ok(Plan::one(shape, strides, t.dtype()));
     }
-    cropped(t, pad)?;
     for (k, pair) in pad.chunks(2).enumerate() {
         let d = t.ndim() - 1 - k;
         ensure!(
@@ -130,29 +128,15 @@ fn infer_constant(a: &Args) -> Result<Plan> {
     Ok(Plan::one(shape, strides, t.dtype()))
 }
 
-fn constant(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (t, pad, out) = (a.tensor(0)?, a.ints(1)?, &outs[0]);
-    if pad.iter().any(|&p| p > 0) {
-        cpu::fill(out, a.scalar(2)?)?;
-    }
-    let inverse: Dims = pad.iter().map(|p| -p).collect();
-    let (inner, rest) = (cropped(out, &inverse)?, cropped(t, pad)?);
-    if inner.numel() == 0 {
-        Ok(())
-    } else {
-        cpu::copy::copy(&inner, &rest)
-    }
-}
-
-fn pad(a: &Args) -> Result<Ret> {
-    let (t, pad, mode) = (a.tensor(0)?, a.ints(1)?, a.str(2).unwrap_or("constant"));
+fn pad(a: &calls::NnFunctionalPad) -> Result<Tensor> {
+    let (t, pad, mode) = (a.input, a.pad, a.mode);
     check_pad(t, pad)?;
     if mode == "constant" {
-        let value = a.opt_float(3).unwrap_or(0.0);
-        return run!("constant_pad_nd", t, pad.clone(), Scalar::Float(value));
+        let value = a.value.unwrap_or(0.0);
+        return f::ConstantPadNd::new(t, pad).value(value).call();
     }
     ensure!(
-        a.opt_float(3).is_none_or(|v| v == 0.0),
+        a.value.is_none_or(|v| v == 0.0),
         Runtime,
         "Padding mode \"{mode}\" doesn't take in value argument"
     );
@@ -172,29 +156,64 @@ fn pad(a: &Args) -> Result<Ret> {
         NotImplemented,
         "Unrecognised padding mode {mode}"
     );
-    run!("_pad_mode", t, pad.clone(), mode)
+    f::_pad_mode(t, pad, mode)
 }
 
-fn infer_mode(a: &Args) -> Result<Plan> {
-    let (t, pad, mode) = (a.tensor(0)?, a.ints(1)?, a.str(2).unwrap_or(""));
-    let n = pad.len() / 2;
+/// Rule of the modes that take elements from elsewhere in the tensor.
+fn by_mode(a: &calls::_PadMode) -> Result<Plan> {
+    let (t, pad, mode) = (a.input, a.pad, a.mode);
     let shape = padded(t.shape(), pad)?;
     if mode == "circular" {
-        for (k, pair) in pad.chunks(2).enumerate() {
-            let d = t.ndim() - 1 - k;
-            ensure!(
-                pair[0] <= t.shape()[d] && pair[1] <= t.shape()[d],
-                Runtime,
-                "Padding value causes wrapping around more than once."
-            );
-            ensure!(
-                shape[d] >= 0,
-                Runtime,
-                "Negative padding value is resulting in an empty dimension"
-            );
-        }
+        check_circular(t, pad, &shape)?;
         return Ok(Plan::contiguous(&shape, t.dtype()));
     }
+    check_edges(t, pad, &shape, mode)?;
+    crate::ops::create::factory::check_size(&shape)?;
+    // One-dimensional and unbatched results are row-major.
+    let format = if pad.len() >= 4 {
+        suggested_format(t)
+    } else {
+        MemoryFormat::Contiguous
+    };
+    let strides = dims::format_strides(&shape, format)?;
+    Ok(Plan::one(shape, strides, t.dtype()))
+}
+
+fn write_by_mode(a: &calls::_PadMode, (): &(), outs: &[Tensor]) -> Result<()> {
+    let (t, out) = (a.input, &outs[0]);
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let tables: Vec<Option<Vec<usize>>> = (0..t.ndim())
+        .map(|d| {
+            let pair = a.pad.chunks(2).nth(t.ndim() - 1 - d)?;
+            let (from, to) = (t.shape()[d], out.shape()[d]);
+            Some(sources(a.mode, from, pair[0], pair[1], to))
+        })
+        .collect();
+    cpu::pad::from_tables(out, t, &tables)
+}
+
+fn check_circular(t: &Tensor, pad: &[i64], shape: &[i64]) -> Result<()> {
+    for (k, pair) in pad.chunks(2).enumerate() {
+        let d = t.ndim() - 1 - k;
+        ensure!(
+            pair[0] <= t.shape()[d] && pair[1] <= t.shape()[d],
+            Runtime,
+            "Padding value causes wrapping around more than once."
+        );
+        ensure!(
+            shape[d] >= 0,
+            Runtime,
+            "Negative padding value is resulting in an empty dimension"
+        );
+    }
+    Ok(())
+}
+
+/// What mirrored and repeated edges need.
+fn check_edges(t: &Tensor, pad: &[i64], shape: &[i64], mode: &str) -> Result<()> {
+    let n = pad.len() / 2;
     let batch = usize::from(t.ndim() == n + 2);
     ensure!(
         t.shape()[batch..].iter().all(|&d| d > 0),
@@ -233,20 +252,9 @@ fn infer_mode(a: &Args) -> Result<Plan> {
         Runtime,
         "input ({}) is too small. Calculated output {}",
         show(t.shape(), ", "),
-        show(&shape, " ")
+        show(shape, " ")
     );
-    crate::ops::create::factory::check_size(&shape)?;
-    // One-dimensional and unbatched results are row-major.
-    let format = if n >= 2 {
-        suggested_format(t)
-    } else {
-        MemoryFormat::Contiguous
-    };
-    Ok(Plan::one(
-        shape.clone(),
-        dims::format_strides(&shape, format)?,
-        t.dtype(),
-    ))
+    Ok(())
 }
 
 /// For each place of a padded dimension, where in the input it comes from.
@@ -267,52 +275,18 @@ fn sources(mode: &str, size: i64, left: i64, right: i64, out: i64) -> Vec<usize>
         .collect()
 }
 
-fn pad_mode(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (t, pad, mode, out) = (a.tensor(0)?, a.ints(1)?, a.str(2).unwrap_or(""), &outs[0]);
-    if out.numel() == 0 {
-        return Ok(());
-    }
-    let src = cpu::copy::dense(t, t.dtype())?;
-    let dst = if out.is_contiguous() {
-        out.clone()
-    } else {
-        Tensor::empty(out.shape(), out.dtype(), crate::Device::CPU)?
-    };
-    let tables: Vec<Option<Vec<usize>>> = (0..t.ndim())
-        .map(|d| {
-            let k = t.ndim() - 1 - d;
-            (2 * k < pad.len()).then(|| {
-                sources(
-                    mode,
-                    t.shape()[d],
-                    pad[2 * k],
-                    pad[2 * k + 1],
-                    out.shape()[d],
-                )
-            })
-        })
-        .collect();
-    cpu::index::pick_grid(&dst, &src, &tables);
-    if out.is_contiguous() {
-        Ok(())
-    } else {
-        cpu::copy::copy(out, &dst)
-    }
-}
-
 /// The format of a shuffled image: channels-last stays so.
-fn finish(t: &Tensor, input: &Tensor) -> Result<Ret> {
-    match suggested_format(input) {
-        MemoryFormat::Contiguous if t.is_contiguous() && !t.shares_storage(input) => {
-            Ok(t.clone().into())
-        }
-        MemoryFormat::Contiguous => run!("clone", t, MemoryFormat::Contiguous),
-        f => run!("clone", t, f),
+fn finish(t: Tensor, input: &Tensor) -> Result<Tensor> {
+    let format = suggested_format(input);
+    let done = t.is_contiguous() && !t.shares_storage(input);
+    if format == MemoryFormat::Contiguous && done {
+        return Ok(t);
     }
+    f::Clone::new(&t).memory_format(format).call()
 }
 
-fn pixel_shuffle(a: &Args) -> Result<Ret> {
-    let (t, r) = (a.tensor(0)?, a.int(1)?);
+fn pixel_shuffle(a: &calls::PixelShuffle) -> Result<Tensor> {
+    let (t, r) = (a.input, a.upscale_factor);
     let n = t.ndim();
     ensure!(
         n >= 3,
@@ -335,23 +309,18 @@ fn pixel_shuffle(a: &Args) -> Result<Ret> {
          not divisible by {square}"
     );
     let lead = &t.shape()[..n - 3];
-    let apart = run1!(
-        "reshape",
-        t,
-        Dims::new(lead).concat(&[c / square, r, r, h, w])
+    let apart = f::reshape(t, &Dims::new(lead).concat(&[c / square, r, r, h, w]))?;
+    let b = n as i64 - 3;
+    let order: Vec<i64> = (0..b).chain([b, b + 3, b + 1, b + 4, b + 2]).collect();
+    let out = f::reshape(
+        &f::permute(&apart, &order)?,
+        &Dims::new(lead).concat(&[c / square, h * r, w * r]),
     )?;
-    let b = n - 3;
-    let order: Vec<usize> = (0..b).chain([b, b + 3, b + 1, b + 4, b + 2]).collect();
-    let out = run1!(
-        "reshape",
-        &apart.permuted(&order),
-        Dims::new(lead).concat(&[c / square, h * r, w * r])
-    )?;
-    finish(&out, t)
+    finish(out, t)
 }
 
-fn pixel_unshuffle(a: &Args) -> Result<Ret> {
-    let (t, r) = (a.tensor(0)?, a.int(1)?);
+fn pixel_unshuffle(a: &calls::PixelUnshuffle) -> Result<Tensor> {
+    let (t, r) = (a.input, a.downscale_factor);
     let n = t.ndim();
     ensure!(
         n >= 3,
@@ -375,27 +344,22 @@ fn pixel_unshuffle(a: &Args) -> Result<Ret> {
         "pixel_unshuffle expects width to be divisible by downscale_factor, but input.size(-1)={w} is not divisible by {r}"
     );
     let lead = &t.shape()[..n - 3];
-    let apart = run1!(
-        "reshape",
-        t,
-        Dims::new(lead).concat(&[c, h / r, r, w / r, r])
-    )?;
-    let b = n - 3;
-    let order: Vec<usize> = (0..b).chain([b, b + 2, b + 4, b + 1, b + 3]).collect();
+    let apart = f::reshape(t, &Dims::new(lead).concat(&[c, h / r, r, w / r, r]))?;
+    let b = n as i64 - 3;
+    let order: Vec<i64> = (0..b).chain([b, b + 2, b + 4, b + 1, b + 3]).collect();
     let channels = c
         .checked_mul(r)
         .and_then(|x| x.checked_mul(r))
         .ok_or_else(|| err!(Runtime, "downscale_factor is too large, ({r})^2 overflowed"))?;
-    let out = run1!(
-        "reshape",
-        &apart.permuted(&order),
-        Dims::new(lead).concat(&[channels, h / r, w / r])
+    let out = f::reshape(
+        &f::permute(&apart, &order)?,
+        &Dims::new(lead).concat(&[channels, h / r, w / r]),
     )?;
-    finish(&out, t)
+    finish(out, t)
 }
 
-fn channel_shuffle(a: &Args) -> Result<Ret> {
-    let (t, groups) = (a.tensor(0)?, a.int(1)?);
+fn channel_shuffle(a: &calls::ChannelShuffle) -> Result<Tensor> {
+    let (t, groups) = (a.input, a.groups);
     ensure!(
         t.ndim() > 2,
         Runtime,
@@ -414,16 +378,17 @@ fn channel_shuffle(a: &Args) -> Result<Ret> {
         "Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
     );
     let tail = &t.shape()[2..];
-    let apart = run1!(
-        "reshape",
+    let apart = f::reshape(
         t,
-        Dims::new(&[t.shape()[0], groups, c / groups]).concat(tail)
+        &Dims::new(&[t.shape()[0], groups, c / groups]).concat(tail),
     )?;
-    let out = run1!("reshape", &apart.swapped(1, 2), t.shape().clone())?;
+    let out = f::reshape(&f::transpose(&apart, 1, 2)?, t.shape())?;
     let out = if groups == 1 || c == groups {
-        run1!("clone", &out, MemoryFormat::Contiguous)?
+        f::Clone::new(&out)
+            .memory_format(MemoryFormat::Contiguous)
+            .call()?
     } else {
         out
     };
-    finish(&out, t)
+    finish(out, t)
 }

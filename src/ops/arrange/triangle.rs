@@ -1,9 +1,11 @@
 //! Triangles and diagonals.
 
+use crate::cpu::triangle;
 use crate::dims::{self, wrap_dim};
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{FM, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, kernel, old_compose};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, run, run1};
+use crate::ops::core::op::{FM, FMIO, FMO, OpDef, Plan, X, compose, kernel};
+use crate::ops::f;
+use crate::ops::index::along::start;
+use crate::{Dims, Result, Tensor, bail, ensure, err};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -13,141 +15,102 @@ pub static OPS: &[OpDef] = &[
         "tril",
         "(Tensor self, int diagonal=0)",
         FMIO,
-        KernelBody::new(infer_triangle, |a, o| triangle(a, o, true)).updates(),
+        body!(|a| matrices(a.input, "tril"), |a, _, outs| {
+            keep(&outs[0], a.input, a.diagonal, true)
+        })
+        .updates(),
         "The lower triangle, zeros above.",
     ),
     kernel(
         "triu",
         "(Tensor self, int diagonal=0)",
         FMIO,
-        KernelBody::new(infer_triangle, |a, o| triangle(a, o, false)).updates(),
+        body!(|a| matrices(a.input, "triu"), |a, _, outs| {
+            keep(&outs[0], a.input, a.diagonal, false)
+        })
+        .updates(),
         "The upper triangle, zeros below.",
     ),
-    old_compose(
+    compose(
         "diag",
         "(Tensor self, int diagonal=0)",
         FMO | X,
         diag,
         "A vector as a diagonal matrix, or a matrix's diagonal.",
     ),
-    old_compose(
+    compose(
         "diagflat",
         "(Tensor self, int offset=0)",
         FM,
-        diagflat,
+        |a| {
+            let line = f::reshape(a.input, &[-1])?;
+            f::DiagEmbed::new(&line).offset(a.offset).call()
+        },
         "All elements on the diagonal of a matrix.",
     ),
     kernel(
         "diag_embed",
         "(Tensor self, int offset=0, int dim1=-2, int dim2=-1)",
         FM,
-        KernelBody::new(infer_diag_embed, diag_embed),
+        body!(embedded, |a, dims, outs| {
+            triangle::embed(&outs[0], a.input, a.offset, *dims)
+        }),
         "The last dimension on the diagonal of two new ones.",
     ),
 ];
 
-fn infer_triangle(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
+/// Rule of both triangles.
+fn matrices(t: &Tensor, name: &str) -> Result<Plan> {
     ensure!(
         t.ndim() >= 2,
         Runtime,
-        "{}: input tensor must have at least 2 dimensions",
-        a.name()
+        "{name}: input tensor must have at least 2 dimensions"
     );
     Ok(Plan::contiguous(t.shape(), t.dtype()))
 }
 
-fn triangle(a: &Args, outs: &[Tensor], lower: bool) -> Result<()> {
-    let (t, out, k) = (a.tensor(0)?, &outs[0], a.int(1)?);
-    crate::ops::index::along::start(out, t)?;
-    let n = out.ndim();
-    let (rows, columns) = (out.shape()[n - 2], out.shape()[n - 1]);
-    if out.numel() == 0 {
-        return Ok(());
-    }
-    let zero = Tensor::scalar(Scalar::Int(0), DType::F32)?;
-    let zero = if out.dtype() == DType::F32 {
-        zero
-    } else {
-        cpu::copy::converted(&zero, out.dtype())?
-    };
-    let clear = |t: Tensor| {
-        if t.numel() == 0 {
-            Ok(())
-        } else {
-            cpu::copy::copy(&t, &zero)
-        }
-    };
-    for r in 0..rows {
-        let row = out.selected(n - 2, r);
-        // In the lower triangle columns up to r + k stay, in the upper one those from there.
-        let edge = r.saturating_add(k);
-        if lower {
-            let from = edge.saturating_add(1).clamp(0, columns);
-            clear(row.narrowed(n - 2, from, columns - from))?;
-        } else {
-            clear(row.narrowed(n - 2, 0, edge.clamp(0, columns)))?;
-        }
-    }
-    Ok(())
+/// Kernel of both triangles; in place it only clears.
+fn keep(out: &Tensor, t: &Tensor, diagonal: i64, lower: bool) -> Result<()> {
+    start(out, t)?;
+    triangle::keep(out, diagonal, lower)
 }
 
-fn diag(a: &Args) -> Result<Ret> {
-    let (t, k) = (a.tensor(0)?, a.int(1)?);
-    match t.ndim() {
-        1 => run!("diag_embed", t, k),
-        2 => {
-            crate::ops::view::shape::copied(crate::ops::view::part::diagonal_of(t, k, 0, 1)?.into())
-        }
+fn diag(a: &calls::Diag) -> Result<Tensor> {
+    match a.input.ndim() {
+        1 => f::DiagEmbed::new(a.input).offset(a.diagonal).call(),
+        2 => f::DiagonalCopy::new(a.input).offset(a.diagonal).call(),
         n => bail!(Runtime, "diag(): Supports 1D or 2D tensors. Got {n}D"),
     }
 }
 
-fn diagflat(a: &Args) -> Result<Ret> {
-    let line = run1!("reshape", a.tensor(0)?, Dims::new(&[-1]))?;
-    run!("diag_embed", &line, a.int(1)?)
-}
-
-fn embed_dims(a: &Args) -> Result<(usize, usize)> {
-    let n = a.tensor(0)?.ndim() + 1;
-    let range = |d: i64| wrap_dim(d, n);
-    let (x, y) = (range(a.int(2)?)?, range(a.int(3)?)?);
+/// Rule of `diag_embed`: finds the dimensions of the matrices.
+fn embedded(a: &calls::DiagEmbed) -> Result<(Plan, (usize, usize))> {
+    let t = a.input;
+    let (x, y) = (
+        wrap_dim(a.dim1, t.ndim() + 1)?,
+        wrap_dim(a.dim2, t.ndim() + 1)?,
+    );
     ensure!(
         x != y,
         Runtime,
         "diagonal dimensions cannot be identical {}, {}",
-        a.int(2)?,
-        a.int(3)?
+        a.dim1,
+        a.dim2
     );
-    Ok((x, y))
-}
-
-fn infer_diag_embed(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let (x, y) = embed_dims(a)?;
-    let Some(&last) = t.shape().last() else {
+    let Some((&last, rest)) = t.shape().split_last() else {
         bail!(
             Index,
             "Dimension specified as -1 but tensor has no dimensions"
         );
     };
     let size = a
-        .int(1)?
+        .offset
         .checked_abs()
         .and_then(|k| k.checked_add(last))
         .ok_or_else(|| err!(Runtime, "diag_embed(): offset out of range"))?;
-    let shape = Dims::new(&t.shape()[..t.ndim() - 1])
+    let shape = Dims::new(rest)
         .inserted(x.min(y), size)
         .inserted(x.max(y), size);
     dims::numel(&shape)?;
-    Ok(Plan::contiguous(&shape, t.dtype()))
-}
-
-fn diag_embed(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (x, y) = embed_dims(a)?;
-    cpu::fill(&outs[0], Scalar::Int(0))?;
-    cpu::copy::copy(
-        &crate::ops::view::part::diagonal_of(&outs[0], a.int(1)?, x as i64, y as i64)?,
-        a.tensor(0)?,
-    )
+    Ok((Plan::contiguous(&shape, t.dtype()), (x, y)))
 }

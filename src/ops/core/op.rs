@@ -166,8 +166,6 @@ pub enum Row {
     None,
     /// A pointwise operator.
     Map(&'static crate::ops::pointwise::rule::MapRow),
-    /// A reduction.
-    Reduce(&'static crate::ops::reduce::sums::ReduceRow),
 }
 
 /// What a call gives back.

@@ -1,14 +1,12 @@
 //! Extremes and their places, norms and log-sum-exp.
 
 use crate::cpu::reduce::{Kind, Post};
-use crate::dims::reduced_shape;
-use crate::ops::core::args::Args;
 use crate::ops::core::either::{self, arg_extreme, run_kind};
-use crate::ops::core::op::{F, FMO, KernelBody, O, OpDef, Plan, Ret, X, kernel, old_compose};
+use crate::ops::core::op::{F, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::rules::dim_list;
-use crate::ops::reduce::sums::{comparable, computable, dims_of, nonzero_dim};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, run1};
-use smallvec::SmallVec;
+use crate::ops::f;
+use crate::ops::reduce::rule::{Fold, Over, comparable, computable};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dtype, ensure, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -18,68 +16,80 @@ pub static OPS: &[OpDef] = &[
         "max#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        KernelBody::new(infer_extreme, |a, o| extreme_cpu(a, o, true))
-            .cuda(|a, o| extreme_cpu(a, o, true)),
+        body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, true), write_extremes, cuda: write_extremes),
         "The largest element along a dimension and its index.",
     ),
     kernel(
         "min#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        KernelBody::new(infer_extreme, |a, o| extreme_cpu(a, o, false))
-            .cuda(|a, o| extreme_cpu(a, o, false)),
+        body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, false), write_extremes, cuda: write_extremes),
         "The smallest element along a dimension and its index.",
     ),
     kernel(
         "aminmax",
         "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
         FMO | X,
-        KernelBody::new(infer_aminmax, aminmax_cpu).cuda(aminmax_cpu),
+        body!(range, write_range, cuda: write_range),
         "The smallest and the largest element.",
     ),
     kernel(
         "argmax",
         "(Tensor self, int? dim=None, bool keepdim=False)",
         FMO | X,
-        KernelBody::new(infer_arg, |a, o| arg_cpu(a, o, true)).cuda(|a, o| arg_cpu(a, o, true)),
+        body!(|a| place(a.input, a.dim, a.keepdim, true), write_place, cuda: write_place),
         "The index of the largest element.",
     ),
     kernel(
         "argmin",
         "(Tensor self, int? dim=None, bool keepdim=False)",
         FMO | X,
-        KernelBody::new(infer_arg, |a, o| arg_cpu(a, o, false)).cuda(|a, o| arg_cpu(a, o, false)),
+        body!(|a| place(a.input, a.dim, a.keepdim, false), write_place, cuda: write_place),
         "The index of the smallest element.",
     ),
     kernel(
         "linalg.vector_norm",
         "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
         F | O | X,
-        KernelBody::new(infer_norm, norm_cpu).cuda(norm_cpu),
+        body!(norm, write_norm, cuda: write_norm),
         "The norm of the elements over dimensions as vectors.",
     ),
-    old_compose(
+    compose(
         "norm",
         "(Tensor self, Scalar? p, int[1]? dim=None, bool keepdim=False, dtype? dtype=None)",
         FMO | X,
-        norm_number,
+        |a| {
+            vector_norm(
+                a.input,
+                a.p.unwrap_or(Scalar::Int(2)),
+                a.dim,
+                a.keepdim,
+                a.dtype,
+            )
+        },
         "The norm of the elements over dimensions as vectors.",
     ),
-    old_compose(
+    compose(
         "norm#str",
         "(Tensor self, str? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None)",
         FMO | X,
-        norm_named,
+        |a| match a.p {
+            None | Some("fro") => vector_norm(a.input, Scalar::Int(2), a.dim, a.keepdim, a.dtype),
+            Some("nuc") => nuclear_norm(a),
+            Some(other) => bail!(Runtime, "linalg.matrix_norm: Order {other} not supported."),
+        },
         "The Frobenius or nuclear norm.",
     ),
     kernel(
         "logsumexp",
         "(Tensor self, int[1] dim, bool keepdim=False)",
         FMO,
-        KernelBody::new(infer_logsumexp, logsumexp_cpu),
+        body!(logsumexp, |_, over, outs| {
+            cpu::select::logsumexp(&outs[0], over.input, &over.dims)
+        }),
         "The logarithm of the sum of exponentials over dimensions.",
     ),
-    old_compose(
+    compose(
         "nanmean",
         "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
         FMO,
@@ -88,61 +98,69 @@ pub static OPS: &[OpDef] = &[
     ),
 ];
 
-fn infer_extreme(a: &Args) -> Result<Plan> {
-    let (t, name) = (a.tensor(0)?, a.name());
-    let d = dims::wrap_dim(a.int(1)?, t.ndim())?;
-    nonzero_dim(t, d, name)?;
+/// Rule of extremes with their places; finds whether they are the largest.
+fn extremes(over: Over, max: bool) -> Result<(Plan, (Over, bool))> {
+    let (name, kernel) = if max {
+        ("max", "max_cpu")
+    } else {
+        ("min", "min_cpu")
+    };
+    let d = over.input.dtype();
+    over.not_empty(name)?;
     ensure!(
-        !t.dtype().is_complex(),
+        !d.is_complex(),
         Runtime,
         "{name}(): does not support complex input"
     );
-    comparable(if name == "max" { "max_cpu" } else { "min_cpu" }, t.dtype())?;
-    let shape = reduced_shape(t.shape(), &[d], a.bool(2));
-    Ok(Plan::many(&[(&shape, t.dtype()), (&shape, DType::I64)]))
+    comparable(kernel, d)?;
+    Ok((over.pair(d, DType::I64), (over, max)))
 }
 
-fn extreme_cpu(a: &Args, outs: &[Tensor], max: bool) -> Result<()> {
-    let t = a.tensor(0)?;
-    let d = dims::wrap_dim(a.int(1)?, t.ndim())?;
-    arg_extreme(Some(&outs[0]), &outs[1], t, &[d], max)
+fn write_extremes<A>(_: &A, (over, max): &(Over, bool), outs: &[Tensor]) -> Result<()> {
+    arg_extreme(Some(&outs[0]), &outs[1], over.input, &over.dims, *max)
 }
 
-fn infer_aminmax(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let dims: SmallVec<[usize; 6]> = match a.opt_int(1) {
-        Some(d) => {
-            let d = dims::wrap_dim(d, t.ndim())?;
+fn range<'a>(a: &calls::Aminmax<'a>) -> Result<(Plan, Over<'a>)> {
+    let over = Over::optional(a.input, a.dim, a.keepdim)?;
+    let (t, d) = (a.input, a.input.dtype());
+    match a.dim {
+        Some(_) => {
+            let at = over.dims[0];
             ensure!(
-                t.shape().get(d).is_none_or(|&n| n > 0),
+                t.shape().get(at).is_none_or(|&n| n > 0),
                 Index,
-                "aminmax: Expected reduction dim {d} to have non-zero size."
+                "aminmax: Expected reduction dim {at} to have non-zero size."
             );
-            std::iter::once(d).collect()
         }
-        None => {
-            ensure!(
-                t.numel() > 0,
-                Runtime,
-                "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
-            );
-            (0..t.ndim()).collect()
-        }
+        None => ensure!(
+            t.numel() > 0,
+            Runtime,
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        ),
+    }
+    comparable("aminmax_cpu", d)?;
+    Ok((over.pair(d, d), over))
+}
+
+fn write_range<A>(_: &A, over: &Over, outs: &[Tensor]) -> Result<()> {
+    for (kind, out) in [Kind::Min, Kind::Max].into_iter().zip(outs) {
+        run_kind(kind, out, over.input, &over.dims, 0.0, Post::None)?;
+    }
+    Ok(())
+}
+
+/// Rule of `argmax` and `argmin`; finds whether it is the largest.
+fn place(
+    t: &Tensor,
+    dim: Option<i64>,
+    keepdim: bool,
+    max: bool,
+) -> Result<(Plan, (Over<'_>, bool))> {
+    let (name, kernel) = if max {
+        ("argmax", "argmax_cpu")
+    } else {
+        ("argmin", "argmin_cpu")
     };
-    comparable("aminmax_cpu", t.dtype())?;
-    let shape = reduced_shape(t.shape(), &dims, a.bool(2));
-    Ok(Plan::many(&[(&shape, t.dtype()), (&shape, t.dtype())]))
-}
-
-fn aminmax_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let t = a.tensor(0)?;
-    let dims = dims_of(a, 1, t.ndim())?;
-    run_kind(Kind::Min, &outs[0], t, &dims, 0.0, Post::None)?;
-    run_kind(Kind::Max, &outs[1], t, &dims, 0.0, Post::None)
-}
-
-fn infer_arg(a: &Args) -> Result<Plan> {
-    let (t, name) = (a.tensor(0)?, a.name());
     ensure!(
         !t.dtype().is_complex(),
         Runtime,
@@ -153,44 +171,26 @@ fn infer_arg(a: &Args) -> Result<Plan> {
         Runtime,
         "{name}(): does not support bool input"
     );
-    let dims: SmallVec<[usize; 6]> = match a.opt_int(1) {
-        Some(d) => {
-            let d = dims::wrap_dim(d, t.ndim())?;
-            nonzero_dim(t, d, name)?;
-            std::iter::once(d).collect()
-        }
-        None => {
-            ensure!(
-                t.numel() > 0,
-                Index,
-                "{name}(): Expected reduction dim to be specified for input.numel() == 0."
-            );
-            (0..t.ndim()).collect()
-        }
-    };
-    comparable(
-        if name == "argmax" {
-            "argmax_cpu"
-        } else {
-            "argmin_cpu"
-        },
-        t.dtype(),
-    )?;
-    Ok(Plan::contiguous(
-        &reduced_shape(t.shape(), &dims, a.bool(2)),
-        DType::I64,
-    ))
+    let over = Over::optional(t, dim, keepdim)?;
+    if dim.is_some() {
+        over.not_empty(name)?;
+    } else {
+        ensure!(
+            t.numel() > 0,
+            Index,
+            "{name}(): Expected reduction dim to be specified for input.numel() == 0."
+        );
+    }
+    comparable(kernel, t.dtype())?;
+    Ok((over.plan(DType::I64), (over, max)))
 }
 
-fn arg_cpu(a: &Args, outs: &[Tensor], max: bool) -> Result<()> {
-    let t = a.tensor(0)?;
-    arg_extreme(None, &outs[0], t, &dims_of(a, 1, t.ndim())?, max)
+fn write_place<A>(_: &A, (over, max): &(Over, bool), outs: &[Tensor]) -> Result<()> {
+    arg_extreme(None, &outs[0], over.input, &over.dims, *max)
 }
 
-fn infer_norm(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let ord = a.scalar(1)?;
-    let d = t.dtype();
+fn norm<'a>(a: &calls::LinalgVectorNorm<'a>) -> Result<(Plan, Fold<'a>)> {
+    let (t, d) = (a.input, a.input.dtype());
     ensure!(
         d.is_float() || d.is_complex(),
         Runtime,
@@ -198,202 +198,191 @@ fn infer_norm(a: &Args) -> Result<Plan> {
         d.scalar_type()
     );
     ensure!(
-        !matches!(ord, Scalar::Complex(_)),
+        !matches!(a.ord, Scalar::Complex(_)),
         Runtime,
         "linalg.vector_norm: Expected a non-complex scalar as the order of norm."
     );
-    let ord = ord.to_f64();
-    let dims = dims_of(a, 2, t.ndim())?;
-    if (ord < 0.0 || ord == f64::INFINITY) && t.numel() == 0 {
-        match a.opt_ints(2) {
-            Some(given) if !given.is_empty() => {
-                for &d in &dims {
-                    ensure!(
-                        t.shape().get(d).is_none_or(|&n| n > 0),
-                        Runtime,
-                        "linalg.vector_norm cannot compute the {ord} norm on the dimension {d}because this dimension is empty and the operation does not have an identity"
-                    );
-                }
-            }
-            _ => bail!(
-                Runtime,
-                "linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity"
-            ),
-        }
+    let p = a.ord.to_f64();
+    let over = Over::list(t, a.dim, a.keepdim)?;
+    if (p < 0.0 || p == f64::INFINITY) && t.numel() == 0 {
+        has_identity(&over, a.dim, p)?;
     }
-    if let Some(to) = a.dtype(4) {
-        ensure!(
-            to.is_float() || to.is_complex(),
-            Runtime,
-            "linalg.vector_norm: dtype should be floating point or complex, but got {}",
-            to.scalar_type()
-        );
-        if to.is_complex() != d.is_complex() {
-            let kind = if d.is_complex() { "complex" } else { "real" };
-            bail!(
-                Runtime,
-                "linalg.vector_norm: dtype should be {kind} for {kind} inputs, but got {}",
-                to.scalar_type()
-            );
-        }
-        ensure!(
-            crate::dtype::promote(d, to) == Some(to),
-            Runtime,
-            "linalg.vector_norm: the dtype of the input ({}) should be convertible without narrowing to the specified dtype ({})",
-            d.scalar_type(),
-            to.scalar_type()
-        );
+    if let Some(to) = a.dtype {
+        takes_norm(d, to)?;
     }
-    if d.is_storage_only() && d != DType::C32 {
-        return Err(d.no_kernel("norm_cpu"));
-    }
-    let out = a.dtype(4).unwrap_or(d).to_real();
-    Ok(Plan::contiguous(
-        &reduced_shape(t.shape(), &dims, a.bool(3)),
-        out,
+    d.check_kernel(!d.is_storage_only() || d == DType::C32, "norm_cpu")?;
+    let (kind, post) = fold_of(p);
+    let plan = over.plan(a.dtype.unwrap_or(d).to_real());
+    let read_as = a.dtype.map(DType::to_real);
+    Ok((
+        plan,
+        Fold {
+            over,
+            read_as,
+            kind,
+            p,
+            post,
+        },
     ))
 }
 
-fn norm_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let t = a.tensor(0)?;
-    let ord = a.scalar(1)?.to_f64();
-    let dims = dims_of(a, 2, t.ndim())?;
-    let real = if t.dtype().is_complex() {
+/// Norms that are extremes have no value for nothing.
+fn has_identity(over: &Over, given: Option<&[i64]>, p: f64) -> Result<()> {
+    ensure!(
+        given.is_some_and(|d| !d.is_empty()),
+        Runtime,
+        "linalg.vector_norm cannot compute the {p} norm on an empty tensor because the operation does not have an identity"
+    );
+    for &d in &over.dims {
+        ensure!(
+            over.input.shape().get(d).is_none_or(|&n| n > 0),
+            Runtime,
+            "linalg.vector_norm cannot compute the {p} norm on the dimension {d}because this dimension is empty and the operation does not have an identity"
+        );
+    }
+    Ok(())
+}
+
+/// Whether a norm of `d` may be asked for in `to`.
+fn takes_norm(d: DType, to: DType) -> Result<()> {
+    ensure!(
+        to.is_float() || to.is_complex(),
+        Runtime,
+        "linalg.vector_norm: dtype should be floating point or complex, but got {}",
+        to.scalar_type()
+    );
+    if to.is_complex() != d.is_complex() {
+        let kind = if d.is_complex() { "complex" } else { "real" };
+        bail!(
+            Runtime,
+            "linalg.vector_norm: dtype should be {kind} for {kind} inputs, but got {}",
+            to.scalar_type()
+        );
+    }
+    ensure!(
+        dtype::promote(d, to) == Some(to),
+        Runtime,
+        "linalg.vector_norm: the dtype of the input ({}) should be convertible without narrowing to the specified dtype ({})",
+        d.scalar_type(),
+        to.scalar_type()
+    );
+    Ok(())
+}
+
+/// The fold of the `p`-norm.
+fn fold_of(p: f64) -> (Kind, Post) {
+    if p == 2.0 {
+        (Kind::SqSum, Post::Sqrt)
+    } else if p == 1.0 {
+        (Kind::AbsSum, Post::None)
+    } else if p == 0.0 {
+        (Kind::NonZero, Post::None)
+    } else if p == f64::INFINITY {
+        (Kind::AbsMax, Post::None)
+    } else if p == f64::NEG_INFINITY {
+        (Kind::AbsMin, Post::None)
+    } else {
+        (Kind::PowSum, Post::Pow(1.0 / p))
+    }
+}
+
+fn write_norm<A>(_: &A, fold: &Fold, outs: &[Tensor]) -> Result<()> {
+    let t = fold.over.input;
+    let mut real = if t.dtype().is_complex() {
         either::magnitudes(t)?
     } else {
         t.clone()
     };
-    let real = match a.dtype(4) {
-        Some(to) if to.to_real().size() > real.dtype().size() && real.dtype().size() >= 4 => {
-            either::converted(&real, to.to_real())?
-        }
-        _ => real,
-    };
-    let (kind, post) = if ord == 2.0 {
-        (Kind::SqSum, Post::Sqrt)
-    } else if ord == 1.0 {
-        (Kind::AbsSum, Post::None)
-    } else if ord == 0.0 {
-        (Kind::NonZero, Post::None)
-    } else if ord == f64::INFINITY {
-        (Kind::AbsMax, Post::None)
-    } else if ord == f64::NEG_INFINITY {
-        (Kind::AbsMin, Post::None)
-    } else {
-        (Kind::PowSum, Post::Pow(1.0 / ord))
-    };
-    run_kind(kind, &outs[0], &real, &dims, ord, post)
-}
-
-/// `norm` with a number.
-fn norm_number(a: &Args) -> Result<Ret> {
-    let p = a.opt_scalar(1).unwrap_or(Scalar::Int(2));
-    vector_norm(a, p)
-}
-
-fn vector_norm(a: &Args, p: Scalar) -> Result<Ret> {
-    let dim = a.opt_ints(2).cloned();
-    run1!(
-        "linalg.vector_norm",
-        a.tensor(0)?,
-        p,
-        dim,
-        a.bool(3),
-        a.dtype(4)
-    )
-    .map(Ret::from)
-}
-
-/// `norm` with a name.
-fn norm_named(a: &Args) -> Result<Ret> {
-    match a.str(1) {
-        None | Some("fro") => vector_norm(a, Scalar::Int(2)),
-        Some("nuc") => {
-            let t = a.tensor(0)?;
-            let mut t = if let Some(d) = a.dtype(4) {
-                t.to_dtype(d)?
-            } else {
-                t.clone()
-            };
-            let pair = match a.opt_ints(2) {
-                Some(d) => dim_list(Some(d), t.ndim())?,
-                None => (t.ndim().saturating_sub(2)..t.ndim()).collect(),
-            };
-            ensure!(
-                t.ndim() >= 2,
-                Runtime,
-                "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
-            );
-            ensure!(
-                pair.len() == 2,
-                Runtime,
-                "linalg.matrix_norm: dim must be a 2-tuple. Got {}",
-                Dims::new(&pair.iter().map(|&d| d as i64).collect::<Vec<_>>())
-            );
-            let Ok(svd) = crate::ops::find("linalg.svdvals") else {
-                bail!(
-                    NotImplemented,
-                    "norm(): the nuclear norm needs linalg.svdvals"
-                )
-            };
-            let (ndim, order) = (t.ndim(), cpu::lines::order(t.ndim(), &pair));
-            t = t.permuted(&order);
-            let sigma =
-                crate::ops::core::dispatch::run(svd, &[crate::ops::Arg::Tensor(&t)])?.one()?;
-            let mut sum = run1!("sum#dim", &sigma, Dims::from([-1]), false)?;
-            if a.bool(3) {
-                let (lo, hi) = (pair[0].min(pair[1]), pair[0].max(pair[1]));
-                sum = run1!("unsqueeze", &sum, lo as i64)?;
-                sum = run1!("unsqueeze", &sum, hi as i64)?;
-                debug_assert_eq!(sum.ndim(), ndim);
-            }
-            Ok(sum.into())
-        }
-        Some(other) => bail!(Runtime, "linalg.matrix_norm: Order {other} not supported."),
+    let size = real.dtype().size();
+    if let Some(to) = fold.read_as.filter(|to| to.size() > size && size >= 4) {
+        real = either::converted(&real, to)?;
     }
+    fold.run(&outs[0], &real)
 }
 
-fn infer_logsumexp(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let d = if t.dtype().is_integral(true) {
-        crate::mode::default_dtype()
-    } else {
-        t.dtype()
+fn vector_norm(
+    t: &Tensor,
+    p: Scalar,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    f::LinalgVectorNorm::new(t)
+        .ord(p)
+        .dim(dim)
+        .keepdim(keepdim)
+        .dtype(dtype)
+        .call()
+}
+
+/// The sum of the singular values of matrices.
+fn nuclear_norm(a: &calls::NormStr) -> Result<Tensor> {
+    let t = match a.dtype {
+        Some(d) => a.input.to_dtype(d)?,
+        None => a.input.clone(),
     };
-    if d == DType::C32 {
-        return Err(d.no_kernel("exp_vml_cpu"));
+    let pair = match a.dim {
+        Some(d) => dim_list(Some(d), t.ndim())?,
+        None => (t.ndim().saturating_sub(2)..t.ndim()).collect(),
+    };
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
+    );
+    ensure!(
+        pair.len() == 2,
+        Runtime,
+        "linalg.matrix_norm: dim must be a 2-tuple. Got {}",
+        pair.iter().map(|&d| d as i64).collect::<Dims>()
+    );
+    let order: Dims = cpu::lines::order(t.ndim(), &pair)
+        .iter()
+        .map(|&d| d as i64)
+        .collect();
+    let matrices = f::permute(&t, &order)?;
+    let sum = f::sum_dim(&f::linalg_svdvals(&matrices)?, [-1].as_slice())?;
+    if !a.keepdim {
+        return Ok(sum);
     }
+    let (first, second) = (pair[0].min(pair[1]), pair[0].max(pair[1]));
+    f::unsqueeze(&f::unsqueeze(&sum, first as i64)?, second as i64)
+}
+
+fn logsumexp<'a>(a: &calls::Logsumexp<'a>) -> Result<(Plan, Over<'a>)> {
+    let d = a.input.dtype();
+    let d = if d.is_integral(true) {
+        mode::default_dtype()
+    } else {
+        d
+    };
+    d.check_kernel(d != DType::C32, "exp_vml_cpu")?;
     computable("max_values_cpu", d)?;
-    let dims = dims_of(a, 1, t.ndim())?;
-    Ok(Plan::contiguous(
-        &reduced_shape(t.shape(), &dims, a.bool(2)),
-        d,
-    ))
+    let over = Over::list(a.input, a.dim, a.keepdim)?;
+    Ok((over.plan(d), over))
 }
 
-fn logsumexp_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let t = a.tensor(0)?;
-    cpu::select::logsumexp(&outs[0], t, &dims_of(a, 1, t.ndim())?)
-}
-
-fn nanmean(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
+fn nanmean(a: &calls::Nanmean) -> Result<Tensor> {
+    let t = a.input;
     ensure!(
         t.dtype().is_float() || t.dtype().is_complex(),
         Runtime,
         "nanmean(): expected input to have floating point or complex dtype but got {}",
         t.dtype().scalar_type()
     );
-    if let Some(d) = a.dtype(3).filter(|d| d.is_integral(true)) {
+    if let Some(d) = a.dtype.filter(|d| d.is_integral(true)) {
         bail!(
             Runtime,
             "nanmean(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype. Got: {}",
             d.scalar_type()
         );
     }
-    let dim = a.opt_ints(1).cloned();
-    let sum = run1!("nansum", t, dim.clone(), a.bool(2), a.dtype(3))?;
-    let there = run1!("eq", t, t)?;
-    let count = run1!("sum#dim", &there, dim, a.bool(2))?;
-    run1!("div", &sum, &count).map(Ret::from)
+    let sum = f::Nansum::new(t)
+        .dim(a.dim)
+        .keepdim(a.keepdim)
+        .dtype(a.dtype)
+        .call()?;
+    let there = f::eq(t, t)?;
+    let count = f::SumDim::new(&there, a.dim).keepdim(a.keepdim).call()?;
+    f::div(&sum, &count)
 }

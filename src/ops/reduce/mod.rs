@@ -1,7 +1,9 @@
 //! Operators that fold elements together: sums, extremes, statistics, scans.
 
 pub mod extreme;
+pub mod moments;
 pub mod order;
+pub mod rule;
 pub mod scan;
 pub mod statistics;
 pub mod sums;

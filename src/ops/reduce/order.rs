@@ -1,13 +1,11 @@
 //! Order statistics: medians, k-th values, quantiles.
 
 use crate::cpu::select::{self, Pick};
-use crate::dims::reduced_shape;
-use crate::dims::wrap_dim;
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{FM, FMO, KernelBody, OpDef, Plan, X, kernel};
-use crate::ops::core::rules::dim_list;
-use crate::ops::reduce::sums::nonzero_dim;
-use crate::{DType, Result, Scalar, Tensor, cpu, ensure};
+use crate::dims::contiguous_strides;
+use crate::ops::core::op::{FM, FMO, OpDef, Plan, X, kernel};
+use crate::ops::core::typed::Operand;
+use crate::ops::reduce::rule::{Over, comparable};
+use crate::{DType, Result, Tensor, cpu, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -17,16 +15,16 @@ pub static OPS: &[OpDef] = &[
         "median",
         "(Tensor self)",
         FM,
-        KernelBody::new(infer_median_all, |a, o| pick_all(a, o, Pick::Median)),
+        body!(|a| of_all(a.input, Pick::Median), choose),
         "The lower median of all elements.",
     ),
     kernel(
         "median#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        KernelBody::new(
-            |a| infer_pick(a, 1, 2),
-            |a, o| pick_cpu(a, o, 1, Pick::Median),
+        body!(
+            |a| along(Over::one(a.input, a.dim, a.keepdim)?, Pick::Median),
+            choose
         ),
         "The lower median along a dimension and its index.",
     ),
@@ -34,16 +32,16 @@ pub static OPS: &[OpDef] = &[
         "nanmedian",
         "(Tensor self)",
         FM,
-        KernelBody::new(infer_median_all, |a, o| pick_all(a, o, Pick::NanMedian)),
+        body!(|a| of_all(a.input, Pick::NanMedian), choose),
         "The lower median of all elements but NaN.",
     ),
     kernel(
         "nanmedian#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        KernelBody::new(
-            |a| infer_pick(a, 1, 2),
-            |a, o| pick_cpu(a, o, 1, Pick::NanMedian),
+        body!(
+            |a| along(Over::one(a.input, a.dim, a.keepdim)?, Pick::NanMedian),
+            choose
         ),
         "The lower median without NaN along a dimension and its index.",
     ),
@@ -51,9 +49,9 @@ pub static OPS: &[OpDef] = &[
         "mode",
         "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        KernelBody::new(
-            |a| infer_pick(a, 1, 2),
-            |a, o| pick_cpu(a, o, 1, Pick::Mode),
+        body!(
+            |a| along(Over::one(a.input, a.dim, a.keepdim)?, Pick::Mode),
+            choose
         ),
         "The most frequent element along a dimension and an index of it.",
     ),
@@ -61,202 +59,242 @@ pub static OPS: &[OpDef] = &[
         "kthvalue",
         "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        KernelBody::new(infer_kth, |a, o| {
-            pick_cpu(a, o, 2, Pick::Kth(a.int(1)?.max(0) as usize))
-        }),
+        body!(kth, choose),
         "The k-th smallest element along a dimension and its index.",
     ),
     kernel(
         "quantile",
         "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        KernelBody::new(infer_quantile, quantile_cpu),
+        body!(
+            |a| Ask {
+                input: a.input,
+                q: a.q.into(),
+                dim: a.dim,
+                keepdim: a.keepdim,
+                how: a.interpolation,
+                skip: false
+            }
+            .plan(),
+            quantile
+        ),
         "Quantiles of all elements or along a dimension.",
     ),
     kernel(
         "quantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        KernelBody::new(infer_quantile, quantile_cpu),
+        body!(
+            |a| Ask {
+                input: a.input,
+                q: a.q.into(),
+                dim: a.dim,
+                keepdim: a.keepdim,
+                how: a.interpolation,
+                skip: false
+            }
+            .plan(),
+            quantile
+        ),
         "A quantile of all elements or along a dimension.",
     ),
     kernel(
         "nanquantile",
         "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        KernelBody::new(infer_quantile, quantile_cpu),
+        body!(
+            |a| Ask {
+                input: a.input,
+                q: a.q.into(),
+                dim: a.dim,
+                keepdim: a.keepdim,
+                how: a.interpolation,
+                skip: true
+            }
+            .plan(),
+            quantile
+        ),
         "Quantiles without NaN.",
     ),
     kernel(
         "nanquantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        KernelBody::new(infer_quantile, quantile_cpu),
+        body!(
+            |a| Ask {
+                input: a.input,
+                q: a.q.into(),
+                dim: a.dim,
+                keepdim: a.keepdim,
+                how: a.interpolation,
+                skip: true
+            }
+            .plan(),
+            quantile
+        ),
         "A quantile without NaN.",
     ),
 ];
 
+/// Which element is looked for, and among which.
+struct Choice<'a> {
+    over: Over<'a>,
+    what: Pick,
+}
+
 fn ordered(kernel: &str, d: DType) -> Result<()> {
-    if d == DType::Bool {
-        Err(d.no_kernel(kernel))
-    } else {
-        crate::ops::reduce::sums::comparable(kernel, d)
+    d.check_kernel(d != DType::Bool, kernel)?;
+    comparable(kernel, d)
+}
+
+/// Rule of medians of all elements.
+fn of_all(t: &Tensor, what: Pick) -> Result<(Plan, Choice<'_>)> {
+    ordered("median_cpu", t.dtype())?;
+    let over = Over::all(t)?;
+    Ok((over.plan(t.dtype()), Choice { over, what }))
+}
+
+/// Rule of elements along a dimension with their places.
+fn along(over: Over, what: Pick) -> Result<(Plan, Choice)> {
+    let d = over.input.dtype();
+    match what {
+        Pick::Mode => {
+            over.not_empty("mode")?;
+            comparable("mode_cpu", d)?;
+        }
+        Pick::Kth(_) => {
+            over.not_empty("kthvalue")?;
+            ordered("kthvalue_cpu", d)?;
+        }
+        Pick::Median | Pick::NanMedian => {
+            over.not_empty("median")?;
+            ordered("median_out", d)?;
+        }
     }
+    Ok((over.pair(d, DType::I64), Choice { over, what }))
 }
 
-fn infer_median_all(a: &Args) -> Result<Plan> {
-    let d = a.tensor(0)?.dtype();
-    ordered("median_cpu", d)?;
-    Ok(Plan::contiguous(&[], d))
-}
-
-fn pick_all(a: &Args, outs: &[Tensor], what: Pick) -> Result<()> {
-    let t = a.tensor(0)?;
-    select::choose(&outs[0], None, t, &(0..t.ndim()).collect::<Vec<_>>(), what)
-}
-
-fn infer_pick(a: &Args, dim: usize, keepdim: usize) -> Result<Plan> {
-    let (t, name) = (a.tensor(0)?, a.name());
-    let d = wrap_dim(a.int(dim)?, t.ndim())?;
-    nonzero_dim(t, d, if name == "nanmedian" { "median" } else { name })?;
-    match name {
-        "mode" => crate::ops::reduce::sums::comparable("mode_cpu", t.dtype())?,
-        "kthvalue" => ordered("kthvalue_cpu", t.dtype())?,
-        _ => ordered("median_out", t.dtype())?,
-    }
-    let shape = reduced_shape(t.shape(), &[d], a.bool(keepdim));
-    Ok(Plan::many(&[(&shape, t.dtype()), (&shape, DType::I64)]))
-}
-
-fn infer_kth(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let (k, d) = (a.int(1)?, wrap_dim(a.int(2)?, t.ndim())?);
-    nonzero_dim(t, d, "kthvalue")?;
-    let n = t.shape().get(d).copied().unwrap_or(1);
+fn kth<'a>(a: &calls::Kthvalue<'a>) -> Result<(Plan, Choice<'a>)> {
+    let over = Over::one(a.input, a.dim, a.keepdim)?;
+    over.not_empty("kthvalue")?;
     ensure!(
-        k >= 1 && k <= n,
+        a.k >= 1 && a.k <= over.count(),
         Runtime,
-        "kthvalue(): selected number k out of range for dimension {d}"
+        "kthvalue(): selected number k out of range for dimension {}",
+        over.dims[0]
     );
-    infer_pick(a, 2, 3)
+    along(over, Pick::Kth(a.k as usize))
 }
 
-fn pick_cpu(a: &Args, outs: &[Tensor], dim: usize, what: Pick) -> Result<()> {
-    let t = a.tensor(0)?;
-    if t.numel() == 0 {
+fn choose<A>(_: &A, choice: &Choice, outs: &[Tensor]) -> Result<()> {
+    let over = &choice.over;
+    if outs[0].numel() == 0 {
         return Ok(());
     }
-    select::choose(
-        &outs[0],
-        Some(&outs[1]),
-        t,
-        &[wrap_dim(a.int(dim)?, t.ndim())?],
-        what,
-    )
+    select::choose(&outs[0], outs.get(1), over.input, &over.dims, choice.what)
 }
 
-fn infer_quantile(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    ensure!(
-        t.numel() > 0,
-        Runtime,
-        "quantile() input tensor must be non-empty"
-    );
-    ensure!(
-        matches!(t.dtype(), DType::F32 | DType::F64),
-        Runtime,
-        "quantile() input tensor must be either float or double dtype"
-    );
-    let mut lead: Option<i64> = None;
-    match a.opt_tensor(1) {
-        Some(q) => {
-            ensure!(
-                q.ndim() <= 1,
-                Runtime,
-                "quantile() q must be a scalar or 1D tensor"
-            );
-            ensure!(
-                q.dtype() == t.dtype(),
-                Runtime,
-                "quantile() q tensor must be same dtype as the input tensor"
-            );
-            if q.ndim() == 1 {
-                lead = Some(q.numel());
+/// What quantiles are asked for.
+struct Ask<'a> {
+    input: &'a Tensor,
+    q: Operand<'a>,
+    dim: Option<i64>,
+    keepdim: bool,
+    how: &'a str,
+    /// Whether NaN is left out.
+    skip: bool,
+}
+
+/// The quantiles to compute.
+struct Quantiles<'a> {
+    over: Over<'a>,
+    q: Operand<'a>,
+    how: &'a str,
+    skip: bool,
+}
+
+impl<'a> Ask<'a> {
+    fn plan(self) -> Result<(Plan, Quantiles<'a>)> {
+        let (t, d, how) = (self.input, self.input.dtype(), self.how);
+        ensure!(
+            t.numel() > 0,
+            Runtime,
+            "quantile() input tensor must be non-empty"
+        );
+        ensure!(
+            matches!(d, DType::F32 | DType::F64),
+            Runtime,
+            "quantile() input tensor must be either float or double dtype"
+        );
+        self.check_q()?;
+        ensure!(
+            matches!(how, "linear" | "lower" | "higher" | "midpoint" | "nearest"),
+            Runtime,
+            "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {how}"
+        );
+        let over = Over::optional(t, self.dim, self.keepdim)?;
+        let plan = match self.q.tensor() {
+            Some(q) if q.ndim() == 1 => {
+                // Computed with the quantiles last and moved to the front.
+                let (kept, n) = (over.shape(), q.numel());
+                let strides = contiguous_strides(&kept.concat(&[n]));
+                let k = strides.len() - 1;
+                let strides = strides.removed(k).inserted(0, strides[k]);
+                Plan::one(kept.inserted(0, n), strides, d)
             }
-            if q.device().is_cpu() {
-                let q = cpu::copy::dense(q, DType::F64)?;
+            _ => over.plan(d),
+        };
+        let found = Quantiles {
+            over,
+            q: self.q,
+            how,
+            skip: self.skip,
+        };
+        Ok((plan, found))
+    }
+
+    fn check_q(&self) -> Result<()> {
+        match self.q {
+            Operand::Tensor(q) => {
                 ensure!(
-                    cpu::slice::<f64>(&q)
-                        .iter()
-                        .all(|x| (0.0..=1.0).contains(x)),
+                    q.ndim() <= 1,
                     Runtime,
-                    "quantile() q values must be in the range [0, 1]"
+                    "quantile() q must be a scalar or 1D tensor"
+                );
+                ensure!(
+                    q.dtype() == self.input.dtype(),
+                    Runtime,
+                    "quantile() q tensor must be same dtype as the input tensor"
+                );
+            }
+            Operand::Scalar(q) => {
+                let q = q.to_f64();
+                ensure!(
+                    (0.0..=1.0).contains(&q),
+                    Runtime,
+                    "quantile() q must be in the range [0, 1] but got {q}"
                 );
             }
         }
-        None => {
-            let q = a.float(1)?;
-            ensure!(
-                (0.0..=1.0).contains(&q),
-                Runtime,
-                "quantile() q must be in the range [0, 1] but got {q}"
-            );
-        }
+        Ok(())
     }
-    let how = a.str(4).unwrap_or("linear");
-    ensure!(
-        matches!(how, "linear" | "lower" | "higher" | "midpoint" | "nearest"),
-        Runtime,
-        "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {how}"
-    );
-    let dims = match a.opt_int(2) {
-        Some(d) => dim_list(Some(&[d]), t.ndim())?,
-        None => (0..t.ndim()).collect(),
-    };
-    let kept = reduced_shape(t.shape(), &dims, a.bool(3));
-    Ok(match lead {
-        None => Plan::contiguous(&kept, t.dtype()),
-        Some(n) => {
-            // Computed with the quantiles last and moved to the front.
-            let strides = crate::dims::contiguous_strides(&kept.concat(&[n]));
-            let k = strides.len() - 1;
-            Plan::one(
-                kept.inserted(0, n),
-                strides.removed(k).inserted(0, strides[k]),
-                t.dtype(),
-            )
-        }
-    })
 }
 
-fn quantile_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let t = a.tensor(0)?;
-    let dims: Vec<usize> = match a.opt_int(2) {
-        Some(d) => vec![wrap_dim(d, t.ndim())?],
-        None => (0..t.ndim()).collect(),
+fn quantile<A>(_: &A, found: &Quantiles, outs: &[Tensor]) -> Result<()> {
+    let (t, dims) = (found.over.input, &found.over.dims);
+    let q = match found.q {
+        Operand::Tensor(q) => {
+            let values = cpu::copy::dense(q, DType::F64)?;
+            ensure!(
+                cpu::slice::<f64>(&values)
+                    .iter()
+                    .all(|x| (0.0..=1.0).contains(x)),
+                Runtime,
+                "quantile() q values must be in the range [0, 1]"
+            );
+            cpu::copy::dense(q, t.dtype())?
+        }
+        Operand::Scalar(q) => Tensor::scalar(q, t.dtype())?,
     };
-    let (q, lead) = match a.opt_tensor(1) {
-        Some(q) => (cpu::copy::dense(q, t.dtype())?, q.ndim() == 1),
-        None => (
-            Tensor::scalar(Scalar::Float(a.float(1)?), t.dtype())?,
-            false,
-        ),
-    };
-    let out = if lead {
-        outs[0].permuted(&cpu::lines::order(outs[0].ndim(), &[0]))
-    } else {
-        outs[0].view_with(
-            outs[0].shape().concat(&[1]),
-            outs[0].strides().concat(&[1]),
-            outs[0].offset(),
-        )
-    };
-    cpu::quantile::quantile(
-        &out,
-        t,
-        &q,
-        &dims,
-        a.str(4).unwrap_or("linear"),
-        a.name() == "nanquantile",
-    )
+    cpu::quantile::quantile(&outs[0], t, &q, dims, found.how, found.skip)
 }

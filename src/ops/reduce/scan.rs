@@ -1,11 +1,12 @@
 //! Running sums, products and extremes; differences and trapezoids; renorm.
 
-use crate::cpu::{extreme, scan};
+use crate::cpu::extreme::running_extreme;
+use crate::cpu::scan;
 use crate::dims::wrap_dim;
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FMIO, FMO, KernelBody, OpDef, Plan, Ret, X, kernel, old_compose};
+use crate::ops::core::op::{F, FMIO, FMO, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
-use crate::ops::reduce::sums::comparable;
+use crate::ops::f;
+use crate::ops::reduce::rule::comparable;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, run1};
 use torchlike_macros::operators;
 
@@ -16,9 +17,9 @@ pub static OPS: &[OpDef] = &[
         "cumsum",
         "(Tensor self, int dim, *, dtype? dtype=None)",
         FMIO,
-        KernelBody::new(
-            |a| infer_cumulative(a, "cumsum_out_cpu"),
-            |a, o| scan_cpu(a, o, scan::Kind::Sum),
+        body!(
+            |a| cumulative(a.input, a.dim, a.dtype, "cumsum_out_cpu"),
+            |a, dim, outs| scan::scan(&outs[0], a.input, *dim, scan::Kind::Sum)
         ),
         "Sums of the elements so far.",
     ),
@@ -26,9 +27,9 @@ pub static OPS: &[OpDef] = &[
         "cumprod",
         "(Tensor self, int dim, *, dtype? dtype=None)",
         FMIO,
-        KernelBody::new(
-            |a| infer_cumulative(a, "cumprod_out_cpu"),
-            |a, o| scan_cpu(a, o, scan::Kind::Prod),
+        body!(
+            |a| cumulative(a.input, a.dim, a.dtype, "cumprod_out_cpu"),
+            |a, dim, outs| scan::scan(&outs[0], a.input, *dim, scan::Kind::Prod)
         ),
         "Products of the elements so far.",
     ),
@@ -36,18 +37,21 @@ pub static OPS: &[OpDef] = &[
         "logcumsumexp",
         "(Tensor self, int dim)",
         FMO | X,
-        KernelBody::new(infer_logcumsumexp, |a, o| {
-            scan_cpu(a, o, scan::Kind::LogSumExp)
-        }),
+        body!(logcumsumexp, |a, dim, outs| scan::scan(
+            &outs[0],
+            a.input,
+            *dim,
+            scan::Kind::LogSumExp
+        )),
         "Logarithms of the sums of exponentials so far.",
     ),
     kernel(
         "cummax",
         "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         FMO | X,
-        KernelBody::new(
-            |a| infer_cumextreme(a, "cummax_cpu"),
-            |a, o| extreme::running_extreme(&o[0], &o[1], a.tensor(0)?, dim(a)?, true),
+        body!(
+            |a| extreme_so_far(a.input, a.dim, "cummax_cpu"),
+            |a, dim, outs| running_extreme(&outs[0], &outs[1], a.input, *dim, true)
         ),
         "The largest element so far and its index.",
     ),
@@ -55,9 +59,9 @@ pub static OPS: &[OpDef] = &[
         "cummin",
         "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         FMO | X,
-        KernelBody::new(
-            |a| infer_cumextreme(a, "cummin_cpu"),
-            |a, o| extreme::running_extreme(&o[0], &o[1], a.tensor(0)?, dim(a)?, false),
+        body!(
+            |a| extreme_so_far(a.input, a.dim, "cummin_cpu"),
+            |a, dim, outs| running_extreme(&outs[0], &outs[1], a.input, *dim, false)
         ),
         "The smallest element so far and its index.",
     ),
@@ -65,100 +69,91 @@ pub static OPS: &[OpDef] = &[
         "renorm",
         "(Tensor self, Scalar p, int dim, Scalar maxnorm)",
         FMIO,
-        KernelBody::new(infer_renorm, renorm_cpu),
+        body!(renorm, |a, dim, outs| scan::renorm(
+            &outs[0],
+            a.input,
+            a.p.to_f64(),
+            *dim,
+            a.maxnorm.to_f64()
+        )),
         "Slices along a dimension scaled down to a norm.",
     ),
-    old_compose(
+    compose(
         "diff",
         "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None)",
         FMO,
         diff,
         "Differences of neighbours.",
     ),
-    old_compose(
+    compose(
         "trapezoid",
         "(Tensor y, Tensor x, *, int dim=-1)",
         F,
-        |a| trapezoid(a, false),
+        |a| Trapezoids::total(a.y, a.dim).between(a.x),
         "The integral by the trapezoid rule.",
     ),
-    old_compose(
+    compose(
         "trapezoid#dx",
         "(Tensor y, *, Scalar dx=1, int dim=-1)",
         F,
-        |a| trapezoid(a, false),
+        |a| Trapezoids::total(a.y, a.dim).spaced(a.dx),
         "The integral by the trapezoid rule with a fixed step.",
     ),
-    old_compose(
+    compose(
         "trapz",
         "(Tensor y, Tensor x, *, int dim=-1)",
         F,
-        |a| trapezoid(a, false),
+        |a| f::Trapezoid::new(a.y, a.x).dim(a.dim).call(),
         "The integral by the trapezoid rule.",
     ),
-    old_compose(
+    compose(
         "trapz#dx",
         "(Tensor y, *, float dx=1, int dim=-1)",
         F,
-        |a| trapezoid(a, false),
+        |a| f::TrapezoidDx::new(a.y).dx(a.dx).dim(a.dim).call(),
         "The integral by the trapezoid rule with a fixed step.",
     ),
-    old_compose(
+    compose(
         "cumulative_trapezoid",
         "(Tensor y, Tensor x, *, int dim=-1)",
         F,
-        |a| trapezoid(a, true),
+        |a| Trapezoids::so_far(a.y, a.dim).between(a.x),
         "Integrals so far by the trapezoid rule.",
     ),
-    old_compose(
+    compose(
         "cumulative_trapezoid#dx",
         "(Tensor y, *, Scalar dx=1, int dim=-1)",
         F,
-        |a| trapezoid(a, true),
+        |a| Trapezoids::so_far(a.y, a.dim).spaced(a.dx),
         "Integrals so far by the trapezoid rule with a fixed step.",
     ),
 ];
 
-fn dim(a: &Args) -> Result<usize> {
-    wrap_dim(a.int(1)?, a.tensor(0)?.ndim())
+fn cumulative(t: &Tensor, dim: i64, asked: Option<DType>, kernel: &str) -> Result<(Plan, usize)> {
+    let dim = wrap_dim(dim, t.ndim())?;
+    let d = sum_dtype(t.dtype(), asked);
+    d.check_kernel(!d.is_storage_only() && d != DType::Bool, kernel)?;
+    Ok((Plan::contiguous(t.shape(), d), dim))
 }
 
-fn infer_cumulative(a: &Args, kernel: &str) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    dim(a)?;
-    let d = sum_dtype(t.dtype(), a.dtype(2));
-    if d.is_storage_only() || d == DType::Bool {
-        return Err(d.no_kernel(kernel));
-    }
-    Ok(Plan::contiguous(t.shape(), d))
+fn logcumsumexp(a: &calls::Logcumsumexp) -> Result<(Plan, usize)> {
+    let (t, d) = (a.input, a.input.dtype());
+    let dim = wrap_dim(a.dim, t.ndim())?;
+    let computed = !d.is_storage_only() && !d.is_integral(true);
+    d.check_kernel(computed, "logcumsumexp_out_cpu")?;
+    Ok((Plan::contiguous(t.shape(), d), dim))
 }
 
-fn infer_logcumsumexp(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    dim(a)?;
-    if t.dtype().is_storage_only() || t.dtype().is_integral(true) {
-        return Err(t.dtype().no_kernel("logcumsumexp_out_cpu"));
-    }
-    Ok(Plan::contiguous(t.shape(), t.dtype()))
-}
-
-fn infer_cumextreme(a: &Args, kernel: &str) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    dim(a)?;
+/// Rule of `cummax` and `cummin`.
+fn extreme_so_far(t: &Tensor, dim: i64, kernel: &str) -> Result<(Plan, usize)> {
+    let dim = wrap_dim(dim, t.ndim())?;
     comparable(kernel, t.dtype())?;
-    Ok(Plan::many(&[
-        (t.shape(), t.dtype()),
-        (t.shape(), DType::I64),
-    ]))
+    let plan = Plan::many(&[(t.shape(), t.dtype()), (t.shape(), DType::I64)]);
+    Ok((plan, dim))
 }
 
-fn scan_cpu(a: &Args, outs: &[Tensor], kind: scan::Kind) -> Result<()> {
-    scan::scan(&outs[0], a.tensor(0)?, dim(a)?, kind)
-}
-
-fn infer_renorm(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let (p, max) = (a.scalar(1)?, a.scalar(3)?);
+fn renorm(a: &calls::Renorm) -> Result<(Plan, usize)> {
+    let (t, p, max) = (a.input, a.p, a.maxnorm);
     ensure!(
         !matches!(p, Scalar::Complex(_)),
         Runtime,
@@ -186,7 +181,7 @@ fn infer_renorm(a: &Args) -> Result<Plan> {
         "renorm: input needs at least 2 dimensions, got {} dimensions",
         t.ndim()
     );
-    wrap_dim(a.int(2)?, t.ndim())?;
+    let dim = wrap_dim(a.dim, t.ndim())?;
     let d = t.dtype();
     ensure!(
         d.is_float() || d.is_complex(),
@@ -194,169 +189,182 @@ fn infer_renorm(a: &Args) -> Result<Plan> {
         "linalg.vector_norm: Expected a floating point or complex tensor as input. Got {}",
         d.scalar_type()
     );
-    if d.is_storage_only() {
-        return Err(d.no_kernel("renorm_scale_factors_cpu"));
-    }
-    Ok(Plan::contiguous(t.shape(), d))
+    d.check_kernel(!d.is_storage_only(), "renorm_scale_factors_cpu")?;
+    Ok((Plan::contiguous(t.shape(), d), dim))
 }
 
-fn renorm_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let t = a.tensor(0)?;
-    scan::renorm(
-        &outs[0],
-        t,
-        a.scalar(1)?.to_f64(),
-        wrap_dim(a.int(2)?, t.ndim())?,
-        a.scalar(3)?.to_f64(),
-    )
-}
-
-fn diff(a: &Args) -> Result<Ret> {
-    let (t, n) = (a.tensor(0)?, a.int(1)?);
+fn diff(a: &calls::Diff) -> Result<Ret> {
+    let (t, n) = (a.input, a.n);
     ensure!(
         t.ndim() >= 1,
         Runtime,
         "diff expects input to be at least one-dimensional"
     );
     ensure!(n >= 0, Runtime, "order must be non-negative but got {n}");
-    let d = wrap_dim(a.int(2)?, t.ndim())?;
-    let mut parts = vec![t.clone()];
-    for (i, first) in [(3, true), (4, false)] {
-        let Some(other) = a.opt_tensor(i) else {
-            continue;
-        };
-        ensure!(
-            other.ndim() == t.ndim(),
-            Runtime,
-            "diff expects prepend or append to be the same dimension as input"
-        );
-        for k in (0..t.ndim()).filter(|&k| k != d) {
-            ensure!(
-                other.shape()[k] == t.shape()[k],
-                Runtime,
-                "diff expects the shape of tensor to prepend or append to match that of input except along the differencing dimension; \
-                 input.size({k}) = {}, but got tensor.size({k}) = {}",
-                t.shape()[k],
-                other.shape()[k]
-            );
-        }
-        parts.insert(if first { 0 } else { parts.len() }, other.clone());
+    let d = wrap_dim(a.dim, t.ndim())?;
+    for other in [a.prepend, a.append].into_iter().flatten() {
+        check_joins(t, other, d)?;
     }
     if n == 0 {
-        return run1!("clone", t).map(Ret::from);
+        return f::clone(t).map(Ret::from);
     }
-    let mut x = if parts.len() > 1 {
-        run1!("cat", &parts, d as i64)?
-    } else {
-        t.clone()
+    let parts: Vec<&Tensor> = [a.prepend, Some(t), a.append]
+        .into_iter()
+        .flatten()
+        .collect();
+    let dim = d as i64;
+    let joined = match parts.as_slice() {
+        [only] if only.shape()[d] == 0 => return Ok(Ret::Same(0)),
+        [only] => (*only).clone(),
+        several => f::Cat::new(several).dim(dim).call()?,
     };
+    let mut x = joined;
     for _ in 0..n.min(x.shape()[d]) {
         let len = x.shape()[d] - 1;
-        let (left, right) = (x.narrowed(d, 0, len), x.narrowed(d, 1, len));
+        let (left, right) = (f::narrow(&x, dim, 0, len)?, f::narrow(&x, dim, 1, len)?);
         x = if x.dtype() == DType::Bool {
-            run1!("logical_xor", &right, &left)?
+            f::logical_xor(&right, &left)?
         } else {
-            run1!("sub", &right, &left)?
+            f::sub(&right, &left)?
         };
     }
     Ok(x.into())
 }
 
-/// Both forms of trapezoid and cumulative_trapezoid.
-fn trapezoid(a: &Args, running: bool) -> Result<Ret> {
-    let (y, name) = (
-        a.tensor(0)?,
-        if running {
+/// Whether `other` can be joined to `t` along `d`.
+fn check_joins(t: &Tensor, other: &Tensor, d: usize) -> Result<()> {
+    ensure!(
+        other.ndim() == t.ndim(),
+        Runtime,
+        "diff expects prepend or append to be the same dimension as input"
+    );
+    for k in (0..t.ndim()).filter(|&k| k != d) {
+        ensure!(
+            other.shape()[k] == t.shape()[k],
+            Runtime,
+            "diff expects the shape of tensor to prepend or append to match that of input except along the differencing dimension; \
+             input.size({k}) = {}, but got tensor.size({k}) = {}",
+            t.shape()[k],
+            other.shape()[k]
+        );
+    }
+    Ok(())
+}
+
+/// Trapezoids under neighbouring values: summed, or summed so far.
+struct Trapezoids<'a> {
+    y: &'a Tensor,
+    dim: i64,
+    running: bool,
+}
+
+impl<'a> Trapezoids<'a> {
+    fn total(y: &'a Tensor, dim: i64) -> Self {
+        let running = false;
+        Self { y, dim, running }
+    }
+
+    fn so_far(y: &'a Tensor, dim: i64) -> Self {
+        let running = true;
+        Self { y, dim, running }
+    }
+
+    fn name(&self) -> &'static str {
+        if self.running {
             "cumulative_trapezoid"
         } else {
             "trapezoid"
-        },
-    );
-    let with_x = a.op.schema.params[1].name == "x";
-    let given = a.int(2)?;
-    if y.ndim() == 0 {
-        ensure!(
-            running,
+        }
+    }
+
+    /// The dimension, from 0 on.
+    fn wrapped(&self) -> Result<usize> {
+        if self.y.ndim() > 0 {
+            return wrap_dim(self.dim, self.y.ndim());
+        }
+        if self.running {
+            bail!(Index, "slice() cannot be applied to a 0-dim tensor.");
+        }
+        bail!(
             Index,
-            "Dimension specified as {given} but tensor has no dimensions"
+            "Dimension specified as {} but tensor has no dimensions",
+            self.dim
         );
-        bail!(Index, "slice() cannot be applied to a 0-dim tensor.");
     }
-    let d = wrap_dim(given, y.ndim())?;
-    let n = y.shape()[d];
-    if !running && n == 0 {
-        let kept = y.shape().removed(d);
-        return Ok(run1!("new_zeros", y, kept)?.into());
+
+    /// The integral over nothing, which is zero for every line.
+    fn nothing(&self, d: usize) -> Result<Option<Tensor>> {
+        if self.running || self.y.shape()[d] > 0 {
+            return Ok(None);
+        }
+        run1!("new_zeros", self.y, self.y.shape().removed(d)).map(Some)
     }
-    if !with_x {
+
+    /// Places a fixed step apart.
+    fn spaced(&self, dx: Scalar) -> Result<Tensor> {
+        let (y, name) = (self.y, self.name());
+        let d = self.wrapped()?;
+        if let Some(zeros) = self.nothing(d)? {
+            return Ok(zeros);
+        }
         ensure!(
             y.dtype() != DType::Bool,
             Runtime,
             "{name}: received a bool input for `y`, but bool is not supported"
         );
-        let dx = a.scalar(1)?;
         ensure!(
             !matches!(dx, Scalar::Complex(_) | Scalar::Bool(_)),
             Runtime,
             "{name}: Currently, we only support dx as a real number."
         );
-        let half = dx.to_f64() / 2.0;
-        let sums = neighbours(y, d, "add")?;
-        let total = if running {
-            run1!("cumsum", &sums, d as i64)?
-        } else {
-            run1!("sum#dim", &sums, Dims::from([d as i64]))?
-        };
-        return run1!("mul", &total, half).map(Ret::from);
+        let (left, right) = neighbours(y, d)?;
+        f::mul(&self.sum(&f::add(&left, &right)?, d)?, dx.to_f64() / 2.0)
     }
-    let x = a.tensor(1)?;
-    ensure!(
-        y.dtype() != DType::Bool && x.dtype() != DType::Bool,
-        Runtime,
-        "{name}: received a bool input for `x` or `y`, but bool is not supported"
-    );
-    let x = if x.ndim() == 1 {
+
+    /// Places at `x`.
+    fn between(&self, x: &Tensor) -> Result<Tensor> {
+        let (y, name) = (self.y, self.name());
+        let d = self.wrapped()?;
+        if let Some(zeros) = self.nothing(d)? {
+            return Ok(zeros);
+        }
         ensure!(
-            x.shape()[0] == n,
+            y.dtype() != DType::Bool && x.dtype() != DType::Bool,
+            Runtime,
+            "{name}: received a bool input for `x` or `y`, but bool is not supported"
+        );
+        let n = y.shape()[d];
+        ensure!(
+            x.ndim() != 1 || x.shape()[0] == n,
             Runtime,
             "{name}: There must be one `x` value for each sample point"
         );
-        x.view_with(
-            Dims::filled(y.ndim(), 1).with(d, n),
-            Dims::filled(y.ndim(), 1).with(d, x.strides()[0]),
-            x.offset(),
-        )
-    } else if x.ndim() < y.ndim() {
-        let lead = Dims::filled(y.ndim() - x.ndim(), 1);
-        x.view_with(lead.concat(x.shape()), lead.concat(x.strides()), x.offset())
-    } else {
-        x.clone()
-    };
-    let steps = neighbours(&x, d, "sub")?;
-    let areas = run1!("mul", &neighbours(y, d, "add")?, &steps)?;
-    let total = if running {
-        run1!("cumsum", &areas, d as i64)?
-    } else {
-        run1!("sum#dim", &areas, Dims::from([d as i64]))?
-    };
-    run1!("div", &total, Scalar::Float(2.0)).map(Ret::from)
+        let x = if x.ndim() == 1 {
+            f::view(x, &Dims::filled(y.ndim(), 1).with(d, n))?
+        } else if x.ndim() < y.ndim() {
+            f::view(x, &Dims::filled(y.ndim() - x.ndim(), 1).concat(x.shape()))?
+        } else {
+            x.clone()
+        };
+        let (left, right) = neighbours(&x, d)?;
+        let steps = f::sub(&right, &left)?;
+        let (left, right) = neighbours(y, d)?;
+        let areas = f::mul(&f::add(&left, &right)?, &steps)?;
+        f::div(&self.sum(&areas, d)?, 2.0)
+    }
+
+    fn sum(&self, areas: &Tensor, d: usize) -> Result<Tensor> {
+        let d = d as i64;
+        if self.running {
+            f::cumsum(areas, d)
+        } else {
+            f::sum_dim(areas, [d].as_slice())
+        }
+    }
 }
 
-/// Neighbours along a dimension added or subtracted.
-fn neighbours(t: &Tensor, d: usize, op: &str) -> Result<Tensor> {
-    ensure!(
-        d < t.ndim(),
-        Index,
-        "Dimension out of range (expected to be in range of [{}, {}], but got {d})",
-        -(t.ndim() as i64),
-        t.ndim() as i64 - 1
-    );
-    let len = (t.shape()[d] - 1).max(0);
-    let start = (t.shape()[d]).min(1);
-    let (left, right) = (t.narrowed(d, 0, len), t.narrowed(d, start, len));
-    if op == "add" {
-        run1!("add", &right, &left)
-    } else {
-        run1!("sub", &right, &left)
-    }
+/// All elements along a dimension but the last, and all but the first.
+fn neighbours(t: &Tensor, d: usize) -> Result<(Tensor, Tensor)> {
+    let along = f::Slice::new(t).dim(d as i64);
+    Ok((along.clone().end(-1).call()?, along.start(1).call()?))
 }

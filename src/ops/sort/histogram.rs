@@ -1,11 +1,12 @@
 //! Counting: histograms, bins, membership.
 
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{F, FM, FMO, KernelBody, O, OpDef, Plan, X, kernel};
+use crate::cpu::histogram as counting;
+use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, X, kernel};
+use crate::ops::core::typed::Operand;
 use crate::ops::pointwise::rule::result_type;
-use crate::ops::reduce::sums::comparable;
-use crate::ops::sort::search::as_tensor;
-use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure};
+use crate::ops::reduce::rule::comparable;
+use crate::ops::sort::search::{as_tensor, shape_of, wide};
+use crate::{DType, Result, Tensor, cpu, ensure, err, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -15,174 +16,180 @@ pub static OPS: &[OpDef] = &[
         "histc",
         "(Tensor self, int bins=100, Scalar min=0, Scalar max=0)",
         FMO | X,
-        KernelBody::new(infer_histc, histc_cpu),
+        body!(histc, write_histc),
         "How many elements fall in each of equal bins.",
     ),
     kernel(
         "histogram",
         "(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
         FMO,
-        KernelBody::new(infer_histogram, histogram_cpu),
+        body!(
+            |a| histogram(a.input, edges_of(a.input, a.bins)?, a.weight, a.density),
+            write_histogram
+        ),
         "How many elements fall between edges.",
     ),
     kernel(
         "histogram#count",
         "(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
         FMO,
-        KernelBody::new(infer_histogram, histogram_cpu),
+        body!(
+            |a| histogram(a.input, equal(a.bins, a.range)?, a.weight, a.density),
+            write_histogram
+        ),
         "How many elements fall in each of equal bins, and their edges.",
     ),
     kernel(
         "bincount",
         "(Tensor self, Tensor? weights=None, int minlength=0)",
         FM,
-        KernelBody::new(infer_bincount, bincount_cpu).data_dependent(),
+        body!(bincount, |a, weights, outs| {
+            let made = counting::occurrences(a.input, *weights, outs[0].numel() as usize)?;
+            cpu::copy::copy(&outs[0], &made)
+        })
+        .data_dependent(),
         "How often each non-negative integer occurs.",
     ),
     kernel(
         "isin",
         "(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)",
         F | O,
-        KernelBody::new(infer_isin, isin_cpu),
+        body!(
+            |a| isin(a.elements.into(), a.test_elements.into(), a.invert),
+            write_isin
+        ),
         "True where an element is among the test elements.",
     ),
     kernel(
         "isin#element",
         "(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False)",
         F | O,
-        KernelBody::new(infer_isin, isin_cpu),
+        body!(
+            |a| isin(a.element.into(), a.test_elements.into(), a.invert),
+            write_isin
+        ),
         "Whether a number is among the test elements.",
     ),
     kernel(
         "isin#test",
         "(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False)",
         F | O,
-        KernelBody::new(infer_isin, isin_cpu),
+        body!(
+            |a| isin(a.elements.into(), a.test_element.into(), a.invert),
+            write_isin
+        ),
         "True where an element is the test element.",
     ),
 ];
 
-fn infer_histc(a: &Args) -> Result<Plan> {
-    let (t, bins) = (a.tensor(0)?, a.int(1)?);
-    let d = t.dtype();
-    if d == DType::Bool {
-        return Err(d.no_kernel("linspace_cpu"));
-    }
+fn histc(a: &calls::Histc) -> Result<Plan> {
+    let (t, bins, d) = (a.input, a.bins, a.input.dtype());
+    d.check_kernel(d != DType::Bool, "linspace_cpu")?;
     comparable("aminmax_cpu", d)?;
     ensure!(
         bins > 0,
         Runtime,
         "torch.histogram(): bins must be > 0, but got {bins} for dimension 0"
     );
-    if d.is_integral(true) {
-        return Err(d.no_kernel("histogram_cpu"));
-    }
+    d.check_kernel(!d.is_integral(true), "histogram_cpu")?;
     ensure!(
-        a.scalar(2)?.to_f64() <= a.scalar(3)?.to_f64(),
+        a.min.to_f64() <= a.max.to_f64(),
         Runtime,
         "torch.histc: max must be larger than min"
     );
-    if t.device().is_cpu() {
-        histogram_range(a)?;
-    }
-    Ok(Plan::contiguous(&[bins], d))
+    Ok(Plan::contiguous(&[bins], t.dtype()))
 }
 
-/// The outer edges: as given, or those of the data.
-fn histogram_range(a: &Args) -> Result<(f64, f64)> {
-    let t = a.tensor(0)?;
-    let (mut lo, mut hi) = (a.scalar(2)?.to_f64(), a.scalar(3)?.to_f64());
-    if lo == hi && t.numel() > 0 {
-        let dims: Vec<usize> = (0..t.ndim()).collect();
-        let edge = |kind| -> Result<f64> {
-            let out = Tensor::empty(&[], DType::F64, Device::CPU)?;
-            cpu::reduce::run_kind(kind, &out, t, &dims, 0.0, cpu::reduce::Post::None)?;
-            Ok(cpu::read_scalar(&out, 0)?.to_f64())
-        };
-        (lo, hi) = (edge(cpu::reduce::Kind::Min)?, edge(cpu::reduce::Kind::Max)?);
+fn write_histc(a: &calls::Histc, (): &(), outs: &[Tensor]) -> Result<()> {
+    let (t, mut range) = (a.input, (a.min.to_f64(), a.max.to_f64()));
+    if range.0 == range.1 && t.numel() > 0 {
+        range = counting::range(t)?;
     }
-    if !lo.is_finite() || !hi.is_finite() {
-        let show = |x: f64| {
-            if x.is_nan() {
-                "nan".to_owned()
-            } else {
-                x.to_string()
-            }
-        };
-        bail!(
-            Runtime,
-            "torch.histc: range of [{}, {}] is not finite",
-            show(lo),
-            show(hi)
-        );
+    ensure!(
+        range.0.is_finite() && range.1.is_finite(),
+        Runtime,
+        "torch.histc: range of [{}, {}] is not finite",
+        shown(range.0),
+        shown(range.1)
+    );
+    let counts = counting::count(t, a.bins as usize, widened(range, 1.0))?;
+    cpu::copy::copy(&outs[0], &Tensor::from_slice(&counts, &[a.bins])?)
+}
+
+/// A number as PyTorch's messages show it.
+fn shown(x: f64) -> String {
+    if x.is_nan() {
+        "nan".to_owned()
+    } else {
+        x.to_string()
     }
-    Ok(if lo == hi {
-        (lo - 1.0, hi + 1.0)
+}
+
+/// An empty range with some room on both sides.
+fn widened((lo, hi): (f64, f64), room: f64) -> (f64, f64) {
+    if lo == hi {
+        (lo - room, hi + room)
     } else {
         (lo, hi)
-    })
+    }
 }
 
-fn histc_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (t, bins) = (a.tensor(0)?, a.int(1)? as usize);
-    let (lo, hi) = histogram_range(a)?;
-    let mut counts = vec![0i64; bins];
-    let mut count = |place: i64| counts[(place as usize).min(bins - 1)] += 1;
-    if t.dtype() == DType::F64 {
-        for &x in cpu::slice::<f64>(&cpu::copy::dense(t, DType::F64)?) {
-            if x >= lo && x <= hi {
-                count(((x - lo) * bins as f64 / (hi - lo)) as i64);
-            }
-        }
-    } else {
-        let (lo, hi) = (lo as f32, hi as f32);
-        for &x in cpu::slice::<f32>(&cpu::copy::dense(t, DType::F32)?) {
-            if x >= lo && x <= hi {
-                count(((x - lo) * bins as f32 / (hi - lo)) as i64);
-            }
-        }
-    }
-    cpu::copy::copy(&outs[0], &Tensor::from_slice(&counts, &[bins as i64])?)
+/// A histogram to make.
+struct Histogram<'a> {
+    input: &'a Tensor,
+    edges: Edges<'a>,
+    weight: Option<&'a Tensor>,
+    density: bool,
 }
 
-fn infer_histogram(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let bins = match a.opt_tensor(1) {
-        Some(edges) => {
-            ensure!(
-                edges.ndim() == 1,
-                Runtime,
-                "torch.histogramdd: bins tensor should have one dimension, but got {} dimensions in the bins tensor for dimension 0",
-                edges.ndim()
-            );
-            ensure!(
-                edges.dtype() == t.dtype(),
-                Runtime,
-                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype {} and bins for dimension 0 with dtype {}",
-                t.dtype().cpp_name(),
-                edges.dtype().cpp_name()
-            );
-            ensure!(
-                edges.numel() > 0,
-                Runtime,
-                "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor for dimension 0"
-            );
-            edges.numel() - 1
-        }
-        None => {
-            let bins = a.int(1)?;
-            ensure!(
-                bins > 0,
-                Runtime,
-                "torch.histogram(): bins must be > 0, but got {bins} for dimension 0"
-            );
-            bins
-        }
-    };
-    if !matches!(t.dtype(), DType::F32 | DType::F64) {
-        return Err(t.dtype().no_kernel("histogramdd"));
-    }
-    if let Some(w) = weights_of(a) {
+/// Where bins end.
+enum Edges<'a> {
+    /// At these places.
+    Given(&'a Tensor),
+    /// So many of the same size, between two numbers or over the whole input.
+    Equal(i64, Option<&'a [f64]>),
+}
+
+fn edges_of<'a>(t: &Tensor, edges: &'a Tensor) -> Result<Edges<'a>> {
+    ensure!(
+        edges.ndim() == 1,
+        Runtime,
+        "torch.histogramdd: bins tensor should have one dimension, but got {} dimensions in the bins tensor for dimension 0",
+        edges.ndim()
+    );
+    ensure!(
+        edges.dtype() == t.dtype(),
+        Runtime,
+        "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype {} and bins for dimension 0 with dtype {}",
+        t.dtype().cpp_name(),
+        edges.dtype().cpp_name()
+    );
+    ensure!(
+        edges.numel() > 0,
+        Runtime,
+        "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor for dimension 0"
+    );
+    Ok(Edges::Given(edges))
+}
+
+fn equal(bins: i64, range: Option<&[f64]>) -> Result<Edges<'_>> {
+    ensure!(
+        bins > 0,
+        Runtime,
+        "torch.histogram(): bins must be > 0, but got {bins} for dimension 0"
+    );
+    Ok(Edges::Equal(bins, range))
+}
+
+fn histogram<'a>(
+    t: &'a Tensor,
+    edges: Edges<'a>,
+    weight: Option<&'a Tensor>,
+    density: bool,
+) -> Result<(Plan, Histogram<'a>)> {
+    let d = t.dtype();
+    d.check_kernel(matches!(d, DType::F32 | DType::F64), "histogramdd")?;
+    if let Some(w) = weight {
         ensure!(
             w.shape() == t.shape(),
             Runtime,
@@ -191,135 +198,78 @@ fn infer_histogram(a: &Args) -> Result<Plan> {
             w.shape()
         );
     }
-    if a.opt_tensor(1).is_none() && t.device().is_cpu() {
-        outer_edges(a)?;
-    }
-    Ok(Plan::many(&[
-        (&[bins], t.dtype()),
-        (&[bins + 1], t.dtype()),
-    ]))
-}
-
-fn weights_of<'a>(a: &Args<'a>) -> Option<&'a Tensor> {
-    a.op.schema.position("weight").and_then(|i| a.opt_tensor(i))
-}
-
-/// The range of a histogram by count: as given, that of the data, or 0 to 1 for no data.
-fn outer_edges(a: &Args) -> Result<(f64, f64)> {
-    let t = a.tensor(0)?;
-    let (lo, hi) = match a.opt_floats(2) {
-        Some([lo, hi]) => (*lo, *hi),
-        Some(_) => bail!(
-            Runtime,
-            "torch.histogramdd: for a 1-dimensional histogram range should have 2 elements"
-        ),
-        None if t.numel() == 0 => (0.0, 1.0),
-        None => {
-            let t = cpu::copy::dense(t, DType::F64)?;
-            cpu::slice::<f64>(&t)
-                .iter()
-                .fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), &x| {
-                    if x.is_nan() || lo.is_nan() {
-                        (f64::NAN, f64::NAN)
-                    } else {
-                        (lo.min(x), hi.max(x))
-                    }
-                })
-        }
+    let bins = match edges {
+        Edges::Given(edges) => edges.numel() - 1,
+        Edges::Equal(bins, _) => bins,
     };
-    let show = |x: f64| {
-        if x.is_nan() {
-            "nan".to_owned()
-        } else {
-            x.to_string()
+    let plan = Plan::many(&[(&[bins], d), (&[bins + 1], d)]);
+    let found = Histogram {
+        input: t,
+        edges,
+        weight,
+        density,
+    };
+    Ok((plan, found))
+}
+
+/// The range of equal bins: as given, that of the data, or 0 to 1 for no data.
+fn outer_edges(t: &Tensor, given: Option<&[f64]>) -> Result<(f64, f64)> {
+    let (lo, hi) = match given {
+        Some(range) => {
+            ensure!(
+                range.len() == 2,
+                Runtime,
+                "torch.histogramdd: for a 1-dimensional histogram range should have 2 elements"
+            );
+            (range[0], range[1])
         }
+        None if t.numel() == 0 => (0.0, 1.0),
+        None => counting::range(t)?,
     };
     ensure!(
         lo.is_finite() && hi.is_finite(),
         Runtime,
         "torch.histogramdd: dimension 0's range [{}, {}] is not finite",
-        show(lo),
-        show(hi)
+        shown(lo),
+        shown(hi)
     );
     ensure!(
         lo <= hi,
         Runtime,
         "torch.histogramdd: min should not exceed max, but got min {lo} max {hi} for dimension 0"
     );
-    Ok(if lo == hi {
-        (lo - 0.5, hi + 0.5)
-    } else {
-        (lo, hi)
-    })
+    Ok(widened((lo, hi), 0.5))
 }
 
-fn histogram_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let t = a.tensor(0)?;
-    let single = t.dtype() == DType::F32;
-    let bins = outs[0].numel() as usize;
-    let edges: Vec<f64> = match a.opt_tensor(1) {
-        Some(e) => cpu::slice::<f64>(&cpu::copy::dense(e, DType::F64)?).to_vec(),
-        None => {
-            let (lo, hi) = outer_edges(a)?;
-            let at = |i: usize| -> f64 {
-                // From the nearer end, as linspace does it.
-                if single {
-                    let (lo, hi) = (lo as f32, hi as f32);
-                    let step = (hi - lo) / bins as f32;
-                    f64::from(if i < bins.div_ceil(2) {
-                        lo + step * i as f32
-                    } else {
-                        hi - step * (bins - i) as f32
-                    })
-                } else {
-                    let step = (hi - lo) / bins as f64;
-                    if i < bins.div_ceil(2) {
-                        lo + step * i as f64
-                    } else {
-                        hi - step * (bins - i) as f64
-                    }
-                }
-            };
-            (0..=bins).map(at).collect()
+fn write_histogram<A>(_: &A, h: &Histogram, outs: &[Tensor]) -> Result<()> {
+    let edges = match h.edges {
+        Edges::Given(e) => cpu::slice::<f64>(&cpu::copy::dense(e, DType::F64)?).to_vec(),
+        Edges::Equal(bins, range) => {
+            let range = outer_edges(h.input, range)?;
+            counting::even_edges(bins as usize, range, h.input.dtype())
         }
     };
-    let x = cpu::copy::dense(t, DType::F64)?;
-    let weights = weights_of(a)
-        .map(|w| cpu::copy::dense(w, DType::F64))
-        .transpose()?;
-    let weights = weights.as_ref().map(cpu::slice::<f64>);
-    let mut sums = vec![0f64; bins];
-    for (i, &x) in cpu::slice::<f64>(&x).iter().enumerate() {
-        if bins > 0 && x >= edges[0] && x <= edges[bins] {
-            let place = (cpu::sort::search(&edges, None, x, true) as usize - 1).min(bins - 1);
-            sums[place] += weights.map_or(1.0, |w| w[i]);
-        }
+    let sums = counting::sums(h.input, &edges, h.weight, h.density)?;
+    for (out, numbers) in outs.iter().zip([sums, edges]) {
+        cpu::copy::copy(out, &Tensor::from_slice(&numbers, out.shape())?)?;
     }
-    if a.op.schema.position("density").is_some_and(|i| a.bool(i)) {
-        let total: f64 = sums.iter().sum();
-        sums.iter_mut()
-            .zip(edges.windows(2))
-            .for_each(|(s, e)| *s /= total * (e[1] - e[0]));
-    }
-    cpu::copy::copy(&outs[0], &Tensor::from_slice(&sums, &[bins as i64])?)?;
-    cpu::copy::copy(&outs[1], &Tensor::from_slice(&edges, &[bins as i64 + 1])?)
+    Ok(())
 }
 
-fn infer_bincount(a: &Args) -> Result<Plan> {
-    let (t, least) = (a.tensor(0)?, a.int(2)?);
-    if !t.dtype().is_integral(false)
-        || matches!(t.dtype(), DType::U16 | DType::U32 | DType::U64)
-        || t.dtype().is_storage_only()
-    {
-        return Err(t.dtype().no_kernel("bincount_cpu"));
-    }
-    ensure!(least >= 0, Runtime, "minlength should be >= 0");
+/// Rule of `bincount`; finds the weights that count.
+fn bincount<'a>(a: &calls::Bincount<'a>) -> Result<(Plan, Option<&'a Tensor>)> {
+    let (t, d) = (a.input, a.input.dtype());
+    let counted = d.is_integral(false)
+        && !matches!(d, DType::U16 | DType::U32 | DType::U64)
+        && !d.is_storage_only();
+    d.check_kernel(counted, "bincount_cpu")?;
+    ensure!(a.minlength >= 0, Runtime, "minlength should be >= 0");
     ensure!(
         t.ndim() == 1,
         Runtime,
         "bincount only supports 1-d non-negative integral inputs."
     );
-    let weights = a.opt_tensor(1).filter(|_| t.numel() > 0);
+    let weights = a.weights.filter(|_| t.numel() > 0);
     if let Some(w) = weights {
         ensure!(
             w.ndim() == 1 && w.numel() == t.numel(),
@@ -327,64 +277,58 @@ fn infer_bincount(a: &Args) -> Result<Plan> {
             "weights should be 1-d and have the same length as input"
         );
     }
-    let mut size = least;
-    if t.device().is_cpu() && t.numel() > 0 {
-        let t = cpu::copy::dense(t, DType::I64)?;
-        let v = cpu::slice::<i64>(&t);
-        let (lo, hi) = v
-            .iter()
-            .fold((0, 0), |(lo, hi): (i64, i64), &x| (lo.min(x), hi.max(x)));
-        ensure!(
-            lo >= 0,
-            Runtime,
-            "bincount only supports 1-d non-negative integral inputs."
-        );
-        let need = hi.checked_add(1).ok_or_else(|| {
-            crate::err!(
-                Runtime,
-                "maximum value of input overflowed, it should be < {} but got {hi}",
-                i64::MAX
-            )
-        })?;
-        size = size.max(need);
-    }
-    let d = match weights.map(|w| w.dtype()) {
+    // The shape itself needs the values.
+    let size = if t.device().is_cpu() && t.numel() > 0 {
+        a.minlength.max(integers(t)?)
+    } else {
+        a.minlength
+    };
+    let dtype = match weights.map(Tensor::dtype) {
         None => DType::I64,
         Some(DType::F32) => DType::F32,
         Some(_) => DType::F64,
     };
-    Ok(Plan::contiguous(&[size], d))
+    Ok((Plan::contiguous(&[size], dtype), weights))
 }
 
-fn bincount_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let t = cpu::copy::dense(a.tensor(0)?, DType::I64)?;
-    let places = cpu::slice::<i64>(&t);
-    let size = outs[0].numel() as usize;
-    match a.opt_tensor(1).filter(|_| t.numel() > 0) {
-        None => {
-            let mut counts = vec![0i64; size];
-            places.iter().for_each(|&p| counts[p as usize] += 1);
-            cpu::copy::copy(&outs[0], &Tensor::from_slice(&counts, &[size as i64])?)
-        }
-        Some(w) => {
-            let w = cpu::copy::dense(w, DType::F64)?;
-            let mut sums = vec![0f64; size];
-            places
-                .iter()
-                .zip(cpu::slice::<f64>(&w))
-                .for_each(|(&p, w)| sums[p as usize] += w);
-            cpu::copy::copy(&outs[0], &Tensor::from_slice(&sums, &[size as i64])?)
-        }
-    }
+/// How many integers there are from 0 to the largest.
+fn integers(t: &Tensor) -> Result<i64> {
+    let t = cpu::copy::dense(t, DType::I64)?;
+    let (lo, hi) = cpu::slice::<i64>(&t)
+        .iter()
+        .fold((0, 0), |(lo, hi): (i64, i64), &x| (lo.min(x), hi.max(x)));
+    ensure!(
+        lo >= 0,
+        Runtime,
+        "bincount only supports 1-d non-negative integral inputs."
+    );
+    hi.checked_add(1).ok_or_else(|| {
+        err!(
+            Runtime,
+            "maximum value of input overflowed, it should be < {} but got {hi}",
+            i64::MAX
+        )
+    })
 }
 
-fn infer_isin(a: &Args) -> Result<Plan> {
-    for v in &a.values[..2] {
+/// A search for elements among others.
+struct Membership<'a> {
+    elements: Operand<'a>,
+    among: Operand<'a>,
+    /// The type that they are compared in.
+    compared: DType,
+    invert: bool,
+}
+
+fn isin<'a>(
+    elements: Operand<'a>,
+    among: Operand<'a>,
+    invert: bool,
+) -> Result<(Plan, Membership<'a>)> {
+    for v in [elements, among] {
         let d = match v {
-            Arg::Tensor(t) => t.dtype(),
-            other => crate::ops::pointwise::rule::scalar_of(other)
-                .unwrap_or(Scalar::Int(0))
-                .dtype(crate::mode::default_dtype()),
+            Operand::Tensor(t) => t.dtype(),
+            Operand::Scalar(s) => s.dtype(mode::default_dtype()),
         };
         ensure!(
             !matches!(d, DType::Bool | DType::C64 | DType::C128),
@@ -393,42 +337,35 @@ fn infer_isin(a: &Args) -> Result<Plan> {
             d.scalar_type()
         );
     }
-    comparable("isin_default_cpu", result_type(&a.values[..2])?)?;
-    Ok(Plan::contiguous(
-        &a.opt_tensor(0).map_or(Dims::EMPTY, |t| t.shape().clone()),
-        DType::Bool,
-    ))
+    let common = result_type(&[elements.into(), among.into()])?;
+    comparable("isin_default_cpu", common)?;
+    let found = Membership {
+        elements,
+        among,
+        compared: wide(common),
+        invert,
+    };
+    Ok((Plan::contiguous(&shape_of(elements), DType::Bool), found))
 }
 
-fn isin_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let common = result_type(&a.values[..2])?;
-    let d = if common.is_integral(true) {
-        DType::I64
-    } else if common == DType::F64 {
-        common
-    } else {
-        DType::F32
-    };
-    let (x, test) = (as_tensor(&a.values[0], d)?, as_tensor(&a.values[1], d)?);
+fn write_isin<A>(_: &A, m: &Membership, outs: &[Tensor]) -> Result<()> {
+    let (x, test) = (
+        as_tensor(m.elements, m.compared)?,
+        as_tensor(m.among, m.compared)?,
+    );
     let to = cpu::lines::results(&outs[0], DType::Bool)?;
-    let invert = a.bool(3);
     macro_rules! go {
         ($t:ty) => {{
             let mut test: Vec<$t> = cpu::slice::<$t>(&test).to_vec();
             test.sort_unstable_by(cpu::select::rank);
-            cpu::lines::for_each(
-                cpu::slice::<$t>(&x),
-                1,
-                cpu::slice_mut::<bool>(&to),
-                1,
-                |_, x, to| {
-                    let at = cpu::sort::search(&test, None, x[0], false) as usize;
-                    to[0] = test.get(at).is_some_and(|t| *t == x[0]) != invert;
-                },
-            );
+            let (x, to) = (cpu::slice::<$t>(&x), cpu::slice_mut::<bool>(&to));
+            cpu::lines::for_each(x, 1, to, 1, |_, x, to| {
+                let at = cpu::sort::search(&test, None, x[0], false) as usize;
+                to[0] = test.get(at).is_some_and(|t| *t == x[0]) != m.invert;
+            });
         }};
     }
-    match d {
+    match m.compared {
         DType::I64 => go!(i64),
         DType::F64 => go!(f64),
         _ => go!(f32),

@@ -3,3 +3,4 @@
 pub mod histogram;
 pub mod order;
 pub mod search;
+pub mod unique;

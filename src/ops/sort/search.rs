@@ -1,10 +1,10 @@
 //! Searching sorted sequences.
 
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{F, KernelBody, O, OpDef, Plan, X, kernel};
+use crate::ops::core::op::{F, O, OpDef, Plan, X, kernel};
+use crate::ops::core::typed::Operand;
 use crate::ops::pointwise::rule::result_type;
-use crate::ops::reduce::sums::comparable;
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure};
+use crate::ops::reduce::rule::comparable;
+use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -14,38 +14,75 @@ pub static OPS: &[OpDef] = &[
         "searchsorted",
         "(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None)",
         F | O | X,
-        KernelBody::new(infer_search, search_cpu),
+        body!(
+            |a| searched(
+                a.sorted_sequence,
+                a.input.into(),
+                a.sorter,
+                side(a.right, a.side)?,
+                a.out_int32
+            ),
+            search
+        ),
         "Where elements would be put into sorted lists.",
     ),
     kernel(
         "searchsorted#scalar",
         "(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None)",
         F | O | X,
-        KernelBody::new(infer_search, search_cpu),
+        body!(
+            |a| searched(
+                a.sorted_sequence,
+                a.input.into(),
+                a.sorter,
+                side(a.right, a.side)?,
+                a.out_int32
+            ),
+            search
+        ),
         "Where a number would be put into a sorted list.",
     ),
     kernel(
         "bucketize",
         "(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False)",
         F | O | X,
-        KernelBody::new(infer_bucketize, bucketize_cpu),
+        body!(
+            |a| bucketized(a.input.into(), a.boundaries, a.right, a.out_int32),
+            search
+        ),
         "The bucket between boundaries that each element falls in.",
     ),
     kernel(
         "bucketize#scalar",
         "(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False)",
         F | O | X,
-        KernelBody::new(infer_bucketize, bucketize_cpu),
+        body!(
+            |a| bucketized(a.input.into(), a.boundaries, a.right, a.out_int32),
+            search
+        ),
         "The bucket between boundaries that a number falls in.",
     ),
 ];
 
-fn side_is_right(a: &Args) -> Result<bool> {
-    match a.str(4) {
-        None => Ok(a.bool(3)),
+/// A search for values between edges.
+struct Search<'a> {
+    edges: &'a Tensor,
+    values: Operand<'a>,
+    /// Where the edges are in order, if they are not themselves.
+    sorter: Option<&'a Tensor>,
+    /// Whether values come after equal edges.
+    right: bool,
+    /// The type that edges and values are compared in.
+    compared: DType,
+}
+
+/// Whether the right side is meant.
+fn side(right: bool, side: Option<&str>) -> Result<bool> {
+    match side {
+        None => Ok(right),
         Some("left") => {
             ensure!(
-                !a.bool(3),
+                !right,
                 Runtime,
                 "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
             );
@@ -59,10 +96,14 @@ fn side_is_right(a: &Args) -> Result<bool> {
     }
 }
 
-fn infer_search(a: &Args) -> Result<Plan> {
-    let edges = a.tensor(0)?;
-    side_is_right(a)?;
-    if let Some(s) = a.opt_tensor(5) {
+fn searched<'a>(
+    edges: &'a Tensor,
+    values: Operand<'a>,
+    sorter: Option<&'a Tensor>,
+    right: bool,
+    narrow: bool,
+) -> Result<(Plan, Search<'a>)> {
+    if let Some(s) = sorter {
         ensure!(
             s.shape() == edges.shape(),
             Runtime,
@@ -76,17 +117,8 @@ fn infer_search(a: &Args) -> Result<Plan> {
             "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {}",
             s.dtype().scalar_type()
         );
-        if s.device().is_cpu() && s.numel() > 0 {
-            let s = cpu::copy::dense(s, DType::I64)?;
-            let n = edges.shape().last().copied().unwrap_or(1);
-            ensure!(
-                cpu::slice::<i64>(&s).iter().all(|i| (0..n).contains(i)),
-                Runtime,
-                "torch.searchsorted(): sorter index out of range"
-            );
-        }
     }
-    let shape = a.opt_tensor(1).map_or(Dims::EMPTY, |t| t.shape().clone());
+    let shape = shape_of(values);
     let numel: i64 = shape.iter().product();
     ensure!(
         edges.ndim() == 1 || !shape.is_empty(),
@@ -107,108 +139,113 @@ fn infer_search(a: &Args) -> Result<Plan> {
         "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor must match, but we got boundaries tensor {} and input value tensor {shape}",
         edges.shape()
     );
-    search_type(edges, &a.values[1])?;
-    Ok(Plan::contiguous(
-        &shape,
-        if a.bool(2) { DType::I32 } else { DType::I64 },
-    ))
-}
-
-/// The type that edges and values are compared in.
-fn search_type(edges: &Tensor, values: &Arg) -> Result<DType> {
-    let d = match values {
-        Arg::Tensor(t) if t.dtype() == edges.dtype() => t.dtype(),
-        other => result_type(&[Arg::Tensor(edges), other.clone()])?,
+    let search = Search {
+        edges,
+        values,
+        sorter,
+        right,
+        compared: compared(edges, values)?,
     };
-    for d in [edges.dtype(), d] {
-        if d == DType::Bool {
-            return Err(d.no_kernel("searchsorted_out_cpu"));
-        }
-        comparable("searchsorted_out_cpu", d)?;
-    }
-    Ok(if d.is_integral(true) {
-        DType::I64
-    } else if d == DType::F64 {
-        d
-    } else {
-        DType::F32
-    })
+    Ok((places(&shape, narrow), search))
 }
 
-pub(in crate::ops) fn as_tensor(v: &Arg, d: DType) -> Result<Tensor> {
-    match v {
-        Arg::Tensor(t) => cpu::copy::dense(t, d),
-        other => Tensor::scalar(
-            crate::ops::pointwise::rule::scalar_of(other).unwrap_or(Scalar::Int(0)),
-            d,
-        ),
-    }
-}
-
-fn search_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    search_into(
-        &outs[0],
-        a.tensor(0)?,
-        &a.values[1],
-        side_is_right(a)?,
-        a.opt_tensor(5),
-    )
-}
-
-fn search_into(
-    out: &Tensor,
-    edges: &Tensor,
-    values: &Arg,
+fn bucketized<'a>(
+    values: Operand<'a>,
+    edges: &'a Tensor,
     right: bool,
-    sorter: Option<&Tensor>,
-) -> Result<()> {
-    let d = search_type(edges, values)?;
-    let n = edges.shape().last().copied().unwrap_or(0) as usize;
-    let (e, x) = (cpu::copy::dense(edges, d)?, as_tensor(values, d)?);
-    let sorter = sorter
-        .map(|s| cpu::copy::dense(s, DType::I64))
-        .transpose()?;
-    let to = cpu::lines::results(out, DType::I64)?;
-    // Values of one line share a line of edges.
-    let per_line = if edges.ndim() == 1 {
-        usize::MAX
-    } else {
-        x.shape().last().copied().unwrap_or(1).max(1) as usize
-    };
-    macro_rules! go {
-        ($t:ty) => {{
-            let (e, x) = (cpu::slice::<$t>(&e), cpu::slice::<$t>(&x));
-            let s = sorter.as_ref().map(|s| cpu::slice::<i64>(s));
-            cpu::lines::for_each(x, 1, cpu::slice_mut::<i64>(&to), 1, |i, x, to| {
-                let at = i / per_line * n;
-                to[0] = cpu::sort::search(&e[at..at + n], s.map(|s| &s[at..at + n]), x[0], right);
-            });
-        }};
-    }
-    match d {
-        DType::I64 => go!(i64),
-        DType::F64 => go!(f64),
-        _ => go!(f32),
-    }
-    cpu::lines::put(out, &to)
-}
-
-fn infer_bucketize(a: &Args) -> Result<Plan> {
-    let edges = a.tensor(1)?;
+    narrow: bool,
+) -> Result<(Plan, Search<'a>)> {
     ensure!(
         edges.ndim() == 1,
         Runtime,
         "boundaries tensor must be 1 dimension, but got dim({})",
         edges.ndim()
     );
-    search_type(edges, &a.values[0])?;
-    let shape = a.opt_tensor(0).map_or(Dims::EMPTY, |t| t.shape().clone());
-    Ok(Plan::contiguous(
-        &shape,
-        if a.bool(2) { DType::I32 } else { DType::I64 },
-    ))
+    let search = Search {
+        edges,
+        values,
+        sorter: None,
+        right,
+        compared: compared(edges, values)?,
+    };
+    Ok((places(&shape_of(values), narrow), search))
 }
 
-fn bucketize_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
-    search_into(&outs[0], a.tensor(1)?, &a.values[0], a.bool(3), None)
+pub(in crate::ops) fn shape_of(values: Operand) -> Dims {
+    values.tensor().map_or(Dims::EMPTY, |t| t.shape().clone())
+}
+
+fn places(shape: &Dims, narrow: bool) -> Plan {
+    Plan::contiguous(shape, if narrow { DType::I32 } else { DType::I64 })
+}
+
+/// The type that edges and values are compared in.
+fn compared(edges: &Tensor, values: Operand) -> Result<DType> {
+    let d = match values {
+        Operand::Tensor(t) if t.dtype() == edges.dtype() => t.dtype(),
+        other => result_type(&[edges.into(), other.into()])?,
+    };
+    for d in [edges.dtype(), d] {
+        d.check_kernel(d != DType::Bool, "searchsorted_out_cpu")?;
+        comparable("searchsorted_out_cpu", d)?;
+    }
+    Ok(wide(d))
+}
+
+/// The widest type of a kind.
+pub(in crate::ops) fn wide(d: DType) -> DType {
+    if d.is_integral(true) {
+        DType::I64
+    } else if d == DType::F64 {
+        d
+    } else {
+        DType::F32
+    }
+}
+
+/// A dense tensor with the values.
+pub(in crate::ops) fn as_tensor(values: Operand, d: DType) -> Result<Tensor> {
+    match values {
+        Operand::Tensor(t) => cpu::copy::dense(t, d),
+        Operand::Scalar(s) => Tensor::scalar(s, d),
+    }
+}
+
+fn search<A>(_: &A, s: &Search, outs: &[Tensor]) -> Result<()> {
+    let n = s.edges.shape().last().copied().unwrap_or(0) as usize;
+    let edges = cpu::copy::dense(s.edges, s.compared)?;
+    let values = as_tensor(s.values, s.compared)?;
+    let sorter = s
+        .sorter
+        .map(|t| cpu::copy::dense(t, DType::I64))
+        .transpose()?;
+    let sorter = sorter.as_ref().map(|t| cpu::slice::<i64>(t));
+    ensure!(
+        sorter.is_none_or(|s| s.iter().all(|&i| (0..n as i64).contains(&i))),
+        Runtime,
+        "torch.searchsorted(): sorter index out of range"
+    );
+    let to = cpu::lines::results(&outs[0], DType::I64)?;
+    // Values of one line share a line of edges.
+    let per_line = if s.edges.ndim() == 1 {
+        usize::MAX
+    } else {
+        values.shape().last().copied().unwrap_or(1).max(1) as usize
+    };
+    macro_rules! go {
+        ($t:ty) => {{
+            let (e, x) = (cpu::slice::<$t>(&edges), cpu::slice::<$t>(&values));
+            cpu::lines::for_each(x, 1, cpu::slice_mut::<i64>(&to), 1, |i, x, to| {
+                let line = i / per_line * n..(i / per_line + 1) * n;
+                let order = sorter.map(|s| &s[line.clone()]);
+                to[0] = cpu::sort::search(&e[line], order, x[0], s.right);
+            });
+        }};
+    }
+    match s.compared {
+        DType::I64 => go!(i64),
+        DType::F64 => go!(f64),
+        _ => go!(f32),
+    }
+    cpu::lines::put(&outs[0], &to)
 }

@@ -598,20 +598,3 @@ pub fn type_name(t: &Tensor) -> String {
         crate::DeviceKind::Meta => format!("torch.{s}Tensor"),
     }
 }
-
-/// A copy of a view: what the `*_copy` forms return.
-///
-/// # Errors
-/// If memory cannot be had.
-pub fn copied(r: Ret) -> Result<Ret> {
-    let copy = |t: Tensor| {
-        f::Clone::new(&t)
-            .memory_format(MemoryFormat::Contiguous)
-            .call()
-    };
-    Ok(match r {
-        Ret::One(t) => Ret::One(copy(t)?),
-        Ret::List(l) => Ret::List(l.into_iter().map(copy).collect::<Result<_>>()?),
-        other => other,
-    })
-}

@@ -1,0 +1,131 @@
+//! Distinct elements, or slices along a dimension.
+
+use super::{copy, lines, sort};
+use crate::dims::contiguous_strides;
+use crate::{Dims, Result, Tensor};
+use smallvec::SmallVec;
+
+/// The groups of equal elements or slices of a tensor.
+pub struct Distinct {
+    groups: sort::Groups,
+    /// A row for each element or slice.
+    rows: Tensor,
+    /// Sizes of the distinct ones, with the dimension they lie along first.
+    shape: Dims,
+    /// Where the first dimension belongs.
+    dim: Option<usize>,
+}
+
+impl Distinct {
+    /// Groups equal elements, or slices along `dim`: all of them, or only neighbours.
+    ///
+    /// # Errors
+    /// If the dtype has no order.
+    pub fn new(t: &Tensor, dim: Option<usize>, consecutive: bool) -> Result<Self> {
+        let moved = match dim {
+            Some(d) => t.permuted(&in_front(t.ndim(), d)),
+            None => t.clone(),
+        };
+        let dense = copy::dense(&moved, t.dtype())?;
+        let n = match dim {
+            Some(_) => dense.shape()[0],
+            None => dense.numel(),
+        };
+        let width = if n == 0 { 1 } else { dense.numel() / n };
+        let shape = Dims::from([n, width]);
+        let rows = dense.view_with(shape.clone(), contiguous_strides(&shape), dense.offset());
+        let groups = sort::unique(&rows, consecutive)?;
+        let count = groups.first.len() as i64;
+        let shape = match dim {
+            Some(_) => dense.shape().with(0, count),
+            None => Dims::from([count]),
+        };
+        Ok(Self {
+            groups,
+            rows,
+            shape,
+            dim,
+        })
+    }
+
+    /// Shape and strides of the distinct elements or slices.
+    #[must_use]
+    pub fn layout(&self) -> (Dims, Dims) {
+        let strides = contiguous_strides(&self.shape);
+        match self.dim {
+            Some(d) => {
+                let back = put_back(self.shape.len(), d);
+                (self.shape.permuted(&back), strides.permuted(&back))
+            }
+            None => (self.shape.clone(), strides),
+        }
+    }
+
+    /// How many elements or slices there were.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.groups.inverse.len()
+    }
+
+    /// True if there were none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many of them are distinct.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.groups.first.len()
+    }
+
+    /// Writes the distinct elements or slices.
+    ///
+    /// # Errors
+    /// If there is no conversion.
+    pub fn write(&self, out: &Tensor) -> Result<()> {
+        let out = match self.dim {
+            Some(d) => out.permuted(&in_front(out.ndim(), d)),
+            None => out.clone(),
+        };
+        let to = lines::results(&out, self.rows.dtype())?;
+        let width = self.rows.shape()[1];
+        for (k, &i) in self.groups.first.iter().enumerate() {
+            copy::copy(&row(&to, k as i64, width), &row(&self.rows, i, width))?;
+        }
+        lines::put(&out, &to)
+    }
+
+    /// Writes the group of each element or slice.
+    ///
+    /// # Errors
+    /// If there is no conversion.
+    pub fn write_inverse(&self, out: &Tensor) -> Result<()> {
+        copy::copy(out, &Tensor::from_slice(&self.groups.inverse, out.shape())?)
+    }
+
+    /// Writes how many elements or slices each group has.
+    ///
+    /// # Errors
+    /// If there is no conversion.
+    pub fn write_counts(&self, out: &Tensor) -> Result<()> {
+        copy::copy(out, &Tensor::from_slice(&self.groups.counts, out.shape())?)
+    }
+}
+
+/// `width` elements of a dense tensor from row `k` on.
+fn row(t: &Tensor, k: i64, width: i64) -> Tensor {
+    t.view_with(Dims::from([width]), Dims::from([1]), t.offset() + k * width)
+}
+
+/// The order of dimensions with `d` first.
+fn in_front(ndim: usize, d: usize) -> SmallVec<[usize; 8]> {
+    std::iter::once(d)
+        .chain((0..ndim).filter(|&i| i != d))
+        .collect()
+}
+
+/// The order of dimensions that moves the first one to place `d`.
+fn put_back(ndim: usize, d: usize) -> SmallVec<[usize; 8]> {
+    (1..=d).chain([0]).chain(d + 1..ndim).collect()
+}

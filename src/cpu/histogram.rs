@@ -1,0 +1,113 @@
+//! Counting in bins.
+
+use super::{copy, slice, sort};
+use crate::{DType, Result, Tensor};
+
+/// How many elements fall in each of `bins` equal bins from `lo` to `hi`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn count(t: &Tensor, bins: usize, (lo, hi): (f64, f64)) -> Result<Vec<i64>> {
+    let mut counts = vec![0i64; bins];
+    let mut count = |place: i64| counts[(place as usize).min(bins - 1)] += 1;
+    if t.dtype() == DType::F64 {
+        for &x in slice::<f64>(&copy::dense(t, DType::F64)?) {
+            if x >= lo && x <= hi {
+                count(((x - lo) * bins as f64 / (hi - lo)) as i64);
+            }
+        }
+    } else {
+        let (lo, hi) = (lo as f32, hi as f32);
+        for &x in slice::<f32>(&copy::dense(t, DType::F32)?) {
+            if x >= lo && x <= hi {
+                count(((x - lo) * bins as f32 / (hi - lo)) as i64);
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// The smallest and the largest element; NaN if there is one.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn range(t: &Tensor) -> Result<(f64, f64)> {
+    let t = copy::dense(t, DType::F64)?;
+    let all = slice::<f64>(&t).iter();
+    Ok(
+        all.fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), &x| {
+            if x.is_nan() || lo.is_nan() {
+                (f64::NAN, f64::NAN)
+            } else {
+                (lo.min(x), hi.max(x))
+            }
+        }),
+    )
+}
+
+/// The edges of `bins` equal bins, computed from the nearer end, as linspace does it, and in the dtype of the input.
+#[must_use]
+pub fn even_edges(bins: usize, (lo, hi): (f64, f64), dtype: DType) -> Vec<f64> {
+    let half = bins.div_ceil(2);
+    let (low, high) = (lo as f32, hi as f32);
+    let (step, short_step) = ((hi - lo) / bins as f64, (high - low) / bins as f32);
+    (0..=bins)
+        .map(|i| match (dtype, i < half) {
+            (DType::F32, true) => f64::from(low + short_step * i as f32),
+            (DType::F32, false) => f64::from(high - short_step * (bins - i) as f32),
+            (_, true) => lo + step * i as f64,
+            (_, false) => hi - step * (bins - i) as f64,
+        })
+        .collect()
+}
+
+/// The weights (1 if there are none) of the elements between neighbouring edges, divided by the total and the width of the
+/// bin for a density.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn sums(
+    t: &Tensor,
+    edges: &[f64],
+    weights: Option<&Tensor>,
+    density: bool,
+) -> Result<Vec<f64>> {
+    let bins = edges.len() - 1;
+    let x = copy::dense(t, DType::F64)?;
+    let weights = weights.map(|w| copy::dense(w, DType::F64)).transpose()?;
+    let weights = weights.as_ref().map(slice::<f64>);
+    let mut sums = vec![0f64; bins];
+    for (i, &x) in slice::<f64>(&x).iter().enumerate() {
+        if bins > 0 && x >= edges[0] && x <= edges[bins] {
+            let place = (sort::search(edges, None, x, true) as usize - 1).min(bins - 1);
+            sums[place] += weights.map_or(1.0, |w| w[i]);
+        }
+    }
+    if density {
+        let total: f64 = sums.iter().sum();
+        for (s, e) in sums.iter_mut().zip(edges.windows(2)) {
+            *s /= total * (e[1] - e[0]);
+        }
+    }
+    Ok(sums)
+}
+
+/// How often each of the first `size` integers occurs, or the sum of the weights of its occurrences.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn occurrences(t: &Tensor, weights: Option<&Tensor>, size: usize) -> Result<Tensor> {
+    let t = copy::dense(t, DType::I64)?;
+    let places = slice::<i64>(&t);
+    let Some(w) = weights else {
+        let mut counts = vec![0i64; size];
+        places.iter().for_each(|&p| counts[p as usize] += 1);
+        return Tensor::from_slice(&counts, &[size as i64]);
+    };
+    let w = copy::dense(w, DType::F64)?;
+    let mut sums = vec![0f64; size];
+    for (&p, w) in places.iter().zip(slice::<f64>(&w)) {
+        sums[p as usize] += w;
+    }
+    Tensor::from_slice(&sums, &[size as i64])
+}

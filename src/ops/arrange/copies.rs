@@ -1,0 +1,212 @@
+//! Copies of views.
+
+use crate::dims::MemoryFormat;
+use crate::ops::core::op::{F, FMO, O, OpDef, X, compose};
+use crate::ops::f;
+use crate::{Result, Tensor};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "view_copy",
+        "(Tensor self, int[] size)",
+        F | O | X,
+        |a| copied(f::view(a.input, a.size)),
+        "A copy of `view`.",
+    ),
+    compose(
+        "view_copy#dtype",
+        "(Tensor self, dtype dtype)",
+        F | O | X,
+        |a| copied(f::view_dtype(a.input, a.dtype)),
+        "A copy of `view`.",
+    ),
+    compose(
+        "permute_copy",
+        "(Tensor self, int[] dims)",
+        F | O | X,
+        |a| copied(f::permute(a.input, a.dims)),
+        "A copy of `permute`.",
+    ),
+    compose(
+        "transpose_copy",
+        "(Tensor self, int dim0, int dim1)",
+        F | O | X,
+        |a| copied(f::transpose(a.input, a.dim0, a.dim1)),
+        "A copy of `transpose`.",
+    ),
+    compose(
+        "t_copy",
+        "(Tensor self)",
+        F | O | X,
+        |a| copied(f::t(a.input)),
+        "A copy of `t`.",
+    ),
+    compose(
+        "expand_copy",
+        "(Tensor self, int[] size, *, bool implicit=False)",
+        F | O | X,
+        |a| copied(f::Expand::new(a.input, a.size).implicit(a.implicit).call()),
+        "A copy of `expand`.",
+    ),
+    compose(
+        "squeeze_copy",
+        "(Tensor self)",
+        F | O | X,
+        |a| copied(f::squeeze(a.input)),
+        "A copy of `squeeze`.",
+    ),
+    compose(
+        "squeeze_copy#dim",
+        "(Tensor self, int dim)",
+        F | O | X,
+        |a| copied(f::squeeze_dim(a.input, a.dim)),
+        "A copy of `squeeze`.",
+    ),
+    compose(
+        "squeeze_copy#dims",
+        "(Tensor self, int[] dim)",
+        F | O | X,
+        |a| copied(f::squeeze_dims(a.input, a.dim)),
+        "A copy of `squeeze`.",
+    ),
+    compose(
+        "unsqueeze_copy",
+        "(Tensor self, int dim)",
+        F | O | X,
+        |a| copied(f::unsqueeze(a.input, a.dim)),
+        "A copy of `unsqueeze`.",
+    ),
+    compose(
+        "select_copy",
+        "(Tensor self, int dim, int index)",
+        F | O | X,
+        |a| copied(f::select(a.input, a.dim, a.index)),
+        "A copy of `select`.",
+    ),
+    compose(
+        "slice_copy",
+        "(Tensor self, int dim=0, int? start=None, int? end=None, int step=1)",
+        F | O | X,
+        |a| {
+            copied(
+                f::Slice::new(a.input)
+                    .dim(a.dim)
+                    .start(a.start)
+                    .end(a.end)
+                    .step(a.step)
+                    .call(),
+            )
+        },
+        "A copy of a range.",
+    ),
+    compose(
+        "narrow_copy",
+        "(Tensor self, int dim, int start, int length)",
+        FMO | X,
+        |a| copied(f::narrow(a.input, a.dim, a.start, a.length)),
+        "A copy of `narrow`.",
+    ),
+    compose(
+        "diagonal_copy",
+        "(Tensor self, int offset=0, int dim1=0, int dim2=1)",
+        F | O | X,
+        |a| {
+            copied(
+                f::Diagonal::new(a.input)
+                    .offset(a.offset)
+                    .dim1(a.dim1)
+                    .dim2(a.dim2)
+                    .call(),
+            )
+        },
+        "A copy of `diagonal`.",
+    ),
+    compose(
+        "as_strided_copy",
+        "(Tensor self, int[] size, int[] stride, int? storage_offset=None)",
+        F | O | X,
+        |a| {
+            copied(
+                f::AsStrided::new(a.input, a.size, a.stride)
+                    .storage_offset(a.storage_offset)
+                    .call(),
+            )
+        },
+        "A copy of `as_strided`.",
+    ),
+    compose(
+        "unfold_copy",
+        "(Tensor self, int dimension, int size, int step)",
+        F | O | X,
+        |a| copied(f::unfold(a.input, a.dimension, a.size, a.step)),
+        "A copy of `unfold`.",
+    ),
+    compose(
+        "alias_copy",
+        "(Tensor self)",
+        F | O | X,
+        |a| copied(f::alias(a.input)),
+        "A copy.",
+    ),
+    compose(
+        "detach_copy",
+        "(Tensor self)",
+        F | O | X,
+        |a| copied(f::detach(a.input)),
+        "A copy of `detach`.",
+    ),
+    compose(
+        "view_as_real_copy",
+        "(Tensor self)",
+        F | O | X,
+        |a| copied(f::view_as_real(a.input)),
+        "A copy of `view_as_real`.",
+    ),
+    compose(
+        "view_as_complex_copy",
+        "(Tensor self)",
+        F | O | X,
+        |a| copied(f::view_as_complex(a.input)),
+        "A copy of `view_as_complex`.",
+    ),
+    compose(
+        "split_copy",
+        "(Tensor self, int split_size, int dim=0) -> Tensor[]",
+        F,
+        |a| all_copied(f::Split::new(a.input, a.split_size).dim(a.dim).call()),
+        "Copies of the pieces of `split`.",
+    ),
+    compose(
+        "split_with_sizes_copy",
+        "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
+        F,
+        |a| {
+            all_copied(
+                f::SplitWithSizes::new(a.input, a.split_sizes)
+                    .dim(a.dim)
+                    .call(),
+            )
+        },
+        "Copies of the pieces of `split_with_sizes`.",
+    ),
+    compose(
+        "unbind_copy",
+        "(Tensor self, int dim=0) -> Tensor[]",
+        F,
+        |a| all_copied(f::Unbind::new(a.input).dim(a.dim).call()),
+        "Copies of the pieces of `unbind`.",
+    ),
+];
+
+fn copied(view: Result<Tensor>) -> Result<Tensor> {
+    f::Clone::new(&view?)
+        .memory_format(MemoryFormat::Contiguous)
+        .call()
+}
+
+fn all_copied(views: Result<Vec<Tensor>>) -> Result<Vec<Tensor>> {
+    views?.into_iter().map(|v| copied(Ok(v))).collect()
+}

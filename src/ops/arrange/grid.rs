@@ -1,0 +1,161 @@
+//! Tensors expanded over each other: grids and combinations.
+
+use crate::dims;
+use crate::ops::arrange::join::some;
+use crate::ops::core::op::{F, OpDef, compose};
+use crate::ops::f;
+use crate::{Dims, Result, Tensor, ensure, run1};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "meshgrid",
+        "(Tensor[*] tensors, *, str? indexing=None) -> Tensor[]",
+        F,
+        meshgrid,
+        "The coordinates of a grid, one tensor a dimension.",
+    ),
+    compose(
+        "broadcast_tensors",
+        "(Tensor[*] tensors) -> Tensor[]",
+        F,
+        broadcast_tensors,
+        "Tensors expanded to a common shape.",
+    ),
+    compose(
+        "cartesian_prod",
+        "(Tensor[*] tensors)",
+        F,
+        cartesian_prod,
+        "All combinations of one element of each tensor.",
+    ),
+    compose(
+        "combinations",
+        "(Tensor self, int r=2, bool with_replacement=False)",
+        F,
+        combinations,
+        "All choices of `r` elements.",
+    ),
+];
+
+fn meshgrid(a: &calls::Meshgrid) -> Result<Vec<Tensor>> {
+    let mut list = some(a.tensors, "meshgrid")?.refs();
+    let indexing = a.indexing.unwrap_or("ij");
+    for &t in &list {
+        ensure!(
+            t.dtype() == list[0].dtype(),
+            Runtime,
+            "meshgrid expects all tensors to have the same dtype"
+        );
+        ensure!(
+            t.device() == list[0].device(),
+            Runtime,
+            "meshgrid expects all tensors to have the same device"
+        );
+    }
+    ensure!(
+        matches!(indexing, "ij" | "xy"),
+        Runtime,
+        "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {indexing}"
+    );
+    for &t in &list {
+        ensure!(
+            t.ndim() <= 1,
+            Runtime,
+            "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {}",
+            t.shape()
+        );
+    }
+    if indexing == "ij" || list.len() < 2 {
+        return grid(&list);
+    }
+    // With "xy" the first two dimensions trade places.
+    list.swap(0, 1);
+    let mut grids = grid(&list)?;
+    grids.swap(0, 1);
+    Ok(grids)
+}
+
+/// Each vector along a dimension of its own, expanded over the others.
+fn grid(list: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let shape: Dims = list.iter().map(|t| t.numel()).collect();
+    let ones = Dims::filled(list.len(), 1);
+    let grids = list.iter().enumerate().map(|(i, t)| {
+        let line = f::view(t, &ones.with(i, t.numel()))?;
+        f::expand(&line, &shape)
+    });
+    grids.collect()
+}
+
+fn broadcast_tensors(a: &calls::BroadcastTensors) -> Result<Vec<Tensor>> {
+    let mut shape = Dims::EMPTY;
+    for t in a.tensors.iter() {
+        shape = dims::broadcast(&shape, t.shape())?;
+    }
+    a.tensors.iter().map(|t| f::expand(t, &shape)).collect()
+}
+
+fn cartesian_prod(a: &calls::CartesianProd) -> Result<Tensor> {
+    for t in a.tensors.iter() {
+        ensure!(
+            t.ndim() == 1,
+            Runtime,
+            "Expect a 1D vector, but got shape {}",
+            t.shape()
+        );
+    }
+    if let (Some(only), 1) = (a.tensors.get(0), a.tensors.len()) {
+        return Ok(only.clone());
+    }
+    let flat = f::meshgrid(a.tensors)?
+        .iter()
+        .map(|t| f::reshape(t, &[-1]))
+        .collect::<Result<Vec<_>>>()?;
+    f::Stack::new(&flat).dim(1).call()
+}
+
+fn combinations(a: &calls::Combinations) -> Result<Tensor> {
+    let (t, r) = (a.input, a.r);
+    ensure!(
+        t.ndim() == 1,
+        Runtime,
+        "Expect a 1D vector, but got shape {}",
+        t.shape()
+    );
+    ensure!(r >= 0, Runtime, "Expect a non-negative number, but got {r}");
+    if r == 0 {
+        return run1!("new_empty", t, Dims::new(&[0]));
+    }
+    let rows = choices(t.shape()[0], r, a.with_replacement);
+    let index = Tensor::from_slice(&rows, &[rows.len() as i64])?;
+    let flat = f::index_select(t, 0, &index)?;
+    f::reshape(&flat, &[rows.len() as i64 / r, r])
+}
+
+/// All ascending choices of `r` of `n` places, one after another.
+fn choices(n: i64, r: i64, replace: bool) -> Vec<i64> {
+    let mut rows: Vec<i64> = Vec::new();
+    if n == 0 || (!replace && r > n) {
+        return rows;
+    }
+    let mut pick: Vec<i64> = (0..r).map(|i| if replace { 0 } else { i }).collect();
+    let mut going = true;
+    while going {
+        rows.extend(&pick);
+        going = false;
+        for i in (0..r as usize).rev() {
+            let top = if replace { n - 1 } else { n - r + i as i64 };
+            if pick[i] < top {
+                pick[i] += 1;
+                for j in i + 1..r as usize {
+                    pick[j] = if replace { pick[i] } else { pick[j - 1] + 1 };
+                }
+                going = true;
+                break;
+            }
+        }
+    }
+    rows
+}

@@ -1,0 +1,214 @@
+//! Variances and standard deviations.
+
+use crate::ops::core::op::{F, FM, FMO, OpDef, Plan, kernel};
+use crate::ops::reduce::rule::Over;
+use crate::{DType, Result, Scalar, Tensor, cpu, ensure};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    kernel(
+        "var",
+        "(Tensor self, bool unbiased=True)",
+        FM,
+        body!(|a| Spread::all(a.input, a.unbiased).var(), write),
+        "The variance of all elements.",
+    ),
+    kernel(
+        "var#dim",
+        "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
+        FMO,
+        body!(
+            |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).var(),
+            write
+        ),
+        "The variance over dimensions.",
+    ),
+    kernel(
+        "var#correction",
+        "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)",
+        FMO,
+        body!(
+            |a| Spread::corrected(a.input, a.dim, a.correction, a.keepdim).var(),
+            write
+        ),
+        "The variance over dimensions.",
+    ),
+    kernel(
+        "std",
+        "(Tensor self, bool unbiased=True)",
+        FM,
+        body!(|a| Spread::all(a.input, a.unbiased).std(), write),
+        "The standard deviation of all elements.",
+    ),
+    kernel(
+        "std#dim",
+        "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
+        FMO,
+        body!(
+            |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).std(),
+            write
+        ),
+        "The standard deviation over dimensions.",
+    ),
+    kernel(
+        "std#correction",
+        "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)",
+        FMO,
+        body!(
+            |a| Spread::corrected(a.input, a.dim, a.correction, a.keepdim).std(),
+            write
+        ),
+        "The standard deviation over dimensions.",
+    ),
+    kernel(
+        "var_mean",
+        "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
+        F,
+        body!(|a| Spread::all(a.input, a.unbiased).var_mean(), write),
+        "The variance and mean of all elements.",
+    ),
+    kernel(
+        "var_mean#dim",
+        "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        F,
+        body!(
+            |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).var_mean(),
+            write
+        ),
+        "The variance and mean over dimensions.",
+    ),
+    kernel(
+        "var_mean#correction",
+        "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        F,
+        body!(
+            |a| Spread::corrected(a.input, a.dim, a.correction, a.keepdim).var_mean(),
+            write
+        ),
+        "The variance and mean over dimensions.",
+    ),
+    kernel(
+        "std_mean",
+        "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
+        F,
+        body!(|a| Spread::all(a.input, a.unbiased).std_mean(), write),
+        "The standard deviation and mean of all elements.",
+    ),
+    kernel(
+        "std_mean#dim",
+        "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        F,
+        body!(
+            |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).std_mean(),
+            write
+        ),
+        "The standard deviation and mean over dimensions.",
+    ),
+    kernel(
+        "std_mean#correction",
+        "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        F,
+        body!(
+            |a| Spread::corrected(a.input, a.dim, a.correction, a.keepdim).std_mean(),
+            write
+        ),
+        "The standard deviation and mean over dimensions.",
+    ),
+];
+
+/// What a variance is asked for.
+struct Spread<'a> {
+    input: &'a Tensor,
+    dim: Option<&'a [i64]>,
+    keepdim: bool,
+    /// How much less than the count the sum of squares is divided by.
+    correction: f64,
+}
+
+/// What the kernel computes: the spread and, for a second result, the mean.
+struct Moments<'a> {
+    over: Over<'a>,
+    correction: f64,
+    root: bool,
+}
+
+impl<'a> Spread<'a> {
+    fn all(input: &'a Tensor, unbiased: bool) -> Self {
+        Self::over(input, None, unbiased, false)
+    }
+
+    fn over(input: &'a Tensor, dim: Option<&'a [i64]>, unbiased: bool, keepdim: bool) -> Self {
+        Self {
+            input,
+            dim,
+            keepdim,
+            correction: f64::from(unbiased),
+        }
+    }
+
+    fn corrected(
+        input: &'a Tensor,
+        dim: Option<&'a [i64]>,
+        correction: Option<Scalar>,
+        keepdim: bool,
+    ) -> Self {
+        Self {
+            input,
+            dim,
+            keepdim,
+            correction: correction.map_or(1.0, Scalar::to_f64),
+        }
+    }
+
+    fn var(self) -> Result<(Plan, Moments<'a>)> {
+        let (over, dtype) = self.checked("std and var")?;
+        Ok((over.plan(dtype.to_real()), self.moments(over, false)))
+    }
+
+    fn std(self) -> Result<(Plan, Moments<'a>)> {
+        let (over, dtype) = self.checked("std and var")?;
+        Ok((over.plan(dtype.to_real()), self.moments(over, true)))
+    }
+
+    fn var_mean(self) -> Result<(Plan, Moments<'a>)> {
+        let (over, dtype) = self.checked("var_mean")?;
+        Ok((over.pair(dtype.to_real(), dtype), self.moments(over, false)))
+    }
+
+    fn std_mean(self) -> Result<(Plan, Moments<'a>)> {
+        let (over, dtype) = self.checked("std_mean")?;
+        Ok((over.pair(dtype.to_real(), dtype), self.moments(over, true)))
+    }
+
+    fn checked(&self, name: &str) -> Result<(Over<'a>, DType)> {
+        let d = self.input.dtype();
+        ensure!(
+            d.is_float() || d.is_complex(),
+            Runtime,
+            "{name} only support floating point and complex dtypes"
+        );
+        d.check_kernel(!d.is_storage_only() || d == DType::C32, "std_cpu")?;
+        Ok((Over::list(self.input, self.dim, self.keepdim)?, d))
+    }
+
+    fn moments(&self, over: Over<'a>, root: bool) -> Moments<'a> {
+        Moments {
+            over,
+            correction: self.correction,
+            root,
+        }
+    }
+}
+
+fn write<A>(_: &A, m: &Moments, outs: &[Tensor]) -> Result<()> {
+    cpu::moments::variance(
+        &outs[0],
+        outs.get(1),
+        m.over.input,
+        &m.over.dims,
+        m.correction,
+        m.root,
+    )
+}

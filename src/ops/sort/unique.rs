@@ -1,0 +1,241 @@
+//! Distinct elements; how many there are depends on values.
+
+use crate::cpu::distinct::Distinct;
+use crate::dims::wrap_dim;
+use crate::ops::core::op::{FM, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::f;
+use crate::{DType, Device, Result, Tensor, bail, ensure};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "unique",
+        "(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None)",
+        FM,
+        |a| {
+            let host = checked(a.input, a.dim, "unique")?;
+            let made = match a.dim {
+                None => f::_Unique2::new(&host)
+                    .sorted(a.sorted)
+                    .return_inverse(a.return_inverse)
+                    .return_counts(a.return_counts)
+                    .call()?,
+                Some(dim) => f::UniqueDim::new(&host, dim)
+                    .sorted(a.sorted)
+                    .return_inverse(a.return_inverse)
+                    .return_counts(a.return_counts)
+                    .call()?,
+            };
+            wanted(made, a.input.device(), a.return_inverse, a.return_counts)
+        },
+        "The distinct elements, in order.",
+    ),
+    compose(
+        "unique_consecutive",
+        "(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None)",
+        FM,
+        |a| {
+            let host = checked(a.input, a.dim, "unique_consecutive")?;
+            let made = match a.dim {
+                None => f::_UniqueConsecutive::new(&host)
+                    .return_inverse(a.return_inverse)
+                    .return_counts(a.return_counts)
+                    .call()?,
+                Some(dim) => f::UniqueDimConsecutive::new(&host, dim)
+                    .return_inverse(a.return_inverse)
+                    .return_counts(a.return_counts)
+                    .call()?,
+            };
+            wanted(made, a.input.device(), a.return_inverse, a.return_counts)
+        },
+        "The elements without repetitions of their neighbours.",
+    ),
+    kernel(
+        "_unique2",
+        "(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
+        0,
+        body!(
+            |a| Ask {
+                input: a.input,
+                dim: None,
+                consecutive: false,
+                inverse: a.return_inverse,
+                counts: a.return_counts
+            }
+            .plan(),
+            write
+        )
+        .data_dependent(),
+        "The distinct elements, where each element is among them, and how often it occurs.",
+    ),
+    kernel(
+        "unique_dim",
+        "(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
+        0,
+        body!(
+            |a| Ask {
+                input: a.input,
+                dim: Some(a.dim),
+                consecutive: false,
+                inverse: a.return_inverse,
+                counts: a.return_counts
+            }
+            .plan(),
+            write
+        )
+        .data_dependent(),
+        "The distinct slices, where each slice is among them, and how often it occurs.",
+    ),
+    kernel(
+        "_unique_consecutive",
+        "(Tensor self, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
+        0,
+        body!(
+            |a| Ask {
+                input: a.input,
+                dim: None,
+                consecutive: true,
+                inverse: a.return_inverse,
+                counts: a.return_counts
+            }
+            .plan(),
+            write
+        )
+        .data_dependent(),
+        "The elements that differ from the one before, which each element belongs to, and how many do.",
+    ),
+    kernel(
+        "unique_dim_consecutive",
+        "(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
+        0,
+        body!(
+            |a| Ask {
+                input: a.input,
+                dim: Some(a.dim),
+                consecutive: true,
+                inverse: a.return_inverse,
+                counts: a.return_counts
+            }
+            .plan(),
+            write
+        )
+        .data_dependent(),
+        "The slices that differ from the one before, which each slice belongs to, and how many do.",
+    ),
+];
+
+/// The tensor on the host, where its elements can be compared; a recorded one is replayed by the kernel's call.
+fn checked(t: &Tensor, dim: Option<i64>, name: &str) -> Result<Tensor> {
+    let kernel = if dim.is_some() {
+        "unique_dim"
+    } else {
+        "unique"
+    };
+    let compared = !t.dtype().is_complex() && !t.dtype().is_storage_only();
+    t.dtype().check_kernel(compared, kernel)?;
+    if let Some(dim) = dim {
+        ensure!(
+            t.ndim() > 0,
+            Index,
+            "Dimension specified as {dim} but tensor has no dimensions"
+        );
+        let d = wrap_dim(dim, t.ndim())?;
+        let empty = t.shape().iter().enumerate().any(|(i, &n)| n == 0 && i != d);
+        ensure!(
+            !empty || t.shape()[d] == 0,
+            Runtime,
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        );
+    }
+    if !t.is_meta() {
+        return t.to_device(Device::CPU);
+    }
+    if t.storage().source().is_none() {
+        bail!(
+            NotImplemented,
+            "{name}(): the shape of the result depends on the values of its input, and meta tensors have none. \
+             Call {name}() on real data, or materialize() the input first."
+        );
+    }
+    Ok(t.clone())
+}
+
+/// The results that were asked for, on the device of the input.
+fn wanted(made: [Tensor; 3], device: Device, inverse: bool, counts: bool) -> Result<Ret> {
+    let mut outs = Vec::new();
+    for (t, wanted) in made.into_iter().zip([true, inverse, counts]) {
+        if wanted && device.is_meta() {
+            outs.push(t);
+        } else if wanted {
+            outs.push(t.to_device(device)?);
+        }
+    }
+    Ok(match outs.len() {
+        1 => Ret::One(outs.remove(0)),
+        _ => Ret::Tuple(outs),
+    })
+}
+
+/// What a search for distinct elements is asked for.
+struct Ask<'a> {
+    input: &'a Tensor,
+    dim: Option<i64>,
+    consecutive: bool,
+    inverse: bool,
+    counts: bool,
+}
+
+/// What it found, which is nothing where there are no values, and what of it is written.
+struct Found {
+    distinct: Option<Distinct>,
+    inverse: bool,
+    counts: bool,
+}
+
+impl Ask<'_> {
+    fn plan(self) -> Result<(Plan, Found)> {
+        let t = self.input;
+        let dim = self.dim.map(|d| wrap_dim(d, t.ndim())).transpose()?;
+        // The shape itself needs the values.
+        let distinct = if t.device().is_cpu() {
+            Some(Distinct::new(t, dim, self.consecutive)?)
+        } else {
+            None
+        };
+        let (shape, strides) = distinct.as_ref().map(Distinct::layout).unwrap_or_default();
+        let mut plan = Plan::one(shape, strides, t.dtype());
+        let count = |n: usize| OutSpec::contiguous(&[n as i64], DType::I64);
+        plan.outs.push(match &distinct {
+            Some(_) if self.inverse && dim.is_none() => OutSpec::contiguous(t.shape(), DType::I64),
+            Some(d) if self.inverse => count(d.len()),
+            _ => count(0),
+        });
+        plan.outs.push(match &distinct {
+            Some(d) if self.counts => count(d.count()),
+            _ => count(0),
+        });
+        let (inverse, counts) = (self.inverse, self.counts);
+        let found = Found {
+            distinct,
+            inverse,
+            counts,
+        };
+        Ok((plan, found))
+    }
+}
+
+fn write<A>(_: &A, found: &Found, outs: &[Tensor]) -> Result<()> {
+    let Some(distinct) = &found.distinct else {
+        return Ok(());
+    };
+    distinct.write(&outs[0])?;
+    if found.inverse {
+        distinct.write_inverse(&outs[1])?;
+    }
+    if found.counts {
+        distinct.write_counts(&outs[2])?;
+    }
+    Ok(())
+}
