@@ -1,22 +1,94 @@
-//! Thread-local settings that calls look at: default device, gradient and inference mode; and the
+//! Thread-local settings that calls look at: default device, gradient and inference mode, what watches calls; and the
 //! process-wide default dtype.
+//!
+//! One word holds the flags. Its lower bits are those of tensors and storages that someone always wants to see; the door
+//! compares them with the flags of a call's arguments, so that a call nobody watches costs one thread-local load.
 
 use crate::{DType, Device};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+/// The flags of a tensor are the lowest byte.
+pub const TENSOR_FLAGS: u32 = 0;
+/// The flags of a storage are the byte above.
+pub const STORAGE_FLAGS: u32 = 8;
+/// The tensor is of a quantised dtype.
+pub const QUANTIZED: u32 = 1 << 16;
+/// Always set in what a call shows, so that a mode of the thread is met.
+pub const CALL: u32 = 1 << 31;
+
+/// Calls are counted.
+pub const COUNTING: u32 = 1 << 17;
+/// Factories are recorded.
+pub const RECORDING: u32 = 1 << 18;
+/// A dispatch mode is on.
+pub const DISPATCH: u32 = 1 << 19;
+const GRAD: u32 = 1 << 24;
+const INFERENCE: u32 = 1 << 25;
+const LAYERS: u32 = COUNTING | RECORDING | DISPATCH;
+
+/// Flags of arguments that a layer always wants to see.
+pub const ALWAYS: u32 = QUANTIZED
+    | (crate::storage::WATCHED as u32) << STORAGE_FLAGS
+    | (crate::tensor::WATCHED as u32) << TENSOR_FLAGS;
+
 #[derive(Clone, Copy)]
 struct Mode {
     device: Option<Device>,
-    grad: bool,
-    inference: bool,
+    word: u32,
 }
 
 thread_local! {
-    static MODE: Cell<Mode> = const { Cell::new(Mode { device: None, grad: true, inference: false }) };
+    static MODE: Cell<Mode> = const { Cell::new(Mode { device: None, word: GRAD | ALWAYS }) };
 }
 
 static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(DType::F32 as u8);
+
+/// The flags of a call that send it to the layers, and [`CALL`] if every call goes there.
+#[inline]
+#[must_use]
+pub fn watched() -> u32 {
+    MODE.get().word & (ALWAYS | CALL)
+}
+
+/// What layers are switched on for this thread: a sum of [`COUNTING`], [`RECORDING`], [`DISPATCH`].
+#[inline]
+#[must_use]
+pub fn layers() -> u32 {
+    MODE.get().word & LAYERS
+}
+
+/// Switches layers and returns those that were on.
+pub fn set_layers(bits: u32) -> u32 {
+    let mode = MODE.get();
+    let all = if bits & LAYERS != 0 { CALL } else { 0 };
+    let word = mode.word & !(LAYERS | CALL) | bits & LAYERS | all;
+    MODE.set(Mode { word, ..mode });
+    mode.word & LAYERS
+}
+
+/// Runs `f` with only some of the layers that are on.
+pub fn with_layers<R>(keep: u32, f: impl FnOnce() -> R) -> R {
+    struct Restore(u32);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            set_layers(self.0);
+        }
+    }
+    let _restore = Restore(set_layers(layers() & keep));
+    f()
+}
+
+fn set(bit: u32, on: bool) -> bool {
+    let mode = MODE.get();
+    let word = if on {
+        mode.word | bit
+    } else {
+        mode.word & !bit
+    };
+    MODE.set(Mode { word, ..mode });
+    mode.word & bit != 0
+}
 
 /// The device that factories use when none is given.
 #[inline]
@@ -41,27 +113,24 @@ pub fn device_override() -> Option<Device> {
 /// Whether gradients are recorded on this thread.
 #[must_use]
 pub fn grad_enabled() -> bool {
-    MODE.get().grad
+    MODE.get().word & GRAD != 0
 }
 
 /// Switches gradient recording and returns what it was.
 pub fn set_grad_enabled(grad: bool) -> bool {
-    let mode = MODE.get();
-    MODE.set(Mode { grad, ..mode });
-    mode.grad
+    set(GRAD, grad)
 }
 
 /// Whether inference mode is on.
+#[inline]
 #[must_use]
 pub fn inference() -> bool {
-    MODE.get().inference
+    MODE.get().word & INFERENCE != 0
 }
 
 /// Switches inference mode and returns what it was.
 pub fn set_inference(inference: bool) -> bool {
-    let mode = MODE.get();
-    MODE.set(Mode { inference, ..mode });
-    mode.inference
+    set(INFERENCE, inference)
 }
 
 /// The dtype of tensors made from Python floats.

@@ -46,20 +46,27 @@ pub enum Owner {
 }
 
 /// The storage has a [`Source`].
-const SOURCED: u8 = 1;
+pub(crate) const SOURCED: u8 = 1;
 /// The bytes belong to another owner and cannot be resized.
 const FOREIGN: u8 = 2;
 /// The storage has [`Parts`].
 const PARTS: u8 = 4;
 /// Its parts are all it has: a sparse or nested tensor.
-const OPAQUE: u8 = 8;
+pub(crate) const OPAQUE: u8 = 8;
+/// The storage was made smaller: tensors on it may reach outside.
+pub(crate) const SHRUNK: u8 = 16;
+/// There are no bytes.
+const HOLLOW: u8 = 32;
+
+/// Flags that a layer always wants to see.
+pub(crate) const WATCHED: u8 = SOURCED | PARTS | OPAQUE | SHRUNK;
 
 impl Storage {
     fn make(ptr: *mut u8, nbytes: usize, device: Device, owner: Owner) -> Self {
-        let flags = if matches!(owner, Owner::Foreign(_)) {
-            FOREIGN
-        } else {
-            0
+        let flags = match owner {
+            Owner::Foreign(_) => FOREIGN,
+            Owner::None => HOLLOW,
+            _ => 0,
         };
         Self(Arc::new(Cell {
             ptr: AtomicPtr::new(ptr),
@@ -76,10 +83,43 @@ impl Storage {
         }))
     }
 
-    /// A storage without bytes.
+    /// A storage without bytes on the meta device.
     #[must_use]
     pub fn meta(nbytes: usize) -> Self {
-        Self::make(std::ptr::null_mut(), nbytes, Device::META, Owner::None)
+        Self::hollow(nbytes, Device::META)
+    }
+
+    /// A storage without bytes that claims to be on a device.
+    #[must_use]
+    pub fn hollow(nbytes: usize, claim: Device) -> Self {
+        Self::make(std::ptr::null_mut(), nbytes, claim, Owner::None)
+    }
+
+    /// True if there are no bytes, whatever device the storage claims to be on.
+    #[inline]
+    #[must_use]
+    pub fn is_hollow(&self) -> bool {
+        self.flags() & HOLLOW != 0
+    }
+
+    /// True if the storage was made smaller, so that tensors on it may reach outside.
+    #[inline]
+    #[must_use]
+    pub fn has_shrunk(&self) -> bool {
+        self.flags() & SHRUNK != 0
+    }
+
+    /// The flag byte.
+    #[inline]
+    #[must_use]
+    pub(crate) fn flags(&self) -> u8 {
+        self.0.flags.load(Relaxed)
+    }
+
+    fn set_flags(&self, clear: u8, set: u8) {
+        self.0
+            .flags
+            .store(self.0.flags.load(Relaxed) & !clear | set, Relaxed);
     }
 
     /// Uninitialised memory of `nbytes` bytes on `device`.
@@ -250,6 +290,11 @@ impl Storage {
         self.0.version.fetch_add(1, Relaxed);
     }
 
+    /// Sets the count of changes back to what it was before a write that is part of another.
+    pub(crate) fn set_version(&self, version: u32) {
+        self.0.version.store(version, Relaxed);
+    }
+
     /// True if the storage knows how to become real.
     #[inline]
     #[must_use]
@@ -320,6 +365,8 @@ impl Storage {
         let device = other.device();
         self.0.kind.store(device.kind as u8, Relaxed);
         self.0.index.store(device.index as u8, Relaxed);
+        let hollow = other.flags() & HOLLOW;
+        self.set_flags(HOLLOW, hollow);
         // The other storage stays the owner of the block: both see the same bytes while both live.
         hold.owner = Owner::Foreign(keep);
     }
@@ -330,6 +377,7 @@ impl Storage {
         self.0.ptr.store(std::ptr::null_mut(), Relaxed);
         self.0.kind.store(DeviceKind::Meta as u8, Relaxed);
         self.0.index.store(u8::MAX, Relaxed);
+        self.set_flags(0, HOLLOW);
         hold.owner = Owner::None;
     }
 
@@ -367,6 +415,9 @@ impl Storage {
                     hold.owner = Owner::Device(Box::new(larger));
                 }
             }
+        }
+        if nbytes < self.nbytes() {
+            self.set_flags(0, SHRUNK);
         }
         self.0.nbytes.store(nbytes, Relaxed);
         Ok(())

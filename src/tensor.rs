@@ -1,7 +1,8 @@
 //! A tensor: a storage seen through a shape, strides, an offset and a dtype. All but the storage is plain data.
 
 use crate::dims::{self, Dims, MemoryFormat};
-use crate::{DType, Device, Element, Result, Scalar, Storage, bail};
+use crate::ops::core::plan::ViewPlan;
+use crate::{DType, Device, Element, Result, Scalar, Storage, bail, mode};
 
 /// A view of a storage.
 #[derive(Clone)]
@@ -19,6 +20,13 @@ const NEG: u8 = 2;
 const GRAD: u8 = 4;
 const VIEW: u8 = 8;
 const INFERENCE: u8 = 16;
+/// A view, made while gradients were on, of a leaf that requires them.
+const VIEW_OF_LEAF: u8 = 32;
+/// The Python class of this tensor handles its calls itself.
+const PYTHON: u8 = 64;
+
+/// Flags that a layer always wants to see.
+pub(crate) const WATCHED: u8 = PYTHON;
 
 impl Tensor {
     /// A tensor over a storage, unchecked: the caller has proved that the layout lies within the storage
@@ -345,6 +353,100 @@ impl Tensor {
         self.flag(INFERENCE, on)
     }
 
+    /// True for a view, made while gradients were on, of a leaf that requires them.
+    #[must_use]
+    pub fn is_view_of_leaf(&self) -> bool {
+        self.flags & VIEW_OF_LEAF != 0
+    }
+
+    /// True if the Python class of this tensor handles its calls itself (`__torch_dispatch__`).
+    #[must_use]
+    pub fn is_python(&self) -> bool {
+        self.flags & PYTHON != 0
+    }
+
+    /// The same tensor with that flag set as told.
+    #[must_use]
+    pub fn with_python(self, on: bool) -> Self {
+        self.flag(PYTHON, on)
+    }
+
+    /// All flags that the door looks at, in the places that [`crate::mode`] names.
+    #[inline]
+    #[must_use]
+    pub(crate) fn glance(&self) -> u32 {
+        let dtype = if self.dtype.is_quantized() {
+            mode::QUANTIZED
+        } else {
+            0
+        };
+        u32::from(self.flags) << mode::TENSOR_FLAGS
+            | u32::from(self.storage.flags()) << mode::STORAGE_FLAGS
+            | dtype
+    }
+
+    /// The view that a plan describes; the caller has checked that it lies within the storage.
+    #[inline]
+    #[must_use]
+    pub(crate) fn look(&self, plan: ViewPlan) -> Self {
+        let mut flags = self.flags & INFERENCE | VIEW;
+        if plan.conj {
+            flags |= CONJ;
+        }
+        if plan.neg {
+            flags |= NEG;
+        }
+        if self.flags & (GRAD | VIEW_OF_LEAF) != 0 && !plan.detached && mode::grad_enabled() {
+            flags |= VIEW_OF_LEAF;
+        }
+        Self {
+            storage: self.storage.clone(),
+            shape: plan.shape,
+            strides: plan.strides,
+            offset: plan.offset,
+            dtype: plan.dtype,
+            flags,
+        }
+    }
+
+    /// This view as what `base` becomes by an in-place operator: what `base` is apart from its layout stays.
+    #[must_use]
+    pub(crate) fn in_place_of(mut self, base: &Self) -> Self {
+        self.flags = self.flags & (CONJ | NEG) | base.flags & !(CONJ | NEG);
+        self
+    }
+
+    /// Another shape on the same storage, all else kept; the caller has made the storage large enough.
+    #[must_use]
+    pub(crate) fn laid_out(&self, shape: Dims, strides: Dims) -> Self {
+        Self {
+            shape,
+            strides,
+            ..self.clone()
+        }
+    }
+
+    /// Checks that the tensor lies within its storage, which may have shrunk since it was made.
+    ///
+    /// # Errors
+    /// PyTorch's `setStorage` text if it does not.
+    pub fn check_inside(&self) -> Result<()> {
+        let need = dims::storage_bytes(&self.shape, &self.strides, self.offset, self.dtype.size())?;
+        if need > self.storage.nbytes() && !self.storage.is_opaque() {
+            bail!(
+                Runtime,
+                "setStorage: sizes {}, strides {}, storage offset {}, and itemsize {} requiring a storage size of {need} are out \
+                 of bounds for storage of size {}",
+                self.shape,
+                self.strides,
+                self.offset,
+                self.dtype.size(),
+                self.storage.nbytes()
+            );
+        }
+        Ok(())
+    }
+
     /// Another layout of the same storage (unchecked, as [`Tensor::from_parts`]); lazy flags are kept.
     #[inline]
     #[must_use]
@@ -450,7 +552,7 @@ impl Tensor {
         if self.is_contiguous() && !self.is_lazy() {
             return Ok(self.clone());
         }
-        crate::ops::call::clone(self, MemoryFormat::Contiguous)
+        crate::ops::helpers::clone(self, MemoryFormat::Contiguous)
     }
 
     /// With another dtype; itself if it has that already.
@@ -461,7 +563,7 @@ impl Tensor {
         if dtype == self.dtype {
             return Ok(self.clone());
         }
-        crate::ops::call::to_copy(self, dtype, self.device())
+        crate::ops::helpers::to_copy(self, dtype, self.device())
     }
 
     /// On another device; itself if it is there already.
@@ -472,7 +574,7 @@ impl Tensor {
         if self.device() == device.canonical() {
             return Ok(self.clone());
         }
-        crate::ops::call::to_copy(self, self.dtype, device)
+        crate::ops::helpers::to_copy(self, self.dtype, device)
     }
 
     /// The only element.
@@ -480,7 +582,7 @@ impl Tensor {
     /// # Errors
     /// If there is not exactly one element, or on meta.
     pub fn item(&self) -> Result<Scalar> {
-        crate::ops::call::item(self)
+        crate::ops::helpers::item(self)
     }
 }
 

@@ -38,7 +38,8 @@ static CACHE: Mutex<Cache> = Mutex::new(Cache {
     bytes: 0,
 });
 
-static PLAIN: LazyLock<bool> = LazyLock::new(|| std::env::var_os("TORCHLIKE_PLAIN_ALLOC").is_some());
+static PLAIN: LazyLock<bool> =
+    LazyLock::new(|| std::env::var_os("TORCHLIKE_PLAIN_ALLOC").is_some());
 
 fn layout(capacity: usize) -> Option<Layout> {
     let align = match capacity {

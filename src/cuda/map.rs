@@ -7,8 +7,7 @@ use super::launch::{arg, launch};
 use super::source::{self, Operand};
 use crate::cpu::map::Ctx;
 use crate::ops::args::{Arg, Args};
-use crate::ops::op::{Body, KernelBody, Row};
-use crate::ops::pointwise::{call_types, scalar_of};
+use crate::ops::pointwise::rule::scalar_of;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err};
 use smallvec::SmallVec;
 
@@ -58,30 +57,22 @@ pub(super) enum Input<'a> {
     Tensor(&'a Tensor),
 }
 
-/// Runs the row of a pointwise operator.
+/// Runs the expression of a pointwise row.
 ///
 /// # Errors
-/// If the row has no GPU kernel, or it cannot be compiled or started.
-pub fn run(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let Body::Kernel(KernelBody {
-        row: Row::Map(row), ..
-    }) = a.op.def.body
-    else {
-        bail!(Runtime, "{} is not a pointwise row", a.name())
-    };
-    ensure!(
-        !row.cuda.is_empty(),
-        NotImplemented,
-        "{}() has no CUDA kernel yet",
-        a.name()
-    );
-    let (compute, _) = call_types(a, row)?;
-    let ctx = (row.ctx)(a, compute)?;
-    let inputs: SmallVec<[Input; 3]> = a.values[..row.arity]
+/// If it cannot be compiled or started.
+pub fn run(
+    expression: &str,
+    operands: &[Arg],
+    compute: DType,
+    ctx: Ctx,
+    out: &Tensor,
+) -> Result<()> {
+    let inputs: SmallVec<[Input; 3]> = operands
         .iter()
-        .map(|v| input(v, &outs[0]))
+        .map(|v| input(v, out))
         .collect::<Result<_>>()?;
-    apply(row.cuda, compute, &outs[0], &inputs, &ctx)
+    apply(expression, compute, out, &inputs, &ctx)
 }
 
 /// An argument as an operand: a host tensor without dimensions counts as a number.

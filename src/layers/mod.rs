@@ -1,38 +1,133 @@
-//! What can stand between a call and its kernel. With nothing active it costs one thread-local load.
+//! What stands between a call and its kernel, in fixed slots.
+//!
+//! A layer is a file with one [`Layer`]. The door asks them in the order of [`ORDER`], outermost first; what a layer passes on
+//! goes to the slots below it only. Calls that a composite's body or a replay makes come through the door again.
 
+pub mod bounds;
+pub mod modes;
 pub mod partial;
+pub mod parts;
 pub mod record;
+pub mod tape;
 
+use crate::Result;
+use crate::mode;
+use crate::ops::core::dispatch;
+use crate::ops::core::op::Body;
+use crate::ops::{Call, Ret};
 use std::cell::Cell;
 
-thread_local! {
-    static RECORDING: Cell<u32> = const { Cell::new(0) };
+/// Which calls a layer sees.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sees {
+    /// Every call, as it was made.
+    All,
+    /// Kernels and views: what composites come down to.
+    Leaves,
+    /// Kernels alone.
+    Kernels,
 }
 
-/// True if a layer watches the calls of this thread.
-#[inline]
+/// Something that watches, changes or answers calls.
+pub trait Layer: Sync {
+    /// Which calls it sees.
+    fn sees(&self) -> Sees;
+    /// Whether it wants a call: by the flags of the arguments, and the layers that are on.
+    fn wants(&self, seen: u32, on: u32) -> bool;
+    /// Handles a call; `next` leads to the layers below and then to the body.
+    ///
+    /// # Errors
+    /// Its own, or those of the call.
+    fn call(&self, c: Call, next: Next) -> Result<Ret>;
+}
+
+/// The slots, outermost first. (Function overrides stand before all of them, in the binding.)
+const ORDER: [&dyn Layer; 5] = [
+    &modes::Modes,
+    &tape::Tape,
+    &bounds::Bounds,
+    &parts::PartsLayer,
+    &record::Recording,
+];
+
+/// The rest of the way to the body.
+#[derive(Clone, Copy)]
+pub struct Next {
+    slot: usize,
+    seen: u32,
+}
+
+impl Next {
+    /// Passes a call to the layers below, and then to the body.
+    ///
+    /// # Errors
+    /// What they report.
+    pub fn call(self, c: Call) -> Result<Ret> {
+        let on = mode::layers();
+        let body = match c.args.op.def.body {
+            Body::Kernel(_) => Sees::Kernels,
+            Body::View(_) | Body::OldView(_) => Sees::Leaves,
+            Body::Compose(_) => Sees::All,
+            Body::Become(_) => Sees::Leaves,
+        };
+        for (i, layer) in ORDER.iter().enumerate().skip(self.slot) {
+            let shown = match layer.sees() {
+                Sees::All => true,
+                Sees::Leaves => body != Sees::All,
+                Sees::Kernels => body == Sees::Kernels,
+            };
+            if shown && layer.wants(self.seen, on) {
+                let slot = i + 1;
+                return layer.call(c, Self { slot, ..self });
+            }
+        }
+        dispatch::below(c)
+    }
+
+    /// The flags of the call's arguments.
+    #[must_use]
+    pub fn seen(self) -> u32 {
+        self.seen
+    }
+}
+
+/// Takes a call that somebody wants to see.
+///
+/// # Errors
+/// What the layers and the call report.
+#[cold]
+pub fn enter(c: Call, seen: u32) -> Result<Ret> {
+    Next { slot: 0, seen }.call(c)
+}
+
+/// Runs calls that are part of another one: only those who keep its effects see them.
+pub fn inside<R>(f: impl FnOnce() -> R) -> R {
+    mode::with_layers(mode::RECORDING, f)
+}
+
+/// True if factories are recorded on this thread.
 #[must_use]
-pub fn active() -> bool {
-    RECORDING.get() > 0
+pub fn recording() -> bool {
+    mode::layers() & mode::RECORDING != 0
+}
+
+/// Runs `f` with nothing watching on this thread.
+pub(crate) fn unwatched<R>(f: impl FnOnce() -> R) -> R {
+    mode::with_layers(0, f)
+}
+
+thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Enters (`true`) or leaves the recording of factories on this thread; calls nest.
 pub fn record_factories(enter: bool) {
-    RECORDING.set(if enter {
-        RECORDING.get() + 1
+    let depth = if enter {
+        DEPTH.get() + 1
     } else {
-        RECORDING.get().saturating_sub(1)
-    });
-}
-
-/// Runs `f` with recording switched off on this thread.
-pub(crate) fn without_recording<R>(f: impl FnOnce() -> R) -> R {
-    struct Restore(u32);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            RECORDING.set(self.0);
-        }
-    }
-    let _restore = Restore(RECORDING.replace(0));
-    f()
+        DEPTH.get().saturating_sub(1)
+    };
+    DEPTH.set(depth);
+    let bit = if depth > 0 { mode::RECORDING } else { 0 };
+    mode::set_layers(mode::layers() & !mode::RECORDING | bit);
 }

@@ -83,7 +83,7 @@ fn fetch_all(files: &[Wanted<'_>], device: Device) -> Result<Vec<Storage>> {
 /// If there is no source, or the data cannot be had.
 pub fn extract(view: &Tensor) -> Result<Tensor> {
     if !view.is_meta() {
-        return crate::ops::call::clone(view, crate::MemoryFormat::Contiguous);
+        return crate::ops::helpers::clone(view, crate::MemoryFormat::Contiguous);
     }
     let Some(source) = view.storage().source() else {
         bail!(
@@ -98,7 +98,7 @@ pub fn extract(view: &Tensor) -> Result<Tensor> {
         return Ok(out);
     }
     let real = record::peek(view, &source)?;
-    crate::ops::call::clone(&real, crate::MemoryFormat::Contiguous)
+    crate::ops::helpers::clone(&real, crate::MemoryFormat::Contiguous)
 }
 
 fn from_file(p: &Arc<dyn Provider>, view: &Tensor) -> Result<Option<Tensor>> {
@@ -152,7 +152,7 @@ fn read(p: &Arc<dyn Provider>, view: &Tensor, out: &Tensor) -> Result<bool> {
     )?;
     let part = part.with_conj(view.is_conj()).with_neg(view.is_neg());
     // The result was just made, so that its layout may be anything a copy can write.
-    crate::ops::call::copy_(
+    crate::ops::helpers::copy_(
         &out.view_with(Dims::new(out.shape()), out.strides().clone(), out.offset()),
         &part,
     )?;

@@ -7,13 +7,18 @@
 //!
 //! Recording sees the leaves of composed ops. Views need no entry: they share their storage.
 
+use super::{Layer, Next, Sees};
 use crate::ops::args::{Arg, Args, OwnedArg, OwnedArgs};
-use crate::ops::dispatch::{self, Dest};
-use crate::ops::op::{Body, KernelBody, OutSpec, Ret};
+use crate::ops::copy::no_data;
+use crate::ops::core::place::{Placing, place};
+use crate::ops::dispatch;
+use crate::ops::op::{Body, KernelBody, Ret};
 use crate::ops::schema::Kind;
+use crate::ops::{Call, Form};
 use crate::random::{self, Generator};
 use crate::source::{Provider, Source};
 use crate::{Device, Result, Storage, Tensor, bail, layers};
+use crate::{mode, storage};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,11 +30,11 @@ pub struct Entry {
     nbytes: usize,
     /// The storage's state before this write; none if the call made the storage.
     prev: Option<Source>,
-    call: Arc<Call>,
+    call: Arc<Written>,
 }
 
 /// A recorded call, shared by the entries of all its results.
-struct Call {
+struct Written {
     seq: u64,
     args: OwnedArgs,
     /// The states of the recorded tensors among the arguments, in order.
@@ -83,11 +88,32 @@ fn placeholder(t: &Tensor) -> Tensor {
     bare.with_conj(t.is_conj()).with_neg(t.is_neg())
 }
 
-/// A call that touches recorded tensors, or a factory called while recording.
-///
-/// # Errors
-/// As the call itself; and for in-place writes of recorded values into real tensors.
-pub fn run(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>) -> Result<Ret> {
+/// Keeps calls that touch recorded tensors, and factories called while recording, instead of running them.
+pub struct Recording;
+
+impl Layer for Recording {
+    fn sees(&self) -> Sees {
+        Sees::Kernels
+    }
+
+    fn wants(&self, seen: u32, on: u32) -> bool {
+        let sourced = u32::from(storage::SOURCED) << mode::STORAGE_FLAGS;
+        on & mode::RECORDING != 0 || seen & sourced != 0
+    }
+
+    fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        let Body::Kernel(ref k) = c.args.op.def.body else {
+            return next.call(c);
+        };
+        if !promises(c.args) {
+            return next.call(c);
+        }
+        dispatch::prepared(c, k, |c, _| deferred(c, k))
+    }
+}
+
+/// Whether the result of a call can become real later, and is not real now.
+fn promises(args: &Args) -> bool {
     let (mut tensors, mut real, mut unknown) = (0, 0, 0);
     args.for_each_tensor(|_, t| {
         tensors += 1;
@@ -97,72 +123,57 @@ pub fn run(args: &Args, k: &KernelBody, dest: Dest, device: Option<Device>) -> R
             unknown += 1;
         }
     });
-    let asked = args.values.iter().find_map(|v| {
-        if let Arg::Device(d) = v {
-            Some(*d)
-        } else {
-            None
-        }
+    let asked = args.values.iter().find_map(|v| match v {
+        Arg::Device(d) => Some(*d),
+        _ => None,
     });
     let factory = tensors == 0;
-    let stays_meta = factory && asked.unwrap_or_else(crate::mode::default_device).is_meta();
-    if stays_meta || unknown > 0 || (!factory && real == tensors) {
-        // Nothing to promise (a plain meta tensor takes part), or nothing to defer (all data is here).
-        return dispatch::run_plain(args, k, dest, device);
+    let stays_meta = factory && asked.unwrap_or_else(mode::default_device).is_meta();
+    // Otherwise a plain meta tensor takes part, or all data is here.
+    !(stays_meta || unknown > 0 || (!factory && real == tensors))
+}
+
+/// Records a kernel call in whatever form.
+fn deferred(c: Call, k: &KernelBody) -> Result<Ret> {
+    let Call { args, form } = c;
+    match &form {
+        Form::New => {}
+        Form::InPlace(target) if !target.is_meta() => return Err(no_data(target)),
+        Form::Out(outs) if outs.iter().any(|o| !o.is_meta()) => bail!(
+            NotImplemented,
+            "Cannot copy out of meta tensor; no data! {}(out=) got a real tensor for a recorded result.",
+            args.name()
+        ),
+        Form::InPlace(_) | Form::Out(_) => {}
     }
-    let recording = layers::active();
     // Rules see the meta device in place of any other that is asked for; the replay gets the real one.
     let mut shown = args.to_owned();
-    if recording {
+    if layers::recording() {
         for v in &mut shown.values {
             if let OwnedArg::Plain(Arg::Device(d)) = v {
                 *d = Device::META;
             }
         }
     }
-    match dest {
-        Dest::Out(outs) => {
-            let plan = (k.infer)(&shown.borrow())?;
-            for (out, spec) in outs.iter_mut().zip(&plan.outs) {
-                if !out.is_meta() {
-                    bail!(
-                        NotImplemented,
-                        "Cannot copy out of meta tensor; no data! {}(out=) got a real tensor for a recorded result.",
-                        args.name()
-                    );
-                }
-                if *out.shape() != spec.shape {
-                    dispatch::resize(out, &spec.shape, Some(&spec.strides))?;
-                }
-            }
-            let results = record(args, &shown, k, None, plan.outs.into_vec())?.tensors();
-            for (out, result) in outs.iter().zip(&results) {
-                crate::ops::call::copy_(out, result)?;
-            }
-            Ok(Ret::Tuple(Vec::new()))
-        }
-        Dest::InPlace(target) => {
-            if !target.is_meta() {
-                return Err(crate::ops::copy::no_data(target));
-            }
-            let plan = (k.infer)(&shown.borrow())?;
-            let Some(spec) = plan.outs.into_iter().next() else {
-                bail!(Runtime, "{} has no result", args.name())
+    let placing = Placing {
+        traits: &k.traits,
+        device: Device::META,
+        direct_out: false,
+    };
+    let mut form = Some(form);
+    (k.run)(&shown.borrow(), &mut |plan, _| {
+        let form = form.take().unwrap_or(Form::New);
+        if k.traits.data_dependent {
+            // The shape itself needs the values: compute it now, on the replayed inputs.
+            return match form {
+                Form::New => run_now(args, k),
+                _ => Err(dispatch::data_dependent(args)),
             };
-            dispatch::check_inplace_result(target, &spec.shape, spec.dtype)?;
-            let result = record(args, &shown, k, Some(target), Vec::new())?;
-            target.storage().bump();
-            Ok(result)
         }
-        Dest::New => {
-            let plan = (k.infer)(&shown.borrow())?;
-            if k.traits.data_dependent {
-                // The shape itself needs the values: compute it now, on the replayed inputs.
-                return run_now(args, k);
-            }
-            record(args, &shown, k, None, plan.outs.into_vec())
-        }
-    }
+        place(args, placing, plan, form, &mut |outs, over| {
+            record(args, &shown, k, outs, over)
+        })
+    })
 }
 
 /// Runs a call on replayed inputs at once; its results are real.
@@ -180,18 +191,17 @@ fn run_now(args: &Args, k: &KernelBody) -> Result<Ret> {
     if let Some(e) = failed {
         return Err(e);
     }
-    layers::without_recording(|| {
-        dispatch::run_plain(&owned.borrow(), k, Dest::New, Some(Device::CPU))
-    })
+    layers::unwatched(|| dispatch::run_plain(Call::new(&owned.borrow()), k, Some(Device::CPU)))
 }
 
+/// Notes a call as the newest write to each of its results; `over`: on top of what they held.
 fn record(
     args: &Args,
     shown: &OwnedArgs,
     k: &KernelBody,
-    target: Option<&Tensor>,
-    specs: Vec<OutSpec>,
-) -> Result<Ret> {
+    results: &[Tensor],
+    over: bool,
+) -> Result<()> {
     let mut kept = args.to_owned();
     let (mut inputs, mut versions) = (Vec::new(), Vec::new());
     kept.for_each_tensor_mut(|t| match t.storage().source() {
@@ -214,22 +224,15 @@ fn record(
             (v @ OwnedArg::Plain(Arg::None), Kind::DType)
                 if inputs.is_empty() && p.name == "dtype" =>
             {
-                if let Some(spec) = specs.first() {
-                    *v = OwnedArg::Plain(Arg::DType(spec.dtype));
+                if let (Some(made), false) = (results.first(), over) {
+                    *v = OwnedArg::Plain(Arg::DType(made.dtype()));
                 }
             }
             _ => {}
         }
     }
-    let results: Vec<Tensor> = match target {
-        Some(t) => vec![t.clone()],
-        None => specs
-            .into_iter()
-            .map(|s| Tensor::empty_strided(s.shape, s.strides, s.dtype, Device::META))
-            .collect::<Result<_>>()?,
-    };
     let rng = if k.traits.draws {
-        Some(draw(args, shown, k, &results)?)
+        Some(draw(args, shown, k, results)?)
     } else {
         None
     };
@@ -240,7 +243,7 @@ fn record(
     }
     let before: Vec<Option<Source>> = results
         .iter()
-        .map(|t| target.and(t.storage().source()))
+        .map(|t| t.storage().source().filter(|_| over))
         .collect();
     let keys: Vec<u64> = before
         .iter()
@@ -250,17 +253,17 @@ fn record(
             None => next_number(),
         })
         .collect();
-    let call = Arc::new(Call {
+    let call = Arc::new(Written {
         seq: next_number(),
         args: kept,
         inputs,
         versions,
         outs: keys
             .iter()
-            .zip(&results)
+            .zip(results)
             .map(|(k, t)| (*k, placeholder(t)))
             .collect(),
-        in_place: target.is_some(),
+        in_place: over,
         rng,
         device,
     });
@@ -274,12 +277,7 @@ fn record(
         t.storage()
             .set_source(Some(Source::Recipe(Arc::new(entry))));
     }
-    let mut results = results;
-    Ok(if results.len() == 1 {
-        Ret::One(results.remove(0))
-    } else {
-        Ret::Tuple(results)
-    })
+    Ok(())
 }
 
 /// Moves the generator of a random call as eager execution would, and returns it as it was before.
@@ -333,7 +331,7 @@ pub fn replay(source: &Source, nbytes: usize, keep: bool) -> Result<Storage> {
     let mut replay = Replay {
         shadows: HashMap::new(),
     };
-    layers::without_recording(|| {
+    layers::unwatched(|| {
         let calls = replay.collect(entry)?;
         calls.iter().try_for_each(|c| replay.execute(c))
     })?;
@@ -358,14 +356,14 @@ fn copy_storage(s: &Storage) -> Result<Storage> {
     let view =
         |s: &Storage| Tensor::from_parts(s.clone(), [n].into(), [1].into(), 0, crate::DType::U8);
     let fresh = Storage::empty(s.nbytes(), s.device())?;
-    crate::ops::call::copy_(&view(&fresh), &view(s))?;
+    crate::ops::helpers::copy_(&view(&fresh), &view(s))?;
     Ok(fresh)
 }
 
 impl Replay {
     /// All calls that the entry's storage depends on, oldest first. Cached states stop the search.
-    fn collect(&mut self, entry: &Arc<Entry>) -> Result<Vec<Arc<Call>>> {
-        let mut calls: HashMap<u64, Arc<Call>> = HashMap::new();
+    fn collect(&mut self, entry: &Arc<Entry>) -> Result<Vec<Arc<Written>>> {
+        let mut calls: HashMap<u64, Arc<Written>> = HashMap::new();
         let mut stack = vec![Source::Recipe(entry.clone())];
         let mut seen = std::collections::HashSet::new();
         while let Some(source) = stack.pop() {
@@ -398,7 +396,7 @@ impl Replay {
                 }
             }
         }
-        let mut calls: Vec<Arc<Call>> = calls.into_values().collect();
+        let mut calls: Vec<Arc<Written>> = calls.into_values().collect();
         calls.sort_by_key(|c| c.seq);
         Ok(calls)
     }
@@ -414,7 +412,7 @@ impl Replay {
             .ok_or_else(|| crate::err!(Runtime, "a recorded input is missing from the replay"))
     }
 
-    fn execute(&mut self, call: &Call) -> Result<()> {
+    fn execute(&mut self, call: &Written) -> Result<()> {
         let mut args = call.args.clone();
         let (mut inputs, mut versions) = (call.inputs.iter(), call.versions.iter());
         let mut failed = None;
@@ -447,17 +445,15 @@ impl Replay {
             };
             let target = on_storage(layout, storage);
             return with_rng(call, || {
-                dispatch::run_plain(
-                    &args.borrow(),
-                    &k,
-                    Dest::InPlace(&target),
-                    Some(call.device),
-                )
-                .map(drop)
+                let c = Call {
+                    args: &args.borrow(),
+                    form: Form::InPlace(&target),
+                };
+                dispatch::run_plain(c, &k, Some(call.device)).map(drop)
             });
         }
         let results = with_rng(call, || {
-            dispatch::run_plain(&args.borrow(), &k, Dest::New, Some(call.device))
+            dispatch::run_plain(Call::new(&args.borrow()), &k, Some(call.device))
         })?
         .tensors();
         for ((key, _), result) in call.outs.iter().zip(results) {
@@ -467,7 +463,7 @@ impl Replay {
     }
 }
 
-fn with_rng<R>(call: &Call, f: impl FnOnce() -> R) -> R {
+fn with_rng<R>(call: &Written, f: impl FnOnce() -> R) -> R {
     match &call.rng {
         Some(g) => random::with_default_generator(g.clone(), f),
         None => f(),
@@ -528,6 +524,16 @@ pub fn constant(t: &Tensor) -> Result<Tensor> {
         bail!(Runtime, "clone is a kernel")
     };
     let args = Args::new(op, [Arg::Tensor(t)])?;
-    let plan = (k.infer)(&args)?;
-    record(&args, &args.to_owned(), &k, None, plan.outs.into_vec())?.one()
+    let placing = Placing {
+        traits: &k.traits,
+        device: Device::META,
+        direct_out: false,
+    };
+    (k.run)(&args, &mut |plan, _| {
+        let plan = plan.on(Device::META);
+        place(&args, placing, plan, Form::New, &mut |outs, over| {
+            record(&args, &args.to_owned(), &k, outs, over)
+        })
+    })?
+    .one()
 }

@@ -1,11 +1,15 @@
 //! Copies, casts and fills.
 
-use super::args::Args;
-use super::op::{F, FM, FMIO, I, KernelBody, M, OpDef, Plan, Ret, compose, kernel, view};
 use crate::dims::{self, MemoryFormat};
+use crate::ops::core::args::Args;
+use crate::ops::core::op::{
+    F, FM, FMIO, I, KernelBody, M, OpDef, Plan, Ret, kernel, old_compose, old_view,
+};
 use crate::{DType, Device, Dims, Result, Tensor, bail, cpu, run1};
+use torchlike_macros::operators;
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
         "copy",
@@ -47,7 +51,7 @@ pub static OPS: &[OpDef] = &[
             .lazy_aware(),
         "A tensor like `self` with every element set to a number.",
     ),
-    compose(
+    old_compose(
         "fill#tensor",
         "(Tensor self, Tensor value)",
         F | I,
@@ -64,49 +68,49 @@ pub static OPS: &[OpDef] = &[
             .lazy_aware(),
         "A tensor like `self` of zeros.",
     ),
-    compose(
+    old_compose(
         "contiguous",
         "(Tensor self, *, format memory_format=contiguous_format)",
         M,
         contiguous,
         "The same values in a contiguous layout; itself if it has that.",
     ),
-    view(
+    old_view(
         "alias",
         "(Tensor self)",
         0,
         |a| Ok(a.tensor(0)?.detach().into()),
         "Another tensor on the same memory.",
     ),
-    view(
+    old_view(
         "detach",
         "(Tensor self)",
         FM,
         |a| Ok(a.tensor(0)?.detach().into()),
         "The same memory without gradient history.",
     ),
-    compose(
+    old_compose(
         "resolve_conj",
         "(Tensor self)",
         FM,
-        |a| super::call::resolve(a.tensor(0)?).map(Ret::from),
+        |a| crate::ops::core::helpers::resolve(a.tensor(0)?).map(Ret::from),
         "The tensor with a lazy conjugation carried out.",
     ),
-    compose(
+    old_compose(
         "resolve_neg",
         "(Tensor self)",
         FM,
-        |a| super::call::resolve(a.tensor(0)?).map(Ret::from),
+        |a| crate::ops::core::helpers::resolve(a.tensor(0)?).map(Ret::from),
         "The tensor with a lazy negation carried out.",
     ),
-    compose(
+    old_compose(
         "to#dtype",
         "(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
         M,
         |a| to(a.tensor(0)?, a.dtype(1), None, a.bool(3), a.format(4)),
         "The tensor in another dtype.",
     ),
-    compose(
+    old_compose(
         "to#device",
         "(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
         M,
@@ -121,14 +125,14 @@ pub static OPS: &[OpDef] = &[
         },
         "The tensor on another device.",
     ),
-    compose(
+    old_compose(
         "to#other",
         "(Tensor self, Tensor tensor, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
         M,
         to_other,
         "The tensor in the dtype and on the device of another.",
     ),
-    compose(
+    old_compose(
         "type_as",
         "(Tensor self, Tensor other)",
         M,
@@ -143,21 +147,21 @@ pub static OPS: &[OpDef] = &[
         },
         "The tensor in the dtype of another.",
     ),
-    compose(
+    old_compose(
         "cpu",
         "(Tensor self, *, format? memory_format=None)",
         M,
         |a| to(a.tensor(0)?, None, Some(Device::CPU), false, a.format(1)),
         "The tensor on the host.",
     ),
-    compose(
+    old_compose(
         "cuda",
         "(Tensor self, device? device=None, bool non_blocking=False, *, format? memory_format=None)",
         M,
         to_cuda,
         "The tensor on a GPU.",
     ),
-    compose(
+    old_compose(
         "conj_physical",
         "(Tensor self)",
         FMIO,
@@ -177,7 +181,7 @@ macro_rules! cast_methods {
     ($($name:literal $d:ident;)+) => {
         /// `x.float()`, `x.half()`, ...: a method for each dtype with a short name.
         pub static CASTS: &[OpDef] = &[$(
-            compose($name, "(Tensor self, format? memory_format=None)", M, |a| to(a.tensor(0)?, Some(DType::$d), None, false, a.format(1)), concat!("The tensor as ", $name, "."))
+            old_compose($name, "(Tensor self, format? memory_format=None)", M, |a| to(a.tensor(0)?, Some(DType::$d), None, false, a.format(1)), concat!("The tensor as ", $name, "."))
         ),+];
     };
 }
@@ -200,7 +204,7 @@ pub fn infer_like(a: &Args) -> Result<Plan> {
 }
 
 fn infer_fill(a: &Args) -> Result<Plan> {
-    super::mask::check_fits(a.scalar(1)?, a.tensor(0)?.dtype())?;
+    crate::ops::index::mask::check_fits(a.scalar(1)?, a.tensor(0)?.dtype())?;
     infer_like(a)
 }
 
@@ -322,7 +326,7 @@ fn fill_tensor(a: &Args) -> Result<Ret> {
         t.dtype(),
         t.device(),
     )?;
-    super::call::copy_(&out, v)?;
+    crate::ops::core::helpers::copy_(&out, v)?;
     Ok(out.into())
 }
 
@@ -353,7 +357,7 @@ pub fn to(
     format: Option<MemoryFormat>,
 ) -> Result<Ret> {
     let dtype = dtype.unwrap_or(t.dtype());
-    let here = super::composite::located(t);
+    let here = crate::layers::parts::located(t);
     let device = device.map_or(here, |d| {
         if d.kind == crate::DeviceKind::Cuda && d.index < 0 {
             Device::cuda(0)
@@ -364,7 +368,7 @@ pub fn to(
     let format_ok = match format {
         None | Some(MemoryFormat::Preserve) => true,
         // Whatever is not channels-last counts as the contiguous format here, dense or not.
-        Some(f) => super::join::suggested_format(t) == f,
+        Some(f) => crate::ops::arrange::join::suggested_format(t) == f,
     };
     if dtype == t.dtype() && device == here && !copy && format_ok {
         return Ok(t.clone().into());

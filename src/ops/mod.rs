@@ -3,151 +3,158 @@
 //! A family file holds its rows; [`FAMILIES`] lists the families. Everything else (Python functions and methods,
 //! stubs, docs, the table test) is derived by walking [`table()`].
 
-pub mod activation;
-pub mod adaptive_pool;
-pub mod addmm;
-pub mod args;
-pub mod attention;
-pub mod avg_pool;
-pub mod bag;
-pub mod batch_norm;
-pub mod binary;
-pub mod call;
-pub mod classes;
-pub mod complex_view;
-pub mod composite;
-pub mod contract;
-pub mod conv;
+pub mod arrange;
 pub mod copy;
+pub mod core;
 pub mod create;
-pub mod ctc;
-pub mod dispatch;
-pub mod distance;
-pub mod dropout;
-pub mod einsum;
-pub mod either;
-pub mod extreme;
-pub mod factor;
-pub mod fold;
-pub mod gated;
-pub mod getitem;
-pub mod histogram;
 pub mod index;
-pub mod join;
 pub mod linalg;
-pub mod linalg_more;
-pub mod loss;
-pub mod lu;
-mod map_macro;
-pub mod margin_loss;
-pub mod mask;
-pub mod matrix;
-pub mod nonzero;
-pub mod norm;
-pub mod op;
-pub mod order;
-pub mod pad;
-pub mod part;
+pub mod nn;
 pub mod pointwise;
-pub mod pointwise_more;
-pub mod pool;
 pub mod random;
-pub mod range;
-pub mod rearrange;
-pub mod recurrent;
 pub mod reduce;
-pub mod refusal;
-pub mod resize;
-pub mod rules;
-pub mod scan;
-pub mod scatter;
-pub mod schema;
-pub mod search;
 pub mod sort;
-pub mod special;
-pub mod spectral;
-pub mod statistics;
-pub mod take;
-pub mod tensor_split;
-pub mod triangle;
-pub mod unary;
-pub mod unpool;
 pub mod view;
-pub mod window;
 
-pub use args::{Arg, Args, OwnedArg, OwnedArgs};
-pub use op::{Op, OpDef, Ret, Value};
+pub use core::args::{Arg, Args, OwnedArg, OwnedArgs};
+pub use core::call::{Call, Form};
+pub use core::op::{Op, OpDef, Ret, Value};
+pub use core::{args, dispatch, helpers, op, schema};
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+/// Every operator as a function of Rust, and its arguments as a struct with setters for those that have a default:
+/// `f::softmax(&x, -1)?`, `f::Softmax::new(&x, -1).dtype(DType::F64).call()?`.
+pub mod f {
+    pub use super::arrange::join::calls::*;
+    pub use super::arrange::pad::calls::*;
+    pub use super::arrange::repeat::calls::*;
+    pub use super::arrange::triangle::calls::*;
+    pub use super::copy::calls::*;
+    pub use super::create::factory::calls::*;
+    pub use super::create::range::calls::*;
+    pub use super::create::window::calls::*;
+    pub use super::index::along::calls::*;
+    pub use super::index::getitem::calls::*;
+    pub use super::index::mask::calls::*;
+    pub use super::index::nonzero::calls::*;
+    pub use super::index::scatter::calls::*;
+    pub use super::index::take::calls::*;
+    pub use super::linalg::addmm::calls::*;
+    pub use super::linalg::contract::calls::*;
+    pub use super::linalg::derived::calls::*;
+    pub use super::linalg::einsum::calls::*;
+    pub use super::linalg::factor::calls::*;
+    pub use super::linalg::lu::calls::*;
+    pub use super::linalg::matrix::calls::*;
+    pub use super::linalg::solve::calls::*;
+    pub use super::linalg::spectral::calls::*;
+    pub use super::nn::activation::calls::*;
+    pub use super::nn::adaptive_pool::calls::*;
+    pub use super::nn::attention::calls::*;
+    pub use super::nn::avg_pool::calls::*;
+    pub use super::nn::bag::calls::*;
+    pub use super::nn::batch_norm::calls::*;
+    pub use super::nn::classes::calls::*;
+    pub use super::nn::conv::calls::*;
+    pub use super::nn::ctc::calls::*;
+    pub use super::nn::distance::calls::*;
+    pub use super::nn::dropout::calls::*;
+    pub use super::nn::fold::calls::*;
+    pub use super::nn::gated::calls::*;
+    pub use super::nn::loss::calls::*;
+    pub use super::nn::margin_loss::calls::*;
+    pub use super::nn::norm::calls::*;
+    pub use super::nn::pool::calls::*;
+    pub use super::nn::resize::calls::*;
+    pub use super::nn::unpool::calls::*;
+    pub use super::pointwise::binary::calls::*;
+    pub use super::pointwise::bounds::calls::*;
+    pub use super::pointwise::special::calls::*;
+    pub use super::pointwise::unary::calls::*;
+    pub use super::random::calls::*;
+    pub use super::reduce::extreme::calls::*;
+    pub use super::reduce::order::calls::*;
+    pub use super::reduce::scan::calls::*;
+    pub use super::reduce::statistics::calls::*;
+    pub use super::reduce::sums::calls::*;
+    pub use super::sort::histogram::calls::*;
+    pub use super::sort::order::calls::*;
+    pub use super::sort::search::calls::*;
+    pub use super::view::complex::calls::*;
+    pub use super::view::part::calls::*;
+    pub use super::view::shape::calls::*;
+    pub use super::view::split::calls::*;
+}
+
 /// The families of the table.
 static FAMILIES: &[&[OpDef]] = &[
-    unary::OPS,
-    binary::OPS,
+    pointwise::unary::OPS,
+    pointwise::binary::OPS,
     copy::OPS,
     copy::CASTS,
-    window::OPS,
-    bag::OPS,
-    create::OPS,
-    range::OPS,
-    view::OPS,
-    complex_view::OPS,
-    part::OPS,
-    reduce::OPS,
-    extreme::OPS,
-    statistics::OPS,
-    order::OPS,
-    scan::OPS,
-    sort::OPS,
-    search::OPS,
-    histogram::OPS,
+    create::window::OPS,
+    nn::bag::OPS,
+    create::factory::OPS,
+    create::range::OPS,
+    view::shape::OPS,
+    view::complex::OPS,
+    view::part::OPS,
+    reduce::sums::OPS,
+    reduce::extreme::OPS,
+    reduce::statistics::OPS,
+    reduce::order::OPS,
+    reduce::scan::OPS,
+    sort::order::OPS,
+    sort::search::OPS,
+    sort::histogram::OPS,
     random::OPS,
-    ctc::OPS,
-    recurrent::OPS,
-    index::OPS,
-    scatter::OPS,
-    take::OPS,
-    getitem::OPS,
-    mask::OPS,
-    nonzero::OPS,
-    activation::OPS,
-    gated::OPS,
-    dropout::OPS,
-    join::OPS,
-    tensor_split::OPS,
-    rearrange::OPS,
-    triangle::OPS,
-    pad::OPS,
-    pointwise_more::OPS,
-    special::OPS,
-    norm::OPS,
-    batch_norm::OPS,
-    loss::OPS,
-    margin_loss::OPS,
-    distance::OPS,
-    classes::OPS,
-    matrix::OPS,
-    contract::OPS,
-    addmm::OPS,
-    einsum::OPS,
-    conv::CONVOLUTIONS,
-    conv::TRANSPOSED,
-    conv::OPS,
-    fold::OPS,
-    pool::OPS,
-    avg_pool::OPS,
-    unpool::OPS,
-    adaptive_pool::OPS,
-    pool::MAXIMA,
-    pool::UNPOOL,
-    resize::OPS,
-    attention::OPS,
-    linalg::OPS,
-    factor::OPS,
-    lu::OPS,
-    spectral::OPS,
-    linalg_more::OPS,
+    nn::ctc::OPS,
+    nn::recurrent::OPS,
+    index::along::OPS,
+    index::scatter::OPS,
+    index::take::OPS,
+    index::getitem::OPS,
+    index::mask::OPS,
+    index::nonzero::OPS,
+    nn::activation::OPS,
+    nn::gated::OPS,
+    nn::dropout::OPS,
+    arrange::join::OPS,
+    view::split::OPS,
+    arrange::repeat::OPS,
+    arrange::triangle::OPS,
+    arrange::pad::OPS,
+    pointwise::bounds::OPS,
+    pointwise::special::OPS,
+    nn::norm::OPS,
+    nn::batch_norm::OPS,
+    nn::loss::OPS,
+    nn::margin_loss::OPS,
+    nn::distance::OPS,
+    nn::classes::OPS,
+    linalg::matrix::OPS,
+    linalg::contract::OPS,
+    linalg::addmm::OPS,
+    linalg::einsum::OPS,
+    nn::conv::CONVOLUTIONS,
+    nn::conv::TRANSPOSED,
+    nn::conv::OPS,
+    nn::fold::OPS,
+    nn::pool::OPS,
+    nn::avg_pool::OPS,
+    nn::unpool::OPS,
+    nn::adaptive_pool::OPS,
+    nn::pool::MAXIMA,
+    nn::pool::UNPOOL,
+    nn::resize::OPS,
+    nn::attention::OPS,
+    linalg::solve::OPS,
+    linalg::factor::OPS,
+    linalg::lu::OPS,
+    linalg::spectral::OPS,
+    linalg::derived::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.

@@ -1,14 +1,15 @@
 //! Random numbers: factories, fills in place, and draws that read other tensors.
 
-use super::args::{Arg, Args};
-use super::create::{like, sized};
-use super::op::{F, FM, FMO, I, KernelBody, M, O, OpDef, Plan, kernel};
-use super::schema::Kind;
+use crate::ops::core::args::{Arg, Args};
+use crate::ops::core::op::{F, FM, FMO, I, KernelBody, M, O, OpDef, Plan, kernel};
+use crate::ops::core::schema::Kind;
+use crate::ops::create::factory::{like, sized};
 use crate::random::{
     Distribution, SharedGenerator, advance_bernoulli_probs, advance_exponential_weights,
     advance_randperm,
 };
 use crate::{DType, Device, Result, Tensor, bail, cpu, dims, ensure, factory_schema};
+use torchlike_macros::operators;
 
 /// The generator of a call: the one given, or the default.
 #[must_use]
@@ -135,6 +136,7 @@ fn sized_long(a: &Args, size: usize, first: usize) -> Result<Plan> {
 }
 
 /// The family's rows.
+#[operators]
 pub static OPS: &[OpDef] = &[
     draw!(
         "rand",
@@ -215,7 +217,7 @@ pub static OPS: &[OpDef] = &[
         KernelBody::new(infer_randperm, |a, o| {
             cpu::random::randperm(&generator(a), &o[0])
         })
-        .cuda(super::create::via_host)
+        .cuda(crate::ops::create::factory::via_host)
         .random(Some(|_, o, g| advance_randperm(g, o[0].numel() as usize))),
         "A random permutation of 0 to n - 1.",
     ),
@@ -492,8 +494,8 @@ fn normal_values(a: &Args, outs: &[Tensor]) -> Result<()> {
         &generator(a),
         &drawn,
     )?;
-    let apply = |op: &'static super::Op, other: Arg| -> Result<()> {
-        super::dispatch::call_inplace(&Args::new(op, [Arg::Tensor(&drawn), other])?)
+    let apply = |op: &'static crate::ops::Op, other: Arg| -> Result<()> {
+        crate::ops::core::dispatch::call_inplace(&Args::new(op, [Arg::Tensor(&drawn), other])?)
     };
     if let Some(std) = a.opt_tensor(1) {
         apply(crate::op!("mul")?, Arg::Tensor(std))?;

@@ -13,7 +13,7 @@ use super::types::type_name;
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Body, Op, Ret};
 use crate::ops::schema::{Kind, Returns};
-use crate::ops::{dispatch, table};
+use crate::ops::{Call, dispatch, table};
 use crate::{Dims, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
@@ -199,20 +199,19 @@ impl<'py> Incoming<'py> {
         let py = self.py;
         if group.in_place {
             let target = &self.positional[0];
-            if let Body::View(f) = overload.op.def.body {
-                let t = PyTensor::of(target)?;
-                let view = f(&args)?.one()?;
-                let keep = t.get().requires_grad();
-                t.set(view.with_requires_grad(keep));
-            } else {
-                released(py, &args, dispatch::call_inplace)?;
+            if let Ret::Become(made) = released(py, &args, |a| dispatch::call(Call::in_place(a)?))?
+            {
+                PyTensor::of(target)?.set(made);
             }
             return Ok(target.clone());
         }
         if let Some(out) = out {
             return self.call_out(overload, args, out);
         }
-        let mut result = released(py, &args, dispatch::call)?;
+        let mut result = released(py, &args, |a| dispatch::call(Call::new(a)))?;
+        if let Ret::Same(i) = result {
+            return Ok(self.given(overload, i));
+        }
         if let Some(i) = overload.requires_grad
             && args.bool(i)
             && let Ret::One(t) = result
@@ -230,6 +229,15 @@ impl<'py> Incoming<'py> {
             return Ok(first.clone());
         }
         to_python(py, result, overload.op)
+    }
+
+    /// The object that was given for a parameter.
+    fn given(&self, overload: &Overload, i: usize) -> Bound<'py, PyAny> {
+        self.positional
+            .get(i)
+            .or_else(|| self.keyword(&overload.names[i]))
+            .or_else(|| self.keywords.first().map(|k| &k.1))
+            .map_or_else(|| self.py.None().into_bound(self.py), Clone::clone)
     }
 
     fn call_out(
@@ -264,7 +272,7 @@ impl<'py> Incoming<'py> {
         if let (Some(_), [only]) = (overload.op.schema.position("layout"), tensors.as_slice()) {
             factory_out(overload.op, &mut args, only)?;
         }
-        dispatch::call_out(&args, &mut tensors)?;
+        dispatch::call(Call::out(&args, &mut tensors))?;
         for ((o, t), before) in objects.iter().zip(tensors).zip(shapes) {
             if *t.shape() != before && before.iter().product::<i64>() != 0 {
                 resize_warning(self.py, &before, t.shape())?;
@@ -531,9 +539,9 @@ pub fn binary<'py>(
     };
     args.fill()?;
     if in_place {
-        released(py, &args, dispatch::call_inplace)?;
+        released(py, &args, |a| dispatch::call(Call::in_place(a)?))?;
         return Ok(slf.clone());
     }
-    let result = released(py, &args, dispatch::call)?;
+    let result = released(py, &args, |a| dispatch::call(Call::new(a)))?;
     to_python(py, result, op)
 }

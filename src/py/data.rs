@@ -6,7 +6,7 @@ use super::results::scalar;
 use super::tensor::sizes_of;
 use super::types::type_name;
 use crate::cpu::copy::from_scalars;
-use crate::ops::call::{readable, to_copy};
+use crate::ops::helpers::{readable, to_copy};
 use crate::{DType, Device, Result as CoreResult, Scalar, Tensor, cpu, layers, mode};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -224,7 +224,7 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
 
 /// While recording, values become a recipe like any factory's; otherwise they move to the device.
 fn recorded(t: Tensor, device: Device) -> CoreResult<Tensor> {
-    if layers::active() && !device.is_meta() {
+    if layers::recording() && !device.is_meta() {
         return layers::record::constant(&t);
     }
     t.to_device(device)
@@ -232,13 +232,13 @@ fn recorded(t: Tensor, device: Device) -> CoreResult<Tensor> {
 
 /// The nested list of a tensor's values.
 pub fn to_list<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
-    crate::ops::composite::check_plain(t, "tolist")?;
+    crate::layers::parts::check_plain(t, "tolist")?;
     let real =
         readable(t, "Cannot copy out of meta tensor; no data!").map_err(|e| match e.kind() {
             crate::ErrorKind::Runtime => PyNotImplementedError::new_err(e.message().to_owned()),
             _ => e.into(),
         })?;
-    let real = crate::ops::call::resolve(&real)?;
+    let real = crate::ops::helpers::resolve(&real)?;
     build(py, &real, 0, 0)
 }
 
@@ -285,8 +285,8 @@ pub fn legacy_constructor(
             type_name(&first)
         ))
     })?;
-    crate::ops::create::check_size(&shape)?;
-    if layers::active() {
+    crate::ops::create::factory::check_size(&shape)?;
+    if layers::recording() {
         return Ok(crate::run1!(
             "empty",
             shape,

@@ -57,7 +57,7 @@ fn tensor<'py>(
         let text = "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).";
         py.import("warnings")?.call_method1("warn", (text,))?;
         let target = dev.or_else(mode::device_override).unwrap_or(t.device());
-        let copy = crate::ops::call::to_copy(t, d.unwrap_or(t.dtype()), target)?;
+        let copy = crate::ops::helpers::to_copy(t, d.unwrap_or(t.dtype()), target)?;
         return wrap(
             py,
             if requires_grad {
@@ -99,7 +99,7 @@ fn as_tensor<'py>(
         }
         return wrap(
             py,
-            crate::ops::call::to_copy(t, d.unwrap_or(t.dtype()), dev)?,
+            crate::ops::helpers::to_copy(t, d.unwrap_or(t.dtype()), dev)?,
         );
     }
     let dev = dev.unwrap_or_else(mode::default_device);
@@ -248,7 +248,10 @@ fn result_type<'py>(
     let wrong = || PyTypeError::new_err("result_type(): arguments must be tensors or numbers");
     let a = super::convert::convert(Operand, false, tensor1).map_err(|_| wrong())?;
     let b = super::convert::convert(Operand, false, tensor2).map_err(|_| wrong())?;
-    dtype(tensor1.py(), crate::ops::pointwise::result_type(&[a, b])?)
+    dtype(
+        tensor1.py(),
+        crate::ops::pointwise::rule::result_type(&[a, b])?,
+    )
 }
 
 /// Two dtypes by position or keyword, with the messages that op functions give.
@@ -313,7 +316,7 @@ fn _record(enter: bool) {
 }
 #[pyfunction]
 fn _recording() -> bool {
-    layers::active()
+    layers::recording()
 }
 
 /// Makes a meta tensor real in place.

@@ -4,7 +4,7 @@ use super::convert::{self, Failure};
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::tensor::slice_parts;
 use super::types::type_name;
-use crate::ops::index::{Index, Put, get_item, set_item};
+use crate::ops::index::along::{Index, Put, get_item, set_item};
 use crate::ops::schema::Kind;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
@@ -98,7 +98,7 @@ pub fn set(
     let value = match convert::convert(Kind::Operand, false, value) {
         Ok(crate::ops::Arg::Tensor(v)) => Put::Tensor(v),
         Ok(arg) => Put::Scalar(
-            crate::ops::pointwise::scalar_of(&arg)
+            crate::ops::pointwise::rule::scalar_of(&arg)
                 .ok_or_else(|| PyTypeError::new_err("expected a number"))?,
         ),
         Err(Failure::Error(e)) => return Err(e),

@@ -4,7 +4,7 @@ use super::convert::tensor_arg;
 use super::object::{PyTensor, wrap};
 use super::results::to_python;
 use super::types::{self, PyDType, device, dtype, size};
-use crate::ops::composite::check_view;
+use crate::layers::parts::check_view;
 use crate::ops::op::Ret;
 use crate::{MemoryFormat, Result, Tensor, op, run};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
@@ -26,7 +26,7 @@ fn matrix<'py>(slf: &Bound<'py, PyTensor>, name: &str, conj: bool) -> PyResult<B
     check_view(slf.get().get(), name)?;
     wrap(
         slf.py(),
-        crate::ops::view::matrix_transpose(slf.get().get(), name, conj)?.one()?,
+        crate::ops::view::shape::matrix_transpose(slf.get().get(), name, conj)?.one()?,
     )
 }
 
@@ -214,11 +214,11 @@ impl PyTensor {
         let t = slf.get().get();
         check_view(t, "H")?;
         if t.ndim() == 0 {
-            return wrap(slf.py(), crate::ops::complex_view::conj(t));
+            return wrap(slf.py(), crate::ops::view::complex::conj(t));
         }
         wrap(
             slf.py(),
-            crate::ops::complex_view::conj(&swapped(t, "H")?.one()?),
+            crate::ops::view::complex::conj(&swapped(t, "H")?.one()?),
         )
     }
     #[getter(mT)]

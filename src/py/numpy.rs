@@ -203,10 +203,10 @@ pub fn to_numpy<'py>(slf: &Bound<'py, PyTensor>, force: bool) -> PyResult<Bound<
     let py = slf.py();
     let mut t = slf.get().get().clone();
     if t.storage().is_opaque() {
-        crate::ops::composite::check_plain(&t, "numpy")?;
+        crate::layers::parts::check_plain(&t, "numpy")?;
     }
     if force {
-        t = crate::ops::call::resolve(&t.to_device(Device::CPU)?)?.with_requires_grad(false);
+        t = crate::ops::helpers::resolve(&t.to_device(Device::CPU)?)?.with_requires_grad(false);
     }
     if !t.device().is_cpu() {
         return Err(PyTypeError::new_err(format!(
@@ -488,7 +488,7 @@ pub fn from_dlpack<'py>(
     let storage = unsafe { Storage::foreign(ptr, nbytes, Device::CPU, Box::new(owner)) };
     let mut t = Tensor::checked(storage, shape, strides, 0, dtype)?;
     if copy == Some(true) {
-        t = crate::ops::call::clone(&t, crate::MemoryFormat::Preserve)?;
+        t = crate::ops::helpers::clone(&t, crate::MemoryFormat::Preserve)?;
     }
     if let Some(d) = device {
         t = t.to_device(super::types::device_of(d)?)?;

@@ -2,7 +2,8 @@
 
 use super::object::{PyTensor, wrap};
 use super::types::{self, PyLayout};
-use crate::ops::{call, composite};
+use crate::layers::parts;
+use crate::ops::core::helpers;
 use crate::parts::Parts;
 use crate::{Result, Tensor, bail, err};
 use pyo3::prelude::*;
@@ -13,7 +14,7 @@ pub fn of(t: &Tensor) -> Option<Arc<Parts>> {
     t.storage().parts()
 }
 
-pub use crate::ops::composite::located;
+pub use crate::layers::parts::located;
 
 fn layout_name(t: &Tensor) -> &'static str {
     of(t).map_or("strided", |p| p.layout())
@@ -90,11 +91,11 @@ fn integers(t: &Tensor) -> Result<Tensor> {
         );
     }
     if let Some(Parts::Packed { bytes, .. }) = of(t).as_deref() {
-        return call::clone(bytes, crate::MemoryFormat::Preserve);
+        return helpers::clone(bytes, crate::MemoryFormat::Preserve);
     }
-    let plain = composite::integers(t)?;
+    let plain = parts::integers(t)?;
     // The storage carries the quantizer, so that the result needs another one.
-    call::clone(&plain, crate::MemoryFormat::Preserve)
+    helpers::clone(&plain, crate::MemoryFormat::Preserve)
 }
 
 #[pymethods]

@@ -12,7 +12,10 @@ use pyo3::types::PyTuple;
 #[inline]
 pub fn to_python<'py>(py: Python<'py>, r: Ret, op: &'static Op) -> PyResult<Bound<'py, PyAny>> {
     match r {
-        Ret::One(t) => wrap(py, t),
+        Ret::One(t) | Ret::Become(t) => wrap(py, t),
+        Ret::Same(_) => Err(pyo3::exceptions::PyRuntimeError::new_err(
+            "internal error in torchlike: a result that is an argument",
+        )),
         Ret::Tuple(list) => {
             let items = list
                 .into_iter()

@@ -125,7 +125,7 @@ impl PyStorage {
     }
     fn clone(&self) -> PyResult<Self> {
         Ok(Self(
-            crate::ops::call::clone(&self.bytes(), crate::MemoryFormat::Contiguous)?
+            crate::ops::helpers::clone(&self.bytes(), crate::MemoryFormat::Contiguous)?
                 .storage()
                 .clone(),
         ))
@@ -144,12 +144,12 @@ impl PyStorage {
     fn __setitem__(&self, index: i64, value: i64) -> PyResult<()> {
         self.readable()?;
         let at = self.bytes().narrowed(0, self.position(index)?, 1);
-        crate::ops::call::copy_(&at, &Tensor::scalar(crate::Scalar::Int(value), DType::U8)?)?;
+        crate::ops::helpers::copy_(&at, &Tensor::scalar(crate::Scalar::Int(value), DType::U8)?)?;
         Ok(())
     }
     fn fill_(slf: Bound<'_, Self>, value: i64) -> PyResult<Bound<'_, Self>> {
         if !slf.get().0.device().is_meta() {
-            crate::ops::call::copy_(
+            crate::ops::helpers::copy_(
                 &slf.get().bytes(),
                 &Tensor::scalar(crate::Scalar::Int(value), DType::U8)?,
             )?;

@@ -256,7 +256,7 @@ impl PyTensor {
                 "numel: integer multiplication overflow",
             ));
         }
-        crate::ops::dispatch::resize(&mut t, &shape, strides.as_ref())?;
+        crate::ops::core::place::resize(&mut t, &shape, strides.as_ref())?;
         slf.get().set(t);
         Ok(slf)
     }
@@ -277,7 +277,7 @@ impl PyTensor {
         };
         let mut t = slf.get().get().clone();
         if t.shape() != template.shape() || strides.is_some() {
-            crate::ops::dispatch::resize(&mut t, template.shape(), strides.as_ref())?;
+            crate::ops::core::place::resize(&mut t, template.shape(), strides.as_ref())?;
         }
         slf.get().set(t);
         Ok(slf)

@@ -1,0 +1,51 @@
+//! Dispatch modes and tensors whose class handles its calls: the place where the binding's hook stands.
+//!
+//! The core knows no Python: a hook is a function that takes a leaf's call and answers it, or passes it on.
+
+use super::{Layer, Next, Sees};
+use crate::ops::core::op::Body;
+use crate::ops::{Call, Form, Ret};
+use crate::{Result, mode, tensor};
+use std::sync::OnceLock;
+
+/// Answers a call, or passes it on.
+pub type Hook = fn(Call, Next) -> Result<Ret>;
+
+static HOOK: OnceLock<Hook> = OnceLock::new();
+
+/// Sets the hook of this process; the first one stays.
+pub fn set_hook(hook: Hook) {
+    HOOK.get_or_init(|| hook);
+}
+
+/// Switches dispatch modes on this thread on or off, and returns whether they were on.
+pub fn switch(on: bool) -> bool {
+    let layers = mode::layers();
+    let bit = if on { mode::DISPATCH } else { 0 };
+    mode::set_layers(layers & !mode::DISPATCH | bit) & mode::DISPATCH != 0
+}
+
+/// Shows leaves to the hook, as PyTorch's: a kernel that is several operators there runs as those.
+pub struct Modes;
+
+impl Layer for Modes {
+    fn sees(&self) -> Sees {
+        Sees::Leaves
+    }
+
+    fn wants(&self, seen: u32, on: u32) -> bool {
+        on & mode::DISPATCH != 0 || seen & (u32::from(tensor::WATCHED) << mode::TENSOR_FLAGS) != 0
+    }
+
+    fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        if let (Form::New, Body::Kernel(k)) = (&c.form, &c.args.op.def.body)
+            && let Some(leaves) = k.leaves
+        {
+            return leaves(c.args);
+        }
+        match HOOK.get() {
+            Some(hook) => hook(c, next),
+            None => next.call(c),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The few calls that sparse, nested and quantised tensors answer by their parts; all others refuse them by name.
+
+use super::{Layer, Next, Sees};
+use crate::ops::core::args::Args;
+use crate::ops::core::op::{Body, Ret, Value};
+use crate::ops::{Call, Form};
+use crate::parts::Parts;
+use crate::{DType, Device, Error, MemoryFormat, Result, Scalar, Tensor, bail, err};
+use crate::{mode, storage};
+use std::sync::Arc;
+
+/// Answers calls with sparse, nested and quantised tensors among their arguments.
+pub struct PartsLayer;
+
+impl Layer for PartsLayer {
+    fn sees(&self) -> Sees {
+        Sees::All
+    }
+
+    fn wants(&self, seen: u32, _: u32) -> bool {
+        let opaque = u32::from(storage::OPAQUE) << mode::STORAGE_FLAGS;
+        seen & (opaque | mode::QUANTIZED) != 0
+    }
+
+    fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        if !matches!(c.form, Form::New) {
+            return Err(refusal(c.args));
+        }
+        match run(c.args)? {
+            Some(done) => Ok(done),
+            None => next.call(c),
+        }
+    }
+}
+
+/// Runs a call among whose arguments is a sparse, nested or quantised tensor. `None`: the op's own function may, since
+/// all it does is to call others.
+///
+/// # Errors
+/// That the op is not for such tensors, and what to do.
+#[cold]
+pub fn run(args: &Args) -> Result<Option<Ret>> {
+    let first = args.tensor(0).ok().filter(|t| t.has_parts());
+    let parts = first.and_then(|t| t.storage().parts());
+    let (Some(t), Some(parts)) = (first, parts) else {
+        return Err(refusal(args));
+    };
+    match (args.op.def.name, &*parts) {
+        ("unbind", Parts::Nested { .. }) if args.int(1).unwrap_or(0) == 0 => {
+            components(&parts).map(Ret::Tuple)
+        }
+        ("numel", parts) => Ok(Ret::Value(Value::Scalar(Scalar::Int(numel(t, parts))))),
+        ("detach" | "alias", _) => Ok(Ret::One(t.detach())),
+        ("clone", _) => {
+            let format = args.format(1).unwrap_or(MemoryFormat::Preserve);
+            rebuilt(t, &parts, t.dtype(), |p, _| {
+                crate::ops::core::helpers::clone(p, format)
+            })
+            .map(Ret::One)
+        }
+        ("_to_copy", parts) => {
+            let dtype = args.dtype(1).unwrap_or(t.dtype());
+            let device = args.device(2).unwrap_or(located(t));
+            // Quantised numbers and others are no casts of one another.
+            if dtype != t.dtype() && (dtype.is_quantized() || t.dtype().is_quantized()) {
+                return Err(refusal(args));
+            }
+            let to = |p: &Tensor, d| crate::ops::core::helpers::to_copy(p, d, device);
+            let part = |p: &Tensor, values| to(p, if values { dtype } else { p.dtype() });
+            rebuilt(t, parts, dtype, part).map(Ret::One)
+        }
+        (name, _) if is_conversion(name) => return Ok(None),
+        // Any view of a tensor with one quantizer has the same.
+        (_, Parts::PerTensor { .. }) => return go_on(args, false),
+        (_, Parts::PerChannel { .. }) => return go_on(args, true),
+        _ => Err(refusal(args)),
+    }
+    .map(Some)
+}
+
+/// Lets what is composed of other calls go on, and views unless they could move the dimension of the channels.
+fn go_on(args: &Args, channels: bool) -> Result<Option<Ret>> {
+    match args.op.def.body {
+        Body::Compose(_) => Ok(None),
+        Body::View(_) | Body::OldView(_) if !channels => Ok(None),
+        Body::View(_) | Body::OldView(_) => Err(channels_stay()),
+        Body::Kernel(_) | Body::Become(_) => Err(refusal(args)),
+    }
+}
+
+/// That an op is not for sparse, nested and quantised tensors.
+#[cold]
+#[must_use]
+pub fn refusal(args: &Args) -> Error {
+    let mut what = "quantized";
+    args.for_each_tensor(|_, t| {
+        if t.has_parts() {
+            what = described(t);
+        }
+    });
+    not_for(args.name().trim_start_matches('_'), what)
+}
+
+fn described(t: &Tensor) -> &'static str {
+    t.storage().parts().map_or("quantized", |p| p.describe())
+}
+
+/// Checks that a tensor's elements may be read or written as its strides say.
+///
+/// # Errors
+/// That sparse, nested and quantised tensors may not, and what to do.
+pub fn check_plain(t: &Tensor, name: &str) -> Result<()> {
+    if t.has_parts() {
+        return Err(not_for(name, described(t)));
+    }
+    Ok(())
+}
+
+/// Checks that a tensor may be viewed with other sizes and strides.
+///
+/// # Errors
+/// That sparse and nested tensors may not, nor those whose channels have quantizers of their own.
+pub fn check_view(t: &Tensor, name: &str) -> Result<()> {
+    match t.storage().parts().as_deref() {
+        Some(Parts::PerChannel { .. }) if t.dtype().is_quantized() => Err(channels_stay()),
+        Some(parts) if parts.is_opaque() => Err(not_for(name, parts.describe())),
+        _ => Ok(()),
+    }
+}
+
+fn channels_stay() -> Error {
+    err!(
+        Runtime,
+        "Setting strides is possible only on uniformly quantized tensors"
+    )
+}
+
+fn not_for(name: &str, what: &str) -> Error {
+    let way = match what {
+        "quantized" => "dequantize()",
+        "nested" => "unbind()",
+        _ => "to_dense()",
+    };
+    err!(
+        NotImplemented,
+        "{name}(): {what} tensors are loaded, saved and taken apart, and not computed with; call {way} first"
+    )
+}
+
+fn numel(t: &Tensor, parts: &Parts) -> i64 {
+    match parts {
+        Parts::Nested { sizes, .. } => sizes.iter().map(|s| s.iter().product::<i64>()).sum(),
+        _ => t.numel(),
+    }
+}
+
+/// True for what ends in `_to_copy`.
+fn is_conversion(name: &str) -> bool {
+    matches!(name, "type_as" | "cpu" | "cuda")
+        || name.starts_with("to#")
+        || crate::ops::copy::CASTS.iter().any(|op| op.name == name)
+}
+
+/// The device that counts: a sparse tensor is where its values are.
+#[must_use]
+pub fn located(t: &Tensor) -> Device {
+    match t.storage().parts() {
+        Some(parts) if parts.is_opaque() => parts.device(),
+        _ => t.device(),
+    }
+}
+
+/// The tensors of a nested tensor, as views of its buffer.
+fn components(parts: &Parts) -> Result<Vec<Tensor>> {
+    let Parts::Nested {
+        buffer,
+        sizes,
+        strides,
+        offsets,
+    } = parts
+    else {
+        return Err(err!(Runtime, "expected a nested tensor"));
+    };
+    Ok((0..offsets.len())
+        .map(|i| {
+            let at = buffer.offset() + offsets[i];
+            buffer.view_with(sizes[i][..].into(), strides[i][..].into(), at)
+        })
+        .collect())
+}
+
+/// The integers of a quantised tensor, on its own memory.
+///
+/// # Errors
+/// If there is not one for each element.
+pub fn integers(t: &Tensor) -> Result<Tensor> {
+    let dtype = match t.dtype() {
+        DType::QI8 => DType::I8,
+        DType::QU8 => DType::U8,
+        DType::QI32 => DType::I32,
+        other => bail!(Runtime, "int_repr(): {other} is no quantized dtype"),
+    };
+    Ok(t.reinterpret(dtype, t.shape().clone(), t.strides().clone(), t.offset()))
+}
+
+/// The same quantizer with other scales and zero points.
+fn quantizer_with(
+    quantizer: &Parts,
+    mut f: impl FnMut(&Tensor) -> Result<Tensor>,
+) -> Result<Parts> {
+    Ok(match quantizer {
+        Parts::PerChannel {
+            scales,
+            zero_points,
+            axis,
+            float_zero_points,
+        } => Parts::PerChannel {
+            scales: f(scales)?,
+            zero_points: f(zero_points)?,
+            axis: *axis,
+            float_zero_points: *float_zero_points,
+        },
+        other => other.clone(),
+    })
+}
+
+/// The same tensor with other parts: `f` gets each, and whether it is the values (of this dtype afterwards).
+///
+/// # Errors
+/// What the function reports.
+pub fn rebuilt(
+    t: &Tensor,
+    parts: &Parts,
+    dtype: DType,
+    mut f: impl FnMut(&Tensor, bool) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if !parts.is_opaque() {
+        let made = f(&integers(t)?, false)?;
+        made.storage()
+            .set_parts(Some(Arc::new(quantizer_with(parts, |p| f(p, false))?)));
+        let layout = (made.shape().clone(), made.strides().clone());
+        return Ok(made.reinterpret(t.dtype(), layout.0, layout.1, made.offset()));
+    }
+    let parts = match parts {
+        Parts::Coo {
+            indices,
+            values,
+            coalesced,
+        } => Parts::Coo {
+            indices: f(indices, false)?,
+            values: f(values, true)?,
+            coalesced: *coalesced,
+        },
+        Parts::Compressed {
+            kind,
+            compressed,
+            plain,
+            values,
+        } => Parts::Compressed {
+            kind: *kind,
+            compressed: f(compressed, false)?,
+            plain: f(plain, false)?,
+            values: f(values, true)?,
+        },
+        Parts::Nested {
+            buffer,
+            sizes,
+            strides,
+            offsets,
+        } => Parts::Nested {
+            buffer: f(buffer, true)?,
+            sizes: sizes.clone(),
+            strides: strides.clone(),
+            offsets: offsets.clone(),
+        },
+        Parts::Packed {
+            bytes,
+            dtype,
+            quantizer,
+        } => Parts::Packed {
+            bytes: f(bytes, false)?,
+            dtype: *dtype,
+            quantizer: Box::new(quantizer_with(quantizer, |p| f(p, false))?),
+        },
+        other => quantizer_with(other, |p| f(p, false))?,
+    };
+    Ok(parts
+        .into_tensor(t.shape(), dtype)?
+        .with_requires_grad(t.requires_grad() && (dtype.is_float() || dtype.is_complex())))
+}

@@ -1,0 +1,56 @@
+//! A call: an operator, its arguments, and where the results go.
+
+use crate::ops::core::args::Args;
+use crate::{Result, Tensor};
+
+/// One call of an operator.
+pub struct Call<'c, 'a> {
+    /// The operator and its arguments.
+    pub args: &'c Args<'a>,
+    /// Where the results go.
+    pub form: Form<'c>,
+}
+
+/// Where results go.
+pub enum Form<'c> {
+    /// Into fresh tensors, or views.
+    New,
+    /// Into this tensor, which is argument 0.
+    InPlace(&'c Tensor),
+    /// Into tensors that the caller gave, which are resized if their shape differs.
+    Out(&'c mut [Tensor]),
+}
+
+impl<'c, 'a> Call<'c, 'a> {
+    /// The functional form.
+    #[must_use]
+    pub fn new(args: &'c Args<'a>) -> Self {
+        Self {
+            args,
+            form: Form::New,
+        }
+    }
+
+    /// The in-place form.
+    ///
+    /// # Errors
+    /// If argument 0 is no tensor.
+    pub fn in_place(args: &'c Args<'a>) -> Result<Self>
+    where
+        'a: 'c,
+    {
+        Ok(Self {
+            args,
+            form: Form::InPlace(args.tensor(0)?),
+        })
+    }
+
+    /// The form that writes into `outs`.
+    #[must_use]
+    pub fn out(args: &'c Args<'a>, outs: &'c mut [Tensor]) -> Self {
+        Self {
+            args,
+            form: Form::Out(outs),
+        }
+    }
+}

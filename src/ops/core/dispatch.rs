@@ -1,0 +1,300 @@
+//! The door: every call of every operator passes here, in every form and on every device.
+//!
+//! [`call`] looks once at the arguments and at what the thread has switched on. If anything wants to see the call,
+//! the layers take it in their order; otherwise, and after the last of them, [`below`] runs the body: a kernel's rule and
+//! kernel, a view's plan, or a composite, whose own calls come through the door again.
+
+use crate::layers;
+use crate::ops::core::args::{Arg, Args};
+use crate::ops::core::call::{Call, Form};
+use crate::ops::core::op::{Body, KernelBody, Op, Ret, X};
+use crate::ops::core::place::{Placing, place, prepare_out};
+use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
+use crate::ops::core::survey::{glance, survey};
+use crate::ops::core::typed::tensor_of;
+use crate::ops::core::{helpers, writable};
+use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, mode};
+
+/// Passes a call through the door.
+///
+/// # Errors
+/// Whatever the layers, the operator's rule or its kernel report.
+#[inline]
+pub fn call(c: Call) -> Result<Ret> {
+    let seen = glance(c.args);
+    if seen & mode::watched() != 0 {
+        return layers::enter(c, seen);
+    }
+    below(c)
+}
+
+/// Runs a call that no layer wants to see (any more).
+///
+/// # Errors
+/// As [`call`].
+#[inline]
+pub fn below(c: Call) -> Result<Ret> {
+    match c.args.op.def.body {
+        Body::Kernel(ref k) => kernel(c, k),
+        Body::View(rule) => view(c, rule),
+        Body::OldView(f) => match c.form {
+            Form::InPlace(_) => {
+                let t = f(c.args)?.one()?;
+                Ok(Ret::Become(t))
+            }
+            _ => f(c.args),
+        },
+        Body::Become(f) => {
+            let target = c.args.tensor(0)?;
+            let made = f(c.args)?;
+            target.storage().bump();
+            Ok(Ret::Become(made))
+        }
+        Body::Compose(f) => composite(c, f),
+    }
+}
+
+/// A call by values in schema order; defaults fill the rest.
+///
+/// # Errors
+/// As [`call`].
+pub fn run(op: &'static Op, values: &[Arg]) -> Result<Ret> {
+    let args = Args::new(op, values.iter().cloned())?;
+    Ok(match call(Call::new(&args))? {
+        Ret::Same(i) => Ret::One(args.tensor(i)?.clone()),
+        ret => ret,
+    })
+}
+
+/// TRANSITION
+pub fn call_inplace(args: &Args) -> Result<()> {
+    call(Call::in_place(args)?).map(drop)
+}
+
+#[inline]
+fn kernel(c: Call, k: &KernelBody) -> Result<Ret> {
+    prepared(c, k, |c, device| run_plain(c, k, device))
+}
+
+/// Checks targets and devices of a kernel call, resolves lazy arguments, and hands on where the data is.
+///
+/// # Errors
+/// If a target may not be written, or devices differ.
+#[inline]
+pub(crate) fn prepared(
+    c: Call,
+    k: &KernelBody,
+    f: impl FnOnce(Call, Option<Device>) -> Result<Ret>,
+) -> Result<Ret> {
+    writable::check(&c)?;
+    let seen = survey(c.args, &k.traits)?;
+    if seen.lazy && !k.traits.lazy_aware {
+        return with_resolved(c, |c| f(c, seen.device));
+    }
+    f(c, seen.device)
+}
+
+/// Runs a kernel call without looking at layers; `device` is where the arguments are.
+///
+/// # Errors
+/// Whatever the rule or kernel reports.
+#[inline]
+pub fn run_plain(c: Call, k: &KernelBody, device: Option<Device>) -> Result<Ret> {
+    let Call { args, form } = c;
+    let mut form = Some(form);
+    (k.run)(args, &mut |plan, exec| {
+        let device = match plan.device {
+            Some(d) => d.canonical(),
+            None => device.unwrap_or(Device::CPU),
+        };
+        let form = form.take().unwrap_or(Form::New);
+        if k.traits.data_dependent && device.is_meta() {
+            return Err(data_dependent(args));
+        }
+        let placing = Placing {
+            traits: &k.traits,
+            device,
+            direct_out: true,
+        };
+        place(
+            args,
+            placing,
+            plan,
+            form,
+            &mut |outs, _| match device.kind {
+                DeviceKind::Meta => Ok(()),
+                DeviceKind::Cpu => {
+                    (exec.values)()?;
+                    (exec.cpu)(outs)
+                }
+                DeviceKind::Cuda => {
+                    (exec.values)()?;
+                    match exec.cuda {
+                        Some(kernel) => kernel(outs),
+                        None => bail!(NotImplemented, "{}() has no CUDA kernel yet", args.name()),
+                    }
+                }
+            },
+        )
+    })
+}
+
+/// Runs a view's rule and makes its tensors.
+fn view(c: Call, rule: fn(&Args) -> Result<Views>) -> Result<Ret> {
+    let base = c.args.tensor(0)?;
+    match c.form {
+        Form::New => Ok(match rule(c.args)? {
+            Views::Same => Ret::Same(0),
+            Views::One(plan) => Ret::One(base.viewed(plan)?),
+            Views::List(plans) => Ret::List(
+                plans
+                    .into_iter()
+                    .map(|p| base.viewed(p))
+                    .collect::<Result<_>>()?,
+            ),
+        }),
+        Form::InPlace(_) => {
+            writable::check_leaf(base)?;
+            let made = match rule(c.args)? {
+                Views::Same => base.clone(),
+                Views::One(plan) => base.viewed(plan)?.in_place_of(base),
+                Views::List(_) => bail!(Runtime, "{}_ has several results", c.args.name()),
+            };
+            base.storage().bump();
+            Ok(Ret::Become(made))
+        }
+        Form::Out(outs) => {
+            let result = call(Call::new(c.args))?.tensors();
+            write_out(c.args, result, outs)
+        }
+    }
+}
+
+fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
+    match c.form {
+        Form::New => f(c.args),
+        Form::InPlace(target) => {
+            writable::check_target(target)?;
+            let result = tensor_of(f(c.args)?, c.args)?;
+            writable::check_result(target, result.shape(), result.dtype())?;
+            helpers::copy_(target, &result)?;
+            Ok(Ret::Same(0))
+        }
+        Form::Out(outs) => {
+            for out in outs.iter() {
+                writable::check_target(out)?;
+            }
+            if let Some(args) = factory_dtype(c.args, outs)? {
+                return composite(Call::out(&args, outs), f);
+            }
+            let results = match f(c.args)? {
+                Ret::Same(i) => vec![c.args.tensor(i)?.clone()],
+                ret => ret.tensors(),
+            };
+            write_out(c.args, results, outs)
+        }
+    }
+}
+
+/// Copies results into tensors that the caller gave.
+fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) -> Result<Ret> {
+    for (out, result) in outs.iter_mut().zip(&results) {
+        let spec = OutSpec {
+            shape: result.shape().clone(),
+            // A result may be a view, even an expanded one; what is written must be dense.
+            strides: dims::preserved_strides(result.shape(), result.strides()),
+            dtype: result.dtype(),
+        };
+        prepare_out(out, &spec, result.device(), args.op.has(X))?;
+        helpers::copy_(out, result)?;
+    }
+    Ok(Ret::Tuple(Vec::new()))
+}
+
+/// The arguments of a factory call into `out` with that tensor's dtype, if none was asked for.
+pub(crate) fn factory_dtype<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Option<Args<'a>>> {
+    let (Some(i), [out]) = (args.op.schema.position("dtype"), outs) else {
+        return Ok(None);
+    };
+    let mut tensors = false;
+    args.for_each_tensor(|_, _| tensors = true);
+    if tensors || args.op.schema.position("requires_grad").is_none() {
+        return Ok(None);
+    }
+    match args.dtype(i) {
+        Some(d) if d == out.dtype() => Ok(None),
+        Some(d) => bail!(
+            Runtime,
+            "dtype {} does not match dtype of out parameter ({})",
+            d.scalar_type(),
+            out.dtype().scalar_type()
+        ),
+        None => {
+            let mut values = args.values.clone();
+            values[i] = Arg::DType(out.dtype());
+            Ok(Some(Args {
+                op: args.op,
+                values,
+            }))
+        }
+    }
+}
+
+#[cold]
+pub(crate) fn data_dependent(args: &Args) -> crate::Error {
+    let name = args.name();
+    err!(
+        NotImplemented,
+        "{name}(): the shape of the result depends on the values of its input, and meta tensors have none. \
+         Call {name}() on real data, or materialize() the input first."
+    )
+}
+
+#[cold]
+fn with_resolved(c: Call, f: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
+    let mut owned = c.args.to_owned();
+    let mut result = Ok(());
+    owned.for_each_tensor_mut(|t| {
+        if t.is_lazy() {
+            match helpers::resolve(t) {
+                Ok(real) => *t = real,
+                Err(e) => result = Err(e),
+            }
+        }
+    });
+    result?;
+    let args = owned.borrow();
+    f(Call {
+        args: &args,
+        form: c.form,
+    })
+}
+
+impl Tensor {
+    /// Another look at the same storage, checked to lie within it.
+    ///
+    /// # Errors
+    /// If it reaches outside.
+    #[inline]
+    fn viewed(&self, plan: ViewPlan) -> Result<Self> {
+        if plan.bytes()? > self.storage().nbytes() && !self.storage().is_opaque() {
+            return Err(self.outside(&plan));
+        }
+        Ok(self.look(plan))
+    }
+
+    #[cold]
+    fn outside(&self, plan: &ViewPlan) -> crate::Error {
+        err!(
+            Runtime,
+            "setStorage: sizes {}, strides {}, storage offset {}, and itemsize {} requiring a storage size of {} are out of \
+             bounds for storage of size {}",
+            plan.shape,
+            plan.strides,
+            plan.offset,
+            plan.dtype.size(),
+            plan.bytes().unwrap_or(usize::MAX),
+            self.storage().nbytes()
+        )
+    }
+}

@@ -1,0 +1,87 @@
+//! Typed helpers for the ops that the crate itself calls often.
+
+use crate::ops::core::args::Arg;
+use crate::ops::core::dispatch;
+use crate::{DType, Device, MemoryFormat, Result, Scalar, Tensor, bail, cpu, op};
+
+/// Writes `src` (broadcast, converted, from any device) into `dst`.
+///
+/// # Errors
+/// If the shapes do not fit or the data cannot be had.
+pub fn copy_(dst: &Tensor, src: &Tensor) -> Result<()> {
+    let op = op!("copy")?;
+    let args = crate::ops::Args::new(op, [Arg::Tensor(dst), Arg::Tensor(src)])?;
+    dispatch::call_inplace(&args)
+}
+
+/// A copy in another dtype and on another device, laid out alike.
+///
+/// # Errors
+/// If the data cannot be had or converted.
+pub fn to_copy(t: &Tensor, dtype: DType, device: Device) -> Result<Tensor> {
+    dispatch::run(op!("_to_copy")?, &[t.into(), dtype.into(), device.into()])?.one()
+}
+
+/// A fresh copy.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn clone(t: &Tensor, format: MemoryFormat) -> Result<Tensor> {
+    dispatch::run(op!("clone")?, &[t.into(), format.into()])?.one()
+}
+
+/// The tensor without lazy conjugation or negation.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn resolve(t: &Tensor) -> Result<Tensor> {
+    if t.is_lazy() {
+        clone(t, MemoryFormat::Preserve)
+    } else {
+        Ok(t.clone())
+    }
+}
+
+/// The only element; recorded tensors answer by replaying.
+///
+/// # Errors
+/// If there is not exactly one element, or no data.
+pub fn item(t: &Tensor) -> Result<Scalar> {
+    if t.numel() != 1 {
+        bail!(
+            Runtime,
+            "a Tensor with {} elements cannot be converted to Scalar",
+            t.numel()
+        );
+    }
+    let real = readable(t, "Tensor.item() cannot be called on meta tensors")?;
+    let s = cpu::read_scalar(&real, 0)?;
+    Ok(match s {
+        Scalar::Complex(c) if t.is_conj() => Scalar::Complex(c.conj()),
+        Scalar::Float(f) if t.is_neg() => Scalar::Float(-f),
+        s => s,
+    })
+}
+
+/// A host tensor with the same values, if the data can be had at all; a recorded meta tensor is replayed aside and
+/// stays on meta.
+///
+/// # Errors
+/// A `Runtime` error with `text` on meta without a source.
+pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
+    if !t.is_meta() {
+        return t.to_device(Device::CPU);
+    }
+    match t.storage().source() {
+        Some(source) => crate::layers::record::peek(t, &source),
+        None => bail!(Runtime, "{text}"),
+    }
+}
+
+/// A number as a 0-dimensional tensor of the dtype it would promote to.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn wrapped(s: Scalar) -> Result<Tensor> {
+    Tensor::scalar(s, s.dtype(crate::mode::default_dtype()))
+}

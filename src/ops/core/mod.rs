@@ -1,0 +1,16 @@
+//! What an operator is, and how a call finds its kernel.
+
+pub mod args;
+pub mod call;
+pub mod dispatch;
+pub mod either;
+pub mod helpers;
+pub mod op;
+pub mod place;
+pub mod plan;
+pub mod refusal;
+pub mod rules;
+pub mod schema;
+pub mod survey;
+pub mod typed;
+pub mod writable;

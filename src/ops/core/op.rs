@@ -1,0 +1,527 @@
+//! The vocabulary of the op table: what an operator is.
+//!
+//! An [`OpDef`] is one value. Its schema text names the arguments, their kinds and defaults; its forms say
+//! where it appears; its body is the layout rule with the kernels behind it. The Python binding, the stubs,
+//! the docs and the table test are read from these values and nowhere repeated.
+
+use crate::ops::core::args::Args;
+use crate::ops::core::schema::Schema;
+use crate::{DType, Result, Tensor};
+
+pub use super::plan::{OutSpec, Plan, ViewPlan, Views};
+
+/// One operator (one overload of one public name).
+pub struct OpDef {
+    /// `name` or `name#overload`, with a path for names below the module: `linalg.inv`, `max#dim`.
+    pub name: &'static str,
+    /// `(Tensor self, int dim, *, bool keepdim=False) -> Tensor`; see [`Schema`].
+    pub schema: &'static str,
+    /// Where it appears: a sum of [`F`], [`M`], [`I`], [`O`].
+    pub forms: u8,
+    /// What it computes.
+    pub body: Body,
+    /// Floating-point operations of a call, where PyTorch counts them.
+    pub flops: Option<fn(&Args) -> u64>,
+    /// One sentence for `help()` and the docs page.
+    pub doc: &'static str,
+}
+
+/// Appears as a function of the module.
+pub const F: u8 = 1;
+/// Appears as a method of `Tensor`.
+pub const M: u8 = 2;
+/// Has an in-place form `name_`.
+pub const I: u8 = 4;
+/// Takes `out=`.
+pub const O: u8 = 8;
+/// Its `out=` has to have exactly the dtype of the result; a bit beside [`O`].
+pub const X: u8 = 16;
+/// Numbers alone make a tensor, as with the four arithmetic operations.
+pub const N: u8 = 32;
+/// Function and method.
+pub const FM: u8 = F | M;
+/// Function, method and `out=`.
+pub const FMO: u8 = F | M | O;
+/// All forms.
+pub const FMIO: u8 = F | M | I | O;
+
+/// What an operator does.
+#[derive(Clone, Copy)]
+pub enum Body {
+    /// A layout rule, and a kernel that fills what the rule allocated.
+    Kernel(KernelBody),
+    /// Another look at the storage of argument 0; needs no kernel on any device.
+    View(fn(&Args) -> Result<Views>),
+    /// TRANSITION: a view that makes its tensor itself.
+    OldView(fn(&Args) -> Result<Ret>),
+    /// Gives argument 0 another storage or size; an in-place form alone.
+    Become(fn(&Args) -> Result<Tensor>),
+    /// Made of other operators.
+    Compose(fn(&Args) -> Result<Ret>),
+}
+
+/// A layout rule and its kernels.
+#[derive(Clone, Copy)]
+pub struct KernelBody {
+    /// Reads the arguments, runs the rule, and hands its plan and the kernels to whoever places the results.
+    pub run: fn(&Args, &mut Finish<'_>) -> Result<Ret>,
+    /// TRANSITION: untyped rule and kernels.
+    pub old: Option<(fn(&Args) -> Result<Plan>, Kernel)>,
+    /// TRANSITION
+    pub old_cuda: Option<Kernel>,
+    /// The call in operators that PyTorch would come down to, for those who watch leaves; none if it is one itself.
+    pub leaves: Option<fn(&Args) -> Result<Ret>>,
+    /// How the dispatcher may use it.
+    pub traits: Traits,
+    /// Rows of a family keep what tells them apart here.
+    pub row: Row,
+}
+
+/// TRANSITION
+pub type Kernel = fn(&Args, &[Tensor]) -> Result<()>;
+
+fn run_old(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
+    let Body::Kernel(KernelBody {
+        old: Some((infer, cpu)),
+        old_cuda,
+        ..
+    }) = args.op.def.body
+    else {
+        crate::bail!(Runtime, "no kernel")
+    };
+    let plan = infer(args)?;
+    let cuda = old_cuda.map(|k| move |outs: &[Tensor]| k(args, outs));
+    finish(
+        plan,
+        &Exec {
+            values: &|| Ok(()),
+            cpu: &|outs| cpu(args, outs),
+            cuda: cuda.as_ref().map(|k| k as &dyn Fn(&[Tensor]) -> Result<()>),
+        },
+    )
+}
+
+/// What takes a plan and the kernels that can fill it.
+pub type Finish<'f> = dyn FnMut(Plan, &Exec<'_>) -> Result<Ret> + 'f;
+
+/// The kernels of one call, with its arguments and what its rule found.
+pub struct Exec<'e> {
+    /// Checks that need the values of the arguments; runs where there are values.
+    pub values: &'e dyn Fn() -> Result<()>,
+    /// Fills the results from host memory; may not change their shapes.
+    pub cpu: &'e dyn Fn(&[Tensor]) -> Result<()>,
+    /// Fills the results on a GPU; absent: a clear error.
+    pub cuda: Option<&'e dyn Fn(&[Tensor]) -> Result<()>>,
+}
+
+/// What a rule gives: a plan, and perhaps what it found for the kernels.
+pub trait Ruled {
+    /// What the rule found.
+    type Found;
+    /// Plan and findings apart.
+    fn split(self) -> (Plan, Self::Found);
+}
+
+impl Ruled for Plan {
+    type Found = ();
+    fn split(self) -> (Plan, ()) {
+        (self, ())
+    }
+}
+
+impl<P> Ruled for (Plan, P) {
+    type Found = P;
+    fn split(self) -> (Plan, P) {
+        self
+    }
+}
+
+/// What the dispatcher has to know about a kernel.
+#[derive(Clone, Copy, Default)]
+pub struct Traits {
+    /// Every result element depends on the elements at its own place alone: the result may be written over an input.
+    pub pointwise: bool,
+    /// The kernel draws random numbers: how far it moves the generator, if that does not depend on values.
+    pub random: Option<fn(&Args, &[Tensor], &mut crate::random::Generator)>,
+    /// True for kernels that draw random numbers at all.
+    pub draws: bool,
+    /// Argument positions where host tensors may index another device's (bits).
+    pub index_args: u16,
+    /// Argument positions that may be on another device than the rest (bits).
+    pub any_device: u16,
+    /// The shape of the result depends on values: impossible on meta.
+    pub data_dependent: bool,
+    /// Argument positions that the kernel writes besides its results (bits).
+    pub mutates: u16,
+    /// Argument 0 is what the kernel changes: where the result is that very memory, it writes the changes only.
+    pub updates: bool,
+    /// The kernel understands lazily conjugated and negated inputs itself.
+    pub lazy_aware: bool,
+}
+
+/// Family-specific data of a row.
+#[derive(Clone, Copy)]
+pub enum Row {
+    /// None: the op has functions of its own.
+    None,
+    /// A pointwise operator.
+    Map(&'static crate::ops::pointwise::rule::MapRow),
+    /// A reduction.
+    Reduce(&'static crate::ops::reduce::sums::ReduceRow),
+}
+
+/// What a call gives back.
+#[derive(Clone, Debug)]
+pub enum Ret {
+    /// One tensor.
+    One(Tensor),
+    /// A fixed number of tensors; named in the schema if they have names.
+    Tuple(Vec<Tensor>),
+    /// Any number of tensors.
+    List(Vec<Tensor>),
+    /// A value that is no tensor.
+    Value(Value),
+    /// The argument at this position itself.
+    Same(usize),
+    /// What argument 0 has to become: the in-place form of a view.
+    Become(Tensor),
+}
+
+/// Results that are no tensors.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Nothing.
+    None,
+    /// A number.
+    Scalar(crate::Scalar),
+    /// A list of integers.
+    Ints(Vec<i64>),
+    /// A dtype.
+    DType(DType),
+}
+
+impl Ret {
+    /// The single tensor.
+    ///
+    /// # Errors
+    /// If the result is something else.
+    pub fn one(self) -> Result<Tensor> {
+        match self {
+            Self::One(t) | Self::Become(t) => Ok(t),
+            other => crate::bail!(Runtime, "expected one tensor, got {other:?}"),
+        }
+    }
+
+    /// The first tensor alone.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn first(self) -> Result<Self> {
+        match self.tensors().into_iter().next() {
+            Some(t) => Ok(Self::One(t)),
+            None => crate::bail!(Runtime, "no result"),
+        }
+    }
+
+    /// All tensors of the result.
+    #[must_use]
+    pub fn tensors(self) -> Vec<Tensor> {
+        match self {
+            Self::One(t) | Self::Become(t) => vec![t],
+            Self::Tuple(t) | Self::List(t) => t,
+            Self::Value(_) | Self::Same(_) => Vec::new(),
+        }
+    }
+}
+
+impl From<Vec<Tensor>> for Ret {
+    fn from(t: Vec<Tensor>) -> Self {
+        Self::List(t)
+    }
+}
+
+impl From<Tensor> for Ret {
+    fn from(t: Tensor) -> Self {
+        Self::One(t)
+    }
+}
+
+impl KernelBody {
+    /// A body from the function that `body!` makes.
+    #[must_use]
+    pub const fn typed(run: fn(&Args, &mut Finish<'_>) -> Result<Ret>) -> Self {
+        const NO: Traits = Traits {
+            pointwise: false,
+            random: None,
+            draws: false,
+            index_args: 0,
+            any_device: 0,
+            data_dependent: false,
+            mutates: 0,
+            updates: false,
+            lazy_aware: false,
+        };
+        Self {
+            run,
+            old: None,
+            old_cuda: None,
+            leaves: None,
+            traits: NO,
+            row: Row::None,
+        }
+    }
+
+    /// TRANSITION
+    #[must_use]
+    pub const fn new(infer: fn(&Args) -> Result<Plan>, cpu: Kernel) -> Self {
+        let mut k = Self::typed(run_old);
+        k.old = Some((infer, cpu));
+        k
+    }
+
+    /// TRANSITION
+    #[must_use]
+    pub const fn cuda(mut self, kernel: Kernel) -> Self {
+        self.old_cuda = Some(kernel);
+        self
+    }
+
+    /// With the operators that PyTorch's own call comes down to.
+    #[must_use]
+    pub const fn leaves(mut self, leaves: fn(&Args) -> Result<Ret>) -> Self {
+        self.leaves = Some(leaves);
+        self
+    }
+
+    /// With index arguments (bits of their positions).
+    #[must_use]
+    pub const fn index_args(mut self, bits: u16) -> Self {
+        self.traits.index_args = bits;
+        self
+    }
+
+    /// With arguments that may be on any device (bits of their positions).
+    #[must_use]
+    pub const fn any_device(mut self, bits: u16) -> Self {
+        self.traits.any_device = bits;
+        self
+    }
+
+    /// Marked as reading lazily conjugated and negated inputs itself.
+    #[must_use]
+    pub const fn lazy_aware(mut self) -> Self {
+        self.traits.lazy_aware = true;
+        self
+    }
+
+    /// With the row that the family's functions read.
+    #[must_use]
+    pub const fn row(mut self, row: Row) -> Self {
+        self.row = row;
+        self
+    }
+
+    /// Marked as writing results element by element.
+    #[must_use]
+    pub const fn pointwise(mut self) -> Self {
+        self.traits.pointwise = true;
+        self
+    }
+
+    /// Marked as changing argument 0, in its own memory if the result is that.
+    #[must_use]
+    pub const fn updates(mut self) -> Self {
+        self.traits.updates = true;
+        self
+    }
+
+    /// Marked as having a result shape that depends on values.
+    #[must_use]
+    pub const fn data_dependent(mut self) -> Self {
+        self.traits.data_dependent = true;
+        self
+    }
+
+    /// Marked as drawing random numbers; `advance` moves the generator as the kernel would, if that is known.
+    #[must_use]
+    pub const fn random(
+        mut self,
+        advance: Option<fn(&Args, &[Tensor], &mut crate::random::Generator)>,
+    ) -> Self {
+        self.traits.draws = true;
+        self.traits.random = advance;
+        self
+    }
+
+    /// Marked as writing argument positions besides the results (bits).
+    #[must_use]
+    pub const fn mutates(mut self, bits: u16) -> Self {
+        self.traits.mutates = bits;
+        self
+    }
+
+    /// The finished body.
+    #[must_use]
+    pub const fn body(self) -> Body {
+        Body::Kernel(self)
+    }
+}
+
+/// A row of the table: an op with a layout rule and a CPU kernel.
+#[must_use]
+pub const fn kernel(
+    name: &'static str,
+    schema: &'static str,
+    forms: u8,
+    body: KernelBody,
+    doc: &'static str,
+) -> OpDef {
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::Kernel(body),
+        flops: None,
+        doc,
+    }
+}
+
+/// TRANSITION
+#[must_use]
+pub const fn old_view(
+    name: &'static str,
+    schema: &'static str,
+    forms: u8,
+    f: fn(&Args) -> Result<Ret>,
+    doc: &'static str,
+) -> OpDef {
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::OldView(f),
+        flops: None,
+        doc,
+    }
+}
+
+/// TRANSITION
+#[must_use]
+pub const fn old_compose(
+    name: &'static str,
+    schema: &'static str,
+    forms: u8,
+    f: fn(&Args) -> Result<Ret>,
+    doc: &'static str,
+) -> OpDef {
+    compose(name, schema, forms, f, doc)
+}
+
+/// A row of the table: a view.
+#[must_use]
+pub const fn view(
+    name: &'static str,
+    schema: &'static str,
+    forms: u8,
+    f: fn(&Args) -> Result<Views>,
+    doc: &'static str,
+) -> OpDef {
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::View(f),
+        flops: None,
+        doc,
+    }
+}
+
+/// A row of the table: an op that gives argument 0 another storage or size.
+#[must_use]
+pub const fn becomes(
+    name: &'static str,
+    schema: &'static str,
+    f: fn(&Args) -> Result<Tensor>,
+    doc: &'static str,
+) -> OpDef {
+    OpDef {
+        name,
+        schema,
+        forms: I,
+        body: Body::Become(f),
+        flops: None,
+        doc,
+    }
+}
+
+/// A row of the table: an op made of other ops.
+#[must_use]
+pub const fn compose(
+    name: &'static str,
+    schema: &'static str,
+    forms: u8,
+    f: fn(&Args) -> Result<Ret>,
+    doc: &'static str,
+) -> OpDef {
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::Compose(f),
+        flops: None,
+        doc,
+    }
+}
+
+impl OpDef {
+    /// With a count of floating-point operations.
+    #[must_use]
+    pub const fn flops(mut self, flops: fn(&Args) -> u64) -> Self {
+        self.flops = Some(flops);
+        self
+    }
+}
+
+/// An op of the table with its parsed schema.
+pub struct Op {
+    /// The row.
+    pub def: &'static OpDef,
+    /// Its arguments.
+    pub schema: Schema,
+    /// Its number in the table.
+    pub id: usize,
+}
+
+impl Op {
+    /// The public name: without path and overload (`max` of `max#dim`).
+    #[must_use]
+    pub fn public_name(&self) -> &'static str {
+        let name = self.def.name;
+        let name = name.split('#').next().unwrap_or(name);
+        name.rsplit('.').next().unwrap_or(name)
+    }
+
+    /// The path with the public name, without overload: `linalg.inv`.
+    #[must_use]
+    pub fn path(&self) -> &'static str {
+        self.def.name.split('#').next().unwrap_or(self.def.name)
+    }
+
+    /// True if its results are other looks at argument 0.
+    #[must_use]
+    pub fn is_view(&self) -> bool {
+        matches!(self.def.body, Body::View(_) | Body::OldView(_))
+    }
+
+    /// True if its in-place form changes what storage and sizes argument 0 has.
+    #[must_use]
+    pub fn resizes(&self) -> bool {
+        matches!(self.def.body, Body::Become(_))
+    }
+
+    /// Whether the op has a form.
+    #[must_use]
+    pub fn has(&self, form: u8) -> bool {
+        self.def.forms & form != 0
+    }
+}

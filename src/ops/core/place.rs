@@ -1,0 +1,207 @@
+//! Where the results of a kernel go: fresh tensors, argument 0, or tensors that the caller gave.
+
+use crate::ops::core::args::Args;
+use crate::ops::core::call::{Call, Form};
+use crate::ops::core::dispatch;
+use crate::ops::core::op::{Ret, Traits, X};
+use crate::ops::core::plan::{OutSpec, Plan};
+use crate::ops::core::writable::{check_cast, check_result};
+use crate::{Device, Dims, Result, Tensor, bail, dims, layers, mode, op};
+use smallvec::SmallVec;
+
+/// How results may be placed.
+#[derive(Clone, Copy)]
+pub struct Placing<'a> {
+    /// What the kernel promises.
+    pub traits: &'a Traits,
+    /// Where results are made.
+    pub device: Device,
+    /// Whether a kernel may fill the caller's tensors themselves.
+    pub direct_out: bool,
+}
+
+/// Fills results; the second argument says that they hold argument 0's elements before.
+pub type Fill<'f> = dyn FnMut(&[Tensor], bool) -> Result<()> + 'f;
+
+/// Makes or finds the results that a plan describes and has them filled.
+///
+/// # Errors
+/// If memory cannot be had, a target does not fit, or the kernel fails.
+#[inline]
+pub fn place(args: &Args, how: Placing, plan: Plan, form: Form, fill: &mut Fill) -> Result<Ret> {
+    match form {
+        Form::New => {
+            let mut specs = plan.outs;
+            if specs.len() == 1
+                && let Some(spec) = specs.pop()
+            {
+                let out = allocate(spec, how.device)?;
+                fill(std::slice::from_ref(&out), false)?;
+                return Ok(Ret::One(out));
+            }
+            let outs = specs
+                .into_iter()
+                .map(|spec| allocate(spec, how.device))
+                .collect::<Result<Vec<_>>>()?;
+            fill(&outs, false)?;
+            Ok(Ret::Tuple(outs))
+        }
+        Form::InPlace(target) => {
+            let Some(spec) = plan.outs.into_iter().next() else {
+                bail!(Runtime, "{} has no result", args.name())
+            };
+            in_place(args, how, spec, target, fill)?;
+            target.storage().bump();
+            Ok(Ret::Same(0))
+        }
+        Form::Out(outs) => {
+            into_outs(args, how, plan, outs, fill)?;
+            outs.iter().for_each(|o| o.storage().bump());
+            Ok(Ret::Tuple(Vec::new()))
+        }
+    }
+}
+
+fn in_place(
+    args: &Args,
+    how: Placing,
+    spec: OutSpec,
+    target: &Tensor,
+    fill: &mut Fill,
+) -> Result<()> {
+    check_result(target, &spec.shape, spec.dtype)?;
+    if spec.dtype == target.dtype()
+        && (how.traits.lazy_aware || !target.is_lazy())
+        && writable_directly(args, how.traits, target)
+    {
+        return fill(std::slice::from_ref(target), true);
+    }
+    let fresh = allocate(spec, how.device)?;
+    fill(std::slice::from_ref(&fresh), false)?;
+    copy_inside(target, &fresh)
+}
+
+fn into_outs(
+    args: &Args,
+    how: Placing,
+    plan: Plan,
+    outs: &mut [Tensor],
+    fill: &mut Fill,
+) -> Result<()> {
+    for (out, spec) in outs.iter_mut().zip(&plan.outs) {
+        prepare_out(out, spec, how.device, args.op.has(X))?;
+    }
+    let direct = how.direct_out
+        && outs
+            .iter()
+            .zip(&plan.outs)
+            .all(|(o, s)| o.dtype() == s.dtype && writable_directly(args, how.traits, o));
+    if direct {
+        return fill(outs, false);
+    }
+    let fresh = plan
+        .outs
+        .into_iter()
+        .map(|spec| allocate(spec, how.device))
+        .collect::<Result<SmallVec<[Tensor; 3]>>>()?;
+    fill(&fresh, false)?;
+    for (out, result) in outs.iter().zip(&fresh) {
+        copy_inside(out, result)?;
+    }
+    Ok(())
+}
+
+/// Copies a result to its place: part of the call that made it, so nobody but the recording sees it.
+fn copy_inside(target: &Tensor, result: &Tensor) -> Result<()> {
+    let before = target.storage().version();
+    let args = Args::new(op!("copy")?, [target.into(), result.into()])?;
+    layers::inside(|| dispatch::call(Call::in_place(&args)?))?;
+    // One write, not two: the caller counts it.
+    target.storage().set_version(before);
+    Ok(())
+}
+
+/// A pointwise kernel may write over an operand of exactly the same layout; any other shared memory needs a detour.
+fn writable_directly(args: &Args, traits: &Traits, target: &Tensor) -> bool {
+    let mut safe = true;
+    args.for_each_tensor(|i, t| {
+        if t.shares_storage(target) && target.numel() > 0 {
+            let same = t.offset() == target.offset()
+                && t.dtype() == target.dtype()
+                && t.shape() == target.shape()
+                && t.strides() == target.strides();
+            safe &= same && (traits.pointwise || (i == 0 && traits.updates));
+        }
+    });
+    safe
+}
+
+#[inline]
+fn allocate(spec: OutSpec, device: Device) -> Result<Tensor> {
+    let t = Tensor::empty_strided(spec.shape, spec.strides, spec.dtype, device)?;
+    Ok(if mode::inference() {
+        t.with_inference(true)
+    } else {
+        t
+    })
+}
+
+/// Gives an `out=` tensor the shape of the result.
+///
+/// # Errors
+/// If it is on another device or of a dtype that cannot take the result.
+pub fn prepare_out(out: &mut Tensor, spec: &OutSpec, device: Device, exact: bool) -> Result<()> {
+    if out.device() != device {
+        if out.device().is_meta() || device.is_meta() {
+            bail!(
+                Runtime,
+                "Attempting to copy from device {device} to device {}, but cross-device copies are not allowed!",
+                out.device()
+            );
+        }
+        bail!(
+            Runtime,
+            "Expected out tensor to have device {device}, but got {} instead",
+            out.device()
+        );
+    }
+    if exact && out.dtype() != spec.dtype {
+        bail!(
+            Runtime,
+            "Expected out tensor to have dtype {}, but got {} instead",
+            spec.dtype.cpp_name(),
+            out.dtype().cpp_name()
+        );
+    }
+    check_cast(spec.dtype, out.dtype())?;
+    if *out.shape() != spec.shape {
+        resize(out, &spec.shape, Some(&spec.strides))?;
+    }
+    Ok(())
+}
+
+/// Gives a tensor another shape, growing its storage if needed (`resize_`).
+///
+/// # Errors
+/// If the storage cannot grow.
+pub fn resize(t: &mut Tensor, shape: &[i64], strides: Option<&Dims>) -> Result<()> {
+    let strides = strides
+        .cloned()
+        .unwrap_or_else(|| dims::contiguous_strides(shape));
+    dims::numel(shape)?;
+    let need = dims::storage_bytes(shape, &strides, t.offset(), t.dtype().size())?;
+    if need > t.storage().nbytes() {
+        t.storage().resize(need)?;
+    }
+    *t = t.laid_out(Dims::new(shape), strides);
+    Ok(())
+}
+
+impl Plan {
+    /// The same plan on a device of its own (factories and copies).
+    #[must_use]
+    pub fn on(mut self, device: Device) -> Self {
+        self.device = Some(device);
+        self
+    }
+}

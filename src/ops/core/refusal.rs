@@ -1,0 +1,89 @@
+//! What pointwise ops say about dtypes they have no kernel for.
+
+use crate::ops::core::args::Args;
+use crate::{DType, Error, err};
+
+/// PyTorch's error for a dtype that a kernel does not have.
+#[cold]
+#[must_use]
+pub fn not_implemented(args: &Args, d: DType) -> Error {
+    let name = args.name();
+    if d == DType::Bool
+        && let Some(e) = for_bool(name)
+    {
+        return e;
+    }
+    if d.is_complex()
+        && let Some(e) = for_complex(name)
+    {
+        return e;
+    }
+    d.no_kernel(kernel(name))
+}
+
+fn for_bool(name: &str) -> Option<Error> {
+    Some(match name {
+        "sub" | "rsub" => err!(
+            Runtime,
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead."
+        ),
+        "neg" => err!(
+            Runtime,
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or \
+             `logical_not()` operator instead."
+        ),
+        "positive" => err!(
+            Runtime,
+            "The `+` operator, on a bool tensor is not supported."
+        ),
+        "relu" => err!(Runtime, "Boolean inputs not supported for relu"),
+        _ => return None,
+    })
+}
+
+fn for_complex(name: &str) -> Option<Error> {
+    Some(match name {
+        "ceil" | "floor" | "trunc" => {
+            err!(NotImplemented, "{name} is not supported for complex inputs")
+        }
+        "sign" => err!(
+            NotImplemented,
+            "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."
+        ),
+        "relu" | "clamp" | "clamp_min" | "clamp_max" => {
+            err!(NotImplemented, "clamp is not supported for complex types")
+        }
+        "signbit" => err!(
+            NotImplemented,
+            "signbit is not implemented for complex tensors."
+        ),
+        "isposinf" | "isneginf" => err!(Runtime, "{name} does not support complex inputs."),
+        "deg2rad" | "rad2deg" => err!(Runtime, "{name} is not supported for complex tensors."),
+        "maximum" | "minimum" | "fmax" | "fmin" => {
+            err!(Runtime, "{name} not implemented for complex tensors.")
+        }
+        "heaviside" => err!(
+            Runtime,
+            "heaviside is not yet implemented for complex tensors."
+        ),
+        _ => return None,
+    })
+}
+
+/// The name of PyTorch's kernel, which its messages quote.
+fn kernel(name: &str) -> String {
+    let own = match name {
+        "bitwise_left_shift" => "lshift_cpu",
+        "bitwise_right_shift" => "rshift_cpu",
+        "floor_divide" => "div_floor_cpu",
+        "_div_trunc" => "div_trunc_cpu",
+        "pow" => "pow",
+        "digamma" => "digamma",
+        "gelu" => "GeluKernelImpl",
+        "ceil" | "floor" | "round" | "trunc" | "erf" | "erfc" | "erfinv" | "lgamma" | "i0" => {
+            return format!("{name}_vml_cpu");
+        }
+        _ => return format!("{name}_cpu"),
+    };
+    own.to_owned()
+}

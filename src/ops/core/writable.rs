@@ -1,0 +1,87 @@
+//! What may be written into, whatever the operator.
+
+use crate::ops::core::call::{Call, Form};
+use crate::{DType, Dims, Result, Tensor, bail, dtype, mode};
+
+/// Checks the targets of a kernel call.
+///
+/// # Errors
+/// As [`check_target`].
+#[inline]
+pub fn check(c: &Call) -> Result<()> {
+    match &c.form {
+        Form::New => Ok(()),
+        Form::InPlace(target) => check_target(target),
+        Form::Out(outs) => outs.iter().try_for_each(check_target),
+    }
+}
+
+/// Refuses writes into leaves that require gradients, views of such, and expanded tensors.
+///
+/// # Errors
+/// PyTorch's texts.
+pub fn check_target(target: &Tensor) -> Result<()> {
+    check_leaf(target)?;
+    if target.has_internal_overlap() {
+        bail!(
+            Runtime,
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. \
+             Please clone() the tensor before performing the operation."
+        );
+    }
+    Ok(())
+}
+
+/// Refuses to change a leaf that requires gradients, or through a view of one.
+///
+/// # Errors
+/// PyTorch's texts.
+pub fn check_leaf(target: &Tensor) -> Result<()> {
+    if !mode::grad_enabled() {
+        return Ok(());
+    }
+    if target.requires_grad() {
+        bail!(
+            Runtime,
+            "a leaf Variable that requires grad is being used in an in-place operation."
+        );
+    }
+    if target.is_view_of_leaf() {
+        bail!(
+            Runtime,
+            "a view of a leaf Variable that requires grad is being used in an in-place operation."
+        );
+    }
+    Ok(())
+}
+
+/// Checks that a result fits the tensor it is written into.
+///
+/// # Errors
+/// If the shape differs or the dtype cannot be cast.
+pub fn check_result(target: &Tensor, shape: &Dims, result: DType) -> Result<()> {
+    if target.shape() != shape {
+        bail!(
+            Runtime,
+            "output with shape {} doesn't match the broadcast shape {shape}",
+            target.shape()
+        );
+    }
+    check_cast(result, target.dtype())
+}
+
+/// Checks that values of one dtype may be written as another.
+///
+/// # Errors
+/// PyTorch's text if the category would fall.
+pub fn check_cast(from: DType, to: DType) -> Result<()> {
+    if !dtype::can_cast(from, to) {
+        bail!(
+            Runtime,
+            "result type {} can't be cast to the desired output type {}",
+            from.scalar_type(),
+            to.scalar_type()
+        );
+    }
+    Ok(())
+}

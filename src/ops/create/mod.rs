@@ -1,0 +1,5 @@
+//! Tensors from nothing: constants, ranges, windows.
+
+pub mod factory;
+pub mod range;
+pub mod window;

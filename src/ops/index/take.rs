@@ -1,0 +1,291 @@
+//! Elements at positions of the flattened tensor (take, put), and rows of a table (embedding).
+
+use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
+use crate::ops::core::args::Args;
+use crate::ops::core::op::{F, FM, FMO, KernelBody, OpDef, Plan, Ret, X, kernel, old_compose};
+use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start};
+use crate::ops::index::scatter::apart_index;
+use crate::ops::index::scatter::reduce_rows;
+use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, run1};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    kernel(
+        "take",
+        "(Tensor self, Tensor index)",
+        FMO | X,
+        KernelBody::new(infer_take, take).index_args(2),
+        "The elements at positions in row-major order.",
+    ),
+    kernel(
+        "put",
+        "(Tensor self, Tensor index, Tensor source, bool accumulate=False)",
+        FM | crate::ops::core::op::I,
+        KernelBody::new(infer_put, put).index_args(2).updates(),
+        "`self` with elements written at positions in row-major order.",
+    ),
+    kernel(
+        "embedding",
+        "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)",
+        F,
+        KernelBody::new(infer_embedding, embedding_cpu).index_args(2),
+        "The rows of `weight` at `indices`.",
+    ),
+    old_compose(
+        "nn.functional.embedding",
+        "(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False)",
+        F,
+        nn_embedding,
+        "The rows of `weight` at `input`.",
+    ),
+    kernel(
+        "embedding_renorm",
+        "(Tensor self, Tensor indices, float max_norm, float norm_type)",
+        F | crate::ops::core::op::I,
+        KernelBody::new(crate::ops::copy::infer_like, renorm)
+            .index_args(2)
+            .updates(),
+        "`self` with the rows at `indices` scaled down to a norm.",
+    ),
+];
+
+fn infer_take(a: &Args) -> Result<Plan> {
+    let (t, index) = (a.tensor(0)?, a.tensor(1)?);
+    ensure!(
+        index.dtype() == DType::I64,
+        Runtime,
+        "take(): Expected a long tensor for index, but got {}",
+        index.dtype().scalar_type()
+    );
+    ensure!(
+        t.numel() > 0 || index.numel() == 0,
+        Index,
+        "take(): tried to take from an empty tensor"
+    );
+    Ok(Plan::contiguous(index.shape(), t.dtype()))
+}
+
+/// All elements of a dense tensor as one dimension.
+fn flat(t: &Tensor) -> Axis {
+    Axis {
+        step: t.dtype().size() as isize,
+        size: t.numel(),
+        wrap: true,
+    }
+}
+
+#[cold]
+fn flat_error(i: i64, t: &Tensor) -> Error {
+    err!(
+        Index,
+        "out of range: tried to access index {i} on a tensor of {} elements.",
+        t.numel()
+    )
+}
+
+fn take(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (out, t, index) = (
+        &outs[0],
+        cpu::copy::dense(a.tensor(0)?, a.tensor(0)?.dtype())?,
+        a.tensor(1)?,
+    );
+    let base = Lay {
+        ptr: t.data_ptr(),
+        strides: Dims::filled(out.ndim(), 0),
+    };
+    let bad = cpu_index::gather(
+        out.shape(),
+        &Lay::of(out, out.shape()),
+        &base,
+        &Lay::of(index, index.shape()),
+        t.dtype().size(),
+        flat(&t),
+    );
+    bad.map_or(Ok(()), |i| Err(flat_error(i, &t)))
+}
+
+fn infer_put(a: &Args) -> Result<Plan> {
+    let (t, index, source) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?);
+    ensure!(
+        index.dtype() == DType::I64,
+        Runtime,
+        "put_(): Expected a long tensor for index, but got {}",
+        index.dtype().scalar_type()
+    );
+    ensure!(
+        t.dtype() == source.dtype(),
+        Runtime,
+        "put_(): self and source expected to have the same dtype, but got self.dtype = {} and source.dtype = {}",
+        t.dtype().scalar_type(),
+        source.dtype().scalar_type()
+    );
+    ensure!(
+        source.numel() == index.numel(),
+        Index,
+        "put_(): Expected source and index to have the same number of elements, but got source.numel() = {}, index.numel() = {}",
+        source.numel(),
+        index.numel()
+    );
+    ensure!(
+        index.numel() == 0 || t.numel() > 0,
+        Index,
+        "put_(): Tried to put elements into an empty tensor"
+    );
+    crate::ops::copy::infer_like(a)
+}
+
+fn put(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.tensor(0)?);
+    let index = cpu::copy::dense(&apart_index(a.tensor(1)?, out)?, DType::I64)?;
+    let source = cpu::copy::dense(&apart(a.tensor(2)?, out)?, out.dtype())?;
+    start(out, t)?;
+    let work = if out.is_contiguous() {
+        out.clone()
+    } else {
+        cpu::copy::dense(out, out.dtype())?
+    };
+    let n = Dims::new(&[index.numel()]);
+    let lay = |t: &Tensor, step: i64| Lay {
+        ptr: t.data_ptr(),
+        strides: [step].into(),
+    };
+    let bad = if a.bool(3) {
+        let line = work.view_with([work.numel()].into(), [1].into(), work.offset());
+        let index = wrapped(&index, work.numel());
+        match index {
+            Ok(index) => reduce_rows(&line, 0, &n, &lay(&index, 1), &source, false, Reduce::Add)?,
+            Err(bad) => Some(bad),
+        }
+    } else {
+        cpu_index::scatter(
+            &n,
+            &lay(&work, 0),
+            &lay(&source, 1),
+            &lay(&index, 1),
+            work.dtype().size(),
+            flat(&work),
+        )
+    };
+    if let Some(i) = bad {
+        return Err(flat_error(i, t));
+    }
+    if out.is_contiguous() {
+        Ok(())
+    } else {
+        cpu::copy::copy(out, &work)
+    }
+}
+
+/// Indices with negative ones counted from the end; the first bad one as an error.
+fn wrapped(index: &Tensor, n: i64) -> std::result::Result<Tensor, i64> {
+    let list = cpu::slice::<i64>(index);
+    if let Some(&bad) = list.iter().find(|&&i| i < -n || i >= n) {
+        return Err(bad);
+    }
+    let list: Vec<i64> = list
+        .iter()
+        .map(|&i| if i < 0 { i + n } else { i })
+        .collect();
+    Tensor::from_slice(&list, &[list.len() as i64]).map_err(|_| i64::MIN + 1)
+}
+
+fn infer_embedding(a: &Args) -> Result<Plan> {
+    let (weight, indices) = (a.tensor(0)?, a.tensor(1)?);
+    ensure!(weight.ndim() == 2, Runtime, "'weight' must be 2-D");
+    ensure!(
+        is_index(indices.dtype()),
+        Runtime,
+        "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.{}Tensor instead \
+         (while checking arguments for embedding)",
+        indices.dtype().scalar_type()
+    );
+    Ok(Plan::contiguous(
+        &indices.shape().concat(&weight.shape()[1..]),
+        weight.dtype(),
+    ))
+}
+
+fn embedding_cpu(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (weight, indices, out) = (a.tensor(0)?, long(a.tensor(1)?)?, &outs[0]);
+    let n = indices.ndim();
+    let src = Lay {
+        ptr: weight.data_ptr(),
+        strides: Dims::filled(n, 0).concat(&weight.strides()[1..]),
+    };
+    let index = Lay {
+        ptr: indices.data_ptr(),
+        strides: indices.strides().concat(&[0]),
+    };
+    let bad = cpu_index::gather(
+        out.shape(),
+        &Lay::of(out, out.shape()),
+        &src,
+        &index,
+        out.dtype().size(),
+        axis(weight, 0, false),
+    );
+    bad.map_or(Ok(()), |_| Err(out_of_range()))
+}
+
+fn nn_embedding(a: &Args) -> Result<Ret> {
+    let (input, weight) = (a.tensor(0)?, a.tensor(1)?);
+    let mut padding = -1;
+    if let Some(p) = a.opt_int(2) {
+        let rows = weight.shape().first().copied().unwrap_or(0);
+        ensure!(
+            p < rows && p >= -rows,
+            Assertion,
+            "Padding_idx must be within num_embeddings"
+        );
+        padding = if p < 0 { p + rows } else { p };
+    }
+    if let Some(max_norm) = a.opt_float(3) {
+        let op = crate::op!("embedding_renorm")?;
+        let args = Args::new(
+            op,
+            [
+                weight.into(),
+                input.into(),
+                max_norm.into(),
+                a.float(4)?.into(),
+            ],
+        )?;
+        let grad = crate::mode::set_grad_enabled(false);
+        let done = crate::ops::core::dispatch::call_inplace(&args);
+        crate::mode::set_grad_enabled(grad);
+        done?;
+    }
+    run1!("embedding", weight, input, padding, a.bool(5), a.bool(6)).map(Ret::from)
+}
+
+fn renorm(a: &Args, outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.tensor(0)?);
+    start(out, t)?;
+    let (max_norm, p) = (a.float(2)?, a.float(3)?);
+    let mut rows = cpu::slice::<i64>(&cpu::copy::dense(a.tensor(1)?, DType::I64)?).to_vec();
+    rows.sort_unstable();
+    rows.dedup();
+    for r in rows {
+        ensure!(
+            r >= 0 && r < out.shape()[0],
+            Index,
+            "index out of range in self"
+        );
+        let row = out.selected(0, r);
+        let wide = cpu::copy::dense(&row, DType::F64)?;
+        let v = cpu::slice_mut::<f64>(&wide);
+        let norm = match p {
+            p if p == f64::INFINITY => v.iter().fold(0.0f64, |m, x| m.max(x.abs())),
+            2.0 => v.iter().map(|x| x * x).sum::<f64>().sqrt(),
+            p => v.iter().map(|x| x.abs().powf(p)).sum::<f64>().powf(1.0 / p),
+        };
+        if norm > max_norm {
+            let scale = max_norm / (norm + 1e-7);
+            v.iter_mut().for_each(|x| *x *= scale);
+            cpu::copy::copy(&row, &wide)?;
+        }
+    }
+    Ok(())
+}

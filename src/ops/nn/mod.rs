@@ -1,0 +1,22 @@
+//! The operators of `nn.functional`: activations, norms, losses, convolutions, pools.
+
+pub mod activation;
+pub mod adaptive_pool;
+pub mod attention;
+pub mod avg_pool;
+pub mod bag;
+pub mod batch_norm;
+pub mod classes;
+pub mod conv;
+pub mod ctc;
+pub mod distance;
+pub mod dropout;
+pub mod fold;
+pub mod gated;
+pub mod loss;
+pub mod margin_loss;
+pub mod norm;
+pub mod pool;
+pub mod recurrent;
+pub mod resize;
+pub mod unpool;

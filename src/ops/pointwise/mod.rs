@@ -1,0 +1,8 @@
+//! Operators that work element by element.
+
+pub mod binary;
+pub mod bounds;
+pub mod rows;
+pub mod rule;
+pub mod special;
+pub mod unary;

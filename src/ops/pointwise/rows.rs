@@ -1,0 +1,119 @@
+//! The one macro of the pointwise family: an operator type from expressions by class of element.
+//!
+//! `map_op!(Neg, 1, [int] |x, c| x.wrapping_neg(), [float complex] |x, c| -x);` makes the type `Neg`, its loops for
+//! the integer, real and complex types, and `Neg::kernel`. `=> bool` or `=> real` after the arity changes the
+//! result's type. A class is a function of [`cpu::map`](crate::cpu::map), which chooses the instruction sets: in place of
+//! `float`, `light` says that memory is the limit, not arithmetic, `single` that only single precision has a branch-free
+//! form, `heavy` that neither has; `int_heavy` does so in place of `int`. Inside an expression `T` is the element type
+//! and `c` the [`Ctx`](crate::cpu::map::Ctx).
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! map_op {
+    ($N:ident, $arity:tt $(=> $out:ident)?, $([$($class:ident)+] |$($x:ident),+| $e:expr),+ $(,)?) => {
+        #[derive(Clone, Copy)]
+        struct $N;
+        $crate::map_op!(@each $N, $arity, [$($out)?], $([$($class)+] [$($x),+] [$e])+);
+        impl $N {
+            #[allow(unreachable_code)]
+            fn kernel(d: $crate::DType) -> Option<$crate::cpu::map::Loop> {
+                $($(if let Some(k) = $crate::cpu::map::$class::<$N>(d) { return Some(k); })+)+
+                None
+            }
+        }
+    };
+    (@each $N:ident, $arity:tt, $out:tt, $([$($class:ident)+] $x:tt $e:tt)+) => {
+        $($crate::map_op!(@classes $N, $arity, $out, [$($class)+] $x $e);)+
+    };
+    (@classes $N:ident, $arity:tt, $out:tt, [$($class:ident)+] $x:tt $e:tt) => {
+        $($crate::map_op!(@class $class $N, $arity, $out, $x $e);)+
+    };
+    (@class int $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@types [u8 i8 i16 i32 i64] $N, $arity, $out, $x $e);
+    };
+    (@class int_heavy $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@types [u8 i8 i16 i32 i64] $N, $arity, $out, $x $e);
+    };
+    (@class uint $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@types [u16 u32 u64] $N, $arity, $out, $x $e);
+    };
+    (@class float $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@types [f32 f64] $N, $arity, $out, $x $e);
+    };
+    (@class single $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@types [f32 f64] $N, $arity, $out, $x $e);
+    };
+    (@class heavy $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@types [f32 f64] $N, $arity, $out, $x $e);
+    };
+    (@class light $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@types [f32 f64] $N, $arity, $out, $x $e);
+    };
+    (@class complex $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@complex $N, $arity, $out, $x $e);
+    };
+    (@class boolean $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@types [bool] $N, $arity, $out, $x $e);
+    };
+    (@types [$($t:ident)+] $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $($crate::map_op!(@impl $t, $t, $N, $arity, $out, $x $e);)+
+    };
+    (@complex $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@impl Complex32, f32, $N, $arity, $out, $x $e);
+        $crate::map_op!(@impl Complex64, f64, $N, $arity, $out, $x $e);
+    };
+    (@impl $t:ident, $re:ident, $N:ident, $arity:tt, [], $x:tt $e:tt) => {
+        $crate::map_op!(@fn $t, $t, $N, $arity, $x $e);
+    };
+    (@impl $t:ident, $re:ident, $N:ident, $arity:tt, [bool], $x:tt $e:tt) => {
+        $crate::map_op!(@fn $t, bool, $N, $arity, $x $e);
+    };
+    (@impl $t:ident, $re:ident, $N:ident, $arity:tt, [real], $x:tt $e:tt) => {
+        $crate::map_op!(@fn $t, $re, $N, $arity, $x $e);
+    };
+    (@fn $t:ident, $o:ident, $N:ident, 1, [$x:ident, $c:ident] $e:tt) => {
+        $crate::map_op!(@body $t, $o, $N, [$x, _y, _z], $c, $e);
+    };
+    (@fn $t:ident, $o:ident, $N:ident, 2, [$x:ident, $y:ident, $c:ident] $e:tt) => {
+        $crate::map_op!(@body $t, $o, $N, [$x, $y, _z], $c, $e);
+    };
+    (@fn $t:ident, $o:ident, $N:ident, 3, [$x:ident, $y:ident, $z:ident, $c:ident] $e:tt) => {
+        $crate::map_op!(@body $t, $o, $N, [$x, $y, $z], $c, $e);
+    };
+    (@body $t:ident, $o:ident, $N:ident, [$x:ident, $y:ident, $z:ident], $c:ident, [$e:expr]) => {
+        impl $crate::cpu::map::Op<$t> for $N {
+            type Out = $o;
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn f([$x, $y, $z]: [$t; 3], $c: &$crate::cpu::map::Ctx) -> $o { #[allow(unused)] type T = $t; $e }
+        }
+    };
+}
+
+/// A row of a pointwise table.
+///
+/// `map_row!(Exp "exp", float, FMIO, "exp(a)", "(Tensor self)", "e to the power of each element.")`: operator type, public
+/// name, type rule, forms, CUDA expression, schema, one sentence.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! map_row {
+    ($N:ident $name:literal, $arity:literal, $types:ident, $forms:expr, $cuda:literal, $schema:literal, $doc:literal) => {{
+        static ROW: $crate::ops::pointwise::rule::MapRow =
+            $crate::ops::pointwise::rule::row($arity, $types, $N::kernel, $cuda);
+        $crate::ops::pointwise::rule::def($name, $schema, $forms, &ROW, $doc)
+    }};
+    ($N:ident $name:literal, $arity:literal, $types:ident, $ctx:ident, $forms:expr, $cuda:literal, $schema:literal, $doc:literal) => {{
+        static ROW: $crate::ops::pointwise::rule::MapRow = $crate::ops::pointwise::rule::MapRow {
+            ctx: $ctx,
+            ..$crate::ops::pointwise::rule::row($arity, $types, $N::kernel, $cuda)
+        };
+        $crate::ops::pointwise::rule::def($name, $schema, $forms, &ROW, $doc)
+    }};
+    ($N:ident $name:literal, $arity:literal, $types:ident, check $check:ident, $forms:expr, $cuda:literal, $schema:literal, $doc:literal) => {{
+        static ROW: $crate::ops::pointwise::rule::MapRow = $crate::ops::pointwise::rule::MapRow {
+            check: $check,
+            ..$crate::ops::pointwise::rule::row($arity, $types, $N::kernel, $cuda)
+        };
+        $crate::ops::pointwise::rule::def($name, $schema, $forms, &ROW, $doc)
+    }};
+}

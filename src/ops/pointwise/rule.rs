@@ -1,0 +1,336 @@
+//! The pointwise family: promotion, broadcasting and the run of one loop, shared by all its rows.
+
+use crate::cpu::map::{Ctx, Loop};
+use crate::cpu::rows::{self, Operand};
+use crate::dtype::{Category, promote};
+use crate::ops::core::args::{Arg, Args};
+use crate::ops::core::op::{Body, Exec, Finish, KernelBody, OpDef, Plan, Ret, Row};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, err, mode};
+use smallvec::SmallVec;
+
+/// One pointwise operator: what tells it from the others.
+pub struct MapRow {
+    /// How many leading parameters are operands.
+    pub arity: usize,
+    /// From the operands' common dtype: the dtype of the loop, and that of the result.
+    pub types: fn(DType) -> (DType, DType),
+    /// The loop for a compute dtype.
+    pub kernel: fn(DType) -> Option<Loop>,
+    /// What the rule checks about the values of operands, once a call; such checks may read a whole tensor.
+    pub check: fn(&Args, DType) -> Result<()>,
+    /// The numbers the loop needs besides its operands, and checks on them.
+    pub ctx: fn(&Args, DType) -> Result<Ctx>,
+    /// The result as a CUDA expression of `a`, `b`, `c` (and `T`); empty: no GPU kernel.
+    pub cuda: &'static str,
+}
+
+/// A pointwise row without extra numbers.
+#[must_use]
+pub const fn row(
+    arity: usize,
+    types: fn(DType) -> (DType, DType),
+    kernel: fn(DType) -> Option<Loop>,
+    cuda: &'static str,
+) -> MapRow {
+    MapRow {
+        arity,
+        types,
+        kernel,
+        check: no_check,
+        ctx: no_ctx,
+        cuda,
+    }
+}
+
+/// The table entry of a pointwise row.
+#[must_use]
+pub const fn def(
+    name: &'static str,
+    schema: &'static str,
+    forms: u8,
+    row: &'static MapRow,
+    doc: &'static str,
+) -> OpDef {
+    let body = KernelBody::typed(run).pointwise().row(Row::Map(row));
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::Kernel(body),
+        flops: None,
+        doc,
+    }
+}
+
+/// Any values will do.
+pub fn no_check(_: &Args, _: DType) -> Result<()> {
+    Ok(())
+}
+
+/// No extra numbers.
+pub fn no_ctx(_: &Args, _: DType) -> Result<Ctx> {
+    Ok(Ctx::default())
+}
+
+/// The result has the operands' type.
+#[must_use]
+pub fn same(d: DType) -> (DType, DType) {
+    (d, d)
+}
+
+/// Integers become the default float type first.
+#[must_use]
+pub fn float(d: DType) -> (DType, DType) {
+    let d = if d.is_integral(true) {
+        mode::default_dtype()
+    } else {
+        d
+    };
+    (d, d)
+}
+
+/// The result is a truth value.
+#[must_use]
+pub fn compare(d: DType) -> (DType, DType) {
+    (d, DType::Bool)
+}
+
+/// Complex operands give their real type.
+#[must_use]
+pub fn real_part(d: DType) -> (DType, DType) {
+    (d, d.to_real())
+}
+
+/// The common dtype of operands, by PyTorch's three priorities: tensors with dimensions, then 0-dimensional
+/// tensors, then numbers; a lower priority only counts if its category is higher.
+///
+/// # Errors
+/// If two dtypes have no common type.
+#[inline]
+pub fn result_type(operands: &[Arg]) -> Result<DType> {
+    let (mut dim, mut zero, mut num): (Option<DType>, Option<DType>, Option<DType>) =
+        (None, None, None);
+    let join = |slot: &mut Option<DType>, d: DType| -> Result<()> {
+        *slot = Some(match *slot {
+            None => d,
+            Some(have) if have == d => d,
+            Some(have) => promote(have, d).ok_or_else(|| no_promotion(have, d))?,
+        });
+        Ok(())
+    };
+    for operand in operands {
+        match operand {
+            Arg::Tensor(t) if t.ndim() > 0 => join(&mut dim, t.dtype())?,
+            Arg::Tensor(t) => join(&mut zero, t.dtype())?,
+            Arg::None => {}
+            other => {
+                if let Some(s) = scalar_of(other) {
+                    join(&mut num, s.dtype(mode::default_dtype()))?;
+                }
+            }
+        }
+    }
+    Ok(combine(dim, combine(zero, num)?)?.unwrap_or_else(mode::default_dtype))
+}
+
+/// The type of a higher-priority operand beside a lower-priority one, which only counts by its category.
+fn combine(high: Option<DType>, low: Option<DType>) -> Result<Option<DType>> {
+    let (Some(h), Some(l)) = (high, low) else {
+        return Ok(high.or(low));
+    };
+    Ok(Some(match (h.category(), l.category()) {
+        (Category::Complex, _) => h,
+        (Category::Float, Category::Complex) => h.to_complex(),
+        (Category::Float, _) | (Category::Integral, Category::Bool | Category::Integral) => h,
+        _ => promote(h, l).ok_or_else(|| no_promotion(h, l))?,
+    }))
+}
+
+#[cold]
+fn no_promotion(a: DType, b: DType) -> crate::Error {
+    if a.is_storage_only() || b.is_storage_only() {
+        err!(
+            Runtime,
+            "Promotion for Float8 Types is not supported, attempted to promote {} and {}",
+            a.scalar_type(),
+            b.scalar_type()
+        )
+    } else {
+        err!(
+            Runtime,
+            "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {} and {}",
+            a.scalar_type(),
+            b.scalar_type()
+        )
+    }
+}
+
+/// The number in an operand position.
+#[inline]
+#[must_use]
+pub fn scalar_of(a: &Arg) -> Option<Scalar> {
+    match a {
+        Arg::Scalar(s) => Some(*s),
+        Arg::Int(i) => Some(Scalar::Int(*i)),
+        Arg::Float(f) => Some(Scalar::Float(*f)),
+        Arg::Bool(b) => Some(Scalar::Bool(*b)),
+        _ => None,
+    }
+}
+
+/// The shape that all operands broadcast to.
+///
+/// # Errors
+/// If they do not fit.
+#[inline]
+pub fn broadcast_shape(operands: &[Arg]) -> Result<Dims> {
+    let mut tensors = tensors_of(operands);
+    let Some(first) = tensors.next() else {
+        return Ok(Dims::EMPTY);
+    };
+    let mut shape = first.shape().clone();
+    for t in tensors {
+        if *t.shape() != shape {
+            shape = dims::broadcast(&shape, t.shape())?;
+        }
+    }
+    Ok(shape)
+}
+
+fn tensors_of<'a>(operands: &'a [Arg<'_>]) -> impl Iterator<Item = &'a Tensor> {
+    operands.iter().filter_map(|a| match a {
+        Arg::Tensor(t) => Some(*t),
+        _ => None,
+    })
+}
+
+/// Shape and strides of a pointwise result.
+///
+/// # Errors
+/// If the operands do not broadcast.
+#[inline]
+pub fn result_layout(operands: &[Arg]) -> Result<(Dims, Dims)> {
+    let mut tensors = tensors_of(operands);
+    if let Some(first) = tensors.next()
+        && first.is_contiguous()
+        && tensors.all(|t| t.shape() == first.shape() && t.is_contiguous())
+    {
+        let shape = first.shape();
+        return Ok((shape.clone(), dims::contiguous_strides(shape)));
+    }
+    let shape = broadcast_shape(operands)?;
+    let strides = result_strides(&shape, operands);
+    Ok((shape, strides))
+}
+
+/// Strides of a pointwise result, by PyTorch's TensorIterator: all operands alike in a fast format keep it,
+/// otherwise dimensions are ordered by the operands' strides.
+#[must_use]
+pub fn result_strides(shape: &Dims, operands: &[Arg]) -> Dims {
+    let tensors = || tensors_of(operands);
+    let same_shape = tensors().all(|t| t.shape() == shape);
+    if same_shape {
+        if tensors().all(Tensor::is_contiguous) {
+            return dims::contiguous_strides(shape);
+        }
+        if let Some(first) = tensors().next()
+            && tensors().all(|t| t.strides() == first.strides())
+            && dims::is_dense(shape, first.strides())
+        {
+            return first.strides().clone();
+        }
+        for format in [
+            dims::MemoryFormat::ChannelsLast,
+            dims::MemoryFormat::ChannelsLast3d,
+        ] {
+            if tensors().all(|t| t.is_contiguous_in(format))
+                && let Ok(strides) = dims::format_strides(shape, format)
+            {
+                return strides;
+            }
+        }
+    }
+    let strides: SmallVec<[Dims; 3]> = tensors().map(|t| t.strides_for(shape)).collect();
+    let refs: SmallVec<[&[i64]; 3]> = strides.iter().map(|s| &**s).collect();
+    dims::strides_in_order(shape, &dims::layout_order(shape, &refs))
+}
+
+fn row_of(args: &Args) -> Result<&'static MapRow> {
+    match args.op.def.body {
+        Body::Kernel(KernelBody {
+            row: Row::Map(row), ..
+        }) => Ok(row),
+        _ => bail!(Runtime, "{} is not a pointwise row", args.name()),
+    }
+}
+
+/// The dtypes of a call: of the loop and of the result.
+///
+/// # Errors
+/// If the operands have no common dtype or the op no loop for it.
+#[inline]
+pub fn call_types(args: &Args, row: &MapRow) -> Result<(DType, DType)> {
+    let common = result_type(&args.values[..row.arity])?;
+    let (compute, out) = (row.types)(common);
+    if (row.kernel)(compute).is_none() {
+        return Err(not_implemented(args, compute));
+    }
+    Ok((compute, out))
+}
+
+pub use crate::ops::core::refusal::not_implemented;
+
+/// The rule of all rows, and their kernels: the loop on the host, the expression on a GPU.
+fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
+    let row = row_of(args)?;
+    let operands = &args.values[..row.arity];
+    if !args.op.has(crate::ops::core::op::N)
+        && !operands.iter().any(|a| matches!(a, Arg::Tensor(_)))
+    {
+        bail!(
+            Type,
+            "{}(): argument 'input' (position 1) must be Tensor, not a number",
+            args.name()
+        );
+    }
+    let (compute, out) = call_types(args, row)?;
+    let ctx = (row.ctx)(args, compute)?;
+    let (shape, strides) = result_layout(operands)?;
+    finish(
+        Plan::one(shape, strides, out),
+        &Exec {
+            values: &|| (row.check)(args, compute),
+            cpu: &|outs| run_cpu(row, operands, compute, ctx, &outs[0]),
+            cuda: Some(&|outs| {
+                ensure!(
+                    !row.cuda.is_empty(),
+                    NotImplemented,
+                    "{}() has no CUDA kernel yet",
+                    args.name()
+                );
+                crate::cuda::map::run(row.cuda, operands, compute, ctx, &outs[0])
+            }),
+        },
+    )
+}
+
+fn run_cpu(row: &MapRow, operands: &[Arg], compute: DType, ctx: Ctx, out: &Tensor) -> Result<()> {
+    let Some(kernel) = (row.kernel)(compute) else {
+        bail!(NotImplemented, "no loop for {compute}");
+    };
+    let operands: SmallVec<[Operand; 3]> = operands
+        .iter()
+        .map(|a| match a {
+            Arg::Tensor(t) => Operand::Tensor(t),
+            other => Operand::Number(scalar_of(other).unwrap_or(Scalar::Int(0))),
+        })
+        .collect();
+    rows::run(kernel, &ctx, compute, &operands, out)
+}
+
+/// True if the category of a number is above that of a dtype (used where PyTorch refuses a float for an integer).
+#[must_use]
+pub fn number_exceeds(s: Scalar, d: DType) -> bool {
+    let category = s.dtype(DType::F32).category();
+    category > d.category() && category > Category::Bool
+}

@@ -1,0 +1,200 @@
+//! Pointwise operators of one operand. A row here is all an operator needs; see `docs/adding_an_op.md`.
+
+use crate::cpu::math::{Elementary as _, RealFns as _};
+use crate::ops::core::args::Args;
+use crate::ops::core::op::{FM, FMIO, FMO, OpDef, Ret, old_compose};
+use crate::ops::pointwise::rule::{compare, float, real_part, same};
+use crate::{DType, Result, ensure, map_op, map_row};
+use num_complex::{Complex32, Complex64};
+use torchlike_macros::operators;
+
+map_op!(Abs, 1 => real, [int] |x, c| if x < 0 as T { (0 as T).wrapping_sub(x) } else { x }, [light] |x, c| x.abs(), [complex] |x, c| x.norm());
+map_op!(Neg, 1, [int] |x, c| (0 as T).wrapping_sub(x), [light complex] |x, c| -x);
+map_op!(
+    Sign,
+    1,
+    [int] | x,
+    c | T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
+    [light] | x,
+    c | if x > 0.0 {
+        1.0
+    } else if x < 0.0 {
+        -1.0
+    } else {
+        0.0
+    },
+    [boolean] | x,
+    c | x
+);
+map_op!(
+    Sgn,
+    1,
+    [int] | x,
+    c | T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
+    [light] | x,
+    c | if x > 0.0 {
+        1.0
+    } else if x < 0.0 {
+        -1.0
+    } else {
+        0.0
+    },
+    [boolean] | x,
+    c | x,
+    [complex] | x,
+    c | if x.norm_sqr() == 0.0 {
+        x * 0.0
+    } else {
+        x / x.norm()
+    }
+);
+map_op!(Ceil, 1, [int] | x, c | x, [light] | x, c | x.ceil());
+map_op!(Floor, 1, [int] | x, c | x, [light] | x, c | x.floor());
+map_op!(Trunc, 1, [int] | x, c | x, [light] | x, c | x.trunc());
+map_op!(
+    Round,
+    1,
+    [int] | x,
+    c | x,
+    [light] | x,
+    c | x.round_ties_even()
+);
+map_op!(Frac, 1, [light] | x, c | x - x.trunc());
+map_op!(Square, 1, [int] |x, c| x.wrapping_mul(x), [light complex] |x, c| x * x, [boolean] |x, c| x);
+map_op!(Sqrt, 1, [float complex] |x, c| x.sqrt_());
+map_op!(
+    Rsqrt,
+    1,
+    [float] | x,
+    c | 1.0 / x.sqrt_(),
+    [complex] | x,
+    c | 1.0 / x.sqrt_()
+);
+map_op!(
+    Reciprocal,
+    1,
+    [light] | x,
+    c | 1.0 / x,
+    [complex] | x,
+    c | 1.0 / x
+);
+map_op!(Exp, 1, [float complex] |x, c| x.exp_());
+map_op!(Exp2, 1, [single complex] |x, c| x.exp2_());
+map_op!(Expm1, 1, [single complex] |x, c| x.expm1_());
+map_op!(Log, 1, [single complex] |x, c| x.log_());
+map_op!(Log2, 1, [single complex] |x, c| x.log2_());
+map_op!(Log10, 1, [single complex] |x, c| x.log10_());
+map_op!(Log1p, 1, [single complex] |x, c| x.log1p_());
+map_op!(Sin, 1, [single complex] |x, c| x.sin_());
+map_op!(Cos, 1, [single complex] |x, c| x.cos_());
+map_op!(Tan, 1, [heavy complex] |x, c| x.tan_());
+map_op!(Asin, 1, [heavy complex] |x, c| x.asin_());
+map_op!(Acos, 1, [heavy complex] |x, c| x.acos_());
+map_op!(Atan, 1, [heavy complex] |x, c| x.atan_());
+map_op!(Sinh, 1, [heavy complex] |x, c| x.sinh_());
+map_op!(Cosh, 1, [heavy complex] |x, c| x.cosh_());
+map_op!(Tanh, 1, [single complex] |x, c| x.tanh_());
+map_op!(Asinh, 1, [heavy complex] |x, c| x.asinh_());
+map_op!(Acosh, 1, [heavy complex] |x, c| x.acosh_());
+map_op!(Atanh, 1, [heavy complex] |x, c| x.atanh_());
+map_op!(Sigmoid, 1, [float complex] |x, c| x.sigmoid_());
+map_op!(Erf, 1, [single] | x, c | x.erf_());
+map_op!(Erfc, 1, [single] | x, c | x.erfc_());
+map_op!(Erfinv, 1, [heavy] | x, c | x.erfinv_());
+map_op!(Lgamma, 1, [heavy] | x, c | x.lgamma_());
+map_op!(Digamma, 1, [heavy] | x, c | x.digamma_());
+map_op!(
+    Relu,
+    1,
+    [int] | x,
+    c | if x > 0 as T { x } else { 0 },
+    [light] | x,
+    c | if x < 0.0 { 0.0 } else { x }
+);
+map_op!(BitwiseNot, 1, [int boolean] |x, c| !x);
+map_op!(LogicalNot, 1 => bool, [int uint] |x, c| x == 0, [light] |x, c| x == 0.0, [complex] |x, c| x.re == 0.0 && x.im == 0.0, [boolean] |x, c| !x);
+map_op!(Isnan, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_nan(), [complex] |x, c| x.is_nan());
+map_op!(Isinf, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_infinite(), [complex] |x, c| x.is_infinite());
+map_op!(Isfinite, 1 => bool, [int uint boolean] |x, c| true, [light] |x, c| x.is_finite(), [complex] |x, c| x.is_finite());
+map_op!(Isposinf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::INFINITY);
+map_op!(Isneginf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::NEG_INFINITY);
+map_op!(Signbit, 1 => bool, [int] |x, c| x < 0 as T, [light] |x, c| x.is_sign_negative(), [boolean] |x, c| false);
+
+fn positive(a: &Args) -> Result<Ret> {
+    let t = a.tensor(0)?;
+    ensure!(
+        t.dtype() != DType::Bool,
+        Runtime,
+        "The `+` operator, on a bool tensor is not supported."
+    );
+    Ok(t.clone().into())
+}
+
+/// Truth values are multiplied as integers.
+fn squared(d: DType) -> (DType, DType) {
+    same(if d == DType::Bool { DType::I64 } else { d })
+}
+
+/// Truth values stay; everything else is computed in its own type.
+fn signed(d: DType) -> (DType, DType) {
+    (d, d)
+}
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    map_row!(Abs "abs", 1, real_part, FMIO, "abs_(a)", "(Tensor self)", "The absolute value of each element."),
+    map_row!(Neg "neg", 1, same, FMIO, "-a", "(Tensor self)", "Each element negated."),
+    old_compose(
+        "positive",
+        "(Tensor self)",
+        FM,
+        positive,
+        "The tensor itself; truth values are refused.",
+    ),
+    map_row!(Sign "sign", 1, signed, FMIO, "sgn_(a)", "(Tensor self)", "-1, 0 or 1 by the sign of each element."),
+    map_row!(Sgn "sgn", 1, same, FMIO, "sgn_(a)", "(Tensor self)", "The sign; for complex elements the point of the unit circle in their direction."),
+    map_row!(Ceil "ceil", 1, same, FMIO, "ceil_(a)", "(Tensor self)", "The least integer not below each element."),
+    map_row!(Floor "floor", 1, same, FMIO, "floor_(a)", "(Tensor self)", "The greatest integer not above each element."),
+    map_row!(Trunc "trunc", 1, same, FMIO, "trunc_(a)", "(Tensor self)", "Each element without its fraction."),
+    map_row!(Round "round", 1, same, FMIO, "round_(a)", "(Tensor self)", "The nearest integer, ties to even."),
+    map_row!(Frac "frac", 1, same, FMIO, "a - trunc_(a)", "(Tensor self)", "The fraction of each element."),
+    map_row!(Square "square", 1, squared, FMIO, "a * a", "(Tensor self)", "Each element times itself."),
+    map_row!(Sqrt "sqrt", 1, float, FMIO, "sqrt(a)", "(Tensor self)", "The square root of each element."),
+    map_row!(Rsqrt "rsqrt", 1, float, FMIO, "rsqrt(a)", "(Tensor self)", "One over the square root of each element."),
+    map_row!(Reciprocal "reciprocal", 1, float, FMIO, "T(1) / a", "(Tensor self)", "One over each element."),
+    map_row!(Exp "exp", 1, float, FMIO, "exp(a)", "(Tensor self)", "e to the power of each element."),
+    map_row!(Exp2 "exp2", 1, float, FMIO, "exp2(a)", "(Tensor self)", "2 to the power of each element."),
+    map_row!(Expm1 "expm1", 1, float, FMIO, "expm1(a)", "(Tensor self)", "e to the power of each element, minus one."),
+    map_row!(Log "log", 1, float, FMIO, "log(a)", "(Tensor self)", "The natural logarithm of each element."),
+    map_row!(Log2 "log2", 1, float, FMIO, "log2(a)", "(Tensor self)", "The logarithm to base 2 of each element."),
+    map_row!(Log10 "log10", 1, float, FMIO, "log10(a)", "(Tensor self)", "The logarithm to base 10 of each element."),
+    map_row!(Log1p "log1p", 1, float, FMIO, "log1p(a)", "(Tensor self)", "The natural logarithm of one plus each element."),
+    map_row!(Sin "sin", 1, float, FMIO, "sin(a)", "(Tensor self)", "The sine of each element."),
+    map_row!(Cos "cos", 1, float, FMIO, "cos(a)", "(Tensor self)", "The cosine of each element."),
+    map_row!(Tan "tan", 1, float, FMIO, "tan(a)", "(Tensor self)", "The tangent of each element."),
+    map_row!(Asin "asin", 1, float, FMIO, "asin(a)", "(Tensor self)", "The arcsine of each element."),
+    map_row!(Acos "acos", 1, float, FMIO, "acos(a)", "(Tensor self)", "The arccosine of each element."),
+    map_row!(Atan "atan", 1, float, FMIO, "atan(a)", "(Tensor self)", "The arctangent of each element."),
+    map_row!(Sinh "sinh", 1, float, FMIO, "sinh(a)", "(Tensor self)", "The hyperbolic sine of each element."),
+    map_row!(Cosh "cosh", 1, float, FMIO, "cosh(a)", "(Tensor self)", "The hyperbolic cosine of each element."),
+    map_row!(Tanh "tanh", 1, float, FMIO, "tanh(a)", "(Tensor self)", "The hyperbolic tangent of each element."),
+    map_row!(Asinh "asinh", 1, float, FMIO, "asinh(a)", "(Tensor self)", "The inverse hyperbolic sine of each element."),
+    map_row!(Acosh "acosh", 1, float, FMIO, "acosh(a)", "(Tensor self)", "The inverse hyperbolic cosine of each element."),
+    map_row!(Atanh "atanh", 1, float, FMIO, "atanh(a)", "(Tensor self)", "The inverse hyperbolic tangent of each element."),
+    map_row!(Sigmoid "sigmoid", 1, float, FMIO, "T(1) / (T(1) + exp(-a))", "(Tensor self)", "1 / (1 + exp(-x)) of each element."),
+    map_row!(Erf "erf", 1, float, FMIO, "erf(a)", "(Tensor self)", "The error function of each element."),
+    map_row!(Erfc "erfc", 1, float, FMIO, "erfc(a)", "(Tensor self)", "One minus the error function of each element."),
+    map_row!(Erfinv "erfinv", 1, float, FMIO, "erfinv(a)", "(Tensor self)", "The inverse error function of each element."),
+    map_row!(Lgamma "lgamma", 1, float, FMIO, "lgamma(a)", "(Tensor self)", "The logarithm of the absolute gamma function of each element."),
+    map_row!(Digamma "digamma", 1, float, FMIO, "digamma_(a)", "(Tensor self)", "The logarithmic derivative of the gamma function of each element."),
+    map_row!(Relu "relu", 1, same, crate::ops::core::op::F | crate::ops::core::op::M | crate::ops::core::op::I, "a < T(0) ? T(0) : a", "(Tensor self)", "Each element, or 0 where it is negative."),
+    map_row!(BitwiseNot "bitwise_not", 1, same, FMIO, "bitnot_(a)", "(Tensor self)", "Each bit flipped; truth values negated."),
+    map_row!(LogicalNot "logical_not", 1, compare, FMIO, "!(a != T(0))", "(Tensor self)", "True where the element is zero."),
+    map_row!(Isnan "isnan", 1, compare, FM, "isnan_(a)", "(Tensor self)", "True where the element is not a number."),
+    map_row!(Isinf "isinf", 1, compare, FM, "isinf_(a)", "(Tensor self)", "True where the element is infinite."),
+    map_row!(Isfinite "isfinite", 1, compare, FM, "isfinite_(a)", "(Tensor self)", "True where the element is neither infinite nor NaN."),
+    map_row!(Isposinf "isposinf", 1, compare, FMO, "isposinf_(a)", "(Tensor self)", "True where the element is positive infinity."),
+    map_row!(Isneginf "isneginf", 1, compare, FMO, "isneginf_(a)", "(Tensor self)", "True where the element is negative infinity."),
+    map_row!(Signbit "signbit", 1, compare, FMO, "signbit_(a)", "(Tensor self)", "True where the sign bit is set."),
+];

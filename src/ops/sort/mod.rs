@@ -1,0 +1,5 @@
+//! Sorting, searching and counting.
+
+pub mod histogram;
+pub mod order;
+pub mod search;
