@@ -25,12 +25,14 @@ pub mod moments;
 pub mod narrow;
 pub mod nest;
 pub mod norm;
+pub mod past;
 pub mod pool;
 pub mod pooling;
 pub mod quantile;
 pub mod random;
 pub mod reduce;
 pub mod resize;
+pub mod rows;
 #[cfg(target_arch = "x86_64")]
 mod runs;
 pub mod scan;
