@@ -172,7 +172,7 @@ pub fn read_scalar(t: &Tensor, position: i64) -> Result<Scalar> {
     })
 }
 
-/// True if an integer of a host tensor is zero.
+/// True if an integer of a host tensor is zero; tensors of other devices are not read.
 #[must_use]
 pub(crate) fn any_zero(t: &Tensor) -> bool {
     fn row<T: Copy + Default + PartialEq>(p: *const u8, step: isize, n: usize) -> bool {
@@ -183,6 +183,9 @@ pub(crate) fn any_zero(t: &Tensor) -> bool {
             let x = unsafe { *at(i) };
             found | (x == T::default())
         })
+    }
+    if !t.device().is_cpu() {
+        return false;
     }
     let size = t.dtype().size();
     let row = match size {

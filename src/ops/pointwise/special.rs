@@ -2,10 +2,10 @@
 
 use crate::cpu::map::Ctx;
 use crate::cpu::special::{self, Family};
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FMIO, I, M, O, OpDef, old_compose};
+use crate::ops::core::op::{F, FMIO, I, M, O, OpDef, compose};
+use crate::ops::f;
 use crate::ops::pointwise::rule::{float, same};
-use crate::{DType, Result, ensure, map_op, map_row, run};
+use crate::{DType, Result, Tensor, ensure, map_op, map_row};
 use torchlike_macros::operators;
 
 map_op!(Entr, 1, [heavy] | x, c | special::entr(f64::from(x)) as T);
@@ -265,24 +265,36 @@ map_op!(
         if size_of::<T>() == 4 { 128 } else { 512 }
     ) as T
 );
+map_op!(
+    Mvlgamma,
+    1,
+    [heavy] | x,
+    c | special::mvlgamma(f64::from(x), c.i[0]) as T
+);
 
-fn order_ctx(a: &Args, _: DType) -> Result<Ctx> {
+/// An integer for the loop.
+fn integer(n: i64) -> Ctx {
     let mut ctx = Ctx::default();
-    ctx.i[0] = a.int(1)?;
-    Ok(ctx)
+    ctx.i[0] = n;
+    ctx
+}
+
+fn dimension(a: &calls::_Mvlgamma, _: DType) -> Result<Ctx> {
+    ensure!(a.p >= 1, Runtime, "p has to be greater than or equal to 1");
+    Ok(integer(a.p))
 }
 
 /// `polygamma` with its arguments in the order of the method.
-fn polygamma(x: &crate::Tensor, n: i64) -> Result<crate::ops::core::op::Ret> {
+fn polygamma(x: &Tensor, n: i64) -> Result<Tensor> {
     ensure!(
         n >= 0,
         Runtime,
         "polygamma(n, x) does not support negative n."
     );
     if n == 0 {
-        run!("digamma", x)
+        f::digamma(x)
     } else {
-        run!("_polygamma", x, n)
+        f::_polygamma(x, n)
     }
 }
 
@@ -310,21 +322,29 @@ pub static OPS: &[OpDef] = &[
     map_row!(K0e "special.scaled_modified_bessel_k0", 1, float, F | O, "", "(Tensor self)", "k0(x) exp(x)."),
     map_row!(K1e "special.scaled_modified_bessel_k1", 1, float, F | O, "", "(Tensor self)", "k1(x) exp(x)."),
     map_row!(Sj0 "special.spherical_bessel_j0", 1, float, F | O, "", "(Tensor self)", "The spherical Bessel function of order 0."),
-    old_compose(
+    compose(
         "polygamma",
         "(int n, Tensor self)",
         F | O,
-        |a| polygamma(a.tensor(1)?, a.int(0)?),
+        |a| polygamma(a.input, a.n),
         "The n-th derivative of the digamma function.",
     ),
-    old_compose(
+    compose(
         "polygamma#method",
         "(Tensor self, int n)",
         M | I,
-        |a| polygamma(a.tensor(0)?, a.int(1)?),
+        |a| polygamma(a.input, a.n),
         "The n-th derivative of the digamma function.",
     ),
-    map_row!(Polygamma "_polygamma", 1, float, order_ctx, F, "", "(Tensor self, int n)", ""),
+    map_row!(Polygamma "_polygamma", 1, float, typed!(|a, _| Ok(integer(a.n)), DType), F, "", "(Tensor self, int n)", ""),
+    compose(
+        "mvlgamma",
+        "(Tensor self, int p)",
+        FMIO,
+        |a| f::_mvlgamma(&a.input.contiguous()?, a.p),
+        "The logarithm of the multivariate gamma function.",
+    ),
+    map_row!(Mvlgamma "_mvlgamma", 1, float, typed!(dimension, DType), F, "", "(Tensor self, int p)", "The logarithm of the multivariate gamma function."),
     map_row!(Zeta "special.zeta", 2, float, F | O, "", "(Tensor self, Operand other)", "Hurwitz' zeta function."),
     map_row!(Zeta "special.zeta#scalar", 2, float, F | O, "", "(Scalar self, Tensor other)", "Hurwitz' zeta function."),
     map_row!(Igamma "igamma", 2, same, FMIO, "", "(Tensor self, Tensor other)", "The regularised lower incomplete gamma function."),
