@@ -48,33 +48,21 @@ pub fn expand(table: TokenStream) -> Result<TokenStream, String> {
     Ok(out)
 }
 
-/// Token lists between the commas of a list; those between the bars of a closure's parameters do not count.
+/// Token lists between the commas of a list.
 fn split(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
-    let (mut parts, mut part, mut parameters) = (Vec::new(), Vec::new(), false);
+    let mut parts = vec![Vec::new()];
     for t in tokens {
-        match mark(&t) {
-            Some(',') if !parameters => {
-                parts.push(std::mem::take(&mut part));
-                continue;
+        match &t {
+            TokenTree::Punct(p) if p.as_char() == ',' => parts.push(Vec::new()),
+            _ => {
+                if let Some(last) = parts.last_mut() {
+                    last.push(t);
+                }
             }
-            Some('|') => {
-                parameters = !parameters && part.last().is_none_or(|t| mark(t) == Some(':'))
-            }
-            _ => {}
         }
-        part.push(t);
     }
-    parts.push(part);
     parts.retain(|p| !p.is_empty());
     parts
-}
-
-/// The character of a punctuation mark.
-fn mark(t: &TokenTree) -> Option<char> {
-    match t {
-        TokenTree::Punct(p) => Some(p.as_char()),
-        _ => None,
-    }
 }
 
 /// The text of a string literal.

@@ -4,7 +4,7 @@ use crate::cpu::products::{Factors, LinearSizes, is_one};
 use crate::ops::core::op::{F, FMIO, O, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::matrix::{
-    GPU, HOST, check_bmm, check_expand, check_mm, check_types, cpp_name, mv_mismatch, supported,
+    GPU, HOST, check_bmm, check_expand, check_mm, check_types, mv_mismatch, supported,
 };
 use crate::ops::linalg::vectors::outer_product;
 use crate::ops::pointwise::rule::result_type;
@@ -125,9 +125,9 @@ fn baddbmm_rule(t: &Tensor, x: &Tensor, y: &Tensor) -> Result<Plan> {
         t.dtype() == x.dtype() && x.dtype() == y.dtype(),
         Runtime,
         "Input dtypes must be the same, got: input {}, batch1: {}, batch2: {}",
-        cpp_name(t.dtype()),
-        cpp_name(x.dtype()),
-        cpp_name(y.dtype())
+        t.dtype().cpp_name(),
+        x.dtype().cpp_name(),
+        y.dtype().cpp_name()
     );
     supported("baddbmm", x.dtype())?;
     Ok(Plan::contiguous(&shape, x.dtype()))

@@ -2,7 +2,6 @@
 
 use crate::ops::core::op::{F, FMO, M, O, OpDef, compose};
 use crate::ops::f;
-use crate::ops::linalg::matrix::cpp_name;
 use crate::{Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
@@ -189,8 +188,8 @@ fn tensordot(a: &calls::Tensordot) -> Result<Tensor> {
         a.input.dtype() == a.other.dtype(),
         Runtime,
         "tensordot: both inputs to have the same dtype but got {} and {}",
-        cpp_name(a.input.dtype()),
-        cpp_name(a.other.dtype())
+        a.input.dtype().cpp_name(),
+        a.other.dtype().cpp_name()
     );
     let (mut from, mut to) = (Vec::new(), Vec::new());
     let (mut x, mut y) = (a.input.clone(), a.other.clone());
@@ -307,8 +306,8 @@ fn check_chain(list: &[&Tensor]) -> Result<()> {
             t.dtype() == list[0].dtype(),
             Runtime,
             "multi_dot(): all tensors must have be the same dtype but tensor 0 is {} and tensor {i} {}",
-            cpp_name(list[0].dtype()),
-            cpp_name(t.dtype())
+            list[0].dtype().cpp_name(),
+            t.dtype().cpp_name()
         );
         ensure!(
             t.device() == list[0].device(),

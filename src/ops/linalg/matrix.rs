@@ -102,22 +102,7 @@ pub static OPS: &[OpDef] = &[
 /// How PyTorch's older messages spell element types.
 #[must_use]
 pub fn cpp_name(d: DType) -> &'static str {
-    use DType::*;
-    match d {
-        Bool => "bool",
-        U8 => "unsigned char",
-        I8 => "signed char",
-        I16 => "short int",
-        I32 => "int",
-        I64 => "long int",
-        F16 => "c10::Half",
-        BF16 => "c10::BFloat16",
-        F32 => "float",
-        F64 => "double",
-        C64 => "c10::complex<float>",
-        C128 => "c10::complex<double>",
-        other => other.scalar_type(),
-    }
+    d.cpp_name()
 }
 
 pub(in crate::ops) fn supported(kernel: &str, d: DType) -> Result<()> {
@@ -180,8 +165,8 @@ pub(in crate::ops) fn check_types(x: &Tensor, y: &Tensor) -> Result<()> {
         x.dtype() == y.dtype(),
         Runtime,
         "expected m1 and m2 to have the same dtype, but got: {} != {}",
-        cpp_name(x.dtype()),
-        cpp_name(y.dtype())
+        x.dtype().cpp_name(),
+        y.dtype().cpp_name()
     );
     Ok(())
 }
