@@ -37,7 +37,7 @@ lint: build
 bench: setup
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release
 	cargo bench --bench gemm
-	for b in overhead meta_vs_cpu footprint kernels checkpoints; do $(BIN)/python benches/$$b.py || exit 1; done
+	for b in overhead modules meta_vs_cpu footprint kernels checkpoints; do $(BIN)/python benches/$$b.py || exit 1; done
 
 bless: build
 	cargo fmt

@@ -30,6 +30,7 @@ pub mod layers;
 pub mod mode;
 pub mod ops;
 pub mod parts;
+pub mod plan;
 #[cfg(feature = "python")]
 mod py;
 pub mod random;
@@ -42,6 +43,9 @@ pub use device::{Device, DeviceKind};
 pub use dims::{Dims, MemoryFormat};
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
+pub use io::{Loaded, load, save};
+pub use layers::{materialize, meta_init};
+pub use ops::f;
 pub use scalar::{Element, Scalar};
 pub use source::Source;
 pub use storage::Storage;

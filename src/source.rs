@@ -1,7 +1,7 @@
 //! Where a meta storage's data would come from: the promise that it can become real.
 
-use crate::layers::record::Entry;
 use crate::{Device, Result, Storage};
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,13 +24,41 @@ pub trait Provider: Send + Sync {
     }
 }
 
+/// A recorded history that can be replayed.
+pub trait Recipe: Any + Send + Sync {
+    /// The operator that made the newest write.
+    fn op_name(&self) -> &'static str;
+    /// Which storage it writes, told apart over the storage's whole life.
+    fn key(&self) -> u64;
+    /// The bytes that the history makes, in host memory.
+    ///
+    /// # Errors
+    /// If a recorded call fails, or a real input was changed since.
+    fn replay(self: Arc<Self>, nbytes: usize) -> Result<Storage>;
+    /// Itself, for the layer that recorded it.
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
 /// How a meta storage becomes real.
 #[derive(Clone)]
 pub enum Source {
     /// Bytes from outside.
     File(Arc<dyn Provider>),
     /// A recorded history of operations, of which this is the newest.
-    Recipe(Arc<Entry>),
+    Recipe(Arc<dyn Recipe>),
+}
+
+impl Source {
+    /// The bytes, in host memory.
+    ///
+    /// # Errors
+    /// If they cannot be read or replayed.
+    pub fn fetch(&self, nbytes: usize) -> Result<Storage> {
+        match self {
+            Self::File(p) => p.fetch(Device::CPU),
+            Self::Recipe(r) => r.clone().replay(nbytes),
+        }
+    }
 }
 
 impl fmt::Display for Source {

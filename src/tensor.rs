@@ -1,8 +1,8 @@
 //! A tensor: a storage seen through a shape, strides, an offset and a dtype. All but the storage is plain data.
 
 use crate::dims::{self, Dims, MemoryFormat};
-use crate::ops::core::plan::ViewPlan;
-use crate::{DType, Device, Element, Result, Scalar, Storage, bail, mode};
+use crate::plan::ViewPlan;
+use crate::{DType, Device, Result, Storage, bail, mode};
 
 /// A view of a storage.
 #[derive(Clone)]
@@ -126,51 +126,6 @@ impl Tensor {
             0,
             dtype,
         ))
-    }
-
-    /// A 0-dimensional CPU tensor.
-    ///
-    /// # Errors
-    /// If the dtype cannot be computed with.
-    pub fn scalar(value: Scalar, dtype: DType) -> Result<Self> {
-        let t = Self::empty(&[], dtype, Device::CPU)?;
-        crate::cpu::fill(&t, value)?;
-        Ok(t)
-    }
-
-    /// A row-major CPU tensor with the values of a slice.
-    ///
-    /// # Errors
-    /// If the number of values is not that of the shape.
-    pub fn from_slice<T: Element>(values: &[T], shape: &[i64]) -> Result<Self> {
-        if dims::numel(shape)? != values.len() as i64 {
-            bail!(
-                Value,
-                "{} values do not fill shape {}",
-                values.len(),
-                Dims::new(shape)
-            );
-        }
-        let t = Self::empty(shape, T::DTYPE, Device::CPU)?;
-        crate::cpu::write_slice(&t, values);
-        Ok(t)
-    }
-
-    /// The elements in row-major order.
-    ///
-    /// # Errors
-    /// If the tensor is not of type `T` or its data cannot be had.
-    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        if self.dtype != T::DTYPE {
-            bail!(
-                Type,
-                "expected a tensor of {}, got {}",
-                T::DTYPE,
-                self.dtype
-            );
-        }
-        let real = self.to_device(Device::CPU)?.contiguous()?;
-        Ok(crate::cpu::read_slice(&real))
     }
 
     /// The sizes.
@@ -542,47 +497,6 @@ impl Tensor {
             .iter()
             .zip(self.strides.iter())
             .any(|(&d, &s)| d > 1 && s == 0)
-    }
-
-    /// Row-major with the same values; itself if it is so already.
-    ///
-    /// # Errors
-    /// If memory cannot be had.
-    pub fn contiguous(&self) -> Result<Self> {
-        if self.is_contiguous() && !self.is_lazy() {
-            return Ok(self.clone());
-        }
-        crate::ops::helpers::clone(self, MemoryFormat::Contiguous)
-    }
-
-    /// With another dtype; itself if it has that already.
-    ///
-    /// # Errors
-    /// If there is no conversion.
-    pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
-        if dtype == self.dtype {
-            return Ok(self.clone());
-        }
-        crate::ops::helpers::to_copy(self, dtype, self.device())
-    }
-
-    /// On another device; itself if it is there already.
-    ///
-    /// # Errors
-    /// If the data cannot be had: a meta tensor has none.
-    pub fn to_device(&self, device: Device) -> Result<Self> {
-        if self.device() == device.canonical() {
-            return Ok(self.clone());
-        }
-        crate::ops::helpers::to_copy(self, self.dtype, device)
-    }
-
-    /// The only element.
-    ///
-    /// # Errors
-    /// If there is not exactly one element, or on meta.
-    pub fn item(&self) -> Result<Scalar> {
-        crate::ops::helpers::item(self)
     }
 }
 

@@ -1,11 +1,41 @@
-//! The shape of the source tree, kept by a test: which folder may use which, where `unsafe` is, how long files are.
+//! The shape of the source tree, kept by a test that parses it: which part may use which, where `unsafe` and pyo3 are, how
+//! long files and functions are, what operators may not do.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use syn::spanned::Spanned;
+use syn::visit::Visit;
 
-/// Lines a source file may have before it should be split by noun.
-const LONGEST: usize = 700;
+/// Lines of a file, and of a function, above which it should be split by noun.
+const LONGEST_FILE: usize = 500;
+const LONGEST_FUNCTION: usize = 100;
+/// Half of all functions are no longer than this, and nine tenths no longer than that.
+const MEDIAN: usize = 8;
+const NINETIETH: usize = 30;
 
-fn sources() -> Vec<(PathBuf, String)> {
+/// What everything else stands on.
+const CORE: &[&str] = &[
+    "dims", "dtype", "device", "scalar", "error", "mode", "source", "storage", "tensor", "plan", "parts",
+];
+
+/// What a part may use besides the core, itself, and `wiring`, where the parts meet.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("core", &[]),
+    ("random", &["cpu"]),
+    ("cpu", &["random"]),
+    ("cuda", &["random", "cpu"]),
+    ("ops", &["cpu", "cuda", "random"]),
+    ("layers", &["ops", "random"]),
+    ("io", &[]),
+];
+
+struct Source {
+    path: PathBuf,
+    text: String,
+    tree: syn::File,
+}
+
+fn sources() -> Vec<Source> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -23,9 +53,94 @@ fn sources() -> Vec<(PathBuf, String)> {
         .into_iter()
         .map(|p| {
             let text = std::fs::read_to_string(&p).unwrap();
-            (p.strip_prefix(&root).unwrap().to_path_buf(), text)
+            Source {
+                path: p.strip_prefix(&root).unwrap().to_path_buf(),
+                tree: syn::parse_file(&text).unwrap(),
+                text,
+            }
         })
         .collect()
+}
+
+/// The part of the tree that a path inside the crate leads to.
+fn part(module: &str) -> &str {
+    if CORE.contains(&module) { "core" } else { module }
+}
+
+/// The modules of this crate that a file names, in `use` declarations and in paths, and the functions it has.
+#[derive(Default)]
+struct Seen {
+    modules: BTreeSet<String>,
+    functions: Vec<(String, usize)>,
+}
+
+impl Seen {
+    fn note_use(&mut self, tree: &syn::UseTree, in_crate: bool) {
+        match tree {
+            syn::UseTree::Path(p) if p.ident == "crate" => self.note_use(&p.tree, true),
+            syn::UseTree::Path(p) if in_crate => {
+                self.modules.insert(p.ident.to_string());
+            }
+            syn::UseTree::Name(n) if in_crate => {
+                self.modules.insert(n.ident.to_string());
+            }
+            syn::UseTree::Rename(n) if in_crate => {
+                self.modules.insert(n.ident.to_string());
+            }
+            syn::UseTree::Group(g) => g.items.iter().for_each(|t| self.note_use(t, in_crate)),
+            _ => {}
+        }
+    }
+
+    fn note_function(&mut self, name: &syn::Ident, span: proc_macro2::Span) {
+        let lines = span.end().line - span.start().line + 1;
+        self.functions.push((name.to_string(), lines));
+    }
+}
+
+impl<'ast> Visit<'ast> for Seen {
+    fn visit_item_use(&mut self, i: &'ast syn::ItemUse) {
+        self.note_use(&i.tree, false);
+    }
+
+    fn visit_item_mod(&mut self, m: &'ast syn::ItemMod) {
+        let test = m.attrs.iter().any(|a| a.path().is_ident("cfg"));
+        if !test {
+            syn::visit::visit_item_mod(self, m);
+        }
+    }
+
+    fn visit_path(&mut self, p: &'ast syn::Path) {
+        let mut names = p.segments.iter().map(|s| s.ident.to_string());
+        if names.next().as_deref() == Some("crate")
+            && let Some(module) = names.next()
+        {
+            self.modules.insert(module);
+        }
+        syn::visit::visit_path(self, p);
+    }
+
+    fn visit_item_fn(&mut self, f: &'ast syn::ItemFn) {
+        self.note_function(&f.sig.ident, f.block.span());
+        syn::visit::visit_item_fn(self, f);
+    }
+
+    fn visit_impl_item_fn(&mut self, f: &'ast syn::ImplItemFn) {
+        self.note_function(&f.sig.ident, f.block.span());
+        syn::visit::visit_impl_item_fn(self, f);
+    }
+}
+
+fn seen(source: &Source) -> Seen {
+    let mut seen = Seen::default();
+    seen.visit_file(&source.tree);
+    seen
+}
+
+/// The part that a file belongs to: its folder, or `core`.
+fn part_of(path: &Path) -> String {
+    let first = path.components().next().unwrap().as_os_str().to_string_lossy();
+    part(first.trim_end_matches(".rs")).to_owned()
 }
 
 /// Lines of code: neither comments nor blank.
@@ -36,53 +151,55 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn folders_use_only_what_they_may() {
-    let forbidden = [
-        (
-            "cpu",
-            &["crate::ops", "crate::io", "crate::py", "crate::layers"][..],
-        ),
-        ("cuda", &["crate::io", "crate::py", "crate::layers"][..]),
-        (
-            "io",
-            &[
-                "crate::ops",
-                "crate::cpu",
-                "crate::cuda",
-                "crate::py",
-                "crate::layers",
-            ][..],
-        ),
-        ("ops", &["crate::io", "crate::py"][..]),
-        (
-            "random",
-            &["crate::ops", "crate::io", "crate::py", "crate::layers"][..],
-        ),
-    ];
+fn parts_use_only_what_they_may() {
+    let modules: BTreeSet<&str> = MAY_USE.iter().map(|m| m.0).chain(["py", "cli"]).collect();
     let mut wrong = Vec::new();
-    for (path, text) in sources() {
-        let folder = path.components().next().unwrap().as_os_str();
-        for (name, names) in forbidden {
-            if folder != name {
-                continue;
+    for source in sources() {
+        let part_here = part_of(&source.path);
+        let Some((_, may)) = MAY_USE.iter().find(|m| m.0 == part_here) else {
+            continue;
+        };
+        for module in seen(&source).modules {
+            let other = part(&module);
+            if modules.contains(other) && other != "core" && other != part_here && !may.contains(&other) {
+                wrong.push(format!("{} uses {module}", source.path.display()));
             }
-            for (line, found) in code(&text).flat_map(|l| names.iter().map(move |n| (l, n))) {
-                if line.contains(found) {
-                    wrong.push(format!("{}: {line}", path.display()));
-                }
-            }
-        }
-        if folder != "py" && code(&text).any(|l| l.contains("pyo3")) && path != Path::new("lib.rs")
-        {
-            wrong.push(format!("{}: pyo3 outside py/", path.display()));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
+fn parts_have_no_circles() {
+    let uses: BTreeMap<&str, &[&str]> = MAY_USE.iter().copied().collect();
+    for start in uses.keys() {
+        let (mut next, mut reached) = (uses[start].to_vec(), BTreeSet::new());
+        while let Some(part) = next.pop() {
+            if reached.insert(part) {
+                next.extend(uses.get(part).copied().unwrap_or(&[]));
+            }
+        }
+        // Random streams and host kernels are one layer: distributions fill memory, and kernels draw.
+        let pair = ["cpu", "random"].contains(start);
+        assert!(pair || !reached.contains(start), "{start} uses itself");
+    }
+}
+
+#[test]
+fn only_the_binding_knows_python() {
+    for source in sources() {
+        let home = source.path.starts_with("py") || source.path == Path::new("lib.rs");
+        assert!(
+            home || !code(&source.text).any(|l| l.contains("pyo3")),
+            "{}: pyo3 outside py/",
+            source.path.display()
+        );
+    }
+}
+
+#[test]
 fn unsafe_files_say_why() {
-    for (path, text) in sources() {
+    for Source { path, text, .. } in sources() {
         let says_why =
             text.contains("allow(unsafe_code") || text.contains("allow(\n    unsafe_code");
         let uses = code(&text).any(|l| {
@@ -98,12 +215,54 @@ fn unsafe_files_say_why() {
 }
 
 #[test]
-fn files_are_short_enough_to_read() {
-    let long: Vec<String> = sources()
-        .into_iter()
-        .map(|(path, text)| (path, text.lines().count()))
-        .filter(|(_, lines)| *lines > LONGEST)
-        .map(|(path, lines)| format!("{}: {lines} lines", path.display()))
-        .collect();
-    assert!(long.is_empty(), "split by noun:\n{}", long.join("\n"));
+fn files_and_functions_are_short_enough_to_read() {
+    let (mut wrong, mut lengths) = (Vec::new(), Vec::new());
+    for source in sources() {
+        let lines = source.text.lines().count();
+        if lines > LONGEST_FILE {
+            wrong.push(format!("{}: {lines} lines", source.path.display()));
+        }
+        for (name, lines) in seen(&source).functions {
+            if lines > LONGEST_FUNCTION {
+                wrong.push(format!("{}: fn {name}: {lines} lines", source.path.display()));
+            }
+            lengths.push(lines);
+        }
+    }
+    lengths.sort_unstable();
+    let (median, ninetieth) = (lengths[lengths.len() / 2], lengths[lengths.len() * 9 / 10]);
+    assert!(wrong.is_empty(), "split by noun:\n{}", wrong.join("\n"));
+    assert!(median <= MEDIAN, "half of the functions are longer than {median} lines");
+    assert!(ninetieth <= NINETIETH, "a tenth of the functions are longer than {ninetieth} lines");
+}
+
+/// What an operator may not do: read arguments by position, ask for a device or for its own name, make views by hand, or find
+/// operators by their names at run time.
+#[test]
+fn operators_keep_to_the_door() {
+    let forbidden = [
+        ".tensor(0)",
+        ".opt_tensor(",
+        ".is_cpu()",
+        ".view_with(",
+        ".from_parts(",
+        "op!(",
+        "run!(",
+        "run1!(",
+        "a.name()",
+        "args.name()",
+    ];
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let core = source.path.starts_with("ops/core");
+        if !source.path.starts_with("ops") || core {
+            continue;
+        }
+        for line in code(&source.text) {
+            if let Some(what) = forbidden.iter().find(|f| line.contains(**f)) {
+                wrong.push(format!("{}: {what}: {line}", source.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,8 +1,10 @@
 """Module: registration, hooks, state dicts, conversions, copies and messages."""
 
 import copy
+import gc
 import pickle
 import warnings
+import weakref
 
 import pytest
 
@@ -306,3 +308,115 @@ def test_set_submodule_and_apply():
 
 def test_dir_has_no_digits():
     assert "weight" in dir(nn.Linear(1, 1)) and "0" not in dir(nn.Sequential(nn.ReLU()))
+
+
+class Answering(nn.Module):
+    """Says itself which modules it has."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(2, 2, bias=False)
+
+    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+        yield prefix + "!", self.inner
+
+
+def test_modules_that_answer_themselves_are_asked():
+    m = nn.Sequential(nn.ReLU(), Answering(), nn.Tanh())
+    assert [name for name, _ in m.named_modules()] == ["", "0", "1!", "2"]
+    assert [name for name, _ in m.named_parameters()] == ["1!.weight"]
+    assert [name for name, _ in m[1].named_parameters()] == ["!.weight"]
+    assert [name for name, _ in m[1].named_parameters(recurse=False)] == []
+    m[2].named_modules = lambda *args: iter([("other", m[0])])
+    assert [name for name, _ in m.named_modules()] == ["", "0", "1!", "other"]
+
+
+def test_walks_share_a_memo_and_a_prefix():
+    m = nn.Sequential(nn.ReLU(), nn.Sequential(nn.Tanh()))
+    memo = {m[0]}
+    names = [name for name, _ in m.named_modules(memo, prefix="net")]
+    assert names == ["net", "net.1", "net.1.0"]
+    assert memo == set(m.modules())
+    assert [n for n, _ in nn.Linear(2, 2).named_parameters(prefix="a")] == ["a.weight", "a.bias"]
+
+
+def test_a_model_may_change_while_it_is_walked():
+    m = nn.Sequential(nn.Sequential(nn.ReLU()), nn.Tanh())
+    seen = []
+    for name, module in m.named_modules():
+        seen.append(name)
+        if name == "0":
+            module.add_module("new", nn.Linear(1, 1))
+            del m[1]
+    assert seen == ["", "0", "0.0", "0.new"]
+    parameters = nn.Linear(2, 2).named_parameters()
+    assert iter(parameters) is parameters
+    assert repr(parameters).startswith("<generator object Module.named_parameters at ")
+
+
+def test_hostile_trees_end_in_an_error():
+    m = nn.Sequential()
+    m.add_module("0", m)
+    assert len(list(m.modules())) == 1
+    with pytest.raises(RecursionError):
+        list(m.named_modules(remove_duplicate=False))
+    with pytest.raises(RecursionError):
+        m.state_dict()
+    m = nn.Sequential(nn.ReLU())
+    m._kinds["0"] = "nonsense"
+    assert len(list(m.modules())) == 1
+    with pytest.raises(TypeError):
+        m.named_modules(prefix=3)
+    bare = nn.Sequential()
+    bare.__dict__["x"] = 3
+    bare._kinds["x"] = "module"
+    with pytest.raises(AttributeError):
+        list(bare.named_modules())
+
+
+def test_a_walk_does_not_keep_a_model_alive_in_a_circle():
+    m = nn.Linear(1, 1)
+    m.walk = m.named_modules()
+    gone = weakref.ref(m)
+    del m
+    gc.collect()
+    assert gone() is None
+
+
+class Own(nn.Linear):
+    """Saves itself in its own way."""
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        destination[prefix + "own"] = self.weight
+
+
+class Whole(nn.Linear):
+    """Has its own state_dict."""
+
+    def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
+        destination[prefix + "whole"] = self.weight
+        return destination
+
+
+def test_modules_that_save_themselves_are_asked():
+    plain = nn.BatchNorm1d(2)
+    plain.register_buffer("hidden", torch.zeros(1), persistent=False)
+    m = nn.Sequential(Own(2, 2), Whole(2, 2), nn.Sequential(plain), nn.ReLU())
+    m[3].state_dict = lambda **options: options["destination"].update(asked=options["prefix"])
+    state = m.state_dict(prefix="p.")
+    assert list(state) == [
+        "p.0.own", "p.1.whole", "p.2.0.weight", "p.2.0.bias", "p.2.0.running_mean",
+        "p.2.0.running_var", "p.2.0.num_batches_tracked", "asked",
+    ]  # fmt: skip
+    assert state["asked"] == "p.3."
+    assert state._metadata["p.2.0"] == {"version": 2}
+    assert list(state._metadata) == ["p", "p.0", "p.2", "p.2.0"]
+    assert not state["p.2.0.weight"].requires_grad
+    assert m.state_dict(keep_vars=True)["2.0.weight"] is plain.weight
+
+
+@pytest.mark.parametrize("name", ["xpu", "mtia", "ipu"])
+def test_devices_that_torchlike_has_not(name):
+    assert isinstance(getattr(nn.ReLU(), name)(), nn.ReLU)
+    with pytest.raises(NotImplementedError, match=f"no device of type '{name}'"):
+        getattr(nn.Linear(1, 1), name)()

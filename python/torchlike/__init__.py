@@ -1,7 +1,6 @@
 """A tensor library in which every meta tensor knows how to become real."""
 
 from math import e, inf, nan, pi
-from typing import TYPE_CHECKING
 
 from torchlike import _C, _size
 from torchlike._C import (
@@ -31,28 +30,13 @@ from torchlike._C import (
     tensor,
 )
 from torchlike._size import Size
+from torchlike._values import *
 
 __version__ = "0.1.0"
 
 _C._register_size(Size)
 
-# dtypes, layouts and formats are values of the core; the op functions are the C functions themselves.
-for _value_name in dir(_C):
-    _value = getattr(_C, _value_name)
-    if isinstance(_value, dtype | layout | memory_format):
-        globals()[_value_name] = _value
-legacy_contiguous_format = _C.contiguous_format
-newaxis = None
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    def __getattr__(name: str) -> Any:
-        """dtypes, layouts, formats and old tensor types are put here while the module loads."""
-
-
 from torchlike import (  # noqa: E402  (the names above are used by these modules while they load)
-    _legacy,
     _methods,
     _parts,
     _tensor,
@@ -68,8 +52,9 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     storage,
     version,
 )
+from torchlike._legacy import *  # noqa: E402
 from torchlike._limits import finfo, iinfo  # noqa: E402
-from torchlike._ops import *  # noqa: E402, F403
+from torchlike._ops import *  # noqa: E402
 from torchlike._parts import (  # noqa: E402
     dequantize,
     per_channel_affine,
@@ -79,8 +64,8 @@ from torchlike._parts import (  # noqa: E402
     per_tensor_symmetric,
     qscheme,
 )
-from torchlike._settings import *  # noqa: E402, F403
-from torchlike._tensor import *  # noqa: E402, F403
+from torchlike._settings import *  # noqa: E402
+from torchlike._tensor import *  # noqa: E402
 from torchlike._tensor_str import set_printoptions  # noqa: E402
 from torchlike.context import (  # noqa: E402
     enable_grad,
@@ -117,5 +102,4 @@ from torchlike.deferred import (  # noqa: E402  isort: skip
     meta_init,
 )
 
-_legacy._fill(globals())
 to_dlpack = utils.dlpack.to_dlpack

@@ -6,18 +6,18 @@ from typing import Any
 
 from torchlike import _C
 
-_DTYPES = {
-    "BFloat16Tensor": _C.bfloat16,
-    "BoolTensor": _C.bool,
-    "ByteTensor": _C.uint8,
-    "CharTensor": _C.int8,
-    "DoubleTensor": _C.float64,
-    "FloatTensor": _C.float32,
-    "HalfTensor": _C.float16,
-    "IntTensor": _C.int32,
-    "LongTensor": _C.int64,
-    "ShortTensor": _C.int16,
-}
+__all__ = [
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "ShortTensor",
+]
 
 
 class tensortype(type):
@@ -51,6 +51,17 @@ class tensortype(type):
         return _C.strided
 
 
-def _fill(names: dict[str, Any]) -> None:
-    for name, dtype in _DTYPES.items():
-        names[name] = tensortype(name, (), {"dtype": dtype, "__module__": "torchlike"})
+def _type(name: str, dtype: Any) -> Any:
+    return tensortype(name, (), {"dtype": dtype, "__module__": "torchlike"})
+
+
+BFloat16Tensor = _type("BFloat16Tensor", _C.bfloat16)
+BoolTensor = _type("BoolTensor", _C.bool)
+ByteTensor = _type("ByteTensor", _C.uint8)
+CharTensor = _type("CharTensor", _C.int8)
+DoubleTensor = _type("DoubleTensor", _C.float64)
+FloatTensor = _type("FloatTensor", _C.float32)
+HalfTensor = _type("HalfTensor", _C.float16)
+IntTensor = _type("IntTensor", _C.int32)
+LongTensor = _type("LongTensor", _C.int64)
+ShortTensor = _type("ShortTensor", _C.int16)

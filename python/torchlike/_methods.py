@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
 from torchlike._C import Tensor
+from torchlike._parts import coalesce, dequantize, to_dense
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,6 +129,9 @@ def _add() -> None:
         dim_order,
         module_load,
         is_distributed,
+        coalesce,
+        dequantize,
+        to_dense,
     ):
         setattr(Tensor, function.__name__, function)
     for name in _ABSENT_BACKENDS:

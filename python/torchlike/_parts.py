@@ -115,7 +115,3 @@ def dequantize(self: Tensor) -> Tensor:
     scales = self.q_per_channel_scales().reshape(shape)
     zeros = self.q_per_channel_zero_points().reshape(shape)
     return ((numbers - zeros).to(scales.dtype) * scales).float()
-
-
-for _function in (to_dense, coalesce, dequantize):
-    setattr(Tensor, _function.__name__, _function)

@@ -12,28 +12,6 @@ from typing import Any, NamedTuple
 from torchlike import _C
 from torchlike._opaque import Opaque, OpaqueClass
 
-# Files of ours that hold what PyTorch keeps in several.
-_MOVED = {
-    "CosineSimilarity": "distance",
-    "PairwiseDistance": "distance",
-    "Flatten": "flatten",
-    "Unflatten": "flatten",
-    "Fold": "fold",
-    "Unfold": "fold",
-    "PixelShuffle": "pixelshuffle",
-    "PixelUnshuffle": "pixelshuffle",
-    "ChannelShuffle": "channelshuffle",
-    "Upsample": "upsampling",
-    "UpsamplingNearest2d": "upsampling",
-    "UpsamplingBilinear2d": "upsampling",
-    "InstanceNorm1d": "instancenorm",
-    "InstanceNorm2d": "instancenorm",
-    "InstanceNorm3d": "instancenorm",
-    "MultiheadAttention": "activation",
-    "Identity": "linear",
-}
-_LAYERS = "torchlike.nn.layers."
-
 
 class Name(NamedTuple):
     """A class or function by its name."""
@@ -53,16 +31,7 @@ class Parts(NamedTuple):
     pairs: list[tuple[Any, Any]]
 
 
-def _torch_module(module: str, name: str) -> str:
-    if module.startswith(_LAYERS):
-        plain = name.removeprefix("Lazy")
-        file = _MOVED.get(plain) or module.removeprefix(_LAYERS)
-        if file in ("lazy", "lazy_conv"):
-            file = plain.rstrip("123d").lower()
-            file = {"convtranspose": "conv"}.get(file, file)
-        return f"torch.nn.modules.{file}"
-    if module == "torchlike.nn.module":
-        return "torch.nn.modules.module"
+def _torch_module(module: str) -> str:
     if module == "torchlike" or module.startswith("torchlike."):
         return "torch" + module.removeprefix("torchlike")
     return module
@@ -87,7 +56,7 @@ def name_of(obj: Any, name: str | None = None) -> Name | Parts:
         raise PicklingError(f"Can't pickle {obj!r}: it's not the same object as {module}.{name}")
     if "." in name:
         return Parts(False, getattr, (parent, name.rpartition(".")[2]), None, [], [])
-    return Name(_torch_module(module, name), name)
+    return Name(_torch_module(module), name)
 
 
 def _module_state(module: Any) -> dict[str, Any]:

@@ -125,9 +125,9 @@ def set_default_dtype(d: Any) -> None:
 def set_default_tensor_type(t: Any) -> None:
     """Sets the default dtype by an old tensor type's name, such as `torch.DoubleTensor`."""
     name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
-    from torchlike._legacy import _DTYPES
+    from torchlike import _legacy
 
-    found = _DTYPES.get(name.rpartition(".")[2])
-    if found is None or not found.is_floating_point:
+    found = getattr(_legacy, name.rpartition(".")[2], None)
+    if not isinstance(found, _legacy.tensortype) or not found.dtype.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
-    _C.set_default_dtype(found)
+    _C.set_default_dtype(found.dtype)

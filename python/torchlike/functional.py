@@ -6,6 +6,22 @@ from typing import Any
 
 from torchlike import _C
 from torchlike._C import Tensor
+from torchlike._ops import (  # noqa: F401  (PyTorch has them here too)
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    block_diag,
+    broadcast_tensors,
+    cartesian_prod,
+    cdist,
+    chain_matmul,
+    meshgrid,
+    norm,
+    split,
+    unique,
+    unique_consecutive,
+    unravel_index,
+)
 
 __all__ = ["broadcast_shapes", "einsum", "norm_except_dim", "resize_as_", "tensordot"]
 

@@ -1,17 +1,101 @@
 //! Attention: a block of queries at a time against all keys, scores kept in the cache.
 
 use super::{copy, matrix, pool, vmath};
-use crate::{DType, Device, Dims, Result, Scalar, Tensor, simd_fn};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, dims, simd_fn};
 
 /// Scores held at a time.
 const SCORES: usize = 96 * 1024;
 
-/// `softmax(scale q k' + mask) v` for three-dimensional `q`, `k`, `v` (f32 or f64; batches in the first dimension) into
-/// `out`. `mask` has been expanded to `[batch, queries, keys]`: truth values or numbers to add.
+/// What an attention is computed from.
+pub struct Inputs<'a> {
+    /// What looks for keys.
+    pub query: &'a Tensor,
+    /// What is looked for.
+    pub key: &'a Tensor,
+    /// What the keys stand for.
+    pub value: &'a Tensor,
+    /// Truth values, or numbers to add.
+    pub mask: Option<&'a Tensor>,
+    /// Queries see only the keys before them.
+    pub causal: bool,
+    /// A factor of the scores.
+    pub scale: f64,
+}
+
+/// The sizes of an attention.
+pub struct Shapes {
+    /// The leading dimensions, broadcast.
+    pub batch: Dims,
+    /// Rows of the query.
+    pub queries: i64,
+    /// Rows of key and value.
+    pub keys: i64,
+    /// Columns of query and key.
+    pub width: i64,
+    /// Columns of the value.
+    pub values: i64,
+}
+
+impl Shapes {
+    /// `t` expanded as `[batch, rows, columns]`: a view where the strides allow it.
+    fn flat(&self, t: &Tensor, rows: i64, columns: i64, d: DType) -> Result<Tensor> {
+        let t = if t.dtype() == d {
+            t.clone()
+        } else {
+            copy::converted(t, d)?
+        };
+        let t = t.expand_to(&self.batch.concat(&[rows, columns]));
+        let to = [dims::numel(&self.batch)?, rows, columns];
+        match dims::view_strides(t.shape(), t.strides(), &to) {
+            Some(strides) => Ok(t.view_with(to.into(), strides, t.offset())),
+            None => Ok(copy::dense(&t, d)?.view_with(to.into(), dims::contiguous_strides(&to), 0)),
+        }
+    }
+}
+
+/// `softmax(scale q k' + mask) v` into `out`, which has the shape `[batch..., queries, values]`.
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn attention(
+pub fn attention(out: &Tensor, i: &Inputs, s: &Shapes) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    if s.keys == 0 {
+        return super::fill(out, Scalar::Int(0));
+    }
+    let wide = if i.query.dtype() == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    };
+    let q = s.flat(i.query, s.queries, s.width, wide)?;
+    let k = s.flat(i.key, s.keys, s.width, wide)?;
+    let v = s.flat(i.value, s.keys, s.values, wide)?;
+    let mask = match i.mask {
+        Some(m) if m.dtype() == DType::Bool => Some(s.flat(m, s.queries, s.keys, DType::Bool)?),
+        Some(m) => Some(s.flat(m, s.queries, s.keys, wide)?),
+        None => None,
+    };
+    let to = [q.shape()[0], s.queries, s.values];
+    let direct = if out.dtype() == wide {
+        dims::view_strides(out.shape(), out.strides(), &to)
+    } else {
+        None
+    };
+    let fill = |out: &Tensor| batches(out, &q, &k, &v, mask.as_ref(), i.causal, i.scale);
+    if let Some(strides) = direct {
+        return fill(&out.view_with(to.into(), strides, out.offset()));
+    }
+    let sum = Tensor::empty(&to, wide, Device::CPU)?;
+    fill(&sum)?;
+    let strides = dims::contiguous_strides(out.shape());
+    copy::copy(out, &sum.view_with(out.shape().clone(), strides, 0))
+}
+
+/// Attention for three-dimensional `q`, `k`, `v` (f32 or f64; batches in the first dimension). `mask` has been expanded to
+/// `[batch, queries, keys]`.
+fn batches(
     out: &Tensor,
     q: &Tensor,
     k: &Tensor,

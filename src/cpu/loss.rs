@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
 use super::{slice, slice_mut};
-use crate::{DType, Device, Result, Tensor, ensure, err};
+use crate::{DType, Device, Dims, Result, Tensor, ensure, err};
 
 /// Stores losses of samples in a result of any dtype: all of them, their mean (over `count`) or their sum.
 fn store(out: &Tensor, losses: &[f64], reduction: i64, count: f64) -> Result<()> {
@@ -182,11 +182,41 @@ pub fn nll(
     super::copy::copy(&outs[1], &single(total)?)
 }
 
-/// The distances of all rows of a batch of matrices to all rows of another: `x` (batch, p, m), `y` (batch, r, m).
+/// The distances between all pairs of rows of a matrix.
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn distances(
+pub fn pair_distances(out: &Tensor, x: &Tensor, p: f64) -> Result<()> {
+    let (n, m) = (x.shape()[0] as usize, x.shape()[1] as usize);
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    distances(out, x, x, [n, n, m], p, true)
+}
+
+/// The distances of all rows of a batch of matrices to all rows of another; `out` is (batch..., rows, rows), and both
+/// batches broadcast to its own.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn cross_distances(out: &Tensor, x: &Tensor, y: &Tensor, p: f64) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let n = out.ndim();
+    let batch = Dims::new(&out.shape()[..n - 2]);
+    let spread = |t: &Tensor| t.expand_to(&batch.concat(&t.shape()[t.ndim() - 2..]));
+    let sizes = [
+        out.shape()[n - 2],
+        out.shape()[n - 1],
+        x.shape()[x.ndim() - 1],
+    ];
+    let sizes = sizes.map(|s| s as usize);
+    distances(out, &spread(x), &spread(y), sizes, p, false)
+}
+
+/// `x` is (batch, p, m), `y` (batch, r, m), and the sizes are p, r, m; of `pairs` those above the diagonal.
+fn distances(
     out: &Tensor,
     x: &Tensor,
     y: &Tensor,

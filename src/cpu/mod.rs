@@ -46,6 +46,7 @@ pub mod softmax;
 pub mod sort;
 pub mod special;
 pub mod sweep;
+pub mod taps;
 pub mod transpose;
 pub mod vmath;
 pub mod vmath64;

@@ -4,7 +4,7 @@
 
 use super::lines::Shared;
 use super::{copy, pool};
-use crate::{DType, Device, Element, Result, Tensor, bail, simd_fn};
+use crate::{DType, Device, Element, MemoryFormat, Result, Tensor, bail, dims, simd_fn};
 
 /// One window along one dimension: its elements are `start`, `start + step`, ... below `end`.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,29 @@ pub struct Window {
     pub padded: usize,
 }
 
+impl Window {
+    /// The only window of a dimension that is not there.
+    pub const WHOLE: Self = Self {
+        start: 0,
+        end: 1,
+        step: 1,
+        padded: 1,
+    };
+}
+
 /// The windows of the three spatial dimensions.
 pub type Windows = [Vec<Window>; 3];
+
+/// The windows of `n` spatial dimensions, those of each from its number; the leading ones are not there.
+pub fn windows(n: usize, of: impl Fn(usize) -> Vec<Window>) -> Windows {
+    std::array::from_fn(|axis| {
+        if axis + n < 3 {
+            vec![Window::WHOLE]
+        } else {
+            of(axis + n - 3)
+        }
+    })
+}
 
 /// What to do with a window's elements.
 #[derive(Clone, Copy, Debug)]
@@ -87,23 +108,95 @@ fn working(d: DType) -> DType {
 
 /// Sizes of the tensors: planes outside, the input's and output's spatial sizes, channels inside (channels last).
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+struct Layout {
     /// Independent planes.
-    pub planes: usize,
+    planes: usize,
     /// Spatial sizes of the input.
-    pub size: [usize; 3],
+    size: [usize; 3],
     /// Spatial sizes of the output.
-    pub out: [usize; 3],
+    out: [usize; 3],
     /// Channels innermost in memory (1: each plane is one channel).
-    pub inner: usize,
+    inner: usize,
+}
+
+/// A pooling of tensors of any layout.
+pub struct Job<'w> {
+    /// Spatial dimensions.
+    pub n: usize,
+    /// The format that the kernel reads and writes.
+    pub format: MemoryFormat,
+    /// What becomes of a window.
+    pub rule: Rule,
+    /// All planes have the same windows.
+    pub shared: bool,
+    /// A plane's windows.
+    pub windows: &'w (dyn Fn(usize) -> Windows + Sync),
+}
+
+impl Job<'_> {
+    /// Pools `x` into `outs`: the result, and perhaps the positions of maxima.
+    ///
+    /// # Errors
+    /// If memory cannot be had.
+    pub fn run(&self, x: &Tensor, outs: &[Tensor]) -> Result<()> {
+        let out = &outs[0];
+        if out.numel() == 0 {
+            return Ok(());
+        }
+        let last = self.format != MemoryFormat::Contiguous;
+        let input = if last {
+            let order: Vec<usize> = std::iter::once(0).chain(2..x.ndim()).chain([1]).collect();
+            copy::dense(&x.permuted(&order), x.dtype())?
+        } else {
+            copy::dense(x, x.dtype())?
+        };
+        let strides = dims::format_strides(out.shape(), self.format)?;
+        let fresh = |t: &Tensor| {
+            if *t.strides() == strides {
+                Ok(t.clone())
+            } else {
+                Tensor::empty_strided(t.shape().clone(), strides.clone(), t.dtype(), Device::CPU)
+            }
+        };
+        let dense: Vec<Tensor> = outs.iter().map(fresh).collect::<Result<_>>()?;
+        let layout = self.layout(x, out, last);
+        pool(
+            &dense[0],
+            dense.get(1),
+            &input,
+            layout,
+            self.rule,
+            self.shared,
+            self.windows,
+        )?;
+        for (o, d) in outs.iter().zip(&dense) {
+            if *o.strides() != strides {
+                copy::copy(o, d)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn layout(&self, x: &Tensor, out: &Tensor, last: bool) -> Layout {
+        let n = self.n;
+        let triple = |t: &Tensor| -> [usize; 3] {
+            let s = &t.shape()[t.ndim() - n..];
+            std::array::from_fn(|i| if i + n < 3 { 1 } else { s[i + n - 3] as usize })
+        };
+        let lead: i64 = x.shape()[..x.ndim() - n].iter().product();
+        let inner = if last { x.shape()[1] } else { 1 };
+        Layout {
+            planes: (lead / inner) as usize,
+            size: triple(x),
+            out: triple(out),
+            inner: inner as usize,
+        }
+    }
 }
 
 /// Pools the dense `x` into the dense `out` (and the positions of maxima into `at`).
 /// `windows` gives a plane's windows; the same for all planes if `shared`.
-///
-/// # Errors
-/// If memory cannot be had.
-pub fn pool(
+fn pool(
     out: &Tensor,
     at: Option<&Tensor>,
     x: &Tensor,

@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "walks lines of dense tensors")]
 
 use super::lines::Shared;
+use super::taps::{Axis, Mode, fixed_point, narrow, nearest, wide};
 use super::{copy, pool};
 use crate::{DType, Device, Dims, Result, Tensor, simd_fn};
 
@@ -80,7 +81,7 @@ simd_fn! { wide
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn along(x: &Tensor, dim: usize, taps: &[Taps]) -> Result<Tensor> {
+fn along(x: &Tensor, dim: usize, taps: &[Taps]) -> Result<Tensor> {
     let shape = x.shape().with(dim, taps.len() as i64);
     let out = Tensor::empty(&shape, x.dtype(), Device::CPU)?;
     let outer: i64 = shape[..dim].iter().product();
@@ -168,7 +169,7 @@ fn lines<T: Real + crate::Element>(
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn choose(
+fn choose(
     x: &Tensor,
     places: &[Vec<usize>; 3],
     size: [usize; 3],
@@ -220,7 +221,7 @@ pub fn choose(
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn working(x: &Tensor) -> Result<Tensor> {
+fn working(x: &Tensor) -> Result<Tensor> {
     copy::dense(
         x,
         if x.dtype() == DType::F64 {
@@ -229,4 +230,95 @@ pub fn working(x: &Tensor) -> Result<Tensor> {
             DType::F32
         },
     )
+}
+
+/// A resampling of the spatial dimensions, those behind batch and channels.
+#[derive(Clone, Debug)]
+pub struct Resampling {
+    /// How values between elements are made.
+    pub mode: Mode,
+    /// Each spatial dimension.
+    pub axes: Vec<Axis>,
+    /// Filters as wide as the step, so that no input is skipped.
+    pub antialias: bool,
+    /// Channels are innermost in memory.
+    pub channels_last: bool,
+}
+
+impl Resampling {
+    /// Resamples `x` into `out`.
+    ///
+    /// # Errors
+    /// If memory cannot be had.
+    pub fn run(&self, x: &Tensor, out: &Tensor) -> Result<()> {
+        if out.numel() == 0 {
+            return Ok(());
+        }
+        let n = self.axes.len();
+        let (order, back): (Vec<usize>, Vec<usize>) = if self.channels_last {
+            (
+                std::iter::once(0).chain(2..n + 2).chain([1]).collect(),
+                [0, n + 1].into_iter().chain(1..n + 1).collect(),
+            )
+        } else {
+            ((0..n + 2).collect(), (0..n + 2).collect())
+        };
+        let x = x.permuted(&order);
+        let made = match self.mode {
+            Mode::Nearest | Mode::NearestExact => self.chosen(&x, out.permuted(&order).shape())?,
+            _ => self.weighed(&x, out.dtype())?,
+        };
+        copy::copy(out, &made.permuted(&back))
+    }
+
+    /// Single elements of the input.
+    fn chosen(&self, x: &Tensor, shape: &Dims) -> Result<Tensor> {
+        let n = self.axes.len();
+        let x = copy::dense(x, x.dtype())?;
+        let axis = |i: usize| (i + n).checked_sub(3).map(|i| self.axes[i]);
+        let exact = self.mode == Mode::NearestExact;
+        let places =
+            std::array::from_fn(|i| axis(i).map_or_else(|| vec![0], |a| nearest(a, exact)));
+        let size = std::array::from_fn(|i| axis(i).map_or(1, |a| a.size as usize));
+        let inner = if self.channels_last {
+            x.shape()[n + 1] as usize
+        } else {
+            1
+        };
+        choose(&x, &places, size, inner, shape)
+    }
+
+    /// Weighed sums of elements, one dimension after the other.
+    fn weighed(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
+        let first = if self.channels_last { 1 } else { 2 };
+        let mut y = working(x)?;
+        for (i, &axis) in self.axes.iter().enumerate().rev() {
+            let taps = if self.antialias {
+                wide(axis, self.mode)
+            } else {
+                narrow(axis, self.mode)
+            };
+            let same = axis.size == axis.out
+                && (taps.iter().enumerate())
+                    .all(|(j, t)| t.parts.len() == 1 && t.parts[0] == (j, 1.0));
+            if same {
+                continue;
+            }
+            y = if dtype == DType::U8 {
+                round_bytes(&along(&y, first + i, &fixed_point(taps))?)?
+            } else {
+                along(&y, first + i, &taps)?
+            };
+        }
+        Ok(y)
+    }
+}
+
+/// Rounds to whole numbers from 0 to 255.
+fn round_bytes(t: &Tensor) -> Result<Tensor> {
+    let t = copy::dense(t, DType::F32)?;
+    for v in super::slice_mut::<f32>(&t) {
+        *v = (*v + 0.5).floor().clamp(0.0, 255.0);
+    }
+    Ok(t)
 }

@@ -20,6 +20,7 @@ mod gguf;
 mod graft;
 mod legacy;
 mod list;
+pub mod load;
 pub mod mmap;
 pub mod names;
 mod npy;
@@ -27,6 +28,7 @@ mod origin;
 pub mod pickle;
 mod rebuild;
 mod safetensors;
+mod save;
 mod sharded;
 mod tar;
 mod torch_zip;
@@ -38,10 +40,12 @@ pub mod zip;
 
 pub use check::MAX_DEPTH;
 pub use list::{NamedTensor, Totals};
+pub use load::{Loaded, load};
 pub use mmap::Bytes;
 pub use names::{unsupported_global, weights_only_error};
 pub use origin::{Origin, Part};
 pub use rebuild::extent;
+pub use save::save;
 pub use tree::{
     Coding, Composite, CompositeKind, Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree,
     Value,

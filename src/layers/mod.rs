@@ -116,6 +116,29 @@ pub(crate) fn unwatched<R>(f: impl FnOnce() -> R) -> R {
     mode::with_layers(0, f)
 }
 
+/// Runs `f` with factories recorded on this thread: what it makes is on meta and can become real later, with the very bits
+/// that eager execution would have given.
+pub fn meta_init<R>(f: impl FnOnce() -> R) -> R {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            record_factories(false);
+        }
+    }
+    record_factories(true);
+    let _leave = Leave;
+    f()
+}
+
+/// Makes a meta tensor real in place: its storage gets the data, and all its views and ties follow. Real tensors are left
+/// as they are.
+///
+/// # Errors
+/// If the tensor has no source, or its data cannot be had.
+pub fn materialize(t: &crate::Tensor) -> Result<()> {
+    record::materialize(t, false)
+}
+
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }

@@ -17,7 +17,8 @@ pub struct Count {
 }
 
 thread_local! {
-    static COUNTS: RefCell<Vec<Count>> = const { RefCell::new(Vec::new()) };
+    /// One list of counts, by operator number, for each counter that is on; the innermost last.
+    static COUNTS: RefCell<Vec<Vec<Count>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Counts the leaves of the calls that pass.
@@ -42,14 +43,13 @@ impl Layer for Tape {
             Ret::Tuple(list) | Ret::List(list) => list.iter().map(bytes_of).sum(),
             _ => 0,
         };
-        COUNTS.with_borrow_mut(|counts| {
-            if counts.len() <= op.id {
-                counts.resize(table().len(), Count::default());
+        COUNTS.with_borrow_mut(|lists| {
+            for counts in lists {
+                let count = &mut counts[op.id];
+                count.calls += 1;
+                count.flops += flops;
+                count.bytes += bytes;
             }
-            let count = &mut counts[op.id];
-            count.calls += 1;
-            count.flops += flops;
-            count.bytes += bytes;
         });
         Ok(ret)
     }
@@ -59,32 +59,37 @@ fn bytes_of(t: &Tensor) -> u64 {
     t.storage().nbytes() as u64
 }
 
-/// Counts the calls that `f` makes: each operator that ran, with what was counted of it.
+/// Counts the leaves of the calls that `f` makes on this thread: each operator that ran, with what was counted of it.
 pub fn counted<R>(f: impl FnOnce() -> R) -> (R, Vec<(&'static str, Count)>) {
-    let before = COUNTS.take();
-    let on = start();
+    struct Stop;
+    impl Drop for Stop {
+        fn drop(&mut self) {
+            stop();
+        }
+    }
+    start();
+    let guard = Stop;
     let result = f();
-    mode::set_layers(on);
-    let counts = COUNTS.replace(before);
-    (result, named(&counts))
+    std::mem::forget(guard);
+    (result, stop())
 }
 
-/// Starts counting on this thread, and returns the layers that were on.
-pub fn start() -> u32 {
-    mode::set_layers(mode::layers() | mode::COUNTING)
+/// Starts another counter on this thread.
+pub fn start() {
+    COUNTS.with_borrow_mut(|lists| lists.push(vec![Count::default(); table().len()]));
+    mode::set_layers(mode::layers() | mode::COUNTING);
 }
 
-/// Ends counting, and gives what was counted since it started.
+/// Ends the newest counter, and gives what it counted; nothing if there is none.
 pub fn stop() -> Vec<(&'static str, Count)> {
-    mode::set_layers(mode::layers() & !mode::COUNTING);
-    named(&COUNTS.take())
-}
-
-fn named(counts: &[Count]) -> Vec<(&'static str, Count)> {
+    let (counts, more) = COUNTS.with_borrow_mut(|lists| (lists.pop().unwrap_or_default(), !lists.is_empty()));
+    if !more {
+        mode::set_layers(mode::layers() & !mode::COUNTING);
+    }
     counts
-        .iter()
+        .into_iter()
         .zip(table())
         .filter(|(c, _)| c.calls > 0)
-        .map(|(c, op)| (op.def.name, *c))
+        .map(|(c, op)| (op.def.name, c))
         .collect()
 }

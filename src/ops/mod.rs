@@ -9,6 +9,7 @@ pub mod core;
 pub mod create;
 pub mod index;
 pub mod linalg;
+mod methods;
 pub mod nn;
 pub mod pointwise;
 pub mod random;
@@ -33,7 +34,9 @@ pub mod f {
     pub use super::arrange::triangle::calls::*;
     pub use super::copy::calls::*;
     pub use super::create::factory::calls::*;
+    #[allow(unused_imports)]
     pub use super::create::range::calls::*;
+    #[allow(unused_imports)]
     pub use super::create::window::calls::*;
     pub use super::index::along::calls::*;
     pub use super::index::getitem::calls::*;
@@ -66,11 +69,15 @@ pub mod f {
     pub use super::nn::distance::calls::*;
     pub use super::nn::dropout::calls::*;
     pub use super::nn::fold::calls::*;
+    pub use super::nn::fractional_pool::calls::*;
     pub use super::nn::gated::calls::*;
+    pub use super::nn::in_place::calls::*;
+    pub use super::nn::likelihood::calls::*;
     pub use super::nn::loss::calls::*;
     pub use super::nn::margin_loss::calls::*;
+    pub use super::nn::max_pool::calls::*;
     pub use super::nn::norm::calls::*;
-    pub use super::nn::pool::calls::*;
+    pub use super::nn::recurrent::calls::*;
     pub use super::nn::resize::calls::*;
     pub use super::nn::unpool::calls::*;
     pub use super::pointwise::binary::calls::*;
@@ -125,6 +132,7 @@ static FAMILIES: &[&[OpDef]] = &[
     index::mask::OPS,
     index::nonzero::OPS,
     nn::activation::OPS,
+    nn::in_place::OPS,
     nn::gated::OPS,
     nn::dropout::OPS,
     arrange::join::OPS,
@@ -139,6 +147,7 @@ static FAMILIES: &[&[OpDef]] = &[
     nn::norm::OPS,
     nn::batch_norm::OPS,
     nn::loss::OPS,
+    nn::likelihood::OPS,
     nn::margin_loss::OPS,
     nn::distance::OPS,
     nn::classes::OPS,
@@ -148,16 +157,13 @@ static FAMILIES: &[&[OpDef]] = &[
     linalg::power::OPS,
     linalg::addmm::OPS,
     linalg::einsum::OPS,
-    nn::conv::CONVOLUTIONS,
-    nn::conv::TRANSPOSED,
     nn::conv::OPS,
     nn::fold::OPS,
-    nn::pool::OPS,
+    nn::max_pool::OPS,
     nn::avg_pool::OPS,
     nn::unpool::OPS,
+    nn::fractional_pool::OPS,
     nn::adaptive_pool::OPS,
-    nn::pool::MAXIMA,
-    nn::pool::UNPOOL,
     nn::resize::OPS,
     nn::attention::OPS,
     linalg::solve::OPS,
@@ -206,7 +212,6 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
-    ("nn.functional.relu", "relu"),
     ("special.i0", "i0"),
     ("special.logit", "logit"),
     ("special.sinc", "sinc"),
@@ -218,6 +223,21 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("concat", "cat"),
     ("concatenate", "cat"),
     ("row_stack", "vstack"),
+    ("nn.functional.selu_", "selu_"),
+    ("nn.functional.celu_", "celu_"),
+    ("nn.functional.threshold_", "threshold_"),
+    ("nn.functional.rms_norm", "rms_norm"),
+    ("nn.functional.cosine_similarity", "cosine_similarity"),
+    ("nn.functional.pairwise_distance", "pairwise_distance"),
+    ("nn.functional.pdist", "pdist"),
+    ("nn.functional.conv1d", "conv1d"),
+    ("nn.functional.conv2d", "conv2d"),
+    ("nn.functional.conv3d", "conv3d"),
+    ("nn.functional.conv_transpose1d", "conv_transpose1d"),
+    ("nn.functional.conv_transpose2d", "conv_transpose2d"),
+    ("nn.functional.conv_transpose3d", "conv_transpose3d"),
+    ("nn.functional.adaptive_avg_pool1d", "adaptive_avg_pool1d"),
+    ("nn.functional.bilinear", "bilinear"),
     ("nn.functional.pixel_shuffle", "pixel_shuffle"),
     ("nn.functional.pixel_unshuffle", "pixel_unshuffle"),
     ("nn.functional.channel_shuffle", "channel_shuffle"),

@@ -9,31 +9,12 @@ use crate::io::{
     Value,
 };
 use crate::parts::Parts;
-use crate::source::{Provider, Source};
+use crate::source::Source;
 use crate::{DType, Device, DeviceKind, Error, Result, Scalar, Storage, Tensor, err};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 use std::sync::Arc;
-
-/// One storage of an archive: what a meta tensor loaded from a file can become.
-struct FilePart {
-    part: io::Part,
-}
-
-impl Provider for FilePart {
-    fn describe(&self) -> String {
-        self.part.describe()
-    }
-
-    fn fetch(&self, device: Device) -> Result<Storage> {
-        self.part.fetch()?.on(device)
-    }
-
-    fn fetch_range(&self, start: u64, nbytes: u64) -> Result<Option<Storage>> {
-        self.part.fetch_range(start, nbytes).map(Some)
-    }
-}
 
 /// Where storages go.
 pub(super) enum Place<'py> {
@@ -161,21 +142,15 @@ impl<'py> Loader<'_, 'py> {
     }
 
     fn with_source(&self, at: usize, s: &Storage) {
-        s.set_source(Some(Source::File(Arc::new(FilePart {
-            part: io::Part::new(Arc::clone(self.archive), at),
-        }))));
+        s.set_source(Some(Source::File(Arc::new(io::Part::new(
+            Arc::clone(self.archive),
+            at,
+        )))));
     }
 
     fn on(&self, at: usize, r: &StorageRef, device: Device) -> Result<Storage> {
         if device.is_meta() || r.data == Data::Meta {
-            let s =
-                Storage::meta(usize::try_from(r.nbytes).map_err(|_| {
-                    err!(Checkpoint, "a storage of {} bytes is too large", r.nbytes)
-                })?);
-            if r.data != Data::Meta {
-                self.with_source(at, &s);
-            }
-            return Ok(s);
+            return Ok(io::load::deferred(self.archive, at)?);
         }
         if let Some((map, offset)) = self.mapped(r) {
             return Storage::from_private(map, offset, r.nbytes)?.on(device);

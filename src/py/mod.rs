@@ -22,6 +22,7 @@ mod load;
 mod load_file;
 mod messages;
 mod metadata;
+mod module;
 mod numpy;
 mod object;
 mod operators;
@@ -45,5 +46,6 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     call::register(m)?;
     cuda::register(m)?;
     parts::register(m)?;
+    module::register(m)?;
     functions::register(m)
 }

@@ -36,6 +36,4 @@ def functional_call(
                 f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous"
             )
         given = {name: value for d in given for name, value in d.items()}
-    return stateless.functional_call(
-        module, given, args, kwargs, tie_weights=tie_weights, strict=strict
-    )
+    return stateless._functional_call(module, given, args, kwargs, tie_weights, strict)

@@ -1,16 +1,7 @@
 """Linear algebra: the C functions of the op table."""
 
-from typing import TYPE_CHECKING
-
 from torchlike import _C
-from torchlike._C import LinAlgError as LinAlgError
-from torchlike._namespace import fill
+from torchlike._C import LinAlgError
+from torchlike._namespace import fill as _fill
 
-if TYPE_CHECKING:
-    from typing import Any
-
-    def __getattr__(name: str) -> Any:
-        """The functions are put here while the module loads."""
-
-
-fill(globals(), _C, "_linalg")
+_fill(globals(), _C, "_linalg")

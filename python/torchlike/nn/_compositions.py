@@ -12,6 +12,7 @@ __all__ = [
     "_canonical_mask",
     "_none_or_dtype",
     "gumbel_softmax",
+    "linear_cross_entropy",
     "multi_head_attention_forward",
     "triplet_margin_with_distance_loss",
 ]
@@ -73,6 +74,35 @@ def gumbel_softmax(
     one_hot = torch.zeros_like(logits, memory_format=torch.legacy_contiguous_format)
     one_hot.scatter_(dim, index, 1.0)
     return one_hot - soft.detach() + soft
+
+
+def linear_cross_entropy(
+    input: Any,
+    linear_weight: Any,
+    target: Any,
+    *,
+    linear_bias: Any = None,
+    weight: Any = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Any:
+    """Cross-entropy of what a linear layer makes of ``input``.
+
+    ``linear_weight`` is (classes, features) or (classes, d_1, ..., features) for targets with more dimensions.
+    """
+    outputs = tuple(linear_weight.shape[:-1])
+    bias = None if linear_bias is None else linear_bias.flatten()
+    scores = F.linear(input, linear_weight.flatten(0, -2), bias)
+    return F.cross_entropy(
+        scores.unflatten(-1, outputs) if len(outputs) > 1 else scores,
+        target,
+        weight=weight,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
 
 
 def triplet_margin_with_distance_loss(

@@ -211,3 +211,66 @@ def to_conversion(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             raise
 
     return convert
+
+
+class Module:  # named as the class it is a part of, for messages name methods by it
+    """Moving a module to other devices and types."""
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        return apply_to_tensors(self, fn, recurse)
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Move to a device and convert floating-point tensors to a dtype, in place."""
+        return self._apply(to_conversion(self, args, kwargs))
+
+    def to_empty(self, *, device: Any, recurse: bool = True, force: bool = False) -> Any:
+        """Give tensors memory on ``device`` without contents.
+
+        Tensors on the meta device become real; ties and shared memory stay. Tensors that are
+        real already keep their values, unless ``force`` is true or the device is meta.
+        """
+        return self._apply(emptied(self, device, recurse, force), recurse=recurse)
+
+    def type(self, dst_type: Any) -> Any:
+        """Convert all tensors to ``dst_type``."""
+        return self._apply(lambda t: t.type(dst_type))
+
+    def cuda(self, device: Any = None) -> Any:
+        """Move to a CUDA device."""
+        return self._apply(lambda t: t.cuda(device))
+
+    def xpu(self, device: Any = None) -> Any:
+        """Move to an Intel device, which torchlike has not: only a module without tensors can."""
+        return self._apply(lambda t: t.to(torch.device("xpu", device or 0)))
+
+    def mtia(self, device: Any = None) -> Any:
+        """Move to an MTIA device, which torchlike has not: only a module without tensors can."""
+        return self._apply(lambda t: t.to(torch.device("mtia", device or 0)))
+
+    def ipu(self, device: Any = None) -> Any:
+        """Move to a Graphcore device, which torchlike has not: only a module without tensors can."""
+        return self._apply(lambda t: t.to(torch.device("ipu", device or 0)))
+
+    def cpu(self) -> Any:
+        """Move to the CPU."""
+        return self._apply(lambda t: t.cpu())
+
+    def float(self) -> Any:
+        """Convert floating-point tensors to float32."""
+        return self._apply(lambda t: t.float() if t.is_floating_point() else t)
+
+    def double(self) -> Any:
+        """Convert floating-point tensors to float64."""
+        return self._apply(lambda t: t.double() if t.is_floating_point() else t)
+
+    def half(self) -> Any:
+        """Convert floating-point tensors to float16."""
+        return self._apply(lambda t: t.half() if t.is_floating_point() else t)
+
+    def bfloat16(self) -> Any:
+        """Convert floating-point tensors to bfloat16."""
+        return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
+
+    def share_memory(self) -> Any:
+        """Move all tensors to memory that other processes can see."""
+        return self._apply(lambda t: t.share_memory_())

@@ -18,7 +18,7 @@ class _Bound:
         return self.hook(self.module, *args)
 
 
-class HookMethods:
+class Module:  # named as the class it is a part of, for messages name methods by it
     """Registering hooks; the tables are made when they are first needed."""
 
     def register_forward_pre_hook(

@@ -8,7 +8,7 @@ from torchlike._C import Parameter
 from torchlike.nn._registry import module_types
 
 
-class PathMethods:
+class Module:  # named as the class it is a part of, for messages name methods by it
     """Finding and replacing what lies at a dotted path below a module."""
 
     def get_submodule(self, target: str) -> Any:

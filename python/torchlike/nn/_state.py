@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torchlike as torch
-from torchlike._C import Parameter, Tensor
+from torchlike._C import Parameter, Tensor, _save_state
 from torchlike.nn.parameter import is_lazy
 
 EXTRA_STATE = "_extra_state"
@@ -59,7 +59,27 @@ def save(module: Any, destination: Any, prefix: str, keep_vars: bool, base: type
         destination[prefix + EXTRA_STATE] = module.get_extra_state()
 
 
-def state_dict(module: Any, destination: Any, prefix: str, keep_vars: bool) -> Any:
+def positional(*args: Any, destination: Any, prefix: str, keep_vars: bool) -> tuple[Any, str, bool]:
+    """The arguments of ``Module.state_dict`` as it was called before they had names."""
+    import warnings
+
+    warnings.warn(
+        "Positional args are being deprecated, use kwargs instead. Refer to "
+        "https://pytorch.org/docs/main/generated/torch.nn.Module.html"
+        "#torch.nn.Module.state_dict for details.",
+        FutureWarning,
+        stacklevel=3,
+    )
+    if destination is None:
+        destination = args[0]
+    if len(args) > 1 and prefix == "":
+        prefix = args[1]
+    if len(args) > 2 and keep_vars is False:
+        keep_vars = args[2]
+    return destination, prefix, keep_vars
+
+
+def state_dict(module: Any, destination: Any, prefix: str, keep_vars: bool, base: type) -> Any:
     """Everything that ``module`` and its children save."""
     if destination is None:
         destination = OrderedDict()
@@ -75,9 +95,7 @@ def state_dict(module: Any, destination: Any, prefix: str, keep_vars: bool) -> A
     module._save_to_state_dict(destination, prefix, keep_vars)
     for name, kind in list(state["_kinds"].items()):
         if kind == "module" and state[name] is not None:
-            state[name].state_dict(
-                destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
-            )
+            _save_state(state[name], base, destination, prefix + name, keep_vars)
     for hook in _hooks(module, "_state_dict_hooks") if hooked else ():
         result = hook(module, destination, prefix, metadata)
         if not getattr(hook, "_from_public_api", False):

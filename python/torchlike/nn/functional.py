@@ -1,7 +1,13 @@
 """Functions of neural networks: the C functions of the op table, and the few compositions."""
 
 from torchlike import _C
-from torchlike._namespace import fill
-from torchlike.nn._compositions import *  # noqa: F403
+from torchlike._namespace import fill as _fill
 
-fill(globals(), _C, "_nn")
+_fill(globals(), _C, "_nn")
+
+from torchlike.nn import _compositions  # noqa: E402  (its functions go before the table's)
+from torchlike.nn._compositions import *  # noqa: E402, F403
+
+for _name in _compositions.__all__:
+    globals()[_name].__module__ = __name__
+del _name

@@ -12,6 +12,7 @@ __all__ = [
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
+    "UninitializedTensorMixin",
     "is_lazy",
 ]
 

@@ -1,15 +1,6 @@
 """The functions of `torch.special`: the C functions of the op table."""
 
-from typing import TYPE_CHECKING
-
 from torchlike import _C
-from torchlike._namespace import fill
+from torchlike._namespace import fill as _fill
 
-if TYPE_CHECKING:
-    from typing import Any
-
-    def __getattr__(name: str) -> Any:
-        """The functions are put here while the module loads."""
-
-
-fill(globals(), _C, "_special")
+_fill(globals(), _C, "_special")

@@ -7,10 +7,11 @@ pub mod either;
 pub mod helpers;
 pub mod op;
 pub mod place;
-pub mod plan;
 pub mod refusal;
 pub mod rules;
 pub mod schema;
 pub mod survey;
 pub mod typed;
 pub mod writable;
+
+pub use crate::plan;

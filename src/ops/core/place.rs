@@ -197,11 +197,3 @@ pub fn resize(t: &mut Tensor, shape: &[i64], strides: Option<&Dims>) -> Result<(
     Ok(())
 }
 
-impl Plan {
-    /// The same plan on a device of its own (factories and copies).
-    #[must_use]
-    pub fn on(mut self, device: Device) -> Self {
-        self.device = Some(device);
-        self
-    }
-}

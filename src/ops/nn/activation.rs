@@ -1,12 +1,12 @@
-//! Activations: pointwise loops under their own names, and the functions of `torch` and `nn.functional` around them.
+//! Activations: pointwise loops under their own names, and the functions around them. `in_place` has those that write
+//! into their input.
 
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::cpu::math::Elementary as _;
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, FMO, O, Op, OpDef, Ret, X, old_compose};
+use crate::ops::core::op::{F, FMO, O, OpDef, X, compose};
+use crate::ops::f;
 use crate::ops::pointwise::rule::same;
-use crate::{DType, Result, Tensor, bail, ensure, map_op, map_row, op, run1};
+use crate::{DType, Result, Scalar, Tensor, bail, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
 
@@ -161,26 +161,42 @@ fn clamp6<T: PartialOrd + From<u8>>(x: T) -> T {
     }
 }
 
-/// The numbers of a call from position 1 on.
-pub(in crate::ops) fn numbers(a: &Args, _: DType) -> Result<Ctx> {
+/// Numbers for a loop, in every form a loop may want.
+fn numbers<const N: usize>(values: [Scalar; N]) -> Result<Ctx> {
     let mut ctx = Ctx::default();
-    for (i, v) in a.values.iter().skip(1).take(3).enumerate() {
-        if let Some(s) = crate::ops::pointwise::rule::scalar_of(v) {
-            (ctx.f[i], ctx.i[i]) = (s.to_f64(), s.to_i64());
-        }
+    for (i, s) in values.into_iter().enumerate() {
+        (ctx.f[i], ctx.i[i]) = (s.to_f64(), s.to_i64());
     }
     Ok(ctx)
 }
 
-/// `elu(alpha, scale, input_scale)`: the loop wants the products.
-fn elu_ctx(a: &Args, d: DType) -> Result<Ctx> {
-    let mut ctx = numbers(a, d)?;
-    ctx.f[0] *= ctx.f[1];
-    Ok(ctx)
+/// The loop wants the products.
+fn elu_ctx(a: &calls::_NnElu, _: DType) -> Result<Ctx> {
+    numbers([
+        (a.alpha * a.scale).into(),
+        a.scale.into(),
+        a.input_scale.into(),
+    ])
 }
 
-fn shrink_ctx(a: &Args, d: DType) -> Result<Ctx> {
-    let lambd = a.float(1)?;
+fn leaky_relu_ctx(a: &calls::_NnLeakyRelu, _: DType) -> Result<Ctx> {
+    numbers([a.negative_slope.into()])
+}
+
+fn softplus_ctx(a: &calls::_NnSoftplus, _: DType) -> Result<Ctx> {
+    numbers([a.beta.into(), a.threshold.into()])
+}
+
+fn hardshrink_ctx(a: &calls::Hardshrink, _: DType) -> Result<Ctx> {
+    numbers([a.lambd.into()])
+}
+
+fn threshold_ctx(a: &calls::Threshold, _: DType) -> Result<Ctx> {
+    numbers([a.threshold, a.value])
+}
+
+fn shrink_ctx(a: &calls::_NnSoftshrink, d: DType) -> Result<Ctx> {
+    let lambd = a.lambd;
     ensure!(
         lambd >= 0.0,
         Runtime,
@@ -193,11 +209,11 @@ fn shrink_ctx(a: &Args, d: DType) -> Result<Ctx> {
         },
         d.scalar_type()
     );
-    numbers(a, d)
+    numbers([lambd.into()])
 }
 
-fn hardtanh_ctx(a: &Args, d: DType) -> Result<Ctx> {
-    let ctx = numbers(a, d)?;
+fn hardtanh_ctx(a: &calls::_NnHardtanh, d: DType) -> Result<Ctx> {
+    let ctx = numbers([a.min_val, a.max_val])?;
     ensure!(
         d != DType::U8 || (ctx.f[0] >= 0.0 && ctx.f[1] >= 0.0),
         Runtime,
@@ -206,420 +222,92 @@ fn hardtanh_ctx(a: &Args, d: DType) -> Result<Ctx> {
     Ok(ctx)
 }
 
-/// The in-place call of `op` on the leading arguments of `a`; gives argument 0 back.
-fn here(a: &Args, op: &'static Op, n: usize) -> Result<Ret> {
-    let target = a.tensor(0)?;
-    dispatch::call_inplace(&Args::new(op, a.values[..n].iter().cloned())?)?;
-    Ok(target.clone().into())
-}
-
-/// The call of `op` on the first `n` arguments, in place if argument `n` says so.
-fn flagged(a: &Args, op: &'static Op, n: usize) -> Result<Ret> {
-    if a.bool(n) {
-        return here(a, op, n);
-    }
-    dispatch::run(op, &a.values[..n])
-}
-
-/// A function with an `inplace` flag after `n` arguments.
-macro_rules! flag {
-    ($base:literal, $n:literal) => {
-        |a: &Args| flagged(a, op!($base)?, $n)
-    };
-    ($base:literal, $n:literal, $check:expr) => {
-        |a: &Args| {
-            let check: fn(&Args) -> Result<()> = $check;
-            check(a)?;
-            flagged(a, op!($base)?, $n)
-        }
-    };
-}
-
-/// An in-place function.
-macro_rules! in_place {
-    ($base:literal, $n:literal) => {
-        |a: &Args| here(a, op!($base)?, $n)
-    };
-}
-
-fn no_bool(a: &Args) -> Result<()> {
-    ensure!(
-        a.tensor(0)?.dtype() != DType::Bool,
-        Runtime,
-        "Bool inputs not supported for hardtanh"
-    );
-    ensure!(
-        !a.tensor(0)?.dtype().is_complex(),
-        NotImplemented,
-        "clamp is not supported for complex types"
-    );
-    Ok(())
-}
-
-fn hardtanh_checks(a: &Args) -> Result<()> {
-    ensure!(
-        a.float(1)? <= a.float(2)?,
-        Value,
-        "min_val cannot be greater than max_val"
-    );
-    no_bool(a)
-}
-
-fn relu_checks(a: &Args) -> Result<()> {
-    ensure!(
-        a.tensor(0)?.dtype() != DType::Bool,
-        Runtime,
-        "Boolean inputs not supported for relu"
-    );
-    ensure!(
-        !a.tensor(0)?.dtype().is_complex(),
-        NotImplemented,
-        "clamp is not supported for complex types"
-    );
-    Ok(())
-}
-
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Elu "_nn.elu", 1, same, elu_ctx, 0, "a < T(0) ? expm1(a * f2) * f0 : a * f1", "(Tensor self, float alpha=1, float scale=1, float input_scale=1)", "x where positive, else alpha * (exp(x) - 1)."),
+    map_row!(Elu "_nn.elu", 1, same, typed!(elu_ctx, DType), 0, "a < T(0) ? expm1(a * f2) * f0 : a * f1", "(Tensor self, float alpha=1, float scale=1, float input_scale=1)", "x where positive, else alpha * (exp(x) - 1)."),
     map_row!(Gelu "_nn.gelu", 1, same, 0, "a * T(0.5) * (T(1) + erf(a * T(0.70710678118654752440)))", "(Tensor self)", "x times the normal distribution function of x."),
     map_row!(GeluTanh "_nn.gelu#tanh", 1, same, 0, "T(0.5) * a * (T(1) + tanh(T(0.79788456080286535588) * (a + T(0.044715) * a * a * a)))", "(Tensor self)", "x times the normal distribution function of x, by its tanh approximation."),
     map_row!(Silu "_nn.silu", 1, same, 0, "a / (T(1) + exp(-a))", "(Tensor self)", "x * sigmoid(x)."),
     map_row!(Mish "_nn.mish", 1, same, 0, "a * tanh(log1p(exp(a)))", "(Tensor self)", "x * tanh(softplus(x))."),
-    map_row!(Hardtanh "_nn.hardtanh", 1, same, hardtanh_ctx, 0, "a < f0 ? f0 : a > f1 ? f1 : a", "(Tensor self, Scalar min_val=-1, Scalar max_val=1)", "x limited to a range."),
+    map_row!(Hardtanh "_nn.hardtanh", 1, same, typed!(hardtanh_ctx, DType), 0, "a < f0 ? f0 : a > f1 ? f1 : a", "(Tensor self, Scalar min_val=-1, Scalar max_val=1)", "x limited to a range."),
     map_row!(Hardsigmoid "_nn.hardsigmoid", 1, same, 0, "clamp6_(a + T(3)) / T(6)", "(Tensor self)", "A sigmoid made of straight lines."),
     map_row!(Hardswish "_nn.hardswish", 1, same, 0, "a * clamp6_(a + T(3)) / T(6)", "(Tensor self)", "x * hardsigmoid(x)."),
-    map_row!(LeakyRelu "_nn.leaky_relu", 1, same, numbers, 0, "a > T(0) ? a : a * f0", "(Tensor self, float negative_slope=0.01)", "x where positive, else x times a slope."),
-    map_row!(Softplus "_nn.softplus", 1, same, numbers, 0, "a * f0 > f1 ? a : log1p(exp(a * f0)) / f0", "(Tensor self, float beta=1, float threshold=20)", "log(1 + exp(x)), smoothly from 0 to x."),
-    map_row!(Softshrink "_nn.softshrink", 1, same, shrink_ctx, 0, "a > f0 ? a - f0 : a < -f0 ? a + f0 : a * T(0)", "(Tensor self, float lambd=0.5)", "x moved towards 0 by lambd."),
-    map_row!(Hardshrink "hardshrink", 1, same, numbers, FMO, "a >= -f0 && a <= f0 ? T(0) : a", "(Tensor self, float lambd=0.5)", "x, or 0 where it is within lambd of 0."),
-    map_row!(Threshold "threshold", 1, same, numbers, F | O, "a <= f0 ? f1 : a", "(Tensor self, Scalar threshold, Scalar value)", "x where above the threshold, else a value."),
+    map_row!(LeakyRelu "_nn.leaky_relu", 1, same, typed!(leaky_relu_ctx, DType), 0, "a > T(0) ? a : a * f0", "(Tensor self, float negative_slope=0.01)", "x where positive, else x times a slope."),
+    map_row!(Softplus "_nn.softplus", 1, same, typed!(softplus_ctx, DType), 0, "a * f0 > f1 ? a : log1p(exp(a * f0)) / f0", "(Tensor self, float beta=1, float threshold=20)", "log(1 + exp(x)), smoothly from 0 to x."),
+    map_row!(Softshrink "_nn.softshrink", 1, same, typed!(shrink_ctx, DType), 0, "a > f0 ? a - f0 : a < -f0 ? a + f0 : a * T(0)", "(Tensor self, float lambd=0.5)", "x moved towards 0 by lambd."),
+    map_row!(Hardshrink "hardshrink", 1, same, typed!(hardshrink_ctx, DType), FMO, "a >= -f0 && a <= f0 ? T(0) : a", "(Tensor self, float lambd=0.5)", "x, or 0 where it is within lambd of 0."),
+    map_row!(Threshold "threshold", 1, same, typed!(threshold_ctx, DType), F | O, "a <= f0 ? f1 : a", "(Tensor self, Scalar threshold, Scalar value)", "x where above the threshold, else a value."),
     map_row!(LogSigmoid "_nn.log_sigmoid", 1, same, 0, "min_(a, T(0)) - log1p(exp(-abs_(a)))", "(Tensor self)", "The logarithm of sigmoid(x)."),
     map_row!(Glu "_nn.glu", 2, same, 0, "a * sigmoid_(b)", "(Tensor self, Tensor gate)", "The first operand times the sigmoid of the second."),
     map_row!(Prelu "_nn.prelu", 2, same, 0, "a > T(0) ? a : b * a", "(Tensor self, Tensor weight)", "x where positive, else x times a weight."),
-    old_compose("selu", "(Tensor self)", F, selu, "Scaled elu."),
-    old_compose(
-        "selu_",
-        "(Tensor self)",
-        F,
-        |a| {
-            let r = a.tensor(0)?;
-            elu_here(r, SELU)
-        },
-        "Scaled elu, in place.",
-    ),
-    old_compose(
-        "celu",
-        "(Tensor self, float alpha=1.0)",
-        F,
-        celu,
-        "elu that is smooth for any alpha.",
-    ),
-    old_compose(
-        "celu_",
-        "(Tensor self, float alpha=1.0)",
-        F,
-        |a| elu_here(a.tensor(0)?, celu_numbers(a)?),
-        "elu that is smooth for any alpha, in place.",
-    ),
-    old_compose(
-        "threshold_",
-        "(Tensor self, Scalar threshold, Scalar value)",
-        F,
-        in_place!("threshold", 3),
-        "A value where x is not above the threshold, in place.",
-    ),
-    old_compose(
-        "relu_",
-        "(Tensor self)",
-        F,
-        in_place!("relu", 1),
-        "0 where x is negative, in place.",
-    ),
-    old_compose(
-        "nn.functional.relu",
-        "(Tensor self, bool inplace=False)",
-        F,
-        flag!("relu", 1, relu_checks),
-        "x, or 0 where it is negative.",
-    ),
-    old_compose(
-        "nn.functional.relu_",
-        "(Tensor self)",
-        F,
-        in_place!("relu", 1),
-        "0 where x is negative, in place.",
-    ),
-    old_compose(
-        "nn.functional.relu6",
-        "(Tensor self, bool inplace=False)",
-        F,
-        |a| {
-            no_bool(a)?;
-            hard(a, 0, 6, a.bool(1))
-        },
-        "x limited to 0..6.",
-    ),
-    old_compose(
-        "nn.functional.elu",
-        "(Tensor self, float alpha=1.0, bool inplace=False)",
-        F,
-        flag!("_nn.elu", 2),
-        "x where positive, else alpha * (exp(x) - 1).",
-    ),
-    old_compose(
-        "nn.functional.elu_",
-        "(Tensor self, float alpha=1.0)",
-        F,
-        in_place!("_nn.elu", 2),
-        "elu in place.",
-    ),
-    old_compose(
-        "nn.functional.selu",
-        "(Tensor self, bool inplace=False)",
-        F,
-        |a| {
-            if a.bool(1) {
-                elu_here(a.tensor(0)?, SELU)
-            } else {
-                selu(a)
-            }
-        },
-        "Scaled elu.",
-    ),
-    old_compose(
-        "nn.functional.selu_",
-        "(Tensor self)",
-        F,
-        |a| elu_here(a.tensor(0)?, SELU),
-        "Scaled elu in place.",
-    ),
-    old_compose(
-        "nn.functional.celu",
-        "(Tensor self, float alpha=1.0, bool inplace=False)",
-        F,
-        |a| {
-            if a.bool(2) {
-                elu_here(a.tensor(0)?, celu_numbers(a)?)
-            } else {
-                celu(a)
-            }
-        },
-        "elu that is smooth for any alpha.",
-    ),
-    old_compose(
-        "nn.functional.celu_",
-        "(Tensor self, float alpha=1.0)",
-        F,
-        |a| elu_here(a.tensor(0)?, celu_numbers(a)?),
-        "celu in place.",
-    ),
-    old_compose(
+    compose(
         "nn.functional.gelu",
         "(Tensor self, *, str approximate='none')",
         F | O | X,
-        gelu,
+        |a| gelu(a.input, a.approximate),
         "x times the normal distribution function of x.",
     ),
-    old_compose(
-        "nn.functional.silu",
-        "(Tensor self, bool inplace=False)",
-        F,
-        flag!("_nn.silu", 1),
-        "x * sigmoid(x).",
-    ),
-    old_compose(
-        "nn.functional.mish",
-        "(Tensor self, bool inplace=False)",
-        F,
-        flag!("_nn.mish", 1),
-        "x * tanh(softplus(x)).",
-    ),
-    old_compose(
-        "nn.functional.hardtanh",
-        "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, bool inplace=False)",
-        F,
-        flag!("_nn.hardtanh", 3, hardtanh_checks),
-        "x limited to a range.",
-    ),
-    old_compose(
-        "nn.functional.hardtanh_",
-        "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0)",
-        F,
-        in_place!("_nn.hardtanh", 3),
-        "x limited to a range, in place.",
-    ),
-    old_compose(
-        "nn.functional.hardsigmoid",
-        "(Tensor self, bool inplace=False)",
-        F,
-        flag!("_nn.hardsigmoid", 1),
-        "A sigmoid made of straight lines.",
-    ),
-    old_compose(
-        "nn.functional.hardswish",
-        "(Tensor self, bool inplace=False)",
-        F,
-        flag!("_nn.hardswish", 1),
-        "x * hardsigmoid(x).",
-    ),
-    old_compose(
-        "nn.functional.leaky_relu",
-        "(Tensor self, float negative_slope=0.01, bool inplace=False)",
-        F,
-        flag!("_nn.leaky_relu", 2),
-        "x where positive, else x times a slope.",
-    ),
-    old_compose(
-        "nn.functional.leaky_relu_",
-        "(Tensor self, float negative_slope=0.01)",
-        F,
-        in_place!("_nn.leaky_relu", 2),
-        "Leaky relu in place.",
-    ),
-    old_compose(
+    compose(
         "nn.functional.softplus",
         "(Tensor self, float beta=1, float threshold=20)",
         F | O | X,
-        |a| dispatch::run(op!("_nn.softplus")?, &a.values),
+        |a| {
+            f::_NnSoftplus::new(a.input)
+                .beta(a.beta)
+                .threshold(a.threshold)
+                .call()
+        },
         "log(1 + exp(x)), smoothly from 0 to x.",
     ),
-    old_compose(
+    compose(
         "nn.functional.softshrink",
         "(Tensor self, float lambd=0.5)",
         F | O | X,
-        |a| dispatch::run(op!("_nn.softshrink")?, &a.values),
+        |a| f::_NnSoftshrink::new(a.input).lambd(a.lambd).call(),
         "x moved towards 0 by lambd.",
     ),
-    old_compose(
+    compose(
         "nn.functional.hardshrink",
         "(Tensor self, float lambd=0.5)",
         F | O | X,
-        |a| dispatch::run(op!("hardshrink")?, &a.values),
+        |a| f::Hardshrink::new(a.input).lambd(a.lambd).call(),
         "x, or 0 where it is within lambd of 0.",
     ),
-    old_compose(
+    compose(
         "nn.functional.tanhshrink",
         "(Tensor self)",
         F,
-        |a| Ok(run1!("sub", a.tensor(0)?, &run1!("tanh", a.tensor(0)?)?)?.into()),
+        |a| f::sub(a.input, &f::tanh(a.input)?),
         "x - tanh(x).",
     ),
-    old_compose(
+    compose(
         "nn.functional.softsign",
         "(Tensor self)",
         F,
-        |a| {
-            let d = run1!("add", &run1!("abs", a.tensor(0)?)?, 1i64)?;
-            Ok(run1!("div", a.tensor(0)?, &d)?.into())
-        },
+        |a| f::div(a.input, &f::add(&f::abs(a.input)?, 1i64)?),
         "x / (1 + |x|).",
     ),
-    old_compose(
+    compose(
         "nn.functional.sigmoid",
         "(Tensor self)",
         F,
-        |a| dispatch::run(op!("sigmoid")?, &a.values),
+        |a| f::sigmoid(a.input),
         "1 / (1 + exp(-x)).",
     ),
-    old_compose(
+    compose(
         "nn.functional.tanh",
         "(Tensor self)",
         F,
-        |a| dispatch::run(op!("tanh")?, &a.values),
+        |a| f::tanh(a.input),
         "The hyperbolic tangent.",
-    ),
-    old_compose(
-        "nn.functional.threshold",
-        "(Tensor self, Scalar threshold, Scalar value, bool inplace=False)",
-        F,
-        flag!("threshold", 3),
-        "x where above the threshold, else a value.",
-    ),
-    old_compose(
-        "nn.functional.threshold_",
-        "(Tensor self, Scalar threshold, Scalar value)",
-        F,
-        in_place!("threshold", 3),
-        "A value where x is not above the threshold, in place.",
-    ),
-    old_compose(
-        "special.softmax",
-        "(Tensor self, int dim, dtype? dtype=None)",
-        F,
-        |a| dispatch::run(op!("softmax")?, &a.values),
-        "exp(x) over the sum of exp(x) along a dimension.",
-    ),
-    old_compose(
-        "special.log_softmax",
-        "(Tensor self, int dim, *, dtype? dtype=None)",
-        F,
-        |a| dispatch::run(op!("log_softmax")?, &a.values),
-        "The logarithm of softmax along a dimension.",
     ),
 ];
 
-const SELU: [f64; 3] = [1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0];
-
-fn elu_values<'a>(t: &'a Tensor, n: [f64; 3]) -> [Arg<'a>; 4] {
-    [
-        Arg::Tensor(t),
-        Arg::Float(n[0]),
-        Arg::Float(n[1]),
-        Arg::Float(n[2]),
-    ]
-}
-
-fn elu_here(t: &Tensor, n: [f64; 3]) -> Result<Ret> {
-    dispatch::call_inplace(&Args::new(op!("_nn.elu")?, elu_values(t, n))?)?;
-    Ok(t.clone().into())
-}
-
-fn selu(a: &Args) -> Result<Ret> {
-    dispatch::run(op!("_nn.elu")?, &elu_values(a.tensor(0)?, SELU))
-}
-
-fn celu_numbers(a: &Args) -> Result<[f64; 3]> {
-    let alpha = a.float(1)?;
-    ensure!(
-        alpha != 0.0,
-        Runtime,
-        "ZeroDivisionError: alpha cannot be 0 for CELU"
-    );
-    Ok([alpha, 1.0, 1.0 / alpha])
-}
-
-fn celu(a: &Args) -> Result<Ret> {
-    dispatch::run(op!("_nn.elu")?, &elu_values(a.tensor(0)?, celu_numbers(a)?))
-}
-
-fn hard(a: &Args, low: i64, high: i64, in_place: bool) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    let args = Args::new(
-        op!("_nn.hardtanh")?,
-        [Arg::Tensor(t), Arg::Int(low), Arg::Int(high)],
-    )?;
-    if in_place {
-        dispatch::call_inplace(&args)?;
-        return Ok(t.clone().into());
-    }
-    dispatch::run(args.op, &args.values)
-}
-
-/// Writes a result into argument 0 and gives that back.
-pub(in crate::ops) fn store(a: &Args, r: Ret) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    crate::ops::core::writable::check_target(t)?;
-    crate::ops::core::helpers::copy_(t, &r.one()?)?;
-    Ok(t.clone().into())
-}
-
-fn gelu(a: &Args) -> Result<Ret> {
-    let t = [Arg::Tensor(a.tensor(0)?)];
-    match a.str(1) {
-        Some("none") => dispatch::run(op!("_nn.gelu")?, &t),
-        Some("tanh") => dispatch::run(op!("_nn.gelu#tanh")?, &t),
+fn gelu(t: &Tensor, approximate: &str) -> Result<Tensor> {
+    match approximate {
+        "none" => f::_nn_gelu(t),
+        "tanh" => f::_nn_gelu_tanh(t),
         _ => bail!(Runtime, "approximate argument must be either none or tanh."),
     }
 }

@@ -1,17 +1,17 @@
 //! Attention.
 
-use crate::cpu::{attention as cpu, copy};
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
+use crate::cpu::attention as cpu;
+use crate::ops::core::args::Arg;
+use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
+use crate::ops::f;
 use crate::ops::linalg::matrix::cpp_name;
-use crate::{DType, Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, run1};
-use smallvec::smallvec;
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, run1};
 use torchlike_macros::operators;
 
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    old_compose(
+    compose(
         "nn.functional.scaled_dot_product_attention",
         "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False)",
         F,
@@ -22,19 +22,52 @@ pub static OPS: &[OpDef] = &[
         "_attention",
         "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale)",
         0,
-        KernelBody::new(infer, run),
+        body!(rule, run),
         "",
     ),
 ];
 
-fn attention(a: &Args) -> Result<Ret> {
-    let (q, mut k, mut v, mask) = (
-        a.tensor(0)?,
-        a.tensor(1)?.clone(),
-        a.tensor(2)?.clone(),
-        a.opt_tensor(3),
+fn attention(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<Tensor> {
+    check(a)?;
+    let (q, mask, causal, dropout) = (a.query, a.attn_mask, a.is_causal, a.dropout_p);
+    let (k, v) = if a.enable_gqa {
+        (grouped(q, a.key)?, grouped(q, a.value)?)
+    } else {
+        (a.key.clone(), a.value.clone())
+    };
+    let width = q.shape()[q.ndim() - 1];
+    let scale = a.scale.unwrap_or(1.0 / (width as f64).sqrt());
+    let computed = matches!(
+        q.dtype(),
+        DType::F32 | DType::F64 | DType::F16 | DType::BF16
     );
-    let (dropout, causal, gqa) = (a.float(4)?, a.bool(5), a.bool(7));
+    if dropout == 0.0 && computed {
+        return f::_attention(q, &k, &v, mask, causal, scale);
+    }
+    let mut scores = scores(q, &k, scale)?;
+    let lower;
+    let mask = if causal {
+        lower = causal_mask(&scores)?;
+        Some(&lower)
+    } else {
+        mask
+    };
+    if let Some(m) = mask {
+        scores = if m.dtype() == DType::Bool {
+            f::masked_fill(&scores, &f::logical_not(m)?, f64::NEG_INFINITY)?
+        } else {
+            f::add(&scores, m)?
+        };
+    }
+    let mut weights = f::softmax(&scores, -1)?;
+    if dropout > 0.0 {
+        weights = f::dropout(&weights, dropout, true)?;
+    }
+    f::matmul(&weights, &v)
+}
+
+fn check(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<()> {
+    let (q, k, v) = (a.query, a.key, a.value);
     ensure!(
         q.dtype() == k.dtype() && q.dtype() == v.dtype(),
         Runtime,
@@ -61,7 +94,7 @@ fn attention(a: &Args) -> Result<Ret> {
         k.ndim(),
         v.ndim()
     );
-    if let Some(m) = mask {
+    if let Some(m) = a.attn_mask {
         ensure!(
             m.dtype() == DType::Bool || m.dtype() == q.dtype() || m.dtype() == DType::F32,
             Runtime,
@@ -72,111 +105,76 @@ fn attention(a: &Args) -> Result<Ret> {
         );
     }
     ensure!(
-        mask.is_none() || !causal,
+        a.attn_mask.is_none() || !a.is_causal,
         Runtime,
         "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
     );
     ensure!(
-        (0.0..=1.0).contains(&dropout),
+        (0.0..=1.0).contains(&a.dropout_p),
         Runtime,
-        "dropout probability has to be between 0 and 1, but got {dropout}"
+        "dropout probability has to be between 0 and 1, but got {}",
+        a.dropout_p
     );
-    if gqa {
-        let heads = |t: &Tensor| {
-            if t.ndim() >= 3 {
-                t.shape()[t.ndim() - 3]
-            } else {
-                1
-            }
-        };
-        let want = heads(q);
-        for t in [&mut k, &mut v] {
-            let have = heads(t);
-            ensure!(
-                have > 0 && want % have == 0,
-                Runtime,
-                "Number of heads in key and value must divide the number of heads in "
-            );
-            if have != want {
-                *t = repeat_heads(t, want / have)?;
-            }
-        }
-    }
-    let width = q.shape()[q.ndim() - 1];
-    let scale = a.opt_float(6).unwrap_or(1.0 / (width as f64).sqrt());
-    let d = q.dtype();
-    let computed = matches!(d, DType::F32 | DType::F64 | DType::F16 | DType::BF16);
-    if dropout == 0.0 && computed {
-        return Ok(run1!("_attention", q, &k, &v, mask, causal, scale)?.into());
-    }
-    // Step by step where weights are dropped at random.
-    let half = Scalar::Float(scale.abs().sqrt());
-    let sign = Scalar::Float(if scale < 0.0 { -1.0 } else { 1.0 });
-    let (q2, k2) = (run1!("mul", q, half)?, run1!("mul", &k, half)?);
-    let mut scores =
-        crate::ops::linalg::contract::matmul(&q2, &run1!("transpose", &k2, -2i64, -1i64)?)?;
-    if scale < 0.0 {
-        scores = run1!("mul", &scores, sign)?;
-    }
-    let n = scores.ndim();
-    let (rows, columns) = (scores.shape()[n - 2], scores.shape()[n - 1]);
-    let causal_mask = if causal {
-        let count = |n: i64| run1!("arange", Scalar::Int(n), DType::I64, Arg::None, q.device());
-        Some(run1!(
-            "ge",
-            &run1!("unsqueeze", &count(rows)?, 1i64)?,
-            &count(columns)?
-        )?)
-    } else {
-        None
-    };
-    if let Some(m) = causal_mask.as_ref().or(mask) {
-        scores = if m.dtype() == DType::Bool {
-            run1!(
-                "masked_fill",
-                &scores,
-                &run1!("logical_not", m)?,
-                Scalar::Float(f64::NEG_INFINITY)
-            )?
-        } else {
-            run1!("add", &scores, m)?
-        };
-    }
-    let weights = run1!("softmax", &scores, -1i64)?;
-    let weights = if dropout > 0.0 {
-        run1!("dropout", &weights, dropout, true)?
-    } else {
-        weights
-    };
-    Ok(crate::ops::linalg::contract::matmul(&weights, &v)?.into())
+    Ok(())
 }
 
-/// Each head `times` times in a row.
-fn repeat_heads(t: &Tensor, times: i64) -> Result<Tensor> {
+/// Query times key, each with half of the scale, so that products stay small.
+fn scores(q: &Tensor, k: &Tensor, scale: f64) -> Result<Tensor> {
+    let half = scale.abs().sqrt();
+    let (q, k) = (f::mul(q, half)?, f::mul(k, half)?);
+    let scores = f::matmul(&q, &f::transpose(&k, -2, -1)?)?;
+    if scale < 0.0 {
+        f::mul(&scores, -1.0)
+    } else {
+        Ok(scores)
+    }
+}
+
+/// True where a query may look at a key: at those before it.
+fn causal_mask(scores: &Tensor) -> Result<Tensor> {
+    let n = scores.ndim();
+    let count = |dim: usize| {
+        run1!(
+            "arange",
+            Scalar::Int(scores.shape()[dim]),
+            DType::I64,
+            Arg::None,
+            scores.device()
+        )
+    };
+    f::ge(&f::unsqueeze(&count(n - 2)?, 1)?, &count(n - 1)?)
+}
+
+/// Keys or values with as many heads as the queries, each repeated in a row.
+fn grouped(q: &Tensor, t: &Tensor) -> Result<Tensor> {
+    let heads = |t: &Tensor| {
+        if t.ndim() >= 3 {
+            t.shape()[t.ndim() - 3]
+        } else {
+            1
+        }
+    };
+    let (want, have) = (heads(q), heads(t));
+    ensure!(
+        have > 0 && want % have == 0,
+        Runtime,
+        "Number of heads in key and value must divide the number of heads in "
+    );
+    if have == want {
+        return Ok(t.clone());
+    }
     let n = t.ndim();
     ensure!(
         n >= 3,
         Runtime,
         "grouped queries need heads in the third dimension from the end"
     );
-    let wide = run1!("unsqueeze", t, (n - 2) as i64)?;
-    let wide = run1!("expand", &wide, wide.shape().with(n - 2, times))?;
-    run1!(
-        "reshape",
-        &wide,
-        t.shape().with(n - 3, t.shape()[n - 3] * times)
-    )
+    let wide = f::unsqueeze(t, (n - 2) as i64)?;
+    let wide = f::expand(&wide, &wide.shape().with(n - 2, want / have))?;
+    f::reshape(&wide, &t.shape().with(n - 3, want))
 }
 
-struct Shapes {
-    batch: Dims,
-    queries: i64,
-    keys: i64,
-    width: i64,
-    values: i64,
-}
-
-fn shapes(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Shapes> {
+fn shapes(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<cpu::Shapes> {
     let split = |t: &Tensor| {
         (
             Dims::new(&t.shape()[..t.ndim() - 2]),
@@ -222,7 +220,7 @@ fn shapes(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<S
             m.shape()
         );
     }
-    Ok(Shapes {
+    Ok(cpu::Shapes {
         batch,
         queries,
         keys,
@@ -231,9 +229,9 @@ fn shapes(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<S
     })
 }
 
-fn infer(a: &Args) -> Result<Plan> {
-    let (q, k, v, mask) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3));
-    let s = shapes(q, k, v, mask)?;
+fn rule(a: &calls::_Attention) -> Result<(Plan, cpu::Shapes)> {
+    let (q, k) = (a.query, a.key);
+    let s = shapes(q, k, a.value, a.attn_mask)?;
     let shape = s.batch.concat(&[s.queries, s.values]);
     // Four-dimensional inputs keep the order of the query's dimensions.
     let strides =
@@ -242,98 +240,17 @@ fn infer(a: &Args) -> Result<Plan> {
         } else {
             dims::contiguous_strides(&shape)
         };
-    Ok(Plan {
-        outs: smallvec![OutSpec {
-            shape,
-            strides,
-            dtype: q.dtype()
-        }],
-        device: None,
-    })
+    Ok((Plan::one(shape, strides, q.dtype()), s))
 }
 
-fn run(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (q, k, v, mask, out) = (
-        a.tensor(0)?,
-        a.tensor(1)?,
-        a.tensor(2)?,
-        a.opt_tensor(3),
-        &outs[0],
-    );
-    if out.numel() == 0 {
-        return Ok(());
-    }
-    let s = shapes(q, k, v, mask)?;
-    if s.keys == 0 {
-        return crate::cpu::fill(out, Scalar::Int(0));
-    }
-    let wide = if q.dtype() == DType::F64 {
-        DType::F64
-    } else {
-        DType::F32
+fn run(a: &calls::_Attention, shapes: &cpu::Shapes, outs: &[Tensor]) -> Result<()> {
+    let inputs = cpu::Inputs {
+        query: a.query,
+        key: a.key,
+        value: a.value,
+        mask: a.attn_mask,
+        causal: a.is_causal,
+        scale: a.scale,
     };
-    let count = dims::numel(&s.batch)?;
-    // As `[batch, rows, columns]`: a view where the strides allow it.
-    let flat = |t: &Tensor, rows: i64, columns: i64, d: DType| -> Result<Tensor> {
-        let t = if t.dtype() == d {
-            t.clone()
-        } else {
-            copy::converted(t, d)?
-        };
-        let t = t.expand_to(&s.batch.concat(&[rows, columns]));
-        let to = [count, rows, columns];
-        match dims::view_strides(t.shape(), t.strides(), &to) {
-            Some(strides) => Ok(t.view_with(to.into(), strides, t.offset())),
-            None => Ok(copy::dense(&t, d)?.view_with(to.into(), dims::contiguous_strides(&to), 0)),
-        }
-    };
-    let (q3, k3, v3) = (
-        flat(q, s.queries, s.width, wide)?,
-        flat(k, s.keys, s.width, wide)?,
-        flat(v, s.keys, s.values, wide)?,
-    );
-    let m3 = mask
-        .map(|m| {
-            flat(
-                m,
-                s.queries,
-                s.keys,
-                if m.dtype() == DType::Bool {
-                    DType::Bool
-                } else {
-                    wide
-                },
-            )
-        })
-        .transpose()?;
-    let to = [count, s.queries, s.values];
-    let direct = if out.dtype() == wide {
-        dims::view_strides(out.shape(), out.strides(), &to)
-    } else {
-        None
-    };
-    let (causal, scale) = (a.bool(4), a.float(5)?);
-    match direct {
-        Some(strides) => cpu::attention(
-            &out.view_with(to.into(), strides, out.offset()),
-            &q3,
-            &k3,
-            &v3,
-            m3.as_ref(),
-            causal,
-            scale,
-        ),
-        None => {
-            let sum = Tensor::empty(&to, wide, Device::CPU)?;
-            cpu::attention(&sum, &q3, &k3, &v3, m3.as_ref(), causal, scale)?;
-            copy::copy(
-                out,
-                &sum.view_with(
-                    out.shape().clone(),
-                    dims::format_strides(out.shape(), MemoryFormat::Contiguous)?,
-                    0,
-                ),
-            )
-        }
-    }
+    cpu::attention(&outs[0], &inputs, shapes)
 }

@@ -1,108 +1,156 @@
 //! Average and power-average pooling.
 
 use crate::cpu::pooling::Rule;
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, KernelBody, O, OpDef, Plan, Ret, kernel, old_compose};
-use crate::ops::nn::pool::{check_1d, execute, format, plan, regular};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, run1};
+use crate::ops::core::op::{F, O, OpDef, Plan, compose, kernel};
+use crate::ops::f;
+use crate::ops::nn::pool::{Asked, Pooling, check_1d, pooled, regular, run};
+use crate::{DType, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
+
+macro_rules! asked {
+    ($a:ident, $n:literal, $name:literal) => {
+        Asked {
+            n: $n,
+            name: $name,
+            x: $a.input,
+            kernel: $a.kernel_size,
+            stride: $a.stride.unwrap_or(&[]),
+            padding: $a.padding,
+            dilation: None,
+            ceil: $a.ceil_mode,
+        }
+    };
+}
 
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    old_compose(
+    compose(
         "avg_pool1d",
         "(Tensor input, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)",
         F,
-        avg1,
+        sequences,
         "The means of windows.",
     ),
-    old_compose(
+    compose(
         "nn.functional.avg_pool1d",
         "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)",
         F,
-        avg1,
+        |a| {
+            f::AvgPool1d::new(a.input, a.kernel_size)
+                .stride(a.stride.unwrap_or(&[]))
+                .padding(a.padding)
+                .ceil_mode(a.ceil_mode)
+                .count_include_pad(a.count_include_pad)
+                .call()
+        },
         "The means of windows.",
     ),
     kernel(
         "nn.functional.avg_pool2d",
         "(Tensor input, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)",
         F | O,
-        KernelBody::new(|a| infer_avg(a, 2), |a, o| run_avg(a, o, 2)),
+        body!(
+            |a| {
+                check_planes(a.input)?;
+                rule(
+                    &asked!(a, 2, "avg_pool2d"),
+                    a.divisor_override,
+                    a.count_include_pad,
+                )
+            },
+            run
+        ),
         "The means of windows.",
     ),
     kernel(
         "nn.functional.avg_pool3d",
         "(Tensor input, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)",
         F | O,
-        KernelBody::new(|a| infer_avg(a, 3), |a, o| run_avg(a, o, 3)),
+        body!(
+            |a| rule(
+                &asked!(a, 3, "avg_pool3d"),
+                a.divisor_override,
+                a.count_include_pad
+            ),
+            run
+        ),
         "The means of windows.",
     ),
-    old_compose(
+    compose(
         "nn.functional.lp_pool1d",
         "(Tensor input, float norm_type, int[1] kernel_size, int[1]? stride=None, bool ceil_mode=False)",
         F,
-        |a| lp(a, 1),
+        |a| {
+            power_means(a.input, a.norm_type, count(a.kernel_size, 1), |x| {
+                f::NnFunctionalAvgPool1d::new(x, a.kernel_size)
+                    .stride(a.stride)
+                    .ceil_mode(a.ceil_mode)
+                    .call()
+            })
+        },
         "Power means of windows.",
     ),
-    old_compose(
+    compose(
         "nn.functional.lp_pool2d",
         "(Tensor input, float norm_type, int[2] kernel_size, int[2]? stride=None, bool ceil_mode=False)",
         F,
-        |a| lp(a, 2),
+        |a| {
+            power_means(a.input, a.norm_type, count(a.kernel_size, 2), |x| {
+                f::NnFunctionalAvgPool2d::new(x, a.kernel_size)
+                    .stride(a.stride)
+                    .ceil_mode(a.ceil_mode)
+                    .call()
+            })
+        },
         "Power means of windows.",
     ),
-    old_compose(
+    compose(
         "nn.functional.lp_pool3d",
         "(Tensor input, float norm_type, int[3] kernel_size, int[3]? stride=None, bool ceil_mode=False)",
         F,
-        |a| lp(a, 3),
+        |a| {
+            power_means(a.input, a.norm_type, count(a.kernel_size, 3), |x| {
+                f::NnFunctionalAvgPool3d::new(x, a.kernel_size)
+                    .stride(a.stride)
+                    .ceil_mode(a.ceil_mode)
+                    .call()
+            })
+        },
         "Power means of windows.",
     ),
 ];
 
-fn infer_avg(a: &Args, n: usize) -> Result<Plan> {
-    let x = a.tensor(0)?;
-    let name = a.name();
-    if n == 2 && x.ndim() < 3 {
-        let k = x.ndim() as i64;
+/// PyTorch looks for the planes of images before it looks at anything else.
+fn check_planes(x: &Tensor) -> Result<()> {
+    let k = x.ndim().max(1) as i64;
+    if x.ndim() < 3 {
         bail!(
             Index,
             "Dimension out of range (expected to be in range of [{}, {}], but got -3)",
-            -k.max(1),
-            k.max(1) - 1
+            -k,
+            k - 1
         );
     }
-    if let Some(d) = a.opt_int(6) {
-        ensure!(d != 0, Runtime, "divisor must be not zero");
-    }
-    let r = regular(a, n, None, a.bool(4))?;
-    let d = x.dtype();
+    Ok(())
+}
+
+fn rule<'a>(a: &Asked<'a>, divisor: Option<i64>, padding: bool) -> Result<(Plan, Pooling<'a>)> {
+    ensure!(divisor != Some(0), Runtime, "divisor must be not zero");
+    let regular = regular(a)?;
+    let d = a.x.dtype();
     d.check_kernel(
         (d.is_float() && !d.is_storage_only()) || d == DType::I64,
-        name,
+        a.name,
     )?;
-    plan(x, &r.out, format(x, n, false), false)
+    pooled(a.x, regular, Rule::Mean { divisor, padding }, false)
 }
 
-fn run_avg(a: &Args, outs: &[Tensor], n: usize) -> Result<()> {
-    let x = a.tensor(0)?;
-    let r = regular(a, n, None, a.bool(4))?;
-    let sizes = &x.shape()[x.ndim() - n..];
-    let rule = Rule::Mean {
-        divisor: a.opt_int(6),
-        padding: a.bool(5),
-    };
-    execute(x, outs, n, format(x, n, false), rule, true, &|_| {
-        r.windows(sizes, false)
-    })
-}
-
-fn avg1(a: &Args) -> Result<Ret> {
-    let x = a.tensor(0)?;
-    check_1d(x, "avg_pool1d")?;
-    let (k, p) = (a.ints(1)?, a.ints(3)?);
-    let stride = a.opt_ints(2).filter(|s| !s.is_empty()).unwrap_or(k);
+/// Sequences are images of one row.
+fn sequences(a: &calls::AvgPool1d) -> Result<Tensor> {
+    check_1d(a.input, "avg_pool1d")?;
+    let (k, p) = (a.kernel_size, a.padding);
+    let stride = if a.stride.is_empty() { k } else { a.stride };
     for (list, name) in [(k, "kernel_size"), (stride, "stride"), (p, "padding")] {
         ensure!(
             list.len() == 1,
@@ -111,65 +159,32 @@ fn avg1(a: &Args) -> Result<Ret> {
             list.len()
         );
     }
-    let wide = run1!("unsqueeze", x, -2i64)?;
-    let pair = |first: i64, v: i64| Dims::from([first, v]);
-    let out = run1!(
-        "nn.functional.avg_pool2d",
-        &wide,
-        pair(1, k[0]),
-        pair(1, stride[0]),
-        pair(0, p[0]),
-        a.bool(4),
-        a.bool(5)
-    )?;
-    Ok(run1!("squeeze#dim", &out, -2i64)?.into())
+    let wide = f::unsqueeze(a.input, -2)?;
+    let (kernel, stride, padding) = ([1, k[0]], [1, stride[0]], [0, p[0]]);
+    let means = f::NnFunctionalAvgPool2d::new(&wide, &kernel)
+        .stride(&stride[..])
+        .padding(&padding)
+        .ceil_mode(a.ceil_mode)
+        .count_include_pad(a.count_include_pad)
+        .call()?;
+    f::squeeze_dim(&means, -2)
 }
 
-fn lp(a: &Args, n: usize) -> Result<Ret> {
-    let (x, norm, k) = (a.tensor(0)?, a.float(1)?, a.ints(2)?);
-    let count: i64 = if k.len() == 1 {
-        k[0].pow(n as u32)
-    } else {
-        k.iter().product()
-    };
-    let powered = run1!("pow", x, Scalar::Float(norm))?;
-    let stride = a.opt_ints(3).cloned();
-    let (zero, ceil) = (Dims::filled(n, 0), a.bool(4));
-    let out = match n {
-        1 => run1!(
-            "nn.functional.avg_pool1d",
-            &powered,
-            k.clone(),
-            stride,
-            zero,
-            ceil
-        )?,
-        2 => run1!(
-            "nn.functional.avg_pool2d",
-            &powered,
-            k.clone(),
-            stride,
-            zero,
-            ceil
-        )?,
-        _ => run1!(
-            "nn.functional.avg_pool3d",
-            &powered,
-            k.clone(),
-            stride,
-            zero,
-            ceil
-        )?,
-    };
-    let signed = run1!(
-        "mul",
-        &run1!("sign", &out)?,
-        &run1!("relu", &run1!("abs", &out)?)?
-    )?;
-    Ok(run1!(
-        "pow",
-        &run1!("mul", &signed, Scalar::Int(count))?,
-        Scalar::Float(1.0 / norm)
-    )?
-    .into())
+/// The elements of a window in `n` dimensions.
+fn count(kernel: &[i64], n: u32) -> i64 {
+    match kernel {
+        [k] => k.saturating_pow(n),
+        _ => kernel.iter().fold(1, |p, &k| p.saturating_mul(k)),
+    }
+}
+
+fn power_means(
+    x: &Tensor,
+    norm: f64,
+    count: i64,
+    means: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let out = means(&f::pow(x, norm)?)?;
+    let signed = f::mul(&f::sign(&out)?, &f::relu(&f::abs(&out)?)?)?;
+    f::pow(&f::mul(&signed, count)?, 1.0 / norm)
 }

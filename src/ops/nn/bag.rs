@@ -1,10 +1,11 @@
 //! embedding_bag and bilinear forms.
 
 use crate::cpu::bag::{Bag, bags};
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
-use crate::{DType, Result, Tensor, bail, cpu, ensure, op, run1};
+use crate::ops::core::args::Arg;
+use crate::ops::core::op::{F, OpDef, OutSpec, Plan, compose, kernel};
+use crate::ops::f;
+use crate::ops::pointwise::rule::result_type;
+use crate::{DType, Result, Scalar, Tensor, bail, cpu, ensure, run1};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -15,10 +16,10 @@ pub static OPS: &[OpDef] = &[
         "embedding_bag",
         "(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> (Tensor, Tensor, Tensor, Tensor)",
         F,
-        KernelBody::new(infer_bag, run_bag),
+        body!(bag_rule, bag),
         "Sums, means or maxima of rows chosen by bags of indices.",
     ),
-    old_compose(
+    compose(
         "nn.functional.embedding_bag",
         "(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float norm_type=2, bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None)",
         F,
@@ -29,30 +30,7 @@ pub static OPS: &[OpDef] = &[
         "bilinear",
         "(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)",
         F,
-        KernelBody::new(infer_bilinear, |a, o| {
-            cpu::bag::bilinear(
-                &o[0],
-                a.tensor(0)?,
-                a.tensor(1)?,
-                a.tensor(2)?,
-                a.opt_tensor(3),
-            )
-        }),
-        "x A y + b for each of several matrices A.",
-    ),
-    kernel(
-        "nn.functional.bilinear",
-        "(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)",
-        F,
-        KernelBody::new(infer_bilinear, |a, o| {
-            cpu::bag::bilinear(
-                &o[0],
-                a.tensor(0)?,
-                a.tensor(1)?,
-                a.tensor(2)?,
-                a.opt_tensor(3),
-            )
-        }),
+        body!(bilinear_rule, bilinear),
         "x A y + b for each of several matrices A.",
     ),
 ];
@@ -61,9 +39,7 @@ fn tensor_type(t: &Tensor) -> String {
     format!("torch.{}Tensor", t.dtype().scalar_type())
 }
 
-fn infer_bag(a: &Args) -> Result<Plan> {
-    let (w, indices, offsets) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?);
-    let mode = a.int(4)?;
+fn check_tables(w: &Tensor, indices: &Tensor, offsets: &Tensor) -> Result<()> {
     for (name, t) in [("indices", indices), ("offsets", offsets)] {
         ensure!(
             matches!(t.dtype(), DType::I64 | DType::I32),
@@ -95,28 +71,40 @@ fn infer_bag(a: &Args) -> Result<Plan> {
         "weight has to be a 2D Tensor, but got Tensor of dimension {}",
         w.ndim()
     );
-    if let Some(p) = a.opt_tensor(6) {
-        ensure!(
-            p.dtype() == w.dtype(),
-            Runtime,
-            "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but \
-             type {} does not equal {} (while checking arguments for embedding_bag)",
-            tensor_type(w),
-            tensor_type(p)
-        );
-        ensure!(
-            mode == 0,
-            Runtime,
-            "embedding_bag: per_sample_weights only supported with mode='sum'"
-        );
-        ensure!(
-            p.numel() == indices.numel(),
-            Runtime,
-            "expected per_sample_weights to have as many elements as indices"
-        );
+    Ok(())
+}
+
+fn check_factors(factors: &Tensor, a: &calls::EmbeddingBag) -> Result<()> {
+    ensure!(
+        factors.dtype() == a.weight.dtype(),
+        Runtime,
+        "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but \
+         type {} does not equal {} (while checking arguments for embedding_bag)",
+        tensor_type(a.weight),
+        tensor_type(factors)
+    );
+    ensure!(
+        a.mode == 0,
+        Runtime,
+        "embedding_bag: per_sample_weights only supported with mode='sum'"
+    );
+    ensure!(
+        factors.numel() == a.indices.numel(),
+        Runtime,
+        "expected per_sample_weights to have as many elements as indices"
+    );
+    Ok(())
+}
+
+/// The plan, and the row that does not count.
+fn bag_rule(a: &calls::EmbeddingBag) -> Result<(Plan, Option<i64>)> {
+    let w = a.weight;
+    check_tables(w, a.indices, a.offsets)?;
+    if let Some(factors) = a.per_sample_weights {
+        check_factors(factors, a)?;
     }
-    let rows = w.shape()[0];
-    if let Some(p) = a.opt_int(8) {
+    let (rows, d) = (w.shape()[0], w.shape()[1]);
+    if let Some(p) = a.padding_idx {
         ensure!(
             (-rows..rows).contains(&p),
             Runtime,
@@ -124,8 +112,9 @@ fn infer_bag(a: &Args) -> Result<Plan> {
             rows - 1
         );
     }
-    let mut n = offsets.shape()[0];
-    if a.bool(7) {
+    let padding = a.padding_idx.map(|p| if p < 0 { p + rows } else { p });
+    let mut n = a.offsets.shape()[0];
+    if a.include_last_offset {
         ensure!(
             n >= 1,
             Runtime,
@@ -133,141 +122,152 @@ fn infer_bag(a: &Args) -> Result<Plan> {
         );
         n -= 1;
     }
-    let d = w.shape()[1];
-    let fast =
-        mode == 0 && a.opt_tensor(6).is_none() && a.opt_int(8).is_none() && w.dtype() != DType::F64;
-    let chosen: &[i64] = if mode == 2 { &[n, d] } else { &[n] };
+    // PyTorch's fast way for sums does not say which bag an index belongs to.
+    let fast = a.mode == 0
+        && a.per_sample_weights.is_none()
+        && padding.is_none()
+        && w.dtype() != DType::F64;
+    let chosen: &[i64] = if a.mode == 2 { &[n, d] } else { &[n] };
     let long = |shape: &[i64]| OutSpec::contiguous(shape, DType::I64);
-    Ok(Plan {
+    let plan = Plan {
         outs: smallvec![
             OutSpec::contiguous(&[n, d], w.dtype()),
-            long(&[if fast { 0 } else { indices.numel() }]),
+            long(&[if fast { 0 } else { a.indices.numel() }]),
             long(&[n]),
             long(chosen)
         ],
         device: None,
-    })
+    };
+    Ok((plan, padding))
 }
 
-fn run_bag(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let w = a.tensor(0)?;
-    let padding = a
-        .opt_int(8)
-        .map(|p| if p < 0 { p + w.shape()[0] } else { p });
+fn bag(a: &calls::EmbeddingBag, padding: &Option<i64>, outs: &[Tensor]) -> Result<()> {
     let bag = Bag {
-        weight: w,
-        indices: a.tensor(1)?,
-        offsets: a.tensor(2)?,
-        mode: a.int(4)?,
-        factors: a.opt_tensor(6),
-        last_is_end: a.bool(7),
-        padding,
+        weight: a.weight,
+        indices: a.indices,
+        offsets: a.offsets,
+        mode: a.mode,
+        factors: a.per_sample_weights,
+        last_is_end: a.include_last_offset,
+        padding: *padding,
     };
     bags(outs, &bag)
 }
 
-fn embedding_bag(a: &Args) -> Result<Ret> {
-    let (input, weight, offsets, factors) =
-        (a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2), a.opt_tensor(8));
-    if let Some(f) = factors {
+fn embedding_bag(a: &calls::NnFunctionalEmbeddingBag) -> Result<Tensor> {
+    if let Some(factors) = a.per_sample_weights {
         ensure!(
-            f.shape() == input.shape(),
+            factors.shape() == a.input.shape(),
             Value,
             "embedding_bag: If per_sample_weights (torch.Size({})) is not None, then it must have the same shape as the input (torch.Size({}))",
-            f.shape(),
-            input.shape()
+            factors.shape(),
+            a.input.shape()
         );
     }
     ensure!(
-        weight.ndim() == 2,
+        a.weight.ndim() == 2,
         Value,
         "weight has to be a 2D Tensor, but got Tensor of dimension {}",
-        weight.ndim()
+        a.weight.ndim()
     );
-    let flat = |t: &Tensor| run1!("reshape", t, crate::Dims::from([-1]));
-    let (indices, offsets, factors) = match input.ndim() {
+    let lists = lists(a)?;
+    let mode = mode(a)?;
+    if let Some(max) = a.max_norm {
+        // Renormalises the rows of the weight that are used, in place.
+        f::NnFunctionalEmbedding::new(&lists.indices, a.weight)
+            .max_norm(max)
+            .norm_type(a.norm_type)
+            .call()?;
+    }
+    let [joined, ..] = f::EmbeddingBag::new(a.weight, &lists.indices, &lists.offsets)
+        .scale_grad_by_freq(a.scale_grad_by_freq)
+        .mode(mode)
+        .sparse(a.sparse)
+        .per_sample_weights(lists.factors.as_ref())
+        .include_last_offset(a.include_last_offset)
+        .padding_idx(a.padding_idx)
+        .call()?;
+    Ok(joined)
+}
+
+/// All bags after each other: indices, where each bag starts, factors.
+struct Lists {
+    indices: Tensor,
+    offsets: Tensor,
+    factors: Option<Tensor>,
+}
+
+fn lists(a: &calls::NnFunctionalEmbeddingBag) -> Result<Lists> {
+    let (input, factors) = (a.input, a.per_sample_weights);
+    match input.ndim() {
         2 => {
             ensure!(
-                offsets.is_none(),
+                a.offsets.is_none(),
                 Value,
                 "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. However, found offsets of type <class 'torch.Tensor'>"
             );
-            let (n, len) = (input.shape()[0], input.shape()[1]);
             let steps = run1!(
                 "arange",
-                crate::Scalar::Int(n),
+                Scalar::Int(input.shape()[0]),
                 input.dtype(),
                 Arg::None,
                 input.device()
             )?;
-            let starts = run1!("mul", &steps, len)?;
-            (flat(input)?, starts, factors.map(flat).transpose()?)
+            let flat = |t: &Tensor| f::reshape(t, &[-1]);
+            Ok(Lists {
+                indices: flat(input)?,
+                offsets: f::mul(&steps, input.shape()[1])?,
+                factors: factors.map(flat).transpose()?,
+            })
         }
         1 => {
-            let Some(offsets) = offsets else {
+            let Some(offsets) = a.offsets else {
                 bail!(Value, "offsets has to be a 1D Tensor but got None")
             };
             ensure!(offsets.ndim() == 1, Value, "offsets has to be a 1D Tensor");
-            (input.clone(), offsets.clone(), factors.cloned())
+            Ok(Lists {
+                indices: input.clone(),
+                offsets: offsets.clone(),
+                factors: factors.cloned(),
+            })
         }
         n => bail!(
             Value,
             "input has to be 1D or 2D Tensor, but got Tensor of dimension {n}"
         ),
-    };
-    let name = a.str(6).unwrap_or("mean");
-    let mode = match name {
-        "sum" => 0i64,
+    }
+}
+
+/// PyTorch's number of the mode, checked against the other options.
+fn mode(a: &calls::NnFunctionalEmbeddingBag) -> Result<i64> {
+    let mode = match a.mode {
+        "sum" => 0,
         "mean" => 1,
         "max" => 2,
         _ => bail!(Value, "mode has to be one of sum, mean or max"),
     };
     ensure!(
-        mode != 2 || !a.bool(5),
+        mode != 2 || !a.scale_grad_by_freq,
         Value,
         "max mode does not support scaling the gradient by the frequency"
     );
     ensure!(
-        mode != 2 || !a.bool(7),
+        mode != 2 || !a.sparse,
         Value,
         "max mode does not support sparse weights"
     );
     ensure!(
-        factors.is_none() || mode == 0,
+        a.per_sample_weights.is_none() || mode == 0,
         NotImplemented,
-        "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got mode='{name}'). \
-         Please open a feature request on GitHub."
+        "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got mode='{}'). \
+         Please open a feature request on GitHub.",
+        a.mode
     );
-    if let Some(max) = a.opt_float(3) {
-        // Renormalises the rows of the weight that are used, in place.
-        run1!(
-            "nn.functional.embedding",
-            &indices,
-            weight,
-            Arg::None,
-            max,
-            a.float(4)?
-        )?;
-    }
-    let values = [
-        Arg::Tensor(weight),
-        Arg::Tensor(&indices),
-        Arg::Tensor(&offsets),
-        Arg::Bool(a.bool(5)),
-        Arg::Int(mode),
-        Arg::Bool(a.bool(7)),
-        factors.as_ref().map_or(Arg::None, Arg::Tensor),
-        Arg::Bool(a.bool(9)),
-        a.values[10].clone(),
-    ];
-    Ok(dispatch::run(op!("embedding_bag")?, &values)?
-        .tensors()
-        .swap_remove(0)
-        .into())
+    Ok(mode)
 }
 
-fn infer_bilinear(a: &Args) -> Result<Plan> {
-    let (x, y, w, b) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3));
+fn bilinear_rule(a: &calls::Bilinear) -> Result<Plan> {
+    let (x, y, w) = (a.input1, a.input2, a.weight);
     ensure!(
         x.ndim() == y.ndim(),
         Runtime,
@@ -303,7 +303,7 @@ fn infer_bilinear(a: &Args) -> Result<Plan> {
         "bilinear(): input2 size does not match weight size: got {j} but expected {}",
         w.shape()[2]
     );
-    if let Some(b) = b {
+    if let Some(b) = a.bias {
         ensure!(
             b.numel() == w.shape()[0],
             Runtime,
@@ -312,7 +312,11 @@ fn infer_bilinear(a: &Args) -> Result<Plan> {
             w.shape()[0]
         );
     }
-    let dtype = crate::ops::pointwise::rule::result_type(&a.values[..3])?;
+    let dtype = result_type(&[x.into(), y.into(), w.into()])?;
     dtype.check_kernel(!dtype.is_complex(), "bilinear")?;
     Ok(Plan::contiguous(&x.shape().with(last, w.shape()[0]), dtype))
+}
+
+fn bilinear(a: &calls::Bilinear, (): &(), outs: &[Tensor]) -> Result<()> {
+    cpu::bag::bilinear(&outs[0], a.input1, a.input2, a.weight, a.bias)
 }

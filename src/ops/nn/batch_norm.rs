@@ -1,10 +1,10 @@
 //! Normalisation over a batch.
 
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, KernelBody, O, OpDef, OutSpec, Plan, Ret, X, kernel, old_compose};
+use crate::ops::core::helpers;
+use crate::ops::core::op::{F, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::f;
 use crate::ops::nn::norm::suggested;
-use crate::{DType, Dims, Result, Tensor, cpu, ensure, op, run, run1};
+use crate::{DType, Result, Tensor, cpu, ensure, run1};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -15,77 +15,68 @@ pub static OPS: &[OpDef] = &[
         "_nn.batch_norm_train",
         "(Tensor input, Tensor? weight, Tensor? bias, dtype stats, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
         0,
-        KernelBody::new(infer_batch_train, |a, o| {
-            cpu::norm::batch_norm_train(
-                o,
-                a.tensor(0)?,
-                a.opt_tensor(1),
-                a.opt_tensor(2),
-                a.float(4)?,
-            )
-        }),
+        body!(rule_train, run_train),
         "batch_norm with the batch's statistics.",
     ),
     kernel(
         "_nn.batch_norm_eval",
         "(Tensor input, Tensor mean, Tensor var, Tensor? weight, Tensor? bias, float eps)",
         0,
-        KernelBody::new(infer_batch_eval, |a, o| {
-            cpu::norm::batch_norm_eval(
-                &o[0],
-                a.tensor(0)?,
-                a.tensor(1)?,
-                a.tensor(2)?,
-                a.opt_tensor(3),
-                a.opt_tensor(4),
-                a.float(5)?,
-            )
-        }),
+        body!(rule_eval, run_eval),
         "batch_norm with given statistics.",
     ),
-    old_compose(
+    compose(
         "native_batch_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
         F | O | X,
-        |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?),
+        native_batch_norm,
         "batch_norm with its statistics.",
     ),
-    old_compose(
+    compose(
         "_native_batch_norm_legit",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
         F | O | X,
-        |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?),
+        |a| {
+            let [mean, var] = [a.running_mean, a.running_var];
+            three(f::native_batch_norm(
+                a.input, a.weight, a.bias, mean, var, a.training, a.momentum, a.eps,
+            ))
+        },
         "batch_norm with its statistics.",
     ),
-    old_compose(
+    compose(
         "_native_batch_norm_legit#no_stats",
         "(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
         F,
-        |a| native_batch_norm(&Batch::of(a, [0, 1, 2, 99, 99], 3)?),
+        |a| {
+            three(f::native_batch_norm(
+                a.input, a.weight, a.bias, None, None, a.training, a.momentum, a.eps,
+            ))
+        },
         "batch_norm with its statistics.",
     ),
-    old_compose(
+    compose(
         "batch_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled)",
         F,
-        |a| batch_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?),
+        batch_norm,
         "Normalised over all but the channels.",
     ),
-    old_compose(
+    compose(
         "nn.functional.batch_norm",
         "(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05)",
         F,
         checked_batch_norm,
         "Normalised over all but the channels.",
     ),
-    old_compose(
+    compose(
         "instance_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled)",
         F,
-        |a| instance_norm(&Batch::of(a, [0, 1, 2, 3, 4], 5)?),
+        instance_norm,
         "Normalised over the positions of each channel of each sample.",
     ),
-    old_compose(
+    compose(
         "nn.functional.instance_norm",
         "(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05)",
         F,
@@ -110,46 +101,23 @@ pub(in crate::ops) fn more_than_one(sizes: &[i64], shown: &str) -> Result<()> {
     Ok(())
 }
 
-/// The arguments of a batch normalisation, whatever their order.
-struct Batch<'a> {
-    x: &'a Tensor,
+fn three(results: Result<[Tensor; 3]>) -> Result<Ret> {
+    Ok(Ret::Tuple(results?.into()))
+}
+
+/// The tensors that belong to the channels of an input.
+#[derive(Clone, Copy)]
+struct Channels<'a> {
     weight: Option<&'a Tensor>,
     bias: Option<&'a Tensor>,
     mean: Option<&'a Tensor>,
     var: Option<&'a Tensor>,
-    training: bool,
-    momentum: f64,
-    eps: f64,
 }
 
-impl<'a> Batch<'a> {
-    /// From positions of input, weight, bias, mean, variance, and that of `training`, `momentum`, `eps`.
-    fn of(a: &Args<'a>, at: [usize; 5], flags: usize) -> Result<Self> {
-        let opt = |i: usize| {
-            if i < a.values.len() {
-                a.opt_tensor(i)
-            } else {
-                None
-            }
-        };
-        Ok(Self {
-            x: a.tensor(at[0])?,
-            weight: opt(at[1]),
-            bias: opt(at[2]),
-            mean: opt(at[3]),
-            var: opt(at[4]),
-            training: a.bool(flags),
-            momentum: a.float(flags + 1)?,
-            eps: a.float(flags + 2)?,
-        })
-    }
-
-    fn check(&self) -> Result<()> {
-        let features = if self.x.ndim() > 1 {
-            self.x.shape()[1]
-        } else {
-            0
-        };
+impl Channels<'_> {
+    /// Checks that all have one element for each channel, and that statistics are there unless the batch gives them.
+    fn check(&self, x: &Tensor, training: bool) -> Result<()> {
+        let features = if x.ndim() > 1 { x.shape()[1] } else { 0 };
         let fits = |what: &str, t: Option<&Tensor>| -> Result<()> {
             if let Some(t) = t {
                 ensure!(
@@ -163,7 +131,7 @@ impl<'a> Batch<'a> {
         };
         for (what, t) in [("running_mean", self.mean), ("running_var", self.var)] {
             ensure!(
-                t.is_some() || self.training,
+                t.is_some() || training,
                 Runtime,
                 "{what} must be defined in evaluation mode"
             );
@@ -172,20 +140,37 @@ impl<'a> Batch<'a> {
         fits("weight", self.weight)?;
         fits("bias", self.bias)
     }
+
+    /// The type of the batch's statistics: that of parameters in single precision beside a 16-bit input.
+    fn statistics(&self, x: &Tensor) -> DType {
+        let half = matches!(x.dtype(), DType::F16 | DType::BF16);
+        let mut given = [self.weight, self.bias, self.mean, self.var]
+            .into_iter()
+            .flatten();
+        if half && given.any(|p| p.dtype() == DType::F32) {
+            DType::F32
+        } else {
+            x.dtype()
+        }
+    }
 }
 
-fn infer_batch_train(a: &Args) -> Result<Plan> {
-    let x = a.tensor(0)?;
+fn rule_train(a: &calls::_NnBatchNormTrain) -> Result<Plan> {
+    let x = a.input;
     x.dtype().check_float_kernel("batch_norm")?;
-    let stats = OutSpec::contiguous(&[x.shape()[1]], a.dtype(3).unwrap_or(x.dtype()));
+    let stats = OutSpec::contiguous(&[x.shape()[1]], a.stats);
     Ok(Plan {
         outs: smallvec![suggested(x)?, stats.clone(), stats.clone(), stats],
         device: None,
     })
 }
 
-fn infer_batch_eval(a: &Args) -> Result<Plan> {
-    let x = a.tensor(0)?;
+fn run_train(a: &calls::_NnBatchNormTrain, (): &(), outs: &[Tensor]) -> Result<()> {
+    cpu::norm::batch_norm_train(outs, a.input, a.weight, a.bias, a.eps)
+}
+
+fn rule_eval(a: &calls::_NnBatchNormEval) -> Result<Plan> {
+    let x = a.input;
     x.dtype().check_float_kernel("batch_norm")?;
     Ok(Plan {
         outs: smallvec![suggested(x)?],
@@ -193,145 +178,156 @@ fn infer_batch_eval(a: &Args) -> Result<Plan> {
     })
 }
 
-fn native_batch_norm(b: &Batch) -> Result<Ret> {
-    b.check()?;
+fn run_eval(a: &calls::_NnBatchNormEval, (): &(), outs: &[Tensor]) -> Result<()> {
+    cpu::norm::batch_norm_eval(&outs[0], a.input, a.mean, a.var, a.weight, a.bias, a.eps)
+}
+
+fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
+    let x = a.input;
+    let channels = Channels {
+        weight: a.weight,
+        bias: a.bias,
+        mean: a.running_mean,
+        var: a.running_var,
+    };
+    channels.check(x, a.training)?;
     ensure!(
-        b.x.ndim() >= 2,
+        x.ndim() >= 2,
         Runtime,
         "batch_norm needs at least 2 dimensions, got {}",
-        b.x.ndim()
+        x.ndim()
     );
-    b.x.dtype().check_float_kernel("batch_norm")?;
-    let params = [b.weight, b.bias, b.mean, b.var];
-    let half = matches!(b.x.dtype(), DType::F16 | DType::BF16);
-    let stats = if half && params.iter().flatten().any(|p| p.dtype() == DType::F32) {
-        DType::F32
-    } else {
-        b.x.dtype()
-    };
-    if let (false, Some(mean), Some(var)) = (b.training, b.mean, b.var) {
-        let out = run1!(
-            "_nn.batch_norm_eval",
-            b.x,
-            mean,
-            var,
-            b.weight,
-            b.bias,
-            b.eps
-        )?;
-        let none = run1!("new_empty", b.x, Dims::from([0]), stats)?;
-        return Ok(Ret::Tuple(vec![out, none.clone(), run1!("clone", &none)?]));
+    x.dtype().check_float_kernel("batch_norm")?;
+    let stats = channels.statistics(x);
+    if let (false, Some(mean), Some(var)) = (a.training, channels.mean, channels.var) {
+        let out = f::_nn_batch_norm_eval(x, mean, var, a.weight, a.bias, a.eps)?;
+        let none = run1!("new_empty", x, crate::Dims::from([0]), stats)?;
+        return Ok(Ret::Tuple(vec![out, none.clone(), f::clone(&none)?]));
     }
     ensure!(
-        b.x.numel() > 0,
+        x.numel() > 0,
         Runtime,
         "input tensor must have at least one element, but got input_sizes = {}",
-        b.x.shape()
+        x.shape()
     );
-    let mut r = run!("_nn.batch_norm_train", b.x, b.weight, b.bias, stats, b.eps)?.tensors();
-    let update = |running: Option<&Tensor>, batch: &Tensor| -> Result<()> {
-        let Some(t) = running else { return Ok(()) };
-        let batch = batch.to_dtype(t.dtype())?;
-        dispatch::call_inplace(&Args::new(
-            op!("_nn.update_running")?,
-            [Arg::Tensor(t), Arg::Tensor(&batch), Arg::Float(b.momentum)],
-        )?)
+    let [out, mean, deviation, var] = f::_nn_batch_norm_train(x, a.weight, a.bias, stats, a.eps)?;
+    for (running, batch) in [(channels.mean, &mean), (channels.var, &var)] {
+        if let Some(t) = running {
+            let batch = batch.to_dtype(t.dtype())?;
+            f::_NnUpdateRunning::new(t, &batch, a.momentum).call_()?;
+        }
+    }
+    Ok(Ret::Tuple(vec![out, mean, deviation]))
+}
+
+fn batch_norm(a: &calls::BatchNorm) -> Result<Tensor> {
+    let x = a.input;
+    let channels = Channels {
+        weight: a.weight,
+        bias: a.bias,
+        mean: a.running_mean,
+        var: a.running_var,
     };
-    update(b.mean, &r[1])?;
-    update(b.var, &r[3])?;
-    r.truncate(3);
-    Ok(Ret::Tuple(r))
-}
-
-fn batch_norm(b: &Batch) -> Result<Ret> {
-    b.check()?;
-    if b.x.numel() == 0 {
-        let mut out = run1!("clone", b.x)?;
-        if let Some(w) = b.weight {
-            out = run1!("mul", &out, &w.selected(0, 0))?;
+    channels.check(x, a.training)?;
+    if x.numel() == 0 {
+        let mut out = f::clone(x)?;
+        if let Some(w) = a.weight {
+            out = f::mul(&out, &f::select(w, 0, 0)?)?;
         }
-        if let Some(bias) = b.bias {
-            out = run1!("add", &out, &bias.selected(0, 0))?;
+        if let Some(bias) = a.bias {
+            out = f::add(&out, &f::select(bias, 0, 0)?)?;
         }
-        return Ok(out.into());
+        return Ok(out);
     }
-    Ok(native_batch_norm(b)?.tensors().swap_remove(0).into())
+    let [out, ..] = f::native_batch_norm(
+        x,
+        a.weight,
+        a.bias,
+        a.running_mean,
+        a.running_var,
+        a.training,
+        a.momentum,
+        a.eps,
+    )?;
+    Ok(out)
 }
 
-fn checked_batch_norm(a: &Args) -> Result<Ret> {
-    let b = Batch::of(a, [0, 3, 4, 1, 2], 5)?;
-    if b.training {
-        more_than_one(b.x.shape(), &format!("torch.Size({})", b.x.shape()))?;
+fn checked_batch_norm(a: &calls::NnFunctionalBatchNorm) -> Result<Tensor> {
+    if a.training {
+        let shape = a.input.shape();
+        more_than_one(shape, &format!("torch.Size({shape})"))?;
     }
-    batch_norm(&b)
+    f::batch_norm(
+        a.input,
+        a.weight,
+        a.bias,
+        a.running_mean,
+        a.running_var,
+        a.training,
+        a.momentum,
+        a.eps,
+        true,
+    )
 }
 
-fn instance_norm(i: &Batch) -> Result<Ret> {
+fn instance_norm(a: &calls::InstanceNorm) -> Result<Tensor> {
+    let x = a.input;
     ensure!(
-        i.training || (i.mean.is_some() && i.var.is_some()),
+        a.use_input_stats || (a.running_mean.is_some() && a.running_var.is_some()),
         Runtime,
         "Expected running_mean and running_var to be defined when use_input_stats is false"
     );
     ensure!(
-        i.x.ndim() >= 2,
+        x.ndim() >= 2,
         Runtime,
         "instance_norm needs at least 2 dimensions, got {}",
-        i.x.ndim()
+        x.ndim()
     );
-    let (n, c) = (i.x.shape()[0], i.x.shape()[1]);
-    let mut shape = i.x.shape().clone();
+    let (n, c) = (x.shape()[0], x.shape()[1]);
+    let mut shape = x.shape().clone();
     (shape[0], shape[1]) = (1, n * c);
-    let repeated = |t: Option<&Tensor>| -> Result<Option<Tensor>> {
-        // A stride of 0 repeats the values for every sample; reshaping copies them.
-        t.map(|t| {
-            run1!(
-                "reshape",
-                &t.expand_to(&[n, t.numel()]),
-                Dims::from([n * t.numel()])
-            )
-        })
-        .transpose()
-    };
-    let (weight, bias, mean, var) = (
-        repeated(i.weight)?,
-        repeated(i.bias)?,
-        repeated(i.mean)?,
-        repeated(i.var)?,
-    );
-    let x = run1!("view", &i.x.contiguous()?, shape)?;
-    let b = Batch {
-        x: &x,
-        weight: weight.as_ref(),
-        bias: bias.as_ref(),
-        mean: mean.as_ref(),
-        var: var.as_ref(),
-        ..*i
-    };
-    let out = batch_norm(&b)?.one()?;
-    for (running, updated) in [(i.mean, &mean), (i.var, &var)] {
-        if let (Some(running), Some(updated), true) = (running, updated, i.training) {
-            let mean = run1!(
-                "mean#dim",
-                &run1!("view", updated, Dims::from([n, c]))?,
-                Dims::from([0]),
-                false
-            )?;
-            crate::ops::core::helpers::copy_(running, &mean)?;
+    let repeated = |t: Option<&Tensor>| t.map(|t| f::repeat(t, &[n])).transpose();
+    let (weight, bias) = (repeated(a.weight)?, repeated(a.bias)?);
+    let (mean, var) = (repeated(a.running_mean)?, repeated(a.running_var)?);
+    let out = f::batch_norm(
+        &f::view(&x.contiguous()?, &shape)?,
+        weight.as_ref(),
+        bias.as_ref(),
+        mean.as_ref(),
+        var.as_ref(),
+        a.use_input_stats,
+        a.momentum,
+        a.eps,
+        a.cudnn_enabled,
+    )?;
+    for (running, updated) in [(a.running_mean, &mean), (a.running_var, &var)] {
+        if let (Some(running), Some(updated), true) = (running, updated, a.use_input_stats) {
+            let mean = f::mean_dim(&f::view(updated, &[n, c])?, &[0][..])?;
+            helpers::copy_(running, &mean)?;
         }
     }
-    run!("view", &out, i.x.shape().clone())
+    f::view(&out, x.shape())
 }
 
-fn checked_instance_norm(a: &Args) -> Result<Ret> {
-    let b = Batch::of(a, [0, 3, 4, 1, 2], 5)?;
-    if b.training {
-        let n: i64 = b.x.shape().iter().skip(2).product();
+fn checked_instance_norm(a: &calls::NnFunctionalInstanceNorm) -> Result<Tensor> {
+    if a.use_input_stats {
+        let n: i64 = a.input.shape().iter().skip(2).product();
         ensure!(
             n != 1,
             Value,
             "Expected more than 1 spatial element when training, got input size torch.Size({})",
-            b.x.shape()
+            a.input.shape()
         );
     }
-    instance_norm(&b)
+    f::instance_norm(
+        a.input,
+        a.weight,
+        a.bias,
+        a.running_mean,
+        a.running_var,
+        a.use_input_stats,
+        a.momentum,
+        a.eps,
+        true,
+    )
 }

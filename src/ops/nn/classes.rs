@@ -1,10 +1,9 @@
 //! Losses of classification: negative log likelihood and cross entropy.
 
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
-use crate::ops::nn::loss::{Reduction, reduced};
-use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, op, run1};
+use crate::ops::core::op::{F, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::f;
+use crate::ops::nn::loss::{Reduction, legacy, reduced};
+use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -15,35 +14,20 @@ pub static OPS: &[OpDef] = &[
         "_nn.nll_loss",
         "(Tensor input, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, Tensor)",
         0,
-        KernelBody::new(infer_nll, |a, o| {
-            cpu::loss::nll(
-                o,
-                a.tensor(0)?,
-                a.tensor(1)?,
-                a.opt_tensor(2),
-                a.int(3)?,
-                a.int(4)?,
-            )
-        }),
+        body!(rule_nll, run_nll),
         "Minus the log probabilities of the classes, and the total weight.",
     ),
-    old_compose(
+    compose(
         "nn.functional.nll_loss",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean')",
         F,
         |a| {
-            nll(
-                a.tensor(0)?,
-                a.tensor(1)?,
-                a.opt_tensor(2),
-                reduction(a)?,
-                a.int(4)?,
-            )
-            .map(Ret::from)
+            let r = legacy((a.size_average, a.reduce, a.reduction))?;
+            nll(a.input, a.target, a.weight, r, a.ignore_index)
         },
         "Minus the log probability of the class.",
     ),
-    old_compose(
+    compose(
         "nn.functional.cross_entropy",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0)",
         F,
@@ -52,79 +36,78 @@ pub static OPS: &[OpDef] = &[
     ),
 ];
 
-/// `size_average`, `reduce` and `reduction` at positions 3, 5 and 6.
-fn reduction(a: &Args) -> Result<Reduction> {
-    if a.opt_bool(3).is_none() && a.opt_bool(5).is_none() {
-        return Reduction::named(a.str(6).unwrap_or("mean"));
+/// Checks of samples that are vectors of scores.
+fn check_vectors(x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<()> {
+    let (xs, ts) = (x.shape(), target.shape());
+    ensure!(
+        target.ndim() <= 1,
+        Runtime,
+        "0D or 1D target tensor expected, multi-target not supported"
+    );
+    if x.ndim() == 1 && target.ndim() == 1 {
+        ensure!(
+            ts[0] == 1,
+            Value,
+            "For 1D input, 1D target must have size 1, but got target size: {}",
+            ts[0]
+        );
     }
-    Ok(
-        match (a.opt_bool(3).unwrap_or(true), a.opt_bool(5).unwrap_or(true)) {
-            (true, true) => Reduction::Mean,
-            (false, true) => Reduction::Sum,
-            _ => Reduction::None,
-        },
-    )
+    let fits = x.ndim() == 1 || target.ndim() == 1 && xs[0] == ts[0];
+    ensure!(
+        fits,
+        Runtime,
+        "size mismatch (got input: {xs}, target: {ts})"
+    );
+    let classes = xs[x.ndim() - 1];
+    if let Some(w) = weight {
+        ensure!(
+            w.ndim() == 1 && w.numel() == classes,
+            Runtime,
+            "weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: {}",
+            w.shape()
+        );
+    }
+    Ok(())
 }
 
-fn infer_nll(a: &Args) -> Result<Plan> {
-    let (x, target, weight) = (a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2));
+/// Checks of samples with scores at each of many positions.
+fn check_images(x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<()> {
     let (xs, ts) = (x.shape(), target.shape());
-    let classes = if x.ndim() == 1 { xs[0] } else { xs[1] };
+    if x.ndim() == 4 {
+        ensure!(
+            target.ndim() == 3,
+            Runtime,
+            "only batches of spatial targets supported (3D tensors) but got targets of dimension: {}",
+            target.ndim()
+        );
+        ensure!(
+            xs[0] == ts[0] && xs[2..] == ts[1..],
+            Runtime,
+            "size mismatch (got input: {xs} , target: {ts}"
+        );
+    } else if ts.is_empty() || xs[2..] != ts[1..] {
+        bail!(
+            Runtime,
+            "Expected target size {}, got {ts}",
+            Dims::new(&xs[..1]).concat(&xs[2..])
+        );
+    }
+    if let Some(w) = weight {
+        ensure!(
+            w.numel() == xs[1],
+            Runtime,
+            "weight tensor should be defined either for all or no classes"
+        );
+    }
+    Ok(())
+}
+
+fn rule_nll(a: &calls::_NnNllLoss) -> Result<Plan> {
+    let (x, target, weight) = (a.input, a.target, a.weight);
     if x.ndim() <= 2 {
-        ensure!(
-            target.ndim() <= 1,
-            Runtime,
-            "0D or 1D target tensor expected, multi-target not supported"
-        );
-        if x.ndim() == 1 && target.ndim() == 1 {
-            ensure!(
-                ts[0] == 1,
-                Value,
-                "For 1D input, 1D target must have size 1, but got target size: {}",
-                ts[0]
-            );
-        }
-        let fits = x.ndim() == 1 || target.ndim() == 1 && xs[0] == ts[0];
-        ensure!(
-            fits,
-            Runtime,
-            "size mismatch (got input: {xs}, target: {ts})"
-        );
-        if let Some(w) = weight {
-            ensure!(
-                w.ndim() == 1 && w.numel() == classes,
-                Runtime,
-                "weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: {}",
-                w.shape()
-            );
-        }
+        check_vectors(x, target, weight)?;
     } else {
-        if x.ndim() == 4 {
-            ensure!(
-                target.ndim() == 3,
-                Runtime,
-                "only batches of spatial targets supported (3D tensors) but got targets of dimension: {}",
-                target.ndim()
-            );
-            ensure!(
-                xs[0] == ts[0] && xs[2..] == ts[1..],
-                Runtime,
-                "size mismatch (got input: {xs} , target: {ts}"
-            );
-        } else if ts.is_empty() || xs[2..] != ts[1..] {
-            bail!(
-                Runtime,
-                "Expected target size {}, got {ts}",
-                Dims::new(&xs[..1]).concat(&xs[2..])
-            );
-        }
-        if let Some(w) = weight {
-            ensure!(
-                w.numel() == classes,
-                Runtime,
-                "weight tensor should be defined either for all or no classes"
-            );
-        }
+        check_images(x, target, weight)?;
     }
     ensure!(
         matches!(target.dtype(), DType::I64 | DType::U8),
@@ -142,12 +125,23 @@ fn infer_nll(a: &Args) -> Result<Plan> {
             w.dtype().scalar_type()
         );
     }
-    let kept = a.int(3)? == 0 && x.ndim() > 1;
-    let out = OutSpec::contiguous(if kept { ts } else { &[] }, x.dtype());
+    let kept = a.reduction == 0 && x.ndim() > 1;
+    let out = OutSpec::contiguous(if kept { target.shape() } else { &[] }, x.dtype());
     Ok(Plan {
         outs: smallvec![out, OutSpec::contiguous(&[], x.dtype())],
         device: None,
     })
+}
+
+fn run_nll(a: &calls::_NnNllLoss, (): &(), outs: &[Tensor]) -> Result<()> {
+    cpu::loss::nll(
+        outs,
+        a.input,
+        a.target,
+        a.weight,
+        a.reduction,
+        a.ignore_index,
+    )
 }
 
 fn nll(
@@ -171,17 +165,8 @@ fn nll(
             target.shape().first().copied().unwrap_or(0)
         );
     }
-    let w = weight.map_or(Arg::None, Arg::Tensor);
-    let values = [
-        Arg::Tensor(x),
-        Arg::Tensor(target),
-        w,
-        Arg::Int(r as i64),
-        Arg::Int(ignore),
-    ];
-    Ok(dispatch::run(op!("_nn.nll_loss")?, &values)?
-        .tensors()
-        .swap_remove(0))
+    let [loss, _] = f::_nn_nll_loss(x, target, weight, r as i64, ignore)?;
+    Ok(loss)
 }
 
 /// A weight for each class, shaped so that it broadcasts along the class dimension.
@@ -191,82 +176,101 @@ fn along(weight: &Tensor, x: &Tensor) -> Result<Tensor> {
     }
     let mut shape = Dims::filled(x.ndim(), 1);
     shape[1] = weight.numel();
-    run1!("reshape", weight, shape)
+    f::reshape(weight, &shape)
 }
 
-fn cross_entropy(a: &Args) -> Result<Ret> {
-    let (x, target, weight) = (a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2));
-    let (r, ignore, smoothing) = (reduction(a)?, a.int(4)?, a.float(7)?);
+/// The sum over classes, negated.
+fn minus_sum(t: &Tensor, dim: i64) -> Result<Tensor> {
+    f::neg(&f::sum_dim(t, &[dim][..])?)
+}
+
+/// The dimension of the classes, and how many there are.
+fn class_dim(x: &Tensor) -> Result<(i64, i64)> {
     let d = i64::from(x.ndim() != 1);
-    let classes = x.size(d)?;
+    Ok((d, x.size(d)?))
+}
+
+fn cross_entropy(a: &calls::NnFunctionalCrossEntropy) -> Result<Ret> {
+    let (x, target) = (a.input, a.target);
+    let r = legacy((a.size_average, a.reduce, a.reduction))?;
+    let (d, classes) = class_dim(x)?;
     if x.shape() == target.shape() {
-        ensure!(
-            target.dtype().is_float(),
-            Runtime,
-            "Expected floating point type for target with class probabilities, got {}",
-            target.dtype().scalar_type()
-        );
-        ensure!(
-            ignore < 0,
-            Runtime,
-            "ignore_index is not supported for floating point target"
-        );
-        return probabilities(x, target, weight, r, smoothing, d, classes);
+        return probabilities(a, r);
     }
+    let smoothing = checked_smoothing(a.label_smoothing)?;
+    let logs = f::log_softmax(x, d)?;
+    let plain = nll(&logs, target, a.weight, r, a.ignore_index)?;
+    if smoothing == 0.0 {
+        return Ok(plain.into());
+    }
+    let uniform = uniform_part(a, logs, d, r)?;
+    let first = f::mul(&plain, 1.0 - smoothing)?;
+    let second = f::mul(&uniform, smoothing / classes as f64)?;
+    f::add(&first, &second).map(Ret::from)
+}
+
+/// The mean of all classes' losses times their number, where the target is not ignored.
+fn uniform_part(
+    a: &calls::NnFunctionalCrossEntropy,
+    logs: Tensor,
+    d: i64,
+    r: Reduction,
+) -> Result<Tensor> {
+    let scaled = match a.weight {
+        Some(w) => f::mul(&logs, &along(w, a.input)?)?,
+        None => logs,
+    };
+    let losses = minus_sum(&scaled, d)?;
+    let mut ignored = f::eq(a.target, a.ignore_index)?;
+    if ignored.shape() != losses.shape() {
+        ignored = f::reshape(&ignored, losses.shape())?;
+    }
+    f::MaskedFill::new(&losses, &ignored, 0i64).call_()?;
+    match r {
+        Reduction::None => Ok(losses),
+        Reduction::Sum => f::sum(&losses),
+        Reduction::Mean => {
+            let weight = counted_weight(a, &ignored)?;
+            f::div(&f::sum(&losses)?, &weight)
+        }
+    }
+}
+
+/// The total weight of the targets that are not ignored.
+fn counted_weight(a: &calls::NnFunctionalCrossEntropy, ignored: &Tensor) -> Result<Tensor> {
+    let Some(w) = a.weight else {
+        return f::sum(&f::logical_not(ignored)?);
+    };
+    let safe = f::masked_fill(a.target, &f::eq(a.target, a.ignore_index)?, 0i64)?;
+    let gathered = f::index_select(w, 0, &f::reshape(&safe, &[-1])?)?;
+    let gone = f::reshape(ignored, &[-1])?;
+    f::sum(&f::masked_fill(&gathered, &gone, 0i64)?)
+}
+
+fn checked_smoothing(smoothing: f64) -> Result<f64> {
     ensure!(
         (0.0..=1.0).contains(&smoothing),
         Runtime,
         "label_smoothing must be between 0.0 and 1.0. Got: {smoothing}"
     );
-    let logs = run1!("log_softmax", x, d)?;
-    let plain = nll(&logs, target, weight, r, ignore)?;
-    if smoothing == 0.0 {
-        return Ok(plain.into());
-    }
-    // The uniform part: the mean of all classes' losses, where the target is not ignored.
-    let scaled = match weight {
-        Some(w) => run1!("mul", &logs, &along(w, x)?)?,
-        None => logs,
-    };
-    let uniform = run1!("neg", &run1!("sum#dim", &scaled, Dims::from([d]), false)?)?;
-    let ignored = run1!("eq", target, ignore)?;
-    let ignored = if ignored.shape() == uniform.shape() {
-        ignored
-    } else {
-        run1!("reshape", &ignored, uniform.shape().clone())?
-    };
-    let uniform = run1!("masked_fill", &uniform, &ignored, 0i64)?;
-    let uniform = match r {
-        Reduction::None => uniform,
-        Reduction::Sum => run1!("sum", &uniform)?,
-        Reduction::Mean => {
-            let count = match weight {
-                Some(w) => {
-                    let safe = run1!("masked_fill", target, &run1!("eq", target, ignore)?, 0i64)?;
-                    let flat = run1!("reshape", &safe, Dims::from([-1]))?;
-                    let gathered = run1!("index_select", w, 0i64, &flat)?;
-                    let gone = run1!("reshape", &ignored, Dims::from([-1]))?;
-                    run1!("sum", &run1!("masked_fill", &gathered, &gone, 0i64)?)?
-                }
-                None => run1!("sum", &run1!("logical_not", &ignored)?)?,
-            };
-            run1!("div", &run1!("sum", &uniform)?, &count)?
-        }
-    };
-    let first = run1!("mul", &plain, 1.0 - smoothing)?;
-    let second = run1!("mul", &uniform, smoothing / classes as f64)?;
-    Ok(run1!("add", &first, &second)?.into())
+    Ok(smoothing)
 }
 
-fn probabilities(
-    x: &Tensor,
-    target: &Tensor,
-    weight: Option<&Tensor>,
-    r: Reduction,
-    smoothing: f64,
-    d: i64,
-    classes: i64,
-) -> Result<Ret> {
+/// Cross entropy where the target holds a probability for each class.
+fn probabilities(a: &calls::NnFunctionalCrossEntropy, r: Reduction) -> Result<Ret> {
+    let (x, weight) = (a.input, a.weight);
+    let (d, classes) = class_dim(x)?;
+    ensure!(
+        a.target.dtype().is_float(),
+        Runtime,
+        "Expected floating point type for target with class probabilities, got {}",
+        a.target.dtype().scalar_type()
+    );
+    ensure!(
+        a.ignore_index < 0,
+        Runtime,
+        "ignore_index is not supported for floating point target"
+    );
     if let Some(w) = weight {
         ensure!(
             w.ndim() == 1 && w.numel() == classes,
@@ -275,34 +279,24 @@ fn probabilities(
             w.shape()
         );
     }
-    ensure!(
-        (0.0..=1.0).contains(&smoothing),
-        Runtime,
-        "label_smoothing must be between 0.0 and 1.0. Got: {smoothing}"
-    );
-    let logs = run1!("log_softmax", x, d)?;
-    let mut target = target.clone();
+    let smoothing = checked_smoothing(a.label_smoothing)?;
+    let logs = f::log_softmax(x, d)?;
+    let mut target = a.target.clone();
     if smoothing > 0.0 {
-        target = run1!(
-            "add",
-            &run1!("mul", &target, 1.0 - smoothing)?,
-            smoothing / classes as f64
-        )?;
+        let kept = f::mul(&target, 1.0 - smoothing)?;
+        target = f::add(&kept, smoothing / classes as f64)?;
     }
-    let mut product = run1!("mul", &logs, &target)?;
+    let mut product = f::mul(&logs, &target)?;
     if let Some(w) = weight {
-        product = run1!("mul", &product, &along(w, x)?)?;
+        product = f::mul(&product, &along(w, x)?)?;
     }
     match r {
-        Reduction::None => reduced(
-            run1!("neg", &run1!("sum#dim", &product, Dims::from([d]), false)?)?,
-            r,
-        ),
-        Reduction::Sum => reduced(run1!("neg", &run1!("sum", &product)?)?, Reduction::None),
+        Reduction::None => reduced(minus_sum(&product, d)?, r),
+        Reduction::Sum => f::neg(&f::sum(&product)?).map(Ret::from),
         Reduction::Mean => {
             let samples = x.numel() / classes.max(1);
-            let sum = run1!("neg", &run1!("sum", &product)?)?;
-            Ok(run1!("div", &sum, samples)?.into())
+            let sum = f::neg(&f::sum(&product)?)?;
+            f::div(&sum, samples).map(Ret::from)
         }
     }
 }

@@ -2,57 +2,118 @@
 
 use crate::cpu::conv::{self as cpu, Geometry};
 use crate::cpu::{copy, matrix::has_product};
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, KernelBody, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
-use crate::{Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, run1};
-use smallvec::smallvec;
+use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
+use crate::ops::f;
+use crate::{Device, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
-macro_rules! conv_rows {
-    ($($path:literal, $same:literal, $n:literal, $ints:literal, $doc:literal;)+) => { [$(
-        old_compose($path, concat!("(Tensor input, Tensor weight, Tensor? bias=None, ", $ints, " stride=1, ", $ints, " padding=0, ", $ints, " dilation=1, int groups=1)"), F, |a| ordinary(a, $n), $doc),
-        old_compose($same, concat!("(Tensor input, Tensor weight, Tensor? bias=None, ", $ints, " stride=1, str padding='valid', ", $ints, " dilation=1, int groups=1)"), F, |a| padded_by_name(a, $n), $doc),
-    )+] };
+/// What the rows of all dimensions take.
+struct Operands<'a, P> {
+    x: &'a Tensor,
+    w: &'a Tensor,
+    bias: Option<&'a Tensor>,
+    stride: &'a [i64],
+    padding: P,
+    dilation: &'a [i64],
+    groups: i64,
 }
 
-macro_rules! transposed_rows {
-    ($($path:literal, $n:literal, $ints:literal;)+) => { [$(
-        old_compose($path, concat!("(Tensor input, Tensor weight, Tensor? bias=None, ", $ints, " stride=1, ", $ints, " padding=0, ", $ints, " output_padding=0, int groups=1, ", $ints, " dilation=1)"), F, |a| transposed(a, $n), "A transposed convolution."),
-    )+] };
+macro_rules! operands {
+    ($a:ident) => {
+        Operands {
+            x: $a.input,
+            w: $a.weight,
+            bias: $a.bias,
+            stride: $a.stride,
+            padding: $a.padding,
+            dilation: $a.dilation,
+            groups: $a.groups,
+        }
+    };
 }
 
-/// The rows of ordinary convolutions.
-pub static CONVOLUTIONS: &[OpDef] = &conv_rows! {
-    "conv1d", "conv1d#padding", 1, "int[1]", "A convolution over sequences.";
-    "conv2d", "conv2d#padding", 2, "int[2]", "A convolution over images.";
-    "conv3d", "conv3d#padding", 3, "int[3]", "A convolution over volumes.";
-    "nn.functional.conv1d", "nn.functional.conv1d#padding", 1, "int[1]", "A convolution over sequences.";
-    "nn.functional.conv2d", "nn.functional.conv2d#padding", 2, "int[2]", "A convolution over images.";
-    "nn.functional.conv3d", "nn.functional.conv3d#padding", 3, "int[3]", "A convolution over volumes.";
-};
-
-/// The rows of transposed convolutions.
-pub static TRANSPOSED: &[OpDef] = &transposed_rows! {
-    "conv_transpose1d", 1, "int[1]";
-    "conv_transpose2d", 2, "int[2]";
-    "conv_transpose3d", 3, "int[3]";
-    "nn.functional.conv_transpose1d", 1, "int[1]";
-    "nn.functional.conv_transpose2d", 2, "int[2]";
-    "nn.functional.conv_transpose3d", 3, "int[3]";
-};
-
-/// The other rows.
+/// The family's rows.
 #[operators]
-pub static OPS: &[OpDef] = &[kernel(
-    "convolution",
-    "(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)",
-    F,
-    KernelBody::new(infer, run),
-    "A convolution of any kind.",
-)];
+pub static OPS: &[OpDef] = &[
+    compose(
+        "conv1d",
+        "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, int[1] dilation=1, int groups=1)",
+        F,
+        |a| ordinary(1, "conv1d", &operands!(a)),
+        "A convolution over sequences.",
+    ),
+    compose(
+        "conv1d#padding",
+        "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, str padding='valid', int[1] dilation=1, int groups=1)",
+        F,
+        |a| padded_by_name(1, "conv1d", &operands!(a)),
+        "A convolution over sequences.",
+    ),
+    compose(
+        "conv2d",
+        "(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] dilation=1, int groups=1)",
+        F,
+        |a| ordinary(2, "conv2d", &operands!(a)),
+        "A convolution over images.",
+    ),
+    compose(
+        "conv2d#padding",
+        "(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, str padding='valid', int[2] dilation=1, int groups=1)",
+        F,
+        |a| padded_by_name(2, "conv2d", &operands!(a)),
+        "A convolution over images.",
+    ),
+    compose(
+        "conv3d",
+        "(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] padding=0, int[3] dilation=1, int groups=1)",
+        F,
+        |a| ordinary(3, "conv3d", &operands!(a)),
+        "A convolution over volumes.",
+    ),
+    compose(
+        "conv3d#padding",
+        "(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, str padding='valid', int[3] dilation=1, int groups=1)",
+        F,
+        |a| padded_by_name(3, "conv3d", &operands!(a)),
+        "A convolution over volumes.",
+    ),
+    compose(
+        "conv_transpose1d",
+        "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, int[1] output_padding=0, int groups=1, int[1] dilation=1)",
+        F,
+        |a| transposed(1, "conv_transpose1d", &operands!(a), a.output_padding),
+        "A transposed convolution.",
+    ),
+    compose(
+        "conv_transpose2d",
+        "(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] output_padding=0, int groups=1, int[2] dilation=1)",
+        F,
+        |a| transposed(2, "conv_transpose2d", &operands!(a), a.output_padding),
+        "A transposed convolution.",
+    ),
+    compose(
+        "conv_transpose3d",
+        "(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] padding=0, int[3] output_padding=0, int groups=1, int[3] dilation=1)",
+        F,
+        |a| transposed(3, "conv_transpose3d", &operands!(a), a.output_padding),
+        "A transposed convolution.",
+    ),
+    kernel(
+        "convolution",
+        "(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)",
+        F,
+        body!(rule, run),
+        "A convolution of any kind.",
+    ),
+];
 
-/// Adds the batch dimension that an unbatched input lacks.
-fn batched(x: &Tensor, n: usize, name: &str) -> Result<(Tensor, bool)> {
+/// Runs on `x` with the batch dimension that an unbatched input lacks.
+fn in_batches(
+    x: &Tensor,
+    n: usize,
+    name: &str,
+    run: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
     ensure!(
         x.ndim() == n + 1 || x.ndim() == n + 2,
         Runtime,
@@ -62,206 +123,144 @@ fn batched(x: &Tensor, n: usize, name: &str) -> Result<(Tensor, bool)> {
         x.shape()
     );
     if x.ndim() == n + 2 {
-        Ok((x.clone(), false))
+        run(x)
     } else {
-        Ok((run1!("unsqueeze", x, 0i64)?, true))
+        f::squeeze_dim(&run(&f::unsqueeze(x, 0)?)?, 0)
     }
 }
 
-fn finish(out: Tensor, single: bool) -> Result<Ret> {
-    Ok(if single {
-        run1!("squeeze#dim", &out, 0i64)?
-    } else {
-        out
-    }
-    .into())
-}
-
-#[allow(clippy::too_many_arguments)]
-fn call(
-    x: &Tensor,
-    w: &Tensor,
-    b: Option<&Tensor>,
-    stride: &Dims,
-    padding: &Dims,
-    dilation: &Dims,
-    transposed: bool,
-    output: &Dims,
-    groups: i64,
-) -> Result<Tensor> {
-    run1!(
-        "convolution",
-        x,
-        w,
-        b,
-        stride.clone(),
-        padding.clone(),
-        dilation.clone(),
-        transposed,
-        output.clone(),
-        groups
-    )
-}
-
-fn ordinary(a: &Args, n: usize) -> Result<Ret> {
-    let (x, single) = batched(a.tensor(0)?, n, a.name())?;
+fn ordinary(n: usize, name: &str, o: &Operands<&[i64]>) -> Result<Tensor> {
     let zeros = Dims::filled(n, 0);
-    finish(
-        call(
-            &x,
-            a.tensor(1)?,
-            a.opt_tensor(2),
-            a.ints(3)?,
-            a.ints(4)?,
-            a.ints(5)?,
-            false,
-            &zeros,
-            a.int(6)?,
-        )?,
-        single,
-    )
+    in_batches(o.x, n, name, |x| {
+        f::convolution(
+            x, o.w, o.bias, o.stride, o.padding, o.dilation, false, &zeros, o.groups,
+        )
+    })
 }
 
-pub(in crate::ops) fn transposed(a: &Args, n: usize) -> Result<Ret> {
-    let (x, single) = batched(a.tensor(0)?, n, a.name())?;
-    finish(
-        call(
-            &x,
-            a.tensor(1)?,
-            a.opt_tensor(2),
-            a.ints(3)?,
-            a.ints(4)?,
-            a.ints(7)?,
-            true,
-            a.ints(5)?,
-            a.int(6)?,
-        )?,
-        single,
-    )
+fn transposed(n: usize, name: &str, o: &Operands<&[i64]>, output: &[i64]) -> Result<Tensor> {
+    in_batches(o.x, n, name, |x| {
+        f::convolution(
+            x, o.w, o.bias, o.stride, o.padding, o.dilation, true, output, o.groups,
+        )
+    })
 }
 
-fn padded_by_name(a: &Args, n: usize) -> Result<Ret> {
-    let (x, single) = batched(a.tensor(0)?, n, a.name())?;
-    let (w, stride, dilation) = (a.tensor(1)?, a.ints(3)?, a.ints(5)?);
+fn padded_by_name(n: usize, name: &str, o: &Operands<&str>) -> Result<Tensor> {
     let zeros = Dims::filled(n, 0);
-    let padding = match a.str(4).unwrap_or("valid") {
-        "valid" => zeros.clone(),
+    let convolved = |x: &Tensor, padding: &[i64]| {
+        f::convolution(
+            x, o.w, o.bias, o.stride, padding, o.dilation, false, &zeros, o.groups,
+        )
+    };
+    in_batches(o.x, n, name, |x| match o.padding {
+        "valid" => convolved(x, &zeros),
         "same" => {
-            ensure!(
-                w.ndim() > 2,
-                Runtime,
-                "weight should have at least three dimensions"
-            );
-            ensure!(
-                stride.iter().all(|&s| s == 1),
-                Runtime,
-                "padding='same' is not supported for strided convolutions"
-            );
-            ensure!(
-                w.ndim() == n + 2 && dilation.len() == n,
-                Runtime,
-                "expected dilation to be a single integer value or a list of {} values to match the convolution dimensions, but got \
-                 dilation={dilation}",
-                w.ndim() - 2
-            );
-            // Odd totals have their extra zero behind: the list then says how much before, then how much behind.
-            let total: Dims = (0..n)
-                .map(|i| dilation[i] * (w.shape()[i + 2] - 1).max(0))
-                .collect();
-            let front: Dims = total.iter().map(|t| t / 2).collect();
-            if total.iter().all(|t| t % 2 == 0) {
-                front
+            let (front, more) = same_padding(n, o)?;
+            if more.iter().all(|&m| m == 0) {
+                convolved(x, &front)
             } else {
-                front.concat(&total.iter().map(|t| t - t / 2).collect::<Dims>())
+                convolved(&f::constant_pad_nd(x, &more)?, &front)
             }
         }
         other => bail!(Runtime, "Invalid padding string: '{other}'"),
-    };
-    finish(
-        call(
-            &x,
-            w,
-            a.opt_tensor(2),
-            stride,
-            &padding,
-            dilation,
-            false,
-            &zeros,
-            a.int(6)?,
-        )?,
-        single,
-    )
+    })
 }
 
-/// One value for every dimension.
-fn expanded(list: &Dims, n: usize, name: &str) -> Result<Dims> {
-    if list.len() == 1 && n > 1 {
-        return Ok(Dims::filled(n, list[0]));
-    }
-    ensure!(
-        list.len() == n || (name == "padding" && list.len() == 2 * n),
-        Runtime,
-        "expected {name} to be a single integer value or a list of {n} values to match the convolution dimensions, but got {name}={list}"
-    );
-    Ok(list.clone())
-}
-
-fn joined(values: impl Iterator<Item = i64>) -> String {
-    values
-        .map(|v| v.to_string())
-        .collect::<Vec<_>>()
-        .join(" x ")
-}
-
-struct Rule {
-    shape: Dims,
-    stride: Dims,
-    padding: Dims,
-    dilation: Dims,
-}
-
-fn rule(a: &Args) -> Result<Rule> {
-    let (x, w, bias) = (a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2));
-    let (transposed, groups) = (a.bool(6), a.int(8)?);
+/// The padding on both sides that keeps sizes, and the list of `constant_pad_nd` for the zeros that odd totals
+/// have behind besides.
+fn same_padding(n: usize, o: &Operands<&str>) -> Result<(Dims, Dims)> {
+    let w = o.w;
     ensure!(
         w.ndim() > 2,
         Runtime,
         "weight should have at least three dimensions"
     );
-    let n = w.ndim() - 2;
-    ensure!(n <= 3, Runtime, "unsupported ConvNd parameters");
-    let stride = expanded(a.ints(3)?, n, "stride")?;
-    let padding = expanded(a.ints(4)?, n, "padding")?;
-    let dilation = expanded(a.ints(5)?, n, "dilation")?;
-    let output = expanded(a.ints(7)?, n, "output_padding")?;
     ensure!(
-        padding.iter().all(|&p| p >= 0),
+        o.stride.iter().all(|&s| s == 1),
+        Runtime,
+        "padding='same' is not supported for strided convolutions"
+    );
+    ensure!(
+        w.ndim() == n + 2 && o.dilation.len() == n,
+        Runtime,
+        "expected dilation to be a single integer value or a list of {} values to match the convolution dimensions, but got \
+         dilation={}",
+        w.ndim() - 2,
+        Dims::new(o.dilation)
+    );
+    let total = |i: usize| o.dilation[i].saturating_mul((w.shape()[i + 2] - 1).max(0));
+    let front = (0..n).map(|i| total(i) / 2).collect();
+    let more = (0..n).rev().flat_map(|i| [0, total(i) % 2]).collect();
+    Ok((front, more))
+}
+
+/// The parameters of a convolution, a value for each dimension.
+struct Lists {
+    stride: Dims,
+    padding: Dims,
+    dilation: Dims,
+    output: Dims,
+}
+
+/// One value for every dimension.
+fn expanded(list: &[i64], n: usize, name: &str) -> Result<Dims> {
+    if list.len() == 1 {
+        return Ok(Dims::filled(n, list[0]));
+    }
+    let list = Dims::new(list);
+    ensure!(
+        list.len() == n,
+        Runtime,
+        "expected {name} to be a single integer value or a list of {n} values to match the convolution dimensions, but got {name}={list}"
+    );
+    Ok(list)
+}
+
+fn lists(a: &calls::Convolution, n: usize) -> Result<Lists> {
+    let l = Lists {
+        stride: expanded(a.stride, n, "stride")?,
+        padding: expanded(a.padding, n, "padding")?,
+        dilation: expanded(a.dilation, n, "dilation")?,
+        output: expanded(a.output_padding, n, "output_padding")?,
+    };
+    ensure!(
+        l.padding.iter().all(|&p| p >= 0),
         Runtime,
         "negative padding is not supported"
     );
     ensure!(
-        output.iter().all(|&p| p >= 0),
+        l.output.iter().all(|&p| p >= 0),
         Runtime,
         "negative output_padding is not supported"
     );
     ensure!(
-        stride.iter().all(|&s| s > 0),
+        l.stride.iter().all(|&s| s > 0),
         Runtime,
         "non-positive stride is not supported"
     );
-    ensure!(groups > 0, Runtime, "non-positive groups is not supported");
     ensure!(
-        dilation.iter().all(|&d| d > 0),
+        a.groups > 0,
         Runtime,
-        "dilation should be greater than zero, but got {dilation}"
+        "non-positive groups is not supported"
     );
-    let (xs, ws) = (x.shape(), w.shape());
     ensure!(
-        x.ndim() == n + 2,
+        l.dilation.iter().all(|&d| d > 0),
         Runtime,
-        "Expected {}-dimensional input for {}-dimensional weight {ws}, but got {}-dimensional input of size {xs} instead",
-        n + 2,
-        n + 2,
+        "dilation should be greater than zero, but got {}",
+        l.dilation
+    );
+    Ok(l)
+}
+
+/// Checks input, weight and bias against each other; the number of output channels.
+fn channels(a: &calls::Convolution) -> Result<i64> {
+    let (x, w, groups) = (a.input, a.weight, a.groups);
+    let (xs, ws, dims) = (x.shape(), w.shape(), w.ndim());
+    ensure!(
+        x.ndim() == dims,
+        Runtime,
+        "Expected {dims}-dimensional input for {dims}-dimensional weight {ws}, but got {}-dimensional input of size {xs} instead",
         x.ndim()
     );
     ensure!(
@@ -274,114 +273,114 @@ fn rule(a: &Args) -> Result<Rule> {
         Runtime,
         "Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size [{ws}] instead"
     );
-    let outputs = if transposed { ws[1] * groups } else { ws[0] };
-    if transposed {
-        ensure!(
-            xs[1] == ws[0],
-            Runtime,
-            "Given transposed=1, weight of size {ws}, expected input{xs} to have {} channels, but got {} channels instead",
+    let (wanted, outputs, given, prefix) = if a.transposed {
+        (
             ws[0],
-            xs[1]
-        );
-    } else {
-        ensure!(
-            xs[1] == ws[1] * groups,
-            Runtime,
-            "Given groups={groups}, weight of size {ws}, expected input{xs} to have {} channels, but got {} channels instead",
             ws[1] * groups,
-            xs[1]
-        );
-    }
-    if let Some(b) = bias {
+            "transposed=1".into(),
+            "transposed=1, ",
+        )
+    } else {
+        (ws[1] * groups, ws[0], format!("groups={groups}"), "")
+    };
+    ensure!(
+        xs[1] == wanted,
+        Runtime,
+        "Given {given}, weight of size {ws}, expected input{xs} to have {wanted} channels, but got {} channels instead",
+        xs[1]
+    );
+    if let Some(b) = a.bias {
         ensure!(
             b.ndim() == 1 && b.shape()[0] == outputs,
             Runtime,
-            "Given {}weight of size {ws}, expected bias to be 1-dimensional with {outputs} elements, but got bias of size {} instead",
-            if transposed { "transposed=1, " } else { "" },
+            "Given {prefix}weight of size {ws}, expected bias to be 1-dimensional with {outputs} elements, but got bias of size {} instead",
             b.shape()
         );
     }
-    let behind = |i: usize| {
-        if padding.len() == n {
-            padding[i]
-        } else {
-            padding[n + i]
-        }
-    };
-    let mut shape = Dims::from([xs[0], if xs[1] == 0 { 0 } else { outputs }]);
-    if transposed {
-        ensure!(
-            (0..n).all(|i| output[i] < stride[i].max(dilation[i])),
-            Runtime,
-            "output padding must be smaller than either stride or dilation, but got output_padding: {output}, stride: {stride}, \
-             dilation: {dilation}"
-        );
-    } else {
-        let padded = |i: usize| xs[i + 2] + padding[i] + behind(i);
-        let window = |i: usize| dilation[i].saturating_mul(ws[i + 2] - 1).saturating_add(1);
-        ensure!(
-            (0..n).all(|i| padded(i) >= window(i)),
-            Runtime,
-            "Calculated padded input size per channel: ({}). Kernel size: ({}). Kernel size can't be greater than actual input size",
-            joined((0..n).map(padded)),
-            joined((0..n).map(window))
-        );
-    }
-    for i in 0..n {
-        let reach = dilation[i].saturating_mul(ws[i + 2] - 1);
-        let size = if transposed {
-            (xs[i + 2] - 1)
-                .saturating_mul(stride[i])
-                .saturating_sub(2 * padding[i])
-                .saturating_add(reach)
-                .saturating_add(output[i] + 1)
-        } else {
-            (xs[i + 2] + padding[i] + behind(i) - reach - 1) / stride[i] + 1
-        };
-        shape = shape.concat(&[size]);
-    }
+    Ok(outputs)
+}
+
+fn joined(values: impl Iterator<Item = i64>) -> String {
+    values
+        .map(|v| v.to_string())
+        .collect::<Vec<_>>()
+        .join(" x ")
+}
+
+/// How far the elements of a window are apart at most, in each dimension.
+fn reaches(w: &Tensor, l: &Lists) -> Dims {
+    (w.shape()[2..].iter().zip(l.dilation.iter()))
+        .map(|(&k, d)| d.saturating_mul(k - 1))
+        .collect()
+}
+
+/// The spatial sizes of an ordinary convolution.
+fn sizes(x: &[i64], reach: &[i64], l: &Lists) -> Result<Dims> {
+    let padded = |i: usize| x[i].saturating_add(l.padding[i].saturating_mul(2));
+    let window = |i: usize| reach[i].saturating_add(1);
+    let n = x.len();
     ensure!(
-        shape[2..].iter().all(|&s| s > 0) || x.numel() == 0,
+        (0..n).all(|i| padded(i) >= window(i)),
         Runtime,
-        "Given input size per channel: {}. Calculated output size per channel: {}. Output size is too small",
-        Dims::new(&xs[2..]),
-        Dims::new(&shape[2..])
+        "Calculated padded input size per channel: ({}). Kernel size: ({}). Kernel size can't be greater than actual input size",
+        joined((0..n).map(padded)),
+        joined((0..n).map(window))
+    );
+    Ok((0..n)
+        .map(|i| (padded(i) - reach[i] - 1) / l.stride[i] + 1)
+        .collect())
+}
+
+/// The spatial sizes of a transposed convolution.
+fn transposed_sizes(x: &[i64], reach: &[i64], l: &Lists) -> Result<Dims> {
+    let n = x.len();
+    ensure!(
+        (0..n).all(|i| l.output[i] < l.stride[i].max(l.dilation[i])),
+        Runtime,
+        "output padding must be smaller than either stride or dilation, but got output_padding: {}, stride: {}, \
+         dilation: {}",
+        l.output,
+        l.stride,
+        l.dilation
+    );
+    Ok((0..n)
+        .map(|i| {
+            (x[i] - 1)
+                .saturating_mul(l.stride[i])
+                .saturating_sub(l.padding[i].saturating_mul(2))
+                .saturating_add(reach[i])
+                .saturating_add(l.output[i].saturating_add(1))
+        })
+        .collect())
+}
+
+fn check_sizes(x: &Tensor, out: &Dims) -> Result<()> {
+    let xs = x.shape();
+    ensure!(
+        out.iter().all(|&s| s > 0) || x.numel() == 0,
+        Runtime,
+        "Given input size per channel: {}. Calculated output size per channel: {out}. Output size is too small",
+        Dims::new(&xs[2..])
     );
     ensure!(
         x.numel() != 0 || xs[0] == 0 || xs[1] == 0,
         Runtime,
         "Only zero batch or zero channel inputs are supported, but got input shape: {xs}"
     );
-    Ok(Rule {
-        shape,
-        stride,
-        padding,
-        dilation,
-    })
+    Ok(())
 }
 
-fn format_of(x: &Tensor, w: &Tensor) -> MemoryFormat {
-    let last = |t: &Tensor| dims::strides_like_channels_last(t.shape(), t.strides());
-    match x.ndim() {
-        4 if last(x) || last(w) => MemoryFormat::ChannelsLast,
-        5 if last(x) || last(w) => MemoryFormat::ChannelsLast3d,
-        _ => MemoryFormat::Contiguous,
-    }
-}
-
-fn infer(a: &Args) -> Result<Plan> {
-    let (x, w, bias) = (a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2));
-    let r = rule(a)?;
-    let d = x.dtype();
-    if w.dtype() != d {
+fn check_dtypes(a: &calls::Convolution) -> Result<()> {
+    let d = a.input.dtype();
+    if a.weight.dtype() != d {
         bail!(
             Runtime,
             "expected scalar type {} but found {}",
             d.scalar_type(),
-            w.dtype().scalar_type()
+            a.weight.dtype().scalar_type()
         );
     }
-    if let Some(b) = bias {
+    if let Some(b) = a.bias {
         let name = crate::ops::linalg::matrix::cpp_name;
         ensure!(
             b.dtype() == d,
@@ -393,17 +392,17 @@ fn infer(a: &Args) -> Result<Plan> {
     }
     d.check_kernel(
         has_product(d),
-        format_args!("slow_conv{}d_cpu", (x.ndim() - 2).max(2)),
-    )?;
-    let strides = dims::format_strides(&r.shape, format_of(x, w))?;
-    Ok(Plan {
-        outs: smallvec![OutSpec {
-            shape: r.shape,
-            strides,
-            dtype: d
-        }],
-        device: None,
-    })
+        format_args!("slow_conv{}d_cpu", (a.input.ndim() - 2).max(2)),
+    )
+}
+
+fn format_of(x: &Tensor, w: &Tensor) -> MemoryFormat {
+    let last = |t: &Tensor| dims::strides_like_channels_last(t.shape(), t.strides());
+    match x.ndim() {
+        4 if last(x) || last(w) => MemoryFormat::ChannelsLast,
+        5 if last(x) || last(w) => MemoryFormat::ChannelsLast3d,
+        _ => MemoryFormat::Contiguous,
+    }
 }
 
 pub(in crate::ops) fn triple<T: Copy>(values: &[i64], fill: T, f: impl Fn(i64) -> T) -> [T; 3] {
@@ -411,39 +410,66 @@ pub(in crate::ops) fn triple<T: Copy>(values: &[i64], fill: T, f: impl Fn(i64) -
     std::array::from_fn(|i| if i < lead { fill } else { f(values[i - lead]) })
 }
 
-fn run(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (x, w, out) = (a.tensor(0)?, a.tensor(1)?, &outs[0]);
-    if out.numel() == 0 {
-        return Ok(());
-    }
-    let r = rule(a)?;
+/// What the rule found: the sizes, and the strides of a result that the kernel writes itself.
+struct Found {
+    geometry: Geometry,
+    strides: Dims,
+}
+
+fn rule(a: &calls::Convolution) -> Result<(Plan, Found)> {
+    let (x, w) = (a.input, a.weight);
+    ensure!(
+        w.ndim() > 2,
+        Runtime,
+        "weight should have at least three dimensions"
+    );
     let n = w.ndim() - 2;
-    let usizes = |s: &[i64]| triple(s, 1usize, |v| v as usize);
+    ensure!(n <= 3, Runtime, "unsupported ConvNd parameters");
+    let l = lists(a, n)?;
+    let outputs = channels(a)?;
+    let (spatial, reach) = (&x.shape()[2..], reaches(w, &l));
+    let out = if a.transposed {
+        transposed_sizes(spatial, &reach, &l)?
+    } else {
+        sizes(spatial, &reach, &l)?
+    };
+    check_sizes(x, &out)?;
+    check_dtypes(a)?;
+    let (batch, inputs) = (x.shape()[0], x.shape()[1]);
+    let outputs = if inputs == 0 { 0 } else { outputs };
+    let shape = Dims::from([batch, outputs]).concat(&out);
     let format = format_of(x, w);
-    let g = Geometry {
-        batch: x.shape()[0] as usize,
-        inputs: x.shape()[1] as usize,
-        outputs: out.shape()[1] as usize,
-        groups: a.int(8)? as usize,
-        size: usizes(&x.shape()[2..]),
-        out: usizes(&out.shape()[2..]),
+    let strides = dims::format_strides(&shape, format)?;
+    let usizes = |s: &[i64]| triple(s, 1usize, |v| v as usize);
+    let geometry = Geometry {
+        batch: batch as usize,
+        inputs: inputs as usize,
+        outputs: outputs as usize,
+        groups: a.groups as usize,
+        size: usizes(spatial),
+        out: usizes(&out),
         window: usizes(&w.shape()[2..]),
-        stride: triple(&r.stride, 1, |v| v),
-        pad: triple(&r.padding[..n], 0, |v| v),
-        dilation: triple(&r.dilation, 1, |v| v),
-        transposed: a.bool(6),
+        stride: triple(&l.stride, 1, |v| v),
+        pad: triple(&l.padding, 0, |v| v),
+        dilation: triple(&l.dilation, 1, |v| v),
+        transposed: a.transposed,
         channels_last: format != MemoryFormat::Contiguous,
     };
-    let strides = dims::format_strides(out.shape(), format)?;
-    if *out.strides() == strides {
-        return cpu::convolve(out, x, w, a.opt_tensor(2), &g);
+    let plan = Plan::one(shape, strides.clone(), x.dtype());
+    Ok((plan, Found { geometry, strides }))
+}
+
+fn run(a: &calls::Convolution, found: &Found, outs: &[Tensor]) -> Result<()> {
+    let (out, g) = (&outs[0], &found.geometry);
+    if *out.strides() == found.strides {
+        return cpu::convolve(out, a.input, a.weight, a.bias, g);
     }
     let dense = Tensor::empty_strided(
         out.shape().clone(),
-        strides,
+        found.strides.clone(),
         out.dtype(),
-        crate::Device::CPU,
+        Device::CPU,
     )?;
-    cpu::convolve(&dense, x, w, a.opt_tensor(2), &g)?;
+    cpu::convolve(&dense, a.input, a.weight, a.bias, g)?;
     copy::copy(out, &dense)
 }

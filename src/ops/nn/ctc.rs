@@ -1,11 +1,25 @@
 //! ctc_loss.
 
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, kernel, old_compose};
+use crate::cpu::ctc::losses;
+use crate::ops::core::helpers::readable;
+use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::f;
 use crate::ops::nn::loss::{Reduction, reduced};
-use crate::{DType, Dims, Result, Tensor, cpu, ensure, op, run1};
+use crate::{DType, Result, Tensor, ensure};
 use torchlike_macros::operators;
+
+macro_rules! operands {
+    ($a:ident, $steps:expr, $labels:expr) => {
+        Operands {
+            x: $a.log_probs,
+            targets: $a.targets,
+            steps: $steps,
+            labels: $labels,
+            blank: $a.blank,
+            zero_infinity: $a.zero_infinity,
+        }
+    };
+}
 
 /// The family's rows.
 #[operators]
@@ -14,57 +28,66 @@ pub static OPS: &[OpDef] = &[
         "_nn.ctc_loss",
         "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank)",
         0,
-        KernelBody::new(infer, |a, o| {
-            cpu::ctc::losses(
-                &o[0],
-                a.tensor(0)?,
-                a.tensor(1)?,
-                a.ints(2)?,
-                a.ints(3)?,
-                a.int(4)? as usize,
-            )
-        }),
+        body!(rule, run),
         "Minus the log probability of label sequences.",
     ),
-    old_compose(
+    compose(
         "nn.functional.ctc_loss",
         "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False)",
         F,
-        |a| ctc(a, Reduction::named(a.str(5).unwrap_or("mean"))?),
+        |a| {
+            let reduction = Reduction::named(a.reduction)?;
+            let (steps, labels) = lengths(a.input_lengths, a.target_lengths)?;
+            ctc(&operands!(a, &steps, &labels), reduction)
+        },
         "Minus the log probability of label sequences.",
     ),
-    old_compose(
+    compose(
         "nn.functional.ctc_loss#ints",
         "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False)",
         F,
-        |a| ctc(a, Reduction::named(a.str(5).unwrap_or("mean"))?),
+        |a| {
+            let reduction = Reduction::named(a.reduction)?;
+            ctc(&operands!(a, a.input_lengths, a.target_lengths), reduction)
+        },
         "Minus the log probability of label sequences.",
     ),
-    old_compose(
+    compose(
         "ctc_loss",
         "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, bool zero_infinity=False)",
         F,
-        |a| ctc(a, Reduction::of_int(a.int(5)?)),
+        |a| {
+            let (steps, labels) = lengths(a.input_lengths, a.target_lengths)?;
+            ctc(
+                &operands!(a, &steps, &labels),
+                Reduction::of_int(a.reduction),
+            )
+        },
         "Minus the log probability of label sequences.",
     ),
-    old_compose(
+    compose(
         "ctc_loss#ints",
         "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False)",
         F,
-        |a| ctc(a, Reduction::of_int(a.int(5)?)),
+        |a| {
+            ctc(
+                &operands!(a, a.input_lengths, a.target_lengths),
+                Reduction::of_int(a.reduction),
+            )
+        },
         "Minus the log probability of label sequences.",
     ),
 ];
 
-fn infer(a: &Args) -> Result<Plan> {
-    let (x, targets, steps, lengths) = (a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?);
+fn rule(a: &calls::_NnCtcLoss) -> Result<Plan> {
+    let (x, targets) = (a.log_probs, a.targets);
     ensure!(
         x.ndim() == 3,
         Runtime,
         "log_probs must have 3 dimensions, got {}",
         x.ndim()
     );
-    let (t, n, classes) = (x.shape()[0], x.shape()[1], x.shape()[2]);
+    let (n, classes) = (x.shape()[1], x.shape()[2]);
     ensure!(
         matches!(targets.dtype(), DType::I64 | DType::I32),
         Runtime,
@@ -73,27 +96,35 @@ fn infer(a: &Args) -> Result<Plan> {
         targets.dtype().scalar_type()
     );
     ensure!(
-        (0..classes).contains(&a.int(4)?),
+        (0..classes).contains(&a.blank),
         Runtime,
         "blank must be in label range"
     );
     ensure!(
-        steps.len() as i64 == n,
+        a.input_lengths.len() as i64 == n,
         Runtime,
         "input_lengths must be of size batch_size"
     );
     ensure!(
-        lengths.len() as i64 == n,
+        a.target_lengths.len() as i64 == n,
         Runtime,
         "target_lengths must be of size batch_size"
     );
+    check_lengths(a, n)?;
+    x.dtype()
+        .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), "ctc_loss_cpu")?;
+    Ok(Plan::contiguous(&[n], x.dtype()))
+}
+
+/// Checks that targets and input of `n` samples are as long as their lengths say.
+fn check_lengths(a: &calls::_NnCtcLoss, n: i64) -> Result<()> {
+    let (targets, labels, steps) = (a.targets, a.target_lengths, a.log_probs.shape()[0]);
     ensure!(
         targets.ndim() == 1 || targets.ndim() == 2,
         Runtime,
         "targets must have 1 or 2 dimensions, got {}",
         targets.ndim()
     );
-    let sum: i64 = lengths.iter().map(|l| (*l).max(0)).sum();
     let room = if targets.ndim() == 2 {
         ensure!(
             targets.shape()[0] == n,
@@ -103,6 +134,9 @@ fn infer(a: &Args) -> Result<Plan> {
         );
         targets.shape()[1]
     } else {
+        let sum = labels
+            .iter()
+            .fold(0i64, |sum, &l| sum.saturating_add(l.max(0)));
         ensure!(
             targets.numel() == sum,
             Runtime,
@@ -111,7 +145,7 @@ fn infer(a: &Args) -> Result<Plan> {
         );
         sum
     };
-    let longest = lengths.iter().copied().max().unwrap_or(0);
+    let longest = labels.iter().copied().max().unwrap_or(0);
     ensure!(
         longest <= room,
         Runtime,
@@ -119,71 +153,82 @@ fn infer(a: &Args) -> Result<Plan> {
          arguments for ctc_loss_allocate_outputs)"
     );
     ensure!(
-        lengths.iter().all(|&l| l >= 0),
+        labels.iter().all(|&l| l >= 0),
         Runtime,
         "Expected target_lengths to be not negative"
     );
-    for &s in steps.iter() {
-        ensure!(
-            (0..=t).contains(&s),
+    if let Some(s) = a.input_lengths.iter().find(|s| !(0..=steps).contains(s)) {
+        crate::bail!(
             Runtime,
-            "Expected input_lengths to have value at most {t}, but got value {s} (while checking arguments for ctc_loss_allocate_outputs)"
+            "Expected input_lengths to have value at most {steps}, but got value {s} (while checking arguments for ctc_loss_allocate_outputs)"
         );
     }
-    x.dtype()
-        .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), "ctc_loss_cpu")?;
-    Ok(Plan::contiguous(&[n], x.dtype()))
+    Ok(())
 }
 
-fn lengths(a: &Args, i: usize) -> Result<Dims> {
-    let Some(t) = a.opt_tensor(i) else {
-        return Ok(a.ints(i)?.clone());
-    };
+fn run(a: &calls::_NnCtcLoss, (): &(), outs: &[Tensor]) -> Result<()> {
+    losses(
+        &outs[0],
+        a.log_probs,
+        a.targets,
+        a.input_lengths,
+        a.target_lengths,
+        a.blank as usize,
+    )
+}
+
+/// The values of the lengths of inputs and targets.
+fn lengths(inputs: &Tensor, targets: &Tensor) -> Result<(Vec<i64>, Vec<i64>)> {
+    Ok((
+        values(inputs, "input_lengths")?,
+        values(targets, "target_lengths")?,
+    ))
+}
+
+fn values(t: &Tensor, name: &str) -> Result<Vec<i64>> {
     ensure!(
         t.dtype().is_integral(false),
         Runtime,
-        "{} must be integral",
-        a.op.schema.params[i].name
+        "{name} must be integral"
     );
-    let host = crate::ops::core::helpers::readable(
+    readable(
         t,
         "ctc_loss() reads the lengths of its sequences, and meta tensors have none",
-    )?;
-    Ok(Dims::new(cpu::slice::<i64>(&cpu::copy::dense(
-        &host,
-        DType::I64,
-    )?)))
+    )?
+    .to_dtype(DType::I64)?
+    .to_vec()
 }
 
-fn ctc(a: &Args, r: Reduction) -> Result<Ret> {
-    let (x, targets) = (a.tensor(0)?, a.tensor(1)?);
-    let (steps, labels) = (lengths(a, 2)?, lengths(a, 3)?);
-    let single = x.ndim() == 2;
+/// What the rows of all kinds take.
+struct Operands<'a> {
+    x: &'a Tensor,
+    targets: &'a Tensor,
+    steps: &'a [i64],
+    labels: &'a [i64],
+    blank: i64,
+    zero_infinity: bool,
+}
+
+fn ctc(o: &Operands, r: Reduction) -> Result<Ret> {
+    let single = o.x.ndim() == 2;
     let wide = if single {
-        run1!("unsqueeze", x, 1i64)?
+        f::unsqueeze(o.x, 1)?
     } else {
-        x.clone()
+        o.x.clone()
     };
-    let values = [
-        Arg::Tensor(&wide),
-        Arg::Tensor(targets),
-        Arg::Ints(steps),
-        Arg::Ints(labels.clone()),
-        Arg::Int(a.int(4)?),
-    ];
-    let mut losses: Tensor = dispatch::run(op!("_nn.ctc_loss")?, &values)?.one()?;
-    if a.bool(6) {
-        losses = run1!("masked_fill", &losses, &run1!("isinf", &losses)?, 0i64)?;
+    let mut losses = f::_nn_ctc_loss(&wide, o.targets, o.steps, o.labels, o.blank)?;
+    if o.zero_infinity {
+        losses = f::masked_fill(&losses, &f::isinf(&losses)?, 0)?;
     }
     if r == Reduction::Mean {
-        let counts: Vec<f64> = labels.iter().map(|&l| l.max(1) as f64).collect();
+        let counts: Vec<f64> = o.labels.iter().map(|&l| l.max(1) as f64).collect();
         let counts = Tensor::from_slice(&counts, &[counts.len() as i64])?
             .to_dtype(losses.dtype())?
             .to_device(losses.device())?;
-        return reduced(run1!("div", &losses, &counts)?, r);
+        return reduced(f::div(&losses, &counts)?, r);
     }
     if single && r == Reduction::None {
-        return Ok(run1!("squeeze#dim", &losses, 0i64)?.into());
+        return Ok(f::squeeze_dim(&losses, 0)?.into());
     }
     reduced(losses, r)
 }

@@ -1,38 +1,23 @@
 //! Distances and similarities between vectors.
 
 use crate::dtype::promote;
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, kernel, old_compose};
-use crate::ops::core::rules;
-use crate::{DType, Dims, Result, Tensor, cpu, dims, ensure, err, run, run1};
+use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
+use crate::ops::f;
+use crate::{DType, Result, Tensor, cpu, dims, ensure, err};
 use torchlike_macros::operators;
 
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    old_compose(
+    compose(
         "cosine_similarity",
         "(Tensor x1, Tensor x2, int dim=1, float eps=1e-08)",
         F,
         cosine_similarity,
         "The cosine of the angle between vectors.",
     ),
-    old_compose(
-        "nn.functional.cosine_similarity",
-        "(Tensor x1, Tensor x2, int dim=1, float eps=1e-08)",
-        F,
-        cosine_similarity,
-        "The cosine of the angle between vectors.",
-    ),
-    old_compose(
+    compose(
         "pairwise_distance",
-        "(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False)",
-        F,
-        pairwise,
-        "The distances of vectors in pairs.",
-    ),
-    old_compose(
-        "nn.functional.pairwise_distance",
         "(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False)",
         F,
         pairwise,
@@ -42,27 +27,20 @@ pub static OPS: &[OpDef] = &[
         "pdist",
         "(Tensor self, float p=2.0)",
         F,
-        KernelBody::new(infer_pdist, run_pdist),
-        "The distances between all pairs of rows.",
-    ),
-    kernel(
-        "nn.functional.pdist",
-        "(Tensor self, float p=2.0)",
-        F,
-        KernelBody::new(infer_pdist, run_pdist),
+        body!(rule_pdist, run_pdist),
         "The distances between all pairs of rows.",
     ),
     kernel(
         "cdist",
         "(Tensor x1, Tensor x2, float p=2.0, str compute_mode='use_mm_for_euclid_dist_if_necessary')",
         F,
-        KernelBody::new(infer_cdist, run_cdist),
+        body!(rule_cdist, run_cdist),
         "The distances between all rows of two matrices.",
     ),
 ];
 
-fn cosine_similarity(a: &Args) -> Result<Ret> {
-    let (x, y, eps) = (a.tensor(0)?, a.tensor(1)?, a.float(3)?);
+fn cosine_similarity(a: &calls::CosineSimilarity) -> Result<Tensor> {
+    let (x, y) = (a.x1, a.x2);
     let common = promote(x.dtype(), y.dtype()).ok_or_else(|| {
         err!(
             Runtime,
@@ -78,40 +56,39 @@ fn cosine_similarity(a: &Args) -> Result<Ret> {
         common.scalar_type()
     );
     let shape = dims::broadcast(x.shape(), y.shape())?;
-    let (x, y) = (
-        x.to_dtype(common)?.expand_to(&shape),
-        y.to_dtype(common)?.expand_to(&shape),
-    );
-    let d = Dims::from([rules::dim(&x, a.int(2)?)? as i64]);
-    let unit = |t: &Tensor| -> Result<Tensor> {
-        let norm = run1!("linalg.vector_norm", t, 2i64, d.clone(), true)?;
-        run1!("div", t, &run1!("_nn.clamp_min", &norm, eps)?)
+    let dim = [dims::wrap_dim(a.dim, shape.len())? as i64];
+    let spread = |t: &Tensor| {
+        let t = t.to_dtype(common)?;
+        if *t.shape() == shape {
+            Ok(t)
+        } else {
+            f::expand(&t, &shape)
+        }
     };
-    run!(
-        "sum#dim",
-        &run1!("mul", &unit(&x)?, &unit(&y)?)?,
-        d.clone(),
-        false
-    )
+    let norm = |t: &Tensor| {
+        f::LinalgVectorNorm::new(t)
+            .dim(&dim[..])
+            .keepdim(true)
+            .call()
+    };
+    let (x, y) = (spread(x)?, spread(y)?);
+    let (x_norm, y_norm) = (norm(&x)?, norm(&y)?);
+    let unit = |t: &Tensor, norm: &Tensor| f::div(t, &f::_nn_clamp_min(norm, a.eps)?);
+    let product = f::mul(&unit(&x, &x_norm)?, &unit(&y, &y_norm)?)?;
+    f::sum_dim(&product, &dim[..])
 }
 
-fn pairwise(a: &Args) -> Result<Ret> {
-    let diff = run1!(
-        "add",
-        &run1!("sub", a.tensor(0)?, a.tensor(1)?)?,
-        a.float(3)?
-    )?;
-    run!(
-        "linalg.vector_norm",
-        &diff,
-        a.float(2)?,
-        Dims::from([-1]),
-        a.bool(4)
-    )
+fn pairwise(a: &calls::PairwiseDistance) -> Result<Tensor> {
+    let diff = f::add(&f::sub(a.x1, a.x2)?, a.eps)?;
+    f::LinalgVectorNorm::new(&diff)
+        .ord(a.p)
+        .dim(&[-1][..])
+        .keepdim(a.keepdim)
+        .call()
 }
 
-fn infer_pdist(a: &Args) -> Result<Plan> {
-    let (x, p) = (a.tensor(0)?, a.float(1)?);
+fn rule_pdist(a: &calls::Pdist) -> Result<Plan> {
+    let (x, p) = (a.input, a.p);
     ensure!(
         x.ndim() == 2,
         Runtime,
@@ -134,18 +111,12 @@ fn infer_pdist(a: &Args) -> Result<Plan> {
     Ok(Plan::contiguous(&[n * (n - 1).max(0) / 2], x.dtype()))
 }
 
-fn run_pdist(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let x = a.tensor(0)?;
-    let (n, m) = (x.shape()[0] as usize, x.shape()[1] as usize);
-    if outs[0].numel() == 0 {
-        return Ok(());
-    }
-    cpu::loss::distances(&outs[0], x, x, [n, n, m], a.float(1)?, true)
+fn run_pdist(a: &calls::Pdist, (): &(), outs: &[Tensor]) -> Result<()> {
+    cpu::loss::pair_distances(&outs[0], a.input, a.p)
 }
 
-fn infer_cdist(a: &Args) -> Result<Plan> {
-    let (x, y, p) = (a.tensor(0)?, a.tensor(1)?, a.float(2)?);
-    let mode = a.str(3).unwrap_or_default();
+fn rule_cdist(a: &calls::Cdist) -> Result<Plan> {
+    let (x, y, p, mode) = (a.x1, a.x2, a.p, a.compute_mode);
     ensure!(
         matches!(
             mode,
@@ -203,19 +174,6 @@ fn infer_cdist(a: &Args) -> Result<Plan> {
     ))
 }
 
-fn run_cdist(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (x, y) = (a.tensor(0)?, a.tensor(1)?);
-    if outs[0].numel() == 0 {
-        return Ok(());
-    }
-    let n = outs[0].ndim();
-    let batch = &outs[0].shape()[..n - 2];
-    let spread = |t: &Tensor| t.expand_to(&Dims::new(batch).concat(&t.shape()[t.ndim() - 2..]));
-    let (x, y) = (spread(x), spread(y));
-    let sizes = [
-        outs[0].shape()[n - 2] as usize,
-        outs[0].shape()[n - 1] as usize,
-        x.shape()[x.ndim() - 1] as usize,
-    ];
-    cpu::loss::distances(&outs[0], &x, &y, sizes, a.float(2)?, false)
+fn run_cdist(a: &calls::Cdist, (): &(), outs: &[Tensor]) -> Result<()> {
+    cpu::loss::cross_distances(&outs[0], a.x1, a.x2, a.p)
 }

@@ -1,117 +1,116 @@
 //! Dropout: masks drawn as PyTorch draws them.
 
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, OpDef, Ret, old_compose};
-use crate::{DType, Dims, Result, Tensor, bail, ensure, op, run, run1};
+use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::f;
+use crate::{DType, Dims, Result, Tensor, bail, ensure, run1};
 use torchlike_macros::operators;
 
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    old_compose(
+    compose(
         "dropout",
         "(Tensor input, float p, bool train)",
         F,
-        |a| plain(a, Kind::PLAIN, false),
+        |a| drop_some(a.input, a.p, a.train, Kind::PLAIN, false),
         "Elements set to zero at random, the others scaled.",
     ),
-    old_compose(
+    compose(
         "dropout_",
         "(Tensor input, float p, bool train)",
         F,
-        |a| plain(a, Kind::PLAIN, true),
+        |a| drop_some(a.input, a.p, a.train, Kind::PLAIN, true),
         "dropout in place.",
     ),
-    old_compose(
+    compose(
         "feature_dropout",
         "(Tensor input, float p, bool train)",
         F,
-        |a| plain(a, Kind::FEATURE, false),
+        |a| drop_some(a.input, a.p, a.train, Kind::FEATURE, false),
         "Channels set to zero at random, the others scaled.",
     ),
-    old_compose(
+    compose(
         "feature_dropout_",
         "(Tensor input, float p, bool train)",
         F,
-        |a| plain(a, Kind::FEATURE, true),
+        |a| drop_some(a.input, a.p, a.train, Kind::FEATURE, true),
         "feature_dropout in place.",
     ),
-    old_compose(
+    compose(
         "alpha_dropout",
         "(Tensor input, float p, bool train)",
         F,
-        |a| plain(a, Kind::ALPHA, false),
+        |a| drop_some(a.input, a.p, a.train, Kind::ALPHA, false),
         "Dropout that keeps mean and variance of selu's output.",
     ),
-    old_compose(
+    compose(
         "alpha_dropout_",
         "(Tensor input, float p, bool train)",
         F,
-        |a| plain(a, Kind::ALPHA, true),
+        |a| drop_some(a.input, a.p, a.train, Kind::ALPHA, true),
         "alpha_dropout in place.",
     ),
-    old_compose(
+    compose(
         "feature_alpha_dropout",
         "(Tensor input, float p, bool train)",
         F,
-        |a| plain(a, Kind::FEATURE_ALPHA, false),
+        |a| drop_some(a.input, a.p, a.train, Kind::FEATURE_ALPHA, false),
         "alpha_dropout of whole channels.",
     ),
-    old_compose(
+    compose(
         "feature_alpha_dropout_",
         "(Tensor input, float p, bool train)",
         F,
-        |a| plain(a, Kind::FEATURE_ALPHA, true),
+        |a| drop_some(a.input, a.p, a.train, Kind::FEATURE_ALPHA, true),
         "feature_alpha_dropout in place.",
     ),
-    old_compose(
+    compose(
         "native_dropout",
         "(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
         F,
         native,
         "dropout and its mask.",
     ),
-    old_compose(
+    compose(
         "nn.functional.dropout",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,
-        |a| checked(a, Kind::PLAIN),
+        |a| checked(a.input, a.p, a.training, Kind::PLAIN, a.inplace),
         "Elements set to zero at random, the others scaled.",
     ),
-    old_compose(
+    compose(
         "nn.functional.alpha_dropout",
         "(Tensor input, float p=0.5, bool training=False, bool inplace=False)",
         F,
-        |a| checked(a, Kind::ALPHA),
+        |a| checked(a.input, a.p, a.training, Kind::ALPHA, a.inplace),
         "Dropout that keeps mean and variance of selu's output.",
     ),
-    old_compose(
+    compose(
         "nn.functional.feature_alpha_dropout",
         "(Tensor input, float p=0.5, bool training=False, bool inplace=False)",
         F,
-        |a| checked(a, Kind::FEATURE_ALPHA),
+        |a| checked(a.input, a.p, a.training, Kind::FEATURE_ALPHA, a.inplace),
         "alpha_dropout of whole channels.",
     ),
-    old_compose(
+    compose(
+        "nn.functional.dropout2d",
+        "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
+        F,
+        |a| checked(a.input, a.p, a.training, Kind::FEATURE, a.inplace),
+        "Channels of images set to zero at random.",
+    ),
+    compose(
         "nn.functional.dropout1d",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,
         dropout1d,
         "Channels of sequences set to zero at random.",
     ),
-    old_compose(
-        "nn.functional.dropout2d",
-        "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
-        F,
-        |a| checked(a, Kind::FEATURE),
-        "Channels of images set to zero at random.",
-    ),
-    old_compose(
+    compose(
         "nn.functional.dropout3d",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,
-        dropout3d,
+        |a| batched(a.input, a.p, a.training, a.inplace, 5),
         "Channels of volumes set to zero at random.",
     ),
 ];
@@ -142,10 +141,6 @@ impl Kind {
     };
 }
 
-fn plain(a: &Args, kind: Kind, in_place: bool) -> Result<Ret> {
-    Ok(drop_some(a.tensor(0)?, a.float(1)?, a.bool(2), kind, in_place)?.into())
-}
-
 /// A double as Python prints it.
 #[must_use]
 pub fn py_float(v: f64) -> String {
@@ -166,98 +161,92 @@ fn check_p(p: f64) -> Result<()> {
     Ok(())
 }
 
-fn checked(a: &Args, kind: Kind) -> Result<Ret> {
-    check_p(a.float(1)?)?;
-    plain(a, kind, a.bool(3))
+fn checked(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Result<Ret> {
+    check_p(p)?;
+    drop_some(t, p, train, kind, inplace)
 }
 
-fn in_place(op: &'static crate::ops::Op, t: &Tensor, other: impl Into<Arg<'static>>) -> Result<()> {
-    dispatch::call_inplace(&Args::new(op, [Arg::Tensor(t), other.into()])?)
-}
-
-fn drop_some(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Result<Tensor> {
+/// Draws a mask; the result is argument 0 itself where nothing is dropped, or in place.
+fn drop_some(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Result<Ret> {
     ensure!(
         (0.0..=1.0).contains(&p),
         Runtime,
         "dropout probability has to be between 0 and 1, but got {p}"
     );
     if p == 0.0 || !train || t.numel() == 0 {
-        return Ok(t.clone());
+        return Ok(Ret::Same(0));
     }
-    let multiply = |by: &Tensor| -> Result<Tensor> {
-        if inplace {
-            dispatch::call_inplace(&Args::new(op!("mul")?, [Arg::Tensor(t), Arg::Tensor(by)])?)?;
-            return Ok(t.clone());
-        }
-        run1!("mul", t, by)
-    };
     if p == 1.0 {
-        return multiply(&run1!("new_zeros", t, Dims::EMPTY)?);
+        return multiplied(t, &run1!("new_zeros", t, Dims::EMPTY)?, None, inplace);
     }
-    let noise = if kind.feature {
-        ensure!(
-            t.ndim() >= 2,
-            Runtime,
-            "Feature dropout requires at least 2 dimensions in the input"
-        );
-        let mut shape = Dims::filled(t.ndim(), 1);
-        (shape[0], shape[1]) = (t.shape()[0], t.shape()[1]);
-        run1!("new_empty", t, shape)?
-    } else {
-        run1!("empty_like", t)?
-    };
-    in_place(op!("bernoulli#inplace")?, &noise, 1.0 - p)?;
+    let noise = noise(t, kind.feature)?;
+    f::BernoulliInplace::new(&noise).p(1.0 - p).call_()?;
     if !kind.alpha {
-        // The reciprocal is taken in the precision that a division of the mask would have.
-        let scale = if t.dtype() == DType::F64 {
-            1.0 / (1.0 - p)
-        } else {
-            f64::from(1.0 / (1.0 - p) as f32)
-        };
-        in_place(op!("mul")?, &noise, scale)?;
-        return multiply(&noise);
+        f::Div::new(&noise, 1.0 - p).call_()?;
+        return multiplied(t, &noise, None, inplace);
     }
     // Dropped elements take selu's negative limit; a and b restore mean 0 and variance 1.
     let alpha = 1.758_099_340_847_376_6;
     let a = 1.0 / ((alpha * alpha * p + 1.0) * (1.0 - p)).sqrt();
-    let b = run1!("add", &noise, -1i64)?;
-    in_place(op!("mul")?, &b, alpha * a)?;
-    in_place(op!("add")?, &b, alpha * a * p)?;
-    in_place(op!("mul")?, &noise, a)?;
-    let result = multiply(&noise)?;
-    dispatch::call_inplace(&Args::new(
-        op!("add")?,
-        [Arg::Tensor(&result), Arg::Tensor(&b)],
-    )?)?;
-    Ok(result)
+    let b = f::add(&noise, -1i64)?;
+    f::Mul::new(&b, alpha * a).call_()?;
+    f::Add::new(&b, alpha * a * p).call_()?;
+    f::Mul::new(&noise, a).call_()?;
+    multiplied(t, &noise, Some(&b), inplace)
 }
 
-fn native(a: &Args) -> Result<Ret> {
-    let (t, p) = (a.tensor(0)?, a.float(1)?);
-    let mask = run1!("empty_like", t, DType::Bool)?;
-    if a.opt_bool(2) == Some(false) {
+/// Uninitialised memory for a mask: of all elements, or of all channels.
+fn noise(t: &Tensor, feature: bool) -> Result<Tensor> {
+    if !feature {
+        return run1!("empty_like", t);
+    }
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "Feature dropout requires at least 2 dimensions in the input"
+    );
+    let mut shape = Dims::filled(t.ndim(), 1);
+    (shape[0], shape[1]) = (t.shape()[0], t.shape()[1]);
+    run1!("new_empty", t, shape)
+}
+
+/// `t * by`, plus a shift.
+fn multiplied(t: &Tensor, by: &Tensor, shift: Option<&Tensor>, inplace: bool) -> Result<Ret> {
+    let made = if inplace {
+        f::Mul::new(t, by).call_()?;
+        None
+    } else {
+        Some(f::mul(t, by)?)
+    };
+    if let Some(shift) = shift {
+        f::Add::new(made.as_ref().unwrap_or(t), shift).call_()?;
+    }
+    Ok(made.map_or(Ret::Same(0), Ret::One))
+}
+
+fn native(a: &calls::NativeDropout) -> Result<Ret> {
+    let t = a.input;
+    if a.train == Some(false) {
         return Ok(Ret::Tuple(vec![
-            run1!("clone", t)?,
+            f::clone(t)?,
             run1!("ones_like", t, DType::Bool)?,
         ]));
     }
+    let mask = run1!("empty_like", t, DType::Bool)?;
     if t.numel() == 0 {
         return Ok(Ret::Tuple(vec![t.clone(), mask]));
     }
-    let keep = 1.0 - p;
-    in_place(op!("bernoulli#inplace")?, &mask, keep)?;
-    let out = run1!("mul", t, &mask)?;
-    in_place(
-        op!("mul")?,
-        &out,
-        if keep == 0.0 { 0.0 } else { 1.0 / keep },
-    )?;
+    let keep = 1.0 - a.p;
+    f::BernoulliInplace::new(&mask).p(keep).call_()?;
+    let out = f::mul(t, &mask)?;
+    let scale = if keep == 0.0 { 0.0 } else { 1.0 / keep };
+    f::Mul::new(&out, scale).call_()?;
     Ok(Ret::Tuple(vec![out, mask]))
 }
 
-fn dropout1d(a: &Args) -> Result<Ret> {
-    check_p(a.float(1)?)?;
-    let n = a.tensor(0)?.ndim();
+fn dropout1d(a: &calls::NnFunctionalDropout1d) -> Result<Ret> {
+    check_p(a.p)?;
+    let n = a.input.ndim();
     if n != 2 && n != 3 {
         bail!(
             Runtime,
@@ -265,24 +254,20 @@ fn dropout1d(a: &Args) -> Result<Ret> {
              dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs)."
         );
     }
-    batched(a, n == 3)
+    batched(a.input, a.p, a.training, a.inplace, 3)
 }
 
-fn dropout3d(a: &Args) -> Result<Ret> {
-    check_p(a.float(1)?)?;
-    batched(a, a.tensor(0)?.ndim() == 5)
-}
-
-/// Channel dropout; without a batch dimension one is put in front meanwhile.
-fn batched(a: &Args, has_batch: bool) -> Result<Ret> {
-    if has_batch {
-        return plain(a, Kind::FEATURE, a.bool(3));
+/// Channel dropout of inputs that have `ndim` dimensions with a batch; without one, one is put in front meanwhile.
+fn batched(t: &Tensor, p: f64, train: bool, inplace: bool, ndim: usize) -> Result<Ret> {
+    check_p(p)?;
+    if t.ndim() == ndim {
+        return drop_some(t, p, train, Kind::FEATURE, inplace);
     }
-    let t = a.tensor(0)?;
-    let wide = run1!("unsqueeze", t, 0i64)?;
-    let r = drop_some(&wide, a.float(1)?, a.bool(2), Kind::FEATURE, a.bool(3))?;
-    if a.bool(3) {
-        return Ok(t.clone().into());
+    let wide = f::unsqueeze(t, 0)?;
+    let dropped = drop_some(&wide, p, train, Kind::FEATURE, inplace)?;
+    if inplace {
+        return Ok(Ret::Same(0));
     }
-    run!("squeeze#dim", &r, 0i64)
+    let dropped = if let Ret::One(t) = dropped { t } else { wide };
+    f::squeeze_dim(&dropped, 0).map(Ret::from)
 }

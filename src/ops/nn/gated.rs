@@ -1,13 +1,10 @@
 //! Activations that are more than a map: softmax, glu, prelu, rrelu.
 
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::dispatch;
-use crate::ops::core::op::{
-    F, FM, FMO, KernelBody, O, Op, OpDef, Plan, Ret, X, kernel, old_compose,
-};
+use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::rules;
-use crate::ops::nn::activation::store;
-use crate::{Result, Tensor, cpu, ensure, op, run1};
+use crate::ops::f;
+use crate::ops::nn::in_place::flagged;
+use crate::{DType, Dims, Result, Scalar, Tensor, cpu, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -17,116 +14,136 @@ pub static OPS: &[OpDef] = &[
         "_nn.rrelu",
         "(Tensor self, float lower, float upper, *, Generator? generator=None)",
         0,
-        KernelBody::new(infer_rrelu, |a, o| {
-            cpu::activation::rrelu(
-                &o[0],
-                a.tensor(0)?,
-                a.float(1)?,
-                a.float(2)?,
-                &crate::ops::random::generator(a),
-            )
-        })
-        .random(None),
+        body!(rule_rrelu, run_rrelu).random(None),
         "x where positive, else x times a random slope.",
     ),
-    old_compose(
+    compose(
         "prelu",
         "(Tensor self, Tensor weight)",
         FM,
-        prelu,
+        |a| prelu(a.input, a.weight),
         "x where positive, else x times a weight for each channel.",
     ),
-    old_compose(
+    compose(
+        "nn.functional.prelu",
+        "(Tensor self, Tensor weight)",
+        F,
+        |a| f::prelu(a.input, a.weight),
+        "x where positive, else x times a weight for each channel.",
+    ),
+    compose(
         "rrelu",
         "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None)",
         F,
         rrelu,
         "Leaky relu with a random slope.",
     ),
-    old_compose(
+    compose(
         "rrelu_",
         "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None)",
         F,
-        |a| store(a, rrelu(a)?),
+        |a| {
+            let call = slopes(a.input, a.lower, a.upper, a.training);
+            flagged(true, call.generator(a.generator).args())
+        },
         "Leaky relu with a random slope, in place.",
     ),
-    old_compose(
-        "nn.functional.prelu",
-        "(Tensor self, Tensor weight)",
-        F,
-        prelu,
-        "x where positive, else x times a weight for each channel.",
-    ),
-    old_compose(
+    compose(
         "nn.functional.rrelu",
         "(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False)",
         F,
         |a| {
-            let r = rrelu(a)?;
-            if a.bool(4) { store(a, r) } else { Ok(r) }
+            flagged(
+                a.inplace,
+                slopes(a.input, a.lower, a.upper, a.training).args(),
+            )
         },
         "Leaky relu with a random slope.",
     ),
-    old_compose(
+    compose(
         "nn.functional.rrelu_",
         "(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False)",
         F,
-        |a| store(a, rrelu(a)?),
+        |a| flagged(true, slopes(a.input, a.lower, a.upper, a.training).args()),
         "Leaky relu with a random slope, in place.",
     ),
-    old_compose(
+    compose(
         "nn.functional.logsigmoid",
         "(Tensor self)",
         F | O | X,
-        log_sigmoid,
+        |a| f::_nn_log_sigmoid(&a.input.contiguous()?),
         "The logarithm of sigmoid(x).",
     ),
-    old_compose(
+    compose(
         "nn.functional.glu",
         "(Tensor self, int dim=-1)",
         F,
-        glu,
+        |a| glu(a.input, a.dim),
         "The first half along a dimension times the sigmoid of the second.",
     ),
     kernel(
         "softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         FMO | X,
-        KernelBody::new(infer_softmax, |a, o| run_softmax(a, o, false)),
+        body!(|a| rule_softmax(a.input, a.dim, a.dtype, false), softmax),
         "exp(x) over the sum of exp(x) along a dimension.",
     ),
     kernel(
         "log_softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         FMO | X,
-        KernelBody::new(infer_softmax, |a, o| run_softmax(a, o, true)),
+        body!(|a| rule_softmax(a.input, a.dim, a.dtype, true), log_softmax),
         "The logarithm of softmax along a dimension.",
     ),
-    old_compose(
+    compose(
+        "special.softmax",
+        "(Tensor self, int dim, dtype? dtype=None)",
+        F,
+        |a| f::Softmax::new(a.input, a.dim).dtype(a.dtype).call(),
+        "exp(x) over the sum of exp(x) along a dimension.",
+    ),
+    compose(
+        "special.log_softmax",
+        "(Tensor self, int dim, *, dtype? dtype=None)",
+        F,
+        |a| f::LogSoftmax::new(a.input, a.dim).dtype(a.dtype).call(),
+        "The logarithm of softmax along a dimension.",
+    ),
+    compose(
         "nn.functional.softmax",
         "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
         F,
-        |a| legacy_dim(a, op!("softmax")?, a.tensor(0)?),
+        |a| {
+            let dim = legacy_dim(a.input, a.dim);
+            f::Softmax::new(a.input, dim).dtype(a.dtype).call()
+        },
         "exp(x) over the sum of exp(x) along a dimension.",
     ),
-    old_compose(
+    compose(
         "nn.functional.log_softmax",
         "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
         F,
-        |a| legacy_dim(a, op!("log_softmax")?, a.tensor(0)?),
+        |a| {
+            let dim = legacy_dim(a.input, a.dim);
+            f::LogSoftmax::new(a.input, dim).dtype(a.dtype).call()
+        },
         "The logarithm of softmax along a dimension.",
     ),
-    old_compose(
+    compose(
         "nn.functional.softmin",
         "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
         F,
-        softmin,
+        |a| {
+            let dim = legacy_dim(a.input, a.dim);
+            f::Softmax::new(&f::neg(a.input)?, dim)
+                .dtype(a.dtype)
+                .call()
+        },
         "softmax of -x.",
     ),
 ];
 
-pub(in crate::ops) fn prelu(a: &Args) -> Result<Ret> {
-    let (t, w) = (a.tensor(0)?, a.tensor(1)?);
+fn prelu(t: &Tensor, w: &Tensor) -> Result<Tensor> {
     ensure!(
         t.dtype() == w.dtype(),
         Runtime,
@@ -150,20 +167,31 @@ pub(in crate::ops) fn prelu(a: &Args) -> Result<Ret> {
             w.numel()
         );
     }
-    if w.ndim() == t.ndim() || (w.ndim() == 0) {
-        return dispatch::run(op!("_nn.prelu")?, &a.values);
+    if w.ndim() == t.ndim() || w.ndim() == 0 {
+        return f::_nn_prelu(t, w);
     }
-    let mut shape = crate::Dims::filled(t.ndim(), 1);
+    let mut shape = Dims::filled(t.ndim(), 1);
     if t.ndim() > 1 {
         shape[1] = w.numel();
     }
-    let w = run1!("reshape", w, shape)?;
-    dispatch::run(op!("_nn.prelu")?, &[Arg::Tensor(t), Arg::Tensor(&w)])
+    f::_nn_prelu(t, &f::reshape(w, &shape)?)
 }
 
-fn rrelu(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
-    let (lower, upper) = (a.float(1)?, a.float(2)?);
+/// A call of `rrelu`.
+fn slopes<'a>(
+    t: &'a Tensor,
+    lower: impl Into<Scalar>,
+    upper: impl Into<Scalar>,
+    training: bool,
+) -> f::Rrelu<'a> {
+    f::Rrelu::new(t)
+        .lower(lower)
+        .upper(upper)
+        .training(training)
+}
+
+fn rrelu(a: &calls::Rrelu) -> Result<Tensor> {
+    let (lower, upper) = (a.lower.to_f64(), a.upper.to_f64());
     ensure!(
         lower <= upper,
         Runtime,
@@ -179,87 +207,70 @@ fn rrelu(a: &Args) -> Result<Ret> {
         Runtime,
         "rrelu: upper bound must be finite, got {upper}"
     );
-    if a.bool(3) {
-        let generator = a
-            .values
-            .get(4)
-            .filter(|g| matches!(g, Arg::Generator(_)))
-            .cloned()
-            .unwrap_or_default();
-        return dispatch::run(
-            op!("_nn.rrelu")?,
-            &[
-                Arg::Tensor(t),
-                Arg::Float(lower),
-                Arg::Float(upper),
-                generator,
-            ],
-        );
+    if a.training {
+        return f::_NnRrelu::new(a.input, lower, upper)
+            .generator(a.generator)
+            .call();
     }
-    let t = t.contiguous()?;
-    dispatch::run(
-        op!("_nn.leaky_relu")?,
-        &[Arg::Tensor(&t), Arg::Float((lower + upper) / 2.0)],
-    )
+    f::_NnLeakyRelu::new(&a.input.contiguous()?)
+        .negative_slope((lower + upper) / 2.0)
+        .call()
 }
 
-fn infer_rrelu(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
+fn rule_rrelu(a: &calls::_NnRrelu) -> Result<Plan> {
+    let t = a.input;
     t.dtype().check_float_kernel("rrelu_with_noise_out_cpu")?;
     Ok(Plan::contiguous(t.shape(), t.dtype()))
 }
 
-pub(in crate::ops) fn log_sigmoid(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?.contiguous()?;
-    dispatch::run(op!("_nn.log_sigmoid")?, &[Arg::Tensor(&t)])
+fn run_rrelu(a: &calls::_NnRrelu, (): &(), outs: &[Tensor]) -> Result<()> {
+    let generator = a
+        .generator
+        .cloned()
+        .unwrap_or_else(crate::random::default_generator);
+    cpu::activation::rrelu(&outs[0], a.input, a.lower, a.upper, &generator)
 }
 
-pub(in crate::ops) fn glu(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
+fn glu(t: &Tensor, dim: i64) -> Result<Tensor> {
     ensure!(
         t.ndim() > 0,
         Runtime,
         "glu does not support scalars because halving size must be even"
     );
-    let d = rules::dim(t, a.int(1)?)?;
+    let d = rules::dim(t, dim)?;
     let n = t.shape()[d];
     ensure!(
         n % 2 == 0,
         Runtime,
         "Halving dimension must be even, but dimension {d} is size {n}"
     );
-    let (x, y) = (t.narrowed(d, 0, n / 2), t.narrowed(d, n / 2, n / 2));
-    dispatch::run(op!("_nn.glu")?, &[Arg::Tensor(&x), Arg::Tensor(&y)])
+    let half = |start: i64| f::narrow(t, d as i64, start, n / 2);
+    f::_nn_glu(&half(0)?, &half(n / 2)?)
 }
 
-fn infer_softmax(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let d = rules::dim(t, a.int(1)?)?;
-    let dtype = a.dtype(2).unwrap_or(t.dtype());
+/// The layout of the result, and the dimension.
+fn rule_softmax(t: &Tensor, dim: i64, dtype: Option<DType>, log: bool) -> Result<(Plan, usize)> {
+    let d = rules::dim(t, dim)?;
+    let dtype = dtype.unwrap_or(t.dtype());
     let last = t.ndim() == 0 || d == t.ndim() - 1;
-    let name = match (a.name() == "log_softmax", last) {
+    let name = match (log, last) {
         (true, true) => "log_softmax_lastdim_kernel_impl",
         (false, true) => "softmax_lastdim_kernel_impl",
         (_, false) => "softmax_kernel_impl",
     };
     dtype.check_float_kernel(name)?;
-    Ok(Plan::contiguous(t.shape(), dtype))
+    Ok((Plan::contiguous(t.shape(), dtype), d))
 }
 
-fn run_softmax(a: &Args, outs: &[Tensor], log: bool) -> Result<()> {
-    let t = a.tensor(0)?;
-    cpu::softmax::softmax(&outs[0], t, rules::dim(t, a.int(1)?)?, log)
+fn softmax(a: &calls::Softmax, dim: &usize, outs: &[Tensor]) -> Result<()> {
+    cpu::softmax::softmax(&outs[0], a.input, *dim, false)
 }
 
-/// `nn.functional.softmax` and relatives: a missing dimension is chosen by the number of dimensions.
-fn legacy_dim(a: &Args, op: &'static Op, t: &Tensor) -> Result<Ret> {
-    let dim = a
-        .opt_int(1)
-        .unwrap_or(i64::from(!matches!(t.ndim(), 0 | 1 | 3)));
-    dispatch::run(op, &[Arg::Tensor(t), Arg::Int(dim), a.values[3].clone()])
+fn log_softmax(a: &calls::LogSoftmax, dim: &usize, outs: &[Tensor]) -> Result<()> {
+    cpu::softmax::softmax(&outs[0], a.input, *dim, true)
 }
 
-fn softmin(a: &Args) -> Result<Ret> {
-    let t = run1!("neg", a.tensor(0)?)?;
-    legacy_dim(a, op!("softmax")?, &t)
+/// A missing dimension is chosen by the number of dimensions.
+fn legacy_dim(t: &Tensor, dim: Option<i64>) -> i64 {
+    dim.unwrap_or(i64::from(!matches!(t.ndim(), 0 | 1 | 3)))
 }

@@ -1,89 +1,94 @@
 //! Losses with margins: rankings, embeddings, triplets, several classes.
 
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, KernelBody, OpDef, Plan, Ret, kernel, old_compose};
+use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::f;
 use crate::ops::nn::dropout::py_float;
-use crate::ops::nn::loss::{
-    Reduction, clamp_min, legacy, legacy_of, log_sigmoid, reduced, sample_shape, torch_size,
-};
-use crate::{DType, Dims, Result, Tensor, cpu, ensure, op, run1};
+use crate::ops::nn::loss::{Reduction, clamp_min, legacy, reduced, torch_size};
+use crate::{DType, Result, Tensor, cpu, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    old_compose(
+    compose(
         "nn.functional.hinge_embedding_loss",
         "(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
-        |a| hinge_embedding(a, legacy(a, 3)?),
+        |a| {
+            let r = legacy((a.size_average, a.reduce, a.reduction))?;
+            let call = f::HingeEmbeddingLoss::new(a.input, a.target);
+            call.margin(a.margin).reduction(r as i64).call()
+        },
         "Distances, or how far they are below a margin.",
     ),
-    old_compose(
+    compose(
         "hinge_embedding_loss",
         "(Tensor self, Tensor target, float margin=1.0, int reduction=1)",
         F,
-        |a| hinge_embedding(a, Reduction::of_int(a.int(3)?)),
+        hinge_embedding,
         "Distances, or how far they are below a margin.",
     ),
-    old_compose(
+    compose(
         "nn.functional.margin_ranking_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         checked_ranking,
         "How far two inputs are from being ranked as told.",
     ),
-    old_compose(
+    compose(
         "margin_ranking_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
         F,
-        |a| ranking(a, Reduction::of_int(a.int(4)?)),
+        ranking,
         "How far two inputs are from being ranked as told.",
     ),
-    old_compose(
+    compose(
         "nn.functional.cosine_embedding_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
-        |a| cosine_embedding(a, legacy(a, 4)?),
+        |a| {
+            let r = legacy((a.size_average, a.reduce, a.reduction))?;
+            let call = f::CosineEmbeddingLoss::new(a.input1, a.input2, a.target);
+            call.margin(a.margin).reduction(r as i64).call()
+        },
         "How far directions are from being alike or different as told.",
     ),
-    old_compose(
+    compose(
         "cosine_embedding_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
         F,
-        |a| cosine_embedding(a, Reduction::of_int(a.int(4)?)),
+        cosine_embedding,
         "How far directions are from being alike or different as told.",
     ),
-    old_compose(
+    compose(
         "nn.functional.soft_margin_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         soft_margin,
         "log(1 + exp(-target * input)).",
     ),
-    old_compose(
+    compose(
         "nn.functional.multilabel_soft_margin_loss",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         multilabel_soft_margin,
         "Mean cross entropy over independent classes.",
     ),
-    old_compose(
+    compose(
         "nn.functional.triplet_margin_loss",
         "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         checked_triplet,
         "How much nearer the positive example should be than the negative one.",
     ),
-    old_compose(
+    compose(
         "triplet_margin_loss",
         "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1)",
         F,
-        |a| triplet(a, Reduction::of_int(a.int(7)?)),
+        triplet,
         "How much nearer the positive example should be than the negative one.",
     ),
-    old_compose(
+    compose(
         "nn.functional.triplet_margin_with_distance_loss",
         "(Tensor anchor, Tensor positive, Tensor negative, *, Scalar? distance_function=None, float margin=1.0, bool swap=False, str reduction='mean')",
         F,
@@ -94,20 +99,10 @@ pub static OPS: &[OpDef] = &[
         "_nn.multi_margin_loss",
         "(Tensor input, Tensor target, int p, float margin, Tensor? weight, int reduction)",
         0,
-        KernelBody::new(infer_multi_margin, |a, o| {
-            cpu::loss::multi_margin(
-                &o[0],
-                a.tensor(0)?,
-                a.tensor(1)?,
-                a.int(2)?,
-                a.float(3)?,
-                a.opt_tensor(4),
-                a.int(5)?,
-            )
-        }),
+        body!(rule_multi_margin, run_multi_margin),
         "Hinge loss over classes.",
     ),
-    old_compose(
+    compose(
         "nn.functional.multi_margin_loss",
         "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
@@ -118,24 +113,32 @@ pub static OPS: &[OpDef] = &[
         "_nn.multilabel_margin_loss",
         "(Tensor input, Tensor target, int reduction)",
         0,
-        KernelBody::new(infer_multilabel_margin, |a, o| {
-            cpu::loss::multilabel_margin(&o[0], a.tensor(0)?, a.tensor(1)?, a.int(2)?)
-        }),
+        body!(rule_multilabel_margin, run_multilabel_margin),
+        "Hinge loss over sets of classes.",
+    ),
+    compose(
+        "nn.functional.multilabel_margin_loss",
+        "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
+        F,
+        |a| {
+            let r = legacy((a.size_average, a.reduce, a.reduction))?;
+            f::_nn_multilabel_margin_loss(a.input, a.target, r as i64)
+        },
         "Hinge loss over sets of classes.",
     ),
 ];
 
-fn hinge_embedding(a: &Args, r: Reduction) -> Result<Ret> {
-    let (x, target) = (a.tensor(0)?, a.tensor(1)?);
-    let below = clamp_min(&run1!("rsub", x, a.float(2)?)?, 0.0)?;
-    let apart = run1!("where", &run1!("ne", target, 1i64)?, &below, 0i64)?;
-    let alike = run1!("where", &run1!("ne", target, -1i64)?, x, 0i64)?;
-    reduced(run1!("add", &apart, &alike)?, r)
+fn hinge_embedding(a: &calls::HingeEmbeddingLoss) -> Result<Ret> {
+    let (x, target) = (a.input, a.target);
+    let below = clamp_min(&f::rsub(x, a.margin)?, 0.0)?;
+    let apart = f::where_(&f::ne(target, 1i64)?, &below, 0i64)?;
+    let alike = f::where_(&f::ne(target, -1i64)?, x, 0i64)?;
+    reduced(f::add(&apart, &alike)?, Reduction::of_int(a.reduction))
 }
 
-fn checked_ranking(a: &Args) -> Result<Ret> {
-    let r = legacy(a, 4)?;
-    let (x, y, t) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?);
+fn checked_ranking(a: &calls::NnFunctionalMarginRankingLoss) -> Result<Tensor> {
+    let r = legacy((a.size_average, a.reduce, a.reduction))?;
+    let (x, y, t) = (a.input1, a.input2, a.target);
     ensure!(
         x.ndim() == y.ndim() && x.ndim() == t.ndim(),
         Runtime,
@@ -144,21 +147,21 @@ fn checked_ranking(a: &Args) -> Result<Ret> {
         torch_size(y),
         torch_size(t)
     );
-    ranking(a, r)
+    f::MarginRankingLoss::new(x, y, t)
+        .margin(a.margin)
+        .reduction(r as i64)
+        .call()
 }
 
-fn ranking(a: &Args, r: Reduction) -> Result<Ret> {
-    let product = run1!(
-        "mul",
-        &run1!("neg", a.tensor(2)?)?,
-        &run1!("sub", a.tensor(0)?, a.tensor(1)?)?
-    )?;
-    let shifted = run1!("add", &product, a.float(3)?)?;
-    reduced(clamp_min(&shifted, 0.0)?, r)
+fn ranking(a: &calls::MarginRankingLoss) -> Result<Ret> {
+    let gap = f::sub(a.input1, a.input2)?;
+    let product = f::mul(&f::neg(a.target)?, &gap)?;
+    let shifted = f::add(&product, a.margin)?;
+    reduced(clamp_min(&shifted, 0.0)?, Reduction::of_int(a.reduction))
 }
 
-fn cosine_embedding(a: &Args, r: Reduction) -> Result<Ret> {
-    let (x, y, target) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?);
+fn cosine_embedding(a: &calls::CosineEmbeddingLoss) -> Result<Ret> {
+    let (x, y, target) = (a.input1, a.input2, a.target);
     let n = target.ndim();
     ensure!(
         n <= 1,
@@ -173,66 +176,42 @@ fn cosine_embedding(a: &Args, r: Reduction) -> Result<Ret> {
         x.shape(),
         y.shape()
     );
-    let dot = |p: &Tensor, q: &Tensor| -> Result<Tensor> {
-        run1!(
-            "sum#dim",
-            &run1!("mul", p, q)?,
-            Dims::from([n as i64]),
-            false
-        )
-    };
-    let (xx, yy) = (
-        run1!("add", &dot(x, x)?, 1e-12)?,
-        run1!("add", &dot(y, y)?, 1e-12)?,
-    );
-    let cos = run1!(
-        "div",
-        &dot(x, y)?,
-        &run1!("sqrt", &run1!("mul", &xx, &yy)?)?
-    )?;
-    let alike = run1!("rsub", &cos, 1i64)?;
-    let apart = clamp_min(&run1!("sub", &cos, a.float(3)?)?, 0.0)?;
-    let first = run1!("where", &run1!("eq", target, 1i64)?, &alike, 0i64)?;
-    let second = run1!("where", &run1!("eq", target, -1i64)?, &apart, 0i64)?;
-    reduced(run1!("add", &first, &second)?, r)
+    let dot = |p: &Tensor, q: &Tensor| f::sum_dim(&f::mul(p, q)?, &[n as i64][..]);
+    let product = dot(x, y)?;
+    let (xx, yy) = (f::add(&dot(x, x)?, 1e-12)?, f::add(&dot(y, y)?, 1e-12)?);
+    let cos = f::div(&product, &f::sqrt(&f::mul(&xx, &yy)?)?)?;
+    let alike = f::rsub(&cos, 1i64)?;
+    let apart = clamp_min(&f::sub(&cos, a.margin)?, 0.0)?;
+    let first = f::where_(&f::eq(target, 1i64)?, &alike, 0i64)?;
+    let second = f::where_(&f::eq(target, -1i64)?, &apart, 0i64)?;
+    reduced(f::add(&first, &second)?, Reduction::of_int(a.reduction))
 }
 
-fn soft_margin(a: &Args) -> Result<Ret> {
-    let r = legacy(a, 2)?;
-    let z = run1!("mul", &run1!("neg", a.tensor(1)?)?, a.tensor(0)?)?;
-    reduced(run1!("log1p", &run1!("exp", &z)?)?, r)
+fn soft_margin(a: &calls::NnFunctionalSoftMarginLoss) -> Result<Ret> {
+    let r = legacy((a.size_average, a.reduce, a.reduction))?;
+    let z = f::mul(&f::neg(a.target)?, a.input)?;
+    reduced(f::log1p(&f::exp(&z)?)?, r)
 }
 
-fn multilabel_soft_margin(a: &Args) -> Result<Ret> {
-    let (x, target) = (a.tensor(0)?, a.tensor(1)?);
-    let there = run1!("mul", target, &log_sigmoid(x)?)?;
-    let not = run1!(
-        "mul",
-        &run1!("rsub", target, 1i64)?,
-        &log_sigmoid(&run1!("neg", x)?)?
-    )?;
-    let mut losses = run1!("neg", &run1!("add", &there, &not)?)?;
-    if let Some(w) = a.opt_tensor(2) {
-        losses = run1!("mul", &losses, w)?;
+fn multilabel_soft_margin(a: &calls::NnFunctionalMultilabelSoftMarginLoss) -> Result<Ret> {
+    let (x, target) = (a.input, a.target);
+    let there = f::mul(target, &f::nn_functional_logsigmoid(x)?)?;
+    let rest = f::rsub(target, 1i64)?;
+    let not = f::mul(&rest, &f::nn_functional_logsigmoid(&f::neg(x)?)?)?;
+    let mut losses = f::neg(&f::add(&there, &not)?)?;
+    if let Some(w) = a.weight {
+        losses = f::mul(&losses, w)?;
     }
     let last = x.ndim() as i64 - 1;
     let classes = x.size(last)?;
-    let mean = run1!(
-        "div",
-        &run1!("sum#dim", &losses, Dims::from([last]), false)?,
-        classes
-    )?;
-    let r = legacy_of(a.opt_bool(3), a.opt_bool(4), a.str(5))
-        .map_err(|_| crate::err!(Value, "{} is not valid", a.str(5).unwrap_or_default()))?;
+    let mean = f::div(&f::sum_dim(&losses, &[last][..])?, classes)?;
+    let r = legacy((a.size_average, a.reduce, a.reduction))
+        .map_err(|_| crate::err!(Value, "{} is not valid", a.reduction))?;
     reduced(mean, r)
 }
 
-fn check_triplet(a: &Args) -> Result<()> {
-    let (x, p, n) = (
-        a.tensor(0)?.ndim(),
-        a.tensor(1)?.ndim(),
-        a.tensor(2)?.ndim(),
-    );
+fn check_triplet(tensors: [&Tensor; 3]) -> Result<()> {
+    let [x, p, n] = tensors.map(Tensor::ndim);
     ensure!(
         x == p && p == n,
         Runtime,
@@ -252,37 +231,38 @@ fn positive_margin(margin: f64) -> Result<()> {
     Ok(())
 }
 
-fn checked_triplet(a: &Args) -> Result<Ret> {
-    let r = legacy(a, 7)?;
-    positive_margin(a.float(3)?)?;
-    triplet(a, r)
+fn checked_triplet(a: &calls::NnFunctionalTripletMarginLoss) -> Result<Tensor> {
+    let r = legacy((a.size_average, a.reduce, a.reduction))?;
+    positive_margin(a.margin)?;
+    f::TripletMarginLoss::new(a.anchor, a.positive, a.negative)
+        .margin(a.margin)
+        .p(a.p)
+        .eps(a.eps)
+        .swap(a.swap)
+        .reduction(r as i64)
+        .call()
 }
 
-fn triplet(a: &Args, r: Reduction) -> Result<Ret> {
-    check_triplet(a)?;
-    triplet_of(a, a.float(3)?, a.float(4)?, a.float(5)?, a.bool(6), r)
+fn triplet_default(a: &calls::NnFunctionalTripletMarginWithDistanceLoss) -> Result<Tensor> {
+    let r = Reduction::named(a.reduction)?;
+    positive_margin(a.margin)?;
+    f::TripletMarginLoss::new(a.anchor, a.positive, a.negative)
+        .margin(a.margin)
+        .swap(a.swap)
+        .reduction(r as i64)
+        .call()
 }
 
-fn triplet_default(a: &Args) -> Result<Ret> {
-    let r = Reduction::named(a.str(6).unwrap_or("mean"))?;
-    positive_margin(a.float(4)?)?;
-    check_triplet(a)?;
-    triplet_of(a, a.float(4)?, 2.0, 1e-6, a.bool(5), r)
-}
-
-fn triplet_of(a: &Args, margin: f64, p: f64, eps: f64, swap: bool, r: Reduction) -> Result<Ret> {
-    let (anchor, positive, negative) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?);
-    let near = run1!("pairwise_distance", anchor, positive, p, eps)?;
-    let mut far = run1!("pairwise_distance", anchor, negative, p, eps)?;
-    if swap {
-        far = run1!(
-            "minimum",
-            &far,
-            &run1!("pairwise_distance", positive, negative, p, eps)?
-        )?;
+fn triplet(a: &calls::TripletMarginLoss) -> Result<Ret> {
+    check_triplet([a.anchor, a.positive, a.negative])?;
+    let distance = |x: &Tensor, y: &Tensor| f::PairwiseDistance::new(x, y).p(a.p).eps(a.eps).call();
+    let near = distance(a.anchor, a.positive)?;
+    let mut far = distance(a.anchor, a.negative)?;
+    if a.swap {
+        far = f::minimum(&far, &distance(a.positive, a.negative)?)?;
     }
-    let gap = run1!("sub", &run1!("add", &near, margin)?, &far)?;
-    reduced(clamp_min(&gap, 0.0)?, r)
+    let gap = f::sub(&f::add(&near, a.margin)?, &far)?;
+    reduced(clamp_min(&gap, 0.0)?, Reduction::of_int(a.reduction))
 }
 
 fn check_classes(target: &Tensor) -> Result<()> {
@@ -295,10 +275,13 @@ fn check_classes(target: &Tensor) -> Result<()> {
     Ok(())
 }
 
-fn infer_multi_margin(a: &Args) -> Result<Plan> {
-    let (x, target) = (a.tensor(0)?, a.tensor(1)?);
-    let p = a.int(2)?;
-    ensure!(p == 1 || p == 2, Value, "only p == 1 and p == 2 supported");
+fn rule_multi_margin(a: &calls::_NnMultiMarginLoss) -> Result<Plan> {
+    let (x, target) = (a.input, a.target);
+    ensure!(
+        a.p == 1 || a.p == 2,
+        Value,
+        "only p == 1 and p == 2 supported"
+    );
     let (n, classes) = sample_shape(x)?;
     ensure!(
         target.ndim() <= 1 && target.numel() == n,
@@ -307,7 +290,7 @@ fn infer_multi_margin(a: &Args) -> Result<Plan> {
         target.shape(),
         x.shape()
     );
-    if let Some(w) = a.opt_tensor(4) {
+    if let Some(w) = a.weight {
         ensure!(
             w.ndim() <= 1 && w.numel() == classes,
             Runtime,
@@ -320,32 +303,42 @@ fn infer_multi_margin(a: &Args) -> Result<Plan> {
         "multi_margin_loss_cpu_kernel",
     )?;
     check_classes(target)?;
-    let kept = a.int(5)? == 0 && target.ndim() > 0;
+    let kept = a.reduction == 0 && target.ndim() > 0;
     Ok(Plan::contiguous(
         if kept { target.shape() } else { &[] },
         x.dtype(),
     ))
 }
 
-fn multi_margin(a: &Args) -> Result<Ret> {
-    let r = legacy(a, 5)?;
+fn run_multi_margin(a: &calls::_NnMultiMarginLoss, (): &(), outs: &[Tensor]) -> Result<()> {
+    cpu::loss::multi_margin(
+        &outs[0],
+        a.input,
+        a.target,
+        a.p,
+        a.margin,
+        a.weight,
+        a.reduction,
+    )
+}
+
+fn multi_margin(a: &calls::NnFunctionalMultiMarginLoss) -> Result<Tensor> {
+    let r = legacy((a.size_average, a.reduce, a.reduction))?;
     ensure!(
-        a.int(2)? == 1 || a.int(2)? == 2,
+        a.p == 1 || a.p == 2,
         Value,
         "only p == 1 and p == 2 supported"
     );
     ensure!(
-        a.opt_tensor(4).is_none_or(|w| w.ndim() == 1),
+        a.weight.is_none_or(|w| w.ndim() == 1),
         Value,
         "weight must be one-dimensional"
     );
-    let mut values: Vec<Arg> = a.values[..5].to_vec();
-    values.push(Arg::Int(r as i64));
-    dispatch::run(op!("_nn.multi_margin_loss")?, &values)
+    f::_nn_multi_margin_loss(a.input, a.target, a.p, a.margin, a.weight, r as i64)
 }
 
-fn infer_multilabel_margin(a: &Args) -> Result<Plan> {
-    let (x, target) = (a.tensor(0)?, a.tensor(1)?);
+fn rule_multilabel_margin(a: &calls::_NnMultilabelMarginLoss) -> Result<Plan> {
+    let (x, target) = (a.input, a.target);
     sample_shape(x)?;
     let fits = x.ndim() > 1 && target.shape() == x.shape()
         || x.ndim() <= 1 && target.ndim() <= 1 && target.numel() == x.numel();
@@ -361,9 +354,37 @@ fn infer_multilabel_margin(a: &Args) -> Result<Plan> {
         "multilabel_margin_loss_forward_out_frame",
     )?;
     check_classes(target)?;
-    let kept = a.int(2)? == 0 && x.ndim() == 2;
+    let kept = a.reduction == 0 && x.ndim() == 2;
     Ok(Plan::contiguous(
         if kept { &x.shape()[..1] } else { &[] },
         x.dtype(),
     ))
+}
+
+fn run_multilabel_margin(
+    a: &calls::_NnMultilabelMarginLoss,
+    (): &(),
+    outs: &[Tensor],
+) -> Result<()> {
+    cpu::loss::multilabel_margin(&outs[0], a.input, a.target, a.reduction)
+}
+
+/// The shape of losses of samples, for inputs of one sample or a batch.
+fn sample_shape(x: &Tensor) -> Result<(i64, i64)> {
+    let s = x.shape();
+    let fits = match x.ndim() {
+        0 => true,
+        1 => s[0] != 0,
+        2 => s[1] != 0,
+        _ => false,
+    };
+    ensure!(
+        fits,
+        Runtime,
+        "Expected non-empty vector or matrix with optional 0-dim batch size, but got: {s}"
+    );
+    Ok(match x.ndim() {
+        2 => (s[0], s[1]),
+        n => (1, if n == 1 { s[0] } else { 1 }),
+    })
 }

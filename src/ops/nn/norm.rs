@@ -2,12 +2,11 @@
 
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::dims::{self, MemoryFormat};
-use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, I, KernelBody, O, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
+use crate::ops::core::op::{F, I, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::f;
 use crate::ops::nn::batch_norm::more_than_one;
 use crate::ops::pointwise::rule::same;
-use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, map_op, map_row, op, run, run1};
+use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, map_op, map_row};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -19,10 +18,9 @@ map_op!(
     c | x * T::ctx(c, 1) + y * T::ctx(c, 0)
 );
 
-fn blend_ctx(a: &Args, _: DType) -> Result<Ctx> {
-    let m = a.float(2)?;
+fn blend_ctx(a: &calls::_NnUpdateRunning, _: DType) -> Result<Ctx> {
     Ok(Ctx {
-        f: [m, 1.0 - m, 0.0],
+        f: [a.momentum, 1.0 - a.momentum, 0.0],
         ..Ctx::default()
     })
 }
@@ -30,61 +28,44 @@ fn blend_ctx(a: &Args, _: DType) -> Result<Ctx> {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Blend "_nn.update_running", 2, same, blend_ctx, I, "a * f1 + b * f0", "(Tensor self, Tensor batch, float momentum)", "A running mean of statistics."),
+    map_row!(Blend "_nn.update_running", 2, same, typed!(blend_ctx, DType), I, "a * f1 + b * f0", "(Tensor self, Tensor batch, float momentum)", "A running mean of statistics."),
     kernel(
         "native_layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
         F,
-        KernelBody::new(infer_layer_norm, |a, o| {
-            cpu::norm::layer_norm(
-                o,
-                a.tensor(0)?,
-                a.opt_tensor(2),
-                a.opt_tensor(3),
-                count(a.ints(1)?),
-                a.float(4)?,
-            )
-        }),
+        body!(rule_layer_norm, run_layer_norm),
         "layer_norm with its means and inverse deviations.",
     ),
-    old_compose(
+    compose(
         "layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True)",
         F,
-        layer_norm,
+        |a| {
+            let [out, ..] =
+                f::native_layer_norm(a.input, a.normalized_shape, a.weight, a.bias, a.eps)?;
+            Ok(out)
+        },
         "Normalised over the last dimensions.",
     ),
-    old_compose(
+    compose(
         "nn.functional.layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
         F,
-        layer_norm,
+        |a| {
+            let call = f::LayerNorm::new(a.input, a.normalized_shape);
+            call.weight(a.weight).bias(a.bias).eps(a.eps).call()
+        },
         "Normalised over the last dimensions.",
     ),
     kernel(
         "_nn.rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, float eps)",
         0,
-        KernelBody::new(infer_rms, |a, o| {
-            cpu::norm::rms_norm(
-                &o[0],
-                a.tensor(0)?,
-                a.opt_tensor(2),
-                count(a.ints(1)?),
-                a.float(3)?,
-            )
-        }),
+        body!(rule_rms_norm, run_rms_norm),
         "Divided by the root mean square over the last dimensions.",
     ),
-    old_compose(
+    compose(
         "rms_norm",
-        "(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
-        F,
-        rms_norm,
-        "Divided by the root mean square over the last dimensions.",
-    ),
-    old_compose(
-        "nn.functional.rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
         F,
         rms_norm,
@@ -94,17 +75,17 @@ pub static OPS: &[OpDef] = &[
         "native_group_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
         F,
-        KernelBody::new(infer_group_norm, run_group_norm),
+        body!(rule_group_norm, run_group_norm),
         "group_norm with its means and inverse deviations.",
     ),
-    old_compose(
+    compose(
         "group_norm",
         "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True)",
         F,
         group_norm,
         "Normalised over groups of channels.",
     ),
-    old_compose(
+    compose(
         "nn.functional.group_norm",
         "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
         F,
@@ -115,19 +96,17 @@ pub static OPS: &[OpDef] = &[
         "_nn.window_squares",
         "(Tensor input, int size)",
         0,
-        KernelBody::new(infer_window, |a, o| {
-            cpu::norm::window_squares(&o[0], a.tensor(0)?, a.int(1)? as usize)
-        }),
+        body!(rule_window, run_window),
         "The mean of squares over neighbouring channels.",
     ),
-    old_compose(
+    compose(
         "nn.functional.local_response_norm",
         "(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)",
         F,
         local_response_norm,
         "Divided by a power of the mean square over neighbouring channels.",
     ),
-    old_compose(
+    compose(
         "nn.functional.normalize",
         "(Tensor input, float p=2.0, int dim=1, float eps=1e-12)",
         F | O,
@@ -170,11 +149,12 @@ fn param_type(x: &Tensor, params: &[Option<&Tensor>]) -> Result<DType> {
 /// The checks of layer_norm; gives the number of leading dimensions.
 fn check_trailing(
     x: &Tensor,
-    shape: &Dims,
+    shape: &[i64],
     weight: Option<&Tensor>,
     bias: Option<&Tensor>,
     star: &str,
 ) -> Result<usize> {
+    let shape = &Dims::new(shape);
     ensure!(
         !shape.is_empty(),
         Runtime,
@@ -206,56 +186,56 @@ fn check_trailing(
     Ok(lead)
 }
 
-fn infer_layer_norm(a: &Args) -> Result<Plan> {
-    let x = a.tensor(0)?;
-    let lead = check_trailing(x, a.ints(1)?, a.opt_tensor(2), a.opt_tensor(3), ", ")?;
+/// The layout of the results, and the number of elements that are normalised together.
+fn rule_layer_norm(a: &calls::NativeLayerNorm) -> Result<(Plan, usize)> {
+    let x = a.input;
+    let lead = check_trailing(x, a.normalized_shape, a.weight, a.bias, ", ")?;
     x.dtype().check_float_kernel("LayerNormKernelImpl")?;
-    let stats = param_type(x, &[a.opt_tensor(2), a.opt_tensor(3)])?;
+    let stats = param_type(x, &[a.weight, a.bias])?;
     let mut shape = Dims::filled(x.ndim(), 1);
     shape[..lead].copy_from_slice(&x.shape()[..lead]);
-    Ok(Plan::many(&[
-        (x.shape(), x.dtype()),
-        (&shape, stats),
-        (&shape, stats),
-    ]))
+    let plan = Plan::many(&[(x.shape(), x.dtype()), (&shape, stats), (&shape, stats)]);
+    Ok((plan, count(a.normalized_shape)))
 }
 
-fn layer_norm(a: &Args) -> Result<Ret> {
-    let r = dispatch::run(op!("native_layer_norm")?, &a.values[..5])?;
-    Ok(r.tensors().swap_remove(0).into())
+fn run_layer_norm(a: &calls::NativeLayerNorm, n: &usize, outs: &[Tensor]) -> Result<()> {
+    cpu::norm::layer_norm(outs, a.input, a.weight, a.bias, *n, a.eps)
 }
 
-fn infer_rms(a: &Args) -> Result<Plan> {
-    let x = a.tensor(0)?;
+fn rule_rms_norm(a: &calls::_NnRmsNorm) -> Result<(Plan, usize)> {
+    let x = a.input;
     x.dtype().check_float_kernel("rms_norm")?;
-    Ok(Plan::contiguous(x.shape(), x.dtype()))
+    let plan = Plan::contiguous(x.shape(), x.dtype());
+    Ok((plan, count(a.normalized_shape)))
 }
 
-fn rms_norm(a: &Args) -> Result<Ret> {
-    let (x, shape, w) = (a.tensor(0)?, a.ints(1)?, a.opt_tensor(2));
-    let lead = check_trailing(x, shape, w, None, "")?;
+fn run_rms_norm(a: &calls::_NnRmsNorm, n: &usize, outs: &[Tensor]) -> Result<()> {
+    cpu::norm::rms_norm(&outs[0], a.input, a.weight, *n, a.eps)
+}
+
+fn rms_norm(a: &calls::RmsNorm) -> Result<Tensor> {
+    let (x, weight) = (a.input, a.weight);
+    let lead = check_trailing(x, a.normalized_shape, weight, None, "")?;
     x.dtype()
         .check_kernel(x.dtype().is_complex() || x.dtype().is_float(), "rms_norm")?;
-    let eps = a.opt_float(3).unwrap_or(match x.dtype().to_real() {
+    let eps = a.eps.unwrap_or(match x.dtype().to_real() {
         DType::F64 => f64::EPSILON,
         DType::F16 => 0.000_976_562_5,
         DType::BF16 => 0.007_812_5,
         _ => f64::from(f32::EPSILON),
     });
-    if !x.dtype().is_complex() && w.is_none_or(|w| !w.dtype().is_complex()) {
-        let w = w.map_or(Arg::None, Arg::Tensor);
-        return dispatch::run(
-            op!("_nn.rms_norm")?,
-            &[Arg::Tensor(x), Arg::Ints(shape.clone()), w, Arg::Float(eps)],
-        );
+    if !x.dtype().is_complex() && weight.is_none_or(|w| !w.dtype().is_complex()) {
+        return f::_nn_rms_norm(x, a.normalized_shape, weight, eps);
     }
     let dims: Dims = (lead as i64..x.ndim() as i64).collect();
-    let mean = run1!("mean#dim", &run1!("mul", x, x)?, dims, true)?;
-    let mut r = run1!("mul", x, &run1!("rsqrt", &run1!("add", &mean, eps)?)?)?;
-    if let Some(w) = w {
-        r = run1!("mul", &r, w)?;
+    let mean = f::MeanDim::new(&f::mul(x, x)?, &*dims)
+        .keepdim(true)
+        .call()?;
+    let mut r = f::mul(x, &f::rsqrt(&f::add(&mean, eps)?)?)?;
+    if let Some(w) = weight {
+        r = f::mul(&r, w)?;
     }
-    Ok(r.to_dtype(x.dtype())?.into())
+    r.to_dtype(x.dtype())
 }
 
 /// Row-major strides, or channels-last ones if the input is so.
@@ -304,85 +284,61 @@ fn check_groups(
     Ok(())
 }
 
-fn infer_group_norm(a: &Args) -> Result<Plan> {
-    let x = a.tensor(0)?;
-    let (n, c, size, groups) = (a.int(3)?, a.int(4)?, a.int(5)?, a.int(6)?);
-    check_groups(x, c, groups, [a.opt_tensor(1), a.opt_tensor(2)])?;
+/// The layout of the results, and samples, groups, channels of a group and positions of a channel.
+fn rule_group_norm(a: &calls::NativeGroupNorm) -> Result<(Plan, [usize; 4])> {
+    let (x, n, c, size, groups) = (a.input, a.N, a.C, a.HxW, a.group);
+    check_groups(x, c, groups, [a.weight, a.bias])?;
     let fits = n.checked_mul(c).and_then(|v| v.checked_mul(size)) == Some(x.numel());
     ensure!(
         fits,
         Runtime,
         "Expected X.numel() == N * C * HxW to be true, but got false."
     );
-    let stats = param_type(x, &[a.opt_tensor(1), a.opt_tensor(2)])?;
+    let stats = param_type(x, &[a.weight, a.bias])?;
     x.dtype().check_float_kernel("GroupNormKernelImpl")?;
-    Ok(Plan {
+    let plan = Plan {
         outs: smallvec![
             suggested(x)?,
             OutSpec::contiguous(&[n, groups], stats),
             OutSpec::contiguous(&[n, groups], stats)
         ],
         device: None,
-    })
+    };
+    Ok((plan, [n, groups, c / groups, size].map(|v| v as usize)))
 }
 
-fn run_group_norm(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let (n, c, size, groups) = (
-        a.int(3)? as usize,
-        a.int(4)? as usize,
-        a.int(5)? as usize,
-        a.int(6)? as usize,
-    );
-    cpu::norm::group_norm(
-        outs,
-        a.tensor(0)?,
-        a.opt_tensor(1),
-        a.opt_tensor(2),
-        [n, groups, c / groups, size],
-        a.float(7)?,
-    )
+fn run_group_norm(a: &calls::NativeGroupNorm, sizes: &[usize; 4], outs: &[Tensor]) -> Result<()> {
+    cpu::norm::group_norm(outs, a.input, a.weight, a.bias, *sizes, a.eps)
 }
 
-fn group_norm(a: &Args) -> Result<Ret> {
-    let (x, groups) = (a.tensor(0)?, a.int(1)?);
+fn at_least_two_dims(x: &Tensor) -> Result<()> {
     ensure!(
         x.ndim() >= 2,
         Runtime,
         "Expected at least 2 dimensions for input tensor but received {}",
         x.ndim()
     );
+    Ok(())
+}
+
+fn group_norm(a: &calls::GroupNorm) -> Result<Tensor> {
+    let (x, groups) = (a.input, a.num_groups);
+    at_least_two_dims(x)?;
     let (n, c) = (x.shape()[0], x.shape()[1]);
-    check_groups(x, c, groups, [a.opt_tensor(2), a.opt_tensor(3)])?;
+    check_groups(x, c, groups, [a.weight, a.bias])?;
     let size: i64 = x.shape()[2..].iter().product();
     let x = if suggested(x)?.strides == *x.strides() {
         x.clone()
     } else {
         x.contiguous()?
     };
-    let values = [
-        Arg::Tensor(&x),
-        a.values[2].clone(),
-        a.values[3].clone(),
-        n.into(),
-        c.into(),
-        size.into(),
-        groups.into(),
-        a.float(4)?.into(),
-    ];
-    Ok(dispatch::run(op!("native_group_norm")?, &values)?
-        .tensors()
-        .swap_remove(0)
-        .into())
+    let [out, ..] = f::native_group_norm(&x, a.weight, a.bias, n, c, size, groups, a.eps)?;
+    Ok(out)
 }
 
-fn checked_group_norm(a: &Args) -> Result<Ret> {
-    let (x, groups) = (a.tensor(0)?, a.int(1)?);
-    ensure!(
-        x.ndim() >= 2,
-        Runtime,
-        "Expected at least 2 dimensions for input tensor but received {}",
-        x.ndim()
-    );
+fn checked_group_norm(a: &calls::NnFunctionalGroupNorm) -> Result<Tensor> {
+    let (x, groups) = (a.input, a.num_groups);
+    at_least_two_dims(x)?;
     ensure!(
         groups != 0,
         ZeroDivision,
@@ -391,25 +347,32 @@ fn checked_group_norm(a: &Args) -> Result<Ret> {
     let mut sizes = x.shape().to_vec();
     (sizes[0], sizes[1]) = ((sizes[0] * sizes[1]).div_euclid(groups), groups);
     more_than_one(&sizes, &Dims::new(&sizes).to_string())?;
-    group_norm(a)
+    f::GroupNorm::new(x, groups)
+        .weight(a.weight)
+        .bias(a.bias)
+        .eps(a.eps)
+        .call()
 }
 
-fn infer_window(a: &Args) -> Result<Plan> {
-    let x = a.tensor(0)?;
+fn rule_window(a: &calls::_NnWindowSquares) -> Result<(Plan, usize)> {
+    let (x, size) = (a.input, a.size);
     ensure!(
-        a.int(1)? > 0,
+        size > 0,
         Runtime,
-        "kernel size should be greater than zero, but got {}",
-        a.int(1)?
+        "kernel size should be greater than zero, but got {size}"
     );
     if x.dtype() != DType::I64 {
         x.dtype().check_float_kernel("avg_pool2d_out_frame")?;
     }
-    Ok(Plan::contiguous(x.shape(), x.dtype()))
+    Ok((Plan::contiguous(x.shape(), x.dtype()), size as usize))
 }
 
-fn local_response_norm(a: &Args) -> Result<Ret> {
-    let x = a.tensor(0)?;
+fn run_window(a: &calls::_NnWindowSquares, size: &usize, outs: &[Tensor]) -> Result<()> {
+    cpu::norm::window_squares(&outs[0], a.input, *size)
+}
+
+fn local_response_norm(a: &calls::NnFunctionalLocalResponseNorm) -> Result<Ret> {
+    let x = a.input;
     ensure!(
         x.ndim() >= 3,
         Value,
@@ -417,23 +380,29 @@ fn local_response_norm(a: &Args) -> Result<Ret> {
         x.ndim()
     );
     if x.numel() == 0 {
-        return Ok(x.clone().into());
+        return Ok(Ret::Same(0));
     }
-    let div = run1!("_nn.window_squares", x, a.int(1)?)?;
-    let div = run1!("add", &run1!("mul", &div, a.float(2)?)?, a.float(4)?)?;
-    run!("div", x, &run1!("pow", &div, a.float(3)?)?)
+    let squares = f::_nn_window_squares(x, a.size)?;
+    let scale = f::add(&f::mul(&squares, a.alpha)?, a.k)?;
+    Ok(f::div(x, &f::pow(&scale, a.beta)?)?.into())
 }
 
-fn normalize(a: &Args) -> Result<Ret> {
-    let (x, p, dim, eps) = (a.tensor(0)?, a.float(1)?, a.int(2)?, a.float(3)?);
-    crate::ops::core::rules::dim(x, dim)?;
-    let norm = run1!("linalg.vector_norm", x, p, Dims::from([dim]), true)?;
-    run!("div", x, &run1!("_nn.clamp_min", &norm, eps)?)
+fn normalize(a: &calls::NnFunctionalNormalize) -> Result<Tensor> {
+    let x = a.input;
+    crate::ops::core::rules::dim(x, a.dim)?;
+    let norm = f::LinalgVectorNorm::new(x)
+        .ord(a.p)
+        .dim(&[a.dim][..])
+        .keepdim(true)
+        .call()?;
+    let bounded = f::_nn_clamp_min(&norm, a.eps)?;
+    f::div(x, &f::expand(&bounded, x.shape())?)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Dims, Tensor, run1};
+    use crate::Tensor;
+    use crate::ops::f;
 
     fn close(t: &Tensor, want: &[f32]) {
         for (a, b) in t.to_vec::<f32>().unwrap().iter().zip(want) {
@@ -444,7 +413,7 @@ mod tests {
     #[test]
     fn layers_and_losses_agree_with_pytorch() {
         let x = Tensor::from_slice(&[1f32, 2., 4., 8., 0., -1., 3., 5.], &[2, 4]).unwrap();
-        let y = run1!("nn.functional.layer_norm", &x, Dims::from([4])).unwrap();
+        let y = f::nn_functional_layer_norm(&x, &[4]).unwrap();
         close(
             &y,
             &[
@@ -458,7 +427,7 @@ mod tests {
                 1.362_769_1,
             ],
         );
-        let y = run1!("softmax", &x, 0i64).unwrap();
+        let y = f::softmax(&x, 0).unwrap();
         close(
             &y,
             &[
@@ -474,7 +443,7 @@ mod tests {
         );
         let classes = Tensor::from_slice(&[3i64, 1], &[2]).unwrap();
         close(
-            &run1!("nn.functional.cross_entropy", &x, &classes).unwrap(),
+            &f::nn_functional_cross_entropy(&x, &classes).unwrap(),
             &[3.078_243_5],
         );
     }

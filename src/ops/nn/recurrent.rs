@@ -1,228 +1,126 @@
 //! Recurrent networks over whole sequences, packed or padded, made of other operators.
 
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, OpDef, Ret, old_compose};
-use crate::{DType, Dims, Result, Tensor, cpu, ensure, run1};
+use crate::ops::core::helpers::readable;
+use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::f;
+use crate::ops::nn::cell::{Cell, State, Weights, cat, check, step};
+use crate::{DType, Result, Tensor, bail, ensure};
+use torchlike_macros::operators;
 
-/// The rows of one kind of network: padded sequences, then packed ones.
-macro_rules! network {
-    ($name:literal, $packed:literal, $cell:expr, $hx:literal, $returns:literal) => {
-        [
-            old_compose(
-                $packed,
-                concat!("(Tensor data, Tensor batch_sizes, ", $hx, " hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> ", $returns),
-                F,
-                |a| packed(a, $cell),
-                "A recurrent network over packed sequences.",
-            ),
-            old_compose(
-                $name,
-                concat!("(Tensor input, ", $hx, " hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> ", $returns),
-                F,
-                |a| padded(a, $cell),
-                "A recurrent network over sequences of one length.",
-            ),
-        ]
+macro_rules! net {
+    ($a:ident, $hx:expr) => {
+        Net {
+            hx: $hx,
+            params: $a.params.refs(),
+            biases: $a.has_biases,
+            layers: usize::try_from($a.num_layers).unwrap_or(0),
+            dropout: $a.dropout,
+            train: $a.train,
+            directions: 1 + usize::from($a.bidirectional),
+        }
     };
 }
 
-const LSTM: [OpDef; 2] = network!(
-    "lstm",
-    "lstm#data",
-    Cell::Lstm,
-    "Tensor[]",
-    "(Tensor, Tensor, Tensor)"
-);
-const GRU: [OpDef; 2] = network!("gru", "gru#data", Cell::Gru, "Tensor", "(Tensor, Tensor)");
-const TANH: [OpDef; 2] = network!(
-    "rnn_tanh",
-    "rnn_tanh#data",
-    Cell::Tanh,
-    "Tensor",
-    "(Tensor, Tensor)"
-);
-const RELU: [OpDef; 2] = network!(
-    "rnn_relu",
-    "rnn_relu#data",
-    Cell::Relu,
-    "Tensor",
-    "(Tensor, Tensor)"
-);
-
-const CELL: &str =
-    "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)";
+macro_rules! weights {
+    ($a:ident) => {
+        Weights {
+            ih: $a.w_ih,
+            hh: $a.w_hh,
+            b_ih: $a.b_ih,
+            b_hh: $a.b_hh,
+            proj: None,
+        }
+    };
+}
 
 /// The family's rows.
-pub static OPS: &[OpDef] = &{
-    let [l1, l2] = LSTM;
-    let [g1, g2] = GRU;
-    let [t1, t2] = TANH;
-    let [r1, r2] = RELU;
-    [
-        l1,
-        l2,
-        g1,
-        g2,
-        t1,
-        t2,
-        r1,
-        r2,
-        old_compose(
-            "lstm_cell",
-            "(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)",
-            F,
-            lstm_cell,
-            "One step of an LSTM.",
-        ),
-        old_compose(
-            "gru_cell",
-            CELL,
-            F,
-            |a| one_step(a, Cell::Gru),
-            "One step of a GRU.",
-        ),
-        old_compose(
-            "rnn_tanh_cell",
-            CELL,
-            F,
-            |a| one_step(a, Cell::Tanh),
-            "One step of a plain recurrent network with tanh.",
-        ),
-        old_compose(
-            "rnn_relu_cell",
-            CELL,
-            F,
-            |a| one_step(a, Cell::Relu),
-            "One step of a plain recurrent network with relu.",
-        ),
-    ]
-};
-
-/// The kind of step.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Cell {
-    Lstm,
-    Gru,
-    Tanh,
-    Relu,
-}
-
-/// The state between steps; the second part only in an LSTM.
-#[derive(Clone)]
-struct State {
-    h: Tensor,
-    c: Option<Tensor>,
-}
-
-impl State {
-    fn map(&self, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Self> {
-        Ok(Self {
-            h: f(&self.h)?,
-            c: self.c.as_ref().map(&f).transpose()?,
-        })
-    }
-
-    fn rows(&self, start: i64, n: i64) -> Result<Self> {
-        self.map(|t| Ok(t.narrowed(0, start, n)))
-    }
-
-    fn join(parts: &[Self]) -> Result<Self> {
-        let all = |pick: &dyn Fn(&Self) -> Option<Tensor>| -> Result<Option<Tensor>> {
-            let list: Option<Vec<Tensor>> = parts.iter().map(pick).collect();
-            list.map(|l| cat(&l, 0)).transpose()
-        };
-        let h = all(&|s| Some(s.h.clone()))?
-            .ok_or_else(|| crate::err!(Runtime, "a recurrent network has no state"))?;
-        Ok(Self {
-            h,
-            c: all(&|s| s.c.clone())?,
-        })
-    }
-}
-
-fn cat(list: &[Tensor], dim: i64) -> Result<Tensor> {
-    if let [one] = list {
-        return Ok(one.clone());
-    }
-    run1!("cat", list, dim)
-}
-
-fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
-    run1!("nn.functional.linear", x, w, b)
-}
-
-/// One step, from the input's part of the gates.
-fn step(
-    cell: Cell,
-    gates: &Tensor,
-    s: &State,
-    w_hh: &Tensor,
-    b_hh: Option<&Tensor>,
-    proj: Option<&Tensor>,
-) -> Result<State> {
-    let hidden = linear(&s.h, w_hh, b_hh)?;
-    let last = gates.ndim() - 1;
-    let part = |t: &Tensor, k: i64, of: i64| {
-        let n = t.shape()[last] / of;
-        t.narrowed(last, k * n, n)
-    };
-    match cell {
-        Cell::Tanh => Ok(State {
-            h: run1!("tanh", &run1!("add", gates, &hidden)?)?,
-            c: None,
-        }),
-        Cell::Relu => Ok(State {
-            h: run1!("relu", &run1!("add", gates, &hidden)?)?,
-            c: None,
-        }),
-        Cell::Gru => {
-            let reset = run1!(
-                "sigmoid",
-                &run1!("add", &part(gates, 0, 3), &part(&hidden, 0, 3))?
-            )?;
-            let update = run1!(
-                "sigmoid",
-                &run1!("add", &part(gates, 1, 3), &part(&hidden, 1, 3))?
-            )?;
-            let fresh = run1!(
-                "tanh",
-                &run1!(
-                    "add",
-                    &part(gates, 2, 3),
-                    &run1!("mul", &reset, &part(&hidden, 2, 3))?
-                )?
-            )?;
-            let kept = run1!("mul", &run1!("sub", &s.h, &fresh)?, &update)?;
-            Ok(State {
-                h: run1!("add", &kept, &fresh)?,
-                c: None,
-            })
-        }
-        Cell::Lstm => {
-            let all = run1!("add", gates, &hidden)?;
-            let sigmoid = |k: i64| run1!("sigmoid", &part(&all, k, 4));
-            let fresh = run1!("mul", &sigmoid(0)?, &run1!("tanh", &part(&all, 2, 4))?)?;
-            let Some(c) = &s.c else {
-                crate::bail!(Runtime, "an LSTM needs two states")
-            };
-            let c = run1!("add", &run1!("mul", &sigmoid(1)?, c)?, &fresh)?;
-            let mut h = run1!("mul", &sigmoid(3)?, &run1!("tanh", &c)?)?;
-            if let Some(w) = proj {
-                h = linear(&h, w, None)?;
-            }
-            Ok(State { h, c: Some(c) })
-        }
-    }
-}
-
-/// The weights of one layer in one direction.
-struct Weights<'a> {
-    ih: &'a Tensor,
-    hh: &'a Tensor,
-    b_ih: Option<&'a Tensor>,
-    b_hh: Option<&'a Tensor>,
-    proj: Option<&'a Tensor>,
-}
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "lstm#data",
+        "(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)",
+        F,
+        |a| packed(a.data, a.batch_sizes, &net!(a, a.hx.refs()), Cell::Lstm),
+        "A recurrent network over packed sequences.",
+    ),
+    compose(
+        "lstm",
+        "(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
+        F,
+        |a| padded(a.input, a.batch_first, &net!(a, a.hx.refs()), Cell::Lstm),
+        "A recurrent network over sequences of one length.",
+    ),
+    compose(
+        "gru#data",
+        "(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
+        F,
+        |a| packed(a.data, a.batch_sizes, &net!(a, vec![a.hx]), Cell::Gru),
+        "A recurrent network over packed sequences.",
+    ),
+    compose(
+        "gru",
+        "(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+        F,
+        |a| padded(a.input, a.batch_first, &net!(a, vec![a.hx]), Cell::Gru),
+        "A recurrent network over sequences of one length.",
+    ),
+    compose(
+        "rnn_tanh#data",
+        "(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
+        F,
+        |a| packed(a.data, a.batch_sizes, &net!(a, vec![a.hx]), Cell::Tanh),
+        "A recurrent network over packed sequences.",
+    ),
+    compose(
+        "rnn_tanh",
+        "(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+        F,
+        |a| padded(a.input, a.batch_first, &net!(a, vec![a.hx]), Cell::Tanh),
+        "A recurrent network over sequences of one length.",
+    ),
+    compose(
+        "rnn_relu#data",
+        "(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
+        F,
+        |a| packed(a.data, a.batch_sizes, &net!(a, vec![a.hx]), Cell::Relu),
+        "A recurrent network over packed sequences.",
+    ),
+    compose(
+        "rnn_relu",
+        "(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+        F,
+        |a| padded(a.input, a.batch_first, &net!(a, vec![a.hx]), Cell::Relu),
+        "A recurrent network over sequences of one length.",
+    ),
+    compose(
+        "lstm_cell",
+        "(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)",
+        F,
+        |a| lstm_cell(a.input, &a.hx.refs(), &weights!(a)),
+        "One step of an LSTM.",
+    ),
+    compose(
+        "gru_cell",
+        "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)",
+        F,
+        |a| one_step(a.input, a.hx, &weights!(a), Cell::Gru),
+        "One step of a GRU.",
+    ),
+    compose(
+        "rnn_tanh_cell",
+        "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)",
+        F,
+        |a| one_step(a.input, a.hx, &weights!(a), Cell::Tanh),
+        "One step of a plain recurrent network with tanh.",
+    ),
+    compose(
+        "rnn_relu_cell",
+        "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)",
+        F,
+        |a| one_step(a.input, a.hx, &weights!(a), Cell::Relu),
+        "One step of a plain recurrent network with relu.",
+    ),
+];
 
 /// One layer in one direction over rows of all steps, `sizes[t]` of them at step `t` (never growing).
 fn layer(
@@ -233,7 +131,7 @@ fn layer(
     w: &Weights,
     reverse: bool,
 ) -> Result<(Tensor, State)> {
-    let gates = linear(data, w.ih, w.b_ih)?;
+    let gates = w.gates(data)?;
     let starts: Vec<i64> = sizes
         .iter()
         .scan(0, |at, n| Some(std::mem::replace(at, *at + n)))
@@ -241,14 +139,12 @@ fn layer(
     let mut outs: Vec<Tensor> = Vec::with_capacity(sizes.len());
     let mut done: Vec<State> = Vec::new();
     let mut order: Vec<usize> = (0..sizes.len()).collect();
-    let first = if reverse { sizes.last() } else { sizes.first() }
-        .copied()
-        .unwrap_or(0);
-    let mut state = start.rows(0, first)?;
-    let mut live = first;
     if reverse {
         order.reverse();
     }
+    let first = order.first().map_or(0, |&t| sizes[t]);
+    let mut state = start.rows(0, first)?;
+    let mut live = first;
     for t in order {
         let n = sizes[t];
         if n < live {
@@ -259,14 +155,7 @@ fn layer(
             state = State::join(&[state, start.rows(live, n - live)?])?;
         }
         live = n;
-        state = step(
-            cell,
-            &gates.narrowed(0, starts[t], n),
-            &state,
-            w.hh,
-            w.b_hh,
-            w.proj,
-        )?;
+        state = step(cell, &f::narrow(&gates, 0, starts[t], n)?, &state, w)?;
         outs.push(state.h.clone());
     }
     done.push(state);
@@ -274,6 +163,7 @@ fn layer(
     if reverse {
         outs.reverse();
     }
+    let outs: Vec<&Tensor> = outs.iter().collect();
     Ok((cat(&outs, 0)?, State::join(&done)?))
 }
 
@@ -288,24 +178,7 @@ struct Net<'a> {
     directions: usize,
 }
 
-impl<'a> Net<'a> {
-    /// Reads the arguments from position `first` (`hx`) on.
-    fn of(a: &Args<'a>, first: usize) -> Result<Self> {
-        let hx = match a.opt_tensor(first) {
-            Some(t) => vec![t],
-            None => a.tensors(first)?.to_vec(),
-        };
-        Ok(Self {
-            hx,
-            params: a.tensors(first + 1)?.to_vec(),
-            biases: a.bool(first + 2),
-            layers: usize::try_from(a.int(first + 3)?).unwrap_or(0),
-            dropout: a.float(first + 4)?,
-            train: a.bool(first + 5),
-            directions: 1 + usize::from(a.bool(first + 6)),
-        })
-    }
-
+impl Net<'_> {
     /// Data, states and weights have to be on one device.
     fn check_devices(&self, data: &Tensor) -> Result<()> {
         let states = self.hx.iter().map(|t| ("hidden", t));
@@ -321,17 +194,16 @@ impl<'a> Net<'a> {
         Ok(())
     }
 
-    fn run(&self, cell: Cell, data: &Tensor, sizes: &[i64]) -> Result<(Tensor, State)> {
-        self.check_devices(data)?;
-        let cells = self.layers * self.directions;
+    /// Checks the numbers of weights and states; how many weights a cell has.
+    fn check_numbers(&self, cell: Cell) -> Result<usize> {
+        let cells = self.layers.saturating_mul(self.directions);
         ensure!(
             cells > 0 && self.params.len() % cells == 0,
             Runtime,
             "a recurrent network of {cells} cells cannot have {} parameters",
             self.params.len()
         );
-        let each = self.params.len() / cells;
-        let plain = if self.biases { 4 } else { 2 };
+        let (each, plain) = (self.params.len() / cells, self.plain());
         ensure!(
             each == plain || (each == plain + 1 && cell == Cell::Lstm),
             Runtime,
@@ -351,31 +223,52 @@ impl<'a> Net<'a> {
             Runtime,
             "hx must have {cells} layers of states"
         );
+        Ok(each)
+    }
+
+    /// Weights of a cell without projection.
+    fn plain(&self) -> usize {
+        if self.biases { 4 } else { 2 }
+    }
+
+    /// The weights of cell `k`, of which each has `each`.
+    fn weights(&self, k: usize, each: usize) -> Weights<'_> {
+        let p = &self.params[k * each..(k + 1) * each];
+        Weights {
+            ih: p[0],
+            hh: p[1],
+            b_ih: self.biases.then(|| p[2]),
+            b_hh: self.biases.then(|| p[3]),
+            proj: (each > self.plain()).then(|| p[each - 1]),
+        }
+    }
+
+    fn start(&self, k: usize) -> Result<State> {
+        let of = |h: &Tensor| f::select(h, 0, k as i64);
+        Ok(State {
+            h: of(self.hx[0])?,
+            c: self.hx.get(1).map(|c| of(c)).transpose()?,
+        })
+    }
+
+    fn run(&self, cell: Cell, data: &Tensor, sizes: &[i64]) -> Result<(Tensor, State)> {
+        self.check_devices(data)?;
+        let each = self.check_numbers(cell)?;
         let mut x = data.clone();
         let mut finals: Vec<State> = Vec::new();
         for l in 0..self.layers {
             let mut outs = Vec::new();
             for d in 0..self.directions {
                 let k = l * self.directions + d;
-                let p = &self.params[k * each..(k + 1) * each];
-                let w = Weights {
-                    ih: p[0],
-                    hh: p[1],
-                    b_ih: self.biases.then(|| p[2]),
-                    b_hh: self.biases.then(|| p[3]),
-                    proj: (each > plain).then(|| p[each - 1]),
-                };
-                let start = State {
-                    h: self.hx[0].selected(0, k as i64),
-                    c: self.hx.get(1).map(|c| c.selected(0, k as i64)),
-                };
+                let (start, w) = (self.start(k)?, self.weights(k, each));
                 let (out, state) = layer(cell, &x, sizes, &start, &w, d == 1)?;
                 outs.push(out);
-                finals.push(state.map(|t| run1!("unsqueeze", t, 0i64))?);
+                finals.push(state.map(|t| f::unsqueeze(t, 0))?);
             }
+            let outs: Vec<&Tensor> = outs.iter().collect();
             x = cat(&outs, 1)?;
             if self.train && self.dropout > 0.0 && l + 1 < self.layers {
-                x = run1!("dropout", &x, self.dropout, true)?;
+                x = f::dropout(&x, self.dropout, true)?;
             }
         }
         Ok((x, State::join(&finals)?))
@@ -389,115 +282,58 @@ fn result(out: Tensor, s: State) -> Ret {
     }
 }
 
-fn padded(a: &Args, cell: Cell) -> Result<Ret> {
-    let net = Net::of(a, 1)?;
-    let x = a.tensor(0)?;
+fn padded(x: &Tensor, batch_first: bool, net: &Net, cell: Cell) -> Result<Ret> {
     ensure!(
         x.ndim() == 3,
         Runtime,
         "input must have 3 dimensions, got {}",
         x.ndim()
     );
-    let batch_first = a.bool(8);
-    let x = if batch_first {
-        x.swapped(0, 1)
-    } else {
-        x.clone()
+    let swapped = |t: Tensor| {
+        if batch_first {
+            f::transpose(&t, 0, 1)
+        } else {
+            Ok(t)
+        }
     };
+    let x = swapped(x.clone())?;
     let (steps, batch) = (x.shape()[0], x.shape()[1]);
     ensure!(
         steps > 0,
         Runtime,
         "Expected sequence length to be larger than 0 in RNN"
     );
-    let rows = run1!("reshape", &x, Dims::from([steps * batch, x.shape()[2]]))?;
+    let rows = f::reshape(&x, &[steps * batch, x.shape()[2]])?;
     let (out, state) = net.run(cell, &rows, &vec![batch; steps as usize])?;
-    let width = out.shape()[1];
-    let mut out = run1!("reshape", &out, Dims::from([steps, batch, width]))?;
-    if batch_first {
-        out = run1!("transpose", &out, 0i64, 1i64)?;
-    }
+    let out = f::reshape(&out, &[steps, batch, out.shape()[1]])?;
+    Ok(result(swapped(out)?, state))
+}
+
+fn packed(data: &Tensor, sizes: &Tensor, net: &Net, cell: Cell) -> Result<Ret> {
+    let sizes = readable(sizes, "the batch sizes of packed sequences must be real")?;
+    let sizes = sizes.to_dtype(DType::I64)?.to_vec::<i64>()?;
+    let (out, state) = net.run(cell, data, &sizes)?;
     Ok(result(out, state))
 }
 
-fn packed(a: &Args, cell: Cell) -> Result<Ret> {
-    let net = Net::of(a, 2)?;
-    let sizes = crate::ops::core::helpers::readable(
-        a.tensor(1)?,
-        "the batch sizes of packed sequences must be real",
-    )?;
-    let sizes = cpu::copy::dense(&sizes, DType::I64)?;
-    let (out, state) = net.run(cell, a.tensor(0)?, cpu::slice::<i64>(&sizes))?;
-    Ok(result(out, state))
-}
-
-/// Checks the shapes of a cell's input and states against its weights.
-fn check_cell(x: &Tensor, states: &[&Tensor], w_ih: &Tensor, w_hh: &Tensor) -> Result<()> {
-    let width = |t: &Tensor| t.shape().get(1).copied().unwrap_or(0);
-    ensure!(
-        width(x) == width(w_ih),
-        Runtime,
-        "input has inconsistent input_size: got {} expected {}",
-        width(x),
-        width(w_ih)
-    );
-    let batch = |t: &Tensor| t.shape().first().copied().unwrap_or(1);
-    for (i, h) in states.iter().enumerate() {
-        ensure!(
-            batch(x) == batch(h),
-            Runtime,
-            "Input batch size {} doesn't match hidden{i} batch size {}",
-            batch(x),
-            batch(h)
-        );
-        ensure!(
-            width(h) == width(w_hh),
-            Runtime,
-            "hidden{i} has inconsistent hidden_size: got {}, expected {}",
-            width(h),
-            width(w_hh)
-        );
-    }
-    Ok(())
-}
-
-fn one_step(a: &Args, cell: Cell) -> Result<Ret> {
-    check_cell(a.tensor(0)?, &[a.tensor(1)?], a.tensor(2)?, a.tensor(3)?)?;
-    let gates = linear(a.tensor(0)?, a.tensor(2)?, a.opt_tensor(4))?;
+fn one_step(x: &Tensor, h: &Tensor, w: &Weights, cell: Cell) -> Result<Tensor> {
+    check(x, &[h], w)?;
     let start = State {
-        h: a.tensor(1)?.clone(),
+        h: h.clone(),
         c: None,
     };
-    Ok(
-        step(cell, &gates, &start, a.tensor(3)?, a.opt_tensor(5), None)?
-            .h
-            .into(),
-    )
+    Ok(step(cell, &w.gates(x)?, &start, w)?.h)
 }
 
-fn lstm_cell(a: &Args) -> Result<Ret> {
-    let hx = a.tensors(1)?;
-    ensure!(
-        hx.len() == 2,
-        Runtime,
-        "lstm_cell expects two hidden states"
-    );
-    check_cell(a.tensor(0)?, hx, a.tensor(2)?, a.tensor(3)?)?;
-    let gates = linear(a.tensor(0)?, a.tensor(2)?, a.opt_tensor(4))?;
+fn lstm_cell(x: &Tensor, hx: &[&Tensor], w: &Weights) -> Result<Ret> {
+    let [h, c] = hx else {
+        bail!(Runtime, "lstm_cell expects two hidden states")
+    };
+    check(x, hx, w)?;
     let start = State {
-        h: hx[0].clone(),
-        c: Some(hx[1].clone()),
+        h: (*h).clone(),
+        c: Some((*c).clone()),
     };
-    let s = step(
-        Cell::Lstm,
-        &gates,
-        &start,
-        a.tensor(3)?,
-        a.opt_tensor(5),
-        None,
-    )?;
-    let Some(c) = s.c else {
-        crate::bail!(Runtime, "an LSTM has two states")
-    };
-    Ok(Ret::Tuple(vec![s.h, c]))
+    let s = step(Cell::Lstm, &w.gates(x)?, &start, w)?;
+    Ok(Ret::Tuple(std::iter::once(s.h).chain(s.c).collect()))
 }

@@ -1,69 +1,76 @@
-"""PyTorch's module paths (``nn.modules.conv`` and the like) for the files in ``nn.layers``."""
+"""The layers, in the files where PyTorch has them."""
 
-import sys
-
-from torchlike import nn
-from torchlike.nn import _hooks, module
-from torchlike.nn.layers import (
-    _tuples,
+from torchlike.nn.modules import (
     activation,
     adaptive,
-    attention,
     batchnorm,
+    channelshuffle,
     container,
     conv,
+    distance,
     dropout,
+    flatten,
+    fold,
+    instancenorm,
     lazy,
     linear,
+    linear_cross_entropy_options,
     loss,
+    module,
     normalization,
     padding,
+    pixelshuffle,
     pooling,
     rnn,
-    shape,
     sparse,
     transformer,
+    upsampling,
+    utils,
 )
+from torchlike.nn.modules.activation import *
+from torchlike.nn.modules.adaptive import *
+from torchlike.nn.modules.batchnorm import *
+from torchlike.nn.modules.channelshuffle import *
+from torchlike.nn.modules.container import *
+from torchlike.nn.modules.conv import *
+from torchlike.nn.modules.distance import *
+from torchlike.nn.modules.dropout import *
+from torchlike.nn.modules.flatten import *
+from torchlike.nn.modules.fold import *
+from torchlike.nn.modules.instancenorm import *
+from torchlike.nn.modules.linear import *
+from torchlike.nn.modules.linear_cross_entropy_options import *
+from torchlike.nn.modules.loss import *
+from torchlike.nn.modules.module import Module
+from torchlike.nn.modules.normalization import *
+from torchlike.nn.modules.padding import *
+from torchlike.nn.modules.pixelshuffle import *
+from torchlike.nn.modules.pooling import *
+from torchlike.nn.modules.rnn import *
+from torchlike.nn.modules.sparse import *
+from torchlike.nn.modules.transformer import *
+from torchlike.nn.modules.upsampling import *
 
-_FILES = {
-    "activation": activation,
-    "adaptive": adaptive,
-    "attention": attention,
-    "batchnorm": batchnorm,
-    "container": container,
-    "conv": conv,
-    "distance": shape,
-    "dropout": dropout,
-    "flatten": shape,
-    "fold": shape,
-    "instancenorm": batchnorm,
-    "lazy": lazy,
-    "linear": linear,
-    "loss": loss,
-    "module": module,
-    "normalization": normalization,
-    "padding": padding,
-    "pixelshuffle": shape,
-    "pooling": pooling,
-    "rnn": rnn,
-    "sparse": sparse,
-    "transformer": transformer,
-    "upsampling": shape,
-    "utils": _tuples,
-}
-for _name, _file in _FILES.items():
-    sys.modules[f"{__name__}.{_name}"] = _file
-    globals()[_name] = _file
-activation.MultiheadAttention = attention.MultiheadAttention  # type: ignore[attr-defined]
-globals().update({name: value for name, value in vars(nn).items() if isinstance(value, type)})
-for _name in (
-    "register_module_backward_hook",
-    "register_module_buffer_registration_hook",
-    "register_module_forward_hook",
-    "register_module_forward_pre_hook",
-    "register_module_full_backward_hook",
-    "register_module_full_backward_pre_hook",
-    "register_module_module_registration_hook",
-    "register_module_parameter_registration_hook",
-):
-    setattr(module, _name, getattr(_hooks, _name))
+__all__ = ["Module"]
+__all__ += activation.__all__
+__all__ += adaptive.__all__
+__all__ += batchnorm.__all__
+__all__ += channelshuffle.__all__
+__all__ += container.__all__
+__all__ += conv.__all__
+__all__ += distance.__all__
+__all__ += dropout.__all__
+__all__ += flatten.__all__
+__all__ += fold.__all__
+__all__ += instancenorm.__all__
+__all__ += linear.__all__
+__all__ += linear_cross_entropy_options.__all__
+__all__ += loss.__all__
+__all__ += normalization.__all__
+__all__ += padding.__all__
+__all__ += pixelshuffle.__all__
+__all__ += pooling.__all__
+__all__ += rnn.__all__
+__all__ += sparse.__all__
+__all__ += transformer.__all__
+__all__ += upsampling.__all__

@@ -11,7 +11,7 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
     """A module whose parameters have memory (on ``device``, by default the CPU) but no values."""
     import inspect
 
-    from torchlike.nn.module import Module
+    from torchlike.nn.modules.module import Module
 
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")

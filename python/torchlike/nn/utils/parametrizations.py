@@ -6,8 +6,8 @@ from typing import Any
 
 import torchlike as torch
 from torchlike.nn import functional as F
-from torchlike.nn.layers.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from torchlike.nn.module import Module
+from torchlike.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from torchlike.nn.modules.module import Module
 from torchlike.nn.utils import parametrize
 
 __all__ = ["spectral_norm", "weight_norm"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
-from torchlike.nn.layers.container import ModuleDict, ModuleList
-from torchlike.nn.module import Module
+from torchlike.nn.modules.container import ModuleDict, ModuleList
+from torchlike.nn.modules.module import Module
 from torchlike.nn.parameter import Parameter
 
 __all__ = [

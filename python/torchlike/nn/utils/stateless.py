@@ -16,6 +16,27 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
+    """The older name of ``torchlike.func.functional_call``."""
+    import warnings
+
+    warnings.warn(
+        "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be "
+        "removed in a future version of PyTorch. Please use `torch.func.functional_call` instead "
+        "which is a drop-in replacement.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return _functional_call(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
+
+
+def _functional_call(
+    module: Any,
+    parameters_and_buffers: Any,
+    args: Any,
+    kwargs: Any,
+    tie_weights: bool,
+    strict: bool,
+) -> Any:
     """``module(*args, **kwargs)`` with the given tensors in place of parameters and buffers."""
     if isinstance(parameters_and_buffers, (list, tuple)):
         given: dict[str, Any] = {}

@@ -1,6 +1,6 @@
 """The functions of `torch.signal.windows`: the C functions of the op table."""
 
 from torchlike import _C
-from torchlike._namespace import fill
+from torchlike._namespace import fill as _fill
 
-fill(globals(), _C, "_signal_windows")
+_fill(globals(), _C, "_signal_windows")

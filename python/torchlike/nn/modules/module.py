@@ -1,0 +1,496 @@
+"""The base class of all layers and models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torchlike._C import Parameter, Tensor, _ModuleWalk
+from torchlike.nn import _hooks, _state
+from torchlike.nn._convert import Module as _ConversionMethods
+from torchlike.nn._hook_methods import Module as _HookMethods
+from torchlike.nn._hooks import *  # noqa: F403
+from torchlike.nn._hooks import (
+    CALL_TABLES,
+    STATE_TABLES,
+    Table,
+    any_global,
+    call_with_hooks,
+    global_tables,
+    replaced,
+)
+from torchlike.nn._paths import Module as _PathMethods
+from torchlike.nn._registry import Registry, kind_by_type, kind_of, module_types, type_name
+from torchlike.nn.parameter import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Module"]
+__all__ += _hooks.__all__
+
+_set = object.__setattr__
+parameter_hooks = global_tables["_parameter_registration"]
+_REGISTRIES = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
+
+
+def _addindent(text: str, spaces: int) -> str:
+    return text.replace("\n", "\n" + " " * spaces)
+
+
+def _unreachable(method: str) -> RuntimeError:
+    return RuntimeError(
+        f"Reached a code path in Module.{method}() that should never be called. "
+        "Please file an issue at https://github.com/pytorch/pytorch/issues/new"
+        "?template=bug-report.yml to report this bug."
+    )
+
+
+class Module(_HookMethods, _PathMethods, _ConversionMethods):
+    """A node in a tree of layers: parameters, buffers, child modules and a ``forward``.
+
+    Values that are registered (parameters, buffers, modules) are ordinary instance
+    attributes; ``_kinds`` says which names they are.
+    """
+
+    __constants__: ClassVar[list[str]] = []
+    dump_patches: bool = False
+    _version: int = 1
+    training: bool
+    call_super_init: bool = False
+    _kinds: dict[str, str]
+    _hooks: dict[str, Table] | None
+
+    _parameters = Registry("_parameters", "parameter")
+    _buffers = Registry("_buffers", "buffer")
+    _modules = Registry("_modules", "module")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        onward = self.call_super_init
+        if (args or kwargs) and not onward:
+            if kwargs:
+                wrong = f"got an unexpected keyword argument '{next(iter(kwargs))}'"
+            else:
+                wrong = f"takes 1 positional argument but {len(args) + 1} were given"
+            raise TypeError(f"{type(self).__name__}.__init__() {wrong}")
+        state = self.__dict__
+        state["training"] = True
+        state["_kinds"] = {}
+        state["_non_persistent_buffers_set"] = set()
+        state["_hooks"] = None
+        state["_state_hooks"] = None
+        if onward:
+            super().__init__(*args, **kwargs)
+
+    # Calling
+
+    def forward(self, *input: Any) -> Any:
+        """What the module computes; every subclass has its own."""
+        raise NotImplementedError(
+            f'Module [{type(self).__name__}] is missing the required "forward" function'
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            hooks = self._hooks
+        except AttributeError:
+            raise AttributeError(
+                f"'{type(self).__name__}' object has no attribute '_backward_hooks'"
+            ) from None
+        if hooks is None and not any_global[0]:
+            return self.forward(*args, **kwargs)
+        return call_with_hooks(self, args, kwargs)
+
+    _call_impl = _wrapped_call_impl = __call__
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """There is no compiler to hand the module to."""
+        raise NotImplementedError(f"{type(self).__name__}.compile() is not supported")
+
+    # Registering
+
+    def _check_name(self, what: str, name: Any) -> None:
+        state = self.__dict__
+        if "_kinds" not in state:
+            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
+        if not isinstance(name, str):
+            raise TypeError(f"{what} name should be a string. Got {type_name(name)}")
+        if "." in name:
+            raise KeyError(f'{what} name can\'t contain "."')
+        if name == "":
+            raise KeyError(f'{what} name can\'t be empty string ""')
+        if state["_kinds"].get(name) != what and hasattr(self, name):
+            raise KeyError(f"attribute '{name}' already exists")
+
+    def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
+        """Add a tensor that is part of the state but is not trained."""
+        self._check_name("buffer", name)
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{type_name(tensor)}' object to buffer '{name}' "
+                "(torch Tensor or None required)"
+            )
+        if global_tables["_buffer_registration"]:
+            tensor = replaced("_buffer_registration", self, name, tensor)
+        state = self.__dict__
+        state["_kinds"][name] = "buffer"
+        state[name] = tensor
+        if persistent:
+            state["_non_persistent_buffers_set"].discard(name)
+        else:
+            state["_non_persistent_buffers_set"].add(name)
+
+    def register_parameter(self, name: str, param: Any) -> None:
+        """Add a parameter under ``name``; ``None`` keeps the name without a value."""
+        self._check_name("parameter", name)
+        if param is not None:
+            if not isinstance(param, Parameter):
+                raise TypeError(
+                    f"cannot assign '{type_name(param)}' object to parameter '{name}' "
+                    "(torch.nn.Parameter or None required)"
+                )
+            if param.grad_fn is not None:
+                raise ValueError(
+                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model "
+                    f"parameters must be created explicitly. To express '{name}' "
+                    "as a function of another Tensor, compute the value in "
+                    "the forward() method."
+                )
+            if global_tables["_parameter_registration"]:
+                param = replaced("_parameter_registration", self, name, param)
+        state = self.__dict__
+        state["_kinds"][name] = "parameter"
+        state[name] = param
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a child module under ``name``."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{type_name(module)} is not a Module subclass")
+        if not isinstance(name, str):
+            raise TypeError(f"module name should be a string. Got {type_name(name)}")
+        state = self.__dict__
+        kinds = state["_kinds"]
+        if kinds.get(name) != "module" and hasattr(self, name):
+            raise KeyError(f"attribute '{name}' already exists")
+        if "." in name:
+            raise KeyError(f'module name can\'t contain ".", got: {name}')
+        if name == "":
+            raise KeyError('module name can\'t be empty string ""')
+        if global_tables["_module_registration"]:
+            module = replaced("_module_registration", self, name, module)
+        kinds[name] = "module"
+        state[name] = module
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """The same as ``add_module``."""
+        self.add_module(name, module)
+
+    # Attributes
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        cls = type(value)
+        try:
+            kind = kind_by_type[cls]
+        except KeyError:
+            kind = kind_of(cls)
+        try:
+            kinds = self._kinds
+        except AttributeError:
+            kinds = None
+        if kind is None:
+            if kinds is None or name not in kinds:
+                _set(self, name, value)
+                return
+        elif kind == "parameter" and kinds is not None and value.grad_fn is None:
+            # A new or known parameter under an unremarkable name: the common case of
+            # constructors. Everything else takes the long way, with all its messages.
+            known = name in kinds
+            if (
+                kinds[name] == "parameter"
+                if known
+                else name not in self.__dict__ and "." not in name and not hasattr(self, name)
+            ) and not parameter_hooks:
+                kinds[name] = "parameter"
+                self.__dict__[name] = value
+                return
+        self._assign(name, value, kind, kinds)
+
+    def _assign(self, name: str, value: Any, kind: str | None, kinds: Any) -> None:
+        state = self.__dict__
+        if kinds is None:
+            what = "parameters" if kind == "parameter" else kind
+            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
+        old = kinds.get(name)
+        if kind == "parameter":
+            if old != "parameter":
+                if old is not None:
+                    del kinds[name]
+                    state["_non_persistent_buffers_set"].discard(name)
+                state.pop(name, None)
+            self.register_parameter(name, value)
+        elif old == "parameter":
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{type_name(value)}' as parameter '{name}' "
+                    "(torch.nn.Parameter or None expected)"
+                )
+            state[name] = None
+        elif kind == "module" or old == "module":
+            if kind != "module" and value is not None:
+                raise TypeError(
+                    f"cannot assign '{type_name(value)}' as child module '{name}' "
+                    "(torch.nn.Module or None expected)"
+                )
+            if old != "module":
+                if old is not None:
+                    del kinds[name]
+                    state["_non_persistent_buffers_set"].discard(name)
+                kinds[name] = "module"
+            if global_tables["_module_registration"]:
+                value = replaced("_module_registration", self, name, value)
+            state[name] = value
+        else:
+            if value is not None and not isinstance(value, Tensor):
+                raise TypeError(
+                    f"cannot assign '{type_name(value)}' as buffer '{name}' "
+                    "(torch.nn.Buffer, torch.Tensor or None expected)"
+                )
+            if kind == "buffer" and old is None:
+                state.pop(name, None)
+            if kind == "buffer" and getattr(type(self), "register_buffer", None) is not None:
+                # None is no buffer by kind, so `value` is a tensor here.
+                self.register_buffer(name, value, value.persistent)  # type: ignore[union-attr]
+            else:
+                if global_tables["_buffer_registration"]:
+                    value = replaced("_buffer_registration", self, name, value)
+                state[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        state = self.__dict__
+        kinds = state.get("_kinds", ())
+        if name in kinds:
+            del kinds[name]
+            del state[name]
+            state["_non_persistent_buffers_set"].discard(name)
+        elif name in state or hasattr(type(self), name):
+            object.__delattr__(self, name)
+        else:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = self.__dict__
+        own.update((k, v) for k, v in state.items() if k not in _REGISTRIES)
+        own.setdefault("_kinds", {})
+        own.setdefault("_non_persistent_buffers_set", set())
+        own.setdefault("_hooks", None)
+        own.setdefault("_state_hooks", None)
+        own.setdefault("training", True)
+        for registry, kind in _REGISTRIES.items():  # states written by PyTorch's modules
+            for name, value in (state.get(registry) or {}).items():
+                own["_kinds"][name] = kind
+                own[name] = value
+        for name in (*CALL_TABLES, *STATE_TABLES):
+            table = own.pop(name, None)
+            if table:
+                setattr(self, name, table)
+
+    def __dir__(self) -> list[str]:
+        names = {*dir(type(self)), *self.__dict__}
+        return sorted(name for name in names if not name[0].isdigit())
+
+    # Walking
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def _named_members(
+        self,
+        get_members_fn: Any,
+        prefix: str = "",
+        recurse: bool = True,
+        remove_duplicate: bool = True,
+    ) -> Iterator[tuple[str, Any]]:
+        seen = set()
+        modules = (
+            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+            if recurse
+            else [(prefix, self)]
+        )
+        for path, module in modules:
+            for name, value in get_members_fn(module):
+                if value is None or id(value) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(value))
+                yield (f"{path}.{name}" if path else name), value
+
+    def parameters(self, recurse: bool = True) -> Iterator[Any]:
+        """All parameters, each once."""
+        for _, param in self.named_parameters(recurse=recurse):
+            yield param
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        """All parameters with their dotted names."""
+        return _ModuleWalk("parameter", self, Module, None, prefix, remove_duplicate, recurse)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Any]:
+        """All buffers, each once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        """All buffers with their dotted names."""
+        return _ModuleWalk("buffer", self, Module, None, prefix, remove_duplicate, recurse)
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly below this one, each once."""
+        state = self.__dict__
+        kinds = state["_kinds"]
+        if "module" in kinds.values():
+            found = dict.fromkeys(state[name] for name, kind in kinds.items() if kind == "module")
+            found.pop(None, None)
+            yield from found
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly below this one with their names."""
+        state = self.__dict__
+        kinds = state["_kinds"]
+        if "module" not in kinds.values():
+            return
+        seen = set()
+        for name, kind in list(kinds.items()):
+            if kind == "module":
+                module = state[name]
+                if module is not None and module not in seen:
+                    seen.add(module)
+                    yield name, module
+
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """This module and all below it."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
+            yield module
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below it with their dotted names, parents first."""
+        return _ModuleWalk("module", self, Module, memo, prefix, remove_duplicate, True)
+
+    # Changing all of it
+
+    def apply(self, fn: Callable[[Module], Any]) -> Module:
+        """Call ``fn`` on every module below, then on this one."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def train(self, mode: bool = True) -> Module:
+        """Switch training behaviour on or off, here and below."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self) -> Module:
+        """The same as ``train(False)``."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        """Let all parameters record gradients, or not."""
+        for param in self.parameters():
+            param.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or fill them with zeros."""
+        for param in self.parameters():
+            if param.grad is not None:
+                if set_to_none:
+                    param.grad = None
+                else:
+                    if param.grad.grad_fn is not None:
+                        param.grad.detach_()
+                    else:
+                        param.grad.requires_grad_(False)
+                    param.grad.zero_()
+
+    # Saving and loading
+
+    def get_extra_state(self) -> Any:
+        """More to save than tensors; a class that has it defines this and set_extra_state."""
+        raise _unreachable("get_extra_state")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take back what ``get_extra_state`` gave."""
+        raise _unreachable("set_extra_state")
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        _state.save(self, destination, prefix, keep_vars, Module)
+
+    def state_dict(
+        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> Any:
+        """All parameters and persistent buffers by dotted name, not copied."""
+        if args:
+            destination, prefix, keep_vars = _state.positional(
+                *args[:3], destination=destination, prefix=prefix, keep_vars=keep_vars
+            )
+        return _state.state_dict(self, destination, prefix, keep_vars, Module)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        _state.load_own(
+            self, state_dict, prefix, local_metadata, strict,
+            missing_keys, unexpected_keys, error_msgs, Module,
+        )  # fmt: skip
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
+        """Copy tensors into this module by name, or with ``assign`` put them in its place."""
+        return _state.load(self, state_dict, strict, assign)
+
+    # Printing
+
+    def extra_repr(self) -> str:
+        """The part of the repr between the parentheses that is the class's own."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        own = extra.split("\n") if extra else []
+        state = self.__dict__
+        below = [
+            f"({name}): {_addindent(repr(state[name]), 2)}"
+            for name, kind in state["_kinds"].items()
+            if kind == "module"
+        ]
+        lines = own + below
+        if not lines:
+            inner = ""
+        elif len(own) == 1 and not below:
+            inner = own[0]
+        else:
+            inner = "\n  " + "\n  ".join(lines) + "\n"
+        return f"{self._get_name()}({inner})"
+
+
+for _name in CALL_TABLES:
+    setattr(Module, _name, Table(_name, "_hooks"))
+for _name in STATE_TABLES:
+    setattr(Module, _name, Table(_name, "_state_hooks"))
+del _name
+module_types.append(Module)
+kind_by_type.update({Tensor: None, Parameter: "parameter", Buffer: "buffer"})

@@ -1,0 +1,115 @@
+"""Division of a weight by its largest singular value by a hook before forward, the older way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torchlike as torch
+from torchlike.nn import functional as F
+from torchlike.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from torchlike.nn.parameter import Parameter
+
+__all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
+
+
+class SpectralNorm:
+    """The hook: a step of the power iteration in training, then the division."""
+
+    def __init__(
+        self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
+    ) -> None:
+        if n_power_iterations <= 0:
+            raise ValueError(
+                "Expected n_power_iterations to be positive, "
+                f"but got n_power_iterations={n_power_iterations}"
+            )
+        self.name = name
+        self.n_power_iterations = n_power_iterations
+        self.dim = dim
+        self.eps = eps
+
+    def reshape_weight_to_matrix(self, weight: Any) -> Any:
+        """The weight with its outputs as rows."""
+        return weight.movedim(self.dim, 0).flatten(1)
+
+    def compute_weight(self, module: Any, do_power_iteration: bool) -> Any:
+        """The weight divided by the present estimate of its largest singular value."""
+        weight = getattr(module, self.name + "_orig")
+        u, v = getattr(module, self.name + "_u"), getattr(module, self.name + "_v")
+        matrix = self.reshape_weight_to_matrix(weight)
+        if do_power_iteration:
+            with torch.no_grad():
+                for _ in range(self.n_power_iterations):
+                    v.copy_(F.normalize(matrix.t().mv(u), dim=0, eps=self.eps))
+                    u.copy_(F.normalize(matrix.mv(v), dim=0, eps=self.eps))
+                u, v = u.clone(), v.clone()
+        return weight / torch.dot(u, torch.mv(matrix, v))
+
+    def __call__(self, module: Any, inputs: Any) -> None:
+        setattr(module, self.name, self.compute_weight(module, module.training))
+
+
+class SpectralNormStateDictHook:
+    """Says in the state which form of it this is: one that has both vectors."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, module: Any, state_dict: Any, prefix: str, local_metadata: Any) -> None:
+        local_metadata.setdefault("spectral_norm", {})[self.name + ".version"] = 1
+
+
+def _hook(module: Any, name: str) -> tuple[int, SpectralNorm] | None:
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, SpectralNorm) and hook.name == name:
+            return key, hook
+    return None
+
+
+def spectral_norm(
+    module: Any,
+    name: str = "weight",
+    n_power_iterations: int = 1,
+    eps: float = 1e-12,
+    dim: int | None = None,
+) -> Any:
+    """Keep a weight's largest singular value at one: ``name_orig`` is what is trained."""
+    if dim is None:
+        dim = int(isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)))
+    if _hook(module, name) is not None:
+        raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
+    norm = SpectralNorm(name, n_power_iterations, dim, eps)
+    weight = module._parameters[name]
+    if weight is None:
+        raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+    with torch.no_grad():
+        rows, columns = norm.reshape_weight_to_matrix(weight).shape
+        u = F.normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
+        v = F.normalize(weight.new_empty(columns).normal_(0, 1), dim=0, eps=eps)
+    del module._parameters[name]
+    module.register_parameter(name + "_orig", weight)
+    setattr(module, name, weight.data)  # an ordinary attribute: the hook replaces it at each call
+    module.register_buffer(name + "_u", u)
+    module.register_buffer(name + "_v", v)
+    module.register_forward_pre_hook(norm)
+    module._register_state_dict_hook(SpectralNormStateDictHook(name))
+    return module
+
+
+def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
+    """Make the weight an ordinary parameter again."""
+    found = _hook(module, name)
+    if found is None:
+        raise ValueError(f"spectral_norm of '{name}' not found in {module}")
+    key, hook = found
+    with torch.no_grad():
+        weight = hook.compute_weight(module, do_power_iteration=False)
+    for old in (name, name + "_u", name + "_v", name + "_orig"):
+        delattr(module, old)
+    module.register_parameter(name, Parameter(weight.detach()))
+    del module._forward_pre_hooks[key]
+    for other, saved in module._state_dict_hooks.items():
+        if isinstance(saved, SpectralNormStateDictHook) and saved.name == name:
+            del module._state_dict_hooks[other]
+            break
+    return module

@@ -1,0 +1,332 @@
+//! Recording: a meta storage remembers the calls that wrote it, and replaying them makes it real.
+//!
+//! Each write to a storage adds an [`Entry`] that points to the state before it and to the states its inputs had
+//! at that moment. Entries only ever point to older ones, so histories cannot form cycles, and a storage can
+//! be replayed alone, in any order, with the bits that eager execution would have given: random calls keep a
+//! copy of the generator as it was, and move the real one on as eager would have.
+//!
+//! Recording sees the leaves of composed ops. Views need no entry: they share their storage.
+
+mod replay;
+
+pub use replay::{clear_cache, materialize, peek, replay};
+
+use super::{Layer, Next, Sees};
+use crate::ops::args::{Arg, Args, OwnedArg, OwnedArgs};
+use crate::ops::copy::no_data;
+use crate::ops::core::place::{Placing, place};
+use crate::ops::dispatch;
+use crate::ops::op::{Body, KernelBody, Ret};
+use crate::ops::schema::Kind;
+use crate::ops::{Call, Form};
+use crate::random::{self, Generator};
+use crate::source::{Recipe, Source};
+use crate::{Device, Result, Storage, Tensor, bail, layers};
+use crate::{mode, storage};
+use replay::{file_key, run_now};
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// One write to one storage.
+pub struct Entry {
+    /// Which storage, told apart over its whole life.
+    key: u64,
+    nbytes: usize,
+    /// The storage's state before this write; none if the call made the storage.
+    prev: Option<Source>,
+    call: Arc<Written>,
+}
+
+/// A recorded call, shared by the entries of all its results.
+struct Written {
+    seq: u64,
+    args: OwnedArgs,
+    /// The states of the recorded tensors among the arguments, in order.
+    inputs: Vec<Source>,
+    /// Versions of the real tensors among the arguments, in order.
+    versions: Vec<u32>,
+    /// Layouts of the results, with the key of each one's storage; in place: that of argument 0.
+    outs: Vec<(u64, Tensor)>,
+    in_place: bool,
+    /// The generator before the call.
+    rng: Option<Generator>,
+    device: Device,
+}
+
+static COUNTER: AtomicU64 = AtomicU64::new(1);
+
+fn next_number() -> u64 {
+    COUNTER.fetch_add(1, Relaxed)
+}
+
+impl Recipe for Entry {
+    fn op_name(&self) -> &'static str {
+        self.call.args.op.public_name()
+    }
+
+    fn key(&self) -> u64 {
+        self.key
+    }
+
+    fn replay(self: Arc<Self>, nbytes: usize) -> Result<Storage> {
+        replay(&Source::Recipe(self), nbytes, false)
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+/// The entry of a recipe: no other layer makes any.
+fn entry_of(recipe: Arc<dyn Recipe>) -> Result<Arc<Entry>> {
+    recipe
+        .into_any()
+        .downcast()
+        .map_err(|_| crate::err!(Runtime, "a recipe that was not recorded here"))
+}
+
+impl Drop for Entry {
+    /// Takes long chains of writes apart without recursing.
+    fn drop(&mut self) {
+        let mut next = self.prev.take();
+        while let Some(Source::Recipe(recipe)) = next {
+            next = match entry_of(recipe).map(Arc::try_unwrap) {
+                Ok(Ok(mut entry)) => entry.prev.take(),
+                _ => break,
+            };
+        }
+    }
+}
+
+/// A storage of a recorded argument stands in for the real one by its layout alone.
+fn placeholder(t: &Tensor) -> Tensor {
+    let bare = Tensor::from_parts(
+        Storage::meta(0),
+        t.shape().clone(),
+        t.strides().clone(),
+        t.offset(),
+        t.dtype(),
+    );
+    bare.with_conj(t.is_conj()).with_neg(t.is_neg())
+}
+
+/// Keeps calls that touch recorded tensors, and factories called while recording, instead of running them.
+pub struct Recording;
+
+impl Layer for Recording {
+    fn sees(&self) -> Sees {
+        Sees::Kernels
+    }
+
+    fn wants(&self, seen: u32, on: u32) -> bool {
+        let sourced = u32::from(storage::SOURCED) << mode::STORAGE_FLAGS;
+        on & mode::RECORDING != 0 || seen & sourced != 0
+    }
+
+    fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        let Body::Kernel(ref k) = c.args.op.def.body else {
+            return next.call(c);
+        };
+        if !promises(c.args) {
+            return next.call(c);
+        }
+        dispatch::prepared(c, k, |c, _| deferred(c, k))
+    }
+}
+
+/// Whether the result of a call can become real later, and is not real now.
+fn promises(args: &Args) -> bool {
+    let (mut tensors, mut real, mut unknown) = (0, 0, 0);
+    args.for_each_tensor(|_, t| {
+        tensors += 1;
+        if !t.is_meta() {
+            real += 1;
+        } else if !t.storage().is_sourced() {
+            unknown += 1;
+        }
+    });
+    let asked = args.values.iter().find_map(|v| match v {
+        Arg::Device(d) => Some(*d),
+        _ => None,
+    });
+    let factory = tensors == 0;
+    let stays_meta = factory && asked.unwrap_or_else(mode::default_device).is_meta();
+    // Otherwise a plain meta tensor takes part, or all data is here.
+    !(stays_meta || unknown > 0 || (!factory && real == tensors))
+}
+
+/// Records a kernel call in whatever form.
+fn deferred(c: Call, k: &KernelBody) -> Result<Ret> {
+    let Call { args, form } = c;
+    match &form {
+        Form::New => {}
+        Form::InPlace(target) if !target.is_meta() => return Err(no_data(target)),
+        Form::Out(outs) if outs.iter().any(|o| !o.is_meta()) => bail!(
+            NotImplemented,
+            "Cannot copy out of meta tensor; no data! {}(out=) got a real tensor for a recorded result.",
+            args.name()
+        ),
+        Form::InPlace(_) | Form::Out(_) => {}
+    }
+    // Rules see the meta device in place of any other that is asked for; the replay gets the real one.
+    let mut shown = args.to_owned();
+    if layers::recording() {
+        for v in &mut shown.values {
+            if let OwnedArg::Plain(Arg::Device(d)) = v {
+                *d = Device::META;
+            }
+        }
+    }
+    let placing = Placing {
+        traits: &k.traits,
+        device: Device::META,
+        direct_out: false,
+    };
+    let mut form = Some(form);
+    (k.run)(&shown.borrow(), &mut |plan, _| {
+        let form = form.take().unwrap_or(Form::New);
+        if k.traits.data_dependent {
+            // The shape itself needs the values: compute it now, on the replayed inputs.
+            return match form {
+                Form::New => run_now(args, k),
+                _ => Err(dispatch::data_dependent(args)),
+            };
+        }
+        place(args, placing, plan, form, &mut |outs, over| {
+            record(args, &shown, k, outs, over)
+        })
+    })
+}
+
+/// Notes a call as the newest write to each of its results; `over`: on top of what they held.
+fn record(
+    args: &Args,
+    shown: &OwnedArgs,
+    k: &KernelBody,
+    results: &[Tensor],
+    over: bool,
+) -> Result<()> {
+    let mut kept = args.to_owned();
+    let (mut inputs, mut versions) = (Vec::new(), Vec::new());
+    kept.for_each_tensor_mut(|t| match t.storage().source() {
+        Some(source) if t.is_meta() => {
+            inputs.push(source);
+            *t = placeholder(t);
+        }
+        _ => versions.push(t.storage().version()),
+    });
+    let mut device = Device::CPU;
+    for (v, p) in kept.values.iter_mut().zip(&args.op.schema.params) {
+        match (v, p.kind) {
+            // `to(dtype)` says "where it is", which is no wish to stay on meta.
+            (v @ OwnedArg::Plain(Arg::Device(Device::META)), _) => *v = OwnedArg::Plain(Arg::None),
+            (OwnedArg::Plain(Arg::Device(d)), _) => device = *d,
+            (v @ OwnedArg::Plain(Arg::None), Kind::Device) => {
+                *v = OwnedArg::Plain(Arg::Device(Device::CPU))
+            }
+            // The default dtype may have changed when the replay comes.
+            (v @ OwnedArg::Plain(Arg::None), Kind::DType)
+                if inputs.is_empty() && p.name == "dtype" =>
+            {
+                if let (Some(made), false) = (results.first(), over) {
+                    *v = OwnedArg::Plain(Arg::DType(made.dtype()));
+                }
+            }
+            _ => {}
+        }
+    }
+    let rng = if k.traits.draws {
+        Some(draw(args, shown, k, results)?)
+    } else {
+        None
+    };
+    for (v, p) in kept.values.iter_mut().zip(&args.op.schema.params) {
+        if p.kind == Kind::Generator {
+            *v = OwnedArg::Plain(Arg::None);
+        }
+    }
+    let before: Vec<Option<Source>> = results
+        .iter()
+        .map(|t| t.storage().source().filter(|_| over))
+        .collect();
+    let keys: Vec<u64> = before
+        .iter()
+        .map(|b| match b {
+            Some(Source::Recipe(e)) => e.key(),
+            Some(Source::File(p)) => file_key(p),
+            None => next_number(),
+        })
+        .collect();
+    let call = Arc::new(Written {
+        seq: next_number(),
+        args: kept,
+        inputs,
+        versions,
+        outs: keys
+            .iter()
+            .zip(results)
+            .map(|(k, t)| (*k, placeholder(t)))
+            .collect(),
+        in_place: over,
+        rng,
+        device,
+    });
+    for ((t, key), prev) in results.iter().zip(keys).zip(before) {
+        let entry = Entry {
+            key,
+            nbytes: t.storage().nbytes(),
+            prev,
+            call: call.clone(),
+        };
+        t.storage()
+            .set_source(Some(Source::Recipe(Arc::new(entry))));
+    }
+    Ok(())
+}
+
+/// Moves the generator of a random call as eager execution would, and returns it as it was before.
+fn draw(args: &Args, shown: &OwnedArgs, k: &KernelBody, results: &[Tensor]) -> Result<Generator> {
+    let at = args
+        .op
+        .schema
+        .params
+        .iter()
+        .position(|p| p.kind == Kind::Generator);
+    let shared = match at {
+        Some(i) => args.generator(i),
+        None => random::default_generator(),
+    };
+    let before = shared.lock().clone();
+    if let Some(advance) = k.traits.random {
+        advance(&shown.borrow(), results, &mut shared.lock());
+    } else {
+        // How much is drawn depends on values: run the call aside, on replayed inputs.
+        run_now(args, k)?;
+    }
+    Ok(before)
+}
+
+/// A recorded copy of a real tensor: what `tensor([...])` makes while recording.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn constant(t: &Tensor) -> Result<Tensor> {
+    let op = crate::op!("clone")?;
+    let Body::Kernel(k) = op.def.body else {
+        bail!(Runtime, "clone is a kernel")
+    };
+    let args = Args::new(op, [Arg::Tensor(t)])?;
+    let placing = Placing {
+        traits: &k.traits,
+        device: Device::META,
+        direct_out: false,
+    };
+    (k.run)(&args, &mut |plan, _| {
+        let plan = plan.on(Device::META);
+        place(&args, placing, plan, Form::New, &mut |outs, over| {
+            record(&args, &args.to_owned(), &k, outs, over)
+        })
+    })?
+    .one()
+}

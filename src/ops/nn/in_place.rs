@@ -1,0 +1,257 @@
+//! Activations that write into their input: functions with an `inplace` flag, and those whose name says it.
+
+use crate::ops::Args;
+use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::core::typed;
+use crate::ops::f;
+use crate::{DType, Result, Tensor, ensure};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "selu",
+        "(Tensor self)",
+        F,
+        |a| scaled(a.input).call(),
+        "Scaled elu.",
+    ),
+    compose(
+        "selu_",
+        "(Tensor self)",
+        F,
+        |a| flagged(true, scaled(a.input).args()),
+        "Scaled elu, in place.",
+    ),
+    compose(
+        "nn.functional.selu",
+        "(Tensor self, bool inplace=False)",
+        F,
+        |a| flagged(a.inplace, scaled(a.input).args()),
+        "Scaled elu.",
+    ),
+    compose(
+        "celu",
+        "(Tensor self, float alpha=1.0)",
+        F,
+        |a| smooth(a.input, a.alpha)?.call(),
+        "elu that is smooth for any alpha.",
+    ),
+    compose(
+        "celu_",
+        "(Tensor self, float alpha=1.0)",
+        F,
+        |a| flagged(true, smooth(a.input, a.alpha)?.args()),
+        "elu that is smooth for any alpha, in place.",
+    ),
+    compose(
+        "nn.functional.celu",
+        "(Tensor self, float alpha=1.0, bool inplace=False)",
+        F,
+        |a| flagged(a.inplace, smooth(a.input, a.alpha)?.args()),
+        "elu that is smooth for any alpha.",
+    ),
+    compose(
+        "nn.functional.elu",
+        "(Tensor self, float alpha=1.0, bool inplace=False)",
+        F,
+        |a| flagged(a.inplace, f::_NnElu::new(a.input).alpha(a.alpha).args()),
+        "x where positive, else alpha * (exp(x) - 1).",
+    ),
+    compose(
+        "nn.functional.elu_",
+        "(Tensor self, float alpha=1.0)",
+        F,
+        |a| flagged(true, f::_NnElu::new(a.input).alpha(a.alpha).args()),
+        "elu in place.",
+    ),
+    compose(
+        "threshold_",
+        "(Tensor self, Scalar threshold, Scalar value)",
+        F,
+        |a| {
+            flagged(
+                true,
+                f::Threshold::new(a.input, a.threshold, a.value).args(),
+            )
+        },
+        "A value where x is not above the threshold, in place.",
+    ),
+    compose(
+        "nn.functional.threshold",
+        "(Tensor self, Scalar threshold, Scalar value, bool inplace=False)",
+        F,
+        |a| {
+            flagged(
+                a.inplace,
+                f::Threshold::new(a.input, a.threshold, a.value).args(),
+            )
+        },
+        "x where above the threshold, else a value.",
+    ),
+    compose(
+        "nn.functional.relu",
+        "(Tensor self, bool inplace=False)",
+        F,
+        |a| {
+            ordered(a.input, "Boolean inputs not supported for relu")?;
+            flagged(a.inplace, f::Relu::new(a.input).args())
+        },
+        "x, or 0 where it is negative.",
+    ),
+    compose(
+        "nn.functional.relu_",
+        "(Tensor self)",
+        F,
+        |a| flagged(true, f::Relu::new(a.input).args()),
+        "0 where x is negative, in place.",
+    ),
+    compose(
+        "nn.functional.relu6",
+        "(Tensor self, bool inplace=False)",
+        F,
+        |a| {
+            ordered(a.input, NO_BOOL)?;
+            flagged(
+                a.inplace,
+                f::_NnHardtanh::new(a.input)
+                    .min_val(0i64)
+                    .max_val(6i64)
+                    .args(),
+            )
+        },
+        "x limited to 0..6.",
+    ),
+    compose(
+        "nn.functional.hardtanh",
+        "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, bool inplace=False)",
+        F,
+        hardtanh,
+        "x limited to a range.",
+    ),
+    compose(
+        "nn.functional.hardtanh_",
+        "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0)",
+        F,
+        |a| {
+            flagged(
+                true,
+                f::_NnHardtanh::new(a.input)
+                    .min_val(a.min_val)
+                    .max_val(a.max_val)
+                    .args(),
+            )
+        },
+        "x limited to a range, in place.",
+    ),
+    compose(
+        "nn.functional.silu",
+        "(Tensor self, bool inplace=False)",
+        F,
+        |a| flagged(a.inplace, f::_NnSilu::new(a.input).args()),
+        "x * sigmoid(x).",
+    ),
+    compose(
+        "nn.functional.mish",
+        "(Tensor self, bool inplace=False)",
+        F,
+        |a| flagged(a.inplace, f::_NnMish::new(a.input).args()),
+        "x * tanh(softplus(x)).",
+    ),
+    compose(
+        "nn.functional.hardsigmoid",
+        "(Tensor self, bool inplace=False)",
+        F,
+        |a| flagged(a.inplace, f::_NnHardsigmoid::new(a.input).args()),
+        "A sigmoid made of straight lines.",
+    ),
+    compose(
+        "nn.functional.hardswish",
+        "(Tensor self, bool inplace=False)",
+        F,
+        |a| flagged(a.inplace, f::_NnHardswish::new(a.input).args()),
+        "x * hardsigmoid(x).",
+    ),
+    compose(
+        "nn.functional.leaky_relu",
+        "(Tensor self, float negative_slope=0.01, bool inplace=False)",
+        F,
+        |a| {
+            flagged(
+                a.inplace,
+                f::_NnLeakyRelu::new(a.input)
+                    .negative_slope(a.negative_slope)
+                    .args(),
+            )
+        },
+        "x where positive, else x times a slope.",
+    ),
+    compose(
+        "nn.functional.leaky_relu_",
+        "(Tensor self, float negative_slope=0.01)",
+        F,
+        |a| {
+            flagged(
+                true,
+                f::_NnLeakyRelu::new(a.input)
+                    .negative_slope(a.negative_slope)
+                    .args(),
+            )
+        },
+        "Leaky relu in place.",
+    ),
+];
+
+/// Makes a call, in place if `inplace` says so: the result is argument 0 itself then.
+pub(super) fn flagged(inplace: bool, call: Result<Args>) -> Result<Ret> {
+    let call = call?;
+    if inplace {
+        typed::in_place(&call)?;
+        return Ok(Ret::Same(0));
+    }
+    typed::one(&call).map(Ret::from)
+}
+
+/// elu with the numbers that keep mean 0 and variance 1.
+fn scaled(t: &Tensor) -> f::_NnElu<'_> {
+    f::_NnElu::new(t)
+        .alpha(1.673_263_242_354_377_2)
+        .scale(1.050_700_987_355_480_5)
+}
+
+/// elu without a bend at 0.
+fn smooth(t: &Tensor, alpha: f64) -> Result<f::_NnElu<'_>> {
+    ensure!(
+        alpha != 0.0,
+        Runtime,
+        "ZeroDivisionError: alpha cannot be 0 for CELU"
+    );
+    Ok(f::_NnElu::new(t).alpha(alpha).input_scale(1.0 / alpha))
+}
+
+const NO_BOOL: &str = "Bool inputs not supported for hardtanh";
+
+/// Refuses truth values, with a text of the function's own, and complex numbers.
+fn ordered(t: &Tensor, no_bool: &str) -> Result<()> {
+    ensure!(t.dtype() != DType::Bool, Runtime, "{no_bool}");
+    ensure!(
+        !t.dtype().is_complex(),
+        NotImplemented,
+        "clamp is not supported for complex types"
+    );
+    Ok(())
+}
+
+fn hardtanh(a: &calls::NnFunctionalHardtanh) -> Result<Ret> {
+    ensure!(
+        a.min_val.to_f64() <= a.max_val.to_f64(),
+        Value,
+        "min_val cannot be greater than max_val"
+    );
+    ordered(a.input, NO_BOOL)?;
+    let call = f::_NnHardtanh::new(a.input)
+        .min_val(a.min_val)
+        .max_val(a.max_val);
+    flagged(a.inplace, call.args())
+}
