@@ -48,21 +48,33 @@ pub fn expand(table: TokenStream) -> Result<TokenStream, String> {
     Ok(out)
 }
 
-/// Token lists between the commas of a list.
+/// Token lists between the commas of a list; those between the parameters of a closure are its own.
 fn split(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
-    let mut parts = vec![Vec::new()];
+    let (mut parts, mut parameters) = (vec![Vec::new()], false);
     for t in tokens {
+        let Some(last) = parts.last_mut() else {
+            break;
+        };
         match &t {
-            TokenTree::Punct(p) if p.as_char() == ',' => parts.push(Vec::new()),
-            _ => {
-                if let Some(last) = parts.last_mut() {
-                    last.push(t);
-                }
+            TokenTree::Punct(p) if p.as_char() == ',' && !parameters => parts.push(Vec::new()),
+            TokenTree::Punct(p) if p.as_char() == '|' => {
+                parameters = !parameters && begins(last);
+                last.push(t);
             }
+            _ => last.push(t),
         }
     }
     parts.retain(|p| !p.is_empty());
     parts
+}
+
+/// Whether an expression begins after these tokens: at the start of a part, or of what it names (`cuda: ...`).
+fn begins(part: &[TokenTree]) -> bool {
+    match part.last() {
+        None => true,
+        Some(TokenTree::Punct(p)) => p.as_char() == ':',
+        Some(_) => false,
+    }
 }
 
 /// The text of a string literal.

@@ -82,11 +82,8 @@ fn inner(a: &calls::Inner) -> Result<Tensor> {
     contract(x, y, &[nx], &[ny])
 }
 
-/// `matmul`, by PyTorch's choice of products.
-///
-/// # Errors
-/// If the operands do not fit.
-pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+/// By PyTorch's choice of products.
+fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let (nx, ny) = (x.ndim(), y.ndim());
     ensure!(
         nx > 0 && ny > 0,

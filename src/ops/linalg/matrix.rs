@@ -99,12 +99,6 @@ pub static OPS: &[OpDef] = &[
     ),
 ];
 
-/// How PyTorch's older messages spell element types.
-#[must_use]
-pub fn cpp_name(d: DType) -> &'static str {
-    d.cpp_name()
-}
-
 pub(in crate::ops) fn supported(kernel: &str, d: DType) -> Result<()> {
     d.check_kernel(crate::cpu::matrix::has_product(d), kernel)?;
     Ok(())

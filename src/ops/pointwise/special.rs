@@ -121,150 +121,46 @@ map_op!(
     y,
     c | special::igamma(f64::from(x), f64::from(y), true) as T
 );
-map_op!(
-    ChebT,
-    2,
-    [heavy] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(1, 0),
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    ChebU,
-    2,
-    [heavy] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(2, 0),
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    ChebV,
-    2,
-    [heavy] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(2, -1),
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    ChebW,
-    2,
-    [heavy] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(2, 1),
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    SChebT,
-    2,
-    [heavy] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(1, 0),
-        2.0 * f64::from(x) - 1.0,
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    SChebU,
-    2,
-    [heavy] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(2, 0),
-        2.0 * f64::from(x) - 1.0,
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    SChebV,
-    2,
-    [heavy] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(2, -1),
-        2.0 * f64::from(x) - 1.0,
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    SChebW,
-    2,
-    [heavy] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(2, 1),
-        2.0 * f64::from(x) - 1.0,
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    HermH,
-    2,
-    [heavy] | x,
-    y,
-    c | special::polynomial(
-        Family::HermiteH,
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    HermHe,
-    2,
-    [heavy] | x,
-    y,
-    c | special::polynomial(
-        Family::HermiteHe,
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    Lag,
-    2,
-    [heavy] | x,
-    y,
-    c | special::polynomial(
-        Family::Laguerre,
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    Leg,
-    2,
-    [heavy] | x,
-    y,
-    c | special::polynomial(
-        Family::Legendre,
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
+fn plain(x: f64) -> f64 {
+    x
+}
+
+/// From 0..1 to -1..1.
+fn shifted(x: f64) -> f64 {
+    2.0 * x - 1.0
+}
+
+/// The degree beyond which Hermite polynomials of a type overflow.
+const fn degrees<T>() -> i64 {
+    if size_of::<T>() == 4 { 128 } else { 512 }
+}
+
+macro_rules! polynomials {
+    ($($N:ident $family:expr, $argument:ident;)+) => {$(
+        map_op!($N, 2, [heavy] |x, n, c| special::polynomial(
+            $family,
+            $argument(f64::from(x)),
+            f64::from(n),
+            degrees::<T>(),
+        ) as T);
+    )+};
+}
+
+polynomials! {
+    ChebT Family::Chebyshev(1, 0), plain;
+    ChebU Family::Chebyshev(2, 0), plain;
+    ChebV Family::Chebyshev(2, -1), plain;
+    ChebW Family::Chebyshev(2, 1), plain;
+    SChebT Family::Chebyshev(1, 0), shifted;
+    SChebU Family::Chebyshev(2, 0), shifted;
+    SChebV Family::Chebyshev(2, -1), shifted;
+    SChebW Family::Chebyshev(2, 1), shifted;
+    HermH Family::HermiteH, plain;
+    HermHe Family::HermiteHe, plain;
+    Lag Family::Laguerre, plain;
+    Leg Family::Legendre, plain;
+}
+
 map_op!(
     Mvlgamma,
     1,
