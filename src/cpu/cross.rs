@@ -61,3 +61,35 @@ fn lines<T: Minor>(x: &[T], y: &[T], shape: &[i64], dim: usize) -> Vec<T> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_turn_into_the_next() -> Result<()> {
+        let x = Tensor::from_slice(&[1i64, 0, 0, 0, 1, 0], &[2, 3])?;
+        let y = Tensor::from_slice(&[0i64, 1, 0, 0, 0, 1], &[2, 3])?;
+        let out = Tensor::from_slice(&[7i64; 6], &[2, 3])?;
+        cross(&out, &x, &y, 1)?;
+        assert_eq!(slice::<i64>(&out), [0, 0, 1, 1, 0, 0]);
+        Ok(())
+    }
+
+    #[test]
+    fn vectors_lie_along_any_dimension() -> Result<()> {
+        let x = Tensor::from_slice(&[1.0f32, 4.0, 2.0, 5.0, 3.0, 6.0], &[3, 2])?;
+        let y = Tensor::from_slice(&[1.0f32, 0.0, 0.0], &[3, 1])?;
+        let out = Tensor::from_slice(&[0.0f32; 6], &[3, 2])?;
+        cross(&out, &x, &y, 0)?;
+        assert_eq!(slice::<f32>(&out), [0.0, 0.0, 3.0, 6.0, -2.0, -5.0]);
+        Ok(())
+    }
+
+    #[test]
+    fn truth_values_have_no_products() -> Result<()> {
+        let x = Tensor::from_slice(&[true; 3], &[3])?;
+        assert!(cross(&x.clone(), &x, &x, 0).is_err());
+        Ok(())
+    }
+}

@@ -92,8 +92,9 @@ macro_rules! map_op {
 
 /// A row of a pointwise table.
 ///
-/// `map_row!(Exp "exp", float, FMIO, "exp(a)", "(Tensor self)", "e to the power of each element.")`: operator type, public
-/// name, type rule, forms, CUDA expression, schema, one sentence.
+/// `map_row!(Exp "exp", 1, float, FMIO, "exp(a)", "(Tensor self)", "e to the power of each element.")`: operator type, public
+/// name, arity, type rule, forms, CUDA expression, schema, one sentence. Before the forms `typed!(f, DType)` gives the
+/// numbers that the loop needs, from the arguments and the dtype of the loop, and `check typed!(f, DType)` looks at values.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! map_row {

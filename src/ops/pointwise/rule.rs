@@ -16,7 +16,7 @@ pub struct MapRow {
     pub types: fn(DType) -> (DType, DType),
     /// The loop for a compute dtype.
     pub kernel: fn(DType) -> Option<Loop>,
-    /// What the rule checks about the values of operands, once a call; such checks may read a whole tensor.
+    /// Checks on the values of operands, where there are values; such checks may read a whole tensor.
     pub check: fn(&Args, DType) -> Result<()>,
     /// The numbers the loop needs besides its operands, and checks on them.
     pub ctx: fn(&Args, DType) -> Result<Ctx>,
