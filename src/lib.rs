@@ -38,6 +38,7 @@ pub mod scalar;
 pub mod source;
 pub mod storage;
 pub mod tensor;
+mod wiring;
 
 pub use device::{Device, DeviceKind};
 pub use dims::{Dims, MemoryFormat};

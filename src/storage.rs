@@ -7,7 +7,7 @@
 
 use crate::parts::Parts;
 use crate::source::Source;
-use crate::{Device, DeviceKind, Result, bail, cpu};
+use crate::{Device, DeviceKind, Result, bail, wiring};
 use std::any::Any;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,7 @@ pub enum Owner {
     /// Nobody: a meta storage, or one without bytes.
     None,
     /// A block of the CPU allocator.
-    Block(cpu::alloc::Block),
+    Block(wiring::Block),
     /// Another owner, dropped with the storage: a mapped file, a NumPy array, a DLPack capsule.
     Foreign(Box<dyn Any + Send>),
     /// A block of a device's allocator.
@@ -131,7 +131,7 @@ impl Storage {
         match device.kind {
             DeviceKind::Meta => Ok(Self::meta(nbytes)),
             DeviceKind::Cpu => {
-                let block = cpu::alloc::Block::new(nbytes)?;
+                let block = wiring::Block::new(nbytes)?;
                 Ok(Self::make(
                     block.ptr(),
                     nbytes,
@@ -139,7 +139,7 @@ impl Storage {
                     Owner::Block(block),
                 ))
             }
-            DeviceKind::Cuda => crate::cuda::empty_storage(nbytes, device),
+            DeviceKind::Cuda => wiring::device_memory(nbytes, device),
         }
     }
 
@@ -179,19 +179,10 @@ impl Storage {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let s = Self::empty(bytes.len(), Device::CPU)?;
         if !bytes.is_empty() {
-            cpu::copy::copy_bytes(s.ptr(), bytes.as_ptr(), bytes.len());
+            // SAFETY: the storage was just made with this many bytes.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), s.ptr(), bytes.len()) };
         }
         Ok(s)
-    }
-
-    /// A host storage on part of a privately mapped file: written pages are this process's own.
-    ///
-    /// # Errors
-    /// If the range is not in the file.
-    pub fn from_private(map: &crate::io::mmap::Private, offset: u64, nbytes: u64) -> Result<Self> {
-        let (ptr, n) = map.range(offset, nbytes)?;
-        // SAFETY: the range lies in the map, which is writable and kept alive by the clone.
-        Ok(unsafe { Self::foreign(ptr, n, Device::CPU, Box::new(map.clone())) })
     }
 
     /// This storage's bytes on a device: itself if they are there.
@@ -400,7 +391,7 @@ impl Storage {
                 bail!(Runtime, "Trying to resize storage that is not resizable")
             }
             DeviceKind::Cpu => {
-                let block = cpu::alloc::Block::new(nbytes)?;
+                let block = wiring::Block::new(nbytes)?;
                 let n = nbytes.min(self.nbytes());
                 if n > 0 {
                     // SAFETY: both blocks hold at least n bytes and are distinct allocations.
@@ -432,7 +423,7 @@ impl Storage {
         let bytes = |s: &Self| {
             crate::Tensor::from_parts(s.clone(), [n].into(), [1].into(), 0, crate::DType::U8)
         };
-        crate::cuda::copy::copy_into(&bytes(&to), &bytes(self))?;
+        wiring::device_copy(&bytes(&to), &bytes(self))?;
         Ok(to)
     }
 }

@@ -203,7 +203,7 @@ def root_stub() -> str:
 def namespace_stub(namespace: str, *imports: str) -> str:
     """The stub of a module whose functions are all in the table, apart from what it imports."""
     lines = header(*imports)
-    lines.insert(-1, "from torchlike._ops import Number")
+    lines.insert(-1, "from torchlike._functions import Number")
     found = functions(namespace)
     if namespace == "nn.functional":
         found = {name: said for name, said in found.items() if name not in _compositions.__all__}
@@ -249,7 +249,7 @@ def main() -> int:
     """Writes or checks the files."""
     python = ROOT / "python/torchlike"
     files = {python / path: namespace_stub(*about) for path, about in NAMESPACES.items()}
-    files |= {python / "_ops.pyi": root_stub(), ROOT / "docs/ops.md": page()}
+    files |= {python / "_functions.pyi": root_stub(), ROOT / "docs/ops.md": page()}
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv[1:]:
         for path in stale:

@@ -15,7 +15,8 @@ const NINETIETH: usize = 30;
 
 /// What everything else stands on.
 const CORE: &[&str] = &[
-    "dims", "dtype", "device", "scalar", "error", "mode", "source", "storage", "tensor", "plan", "parts",
+    "dims", "dtype", "device", "scalar", "error", "mode", "source", "storage", "tensor", "plan",
+    "parts",
 ];
 
 /// What a part may use besides the core, itself, and `wiring`, where the parts meet.
@@ -64,7 +65,11 @@ fn sources() -> Vec<Source> {
 
 /// The part of the tree that a path inside the crate leads to.
 fn part(module: &str) -> &str {
-    if CORE.contains(&module) { "core" } else { module }
+    if CORE.contains(&module) {
+        "core"
+    } else {
+        module
+    }
 }
 
 /// The modules of this crate that a file names, in `use` declarations and in paths, and the functions it has.
@@ -139,7 +144,12 @@ fn seen(source: &Source) -> Seen {
 
 /// The part that a file belongs to: its folder, or `core`.
 fn part_of(path: &Path) -> String {
-    let first = path.components().next().unwrap().as_os_str().to_string_lossy();
+    let first = path
+        .components()
+        .next()
+        .unwrap()
+        .as_os_str()
+        .to_string_lossy();
     part(first.trim_end_matches(".rs")).to_owned()
 }
 
@@ -161,7 +171,11 @@ fn parts_use_only_what_they_may() {
         };
         for module in seen(&source).modules {
             let other = part(&module);
-            if modules.contains(other) && other != "core" && other != part_here && !may.contains(&other) {
+            if modules.contains(other)
+                && other != "core"
+                && other != part_here
+                && !may.contains(&other)
+            {
                 wrong.push(format!("{} uses {module}", source.path.display()));
             }
         }
@@ -224,7 +238,10 @@ fn files_and_functions_are_short_enough_to_read() {
         }
         for (name, lines) in seen(&source).functions {
             if lines > LONGEST_FUNCTION {
-                wrong.push(format!("{}: fn {name}: {lines} lines", source.path.display()));
+                wrong.push(format!(
+                    "{}: fn {name}: {lines} lines",
+                    source.path.display()
+                ));
             }
             lengths.push(lines);
         }
@@ -232,8 +249,14 @@ fn files_and_functions_are_short_enough_to_read() {
     lengths.sort_unstable();
     let (median, ninetieth) = (lengths[lengths.len() / 2], lengths[lengths.len() * 9 / 10]);
     assert!(wrong.is_empty(), "split by noun:\n{}", wrong.join("\n"));
-    assert!(median <= MEDIAN, "half of the functions are longer than {median} lines");
-    assert!(ninetieth <= NINETIETH, "a tenth of the functions are longer than {ninetieth} lines");
+    assert!(
+        median <= MEDIAN,
+        "half of the functions are longer than {median} lines"
+    );
+    assert!(
+        ninetieth <= NINETIETH,
+        "a tenth of the functions are longer than {ninetieth} lines"
+    );
 }
 
 /// What an operator may not do: read arguments by position, ask for a device or for its own name, make views by hand, or find

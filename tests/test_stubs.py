@@ -44,7 +44,7 @@ def test_the_extension_module_is_said_whole():
 def test_its_classes_are_said_whole(cls):
     said = names("_C.pyi", cls.__name__)
     if cls is _C.Tensor:
-        said |= names("_ops.pyi", "TensorOps")
+        said |= names("_functions.pyi", "TensorOps")
     assert {n for n in public(cls) if n not in ("__copy__", "__deepcopy__")} <= said
 
 

@@ -1,11 +1,11 @@
-# The extension module. Op functions and methods come from the generated `_ops.pyi`; what is
+# The extension module. Op functions and methods come from the generated `_functions.pyi`; what is
 # written here is what is no op.
 import builtins
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
 
-from torchlike._ops import TensorOps
+from torchlike._functions import TensorOps
 from torchlike._parts import qscheme
 from torchlike._size import Size
 from torchlike.storage import TypedStorage

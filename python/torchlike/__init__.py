@@ -1,6 +1,7 @@
 """A tensor library in which every meta tensor knows how to become real."""
 
 from math import e, inf, nan, pi
+from typing import Any
 
 from torchlike import _C, _size
 from torchlike._C import (
@@ -36,6 +37,30 @@ __version__ = "0.1.0"
 
 _C._register_size(Size)
 
+
+def _of_core(name: str) -> Any:
+    from torchlike._late import find
+
+    return find(name)
+
+
+_C.__getattr__ = _of_core  # type: ignore[attr-defined]
+
+# Modules that few programs use are imported when they are first asked for.
+_LATER = {"overrides", "library", "jit", "compiler", "ops", "_ops"}
+
+
+def __getattr__(name: str) -> Any:
+    """Modules that are loaded late. (dtypes, layouts, formats and old tensor types are put here while the module loads.)"""
+    if name not in _LATER:
+        raise AttributeError(f"module 'torchlike' has no attribute '{name}'")
+    from importlib import import_module
+
+    if name == "ops":
+        return import_module("torchlike._ops").ops
+    return import_module(f"torchlike.{name}")
+
+
 from torchlike import (  # noqa: E402  (the names above are used by these modules while they load)
     _methods,
     _parts,
@@ -52,9 +77,10 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     storage,
     version,
 )
+from torchlike._functions import *  # noqa: E402
+from torchlike._guards import *  # noqa: E402
 from torchlike._legacy import *  # noqa: E402
 from torchlike._limits import finfo, iinfo  # noqa: E402
-from torchlike._ops import *  # noqa: E402
 from torchlike._parts import (  # noqa: E402
     dequantize,
     per_channel_affine,

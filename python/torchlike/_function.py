@@ -1,16 +1,111 @@
-"""Finds public functions by name, for `__torch_function__` handlers."""
+"""Overrides of functions that Python writes, here or in PyTorch: what a handler receives."""
 
 from __future__ import annotations
 
+import functools
 import sys
-from typing import Any
+from ast import literal_eval
+from typing import TYPE_CHECKING, Any
+
+from torchlike import _C
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
-def _public(full_name: str) -> Any:
-    """`torchlike.linalg.inv` or `Tensor.add` as an object."""
-    root = sys.modules["torchlike"]
-    path = full_name.removeprefix("torchlike.").split(".")
-    found: Any = root
-    for part in path:
+class Form:
+    """How a function passes its arguments on to a handler."""
+
+    __slots__ = ("asked", "defaults", "keywords", "positional", "rest")
+
+    def __init__(self, text: str) -> None:
+        before, _, after = text.partition(";")
+        self.positional: list[str] = []
+        self.keywords: list[str] = []
+        self.defaults: dict[str, Any] = {}
+        self.asked: list[str] = []
+        self.rest = False
+        for names, part in ((self.positional, before), (self.keywords, after)):
+            for entry in part.split(", ") if part.strip() else ():
+                name, has_default, default = entry.strip().partition("=")
+                if name.startswith("*"):
+                    self.rest = True
+                    continue
+                if name.endswith("*"):
+                    name = name[:-1]
+                    self.asked.append(name)
+                names.append(name)
+                if has_default:
+                    self.defaults[name] = literal_eval(default)
+
+    def bind(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...], dict[str, Any]] | None:
+        """What is asked, and the arguments as a handler gets them; None if the call does not fit."""
+        names = self.positional if self.rest else self.positional + self.keywords
+        rest = args[len(names) :]
+        if rest and not self.rest:
+            return None
+        values = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            known = name in self.keywords or name in self.positional
+            if not known or name in values:
+                return None
+            values[name] = value
+        for name in (*self.positional, *self.keywords):
+            if name not in values:
+                if name not in self.defaults:
+                    return None
+                values[name] = self.defaults[name]
+        asked = (*(values[n] for n in self.asked), *_flat(rest))
+        positional = (*(values[n] for n in self.positional), *rest)
+        return asked, positional, {n: values[n] for n in self.keywords}
+
+
+def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(values) == 1 and isinstance(values[0], list | tuple):
+        return tuple(values[0])
+    return values
+
+
+@functools.cache
+def _forms() -> dict[str, Form]:
+    from torchlike._forms import FORMS
+
+    found = {}
+    for line in FORMS.splitlines():
+        name, _, rest = line.partition("(")
+        found[name] = Form(rest.rpartition(")")[0])
+    return found
+
+
+def _public(name: str) -> Any:
+    """`linalg.inv` or `Tensor.add` as an object."""
+    found: Any = sys.modules["torchlike"]
+    for part in name.split("."):
         found = getattr(found, part)
     return found
+
+
+def _form(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The function, what is asked and the arguments, if PyTorch writes this function in Python."""
+    form = _forms().get(name)
+    bound = form.bind(args, kwargs) if form is not None else None
+    return None if bound is None else (_public(name), *bound)
+
+
+def overridable(function: Callable[..., Any]) -> Any:
+    """A decorator: modes and arguments with a `__torch_function__` may take calls of the function over."""
+    module = function.__module__.removeprefix("torchlike.")
+    name = function.__qualname__ if module in ("functional", "_methods") else f"{module}.{function.__qualname__}"
+
+    @functools.wraps(function)
+    def shown(*args: Any, **kwargs: Any) -> Any:
+        if not _C._watched(args, kwargs):
+            return function(*args, **kwargs)
+        form = _forms().get(name)
+        bound = form.bind(args, kwargs) if form is not None else None
+        asked, args, kwargs = bound or ((*args, *kwargs.values()), args, kwargs)
+        return _C._handle(shown, f"torch.{name}", asked, args, kwargs)
+
+    return shown

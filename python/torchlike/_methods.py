@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
 from torchlike._C import Tensor
+from torchlike._function import overridable
 from torchlike._parts import coalesce, dequantize, to_dense
 
 if TYPE_CHECKING:
@@ -108,6 +109,26 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     return other.detach() if assign else self.copy_(other).detach()
 
 
+def _make_wrapper_subclass(
+    cls: type,
+    size: Any,
+    *,
+    strides: Any = None,
+    storage_offset: Any = None,
+    memory_format: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    **policies: Any,
+) -> Tensor:
+    """A tensor of a class with `__torch_dispatch__`: sizes, a dtype and a device, and no data."""
+    where = None if device is None else _C.device(device)
+    offset = storage_offset or 0
+    return _C._wrapper(cls, list(size), strides and list(strides), offset, dtype, where, requires_grad)
+
+
 def is_distributed(self: Tensor) -> bool:
     """False: kept for old code."""
     return False
@@ -133,7 +154,9 @@ def _add() -> None:
         dequantize,
         to_dense,
     ):
-        setattr(Tensor, function.__name__, function)
+        function.__qualname__ = f"Tensor.{function.__name__}"
+        setattr(Tensor, function.__name__, overridable(function))
+    Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)  # type: ignore[attr-defined]
     for name in _ABSENT_BACKENDS:
         if not hasattr(Tensor, name):
             setattr(Tensor, name, property(lambda self: False))

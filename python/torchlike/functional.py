@@ -6,7 +6,8 @@ from typing import Any
 
 from torchlike import _C
 from torchlike._C import Tensor
-from torchlike._ops import (  # noqa: F401  (PyTorch has them here too)
+from torchlike._function import overridable
+from torchlike._functions import (  # noqa: F401  (PyTorch has them here too)
     atleast_1d,
     atleast_2d,
     atleast_3d,
@@ -26,6 +27,7 @@ from torchlike._ops import (  # noqa: F401  (PyTorch has them here too)
 __all__ = ["broadcast_shapes", "einsum", "norm_except_dim", "resize_as_", "tensordot"]
 
 
+@overridable
 def einsum(*args: Any) -> Any:
     """Sums of products of elements, as the equation says."""
     if len(args) < 2:
@@ -63,6 +65,7 @@ def _letter(n: int) -> str:
     raise ValueError("einsum(): subscript in subscript list is not within the valid range [0, 52)")
 
 
+@overridable
 def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     """Sums of products over `dims` dimensions, or over the dimensions that two lists name."""
     if not isinstance(dims, int | tuple | list | Tensor):
@@ -116,6 +119,7 @@ def broadcast_shapes(*shapes: Any) -> Any:
     return Size(result)
 
 
+@overridable
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
     """The norm over all dimensions but one, which stays; with `dim` -1 over all."""
     if dim == -1:

@@ -100,11 +100,6 @@ pub fn enter(c: Call, seen: u32) -> Result<Ret> {
     Next { slot: 0, seen }.call(c)
 }
 
-/// Runs calls that are part of another one: only those who keep its effects see them.
-pub fn inside<R>(f: impl FnOnce() -> R) -> R {
-    mode::with_layers(mode::RECORDING, f)
-}
-
 /// True if factories are recorded on this thread.
 #[must_use]
 pub fn recording() -> bool {

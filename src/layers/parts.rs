@@ -5,7 +5,7 @@ use crate::ops::core::args::Args;
 use crate::ops::core::op::{Body, Ret, Value};
 use crate::ops::{Call, Form};
 use crate::parts::Parts;
-use crate::{DType, Device, Error, MemoryFormat, Result, Scalar, Tensor, bail, err};
+use crate::{DType, Error, MemoryFormat, Result, Scalar, Tensor, bail, err};
 use crate::{mode, storage};
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
         }
         ("_to_copy", parts) => {
             let dtype = args.dtype(1).unwrap_or(t.dtype());
-            let device = args.device(2).unwrap_or(located(t));
+            let device = args.device(2).unwrap_or(crate::parts::located(t));
             // Quantised numbers and others are no casts of one another.
             if dtype != t.dtype() && (dtype.is_quantized() || t.dtype().is_quantized()) {
                 return Err(refusal(args));
@@ -159,15 +159,6 @@ fn is_conversion(name: &str) -> bool {
     matches!(name, "type_as" | "cpu" | "cuda")
         || name.starts_with("to#")
         || crate::ops::copy::CASTS.iter().any(|op| op.name == name)
-}
-
-/// The device that counts: a sparse tensor is where its values are.
-#[must_use]
-pub fn located(t: &Tensor) -> Device {
-    match t.storage().parts() {
-        Some(parts) if parts.is_opaque() => parts.device(),
-        _ => t.device(),
-    }
 }
 
 /// The tensors of a nested tensor, as views of its buffer.

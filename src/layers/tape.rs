@@ -82,7 +82,8 @@ pub fn start() {
 
 /// Ends the newest counter, and gives what it counted; nothing if there is none.
 pub fn stop() -> Vec<(&'static str, Count)> {
-    let (counts, more) = COUNTS.with_borrow_mut(|lists| (lists.pop().unwrap_or_default(), !lists.is_empty()));
+    let (counts, more) =
+        COUNTS.with_borrow_mut(|lists| (lists.pop().unwrap_or_default(), !lists.is_empty()));
     if !more {
         mode::set_layers(mode::layers() & !mode::COUNTING);
     }

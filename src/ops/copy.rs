@@ -357,7 +357,7 @@ pub fn to(
     format: Option<MemoryFormat>,
 ) -> Result<Ret> {
     let dtype = dtype.unwrap_or(t.dtype());
-    let here = crate::layers::parts::located(t);
+    let here = crate::parts::located(t);
     let device = device.map_or(here, |d| {
         if d.kind == crate::DeviceKind::Cuda && d.index < 0 {
             Device::cuda(0)

@@ -7,8 +7,9 @@
 
 use super::convert::{Failure, convert, kind_name};
 use super::messages;
-use super::object::tensor_ref;
+use super::object::{is_tensor, tensor_ref};
 use super::types::type_name;
+use super::watch;
 use crate::Dims;
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::Op;
@@ -16,10 +17,68 @@ use crate::ops::schema::{Kind, Param};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 use smallvec::SmallVec;
+use std::cell::OnceCell;
 
 use super::call::{Group, OUT, Overload};
+
+/// What a call holds while it is parsed and runs.
+#[derive(Default)]
+pub(super) struct Held<'py> {
+    /// Items of lists of tensors: the lists themselves may change when Python code runs.
+    lists: [OnceCell<Vec<Bound<'py, PyAny>>>; 4],
+    /// Objects that take calls over fit every parameter.
+    lenient: bool,
+}
+
+impl<'py> Held<'py> {
+    /// For a call that somebody else will answer: only its form is looked at.
+    pub(super) fn lenient() -> Self {
+        Self {
+            lenient: true,
+            ..Self::default()
+        }
+    }
+
+    fn keep(&self, items: Vec<Bound<'py, PyAny>>) -> Result<&[Bound<'py, PyAny>], Fail> {
+        match self.lists.iter().find(|l| l.get().is_none()) {
+            Some(free) => Ok(free.get_or_init(|| items)),
+            None => Err(Fail::Error(PyTypeError::new_err(
+                "too many lists of tensors",
+            ))),
+        }
+    }
+
+    /// True for an object that takes the call over: whether it fits is its own matter.
+    fn accepts(&self, o: &Bound<'py, PyAny>) -> bool {
+        self.lenient && watch::overrides(o)
+    }
+}
+
+/// Tensors are borrowed last, when no Python code runs any more: these parameters wait for it.
+enum Later<'a, 'py> {
+    One(usize, &'a Bound<'py, PyAny>),
+    Many(usize, &'a [Bound<'py, PyAny>]),
+    Gaps(usize, &'a [Bound<'py, PyAny>]),
+}
+
+type Waiting<'a, 'py> = SmallVec<[Later<'a, 'py>; 4]>;
+
+/// Puts the tensors that wait into their places.
+fn borrow<'a>(values: &mut [Arg<'a>], waiting: Waiting<'a, '_>) {
+    for later in waiting {
+        match later {
+            Later::One(at, o) => values[at] = tensor_ref(o).map_or(Arg::None, Arg::Tensor),
+            Later::Many(at, list) => {
+                values[at] = Arg::Tensors(list.iter().filter_map(tensor_ref).collect());
+            }
+            Later::Gaps(at, list) => {
+                values[at] = Arg::OptTensors(list.iter().map(tensor_ref).collect());
+            }
+        }
+    }
+}
 
 /// One call as it comes from the interpreter.
 pub(super) struct Incoming<'py> {
@@ -35,6 +94,34 @@ pub(super) struct Misfit(pub(super) PyErr);
 pub(super) enum Fail {
     Misfit(Misfit),
     Error(PyErr),
+}
+
+/// Where an argument goes.
+struct Slot<'a> {
+    group: &'a Group,
+    p: &'a Param,
+    /// Its place among the positional arguments, if it is one.
+    position: Option<usize>,
+    /// Its place in the schema.
+    at: usize,
+}
+
+/// The items of a list or tuple of tensors, or None if it is something else.
+fn tensor_items<'py>(
+    o: &Bound<'py, PyAny>,
+    gaps: bool,
+    held: &Held<'py>,
+) -> Option<Vec<Bound<'py, PyAny>>> {
+    let mut items = Vec::new();
+    super::convert::each(o, |item| {
+        if !is_tensor(item) && !(gaps && item.is_none()) && !held.accepts(item) {
+            return Err(Failure::Kind);
+        }
+        items.push(item.clone());
+        Ok(())
+    })
+    .ok()?;
+    Some(items)
 }
 
 impl<'py> Incoming<'py> {
@@ -108,31 +195,37 @@ impl<'py> Incoming<'py> {
         ))
     }
 
+    /// Every argument, in the order of the call.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Bound<'py, PyAny>> {
+        let keywords = self.keywords.iter().map(|(_, v)| v);
+        self.positional.iter().chain(keywords)
+    }
+
     /// Fits the call to one overload.
-    pub(super) fn parse(
-        &self,
+    pub(super) fn parse<'a>(
+        &'a self,
         group: &Group,
         overload: &Overload,
-    ) -> Result<(Args<'_>, Option<&Bound<'py, PyAny>>), Fail> {
+        held: &'a Held<'py>,
+    ) -> Result<(Args<'a>, Option<&'a Bound<'py, PyAny>>), Fail> {
         let params = &overload.op.schema.params;
         let n = params.len();
-        let mut values: SmallVec<[Arg<'_>; 6]> = SmallVec::new();
+        let mut values: SmallVec<[Arg<'a>; 6]> = SmallVec::new();
+        let mut waiting = Waiting::new();
         let given = self.positional.len();
         let max = overload.op.schema.positional;
-        let varargs = self.varargs_at(params, given, max);
+        let varargs = self.varargs_at(params, given, max, held);
         if given > max && varargs.is_none() {
             return Err(self.too_many(group, max, given));
         }
         for (i, p) in params.iter().enumerate().take(given.min(max)) {
             if varargs == Some(i) && p.kind == Kind::VarTensors {
-                let mut list = Vec::with_capacity(given - i);
-                for o in &self.positional[i..] {
-                    match tensor_ref(o) {
-                        Some(t) => list.push(t),
-                        None => return Err(self.wrong_kind(group, p, Some(i), o)),
-                    }
+                let list = &self.positional[i..];
+                if let Some(o) = list.iter().find(|o| !is_tensor(o) && !held.accepts(o)) {
+                    return Err(self.wrong_kind(group, p, Some(i), o));
                 }
-                values.push(Arg::Tensors(list));
+                waiting.push(Later::Many(i, list));
+                values.push(Arg::None);
                 break;
             }
             if varargs == Some(i) {
@@ -140,6 +233,7 @@ impl<'py> Incoming<'py> {
                 for o in &self.positional[i..] {
                     match super::convert::int(o) {
                         Ok(v) => ints.push(v),
+                        Err(_) if held.accepts(o) => {}
                         Err(Failure::Kind) if !ints.is_empty() => {
                             return Err(self.bad_item(group, p, ints.len(), o));
                         }
@@ -150,10 +244,17 @@ impl<'py> Incoming<'py> {
                 values.push(Arg::Ints(Dims::new(&ints)));
                 break;
             }
-            values.push(self.value(group, p, Some(i), &self.positional[i])?);
+            let slot = Slot {
+                group,
+                p,
+                position: Some(i),
+                at: i,
+            };
+            values.push(self.value(slot, &self.positional[i], held, &mut waiting)?);
         }
         let mut out = None;
         if values.len() == n && self.keywords.is_empty() {
+            borrow(&mut values, waiting);
             return Ok((
                 Args {
                     op: overload.op,
@@ -171,7 +272,13 @@ impl<'py> Incoming<'py> {
             {
                 Some(o) => {
                     used += 1;
-                    values.push(self.value(group, p, None, o)?);
+                    let slot = Slot {
+                        group,
+                        p,
+                        position: None,
+                        at: i,
+                    };
+                    values.push(self.value(slot, o, held, &mut waiting)?);
                 }
                 None => match &p.default {
                     Some(d) => values.push(d.clone()),
@@ -192,6 +299,7 @@ impl<'py> Incoming<'py> {
         if used != self.keywords.len() {
             return Err(self.unexpected(group, overload, filled));
         }
+        borrow(&mut values, waiting);
         Ok((
             Args {
                 op: overload.op,
@@ -202,20 +310,27 @@ impl<'py> Incoming<'py> {
     }
 
     /// The position of a parameter that takes the remaining positional integers, if this call spells it so.
-    fn varargs_at(&self, params: &[Param], given: usize, max: usize) -> Option<usize> {
+    fn varargs_at(
+        &self,
+        params: &[Param],
+        given: usize,
+        max: usize,
+        held: &Held<'py>,
+    ) -> Option<usize> {
         let at = params
             .iter()
             .take(max)
             .position(|p| matches!(p.kind, Kind::VarInts | Kind::VarTensors))?;
         if params[at].kind == Kind::VarTensors {
-            return (given > at && tensor_ref(&self.positional[at]).is_some()).then_some(at);
+            let first = self.positional.get(at)?;
+            let list = first.is_instance_of::<PyTuple>() || first.is_instance_of::<PyList>();
+            return (is_tensor(first) || !list && held.accepts(first)).then_some(at);
         }
         if given <= at {
             return None;
         }
         let first = &self.positional[at];
-        let list =
-            first.is_instance_of::<PyTuple>() || first.is_instance_of::<pyo3::types::PyList>();
+        let list = first.is_instance_of::<PyTuple>() || first.is_instance_of::<PyList>();
         (!list
             && (given > at + 1
                 || params[at].kind == Kind::VarTensors
@@ -263,13 +378,40 @@ impl<'py> Incoming<'py> {
     #[inline]
     fn value<'a>(
         &'a self,
-        group: &Group,
-        p: &Param,
-        position: Option<usize>,
+        slot: Slot<'_>,
         o: &'a Bound<'py, PyAny>,
+        held: &'a Held<'py>,
+        waiting: &mut Waiting<'a, 'py>,
     ) -> Result<Arg<'a>, Fail> {
-        match convert(p.kind, p.optional, o) {
+        let Slot {
+            group,
+            p,
+            position,
+            at,
+        } = slot;
+        if matches!(p.kind, Kind::Tensor | Kind::Operand) && is_tensor(o) {
+            waiting.push(Later::One(at, o));
+            return Ok(Arg::None);
+        }
+        let converted = match p.kind {
+            Kind::Tensors | Kind::VarTensors | Kind::OptTensors if !o.is_none() => {
+                match tensor_items(o, p.kind == Kind::OptTensors, held) {
+                    Some(items) => {
+                        let items = held.keep(items)?;
+                        waiting.push(match p.kind {
+                            Kind::OptTensors => Later::Gaps(at, items),
+                            _ => Later::Many(at, items),
+                        });
+                        Ok(Arg::None)
+                    }
+                    None => Err(Failure::Kind),
+                }
+            }
+            kind => convert(kind, p.optional, o),
+        };
+        match converted {
             Ok(a) => Ok(a),
+            Err(_) if held.accepts(o) => Ok(Arg::None),
             Err(Failure::Kind) => Err(self.wrong_kind(group, p, position, o)),
             Err(Failure::Error(e)) => Err(Fail::Error(e)),
         }
@@ -292,7 +434,7 @@ impl<'py> Incoming<'py> {
             Some(i) => format!(" (position {})", i + usize::from(!group.method)),
             None => String::new(),
         };
-        let list = o.is_instance_of::<PyTuple>() || o.is_instance_of::<pyo3::types::PyList>();
+        let list = o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>();
         let good = |item: &Bound<'py, PyAny>| match p.kind {
             Kind::Tensors | Kind::VarTensors => tensor_ref(item).is_some(),
             Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => super::convert::int(item).is_ok(),

@@ -5,20 +5,23 @@
 
 #![allow(unsafe_code, reason = "this is the boundary to CPython's C interface")]
 
-use super::arguments::{Fail, Incoming, Misfit, signature};
-use super::convert::{Failure, convert};
-use super::object::{PyTensor, tensor_ref};
+use super::arguments::{Fail, Held, Incoming, Misfit, signature};
+use super::convert::number;
+use super::dispatch::{Noted, on as dispatch_on};
+use super::object::{PyTensor, is_tensor, tensor_ref};
 use super::results::{named_tuple, to_python};
 use super::types::type_name;
+use super::watch::{self, Shown, Style};
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Body, Op, Ret};
-use crate::ops::schema::{Kind, Returns};
+use crate::ops::schema::Returns;
 use crate::ops::{Call, dispatch, table};
 use crate::{Dims, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -34,6 +37,8 @@ pub struct Group {
     pub(super) method: bool,
     pub(super) in_place: bool,
     pub(super) overloads: Vec<Overload>,
+    /// The Python object: what handlers of overrides receive.
+    function: OnceLock<Py<PyAny>>,
 }
 
 pub(super) struct Overload {
@@ -51,7 +56,7 @@ pub(super) static OUT: OnceLock<Py<PyString>> = OnceLock::new();
 const RELEASE: i64 = 1 << 15;
 
 /// Runs `f`, turning a panic into an exception.
-fn guard(f: impl FnOnce() -> PyResult<*mut ffi::PyObject>) -> *mut ffi::PyObject {
+pub(super) fn guard(f: impl FnOnce() -> PyResult<*mut ffi::PyObject>) -> *mut ffi::PyObject {
     let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|cause| {
         let text = cause
             .downcast_ref::<&str>()
@@ -69,7 +74,7 @@ fn guard(f: impl FnOnce() -> PyResult<*mut ffi::PyObject>) -> *mut ffi::PyObject
     })
 }
 
-type FastCall = unsafe extern "C" fn(
+pub(super) type FastCall = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *const *mut ffi::PyObject,
     isize,
@@ -147,46 +152,88 @@ const ALWAYS_NEW: &[&str] = &[
 
 impl<'py> Incoming<'py> {
     fn run(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
+        if watch::watched(self.objects()) {
+            return self.watched(group);
+        }
+        self.unwatched(group)
+    }
+
+    fn unwatched(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
         let mut misfits: SmallVec<[Misfit; 2]> = SmallVec::new();
         for overload in &group.overloads {
-            match self.parse(group, overload) {
+            let held = Held::default();
+            match self.parse(group, overload, &held) {
                 Ok((args, out)) => return self.call(group, overload, args, out),
                 Err(Fail::Error(e)) => return Err(e),
                 Err(Fail::Misfit(m)) => misfits.push(m),
             }
         }
-        if let Some(result) = self.overridden(group)? {
-            return Ok(result);
-        }
         Err(self.refusal(group, misfits))
     }
 
-    /// Gives `__torch_function__` of a foreign argument its chance.
+    /// Lets a mode or an argument answer; tensors of a class that does not override only keep it.
     #[cold]
-    fn overridden(&self, group: &Group) -> PyResult<Option<Bound<'py, PyAny>>> {
-        for o in self
-            .positional
-            .iter()
-            .chain(self.keywords.iter().map(|k| &k.1))
-        {
-            if tensor_ref(o).is_some() || o.is_none() {
-                continue;
-            }
-            if let Ok(handler) = o.get_type().getattr("__torch_function__") {
-                let public = self
-                    .py
-                    .import("torchlike._function")?
-                    .call_method1("_public", (&group.full_name,))?;
-                let args = PyTuple::new(self.py, &self.positional)?;
-                let kwargs = pyo3::types::PyDict::new(self.py);
-                for (k, v) in &self.keywords {
-                    kwargs.set_item(k, v)?;
-                }
-                let types = PyTuple::new(self.py, [o.get_type()])?;
-                return handler.call1((public, types, args, kwargs)).map(Some);
+    fn watched(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
+        let asked = watch::asked(self.objects(), Style::Parsed);
+        if let Some(class) = watch::kept_class(&asked) {
+            return watch::keep(self.unwatched(group)?, &class);
+        }
+        if asked.is_empty() && watch::state() & watch::MODES == 0 {
+            return self.unwatched(group);
+        }
+        let py = self.py;
+        let Some(function) = group.function.get() else {
+            return self.unwatched(group);
+        };
+        let function = function.bind(py);
+        let args = PyTuple::new(py, &self.positional)?;
+        let kwargs = PyDict::new(py);
+        for (k, v) in &self.keywords {
+            kwargs.set_item(k, v)?;
+        }
+        let name = group.full_name.trim_start_matches("torchlike.");
+        let form = py
+            .import(intern!(py, "torchlike._function"))?
+            .call_method1(intern!(py, "_form"), (name, &args, &kwargs))?;
+        if let Ok((function, relevant, args, kwargs)) = form.extract::<(
+            Bound<'py, PyAny>,
+            Vec<Bound<'py, PyAny>>,
+            Bound<'py, PyTuple>,
+            Bound<'py, PyDict>,
+        )>() {
+            let asked = watch::asked(&relevant, Style::Python);
+            let shown = Shown {
+                function: &function,
+                name: &format!("torch.{name}"),
+                style: Style::Python,
+                args: &args,
+                kwargs: Some(&kwargs),
+            };
+            return shown.ask(&asked);
+        }
+        self.check(group)?;
+        let shown = Shown {
+            function,
+            name: &format!("torch.{}", name.replace("nn.functional.", "nn.")),
+            style: Style::Parsed,
+            args: &args,
+            kwargs: (!kwargs.is_empty()).then_some(&kwargs),
+        };
+        shown.ask(&asked)
+    }
+
+    /// Refuses a call that would fit no overload whatever the objects that take it over are.
+    fn check(&self, group: &Group) -> PyResult<()> {
+        let mut misfits: SmallVec<[Misfit; 2]> = SmallVec::new();
+        for overload in &group.overloads {
+            let held = Held::lenient();
+            match self.parse(group, overload, &held) {
+                Ok(_) => return Ok(()),
+                Err(Fail::Error(e)) => return Err(e),
+                Err(Fail::Misfit(m)) => misfits.push(m),
             }
         }
-        Ok(None)
+        Err(self.refusal(group, misfits))
     }
 
     fn call(
@@ -197,6 +244,7 @@ impl<'py> Incoming<'py> {
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
+        let _noted = dispatch_on().then(|| Noted::of(self.objects()));
         if group.in_place {
             let target = &self.positional[0];
             if let Ret::Become(made) = released(py, &args, |a| dispatch::call(Call::in_place(a)?))?
@@ -431,6 +479,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             method,
             in_place,
             overloads,
+            function: OnceLock::new(),
         });
         places.push((module, name, method, doc));
     }
@@ -446,7 +495,9 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let mut modules: BTreeMap<String, Bound<'_, PyModule>> = BTreeMap::new();
     for (i, (module, name, method, doc)) in places.into_iter().enumerate() {
         let def = Box::leak(Box::new(ffi::PyMethodDef {
-            ml_name: CString::new(name.clone()).unwrap_or_default().into_raw(),
+            ml_name: CString::new(long_name(&module, &name))
+                .unwrap_or_default()
+                .into_raw(),
             ml_meth: ffi::PyMethodDefPointer {
                 PyCFunctionFastWithKeywords: ENTRIES[i / 256][i / 16 % 16][i % 16],
             },
@@ -461,7 +512,11 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
                     ffi::PyDescr_NewMethod(class.as_ptr().cast(), def),
                 )?
             };
-            class.setattr(name, descriptor)?;
+            // Operators of Python are type slots, which are faster than methods of these names.
+            if !(name.starts_with("__") && class.getattr("__dict__")?.contains(&name)?) {
+                class.setattr(name, &descriptor)?;
+            }
+            set_function(i, descriptor);
         } else {
             let holder = match modules.entry(module.clone()) {
                 std::collections::btree_map::Entry::Occupied(e) => e.into_mut(),
@@ -482,7 +537,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
                     ffi::PyCFunction_NewEx(def, std::ptr::null_mut(), home.as_ptr()),
                 )?
             };
-            holder.setattr(name, function)?;
+            holder.setattr(name, &function)?;
+            set_function(i, function);
         }
     }
     for (path, module) in modules {
@@ -494,6 +550,20 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         m.add(name.as_str(), module)?;
     }
     Ok(())
+}
+
+fn set_function(group: usize, function: Bound<'_, PyAny>) {
+    if let Some(g) = GROUPS.get().and_then(|g| g.get(group)) {
+        let _ = g.function.set(function.unbind());
+    }
+}
+
+/// What a function calls itself: `linalg_inv`, as PyTorch's functions of these modules do.
+fn long_name(module: &str, name: &str) -> String {
+    match module {
+        "linalg" | "fft" | "special" => format!("{module}_{name}"),
+        _ => name.to_owned(),
+    }
 }
 
 /// Docstring: a signature line for `inspect` where there is one overload, then the sentence.
@@ -511,6 +581,10 @@ fn document(name: &str, ops: &[&'static Op], method: bool) -> String {
     format!("{}\n\n{doc}", lines.join("\n"))
 }
 
+fn borrowed<'a>(o: &'a Bound<'_, PyAny>) -> Arg<'a> {
+    tensor_ref(o).map_or(Arg::None, Arg::Tensor)
+}
+
 /// Calls an overload set by operator slots: `self` and one other operand.
 pub fn binary<'py>(
     op: &'static Op,
@@ -520,22 +594,24 @@ pub fn binary<'py>(
     in_place: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
-    let operand = |o| match convert(Kind::Operand, false, o) {
-        Ok(a) => Ok(Some(a)),
-        Err(Failure::Kind) => Ok(None),
-        Err(Failure::Error(e)) => Err(e),
-    };
     let (first, second) = if reflected {
         (other, slf)
     } else {
         (slf, other)
     };
-    let mut args = match (tensor_ref(first), tensor_ref(second)) {
-        (Some(a), Some(b)) => Args::of_two(op, Arg::Tensor(a), Arg::Tensor(b)),
-        _ => match (operand(first)?, operand(second)?) {
-            (Some(a), Some(b)) => Args::of_two(op, a, b),
-            _ => return Ok(py.NotImplemented().into_bound(py)),
+    let _noted = dispatch_on().then(|| Noted::of([slf, other]));
+    // Numbers are read before tensors are borrowed: reading one may run Python.
+    let mut args = match (is_tensor(first), is_tensor(second)) {
+        (true, true) => Args::of_two(op, borrowed(first), borrowed(second)),
+        (true, false) => match number(second) {
+            Some(n) => Args::of_two(op, borrowed(first), Arg::Scalar(n)),
+            None => return Ok(py.NotImplemented().into_bound(py)),
         },
+        (false, true) => match number(first) {
+            Some(n) => Args::of_two(op, Arg::Scalar(n), borrowed(second)),
+            None => return Ok(py.NotImplemented().into_bound(py)),
+        },
+        (false, false) => return Ok(py.NotImplemented().into_bound(py)),
     };
     args.fill()?;
     if in_place {

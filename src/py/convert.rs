@@ -191,20 +191,7 @@ pub fn ints(o: &Bound<'_, PyAny>) -> Converted<Dims> {
     Ok(Dims::new(&out))
 }
 
-fn tensors<'a>(o: &'a Bound<'_, PyAny>) -> Converted<Vec<&'a Tensor>> {
-    let mut out = Vec::new();
-    each(o, |item| match tensor_ref(item) {
-        Some(t) => {
-            // SAFETY: the list or tuple keeps its items alive while the call runs, and the call holds the container.
-            out.push(unsafe { &*std::ptr::from_ref::<Tensor>(t) });
-            Ok(())
-        }
-        None => Err(Failure::Kind),
-    })?;
-    Ok(out)
-}
-
-/// Converts one argument.
+/// Converts one argument. Lists of tensors are the parser's: their items have to be held.
 #[inline]
 pub fn convert<'a>(kind: Kind, optional: bool, o: &'a Bound<'_, PyAny>) -> Converted<Arg<'a>> {
     if let Some(t) = tensor_ref(o)
@@ -220,23 +207,10 @@ pub fn convert<'a>(kind: Kind, optional: bool, o: &'a Bound<'_, PyAny>) -> Conve
         };
     }
     Ok(match kind {
-        Kind::Tensor => return Err(Failure::Kind),
-        Kind::Operand => Arg::Scalar(number(o).ok_or(Failure::Kind)?),
-        Kind::Tensors | Kind::VarTensors => Arg::Tensors(tensors(o)?),
-        Kind::OptTensors => {
-            let mut out = Vec::new();
-            each(o, |item| {
-                if item.is_none() {
-                    out.push(None);
-                    return Ok(());
-                }
-                let t = tensor_ref(item).ok_or(Failure::Kind)?;
-                // SAFETY: as in `tensors`.
-                out.push(Some(unsafe { &*std::ptr::from_ref::<Tensor>(t) }));
-                Ok(())
-            })?;
-            Arg::OptTensors(out)
+        Kind::Tensor | Kind::Tensors | Kind::VarTensors | Kind::OptTensors => {
+            return Err(Failure::Kind);
         }
+        Kind::Operand => Arg::Scalar(number(o).ok_or(Failure::Kind)?),
         Kind::Int => Arg::Int(int(o)?),
         Kind::Ints | Kind::VarInts => Arg::Ints(ints(o)?),
         Kind::IntsOf(n) => match int(o) {

@@ -27,7 +27,7 @@ fn is_sequence(o: &Bound<'_, PyAny>) -> bool {
 }
 
 /// The elements of a sequence: lists and tuples directly, anything else with `len` and `[]`.
-fn items<'py>(o: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+pub fn items<'py>(o: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     if let Ok(l) = o.cast::<PyList>() {
         return Ok(l.iter().collect());
     }
@@ -35,8 +35,25 @@ fn items<'py>(o: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         return Ok(t.iter().collect());
     }
     let n = o.len()?;
-    (0..n).map(|i| o.get_item(i)).collect()
+    if n > MOST_CLAIMED {
+        return Err(PyValueError::new_err(format!(
+            "'{}' object claims {n} items, too many to read one by one",
+            type_name(o)
+        )));
+    }
+    // The claim is not trusted with memory, and reading can be interrupted.
+    let mut list = Vec::new();
+    for i in 0..n {
+        list.push(o.get_item(i)?);
+        if i % 65536 == 0 {
+            o.py().check_signals()?;
+        }
+    }
+    Ok(list)
 }
+
+/// Items that are read from an object which is no list or tuple.
+const MOST_CLAIMED: usize = 1 << 26;
 
 impl Nest {
     fn read(o: &Bound<'_, PyAny>) -> PyResult<Self> {

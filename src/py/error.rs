@@ -35,6 +35,10 @@ fn unpickling(py: Python<'_>, message: String) -> PyErr {
 impl From<Error> for PyErr {
     #[cold]
     fn from(e: Error) -> Self {
+        // What a handler of dispatch raised went through the core as text.
+        if let Some(raised) = super::dispatch::raised(&e) {
+            return raised;
+        }
         let text = e.message().to_owned();
         match e.kind() {
             ErrorKind::Runtime => PyRuntimeError::new_err(text),

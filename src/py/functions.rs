@@ -186,9 +186,27 @@ fn set_default_device(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
 fn is_grad_enabled() -> bool {
     mode::grad_enabled()
 }
+/// Shows a call of a function of this module to those who watch.
+fn shown<'py, const N: usize>(
+    py: Python<'py>,
+    name: &str,
+    args: [&Bound<'py, PyAny>; N],
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if !super::watch::watched(args) {
+        return Ok(None);
+    }
+    let function = py.import("torchlike._C")?.getattr(name)?;
+    let args = pyo3::types::PyTuple::new(py, args)?;
+    super::modes::shown(&function, &format!("torch.{name}"), &args, None)
+}
+
 #[pyfunction]
-fn _set_grad_enabled(on: bool) -> bool {
-    mode::set_grad_enabled(on)
+fn _set_grad_enabled(py: Python<'_>, on: bool) -> PyResult<bool> {
+    let argument = on.into_pyobject(py)?.to_owned().into_any();
+    match shown(py, "_set_grad_enabled", [&argument])? {
+        Some(before) => before.extract(),
+        None => Ok(mode::set_grad_enabled(on)),
+    }
 }
 #[pyfunction]
 fn is_inference_mode_enabled() -> bool {
@@ -243,15 +261,19 @@ fn set_num_threads(n: &Bound<'_, PyAny>) -> PyResult<()> {
 fn result_type<'py>(
     tensor1: &Bound<'py, PyAny>,
     tensor2: &Bound<'py, PyAny>,
-) -> PyResult<Py<PyDType>> {
+) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(answer) = shown(tensor1.py(), "result_type", [tensor1, tensor2])? {
+        return Ok(answer);
+    }
     use crate::ops::schema::Kind::Operand;
     let wrong = || PyTypeError::new_err("result_type(): arguments must be tensors or numbers");
     let a = super::convert::convert(Operand, false, tensor1).map_err(|_| wrong())?;
     let b = super::convert::convert(Operand, false, tensor2).map_err(|_| wrong())?;
-    dtype(
+    let found = dtype(
         tensor1.py(),
         crate::ops::pointwise::rule::result_type(&[a, b])?,
-    )
+    )?;
+    Ok(found.into_bound(tensor1.py()).into_any())
 }
 
 /// Two dtypes by position or keyword, with the messages that op functions give.

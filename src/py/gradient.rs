@@ -43,14 +43,11 @@ fn check_grad(t: &Tensor, g: &Tensor) -> PyResult<()> {
     Ok(())
 }
 
-#[pymethods]
 impl PyTensor {
-    #[getter]
-    fn get_requires_grad(&self) -> bool {
+    pub(super) fn get_requires_grad(&self) -> bool {
         self.get().requires_grad()
     }
-    #[setter]
-    fn set_requires_grad(&self, on: bool) -> PyResult<()> {
+    pub(super) fn set_requires_grad(&self, on: bool) -> PyResult<()> {
         let t = self.get().clone();
         self.set(if on {
             require_grad(t)?
@@ -59,54 +56,35 @@ impl PyTensor {
         });
         Ok(())
     }
-    #[pyo3(signature = (requires_grad=true))]
-    fn requires_grad_(slf: Bound<'_, Self>, requires_grad: bool) -> PyResult<Bound<'_, Self>> {
-        let d = slf.get().get().dtype();
-        if requires_grad && !d.is_float() && !d.is_complex() {
-            return Err(PyRuntimeError::new_err(
-                "only Tensors of floating point dtype can require gradients",
-            ));
-        }
-        slf.get().set_requires_grad(requires_grad)?;
-        Ok(slf)
-    }
-    #[getter]
-    fn is_leaf(&self) -> bool {
+    pub(super) fn is_leaf(&self) -> bool {
         true
     }
-    #[getter]
-    fn retains_grad(&self) -> bool {
+    pub(super) fn retains_grad(&self) -> bool {
         false
     }
-    #[getter]
-    fn output_nr(&self) -> i64 {
+    pub(super) fn output_nr(&self) -> i64 {
         0
     }
-    #[getter]
-    fn grad_fn(&self, py: Python<'_>) -> Py<PyAny> {
+    pub(super) fn grad_fn(&self, py: Python<'_>) -> Py<PyAny> {
         py.None()
     }
-    #[getter]
-    fn names<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+    pub(super) fn names<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(
             slf.py(),
             (0..slf.get().get().ndim()).map(|_| slf.py().None()),
         )
     }
-    #[getter]
-    fn name(&self, py: Python<'_>) -> Py<PyAny> {
+    pub(super) fn name(&self, py: Python<'_>) -> Py<PyAny> {
         py.None()
     }
-    #[getter(grad)]
-    fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let dict = slf.as_any().getattr("__dict__")?;
         let dict = dict.cast::<PyDict>()?;
         Ok(dict
             .get_item("_grad")?
             .unwrap_or_else(|| slf.py().None().into_bound(slf.py())))
     }
-    #[setter(grad)]
-    fn set_grad(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    pub(super) fn set_grad(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if !value.is_none() {
             let Some(g) = tensor_ref(value) else {
                 return Err(PyTypeError::new_err(format!(
@@ -121,12 +99,10 @@ impl PyTensor {
             .cast::<PyDict>()?
             .set_item("_grad", value)
     }
-    #[getter(data)]
-    fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         wrap(slf.py(), slf.get().get().detach())
     }
-    #[setter(data)]
-    fn set_data(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    pub(super) fn set_data(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let new = tensor_arg(value, "set_data", "data").map_err(|_| {
             PyTypeError::new_err(format!(
                 "Variable data has to be a tensor, but got {}",
@@ -147,6 +123,21 @@ impl PyTensor {
         let keep = old.requires_grad();
         self.set(new.clone().with_requires_grad(keep));
         Ok(())
+    }
+}
+
+#[pymethods]
+impl PyTensor {
+    #[pyo3(signature = (requires_grad=true))]
+    fn requires_grad_(slf: Bound<'_, Self>, requires_grad: bool) -> PyResult<Bound<'_, Self>> {
+        let d = slf.get().get().dtype();
+        if requires_grad && !d.is_float() && !d.is_complex() {
+            return Err(PyRuntimeError::new_err(
+                "only Tensors of floating point dtype can require gradients",
+            ));
+        }
+        slf.get().set_requires_grad(requires_grad)?;
+        Ok(slf)
     }
     fn detach_(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         let t = slf.get().get().clone().with_requires_grad(false);

@@ -1,11 +1,12 @@
 //! Square brackets.
 
 use super::convert::{self, Failure};
+use super::dispatch::{self, Noted};
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::tensor::slice_parts;
 use super::types::type_name;
+use super::watch::{self, Course, Style};
 use crate::ops::index::along::{Index, Put, get_item, set_item};
-use crate::ops::schema::Kind;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
@@ -79,40 +80,57 @@ pub fn get<'py>(
     slf: &Bound<'py, PyTensor>,
     index: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let t = slf.get().get();
-    if index.is_exact_instance_of::<PyInt>() && t.ndim() > 0 {
-        return wrap(slf.py(), get_item(t, &[Index::Int(index.extract()?)])?);
+    let args = [slf.as_any(), index];
+    if !watch::watched(args) {
+        return plain_get(slf, index);
     }
-    wrap(slf.py(), get_item(t, &all(index)?)?)
+    match watch::course(slf.py(), "__getitem__", Style::Parsed, &args)? {
+        Course::On => plain_get(slf, index),
+        Course::Keep(class) => watch::keep(plain_get(slf, index)?, &class),
+        Course::Done(result) => Ok(result),
+    }
+}
+
+fn plain_get<'py>(
+    slf: &Bound<'py, PyTensor>,
+    index: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _noted = dispatch::on().then(|| Noted::of([slf.as_any(), index]));
+    if index.is_exact_instance_of::<PyInt>() && slf.get().get().ndim() > 0 {
+        let i = Index::Int(index.extract()?);
+        return wrap(slf.py(), get_item(slf.get().get(), &[i])?);
+    }
+    // The index is read before the tensor is borrowed: reading it may run Python.
+    let indices = all(index)?;
+    wrap(slf.py(), get_item(slf.get().get(), &indices)?)
 }
 
 /// `x[index] = value`.
-pub fn set(
-    slf: &Bound<'_, PyTensor>,
-    index: &Bound<'_, PyAny>,
-    value: &Bound<'_, PyAny>,
+pub fn set<'py>(
+    slf: &Bound<'py, PyTensor>,
+    index: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
 ) -> PyResult<()> {
-    let t = slf.get().get();
+    let args = [slf.as_any(), index, value];
+    if watch::answer("__setitem__", Style::Parsed, &args)?.is_some() {
+        return Ok(());
+    }
+    let _noted = dispatch::on().then(|| Noted::of(args));
     let indices = all(index)?;
     let converted;
-    let value = match convert::convert(Kind::Operand, false, value) {
-        Ok(crate::ops::Arg::Tensor(v)) => Put::Tensor(v),
-        Ok(arg) => Put::Scalar(
-            crate::ops::pointwise::rule::scalar_of(&arg)
-                .ok_or_else(|| PyTypeError::new_err("expected a number"))?,
-        ),
-        Err(Failure::Error(e)) => return Err(e),
-        Err(Failure::Kind) if super::numpy::is_array(value) => {
-            converted = super::numpy::from_array(value)?;
-            Put::Tensor(&converted)
-        }
-        Err(Failure::Kind) => {
-            return Err(PyTypeError::new_err(format!(
-                "can't assign a {} to a torch.{}Tensor",
-                type_name(value),
-                t.dtype().scalar_type()
-            )));
-        }
+    let value = if let Some(v) = tensor_ref(value) {
+        Put::Tensor(v)
+    } else if let Some(n) = convert::number(value) {
+        Put::Scalar(n)
+    } else if super::numpy::is_array(value) {
+        converted = super::numpy::from_array(value)?;
+        Put::Tensor(&converted)
+    } else {
+        return Err(PyTypeError::new_err(format!(
+            "can't assign a {} to a torch.{}Tensor",
+            type_name(value),
+            slf.get().get().dtype().scalar_type()
+        )));
     };
-    Ok(set_item(t, &indices, value)?)
+    Ok(set_item(slf.get().get(), &indices, value)?)
 }

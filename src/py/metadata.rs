@@ -9,12 +9,74 @@ use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-#[pymethods]
 impl PyTensor {
-    #[getter]
-    fn shape<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn shape<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         size(slf.py(), slf.get().get().shape())
     }
+    pub(super) fn get_dtype(&self, py: Python<'_>) -> PyResult<Py<PyDType>> {
+        dtype(py, self.get().dtype())
+    }
+    pub(super) fn get_device_object(&self, py: Python<'_>) -> PyResult<Py<types::PyDevice>> {
+        device(py, super::parts::located(self.get()))
+    }
+    pub(super) fn ndim(&self) -> usize {
+        self.get().ndim()
+    }
+    pub(super) fn itemsize(&self) -> usize {
+        self.get().dtype().size()
+    }
+    pub(super) fn nbytes(&self) -> i64 {
+        self.get().numel() * self.get().dtype().size() as i64
+    }
+    pub(super) fn is_meta(&self) -> bool {
+        super::parts::located(self.get()).is_meta()
+    }
+    pub(super) fn is_cpu(&self) -> bool {
+        super::parts::located(self.get()).is_cpu()
+    }
+    pub(super) fn is_cuda(&self) -> bool {
+        super::parts::located(self.get()).kind == crate::DeviceKind::Cuda
+    }
+    pub(super) fn is_quantized(&self) -> bool {
+        self.get().dtype().is_quantized()
+    }
+    pub(super) fn is_mkldnn(&self) -> bool {
+        false
+    }
+    pub(super) fn is_mps(&self) -> bool {
+        false
+    }
+    pub(super) fn is_xpu(&self) -> bool {
+        false
+    }
+    pub(super) fn _version(&self) -> u32 {
+        self.get().storage().version()
+    }
+    pub(super) fn t_all<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(slf.py(), f::numpy_T(slf.get().get())?)
+    }
+    pub(super) fn h<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(slf.py(), f::matrix_H(slf.get().get())?)
+    }
+    pub(super) fn m_t<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(slf.py(), f::mT(slf.get().get())?)
+    }
+    pub(super) fn m_h<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(slf.py(), f::mH(slf.get().get())?)
+    }
+    pub(super) fn real<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        if slf.get().get().dtype().is_complex() {
+            return wrap(slf.py(), f::real(slf.get().get())?);
+        }
+        Ok(slf.clone().into_any())
+    }
+    pub(super) fn imag<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(slf.py(), f::imag(slf.get().get())?)
+    }
+}
+
+#[pymethods]
+impl PyTensor {
     #[pyo3(signature = (dim=None))]
     fn size<'py>(slf: &Bound<'py, Self>, dim: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
         match dim {
@@ -40,18 +102,6 @@ impl PyTensor {
             }
         }
     }
-    #[getter(dtype)]
-    fn get_dtype(&self, py: Python<'_>) -> PyResult<Py<PyDType>> {
-        dtype(py, self.get().dtype())
-    }
-    #[getter(device)]
-    fn get_device_object(&self, py: Python<'_>) -> PyResult<Py<types::PyDevice>> {
-        device(py, super::parts::located(self.get()))
-    }
-    #[getter]
-    fn ndim(&self) -> usize {
-        self.get().ndim()
-    }
     fn dim(&self) -> usize {
         self.get().ndim()
     }
@@ -67,47 +117,11 @@ impl PyTensor {
     fn element_size(&self) -> usize {
         self.get().dtype().size()
     }
-    #[getter]
-    fn itemsize(&self) -> usize {
-        self.get().dtype().size()
-    }
-    #[getter]
-    fn nbytes(&self) -> i64 {
-        self.get().numel() * self.get().dtype().size() as i64
-    }
     fn data_ptr(&self) -> usize {
         self.get().data_ptr() as usize
     }
     fn get_device(&self) -> i8 {
         super::parts::located(self.get()).index
-    }
-    #[getter]
-    fn is_meta(&self) -> bool {
-        super::parts::located(self.get()).is_meta()
-    }
-    #[getter]
-    fn is_cpu(&self) -> bool {
-        super::parts::located(self.get()).is_cpu()
-    }
-    #[getter]
-    fn is_cuda(&self) -> bool {
-        super::parts::located(self.get()).kind == crate::DeviceKind::Cuda
-    }
-    #[getter]
-    fn is_quantized(&self) -> bool {
-        self.get().dtype().is_quantized()
-    }
-    #[getter]
-    fn is_mkldnn(&self) -> bool {
-        false
-    }
-    #[getter]
-    fn is_mps(&self) -> bool {
-        false
-    }
-    #[getter]
-    fn is_xpu(&self) -> bool {
-        false
     }
     fn is_floating_point(&self) -> bool {
         self.get().dtype().is_float()
@@ -163,10 +177,6 @@ impl PyTensor {
         }
         Ok(self.get().is_contiguous_in(format))
     }
-    #[getter]
-    fn _version(&self) -> u32 {
-        self.get().storage().version()
-    }
     fn _is_view(&self) -> bool {
         self.get().is_view()
     }
@@ -179,33 +189,5 @@ impl PyTensor {
             && a.offset() == b.offset()
             && a.shape() == b.shape()
             && a.strides() == b.strides())
-    }
-
-    #[getter(T)]
-    fn t_all<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        wrap(slf.py(), f::numpy_T(slf.get().get())?)
-    }
-    #[getter(H)]
-    fn h<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        wrap(slf.py(), f::matrix_H(slf.get().get())?)
-    }
-    #[getter(mT)]
-    fn m_t<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        wrap(slf.py(), f::mT(slf.get().get())?)
-    }
-    #[getter(mH)]
-    fn m_h<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        wrap(slf.py(), f::mH(slf.get().get())?)
-    }
-    #[getter]
-    fn real<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        if slf.get().get().dtype().is_complex() {
-            return wrap(slf.py(), f::real(slf.get().get())?);
-        }
-        Ok(slf.clone().into_any())
-    }
-    #[getter]
-    fn imag<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        wrap(slf.py(), f::imag(slf.get().get())?)
     }
 }

@@ -8,10 +8,13 @@
 )]
 
 mod arguments;
+mod attributes;
 mod call;
 mod convert;
+mod counting;
 mod cuda;
 mod data;
+mod dispatch;
 mod error;
 mod files;
 mod functions;
@@ -22,6 +25,8 @@ mod load;
 mod load_file;
 mod messages;
 mod metadata;
+mod methods;
+mod modes;
 mod module;
 mod numpy;
 mod object;
@@ -33,6 +38,7 @@ mod sink;
 mod storage;
 mod tensor;
 mod types;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -47,5 +53,8 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     cuda::register(m)?;
     parts::register(m)?;
     module::register(m)?;
-    functions::register(m)
+    counting::register(m)?;
+    functions::register(m)?;
+    modes::register(m)?;
+    dispatch::register(m)
 }

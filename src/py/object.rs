@@ -9,6 +9,7 @@ use crate::{DType, Device, Tensor};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
@@ -59,19 +60,67 @@ static PLACE: AtomicUsize = AtomicUsize::new(0);
 pub fn tensor_ref<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
     // SAFETY: the object is alive, so its type is.
     let class = unsafe { ffi::Py_TYPE(o.as_ptr()) };
-    if class == TENSOR.load(Relaxed) || class == PARAMETER.load(Relaxed) {
+    if is_plain_tensor(class) {
         // SAFETY: instances of exactly these types have this layout.
         return Some(unsafe { o.cast_unchecked::<PyTensor>() }.get().get());
     }
     o.cast::<PyTensor>().ok().map(|b| b.get().get())
 }
 
+/// True for the two classes whose instances nobody can make special: `Tensor` and `Parameter` themselves.
+#[inline]
+pub fn is_plain_tensor(class: *mut ffi::PyTypeObject) -> bool {
+    class == TENSOR.load(Relaxed) || class == PARAMETER.load(Relaxed)
+}
+
+/// True for tensors of any class.
+#[inline]
+pub fn is_tensor(o: &Bound<'_, PyAny>) -> bool {
+    is_plain_tensor(o.get_type_ptr()) || o.is_instance_of::<PyTensor>()
+}
+
 /// A new Python object for a tensor.
 #[inline]
 pub fn wrap(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
-    let class = TENSOR.load(Relaxed);
-    // SAFETY: an instance of exactly this class is a block of zeros from its type's allocator (no dict, no weak
-    // references) with the tensor at the place where `prepare` found it in an instance that pyo3 made.
+    if t.is_python() {
+        return super::dispatch::result(py, &t);
+    }
+    // SAFETY: `Tensor` itself is such a class.
+    unsafe { made(py, TENSOR.load(Relaxed), t) }
+}
+
+/// An instance of a subclass of Tensor around a tensor, without running its `__new__` or `__init__`.
+pub fn instance<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let py = cls.py();
+    if cls.is_subclass_of::<PyParameter>()? {
+        // Its instances hold more than a tensor, so the constructor makes one, which then gets the right tensor.
+        let made = py
+            .get_type::<PyParameter>()
+            .call_method1("__new__", (cls,))?;
+        PyTensor::of(&made)?.set(t);
+        return Ok(made);
+    }
+    if !cls.is_subclass_of::<PyTensor>()? {
+        return Err(PyTypeError::new_err(
+            "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class inherits from Tensor.",
+        ));
+    }
+    // SAFETY: the class was just found to be such a class.
+    unsafe { made(py, cls.as_ptr().cast(), t) }
+}
+
+/// An instance of `class` made by hand.
+///
+/// # Safety
+/// The class is `Tensor` or one that Python code derived from it.
+#[inline]
+unsafe fn made(
+    py: Python<'_>,
+    class: *mut ffi::PyTypeObject,
+    t: Tensor,
+) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: an instance of such a class is a block of zeros from its type's allocator (no dict, no weak references)
+    // with the tensor at the place where `prepare` found it in an instance that pyo3 made.
     unsafe {
         let o = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class, 0))?;
         let place = o.as_ptr().byte_add(PLACE.load(Relaxed));

@@ -1,38 +1,87 @@
 //! Python's operators on tensors.
 
 use super::call::binary;
-use super::object::{PyTensor, tensor_ref, wrap};
+use super::object::{PyTensor, is_tensor, wrap};
 use super::results::to_python;
 use super::types;
-use crate::{op, run};
+use super::watch::{self, Course, Style};
+use crate::op;
+use crate::ops::Arg;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 
-fn matmul<'py>(a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let (Some(_), Some(_)) = (tensor_ref(a), tensor_ref(b)) else {
-        return Ok(a.py().NotImplemented().into_bound(a.py()));
+/// An operator of Python: the function that those who watch see, and how PyTorch calls it.
+struct Slot {
+    /// The attribute of Tensor.
+    path: &'static str,
+    style: Style,
+}
+
+/// Computes `slf <op> other`, unless somebody who watches answers. A `TypeError` lets the other operand try.
+fn operator<'py>(
+    slot: &Slot,
+    slf: &Bound<'py, PyAny>,
+    other: &Bound<'py, PyAny>,
+    compute: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if !watch::watched([slf, other]) {
+        return compute();
+    }
+    let py = slf.py();
+    let done = match watch::course(py, slot.path, slot.style, &[slf, other]) {
+        Ok(Course::On) => compute(),
+        Ok(Course::Keep(class)) => compute().and_then(|r| watch::keep(r, &class)),
+        Ok(Course::Done(result)) => Ok(result),
+        Err(e) => Err(e),
     };
+    match done {
+        Err(e) if e.is_instance_of::<PyTypeError>(py) => Ok(py.NotImplemented().into_bound(py)),
+        done => done,
+    }
+}
+
+fn matmul<'py>(a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if !is_tensor(a) || !is_tensor(b) {
+        return Ok(a.py().NotImplemented().into_bound(a.py()));
+    }
     binary(op!("matmul")?, a, b, false, false)
 }
 
 macro_rules! operators {
-    ($($slot:ident $name:literal $reflected:literal;)+) => {
+    ($($slot:ident $name:literal $reflected:literal $style:ident $path:literal;)+) => {
         #[pymethods]
         impl PyTensor {
             $(fn $slot<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-                binary(op!($name)?, slf.as_any(), other, $reflected, false)
+                const SLOT: Slot = Slot { path: $path, style: Style::$style };
+                let slf = slf.as_any();
+                operator(&SLOT, slf, other, || binary(op!($name)?, slf, other, $reflected, false))
             })+
         }
     };
 }
 operators! {
-    __add__ "add" false; __radd__ "add" false; __sub__ "sub" false; __rsub__ "sub" true; __mul__ "mul" false; __rmul__ "mul" false;
-    __truediv__ "div" false; __floordiv__ "floor_divide" false; __rfloordiv__ "floor_divide" true;
-    __mod__ "remainder" false; __rmod__ "remainder" true; __and__ "bitwise_and" false; __rand__ "bitwise_and" false;
-    __or__ "bitwise_or" false; __ror__ "bitwise_or" false; __xor__ "bitwise_xor" false; __rxor__ "bitwise_xor" false;
-    __lshift__ "bitwise_left_shift" false; __rlshift__ "bitwise_left_shift" true; __rshift__ "bitwise_right_shift" false;
-    __rrshift__ "bitwise_right_shift" true;
+    __add__ "add" false Parsed "add";
+    __radd__ "add" false Parsed "add";
+    __sub__ "sub" false Parsed "sub";
+    __rsub__ "sub" true Python "__rsub__";
+    __mul__ "mul" false Parsed "mul";
+    __rmul__ "mul" false Parsed "mul";
+    __truediv__ "div" false Parsed "div";
+    __floordiv__ "floor_divide" false Python "__floordiv__";
+    __rfloordiv__ "floor_divide" true Python "__rfloordiv__";
+    __mod__ "remainder" false Parsed "remainder";
+    __rmod__ "remainder" true Python "__rmod__";
+    __and__ "bitwise_and" false Parsed "__and__";
+    __rand__ "bitwise_and" false Parsed "bitwise_and";
+    __or__ "bitwise_or" false Parsed "__or__";
+    __ror__ "bitwise_or" false Parsed "bitwise_or";
+    __xor__ "bitwise_xor" false Parsed "__xor__";
+    __rxor__ "bitwise_xor" false Parsed "bitwise_xor";
+    __lshift__ "bitwise_left_shift" false Parsed "__lshift__";
+    __rlshift__ "bitwise_left_shift" true Python "__rlshift__";
+    __rshift__ "bitwise_right_shift" false Parsed "__rshift__";
+    __rrshift__ "bitwise_right_shift" true Python "__rrshift__";
 }
 
 #[pymethods]
@@ -42,8 +91,14 @@ impl PyTensor {
         slf: &Bound<'py, Self>,
         other: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let inverse = wrap(slf.py(), crate::run1!("reciprocal", slf.get().get())?)?;
-        binary(op!("mul")?, &inverse, other, false, false)
+        const SLOT: Slot = Slot {
+            path: "__rdiv__",
+            style: Style::Python,
+        };
+        operator(&SLOT, slf.as_any(), other, || {
+            let inverse = wrap(slf.py(), crate::run1!("reciprocal", slf.get().get())?)?;
+            binary(op!("mul")?, &inverse, other, false, false)
+        })
     }
     fn __rdiv__<'py>(
         slf: &Bound<'py, Self>,
@@ -54,11 +109,13 @@ impl PyTensor {
 }
 
 macro_rules! in_place_operators {
-    ($($slot:ident $name:literal;)+) => {
+    ($($slot:ident $name:literal $path:literal;)+) => {
         #[pymethods]
         impl PyTensor {
             $(fn $slot(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-                let result = binary(op!($name)?, slf.as_any(), other, false, true)?;
+                const SLOT: Slot = Slot { path: $path, style: Style::Parsed };
+                let slf = slf.as_any();
+                let result = operator(&SLOT, slf, other, || binary(op!($name)?, slf, other, false, true))?;
                 if result.is(slf.py().NotImplemented().bind(slf.py())) {
                     return Err(PyTypeError::new_err(format!(
                         "unsupported operand type(s) for {}: 'Tensor' and '{}'", stringify!($slot), types::type_name(other))));
@@ -69,8 +126,38 @@ macro_rules! in_place_operators {
     };
 }
 in_place_operators! {
-    __iadd__ "add"; __isub__ "sub"; __imul__ "mul"; __itruediv__ "div"; __ifloordiv__ "floor_divide"; __imod__ "remainder";
-    __iand__ "bitwise_and"; __ior__ "bitwise_or"; __ixor__ "bitwise_xor"; __ilshift__ "bitwise_left_shift"; __irshift__ "bitwise_right_shift";
+    __iadd__ "add" "add_";
+    __isub__ "sub" "sub_";
+    __imul__ "mul" "mul_";
+    __itruediv__ "div" "div_";
+    __ifloordiv__ "floor_divide" "floor_divide_";
+    __imod__ "remainder" "remainder_";
+    __iand__ "bitwise_and" "bitwise_and_";
+    __ior__ "bitwise_or" "bitwise_or_";
+    __ixor__ "bitwise_xor" "bitwise_xor_";
+    __ilshift__ "bitwise_left_shift" "bitwise_left_shift_";
+    __irshift__ "bitwise_right_shift" "bitwise_right_shift_";
+}
+
+/// Computes an operator of one tensor, unless somebody who watches answers.
+fn unary<'py>(
+    path: &'static str,
+    op: crate::Result<&'static crate::ops::Op>,
+    slf: &Bound<'py, PyTensor>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (py, op) = (slf.py(), op?);
+    let compute = || {
+        let result = crate::ops::dispatch::run(op, &[Arg::Tensor(slf.get().get())])?;
+        to_python(py, result, op)
+    };
+    if !watch::watched([slf.as_any()]) {
+        return compute();
+    }
+    match watch::course(py, path, Style::Parsed, &[slf.as_any()])? {
+        Course::On => compute(),
+        Course::Keep(class) => watch::keep(compute()?, &class),
+        Course::Done(result) => Ok(result),
+    }
 }
 
 #[pymethods]
@@ -80,67 +167,100 @@ impl PyTensor {
         other: &Bound<'py, PyAny>,
         how: CompareOp,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let op = match how {
-            CompareOp::Eq => op!("eq")?,
-            CompareOp::Ne => op!("ne")?,
-            CompareOp::Lt => op!("lt")?,
-            CompareOp::Le => op!("le")?,
-            CompareOp::Gt => op!("gt")?,
-            CompareOp::Ge => op!("ge")?,
+        let (op, path) = match how {
+            CompareOp::Eq => (op!("eq")?, "eq"),
+            CompareOp::Ne => (op!("ne")?, "ne"),
+            CompareOp::Lt => (op!("lt")?, "lt"),
+            CompareOp::Le => (op!("le")?, "le"),
+            CompareOp::Gt => (op!("gt")?, "gt"),
+            CompareOp::Ge => (op!("ge")?, "ge"),
         };
-        binary(op, slf.as_any(), other, false, false)
+        let slf = slf.as_any();
+        // Equality of a tensor that overrides is the method, as it is written in Python in PyTorch.
+        let path = if path == "eq" && watch::overrides(slf) {
+            "__eq__"
+        } else {
+            path
+        };
+        let slot = Slot {
+            path,
+            style: Style::Parsed,
+        };
+        operator(&slot, slf, other, || binary(op, slf, other, false, false))
     }
     fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(slf.py(), run!("neg", slf.get().get())?, op!("neg")?)
+        unary("neg", op!("neg"), slf)
     }
     fn __pos__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(
-            slf.py(),
-            run!("positive", slf.get().get())?,
-            op!("positive")?,
-        )
+        unary("positive", op!("positive"), slf)
     }
     fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(slf.py(), run!("abs", slf.get().get())?, op!("abs")?)
+        unary("abs", op!("abs"), slf)
     }
     fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(
-            slf.py(),
-            run!("bitwise_not", slf.get().get())?,
-            op!("bitwise_not")?,
-        )
+        unary("__invert__", op!("bitwise_not"), slf)
     }
     fn __pow__<'py>(
         slf: &Bound<'py, Self>,
         other: &Bound<'py, PyAny>,
         _modulo: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        binary(op!("pow")?, slf.as_any(), other, false, false)
+        const SLOT: Slot = Slot {
+            path: "pow",
+            style: Style::Python,
+        };
+        let slf = slf.as_any();
+        operator(&SLOT, slf, other, || {
+            binary(op!("pow")?, slf, other, false, false)
+        })
     }
     fn __rpow__<'py>(
         slf: &Bound<'py, Self>,
         other: &Bound<'py, PyAny>,
         _modulo: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        binary(op!("pow")?, slf.as_any(), other, true, false)
+        const SLOT: Slot = Slot {
+            path: "__rpow__",
+            style: Style::Python,
+        };
+        let slf = slf.as_any();
+        operator(&SLOT, slf, other, || {
+            binary(op!("pow")?, slf, other, true, false)
+        })
     }
     fn __ipow__(
         slf: &Bound<'_, Self>,
         other: &Bound<'_, PyAny>,
         _modulo: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        binary(op!("pow")?, slf.as_any(), other, false, true).map(drop)
+        const SLOT: Slot = Slot {
+            path: "pow_",
+            style: Style::Python,
+        };
+        let slf = slf.as_any();
+        operator(&SLOT, slf, other, || {
+            binary(op!("pow")?, slf, other, false, true)
+        })
+        .map(drop)
     }
     fn __matmul__<'py>(
         slf: &Bound<'py, Self>,
         other: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        matmul(slf.as_any(), other)
+        const SLOT: Slot = Slot {
+            path: "matmul",
+            style: Style::Parsed,
+        };
+        operator(&SLOT, slf.as_any(), other, || matmul(slf.as_any(), other))
     }
     fn __rmatmul__<'py>(
         slf: &Bound<'py, Self>,
         other: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        matmul(other, slf.as_any())
+        const SLOT: Slot = Slot {
+            path: "__rmatmul__",
+            style: Style::Python,
+        };
+        operator(&SLOT, slf.as_any(), other, || matmul(other, slf.as_any()))
     }
 }

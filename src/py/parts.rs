@@ -14,7 +14,7 @@ pub fn of(t: &Tensor) -> Option<Arc<Parts>> {
     t.storage().parts()
 }
 
-pub use crate::layers::parts::located;
+pub use crate::parts::located;
 
 fn layout_name(t: &Tensor) -> &'static str {
     of(t).map_or("strided", |p| p.layout())
@@ -98,24 +98,23 @@ fn integers(t: &Tensor) -> Result<Tensor> {
     helpers::clone(&plain, crate::MemoryFormat::Preserve)
 }
 
-#[pymethods]
 impl PyTensor {
-    #[getter]
-    fn layout(&self, py: Python<'_>) -> PyResult<Py<PyLayout>> {
+    pub(super) fn layout(&self, py: Python<'_>) -> PyResult<Py<PyLayout>> {
         types::layout(py, layout_name(self.get()))
     }
-    #[getter]
-    fn is_sparse(&self) -> bool {
+    pub(super) fn is_sparse(&self) -> bool {
         layout_name(self.get()) == "sparse_coo"
     }
-    #[getter]
-    fn is_sparse_csr(&self) -> bool {
+    pub(super) fn is_sparse_csr(&self) -> bool {
         layout_name(self.get()) == "sparse_csr"
     }
-    #[getter]
-    fn is_nested(&self) -> bool {
+    pub(super) fn is_nested(&self) -> bool {
         matches!(of(self.get()).as_deref(), Some(Parts::Nested { .. }))
     }
+}
+
+#[pymethods]
+impl PyTensor {
     /// True for sparse, nested and quantised tensors, which are more than a view of a storage.
     fn _has_parts(&self) -> bool {
         self.get().has_parts()

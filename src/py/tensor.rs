@@ -1,14 +1,26 @@
 //! The Tensor class: getters, operators, indexing and what is no op.
 
 use super::convert::{self, PyGenerator, tensor_arg};
-use super::object::{PyParameter, PyTensor, tensor_ref, wrap};
+use super::object::{PyParameter, PyTensor, is_plain_tensor, tensor_ref};
 use super::results::{scalar, to_python};
 use super::types::{self, PyDType, device_of};
+use super::watch::{self, Style};
 use crate::ops::Arg;
 use crate::{DType, Device, Dims, MemoryFormat, Scalar, Tensor, mode, op, run};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice, PyString, PyTuple, PyType};
+
+impl PyTensor {
+    /// Where the data of a meta tensor would come from, as text; None for real tensors and those without a source.
+    pub(super) fn source(&self) -> Option<String> {
+        if self.get().is_meta() {
+            self.get().storage().source().map(|s| s.to_string())
+        } else {
+            None
+        }
+    }
+}
 
 #[pymethods]
 impl PyTensor {
@@ -38,13 +50,44 @@ impl PyTensor {
         } else {
             t
         };
-        instance(cls, t)
+        super::dispatch::dispatching(cls, t)
     }
+    /// The same tensor as an instance of a subclass.
+    #[pyo3(signature = (cls=None))]
     fn as_subclass<'py>(
         slf: &Bound<'py, Self>,
-        cls: &Bound<'py, PyType>,
+        cls: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        instance(cls, slf.get().get().clone())
+        let Some(cls) = cls else {
+            return Err(PyTypeError::new_err(super::messages::missing(
+                "as_subclass",
+                "",
+                &["cls".to_owned()],
+            )));
+        };
+        let Ok(cls) = cls.cast::<PyType>() else {
+            return Err(PyTypeError::new_err(format!(
+                "cls must be a type (got {})",
+                types::type_name(cls)
+            )));
+        };
+        super::dispatch::dispatching(cls, slf.get().get().clone())
+    }
+    /// Calls a function as if no argument overrode it; tensors in the result become instances of the class.
+    #[classmethod]
+    #[pyo3(signature = (func, types, args=None, kwargs=None))]
+    fn __torch_function__<'py>(
+        cls: &Bound<'py, PyType>,
+        func: &Bound<'py, PyAny>,
+        types: &Bound<'py, PyAny>,
+        args: Option<&Bound<'py, PyAny>>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let args = match args {
+            Some(args) => PyTuple::new(cls.py(), super::data::items(args)?)?,
+            None => PyTuple::empty(cls.py()),
+        };
+        watch::default_handler(cls, func, types, &args, kwargs)
     }
 
     fn item<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -53,8 +96,11 @@ impl PyTensor {
     fn tolist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         super::data::to_list(slf.py(), slf.get().get())
     }
-    fn __bool__(&self) -> PyResult<bool> {
-        let t = self.get();
+    fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        if let Some(answer) = watch::answer("__bool__", Style::Parsed, &[slf.as_any()])? {
+            return answer.extract();
+        }
+        let t = slf.get().get();
         match t.numel() {
             1 => Ok(t.item()?.to_bool()),
             0 => Err(PyRuntimeError::new_err(
@@ -66,6 +112,9 @@ impl PyTensor {
         }
     }
     fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(answer) = watch::answer("__int__", Style::Parsed, &[slf.as_any()])? {
+            return Ok(answer);
+        }
         match slf.get().get().item()? {
             Scalar::Float(f) => pyo3::types::PyFloat::new(slf.py(), f).call_method0("__trunc__"),
             Scalar::Complex(c) if c.im != 0.0 => Err(PyRuntimeError::new_err(
@@ -75,23 +124,33 @@ impl PyTensor {
             s => scalar(slf.py(), Scalar::Int(s.to_i64())),
         }
     }
-    fn __float__(&self) -> PyResult<f64> {
-        match self.get().item()? {
+    fn __float__(slf: &Bound<'_, Self>) -> PyResult<f64> {
+        if let Some(answer) = watch::answer("__float__", Style::Parsed, &[slf.as_any()])? {
+            return answer.extract();
+        }
+        match slf.get().get().item()? {
             Scalar::Complex(c) if c.im != 0.0 => Err(PyRuntimeError::new_err(
                 "value cannot be converted to type double without overflow",
             )),
             s => Ok(s.to_f64()),
         }
     }
-    fn __complex__(&self) -> PyResult<num_complex::Complex64> {
-        if self.get().numel() != 1 {
+    fn __complex__(slf: &Bound<'_, Self>) -> PyResult<num_complex::Complex64> {
+        if let Some(answer) = watch::answer("__complex__", Style::Parsed, &[slf.as_any()])? {
+            return answer.extract();
+        }
+        let t = slf.get().get();
+        if t.numel() != 1 {
             return Err(PyValueError::new_err(
                 "only one element tensors can be converted to Python scalars",
             ));
         }
-        Ok(self.get().item()?.to_c64())
+        Ok(t.item()?.to_c64())
     }
     fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(answer) = watch::answer("__index__", Style::Parsed, &[slf.as_any()])? {
+            return Ok(answer);
+        }
         let t = slf.get().get();
         if !t.dtype().is_integral(true) || t.numel() != 1 {
             return Err(PyTypeError::new_err(
@@ -100,16 +159,23 @@ impl PyTensor {
         }
         scalar(slf.py(), Scalar::Int(t.item()?.to_i64()))
     }
-    fn __len__(&self) -> PyResult<usize> {
-        match self.get().shape().first() {
+    fn __len__(slf: &Bound<'_, Self>) -> PyResult<usize> {
+        if let Some(answer) = watch::answer("__len__", Style::Python, &[slf.as_any()])? {
+            return answer.extract();
+        }
+        match slf.get().get().shape().first() {
             Some(n) => Ok(*n as usize),
             None => Err(PyTypeError::new_err("len() of a 0-d tensor")),
         }
     }
     fn __hash__(slf: &Bound<'_, Self>) -> isize {
-        (slf.as_ptr() as isize) >> 4
+        slf.as_ptr() as isize
     }
-    fn __contains__(slf: &Bound<'_, Self>, element: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn __contains__<'py>(slf: &Bound<'py, Self>, element: &Bound<'py, PyAny>) -> PyResult<bool> {
+        let receiver = [slf.as_any(), element];
+        if let Some(answer) = watch::answer("__contains__", Style::Python, &receiver)? {
+            return answer.is_truthy();
+        }
         let element = match convert::convert(crate::ops::schema::Kind::Operand, false, element) {
             Ok(a) => a,
             Err(_) => {
@@ -125,6 +191,10 @@ impl PyTensor {
         Ok(run!("any", &equal)?.one()?.item()?.to_bool())
     }
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        if watch::watched([slf.as_any()]) {
+            slf.call_method0("dim")?;
+            return slf.call_method1("unbind", (0,))?.call_method0("__iter__");
+        }
         if slf.get().get().ndim() == 0 {
             return Err(PyTypeError::new_err("iteration over a 0-d tensor"));
         }
@@ -150,6 +220,9 @@ impl PyTensor {
         ))
     }
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        if let Some(answer) = watch::answer("__repr__", Style::Python, &[slf.as_any()])? {
+            return answer.extract();
+        }
         slf.py()
             .import("torchlike._tensor_str")?
             .call_method1("_str", (slf,))?
@@ -160,15 +233,16 @@ impl PyTensor {
         spec: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().get();
-        if t.ndim() == 0 && !t.is_meta() {
+        if t.ndim() == 0 && !t.is_meta() && is_plain_tensor(slf.get_type_ptr()) {
             return scalar(slf.py(), t.item()?)?.call_method1("__format__", (spec,));
         }
         if spec.len()? == 0 {
             return Ok(slf.as_any().str()?.into_any());
         }
-        Err(PyTypeError::new_err(
-            "unsupported format string passed to Tensor.__format__",
-        ))
+        Err(PyTypeError::new_err(format!(
+            "unsupported format string passed to {}.__format__",
+            types::type_name(slf)
+        )))
     }
     fn __deepcopy__<'py>(
         slf: &Bound<'py, Self>,
@@ -290,7 +364,6 @@ impl PyTensor {
         size: Option<&Bound<'py, PyAny>>,
         stride: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
-        let old = slf.get().get();
         let list = |o: Option<&Bound<'py, PyAny>>| {
             o.map(|o| {
                 convert::ints(o).map_err(|_| {
@@ -300,6 +373,7 @@ impl PyTensor {
             .transpose()
         };
         let (shape, strides) = (list(size)?, list(stride)?);
+        let old = slf.get().get();
         let (storage, source_layout) = match source {
             None => (
                 crate::Storage::empty(0, old.device())?,
@@ -389,32 +463,6 @@ impl PyTensor {
             "Can't get __cuda_array_interface__ on non-CUDA tensor type.",
         ))
     }
-    /// Where the data of a meta tensor would come from, as text; None for real tensors and those without a source.
-    #[getter]
-    fn source(&self) -> Option<String> {
-        if self.get().is_meta() {
-            self.get().storage().source().map(|s| s.to_string())
-        } else {
-            None
-        }
-    }
-}
-
-/// An instance of a Tensor subclass around a tensor, without running its `__init__`.
-pub fn instance<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py, PyAny>> {
-    let py = cls.py();
-    if cls.is(py.get_type::<PyTensor>()) {
-        return wrap(py, t);
-    }
-    // The base class's constructor makes an empty tensor of any subclass, which then gets the right one.
-    let base = if cls.is_subclass_of::<PyParameter>()? {
-        py.get_type::<PyParameter>()
-    } else {
-        py.get_type::<PyTensor>()
-    };
-    let made = base.call_method1("__new__", (cls,))?;
-    PyTensor::of(&made)?.set(t);
-    Ok(made)
 }
 
 /// Sizes given as separate integers or as one list.
@@ -495,5 +543,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyTensor>()?;
     m.add_class::<PyParameter>()?;
     m.add_class::<PyGenerator>()?;
-    super::object::prepare(py)
+    super::object::prepare(py)?;
+    super::methods::register(py)?;
+    super::attributes::register(py)
 }

@@ -2,13 +2,12 @@
 
 #![allow(unsafe_code, reason = "Size tuples are filled in place")]
 
-use crate::{DType, Device, DeviceKind, MemoryFormat, mode};
+use crate::{DType, Device, DeviceKind, MemoryFormat};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple, PyType};
-use std::cell::RefCell;
 
 /// `torchlike.dtype`.
 #[pyclass(frozen, name = "dtype", module = "torchlike", eq, hash)]
@@ -66,10 +65,6 @@ pub fn dtype(py: Python<'_>, d: DType) -> PyResult<Py<PyDType>> {
     Ok(all[d as usize].clone_ref(py))
 }
 
-thread_local! {
-    static DEVICE_STACK: RefCell<Vec<Option<Device>>> = const { RefCell::new(Vec::new()) };
-}
-
 /// `torchlike.device`, also a context manager and a decorator.
 #[pyclass(frozen, name = "device", module = "torchlike", eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
@@ -83,6 +78,12 @@ impl PyDevice {
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
     ) -> PyResult<Self> {
+        if super::watch::state() != 0 {
+            let class = args.py().get_type::<Self>();
+            if let Some(made) = super::modes::shown(&class, "torch.device", args, kwargs)? {
+                return Ok(Self(device_of(&made)?));
+            }
+        }
         let keyword = |k: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
             kwargs.map_or(Ok(None), |d| pyo3::types::PyDictMethods::get_item(d, k))
         };
@@ -174,16 +175,13 @@ impl PyDevice {
             .into_any()
             .unbind())
     }
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        let before = mode::set_default_device(Some(slf.get().0));
-        DEVICE_STACK.with_borrow_mut(|s| s.push(before));
-        slf
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        super::modes::enter_device(&slf)?;
+        Ok(slf)
     }
     #[pyo3(signature = (*_exc))]
     fn __exit__(&self, _exc: &Bound<'_, PyTuple>) {
-        if let Some(before) = DEVICE_STACK.with_borrow_mut(Vec::pop) {
-            mode::set_default_device(before);
-        }
+        super::modes::leave_device();
     }
     fn __call__(slf: Bound<'_, Self>, func: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let context = slf.py().import("torchlike.context")?;
@@ -307,6 +305,11 @@ pub fn layout(py: Python<'_>, name: &str) -> PyResult<Py<PyLayout>> {
         .getattr(name)?
         .cast_into::<PyLayout>()?
         .unbind())
+}
+
+/// The object of a memory format.
+pub fn format(py: Python<'_>, format: MemoryFormat) -> PyResult<Bound<'_, PyAny>> {
+    py.import("torchlike._C")?.getattr(format.name())
 }
 
 /// Tells the core the class of `Size` objects, a subclass of tuple.

@@ -12,7 +12,7 @@ from torchlike._C import device as _device
 from torchlike._C import dtype as _dtype
 from torchlike._C import layout as _layout
 from torchlike._C import memory_format as _memory_format
-from torchlike._ops import Number
+from torchlike._functions import Number
 
 def cholesky(input: Tensor, *, upper: builtins.bool = ..., out: Tensor | Sequence[Tensor] | None = ...) -> Tensor: ...
 def cholesky_ex(input: Tensor, *, upper: builtins.bool = ..., check_errors: builtins.bool = ..., out: Tensor | Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]: ...

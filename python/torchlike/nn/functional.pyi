@@ -12,7 +12,7 @@ from torchlike._C import device as _device
 from torchlike._C import dtype as _dtype
 from torchlike._C import layout as _layout
 from torchlike._C import memory_format as _memory_format
-from torchlike._ops import Number
+from torchlike._functions import Number
 
 def adaptive_avg_pool1d(input: Tensor, output_size: builtins.int | Sequence[builtins.int]) -> Tensor: ...
 def adaptive_avg_pool2d(input: Tensor, output_size: builtins.int | Sequence[builtins.int]) -> Tensor: ...

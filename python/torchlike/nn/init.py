@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike._function import overridable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,11 +162,13 @@ def _accept_by_density(
     return tensor if values is tensor else tensor.copy_(values)
 
 
+@overridable
 def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
     """Uniform numbers from ``a`` to ``b``."""
     return _no_grad_uniform_(tensor, a, b, generator)
 
 
+@overridable
 def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
     """Normal numbers."""
     return _no_grad_normal_(tensor, mean, std, generator)
@@ -183,6 +186,7 @@ def trunc_normal_(
     return _no_grad_trunc_normal_(tensor, mean, std, a, b, generator=generator)
 
 
+@overridable
 def constant_(tensor: Any, val: float) -> Any:
     """The same number everywhere."""
     return _no_grad_fill_(tensor, val)
@@ -230,9 +234,9 @@ def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
         raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
         )
-    shape = tensor.shape
-    field = math.prod(shape[2:])
-    return shape[1] * field, shape[0] * field
+    outputs, inputs = tensor.size(0), tensor.size(1)
+    field = math.prod(tensor.shape[2:]) if tensor.dim() > 2 else 1
+    return inputs * field, outputs * field
 
 
 def _calculate_correct_fan(tensor: Any, mode: str) -> int:
@@ -257,6 +261,7 @@ def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any
     return _no_grad_normal_(tensor, 0.0, std, generator)
 
 
+@overridable
 def kaiming_uniform_(
     tensor: Any,
     a: float = 0,

@@ -11,7 +11,7 @@ from torchlike._C import device as _device
 from torchlike._C import dtype as _dtype
 from torchlike._C import layout as _layout
 from torchlike._C import memory_format as _memory_format
-from torchlike._ops import Number
+from torchlike._functions import Number
 
 def airy_ai(input: Tensor, *, out: Tensor | Sequence[Tensor] | None = ...) -> Tensor: ...
 def bessel_j0(input: Tensor, *, out: Tensor | Sequence[Tensor] | None = ...) -> Tensor: ...

@@ -10,6 +10,15 @@ from torchlike.utils import data, dlpack, hooks
 __all__ = ["data", "dlpack", "hooks", "set_module", "swap_tensors"]
 
 
+def __getattr__(name: str) -> Any:
+    """Modules that are loaded when they are first asked for."""
+    if name not in ("_pytree", "_python_dispatch"):
+        raise AttributeError(f"module 'torchlike.utils' has no attribute '{name}'")
+    from importlib import import_module
+
+    return import_module(f"torchlike.utils.{name}")
+
+
 def swap_tensors(t1: _C.Tensor, t2: _C.Tensor) -> None:
     """Exchanges what two tensor objects are: class, attributes and contents. Names for either see the other."""
     import weakref

@@ -4,7 +4,6 @@
 //! the layers take it in their order; otherwise, and after the last of them, [`below`] runs the body: a kernel's rule and
 //! kernel, a view's plan, or a composite, whose own calls come through the door again.
 
-use crate::layers;
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::op::{Body, KernelBody, Op, Ret, X};
@@ -13,7 +12,7 @@ use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
 use crate::ops::core::survey::{glance, survey};
 use crate::ops::core::typed::tensor_of;
 use crate::ops::core::{helpers, writable};
-use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, mode};
+use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, mode, wiring};
 
 /// Passes a call through the door.
 ///
@@ -23,7 +22,7 @@ use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, mode};
 pub fn call(c: Call) -> Result<Ret> {
     let seen = glance(c.args);
     if seen & mode::watched() != 0 {
-        return layers::enter(c, seen);
+        return wiring::watched(c, seen);
     }
     below(c)
 }

@@ -73,7 +73,7 @@ pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
         return t.to_device(Device::CPU);
     }
     match t.storage().source() {
-        Some(source) => crate::layers::record::peek(t, &source),
+        Some(source) => crate::wiring::peek(t, &source),
         None => bail!(Runtime, "{text}"),
     }
 }

@@ -6,7 +6,7 @@ use crate::ops::core::dispatch;
 use crate::ops::core::op::{Ret, Traits, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{check_cast, check_result};
-use crate::{Device, Dims, Result, Tensor, bail, dims, layers, mode, op};
+use crate::{Device, Dims, Result, Tensor, bail, dims, mode, op};
 use smallvec::SmallVec;
 
 /// How results may be placed.
@@ -115,7 +115,7 @@ fn into_outs(
 fn copy_inside(target: &Tensor, result: &Tensor) -> Result<()> {
     let before = target.storage().version();
     let args = Args::new(op!("copy")?, [target.into(), result.into()])?;
-    layers::inside(|| dispatch::call(Call::in_place(&args)?))?;
+    mode::with_layers(mode::RECORDING, || dispatch::call(Call::in_place(&args)?))?;
     // One write, not two: the caller counts it.
     target.storage().set_version(before);
     Ok(())
@@ -196,4 +196,3 @@ pub fn resize(t: &mut Tensor, shape: &[i64], strides: Option<&Dims>) -> Result<(
     *t = t.laid_out(Dims::new(shape), strides);
     Ok(())
 }
-

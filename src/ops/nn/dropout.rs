@@ -271,3 +271,23 @@ fn batched(t: &Tensor, p: f64, train: bool, inplace: bool, ndim: usize) -> Resul
     let dropped = if let Ret::One(t) = dropped { t } else { wide };
     f::squeeze_dim(&dropped, 0).map(Ret::from)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::{Call, dispatch};
+
+    #[test]
+    fn where_nothing_is_dropped_the_input_itself_comes_back() {
+        let x = Tensor::from_slice(&[1f32, 2.0], &[1, 2]).unwrap();
+        for (p, train) in [(0.0, true), (0.5, false)] {
+            let call = f::Dropout::new(&x, p, train);
+            let ret = dispatch::call(Call::new(&call.args().unwrap())).unwrap();
+            assert!(matches!(ret, Ret::Same(0)));
+        }
+        let all = f::dropout(&x, 1.0, true).unwrap();
+        assert_eq!(all.to_vec::<f32>().unwrap(), [0.0, 0.0]);
+        f::AlphaDropout_::new(&x, 1.0, true).call().unwrap();
+        assert_eq!(x.to_vec::<f32>().unwrap(), [0.0, 0.0]);
+    }
+}

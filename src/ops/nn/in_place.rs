@@ -255,3 +255,26 @@ fn hardtanh(a: &calls::NnFunctionalHardtanh) -> Result<Ret> {
         .max_val(a.max_val);
     flagged(a.inplace, call.args())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Call;
+    use crate::ops::dispatch;
+
+    #[test]
+    fn a_call_in_place_gives_its_argument_back() {
+        let values = |t: &Tensor| t.to_vec::<f32>().unwrap();
+        let x = Tensor::from_slice(&[-2f32, 0.5, 9.0], &[3]).unwrap();
+        let call = f::NnFunctionalRelu6::new(&x);
+        assert_eq!(values(&call.call().unwrap()), [0.0, 0.5, 6.0]);
+        assert_eq!(values(&x), [-2.0, 0.5, 9.0]);
+        let before = x.storage().version();
+        let call = call.inplace(true);
+        let ret = dispatch::call(Call::new(&call.args().unwrap())).unwrap();
+        assert!(matches!(ret, Ret::Same(0)));
+        assert_eq!(values(&x), [0.0, 0.5, 6.0]);
+        assert_eq!(x.storage().version(), before + 1);
+        assert!(f::celu_(&x).is_ok() && f::Celu::new(&x).alpha(0.0).call().is_err());
+    }
+}

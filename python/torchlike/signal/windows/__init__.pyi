@@ -11,7 +11,7 @@ from torchlike._C import device as _device
 from torchlike._C import dtype as _dtype
 from torchlike._C import layout as _layout
 from torchlike._C import memory_format as _memory_format
-from torchlike._ops import Number
+from torchlike._functions import Number
 
 def bartlett(M: builtins.int, *, sym: builtins.bool = ..., dtype: _dtype | type | None = ..., layout: _layout | None = ..., device: _device | str | builtins.int | None = ..., requires_grad: builtins.bool | None = ...) -> Tensor: ...
 def blackman(M: builtins.int, *, sym: builtins.bool = ..., dtype: _dtype | type | None = ..., layout: _layout | None = ..., device: _device | str | builtins.int | None = ..., requires_grad: builtins.bool | None = ...) -> Tensor: ...

@@ -1,0 +1,130 @@
+"""The schema of a Python function, read from its annotations."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, Optional, Union
+
+from torchlike import _C
+
+_BASES: dict[Any, str] = {
+    _C.Tensor: "Tensor",
+    int: "SymInt",
+    float: "float",
+    bool: "bool",
+    str: "str",
+    _C.dtype: "ScalarType",
+    _C.device: "Device",
+}
+_NUMBER = Union[int, float, bool]  # noqa: UP007 (compared with annotations)
+_RESULTS: dict[Any, str] = {_C.Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", _NUMBER: "Scalar"}
+
+
+def _valid() -> dict[Any, str]:
+    found: dict[Any, str] = {}
+    for base, text in [*_BASES.items(), (_NUMBER, "Scalar")]:
+        found[base] = text
+        found[Optional[base]] = f"{text}?"  # noqa: UP045
+        for kind in (Sequence, typing.Sequence, list, typing.List):  # noqa: UP006
+            found[kind[base]] = f"{text}[]"
+            found[Optional[kind[base]]] = f"{text}[]?"  # noqa: UP045
+            found[kind[Optional[base]]] = f"{text}?[]"  # noqa: UP045
+    return found
+
+
+def _kind(annotation: Any, valid: dict[Any, str]) -> str | None:
+    if isinstance(annotation, types.UnionType):
+        annotation = Union[typing.get_args(annotation)]  # noqa: UP007
+    try:
+        return valid.get(annotation)
+    except TypeError:
+        return None
+
+
+def infer_schema(prototype_function: Any, /, *, mutates_args: Any, op_name: str | None = None) -> str:
+    """`(Tensor x, int n=2) -> Tensor` of a function with annotations.
+
+    Raises:
+        ValueError: if an annotation is missing, or says nothing that an operator takes.
+    """
+    signature = inspect.signature(prototype_function)
+
+    def fail(what: str) -> Any:
+        text = str(signature).replace("torchlike.", "torch.")
+        raise ValueError(f"infer_schema(func): {what} Got func with signature {text})")
+
+    hints = _hints(prototype_function)
+    valid = _valid()
+    parts, star, seen = [], False, set()
+    for index, (name, p) in enumerate(signature.parameters.items()):
+        if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
+            fail("We do not support positional-only args, varargs, or varkwargs.")
+        if p.kind is p.KEYWORD_ONLY and not star:
+            parts.append("*")
+            star = True
+        if p.annotation is p.empty:
+            fail(f"Parameter {name} must have a type annotation.")
+        seen.add(name)
+        kind = _kind(hints.get(name, p.annotation), valid)
+        if kind is None:
+            fail(f"Parameter {name} has unsupported type {p.annotation}. The valid types are: {valid.keys()}.")
+        written = mutates_args == "unknown" or name in mutates_args
+        if written and str(kind).startswith("Tensor"):
+            kind = str(kind).replace("Tensor", f"Tensor(a{index}!)", 1)
+        parts.append(f"{kind} {name}{_default(name, p, fail)}")
+    if mutates_args != "unknown":
+        unknown = set(mutates_args) - seen
+        if unknown:
+            fail(
+                f"{unknown} in mutates_args were not found in the custom op's signature. mutates_args should contain the names "
+                "of all args that the custom op mutates, or just the string 'unknown' if you don't know."
+            )
+    if signature.return_annotation is signature.empty:
+        fail("No return type annotation was provided. Please add one.")
+    result = _result(hints.get("return", signature.return_annotation), fail)
+    return f"{op_name or ''}({', '.join(parts)}) -> {result}"
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function)
+    except Exception:  # annotations that cannot be evaluated are reported as they are
+        return {}
+
+
+def _default(name: str, p: inspect.Parameter, fail: Any) -> str:
+    value = p.default
+    if value is p.empty:
+        return ""
+    if value is None or isinstance(value, bool | int | float):
+        return f"={value}"
+    if isinstance(value, str):
+        return f'="{value}"'
+    if isinstance(value, _C.dtype):
+        return f"={str(value).rpartition('.')[2]}"
+    if isinstance(value, _C.device):
+        return f'="{value}"'
+    fail(
+        f"Parameter {name} has an unsupported default value type {type(value)}. "
+        "Please file an issue on GitHub so we can prioritize this."
+    )
+    return ""
+
+
+def _result(annotation: Any, fail: Any) -> str:
+    if annotation is None or annotation is type(None):
+        return "()"
+    known = {**_RESULTS, list[_C.Tensor]: "Tensor[]", typing.List[_C.Tensor]: "Tensor[]"}  # noqa: UP006
+    found = _kind(annotation, known)
+    if found is not None:
+        return found
+    if typing.get_origin(annotation) is tuple:
+        items = [_kind(a, known) for a in typing.get_args(annotation)]
+        if all(items):
+            text = ", ".join(str(i) for i in items)
+            return f"({text})"
+    fail(f"Return has unsupported type {annotation}. The valid types are: {known.keys()}.")
+    return ""

@@ -1,0 +1,260 @@
+"""`torchlike.ops`: operators by their names, overloads and schemas, as PyTorch's dispatcher knows them."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchlike import _C
+from torchlike._ops.schema import Argument, FunctionSchema, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Argument", "FunctionSchema", "OpOverload", "OpOverloadPacket", "ops"]
+
+
+class OpOverload:
+    """One overload of an operator: callable, with a schema."""
+
+    def __init__(self, packet: OpOverloadPacket, text: str, implicit: bool = False) -> None:
+        self.overloadpacket = packet
+        self.implicit = implicit
+        self._text = text
+        overload = text.partition("(")[0].partition(".")[2]
+        self._overloadname = overload or "default"
+        self._opname = packet._name
+        self.namespace = packet._qualified_op_name.partition("::")[0]
+        self.__name__ = f"{packet._name}.{self._overloadname}"
+        self.__qualname__ = self.__name__
+        self.__module__ = f"torch._ops.{self.namespace}"
+        self.tags: list[Any] = []
+        self.kernels: dict[str, Callable[..., Any]] = {}
+
+    @functools.cached_property
+    def _schema(self) -> FunctionSchema:
+        return parse(self._text)
+
+    def name(self) -> str:
+        """The full name: `aten::add.Tensor`."""
+        overload = "" if self._overloadname == "default" else f".{self._overloadname}"
+        return self.overloadpacket._qualified_op_name + overload
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.__name__}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='{self.overloadpacket}', overload='{self._overloadname}')>"
+
+    def __deepcopy__(self, memo: Any) -> OpOverload:
+        return self
+
+    def __reduce__(self) -> Any:
+        return _find, (self.name(),)
+
+    @property
+    def op(self) -> OpOverload:
+        """The overload itself."""
+        return self
+
+    @property
+    def is_view(self) -> bool:
+        """True if a result shares memory with an argument that is not written."""
+        infos = [a.alias_info for a in self._schema.arguments if a.alias_info is not None]
+        return bool(infos) and not any(i.is_write for i in infos)
+
+    def has_kernel_for_dispatch_key(self, key: Any) -> bool:
+        """True if there is a kernel for a device or layer."""
+        if self.namespace == "aten":
+            return True
+        from torchlike._ops.custom import key_name
+
+        return key_name(key) in self.kernels
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The value of every argument by name.
+
+        Raises:
+            RuntimeError: if the call does not fit the schema.
+        """
+        from torchlike._ops.binding import bind
+
+        return bind(self._schema, args, kwargs)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if _C._watched(args, kwargs):
+            return _C._handle(self, f"torch._ops.{self}", _flat(args, kwargs), args, kwargs)
+        from torchlike._ops import calls
+
+        return calls.run(self, args, kwargs)
+
+    def redispatch(self, keys: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls the operator; layers are not chosen by hand here."""
+        return self(*args, **kwargs)
+
+    def decompose(self, *args: Any, **kwargs: Any) -> Any:
+        """The call in other operators, or NotImplemented."""
+        from torchlike._ops import leaves
+
+        return leaves.decomposed(self, args, kwargs)
+
+
+class OpOverloadPacket:
+    """The overloads of an operator; a call takes the first that fits."""
+
+    def __init__(self, qualified: str) -> None:
+        self._qualified_op_name = qualified
+        self._name = qualified.partition("::")[2]
+        self.__name__ = self._name
+        self.__module__ = f"torch._ops.{qualified.partition('::')[0]}"
+        self._overload_names: list[str] = []
+
+    def add(self, text: str, implicit: bool = False) -> OpOverload:
+        """Adds an overload by its schema."""
+        made = OpOverload(self, text, implicit)
+        setattr(self, made._overloadname, made)
+        self._overload_names.append(made._overloadname)
+        return made
+
+    def overloads(self) -> list[str]:
+        """The names of the overloads."""
+        return list(self._overload_names)
+
+    def real(self) -> list[OpOverload]:
+        """The overloads that can be called here."""
+        found = (self.__dict__.get(n) for n in self._overload_names)
+        return [f for f in found if f is not None]
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *self._overload_names]
+
+    def __str__(self) -> str:
+        return self._qualified_op_name.replace("::", ".")
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self}')>"
+
+    def __deepcopy__(self, memo: Any) -> OpOverloadPacket:
+        return self
+
+    def __reduce__(self) -> Any:
+        return _find_packet, (self._qualified_op_name,)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"The underlying op of '{self}' has no overload name '{name}'"
+        )
+
+    def __iter__(self) -> Any:
+        return iter(self._overload_names)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if _C._watched(args, kwargs):
+            return _C._handle(self, f"torch._ops.{self}", _flat(args, kwargs), args, kwargs)
+        from torchlike._ops import binding
+
+        return binding.choose(self, args, kwargs)(*args, **kwargs)
+
+
+def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in (*args, *kwargs.values()):
+        found += value if isinstance(value, list | tuple) else [value]
+    return found
+
+
+class _OpNamespace(types.ModuleType):
+    """The operators of a namespace: `ops.aten`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"torch.ops.{name}")
+        self._space = name
+        self.__file__ = "torch.ops"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        packet = _load(self._space, name)
+        if packet is None:
+            raise AttributeError(f"'_OpNamespace' '{self._space}' object has no attribute '{name}'")
+        setattr(self, name, packet)
+        return packet
+
+    def __dir__(self) -> list[str]:
+        known = list(_aten()) if self._space == "aten" else []
+        return [*self.__dict__, *known]
+
+    def __repr__(self) -> str:
+        return f"<module 'torch.ops.{self._space}' from 'torch.ops'>"
+
+    def define(self, text: str) -> OpOverload:
+        """Adds an operator of Python's by its schema."""
+        name = text.partition("(")[0].partition("::")[2].partition(".")[0]
+        packet = self.__dict__.get(name) or OpOverloadPacket(f"{self._space}::{name}")
+        self.__dict__[name] = packet
+        return packet.add(text)
+
+
+class _Ops(types.ModuleType):
+    """`torchlike.ops`: a namespace for each library."""
+
+    __file__ = "_ops.py"
+
+    def __init__(self) -> None:
+        super().__init__("torch.ops")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        space = _OpNamespace(name)
+        setattr(self, name, space)
+        return space
+
+    def __repr__(self) -> str:
+        return "<module 'torch.ops' from '_ops.py'>"
+
+
+@functools.cache
+def _aten() -> dict[str, list[tuple[str, str, bool, bool]]]:
+    """The overloads of each operator: name, schema, whether it is made of others, whether it can be called."""
+    from importlib.resources import files
+
+    found: dict[str, list[tuple[str, str, bool, bool]]] = {}
+    for line in (files(__package__) / "aten.txt").read_text().splitlines():
+        mark, text = (line[0], line[1:]) if line[0] in "+-" else ("", line)
+        head = text.partition("(")[0]
+        name, _, overload = head.partition(".")
+        full = f"{name}.{overload}" if overload else name
+        schema = f"aten::{full}{text[len(head) :]}"
+        found.setdefault(name, []).append((overload or "default", schema, mark == "+", mark != "-"))
+    return found
+
+
+def _load(space: str, name: str) -> OpOverloadPacket | None:
+    if space != "aten" or name not in _aten():
+        return None
+    packet = OpOverloadPacket(f"{space}::{name}")
+    for overload, schema, implicit, real in _aten()[name]:
+        if real:
+            packet.add(schema, implicit)
+        else:
+            packet._overload_names.append(overload)
+    return packet
+
+
+def _find_packet(name: str) -> OpOverloadPacket:
+    space, _, op = name.partition("::")
+    packet: OpOverloadPacket = getattr(getattr(ops, space), op)
+    return packet
+
+
+def _find(name: str) -> OpOverload:
+    packet, _, overload = name.partition(".")
+    found: OpOverload = getattr(_find_packet(packet), overload or "default")
+    return found
+
+
+ops = _Ops()

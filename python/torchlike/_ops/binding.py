@@ -1,0 +1,108 @@
+"""The arguments of a call of an operator, fitted to its schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchlike._ops.schema import Argument, FunctionSchema, fits
+
+if TYPE_CHECKING:
+    from torchlike._ops import OpOverload, OpOverloadPacket
+
+
+def _head(schema: FunctionSchema) -> str:
+    return f"{schema.name}()"
+
+
+def bind(schema: FunctionSchema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Every argument by name, defaults filled in.
+
+    Raises:
+        RuntimeError: if the call does not fit.
+    """
+    positional = [a for a in schema.arguments if not a.kwarg_only]
+    if len(args) > len(positional):
+        raise RuntimeError(
+            f"{_head(schema)} expected at most {len(positional)} argument(s) but received "
+            f"{len(args)} argument(s). Declaration: {schema}"
+        )
+    given = dict(zip((a.name for a in positional), args, strict=False))
+    for name, value in kwargs.items():
+        if name in given or all(a.name != name for a in schema.arguments):
+            raise RuntimeError(
+                f"Unknown keyword argument '{name}' for operator '{schema.name}'. Schema: {schema}"
+            )
+        given[name] = value
+    for position, argument in enumerate(schema.arguments):
+        _check(schema, position, argument, given)
+    return given
+
+
+def _check(
+    schema: FunctionSchema, position: int, argument: Argument, given: dict[str, Any]
+) -> None:
+    if argument.name not in given:
+        if not argument.has_default:
+            raise RuntimeError(
+                f"{_head(schema)} is missing value for argument '{argument.name}'. Declaration: {schema}"
+            )
+        given[argument.name] = argument.default_value
+        return
+    value = given[argument.name]
+    if not fits(argument, value):
+        raise RuntimeError(
+            f"{_head(schema)} Expected a value of type '{argument.type}' for argument '{argument.name}' "
+            f"but instead found type '{type(value).__name__}'.\nPosition: {position}\nValue: {value!r}\n"
+            f"Declaration: {schema}\nCast error details: Unable to cast {value} to {argument.base}"
+        )
+
+
+def choose(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpOverload:
+    """The first overload that fits a call, one that takes no number for a tensor before others.
+
+    Raises:
+        RuntimeError: if none fits.
+    """
+    overloads = packet.real()
+    if len(overloads) == 1 and packet._qualified_op_name.partition("::")[0] != "aten":
+        return overloads[0]
+    reasons = []
+    for numbers in (False, True):
+        for overload in overloads:
+            try:
+                values = bind(overload._schema, args, kwargs)
+            except RuntimeError as e:
+                reasons.append(str(e))
+                continue
+            if all(fits(a, values[a.name], numbers) or a.has_default for a in overload._schema.arguments):
+                return overload
+    text = "Overloaded torch operator invoked from Python failed to match any schema:\n"
+    raise RuntimeError(text + "\n\n".join(dict.fromkeys(reasons)))
+
+
+def spelled(schema: FunctionSchema, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments as a dispatch handler gets them: defaults at the end, and of keywords, left out."""
+    positional: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    needed = 0
+    for argument in schema.arguments:
+        value = values[argument.name]
+        default = argument.has_default and _is_default(value, argument)
+        if argument.kwarg_only:
+            if not default:
+                kwargs[argument.name] = value
+            continue
+        positional.append(value)
+        if not default:
+            needed = len(positional)
+    return tuple(positional[:needed]), kwargs
+
+
+def _is_default(value: Any, argument: Argument) -> bool:
+    default = argument.default_value
+    if value is default:
+        return True
+    if isinstance(value, list | tuple) and argument.is_list:
+        spread = default if isinstance(default, list | tuple) else [default] * len(value)
+        return list(value) == list(spread)
+    return type(value) is type(default) and bool(value == default)

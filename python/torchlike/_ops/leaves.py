@@ -1,0 +1,135 @@
+"""From a call in the core to the operators that PyTorch would come down to, for those who watch dispatch."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from torchlike import _C
+from torchlike._ops import OpOverload, OpOverloadPacket, modes, ops
+from torchlike._ops.binding import spelled
+from torchlike._ops.schema import fits
+
+# Operators of PyTorch under another name than the row, where the arguments are the same by name or place.
+NAMES = {
+    "softmax": "_softmax",
+    "log_softmax": "_log_softmax",
+    "nn.functional.softmax": "_softmax",
+    "nn.functional.log_softmax": "_log_softmax",
+    "nn.functional.pad": "constant_pad_nd",
+    "bitwise_left_shift": "__lshift__",
+    "bitwise_right_shift": "__rshift__",
+    "multiply": "mul",
+    "subtract": "sub",
+    "divide": "div",
+    "true_divide": "div",
+    "negative": "neg",
+    "absolute": "abs",
+    "greater": "gt",
+    "less": "lt",
+    "greater_equal": "ge",
+    "less_equal": "le",
+    "not_equal": "ne",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
+    "concat": "cat",
+    "concatenate": "cat",
+    "clip": "clamp",
+    "reshape": "view",
+}
+
+# Operators whose second operand may be a number where the schema says Tensor.
+NUMBERS = frozenset(("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "floor_divide", "floor_divide_"))
+
+_SPACES = ("linalg.", "fft.", "special.")
+
+
+@functools.cache
+def _parameters(row: str) -> list[str]:
+    schemas = {name: schema for name, schema, _, _ in _C._op_table()}
+    inside = schemas[row].strip()[1:].rpartition("->")[0].rpartition(")")[0]
+    from torchlike._ops.schema import _split
+
+    return [p.partition("=")[0].split()[-1] for p in _split(inside) if p != "*"]
+
+
+def _packet(row: str, form: str) -> OpOverloadPacket | None:
+    name = row.partition("#")[0]
+    found = NAMES.get(name)
+    if found is None:
+        if name.startswith(_SPACES):
+            found = name.replace(".", "_")
+        else:
+            found = name.rpartition(".")[2]
+    return getattr(ops.aten, found + ("_" if form == "_" else ""), None)
+
+
+def _values(overload: OpOverload, given: dict[str, Any], outs: list[Any]) -> dict[str, Any] | None:
+    """The arguments of an overload by name, from those of a row; None if it does not fit."""
+    schema = overload._schema
+    out_names = [a.name for a in schema.arguments if a.kwarg_only and a.alias_info is not None]
+    if len(out_names) != len(outs):
+        return None
+    values: dict[str, Any] = dict(zip(out_names, outs, strict=True))
+    left = dict(given)
+    numbers = overload._opname in NUMBERS
+    for position, argument in enumerate(schema.arguments):
+        name = argument.name
+        if name in values:
+            continue
+        if name not in left and position == 0 and left:
+            name = next(iter(left))
+        value = left.pop(name, argument.default_value)
+        if value is None and argument.has_default:
+            value = argument.default_value
+        elif name not in given and not argument.has_default:
+            return None
+        if not fits(argument, value, numbers):
+            return None
+        values[argument.name] = value
+    return None if any(v is not None for v in left.values()) and _matter(left) else values
+
+
+def _matter(left: dict[str, Any]) -> bool:
+    """True if a value that the overload has no place for is more than a default."""
+    harmless = (None, False, "none", "constant", _C.strided)
+    return any(v not in harmless for v in left.values() if not isinstance(v, _C.Tensor | list))
+
+
+def overload_of(row: str, form: str, values: tuple[Any, ...], outs: list[Any]) -> Any:
+    """The overload that a call is, and its arguments by name; None if there is none."""
+    packet = _packet(row, form)
+    if packet is None:
+        return None
+    given = dict(zip(_parameters(row), values, strict=True))
+    found = None
+    for overload in packet.real():
+        fitted = _values(overload, given, outs)
+        if fitted is not None:
+            if not overload.implicit:
+                return overload, fitted
+            found = found or (overload, fitted)
+    return found
+
+
+def seen(row: str, form: str, values: tuple[Any, ...], outs: list[Any], leaf: bool) -> Any:
+    """Shows a call to modes and arguments; NotImplemented passes it on."""
+    from torchlike._ops import decompositions
+
+    if form != "out":
+        made = decompositions.run(row.partition("#")[0] + form, dict(zip(_parameters(row), values, strict=True)))
+        if made is not NotImplemented:
+            return made
+    found = overload_of(row, form, values, outs)
+    if found is None or (found[0].implicit and not leaf):
+        return NotImplemented
+    overload, fitted = found
+    args, kwargs = spelled(overload._schema, fitted)
+    return modes.ask(overload, args, kwargs)
+
+
+def decomposed(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call of an overload in other operators, or NotImplemented."""
+    from torchlike._ops import decompositions
+
+    return decompositions.run(overload._opname, overload.bind(args, kwargs))

@@ -1,0 +1,101 @@
+"""The stack of dispatch modes of a thread, and who is asked about an operator."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+from torchlike import _C
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchlike._ops import OpOverload
+
+_thread = threading.local()
+
+
+def stack() -> list[Any]:
+    """The modes that are on, outermost first."""
+    try:
+        return _thread.stack  # type: ignore[no-any-return]
+    except AttributeError:
+        _thread.stack = []
+        return _thread.stack  # type: ignore[no-any-return]
+
+
+def push(mode: Any) -> None:
+    """Switches a mode on."""
+    stack().append(mode)
+    _C._set_dispatch(True)
+
+
+def pop() -> Any:
+    """Switches the innermost mode off.
+
+    Raises:
+        RuntimeError: if none is on.
+    """
+    modes = stack()
+    if not modes:
+        raise RuntimeError("trying to pop from empty mode stack")
+    mode = modes.pop()
+    _C._set_dispatch(bool(modes))
+    return mode
+
+
+@contextlib.contextmanager
+def without() -> Iterator[list[Any]]:
+    """Inside, no mode is on."""
+    gone, _thread.stack = stack(), []
+    _C._set_dispatch(False)
+    try:
+        yield gone
+    finally:
+        _thread.stack = gone
+        _C._set_dispatch(bool(gone))
+
+
+def tensors(values: Any) -> tuple[Any, ...]:
+    """The tensors among arguments, also in lists."""
+    found: list[Any] = []
+    for value in values:
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, _C.Tensor):
+                found.append(item)
+    return tuple(found)
+
+
+def ask(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The answer of the innermost mode, or of the arguments whose class handles its calls.
+
+    Raises:
+        TypeError: if nobody answers.
+    """
+    handlers = _C._dispatch_handlers(tensors((*args, *kwargs.values())))
+    types = [type(t) for t, _ in handlers]
+    refused = []
+    if stack():
+        mode = pop()
+        try:
+            answer = mode.__torch_dispatch__(func, types, args, kwargs)
+        finally:
+            push(mode)
+        if answer is not NotImplemented:
+            return answer
+        refused.append(f"  - mode object {mode!r}")
+    for t, handler in handlers:
+        answer = handler(func, types, args, kwargs)
+        if answer is not NotImplemented:
+            return answer
+        refused.append(f"  - tensor subclass {type(t)!r}")
+    raise TypeError(
+        f"Multiple dispatch failed for 'torch._ops.{func}'; all __torch_dispatch__ handlers returned "
+        "NotImplemented:\n\n" + "\n".join(refused) + "\n\nFor more information, try re-running with TORCH_LOGS=not_implemented"
+    )
+
+
+def wanted(values: Any) -> bool:
+    """True if a mode is on, or one of the tensors handles its calls."""
+    return bool(stack()) or bool(_C._dispatch_handlers(tensors(values)))

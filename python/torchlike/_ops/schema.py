@@ -1,0 +1,217 @@
+"""Schemas of operators as text and as data."""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from typing import Any, NamedTuple
+
+from torchlike import _C
+
+_TYPES = frozenset(
+    "Tensor int SymInt float bool str Scalar ScalarType Device Layout MemoryFormat Generator Dimname Storage "
+    "Stream QScheme Any complex number SymBool SymFloat t NoneType DeviceObjType".split()
+)
+_DTYPES = {"float": "float32", "double": "float64", "long": "int64", "int": "int32"}
+
+
+class AliasInfo(NamedTuple):
+    """Which memory an argument or result shares, and whether it is written."""
+
+    names: str
+    is_write: bool
+
+    @property
+    def before_set(self) -> set[str]:
+        """The sets of aliases before the call."""
+        return {f"alias::{n.strip()}" for n in self.names.split("|")}
+
+    after_set = before_set
+
+
+class Argument(NamedTuple):
+    """One argument, or one result."""
+
+    name: str
+    type: str
+    default_value: Any
+    has_default: bool
+    kwarg_only: bool
+    alias_info: AliasInfo | None
+
+    def has_default_value(self) -> bool:
+        """True if the argument may be left out."""
+        return self.has_default
+
+    @property
+    def base(self) -> str:
+        """The type without what makes it optional or a list."""
+        return self.type.partition("[")[0].rstrip("?")
+
+    @property
+    def is_list(self) -> bool:
+        """True for lists."""
+        return "[" in self.type
+
+    @property
+    def optional(self) -> bool:
+        """True if None is allowed."""
+        return self.type.endswith("?")
+
+
+class FunctionSchema:
+    """The name, arguments and results of an operator."""
+
+    __slots__ = ("arguments", "name", "overload_name", "returns", "text")
+
+    def __init__(self, name: str, overload: str, arguments: Any, returns: Any, text: str) -> None:
+        self.name = name
+        self.overload_name = overload
+        self.arguments: list[Argument] = arguments
+        self.returns: list[Argument] = returns
+        self.text = text
+
+    @property
+    def is_mutable(self) -> bool:
+        """True if the operator writes an argument."""
+        return any(a.alias_info is not None and a.alias_info.is_write for a in self.arguments)
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FunctionSchema) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+_HEAD = re.compile(r"\s*((?:\w+::)?\w+)(?:\.(\w+))?\s*\(")
+
+
+def _split(text: str) -> list[str]:
+    """The parts of a list; brackets and quotes are left whole."""
+    parts, depth, quote, start = [], 0, "", 0
+    for i, c in enumerate(text):
+        if quote:
+            quote = "" if c == quote else quote
+        elif c in "\"'":
+            quote = c
+        elif c in "([":
+            depth += 1
+        elif c in ")]":
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    last = text[start:].strip()
+    return [*parts, last] if last else parts
+
+
+_ARGUMENT = re.compile(r"(\w+)(\([^)]*\))?((?:\[\d*\]|\?)*)(?:\s+(\w+))?(?:=(.*))?$", re.S)
+
+
+def _default(text: str, type_: str) -> Any:
+    named = {"None": None, "True": True, "False": False, "Mean": 1}
+    if text in named:
+        return named[text]
+    if type_.startswith("ScalarType") or text in ("contiguous_format", "strided"):
+        return getattr(_C, _DTYPES.get(text, text), text)
+    try:
+        return literal_eval(text)
+    except (ValueError, SyntaxError):
+        return float(text) if text in ("inf", "-inf", "nan") else text
+
+
+def _argument(text: str, kwarg_only: bool) -> Argument:
+    found = _ARGUMENT.match(text)
+    if found is None:
+        raise RuntimeError(f"expected an argument but found '{text}' here:\n{text}")
+    base, alias, suffix, name, default = found.groups()
+    if base not in _TYPES:
+        raise RuntimeError(f"unknown type specifier:\n{text}\n{'~' * len(base)} <--- HERE")
+    info = None
+    if alias is not None:
+        inner = alias[1:-1]
+        info = AliasInfo(inner.replace("!", "").partition("->")[0].strip(), "!" in inner)
+    type_ = base + (suffix or "")
+    value = None if default is None else _default(default.strip(), type_)
+    return Argument(name or "", type_, value, default is not None, kwarg_only, info)
+
+
+def parse(text: str) -> FunctionSchema:
+    """The schema in a text such as `my::f(Tensor x, int n=2) -> Tensor`.
+
+    Raises:
+        RuntimeError: with what was expected, and where.
+    """
+    head = _HEAD.match(text)
+    if head is None:
+        raise RuntimeError(f"expected ident but found '(' here:\n{text}\n~ <--- HERE")
+    close = _closing(text, head.end() - 1)
+    arrow = text[close + 1 :].strip()
+    if not arrow.startswith("->"):
+        raise RuntimeError(f"expected -> but found '{arrow[:1]}' here:\n{text}")
+    arguments, kwarg_only = [], False
+    for part in _split(text[head.end() : close]):
+        if part == "*":
+            kwarg_only = True
+        else:
+            arguments.append(_argument(part, kwarg_only))
+    results = arrow[2:].strip()
+    if results.startswith("(") and results.endswith(")"):
+        results = results[1:-1]
+    returns = [_argument(part, False) for part in _split(results)]
+    return FunctionSchema(head.group(1), head.group(2) or "", arguments, returns, text.strip())
+
+
+def _closing(text: str, start: int) -> int:
+    depth = 0
+    for i in range(start, len(text)):
+        depth += (text[i] == "(") - (text[i] == ")")
+        if depth == 0:
+            return i
+    raise RuntimeError(f"expected ) but found 'eof' here:\n{text}")
+
+
+_INTEGERS = (int,)
+_CHECKS: dict[str, Any] = {
+    "int": lambda v: isinstance(v, int),
+    "SymInt": lambda v: isinstance(v, int),
+    "float": lambda v: isinstance(v, float | int),
+    "bool": lambda v: isinstance(v, bool),
+    "str": lambda v: isinstance(v, str),
+    "Scalar": lambda v: isinstance(v, int | float | complex),
+    "ScalarType": lambda v: isinstance(v, _C.dtype),
+    "Device": lambda v: isinstance(v, _C.device | str),
+    "Layout": lambda v: isinstance(v, _C.layout),
+    "MemoryFormat": lambda v: isinstance(v, _C.memory_format),
+    "Generator": lambda v: isinstance(v, _C.Generator),
+}
+
+
+def _is_one(base: str, value: Any, numbers: bool) -> bool:
+    if base == "Tensor":
+        return isinstance(value, _C.Tensor) or (numbers and isinstance(value, int | float | complex))
+    check = _CHECKS.get(base)
+    if check is None:
+        return True
+    if check(value):
+        return True
+    scalar = base in ("int", "SymInt", "float", "Scalar", "bool")
+    return scalar and isinstance(value, _C.Tensor) and value.dim() == 0
+
+
+def fits(argument: Argument, value: Any, numbers: bool = True) -> bool:
+    """True if the value can stand for the argument; `numbers` says whether a number is a tensor."""
+    if value is None:
+        return argument.optional or argument.base == "NoneType"
+    if not argument.is_list:
+        return _is_one(argument.base, value, numbers)
+    if not isinstance(value, list | tuple):
+        fixed = argument.type.partition("[")[2][:1].isdigit()
+        return fixed and _is_one(argument.base, value, False)
+    gaps = "?[" in argument.type
+    return all((gaps and v is None) or _is_one(argument.base, v, False) for v in value)

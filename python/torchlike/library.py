@@ -1,0 +1,308 @@
+"""Operators written in Python: schemas, kernels for devices, shapes without data, and checks of them."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from torchlike._library_checks import opcheck as opcheck
+from torchlike._library_schema import infer_schema
+from torchlike._ops import OpOverload, ops
+from torchlike._ops.custom import key_name
+from torchlike._ops.schema import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = [
+    "Library",
+    "custom_op",
+    "define",
+    "fallthrough_kernel",
+    "get_ctx",
+    "get_kernel",
+    "impl",
+    "impl_abstract",
+    "infer_schema",
+    "register_autocast",
+    "register_fake",
+    "register_torch_dispatch",
+    "register_vmap",
+    "triton_op",
+    "wrap_triton",
+]
+
+
+
+def fallthrough_kernel() -> Any:
+    """Stands for "no kernel of its own"."""
+    raise NotImplementedError("fallthrough_kernel() should never be called.")
+
+
+class Library:
+    """The operators of a namespace that one owner defines; those of one object go with `_destroy`."""
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in ("IMPL", "DEF", "FRAGMENT"):
+            raise ValueError(f"Unsupported library kind: {kind}")
+        if ns == "aten" and kind == "DEF":
+            raise RuntimeError(
+                "Only a single TORCH_LIBRARY can be used to register the namespace aten; please put all of your definitions in a "
+                "single TORCH_LIBRARY block.  If you were trying to specify implementations, consider using TORCH_LIBRARY_IMPL "
+                "(which can be duplicated).  If you really intended to define operators for a single namespace in a distributed "
+                "way, you can use TORCH_LIBRARY_FRAGMENT to explicitly indicate this.  Previous registration of TORCH_LIBRARY was "
+                "registered at RegisterSchema.cpp; latest registration was registered at library.py"
+            )
+        self.ns = ns
+        self.kind = kind
+        self.dispatch_key = dispatch_key
+        self._made: list[OpOverload] = []
+
+    def __repr__(self) -> str:
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """Adds an operator by its schema, `name(Tensor x) -> Tensor`; returns its name.
+
+        Raises:
+            RuntimeError: if the text is no schema, or the operator exists.
+        """
+        parsed = parse(schema)
+        overload = parsed.overload_name or "default"
+        packet = getattr(ops, self.ns).__dict__.get(parsed.name)
+        if packet is not None and overload in packet.overloads():
+            raise RuntimeError(
+                f"Tried to register an operator ({self.ns}::{schema}) with the same name and overload name multiple times. "
+                "Each overload's schema should only be registered with a single call to def()."
+            )
+        made = getattr(ops, self.ns).define(f"{self.ns}::{schema.strip()}")
+        self._made.append(made)
+        return parsed.name + (f".{parsed.overload_name}" if parsed.overload_name else "")
+
+    def impl(
+        self, op_name: Any, fn: Any, dispatch_key: Any = "", *, with_keyset: bool = False, **_: Any
+    ) -> None:
+        """Sets the kernel of an operator for a device, or for all.
+
+        Raises:
+            TypeError: if `fn` is no function.
+        """
+        if not callable(fn):
+            raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
+        name = op_name.name() if isinstance(op_name, OpOverload) else op_name
+        name = name.rpartition("::")[2]
+        key = key_name(dispatch_key or self.dispatch_key or "CompositeImplicitAutograd")
+        packet, _dot, overload = name.partition(".")
+        found = getattr(getattr(ops, self.ns), packet, None)
+        target = getattr(found, overload or "default", None)
+        if target is not None:
+            target.kernels[key] = fn
+
+    def fallback(self, fn: Any, dispatch_key: Any = "", **_: Any) -> None:
+        """Accepted, without an effect."""
+
+    def _register_fake(self, op_name: str, fn: Any, **_: Any) -> None:
+        self.impl(op_name, fn, "Meta")
+
+    def _destroy(self) -> None:
+        for made in self._made:
+            vars(getattr(ops, self.ns)).pop(made._opname, None)
+        self._made.clear()
+
+
+@contextlib.contextmanager
+def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
+    lib = Library(*args, **kwargs)
+    try:
+        yield lib
+    finally:
+        lib._destroy()
+
+
+def _parts(qualname: str) -> tuple[str, str]:
+    names = qualname.split("::")
+    if len(names) != 2:
+        raise ValueError(f"not enough values to unpack (expected 2, got {len(names)})")
+    return names[0], names[1]
+
+
+def _overload(op: Any) -> OpOverload:
+    if isinstance(op, OpOverload):
+        return op
+    if isinstance(op, CustomOpDef):
+        return op._opoverload
+    space, name = _parts(op)
+    packet, _dot, overload = name.partition(".")
+    found: OpOverload = getattr(getattr(getattr(ops, space), packet), overload or "default")
+    return found
+
+
+class CustomOpDef:
+    """An operator that `custom_op` made: callable, and where its kernels are registered."""
+
+    def __init__(self, namespace: str, name: str, schema: str, fn: Any) -> None:
+        self._namespace = namespace
+        self._name = name
+        self._qualname = f"{namespace}::{name}"
+        self.__name__ = name
+        self.__doc__ = fn.__doc__
+        self._init_fn = fn
+        packet, _dot, overload = name.partition(".")
+        space = getattr(ops, namespace)
+        known = space.__dict__.get(packet)
+        if known is not None and (overload or "default") in known.overloads():
+            vars(space).pop(packet)
+        self._opoverload: OpOverload = space.define(f"{self._qualname}{schema}")
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._opoverload(*args, **kwargs)
+
+    def register_kernel(self, device_types: Any, fn: Any = None, /) -> Any:
+        """Sets the kernel for devices; None means all."""
+
+        def inner(fn: Any) -> Any:
+            kinds = [device_types] if isinstance(device_types, str) else device_types
+            for kind in kinds or ["default"]:
+                self._opoverload.kernels[key_name(kind)] = fn
+            return fn
+
+        return inner if fn is None else inner(fn)
+
+    register_impl = register_kernel
+
+    def register_fake(self, fn: Any, /) -> Any:
+        """Sets what makes the results' shapes on meta."""
+        self._opoverload.kernels["Meta"] = fn
+        return fn
+
+    def register_autograd(self, backward: Any, /, *, setup_context: Any = None) -> None:
+        """Notes the gradient's formula."""
+        self._opoverload.kernels["Autograd"] = backward
+
+    def register_vmap(self, func: Any = None) -> Any:
+        """Notes how batches are computed."""
+        return func if func is not None else lambda f: f
+
+    def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Any = None, /) -> Any:
+        """Notes what a mode or class does with the operator."""
+        return fn if fn is not None else lambda f: f
+
+    def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
+        """Notes the dtype of arguments under autocast."""
+
+
+def custom_op(
+    name: str,
+    fn: Any = None,
+    /,
+    *,
+    mutates_args: Any,
+    device_types: Any = None,
+    schema: str | None = None,
+    tags: Any = None,
+) -> Any:
+    """Makes an operator of a Python function, which other code sees as one call.
+
+    Args:
+        name: `namespace::name`.
+        mutates_args: the names of arguments that the function writes, or "unknown".
+        device_types: the devices that it is for; None means all.
+        schema: its schema without the name; else it is read from the annotations.
+
+    Raises:
+        ValueError: if the annotations say no schema.
+    """
+
+    def inner(fn: Any) -> CustomOpDef:
+        namespace, op_name = _parts(name)
+        text = infer_schema(fn, mutates_args=mutates_args) if schema is None else schema
+        made = CustomOpDef(namespace, op_name, text, fn)
+        made.register_kernel(device_types)(fn)
+        return made
+
+    return inner if fn is None else inner(fn)
+
+
+def triton_op(name: str, fn: Any = None, /, *, mutates_args: Any, schema: str | None = None) -> Any:
+    """As `custom_op`."""
+    return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
+
+
+def wrap_triton(triton_kernel: Any, /) -> Any:
+    """The kernel itself."""
+    return triton_kernel
+
+
+def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
+    """Adds an operator by its schema, which begins with the arguments."""
+    namespace, name = _parts(qualname)
+    (lib or Library(namespace, "FRAGMENT")).define(f"{name}{schema}", tags=tags)
+
+
+def impl(qualname: Any, types: Any, func: Any = None, *, lib: Any = None) -> Any:
+    """Sets the kernel of an operator for devices; "default" means all."""
+
+    def inner(func: Any) -> Any:
+        overload = _overload(qualname)
+        for kind in [types] if isinstance(types, str) else types:
+            overload.kernels[key_name(kind)] = func
+        return func
+
+    return inner if func is None else inner(func)
+
+
+register_kernel = impl
+
+
+def register_fake(
+    op: Any, func: Any = None, /, *, lib: Any = None, _stacklevel: int = 1, **_: Any
+) -> Any:
+    """Sets what makes the results' shapes on meta."""
+
+    def inner(func: Any) -> Any:
+        _overload(op).kernels["Meta"] = func
+        return func
+
+    return inner if func is None else inner(func)
+
+
+impl_abstract = register_fake
+
+
+def register_autograd(
+    op: Any, backward: Any, /, *, setup_context: Any = None, lib: Any = None
+) -> None:
+    """Notes the gradient's formula."""
+    _overload(op).kernels["Autograd"] = backward
+
+
+def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:
+    """Notes how batches are computed."""
+    return func if func is not None else lambda f: f
+
+
+def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None) -> None:
+    """Notes the dtype of arguments under autocast."""
+
+
+def register_torch_dispatch(
+    op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Any = None
+) -> Any:
+    """Notes what a mode or class does with the operator."""
+    return func if func is not None else lambda f: f
+
+
+def get_kernel(op: Any, dispatch_key: Any) -> Callable[..., Any]:
+    """The kernel of an operator for a device."""
+    from torchlike._ops.custom import kernel_of
+
+    kernel: Callable[..., Any] = kernel_of(_overload(op), key_name(dispatch_key))
+    return kernel
+
+
+def get_ctx() -> Any:
+    """Raises: sizes that depend on values are not known here."""
+    raise RuntimeError("torch.library.get_ctx() should not be called outside of a fake implementation")

@@ -1,0 +1,429 @@
+//! Dispatch modes and `__torch_dispatch__`: the hook that shows the leaves of calls to Python.
+//!
+//! The core passes tensors on by value. Which Python object a tensor is, is known of those whose class handles its calls
+//! (they are registered), and of the arguments of the call that Python made (they are noted while it lasts).
+
+use super::convert::PyGenerator;
+use super::object::{PyTensor, instance, is_tensor, wrap};
+use super::results::scalar;
+use super::types::{self, device, dtype};
+use crate::layers::{Next, modes};
+use crate::ops::args::{Arg, Args};
+use crate::ops::op::{Ret, Value};
+use crate::ops::schema::{NONE, Returns};
+use crate::ops::{Call, Form};
+use crate::{Dims, Error, ErrorKind, Result, Storage, Tensor, mode};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType, PyWeakrefReference};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+thread_local! {
+    /// Objects whose class handles its calls, by their storage.
+    static REGISTERED: RefCell<HashMap<usize, Py<PyWeakrefReference>>> = RefCell::default();
+    /// The tensors of the arguments of the calls under way, and results that handlers gave.
+    static NOTED: RefCell<Vec<(Tensor, Py<PyAny>)>> = const { RefCell::new(Vec::new()) };
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// An exception on its way through the core.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// True if a dispatch mode is on, so that a call's arguments have to be noted.
+#[inline]
+pub fn on() -> bool {
+    mode::layers() & mode::DISPATCH != 0
+}
+
+/// Notes the objects of a call's arguments until it is dropped.
+pub struct Noted(usize);
+
+impl Noted {
+    /// Notes tensors among these objects, also inside lists and tuples.
+    pub fn of<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> Self {
+        let before = NOTED.with_borrow(Vec::len);
+        for o in objects {
+            if o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>() {
+                for item in super::data::items(o).unwrap_or_default() {
+                    note(&item);
+                }
+            } else {
+                note(o);
+            }
+        }
+        DEPTH.set(DEPTH.get() + 1);
+        Self(before)
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get().saturating_sub(1));
+        let gone = NOTED.with_borrow_mut(|n| n.split_off(self.0.min(n.len())));
+        // Results that handlers gave live until the outermost call is done.
+        if DEPTH.get() > 0 {
+            NOTED.with_borrow_mut(|n| n.extend(gone));
+        }
+    }
+}
+
+fn note(o: &Bound<'_, PyAny>) {
+    if let Ok(t) = o.cast::<PyTensor>() {
+        let entry = (t.get().get().clone(), o.clone().unbind());
+        NOTED.with_borrow_mut(|n| n.push(entry));
+    }
+}
+
+fn is_same(a: &Tensor, b: &Tensor) -> bool {
+    a.shares_storage(b)
+        && a.offset() == b.offset()
+        && a.dtype() == b.dtype()
+        && a.shape() == b.shape()
+        && a.strides() == b.strides()
+        && a.is_conj() == b.is_conj()
+        && a.is_neg() == b.is_neg()
+}
+
+/// The Python object of a tensor: the one it came from if that is known, else a new one.
+pub fn object<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(known) = NOTED.with_borrow(|n| {
+        let found = n.iter().rev().find(|(noted, _)| is_same(noted, t));
+        found.map(|(_, o)| o.clone_ref(py))
+    }) {
+        return Ok(known.into_bound(py));
+    }
+    if t.is_python()
+        && let Some(known) = registered(py, t)
+    {
+        return Ok(known);
+    }
+    wrap(py, t.clone().with_python(false))
+}
+
+/// The object of a result whose class handles its calls.
+#[cold]
+pub fn result<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let found = object(py, t)?;
+    if DEPTH.get() == 0 {
+        let gone = NOTED.take();
+        // Others of the same call are still to be asked for; their objects go with the next one.
+        NOTED.with_borrow_mut(|n| {
+            n.extend(gone.into_iter().filter(|(noted, _)| !is_same(noted, t)))
+        });
+    }
+    Ok(found)
+}
+
+/// The living object that was registered for a tensor's storage.
+pub fn registered<'py>(py: Python<'py>, t: &Tensor) -> Option<Bound<'py, PyAny>> {
+    let weak = REGISTERED.with_borrow(|r| r.get(&t.storage().id()).map(|w| w.clone_ref(py)))?;
+    weak.bind(py).call0().ok().filter(|o| !o.is_none())
+}
+
+/// Registers an object whose class has a `__torch_dispatch__` of its own.
+fn register_object(o: &Bound<'_, PyAny>, storage: &Storage) -> PyResult<()> {
+    let weak = PyWeakrefReference::new(o)?.unbind();
+    let py = o.py();
+    REGISTERED.with_borrow_mut(|r| {
+        if r.len() > 64 && r.len().is_power_of_two() {
+            r.retain(|_, w| w.bind(py).call0().is_ok_and(|o| !o.is_none()));
+        }
+        r.insert(storage.id(), weak);
+    });
+    Ok(())
+}
+
+static DISABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// The `__torch_dispatch__` of a class, if it has one of its own.
+fn handler<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = class.py();
+    let found = class.getattr_opt(intern!(py, "__torch_dispatch__"))?;
+    Ok(found.filter(|f| !DISABLED.get(py).is_some_and(|d| d.is(f))))
+}
+
+/// An instance of a subclass, which handles its calls if the class says so.
+pub fn dispatching<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let handles = handler(cls)?.is_some();
+    let storage = t.storage().clone();
+    let made = instance(cls, t.with_python(handles))?;
+    if handles {
+        register_object(&made, &storage)?;
+    }
+    Ok(made)
+}
+
+/// Shows a leaf to Python, which answers or passes it on.
+fn hook(c: Call, next: Next) -> Result<Ret> {
+    let answered = Python::attach(|py| -> PyResult<Option<Ret>> {
+        let shown = show(py, &c)?;
+        let seen = leaves(py)?.call1(&shown)?;
+        if seen.is(py.NotImplemented().bind(py)) {
+            return Ok(None);
+        }
+        taken(&seen, &c).map(Some)
+    });
+    match answered {
+        Ok(Some(Ret::Tuple(results))) if matches!(c.form, Form::Out(_)) => {
+            if let Form::Out(outs) = c.form {
+                outs.iter_mut().zip(results).for_each(|(out, r)| *out = r);
+            }
+            Ok(Ret::Tuple(Vec::new()))
+        }
+        Ok(Some(ret)) => Ok(ret),
+        Ok(None) => next.call(c),
+        Err(e) => Err(carried(e)),
+    }
+}
+
+fn leaves(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static SEEN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let seen = SEEN.get_or_try_init(py, || {
+        Ok::<_, PyErr>(
+            py.import("torchlike._ops.leaves")?
+                .getattr("seen")?
+                .unbind(),
+        )
+    })?;
+    Ok(seen.bind(py))
+}
+
+/// A Python exception as an error of the core; the binding finds the exception again.
+fn carried(e: PyErr) -> Error {
+    let text = e.to_string();
+    RAISED.with_borrow_mut(|r| *r = Some(e));
+    Error::new(ErrorKind::Runtime, text)
+}
+
+/// The exception that a handler raised, if that is what the error stands for.
+pub fn raised(error: &Error) -> Option<PyErr> {
+    let waiting =
+        RAISED.with_borrow(|r| r.as_ref().is_some_and(|e| e.to_string() == error.message()));
+    waiting
+        .then(|| RAISED.with_borrow_mut(Option::take))
+        .flatten()
+}
+
+/// `(row, form, values, outs, is a leaf here)`, what Python sees of a call.
+fn show<'py>(py: Python<'py>, c: &Call) -> PyResult<Bound<'py, PyTuple>> {
+    let values = c
+        .args
+        .values
+        .iter()
+        .map(|a| argument(py, a))
+        .collect::<PyResult<Vec<_>>>()?;
+    let (form, outs) = match &c.form {
+        Form::New => ("", Vec::new()),
+        Form::InPlace(_) => ("_", Vec::new()),
+        Form::Out(outs) => (
+            "out",
+            outs.iter()
+                .map(|t| object(py, t))
+                .collect::<PyResult<Vec<_>>>()?,
+        ),
+    };
+    let composite = matches!(c.args.op.def.body, crate::ops::op::Body::Compose(_));
+    (
+        c.args.op.def.name,
+        form,
+        PyTuple::new(py, values)?,
+        PyList::new(py, outs)?,
+        !composite,
+    )
+        .into_pyobject(py)
+}
+
+fn list<'py, T>(
+    py: Python<'py>,
+    items: impl IntoIterator<Item = T>,
+    f: impl Fn(T) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let items = items.into_iter().map(f).collect::<PyResult<Vec<_>>>()?;
+    Ok(PyList::new(py, items)?.into_any())
+}
+
+fn argument<'py>(py: Python<'py>, a: &Arg<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let none = || py.None().into_bound(py);
+    Ok(match a {
+        Arg::None => none(),
+        Arg::Tensor(t) => object(py, t)?,
+        Arg::Tensors(l) => list(py, l, |t| object(py, t))?,
+        Arg::OptTensors(l) => list(py, l, |t| t.map_or_else(|| Ok(none()), |t| object(py, t)))?,
+        Arg::Scalar(s) => scalar(py, *s)?,
+        Arg::Int(i) => i.into_pyobject(py)?.into_any(),
+        Arg::Float(f) => f.into_pyobject(py)?.into_any(),
+        Arg::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
+        Arg::Ints(d) => list(py, d.iter(), |i| {
+            Ok(if *i == NONE {
+                none()
+            } else {
+                i.into_pyobject(py)?.into_any()
+            })
+        })?,
+        Arg::Floats(l) => list(py, l, |f| Ok(f.into_pyobject(py)?.into_any()))?,
+        Arg::Scalars(l) => list(py, l, |s| scalar(py, *s))?,
+        Arg::Bools(l) => list(py, l, |b| Ok(b.into_pyobject(py)?.to_owned().into_any()))?,
+        Arg::Str(s) => PyString::new(py, s).into_any(),
+        Arg::DType(d) => dtype(py, *d)?.into_bound(py).into_any(),
+        Arg::Device(d) => device(py, *d)?.into_bound(py).into_any(),
+        Arg::Strided => types::strided(py)?.into_bound(py).into_any(),
+        Arg::Format(f) => types::format(py, *f)?,
+        Arg::Generator(g) => Bound::new(py, PyGenerator(g.clone()))?.into_any(),
+    })
+}
+
+/// The tensor that a handler gave; its object lives until the call is done.
+fn taken_tensor(o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let Ok(t) = o.cast::<PyTensor>() else {
+        return Err(PyRuntimeError::new_err(format!(
+            "Unable to cast {} to Tensor",
+            o.str()?
+        )));
+    };
+    note(o);
+    Ok(t.get().get().clone())
+}
+
+fn taken_tensors(o: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
+    super::data::items(o)?.iter().map(taken_tensor).collect()
+}
+
+/// What Python answered, as the result of the call.
+fn taken(answer: &Bound<'_, PyAny>, c: &Call) -> PyResult<Ret> {
+    match &c.form {
+        Form::InPlace(target) => {
+            let t = taken_tensor(answer)?;
+            return Ok(if is_same(&t, target) {
+                Ret::Same(0)
+            } else {
+                Ret::Become(t)
+            });
+        }
+        Form::Out(_) => {
+            return Ok(Ret::Tuple(match is_tensor(answer) {
+                true => vec![taken_tensor(answer)?],
+                false => taken_tensors(answer)?,
+            }));
+        }
+        Form::New => {}
+    }
+    Ok(match &c.args.op.schema.returns {
+        Returns::Tuple(_) => Ret::Tuple(taken_tensors(answer)?),
+        _ if is_tensor(answer) => same_or_one(taken_tensor(answer)?, c.args),
+        _ if answer.is_instance_of::<PyTuple>() || answer.is_instance_of::<PyList>() => {
+            match answer.extract::<Vec<i64>>() {
+                Ok(ints) => Ret::Value(Value::Ints(ints)),
+                Err(_) => Ret::List(taken_tensors(answer)?),
+            }
+        }
+        _ if answer.is_none() => Ret::Value(Value::None),
+        _ => match super::convert::number(answer) {
+            Some(s) => Ret::Value(Value::Scalar(s)),
+            None => Ret::One(taken_tensor(answer)?),
+        },
+    })
+}
+
+fn same_or_one(t: Tensor, args: &Args<'_>) -> Ret {
+    match args.values.first() {
+        Some(Arg::Tensor(first)) if is_same(first, &t) && !t.is_view() => Ret::Same(0),
+        _ => Ret::One(t),
+    }
+}
+
+#[pyfunction]
+fn _set_dispatch(on: bool) -> bool {
+    modes::switch(on)
+}
+
+/// The `__torch_dispatch__` of the tensors among the arguments, for those whose class has one: `(object, handler)`.
+#[pyfunction]
+fn _dispatch_handlers<'py>(
+    args: &Bound<'py, PyTuple>,
+) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+    let mut found: Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)> = Vec::new();
+    for o in args {
+        let class = o.get_type();
+        if !is_tensor(&o) || found.iter().any(|(f, _)| f.get_type().is(&class)) {
+            continue;
+        }
+        if let Some(h) = handler(&class)? {
+            let mut at = found.len();
+            for (i, (f, _)) in found.iter().enumerate().rev() {
+                if class.is_subclass(&f.get_type())? {
+                    at = i;
+                }
+            }
+            found.insert(at, (o, h));
+        }
+    }
+    Ok(found)
+}
+
+/// As a class's `__torch_dispatch__`: calls on its objects are ordinary ones.
+#[pyfunction]
+#[pyo3(signature = (func, types, args=None, kwargs=None))]
+fn _disabled_torch_dispatch_impl<'py>(
+    func: &Bound<'py, PyAny>,
+    types: &Bound<'py, PyAny>,
+    args: Option<&Bound<'py, PyTuple>>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _ = types;
+    match args {
+        Some(args) => func.call(args, kwargs),
+        None => func.call((), kwargs),
+    }
+}
+
+/// An instance of a class with `__torch_dispatch__` that has sizes and a dtype, and no data.
+#[pyfunction]
+#[pyo3(signature = (cls, size, strides=None, storage_offset=0, dtype=None, device=None, requires_grad=false))]
+fn _wrapper<'py>(
+    cls: &Bound<'py, PyType>,
+    size: Vec<i64>,
+    strides: Option<Vec<i64>>,
+    storage_offset: i64,
+    dtype: Option<&types::PyDType>,
+    device: Option<&types::PyDevice>,
+    requires_grad: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    if handler(cls)?.is_none() {
+        return Err(PyTypeError::new_err(format!(
+            "{} must define __torch_dispatch__",
+            cls.name()?
+        )));
+    }
+    let dtype = dtype.map_or_else(mode::default_dtype, |d| d.0);
+    let claim = device.map_or_else(mode::default_device, |d| d.0);
+    let shape = Dims::new(&size);
+    let strides = strides.map_or_else(
+        || crate::dims::contiguous_strides(&shape),
+        |s| Dims::new(&s),
+    );
+    let nbytes = crate::dims::storage_bytes(&shape, &strides, storage_offset, dtype.size())?;
+    let storage = Storage::hollow(nbytes, claim);
+    let t = Tensor::checked(storage, shape, strides, storage_offset, dtype)?;
+    let t = if requires_grad {
+        super::gradient::require_grad(t)?
+    } else {
+        t
+    };
+    dispatching(cls, t)
+}
+
+/// Registers the functions and sets the hook.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    macro_rules! add {
+        ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
+    }
+    add!(_set_dispatch _dispatch_handlers _disabled_torch_dispatch_impl _wrapper);
+    let disabled = m.getattr("_disabled_torch_dispatch_impl")?;
+    let _ = DISABLED.set(m.py(), disabled.clone().unbind());
+    modes::set_hook(hook);
+    m.py()
+        .get_type::<PyTensor>()
+        .setattr("__torch_dispatch__", disabled)
+}

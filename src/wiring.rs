@@ -1,0 +1,42 @@
+//! Where the parts meet. The core and the door name no device and no layer; what they need of them they ask here, and nowhere else.
+
+use crate::ops::{Call, Ret};
+use crate::source::Source;
+use crate::{Device, DeviceKind, Result, Storage, Tensor, cuda, layers};
+
+/// Host memory, as the CPU's allocator gives it.
+pub(crate) use crate::cpu::alloc::Block;
+
+/// Uninitialised memory on a device that is not the host.
+///
+/// # Errors
+/// If memory cannot be had, or the device is not there.
+pub(crate) fn device_memory(nbytes: usize, device: Device) -> Result<Storage> {
+    debug_assert!(device.kind == DeviceKind::Cuda);
+    cuda::empty_storage(nbytes, device)
+}
+
+/// Copies elements on one device that is not the host.
+///
+/// # Errors
+/// If the device reports one.
+pub(crate) fn device_copy(to: &Tensor, from: &Tensor) -> Result<()> {
+    cuda::copy::copy_into(to, from)
+}
+
+/// Takes a call that a layer wants to see.
+///
+/// # Errors
+/// What the layers and the call report.
+#[cold]
+pub(crate) fn watched(c: Call, seen: u32) -> Result<Ret> {
+    layers::enter(c, seen)
+}
+
+/// The values that a meta tensor would have; it stays on meta.
+///
+/// # Errors
+/// If they cannot be read or replayed.
+pub(crate) fn peek(t: &Tensor, source: &Source) -> Result<Tensor> {
+    layers::record::peek(t, source)
+}

@@ -1,0 +1,167 @@
+"""Objects that change what a call reads while they are asked for a value: no crash, and no foreign memory."""
+
+import gc
+
+import pytest
+
+import torchlike as torch
+
+CALM = (TypeError, RuntimeError, ValueError, IndexError, RecursionError)
+
+
+class Evil:
+    """Runs `act` whenever it is asked for its value."""
+
+    def __init__(self, act, value=0):
+        self.act, self.value = act, value
+
+    def __index__(self):
+        self.act()
+        return self.value
+
+    __int__ = __index__
+
+    def __float__(self):
+        self.act()
+        return float(self.value)
+
+    def __bool__(self):
+        self.act()
+        return bool(self.value)
+
+    def __eq__(self, other):
+        self.act()
+        return NotImplemented
+
+    __hash__ = object.__hash__
+
+    def __len__(self):
+        self.act()
+        return 2
+
+
+def wipe(items):
+    items.clear()
+    gc.collect()
+    return [torch.full((16,), 7.0) for _ in range(64)]
+
+
+def calm(function, *args, **kwargs):
+    """Calls; an ordinary exception is as good as a result."""
+    try:
+        return function(*args, **kwargs)
+    except CALM:
+        return None
+
+
+@pytest.mark.parametrize("function", [torch.cat, torch.stack])
+def test_items_of_a_list_live_while_the_call_lasts(function):
+    items = [torch.ones(2), torch.full((2,), 2.0)]
+    made = calm(function, items, Evil(lambda: wipe(items)))
+    assert made is None or made.flatten().tolist() == [1.0, 1.0, 2.0, 2.0]
+
+
+CALLS = {
+    "int": lambda x, e: torch.narrow(x, 0, 0, e),
+    "dim": lambda x, e: torch.softmax(x, e),
+    "ints": lambda x, e: x.permute(e),
+    "int items": lambda x, e: x.reshape((2, e)),
+    "var ints": lambda x, e: x.view(2, e),
+    "optional ints": lambda x, e: torch.sum(x, (0, e)),
+    "float": lambda x, e: torch.nn.functional.dropout(x, e),
+    "scalar": lambda x, e: x.fill_(e),
+    "operand": lambda x, e: torch.add(x, e),
+    "operator": lambda x, e: x + e,
+    "reflected": lambda x, e: e - x,
+    "in place": lambda x, e: x.add_(e),
+    "comparison": lambda x, e: x == e,
+    "bool": lambda x, e: torch.sum(x, 0, e),
+    "keyword": lambda x, e: torch.sum(x, dim=e),
+    "out": lambda x, e: torch.narrow(x, 0, e, 1),
+    "index": lambda x, e: x[e],
+    "indices": lambda x, e: x[e, 0],
+    "slice": lambda x, e: x[0:e],
+    "list index": lambda x, e: x[[0, e]],
+    "set index": lambda x, e: x.__setitem__(e, 1.0),
+    "set value": lambda x, e: x.__setitem__(0, e),
+    "contains": lambda x, e: e in x,
+    "size": lambda x, e: x.size(e),
+    "strides": lambda x, e: x.as_strided((2, e), (4, 1)),
+    "set": lambda x, e: x.set_(x.untyped_storage(), 0, (2, e), (4, 1)),
+    "resize": lambda x, e: x.resize_(2, e),
+    "new": lambda x, e: x.new_zeros((2, e)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("value", [0, 1, 3, 1000])
+@pytest.mark.parametrize("act", ["shrink", "set", "turn", "raise"])
+def test_tensors_that_change_while_arguments_are_read(call, value, act):
+    x = torch.arange(16.0).reshape(4, 4)
+
+    def change():
+        if act == "shrink":
+            x.resize_(0)
+        elif act == "set":
+            x.set_(torch.empty(0))
+        elif act == "turn":
+            x.t_() if x.dim() == 2 else x.resize_(1)
+        else:
+            raise ValueError("mine")
+        gc.collect()
+
+    calm(call, x, Evil(change, value))
+    assert torch.cat([torch.ones(64), torch.ones(64)]).sum().item() == 128.0
+
+
+def test_a_claimed_length_costs_no_memory():
+    class Claims:
+        def __len__(self):
+            return 1 << 62
+
+        def __getitem__(self, i):
+            return 1.0
+
+    for function in (torch.tensor, torch.as_tensor):
+        with pytest.raises(ValueError, match="too many to read"):
+            function(Claims())
+
+
+def test_iterators_and_lists_that_lie():
+    class Lies(list):
+        def __len__(self):
+            return 100
+
+        def __iter__(self):
+            return iter([])
+
+        def __getitem__(self, i):
+            raise KeyError(i)
+
+    assert torch.cat(Lies([torch.ones(1), torch.ones(1)])).tolist() == [1.0, 1.0]
+    assert torch.zeros(Lies([2, 3])).shape == (2, 3)
+
+
+def test_keywords_are_compared_before_tensors_are_read():
+    x = torch.ones(4)
+
+    class Name(str):
+        __slots__ = ()
+
+        def __eq__(self, other):
+            x.resize_(0)
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    calm(lambda: torch.sum(x, **{Name("dim"): 0}))
+
+
+def test_overrides_that_call_themselves_end():
+    class Endless:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with pytest.raises(RecursionError):
+        torch.add(Endless(), 1)

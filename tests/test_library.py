@@ -1,0 +1,150 @@
+"""`ops.aten`, dispatch modes and operators of Python."""
+
+import pickle
+
+import pytest
+
+import torchlike as torch
+from torchlike import library
+from torchlike.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+F = torch.nn.functional
+
+
+class Log(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.log = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.log.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_overloads_have_schemas():
+    f = aten.add.Tensor
+    assert str(f._schema) == "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    assert f is torch.ops.aten.add.Tensor and pickle.loads(pickle.dumps(f)) is f
+    assert [a.name for a in f._schema.arguments] == ["self", "other", "alpha"]
+    assert aten.add_.Tensor._schema.is_mutable and not f._schema.is_mutable
+    with pytest.raises(RuntimeError, match="missing value for argument 'other'"):
+        f(torch.ones(1))
+    with pytest.raises(RuntimeError, match="Unknown keyword argument 'nonsense'"):
+        f(torch.ones(1), torch.ones(1), nonsense=1)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_overloads_are_called(device):
+    x = torch.ones(2, 3, device=device)
+    assert aten.add(x, 1).shape == aten.mul.Tensor(x, x).shape == (2, 3)
+    assert aten._softmax(x, 1, False).shape == (2, 3)
+    assert aten.native_layer_norm(x, [3], None, None, 1e-5)[1].shape == (2, 1)
+    assert type(aten.split.Tensor(x, 1)) is list and type(aten.max.dim(x, 0)) is tuple
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_dispatch_mode_sees_leaves(device):
+    x, w = torch.ones(2, 3, device=device), torch.ones(4, 3, device=device)
+    with Log() as m:
+        x + 1
+        F.linear(x, w)
+        x.add_(1)
+        torch.ones(1, device=device)
+    torch.zeros(1)
+    leaves = ["add.Tensor", "t.default", "mm.default", "add_.Tensor", "ones.default"]
+    assert m.log == [f"aten.{n}" for n in leaves]
+
+
+def test_a_dispatch_mode_may_answer():
+    class Seven(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func is aten.add.Tensor:
+                return torch.full((3,), 7.0)
+            return func(*args, **(kwargs or {}))
+
+    with Seven():
+        assert (torch.ones(2) + torch.ones(2)).tolist() == [7.0] * 3
+
+
+def test_an_error_of_a_dispatch_mode_arrives():
+    class Fails(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            raise KeyError("mine")
+
+    with Fails(), pytest.raises(KeyError, match="mine"):
+        torch.ones(2) + 1
+    assert torch.ones(1).item() == 1
+
+
+class Wrapped(torch.Tensor):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, inner.size(), strides=inner.stride(), dtype=inner.dtype, device=inner.device
+        )
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        tree_map = torch.utils._pytree.tree_map
+        args = tree_map(lambda x: x.inner if isinstance(x, Wrapped) else x, args)
+        result = func(*args, **(kwargs or {}))
+        return tree_map(lambda x: Wrapped(x) if isinstance(x, torch.Tensor) else x, result)
+
+
+def test_wrapper_subclasses_handle_their_calls():
+    x = Wrapped(torch.ones(2, 3))
+    y = x + 1
+    assert type(y) is Wrapped and y.inner.tolist() == [[2.0] * 3] * 2
+    assert x.shape == (2, 3) and x.device.type == "cpu" and type(x.t()) is Wrapped
+
+
+@pytest.fixture
+def space():
+    yield
+    torch.ops.__dict__.pop("mine", None)
+
+
+def test_operators_of_python(space):
+    @library.custom_op("mine::twice", mutates_args=())
+    def twice(x: torch.Tensor, n: int = 2) -> torch.Tensor:
+        return x * n
+
+    @twice.register_fake
+    def _(x, n=2):
+        return torch.empty_like(x)
+
+    assert str(torch.ops.mine.twice.default._schema) == "mine::twice(Tensor x, SymInt n=2) -> Tensor"
+    assert twice(torch.ones(1)).item() == 2 and torch.ops.mine.twice(torch.ones(1), 5).item() == 5
+    assert twice(torch.ones(3, device="meta")).is_meta
+    assert set(library.opcheck(twice, (torch.ones(2),)).values()) == {"SUCCESS"}
+    with Log() as m:
+        twice(torch.ones(1))
+    assert m.log == ["aten.ones.default", "mine.twice.default"]
+
+
+def test_opcheck_finds_writes(space):
+    @library.custom_op("mine::writes", mutates_args=())
+    def writes(x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return x.clone()
+
+    with pytest.raises(Exception, match="not defined as mutable but was mutated"):
+        library.opcheck(writes, (torch.ones(2),))
+
+
+def test_libraries(space):
+    lib = library.Library("mine", "DEF")
+    lib.define("g(Tensor x, int n) -> Tensor")
+    with pytest.raises(NotImplementedError, match="Could not run 'mine::g'"):
+        torch.ops.mine.g(torch.ones(1), 1)
+    lib.impl("g", lambda x, n: x * n, "CPU")
+    lib.impl("g", lambda x, n: torch.empty_like(x), "Meta")
+    assert torch.ops.mine.g(torch.ones(1), 3).item() == 3
+    assert torch.ops.mine.g(torch.ones(1, device="meta"), 3).is_meta
+    with pytest.raises(RuntimeError, match="Tried to register an operator"):
+        lib.define("g(Tensor x, int n) -> Tensor")

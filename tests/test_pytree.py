@@ -1,0 +1,64 @@
+"""`utils._pytree`."""
+
+from collections import OrderedDict, defaultdict, deque, namedtuple
+
+import pytest
+
+import torchlike as torch
+from torchlike.utils import _pytree as tree
+
+Pair = namedtuple("Pair", "x y")
+TREES = [
+    1,
+    [1, (2, {"a": 3})],
+    Pair(1, [2]),
+    OrderedDict(b=1, a=2),
+    defaultdict(list, a=1),
+    deque([1, 2], maxlen=3),
+    torch.Size([2, 3]),
+]
+
+
+@pytest.mark.parametrize("value", TREES, ids=repr)
+def test_trees_come_back(value):
+    leaves, spec = tree.tree_flatten(value)
+    again = tree.tree_unflatten(leaves, spec)
+    assert again == value and type(again) is type(value)
+    assert tree.tree_structure(again) == spec and hash(tree.tree_structure(again)) == hash(spec)
+    assert [v for _, v in tree.tree_flatten_with_path(value)[0]] == leaves
+    assert tree.treespec_loads(tree.treespec_dumps(spec)) == spec
+
+
+def test_maps_over_several_trees():
+    assert tree.tree_map(lambda a, b: a + b, [1, (2,)], [3, (4,)]) == [4, (6,)]
+    with pytest.raises(ValueError, match="arity mismatch"):
+        tree.tree_map(lambda a, b: a, [1, 2], [1])
+    assert tree.tree_map_only(int, lambda v: v + 1, [1, "a"]) == [2, "a"]
+
+
+def test_paths():
+    paths = [tree.keystr(p) for p, _ in tree.tree_leaves_with_path({"a": [1, Pair(2, 3)]})]
+    assert paths == ["['a'][0]", "['a'][1].x", "['a'][1].y"]
+
+
+def test_own_containers():
+    class Mine:
+        def __init__(self, *items):
+            self.items = items
+
+    tree.register_pytree_node(Mine, lambda m: (list(m.items), None), lambda items, _: Mine(*items))
+    assert tree.tree_leaves([Mine(1, [2]), 3]) == [1, 2, 3]
+    with pytest.raises(ValueError, match="already registered"):
+        tree.register_pytree_node(Mine, None, None)
+
+
+def test_results_with_names_are_nodes():
+    leaves, spec = tree.tree_flatten(torch.ones(2).max(0))
+    assert len(leaves) == 2 and type(tree.tree_unflatten(leaves, spec)).__name__ == "max"
+
+
+def test_endless_trees_end():
+    endless = []
+    endless.append(endless)
+    with pytest.raises(RecursionError):
+        tree.tree_flatten(endless)
