@@ -116,9 +116,10 @@ pub fn dense(t: &Tensor, dtype: DType) -> Result<Tensor> {
 }
 
 /// Copies a row of n elements: destination, its step in bytes, source, its step, n.
-type Row = unsafe fn(*mut u8, isize, *const u8, isize, usize);
+pub(super) type Row = unsafe fn(*mut u8, isize, *const u8, isize, usize);
 
-fn row_copy(size: usize) -> Row {
+/// The row function that copies elements of a size.
+pub(super) fn row_copy(size: usize) -> Row {
     match size {
         1 => same_row::<u8>,
         2 => same_row::<u16>,
@@ -348,7 +349,10 @@ fn frequent(from: DType, to: DType) -> Option<Row> {
 }
 
 /// The row function from one dtype to another.
-fn converter(from: DType, to: DType) -> Result<Row> {
+///
+/// # Errors
+/// If there is no conversion.
+pub(super) fn converter(from: DType, to: DType) -> Result<Row> {
     if let Some(row) = frequent(from, to) {
         return Ok(row);
     }

@@ -233,3 +233,40 @@ pub fn digamma(mut x: f64) -> f64 {
     let tail = series.iter().fold(0.0, |p, c| p * z + c) * z;
     result + x.ln() - 0.5 / x - tail
 }
+
+/// An integer power that wraps around; negative exponents give 0, but for bases of 1 and -1.
+#[must_use]
+pub fn int_pow(base: i64, exp: i64) -> i64 {
+    match (base, exp) {
+        (1, _) => 1,
+        (-1, e) => {
+            if e % 2 == 0 {
+                1
+            } else {
+                -1
+            }
+        }
+        (_, e) if e < 0 => 0,
+        (b, mut e) => {
+            let (mut b, mut r) = (b, 1i64);
+            while e > 0 {
+                if e & 1 == 1 {
+                    r = r.wrapping_mul(b);
+                }
+                b = b.wrapping_mul(b);
+                e >>= 1;
+            }
+            r
+        }
+    }
+}
+
+/// The greatest common divisor.
+#[must_use]
+pub fn gcd(a: i64, b: i64) -> i64 {
+    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a as i64
+}

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
-use super::{copy, iter, lines, map, pool};
+use super::{copy, iter, lines, past, pool};
 use crate::{DType, Element, Result, Scalar, Tensor, simd_fn, with_dtype};
 
 /// Writes a number as an element of `dtype` at the start of `to` (at least 16 bytes).
@@ -55,7 +55,7 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
 fn repeat<T: Element>(to: &mut [T], v: T) {
     const BLOCK: usize = 4096;
     let each = BLOCK / size_of::<T>();
-    let stream = size_of_val(to) >= map::STREAM && to.as_ptr().addr().is_multiple_of(16);
+    let stream = size_of_val(to) >= past::FROM && past::fits(to.as_ptr().cast(), BLOCK);
     simd_fn! { stream fn set<E: Copy>(to: &mut [E], v: E) { to.fill(v); } }
     let n = to.len();
     let shared = lines::Shared::new(to);
@@ -72,13 +72,13 @@ fn repeat<T: Element>(to: &mut [T], v: T) {
             // SAFETY: `first` is as long as a block or longer, and ends before this one.
             unsafe {
                 if block.len() == each {
-                    map::store_past_caches(block.as_mut_ptr().cast(), first.as_ptr().cast(), BLOCK);
+                    past::store(block.as_mut_ptr().cast(), first.as_ptr().cast(), BLOCK);
                 } else {
                     std::ptr::copy_nonoverlapping(first.as_ptr(), block.as_mut_ptr(), block.len());
                 }
             }
         }
-        map::finish_stores();
+        past::finish();
     });
 }
 
@@ -172,7 +172,7 @@ pub fn read_scalar(t: &Tensor, position: i64) -> Result<Scalar> {
     })
 }
 
-/// True if an integer of a host tensor is zero.
+/// True if an integer of a host tensor is zero; tensors of other devices are not read.
 #[must_use]
 pub(crate) fn any_zero(t: &Tensor) -> bool {
     fn row<T: Copy + Default + PartialEq>(p: *const u8, step: isize, n: usize) -> bool {
@@ -183,6 +183,9 @@ pub(crate) fn any_zero(t: &Tensor) -> bool {
             let x = unsafe { *at(i) };
             found | (x == T::default())
         })
+    }
+    if !t.device().is_cpu() {
+        return false;
     }
     let size = t.dtype().size();
     let row = match size {

@@ -51,14 +51,18 @@ pub mod f {
     pub use super::index::slices::calls::*;
     pub use super::index::take::calls::*;
     pub use super::linalg::addmm::calls::*;
+    pub use super::linalg::cholesky::calls::*;
     pub use super::linalg::contract::calls::*;
-    pub use super::linalg::derived::calls::*;
     pub use super::linalg::einsum::calls::*;
-    pub use super::linalg::factor::calls::*;
     pub use super::linalg::lu::calls::*;
     pub use super::linalg::matrix::calls::*;
+    pub use super::linalg::power::calls::*;
+    pub use super::linalg::rank::calls::*;
+    pub use super::linalg::reflections::calls::*;
     pub use super::linalg::solve::calls::*;
     pub use super::linalg::spectral::calls::*;
+    pub use super::linalg::triangular::calls::*;
+    pub use super::linalg::vectors::calls::*;
     pub use super::nn::activation::calls::*;
     pub use super::nn::adaptive_pool::calls::*;
     pub use super::nn::attention::calls::*;
@@ -84,6 +88,8 @@ pub mod f {
     pub use super::nn::unpool::calls::*;
     pub use super::pointwise::binary::calls::*;
     pub use super::pointwise::bounds::calls::*;
+    pub use super::pointwise::compare::calls::*;
+    pub use super::pointwise::parts::calls::*;
     pub use super::pointwise::special::calls::*;
     pub use super::pointwise::unary::calls::*;
     pub use super::random::calls::*;
@@ -150,6 +156,8 @@ static FAMILIES: &[&[OpDef]] = &[
     arrange::triangle::OPS,
     arrange::pad::OPS,
     pointwise::bounds::OPS,
+    pointwise::compare::OPS,
+    pointwise::parts::OPS,
     pointwise::special::OPS,
     nn::norm::OPS,
     nn::batch_norm::OPS,
@@ -160,6 +168,8 @@ static FAMILIES: &[&[OpDef]] = &[
     nn::classes::OPS,
     linalg::matrix::OPS,
     linalg::contract::OPS,
+    linalg::vectors::OPS,
+    linalg::power::OPS,
     linalg::addmm::OPS,
     linalg::einsum::OPS,
     nn::conv::OPS,
@@ -172,10 +182,12 @@ static FAMILIES: &[&[OpDef]] = &[
     nn::resize::OPS,
     nn::attention::OPS,
     linalg::solve::OPS,
-    linalg::factor::OPS,
+    linalg::triangular::OPS,
+    linalg::cholesky::OPS,
+    linalg::reflections::OPS,
     linalg::lu::OPS,
     linalg::spectral::OPS,
-    linalg::derived::OPS,
+    linalg::rank::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.

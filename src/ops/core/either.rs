@@ -32,18 +32,6 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
     }
 }
 
-/// A row-major copy; the tensor itself if it is that already.
-///
-/// # Errors
-/// If memory cannot be had.
-pub fn dense(t: &Tensor, dtype: DType) -> Result<Tensor> {
-    if on_gpu(t) {
-        cuda::copy::dense(t, dtype)
-    } else {
-        cpu::copy::dense(t, dtype)
-    }
-}
-
 /// A copy in another dtype.
 ///
 /// # Errors
@@ -105,39 +93,4 @@ pub fn arg_extreme(
         cpu::extreme::arg_extreme
     };
     run(values, indices, input, dims, max)
-}
-
-/// A matrix product; see [`cpu::matrix::product`].
-///
-/// # Errors
-/// If the dtype has no products.
-pub fn product(
-    c: &Tensor,
-    a: &Tensor,
-    b: &Tensor,
-    alpha: Scalar,
-    beta: Scalar,
-    bias: Option<&Tensor>,
-) -> Result<()> {
-    let run = if on_gpu(c) {
-        cuda::blas::product
-    } else {
-        cpu::matrix::product
-    };
-    run(c, a, b, alpha, beta, bias)
-}
-
-/// The inner product of two vectors.
-///
-/// # Errors
-/// If the dtype has no products.
-pub fn dot(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
-    if !on_gpu(out) {
-        return cpu::matrix::dot(out, a, b);
-    }
-    let n = a.numel();
-    let cell = out.view_with([1, 1].into(), [1, 1].into(), out.offset());
-    let row = a.view_with([1, n].into(), [n.max(1), a.strides()[0]].into(), a.offset());
-    let column = b.view_with([n, 1].into(), [b.strides()[0], 1].into(), b.offset());
-    product(&cell, &row, &column, Scalar::Int(1), Scalar::Int(0), None)
 }

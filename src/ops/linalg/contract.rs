@@ -1,132 +1,75 @@
 //! Products of any number of dimensions, made of matrix products.
 
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FMO, M, O, OpDef, Ret, old_compose};
-use crate::ops::linalg::matrix::cpp_name;
-use crate::{Dims, Result, Tensor, dims, ensure, err, run1};
+use crate::ops::core::op::{F, FMO, M, O, OpDef, compose};
+use crate::ops::f;
+use crate::{Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    old_compose(
-        "outer",
-        "(Tensor self, Tensor vec2)",
-        FMO,
-        outer,
-        "All products of elements of two vectors.",
-    ),
-    old_compose(
+    compose(
         "inner",
         "(Tensor self, Tensor other)",
         FMO,
         inner,
         "Sums of products over the last dimensions.",
     ),
-    old_compose(
+    compose(
         "matmul",
         "(Tensor self, Tensor other)",
         FMO,
-        |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from),
+        |a| matmul(a.input, a.other),
         "The product of vectors, matrices or batches of them.",
     ),
-    old_compose(
+    compose(
         "linalg.matmul",
         "(Tensor input, Tensor other)",
         F | O,
-        |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from),
+        |a| f::matmul(a.input, a.other),
         "As matmul.",
     ),
-    old_compose(
+    compose(
         "__matmul__",
         "(Tensor self, Tensor other)",
         M,
-        |a| matmul(a.tensor(0)?, a.tensor(1)?).map(Ret::from),
+        |a| f::matmul(a.input, a.other),
         "As matmul.",
     ),
-    old_compose(
+    compose(
         "__rmatmul__",
         "(Tensor self, Tensor other)",
         M,
-        |a| matmul(a.tensor(1)?, a.tensor(0)?).map(Ret::from),
+        |a| f::matmul(a.other, a.input),
         "matmul with the operands exchanged.",
     ),
-    old_compose(
+    compose(
         "tensordot",
         "(Tensor self, Tensor other, int[] dims_self, int[] dims_other)",
         F | O,
         tensordot,
         "Sums of products over chosen dimensions.",
     ),
-    old_compose(
-        "kron",
-        "(Tensor self, Tensor other)",
-        FMO,
-        kron,
-        "The Kronecker product.",
-    ),
-    old_compose(
-        "linalg.vecdot",
-        "(Tensor x, Tensor y, *, int dim=-1)",
-        F | O,
-        vecdot,
-        "Inner products along a dimension.",
-    ),
-    old_compose(
+    compose(
         "linalg.multi_dot",
         "(Tensor[] tensors)",
         F | O,
-        |a| multi_dot(a.tensors(0)?).map(Ret::from),
+        |a| multi_dot(&a.tensors.refs()),
         "The product of several matrices, in the cheapest order.",
     ),
-    old_compose(
+    compose(
         "chain_matmul",
         "(Tensor[*] matrices)",
         F | O,
         chain_matmul,
         "The product of several matrices.",
     ),
-    old_compose(
-        "linalg.matrix_power",
-        "(Tensor A, int n)",
-        F | O,
-        matrix_power,
-        "A matrix to an integer power.",
-    ),
-    old_compose(
-        "matrix_power",
-        "(Tensor self, int n)",
-        FMO,
-        matrix_power,
-        "A matrix to an integer power.",
-    ),
 ];
 
-pub(in crate::ops) fn outer_product(x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    run1!("mul", &run1!("unsqueeze", x, 1i64)?, y)
-}
-
-pub(in crate::ops) fn outer(a: &Args) -> Result<Ret> {
-    let (x, y) = (a.tensor(0)?, a.tensor(1)?);
-    ensure!(
-        x.ndim() == 1,
-        Runtime,
-        "outer: Expected 1-D argument self, but got {}-D",
-        x.ndim()
-    );
-    ensure!(
-        y.ndim() == 1,
-        Runtime,
-        "outer: Expected 1-D argument vec2, but got {}-D",
-        y.ndim()
-    );
-    Ok(outer_product(x, y)?.into())
-}
-
-fn inner(a: &Args) -> Result<Ret> {
-    let (x, y) = (a.tensor(0)?, a.tensor(1)?);
+fn inner(a: &calls::Inner) -> Result<Tensor> {
+    let (x, y) = (a.input, a.other);
     if x.ndim() == 0 || y.ndim() == 0 {
-        return Ok(run1!("mul", x, y)?.into());
+        return f::mul(x, y);
     }
     let (nx, ny) = (x.ndim() - 1, y.ndim() - 1);
     ensure!(
@@ -136,14 +79,11 @@ fn inner(a: &Args) -> Result<Ret> {
         x.shape(),
         y.shape()
     );
-    contract(x, y, &[nx], &[ny]).map(Ret::from)
+    contract(x, y, &[nx], &[ny])
 }
 
-/// `matmul`, by PyTorch's choice of products.
-///
-/// # Errors
-/// If the operands do not fit.
-pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+/// By PyTorch's choice of products.
+fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let (nx, ny) = (x.ndim(), y.ndim());
     ensure!(
         nx > 0 && ny > 0,
@@ -151,73 +91,56 @@ pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
         "both arguments to matmul need to be at least 1D, but they are {nx}D and {ny}D"
     );
     match (nx, ny) {
-        (1, 1) => return run1!("dot", x, y),
-        (2, 1) => return run1!("mv", x, y),
-        (1, 2) => {
-            return run1!(
-                "squeeze#dim",
-                &run1!("mm", &run1!("unsqueeze", x, 0i64)?, y)?,
-                0i64
-            );
-        }
-        (2, 2) => return run1!("mm", x, y),
-        _ => {}
+        (1, 1) => f::dot(x, y),
+        (2, 1) => f::mv(x, y),
+        (1, 2) => f::squeeze_dim(&f::mm(&f::unsqueeze(x, 0)?, y)?, 0),
+        (2, 2) => f::mm(x, y),
+        _ if nx >= 3 && ny <= 2 && folds(x) => matmul_folded(x, y),
+        _ => matmul_batched(x, y),
     }
-    if nx >= 3 && ny <= 2 && folds(x) {
-        let k = x.shape()[nx - 1];
-        let rows = dims::numel(&x.shape()[..nx - 1])?;
-        let mut shape = Dims::new(&x.shape()[..nx - 1]);
-        let folded = run1!("reshape", x, Dims::from([rows, k]))?;
-        let out = if ny == 1 {
-            run1!("mv", &folded, y)?
-        } else {
-            run1!("mm", &folded, y)?
-        };
-        if ny == 2 {
-            shape = shape.concat(&[y.shape()[1]]);
-        }
-        return run1!("view", &out, shape);
-    }
-    let (n, k1) = (
-        if nx > 1 { x.shape()[nx - 2] } else { 1 },
-        x.shape()[nx - 1],
-    );
-    let (k2, p) = if ny > 1 {
-        (y.shape()[ny - 2], y.shape()[ny - 1])
+}
+
+/// The product of many rows and one matrix or vector.
+fn matmul_folded(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let (lead, k) = (&x.shape()[..x.ndim() - 1], x.shape()[x.ndim() - 1]);
+    let rows = f::reshape(x, &[dims::numel(lead)?, k])?;
+    let shape = Dims::new(lead);
+    if y.ndim() == 1 {
+        f::_unsafe_view(&f::mv(&rows, y)?, &shape)
     } else {
-        (y.shape()[0], 1)
-    };
-    let batch = dims::broadcast(
-        &x.shape()[..nx.saturating_sub(2)],
-        &y.shape()[..ny.saturating_sub(2)],
-    )?;
-    let count = dims::numel(&batch)?;
-    let spread = |t: &Tensor, rows: i64, columns: i64| -> Result<Tensor> {
-        let t = run1!("expand", t, batch.concat(&[rows, columns]))?;
-        if batch.len() == 1 {
-            Ok(t)
-        } else {
-            run1!("reshape", &t, Dims::from([count, rows, columns]))
-        }
-    };
+        f::_unsafe_view(&f::mm(&rows, y)?, &shape.concat(&y.shape()[1..]))
+    }
+}
+
+/// The products of batches of matrices.
+fn matmul_batched(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let (nx, ny) = (x.ndim(), y.ndim());
     let y = if ny == 1 {
-        run1!("unsqueeze", y, 1i64)?
+        f::unsqueeze(y, 1)?
     } else {
         y.clone()
     };
-    let out = run1!("bmm", &spread(x, n, k1)?, &spread(&y, k2, p)?)?;
+    let lead = |t: &Tensor| Dims::new(&t.shape()[..t.ndim().saturating_sub(2)]);
+    let batch = dims::broadcast(&lead(x), &lead(&y))?;
+    let count = dims::numel(&batch)?;
+    let spread = |t: &Tensor, rows: i64, columns: i64| -> Result<Tensor> {
+        let t = f::expand(t, &batch.concat(&[rows, columns]))?;
+        f::reshape(&t, &[count, rows, columns])
+    };
+    let rows = if nx > 1 { x.shape()[nx - 2] } else { 1 };
+    let (k, columns) = (y.shape()[y.ndim() - 2], y.shape()[y.ndim() - 1]);
+    let out = f::bmm(
+        &spread(x, rows, x.shape()[nx - 1])?,
+        &spread(&y, k, columns)?,
+    )?;
     let mut shape = batch;
     if nx > 1 {
-        shape = shape.concat(&[n]);
+        shape = shape.concat(&[rows]);
     }
     if ny > 1 {
-        shape = shape.concat(&[p]);
+        shape = shape.concat(&[columns]);
     }
-    if *out.shape() == shape {
-        Ok(out)
-    } else {
-        run1!("view", &out, shape)
-    }
+    f::_unsafe_view(&out, &shape)
 }
 
 /// Whether the leading dimensions of a larger operand join into one without a copy.
@@ -241,22 +164,16 @@ fn contract(x: &Tensor, y: &Tensor, dx: &[usize], dy: &[usize]) -> Result<Tensor
         dims::numel(&sizes(x, dx))?,
         dims::numel(&sizes(y, &ry))?,
     );
-    let left = run1!(
-        "reshape",
-        &run1!("permute", x, order(&rx, dx))?,
-        Dims::from([m, k])
-    )?;
-    let right = run1!(
-        "reshape",
-        &run1!("permute", y, order(dy, &ry))?,
-        Dims::from([k, n])
-    )?;
-    let out = run1!("mm", &left, &right)?;
-    run1!("reshape", &out, sizes(x, &rx).concat(&sizes(y, &ry)))
+    let left = f::reshape(&f::permute(x, &order(&rx, dx))?, &[m, k])?;
+    let right = f::reshape(&f::permute(y, &order(dy, &ry))?, &[k, n])?;
+    f::reshape(
+        &f::mm(&left, &right)?,
+        &sizes(x, &rx).concat(&sizes(y, &ry)),
+    )
 }
 
-fn tensordot(a: &Args) -> Result<Ret> {
-    let (x, y, dx, dy) = (a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?);
+fn tensordot(a: &calls::Tensordot) -> Result<Tensor> {
+    let (dx, dy) = (a.dims_self, a.dims_other);
     ensure!(
         dx.len() == dy.len(),
         Runtime,
@@ -265,34 +182,31 @@ fn tensordot(a: &Args) -> Result<Ret> {
         dy.len()
     );
     ensure!(
-        x.dtype() == y.dtype(),
+        a.input.dtype() == a.other.dtype(),
         Runtime,
         "tensordot: both inputs to have the same dtype but got {} and {}",
-        cpp_name(x.dtype()),
-        cpp_name(y.dtype())
+        a.input.dtype().cpp_name(),
+        a.other.dtype().cpp_name()
     );
-    let mut pairs: (Vec<usize>, Vec<usize>) = Default::default();
-    let (mut x, mut y) = (x.clone(), y.clone());
-    for (&i, &j) in dx.iter().zip(dy.iter()) {
+    let (mut from, mut to) = (Vec::new(), Vec::new());
+    let (mut x, mut y) = (a.input.clone(), a.other.clone());
+    for (&i, &j) in dx.iter().zip(dy) {
         let (p, q) = (dims::wrap_dim(i, x.ndim())?, dims::wrap_dim(j, y.ndim())?);
         ensure!(
             x.ndim() > 0 && y.ndim() > 0,
             Index,
             "Dimension specified as {i} but tensor has no dimensions"
         );
-        let (s, t) = (x.shape()[p], y.shape()[q]);
-        if t == 1 && s != 1 {
-            x = run1!("sum#dim", &x, Dims::from([p as i64]), true, x.dtype())?;
-        } else if s == 1 && t != 1 {
-            y = run1!("sum#dim", &y, Dims::from([q as i64]), true, y.dtype())?;
-        } else {
-            ensure!(
-                s == t,
+        match (x.shape()[p], y.shape()[q]) {
+            (s, t) if s == t => {}
+            (_, 1) => x = summed(&x, p)?,
+            (1, _) => y = summed(&y, q)?,
+            (s, t) => bail!(
                 Runtime,
                 "contracted dimensions need to match, but first has size {s} in dim {i} and second has size {t} in dim {j}"
-            );
+            ),
         }
-        for (list, d) in [(&mut pairs.0, p), (&mut pairs.1, q)] {
+        for (list, d) in [(&mut from, p), (&mut to, q)] {
             ensure!(
                 !list.contains(&d),
                 Runtime,
@@ -301,80 +215,25 @@ fn tensordot(a: &Args) -> Result<Ret> {
             list.push(d);
         }
     }
-    contract(&x, &y, &pairs.0, &pairs.1).map(Ret::from)
+    contract(&x, &y, &from, &to)
 }
 
-fn kron(a: &Args) -> Result<Ret> {
-    let (x, y) = (a.tensor(0)?, a.tensor(1)?);
-    let n = x.ndim().max(y.ndim());
-    let size = |t: &Tensor, i: usize| {
-        if i + t.ndim() >= n {
-            t.shape()[i + t.ndim() - n]
-        } else {
-            1
-        }
-    };
-    let (mut sx, mut sy, mut out) = (Vec::new(), Vec::new(), Vec::new());
-    for i in 0..n {
-        sx.extend([size(x, i), 1]);
-        sy.extend([1, size(y, i)]);
-        out.push(size(x, i) * size(y, i));
-    }
-    let (x, y) = (
-        run1!("view", x, Dims::new(&sx))?,
-        run1!("view", y, Dims::new(&sy))?,
-    );
-    Ok(run1!("reshape", &run1!("mul", &x, &y)?, Dims::new(&out))?.into())
+/// The sum over a dimension, which stays with size 1.
+fn summed(t: &Tensor, dim: usize) -> Result<Tensor> {
+    f::SumDim::new(t, &[dim as i64][..])
+        .keepdim(true)
+        .dtype(t.dtype())
+        .call()
 }
 
-fn vecdot(a: &Args) -> Result<Ret> {
-    let (x, y, dim) = (a.tensor(0)?, a.tensor(1)?, a.int(2)?);
-    ensure!(
-        x.dtype().is_float() || x.dtype().is_complex(),
-        Runtime,
-        "linalg.vecdot: Expected a floating point or complex tensor as input. Got {}",
-        x.dtype().scalar_type()
-    );
-    ensure!(
-        x.dtype() == y.dtype(),
-        Runtime,
-        "linalg.vecdot: Expected x and y to have the same dtype, but got x of type {} and y of type {} instead",
-        x.dtype().scalar_type(),
-        y.dtype().scalar_type()
-    );
-    if x.ndim() == 1 && y.ndim() == 1 {
-        dims::wrap_dim(dim, 1)?;
-        return Ok(run1!("vdot", x, y)?.into());
-    }
-    let shape = dims::broadcast(x.shape(), y.shape())?;
-    let d = dims::wrap_dim(dim, shape.len())?;
-    if shape.is_empty() {
-        return Ok(run1!("mul", &crate::ops::f::conj(x)?, y)?.into());
-    }
-    let end = |t: &Tensor| -> Result<Tensor> {
-        run1!(
-            "movedim#int",
-            &run1!("broadcast_to", t, shape.clone())?,
-            d as i64,
-            -1i64
-        )
-    };
-    let (x, y) = (end(&crate::ops::f::conj(x)?)?, end(y)?);
-    let out = matmul(
-        &run1!("unsqueeze", &x, -2i64)?,
-        &run1!("unsqueeze", &y, -1i64)?,
-    )?;
-    Ok(run1!("squeeze#dim", &run1!("squeeze#dim", &out, -1i64)?, -1i64)?.into())
-}
-
-fn chain_matmul(a: &Args) -> Result<Ret> {
-    let list = a.tensors(0)?;
+fn chain_matmul(a: &calls::ChainMatmul) -> Result<Tensor> {
+    let list = a.matrices.refs();
     ensure!(
         !list.is_empty(),
         Runtime,
         "chain_matmul(): Expected one or more matrices"
     );
-    for t in list {
+    for t in &list {
         ensure!(
             t.ndim() == 2,
             Runtime,
@@ -382,66 +241,27 @@ fn chain_matmul(a: &Args) -> Result<Ret> {
             t.ndim()
         );
     }
-    if list.len() == 1 {
-        Ok(list[0].clone().into())
+    if let [only] = list[..] {
+        Ok(only.clone())
     } else {
-        multi_dot(list).map(Ret::from)
+        multi_dot(&list)
     }
 }
 
 fn multi_dot(list: &[&Tensor]) -> Result<Tensor> {
+    check_chain(list)?;
     let n = list.len();
-    ensure!(
-        n >= 2,
-        Runtime,
-        "multi_dot(): expected at least 2 tensors but got {n}"
-    );
     let mut all: Vec<Tensor> = list.iter().map(|t| (*t).clone()).collect();
-    let (first, last) = (all[0].ndim(), all[n - 1].ndim());
-    ensure!(
-        (1..=2).contains(&first),
-        Runtime,
-        "multi_dot(): the first tensor must be 1D or 2D but got {first}D"
-    );
-    ensure!(
-        (1..=2).contains(&last),
-        Runtime,
-        "multi_dot(): the last tensor must be 1D or 2D but got {last}D"
-    );
-    for (i, t) in list.iter().enumerate() {
-        if i > 0 && i < n - 1 {
-            ensure!(
-                t.ndim() == 2,
-                Runtime,
-                "multi_dot(): tensor {i} must be 2D but got {}D",
-                t.ndim()
-            );
-        }
-        ensure!(
-            t.dtype() == list[0].dtype(),
-            Runtime,
-            "multi_dot(): all tensors must have be the same dtype but tensor 0 is {} and tensor {i} {}",
-            cpp_name(list[0].dtype()),
-            cpp_name(t.dtype())
-        );
-        ensure!(
-            t.device() == list[0].device(),
-            Runtime,
-            "multi_dot(): all tensors must be on the same device but tensor 0 is on {} and tensor {i} on {}",
-            list[0].device(),
-            t.device()
-        );
-    }
     let mut shape: Vec<i64> = Vec::new();
-    if first == 1 {
-        all[0] = run1!("unsqueeze", &all[0], 0i64)?
+    if all[0].ndim() == 1 {
+        all[0] = f::unsqueeze(&all[0], 0)?;
     } else {
-        shape.push(all[0].shape()[0])
+        shape.push(all[0].shape()[0]);
     }
-    if last == 1 {
-        all[n - 1] = run1!("unsqueeze", &all[n - 1], -1i64)?
+    if all[n - 1].ndim() == 1 {
+        all[n - 1] = f::unsqueeze(&all[n - 1], -1)?;
     } else {
-        shape.push(all[n - 1].shape()[1])
+        shape.push(all[n - 1].shape()[1]);
     }
     for i in 0..n - 1 {
         ensure!(
@@ -453,12 +273,48 @@ fn multi_dot(list: &[&Tensor]) -> Result<Tensor> {
             list[i + 1].shape()
         );
     }
-    let out = chain(&all, &cheapest(&all), 0, n - 1)?;
-    if out.shape()[..] == shape[..] {
-        Ok(out)
-    } else {
-        run1!("view", &out, Dims::new(&shape))
+    f::view(&chain(&all, &cheapest(&all), 0, n - 1)?, &shape)
+}
+
+/// Dimensions, dtypes and devices of a chain of matrices.
+fn check_chain(list: &[&Tensor]) -> Result<()> {
+    let n = list.len();
+    ensure!(
+        n >= 2,
+        Runtime,
+        "multi_dot(): expected at least 2 tensors but got {n}"
+    );
+    for (t, which) in [(list[0], "first"), (list[n - 1], "last")] {
+        ensure!(
+            (1..=2).contains(&t.ndim()),
+            Runtime,
+            "multi_dot(): the {which} tensor must be 1D or 2D but got {}D",
+            t.ndim()
+        );
     }
+    for (i, t) in list.iter().enumerate() {
+        ensure!(
+            i == 0 || i == n - 1 || t.ndim() == 2,
+            Runtime,
+            "multi_dot(): tensor {i} must be 2D but got {}D",
+            t.ndim()
+        );
+        ensure!(
+            t.dtype() == list[0].dtype(),
+            Runtime,
+            "multi_dot(): all tensors must have be the same dtype but tensor 0 is {} and tensor {i} {}",
+            list[0].dtype().cpp_name(),
+            t.dtype().cpp_name()
+        );
+        ensure!(
+            t.device() == list[0].device(),
+            Runtime,
+            "multi_dot(): all tensors must be on the same device but tensor 0 is on {} and tensor {i} on {}",
+            list[0].device(),
+            t.device()
+        );
+    }
+    Ok(())
 }
 
 /// Where to cut the chain `i..=j` for the fewest multiplications.
@@ -487,65 +343,5 @@ fn chain(all: &[Tensor], cut: &[Vec<usize>], i: usize, j: usize) -> Result<Tenso
         return Ok(all[i].clone());
     }
     let k = cut[i][j];
-    run1!("mm", &chain(all, cut, i, k)?, &chain(all, cut, k + 1, j)?)
-}
-
-fn matrix_power(a: &Args) -> Result<Ret> {
-    let (t, n) = (a.tensor(0)?, a.int(1)?);
-    ensure!(
-        t.ndim() >= 2,
-        Runtime,
-        "linalg.matrix_power: The input tensor A must have at least 2 dimensions."
-    );
-    let (r, c) = (t.shape()[t.ndim() - 2], t.shape()[t.ndim() - 1]);
-    ensure!(
-        r == c,
-        Runtime,
-        "linalg.matrix_power: A must be batches of square matrices, but they are {r} by {c} matrices"
-    );
-    if n == 0 {
-        let out = run1!(
-            "eye#m",
-            r,
-            r,
-            t.dtype(),
-            crate::ops::core::args::Arg::None,
-            t.device()
-        )?;
-        return Ok(crate::ops::core::helpers::clone(
-            &run1!("expand", &out, t.shape().clone())?,
-            crate::MemoryFormat::Contiguous,
-        )?
-        .into());
-    }
-    let mut base = if n < 0 {
-        run1!("linalg.inv", t)?
-    } else {
-        t.clone()
-    };
-    let mut n = n.unsigned_abs();
-    if n == 1 {
-        return Ok((if a.int(1)? < 0 {
-            base
-        } else {
-            crate::ops::core::helpers::clone(&base, crate::MemoryFormat::Preserve)?
-        })
-        .into());
-    }
-    let mut out: Option<Tensor> = None;
-    loop {
-        if n & 1 == 1 {
-            out = Some(match out {
-                Some(o) => matmul(&o, &base)?,
-                None => base.clone(),
-            });
-        }
-        n >>= 1;
-        if n == 0 {
-            break;
-        }
-        base = matmul(&base, &base)?;
-    }
-    out.map(Ret::from)
-        .ok_or_else(|| err!(Runtime, "matrix_power: no factor"))
+    f::mm(&chain(all, cut, i, k)?, &chain(all, cut, k + 1, j)?)
 }

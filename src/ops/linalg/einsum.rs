@@ -1,13 +1,13 @@
 //! Einstein sums: a chain of batched products, by PyTorch's rules for the order of dimensions.
 
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, OpDef, Ret, old_compose};
-use crate::{Dims, Result, Tensor, bail, dims, ensure, run1};
+use crate::ops::core::op::{F, OpDef, compose};
+use crate::ops::f;
+use crate::{Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
 #[operators]
-pub static OPS: &[OpDef] = &[old_compose(
+pub static OPS: &[OpDef] = &[compose(
     "einsum",
     "(str equation, Tensor[*] operands)",
     F,
@@ -66,129 +66,161 @@ fn labels(text: &str, place: &str) -> Result<Vec<usize>> {
     Ok(out)
 }
 
-fn einsum(a: &Args) -> Result<Ret> {
-    let Some(equation) = a.str(0) else {
-        bail!(Type, "einsum() needs an equation")
-    };
-    contract(equation, a.tensors(1)?).map(Ret::from)
+/// Where the dimensions of each label go: those of the result first, then those that are summed over.
+struct Places {
+    /// The first dimension of each label.
+    of: [usize; ELLIPSIS + 1],
+    /// How many dimensions the ellipsis stands for.
+    ellipsis: usize,
+    /// Dimensions given out so far, in the end all of them.
+    total: usize,
+    /// Dimensions of the result.
+    outputs: usize,
 }
 
-fn contract(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
+impl Places {
+    fn put(&mut self, label: usize) {
+        self.of[label] = self.total;
+        self.total += if label == ELLIPSIS { self.ellipsis } else { 1 };
+    }
+
+    /// Places by the right side of the equation, or without one by how often labels occur.
+    fn new(terms: &[Vec<usize>], rhs: Option<&str>, ellipsis: usize) -> Result<Self> {
+        let mut count = [0usize; ELLIPSIS + 1];
+        terms.iter().flatten().for_each(|&l| count[l] += 1);
+        let mut places = Self {
+            of: [usize::MAX; ELLIPSIS + 1],
+            ellipsis,
+            total: 0,
+            outputs: 0,
+        };
+        match rhs {
+            None => {
+                if count[ELLIPSIS] > 0 {
+                    places.put(ELLIPSIS);
+                }
+                (0..ELLIPSIS)
+                    .filter(|&l| count[l] == 1)
+                    .for_each(|l| places.put(l));
+            }
+            Some(text) => {
+                for l in output_labels(text, &count)? {
+                    places.put(l);
+                }
+            }
+        }
+        places.outputs = places.total;
+        for l in std::iter::once(ELLIPSIS).chain(0..ELLIPSIS) {
+            if count[l] > 0 && places.of[l] == usize::MAX {
+                places.put(l);
+            }
+        }
+        Ok(places)
+    }
+}
+
+/// The labels of the right side, each of which must occur on the left, and once here.
+fn output_labels(text: &str, count: &[usize]) -> Result<Vec<usize>> {
+    let out = labels(text, "the output")?;
+    for (i, &l) in out.iter().enumerate().filter(|(_, l)| **l != ELLIPSIS) {
+        ensure!(
+            count[l] > 0,
+            Runtime,
+            "einsum(): output subscript {} does not appear in the equation for any input operand",
+            letter(l)
+        );
+        ensure!(
+            !out[..i].contains(&l),
+            Runtime,
+            "einsum(): output subscript {} appears more than once in the output",
+            letter(l)
+        );
+    }
+    Ok(out)
+}
+
+fn einsum(a: &calls::Einsum) -> Result<Tensor> {
+    let operands = a.operands.refs();
     ensure!(
         !operands.is_empty(),
         Runtime,
         "einsum(): must provide at least one operand"
     );
-    let (lhs, rhs) = match equation.split_once("->") {
+    let (lhs, rhs) = match a.equation.split_once("->") {
         Some((l, r)) => (l, Some(r)),
-        None => (equation, None),
+        None => (a.equation, None),
     };
+    let terms = parse_terms(lhs, operands.len())?;
+    let ellipsis = ellipsis_width(&terms, &operands)?;
+    let places = Places::new(&terms, rhs, ellipsis)?;
+    check_sizes(&terms, &operands)?;
+    let spread = terms
+        .iter()
+        .zip(&operands)
+        .enumerate()
+        .map(|(i, (term, t))| spread(t, term, i, &places))
+        .collect::<Result<_>>()?;
+    multiply(spread, &places)
+}
+
+/// The labels of each operand.
+fn parse_terms(lhs: &str, operands: usize) -> Result<Vec<Vec<usize>>> {
     let mut terms = Vec::new();
     for (i, term) in lhs.split(',').enumerate() {
         ensure!(
-            i < operands.len(),
+            i < operands,
             Runtime,
             "einsum(): fewer operands were provided than specified in the equation"
         );
         terms.push(labels(term, &format!("operand {i}"))?);
     }
     ensure!(
-        terms.len() == operands.len(),
+        terms.len() == operands,
         Runtime,
         "einsum(): more operands were provided than specified in the equation"
     );
-    // How often each label occurs, and how many dimensions the ellipsis stands for.
-    let (mut count, mut ellipsis) = ([0usize; ELLIPSIS + 1], 0usize);
+    Ok(terms)
+}
+
+/// How many dimensions the ellipsis stands for.
+fn ellipsis_width(terms: &[Vec<usize>], operands: &[&Tensor]) -> Result<usize> {
+    let mut width = 0;
     for (i, (term, t)) in terms.iter().zip(operands).enumerate() {
-        let has = term.contains(&ELLIPSIS);
-        let given = term.len() - usize::from(has);
-        ensure!(
-            if has {
-                given <= t.ndim()
-            } else {
-                given == t.ndim()
-            },
-            Runtime,
-            "einsum(): the number of subscripts in the equation ({given}) {} the number of dimensions ({}) for operand {i}{}",
-            if has {
-                "is more than"
-            } else {
-                "does not match"
-            },
-            t.ndim(),
-            if has {
-                ""
-            } else {
-                " and no ellipsis was given"
-            }
-        );
-        if has {
-            ellipsis = ellipsis.max(t.ndim() - given);
-        }
-        term.iter().for_each(|&l| count[l] += 1);
-    }
-    // Places of labels among the permuted dimensions: those of the output first.
-    let (mut place, mut next) = ([usize::MAX; ELLIPSIS + 1], 0usize);
-    let width = |l: usize| if l == ELLIPSIS { ellipsis } else { 1 };
-    let mut put = |l: usize, next: &mut usize| {
-        place[l] = *next;
-        *next += width(l);
-    };
-    match rhs {
-        None => {
-            if count[ELLIPSIS] > 0 {
-                put(ELLIPSIS, &mut next);
-            }
-            (0..ELLIPSIS)
-                .filter(|&l| count[l] == 1)
-                .for_each(|l| put(l, &mut next));
-        }
-        Some(text) => {
-            let mut seen = Vec::new();
-            for l in labels(text, "the output")? {
-                if l != ELLIPSIS {
-                    ensure!(
-                        count[l] > 0,
-                        Runtime,
-                        "einsum(): output subscript {} does not appear in the equation for any input operand",
-                        letter(l)
-                    );
-                    ensure!(
-                        !seen.contains(&l),
-                        Runtime,
-                        "einsum(): output subscript {} appears more than once in the output",
-                        letter(l)
-                    );
-                }
-                seen.push(l);
-                put(l, &mut next);
-            }
+        let n = t.ndim();
+        if term.contains(&ELLIPSIS) {
+            let given = term.len() - 1;
+            ensure!(
+                given <= n,
+                Runtime,
+                "einsum(): the number of subscripts in the equation ({given}) is more than the number of dimensions ({n}) for operand {i}"
+            );
+            width = width.max(n - given);
+        } else {
+            ensure!(
+                term.len() == n,
+                Runtime,
+                "einsum(): the number of subscripts in the equation ({}) does not match the number of dimensions ({n}) for operand {i} and \
+                 no ellipsis was given",
+                term.len()
+            );
         }
     }
-    let outputs = next;
-    for l in (0..=ELLIPSIS).rev().take(1).chain(0..ELLIPSIS) {
-        if count[l] > 0 && place[l] == usize::MAX {
-            place[l] = next;
-            next += width(l);
-        }
-    }
-    let total = next;
-    check_sizes(&terms, operands)?;
-    let mut uses = vec![0usize; total];
-    let mut ops = Vec::new();
-    for (i, (term, t)) in terms.iter().zip(operands).enumerate() {
-        let t = spread(t, term, i, &place, ellipsis, total)?;
-        for (d, used) in uses.iter_mut().enumerate() {
-            *used += usize::from(t.shape()[d] != 1);
-        }
-        ops.push(t);
-    }
-    let many = ops.len() > 1;
-    let mut ops = ops.into_iter();
-    let Some(mut left) = ops.next() else {
+    Ok(width)
+}
+
+/// The products of operands with all dimensions, summed over those that are not in the result: each as soon as no other
+/// operand needs it.
+fn multiply(operands: Vec<Tensor>, places: &Places) -> Result<Tensor> {
+    let (outputs, total) = (places.outputs, places.total);
+    let mut uses: Vec<usize> = (0..total)
+        .map(|d| operands.iter().filter(|t| t.shape()[d] != 1).count())
+        .collect();
+    let many = operands.len() > 1;
+    let mut operands = operands.into_iter();
+    let Some(mut left) = operands.next() else {
         bail!(Runtime, "einsum(): must provide at least one operand")
     };
-    for mut right in ops {
+    for mut right in operands {
         let (mut both, mut only_left, mut only_right) = (Vec::new(), Vec::new(), Vec::new());
         for d in outputs..total {
             let (l, r) = (left.shape()[d] != 1, right.shape()[d] != 1);
@@ -199,30 +231,31 @@ fn contract(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
                     uses[d] = 0;
                 }
             } else if uses[d] == 1 && (l || r) {
-                if l {
-                    only_left.push(d as i64)
-                } else {
-                    only_right.push(d as i64)
-                }
+                let only = if l { &mut only_left } else { &mut only_right };
+                only.push(d as i64);
                 uses[d] = 0;
             }
         }
-        if !only_left.is_empty() {
-            left = run1!("sum#dim", &left, Dims::new(&only_left), true)?;
-        }
-        if !only_right.is_empty() {
-            right = run1!("sum#dim", &right, Dims::new(&only_right), true)?;
-        }
+        left = kept_sum(left, &only_left)?;
+        right = kept_sum(right, &only_right)?;
         left = pair(&left, &right, &both)?;
     }
-    if total > outputs {
-        if many {
-            return run1!("view", &left, Dims::new(&left.shape()[..outputs]));
-        }
-        let summed: Dims = (outputs as i64..total as i64).collect();
-        return run1!("sum#dim", &left, summed, false);
+    if total == outputs {
+        return Ok(left);
     }
-    Ok(left)
+    if many {
+        return f::view(&left, &left.shape()[..outputs]);
+    }
+    let summed: Dims = (outputs as i64..total as i64).collect();
+    f::sum_dim(&left, &*summed)
+}
+
+/// The sum over dimensions, which stay with size 1.
+fn kept_sum(t: Tensor, dims: &[i64]) -> Result<Tensor> {
+    if dims.is_empty() {
+        return Ok(t);
+    }
+    f::SumDim::new(&t, dims).keepdim(true).call()
 }
 
 /// Sizes of one label must agree, or be 1.
@@ -254,66 +287,58 @@ fn check_sizes(terms: &[Vec<usize>], operands: &[&Tensor]) -> Result<()> {
 }
 
 /// An operand with all dimensions of the sum, in their common order.
-fn spread(
-    t: &Tensor,
-    term: &[usize],
-    i: usize,
-    place: &[usize],
-    ellipsis: usize,
-    total: usize,
-) -> Result<Tensor> {
+fn spread(t: &Tensor, term: &[usize], i: usize, places: &Places) -> Result<Tensor> {
     let own = t.ndim() + usize::from(term.contains(&ELLIPSIS)) - term.len();
-    let mut perm = vec![usize::MAX; total];
+    let mut perm = vec![usize::MAX; places.total];
     let mut t = t.clone();
     let mut j = 0usize;
     for &l in term {
+        let place = places.of[l];
         if l == ELLIPSIS {
-            for _ in own..ellipsis {
-                t = run1!("unsqueeze", &t, j as i64)?;
+            for _ in own..places.ellipsis {
+                t = f::unsqueeze(&t, j as i64)?;
             }
-            for k in 0..ellipsis {
-                perm[place[l] + k] = j;
+            for k in 0..places.ellipsis {
+                perm[place + k] = j;
                 j += 1;
             }
-        } else if perm[place[l]] != usize::MAX {
-            let d = perm[place[l]];
-            ensure!(
-                t.shape()[j] == t.shape()[d],
-                Runtime,
-                "einsum(): subscript {} is repeated for operand {i} but the sizes don't match, {} != {}",
-                letter(l),
-                t.shape()[j],
-                t.shape()[d]
-            );
-            t = run1!(
-                "movedim#int",
-                &run1!("diagonal", &t, 0i64, d as i64, j as i64)?,
-                -1i64,
-                d as i64
-            )?;
+        } else if perm[place] != usize::MAX {
+            t = repeated(&t, l, i, perm[place], j)?;
         } else {
-            perm[place[l]] = j;
+            perm[place] = j;
             j += 1;
         }
     }
     for p in &mut perm {
         if *p == usize::MAX {
-            t = run1!("unsqueeze", &t, -1i64)?;
+            t = f::unsqueeze(&t, -1)?;
             *p = j;
             j += 1;
         }
     }
-    run1!(
-        "permute",
-        &t,
-        perm.iter().map(|&p| p as i64).collect::<Dims>()
-    )
+    f::permute(&t, &perm.iter().map(|&p| p as i64).collect::<Dims>())
+}
+
+/// The diagonal of two dimensions with one label, in the place of the first.
+fn repeated(t: &Tensor, label: usize, i: usize, first: usize, second: usize) -> Result<Tensor> {
+    let (a, b) = (t.shape()[second], t.shape()[first]);
+    ensure!(
+        a == b,
+        Runtime,
+        "einsum(): subscript {} is repeated for operand {i} but the sizes don't match, {a} != {b}",
+        letter(label)
+    );
+    let line = f::Diagonal::new(t)
+        .dim1(first as i64)
+        .dim2(second as i64)
+        .call()?;
+    f::movedim_int(&line, -1, first as i64)
 }
 
 /// Products summed over `summed`, which stay as dimensions of size 1.
 fn pair(left: &Tensor, right: &Tensor, summed: &[usize]) -> Result<Tensor> {
     if summed.is_empty() {
-        return run1!("mul", left, right);
+        return f::mul(left, right);
     }
     let n = left.ndim();
     let (mut shared, mut lo, mut ro) = (Vec::new(), Vec::new(), Vec::new());
@@ -340,17 +365,15 @@ fn pair(left: &Tensor, right: &Tensor, summed: &[usize]) -> Result<Tensor> {
             .map(|&d| d as i64)
             .collect()
     };
-    let l = run1!(
-        "reshape",
-        &run1!("permute", left, order([&shared, &lo, summed, &ro]))?,
-        Dims::from([b, m, k])
+    let l = f::reshape(
+        &f::permute(left, &order([&shared, &lo, summed, &ro]))?,
+        &[b, m, k],
     )?;
-    let r = run1!(
-        "reshape",
-        &run1!("permute", right, order([&shared, summed, &ro, &lo]))?,
-        Dims::from([b, k, p])
+    let r = f::reshape(
+        &f::permute(right, &order([&shared, summed, &ro, &lo]))?,
+        &[b, k, p],
     )?;
-    let out = run1!("bmm", &l, &r)?;
+    let out = f::bmm(&l, &r)?;
     let arranged = order([&shared, &lo, summed, &ro]);
     let shape: Dims = arranged
         .iter()
@@ -369,5 +392,5 @@ fn pair(left: &Tensor, right: &Tensor, summed: &[usize]) -> Result<Tensor> {
     for (at, &d) in arranged.iter().enumerate() {
         back[d as usize] = at as i64;
     }
-    run1!("permute", &run1!("view", &out, shape)?, back)
+    f::permute(&f::view(&out, &shape)?, &back)
 }

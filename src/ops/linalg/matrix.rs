@@ -1,10 +1,30 @@
 //! Products of matrices and vectors.
 
-use crate::ops::core::args::Args;
-use crate::ops::core::either;
-use crate::ops::core::op::{F, FMO, KernelBody, OpDef, Plan, Ret, kernel, old_view};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err};
+use crate::cpu::products::{Backend, dot_as_product};
+use crate::ops::core::op::{F, FMO, OpDef, Plan, compose, kernel};
+use crate::ops::f;
+use crate::{DType, Dims, Result, Tensor, bail, cpu, cuda, ensure, err};
 use torchlike_macros::operators;
+
+/// Products in host memory.
+pub(super) const HOST: Backend = Backend {
+    product: cpu::matrix::product,
+    dot: cpu::matrix::dot,
+    copy: cpu::copy::copy,
+    fill: cpu::fill,
+    dense: cpu::copy::dense,
+    converted: cpu::copy::converted,
+};
+
+/// Products on a GPU.
+pub(super) const GPU: Backend = Backend {
+    product: cuda::blas::product,
+    dot: |out, a, b| dot_as_product(cuda::blas::product, out, a, b),
+    copy: cuda::copy::copy_into,
+    fill: cuda::map::fill_with,
+    dense: cuda::copy::dense,
+    converted: cuda::copy::dense,
+};
 
 /// The family's rows.
 #[operators]
@@ -13,69 +33,71 @@ pub static OPS: &[OpDef] = &[
         "mm",
         "(Tensor self, Tensor mat2)",
         FMO,
-        KernelBody::new(infer_mm, run_mm).cuda(run_mm),
+        body!(
+            |a| mm_rule(a.input, a.mat2),
+            |a, _, o| HOST.mm(&o[0], a.input, a.mat2),
+            cuda: |a, _, o| GPU.mm(&o[0], a.input, a.mat2)
+        ),
         "The product of two matrices.",
     ),
     kernel(
         "bmm",
         "(Tensor self, Tensor mat2)",
         FMO,
-        KernelBody::new(infer_bmm, run_mm).cuda(run_mm),
+        body!(
+            |a| bmm_rule(a.input, a.mat2),
+            |a, _, o| HOST.mm(&o[0], a.input, a.mat2),
+            cuda: |a, _, o| GPU.mm(&o[0], a.input, a.mat2)
+        ),
         "The products of two batches of matrices.",
     ),
     kernel(
         "mv",
         "(Tensor self, Tensor vec)",
         FMO,
-        KernelBody::new(infer_mv, run_mv).cuda(run_mv),
+        body!(
+            |a| mv_rule(a.input, a.vec),
+            |a, _, o| HOST.mv(&o[0], a.input, a.vec),
+            cuda: |a, _, o| GPU.mv(&o[0], a.input, a.vec)
+        ),
         "The product of a matrix and a vector.",
     ),
     kernel(
         "dot",
         "(Tensor self, Tensor tensor)",
         FMO,
-        KernelBody::new(infer_dot, run_dot).cuda(run_dot),
+        body!(
+            |a| dot_rule(a.input, a.tensor),
+            |a, _, o| (HOST.dot)(&o[0], a.input, a.tensor),
+            cuda: |a, _, o| (GPU.dot)(&o[0], a.input, a.tensor)
+        ),
         "The sum of the products of two vectors.",
     ),
     kernel(
         "vdot",
         "(Tensor self, Tensor other)",
         FMO,
-        KernelBody::new(infer_dot, run_vdot).cuda(run_vdot),
+        body!(
+            |a| dot_rule(a.input, a.other),
+            |a, _, o| HOST.vdot(&o[0], a.input, a.other),
+            cuda: |a, _, o| GPU.vdot(&o[0], a.input, a.other)
+        ),
         "dot with the first vector conjugated.",
     ),
-    old_view(
+    compose(
         "linalg.diagonal",
         "(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)",
         F,
         |a| {
-            crate::ops::view::part::diagonal_of(a.tensor(0)?, a.int(1)?, a.int(2)?, a.int(3)?)
-                .map(Ret::from)
+            f::Diagonal::new(a.A)
+                .offset(a.offset)
+                .dim1(a.dim1)
+                .dim2(a.dim2)
+                .call()
         },
         "A diagonal of two dimensions, as the last dimension.",
     ),
 ];
-
-/// How PyTorch's older messages spell element types.
-#[must_use]
-pub fn cpp_name(d: DType) -> &'static str {
-    use DType::*;
-    match d {
-        Bool => "bool",
-        U8 => "unsigned char",
-        I8 => "signed char",
-        I16 => "short int",
-        I32 => "int",
-        I64 => "long int",
-        F16 => "c10::Half",
-        BF16 => "c10::BFloat16",
-        F32 => "float",
-        F64 => "double",
-        C64 => "c10::complex<float>",
-        C128 => "c10::complex<double>",
-        other => other.scalar_type(),
-    }
-}
 
 pub(in crate::ops) fn supported(kernel: &str, d: DType) -> Result<()> {
     d.check_kernel(crate::cpu::matrix::has_product(d), kernel)?;
@@ -110,8 +132,7 @@ pub(in crate::ops) fn check_expand(t: &Tensor, to: &[i64]) -> Result<()> {
     Ok(())
 }
 
-fn infer_mm(a: &Args) -> Result<Plan> {
-    let (x, y) = (a.tensor(0)?, a.tensor(1)?);
+fn mm_rule(x: &Tensor, y: &Tensor) -> Result<Plan> {
     ensure!(x.ndim() == 2, Runtime, "self must be a matrix");
     ensure!(y.ndim() == 2, Runtime, "mat2 must be a matrix");
     check_mm(x.shape(), y.shape())?;
@@ -138,8 +159,8 @@ pub(in crate::ops) fn check_types(x: &Tensor, y: &Tensor) -> Result<()> {
         x.dtype() == y.dtype(),
         Runtime,
         "expected m1 and m2 to have the same dtype, but got: {} != {}",
-        cpp_name(x.dtype()),
-        cpp_name(y.dtype())
+        x.dtype().cpp_name(),
+        y.dtype().cpp_name()
     );
     Ok(())
 }
@@ -160,8 +181,7 @@ pub(in crate::ops) fn check_bmm(x: &Tensor, y: &Tensor) -> Result<Dims> {
     Ok([s[0], s[1], t[2]].into())
 }
 
-fn infer_bmm(a: &Args) -> Result<Plan> {
-    let (x, y) = (a.tensor(0)?, a.tensor(1)?);
+fn bmm_rule(x: &Tensor, y: &Tensor) -> Result<Plan> {
     let shape = check_bmm(x, y)?;
     ensure!(
         x.dtype() == y.dtype(),
@@ -172,17 +192,6 @@ fn infer_bmm(a: &Args) -> Result<Plan> {
     );
     supported("bmm", x.dtype())?;
     Ok(Plan::contiguous(&shape, x.dtype()))
-}
-
-fn run_mm(a: &Args, outs: &[Tensor]) -> Result<()> {
-    either::product(
-        &outs[0],
-        a.tensor(0)?,
-        a.tensor(1)?,
-        Scalar::Int(1),
-        Scalar::Int(0),
-        None,
-    )
 }
 
 pub(in crate::ops) fn mv_mismatch(out: &Tensor, m: &Tensor, v: &Tensor) -> crate::Error {
@@ -197,8 +206,7 @@ pub(in crate::ops) fn mv_mismatch(out: &Tensor, m: &Tensor, v: &Tensor) -> crate
     )
 }
 
-fn infer_mv(a: &Args) -> Result<Plan> {
-    let (m, v) = (a.tensor(0)?, a.tensor(1)?);
+fn mv_rule(m: &Tensor, v: &Tensor) -> Result<Plan> {
     ensure!(
         m.ndim() == 2 && v.ndim() == 1,
         Runtime,
@@ -227,28 +235,7 @@ fn infer_mv(a: &Args) -> Result<Plan> {
     Ok(Plan::contiguous(&[rows], md))
 }
 
-/// A vector as a matrix with one column.
-pub(in crate::ops) fn column(v: &Tensor) -> Tensor {
-    v.view_with(
-        [v.shape()[0], 1].into(),
-        [v.strides()[0], 1].into(),
-        v.offset(),
-    )
-}
-
-fn run_mv(a: &Args, outs: &[Tensor]) -> Result<()> {
-    either::product(
-        &column(&outs[0]),
-        a.tensor(0)?,
-        &column(a.tensor(1)?),
-        Scalar::Int(1),
-        Scalar::Int(0),
-        None,
-    )
-}
-
-fn infer_dot(a: &Args) -> Result<Plan> {
-    let (x, y) = (a.tensor(0)?, a.tensor(1)?);
+fn dot_rule(x: &Tensor, y: &Tensor) -> Result<Plan> {
     ensure!(
         x.ndim() == 1 && y.ndim() == 1,
         Runtime,
@@ -275,20 +262,4 @@ fn infer_dot(a: &Args) -> Result<Plan> {
     );
     supported("dot", x.dtype())?;
     Ok(Plan::contiguous(&[], x.dtype()))
-}
-
-fn run_dot(a: &Args, outs: &[Tensor]) -> Result<()> {
-    either::dot(&outs[0], a.tensor(0)?, a.tensor(1)?)
-}
-
-fn run_vdot(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let x = a.tensor(0)?;
-    if !x.dtype().is_complex() {
-        return either::dot(&outs[0], x, a.tensor(1)?);
-    }
-    either::dot(
-        &outs[0],
-        &either::dense(&x.clone().with_conj(true), x.dtype())?,
-        a.tensor(1)?,
-    )
 }

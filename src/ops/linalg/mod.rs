@@ -1,11 +1,16 @@
 //! Products, factorisations and solutions of matrices.
 
 pub mod addmm;
+pub mod cholesky;
 pub mod contract;
-pub mod derived;
 pub mod einsum;
-pub mod factor;
 pub mod lu;
 pub mod matrix;
+pub mod power;
+pub mod rank;
+pub mod reflections;
+mod rules;
 pub mod solve;
 pub mod spectral;
+pub mod triangular;
+pub mod vectors;

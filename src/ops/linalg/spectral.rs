@@ -1,10 +1,11 @@
 //! Singular values and eigenvalues.
 
 use crate::cpu::dense::{self, Matrix, ZERO};
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FMO, KernelBody, O, OpDef, OutSpec, Plan, Ret, kernel, old_compose};
-use crate::ops::linalg::solve::{batch_note, check, columnwise, lead, read, write, write_flat};
-use crate::{Result, Tensor, bail, ensure, run, run1};
+use crate::cpu::matrices;
+use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::f;
+use crate::ops::linalg::rules::{batch_note, check, columnwise, lead, plan, tail};
+use crate::{Result, Tensor, bail, ensure, run1};
 use num_complex::Complex64 as C;
 use torchlike_macros::operators;
 
@@ -15,17 +16,17 @@ pub static OPS: &[OpDef] = &[
         "linalg.svd",
         "(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
         F | O,
-        KernelBody::new(infer_svd, run_svd),
+        body!(singular_rule, singular),
         "The singular value decomposition.",
     ),
     kernel(
         "linalg.svdvals",
         "(Tensor A, *, str? driver=None)",
         F | O,
-        KernelBody::new(infer_svdvals, run_svdvals),
+        body!(values_rule, values),
         "The singular values.",
     ),
-    old_compose(
+    compose(
         "svd",
         "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
         FMO,
@@ -36,46 +37,47 @@ pub static OPS: &[OpDef] = &[
         "linalg.eigh",
         "(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
         F | O,
-        KernelBody::new(|a| infer_eigh(a, "linalg.eigh", true), run_eigh),
+        body!(
+            |a| eigen_rule(a.A, a.UPLO, "linalg.eigh", true),
+            |a, upper, o| eigen(a.A, *upper, &o[0], Some(&o[1]))
+        ),
         "Eigenvalues and eigenvectors of a Hermitian matrix.",
     ),
     kernel(
         "linalg.eigvalsh",
         "(Tensor A, str UPLO='L')",
         F | O,
-        KernelBody::new(|a| infer_eigh(a, "linalg.eigvalsh", false), run_eigh),
+        body!(
+            |a| eigen_rule(a.A, a.UPLO, "linalg.eigvalsh", false),
+            |a, upper, o| eigen(a.A, *upper, &o[0], None)
+        ),
         "Eigenvalues of a Hermitian matrix.",
     ),
 ];
 
-fn infer_svd(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
+fn singular_rule(a: &calls::LinalgSvd) -> Result<Plan> {
+    let t = a.A;
     let (batch, m, n) = check(t, "linalg.svd", false)?;
     let k = m.min(n);
-    let (mu, nv) = if a.bool(1) { (m, n) } else { (k, k) };
-    let outs = [
+    let (mu, nv) = if a.full_matrices { (m, n) } else { (k, k) };
+    Ok(plan([
         columnwise(batch.concat(&[m, mu]), t.dtype()),
         OutSpec::contiguous(&batch.concat(&[k]), t.dtype().to_real()),
         columnwise(batch.concat(&[nv, n]), t.dtype()),
-    ];
-    Ok(Plan {
-        outs: outs.into_iter().collect(),
-        device: None,
-    })
+    ]))
 }
 
-fn finite(t: &Tensor, name: &str, all: &[Matrix]) -> Result<()> {
-    match all.iter().position(|m| {
-        m.data
-            .iter()
-            .any(|c| !c.re.is_finite() || !c.im.is_finite())
-    }) {
+/// The matrices of a tensor, if all their elements are finite.
+fn read_finite(t: &Tensor, name: &str) -> Result<Vec<Matrix>> {
+    let all = matrices::read(t, &lead(t.shape()))?;
+    let finite = |m: &Matrix| m.data.iter().all(|c| c.re.is_finite() && c.im.is_finite());
+    match all.iter().position(|m| !finite(m)) {
         Some(i) => bail!(
             LinAlg,
             "{name}: {}The algorithm failed to converge because the input matrix contained non-finite values.",
             batch_note(t, i)
         ),
-        None => Ok(()),
+        None => Ok(all),
     }
 }
 
@@ -93,77 +95,69 @@ fn wider(m: Matrix, columns: usize) -> Matrix {
     out
 }
 
-fn run_svd(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let t = a.tensor(0)?;
-    let all = read(t, &lead(t))?;
-    finite(t, "linalg.svd", &all)?;
+fn singular(a: &calls::LinalgSvd, (): &(), outs: &[Tensor]) -> Result<()> {
     let (mut us, mut ss, mut vs) = (Vec::new(), Vec::new(), Vec::new());
-    for m in all {
-        let (rows, columns) = (m.rows, m.columns);
+    for m in read_finite(a.A, "linalg.svd")? {
         let (u, s, v) = dense::singular(&m);
-        ss.extend(s.into_iter().map(|v| C::new(v, 0.0)));
-        us.push(if a.bool(1) { wider(u, rows) } else { u });
-        vs.push(if a.bool(1) { wider(v, columns) } else { v }.adjoint());
+        ss.extend(s);
+        let (u, v) = if a.full_matrices {
+            (wider(u, m.rows), wider(v, m.columns))
+        } else {
+            (u, v)
+        };
+        us.push(u);
+        vs.push(v.adjoint());
     }
-    write(&outs[0], &us)?;
-    write_flat(&outs[1], &ss)?;
-    write(&outs[2], &vs)
+    matrices::write(&outs[0], &us)?;
+    matrices::write_numbers(&outs[1], &ss)?;
+    matrices::write(&outs[2], &vs)
 }
 
-fn infer_svdvals(a: &Args) -> Result<Plan> {
-    let t = a.tensor(0)?;
-    let (batch, m, n) = check(t, "linalg.svd", false)?;
+fn values_rule(a: &calls::LinalgSvdvals) -> Result<Plan> {
+    let (batch, m, n) = check(a.A, "linalg.svd", false)?;
     Ok(Plan::contiguous(
         &batch.concat(&[m.min(n)]),
-        t.dtype().to_real(),
+        a.A.dtype().to_real(),
     ))
 }
 
-fn run_svdvals(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let t = a.tensor(0)?;
-    let all = read(t, &lead(t))?;
-    finite(t, "linalg.svd", &all)?;
-    let values: Vec<C> = all
+fn values(a: &calls::LinalgSvdvals, (): &(), outs: &[Tensor]) -> Result<()> {
+    let all: Vec<f64> = read_finite(a.A, "linalg.svd")?
         .iter()
         .flat_map(|m| dense::singular(m).1)
-        .map(|v| C::new(v, 0.0))
         .collect();
-    write_flat(&outs[0], &values)
+    matrices::write_numbers(&outs[0], &all)
 }
 
-fn svd(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
+fn svd(a: &calls::Svd) -> Result<Ret> {
+    let t = a.input;
     ensure!(
         t.ndim() >= 2,
         Runtime,
         "linalg.svd: input should have at least 2 dimensions, but has {} dimensions instead",
         t.ndim()
     );
-    if !a.bool(2) {
-        let s = run1!("linalg.svdvals", t)?;
-        let (m, n) = (t.shape()[t.ndim() - 2], t.shape()[t.ndim() - 1]);
+    if !a.compute_uv {
         let zeros = |k: i64| {
-            run1!(
-                "zeros",
-                lead(t).concat(&[k, k]),
-                t.dtype(),
-                crate::ops::core::args::Arg::None,
-                t.device()
-            )
+            let none = crate::ops::Arg::None;
+            let shape = lead(t.shape()).concat(&[k, k]);
+            run1!("zeros", shape, t.dtype(), none, t.device())
         };
-        return Ok(Ret::Tuple([zeros(m)?, s, zeros(n)?].into_iter().collect()));
+        let (m, n) = (tail(t.shape())[0], tail(t.shape())[1]);
+        return Ok(Ret::Tuple(vec![
+            zeros(m)?,
+            f::linalg_svdvals(t)?,
+            zeros(n)?,
+        ]));
     }
-    let all = run!("linalg.svd", t, !a.bool(1))?.tensors();
-    let v = crate::ops::f::mH(&all[2])?;
-    Ok(Ret::Tuple(
-        [all[0].clone(), all[1].clone(), v].into_iter().collect(),
-    ))
+    let [u, s, vh] = f::LinalgSvd::new(t).full_matrices(!a.some).call()?;
+    let v = f::mH(&vh)?;
+    Ok(Ret::Tuple(vec![u, s, v]))
 }
 
-fn infer_eigh(a: &Args, name: &str, vectors: bool) -> Result<Plan> {
-    let t = a.tensor(0)?;
+/// The plan, and whether the upper triangle counts.
+fn eigen_rule(t: &Tensor, uplo: &str, name: &str, vectors: bool) -> Result<(Plan, bool)> {
     let (batch, n, _) = check(t, name, true)?;
-    let uplo = a.str(1).unwrap_or("L");
     ensure!(
         matches!(uplo, "L" | "U" | "l" | "u"),
         Runtime,
@@ -173,29 +167,24 @@ fn infer_eigh(a: &Args, name: &str, vectors: bool) -> Result<Plan> {
     if vectors {
         plan.outs.push(columnwise(t.shape().clone(), t.dtype()));
     }
-    Ok(plan)
+    Ok((plan, matches!(uplo, "U" | "u")))
 }
 
-fn run_eigh(a: &Args, outs: &[Tensor]) -> Result<()> {
-    let t = a.tensor(0)?;
-    let upper = matches!(a.str(1), Some("U" | "u"));
-    let all = read(t, &lead(t))?;
-    finite(t, "linalg.eigh", &all)?;
-    let (mut values, mut vectors) = (Vec::new(), Vec::new());
-    for m in all {
+fn eigen(t: &Tensor, upper: bool, values: &Tensor, vectors: Option<&Tensor>) -> Result<()> {
+    let (mut all, mut bases) = (Vec::new(), Vec::new());
+    for m in read_finite(t, "linalg.eigh")? {
         let whole = Matrix::from_fn(m.rows, m.columns, |i, j| match (i == j, (j < i) != upper) {
             (true, _) => C::new(m[(i, i)].re, 0.0),
             (_, true) => m[(i, j)],
             _ => m[(j, i)].conj(),
         });
         let (v, w) = dense::hermitian(&whole);
-        values.extend(v.into_iter().map(|v| C::new(v, 0.0)));
-        vectors.push(w);
+        all.extend(v);
+        bases.push(w);
     }
-    write_flat(&outs[0], &values)?;
-    if outs.len() > 1 {
-        write(&outs[1], &vectors)
-    } else {
-        Ok(())
+    matrices::write_numbers(values, &all)?;
+    match vectors {
+        Some(out) => matrices::write(out, &bases),
+        None => Ok(()),
     }
 }

@@ -4,7 +4,6 @@ use crate::cpu::attention as cpu;
 use crate::ops::core::args::Arg;
 use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::ops::linalg::matrix::cpp_name;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, run1};
 use torchlike_macros::operators;
 
@@ -72,9 +71,9 @@ fn check(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<()> {
         q.dtype() == k.dtype() && q.dtype() == v.dtype(),
         Runtime,
         "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and value.dtype: {} instead.",
-        cpp_name(q.dtype()),
-        cpp_name(k.dtype()),
-        cpp_name(v.dtype())
+        q.dtype().cpp_name(),
+        k.dtype().cpp_name(),
+        v.dtype().cpp_name()
     );
     ensure!(
         q.device() == k.device() && q.device() == v.device(),
@@ -100,8 +99,8 @@ fn check(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<()> {
             Runtime,
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  query.dtype: {} \
              instead.",
-            cpp_name(m.dtype()),
-            cpp_name(q.dtype())
+            m.dtype().cpp_name(),
+            q.dtype().cpp_name()
         );
     }
     ensure!(

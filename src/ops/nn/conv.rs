@@ -381,7 +381,7 @@ fn check_dtypes(a: &calls::Convolution) -> Result<()> {
         );
     }
     if let Some(b) = a.bias {
-        let name = crate::ops::linalg::matrix::cpp_name;
+        let name = crate::DType::cpp_name;
         ensure!(
             b.dtype() == d,
             Runtime,

@@ -13,7 +13,7 @@ map_op!(Mse, 2, [light] | x, y, c | (x - y) * (x - y));
 map_op!(
     SmoothL1,
     2,
-    [float] | x,
+    [light] | x,
     y,
     c | if (x - y).abs() < T::ctx(c, 0) {
         0.5 * (x - y) * (x - y) / T::ctx(c, 0)
@@ -25,7 +25,7 @@ map_op!(
 map_op!(
     Huber,
     2,
-    [float] | x,
+    [light] | x,
     y,
     c | if (x - y).abs() <= T::ctx(c, 0) {
         0.5 * (x - y) * (x - y)
@@ -37,7 +37,7 @@ map_op!(
 map_op!(
     Bce,
     2,
-    [float] | x,
+    [single] | x,
     y,
     c | (y - 1.0) * floor100((-x).log1p_()) - y * floor100(x.log_())
 );
@@ -45,7 +45,7 @@ map_op!(
 map_op!(
     ClampMin,
     1,
-    [float] | x,
+    [light] | x,
     c | if x < T::ctx(c, 0) { T::ctx(c, 0) } else { x }
 );
 

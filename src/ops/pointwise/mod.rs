@@ -2,6 +2,8 @@
 
 pub mod binary;
 pub mod bounds;
+pub mod compare;
+pub mod parts;
 pub mod rows;
 pub mod rule;
 pub mod special;

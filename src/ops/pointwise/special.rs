@@ -2,287 +2,195 @@
 
 use crate::cpu::map::Ctx;
 use crate::cpu::special::{self, Family};
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FMIO, I, M, O, OpDef, old_compose};
+use crate::ops::core::op::{F, FMIO, I, M, O, OpDef, compose};
+use crate::ops::f;
 use crate::ops::pointwise::rule::{float, same};
-use crate::{DType, Result, ensure, map_op, map_row, run};
+use crate::{DType, Result, Tensor, ensure, map_op, map_row};
 use torchlike_macros::operators;
 
-map_op!(Entr, 1, [float] | x, c | special::entr(f64::from(x)) as T);
-map_op!(Erfcx, 1, [float] | x, c | special::erfcx(f64::from(x)) as T);
-map_op!(Ndtr, 1, [float] | x, c | special::ndtr(f64::from(x)) as T);
-map_op!(Ndtri, 1, [float] | x, c | special::ndtri(f64::from(x)) as T);
+map_op!(Entr, 1, [heavy] | x, c | special::entr(f64::from(x)) as T);
+map_op!(Erfcx, 1, [heavy] | x, c | special::erfcx(f64::from(x)) as T);
+map_op!(Ndtr, 1, [heavy] | x, c | special::ndtr(f64::from(x)) as T);
+map_op!(Ndtri, 1, [heavy] | x, c | special::ndtri(f64::from(x)) as T);
 map_op!(
     LogNdtr,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::log_ndtr(f64::from(x)) as T
 );
 map_op!(
     I0,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_i(0, f64::from(x)) as T
 );
 map_op!(
     I0e,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_ie(0, f64::from(x)) as T
 );
 map_op!(
     I1,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_i(1, f64::from(x)) as T
 );
 map_op!(
     I1e,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_ie(1, f64::from(x)) as T
 );
 map_op!(
     AiryAi,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::airy_ai(f64::from(x)) as T
 );
-map_op!(J0, 1, [float] | x, c | libm::j0(f64::from(x)) as T);
-map_op!(J1, 1, [float] | x, c | libm::j1(f64::from(x)) as T);
-map_op!(Y0, 1, [float] | x, c | libm::y0(f64::from(x)) as T);
-map_op!(Y1, 1, [float] | x, c | libm::y1(f64::from(x)) as T);
+map_op!(J0, 1, [heavy] | x, c | libm::j0(f64::from(x)) as T);
+map_op!(J1, 1, [heavy] | x, c | libm::j1(f64::from(x)) as T);
+map_op!(Y0, 1, [heavy] | x, c | libm::y0(f64::from(x)) as T);
+map_op!(Y1, 1, [heavy] | x, c | libm::y1(f64::from(x)) as T);
 map_op!(
     Mi0,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_i(0, f64::from(x)) as T
 );
 map_op!(
     Mi1,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_i(1, f64::from(x)) as T
 );
 map_op!(
     K0,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_k(0.0, f64::from(x)) as T
 );
 map_op!(
     K1,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_k(1.0, f64::from(x)) as T
 );
 map_op!(
     K0e,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_ke(0.0, f64::from(x)) as T
 );
 map_op!(
     K1e,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_ke(1.0, f64::from(x)) as T
 );
 map_op!(
     Sj0,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::spherical_j0(f64::from(x)) as T
 );
 map_op!(
     Polygamma,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::polygamma(c.i[0], f64::from(x), size_of::<T>() == 4) as T
 );
 map_op!(
     Zeta,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::zeta(f64::from(x), f64::from(y)) as T
 );
 map_op!(
     Igamma,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::igamma(f64::from(x), f64::from(y), false) as T
 );
 map_op!(
     Igammac,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::igamma(f64::from(x), f64::from(y), true) as T
 );
+fn plain(x: f64) -> f64 {
+    x
+}
+
+/// From 0..1 to -1..1.
+fn shifted(x: f64) -> f64 {
+    2.0 * x - 1.0
+}
+
+/// The degree beyond which Hermite polynomials of a type overflow.
+const fn degrees<T>() -> i64 {
+    if size_of::<T>() == 4 { 128 } else { 512 }
+}
+
+macro_rules! polynomials {
+    ($($N:ident $family:expr, $argument:ident;)+) => {$(
+        map_op!($N, 2, [heavy] |x, n, c| special::polynomial(
+            $family,
+            $argument(f64::from(x)),
+            f64::from(n),
+            degrees::<T>(),
+        ) as T);
+    )+};
+}
+
+polynomials! {
+    ChebT Family::Chebyshev(1, 0), plain;
+    ChebU Family::Chebyshev(2, 0), plain;
+    ChebV Family::Chebyshev(2, -1), plain;
+    ChebW Family::Chebyshev(2, 1), plain;
+    SChebT Family::Chebyshev(1, 0), shifted;
+    SChebU Family::Chebyshev(2, 0), shifted;
+    SChebV Family::Chebyshev(2, -1), shifted;
+    SChebW Family::Chebyshev(2, 1), shifted;
+    HermH Family::HermiteH, plain;
+    HermHe Family::HermiteHe, plain;
+    Lag Family::Laguerre, plain;
+    Leg Family::Legendre, plain;
+}
+
 map_op!(
-    ChebT,
-    2,
-    [float] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(1, 0),
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    ChebU,
-    2,
-    [float] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(2, 0),
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    ChebV,
-    2,
-    [float] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(2, -1),
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    ChebW,
-    2,
-    [float] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(2, 1),
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    SChebT,
-    2,
-    [float] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(1, 0),
-        2.0 * f64::from(x) - 1.0,
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    SChebU,
-    2,
-    [float] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(2, 0),
-        2.0 * f64::from(x) - 1.0,
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    SChebV,
-    2,
-    [float] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(2, -1),
-        2.0 * f64::from(x) - 1.0,
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    SChebW,
-    2,
-    [float] | x,
-    y,
-    c | special::polynomial(
-        Family::Chebyshev(2, 1),
-        2.0 * f64::from(x) - 1.0,
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    HermH,
-    2,
-    [float] | x,
-    y,
-    c | special::polynomial(
-        Family::HermiteH,
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    HermHe,
-    2,
-    [float] | x,
-    y,
-    c | special::polynomial(
-        Family::HermiteHe,
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    Lag,
-    2,
-    [float] | x,
-    y,
-    c | special::polynomial(
-        Family::Laguerre,
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
-);
-map_op!(
-    Leg,
-    2,
-    [float] | x,
-    y,
-    c | special::polynomial(
-        Family::Legendre,
-        f64::from(x),
-        f64::from(y),
-        if size_of::<T>() == 4 { 128 } else { 512 }
-    ) as T
+    Mvlgamma,
+    1,
+    [heavy] | x,
+    c | special::mvlgamma(f64::from(x), c.i[0]) as T
 );
 
-fn order_ctx(a: &Args, _: DType) -> Result<Ctx> {
+/// An integer for the loop.
+fn integer(n: i64) -> Ctx {
     let mut ctx = Ctx::default();
-    ctx.i[0] = a.int(1)?;
-    Ok(ctx)
+    ctx.i[0] = n;
+    ctx
+}
+
+fn dimension(a: &calls::_Mvlgamma, _: DType) -> Result<Ctx> {
+    ensure!(a.p >= 1, Runtime, "p has to be greater than or equal to 1");
+    Ok(integer(a.p))
 }
 
 /// `polygamma` with its arguments in the order of the method.
-fn polygamma(x: &crate::Tensor, n: i64) -> Result<crate::ops::core::op::Ret> {
+fn polygamma(x: &Tensor, n: i64) -> Result<Tensor> {
     ensure!(
         n >= 0,
         Runtime,
         "polygamma(n, x) does not support negative n."
     );
     if n == 0 {
-        run!("digamma", x)
+        f::digamma(x)
     } else {
-        run!("_polygamma", x, n)
+        f::_polygamma(x, n)
     }
 }
 
@@ -310,21 +218,29 @@ pub static OPS: &[OpDef] = &[
     map_row!(K0e "special.scaled_modified_bessel_k0", 1, float, F | O, "", "(Tensor self)", "k0(x) exp(x)."),
     map_row!(K1e "special.scaled_modified_bessel_k1", 1, float, F | O, "", "(Tensor self)", "k1(x) exp(x)."),
     map_row!(Sj0 "special.spherical_bessel_j0", 1, float, F | O, "", "(Tensor self)", "The spherical Bessel function of order 0."),
-    old_compose(
+    compose(
         "polygamma",
         "(int n, Tensor self)",
         F | O,
-        |a| polygamma(a.tensor(1)?, a.int(0)?),
+        |a| polygamma(a.input, a.n),
         "The n-th derivative of the digamma function.",
     ),
-    old_compose(
+    compose(
         "polygamma#method",
         "(Tensor self, int n)",
         M | I,
-        |a| polygamma(a.tensor(0)?, a.int(1)?),
+        |a| polygamma(a.input, a.n),
         "The n-th derivative of the digamma function.",
     ),
-    map_row!(Polygamma "_polygamma", 1, float, order_ctx, F, "", "(Tensor self, int n)", ""),
+    map_row!(Polygamma "_polygamma", 1, float, typed!(|a, _| Ok(integer(a.n)), DType), F, "", "(Tensor self, int n)", ""),
+    compose(
+        "mvlgamma",
+        "(Tensor self, int p)",
+        FMIO,
+        |a| f::_mvlgamma(&a.input.contiguous()?, a.p),
+        "The logarithm of the multivariate gamma function.",
+    ),
+    map_row!(Mvlgamma "_mvlgamma", 1, float, typed!(dimension, DType), F, "", "(Tensor self, int p)", "The logarithm of the multivariate gamma function."),
     map_row!(Zeta "special.zeta", 2, float, F | O, "", "(Tensor self, Operand other)", "Hurwitz' zeta function."),
     map_row!(Zeta "special.zeta#scalar", 2, float, F | O, "", "(Scalar self, Tensor other)", "Hurwitz' zeta function."),
     map_row!(Igamma "igamma", 2, same, FMIO, "", "(Tensor self, Tensor other)", "The regularised lower incomplete gamma function."),

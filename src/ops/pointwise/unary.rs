@@ -1,8 +1,8 @@
 //! Pointwise operators of one operand. A row here is all an operator needs; see `docs/adding_an_op.md`.
 
+use crate::cpu::map::Ctx;
 use crate::cpu::math::{Elementary as _, RealFns as _};
-use crate::ops::core::args::Args;
-use crate::ops::core::op::{FM, FMIO, FMO, OpDef, Ret, old_compose};
+use crate::ops::core::op::{FM, FMIO, FMO, OpDef, Ret, compose};
 use crate::ops::pointwise::rule::{compare, float, real_part, same};
 use crate::{DType, Result, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
@@ -15,7 +15,7 @@ map_op!(
     1,
     [int] | x,
     c | T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
-    [float] | x,
+    [light] | x,
     c | if x > 0.0 {
         1.0
     } else if x < 0.0 {
@@ -31,7 +31,7 @@ map_op!(
     1,
     [int] | x,
     c | T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
-    [float] | x,
+    [light] | x,
     c | if x > 0.0 {
         1.0
     } else if x < 0.0 {
@@ -48,18 +48,18 @@ map_op!(
         x / x.norm()
     }
 );
-map_op!(Ceil, 1, [int] | x, c | x, [float] | x, c | x.ceil());
-map_op!(Floor, 1, [int] | x, c | x, [float] | x, c | x.floor());
-map_op!(Trunc, 1, [int] | x, c | x, [float] | x, c | x.trunc());
+map_op!(Ceil, 1, [int] | x, c | x, [light] | x, c | x.ceil());
+map_op!(Floor, 1, [int] | x, c | x, [light] | x, c | x.floor());
+map_op!(Trunc, 1, [int] | x, c | x, [light] | x, c | x.trunc());
 map_op!(
     Round,
     1,
     [int] | x,
     c | x,
-    [float] | x,
+    [light] | x,
     c | x.round_ties_even()
 );
-map_op!(Frac, 1, [float] | x, c | x - x.trunc());
+map_op!(Frac, 1, [light] | x, c | x - x.trunc());
 map_op!(Square, 1, [int] |x, c| x.wrapping_mul(x), [light complex] |x, c| x * x, [boolean] |x, c| x);
 map_op!(Sqrt, 1, [float complex] |x, c| x.sqrt_());
 map_op!(
@@ -73,36 +73,36 @@ map_op!(
 map_op!(
     Reciprocal,
     1,
-    [float] | x,
+    [light] | x,
     c | 1.0 / x,
     [complex] | x,
     c | 1.0 / x
 );
 map_op!(Exp, 1, [float complex] |x, c| x.exp_());
-map_op!(Exp2, 1, [float complex] |x, c| x.exp2_());
-map_op!(Expm1, 1, [float complex] |x, c| x.expm1_());
-map_op!(Log, 1, [float complex] |x, c| x.log_());
-map_op!(Log2, 1, [float complex] |x, c| x.log2_());
-map_op!(Log10, 1, [float complex] |x, c| x.log10_());
-map_op!(Log1p, 1, [float complex] |x, c| x.log1p_());
-map_op!(Sin, 1, [float complex] |x, c| x.sin_());
-map_op!(Cos, 1, [float complex] |x, c| x.cos_());
-map_op!(Tan, 1, [float complex] |x, c| x.tan_());
-map_op!(Asin, 1, [float complex] |x, c| x.asin_());
-map_op!(Acos, 1, [float complex] |x, c| x.acos_());
-map_op!(Atan, 1, [float complex] |x, c| x.atan_());
-map_op!(Sinh, 1, [float complex] |x, c| x.sinh_());
-map_op!(Cosh, 1, [float complex] |x, c| x.cosh_());
-map_op!(Tanh, 1, [float complex] |x, c| x.tanh_());
-map_op!(Asinh, 1, [float complex] |x, c| x.asinh_());
-map_op!(Acosh, 1, [float complex] |x, c| x.acosh_());
-map_op!(Atanh, 1, [float complex] |x, c| x.atanh_());
+map_op!(Exp2, 1, [single complex] |x, c| x.exp2_());
+map_op!(Expm1, 1, [single complex] |x, c| x.expm1_());
+map_op!(Log, 1, [single complex] |x, c| x.log_());
+map_op!(Log2, 1, [single complex] |x, c| x.log2_());
+map_op!(Log10, 1, [single complex] |x, c| x.log10_());
+map_op!(Log1p, 1, [single complex] |x, c| x.log1p_());
+map_op!(Sin, 1, [single complex] |x, c| x.sin_());
+map_op!(Cos, 1, [single complex] |x, c| x.cos_());
+map_op!(Tan, 1, [heavy complex] |x, c| x.tan_());
+map_op!(Asin, 1, [heavy complex] |x, c| x.asin_());
+map_op!(Acos, 1, [heavy complex] |x, c| x.acos_());
+map_op!(Atan, 1, [heavy complex] |x, c| x.atan_());
+map_op!(Sinh, 1, [heavy complex] |x, c| x.sinh_());
+map_op!(Cosh, 1, [heavy complex] |x, c| x.cosh_());
+map_op!(Tanh, 1, [single complex] |x, c| x.tanh_());
+map_op!(Asinh, 1, [heavy complex] |x, c| x.asinh_());
+map_op!(Acosh, 1, [heavy complex] |x, c| x.acosh_());
+map_op!(Atanh, 1, [heavy complex] |x, c| x.atanh_());
 map_op!(Sigmoid, 1, [float complex] |x, c| x.sigmoid_());
-map_op!(Erf, 1, [float] | x, c | x.erf_());
-map_op!(Erfc, 1, [float] | x, c | x.erfc_());
-map_op!(Erfinv, 1, [float] | x, c | x.erfinv_());
-map_op!(Lgamma, 1, [float] | x, c | x.lgamma_());
-map_op!(Digamma, 1, [float] | x, c | x.digamma_());
+map_op!(Erf, 1, [single] | x, c | x.erf_());
+map_op!(Erfc, 1, [single] | x, c | x.erfc_());
+map_op!(Erfinv, 1, [heavy] | x, c | x.erfinv_());
+map_op!(Lgamma, 1, [heavy] | x, c | x.lgamma_());
+map_op!(Digamma, 1, [heavy] | x, c | x.digamma_());
 map_op!(
     Relu,
     1,
@@ -112,22 +112,137 @@ map_op!(
     c | if x < 0.0 { 0.0 } else { x }
 );
 map_op!(BitwiseNot, 1, [int boolean] |x, c| !x);
-map_op!(LogicalNot, 1 => bool, [int uint] |x, c| x == 0, [float] |x, c| x == 0.0, [complex] |x, c| x.re == 0.0 && x.im == 0.0, [boolean] |x, c| !x);
-map_op!(Isnan, 1 => bool, [int uint boolean] |x, c| false, [float] |x, c| x.is_nan(), [complex] |x, c| x.is_nan());
-map_op!(Isinf, 1 => bool, [int uint boolean] |x, c| false, [float] |x, c| x.is_infinite(), [complex] |x, c| x.is_infinite());
-map_op!(Isfinite, 1 => bool, [int uint boolean] |x, c| true, [float] |x, c| x.is_finite(), [complex] |x, c| x.is_finite());
-map_op!(Isposinf, 1 => bool, [int boolean] |x, c| false, [float] |x, c| x == T::INFINITY);
-map_op!(Isneginf, 1 => bool, [int boolean] |x, c| false, [float] |x, c| x == T::NEG_INFINITY);
-map_op!(Signbit, 1 => bool, [int] |x, c| x < 0 as T, [float] |x, c| x.is_sign_negative(), [boolean] |x, c| false);
+map_op!(LogicalNot, 1 => bool, [int uint] |x, c| x == 0, [light] |x, c| x == 0.0, [complex] |x, c| x.re == 0.0 && x.im == 0.0, [boolean] |x, c| !x);
+map_op!(Isnan, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_nan(), [complex] |x, c| x.is_nan());
+map_op!(Isinf, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_infinite(), [complex] |x, c| x.is_infinite());
+map_op!(Isfinite, 1 => bool, [int uint boolean] |x, c| true, [light] |x, c| x.is_finite(), [complex] |x, c| x.is_finite());
+map_op!(Isposinf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::INFINITY);
+map_op!(Isneginf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::NEG_INFINITY);
+map_op!(Signbit, 1 => bool, [int] |x, c| x < 0 as T, [light] |x, c| x.is_sign_negative(), [boolean] |x, c| false);
+map_op!(
+    RoundTo,
+    1,
+    [int] | x,
+    c | x,
+    [light] | x,
+    c | {
+        let ten = c.f[0] as T;
+        if c.i[0] < 0 {
+            (x / ten).round_ties_even() * ten
+        } else {
+            (x * ten).round_ties_even() / ten
+        }
+    }
+);
+map_op!(NanToNum, 1, [int boolean] |x, c| x, [light] |x, c| if x.is_nan() { c.f[0] as T } else if x == T::INFINITY { c.f[1] as T } else if x == T::NEG_INFINITY { c.f[2] as T } else { x }, [complex] |x, c| {
+    let f = |v: f64| if v.is_nan() { c.f[0] } else if v == f64::INFINITY { c.f[1] } else if v == f64::NEG_INFINITY { c.f[2] } else { v };
+    T::new(f(x.re as f64) as _, f(x.im as f64) as _)
+});
+map_op!(Isreal, 1 => bool, [int uint light boolean] |x, c| true, [complex] |x, c| x.im == 0.0);
+map_op!(Angle, 1 => real, [light] |x, c| if x.is_nan() { x } else if x < 0.0 { std::f64::consts::PI as T } else { 0.0 }, [complex] |x, c| if x.is_nan() { x.re + x.im } else { x.im.atan2(x.re) });
+map_op!(
+    Deg2rad,
+    1,
+    [light] | x,
+    c | x * (std::f64::consts::PI / 180.0) as T
+);
+map_op!(
+    Rad2deg,
+    1,
+    [light] | x,
+    c | x * (180.0 / std::f64::consts::PI) as T
+);
+map_op!(
+    Logit,
+    1,
+    [heavy] | x,
+    c | {
+        let z = if c.i[0] != 0 {
+            let (lo, hi) = (c.f[0] as T, (1.0 - c.f[0] as T));
+            if x < lo {
+                lo
+            } else if x > hi {
+                hi
+            } else {
+                x
+            }
+        } else {
+            x
+        };
+        (z / (1.0 - z)).ln()
+    }
+);
+map_op!(
+    Sinc,
+    1,
+    [heavy] | x,
+    c | if x == 0.0 {
+        1.0
+    } else {
+        let p = std::f64::consts::PI * f64::from(x);
+        (p.sin() / p) as T
+    },
+    [complex] | x,
+    c | if x.re == 0.0 && x.im == 0.0 {
+        T::new(1.0, 0.0)
+    } else {
+        let p = x * T::new(std::f64::consts::PI as _, 0.0);
+        p.sin() / p
+    }
+);
 
-fn positive(a: &Args) -> Result<Ret> {
-    let t = a.tensor(0)?;
+fn positive(a: &calls::Positive) -> Result<Ret> {
     ensure!(
-        t.dtype() != DType::Bool,
+        a.input.dtype() != DType::Bool,
         Runtime,
         "The `+` operator, on a bool tensor is not supported."
     );
-    Ok(t.clone().into())
+    Ok(Ret::Same(0))
+}
+
+/// `eps` of logit.
+fn margin(a: &calls::Logit, _: DType) -> Result<Ctx> {
+    let mut ctx = Ctx::default();
+    if let Some(eps) = a.eps.filter(|e| *e >= 0.0) {
+        (ctx.f[0], ctx.i[0]) = (eps, 1);
+    }
+    Ok(ctx)
+}
+
+/// The largest finite number of a type.
+fn largest(d: DType) -> f64 {
+    match d.to_real() {
+        DType::F16 => 65504.0,
+        DType::BF16 => 3.389_531_389_251_535_5e38,
+        DType::F32 => f64::from(f32::MAX),
+        _ => f64::MAX,
+    }
+}
+
+/// What NaN and the infinities become.
+fn replacements(a: &calls::NanToNum, d: DType) -> Result<Ctx> {
+    let f = [
+        a.nan.unwrap_or(0.0),
+        a.posinf.unwrap_or(largest(d)),
+        a.neginf.unwrap_or(-largest(d)),
+    ];
+    Ok(Ctx {
+        f,
+        ..Ctx::default()
+    })
+}
+
+/// A number of decimals, and its power of ten.
+fn decimals(a: &calls::RoundDecimals, _: DType) -> Result<Ctx> {
+    let mut ctx = Ctx::default();
+    let power = 10f64.powi(a.decimals.unsigned_abs().min(400) as i32);
+    (ctx.i[0], ctx.f[0]) = (a.decimals, power);
+    Ok(ctx)
+}
+
+fn angle_types(d: DType) -> (DType, DType) {
+    let (d, _) = float(d);
+    (d, d.to_real())
 }
 
 /// Truth values are multiplied as integers.
@@ -145,7 +260,7 @@ fn signed(d: DType) -> (DType, DType) {
 pub static OPS: &[OpDef] = &[
     map_row!(Abs "abs", 1, real_part, FMIO, "abs_(a)", "(Tensor self)", "The absolute value of each element."),
     map_row!(Neg "neg", 1, same, FMIO, "-a", "(Tensor self)", "Each element negated."),
-    old_compose(
+    compose(
         "positive",
         "(Tensor self)",
         FM,
@@ -197,4 +312,12 @@ pub static OPS: &[OpDef] = &[
     map_row!(Isposinf "isposinf", 1, compare, FMO, "isposinf_(a)", "(Tensor self)", "True where the element is positive infinity."),
     map_row!(Isneginf "isneginf", 1, compare, FMO, "isneginf_(a)", "(Tensor self)", "True where the element is negative infinity."),
     map_row!(Signbit "signbit", 1, compare, FMO, "signbit_(a)", "(Tensor self)", "True where the sign bit is set."),
+    map_row!(RoundTo "round#decimals", 1, same, typed!(decimals, DType), FMIO, "", "(Tensor self, *, int decimals)", "Rounded to a number of decimals."),
+    map_row!(NanToNum "nan_to_num", 1, same, typed!(replacements, DType), FMIO, "", "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", "Infinities and NaN replaced by numbers."),
+    map_row!(Isreal "isreal", 1, compare, FM, "true", "(Tensor self)", "True where the imaginary part is zero."),
+    map_row!(Angle "angle", 1, angle_types, FMO, "", "(Tensor self)", "The angle of each element in the complex plane."),
+    map_row!(Deg2rad "deg2rad", 1, float, FMIO, "a * T(0.017453292519943295)", "(Tensor self)", "Degrees as radians."),
+    map_row!(Rad2deg "rad2deg", 1, float, FMIO, "a * T(57.29577951308232)", "(Tensor self)", "Radians as degrees."),
+    map_row!(Logit "logit", 1, float, typed!(margin, DType), FMIO, "", "(Tensor self, float? eps=None)", "log(x / (1 - x)), with x kept `eps` away from 0 and 1."),
+    map_row!(Sinc "sinc", 1, float, FMIO, "", "(Tensor self)", "sin(pi x) / (pi x)."),
 ];

@@ -1,0 +1,140 @@
+//! Powers and exponentials of matrices.
+
+use crate::cpu::dense::Matrix;
+use crate::cpu::matrices;
+use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, compose, kernel};
+use crate::ops::f;
+use crate::ops::linalg::rules::lead;
+use crate::{MemoryFormat, Result, Tensor, ensure, run1};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "linalg.matrix_power",
+        "(Tensor A, int n)",
+        F | O,
+        matrix_power,
+        "A matrix to an integer power.",
+    ),
+    compose(
+        "matrix_power",
+        "(Tensor self, int n)",
+        FMO,
+        |a| f::linalg_matrix_power(a.input, a.n),
+        "A matrix to an integer power.",
+    ),
+    kernel(
+        "linalg.matrix_exp",
+        "(Tensor A)",
+        F,
+        body!(exponential_rule, |a, _, o| exponentials(a.A, &o[0])),
+        "The exponential of a matrix.",
+    ),
+    compose(
+        "matrix_exp",
+        "(Tensor self)",
+        FM,
+        |a| f::linalg_matrix_exp(a.input),
+        "The exponential of a matrix.",
+    ),
+];
+
+fn matrix_power(a: &calls::LinalgMatrixPower) -> Result<Tensor> {
+    let t = a.A;
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "linalg.matrix_power: The input tensor A must have at least 2 dimensions."
+    );
+    let (r, c) = (t.shape()[t.ndim() - 2], t.shape()[t.ndim() - 1]);
+    ensure!(
+        r == c,
+        Runtime,
+        "linalg.matrix_power: A must be batches of square matrices, but they are {r} by {c} matrices"
+    );
+    match a.n {
+        0 => {
+            let none = crate::ops::Arg::None;
+            let one = run1!("eye#m", r, r, t.dtype(), none, t.device())?;
+            f::Clone::new(&f::expand(&one, t.shape())?)
+                .memory_format(MemoryFormat::Contiguous)
+                .call()
+        }
+        1 => f::Clone::new(t)
+            .memory_format(MemoryFormat::Preserve)
+            .call(),
+        n if n < 0 => raised(f::linalg_inv(t)?, n.unsigned_abs()),
+        n => raised(t.clone(), n.unsigned_abs()),
+    }
+}
+
+/// A positive power, by repeated squaring.
+fn raised(mut base: Tensor, mut n: u64) -> Result<Tensor> {
+    while n & 1 == 0 {
+        base = f::matmul(&base, &base)?;
+        n >>= 1;
+    }
+    let mut out = base.clone();
+    n >>= 1;
+    while n > 0 {
+        base = f::matmul(&base, &base)?;
+        if n & 1 == 1 {
+            out = f::matmul(&out, &base)?;
+        }
+        n >>= 1;
+    }
+    Ok(out)
+}
+
+fn exponential_rule(a: &calls::LinalgMatrixExp) -> Result<Plan> {
+    let t = a.A;
+    let n = t.ndim();
+    ensure!(
+        n >= 2 && (t.dtype().is_float() || t.dtype().is_complex()),
+        Runtime,
+        "linalg.matrix_exp: Expected a floating point or complex tensor as input. Got {}",
+        t.dtype().scalar_type()
+    );
+    let (r, c) = (t.shape()[n - 2], t.shape()[n - 1]);
+    ensure!(
+        r == c,
+        Runtime,
+        "linalg.matrix_exp: A must be batches of square matrices, but they are {r} by {c} matrices"
+    );
+    Ok(Plan::contiguous(t.shape(), t.dtype()))
+}
+
+fn exponentials(t: &Tensor, out: &Tensor) -> Result<()> {
+    let all = matrices::read(t, &lead(t.shape()))?;
+    matrices::write(out, &all.iter().map(exponential).collect::<Vec<_>>())
+}
+
+/// Scaled until a short series suffices, then squared back.
+fn exponential(m: &Matrix) -> Matrix {
+    let n = m.rows;
+    let norm = (0..n)
+        .map(|i| (0..n).map(|j| m[(i, j)].norm()).sum::<f64>())
+        .fold(0.0f64, f64::max);
+    let halvings = if norm > 0.5 && norm.is_finite() {
+        (norm / 0.5).log2().ceil() as i32
+    } else {
+        0
+    };
+    let scale = 0.5f64.powi(halvings);
+    let x = Matrix::from_fn(n, n, |i, j| m[(i, j)] * scale);
+    let (mut sum, mut term) = (Matrix::eye(n), Matrix::eye(n));
+    for k in 1..19 {
+        term = term.times(&x);
+        term.data.iter_mut().for_each(|v| *v /= f64::from(k));
+        sum.data
+            .iter_mut()
+            .zip(&term.data)
+            .for_each(|(s, t)| *s += t);
+    }
+    for _ in 0..halvings {
+        sum = sum.times(&sum);
+    }
+    sum
+}

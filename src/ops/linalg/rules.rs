@@ -1,0 +1,105 @@
+//! Layout rules that operators on matrices share.
+
+use crate::ops::core::op::{OutSpec, Plan};
+use crate::{DType, Dims, Result, Tensor, dims, ensure};
+
+/// A plan of several results.
+pub(super) fn plan<const N: usize>(outs: [OutSpec; N]) -> Plan {
+    Plan {
+        outs: outs.into_iter().collect(),
+        device: None,
+    }
+}
+
+/// Strides with the last two dimensions column by column.
+pub(super) fn by_columns(shape: &[i64]) -> Dims {
+    let mut s = dims::contiguous_strides(shape);
+    let n = shape.len();
+    if n >= 2 {
+        s[n - 2] = 1;
+        s[n - 1] = shape[n - 2].max(1);
+    }
+    s
+}
+
+/// A result column by column.
+pub(super) fn columnwise(shape: Dims, dtype: DType) -> OutSpec {
+    OutSpec {
+        strides: by_columns(&shape),
+        shape,
+        dtype,
+    }
+}
+
+/// Checks a batch of (square) matrices; gives the batch's sizes, rows and columns.
+pub(super) fn check(t: &Tensor, name: &str, square: bool) -> Result<(Dims, i64, i64)> {
+    let n = t.ndim();
+    ensure!(
+        n >= 2,
+        Runtime,
+        "{name}: The input tensor A must have at least 2 dimensions."
+    );
+    let (r, c) = (t.shape()[n - 2], t.shape()[n - 1]);
+    ensure!(
+        !square || r == c,
+        Runtime,
+        "{name}: A must be batches of square matrices, but they are {r} by {c} matrices"
+    );
+    let d = t.dtype();
+    ensure!(
+        d.is_float() || d.is_complex(),
+        Runtime,
+        "{name}: Expected a floating point or complex tensor as input. Got {}",
+        d.scalar_type()
+    );
+    ensure!(
+        matches!(d, DType::F32 | DType::F64 | DType::C64 | DType::C128),
+        Runtime,
+        "{name}: Low precision dtypes not supported. Got {}",
+        d.scalar_type()
+    );
+    Ok((lead(t.shape()), r, c))
+}
+
+/// The sizes before those of the matrices.
+pub(super) fn lead(shape: &[i64]) -> Dims {
+    Dims::new(&shape[..shape.len() - 2])
+}
+
+/// The sizes of the matrices.
+pub(super) fn tail(shape: &[i64]) -> &[i64] {
+    &shape[shape.len() - 2..]
+}
+
+/// Both sides of an equation have one dtype.
+pub(super) fn same_types(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
+    ensure!(
+        a.dtype() == b.dtype(),
+        Runtime,
+        "{name}: Expected A and B to have the same dtype, but found A of type {} and B of type {} instead",
+        a.dtype().scalar_type(),
+        b.dtype().scalar_type()
+    );
+    Ok(())
+}
+
+/// The batch of an equation `A X = B`, or `X A = B`, from the shapes of both sides.
+pub(super) fn fits(name: &str, a: &[i64], b: &[i64], left: bool) -> Result<Dims> {
+    let (n, r, c) = (a[a.len() - 1], b[b.len() - 2], b[b.len() - 1]);
+    ensure!(
+        if left { n == r } else { n == c },
+        Runtime,
+        "{name}: Incompatible shapes of A and B for the equation {} ({n}x{n} and {r}x{c})",
+        if left { "AX = B" } else { "XA = B" }
+    );
+    dims::broadcast(&lead(a), &lead(b))
+}
+
+/// Which matrix of a batch failed, for messages.
+pub(super) fn batch_note(t: &Tensor, i: usize) -> String {
+    if t.ndim() > 2 {
+        format!("(Batch element {i}): ")
+    } else {
+        String::new()
+    }
+}

@@ -1,0 +1,214 @@
+//! Products of vectors: outer, inner along a dimension, Kronecker, cross, and the powers of their elements.
+
+use crate::cpu;
+use crate::dims::{self, wrap_dim};
+use crate::ops::core::op::{F, FMO, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::f;
+use crate::ops::pointwise::rule::result_type;
+use crate::{DType, Result, Tensor, bail, ensure, run1};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "outer",
+        "(Tensor self, Tensor vec2)",
+        FMO,
+        outer,
+        "All products of elements of two vectors.",
+    ),
+    compose(
+        "kron",
+        "(Tensor self, Tensor other)",
+        FMO,
+        kron,
+        "The Kronecker product.",
+    ),
+    compose(
+        "linalg.vecdot",
+        "(Tensor x, Tensor y, *, int dim=-1)",
+        F | O,
+        vecdot,
+        "Inner products along a dimension.",
+    ),
+    compose(
+        "cross",
+        "(Tensor self, Tensor other, int? dim=None)",
+        FMO | X,
+        cross_default,
+        "The vector product.",
+    ),
+    kernel(
+        "linalg.cross",
+        "(Tensor self, Tensor other, *, int dim=-1)",
+        F | O | X,
+        body!(cross_rule, |a, dim, o| cpu::cross::cross(
+            &o[0], a.input, a.other, *dim
+        )),
+        "The vector product along a dimension.",
+    ),
+    compose(
+        "vander",
+        "(Tensor x, int? N=None, bool increasing=False)",
+        F,
+        vander,
+        "Powers of each element as rows.",
+    ),
+    compose(
+        "linalg.vander",
+        "(Tensor x, *, int? N=None)",
+        F,
+        linalg_vander,
+        "Powers of each element as rows.",
+    ),
+];
+
+/// The products of two vectors' elements.
+pub(super) fn outer_product(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    f::mul(&f::reshape(x, &[x.numel(), 1])?, y)
+}
+
+fn outer(a: &calls::Outer) -> Result<Tensor> {
+    for (v, name) in [(a.input, "self"), (a.vec2, "vec2")] {
+        ensure!(
+            v.ndim() == 1,
+            Runtime,
+            "outer: Expected 1-D argument {name}, but got {}-D",
+            v.ndim()
+        );
+    }
+    outer_product(a.input, a.vec2)
+}
+
+fn kron(a: &calls::Kron) -> Result<Tensor> {
+    let (x, y) = (a.input, a.other);
+    let n = x.ndim().max(y.ndim());
+    let size = |t: &Tensor, i: usize| {
+        if i + t.ndim() >= n {
+            t.shape()[i + t.ndim() - n]
+        } else {
+            1
+        }
+    };
+    let (mut sx, mut sy, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    for i in 0..n {
+        sx.extend([size(x, i), 1]);
+        sy.extend([1, size(y, i)]);
+        out.push(size(x, i) * size(y, i));
+    }
+    let (x, y) = (f::_unsafe_view(x, &sx)?, f::_unsafe_view(y, &sy)?);
+    f::reshape(&f::mul(&x, &y)?, &out)
+}
+
+fn vecdot(a: &calls::LinalgVecdot) -> Result<Tensor> {
+    let (x, y) = (a.x, a.y);
+    ensure!(
+        x.dtype().is_float() || x.dtype().is_complex(),
+        Runtime,
+        "linalg.vecdot: Expected a floating point or complex tensor as input. Got {}",
+        x.dtype().scalar_type()
+    );
+    ensure!(
+        x.dtype() == y.dtype(),
+        Runtime,
+        "linalg.vecdot: Expected x and y to have the same dtype, but got x of type {} and y of type {} instead",
+        x.dtype().scalar_type(),
+        y.dtype().scalar_type()
+    );
+    if x.ndim() == 1 && y.ndim() == 1 {
+        wrap_dim(a.dim, 1)?;
+        return f::vdot(x, y);
+    }
+    let shape = dims::broadcast(x.shape(), y.shape())?;
+    let d = wrap_dim(a.dim, shape.len())?;
+    let x = f::conj(x)?;
+    if shape.is_empty() {
+        return f::mul(&x, y);
+    }
+    let end = |t: &Tensor| f::movedim_int(&f::expand(t, &shape)?, d as i64, -1);
+    let rows = f::unsqueeze(&end(&x)?, -2)?;
+    let columns = f::unsqueeze(&end(y)?, -1)?;
+    let out = f::matmul(&rows, &columns)?;
+    f::squeeze_dim(&f::squeeze_dim(&out, -1)?, -1)
+}
+
+fn cross_default(a: &calls::Cross) -> Result<Tensor> {
+    let (x, y) = (a.input, a.other);
+    let dim = match a.dim {
+        Some(d) => d,
+        None => match x.shape().iter().position(|&d| d == 3) {
+            Some(d) if x.ndim() == y.ndim() => d as i64,
+            None => bail!(Runtime, "no dimension of size 3 in input"),
+            Some(_) => bail!(
+                Runtime,
+                "linalg.cross: inputs must have the same number of dimensions."
+            ),
+        },
+    };
+    f::LinalgCross::new(x, y).dim(dim).call()
+}
+
+fn cross_rule(a: &calls::LinalgCross) -> Result<(Plan, usize)> {
+    let (x, y) = (a.input, a.other);
+    ensure!(
+        x.ndim() == y.ndim(),
+        Runtime,
+        "linalg.cross: inputs must have the same number of dimensions."
+    );
+    let d = wrap_dim(a.dim, x.ndim())?;
+    let size = |t: &Tensor| t.shape().get(d).copied().unwrap_or(1);
+    ensure!(
+        size(x) == 3 && size(y) == 3,
+        Runtime,
+        "linalg.cross: inputs dimension {} must have length 3. Got {} and {}",
+        a.dim,
+        size(x),
+        size(y)
+    );
+    let shape = dims::broadcast(x.shape(), y.shape())?;
+    let dtype = result_type(&[x.into(), y.into()])?;
+    Ok((Plan::contiguous(&shape, dtype), d))
+}
+
+/// Powers 0 to n - 1 along a new last dimension; integers become 64-bit ones.
+fn powers(x: &Tensor, n: i64, increasing: bool) -> Result<Tensor> {
+    let x = if x.dtype().is_integral(true) {
+        x.to_dtype(DType::I64)?
+    } else {
+        x.clone()
+    };
+    if n == 0 {
+        return run1!("new_empty", &x, x.shape().concat(&[0]));
+    }
+    let mut list = vec![run1!("ones_like", &x)?];
+    for i in 1..n as usize {
+        list.push(f::mul(&list[i - 1], &x)?);
+    }
+    if !increasing {
+        list.reverse();
+    }
+    f::Stack::new(&list).dim(-1).call()
+}
+
+fn vander(a: &calls::Vander) -> Result<Tensor> {
+    ensure!(
+        a.x.ndim() == 1,
+        Runtime,
+        "x must be a one-dimensional tensor."
+    );
+    let n = a.N.unwrap_or(a.x.shape()[0]);
+    ensure!(n >= 0, Runtime, "N must be non-negative.");
+    powers(a.x, n, a.increasing)
+}
+
+fn linalg_vander(a: &calls::LinalgVander) -> Result<Tensor> {
+    let x = if a.x.ndim() == 0 {
+        f::unsqueeze(a.x, -1)?
+    } else {
+        a.x.clone()
+    };
+    let n = a.N.unwrap_or(x.shape()[x.ndim() - 1]);
+    ensure!(n > 1, Runtime, "N must be greater than 1.");
+    powers(&x, n, true)
+}

@@ -1,0 +1,99 @@
+//! Numbers taken apart and put together: mantissa and exponent, real and imaginary part.
+
+use crate::cpu::{parts, special};
+use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, X, compose, kernel};
+use crate::ops::f;
+use crate::ops::pointwise::rule::result_layout;
+use crate::{DType, Result, Tensor, cpu, dims, ensure};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    kernel(
+        "frexp",
+        "(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+        FMO | X,
+        body!(frexp_rule, frexp),
+        "Mantissa and exponent of 2.",
+    ),
+    kernel(
+        "complex",
+        "(Tensor real, Tensor imag)",
+        F | O,
+        body!(complex_rule, |a, _, outs| parts::join(
+            &outs[0], a.real, a.imag
+        )),
+        "Complex numbers from real and imaginary parts.",
+    ),
+    compose(
+        "polar",
+        "(Tensor abs, Tensor angle)",
+        F | O,
+        polar,
+        "Complex numbers from absolute values and angles.",
+    ),
+];
+
+fn frexp_rule(a: &calls::Frexp) -> Result<Plan> {
+    let t = a.input;
+    ensure!(
+        t.dtype().is_float() && !t.dtype().is_storage_only(),
+        Runtime,
+        "torch.frexp() only supports floating-point dtypes"
+    );
+    let strides = dims::preserved_strides(t.shape(), t.strides());
+    let spec = |dtype| OutSpec {
+        shape: t.shape().clone(),
+        strides: strides.clone(),
+        dtype,
+    };
+    Ok(Plan {
+        outs: [spec(t.dtype()), spec(DType::I32)].into_iter().collect(),
+        device: None,
+    })
+}
+
+fn frexp(a: &calls::Frexp, (): &(), outs: &[Tensor]) -> Result<()> {
+    let wide = cpu::copy::dense(a.input, DType::F64)?;
+    let (mantissa, exponent): (Vec<f64>, Vec<i32>) = cpu::slice::<f64>(&wide)
+        .iter()
+        .map(|&x| special::frexp(x))
+        .unzip();
+    cpu::copy::copy(&outs[0], &Tensor::from_slice(&mantissa, wide.shape())?)?;
+    cpu::copy::copy(&outs[1], &Tensor::from_slice(&exponent, wide.shape())?)
+}
+
+/// Two real tensors of one type among those that `fine` knows.
+fn check_parts(x: &Tensor, y: &Tensor, fine: fn(DType) -> bool) -> Result<()> {
+    ensure!(
+        fine(x.dtype()) && fine(y.dtype()),
+        Runtime,
+        "Expected both inputs to be Half, Float or Double tensors but got {} and {}",
+        x.dtype().scalar_type(),
+        y.dtype().scalar_type()
+    );
+    ensure!(
+        x.dtype() == y.dtype(),
+        Runtime,
+        "Expected object of scalar type {} but got scalar type {} for second argument",
+        x.dtype().scalar_type(),
+        y.dtype().scalar_type()
+    );
+    Ok(())
+}
+
+fn complex_rule(a: &calls::Complex) -> Result<Plan> {
+    check_parts(a.real, a.imag, |d| {
+        matches!(d, DType::F16 | DType::F32 | DType::F64)
+    })?;
+    let (shape, strides) = result_layout(&[a.real.into(), a.imag.into()])?;
+    Ok(Plan::one(shape, strides, a.real.dtype().to_complex()))
+}
+
+fn polar(a: &calls::Polar) -> Result<Tensor> {
+    check_parts(a.abs, a.angle, |d| matches!(d, DType::F32 | DType::F64))?;
+    let real = f::mul(a.abs, &f::cos(a.angle)?)?;
+    let imag = f::mul(a.abs, &f::sin(a.angle)?)?;
+    f::complex(&real, &imag)
+}
