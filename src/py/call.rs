@@ -83,10 +83,23 @@ unsafe extern "C" fn entry<const N: usize>(
     nargs: isize,
     kwnames: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
+    // SAFETY: as the interpreter promises.
+    unsafe { enter(N, slf, args, nargs, kwnames) }
+}
+
+/// A call of group `n`: one body for all entries, which would be megabytes otherwise.
+#[inline(never)]
+unsafe extern "C" fn enter(
+    n: usize,
+    slf: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    nargs: isize,
+    kwnames: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
     guard(|| {
         // SAFETY: called by the interpreter with the lock held and arguments that live for the whole call.
         let py = unsafe { Python::assume_attached() };
-        let Some(group) = GROUPS.get().and_then(|g| g.get(N)) else {
+        let Some(group) = GROUPS.get().and_then(|g| g.get(n)) else {
             return Err(PyRuntimeError::new_err("torchlike is not initialised"));
         };
         // SAFETY: as above; `args` holds nargs positional values, then one for each keyword.
