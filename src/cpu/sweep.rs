@@ -64,6 +64,11 @@ fn run_start(base: *const u8, outer: &[(usize, isize)], k: usize) -> *const u8 {
     q
 }
 
+/// Whether a level gets the loops of many lanes: machines without AVX2 have too few registers for them.
+const fn unrolled(level: u8) -> bool {
+    level > Level::Baseline as u8 || cfg!(not(target_arch = "x86_64"))
+}
+
 /// A dense run in `N` lanes.
 #[inline(always)]
 unsafe fn lanes<F: Fold, const N: usize, const LEVEL: u8>(
@@ -186,7 +191,7 @@ unsafe fn run<F: Fold, const LEVEL: u8>(p: *const u8, step: isize, n: usize, e: 
         // SAFETY: the caller gives n elements `step` bytes apart.
         let part = unsafe {
             let q = p.offset(at as isize * step);
-            if step == item as isize && m >= LANES {
+            if unrolled(LEVEL) && step == item as isize && m >= LANES {
                 long::<F, LEVEL>(q.cast(), m, e)
             } else if step == item as isize && m >= FEW {
                 lanes::<F, FEW, LEVEL>(q.cast(), m, e)
@@ -287,7 +292,7 @@ unsafe fn rows_of<F: Fold, const D: usize, const LEVEL: u8>(
             j = m / FEW * FEW;
             (written.columns)(to, j, q, s, D);
         }
-        while j + SOME <= m {
+        while unrolled(LEVEL) && j + SOME <= m {
             deep::<F, SOME, D, LEVEL>(to.add(j), q.add(j * item), s, e);
             j += SOME;
         }
@@ -321,7 +326,7 @@ unsafe fn cols_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
                 let q = base.wrapping_offset((at + r) as isize * s);
                 // SAFETY: the job stays within the tensor, and `parts` has m places.
                 unsafe {
-                    if dense && r + DEEP <= rows {
+                    if unrolled(LEVEL) && dense && r + DEEP <= rows {
                         rows_of::<F, DEEP, LEVEL>(parts, q, s, job.p);
                         r += DEEP;
                         continue;
