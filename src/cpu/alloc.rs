@@ -2,12 +2,14 @@
 //!
 //! Fresh pages cost a fault each (1.7 us measured, ten times the work of an addition on them), so freed
 //! blocks of 128 KiB and more (which the system's allocator would map afresh) wait in a bounded cache for the next result of the same size class.
+//! With `TORCHLIKE_PLAIN_ALLOC` in the environment every block has its exact size and goes straight back, for allocators
+//! that check what is written beyond.
 
 #![allow(unsafe_code, reason = "this is the allocator")]
 
 use crate::{Result, bail};
 use std::alloc::{Layout, alloc, dealloc};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 const SMALL: usize = 512;
 const LARGE: usize = 128 << 10;
@@ -36,8 +38,13 @@ static CACHE: Mutex<Cache> = Mutex::new(Cache {
     bytes: 0,
 });
 
+static PLAIN: LazyLock<bool> =
+    LazyLock::new(|| std::env::var_os("TORCHLIKE_PLAIN_ALLOC").is_some());
+
 fn layout(capacity: usize) -> Option<Layout> {
     let align = match capacity {
+        // What malloc gives anyway: a larger alignment would be rounded up, and hide what lies beyond.
+        _ if *PLAIN => 16,
         HUGE.. => HUGE_PAGE,
         SMALL.. => 64,
         _ => 16,
@@ -80,8 +87,9 @@ impl Block {
                 capacity: 0,
             });
         }
-        let capacity = size_class(nbytes);
+        let capacity = if *PLAIN { nbytes } else { size_class(nbytes) };
         if capacity >= LARGE
+            && !*PLAIN
             && let Some(ptr) = take(capacity)
         {
             return Ok(Self { ptr, capacity });
@@ -98,7 +106,7 @@ impl Block {
                  allocate {nbytes} bytes. Error code 12 (Cannot allocate memory)"
             );
         }
-        if capacity >= HUGE {
+        if capacity >= HUGE && !*PLAIN {
             advise(ptr, capacity);
         }
         Ok(Self { ptr, capacity })
@@ -134,7 +142,7 @@ impl Drop for Block {
         if self.capacity == 0 {
             return;
         }
-        if self.capacity >= LARGE {
+        if self.capacity >= LARGE && !*PLAIN {
             let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
             if cache.bytes + self.capacity <= CACHE_LIMIT {
                 cache.bytes += self.capacity;
@@ -143,15 +151,6 @@ impl Drop for Block {
             }
         }
         free(self.ptr, self.capacity);
-    }
-}
-
-/// Gives all cached blocks back to the system.
-pub fn empty_cache() {
-    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    cache.bytes = 0;
-    for (capacity, address) in cache.blocks.drain(..) {
-        free(address as *mut u8, capacity);
     }
 }
 
