@@ -179,7 +179,8 @@ impl Storage {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let s = Self::empty(bytes.len(), Device::CPU)?;
         if !bytes.is_empty() {
-            cpu::copy::copy_bytes(s.ptr(), bytes.as_ptr(), bytes.len());
+            // SAFETY: a new storage of as many bytes.
+            unsafe { cpu::copy::copy_bytes(s.ptr(), bytes.as_ptr(), bytes.len()) };
         }
         Ok(s)
     }

@@ -1,13 +1,12 @@
-//! 16-bit floats: rows of them in single precision and back, and f32 loops run on widened blocks.
+//! 16-bit floats: rows of them in single precision and back.
 
 #![allow(
     unsafe_code,
     reason = "conversions by vector instructions over raw, checked memory"
 )]
 
-use super::map::{Ctx, Loop};
 use super::simd::{self, Level};
-use crate::DType;
+use crate::{DType, Element, Scalar};
 use half::{bf16, f16};
 
 /// A 16-bit float.
@@ -125,33 +124,43 @@ impl Half for bf16 {
     }
 }
 
+/// A number rounded to a 16-bit type; for the other types, itself.
+#[must_use]
+pub fn rounded(v: Scalar, dtype: DType) -> Scalar {
+    match dtype {
+        DType::F16 => f16::from_scalar(v).to_scalar(),
+        DType::BF16 => bf16::from_scalar(v).to_scalar(),
+        _ => v,
+    }
+}
+
 /// A function over [`Half`] rows compiled for each level and chosen at run time.
 macro_rules! per_level {
-    ($(#[$m:meta])* $vis:vis fn $name:ident<H: Half $(, const $c:ident: usize)*>($($a:ident: $t:ty),+ $(,)?) => $body:ident) => {
+    ($(#[$m:meta])* $vis:vis fn $name:ident<H: Half>($($a:ident: $t:ty),+ $(,)?) => $body:ident) => {
         $(#[$m])*
-        $vis unsafe fn $name<H: Half $(, const $c: usize)*>($($a: $t),+) {
+        $vis unsafe fn $name<H: Half>($($a: $t),+) {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma,f16c")]
-                unsafe fn avx2<H: Half $(, const $c: usize)*>($($a: $t),+) {
+                unsafe fn avx2<H: Half>($($a: $t),+) {
                     // SAFETY: as the caller promises.
-                    unsafe { $body::<H, { Level::Avx2 as u8 } $(, $c)*>($($a),+) }
+                    unsafe { $body::<H, { Level::Avx2 as u8 }>($($a),+) }
                 }
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
-                unsafe fn avx512<H: Half $(, const $c: usize)*>($($a: $t),+) {
+                unsafe fn avx512<H: Half>($($a: $t),+) {
                     // SAFETY: as the caller promises.
-                    unsafe { $body::<H, { Level::Avx512 as u8 } $(, $c)*>($($a),+) }
+                    unsafe { $body::<H, { Level::Avx512 as u8 }>($($a),+) }
                 }
                 match simd::level() {
                     // SAFETY: the machine has these features; the rest as the caller promises.
-                    Level::Avx512 => return unsafe { avx512::<H $(, $c)*>($($a),+) },
+                    Level::Avx512 => return unsafe { avx512::<H>($($a),+) },
                     // SAFETY: as above.
-                    Level::Avx2 => return unsafe { avx2::<H $(, $c)*>($($a),+) },
+                    Level::Avx2 => return unsafe { avx2::<H>($($a),+) },
                     Level::Baseline => {}
                 }
             }
             // SAFETY: as the caller promises.
-            unsafe { $body::<H, { Level::Baseline as u8 } $(, $c)*>($($a),+) }
+            unsafe { $body::<H, { Level::Baseline as u8 }>($($a),+) }
         }
     };
 }
@@ -179,101 +188,6 @@ per_level! {
     /// # Safety
     /// Both sides hold n elements and do not overlap.
     pub fn narrow_row<H: Half>(from: *const f32, to: *mut H, n: usize) => narrow_body
-}
-
-/// Elements of a widened block.
-const BLOCK: usize = 512;
-
-/// A widened block at the start of a cache line: vectors that cross lines cost twice.
-#[repr(align(64))]
-struct Aligned([f32; BLOCK]);
-
-/// Runs the context's f32 loop on widened blocks of `N` operands. `OUT` is the result's size in bytes: 2 for the
-/// 16-bit type itself, otherwise the f32 loop's result is copied as it is (1: bool, 8: index).
-#[inline(always)]
-unsafe fn loop_body<H: Half, const LEVEL: u8, const N: usize, const OUT: usize>(
-    ptrs: *const *mut u8,
-    strides: *const isize,
-    n: usize,
-    ctx: &Ctx,
-) {
-    let Some(inner) = ctx.inner else { return };
-    let mut wide = [const { Aligned([0.0; BLOCK]) }; N];
-    let mut result = Aligned([0.0; BLOCK]);
-    let mut block_ptrs = [std::ptr::null_mut::<u8>(); 4];
-    let mut block_strides = [if OUT == 2 { 4 } else { OUT as isize }, 4, 4, 4];
-    // SAFETY: the caller gives pointers and strides for n elements of each operand; the blocks hold BLOCK each, and
-    // results of more than 4 bytes go straight to their place.
-    unsafe {
-        let (out, so) = (*ptrs, *strides);
-        for k in 0..N {
-            block_ptrs[k + 1] = wide[k].0.as_mut_ptr().cast();
-            let (p, s) = (*ptrs.add(k + 1), *strides.add(k + 1));
-            if ctx.numbers & (1 << k) != 0 {
-                wide[k].0[0] = *p.cast::<f32>();
-                block_strides[k + 1] = 0;
-            } else if s == 0 {
-                wide[k].0[0] = (*p.cast::<H>()).widen();
-                block_strides[k + 1] = 0;
-            }
-        }
-        let mut at = 0;
-        while at < n {
-            let m = BLOCK.min(n - at);
-            for k in 0..N {
-                if block_strides[k + 1] == 0 {
-                    continue;
-                }
-                let (p, s) = ((*ptrs.add(k + 1)).cast::<H>(), *strides.add(k + 1));
-                if s == 2 {
-                    H::widen_row::<LEVEL>(p.add(at), wide[k].0.as_mut_ptr(), m);
-                } else {
-                    for i in 0..m {
-                        wide[k].0[i] = (*p.byte_offset((at + i) as isize * s)).widen();
-                    }
-                }
-            }
-            let to = out.byte_offset(at as isize * so);
-            if OUT == 2 {
-                block_ptrs[0] = result.0.as_mut_ptr().cast();
-                inner(block_ptrs.as_ptr(), block_strides.as_ptr(), m, ctx);
-                let src = result.0.as_ptr();
-                if so == 2 {
-                    H::narrow_row::<LEVEL>(src, to.cast(), m);
-                } else {
-                    for i in 0..m {
-                        *to.byte_offset(i as isize * so).cast::<H>() = H::narrow(*src.add(i));
-                    }
-                }
-            } else {
-                block_ptrs[0] = to;
-                block_strides[0] = so;
-                inner(block_ptrs.as_ptr(), block_strides.as_ptr(), m, ctx);
-            }
-            at += m;
-        }
-    }
-}
-per_level! {
-    fn half_loop<H: Half, const N: usize, const OUT: usize>(ptrs: *const *mut u8, strides: *const isize, n: usize, ctx: &Ctx) => loop_body
-}
-
-/// The loop that runs an f32 loop of `arity` operands on a 16-bit type, for results of `out_size` bytes.
-#[must_use]
-pub fn half_loop_for(dtype: DType, arity: usize, out_size: usize) -> Option<Loop> {
-    Some(match (dtype, arity, out_size) {
-        (DType::F16, 1, 2) => half_loop::<f16, 1, 2>,
-        (DType::F16, 2, 2) => half_loop::<f16, 2, 2>,
-        (DType::F16, 3, 2) => half_loop::<f16, 3, 2>,
-        (DType::F16, 1, 1) => half_loop::<f16, 1, 1>,
-        (DType::F16, 2, 1) => half_loop::<f16, 2, 1>,
-        (DType::BF16, 1, 2) => half_loop::<bf16, 1, 2>,
-        (DType::BF16, 2, 2) => half_loop::<bf16, 2, 2>,
-        (DType::BF16, 3, 2) => half_loop::<bf16, 3, 2>,
-        (DType::BF16, 1, 1) => half_loop::<bf16, 1, 1>,
-        (DType::BF16, 2, 1) => half_loop::<bf16, 2, 1>,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

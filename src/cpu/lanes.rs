@@ -1,40 +1,6 @@
-//! Helpers of row kernels: copies per instruction set, and sums and maxima in independent lanes, which the compiler
-//! turns into vectors.
-
-#![allow(
-    unsafe_code,
-    reason = "the compiled copies are called where the machine has their instructions"
-)]
+//! Helpers of row kernels: sums and maxima in independent lanes, which the compiler turns into vectors.
 
 use super::math::RealFns;
-
-/// A function compiled for each instruction set and chosen at run time.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! wide_fn {
-    ($(#[$m:meta])* $vis:vis fn $name:ident $(<$T:ident: $b:path>)? ($($a:ident: $t:ty),* $(,)?) $body:block) => {
-        $(#[$m])*
-        $vis fn $name $(<$T: $b>)? ($($a: $t),*) {
-            #[inline(always)]
-            fn body $(<$T: $b>)? ($($a: $t),*) $body
-            #[cfg(target_arch = "x86_64")]
-            {
-                #[target_feature(enable = "avx2,fma,f16c")]
-                fn avx2 $(<$T: $b>)? ($($a: $t),*) { body $(::<$T>)? ($($a),*) }
-                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512cd")]
-                fn avx512 $(<$T: $b>)? ($($a: $t),*) { body $(::<$T>)? ($($a),*) }
-                match $crate::cpu::simd::level() {
-                    // SAFETY: the machine has just been found to have these features.
-                    $crate::cpu::simd::Level::Avx512 => return unsafe { avx512 $(::<$T>)? ($($a),*) },
-                    // SAFETY: as above.
-                    $crate::cpu::simd::Level::Avx2 => return unsafe { avx2 $(::<$T>)? ($($a),*) },
-                    _ => {}
-                }
-            }
-            body $(::<$T>)? ($($a),*)
-        }
-    };
-}
 
 /// Numbers that row kernels compute with.
 pub trait Real:
@@ -49,22 +15,12 @@ pub trait Real:
 {
     /// The smallest value.
     const LOWEST: Self;
-    /// self * b + c, rounded once where that is fast.
-    fn fma(self, b: Self, c: Self) -> Self;
 }
 impl Real for f32 {
     const LOWEST: Self = f32::NEG_INFINITY;
-    #[inline(always)]
-    fn fma(self, b: Self, c: Self) -> Self {
-        self * b + c
-    }
 }
 impl Real for f64 {
     const LOWEST: Self = f64::NEG_INFINITY;
-    #[inline(always)]
-    fn fma(self, b: Self, c: Self) -> Self {
-        self * b + c
-    }
 }
 
 const LANES: usize = 64;

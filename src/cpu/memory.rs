@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
-use super::{copy, iter, lines, map, pool};
-use crate::{DType, Element, Result, Scalar, Tensor, simd_fn, with_dtype};
+use super::{copy, iter, lines, past, pool};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Element, Result, Scalar, Tensor, with_dtype};
 
 /// Writes a number as an element of `dtype` at the start of `to` (at least 16 bytes).
 pub fn write_scalar(to: &mut [u64; 2], dtype: DType, value: Scalar) {
@@ -55,7 +56,7 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
 fn repeat<T: Element>(to: &mut [T], v: T) {
     const BLOCK: usize = 4096;
     let each = BLOCK / size_of::<T>();
-    let stream = size_of_val(to) >= map::STREAM && to.as_ptr().addr().is_multiple_of(16);
+    let stream = size_of_val(to) >= past::FROM && past::fits(to.as_ptr().cast(), BLOCK);
     simd_fn! { stream fn set<E: Copy>(to: &mut [E], v: E) { to.fill(v); } }
     let n = to.len();
     let shared = lines::Shared::new(to);
@@ -72,13 +73,13 @@ fn repeat<T: Element>(to: &mut [T], v: T) {
             // SAFETY: `first` is as long as a block or longer, and ends before this one.
             unsafe {
                 if block.len() == each {
-                    map::store_past_caches(block.as_mut_ptr().cast(), first.as_ptr().cast(), BLOCK);
+                    past::store(block.as_mut_ptr().cast(), first.as_ptr().cast(), BLOCK);
                 } else {
                     std::ptr::copy_nonoverlapping(first.as_ptr(), block.as_mut_ptr(), block.len());
                 }
             }
         }
-        map::finish_stores();
+        past::finish();
     });
 }
 
@@ -118,8 +119,8 @@ pub fn write_slice<T: Element>(t: &Tensor, values: &[T]) {
             && t.numel() == values.len() as i64
             && t.device().is_cpu()
     );
-    // SAFETY: the assertion above; a fresh tensor cannot overlap the slice.
-    unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), t.data_ptr().cast(), values.len()) };
+    // SAFETY: the assertion above.
+    unsafe { std::ptr::copy(values.as_ptr(), t.data_ptr().cast(), values.len()) };
 }
 
 /// The elements of a row-major CPU tensor of type `T`.

@@ -1,50 +1,54 @@
 //! Host kernels. Each gets allocated results and may not change a shape.
+//!
+//! Kernels trust their arguments, so only what is useful alone and checks them is public.
 
-pub mod activation;
-pub mod alloc;
-pub mod attention;
-pub mod bag;
-pub mod conv;
-pub mod copy;
-pub mod ctc;
-pub mod dense;
-pub mod extreme;
-pub mod folds;
+pub(crate) mod activation;
+pub(crate) mod alloc;
+pub(crate) mod attention;
+pub(crate) mod bag;
+pub(crate) mod conv;
+pub(crate) mod copy;
+pub(crate) mod ctc;
+pub(crate) mod dense;
+pub(crate) mod extreme;
+pub(crate) mod folds;
 pub mod gemm;
-pub mod halves;
-pub mod index;
-pub mod iter;
-pub mod lanes;
-pub mod lines;
-pub mod loss;
+pub(crate) mod halves;
+pub(crate) mod index;
+pub(crate) mod iter;
+pub(crate) mod lanes;
+pub(crate) mod lines;
+pub(crate) mod loss;
 pub mod map;
-pub mod math;
-pub mod matrix;
+pub(crate) mod math;
+pub(crate) mod matrix;
 mod memory;
-pub mod moments;
-pub mod narrow;
-pub mod nest;
-pub mod norm;
+pub(crate) mod moments;
+pub(crate) mod narrow;
+pub(crate) mod nest;
+pub(crate) mod norm;
+pub(crate) mod past;
 pub mod pool;
-pub mod pooling;
-pub mod quantile;
-pub mod random;
-pub mod reduce;
-pub mod resize;
+pub(crate) mod pooling;
+pub(crate) mod quantile;
+pub(crate) mod random;
+pub(crate) mod reduce;
+pub(crate) mod resize;
+pub(crate) mod rows;
 #[cfg(target_arch = "x86_64")]
 mod runs;
-pub mod scan;
-pub mod select;
-pub mod simd;
-pub mod softmax;
-pub mod sort;
-pub mod special;
-pub mod sweep;
-pub mod transpose;
+pub(crate) mod scan;
+pub(crate) mod select;
+pub(crate) mod simd;
+pub(crate) mod softmax;
+pub(crate) mod sort;
+pub(crate) mod special;
+pub(crate) mod sweep;
+pub(crate) mod transpose;
 pub mod vmath;
 pub mod vmath64;
 
 pub(crate) use memory::any_zero;
-pub use memory::{
+pub(crate) use memory::{
     fill, for_each_mut, read_scalar, read_slice, slice, slice_mut, write_scalar, write_slice,
 };

@@ -5,7 +5,8 @@
 use super::lanes::{Real, sum_by};
 use super::lines::Shared;
 use super::{pool, slice, slice_mut};
-use crate::{DType, Device, Result, Tensor, wide_fn};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Device, Result, Tensor};
 
 /// The type that a normalisation of `d` computes in.
 #[must_use]
@@ -99,7 +100,7 @@ fn moments<T: Real>(x: &[T], eps: T) -> (T, T) {
     (mean, T::of(1.0) / (var + eps).sqrt_())
 }
 
-wide_fn! {
+simd_fn! { wide
     fn layer_row<T: Real>(x: &[T], out: &mut [T], w: Option<&[T]>, b: Option<&[T]>, eps: T, mean: &mut T, rstd: &mut T) {
         let (m, s) = moments(x, eps);
         (*mean, *rstd) = (m, s);
@@ -149,7 +150,7 @@ pub fn rms_norm(out: &Tensor, x: &Tensor, w: Option<&Tensor>, n: usize, eps: f64
     finish(out, &result)
 }
 
-wide_fn! {
+simd_fn! { wide
     fn rms_row<T: Real>(x: &[T], out: &mut [T], w: Option<&[T]>, eps: T) {
         let mean = sum_by(x, |v| v * v) / T::of(x.len() as f64);
         let s = T::of(1.0) / (mean + eps).sqrt_();
@@ -209,7 +210,7 @@ pub fn group_norm(
         .try_for_each(|(o, r)| finish(o, r))
 }
 
-wide_fn! {
+simd_fn! { wide
     fn group_row<T: Real>(x: &[T], out: &mut [T], w: Option<&[T]>, b: Option<&[T]>, size: usize, eps: T, mean: &mut T, rstd: &mut T) {
         let (m, s) = moments(x, eps);
         (*mean, *rstd) = (m, s);
@@ -307,7 +308,7 @@ fn channel_stats<T: Real>(
     }
 }
 
-wide_fn! {
+simd_fn! { wide
     fn plane_stats<T: Real>(x: &[T], c: usize, dims: [usize; 3], sum: &mut f64, squares: &mut f64) {
         let [rows, channels, size] = dims;
         let planes = || (0..rows).map(move |r| &x[(r * channels + c) * size..][..size]);
@@ -317,7 +318,7 @@ wide_fn! {
     }
 }
 
-wide_fn! {
+simd_fn! { wide
     fn column_sums<T: Real>(x: &[T], sums: &mut [f64], zero: &[f64]) {
         for row in x.chunks_exact(zero.len()) {
             for (s, &v) in sums.iter_mut().zip(row) {
@@ -327,7 +328,7 @@ wide_fn! {
     }
 }
 
-wide_fn! {
+simd_fn! { wide
     fn column_squares<T: Real>(x: &[T], squares: &mut [f64], means: &[f64]) {
         for row in x.chunks_exact(means.len()) {
             for ((s, &v), &m) in squares.iter_mut().zip(row).zip(means) {
@@ -337,7 +338,7 @@ wide_fn! {
     }
 }
 
-wide_fn! {
+simd_fn! { wide
     fn scale_plane<T: Real>(x: &[T], out: &mut [T], scale: T, shift: T) {
         for (o, &v) in out.iter_mut().zip(x) {
             *o = v * scale + shift;
@@ -345,7 +346,7 @@ wide_fn! {
     }
 }
 
-wide_fn! {
+simd_fn! { wide
     fn scale_columns<T: Real>(x: &[T], out: &mut [T], scale: &[T], shift: &[T]) {
         for (x, o) in x.chunks_exact(scale.len()).zip(out.chunks_exact_mut(scale.len())) {
             for (((o, &v), &a), &b) in o.iter_mut().zip(x).zip(scale).zip(shift) {

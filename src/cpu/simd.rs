@@ -49,17 +49,22 @@ fn detect() -> Level {
     found
 }
 
-/// Compiles a function's body once for each instruction set and picks one at run time.
+/// Compiles a function's body for several instruction sets and picks one at run time.
 ///
 /// `wide` uses AVX-512 where present (arithmetic-bound loops); `stream` stops at 256 bits (loops bound by memory, which
-/// 512-bit code slows down on Zen 4). Everything the body calls must be `#[inline(always)]` or a closure, so that
-/// it is compiled with the body's features. Type parameters may carry one bound each.
+/// 512-bit code slows down on Zen 4); `once` compiles it for the target alone. Everything the body calls must be
+/// `#[inline(always)]` or a closure, so that it is compiled with the body's features. Type parameters may carry one bound
+/// each.
 ///
 /// ```ignore
 /// simd_fn! { stream pub fn add(out: &mut [f32], a: &[f32], b: &[f32]) { ... } }
 /// ```
-#[macro_export]
 macro_rules! simd_fn {
+    (once $(#[$m:meta])* $vis:vis fn $($rest:tt)*) => {
+        $(#[$m])*
+        #[inline(never)]
+        $vis fn $($rest)*
+    };
     ($kind:ident $(#[$m:meta])* $vis:vis fn $name:ident $(<$($g:ident : $b:path),+>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$m])*
         #[inline]
@@ -70,27 +75,29 @@ macro_rules! simd_fn {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma,f16c")]
-                fn avx2 $(<$($g: $b),+>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
+                fn avx2 $(<$($g: $b),+>)? ($($arg: $ty),*) $(-> $ret)? { body $(::<$($g),+>)? ($($arg),*) }
                 let level = $crate::cpu::simd::level();
-                $crate::simd_fn!(@$kind level, ($($arg),*), $(<$($g: $b),+>)?, ($($arg: $ty),*), ($($ret)?));
+                $crate::cpu::simd::simd_fn!(@$kind level, ($($arg),*), [$(<$($g: $b),+>)?], [$(::<$($g),+>)?], ($($arg: $ty),*), ($($ret)?));
                 if level >= $crate::cpu::simd::Level::Avx2 {
                     // SAFETY: `level` says that the machine has these features.
-                    return unsafe { avx2($($arg),*) };
+                    return unsafe { avx2 $(::<$($g),+>)? ($($arg),*) };
                 }
             }
-            body($($arg),*)
+            body $(::<$($g),+>)? ($($arg),*)
         }
     };
     (@stream $($rest:tt)*) => {};
-    (@wide $level:ident, ($($arg:ident),*), $(<$($g:ident : $b:path),+>)?, ($($a:ident : $ty:ty),*), ($($ret:ty)?)) => {
+    (@wide $level:ident, ($($arg:ident),*), [$($params:tt)*], [$($fish:tt)*], ($($a:ident : $ty:ty),*), ($($ret:ty)?)) => {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-        fn avx512 $(<$($g: $b),+>)? ($($a: $ty),*) $(-> $ret)? { body($($arg),*) }
+        fn avx512 $($params)* ($($a: $ty),*) $(-> $ret)? { body $($fish)* ($($a),*) }
         if $level >= $crate::cpu::simd::Level::Avx512 {
             // SAFETY: `level` says that the machine has these features.
-            return unsafe { avx512($($arg),*) };
+            return unsafe { avx512 $($fish)* ($($arg),*) };
         }
     };
 }
+
+pub(crate) use simd_fn;
 
 #[cfg(test)]
 mod tests {
@@ -98,12 +105,12 @@ mod tests {
         /// Doubles a slice.
         fn double(x: &mut [f32]) { for v in x { *v *= 2.0; } }
     }
-    simd_fn! { wide fn map_sum<F: Fn(f32) -> f32>(x: &[f32], f: F) -> f32 { x.iter().map(|&v| f(v)).sum() } }
+    simd_fn! { wide fn sum<T: Into<f64>>(x: Vec<T>) -> f64 { x.into_iter().map(Into::into).sum() } }
 
     #[test]
     fn bodies_run_at_every_level() {
         let mut x = [1.0, 2.0, 3.0];
         double(&mut x);
-        assert_eq!(map_sum(&x, |v| v + 1.0), 15.0);
+        assert_eq!(sum(x.to_vec()), 12.0);
     }
 }

@@ -5,7 +5,8 @@
 use super::lanes::{Real, max_of, sum_by};
 use super::lines::Shared;
 use super::{pool, slice, slice_mut};
-use crate::{DType, Device, Result, Tensor, wide_fn};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Device, Result, Tensor};
 
 /// Writes the softmax of `x` along `dim`, or its logarithm, into `out`, whose dtype decides that of the arithmetic.
 ///
@@ -65,7 +66,7 @@ fn run<T: Real>(x: &[T], out: &mut [T], n: usize, inner: usize, log: bool) {
     });
 }
 
-wide_fn! {
+simd_fn! { wide
     fn row<T: Real>(x: &[T], out: &mut [T]) {
         let m = max_of(x);
         for (o, &v) in out.iter_mut().zip(x) {
@@ -78,7 +79,7 @@ wide_fn! {
     }
 }
 
-wide_fn! {
+simd_fn! { wide
     fn log_row<T: Real>(x: &[T], out: &mut [T]) {
         let m = max_of(x);
         let log_sum = sum_by(x, |v| (v - m).exp_()).log_();
@@ -88,7 +89,7 @@ wide_fn! {
     }
 }
 
-wide_fn! {
+simd_fn! { wide
     fn columns<T: Real>(x: &[T], out: &mut [T], inner: usize, log: bool) {
         const WIDTH: usize = 64;
         let mut start = 0;
@@ -124,7 +125,7 @@ wide_fn! {
 /// Elements of a line that are summed in one go.
 const PART: usize = 8192;
 
-wide_fn! {
+simd_fn! { wide
     /// The largest element, and the sum of the exponentials of the differences to it (to 0 if it is infinite).
     fn exp_part<T: Real>(x: &[T], out: &mut (T, T)) {
         let top = max_of(x);

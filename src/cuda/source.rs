@@ -319,12 +319,7 @@ pub fn all() -> Vec<(String, String)> {
         }
         for d in CLASSES {
             let (compute, out) = (row.types)(d);
-            let looped = if compute == DType::C32 {
-                DType::C64
-            } else {
-                compute
-            };
-            if (row.kernel)(looped).is_none() {
+            if (row.kernel)(compute).is_none() {
                 continue;
             }
             let operands: Vec<Operand> = (0..row.arity)

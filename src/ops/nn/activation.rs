@@ -13,7 +13,7 @@ use torchlike_macros::operators;
 map_op!(
     Elu,
     1,
-    [float] | x,
+    [single] | x,
     c | if x < 0.0 {
         (x * T::ctx(c, 2)).expm1_() * T::ctx(c, 0)
     } else {
@@ -21,13 +21,13 @@ map_op!(
     }
 );
 
-map_op!(Gelu, 1, [float] | x, c | x.gelu_());
+map_op!(Gelu, 1, [single] | x, c | x.gelu_());
 
-map_op!(GeluTanh, 1, [float] | x, c | x.gelu_tanh_());
+map_op!(GeluTanh, 1, [single] | x, c | x.gelu_tanh_());
 
 map_op!(Silu, 1, [float complex] |x, c| x / (1.0 + (-x).exp_()));
 
-map_op!(Mish, 1, [float] | x, c | x * x.exp_().log1p_().tanh_());
+map_op!(Mish, 1, [single] | x, c | x * x.exp_().log1p_().tanh_());
 
 map_op!(
     Hardtanh,
@@ -50,9 +50,9 @@ map_op!(
     }
 );
 
-map_op!(Hardsigmoid, 1, [float] | x, c | clamp6(x + 3.0) / 6.0);
+map_op!(Hardsigmoid, 1, [light] | x, c | clamp6(x + 3.0) / 6.0);
 
-map_op!(Hardswish, 1, [float] | x, c | x * clamp6(x + 3.0) / 6.0);
+map_op!(Hardswish, 1, [light] | x, c | x * clamp6(x + 3.0) / 6.0);
 
 map_op!(
     LeakyRelu,
@@ -64,7 +64,7 @@ map_op!(
 map_op!(
     Softplus,
     1,
-    [float] | x,
+    [single] | x,
     c | if x * T::ctx(c, 0) > T::ctx(c, 1) {
         x
     } else {
@@ -75,7 +75,7 @@ map_op!(
 map_op!(
     Softshrink,
     1,
-    [float] | x,
+    [light] | x,
     c | if x > T::ctx(c, 0) {
         x - T::ctx(c, 0)
     } else if x < -T::ctx(c, 0) {
@@ -88,7 +88,7 @@ map_op!(
 map_op!(
     Hardshrink,
     1,
-    [float] | x,
+    [light] | x,
     c | if x >= -T::ctx(c, 0) && x <= T::ctx(c, 0) {
         0.0
     } else {
@@ -108,7 +108,7 @@ map_op!(
 map_op!(
     LogSigmoid,
     1,
-    [float] | x,
+    [single] | x,
     c | (if x < 0.0 { x } else { 0.0 }) - (-x.abs()).exp_().log1p_()
 );
 
@@ -117,7 +117,7 @@ map_op!(Glu, 2, [float] | x, y, c | x * y.sigmoid_());
 map_op!(
     Prelu,
     2,
-    [float] | x,
+    [light] | x,
     y,
     c | if x > 0.0 { x } else { y * x }
 );

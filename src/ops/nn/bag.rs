@@ -160,7 +160,6 @@ fn run_bag(a: &Args, outs: &[Tensor]) -> Result<()> {
         offsets: a.tensor(2)?,
         mode: a.int(4)?,
         factors: a.opt_tensor(6),
-        last_is_end: a.bool(7),
         padding,
     };
     bags(outs, &bag)

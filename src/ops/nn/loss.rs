@@ -14,7 +14,7 @@ map_op!(Mse, 2, [light] | x, y, c | (x - y) * (x - y));
 map_op!(
     SmoothL1,
     2,
-    [float] | x,
+    [light] | x,
     y,
     c | if (x - y).abs() < T::ctx(c, 0) {
         0.5 * (x - y) * (x - y) / T::ctx(c, 0)
@@ -26,7 +26,7 @@ map_op!(
 map_op!(
     Huber,
     2,
-    [float] | x,
+    [light] | x,
     y,
     c | if (x - y).abs() <= T::ctx(c, 0) {
         0.5 * (x - y) * (x - y)
@@ -38,7 +38,7 @@ map_op!(
 map_op!(
     Bce,
     2,
-    [float] | x,
+    [single] | x,
     y,
     c | (y - 1.0) * floor100((-x).log1p_()) - y * floor100(x.log_())
 );
@@ -46,7 +46,7 @@ map_op!(
 map_op!(
     ClampMin,
     1,
-    [float] | x,
+    [light] | x,
     c | if x < T::ctx(c, 0) { T::ctx(c, 0) } else { x }
 );
 

@@ -9,24 +9,52 @@ use crate::{DType, Result, Scalar, bail, cpu, ensure, map_op, map_row, op};
 use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
 
-map_op!(Add, 2, [int] |x, y, c| x.wrapping_add(y.wrapping_mul(T::ctx(c, 0))), [light complex] |x, y, c| x + y * T::ctx(c, 0), [boolean] |x, y, c| x | (y & T::ctx(c, 0)));
-map_op!(Sub, 2, [int] |x, y, c| x.wrapping_sub(y.wrapping_mul(T::ctx(c, 0))), [light complex] |x, y, c| x - y * T::ctx(c, 0));
+// PyTorch rounds sums with a factor once (real numbers only), and so do these.
+map_op!(
+    Add,
+    2,
+    [int] | x,
+    y,
+    c | x.wrapping_add(y.wrapping_mul(T::ctx(c, 0))),
+    [light] | x,
+    y,
+    c | y.mul_add(T::ctx(c, 0), x),
+    [complex] | x,
+    y,
+    c | x + y * T::ctx(c, 0),
+    [boolean] | x,
+    y,
+    c | x | (y & T::ctx(c, 0))
+);
+map_op!(
+    Sub,
+    2,
+    [int] | x,
+    y,
+    c | x.wrapping_sub(y.wrapping_mul(T::ctx(c, 0))),
+    [light] | x,
+    y,
+    c | (-y).mul_add(T::ctx(c, 0), x),
+    [complex] | x,
+    y,
+    c | x - y * T::ctx(c, 0)
+);
 map_op!(Mul, 2, [int] |x, y, c| x.wrapping_mul(y), [light complex] |x, y, c| x * y, [boolean] |x, y, c| x & y);
 map_op!(Div, 2, [light complex] |x, y, c| x / y);
 map_op!(
     DivTrunc,
     2,
-    [int] | x,
+    [int_heavy] | x,
     y,
     c | if y == 0 { 0 } else { x.wrapping_div(y) },
-    [float] | x,
+    [light] | x,
     y,
     c | (x / y).trunc()
 );
 map_op!(
     DivFloor,
     2,
-    [int] | x,
+    [int_heavy] | x,
     y,
     c | if y == 0 {
         0
@@ -38,7 +66,7 @@ map_op!(
             q
         }
     },
-    [float] | x,
+    [heavy] | x,
     y,
     c | {
         if y == 0.0 {
@@ -61,7 +89,7 @@ map_op!(
 map_op!(
     Remainder,
     2,
-    [int] | x,
+    [int_heavy] | x,
     y,
     c | if y == 0 {
         0
@@ -73,7 +101,7 @@ map_op!(
             r
         }
     },
-    [float] | x,
+    [heavy] | x,
     y,
     c | {
         let m = x % y;
@@ -87,20 +115,20 @@ map_op!(
 map_op!(
     Fmod,
     2,
-    [int] | x,
+    [int_heavy] | x,
     y,
     c | if y == 0 { 0 } else { x.wrapping_rem(y) },
-    [float] | x,
+    [heavy] | x,
     y,
     c | x % y
 );
 map_op!(
     Pow,
     2,
-    [int] | x,
+    [int_heavy] | x,
     y,
     c | int_pow(x as i64, y as i64) as T,
-    [float] | x,
+    [heavy] | x,
     y,
     c | x.powf(y),
     [complex] | x,
@@ -163,13 +191,13 @@ map_op!(
     y,
     c | x & y
 );
-map_op!(Atan2, 2, [float] | x, y, c | x.atan2(y));
-map_op!(Hypot, 2, [float] | x, y, c | x.hypot(y));
+map_op!(Atan2, 2, [heavy] | x, y, c | x.atan2(y));
+map_op!(Hypot, 2, [heavy] | x, y, c | x.hypot(y));
 map_op!(Copysign, 2, [light] | x, y, c | x.copysign(y));
 map_op!(
     Nextafter,
     2,
-    [float] | x,
+    [light] | x,
     y,
     c | if x.is_nan() || y.is_nan() {
         T::NAN
@@ -186,7 +214,7 @@ map_op!(
 map_op!(
     Logaddexp,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | if x == y {
         x + T::ln_1p(1.0)
@@ -204,7 +232,7 @@ map_op!(
 map_op!(
     Logaddexp2,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | if x == y {
         x + 1.0
@@ -215,7 +243,7 @@ map_op!(
 map_op!(
     Xlogy,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | if y.is_nan() {
         y
@@ -228,7 +256,7 @@ map_op!(
 map_op!(
     Xlog1py,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | if y.is_nan() {
         y
@@ -244,7 +272,7 @@ map_op!(
     [int] | x,
     y,
     c | if x == 0 { y } else { T::from(x > 0) },
-    [float] | x,
+    [light] | x,
     y,
     c | if x == 0.0 {
         y
@@ -257,11 +285,11 @@ map_op!(
     y,
     c | x | y
 );
-map_op!(Gcd, 2, [int] | x, y, c | gcd(x as i64, y as i64) as T);
+map_op!(Gcd, 2, [int_heavy] | x, y, c | gcd(x as i64, y as i64) as T);
 map_op!(
     Lcm,
     2,
-    [int] | x,
+    [int_heavy] | x,
     y,
     c | {
         let g = gcd(x as i64, y as i64);
@@ -317,9 +345,9 @@ map_op!(
     y,
     w,
     c | if w.abs() < 0.5 {
-        x + w * (y - x)
+        w.mul_add(y - x, x)
     } else {
-        y - (y - x) * (1.0 - w)
+        (x - y).mul_add(1.0 - w, y)
     },
     [complex] | x,
     y,
@@ -330,8 +358,23 @@ map_op!(
         y - (y - x) * (T::new(1.0, 0.0) - w)
     }
 );
-map_op!(Addcmul, 3, [int] |x, y, z, c| x.wrapping_add(T::ctx(c, 0).wrapping_mul(y).wrapping_mul(z)), [light complex] |x, y, z, c| x + T::ctx(c, 0) * y * z);
-map_op!(Addcdiv, 3, [light complex] |x, y, z, c| x + T::ctx(c, 0) * (y / z));
+map_op!(
+    Addcmul,
+    3,
+    [int] | x,
+    y,
+    z,
+    c | x.wrapping_add(T::ctx(c, 0).wrapping_mul(y).wrapping_mul(z)),
+    [light] | x,
+    y,
+    z,
+    c | (T::ctx(c, 0) * y).mul_add(z, x),
+    [complex] | x,
+    y,
+    z,
+    c | x + T::ctx(c, 0) * y * z
+);
+map_op!(Addcdiv, 3, [light complex] |x, y, z, c| x + T::ctx(c, 0) * y / z);
 map_op!(
     Clamp3,
     3,
@@ -395,11 +438,13 @@ fn number_ctx(args: &Args, position: usize) -> Result<Ctx> {
     Ok(ctx)
 }
 
-/// `alpha` of add and sub, with PyTorch's checks.
+/// `alpha` of add and sub in the operands' type, with PyTorch's checks.
 fn alpha(args: &Args, d: DType) -> Result<Ctx> {
     let a = args.scalar(2)?;
     check_scale(a, d)?;
-    number_ctx(args, 2)
+    let mut ctx = number_ctx(args, 2)?;
+    ctx.f[0] = cpu::halves::rounded(a, d).to_f64();
+    Ok(ctx)
 }
 
 /// Products, quotients and interpolations with a number keep it in single precision beside 16-bit tensors.

@@ -17,19 +17,19 @@ use torchlike_macros::operators;
 map_op!(
     Deg2rad,
     1,
-    [float] | x,
+    [light] | x,
     c | x * (std::f64::consts::PI / 180.0) as T
 );
 map_op!(
     Rad2deg,
     1,
-    [float] | x,
+    [light] | x,
     c | x * (180.0 / std::f64::consts::PI) as T
 );
 map_op!(
     Logit,
     1,
-    [float] | x,
+    [heavy] | x,
     c | {
         let z = if c.i[0] != 0 {
             let (lo, hi) = (c.f[0] as T, (1.0 - c.f[0] as T));
@@ -49,7 +49,7 @@ map_op!(
 map_op!(
     Sinc,
     1,
-    [float] | x,
+    [heavy] | x,
     c | if x == 0.0 {
         1.0
     } else {
@@ -64,7 +64,7 @@ map_op!(
         p.sin() / p
     }
 );
-map_op!(NanToNum, 1, [int boolean] |x, c| x, [float] |x, c| if x.is_nan() { c.f[0] as T } else if x == T::INFINITY { c.f[1] as T } else if x == T::NEG_INFINITY { c.f[2] as T } else { x }, [complex] |x, c| {
+map_op!(NanToNum, 1, [int boolean] |x, c| x, [light] |x, c| if x.is_nan() { c.f[0] as T } else if x == T::INFINITY { c.f[1] as T } else if x == T::NEG_INFINITY { c.f[2] as T } else { x }, [complex] |x, c| {
     let f = |v: f64| if v.is_nan() { c.f[0] } else if v == f64::INFINITY { c.f[1] } else if v == f64::NEG_INFINITY { c.f[2] } else { v };
     T::new(f(x.re as f64) as _, f(x.im as f64) as _)
 });
@@ -73,7 +73,7 @@ map_op!(
     1,
     [int] | x,
     c | x,
-    [float] | x,
+    [light] | x,
     c | {
         let ten = c.f[0] as T;
         if c.i[0] < 0 {
@@ -83,13 +83,13 @@ map_op!(
         }
     }
 );
-map_op!(Isclose, 2 => bool, [int boolean] |x, y, c| x == y || { let (a, b) = (f64::from(i32::from(x != y)) * (x as i64 as f64 - y as i64 as f64).abs(), (y as i64 as f64 * c.f[0]).abs() + c.f[1]); a <= b }, [float] |x, y, c| x == y || (c.i[0] != 0 && x.is_nan() && y.is_nan()) || { let (a, b) = ((x - y).abs(), c.f[1] as T + (c.f[0] as T * y).abs()); a.is_finite() && a <= b }, [complex] |x, y, c| x == y || (c.i[0] != 0 && x.is_nan() && y.is_nan()) || { let (a, b) = (f64::from((x - y).norm()), c.f[1] + c.f[0] * f64::from(y.norm())); a.is_finite() && a <= b });
-map_op!(Isreal, 1 => bool, [int uint float boolean] |x, c| true, [complex] |x, c| x.im == 0.0);
-map_op!(Angle, 1 => real, [float] |x, c| if x.is_nan() { x } else if x < 0.0 { std::f64::consts::PI as T } else { 0.0 }, [complex] |x, c| if x.is_nan() { x.re + x.im } else { x.im.atan2(x.re) });
+map_op!(Isclose, 2 => bool, [int boolean] |x, y, c| x == y || { let (a, b) = (f64::from(i32::from(x != y)) * (x as i64 as f64 - y as i64 as f64).abs(), (y as i64 as f64 * c.f[0]).abs() + c.f[1]); a <= b }, [light] |x, y, c| x == y || (c.i[0] != 0 && x.is_nan() && y.is_nan()) || { let (a, b) = ((x - y).abs(), c.f[1] as T + (c.f[0] as T * y).abs()); a.is_finite() && a <= b }, [complex] |x, y, c| x == y || (c.i[0] != 0 && x.is_nan() && y.is_nan()) || { let (a, b) = (f64::from((x - y).norm()), c.f[1] + c.f[0] * f64::from(y.norm())); a.is_finite() && a <= b });
+map_op!(Isreal, 1 => bool, [int uint light boolean] |x, c| true, [complex] |x, c| x.im == 0.0);
+map_op!(Angle, 1 => real, [light] |x, c| if x.is_nan() { x } else if x < 0.0 { std::f64::consts::PI as T } else { 0.0 }, [complex] |x, c| if x.is_nan() { x.re + x.im } else { x.im.atan2(x.re) });
 map_op!(
     Mvlgamma,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::mvlgamma(f64::from(x), c.i[0]) as T
 );
 

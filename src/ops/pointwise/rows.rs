@@ -2,7 +2,10 @@
 //!
 //! `map_op!(Neg, 1, [int] |x, c| x.wrapping_neg(), [float complex] |x, c| -x);` makes the type `Neg`, its loops for
 //! the integer, real and complex types, and `Neg::kernel`. `=> bool` or `=> real` after the arity changes the
-//! result's type. `light` in place of `float` says that memory is the limit, not arithmetic. Inside an expression `T` is the element type and `c` the [`Ctx`](crate::cpu::map::Ctx).
+//! result's type. A class is a function of [`cpu::map`](crate::cpu::map), which chooses the instruction sets: in place of
+//! `float`, `light` says that memory is the limit, not arithmetic, `single` that only single precision has a branch-free
+//! form, `heavy` that neither has; `int_heavy` does so in place of `int`. Inside an expression `T` is the element type
+//! and `c` the [`Ctx`](crate::cpu::map::Ctx).
 
 #[doc(hidden)]
 #[macro_export]
@@ -14,7 +17,7 @@ macro_rules! map_op {
         impl $N {
             #[allow(unreachable_code)]
             fn kernel(d: $crate::DType) -> Option<$crate::cpu::map::Loop> {
-                $($(if let Some(k) = $crate::map_op!(@pick $arity $class $N, d) { return Some(k); })+)+
+                $($(if let Some(k) = $crate::cpu::map::$class::<$N>(d) { return Some(k); })+)+
                 None
             }
         }
@@ -28,10 +31,19 @@ macro_rules! map_op {
     (@class int $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
         $crate::map_op!(@types [u8 i8 i16 i32 i64] $N, $arity, $out, $x $e);
     };
+    (@class int_heavy $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@types [u8 i8 i16 i32 i64] $N, $arity, $out, $x $e);
+    };
     (@class uint $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
         $crate::map_op!(@types [u16 u32 u64] $N, $arity, $out, $x $e);
     };
     (@class float $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@types [f32 f64] $N, $arity, $out, $x $e);
+    };
+    (@class single $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@types [f32 f64] $N, $arity, $out, $x $e);
+    };
+    (@class heavy $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
         $crate::map_op!(@types [f32 f64] $N, $arity, $out, $x $e);
     };
     (@class light $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
@@ -59,48 +71,23 @@ macro_rules! map_op {
     (@impl $t:ident, $re:ident, $N:ident, $arity:tt, [real], $x:tt $e:tt) => {
         $crate::map_op!(@fn $t, $re, $N, $arity, $x $e);
     };
-    (@fn $t:ident, $o:ident, $N:ident, 1, [$x:ident, $c:ident] [$e:expr]) => {
-        impl $crate::cpu::map::Un<$t> for $N {
+    (@fn $t:ident, $o:ident, $N:ident, 1, [$x:ident, $c:ident] $e:tt) => {
+        $crate::map_op!(@body $t, $o, $N, [$x, _y, _z], $c, $e);
+    };
+    (@fn $t:ident, $o:ident, $N:ident, 2, [$x:ident, $y:ident, $c:ident] $e:tt) => {
+        $crate::map_op!(@body $t, $o, $N, [$x, $y, _z], $c, $e);
+    };
+    (@fn $t:ident, $o:ident, $N:ident, 3, [$x:ident, $y:ident, $z:ident, $c:ident] $e:tt) => {
+        $crate::map_op!(@body $t, $o, $N, [$x, $y, $z], $c, $e);
+    };
+    (@body $t:ident, $o:ident, $N:ident, [$x:ident, $y:ident, $z:ident], $c:ident, [$e:expr]) => {
+        impl $crate::cpu::map::Op<$t> for $N {
             type Out = $o;
             #[inline(always)]
             #[allow(unused_variables)]
-            fn f($x: $t, $c: &$crate::cpu::map::Ctx) -> $o { #[allow(unused)] type T = $t; $e }
+            fn f([$x, $y, $z]: [$t; 3], $c: &$crate::cpu::map::Ctx) -> $o { #[allow(unused)] type T = $t; $e }
         }
     };
-    (@fn $t:ident, $o:ident, $N:ident, 2, [$x:ident, $y:ident, $c:ident] [$e:expr]) => {
-        impl $crate::cpu::map::Bin<$t> for $N {
-            type Out = $o;
-            #[inline(always)]
-            #[allow(unused_variables)]
-            fn f($x: $t, $y: $t, $c: &$crate::cpu::map::Ctx) -> $o { #[allow(unused)] type T = $t; $e }
-        }
-    };
-    (@fn $t:ident, $o:ident, $N:ident, 3, [$x:ident, $y:ident, $z:ident, $c:ident] [$e:expr]) => {
-        impl $crate::cpu::map::Tri<$t> for $N {
-            type Out = $o;
-            #[inline(always)]
-            #[allow(unused_variables)]
-            fn f($x: $t, $y: $t, $z: $t, $c: &$crate::cpu::map::Ctx) -> $o { #[allow(unused)] type T = $t; $e }
-        }
-    };
-    (@pick 1 int $N:ident, $d:ident) => { $crate::cpu::map::int1::<$N>($d) };
-    (@pick 1 uint $N:ident, $d:ident) => { $crate::cpu::map::uint1::<$N>($d) };
-    (@pick 1 float $N:ident, $d:ident) => { $crate::cpu::map::float1::<$N>($d) };
-    (@pick 1 light $N:ident, $d:ident) => { $crate::cpu::map::light1::<$N>($d) };
-    (@pick 1 complex $N:ident, $d:ident) => { $crate::cpu::map::complex1::<$N>($d) };
-    (@pick 1 boolean $N:ident, $d:ident) => { $crate::cpu::map::bool1::<$N>($d) };
-    (@pick 2 int $N:ident, $d:ident) => { $crate::cpu::map::int2::<$N>($d) };
-    (@pick 2 uint $N:ident, $d:ident) => { $crate::cpu::map::uint2::<$N>($d) };
-    (@pick 2 float $N:ident, $d:ident) => { $crate::cpu::map::float2::<$N>($d) };
-    (@pick 2 light $N:ident, $d:ident) => { $crate::cpu::map::light2::<$N>($d) };
-    (@pick 2 complex $N:ident, $d:ident) => { $crate::cpu::map::complex2::<$N>($d) };
-    (@pick 2 boolean $N:ident, $d:ident) => { $crate::cpu::map::bool2::<$N>($d) };
-    (@pick 3 int $N:ident, $d:ident) => { $crate::cpu::map::int3::<$N>($d) };
-    (@pick 3 uint $N:ident, $d:ident) => { $crate::cpu::map::uint3::<$N>($d) };
-    (@pick 3 float $N:ident, $d:ident) => { $crate::cpu::map::float3::<$N>($d) };
-    (@pick 3 light $N:ident, $d:ident) => { $crate::cpu::map::light3::<$N>($d) };
-    (@pick 3 complex $N:ident, $d:ident) => { $crate::cpu::map::complex3::<$N>($d) };
-    (@pick 3 boolean $N:ident, $d:ident) => { $crate::cpu::map::bool3::<$N>($d) };
 }
 
 /// A row of a pointwise table.

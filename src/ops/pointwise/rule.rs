@@ -1,14 +1,11 @@
 //! The pointwise family: promotion, broadcasting and the run of one loop, shared by all its rows.
 
-#![allow(unsafe_code, reason = "hands checked pointers to pointwise loops")]
-
-use crate::cpu::halves::half_loop_for;
-use crate::cpu::iter::{GRAIN, Walk};
-use crate::cpu::map::{Ctx, Loop, STREAM};
+use crate::cpu::map::{Ctx, Loop};
+use crate::cpu::rows::{self, Operand};
 use crate::dtype::{Category, promote};
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::op::{Body, Exec, Finish, KernelBody, OpDef, Plan, Ret, Row};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, err, mode};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, err, mode};
 use smallvec::SmallVec;
 
 /// One pointwise operator: what tells it from the others.
@@ -275,13 +272,7 @@ fn row_of(args: &Args) -> Result<&'static MapRow> {
 pub fn call_types(args: &Args, row: &MapRow) -> Result<(DType, DType)> {
     let common = result_type(&args.values[..row.arity])?;
     let (compute, out) = (row.types)(common);
-    // complex32 is computed as complex64; the result is narrowed afterwards.
-    let loop_type = if compute == DType::C32 {
-        DType::C64
-    } else {
-        compute
-    };
-    if (row.kernel)(loop_type).is_none() {
+    if (row.kernel)(compute).is_none() {
         return Err(not_implemented(args, compute));
     }
     Ok((compute, out))
@@ -323,154 +314,18 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
     )
 }
 
-/// complex32 is computed as complex64 and narrowed afterwards.
 fn run_cpu(row: &MapRow, operands: &[Arg], compute: DType, ctx: Ctx, out: &Tensor) -> Result<()> {
-    if compute != DType::C32 {
-        return run_loop(row, operands, out, compute, ctx);
-    }
-    let wide = match out.dtype() {
-        DType::C32 => DType::C64,
-        DType::F16 => DType::F32,
-        other => other,
-    };
-    let strides = dims::contiguous_strides(out.shape());
-    let made = Tensor::empty_strided(out.shape().clone(), strides, wide, out.device())?;
-    run_loop(row, operands, &made, DType::C64, ctx)?;
-    cpu::copy::copy(out, &made)
-}
-
-/// Runs a row's loop over operands that broadcast to the shape of `out`.
-///
-/// # Errors
-/// If memory for converted operands cannot be had.
-pub fn run_loop(
-    row: &MapRow,
-    operands: &[Arg],
-    out: &Tensor,
-    compute: DType,
-    mut ctx: Ctx,
-) -> Result<()> {
-    let Some(mut kernel) = (row.kernel)(compute) else {
+    let Some(kernel) = (row.kernel)(compute) else {
         bail!(NotImplemented, "no loop for {compute}");
     };
-    if compute.is_reduced_float() {
-        ctx.inner = Some(kernel);
-        kernel = half_loop_for(compute, row.arity, out.dtype().size())
-            .ok_or_else(|| err!(NotImplemented, "no 16-bit loop of {} operands", row.arity))?;
-    }
-    let mut numbers = [[0u64; 2]; 3];
-    let mut converted: SmallVec<[Tensor; 3]> = SmallVec::new();
-    let mut slots: [Slot; 3] = [Slot::Number; 3];
-    for (i, operand) in operands.iter().enumerate() {
-        match operand {
-            Arg::Tensor(t) if t.dtype() == compute => slots[i] = Slot::Direct,
-            Arg::Tensor(t)
-                if i == 1
-                    && t.ndim() == 0
-                    && ctx.wide_numbers
-                    && compute.is_reduced_float()
-                    && t.device().is_cpu() =>
-            {
-                cpu::write_scalar(&mut numbers[i], DType::F32, cpu::read_scalar(t, 0)?);
-                ctx.numbers |= 1 << i;
-            }
-            Arg::Tensor(t) => {
-                slots[i] = Slot::Converted(converted.len());
-                converted.push(cpu::copy::converted(t, compute)?);
-            }
-            other => {
-                let s = scalar_of(other).unwrap_or(Scalar::Int(0));
-                let single = ctx.wide_numbers && compute.is_reduced_float();
-                cpu::write_scalar(
-                    &mut numbers[i],
-                    if single { DType::F32 } else { compute },
-                    s,
-                );
-                ctx.numbers |= u8::from(single) << i;
-            }
-        }
-    }
-    let shape = out.shape();
-    let mut ptrs = [
-        out.data_ptr(),
-        std::ptr::null_mut(),
-        std::ptr::null_mut(),
-        std::ptr::null_mut(),
-    ];
-    let mut strides: [Dims; 4] = std::array::from_fn(|_| Dims::EMPTY);
-    let item = compute.size();
-    let mut flat = out.is_contiguous();
-    for (i, operand) in operands.iter().enumerate() {
-        let t = match (slots[i], operand) {
-            (Slot::Converted(k), _) => Some(&converted[k]),
-            (Slot::Direct, Arg::Tensor(t)) => Some(*t),
-            _ => None,
-        };
-        match t {
-            Some(t) => {
-                ptrs[i + 1] = t.data_ptr();
-                flat &= t.shape() == shape && t.is_contiguous();
-                strides[i + 1] = if t.shape() == shape {
-                    t.strides().clone()
-                } else {
-                    t.strides_for(shape)
-                };
-            }
-            None => {
-                ptrs[i + 1] = numbers[i].as_mut_ptr().cast();
-                strides[i + 1] = Dims::filled(shape.len(), 0);
-            }
-        }
-    }
-    let n = out.numel() as usize;
-    if flat && n <= GRAIN {
-        let mut steps = [out.dtype().size() as isize; 4];
-        for i in 0..operands.len() {
-            steps[i + 1] = if matches!(slots[i], Slot::Number) {
-                0
-            } else {
-                item as isize
-            };
-        }
-        // SAFETY: all operands hold n elements of the loop's type, contiguously (or one, with step 0).
-        unsafe { kernel(ptrs.as_ptr(), steps.as_ptr(), n, &ctx) };
-        return Ok(());
-    }
-    let out_size = out.dtype().size();
-    ctx.stream = n * out_size >= STREAM && !compute.is_reduced_float();
-    // SAFETY: the walk visits each element of the operands' common shape once; results do not overlap.
-    let call = |p: *const *mut u8, s: *const isize, n: usize| unsafe { kernel(p, s, n, &ctx) };
-    match operands.len() {
-        1 => Walk::<2>::new(
-            shape,
-            [ptrs[0], ptrs[1]],
-            [out.strides(), &strides[1]],
-            [out_size, item],
-        )
-        .run(GRAIN, |p, s, n| call(p.as_ptr(), s.as_ptr(), n)),
-        2 => Walk::<3>::new(
-            shape,
-            [ptrs[0], ptrs[1], ptrs[2]],
-            [out.strides(), &strides[1], &strides[2]],
-            [out_size, item, item],
-        )
-        .run(GRAIN, |p, s, n| call(p.as_ptr(), s.as_ptr(), n)),
-        _ => Walk::<4>::new(
-            shape,
-            ptrs,
-            [out.strides(), &strides[1], &strides[2], &strides[3]],
-            [out_size, item, item, item],
-        )
-        .run(GRAIN, |p, s, n| call(p.as_ptr(), s.as_ptr(), n)),
-    }
-    Ok(())
-}
-
-#[derive(Clone, Copy)]
-enum Slot {
-    Number,
-    Direct,
-    Converted(usize),
+    let operands: SmallVec<[Operand; 3]> = operands
+        .iter()
+        .map(|a| match a {
+            Arg::Tensor(t) => Operand::Tensor(t),
+            other => Operand::Number(scalar_of(other).unwrap_or(Scalar::Int(0))),
+        })
+        .collect();
+    rows::run(kernel, &ctx, compute, &operands, out)
 }
 
 /// True if the category of a number is above that of a dtype (used where PyTorch refuses a float for an integer).

@@ -8,123 +8,123 @@ use crate::ops::pointwise::rule::{float, same};
 use crate::{DType, Result, ensure, map_op, map_row, run};
 use torchlike_macros::operators;
 
-map_op!(Entr, 1, [float] | x, c | special::entr(f64::from(x)) as T);
-map_op!(Erfcx, 1, [float] | x, c | special::erfcx(f64::from(x)) as T);
-map_op!(Ndtr, 1, [float] | x, c | special::ndtr(f64::from(x)) as T);
-map_op!(Ndtri, 1, [float] | x, c | special::ndtri(f64::from(x)) as T);
+map_op!(Entr, 1, [heavy] | x, c | special::entr(f64::from(x)) as T);
+map_op!(Erfcx, 1, [heavy] | x, c | special::erfcx(f64::from(x)) as T);
+map_op!(Ndtr, 1, [heavy] | x, c | special::ndtr(f64::from(x)) as T);
+map_op!(Ndtri, 1, [heavy] | x, c | special::ndtri(f64::from(x)) as T);
 map_op!(
     LogNdtr,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::log_ndtr(f64::from(x)) as T
 );
 map_op!(
     I0,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_i(0, f64::from(x)) as T
 );
 map_op!(
     I0e,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_ie(0, f64::from(x)) as T
 );
 map_op!(
     I1,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_i(1, f64::from(x)) as T
 );
 map_op!(
     I1e,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_ie(1, f64::from(x)) as T
 );
 map_op!(
     AiryAi,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::airy_ai(f64::from(x)) as T
 );
-map_op!(J0, 1, [float] | x, c | libm::j0(f64::from(x)) as T);
-map_op!(J1, 1, [float] | x, c | libm::j1(f64::from(x)) as T);
-map_op!(Y0, 1, [float] | x, c | libm::y0(f64::from(x)) as T);
-map_op!(Y1, 1, [float] | x, c | libm::y1(f64::from(x)) as T);
+map_op!(J0, 1, [heavy] | x, c | libm::j0(f64::from(x)) as T);
+map_op!(J1, 1, [heavy] | x, c | libm::j1(f64::from(x)) as T);
+map_op!(Y0, 1, [heavy] | x, c | libm::y0(f64::from(x)) as T);
+map_op!(Y1, 1, [heavy] | x, c | libm::y1(f64::from(x)) as T);
 map_op!(
     Mi0,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_i(0, f64::from(x)) as T
 );
 map_op!(
     Mi1,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_i(1, f64::from(x)) as T
 );
 map_op!(
     K0,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_k(0.0, f64::from(x)) as T
 );
 map_op!(
     K1,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_k(1.0, f64::from(x)) as T
 );
 map_op!(
     K0e,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_ke(0.0, f64::from(x)) as T
 );
 map_op!(
     K1e,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::bessel_ke(1.0, f64::from(x)) as T
 );
 map_op!(
     Sj0,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::spherical_j0(f64::from(x)) as T
 );
 map_op!(
     Polygamma,
     1,
-    [float] | x,
+    [heavy] | x,
     c | special::polygamma(c.i[0], f64::from(x), size_of::<T>() == 4) as T
 );
 map_op!(
     Zeta,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::zeta(f64::from(x), f64::from(y)) as T
 );
 map_op!(
     Igamma,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::igamma(f64::from(x), f64::from(y), false) as T
 );
 map_op!(
     Igammac,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::igamma(f64::from(x), f64::from(y), true) as T
 );
 map_op!(
     ChebT,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::polynomial(
         Family::Chebyshev(1, 0),
@@ -136,7 +136,7 @@ map_op!(
 map_op!(
     ChebU,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::polynomial(
         Family::Chebyshev(2, 0),
@@ -148,7 +148,7 @@ map_op!(
 map_op!(
     ChebV,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::polynomial(
         Family::Chebyshev(2, -1),
@@ -160,7 +160,7 @@ map_op!(
 map_op!(
     ChebW,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::polynomial(
         Family::Chebyshev(2, 1),
@@ -172,7 +172,7 @@ map_op!(
 map_op!(
     SChebT,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::polynomial(
         Family::Chebyshev(1, 0),
@@ -184,7 +184,7 @@ map_op!(
 map_op!(
     SChebU,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::polynomial(
         Family::Chebyshev(2, 0),
@@ -196,7 +196,7 @@ map_op!(
 map_op!(
     SChebV,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::polynomial(
         Family::Chebyshev(2, -1),
@@ -208,7 +208,7 @@ map_op!(
 map_op!(
     SChebW,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::polynomial(
         Family::Chebyshev(2, 1),
@@ -220,7 +220,7 @@ map_op!(
 map_op!(
     HermH,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::polynomial(
         Family::HermiteH,
@@ -232,7 +232,7 @@ map_op!(
 map_op!(
     HermHe,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::polynomial(
         Family::HermiteHe,
@@ -244,7 +244,7 @@ map_op!(
 map_op!(
     Lag,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::polynomial(
         Family::Laguerre,
@@ -256,7 +256,7 @@ map_op!(
 map_op!(
     Leg,
     2,
-    [float] | x,
+    [heavy] | x,
     y,
     c | special::polynomial(
         Family::Legendre,

@@ -15,7 +15,7 @@ map_op!(
     1,
     [int] | x,
     c | T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
-    [float] | x,
+    [light] | x,
     c | if x > 0.0 {
         1.0
     } else if x < 0.0 {
@@ -31,7 +31,7 @@ map_op!(
     1,
     [int] | x,
     c | T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
-    [float] | x,
+    [light] | x,
     c | if x > 0.0 {
         1.0
     } else if x < 0.0 {
@@ -48,18 +48,18 @@ map_op!(
         x / x.norm()
     }
 );
-map_op!(Ceil, 1, [int] | x, c | x, [float] | x, c | x.ceil());
-map_op!(Floor, 1, [int] | x, c | x, [float] | x, c | x.floor());
-map_op!(Trunc, 1, [int] | x, c | x, [float] | x, c | x.trunc());
+map_op!(Ceil, 1, [int] | x, c | x, [light] | x, c | x.ceil());
+map_op!(Floor, 1, [int] | x, c | x, [light] | x, c | x.floor());
+map_op!(Trunc, 1, [int] | x, c | x, [light] | x, c | x.trunc());
 map_op!(
     Round,
     1,
     [int] | x,
     c | x,
-    [float] | x,
+    [light] | x,
     c | x.round_ties_even()
 );
-map_op!(Frac, 1, [float] | x, c | x - x.trunc());
+map_op!(Frac, 1, [light] | x, c | x - x.trunc());
 map_op!(Square, 1, [int] |x, c| x.wrapping_mul(x), [light complex] |x, c| x * x, [boolean] |x, c| x);
 map_op!(Sqrt, 1, [float complex] |x, c| x.sqrt_());
 map_op!(
@@ -73,36 +73,36 @@ map_op!(
 map_op!(
     Reciprocal,
     1,
-    [float] | x,
+    [light] | x,
     c | 1.0 / x,
     [complex] | x,
     c | 1.0 / x
 );
 map_op!(Exp, 1, [float complex] |x, c| x.exp_());
-map_op!(Exp2, 1, [float complex] |x, c| x.exp2_());
-map_op!(Expm1, 1, [float complex] |x, c| x.expm1_());
-map_op!(Log, 1, [float complex] |x, c| x.log_());
-map_op!(Log2, 1, [float complex] |x, c| x.log2_());
-map_op!(Log10, 1, [float complex] |x, c| x.log10_());
-map_op!(Log1p, 1, [float complex] |x, c| x.log1p_());
-map_op!(Sin, 1, [float complex] |x, c| x.sin_());
-map_op!(Cos, 1, [float complex] |x, c| x.cos_());
-map_op!(Tan, 1, [float complex] |x, c| x.tan_());
-map_op!(Asin, 1, [float complex] |x, c| x.asin_());
-map_op!(Acos, 1, [float complex] |x, c| x.acos_());
-map_op!(Atan, 1, [float complex] |x, c| x.atan_());
-map_op!(Sinh, 1, [float complex] |x, c| x.sinh_());
-map_op!(Cosh, 1, [float complex] |x, c| x.cosh_());
-map_op!(Tanh, 1, [float complex] |x, c| x.tanh_());
-map_op!(Asinh, 1, [float complex] |x, c| x.asinh_());
-map_op!(Acosh, 1, [float complex] |x, c| x.acosh_());
-map_op!(Atanh, 1, [float complex] |x, c| x.atanh_());
+map_op!(Exp2, 1, [single complex] |x, c| x.exp2_());
+map_op!(Expm1, 1, [single complex] |x, c| x.expm1_());
+map_op!(Log, 1, [single complex] |x, c| x.log_());
+map_op!(Log2, 1, [single complex] |x, c| x.log2_());
+map_op!(Log10, 1, [single complex] |x, c| x.log10_());
+map_op!(Log1p, 1, [single complex] |x, c| x.log1p_());
+map_op!(Sin, 1, [single complex] |x, c| x.sin_());
+map_op!(Cos, 1, [single complex] |x, c| x.cos_());
+map_op!(Tan, 1, [heavy complex] |x, c| x.tan_());
+map_op!(Asin, 1, [heavy complex] |x, c| x.asin_());
+map_op!(Acos, 1, [heavy complex] |x, c| x.acos_());
+map_op!(Atan, 1, [heavy complex] |x, c| x.atan_());
+map_op!(Sinh, 1, [heavy complex] |x, c| x.sinh_());
+map_op!(Cosh, 1, [heavy complex] |x, c| x.cosh_());
+map_op!(Tanh, 1, [single complex] |x, c| x.tanh_());
+map_op!(Asinh, 1, [heavy complex] |x, c| x.asinh_());
+map_op!(Acosh, 1, [heavy complex] |x, c| x.acosh_());
+map_op!(Atanh, 1, [heavy complex] |x, c| x.atanh_());
 map_op!(Sigmoid, 1, [float complex] |x, c| x.sigmoid_());
-map_op!(Erf, 1, [float] | x, c | x.erf_());
-map_op!(Erfc, 1, [float] | x, c | x.erfc_());
-map_op!(Erfinv, 1, [float] | x, c | x.erfinv_());
-map_op!(Lgamma, 1, [float] | x, c | x.lgamma_());
-map_op!(Digamma, 1, [float] | x, c | x.digamma_());
+map_op!(Erf, 1, [single] | x, c | x.erf_());
+map_op!(Erfc, 1, [single] | x, c | x.erfc_());
+map_op!(Erfinv, 1, [heavy] | x, c | x.erfinv_());
+map_op!(Lgamma, 1, [heavy] | x, c | x.lgamma_());
+map_op!(Digamma, 1, [heavy] | x, c | x.digamma_());
 map_op!(
     Relu,
     1,
@@ -112,13 +112,13 @@ map_op!(
     c | if x < 0.0 { 0.0 } else { x }
 );
 map_op!(BitwiseNot, 1, [int boolean] |x, c| !x);
-map_op!(LogicalNot, 1 => bool, [int uint] |x, c| x == 0, [float] |x, c| x == 0.0, [complex] |x, c| x.re == 0.0 && x.im == 0.0, [boolean] |x, c| !x);
-map_op!(Isnan, 1 => bool, [int uint boolean] |x, c| false, [float] |x, c| x.is_nan(), [complex] |x, c| x.is_nan());
-map_op!(Isinf, 1 => bool, [int uint boolean] |x, c| false, [float] |x, c| x.is_infinite(), [complex] |x, c| x.is_infinite());
-map_op!(Isfinite, 1 => bool, [int uint boolean] |x, c| true, [float] |x, c| x.is_finite(), [complex] |x, c| x.is_finite());
-map_op!(Isposinf, 1 => bool, [int boolean] |x, c| false, [float] |x, c| x == T::INFINITY);
-map_op!(Isneginf, 1 => bool, [int boolean] |x, c| false, [float] |x, c| x == T::NEG_INFINITY);
-map_op!(Signbit, 1 => bool, [int] |x, c| x < 0 as T, [float] |x, c| x.is_sign_negative(), [boolean] |x, c| false);
+map_op!(LogicalNot, 1 => bool, [int uint] |x, c| x == 0, [light] |x, c| x == 0.0, [complex] |x, c| x.re == 0.0 && x.im == 0.0, [boolean] |x, c| !x);
+map_op!(Isnan, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_nan(), [complex] |x, c| x.is_nan());
+map_op!(Isinf, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_infinite(), [complex] |x, c| x.is_infinite());
+map_op!(Isfinite, 1 => bool, [int uint boolean] |x, c| true, [light] |x, c| x.is_finite(), [complex] |x, c| x.is_finite());
+map_op!(Isposinf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::INFINITY);
+map_op!(Isneginf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::NEG_INFINITY);
+map_op!(Signbit, 1 => bool, [int] |x, c| x < 0 as T, [light] |x, c| x.is_sign_negative(), [boolean] |x, c| false);
 
 fn positive(a: &Args) -> Result<Ret> {
     let t = a.tensor(0)?;
