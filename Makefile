@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup build demo test lint bench bless
+.PHONY: setup build demo test lint bench bless sanitize miri nightly
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -42,3 +42,17 @@ bench: setup
 bless: build
 	cargo fmt
 	$(BIN)/python tests/generate.py
+
+# Every row, dtype, layout and form under glibc's checking allocator.
+sanitize: build
+	$(BIN)/python tests/every_call.py
+
+# The core's unit tests under an interpreter that knows undefined behaviour; needs `rustup +nightly component add miri rust-src`.
+miri:
+	cargo +nightly miri test --no-default-features --lib -- dims:: scalar:: storage:: cpu::iter:: cpu::rows:: cpu::map:: cpu::memory::
+
+# What takes hours: sanitizing, fuzzing every reader, killing saves, and Miri where a toolchain has it.
+nightly: sanitize
+	fuzz/run.sh all 1800
+	$(BIN)/python tests/kill_during_save.py --times 200
+	if cargo +nightly miri --version; then $(MAKE) miri; fi

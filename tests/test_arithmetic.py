@@ -140,3 +140,56 @@ def test_more_dimensions_than_reductions_take(device):
     assert x[0].dim() == 64
     with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
         x.amax(0)
+
+
+LAYOUTS = {
+    "tail": lambda x: x,
+    "whole": lambda x: x[:64].clone(),
+    "strided": lambda x: torch.stack([x, x], 1)[:, 0],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_sums_with_a_factor_are_rounded_once(dtype, layout):
+    """Sums of numbers from 1 to 2 and their products are exact in double precision, and then rounded once."""
+    torch.manual_seed(0)
+    x, y, z = (LAYOUTS[layout]((torch.rand(1003) + 1).to(dtype)) for _ in range(3))
+    a, b, c = (t.double() for t in (x, y, z))
+    single = lambda t: t.to(torch.float32).to(dtype)  # noqa: E731
+    assert torch.equal(torch.add(x, y, alpha=1.25), single(a + b * 1.25))
+    assert torch.equal(torch.sub(x, y, alpha=1.25), single(a - b * 1.25))
+    assert torch.equal(torch.addcmul(x, y, z, value=0.5), single(a + 0.5 * b * c))
+    quotient = (0.5 * y.float()) / z.float()
+    assert torch.equal(torch.addcdiv(x, y, z, value=0.5), (x.float() + quotient).to(dtype))
+    step = (y.float() - x.float()).double()
+    assert torch.equal(torch.lerp(x, y, 0.25), single(a + 0.25 * step))
+    weight = (z.float() - 1).to(dtype)
+    w = weight.double()
+    low, high = a + w * step, b - step * (1 - weight.float()).double()
+    assert torch.equal(torch.lerp(x, y, weight), single(torch.where(w < 0.5, low, high)))
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 1001, 5000])
+def test_complex_halves_have_results_of_their_own_size(n):
+    """What a loop writes is wider than the result here, so it may not go to the result's memory."""
+    z = torch.complex(torch.full((n,), 3.0), torch.full((n,), 4.0)).to(torch.complex32)
+    assert z.abs().dtype == torch.float16
+    assert torch.equal(z.abs(), torch.full((n,), 5.0, dtype=torch.float16))
+    assert torch.equal(z.angle(), torch.full((n,), math.atan2(4, 3), dtype=torch.float16))
+    assert torch.equal(z + z, z * 2)
+    assert (z == z).all() and torch.allclose(z, z)
+    out = torch.empty(2 * n, dtype=torch.float32)[::2]
+    assert torch.equal(torch.abs(z, out=out), torch.full((n,), 5.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.complex64])
+def test_operands_in_the_results_place(dtype):
+    x = (torch.arange(1, 1200) % 7).to(dtype)
+    for n in (1, 5, 64, 1199):
+        a, number = x[:n].clone(), x[:n].clone()
+        assert torch.equal(a.add_(a), x[:n] * 2)
+        assert torch.equal(a.sub_(x[:n]), x[:n])
+        assert torch.equal(a.mul_(a[0].clone()), x[:n] * x[0])
+        assert torch.equal(number.add_(3), x[:n] + 3)
+        assert torch.equal(number.neg_(), -(x[:n] + 3))

@@ -154,15 +154,6 @@ impl Drop for Block {
     }
 }
 
-/// Gives all cached blocks back to the system.
-pub fn empty_cache() {
-    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    cache.bytes = 0;
-    for (capacity, address) in cache.blocks.drain(..) {
-        free(address as *mut u8, capacity);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,8 @@
 //! Attention: a block of queries at a time against all keys, scores kept in the cache.
 
 use super::{copy, matrix, pool, vmath};
-use crate::{DType, Device, Dims, Result, Scalar, Tensor, dims, simd_fn};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, dims};
 
 /// Scores held at a time.
 const SCORES: usize = 96 * 1024;

@@ -17,8 +17,6 @@ pub struct Bag<'a> {
     pub mode: i64,
     /// A factor for each index.
     pub factors: Option<&'a Tensor>,
-    /// The last offset is the end of the last bag.
-    pub last_is_end: bool,
     /// A row that does not count.
     pub padding: Option<i64>,
 }

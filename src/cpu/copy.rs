@@ -5,7 +5,7 @@
 use super::halves::{self, Half};
 use super::iter::{GRAIN, Walk};
 use super::lines;
-use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, bail, dims};
+use crate::{DType, Device, Element, Result, Scalar, Tensor, bail, dims};
 use half::{bf16, f16};
 use num_complex::{Complex, Complex32, Complex64};
 
@@ -27,7 +27,8 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
         && src.shape() == dst.shape()
         && src.is_contiguous()
     {
-        copy_bytes(dst.data_ptr(), src.data_ptr(), n * dst.dtype().size());
+        // SAFETY: two dense tensors of n elements; the kernel is the only writer of its result.
+        unsafe { copy_bytes(dst.data_ptr(), src.data_ptr(), n * dst.dtype().size()) };
         return Ok(());
     }
     if same_type && plain && super::transpose::copy(dst, src) {
@@ -57,7 +58,10 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
 }
 
 /// Copies bytes, on all threads if there are many.
-pub fn copy_bytes(dst: *mut u8, src: *const u8, n: usize) {
+///
+/// # Safety
+/// Both sides hold n bytes, which nobody else writes (or, of the first, reads) meanwhile.
+pub unsafe fn copy_bytes(dst: *mut u8, src: *const u8, n: usize) {
     let (dst, src) = (lines::Shared::at(dst), lines::Shared::at(src.cast_mut()));
     super::pool::parallel_for(n, 1 << 17, |r| {
         // SAFETY: both sides hold n bytes, of which tasks copy disjoint ranges; a tensor copied onto itself is tolerated by `copy`.
@@ -137,6 +141,12 @@ unsafe fn same_row<T: Copy>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, 
             std::ptr::copy(src.cast::<T>(), dst.cast::<T>(), n);
         } else if ss == 0 {
             let v = src.cast::<T>().read_unaligned();
+            if sd == item {
+                for i in 0..n {
+                    dst.cast::<T>().add(i).write_unaligned(v);
+                }
+                return;
+            }
             for i in 0..n as isize {
                 dst.offset(i * sd).cast::<T>().write_unaligned(v);
             }
@@ -394,10 +404,4 @@ pub fn from_scalars(values: &[Scalar], shape: &[i64], dtype: DType) -> Result<Te
         NotImplemented,
         "tensors of {dtype} cannot be made from numbers"
     )
-}
-
-/// The strides and pointer of a tensor read with another shape.
-#[must_use]
-pub fn operand(t: &Tensor, shape: &Dims) -> (*mut u8, Dims) {
-    (t.data_ptr(), t.strides_for(shape))
 }

@@ -6,6 +6,7 @@
 )]
 
 use super::simd::{self, Level};
+use crate::{DType, Element, Scalar};
 use half::{bf16, f16};
 
 /// A 16-bit float.
@@ -120,6 +121,16 @@ impl Half for bf16 {
         let rounded = (bits.wrapping_add(0x7fff + ((bits >> 16) & 1))) >> 16;
         let nan = v != v;
         Self::from_bits(if nan { 0x7fc0 } else { rounded as u16 })
+    }
+}
+
+/// A number rounded to a 16-bit type; for the other types, itself.
+#[must_use]
+pub fn rounded(v: Scalar, dtype: DType) -> Scalar {
+    match dtype {
+        DType::F16 => f16::from_scalar(v).to_scalar(),
+        DType::BF16 => bf16::from_scalar(v).to_scalar(),
+        _ => v,
     }
 }
 

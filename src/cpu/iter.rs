@@ -174,4 +174,49 @@ mod tests {
             }
         }
     }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { cases: if cfg!(miri) { 16 } else { 256 }, failure_persistence: None, ..Default::default() })]
+
+        /// Any shape, strides of both operands in any order of dimensions, some of them 0 for the second.
+        #[test]
+        fn every_element_is_visited_once(
+            shape in proptest::collection::vec(0i64..5, 0..5),
+            order in proptest::sample::select(vec![[0usize, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]]),
+            expanded in 0u8..16,
+            grain in 1usize..40,
+        ) {
+            let order: Vec<usize> = order.into_iter().filter(|&d| d < shape.len()).collect();
+            let to = crate::dims::strides_in_order(&shape, &order);
+            let mut from = crate::dims::contiguous_strides(&shape).to_vec();
+            for (d, step) in from.iter_mut().enumerate() {
+                if expanded & (1 << d) != 0 {
+                    *step = 0;
+                }
+            }
+            let n = shape.iter().product::<i64>() as usize;
+            let a: Vec<i32> = (0..n as i32).collect();
+            let b: Vec<std::sync::atomic::AtomicI32> = (0..n).map(|_| 0.into()).collect();
+            let ptrs = [b.as_ptr() as *mut u8, a.as_ptr() as *mut u8];
+            Walk::<2>::new(&shape, ptrs, [&to, &from], [4, 4]).run(grain, |p, s, n| {
+                for i in 0..n as isize {
+                    // SAFETY: both vectors hold an element for each index of the shape.
+                    unsafe {
+                        let x = *p[1].offset(s[1] * i).cast::<i32>();
+                        (*p[0].offset(s[0] * i).cast::<std::sync::atomic::AtomicI32>())
+                            .fetch_add(x + 1, std::sync::atomic::Ordering::Relaxed);
+                    };
+                }
+            });
+            for k in 0..n {
+                let (mut rest, mut at, mut source) = (k as i64, 0, 0);
+                for d in (0..shape.len()).rev() {
+                    at += rest % shape[d] * to[d];
+                    source += rest % shape[d] * from[d];
+                    rest /= shape[d];
+                }
+                proptest::prop_assert_eq!(b[at as usize].load(std::sync::atomic::Ordering::Relaxed), a[source as usize] + 1);
+            }
+        }
+    }
 }

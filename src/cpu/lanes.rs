@@ -15,22 +15,12 @@ pub trait Real:
 {
     /// The smallest value.
     const LOWEST: Self;
-    /// self * b + c, rounded once where that is fast.
-    fn fma(self, b: Self, c: Self) -> Self;
 }
 impl Real for f32 {
     const LOWEST: Self = f32::NEG_INFINITY;
-    #[inline(always)]
-    fn fma(self, b: Self, c: Self) -> Self {
-        self * b + c
-    }
 }
 impl Real for f64 {
     const LOWEST: Self = f64::NEG_INFINITY;
-    #[inline(always)]
-    fn fma(self, b: Self, c: Self) -> Self {
-        self * b + c
-    }
 }
 
 const LANES: usize = 64;

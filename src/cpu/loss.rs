@@ -281,7 +281,7 @@ fn distances_of<T: super::lanes::Real>(
     });
 }
 
-crate::simd_fn! { wide
+crate::cpu::simd::simd_fn! { wide
     fn distance<T: super::lanes::Real>(x: &[T], y: &[T], p: f64, out: &mut T) {
         use super::lanes::sum2_by;
         let gap = |a: T, b: T| if a < b { b - a } else { a - b };

@@ -5,7 +5,8 @@
 
 #![allow(unsafe_code, reason = "loops over raw, checked memory")]
 
-use crate::{DType, Element, simd_fn};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Element};
 use num_complex::{Complex32, Complex64};
 use std::mem::MaybeUninit;
 
@@ -51,6 +52,42 @@ pub trait Op<A> {
 /// Elements that loops of [`Loop::unit`] above 1 take at a time.
 const UNIT: usize = 64;
 
+/// What a block function is given of its operands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As many elements of each as of the result.
+    Dense,
+    /// One element of the second and the third.
+    Numbers,
+    /// The first operand is the result's own memory.
+    Over,
+    /// Both.
+    OverNumbers,
+}
+
+impl Form {
+    /// The form for a first operand in the result's place, and for others of one element.
+    #[must_use]
+    pub fn of(over: bool, numbers: bool) -> Self {
+        match (over, numbers) {
+            (false, false) => Self::Dense,
+            (false, true) => Self::Numbers,
+            (true, false) => Self::Over,
+            (true, true) => Self::OverNumbers,
+        }
+    }
+
+    /// Elements of each operand for `n` of the result.
+    fn lengths(self, n: usize) -> [usize; 3] {
+        match self {
+            Self::Dense => [n, n, n],
+            Self::Numbers => [n, 1, 1],
+            Self::Over => [0, n, n],
+            Self::OverNumbers => [0, 1, 1],
+        }
+    }
+}
+
 /// Computes `n` elements: result, operands, n, numbers.
 type Block = unsafe fn(*mut u8, [*const u8; 3], usize, &Ctx);
 
@@ -58,16 +95,17 @@ type Block = unsafe fn(*mut u8, [*const u8; 3], usize, &Ctx);
 /// cannot be told wrongly.
 #[derive(Clone, Copy)]
 pub struct Loop {
-    block: Block,
+    /// By [`Form`]; that for dense operands is always there.
+    blocks: [Option<Block>; 4],
     unit: usize,
     reads: DType,
     writes: DType,
 }
 
 impl Loop {
-    fn of<O: Op<A>, A: Element>(block: Block, unit: usize) -> Self {
+    fn of<O: Op<A>, A: Element>(blocks: [Option<Block>; 4], unit: usize) -> Self {
         Self {
-            block,
+            blocks,
             unit,
             reads: A::DTYPE,
             writes: O::Out::DTYPE,
@@ -92,15 +130,31 @@ impl Loop {
         self.unit
     }
 
+    /// Whether there is code for operands in a form.
+    #[must_use]
+    pub fn has(&self, form: Form) -> bool {
+        self.blocks[form as usize].is_some()
+    }
+
     /// Computes `n` neighbours, `n` a multiple of the unit.
     ///
     /// # Safety
-    /// `out` has room for n elements of [`Loop::writes`] and overlaps no operand; each operand (of those that the
-    /// operator ignores: any other again) holds n elements of [`Loop::reads`].
+    /// `out` has room for n elements of [`Loop::writes`], and the loop has the form. Each operand (of those that the
+    /// operator ignores: any other again) holds as many elements of [`Loop::reads`] as the form says; but for a first one
+    /// in its place, the result overlaps none.
     #[inline]
-    pub unsafe fn run(&self, out: *mut u8, operands: [*const u8; 3], n: usize, ctx: &Ctx) {
-        // SAFETY: as the caller promises.
-        unsafe { (self.block)(out, operands, n, ctx) }
+    pub unsafe fn run(
+        &self,
+        form: Form,
+        out: *mut u8,
+        operands: [*const u8; 3],
+        n: usize,
+        ctx: &Ctx,
+    ) {
+        if let Some(block) = self.blocks[form as usize] {
+            // SAFETY: as the caller promises.
+            unsafe { block(out, operands, n, ctx) }
+        }
     }
 }
 
@@ -112,18 +166,77 @@ type Sides<'a, O, A> = (&'a mut [MaybeUninit<<O as Op<A>>::Out>], [&'a [A]; 3]);
 /// As for [`Loop::run`].
 #[inline(always)]
 unsafe fn sides<'a, O: Op<A>, A>(
+    form: Form,
     out: *mut u8,
     operands: [*const u8; 3],
     n: usize,
 ) -> Sides<'a, O, A> {
+    let lengths = form.lengths(n);
+    let operand = |k: usize| {
+        if lengths[k] == 0 {
+            return &[][..];
+        }
+        // SAFETY: as the caller promises.
+        unsafe { std::slice::from_raw_parts(operands[k].cast::<A>(), lengths[k]) }
+    };
     // SAFETY: as the caller promises.
-    unsafe {
-        (
-            std::slice::from_raw_parts_mut(out.cast(), n),
-            operands.map(|p| std::slice::from_raw_parts(p.cast(), n)),
-        )
-    }
+    let out = unsafe { std::slice::from_raw_parts_mut(out.cast(), n) };
+    (out, [operand(0), operand(1), operand(2)])
 }
+
+/// A block function whose body is compiled as [`simd_fn!`] says.
+macro_rules! block_fn {
+    ($name:ident, $kind:ident, $form:expr, |$out:ident, $x:ident, $c:ident| $body:block) => {
+        unsafe fn $name<O: Op<A>, A: Element>(out: *mut u8, operands: [*const u8; 3], n: usize, ctx: &Ctx) {
+            simd_fn! { $kind fn slices<O: Op<A>, A: Element>($out: &mut [MaybeUninit<O::Out>], $x: [&[A]; 3], $c: &Ctx) $body }
+            // SAFETY: as the caller promises.
+            let (out, x) = unsafe { sides::<O, A>($form, out, operands, n) };
+            // A copy of the numbers, which no store can be thought to change.
+            slices::<O, A>(out, x, &{ *ctx });
+        }
+    };
+}
+block_fn!(plain, once, Form::Dense, |out, x, c| {
+    each::<O, A>(out, x, c);
+});
+block_fn!(light_dense, stream, Form::Dense, |out, x, c| {
+    each::<O, A>(out, x, c);
+});
+block_fn!(light_numbers, stream, Form::Numbers, |out, x, c| {
+    let (n, y, z) = (out.len(), x[1][0], x[2][0]);
+    let x = &x[0][..n];
+    for i in 0..n {
+        out[i].write(O::f([x[i], y, z], c));
+    }
+});
+block_fn!(light_over, stream, Form::Over, |out, x, c| {
+    let n = out.len();
+    let (y, z) = (&x[1][..n], &x[2][..n]);
+    for i in 0..n {
+        out[i].write(O::f([taken(&out[i]), y[i], z[i]], c));
+    }
+});
+block_fn!(
+    light_over_numbers,
+    stream,
+    Form::OverNumbers,
+    |out, x, c| {
+        let (y, z) = (x[1][0], x[2][0]);
+        for o in out {
+            o.write(O::f([taken(o), y, z], c));
+        }
+    }
+);
+// Chunks of a known length need no code for what is left over.
+block_fn!(wide, wide, Form::Dense, |out, x, c| {
+    let (out, _) = out.as_chunks_mut::<UNIT>();
+    let [x, y, z] = x.map(|x| x.as_chunks::<UNIT>().0);
+    for (((out, x), y), z) in out.iter_mut().zip(x).zip(y).zip(z) {
+        for i in 0..UNIT {
+            out[i].write(O::f([x[i], y[i], z[i]], c));
+        }
+    }
+});
 
 #[inline(always)]
 fn each<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>], x: [&[A]; 3], c: &Ctx) {
@@ -134,41 +247,35 @@ fn each<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>], x: [&[A]; 3], c: &Ct
     }
 }
 
-/// A function that gives the loop whose body is compiled as [`simd_fn!`] says, for counts that are multiples of a unit.
-macro_rules! loop_fn {
-    ($(#[$m:meta])* $name:ident, $kind:ident, $unit:expr, |$out:ident, $x:ident, $c:ident| $body:block) => {
-        $(#[$m])*
-        fn $name<O: Op<A>, A: Element>() -> Loop {
-            simd_fn! { $kind fn slices<O: Op<A>, A: Element>($out: &mut [MaybeUninit<O::Out>], $x: [&[A]; 3], $c: &Ctx) $body }
-            unsafe fn block<O: Op<A>, A: Element>(out: *mut u8, operands: [*const u8; 3], n: usize, ctx: &Ctx) {
-                // SAFETY: as the caller promises.
-                let (out, x) = unsafe { sides::<O, A>(out, operands, n) };
-                // A copy of the numbers, which no store can be thought to change.
-                slices::<O, A>(out, x, &{ *ctx });
-            }
-            Loop::of::<O, A>(block::<O, A>, $unit)
-        }
-    };
+/// The operand in a result's place.
+#[inline(always)]
+fn taken<B, A: Copy>(place: &MaybeUninit<B>) -> A {
+    debug_assert_eq!(size_of::<A>(), size_of::<B>());
+    // SAFETY: only for forms whose first operand, an `A`, lies there.
+    unsafe { place.as_ptr().cast::<A>().read() }
 }
-loop_fn! {
-    /// One body for every machine: what calls a library for each element gains nothing from vectors.
-    plain_loop, once, 1, |out, x, c| { each::<O, A>(out, x, c); }
+
+/// One body for every machine: what calls a library for each element gains nothing from vectors.
+fn plain_loop<O: Op<A>, A: Element>() -> Loop {
+    Loop::of::<O, A>([Some(plain::<O, A>), None, None, None], 1)
 }
-loop_fn! {
-    /// Bodies for AVX2 and the baseline.
-    light_loop, stream, 1, |out, x, c| { each::<O, A>(out, x, c); }
-}
-loop_fn! {
-    /// Bodies for every instruction set, over chunks of a known length: there is no code for what is left over.
-    wide_loop, wide, UNIT, |out, x, c| {
-        let (out, _) = out.as_chunks_mut::<UNIT>();
-        let [x, y, z] = x.map(|x| x.as_chunks::<UNIT>().0);
-        for (((out, x), y), z) in out.iter_mut().zip(x).zip(y).zip(z) {
-            for i in 0..UNIT {
-                out[i].write(O::f([x[i], y[i], z[i]], c));
-            }
-        }
+/// Bodies for AVX2 and the baseline, and for operands in every form: memory is the limit, so none goes by way of a block.
+fn light_loop<O: Op<A>, A: Element>() -> Loop {
+    let mut blocks: [Option<Block>; 4] = [
+        Some(light_dense::<O, A>),
+        Some(light_numbers::<O, A>),
+        None,
+        None,
+    ];
+    if A::DTYPE == O::Out::DTYPE {
+        blocks[Form::Over as usize] = Some(light_over::<O, A>);
+        blocks[Form::OverNumbers as usize] = Some(light_over_numbers::<O, A>);
     }
+    Loop::of::<O, A>(blocks, 1)
+}
+/// Bodies for every instruction set.
+fn wide_loop<O: Op<A>, A: Element>() -> Loop {
+    Loop::of::<O, A>([Some(wide::<O, A>), None, None, None], UNIT)
 }
 
 /// The loop for a real floating type; the 16-bit ones get that for single precision.

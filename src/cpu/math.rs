@@ -97,8 +97,6 @@ pub trait RealFns: Elementary + PartialOrd {
     fn lgamma_(self) -> Self;
     /// The logarithmic derivative of the gamma function.
     fn digamma_(self) -> Self;
-    /// Rounded to the nearest integer, ties to even.
-    fn rint_(self) -> Self;
     /// From a double.
     fn of(v: f64) -> Self;
     /// To a double.
@@ -128,10 +126,6 @@ macro_rules! real_impl {
             }
             fn digamma_(self) -> Self {
                 digamma(f64::from(self)) as $t
-            }
-            #[inline(always)]
-            fn rint_(self) -> Self {
-                self.round_ties_even()
             }
             #[inline(always)]
             fn of(v: f64) -> Self {

@@ -3,7 +3,8 @@
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
 use super::{copy, iter, lines, past, pool};
-use crate::{DType, Element, Result, Scalar, Tensor, simd_fn, with_dtype};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Element, Result, Scalar, Tensor, with_dtype};
 
 /// Writes a number as an element of `dtype` at the start of `to` (at least 16 bytes).
 pub fn write_scalar(to: &mut [u64; 2], dtype: DType, value: Scalar) {
@@ -118,8 +119,8 @@ pub fn write_slice<T: Element>(t: &Tensor, values: &[T]) {
             && t.numel() == values.len() as i64
             && t.device().is_cpu()
     );
-    // SAFETY: the assertion above; a fresh tensor cannot overlap the slice.
-    unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), t.data_ptr().cast(), values.len()) };
+    // SAFETY: the assertion above.
+    unsafe { std::ptr::copy(values.as_ptr(), t.data_ptr().cast(), values.len()) };
 }
 
 /// The elements of a row-major CPU tensor of type `T`.

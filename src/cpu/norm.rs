@@ -5,7 +5,8 @@
 use super::lanes::{Real, sum_by};
 use super::lines::Shared;
 use super::{pool, slice, slice_mut};
-use crate::{DType, Device, Result, Tensor, simd_fn};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Device, Result, Tensor};
 
 /// The type that a normalisation of `d` computes in.
 #[must_use]

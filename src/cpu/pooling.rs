@@ -4,7 +4,8 @@
 
 use super::lines::Shared;
 use super::{copy, pool};
-use crate::{DType, Device, Element, MemoryFormat, Result, Tensor, bail, dims, simd_fn};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Device, Element, MemoryFormat, Result, Tensor, bail, dims};
 
 /// One window along one dimension: its elements are `start`, `start + step`, ... below `end`.
 #[derive(Clone, Copy, Debug)]

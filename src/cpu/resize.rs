@@ -6,7 +6,8 @@
 use super::lines::Shared;
 use super::taps::{Axis, Mode, fixed_point, narrow, nearest, wide};
 use super::{copy, pool};
-use crate::{DType, Device, Dims, Result, Tensor, simd_fn};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Device, Dims, Result, Tensor};
 
 /// The inputs of one output index: the first, and the weights (positions are clamped to the input beforehand).
 #[derive(Clone, Debug, Default)]

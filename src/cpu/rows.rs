@@ -4,15 +4,16 @@
 #![allow(unsafe_code, reason = "hands checked pointers to pointwise loops")]
 
 use super::copy::{self, Row};
+use super::halves::rounded;
 use super::iter::{GRAIN, Walk};
-use super::map::{Ctx, Loop};
+use super::map::{Ctx, Form, Loop};
 use super::{past, read_scalar, write_scalar};
 use crate::{DType, Dims, Result, Scalar, Tensor};
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
 /// Elements of a block.
-const BLOCK: usize = 512;
+const BLOCK: usize = 1024;
 /// Operands of a loop, and its result.
 const SIDES: usize = 4;
 
@@ -84,15 +85,9 @@ struct Span<'a> {
     ptrs: &'a [*mut u8],
     steps: &'a [isize],
     n: usize,
-    /// The sides that the loop can work on as they lie (bits).
-    direct: u8,
 }
 
 impl Span<'_> {
-    fn is_direct(&self, side: usize) -> bool {
-        self.direct & (1 << side) != 0
-    }
-
     /// Element `at` of a side.
     fn element(&self, side: usize, at: usize) -> *mut u8 {
         self.ptrs[side].wrapping_offset(self.steps[side] * at as isize)
@@ -114,100 +109,125 @@ impl Rows<'_> {
     /// # Safety
     /// Every side holds n elements of its type, `steps` bytes apart.
     unsafe fn run(&self, ptrs: &[*mut u8], steps: &[isize], n: usize) {
-        let direct = self.direct(ptrs, steps, n);
-        let span = Span {
-            ptrs,
-            steps,
-            n,
-            direct,
-        };
+        let span = Span { ptrs, steps, n };
+        let numbers = self.numbers(&span);
         let mut done = 0;
-        if usize::from(direct) == (1 << self.sides.len()) - 1 {
+        if let Some(form) = self.form(&span, numbers) {
             done = n - n % self.kernel.unit();
             if done > 0 {
-                let last = self.sides.len() - 1;
-                let operands = [1, 2, 3].map(|k| ptrs[last.min(k)].cast_const());
-                // SAFETY: dense sides of the loop's types, the result apart from the others.
-                unsafe { self.kernel.run(ptrs[0], operands, done, self.ctx) };
+                // What the operator ignores may not be the result's own memory.
+                let none = [0u128];
+                let spare = match form {
+                    Form::OverNumbers if ptrs.len() == 2 => none.as_ptr().cast(),
+                    _ => ptrs[ptrs.len() - 1].cast_const(),
+                };
+                let from = [1, 2, 3].map(|k| ptrs.get(k).map_or(spare, |p| p.cast_const()));
+                // SAFETY: sides of the loop's types, laid out as the form says.
+                unsafe { self.kernel.run(form, ptrs[0], from, done, self.ctx) };
             }
         }
         if done < n {
             // SAFETY: as the caller promises.
-            unsafe { self.by_blocks(&span, done) };
+            unsafe { self.by_blocks(&span, done, numbers) };
         }
     }
 
-    /// The sides that the loop can work on as they lie: dense, of its type, and for the result, apart from the operands.
-    fn direct(&self, ptrs: &[*mut u8], steps: &[isize], n: usize) -> u8 {
-        let mut direct = 0u8;
-        let end = |k: usize| ptrs[k].addr() + n * self.sides[k].item;
-        let mut apart = !self.stream;
-        for (k, side) in self.sides.iter().enumerate().rev() {
-            let dense = !side.converts && (steps[k] == side.item as isize || n == 1);
-            if dense && k > 0 {
-                apart &= end(0) <= ptrs[k].addr() || end(k) <= ptrs[0].addr();
-            }
-            direct |= u8::from(dense && (k > 0 || apart)) << k;
-        }
-        direct
+    fn is_dense(&self, span: &Span, side: usize) -> bool {
+        let Side { item, converts, .. } = self.sides[side];
+        !converts && (span.steps[side] == item as isize || span.n == 1)
     }
 
-    /// Computes the elements from `start` on block by block, in rooms aside for the sides that are not direct.
+    /// Whether all operands but the first are one element each, as the loop can read it.
+    fn numbers(&self, span: &Span) -> bool {
+        self.kernel.has(Form::Numbers)
+            && (2..self.sides.len()).all(|k| span.steps[k] == 0 && !self.sides[k].converts)
+    }
+
+    /// The form in which the loop can do a whole row as it lies, if it can: every side dense (or numbers), and the result
+    /// apart from the operands or over the first.
+    fn form(&self, span: &Span, numbers: bool) -> Option<Form> {
+        let last = if numbers { 2 } else { self.sides.len() };
+        if self.stream || !(0..last).all(|k| self.is_dense(span, k)) {
+            return None;
+        }
+        let end = |k: usize, n: usize| span.ptrs[k].addr() + n * self.sides[k].item;
+        let apart = |k: usize| {
+            let n = if numbers && k > 1 { 1 } else { span.n };
+            end(0, span.n) <= span.ptrs[k].addr() || end(k, n) <= span.ptrs[0].addr()
+        };
+        if !(2..self.sides.len()).all(apart) {
+            return None;
+        }
+        let over = span.ptrs[0] == span.ptrs[1];
+        // In place an operator of one operand has no others to read.
+        let form = Form::of(over, numbers || over && self.sides.len() == 2);
+        (self.kernel.has(form) && (over || apart(1))).then_some(form)
+    }
+
+    /// Computes the elements from `start` on block by block, in rooms aside for the sides that the loop cannot work on
+    /// as they lie.
     ///
     /// # Safety
     /// As for [`Rows::run`].
     #[inline(never)]
-    unsafe fn by_blocks(&self, span: &Span, start: usize) {
+    unsafe fn by_blocks(&self, span: &Span, start: usize, numbers: bool) {
         let mut rooms = [const { Room(MaybeUninit::uninit()) }; SIDES];
-        let unit = self.kernel.unit();
-        let longest = (span.n - start).min(BLOCK).next_multiple_of(unit);
+        let longest = (span.n - start)
+            .min(BLOCK)
+            .next_multiple_of(self.kernel.unit());
         for (k, side) in self.sides.iter().enumerate().skip(1) {
-            // A number is an operand whose block is always the same.
-            if span.steps[k] == 0 && !span.is_direct(k) {
+            if self.is_fixed(span, k) {
                 let room = rooms[k].start();
+                let end = if numbers && k > 1 { 1 } else { longest };
                 // SAFETY: the operand has an element, the room space for a block.
                 unsafe {
                     (side.bring)(room, side.item as isize, span.ptrs[k], 0, 1);
-                    side.repeat(room, 1, longest);
+                    side.repeat(room, 1, end);
                 }
             }
         }
         for at in (start..span.n).step_by(BLOCK) {
             let m = BLOCK.min(span.n - at);
             // SAFETY: elements `at..at + m` belong to the row.
-            unsafe { self.block(span, at, m, m.next_multiple_of(unit), &mut rooms) };
+            unsafe { self.block(span, at, m, numbers, &mut rooms) };
         }
         if self.stream {
             past::finish();
         }
     }
 
-    /// Computes elements `at..at + m` as a block of `whole` elements, the last of each operand repeated.
+    /// An operand of one element, whose block is always the same.
+    fn is_fixed(&self, span: &Span, side: usize) -> bool {
+        span.steps[side] == 0 && span.n > 1
+    }
+
+    /// Computes elements `at..at + m` as a block, with the last of each operand repeated up to the loop's unit.
     ///
     /// # Safety
-    /// As for [`Rows::run`]; `m <= whole <= BLOCK`.
+    /// As for [`Rows::run`]; the rooms of fixed operands are filled.
     #[inline(always)]
     unsafe fn block(
         &self,
         span: &Span,
         at: usize,
         m: usize,
-        whole: usize,
+        numbers: bool,
         rooms: &mut [Room; SIDES],
     ) {
+        let whole = m.next_multiple_of(self.kernel.unit());
         let mut from = [std::ptr::null::<u8>(); SIDES - 1];
         for (k, side) in self.sides.iter().enumerate().skip(1) {
             let room = rooms[k].start();
-            from[k - 1] = if span.is_direct(k) && whole == m {
+            from[k - 1] = if self.is_fixed(span, k) {
+                room
+            } else if self.is_dense(span, k) && whole == m {
                 span.element(k, at)
             } else {
-                if span.is_direct(k) || span.steps[k] != 0 {
-                    let step = span.steps[k];
-                    // SAFETY: m elements of the operand; the room has space for a block.
-                    unsafe {
-                        (side.bring)(room, side.item as isize, span.element(k, at), step, m);
-                        side.repeat(room, m, whole);
-                    }
+                let (place, step) = (span.element(k, at), span.steps[k]);
+                // SAFETY: m elements of the operand; the room has space for a block.
+                unsafe {
+                    (side.bring)(room, side.item as isize, place, step, m);
+                    side.repeat(room, m, whole);
                 }
                 room
             };
@@ -215,18 +235,13 @@ impl Rows<'_> {
         for k in self.sides.len() - 1..SIDES - 1 {
             from[k] = from[0];
         }
-        let (side, place) = (&self.sides[0], span.element(0, at));
-        if span.is_direct(0) && whole == m {
-            // SAFETY: dense blocks of the loop's types, the result's apart from the operands'.
-            unsafe { self.kernel.run(place, from, m, self.ctx) };
-            return;
-        }
-        let room = rooms[0].start();
-        // SAFETY: as above; then m elements of the result are written.
+        let form = Form::of(false, numbers);
+        let (side, place, room) = (&self.sides[0], span.element(0, at), rooms[0].start());
+        // SAFETY: the operands are dense blocks or numbers of the loop's types, apart from the room; then m elements of
+        // the result are written.
         unsafe {
-            self.kernel.run(room, from, whole, self.ctx);
-            let dense = !side.converts && span.steps[0] == side.item as isize;
-            if self.stream && dense && past::fits(place, m * side.item) {
+            self.kernel.run(form, room, from, whole, self.ctx);
+            if self.stream && self.is_dense(span, 0) && past::fits(place, m * side.item) {
                 past::store(place, room, m * side.item);
             } else {
                 (side.bring)(place, span.steps[0], room, side.item as isize, m);
@@ -272,7 +287,8 @@ impl Place {
         }
     }
 
-    fn number(value: Scalar, room: &mut [u64; 2], dtype: DType, ndim: usize) -> Self {
+    fn number(value: Scalar, room: &mut [u64; 2], kernel: Loop, ndim: usize) -> Self {
+        let dtype = kernel.reads();
         write_scalar(room, dtype, value);
         Self {
             ptr: room.as_mut_ptr().cast(),
@@ -301,27 +317,23 @@ pub fn run(
     }
     let halves = compute.is_reduced_float();
     let single = ctx.wide_numbers && halves;
-    let number_type = if halves && !single {
-        compute
-    } else {
-        kernel.reads()
-    };
     let mut numbers = [[0u64; 2]; SIDES - 1];
-    let mut rounded: SmallVec<[Tensor; SIDES - 1]> = SmallVec::new();
+    let mut kept: SmallVec<[Tensor; SIDES - 1]> = SmallVec::new();
     let mut places: SmallVec<[Place; SIDES]> = SmallVec::new();
     places.push(Place::tensor(out, out.shape()));
     for (operand, room) in operands.iter().zip(&mut numbers) {
         let second = places.len() == 2;
         places.push(match operand {
-            Operand::Number(v) => Place::number(*v, room, number_type, out.ndim()),
+            Operand::Number(v) if single => Place::number(*v, room, kernel, out.ndim()),
+            Operand::Number(v) => Place::number(rounded(*v, compute), room, kernel, out.ndim()),
             Operand::Tensor(t) if !halves || t.dtype() == compute => Place::tensor(t, out.shape()),
             // A tensor that counts as a number.
             Operand::Tensor(t) if single && second && t.ndim() == 0 => {
-                Place::number(read_scalar(t, 0)?, room, number_type, out.ndim())
+                Place::number(read_scalar(t, 0)?, room, kernel, out.ndim())
             }
             Operand::Tensor(t) => {
-                rounded.push(copy::converted(t, compute)?);
-                Place::tensor(&rounded[rounded.len() - 1], out.shape())
+                kept.push(copy::converted(t, compute)?);
+                Place::tensor(&kept[kept.len() - 1], out.shape())
             }
         });
     }
@@ -364,4 +376,88 @@ fn walk_sides<const N: usize>(rows: &Rows, places: &[Place], shape: &Dims) {
     );
     // SAFETY: the walk visits each element of the sides' common shape once.
     walk.run(GRAIN, |p, s, n| unsafe { rows.run(p, s, n) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::map::{self, Op};
+    use super::*;
+    use crate::{Device, Element};
+
+    struct Minus;
+    impl<A: Element + std::ops::Sub<Output = A>> Op<A> for Minus {
+        type Out = A;
+        #[inline(always)]
+        fn f([a, b, _]: [A; 3], _: &Ctx) -> A {
+            a - b
+        }
+    }
+
+    /// Every loop on `n` elements with all operands in one buffer (start, step), compared with a plain loop.
+    fn check(n: usize, out: usize, a: (usize, usize), b: (usize, usize), stream: bool) {
+        let before: Vec<f32> = (0..8192).map(|i| ((i * 37) % 101) as f32).collect();
+        let kernels = [
+            map::heavy::<Minus>,
+            map::light::<Minus>,
+            map::float::<Minus>,
+        ];
+        for kernel in kernels.map(|k| k(DType::F32).expect("a loop")) {
+            let side = Side::new(DType::F32, DType::F32, DType::F32).expect("the same type");
+            let rows = Rows {
+                kernel,
+                ctx: &Ctx::default(),
+                sides: SmallVec::from_slice(&[side, side, side]),
+                stream,
+            };
+            let mut x = before.clone();
+            let p = x.as_mut_ptr();
+            let ptrs = [out, a.0, b.0].map(|at| p.wrapping_add(at).cast::<u8>());
+            let steps = [4, 4 * a.1 as isize, 4 * b.1 as isize];
+            // SAFETY: the buffer has n elements from each place on.
+            unsafe { rows.run(&ptrs, &steps, n) };
+            for i in 0..n {
+                let want = before[a.0 + i * a.1] - before[b.0 + i * b.1];
+                assert_eq!(x[out + i], want, "{n} {out} {a:?} {b:?} {i}");
+            }
+            assert_eq!(x[out + n..], before[out + n..]);
+        }
+    }
+
+    #[test]
+    fn loops_agree_wherever_the_operands_are() {
+        for n in [1, 63, 64, 200, 1000, 2047] {
+            for stream in [false, true] {
+                check(n, 4096, (0, 1), (2048, 1), stream);
+                check(n, 4096, (0, 1), (7, 0), stream);
+                check(n, 4096, (5, 0), (0, 1), stream);
+                check(n, 0, (0, 1), (4096, 1), stream);
+                check(n, 0, (4096, 1), (0, 1), stream);
+                check(n, 0, (0, 1), (6000, 0), stream);
+                check(n, 0, (0, 1), (0, 1), stream);
+                check(n, 4096, (0, 2), (1, 2), stream);
+            }
+        }
+    }
+
+    #[test]
+    fn operands_and_results_of_other_types_are_converted() {
+        let kernel = map::light::<Minus>(DType::F16).expect("the loop of f32");
+        let n = 1001;
+        let a = Tensor::empty(&[n], DType::F16, Device::CPU).expect("memory");
+        super::super::fill(&a, Scalar::Float(2.5)).expect("a number");
+        for d in [
+            DType::F16,
+            DType::F32,
+            DType::F64,
+            DType::C32,
+            DType::C128,
+            DType::I8,
+        ] {
+            let out = Tensor::empty(&[n], d, Device::CPU).expect("memory");
+            let operands = [Operand::Tensor(&a), Operand::Number(Scalar::Int(1))];
+            run(kernel, &Ctx::default(), DType::F16, &operands, &out).expect("conversions");
+            let last = read_scalar(&out, n - 1).expect("a number").to_f64();
+            assert_eq!(last, if d == DType::I8 { 1.0 } else { 1.5 }, "{d}");
+        }
+    }
 }

@@ -59,12 +59,10 @@ fn detect() -> Level {
 /// ```ignore
 /// simd_fn! { stream pub fn add(out: &mut [f32], a: &[f32], b: &[f32]) { ... } }
 /// ```
-#[doc(hidden)]
-#[macro_export]
 macro_rules! simd_fn {
     (once $(#[$m:meta])* $vis:vis fn $($rest:tt)*) => {
         $(#[$m])*
-        #[inline]
+        #[inline(never)]
         $vis fn $($rest)*
     };
     ($kind:ident $(#[$m:meta])* $vis:vis fn $name:ident $(<$($g:ident : $b:path),+>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
@@ -79,7 +77,7 @@ macro_rules! simd_fn {
                 #[target_feature(enable = "avx2,fma,f16c")]
                 fn avx2 $(<$($g: $b),+>)? ($($arg: $ty),*) $(-> $ret)? { body $(::<$($g),+>)? ($($arg),*) }
                 let level = $crate::cpu::simd::level();
-                $crate::simd_fn!(@$kind level, ($($arg),*), [$(<$($g: $b),+>)?], [$(::<$($g),+>)?], ($($arg: $ty),*), ($($ret)?));
+                $crate::cpu::simd::simd_fn!(@$kind level, ($($arg),*), [$(<$($g: $b),+>)?], [$(::<$($g),+>)?], ($($arg: $ty),*), ($($ret)?));
                 if level >= $crate::cpu::simd::Level::Avx2 {
                     // SAFETY: `level` says that the machine has these features.
                     return unsafe { avx2 $(::<$($g),+>)? ($($arg),*) };
@@ -98,6 +96,8 @@ macro_rules! simd_fn {
         }
     };
 }
+
+pub(crate) use simd_fn;
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,8 @@
 use super::lanes::{Real, max_of, sum_by};
 use super::lines::Shared;
 use super::{pool, slice, slice_mut};
-use crate::{DType, Device, Result, Tensor, simd_fn};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Device, Result, Tensor};
 
 /// Writes the softmax of `x` along `dim`, or its logarithm, into `out`, whose dtype decides that of the arithmetic.
 ///

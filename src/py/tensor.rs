@@ -6,7 +6,7 @@ use super::results::{scalar, to_python};
 use super::types::{self, PyDType, device_of};
 use super::watch::{self, Style};
 use crate::ops::{Arg, Call, dispatch, f};
-use crate::{DType, Device, Dims, MemoryFormat, Scalar, Tensor, mode, op, run};
+use crate::{DType, Device, Dims, Scalar, Tensor, mode, op, run};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice, PyString, PyTuple, PyType};

@@ -4,8 +4,9 @@
 
 use super::super::lines::Shared;
 use super::{Geometry, Tap, inside};
+use crate::cpu::simd::simd_fn;
 use crate::cpu::{copy, pool, slice};
-use crate::{DType, Result, Tensor, simd_fn};
+use crate::{DType, Result, Tensor};
 
 /// One channel a group: sums without gathering.
 pub(super) fn direct(

@@ -2,10 +2,10 @@
 //!
 //! Each is within about 2 ulp of the true value (`tan` 3.5, `erfc` 5, `gelu` 20 in its negative tail) and right at infinities, NaN, zeros and subnormals. The polynomials are
 //! least-maximum fits made for this file (Lawson iteration on Chebyshev nodes); the range reductions are Cody and
-//! Waite's. Call them inside [`simd_fn!`](crate::simd_fn) bodies, or use [`apply`] on slices. `sin`, `cos` and `tan` lose
+//! Waite's. Call them inside `simd_fn!` bodies, or use [`apply`] on slices. `sin`, `cos` and `tan` lose
 //! accuracy beyond [`TRIG_LIMIT`]; `apply` redoes such elements in double precision.
 
-use crate::simd_fn;
+use crate::cpu::simd::simd_fn;
 use std::f32::consts::{LOG2_E, LOG10_E};
 
 /// Largest magnitude for which [`sin`], [`cos`] and [`tan`] are accurate.

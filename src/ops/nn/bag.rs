@@ -148,7 +148,6 @@ fn bag(a: &calls::EmbeddingBag, padding: &Option<i64>, outs: &[Tensor]) -> Resul
         offsets: a.offsets,
         mode: a.mode,
         factors: a.per_sample_weights,
-        last_is_end: a.include_last_offset,
         padding: *padding,
     };
     bags(outs, &bag)
