@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import copy
 import datetime
 import decimal
 import functools
@@ -431,3 +432,12 @@ safetensors.save_file(state, sys.argv[1], max_shard_size=8)
     got = torch.load(tmp_path / "many.safetensors.index.json")
     assert len(os.listdir(tmp_path)) == 321
     assert all(got[f"x{i}"].tolist() == [i, i] for i in range(320))
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))])
+def test_lazily_negated_and_conjugated_tensors_are_copied_as_they_are(again: Any) -> None:
+    x = torch.tensor([1 + 2j, 3 - 4j]).conj()
+    assert again(x).is_conj()
+    assert torch.equal(again(x), x)
+    assert again(x.imag).is_neg()
+    assert torch.equal(again(x.imag), x.imag)

@@ -81,7 +81,7 @@ def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
         if t.is_conj():
             made = made.conj()
         if t.is_neg():
-            made = made._neg_view()
+            made = _C._root._neg_view(made)
     if type(t) is not Tensor:
         made = made.as_subclass(type(t))
     if t.requires_grad:
@@ -106,7 +106,7 @@ def _rebuild_tensor(
     if flags & 1:
         t = t.conj()
     if flags & 2:
-        t = t._neg_view()
+        t = _C._root._neg_view(t)
     return t.requires_grad_() if grad else t
 
 
