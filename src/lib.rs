@@ -46,6 +46,7 @@ pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use io::{Loaded, load, save};
 pub use layers::{materialize, meta_init};
+pub(crate) use ops::core::lookup::op;
 pub use ops::f;
 pub use scalar::{Element, Scalar};
 pub use source::Source;

@@ -33,7 +33,7 @@ impl Tensor {
     /// (see [`Tensor::checked`] for layouts that come from outside).
     #[inline]
     #[must_use]
-    pub fn from_parts(
+    pub(crate) fn from_parts(
         storage: Storage,
         shape: Dims,
         strides: Dims,
@@ -405,26 +405,6 @@ impl Tensor {
         Ok(())
     }
 
-    /// Another layout of the same storage (unchecked, as [`Tensor::from_parts`]); lazy flags are kept.
-    #[inline]
-    #[must_use]
-    pub fn view_with(&self, shape: Dims, strides: Dims, offset: i64) -> Self {
-        Self {
-            storage: self.storage.clone(),
-            shape,
-            strides,
-            offset,
-            dtype: self.dtype,
-            flags: self.flags & (CONJ | NEG | INFERENCE) | VIEW,
-        }
-    }
-
-    /// The same tensor without gradient flag, as a view.
-    #[must_use]
-    pub fn detach(&self) -> Self {
-        self.view_with(self.shape.clone(), self.strides.clone(), self.offset)
-    }
-
     /// True for sparse, nested and quantised tensors, which are more than strided numbers.
     #[inline]
     #[must_use]
@@ -432,59 +412,11 @@ impl Tensor {
         self.storage.is_opaque() || self.dtype.is_quantized()
     }
 
-    /// The same memory read as another dtype of the same size, or another layout; unchecked.
-    #[must_use]
-    pub fn reinterpret(&self, dtype: DType, shape: Dims, strides: Dims, offset: i64) -> Self {
-        let mut t = self.view_with(shape, strides, offset);
-        t.dtype = dtype;
-        t.flags &= !(CONJ | NEG);
-        t
-    }
-
     /// Broadcast strides for reading with shape `to`.
     #[inline]
     #[must_use]
     pub fn strides_for(&self, to: &[i64]) -> Dims {
         dims::broadcast_strides(&self.shape, &self.strides, to)
-    }
-
-    /// Expanded to a broadcast shape (unchecked).
-    #[must_use]
-    pub fn expand_to(&self, shape: &[i64]) -> Self {
-        self.view_with(Dims::new(shape), self.strides_for(shape), self.offset)
-    }
-
-    /// The dimensions in another order (unchecked).
-    #[must_use]
-    pub fn permuted(&self, perm: &[usize]) -> Self {
-        self.view_with(
-            self.shape.permuted(perm),
-            self.strides.permuted(perm),
-            self.offset,
-        )
-    }
-
-    /// With two dimensions swapped (unchecked).
-    #[must_use]
-    pub fn swapped(&self, a: usize, b: usize) -> Self {
-        let (mut shape, mut strides) = (self.shape.clone(), self.strides.clone());
-        shape.swap(a, b);
-        strides.swap(a, b);
-        self.view_with(shape, strides, self.offset)
-    }
-
-    /// One index along a dimension, which disappears (unchecked).
-    #[must_use]
-    pub fn selected(&self, dim: usize, index: i64) -> Self {
-        let offset = self.offset + index * self.strides[dim];
-        self.view_with(self.shape.removed(dim), self.strides.removed(dim), offset)
-    }
-
-    /// `len` indices from `start` along a dimension (unchecked).
-    #[must_use]
-    pub fn narrowed(&self, dim: usize, start: i64, len: i64) -> Self {
-        let offset = self.offset + start * self.strides[dim];
-        self.view_with(self.shape.with(dim, len), self.strides.clone(), offset)
     }
 
     /// True if the tensors' storages are one.

@@ -67,12 +67,6 @@ impl Distinct {
         self.groups.inverse.len()
     }
 
-    /// True if there were none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// How many of them are distinct.
     #[must_use]
     pub fn count(&self) -> usize {

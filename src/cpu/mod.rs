@@ -21,6 +21,7 @@ pub(crate) mod index;
 pub(crate) mod iter;
 pub(crate) mod join;
 pub(crate) mod lanes;
+mod layout;
 pub(crate) mod lines;
 pub(crate) mod loss;
 pub mod map;

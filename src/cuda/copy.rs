@@ -185,8 +185,14 @@ fn on_device(dst: &Tensor, src: &Tensor) -> Result<()> {
             8 => DType::U64,
             _ => dst.dtype(),
         };
-        let view =
-            |t: &Tensor| t.reinterpret(raw, t.shape().clone(), t.strides().clone(), t.offset());
+        let view = |t: &Tensor| {
+            t.look(crate::plan::ViewPlan::reinterpret(
+                raw,
+                t.shape().clone(),
+                t.strides().clone(),
+                t.offset(),
+            ))
+        };
         return apply(
             "a",
             raw,

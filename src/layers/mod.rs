@@ -66,7 +66,7 @@ impl Next {
         let on = mode::layers();
         let body = match c.args.op.def.body {
             Body::Kernel(_) => Sees::Kernels,
-            Body::View(_) | Body::OldView(_) => Sees::Leaves,
+            Body::View(_) => Sees::Leaves,
             Body::Compose(_) => Sees::All,
             Body::Become(_) => Sees::Leaves,
         };

@@ -2,7 +2,7 @@
 
 use super::record;
 use crate::source::{Provider, Source};
-use crate::{Device, Dims, Result, Storage, Tensor, bail};
+use crate::{Device, Result, Storage, Tensor, bail};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -118,6 +118,10 @@ fn span(shape: &[i64], strides: &[i64], item: i64) -> i64 {
     (last + 1) * item
 }
 
+fn at(t: &Tensor, dim: usize, i: i64) -> Tensor {
+    t.look(crate::plan::ViewPlan::of(t).selected(dim, i))
+}
+
 /// Reads the elements of `view` into `out`; false if the provider has no ranges.
 fn read(p: &Arc<dyn Provider>, view: &Tensor, out: &Tensor) -> Result<bool> {
     let item = view.dtype().size() as i64;
@@ -129,7 +133,7 @@ fn read(p: &Arc<dyn Provider>, view: &Tensor, out: &Tensor) -> Result<bool> {
         let gap = view.strides()[d] * item - span(&shape, &strides, item);
         if gap > GAP {
             for i in 0..view.shape()[d] {
-                if !read(p, &view.selected(d, i), &out.selected(d, i))? {
+                if !read(p, &at(view, d, i), &at(out, d, i))? {
                     return Ok(false);
                 }
             }
@@ -152,9 +156,6 @@ fn read(p: &Arc<dyn Provider>, view: &Tensor, out: &Tensor) -> Result<bool> {
     )?;
     let part = part.with_conj(view.is_conj()).with_neg(view.is_neg());
     // The result was just made, so that its layout may be anything a copy can write.
-    crate::ops::helpers::copy_(
-        &out.view_with(Dims::new(out.shape()), out.strides().clone(), out.offset()),
-        &part,
-    )?;
+    crate::ops::helpers::copy_(&out.look(crate::plan::ViewPlan::of(out)), &part)?;
     Ok(true)
 }

@@ -53,7 +53,10 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
             components(&parts).map(Ret::Tuple)
         }
         ("numel", parts) => Ok(Ret::Value(Value::Scalar(Scalar::Int(numel(t, parts))))),
-        ("detach" | "alias", _) => Ok(Ret::One(t.detach())),
+        ("detach" | "alias", _) => Ok(Ret::One(t.look(crate::plan::ViewPlan {
+            detached: true,
+            ..crate::plan::ViewPlan::of(t)
+        }))),
         ("clone", _) => {
             let format = args.format(1).unwrap_or(MemoryFormat::Preserve);
             rebuilt(t, &parts, t.dtype(), |p, _| {
@@ -85,8 +88,8 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
 fn go_on(args: &Args, channels: bool) -> Result<Option<Ret>> {
     match args.op.def.body {
         Body::Compose(_) => Ok(None),
-        Body::View(_) | Body::OldView(_) if !channels => Ok(None),
-        Body::View(_) | Body::OldView(_) => Err(channels_stay()),
+        Body::View(_) if !channels => Ok(None),
+        Body::View(_) => Err(channels_stay()),
         Body::Kernel(_) | Body::Become(_) => Err(refusal(args)),
     }
 }
@@ -176,7 +179,12 @@ fn components(parts: &Parts) -> Result<Vec<Tensor>> {
     Ok((0..offsets.len())
         .map(|i| {
             let at = buffer.offset() + offsets[i];
-            buffer.view_with(sizes[i][..].into(), strides[i][..].into(), at)
+            buffer.look(crate::plan::ViewPlan::with(
+                buffer,
+                sizes[i][..].into(),
+                strides[i][..].into(),
+                at,
+            ))
         })
         .collect())
 }
@@ -192,7 +200,12 @@ pub fn integers(t: &Tensor) -> Result<Tensor> {
         DType::QI32 => DType::I32,
         other => bail!(Runtime, "int_repr(): {other} is no quantized dtype"),
     };
-    Ok(t.reinterpret(dtype, t.shape().clone(), t.strides().clone(), t.offset()))
+    Ok(t.look(crate::plan::ViewPlan::reinterpret(
+        dtype,
+        t.shape().clone(),
+        t.strides().clone(),
+        t.offset(),
+    )))
 }
 
 /// The same quantizer with other scales and zero points.
@@ -231,7 +244,12 @@ pub fn rebuilt(
         made.storage()
             .set_parts(Some(Arc::new(quantizer_with(parts, |p| f(p, false))?)));
         let layout = (made.shape().clone(), made.strides().clone());
-        return Ok(made.reinterpret(t.dtype(), layout.0, layout.1, made.offset()));
+        return Ok(made.look(crate::plan::ViewPlan::reinterpret(
+            t.dtype(),
+            layout.0,
+            layout.1,
+            made.offset(),
+        )));
     }
     let parts = match parts {
         Parts::Coo {

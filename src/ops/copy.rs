@@ -203,14 +203,6 @@ pub fn like(t: &Tensor) -> Plan {
     )
 }
 
-/// TRANSITION: for rows that are not converted yet.
-///
-/// # Errors
-/// If argument 0 is no tensor.
-pub fn infer_like(a: &crate::ops::Args) -> Result<Plan> {
-    Ok(like(a.tensor(0)?))
-}
-
 fn copy_rule(dst: &Tensor, src: &Tensor) -> Result<Plan> {
     let shape = dims::broadcast(dst.shape(), src.shape())?;
     ensure!(

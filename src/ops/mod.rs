@@ -298,34 +298,6 @@ pub fn invoke(name: &str, values: &[Arg]) -> crate::Result<Ret> {
     dispatch::run(find(name)?, values)
 }
 
-/// A table entry looked up once per call site.
-#[macro_export]
-macro_rules! op {
-    ($name:literal) => {{
-        static OP: std::sync::OnceLock<&'static $crate::ops::Op> = std::sync::OnceLock::new();
-        match OP.get() {
-            Some(op) => Ok::<&'static $crate::ops::Op, $crate::Error>(*op),
-            None => $crate::ops::find($name).map(|op| *OP.get_or_init(|| op)),
-        }
-    }};
-}
-
-/// Calls an op from another op: `run!("mul", a, b)?`. Values convert into [`Arg`]; the result is a [`Ret`].
-#[macro_export]
-macro_rules! run {
-    ($name:literal $(, $value:expr)* $(,)?) => {
-        $crate::op!($name).and_then(|op| $crate::ops::dispatch::run(op, &[$($crate::ops::Arg::from($value)),*]))
-    };
-}
-
-/// Like [`run!`], for ops with one tensor as result.
-#[macro_export]
-macro_rules! run1 {
-    ($name:literal $(, $value:expr)* $(,)?) => {
-        $crate::run!($name $(, $value)*).and_then($crate::ops::Ret::one)
-    };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,9 +1,7 @@
 //! Random numbers: factories, fills in place, and draws that read other tensors.
 
-use crate::ops::core::args::Args;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{F, FM, I, O, OpDef, Plan, compose, kernel};
-use crate::ops::core::schema::Kind;
 use crate::ops::create::factory::{like, sized, via_host};
 use crate::ops::f;
 use crate::random::{
@@ -311,21 +309,6 @@ pub(super) const NORMAL: Distribution = Distribution::Normal {
 
 const fn range(from: i64, to: i64) -> Distribution {
     Distribution::RandomRange { from, to: Some(to) }
-}
-
-/// TRANSITION: the generator of a call, the one given or the default.
-#[must_use]
-pub fn generator(a: &Args) -> SharedGenerator {
-    match a
-        .op
-        .schema
-        .params
-        .iter()
-        .position(|p| p.kind == Kind::Generator)
-    {
-        Some(i) => a.generator(i),
-        None => default_generator(),
-    }
 }
 
 /// The generator given, or the default.

@@ -289,7 +289,7 @@ pub fn legacy_constructor(
                     t.dtype().scalar_type()
                 )));
             }
-            return Ok(t.detach());
+            return Ok(crate::f::detach(t)?);
         }
         let is_size = first.get_type().name().is_ok_and(|n| n == "Size");
         if !is_size && (is_sequence(&first) || super::numpy::is_array(&first)) {
@@ -304,14 +304,10 @@ pub fn legacy_constructor(
     })?;
     crate::ops::create::factory::check_size(&shape)?;
     if layers::recording() {
-        return Ok(crate::run1!(
-            "empty",
-            shape,
-            None::<crate::MemoryFormat>,
-            dtype,
-            None::<Device>,
-            device
-        )?);
+        return Ok(crate::f::Empty::new(&shape)
+            .dtype(dtype)
+            .device(device)
+            .call()?);
     }
     Ok(Tensor::empty(&shape, dtype, device)?)
 }

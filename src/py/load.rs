@@ -279,7 +279,12 @@ impl<'py> Loader<'_, 'py> {
                 let quant = quant.ok_or_else(|| err!(Checkpoint, "no quantizer"))?;
                 let layout = (bytes.shape().clone(), bytes.strides().clone());
                 let parts = Parts::Packed {
-                    bytes: bytes.reinterpret(DType::U8, layout.0, layout.1, bytes.offset()),
+                    bytes: bytes.look(crate::plan::ViewPlan::reinterpret(
+                        DType::U8,
+                        layout.0,
+                        layout.1,
+                        bytes.offset(),
+                    )),
                     dtype,
                     quantizer: Box::new(self.quantizer(quant)?),
                 };

@@ -96,7 +96,7 @@ impl PyTensor {
             style: Style::Python,
         };
         operator(&SLOT, slf.as_any(), other, || {
-            let inverse = wrap(slf.py(), crate::run1!("reciprocal", slf.get().get())?)?;
+            let inverse = wrap(slf.py(), crate::f::reciprocal(slf.get().get())?)?;
             binary(op!("mul")?, &inverse, other, false, false)
         })
     }

@@ -241,7 +241,12 @@ impl<'py> Saver<'py> {
                 quantizer,
             } => {
                 let layout = (bytes.shape().clone(), bytes.strides().clone());
-                let typed = bytes.reinterpret(*dtype, layout.0, layout.1, bytes.offset());
+                let typed = bytes.look(crate::plan::ViewPlan::reinterpret(
+                    *dtype,
+                    layout.0,
+                    layout.1,
+                    bytes.offset(),
+                ));
                 let mut r = self.plain(&typed);
                 r.quant = self.quantizer(quantizer);
                 let packed = self.tree.push_tensor(r);

@@ -144,7 +144,8 @@ impl PyStorage {
     }
     fn __setitem__(&self, index: i64, value: i64) -> PyResult<()> {
         self.readable()?;
-        let at = self.bytes().narrowed(0, self.position(index)?, 1);
+        let at = self.bytes();
+        let at = at.look(crate::plan::ViewPlan::of(&at).narrowed(0, self.position(index)?, 1));
         crate::ops::helpers::copy_(&at, &Tensor::scalar(crate::Scalar::Int(value), DType::U8)?)?;
         Ok(())
     }

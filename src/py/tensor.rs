@@ -6,7 +6,7 @@ use super::results::{scalar, to_python};
 use super::types::{self, PyDType, device_of};
 use super::watch::{self, Style};
 use crate::ops::{Arg, Call, dispatch, f};
-use crate::{DType, Device, Dims, Scalar, Tensor, mode, op, run};
+use crate::{DType, Device, Dims, Scalar, Tensor, mode, op};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice, PyString, PyTuple, PyType};
@@ -49,7 +49,7 @@ impl PyTensor {
         data: &Bound<'py, PyAny>,
         require_grad: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let t = tensor_arg(data, "_make_subclass", "data")?.detach();
+        let t = f::detach(tensor_arg(data, "_make_subclass", "data")?)?;
         let t = if require_grad {
             super::gradient::require_grad(t)?
         } else {
@@ -193,7 +193,7 @@ impl PyTensor {
         let equal =
             crate::ops::dispatch::run(op!("eq")?, &[Arg::Tensor(slf.get().get()), element])?
                 .one()?;
-        Ok(run!("any", &equal)?.one()?.item()?.to_bool())
+        Ok(f::any(&equal)?.item()?.to_bool())
     }
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         if watch::watched([slf.as_any()]) {
@@ -203,8 +203,12 @@ impl PyTensor {
         if slf.get().get().ndim() == 0 {
             return Err(PyTypeError::new_err("iteration over a 0-d tensor"));
         }
-        to_python(slf.py(), run!("unbind", slf.get().get())?, op!("unbind")?)?
-            .call_method0("__iter__")
+        to_python(
+            slf.py(),
+            crate::ops::Ret::List(f::unbind(slf.get().get())?),
+            op!("unbind")?,
+        )?
+        .call_method0("__iter__")
     }
     fn __getitem__<'py>(
         slf: &Bound<'py, Self>,
@@ -430,7 +434,7 @@ impl PyParameter {
     ) -> PyResult<PyClassInitializer<Self>> {
         let t = match data {
             None => Tensor::empty(&[0], mode::default_dtype(), mode::default_device())?,
-            Some(o) => tensor_arg(o, "Parameter", "data")?.detach(),
+            Some(o) => f::detach(tensor_arg(o, "Parameter", "data")?)?,
         };
         let t = if requires_grad {
             super::gradient::require_grad(t)?

@@ -4,7 +4,7 @@ use crate::dims;
 use crate::ops::arrange::join::some;
 use crate::ops::core::op::{F, OpDef, compose};
 use crate::ops::f;
-use crate::{Dims, Result, Tensor, ensure, run1};
+use crate::{Dims, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -126,7 +126,7 @@ fn combinations(a: &calls::Combinations) -> Result<Tensor> {
     );
     ensure!(r >= 0, Runtime, "Expect a non-negative number, but got {r}");
     if r == 0 {
-        return run1!("new_empty", t, Dims::new(&[0]));
+        return f::new_empty(t, &[0]);
     }
     let rows = choices(t.shape()[0], r, a.with_replacement);
     let index = Tensor::from_slice(&rows, &[rows.len() as i64])?;

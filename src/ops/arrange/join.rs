@@ -7,7 +7,7 @@ use crate::ops::core::typed::Tensors;
 use crate::ops::core::{either, helpers};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
-use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, err, mode, run1};
+use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, err};
 use smallvec::SmallVec;
 use torchlike_macros::operators;
 
@@ -307,12 +307,7 @@ fn column_stack(a: &calls::ColumnStack) -> Result<Tensor> {
 fn block_diag(a: &calls::BlockDiag) -> Result<Tensor> {
     let list = a.tensors.refs();
     if list.is_empty() {
-        return run1!(
-            "empty",
-            Dims::from([1, 0]),
-            crate::ops::Arg::None,
-            mode::default_dtype()
-        );
+        return f::empty(&[1, 0]);
     }
     let mut dtype = list[0].dtype();
     let (mut rows, mut columns) = (0, 0);
@@ -337,13 +332,10 @@ fn block_diag(a: &calls::BlockDiag) -> Result<Tensor> {
         (rows, columns) = (rows + t.shape()[0], columns + t.shape()[1]);
         parts.push(t);
     }
-    let out = run1!(
-        "zeros",
-        Dims::new(&[rows, columns]),
-        dtype,
-        crate::ops::Arg::None,
-        list[0].device()
-    )?;
+    let out = f::Zeros::new(&[rows, columns])
+        .dtype(dtype)
+        .device(list[0].device())
+        .call()?;
     let (mut r, mut c) = (0, 0);
     for t in &parts {
         let (down, right) = (r + t.shape()[0], c + t.shape()[1]);

@@ -36,13 +36,6 @@ pub fn below(c: Call) -> Result<Ret> {
     match c.args.op.def.body {
         Body::Kernel(ref k) => kernel(c, k),
         Body::View(rule) => view(c, rule),
-        Body::OldView(f) => match c.form {
-            Form::InPlace(_) => {
-                let t = f(c.args)?.one()?;
-                Ok(Ret::Become(t))
-            }
-            _ => f(c.args),
-        },
         Body::Become(f) => {
             let target = c.args.tensor(0)?;
             let made = f(c.args)?;
@@ -63,11 +56,6 @@ pub fn run(op: &'static Op, values: &[Arg]) -> Result<Ret> {
         Ret::Same(i) => Ret::One(args.tensor(i)?.clone()),
         ret => ret,
     })
-}
-
-/// TRANSITION
-pub fn call_inplace(args: &Args) -> Result<()> {
-    call(Call::in_place(args)?).map(drop)
 }
 
 #[inline]

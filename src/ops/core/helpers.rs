@@ -11,7 +11,7 @@ use crate::{DType, Device, MemoryFormat, Result, Scalar, Tensor, bail, cpu, op};
 pub fn copy_(dst: &Tensor, src: &Tensor) -> Result<()> {
     let op = op!("copy")?;
     let args = crate::ops::Args::new(op, [Arg::Tensor(dst), Arg::Tensor(src)])?;
-    dispatch::call_inplace(&args)
+    dispatch::call(crate::ops::Call::in_place(&args)?).map(drop)
 }
 
 /// A copy in another dtype and on another device, laid out alike.

@@ -5,6 +5,7 @@ pub mod call;
 pub mod dispatch;
 pub mod either;
 pub mod helpers;
+pub(crate) mod lookup;
 pub mod op;
 pub mod place;
 pub mod refusal;

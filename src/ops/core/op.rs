@@ -52,8 +52,6 @@ pub enum Body {
     Kernel(KernelBody),
     /// Another look at the storage of argument 0; needs no kernel on any device.
     View(fn(&Args) -> Result<Views>),
-    /// TRANSITION: a view that makes its tensor itself.
-    OldView(fn(&Args) -> Result<Ret>),
     /// Gives argument 0 another storage or size; an in-place form alone.
     Become(fn(&Args) -> Result<Tensor>),
     /// Made of other operators.
@@ -65,40 +63,12 @@ pub enum Body {
 pub struct KernelBody {
     /// Reads the arguments, runs the rule, and hands its plan and the kernels to whoever places the results.
     pub run: fn(&Args, &mut Finish<'_>) -> Result<Ret>,
-    /// TRANSITION: untyped rule and kernels.
-    pub old: Option<(fn(&Args) -> Result<Plan>, Kernel)>,
-    /// TRANSITION
-    pub old_cuda: Option<Kernel>,
     /// The call in operators that PyTorch would come down to, for those who watch leaves; none if it is one itself.
     pub leaves: Option<fn(&Args) -> Result<Ret>>,
     /// How the dispatcher may use it.
     pub traits: Traits,
     /// Rows of a family keep what tells them apart here.
     pub row: Row,
-}
-
-/// TRANSITION
-pub type Kernel = fn(&Args, &[Tensor]) -> Result<()>;
-
-fn run_old(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
-    let Body::Kernel(KernelBody {
-        old: Some((infer, cpu)),
-        old_cuda,
-        ..
-    }) = args.op.def.body
-    else {
-        crate::bail!(Runtime, "no kernel")
-    };
-    let plan = infer(args)?;
-    let cuda = old_cuda.map(|k| move |outs: &[Tensor]| k(args, outs));
-    finish(
-        plan,
-        &Exec {
-            values: &|| Ok(()),
-            cpu: &|outs| cpu(args, outs),
-            cuda: cuda.as_ref().map(|k| k as &dyn Fn(&[Tensor]) -> Result<()>),
-        },
-    )
 }
 
 /// What takes a plan and the kernels that can fill it.
@@ -261,27 +231,10 @@ impl KernelBody {
         };
         Self {
             run,
-            old: None,
-            old_cuda: None,
             leaves: None,
             traits: NO,
             row: Row::None,
         }
-    }
-
-    /// TRANSITION
-    #[must_use]
-    pub const fn new(infer: fn(&Args) -> Result<Plan>, cpu: Kernel) -> Self {
-        let mut k = Self::typed(run_old);
-        k.old = Some((infer, cpu));
-        k
-    }
-
-    /// TRANSITION
-    #[must_use]
-    pub const fn cuda(mut self, kernel: Kernel) -> Self {
-        self.old_cuda = Some(kernel);
-        self
     }
 
     /// With the operators that PyTorch's own call comes down to.
@@ -384,37 +337,6 @@ pub const fn kernel(
     }
 }
 
-/// TRANSITION
-#[must_use]
-pub const fn old_view(
-    name: &'static str,
-    schema: &'static str,
-    forms: u8,
-    f: fn(&Args) -> Result<Ret>,
-    doc: &'static str,
-) -> OpDef {
-    OpDef {
-        name,
-        schema,
-        forms,
-        body: Body::OldView(f),
-        flops: None,
-        doc,
-    }
-}
-
-/// TRANSITION
-#[must_use]
-pub const fn old_compose(
-    name: &'static str,
-    schema: &'static str,
-    forms: u8,
-    f: fn(&Args) -> Result<Ret>,
-    doc: &'static str,
-) -> OpDef {
-    compose(name, schema, forms, f, doc)
-}
-
 /// A row of the table: a view.
 #[must_use]
 pub const fn view(
@@ -509,7 +431,7 @@ impl Op {
     /// True if its results are other looks at argument 0.
     #[must_use]
     pub fn is_view(&self) -> bool {
-        matches!(self.def.body, Body::View(_) | Body::OldView(_))
+        matches!(self.def.body, Body::View(_))
     }
 
     /// True if its in-place form changes what storage and sizes argument 0 has.

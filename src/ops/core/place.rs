@@ -2,10 +2,10 @@
 
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::{dispatch, helpers};
 use crate::ops::core::op::{Ret, Traits, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{check_cast, check_result};
+use crate::ops::core::{dispatch, helpers};
 use crate::{Device, Dims, Result, Tensor, bail, dims, mode, op};
 use smallvec::SmallVec;
 

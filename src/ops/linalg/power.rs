@@ -5,7 +5,7 @@ use crate::cpu::matrices;
 use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::lead;
-use crate::{MemoryFormat, Result, Tensor, ensure, run1};
+use crate::{MemoryFormat, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -56,8 +56,10 @@ fn matrix_power(a: &calls::LinalgMatrixPower) -> Result<Tensor> {
     );
     match a.n {
         0 => {
-            let none = crate::ops::Arg::None;
-            let one = run1!("eye#m", r, r, t.dtype(), none, t.device())?;
+            let one = f::EyeM::new(r, r)
+                .dtype(t.dtype())
+                .device(t.device())
+                .call()?;
             f::Clone::new(&f::expand(&one, t.shape())?)
                 .memory_format(MemoryFormat::Contiguous)
                 .call()

@@ -5,7 +5,7 @@ use crate::cpu::matrices;
 use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{batch_note, check, columnwise, lead, plan, tail};
-use crate::{Result, Tensor, bail, ensure, run1};
+use crate::{Result, Tensor, bail, ensure};
 use num_complex::Complex64 as C;
 use torchlike_macros::operators;
 
@@ -139,9 +139,10 @@ fn svd(a: &calls::Svd) -> Result<Ret> {
     );
     if !a.compute_uv {
         let zeros = |k: i64| {
-            let none = crate::ops::Arg::None;
-            let shape = lead(t.shape()).concat(&[k, k]);
-            run1!("zeros", shape, t.dtype(), none, t.device())
+            f::Zeros::new(&lead(t.shape()).concat(&[k, k]))
+                .dtype(t.dtype())
+                .device(t.device())
+                .call()
         };
         let (m, n) = (tail(t.shape())[0], tail(t.shape())[1]);
         return Ok(Ret::Tuple(vec![

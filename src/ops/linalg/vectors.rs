@@ -5,7 +5,7 @@ use crate::dims::{self, wrap_dim};
 use crate::ops::core::op::{F, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
-use crate::{DType, Result, Tensor, bail, ensure, run1};
+use crate::{DType, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -179,9 +179,9 @@ fn powers(x: &Tensor, n: i64, increasing: bool) -> Result<Tensor> {
         x.clone()
     };
     if n == 0 {
-        return run1!("new_empty", &x, x.shape().concat(&[0]));
+        return f::new_empty(&x, &x.shape().concat(&[0]));
     }
-    let mut list = vec![run1!("ones_like", &x)?];
+    let mut list = vec![f::ones_like(&x)?];
     for i in 1..n as usize {
         list.push(f::mul(&list[i - 1], &x)?);
     }

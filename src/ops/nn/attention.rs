@@ -1,10 +1,9 @@
 //! Attention.
 
 use crate::cpu::attention as cpu;
-use crate::ops::core::args::Arg;
 use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, run1};
+use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -133,13 +132,10 @@ fn scores(q: &Tensor, k: &Tensor, scale: f64) -> Result<Tensor> {
 fn causal_mask(scores: &Tensor) -> Result<Tensor> {
     let n = scores.ndim();
     let count = |dim: usize| {
-        run1!(
-            "arange",
-            Scalar::Int(scores.shape()[dim]),
-            DType::I64,
-            Arg::None,
-            scores.device()
-        )
+        f::Arange::new(scores.shape()[dim])
+            .dtype(DType::I64)
+            .device(scores.device())
+            .call()
     };
     f::ge(&f::unsqueeze(&count(n - 2)?, 1)?, &count(n - 1)?)
 }

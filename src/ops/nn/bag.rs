@@ -1,11 +1,10 @@
 //! embedding_bag and bilinear forms.
 
 use crate::cpu::bag::{Bag, bags};
-use crate::ops::core::args::Arg;
 use crate::ops::core::op::{F, OpDef, OutSpec, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
-use crate::{DType, Result, Scalar, Tensor, bail, cpu, ensure, run1};
+use crate::{DType, Result, Tensor, bail, cpu, ensure};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -205,13 +204,10 @@ fn lists(a: &calls::NnFunctionalEmbeddingBag) -> Result<Lists> {
                 Value,
                 "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. However, found offsets of type <class 'torch.Tensor'>"
             );
-            let steps = run1!(
-                "arange",
-                Scalar::Int(input.shape()[0]),
-                input.dtype(),
-                Arg::None,
-                input.device()
-            )?;
+            let steps = f::Arange::new(input.shape()[0])
+                .dtype(input.dtype())
+                .device(input.device())
+                .call()?;
             let flat = |t: &Tensor| f::reshape(t, &[-1]);
             Ok(Lists {
                 indices: flat(input)?,

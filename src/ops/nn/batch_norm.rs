@@ -4,7 +4,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{F, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::norm::suggested;
-use crate::{DType, Result, Tensor, cpu, ensure, run1};
+use crate::{DType, Result, Tensor, cpu, ensure};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -201,7 +201,7 @@ fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
     let stats = channels.statistics(x);
     if let (false, Some(mean), Some(var)) = (a.training, channels.mean, channels.var) {
         let out = f::_nn_batch_norm_eval(x, mean, var, a.weight, a.bias, a.eps)?;
-        let none = run1!("new_empty", x, crate::Dims::from([0]), stats)?;
+        let none = f::NewEmpty::new(x, &[0]).dtype(stats).call()?;
         return Ok(Ret::Tuple(vec![out, none.clone(), f::clone(&none)?]));
     }
     ensure!(

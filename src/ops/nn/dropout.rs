@@ -2,7 +2,7 @@
 
 use crate::ops::core::op::{F, OpDef, Ret, compose};
 use crate::ops::f;
-use crate::{DType, Dims, Result, Tensor, bail, ensure, run1};
+use crate::{DType, Dims, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -177,7 +177,7 @@ fn drop_some(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Resu
         return Ok(Ret::Same(0));
     }
     if p == 1.0 {
-        return multiplied(t, &run1!("new_zeros", t, Dims::EMPTY)?, None, inplace);
+        return multiplied(t, &f::new_zeros(t, &[])?, None, inplace);
     }
     let noise = noise(t, kind.feature)?;
     f::BernoulliInplace::new(&noise).p(1.0 - p).call_()?;
@@ -198,7 +198,7 @@ fn drop_some(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Resu
 /// Uninitialised memory for a mask: of all elements, or of all channels.
 fn noise(t: &Tensor, feature: bool) -> Result<Tensor> {
     if !feature {
-        return run1!("empty_like", t);
+        return f::empty_like(t);
     }
     ensure!(
         t.ndim() >= 2,
@@ -207,7 +207,7 @@ fn noise(t: &Tensor, feature: bool) -> Result<Tensor> {
     );
     let mut shape = Dims::filled(t.ndim(), 1);
     (shape[0], shape[1]) = (t.shape()[0], t.shape()[1]);
-    run1!("new_empty", t, shape)
+    f::new_empty(t, &shape)
 }
 
 /// `t * by`, plus a shift.
@@ -229,10 +229,10 @@ fn native(a: &calls::NativeDropout) -> Result<Ret> {
     if a.train == Some(false) {
         return Ok(Ret::Tuple(vec![
             f::clone(t)?,
-            run1!("ones_like", t, DType::Bool)?,
+            f::OnesLike::new(t).dtype(DType::Bool).call()?,
         ]));
     }
-    let mask = run1!("empty_like", t, DType::Bool)?;
+    let mask = f::EmptyLike::new(t).dtype(DType::Bool).call()?;
     if t.numel() == 0 {
         return Ok(Ret::Tuple(vec![t.clone(), mask]));
     }

@@ -2,11 +2,10 @@
 
 use crate::cpu::pooling::{Job, Rule, Window, windows};
 use crate::cpu::{self as host, copy};
-use crate::ops::core::args::Arg;
 use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::pool::{each, plan, wanted};
-use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, ensure, run1};
+use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
 /// What the rows of all dimensions take.
@@ -88,7 +87,10 @@ fn maxima(n: usize, name: &str, o: &Operands, positions: bool) -> Result<Ret> {
             );
             let batch = if x.ndim() == n + 1 { 1 } else { x.shape()[0] };
             let shape = Dims::from([batch, x.shape()[x.ndim() - n - 1], n as i64]);
-            drawn = run1!("rand", shape, Arg::None, x.dtype(), Arg::None, x.device())?;
+            drawn = f::Rand::new(&shape)
+                .dtype(x.dtype())
+                .device(x.device())
+                .call()?;
             &drawn
         }
     };

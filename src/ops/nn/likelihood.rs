@@ -5,7 +5,7 @@ use crate::ops::core::op::{F, OpDef, Ret, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::nn::loss::{Reduction, clamp_min, legacy, reduced};
-use crate::{Result, Tensor, ensure, run1};
+use crate::{Result, Tensor, ensure};
 use std::f64::consts::PI;
 use torchlike_macros::operators;
 
@@ -72,7 +72,7 @@ fn variances(x: &Tensor, var: Operand) -> Result<Tensor> {
         Operand::Scalar(v) => {
             let v = v.to_f64();
             // NaN is no variance either.
-            (!(v >= 0.0), f::mul(&run1!("ones_like", x)?, v)?)
+            (!(v >= 0.0), f::mul(&f::ones_like(x)?, v)?)
         }
     };
     ensure!(!negative, Value, "var has negative entry/entries");

@@ -7,7 +7,7 @@ use crate::ops::core::op::{F, FMIO, FMO, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::f;
 use crate::ops::reduce::rule::comparable;
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, run1};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -297,7 +297,7 @@ impl<'a> Trapezoids<'a> {
         if self.running || self.y.shape()[d] > 0 {
             return Ok(None);
         }
-        run1!("new_zeros", self.y, self.y.shape().removed(d)).map(Some)
+        f::new_zeros(self.y, &self.y.shape().removed(d)).map(Some)
     }
 
     /// Places a fixed step apart.

@@ -293,14 +293,6 @@ pub fn diagonal(t: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Part> {
     })
 }
 
-/// TRANSITION: for kernels that are not converted yet.
-///
-/// # Errors
-/// As [`diagonal`].
-pub fn diagonal_of(t: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
-    Ok(t.look(diagonal(t, offset, dim1, dim2)?.plan(t)))
-}
-
 fn diagonal_plan(t: &Tensor, offset: i64, d1: usize, d2: usize) -> ViewPlan {
     let (s1, s2) = (t.shape()[d1], t.shape()[d2]);
     let (len, shift) = if offset >= 0 {
