@@ -24,7 +24,9 @@ class Log(TorchDispatchMode):
 
 def test_overloads_have_schemas():
     f = aten.add.Tensor
-    assert str(f._schema) == "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    assert (
+        str(f._schema) == "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    )
     assert f is torch.ops.aten.add.Tensor and pickle.loads(pickle.dumps(f)) is f
     assert [a.name for a in f._schema.arguments] == ["self", "other", "alpha"]
     assert aten.add_.Tensor._schema.is_mutable and not f._schema.is_mutable
@@ -118,7 +120,9 @@ def test_operators_of_python(space):
     def _(x, n=2):
         return torch.empty_like(x)
 
-    assert str(torch.ops.mine.twice.default._schema) == "mine::twice(Tensor x, SymInt n=2) -> Tensor"
+    assert (
+        str(torch.ops.mine.twice.default._schema) == "mine::twice(Tensor x, SymInt n=2) -> Tensor"
+    )
     assert twice(torch.ones(1)).item() == 2 and torch.ops.mine.twice(torch.ones(1), 5).item() == 5
     assert twice(torch.ones(3, device="meta")).is_meta
     assert set(library.opcheck(twice, (torch.ones(2),)).values()) == {"SUCCESS"}

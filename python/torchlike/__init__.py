@@ -54,11 +54,11 @@ legacy_contiguous_format = _C.contiguous_format
 newaxis = None
 
 # Modules that few programs use are imported when they are first asked for.
-_LATER = {"overrides", "library", "jit", "compiler", "ops", "_ops"}
+_LATER = {"overrides", "library", "jit", "compiler", "backends", "ops", "_ops", "_utils"}
 
 
 def __getattr__(name: str) -> Any:
-    """Modules that are loaded late. (dtypes, layouts, formats and old tensor types are put here while the module loads.)"""
+    """Modules that are loaded late; dtypes, layouts, formats and old tensor types are there from the start."""
     if name not in _LATER:
         raise AttributeError(f"module 'torchlike' has no attribute '{name}'")
     from importlib import import_module
@@ -85,9 +85,9 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     storage,
     version,
 )
+from torchlike._functions import *  # noqa: E402, F403
 from torchlike._guards import *  # noqa: E402, F403
 from torchlike._limits import finfo, iinfo  # noqa: E402
-from torchlike._functions import *  # noqa: E402, F403
 from torchlike._parts import (  # noqa: E402
     dequantize,
     per_channel_affine,

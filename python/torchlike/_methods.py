@@ -125,7 +125,9 @@ def _make_wrapper_subclass(
     """A tensor of a class with `__torch_dispatch__`: sizes, a dtype and a device, and no data."""
     where = None if device is None else _C.device(device)
     offset = storage_offset or 0
-    return _C._wrapper(cls, list(size), strides and list(strides), offset, dtype, where, requires_grad)
+    return _C._wrapper(
+        cls, list(size), strides and list(strides), offset, dtype, where, requires_grad
+    )
 
 
 def is_distributed(self: Tensor) -> bool:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Attribute",
     "Final",
-    "ScriptFunction",
-    "ScriptModule",
     "annotate",
     "export",
     "fork",

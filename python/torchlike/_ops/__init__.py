@@ -144,9 +144,7 @@ class OpOverloadPacket:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(
-            f"The underlying op of '{self}' has no overload name '{name}'"
-        )
+        raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
 
     def __iter__(self) -> Any:
         return iter(self._overload_names)

@@ -74,13 +74,18 @@ def choose(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[str, An
             except RuntimeError as e:
                 reasons.append(str(e))
                 continue
-            if all(fits(a, values[a.name], numbers) or a.has_default for a in overload._schema.arguments):
+            if all(
+                fits(a, values[a.name], numbers) or a.has_default
+                for a in overload._schema.arguments
+            ):
                 return overload
     text = "Overloaded torch operator invoked from Python failed to match any schema:\n"
     raise RuntimeError(text + "\n\n".join(dict.fromkeys(reasons)))
 
 
-def spelled(schema: FunctionSchema, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def spelled(
+    schema: FunctionSchema, values: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments as a dispatch handler gets them: defaults at the end, and of keywords, left out."""
     positional: list[Any] = []
     kwargs: dict[str, Any] = {}

@@ -39,7 +39,9 @@ NAMES = {
 }
 
 # Operators whose second operand may be a number where the schema says Tensor.
-NUMBERS = frozenset(("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "floor_divide", "floor_divide_"))
+NUMBERS = frozenset(
+    ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "floor_divide", "floor_divide_")
+)
 
 _SPACES = ("linalg.", "fft.", "special.")
 
@@ -117,7 +119,9 @@ def seen(row: str, form: str, values: tuple[Any, ...], outs: list[Any], leaf: bo
     from torchlike._ops import decompositions
 
     if form != "out":
-        made = decompositions.run(row.partition("#")[0] + form, dict(zip(_parameters(row), values, strict=True)))
+        made = decompositions.run(
+            row.partition("#")[0] + form, dict(zip(_parameters(row), values, strict=True))
+        )
         if made is not NotImplemented:
             return made
     found = overload_of(row, form, values, outs)

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 from torchlike import _C
 
 _TYPES = frozenset(
-    "Tensor int SymInt float bool str Scalar ScalarType Device Layout MemoryFormat Generator Dimname Storage "
-    "Stream QScheme Any complex number SymBool SymFloat t NoneType DeviceObjType".split()
+    (
+        "Tensor int SymInt float bool str Scalar ScalarType Device Layout MemoryFormat Generator "
+        "Dimname Storage Stream QScheme Any complex number SymBool SymFloat t NoneType DeviceObjType"
+    ).split()
 )
 _DTYPES = {"float": "float32", "double": "float64", "long": "int64", "int": "int32"}
 
@@ -194,7 +196,9 @@ _CHECKS: dict[str, Any] = {
 
 def _is_one(base: str, value: Any, numbers: bool) -> bool:
     if base == "Tensor":
-        return isinstance(value, _C.Tensor) or (numbers and isinstance(value, int | float | complex))
+        return isinstance(value, _C.Tensor) or (
+            numbers and isinstance(value, int | float | complex)
+        )
     check = _CHECKS.get(base)
     if check is None:
         return True
