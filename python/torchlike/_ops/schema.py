@@ -9,10 +9,32 @@ from typing import Any, NamedTuple
 from torchlike import _C
 
 _TYPES = frozenset(
-    (
-        "Tensor int SymInt float bool str Scalar ScalarType Device Layout MemoryFormat Generator "
-        "Dimname Storage Stream QScheme Any complex number SymBool SymFloat t NoneType DeviceObjType"
-    ).split()
+    [
+        "Tensor",
+        "int",
+        "SymInt",
+        "float",
+        "bool",
+        "str",
+        "Scalar",
+        "ScalarType",
+        "Device",
+        "Layout",
+        "MemoryFormat",
+        "Generator",
+        "Dimname",
+        "Storage",
+        "Stream",
+        "QScheme",
+        "Any",
+        "complex",
+        "number",
+        "SymBool",
+        "SymFloat",
+        "t",
+        "NoneType",
+        "DeviceObjType",
+    ]
 )
 _DTYPES = {"float": "float32", "double": "float64", "long": "int64", "int": "int32"}
 
