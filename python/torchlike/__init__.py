@@ -43,7 +43,7 @@ def _of_core(name: str) -> Any:
     return find(name)
 
 
-_C.__getattr__ = _of_core  # type: ignore[attr-defined]
+_C.__getattr__ = _of_core
 
 # dtypes, layouts and formats are values of the core; the op functions are the C functions themselves.
 for _value_name in dir(_C):
@@ -108,7 +108,7 @@ from torchlike.context import (  # noqa: E402
     set_default_tensor_type,
     set_grad_enabled,
 )
-from torchlike.functional import (  # type: ignore[no-redef, assignment]  # noqa: E402
+from torchlike.functional import (  # type: ignore[no-redef]  # noqa: E402
     _weight_norm,
     broadcast_shapes,
     einsum,  # this and tensordot take the place of the ops, which know fewer forms of arguments

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchlike import _C
 from torchlike._ops import modes, ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 aten: Any = ops.aten
 _TABLE: dict[str, Any] = {}
 
 
-def of(*names: str) -> Any:
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def of(*names: str) -> Callable[[F], F]:
     """A decorator: the function is what the operators of these names come down to."""
 
-    def note(function: Any) -> Any:
+    def note(function: F) -> F:
         for name in names:
             _TABLE[name] = function
         return function

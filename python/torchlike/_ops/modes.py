@@ -19,10 +19,10 @@ _thread = threading.local()
 def stack() -> list[Any]:
     """The modes that are on, outermost first."""
     try:
-        return _thread.stack  # type: ignore[no-any-return]
+        return _thread.stack
     except AttributeError:
         _thread.stack = []
-        return _thread.stack  # type: ignore[no-any-return]
+        return _thread.stack
 
 
 def push(mode: Any) -> None:

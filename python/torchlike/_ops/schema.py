@@ -9,32 +9,9 @@ from typing import Any, NamedTuple
 from torchlike import _C
 
 _TYPES = frozenset(
-    [
-        "Tensor",
-        "int",
-        "SymInt",
-        "float",
-        "bool",
-        "str",
-        "Scalar",
-        "ScalarType",
-        "Device",
-        "Layout",
-        "MemoryFormat",
-        "Generator",
-        "Dimname",
-        "Storage",
-        "Stream",
-        "QScheme",
-        "Any",
-        "complex",
-        "number",
-        "SymBool",
-        "SymFloat",
-        "t",
-        "NoneType",
-        "DeviceObjType",
-    ]
+    ("Tensor", "int", "SymInt", "float", "bool", "str", "Scalar", "ScalarType", "Device", "Layout")
+    + ("MemoryFormat", "Generator", "Dimname", "Storage", "Stream", "QScheme", "Any", "complex")
+    + ("number", "SymBool", "SymFloat", "t", "NoneType", "DeviceObjType")
 )
 _DTYPES = {"float": "float32", "double": "float64", "long": "int64", "int": "int32"}
 
@@ -50,7 +27,10 @@ class AliasInfo(NamedTuple):
         """The sets of aliases before the call."""
         return {f"alias::{n.strip()}" for n in self.names.split("|")}
 
-    after_set = before_set
+    @property
+    def after_set(self) -> set[str]:
+        """The sets of aliases after it, which are the same."""
+        return self.before_set
 
 
 class Argument(NamedTuple):

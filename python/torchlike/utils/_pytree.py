@@ -85,10 +85,10 @@ class TreeSpec:
         self.type = type
         self.context = context
         self._children = children_specs
-        self.num_children = len(children_specs)
-        self.num_nodes = 1 + sum(c.num_nodes for c in children_specs)
+        self.num_children: int = len(children_specs)
+        self.num_nodes: int = 1 + sum(c.num_nodes for c in children_specs)
         leaves = sum(c.num_leaves for c in children_specs)
-        self.num_leaves = 1 if type is None else leaves
+        self.num_leaves: int = 1 if type is None else leaves
 
     @property
     def children_specs(self) -> list[TreeSpec]:
@@ -286,7 +286,7 @@ def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Any = N
 def _chosen(types: Any) -> Callable[[Any], bool]:
     if isinstance(types, type | tuple) or not callable(types):
         return lambda x: isinstance(x, types)
-    return types  # type: ignore[no-any-return]
+    return types
 
 
 def map_only(types: Any, /) -> Any:
