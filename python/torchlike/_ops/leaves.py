@@ -8,7 +8,7 @@ from typing import Any
 from torchlike import _C
 from torchlike._ops import OpOverload, OpOverloadPacket, modes, ops
 from torchlike._ops.binding import spelled
-from torchlike._ops.schema import fits
+from torchlike._ops.schema import closing, fits, split
 
 # Operators of PyTorch under another name than the row, where the arguments are the same by name or place.
 NAMES = {
@@ -49,10 +49,10 @@ _SPACES = ("linalg.", "fft.", "special.")
 @functools.cache
 def _parameters(row: str) -> list[str]:
     schemas = {name: schema for name, schema, _, _ in _C._op_table()}
-    inside = schemas[row].strip()[1:].rpartition("->")[0].rpartition(")")[0]
-    from torchlike._ops.schema import _split
-
-    return [p.partition("=")[0].split()[-1] for p in _split(inside) if p != "*"]
+    text = schemas[row]
+    start = text.index("(")
+    inside = text[start + 1 : closing(text, start)]
+    return [p.partition("=")[0].split()[-1] for p in split(inside) if p != "*"]
 
 
 def _packet(row: str, form: str) -> OpOverloadPacket | None:

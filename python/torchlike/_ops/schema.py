@@ -95,7 +95,7 @@ class FunctionSchema:
 _HEAD = re.compile(r"\s*((?:\w+::)?\w+)(?:\.(\w+))?\s*\(")
 
 
-def _split(text: str) -> list[str]:
+def split(text: str) -> list[str]:
     """The parts of a list; brackets and quotes are left whole."""
     parts, depth, quote, start = [], 0, "", 0
     for i, c in enumerate(text):
@@ -154,12 +154,12 @@ def parse(text: str) -> FunctionSchema:
     head = _HEAD.match(text)
     if head is None:
         raise RuntimeError(f"expected ident but found '(' here:\n{text}\n~ <--- HERE")
-    close = _closing(text, head.end() - 1)
+    close = closing(text, head.end() - 1)
     arrow = text[close + 1 :].strip()
     if not arrow.startswith("->"):
         raise RuntimeError(f"expected -> but found '{arrow[:1]}' here:\n{text}")
     arguments, kwarg_only = [], False
-    for part in _split(text[head.end() : close]):
+    for part in split(text[head.end() : close]):
         if part == "*":
             kwarg_only = True
         else:
@@ -167,11 +167,12 @@ def parse(text: str) -> FunctionSchema:
     results = arrow[2:].strip()
     if results.startswith("(") and results.endswith(")"):
         results = results[1:-1]
-    returns = [_argument(part, False) for part in _split(results)]
+    returns = [_argument(part, False) for part in split(results)]
     return FunctionSchema(head.group(1), head.group(2) or "", arguments, returns, text.strip())
 
 
-def _closing(text: str, start: int) -> int:
+def closing(text: str, start: int) -> int:
+    """The place of the bracket that closes the one at `start`."""
     depth = 0
     for i in range(start, len(text)):
         depth += (text[i] == "(") - (text[i] == ")")
