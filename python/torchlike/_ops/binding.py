@@ -110,4 +110,6 @@ def _is_default(value: Any, argument: Argument) -> bool:
     if isinstance(value, list | tuple) and argument.is_list:
         spread = default if isinstance(default, list | tuple) else [default] * len(value)
         return list(value) == list(spread)
-    return type(value) is type(default) and bool(value == default)
+    numbers = isinstance(value, int | float) and isinstance(default, int | float)
+    same = numbers or type(value) is type(default)
+    return same and bool(value == default)

@@ -64,11 +64,10 @@ def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
     outs = [values[a.name] for a in arguments if a.kwarg_only and a.alias_info is not None]
     inputs = {a.name: values[a.name] for a in arguments if not (a.kwarg_only and a.alias_info)}
     args, kwargs = binding.spelled(_without_outs(overload), inputs)
-    function = None if outs else torch.Tensor.__dict__.get(name)
-    if function is None or not (args and isinstance(args[0], torch.Tensor)):
-        function = _function(name)
-    if function is None:
-        function = torch.Tensor.__dict__.get(name)
+    method = torch.Tensor.__dict__.get(name)
+    method = method if callable(method) else None
+    usable = method is not None and not outs and args and isinstance(args[0], torch.Tensor)
+    function = method if usable else _function(name) or method
     if function is None:
         raise NotImplementedError(f"torchlike has no kernel for {overload.name()}")
     if outs:
@@ -100,6 +99,15 @@ def _log_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
 @by_hand
 def gelu(self: Any, approximate: str = "none") -> Any:
     return F.gelu(self, approximate=approximate)
+
+
+@by_hand
+def elu(self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    return (
+        F.elu(self * input_scale, alpha) * scale
+        if (scale, input_scale) != (1, 1)
+        else F.elu(self, alpha)
+    )
 
 
 @by_hand

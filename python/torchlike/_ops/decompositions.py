@@ -350,3 +350,33 @@ def isclose(
     return aten.bitwise_or_.Tensor(
         close, aten.bitwise_and_.Tensor(finite, aten.le.Tensor(error, allowed))
     )
+
+
+@of("var", "std", "var_mean", "std_mean")
+def spread(
+    self: Any,
+    unbiased: Any = None,
+    dim: Any = None,
+    correction: Any = None,
+    keepdim: bool = False,
+    name: str = "",
+) -> Any:
+    """The form that says by how much the divisor is corrected."""
+    if unbiased is not None:
+        correction = int(unbiased)
+    dims = [dim] if isinstance(dim, int) else dim
+    return getattr(aten, name).correction(self, dims, correction=correction, keepdim=keepdim)
+
+
+@of("real", "imag")
+def part(self: Any, name: str = "") -> Any:
+    """A part of the pairs that complex numbers are."""
+    if not self.is_complex():
+        return NotImplemented
+    return aten.select.int(aten.view_as_real(self), -1, 0 if name == "real" else 1)
+
+
+@of("mT")
+def turned(self: Any) -> Any:
+    """`transpose` of the last two dimensions."""
+    return aten.transpose.int(self, -2, -1)

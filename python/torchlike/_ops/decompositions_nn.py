@@ -309,18 +309,19 @@ for _dims in (1, 2, 3):
 
 @of(_N + "max_pool2d", _N + "max_pool2d_with_indices", "max_pool2d")
 def max_pool2d(
-    input: Any,
-    kernel_size: Any,
+    input: Any = None,
+    kernel_size: Any = 1,
     stride: Any = None,
     padding: Any = 0,
     dilation: Any = 1,
     ceil_mode: bool = False,
     return_indices: Any = None,
     name: str = "",
+    self: Any = None,
 ) -> Any:
     """The operator that also gives the places."""
     both = aten.max_pool2d_with_indices(
-        input, kernel_size, stride or [], padding, dilation, ceil_mode
+        self if input is None else input, kernel_size, stride or [], padding, dilation, ceil_mode
     )
     return both if return_indices or "with_indices" in name else both[0]
 

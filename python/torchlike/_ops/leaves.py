@@ -35,8 +35,12 @@ NAMES = {
     "concat": "cat",
     "concatenate": "cat",
     "clip": "clamp",
-    "reshape": "view",
+    "split#sizes": "split_with_sizes",
+    "_nn.nll_loss": "nll_loss_forward",
 }
+
+# Questions about a tensor, which are no operators to those who watch.
+SILENT = frozenset(("numel", "is_same_size", "is_nonzero", "is_complex", "is_floating_point"))
 
 # Operators whose second operand may be a number where the schema says Tensor.
 NUMBERS = frozenset(
@@ -57,7 +61,7 @@ def _parameters(row: str) -> list[str]:
 
 def _packet(row: str, form: str) -> OpOverloadPacket | None:
     name = row.partition("#")[0]
-    found = NAMES.get(name)
+    found = NAMES.get(row) or NAMES.get(name)
     if found is None:
         if name.startswith(_SPACES):
             found = name.replace(".", "_")
@@ -94,16 +98,18 @@ def _values(overload: OpOverload, given: dict[str, Any], outs: list[Any]) -> dic
 
 def _matter(left: dict[str, Any]) -> bool:
     """True if a value that the overload has no place for is more than a default."""
-    harmless = (None, False, "none", "constant", _C.strided)
-    return any(v not in harmless for v in left.values() if not isinstance(v, _C.Tensor | list))
+    others = [v for v in left.values() if not isinstance(v, _C.Tensor | list)]
+    return any(v is not None and v is not False and v != _C.strided for v in others)
 
 
 def overload_of(row: str, form: str, values: tuple[Any, ...], outs: list[Any]) -> Any:
     """The overload that a call is, and its arguments by name; None if there is none."""
+    given = dict(zip(_parameters(row), values, strict=True))
+    if row == "sub" and not isinstance(values[0], _C.Tensor):
+        row, given = "rsub", {**given, "self": given["other"], "other": given["self"]}
     packet = _packet(row, form)
     if packet is None:
         return None
-    given = dict(zip(_parameters(row), values, strict=True))
     found = None
     for overload in packet.real():
         fitted = _values(overload, given, outs)
@@ -118,6 +124,8 @@ def seen(row: str, form: str, values: tuple[Any, ...], outs: list[Any], leaf: bo
     """Shows a call to modes and arguments; NotImplemented passes it on."""
     from torchlike._ops import decompositions
 
+    if row in SILENT:
+        return NotImplemented
     if form != "out":
         made = decompositions.run(
             row.partition("#")[0] + form, dict(zip(_parameters(row), values, strict=True))
@@ -125,6 +133,10 @@ def seen(row: str, form: str, values: tuple[Any, ...], outs: list[Any], leaf: bo
         if made is not NotImplemented:
             return made
     found = overload_of(row, form, values, outs)
+    if found is None and leaf and _C._dispatch_handlers(modes.tensors((*values, *outs))):
+        raise NotImplementedError(
+            f"{row}: no operator of ops.aten to show to a tensor that handles its calls"
+        )
     if found is None or (found[0].implicit and not leaf):
         return NotImplemented
     overload, fitted = found
