@@ -173,7 +173,7 @@ class _OpNamespace(types.ModuleType):
         self.__file__ = "torch.ops"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") and not (self._space == "aten" and name in _aten()):
             raise AttributeError(name)
         packet = _load(self._space, name)
         if packet is None:

@@ -54,16 +54,17 @@ def matmul(self: Any, other: Any) -> Any:
     if a == 2 and b == 2:
         return aten.mm(self, other)
     if a == 3 and b == 3 and self.shape[0] == other.shape[0]:
-        return _batched(self, other)
+        return batched(self, other)
     if a >= 3 and b in (1, 2):
         rows = aten.view(self, [-1, self.shape[-1]])
         if b == 1:
             return aten._unsafe_view(aten.mv(rows, other), list(self.shape[:-1]))
         return aten._unsafe_view(aten.mm(rows, other), [*self.shape[:-1], other.shape[-1]])
-    return NotImplemented if a < 3 or b < 3 else _batched(self, other)
+    return NotImplemented if a < 3 or b < 3 else batched(self, other)
 
 
-def _batched(a: Any, b: Any) -> Any:
+def batched(a: Any, b: Any) -> Any:
+    """A product of batches of matrices."""
     from torchlike import broadcast_shapes
 
     batch = list(broadcast_shapes(a.shape[:-2], b.shape[:-2]))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torchlike import _C
 from torchlike._ops import ops
-from torchlike._ops.decompositions import of, reduced
+from torchlike._ops.decompositions import batched, of, reduced
 
 aten: Any = ops.aten
 _N = "nn.functional."
@@ -367,6 +368,42 @@ def interpolate(
     factors = list(scale_factor) * (1 if len(scale_factor) == 2 else 2)
     sizes = [int(n * f) for n, f in zip(input.shape[2:], factors, strict=True)]
     return aten.upsample_nearest2d.default(input, sizes, *factors)
+
+
+@of(_N + "scaled_dot_product_attention")
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Any = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Scaled products, a mask, a softmax, and products again."""
+    if dropout_p or enable_gqa or query.dim() < 3 or key.dim() < 3 or value.dim() < 3:
+        return NotImplemented
+    root = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if is_causal:
+        q = aten.mul.Scalar(query, root)
+        shape = [query.shape[-2], key.shape[-2]]
+        attn_mask = aten.tril(aten.ones(shape, dtype=_C.bool, device=query.device))
+        attn_mask = _as_numbers(attn_mask, query)
+    else:
+        if attn_mask is not None and attn_mask.dtype == _C.bool:
+            attn_mask = _as_numbers(attn_mask, query)
+        q = aten.mul.Scalar(query, root)
+    scores = batched(q, aten.mul.Scalar(aten.transpose.int(key, -2, -1), root))
+    if attn_mask is not None:
+        scores = aten.add.Tensor(scores, attn_mask)
+    return batched(aten._safe_softmax(scores, -1), value)
+
+
+def _as_numbers(mask: Any, like: Any) -> Any:
+    low = aten.scalar_tensor(-math.inf, dtype=like.dtype, device=like.device)
+    zero = aten.scalar_tensor(0.0, dtype=like.dtype, device=like.device)
+    return aten.where.self(mask, zero, low)
 
 
 @of(_N + "unfold")

@@ -79,12 +79,14 @@ def _values(overload: OpOverload, given: dict[str, Any], outs: list[Any]) -> dic
     values: dict[str, Any] = dict(zip(out_names, outs, strict=True))
     left = dict(given)
     numbers = overload._opname in NUMBERS
+    places, known = list(given), {a.name for a in schema.arguments}
     for position, argument in enumerate(schema.arguments):
         name = argument.name
         if name in values:
             continue
-        if name not in left and position == 0 and left:
-            name = next(iter(left))
+        place = places[position] if position < len(places) else None
+        if name not in left and place in left and place not in known:
+            name = place
         value = left.pop(name, argument.default_value)
         if value is None and argument.has_default:
             value = argument.default_value

@@ -13,7 +13,15 @@ _TYPES = frozenset(
     + ("MemoryFormat", "Generator", "Dimname", "Storage", "Stream", "QScheme", "Any", "complex")
     + ("number", "SymBool", "SymFloat", "t", "NoneType", "DeviceObjType")
 )
-_DTYPES = {"float": "float32", "double": "float64", "long": "int64", "int": "int32"}
+# Schemas print some defaults as the numbers of dtypes.
+_DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "long": "int64",
+    "int": "int32",
+    "4": "int64",
+    "6": "float32",
+}
 
 
 class AliasInfo(NamedTuple):
