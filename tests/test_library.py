@@ -24,7 +24,9 @@ class Log(TorchDispatchMode):
 
 def test_overloads_have_schemas():
     f = aten.add.Tensor
-    assert str(f._schema) == "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    assert (
+        str(f._schema) == "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    )
     assert f is torch.ops.aten.add.Tensor and pickle.loads(pickle.dumps(f)) is f
     assert [a.name for a in f._schema.arguments] == ["self", "other", "alpha"]
     assert aten.add_.Tensor._schema.is_mutable and not f._schema.is_mutable
@@ -118,7 +120,9 @@ def test_operators_of_python(space):
     def _(x, n=2):
         return torch.empty_like(x)
 
-    assert str(torch.ops.mine.twice.default._schema) == "mine::twice(Tensor x, SymInt n=2) -> Tensor"
+    assert (
+        str(torch.ops.mine.twice.default._schema) == "mine::twice(Tensor x, SymInt n=2) -> Tensor"
+    )
     assert twice(torch.ones(1)).item() == 2 and torch.ops.mine.twice(torch.ones(1), 5).item() == 5
     assert twice(torch.ones(3, device="meta")).is_meta
     assert set(library.opcheck(twice, (torch.ones(2),)).values()) == {"SUCCESS"}
@@ -148,3 +152,34 @@ def test_libraries(space):
     assert torch.ops.mine.g(torch.ones(1, device="meta"), 3).is_meta
     with pytest.raises(RuntimeError, match="Tried to register an operator"):
         lib.define("g(Tensor x, int n) -> Tensor")
+
+
+CALLS = {
+    "linear": lambda x, q: F.linear(x, x, torch.ones(4)),
+    "attention": lambda x, q: F.scaled_dot_product_attention(q, q, q, is_causal=True),
+    "batch_norm": lambda x, q: F.batch_norm(q, torch.zeros(2), torch.ones(2), training=True),
+    "layer_norm": lambda x, q: F.layer_norm(x, (3,)),
+    "cross_entropy": lambda x, q: F.cross_entropy(x, torch.tensor([0, 1, 2, 1])),
+    "conv2d": lambda x, q: F.conv2d(q, torch.ones(2, 2, 2, 2), padding="same"),
+    "max_pool2d": lambda x, q: F.max_pool2d(q, 2),
+    "interpolate": lambda x, q: F.interpolate(q, scale_factor=2),
+    "one_hot": lambda x, q: F.one_hot(torch.tensor([0, 1]), 3).float(),
+    "dropout": lambda x, q: F.dropout(x, 0.5),
+    "matmul": lambda x, q: torch.matmul(q, q.transpose(-2, -1)),
+    "std": lambda x, q: x.std(),
+    "prelu": lambda x, q: F.prelu(q, torch.full((2,), 0.2)),
+    "isclose": lambda x, q: torch.isclose(x, x).float(),
+    "reflected": lambda x, q: 1 - x,
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_decompositions_give_the_same_values(call):
+    torch.manual_seed(0)
+    x, q = torch.randn(4, 3), torch.randn(1, 2, 4, 8)
+    torch.manual_seed(1)
+    plain = call(x, q)
+    torch.manual_seed(1)
+    with Log() as m:
+        shown = call(x, q)
+    assert m.log and torch.allclose(plain, shown, atol=1e-6)

@@ -3,7 +3,7 @@
 from math import e, inf, nan, pi
 from typing import Any
 
-from torchlike import _C, _size
+from torchlike import _C, _lazy, _size
 from torchlike._C import (
     CheckpointError,
     Generator,
@@ -44,22 +44,18 @@ def _of_core(name: str) -> Any:
     return find(name)
 
 
-_C.__getattr__ = _of_core  # type: ignore[attr-defined]
+_C.__getattr__ = _of_core
 
-# Modules that few programs use are imported when they are first asked for.
-_LATER = {"overrides", "library", "jit", "compiler", "ops", "_ops"}
-
-
-def __getattr__(name: str) -> Any:
-    """Modules that are loaded late. (dtypes, layouts, formats and old tensor types are put here while the module loads.)"""
-    if name not in _LATER:
-        raise AttributeError(f"module 'torchlike' has no attribute '{name}'")
-    from importlib import import_module
-
-    if name == "ops":
-        return import_module("torchlike._ops").ops
-    return import_module(f"torchlike.{name}")
-
+# Modules that few programs use run when they are first asked for something. (A module's own `__getattr__` would cost every
+# look-up of a function: the interpreter does not specialise those of modules that have one.)
+overrides = _lazy.module("torchlike.overrides")
+library = _lazy.module("torchlike.library")
+jit = _lazy.module("torchlike.jit")
+compiler = _lazy.module("torchlike.compiler")
+backends = _lazy.module("torchlike.backends")
+_ops = _lazy.module("torchlike._ops")
+_utils = _lazy.module("torchlike._utils")
+ops = _lazy.Operators()
 
 from torchlike import (  # noqa: E402  (the names above are used by these modules while they load)
     _methods,
@@ -101,7 +97,7 @@ from torchlike.context import (  # noqa: E402
     set_default_tensor_type,
     set_grad_enabled,
 )
-from torchlike.functional import (  # type: ignore[no-redef, assignment]  # noqa: E402
+from torchlike.functional import (  # type: ignore[no-redef]  # noqa: E402
     _weight_norm,
     broadcast_shapes,
     einsum,  # this and tensordot take the place of the ops, which know fewer forms of arguments

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 class Form:
-    """How a function passes its arguments on to a handler."""
+    """How PyTorch passes the arguments of a function that it writes in Python on to a handler.
+
+    The text is `positional; keyword=default`. Arguments with a star are those that are asked; `*name`
+    takes the rest, and all of it is asked.
+    """
 
     __slots__ = ("asked", "defaults", "keywords", "positional", "rest")
 
@@ -70,10 +74,10 @@ def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @functools.cache
 def _forms() -> dict[str, Form]:
-    from torchlike._forms import FORMS
+    from importlib.resources import files
 
     found = {}
-    for line in FORMS.splitlines():
+    for line in (files("torchlike") / "_forms.txt").read_text().splitlines():
         name, _, rest = line.partition("(")
         found[name] = Form(rest.rpartition(")")[0])
     return found
@@ -97,7 +101,11 @@ def _form(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def overridable(function: Callable[..., Any]) -> Any:
     """A decorator: modes and arguments with a `__torch_function__` may take calls of the function over."""
     module = function.__module__.removeprefix("torchlike.")
-    name = function.__qualname__ if module in ("functional", "_methods") else f"{module}.{function.__qualname__}"
+    name = (
+        function.__qualname__
+        if module in ("functional", "_methods")
+        else f"{module}.{function.__qualname__}"
+    )
 
     @functools.wraps(function)
     def shown(*args: Any, **kwargs: Any) -> Any:

@@ -31,9 +31,7 @@ def _assert(condition: Any, message: str) -> None:
     assert condition, message
 
 
-def _check_with(
-    error_type: type[Exception], cond: bool, message: Callable[[], str] | None
-) -> None:
+def _check_with(error_type: type[Exception], cond: bool, message: Callable[[], str] | None) -> None:
     """Raises an exception of a type unless a truth value holds; `message` gives its text."""
     if not isinstance(cond, bool):
         hint = ""

@@ -38,7 +38,9 @@ def opcheck(
     results: dict[str, Any] = {}
     for name in [test_utils] if isinstance(test_utils, str) else test_utils:
         if name not in _CHECKS:
-            raise ValueError(f"opcheck(op, ..., test_utils={test_utils}): expected test_utils to be subset of {ALL}")
+            raise ValueError(
+                f"opcheck(op, ..., test_utils={test_utils}): expected test_utils to be subset of {ALL}"
+            )
         try:
             _CHECKS[name](overload, tuple(args), dict(kwargs or {}))
             results[name] = "SUCCESS"
@@ -51,7 +53,9 @@ def opcheck(
     return results
 
 
-def _copies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _copies(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     def copy(x: Any) -> Any:
         if isinstance(x, list | tuple):
             return type(x)(copy(v) for v in x)
@@ -70,11 +74,15 @@ def _check_schema(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any])
         changed = any(
             a.device.type != "meta" and not bool((a == b).all())
             for a, b in zip(
-                modes.tensors([before[argument.name]]), modes.tensors([after[argument.name]]), strict=True
+                modes.tensors([before[argument.name]]),
+                modes.tensors([after[argument.name]]),
+                strict=True,
             )
         )
         if changed and not (argument.alias_info and argument.alias_info.is_write):
-            raise RuntimeError(f"Argument {argument.name} is not defined as mutable but was mutated")
+            raise RuntimeError(
+                f"Argument {argument.name} is not defined as mutable but was mutated"
+            )
 
 
 def _check_fake(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -91,7 +99,8 @@ def _check_fake(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     for r, f in zip(real, fake, strict=True):
         if r.shape != f.shape or r.dtype != f.dtype:
             raise RuntimeError(
-                f"the fake result has shape {tuple(f.shape)} and dtype {f.dtype}, the real one {tuple(r.shape)} and {r.dtype}"
+                f"the fake result has shape {tuple(f.shape)} and dtype {f.dtype}, "
+                f"the real one {tuple(r.shape)} and {r.dtype}"
             )
 
 

@@ -20,7 +20,13 @@ _BASES: dict[Any, str] = {
     _C.device: "Device",
 }
 _NUMBER = Union[int, float, bool]  # noqa: UP007 (compared with annotations)
-_RESULTS: dict[Any, str] = {_C.Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", _NUMBER: "Scalar"}
+_RESULTS: dict[Any, str] = {
+    _C.Tensor: "Tensor",
+    int: "SymInt",
+    float: "float",
+    bool: "bool",
+    _NUMBER: "Scalar",
+}
 
 
 def _valid() -> dict[Any, str]:
@@ -44,7 +50,9 @@ def _kind(annotation: Any, valid: dict[Any, str]) -> str | None:
         return None
 
 
-def infer_schema(prototype_function: Any, /, *, mutates_args: Any, op_name: str | None = None) -> str:
+def infer_schema(
+    prototype_function: Any, /, *, mutates_args: Any, op_name: str | None = None
+) -> str:
     """`(Tensor x, int n=2) -> Tensor` of a function with annotations.
 
     Raises:
@@ -70,7 +78,9 @@ def infer_schema(prototype_function: Any, /, *, mutates_args: Any, op_name: str 
         seen.add(name)
         kind = _kind(hints.get(name, p.annotation), valid)
         if kind is None:
-            fail(f"Parameter {name} has unsupported type {p.annotation}. The valid types are: {valid.keys()}.")
+            fail(
+                f"Parameter {name} has unsupported type {p.annotation}. The valid types are: {valid.keys()}."
+            )
         written = mutates_args == "unknown" or name in mutates_args
         if written and str(kind).startswith("Tensor"):
             kind = str(kind).replace("Tensor", f"Tensor(a{index}!)", 1)
@@ -79,8 +89,9 @@ def infer_schema(prototype_function: Any, /, *, mutates_args: Any, op_name: str 
         unknown = set(mutates_args) - seen
         if unknown:
             fail(
-                f"{unknown} in mutates_args were not found in the custom op's signature. mutates_args should contain the names "
-                "of all args that the custom op mutates, or just the string 'unknown' if you don't know."
+                f"{unknown} in mutates_args were not found in the custom op's signature. mutates_args should "
+                "contain the names of all args that the custom op mutates, or just the string 'unknown' "
+                "if you don't know."
             )
     if signature.return_annotation is signature.empty:
         fail("No return type annotation was provided. Please add one.")

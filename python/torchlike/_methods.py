@@ -126,12 +126,23 @@ def _make_wrapper_subclass(
     """A tensor of a class with `__torch_dispatch__`: sizes, a dtype and a device, and no data."""
     where = None if device is None else _C.device(device)
     offset = storage_offset or 0
-    return _C._wrapper(cls, list(size), strides and list(strides), offset, dtype, where, requires_grad)
+    return _C._wrapper(
+        cls, list(size), strides and list(strides), offset, dtype, where, requires_grad
+    )
 
 
 def is_distributed(self: Tensor) -> bool:
     """False: kept for old code."""
     return False
+
+
+def __init_subclass__(cls: Any, **kwargs: Any) -> None:
+    """A class that handles its calls below (`__torch_dispatch__`) does not keep results above, unless it says so."""
+    super(Tensor, cls).__init_subclass__(**kwargs)
+    below = getattr(cls, "__torch_dispatch__", None)
+    own = any("__torch_function__" in vars(c) for c in cls.__mro__ if c is not Tensor)
+    if below is not _C._disabled_torch_dispatch_impl and not own:
+        cls.__torch_function__ = _C._disabled_torch_function_impl
 
 
 _ABSENT_BACKENDS = ("is_ipu", "is_maia", "is_mtia", "is_vulkan", "is_xla")
@@ -157,6 +168,7 @@ def _add() -> None:
         function.__qualname__ = f"Tensor.{function.__name__}"
         setattr(Tensor, function.__name__, overridable(function))
     Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)  # type: ignore[attr-defined]
+    Tensor.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]
     for name in _ABSENT_BACKENDS:
         if not hasattr(Tensor, name):
             setattr(Tensor, name, property(lambda self: False))

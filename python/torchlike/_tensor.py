@@ -47,10 +47,8 @@ def typename(obj: Any) -> str:
 
 
 def compile(model: Any = None, **_: Any) -> Any:
-    """Raises: torchlike runs operators directly and has no compiler."""
-    raise NotImplementedError(
-        "torchlike.compile(): torchlike has no compiler; call the model directly"
-    )
+    """The function or module itself, or a decorator: there is no compiler, and what is decorated runs as it is."""
+    return model if model is not None else lambda fn: fn
 
 
 def get_device_module(device: Any = None) -> Any:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Attribute",
     "Final",
-    "ScriptFunction",
-    "ScriptModule",
     "annotate",
     "export",
     "fork",
@@ -129,8 +127,11 @@ def isinstance(obj: Any, target_type: Any) -> bool:
         return plain(obj, target_type)
     if not plain(origin, type):
         return any(isinstance(obj, t) for t in inner)
-    if not plain(obj, origin):
-        return False
+    return plain(obj, origin) and _items_are(obj, origin, inner)
+
+
+def _items_are(obj: Any, origin: Any, inner: tuple[Any, ...]) -> bool:
+    """True if what a container holds is of the types in brackets."""
     if origin is dict:
         return all(isinstance(k, inner[0]) and isinstance(v, inner[1]) for k, v in obj.items())
     if origin is tuple:

@@ -33,7 +33,6 @@ __all__ = [
 ]
 
 
-
 def fallthrough_kernel() -> Any:
     """Stands for "no kernel of its own"."""
     raise NotImplementedError("fallthrough_kernel() should never be called.")
@@ -47,11 +46,8 @@ class Library:
             raise ValueError(f"Unsupported library kind: {kind}")
         if ns == "aten" and kind == "DEF":
             raise RuntimeError(
-                "Only a single TORCH_LIBRARY can be used to register the namespace aten; please put all of your definitions in a "
-                "single TORCH_LIBRARY block.  If you were trying to specify implementations, consider using TORCH_LIBRARY_IMPL "
-                "(which can be duplicated).  If you really intended to define operators for a single namespace in a distributed "
-                "way, you can use TORCH_LIBRARY_FRAGMENT to explicitly indicate this.  Previous registration of TORCH_LIBRARY was "
-                "registered at RegisterSchema.cpp; latest registration was registered at library.py"
+                "Only a single library of kind DEF can own a namespace, and aten has one; "
+                "use kind FRAGMENT to add operators, or IMPL to add kernels"
             )
         self.ns = ns
         self.kind = kind
@@ -72,8 +68,8 @@ class Library:
         packet = getattr(ops, self.ns).__dict__.get(parsed.name)
         if packet is not None and overload in packet.overloads():
             raise RuntimeError(
-                f"Tried to register an operator ({self.ns}::{schema}) with the same name and overload name multiple times. "
-                "Each overload's schema should only be registered with a single call to def()."
+                f"Tried to register an operator ({self.ns}::{schema}) with the same name and overload name "
+                "multiple times. Each overload's schema should only be registered with a single call to def()."
             )
         made = getattr(ops, self.ns).define(f"{self.ns}::{schema.strip()}")
         self._made.append(made)
@@ -88,7 +84,9 @@ class Library:
             TypeError: if `fn` is no function.
         """
         if not callable(fn):
-            raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
+            raise TypeError(
+                f"Input function is required to be a callable but found type {type(fn)}"
+            )
         name = op_name.name() if isinstance(op_name, OpOverload) else op_name
         name = name.rpartition("::")[2]
         key = key_name(dispatch_key or self.dispatch_key or "CompositeImplicitAutograd")
@@ -305,4 +303,6 @@ def get_kernel(op: Any, dispatch_key: Any) -> Callable[..., Any]:
 
 def get_ctx() -> Any:
     """Raises: sizes that depend on values are not known here."""
-    raise RuntimeError("torch.library.get_ctx() should not be called outside of a fake implementation")
+    raise RuntimeError(
+        "torch.library.get_ctx() should not be called outside of a fake implementation"
+    )

@@ -98,7 +98,8 @@ parse_ir parse_schema parse_type_comment set_anomaly_enabled set_flush_denormal 
 wait as_tensor from_numpy tensor default_generator has_cuda has_cudnn has_lapack device dtype finfo has_mkl has_mps
 has_mkldnn has_openmp iinfo memory_format qscheme set_grad_enabled no_grad enable_grad inference_mode
 is_inference_mode_enabled layout align_tensors arange bartlett_window blackman_window broadcast_shapes can_cast compile
-cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_grid_sampler cudnn_is_acceptable empty empty_permuted
+cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_grid_sampler cudnn_is_acceptable
+empty empty_permuted
 empty_strided empty_quantized eye from_file full fill hamming_window hann_window kaiser_window linspace logspace
 mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_linear_backward_weights
 normal ones promote_types rand randn randint randperm range result_type scalar_tensor sparse_coo_tensor
@@ -114,7 +115,8 @@ nn.functional._canonical_mask nn.functional._none_or_dtype nn.init.calculate_gai
 nn.init.uniform nn.init.normal nn.init.constant nn.init.eye nn.init.dirac nn.init.xavier_uniform
 nn.init.xavier_normal nn.init.kaiming_uniform nn.init.kaiming_normal nn.init.orthogonal nn.init.sparse
 Tensor.__delitem__ Tensor.__dir__ Tensor.__getattribute__ Tensor.__init__ Tensor.__iter__ Tensor.__init_subclass__
-Tensor.__delattr__ Tensor.__setattr__ Tensor.__torch_function__ Tensor.__torch_dispatch__ Tensor.__new__ Tensor.__class__
+Tensor.__delattr__ Tensor.__setattr__ Tensor.__torch_function__ Tensor.__torch_dispatch__ Tensor.__new__
+Tensor.__class__
 Tensor.__subclasshook__ Tensor.__hash__ Tensor.as_subclass Tensor.reinforce Tensor.new Tensor.new_tensor Tensor.numpy
 Tensor._make_wrapper_subclass Tensor.solve Tensor.symeig Tensor.stride Tensor.unflatten Tensor.to_sparse_coo
 Tensor.to_sparse_csr Tensor._typed_storage Tensor._reduce_ex_internal Tensor._fix_weakref Tensor._view_func

@@ -30,7 +30,8 @@ pub struct Modes;
 
 impl Layer for Modes {
     fn sees(&self) -> Sees {
-        Sees::Leaves
+        // Composites too: some are operators of their own in PyTorch, which the hook knows.
+        Sees::All
     }
 
     fn wants(&self, seen: u32, on: u32) -> bool {

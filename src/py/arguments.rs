@@ -57,25 +57,25 @@ impl<'py> Held<'py> {
 }
 
 /// Tensors are borrowed last, when no Python code runs any more: these parameters wait for it.
-enum Later<'a, 'py> {
-    One(usize, &'a Bound<'py, PyAny>),
-    Many(usize, &'a [Bound<'py, PyAny>]),
-    Gaps(usize, &'a [Bound<'py, PyAny>]),
+#[derive(Default)]
+struct Waiting<'a, 'py> {
+    tensors: SmallVec<[(usize, &'a Bound<'py, PyAny>); 3]>,
+    lists: SmallVec<[(usize, &'a [Bound<'py, PyAny>], bool); 1]>,
 }
 
-type Waiting<'a, 'py> = SmallVec<[Later<'a, 'py>; 4]>;
-
-/// Puts the tensors that wait into their places.
-fn borrow<'a>(values: &mut [Arg<'a>], waiting: Waiting<'a, '_>) {
-    for later in waiting {
-        match later {
-            Later::One(at, o) => values[at] = tensor_ref(o).map_or(Arg::None, Arg::Tensor),
-            Later::Many(at, list) => {
-                values[at] = Arg::Tensors(list.iter().filter_map(tensor_ref).collect());
-            }
-            Later::Gaps(at, list) => {
-                values[at] = Arg::OptTensors(list.iter().map(tensor_ref).collect());
-            }
+impl<'a> Waiting<'a, '_> {
+    /// Puts the tensors that wait into their places.
+    #[inline]
+    fn borrow(&self, values: &mut [Arg<'a>]) {
+        for (at, o) in &self.tensors {
+            values[*at] = tensor_ref(o).map_or(Arg::None, Arg::Tensor);
+        }
+        for (at, list, gaps) in &self.lists {
+            values[*at] = if *gaps {
+                Arg::OptTensors(list.iter().map(tensor_ref).collect())
+            } else {
+                Arg::Tensors(list.iter().filter_map(tensor_ref).collect())
+            };
         }
     }
 }
@@ -211,7 +211,7 @@ impl<'py> Incoming<'py> {
         let params = &overload.op.schema.params;
         let n = params.len();
         let mut values: SmallVec<[Arg<'a>; 6]> = SmallVec::new();
-        let mut waiting = Waiting::new();
+        let mut waiting = Waiting::default();
         let given = self.positional.len();
         let max = overload.op.schema.positional;
         let varargs = self.varargs_at(params, given, max, held);
@@ -224,7 +224,7 @@ impl<'py> Incoming<'py> {
                 if let Some(o) = list.iter().find(|o| !is_tensor(o) && !held.accepts(o)) {
                     return Err(self.wrong_kind(group, p, Some(i), o));
                 }
-                waiting.push(Later::Many(i, list));
+                waiting.lists.push((i, list, false));
                 values.push(Arg::None);
                 break;
             }
@@ -254,7 +254,7 @@ impl<'py> Incoming<'py> {
         }
         let mut out = None;
         if values.len() == n && self.keywords.is_empty() {
-            borrow(&mut values, waiting);
+            waiting.borrow(&mut values);
             return Ok((
                 Args {
                     op: overload.op,
@@ -299,7 +299,7 @@ impl<'py> Incoming<'py> {
         if used != self.keywords.len() {
             return Err(self.unexpected(group, overload, filled));
         }
-        borrow(&mut values, waiting);
+        waiting.borrow(&mut values);
         Ok((
             Args {
                 op: overload.op,
@@ -390,7 +390,7 @@ impl<'py> Incoming<'py> {
             at,
         } = slot;
         if matches!(p.kind, Kind::Tensor | Kind::Operand) && is_tensor(o) {
-            waiting.push(Later::One(at, o));
+            waiting.tensors.push((at, o));
             return Ok(Arg::None);
         }
         let converted = match p.kind {
@@ -398,10 +398,8 @@ impl<'py> Incoming<'py> {
                 match tensor_items(o, p.kind == Kind::OptTensors, held) {
                     Some(items) => {
                         let items = held.keep(items)?;
-                        waiting.push(match p.kind {
-                            Kind::OptTensors => Later::Gaps(at, items),
-                            _ => Later::Many(at, items),
-                        });
+                        let gaps = p.kind == Kind::OptTensors;
+                        waiting.lists.push((at, items, gaps));
                         Ok(Arg::None)
                     }
                     None => Err(Failure::Kind),

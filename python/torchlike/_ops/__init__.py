@@ -6,7 +6,7 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchlike import _C
+from torchlike import _C, ops
 from torchlike._ops.schema import Argument, FunctionSchema, parse
 
 if TYPE_CHECKING:
@@ -144,9 +144,7 @@ class OpOverloadPacket:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(
-            f"The underlying op of '{self}' has no overload name '{name}'"
-        )
+        raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
 
     def __iter__(self) -> Any:
         return iter(self._overload_names)
@@ -166,7 +164,7 @@ def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     return found
 
 
-class _OpNamespace(types.ModuleType):
+class OpNamespace(types.ModuleType):
     """The operators of a namespace: `ops.aten`."""
 
     def __init__(self, name: str) -> None:
@@ -175,7 +173,7 @@ class _OpNamespace(types.ModuleType):
         self.__file__ = "torch.ops"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") and not (self._space == "aten" and name in _aten()):
             raise AttributeError(name)
         packet = _load(self._space, name)
         if packet is None:
@@ -196,25 +194,6 @@ class _OpNamespace(types.ModuleType):
         packet = self.__dict__.get(name) or OpOverloadPacket(f"{self._space}::{name}")
         self.__dict__[name] = packet
         return packet.add(text)
-
-
-class _Ops(types.ModuleType):
-    """`torchlike.ops`: a namespace for each library."""
-
-    __file__ = "_ops.py"
-
-    def __init__(self) -> None:
-        super().__init__("torch.ops")
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        space = _OpNamespace(name)
-        setattr(self, name, space)
-        return space
-
-    def __repr__(self) -> str:
-        return "<module 'torch.ops' from '_ops.py'>"
 
 
 @functools.cache
@@ -255,6 +234,3 @@ def _find(name: str) -> OpOverload:
     packet, _, overload = name.partition(".")
     found: OpOverload = getattr(_find_packet(packet), overload or "default")
     return found
-
-
-ops = _Ops()

@@ -74,13 +74,18 @@ def choose(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[str, An
             except RuntimeError as e:
                 reasons.append(str(e))
                 continue
-            if all(fits(a, values[a.name], numbers) or a.has_default for a in overload._schema.arguments):
+            if all(
+                fits(a, values[a.name], numbers) or a.has_default
+                for a in overload._schema.arguments
+            ):
                 return overload
     text = "Overloaded torch operator invoked from Python failed to match any schema:\n"
     raise RuntimeError(text + "\n\n".join(dict.fromkeys(reasons)))
 
 
-def spelled(schema: FunctionSchema, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def spelled(
+    schema: FunctionSchema, values: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments as a dispatch handler gets them: defaults at the end, and of keywords, left out."""
     positional: list[Any] = []
     kwargs: dict[str, Any] = {}
@@ -105,4 +110,6 @@ def _is_default(value: Any, argument: Argument) -> bool:
     if isinstance(value, list | tuple) and argument.is_list:
         spread = default if isinstance(default, list | tuple) else [default] * len(value)
         return list(value) == list(spread)
-    return type(value) is type(default) and bool(value == default)
+    numbers = isinstance(value, int | float) and isinstance(default, int | float)
+    same = numbers or type(value) is type(default)
+    return same and bool(value == default)

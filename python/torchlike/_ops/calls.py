@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike._ops import binding
+from torchlike._ops import binding, modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,8 @@ def run(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         from torchlike._ops import custom
 
         return custom.run(overload, values)
+    if not overload.implicit and modes.wanted(values.values()):
+        return modes.ask(overload, *binding.spelled(overload._schema, values))
     function = _BY_HAND.get(overload._opname)
     if function is None:
         result = _public(overload, values)
@@ -62,11 +64,10 @@ def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
     outs = [values[a.name] for a in arguments if a.kwarg_only and a.alias_info is not None]
     inputs = {a.name: values[a.name] for a in arguments if not (a.kwarg_only and a.alias_info)}
     args, kwargs = binding.spelled(_without_outs(overload), inputs)
-    function = None if outs else torch.Tensor.__dict__.get(name)
-    if function is None or not (args and isinstance(args[0], torch.Tensor)):
-        function = _function(name)
-    if function is None:
-        function = torch.Tensor.__dict__.get(name)
+    method = torch.Tensor.__dict__.get(name)
+    method = method if callable(method) else None
+    usable = method is not None and not outs and args and isinstance(args[0], torch.Tensor)
+    function = method if usable else _function(name) or method
     if function is None:
         raise NotImplementedError(f"torchlike has no kernel for {overload.name()}")
     if outs:
@@ -101,7 +102,18 @@ def gelu(self: Any, approximate: str = "none") -> Any:
 
 
 @by_hand
-def embedding(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Any:
+def elu(self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    return (
+        F.elu(self * input_scale, alpha) * scale
+        if (scale, input_scale) != (1, 1)
+        else F.elu(self, alpha)
+    )
+
+
+@by_hand
+def embedding(
+    weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+) -> Any:
     return F.embedding(indices, weight)
 
 
@@ -121,7 +133,7 @@ def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
 
 
 @by_hand
-def slice(self: Any, dim: int, start: Any, end: Any, step: int) -> Any:  # noqa: A001 (its name)
+def slice(self: Any, dim: int, start: Any, end: Any, step: int) -> Any:
     from builtins import slice as part
 
     return self[(part(None),) * (dim % self.dim()) + (part(start, end, step),)]
@@ -169,7 +181,13 @@ def lift_fresh(self: Any) -> Any:
 
 @by_hand
 def _to_copy(
-    self: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any, non_blocking: bool, memory_format: Any
+    self: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    pin_memory: Any,
+    non_blocking: bool,
+    memory_format: Any,
 ) -> Any:
     kept = memory_format or torch.preserve_format
     return self.to(device or self.device, dtype or self.dtype, copy=True, memory_format=kept)
@@ -247,6 +265,58 @@ def max_pool2d_with_indices(
 
 
 @by_hand
+def _prelu_kernel(self: Any, weight: Any) -> Any:
+    return torch.where(self > 0, self, self * weight)
+
+
+@by_hand
+def im2col(self: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    return F.unfold(self, kernel_size, dilation, padding, stride)
+
+
+@by_hand
+def upsample_nearest2d(self: Any, output_size: Any, *scales: Any, **_: Any) -> Any:
+    return F.interpolate(self, size=list(output_size))
+
+
+@by_hand
+def _fft_r2c(self: Any, dim: Any, normalization: int, onesided: bool) -> Any:
+    return torch.fft.rfft(self) if onesided else torch.fft.fft(self)
+
+
+@by_hand
+def copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    return src.to(self.dtype).expand(self.shape).clone()
+
+
+@by_hand
+def _safe_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
+    return torch.softmax(self, dim, dtype=dtype)
+
+
+@by_hand
+def _embedding_bag_forward_only(weight: Any, indices: Any, offsets: Any, **how: Any) -> Any:
+    mode = ("sum", "mean", "max")[how["mode"]]
+    made = F.embedding_bag(indices, weight, offsets, mode=mode)
+    empty = indices.new_empty(0)
+    return made, empty, empty, empty
+
+
+@by_hand
+def grid_sampler_2d(
+    input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Any:
+    how = ("bilinear", "nearest", "bicubic")[interpolation_mode]
+    outside = ("zeros", "border", "reflection")[padding_mode]
+    return F.grid_sample(input, grid, how, outside, align_corners)
+
+
+@by_hand
+def _cdist_forward(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
+    return torch.cdist(x1, x2, p)
+
+
+@by_hand
 def _adaptive_avg_pool2d(self: Any, output_size: Any) -> Any:
     return F.adaptive_avg_pool2d(self, output_size)
 
@@ -254,5 +324,3 @@ def _adaptive_avg_pool2d(self: Any, output_size: Any) -> Any:
 @by_hand
 def constant_pad_nd(self: Any, pad: Any, value: Any) -> Any:
     return F.pad(self, pad, value=value)
-
-

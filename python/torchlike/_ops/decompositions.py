@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from torchlike._ops import ops
+from torchlike import _C
+from torchlike._ops import modes, ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 aten: Any = ops.aten
 _TABLE: dict[str, Any] = {}
 
 
-def of(*names: str) -> Any:
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def of(*names: str) -> Callable[[F], F]:
     """A decorator: the function is what the operators of these names come down to."""
 
-    def note(function: Any) -> Any:
+    def note(function: F) -> F:
         for name in names:
             _TABLE[name] = function
         return function
@@ -23,98 +31,14 @@ def of(*names: str) -> Any:
 
 def run(name: str, values: dict[str, Any]) -> Any:
     """The result of an operator in other operators, or NotImplemented."""
+    from torchlike._ops import decompositions_nn as _nn  # noqa: F401 (fills the table)
+
     function = _TABLE.get(name)
-    return NotImplemented if function is None else function(**values)
-
-
-@of("nn.functional.linear")
-def linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    """`t`, then one product; batches become rows."""
-    if input.dim() == 2:
-        turned = aten.t(weight)
-        return aten.mm(input, turned) if bias is None else aten.addmm(bias, input, turned)
-    if input.dim() == 1 or weight.dim() == 1:
-        product = aten.matmul(input, aten.t(weight))
-        return product if bias is None else aten.add(product, bias)
-    sizes = [*input.shape[:-1], weight.shape[0]]
-    if bias is None:
-        turned = aten.t(weight)
-        rows = aten.view(input, [-1, input.shape[-1]])
-        return aten._unsafe_view(aten.mm(rows, turned), sizes)
-    rows = aten.view(input, [-1, input.shape[-1]])
-    return aten.view(aten.addmm(bias, rows, aten.t(weight)), sizes)
-
-
-@of("nn.functional.dropout", "dropout")
-def dropout(input: Any, p: float = 0.5, training: bool = True, **_: Any) -> Any:
-    """A mask of draws, scaled."""
-    if p == 0 or not training:
-        return input
-    if p == 1:
-        return aten.mul(input, 0.0)
-    mask = aten.empty_like(input)
-    aten.bernoulli_(mask, 1 - p)
-    return aten.mul(input, aten.div_(mask, 1 - p))
-
-
-@of("nn.functional.layer_norm", "layer_norm")
-def layer_norm(
-    input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, **_: Any
-) -> Any:
-    """The normalised tensor of the operator that also gives mean and deviation."""
-    return aten.native_layer_norm(input, list(normalized_shape), weight, bias, eps)[0]
-
-
-@of("nn.functional.group_norm", "group_norm")
-def group_norm(
-    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, **_: Any
-) -> Any:
-    """The normalised tensor of the operator that also gives mean and deviation."""
-    n, channels = input.shape[:2]
-    rest = input.numel() // (n * channels) if n * channels else 0
-    return aten.native_group_norm(input, weight, bias, n, channels, rest, num_groups, eps)[0]
-
-
-@of("nn.functional.batch_norm")
-def batch_norm(
-    input: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Any:
-    """The operator that also gives what backward needs; it reserves space first."""
-    aten.empty.memory_format([0], dtype=_uint8(), device=input.device)
-    return aten.native_batch_norm(
-        input, weight, bias, running_mean, running_var, training, momentum, eps
-    )[0]
-
-
-def _uint8() -> Any:
-    from torchlike import _C
-
-    return _C.uint8
-
-
-@of("softmax", "nn.functional.softmax")
-def softmax(self: Any = None, dim: int = -1, dtype: Any = None, input: Any = None, **_: Any) -> Any:
-    """In another dtype after a conversion."""
-    x = input if self is None else self
-    if dtype is not None and dtype != x.dtype:
-        x = aten._to_copy(x, dtype=dtype)
-    return aten._softmax(x, dim, False)
-
-
-@of("log_softmax", "nn.functional.log_softmax")
-def log_softmax(self: Any = None, dim: int = -1, dtype: Any = None, input: Any = None, **_: Any) -> Any:
-    """In another dtype after a conversion."""
-    x = input if self is None else self
-    if dtype is not None and dtype != x.dtype:
-        x = aten._to_copy(x, dtype=dtype)
-    return aten._log_softmax(x, dim, False)
+    if function is None:
+        return NotImplemented
+    if "name" in function.__code__.co_varnames[: function.__code__.co_argcount]:
+        values = {**values, "name": name}
+    return function(**values)
 
 
 @of("matmul")
@@ -130,16 +54,17 @@ def matmul(self: Any, other: Any) -> Any:
     if a == 2 and b == 2:
         return aten.mm(self, other)
     if a == 3 and b == 3 and self.shape[0] == other.shape[0]:
-        return _batched(self, other)
+        return batched(self, other)
     if a >= 3 and b in (1, 2):
         rows = aten.view(self, [-1, self.shape[-1]])
         if b == 1:
             return aten._unsafe_view(aten.mv(rows, other), list(self.shape[:-1]))
         return aten._unsafe_view(aten.mm(rows, other), [*self.shape[:-1], other.shape[-1]])
-    return NotImplemented if a < 3 or b < 3 else _batched(self, other)
+    return NotImplemented if a < 3 or b < 3 else batched(self, other)
 
 
-def _batched(a: Any, b: Any) -> Any:
+def batched(a: Any, b: Any) -> Any:
+    """A product of batches of matrices."""
     from torchlike import broadcast_shapes
 
     batch = list(broadcast_shapes(a.shape[:-2], b.shape[:-2]))
@@ -149,25 +74,310 @@ def _batched(a: Any, b: Any) -> Any:
     return aten._unsafe_view(aten.bmm(a, b), [*batch, n, p])
 
 
-@of("nn.functional.l1_loss")
-def l1_loss(input: Any, target: Any, reduction: str = "mean", **_: Any) -> Any:
-    """The mean or sum of absolute differences."""
-    return _reduced(aten.abs(aten.sub(input, target)), reduction)
-
-
-def _reduced(x: Any, reduction: str) -> Any:
+def reduced(x: Any, reduction: str) -> Any:
+    """The mean or sum of a loss, or all of it."""
     if reduction == "mean":
         return aten.mean(x)
     return aten.sum(x) if reduction == "sum" else x
-
-
-@of("nn.functional.softsign")
-def softsign(input: Any) -> Any:
-    """x / (1 + |x|)."""
-    return aten.div(input, aten.add(aten.abs(input), 1))
 
 
 @of("outer")
 def outer(self: Any, vec2: Any) -> Any:
     """A column times a row."""
     return aten.mul(aten.view(self, [self.shape[0], 1]), vec2)
+
+
+def _copied(x: Any, sizes: list[int]) -> Any:
+    return aten._unsafe_view(aten.clone(x, memory_format=_C.contiguous_format), sizes)
+
+
+def _viewable(x: Any, sizes: list[int]) -> bool:
+    try:
+        with modes.without():
+            x.view(sizes)
+    except RuntimeError:
+        return False
+    return True
+
+
+@of("reshape")
+def reshape(self: Any, shape: Any) -> Any:
+    """A view where one is possible, else a copy."""
+    sizes = list(shape)
+    if _viewable(self, sizes):
+        return aten.view(self, sizes)
+    if -1 in sizes:
+        rest = -math.prod(sizes)
+        sizes = [self.numel() // rest if s == -1 else s for s in sizes]
+    return _copied(self, sizes)
+
+
+@of("flatten")
+def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """The shape of `reshape`."""
+    if self.dim() == 0:
+        return reshape(self, [1])
+    first, last = start_dim % self.dim(), end_dim % self.dim()
+    if first >= last:
+        return NotImplemented
+    sizes = list(self.shape)
+    joined = math.prod(sizes[first : last + 1])
+    return reshape(self, [*sizes[:first], joined, *sizes[last + 1 :]])
+
+
+@of("contiguous")
+def contiguous(self: Any, memory_format: Any = None) -> Any:
+    """A copy, if it is needed."""
+    if memory_format not in (None, _C.contiguous_format) or self.is_contiguous():
+        return NotImplemented
+    return aten.clone(self, memory_format=_C.contiguous_format)
+
+
+@of("broadcast_to")
+def broadcast_to(self: Any, size: Any) -> Any:
+    """`expand`."""
+    return aten.expand(self, list(size))
+
+
+@of("movedim", "moveaxis")
+def movedim(self: Any, source: Any, destination: Any) -> Any:
+    """`permute`."""
+    n = self.dim()
+    places = [[d % n for d in ([v] if isinstance(v, int) else v)] for v in (source, destination)]
+    order: list[Any] = [None] * n
+    for s, d in zip(*places, strict=True):
+        order[d] = s
+    left = iter(d for d in range(n) if d not in places[0])
+    return aten.permute(self, [next(left) if d is None else d for d in order])
+
+
+def _converted(self: Any, dtype: Any, device: Any, copy: bool, memory_format: Any) -> Any:
+    kwargs: dict[str, Any] = {}
+    if dtype is not None and (dtype != self.dtype or copy):
+        kwargs["dtype"] = dtype
+    if device is not None and (_C.device(device) != self.device or copy):
+        kwargs["device"] = _C.device(device)
+    if not kwargs and not copy:
+        return NotImplemented
+    if memory_format not in (None, _C.preserve_format):
+        kwargs["memory_format"] = memory_format
+    return aten._to_copy(self, **kwargs)
+
+
+@of("to")
+def to(
+    self: Any,
+    dtype: Any = None,
+    device: Any = None,
+    tensor: Any = None,
+    copy: bool = False,
+    memory_format: Any = None,
+    **_: Any,
+) -> Any:
+    """A copy, if anything changes."""
+    if tensor is not None:
+        dtype, device = tensor.dtype, tensor.device
+    return _converted(self, dtype, device, copy, memory_format)
+
+
+@of("type_as")
+def type_as(self: Any, other: Any) -> Any:
+    """A copy of the other's dtype and device."""
+    return _converted(self, other.dtype, other.device, False, None)
+
+
+def _cast(name: str) -> Any:
+    def made(self: Any, memory_format: Any = None) -> Any:
+        return _converted(self, getattr(_C, name), None, False, memory_format)
+
+    return made
+
+
+for _name in (
+    "half",
+    "float",
+    "double",
+    "long",
+    "int",
+    "short",
+    "char",
+    "byte",
+    "bool",
+    "bfloat16",
+    "cfloat",
+    "cdouble",
+):
+    of(_name)(_cast({"char": "int8", "byte": "uint8"}.get(_name, _name)))
+
+
+@of("chunk")
+def chunk(self: Any, chunks: int, dim: int = 0) -> Any:
+    """`split` into parts of one size."""
+    n = self.shape[dim]
+    size = max(-(-n // chunks), 1)
+    return aten.split.Tensor(self, size, dim) if n else NotImplemented
+
+
+@of("hstack", "vstack", "dstack")
+def joined(tensors: Any, name: str = "") -> Any:
+    """`cat`, once there are enough dimensions."""
+    if name == "hstack":
+        rows = all(t.dim() < 2 for t in tensors)
+        return (
+            aten.cat(list(tensors), 0 if rows else 1)
+            if all(t.dim() for t in tensors)
+            else NotImplemented
+        )
+    least = 2 if name == "vstack" else 3
+    if any(t.dim() < least - 1 for t in tensors):
+        return NotImplemented
+    raised = [
+        aten.unsqueeze(t, 0 if name == "vstack" else -1) if t.dim() < least else t for t in tensors
+    ]
+    return aten.cat(raised, 0 if name == "vstack" else 2)
+
+
+@of("meshgrid")
+def meshgrid(tensors: Any, indexing: Any = None) -> Any:
+    """Views that are expanded."""
+    if indexing == "xy":
+        return NotImplemented
+    sizes = [t.numel() for t in tensors]
+    found = []
+    for i, t in enumerate(tensors):
+        shape = [1] * len(sizes)
+        shape[i] = sizes[i]
+        found.append(aten.expand(aten.view(t, shape), sizes))
+    return found
+
+
+@of("cartesian_prod")
+def cartesian_prod(tensors: Any) -> Any:
+    """A grid, flattened and stacked."""
+    if len(tensors) < 2:
+        return NotImplemented
+    grids = meshgrid(tensors)
+    return aten.stack([reshape(g, [g.numel()]) for g in grids], 1)
+
+
+@of("broadcast_tensors")
+def broadcast_tensors(tensors: Any) -> Any:
+    """`expand` of those that are smaller."""
+    from torchlike import broadcast_shapes
+
+    shape = list(broadcast_shapes(*[t.shape for t in tensors]))
+    return [t if list(t.shape) == shape else aten.expand(t, shape) for t in tensors]
+
+
+@of("square")
+def square(self: Any) -> Any:
+    """The second power."""
+    return aten.pow.Tensor_Scalar(self, 2)
+
+
+@of("float_power")
+def float_power(self: Any, exponent: Any) -> Any:
+    """A power in double precision."""
+    if not isinstance(self, _C.Tensor) or isinstance(exponent, _C.Tensor) or self.is_complex():
+        return NotImplemented
+    return aten.pow.Tensor_Scalar(aten._to_copy(self, dtype=_C.float64), exponent)
+
+
+@of("isfinite")
+def isfinite(self: Any) -> Any:
+    """Equal to itself, and not infinite."""
+    if not self.is_floating_point():
+        return NotImplemented
+    size = aten.ne.Scalar(aten.abs(self), math.inf)
+    return aten.mul.Tensor(aten.eq.Tensor(self, self), size)
+
+
+@of("argsort")
+def argsort(self: Any, dim: int = -1, descending: bool = False, **_: Any) -> Any:
+    """The places of `sort`."""
+    return aten.sort(self, dim, descending)[1]
+
+
+@of("special.expit")
+def expit(self: Any) -> Any:
+    """`sigmoid`."""
+    return aten.sigmoid(self)
+
+
+@of("take_along_dim")
+def take_along_dim(self: Any, indices: Any, dim: Any = None) -> Any:
+    """`gather`, of what is expanded."""
+    if dim is None:
+        return NotImplemented
+    wide = aten.expand(self, list(self.shape))
+    index = aten.remainder.Scalar(aten.expand(indices, list(indices.shape)), self.shape[dim])
+    return aten.gather(wide, dim, index)
+
+
+@of("linalg.norm", "linalg.matrix_norm", "norm")
+def norm(
+    self: Any,
+    ord: Any = None,
+    p: Any = None,
+    dim: Any = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+    **_: Any,
+) -> Any:
+    """The norm of the elements."""
+    if ord not in (None, "fro", 2) or p not in (None, "fro", 2) or (ord == 2 and self.dim() == 2):
+        return NotImplemented
+    dims = [dim] if isinstance(dim, int) else dim
+    return aten.linalg_vector_norm(self, 2, dims, keepdim, dtype=dtype)
+
+
+@of("cdist")
+def cdist(x1: Any, x2: Any, p: float = 2.0, **_: Any) -> Any:
+    """The operator."""
+    return aten._cdist_forward(x1, x2, p, None)
+
+
+@of("isclose")
+def isclose(
+    self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Any:
+    """Equal, or closer than allowed and finite."""
+    if equal_nan or not self.is_floating_point():
+        return NotImplemented
+    close = aten.eq.Tensor(self, other)
+    allowed = aten.add.Scalar(aten.abs(aten.mul.Scalar(other, rtol)), atol)
+    error = aten.abs(aten.sub.Tensor(self, other))
+    finite = isfinite(error)
+    return aten.bitwise_or_.Tensor(
+        close, aten.bitwise_and_.Tensor(finite, aten.le.Tensor(error, allowed))
+    )
+
+
+@of("var", "std", "var_mean", "std_mean")
+def spread(
+    self: Any,
+    unbiased: Any = None,
+    dim: Any = None,
+    correction: Any = None,
+    keepdim: bool = False,
+    name: str = "",
+) -> Any:
+    """The form that says by how much the divisor is corrected."""
+    if unbiased is not None:
+        correction = int(unbiased)
+    dims = [dim] if isinstance(dim, int) else dim
+    return getattr(aten, name).correction(self, dims, correction=correction, keepdim=keepdim)
+
+
+@of("real", "imag")
+def part(self: Any, name: str = "") -> Any:
+    """A part of the pairs that complex numbers are."""
+    if not self.is_complex():
+        return NotImplemented
+    return aten.select.int(aten.view_as_real(self), -1, 0 if name == "real" else 1)
+
+
+@of("mT")
+def turned(self: Any) -> Any:
+    """`transpose` of the last two dimensions."""
+    return aten.transpose.int(self, -2, -1)

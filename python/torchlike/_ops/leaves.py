@@ -8,7 +8,7 @@ from typing import Any
 from torchlike import _C
 from torchlike._ops import OpOverload, OpOverloadPacket, modes, ops
 from torchlike._ops.binding import spelled
-from torchlike._ops.schema import fits
+from torchlike._ops.schema import closing, fits, split
 
 # Operators of PyTorch under another name than the row, where the arguments are the same by name or place.
 NAMES = {
@@ -35,11 +35,17 @@ NAMES = {
     "concat": "cat",
     "concatenate": "cat",
     "clip": "clamp",
-    "reshape": "view",
+    "split#sizes": "split_with_sizes",
+    "_nn.nll_loss": "nll_loss_forward",
 }
 
+# Questions about a tensor, which are no operators to those who watch.
+SILENT = frozenset(("numel", "is_same_size", "is_nonzero", "is_complex", "is_floating_point"))
+
 # Operators whose second operand may be a number where the schema says Tensor.
-NUMBERS = frozenset(("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "floor_divide", "floor_divide_"))
+NUMBERS = frozenset(
+    ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "floor_divide", "floor_divide_")
+)
 
 _SPACES = ("linalg.", "fft.", "special.")
 
@@ -47,15 +53,15 @@ _SPACES = ("linalg.", "fft.", "special.")
 @functools.cache
 def _parameters(row: str) -> list[str]:
     schemas = {name: schema for name, schema, _, _ in _C._op_table()}
-    inside = schemas[row].strip()[1:].rpartition("->")[0].rpartition(")")[0]
-    from torchlike._ops.schema import _split
-
-    return [p.partition("=")[0].split()[-1] for p in _split(inside) if p != "*"]
+    text = schemas[row]
+    start = text.index("(")
+    inside = text[start + 1 : closing(text, start)]
+    return [p.partition("=")[0].split()[-1] for p in split(inside) if p != "*"]
 
 
 def _packet(row: str, form: str) -> OpOverloadPacket | None:
     name = row.partition("#")[0]
-    found = NAMES.get(name)
+    found = NAMES.get(row) or NAMES.get(name)
     if found is None:
         if name.startswith(_SPACES):
             found = name.replace(".", "_")
@@ -73,12 +79,14 @@ def _values(overload: OpOverload, given: dict[str, Any], outs: list[Any]) -> dic
     values: dict[str, Any] = dict(zip(out_names, outs, strict=True))
     left = dict(given)
     numbers = overload._opname in NUMBERS
+    places, known = list(given), {a.name for a in schema.arguments}
     for position, argument in enumerate(schema.arguments):
         name = argument.name
         if name in values:
             continue
-        if name not in left and position == 0 and left:
-            name = next(iter(left))
+        place = places[position] if position < len(places) else None
+        if name not in left and place in left and place not in known:
+            name = place
         value = left.pop(name, argument.default_value)
         if value is None and argument.has_default:
             value = argument.default_value
@@ -92,16 +100,18 @@ def _values(overload: OpOverload, given: dict[str, Any], outs: list[Any]) -> dic
 
 def _matter(left: dict[str, Any]) -> bool:
     """True if a value that the overload has no place for is more than a default."""
-    harmless = (None, False, "none", "constant", _C.strided)
-    return any(v not in harmless for v in left.values() if not isinstance(v, _C.Tensor | list))
+    others = [v for v in left.values() if not isinstance(v, _C.Tensor | list)]
+    return any(v is not None and v is not False and v != _C.strided for v in others)
 
 
 def overload_of(row: str, form: str, values: tuple[Any, ...], outs: list[Any]) -> Any:
     """The overload that a call is, and its arguments by name; None if there is none."""
+    given = dict(zip(_parameters(row), values, strict=True))
+    if row == "sub" and not isinstance(values[0], _C.Tensor):
+        row, given = "rsub", {**given, "self": given["other"], "other": given["self"]}
     packet = _packet(row, form)
     if packet is None:
         return None
-    given = dict(zip(_parameters(row), values, strict=True))
     found = None
     for overload in packet.real():
         fitted = _values(overload, given, outs)
@@ -116,11 +126,19 @@ def seen(row: str, form: str, values: tuple[Any, ...], outs: list[Any], leaf: bo
     """Shows a call to modes and arguments; NotImplemented passes it on."""
     from torchlike._ops import decompositions
 
+    if row in SILENT:
+        return NotImplemented
     if form != "out":
-        made = decompositions.run(row.partition("#")[0] + form, dict(zip(_parameters(row), values, strict=True)))
+        made = decompositions.run(
+            row.partition("#")[0] + form, dict(zip(_parameters(row), values, strict=True))
+        )
         if made is not NotImplemented:
             return made
     found = overload_of(row, form, values, outs)
+    if found is None and leaf and _C._dispatch_handlers(modes.tensors((*values, *outs))):
+        raise NotImplementedError(
+            f"{row}: no operator of ops.aten to show to a tensor that handles its calls"
+        )
     if found is None or (found[0].implicit and not leaf):
         return NotImplemented
     overload, fitted = found

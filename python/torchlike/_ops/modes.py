@@ -19,10 +19,10 @@ _thread = threading.local()
 def stack() -> list[Any]:
     """The modes that are on, outermost first."""
     try:
-        return _thread.stack  # type: ignore[no-any-return]
+        return _thread.stack
     except AttributeError:
         _thread.stack = []
-        return _thread.stack  # type: ignore[no-any-return]
+        return _thread.stack
 
 
 def push(mode: Any) -> None:
@@ -59,12 +59,8 @@ def without() -> Iterator[list[Any]]:
 
 def tensors(values: Any) -> tuple[Any, ...]:
     """The tensors among arguments, also in lists."""
-    found: list[Any] = []
-    for value in values:
-        for item in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(item, _C.Tensor):
-                found.append(item)
-    return tuple(found)
+    items = (i for v in values for i in (v if isinstance(v, list | tuple) else (v,)))
+    return tuple(i for i in items if isinstance(i, _C.Tensor))
 
 
 def ask(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -92,7 +88,9 @@ def ask(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         refused.append(f"  - tensor subclass {type(t)!r}")
     raise TypeError(
         f"Multiple dispatch failed for 'torch._ops.{func}'; all __torch_dispatch__ handlers returned "
-        "NotImplemented:\n\n" + "\n".join(refused) + "\n\nFor more information, try re-running with TORCH_LOGS=not_implemented"
+        "NotImplemented:\n\n"
+        + "\n".join(refused)
+        + "\n\nFor more information, try re-running with TORCH_LOGS=not_implemented"
     )
 
 

@@ -9,10 +9,19 @@ from typing import Any, NamedTuple
 from torchlike import _C
 
 _TYPES = frozenset(
-    "Tensor int SymInt float bool str Scalar ScalarType Device Layout MemoryFormat Generator Dimname Storage "
-    "Stream QScheme Any complex number SymBool SymFloat t NoneType DeviceObjType".split()
+    ("Tensor", "int", "SymInt", "float", "bool", "str", "Scalar", "ScalarType", "Device", "Layout")
+    + ("MemoryFormat", "Generator", "Dimname", "Storage", "Stream", "QScheme", "Any", "complex")
+    + ("number", "SymBool", "SymFloat", "t", "NoneType", "DeviceObjType")
 )
-_DTYPES = {"float": "float32", "double": "float64", "long": "int64", "int": "int32"}
+# Schemas print some defaults as the numbers of dtypes.
+_DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "long": "int64",
+    "int": "int32",
+    "4": "int64",
+    "6": "float32",
+}
 
 
 class AliasInfo(NamedTuple):
@@ -26,7 +35,10 @@ class AliasInfo(NamedTuple):
         """The sets of aliases before the call."""
         return {f"alias::{n.strip()}" for n in self.names.split("|")}
 
-    after_set = before_set
+    @property
+    def after_set(self) -> set[str]:
+        """The sets of aliases after it, which are the same."""
+        return self.before_set
 
 
 class Argument(NamedTuple):
@@ -91,7 +103,7 @@ class FunctionSchema:
 _HEAD = re.compile(r"\s*((?:\w+::)?\w+)(?:\.(\w+))?\s*\(")
 
 
-def _split(text: str) -> list[str]:
+def split(text: str) -> list[str]:
     """The parts of a list; brackets and quotes are left whole."""
     parts, depth, quote, start = [], 0, "", 0
     for i, c in enumerate(text):
@@ -150,12 +162,12 @@ def parse(text: str) -> FunctionSchema:
     head = _HEAD.match(text)
     if head is None:
         raise RuntimeError(f"expected ident but found '(' here:\n{text}\n~ <--- HERE")
-    close = _closing(text, head.end() - 1)
+    close = closing(text, head.end() - 1)
     arrow = text[close + 1 :].strip()
     if not arrow.startswith("->"):
         raise RuntimeError(f"expected -> but found '{arrow[:1]}' here:\n{text}")
     arguments, kwarg_only = [], False
-    for part in _split(text[head.end() : close]):
+    for part in split(text[head.end() : close]):
         if part == "*":
             kwarg_only = True
         else:
@@ -163,11 +175,12 @@ def parse(text: str) -> FunctionSchema:
     results = arrow[2:].strip()
     if results.startswith("(") and results.endswith(")"):
         results = results[1:-1]
-    returns = [_argument(part, False) for part in _split(results)]
+    returns = [_argument(part, False) for part in split(results)]
     return FunctionSchema(head.group(1), head.group(2) or "", arguments, returns, text.strip())
 
 
-def _closing(text: str, start: int) -> int:
+def closing(text: str, start: int) -> int:
+    """The place of the bracket that closes the one at `start`."""
     depth = 0
     for i in range(start, len(text)):
         depth += (text[i] == "(") - (text[i] == ")")
@@ -194,7 +207,9 @@ _CHECKS: dict[str, Any] = {
 
 def _is_one(base: str, value: Any, numbers: bool) -> bool:
     if base == "Tensor":
-        return isinstance(value, _C.Tensor) or (numbers and isinstance(value, int | float | complex))
+        return isinstance(value, _C.Tensor) or (
+            numbers and isinstance(value, int | float | complex)
+        )
     check = _CHECKS.get(base)
     if check is None:
         return True

@@ -99,4 +99,8 @@ def transform_subclass(
 
 def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
     """The result of a handler; in-place operators give their first argument."""
-    return args[0] if func._schema.is_mutable and func.__name__.partition(".")[0].endswith("_") else out
+    return (
+        args[0]
+        if func._schema.is_mutable and func.__name__.partition(".")[0].endswith("_")
+        else out
+    )

@@ -85,10 +85,10 @@ class TreeSpec:
         self.type = type
         self.context = context
         self._children = children_specs
-        self.num_children = len(children_specs)
-        self.num_nodes = 1 + sum(c.num_nodes for c in children_specs)
+        self.num_children: int = len(children_specs)
+        self.num_nodes: int = 1 + sum(c.num_nodes for c in children_specs)
         leaves = sum(c.num_leaves for c in children_specs)
-        self.num_leaves = 1 if type is None else leaves
+        self.num_leaves: int = 1 if type is None else leaves
 
     @property
     def children_specs(self) -> list[TreeSpec]:
@@ -286,7 +286,7 @@ def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Any = N
 def _chosen(types: Any) -> Callable[[Any], bool]:
     if isinstance(types, type | tuple) or not callable(types):
         return lambda x: isinstance(x, types)
-    return types  # type: ignore[no-any-return]
+    return types
 
 
 def map_only(types: Any, /) -> Any:
@@ -352,7 +352,9 @@ def tree_leaves_with_path(tree: Any, is_leaf: Any = None) -> list[tuple[Any, Any
     return list(_paths((), tree, is_leaf))
 
 
-def tree_flatten_with_path(tree: Any, is_leaf: Any = None) -> tuple[list[tuple[Any, Any]], TreeSpec]:
+def tree_flatten_with_path(
+    tree: Any, is_leaf: Any = None
+) -> tuple[list[tuple[Any, Any]], TreeSpec]:
     """The leaves with their paths, and the structure."""
     return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
 
@@ -364,7 +366,10 @@ def _paths(path: tuple[Any, ...], tree: Any, is_leaf: Any) -> Iterator[tuple[Any
         return
     keyed = SUPPORTED_NODES[kind].flatten_with_keys_fn
     if keyed is None:
-        raise ValueError(f"Did not find a flatten_with_keys_fn for type: {kind}. Please pass a flatten_with_keys_fn argument to register_pytree_node.")
+        raise ValueError(
+            f"Did not find a flatten_with_keys_fn for type: {kind}. "
+            "Please pass a flatten_with_keys_fn argument to register_pytree_node."
+        )
     for key, child in keyed(tree)[0]:
         yield from _paths((*path, key), child, is_leaf)
 
@@ -408,6 +413,7 @@ def treespec_loads(serialized: str) -> TreeSpec:
 
 def treespec_pprint(treespec: TreeSpec) -> str:
     """The tree with `*` in the place of the leaves."""
+
     class Star(str):
         __slots__ = ()
 

@@ -22,12 +22,11 @@ def dumps(spec: TreeSpec, protocol: int | None) -> str:
     """
     if not isinstance(spec, TreeSpec):
         raise TypeError(
-            f"treespec_dumps(treespec, protocol): Expected `treespec` to be instance of TreeSpec but got item of type {type(spec)}."
+            "treespec_dumps(treespec, protocol): Expected `treespec` to be instance of "
+            f"TreeSpec but got item of type {type(spec)}."
         )
     if protocol not in (None, PROTOCOL):
-        raise ValueError(
-            f"Unknown protocol {protocol}. Available protocols: {[PROTOCOL]}"
-        )
+        raise ValueError(f"Unknown protocol {protocol}. Available protocols: {[PROTOCOL]}")
     return json.dumps([PROTOCOL, _node(spec)])
 
 
@@ -68,7 +67,14 @@ def _class_name(cls: Any) -> str:
 def _dump_context(spec: TreeSpec) -> str:
     if spec.type is defaultdict:
         factory, keys = spec.context
-        made_by = {"default_factory_module": factory.__module__, "default_factory_name": factory.__qualname__} if factory else {}
+        made_by = (
+            {
+                "default_factory_module": factory.__module__,
+                "default_factory_name": factory.__qualname__,
+            }
+            if factory
+            else {}
+        )
         return json.dumps({**made_by, "dict_context": keys})
     if spec.type is namedtuple:
         return json.dumps(_class_name(spec.context))
@@ -92,7 +98,15 @@ def _load_context(kind: Any, text: str) -> Any:
 
 
 def _builtin(name: str | None) -> Any:
-    known = {"list": list, "dict": dict, "set": set, "int": int, "float": float, "str": str, "tuple": tuple}
+    known = {
+        "list": list,
+        "dict": dict,
+        "set": set,
+        "int": int,
+        "float": float,
+        "str": str,
+        "tuple": tuple,
+    }
     if name is not None and name not in known:
         raise ValueError(f"unknown default factory {name!r} in a structure")
     return known.get(name) if name else None
@@ -121,5 +135,3 @@ def _spec(node: dict[str, Any], names: dict[Any, Any]) -> TreeSpec:
     else:
         context = _load_context(kind, node["context"])
     return TreeSpec(kind, context, [_spec(c, names) for c in node["children_spec"]])
-
-

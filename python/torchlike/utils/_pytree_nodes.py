@@ -153,7 +153,7 @@ def register_dataclass(
 
 def register_constant(cls: type) -> None:
     """Makes the objects of a type part of the structure: containers without children."""
-    if cls.__eq__ is object.__eq__:
+    if not any("__eq__" in vars(c) for c in cls.__mro__ if c is not object):
         raise TypeError(
             f"register_constant(cls) expects `cls` to have a non-default `__eq__` implementation: {cls}"
         )

@@ -69,6 +69,12 @@ pub fn item(t: &Tensor) -> Result<Scalar> {
 /// # Errors
 /// A `Runtime` error with `text` on meta without a source.
 pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
+    if !t.is_meta() && t.storage().is_hollow() && t.storage().nbytes() > 0 {
+        bail!(
+            Runtime,
+            "Cannot access data pointer of Tensor that doesn't have storage"
+        );
+    }
     if !t.is_meta() {
         return t.to_device(Device::CPU);
     }

@@ -1,0 +1,44 @@
+"""Modules that run when they are first asked for something, so that importing torchlike costs only what every program uses.
+
+A module-level `__getattr__` would do too, but the interpreter does not specialise look-ups in a module that has one, and each
+use of a function of torchlike would pay for it.
+"""
+
+import sys
+from importlib.util import LazyLoader, find_spec, module_from_spec
+from types import ModuleType
+
+
+def module(name: str) -> ModuleType:
+    """The module of this name, which runs when one of its attributes is asked for; the one that is there, if it ran already."""
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = find_spec(name)
+    if spec is None or spec.loader is None:
+        raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+    spec.loader = LazyLoader(spec.loader)
+    made = module_from_spec(spec)
+    sys.modules[name] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+class Operators(ModuleType):
+    """`torchlike.ops`: a namespace for each library."""
+
+    __file__ = "_ops.py"
+
+    def __init__(self) -> None:
+        super().__init__("torch.ops")
+
+    def __getattr__(self, name: str) -> ModuleType:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        from torchlike._ops import OpNamespace
+
+        space = OpNamespace(name)
+        setattr(self, name, space)
+        return space
+
+    def __repr__(self) -> str:
+        return "<module 'torch.ops' from '_ops.py'>"
