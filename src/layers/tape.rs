@@ -1,6 +1,7 @@
 //! A counter of calls: how often each leaf ran, and how many bytes it made.
 
 use super::{Layer, Next, Sees};
+use crate::ops::op::{Body, KernelBody};
 use crate::ops::{Call, Ret, table};
 use crate::{Result, Tensor, mode};
 use std::cell::RefCell;
@@ -35,7 +36,10 @@ impl Layer for Tape {
 
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let op = c.args.op;
-        let flops = op.def.flops.map_or(0, |f| f(c.args));
+        let flops = match op.def.body {
+            Body::Kernel(KernelBody { flops: Some(f), .. }) => f(c.args)?,
+            _ => 0,
+        };
         let ret = next.call(c)?;
         let bytes: u64 = match &ret {
             _ if op.is_view() => 0,

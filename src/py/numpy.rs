@@ -205,6 +205,7 @@ pub fn to_numpy<'py>(slf: &Bound<'py, PyTensor>, force: bool) -> PyResult<Bound<
     if t.storage().is_opaque() {
         crate::layers::parts::check_plain(&t, "numpy")?;
     }
+    t.check_inside()?;
     if force {
         t = crate::ops::helpers::resolve(&t.to_device(Device::CPU)?)?.with_requires_grad(false);
     }
@@ -342,6 +343,7 @@ unsafe extern "C" fn delete_capsule(capsule: *mut ffi::PyObject) {
 /// A DLPack capsule of a tensor.
 pub fn to_dlpack<'py>(slf: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
     let t = slf.get().get().clone();
+    t.check_inside()?;
     if t.requires_grad() {
         return Err(PyBufferError::new_err(
             "Can't export tensors that require gradient, use tensor.detach()",
@@ -352,7 +354,7 @@ pub fn to_dlpack<'py>(slf: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>>
             "Can't export tensors with the conjugate bit set",
         ));
     }
-    if t.is_meta() {
+    if t.storage().is_hollow() {
         return Err(PyBufferError::new_err("Cannot pack tensors on meta"));
     }
     let Some((code, bits)) = dl_code(t.dtype()) else {

@@ -20,8 +20,6 @@ pub struct OpDef {
     pub forms: u8,
     /// What it computes.
     pub body: Body,
-    /// Floating-point operations of a call, where PyTorch counts them.
-    pub flops: Option<fn(&Args) -> u64>,
     /// One sentence for `help()` and the docs page.
     pub doc: &'static str,
 }
@@ -65,6 +63,8 @@ pub struct KernelBody {
     pub run: fn(&Args, &mut Finish<'_>) -> Result<Ret>,
     /// The call in operators that PyTorch would come down to, for those who watch leaves; none if it is one itself.
     pub leaves: Option<fn(&Args) -> Result<Ret>>,
+    /// Floating-point operations of a call, a multiplication and an addition each counted, where PyTorch counts them.
+    pub flops: Option<fn(&Args) -> Result<u64>>,
     /// How the dispatcher may use it.
     pub traits: Traits,
     /// Rows of a family keep what tells them apart here.
@@ -232,6 +232,7 @@ impl KernelBody {
         Self {
             run,
             leaves: None,
+            flops: None,
             traits: NO,
             row: Row::None,
         }
@@ -241,6 +242,13 @@ impl KernelBody {
     #[must_use]
     pub const fn leaves(mut self, leaves: fn(&Args) -> Result<Ret>) -> Self {
         self.leaves = Some(leaves);
+        self
+    }
+
+    /// With a count of floating-point operations.
+    #[must_use]
+    pub const fn flops(mut self, flops: fn(&Args) -> Result<u64>) -> Self {
+        self.flops = Some(flops);
         self
     }
 
@@ -332,7 +340,6 @@ pub const fn kernel(
         schema,
         forms,
         body: Body::Kernel(body),
-        flops: None,
         doc,
     }
 }
@@ -351,7 +358,6 @@ pub const fn view(
         schema,
         forms,
         body: Body::View(f),
-        flops: None,
         doc,
     }
 }
@@ -370,7 +376,6 @@ pub const fn becomes(
         schema,
         forms,
         body: Body::Become(f),
-        flops: None,
         doc,
     }
 }
@@ -389,17 +394,7 @@ pub const fn compose(
         schema,
         forms,
         body: Body::Compose(f),
-        flops: None,
         doc,
-    }
-}
-
-impl OpDef {
-    /// With a count of floating-point operations.
-    #[must_use]
-    pub const fn flops(mut self, flops: fn(&Args) -> u64) -> Self {
-        self.flops = Some(flops);
-        self
     }
 }
 

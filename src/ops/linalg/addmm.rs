@@ -4,7 +4,8 @@ use crate::cpu::products::{Factors, LinearSizes, is_one};
 use crate::ops::core::op::{F, FMIO, O, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::matrix::{
-    GPU, HOST, check_bmm, check_expand, check_mm, check_types, mv_mismatch, supported,
+    GPU, HOST, check_bmm, check_expand, check_mm, check_types, mv_mismatch, product_flops,
+    supported,
 };
 use crate::ops::linalg::vectors::outer_product;
 use crate::ops::pointwise::rule::result_type;
@@ -22,7 +23,8 @@ pub static OPS: &[OpDef] = &[
             |a| addmm_rule(a.input, a.mat1, a.mat2).map(|p| (p, factors(a.beta, a.alpha))),
             |a, by, o| HOST.add_product(&o[0], a.input, a.mat1, a.mat2, *by),
             cuda: |a, by, o| GPU.add_product(&o[0], a.input, a.mat1, a.mat2, *by)
-        ),
+        )
+        .flops(typed!(|a| Ok(product_flops(a.mat1, a.mat2)))),
         "beta self + alpha mat1 mat2.",
     ),
     kernel(
@@ -33,7 +35,8 @@ pub static OPS: &[OpDef] = &[
             |a| baddbmm_rule(a.input, a.batch1, a.batch2).map(|p| (p, factors(a.beta, a.alpha))),
             |a, by, o| HOST.add_product(&o[0], a.input, a.batch1, a.batch2, *by),
             cuda: |a, by, o| GPU.add_product(&o[0], a.input, a.batch1, a.batch2, *by)
-        ),
+        )
+        .flops(typed!(|a| Ok(product_flops(a.batch1, a.batch2)))),
         "beta self + alpha batch1 batch2, for each matrix of a batch.",
     ),
     kernel(
@@ -73,7 +76,12 @@ pub static OPS: &[OpDef] = &[
             |a| linear_rule(a.input, a.weight, a.bias),
             |a, sizes, o| HOST.linear(&o[0], a.input, a.weight, a.bias, sizes),
             cuda: |a, sizes, o| GPU.linear(&o[0], a.input, a.weight, a.bias, sizes)
-        ),
+        )
+        .flops(typed!(|a| Ok(2 * a
+            .input
+            .numel()
+            .saturating_mul(a.weight.shape().first().copied().unwrap_or(1))
+            as u64))),
         "input weight.T + bias.",
     ),
 ];

@@ -37,7 +37,8 @@ pub static OPS: &[OpDef] = &[
             |a| mm_rule(a.input, a.mat2),
             |a, _, o| HOST.mm(&o[0], a.input, a.mat2),
             cuda: |a, _, o| GPU.mm(&o[0], a.input, a.mat2)
-        ),
+        )
+        .flops(typed!(|a| Ok(product_flops(a.input, a.mat2)))),
         "The product of two matrices.",
     ),
     kernel(
@@ -48,7 +49,8 @@ pub static OPS: &[OpDef] = &[
             |a| bmm_rule(a.input, a.mat2),
             |a, _, o| HOST.mm(&o[0], a.input, a.mat2),
             cuda: |a, _, o| GPU.mm(&o[0], a.input, a.mat2)
-        ),
+        )
+        .flops(typed!(|a| Ok(product_flops(a.input, a.mat2)))),
         "The products of two batches of matrices.",
     ),
     kernel(
@@ -130,6 +132,12 @@ pub(in crate::ops) fn check_expand(t: &Tensor, to: &[i64]) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Multiplications and additions of a product of (batches of) matrices.
+pub(in crate::ops) fn product_flops(x: &Tensor, y: &Tensor) -> u64 {
+    let columns = y.shape().last().copied().unwrap_or(1);
+    2 * x.numel().saturating_mul(columns) as u64
 }
 
 fn mm_rule(x: &Tensor, y: &Tensor) -> Result<Plan> {

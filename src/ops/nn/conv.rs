@@ -102,10 +102,28 @@ pub static OPS: &[OpDef] = &[
         "convolution",
         "(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)",
         F,
-        body!(rule, run),
+        body!(rule, run).flops(typed!(flops)),
         "A convolution of any kind.",
     ),
 ];
+
+/// Multiplications and additions: of each result element those over the weights of a group; transposed, of each input element.
+fn flops(a: &calls::Convolution) -> Result<u64> {
+    let weights = a.weight.shape();
+    let kernel: i64 = weights.iter().skip(2).product();
+    let per = weights.get(1).copied().unwrap_or(1).saturating_mul(kernel);
+    let elements = if a.transposed {
+        a.input.numel()
+    } else {
+        use crate::ops::core::op::Ruled as _;
+        let (plan, _) = rule(a)?.split();
+        plan.outs
+            .iter()
+            .map(|o| o.shape.iter().product::<i64>())
+            .sum()
+    };
+    Ok(2 * elements.saturating_mul(per) as u64)
+}
 
 /// Runs on `x` with the batch dimension that an unbatched input lacks.
 fn in_batches(

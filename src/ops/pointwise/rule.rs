@@ -57,7 +57,6 @@ pub const fn def(
         schema,
         forms,
         body: Body::Kernel(body),
-        flops: None,
         doc,
     }
 }
