@@ -46,8 +46,8 @@ def _of_core(name: str) -> Any:
 
 _C.__getattr__ = _of_core
 
-# Modules that few programs use run when they are first asked for something. (A module's own `__getattr__` would cost every
-# look-up of a function: the interpreter does not specialise those of modules that have one.)
+# Modules that few programs use run when they are first asked for something. A module's own `__getattr__` would
+# cost every look-up of a function: the interpreter does not specialise those of modules that have one.
 overrides = _lazy.module("torchlike.overrides")
 library = _lazy.module("torchlike.library")
 jit = _lazy.module("torchlike.jit")

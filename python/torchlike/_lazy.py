@@ -1,7 +1,7 @@
-"""Modules that run when they are first asked for something, so that importing torchlike costs only what every program uses.
+"""Modules that run when they are first asked for something: importing torchlike costs what every program uses.
 
-A module-level `__getattr__` would do too, but the interpreter does not specialise look-ups in a module that has one, and each
-use of a function of torchlike would pay for it.
+A module-level `__getattr__` would do too, but the interpreter does not specialise look-ups in a module that
+has one, and each use of a function of torchlike would pay for it.
 """
 
 import sys
@@ -10,7 +10,7 @@ from types import ModuleType
 
 
 def module(name: str) -> ModuleType:
-    """The module of this name, which runs when one of its attributes is asked for; the one that is there, if it ran already."""
+    """The module of this name, which runs when one of its attributes is asked for, or ran already."""
     if name in sys.modules:
         return sys.modules[name]
     spec = find_spec(name)

@@ -167,8 +167,8 @@ def _add() -> None:
     ):
         function.__qualname__ = f"Tensor.{function.__name__}"
         setattr(Tensor, function.__name__, overridable(function))
-    Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)  # type: ignore[attr-defined]
-    Tensor.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]
+    Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)  # type: ignore[method-assign]
+    Tensor.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment, arg-type]
     for name in _ABSENT_BACKENDS:
         if not hasattr(Tensor, name):
             setattr(Tensor, name, property(lambda self: False))

@@ -198,6 +198,18 @@ impl std::fmt::Debug for Bytes {
     }
 }
 
+impl crate::Storage {
+    /// A host storage on part of a privately mapped file: written pages are this process's own.
+    ///
+    /// # Errors
+    /// If the range is not in the file.
+    pub fn from_private(map: &Private, offset: u64, nbytes: u64) -> Result<Self> {
+        let (ptr, n) = map.range(offset, nbytes)?;
+        // SAFETY: the range lies in the map, which is writable and kept alive by the clone.
+        Ok(unsafe { Self::foreign(ptr, n, crate::Device::CPU, Box::new(map.clone())) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,17 +225,5 @@ mod tests {
         #[allow(clippy::reversed_empty_ranges)]
         let backwards = w.slice(3..1);
         assert!(backwards.is_err());
-    }
-}
-
-impl crate::Storage {
-    /// A host storage on part of a privately mapped file: written pages are this process's own.
-    ///
-    /// # Errors
-    /// If the range is not in the file.
-    pub fn from_private(map: &Private, offset: u64, nbytes: u64) -> Result<Self> {
-        let (ptr, n) = map.range(offset, nbytes)?;
-        // SAFETY: the range lies in the map, which is writable and kept alive by the clone.
-        Ok(unsafe { Self::foreign(ptr, n, crate::Device::CPU, Box::new(map.clone())) })
     }
 }

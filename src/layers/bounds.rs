@@ -26,6 +26,9 @@ impl Layer for Bounds {
             }
         });
         result?;
+        if let Form::Out(outs) = &c.form {
+            outs.iter().try_for_each(crate::Tensor::check_inside)?;
+        }
         next.call(c)
     }
 }

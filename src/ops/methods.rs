@@ -8,6 +8,7 @@ use crate::{DType, Device, Dims, Element, MemoryFormat, Result, Scalar, Tensor, 
 /// Methods that are the function of the same name in [`f`].
 macro_rules! methods {
     ($($(#[$doc:meta])+ $name:ident($($arg:ident: $t:ty),*);)+) => {
+        #[allow(clippy::needless_lifetimes, reason = "methods with arguments need the name")]
         impl Tensor {$(
             $(#[$doc])+
             ///

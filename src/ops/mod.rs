@@ -133,8 +133,9 @@ static FAMILIES: &[&[OpDef]] = &[
     sort::unique::OPS,
     sort::search::OPS,
     sort::histogram::OPS,
-    random::OPS,
+    // Overloads of `normal`: tensors come before numbers.
     sample::OPS,
+    random::OPS,
     nn::ctc::OPS,
     nn::recurrent::OPS,
     index::along::OPS,

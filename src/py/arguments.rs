@@ -114,7 +114,7 @@ fn tensor_items<'py>(
 ) -> Option<Vec<Bound<'py, PyAny>>> {
     let mut items = Vec::new();
     super::convert::each(o, |item| {
-        if !is_tensor(item) && !(gaps && item.is_none()) && !held.accepts(item) {
+        if !(is_tensor(item) || gaps && item.is_none() || held.accepts(item)) {
             return Err(Failure::Kind);
         }
         items.push(item.clone());

@@ -200,7 +200,7 @@ fn watched_set<'py>(
 ///
 /// # Safety
 /// The lock is held, and the object is a tensor that lives as long as the borrow.
-unsafe fn borrowed<'a, 'py>(slf: &'a *mut ffi::PyObject) -> &'a Bound<'py, PyTensor> {
+unsafe fn borrowed<'py>(slf: &*mut ffi::PyObject) -> &Bound<'py, PyTensor> {
     // SAFETY: by contract; a Bound is a pointer to its object.
     unsafe { Bound::ref_from_ptr(Python::assume_attached(), slf).cast_unchecked::<PyTensor>() }
 }

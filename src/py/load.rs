@@ -150,7 +150,7 @@ impl<'py> Loader<'_, 'py> {
 
     fn on(&self, at: usize, r: &StorageRef, device: Device) -> Result<Storage> {
         if device.is_meta() || r.data == Data::Meta {
-            return Ok(io::load::deferred(self.archive, at)?);
+            return io::load::deferred(self.archive, at);
         }
         if let Some((map, offset)) = self.mapped(r) {
             return Storage::from_private(map, offset, r.nbytes)?.on(device);

@@ -235,7 +235,7 @@ fn _is_torch_function_all_disabled() -> bool {
 }
 
 /// The one argument of a function that takes exactly one.
-fn only<'a, 'py>(args: &'a Bound<'py, PyTuple>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+fn only<'py>(args: &Bound<'py, PyTuple>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     if args.len() != 1 {
         return Err(PyTypeError::new_err(format!(
             "torch._C.{name}() takes exactly one argument ({} given)",

@@ -280,11 +280,6 @@ def upsample_nearest2d(self: Any, output_size: Any, *scales: Any, **_: Any) -> A
 
 
 @by_hand
-def _fft_r2c(self: Any, dim: Any, normalization: int, onesided: bool) -> Any:
-    return torch.fft.rfft(self) if onesided else torch.fft.fft(self)
-
-
-@by_hand
 def copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
     return src.to(self.dtype).expand(self.shape).clone()
 

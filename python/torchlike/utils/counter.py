@@ -1,4 +1,4 @@
-"""Counting what a computation comes down to: the kernels and views that ran, their floating-point operations and bytes."""
+"""Counting what a computation comes down to: kernels and views, their floating-point operations and bytes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Count(NamedTuple):
     calls: int
     """How often it ran."""
     flops: int
-    """Floating-point operations, a multiplication and an addition each counted, where the operator's row states them."""
+    """Floating-point operations, multiplications and additions each counted, where the operator's row states them."""
     bytes: int
     """Bytes of the storages of its results; views make none."""
 
 
 class Counter:
-    """Counts the leaves of all calls on this thread while it is entered: kernels and views, not the operators made of them.
+    """Counts the leaves of all calls on this thread while it is entered: kernels and views, not what is made of them.
 
     Works on every device. Counters nest; an outer one also counts what an inner one saw.
 

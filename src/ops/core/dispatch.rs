@@ -20,7 +20,10 @@ use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, mode, wiring};
 /// Whatever the layers, the operator's rule or its kernel report.
 #[inline]
 pub fn call(c: Call) -> Result<Ret> {
-    let seen = glance(c.args);
+    let mut seen = glance(c.args);
+    if let Form::Out(outs) = &c.form {
+        outs.iter().for_each(|out| seen |= out.glance());
+    }
     if seen & mode::watched() != 0 {
         return wiring::watched(c, seen);
     }

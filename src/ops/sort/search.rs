@@ -219,7 +219,7 @@ fn search<A>(_: &A, s: &Search, outs: &[Tensor]) -> Result<()> {
         .sorter
         .map(|t| cpu::copy::dense(t, DType::I64))
         .transpose()?;
-    let sorter = sorter.as_ref().map(|t| cpu::slice::<i64>(t));
+    let sorter = sorter.as_ref().map(cpu::slice::<i64>);
     ensure!(
         sorter.is_none_or(|s| s.iter().all(|&i| (0..n as i64).contains(&i))),
         Runtime,
