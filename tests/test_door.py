@@ -36,7 +36,8 @@ def test_no_result_is_a_new_alias_unless_a_view_was_seen(device):
         with Counter() as seen:
             try:
                 result = recorded.call(sample, device, args, kwargs)
-            except NotImplementedError:
+            except (NotImplementedError, RuntimeError):
+                assert device == "meta", "what depends on values is refused on meta alone"
                 continue
         for t in tensors(result):
             alias = t.untyped_storage()._cdata in storages and not any(t is g for g in given)

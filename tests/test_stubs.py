@@ -32,7 +32,7 @@ def names(path: str, within: str | None = None) -> set[str]:
 def public(obj: object) -> set[str]:
     """The names of an object that every object does not have."""
     given = {"__module__", "__dict__", "__weakref__", "__all__", "__file__", "__loader__"}
-    given |= {"__name__", "__package__", "__spec__", "__new__"}
+    given |= {"__name__", "__package__", "__spec__", "__new__", "__getattr__"}
     return set(dir(obj)) - set(dir(object)) - given
 
 

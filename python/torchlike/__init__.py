@@ -44,7 +44,7 @@ def _of_core(name: str) -> Any:
     return find(name)
 
 
-_C.__getattr__ = _of_core
+_C.__getattr__ = _of_core  # type: ignore[method-assign]
 
 # Modules that few programs use run when they are first asked for something. A module's own `__getattr__` would
 # cost every look-up of a function: the interpreter does not specialise those of modules that have one.
