@@ -1,6 +1,6 @@
 //! Other looks at a tensor, for kernels: what they write and read part by part.
 
-use crate::ops::core::plan::ViewPlan;
+use crate::plan::ViewPlan;
 use crate::{Result, Tensor, ensure};
 
 /// The tensor as a plan shows it.

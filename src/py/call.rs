@@ -13,7 +13,7 @@ use super::results::{named_tuple, to_python};
 use super::types::type_name;
 use super::watch::{self, Shown, Style};
 use crate::ops::args::{Arg, Args};
-use crate::ops::op::{Body, Op, Ret};
+use crate::ops::op::{Op, Ret};
 use crate::ops::schema::Returns;
 use crate::ops::{Call, dispatch, table};
 use crate::{Dims, Tensor};
@@ -136,20 +136,6 @@ static ENTRIES: [[[FastCall; 16]; 16]; 10] = [
     entries!(@256 2304),
 ];
 
-/// Composed views, whose results are objects of their own even if nothing had to change.
-const ALWAYS_NEW: &[&str] = &[
-    "reshape",
-    "reshape_as",
-    "ravel",
-    "movedim",
-    "moveaxis",
-    "swapaxes",
-    "swapdims",
-    "unflatten",
-    "expand_as",
-    "view_as",
-];
-
 impl<'py> Incoming<'py> {
     fn run(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
         if watch::watched(self.objects()) {
@@ -265,16 +251,6 @@ impl<'py> Incoming<'py> {
             && let Ret::One(t) = result
         {
             result = Ret::One(super::gradient::require_grad(t)?);
-        }
-        // `x.to(...)`, `x.contiguous()` and the like give back the very object if nothing had to change.
-        if let Ret::One(t) = &result
-            && matches!(overload.op.def.body, Body::Compose(_))
-            && !ALWAYS_NEW.contains(&group.name.as_str())
-            && let Some(first) = self.positional.first()
-            && let Some(original) = tensor_ref(first)
-            && same_tensor(t, original)
-        {
-            return Ok(first.clone());
         }
         to_python(py, result, overload.op)
     }
@@ -399,18 +375,6 @@ fn released<R: Send>(
         return Ok(py.detach(|| f(&owned.borrow()))?);
     }
     Ok(f(args)?)
-}
-
-fn same_tensor(a: &Tensor, b: &Tensor) -> bool {
-    a.shares_storage(b)
-        && a.offset() == b.offset()
-        && a.dtype() == b.dtype()
-        && a.shape() == b.shape()
-        && a.strides() == b.strides()
-        && a.is_conj() == b.is_conj()
-        && a.is_neg() == b.is_neg()
-        && a.is_view() == b.is_view()
-        && a.requires_grad() == b.requires_grad()
 }
 
 /// Makes all groups and puts them into the modules and onto the tensor class.

@@ -182,7 +182,8 @@ pub fn get_item(t: &Tensor, list: &[Index]) -> Result<Tensor> {
     if !sliced.indices.is_empty() {
         return f::index(&sliced.view, &sliced.indices[..]);
     }
-    if list.iter().all(Index::keeps) && sliced.view.shape() == t.shape() {
+    let untouched = sliced.view.shape() == t.shape() && sliced.view.strides() == t.strides();
+    if untouched && list.iter().all(Index::keeps) {
         return f::alias(t);
     }
     Ok(sliced.view)
