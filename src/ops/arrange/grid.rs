@@ -107,7 +107,7 @@ fn cartesian_prod(a: &calls::CartesianProd) -> Result<Tensor> {
         );
     }
     if let (Some(only), 1) = (a.tensors.get(0), a.tensors.len()) {
-        return Ok(only.clone());
+        return f::alias(only);
     }
     let flat = f::meshgrid(a.tensors)?
         .iter()
