@@ -24,17 +24,7 @@ pub fn expand(table: TokenStream) -> Result<TokenStream, String> {
     };
     let (mut made, mut rows) = (Vec::new(), Vec::new());
     for part in split(list.stream()) {
-        let (row, part) = match typed_row(part.clone()) {
-            Ok((row, part)) => (row, part),
-            Err(_) => {
-                made.extend(part);
-                made.push(TokenTree::Punct(proc_macro::Punct::new(
-                    ',',
-                    proc_macro::Spacing::Alone,
-                )));
-                continue;
-            }
-        };
+        let (row, part) = typed_row(part)?;
         rows.push(row);
         made.extend(part);
         made.push(TokenTree::Punct(proc_macro::Punct::new(
