@@ -1,13 +1,11 @@
-//! The binding, derived from the op table: one C function for each public name and form.
-//!
-//! Python calls arrive by the fast-call convention. [`Group`]s gather the overloads of a name; arguments are
-//! converted by schema, keywords found by interned pointers. Panics stop at [`guard`].
+//! A call of the binding: the overload that fits is found and passed through the door. Panics stop at [`guard`].
 
 #![allow(unsafe_code, reason = "this is the boundary to CPython's C interface")]
 
-use super::arguments::{Fail, Held, Incoming, Misfit, signature};
+use super::arguments::{Fail, Held, Incoming, Misfit};
 use super::convert::number;
 use super::dispatch::{Noted, on as dispatch_on};
+use super::groups::{Group, Overload};
 use super::object::{PyTensor, is_tensor, tensor_ref};
 use super::results::{named_tuple, to_python};
 use super::types::type_name;
@@ -15,42 +13,15 @@ use super::watch::{self, Shown, Style};
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Op, Ret};
 use crate::ops::schema::Returns;
-use crate::ops::{Call, dispatch, table};
+use crate::ops::{Call, dispatch};
 use crate::{Dims, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
-
-/// The overloads of one public name in one form.
-pub struct Group {
-    /// The name in messages: `add`, `add_`.
-    pub name: String,
-    /// `Tensor.add`, `torchlike.linalg.inv`.
-    pub full_name: String,
-    pub(super) method: bool,
-    pub(super) in_place: bool,
-    pub(super) overloads: Vec<Overload>,
-    /// The Python object: what handlers of overrides receive.
-    function: OnceLock<Py<PyAny>>,
-}
-
-pub(super) struct Overload {
-    pub(super) op: &'static Op,
-    /// Interned keyword of each parameter, in schema order.
-    pub(super) names: Vec<Py<PyString>>,
-    pub(super) out: bool,
-    pub(super) requires_grad: Option<usize>,
-}
-
-static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
-pub(super) static OUT: OnceLock<Py<PyString>> = OnceLock::new();
 
 /// Elements above which a call lets other Python threads run.
 const RELEASE: i64 = 1 << 15;
@@ -74,70 +45,8 @@ pub(super) fn guard(f: impl FnOnce() -> PyResult<*mut ffi::PyObject>) -> *mut ff
     })
 }
 
-pub(super) type FastCall = unsafe extern "C" fn(
-    *mut ffi::PyObject,
-    *const *mut ffi::PyObject,
-    isize,
-    *mut ffi::PyObject,
-) -> *mut ffi::PyObject;
-
-/// The C function of group `N`. Every group needs one of its own: a method descriptor passes nothing but `self`.
-unsafe extern "C" fn entry<const N: usize>(
-    slf: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    nargs: isize,
-    kwnames: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: as the interpreter promises.
-    unsafe { enter(N, slf, args, nargs, kwnames) }
-}
-
-/// A call of group `n`: one body for all entries, which would be megabytes otherwise.
-#[inline(never)]
-unsafe extern "C" fn enter(
-    n: usize,
-    slf: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    nargs: isize,
-    kwnames: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    guard(|| {
-        // SAFETY: called by the interpreter with the lock held and arguments that live for the whole call.
-        let py = unsafe { Python::assume_attached() };
-        let Some(group) = GROUPS.get().and_then(|g| g.get(n)) else {
-            return Err(PyRuntimeError::new_err("torchlike is not initialised"));
-        };
-        // SAFETY: as above; `args` holds nargs positional values, then one for each keyword.
-        let call = unsafe { Incoming::new(py, group, slf, args, nargs as usize, kwnames) };
-        call.run(group).map(|o| o.into_ptr())
-    })
-}
-
-macro_rules! entries {
-    (@16 $b:expr) => { [entry::<{$b}>, entry::<{$b+1}>, entry::<{$b+2}>, entry::<{$b+3}>, entry::<{$b+4}>, entry::<{$b+5}>, entry::<{$b+6}>, entry::<{$b+7}>,
-        entry::<{$b+8}>, entry::<{$b+9}>, entry::<{$b+10}>, entry::<{$b+11}>, entry::<{$b+12}>, entry::<{$b+13}>, entry::<{$b+14}>, entry::<{$b+15}>] };
-    (@256 $b:expr) => { [entries!(@16 $b), entries!(@16 $b+16), entries!(@16 $b+32), entries!(@16 $b+48), entries!(@16 $b+64), entries!(@16 $b+80),
-        entries!(@16 $b+96), entries!(@16 $b+112), entries!(@16 $b+128), entries!(@16 $b+144), entries!(@16 $b+160), entries!(@16 $b+176),
-        entries!(@16 $b+192), entries!(@16 $b+208), entries!(@16 $b+224), entries!(@16 $b+240)] };
-}
-
-/// More groups than this do not fit; `register` reports it.
-const MAX_GROUPS: usize = 2560;
-static ENTRIES: [[[FastCall; 16]; 16]; 10] = [
-    entries!(@256 0),
-    entries!(@256 256),
-    entries!(@256 512),
-    entries!(@256 768),
-    entries!(@256 1024),
-    entries!(@256 1280),
-    entries!(@256 1536),
-    entries!(@256 1792),
-    entries!(@256 2048),
-    entries!(@256 2304),
-];
-
 impl<'py> Incoming<'py> {
-    fn run(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn run(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
         if watch::watched(self.objects()) {
             return self.watched(group);
         }
@@ -148,13 +57,14 @@ impl<'py> Incoming<'py> {
         let mut misfits: SmallVec<[Misfit; 2]> = SmallVec::new();
         for overload in &group.overloads {
             let held = Held::default();
-            match self.parse(group, overload, &held) {
-                Ok((args, out)) => return self.call(group, overload, args, out),
+            let mut args = Args::empty(overload.op);
+            match self.parse(group, overload, &held, &mut args.values) {
+                Ok(out) => return self.call(group, overload, args, out),
                 Err(Fail::Error(e)) => return Err(e),
                 Err(Fail::Misfit(m)) => misfits.push(m),
             }
         }
-        Err(self.refusal(group, misfits))
+        Err(self.refusal(group, &misfits))
     }
 
     /// Lets a mode or an argument answer; tensors of a class that does not override only keep it.
@@ -213,13 +123,14 @@ impl<'py> Incoming<'py> {
         let mut misfits: SmallVec<[Misfit; 2]> = SmallVec::new();
         for overload in &group.overloads {
             let held = Held::lenient();
-            match self.parse(group, overload, &held) {
+            let mut args = Args::empty(overload.op);
+            match self.parse(group, overload, &held, &mut args.values) {
                 Ok(_) => return Ok(()),
                 Err(Fail::Error(e)) => return Err(e),
                 Err(Fail::Misfit(m)) => misfits.push(m),
             }
         }
-        Err(self.refusal(group, misfits))
+        Err(self.refusal(group, &misfits))
     }
 
     fn call(
@@ -244,7 +155,7 @@ impl<'py> Incoming<'py> {
         }
         let mut result = released(py, &args, |a| dispatch::call(Call::new(a)))?;
         if let Ret::Same(i) = result {
-            return Ok(self.given(overload, i));
+            return Ok(self.given(group, overload, i));
         }
         if let Some(i) = overload.requires_grad
             && args.bool(i)
@@ -256,11 +167,10 @@ impl<'py> Incoming<'py> {
     }
 
     /// The object that was given for a parameter.
-    fn given(&self, overload: &Overload, i: usize) -> Bound<'py, PyAny> {
+    fn given(&self, group: &Group, overload: &Overload, i: usize) -> Bound<'py, PyAny> {
         self.positional
             .get(i)
-            .or_else(|| self.keyword(&overload.names[i]))
-            .or_else(|| self.keywords.first().map(|k| &k.1))
+            .or_else(|| self.keyword(group, overload, i))
             .map_or_else(|| self.py.None().into_bound(self.py), Clone::clone)
     }
 
@@ -375,174 +285,6 @@ fn released<R: Send>(
         return Ok(py.detach(|| f(&owned.borrow()))?);
     }
     Ok(f(args)?)
-}
-
-/// Makes all groups and puts them into the modules and onto the tensor class.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    use crate::ops::op::{F, I, M, O};
-    let py = m.py();
-    let intern = |s: &str| PyString::intern(py, s).unbind();
-    // (module path, name, method, in place) -> ops in table order
-    let mut gathered: BTreeMap<(String, String, bool, bool), Vec<&'static Op>> = BTreeMap::new();
-    let mut add = |path: &str, op: &'static Op| {
-        let (module, name) = path.rsplit_once('.').unwrap_or(("", path));
-        if op.has(F) {
-            gathered
-                .entry((module.into(), name.into(), false, false))
-                .or_default()
-                .push(op);
-        }
-        if op.has(M) {
-            gathered
-                .entry((String::new(), name.into(), true, false))
-                .or_default()
-                .push(op);
-        }
-        if op.has(I) {
-            gathered
-                .entry((String::new(), format!("{name}_"), true, true))
-                .or_default()
-                .push(op);
-            if op.has(F) {
-                gathered
-                    .entry((module.into(), format!("{name}_"), false, true))
-                    .or_default()
-                    .push(op);
-            }
-        }
-    };
-    for op in table() {
-        add(op.path(), op);
-    }
-    for (alias, name) in crate::ops::ALIASES {
-        for op in table().iter().filter(|op| op.path() == *name) {
-            add(alias, op);
-        }
-    }
-    let mut groups = Vec::new();
-    let mut places = Vec::new();
-    for ((module, name, method, in_place), ops) in gathered {
-        let overloads = ops
-            .iter()
-            .map(|op| Overload {
-                op,
-                names: op.schema.params.iter().map(|p| intern(p.name)).collect(),
-                out: op.has(O) && !in_place && !method,
-                requires_grad: op.schema.position("requires_grad"),
-            })
-            .collect();
-        let full_name = match (method, module.as_str()) {
-            (true, _) => format!("Tensor.{name}"),
-            (false, "") => format!("torchlike.{name}"),
-            (false, m) => format!("torchlike.{m}.{name}"),
-        };
-        let doc = document(&name, &ops, method);
-        groups.push(Group {
-            name: name.clone(),
-            full_name,
-            method,
-            in_place,
-            overloads,
-            function: OnceLock::new(),
-        });
-        places.push((module, name, method, doc));
-    }
-    if groups.len() > MAX_GROUPS {
-        return Err(PyRuntimeError::new_err(format!(
-            "{} op names do not fit the {MAX_GROUPS} entries of the binding",
-            groups.len()
-        )));
-    }
-    let _ = GROUPS.set(groups);
-    let _ = OUT.set(intern("out"));
-    let class = py.get_type::<PyTensor>();
-    let mut modules: BTreeMap<String, Bound<'_, PyModule>> = BTreeMap::new();
-    for (i, (module, name, method, doc)) in places.into_iter().enumerate() {
-        let def = Box::leak(Box::new(ffi::PyMethodDef {
-            ml_name: CString::new(long_name(&module, &name))
-                .unwrap_or_default()
-                .into_raw(),
-            ml_meth: ffi::PyMethodDefPointer {
-                PyCFunctionFastWithKeywords: ENTRIES[i / 256][i / 16 % 16][i % 16],
-            },
-            ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
-            ml_doc: CString::new(doc).unwrap_or_default().into_raw(),
-        }));
-        if method {
-            // SAFETY: the definition is leaked, so it outlives the descriptor.
-            let descriptor = unsafe {
-                Bound::from_owned_ptr_or_err(
-                    py,
-                    ffi::PyDescr_NewMethod(class.as_ptr().cast(), def),
-                )?
-            };
-            // Operators of Python are type slots, which are faster than methods of these names.
-            if !(name.starts_with("__") && class.getattr("__dict__")?.contains(&name)?) {
-                class.setattr(name, &descriptor)?;
-            }
-            set_function(i, descriptor);
-        } else {
-            let holder = match modules.entry(module.clone()) {
-                std::collections::btree_map::Entry::Occupied(e) => e.into_mut(),
-                std::collections::btree_map::Entry::Vacant(e) => {
-                    let public = if module.is_empty() {
-                        "torchlike".to_owned()
-                    } else {
-                        format!("torchlike.{module}")
-                    };
-                    e.insert(PyModule::new(py, &public)?)
-                }
-            };
-            let home = holder.name()?;
-            // SAFETY: as above.
-            let function = unsafe {
-                Bound::from_owned_ptr_or_err(
-                    py,
-                    ffi::PyCFunction_NewEx(def, std::ptr::null_mut(), home.as_ptr()),
-                )?
-            };
-            holder.setattr(name, &function)?;
-            set_function(i, function);
-        }
-    }
-    for (path, module) in modules {
-        let name = if path.is_empty() {
-            "_root".to_owned()
-        } else {
-            format!("_{}", path.replace("nn.functional", "nn").replace('.', "_"))
-        };
-        m.add(name.as_str(), module)?;
-    }
-    Ok(())
-}
-
-fn set_function(group: usize, function: Bound<'_, PyAny>) {
-    if let Some(g) = GROUPS.get().and_then(|g| g.get(group)) {
-        let _ = g.function.set(function.unbind());
-    }
-}
-
-/// What a function calls itself: `linalg_inv`, as PyTorch's functions of these modules do.
-fn long_name(module: &str, name: &str) -> String {
-    match module {
-        "linalg" | "fft" | "special" => format!("{module}_{name}"),
-        _ => name.to_owned(),
-    }
-}
-
-/// Docstring: a signature line for `inspect` where there is one overload, then the sentence.
-fn document(name: &str, ops: &[&'static Op], method: bool) -> String {
-    let doc = ops.first().map_or("", |op| op.def.doc);
-    let lines: Vec<String> = ops
-        .iter()
-        .map(|op| {
-            format!(
-                "{name}({})",
-                signature(op, method, op.has(crate::ops::op::O))
-            )
-        })
-        .collect();
-    format!("{}\n\n{doc}", lines.join("\n"))
 }
 
 fn borrowed<'a>(o: &'a Bound<'_, PyAny>) -> Arg<'a> {

@@ -9,9 +9,10 @@ use crate::ops::schema::Kind;
 use crate::random::SharedGenerator;
 use crate::{Device, Dims, Scalar, Tensor};
 use num_complex::Complex64;
+use pyo3::exceptions::PyNotImplementedError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
 /// Why an argument could not be converted.
 pub enum Failure {
@@ -172,6 +173,19 @@ pub fn each<'py>(
     }
 }
 
+/// The items of a tuple or list, each converted.
+fn all<'py, T>(
+    o: &Bound<'py, PyAny>,
+    one: impl Fn(&Bound<'py, PyAny>) -> Converted<T>,
+) -> Converted<Vec<T>> {
+    let mut out = Vec::new();
+    each(o, |item| {
+        out.push(one(item)?);
+        Ok(())
+    })?;
+    Ok(out)
+}
+
 /// A list of integers.
 pub fn ints(o: &Bound<'_, PyAny>) -> Converted<Dims> {
     if let Ok(t) = o.cast::<PyTuple>()
@@ -183,12 +197,55 @@ pub fn ints(o: &Bound<'_, PyAny>) -> Converted<Dims> {
         }
         return Ok(Dims::new(&buf[..t.len()]));
     }
-    let mut out = Vec::new();
-    each(o, |item| {
-        out.push(int(item)?);
-        Ok(())
-    })?;
-    Ok(Dims::new(&out))
+    Ok(Dims::new(&all(o, int)?))
+}
+
+/// A list of integers with gaps; an integer alone is a list of one.
+fn ints_with_gaps(o: &Bound<'_, PyAny>) -> Converted<Dims> {
+    let one = |o: &Bound<'_, PyAny>| {
+        if o.is_none() {
+            Ok(crate::ops::schema::NONE)
+        } else {
+            int(o)
+        }
+    };
+    match one(o) {
+        Ok(i) => Ok(Dims::new(&[i])),
+        Err(Failure::Kind) => Ok(Dims::new(&all(o, one)?)),
+        Err(e) => Err(e),
+    }
+}
+
+fn text<'a>(o: &'a Bound<'_, PyAny>) -> Converted<&'a str> {
+    let s = o.cast::<PyString>().map_err(|_| Failure::Kind)?;
+    let mut len = 0isize;
+    // SAFETY: the string object caches its UTF-8 form and outlives the call.
+    unsafe {
+        let p = ffi::PyUnicode_AsUTF8AndSize(s.as_ptr(), &raw mut len);
+        if p.is_null() {
+            return Err(Failure::Error(PyErr::fetch(o.py())));
+        }
+        let bytes = std::slice::from_raw_parts(p.cast(), len as usize);
+        Ok(std::str::from_utf8_unchecked(bytes))
+    }
+}
+
+/// A dtype; Python's float, int, bool and complex stand for some.
+fn dtype(o: &Bound<'_, PyAny>) -> Converted<crate::DType> {
+    match o.cast::<PyDType>() {
+        Ok(d) => Ok(d.get().0),
+        Err(_) if o.is_instance_of::<PyType>() => python_type(o).ok_or(Failure::Kind),
+        Err(_) => Err(Failure::Kind),
+    }
+}
+
+fn layout<'a>(o: &'a Bound<'_, PyAny>) -> Converted<Arg<'a>> {
+    let given = o.cast::<PyLayout>().map_err(|_| Failure::Kind)?.get().0;
+    if given == "strided" {
+        return Ok(Arg::Strided);
+    }
+    let text = format!("torchlike computes with strided tensors only, not {given}");
+    Err(Failure::Error(PyNotImplementedError::new_err(text)))
 }
 
 /// Converts one argument. Lists of tensors are the parser's: their items have to be held.
@@ -218,93 +275,20 @@ pub fn convert<'a>(kind: Kind, optional: bool, o: &'a Bound<'_, PyAny>) -> Conve
             Err(Failure::Kind) => Arg::Ints(ints(o)?),
             Err(e) => return Err(e),
         },
-        Kind::OptInts => {
-            let one = |o: &Bound<'_, PyAny>| {
-                if o.is_none() {
-                    Ok(crate::ops::schema::NONE)
-                } else {
-                    int(o)
-                }
-            };
-            match one(o) {
-                Ok(i) => Arg::Ints(Dims::new(&[i])),
-                Err(Failure::Kind) => {
-                    let mut out = Vec::new();
-                    each(o, |item| {
-                        out.push(one(item)?);
-                        Ok(())
-                    })?;
-                    Arg::Ints(Dims::new(&out))
-                }
-                Err(e) => return Err(e),
-            }
-        }
+        Kind::OptInts => Arg::Ints(ints_with_gaps(o)?),
         Kind::Float => Arg::Float(float(o)?),
-        Kind::Floats => {
-            if let Ok(one) = float(o) {
-                return Ok(Arg::Floats(vec![one]));
-            }
-            let mut out = Vec::new();
-            each(o, |item| {
-                out.push(float(item)?);
-                Ok(())
-            })?;
-            Arg::Floats(out)
-        }
+        Kind::Floats => Arg::Floats(match float(o) {
+            Ok(one) => vec![one],
+            Err(_) => all(o, float)?,
+        }),
         Kind::Bool => Arg::Bool(truth(o)?),
-        Kind::Bools => {
-            let mut out = Vec::new();
-            each(o, |item| {
-                out.push(truth(item)?);
-                Ok(())
-            })?;
-            Arg::Bools(out)
-        }
+        Kind::Bools => Arg::Bools(all(o, truth)?),
         Kind::Scalar => Arg::Scalar(scalar(o)?),
-        Kind::Scalars => {
-            let mut out = Vec::new();
-            each(o, |item| {
-                out.push(scalar(item)?);
-                Ok(())
-            })?;
-            Arg::Scalars(out)
-        }
-        Kind::Str => {
-            let s = o.cast::<PyString>().map_err(|_| Failure::Kind)?;
-            let mut len = 0isize;
-            // SAFETY: the string object caches its UTF-8 form and outlives the call.
-            let text = unsafe {
-                let p = ffi::PyUnicode_AsUTF8AndSize(s.as_ptr(), &raw mut len);
-                if p.is_null() {
-                    return Err(Failure::Error(PyErr::fetch(o.py())));
-                }
-                std::str::from_utf8_unchecked(std::slice::from_raw_parts(p.cast(), len as usize))
-            };
-            Arg::Str(text)
-        }
-        Kind::DType => {
-            if let Ok(d) = o.cast::<PyDType>() {
-                Arg::DType(d.get().0)
-            } else if o.is_instance_of::<pyo3::types::PyType>() {
-                // Python's float, int, bool and complex stand for dtypes.
-                Arg::DType(python_type(o).ok_or(Failure::Kind)?)
-            } else {
-                return Err(Failure::Kind);
-            }
-        }
+        Kind::Scalars => Arg::Scalars(all(o, scalar)?),
+        Kind::Str => Arg::Str(text(o)?),
+        Kind::DType => Arg::DType(dtype(o)?),
         Kind::Device => Arg::Device(device(o)?),
-        Kind::Layout => match o.cast::<PyLayout>() {
-            Ok(l) if l.get().0 == "strided" => Arg::Strided,
-            Ok(l) => {
-                return Err(Failure::Error(
-                    pyo3::exceptions::PyNotImplementedError::new_err(format!(
-                        "torchlike computes with strided tensors only, not {}",
-                        l.get().0
-                    )),
-                ));
-            }
-            Err(_) => return Err(Failure::Kind),
-        },
+        Kind::Layout => layout(o)?,
         Kind::Format => Arg::Format(
             o.cast::<PyFormat>()
                 .map_err(|_| Failure::Kind)?
@@ -348,28 +332,6 @@ pub fn device(o: &Bound<'_, PyAny>) -> Converted<Device> {
         return Ok(super::types::device_of(o)?);
     }
     Err(Failure::Kind)
-}
-
-/// How messages call a kind.
-pub fn kind_name(kind: Kind) -> String {
-    match kind {
-        Kind::Tensor | Kind::Operand => "Tensor".into(),
-        Kind::Tensors | Kind::VarTensors | Kind::OptTensors => "tuple of Tensors".into(),
-        Kind::Int => "int".into(),
-        Kind::Ints | Kind::VarInts | Kind::OptInts | Kind::IntsOf(_) => "tuple of ints".into(),
-        Kind::Float => "float".into(),
-        Kind::Floats => "tuple of floats".into(),
-        Kind::Bool => "bool".into(),
-        Kind::Bools => "tuple of bools".into(),
-        Kind::Scalar => "Number".into(),
-        Kind::Scalars => "tuple of Scalars".into(),
-        Kind::Str => "str".into(),
-        Kind::DType => "torch.dtype".into(),
-        Kind::Device => "torch.device".into(),
-        Kind::Layout => "torch.layout".into(),
-        Kind::Format => "torch.memory_format".into(),
-        Kind::Generator => "torch.Generator".into(),
-    }
 }
 
 /// A tensor argument of a hand-written function.

@@ -1,6 +1,5 @@
 //! What a call that fits no overload is told: the signatures as PyTorch spells them, and why each does not fit.
 
-use super::convert::kind_name;
 use super::types::type_name;
 use crate::ops::Op;
 use crate::ops::schema::Kind;
@@ -419,4 +418,26 @@ pub fn missing(name: &str, full_name: &str, names: &[String]) -> String {
         names.len(),
         if names.len() == 1 { "" } else { "s" }
     )
+}
+
+/// How messages call a kind.
+pub fn kind_name(kind: Kind) -> String {
+    match kind {
+        Kind::Tensor | Kind::Operand => "Tensor".into(),
+        Kind::Tensors | Kind::VarTensors | Kind::OptTensors => "tuple of Tensors".into(),
+        Kind::Int => "int".into(),
+        Kind::Ints | Kind::VarInts | Kind::OptInts | Kind::IntsOf(_) => "tuple of ints".into(),
+        Kind::Float => "float".into(),
+        Kind::Floats => "tuple of floats".into(),
+        Kind::Bool => "bool".into(),
+        Kind::Bools => "tuple of bools".into(),
+        Kind::Scalar => "Number".into(),
+        Kind::Scalars => "tuple of Scalars".into(),
+        Kind::Str => "str".into(),
+        Kind::DType => "torch.dtype".into(),
+        Kind::Device => "torch.device".into(),
+        Kind::Layout => "torch.layout".into(),
+        Kind::Format => "torch.memory_format".into(),
+        Kind::Generator => "torch.Generator".into(),
+    }
 }

@@ -8,7 +8,8 @@
     reason = "C functions that pyo3 made are called with the arguments that the interpreter passed"
 )]
 
-use super::call::{FastCall, guard};
+use super::call::guard;
+use super::groups::FastCall;
 use super::object::PyTensor;
 use super::watch::{self, Shown, Style};
 use crate::{DType, Device, Tensor};

@@ -5,7 +5,9 @@ use super::types::size;
 use crate::Scalar;
 use crate::ops::op::{Op, Ret, Value};
 use crate::ops::schema::Returns;
+use crate::ops::table;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
 /// A result as a Python object.
@@ -62,10 +64,13 @@ pub(super) fn named_tuple<'py>(
     if names.iter().all(|n| n.is_empty()) {
         return Ok(PyTuple::new(py, items)?.into_any());
     }
-    // Named tuples are made once a name by Python code.
-    let class = py.import("torchlike.return_types")?.call_method1(
-        "_class",
-        (op.path().replace('.', "_"), PyTuple::new(py, names)?),
-    )?;
-    class.call1((PyTuple::new(py, items)?,))
+    // Python code makes the class of an operator's results, once.
+    static CLASSES: PyOnceLock<Vec<PyOnceLock<Py<PyAny>>>> = PyOnceLock::new();
+    let classes = CLASSES.get_or_init(py, || table().iter().map(|_| PyOnceLock::new()).collect());
+    let class = classes[op.id].get_or_try_init(py, || {
+        let fields = (op.path().replace('.', "_"), PyTuple::new(py, names)?);
+        let module = py.import("torchlike.return_types")?;
+        PyResult::Ok(module.call_method1("_class", fields)?.unbind())
+    })?;
+    class.bind(py).call1((PyTuple::new(py, items)?,))
 }

@@ -87,6 +87,14 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
+    /// No values yet.
+    #[inline]
+    #[must_use]
+    pub fn empty(op: &'static Op) -> Self {
+        let values = SmallVec::new();
+        Self { op, values }
+    }
+
     /// Arguments in schema order; those left out at the end take their defaults.
     ///
     /// # Errors

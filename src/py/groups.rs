@@ -1,0 +1,302 @@
+//! The names of the binding, derived from the op table: a group for each public name and form, and a C function for each group.
+
+#![allow(unsafe_code, reason = "this is the boundary to CPython's C interface")]
+
+use super::arguments::Incoming;
+use super::call::guard;
+use super::messages::kind_name;
+use super::object::PyTensor;
+use crate::ops::op::{F, I, M, O, Op};
+use crate::ops::schema::Kind;
+use crate::ops::table;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+/// The overloads of one public name in one form.
+pub struct Group {
+    /// The name in messages: `add`, `add_`.
+    pub name: String,
+    /// `Tensor.add`, `torchlike.linalg.inv`.
+    pub full_name: String,
+    pub(super) method: bool,
+    pub(super) in_place: bool,
+    pub(super) overloads: Vec<Overload>,
+    /// The Python object: what handlers of overrides receive.
+    pub(super) function: OnceLock<Py<PyAny>>,
+}
+
+pub(super) struct Overload {
+    pub(super) op: &'static Op,
+    /// Interned keyword of each parameter, in schema order.
+    pub(super) names: Vec<Py<PyString>>,
+    pub(super) out: bool,
+    pub(super) requires_grad: Option<usize>,
+    /// The list parameter whose items may be given one by one.
+    pub(super) varargs: Option<usize>,
+}
+
+pub(super) static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
+pub(super) static OUT: OnceLock<Py<PyString>> = OnceLock::new();
+
+pub(super) type FastCall = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    isize,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+/// The C function of group `N`. Every group needs one of its own: a method descriptor passes nothing but `self`.
+unsafe extern "C" fn entry<const N: usize>(
+    slf: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    nargs: isize,
+    kwnames: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as the interpreter promises.
+    unsafe { enter(N, slf, args, nargs, kwnames) }
+}
+
+/// A call of group `n`: one body for all entries, which would be megabytes otherwise.
+#[inline(never)]
+unsafe extern "C" fn enter(
+    n: usize,
+    slf: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    nargs: isize,
+    kwnames: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    guard(|| {
+        // SAFETY: called by the interpreter with the lock held and arguments that live for the whole call.
+        let py = unsafe { Python::assume_attached() };
+        let Some(group) = GROUPS.get().and_then(|g| g.get(n)) else {
+            return Err(PyRuntimeError::new_err("torchlike is not initialised"));
+        };
+        // SAFETY: as above; `args` holds nargs positional values, then one for each keyword.
+        let call = unsafe { Incoming::new(py, group, slf, args, nargs as usize, kwnames) };
+        call.run(group).map(|o| o.into_ptr())
+    })
+}
+
+macro_rules! entries {
+    (@16 $b:expr) => { [entry::<{$b}>, entry::<{$b+1}>, entry::<{$b+2}>, entry::<{$b+3}>, entry::<{$b+4}>, entry::<{$b+5}>, entry::<{$b+6}>, entry::<{$b+7}>,
+        entry::<{$b+8}>, entry::<{$b+9}>, entry::<{$b+10}>, entry::<{$b+11}>, entry::<{$b+12}>, entry::<{$b+13}>, entry::<{$b+14}>, entry::<{$b+15}>] };
+    (@256 $b:expr) => { [entries!(@16 $b), entries!(@16 $b+16), entries!(@16 $b+32), entries!(@16 $b+48), entries!(@16 $b+64), entries!(@16 $b+80),
+        entries!(@16 $b+96), entries!(@16 $b+112), entries!(@16 $b+128), entries!(@16 $b+144), entries!(@16 $b+160), entries!(@16 $b+176),
+        entries!(@16 $b+192), entries!(@16 $b+208), entries!(@16 $b+224), entries!(@16 $b+240)] };
+}
+
+/// More groups than this do not fit; `register` reports it.
+pub(super) const MAX_GROUPS: usize = 2560;
+pub(super) static ENTRIES: [[[FastCall; 16]; 16]; 10] = [
+    entries!(@256 0),
+    entries!(@256 256),
+    entries!(@256 512),
+    entries!(@256 768),
+    entries!(@256 1024),
+    entries!(@256 1280),
+    entries!(@256 1536),
+    entries!(@256 1792),
+    entries!(@256 2048),
+    entries!(@256 2304),
+];
+
+/// A public name in one form: the module's path (empty for methods), the name, whether it is a method, and in place.
+type Key = (String, String, bool, bool);
+
+/// The operators of each name and form, in table order.
+fn gather() -> BTreeMap<Key, Vec<&'static Op>> {
+    let mut gathered: BTreeMap<Key, Vec<&'static Op>> = BTreeMap::new();
+    let aliases = crate::ops::ALIASES.iter().flat_map(|(alias, name)| {
+        let rows = table().iter().filter(move |op| op.path() == *name);
+        rows.map(move |op| (*alias, op))
+    });
+    for (path, op) in table().iter().map(|op| (op.path(), op)).chain(aliases) {
+        let (module, name) = path.rsplit_once('.').unwrap_or(("", path));
+        let in_place = format!("{name}_");
+        for (wanted, module, name, method, changes) in [
+            (F, module, name, false, false),
+            (M, "", name, true, false),
+            (I, "", &*in_place, true, true),
+            (I | F, module, &*in_place, false, true),
+        ] {
+            if op.def.forms & wanted == wanted {
+                let key = (module.into(), name.into(), method, changes);
+                gathered.entry(key).or_default().push(op);
+            }
+        }
+    }
+    gathered
+}
+
+impl Overload {
+    fn new(py: Python<'_>, op: &'static Op, takes_out: bool) -> Self {
+        let schema = &op.schema;
+        let intern = |s: &str| PyString::intern(py, s).unbind();
+        Self {
+            op,
+            names: schema.params.iter().map(|p| intern(p.name)).collect(),
+            out: op.has(O) && takes_out,
+            requires_grad: schema.position("requires_grad"),
+            varargs: (schema.params.iter().take(schema.positional))
+                .position(|p| matches!(p.kind, Kind::VarInts | Kind::VarTensors)),
+        }
+    }
+}
+
+/// Makes all groups and puts them into the modules and onto the tensor class.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    let gathered = gather();
+    if gathered.len() > MAX_GROUPS {
+        return Err(PyRuntimeError::new_err(format!(
+            "{} op names do not fit the {MAX_GROUPS} entries of the binding",
+            gathered.len()
+        )));
+    }
+    let groups = gathered
+        .iter()
+        .map(|((module, name, method, in_place), ops)| {
+            let overloads = ops.iter();
+            Group {
+                name: name.clone(),
+                full_name: match (method, module.as_str()) {
+                    (true, _) => format!("Tensor.{name}"),
+                    (false, "") => format!("torchlike.{name}"),
+                    (false, m) => format!("torchlike.{m}.{name}"),
+                },
+                method: *method,
+                in_place: *in_place,
+                overloads: overloads
+                    .map(|op| Overload::new(py, op, !in_place && !method))
+                    .collect(),
+                function: OnceLock::new(),
+            }
+        });
+    let groups = GROUPS.get_or_init(|| groups.collect());
+    let _ = OUT.set(PyString::intern(py, "out").unbind());
+    let mut modules: BTreeMap<&str, Bound<'_, PyModule>> = BTreeMap::new();
+    for (i, ((module, name, method, _), ops)) in gathered.iter().enumerate() {
+        let definition = definition(i, module, name, document(name, ops, *method))?;
+        let function = if *method {
+            add_method(py, name, definition)?
+        } else {
+            if !modules.contains_key(module.as_str()) {
+                modules.insert(module, PyModule::new(py, &public_path(module))?);
+            }
+            add_function(&modules[module.as_str()], name, definition)?
+        };
+        let _ = groups[i].function.set(function.unbind());
+    }
+    for (path, module) in modules {
+        let name = if path.is_empty() {
+            "_root".to_owned()
+        } else {
+            format!("_{}", path.replace("nn.functional", "nn").replace('.', "_"))
+        };
+        m.add(name.as_str(), module)?;
+    }
+    Ok(())
+}
+
+fn public_path(module: &str) -> String {
+    if module.is_empty() {
+        "torchlike".to_owned()
+    } else {
+        format!("torchlike.{module}")
+    }
+}
+
+/// The definition of group `i`'s C function, which lives as long as the process.
+fn definition(
+    i: usize,
+    module: &str,
+    name: &str,
+    doc: String,
+) -> PyResult<&'static mut ffi::PyMethodDef> {
+    // What a function calls itself: `linalg_inv`, as PyTorch's functions of these modules do.
+    let own_name = match module {
+        "linalg" | "fft" | "special" => format!("{module}_{name}"),
+        _ => name.to_owned(),
+    };
+    Ok(Box::leak(Box::new(ffi::PyMethodDef {
+        ml_name: CString::new(own_name)?.into_raw(),
+        ml_meth: ffi::PyMethodDefPointer {
+            PyCFunctionFastWithKeywords: ENTRIES[i / 256][i / 16 % 16][i % 16],
+        },
+        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+        ml_doc: CString::new(doc)?.into_raw(),
+    })))
+}
+
+fn add_method<'py>(
+    py: Python<'py>,
+    name: &str,
+    definition: &'static mut ffi::PyMethodDef,
+) -> PyResult<Bound<'py, PyAny>> {
+    let class = py.get_type::<PyTensor>();
+    // SAFETY: the definition lives forever, so it outlives the descriptor.
+    let descriptor = unsafe {
+        let made = ffi::PyDescr_NewMethod(class.as_ptr().cast(), definition);
+        Bound::from_owned_ptr_or_err(py, made)?
+    };
+    // Operators of Python are type slots, which are faster than methods of these names.
+    if !(name.starts_with("__") && class.getattr("__dict__")?.contains(name)?) {
+        class.setattr(name, &descriptor)?;
+    }
+    Ok(descriptor)
+}
+
+fn add_function<'py>(
+    module: &Bound<'py, PyModule>,
+    name: &str,
+    definition: &'static mut ffi::PyMethodDef,
+) -> PyResult<Bound<'py, PyAny>> {
+    let home = module.name()?;
+    // SAFETY: as above.
+    let function = unsafe {
+        let made = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), home.as_ptr());
+        Bound::from_owned_ptr_or_err(module.py(), made)?
+    };
+    module.setattr(name, &function)?;
+    Ok(function)
+}
+
+/// Docstring: a signature line an overload (which `inspect` reads if there is one), then the sentence.
+fn document(name: &str, ops: &[&'static Op], method: bool) -> String {
+    let doc = ops.first().map_or("", |op| op.def.doc);
+    let lines: Vec<String> = ops
+        .iter()
+        .map(|op| format!("{name}({})", signature(op, method)))
+        .collect();
+    format!("{}\n\n{doc}", lines.join("\n"))
+}
+
+/// The arguments as PyTorch's messages list them.
+fn signature(op: &Op, method: bool) -> String {
+    let mut parts = Vec::new();
+    let mut star = false;
+    for p in op.schema.params.iter().skip(usize::from(method)) {
+        if p.kwonly && !star {
+            star = true;
+            parts.push("*".to_owned());
+        }
+        let name = if p.name == "self" { "input" } else { p.name };
+        let default = match p.default {
+            Some(_) => format!(" = {}", p.default_text),
+            None => String::new(),
+        };
+        parts.push(format!("{} {name}{default}", kind_name(p.kind)));
+    }
+    if op.has(O) {
+        if !star {
+            parts.push("*".into());
+        }
+        parts.push("Tensor out = None".into());
+    }
+    parts.join(", ")
+}
