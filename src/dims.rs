@@ -53,9 +53,9 @@ impl Dims {
     /// With `value` put in at `at`.
     #[must_use]
     pub fn inserted(&self, at: usize, value: i64) -> Self {
-        let mut v = self.to_vec();
-        v.insert(at, value);
-        Self::new(&v)
+        let (before, after) = self.split_at(at);
+        let rest = after.iter().copied();
+        before.iter().copied().chain([value]).chain(rest).collect()
     }
 
     /// Without entry `at`.
@@ -228,9 +228,9 @@ fn overflow(shape: &[i64]) -> crate::Error {
 pub fn contiguous_strides(shape: &[i64]) -> Dims {
     let mut strides = Dims::filled(shape.len(), 1);
     let mut step = 1i64;
-    for i in (0..shape.len()).rev() {
-        strides[i] = step;
-        step = step.saturating_mul(shape[i].max(1));
+    for (stride, &size) in strides.iter_mut().zip(shape).rev() {
+        *stride = step;
+        step = step.saturating_mul(size.max(1));
     }
     strides
 }
@@ -280,15 +280,12 @@ pub fn format_strides(shape: &[i64], format: MemoryFormat) -> Result<Dims> {
 #[must_use]
 pub fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
     let mut step = 1i64;
-    for i in (0..shape.len()).rev() {
-        if shape[i] == 0 {
-            return true;
-        }
-        if shape[i] != 1 {
-            if strides[i] != step {
+    for (&size, &stride) in shape.iter().zip(strides).rev() {
+        if size != 1 {
+            if stride != step {
                 return shape.contains(&0);
             }
-            step = step.wrapping_mul(shape[i]);
+            step = step.wrapping_mul(size);
         }
     }
     true
@@ -561,24 +558,23 @@ pub fn view_strides(shape: &[i64], strides: &[i64], to: &[i64]) -> Option<Dims> 
 ///
 /// # Errors
 /// If the count does not fit in `i64`.
+#[inline]
 pub fn storage_bytes(
     shape: &[i64],
     strides: &[i64],
     offset: i64,
     itemsize: usize,
 ) -> Result<usize> {
-    if shape.contains(&0) {
+    let mut last = Some(offset);
+    let mut empty = false;
+    for (&d, &s) in shape.iter().zip(strides) {
+        empty |= d == 0;
+        last = last.and_then(|n| n.checked_add((d - 1).checked_mul(s)?));
+    }
+    if empty {
         return Ok(0);
     }
-    let mut last: i64 = offset;
-    for (&d, &s) in shape.iter().zip(strides) {
-        last = (d - 1)
-            .checked_mul(s)
-            .and_then(|step| last.checked_add(step))
-            .ok_or_else(|| overflow(shape))?;
-    }
-    last.checked_add(1)
-        .and_then(|n| n.checked_mul(itemsize as i64))
+    last.and_then(|n| n.checked_add(1)?.checked_mul(itemsize as i64))
         .map(|n| n as usize)
         .ok_or_else(|| overflow(shape))
 }

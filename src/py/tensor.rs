@@ -8,6 +8,7 @@ use super::watch::{self, Style};
 use crate::ops::{Arg, Call, dispatch, f};
 use crate::{DType, Device, Dims, Scalar, Tensor, mode, op};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice, PyString, PyTuple, PyType};
 
@@ -463,7 +464,8 @@ impl PyParameter {
 
 /// What `__getitem__` accepts as a single position.
 pub fn slice_parts(s: &Bound<'_, PySlice>) -> PyResult<(Option<i64>, Option<i64>, Option<i64>)> {
-    let part = |name: &str| -> PyResult<Option<i64>> {
+    let py = s.py();
+    let part = |name: &Bound<'_, PyString>| -> PyResult<Option<i64>> {
         let v = s.getattr(name)?;
         if v.is_none() {
             return Ok(None);
@@ -479,7 +481,11 @@ pub fn slice_parts(s: &Bound<'_, PySlice>) -> PyResult<(Option<i64>, Option<i64>
             },
         }
     };
-    Ok((part("start")?, part("stop")?, part("step")?))
+    Ok((
+        part(intern!(py, "start"))?,
+        part(intern!(py, "stop"))?,
+        part(intern!(py, "step"))?,
+    ))
 }
 
 /// Registers the classes.

@@ -34,6 +34,28 @@ pub struct Survey {
 /// If tensors are on different devices.
 #[inline]
 pub fn survey(args: &Args, traits: &Traits) -> Result<Survey> {
+    match alike(args) {
+        Some(seen) if traits.any_device == 0 => Ok(seen),
+        _ => each(args, traits),
+    }
+}
+
+/// What tensors have in common that are on one device and not lazy, as nearly all are: exceptions make no difference then.
+#[inline]
+fn alike(args: &Args) -> Option<Survey> {
+    let mut device = None;
+    let mut same = true;
+    args.for_each_tensor(|_, t| {
+        let d = t.device();
+        same &= !t.is_lazy() && *device.get_or_insert(d) == d;
+    });
+    same.then_some(Survey {
+        device,
+        lazy: false,
+    })
+}
+
+fn each(args: &Args, traits: &Traits) -> Result<Survey> {
     let mut seen = Survey {
         device: None,
         lazy: false,

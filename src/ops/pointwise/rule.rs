@@ -129,6 +129,9 @@ pub fn result_type(operands: &[Arg]) -> Result<DType> {
             }
         }
     }
+    if let (Some(d), None, None) = (dim, zero, num) {
+        return Ok(d);
+    }
     Ok(combine(dim, combine(zero, num)?)?.unwrap_or_else(mode::default_dtype))
 }
 
@@ -210,12 +213,13 @@ fn tensors_of<'a>(operands: &'a [Arg<'_>]) -> impl Iterator<Item = &'a Tensor> {
 #[inline]
 pub fn result_layout(operands: &[Arg]) -> Result<(Dims, Dims)> {
     let mut tensors = tensors_of(operands);
-    if let Some(first) = tensors.next()
-        && first.is_contiguous()
-        && tensors.all(|t| t.shape() == first.shape() && t.is_contiguous())
-    {
+    if let Some(first) = tensors.next() {
         let shape = first.shape();
-        return Ok((shape.clone(), dims::contiguous_strides(shape)));
+        let strides = dims::contiguous_strides(shape);
+        let row_major = |t: &Tensor| *t.strides() == strides || t.is_contiguous();
+        if row_major(first) && tensors.all(|t| t.shape() == shape && row_major(t)) {
+            return Ok((shape.clone(), strides));
+        }
     }
     let shape = broadcast_shape(operands)?;
     let strides = result_strides(&shape, operands);
