@@ -41,12 +41,38 @@ pub struct Group {
     function: OnceLock<Py<PyAny>>,
 }
 
+impl Group {
+    /// The group of one row alone.
+    pub(super) fn of_row(py: Python<'_>, op: &'static Op, in_place: bool) -> Self {
+        Self {
+            name: op.public_name().to_owned(),
+            full_name: format!("torchlike.{}", op.path()),
+            method: false,
+            in_place,
+            overloads: vec![Overload::new(py, op, !in_place)],
+            function: OnceLock::new(),
+        }
+    }
+}
+
 pub(super) struct Overload {
     pub(super) op: &'static Op,
     /// Interned keyword of each parameter, in schema order.
     pub(super) names: Vec<Py<PyString>>,
     pub(super) out: bool,
     pub(super) requires_grad: Option<usize>,
+}
+
+impl Overload {
+    fn new(py: Python<'_>, op: &'static Op, out: bool) -> Self {
+        let intern = |s: &str| PyString::intern(py, s).unbind();
+        Self {
+            op,
+            names: op.schema.params.iter().map(|p| intern(p.name)).collect(),
+            out: out && op.has(crate::ops::op::O),
+            requires_grad: op.schema.position("requires_grad"),
+        }
+    }
 }
 
 static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
@@ -137,7 +163,7 @@ static ENTRIES: [[[FastCall; 16]; 16]; 10] = [
 ];
 
 impl<'py> Incoming<'py> {
-    fn run(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn run(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
         if watch::watched(self.objects()) {
             return self.watched(group);
         }
@@ -379,9 +405,8 @@ fn released<R: Send>(
 
 /// Makes all groups and puts them into the modules and onto the tensor class.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    use crate::ops::op::{F, I, M, O};
+    use crate::ops::op::{F, I, M};
     let py = m.py();
-    let intern = |s: &str| PyString::intern(py, s).unbind();
     // (module path, name, method, in place) -> ops in table order
     let mut gathered: BTreeMap<(String, String, bool, bool), Vec<&'static Op>> = BTreeMap::new();
     let mut add = |path: &str, op: &'static Op| {
@@ -424,12 +449,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     for ((module, name, method, in_place), ops) in gathered {
         let overloads = ops
             .iter()
-            .map(|op| Overload {
-                op,
-                names: op.schema.params.iter().map(|p| intern(p.name)).collect(),
-                out: op.has(O) && !in_place && !method,
-                requires_grad: op.schema.position("requires_grad"),
-            })
+            .map(|op| Overload::new(py, op, !in_place && !method))
             .collect();
         let full_name = match (method, module.as_str()) {
             (true, _) => format!("Tensor.{name}"),
@@ -454,7 +474,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         )));
     }
     let _ = GROUPS.set(groups);
-    let _ = OUT.set(intern("out"));
+    let _ = OUT.set(PyString::intern(py, "out").unbind());
     let class = py.get_type::<PyTensor>();
     let mut modules: BTreeMap<String, Bound<'_, PyModule>> = BTreeMap::new();
     for (i, (module, name, method, doc)) in places.into_iter().enumerate() {

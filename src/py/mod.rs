@@ -36,6 +36,7 @@ mod results;
 mod save;
 mod sink;
 mod storage;
+mod table;
 mod tensor;
 mod types;
 mod watch;
@@ -55,6 +56,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     module::register(m)?;
     counting::register(m)?;
     functions::register(m)?;
+    table::register(m)?;
     modes::register(m)?;
     dispatch::register(m)
 }
