@@ -405,7 +405,7 @@ fn released<R: Send>(
 
 /// Makes all groups and puts them into the modules and onto the tensor class.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    use crate::ops::op::{F, I, M};
+    use crate::ops::op::{F, I, J, M};
     let py = m.py();
     // (module path, name, method, in place) -> ops in table order
     let mut gathered: BTreeMap<(String, String, bool, bool), Vec<&'static Op>> = BTreeMap::new();
@@ -417,23 +417,25 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
                 .or_default()
                 .push(op);
         }
-        if op.has(M) {
+        // Other names below the module are those of functions alone.
+        let methods = path == op.path() || module.is_empty();
+        if op.has(M) && methods {
             gathered
                 .entry((String::new(), name.into(), true, false))
                 .or_default()
                 .push(op);
         }
-        if op.has(I) {
+        if op.has(I) && methods {
             gathered
                 .entry((String::new(), format!("{name}_"), true, true))
                 .or_default()
                 .push(op);
-            if op.has(F) {
-                gathered
-                    .entry((module.into(), format!("{name}_"), false, true))
-                    .or_default()
-                    .push(op);
-            }
+        }
+        if op.has(J) && methods {
+            gathered
+                .entry((module.into(), format!("{name}_"), false, true))
+                .or_default()
+                .push(op);
         }
     };
     for op in table() {
