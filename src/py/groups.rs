@@ -6,7 +6,7 @@ use super::arguments::Incoming;
 use super::call::guard;
 use super::messages::kind_name;
 use super::object::PyTensor;
-use crate::ops::op::{F, I, M, O, Op};
+use crate::ops::op::{F, I, J, M, O, Op};
 use crate::ops::schema::Kind;
 use crate::ops::table;
 use pyo3::exceptions::PyRuntimeError;
@@ -28,6 +28,20 @@ pub struct Group {
     pub(super) overloads: Vec<Overload>,
     /// The Python object: what handlers of overrides receive.
     pub(super) function: OnceLock<Py<PyAny>>,
+}
+
+impl Group {
+    /// The group of one row alone.
+    pub(super) fn of_row(py: Python<'_>, op: &'static Op, in_place: bool) -> Self {
+        Self {
+            name: op.public_name().to_owned(),
+            full_name: format!("torchlike.{}", op.path()),
+            method: false,
+            in_place,
+            overloads: vec![Overload::new(py, op, !in_place)],
+            function: OnceLock::new(),
+        }
+    }
 }
 
 pub(super) struct Overload {
@@ -118,13 +132,15 @@ fn gather() -> BTreeMap<Key, Vec<&'static Op>> {
     for (path, op) in table().iter().map(|op| (op.path(), op)).chain(aliases) {
         let (module, name) = path.rsplit_once('.').unwrap_or(("", path));
         let in_place = format!("{name}_");
-        for (wanted, module, name, method, changes) in [
-            (F, module, name, false, false),
-            (M, "", name, true, false),
-            (I, "", &*in_place, true, true),
-            (I | F, module, &*in_place, false, true),
+        // Other names below the module are those of functions alone.
+        let methods = path == op.path() || module.is_empty();
+        for (form, wanted, module, name, method, changes) in [
+            (F, true, module, name, false, false),
+            (M, methods, "", name, true, false),
+            (I, methods, "", &*in_place, true, true),
+            (J, methods, module, &*in_place, false, true),
         ] {
-            if op.def.forms & wanted == wanted {
+            if wanted && op.has(form) {
                 let key = (module.into(), name.into(), method, changes);
                 gathered.entry(key).or_default().push(op);
             }

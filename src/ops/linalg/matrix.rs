@@ -1,7 +1,7 @@
 //! Products of matrices and vectors.
 
 use crate::cpu::products::{Backend, dot_as_product};
-use crate::ops::core::op::{F, FMO, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{F, FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Dims, Result, Tensor, bail, cpu, cuda, ensure, err};
 use torchlike_macros::operators;
@@ -32,7 +32,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "mm",
         "(Tensor self, Tensor mat2)",
-        FMO,
+        FMO | X,
         body!(
             |a| mm_rule(a.input, a.mat2),
             |a, _, o| HOST.mm(&o[0], a.input, a.mat2),
@@ -40,11 +40,12 @@ pub static OPS: &[OpDef] = &[
         )
         .flops(typed!(|a| Ok(product_flops(a.input, a.mat2)))),
         "The product of two matrices.",
-    ),
+    )
+    .samples("f64[0, 5], f64[5, 10]"),
     kernel(
         "bmm",
         "(Tensor self, Tensor mat2)",
-        FMO,
+        FMO | X,
         body!(
             |a| bmm_rule(a.input, a.mat2),
             |a, _, o| HOST.mm(&o[0], a.input, a.mat2),
@@ -52,40 +53,44 @@ pub static OPS: &[OpDef] = &[
         )
         .flops(typed!(|a| Ok(product_flops(a.input, a.mat2)))),
         "The products of two batches of matrices.",
-    ),
+    )
+    .samples("f32[3, 7, 1], f32[3, 1, 11]; c64[10, 5, 10], c64[10, 10, 5]"),
     kernel(
         "mv",
         "(Tensor self, Tensor vec)",
-        FMO,
+        FMO | X,
         body!(
             |a| mv_rule(a.input, a.vec),
             |a, _, o| HOST.mv(&o[0], a.input, a.vec),
             cuda: |a, _, o| GPU.mv(&o[0], a.input, a.vec)
         ),
         "The product of a matrix and a vector.",
-    ),
+    )
+    .samples("f32[5, 10], f32[10]; c64[5, 10], c64[10]"),
     kernel(
         "dot",
         "(Tensor self, Tensor tensor)",
-        FMO,
+        FMO | X,
         body!(
             |a| dot_rule(a.input, a.tensor),
             |a, _, o| (HOST.dot)(&o[0], a.input, a.tensor),
             cuda: |a, _, o| (GPU.dot)(&o[0], a.input, a.tensor)
         ),
         "The sum of the products of two vectors.",
-    ),
+    )
+    .samples("f64[5], f64[5]; c64[5], c64[5]"),
     kernel(
         "vdot",
         "(Tensor self, Tensor other)",
-        FMO,
+        FMO | X,
         body!(
             |a| dot_rule(a.input, a.other),
             |a, _, o| HOST.vdot(&o[0], a.input, a.other),
             cuda: |a, _, o| GPU.vdot(&o[0], a.input, a.other)
         ),
         "dot with the first vector conjugated.",
-    ),
+    )
+    .samples("c64[5], c64[5]"),
     compose(
         "linalg.diagonal",
         "(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)",
@@ -98,6 +103,11 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "A diagonal of two dimensions, as the last dimension.",
+    )
+    .samples(
+        "f32[3, 4], offset=1; \
+         b8[3, 4], offset=-2, dim1=0, dim2=1; \
+         f32[3, 4], offset=-2, dim1=0, dim2=1",
     ),
 ];
 

@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::Matrix;
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::lead;
 use crate::{MemoryFormat, Result, Tensor, ensure};
@@ -14,31 +14,35 @@ pub static OPS: &[OpDef] = &[
     compose(
         "linalg.matrix_power",
         "(Tensor A, int n)",
-        F | O,
+        F | O | X,
         matrix_power,
         "A matrix to an integer power.",
-    ),
+    )
+    .samples("f32[1, 1], 0"),
     compose(
         "matrix_power",
         "(Tensor self, int n)",
         FMO,
         |a| f::linalg_matrix_power(a.input, a.n),
         "A matrix to an integer power.",
-    ),
+    )
+    .samples("f32[1, 1], 0"),
     kernel(
         "linalg.matrix_exp",
         "(Tensor A)",
         F,
         body!(exponential_rule, |a, _, o| exponentials(a.A, &o[0])),
         "The exponential of a matrix.",
-    ),
+    )
+    .samples("f32[5, 5, 5]"),
     compose(
         "matrix_exp",
         "(Tensor self)",
         FM,
         |a| f::linalg_matrix_exp(a.input),
         "The exponential of a matrix.",
-    ),
+    )
+    .samples("f16[5, 5]"),
 ];
 
 fn matrix_power(a: &calls::LinalgMatrixPower) -> Result<Tensor> {

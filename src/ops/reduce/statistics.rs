@@ -1,7 +1,7 @@
 //! Statistics made of other operators, and comparisons of whole tensors.
 
-use crate::ops::core::helpers::{item, readable};
-use crate::ops::core::op::{FM, M, O, OpDef, Ret, Value, compose};
+use crate::ops::core::helpers::{has_no_values, item, readable};
+use crate::ops::core::op::{FM, M, OpDef, Ret, Value, compose};
 use crate::ops::f;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, mode};
 use torchlike_macros::operators;
@@ -12,59 +12,59 @@ pub static OPS: &[OpDef] = &[
     compose(
         "dist",
         "(Tensor self, Tensor other, Scalar p=2)",
-        FM | O,
+        FM,
         dist,
         "The norm of the difference.",
-    ),
+    ).samples("f32[5], f32[5, 5], 4; c64[5, 5], c64[5, 5], 4"),
     compose(
         "sum_to_size",
         "(Tensor self, int[*] size)",
         M,
         sum_to_size,
         "Summed to a shape that broadcasts to this one.",
-    ),
+    ).samples("f32[3, 4], 1; b8[5, 5], [1, 5]; f32[5, 5], 1, 5"),
     compose(
         "equal",
         "(Tensor self, Tensor other) -> bool",
         FM,
         equal,
         "True if shapes and all elements are equal.",
-    ),
+    ).samples("f32[5], f32[()]; b8[5, 5], b8[5, 5]"),
     compose(
         "allclose",
         "(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
         FM,
         allclose,
         "True if all elements are close.",
-    ),
+    ).samples("f64[5], f64[5], rtol=0.5, atol=0.01; c64[5], c64[5], rtol=0.5, atol=0.01"),
     compose(
         "is_nonzero",
         "(Tensor self) -> bool",
         FM,
         is_nonzero,
         "True if the only element is not zero.",
-    ),
+    ).samples("f32(1.5); b8([False])"),
     compose(
         "trace",
         "(Tensor self)",
-        FM | O,
+        FM,
         trace,
         "The sum of a matrix's diagonal.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]"),
     compose(
         "cov",
         "(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None)",
         FM,
         cov,
         "The covariance matrix of variables in rows.",
-    ),
+    ).samples("f32[1, 2], correction=0, fweights=i32([7, 4]); c64[3, 4]"),
     compose(
         "corrcoef",
         "(Tensor self)",
         FM,
         corrcoef,
         "The correlation matrix of variables in rows.",
-    ),
+    ).samples("f32[3, 4]"),
 ];
 
 fn dist(a: &calls::Dist) -> Result<Tensor> {
@@ -311,7 +311,7 @@ fn check_weights(w: &Tensor, name: &str, n: i64, right_type: bool, type_name: &s
         "cov(): expected {name} to have the same numel as there are observations in the input but got {} != {n}",
         w.numel()
     );
-    if !w.is_meta() && n > 0 {
+    if !has_no_values(w) && n > 0 {
         ensure!(
             item(&f::min(w)?)?.to_f64() >= 0.0,
             Runtime,

@@ -2,9 +2,11 @@
 
 use crate::cpu::distinct::Distinct;
 use crate::dims::wrap_dim;
+use crate::ops::core::dispatch::unknown_shape;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{FM, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
-use crate::{DType, Device, Result, Tensor, bail, ensure};
+use crate::{DType, Device, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -31,6 +33,10 @@ pub static OPS: &[OpDef] = &[
             wanted(made, a.input.device(), a.return_inverse, a.return_counts)
         },
         "The distinct elements, in order.",
+    ).samples(
+        "f32[3, 4], dim=-2; \
+         b8[3, 4], sorted=False, return_inverse=True, dim=1; \
+         f32[2, 3, 4], return_counts=True, dim=2",
     ),
     compose(
         "unique_consecutive",
@@ -51,6 +57,10 @@ pub static OPS: &[OpDef] = &[
             wanted(made, a.input.device(), a.return_inverse, a.return_counts)
         },
         "The elements without repetitions of their neighbours.",
+    ).samples(
+        "f32[3, 4]; \
+         b8[3, 4], return_inverse=True, return_counts=True, dim=1; \
+         f32[3, 4], return_inverse=True, return_counts=True, dim=0",
     ),
     kernel(
         "_unique2",
@@ -69,7 +79,7 @@ pub static OPS: &[OpDef] = &[
         )
         .data_dependent(),
         "The distinct elements, where each element is among them, and how often it occurs.",
-    ),
+    ).samples("f32([3, 1, 3, 2]), True, True, True; i64([2, 2, 1])"),
     kernel(
         "unique_dim",
         "(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
@@ -87,7 +97,7 @@ pub static OPS: &[OpDef] = &[
         )
         .data_dependent(),
         "The distinct slices, where each slice is among them, and how often it occurs.",
-    ),
+    ).samples("f32([[1, 2], [1, 2], [0, 3]]), 0, True, True, True"),
     kernel(
         "_unique_consecutive",
         "(Tensor self, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
@@ -105,7 +115,7 @@ pub static OPS: &[OpDef] = &[
         )
         .data_dependent(),
         "The elements that differ from the one before, which each element belongs to, and how many do.",
-    ),
+    ).samples("i64([1, 1, 2, 2, 1]), True, True; f32([1, 1, 3])"),
     kernel(
         "unique_dim_consecutive",
         "(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
@@ -123,7 +133,7 @@ pub static OPS: &[OpDef] = &[
         )
         .data_dependent(),
         "The slices that differ from the one before, which each slice belongs to, and how many do.",
-    ),
+    ).samples("f32([[1, 2], [1, 2], [0, 3]]), 0, True, True"),
 ];
 
 /// The tensor on the host, where its elements can be compared; a recorded one is replayed by the kernel's call.
@@ -149,27 +159,18 @@ fn checked(t: &Tensor, dim: Option<i64>, name: &str) -> Result<Tensor> {
             "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
         );
     }
-    if !t.is_meta() {
-        return t.to_device(Device::CPU);
+    if helpers::has_no_values(t) {
+        return Err(unknown_shape(name));
     }
-    if t.storage().source().is_none() {
-        bail!(
-            NotImplemented,
-            "{name}(): the shape of the result depends on the values of its input, and meta tensors have none. \
-             Call {name}() on real data, or materialize() the input first."
-        );
-    }
-    Ok(t.clone())
+    helpers::on_host(t)
 }
 
 /// The results that were asked for, on the device of the input.
 fn wanted(made: [Tensor; 3], device: Device, inverse: bool, counts: bool) -> Result<Ret> {
     let mut outs = Vec::new();
     for (t, wanted) in made.into_iter().zip([true, inverse, counts]) {
-        if wanted && device.is_meta() {
-            outs.push(t);
-        } else if wanted {
-            outs.push(t.to_device(device)?);
+        if wanted {
+            outs.push(helpers::back_to(t, device)?);
         }
     }
     Ok(match outs.len() {
@@ -199,7 +200,7 @@ impl Ask<'_> {
         let t = self.input;
         let dim = self.dim.map(|d| wrap_dim(d, t.ndim())).transpose()?;
         // The shape itself needs the values.
-        let distinct = if t.device().is_cpu() {
+        let distinct = if helpers::at_hand(t) {
             Some(Distinct::new(t, dim, self.consecutive)?)
         } else {
             None
