@@ -11,7 +11,8 @@
 //! | [`parts`] | sparse, nested and quantised tensors |
 //! | [`ops`] | the operator table and the dispatcher |
 //! | [`layers`] | recording, and whatever else watches calls |
-//! | [`cpu`], [`cuda`] | kernels |
+//! | [`kernels`] | kernels by where the data is |
+//! | [`cpu`], [`cuda`] | the kernels |
 //! | [`io`] | checkpoints of every format |
 //! | [`random`] | PyTorch's random streams |
 
@@ -19,13 +20,14 @@
 
 #[cfg(feature = "cli")]
 pub mod cli;
-pub mod cpu;
+mod cpu;
 pub mod cuda;
 pub mod device;
 pub mod dims;
 pub mod dtype;
 pub mod error;
 pub mod io;
+pub mod kernels;
 pub mod layers;
 pub mod mode;
 pub mod ops;

@@ -2,18 +2,26 @@
 
 use crate::ops::{Call, Ret};
 use crate::source::Source;
-use crate::{Device, DeviceKind, Result, Storage, Tensor, cuda, layers};
+use crate::kernels::{self, Accelerator};
+use crate::{Device, Result, Storage, Tensor, layers};
 
 /// Host memory, as the CPU's allocator gives it.
 pub(crate) use crate::cpu::alloc::Block;
+
+/// The devices that are plugged in beside the host, if there are any in this build.
+pub(crate) fn accelerator() -> Option<&'static dyn Accelerator> {
+    #[cfg(feature = "cuda")]
+    return Some(&crate::cuda::Gpus);
+    #[cfg(not(feature = "cuda"))]
+    None
+}
 
 /// Uninitialised memory on a device that is not the host.
 ///
 /// # Errors
 /// If memory cannot be had, or the device is not there.
 pub(crate) fn device_memory(nbytes: usize, device: Device) -> Result<Storage> {
-    debug_assert!(device.kind == DeviceKind::Cuda);
-    cuda::empty_storage(nbytes, device)
+    kernels::accelerator()?.allocate(nbytes, device)
 }
 
 /// Copies elements on one device that is not the host.
@@ -21,7 +29,7 @@ pub(crate) fn device_memory(nbytes: usize, device: Device) -> Result<Storage> {
 /// # Errors
 /// If the device reports one.
 pub(crate) fn device_copy(to: &Tensor, from: &Tensor) -> Result<()> {
-    cuda::copy::copy_into(to, from)
+    kernels::accelerator()?.copy(to, from)
 }
 
 /// Takes a call that a layer wants to see.
