@@ -21,13 +21,13 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 mod cpu;
-pub mod cuda;
+mod cuda;
 pub mod device;
 pub mod dims;
 pub mod dtype;
 pub mod error;
 pub mod io;
-pub mod kernels;
+mod kernels;
 pub mod layers;
 pub mod mode;
 pub mod ops;
@@ -42,6 +42,11 @@ pub mod storage;
 pub mod tensor;
 mod wiring;
 
+/// What of the host's kernels is useful alone: products, vector functions, and the workers that share them.
+pub mod host {
+    pub use crate::cpu::{gemm, pool, vmath};
+}
+
 pub use device::{Device, DeviceKind};
 pub use dims::{Dims, MemoryFormat};
 pub use dtype::DType;
@@ -54,3 +59,4 @@ pub use scalar::{Element, Scalar};
 pub use source::Source;
 pub use storage::Storage;
 pub use tensor::Tensor;
+pub use wiring::kernel_sources;

@@ -1,8 +1,10 @@
 //! Where the parts meet. The core and the door name no device and no layer; what they need of them they ask here, and nowhere else.
 
-use crate::ops::{Call, Ret};
-use crate::source::Source;
+use crate::cuda::source;
 use crate::kernels::{self, Accelerator};
+use crate::ops::op::{Body, KernelBody, Row};
+use crate::ops::{self, Call, Ret};
+use crate::source::Source;
 use crate::{Device, Result, Storage, Tensor, layers};
 
 /// Host memory, as the CPU's allocator gives it.
@@ -47,4 +49,22 @@ pub(crate) fn watched(c: Call, seen: u32) -> Result<Ret> {
 /// If they cannot be read or replayed.
 pub(crate) fn peek(t: &Tensor, source: &Source) -> Result<Tensor> {
     layers::record::peek(t, source)
+}
+
+/// Every GPU kernel that can be asked for, as name and CUDA text: for checks without a GPU.
+#[must_use]
+pub fn kernel_sources() -> Vec<(String, String)> {
+    let rows = ops::table().iter().filter_map(|op| match op.def.body {
+        Body::Kernel(KernelBody {
+            row: Row::Map(row), ..
+        }) if !row.cuda.is_empty() => Some(source::Row {
+            name: op.def.name,
+            expression: row.cuda,
+            arity: row.arity,
+            types: row.types,
+            computes: Box::new(|d| (row.kernel)(d).is_some()),
+        }),
+        _ => None,
+    });
+    source::all(rows)
 }

@@ -4,9 +4,9 @@
 
 use super::driver::{self, failed};
 use super::map::apply;
-use crate::cpu::rows::Operand;
 use super::source;
 use crate::cpu::map::Ctx;
+use crate::cpu::rows::Operand;
 use crate::{DType, Device, DeviceKind, Result, Tensor, dims};
 use cudarc::driver::{result, sys};
 

@@ -1,10 +1,8 @@
 //! What `torchlike.cuda` is made of.
 
 use super::types::PyDevice;
-use crate::cuda::source;
 use crate::kernels::{self, accelerator};
-use crate::ops::op::{Body, KernelBody, Row};
-use crate::{Device, ops, wiring};
+use crate::{Device, wiring};
 use pyo3::prelude::*;
 
 fn at(index: i8) -> Device {
@@ -91,19 +89,7 @@ fn _cuda_index(device: &PyDevice) -> Option<i8> {
 /// Every kernel that can be asked for, as `(name, CUDA text)`: for checks without a GPU.
 #[pyfunction]
 fn _cuda_sources() -> Vec<(String, String)> {
-    let rows = ops::table().iter().filter_map(|op| match op.def.body {
-        Body::Kernel(KernelBody {
-            row: Row::Map(row), ..
-        }) if !row.cuda.is_empty() => Some(source::Row {
-            name: op.def.name,
-            expression: row.cuda,
-            arity: row.arity,
-            types: row.types,
-            computes: Box::new(|d| (row.kernel)(d).is_some()),
-        }),
-        _ => None,
-    });
-    source::all(rows)
+    wiring::kernel_sources()
 }
 
 /// Registers the functions.

@@ -194,12 +194,9 @@ impl<'py> Loader<'_, 'py> {
             parts.check(t.shape())?;
             storage.set_parts(Some(Arc::new(parts)));
         }
-        // The layout was proved against the storage of the file; a function of the user may give a smaller one.
+        // A function of the user may give a smaller storage than that of the file.
         let (shape, stride) = (t.shape().into(), t.stride().into());
-        let made = match self.place {
-            Place::Asked(_) => Tensor::checked(storage, shape, stride, t.offset, t.dtype)?,
-            _ => Tensor::from_parts(storage, shape, stride, t.offset, t.dtype),
-        };
+        let made = Tensor::checked(storage, shape, stride, t.offset, t.dtype)?;
         if !t.conj && !t.neg && !t.requires_grad {
             return Ok(made);
         }

@@ -2,9 +2,9 @@
 
 use crate::cpu::join;
 use crate::dims::{self, MemoryFormat, wrap_dim};
+use crate::ops::core::helpers;
 use crate::ops::core::op::{F, FM, O, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::core::typed::Tensors;
-use crate::ops::core::helpers;
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
 use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, err, kernels};

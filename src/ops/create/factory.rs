@@ -5,9 +5,7 @@ use crate::ops::copy::strides_in;
 use crate::ops::core::op::{F, M, O, OpDef, Plan, kernel};
 use crate::ops::index::mask::check_fits;
 use crate::ops::view::part;
-use crate::{
-    DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels, mode,
-};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels, mode};
 use std::ops::Range;
 use torchlike_macros::operators;
 

@@ -330,10 +330,3 @@ fn inputs<'a>(operands: &[Arg<'a>]) -> SmallVec<[Operand<'a>; 3]> {
     };
     operands.iter().map(input).collect()
 }
-
-/// True if the category of a number is above that of a dtype (used where PyTorch refuses a float for an integer).
-#[must_use]
-pub fn number_exceeds(s: Scalar, d: DType) -> bool {
-    let category = s.dtype(DType::F32).category();
-    category > d.category() && category > Category::Bool
-}
