@@ -4,8 +4,8 @@
 
 use half::{bf16, f16};
 use std::time::Instant;
-use torchlike::cpu::gemm::{GemmElement, Mat, MatMut, gemm, gemm_batch};
-use torchlike::cpu::pool;
+use torchlike::host::gemm::{GemmElement, Mat, MatMut, gemm, gemm_batch};
+use torchlike::host::pool;
 
 fn best(mut f: impl FnMut()) -> f64 {
     f();

@@ -5,7 +5,7 @@ fn main() -> std::io::Result<()> {
         .nth(1)
         .unwrap_or_else(|| "cuda_sources".to_owned());
     std::fs::create_dir_all(&folder)?;
-    let all = torchlike::cuda::source::all();
+    let all = torchlike::kernel_sources();
     for (name, text) in &all {
         std::fs::write(
             format!("{folder}/{}.cu", name.replace([' ', '#'], "-")),

@@ -11,7 +11,8 @@
 //! | [`parts`] | sparse, nested and quantised tensors |
 //! | [`ops`] | the operator table and the dispatcher |
 //! | [`layers`] | recording, and whatever else watches calls |
-//! | [`cpu`], [`cuda`] | kernels |
+//! | [`kernels`] | kernels by where the data is |
+//! | [`cpu`], [`cuda`] | the kernels |
 //! | [`io`] | checkpoints of every format |
 //! | [`random`] | PyTorch's random streams |
 
@@ -19,13 +20,14 @@
 
 #[cfg(feature = "cli")]
 pub mod cli;
-pub mod cpu;
-pub mod cuda;
+mod cpu;
+mod cuda;
 pub mod device;
 pub mod dims;
 pub mod dtype;
 pub mod error;
 pub mod io;
+mod kernels;
 pub mod layers;
 pub mod mode;
 pub mod ops;
@@ -40,6 +42,11 @@ pub mod storage;
 pub mod tensor;
 mod wiring;
 
+/// What of the host's kernels is useful alone: products, vector functions, and the workers that share them.
+pub mod host {
+    pub use crate::cpu::{gemm, pool, vmath};
+}
+
 pub use device::{Device, DeviceKind};
 pub use dims::{Dims, MemoryFormat};
 pub use dtype::DType;
@@ -52,3 +59,4 @@ pub use scalar::{Element, Scalar};
 pub use source::Source;
 pub use storage::Storage;
 pub use tensor::Tensor;
+pub use wiring::kernel_sources;

@@ -4,7 +4,7 @@
 //! A sparse or nested tensor has a shape, and a meta storage without bytes, so that no kernel can ever touch memory
 //! through it; the dispatcher refuses it by name, and what can be done with it goes through its parts.
 
-use crate::{DType, Device, Result, Storage, Tensor, ensure, err};
+use crate::{DType, Device, Result, Tensor, ensure, err};
 use std::sync::Arc;
 
 /// The order of the two index tensors of a compressed sparse tensor, and whether it stores blocks.
@@ -235,10 +235,10 @@ impl Parts {
     pub fn into_tensor(self, shape: &[i64], dtype: DType) -> Result<Tensor> {
         crate::dims::storage_bytes(shape, &crate::dims::contiguous_strides(shape), 0, 1)?;
         self.check(shape)?;
-        let storage = Storage::meta(0);
-        storage.set_parts(Some(Arc::new(self)));
         let strides = crate::dims::contiguous_strides(shape);
-        Ok(Tensor::from_parts(storage, shape.into(), strides, 0, dtype))
+        let t = Tensor::hollow(shape.into(), strides, 0, dtype);
+        t.storage().set_parts(Some(Arc::new(self)));
+        Ok(t)
     }
 
     /// Proves that the parts fit one another and `shape`, indices included where their data is here.

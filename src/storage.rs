@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "raw host memory is owned here")]
 
 use crate::parts::Parts;
+use crate::plan::ViewPlan;
 use crate::source::Source;
 use crate::{Device, DeviceKind, Result, bail, wiring};
 use std::any::Any;
@@ -193,9 +194,7 @@ impl Storage {
         if self.device() == device.canonical() {
             return Ok(self.clone());
         }
-        let n = self.nbytes() as i64;
-        let all =
-            crate::Tensor::from_parts(self.clone(), [n].into(), [1].into(), 0, crate::DType::U8);
+        let all = crate::Tensor::bytes_of(self);
         Ok(all.to_device(device)?.storage().clone())
     }
 
@@ -344,13 +343,17 @@ impl Storage {
 
     /// Takes over the bytes, size and device of `other`, which is left as it was only if shared.
     ///
-    /// This is how a meta storage becomes real: every tensor on it follows.
-    pub fn become_like(&self, other: &Self) {
+    /// This is how a meta storage becomes real: every tensor on it follows. The other storage must not be resized
+    /// after.
+    pub(crate) fn become_like(&self, other: &Self) {
         if self.same(other) {
             return;
         }
         let keep: Box<dyn Any + Send> = Box::new(other.clone());
         let mut hold = self.hold();
+        if other.nbytes() < self.nbytes() {
+            self.set_flags(0, SHRUNK);
+        }
         self.0.ptr.store(other.ptr(), Relaxed);
         self.0.nbytes.store(other.nbytes(), Relaxed);
         let device = other.device();
@@ -421,7 +424,8 @@ impl Storage {
         let to = Self::empty(nbytes, device)?;
         let n = nbytes.min(self.nbytes()) as i64;
         let bytes = |s: &Self| {
-            crate::Tensor::from_parts(s.clone(), [n].into(), [1].into(), 0, crate::DType::U8)
+            let all = crate::Tensor::bytes_of(s);
+            all.look(ViewPlan::of(&all).narrowed(0, 0, n))
         };
         wiring::device_copy(&bytes(&to), &bytes(self))?;
         Ok(to)

@@ -29,17 +29,9 @@ const PYTHON: u8 = 64;
 pub(crate) const WATCHED: u8 = PYTHON;
 
 impl Tensor {
-    /// A tensor over a storage, unchecked: the caller has proved that the layout lies within the storage
-    /// (see [`Tensor::checked`] for layouts that come from outside).
+    /// A tensor over a storage, unchecked: for this file alone, which has proved that the layout lies within the storage.
     #[inline]
-    #[must_use]
-    pub(crate) fn from_parts(
-        storage: Storage,
-        shape: Dims,
-        strides: Dims,
-        offset: i64,
-        dtype: DType,
-    ) -> Self {
+    fn from_parts(storage: Storage, shape: Dims, strides: Dims, offset: i64, dtype: DType) -> Self {
         Self {
             storage,
             shape,
@@ -90,6 +82,20 @@ impl Tensor {
             );
         }
         Ok(Self::from_parts(storage, shape, strides, offset, dtype))
+    }
+
+    /// All bytes of a storage.
+    #[must_use]
+    pub fn bytes_of(storage: &Storage) -> Self {
+        let n = storage.nbytes() as i64;
+        Self::from_parts(storage.clone(), [n].into(), [1].into(), 0, DType::U8)
+    }
+
+    /// A layout without memory behind it, whatever its size: for what is more than strided numbers, and for places in
+    /// records.
+    #[must_use]
+    pub(crate) fn hollow(shape: Dims, strides: Dims, offset: i64, dtype: DType) -> Self {
+        Self::from_parts(Storage::meta(0), shape, strides, offset, dtype)
     }
 
     /// An uninitialised row-major tensor.

@@ -1,19 +1,29 @@
 //! Where the parts meet. The core and the door name no device and no layer; what they need of them they ask here, and nowhere else.
 
-use crate::ops::{Call, Ret};
+use crate::cuda::source;
+use crate::kernels::{self, Accelerator};
+use crate::ops::op::{Body, KernelBody, Row};
+use crate::ops::{self, Call, Ret};
 use crate::source::Source;
-use crate::{Device, DeviceKind, Result, Storage, Tensor, cuda, layers};
+use crate::{Device, Result, Storage, Tensor, layers};
 
 /// Host memory, as the CPU's allocator gives it.
 pub(crate) use crate::cpu::alloc::Block;
+
+/// The devices that are plugged in beside the host, if there are any in this build.
+pub(crate) fn accelerator() -> Option<&'static dyn Accelerator> {
+    #[cfg(feature = "cuda")]
+    return Some(&crate::cuda::Gpus);
+    #[cfg(not(feature = "cuda"))]
+    None
+}
 
 /// Uninitialised memory on a device that is not the host.
 ///
 /// # Errors
 /// If memory cannot be had, or the device is not there.
 pub(crate) fn device_memory(nbytes: usize, device: Device) -> Result<Storage> {
-    debug_assert!(device.kind == DeviceKind::Cuda);
-    cuda::empty_storage(nbytes, device)
+    kernels::accelerator()?.allocate(nbytes, device)
 }
 
 /// Copies elements on one device that is not the host.
@@ -21,7 +31,7 @@ pub(crate) fn device_memory(nbytes: usize, device: Device) -> Result<Storage> {
 /// # Errors
 /// If the device reports one.
 pub(crate) fn device_copy(to: &Tensor, from: &Tensor) -> Result<()> {
-    cuda::copy::copy_into(to, from)
+    kernels::accelerator()?.copy(to, from)
 }
 
 /// Takes a call that a layer wants to see.
@@ -39,4 +49,22 @@ pub(crate) fn watched(c: Call, seen: u32) -> Result<Ret> {
 /// If they cannot be read or replayed.
 pub(crate) fn peek(t: &Tensor, source: &Source) -> Result<Tensor> {
     layers::record::peek(t, source)
+}
+
+/// Every GPU kernel that can be asked for, as name and CUDA text: for checks without a GPU.
+#[must_use]
+pub fn kernel_sources() -> Vec<(String, String)> {
+    let rows = ops::table().iter().filter_map(|op| match op.def.body {
+        Body::Kernel(KernelBody {
+            row: Row::Map(row), ..
+        }) if !row.cuda.is_empty() => Some(source::Row {
+            name: op.def.name,
+            expression: row.cuda,
+            arity: row.arity,
+            types: row.types,
+            computes: Box::new(|d| (row.kernel)(d).is_some()),
+        }),
+        _ => None,
+    });
+    source::all(rows)
 }

@@ -35,7 +35,7 @@ NOTE = 200
 
 def dtypes(torch):
     """All dtypes by one of their names, but those that nothing computes with."""
-    names = {v: k for k, v in vars(torch).items() if isinstance(v, torch.dtype)}
+    names = {v: k for k, v in list(vars(torch).items()) if isinstance(v, torch.dtype)}
     return sorted((n, d) for d, n in names.items() if not n.startswith(("q", "bits")))
 
 

@@ -167,7 +167,7 @@ pub fn read_scalar(t: &Tensor, position: i64) -> Result<Scalar> {
         // SAFETY: callers give positions within the tensor's layout.
         return Ok(unsafe { p.cast::<T>().read() }.to_scalar());
     }, else {
-        let one = Tensor::from_parts(t.storage().clone(), crate::Dims::EMPTY, crate::Dims::EMPTY, t.offset() + position, t.dtype());
+        let one = t.reinterpret(t.dtype(), crate::Dims::EMPTY, crate::Dims::EMPTY, t.offset() + position);
         let wide = copy::converted(&one, if t.dtype().is_complex() { DType::C128 } else { DType::F64 })?;
         return read_scalar(&wide, 0);
     })

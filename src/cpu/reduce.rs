@@ -91,38 +91,69 @@ fn drive<F: Fold>(task: &Task) {
     });
 }
 
-/// Cuts the work into tasks and runs them.
-fn drive_with<A: Number>(
-    task: &Task,
+/// The loops of a fold, as [`drive_with`] needs them.
+#[derive(Clone, Copy)]
+struct Loops<A> {
     kernel: unsafe fn(bool, Job, &mut [A]),
     empty: A,
     merge: fn(&mut [A], &[A]),
-) {
-    let nest = task.nest;
-    let (outputs, depth) = (nest.outputs(), nest.depth());
-    if outputs == 0 {
-        return;
+}
+
+/// How the outputs of a nest are cut into tasks: runs of at most `chunk` along the first kept dimension.
+struct Cut<'a> {
+    nest: &'a Nest,
+    rows: bool,
+    width: usize,
+    step: isize,
+    out_step: isize,
+    chunk: usize,
+    chunks: usize,
+    tasks: usize,
+}
+
+impl<'a> Cut<'a> {
+    fn new(nest: &'a Nest) -> Self {
+        let rows = nest.rows_first();
+        let (width, step, out_step) = nest.kept.first().copied().unwrap_or((1, 0, 0));
+        let chunk = if rows {
+            (super::iter::GRAIN / nest.depth().max(1)).clamp(1, WIDTH)
+        } else {
+            WIDTH
+        };
+        let chunks = width.div_ceil(chunk);
+        Self {
+            nest,
+            rows,
+            width,
+            step,
+            out_step,
+            chunk,
+            chunks,
+            tasks: nest.outputs() / width * chunks,
+        }
     }
-    let rows = nest.rows_first();
-    let (width, step, out_step) = nest.kept.first().copied().unwrap_or((1, 0, 0));
-    let chunk = if rows {
-        (super::iter::GRAIN / depth.max(1)).clamp(1, WIDTH)
-    } else {
-        WIDTH
-    };
-    let chunks = width.div_ceil(chunk);
-    let tasks = outputs / width * chunks;
-    let place = |t: usize| {
-        let (i, o) = nest.place(t / chunks);
-        let j = t % chunks * chunk;
-        let m = chunk.min(width - j);
-        (i + j as isize * step, o + j as isize * out_step, m)
-    };
-    let per_task = (depth * chunk.min(width)).max(1);
-    let slices = if tasks < 4 && depth > 0 {
-        let longest = nest.red.last().map_or(1, |d| d.0);
+
+    /// Where task `t` reads and writes, in bytes, and how many outputs it has.
+    fn place(&self, t: usize) -> (isize, isize, usize) {
+        let (i, o) = self.nest.place(t / self.chunks);
+        let j = t % self.chunks * self.chunk;
+        let m = self.chunk.min(self.width - j);
+        (
+            i + j as isize * self.step,
+            o + j as isize * self.out_step,
+            m,
+        )
+    }
+
+    /// How many slices the outermost reduced dimension is cut into: several where there are few outputs.
+    fn slices(&self) -> usize {
+        let (outputs, depth) = (self.nest.outputs(), self.nest.depth());
+        if self.tasks >= 4 || depth == 0 {
+            return 1;
+        }
+        let longest = self.nest.red.last().map_or(1, |d| d.0);
         // Columns are joined for each slice: it has to be worth that.
-        let most = if rows {
+        let most = if self.rows {
             longest
         } else {
             longest.div_ceil(sweep::SLICE_ROWS)
@@ -130,80 +161,98 @@ fn drive_with<A: Number>(
         (outputs.saturating_mul(depth) / SLICE)
             .clamp(1, 64)
             .min(most)
-    } else {
-        1
-    };
-    if slices <= 1 {
-        pool::parallel_for(tasks, (super::iter::GRAIN / per_task).max(1), |range| {
-            let mut room = [MaybeUninit::<A>::uninit(); WIDTH];
-            for t in range {
-                let (i, o, m) = place(t);
-                let accs = filled(&mut room, m, empty);
-                if depth > 0 {
-                    let job = Job {
-                        base: task.input.wrapping_offset(i),
-                        step,
-                        red: &nest.red,
-                        p: task.p,
-                    };
-                    // SAFETY: the nest lies within the input.
-                    unsafe { kernel(rows, job, accs) };
-                }
-                store(
-                    task.out.wrapping_offset(o),
-                    out_step,
-                    accs,
-                    task.post,
-                    task.dtype,
-                );
-            }
-        });
+    }
+}
+
+/// Cuts the work into tasks and runs them.
+fn drive_with<A: Number>(
+    task: &Task,
+    kernel: unsafe fn(bool, Job, &mut [A]),
+    empty: A,
+    merge: fn(&mut [A], &[A]),
+) {
+    if task.nest.outputs() == 0 {
         return;
     }
-    // Few outputs: cut the outermost reduced dimension, then join the slices in order.
+    let loops = Loops {
+        kernel,
+        empty,
+        merge,
+    };
+    let cut = Cut::new(task.nest);
+    match cut.slices() {
+        0 | 1 => whole(task, &cut, loops),
+        slices => sliced(task, &cut, loops, slices),
+    }
+}
+
+/// Each output by one task.
+fn whole<A: Number>(task: &Task, cut: &Cut, loops: Loops<A>) {
+    let (nest, depth) = (task.nest, task.nest.depth());
+    let per_task = (depth * cut.chunk.min(cut.width)).max(1);
+    let grain = (super::iter::GRAIN / per_task).max(1);
+    pool::parallel_for(cut.tasks, grain, |range| {
+        let mut room = [MaybeUninit::<A>::uninit(); WIDTH];
+        for t in range {
+            let (i, o, m) = cut.place(t);
+            let accs = filled(&mut room, m, loops.empty);
+            if depth > 0 {
+                let job = Job {
+                    base: task.input.wrapping_offset(i),
+                    step: cut.step,
+                    red: &nest.red,
+                    p: task.p,
+                };
+                // SAFETY: the nest lies within the input.
+                unsafe { (loops.kernel)(cut.rows, job, accs) };
+            }
+            let out = task.out.wrapping_offset(o);
+            store(out, cut.out_step, accs, task.post, task.dtype);
+        }
+    });
+}
+
+/// Few outputs: the outermost reduced dimension is cut, and the slices are joined in order.
+fn sliced<A: Number>(task: &Task, cut: &Cut, loops: Loops<A>, slices: usize) {
+    let (nest, tasks, chunk) = (task.nest, cut.tasks, cut.chunk);
     let last = nest.red.len() - 1;
     let (len, stride) = nest.red[last];
     let slice = len.div_ceil(slices);
-    let slice = match (last, rows) {
+    let slice = match (last, cut.rows) {
         (0, true) => slice.next_multiple_of(sweep::LANES),
         (0, false) => slice.next_multiple_of(sweep::SLICE_ROWS),
         _ => slice,
     };
     let slices = len.div_ceil(slice);
-    let mut partial = vec![empty; slices * tasks * chunk];
+    let mut partial = vec![loops.empty; slices * tasks * chunk];
     let shared = lines::Shared::new(&mut partial);
     pool::parallel_for(slices * tasks, 1, |range| {
         let mut red = nest.red.clone();
         for k in range {
             let (s, t) = (k / tasks, k % tasks);
-            let (i, _, m) = place(t);
+            let (i, _, m) = cut.place(t);
             red[last].0 = slice.min(len - s * slice);
             let job = Job {
                 base: task
                     .input
                     .wrapping_offset(i + (s * slice) as isize * stride),
-                step,
+                step: cut.step,
                 red: &red,
                 p: task.p,
             };
             // SAFETY: the buffer has `chunk` places for each of the slices * tasks.
-            unsafe { kernel(rows, job, shared.part(k * chunk, m)) };
+            unsafe { (loops.kernel)(cut.rows, job, shared.part(k * chunk, m)) };
         }
     });
     for t in 0..tasks {
-        let (_, o, m) = place(t);
+        let (_, o, m) = cut.place(t);
         let (first, others) = partial.split_at_mut(tasks * chunk);
         let total = &mut first[t * chunk..][..m];
         for other in others.chunks_exact(tasks * chunk) {
-            merge(total, &other[t * chunk..][..m]);
+            (loops.merge)(total, &other[t * chunk..][..m]);
         }
-        store(
-            task.out.wrapping_offset(o),
-            out_step,
-            total,
-            task.post,
-            task.dtype,
-        );
+        let out = task.out.wrapping_offset(o);
+        store(out, cut.out_step, total, task.post, task.dtype);
     }
 }
 

@@ -306,7 +306,9 @@ impl Resampling {
                 continue;
             }
             y = if dtype == DType::U8 {
-                round_bytes(&along(&y, first + i, &fixed_point(taps))?)?
+                let fresh = along(&y, first + i, &fixed_point(taps))?;
+                round_bytes(&fresh);
+                fresh
             } else {
                 along(&y, first + i, &taps)?
             };
@@ -315,11 +317,9 @@ impl Resampling {
     }
 }
 
-/// Rounds to whole numbers from 0 to 255.
-fn round_bytes(t: &Tensor) -> Result<Tensor> {
-    let t = copy::dense(t, DType::F32)?;
-    for v in super::slice_mut::<f32>(&t) {
+/// Rounds a result of [`along`] to whole numbers from 0 to 255, in its place.
+fn round_bytes(t: &Tensor) {
+    for v in super::slice_mut::<f32>(t) {
         *v = (*v + 0.5).floor().clamp(0.0, 255.0);
     }
-    Ok(t)
 }

@@ -258,6 +258,12 @@ pub enum Operand<'a> {
     Number(Scalar),
 }
 
+impl<'a> From<&'a Tensor> for Operand<'a> {
+    fn from(t: &'a Tensor) -> Self {
+        Self::Tensor(t)
+    }
+}
+
 /// Where a side's elements are.
 struct Place {
     ptr: *mut u8,

@@ -18,11 +18,29 @@ pub enum Kind {
     LogSumExp,
 }
 
+impl Kind {
+    /// Refuses types of results that have no kernel, as PyTorch does on the host alone.
+    fn check(self, d: DType) -> Result<()> {
+        use DType::{I8, I16, I32, I64, U8};
+        let kernel = match self {
+            Self::Sum => "cumsum_out_cpu",
+            Self::Prod => "cumprod_out_cpu",
+            Self::LogSumExp => "logcumsumexp_out_cpu",
+        };
+        let float = matches!(d, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+        let complex = matches!(d, DType::C64 | DType::C128);
+        let int = matches!(d, U8 | I8 | I16 | I32 | I64);
+        let has = float || complex || int && self != Self::LogSumExp;
+        d.check_kernel(has, kernel)
+    }
+}
+
 /// Results so far along `dim`; elements are converted to the result's type first.
 ///
 /// # Errors
-/// If memory cannot be had.
+/// If the type of the result has no kernel, or memory cannot be had.
 pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> {
+    kind.check(out.dtype())?;
     let d = match out.dtype() {
         d if d.is_integral(true) => DType::I64,
         DType::F16 | DType::BF16 => DType::F32,

@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "hands out device memory")]
 
 use super::driver::{self, Gpu, failed, lock};
+use crate::kernels::Stats;
 use crate::{Device, Result, Storage, ensure, err};
 use cudarc::driver::{result, sys};
 use std::collections::BTreeMap;
@@ -20,17 +21,6 @@ pub struct Cache {
     used: usize,
     reserved: usize,
     peak: usize,
-}
-
-/// What a device's memory is used for, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stats {
-    /// In blocks of living tensors.
-    pub allocated: usize,
-    /// Taken from the driver.
-    pub reserved: usize,
-    /// The most that was ever allocated.
-    pub peak: usize,
 }
 
 /// A block of device memory; dropped, it goes back to the cache.

@@ -135,12 +135,12 @@ pub fn product(
         if !beta.to_bool() {
             super::map::fill_with(&target, Scalar::Int(0))?;
         } else if bias.is_none() && beta.to_c64() != Scalar::Int(1).to_c64() {
-            let scale = super::map::Input::Number(beta);
+            let scale = crate::cpu::rows::Operand::Number(beta);
             super::map::apply(
                 "a * b",
                 c.dtype(),
                 &target,
-                &[super::map::Input::Tensor(&target), scale],
+                &[crate::cpu::rows::Operand::Tensor(&target), scale],
                 &crate::cpu::map::Ctx::default(),
             )?;
         }

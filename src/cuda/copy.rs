@@ -3,9 +3,10 @@
 #![allow(unsafe_code, reason = "copies between host and device memory")]
 
 use super::driver::{self, failed};
-use super::map::{Input, apply};
+use super::map::apply;
 use super::source;
 use crate::cpu::map::Ctx;
+use crate::cpu::rows::Operand;
 use crate::{DType, Device, DeviceKind, Result, Tensor, dims};
 use cudarc::driver::{result, sys};
 
@@ -197,7 +198,7 @@ fn on_device(dst: &Tensor, src: &Tensor) -> Result<()> {
             "a",
             raw,
             &view(dst),
-            &[Input::Tensor(&view(src))],
+            &[Operand::Tensor(&view(src))],
             &Ctx::default(),
         );
     }
@@ -215,7 +216,7 @@ fn on_device(dst: &Tensor, src: &Tensor) -> Result<()> {
         expression,
         src.dtype(),
         dst,
-        &[Input::Tensor(src)],
+        &[Operand::Tensor(src)],
         &Ctx::default(),
     )
 }

@@ -87,6 +87,16 @@ pub fn open() -> impl Iterator<Item = &'static Gpu> {
         .filter_map(|s| s.get().and_then(|g| g.as_ref().ok()))
 }
 
+/// The error for a number that no device has.
+#[cold]
+fn absent(device: Device) -> Error {
+    err!(
+        Runtime,
+        "CUDA error: invalid device ordinal ({device}; there are {} CUDA devices)",
+        count()
+    )
+}
+
 /// A device, with its context current on this thread.
 ///
 /// # Errors
@@ -94,7 +104,7 @@ pub fn open() -> impl Iterator<Item = &'static Gpu> {
 pub fn gpu(device: Device) -> Result<&'static Gpu> {
     let index = device.index.max(0) as usize;
     let Some(slot) = slots().get(index) else {
-        return Err(super::absent_device(device));
+        return Err(absent(device));
     };
     let gpu = slot
         .get_or_init(|| start(index))
@@ -192,7 +202,7 @@ pub fn check(device: Device) -> Result<()> {
         );
     }
     if device.index.max(0) as usize >= count() {
-        return Err(super::absent_device(device));
+        return Err(absent(device));
     }
     Ok(())
 }

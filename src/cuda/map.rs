@@ -4,11 +4,9 @@
 
 use super::driver::{self, Gpu};
 use super::launch::{arg, launch};
-use super::source::{self, Operand};
+use super::source::{self, Read};
 use crate::cpu::map::Ctx;
-use crate::ops::args::Arg;
-use crate::ops::core::typed;
-use crate::ops::pointwise::rule::scalar_of;
+use crate::cpu::rows::Operand;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err};
 use smallvec::SmallVec;
 
@@ -52,54 +50,26 @@ impl Numbers {
     }
 }
 
-/// An operand of [`apply`].
-pub(super) enum Input<'a> {
-    Number(Scalar),
-    Tensor(&'a Tensor),
-}
-
-/// Runs the expression of a pointwise row.
+/// Runs the expression of a pointwise row; a host tensor without dimensions counts as a number.
 ///
 /// # Errors
 /// If it cannot be compiled or started.
 pub fn run(
     expression: &str,
-    operands: &[Arg],
+    operands: &[Operand],
     compute: DType,
-    ctx: Ctx,
+    ctx: &Ctx,
     out: &Tensor,
 ) -> Result<()> {
-    let inputs: SmallVec<[Input; 3]> = operands
-        .iter()
-        .map(|v| input(v, out))
-        .collect::<Result<_>>()?;
-    apply(expression, compute, out, &inputs, &ctx)
-}
-
-/// An argument as an operand: a host tensor without dimensions counts as a number.
-fn input<'a>(operand: &Arg<'a>, out: &Tensor) -> Result<Input<'a>> {
-    Ok(match operand {
-        Arg::Tensor(t) if t.device() == out.device() => Input::Tensor(t),
-        Arg::Tensor(t) => Input::Number(t.item()?),
-        other => Input::Number(scalar_of(other).unwrap_or(Scalar::Int(0))),
-    })
-}
-
-/// `x` where the condition holds, else `y`.
-///
-/// # Errors
-/// If the kernel cannot be compiled or started.
-pub fn choose(
-    out: &Tensor,
-    condition: &Tensor,
-    x: typed::Operand,
-    y: typed::Operand,
-) -> Result<()> {
-    let inputs: SmallVec<[Input; 3]> = [condition.into(), x.into(), y.into()]
-        .iter()
-        .map(|v| input(v, out))
-        .collect::<Result<_>>()?;
-    apply(CHOOSE, out.dtype(), out, &inputs, &Ctx::default())
+    let mut inputs: SmallVec<[Operand; 3]> = SmallVec::new();
+    for operand in operands {
+        inputs.push(match *operand {
+            Operand::Tensor(t) if t.device() == out.device() => Operand::Tensor(t),
+            Operand::Tensor(t) => Operand::Number(t.item()?),
+            Operand::Number(s) => Operand::Number(s),
+        });
+    }
+    apply(expression, compute, out, &inputs, ctx)
 }
 
 /// Fills a tensor on a GPU.
@@ -162,7 +132,7 @@ pub(super) fn apply(
     expression: &str,
     compute: DType,
     out: &Tensor,
-    inputs: &[Input],
+    inputs: &[Operand],
     ctx: &Ctx,
 ) -> Result<()> {
     if out.numel() == 0 {
@@ -170,19 +140,19 @@ pub(super) fn apply(
     }
     let gpu: &'static Gpu = driver::gpu(out.device())?;
     let mut numbers = Numbers::of(ctx);
-    let mut kinds: SmallVec<[Operand; 3]> = SmallVec::new();
+    let mut kinds: SmallVec<[Read; 3]> = SmallVec::new();
     let mut ptrs = [out.data_ptr() as usize as u64, 0, 0, 0];
     let mut strides: SmallVec<[Dims; 4]> = SmallVec::new();
     strides.push(out.strides().clone());
     for (k, input) in inputs.iter().enumerate() {
         match input {
-            Input::Number(s) => {
+            Operand::Number(s) => {
                 numbers.set(3 + k, *s);
-                kinds.push(Operand::Number);
+                kinds.push(Read::Number);
                 strides.push(out.strides().clone());
             }
-            Input::Tensor(t) => {
-                kinds.push(Operand::Tensor(t.dtype()));
+            Operand::Tensor(t) => {
+                kinds.push(Read::Tensor(t.dtype()));
                 ptrs[k + 1] = t.data_ptr() as usize as u64;
                 strides.push(t.strides_for(out.shape()));
             }

@@ -1,8 +1,7 @@
-//! The text of GPU kernels: made from the op table and the files in `kernels/`, without a GPU or its libraries.
+//! The text of GPU kernels: made from expressions and the files in `kernels/`, without a GPU or its libraries.
 
 use crate::DType;
 use crate::cpu::reduce::{Kind, Post};
-use crate::ops::op::{Body, KernelBody, Row};
 use crate::random::Distribution;
 use std::fmt::Write as _;
 
@@ -11,9 +10,9 @@ const MAP: &str = include_str!("kernels/map.cu");
 const REDUCE: &str = include_str!("kernels/reduce.cu");
 const RANDOM: &str = include_str!("kernels/random.cu");
 
-/// An operand of a pointwise kernel.
+/// How a pointwise kernel reads an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operand {
+pub enum Read {
     /// A number that comes with the call.
     Number,
     /// A tensor of this dtype.
@@ -73,7 +72,7 @@ pub fn map(
     expression: &str,
     compute: DType,
     out: DType,
-    operands: &[Operand],
+    operands: &[Read],
     flat: bool,
     wide: bool,
 ) -> Option<String> {
@@ -84,8 +83,8 @@ pub fn map(
     for (i, name) in ["A", "B", "C"].into_iter().enumerate() {
         let (kind, get) = match operands.get(i) {
             None => ("u8", "T(0)".to_owned()),
-            Some(Operand::Number) => ("u8", format!("Number<T>::of(numbers, {})", 3 + i)),
-            Some(Operand::Tensor(d)) => (
+            Some(Read::Number) => ("u8", format!("Number<T>::of(numbers, {})", 3 + i)),
+            Some(Read::Tensor(d)) => (
                 storage_type(*d)?,
                 format!("to<T>(up(p{0}[at_{0}]))", name.to_lowercase()),
             ),
@@ -303,74 +302,40 @@ const CLASSES: [DType; 12] = {
     [Bool, U8, I8, I32, I64, F16, BF16, F32, F64, C32, C64, C128]
 };
 
+/// A pointwise row, as far as its GPU kernels go.
+pub struct Row {
+    /// Its name.
+    pub name: &'static str,
+    /// The expression.
+    pub expression: &'static str,
+    /// How many operands it has.
+    pub arity: usize,
+    /// The dtypes of the loop and of the result, by that of the operands.
+    pub types: fn(DType) -> (DType, DType),
+    /// Whether it is computed in a dtype.
+    pub computes: Box<dyn Fn(DType) -> bool>,
+}
+
 /// Every kind of kernel that can be asked for, by name: each row for each class of element, folds, copies, draws.
 #[must_use]
-pub fn all() -> Vec<(String, String)> {
+pub fn all(rows: impl Iterator<Item = Row>) -> Vec<(String, String)> {
     let mut list = Vec::new();
-    for op in crate::ops::table() {
-        let Body::Kernel(KernelBody {
-            row: Row::Map(row), ..
-        }) = op.def.body
-        else {
-            continue;
-        };
-        if row.cuda.is_empty() {
-            continue;
-        }
+    for row in rows {
         for d in CLASSES {
-            let (compute, out) = (row.types)(d);
-            if (row.kernel)(compute).is_none() {
-                continue;
-            }
-            let operands: Vec<Operand> = (0..row.arity)
-                .map(|i| {
-                    if i == 1 && d == DType::F32 {
-                        Operand::Number
-                    } else {
-                        Operand::Tensor(d)
-                    }
-                })
-                .collect();
-            let text = map(
-                row.cuda,
-                compute,
-                out,
-                &operands,
-                d == DType::F64,
-                d == DType::I64,
-            );
-            list.extend(text.map(|t| (format!("{} {}", op.def.name, d.name()), t)));
+            list.extend(of_row(&row, d));
         }
     }
     for (i, from) in CLASSES.into_iter().enumerate() {
         for (k, to) in CLASSES.into_iter().enumerate() {
-            let expression = if from.is_complex() && k % 2 == 0 {
-                "conj_(a)"
-            } else {
-                "a"
+            let expression = match (from.is_complex(), k % 2) {
+                (true, 0) => "conj_(a)",
+                _ => "a",
             };
-            let text = map(
-                expression,
-                from,
-                to,
-                &[Operand::Tensor(from)],
-                i == k,
-                false,
-            );
+            let text = map(expression, from, to, &[Read::Tensor(from)], i == k, false);
             list.extend(text.map(|t| (format!("copy {} {}", from.name(), to.name()), t)));
         }
-        let text = map(
-            "a != T(0) ? b : c",
-            from,
-            from,
-            &[
-                Operand::Tensor(DType::Bool),
-                Operand::Tensor(from),
-                Operand::Tensor(from),
-            ],
-            false,
-            false,
-        );
+        let operands = [DType::Bool, from, from].map(Read::Tensor);
+        let text = map("a != T(0) ? b : c", from, from, &operands, false, false);
         list.extend(text.map(|t| (format!("where {}", from.name()), t)));
         let text = map("f0", from, from, &[], false, false);
         list.extend(text.map(|t| (format!("fill {}", from.name()), t)));
@@ -378,6 +343,23 @@ pub fn all() -> Vec<(String, String)> {
         draws(from, &mut list);
     }
     list
+}
+
+/// The kernel of a row for a class of elements, if it has one.
+fn of_row(row: &Row, d: DType) -> Option<(String, String)> {
+    let (compute, out) = (row.types)(d);
+    if !(row.computes)(compute) {
+        return None;
+    }
+    // A number in the middle for one class, so that both kinds of operand occur.
+    let operand = |i| match (i, d) {
+        (1, DType::F32) => Read::Number,
+        _ => Read::Tensor(d),
+    };
+    let operands: Vec<Read> = (0..row.arity).map(operand).collect();
+    let (flat, wide) = (d == DType::F64, d == DType::I64);
+    let text = map(row.expression, compute, out, &operands, flat, wide)?;
+    Some((format!("{} {}", row.name, d.name()), text))
 }
 
 fn folds(d: DType, list: &mut Vec<(String, String)>) {

@@ -1,6 +1,8 @@
 //! A folder that `torch.distributed.checkpoint` wrote: `.metadata`, a pickle of which tensor is cut into which pieces,
 //! and `*.distcp`, in which each piece is a file of PyTorch's own.
 
+mod nest;
+
 use super::graft::Graft;
 use super::mmap::Bytes;
 use super::origin::Origin;
@@ -8,7 +10,8 @@ use super::rebuild::{extent, resolve};
 use super::sharded::{finish, shard_storage};
 use super::tree::{Data, Object, StorageRef, TensorRef, Tree, Value};
 use super::{Archive, Format, pickle};
-use crate::{DType, Result, bail, ensure, err};
+use crate::{DType, Error, Result, bail, ensure, err};
+use nest::Nest;
 use std::collections::HashMap;
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -143,7 +146,7 @@ impl Folder<'_> {
             .part(start, end)
             .map_err(|e| err!(Checkpoint, "'{name}': {}: it is truncated", e.message()))?;
         let archive = Archive::of(part)
-            .map_err(|e| crate::Error::new(e.kind(), format!("'{name}' at {start}: {e}")))?;
+            .map_err(|e| Error::new(e.kind(), format!("'{name}' at {start}: {e}")))?;
         self.shards.push(archive);
         self.opened.insert(key, self.shards.len() - 1);
         Ok(self.shards.len() - 1)
@@ -178,8 +181,7 @@ pub(super) fn open(path: &Path) -> Result<Archive> {
         shards: Vec::new(),
         opened: HashMap::new(),
     };
-    let (mut tree, mut assemblies) = (Tree::new(), Vec::new());
-    let mut nest = Nest::default();
+    let (mut made, mut nest) = (Made::default(), Nest::default());
     let entries = meta
         .pairs(get(&root, "state_dict_metadata"))
         .ok_or_else(|| err!(Checkpoint, ".metadata names no tensors"))?;
@@ -188,32 +190,29 @@ pub(super) fn open(path: &Path) -> Result<Archive> {
             .str(key)
             .ok_or_else(|| err!(Checkpoint, ".metadata: a name that is no string"))?;
         let value = match state(&meta, entry, "TensorStorageMetadata") {
-            Ok(fields) => tensor(
-                &meta,
-                name,
-                &fields,
-                &places,
-                &mut folder,
-                &mut tree,
-                &mut assemblies,
-            )
-            .map_err(|e| crate::Error::new(e.kind(), format!("tensor '{name:.200}': {e}")))?,
+            Ok(fields) => {
+                let tensor = Cut::new(&meta, name, &fields)?;
+                tensor
+                    .read(&meta, &places, &mut folder)
+                    .and_then(|pieces| made.tensor(&tensor, pieces, &folder))
+                    .map_err(|e| explained(name, &e))?
+            }
             Err(_) => {
                 state(&meta, entry, "BytesStorageMetadata")?;
                 let place = places
                     .get(&(name, None))
                     .ok_or_else(|| err!(Checkpoint, "'{name:.200}' has no place in a file"))?;
                 let n = folder.piece(*place)?;
-                let shard = &folder.shards[n];
-                let from = shard.tree();
-                Graft::new(from).copy(from.root, &mut tree, &mut |storage, tree| {
-                    shard_storage(shard, n, storage, tree)
-                })?
+                made.object(&folder.shards[n], n)?
             }
         };
         nest.add(&meta, paths.get(name).copied(), name, value)?;
     }
-    tree.root = nest.build(&mut tree)?;
+    let Made {
+        mut tree,
+        assemblies,
+    } = made;
+    tree.root = nest.build(&mut tree);
     super::check::check(&tree)?;
     finish(
         origin,
@@ -225,33 +224,63 @@ pub(super) fn open(path: &Path) -> Result<Archive> {
     )
 }
 
-fn tensor(
-    meta: &Tree,
-    name: &str,
-    fields: &[(&str, Value)],
-    places: &Places<'_>,
-    folder: &mut Folder<'_>,
-    tree: &mut Tree,
-    assemblies: &mut Vec<Assembly>,
-) -> Result<Value> {
-    let shape = sizes(meta, get(fields, "size"))?;
-    let dtype = properties(meta, get(fields, "properties"))?;
-    let chunks = meta.items(get(fields, "chunks")).unwrap_or(&[]);
-    let mut pieces = Vec::with_capacity(chunks.len());
-    for &chunk in chunks {
+/// An error with the name of the tensor before it.
+fn explained(name: &str, e: &Error) -> Error {
+    Error::new(e.kind(), format!("tensor '{name:.200}': {e}"))
+}
+
+/// What the metadata say of a tensor that was cut into pieces.
+struct Cut<'a> {
+    name: &'a str,
+    shape: Vec<i64>,
+    dtype: DType,
+    chunks: &'a [Value],
+}
+
+impl<'a> Cut<'a> {
+    fn new(meta: &'a Tree, name: &'a str, fields: &[(&str, Value)]) -> Result<Self> {
+        let explained = |e: Error| explained(name, &e);
+        Ok(Self {
+            name,
+            shape: sizes(meta, get(fields, "size")).map_err(explained)?,
+            dtype: properties(meta, get(fields, "properties")).map_err(explained)?,
+            chunks: meta.items(get(fields, "chunks")).unwrap_or(&[]),
+        })
+    }
+
+    /// Finds all pieces, and proves that each is what the metadata say.
+    fn read(
+        &self,
+        meta: &Tree,
+        places: &Places<'_>,
+        folder: &mut Folder<'_>,
+    ) -> Result<Vec<Piece>> {
+        let mut pieces = Vec::with_capacity(self.chunks.len());
+        for &chunk in self.chunks {
+            pieces.push(self.piece(meta, chunk, places, folder)?);
+        }
+        Ok(pieces)
+    }
+
+    fn piece(
+        &self,
+        meta: &Tree,
+        chunk: Value,
+        places: &Places<'_>,
+        folder: &mut Folder<'_>,
+    ) -> Result<Piece> {
+        let (shape, dtype) = (&self.shape, self.dtype);
         let chunk = state(meta, chunk, "ChunkStorageMetadata")?;
-        let (offsets, part) = (
-            sizes(meta, get(&chunk, "offsets"))?,
-            sizes(meta, get(&chunk, "sizes"))?,
-        );
+        let offsets = sizes(meta, get(&chunk, "offsets"))?;
+        let part = sizes(meta, get(&chunk, "sizes"))?;
         let inside = offsets.len() == shape.len()
             && part.len() == shape.len()
-            && (offsets.iter().zip(&part).zip(&shape))
+            && (offsets.iter().zip(&part).zip(shape))
                 .all(|((&o, &n), &all)| o.checked_add(n).is_some_and(|end| end <= all));
         ensure!(inside, Checkpoint, "a piece lies outside of it");
         let place = places
-            .get(&(name, Some(offsets.clone())))
-            .or_else(|| places.get(&(name, None)))
+            .get(&(self.name, Some(offsets.clone())))
+            .or_else(|| places.get(&(self.name, None)))
             .ok_or_else(|| err!(Checkpoint, "a piece has no place in a file"))?;
         let shard = folder.piece(*place)?;
         let found = folder.shards[shard].tree();
@@ -265,50 +294,74 @@ fn tensor(
             found.dtype,
             found.shape()
         );
-        pieces.push(Piece {
+        Ok(Piece {
             shard,
             offsets,
             tensor: found.clone(),
+        })
+    }
+}
+
+/// The tree that is being made, and how its tensors are put together.
+#[derive(Default)]
+struct Made {
+    tree: Tree,
+    assemblies: Vec<Assembly>,
+}
+
+impl Made {
+    /// The object that a file of its own holds.
+    fn object(&mut self, shard: &Archive, n: usize) -> Result<Value> {
+        let from = shard.tree();
+        Graft::new(from).copy(from.root, &mut self.tree, &mut |storage, tree| {
+            shard_storage(shard, n, storage, tree)
+        })
+    }
+
+    /// A tensor of these pieces, which have to cover it exactly.
+    fn tensor(&mut self, cut: &Cut, pieces: Vec<Piece>, folder: &Folder) -> Result<Value> {
+        let (shape, dtype) = (&cut.shape, cut.dtype);
+        let stride = crate::dims::contiguous_strides(shape);
+        let nbytes = extent(shape, &stride, 0, dtype)?;
+        if let [piece] = &pieces[..]
+            && piece.tensor.shape() == &shape[..]
+        {
+            let (shard, found) = (piece.shard, piece.tensor.clone());
+            let from = &folder.shards[shard];
+            let storage = shard_storage(from, shard, found.storage, &mut self.tree);
+            return Ok(self.tree.push_tensor(TensorRef {
+                storage,
+                attrs: Value::None,
+                ..found
+            }));
+        }
+        ensure!(
+            pieces.len() <= MAX_PIECES && !overlap(&pieces),
+            Checkpoint,
+            "its pieces overlap, or are more than {MAX_PIECES}"
+        );
+        let covered = covered(&pieces);
+        ensure!(
+            covered == shape.iter().map(|&n| n as i128).product::<i128>(),
+            Checkpoint,
+            "its pieces do not cover it: {covered} elements of shape {shape:?}"
+        );
+        self.assemblies.push(Assembly {
+            shape: shape.clone(),
+            item: dtype.size(),
+            pieces,
         });
+        let storage = self.tree.push_storage(StorageRef {
+            key: cut.name.into(),
+            dtype: Some(dtype),
+            location: Arc::from("cpu"),
+            nbytes,
+            data: Data::Assembled((self.assemblies.len() - 1) as u32),
+            crc: None,
+        });
+        let tensor = TensorRef::new(storage, dtype, shape, &stride, 0);
+        Ok(self.tree.push_tensor(tensor))
     }
-    let stride = crate::dims::contiguous_strides(&shape);
-    let nbytes = extent(&shape, &stride, 0, dtype)?;
-    if let [piece] = &pieces[..]
-        && piece.tensor.shape() == shape
-    {
-        let (shard, found) = (piece.shard, piece.tensor.clone());
-        let storage = shard_storage(&folder.shards[shard], shard, found.storage, tree);
-        return Ok(tree.push_tensor(TensorRef {
-            storage,
-            attrs: Value::None,
-            ..found
-        }));
-    }
-    ensure!(
-        pieces.len() <= MAX_PIECES && !overlap(&pieces),
-        Checkpoint,
-        "its pieces overlap, or are more than {MAX_PIECES}"
-    );
-    let covered = covered(&pieces);
-    ensure!(
-        covered == shape.iter().map(|&n| n as i128).product::<i128>(),
-        Checkpoint,
-        "its pieces do not cover it: {covered} elements of shape {shape:?}"
-    );
-    assemblies.push(Assembly {
-        shape: shape.clone(),
-        item: dtype.size(),
-        pieces,
-    });
-    let storage = tree.push_storage(StorageRef {
-        key: name.into(),
-        dtype: Some(dtype),
-        location: Arc::from("cpu"),
-        nbytes,
-        data: Data::Assembled((assemblies.len() - 1) as u32),
-        crc: None,
-    });
-    Ok(tree.push_tensor(TensorRef::new(storage, dtype, &shape, &stride, 0)))
 }
 
 /// True if two pieces share an element.
@@ -432,111 +485,5 @@ fn place(
             (&from_stride[1..], from_at + i * from_stride[0]),
             (&to_stride[1..], to_at + i * to_stride[0]),
         );
-    }
-}
-
-/// Nested dictionaries and lists made of paths.
-#[derive(Default)]
-struct Nest {
-    nodes: Vec<Vec<(Step, Child)>>,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Step {
-    Key(String),
-    Index(i64),
-}
-
-#[derive(Clone, Copy)]
-enum Child {
-    Leaf(Value),
-    Node(usize),
-}
-
-impl Nest {
-    /// Puts a value where its path says, or under its own name.
-    fn add(&mut self, meta: &Tree, path: Option<Value>, name: &str, value: Value) -> Result<()> {
-        let mut steps = Vec::new();
-        for &step in path.and_then(|p| meta.tuple(p)).unwrap_or(&[]) {
-            steps.push(match (step, meta.str(step)) {
-                (_, Some(key)) => Step::Key(key.to_owned()),
-                (Value::Int(n), _) => Step::Index(n),
-                _ => bail!(
-                    Checkpoint,
-                    "the path of '{name:.200}' is not of names and numbers"
-                ),
-            });
-        }
-        ensure!(
-            steps.len() < 200,
-            Checkpoint,
-            "the path of '{name:.200}' is too long"
-        );
-        let last = steps.pop().unwrap_or_else(|| Step::Key(name.to_owned()));
-        if self.nodes.is_empty() {
-            self.nodes.push(Vec::new());
-        }
-        let mut at = 0;
-        for step in steps {
-            // Neighbours mostly share the path, so the newest entry is looked at first.
-            let found = self.nodes[at]
-                .iter()
-                .rev()
-                .find(|c| c.0 == step)
-                .map(|c| c.1);
-            at = match found {
-                Some(Child::Node(n)) => n,
-                Some(Child::Leaf(_)) => {
-                    bail!(Checkpoint, "'{name:.200}' lies inside another value")
-                }
-                None => {
-                    self.nodes.push(Vec::new());
-                    let n = self.nodes.len() - 1;
-                    self.nodes[at].push((step, Child::Node(n)));
-                    n
-                }
-            };
-        }
-        self.nodes[at].push((last, Child::Leaf(value)));
-        Ok(())
-    }
-
-    fn build(&self, tree: &mut Tree) -> Result<Value> {
-        // Children were made after their parents, so backwards every child is there before it is needed.
-        let mut made = vec![Value::None; self.nodes.len().max(1)];
-        for (i, node) in self.nodes.iter().enumerate().rev() {
-            let value = |c: Child| match c {
-                Child::Leaf(v) => v,
-                Child::Node(n) => made[n],
-            };
-            let mut indexed: Vec<(i64, Value)> = Vec::new();
-            for (step, child) in node {
-                if let Step::Index(n) = step {
-                    indexed.push((*n, value(*child)));
-                }
-            }
-            indexed.sort_by_key(|e| e.0);
-            let list = !node.is_empty()
-                && indexed.len() == node.len()
-                && indexed.iter().zip(0i64..).all(|(e, i)| e.0 == i);
-            made[i] = if list {
-                let items = indexed.into_iter().map(|e| e.1).collect();
-                tree.push_list(Object::List, items)
-            } else {
-                let mut pairs = Vec::with_capacity(node.len());
-                for (step, child) in node {
-                    let key = match step {
-                        Step::Key(k) => tree.push_str(k),
-                        Step::Index(n) => Value::Int(*n),
-                    };
-                    pairs.push((key, value(*child)));
-                }
-                tree.push_dict(Object::Dict, pairs)
-            };
-        }
-        if self.nodes.is_empty() {
-            return Ok(tree.push_dict(Object::Dict, Vec::new()));
-        }
-        Ok(made[0])
     }
 }

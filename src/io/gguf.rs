@@ -109,30 +109,7 @@ impl<'a> Reader<'a> {
                 }
             }
             9 => {
-                ensure!(depth < 4, Checkpoint, "GGUF: arrays nested too deep");
-                let (inner, n) = (self.u32()?, self.count()?);
-                ensure!(
-                    n <= (self.bytes.len() - self.at) as u64,
-                    Checkpoint,
-                    "GGUF: an array of {n} values is longer than the file"
-                );
-                out.push('[');
-                let mut unused = String::new();
-                for i in 0..n {
-                    if n <= SHOWN {
-                        if i > 0 {
-                            out.push_str(", ");
-                        }
-                        self.value(inner, depth + 1, out)?;
-                    } else {
-                        unused.clear();
-                        self.value(inner, depth + 1, &mut unused)?;
-                    }
-                }
-                if n > SHOWN {
-                    let _ = write!(out, "{n} values");
-                }
-                out.push(']');
+                self.values(depth, out)?;
                 Ok(())
             }
             10 => write!(out, "{}", self.u64()?),
@@ -146,26 +123,118 @@ impl<'a> Reader<'a> {
         };
         Ok(())
     }
+
+    /// An array of values.
+    fn values(&mut self, depth: u32, out: &mut String) -> Result<()> {
+        ensure!(depth < 4, Checkpoint, "GGUF: arrays nested too deep");
+        let (inner, n) = (self.u32()?, self.count()?);
+        ensure!(
+            n <= (self.bytes.len() - self.at) as u64,
+            Checkpoint,
+            "GGUF: an array of {n} values is longer than the file"
+        );
+        out.push('[');
+        let mut unused = String::new();
+        for i in 0..n {
+            if n > SHOWN {
+                unused.clear();
+                self.value(inner, depth + 1, &mut unused)?;
+                continue;
+            }
+            if i > 0 {
+                out.push_str(", ");
+            }
+            self.value(inner, depth + 1, out)?;
+        }
+        if n > SHOWN {
+            let _ = write!(out, "{n} values");
+        }
+        out.push(']');
+        Ok(())
+    }
+}
+
+/// What the header says of a tensor.
+struct Listed<'a> {
+    name: &'a str,
+    shape: Vec<i64>,
+    kind: u32,
+    offset: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader after the version, whose order of bytes and width of counts it knows.
+    fn start(bytes: &'a [u8]) -> Result<Self> {
+        let mut r = Reader {
+            bytes,
+            at: 4,
+            big: false,
+            narrow: false,
+        };
+        let mut version = r.u32()?;
+        if version > 0xFFFF {
+            (r.big, version) = (true, version.swap_bytes());
+        }
+        ensure!(
+            (1..=3).contains(&version),
+            Checkpoint,
+            "GGUF: version {version}; 1 to 3 are known"
+        );
+        r.narrow = version == 1;
+        Ok(r)
+    }
+
+    /// The metadata as texts, and the alignment of the data.
+    fn metadata(&mut self, values: u64) -> Result<(Vec<(String, String)>, u64)> {
+        let (mut metadata, mut alignment) = (Vec::new(), 32u64);
+        for _ in 0..values {
+            let key = self.text(MAX_NAME)?;
+            let kind = self.u32()?;
+            let mut text = String::new();
+            self.value(kind, 0, &mut text)?;
+            if key == "general.alignment" {
+                let said = text.parse().ok();
+                alignment = said
+                    .filter(|a: &u64| a.is_power_of_two() && *a <= 1 << 20)
+                    .ok_or_else(|| err!(Checkpoint, "GGUF: an alignment of {text:.32}"))?;
+            }
+            metadata.push((key.to_owned(), text));
+        }
+        Ok((metadata, alignment))
+    }
+
+    fn listed(&mut self) -> Result<Listed<'a>> {
+        let name = self.text(MAX_NAME)?;
+        let n = self.u32()?;
+        ensure!(
+            n <= MAX_DIMS,
+            Checkpoint,
+            "GGUF: tensor '{name:.200}' has {n} dimensions"
+        );
+        let impossible = |_| {
+            err!(
+                Checkpoint,
+                "GGUF: a size of tensor '{name:.200}' is impossible"
+            )
+        };
+        let mut shape = Vec::new();
+        for _ in 0..n {
+            shape.push(i64::try_from(self.count()?).map_err(impossible)?);
+        }
+        // The fastest dimension comes first in the file.
+        shape.reverse();
+        Ok(Listed {
+            name,
+            shape,
+            kind: self.u32()?,
+            offset: self.u64()?,
+        })
+    }
 }
 
 /// Reads the header of a GGUF file and proves it.
 pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
-    let mut r = Reader {
-        bytes,
-        at: 4,
-        big: false,
-        narrow: false,
-    };
-    let mut version = r.u32()?;
-    if version > 0xFFFF {
-        (r.big, version) = (true, version.swap_bytes());
-    }
-    ensure!(
-        (1..=3).contains(&version),
-        Checkpoint,
-        "GGUF: version {version}; 1 to 3 are known"
-    );
-    r.narrow = version == 1;
+    let mut r = Reader::start(bytes)?;
     let (tensors, values) = (r.count()?, r.count()?);
     let left = (bytes.len() - r.at) as u64;
     ensure!(
@@ -173,63 +242,44 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         Checkpoint,
         "GGUF: {tensors} tensors and {values} values are more than the file can hold"
     );
-    let (mut metadata, mut alignment) = (Vec::new(), 32u64);
-    for _ in 0..values {
-        let key = r.text(MAX_NAME)?;
-        let kind = r.u32()?;
-        let mut text = String::new();
-        r.value(kind, 0, &mut text)?;
-        if key == "general.alignment" {
-            alignment = text
-                .parse()
-                .ok()
-                .filter(|a: &u64| a.is_power_of_two() && *a <= 1 << 20)
-                .ok_or_else(|| err!(Checkpoint, "GGUF: an alignment of {text:.32}"))?;
-        }
-        metadata.push((key.to_owned(), text));
-    }
-    let mut list = Vec::new();
-    let mut names = HashSet::new();
+    let (metadata, alignment) = r.metadata(values)?;
+    let (mut list, mut names) = (Vec::new(), HashSet::new());
     for _ in 0..tensors {
-        let name = r.text(MAX_NAME)?;
+        let listed = r.listed()?;
         ensure!(
-            names.insert(name),
+            names.insert(listed.name),
             Checkpoint,
-            "GGUF: tensor '{name:.200}' comes twice"
+            "GGUF: tensor '{:.200}' comes twice",
+            listed.name
         );
-        let n = r.u32()?;
-        ensure!(
-            n <= MAX_DIMS,
-            Checkpoint,
-            "GGUF: tensor '{name:.200}' has {n} dimensions"
-        );
-        let mut shape = Vec::new();
-        for _ in 0..n {
-            let size = i64::try_from(r.count()?);
-            shape.push(size.map_err(|_| {
-                err!(
-                    Checkpoint,
-                    "GGUF: a size of tensor '{name:.200}' is impossible"
-                )
-            })?);
-        }
-        // The fastest dimension comes first in the file.
-        shape.reverse();
-        let (kind, offset) = (r.u32()?, r.u64()?);
-        list.push((name, shape, kind, offset));
+        list.push(listed);
     }
     let start = (r.at as u64).div_ceil(alignment) * alignment;
+    Ok(Contents {
+        format: Format::Gguf,
+        tree: tree(list, start, bytes.len() as u64, r.big)?,
+        big_endian: r.big,
+        metadata,
+    })
+}
+
+/// The dictionary of the tensors, whose data begin at `start` and lie apart from each other.
+fn tree(list: Vec<Listed>, start: u64, len: u64, big: bool) -> Result<Tree> {
     let (mut tree, mut pairs, mut ranges) = (Tree::new(), Vec::new(), Vec::new());
     let location: Arc<str> = Arc::from("cpu");
-    for (name, shape, kind, offset) in list {
-        let (tensor, storage) = one(name, &shape, kind, offset, start, r.big, &location)?;
+    for Listed {
+        name,
+        shape,
+        kind,
+        offset,
+    } in list
+    {
+        let (tensor, storage) = one(name, &shape, kind, offset, start, big, &location)?;
         let (Data::Stored { offset } | Data::Coded { offset, .. }) = storage.data else {
             bail!(Checkpoint, "GGUF: a tensor without data")
         };
-        let end = offset
-            .checked_add(storage.file_bytes())
-            .filter(|&end| end <= bytes.len() as u64);
-        let end = end.ok_or_else(|| {
+        let end = offset.checked_add(storage.file_bytes());
+        let end = end.filter(|&end| end <= len).ok_or_else(|| {
             err!(
                 Checkpoint,
                 "GGUF: tensor '{name:.200}' reaches beyond the end of the file: it is truncated, fetch it again"
@@ -241,21 +291,15 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         pairs.push((key, tree.push_tensor(TensorRef { storage, ..tensor })));
     }
     ranges.sort_unstable();
+    let apart = |w: &[(u64, u64)]| w[0].1 <= w[1].0 || w[0].0 == w[0].1;
     ensure!(
-        ranges
-            .windows(2)
-            .all(|w| w[0].1 <= w[1].0 || w[0].0 == w[0].1),
+        ranges.windows(2).all(apart),
         Checkpoint,
         "GGUF: the data of two tensors overlap"
     );
     ensure!(!tree.overflow, Checkpoint, "GGUF: the names are too long");
     tree.root = tree.push_dict(Object::Dict, pairs);
-    Ok(Contents {
-        format: Format::Gguf,
-        tree,
-        big_endian: r.big,
-        metadata,
-    })
+    Ok(tree)
 }
 
 fn one(

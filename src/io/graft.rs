@@ -73,9 +73,50 @@ impl<'a> Graft<'a> {
             .object(value)
             .copied()
             .ok_or_else(|| err!(Checkpoint, "a reference to no object"))?;
+        Ok(match object {
+            Object::Tuple(_) => {
+                let items = self.all(from.items(value).unwrap_or(&[]), to, storage)?;
+                to.push_items(Object::Tuple, &items)
+            }
+            Object::Size(_) => {
+                let items = self.all(from.items(value).unwrap_or(&[]), to, storage)?;
+                to.push_items(Object::Size, &items)
+            }
+            Object::List(_) => self.list(id, Object::List, to, storage)?,
+            Object::Set(_) => self.list(id, Object::Set, to, storage)?,
+            Object::FrozenSet(_) => self.list(id, Object::FrozenSet, to, storage)?,
+            Object::Dict(_) => self.dict(id, Object::Dict, to, storage)?,
+            Object::OrderedDict(_) => self.dict(id, Object::OrderedDict, to, storage)?,
+            Object::Counter(_) => self.dict(id, Object::Counter, to, storage)?,
+            Object::Storage(n, dtype) => {
+                let n = self.storage(n, to, storage);
+                to.push(Object::Storage(n, dtype))
+            }
+            Object::Tensor(n) => self.tensor(&from.tensors[n as usize], to, storage)?,
+            Object::Composite(n) => {
+                let c = &from.composites[n as usize];
+                let parts = self.all(&c.parts, to, storage)?;
+                let attrs = self.copy(c.attrs, to, storage)?;
+                to.push_composite(Composite {
+                    parts: parts.into(),
+                    attrs,
+                    ..c.clone()
+                })
+            }
+            Object::Call(_) => self.call(id, to, storage)?,
+            Object::PersistentId(_) | Object::Proto(_) => {
+                return Err(err!(Checkpoint, "a persistent id without a meaning"));
+            }
+            plain => self.plain(value, plain, to),
+        })
+    }
+
+    /// An object without other objects in it.
+    fn plain(&self, value: Value, object: Object, to: &mut Tree) -> Value {
+        let from = self.from;
         let text = from.str(value).unwrap_or("");
         let bytes = from.bytes(value).unwrap_or(&[]);
-        Ok(match object {
+        match object {
             Object::Str(_) => to.push_str(text),
             Object::Device(_) => to.push_text(Object::Device, text),
             Object::Layout(_) => to.push_text(Object::Layout, text),
@@ -87,87 +128,73 @@ impl<'a> Graft<'a> {
                 let (re, im) = from.complex(value).unwrap_or_default();
                 to.push_items(Object::Complex, &[Value::Float(re), Value::Float(im)])
             }
-            Object::Tuple(_) | Object::Size(_) => {
-                let items = from.items(value).unwrap_or(&[]);
-                let items = self.all(items, to, storage)?;
-                if matches!(object, Object::Size(_)) {
-                    to.push_items(Object::Size, &items)
-                } else {
-                    to.push_items(Object::Tuple, &items)
-                }
-            }
-            Object::List(_) | Object::Set(_) | Object::FrozenSet(_) => {
-                let number = to.add_list(Vec::new());
-                let made = to.push(match object {
-                    Object::List(_) => Object::List(number),
-                    Object::Set(_) => Object::Set(number),
-                    _ => Object::FrozenSet(number),
-                });
-                // Known before its items are, which may refer back to it.
-                self.made.insert(id, made);
-                let items = self.all(from.items(value).unwrap_or(&[]), to, storage)?;
-                to.lists[number as usize] = items;
-                made
-            }
-            Object::Dict(_) | Object::OrderedDict(_) | Object::Counter(_) => {
-                let number = to.add_dict(Vec::new());
-                let made = to.push(match object {
-                    Object::Dict(_) => Object::Dict(number),
-                    Object::OrderedDict(_) => Object::OrderedDict(number),
-                    _ => Object::Counter(number),
-                });
-                self.made.insert(id, made);
-                let mut pairs = Vec::new();
-                for &(k, v) in from.pairs(value).unwrap_or(&[]) {
-                    pairs.push((self.copy(k, to, storage)?, self.copy(v, to, storage)?));
-                }
-                to.dicts[number as usize] = pairs;
-                if let (Some(&attrs), Value::Object(new)) = (from.attrs.get(&id), made) {
-                    let attrs = self.copy(attrs, to, storage)?;
-                    to.attrs.insert(new, attrs);
-                }
-                made
-            }
-            Object::DType(_) => to.push(object),
-            Object::Storage(n, dtype) => {
-                let n = self.storage(n, to, storage);
-                to.push(Object::Storage(n, dtype))
-            }
-            Object::Tensor(n) => {
-                let t = &from.tensors[n as usize];
-                let mut quant = t.quant.clone();
-                if let Some(channels) = quant.as_mut().and_then(|q| q.channels.as_mut()) {
-                    channels.scales = self.copy(channels.scales, to, storage)?;
-                    channels.zero_points = self.copy(channels.zero_points, to, storage)?;
-                }
-                let tensor = TensorRef {
-                    storage: self.storage(t.storage, to, storage),
-                    attrs: self.copy(t.attrs, to, storage)?,
-                    quant,
-                    ..t.clone()
-                };
-                to.push_tensor(tensor)
-            }
-            Object::Composite(n) => {
-                let c = &from.composites[n as usize];
-                let parts = self.all(&c.parts, to, storage)?;
-                let composite = Composite {
-                    parts: parts.into(),
-                    attrs: self.copy(c.attrs, to, storage)?,
-                    ..c.clone()
-                };
-                to.composites.push(composite);
-                to.push(Object::Composite((to.composites.len() - 1) as u32))
-            }
             Object::Global(n) => {
                 let g = &from.globals[n as usize];
                 to.push_global(&g.module, &g.name)
             }
-            Object::Call(_) => self.call(id, to, storage)?,
-            Object::PersistentId(_) | Object::Proto(_) => {
-                return Err(err!(Checkpoint, "a persistent id without a meaning"));
-            }
-        })
+            // A dtype is all there is to it.
+            same => to.push(same),
+        }
+    }
+
+    fn list(
+        &mut self,
+        id: Id,
+        kind: fn(u32) -> Object,
+        to: &mut Tree,
+        storage: &mut dyn FnMut(u32, &mut Tree) -> u32,
+    ) -> Result<Value> {
+        let number = to.add_list(Vec::new());
+        let made = to.push(kind(number));
+        // Known before its items are, which may refer back to it.
+        self.made.insert(id, made);
+        let items = self.from.items(Value::Object(id)).unwrap_or(&[]);
+        let items = self.all(items, to, storage)?;
+        to.lists[number as usize] = items;
+        Ok(made)
+    }
+
+    fn dict(
+        &mut self,
+        id: Id,
+        kind: fn(u32) -> Object,
+        to: &mut Tree,
+        storage: &mut dyn FnMut(u32, &mut Tree) -> u32,
+    ) -> Result<Value> {
+        let from = self.from;
+        let number = to.add_dict(Vec::new());
+        let made = to.push(kind(number));
+        self.made.insert(id, made);
+        let mut pairs = Vec::new();
+        for &(k, v) in from.pairs(Value::Object(id)).unwrap_or(&[]) {
+            pairs.push((self.copy(k, to, storage)?, self.copy(v, to, storage)?));
+        }
+        to.dicts[number as usize] = pairs;
+        if let (Some(&attrs), Value::Object(new)) = (from.attrs.get(&id), made) {
+            let attrs = self.copy(attrs, to, storage)?;
+            to.attrs.insert(new, attrs);
+        }
+        Ok(made)
+    }
+
+    fn tensor(
+        &mut self,
+        t: &TensorRef,
+        to: &mut Tree,
+        storage: &mut dyn FnMut(u32, &mut Tree) -> u32,
+    ) -> Result<Value> {
+        let mut quant = t.quant.clone();
+        if let Some(channels) = quant.as_mut().and_then(|q| q.channels.as_mut()) {
+            channels.scales = self.copy(channels.scales, to, storage)?;
+            channels.zero_points = self.copy(channels.zero_points, to, storage)?;
+        }
+        let tensor = TensorRef {
+            storage: self.storage(t.storage, to, storage),
+            attrs: self.copy(t.attrs, to, storage)?,
+            quant,
+            ..t.clone()
+        };
+        Ok(to.push_tensor(tensor))
     }
 
     fn call(

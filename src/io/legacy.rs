@@ -36,31 +36,36 @@ fn next(bytes: &Bytes, at: &mut usize) -> Result<Tree> {
     Ok(tree)
 }
 
-/// Reads a checkpoint in the stacked format.
-pub(super) fn open(bytes: &Bytes, end_of_all: &mut u64) -> Result<Contents> {
-    let mut at = 0;
-    let magic = next(bytes, &mut at)?;
+/// Proves what the first two pickles say, and tells whether the third says that the machine was big-endian.
+fn preamble(bytes: &Bytes, at: &mut usize) -> Result<bool> {
+    let magic = next(bytes, at)?;
     ensure!(
         magic.bytes(magic.root) == Some(MAGIC),
         Checkpoint,
         "legacy format: a wrong magic number"
     );
     ensure!(
-        next(bytes, &mut at)?.root == Value::Int(PROTOCOL),
+        next(bytes, at)?.root == Value::Int(PROTOCOL),
         Checkpoint,
         "legacy format: a protocol other than {PROTOCOL}"
     );
-    let system = next(bytes, &mut at)?;
+    let system = next(bytes, at)?;
     ensure!(
         system.calls.is_empty(),
         Checkpoint,
         "legacy format: the system information calls something"
     );
-    let little = system.pairs(system.root).and_then(|p| {
-        p.iter()
-            .find(|kv| system.str(kv.0) == Some("little_endian"))
-    });
-    let big_endian = little.is_some_and(|kv| kv.1 == Value::Bool(false));
+    let facts = system.pairs(system.root).unwrap_or(&[]);
+    let little = facts
+        .iter()
+        .find(|kv| system.str(kv.0) == Some("little_endian"));
+    Ok(little.is_some_and(|kv| kv.1 == Value::Bool(false)))
+}
+
+/// Reads a checkpoint in the stacked format.
+pub(super) fn open(bytes: &Bytes, end_of_all: &mut u64) -> Result<Contents> {
+    let mut at = 0;
+    let big_endian = preamble(bytes, &mut at)?;
     let mut tree = next(bytes, &mut at)?;
     let (mut made, mut views) = (HashMap::new(), Vec::new());
     resolve_legacy(&mut tree, &mut |request, storages| {
@@ -68,62 +73,7 @@ pub(super) fn open(bytes: &Bytes, end_of_all: &mut u64) -> Result<Contents> {
     })?;
     check(&tree)?;
     let keys = next(bytes, &mut at)?;
-    let list = match keys.object(keys.root) {
-        Some(Object::List(_)) => keys.items(keys.root).unwrap_or(&[]),
-        _ => bail!(
-            Checkpoint,
-            "legacy format: the keys of the storages are not a list"
-        ),
-    };
-    for &key in list {
-        let key = keys.str(key).ok_or_else(|| {
-            err!(
-                Checkpoint,
-                "legacy format: the key of a storage is not a string"
-            )
-        })?;
-        let number = made.get(key).ok_or_else(|| {
-            err!(
-                Checkpoint,
-                "legacy format: no tensor has the storage '{key:.64}'"
-            )
-        })?;
-        let storage = &mut tree.storages[*number as usize];
-        ensure!(
-            storage.data == Data::Given,
-            Checkpoint,
-            "legacy format: storage '{key:.64}' comes twice"
-        );
-        let count = bytes
-            .get(at..)
-            .and_then(|b| b.first_chunk::<8>())
-            .map(|b| i64::from_le_bytes(*b));
-        let count = count.ok_or_else(|| {
-            err!(
-                Checkpoint,
-                "storage '{key:.64}' at offset {at} is cut short; fetch the file again"
-            )
-        })?;
-        let size = storage.dtype.map_or(1, crate::DType::size) as u64;
-        ensure!(
-            u64::try_from(count).ok().and_then(|n| n.checked_mul(size)) == Some(storage.nbytes),
-            Checkpoint,
-            "storage '{key:.64}' at offset {at} has {count} elements where its {} bytes are due",
-            storage.nbytes
-        );
-        let offset = at as u64 + 8;
-        let end = offset
-            .checked_add(storage.nbytes)
-            .filter(|&end| end <= bytes.len() as u64);
-        let end = end.ok_or_else(|| {
-            err!(
-                Checkpoint,
-                "storage '{key:.64}' at offset {at} is cut short; fetch the file again"
-            )
-        })?;
-        storage.data = Data::Stored { offset };
-        at = end as usize;
-    }
+    place_all(bytes, &mut at, &keys, &made, &mut tree.storages)?;
     *end_of_all = at as u64;
     for (view, root, start) in views {
         if let Data::Stored { offset } = tree.storages[root as usize].data {
@@ -145,6 +95,69 @@ pub(super) fn open(bytes: &Bytes, end_of_all: &mut u64) -> Result<Contents> {
         big_endian,
         metadata: Vec::new(),
     })
+}
+
+/// Finds the bytes of each storage that the last pickle lists, from `at` on, one after another.
+fn place_all(
+    bytes: &Bytes,
+    at: &mut usize,
+    keys: &Tree,
+    made: &HashMap<String, u32>,
+    storages: &mut [StorageRef],
+) -> Result<()> {
+    let list = match keys.object(keys.root) {
+        Some(Object::List(_)) => keys.items(keys.root).unwrap_or(&[]),
+        _ => bail!(
+            Checkpoint,
+            "legacy format: the keys of the storages are not a list"
+        ),
+    };
+    for &key in list {
+        let key = keys.str(key).ok_or_else(|| {
+            err!(
+                Checkpoint,
+                "legacy format: the key of a storage is not a string"
+            )
+        })?;
+        let number = made.get(key).ok_or_else(|| {
+            err!(
+                Checkpoint,
+                "legacy format: no tensor has the storage '{key:.64}'"
+            )
+        })?;
+        let storage = &mut storages[*number as usize];
+        ensure!(
+            storage.data == Data::Given,
+            Checkpoint,
+            "legacy format: storage '{key:.64}' comes twice"
+        );
+        let offset = *at as u64 + 8;
+        *at = end_of(bytes, *at, storage)?;
+        storage.data = Data::Stored { offset };
+    }
+    Ok(())
+}
+
+/// Where a storage ends whose count of elements, and then bytes, begin at `at`.
+fn end_of(bytes: &Bytes, at: usize, storage: &StorageRef) -> Result<usize> {
+    let (key, due) = (&storage.key, storage.nbytes);
+    let short = || {
+        err!(
+            Checkpoint,
+            "storage '{key:.64}' at offset {at} is cut short; fetch the file again"
+        )
+    };
+    let count = bytes.get(at..).and_then(|b| b.first_chunk::<8>());
+    let count = i64::from_le_bytes(*count.ok_or_else(short)?);
+    let size = storage.dtype.map_or(1, crate::DType::size) as u64;
+    ensure!(
+        u64::try_from(count).ok().and_then(|n| n.checked_mul(size)) == Some(due),
+        Checkpoint,
+        "storage '{key:.64}' at offset {at} has {count} elements where its {due} bytes are due"
+    );
+    let end = (at as u64 + 8).checked_add(due);
+    let end = end.filter(|&end| end <= bytes.len() as u64);
+    Ok(end.ok_or_else(short)? as usize)
 }
 
 fn find(

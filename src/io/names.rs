@@ -46,6 +46,35 @@ pub(super) enum Known {
     NewObjEx,
 }
 
+impl Known {
+    /// A class of containers that may be made empty and filled.
+    pub(super) fn is_container(self) -> bool {
+        matches!(
+            self,
+            Self::OrderedDict
+                | Self::Counter
+                | Self::Dict
+                | Self::List
+                | Self::Set
+                | Self::FrozenSet
+        )
+    }
+
+    /// A function that makes a tensor from its data and layout.
+    pub(super) fn is_tensor(self) -> bool {
+        matches!(
+            self,
+            Self::RebuildTensor
+                | Self::RebuildTensorV2
+                | Self::RebuildTensorV3
+                | Self::RebuildMeta
+                | Self::RebuildSparse
+                | Self::RebuildNested
+                | Self::RebuildQuantized
+        )
+    }
+}
+
 /// Storage and tensor classes by the prefix of their names.
 const PREFIXES: &[(&str, DType)] = &[
     ("Float", DType::F32),

@@ -4,7 +4,7 @@ use super::mmap::Bytes;
 use super::tree::{Coding, Data, Object, StorageRef, TensorRef, Tree, Value};
 use super::zip::{Method, Zip};
 use super::{Contents, Format};
-use crate::{DType, Result, bail, ensure, err};
+use crate::{DType, Dims, Error, Result, err};
 use std::sync::Arc;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -12,6 +12,10 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 const MAX_HEADER: usize = 1 << 16;
 /// Texts of one array that become a list of strings.
 const MAX_TEXTS: i64 = 1 << 20;
+
+/// Bytes of one compressed array of texts.
+const MAX_TEXT: u64 = 1 << 28;
+const BROKEN: &str = "a header that cannot be read";
 
 /// True for an array in a file of its own.
 pub(super) fn looks_like(b: &[u8]) -> bool {
@@ -92,6 +96,13 @@ impl<'a> Literal<'a> {
         n
     }
 
+    fn truth(&mut self) -> Option<bool> {
+        if self.eat(b"True") {
+            return Some(true);
+        }
+        self.eat(b"False").then_some(false)
+    }
+
     fn tuple(&mut self) -> Option<Vec<i64>> {
         let mut out = Vec::new();
         self.eat(b"(").then_some(())?;
@@ -106,55 +117,54 @@ impl<'a> Literal<'a> {
     }
 }
 
-fn header(b: &[u8], name: &str) -> Result<Header> {
-    let bad = |what: &str| err!(Checkpoint, "npy array '{name:.200}': {what}");
-    let version = b.get(6).copied().unwrap_or(0);
-    let (len, from) = match version {
-        1 => (
-            b.get(8..10)
-                .map(|l| usize::from(u16::from_le_bytes([l[0], l[1]]))),
-            10,
-        ),
-        2 | 3 => (
-            b.get(8..12)
-                .map(|l| u32::from_le_bytes([l[0], l[1], l[2], l[3]]) as usize),
-            12,
-        ),
-        other => bail!(
-            Checkpoint,
-            "{}",
-            bad(&format!("version {other}; 1 to 3 are known"))
-        ),
+/// What is wrong with an array, by its name.
+fn bad(name: &str, what: &str) -> Error {
+    err!(Checkpoint, "npy array '{name:.200}': {what}")
+}
+
+/// The text of the header, and where it ends.
+fn header_text<'a>(b: &'a [u8], name: &str) -> Result<(&'a [u8], usize)> {
+    let short = |l: &[u8]| usize::from(u16::from_le_bytes([l[0], l[1]]));
+    let long = |l: &[u8]| u32::from_le_bytes([l[0], l[1], l[2], l[3]]) as usize;
+    let (len, from) = match b.get(6).copied().unwrap_or(0) {
+        1 => (b.get(8..10).map(short), 10),
+        2 | 3 => (b.get(8..12).map(long), 12),
+        other => return Err(bad(name, &format!("version {other}; 1 to 3 are known"))),
     };
     let len = len
         .filter(|&n| b.starts_with(MAGIC) && n <= MAX_HEADER)
-        .ok_or_else(|| bad("a damaged header"))?;
-    let text = b
-        .get(from..from + len)
-        .ok_or_else(|| bad("its header is cut short: the file is truncated, fetch it again"))?;
+        .ok_or_else(|| bad(name, "a damaged header"))?;
+    let text = b.get(from..from + len).ok_or_else(|| {
+        bad(
+            name,
+            "its header is cut short: the file is truncated, fetch it again",
+        )
+    })?;
+    Ok((text, from + len))
+}
+
+/// The entries of the dictionary that a header is.
+struct Fields<'a> {
+    descr: &'a str,
+    fortran: bool,
+    shape: Vec<i64>,
+}
+
+fn fields<'a>(text: &'a [u8], name: &str) -> Result<Fields<'a>> {
     let mut r = Literal { text, at: 0 };
     let (mut descr, mut fortran, mut shape) = (None, None, None);
-    let broken = || bad("a header that cannot be read");
+    let broken = || bad(name, BROKEN);
     r.eat(b"{").then_some(()).ok_or_else(broken)?;
     while !r.eat(b"}") {
         let key = r.string().ok_or_else(broken)?;
         r.eat(b":").then_some(()).ok_or_else(broken)?;
         match key {
-            "descr" => {
-                if r.eat(b"[") {
-                    return Err(bad(
-                        "its elements are records of several fields, and no numbers",
-                    ));
-                }
-                descr = r.string();
+            "descr" if r.eat(b"[") => {
+                let what = "its elements are records of several fields, and no numbers";
+                return Err(bad(name, what));
             }
-            "fortran_order" => {
-                fortran = if r.eat(b"True") {
-                    Some(true)
-                } else {
-                    r.eat(b"False").then_some(false)
-                };
-            }
+            "descr" => descr = r.string(),
+            "fortran_order" => fortran = r.truth(),
             "shape" => shape = r.tuple(),
             _ => return Err(broken()),
         }
@@ -163,65 +173,75 @@ fn header(b: &[u8], name: &str) -> Result<Header> {
             break;
         }
     }
-    let (Some(descr), Some(fortran), Some(shape)) = (descr, fortran, shape) else {
-        return Err(broken());
-    };
-    let (order, code) = descr.split_at_checked(1).ok_or_else(broken)?;
-    let dtype = match code {
-        "b1" => DType::Bool,
-        "i1" => DType::I8,
-        "i2" => DType::I16,
-        "i4" => DType::I32,
-        "i8" => DType::I64,
-        "u1" => DType::U8,
-        "u2" => DType::U16,
-        "u4" => DType::U32,
-        "u8" => DType::U64,
-        "f2" => DType::F16,
-        "f4" => DType::F32,
-        "f8" => DType::F64,
-        "c8" => DType::C64,
-        "c16" => DType::C128,
+    match (descr, fortran, shape) {
+        (Some(descr), Some(fortran), Some(shape)) => Ok(Fields {
+            descr,
+            fortran,
+            shape,
+        }),
+        _ => Err(broken()),
+    }
+}
+
+/// Element types by NumPy's codes.
+const CODES: &[(&str, DType)] = &[
+    ("b1", DType::Bool),
+    ("i1", DType::I8),
+    ("i2", DType::I16),
+    ("i4", DType::I32),
+    ("i8", DType::I64),
+    ("u1", DType::U8),
+    ("u2", DType::U16),
+    ("u4", DType::U32),
+    ("u8", DType::U64),
+    ("f2", DType::F16),
+    ("f4", DType::F32),
+    ("f8", DType::F64),
+    ("c8", DType::C64),
+    ("c16", DType::C128),
+];
+
+/// What a code says, but for its order of bytes.
+fn elements(code: &str, descr: &str, name: &str) -> Result<Elements> {
+    if let Some((_, dtype)) = CODES.iter().find(|c| c.0 == code) {
+        return Ok(Elements::Numbers(*dtype));
+    }
+    let size = code.get(1..).and_then(|n| n.parse::<usize>().ok());
+    let (wide, size) = match (code.as_bytes().first(), size) {
+        (Some(b'U'), Some(n)) => (true, n.checked_mul(4)),
+        (Some(b'S' | b'a'), Some(n)) => (false, Some(n)),
+        (Some(b'O'), _) => {
+            let what = "its elements are pickled Python objects, which are not read";
+            return Err(bad(name, what));
+        }
         _ => {
-            let size = code.get(1..).and_then(|n| n.parse::<usize>().ok());
-            let (wide, size) = match (code.as_bytes().first(), size) {
-                (Some(b'U'), Some(n)) => (true, n.checked_mul(4)),
-                (Some(b'S' | b'a'), Some(n)) => (false, Some(n)),
-                (Some(b'O'), _) => {
-                    return Err(bad(
-                        "its elements are pickled Python objects, which are not read",
-                    ));
-                }
-                _ => {
-                    return Err(bad(&format!(
-                        "its dtype '{descr:.32}' has no counterpart among tensors"
-                    )));
-                }
-            };
-            let size = size
-                .filter(|&n| n <= 1 << 20)
-                .ok_or_else(|| bad("texts that are too long"))?;
-            return Ok(Header {
-                elements: Elements::Texts(size, wide),
-                big: order == ">",
-                fortran,
-                shape,
-                start: from + len,
-            });
+            let what = format!("its dtype '{descr:.32}' has no counterpart among tensors");
+            return Err(bad(name, &what));
         }
     };
-    ensure!(
-        matches!(order, "<" | ">" | "|" | "="),
-        Checkpoint,
-        "{}",
-        broken()
-    );
+    let size = size.filter(|&n| n <= 1 << 20);
+    let size = size.ok_or_else(|| bad(name, "texts that are too long"))?;
+    Ok(Elements::Texts(size, wide))
+}
+
+fn header(b: &[u8], name: &str) -> Result<Header> {
+    let (text, start) = header_text(b, name)?;
+    let Fields {
+        descr,
+        fortran,
+        shape,
+    } = fields(text, name)?;
+    let (order, code) = descr.split_at_checked(1).ok_or_else(|| bad(name, BROKEN))?;
+    let elements = elements(code, descr, name)?;
+    if matches!(elements, Elements::Numbers(_)) && !matches!(order, "<" | ">" | "|" | "=") {
+        return Err(bad(name, BROKEN));
+    }
     Ok(Header {
-        elements: Elements::Numbers(dtype),
+        elements,
         big: order == ">",
         fortran,
         shape,
-        start: from + len,
+        start,
     })
 }
 
@@ -238,85 +258,115 @@ enum Place {
     },
 }
 
-fn array(bytes: &Bytes, place: &Place, name: &str, tree: &mut Tree) -> Result<Value> {
-    let bad = |what: &str| err!(Checkpoint, "npy array '{name:.200}': {what}");
-    let (head, len) = match *place {
-        Place::Stored { offset, len } => {
-            let end = offset
-                .checked_add(len)
-                .ok_or_else(|| bad("an offset overflows"))?;
-            (bytes.slice(offset..end)?, len)
-        }
-        Place::Deflated {
-            offset,
-            compressed,
-            len,
-        } => {
-            let want = len.min(MAX_HEADER as u64 + 16);
-            let head = super::zip::inflate_head(bytes, offset, compressed, want)?;
-            (head, len)
-        }
-    };
-    let h = header(&head, name)?;
-    let numbers = match h.elements {
-        Elements::Numbers(dtype) => dtype,
-        Elements::Texts(size, wide) => return texts(bytes, place, &h, (size, wide), name, tree),
-    };
-    let mut stride = crate::dims::contiguous_strides(&h.shape);
-    if h.fortran {
-        let mut step = 1i64;
-        for (s, &n) in stride.iter_mut().zip(&h.shape) {
-            *s = step;
-            step = step.saturating_mul(n.max(1));
-        }
-    }
-    let nbytes = super::extent(&h.shape, &stride, 0, numbers)?;
-    let have = len
-        .checked_sub(h.start as u64)
-        .ok_or_else(|| bad("its header is cut short"))?;
-    ensure!(
-        nbytes <= have,
-        Checkpoint,
-        "{}",
-        bad(&format!(
-            "shape {:?} of {numbers} needs {nbytes} bytes and there are {have}: the file is truncated, fetch it again",
-            h.shape
-        ))
-    );
-    let unit = numbers.to_real().size() as u8;
-    let unit = if h.big { unit } else { 1 };
-    let data = match *place {
-        Place::Stored { offset, .. } => {
-            let offset = offset + h.start as u64;
-            if unit > 1 {
-                Data::Coded {
-                    offset,
-                    len: nbytes,
-                    coding: Coding::Swapped(unit),
-                }
-            } else {
-                Data::Stored { offset }
+impl Place {
+    /// The bytes of the file, or as many as a header may take; and how many there are.
+    fn head(&self, bytes: &Bytes, name: &str) -> Result<(Bytes, u64)> {
+        match *self {
+            Self::Stored { offset, len } => {
+                let end = offset.checked_add(len);
+                let end = end.ok_or_else(|| bad(name, "an offset overflows"))?;
+                Ok((bytes.slice(offset..end)?, len))
+            }
+            Self::Deflated {
+                offset,
+                compressed,
+                len,
+            } => {
+                let want = len.min(MAX_HEADER as u64 + 16);
+                let head = super::zip::inflate_head(bytes, offset, compressed, want)?;
+                Ok((head, len))
             }
         }
-        Place::Deflated {
-            offset, compressed, ..
-        } => {
-            ensure!(
-                nbytes == have,
-                Checkpoint,
-                "{}",
-                bad("its file is longer than its elements")
-            );
-            Data::Coded {
+    }
+
+    /// All bytes of a file of texts.
+    fn whole(&self, bytes: &Bytes, name: &str) -> Result<Bytes> {
+        match *self {
+            Self::Stored { offset, len } => bytes.slice(offset..offset.saturating_add(len)),
+            Self::Deflated { len, .. } if len > MAX_TEXT => {
+                Err(bad(name, "more texts than can be listed"))
+            }
+            Self::Deflated {
+                offset,
+                compressed,
+                len,
+            } => super::zip::inflate(bytes, offset, compressed, len),
+        }
+    }
+
+    /// How the `nbytes` of elements after the header are read, `have` being there.
+    fn data(&self, h: &Header, unit: u8, nbytes: u64, have: u64) -> Option<Data> {
+        match *self {
+            Self::Stored { offset, .. } => {
+                let offset = offset + h.start as u64;
+                Some(if unit > 1 {
+                    Data::Coded {
+                        offset,
+                        len: nbytes,
+                        coding: Coding::Swapped(unit),
+                    }
+                } else {
+                    Data::Stored { offset }
+                })
+            }
+            Self::Deflated {
+                offset, compressed, ..
+            } => (nbytes == have).then_some(Data::Coded {
                 offset,
                 len: compressed,
                 coding: Coding::Deflated {
                     skip: h.start as u32,
                     unit,
                 },
+            }),
+        }
+    }
+}
+
+impl Header {
+    fn strides(&self) -> Dims {
+        let mut strides = crate::dims::contiguous_strides(&self.shape);
+        if self.fortran {
+            let mut step = 1i64;
+            for (s, &n) in strides.iter_mut().zip(&self.shape) {
+                *s = step;
+                step = step.saturating_mul(n.max(1));
             }
         }
+        strides
+    }
+}
+
+fn array(bytes: &Bytes, place: &Place, name: &str, tree: &mut Tree) -> Result<Value> {
+    let (head, len) = place.head(bytes, name)?;
+    let h = header(&head, name)?;
+    let numbers = match h.elements {
+        Elements::Numbers(dtype) => dtype,
+        Elements::Texts(size, wide) => {
+            let all = place.whole(bytes, name)?;
+            return texts(&all, &h, (size, wide), name, tree);
+        }
     };
+    let stride = h.strides();
+    let nbytes = super::extent(&h.shape, &stride, 0, numbers)?;
+    let have = len
+        .checked_sub(h.start as u64)
+        .ok_or_else(|| bad(name, "its header is cut short"))?;
+    if nbytes > have {
+        let what = format!(
+            "shape {:?} of {numbers} needs {nbytes} bytes and there are {have}: the file is truncated, fetch it again",
+            h.shape
+        );
+        return Err(bad(name, &what));
+    }
+    let unit = if h.big {
+        numbers.to_real().size() as u8
+    } else {
+        1
+    };
+    let data = place
+        .data(&h, unit, nbytes, have)
+        .ok_or_else(|| bad(name, "its file is longer than its elements"))?;
     // The checksum that a zip directory has covers the header too, so it is not the storage's.
     let storage = tree.push_storage(StorageRef {
         key: name.into(),
@@ -329,78 +379,67 @@ fn array(bytes: &Bytes, place: &Place, name: &str, tree: &mut Tree) -> Result<Va
     Ok(tree.push_tensor(TensorRef::new(storage, numbers, &h.shape, &stride, 0)))
 }
 
+/// One text, without the zeros after it.
+fn text(bytes: &[u8], wide: bool, big: bool, tree: &mut Tree) -> Option<Value> {
+    if !wide {
+        let end = bytes.iter().rposition(|&c| c != 0).map_or(0, |n| n + 1);
+        return Some(tree.push_bytes(Object::Bytes, &bytes[..end]));
+    }
+    let read = if big {
+        u32::from_be_bytes
+    } else {
+        u32::from_le_bytes
+    };
+    let chars: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|&c| read(c)).collect();
+    let end = chars.iter().rposition(|&c| c != 0).map_or(0, |n| n + 1);
+    let text: Option<String> = chars[..end].iter().map(|&c| char::from_u32(c)).collect();
+    Some(tree.push_str(&text?))
+}
+
 /// An array of texts as nested lists of strings or bytes.
 fn texts(
-    bytes: &Bytes,
-    place: &Place,
+    all: &[u8],
     h: &Header,
     (size, wide): (usize, bool),
     name: &str,
     tree: &mut Tree,
 ) -> Result<Value> {
-    let bad = |what: &str| err!(Checkpoint, "npy array '{name:.200}': {what}");
-    let count = h
-        .shape
-        .iter()
-        .try_fold(1i64, |n, &s| n.checked_mul(s))
-        .filter(|&n| n <= MAX_TEXTS)
-        .ok_or_else(|| bad("more texts than can be listed"))?;
-    let all = match *place {
-        Place::Stored { offset, len } => bytes.slice(offset..offset.saturating_add(len))?,
-        Place::Deflated {
-            offset,
-            compressed,
-            len,
-        } => {
-            ensure!(
-                len <= 1 << 28,
-                Checkpoint,
-                "{}",
-                bad("more texts than can be listed")
-            );
-            super::zip::inflate(bytes, offset, compressed, len)?
-        }
-    };
-    let need = (count as usize).checked_mul(size);
-    let data = need
-        .and_then(|n| all.get(h.start..h.start.checked_add(n)?))
-        .ok_or_else(|| bad("its texts are cut short: the file is truncated, fetch it again"))?;
-    let mut items = Vec::with_capacity(count as usize);
-    for i in 0..count as usize {
-        let text = &data[i * size..(i + 1) * size];
-        if wide {
-            let chars = text.chunks_exact(4).map(|c| {
-                let c = [c[0], c[1], c[2], c[3]];
-                if h.big {
-                    u32::from_be_bytes(c)
-                } else {
-                    u32::from_le_bytes(c)
-                }
-            });
-            let chars: Vec<u32> = chars.collect();
-            let end = chars.iter().rposition(|&c| c != 0).map_or(0, |n| n + 1);
-            let text: Option<String> = chars[..end].iter().map(|&c| char::from_u32(c)).collect();
-            let text = text.ok_or_else(|| bad("a text that is no Unicode"))?;
-            items.push(tree.push_str(&text));
-        } else {
-            let end = text.iter().rposition(|&c| c != 0).map_or(0, |n| n + 1);
-            items.push(tree.push_bytes(Object::Bytes, &text[..end]));
-        }
+    let count = h.shape.iter().try_fold(1i64, |n, &s| n.checked_mul(s));
+    let count = count.filter(|&n| n <= MAX_TEXTS);
+    let count = count.ok_or_else(|| bad(name, "more texts than can be listed"))? as usize;
+    let data = count
+        .checked_mul(size)
+        .and_then(|n| all.get(h.start..h.start.checked_add(n)?));
+    let data = data.ok_or_else(|| {
+        bad(
+            name,
+            "its texts are cut short: the file is truncated, fetch it again",
+        )
+    })?;
+    let mut items = Vec::with_capacity(count);
+    for i in 0..count {
+        let item = text(&data[i * size..(i + 1) * size], wide, h.big, tree);
+        items.push(item.ok_or_else(|| bad(name, "a text that is no Unicode"))?);
     }
+    nested(items, h, name, tree)
+}
+
+/// Items in row-major order as lists in lists, by the shape.
+fn nested(mut items: Vec<Value>, h: &Header, name: &str, tree: &mut Tree) -> Result<Value> {
     if h.fortran && h.shape.len() > 1 {
-        return Err(bad("texts in column-major order"));
+        return Err(bad(name, "texts in column-major order"));
     }
     for &n in h.shape.iter().skip(1).rev() {
-        ensure!(n > 0, Checkpoint, "{}", bad("texts of no elements"));
-        let rows = items.chunks(n as usize).map(<[Value]>::to_vec);
-        let rows: Vec<_> = rows.collect();
+        if n <= 0 {
+            return Err(bad(name, "texts of no elements"));
+        }
+        let rows = items.chunks(n as usize);
         items = rows
-            .into_iter()
-            .map(|r| tree.push_list(Object::List, r))
+            .map(|r| tree.push_list(Object::List, r.to_vec()))
             .collect();
     }
     if h.shape.is_empty() {
-        return items.pop().ok_or_else(|| bad("no text"));
+        return items.pop().ok_or_else(|| bad(name, "no text"));
     }
     Ok(tree.push_list(Object::List, items))
 }
@@ -443,7 +482,9 @@ pub(super) fn open_npz(bytes: &Bytes, zip: &Zip) -> Result<Contents> {
         pairs.push((key, value));
     }
     tree.root = tree.push_dict(Object::Dict, pairs);
-    ensure!(!tree.overflow, Checkpoint, "the names are too long");
+    if tree.overflow {
+        return Err(err!(Checkpoint, "the names are too long"));
+    }
     Ok(Contents {
         format: Format::Npz,
         tree,

@@ -3,6 +3,7 @@
 //! Two references to one number are one object, so identity, ties and cycles are kept, and nothing is
 //! ever walked or dropped recursively.
 
+mod child;
 mod storage;
 mod tensor;
 
@@ -462,65 +463,6 @@ impl Tree {
                 self.overflow = true;
                 Span { start: 0, len: 0 }
             }
-        }
-    }
-
-    /// The `i`-th value an object refers to: items, keys and values, arguments, states, attributes.
-    #[must_use]
-    pub fn child(&self, id: Id, i: usize) -> Option<Value> {
-        fn of_pairs(p: &[(Value, Value)], i: usize) -> Option<Value> {
-            p.get(i / 2)
-                .map(|kv| if i.is_multiple_of(2) { kv.0 } else { kv.1 })
-        }
-        let value = Value::Object(id);
-        match self.object(value)? {
-            Object::Tuple(_)
-            | Object::Size(_)
-            | Object::List(_)
-            | Object::Set(_)
-            | Object::FrozenSet(_) => self.items(value)?.get(i).copied(),
-            Object::Dict(_) | Object::Counter(_) => of_pairs(self.pairs(value)?, i),
-            Object::OrderedDict(_) => {
-                let pairs = self.pairs(value)?;
-                of_pairs(pairs, i).or_else(|| {
-                    self.attrs
-                        .get(&id)
-                        .copied()
-                        .filter(|_| i == pairs.len() * 2)
-                })
-            }
-            Object::Tensor(_) => {
-                let t = self.tensor(value)?;
-                let channels = || t.quant.as_ref()?.channels;
-                match i {
-                    0 => Some(t.attrs),
-                    1 => channels().map(|c| c.scales),
-                    2 => channels().map(|c| c.zero_points),
-                    _ => None,
-                }
-            }
-            Object::Composite(n) => {
-                let c = self.composites.get(*n as usize)?;
-                let attrs = (i == c.parts.len()).then_some(c.attrs);
-                c.parts.get(i).copied().or(attrs)
-            }
-            Object::PersistentId(_) => self.persistent_id(value).filter(|_| i == 0),
-            Object::Call(c) => {
-                let call = self.calls.get(*c as usize)?;
-                let Some(rest) = i.checked_sub(3) else {
-                    return Some([call.func, call.args, call.kwargs][i]);
-                };
-                let extra = call.extra.as_deref()?;
-                let (items, pairs) = (extra.items.len(), extra.pairs.len() * 2);
-                if rest < items {
-                    extra.items.get(rest).copied()
-                } else if rest < items + pairs {
-                    of_pairs(&extra.pairs, rest - items)
-                } else {
-                    extra.states.get(rest - items - pairs).copied()
-                }
-            }
-            _ => None,
         }
     }
 }

@@ -142,13 +142,8 @@ impl Archive {
         } else {
             Storage::from_bytes(&self.read_storage(storage)?)?
         };
-        Ok(Tensor::from_parts(
-            held,
-            t.shape().into(),
-            t.stride().into(),
-            t.offset,
-            t.dtype,
-        ))
+        let (shape, stride) = (t.shape().into(), t.stride().into());
+        Tensor::checked(held, shape, stride, t.offset, t.dtype)
     }
 
     fn checksum(&self, storage: &StorageRef, progress: &Progress<'_>) -> Result<u32> {

@@ -4,7 +4,7 @@ use crate::dims::MemoryFormat;
 use crate::ops::arrange::join::suggested_format;
 use crate::ops::core::op::{M, OpDef, Ret, compose};
 use crate::ops::f;
-use crate::{DType, Device, DeviceKind, Result, Tensor, cuda};
+use crate::{DType, Device, DeviceKind, Result, Tensor, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -251,7 +251,7 @@ fn cast(t: &Tensor, dtype: DType, format: Option<MemoryFormat>) -> Result<Ret> {
 
 fn to_cuda(a: &calls::Cuda) -> Result<Ret> {
     let device = a.device.unwrap_or(Device::cuda(0));
-    cuda::check(device)?;
+    kernels::check(device)?;
     Wish {
         device: Some(device),
         format: a.memory_format,

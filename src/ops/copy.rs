@@ -9,7 +9,7 @@ use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::{place, writable};
 use crate::ops::f;
 use crate::ops::index::mask::check_fits;
-use crate::{DeviceKind, Dims, Result, Scalar, Storage, Tensor, bail, cpu, cuda, ensure};
+use crate::{Dims, Result, Scalar, Storage, Tensor, bail, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -22,7 +22,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| copy_rule(a.input, a.src),
             |a, _, outs| write(a.src, &outs[0]),
-            cuda: |a, _, outs| cuda::copy::copy_into(&outs[0], a.src),
+            cuda: |a, _, outs| kernels::copy(&outs[0], a.src),
         )
         .any_device(2)
         .pointwise()
@@ -37,7 +37,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             clone_rule,
             |a, _, outs| cpu::copy::copy(&outs[0], a.input),
-            cuda: |a, _, outs| cuda::copy::copy_into(&outs[0], a.input),
+            cuda: |a, _, outs| kernels::copy(&outs[0], a.input),
         )
         .lazy_aware(),
         "A copy with memory of its own.",
@@ -49,8 +49,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             to_copy_rule,
-            |a, _, outs| fetch(a.input, &outs[0]),
-            cuda: |a, _, outs| cuda::copy::copy_into(&outs[0], a.input),
+            |a, _, outs| kernels::copy(&outs[0], a.input),
+            cuda: |a, _, outs| kernels::copy(&outs[0], a.input),
         )
         .any_device(1)
         .lazy_aware(),
@@ -67,7 +67,7 @@ pub static OPS: &[OpDef] = &[
                 Ok(like(a.input))
             },
             |a, _, outs| cpu::fill(&outs[0], a.value),
-            cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.value),
+            cuda: |a, _, outs| kernels::fill(&outs[0], a.value),
         )
         .pointwise()
         .lazy_aware(),
@@ -90,7 +90,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| Ok(like(a.input)),
             |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)),
-            cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(0)),
+            cuda: |_, _, outs| kernels::fill(&outs[0], Scalar::Int(0)),
         )
         .pointwise()
         .lazy_aware(),
@@ -254,21 +254,13 @@ pub fn no_data(t: &Tensor) -> crate::Error {
     e
 }
 
-/// Copies from any device into host memory.
-fn fetch(src: &Tensor, out: &Tensor) -> Result<()> {
-    if src.device().kind == DeviceKind::Cuda {
-        return cuda::copy::copy_into(out, src);
-    }
-    cpu::copy::copy(out, src)
-}
-
 /// Copies into memory that may be the source's own.
 fn write(src: &Tensor, out: &Tensor) -> Result<()> {
     if src.device().is_cpu() && overlaps(out, src) {
         let aside = cpu::copy::dense(src, src.dtype())?;
         return cpu::copy::copy(out, &aside);
     }
-    fetch(src, out)
+    kernels::copy(out, src)
 }
 
 /// Same storage but another layout: the source has to be read out before it is overwritten.
@@ -302,9 +294,7 @@ fn to_copy_rule(a: &calls::_ToCopy) -> Result<Plan> {
     if t.is_meta() && !device.is_meta() {
         return Err(no_data(t));
     }
-    if device.kind == DeviceKind::Cuda {
-        cuda::check(device)?;
-    }
+    kernels::check(device)?;
     let strides = strides_in(t, a.memory_format.unwrap_or(MemoryFormat::Preserve))?;
     Ok(Plan::one(t.shape().clone(), strides, a.dtype.unwrap_or(t.dtype())).on(device))
 }

@@ -3,26 +3,26 @@
 //! A family file holds its rows; [`FAMILIES`] lists the families. Everything else (Python functions and methods,
 //! stubs, docs, the table test) is derived by walking [`table()`].
 
-pub mod arrange;
-pub mod cast;
-pub mod copy;
-pub mod core;
-pub mod create;
-pub mod index;
-pub mod linalg;
+pub(crate) mod arrange;
+pub(crate) mod cast;
+pub(crate) mod copy;
+pub(crate) mod core;
+pub(crate) mod create;
+pub(crate) mod index;
+pub(crate) mod linalg;
 mod methods;
-pub mod nn;
-pub mod pointwise;
-pub mod random;
-pub mod reduce;
-pub mod sample;
-pub mod sort;
-pub mod view;
+pub(crate) mod nn;
+pub(crate) mod pointwise;
+pub(crate) mod random;
+pub(crate) mod reduce;
+pub(crate) mod sample;
+pub(crate) mod sort;
+pub(crate) mod view;
 
 pub use core::args::{Arg, Args, OwnedArg, OwnedArgs};
 pub use core::call::{Call, Form};
 pub use core::op::{Op, OpDef, Ret, Value};
-pub use core::{args, dispatch, helpers, op, schema};
+pub(crate) use core::{args, dispatch, helpers, op, schema};
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -7,7 +7,7 @@ use crate::ops::f;
 use crate::random::{
     Distribution, Generator, SharedGenerator, advance_randperm, default_generator,
 };
-use crate::{DType, Result, Tensor, cpu, cuda, ensure};
+use crate::{DType, Result, Tensor, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -324,7 +324,7 @@ fn fill_gpu(d: &Distribution, asked: Option<&SharedGenerator>, outs: &[Tensor]) 
         Runtime,
         "Expected a 'cuda' device type for generator but found 'cpu'"
     );
-    cuda::random::fill(d, &outs[0])
+    kernels::accelerator()?.draw(d, &outs[0])
 }
 
 /// The plan of a fill, with a distribution that suits its dtype.

@@ -1,7 +1,8 @@
 //! What `torchlike.cuda` is made of.
 
 use super::types::PyDevice;
-use crate::{Device, cuda};
+use crate::kernels::{self, accelerator};
+use crate::{Device, wiring};
 use pyo3::prelude::*;
 
 fn at(index: i8) -> Device {
@@ -11,25 +12,25 @@ fn at(index: i8) -> Device {
 /// How many GPUs there are; 0 without a driver.
 #[pyfunction]
 fn _cuda_device_count() -> usize {
-    cuda::device_count()
+    kernels::device_count()
 }
 
 /// Fails with PyTorch's text if there is no such GPU.
 #[pyfunction]
 fn _cuda_check(index: i8) -> PyResult<()> {
-    Ok(cuda::check(at(index))?)
+    Ok(accelerator()?.check(at(index))?)
 }
 
 /// True once a GPU was used.
 #[pyfunction]
 fn _cuda_is_initialized() -> bool {
-    cuda::driver::opened()
+    wiring::accelerator().is_some_and(|a| a.is_open())
 }
 
 /// `(name, (major, minor), bytes, multiprocessors, threads of a multiprocessor)`.
 #[pyfunction]
 fn _cuda_properties(index: i8) -> PyResult<(String, (i32, i32), usize, u32, u32)> {
-    let p = cuda::properties(at(index))?;
+    let p = accelerator()?.properties(at(index))?;
     Ok((
         p.name,
         p.capability,
@@ -42,35 +43,41 @@ fn _cuda_properties(index: i8) -> PyResult<(String, (i32, i32), usize, u32, u32)
 /// `(free, total)` bytes.
 #[pyfunction]
 fn _cuda_memory(index: i8) -> PyResult<(usize, usize)> {
-    cuda::check(at(index))?;
-    Ok(cuda::driver::gpu(at(index))?.memory()?)
+    Ok(accelerator()?.memory(at(index))?)
 }
 
 /// `(allocated, reserved, most allocated)` bytes of our own.
 #[pyfunction]
 fn _cuda_memory_stats(index: i8) -> (usize, usize, usize) {
-    let s = cuda::alloc::stats(index.max(0) as usize);
+    let index = index.max(0) as usize;
+    let s = wiring::accelerator().map_or_else(kernels::Stats::default, |a| a.stats(index));
     (s.allocated, s.reserved, s.peak)
 }
 
 /// Gives cached memory back to the driver.
 #[pyfunction]
 fn _cuda_empty_cache(py: Python<'_>) -> PyResult<()> {
-    Ok(py.detach(cuda::alloc::empty_cache)?)
+    match wiring::accelerator() {
+        Some(a) => Ok(py.detach(|| a.empty_cache())?),
+        None => Ok(()),
+    }
 }
 
 /// Waits for a GPU.
 #[pyfunction]
 fn _cuda_synchronize(py: Python<'_>, index: i8) -> PyResult<()> {
-    cuda::check(at(index))?;
-    Ok(py.detach(|| cuda::driver::gpu(at(index))?.wait())?)
+    let a = accelerator()?;
+    Ok(py.detach(|| a.synchronize(at(index)))?)
 }
 
 /// Seeds one GPU's generator, or all.
 #[pyfunction]
 #[pyo3(signature = (seed, index=None))]
 fn _cuda_seed(seed: u64, index: Option<i8>) -> PyResult<()> {
-    Ok(cuda::random::seed(index.map(at), seed)?)
+    match (wiring::accelerator(), index) {
+        (None, None) => Ok(()),
+        _ => Ok(accelerator()?.seed(index.map(at), seed)?),
+    }
 }
 
 /// The number in a CUDA device, -1 if it has none; `None` for other devices.
@@ -82,7 +89,7 @@ fn _cuda_index(device: &PyDevice) -> Option<i8> {
 /// Every kernel that can be asked for, as `(name, CUDA text)`: for checks without a GPU.
 #[pyfunction]
 fn _cuda_sources() -> Vec<(String, String)> {
-    cuda::source::all()
+    wiring::kernel_sources()
 }
 
 /// Registers the functions.

@@ -6,7 +6,7 @@ use super::generator::seed_of;
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::types::{PyDType, PyDevice, device, device_of, dtype};
 use crate::layers::{self, record};
-use crate::{DType, Device, mode, random};
+use crate::{DType, Device, kernels, mode, random};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 
@@ -229,8 +229,8 @@ fn manual_seed(seed: &Bound<'_, PyAny>) -> PyResult<PyGenerator> {
     let seed = seed.py().get_type::<pyo3::types::PyInt>().call1((seed,))?;
     let seed = seed_of(&seed)?;
     g.lock().manual_seed(seed);
-    if crate::cuda::device_count() > 0 {
-        crate::cuda::random::seed(None, seed)?;
+    if kernels::device_count() > 0 {
+        kernels::accelerator()?.seed(None, seed)?;
     }
     Ok(PyGenerator(g))
 }

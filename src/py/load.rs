@@ -1,19 +1,22 @@
 //! A proved tree as Python objects, its storages on the device asked for.
 
+mod value;
+
+pub(super) use value::builder;
+
 use super::object::{PyParameter, PyTensor, wrap};
 use super::storage::{PyStorage, storage_of};
-use super::types::{self, PyDevice, device_of};
+use super::types::device_of;
 use crate::io::tree::Quant;
 use crate::io::{
-    self, Archive, Composite, CompositeKind, Data, Object, StorageRef, TensorClass, TensorRef,
-    Value,
+    self, Archive, Composite, CompositeKind, Data, StorageRef, TensorClass, TensorRef, Value,
 };
-use crate::parts::Parts;
+use crate::parts::{Compressed, Parts};
+use crate::plan::ViewPlan;
 use crate::source::Source;
-use crate::{DType, Device, DeviceKind, Error, Result, Scalar, Storage, Tensor, err};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use crate::{DType, Device, DeviceKind, Error, Result, Storage, Tensor, err, kernels};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
+use pyo3::types::PyDict;
 use std::sync::Arc;
 
 /// Where storages go.
@@ -51,7 +54,7 @@ fn unknown_location(tag: &str) -> Error {
 
 pub(super) fn device_for(location: &str) -> Result<Device> {
     let device = Device::parse(location).map_err(|_| unknown_location(location))?;
-    if device.kind == DeviceKind::Cuda && crate::cuda::device_count() == 0 {
+    if device.kind == DeviceKind::Cuda && kernels::device_count() == 0 {
         return Err(err!(
             Runtime,
             "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running on a CPU-only \
@@ -191,12 +194,9 @@ impl<'py> Loader<'_, 'py> {
             parts.check(t.shape())?;
             storage.set_parts(Some(Arc::new(parts)));
         }
-        // The layout was proved against the storage of the file; a function of the user may give a smaller one.
+        // A function of the user may give a smaller storage than that of the file.
         let (shape, stride) = (t.shape().into(), t.stride().into());
-        let made = match self.place {
-            Place::Asked(_) => Tensor::checked(storage, shape, stride, t.offset, t.dtype)?,
-            _ => Tensor::from_parts(storage, shape, stride, t.offset, t.dtype),
-        };
+        let made = Tensor::checked(storage, shape, stride, t.offset, t.dtype)?;
         if !t.conj && !t.neg && !t.requires_grad {
             return Ok(made);
         }
@@ -228,74 +228,86 @@ impl<'py> Loader<'_, 'py> {
     }
 
     fn composite(&mut self, c: &Composite) -> PyResult<Bound<'py, PyAny>> {
-        let mut tensors = Vec::with_capacity(c.parts.len());
-        let shapes = if c.kind == CompositeKind::Nested {
-            1
-        } else {
-            c.parts.len()
-        };
-        for &p in &c.parts[..shapes] {
-            tensors.push(self.part(p)?);
-        }
-        let mut next = tensors.into_iter();
-        let mut take = || {
-            next.next()
-                .ok_or_else(|| err!(Checkpoint, "a tensor with too few parts"))
-        };
-        let (parts, shape, dtype) = match c.kind {
-            CompositeKind::Coo(coalesced) => {
-                let (indices, values) = (take()?, take()?);
-                let dtype = values.dtype();
-                let parts = Parts::Coo {
-                    indices,
-                    values,
-                    coalesced,
-                };
-                (parts, c.shape.to_vec(), dtype)
-            }
-            CompositeKind::Compressed(kind) => {
-                let (compressed, plain, values) = (take()?, take()?, take()?);
-                let dtype = values.dtype();
-                let parts = Parts::Compressed {
-                    kind,
-                    compressed,
-                    plain,
-                    values,
-                };
-                (parts, c.shape.to_vec(), dtype)
-            }
-            CompositeKind::Nested => {
-                let buffer = take()?;
-                let dtype = buffer.dtype();
-                let part = |i: usize| self.read_part(c.parts[i]);
-                let parts = Parts::nested(buffer, &part(1)?, &part(2)?, &part(3)?)?;
-                (parts, Vec::new(), dtype)
-            }
-            CompositeKind::Packed => {
-                let bytes = take()?;
-                let dtype = bytes.dtype();
-                let named = self.archive.tree().tensor(c.parts[0]);
-                let quant = named.and_then(|t| t.quant.as_deref());
-                let quant = quant.ok_or_else(|| err!(Checkpoint, "no quantizer"))?;
-                let layout = (bytes.shape().clone(), bytes.strides().clone());
-                let parts = Parts::Packed {
-                    bytes: bytes.look(crate::plan::ViewPlan::reinterpret(
-                        DType::U8,
-                        layout.0,
-                        layout.1,
-                        bytes.offset(),
-                    )),
-                    dtype,
-                    quantizer: Box::new(self.quantizer(quant)?),
-                };
-                (parts, c.shape.to_vec(), dtype)
-            }
+        let (parts, dtype) = match c.kind {
+            CompositeKind::Coo(coalesced) => self.coo(c, coalesced)?,
+            CompositeKind::Compressed(kind) => self.compressed(c, kind)?,
+            CompositeKind::Nested => self.nested(c)?,
+            CompositeKind::Packed => self.packed(c)?,
         };
         if c.requires_grad && !dtype.is_float() && !dtype.is_complex() {
             return Err(err!(Checkpoint, "a {dtype} tensor that requires grad").into());
         }
-        let made = self.py.detach(|| parts.into_tensor(&shape, dtype))?;
+        // The sizes of a nested tensor say its shape.
+        let shape = match c.kind {
+            CompositeKind::Nested => &[][..],
+            _ => &c.shape,
+        };
+        let made = self.py.detach(|| parts.into_tensor(shape, dtype))?;
         self.object(c.class, made.with_requires_grad(c.requires_grad))
+    }
+
+    /// The tensors that a composite is made of, `N` of them.
+    fn parts<const N: usize>(&mut self, c: &Composite) -> PyResult<[Tensor; N]> {
+        let mut made = Vec::with_capacity(N);
+        for &p in c.parts.iter().take(N) {
+            made.push(self.part(p)?);
+        }
+        let few = |_| err!(Checkpoint, "a tensor with too few parts");
+        Ok(made.try_into().map_err(few)?)
+    }
+
+    fn coo(&mut self, c: &Composite, coalesced: bool) -> PyResult<(Parts, DType)> {
+        let [indices, values] = self.parts(c)?;
+        let dtype = values.dtype();
+        let parts = Parts::Coo {
+            indices,
+            values,
+            coalesced,
+        };
+        Ok((parts, dtype))
+    }
+
+    fn compressed(&mut self, c: &Composite, kind: Compressed) -> PyResult<(Parts, DType)> {
+        let [compressed, plain, values] = self.parts(c)?;
+        let dtype = values.dtype();
+        let parts = Parts::Compressed {
+            kind,
+            compressed,
+            plain,
+            values,
+        };
+        Ok((parts, dtype))
+    }
+
+    fn nested(&mut self, c: &Composite) -> PyResult<(Parts, DType)> {
+        let [buffer] = self.parts(c)?;
+        let &[_, sizes, strides, offsets] = &c.parts[..] else {
+            return Err(err!(Checkpoint, "a tensor with too few parts").into());
+        };
+        let dtype = buffer.dtype();
+        let (sizes, strides, offsets) = (
+            self.read_part(sizes)?,
+            self.read_part(strides)?,
+            self.read_part(offsets)?,
+        );
+        Ok((Parts::nested(buffer, &sizes, &strides, &offsets)?, dtype))
+    }
+
+    /// Quantised numbers that share bytes.
+    fn packed(&mut self, c: &Composite) -> PyResult<(Parts, DType)> {
+        let [bytes] = self.parts(c)?;
+        let dtype = bytes.dtype();
+        let named = self.archive.tree().tensor(c.parts[0]);
+        let quant = named.and_then(|t| t.quant.as_deref());
+        let quant = quant.ok_or_else(|| err!(Checkpoint, "no quantizer"))?;
+        let (shape, strides) = (bytes.shape().clone(), bytes.strides().clone());
+        let plain = ViewPlan::reinterpret(DType::U8, shape, strides, bytes.offset());
+        let parts = Parts::Packed {
+            bytes: bytes.look(plain),
+            dtype,
+            quantizer: Box::new(self.quantizer(quant)?),
+        };
+        Ok((parts, dtype))
     }
 
     /// A small tensor that is read whatever device is asked for.
@@ -317,269 +329,4 @@ impl<'py> Loader<'_, 'py> {
             t.dtype,
         )
     }
-
-    fn attributes(&mut self, to: &Bound<'py, PyAny>, attrs: Value) -> PyResult<()> {
-        let archive = self.archive;
-        let tree = archive.tree();
-        let parts = match tree.tuple(attrs) {
-            Some(parts) => parts,
-            None => std::slice::from_ref(&attrs),
-        };
-        for part in parts {
-            for (k, v) in tree.pairs(*part).unwrap_or(&[]) {
-                let (k, v) = (self.value(*k)?, self.value(*v)?);
-                to.setattr(
-                    k.cast::<PyString>()
-                        .map_err(|_| PyTypeError::new_err("attribute names are strings"))?,
-                    v,
-                )?;
-            }
-        }
-        Ok(())
-    }
-
-    fn values(&mut self, items: &[Value]) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        items.iter().map(|i| self.value(*i)).collect()
-    }
-
-    pub(super) fn value(&mut self, v: Value) -> PyResult<Bound<'py, PyAny>> {
-        let py = self.py;
-        let id = match v {
-            Value::None => return Ok(py.None().into_bound(py)),
-            Value::Bool(b) => return super::results::scalar(py, Scalar::Bool(b)),
-            Value::Int(i) => return super::results::scalar(py, Scalar::Int(i)),
-            Value::Float(f) => return super::results::scalar(py, Scalar::Float(f)),
-            Value::Object(id) => id,
-        };
-        let at = id.0 as usize;
-        if let Some(Some(done)) = self.made.get(at) {
-            return Ok(done.clone());
-        }
-        let archive = self.archive;
-        let tree = archive.tree();
-        let Some(object) = tree.object(v).copied() else {
-            return Err(PyRuntimeError::new_err(
-                "a dangling reference in the checkpoint",
-            ));
-        };
-        let made: Bound<'py, PyAny> = match object {
-            Object::Str(_) => PyString::new(py, tree.str(v).unwrap_or("")).into_any(),
-            Object::Surrogates(_) => PyBytes::new(py, tree.bytes(v).unwrap_or(&[]))
-                .call_method1("decode", ("utf-8", "surrogatepass"))?,
-            Object::BigInt(_) => py.get_type::<pyo3::types::PyInt>().call_method(
-                "from_bytes",
-                (PyBytes::new(py, tree.bytes(v).unwrap_or(&[])), "little"),
-                Some(&{
-                    let kw = PyDict::new(py);
-                    kw.set_item("signed", true)?;
-                    kw
-                }),
-            )?,
-            Object::Bytes(_) => PyBytes::new(py, tree.bytes(v).unwrap_or(&[])).into_any(),
-            Object::ByteArray(_) => PyByteArray::new(py, tree.bytes(v).unwrap_or(&[])).into_any(),
-            Object::Complex(_) => {
-                let (re, im) = tree.complex(v).unwrap_or_default();
-                super::results::scalar(py, Scalar::Complex(num_complex::Complex64::new(re, im)))?
-            }
-            Object::Tuple(_) => {
-                let items = self.values(tree.items(v).unwrap_or(&[]))?;
-                // A tuple that contains itself by way of a list was made meanwhile.
-                if let Some(Some(done)) = self.made.get(at) {
-                    return Ok(done.clone());
-                }
-                PyTuple::new(py, items)?.into_any()
-            }
-            Object::Size(_) => {
-                let dims = tree.items(v).unwrap_or(&[]).iter();
-                let dims: Vec<i64> = dims
-                    .map(|i| if let Value::Int(n) = i { *n } else { 0 })
-                    .collect();
-                types::size(py, &dims)?
-            }
-            Object::List(_) => {
-                let list = PyList::empty(py);
-                self.made[at] = Some(list.clone().into_any());
-                for i in tree.items(v).unwrap_or(&[]) {
-                    list.append(self.value(*i)?)?;
-                }
-                return Ok(list.into_any());
-            }
-            Object::Set(_) => {
-                let set = PySet::empty(py)?;
-                self.made[at] = Some(set.clone().into_any());
-                for i in tree.items(v).unwrap_or(&[]) {
-                    set.add(self.value(*i)?)?;
-                }
-                return Ok(set.into_any());
-            }
-            Object::FrozenSet(_) => {
-                let items = self.values(tree.items(v).unwrap_or(&[]))?;
-                PyFrozenSet::new(py, items)?.into_any()
-            }
-            Object::Dict(_) => {
-                let dict = PyDict::new(py);
-                self.made[at] = Some(dict.clone().into_any());
-                for (k, item) in tree.pairs(v).unwrap_or(&[]) {
-                    dict.set_item(self.value(*k)?, self.value(*item)?)?;
-                }
-                return Ok(dict.into_any());
-            }
-            Object::OrderedDict(_) | Object::Counter(_) => {
-                let class = if matches!(object, Object::Counter(_)) {
-                    "Counter"
-                } else {
-                    "OrderedDict"
-                };
-                let dict = py.import("collections")?.getattr(class)?.call0()?;
-                self.made[at] = Some(dict.clone());
-                for (k, item) in tree.pairs(v).unwrap_or(&[]) {
-                    dict.set_item(self.value(*k)?, self.value(*item)?)?;
-                }
-                if let Some(attrs) = tree.attrs.get(&id) {
-                    self.attributes(&dict, *attrs)?;
-                }
-                return Ok(dict);
-            }
-            Object::DType(d) => types::dtype(py, d)?.into_bound(py).into_any(),
-            Object::Device(_) => {
-                let d = Device::parse(tree.str(v).unwrap_or(""))?;
-                Bound::new(py, PyDevice(d))?.into_any()
-            }
-            Object::Layout(_) => {
-                let name = tree.str(v).unwrap_or("");
-                py.import("torchlike._C")?
-                    .getattr(name.rsplit('.').next().unwrap_or(name))?
-            }
-            Object::Storage(n, dtype) => {
-                let untyped = Bound::new(py, PyStorage(self.storage(n)?))?;
-                let kw = PyDict::new(py);
-                kw.set_item("wrap_storage", untyped)?;
-                // PyTorch gives untyped storages back as storages of bytes.
-                kw.set_item("dtype", types::dtype(py, dtype.unwrap_or(DType::U8))?)?;
-                py.import("torchlike.storage")?
-                    .getattr("TypedStorage")?
-                    .call((), Some(&kw))?
-            }
-            Object::Tensor(n) => {
-                let n = n as usize;
-                if let Some(Some(done)) = self.tensors.get(n) {
-                    return Ok(done.clone());
-                }
-                let t = &tree.tensors[n];
-                let bare = self.bare(t)?;
-                let made = self.object(t.class, bare)?;
-                if let Some(slot) = self.tensors.get_mut(n) {
-                    *slot = Some(made.clone());
-                }
-                self.made[at] = Some(made.clone());
-                if t.attrs != Value::None {
-                    self.attributes(&made, t.attrs)?;
-                }
-                return Ok(made);
-            }
-            Object::Composite(n) => {
-                let c = &tree.composites[n as usize];
-                let made = self.composite(c)?;
-                self.made[at] = Some(made.clone());
-                if c.attrs != Value::None {
-                    self.attributes(&made, c.attrs)?;
-                }
-                return Ok(made);
-            }
-            Object::Global(n) => {
-                let g = &tree.globals[n as usize];
-                let rebuild = py.import("torchlike._rebuild")?;
-                let found = rebuild.getattr("value")?.call1((
-                    &*g.module,
-                    &*g.name,
-                    &self.allowed,
-                    self.full,
-                ))?;
-                if found.is(&rebuild.getattr("Refused")?) {
-                    return Err(io::unsupported_global(g).into());
-                }
-                found
-            }
-            Object::Call(_) => return self.call(at, v),
-            Object::PersistentId(_) | Object::Proto(_) => return Err(self.refused(v).into()),
-        };
-        self.made[at] = Some(made.clone());
-        Ok(made)
-    }
-
-    /// An object that a table of ours, or the user, knows how to make from data.
-    fn call(&mut self, at: usize, v: Value) -> PyResult<Bound<'py, PyAny>> {
-        let py = self.py;
-        let archive = self.archive;
-        let tree = archive.tree();
-        let (Some(call), Some(g)) = (tree.call(v), tree.call(v).and_then(|c| tree.global(c.func)))
-        else {
-            return Err(self.refused(v).into());
-        };
-        let rebuild = py.import("torchlike._rebuild")?;
-        let builder = builder(&rebuild, g, &self.allowed, self.full)?;
-        if builder.is_none() {
-            return Err(io::unsupported_global(g).into());
-        }
-        let args = self.values(tree.items(call.args).unwrap_or(&[]))?;
-        let args = PyTuple::new(py, args)?;
-        let kwargs = self.value(call.kwargs)?;
-        let explain = |e: PyErr| -> PyErr {
-            let ours = rebuild
-                .getattr("Refused")
-                .is_ok_and(|r| e.matches(py, r).unwrap_or(false));
-            if ours {
-                return err!(
-                    Unpickling,
-                    "{g} is made or filled in a way that its own objects are not: {}",
-                    e.value(py)
-                )
-                .into();
-            }
-            e
-        };
-        let is_new = call.kind == io::tree::CallKind::New;
-        let made = builder
-            .call_method1("start", (args, kwargs, is_new))
-            .map_err(explain)?;
-        self.made[at] = Some(made.clone());
-        let Some(extra) = call.extra.as_deref() else {
-            return Ok(made);
-        };
-        let items = self.values(&extra.items)?;
-        let mut pairs = Vec::with_capacity(extra.pairs.len());
-        for (k, x) in &extra.pairs {
-            pairs.push((self.value(*k)?, self.value(*x)?));
-        }
-        let states = self.values(&extra.states)?;
-        let filled = builder
-            .call_method1("fill", (made, items, pairs, states))
-            .map_err(explain)?;
-        self.made[at] = Some(filled.clone());
-        Ok(filled)
-    }
-
-    /// The error for a class or call that we do not build, naming it.
-    fn refused(&self, v: Value) -> Error {
-        let tree = self.archive.tree();
-        let global = tree
-            .global(v)
-            .or_else(|| tree.call(v).and_then(|c| tree.global(c.func)));
-        match global {
-            Some(g) => io::unsupported_global(g),
-            None => io::weights_only_error("the file asks for an object of an unknown kind."),
-        }
-    }
-}
-
-/// How objects of a name are made; None where they are refused.
-pub(super) fn builder<'py>(
-    rebuild: &Bound<'py, PyModule>,
-    g: &io::tree::Global,
-    allowed: &Bound<'py, PyDict>,
-    full: bool,
-) -> PyResult<Bound<'py, PyAny>> {
-    rebuild
-        .getattr("builder")?
-        .call1((&*g.module, &*g.name, allowed, full))
 }

@@ -1,20 +1,22 @@
 //! `save`: from Python objects to a tree, and the bytes of their tensors.
 
-use super::object::{PyParameter, PyTensor};
+mod tensor;
+
+use super::object::PyTensor;
 use super::sink::{host, to_file};
 use super::storage::storage_of;
-use super::types::{self, PyDType, PyDevice, PyFormat, PyLayout};
-use crate::io::tree::{Call, CallExtra, CallKind, Channels, Composite, CompositeKind, Quant};
+use super::types::{PyDType, PyDevice, PyFormat, PyLayout};
+use crate::io::tree::{Call, CallExtra, CallKind};
 use crate::io::write::Sink;
-use crate::io::{self, Data, Object, StorageRef, TensorClass, TensorRef, Tree, Value};
-use crate::parts::Parts;
-use crate::{DType, Result, Storage, Tensor, err};
+use crate::io::{self, Data, Object, StorageRef, Tree, Value};
+use crate::{DType, Result, Storage, err};
+use num_complex::Complex64;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyByteArray, PyBytes, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple, PyType,
+    PyBool, PyByteArray, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet,
+    PyString, PyTuple,
 };
-use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// Objects nested deeper than this are refused, as on loading.
@@ -91,247 +93,11 @@ impl<'py> Saver<'py> {
         n
     }
 
-    /// The attributes of a tensor that are saved with it.
-    fn attributes(&mut self, o: &Bound<'py, PyAny>, depth: usize) -> PyResult<Value> {
-        let attrs = o.getattr("__dict__")?;
-        let attrs = attrs.cast::<PyDict>()?.copy()?;
-        if attrs.contains("_grad")? {
-            attrs.del_item("_grad")?;
-        }
-        if o.get_type().is(&self.classes.buffer) {
-            attrs.set_item("_is_buffer", true)?;
-        }
-        if attrs.is_empty() {
-            return Ok(Value::None);
-        }
-        self.temporary(attrs.into_any(), depth)
-    }
-
     /// The value of an object that lives only as long as we see to it.
     fn temporary(&mut self, o: Bound<'py, PyAny>, depth: usize) -> PyResult<Value> {
         let value = self.value(&o, depth + 1)?;
         self.alive.push(o);
         Ok(value)
-    }
-
-    fn tensor(&mut self, o: &Bound<'py, PyAny>, depth: usize) -> PyResult<Value> {
-        let t = PyTensor::of(o)?.get().clone();
-        let class = o.get_type();
-        let class = if class.is(self.py.get_type::<PyParameter>()) {
-            Some(TensorClass::Parameter)
-        } else if class.is(self.py.get_type::<PyTensor>()) || class.is(&self.classes.buffer) {
-            Some(TensorClass::Tensor)
-        } else {
-            None
-        };
-        let Some(class) = class else {
-            return self.subclass(o, &t, depth);
-        };
-        let attrs = self.attributes(o, depth)?;
-        let parts = t.storage().parts();
-        if t.dtype().is_quantized() && super::parts::located(&t).is_meta() {
-            return Err(err!(
-                NotImplemented,
-                "save(): a quantized tensor on meta cannot be saved without its data"
-            )
-            .into());
-        }
-        if let Some(parts) = parts.as_deref().filter(|p| p.is_opaque()) {
-            let (kind, parts) = self.parts(parts)?;
-            let shape = t.shape().iter().copied();
-            return Ok(self.tree.push_composite(Composite {
-                kind,
-                parts,
-                shape: shape.filter(|_| kind != CompositeKind::Nested).collect(),
-                class,
-                requires_grad: t.requires_grad(),
-                attrs,
-            }));
-        }
-        let mut r = self.plain(&t);
-        r.quant = parts.as_deref().and_then(|p| self.quantizer(p));
-        r.class = class;
-        r.attrs = attrs;
-        Ok(self.tree.push_tensor(r))
-    }
-
-    fn quantizer(&mut self, parts: &Parts) -> Option<Box<Quant>> {
-        let quant = match parts {
-            Parts::PerTensor { scale, zero_point } => Quant {
-                scale: *scale,
-                zero_point: *zero_point,
-                channels: None,
-            },
-            Parts::PerChannel {
-                scales,
-                zero_points,
-                axis,
-                float_zero_points,
-            } => {
-                let (scales, zero_points) = (self.plain(scales), self.plain(zero_points));
-                let channels = Channels {
-                    scales: self.tree.push_tensor(scales),
-                    zero_points: self.tree.push_tensor(zero_points),
-                    axis: *axis,
-                    float: *float_zero_points,
-                };
-                Quant {
-                    scale: 1.0,
-                    zero_point: 0,
-                    channels: Some(channels),
-                }
-            }
-            _ => return None,
-        };
-        Some(Box::new(quant))
-    }
-
-    /// A tensor by its layout and storage alone.
-    fn plain(&mut self, t: &Tensor) -> TensorRef {
-        let storage = self.storage(t.storage(), t.dtype());
-        let mut r = TensorRef::new(storage, t.dtype(), t.shape(), t.strides(), t.offset());
-        r.requires_grad = t.requires_grad();
-        r.conj = t.is_conj();
-        r.neg = t.is_neg();
-        r
-    }
-
-    /// What a sparse, nested or packed tensor is made of.
-    fn parts(&mut self, parts: &Parts) -> Result<(CompositeKind, SmallVec<[Value; 4]>)> {
-        let matrix = |rows: &[Vec<i64>]| -> Result<Tensor> {
-            let columns = rows.first().map_or(0, Vec::len);
-            let flat: Vec<i64> = rows.iter().flatten().copied().collect();
-            Tensor::from_slice(&flat, &[rows.len() as i64, columns as i64])
-        };
-        let (kind, tensors) = match parts {
-            Parts::Coo {
-                indices,
-                values,
-                coalesced,
-            } => (
-                CompositeKind::Coo(*coalesced),
-                vec![indices.clone(), values.clone()],
-            ),
-            Parts::Compressed {
-                kind,
-                compressed,
-                plain,
-                values,
-            } => (
-                CompositeKind::Compressed(*kind),
-                vec![compressed.clone(), plain.clone(), values.clone()],
-            ),
-            Parts::Nested {
-                buffer,
-                sizes,
-                strides,
-                offsets,
-            } => (
-                CompositeKind::Nested,
-                vec![
-                    buffer.clone(),
-                    matrix(sizes)?,
-                    matrix(strides)?,
-                    Tensor::from_slice(offsets, &[offsets.len() as i64])?,
-                ],
-            ),
-            Parts::Packed {
-                bytes,
-                dtype,
-                quantizer,
-            } => {
-                let layout = (bytes.shape().clone(), bytes.strides().clone());
-                let typed = bytes.look(crate::plan::ViewPlan::reinterpret(
-                    *dtype,
-                    layout.0,
-                    layout.1,
-                    bytes.offset(),
-                ));
-                let mut r = self.plain(&typed);
-                r.quant = self.quantizer(quantizer);
-                let packed = self.tree.push_tensor(r);
-                return Ok((CompositeKind::Packed, SmallVec::from_slice(&[packed])));
-            }
-            Parts::PerTensor { .. } | Parts::PerChannel { .. } => {
-                return Err(err!(Runtime, "a quantized tensor is no composite"));
-            }
-        };
-        let mut values = SmallVec::new();
-        for t in tensors {
-            let r = self.plain(&t);
-            values.push(self.tree.push_tensor(r));
-        }
-        Ok((kind, values))
-    }
-
-    /// A tensor of a class of the user's: a call that makes a plain tensor and gives it the class.
-    fn subclass(&mut self, o: &Bound<'py, PyAny>, t: &Tensor, depth: usize) -> PyResult<Value> {
-        let class = o.get_type().into_any();
-        // A class that takes itself apart in its own way is asked to.
-        let own = class.getattr("__reduce_ex__")?;
-        let plain = |t: Bound<'py, PyType>| t.getattr("__reduce_ex__");
-        if !own.eq(plain(self.py.get_type::<PyTensor>())?)?
-            && !own.eq(plain(self.py.get_type::<PyParameter>())?)?
-        {
-            return self.reduced(o, depth);
-        }
-        if t.is_meta() && !(self.materialize && t.storage().is_sourced()) {
-            return Err(err!(
-                NotImplemented,
-                "save(): a meta tensor of class {} cannot be saved without its data",
-                types::type_name(o)
-            )
-            .into());
-        }
-        let number = self.storage(t.storage(), t.dtype());
-        let ints = |tree: &mut Tree, dims: &[i64]| {
-            let items: Vec<Value> = dims.iter().map(|&n| Value::Int(n)).collect();
-            tree.push_items(Object::Tuple, &items)
-        };
-        let tree = &mut self.tree;
-        let storage = tree.push(Object::Storage(number, None));
-        let (shape, stride) = (ints(tree, t.shape()), ints(tree, t.strides()));
-        let hooks = tree.push_dict(Object::OrderedDict, Vec::new());
-        let dtype = tree.push(Object::DType(t.dtype()));
-        let mut flags = Vec::new();
-        for (name, set) in [("conj", t.is_conj()), ("neg", t.is_neg())] {
-            if set {
-                flags.push((tree.push_str(name), Value::Bool(true)));
-            }
-        }
-        let flags = if flags.is_empty() {
-            Value::None
-        } else {
-            tree.push_dict(Object::Dict, flags)
-        };
-        let inner = [
-            storage,
-            Value::Int(t.offset()),
-            shape,
-            stride,
-            Value::Bool(t.requires_grad()),
-            hooks,
-            dtype,
-            flags,
-        ];
-        let inner = tree.push_items(Object::Tuple, &inner);
-        let func = self.name("torch._utils", "_rebuild_tensor_v3");
-        let class = self.value(&class, depth + 1)?;
-        let attrs = match self.attributes(o, depth)? {
-            Value::None => self.tree.push_dict(Object::Dict, Vec::new()),
-            attrs => attrs,
-        };
-        let args = self
-            .tree
-            .push_items(Object::Tuple, &[func, class, inner, attrs]);
-        let func = self.name("torch._tensor", "_rebuild_from_type_v2");
-        Ok(self.tree.push_call(Call {
-            kind: CallKind::Reduce,
-            func,
-            args,
-            kwargs: Value::None,
-            extra: None,
-        }))
     }
 
     fn name(&mut self, module: &str, name: &str) -> Value {
@@ -418,40 +184,77 @@ impl<'py> Saver<'py> {
     }
 
     fn make(&mut self, o: &Bound<'py, PyAny>, key: usize, depth: usize) -> PyResult<Value> {
-        let class = o.get_type();
-        let plain = |t: Bound<'py, PyType>| class.is(&t);
-        let py = self.py;
-        Ok(if plain(py.get_type::<pyo3::types::PyBool>()) {
+        if o.is_instance_of::<PyTensor>() {
+            return self.tensor(o, depth);
+        }
+        let made = match self.number(o)? {
+            None => self.text(o)?,
+            made => made,
+        };
+        let made = match made {
+            None => self.container(o, key, depth)?,
+            made => made,
+        };
+        let made = match made {
+            None => self.described(o)?,
+            made => made,
+        };
+        match made {
+            Some(made) => Ok(made),
+            None => self.reduced(o, depth),
+        }
+    }
+
+    fn number(&mut self, o: &Bound<'py, PyAny>) -> PyResult<Option<Value>> {
+        Ok(Some(if o.is_exact_instance_of::<PyBool>() {
             Value::Bool(o.extract()?)
-        } else if plain(py.get_type::<pyo3::types::PyInt>()) {
+        } else if o.is_exact_instance_of::<PyInt>() {
             self.int(o)?
-        } else if plain(py.get_type::<pyo3::types::PyFloat>()) {
+        } else if o.is_exact_instance_of::<PyFloat>() {
             Value::Float(o.extract()?)
-        } else if let Ok(s) = o.cast_exact::<PyString>() {
-            match s.to_cow() {
-                Ok(text) => self.tree.push_str(&text),
-                Err(_) => {
-                    let bytes: Vec<u8> = s
-                        .call_method1("encode", ("utf-8", "surrogatepass"))?
-                        .extract()?;
-                    self.tree.push_bytes(Object::Surrogates, &bytes)
-                }
+        } else if o.is_exact_instance_of::<PyComplex>() {
+            let c: Complex64 = o.extract()?;
+            let parts = [Value::Float(c.re), Value::Float(c.im)];
+            self.tree.push_items(Object::Complex, &parts)
+        } else {
+            return Ok(None);
+        }))
+    }
+
+    /// Strings and bytes.
+    fn text(&mut self, o: &Bound<'py, PyAny>) -> PyResult<Option<Value>> {
+        if let Ok(s) = o.cast_exact::<PyString>() {
+            if let Ok(text) = s.to_cow() {
+                return Ok(Some(self.tree.push_str(&text)));
             }
-        } else if o.is_instance_of::<PyTensor>() {
-            self.tensor(o, depth)?
-        } else if let Ok(d) = o.cast_exact::<PyDict>() {
+            let bytes = s.call_method1("encode", ("utf-8", "surrogatepass"))?;
+            let bytes: Vec<u8> = bytes.extract()?;
+            return Ok(Some(self.tree.push_bytes(Object::Surrogates, &bytes)));
+        }
+        if let Ok(b) = o.cast_exact::<PyBytes>() {
+            return Ok(Some(self.tree.push_bytes(Object::Bytes, b.as_bytes())));
+        }
+        if o.is_exact_instance_of::<PyByteArray>() {
+            let bytes: Vec<u8> = o.extract()?;
+            return Ok(Some(self.tree.push_bytes(Object::ByteArray, &bytes)));
+        }
+        Ok(None)
+    }
+
+    fn container(
+        &mut self,
+        o: &Bound<'py, PyAny>,
+        key: usize,
+        depth: usize,
+    ) -> PyResult<Option<Value>> {
+        let class = o.get_type();
+        Ok(Some(if let Ok(d) = o.cast_exact::<PyDict>() {
             let v = self.tree.push_dict(Object::Dict, Vec::new());
             self.made.insert(key, v);
             self.fill_dict(v, d, depth)?;
             v
         } else if let Ok(l) = o.cast_exact::<PyList>() {
-            let v = self.tree.push_list(Object::List, Vec::new());
-            self.made.insert(key, v);
-            let items = self.items(l.iter(), depth)?;
-            if let Some(Object::List(n)) = self.tree.object(v).copied() {
-                self.tree.lists[n as usize] = items;
-            }
-            v
+            self.list(l, key, depth)?
         } else if let Ok(t) = o.cast_exact::<PyTuple>() {
             let items = self.items(t.iter(), depth)?;
             self.tree.push_items(Object::Tuple, &items)
@@ -460,49 +263,61 @@ impl<'py> Saver<'py> {
             self.tree.push_items(Object::Size, &items)
         } else if class.is(&self.classes.ordered_dict) || class.is(&self.classes.counter) {
             self.dict_class(o, key, depth)?
-        } else if let Ok(b) = o.cast_exact::<PyBytes>() {
-            self.tree.push_bytes(Object::Bytes, b.as_bytes())
-        } else if plain(py.get_type::<PyByteArray>()) {
-            let bytes: Vec<u8> = o.extract()?;
-            self.tree.push_bytes(Object::ByteArray, &bytes)
-        } else if plain(py.get_type::<pyo3::types::PyComplex>()) {
-            let c: num_complex::Complex64 = o.extract()?;
-            self.tree
-                .push_items(Object::Complex, &[Value::Float(c.re), Value::Float(c.im)])
-        } else if plain(py.get_type::<PySet>()) || plain(py.get_type::<PyFrozenSet>()) {
-            let items = o.try_iter()?.collect::<PyResult<Vec<_>>>()?;
-            let items = self.items(items.into_iter(), depth)?;
-            let kind = match plain(py.get_type::<PySet>()) {
-                true => Object::Set,
-                false => Object::FrozenSet,
-            };
-            self.tree.push_list(kind, items)
-        } else if let Ok(d) = o.cast::<PyDType>() {
+        } else if o.is_exact_instance_of::<PySet>() {
+            self.set(o, Object::Set, depth)?
+        } else if o.is_exact_instance_of::<PyFrozenSet>() {
+            self.set(o, Object::FrozenSet, depth)?
+        } else {
+            return Ok(None);
+        }))
+    }
+
+    fn list(&mut self, l: &Bound<'py, PyList>, key: usize, depth: usize) -> PyResult<Value> {
+        let v = self.tree.push_list(Object::List, Vec::new());
+        self.made.insert(key, v);
+        let items = self.items(l.iter(), depth)?;
+        if let Some(Object::List(n)) = self.tree.object(v).copied() {
+            self.tree.lists[n as usize] = items;
+        }
+        Ok(v)
+    }
+
+    fn set(
+        &mut self,
+        o: &Bound<'py, PyAny>,
+        kind: fn(u32) -> Object,
+        depth: usize,
+    ) -> PyResult<Value> {
+        let items = o.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        let items = self.items(items.into_iter(), depth)?;
+        Ok(self.tree.push_list(kind, items))
+    }
+
+    /// What describes tensors: dtypes, devices, layouts and formats; and storages.
+    fn described(&mut self, o: &Bound<'py, PyAny>) -> PyResult<Option<Value>> {
+        Ok(Some(if let Ok(d) = o.cast::<PyDType>() {
             self.tree.push(Object::DType(d.get().0))
         } else if let Ok(d) = o.cast::<PyDevice>() {
             self.tree.push_text(Object::Device, &d.get().0.to_string())
         } else if let Ok(l) = o.cast::<PyLayout>() {
             let name = l.get().0;
             let name = name.strip_prefix("torch.").unwrap_or(name);
-            self.tree
-                .push_text(Object::Layout, &format!("torch.{name}"))
+            let name = format!("torch.{name}");
+            self.tree.push_text(Object::Layout, &name)
         } else if let Ok(f) = o.cast::<PyFormat>() {
             self.name("torch", f.get().format().name())
         } else if let Ok(s) = storage_of(o) {
-            let dtype = match o.getattr("dtype") {
-                Ok(d) => Some(
-                    d.cast::<PyDType>()
-                        .map_err(|_| PyTypeError::new_err("a storage's dtype"))?
-                        .get()
-                        .0,
-                ),
-                Err(_) => None,
+            let typed = |d: Bound<'py, PyAny>| -> PyResult<DType> {
+                let d = d.cast::<PyDType>();
+                let d = d.map_err(|_| PyTypeError::new_err("a storage's dtype"))?;
+                Ok(d.get().0)
             };
+            let dtype = o.getattr("dtype").ok().map(typed).transpose()?;
             let n = self.storage(&s, dtype.unwrap_or(DType::U8));
             self.tree.push(Object::Storage(n, dtype))
         } else {
-            self.reduced(o, depth)?
-        })
+            return Ok(None);
+        }))
     }
 
     fn int(&mut self, o: &Bound<'py, PyAny>) -> PyResult<Value> {

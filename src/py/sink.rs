@@ -1,7 +1,7 @@
 //! Where bytes come from and go to when tensors are saved: storages wherever they are, and Python file objects.
 
 use crate::layers::record;
-use crate::{DType, Device, Result, Storage, Tensor, err};
+use crate::{Device, Result, Storage, Tensor, err};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -15,9 +15,9 @@ pub fn host(storage: &Storage) -> Result<Storage> {
     let source = storage
         .source()
         .ok_or_else(|| err!(NotImplemented, "Cannot copy out of meta tensor; no data!"))?;
-    let n = storage.nbytes() as i64;
-    let bytes = Tensor::from_parts(storage.clone(), [n].into(), [1].into(), 0, DType::U8);
-    Ok(record::peek(&bytes, &source)?.storage().clone())
+    Ok(record::peek(&Tensor::bytes_of(storage), &source)?
+        .storage()
+        .clone())
 }
 
 /// A Python file object as something to write to.

@@ -1,7 +1,7 @@
 //! `UntypedStorage`: the bytes behind tensors.
 
 use super::types;
-use crate::{DType, Device, Dims, Storage, Tensor};
+use crate::{DType, Device, Storage, Tensor};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyTypeError};
 use pyo3::prelude::*;
 
@@ -37,14 +37,7 @@ pub fn storage_of(o: &Bound<'_, PyAny>) -> PyResult<Storage> {
 impl PyStorage {
     /// All bytes, as a tensor on them.
     pub(super) fn bytes(&self) -> Tensor {
-        let n = self.0.nbytes() as i64;
-        Tensor::from_parts(
-            self.0.clone(),
-            Dims::new(&[n]),
-            Dims::new(&[1]),
-            0,
-            DType::U8,
-        )
+        Tensor::bytes_of(&self.0)
     }
 
     fn readable(&self) -> PyResult<()> {

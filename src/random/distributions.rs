@@ -130,48 +130,142 @@ fn move_bound(v: i64, up: bool, dtype: DType) -> i64 {
     }
 }
 
+fn check_uniform(from: f64, to: f64, dtype: DType) -> Result<()> {
+    let max = match dtype {
+        DType::F16 => 65504.0,
+        DType::BF16 => f64::from(f32::from(half::bf16::MAX)),
+        DType::F32 => f64::from(f32::MAX),
+        _ => f64::MAX,
+    };
+    for (v, what) in [(from, "from"), (to, "to")] {
+        ensure!(
+            (-max..=max).contains(&v),
+            Runtime,
+            "{what} is out of bounds for {}",
+            cpp_name(dtype)
+        );
+    }
+    ensure!(
+        from <= to,
+        Runtime,
+        "uniform_ expects to return a [from, to) range, but found from={from} > to={to}"
+    );
+    ensure!(
+        to - from <= max,
+        Runtime,
+        "uniform_ expects to-from <= std::numeric_limits<{}>::max(), but found to={to} and from={from} which \
+         result in to-from to exceed the limit",
+        dtype.scalar_type()
+    );
+    Ok(())
+}
+
+fn check_continuous(name: &str, dtype: DType, shown: &str) -> Result<()> {
+    ensure!(
+        dtype.is_float(),
+        Runtime,
+        "{name} distribution is a continuous probability distribution. dtype must be a floating point but you specified \
+         {shown}"
+    );
+    Ok(())
+}
+
+fn is_common_int(dtype: DType) -> bool {
+    use DType::{I8, I16, I32, I64, U8};
+    matches!(dtype, U8 | I8 | I16 | I32 | I64)
+}
+
+/// What `random_` without bounds draws.
+fn plain_ints(dtype: DType) -> Ints {
+    let range = match (dtype, float_digits(dtype)) {
+        (DType::I64, _) => 1 << 63,
+        (DType::F64, _) => (1 << 53) + 1,
+        (DType::Bool, _) => 2,
+        (_, Some(digits)) => (1 << digits) + 1,
+        (_, None) => int_bounds(dtype).1 as u64 + 1,
+    };
+    Ints::Range {
+        range,
+        base: 0,
+        wide: matches!(dtype, DType::I64 | DType::F64),
+    }
+}
+
+fn check_bound(v: i64, what: &str, dtype: DType) -> Result<()> {
+    let (low, high) = int_bounds(dtype);
+    ensure!(
+        (low..=high).contains(&v),
+        Runtime,
+        "{what} is out of bounds for {}",
+        cpp_name(dtype)
+    );
+    Ok(())
+}
+
+fn ints_of(base: i64, range: u64) -> Ints {
+    Ints::Range {
+        range,
+        base,
+        wide: range >= 1 << 28,
+    }
+}
+
+fn ints_between(from: i64, to: i64, dtype: DType) -> Result<Ints> {
+    ensure!(
+        from < to,
+        Runtime,
+        "random_ expects 'from' to be less than 'to', but got from={from} >= to={to}"
+    );
+    let (from, to) = (move_bound(from, true, dtype), move_bound(to, false, dtype));
+    ensure!(
+        from < to,
+        Runtime,
+        "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from={from} >= to={to}"
+    );
+    check_bound(from, "from", dtype)?;
+    check_bound(to - 1, "to - 1", dtype)?;
+    Ok(ints_of(from, to.wrapping_sub(from) as u64))
+}
+
+/// All integers of 64 bits, where the type takes them.
+fn every_int(dtype: DType) -> Result<Ints> {
+    match dtype {
+        DType::I64 | DType::F64 | DType::F32 | DType::BF16 => Ok(Ints::Full),
+        DType::F16 | DType::Bool => Err(dtype.no_kernel("random_full_64_bits_range_kernel_cpu")),
+        _ => bail!(
+            Runtime,
+            "random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16"
+        ),
+    }
+}
+
+/// From a bound to the largest integer of the type.
+fn ints_from(from: i64, dtype: DType) -> Result<Ints> {
+    let digits = float_digits(dtype);
+    let to_inc = digits.map_or(int_bounds(dtype).1, |digits| 1 << digits);
+    let from = move_bound(from, true, dtype);
+    ensure!(
+        digits.is_none() || from < to_inc,
+        Runtime,
+        "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype, but \
+         got from={from} > to_inc={to_inc}"
+    );
+    check_bound(from, "from", dtype)?;
+    let range = (to_inc.wrapping_sub(from) as u64).wrapping_add(1);
+    Ok(ints_of(from, range))
+}
+
 impl Distribution {
     /// Checks the parameters for an element type, with PyTorch's texts.
+    ///
+    /// # Errors
+    /// If a parameter is outside of what the distribution, or the type, allows.
     pub fn check(&self, dtype: DType) -> Result<()> {
         let float = float_digits(dtype).is_some();
-        let needs_float = |kernel: &str| -> Result<()> {
-            dtype.check_kernel(float, kernel)?;
-            Ok(())
-        };
         match *self {
             Self::Uniform { from, to } => {
-                needs_float("check_uniform_bounds")?;
-                let max = match dtype {
-                    DType::F16 => 65504.0,
-                    DType::BF16 => f64::from(f32::from(half::bf16::MAX)),
-                    DType::F32 => f64::from(f32::MAX),
-                    _ => f64::MAX,
-                };
-                let outside = |v: f64| !(-max..=max).contains(&v);
-                ensure!(
-                    !outside(from),
-                    Runtime,
-                    "from is out of bounds for {}",
-                    cpp_name(dtype)
-                );
-                ensure!(
-                    !outside(to),
-                    Runtime,
-                    "to is out of bounds for {}",
-                    cpp_name(dtype)
-                );
-                ensure!(
-                    from <= to,
-                    Runtime,
-                    "uniform_ expects to return a [from, to) range, but found from={from} > to={to}"
-                );
-                ensure!(
-                    to - from <= max,
-                    Runtime,
-                    "uniform_ expects to-from <= std::numeric_limits<{}>::max(), but found to={to} and from={from} which \
-                     result in to-from to exceed the limit",
-                    dtype.scalar_type()
-                );
+                dtype.check_kernel(float, "check_uniform_bounds")?;
+                check_uniform(from, to, dtype)
             }
             Self::Normal { std, .. } => {
                 ensure!(
@@ -179,7 +273,7 @@ impl Distribution {
                     Runtime,
                     "normal expects std >= 0.0, but found std {std}"
                 );
-                needs_float("normal_kernel_cpu")?;
+                dtype.check_kernel(float, "normal_kernel_cpu")
             }
             Self::LogNormal { std, .. } => {
                 ensure!(
@@ -187,22 +281,16 @@ impl Distribution {
                     Runtime,
                     "log_normal_ expects std > 0.0, but found std={std}"
                 );
-                needs_float("log_normal_cpu")?;
+                dtype.check_kernel(float, "log_normal_cpu")
             }
             Self::Exponential { lambda } => {
-                ensure!(
-                    dtype.is_float(),
-                    Runtime,
-                    "Exponential distribution is a continuous probability distribution. dtype must be a floating point but \
-                     you specified {}",
-                    dtype.scalar_type()
-                );
+                check_continuous("Exponential", dtype, dtype.scalar_type())?;
                 ensure!(
                     lambda > 0.0,
                     Runtime,
                     "exponential_ expects lambda > 0.0, but found lambda={lambda}"
                 );
-                needs_float("exponential_cpu")?;
+                dtype.check_kernel(float, "exponential_cpu")
             }
             Self::Cauchy { sigma, .. } => {
                 ensure!(
@@ -210,14 +298,8 @@ impl Distribution {
                     Runtime,
                     "cauchy_ expects sigma > 0.0, but found sigma={sigma}"
                 );
-                ensure!(
-                    dtype.is_float(),
-                    Runtime,
-                    "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you \
-                     specified {}",
-                    cpp_name(dtype)
-                );
-                needs_float("cauchy_cpu")?;
+                check_continuous("Cauchy", dtype, cpp_name(dtype))?;
+                dtype.check_kernel(float, "cauchy_cpu")
             }
             Self::Geometric { p } => {
                 ensure!(
@@ -225,14 +307,7 @@ impl Distribution {
                     Runtime,
                     "geometric_ expects p to be in (0, 1), but got p={p}"
                 );
-                dtype.check_kernel(
-                    float
-                        || matches!(
-                            dtype,
-                            DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64
-                        ),
-                    "geometric_cpu",
-                )?;
+                dtype.check_kernel(float || is_common_int(dtype), "geometric_cpu")
             }
             Self::Bernoulli { p } => {
                 ensure!(
@@ -240,95 +315,24 @@ impl Distribution {
                     Runtime,
                     "bernoulli_ expects p to be in [0, 1], but got p={p}"
                 );
+                Ok(())
             }
-            Self::Random => {}
-            Self::RandomRange { .. } => {
-                self.ints(dtype)?;
-            }
+            Self::Random => Ok(()),
+            Self::RandomRange { .. } => self.ints(dtype).map(|_| ()),
         }
-        Ok(())
     }
 
+    /// Which integers are drawn.
     fn ints(&self, dtype: DType) -> Result<Ints> {
-        let plain = |range: u64, wide| {
-            Ok(Ints::Range {
-                range,
-                base: 0,
-                wide,
-            })
-        };
-        let (from, to) = match *self {
-            Self::RandomRange { from, to } => (from, to),
-            _ => {
-                return match dtype {
-                    DType::I64 => plain(1 << 63, true),
-                    DType::F64 => plain((1 << 53) + 1, true),
-                    DType::Bool => plain(2, false),
-                    _ => match float_digits(dtype) {
-                        Some(digits) => plain((1 << digits) + 1, false),
-                        None => plain(int_bounds(dtype).1 as u64 + 1, false),
-                    },
-                };
-            }
-        };
-        let name = cpp_name(dtype);
-        let (low, high) = int_bounds(dtype);
-        let float = float_digits(dtype);
-        let check = |v: i64, what: &str| -> Result<()> {
-            ensure!(
-                (low..=high).contains(&v),
-                Runtime,
-                "{what} is out of bounds for {name}"
-            );
-            Ok(())
-        };
-        let (from, range) = match to {
-            Some(to) => {
-                ensure!(
-                    from < to,
-                    Runtime,
-                    "random_ expects 'from' to be less than 'to', but got from={from} >= to={to}"
-                );
-                let (from, to) = (move_bound(from, true, dtype), move_bound(to, false, dtype));
-                ensure!(
-                    from < to,
-                    Runtime,
-                    "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from={from} >= to={to}"
-                );
-                check(from, "from")?;
-                check(to - 1, "to - 1")?;
-                (from, to.wrapping_sub(from) as u64)
-            }
-            None if from == i64::MIN => match dtype {
-                DType::I64 | DType::F64 | DType::F32 | DType::BF16 => return Ok(Ints::Full),
-                DType::F16 | DType::Bool => {
-                    return Err(dtype.no_kernel("random_full_64_bits_range_kernel_cpu"));
-                }
-                _ => bail!(
-                    Runtime,
-                    "random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16"
-                ),
-            },
-            None => {
-                let to_inc = float.map_or(high, |digits| 1 << digits);
-                let from = move_bound(from, true, dtype);
-                if float.is_some() {
-                    ensure!(
-                        from < to_inc,
-                        Runtime,
-                        "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype, but \
-                         got from={from} > to_inc={to_inc}"
-                    );
-                }
-                check(from, "from")?;
-                (from, (to_inc.wrapping_sub(from) as u64).wrapping_add(1))
-            }
-        };
-        Ok(Ints::Range {
-            range,
-            base: from,
-            wide: range >= 1 << 28,
-        })
+        match *self {
+            Self::RandomRange { from, to: Some(to) } => ints_between(from, to, dtype),
+            Self::RandomRange {
+                from: i64::MIN,
+                to: None,
+            } => every_int(dtype),
+            Self::RandomRange { from, to: None } => ints_from(from, dtype),
+            _ => Ok(plain_ints(dtype)),
+        }
     }
 
     /// Fills `out`, which holds a tensor's elements in memory order. `contiguous` is whether the tensor was

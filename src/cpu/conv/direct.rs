@@ -3,10 +3,10 @@
 #![allow(unsafe_code, reason = "slices of checked layouts for each thread")]
 
 use super::super::lines::Shared;
-use super::{Geometry, Tap, inside};
+use super::{Geometry, Phase, Tap, inside};
 use crate::cpu::simd::simd_fn;
 use crate::cpu::{copy, pool, slice};
-use crate::{DType, Result, Tensor};
+use crate::{DType, Element, Result, Tensor};
 
 /// One channel a group: sums without gathering.
 pub(super) fn direct(
@@ -20,107 +20,195 @@ pub(super) fn direct(
     let Some(phase) = phases.first() else {
         return Ok(());
     };
-    let multiplier = g.outputs / g.groups;
-    let taps = phase.taps.len();
     let w = copy::dense(w, w.dtype())?;
     let bias = bias.map(|b| copy::dense(b, b.dtype())).transpose()?;
-    let plane: usize = g.size.iter().product();
-    macro_rules! run {
-        ($t:ty) => {{
-            let (src, ws) = (Shared::at(x.data_ptr()), slice::<$t>(&w));
-            let bs = bias.as_ref().map(|b| slice::<$t>(b));
-            let dst = Shared::at(out.data_ptr());
-            if g.channels_last && multiplier == 1 {
-                let c = g.inputs;
-                // Weights as [tap][channel], so that a pixel's channels are one vector operation.
-                let turned: Vec<$t> = (0..taps * c).map(|i| ws[i % c * taps + i / c]).collect();
-                let rows = g.batch * g.out[0] * g.out[1];
-                pool::parallel_for(rows, (32768 / (g.out[2] * c * taps).max(1)).max(1), |r| {
-                    for row in r {
-                        let (n, d, h) = (row / (g.out[0] * g.out[1]), row / g.out[1] % g.out[0], row % g.out[1]);
-                        // SAFETY: image and row lie within the dense tensors.
-                        let (image, line) = unsafe {
-                            (std::slice::from_raw_parts(src.get().cast::<$t>().add(n * plane * c), plane * c),
-                             std::slice::from_raw_parts_mut(dst.get().cast::<$t>().add(row * g.out[2] * c), g.out[2] * c))
-                        };
-                        for (wx, pixel) in line.chunks_exact_mut(c).enumerate() {
-                            match bs { Some(b) => pixel.copy_from_slice(b), None => pixel.fill(0.0) }
-                            for (k, tap) in phase.taps.iter().enumerate() {
-                                let t = [d, h, wx];
-                                let at: [i64; 3] = std::array::from_fn(|i| t[i] as i64 * phase.advance[i] + tap.at[i]);
-                                if (0..3).all(|i| at[i] >= 0 && at[i] < g.size[i] as i64) {
-                                    let q = ((at[0] as usize * g.size[1] + at[1] as usize) * g.size[2] + at[2] as usize) * c;
-                                    axpy_each::<$t>(pixel, &image[q..q + c], &turned[k * c..(k + 1) * c]);
-                                }
-                            }
-                        }
-                    }
-                });
-                return Ok(());
-            }
-            if !g.channels_last {
-                let positions = g.positions();
-                pool::parallel_for(g.batch * g.outputs, (32768 / (positions * taps).max(1)).max(1), |r| {
-                    for i in r {
-                        let (n, o) = (i / g.outputs, i % g.outputs);
-                        // SAFETY: planes of the dense tensors; one output plane a step.
-                        let (from, to) = unsafe {
-                            (std::slice::from_raw_parts(src.get().cast::<$t>().add((n * g.inputs + o / multiplier) * plane), plane),
-                             std::slice::from_raw_parts_mut(dst.get().cast::<$t>().add(i * positions), positions))
-                        };
-                        slide::<$t>(to, from, &ws[o * taps..(o + 1) * taps], &phase.taps, phase.advance, g.size, g.out, bs.map_or(0.0, |b| b[o]));
-                    }
-                });
-                return Ok(());
-            }
-            let step = if g.channels_last { g.inputs } else { 1 };
-            let ostep = if g.channels_last { g.outputs } else { 1 };
-            let positions = g.positions();
-            pool::parallel_for(g.batch * g.outputs, (32768 / (positions * taps).max(1)).max(1), |r| {
-                let mut line = vec![0.0 as $t; g.out[2]];
-                for i in r {
-                    let (n, o) = (i / g.outputs, i % g.outputs);
-                    let c = o / multiplier;
-                    let start = if g.channels_last { n * plane * g.inputs + c } else { (n * g.inputs + c) * plane };
-                    let to = if g.channels_last { n * positions * g.outputs + o } else { i * positions };
-                    for row in 0..g.out[0] * g.out[1] {
-                        let (d, h) = (row / g.out[1], row % g.out[1]);
-                        line.fill(bs.map_or(0.0, |b| b[o]));
-                        for (k, tap) in phase.taps.iter().enumerate() {
-                            let (y, z) = (d as i64 * phase.advance[0] + tap.at[0], h as i64 * phase.advance[1] + tap.at[1]);
-                            if y < 0 || y >= g.size[0] as i64 || z < 0 || z >= g.size[1] as i64 {
-                                continue;
-                            }
-                            let (lo, hi) = inside(g.out[2], phase.advance[2], tap.at[2], g.size[2]);
-                            if lo >= hi {
-                                continue;
-                            }
-                            let x0 = lo as i64 * phase.advance[2] + tap.at[2];
-                            let from = start + ((y as usize * g.size[1] + z as usize) * g.size[2] + x0 as usize) * step;
-                            let stride = phase.advance[2] as usize * step;
-                            // SAFETY: `inside` keeps all sources within the row of the plane.
-                            let source = unsafe { std::slice::from_raw_parts(src.get().cast::<$t>().add(from), (hi - lo - 1) * stride + 1) };
-                            axpy::<$t>(&mut line[lo..hi], source, stride, ws[o * taps + k]);
-                        }
-                        for (j, v) in line.iter().enumerate() {
-                            // SAFETY: positions of this output channel, which no other task writes.
-                            unsafe { *dst.get().cast::<$t>().add(to + (row * g.out[2] + j) * ostep) = *v };
-                        }
-                    }
-                }
-            });
-        }};
-    }
     if out.dtype() == DType::F32 {
-        run!(f32)
+        Direct::<f32>::new(out, x, &w, bias.as_ref(), g, phase).run();
     } else {
-        run!(f64)
+        Direct::<f64>::new(out, x, &w, bias.as_ref(), g, phase).run();
     }
     Ok(())
 }
 
+/// A convolution with one channel a group.
+struct Direct<'a, T> {
+    src: Shared<u8>,
+    dst: Shared<u8>,
+    w: &'a [T],
+    bias: Option<&'a [T]>,
+    g: &'a Geometry,
+    phase: &'a Phase,
+    taps: usize,
+    /// Elements of a channel of an input image, and of an output image.
+    plane: usize,
+    positions: usize,
+    /// Outputs of each input channel.
+    multiplier: usize,
+}
+
+impl<'a, T: Real + Element> Direct<'a, T> {
+    fn new(
+        out: &Tensor,
+        x: &Tensor,
+        w: &'a Tensor,
+        bias: Option<&'a Tensor>,
+        g: &'a Geometry,
+        phase: &'a Phase,
+    ) -> Self {
+        Self {
+            src: Shared::at(x.data_ptr()),
+            dst: Shared::at(out.data_ptr()),
+            w: slice(w),
+            bias: bias.map(slice),
+            g,
+            phase,
+            taps: phase.taps.len(),
+            plane: g.size.iter().product(),
+            positions: g.positions(),
+            multiplier: g.outputs / g.groups,
+        }
+    }
+
+    fn run(&self) {
+        match (self.g.channels_last, self.multiplier) {
+            (true, 1) => self.pixels(),
+            (false, _) => self.planes(),
+            (true, _) => self.lines(),
+        }
+    }
+
+    fn bias_of(&self, o: usize) -> T {
+        self.bias.map_or(T::default(), |b| b[o])
+    }
+
+    /// Channels last: the channels of a pixel are one vector operation.
+    fn pixels(&self) {
+        let (g, taps, c) = (self.g, self.taps, self.g.inputs);
+        // Weights as [tap][channel].
+        let turned: Vec<T> = (0..taps * c)
+            .map(|i| self.w[i % c * taps + i / c])
+            .collect();
+        let rows = g.batch * g.out[0] * g.out[1];
+        let grain = (32768 / (g.out[2] * c * taps).max(1)).max(1);
+        pool::parallel_for(rows, grain, |range| {
+            for row in range {
+                let (n, d, h) = (
+                    row / (g.out[0] * g.out[1]),
+                    row / g.out[1] % g.out[0],
+                    row % g.out[1],
+                );
+                // SAFETY: image and row lie within the dense tensors, and no other task writes the row.
+                let (image, line) = unsafe {
+                    let image = self.src.get().cast::<T>().add(n * self.plane * c);
+                    let line = self.dst.get().cast::<T>().add(row * g.out[2] * c);
+                    (
+                        std::slice::from_raw_parts(image, self.plane * c),
+                        std::slice::from_raw_parts_mut(line, g.out[2] * c),
+                    )
+                };
+                for (w, pixel) in line.chunks_exact_mut(c).enumerate() {
+                    self.pixel(pixel, image, &turned, [d, h, w]);
+                }
+            }
+        });
+    }
+
+    fn pixel(&self, pixel: &mut [T], image: &[T], turned: &[T], place: [usize; 3]) {
+        let (size, c) = (self.g.size, self.g.inputs);
+        match self.bias {
+            Some(b) => pixel.copy_from_slice(b),
+            None => pixel.fill(T::default()),
+        }
+        for (k, tap) in self.phase.taps.iter().enumerate() {
+            let at: [i64; 3] =
+                std::array::from_fn(|i| place[i] as i64 * self.phase.advance[i] + tap.at[i]);
+            if (0..3).all(|i| at[i] >= 0 && at[i] < size[i] as i64) {
+                let [d, h, w] = at.map(|a| a as usize);
+                let q = ((d * size[1] + h) * size[2] + w) * c;
+                axpy_each::<T>(pixel, &image[q..q + c], &turned[k * c..(k + 1) * c]);
+            }
+        }
+    }
+
+    /// Row-major images: a plane of outputs at a time.
+    fn planes(&self) {
+        let (g, taps, plane, positions) = (self.g, self.taps, self.plane, self.positions);
+        self.each_output(|n, o| {
+            let from = (n * g.inputs + o / self.multiplier) * plane;
+            let to = (n * g.outputs + o) * positions;
+            // SAFETY: planes of the dense tensors; one output plane a step.
+            let (from, to) = unsafe {
+                let from = self.src.get().cast::<T>().add(from);
+                let to = self.dst.get().cast::<T>().add(to);
+                (
+                    std::slice::from_raw_parts(from, plane),
+                    std::slice::from_raw_parts_mut(to, positions),
+                )
+            };
+            let (phase, w) = (self.phase, &self.w[o * taps..(o + 1) * taps]);
+            let bias = self.bias_of(o);
+            slide::<T>(to, from, w, &phase.taps, phase.advance, g.size, g.out, bias);
+        });
+    }
+
+    /// Channels last with several outputs a channel: a line of one output channel at a time.
+    fn lines(&self) {
+        let g = self.g;
+        self.each_output(|n, o| {
+            let mut line = vec![T::default(); g.out[2]];
+            let start = n * self.plane * g.inputs + o / self.multiplier;
+            let to = n * self.positions * g.outputs + o;
+            for row in 0..g.out[0] * g.out[1] {
+                line.fill(self.bias_of(o));
+                self.line(&mut line, start, row, o);
+                for (j, v) in line.iter().enumerate() {
+                    let at = to + (row * g.out[2] + j) * g.outputs;
+                    // SAFETY: positions of this output channel, which no other task writes.
+                    unsafe { *self.dst.get().cast::<T>().add(at) = *v };
+                }
+            }
+        });
+    }
+
+    /// Adds all taps to a line of output channel `o`, whose input channel begins at `start`.
+    fn line(&self, line: &mut [T], start: usize, row: usize, o: usize) {
+        let (g, advance) = (self.g, self.phase.advance);
+        let (d, h) = ((row / g.out[1]) as i64, (row % g.out[1]) as i64);
+        for (k, tap) in self.phase.taps.iter().enumerate() {
+            let (y, z) = (d * advance[0] + tap.at[0], h * advance[1] + tap.at[1]);
+            if y < 0 || y >= g.size[0] as i64 || z < 0 || z >= g.size[1] as i64 {
+                continue;
+            }
+            let (lo, hi) = inside(g.out[2], advance[2], tap.at[2], g.size[2]);
+            if lo >= hi {
+                continue;
+            }
+            let x0 = (lo as i64 * advance[2] + tap.at[2]) as usize;
+            let at = (y as usize * g.size[1] + z as usize) * g.size[2] + x0;
+            let stride = advance[2] as usize * g.inputs;
+            // SAFETY: `inside` keeps all sources within the row of the plane.
+            let source = unsafe {
+                let from = self.src.get().cast::<T>().add(start + at * g.inputs);
+                std::slice::from_raw_parts(from, (hi - lo - 1) * stride + 1)
+            };
+            axpy::<T>(&mut line[lo..hi], source, stride, self.w[o * self.taps + k]);
+        }
+    }
+
+    /// Calls `f` with every image and output channel, in parallel.
+    fn each_output(&self, f: impl Fn(usize, usize) + Sync) {
+        let outputs = self.g.outputs;
+        let grain = (32768 / (self.positions * self.taps).max(1)).max(1);
+        pool::parallel_for(self.g.batch * outputs, grain, |range| {
+            for i in range {
+                f(i / outputs, i % outputs);
+            }
+        });
+    }
+}
+
 /// Real numbers with fused multiply-add.
-trait Real: Copy {
+trait Real: Copy + Default {
     fn fma(self, a: Self, b: Self) -> Self;
 }
 impl Real for f32 {

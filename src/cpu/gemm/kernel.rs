@@ -5,9 +5,9 @@
     reason = "packed panels are read and tiles written by pointer"
 )]
 
+use super::pack::{PackA, PackB};
 use super::policy::{Policy, Real, Task};
 use super::{Mat, MatMut};
-use crate::cpu::transpose::four_words;
 use std::cell::RefCell;
 
 /// Everything about one product; the pointers are trusted.
@@ -58,10 +58,18 @@ fn room<T>(buffer: &mut Vec<u64>, n: usize) -> *mut T {
 }
 
 /// Heights of the tiles that `rows` rows are cut into: all within one of each other.
-fn tiles(rows: usize, mr: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(super) fn tiles(rows: usize, mr: usize) -> impl Iterator<Item = (usize, usize)> {
     let count = rows.div_ceil(mr).max(1);
     let (base, extra) = (rows / count, rows % count);
     (0..count).map(move |t| (t * base + t.min(extra), base + usize::from(t < extra)))
+}
+
+/// How a product is cut into blocks.
+struct Plan {
+    kc: usize,
+    nc: usize,
+    a_in_place: bool,
+    b_in_place: bool,
 }
 
 impl<P: Policy> Product<P> {
@@ -78,18 +86,13 @@ impl<P: Policy> Product<P> {
         BUFFERS.set(buffers);
     }
 
-    unsafe fn blocks(&self, buffers: &mut (Vec<u64>, Vec<u64>)) {
+    /// Which operands are read where they are, and how many columns of B are packed at a time.
+    fn plan(&self) -> Plan {
         let (m, n, k) = (self.m, self.n, self.k);
         let kblocks = k.div_ceil(P::KC).max(1);
         let kc = k.div_ceil(kblocks).next_multiple_of(P::STEP).max(1);
         let size = size_of::<P::T>();
         let a_page = (self.a.rs.unsigned_abs() * size) % 4096 == 0;
-        let a_in_place =
-            P::IN_PLACE && m * kc * size <= SMALL_A && (!a_page || m <= 2 || self.a.rs == 1);
-        let b_in_place = P::IN_PLACE
-            && self.b.cs == 1
-            && n * k * size <= SMALL_B
-            && (m > 12 || n * k * size <= 48 << 10);
         let small_m = m <= MC;
         // A panel at a time where each is used once; else as much of B as half a megabyte or so holds.
         let nc = if small_m && self.b.cs == 1 && n * k * size > 1 << 20 {
@@ -100,236 +103,97 @@ impl<P: Policy> Product<P> {
         } else {
             ((1 << 20) / (kc * size_of::<P::P>())).clamp(4, 64) * Self::NR
         };
+        Plan {
+            kc,
+            nc,
+            a_in_place: P::IN_PLACE
+                && m * kc * size <= SMALL_A
+                && (!a_page || m <= 2 || self.a.rs == 1),
+            b_in_place: P::IN_PLACE
+                && self.b.cs == 1
+                && n * k * size <= SMALL_B
+                && (m > 12 || n * k * size <= 48 << 10),
+        }
+    }
+
+    unsafe fn blocks(&self, buffers: &mut (Vec<u64>, Vec<u64>)) {
+        let plan = self.plan();
+        let (n, k, kc, nc) = (self.n, self.k, plan.kc, plan.nc);
         let packed_k = kc.div_ceil(P::STEP);
-        let pa: *mut P::P = if a_in_place {
+        let pa: *mut P::P = if plan.a_in_place {
             std::ptr::null_mut()
         } else {
-            room(&mut buffers.0, packed_k * m.min(MC))
+            room(&mut buffers.0, packed_k * self.m.min(MC))
         };
-        let pb: *mut P::P = room(
-            &mut buffers.1,
-            packed_k * nc.min(n.next_multiple_of(Self::NR)),
-        );
+        let width = nc.min(n.next_multiple_of(Self::NR));
+        let pb: *mut P::P = room(&mut buffers.1, packed_k * width);
         let mut p0 = 0;
         while p0 == 0 || p0 < k {
             let kb = kc.min(k - p0);
-            let ks = kb.div_ceil(P::STEP);
-            let (first, last) = (p0 == 0, p0 + kb >= k);
             let mut a_packed = usize::MAX;
             for j0 in (0..n).step_by(nc) {
                 let nb = nc.min(n - j0);
                 // SAFETY: blocks lie within the matrices; buffers have room for a block.
                 unsafe {
-                    let b = self.b.at(p0, j0);
                     // The panels that are used in place need no packing; a narrow last one does.
                     P::with(PackB::<P> {
-                        src: b,
+                        src: self.b.at(p0, j0),
                         kb,
                         nb,
                         dst: pb,
-                        only_tail: b_in_place,
+                        only_tail: plan.b_in_place,
                     });
-                    for i0 in (0..m).step_by(MC) {
-                        let mb = MC.min(m - i0);
-                        let a = self.a.at(i0, p0);
-                        if !a_in_place && a_packed != i0 {
-                            P::with(PackA::<P> {
-                                src: a,
-                                mb,
-                                kb,
-                                dst: pa,
-                            });
-                            a_packed = i0;
-                        }
-                        let c = self.c.at(i0, j0);
-                        let bias = self.bias.map(|(b, rs, cs)| {
-                            (b.offset(i0 as isize * rs + j0 as isize * cs), rs, cs)
-                        });
-                        let block = Block::<P> {
-                            mb,
-                            nb,
-                            ks,
-                            alpha: self.alpha,
-                            beta: if first { self.beta } else { P::Acc::ONE },
-                            a: if a_in_place { a.ptr.cast() } else { pa },
-                            a_strides: a_in_place.then_some((a.rs, a.cs)),
-                            b: if b_in_place {
-                                Some((b.ptr.cast(), b.rs))
-                            } else {
-                                None
-                            },
-                            pb,
-                            c,
-                            bias: if last { bias } else { None },
-                        };
-                        if a_in_place {
-                            P::with(InPlace(block))
-                        } else {
-                            P::with(Packed(block))
-                        }
-                    }
+                    self.columns(&plan, (p0, kb), (j0, nb), (pa, pb), &mut a_packed);
                 }
             }
             p0 += kb.max(1);
         }
     }
-}
 
-/// Packs a block of A as tiles of `[k][rows]`.
-struct PackA<P: Policy> {
-    src: Mat<P::T>,
-    mb: usize,
-    kb: usize,
-    dst: *mut P::P,
-}
-
-impl<P: Policy> Task for PackA<P> {
+    /// All rows of A against the packed columns `j0..j0 + nb` of B, along `p0..p0 + kb`.
     #[inline(always)]
-    unsafe fn run(self) {
-        let mut dst = self.dst;
-        for (r0, h) in tiles(self.mb, P::MR) {
-            // SAFETY: the block lies within A, `dst` has room for it.
+    unsafe fn columns(
+        &self,
+        plan: &Plan,
+        (p0, kb): (usize, usize),
+        (j0, nb): (usize, usize),
+        (pa, pb): (*mut P::P, *mut P::P),
+        a_packed: &mut usize,
+    ) {
+        let (first, last) = (p0 == 0, p0 + kb >= self.k);
+        for i0 in (0..self.m).step_by(MC) {
+            let mb = MC.min(self.m - i0);
+            // SAFETY: blocks lie within the matrices; the buffer has room for a block.
             unsafe {
-                pack::<P>(
-                    self.src.at(r0, 0).ptr,
-                    self.src.rs,
-                    self.src.cs,
-                    h,
-                    h,
-                    self.kb,
-                    dst,
-                );
-                dst = dst.add(h * self.kb.div_ceil(P::STEP));
-            }
-        }
-    }
-}
-
-/// Packs a block of B as panels of `[k][NR]`, the last one filled with zeros.
-struct PackB<P: Policy> {
-    src: Mat<P::T>,
-    kb: usize,
-    nb: usize,
-    dst: *mut P::P,
-    only_tail: bool,
-}
-
-impl<P: Policy> Task for PackB<P> {
-    #[inline(always)]
-    unsafe fn run(self) {
-        let nr = 2 * P::W;
-        let ks = self.kb.div_ceil(P::STEP);
-        for j0 in (0..self.nb).step_by(nr) {
-            let w = nr.min(self.nb - j0);
-            if self.only_tail && w == nr {
-                continue;
-            }
-            // SAFETY: the panel lies within B, `dst` has room for all panels.
-            unsafe {
-                pack::<P>(
-                    self.src.at(0, j0).ptr,
-                    self.src.cs,
-                    self.src.rs,
-                    w,
-                    nr,
-                    self.kb,
-                    self.dst.add(j0 * ks),
-                )
-            };
-        }
-    }
-}
-
-/// `dst[p][i] = src[i * step + p * kstep]` for `i < w`, zero up to `width`; STEP elements along k in each value.
-#[inline(always)]
-unsafe fn pack<P: Policy>(
-    src: *const P::T,
-    step: isize,
-    kstep: isize,
-    w: usize,
-    width: usize,
-    kb: usize,
-    dst: *mut P::P,
-) {
-    // SAFETY: the caller's; reads stop at `w` and `kb`.
-    unsafe {
-        if w < width {
-            for i in 0..width * kb.div_ceil(P::STEP) {
-                *dst.add(i) = P::zero_p();
-            }
-        }
-        let one = |i: usize, p: usize| {
-            let s = src.offset(i as isize * step + p as isize * kstep);
-            let x0 = *s;
-            // A missing partner must not be read; P::pack of (x, 0) has to add nothing.
-            if P::STEP == 1 {
-                P::pack(x0, x0)
-            } else if p + 1 < kb {
-                P::pack(x0, *s.offset(kstep))
-            } else {
-                P::pack(x0, P::narrow(P::Acc::ZERO))
-            }
-        };
-        if step == 1 && P::STEP == 1 {
-            for p in 0..kb {
-                let (s, d) = (src.offset(p as isize * kstep), dst.add(p * width));
-                if w == width && width == 2 * P::W {
-                    for i in 0..2 * P::W {
-                        *d.add(i) = P::pack(*s.add(i), *s.add(i));
-                    }
+                let (a, b) = (self.a.at(i0, p0), self.b.at(p0, j0));
+                if !plan.a_in_place && *a_packed != i0 {
+                    P::with(PackA::<P> {
+                        src: a,
+                        mb,
+                        kb,
+                        dst: pa,
+                    });
+                    *a_packed = i0;
+                }
+                let bias = self.bias.filter(|_| last);
+                let place = |rs: isize, cs: isize| i0 as isize * rs + j0 as isize * cs;
+                let block = Block::<P> {
+                    mb,
+                    nb,
+                    ks: kb.div_ceil(P::STEP),
+                    alpha: self.alpha,
+                    beta: if first { self.beta } else { P::Acc::ONE },
+                    a: if plan.a_in_place { a.ptr.cast() } else { pa },
+                    a_strides: plan.a_in_place.then_some((a.rs, a.cs)),
+                    b: plan.b_in_place.then_some((b.ptr.cast(), b.rs)),
+                    pb,
+                    c: self.c.at(i0, j0),
+                    bias: bias.map(|(b, rs, cs)| (b.offset(place(rs, cs)), rs, cs)),
+                };
+                if plan.a_in_place {
+                    P::with(InPlace(block))
                 } else {
-                    for i in 0..w {
-                        *d.add(i) = P::pack(*s.add(i), *s.add(i));
-                    }
-                }
-            }
-            return;
-        }
-        if step == 1 && P::STEP == 2 {
-            for p in (0..kb).step_by(2) {
-                let (s, d) = (src.offset(p as isize * kstep), dst.add(p / 2 * width));
-                if p + 1 == kb {
-                    for i in 0..w {
-                        *d.add(i) = one(i, p);
-                    }
-                } else {
-                    let t = s.offset(kstep);
-                    for i in 0..w {
-                        *d.add(i) = P::pack(*s.add(i), *t.add(i));
-                    }
-                }
-            }
-            return;
-        }
-        // Contiguous along k, and a packed value is the bits of its elements: transpose four by four.
-        let (mut i0, whole) = (0, kb / (4 * P::STEP) * 4 * P::STEP);
-        if kstep == 1 && size_of::<P::P>() == 4 && P::STEP * size_of::<P::T>() == 4 {
-            let step_bytes = step * size_of::<P::T>() as isize;
-            i0 = w / 4 * 4;
-            // A cache line of each run at a time: runs a power of two apart push each other out of the cache.
-            for p0 in (0..whole).step_by(16 * P::STEP) {
-                for i in (0..i0).step_by(4) {
-                    for p in (p0..whole.min(p0 + 16 * P::STEP)).step_by(4 * P::STEP) {
-                        let from = src.offset(i as isize * step).add(p).cast::<u8>();
-                        let to = dst.add(p / P::STEP * width + i).cast::<u32>();
-                        four_words(from, step_bytes, to, width as isize);
-                    }
-                }
-            }
-            for i in 0..i0 {
-                for p in (whole..kb).step_by(P::STEP) {
-                    *dst.add(p / P::STEP * width + i) = one(i, p);
-                }
-            }
-        }
-        // General: small blocks keep both sides in L1.
-        for p0 in (0..kb).step_by(16 * P::STEP) {
-            let p1 = kb.min(p0 + 16 * P::STEP);
-            for i in i0..w {
-                let mut p = p0;
-                while p < p1 {
-                    *dst.add(p / P::STEP * width + i) = one(i, p);
-                    p += P::STEP;
+                    P::with(Packed(block))
                 }
             }
         }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "matrices are passed to the kernels by pointer")]
 
 mod kernel;
+mod pack;
 mod policy;
 mod simple;
 #[cfg(test)]

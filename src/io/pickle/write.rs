@@ -1,11 +1,10 @@
 //! From a tree to a pickle of protocol 2, as PyTorch writes and reads it.
 
 mod composite;
+mod tensor;
 
 use crate::io::names;
-use crate::io::tree::{
-    CallKind, Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree, Value,
-};
+use crate::io::tree::{CallKind, Id, Object, Tree, Value};
 use crate::{DType, Result, ensure, err};
 
 /// Levels of nesting; the same that reading allows.
@@ -240,130 +239,135 @@ impl Writer<'_> {
             return Ok(());
         }
         let tree = self.tree;
-        let value = Value::Object(id);
-        let object = &tree.objects[id.0 as usize];
+        match &tree.objects[id.0 as usize] {
+            // These may contain themselves, or are remembered by their text: they see to the memo.
+            Object::Tuple(_) => return self.tuple(id),
+            Object::List(_) => return self.list(id),
+            Object::Dict(_) => return self.dict(id),
+            Object::OrderedDict(_) => return self.ordered_dict(id),
+            Object::Call(_) => return self.call(id),
+            Object::DType(dtype) => return self.global("torch", dtype.name()),
+            Object::Global(number) => {
+                let global = numbered(&tree.globals, *number, "name")?;
+                return self.global(&global.module, &global.name);
+            }
+
+            Object::Storage(number, dtype) => self.storage(*number, *dtype)?,
+            Object::Tensor(number) => {
+                self.tensor(numbered(&tree.tensors, *number, "tensor")?)?;
+            }
+            Object::Composite(number) => {
+                self.composite(numbered(&tree.composites, *number, "tensor")?)?;
+            }
+            Object::Proto(_) => {
+                return Err(err!(Value, "the tree has tensors without storages"));
+            }
+            plain => self.plain(plain, Value::Object(id))?,
+        }
+        self.remember(id);
+        Ok(())
+    }
+
+    /// An object that is written whole before it is remembered.
+    fn plain(&mut self, object: &Object, value: Value) -> Result<()> {
+        let tree = self.tree;
         let bytes = tree.bytes(value).unwrap_or(&[]);
-        let pairs = tree.pairs(value).unwrap_or(&[]);
         match object {
-            Object::Str(_) => self.unicode(tree.str(value).unwrap_or("").as_bytes())?,
-            Object::Surrogates(_) => self.unicode(bytes)?,
-            Object::BigInt(_) => self.big_int(bytes)?,
-            Object::Bytes(_) => self.latin1(bytes)?,
+            Object::Surrogates(_) => self.unicode(bytes),
+            Object::BigInt(_) => self.big_int(bytes),
+            Object::Bytes(_) => self.latin1(bytes),
             Object::ByteArray(_) => {
                 self.global("builtins", "bytearray")?;
                 self.latin1(bytes)?;
-                self.out.extend_from_slice(b"\x85R");
+                self.reduce(1)
             }
-            Object::Complex(_) => {
-                let (re, im) = tree.complex(value).unwrap_or_default();
-                self.global("builtins", "complex")?;
-                self.value(Value::Float(re))?;
-                self.value(Value::Float(im))?;
-                self.out.extend_from_slice(b"\x86R");
-            }
-            Object::Tuple(_) => return self.tuple(id),
+            Object::Complex(_) => self.complex(tree.complex(value).unwrap_or_default()),
             Object::Size(_) => {
                 self.global("torch", "Size")?;
                 self.out.push(b'(');
                 self.values(tree.items(value).unwrap_or(&[]))?;
-                self.out.extend_from_slice(b"t\x85R");
+                self.out.push(b't');
+                self.reduce(1)
             }
-            Object::List(_) => {
-                self.out.push(b']');
-                self.remember(id);
-                return self.append(tree.items(value).unwrap_or(&[]));
-            }
-            Object::Set(_) | Object::FrozenSet(_) => {
-                self.global(
-                    "builtins",
-                    if matches!(object, Object::Set(_)) {
-                        "set"
-                    } else {
-                        "frozenset"
-                    },
-                )?;
-                self.out.push(b']');
-                self.append(tree.items(value).unwrap_or(&[]))?;
-                self.out.extend_from_slice(b"\x85R");
-            }
-            Object::Dict(_) => {
-                self.out.push(b'}');
-                self.remember(id);
-                return self.set_items(pairs);
-            }
-            Object::OrderedDict(_) => {
-                self.no_hooks()?;
-                self.remember(id);
-                self.set_items(pairs)?;
-                if let Some(&attrs) = tree.attrs.get(&id) {
-                    self.value(attrs)?;
-                    self.out.push(b'b');
-                }
-                return Ok(());
-            }
+            Object::Set(_) => self.set("set", value),
+            Object::FrozenSet(_) => self.set("frozenset", value),
             Object::Counter(_) => {
                 self.global("collections", "Counter")?;
                 self.out.push(b'}');
-                self.set_items(pairs)?;
-                self.out.extend_from_slice(b"\x85R");
+                self.set_items(tree.pairs(value).unwrap_or(&[]))?;
+                self.reduce(1)
             }
-            Object::DType(dtype) => return self.global("torch", dtype.name()),
-            Object::Device(_) => {
-                self.global("torch", "device")?;
-                let text = tree.str(value).unwrap_or("cpu");
-                match text
-                    .split_once(':')
-                    .and_then(|(kind, index)| Some((kind, index.parse().ok()?)))
-                {
-                    Some((kind, index)) => {
-                        self.word(kind)?;
-                        self.int(index);
-                        self.out.extend_from_slice(b"\x86R");
-                    }
-                    None => {
-                        self.word(text)?;
-                        self.out.extend_from_slice(b"\x85R");
-                    }
-                }
-            }
+            Object::Device(_) => self.device(tree.str(value).unwrap_or("cpu")),
             Object::Layout(_) => {
                 self.global("torch.serialization", "_get_layout")?;
                 self.word(tree.str(value).unwrap_or("torch.strided"))?;
-                self.out.extend_from_slice(b"\x85R");
-            }
-            Object::Storage(number, dtype) => self.storage(*number, *dtype)?,
-            Object::Tensor(number) => {
-                let tensor = tree
-                    .tensors
-                    .get(*number as usize)
-                    .ok_or_else(|| err!(Value, "a tensor number out of range"))?;
-                self.tensor(tensor)?;
-            }
-            Object::Composite(number) => {
-                let composite = tree
-                    .composites
-                    .get(*number as usize)
-                    .ok_or_else(|| err!(Value, "a tensor number out of range"))?;
-                self.composite(composite)?;
-            }
-            Object::Global(number) => {
-                let global = tree
-                    .globals
-                    .get(*number as usize)
-                    .ok_or_else(|| err!(Value, "a name number out of range"))?;
-                return self.global(&global.module, &global.name);
-            }
-            Object::Call(_) => return self.call(id),
-            Object::Proto(_) => {
-                return Err(err!(Value, "the tree has tensors without storages"));
+                self.reduce(1)
             }
             Object::PersistentId(_) => {
                 self.value(tree.persistent_id(value).unwrap_or(Value::None))?;
                 self.out.push(b'Q');
+                Ok(())
             }
+            // All that has bytes, items or numbers is listed: what is left is text.
+            _ => self.unicode(tree.str(value).unwrap_or("").as_bytes()),
         }
-        self.remember(id);
+    }
+
+    /// A call of what lies below the last `n` values with them.
+    fn reduce(&mut self, n: u8) -> Result<()> {
+        self.out.extend_from_slice(&[0x84 + n, b'R']);
         Ok(())
+    }
+
+    fn complex(&mut self, (re, im): (f64, f64)) -> Result<()> {
+        self.global("builtins", "complex")?;
+        self.value(Value::Float(re))?;
+        self.value(Value::Float(im))?;
+        self.reduce(2)
+    }
+
+    fn list(&mut self, id: Id) -> Result<()> {
+        self.out.push(b']');
+        self.remember(id);
+        self.append(self.tree.items(Value::Object(id)).unwrap_or(&[]))
+    }
+
+    fn set(&mut self, class: &str, value: Value) -> Result<()> {
+        self.global("builtins", class)?;
+        self.out.push(b']');
+        self.append(self.tree.items(value).unwrap_or(&[]))?;
+        self.reduce(1)
+    }
+
+    fn dict(&mut self, id: Id) -> Result<()> {
+        self.out.push(b'}');
+        self.remember(id);
+        self.set_items(self.tree.pairs(Value::Object(id)).unwrap_or(&[]))
+    }
+
+    fn ordered_dict(&mut self, id: Id) -> Result<()> {
+        self.no_hooks()?;
+        self.remember(id);
+        self.set_items(self.tree.pairs(Value::Object(id)).unwrap_or(&[]))?;
+        if let Some(&attrs) = self.tree.attrs.get(&id) {
+            self.value(attrs)?;
+            self.out.push(b'b');
+        }
+        Ok(())
+    }
+
+    fn device(&mut self, text: &str) -> Result<()> {
+        self.global("torch", "device")?;
+        let numbered = text
+            .split_once(':')
+            .and_then(|(kind, index)| Some((kind, index.parse().ok()?)));
+        let Some((kind, index)) = numbered else {
+            self.word(text)?;
+            return self.reduce(1);
+        };
+        self.word(kind)?;
+        self.int(index);
+        self.reduce(2)
     }
 
     fn tuple(&mut self, id: Id) -> Result<()> {
@@ -444,111 +448,11 @@ impl Writer<'_> {
         }
         Ok(())
     }
+}
 
-    fn storage_of(&self, number: u32) -> Result<&StorageRef> {
-        self.tree
-            .storages
-            .get(number as usize)
-            .ok_or_else(|| err!(Value, "a storage number out of range"))
-    }
-
-    fn storage(&mut self, number: u32, dtype: Option<DType>) -> Result<()> {
-        let storage = self.storage_of(number)?;
-        ensure!(
-            storage.data != Data::Meta,
-            NotImplemented,
-            "cannot save a meta storage by itself"
-        );
-        let (nbytes, location) = (storage.nbytes, storage.location.clone());
-        let key = *self.keys[number as usize].get_or_insert_with(|| {
-            self.used.push(number);
-            self.used.len() - 1
-        });
-        let class = dtype
-            .filter(|_| !self.untyped[number as usize])
-            .and_then(|d| Some((names::storage_prefix(d)?, d.size() as u64)));
-        self.out.push(b'(');
-        self.word("storage")?;
-        match class {
-            Some((prefix, _)) => self.global("torch", &format!("{prefix}Storage"))?,
-            None => self.global("torch.storage", "UntypedStorage")?,
-        }
-        self.unicode(key.to_string().as_bytes())?;
-        self.word(&location)?;
-        let numel = nbytes / class.map_or(1, |c| c.1);
-        self.int(i64::try_from(numel).map_err(|_| err!(Value, "a storage of {nbytes} bytes"))?);
-        self.out.extend_from_slice(b"tQ");
-        Ok(())
-    }
-
-    fn tensor(&mut self, tensor: &TensorRef) -> Result<()> {
-        let meta = self.storage_of(tensor.storage)?.data == Data::Meta;
-        if let (false, Some(quant)) = (meta, &tensor.quant) {
-            return self.quantized(tensor, quant, (tensor.shape(), tensor.stride()));
-        }
-        let parameter = tensor.class == TensorClass::Parameter;
-        let attrs = tensor.attrs != Value::None;
-        if parameter {
-            self.global(
-                "torch._utils",
-                if attrs {
-                    "_rebuild_parameter_with_state"
-                } else {
-                    "_rebuild_parameter"
-                },
-            )?;
-            self.out.push(b'(');
-        } else if attrs {
-            self.global("torch._tensor", "_rebuild_from_type_v2")?;
-            self.out.push(b'(');
-        }
-        let typed = !self.untyped[tensor.storage as usize];
-        let func = match (meta, typed) {
-            (true, _) => "_rebuild_meta_tensor_no_storage",
-            (false, true) => "_rebuild_tensor_v2",
-            (false, false) => "_rebuild_tensor_v3",
-        };
-        self.global("torch._utils", func)?;
-        if attrs && !parameter {
-            self.global("torch", "Tensor")?;
-        }
-        self.out.push(b'(');
-        if meta {
-            self.global("torch", tensor.dtype.name())?;
-        } else {
-            self.storage(tensor.storage, typed.then_some(tensor.dtype))?;
-            self.int(tensor.offset);
-        }
-        self.ints(tensor.shape());
-        self.ints(tensor.stride());
-        self.value(Value::Bool(tensor.requires_grad && !parameter))?;
-        if !meta {
-            self.no_hooks()?;
-            if !typed {
-                self.global("torch", tensor.dtype.name())?;
-            }
-            if tensor.conj || tensor.neg {
-                self.out.extend_from_slice(b"}(");
-                for (name, set) in [("conj", tensor.conj), ("neg", tensor.neg)] {
-                    if set {
-                        self.word(name)?;
-                        self.value(Value::Bool(true))?;
-                    }
-                }
-                self.out.push(b'u');
-            }
-        }
-        self.out.push(b't');
-        if parameter {
-            self.out.push(b'R');
-            self.value(Value::Bool(tensor.requires_grad))?;
-            self.no_hooks()?;
-        }
-        if attrs {
-            self.value(tensor.attrs)?;
-        }
-        self.out
-            .extend_from_slice(if parameter || attrs { b"tR" } else { b"R" });
-        Ok(())
-    }
+/// An entry of a table of the tree.
+fn numbered<'t, T>(table: &'t [T], number: u32, what: &str) -> Result<&'t T> {
+    table
+        .get(number as usize)
+        .ok_or_else(|| err!(Value, "a {what} number out of range"))
 }

@@ -101,13 +101,8 @@ impl Drop for Entry {
 
 /// A storage of a recorded argument stands in for the real one by its layout alone.
 fn placeholder(t: &Tensor) -> Tensor {
-    let bare = Tensor::from_parts(
-        Storage::meta(0),
-        t.shape().clone(),
-        t.strides().clone(),
-        t.offset(),
-        t.dtype(),
-    );
+    let (shape, strides) = (t.shape().clone(), t.strides().clone());
+    let bare = Tensor::hollow(shape, strides, t.offset(), t.dtype());
     bare.with_conj(t.is_conj()).with_neg(t.is_neg())
 }
 

@@ -78,11 +78,8 @@ pub fn replay(source: &Source, nbytes: usize, keep: bool) -> Result<Storage> {
 }
 
 fn copy_storage(s: &Storage) -> Result<Storage> {
-    let n = s.nbytes() as i64;
-    let view =
-        |s: &Storage| Tensor::from_parts(s.clone(), [n].into(), [1].into(), 0, crate::DType::U8);
     let fresh = Storage::empty(s.nbytes(), s.device())?;
-    crate::ops::helpers::copy_(&view(&fresh), &view(s))?;
+    crate::ops::helpers::copy_(&Tensor::bytes_of(&fresh), &Tensor::bytes_of(s))?;
     Ok(fresh)
 }
 
@@ -143,8 +140,9 @@ impl Replay {
         let mut failed = None;
         args.for_each_tensor_mut(|t| {
             if t.is_meta() && t.storage().nbytes() == 0 {
-                match inputs.next().map(|s| self.shadow_of(s)) {
-                    Some(Ok(storage)) => *t = on_storage(t, storage),
+                let shadow = inputs.next().map(|s| self.shadow_of(s));
+                match shadow.map(|s| s.and_then(|s| on_storage(t, s))) {
+                    Some(Ok(real)) => *t = real,
                     Some(Err(e)) => failed = Some(e),
                     None => {}
                 }
@@ -168,7 +166,7 @@ impl Replay {
                 Some(s) => s.clone(),
                 None => bail!(Runtime, "a recorded write has no storage"),
             };
-            let target = on_storage(layout, storage);
+            let target = on_storage(layout, storage)?;
             return with_rng(call, || {
                 let c = Call {
                     args: &args.borrow(),
@@ -196,16 +194,10 @@ fn with_rng<R>(call: &Written, f: impl FnOnce() -> R) -> R {
 }
 
 /// The layout of `t` on another storage.
-fn on_storage(t: &Tensor, storage: Storage) -> Tensor {
-    Tensor::from_parts(
-        storage,
-        t.shape().clone(),
-        t.strides().clone(),
-        t.offset(),
-        t.dtype(),
-    )
-    .with_conj(t.is_conj())
-    .with_neg(t.is_neg())
+fn on_storage(t: &Tensor, storage: Storage) -> Result<Tensor> {
+    let (shape, strides) = (t.shape().clone(), t.strides().clone());
+    let made = Tensor::checked(storage, shape, strides, t.offset(), t.dtype())?;
+    Ok(made.with_conj(t.is_conj()).with_neg(t.is_neg()))
 }
 
 /// A real host tensor with the values that `t` would have; `t` itself stays on meta.
@@ -213,7 +205,7 @@ fn on_storage(t: &Tensor, storage: Storage) -> Tensor {
 /// # Errors
 /// As [`replay`].
 pub fn peek(t: &Tensor, source: &Source) -> Result<Tensor> {
-    Ok(on_storage(t, replay(source, t.storage().nbytes(), false)?))
+    on_storage(t, replay(source, t.storage().nbytes(), false)?)
 }
 
 /// Makes a meta tensor real in place: its storage gets the data, and all its views and ties follow. Real tensors are

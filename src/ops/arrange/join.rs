@@ -2,12 +2,12 @@
 
 use crate::cpu::join;
 use crate::dims::{self, MemoryFormat, wrap_dim};
+use crate::ops::core::helpers;
 use crate::ops::core::op::{F, FM, O, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::core::typed::Tensors;
-use crate::ops::core::{either, helpers};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
-use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, err};
+use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, err, kernels};
 use smallvec::SmallVec;
 use torchlike_macros::operators;
 
@@ -242,7 +242,7 @@ fn cat(a: &calls::Cat) -> Result<(Plan, usize)> {
 
 fn write_cat(a: &calls::Cat, dim: &usize, outs: &[Tensor]) -> Result<()> {
     for (place, t) in join::places(&outs[0], a.tensors.iter(), *dim) {
-        either::copy(&place, t)?;
+        kernels::copy(&place, t)?;
     }
     Ok(())
 }
@@ -292,7 +292,7 @@ fn stack(a: &calls::Stack) -> Result<(Plan, usize)> {
 
 fn write_stack(a: &calls::Stack, dim: &usize, outs: &[Tensor]) -> Result<()> {
     for (place, t) in join::layers(&outs[0], a.tensors.iter(), *dim) {
-        either::copy(&place, t)?;
+        kernels::copy(&place, t)?;
     }
     Ok(())
 }

@@ -118,14 +118,6 @@ pub fn back_to(t: Tensor, device: Device) -> Result<Tensor> {
     t.to_device(device)
 }
 
-/// A number as a 0-dimensional tensor of the dtype it would promote to.
-///
-/// # Errors
-/// If memory cannot be had.
-pub fn wrapped(s: Scalar) -> Result<Tensor> {
-    Tensor::scalar(s, s.dtype(crate::mode::default_dtype()))
-}
-
 /// Runs calls that are part of a kernel's work: only the recording, which keeps their effects, sees them.
 pub fn inside<R>(f: impl FnOnce() -> R) -> R {
     crate::mode::with_layers(crate::mode::RECORDING, f)

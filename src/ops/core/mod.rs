@@ -3,7 +3,6 @@
 pub mod args;
 pub mod call;
 pub mod dispatch;
-pub mod either;
 pub mod helpers;
 pub(crate) mod lookup;
 pub mod op;

@@ -8,7 +8,7 @@ use crate::ops::core::args::{Args, OwnedArgs};
 use crate::ops::core::schema::Schema;
 use crate::{DType, Result, Tensor};
 
-pub use crate::plan::{OutSpec, Plan, ViewPlan, Views};
+pub use crate::plan::{OutSpec, Plan, Views};
 
 /// One operator (one overload of one public name).
 pub struct OpDef {

@@ -42,6 +42,15 @@ impl<'a> From<&'a Tensor> for Operand<'a> {
     }
 }
 
+impl<'a> From<Operand<'a>> for crate::cpu::rows::Operand<'a> {
+    fn from(o: Operand<'a>) -> Self {
+        match o {
+            Operand::Tensor(t) => Self::Tensor(t),
+            Operand::Scalar(s) => Self::Number(s),
+        }
+    }
+}
+
 impl<T: Into<Scalar>> From<T> for Operand<'_> {
     fn from(s: T) -> Self {
         Self::Scalar(s.into())

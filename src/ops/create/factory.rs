@@ -5,9 +5,7 @@ use crate::ops::copy::strides_in;
 use crate::ops::core::op::{F, M, O, OpDef, Plan, kernel};
 use crate::ops::index::mask::check_fits;
 use crate::ops::view::part;
-use crate::{
-    DType, Device, DeviceKind, Dims, Result, Scalar, Tensor, bail, cpu, cuda, ensure, mode,
-};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels, mode};
 use std::ops::Range;
 use torchlike_macros::operators;
 
@@ -25,21 +23,21 @@ pub static OPS: &[OpDef] = &[
         "zeros",
         "(int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        body!(zeros_rule, |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(0))),
+        body!(zeros_rule, |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| kernels::fill(&outs[0], Scalar::Int(0))),
         "A tensor of zeros.",
     ).samples("(10,), dtype=b8, device=dev"),
     kernel(
         "ones",
         "(int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        body!(|a| sized(a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(1))),
+        body!(|a| sized(a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| kernels::fill(&outs[0], Scalar::Int(1))),
         "A tensor of ones.",
     ).samples("(10,), dtype=u8, device=dev"),
     kernel(
         "full",
         "(int[] size, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        body!(full_rule, |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.fill_value)),
+        body!(full_rule, |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| kernels::fill(&outs[0], a.fill_value)),
         "A tensor of one number.",
     ).samples("(10,), 6, dtype=f32, device=dev"),
     kernel(
@@ -67,21 +65,21 @@ pub static OPS: &[OpDef] = &[
         "zeros_like",
         "(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
-        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(0))),
+        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| kernels::fill(&outs[0], Scalar::Int(0))),
         "Zeros like another tensor.",
     ).samples("f32[3, 4]; f32[3, 4], dtype=f32, device=dev"),
     kernel(
         "ones_like",
         "(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
-        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(1))),
+        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| kernels::fill(&outs[0], Scalar::Int(1))),
         "Ones like another tensor.",
     ).samples("f32[3, 4]; c64[3, 4], dtype=c64, device=dev; f32[3, 4], dtype=f32, device=dev"),
     kernel(
         "full_like",
         "(Tensor self, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
-        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.fill_value)),
+        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| kernels::fill(&outs[0], a.fill_value)),
         "One number in the shape of another tensor.",
     ).samples("f32[3, 4], -8.4784; f32[3, 4], 4.4121, dtype=f64, device=dev"),
     kernel(
@@ -95,14 +93,14 @@ pub static OPS: &[OpDef] = &[
         "new_zeros",
         "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
-        body!(|a| beside(a.input, a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(0))),
+        body!(|a| beside(a.input, a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| kernels::fill(&outs[0], Scalar::Int(0))),
         "Zeros of the same dtype and device.",
     ).samples("f32[3, 4], (1, 1, 12), device=dev; c64[3, 4], ()"),
     kernel(
         "new_ones",
         "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
-        body!(|a| beside(a.input, a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(1))),
+        body!(|a| beside(a.input, a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| kernels::fill(&outs[0], Scalar::Int(1))),
         "Ones of the same dtype and device.",
     ).samples(
         "f32[3, 4], (); \
@@ -113,7 +111,7 @@ pub static OPS: &[OpDef] = &[
         "new_full",
         "(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
-        body!(|a| beside(a.input, a.size, a.dtype, a.device), |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.fill_value)),
+        body!(|a| beside(a.input, a.size, a.dtype, a.device), |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| kernels::fill(&outs[0], a.fill_value)),
         "One number in a tensor of the same dtype and device.",
     ).samples(
         "f32[3, 4], (3, 2, 2), -8.4784; \
@@ -135,7 +133,7 @@ pub static OPS: &[OpDef] = &[
         "scalar_tensor",
         "(Scalar s, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
-        body!(|a| sized(&[], a.dtype, a.device), |a, _, outs| cpu::fill(&outs[0], a.s), cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.s)),
+        body!(|a| sized(&[], a.dtype, a.device), |a, _, outs| cpu::fill(&outs[0], a.s), cuda: |a, _, outs| kernels::fill(&outs[0], a.s)),
         "A 0-dimensional tensor.",
     ).samples("0, device=dev, dtype=u8"),
     kernel(
@@ -185,15 +183,13 @@ pub(in crate::ops) fn via_host(
         Device::CPU,
     )?;
     fill(&host)?;
-    cuda::copy::copy_into(out, &host)
+    kernels::copy(out, &host)
 }
 
 /// Where a factory makes its result.
 pub(in crate::ops) fn device_or_default(asked: Option<Device>) -> Result<Device> {
     let d = asked.unwrap_or_else(mode::default_device);
-    if d.kind == DeviceKind::Cuda {
-        cuda::check(d)?;
-    }
+    kernels::check(d)?;
     Ok(d)
 }
 

@@ -10,7 +10,7 @@ use crate::ops::index::advanced::count;
 use crate::ops::index::along::{apart, out_of_range, start};
 use crate::ops::pointwise::rule::{result_layout, result_type};
 use crate::ops::view::part::{self, Part};
-use crate::{DType, Dims, Result, Scalar, Tensor, cpu, cuda, dims, ensure};
+use crate::{DType, Dims, Result, Scalar, Tensor, cpu, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -63,7 +63,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| where_rule(a.condition, a.input, a.other),
             |a, _, outs| choose(a.condition, a.input, a.other, &outs[0]),
-            cuda: |a, _, outs| cuda::map::choose(&outs[0], a.condition, a.input, a.other),
+            cuda: |a, _, outs| kernels::accelerator()?.choose(&outs[0], [a.condition.into(), a.input.into(), a.other.into()]),
         )
         .pointwise(),
         "`self` where the condition holds, else `other`.",
@@ -76,7 +76,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| where_rule(a.condition, a.input.into(), a.other),
             |a, _, outs| choose(a.condition, a.input.into(), a.other, &outs[0]),
-            cuda: |a, _, outs| cuda::map::choose(&outs[0], a.condition, a.input.into(), a.other),
+            cuda: |a, _, outs| kernels::accelerator()?.choose(&outs[0], [a.condition.into(), a.input.into(), a.other.into()]),
         )
         .pointwise(),
         "`self` where the condition holds, else `other`.",

@@ -48,7 +48,7 @@ pub static OPS: &[OpDef] = &[
         "embedding_renorm",
         "(Tensor self, Tensor indices, float max_norm, float norm_type)",
         J,
-        body!(|a| Ok(like(a.input)), renorm).index_args(2).updates(),
+        body!(renorm_rule, renorm).index_args(2).updates(),
         "`self` with the rows at `indices` scaled down to a norm.",
     ).samples("f32[5, 3], i64([1, 4]), 1.0, 2.0"),
 ];
@@ -251,6 +251,25 @@ fn nn_embedding(a: &calls::NnFunctionalEmbedding) -> Result<Tensor> {
         .scale_grad_by_freq(a.scale_grad_by_freq)
         .sparse(a.sparse)
         .call()
+}
+
+fn renorm_rule(a: &calls::EmbeddingRenorm) -> Result<Plan> {
+    let (t, d) = (a.input, a.indices.dtype());
+    ensure!(
+        t.ndim() == 2,
+        Runtime,
+        "Expected 2-dimensional tensor, but got {}-dimensional tensor for argument #1 'self' (while checking arguments for \
+         embedding_renorm_)",
+        t.ndim()
+    );
+    ensure!(
+        matches!(d, DType::I64 | DType::I32),
+        Runtime,
+        "Expected tensor for argument #2 'indices' to have one of the following scalar types: Long, Int; but got \
+         {} instead (while checking arguments for embedding_renorm_)",
+        crate::ops::view::shape::type_name(a.indices)
+    );
+    Ok(like(t))
 }
 
 fn renorm(a: &calls::EmbeddingRenorm, (): &(), outs: &[Tensor]) -> Result<()> {

@@ -3,7 +3,7 @@
 use crate::cpu::products::{Backend, dot_as_product};
 use crate::ops::core::op::{F, FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
-use crate::{DType, Dims, Result, Tensor, bail, cpu, cuda, ensure, err};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, kernels};
 use torchlike_macros::operators;
 
 /// Products in host memory.
@@ -16,15 +16,26 @@ pub(super) const HOST: Backend = Backend {
     converted: cpu::copy::converted,
 };
 
-/// Products on a GPU.
+/// Products on a device beside the host.
 pub(super) const GPU: Backend = Backend {
-    product: cuda::blas::product,
-    dot: |out, a, b| dot_as_product(cuda::blas::product, out, a, b),
-    copy: cuda::copy::copy_into,
-    fill: cuda::map::fill_with,
-    dense: cuda::copy::dense,
-    converted: cuda::copy::dense,
+    product: product_beside,
+    dot: |out, a, b| dot_as_product(product_beside, out, a, b),
+    copy: kernels::copy,
+    fill: kernels::fill,
+    dense: kernels::converted,
+    converted: kernels::converted,
 };
+
+fn product_beside(
+    c: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    alpha: Scalar,
+    beta: Scalar,
+    bias: Option<&Tensor>,
+) -> Result<()> {
+    kernels::accelerator()?.product(c, a, b, alpha, beta, bias)
+}
 
 /// The family's rows.
 #[operators]

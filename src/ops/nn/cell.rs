@@ -114,13 +114,11 @@ fn lstm(gates: &Tensor, s: &State, proj: Option<&Tensor>) -> Result<State> {
 
 /// Checks the shapes of a cell's input and states against its weights.
 pub(super) fn check(x: &Tensor, states: &[&Tensor], w: &Weights) -> Result<()> {
-    let width = |t: &Tensor| t.shape().get(1).copied().unwrap_or(0);
+    let (width, due) = (x.size(1)?, w.ih.size(1)?);
     ensure!(
-        width(x) == width(w.ih),
+        width == due,
         Runtime,
-        "input has inconsistent input_size: got {} expected {}",
-        width(x),
-        width(w.ih)
+        "input has inconsistent input_size: got {width} expected {due}"
     );
     let batch = |t: &Tensor| t.shape().first().copied().unwrap_or(1);
     for (i, h) in states.iter().enumerate() {
@@ -131,12 +129,11 @@ pub(super) fn check(x: &Tensor, states: &[&Tensor], w: &Weights) -> Result<()> {
             batch(x),
             batch(h)
         );
+        let (width, due) = (h.size(1)?, w.hh.size(1)?);
         ensure!(
-            width(h) == width(w.hh),
+            width == due,
             Runtime,
-            "hidden{i} has inconsistent hidden_size: got {}, expected {}",
-            width(h),
-            width(w.hh)
+            "hidden{i} has inconsistent hidden_size: got {width}, expected {due}"
         );
     }
     Ok(())

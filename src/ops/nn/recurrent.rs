@@ -285,6 +285,9 @@ fn result(out: Tensor, s: State) -> Ret {
     }
 }
 
+/// Steps of one sequence: a tensor without elements may claim any number, and each takes time and memory.
+const MAX_STEPS: i64 = 1 << 22;
+
 fn padded(x: &Tensor, batch_first: bool, net: &Net, cell: Cell) -> Result<Ret> {
     ensure!(
         x.ndim() == 3,
@@ -305,6 +308,11 @@ fn padded(x: &Tensor, batch_first: bool, net: &Net, cell: Cell) -> Result<Ret> {
         steps > 0,
         Runtime,
         "Expected sequence length to be larger than 0 in RNN"
+    );
+    ensure!(
+        steps <= MAX_STEPS,
+        Runtime,
+        "a sequence of {steps} steps, more than {MAX_STEPS}"
     );
     let rows = f::reshape(&x, &[steps * batch, x.shape()[2]])?;
     let (out, state) = net.run(cell, &rows, &vec![batch; steps as usize])?;

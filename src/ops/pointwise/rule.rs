@@ -5,7 +5,7 @@ use crate::cpu::rows::{self, Operand};
 use crate::dtype::{Category, promote};
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::op::{Body, Exec, Finish, KernelBody, OpDef, Plan, Ret, Row};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, err, mode};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, err, kernels, mode};
 use smallvec::SmallVec;
 
 /// One pointwise operator: what tells it from the others.
@@ -296,7 +296,9 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
     let (compute, out) = call_types(args, row)?;
     let ctx = (row.ctx)(args, compute)?;
     let (shape, strides) = result_layout(operands)?;
-    let cuda = |outs: &[Tensor]| crate::cuda::map::run(row.cuda, operands, compute, ctx, &outs[0]);
+    let cuda = |outs: &[Tensor]| {
+        kernels::accelerator()?.map(row.cuda, &inputs(operands), compute, &ctx, &outs[0])
+    };
     finish(
         Plan::one(shape, strides, out),
         &Exec {
@@ -315,19 +317,15 @@ fn run_cpu(row: &MapRow, operands: &[Arg], compute: DType, ctx: Ctx, out: &Tenso
     let Some(kernel) = (row.kernel)(compute) else {
         bail!(NotImplemented, "no loop for {compute}");
     };
-    let operands: SmallVec<[Operand; 3]> = operands
-        .iter()
-        .map(|a| match a {
-            Arg::Tensor(t) => Operand::Tensor(t),
-            other => Operand::Number(scalar_of(other).unwrap_or(Scalar::Int(0))),
-        })
-        .collect();
-    rows::run(kernel, &ctx, compute, &operands, out)
+    rows::run(kernel, &ctx, compute, &inputs(operands), out)
 }
 
-/// True if the category of a number is above that of a dtype (used where PyTorch refuses a float for an integer).
-#[must_use]
-pub fn number_exceeds(s: Scalar, d: DType) -> bool {
-    let category = s.dtype(DType::F32).category();
-    category > d.category() && category > Category::Bool
+/// The operands as kernels take them.
+#[inline]
+fn inputs<'a>(operands: &[Arg<'a>]) -> SmallVec<[Operand<'a>; 3]> {
+    let input = |a: &Arg<'a>| match a {
+        Arg::Tensor(t) => Operand::Tensor(t),
+        other => Operand::Number(scalar_of(other).unwrap_or(Scalar::Int(0))),
+    };
+    operands.iter().map(input).collect()
 }

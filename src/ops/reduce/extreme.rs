@@ -2,12 +2,11 @@
 
 use crate::cpu::reduce::{Kind, Post};
 use crate::dims::MAX_NDIM;
-use crate::ops::core::either::{self, arg_extreme, run_kind};
 use crate::ops::core::op::{F, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::rules::dim_list;
 use crate::ops::f;
 use crate::ops::reduce::rule::{Fold, Over, comparable, computable};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dtype, ensure, mode};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dtype, ensure, kernels, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -118,7 +117,7 @@ fn extremes(over: Over, max: bool) -> Result<(Plan, (Over, bool))> {
 }
 
 fn write_extremes<A>(_: &A, (over, max): &(Over, bool), outs: &[Tensor]) -> Result<()> {
-    arg_extreme(Some(&outs[0]), &outs[1], over.input, &over.dims, *max)
+    kernels::arg_extreme(Some(&outs[0]), &outs[1], over.input, &over.dims, *max)
 }
 
 fn range<'a>(a: &calls::Aminmax<'a>) -> Result<(Plan, Over<'a>)> {
@@ -150,7 +149,7 @@ fn range<'a>(a: &calls::Aminmax<'a>) -> Result<(Plan, Over<'a>)> {
 
 fn write_range<A>(_: &A, over: &Over, outs: &[Tensor]) -> Result<()> {
     for (kind, out) in [Kind::Min, Kind::Max].into_iter().zip(outs) {
-        run_kind(kind, out, over.input, &over.dims, 0.0, Post::None)?;
+        kernels::fold(kind, out, over.input, &over.dims, 0.0, Post::None)?;
     }
     Ok(())
 }
@@ -192,7 +191,7 @@ fn place(
 }
 
 fn write_place<A>(_: &A, (over, max): &(Over, bool), outs: &[Tensor]) -> Result<()> {
-    arg_extreme(None, &outs[0], over.input, &over.dims, *max)
+    kernels::arg_extreme(None, &outs[0], over.input, &over.dims, *max)
 }
 
 fn norm<'a>(a: &calls::LinalgVectorNorm<'a>) -> Result<(Plan, Fold<'a>)> {
@@ -295,13 +294,13 @@ fn fold_of(p: f64) -> (Kind, Post) {
 fn write_norm<A>(_: &A, fold: &Fold, outs: &[Tensor]) -> Result<()> {
     let t = fold.over.input;
     let mut real = if t.dtype().is_complex() {
-        either::magnitudes(t)?
+        kernels::magnitudes(t)?
     } else {
         t.clone()
     };
     let size = real.dtype().size();
     if let Some(to) = fold.read_as.filter(|to| to.size() > size && size >= 4) {
-        real = either::converted(&real, to)?;
+        real = kernels::converted(&real, to)?;
     }
     fold.run(&outs[0], &real)
 }

@@ -2,10 +2,9 @@
 
 use crate::cpu::reduce::{Kind, Post, bytes};
 use crate::dims::{reduced_shape, wrap_dim};
-use crate::ops::core::either::{self, run_kind};
 use crate::ops::core::op::Plan;
 use crate::ops::core::rules::dim_list;
-use crate::{DType, Result, Scalar, Tensor, ensure};
+use crate::{DType, Result, Scalar, Tensor, ensure, kernels};
 use smallvec::{SmallVec, smallvec};
 
 /// A tensor and the dimensions of it that a reduction goes over.
@@ -168,7 +167,7 @@ impl Fold<'_> {
     /// # Errors
     /// If the dtype cannot be folded.
     pub fn run(&self, out: &Tensor, input: &Tensor) -> Result<()> {
-        run_kind(self.kind, out, input, &self.over.dims, self.p, self.post)
+        kernels::fold(self.kind, out, input, &self.over.dims, self.p, self.post)
     }
 }
 
@@ -181,7 +180,7 @@ pub fn fold<A>(_: &A, fold: &Fold, outs: &[Tensor]) -> Result<()> {
     let converted;
     let input = match fold.read_as {
         Some(d) => {
-            converted = either::converted(fold.over.input, d)?;
+            converted = kernels::converted(fold.over.input, d)?;
             &converted
         }
         None => fold.over.input,
@@ -190,7 +189,7 @@ pub fn fold<A>(_: &A, fold: &Fold, outs: &[Tensor]) -> Result<()> {
         return fold.run(out, input);
     }
     if input.numel() == 0 {
-        return either::fill(out, Scalar::Bool(fold.kind == Kind::Min));
+        return kernels::fill(out, Scalar::Bool(fold.kind == Kind::Min));
     }
     fold.run(&bytes(out), input)
 }

@@ -5,7 +5,7 @@ use crate::ops::core::op::{D, FM, FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::f;
 use crate::ops::reduce::rule::{Fold, Over, comparable, computable, fold};
-use crate::{DType, Result, Scalar, Tensor, bail, cpu, cuda, ensure};
+use crate::{DType, Result, Scalar, Tensor, bail, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -271,15 +271,15 @@ fn truth_cpu<A>(_: &A, fold: &Fold, outs: &[Tensor]) -> Result<()> {
 fn truth_cuda<A>(_: &A, fold: &Fold, outs: &[Tensor]) -> Result<()> {
     let (out, input, all) = (&outs[0], fold.over.input, fold.kind == Kind::All);
     if input.numel() == 0 {
-        return cuda::map::fill_with(out, Scalar::Bool(all));
+        return kernels::fill(out, Scalar::Bool(all));
     }
     let kind = if all { Kind::Min } else { Kind::Max };
     let dims = &fold.over.dims;
     if input.dtype() == DType::Bool {
-        return cuda::reduce::run_kind(kind, &bytes(out), input, dims, 0.0, Post::None);
+        return kernels::fold(kind, &bytes(out), input, dims, 0.0, Post::None);
     }
-    let truth = cuda::copy::dense(input, DType::Bool)?;
-    cuda::reduce::run_kind(kind, &bytes(out), &truth, dims, 0.0, Post::None)
+    let truth = kernels::converted(input, DType::Bool)?;
+    kernels::fold(kind, &bytes(out), &truth, dims, 0.0, Post::None)
 }
 
 fn count_along<'a>(a: &calls::CountNonzero<'a>) -> Result<(Plan, Fold<'a>)> {

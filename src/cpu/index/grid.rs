@@ -1,0 +1,77 @@
+//! Picking by a table a dimension: whole rows of the result, in pieces that keep their order.
+
+#![allow(unsafe_code, reason = "rows of dense tensors are written by pointer")]
+
+use crate::Tensor;
+use crate::cpu::iter::GRAIN;
+use crate::cpu::pool;
+
+/// `dst[i, j, ...] = src[ti[i], tj[j], ...]` for dense tensors; dimensions without a table keep their place. Tables
+/// must hold places inside `src`.
+pub fn pick_grid(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<usize>>]) {
+    match dst.dtype().size() {
+        1 => grid::<u8>(dst, src, tables),
+        2 => grid::<u16>(dst, src, tables),
+        4 => grid::<u32>(dst, src, tables),
+        8 => grid::<u64>(dst, src, tables),
+        _ => grid::<[u64; 2]>(dst, src, tables),
+    }
+}
+
+fn grid<T: Copy + Send + Sync>(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<usize>>]) {
+    struct Share<T>(*mut T, *const T);
+    // SAFETY: every row of the result is written by one thread.
+    unsafe impl<T> Sync for Share<T> {}
+    let n = dst.ndim();
+    let Some(last) = n.checked_sub(1) else { return };
+    let width = dst.shape()[last] as usize;
+    if dst.numel() == 0 || src.numel() == 0 {
+        return;
+    }
+    let rows = dst.numel() as usize / width;
+    let share = Share(
+        dst.data_ptr().cast::<T>(),
+        src.data_ptr().cast::<T>().cast_const(),
+    );
+    // The part of a row that keeps its order is copied in one go.
+    let table = tables[last].as_deref();
+    let run = table.map_or((0, width), longest_run);
+    pool::parallel_for(rows, (GRAIN / width).max(1), |range| {
+        let share = &share;
+        for r in range {
+            let (mut rest, mut from, mut step) = (r, 0usize, src.shape()[last] as usize);
+            for d in (0..last).rev() {
+                let size = dst.shape()[d] as usize;
+                let i = rest % size;
+                rest /= size;
+                from += tables[d].as_ref().map_or(i, |t| t[i]) * step;
+                step *= src.shape()[d] as usize;
+            }
+            // SAFETY: tables hold places inside `src`; the row lies inside `dst`.
+            unsafe {
+                let (to, from) = (share.0.add(r * width), share.1.add(from));
+                let start = table.map_or(0, |t| t[run.0]);
+                std::ptr::copy_nonoverlapping(from.add(start), to.add(run.0), run.1);
+                if let Some(t) = table {
+                    for j in (0..run.0).chain(run.0 + run.1..width) {
+                        *to.add(j) = *from.add(t[j]);
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Start and length of the longest run of consecutive places.
+fn longest_run(t: &[usize]) -> (usize, usize) {
+    let (mut best, mut start) = ((0, 1.min(t.len())), 0);
+    for i in 1..=t.len() {
+        if i == t.len() || t[i] != t[i - 1] + 1 {
+            if i - start > best.1 {
+                best = (start, i - start);
+            }
+            start = i;
+        }
+    }
+    best
+}

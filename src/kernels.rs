@@ -1,0 +1,225 @@
+//! Kernels by where the data is: the host's, or those of the device that is plugged in.
+//!
+//! A device beside the host is an [`Accelerator`]: it says what it can do, and `wiring` says which there is. Operators
+//! ask here and name no device.
+
+use crate::cpu::map::Ctx;
+use crate::cpu::reduce::{Kind, Post};
+use crate::cpu::rows::Operand;
+use crate::random::Distribution;
+use crate::{DType, Device, DeviceKind, Result, Scalar, Storage, Tensor, cpu, err, wiring};
+
+/// What can be said about a device.
+#[derive(Clone, Debug)]
+pub struct Properties {
+    /// For people.
+    pub name: String,
+    /// Compute capability.
+    pub capability: (i32, i32),
+    /// Bytes of memory.
+    pub total_memory: usize,
+    /// Multiprocessors.
+    pub processors: u32,
+    /// Threads a multiprocessor holds.
+    pub threads: u32,
+}
+
+/// What a device's memory is used for, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// In blocks of living tensors.
+    pub allocated: usize,
+    /// Taken from the driver.
+    pub reserved: usize,
+    /// The most that was ever allocated.
+    pub peak: usize,
+}
+
+/// What devices of a kind beside the host can do. All functions fail with an ordinary error if a device is not there, has
+/// no memory left, or has no kernel for the dtype.
+pub trait Accelerator: Sync {
+    /// How many devices there are; 0 without a driver.
+    fn count(&self) -> usize;
+    /// True once a device was used.
+    fn is_open(&self) -> bool;
+    /// Refuses a device that is not there.
+    fn check(&self, device: Device) -> Result<()>;
+    /// What can be said about a device.
+    fn properties(&self, device: Device) -> Result<Properties>;
+    /// Free and total memory, in bytes.
+    fn memory(&self, device: Device) -> Result<(usize, usize)>;
+    /// What the memory of the device of this number is used for.
+    fn stats(&self, index: usize) -> Stats;
+    /// Gives cached memory back to the driver.
+    fn empty_cache(&self) -> Result<()>;
+    /// Waits for all work of a device.
+    fn synchronize(&self, device: Device) -> Result<()>;
+    /// Seeds the generator of one device, or of all.
+    fn seed(&self, device: Option<Device>, seed: u64) -> Result<()>;
+    /// Uninitialised memory.
+    fn allocate(&self, nbytes: usize, device: Device) -> Result<Storage>;
+
+    /// Sets every element.
+    fn fill(&self, t: &Tensor, value: Scalar) -> Result<()>;
+    /// Copies `src` (broadcast, converted) into `dst`; one of them may be on the host.
+    fn copy(&self, dst: &Tensor, src: &Tensor) -> Result<()>;
+    /// A row-major copy in a dtype; the tensor itself if it is that already.
+    fn dense(&self, t: &Tensor, dtype: DType) -> Result<Tensor>;
+    /// Runs the expression of a pointwise row.
+    fn map(
+        &self,
+        expression: &str,
+        operands: &[Operand],
+        compute: DType,
+        ctx: &Ctx,
+        out: &Tensor,
+    ) -> Result<()>;
+    /// The second operand where the first is true, else the third.
+    fn choose(&self, out: &Tensor, operands: [Operand; 3]) -> Result<()>;
+    /// Folds dimensions; see [`cpu::reduce::run_kind`].
+    fn fold(
+        &self,
+        kind: Kind,
+        out: &Tensor,
+        input: &Tensor,
+        dims: &[usize],
+        p: f64,
+        post: Post,
+    ) -> Result<()>;
+    /// Extremes and their positions; see [`cpu::extreme::arg_extreme`].
+    fn arg_extreme(
+        &self,
+        values: Option<&Tensor>,
+        indices: &Tensor,
+        input: &Tensor,
+        dims: &[usize],
+        max: bool,
+    ) -> Result<()>;
+    /// `c = alpha a b + beta c + bias`; see [`cpu::matrix::product`].
+    fn product(
+        &self,
+        c: &Tensor,
+        a: &Tensor,
+        b: &Tensor,
+        alpha: Scalar,
+        beta: Scalar,
+        bias: Option<&Tensor>,
+    ) -> Result<()>;
+    /// Fills a tensor from a distribution, by the device's own generator.
+    fn draw(&self, d: &Distribution, out: &Tensor) -> Result<()>;
+}
+
+/// The devices that this build has beside the host.
+///
+/// # Errors
+/// PyTorch's text if it has none.
+pub fn accelerator() -> Result<&'static dyn Accelerator> {
+    wiring::accelerator().ok_or_else(|| err!(Assertion, "Torch not compiled with CUDA enabled"))
+}
+
+/// How many devices there are beside the host.
+#[must_use]
+pub fn device_count() -> usize {
+    wiring::accelerator().map_or(0, Accelerator::count)
+}
+
+/// Refuses a device that is not there.
+///
+/// # Errors
+/// PyTorch's texts for a build without such devices, a machine without a driver, and a number that is too high.
+pub fn check(device: Device) -> Result<()> {
+    match device.kind {
+        DeviceKind::Cpu | DeviceKind::Meta => Ok(()),
+        DeviceKind::Cuda => accelerator()?.check(device),
+    }
+}
+
+#[inline]
+fn on_host(t: &Tensor) -> bool {
+    t.device().kind != DeviceKind::Cuda
+}
+
+/// Sets every element.
+///
+/// # Errors
+/// If a kernel cannot be had.
+pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
+    if on_host(t) {
+        cpu::fill(t, value)
+    } else {
+        accelerator()?.fill(t, value)
+    }
+}
+
+/// Copies `src` (broadcast, converted) into `dst`.
+///
+/// # Errors
+/// If there is no conversion.
+pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
+    if on_host(dst) && on_host(src) {
+        cpu::copy::copy(dst, src)
+    } else {
+        accelerator()?.copy(dst, src)
+    }
+}
+
+/// A copy in another dtype.
+///
+/// # Errors
+/// If there is no conversion.
+pub fn converted(t: &Tensor, dtype: DType) -> Result<Tensor> {
+    if on_host(t) {
+        cpu::copy::converted(t, dtype)
+    } else {
+        accelerator()?.dense(t, dtype)
+    }
+}
+
+/// Magnitudes for a norm: folds of other devices take complex elements as they are.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn magnitudes(t: &Tensor) -> Result<Tensor> {
+    if on_host(t) {
+        cpu::reduce::magnitudes(t)
+    } else {
+        Ok(t.clone())
+    }
+}
+
+/// Folds dimensions; see [`cpu::reduce::run_kind`].
+///
+/// # Errors
+/// If there is no fold of the dtype.
+pub fn fold(
+    kind: Kind,
+    out: &Tensor,
+    input: &Tensor,
+    dims: &[usize],
+    p: f64,
+    post: Post,
+) -> Result<()> {
+    if on_host(input) {
+        cpu::reduce::run_kind(kind, out, input, dims, p, post)
+    } else {
+        accelerator()?.fold(kind, out, input, dims, p, post)
+    }
+}
+
+/// Extremes and their positions; see [`cpu::extreme::arg_extreme`].
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn arg_extreme(
+    values: Option<&Tensor>,
+    indices: &Tensor,
+    input: &Tensor,
+    dims: &[usize],
+    max: bool,
+) -> Result<()> {
+    if on_host(input) {
+        cpu::extreme::arg_extreme(values, indices, input, dims, max)
+    } else {
+        accelerator()?.arg_extreme(values, indices, input, dims, max)
+    }
+}

@@ -1,0 +1,260 @@
+//! Tensors of a tree that is to be saved: their layouts, classes, attributes and parts.
+
+use super::Saver;
+use crate::io::tree::{Call, CallKind, Channels, Composite, CompositeKind, Quant};
+use crate::io::{Object, TensorClass, TensorRef, Tree, Value};
+use crate::parts::Parts;
+use crate::plan::ViewPlan;
+use crate::py::object::{PyParameter, PyTensor};
+use crate::py::parts::located;
+use crate::py::types;
+use crate::{DType, Result, Tensor, err};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use smallvec::SmallVec;
+
+impl<'py> Saver<'py> {
+    /// The attributes of a tensor that are saved with it.
+    fn attributes(&mut self, o: &Bound<'py, PyAny>, depth: usize) -> PyResult<Value> {
+        let attrs = o.getattr("__dict__")?;
+        let attrs = attrs.cast::<PyDict>()?.copy()?;
+        if attrs.contains("_grad")? {
+            attrs.del_item("_grad")?;
+        }
+        if o.get_type().is(&self.classes.buffer) {
+            attrs.set_item("_is_buffer", true)?;
+        }
+        if attrs.is_empty() {
+            return Ok(Value::None);
+        }
+        self.temporary(attrs.into_any(), depth)
+    }
+
+    pub(super) fn tensor(&mut self, o: &Bound<'py, PyAny>, depth: usize) -> PyResult<Value> {
+        let t = PyTensor::of(o)?.get().clone();
+        let class = self.class(o);
+        let Some(class) = class else {
+            return self.subclass(o, &t, depth);
+        };
+        let attrs = self.attributes(o, depth)?;
+        let parts = t.storage().parts();
+        if t.dtype().is_quantized() && located(&t).is_meta() {
+            return Err(err!(
+                NotImplemented,
+                "save(): a quantized tensor on meta cannot be saved without its data"
+            )
+            .into());
+        }
+        if let Some(parts) = parts.as_deref().filter(|p| p.is_opaque()) {
+            let (kind, parts) = self.parts(parts)?;
+            let shape = t.shape().iter().copied();
+            return Ok(self.tree.push_composite(Composite {
+                kind,
+                parts,
+                shape: shape.filter(|_| kind != CompositeKind::Nested).collect(),
+                class,
+                requires_grad: t.requires_grad(),
+                attrs,
+            }));
+        }
+        let mut r = self.plain(&t);
+        r.quant = parts.as_deref().and_then(|p| self.quantizer(p));
+        r.class = class;
+        r.attrs = attrs;
+        Ok(self.tree.push_tensor(r))
+    }
+
+    /// The class under which PyTorch's functions make a tensor; none for classes of the user's.
+    fn class(&self, o: &Bound<'py, PyAny>) -> Option<TensorClass> {
+        let class = o.get_type();
+        if class.is(self.py.get_type::<PyParameter>()) {
+            Some(TensorClass::Parameter)
+        } else if class.is(self.py.get_type::<PyTensor>()) || class.is(&self.classes.buffer) {
+            Some(TensorClass::Tensor)
+        } else {
+            None
+        }
+    }
+
+    fn quantizer(&mut self, parts: &Parts) -> Option<Box<Quant>> {
+        let quant = match parts {
+            Parts::PerTensor { scale, zero_point } => Quant {
+                scale: *scale,
+                zero_point: *zero_point,
+                channels: None,
+            },
+            Parts::PerChannel {
+                scales,
+                zero_points,
+                axis,
+                float_zero_points,
+            } => {
+                let (scales, zero_points) = (self.plain(scales), self.plain(zero_points));
+                let channels = Channels {
+                    scales: self.tree.push_tensor(scales),
+                    zero_points: self.tree.push_tensor(zero_points),
+                    axis: *axis,
+                    float: *float_zero_points,
+                };
+                Quant {
+                    scale: 1.0,
+                    zero_point: 0,
+                    channels: Some(channels),
+                }
+            }
+            _ => return None,
+        };
+        Some(Box::new(quant))
+    }
+
+    /// A tensor by its layout and storage alone.
+    fn plain(&mut self, t: &Tensor) -> TensorRef {
+        let storage = self.storage(t.storage(), t.dtype());
+        let mut r = TensorRef::new(storage, t.dtype(), t.shape(), t.strides(), t.offset());
+        r.requires_grad = t.requires_grad();
+        r.conj = t.is_conj();
+        r.neg = t.is_neg();
+        r
+    }
+
+    /// What a sparse, nested or packed tensor is made of.
+    fn parts(&mut self, parts: &Parts) -> Result<(CompositeKind, SmallVec<[Value; 4]>)> {
+        let (kind, tensors) = match parts {
+            Parts::Coo {
+                indices,
+                values,
+                coalesced,
+            } => (
+                CompositeKind::Coo(*coalesced),
+                vec![indices.clone(), values.clone()],
+            ),
+            Parts::Compressed {
+                kind,
+                compressed,
+                plain,
+                values,
+            } => (
+                CompositeKind::Compressed(*kind),
+                vec![compressed.clone(), plain.clone(), values.clone()],
+            ),
+            Parts::Nested {
+                buffer,
+                sizes,
+                strides,
+                offsets,
+            } => {
+                let offsets = Tensor::from_slice(offsets, &[offsets.len() as i64])?;
+                let parts = vec![buffer.clone(), matrix(sizes)?, matrix(strides)?, offsets];
+                (CompositeKind::Nested, parts)
+            }
+            Parts::Packed {
+                bytes,
+                dtype,
+                quantizer,
+            } => return Ok((CompositeKind::Packed, self.packed(bytes, *dtype, quantizer))),
+            Parts::PerTensor { .. } | Parts::PerChannel { .. } => {
+                return Err(err!(Runtime, "a quantized tensor is no composite"));
+            }
+        };
+        let mut values = SmallVec::new();
+        for t in tensors {
+            let r = self.plain(&t);
+            values.push(self.tree.push_tensor(r));
+        }
+        Ok((kind, values))
+    }
+
+    /// Quantised numbers that share bytes.
+    fn packed(&mut self, bytes: &Tensor, dtype: DType, quantizer: &Parts) -> SmallVec<[Value; 4]> {
+        let (shape, strides) = (bytes.shape().clone(), bytes.strides().clone());
+        let typed = ViewPlan::reinterpret(dtype, shape, strides, bytes.offset());
+        let mut r = self.plain(&bytes.look(typed));
+        r.quant = self.quantizer(quantizer);
+        let packed = self.tree.push_tensor(r);
+        SmallVec::from_slice(&[packed])
+    }
+
+    /// True if a class takes its objects apart in its own way.
+    fn has_own_reduction(&self, class: &Bound<'py, PyAny>) -> PyResult<bool> {
+        let own = class.getattr("__reduce_ex__")?;
+        for base in [
+            self.py.get_type::<PyTensor>(),
+            self.py.get_type::<PyParameter>(),
+        ] {
+            if own.eq(base.getattr("__reduce_ex__")?)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A tensor of a class of the user's: a call that makes a plain tensor and gives it the class.
+    fn subclass(&mut self, o: &Bound<'py, PyAny>, t: &Tensor, depth: usize) -> PyResult<Value> {
+        let class = o.get_type().into_any();
+        if self.has_own_reduction(&class)? {
+            return self.reduced(o, depth);
+        }
+        if t.is_meta() && !(self.materialize && t.storage().is_sourced()) {
+            return Err(err!(
+                NotImplemented,
+                "save(): a meta tensor of class {} cannot be saved without its data",
+                types::type_name(o)
+            )
+            .into());
+        }
+        let inner = self.rebuild_arguments(t);
+        let func = self.name("torch._utils", "_rebuild_tensor_v3");
+        let class = self.value(&class, depth + 1)?;
+        let attrs = match self.attributes(o, depth)? {
+            Value::None => self.tree.push_dict(Object::Dict, Vec::new()),
+            attrs => attrs,
+        };
+        let args = [func, class, inner, attrs];
+        let args = self.tree.push_items(Object::Tuple, &args);
+        let func = self.name("torch._tensor", "_rebuild_from_type_v2");
+        Ok(self.tree.push_call(Call {
+            kind: CallKind::Reduce,
+            func,
+            args,
+            kwargs: Value::None,
+            extra: None,
+        }))
+    }
+
+    /// The arguments of PyTorch's `_rebuild_tensor_v3`.
+    fn rebuild_arguments(&mut self, t: &Tensor) -> Value {
+        let number = self.storage(t.storage(), t.dtype());
+        let tree = &mut self.tree;
+        let storage = tree.push(Object::Storage(number, None));
+        let (shape, stride) = (ints(tree, t.shape()), ints(tree, t.strides()));
+        let hooks = tree.push_dict(Object::OrderedDict, Vec::new());
+        let dtype = tree.push(Object::DType(t.dtype()));
+        let mut flags = Vec::new();
+        for (name, set) in [("conj", t.is_conj()), ("neg", t.is_neg())] {
+            if set {
+                flags.push((tree.push_str(name), Value::Bool(true)));
+            }
+        }
+        let flags = if flags.is_empty() {
+            Value::None
+        } else {
+            tree.push_dict(Object::Dict, flags)
+        };
+        let grad = Value::Bool(t.requires_grad());
+        let offset = Value::Int(t.offset());
+        let all = [storage, offset, shape, stride, grad, hooks, dtype, flags];
+        tree.push_items(Object::Tuple, &all)
+    }
+}
+
+fn ints(tree: &mut Tree, dims: &[i64]) -> Value {
+    let items: Vec<Value> = dims.iter().map(|&n| Value::Int(n)).collect();
+    tree.push_items(Object::Tuple, &items)
+}
+
+/// Rows of integers as a tensor.
+fn matrix(rows: &[Vec<i64>]) -> Result<Tensor> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let flat: Vec<i64> = rows.iter().flatten().copied().collect();
+    Tensor::from_slice(&flat, &[rows.len() as i64, columns as i64])
+}
