@@ -82,6 +82,12 @@ impl<const N: usize> Walk<N> {
         });
     }
 
+    /// The steps of its rows, in bytes.
+    #[must_use]
+    pub fn steps(&self) -> [isize; N] {
+        self.strides.first().copied().unwrap_or([0; N])
+    }
+
     /// Like [`Walk::run`], in order on the calling thread.
     pub fn run_serial(&self, mut f: impl FnMut(&[*mut u8; N], &[isize; N], usize)) {
         if self.total > 0 {

@@ -353,5 +353,5 @@ pub fn complex<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<Loop> {
 /// The loop for truth values.
 #[must_use]
 pub fn boolean<O: Op<bool>>(d: DType) -> Option<Loop> {
-    (d == DType::Bool).then(plain_loop::<O, bool>)
+    (d == DType::Bool).then(light_loop::<O, bool>)
 }

@@ -101,18 +101,43 @@ struct Rows<'a> {
     sides: SmallVec<[Side; SIDES]>,
     /// Results go past the caches, which are too small for them.
     stream: bool,
+    /// The result shares no memory with any operand.
+    apart: bool,
+}
+
+/// What the rows of a walk have in common, as their steps are the same.
+#[derive(Clone, Copy)]
+struct Lay {
+    /// All operands but the first are one element each, as the loop can read it.
+    numbers: bool,
+    /// The other sides are of the loop's types.
+    same: bool,
+    /// Their elements are neighbours.
+    dense: bool,
 }
 
 impl Rows<'_> {
+    fn lay(&self, steps: &[isize]) -> Lay {
+        let sides = self.sides.iter().zip(steps);
+        let number = |(side, step): (&Side, &isize)| *step == 0 && !side.converts;
+        let numbers = self.kernel.has(Form::Numbers) && sides.clone().skip(2).all(number);
+        let mut others = sides.take(if numbers { 2 } else { SIDES });
+        Lay {
+            numbers,
+            same: others.clone().all(|(side, _)| !side.converts),
+            dense: others.all(|(side, step)| *step == side.item as isize),
+        }
+    }
+
     /// Computes a row of `n` elements.
     ///
     /// # Safety
-    /// Every side holds n elements of its type, `steps` bytes apart.
-    unsafe fn run(&self, ptrs: &[*mut u8], steps: &[isize], n: usize) {
+    /// Every side holds n elements of its type, `steps` bytes apart, and the steps are those of the lay.
+    #[inline]
+    unsafe fn run(&self, lay: Lay, ptrs: &[*mut u8], steps: &[isize], n: usize) {
         let span = Span { ptrs, steps, n };
-        let numbers = self.numbers(&span);
         let mut done = 0;
-        if let Some(form) = self.form(&span, numbers) {
+        if let Some(form) = self.form(&span, lay) {
             done = n - n % self.kernel.unit();
             if done > 0 {
                 // What the operator ignores may not be the result's own memory.
@@ -128,7 +153,7 @@ impl Rows<'_> {
         }
         if done < n {
             // SAFETY: as the caller promises.
-            unsafe { self.by_blocks(&span, done, numbers) };
+            unsafe { self.by_blocks(&span, done, lay.numbers) };
         }
     }
 
@@ -137,31 +162,30 @@ impl Rows<'_> {
         !converts && (span.steps[side] == item as isize || span.n == 1)
     }
 
-    /// Whether all operands but the first are one element each, as the loop can read it.
-    fn numbers(&self, span: &Span) -> bool {
-        self.kernel.has(Form::Numbers)
-            && (2..self.sides.len()).all(|k| span.steps[k] == 0 && !self.sides[k].converts)
-    }
-
     /// The form in which the loop can do a whole row as it lies, if it can: every side dense (or numbers), and the result
     /// apart from the operands or over the first.
-    fn form(&self, span: &Span, numbers: bool) -> Option<Form> {
-        let last = if numbers { 2 } else { self.sides.len() };
-        if self.stream || !(0..last).all(|k| self.is_dense(span, k)) {
+    #[inline]
+    fn form(&self, span: &Span, lay: Lay) -> Option<Form> {
+        if self.stream || !lay.same || !(lay.dense || span.n == 1) {
             return None;
         }
+        let over = span.ptrs[0] == span.ptrs[1];
+        if !self.apart && !self.row_is_apart(span, lay.numbers, over) {
+            return None;
+        }
+        // In place an operator of one operand has no others to read.
+        let form = Form::of(over, lay.numbers || over && self.sides.len() == 2);
+        self.kernel.has(form).then_some(form)
+    }
+
+    /// Whether a dense row of the result shares no memory with the operands, but for a first one in its place.
+    fn row_is_apart(&self, span: &Span, numbers: bool, over: bool) -> bool {
         let end = |k: usize, n: usize| span.ptrs[k].addr() + n * self.sides[k].item;
         let apart = |k: usize| {
             let n = if numbers && k > 1 { 1 } else { span.n };
             end(0, span.n) <= span.ptrs[k].addr() || end(k, n) <= span.ptrs[0].addr()
         };
-        if !(2..self.sides.len()).all(apart) {
-            return None;
-        }
-        let over = span.ptrs[0] == span.ptrs[1];
-        // In place an operator of one operand has no others to read.
-        let form = Form::of(over, numbers || over && self.sides.len() == 2);
-        (self.kernel.has(form) && (over || apart(1))).then_some(form)
+        (2..self.sides.len()).all(apart) && (over || apart(1))
     }
 
     /// Computes the elements from `start` on block by block, in rooms aside for the sides that the loop cannot work on
@@ -305,6 +329,16 @@ impl Place {
     }
 }
 
+/// Whether two sides of a shape share no memory.
+fn disjoint(a: &Place, b: &Place, shape: &Dims) -> bool {
+    let end = |p: &Place| {
+        let steps = shape.iter().zip(p.strides.iter());
+        let last: i64 = steps.map(|(size, stride)| (size - 1) * stride).sum();
+        p.ptr.addr() + (last as usize + 1) * p.dtype.size()
+    };
+    end(a) <= b.ptr.addr() || end(b) <= a.ptr.addr()
+}
+
 /// Runs a loop over host operands (one to three) that broadcast to the shape of `out`. Operands are rounded to `compute`
 /// first, results to the type of `out` at last.
 ///
@@ -353,6 +387,7 @@ pub fn run(
         ctx,
         sides,
         stream: n * out.dtype().size() >= past::FROM && out.dtype() == kernel.writes(),
+        apart: (places[1..].iter()).all(|p| disjoint(&places[0], p, out.shape())),
     };
     walk(&rows, &places, out.shape(), n);
     Ok(())
@@ -364,7 +399,7 @@ fn walk(rows: &Rows, places: &[Place], shape: &Dims, n: usize) {
         let ptrs: SmallVec<[*mut u8; SIDES]> = places.iter().map(|p| p.ptr).collect();
         let steps: SmallVec<[isize; SIDES]> = places.iter().filter_map(|p| p.run).collect();
         // SAFETY: every side holds n elements in one run.
-        return unsafe { rows.run(&ptrs, &steps, n) };
+        return unsafe { rows.run(rows.lay(&steps), &ptrs, &steps, n) };
     }
     match places.len() {
         2 => walk_sides::<2>(rows, places, shape),
@@ -380,8 +415,9 @@ fn walk_sides<const N: usize>(rows: &Rows, places: &[Place], shape: &Dims) {
         std::array::from_fn(|k| &*places[k].strides),
         std::array::from_fn(|k| places[k].dtype.size()),
     );
+    let lay = rows.lay(&walk.steps());
     // SAFETY: the walk visits each element of the sides' common shape once.
-    walk.run(GRAIN, |p, s, n| unsafe { rows.run(p, s, n) });
+    walk.run(GRAIN, |p, s, n| unsafe { rows.run(lay, p, s, n) });
 }
 
 #[cfg(test)]
@@ -414,13 +450,14 @@ mod tests {
                 ctx: &Ctx::default(),
                 sides: SmallVec::from_slice(&[side, side, side]),
                 stream,
+                apart: false,
             };
             let mut x = before.clone();
             let p = x.as_mut_ptr();
             let ptrs = [out, a.0, b.0].map(|at| p.wrapping_add(at).cast::<u8>());
             let steps = [4, 4 * a.1 as isize, 4 * b.1 as isize];
             // SAFETY: the buffer has n elements from each place on.
-            unsafe { rows.run(&ptrs, &steps, n) };
+            unsafe { rows.run(rows.lay(&steps), &ptrs, &steps, n) };
             for i in 0..n {
                 let want = before[a.0 + i * a.1] - before[b.0 + i * b.1];
                 assert_eq!(x[out + i], want, "{n} {out} {a:?} {b:?} {i}");
