@@ -82,10 +82,11 @@ fn typed_row(part: Vec<TokenTree>) -> Result<(Row, Vec<TokenTree>), String> {
         Some(TokenTree::Ident(i)) => i.to_string(),
         _ => return Err("a row starts with the name of a function or macro".into()),
     };
-    let Some(TokenTree::Group(call)) = part.last() else {
-        return Err(format!("{maker}: a row is a call"));
-    };
-    let call = call.clone();
+    let called = part.iter().enumerate().find_map(|(at, t)| match t {
+        TokenTree::Group(g) => Some((at, g.clone())),
+        _ => None,
+    });
+    let (at, call) = called.ok_or_else(|| format!("{maker}: a row is a call"))?;
     let texts: Vec<String> = call
         .stream()
         .into_iter()
@@ -104,7 +105,7 @@ fn typed_row(part: Vec<TokenTree>) -> Result<(Row, Vec<TokenTree>), String> {
     };
     let class = emit::class_name(&row.name);
     let mut fields = split(call.stream());
-    if matches!(maker.as_str(), "compose" | "view")
+    if matches!(maker.as_str(), "compose" | "view" | "forward")
         && let Some(function) = fields.get_mut(3)
     {
         let f: TokenStream = std::mem::take(function).into_iter().collect();
@@ -116,18 +117,14 @@ fn typed_row(part: Vec<TokenTree>) -> Result<(Row, Vec<TokenTree>), String> {
         inner.extend(bodies(field, &class)?);
         inner.push(comma());
     }
-    if inner.len() > 1
-        && part
-            .iter()
-            .any(|t| matches!(t, TokenTree::Punct(p) if p.as_char() == '!'))
-    {
+    let is_macro = |t: &TokenTree| matches!(t, TokenTree::Punct(p) if p.as_char() == '!');
+    if inner.len() > 1 && part[..at].iter().any(is_macro) {
         inner.pop(); // macros of rows take no comma at the end
     }
     let mut part = part;
     let mut group = Group::new(call.delimiter(), inner.into_iter().collect());
     group.set_span(call.span());
-    part.pop();
-    part.push(TokenTree::Group(group));
+    part[at] = TokenTree::Group(group);
     Ok((row, part))
 }
 

@@ -67,7 +67,7 @@ impl Next {
         let body = match c.args.op.def.body {
             Body::Kernel(_) => Sees::Kernels,
             Body::View(_) => Sees::Leaves,
-            Body::Compose(_) => Sees::All,
+            Body::Compose(_) | Body::Forward(_) => Sees::All,
             Body::Become(_) => Sees::Leaves,
         };
         for (i, layer) in ORDER.iter().enumerate().skip(self.slot) {

@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
 /// Lets what is composed of other calls go on, and views unless they could move the dimension of the channels.
 fn go_on(args: &Args, channels: bool) -> Result<Option<Ret>> {
     match args.op.def.body {
-        Body::Compose(_) => Ok(None),
+        Body::Compose(_) | Body::Forward(_) => Ok(None),
         Body::View(_) if !channels => Ok(None),
         Body::View(_) => Err(channels_stay()),
         Body::Kernel(_) | Body::Become(_) => Err(refusal(args)),

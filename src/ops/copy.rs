@@ -2,7 +2,7 @@
 
 use crate::dims::{self, MemoryFormat};
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FM, FMIO, I, M, OpDef, Plan, Ret, becomes, compose, kernel, view};
+use crate::ops::core::op::{F, FM, FMIO, I, M, OpDef, Plan, Ret, X, becomes, compose, kernel, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::{place, writable};
 use crate::ops::f;
@@ -67,7 +67,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .lazy_aware(),
         "A tensor like `self` with every element set to a number.",
-    ),
+    )
+    .overlaps(),
     compose(
         "fill#tensor",
         "(Tensor self, Tensor value)",
@@ -87,7 +88,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .lazy_aware(),
         "A tensor like `self` of zeros.",
-    ),
+    )
+    .overlaps(),
     compose(
         "contiguous",
         "(Tensor self, *, format memory_format=contiguous_format)",
@@ -138,7 +140,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "conj_physical",
         "(Tensor self)",
-        FMIO,
+        FMIO | X,
         conj_physical,
         "The complex conjugate, computed at once; real tensors are returned as they are.",
     ),

@@ -352,7 +352,7 @@ fn itself(t: &Tensor) -> Plan {
 fn randint_like_tensor(a: &calls::RandintLikeTensor) -> Result<Tensor> {
     ensure!(a.high.numel() == 1, Runtime, "high must be a scalar tensor");
     ensure!(
-        a.high.device().is_cpu(),
+        helpers::at_hand(a.high),
         Runtime,
         "high must be a scalar tensor and on CPU"
     );

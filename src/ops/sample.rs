@@ -1,7 +1,7 @@
 //! Random numbers drawn by other tensors: means and deviations, probabilities, rates and weights.
 
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FMO, I, M, O, OpDef, Plan, kernel};
+use crate::ops::core::op::{F, FMO, I, M, O, OpDef, Plan, X, kernel};
 use crate::ops::f;
 use crate::ops::random::{NORMAL, drawn, given};
 use crate::random::{
@@ -112,7 +112,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "multinomial",
         "(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None)",
-        F | M | O,
+        F | M | O | X,
         body!(
             multinomial_rule,
             |a, _, outs| {

@@ -224,7 +224,10 @@ fn show<'py>(py: Python<'py>, c: &Call) -> PyResult<Bound<'py, PyTuple>> {
                 .collect::<PyResult<Vec<_>>>()?,
         ),
     };
-    let composite = matches!(c.args.op.def.body, crate::ops::op::Body::Compose(_));
+    let composite = matches!(
+        c.args.op.def.body,
+        crate::ops::op::Body::Compose(_) | crate::ops::op::Body::Forward(_)
+    );
     (
         c.args.op.def.name,
         form,

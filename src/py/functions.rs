@@ -430,37 +430,6 @@ fn _legacy<'py>(
     )
 }
 
-/// The op table as data: `(full name, schema, forms, sentence)` a row.
-#[pyfunction]
-fn _op_table() -> Vec<(&'static str, &'static str, u8, &'static str)> {
-    crate::ops::table()
-        .iter()
-        .map(|op| (op.def.name, op.def.schema, op.def.forms, op.def.doc))
-        .collect()
-}
-
-/// What each operator is: a `kernel`, a `view`, a `change` of its first argument, or a `composite` of others.
-#[pyfunction]
-fn _op_kinds() -> Vec<(&'static str, &'static str)> {
-    use crate::ops::op::Body;
-    let kind = |body: &Body| match body {
-        Body::Kernel(_) => "kernel",
-        Body::View(_) => "view",
-        Body::Become(_) => "change",
-        Body::Compose(_) => "composite",
-    };
-    crate::ops::table()
-        .iter()
-        .map(|op| (op.def.name, kind(&op.def.body)))
-        .collect()
-}
-
-/// Other names of ops: `(alias, name)`.
-#[pyfunction]
-fn _op_aliases() -> Vec<(&'static str, &'static str)> {
-    crate::ops::ALIASES.to_vec()
-}
-
 /// Registers the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
@@ -469,7 +438,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add!(tensor as_tensor from_numpy frombuffer is_tensor get_default_dtype set_default_dtype get_default_device set_default_device
         is_grad_enabled _set_grad_enabled is_inference_mode_enabled _set_inference _default_generator manual_seed get_num_threads
         set_num_threads result_type promote_types can_cast _record _recording _materialize _materialize_all _extract _clear_meta_init_cache _assign _swap
-        _from_storage _legacy _op_table _op_kinds _op_aliases);
+        _from_storage _legacy);
     m.add_function(wrap_pyfunction!(super::numpy::from_dlpack, m)?)?;
     m.add_function(wrap_pyfunction!(super::load_file::_load, m)?)?;
     m.add_function(wrap_pyfunction!(super::load_file::_refused_globals, m)?)?;

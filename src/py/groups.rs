@@ -30,6 +30,20 @@ pub struct Group {
     pub(super) function: OnceLock<Py<PyAny>>,
 }
 
+impl Group {
+    /// The group of one row alone.
+    pub(super) fn of_row(py: Python<'_>, op: &'static Op, in_place: bool) -> Self {
+        Self {
+            name: op.public_name().to_owned(),
+            full_name: format!("torchlike.{}", op.path()),
+            method: false,
+            in_place,
+            overloads: vec![Overload::new(py, op, !in_place)],
+            function: OnceLock::new(),
+        }
+    }
+}
+
 pub(super) struct Overload {
     pub(super) op: &'static Op,
     /// Interned keyword of each parameter, in schema order.

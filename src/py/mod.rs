@@ -38,6 +38,7 @@ mod results;
 mod save;
 mod sink;
 mod storage;
+mod table;
 mod tensor;
 mod types;
 mod watch;
@@ -57,6 +58,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     module::register(m)?;
     counting::register(m)?;
     functions::register(m)?;
+    table::register(m)?;
     modes::register(m)?;
     dispatch::register(m)
 }

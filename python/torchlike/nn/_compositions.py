@@ -92,6 +92,7 @@ def linear_cross_entropy(
 
     ``linear_weight`` is (classes, features) or (classes, d_1, ..., features) for targets with more dimensions.
     """
+    _check_linear(input, linear_weight, linear_bias)
     outputs = tuple(linear_weight.shape[:-1])
     bias = None if linear_bias is None else linear_bias.flatten()
     scores = F.linear(input, linear_weight.flatten(0, -2), bias)
@@ -103,6 +104,31 @@ def linear_cross_entropy(
         reduction=reduction,
         label_smoothing=label_smoothing,
     )
+
+
+def _check_linear(input: Any, weight: Any, bias: Any) -> None:
+    """Whether the layer of `linear_cross_entropy` fits its input."""
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.ndim}")
+    if weight.ndim < 2:
+        raise RuntimeError(
+            f"expected linear_weight with dimensionality at least 2, got {weight.ndim}"
+        )
+    size, wanted = input.shape[-1], weight.shape[-1]
+    if size != wanted:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), "
+            f"got {size} and {wanted}, respectively"
+        )
+    if weight.ndim > 2 and input.ndim == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(weight.shape)} requires "
+            f"batched input, (N, {wanted}), got unbatched input with shape {tuple(input.shape)}"
+        )
+    if bias is not None and bias.shape != weight.shape[:-1]:
+        raise RuntimeError(
+            f"expected linear_bias shape {tuple(weight.shape[:-1])}, got {tuple(bias.shape)}"
+        )
 
 
 def triplet_margin_with_distance_loss(

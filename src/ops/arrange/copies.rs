@@ -182,7 +182,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "split_with_sizes_copy",
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
-        F,
+        F | O | X,
         |a| {
             all_copied(
                 f::SplitWithSizes::new(a.input, a.split_sizes)
@@ -195,7 +195,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "unbind_copy",
         "(Tensor self, int dim=0) -> Tensor[]",
-        F,
+        F | O | X,
         |a| all_copied(f::Unbind::new(a.input).dim(a.dim).call()),
         "Copies of the pieces of `unbind`.",
     ),

@@ -14,7 +14,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "tril",
         "(Tensor self, int diagonal=0)",
-        FMIO,
+        FMIO | X,
         body!(|a| matrices(a.input, "tril"), |a, _, outs| {
             keep(&outs[0], a.input, a.diagonal, true)
         })
@@ -24,7 +24,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "triu",
         "(Tensor self, int diagonal=0)",
-        FMIO,
+        FMIO | X,
         body!(|a| matrices(a.input, "triu"), |a, _, outs| {
             keep(&outs[0], a.input, a.diagonal, false)
         })

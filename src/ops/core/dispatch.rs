@@ -6,7 +6,7 @@
 
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::op::{Body, KernelBody, Op, Ret, X};
+use crate::ops::core::op::{Body, D, KernelBody, Op, Ret, X};
 use crate::ops::core::place::{Placing, place, prepare_out};
 use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
 use crate::ops::core::survey::{glance, survey};
@@ -23,11 +23,20 @@ pub fn call(c: Call) -> Result<Ret> {
     let mut seen = glance(c.args);
     if let Form::Out(outs) = &c.form {
         outs.iter().for_each(|out| seen |= out.glance());
+        if let Some(args) = dtype_of_out(c.args, outs)? {
+            return with_args(c, &args);
+        }
     }
     if seen & mode::watched() != 0 {
         return wiring::watched(c, seen);
     }
     below(c)
+}
+
+/// Passes a call with other arguments through the door.
+#[cold]
+fn with_args(c: Call, args: &Args) -> Result<Ret> {
+    call(Call { args, form: c.form })
 }
 
 /// Runs a call that no layer wants to see (any more).
@@ -44,6 +53,10 @@ pub fn below(c: Call) -> Result<Ret> {
             let made = f(c.args)?;
             target.storage().bump();
             Ok(Ret::Become(made))
+        }
+        Body::Forward(f) => {
+            let args = f(c.args)?;
+            with_args(c, &args.borrow())
         }
         Body::Compose(f) => composite(c, f),
     }
@@ -76,7 +89,7 @@ pub(crate) fn prepared(
     k: &KernelBody,
     f: impl FnOnce(Call, Option<Device>) -> Result<Ret>,
 ) -> Result<Ret> {
-    writable::check(&c)?;
+    writable::check(&c, &k.traits)?;
     let seen = survey(c.args, &k.traits)?;
     if seen.lazy && !k.traits.lazy_aware {
         return with_resolved(c, |c| f(c, seen.device));
@@ -164,18 +177,22 @@ fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
     match c.form {
         Form::New => f(c.args),
         Form::InPlace(target) => {
+            writable::check_leaf(target)?;
+            let result = f(c.args)?;
+            if matches!(result, Ret::Same(0)) {
+                target.storage().bump();
+                return Ok(result);
+            }
+            let result = tensor_of(result, c.args)?;
             writable::check_target(target)?;
-            let result = tensor_of(f(c.args)?, c.args)?;
             writable::check_result(target, result.shape(), result.dtype())?;
+            writable::check_exact(c.args, target, result.dtype())?;
             helpers::copy_(target, &result)?;
             Ok(Ret::Same(0))
         }
         Form::Out(outs) => {
             for out in outs.iter() {
                 writable::check_target(out)?;
-            }
-            if let Some(args) = factory_dtype(c.args, outs)? {
-                return composite(Call::out(&args, outs), f);
             }
             let results = match f(c.args)? {
                 Ret::Same(i) => vec![c.args.tensor(i)?.clone()],
@@ -201,17 +218,19 @@ fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) -> Result<R
     Ok(Ret::Tuple(Vec::new()))
 }
 
-/// The arguments of a factory call into `out` with that tensor's dtype, if none was asked for.
-pub(crate) fn factory_dtype<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Option<Args<'a>>> {
-    let (Some(i), [out]) = (args.op.schema.position("dtype"), outs) else {
+/// The arguments of a call that computes in the dtype of `out`, if none was asked for: of a factory, or a sum.
+fn dtype_of_out<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Option<Args<'a>>> {
+    let [out] = outs else { return Ok(None) };
+    if !args.op.has(D) && args.op.schema.position("requires_grad").is_none() {
+        return Ok(None);
+    }
+    let Some(i) = args.op.schema.position("dtype") else {
         return Ok(None);
     };
     let mut tensors = false;
     args.for_each_tensor(|_, _| tensors = true);
-    if tensors || args.op.schema.position("requires_grad").is_none() {
-        return Ok(None);
-    }
     match args.dtype(i) {
+        _ if tensors && !args.op.has(D) => Ok(None),
         Some(d) if d == out.dtype() => Ok(None),
         Some(d) => bail!(
             Runtime,

@@ -84,6 +84,40 @@ pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
     }
 }
 
+/// True if the elements can be read at once: what a rule asks whose result has a shape that depends on them.
+#[must_use]
+pub fn at_hand(t: &Tensor) -> bool {
+    t.device().is_cpu()
+}
+
+/// True if nobody can read the elements: not now, and not by replaying either.
+#[must_use]
+pub fn has_no_values(t: &Tensor) -> bool {
+    t.is_meta() && !t.storage().is_sourced()
+}
+
+/// The tensor in host memory; a meta tensor as it is, for the recording to replay.
+///
+/// # Errors
+/// If the copy fails.
+pub fn on_host(t: &Tensor) -> Result<Tensor> {
+    if t.is_meta() {
+        return Ok(t.clone());
+    }
+    t.to_device(Device::CPU)
+}
+
+/// A result made in host memory where the arguments are; what a replay made stays where it is.
+///
+/// # Errors
+/// If the copy fails.
+pub fn back_to(t: Tensor, device: Device) -> Result<Tensor> {
+    if device.is_meta() {
+        return Ok(t);
+    }
+    t.to_device(device)
+}
+
 /// A number as a 0-dimensional tensor of the dtype it would promote to.
 ///
 /// # Errors

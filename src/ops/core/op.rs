@@ -4,7 +4,7 @@
 //! where it appears; its body is the layout rule with the kernels behind it. The Python binding, the stubs,
 //! the docs and the table test are read from these values and nowhere repeated.
 
-use crate::ops::core::args::Args;
+use crate::ops::core::args::{Args, OwnedArgs};
 use crate::ops::core::schema::Schema;
 use crate::{DType, Result, Tensor};
 
@@ -16,32 +16,56 @@ pub struct OpDef {
     pub name: &'static str,
     /// `(Tensor self, int dim, *, bool keepdim=False) -> Tensor`; see [`Schema`].
     pub schema: &'static str,
-    /// Where it appears: a sum of [`F`], [`M`], [`I`], [`O`].
-    pub forms: u8,
+    /// Where it appears: a sum of [`F`], [`M`], [`I`], [`O`] and what tells these forms apart.
+    pub forms: u16,
     /// What it computes.
     pub body: Body,
     /// One sentence for `help()` and the docs page.
     pub doc: &'static str,
+    /// Small calls that cover its overloads, types and edges; see `docs/adding_an_op.md` for the notation.
+    pub samples: &'static str,
+}
+
+impl OpDef {
+    /// With small calls for the tests.
+    #[must_use]
+    pub const fn samples(mut self, calls: &'static str) -> Self {
+        self.samples = calls;
+        self
+    }
+
+    /// Marked as writing in place even where elements share memory.
+    #[must_use]
+    pub const fn overlaps(mut self) -> Self {
+        if let Body::Kernel(k) = &mut self.body {
+            k.traits.overlaps = true;
+        }
+        self
+    }
 }
 
 /// Appears as a function of the module.
-pub const F: u8 = 1;
+pub const F: u16 = 1;
 /// Appears as a method of `Tensor`.
-pub const M: u8 = 2;
+pub const M: u16 = 2;
 /// Has an in-place form `name_`.
-pub const I: u8 = 4;
+pub const I: u16 = 4;
 /// Takes `out=`.
-pub const O: u8 = 8;
+pub const O: u16 = 8;
 /// Its `out=` has to have exactly the dtype of the result; a bit beside [`O`].
-pub const X: u8 = 16;
+pub const X: u16 = 16;
 /// Numbers alone make a tensor, as with the four arithmetic operations.
-pub const N: u8 = 32;
+pub const N: u16 = 32;
+/// Its in-place form wants a tensor of exactly the dtype of the result; a bit beside [`I`].
+pub const E: u16 = 64;
+/// Its `out=` says the `dtype` that it computes in, unless one is given; a bit beside [`O`].
+pub const D: u16 = 128;
 /// Function and method.
-pub const FM: u8 = F | M;
+pub const FM: u16 = F | M;
 /// Function, method and `out=`.
-pub const FMO: u8 = F | M | O;
+pub const FMO: u16 = F | M | O;
 /// All forms.
-pub const FMIO: u8 = F | M | I | O;
+pub const FMIO: u16 = F | M | I | O;
 
 /// What an operator does.
 #[derive(Clone, Copy)]
@@ -52,6 +76,8 @@ pub enum Body {
     View(fn(&Args) -> Result<Views>),
     /// Gives argument 0 another storage or size; an in-place form alone.
     Become(fn(&Args) -> Result<Tensor>),
+    /// A call of another operator, in the form it was called in.
+    Forward(fn(&Args) -> Result<OwnedArgs>),
     /// Made of other operators.
     Compose(fn(&Args) -> Result<Ret>),
 }
@@ -125,6 +151,10 @@ pub struct Traits {
     pub mutates: u16,
     /// Argument 0 is what the kernel changes: where the result is that very memory, it writes the changes only.
     pub updates: bool,
+    /// Elements of an in-place target may share memory: each is written with a value of its own alone.
+    pub overlaps: bool,
+    /// In place, the tensor takes the shape of the result.
+    pub grows: bool,
     /// The kernel understands lazily conjugated and negated inputs itself.
     pub lazy_aware: bool,
 }
@@ -227,6 +257,8 @@ impl KernelBody {
             data_dependent: false,
             mutates: 0,
             updates: false,
+            overlaps: false,
+            grows: false,
             lazy_aware: false,
         };
         Self {
@@ -294,6 +326,13 @@ impl KernelBody {
         self
     }
 
+    /// Marked as giving argument 0 the shape of the result, in place.
+    #[must_use]
+    pub const fn grows(mut self) -> Self {
+        self.traits.grows = true;
+        self
+    }
+
     /// Marked as having a result shape that depends on values.
     #[must_use]
     pub const fn data_dependent(mut self) -> Self {
@@ -331,7 +370,7 @@ impl KernelBody {
 pub const fn kernel(
     name: &'static str,
     schema: &'static str,
-    forms: u8,
+    forms: u16,
     body: KernelBody,
     doc: &'static str,
 ) -> OpDef {
@@ -341,6 +380,7 @@ pub const fn kernel(
         forms,
         body: Body::Kernel(body),
         doc,
+        samples: "",
     }
 }
 
@@ -349,7 +389,7 @@ pub const fn kernel(
 pub const fn view(
     name: &'static str,
     schema: &'static str,
-    forms: u8,
+    forms: u16,
     f: fn(&Args) -> Result<Views>,
     doc: &'static str,
 ) -> OpDef {
@@ -359,6 +399,7 @@ pub const fn view(
         forms,
         body: Body::View(f),
         doc,
+        samples: "",
     }
 }
 
@@ -367,7 +408,7 @@ pub const fn view(
 pub const fn becomes(
     name: &'static str,
     schema: &'static str,
-    forms: u8,
+    forms: u16,
     f: fn(&Args) -> Result<Tensor>,
     doc: &'static str,
 ) -> OpDef {
@@ -377,6 +418,7 @@ pub const fn becomes(
         forms,
         body: Body::Become(f),
         doc,
+        samples: "",
     }
 }
 
@@ -385,7 +427,7 @@ pub const fn becomes(
 pub const fn compose(
     name: &'static str,
     schema: &'static str,
-    forms: u8,
+    forms: u16,
     f: fn(&Args) -> Result<Ret>,
     doc: &'static str,
 ) -> OpDef {
@@ -395,6 +437,26 @@ pub const fn compose(
         forms,
         body: Body::Compose(f),
         doc,
+        samples: "",
+    }
+}
+
+/// A row of the table: an op that is a call of another one, whatever the form.
+#[must_use]
+pub const fn forward(
+    name: &'static str,
+    schema: &'static str,
+    forms: u16,
+    f: fn(&Args) -> Result<OwnedArgs>,
+    doc: &'static str,
+) -> OpDef {
+    OpDef {
+        name,
+        schema,
+        forms,
+        body: Body::Forward(f),
+        doc,
+        samples: "",
     }
 }
 
@@ -437,7 +499,7 @@ impl Op {
 
     /// Whether the op has a form.
     #[must_use]
-    pub fn has(&self, form: u8) -> bool {
+    pub fn has(&self, form: u16) -> bool {
         self.def.forms & form != 0
     }
 }

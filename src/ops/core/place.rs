@@ -4,7 +4,7 @@ use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::op::{Ret, Traits, X};
 use crate::ops::core::plan::{OutSpec, Plan};
-use crate::ops::core::writable::{check_cast, check_result};
+use crate::ops::core::writable::{check_cast, check_exact, check_result};
 use crate::ops::core::{dispatch, helpers};
 use crate::{Device, Dims, Result, Tensor, bail, dims, mode, op};
 use smallvec::SmallVec;
@@ -50,6 +50,9 @@ pub fn place(args: &Args, how: Placing, plan: Plan, form: Form, fill: &mut Fill)
             let Some(spec) = plan.outs.into_iter().next() else {
                 bail!(Runtime, "{} has no result", args.name())
             };
+            if how.traits.grows && *target.shape() != spec.shape {
+                return grown(how, spec, target, fill);
+            }
             in_place(args, how, spec, target, fill)?;
             target.storage().bump();
             Ok(Ret::Same(0))
@@ -62,6 +65,18 @@ pub fn place(args: &Args, how: Placing, plan: Plan, form: Form, fill: &mut Fill)
     }
 }
 
+/// An in-place result of another shape, which the tensor takes.
+fn grown(how: Placing, spec: OutSpec, target: &Tensor, fill: &mut Fill) -> Result<Ret> {
+    check_cast(spec.dtype, target.dtype())?;
+    let fresh = allocate(spec, how.device)?;
+    fill(std::slice::from_ref(&fresh), false)?;
+    let mut larger = target.clone();
+    resize(&mut larger, fresh.shape(), None)?;
+    copy_inside(&larger, &fresh)?;
+    larger.storage().bump();
+    Ok(Ret::Become(larger))
+}
+
 fn in_place(
     args: &Args,
     how: Placing,
@@ -70,6 +85,7 @@ fn in_place(
     fill: &mut Fill,
 ) -> Result<()> {
     check_result(target, &spec.shape, spec.dtype)?;
+    check_exact(args, target, spec.dtype)?;
     if spec.dtype == target.dtype()
         && (how.traits.lazy_aware || !target.is_lazy())
         && writable_directly(args, how.traits, target)

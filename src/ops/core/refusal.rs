@@ -1,4 +1,4 @@
-//! What pointwise ops say about dtypes they have no kernel for.
+//! What pointwise ops say about dtypes they have no kernel for, and about numbers alone.
 
 use crate::ops::core::args::Args;
 use crate::{DType, Error, err};
@@ -19,6 +19,17 @@ pub fn not_implemented(args: &Args, d: DType) -> Error {
         return e;
     }
     d.no_kernel(kernel(name))
+}
+
+/// The error for operands that are all numbers.
+#[cold]
+#[must_use]
+pub fn needs_tensor(args: &Args) -> Error {
+    err!(
+        Type,
+        "{}(): argument 'input' (position 1) must be Tensor, not a number",
+        args.name()
+    )
 }
 
 fn for_bool(name: &str) -> Option<Error> {

@@ -1,6 +1,8 @@
 //! What may be written into, whatever the operator.
 
+use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
+use crate::ops::core::op::{E, Traits};
 use crate::{DType, Dims, Result, Tensor, bail, dtype, mode};
 
 /// Checks the targets of a kernel call.
@@ -8,9 +10,10 @@ use crate::{DType, Dims, Result, Tensor, bail, dtype, mode};
 /// # Errors
 /// As [`check_target`].
 #[inline]
-pub fn check(c: &Call) -> Result<()> {
+pub fn check(c: &Call, traits: &Traits) -> Result<()> {
     match &c.form {
         Form::New => Ok(()),
+        Form::InPlace(target) if traits.overlaps => check_leaf(target),
         Form::InPlace(target) => check_target(target),
         Form::Out(outs) => outs.iter().try_for_each(check_target),
     }
@@ -68,6 +71,23 @@ pub fn check_result(target: &Tensor, shape: &Dims, result: DType) -> Result<()> 
         );
     }
     check_cast(result, target.dtype())
+}
+
+/// Checks that an in-place result has the tensor's own dtype, where the operator asks for that.
+///
+/// # Errors
+/// If it does and the dtypes differ.
+pub fn check_exact(args: &Args, target: &Tensor, result: DType) -> Result<()> {
+    if args.op.has(E) && target.dtype() != result {
+        bail!(
+            Runtime,
+            "the tensor given to {}_ has dtype {} but the operation's result requires dtype {}",
+            args.name(),
+            target.dtype().scalar_type(),
+            result.scalar_type()
+        );
+    }
+    Ok(())
 }
 
 /// Checks that values of one dtype may be written as another.

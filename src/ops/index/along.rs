@@ -36,14 +36,14 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "index_select",
         "(Tensor self, int dim, Tensor index)",
-        FMO,
+        FMO | X,
         body!(index_select_rule, index_select).index_args(4),
         "The slices at `index` along a dimension.",
     ),
     compose(
         "take_along_dim",
         "(Tensor self, Tensor indices, int? dim=None)",
-        FMO,
+        FMO | X,
         take_along_dim,
         "The elements at `indices` along a dimension, broadcast.",
     ),

@@ -41,7 +41,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "masked_select",
         "(Tensor self, Tensor mask)",
-        FMO,
+        FMO | X,
         body!(masked_select_rule, masked_select),
         "The elements where `mask` is true, in one dimension.",
     ),
@@ -55,7 +55,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "where",
         "(Tensor condition, Operand self, Operand other)",
-        F | O,
+        F | O | X,
         body!(
             |a| where_rule(a.condition, a.input, a.other),
             |a, _, outs| choose(a.condition, a.input, a.other, &outs[0]),
@@ -79,7 +79,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "select_scatter",
         "(Tensor self, Tensor src, int dim, int index)",
-        FMO | X,
+        FM,
         body!(
             |a| place_rule(a.input, a.src, part::index(a.input, a.dim, a.index)?),
             |a, part, outs| place(a.input, a.src, part, &outs[0]),
@@ -103,7 +103,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "diagonal_scatter",
         "(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1)",
-        FMO | X,
+        FM,
         body!(
             |a| place_rule(
                 a.input,
@@ -117,7 +117,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "as_strided_scatter",
         "(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None)",
-        FMO | X,
+        FM,
         body!(
             |a| place_rule(
                 a.input,

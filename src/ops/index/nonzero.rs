@@ -3,7 +3,7 @@
 use crate::cpu::index::{self as cpu_index};
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FM, FMO, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, FM, FMO, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::advanced::{count, split_places};
@@ -36,7 +36,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "nonzero_static",
         "(Tensor self, *, int size, int fill_value=-1)",
-        FMO,
+        FMO | X,
         body!(nonzero_static_rule, nonzero_static),
         "The first `size` positions of elements that are not zero, filled up.",
     ),

@@ -1,7 +1,7 @@
 //! Products added to something: addmm and its kin, linear, addr.
 
 use crate::cpu::products::{Factors, LinearSizes, is_one};
-use crate::ops::core::op::{F, FMIO, O, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{F, FMIO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::matrix::{
     GPU, HOST, check_bmm, check_expand, check_mm, check_types, mv_mismatch, product_flops,
@@ -18,7 +18,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "addmm",
         "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)",
-        FMIO,
+        FMIO | X,
         body!(
             |a| addmm_rule(a.input, a.mat1, a.mat2).map(|p| (p, factors(a.beta, a.alpha))),
             |a, by, o| HOST.add_product(&o[0], a.input, a.mat1, a.mat2, *by),
@@ -30,7 +30,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "baddbmm",
         "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)",
-        FMIO,
+        FMIO | X,
         body!(
             |a| baddbmm_rule(a.input, a.batch1, a.batch2).map(|p| (p, factors(a.beta, a.alpha))),
             |a, by, o| HOST.add_product(&o[0], a.input, a.batch1, a.batch2, *by),
@@ -42,18 +42,19 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "addbmm",
         "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)",
-        FMIO,
+        FMIO | X,
         body!(
             |a| addbmm_rule(a.input, a.batch1, a.batch2).map(|p| (p, factors(a.beta, a.alpha))),
             |a, by, o| HOST.add_batches(&o[0], a.input, a.batch1, a.batch2, *by),
             cuda: |a, by, o| GPU.add_batches(&o[0], a.input, a.batch1, a.batch2, *by)
-        ),
+        )
+        .grows(),
         "beta self + alpha times the sum of the products of two batches.",
     ),
     kernel(
         "addmv",
         "(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)",
-        FMIO,
+        FMIO | X,
         body!(
             |a| addmv_rule(a.input, a.mat, a.vec).map(|p| (p, factors(a.beta, a.alpha))),
             |a, by, o| HOST.add_mv(&o[0], a.input, a.mat, a.vec, *by),
@@ -71,7 +72,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "nn.functional.linear",
         "(Tensor input, Tensor weight, Tensor? bias=None)",
-        F | O,
+        F | O | X,
         body!(
             |a| linear_rule(a.input, a.weight, a.bias),
             |a, sizes, o| HOST.linear(&o[0], a.input, a.weight, a.bias, sizes),

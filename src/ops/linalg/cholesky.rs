@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, compose, kernel};
+use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, check, columnwise, fits, lead, plan, same_types, tail,
@@ -16,14 +16,14 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.cholesky_ex",
         "(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
-        F | O,
+        F | O | X,
         body!(factors_rule, factors_ex),
         "The Cholesky factor, and where it failed.",
     ),
     compose(
         "linalg.cholesky",
         "(Tensor self, *, bool upper=False)",
-        F | O,
+        F | O | X,
         factor,
         "The Cholesky factor.",
     ),

@@ -1,6 +1,6 @@
 //! Products of any number of dimensions, made of matrix products.
 
-use crate::ops::core::op::{F, FMO, M, O, OpDef, compose};
+use crate::ops::core::op::{F, FMO, M, O, OpDef, X, compose};
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
@@ -18,7 +18,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "matmul",
         "(Tensor self, Tensor other)",
-        FMO,
+        FMO | X,
         |a| matmul(a.input, a.other),
         "The product of vectors, matrices or batches of them.",
     ),
@@ -46,14 +46,14 @@ pub static OPS: &[OpDef] = &[
     compose(
         "tensordot",
         "(Tensor self, Tensor other, int[] dims_self, int[] dims_other)",
-        F | O,
+        F | O | X,
         tensordot,
         "Sums of products over chosen dimensions.",
     ),
     compose(
         "linalg.multi_dot",
         "(Tensor[] tensors)",
-        F | O,
+        F | O | X,
         |a| multi_dot(&a.tensors.refs()),
         "The product of several matrices, in the cheapest order.",
     ),

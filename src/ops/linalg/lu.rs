@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ONE, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FM, FMO, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail,
@@ -16,49 +16,49 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.lu_factor_ex",
         "(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)",
-        F | O,
+        F | O | X,
         body!(factor_rule, factors),
         "The LU factorisation in one matrix, and where it failed.",
     ),
     compose(
         "linalg.lu_factor",
         "(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
-        F | O,
+        F | O | X,
         factor,
         "The LU factorisation in one matrix.",
     ),
     compose(
         "lu",
         "(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)",
-        FM,
+        FMO | X,
         old_lu,
         "The LU factorisation in one matrix.",
     ),
     kernel(
         "linalg.lu",
         "(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
-        F | O,
+        F | O | X,
         body!(lu_rule, lu),
         "The LU factorisation.",
     ),
     kernel(
         "linalg.lu_solve",
         "(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)",
-        F | O,
+        F | O | X,
         body!(solve_rule, solve),
         "The solution of a system by its LU factorisation.",
     ),
     compose(
         "lu_solve",
         "(Tensor self, Tensor LU_data, Tensor LU_pivots)",
-        FMO,
+        FMO | X,
         |a| f::linalg_lu_solve(a.LU_data, a.LU_pivots, a.input),
         "The solution of a system by its LU factorisation.",
     ),
     kernel(
         "lu_unpack",
         "(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
-        F | O,
+        F | O | X,
         body!(unpack_rule, unpack),
         "The factors of an LU factorisation.",
     ),

@@ -1,7 +1,7 @@
 //! Products of matrices and vectors.
 
 use crate::cpu::products::{Backend, dot_as_product};
-use crate::ops::core::op::{F, FMO, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{F, FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Dims, Result, Tensor, bail, cpu, cuda, ensure, err};
 use torchlike_macros::operators;
@@ -32,7 +32,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "mm",
         "(Tensor self, Tensor mat2)",
-        FMO,
+        FMO | X,
         body!(
             |a| mm_rule(a.input, a.mat2),
             |a, _, o| HOST.mm(&o[0], a.input, a.mat2),
@@ -44,7 +44,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "bmm",
         "(Tensor self, Tensor mat2)",
-        FMO,
+        FMO | X,
         body!(
             |a| bmm_rule(a.input, a.mat2),
             |a, _, o| HOST.mm(&o[0], a.input, a.mat2),
@@ -56,7 +56,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "mv",
         "(Tensor self, Tensor vec)",
-        FMO,
+        FMO | X,
         body!(
             |a| mv_rule(a.input, a.vec),
             |a, _, o| HOST.mv(&o[0], a.input, a.vec),
@@ -67,7 +67,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "dot",
         "(Tensor self, Tensor tensor)",
-        FMO,
+        FMO | X,
         body!(
             |a| dot_rule(a.input, a.tensor),
             |a, _, o| (HOST.dot)(&o[0], a.input, a.tensor),
@@ -78,7 +78,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "vdot",
         "(Tensor self, Tensor other)",
-        FMO,
+        FMO | X,
         body!(
             |a| dot_rule(a.input, a.other),
             |a, _, o| HOST.vdot(&o[0], a.input, a.other),

@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::Matrix;
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::lead;
 use crate::{MemoryFormat, Result, Tensor, ensure};
@@ -14,7 +14,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "linalg.matrix_power",
         "(Tensor A, int n)",
-        F | O,
+        F | O | X,
         matrix_power,
         "A matrix to an integer power.",
     ),

@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{check, columnwise, lead, plan};
 use crate::{Result, Tensor, ensure};
@@ -15,14 +15,14 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.qr",
         "(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
-        F | O,
+        F | O | X,
         body!(qr_rule, qr),
         "Orthogonal and triangular factor.",
     ),
     compose(
         "qr",
         "(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
-        FMO,
+        FMO | X,
         old_qr,
         "Orthogonal and triangular factor.",
     ),
@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "ormqr",
         "(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)",
-        FMO,
+        FMO | X,
         body!(ormqr_rule, ormqr),
         "A matrix multiplied by a product of reflections.",
     ),

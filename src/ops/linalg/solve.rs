@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ONE, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FM, FMO, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, FM, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail,
@@ -17,14 +17,14 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.inv_ex",
         "(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
-        F | O,
+        F | O | X,
         body!(inverse_rule, inverses),
         "The inverse, and where it failed.",
     ),
     compose(
         "linalg.inv",
         "(Tensor A)",
-        F | O,
+        F | O | X,
         |a| inverse(a.A),
         "The inverse of a matrix.",
     ),
@@ -38,7 +38,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.det",
         "(Tensor A)",
-        F | O,
+        F | O | X,
         body!(|a| determinant_rule(a.A, "linalg.det"), |a, _, o| det(
             a.A, o
         )),
@@ -54,7 +54,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.slogdet",
         "(Tensor A) -> (Tensor sign, Tensor logabsdet)",
-        F | O,
+        F | O | X,
         body!(slogdet_rule, |a, _, o| slogdet(a.A, o)),
         "Sign and logarithm of the determinant.",
     ),
@@ -77,14 +77,14 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.solve_ex",
         "(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
-        F | O,
+        F | O | X,
         body!(solve_rule, solve_ex),
         "The solution of A X = B, and where it failed.",
     ),
     compose(
         "linalg.solve",
         "(Tensor A, Tensor B, *, bool left=True)",
-        F | O,
+        F | O | X,
         solve,
         "The solution of A X = B.",
     ),

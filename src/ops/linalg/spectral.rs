@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{batch_note, check, columnwise, lead, plan, tail};
 use crate::{Result, Tensor, bail, ensure};
@@ -15,28 +15,28 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.svd",
         "(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
-        F | O,
+        F | O | X,
         body!(singular_rule, singular),
         "The singular value decomposition.",
     ),
     kernel(
         "linalg.svdvals",
         "(Tensor A, *, str? driver=None)",
-        F | O,
+        F | O | X,
         body!(values_rule, values),
         "The singular values.",
     ),
     compose(
         "svd",
         "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
-        FMO,
+        FMO | X,
         svd,
         "The singular value decomposition, V not conjugated.",
     ),
     kernel(
         "linalg.eigh",
         "(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
-        F | O,
+        F | O | X,
         body!(
             |a| eigen_rule(a.A, a.UPLO, "linalg.eigh", true),
             |a, upper, o| eigen(a.A, *upper, &o[0], Some(&o[1]))
@@ -46,7 +46,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.eigvalsh",
         "(Tensor A, str UPLO='L')",
-        F | O,
+        F | O | X,
         body!(
             |a| eigen_rule(a.A, a.UPLO, "linalg.eigvalsh", false),
             |a, upper, o| eigen(a.A, *upper, &o[0], None)

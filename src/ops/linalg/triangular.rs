@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix};
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FMO, O, OpDef, Plan, kernel};
+use crate::ops::core::op::{F, FMO, O, OpDef, Plan, X, kernel};
 use crate::ops::linalg::rules::{check, columnwise, fits, plan, same_types, tail};
 use crate::{Dims, Result, Tensor, ensure};
 use torchlike_macros::operators;
@@ -13,14 +13,14 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.solve_triangular",
         "(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False)",
-        F | O,
+        F | O | X,
         body!(solve_rule, solve),
         "The solution of a triangular system.",
     ),
     kernel(
         "triangular_solve",
         "(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
-        FMO,
+        FMO | X,
         body!(old_rule, old_solve),
         "The solution of a triangular system.",
     ),

@@ -28,7 +28,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "linalg.vecdot",
         "(Tensor x, Tensor y, *, int dim=-1)",
-        F | O,
+        F | O | X,
         vecdot,
         "Inner products along a dimension.",
     ),

@@ -237,7 +237,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Softplus "_nn.softplus", 1, same, typed!(softplus_ctx, DType), 0, "a * f0 > f1 ? a : log1p(exp(a * f0)) / f0", "(Tensor self, float beta=1, float threshold=20)", "log(1 + exp(x)), smoothly from 0 to x."),
     map_row!(Softshrink "_nn.softshrink", 1, same, typed!(shrink_ctx, DType), 0, "a > f0 ? a - f0 : a < -f0 ? a + f0 : a * T(0)", "(Tensor self, float lambd=0.5)", "x moved towards 0 by lambd."),
     map_row!(Hardshrink "hardshrink", 1, same, typed!(hardshrink_ctx, DType), FMO, "a >= -f0 && a <= f0 ? T(0) : a", "(Tensor self, float lambd=0.5)", "x, or 0 where it is within lambd of 0."),
-    map_row!(Threshold "threshold", 1, same, typed!(threshold_ctx, DType), F | O, "a <= f0 ? f1 : a", "(Tensor self, Scalar threshold, Scalar value)", "x where above the threshold, else a value."),
+    map_row!(Threshold "threshold", 1, same, typed!(threshold_ctx, DType), F | O, "a <= f0 ? f1 : a", "(Tensor self, Scalar threshold, Scalar value)", "x where above the threshold, else a value.").overlaps(),
     map_row!(LogSigmoid "_nn.log_sigmoid", 1, same, 0, "min_(a, T(0)) - log1p(exp(-abs_(a)))", "(Tensor self)", "The logarithm of sigmoid(x)."),
     map_row!(Glu "_nn.glu", 2, same, 0, "a * sigmoid_(b)", "(Tensor self, Tensor gate)", "The first operand times the sigmoid of the second."),
     map_row!(Prelu "_nn.prelu", 2, same, 0, "a > T(0) ? a : b * a", "(Tensor self, Tensor weight)", "x where positive, else x times a weight."),

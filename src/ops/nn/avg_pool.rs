@@ -1,7 +1,7 @@
 //! Average and power-average pooling.
 
 use crate::cpu::pooling::Rule;
-use crate::ops::core::op::{F, O, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{F, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::pool::{Asked, Pooling, check_1d, pooled, regular, run};
 use crate::{DType, Result, Tensor, bail, ensure};
@@ -49,7 +49,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "nn.functional.avg_pool2d",
         "(Tensor input, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)",
-        F | O,
+        F | O | X,
         body!(
             |a| {
                 check_planes(a.input)?;
@@ -66,7 +66,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "nn.functional.avg_pool3d",
         "(Tensor input, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)",
-        F | O,
+        F | O | X,
         body!(
             |a| rule(
                 &asked!(a, 3, "avg_pool3d"),

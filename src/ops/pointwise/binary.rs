@@ -3,7 +3,7 @@
 use crate::cpu::map::{Ctx, FromCtx};
 use crate::cpu::math::{gcd, int_pow};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{F, FM, FMIO, FMO, I, N, O, OpDef, compose};
+use crate::ops::core::op::{E, F, FM, FMIO, FMO, I, N, O, OpDef, X, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::pointwise::rule::{float, same};
@@ -452,14 +452,14 @@ pub static OPS: &[OpDef] = &[
     compose(
         "float_power",
         "(Tensor self, Operand exponent)",
-        FMIO,
+        FMIO | X | E,
         |a| float_power(a.input.into(), a.exponent),
         "The power in double precision.",
     ),
     compose(
         "float_power#scalar",
         "(Scalar self, Tensor exponent)",
-        F | O,
+        F | O | X,
         |a| float_power(a.input.into(), a.exponent.into()),
         "The power in double precision.",
     ),
@@ -478,7 +478,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Logaddexp2 "logaddexp2", 2, same, FMO, "logaddexp2_(a, b)", "(Tensor self, Tensor other)", "The base-2 logarithm of the sum of powers of 2."),
     map_row!(Xlogy "xlogy", 2, float, FMIO, "xlogy_(a, b)", "(Operand self, Operand other)", "x * log(y), 0 where x is 0."),
     map_row!(Xlog1py "special.xlog1py", 2, float, F | O, "xlog1py_(a, b)", "(Operand self, Operand other)", "x * log1p(y), 0 where x is 0."),
-    map_row!(Heaviside "heaviside", 2, same, check typed!(one_dtype, DType), FMIO, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element."),
+    map_row!(Heaviside "heaviside", 2, same, check typed!(one_dtype, DType), FMIO | X, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element."),
     map_row!(Gcd "gcd", 2, same, FMIO, "gcd_(a, b)", "(Tensor self, Tensor other)", "The greatest common divisor."),
     map_row!(Lcm "lcm", 2, same, FMIO, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple."),
     map_row!(Lerp "lerp", 3, same, wide_numbers, FMIO, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`."),

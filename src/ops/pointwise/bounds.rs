@@ -1,9 +1,10 @@
 //! The larger and smaller of operands, and elements kept within bounds.
 
-use crate::ops::core::op::{F, FMIO, FMO, I, M, OpDef, compose};
+use crate::ops::core::args::OwnedArgs;
+use crate::ops::core::op::{FMIO, FMO, OpDef, forward};
 use crate::ops::f;
 use crate::ops::pointwise::rule::same;
-use crate::{Result, Tensor, bail, map_op, map_row};
+use crate::{Result, bail, map_op, map_row};
 use torchlike_macros::operators;
 
 map_op!(
@@ -81,29 +82,29 @@ map_op!(
 );
 
 #[cold]
-fn no_bound() -> Result<Tensor> {
+fn no_bound() -> Result<OwnedArgs> {
     bail!(
         Runtime,
         "torch.clamp: At least one of 'min' or 'max' must not be None"
     )
 }
 
-fn clamp_tensor(a: &calls::ClampTensor) -> Result<Tensor> {
-    match (a.min, a.max) {
-        (None, None) => no_bound(),
-        (Some(min), None) => f::clamp_min_tensor(a.input, min),
-        (None, Some(max)) => f::clamp_max_tensor(a.input, max),
-        (Some(min), Some(max)) => f::_clamp(a.input, min, max),
-    }
+fn clamp_tensor(a: &calls::ClampTensor) -> Result<OwnedArgs> {
+    Ok(match (a.min, a.max) {
+        (None, None) => return no_bound(),
+        (Some(min), None) => f::ClampMinTensor::new(a.input, min).args()?.to_owned(),
+        (None, Some(max)) => f::ClampMaxTensor::new(a.input, max).args()?.to_owned(),
+        (Some(min), Some(max)) => f::_Clamp::new(a.input, min, max).args()?.to_owned(),
+    })
 }
 
-fn clamp(a: &calls::Clamp) -> Result<Tensor> {
-    match (a.min, a.max) {
-        (None, None) => no_bound(),
-        (Some(min), None) => f::clamp_min(a.input, min),
-        (None, Some(max)) => f::clamp_max(a.input, max),
-        (Some(min), Some(max)) => f::_clamp(a.input, min, max),
-    }
+fn clamp(a: &calls::Clamp) -> Result<OwnedArgs> {
+    Ok(match (a.min, a.max) {
+        (None, None) => return no_bound(),
+        (Some(min), None) => f::ClampMin::new(a.input, min).args()?.to_owned(),
+        (None, Some(max)) => f::ClampMax::new(a.input, max).args()?.to_owned(),
+        (Some(min), Some(max)) => f::_Clamp::new(a.input, min, max).args()?.to_owned(),
+    })
 }
 
 /// The family's rows.
@@ -113,15 +114,15 @@ pub static OPS: &[OpDef] = &[
     map_row!(Minimum "minimum", 2, same, FMO, "min_(a, b)", "(Tensor self, Tensor other)", "The smaller of two elements; NaN if either is."),
     map_row!(Fmax "fmax", 2, same, FMO, "fmax_(a, b)", "(Tensor self, Tensor other)", "The larger of two elements, ignoring NaN."),
     map_row!(Fmin "fmin", 2, same, FMO, "fmin_(a, b)", "(Tensor self, Tensor other)", "The smaller of two elements, ignoring NaN."),
-    map_row!(Clamp3 "_clamp", 3, same, F | M | I, "clamp_(a, b, c)", "(Tensor self, Operand min, Operand max)", "Each element within two bounds."),
-    compose(
+    map_row!(Clamp3 "_clamp", 3, same, 0, "clamp_(a, b, c)", "(Tensor self, Operand min, Operand max)", "Each element within two bounds."),
+    forward(
         "clamp#tensor",
         "(Tensor self, Tensor? min=None, Tensor? max=None)",
         FMIO,
         clamp_tensor,
         "Each element within two bounds.",
     ),
-    compose(
+    forward(
         "clamp",
         "(Tensor self, Scalar? min=None, Scalar? max=None)",
         FMIO,

@@ -20,7 +20,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "complex",
         "(Tensor real, Tensor imag)",
-        F | O,
+        F | O | X,
         body!(complex_rule, |a, _, outs| parts::join(
             &outs[0], a.real, a.imag
         )),
@@ -29,7 +29,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "polar",
         "(Tensor abs, Tensor angle)",
-        F | O,
+        F | O | X,
         polar,
         "Complex numbers from absolute values and angles.",
     ),

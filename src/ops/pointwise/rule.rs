@@ -5,7 +5,7 @@ use crate::cpu::rows::{self, Operand};
 use crate::dtype::{Category, promote};
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::op::{Body, Exec, Finish, KernelBody, OpDef, Plan, Ret, Row};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, err, mode};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, err, mode};
 use smallvec::SmallVec;
 
 /// One pointwise operator: what tells it from the others.
@@ -47,7 +47,7 @@ pub const fn row(
 pub const fn def(
     name: &'static str,
     schema: &'static str,
-    forms: u8,
+    forms: u16,
     row: &'static MapRow,
     doc: &'static str,
 ) -> OpDef {
@@ -58,6 +58,7 @@ pub const fn def(
         forms,
         body: Body::Kernel(body),
         doc,
+        samples: "",
     }
 }
 
@@ -259,7 +260,7 @@ fn row_of(args: &Args) -> Result<&'static MapRow> {
         Body::Kernel(KernelBody {
             row: Row::Map(row), ..
         }) => Ok(row),
-        _ => bail!(Runtime, "{} is not a pointwise row", args.name()),
+        _ => bail!(Runtime, "this is not a pointwise row"),
     }
 }
 
@@ -277,7 +278,7 @@ pub fn call_types(args: &Args, row: &MapRow) -> Result<(DType, DType)> {
     Ok((compute, out))
 }
 
-pub use crate::ops::core::refusal::not_implemented;
+pub use crate::ops::core::refusal::{needs_tensor, not_implemented};
 
 /// The rule of all rows, and their kernels: the loop on the host, the expression on a GPU.
 fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
@@ -286,29 +287,18 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
     if !args.op.has(crate::ops::core::op::N)
         && !operands.iter().any(|a| matches!(a, Arg::Tensor(_)))
     {
-        bail!(
-            Type,
-            "{}(): argument 'input' (position 1) must be Tensor, not a number",
-            args.name()
-        );
+        return Err(needs_tensor(args));
     }
     let (compute, out) = call_types(args, row)?;
     let ctx = (row.ctx)(args, compute)?;
     let (shape, strides) = result_layout(operands)?;
+    let cuda = |outs: &[Tensor]| crate::cuda::map::run(row.cuda, operands, compute, ctx, &outs[0]);
     finish(
         Plan::one(shape, strides, out),
         &Exec {
             values: &|| (row.check)(args, compute),
             cpu: &|outs| run_cpu(row, operands, compute, ctx, &outs[0]),
-            cuda: Some(&|outs| {
-                ensure!(
-                    !row.cuda.is_empty(),
-                    NotImplemented,
-                    "{}() has no CUDA kernel yet",
-                    args.name()
-                );
-                crate::cuda::map::run(row.cuda, operands, compute, ctx, &outs[0])
-            }),
+            cuda: if row.cuda.is_empty() { None } else { Some(&cuda) },
         },
     )
 }

@@ -2,7 +2,7 @@
 
 use crate::cpu::map::Ctx;
 use crate::cpu::math::{Elementary as _, RealFns as _};
-use crate::ops::core::op::{FM, FMIO, FMO, OpDef, Ret, compose};
+use crate::ops::core::op::{E, FM, FMIO, FMO, OpDef, Ret, X, compose};
 use crate::ops::pointwise::rule::{compare, float, real_part, same};
 use crate::{DType, Result, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
@@ -258,8 +258,8 @@ fn signed(d: DType) -> (DType, DType) {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Abs "abs", 1, real_part, FMIO, "abs_(a)", "(Tensor self)", "The absolute value of each element."),
-    map_row!(Neg "neg", 1, same, FMIO, "-a", "(Tensor self)", "Each element negated."),
+    map_row!(Abs "abs", 1, real_part, FMIO | E, "abs_(a)", "(Tensor self)", "The absolute value of each element."),
+    map_row!(Neg "neg", 1, same, FMIO | X, "-a", "(Tensor self)", "Each element negated."),
     compose(
         "positive",
         "(Tensor self)",
@@ -267,13 +267,13 @@ pub static OPS: &[OpDef] = &[
         positive,
         "The tensor itself; truth values are refused.",
     ),
-    map_row!(Sign "sign", 1, signed, FMIO, "sgn_(a)", "(Tensor self)", "-1, 0 or 1 by the sign of each element."),
-    map_row!(Sgn "sgn", 1, same, FMIO, "sgn_(a)", "(Tensor self)", "The sign; for complex elements the point of the unit circle in their direction."),
-    map_row!(Ceil "ceil", 1, same, FMIO, "ceil_(a)", "(Tensor self)", "The least integer not below each element."),
-    map_row!(Floor "floor", 1, same, FMIO, "floor_(a)", "(Tensor self)", "The greatest integer not above each element."),
-    map_row!(Trunc "trunc", 1, same, FMIO, "trunc_(a)", "(Tensor self)", "Each element without its fraction."),
-    map_row!(Round "round", 1, same, FMIO, "round_(a)", "(Tensor self)", "The nearest integer, ties to even."),
-    map_row!(Frac "frac", 1, same, FMIO, "a - trunc_(a)", "(Tensor self)", "The fraction of each element."),
+    map_row!(Sign "sign", 1, signed, FMIO | X, "sgn_(a)", "(Tensor self)", "-1, 0 or 1 by the sign of each element."),
+    map_row!(Sgn "sgn", 1, same, FMIO | X, "sgn_(a)", "(Tensor self)", "The sign; for complex elements the point of the unit circle in their direction."),
+    map_row!(Ceil "ceil", 1, same, FMIO | X, "ceil_(a)", "(Tensor self)", "The least integer not below each element."),
+    map_row!(Floor "floor", 1, same, FMIO | X, "floor_(a)", "(Tensor self)", "The greatest integer not above each element."),
+    map_row!(Trunc "trunc", 1, same, FMIO | X, "trunc_(a)", "(Tensor self)", "Each element without its fraction."),
+    map_row!(Round "round", 1, same, FMIO | X, "round_(a)", "(Tensor self)", "The nearest integer, ties to even."),
+    map_row!(Frac "frac", 1, same, FMIO | X, "a - trunc_(a)", "(Tensor self)", "The fraction of each element."),
     map_row!(Square "square", 1, squared, FMIO, "a * a", "(Tensor self)", "Each element times itself."),
     map_row!(Sqrt "sqrt", 1, float, FMIO, "sqrt(a)", "(Tensor self)", "The square root of each element."),
     map_row!(Rsqrt "rsqrt", 1, float, FMIO, "rsqrt(a)", "(Tensor self)", "One over the square root of each element."),
@@ -304,16 +304,16 @@ pub static OPS: &[OpDef] = &[
     map_row!(Lgamma "lgamma", 1, float, FMIO, "lgamma(a)", "(Tensor self)", "The logarithm of the absolute gamma function of each element."),
     map_row!(Digamma "digamma", 1, float, FMIO, "digamma_(a)", "(Tensor self)", "The logarithmic derivative of the gamma function of each element."),
     map_row!(Relu "relu", 1, same, crate::ops::core::op::F | crate::ops::core::op::M | crate::ops::core::op::I, "a < T(0) ? T(0) : a", "(Tensor self)", "Each element, or 0 where it is negative."),
-    map_row!(BitwiseNot "bitwise_not", 1, same, FMIO, "bitnot_(a)", "(Tensor self)", "Each bit flipped; truth values negated."),
+    map_row!(BitwiseNot "bitwise_not", 1, same, FMIO | X, "bitnot_(a)", "(Tensor self)", "Each bit flipped; truth values negated."),
     map_row!(LogicalNot "logical_not", 1, compare, FMIO, "!(a != T(0))", "(Tensor self)", "True where the element is zero."),
     map_row!(Isnan "isnan", 1, compare, FM, "isnan_(a)", "(Tensor self)", "True where the element is not a number."),
     map_row!(Isinf "isinf", 1, compare, FM, "isinf_(a)", "(Tensor self)", "True where the element is infinite."),
     map_row!(Isfinite "isfinite", 1, compare, FM, "isfinite_(a)", "(Tensor self)", "True where the element is neither infinite nor NaN."),
-    map_row!(Isposinf "isposinf", 1, compare, FMO, "isposinf_(a)", "(Tensor self)", "True where the element is positive infinity."),
-    map_row!(Isneginf "isneginf", 1, compare, FMO, "isneginf_(a)", "(Tensor self)", "True where the element is negative infinity."),
-    map_row!(Signbit "signbit", 1, compare, FMO, "signbit_(a)", "(Tensor self)", "True where the sign bit is set."),
-    map_row!(RoundTo "round#decimals", 1, same, typed!(decimals, DType), FMIO, "", "(Tensor self, *, int decimals)", "Rounded to a number of decimals."),
-    map_row!(NanToNum "nan_to_num", 1, same, typed!(replacements, DType), FMIO, "", "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", "Infinities and NaN replaced by numbers."),
+    map_row!(Isposinf "isposinf", 1, compare, FMO | X, "isposinf_(a)", "(Tensor self)", "True where the element is positive infinity."),
+    map_row!(Isneginf "isneginf", 1, compare, FMO | X, "isneginf_(a)", "(Tensor self)", "True where the element is negative infinity."),
+    map_row!(Signbit "signbit", 1, compare, FMO | X, "signbit_(a)", "(Tensor self)", "True where the sign bit is set."),
+    map_row!(RoundTo "round#decimals", 1, same, typed!(decimals, DType), FMIO | X, "", "(Tensor self, *, int decimals)", "Rounded to a number of decimals."),
+    map_row!(NanToNum "nan_to_num", 1, same, typed!(replacements, DType), FMIO | X, "", "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", "Infinities and NaN replaced by numbers."),
     map_row!(Isreal "isreal", 1, compare, FM, "true", "(Tensor self)", "True where the imaginary part is zero."),
     map_row!(Angle "angle", 1, angle_types, FMO, "", "(Tensor self)", "The angle of each element in the complex plane."),
     map_row!(Deg2rad "deg2rad", 1, float, FMIO, "a * T(0.017453292519943295)", "(Tensor self)", "Degrees as radians."),

@@ -1,5 +1,6 @@
 //! Extremes and their places, norms and log-sum-exp.
 
+use crate::dims::MAX_NDIM;
 use crate::cpu::reduce::{Kind, Post};
 use crate::ops::core::either::{self, arg_extreme, run_kind};
 use crate::ops::core::op::{F, FMO, O, OpDef, Plan, X, compose, kernel};
@@ -121,8 +122,13 @@ fn write_extremes<A>(_: &A, (over, max): &(Over, bool), outs: &[Tensor]) -> Resu
 }
 
 fn range<'a>(a: &calls::Aminmax<'a>) -> Result<(Plan, Over<'a>)> {
-    let over = Over::optional(a.input, a.dim, a.keepdim)?;
     let (t, d) = (a.input, a.input.dtype());
+    ensure!(
+        t.ndim() <= MAX_NDIM,
+        Runtime,
+        "only tensors with up to {MAX_NDIM} dims are supported"
+    );
+    let over = Over::optional(a.input, a.dim, a.keepdim)?;
     match a.dim {
         Some(_) => {
             let at = over.dims[0];

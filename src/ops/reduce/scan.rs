@@ -3,7 +3,7 @@
 use crate::cpu::extreme::running_extreme;
 use crate::cpu::scan;
 use crate::dims::wrap_dim;
-use crate::ops::core::op::{F, FMIO, FMO, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{D, F, FMIO, FMO, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::f;
 use crate::ops::reduce::rule::comparable;
@@ -16,7 +16,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "cumsum",
         "(Tensor self, int dim, *, dtype? dtype=None)",
-        FMIO,
+        FMIO | D,
         body!(
             |a| cumulative(a.input, a.dim, a.dtype, "cumsum_out_cpu"),
             |a, dim, outs| scan::scan(&outs[0], a.input, *dim, scan::Kind::Sum)
@@ -26,7 +26,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "cumprod",
         "(Tensor self, int dim, *, dtype? dtype=None)",
-        FMIO,
+        FMIO | D,
         body!(
             |a| cumulative(a.input, a.dim, a.dtype, "cumprod_out_cpu"),
             |a, dim, outs| scan::scan(&outs[0], a.input, *dim, scan::Kind::Prod)
@@ -68,7 +68,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "renorm",
         "(Tensor self, Scalar p, int dim, Scalar maxnorm)",
-        FMIO,
+        FMIO | X,
         body!(renorm, |a, dim, outs| scan::renorm(
             &outs[0],
             a.input,

@@ -1,7 +1,7 @@
 //! Statistics made of other operators, and comparisons of whole tensors.
 
-use crate::ops::core::helpers::{item, readable};
-use crate::ops::core::op::{FM, M, O, OpDef, Ret, Value, compose};
+use crate::ops::core::helpers::{has_no_values, item, readable};
+use crate::ops::core::op::{FM, M, OpDef, Ret, Value, compose};
 use crate::ops::f;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, mode};
 use torchlike_macros::operators;
@@ -12,7 +12,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "dist",
         "(Tensor self, Tensor other, Scalar p=2)",
-        FM | O,
+        FM,
         dist,
         "The norm of the difference.",
     ),
@@ -47,7 +47,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "trace",
         "(Tensor self)",
-        FM | O,
+        FM,
         trace,
         "The sum of a matrix's diagonal.",
     ),
@@ -311,7 +311,7 @@ fn check_weights(w: &Tensor, name: &str, n: i64, right_type: bool, type_name: &s
         "cov(): expected {name} to have the same numel as there are observations in the input but got {} != {n}",
         w.numel()
     );
-    if !w.is_meta() && n > 0 {
+    if !has_no_values(w) && n > 0 {
         ensure!(
             item(&f::min(w)?)?.to_f64() >= 0.0,
             Runtime,

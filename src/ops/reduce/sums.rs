@@ -1,7 +1,7 @@
 //! Reductions: sums, products, truth, counts.
 
 use crate::cpu::reduce::{Kind, Post, bytes};
-use crate::ops::core::op::{FM, FMO, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{D, FM, FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::f;
 use crate::ops::reduce::rule::{Fold, Over, comparable, computable, fold};
@@ -21,7 +21,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "sum#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
-        FMO,
+        FMO | D,
         body!(|a| sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
         "The sum over dimensions.",
     ),
@@ -49,7 +49,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "prod#dim",
         "(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)",
-        FMO,
+        FMO | D,
         body!(|a| product(Over::one(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
         "The product over a dimension.",
     ),

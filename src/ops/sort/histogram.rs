@@ -1,6 +1,7 @@
 //! Counting: histograms, bins, membership.
 
 use crate::cpu::histogram as counting;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::pointwise::rule::result_type;
@@ -22,7 +23,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "histogram",
         "(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
-        FMO,
+        FMO | X,
         body!(
             |a| histogram(a.input, edges_of(a.input, a.bins)?, a.weight, a.density),
             write_histogram
@@ -32,7 +33,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "histogram#count",
         "(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
-        FMO,
+        FMO | X,
         body!(
             |a| histogram(a.input, equal(a.bins, a.range)?, a.weight, a.density),
             write_histogram
@@ -53,7 +54,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "isin",
         "(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)",
-        F | O,
+        F | O | X,
         body!(
             |a| isin(a.elements.into(), a.test_elements.into(), a.invert),
             write_isin
@@ -63,7 +64,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "isin#element",
         "(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False)",
-        F | O,
+        F | O | X,
         body!(
             |a| isin(a.element.into(), a.test_elements.into(), a.invert),
             write_isin
@@ -73,7 +74,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "isin#test",
         "(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False)",
-        F | O,
+        F | O | X,
         body!(
             |a| isin(a.elements.into(), a.test_element.into(), a.invert),
             write_isin
@@ -278,7 +279,7 @@ fn bincount<'a>(a: &calls::Bincount<'a>) -> Result<(Plan, Option<&'a Tensor>)> {
         );
     }
     // The shape itself needs the values.
-    let size = if t.device().is_cpu() && t.numel() > 0 {
+    let size = if helpers::at_hand(t) && t.numel() > 0 {
         a.minlength.max(integers(t)?)
     } else {
         a.minlength

@@ -2,9 +2,11 @@
 
 use crate::cpu::distinct::Distinct;
 use crate::dims::wrap_dim;
+use crate::ops::core::dispatch::unknown_shape;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{FM, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
-use crate::{DType, Device, Result, Tensor, bail, ensure};
+use crate::{DType, Device, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -149,27 +151,18 @@ fn checked(t: &Tensor, dim: Option<i64>, name: &str) -> Result<Tensor> {
             "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
         );
     }
-    if !t.is_meta() {
-        return t.to_device(Device::CPU);
+    if helpers::has_no_values(t) {
+        return Err(unknown_shape(name));
     }
-    if t.storage().source().is_none() {
-        bail!(
-            NotImplemented,
-            "{name}(): the shape of the result depends on the values of its input, and meta tensors have none. \
-             Call {name}() on real data, or materialize() the input first."
-        );
-    }
-    Ok(t.clone())
+    helpers::on_host(t)
 }
 
 /// The results that were asked for, on the device of the input.
 fn wanted(made: [Tensor; 3], device: Device, inverse: bool, counts: bool) -> Result<Ret> {
     let mut outs = Vec::new();
     for (t, wanted) in made.into_iter().zip([true, inverse, counts]) {
-        if wanted && device.is_meta() {
-            outs.push(t);
-        } else if wanted {
-            outs.push(t.to_device(device)?);
+        if wanted {
+            outs.push(helpers::back_to(t, device)?);
         }
     }
     Ok(match outs.len() {
@@ -199,7 +192,7 @@ impl Ask<'_> {
         let t = self.input;
         let dim = self.dim.map(|d| wrap_dim(d, t.ndim())).transpose()?;
         // The shape itself needs the values.
-        let distinct = if t.device().is_cpu() {
+        let distinct = if helpers::at_hand(t) {
             Some(Distinct::new(t, dim, self.consecutive)?)
         } else {
             None

@@ -64,7 +64,7 @@ pub static OPS: &[OpDef] = &[
         "ravel",
         "(Tensor self)",
         FM,
-        |a| reshape(a.input, &[-1]),
+        |a| f::view(&f::contiguous(a.input)?, &[-1]),
         "The values in one dimension.",
     ),
     compose(

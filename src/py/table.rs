@@ -1,0 +1,74 @@
+//! The op table for the tools and tests: its rows as data, and calls of a row by its name.
+
+use super::arguments::Incoming;
+use super::groups::Group;
+use crate::ops::op::Body;
+use crate::ops::{ALIASES, find, table};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+/// Calls one row by its full name, whether or not it has a public one; `in_place` on its first argument.
+#[pyfunction]
+#[pyo3(signature = (name, in_place, args, kwargs))]
+fn _call_row<'py>(
+    name: &str,
+    in_place: bool,
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let group = Group::of_row(args.py(), find(name)?, in_place);
+    let call = Incoming {
+        py: args.py(),
+        positional: args.iter().collect(),
+        keywords: kwargs.iter().collect(),
+    };
+    call.run(&group)
+}
+
+/// Small calls of each operator for the tests, in the notation of `docs/adding_an_op.md`: `(full name, calls)` a row.
+#[pyfunction]
+fn _op_samples() -> Vec<(&'static str, &'static str)> {
+    table()
+        .iter()
+        .map(|op| (op.def.name, op.def.samples))
+        .collect()
+}
+
+/// The op table as data: `(full name, schema, forms, sentence)` a row.
+#[pyfunction]
+fn _op_table() -> Vec<(&'static str, &'static str, u16, &'static str)> {
+    table()
+        .iter()
+        .map(|op| (op.def.name, op.def.schema, op.def.forms, op.def.doc))
+        .collect()
+}
+
+/// What each operator is: a `kernel`, a `view`, a `change` of its first argument, or a `composite` of others.
+#[pyfunction]
+fn _op_kinds() -> Vec<(&'static str, &'static str)> {
+    let kind = |body: &Body| match body {
+        Body::Kernel(_) => "kernel",
+        Body::View(_) => "view",
+        Body::Become(_) => "change",
+        Body::Compose(_) | Body::Forward(_) => "composite",
+    };
+    table()
+        .iter()
+        .map(|op| (op.def.name, kind(&op.def.body)))
+        .collect()
+}
+
+/// Other names of ops: `(alias, name)`.
+#[pyfunction]
+fn _op_aliases() -> Vec<(&'static str, &'static str)> {
+    ALIASES.to_vec()
+}
+
+/// Registers the functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_call_row, m)?)?;
+    m.add_function(wrap_pyfunction!(_op_table, m)?)?;
+    m.add_function(wrap_pyfunction!(_op_samples, m)?)?;
+    m.add_function(wrap_pyfunction!(_op_kinds, m)?)?;
+    m.add_function(wrap_pyfunction!(_op_aliases, m)?)
+}
