@@ -24,6 +24,9 @@ pub static OPS: &[OpDef] = &[
             .of(a.input)
         },
         "The tensor in another dtype.",
+    ).samples(
+        "f32[5, 5, 5, 5], f64, True, True, memory_format=channels_last; \
+         c64[3, 4], f64, False, True, memory_format=preserve_format",
     ),
     compose(
         "to#device",
@@ -39,7 +42,7 @@ pub static OPS: &[OpDef] = &[
             .of(a.input)
         },
         "The tensor on another device.",
-    ),
+    ).samples("f32[5, 5, 5, 5], dev, f64, True, True, memory_format=channels_last"),
     compose(
         "to#other",
         "(Tensor self, Tensor tensor, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
@@ -53,14 +56,14 @@ pub static OPS: &[OpDef] = &[
             .of(a.input)
         },
         "The tensor in the dtype and on the device of another.",
-    ),
+    ).samples("f32[5, 5, 5, 5], f64[5, 5, 5, 5], True, True, memory_format=channels_last"),
     compose(
         "type_as",
         "(Tensor self, Tensor other)",
         M,
         |a| Wish::like(a.other).of(a.input),
         "The tensor in the dtype of another.",
-    ),
+    ).samples("f32[2, 3], f64[1]; i64[3], f32[2]"),
     compose(
         "cpu",
         "(Tensor self, *, format? memory_format=None)",
@@ -74,34 +77,38 @@ pub static OPS: &[OpDef] = &[
             .of(a.input)
         },
         "The tensor on the host.",
-    ),
+    ).samples("f32[2, 3]"),
     compose(
         "cuda",
         "(Tensor self, device? device=None, bool non_blocking=False, *, format? memory_format=None)",
         M,
         to_cuda,
         "The tensor on a GPU.",
-    ),
+    ).samples("f32[2, 3]"),
     compose(
         "bool",
         "(Tensor self, format? memory_format=None)",
         M,
         |a| cast(a.input, DType::Bool, a.memory_format),
         "The tensor as bool.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], memory_format=contiguous_format"),
     compose(
         "byte",
         "(Tensor self, format? memory_format=None)",
         M,
         |a| cast(a.input, DType::U8, a.memory_format),
         "The tensor as byte.",
-    ),
+    ).samples("f32[3, 4]; f32[3, 4], memory_format=contiguous_format"),
     compose(
         "char",
         "(Tensor self, format? memory_format=None)",
         M,
         |a| cast(a.input, DType::I8, a.memory_format),
         "The tensor as char.",
+    ).samples(
+        "f32[3, 4]; \
+         b8[2, 3, 2, 3], memory_format=channels_last; \
+         f32[3, 4], memory_format=contiguous_format",
     ),
     compose(
         "short",
@@ -109,13 +116,17 @@ pub static OPS: &[OpDef] = &[
         M,
         |a| cast(a.input, DType::I16, a.memory_format),
         "The tensor as short.",
-    ),
+    ).samples("f32[3, 4], memory_format=contiguous_format; c64[3, 4]"),
     compose(
         "int",
         "(Tensor self, format? memory_format=None)",
         M,
         |a| cast(a.input, DType::I32, a.memory_format),
         "The tensor as int.",
+    ).samples(
+        "f32[3, 4]; \
+         b8[2, 3, 2, 3], memory_format=channels_last; \
+         f32[2, 3, 2, 3], memory_format=channels_last",
     ),
     compose(
         "long",
@@ -123,13 +134,16 @@ pub static OPS: &[OpDef] = &[
         M,
         |a| cast(a.input, DType::I64, a.memory_format),
         "The tensor as long.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], memory_format=contiguous_format"),
     compose(
         "half",
         "(Tensor self, format? memory_format=None)",
         M,
         |a| cast(a.input, DType::F16, a.memory_format),
         "The tensor as half.",
+    ).samples(
+        "f32[3, 4], memory_format=contiguous_format; \
+         c64[2, 3, 2, 3], memory_format=channels_last",
     ),
     compose(
         "bfloat16",
@@ -137,20 +151,24 @@ pub static OPS: &[OpDef] = &[
         M,
         |a| cast(a.input, DType::BF16, a.memory_format),
         "The tensor as bfloat16.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]"),
     compose(
         "float",
         "(Tensor self, format? memory_format=None)",
         M,
         |a| cast(a.input, DType::F32, a.memory_format),
         "The tensor as float.",
-    ),
+    ).samples("f32[3, 4], memory_format=contiguous_format; c64[3, 4]"),
     compose(
         "double",
         "(Tensor self, format? memory_format=None)",
         M,
         |a| cast(a.input, DType::F64, a.memory_format),
         "The tensor as double.",
+    ).samples(
+        "f32[3, 4]; \
+         b8[2, 3, 2, 3], memory_format=channels_last; \
+         f32[3, 4], memory_format=contiguous_format",
     ),
     compose(
         "chalf",
@@ -158,21 +176,21 @@ pub static OPS: &[OpDef] = &[
         M,
         |a| cast(a.input, DType::C32, a.memory_format),
         "The tensor as chalf.",
-    ),
+    ).samples("f32[3, 4], memory_format=contiguous_format; c64[3, 4]"),
     compose(
         "cfloat",
         "(Tensor self, format? memory_format=None)",
         M,
         |a| cast(a.input, DType::C64, a.memory_format),
         "The tensor as cfloat.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], memory_format=contiguous_format"),
     compose(
         "cdouble",
         "(Tensor self, format? memory_format=None)",
         M,
         |a| cast(a.input, DType::C128, a.memory_format),
         "The tensor as cdouble.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], memory_format=contiguous_format"),
 ];
 
 /// What `to` is asked for; what is absent stays as it is.

@@ -2,7 +2,9 @@
 
 use crate::dims::{self, MemoryFormat};
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FM, FMIO, I, M, OpDef, Plan, Ret, X, becomes, compose, kernel, view};
+use crate::ops::core::op::{
+    F, FM, FMIO, I, J, M, OpDef, Plan, Ret, X, becomes, compose, kernel, view,
+};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::{place, writable};
 use crate::ops::f;
@@ -16,7 +18,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "copy",
         "(Tensor self, Tensor src, bool non_blocking=False)",
-        M | I,
+        I,
         body!(
             |a| copy_rule(a.input, a.src),
             |a, _, outs| write(a.src, &outs[0]),
@@ -26,7 +28,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .lazy_aware(),
         "The values of `src`, broadcast and converted, in the layout of `self`.",
-    ),
+    )
+    .samples("f32[2, 3], f64[3]; i64[4], i64(2)"),
     kernel(
         "clone",
         "(Tensor self, *, format? memory_format=None)",
@@ -38,11 +41,12 @@ pub static OPS: &[OpDef] = &[
         )
         .lazy_aware(),
         "A copy with memory of its own.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]; f32[3, 4], memory_format=contiguous_format"),
     kernel(
         "_to_copy",
         "(Tensor self, dtype? dtype=None, device? device=None, format? memory_format=None)",
-        F,
+        0,
         body!(
             to_copy_rule,
             |a, _, outs| fetch(a.input, &outs[0]),
@@ -51,11 +55,12 @@ pub static OPS: &[OpDef] = &[
         .any_device(1)
         .lazy_aware(),
         "A copy in another dtype or on another device.",
-    ),
+    )
+    .samples("f32[2, 3], dtype=f64; i64[3], dtype=b8"),
     kernel(
         "fill",
         "(Tensor self, Scalar value)",
-        F | I,
+        F | I | J,
         body!(
             |a| {
                 check_fits(a.value, a.input.dtype())?;
@@ -68,18 +73,20 @@ pub static OPS: &[OpDef] = &[
         .lazy_aware(),
         "A tensor like `self` with every element set to a number.",
     )
+    .samples("f32[3, 4], value=3; b8[3, 4], value=True")
     .overlaps(),
     compose(
         "fill#tensor",
         "(Tensor self, Tensor value)",
-        F | I,
+        F | I | J,
         fill_tensor,
         "A tensor like `self` filled with the value of a 0-dimensional tensor.",
-    ),
+    )
+    .samples("f32[2, 3], f32(2.5); i64[3], i64(7)"),
     kernel(
         "zero",
         "(Tensor self)",
-        F | I,
+        I | J,
         body!(
             |a| Ok(like(a.input)),
             |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)),
@@ -89,6 +96,7 @@ pub static OPS: &[OpDef] = &[
         .lazy_aware(),
         "A tensor like `self` of zeros.",
     )
+    .samples("f32[2, 3]; b8[3]")
     .overlaps(),
     compose(
         "contiguous",
@@ -96,14 +104,16 @@ pub static OPS: &[OpDef] = &[
         M,
         contiguous,
         "The same values in a contiguous layout; itself if it has that.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]"),
     view(
         "alias",
         "(Tensor self)",
         0,
         |a| Ok(ViewPlan::of(a.input)),
         "Another tensor on the same memory.",
-    ),
+    )
+    .samples("f32[2, 3]"),
     view(
         "detach",
         "(Tensor self)",
@@ -115,84 +125,96 @@ pub static OPS: &[OpDef] = &[
             })
         },
         "The same memory without gradient history.",
-    ),
+    )
+    .samples("f32[2, 3]"),
     becomes(
         "detach#inplace",
         "(Tensor self)",
         I,
         typed!(detach_),
         "The tensor itself without gradient history.",
-    ),
+    )
+    .samples("f32[2, 3]"),
     compose(
         "resolve_conj",
         "(Tensor self)",
         FM,
         |a| resolved(a.input),
         "The tensor with a lazy conjugation carried out.",
-    ),
+    )
+    .samples("f64[3, 4]; b8[3, 4]"),
     compose(
         "resolve_neg",
         "(Tensor self)",
         FM,
         |a| resolved(a.input),
         "The tensor with a lazy negation carried out.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]"),
     compose(
         "conj_physical",
         "(Tensor self)",
-        FMIO | X,
+        FMIO | X | J,
         conj_physical,
         "The complex conjugate, computed at once; real tensors are returned as they are.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]"),
     becomes(
         "resize",
         "(Tensor self, int[*] size, *, format? memory_format=None)",
         I,
         typed!(resize),
         "Another shape on the tensor's own storage, which grows if it has to.",
-    ),
+    )
+    .samples("f32[2, 3], [3, 2]; i64[6], [2]"),
     becomes(
         "resize_as",
         "(Tensor self, Tensor the_template, *, format? memory_format=None)",
         I,
         typed!(resize_as),
         "The shape of another tensor on the tensor's own storage.",
-    ),
+    )
+    .samples("f32[2, 3], f32[6]"),
     becomes(
         "set",
         "(Tensor self)",
         0,
         typed!(set_empty),
         "The tensor without elements, on an empty storage.",
-    ),
+    )
+    .samples("f32[2, 3]"),
     becomes(
         "set#tensor",
         "(Tensor self, Tensor source)",
         0,
         typed!(set_tensor),
         "The storage and layout of another tensor.",
-    ),
+    )
+    .samples("f32[2, 3], f32[4]"),
     becomes(
         "set#tensor_layout",
         "(Tensor self, Tensor source, int storage_offset, int[] size, int[]? stride=None)",
         0,
         typed!(set_tensor_layout),
         "A layout of the storage of another tensor.",
-    ),
+    )
+    .samples("f32[2], f32[6], 1, [2, 2], [2, 1]"),
     becomes(
         "set#storage",
         "(Tensor self, *, Tensor storage)",
         0,
         typed!(set_storage),
         "All elements of the storage of a tensor of any dtype, in one dimension.",
-    ),
+    )
+    .samples("f32[2, 3], storage=f32[4]"),
     becomes(
         "set#storage_layout",
         "(Tensor self, int storage_offset, int[] size, int[]? stride=None, *, Tensor storage)",
         0,
         typed!(set_storage_layout),
         "A layout of the storage of a tensor of any dtype.",
-    ),
+    )
+    .samples("f32[2, 3], 1, [2], storage=f32[4]"),
 ];
 
 /// A result like `t`, dense in its order.

@@ -25,7 +25,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|_a, outs, g| advance(UNIFORM, outs, g), &[Tensor], &mut Generator))),
         "Uniform random numbers from 0 (included) to 1 (excluded).",
-    ),
+    ).samples("[2, 3], device=dev; [4], dtype=f64, device=dev"),
     kernel(
         "randn",
         "(int[*] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -38,7 +38,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|_a, outs, g| advance(NORMAL, outs, g), &[Tensor], &mut Generator))),
         "Random numbers of the standard normal distribution.",
-    ),
+    ).samples("(10,), dtype=f32, device=dev"),
     kernel(
         "randint",
         "(int high, int[] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -51,7 +51,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(range(0, a.high), outs, g), &[Tensor], &mut Generator))),
         "Random integers from 0 up to but not including `high`.",
-    ),
+    ).samples("10, (), device=dev; 10, (5,), dtype=i16, device=dev"),
     kernel(
         "randint#low",
         "(int low, int high, int[] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -64,7 +64,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(range(a.low, a.high), outs, g), &[Tensor], &mut Generator))),
         "Random integers from `low` up to but not including `high`.",
-    ),
+    ).samples("2, 10, (5,), device=dev; 2, 10, (5,), dtype=u8, device=dev"),
     kernel(
         "rand_like",
         "(Tensor self, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
@@ -77,7 +77,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|_a, outs, g| advance(UNIFORM, outs, g), &[Tensor], &mut Generator))),
         "Uniform random numbers in the shape of another tensor.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4], dtype=c64, device=dev; f32[3, 4], dtype=f64, device=dev"),
     kernel(
         "randn_like",
         "(Tensor self, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
@@ -90,7 +90,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|_a, outs, g| advance(NORMAL, outs, g), &[Tensor], &mut Generator))),
         "Normal random numbers in the shape of another tensor.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], device=dev"),
     kernel(
         "randint_like",
         "(Tensor self, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
@@ -103,7 +103,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(range(0, a.high), outs, g), &[Tensor], &mut Generator))),
         "Random integers below `high` in the shape of another tensor.",
-    ),
+    ).samples("f32[3, 4], 10, dtype=f64, device=dev"),
     kernel(
         "randint_like#low",
         "(Tensor self, int low, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
@@ -116,14 +116,14 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(range(a.low, a.high), outs, g), &[Tensor], &mut Generator))),
         "Random integers from `low` up to but not including `high` in the shape of another tensor.",
-    ),
+    ).samples("f32[3, 4], 2, 10; f32[3, 4], 2, 10, dtype=f64"),
     compose(
         "randint_like#tensor",
         "(Tensor self, Tensor high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
         randint_like_tensor,
         "Random integers below `high` in the shape of another tensor.",
-    ),
+    ).samples("i64[3], i64(5); f32[2, 2], i64(9)"),
     kernel(
         "randperm",
         "(int n, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -142,7 +142,7 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "A random permutation of 0 to n - 1.",
-    ),
+    ).samples("5, device=dev; 3, dtype=i32, device=dev"),
     kernel(
         "normal#size",
         "(float mean, float std, int[] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -155,7 +155,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Normal { mean: a.mean, std: a.std }, outs, g), &[Tensor], &mut Generator))),
         "Normal random numbers.",
-    ),
+    ).samples("0.3, 1.6, [2, 2, 2], dtype=f16, layout=strided, device=dev"),
     kernel(
         "normal#inplace",
         "(Tensor self, float mean=0, float std=1, *, Generator? generator=None)",
@@ -168,7 +168,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Normal { mean: a.mean, std: a.std }, outs, g), &[Tensor], &mut Generator))),
         "Filled with normal random numbers.",
-    ),
+    ).samples("f64[()], f64[()]"),
     kernel(
         "uniform",
         "(Tensor self, float from=0, float to=1, *, Generator? generator=None)",
@@ -181,7 +181,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Uniform { from: a.from, to: a.to }, outs, g), &[Tensor], &mut Generator))),
         "Filled with uniform random numbers.",
-    ),
+    ).samples("f32[2, 3]; f64[4], -1.0, 2.0"),
     kernel(
         "random",
         "(Tensor self, *, Generator? generator=None)",
@@ -194,7 +194,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|_a, outs, g| advance(Distribution::Random, outs, g), &[Tensor], &mut Generator))),
         "Filled with random integers of the type's whole range.",
-    ),
+    ).samples("f32[2, 3]; i64[4]; b8[3]"),
     kernel(
         "random#to",
         "(Tensor self, int to, *, Generator? generator=None)",
@@ -207,7 +207,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(range(0, a.to), outs, g), &[Tensor], &mut Generator))),
         "Filled with random integers below `to`.",
-    ),
+    ).samples("f32[2, 3], 5; i64[4], 9"),
     kernel(
         "random#from",
         "(Tensor self, int from, int? to, *, Generator? generator=None)",
@@ -220,7 +220,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::RandomRange { from: a.from, to: a.to }, outs, g), &[Tensor], &mut Generator))),
         "Filled with random integers from `from` up to but not including `to`.",
-    ),
+    ).samples("f32[2, 3], 1, 5; i64[4], -3, None"),
     kernel(
         "exponential",
         "(Tensor self, float lambd=1, *, Generator? generator=None)",
@@ -233,7 +233,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Exponential { lambda: a.lambd }, outs, g), &[Tensor], &mut Generator))),
         "Filled with random numbers of the exponential distribution.",
-    ),
+    ).samples("f32[2, 3]; f64[4], 2.0"),
     kernel(
         "cauchy",
         "(Tensor self, float median=0, float sigma=1, *, Generator? generator=None)",
@@ -246,7 +246,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Cauchy { median: a.median, sigma: a.sigma }, outs, g), &[Tensor], &mut Generator))),
         "Filled with random numbers of the Cauchy distribution.",
-    ),
+    ).samples("f32[2, 3]"),
     kernel(
         "geometric",
         "(Tensor self, float p, *, Generator? generator=None)",
@@ -259,7 +259,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Geometric { p: a.p }, outs, g), &[Tensor], &mut Generator))),
         "Filled with the numbers of trials up to a first success.",
-    ),
+    ).samples("f32[2, 3], 0.5; i64[4], 0.25"),
     kernel(
         "log_normal",
         "(Tensor self, float mean=1, float std=2, *, Generator? generator=None)",
@@ -272,7 +272,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::LogNormal { mean: a.mean, std: a.std }, outs, g), &[Tensor], &mut Generator))),
         "Filled with exponentials of normal random numbers.",
-    ),
+    ).samples("f32[2, 3]"),
     kernel(
         "bernoulli#p",
         "(Tensor self, float p, *, Generator? generator=None)",
@@ -285,7 +285,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Bernoulli { p: a.p }, outs, g), &[Tensor], &mut Generator))),
         "0 or 1 in the shape of the input, with one probability of 1.",
-    ),
+    ).samples("f32[2, 3], 0.5; b8[4], 0.25"),
     kernel(
         "bernoulli#inplace",
         "(Tensor self, float p=0.5, *, Generator? generator=None)",
@@ -298,7 +298,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Bernoulli { p: a.p }, outs, g), &[Tensor], &mut Generator))),
         "Filled with 0 or 1.",
-    ),
+    ).samples("f32[3, 4]"),
 ];
 
 const UNIFORM: Distribution = Distribution::Uniform { from: 0.0, to: 1.0 };

@@ -28,7 +28,7 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "Normal random numbers with a mean and a standard deviation for each element.",
-    ),
+    ).samples("f32[()], f32[()]"),
     kernel(
         "normal#mean",
         "(Tensor mean, float std=1, *, Generator? generator=None)",
@@ -44,7 +44,7 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "Normal random numbers with a mean for each element.",
-    ),
+    ).samples("f32[3, 4], 2.7"),
     kernel(
         "normal#std",
         "(float mean, Tensor std, *, Generator? generator=None)",
@@ -60,7 +60,7 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "Normal random numbers with a standard deviation for each element.",
-    ),
+    ).samples("0.0, f32[3].pos"),
     kernel(
         "bernoulli",
         "(Tensor self, *, Generator? generator=None)",
@@ -78,7 +78,7 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "0 or 1, each element of the input being the probability of 1.",
-    ),
+    ).samples("f64[0, 3]"),
     kernel(
         "bernoulli#tensor_inplace",
         "(Tensor self, Tensor p, *, Generator? generator=None)",
@@ -94,7 +94,7 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "Filled with 0 or 1, with a probability of 1 for each element.",
-    ),
+    ).samples("f32[2, 3], f32[2, 3].unit"),
     kernel(
         "poisson",
         "(Tensor self, Generator? generator=None)",
@@ -108,7 +108,7 @@ pub static OPS: &[OpDef] = &[
         )
         .random(None),
         "A Poisson count for each rate.",
-    ),
+    ).samples("f32[2, 3].pos"),
     kernel(
         "multinomial",
         "(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None)",
@@ -122,7 +122,7 @@ pub static OPS: &[OpDef] = &[
         )
         .random(Some(typed!(advance_multinomial, &[Tensor], &mut Generator))),
         "Positions drawn with the probabilities of each row.",
-    ),
+    ).samples("f32[3, 4].unit, 3; f32[3, 4].unit, 4, replacement=True"),
 ];
 
 /// A mean or a standard deviation: one for each element, or one for all.

@@ -6,7 +6,7 @@ use super::arguments::Incoming;
 use super::call::guard;
 use super::messages::kind_name;
 use super::object::PyTensor;
-use crate::ops::op::{F, I, M, O, Op};
+use crate::ops::op::{F, I, J, M, O, Op};
 use crate::ops::schema::Kind;
 use crate::ops::table;
 use pyo3::exceptions::PyRuntimeError;
@@ -131,14 +131,16 @@ fn gather() -> BTreeMap<Key, Vec<&'static Op>> {
     });
     for (path, op) in table().iter().map(|op| (op.path(), op)).chain(aliases) {
         let (module, name) = path.rsplit_once('.').unwrap_or(("", path));
+        // Other names below the module are those of functions alone.
+        let function_only = path != op.path() && !module.is_empty();
         let in_place = format!("{name}_");
         for (wanted, module, name, method, changes) in [
             (F, module, name, false, false),
             (M, "", name, true, false),
             (I, "", &*in_place, true, true),
-            (I | F, module, &*in_place, false, true),
+            (J, module, &*in_place, false, true),
         ] {
-            if op.def.forms & wanted == wanted {
+            if op.has(wanted) && !(function_only && wanted != F) {
                 let key = (module.into(), name.into(), method, changes);
                 gathered.entry(key).or_default().push(op);
             }

@@ -27,10 +27,10 @@ fn _call_row<'py>(
 
 /// Small calls of each operator for the tests, in the notation of `docs/adding_an_op.md`: `(full name, calls)` a row.
 #[pyfunction]
-fn _op_samples() -> Vec<(&'static str, &'static str)> {
+fn _op_samples() -> Vec<(&'static str, String)> {
     table()
         .iter()
-        .map(|op| (op.def.name, op.def.samples))
+        .map(|op| (op.def.name, crate::ops::pointwise::samples::of(op)))
         .collect()
 }
 

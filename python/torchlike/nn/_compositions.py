@@ -125,7 +125,7 @@ def _check_linear(input: Any, weight: Any, bias: Any) -> None:
             f"K-dimensional loss defined by linear_weight shape {tuple(weight.shape)} requires "
             f"batched input, (N, {wanted}), got unbatched input with shape {tuple(input.shape)}"
         )
-    if bias is not None and bias.shape != weight.shape[:-1]:
+    if bias is not None and bias.numel() != weight[..., 0].numel():
         raise RuntimeError(
             f"expected linear_bias shape {tuple(weight.shape[:-1])}, got {tuple(bias.shape)}"
         )

@@ -15,77 +15,88 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         |a| copied(f::view(a.input, a.size)),
         "A copy of `view`.",
-    ),
+    )
+    .samples("f32[25, 5], (5, 5, 5); c64[50, 5], (5, -1)"),
     compose(
         "view_copy#dtype",
         "(Tensor self, dtype dtype)",
         F | O | X,
         |a| copied(f::view_dtype(a.input, a.dtype)),
         "A copy of `view`.",
-    ),
+    )
+    .samples("f32[2, 3], i32"),
     compose(
         "permute_copy",
         "(Tensor self, int[] dims)",
         F | O | X,
         |a| copied(f::permute(a.input, a.dims)),
         "A copy of `permute`.",
-    ),
+    )
+    .samples("f32[1, 2, 3, 4], (2, 1, 3, 0); c64[1, 2, 3, 4], (2, 1, 3, 0)"),
     compose(
         "transpose_copy",
         "(Tensor self, int dim0, int dim1)",
         F | O | X,
         |a| copied(f::transpose(a.input, a.dim0, a.dim1)),
         "A copy of `transpose`.",
-    ),
+    )
+    .samples("f32[3, 4], 0, 0; c64[3, 4], -1, -2"),
     compose(
         "t_copy",
         "(Tensor self)",
         F | O | X,
         |a| copied(f::t(a.input)),
         "A copy of `t`.",
-    ),
+    )
+    .samples("f64[3, 4]"),
     compose(
         "expand_copy",
         "(Tensor self, int[] size, *, bool implicit=False)",
         F | O | X,
         |a| copied(f::Expand::new(a.input, a.size).implicit(a.implicit).call()),
         "A copy of `expand`.",
-    ),
+    )
+    .samples("f32[5, 1, 5], (-1, 5, -1)"),
     compose(
         "squeeze_copy",
         "(Tensor self)",
         F | O | X,
         |a| copied(f::squeeze(a.input)),
         "A copy of `squeeze`.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]"),
     compose(
         "squeeze_copy#dim",
         "(Tensor self, int dim)",
         F | O | X,
         |a| copied(f::squeeze_dim(a.input, a.dim)),
         "A copy of `squeeze`.",
-    ),
+    )
+    .samples("f32[3, 4], 0; b8[3, 4], -1"),
     compose(
         "squeeze_copy#dims",
         "(Tensor self, int[] dim)",
         F | O | X,
         |a| copied(f::squeeze_dims(a.input, a.dim)),
         "A copy of `squeeze`.",
-    ),
+    )
+    .samples("f32[2, 1, 3, 1], [1, 3]"),
     compose(
         "unsqueeze_copy",
         "(Tensor self, int dim)",
         F | O | X,
         |a| copied(f::unsqueeze(a.input, a.dim)),
         "A copy of `unsqueeze`.",
-    ),
+    )
+    .samples("f32[3, 4], 0; c64[3, 4], 0"),
     compose(
         "select_copy",
         "(Tensor self, int dim, int index)",
         F | O | X,
         |a| copied(f::select(a.input, a.dim, a.index)),
         "A copy of `select`.",
-    ),
+    )
+    .samples("f32[3, 4], 0, 1; i64[3], 0, -1"),
     compose(
         "slice_copy",
         "(Tensor self, int dim=0, int? start=None, int? end=None, int step=1)",
@@ -101,14 +112,16 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "A copy of a range.",
-    ),
+    )
+    .samples("f32[5, 3], 0, 1, 4, 2"),
     compose(
         "narrow_copy",
         "(Tensor self, int dim, int start, int length)",
         FMO | X,
         |a| copied(f::narrow(a.input, a.dim, a.start, a.length)),
         "A copy of `narrow`.",
-    ),
+    )
+    .samples("f32[3, 4], 1, 0, 0; b8[3, 4], 1, 2, 2"),
     compose(
         "diagonal_copy",
         "(Tensor self, int offset=0, int dim1=0, int dim2=1)",
@@ -123,7 +136,8 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "A copy of `diagonal`.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]; f32[2, 3, 4], offset=1, dim1=1, dim2=2"),
     compose(
         "as_strided_copy",
         "(Tensor self, int[] size, int[] stride, int? storage_offset=None)",
@@ -136,6 +150,9 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "A copy of `as_strided`.",
+    )
+    .samples(
+        "f32[3, 4], (2, 2), (1, 2), storage_offset=0; c64[3, 4], (1,), (1,), storage_offset=0",
     ),
     compose(
         "unfold_copy",
@@ -143,42 +160,48 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         |a| copied(f::unfold(a.input, a.dimension, a.size, a.step)),
         "A copy of `unfold`.",
-    ),
+    )
+    .samples("f32[3, 4], 0, 3, 1; b8[3, 4], 1, 4, 1"),
     compose(
         "alias_copy",
         "(Tensor self)",
         F | O | X,
         |a| copied(f::alias(a.input)),
         "A copy.",
-    ),
+    )
+    .samples("f64[3, 4]; c64[3, 4]"),
     compose(
         "detach_copy",
         "(Tensor self)",
         F | O | X,
         |a| copied(f::detach(a.input)),
         "A copy of `detach`.",
-    ),
+    )
+    .samples("f32[2, 3]"),
     compose(
         "view_as_real_copy",
         "(Tensor self)",
         F | O | X,
         |a| copied(f::view_as_real(a.input)),
         "A copy of `view_as_real`.",
-    ),
+    )
+    .samples("c64[2, 3]"),
     compose(
         "view_as_complex_copy",
         "(Tensor self)",
         F | O | X,
         |a| copied(f::view_as_complex(a.input)),
         "A copy of `view_as_complex`.",
-    ),
+    )
+    .samples("f32[3, 2]"),
     compose(
         "split_copy",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
         F,
         |a| all_copied(f::Split::new(a.input, a.split_size).dim(a.dim).call()),
         "Copies of the pieces of `split`.",
-    ),
+    )
+    .samples("f32[5, 2], 2"),
     compose(
         "split_with_sizes_copy",
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
@@ -191,14 +214,16 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "Copies of the pieces of `split_with_sizes`.",
-    ),
+    )
+    .samples("f32[5, 5, 5], (1, 3, 1); b8[5, 5, 5], (1, 3, 1); f32[5, 5, 5], (1, 3, 1), 2"),
     compose(
         "unbind_copy",
         "(Tensor self, int dim=0) -> Tensor[]",
         F | O | X,
         |a| all_copied(f::Unbind::new(a.input).dim(a.dim).call()),
         "Copies of the pieces of `unbind`.",
-    ),
+    )
+    .samples("f32[3, 4], -1; b8[3, 4], 1"),
 ];
 
 fn copied(view: Result<Tensor>) -> Result<Tensor> {

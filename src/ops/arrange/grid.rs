@@ -16,6 +16,9 @@ pub static OPS: &[OpDef] = &[
         F,
         meshgrid,
         "The coordinates of a grid, one tensor a dimension.",
+    )
+    .samples(
+        "f32[4], indexing='ij'; c64[4], indexing='xy'; f32[3], f32[()], f32[3], indexing='xy'",
     ),
     compose(
         "broadcast_tensors",
@@ -23,6 +26,10 @@ pub static OPS: &[OpDef] = &[
         F,
         broadcast_tensors,
         "Tensors expanded to a common shape.",
+    )
+    .samples(
+        "f16[3], f16[1, 2, 1], f16[1, 1], f16[5, 1, 1]; \
+         u8([5, 1, 6]), u8([[[5], [6]]]), u8([[4]]), u8([[[2]], [[5]], [[5]], [[9]], [[3]]])",
     ),
     compose(
         "cartesian_prod",
@@ -30,14 +37,16 @@ pub static OPS: &[OpDef] = &[
         F,
         cartesian_prod,
         "All combinations of one element of each tensor.",
-    ),
+    )
+    .samples("f32[1], f32[2]; c64[4]"),
     compose(
         "combinations",
         "(Tensor self, int r=2, bool with_replacement=False)",
         F,
         combinations,
         "All choices of `r` elements.",
-    ),
+    )
+    .samples("f32[4], r=1; c64[4], r=1; f32[4], r=1, with_replacement=True"),
 ];
 
 fn meshgrid(a: &calls::Meshgrid) -> Result<Vec<Tensor>> {

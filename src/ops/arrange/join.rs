@@ -20,13 +20,18 @@ pub static OPS: &[OpDef] = &[
         F | O,
         body!(cat, write_cat, cuda: write_cat),
         "Tensors one after another along a dimension.",
-    ),
+    )
+    .samples("[f32[3, 4]], 1; [b8[5, 5], b8[5, 5]], dim=-1; [f32[0], f32[5, 5]], dim=1"),
     kernel(
         "stack",
         "(Tensor[] tensors, int dim=0)",
         F | O,
         body!(stack, write_stack, cuda: write_stack),
         "Tensors side by side along a new dimension.",
+    )
+    .samples(
+        "[f32[1, 2, 1, 4], f32[1, 2, 1, 4], f32[1, 2, 1, 4]], 0; \
+         [c64[1, 2, 1, 4], c64[1, 2, 1, 4], c64[1, 2, 1, 4]], 1",
     ),
     compose(
         "hstack",
@@ -38,7 +43,8 @@ pub static OPS: &[OpDef] = &[
             f::Cat::new(&list).dim(dim).call()
         },
         "Tensors side by side along the second dimension (the first of 1-dimensional ones).",
-    ),
+    )
+    .samples("(f32[5, 5], f32[5, 5], f32[5, 5]); (b8[5, 5], b8[5, 5], b8[5, 5])"),
     compose(
         "vstack",
         "(Tensor[] tensors)",
@@ -48,7 +54,8 @@ pub static OPS: &[OpDef] = &[
             f::cat(&list)
         },
         "Tensors one below another as rows.",
-    ),
+    )
+    .samples("(f32[5], f32[5], f32[5]); (b8[5, 5], b8[5, 5], b8[5, 5])"),
     compose(
         "dstack",
         "(Tensor[] tensors)",
@@ -58,21 +65,24 @@ pub static OPS: &[OpDef] = &[
             f::Cat::new(&list).dim(2).call()
         },
         "Tensors one behind another along the third dimension.",
-    ),
+    )
+    .samples("(f32[5], f32[5], f32[5])"),
     compose(
         "column_stack",
         "(Tensor[] tensors)",
         F | O,
         column_stack,
         "Tensors side by side as columns.",
-    ),
+    )
+    .samples("[f64[5], f64[5, 5]]; [b8[5, 2, 1], b8[5, 3, 1]]"),
     compose(
         "atleast_1d",
         "(Tensor self)",
         F,
         |a| at_least(a.input, 1),
         "A tensor with at least one dimension.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]"),
     compose(
         "atleast_1d#list",
         "(Tensor[*] tensors) -> Tensor[]",
@@ -84,6 +94,10 @@ pub static OPS: &[OpDef] = &[
                 .collect::<Result<Vec<_>>>()
         },
         "Tensors with at least one dimension.",
+    )
+    .samples(
+        "[c64[5, 5, 5, 5], c64[5, 5, 5], c64[5, 5], c64[5], c64[()]]; \
+         [b8[5, 5, 5, 5], b8[5, 5, 5], b8[5, 5], b8([False, True, False, True, True]), b8(True)]",
     ),
     compose(
         "atleast_2d",
@@ -91,7 +105,8 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| at_least(a.input, 2),
         "A tensor with at least two dimensions.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]"),
     compose(
         "atleast_2d#list",
         "(Tensor[*] tensors) -> Tensor[]",
@@ -103,6 +118,10 @@ pub static OPS: &[OpDef] = &[
                 .collect::<Result<Vec<_>>>()
         },
         "Tensors with at least two dimensions.",
+    )
+    .samples(
+        "[c64[5, 5, 5, 5], c64[5, 5, 5], c64[5, 5], c64[5], c64[()]]; \
+         [b8[5, 5, 5, 5], b8[5, 5, 5], b8[5, 5], b8([False, True, False, True, True]), b8(True)]",
     ),
     compose(
         "atleast_3d",
@@ -110,7 +129,8 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| at_least(a.input, 3),
         "A tensor with at least three dimensions.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]"),
     compose(
         "atleast_3d#list",
         "(Tensor[*] tensors) -> Tensor[]",
@@ -122,21 +142,24 @@ pub static OPS: &[OpDef] = &[
                 .collect::<Result<Vec<_>>>()
         },
         "Tensors with at least three dimensions.",
-    ),
+    )
+    .samples("[i8[5, 5, 5, 5], i8[5, 5, 5], i8[5, 5], i8([-9, -6, -3, -2, -9]), i8(8)]"),
     compose(
         "block_diag",
         "(Tensor[*] tensors=())",
         F,
         block_diag,
         "A matrix with the tensors along its diagonal.",
-    ),
+    )
+    .samples("f32[2, 5], f32[5]; c64[1], c64[2], c64[3]; f32[1], f32[2], f32[3]"),
     compose(
         "unsafe_split",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
         FM,
         |a| f::Split::new(a.input, a.split_size).dim(a.dim).call(),
         "As `split`.",
-    ),
+    )
+    .samples("f32[3, 4], 5, 1; b8[3, 4], 2"),
     compose(
         "unsafe_split_with_sizes",
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
@@ -147,14 +170,16 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "As `split_with_sizes`.",
-    ),
+    )
+    .samples("f32[5, 2], [2, 3]"),
     compose(
         "unsafe_chunk",
         "(Tensor self, int chunks, int dim=0) -> Tensor[]",
         FM,
         |a| f::Chunk::new(a.input, a.chunks).dim(a.dim).call(),
         "As `chunk`.",
-    ),
+    )
+    .samples("f32[3, 4], 2; c64[3, 4], 2; f32[3, 4], 5, 1"),
 ];
 
 /// A tensor that PyTorch's cat skips whatever its dimension: one of shape `[0]`.

@@ -18,13 +18,17 @@ pub static OPS: &[OpDef] = &[
             &outs[0], a.input, a.pad, a.value
         )),
         "The tensor with a number around it.",
-    ),
+    ).samples("f32[3, 4], (0, 1), 1.0; c64[3, 4], (2, 2); f32[3, 4], (0, 2, 0, 1), 1.0"),
     kernel(
         "_pad_mode",
         "(Tensor self, int[] pad, str mode)",
-        F,
+        0,
         body!(by_mode, write_by_mode),
         "",
+    ).samples(
+        "f32[1, 4, 4], [1, 1, 2, 0], 'reflect'; \
+         f32[2, 4], [1, 2], 'replicate'; \
+         f32[2, 4], [1, 2], 'circular'",
     ),
     compose(
         "nn.functional.pad",
@@ -32,6 +36,10 @@ pub static OPS: &[OpDef] = &[
         F,
         pad,
         "The tensor with elements around it: a number, its mirror image, its edge, or itself again.",
+    ).samples(
+        "f32[3, 4], (2, 2); \
+         b8[3, 4], (1, 2), 'circular'; \
+         f32[3, 4], (-1, -2, 1, 1), 'constant', 1.0",
     ),
     compose(
         "pixel_shuffle",
@@ -39,21 +47,21 @@ pub static OPS: &[OpDef] = &[
         F,
         pixel_shuffle,
         "Channels spread over blocks of pixels.",
-    ),
+    ).samples("f32[2, 3, 4], upscale_factor=1; b8[2, 3, 4], upscale_factor=1"),
     compose(
         "pixel_unshuffle",
         "(Tensor self, int downscale_factor)",
         F,
         pixel_unshuffle,
         "Blocks of pixels gathered into channels.",
-    ),
+    ).samples("f32[2, 3, 4], downscale_factor=1; c64[2, 3, 4], downscale_factor=1"),
     compose(
         "channel_shuffle",
         "(Tensor self, int groups)",
         F,
         channel_shuffle,
         "Channels of several groups interleaved.",
-    ),
+    ).samples("f32[2, 3, 4], 3; b8[2, 3, 4], 3"),
 ];
 
 /// The sizes after padding; pads come in pairs from the last dimension.

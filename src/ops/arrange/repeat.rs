@@ -20,35 +20,40 @@ pub static OPS: &[OpDef] = &[
             &outs[0], a.input, a.repeats
         )),
         "The tensor again and again along its dimensions.",
-    ),
+    )
+    .samples("f32[4], (0,); b8[3, 4], (2, 3)"),
     compose(
         "tile",
         "(Tensor self, int[*] dims)",
         FM,
         tile,
         "The tensor again and again along its last dimensions.",
-    ),
+    )
+    .samples("f32[3, 4], (); c64[3, 4], (1, 1)"),
     kernel(
         "repeat_interleave#repeats",
         "(Tensor repeats, *, int? output_size=None)",
         F,
         body!(interleave, write_interleave),
         "Each position as often as its number says.",
-    ),
+    )
+    .samples("i64([1, 0, 3])"),
     compose(
         "repeat_interleave#int",
         "(Tensor self, int repeats, int? dim=None, *, int? output_size=None)",
         FM,
         interleave_int,
         "Each element several times in a row.",
-    ),
+    )
+    .samples("f32[3, 4], repeats=2, dim=1; c64[3, 4], repeats=2, dim=1"),
     compose(
         "repeat_interleave",
         "(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None)",
         FM,
         interleave_tensor,
         "Each element as often as a tensor says.",
-    ),
+    )
+    .samples("f32[2, 3, 4], repeats=i64([0, 1, 2]), dim=1"),
     kernel(
         "flip",
         "(Tensor self, int[*] dims)",
@@ -57,35 +62,40 @@ pub static OPS: &[OpDef] = &[
             &outs[0], a.input, dims
         )),
         "Dimensions in reverse order.",
-    ),
+    )
+    .samples("f32[3, 4], dims=(0,); b8[3, 4], dims=(); f32[2, 3, 4], dims=(0, 1, 2)"),
     compose(
         "fliplr",
         "(Tensor self)",
         FM,
         |a| flip_one(a.input, 2, 1),
         "Columns in reverse order.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]"),
     compose(
         "flipud",
         "(Tensor self)",
         FM,
         |a| flip_one(a.input, 1, 0),
         "Rows in reverse order.",
-    ),
+    )
+    .samples("f64[3, 4]; c64[3, 4]"),
     compose(
         "roll",
         "(Tensor self, int[1] shifts, int[1] dims=[])",
         FM,
         roll,
         "Elements moved along dimensions, those beyond the end back to the start.",
-    ),
+    )
+    .samples("f32[3, 4], 10; c64[3, 4], 0, 0; f32[3, 4], 0, 0"),
     compose(
         "rot90",
         "(Tensor self, int k=1, int[] dims=[0,1])",
         FM,
         rot90,
         "A plane turned by quarter circles.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]; f32[3, 4], -4, (0, 1)"),
 ];
 
 fn repeat(a: &calls::Repeat) -> Result<Plan> {

@@ -20,7 +20,8 @@ pub static OPS: &[OpDef] = &[
         })
         .updates(),
         "The lower triangle, zeros above.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]"),
     kernel(
         "triu",
         "(Tensor self, int diagonal=0)",
@@ -30,14 +31,16 @@ pub static OPS: &[OpDef] = &[
         })
         .updates(),
         "The upper triangle, zeros below.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]; f32[3, 4], -1"),
     compose(
         "diag",
         "(Tensor self, int diagonal=0)",
         FMO | X,
         diag,
         "A vector as a diagonal matrix, or a matrix's diagonal.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]; f32[3, 4], 2"),
     compose(
         "diagflat",
         "(Tensor self, int offset=0)",
@@ -47,7 +50,8 @@ pub static OPS: &[OpDef] = &[
             f::DiagEmbed::new(&line).offset(a.offset).call()
         },
         "All elements on the diagonal of a matrix.",
-    ),
+    )
+    .samples("f32[3, 4], offset=1; c64[3, 4]"),
     kernel(
         "diag_embed",
         "(Tensor self, int offset=0, int dim1=-2, int dim2=-1)",
@@ -56,7 +60,8 @@ pub static OPS: &[OpDef] = &[
             triangle::embed(&outs[0], a.input, a.offset, *dims)
         }),
         "The last dimension on the diagonal of two new ones.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]; f32[3, 4], offset=2, dim1=0, dim2=1"),
 ];
 
 /// Rule of both triangles.

@@ -58,6 +58,8 @@ pub const X: u16 = 16;
 pub const N: u16 = 32;
 /// Its in-place form wants a tensor of exactly the dtype of the result; a bit beside [`I`].
 pub const E: u16 = 64;
+/// Its in-place form is a function of the module too: `relu_(x)` beside `x.relu_()`.
+pub const J: u16 = 256;
 /// Its `out=` says the `dtype` that it computes in, unless one is given; a bit beside [`O`].
 pub const D: u16 = 128;
 /// Function and method.

@@ -20,90 +20,94 @@ pub static OPS: &[OpDef] = &[
         F | O,
         body!(empty_rule, nothing, cuda: nothing),
         "An uninitialised tensor.",
-    ),
+    ).samples("(), device=dev, dtype=u8; (1, 0, 5, 1), device=dev, dtype=b8"),
     kernel(
         "zeros",
         "(int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
         body!(zeros_rule, |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(0))),
         "A tensor of zeros.",
-    ),
+    ).samples("(10,), dtype=b8, device=dev"),
     kernel(
         "ones",
         "(int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
         body!(|a| sized(a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(1))),
         "A tensor of ones.",
-    ),
+    ).samples("(10,), dtype=u8, device=dev"),
     kernel(
         "full",
         "(int[] size, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
         body!(full_rule, |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.fill_value)),
         "A tensor of one number.",
-    ),
+    ).samples("(10,), 6, dtype=f32, device=dev"),
     kernel(
         "empty_strided",
         "(int[] size, int[] stride, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
         body!(|a| strided(a.size, a.stride, a.dtype.unwrap_or_else(mode::default_dtype), device_or_default(a.device)?), nothing, cuda: nothing),
         "An uninitialised tensor with given strides.",
-    ),
+    ).samples("(), (), dtype=i8, device=dev; (5, 5, 5), (2, 0, 1), dtype=u8, device=dev"),
     kernel(
         "empty_permuted",
         "(int[] size, int[] physical_layout, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
         body!(permuted_rule, nothing, cuda: nothing),
         "An uninitialised dense tensor with dimensions in a given order in memory.",
-    ),
+    ).samples("[2, 3, 4], [2, 0, 1], device=dev"),
     kernel(
         "empty_like",
         "(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
         body!(|a| like(a.input, a.dtype, a.device, a.memory_format), nothing, cuda: nothing),
         "An uninitialised tensor like another.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]"),
     kernel(
         "zeros_like",
         "(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
         body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(0))),
         "Zeros like another tensor.",
-    ),
+    ).samples("f32[3, 4]; f32[3, 4], dtype=f32, device=dev"),
     kernel(
         "ones_like",
         "(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
         body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(1))),
         "Ones like another tensor.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4], dtype=c64, device=dev; f32[3, 4], dtype=f32, device=dev"),
     kernel(
         "full_like",
         "(Tensor self, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
         body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.fill_value)),
         "One number in the shape of another tensor.",
-    ),
+    ).samples("f32[3, 4], -8.4784; f32[3, 4], 4.4121, dtype=f64, device=dev"),
     kernel(
         "new_empty",
         "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
         body!(|a| beside(a.input, a.size, a.dtype, a.device), nothing, cuda: nothing),
         "An uninitialised tensor of the same dtype and device.",
-    ),
+    ).samples("f32[3, 4], (3, 2, 2); c64[3, 4], (); f32[3, 4], (2, 3), dtype=f32, device=dev"),
     kernel(
         "new_zeros",
         "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
         body!(|a| beside(a.input, a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(0))),
         "Zeros of the same dtype and device.",
-    ),
+    ).samples("f32[3, 4], (1, 1, 12), device=dev; c64[3, 4], ()"),
     kernel(
         "new_ones",
         "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
         body!(|a| beside(a.input, a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| cuda::map::fill_with(&outs[0], Scalar::Int(1))),
         "Ones of the same dtype and device.",
+    ).samples(
+        "f32[3, 4], (); \
+         c64[3, 4], (2, 3), dtype=c64, device=dev; \
+         f32[3, 4], (2, 2, 2), dtype=f64, device=dev",
     ),
     kernel(
         "new_full",
@@ -111,6 +115,10 @@ pub static OPS: &[OpDef] = &[
         M,
         body!(|a| beside(a.input, a.size, a.dtype, a.device), |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.fill_value)),
         "One number in a tensor of the same dtype and device.",
+    ).samples(
+        "f32[3, 4], (3, 2, 2), -8.4784; \
+         c64[3, 4], (), (-4.3228044509887695-2.400455951690674j); \
+         f32[3, 4], (2, 2, 2), 1.8928, dtype=f64, device=dev",
     ),
     kernel(
         "new_empty_strided",
@@ -118,6 +126,10 @@ pub static OPS: &[OpDef] = &[
         M,
         body!(|a| strided(a.size, a.stride, a.dtype.unwrap_or(a.input.dtype()), a.device.unwrap_or(a.input.device())), nothing, cuda: nothing),
         "An uninitialised tensor with given strides, of the same dtype and device.",
+    ).samples(
+        "f32[3, 4], (), (); \
+         c64[3, 4], (), (); \
+         f32[3, 4], (2, 2, 2), (20, 10, 5), dtype=f64, device=dev",
     ),
     kernel(
         "scalar_tensor",
@@ -125,35 +137,35 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(|a| sized(&[], a.dtype, a.device), |a, _, outs| cpu::fill(&outs[0], a.s), cuda: |a, _, outs| cuda::map::fill_with(&outs[0], a.s)),
         "A 0-dimensional tensor.",
-    ),
+    ).samples("0, device=dev, dtype=u8"),
     kernel(
         "eye",
         "(int n, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
         body!(|a| eye_rule(a.n, a.n, a.dtype, a.device), |_, _, outs| eye(&outs[0]), cuda: |_, _, outs| via_host(&outs[0], eye)),
         "The identity matrix.",
-    ),
+    ).samples("3, device=dev; 2, dtype=i64, device=dev"),
     kernel(
         "eye#m",
         "(int n, int m, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
         body!(|a| eye_rule(a.n, a.m, a.dtype, a.device), |_, _, outs| eye(&outs[0]), cuda: |_, _, outs| via_host(&outs[0], eye)),
         "A matrix with ones on the diagonal.",
-    ),
+    ).samples("5, 5, device=dev, dtype=u8"),
     kernel(
         "tril_indices",
         "(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
         body!(|a| Triangle::new(a.row, a.col, a.offset, true)?.rule(a.dtype, a.device), |_, tri, outs| tri.fill(&outs[0]), cuda: |_, tri, outs| via_host(&outs[0], |host| tri.fill(host))),
         "Row and column numbers of a matrix's lower triangle.",
-    ),
+    ).samples("0, 0, dtype=i64, device=dev; 20, 21, 0, dtype=i32, device=dev"),
     kernel(
         "triu_indices",
         "(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
         body!(|a| Triangle::new(a.row, a.col, a.offset, false)?.rule(a.dtype, a.device), |_, tri, outs| tri.fill(&outs[0]), cuda: |_, tri, outs| via_host(&outs[0], |host| tri.fill(host))),
         "Row and column numbers of a matrix's upper triangle.",
-    ),
+    ).samples("0, 0, dtype=i32, device=dev; 20, 21, 7, dtype=i32, device=dev"),
 ];
 
 /// The kernel of factories whose results hold anything.

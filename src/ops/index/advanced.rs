@@ -4,7 +4,7 @@ use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
 use crate::ops::copy::like;
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, I, M, OpDef, OutSpec, Plan, kernel};
+use crate::ops::core::op::{F, I, J, M, OpDef, OutSpec, Plan, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::OptTensors;
 use crate::ops::index::along::{apart, long, start};
@@ -20,13 +20,22 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(index_rule, index).index_args(2),
         "The elements at indices, as square brackets take them.",
+    )
+    .samples(
+        "f32[3, 4], [i64([2, 0])]; \
+         i64[3, 4], [None, i64([1, 1])]; \
+         f32[3], [b8([True, False, True])]",
     ),
     kernel(
         "index_put",
         "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False)",
-        F | M | I,
+        F | M | I | J,
         body!(put_rule, put).index_args(2).updates(),
         "`self` with values written at indices.",
+    )
+    .samples(
+        "f32[5, 5], (i64([2])), f32[1, 5], accumulate=False; \
+         c64[5, 5], (b8([False, False, False, False, False])), c64[5], accumulate=True",
     ),
 ];
 

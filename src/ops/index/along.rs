@@ -3,7 +3,7 @@
 use crate::cpu::index::{self as cpu_index, Axis, Lay};
 use crate::cpu::view::at_least_1d;
 use crate::dims::{self, wrap_dim};
-use crate::ops::core::op::{F, FMO, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err};
 
@@ -22,30 +22,38 @@ pub static OPS: &[OpDef] = &[
         },)
         .index_args(4),
         "The elements at `index` along a dimension.",
-    ),
+    )
+    .samples("f32[10, 5], 0, i64[5, 5].below(10); b8[10, 5], 0, i64[5, 5].below(10)"),
     kernel(
         "_gather_wrapped",
         "(Tensor self, int dim, Tensor index)",
-        F,
+        0,
         body!(|a| gather_rule(a.input, a.dim, a.index), |a, dim, outs| {
             gather(a.input, *dim, a.index, true, &outs[0])
         },)
         .index_args(4),
         "",
-    ),
+    )
+    .samples("f32[3, 4], 1, i64([[0, -1], [3, 2], [1, 1]])"),
     kernel(
         "index_select",
         "(Tensor self, int dim, Tensor index)",
         FMO | X,
         body!(index_select_rule, index_select).index_args(4),
         "The slices at `index` along a dimension.",
-    ),
+    )
+    .samples("f32[3, 4], -1, i64([0, 0, 0, 0, 0]); c64[3, 4], 0, i64([0])"),
     compose(
         "take_along_dim",
         "(Tensor self, Tensor indices, int? dim=None)",
         FMO | X,
         take_along_dim,
         "The elements at `indices` along a dimension, broadcast.",
+    )
+    .samples(
+        "f32[5, 5], i64[5, 2].below(5); \
+         b8[5, 5], i64[5, 5].below(5), 0; \
+         f32[1, 5], i64[5, 2].below(5), 1",
     ),
 ];
 

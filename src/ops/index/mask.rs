@@ -26,7 +26,8 @@ pub static OPS: &[OpDef] = &[
         )
         .updates(),
         "`self` with a 0-dimensional tensor's value where `mask` is true.",
-    ),
+    )
+    .samples("f32[3, 4], b8[3, 4], f32(2.5)"),
     kernel(
         "masked_fill",
         "(Tensor self, Tensor mask, Scalar value)",
@@ -37,21 +38,24 @@ pub static OPS: &[OpDef] = &[
         )
         .updates(),
         "`self` with a number where `mask` is true.",
-    ),
+    )
+    .samples("f32[5], b8[5, 5], 10"),
     kernel(
         "masked_select",
         "(Tensor self, Tensor mask)",
         FMO | X,
         body!(masked_select_rule, masked_select),
         "The elements where `mask` is true, in one dimension.",
-    ),
+    )
+    .samples("f32[10], b8[10, 10]; b8[10, 10], b8[10, 10]"),
     kernel(
         "masked_scatter",
         "(Tensor self, Tensor mask, Tensor source)",
         FM | I,
         body!(masked_scatter_rule, masked_scatter).updates(),
         "`self` with the elements of `source` in order where `mask` is true.",
-    ),
+    )
+    .samples("f32[5], b8[5, 5], f32[5, 5]; c64[5], b8[5, 5], c64[5, 5]"),
     kernel(
         "where",
         "(Tensor condition, Operand self, Operand other)",
@@ -63,7 +67,8 @@ pub static OPS: &[OpDef] = &[
         )
         .pointwise(),
         "`self` where the condition holds, else `other`.",
-    ),
+    )
+    .samples("b8[3, 4], -0.061, 5.1576"),
     kernel(
         "where#method",
         "(Tensor self, Tensor condition, Operand other)",
@@ -75,7 +80,8 @@ pub static OPS: &[OpDef] = &[
         )
         .pointwise(),
         "`self` where the condition holds, else `other`.",
-    ),
+    )
+    .samples("f32[2, 3], b8[2, 3], f32[3]; i64[3], b8[3], 1.5"),
     kernel(
         "select_scatter",
         "(Tensor self, Tensor src, int dim, int index)",
@@ -85,7 +91,8 @@ pub static OPS: &[OpDef] = &[
             |a, part, outs| place(a.input, a.src, part, &outs[0]),
         ),
         "`self` with `src` written at one index of a dimension.",
-    ),
+    )
+    .samples("f32[5, 5, 5], f32[5, 5], 1, -1; b8[5, 5, 5], b8[5, 5], 1, 2"),
     kernel(
         "slice_scatter",
         "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1)",
@@ -99,7 +106,8 @@ pub static OPS: &[OpDef] = &[
             |a, part, outs| place(a.input, a.src, part, &outs[0]),
         ),
         "`self` with `src` written to a range of a dimension.",
-    ),
+    )
+    .samples("f32[20, 20, 20], f32[20, 20, 20], 0, 0, 20, 1"),
     kernel(
         "diagonal_scatter",
         "(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1)",
@@ -113,7 +121,8 @@ pub static OPS: &[OpDef] = &[
             |a, part, outs| place(a.input, a.src, part, &outs[0]),
         ),
         "`self` with `src` written on a diagonal.",
-    ),
+    )
+    .samples("f32[5, 3], f32[1], 2; c64[3, 5], c64[3], 1; f32[10, 10, 10], f32[10, 8], -2, 0, 1"),
     kernel(
         "as_strided_scatter",
         "(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None)",
@@ -127,6 +136,10 @@ pub static OPS: &[OpDef] = &[
             |a, part, outs| place_strided(a.input, a.src, part, &outs[0]),
         ),
         "`self` with `src` written to a strided layout of its memory.",
+    )
+    .samples(
+        "f32[3, 3], f32[2, 2], (2, 2), (1, 2), storage_offset=0; \
+         c64[3, 3], c64[2, 2], (2, 2), (1, 2), storage_offset=1",
     ),
 ];
 

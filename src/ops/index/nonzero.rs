@@ -19,7 +19,8 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(nonzero_rule, nonzero),
         "The positions of the elements that are not zero, one a row.",
-    ),
+    )
+    .samples("f32([[1, 0], [2, 3]]); b8([True, False])"),
     compose(
         "nonzero#tuple",
         "(Tensor self, *, bool as_tuple) -> Tensor[]",
@@ -32,63 +33,72 @@ pub static OPS: &[OpDef] = &[
             }
         },
         "The positions of the elements that are not zero; as one tensor a dimension if asked.",
-    ),
+    )
+    .samples("f32[3, 4], as_tuple=False; b8[3, 4], as_tuple=True"),
     kernel(
         "nonzero_static",
         "(Tensor self, *, int size, int fill_value=-1)",
         FMO | X,
         body!(nonzero_static_rule, nonzero_static),
         "The first `size` positions of elements that are not zero, filled up.",
-    ),
+    )
+    .samples("f32[3, 4], size=5; c64[3, 4], size=0"),
     compose(
         "argwhere",
         "(Tensor self)",
         FM,
         argwhere,
         "The positions of the elements that are not zero, one a row.",
-    ),
+    )
+    .samples("f32[3, 4]"),
     compose(
         "where#nonzero",
         "(Tensor condition) -> Tensor[]",
         F,
         |a| nonzero_tuple(a.condition),
         "The positions where the condition holds, one tensor a dimension.",
-    ),
+    )
+    .samples("f32([[1, 0], [2, 3]])"),
     compose(
         "nn.functional.one_hot",
         "(Tensor tensor, int num_classes=-1)",
         F,
         nn_one_hot,
         "A 1 at the position that each class number tells, 0 elsewhere.",
-    ),
+    )
+    .samples("i64(5); i64([0, 1, 1, 0, 1]), num_classes=10"),
     kernel(
         "_one_hot",
         "(Tensor self, int num_classes)",
-        F,
+        0,
         body!(one_hot_rule, one_hot),
         "",
-    ),
+    )
+    .samples("i64([0, 2, 1]), 3"),
     compose(
         "unravel_index",
         "(Tensor indices, int[] shape) -> Tensor[]",
         F,
         |a| unravel_index(a.indices, a.shape),
         "Row-major positions as coordinates, one tensor a dimension.",
-    ),
+    )
+    .samples("i16[3, 4], (10, 3, 5)"),
     compose(
         "unravel_index#int",
         "(Tensor indices, int shape) -> Tensor[]",
         F,
         |a| unravel_index(a.indices, &[a.shape]),
         "Row-major positions as coordinates, one tensor a dimension.",
-    ),
+    )
+    .samples("i64([1, 5]), 6"),
     kernel(
         "_unravel_index",
         "(Tensor self, int[] shape)",
-        F,
+        0,
         body!(unravel_rule, unravel),
         "",
-    ),
+    )
+    .samples("i64([1, 5]), [2, 3]"),
 ];
 
 fn nonzero_rule(a: &calls::Nonzero) -> Result<Plan> {

@@ -25,6 +25,10 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with `src` written at `index` along a dimension.",
+    )
+    .samples(
+        "f32[10, 5], 0, i64[5, 5].below(10), f32[5, 5]; \
+         i64[10, 5], 0, i64[5, 5].below(10), i64[5, 5]",
     ),
     kernel(
         "scatter#value",
@@ -37,7 +41,8 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with a number written at `index` along a dimension.",
-    ),
+    )
+    .samples("f32[3, 4], 1, i64([[0], [2], [3]]), 1.5; i64[4], 0, i64([1, 3]), 7"),
     kernel(
         "scatter#reduced",
         "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce)",
@@ -61,7 +66,8 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with `src` added or multiplied at `index` along a dimension.",
-    ),
+    )
+    .samples("f32[10, 5], 1, i64[5, 5].below(5), f32[5, 5], reduce='add'"),
     kernel(
         "scatter#value_reduce",
         "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)",
@@ -80,7 +86,8 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with a number added or multiplied at `index` along a dimension.",
-    ),
+    )
+    .samples("i16(-3), 0, i64(0), 2.5, reduce='add'"),
     kernel(
         "scatter_add",
         "(Tensor self, int dim, Tensor index, Tensor src)",
@@ -99,6 +106,10 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with `src` added at `index` along a dimension.",
+    )
+    .samples(
+        "f32[10, 5], 0, i64[5, 5].below(10), f32[5, 5]; \
+         c64[10, 5], 0, i64[5, 5].below(10), c64[5, 5]",
     ),
     kernel(
         "scatter_reduce",
@@ -108,6 +119,10 @@ pub static OPS: &[OpDef] = &[
             .index_args(4)
             .updates(),
         "`self` with `src` reduced into it at `index` along a dimension.",
+    )
+    .samples(
+        "f32[10, 5], -1, i64[5, 5].below(5), f32[5, 5], 'sum', include_self=False; \
+         b8[10, 5], 0, i64[10, 2].below(10), b8[10, 2], 'sum'",
     ),
 ];
 

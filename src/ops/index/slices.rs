@@ -32,6 +32,9 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with slices of `source` times `alpha` added at `index`.",
+    ).samples(
+        "f32[1], 0, i64([0]), f32[1], alpha=0; \
+         c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5], alpha=2",
     ),
     kernel(
         "index_copy",
@@ -39,7 +42,7 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(index_copy_rule, index_copy).index_args(4).updates(),
         "`self` with slices of `source` written at `index`.",
-    ),
+    ).samples("f64[1], 0, i64([0]), f64[1]; c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5]"),
     kernel(
         "index_fill#tensor",
         "(Tensor self, int dim, Tensor index, Tensor value)",
@@ -51,7 +54,7 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with a 0-dimensional tensor's value written to the slices at `index`.",
-    ),
+    ).samples("f32[1], 0, i64([0]), f32[()]; b8[5, 5], -1, i64([2, 1, 4, 2, 2]), b8(True)"),
     kernel(
         "index_fill",
         "(Tensor self, int dim, Tensor index, Scalar value)",
@@ -63,7 +66,7 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with a number written to the slices at `index`.",
-    ),
+    ).samples("f32[3, 4], 0, i64([0]), -8.4784"),
     kernel(
         "index_reduce",
         "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)",
@@ -72,7 +75,7 @@ pub static OPS: &[OpDef] = &[
             .index_args(4)
             .updates(),
         "`self` with slices of `source` reduced into it at `index`.",
-    ),
+    ).samples("f32[5, 5], 1, i64[10].below(5), f32[5, 10], 'mean', include_self=False"),
 ];
 
 /// A shape without a dimension.

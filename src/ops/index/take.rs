@@ -2,7 +2,7 @@
 
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
 use crate::ops::copy::like;
-use crate::ops::core::op::{F, FM, FMO, I, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{F, FM, FMO, I, J, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start};
@@ -19,35 +19,38 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(take_rule, take).index_args(2),
         "The elements at positions in row-major order.",
-    ),
+    ).samples("f32[3, 4], i64([6, 3, 3]); c64[3, 4], i64(0)"),
     kernel(
         "put",
         "(Tensor self, Tensor index, Tensor source, bool accumulate=False)",
         FM | I,
         body!(put_rule, put).index_args(2).updates(),
         "`self` with elements written at positions in row-major order.",
-    ),
+    ).samples("f32[3, 3], i64([6, 4, 2]), f32[3], False; c64[3, 3], i64([6, 4, 2]), c64[3], True"),
     kernel(
         "embedding",
         "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)",
         F,
         body!(embedding_rule, embedding).index_args(2),
         "The rows of `weight` at `indices`.",
-    ),
+    ).samples("f32[5, 3], i64([1, 4]); f64[5, 2], i64([[0, 1], [2, 2]])"),
     compose(
         "nn.functional.embedding",
         "(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False)",
         F,
         nn_embedding,
         "The rows of `weight` at `input`.",
+    ).samples(
+        "i64(5), f32[10, 5]; \
+         i64[3, 3].below(5), f64[5, 5], padding_idx=0, max_norm=1.0, scale_grad_by_freq=True, sparse=True",
     ),
     kernel(
         "embedding_renorm",
         "(Tensor self, Tensor indices, float max_norm, float norm_type)",
-        F | I,
+        J,
         body!(|a| Ok(like(a.input)), renorm).index_args(2).updates(),
         "`self` with the rows at `indices` scaled down to a norm.",
-    ),
+    ).samples("f32[5, 3], i64([1, 4]), 1.0, 2.0"),
 ];
 
 fn take_rule(a: &calls::Take) -> Result<Plan> {

@@ -1,7 +1,7 @@
 //! Products added to something: addmm and its kin, linear, addr.
 
 use crate::cpu::products::{Factors, LinearSizes, is_one};
-use crate::ops::core::op::{F, FMIO, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{F, FMIO, J, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::matrix::{
     GPU, HOST, check_bmm, check_expand, check_mm, check_types, mv_mismatch, product_flops,
@@ -26,6 +26,10 @@ pub static OPS: &[OpDef] = &[
         )
         .flops(typed!(|a| Ok(product_flops(a.mat1, a.mat2)))),
         "beta self + alpha mat1 mat2.",
+    )
+    .samples(
+        "c64[1], c64[2, 2], c64[2, 3]; \
+         i8(-8), i8([[6, 9], [0, 0]]), i8([[5, 5, 7], [6, 5, 1]]), alpha=2, beta=3",
     ),
     kernel(
         "baddbmm",
@@ -38,6 +42,10 @@ pub static OPS: &[OpDef] = &[
         )
         .flops(typed!(|a| Ok(product_flops(a.batch1, a.batch2)))),
         "beta self + alpha batch1 batch2, for each matrix of a batch.",
+    )
+    .samples(
+        "f32[()], f32[5, 5, 5], f32[5, 5, 10]; \
+         c64[1], c64[5, 5, 5], c64[5, 5, 10], beta=0.2, alpha=0.6",
     ),
     kernel(
         "addbmm",
@@ -50,24 +58,34 @@ pub static OPS: &[OpDef] = &[
         )
         .grows(),
         "beta self + alpha times the sum of the products of two batches.",
+    )
+    .samples(
+        "f32[1], f32[5, 5, 5], f32[5, 5, 10]; \
+         c64[5, 10], c64[5, 5, 5], c64[5, 5, 10], beta=(1.0+2.0j), alpha=(2.0+3.0j)",
     ),
     kernel(
         "addmv",
         "(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)",
-        FMIO | X,
+        FMIO | X | J,
         body!(
             |a| addmv_rule(a.input, a.mat, a.vec).map(|p| (p, factors(a.beta, a.alpha))),
             |a, by, o| HOST.add_mv(&o[0], a.input, a.mat, a.vec, *by),
             cuda: |a, by, o| GPU.add_mv(&o[0], a.input, a.mat, a.vec, *by)
         ),
         "beta self + alpha mat vec.",
-    ),
+    )
+    .samples("f32[1], f32[5, 10], f32[10]; c64[5], c64[5, 10], c64[10]"),
     compose(
         "addr",
         "(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1)",
         FMIO,
         addr,
         "beta self + alpha times the outer product of two vectors.",
+    )
+    .samples(
+        "f32[5, 10], f32[5], f32[10]; \
+         c64[5, 10], c64[5], c64[10], beta=(0.4+0.6j), alpha=(0.1+0.3j); \
+         f32[()], f32[5], f32[10], beta=0.6, alpha=0.2",
     ),
     kernel(
         "nn.functional.linear",
@@ -84,7 +102,8 @@ pub static OPS: &[OpDef] = &[
             .saturating_mul(a.weight.shape().first().copied().unwrap_or(1))
             as u64))),
         "input weight.T + bias.",
-    ),
+    )
+    .samples("f32[3], f32[4, 3]; c64[3], c64[4, 3], c64[4]; f32[8], f32[8, 8], f32[8]"),
 ];
 
 fn factors(beta: Scalar, alpha: Scalar) -> Factors {

@@ -19,14 +19,16 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(factors_rule, factors_ex),
         "The Cholesky factor, and where it failed.",
-    ),
+    )
+    .samples("f32[3, 3].spd; f64[2, 3, 3].spd, upper=True"),
     compose(
         "linalg.cholesky",
         "(Tensor self, *, bool upper=False)",
         F | O | X,
         factor,
         "The Cholesky factor.",
-    ),
+    )
+    .samples("f32[2, 5, 5].spd; c64[5, 5].spd, upper=True; f32[0, 5, 5], upper=True"),
     kernel(
         "cholesky",
         "(Tensor self, bool upper=False)",
@@ -36,14 +38,16 @@ pub static OPS: &[OpDef] = &[
             matrices::write(&o[0], &all)
         }),
         "The Cholesky factor.",
-    ),
+    )
+    .samples("f32[0, 0]; c64[2, 5, 5].spd, upper=True; f32[0, 0, 0], upper=True"),
     kernel(
         "cholesky_solve",
         "(Tensor self, Tensor input2, bool upper=False)",
         FMO,
         body!(solve_rule, solve),
         "The solution of a system by its Cholesky factor.",
-    ),
+    )
+    .samples("f32[5, 5], f32[5, 5]; c64[5, 5], c64[5, 5]"),
     kernel(
         "cholesky_inverse",
         "(Tensor self, bool upper=False)",
@@ -52,7 +56,8 @@ pub static OPS: &[OpDef] = &[
             inverses(a.input, a.upper, &o[0])
         }),
         "The inverse by the Cholesky factor.",
-    ),
+    )
+    .samples("f32[5, 5]; f32[0, 2, 2], upper=True"),
 ];
 
 fn square_rule(t: &Tensor, name: &str) -> Result<Plan> {

@@ -14,56 +14,64 @@ pub static OPS: &[OpDef] = &[
         FMO,
         inner,
         "Sums of products over the last dimensions.",
-    ),
+    )
+    .samples("c64[5], c64[5]"),
     compose(
         "matmul",
         "(Tensor self, Tensor other)",
         FMO | X,
         |a| matmul(a.input, a.other),
         "The product of vectors, matrices or batches of them.",
-    ),
+    )
+    .samples("f64[20], f64[20]; c64[20], c64[20]"),
     compose(
         "linalg.matmul",
         "(Tensor input, Tensor other)",
         F | O,
         |a| f::matmul(a.input, a.other),
         "As matmul.",
-    ),
+    )
+    .samples("f32[5, 10], f32[10]"),
     compose(
         "__matmul__",
         "(Tensor self, Tensor other)",
         M,
         |a| f::matmul(a.input, a.other),
         "As matmul.",
-    ),
+    )
+    .samples("f32[2, 3], f32[3, 2]; i64[3], i64[3]"),
     compose(
         "__rmatmul__",
         "(Tensor self, Tensor other)",
         M,
         |a| f::matmul(a.other, a.input),
         "matmul with the operands exchanged.",
-    ),
+    )
+    .samples("f32[2, 3], f32[3, 2]"),
     compose(
         "tensordot",
         "(Tensor self, Tensor other, int[] dims_self, int[] dims_other)",
         F | O | X,
         tensordot,
         "Sums of products over chosen dimensions.",
-    ),
+    )
+    .samples("f32[2, 3, 4], f32[4, 3], [2], [0]; f32[2, 3], f32[3, 2], [0, 1], [1, 0]"),
     compose(
         "linalg.multi_dot",
         "(Tensor[] tensors)",
         F | O | X,
         |a| multi_dot(&a.tensors.refs()),
         "The product of several matrices, in the cheapest order.",
-    ),
+    )
+    .samples("[f32[2, 3], f32[3, 4], f32[4, 5]]; [c64[1, 2], c64[2, 1]]"),
     compose(
         "chain_matmul",
         "(Tensor[*] matrices)",
         F | O,
         chain_matmul,
         "The product of several matrices.",
-    ),
+    )
+    .samples("f32[2, 3], f32[3, 4], f32[4, 1]"),
 ];
 
 fn inner(a: &calls::Inner) -> Result<Tensor> {

@@ -13,7 +13,8 @@ pub static OPS: &[OpDef] = &[compose(
     F,
     einsum,
     "Sums of products of elements, as the equation says.",
-)];
+)
+.samples("'ij,jk->ik', f32[2, 3], f32[3, 4]; '...i->...', c64[2, 3]; 'ii->i', i64[3, 3]")];
 
 /// The subscript number that stands for the ellipsis; letters come before it, capitals first.
 const ELLIPSIS: usize = 52;

@@ -19,34 +19,38 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(factor_rule, factors),
         "The LU factorisation in one matrix, and where it failed.",
-    ),
+    ).samples("f64[3, 4]; c64[3, 4]"),
     compose(
         "linalg.lu_factor",
         "(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
         F | O | X,
         factor,
         "The LU factorisation in one matrix.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]"),
     compose(
         "lu",
         "(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)",
-        FMO | X,
+        FMO,
         old_lu,
         "The LU factorisation in one matrix.",
-    ),
+    ).samples("f32[3, 4], True, True; c64[3, 4], True, True"),
     kernel(
         "linalg.lu",
         "(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
         F | O | X,
         body!(lu_rule, lu),
         "The LU factorisation.",
-    ),
+    ).samples("f32[3, 4]"),
     kernel(
         "linalg.lu_solve",
         "(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)",
         F | O | X,
         body!(solve_rule, solve),
         "The solution of a system by its LU factorisation.",
+    ).samples(
+        "f32[0, 3, 3], i32[0, 3], f32[0, 3, 4]; \
+         c64[3, 3], i32([3, 2, 3]), c64[3, 4], adjoint=True; \
+         f32[3, 3], i32([3, 2, 3]), f32[0, 3], adjoint=True, left=False",
     ),
     compose(
         "lu_solve",
@@ -54,14 +58,14 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         |a| f::linalg_lu_solve(a.LU_data, a.LU_pivots, a.input),
         "The solution of a system by its LU factorisation.",
-    ),
+    ).samples("f32[1, 4], f32[1, 1], i32([1])"),
     kernel(
         "lu_unpack",
         "(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
         F | O | X,
         body!(unpack_rule, unpack),
         "The factors of an LU factorisation.",
-    ),
+    ).samples("f32[0, 6, 5], i32[0, 5]; c64[3, 4], i32([1, 3, 3])"),
 ];
 
 fn pivoting(pivot: bool) -> Result<()> {

@@ -40,7 +40,8 @@ pub static OPS: &[OpDef] = &[
         )
         .flops(typed!(|a| Ok(product_flops(a.input, a.mat2)))),
         "The product of two matrices.",
-    ),
+    )
+    .samples("f64[0, 5], f64[5, 10]"),
     kernel(
         "bmm",
         "(Tensor self, Tensor mat2)",
@@ -52,7 +53,8 @@ pub static OPS: &[OpDef] = &[
         )
         .flops(typed!(|a| Ok(product_flops(a.input, a.mat2)))),
         "The products of two batches of matrices.",
-    ),
+    )
+    .samples("f32[3, 7, 1], f32[3, 1, 11]; c64[10, 5, 10], c64[10, 10, 5]"),
     kernel(
         "mv",
         "(Tensor self, Tensor vec)",
@@ -63,7 +65,8 @@ pub static OPS: &[OpDef] = &[
             cuda: |a, _, o| GPU.mv(&o[0], a.input, a.vec)
         ),
         "The product of a matrix and a vector.",
-    ),
+    )
+    .samples("f32[5, 10], f32[10]; c64[5, 10], c64[10]"),
     kernel(
         "dot",
         "(Tensor self, Tensor tensor)",
@@ -74,7 +77,8 @@ pub static OPS: &[OpDef] = &[
             cuda: |a, _, o| (GPU.dot)(&o[0], a.input, a.tensor)
         ),
         "The sum of the products of two vectors.",
-    ),
+    )
+    .samples("f64[5], f64[5]; c64[5], c64[5]"),
     kernel(
         "vdot",
         "(Tensor self, Tensor other)",
@@ -85,7 +89,8 @@ pub static OPS: &[OpDef] = &[
             cuda: |a, _, o| GPU.vdot(&o[0], a.input, a.other)
         ),
         "dot with the first vector conjugated.",
-    ),
+    )
+    .samples("c64[5], c64[5]"),
     compose(
         "linalg.diagonal",
         "(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)",
@@ -98,6 +103,11 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "A diagonal of two dimensions, as the last dimension.",
+    )
+    .samples(
+        "f32[3, 4], offset=1; \
+         b8[3, 4], offset=-2, dim1=0, dim2=1; \
+         f32[3, 4], offset=-2, dim1=0, dim2=1",
     ),
 ];
 

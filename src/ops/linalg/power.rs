@@ -17,28 +17,32 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         matrix_power,
         "A matrix to an integer power.",
-    ),
+    )
+    .samples("f32[1, 1], 0"),
     compose(
         "matrix_power",
         "(Tensor self, int n)",
         FMO,
         |a| f::linalg_matrix_power(a.input, a.n),
         "A matrix to an integer power.",
-    ),
+    )
+    .samples("f32[1, 1], 0"),
     kernel(
         "linalg.matrix_exp",
         "(Tensor A)",
         F,
         body!(exponential_rule, |a, _, o| exponentials(a.A, &o[0])),
         "The exponential of a matrix.",
-    ),
+    )
+    .samples("f32[5, 5, 5]"),
     compose(
         "matrix_exp",
         "(Tensor self)",
         FM,
         |a| f::linalg_matrix_exp(a.input),
         "The exponential of a matrix.",
-    ),
+    )
+    .samples("f16[5, 5]"),
 ];
 
 fn matrix_power(a: &calls::LinalgMatrixPower) -> Result<Tensor> {

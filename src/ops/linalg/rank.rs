@@ -19,49 +19,56 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(pseudoinverse_rule, pseudoinverses),
         "",
-    ),
+    )
+    .samples("f32[3, 2], None, None, False"),
     compose(
         "linalg.pinv",
         "(Tensor self, Operand? rcond=None, bool hermitian=False)",
         F | O,
         |a| f::_pinv(a.input, NONE, a.rcond, a.hermitian),
         "The pseudoinverse.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]; f32[0, 5, 5], hermitian=True"),
     compose(
         "linalg.pinv#tol",
         "(Tensor self, *, Operand? atol=None, Operand? rtol=None, bool hermitian=False)",
         F | O,
         |a| f::_pinv(a.input, a.atol, a.rtol, a.hermitian),
         "The pseudoinverse.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]; f32[3, 4], rtol=1.0"),
     compose(
         "pinverse",
         "(Tensor self, float rcond=1e-15)",
         FM,
         |a| f::_pinv(a.input, NONE, Operand::from(a.rcond), false),
         "The pseudoinverse.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]"),
     kernel(
         "_matrix_rank",
         "(Tensor self, Operand? atol, Operand? rtol, bool hermitian)",
         0,
         body!(rank_rule, ranks),
         "",
-    ),
+    )
+    .samples("f32[3, 2], None, None, False; f32[3, 3].spd, 0.1, None, True"),
     compose(
         "linalg.matrix_rank",
         "(Tensor A, Operand? tol=None, bool hermitian=False)",
         F | O,
         matrix_rank,
         "The number of singular values above a tolerance.",
-    ),
+    )
+    .samples("f32[0, 0, 0], hermitian=True; c64[3, 4]"),
     compose(
         "linalg.matrix_rank#tol",
         "(Tensor A, *, Operand? atol=None, Operand? rtol=None, bool hermitian=False)",
         F | O,
         |a| f::_matrix_rank(a.A, a.atol, a.rtol, a.hermitian),
         "The number of singular values above a tolerance.",
-    ),
+    )
+    .samples("f32[3, 4]; f32[3, 4], rtol=1.0"),
 ];
 
 /// No tolerance.

@@ -18,21 +18,24 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(qr_rule, qr),
         "Orthogonal and triangular factor.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]"),
     compose(
         "qr",
         "(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
         FMO | X,
         old_qr,
         "Orthogonal and triangular factor.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]"),
     kernel(
         "geqrf",
         "(Tensor self) -> (Tensor a, Tensor tau)",
         FMO,
         body!(geqrf_rule, geqrf),
         "Householder reflections of a matrix.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]"),
     kernel(
         "linalg.householder_product",
         "(Tensor input, Tensor tau)",
@@ -41,21 +44,24 @@ pub static OPS: &[OpDef] = &[
             a.input, a.tau, &o[0]
         )),
         "The first columns of a product of reflections.",
-    ),
+    )
+    .samples("f32[6, 5], f32[5]; c64[5, 5], c64[5]"),
     compose(
         "orgqr",
         "(Tensor self, Tensor input2)",
         FMO,
         |a| f::linalg_householder_product(a.input, a.input2),
         "The first columns of a product of reflections.",
-    ),
+    )
+    .samples("f32[5, 5], f32[5]"),
     kernel(
         "ormqr",
         "(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)",
         FMO | X,
         body!(ormqr_rule, ormqr),
         "A matrix multiplied by a product of reflections.",
-    ),
+    )
+    .samples("f32[2, 5], f32[2], f32[2, 5], transpose=True"),
 ];
 
 /// What `mode` asks for.

@@ -20,21 +20,21 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(inverse_rule, inverses),
         "The inverse, and where it failed.",
-    ),
+    ).samples("f32[0, 0]; c64[5, 5]"),
     compose(
         "linalg.inv",
         "(Tensor A)",
         F | O | X,
         |a| inverse(a.A),
         "The inverse of a matrix.",
-    ),
+    ).samples("f64[5, 5]; c64[5, 5]"),
     compose(
         "inverse",
         "(Tensor self)",
         FMO,
         |a| inverse(a.input),
         "The inverse of a matrix.",
-    ),
+    ).samples("f32[0, 5, 5]"),
     kernel(
         "linalg.det",
         "(Tensor A)",
@@ -43,28 +43,28 @@ pub static OPS: &[OpDef] = &[
             a.A, o
         )),
         "The determinant.",
-    ),
+    ).samples("f32[5, 5]"),
     compose(
         "det",
         "(Tensor self)",
         FM,
         |a| f::linalg_det(a.input),
         "The determinant.",
-    ),
+    ).samples("f32[0, 0]"),
     kernel(
         "linalg.slogdet",
         "(Tensor A) -> (Tensor sign, Tensor logabsdet)",
         F | O | X,
         body!(slogdet_rule, |a, _, o| slogdet(a.A, o)),
         "Sign and logarithm of the determinant.",
-    ),
+    ).samples("f32[5, 5]"),
     compose(
         "slogdet",
         "(Tensor self) -> (Tensor sign, Tensor logabsdet)",
         FMO,
         |a| f::linalg_slogdet(a.input).map(|r| Ret::Tuple(r.into())),
         "Sign and logarithm of the determinant.",
-    ),
+    ).samples("f32[3, 3].spd; c64[2, 3, 3]"),
     kernel(
         "logdet",
         "(Tensor self)",
@@ -73,34 +73,38 @@ pub static OPS: &[OpDef] = &[
             a.input, &o[0]
         )),
         "The logarithm of the determinant.",
-    ),
+    ).samples("f32[1, 1].spd"),
     kernel(
         "linalg.solve_ex",
         "(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
         F | O | X,
         body!(solve_rule, solve_ex),
         "The solution of A X = B, and where it failed.",
-    ),
+    ).samples("f64[0, 0], f64[0]"),
     compose(
         "linalg.solve",
         "(Tensor A, Tensor B, *, bool left=True)",
         F | O | X,
         solve,
         "The solution of A X = B.",
-    ),
+    ).samples("f64[5, 5], f64[5]"),
     compose(
         "linalg.tensorinv",
         "(Tensor self, int ind=2)",
         F | O,
         tensorinv,
         "The inverse of a tensor as a linear map.",
-    ),
+    ).samples("c64[4, 3, 6, 1, 2]"),
     compose(
         "linalg.tensorsolve",
         "(Tensor self, Tensor other, int[]? dims=None)",
         F | O,
         tensorsolve,
         "The solution of a tensor equation.",
+    ).samples(
+        "f32[2, 3, 6], f32[2, 3]; \
+         c64[2, 3, 6], c64[2, 3]; \
+         f32[2, 3, 6], f32[2, 3], dims=(0, 2)",
     ),
 ];
 

@@ -18,21 +18,21 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(singular_rule, singular),
         "The singular value decomposition.",
-    ),
+    ).samples("f32[3, 4]"),
     kernel(
         "linalg.svdvals",
         "(Tensor A, *, str? driver=None)",
         F | O | X,
         body!(values_rule, values),
         "The singular values.",
-    ),
+    ).samples("f32[3, 4]"),
     compose(
         "svd",
         "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
         FMO | X,
         svd,
         "The singular value decomposition, V not conjugated.",
-    ),
+    ).samples("f32[3, 4]; f32[3, 4], some=False"),
     kernel(
         "linalg.eigh",
         "(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
@@ -42,7 +42,7 @@ pub static OPS: &[OpDef] = &[
             |a, upper, o| eigen(a.A, *upper, &o[0], Some(&o[1]))
         ),
         "Eigenvalues and eigenvectors of a Hermitian matrix.",
-    ),
+    ).samples("f32[5, 5], UPLO='U'"),
     kernel(
         "linalg.eigvalsh",
         "(Tensor A, str UPLO='L')",
@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
             |a, upper, o| eigen(a.A, *upper, &o[0], None)
         ),
         "Eigenvalues of a Hermitian matrix.",
-    ),
+    ).samples("f64[5, 5], UPLO='U'; c64[5, 5], UPLO='U'"),
 ];
 
 fn singular_rule(a: &calls::LinalgSvd) -> Result<Plan> {

@@ -16,14 +16,14 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(solve_rule, solve),
         "The solution of a triangular system.",
-    ),
+    ).samples("f32[3, 3], f32[3, 0], upper=False; f32[3, 3], f32[0, 3], upper=True, left=False"),
     kernel(
         "triangular_solve",
         "(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
         FMO | X,
         body!(old_rule, old_solve),
         "The solution of a triangular system.",
-    ),
+    ).samples("f64[5, 1], f64[5, 5]"),
 ];
 
 /// Solutions of the systems of a batch.

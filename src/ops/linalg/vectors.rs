@@ -17,28 +17,32 @@ pub static OPS: &[OpDef] = &[
         FMO,
         outer,
         "All products of elements of two vectors.",
-    ),
+    )
+    .samples("f32[5], f32[10]; c64[5], c64[10]"),
     compose(
         "kron",
         "(Tensor self, Tensor other)",
         FMO,
         kron,
         "The Kronecker product.",
-    ),
+    )
+    .samples("f32[5, 5], f32[10, 20]; b8[5, 5], b8[10, 20]"),
     compose(
         "linalg.vecdot",
         "(Tensor x, Tensor y, *, int dim=-1)",
         F | O | X,
         vecdot,
         "Inner products along a dimension.",
-    ),
+    )
+    .samples("f32[3], f32[3]; c64[5, 5], c64[5, 5], dim=1; f32[0, 1], f32[0, 1], dim=1"),
     compose(
         "cross",
         "(Tensor self, Tensor other, int? dim=None)",
         FMO | X,
         cross_default,
         "The vector product.",
-    ),
+    )
+    .samples("f32[1, 3], f32[5, 3], dim=-1; c64[5, 3], c64[5, 3]"),
     kernel(
         "linalg.cross",
         "(Tensor self, Tensor other, *, int dim=-1)",
@@ -47,21 +51,24 @@ pub static OPS: &[OpDef] = &[
             &o[0], a.input, a.other, *dim
         )),
         "The vector product along a dimension.",
-    ),
+    )
+    .samples("f32[5, 3], f32[5, 3]; c64[1, 3], c64[5, 3]; f32[5, 3, 5], f32[5, 3, 5], dim=1"),
     compose(
         "vander",
         "(Tensor x, int? N=None, bool increasing=False)",
         F,
         vander,
         "Powers of each element as rows.",
-    ),
+    )
+    .samples("f32[3]; i64([1, 2, 3]), 2, True"),
     compose(
         "linalg.vander",
         "(Tensor x, *, int? N=None)",
         F,
         linalg_vander,
         "Powers of each element as rows.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4], N=2; f32[3, 4], N=4"),
 ];
 
 /// The products of two vectors' elements.

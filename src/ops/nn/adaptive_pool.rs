@@ -22,21 +22,24 @@ pub static OPS: &[OpDef] = &[
             f::squeeze_dim(&means, -2)
         },
         "Means of as many windows as asked for.",
-    ),
+    )
+    .samples("f64[3, 4], 1; f64[3, 4], (5,)"),
     kernel(
         "nn.functional.adaptive_avg_pool2d",
         "(Tensor input, int?[] output_size)",
         F,
         body!(|a| means(a.input, a.output_size, 2), run),
         "Means of as many windows as asked for.",
-    ),
+    )
+    .samples("f32[2, 3, 4], 5; f32[2, 3, 4], (5, None)"),
     kernel(
         "nn.functional.adaptive_avg_pool3d",
         "(Tensor input, int?[] output_size)",
         F,
         body!(|a| means(a.input, a.output_size, 3), run),
         "Means of as many windows as asked for.",
-    ),
+    )
+    .samples("f32[8, 8, 8, 8], (5, 7, 4)"),
     compose(
         "adaptive_max_pool1d",
         "(Tensor input, int[1] output_size) -> (Tensor, Tensor)",
@@ -48,21 +51,24 @@ pub static OPS: &[OpDef] = &[
             Ok(both([f::squeeze_dim(&most, -2)?, f::squeeze_dim(&at, -2)?]))
         },
         "Maxima of as many windows as asked for, and their positions.",
-    ),
+    )
+    .samples("f32[2, 3, 6], 2"),
     kernel(
         "adaptive_max_pool2d",
         "(Tensor input, int?[] output_size) -> (Tensor, Tensor)",
         0,
         body!(|a| maxima(a.input, a.output_size, 2), run),
         "Maxima of as many windows as asked for, and their positions.",
-    ),
+    )
+    .samples("f32[1, 2, 6, 6], [2, 3]; f32[2, 6, 6], [2, None]"),
     kernel(
         "adaptive_max_pool3d",
         "(Tensor input, int?[] output_size) -> (Tensor, Tensor)",
         0,
         body!(|a| maxima(a.input, a.output_size, 3), run),
         "Maxima of as many windows as asked for, and their positions.",
-    ),
+    )
+    .samples("f32[1, 2, 4, 4, 4], [2, 2, 2]"),
     compose(
         "nn.functional.adaptive_max_pool1d",
         "(Tensor input, int[1] output_size, bool return_indices=False)",
@@ -72,7 +78,8 @@ pub static OPS: &[OpDef] = &[
                 .map(|maxima| wanted(maxima, a.return_indices))
         },
         "Maxima of as many windows as asked for.",
-    ),
+    )
+    .samples("f32[3, 4], 3, True"),
     compose(
         "nn.functional.adaptive_max_pool2d",
         "(Tensor input, int?[] output_size, bool return_indices=False)",
@@ -82,7 +89,8 @@ pub static OPS: &[OpDef] = &[
                 .map(|maxima| wanted(maxima, a.return_indices))
         },
         "Maxima of as many windows as asked for.",
-    ),
+    )
+    .samples("f32[2, 3, 4], (2, 3), True"),
     compose(
         "nn.functional.adaptive_max_pool3d",
         "(Tensor input, int?[] output_size, bool return_indices=False)",
@@ -92,28 +100,32 @@ pub static OPS: &[OpDef] = &[
                 .map(|maxima| wanted(maxima, a.return_indices))
         },
         "Maxima of as many windows as asked for.",
-    ),
+    )
+    .samples("f32[4, 4, 3, 5], (1, 1, 1), True"),
     compose(
         "nn.functional.adaptive_max_pool1d_with_indices",
         "(Tensor input, int[1] output_size, bool return_indices=False)",
         F,
         |a| f::adaptive_max_pool1d(a.input, a.output_size).map(both),
         "Maxima of as many windows as asked for, and their positions.",
-    ),
+    )
+    .samples("f32[2, 3, 6], 2"),
     compose(
         "nn.functional.adaptive_max_pool2d_with_indices",
         "(Tensor input, int?[] output_size, bool return_indices=False)",
         F,
         |a| f::adaptive_max_pool2d(a.input, a.output_size).map(both),
         "Maxima of as many windows as asked for, and their positions.",
-    ),
+    )
+    .samples("f32[1, 2, 6, 6], 2"),
     compose(
         "nn.functional.adaptive_max_pool3d_with_indices",
         "(Tensor input, int?[] output_size, bool return_indices=False)",
         F,
         |a| f::adaptive_max_pool3d(a.input, a.output_size).map(both),
         "Maxima of as many windows as asked for, and their positions.",
-    ),
+    )
+    .samples("f32[1, 2, 4, 4, 4], 2"),
 ];
 
 fn check_sequences(x: &Tensor, size: &[i64], name: &str) -> Result<()> {

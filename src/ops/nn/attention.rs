@@ -15,6 +15,9 @@ pub static OPS: &[OpDef] = &[
         F,
         attention,
         "softmax(query key' scale + mask) value.",
+    ).samples(
+        "f32[4, 3, 8], f32[4, 6, 8], f32[4, 6, 8]; \
+         f32[4, 3, 8], f32[4, 6, 8], f32[4, 6, 8], is_causal=True",
     ),
     kernel(
         "_attention",
@@ -22,6 +25,9 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule, run),
         "",
+    ).samples(
+        "f32[1, 2, 3, 4], f32[1, 2, 5, 4], f32[1, 2, 5, 4], None, False, 0.5; \
+         f32[1, 2, 3, 4], f32[1, 2, 3, 4], f32[1, 2, 3, 4], None, True, 0.5",
     ),
 ];
 

@@ -31,7 +31,7 @@ pub static OPS: &[OpDef] = &[
         F,
         sequences,
         "The means of windows.",
-    ),
+    ).samples("f32[2, 3, 6], 2; f32[3, 6], 3, 1, 1, False, False"),
     compose(
         "nn.functional.avg_pool1d",
         "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True)",
@@ -45,6 +45,10 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "The means of windows.",
+    ).samples(
+        "f32[3, 4], (3,); \
+         i64[3, 4], (3,); \
+         f32[3, 4], (7,), stride=(3,), padding=(3,), ceil_mode=True",
     ),
     kernel(
         "nn.functional.avg_pool2d",
@@ -62,6 +66,10 @@ pub static OPS: &[OpDef] = &[
             run
         ),
         "The means of windows.",
+    ).samples(
+        "f32[2, 3, 4], (2, 2), (), (0,), False, True, -2; \
+         i64[2, 3, 4], 3, 1, 1, True, False, 2; \
+         f32[2, 3, 4], (6, 6), (3, 3), (2, 3), True, True, 2",
     ),
     kernel(
         "nn.functional.avg_pool3d",
@@ -76,6 +84,9 @@ pub static OPS: &[OpDef] = &[
             run
         ),
         "The means of windows.",
+    ).samples(
+        "f32[1, 2, 5, 5, 5], (2, 3, 4), stride=(1, 2, 2), padding=(0, 1, 2); \
+         i64[2, 3, 3, 4, 4], (2, 2, 2)",
     ),
     compose(
         "nn.functional.lp_pool1d",
@@ -90,7 +101,7 @@ pub static OPS: &[OpDef] = &[
             })
         },
         "Power means of windows.",
-    ),
+    ).samples("f32[2, 3, 6].pos, 2.0, 2"),
     compose(
         "nn.functional.lp_pool2d",
         "(Tensor input, float norm_type, int[2] kernel_size, int[2]? stride=None, bool ceil_mode=False)",
@@ -104,7 +115,7 @@ pub static OPS: &[OpDef] = &[
             })
         },
         "Power means of windows.",
-    ),
+    ).samples("f32[1, 2, 6, 6].pos, 2.0, 2"),
     compose(
         "nn.functional.lp_pool3d",
         "(Tensor input, float norm_type, int[3] kernel_size, int[3]? stride=None, bool ceil_mode=False)",
@@ -118,7 +129,7 @@ pub static OPS: &[OpDef] = &[
             })
         },
         "Power means of windows.",
-    ),
+    ).samples("f32[1, 2, 4, 4, 4].pos, 2.0, 2"),
 ];
 
 /// PyTorch looks for the planes of images before it looks at anything else.

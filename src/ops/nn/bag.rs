@@ -17,6 +17,9 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(bag_rule, bag),
         "Sums, means or maxima of rows chosen by bags of indices.",
+    ).samples(
+        "f32[5, 3], i64([1, 2, 4, 0]), i64([0, 2]); \
+         f32[5, 3], i64([1, 2, 4, 0]), i64([0, 2]), mode=1",
     ),
     compose(
         "nn.functional.embedding_bag",
@@ -24,6 +27,9 @@ pub static OPS: &[OpDef] = &[
         F,
         embedding_bag,
         "Sums, means or maxima of rows chosen by bags of indices.",
+    ).samples(
+        "i64([[1, 2], [4, 0]]), f32[5, 3]; \
+         i64([1, 2, 4, 0]), f32[5, 3], i64([0, 3]), mode='max'",
     ),
     kernel(
         "bilinear",
@@ -31,7 +37,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(bilinear_rule, bilinear),
         "x A y + b for each of several matrices A.",
-    ),
+    ).samples("f32[3], f32[4], f32[5, 3, 4]"),
 ];
 
 fn tensor_type(t: &Tensor) -> String {

@@ -17,21 +17,21 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule_train, run_train),
         "batch_norm with the batch's statistics.",
-    ),
+    ).samples("f32[2, 3, 4], f32[3], f32[3], f32, 1e-5"),
     kernel(
         "_nn.batch_norm_eval",
         "(Tensor input, Tensor mean, Tensor var, Tensor? weight, Tensor? bias, float eps)",
         0,
         body!(rule_eval, run_eval),
         "batch_norm with given statistics.",
-    ),
+    ).samples("f32[2, 3, 4], f32[3], f32[3].pos, f32[3], f32[3], 1e-5"),
     compose(
         "native_batch_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
         F | O | X,
         native_batch_norm,
         "batch_norm with its statistics.",
-    ),
+    ).samples("f32[3, 2, 3, 4], f32[2], f32[2], f32[2], f32[2], True, -1.0, 0.5"),
     compose(
         "_native_batch_norm_legit",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -43,7 +43,7 @@ pub static OPS: &[OpDef] = &[
             ))
         },
         "batch_norm with its statistics.",
-    ),
+    ).samples("f32[2, 1], f32[1], f32[1], f32[1], f32[1], True, 0.5, 0.0"),
     compose(
         "_native_batch_norm_legit#no_stats",
         "(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -54,13 +54,16 @@ pub static OPS: &[OpDef] = &[
             ))
         },
         "batch_norm with its statistics.",
-    ),
+    ).samples("f64[3, 4], None, None, True, 0.5, 0.0"),
     compose(
         "batch_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled)",
         F,
         batch_norm,
         "Normalised over all but the channels.",
+    ).samples(
+        "f32[2, 3, 4], f32[3], f32[3], f32[3], f32[3].pos, True, 0.1, 1e-5, True; \
+         f32[2, 3], None, None, f32[3], f32[3].pos, False, 0.1, 1e-5, True",
     ),
     compose(
         "nn.functional.batch_norm",
@@ -68,6 +71,9 @@ pub static OPS: &[OpDef] = &[
         F,
         checked_batch_norm,
         "Normalised over all but the channels.",
+    ).samples(
+        "f32[2, 1], f32[1], f32[1], f32[1], f32[1], training=True; \
+         f32[3, 1], f32[1], f32[1], f32[1], f32[1], training=True, momentum=0.0",
     ),
     compose(
         "instance_norm",
@@ -75,13 +81,16 @@ pub static OPS: &[OpDef] = &[
         F,
         instance_norm,
         "Normalised over the positions of each channel of each sample.",
-    ),
+    ).samples("f32[2, 3, 4], f32[3], f32[3], None, None, True, 0.1, 1e-5, True"),
     compose(
         "nn.functional.instance_norm",
         "(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05)",
         F,
         checked_instance_norm,
         "Normalised over the positions of each channel of each sample.",
+    ).samples(
+        "f32[2, 3, 4]; \
+         f32[5, 5, 5], running_mean=f32[5], running_var=f32[5], weight=f32[5], bias=f32[5], momentum=0.5, eps=0.6",
     ),
 ];
 

@@ -16,7 +16,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule_nll, run_nll),
         "Minus the log probabilities of the classes, and the total weight.",
-    ),
+    ).samples("f32[2, 3], i64([0, 2]), None, 1, -100; f32[2, 3], i64([0, 2]), f32[3].pos, 2, 0"),
     compose(
         "nn.functional.nll_loss",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean')",
@@ -26,6 +26,9 @@ pub static OPS: &[OpDef] = &[
             nll(a.input, a.target, a.weight, r, a.ignore_index)
         },
         "Minus the log probability of the class.",
+    ).samples(
+        "f32[2, 3], i64([0, 0]), reduction='sum'; \
+         f32[3], i64(2), weight=f32[3], reduction='none'",
     ),
     compose(
         "nn.functional.cross_entropy",
@@ -33,7 +36,7 @@ pub static OPS: &[OpDef] = &[
         F,
         cross_entropy,
         "Cross entropy between scores and classes or class probabilities.",
-    ),
+    ).samples("f32[2, 3], f32[2, 3]; f32[2, 3], i64([0, 0]), weight=f32[3], reduction='sum'"),
 ];
 
 /// Checks of samples that are vectors of scores.

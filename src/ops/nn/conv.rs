@@ -41,6 +41,10 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| ordinary(1, "conv1d", &operands!(a)),
         "A convolution over sequences.",
+    ).samples(
+        "f32[1, 4, 5], f32[3, 4, 3], None; \
+         c64[4, 5], c64[3, 4, 3], None; \
+         f32[4, 8], f32[2, 2, 3], f32[2], stride=3, padding=1, groups=2, dilation=2",
     ),
     compose(
         "conv1d#padding",
@@ -48,13 +52,17 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| padded_by_name(1, "conv1d", &operands!(a)),
         "A convolution over sequences.",
-    ),
+    ).samples("c64[1, 4, 5], c64[1, 4, 3], None, stride=(2,)"),
     compose(
         "conv2d",
         "(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] dilation=1, int groups=1)",
         F,
         |a| ordinary(2, "conv2d", &operands!(a)),
         "A convolution over images.",
+    ).samples(
+        "f32[4, 5, 5], f32[3, 4, 3, 3], None; \
+         i64[4, 5, 5], i64[3, 4, 3, 3], None; \
+         f32[4, 5, 5], f32[1, 4, 2, 3], f32[1], stride=2, padding=1, dilation=(2, 3)",
     ),
     compose(
         "conv2d#padding",
@@ -62,13 +70,16 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| padded_by_name(2, "conv2d", &operands!(a)),
         "A convolution over images.",
-    ),
+    ).samples("f32[4, 5, 5], f32[1, 4, 2, 3], f32[1], padding='same', dilation=3"),
     compose(
         "conv3d",
         "(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] padding=0, int[3] dilation=1, int groups=1)",
         F,
         |a| ordinary(3, "conv3d", &operands!(a)),
         "A convolution over volumes.",
+    ).samples(
+        "f32[9, 3, 1, 9], f32[3, 3, 3, 1, 9], f32[3], groups=3; \
+         f32[9, 3, 1, 9], f32[3, 3, 3, 1, 9], f32[3], stride=(2, 2, 2), groups=3",
     ),
     compose(
         "conv3d#padding",
@@ -76,6 +87,9 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| padded_by_name(3, "conv3d", &operands!(a)),
         "A convolution over volumes.",
+    ).samples(
+        "f32[1, 1, 1, 1, 10], f32[1, 1, 1, 1, 4], None; \
+         c64[1, 1, 4, 4, 4], c64[1, 1, 1, 1, 1], c64[1], padding='same'",
     ),
     compose(
         "conv_transpose1d",
@@ -83,20 +97,23 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| transposed(1, "conv_transpose1d", &operands!(a), a.output_padding),
         "A transposed convolution.",
-    ),
+    ).samples("f32[3, 4], f32[3, 3, 3], f32[3], stride=(2,), padding=2, output_padding=(1,)"),
     compose(
         "conv_transpose2d",
         "(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] output_padding=0, int groups=1, int[2] dilation=1)",
         F,
         |a| transposed(2, "conv_transpose2d", &operands!(a), a.output_padding),
         "A transposed convolution.",
-    ),
+    ).samples("f32[2, 5, 5], f32[2, 4, 3, 3], None; i64[2, 5, 5], i64[2, 4, 3, 3], None"),
     compose(
         "conv_transpose3d",
         "(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] padding=0, int[3] output_padding=0, int groups=1, int[3] dilation=1)",
         F,
         |a| transposed(3, "conv_transpose3d", &operands!(a), a.output_padding),
         "A transposed convolution.",
+    ).samples(
+        "f32[1, 1, 4, 3, 4], f32[1, 2, 3, 4, 5], None, stride=2, padding=1, output_padding=1; \
+         i64[4, 5, 5, 5], i64[4, 8, 3, 3, 3], None",
     ),
     kernel(
         "convolution",
@@ -104,6 +121,10 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(rule, run).flops(typed!(flops)),
         "A convolution of any kind.",
+    ).samples(
+        "f32[1, 2, 5], f32[3, 2, 3], f32[3], [1], [1], [1], False, [0], 1; \
+         f32[1, 4, 5, 5], f32[4, 2, 3, 3], None, [2, 2], [1, 1], [1, 1], False, [0, 0], 2; \
+         f32[1, 2, 5], f32[2, 3, 3], None, [2], [0], [1], True, [1], 1",
     ),
 ];
 

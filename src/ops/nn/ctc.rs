@@ -30,7 +30,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule, run),
         "Minus the log probability of label sequences.",
-    ),
+    ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], 0"),
     compose(
         "nn.functional.ctc_loss",
         "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False)",
@@ -41,7 +41,7 @@ pub static OPS: &[OpDef] = &[
             ctc(&operands!(a, &steps, &labels), reduction)
         },
         "Minus the log probability of label sequences.",
-    ),
+    ).samples("f32[50, 16, 20], i64[16, 30].below(20), i64[16].below(51), i64[16].below(30), reduction='none', zero_infinity=True"),
     compose(
         "nn.functional.ctc_loss#ints",
         "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False)",
@@ -51,6 +51,9 @@ pub static OPS: &[OpDef] = &[
             ctc(&operands!(a, a.input_lengths, a.target_lengths), reduction)
         },
         "Minus the log probability of label sequences.",
+    ).samples(
+        "f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1]; \
+         f32[4, 2, 3], i64([1, 2, 2]), [4, 4], [2, 1], reduction='sum'",
     ),
     compose(
         "ctc_loss",
@@ -64,7 +67,7 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "Minus the log probability of label sequences.",
-    ),
+    ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), i64([4, 3]), i64([2, 1])"),
     compose(
         "ctc_loss#ints",
         "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False)",
@@ -76,7 +79,7 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "Minus the log probability of label sequences.",
-    ),
+    ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], 0, 2"),
 ];
 
 fn rule(a: &calls::_NnCtcLoss) -> Result<Plan> {

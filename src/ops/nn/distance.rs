@@ -15,28 +15,28 @@ pub static OPS: &[OpDef] = &[
         F,
         cosine_similarity,
         "The cosine of the angle between vectors.",
-    ),
+    ).samples("f32[5, 5], f32[5, 5]"),
     compose(
         "pairwise_distance",
         "(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False)",
         F,
         pairwise,
         "The distances of vectors in pairs.",
-    ),
+    ).samples("f32[3], f32[3], keepdim=True"),
     kernel(
         "pdist",
         "(Tensor self, float p=2.0)",
         F,
         body!(rule_pdist, run_pdist),
         "The distances between all pairs of rows.",
-    ),
+    ).samples("f32[3, 4]; f32[3, 4], p=inf"),
     kernel(
         "cdist",
         "(Tensor x1, Tensor x2, float p=2.0, str compute_mode='use_mm_for_euclid_dist_if_necessary')",
         F,
         body!(rule_cdist, run_cdist),
         "The distances between all rows of two matrices.",
-    ),
+    ).samples("f32[0, 4, 5], f32[3, 5], 1.5, 'use_mm_for_euclid_dist'"),
 ];
 
 fn cosine_similarity(a: &calls::CosineSimilarity) -> Result<Tensor> {

@@ -14,105 +14,120 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| drop_some(a.input, a.p, a.train, Kind::PLAIN, false),
         "Elements set to zero at random, the others scaled.",
-    ),
+    )
+    .samples("f32[3, 4], 0.5, True; f32[3], 0.5, False"),
     compose(
         "dropout_",
         "(Tensor input, float p, bool train)",
         F,
         |a| drop_some(a.input, a.p, a.train, Kind::PLAIN, true),
         "dropout in place.",
-    ),
+    )
+    .samples("f32[3, 4], 0.5, True"),
     compose(
         "feature_dropout",
         "(Tensor input, float p, bool train)",
         F,
         |a| drop_some(a.input, a.p, a.train, Kind::FEATURE, false),
         "Channels set to zero at random, the others scaled.",
-    ),
+    )
+    .samples("f32[3, 4], 0.5, True"),
     compose(
         "feature_dropout_",
         "(Tensor input, float p, bool train)",
         F,
         |a| drop_some(a.input, a.p, a.train, Kind::FEATURE, true),
         "feature_dropout in place.",
-    ),
+    )
+    .samples("f32[3, 4], 0.5, True"),
     compose(
         "alpha_dropout",
         "(Tensor input, float p, bool train)",
         F,
         |a| drop_some(a.input, a.p, a.train, Kind::ALPHA, false),
         "Dropout that keeps mean and variance of selu's output.",
-    ),
+    )
+    .samples("f32[3, 4], 0.5, True"),
     compose(
         "alpha_dropout_",
         "(Tensor input, float p, bool train)",
         F,
         |a| drop_some(a.input, a.p, a.train, Kind::ALPHA, true),
         "alpha_dropout in place.",
-    ),
+    )
+    .samples("f32[3, 4], 0.5, True"),
     compose(
         "feature_alpha_dropout",
         "(Tensor input, float p, bool train)",
         F,
         |a| drop_some(a.input, a.p, a.train, Kind::FEATURE_ALPHA, false),
         "alpha_dropout of whole channels.",
-    ),
+    )
+    .samples("f32[3, 4], 0.5, True"),
     compose(
         "feature_alpha_dropout_",
         "(Tensor input, float p, bool train)",
         F,
         |a| drop_some(a.input, a.p, a.train, Kind::FEATURE_ALPHA, true),
         "feature_alpha_dropout in place.",
-    ),
+    )
+    .samples("f32[3, 4], 0.5, True"),
     compose(
         "native_dropout",
         "(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
         F,
         native,
         "dropout and its mask.",
-    ),
+    )
+    .samples("f32[3, 4], 0.5, True; f32[3], 0.5, False"),
     compose(
         "nn.functional.dropout",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,
         |a| checked(a.input, a.p, a.training, Kind::PLAIN, a.inplace),
         "Elements set to zero at random, the others scaled.",
-    ),
+    )
+    .samples("f32[3, 4]; f32[3, 4], p=0.0, training=False"),
     compose(
         "nn.functional.alpha_dropout",
         "(Tensor input, float p=0.5, bool training=False, bool inplace=False)",
         F,
         |a| checked(a.input, a.p, a.training, Kind::ALPHA, a.inplace),
         "Dropout that keeps mean and variance of selu's output.",
-    ),
+    )
+    .samples("f32[3, 4], p=0.0, training=True"),
     compose(
         "nn.functional.feature_alpha_dropout",
         "(Tensor input, float p=0.5, bool training=False, bool inplace=False)",
         F,
         |a| checked(a.input, a.p, a.training, Kind::FEATURE_ALPHA, a.inplace),
         "alpha_dropout of whole channels.",
-    ),
+    )
+    .samples("f32[3, 4], p=0.0; c64[3, 4]"),
     compose(
         "nn.functional.dropout2d",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,
         |a| checked(a.input, a.p, a.training, Kind::FEATURE, a.inplace),
         "Channels of images set to zero at random.",
-    ),
+    )
+    .samples("f32[3, 4], p=1.0; f32[3, 4], p=0.0, training=False"),
     compose(
         "nn.functional.dropout1d",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,
         dropout1d,
         "Channels of sequences set to zero at random.",
-    ),
+    )
+    .samples("f32[2, 3, 4]; f32[3, 4], 0.2"),
     compose(
         "nn.functional.dropout3d",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,
         |a| batched(a.input, a.p, a.training, a.inplace, 5),
         "Channels of volumes set to zero at random.",
-    ),
+    )
+    .samples("f32[3, 4], p=0.0"),
 ];
 
 /// What is dropped, and by what it is replaced.

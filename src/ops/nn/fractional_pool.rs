@@ -38,13 +38,16 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule, run),
         "",
-    ),
+    ).samples("f32[1, 2, 6, 6], [2, 2], [3, 3], f32[1, 2, 2].unit"),
     compose(
         "nn.functional.fractional_max_pool2d",
         "(Tensor input, int[2] kernel_size, int[2]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
         F,
         |a| maxima(2, "fractional_max_pool2d", &operands!(a), a.return_indices),
         "Maxima of windows of random places.",
+    ).samples(
+        "f32[1, 3, 9, 9], (4, 4), output_size=2; \
+         f32[1, 1, 16, 16], (1, 1), output_ratio=(0.5, 0.5), return_indices=True, _random_samples=f32[1, 1, 2]",
     ),
     compose(
         "nn.functional.fractional_max_pool3d",
@@ -52,6 +55,9 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| maxima(3, "fractional_max_pool3d", &operands!(a), a.return_indices),
         "Maxima of windows of random places.",
+    ).samples(
+        "f32[2, 3, 5, 5, 5], (2, 2, 2), output_size=2; \
+         f32[2, 3, 5, 5, 5], (2, 2, 2), output_size=(2, 3, 2), return_indices=True",
     ),
     compose(
         "nn.functional.fractional_max_pool2d_with_indices",
@@ -59,14 +65,14 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| maxima(2, "fractional_max_pool2d", &operands!(a), true),
         "Maxima of windows of random places, and their positions.",
-    ),
+    ).samples("f32[1, 2, 6, 6], 2, 3, _random_samples=f32[1, 2, 2].unit"),
     compose(
         "nn.functional.fractional_max_pool3d_with_indices",
         "(Tensor input, int[3] kernel_size, int[3]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
         F,
         |a| maxima(3, "fractional_max_pool3d", &operands!(a), true),
         "Maxima of windows of random places, and their positions.",
-    ),
+    ).samples("f32[1, 2, 4, 4, 4], 2, 2, _random_samples=f32[1, 2, 3].unit"),
 ];
 
 fn maxima(n: usize, name: &str, o: &Operands, positions: bool) -> Result<Ret> {

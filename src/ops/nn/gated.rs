@@ -16,28 +16,28 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule_rrelu, run_rrelu).random(None),
         "x where positive, else x times a random slope.",
-    ),
+    ).samples("f32[3, 4], 0.1, 0.3"),
     compose(
         "prelu",
         "(Tensor self, Tensor weight)",
         FM,
         |a| prelu(a.input, a.weight),
         "x where positive, else x times a weight for each channel.",
-    ),
+    ).samples("f32[3, 4], f32[4]; f32[3], f32[1]"),
     compose(
         "nn.functional.prelu",
         "(Tensor self, Tensor weight)",
         F,
         |a| f::prelu(a.input, a.weight),
         "x where positive, else x times a weight for each channel.",
-    ),
+    ).samples("f32[20], weight=f32[()]"),
     compose(
         "rrelu",
         "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None)",
         F,
         rrelu,
         "Leaky relu with a random slope.",
-    ),
+    ).samples("f32[3, 4]; f32[3, 4], 0.1, 0.3, True"),
     compose(
         "rrelu_",
         "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None)",
@@ -47,7 +47,7 @@ pub static OPS: &[OpDef] = &[
             flagged(true, call.generator(a.generator).args())
         },
         "Leaky relu with a random slope, in place.",
-    ),
+    ).samples("f32[3, 4]"),
     compose(
         "nn.functional.rrelu",
         "(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False)",
@@ -59,56 +59,56 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "Leaky relu with a random slope.",
-    ),
+    ).samples("f32[3, 4], upper=0.3333; f32[3, 4], lower=0.0, upper=1.0, training=True"),
     compose(
         "nn.functional.rrelu_",
         "(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False)",
         F,
         |a| flagged(true, slopes(a.input, a.lower, a.upper, a.training).args()),
         "Leaky relu with a random slope, in place.",
-    ),
+    ).samples("f32[3, 4]; f32[3], 0.1, 0.3, True"),
     compose(
         "nn.functional.logsigmoid",
         "(Tensor self)",
         F | O | X,
         |a| f::_nn_log_sigmoid(&a.input.contiguous()?),
         "The logarithm of sigmoid(x).",
-    ),
+    ).samples("f32[3, 4]"),
     compose(
         "nn.functional.glu",
         "(Tensor self, int dim=-1)",
         F,
         |a| glu(a.input, a.dim),
         "The first half along a dimension times the sigmoid of the second.",
-    ),
+    ).samples("f64[2, 3, 4], 0"),
     kernel(
         "softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         FMO | X,
         body!(|a| rule_softmax(a.input, a.dim, a.dtype, false), softmax),
         "exp(x) over the sum of exp(x) along a dimension.",
-    ),
+    ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64"),
     kernel(
         "log_softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         FMO | X,
         body!(|a| rule_softmax(a.input, a.dim, a.dtype, true), log_softmax),
         "The logarithm of softmax along a dimension.",
-    ),
+    ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64"),
     compose(
         "special.softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         F,
         |a| f::Softmax::new(a.input, a.dim).dtype(a.dtype).call(),
         "exp(x) over the sum of exp(x) along a dimension.",
-    ),
+    ).samples("f32[3, 4], 0; f32[3, 4], 1, dtype=f64"),
     compose(
         "special.log_softmax",
         "(Tensor self, int dim, *, dtype? dtype=None)",
         F,
         |a| f::LogSoftmax::new(a.input, a.dim).dtype(a.dtype).call(),
         "The logarithm of softmax along a dimension.",
-    ),
+    ).samples("f32[3, 4], 1; f32[3, 4], 0, dtype=f64"),
     compose(
         "nn.functional.softmax",
         "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
@@ -118,7 +118,7 @@ pub static OPS: &[OpDef] = &[
             f::Softmax::new(a.input, dim).dtype(a.dtype).call()
         },
         "exp(x) over the sum of exp(x) along a dimension.",
-    ),
+    ).samples("f32[3, 4], 0; f32[3, 4], 0, dtype=f64"),
     compose(
         "nn.functional.log_softmax",
         "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
@@ -128,7 +128,7 @@ pub static OPS: &[OpDef] = &[
             f::LogSoftmax::new(a.input, dim).dtype(a.dtype).call()
         },
         "The logarithm of softmax along a dimension.",
-    ),
+    ).samples("f32[3, 4], 1; f32[3, 4], 1, dtype=f64"),
     compose(
         "nn.functional.softmin",
         "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
@@ -140,7 +140,7 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "softmax of -x.",
-    ),
+    ).samples("f32[3, 4], -1; c64[3, 4], 0, dtype=f64; f32[3, 4], 0, dtype=f64"),
 ];
 
 fn prelu(t: &Tensor, w: &Tensor) -> Result<Tensor> {

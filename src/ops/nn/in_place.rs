@@ -16,56 +16,64 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| scaled(a.input).call(),
         "Scaled elu.",
-    ),
+    )
+    .samples("f32[3, 4]"),
     compose(
         "selu_",
         "(Tensor self)",
         F,
         |a| flagged(true, scaled(a.input).args()),
         "Scaled elu, in place.",
-    ),
+    )
+    .samples("f32[3, 4]"),
     compose(
         "nn.functional.selu",
         "(Tensor self, bool inplace=False)",
         F,
         |a| flagged(a.inplace, scaled(a.input).args()),
         "Scaled elu.",
-    ),
+    )
+    .samples("f32[3, 4]"),
     compose(
         "celu",
         "(Tensor self, float alpha=1.0)",
         F,
         |a| smooth(a.input, a.alpha)?.call(),
         "elu that is smooth for any alpha.",
-    ),
+    )
+    .samples("f32[3, 4]; f64[3], 2.0"),
     compose(
         "celu_",
         "(Tensor self, float alpha=1.0)",
         F,
         |a| flagged(true, smooth(a.input, a.alpha)?.args()),
         "elu that is smooth for any alpha, in place.",
-    ),
+    )
+    .samples("f32[3, 4], 2.0"),
     compose(
         "nn.functional.celu",
         "(Tensor self, float alpha=1.0, bool inplace=False)",
         F,
         |a| flagged(a.inplace, smooth(a.input, a.alpha)?.args()),
         "elu that is smooth for any alpha.",
-    ),
+    )
+    .samples("f32[3, 4]; f32[3, 4], alpha=0.8"),
     compose(
         "nn.functional.elu",
         "(Tensor self, float alpha=1.0, bool inplace=False)",
         F,
         |a| flagged(a.inplace, f::_NnElu::new(a.input).alpha(a.alpha).args()),
         "x where positive, else alpha * (exp(x) - 1).",
-    ),
+    )
+    .samples("f32[3, 4]; f32[3, 4], alpha=0.8"),
     compose(
         "nn.functional.elu_",
         "(Tensor self, float alpha=1.0)",
         F,
         |a| flagged(true, f::_NnElu::new(a.input).alpha(a.alpha).args()),
         "elu in place.",
-    ),
+    )
+    .samples("f32[3, 4]"),
     compose(
         "threshold_",
         "(Tensor self, Scalar threshold, Scalar value)",
@@ -77,7 +85,8 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "A value where x is not above the threshold, in place.",
-    ),
+    )
+    .samples("f32[3, 4], 0.5, 2.0"),
     compose(
         "nn.functional.threshold",
         "(Tensor self, Scalar threshold, Scalar value, bool inplace=False)",
@@ -89,7 +98,8 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "x where above the threshold, else a value.",
-    ),
+    )
+    .samples("f32[3, 4], 3.6116, -8.0676; f32[3, 4], threshold=0.1533, value=-9"),
     compose(
         "nn.functional.relu",
         "(Tensor self, bool inplace=False)",
@@ -99,14 +109,16 @@ pub static OPS: &[OpDef] = &[
             flagged(a.inplace, f::Relu::new(a.input).args())
         },
         "x, or 0 where it is negative.",
-    ),
+    )
+    .samples("f32[3, 4]"),
     compose(
         "nn.functional.relu_",
         "(Tensor self)",
         F,
         |a| flagged(true, f::Relu::new(a.input).args()),
         "0 where x is negative, in place.",
-    ),
+    )
+    .samples("f32[3, 4]; i64[3]"),
     compose(
         "nn.functional.relu6",
         "(Tensor self, bool inplace=False)",
@@ -122,14 +134,16 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "x limited to 0..6.",
-    ),
+    )
+    .samples("i8[3, 4]"),
     compose(
         "nn.functional.hardtanh",
         "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, bool inplace=False)",
         F,
         hardtanh,
         "x limited to a range.",
-    ),
+    )
+    .samples("f32[3, 4], min_val=0.0, max_val=0.0"),
     compose(
         "nn.functional.hardtanh_",
         "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0)",
@@ -144,35 +158,40 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "x limited to a range, in place.",
-    ),
+    )
+    .samples("f32[3, 4]"),
     compose(
         "nn.functional.silu",
         "(Tensor self, bool inplace=False)",
         F,
         |a| flagged(a.inplace, f::_NnSilu::new(a.input).args()),
         "x * sigmoid(x).",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4]"),
     compose(
         "nn.functional.mish",
         "(Tensor self, bool inplace=False)",
         F,
         |a| flagged(a.inplace, f::_NnMish::new(a.input).args()),
         "x * tanh(softplus(x)).",
-    ),
+    )
+    .samples("f32[3, 4]"),
     compose(
         "nn.functional.hardsigmoid",
         "(Tensor self, bool inplace=False)",
         F,
         |a| flagged(a.inplace, f::_NnHardsigmoid::new(a.input).args()),
         "A sigmoid made of straight lines.",
-    ),
+    )
+    .samples("f32[3, 4]"),
     compose(
         "nn.functional.hardswish",
         "(Tensor self, bool inplace=False)",
         F,
         |a| flagged(a.inplace, f::_NnHardswish::new(a.input).args()),
         "x * hardsigmoid(x).",
-    ),
+    )
+    .samples("f32[3, 4]"),
     compose(
         "nn.functional.leaky_relu",
         "(Tensor self, float negative_slope=0.01, bool inplace=False)",
@@ -186,7 +205,8 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "x where positive, else x times a slope.",
-    ),
+    )
+    .samples("f32[3, 4]"),
     compose(
         "nn.functional.leaky_relu_",
         "(Tensor self, float negative_slope=0.01)",
@@ -200,7 +220,8 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "Leaky relu in place.",
-    ),
+    )
+    .samples("f32[3, 4]"),
 ];
 
 /// Makes a call, in place if `inplace` says so: the result is argument 0 itself then.

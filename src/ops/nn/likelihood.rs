@@ -21,6 +21,9 @@ pub static OPS: &[OpDef] = &[
             f::poisson_nll_loss(a.input, a.target, a.log_input, a.full, a.eps, r as i64)
         },
         "Negative log likelihood of Poisson counts.",
+    ).samples(
+        "f32[5, 5], f32[5, 5], full=True, eps=0.001, reduction='none'; \
+         f32[5], f32[5], log_input=False, full=False, eps=0.001, reduction='mean'",
     ),
     compose(
         "poisson_nll_loss",
@@ -28,6 +31,9 @@ pub static OPS: &[OpDef] = &[
         F,
         poisson,
         "Negative log likelihood of Poisson counts.",
+    ).samples(
+        "f32[2, 3], f32[2, 3].pos, True, False, 1e-8, 1; \
+         f32[2, 3].pos, f32[2, 3].pos, False, True, 1e-8, 0",
     ),
     compose(
         "nn.functional.gaussian_nll_loss",
@@ -35,6 +41,9 @@ pub static OPS: &[OpDef] = &[
         F,
         gaussian,
         "Negative log likelihood of normal values.",
+    ).samples(
+        "f32[5, 5].unit, f32[5].unit, f32[5].unit, reduction='none'; \
+         f32[5, 5].unit, f32[5].unit, f32[5, 1].unit, full=True, eps=0.001, reduction='sum'",
     ),
 ];
 

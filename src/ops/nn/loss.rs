@@ -100,11 +100,11 @@ fn probabilities(a: &calls::_NnBinaryCrossEntropy, _: DType) -> Result<()> {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Mse "_nn.mse", 2, same, 0, "(a - b) * (a - b)", "(Tensor self, Tensor target)", "Squared differences."),
-    map_row!(SmoothL1 "_nn.smooth_l1", 2, same, typed!(beta, DType), 0, "abs_(a - b) < f0 ? T(0.5) * (a - b) * (a - b) / f0 : abs_(a - b) - T(0.5) * f0", "(Tensor self, Tensor target, float beta)", "Differences, squared where small."),
-    map_row!(Huber "_nn.huber", 2, same, typed!(delta, DType), 0, "abs_(a - b) <= f0 ? T(0.5) * (a - b) * (a - b) : f0 * (abs_(a - b) - T(0.5) * f0)", "(Tensor self, Tensor target, float delta)", "Differences, squared where small."),
-    map_row!(Bce "_nn.binary_cross_entropy", 2, same, check typed!(probabilities, DType), 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values."),
-    map_row!(ClampMin "_nn.clamp_min", 1, same, typed!(bound, DType), 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less."),
+    map_row!(Mse "_nn.mse", 2, same, 0, "(a - b) * (a - b)", "(Tensor self, Tensor target)", "Squared differences.").samples("f32[2, 3], f32[2, 3]"),
+    map_row!(SmoothL1 "_nn.smooth_l1", 2, same, typed!(beta, DType), 0, "abs_(a - b) < f0 ? T(0.5) * (a - b) * (a - b) / f0 : abs_(a - b) - T(0.5) * f0", "(Tensor self, Tensor target, float beta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5"),
+    map_row!(Huber "_nn.huber", 2, same, typed!(delta, DType), 0, "abs_(a - b) <= f0 ? T(0.5) * (a - b) * (a - b) : f0 * (abs_(a - b) - T(0.5) * f0)", "(Tensor self, Tensor target, float delta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5"),
+    map_row!(Bce "_nn.binary_cross_entropy", 2, same, check typed!(probabilities, DType), 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values.").samples("f32[2, 3].unit, f32[2, 3].unit"),
+    map_row!(ClampMin "_nn.clamp_min", 1, same, typed!(bound, DType), 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less.").samples("f32[2, 3], 0.5"),
     compose(
         "nn.functional.mse_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)",
@@ -119,7 +119,7 @@ pub static OPS: &[OpDef] = &[
             weighted(f::_nn_mse(a.input, a.target)?, a.weight, r)
         },
         "The mean of squared differences.",
-    ),
+    ).samples("f32[5, 5], f32[5, 5]; f32[5], f32[5], reduction='sum'"),
     compose(
         "nn.functional.l1_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)",
@@ -134,28 +134,28 @@ pub static OPS: &[OpDef] = &[
             weighted(f::abs(&f::sub(a.input, a.target)?)?, a.weight, r)
         },
         "The mean of absolute differences.",
-    ),
+    ).samples("f32[5], f32[5]; f32[5], f32[5], reduction='sum'"),
     compose(
         "nn.functional.smooth_l1_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', float beta=1.0)",
         F,
         smooth_l1,
         "The mean of differences, squared where small.",
-    ),
+    ).samples("f32[5], f32[5]; f32[5], f32[5], reduction='none'"),
     compose(
         "nn.functional.huber_loss",
         "(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? weight=None)",
         F,
         huber,
         "The mean of differences, squared where small.",
-    ),
+    ).samples("f32[5], f32[5], delta=8.6981; f32[5], f32[5], reduction='none', delta=8.6981"),
     compose(
         "nn.functional.kl_div",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', bool log_target=False)",
         F,
         kl_div,
         "The divergence of two distributions.",
-    ),
+    ).samples("f32[2], f32[2], log_target=True"),
     compose(
         "kl_div",
         "(Tensor self, Tensor target, int reduction=1, *, bool log_target=False)",
@@ -167,13 +167,16 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "The divergence of two distributions.",
-    ),
+    ).samples("f32[2, 3], f32[2, 3].unit; f32[2, 3], f32[2, 3], 2, log_target=True"),
     compose(
         "nn.functional.binary_cross_entropy",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         binary_cross_entropy,
         "Cross entropy of truth values.",
+    ).samples(
+        "f32[5, 5].unit, f32[5, 5].unit; \
+         f32[5, 5].unit, f32[5, 5].unit, reduction='sum', weight=f32[5, 5].unit",
     ),
     compose(
         "nn.functional.binary_cross_entropy_with_logits",
@@ -181,6 +184,9 @@ pub static OPS: &[OpDef] = &[
         F,
         checked_logits,
         "Cross entropy of truth values given as logits.",
+    ).samples(
+        "f32[5, 5], f32[5, 5], weight=f32[1, 5]; \
+         f32[5, 5], f32[5, 5], reduction='none', weight=f32[1, 5]",
     ),
     compose(
         "binary_cross_entropy_with_logits",
@@ -188,7 +194,7 @@ pub static OPS: &[OpDef] = &[
         F,
         logits,
         "Cross entropy of truth values given as logits.",
-    ),
+    ).samples("f32[2, 3], f32[2, 3].unit; f32[2, 3], f32[2, 3].unit, f32[3], f32[3].pos, 0"),
 ];
 
 /// What becomes of the losses of the elements.

@@ -20,28 +20,28 @@ pub static OPS: &[OpDef] = &[
             call.margin(a.margin).reduction(r as i64).call()
         },
         "Distances, or how far they are below a margin.",
-    ),
+    ).samples("f32[10], f32[10]; f32[5, 5], f32[5, 5], reduction='none', margin=8.3962"),
     compose(
         "hinge_embedding_loss",
         "(Tensor self, Tensor target, float margin=1.0, int reduction=1)",
         F,
         hinge_embedding,
         "Distances, or how far they are below a margin.",
-    ),
+    ).samples("f32[2, 3], i64([[1, -1, 1], [1, 1, -1]])"),
     compose(
         "nn.functional.margin_ranking_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         checked_ranking,
         "How far two inputs are from being ranked as told.",
-    ),
+    ).samples("f32[10], f32[10], f32[10]; f32[()], f32[()], f32[()], margin=1.0, reduction='none'"),
     compose(
         "margin_ranking_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
         F,
         ranking,
         "How far two inputs are from being ranked as told.",
-    ),
+    ).samples("f32[3], f32[3], f32([1, -1, 1])"),
     compose(
         "nn.functional.cosine_embedding_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
@@ -52,6 +52,9 @@ pub static OPS: &[OpDef] = &[
             call.margin(a.margin).reduction(r as i64).call()
         },
         "How far directions are from being alike or different as told.",
+    ).samples(
+        "f32[5, 5], f32[5, 5], f32[5], reduction='sum', margin=0.9329; \
+         b8[5, 5], b8[5, 5], b8([True, True, True, True, True]), reduction='sum', margin=0.9329",
     ),
     compose(
         "cosine_embedding_loss",
@@ -59,27 +62,31 @@ pub static OPS: &[OpDef] = &[
         F,
         cosine_embedding,
         "How far directions are from being alike or different as told.",
-    ),
+    ).samples("f32[2, 3], f32[2, 3], i64([1, -1])"),
     compose(
         "nn.functional.soft_margin_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         soft_margin,
         "log(1 + exp(-target * input)).",
-    ),
+    ).samples("f32[5], f32[5], reduction='sum'"),
     compose(
         "nn.functional.multilabel_soft_margin_loss",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         multilabel_soft_margin,
         "Mean cross entropy over independent classes.",
-    ),
+    ).samples("f32[5], f32[5]; f32[5, 5], f32[5, 5], weight=f32[5, 5]"),
     compose(
         "nn.functional.triplet_margin_loss",
         "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         checked_triplet,
         "How much nearer the positive example should be than the negative one.",
+    ).samples(
+        "f32[5, 10], f32[5, 10], f32[5, 10]; \
+         i64[5, 10], i64[5, 10], i64[5, 10], reduction='none'; \
+         f32[5, 10], f32[5, 10], f32[5, 10], swap=True",
     ),
     compose(
         "triplet_margin_loss",
@@ -87,13 +94,9 @@ pub static OPS: &[OpDef] = &[
         F,
         triplet,
         "How much nearer the positive example should be than the negative one.",
-    ),
-    compose(
-        "nn.functional.triplet_margin_with_distance_loss",
-        "(Tensor anchor, Tensor positive, Tensor negative, *, Scalar? distance_function=None, float margin=1.0, bool swap=False, str reduction='mean')",
-        F,
-        triplet_default,
-        "triplet_margin_loss with a distance of one's own.",
+    ).samples(
+        "f32[2, 3], f32[2, 3], f32[2, 3]; \
+         f32[2, 3], f32[2, 3], f32[2, 3], swap=True, reduction=0",
     ),
     kernel(
         "_nn.multi_margin_loss",
@@ -101,21 +104,21 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule_multi_margin, run_multi_margin),
         "Hinge loss over classes.",
-    ),
+    ).samples("f32[2, 3], i64([0, 2]), 1, 1.0, None, 1; f32[2, 3], i64([0, 2]), 2, 0.5, f32[3], 0"),
     compose(
         "nn.functional.multi_margin_loss",
         "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         multi_margin,
         "Hinge loss over classes.",
-    ),
+    ).samples("f32[10, 5], i64[10].below(4); f32[5], i64(1), p=2, margin=7, weight=f32[5]"),
     kernel(
         "_nn.multilabel_margin_loss",
         "(Tensor input, Tensor target, int reduction)",
         0,
         body!(rule_multilabel_margin, run_multilabel_margin),
         "Hinge loss over sets of classes.",
-    ),
+    ).samples("f32[2, 3], i64([[0, 2, -1], [1, -1, 0]]), 1"),
     compose(
         "nn.functional.multilabel_margin_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
@@ -125,7 +128,7 @@ pub static OPS: &[OpDef] = &[
             f::_nn_multilabel_margin_loss(a.input, a.target, r as i64)
         },
         "Hinge loss over sets of classes.",
-    ),
+    ).samples("f32[10, 5], i64[10, 5].below(5)"),
 ];
 
 fn hinge_embedding(a: &calls::HingeEmbeddingLoss) -> Result<Ret> {
@@ -238,16 +241,6 @@ fn checked_triplet(a: &calls::NnFunctionalTripletMarginLoss) -> Result<Tensor> {
         .margin(a.margin)
         .p(a.p)
         .eps(a.eps)
-        .swap(a.swap)
-        .reduction(r as i64)
-        .call()
-}
-
-fn triplet_default(a: &calls::NnFunctionalTripletMarginWithDistanceLoss) -> Result<Tensor> {
-    let r = Reduction::named(a.reduction)?;
-    positive_margin(a.margin)?;
-    f::TripletMarginLoss::new(a.anchor, a.positive, a.negative)
-        .margin(a.margin)
         .swap(a.swap)
         .reduction(r as i64)
         .call()

@@ -43,42 +43,42 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| sequences(&asked!(a, 1, "max_pool1d"), false),
         "The largest elements of windows.",
-    ),
+    ).samples("f32[2, 3, 6], 2; f32[3, 6], 3, 2, 1"),
     compose(
         "max_pool1d_with_indices",
         "(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
         F,
         |a| sequences(&asked!(a, 1, "max_pool1d"), true),
         "The largest elements of windows, and their positions.",
-    ),
+    ).samples("f32[2, 3, 6], 2"),
     kernel(
         "max_pool2d",
         "(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False)",
         F,
         body!(|a| rule(&asked!(a, 2, "max_pool2d"), false), run),
         "The largest elements of windows.",
-    ),
+    ).samples("f32[1, 2, 6, 6], 2; f32[2, 6, 6], 3, 2, 1, ceil_mode=True"),
     kernel(
         "max_pool2d_with_indices",
         "(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-        F,
+        0,
         body!(|a| rule(&asked!(a, 2, "max_pool2d"), true), run),
         "The largest elements of windows, and their positions.",
-    ),
+    ).samples("f32[1, 2, 6, 6], 2; f32[1, 2, 6, 6].cl, (3, 2), 1"),
     kernel(
         "max_pool3d",
         "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False)",
         F,
         body!(|a| rule(&asked!(a, 3, "max_pool3d"), false), run),
         "The largest elements of windows.",
-    ),
+    ).samples("f32[1, 2, 4, 4, 4], 2"),
     kernel(
         "max_pool3d_with_indices",
         "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-        F,
+        0,
         body!(|a| rule(&asked!(a, 3, "max_pool3d"), true), run),
         "The largest elements of windows, and their positions.",
-    ),
+    ).samples("f32[1, 2, 4, 4, 4], 2"),
     compose(
         "nn.functional.max_pool1d",
         "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False, bool return_indices=False)",
@@ -91,6 +91,9 @@ pub static OPS: &[OpDef] = &[
             }
         },
         "The largest elements of windows.",
+    ).samples(
+        "f32[3, 4], kernel_size=(3,), stride=2, dilation=(1,); \
+         f32[3, 4], kernel_size=3, stride=(2,), ceil_mode=True, dilation=(1,), return_indices=True",
     ),
     compose(
         "nn.functional.max_pool1d_with_indices",
@@ -98,7 +101,7 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| maxima!(a, MaxPool1dWithIndices).map(both),
         "The largest elements of windows, and their positions.",
-    ),
+    ).samples("f32[2, 3, 6], 2"),
     compose(
         "nn.functional.max_pool2d",
         "(Tensor input, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, int[2] dilation=1, bool ceil_mode=False, bool return_indices=False)",
@@ -111,14 +114,14 @@ pub static OPS: &[OpDef] = &[
             }
         },
         "The largest elements of windows.",
-    ),
+    ).samples("f32[2, 3, 4], kernel_size=3, padding=(1, 1), return_indices=True"),
     compose(
         "nn.functional.max_pool2d_with_indices",
         "(Tensor input, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, int[2] dilation=1, bool ceil_mode=False, bool return_indices=False)",
         F,
         |a| maxima!(a, MaxPool2dWithIndices).map(both),
         "The largest elements of windows, and their positions.",
-    ),
+    ).samples("f32[1, 2, 6, 6], 2"),
     compose(
         "nn.functional.max_pool3d",
         "(Tensor input, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, int[3] dilation=1, bool ceil_mode=False, bool return_indices=False)",
@@ -131,14 +134,14 @@ pub static OPS: &[OpDef] = &[
             }
         },
         "The largest elements of windows.",
-    ),
+    ).samples("f32[2, 3, 6, 5], kernel_size=3, stride=(2, 1, 2)"),
     compose(
         "nn.functional.max_pool3d_with_indices",
         "(Tensor input, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, int[3] dilation=1, bool ceil_mode=False, bool return_indices=False)",
         F,
         |a| maxima!(a, MaxPool3dWithIndices).map(both),
         "The largest elements of windows, and their positions.",
-    ),
+    ).samples("f32[1, 2, 4, 4, 4], 2"),
 ];
 
 fn rule<'a>(a: &Asked<'a>, positions: bool) -> Result<(Plan, Pooling<'a>)> {

@@ -2,7 +2,7 @@
 
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::dims::{self, MemoryFormat};
-use crate::ops::core::op::{F, I, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{F, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::batch_norm::more_than_one;
 use crate::ops::pointwise::rule::same;
@@ -28,14 +28,14 @@ fn blend_ctx(a: &calls::_NnUpdateRunning, _: DType) -> Result<Ctx> {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Blend "_nn.update_running", 2, same, typed!(blend_ctx, DType), I, "a * f1 + b * f0", "(Tensor self, Tensor batch, float momentum)", "A running mean of statistics."),
+    map_row!(Blend "_nn.update_running", 2, same, typed!(blend_ctx, DType), 0, "a * f1 + b * f0", "(Tensor self, Tensor batch, float momentum)", "A running mean of statistics.").samples("f32[3], f32[3], 0.1"),
     kernel(
         "native_layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
         F,
         body!(rule_layer_norm, run_layer_norm),
         "layer_norm with its means and inverse deviations.",
-    ),
+    ).samples("f32[1, 2, 3], (1, 2, 3), None, None, 0.5"),
     compose(
         "layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True)",
@@ -46,7 +46,7 @@ pub static OPS: &[OpDef] = &[
             Ok(out)
         },
         "Normalised over the last dimensions.",
-    ),
+    ).samples("f32[1], (1,), f32[1], f32[1]; f32[2, 2, 3], (2, 3), f32[2, 3], f32[2, 3], eps=-0.5"),
     compose(
         "nn.functional.layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
@@ -56,63 +56,63 @@ pub static OPS: &[OpDef] = &[
             call.weight(a.weight).bias(a.bias).eps(a.eps).call()
         },
         "Normalised over the last dimensions.",
-    ),
+    ).samples("f32[1, 2], (2,); f32[2, 2, 3], (2, 3), f32[2, 3], f32[2, 3], eps=-0.5"),
     kernel(
         "_nn.rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, float eps)",
         0,
         body!(rule_rms_norm, run_rms_norm),
         "Divided by the root mean square over the last dimensions.",
-    ),
+    ).samples("f32[2, 3], [3], f32[3], 1e-5; f32[2, 3], [2, 3], None, 1e-5"),
     compose(
         "rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
         F,
         rms_norm,
         "Divided by the root mean square over the last dimensions.",
-    ),
+    ).samples("f32[2, 3], (3,), f32[3]; f32[2, 3, 4], (3, 4), eps=0.5"),
     kernel(
         "native_group_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
         F,
         body!(rule_group_norm, run_group_norm),
         "group_norm with its means and inverse deviations.",
-    ),
+    ).samples("f32[1, 6, 3], f32[6], f32[6], 1, 6, 3, 2, 0.5"),
     compose(
         "group_norm",
         "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True)",
         F,
         group_norm,
         "Normalised over groups of channels.",
-    ),
+    ).samples("f32[1, 6, 3], 2, weight=f32[6], bias=f32[6], eps=0.5"),
     compose(
         "nn.functional.group_norm",
         "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
         F,
         checked_group_norm,
         "Normalised over groups of channels.",
-    ),
+    ).samples("f32[3, 4], 1; f32[2, 6, 3], 2, weight=f32[6], bias=f32[6], eps=-0.5"),
     kernel(
         "_nn.window_squares",
         "(Tensor input, int size)",
         0,
         body!(rule_window, run_window),
         "The mean of squares over neighbouring channels.",
-    ),
+    ).samples("f32[2, 5, 3], 3"),
     compose(
         "nn.functional.local_response_norm",
         "(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)",
         F,
         local_response_norm,
         "Divided by a power of the mean square over neighbouring channels.",
-    ),
+    ).samples("f32[2, 3, 4], 2; i64[2, 3, 4], 2, beta=0.5; f32[2, 3, 4], 2, alpha=0.0, beta=0.5"),
     compose(
         "nn.functional.normalize",
         "(Tensor input, float p=2.0, int dim=1, float eps=1e-12)",
         F | O,
         normalize,
         "Divided by the norm along a dimension.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4], eps=0.0001; f32[3, 4], p=1.2, dim=0"),
 ];
 
 fn count(shape: &[i64]) -> usize {

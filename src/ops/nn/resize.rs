@@ -16,7 +16,7 @@ pub static OPS: &[OpDef] = &[
         F,
         interpolate,
         "The input at another size.",
-    ),
+    ).samples("f32[2, 3, 4, 4], (3, 3); f32[2, 3, 4], (3,), mode='linear', align_corners=True"),
     compose(
         "nn.functional.interpolate#int",
         "(Tensor input, int size, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)",
@@ -33,7 +33,7 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "The input at another size.",
-    ),
+    ).samples("f32[1, 2, 4], 6; f32[1, 2, 4, 4], 6, mode='bilinear', align_corners=True"),
     compose(
         "nn.functional.upsample",
         "(Tensor input, int[]? size=None, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None)",
@@ -47,7 +47,7 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "As interpolate.",
-    ),
+    ).samples("f32[1, 2, 4, 4], [6, 6]; f32[1, 2, 4], scale_factor=[2.0]"),
     compose(
         "nn.functional.upsample#int",
         "(Tensor input, int size, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None)",
@@ -60,7 +60,7 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "As interpolate.",
-    ),
+    ).samples("f32[1, 2, 4, 4], 6, mode='bilinear'"),
     compose(
         "nn.functional.upsample_nearest",
         "(Tensor input, int[]? size=None, float[]? scale_factor=None)",
@@ -72,7 +72,7 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "As interpolate.",
-    ),
+    ).samples("f32[2, 3, 4], size=(5,)"),
     compose(
         "nn.functional.upsample_nearest#int",
         "(Tensor input, int size, float[]? scale_factor=None)",
@@ -83,7 +83,7 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "As interpolate.",
-    ),
+    ).samples("f32[1, 2, 4, 4], 6"),
     compose(
         "nn.functional.upsample_bilinear",
         "(Tensor input, int[]? size=None, float[]? scale_factor=None)",
@@ -97,7 +97,7 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "As interpolate, corners aligned.",
-    ),
+    ).samples("f32[2, 3, 4, 4], scale_factor=0.6"),
     compose(
         "nn.functional.upsample_bilinear#int",
         "(Tensor input, int size, float[]? scale_factor=None)",
@@ -110,18 +110,18 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "As interpolate, corners aligned.",
-    ),
+    ).samples("f32[1, 2, 4, 4], 6"),
     kernel(
         "_upsample",
         "(Tensor input, int[] output_size, str mode, bool align_corners, bool antialias, float[] scales)",
         0,
         body!(rule, run),
         "",
-    ),
+    ).samples("f32[1, 2, 4, 4], [6, 6], 'bilinear', False, False, [nan, nan]"),
     compose(
         "_upsample_bilinear2d_aa",
         "(Tensor input, int[] output_size, bool align_corners, float? scales_h=None, float? scales_w=None)",
-        F,
+        0,
         |a| {
             check_image_size(a.output_size)?;
             let scales = [a.scales_h.unwrap_or(0.0), a.scales_w.unwrap_or(0.0)];
@@ -135,11 +135,11 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "Bilinear interpolation without aliasing.",
-    ),
+    ).samples("f32[1, 2, 6, 6], [3, 3], False"),
     compose(
         "_upsample_bicubic2d_aa",
         "(Tensor input, int[] output_size, bool align_corners, float? scales_h=None, float? scales_w=None)",
-        F,
+        0,
         |a| {
             check_image_size(a.output_size)?;
             let scales = [a.scales_h.unwrap_or(0.0), a.scales_w.unwrap_or(0.0)];
@@ -153,7 +153,7 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "Bicubic interpolation without aliasing.",
-    ),
+    ).samples("f32[1, 2, 6, 6], [3, 3], True"),
 ];
 
 const SMOOTH: &str = "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear";

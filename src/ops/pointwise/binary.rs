@@ -3,7 +3,7 @@
 use crate::cpu::map::{Ctx, FromCtx};
 use crate::cpu::math::{gcd, int_pow};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{E, F, FM, FMIO, FMO, I, N, O, OpDef, X, compose};
+use crate::ops::core::op::{E, F, FMIO, FMO, J, N, O, OpDef, X, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::pointwise::rule::{float, same};
@@ -431,10 +431,11 @@ pub static OPS: &[OpDef] = &[
     compose(
         "rsub",
         "(Tensor self, Operand other, *, Scalar alpha=1)",
-        FM,
+        F,
         |a| f::Sub::new(a.other, a.input).alpha(a.alpha).call(),
         "The second operand minus the first times `alpha`.",
-    ),
+    )
+    .samples("f32[5], f32[()]; c64[5, 10, 5], c64[5, 10, 5]"),
     map_row!(Mul "mul", 2, same, wide_numbers, FMIO | N, "a * b", "(Operand self, Operand other)", "The product."),
     map_row!(Div "div", 2, float, wide_numbers, FMIO | N, "a / b", "(Operand self, Operand other)", "The quotient; integers are divided as floats."),
     compose(
@@ -443,8 +444,9 @@ pub static OPS: &[OpDef] = &[
         FMIO,
         div_mode,
         "The quotient, rounded by `trunc` towards zero, by `floor` down.",
-    ),
-    map_row!(DivTrunc "_div_trunc", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), F | I | N, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero."),
+    )
+    .samples("f32[5], f32[()], rounding_mode='floor'"),
+    map_row!(DivTrunc "_div_trunc", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), 0, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero."),
     map_row!(DivFloor "floor_divide", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO | N, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down."),
     map_row!(Remainder "remainder", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor."),
     map_row!(Fmod "fmod", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "c_mod(a, b)", "(Tensor self, Operand other)", "The remainder with the sign of the dividend."),
@@ -455,32 +457,35 @@ pub static OPS: &[OpDef] = &[
         FMIO | X | E,
         |a| float_power(a.input.into(), a.exponent),
         "The power in double precision.",
-    ),
+    )
+    .samples("f32[5].unit, f32[()].unit"),
     compose(
         "float_power#scalar",
         "(Scalar self, Tensor exponent)",
         F | O | X,
         |a| float_power(a.input.into(), a.exponent.into()),
         "The power in double precision.",
-    ),
+    )
+    .samples("2.0, f32[3].pos; (1+1j), c64[2]"),
     compose(
         "ldexp",
         "(Tensor self, Tensor other)",
-        FMIO,
+        FMIO | J,
         |a| f::mul(a.input, &f::pow(2.0, a.other)?),
         "self * 2 ** other.",
-    ),
+    )
+    .samples("f32[5], f32[()]"),
     map_row!(Atan2 "atan2", 2, float, FMIO, "atan2(a, b)", "(Tensor self, Tensor other)", "The angle of the point (other, self)."),
     map_row!(Hypot "hypot", 2, same, FMIO, "hypot(a, b)", "(Tensor self, Tensor other)", "The length of the hypotenuse."),
     map_row!(Copysign "copysign", 2, float, FMIO, "copysign(a, b)", "(Tensor self, Operand other)", "The magnitude of the first operand with the sign of the second."),
     map_row!(Nextafter "nextafter", 2, same, FMIO, "nextafter(a, b)", "(Tensor self, Tensor other)", "The next float after the first operand towards the second."),
     map_row!(Logaddexp "logaddexp", 2, same, FMO, "logaddexp_(a, b)", "(Tensor self, Tensor other)", "The logarithm of the sum of exponentials."),
     map_row!(Logaddexp2 "logaddexp2", 2, same, FMO, "logaddexp2_(a, b)", "(Tensor self, Tensor other)", "The base-2 logarithm of the sum of powers of 2."),
-    map_row!(Xlogy "xlogy", 2, float, FMIO, "xlogy_(a, b)", "(Operand self, Operand other)", "x * log(y), 0 where x is 0."),
+    map_row!(Xlogy "xlogy", 2, float, FMIO | J, "xlogy_(a, b)", "(Operand self, Operand other)", "x * log(y), 0 where x is 0."),
     map_row!(Xlog1py "special.xlog1py", 2, float, F | O, "xlog1py_(a, b)", "(Operand self, Operand other)", "x * log1p(y), 0 where x is 0."),
     map_row!(Heaviside "heaviside", 2, same, check typed!(one_dtype, DType), FMIO | X, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element."),
-    map_row!(Gcd "gcd", 2, same, FMIO, "gcd_(a, b)", "(Tensor self, Tensor other)", "The greatest common divisor."),
-    map_row!(Lcm "lcm", 2, same, FMIO, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple."),
+    map_row!(Gcd "gcd", 2, same, FMIO | J, "gcd_(a, b)", "(Tensor self, Tensor other)", "The greatest common divisor."),
+    map_row!(Lcm "lcm", 2, same, FMIO | J, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple."),
     map_row!(Lerp "lerp", 3, same, wide_numbers, FMIO, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`."),
     map_row!(Addcmul "addcmul", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * b * c", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 * tensor2."),
     map_row!(Addcdiv "addcdiv", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * (b / c)", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 / tensor2."),

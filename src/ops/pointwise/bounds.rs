@@ -1,7 +1,7 @@
 //! The larger and smaller of operands, and elements kept within bounds.
 
 use crate::ops::core::args::OwnedArgs;
-use crate::ops::core::op::{FMIO, FMO, OpDef, forward};
+use crate::ops::core::op::{FMIO, FMO, J, OpDef, forward};
 use crate::ops::f;
 use crate::ops::pointwise::rule::same;
 use crate::{Result, bail, map_op, map_row};
@@ -114,23 +114,23 @@ pub static OPS: &[OpDef] = &[
     map_row!(Minimum "minimum", 2, same, FMO, "min_(a, b)", "(Tensor self, Tensor other)", "The smaller of two elements; NaN if either is."),
     map_row!(Fmax "fmax", 2, same, FMO, "fmax_(a, b)", "(Tensor self, Tensor other)", "The larger of two elements, ignoring NaN."),
     map_row!(Fmin "fmin", 2, same, FMO, "fmin_(a, b)", "(Tensor self, Tensor other)", "The smaller of two elements, ignoring NaN."),
-    map_row!(Clamp3 "_clamp", 3, same, 0, "clamp_(a, b, c)", "(Tensor self, Operand min, Operand max)", "Each element within two bounds."),
+    map_row!(Clamp3 "_clamp", 3, same, 0, "clamp_(a, b, c)", "(Tensor self, Operand min, Operand max)", "Each element within two bounds.").samples("f32[3, 4], -1.0, f32[4]; i64[3], -1, 2"),
     forward(
         "clamp#tensor",
         "(Tensor self, Tensor? min=None, Tensor? max=None)",
-        FMIO,
+        FMIO | J,
         clamp_tensor,
         "Each element within two bounds.",
-    ),
+    ).samples("f32[5, 10, 5], f32[5, 1, 5]; f32[4, 4], f32[4, 4], f32[4, 4]"),
     forward(
         "clamp",
         "(Tensor self, Scalar? min=None, Scalar? max=None)",
-        FMIO,
+        FMIO | J,
         clamp,
         "Each element within two bounds.",
-    ),
-    map_row!(Maximum "clamp_min#tensor", 2, same, FMIO, "max_(a, b)", "(Tensor self, Tensor min)", "Each element, or the bound if that is larger."),
-    map_row!(Maximum "clamp_min", 2, same, FMIO, "max_(a, b)", "(Tensor self, Scalar min)", "Each element, or the bound if that is larger."),
-    map_row!(Minimum "clamp_max#tensor", 2, same, FMIO, "min_(a, b)", "(Tensor self, Tensor max)", "Each element, or the bound if that is smaller."),
-    map_row!(Minimum "clamp_max", 2, same, FMIO, "min_(a, b)", "(Tensor self, Scalar max)", "Each element, or the bound if that is smaller."),
+    ).samples("f32[3, 4], -1.0, 1.0; i64[3], 0; f32[3], max=0.5"),
+    map_row!(Maximum "clamp_min#tensor", 2, same, FMIO | J, "max_(a, b)", "(Tensor self, Tensor min)", "Each element, or the bound if that is larger."),
+    map_row!(Maximum "clamp_min", 2, same, FMIO | J, "max_(a, b)", "(Tensor self, Scalar min)", "Each element, or the bound if that is larger.").samples("f32[3, 4], -1.0; i64[3], 0"),
+    map_row!(Minimum "clamp_max#tensor", 2, same, FMIO | J, "min_(a, b)", "(Tensor self, Tensor max)", "Each element, or the bound if that is smaller."),
+    map_row!(Minimum "clamp_max", 2, same, FMIO | J, "min_(a, b)", "(Tensor self, Scalar max)", "Each element, or the bound if that is smaller.").samples("f32[3, 4], 1.0; i64[3], 0.5"),
 ];

@@ -6,5 +6,6 @@ pub mod compare;
 pub mod parts;
 pub mod rows;
 pub mod rule;
+pub mod samples;
 pub mod special;
 pub mod unary;

@@ -16,7 +16,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(frexp_rule, frexp),
         "Mantissa and exponent of 2.",
-    ),
+    )
+    .samples("f32[3, 4]"),
     kernel(
         "complex",
         "(Tensor real, Tensor imag)",
@@ -25,14 +26,16 @@ pub static OPS: &[OpDef] = &[
             &outs[0], a.real, a.imag
         )),
         "Complex numbers from real and imaginary parts.",
-    ),
+    )
+    .samples("f16[()], f16[()]"),
     compose(
         "polar",
         "(Tensor abs, Tensor angle)",
         F | O | X,
         polar,
         "Complex numbers from absolute values and angles.",
-    ),
+    )
+    .samples("f32[5].pos, f32[5]"),
 ];
 
 fn frexp_rule(a: &calls::Frexp) -> Result<Plan> {

@@ -298,7 +298,11 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
         &Exec {
             values: &|| (row.check)(args, compute),
             cpu: &|outs| run_cpu(row, operands, compute, ctx, &outs[0]),
-            cuda: if row.cuda.is_empty() { None } else { Some(&cuda) },
+            cuda: if row.cuda.is_empty() {
+                None
+            } else {
+                Some(&cuda)
+            },
         },
     )
 }

@@ -2,7 +2,7 @@
 
 use crate::cpu::map::Ctx;
 use crate::cpu::special::{self, Family};
-use crate::ops::core::op::{F, FMIO, I, M, O, OpDef, compose};
+use crate::ops::core::op::{F, FMIO, I, J, M, O, OpDef, compose};
 use crate::ops::f;
 use crate::ops::pointwise::rule::{float, same};
 use crate::{DType, Result, Tensor, ensure, map_op, map_row};
@@ -202,7 +202,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Ndtr "special.ndtr", 1, float, F | O, "", "(Tensor self)", "The normal distribution function."),
     map_row!(Ndtri "special.ndtri", 1, float, F | O, "", "(Tensor self)", "The inverse of the normal distribution function."),
     map_row!(LogNdtr "special.log_ndtr", 1, float, F | O, "", "(Tensor self)", "The logarithm of the normal distribution function."),
-    map_row!(I0 "i0", 1, float, FMIO, "", "(Tensor self)", "The modified Bessel function of the first kind and order 0."),
+    map_row!(I0 "i0", 1, float, FMIO | J, "", "(Tensor self)", "The modified Bessel function of the first kind and order 0."),
     map_row!(I0e "special.i0e", 1, float, F | O, "", "(Tensor self)", "i0(x) exp(-|x|)."),
     map_row!(I1 "special.i1", 1, float, F | O, "", "(Tensor self)", "The modified Bessel function of the first kind and order 1."),
     map_row!(I1e "special.i1e", 1, float, F | O, "", "(Tensor self)", "i1(x) exp(-|x|)."),
@@ -224,23 +224,23 @@ pub static OPS: &[OpDef] = &[
         F | O,
         |a| polygamma(a.input, a.n),
         "The n-th derivative of the digamma function.",
-    ),
+    ).samples("5, f64[3, 4]; 1, b8[5, 5]"),
     compose(
         "polygamma#method",
         "(Tensor self, int n)",
         M | I,
         |a| polygamma(a.input, a.n),
         "The n-th derivative of the digamma function.",
-    ),
-    map_row!(Polygamma "_polygamma", 1, float, typed!(|a, _| Ok(integer(a.n)), DType), F, "", "(Tensor self, int n)", ""),
+    ).samples("f32[3].pos, 1"),
+    map_row!(Polygamma "_polygamma", 1, float, typed!(|a, _| Ok(integer(a.n)), DType), 0, "", "(Tensor self, int n)", "").samples("f32[3].pos, 2"),
     compose(
         "mvlgamma",
         "(Tensor self, int p)",
         FMIO,
         |a| f::_mvlgamma(&a.input.contiguous()?, a.p),
         "The logarithm of the multivariate gamma function.",
-    ),
-    map_row!(Mvlgamma "_mvlgamma", 1, float, typed!(dimension, DType), F, "", "(Tensor self, int p)", "The logarithm of the multivariate gamma function."),
+    ).samples("f32[3, 4], 1; f32[3, 4], p=1"),
+    map_row!(Mvlgamma "_mvlgamma", 1, float, typed!(dimension, DType), 0, "", "(Tensor self, int p)", "The logarithm of the multivariate gamma function.").samples("f32([3, 4.5]), 2"),
     map_row!(Zeta "special.zeta", 2, float, F | O, "", "(Tensor self, Operand other)", "Hurwitz' zeta function."),
     map_row!(Zeta "special.zeta#scalar", 2, float, F | O, "", "(Scalar self, Tensor other)", "Hurwitz' zeta function."),
     map_row!(Igamma "igamma", 2, same, FMIO, "", "(Tensor self, Tensor other)", "The regularised lower incomplete gamma function."),

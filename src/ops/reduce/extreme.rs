@@ -1,7 +1,7 @@
 //! Extremes and their places, norms and log-sum-exp.
 
-use crate::dims::MAX_NDIM;
 use crate::cpu::reduce::{Kind, Post};
+use crate::dims::MAX_NDIM;
 use crate::ops::core::either::{self, arg_extreme, run_kind};
 use crate::ops::core::op::{F, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::rules::dim_list;
@@ -19,42 +19,42 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, true), write_extremes, cuda: write_extremes),
         "The largest element along a dimension and its index.",
-    ),
+    ).samples("f32[3, 4], 0, True; b8[3, 4], 1"),
     kernel(
         "min#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
         body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, false), write_extremes, cuda: write_extremes),
         "The smallest element along a dimension and its index.",
-    ),
+    ).samples("f64[3, 4], 0; b8[3, 4], 1; f64[3, 4], 0, True"),
     kernel(
         "aminmax",
         "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
         FMO | X,
         body!(range, write_range, cuda: write_range),
         "The smallest and the largest element.",
-    ),
+    ).samples("f32[3, 4], dim=0; f32[3, 4], dim=0, keepdim=True"),
     kernel(
         "argmax",
         "(Tensor self, int? dim=None, bool keepdim=False)",
         FMO | X,
         body!(|a| place(a.input, a.dim, a.keepdim, true), write_place, cuda: write_place),
         "The index of the largest element.",
-    ),
+    ).samples("f32[3, 4]; f32[3, 4], dim=0, keepdim=True"),
     kernel(
         "argmin",
         "(Tensor self, int? dim=None, bool keepdim=False)",
         FMO | X,
         body!(|a| place(a.input, a.dim, a.keepdim, false), write_place, cuda: write_place),
         "The index of the smallest element.",
-    ),
+    ).samples("f32[3, 4]; f32[3, 4], dim=0, keepdim=True"),
     kernel(
         "linalg.vector_norm",
         "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
         F | O | X,
         body!(norm, write_norm, cuda: write_norm),
         "The norm of the elements over dimensions as vectors.",
-    ),
+    ).samples("f32[3, 4], ord=6; c64[3, 4], ord=6; f32[3, 4], ord=-2.1, dim=0, keepdim=True"),
     compose(
         "norm",
         "(Tensor self, Scalar? p, int[1]? dim=None, bool keepdim=False, dtype? dtype=None)",
@@ -69,7 +69,7 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "The norm of the elements over dimensions as vectors.",
-    ),
+    ).samples("f32[3, 4], 2; c64[3, 4], -inf; f32[3, 4], 2, 0, True"),
     compose(
         "norm#str",
         "(Tensor self, str? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None)",
@@ -80,7 +80,7 @@ pub static OPS: &[OpDef] = &[
             Some(other) => bail!(Runtime, "linalg.matrix_norm: Order {other} not supported."),
         },
         "The Frobenius or nuclear norm.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[2, 3, 4], 'nuc', [1, 2]"),
     kernel(
         "logsumexp",
         "(Tensor self, int[1] dim, bool keepdim=False)",
@@ -89,14 +89,14 @@ pub static OPS: &[OpDef] = &[
             cpu::select::logsumexp(&outs[0], over.input, &over.dims)
         }),
         "The logarithm of the sum of exponentials over dimensions.",
-    ),
+    ).samples("f32[3, 4], (0,), True; b8[3, 4], (1,), False"),
     compose(
         "nanmean",
         "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
         FMO,
         nanmean,
         "The mean over dimensions without NaN.",
-    ),
+    ).samples("f32[3, 4]; f32[3, 4], dim=0, keepdim=True"),
 ];
 
 /// Rule of extremes with their places; finds whether they are the largest.

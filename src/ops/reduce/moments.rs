@@ -14,7 +14,7 @@ pub static OPS: &[OpDef] = &[
         FM,
         body!(|a| Spread::all(a.input, a.unbiased).var(), write),
         "The variance of all elements.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4], True; f32[3, 4], True"),
     kernel(
         "var#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
@@ -24,7 +24,7 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The variance over dimensions.",
-    ),
+    ).samples("f32[3, 4], dim=1; f32[3, 4], dim=1, keepdim=True"),
     kernel(
         "var#correction",
         "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)",
@@ -34,14 +34,14 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The variance over dimensions.",
-    ),
+    ).samples("f32[3, 4]; f32[3, 4], correction=0, keepdim=True"),
     kernel(
         "std",
         "(Tensor self, bool unbiased=True)",
         FM,
         body!(|a| Spread::all(a.input, a.unbiased).std(), write),
         "The standard deviation of all elements.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], True"),
     kernel(
         "std#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
@@ -51,7 +51,7 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The standard deviation over dimensions.",
-    ),
+    ).samples("f32[3, 4], dim=1; f32[3, 4], dim=0, keepdim=True"),
     kernel(
         "std#correction",
         "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)",
@@ -61,14 +61,14 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The standard deviation over dimensions.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], dim=(1,), correction=2"),
     kernel(
         "var_mean",
         "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
         F,
         body!(|a| Spread::all(a.input, a.unbiased).var_mean(), write),
         "The variance and mean of all elements.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4], False; f32[3, 4], True"),
     kernel(
         "var_mean#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
@@ -78,7 +78,7 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The variance and mean over dimensions.",
-    ),
+    ).samples("f32[3, 4], dim=0; f32[3, 4], dim=0, unbiased=False"),
     kernel(
         "var_mean#correction",
         "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
@@ -88,14 +88,14 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The variance and mean over dimensions.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], correction=0, keepdim=True"),
     kernel(
         "std_mean",
         "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
         F,
         body!(|a| Spread::all(a.input, a.unbiased).std_mean(), write),
         "The standard deviation and mean of all elements.",
-    ),
+    ).samples("f32[3, 4]; f32[3, 4], True"),
     kernel(
         "std_mean#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
@@ -105,7 +105,7 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The standard deviation and mean over dimensions.",
-    ),
+    ).samples("f32[3, 4], dim=0; c64[3, 4], dim=0; f32[3, 4], dim=0, keepdim=True"),
     kernel(
         "std_mean#correction",
         "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
@@ -115,7 +115,7 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The standard deviation and mean over dimensions.",
-    ),
+    ).samples("f32[3, 4]; c64[3, 4], dim=0; f32[3, 4], dim=(1,), correction=2"),
 ];
 
 /// What a variance is asked for.

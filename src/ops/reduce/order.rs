@@ -17,7 +17,8 @@ pub static OPS: &[OpDef] = &[
         FM,
         body!(|a| of_all(a.input, Pick::Median), choose),
         "The lower median of all elements.",
-    ),
+    )
+    .samples("f16[3, 4]"),
     kernel(
         "median#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -27,14 +28,16 @@ pub static OPS: &[OpDef] = &[
             choose
         ),
         "The lower median along a dimension and its index.",
-    ),
+    )
+    .samples("f32[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True"),
     kernel(
         "nanmedian",
         "(Tensor self)",
         FM,
         body!(|a| of_all(a.input, Pick::NanMedian), choose),
         "The lower median of all elements but NaN.",
-    ),
+    )
+    .samples("f32[3, 4]"),
     kernel(
         "nanmedian#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -44,7 +47,8 @@ pub static OPS: &[OpDef] = &[
             choose
         ),
         "The lower median without NaN along a dimension and its index.",
-    ),
+    )
+    .samples("f32[3, 4], dim=0, keepdim=True"),
     kernel(
         "mode",
         "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -54,14 +58,16 @@ pub static OPS: &[OpDef] = &[
             choose
         ),
         "The most frequent element along a dimension and an index of it.",
-    ),
+    )
+    .samples("f32[3, 4]; f32[3, 4], 0, True"),
     kernel(
         "kthvalue",
         "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
         body!(kth, choose),
         "The k-th smallest element along a dimension and its index.",
-    ),
+    )
+    .samples("f32[3, 4], 1; i64[3, 4], 2, -1, True; f32[3, 4], 2, 0, True"),
     kernel(
         "quantile",
         "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
@@ -79,7 +85,8 @@ pub static OPS: &[OpDef] = &[
             quantile
         ),
         "Quantiles of all elements or along a dimension.",
-    ),
+    )
+    .samples("f64[3, 2, 1, 2].unit, f64[2].unit, dim=2, keepdim=True, interpolation='midpoint'"),
     kernel(
         "quantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
@@ -97,7 +104,8 @@ pub static OPS: &[OpDef] = &[
             quantile
         ),
         "A quantile of all elements or along a dimension.",
-    ),
+    )
+    .samples("f32[3, 4], 0.5; f32[3, 4], 0.5, dim=0, keepdim=True, interpolation='midpoint'"),
     kernel(
         "nanquantile",
         "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
@@ -115,7 +123,8 @@ pub static OPS: &[OpDef] = &[
             quantile
         ),
         "Quantiles without NaN.",
-    ),
+    )
+    .samples("f32[3, 4], f32([0.25, 0.5]), 1; f64[5], f64(0.5)"),
     kernel(
         "nanquantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
@@ -133,7 +142,8 @@ pub static OPS: &[OpDef] = &[
             quantile
         ),
         "A quantile without NaN.",
-    ),
+    )
+    .samples("f32[3, 4], 0.5; f32[3, 4], 0.5, dim=0, keepdim=True"),
 ];
 
 /// Which element is looked for, and among which.

@@ -22,7 +22,8 @@ pub static OPS: &[OpDef] = &[
             |a, dim, outs| scan::scan(&outs[0], a.input, *dim, scan::Kind::Sum)
         ),
         "Sums of the elements so far.",
-    ),
+    )
+    .samples("f32[3, 4], 0; c64[3, 4], 1, dtype=c64"),
     kernel(
         "cumprod",
         "(Tensor self, int dim, *, dtype? dtype=None)",
@@ -32,7 +33,8 @@ pub static OPS: &[OpDef] = &[
             |a, dim, outs| scan::scan(&outs[0], a.input, *dim, scan::Kind::Prod)
         ),
         "Products of the elements so far.",
-    ),
+    )
+    .samples("f32[3, 4], 0; c64[3, 4], 0; f32[3, 4], 1, dtype=f32"),
     kernel(
         "logcumsumexp",
         "(Tensor self, int dim)",
@@ -44,7 +46,8 @@ pub static OPS: &[OpDef] = &[
             scan::Kind::LogSumExp
         )),
         "Logarithms of the sums of exponentials so far.",
-    ),
+    )
+    .samples("f32[3, 4], 0"),
     kernel(
         "cummax",
         "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
@@ -54,7 +57,8 @@ pub static OPS: &[OpDef] = &[
             |a, dim, outs| running_extreme(&outs[0], &outs[1], a.input, *dim, true)
         ),
         "The largest element so far and its index.",
-    ),
+    )
+    .samples("f32[3, 4], 0; b8[3, 4], 1"),
     kernel(
         "cummin",
         "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
@@ -64,7 +68,8 @@ pub static OPS: &[OpDef] = &[
             |a, dim, outs| running_extreme(&outs[0], &outs[1], a.input, *dim, false)
         ),
         "The smallest element so far and its index.",
-    ),
+    )
+    .samples("f64[3, 4], 0; b8[3, 4], 0"),
     kernel(
         "renorm",
         "(Tensor self, Scalar p, int dim, Scalar maxnorm)",
@@ -77,56 +82,64 @@ pub static OPS: &[OpDef] = &[
             a.maxnorm.to_f64()
         )),
         "Slices along a dimension scaled down to a norm.",
-    ),
+    )
+    .samples("f32[3, 4], 2, 1, 0.5; c64[2, 3, 4], 1, 2, 3"),
     compose(
         "diff",
         "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None)",
         FMO,
         diff,
         "Differences of neighbours.",
-    ),
+    )
+    .samples("f32[3, 4], 2, 0, None, None; b8[3, 3, 3], 17, 2, b8[3, 3, 3], b8[3, 3, 3]"),
     compose(
         "trapezoid",
         "(Tensor y, Tensor x, *, int dim=-1)",
         F,
         |a| Trapezoids::total(a.y, a.dim).between(a.x),
         "The integral by the trapezoid rule.",
-    ),
+    )
+    .samples("f32[6], f32[6]; c64[2, 3], c64[2, 3]; f32[3, 3], f32[3, 3], dim=-2"),
     compose(
         "trapezoid#dx",
         "(Tensor y, *, Scalar dx=1, int dim=-1)",
         F,
         |a| Trapezoids::total(a.y, a.dim).spaced(a.dx),
         "The integral by the trapezoid rule with a fixed step.",
-    ),
+    )
+    .samples("f32[3, 4]; c64[3, 4], dx=3.0; f32[3, 4], dx=2.0"),
     compose(
         "trapz",
         "(Tensor y, Tensor x, *, int dim=-1)",
         F,
         |a| f::Trapezoid::new(a.y, a.x).dim(a.dim).call(),
         "The integral by the trapezoid rule.",
-    ),
+    )
+    .samples("f32[6], f32[6]; c64[2, 3], c64[2, 3]; f32[2, 3], f32[2, 3], dim=1"),
     compose(
         "trapz#dx",
         "(Tensor y, *, float dx=1, int dim=-1)",
         F,
         |a| f::TrapezoidDx::new(a.y).dx(a.dx).dim(a.dim).call(),
         "The integral by the trapezoid rule with a fixed step.",
-    ),
+    )
+    .samples("f32[3, 4], dx=2.0; c64[3, 4], dx=3.0"),
     compose(
         "cumulative_trapezoid",
         "(Tensor y, Tensor x, *, int dim=-1)",
         F,
         |a| Trapezoids::so_far(a.y, a.dim).between(a.x),
         "Integrals so far by the trapezoid rule.",
-    ),
+    )
+    .samples("f32[2, 3], f32[2, 3]; c64[2, 3], c64[2, 3]; f32[2, 3], f32[2, 3], dim=1"),
     compose(
         "cumulative_trapezoid#dx",
         "(Tensor y, *, Scalar dx=1, int dim=-1)",
         F,
         |a| Trapezoids::so_far(a.y, a.dim).spaced(a.dx),
         "Integrals so far by the trapezoid rule with a fixed step.",
-    ),
+    )
+    .samples("f32[3, 4], dx=2.0"),
 ];
 
 fn cumulative(t: &Tensor, dim: i64, asked: Option<DType>, kernel: &str) -> Result<(Plan, usize)> {

@@ -19,7 +19,7 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(histc, write_histc),
         "How many elements fall in each of equal bins.",
-    ),
+    ).samples("f32[3, 4]; f32[3, 4], bins=1, min=-10, max=10"),
     kernel(
         "histogram",
         "(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
@@ -29,7 +29,7 @@ pub static OPS: &[OpDef] = &[
             write_histogram
         ),
         "How many elements fall between edges.",
-    ),
+    ).samples("f32[5], f32[2]"),
     kernel(
         "histogram#count",
         "(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
@@ -39,7 +39,7 @@ pub static OPS: &[OpDef] = &[
             write_histogram
         ),
         "How many elements fall in each of equal bins, and their edges.",
-    ),
+    ).samples("f32[3, 4], 2, density=True"),
     kernel(
         "bincount",
         "(Tensor self, Tensor? weights=None, int minlength=0)",
@@ -50,7 +50,7 @@ pub static OPS: &[OpDef] = &[
         })
         .data_dependent(),
         "How often each non-negative integer occurs.",
-    ),
+    ).samples("i8[4].below(10); i16[10].below(10), weights=i16[10], minlength=18"),
     kernel(
         "isin",
         "(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)",
@@ -60,7 +60,7 @@ pub static OPS: &[OpDef] = &[
             write_isin
         ),
         "True where an element is among the test elements.",
-    ),
+    ).samples("f64[20], f64[5]"),
     kernel(
         "isin#element",
         "(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False)",
@@ -70,7 +70,7 @@ pub static OPS: &[OpDef] = &[
             write_isin
         ),
         "Whether a number is among the test elements.",
-    ),
+    ).samples("2, i64([1, 2, 3]); 0.5, f32([0.5, 1])"),
     kernel(
         "isin#test",
         "(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False)",
@@ -80,7 +80,7 @@ pub static OPS: &[OpDef] = &[
             write_isin
         ),
         "True where an element is the test element.",
-    ),
+    ).samples("i64([1, 2, 3]), 2; f32([0.5, 1]), 0.5, invert=True"),
 ];
 
 fn histc(a: &calls::Histc) -> Result<Plan> {

@@ -18,7 +18,7 @@ pub static OPS: &[OpDef] = &[
             cpu::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
         }),
         "The elements along a dimension in order, and where they were.",
-    ),
+    ).samples("f32[3, 4]; i64[2, 3, 4].below(125), -3, True; f32[3, 4], -2, False"),
     kernel(
         "sort#stable",
         "(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
@@ -27,6 +27,10 @@ pub static OPS: &[OpDef] = &[
             cpu::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
         }),
         "The elements along a dimension in order, and where they were.",
+    ).samples(
+        "f32[3, 4], stable=True; \
+         b8[3, 4], dim=0, descending=True, stable=True; \
+         f32[2, 3, 4], dim=-3, descending=True, stable=True",
     ),
     compose(
         "argsort",
@@ -37,7 +41,7 @@ pub static OPS: &[OpDef] = &[
             sort.call().map(|[_, indices]| indices)
         },
         "The indices that sort a dimension.",
-    ),
+    ).samples("f32[3, 4]; b8[3, 4]; f32[3, 4], 1, False"),
     compose(
         "argsort#stable",
         "(Tensor self, *, bool stable, int dim=-1, bool descending=False)",
@@ -49,7 +53,7 @@ pub static OPS: &[OpDef] = &[
             sort.call().map(|[_, indices]| indices)
         },
         "The indices that sort a dimension.",
-    ),
+    ).samples("f32[3, 4], stable=True; f32[3, 4], dim=-2, descending=True, stable=True"),
     compose(
         "msort",
         "(Tensor self)",
@@ -61,7 +65,7 @@ pub static OPS: &[OpDef] = &[
                 .map(|[values, _]| values)
         },
         "The elements along the first dimension in order.",
-    ),
+    ).samples("b8[3, 4]"),
     kernel(
         "topk",
         "(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
@@ -70,7 +74,7 @@ pub static OPS: &[OpDef] = &[
             cpu::sort::topk(&outs[0], &outs[1], a.input, *dim, a.k as usize, a.largest)
         }),
         "The k largest or smallest elements along a dimension.",
-    ),
+    ).samples("f32[3, 4], 1; f32[3, 4], 1, 0, True, True"),
 ];
 
 /// Rule of sorting; finds the dimension.

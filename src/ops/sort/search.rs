@@ -25,6 +25,9 @@ pub static OPS: &[OpDef] = &[
             search
         ),
         "Where elements would be put into sorted lists.",
+    ).samples(
+        "f32[10], f32[10], side='left'; \
+         f32[10], f32[10], out_int32=True, side='right', sorter=i64[10].below(10)",
     ),
     kernel(
         "searchsorted#scalar",
@@ -41,7 +44,7 @@ pub static OPS: &[OpDef] = &[
             search
         ),
         "Where a number would be put into a sorted list.",
-    ),
+    ).samples("bf16[20], -1.6016, out_int32=True, side='right', sorter=i64[20].below(20)"),
     kernel(
         "bucketize",
         "(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False)",
@@ -51,7 +54,7 @@ pub static OPS: &[OpDef] = &[
             search
         ),
         "The bucket between boundaries that each element falls in.",
-    ),
+    ).samples("f32[3, 4], f32([-1, 0, 1]); f32[5], f32([0, 1]), out_int32=True, right=True"),
     kernel(
         "bucketize#scalar",
         "(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False)",
@@ -61,7 +64,7 @@ pub static OPS: &[OpDef] = &[
             search
         ),
         "The bucket between boundaries that a number falls in.",
-    ),
+    ).samples("2, f32([1, 2, 3]); 0.5, i64([0, 1]), right=True"),
 ];
 
 /// A search for values between edges.

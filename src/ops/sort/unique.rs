@@ -33,6 +33,10 @@ pub static OPS: &[OpDef] = &[
             wanted(made, a.input.device(), a.return_inverse, a.return_counts)
         },
         "The distinct elements, in order.",
+    ).samples(
+        "f32[3, 4], dim=-2; \
+         b8[3, 4], sorted=False, return_inverse=True, dim=1; \
+         f32[2, 3, 4], return_counts=True, dim=2",
     ),
     compose(
         "unique_consecutive",
@@ -53,6 +57,10 @@ pub static OPS: &[OpDef] = &[
             wanted(made, a.input.device(), a.return_inverse, a.return_counts)
         },
         "The elements without repetitions of their neighbours.",
+    ).samples(
+        "f32[3, 4]; \
+         b8[3, 4], return_inverse=True, return_counts=True, dim=1; \
+         f32[3, 4], return_inverse=True, return_counts=True, dim=0",
     ),
     kernel(
         "_unique2",
@@ -71,7 +79,7 @@ pub static OPS: &[OpDef] = &[
         )
         .data_dependent(),
         "The distinct elements, where each element is among them, and how often it occurs.",
-    ),
+    ).samples("f32([3, 1, 3, 2]), True, True, True; i64([2, 2, 1])"),
     kernel(
         "unique_dim",
         "(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
@@ -89,7 +97,7 @@ pub static OPS: &[OpDef] = &[
         )
         .data_dependent(),
         "The distinct slices, where each slice is among them, and how often it occurs.",
-    ),
+    ).samples("f32([[1, 2], [1, 2], [0, 3]]), 0, True, True, True"),
     kernel(
         "_unique_consecutive",
         "(Tensor self, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
@@ -107,7 +115,7 @@ pub static OPS: &[OpDef] = &[
         )
         .data_dependent(),
         "The elements that differ from the one before, which each element belongs to, and how many do.",
-    ),
+    ).samples("i64([1, 1, 2, 2, 1]), True, True; f32([1, 1, 3])"),
     kernel(
         "unique_dim_consecutive",
         "(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
@@ -125,7 +133,7 @@ pub static OPS: &[OpDef] = &[
         )
         .data_dependent(),
         "The slices that differ from the one before, which each slice belongs to, and how many do.",
-    ),
+    ).samples("f32([[1, 2], [1, 2], [0, 3]]), 0, True, True"),
 ];
 
 /// The tensor on the host, where its elements can be compared; a recorded one is replayed by the kernel's call.

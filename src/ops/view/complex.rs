@@ -9,36 +9,40 @@ use torchlike_macros::operators;
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    compose("real", "(Tensor self)", F, real, "The real parts."),
-    compose("imag", "(Tensor self)", F, imag, "The imaginary parts."),
+    compose("real", "(Tensor self)", F, real, "The real parts.").samples("f32[3, 4]; b8[3, 4]"),
+    compose("imag", "(Tensor self)", F, imag, "The imaginary parts.").samples("c64[3, 4]"),
     view(
         "view_as_real",
         "(Tensor self)",
         F,
         view_as_real,
         "Complex numbers as pairs in a last dimension.",
-    ),
+    )
+    .samples("c128[3, 4]"),
     view(
         "view_as_complex",
         "(Tensor self)",
         F,
         view_as_complex,
         "Pairs in the last dimension as complex numbers.",
-    ),
+    )
+    .samples("f32[5, 2]"),
     view(
         "_conj",
         "(Tensor self)",
         F,
         |a| Ok(ViewPlan::of(a.input).conjugated()),
         "Complex conjugated, lazily.",
-    ),
+    )
+    .samples("c64[2, 3]; f32[2]"),
     compose(
         "conj",
         "(Tensor self)",
         FM,
         conj,
         "Complex conjugated, lazily; real tensors are returned as they are.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]"),
 ];
 
 fn conj(a: &calls::Conj) -> Result<Ret> {

@@ -2,7 +2,7 @@
 
 use crate::dims::wrap_dim;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{FM, I, M, OpDef, compose, view};
+use crate::ops::core::op::{FM, I, J, M, OpDef, compose, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::rules;
 use crate::ops::f;
@@ -18,41 +18,51 @@ pub static OPS: &[OpDef] = &[
         FM,
         |a| Ok(index(a.input, a.dim, a.index)?.plan(a.input)),
         "One index along a dimension.",
-    ),
+    )
+    .samples("f32[3, 4], 1, 2; b8[3, 4], 1, 2"),
     view(
         "slice",
         "(Tensor self, int dim=0, int? start=None, int? end=None, int step=1)",
         0,
         |a| Ok(range(a.input, a.dim, a.start, a.end, a.step)?.plan(a.input)),
         "A range of indices along a dimension.",
-    ),
+    )
+    .samples("f32[5, 3], 0, 1, 4, 2; i64[4], 0, -2"),
     compose(
         "narrow",
         "(Tensor self, int dim, int start, int length)",
         FM,
         |a| narrow(a.input, a.dim, a.start, a.length),
         "`length` indices from `start` along a dimension.",
-    ),
+    )
+    .samples("f32[3, 4], 1, 2, 2; b8[3, 4], 1, 2, 2"),
     compose(
         "narrow#tensor",
         "(Tensor self, int dim, Tensor start, int length)",
         FM,
         narrow_tensor,
         "`length` indices from a tensor's value along a dimension.",
-    ),
+    )
+    .samples("f32[5, 3], 0, i64(1), 2"),
     view(
         "diagonal",
         "(Tensor self, int offset=0, int dim1=0, int dim2=1)",
         FM,
         |a| Ok(diagonal(a.input, a.offset, a.dim1, a.dim2)?.plan(a.input)),
         "A diagonal of two dimensions, as the last dimension.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]; f32[2, 3, 4], offset=1, dim1=1, dim2=2"),
     view(
         "as_strided",
         "(Tensor self, int[] size, int[] stride, int? storage_offset=None)",
-        FM | I,
+        FM | I | J,
         |a| Ok(strided(a.input, a.size, a.stride, a.storage_offset)?.plan(a.input)),
         "Any layout of the tensor's storage.",
+    )
+    .samples(
+        "f32[3, 4], (2, 2), (1, 2), storage_offset=0; \
+         b8[3, 4], (2, 2), (1, 2); \
+         f32[3, 4], (2, 2, 2, 2), (1, 1, 1, 1), storage_offset=0",
     ),
     view(
         "unfold",
@@ -60,14 +70,16 @@ pub static OPS: &[OpDef] = &[
         M,
         unfold,
         "Sliding windows along a dimension, as a new last dimension.",
-    ),
+    )
+    .samples("f32[3, 4], 0, 3, 1; b8[2, 3, 4], 2, 3, 2"),
     view(
         "split",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
         FM,
         split,
         "Pieces of one size along a dimension.",
-    ),
+    )
+    .samples("f64[3, 4], 5, 1; c64[3, 4], 5, 1"),
     compose(
         "split#sizes",
         "(Tensor self, int[] split_size, int dim=0) -> Tensor[]",
@@ -78,28 +90,32 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "Pieces of given sizes along a dimension.",
-    ),
+    )
+    .samples("f32[5, 5, 5], (2, 1, 2), 2; b8[5, 5, 5], (1, 3, 1)"),
     view(
         "split_with_sizes",
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
         FM,
         split_with_sizes,
         "Pieces of given sizes along a dimension.",
-    ),
+    )
+    .samples("f32[5, 5, 5], (1, 3, 1); c64[5, 5, 5], (1, 3, 1); f32[5, 5, 5], (1, 3, 1), 2"),
     compose(
         "chunk",
         "(Tensor self, int chunks, int dim=0) -> Tensor[]",
         FM,
         chunk,
         "At most `chunks` pieces along a dimension.",
-    ),
+    )
+    .samples("f32[3, 4], 2; c64[3, 4], 5, 1; f32[3, 4], 5, 1"),
     view(
         "unbind",
         "(Tensor self, int dim=0) -> Tensor[]",
         FM,
         unbind,
         "One tensor for each index along a dimension.",
-    ),
+    )
+    .samples("f32[3, 4], -1; b8[3, 4], 1"),
 ];
 
 /// A part of a tensor, in numbers that were checked for its shape: they hold for every layout of it.

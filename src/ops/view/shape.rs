@@ -17,148 +17,169 @@ pub static OPS: &[OpDef] = &[
         M,
         |a| view_as_shape(a.input, a.size),
         "The same memory in another shape.",
-    ),
+    )
+    .samples("f32[25, 5], (5, -1, 5); b8[5, 5, 5], (25, 5)"),
     view(
         "view#dtype",
         "(Tensor self, dtype dtype)",
         M,
         view_dtype,
         "The same memory read as another dtype.",
-    ),
+    )
+    .samples("f32[2, 3], i32; f32[2, 4], u8"),
     view(
         "view_as",
         "(Tensor self, Tensor other)",
         M,
         |a| view_as_shape(a.input, a.other.shape()),
         "The same memory in another tensor's shape.",
-    ),
+    )
+    .samples("f32[5], f32[5]; b8[5, 5, 5], b8[25, 5]"),
     view(
         "_unsafe_view",
         "(Tensor self, int[] size)",
-        F,
+        0,
         |a| view_as_shape(a.input, a.size),
         "The same memory in another shape, of a tensor that nobody else sees.",
-    ),
+    )
+    .samples("f32[2, 3], [6]"),
     compose(
         "reshape",
         "(Tensor self, int[*] shape)",
         FM,
         |a| reshape(a.input, a.shape),
         "The same values in another shape; a view where possible.",
-    ),
+    )
+    .samples("f32[5], (5,); c64[50, 5], (5, -1)"),
     compose(
         "reshape_as",
         "(Tensor self, Tensor other)",
         M,
         |a| reshape(a.input, a.other.shape()),
         "The same values in another tensor's shape.",
-    ),
+    )
+    .samples("b8[5, 5, 5], b8[25, 5]"),
     compose(
         "flatten",
         "(Tensor self, int start_dim=0, int end_dim=-1)",
         FM,
         flatten,
         "Neighbouring dimensions joined into one.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]; f32[3, 4], 0, -1"),
     compose(
         "ravel",
         "(Tensor self)",
         FM,
         |a| f::view(&f::contiguous(a.input)?, &[-1]),
         "The values in one dimension.",
-    ),
+    )
+    .samples("f64[3, 4]"),
     compose(
         "unflatten",
         "(Tensor self, int dim, int[] sizes)",
         FM,
         unflatten,
         "A dimension split into several.",
-    ),
+    )
+    .samples("f32[8], 0, (8,); c64[3, 6, 2], 1, (2, 3); f32[8], -1, (2, 2, 2)"),
     view(
         "permute",
         "(Tensor self, int[*] dims)",
         FM,
         permute,
         "Dimensions in another order.",
-    ),
+    )
+    .samples("f32[1, 2, 3, 4], (0, 2, 3, 1); b8[1, 2, 3, 4], (2, 1, 3, 0)"),
     view(
         "transpose",
         "(Tensor self, int dim0, int dim1)",
         FM | I,
         transpose,
         "Two dimensions swapped.",
-    ),
-    view("t", "(Tensor self)", FM | I, t, "A matrix transposed."),
+    )
+    .samples("f32[3, 4], 0, 0; c64[3, 4], 0, 0"),
+    view("t", "(Tensor self)", FM | I, t, "A matrix transposed.").samples("c64[3, 4]"),
     view(
         "adjoint",
         "(Tensor self)",
         FM,
         |a| matrix_transpose(a.input, "adjoint", true),
         "The last two dimensions swapped, conjugated.",
-    ),
+    )
+    .samples("f32[3, 4]"),
     view(
         "movedim",
         "(Tensor self, int[] source, int[] destination)",
         FM,
         |a| move_dims(a.input, a.source, a.destination),
         "Dimensions moved to other places.",
-    ),
+    )
+    .samples("f32[3, 4], (), (); b8[4, 3, 2, 1], [0, 1, 2, 3], [3, 2, 1, 0]"),
     view(
         "movedim#int",
         "(Tensor self, int source, int destination)",
         FM,
         |a| move_dims(a.input, &[a.source], &[a.destination]),
         "One dimension moved to another place.",
-    ),
+    )
+    .samples("f32[2, 3, 4], 0, -1"),
     view(
         "squeeze",
         "(Tensor self)",
         FM | I,
         |a| squeeze(a.input, None),
         "Without dimensions of size 1.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]"),
     view(
         "squeeze#dim",
         "(Tensor self, int dim)",
         FM | I,
         |a| squeeze(a.input, Some(&[a.dim])),
         "Without one dimension, if its size is 1.",
-    ),
+    )
+    .samples("f32[3, 4], -1"),
     view(
         "squeeze#dims",
         "(Tensor self, int[] dim)",
         FM | I,
         |a| squeeze(a.input, Some(a.dim)),
         "Without these dimensions of size 1.",
-    ),
+    )
+    .samples("f32[3, 4], (1,)"),
     view(
         "unsqueeze",
         "(Tensor self, int dim)",
         FM | I,
         unsqueeze,
         "With a dimension of size 1 put in.",
-    ),
+    )
+    .samples("f32[3, 4], 0; b8[3, 4], 0"),
     view(
         "expand",
         "(Tensor self, int[*] size, *, bool implicit=False)",
         M,
         |a| expand(a.input, a.size),
         "Dimensions of size 1 repeated without copying.",
-    ),
+    )
+    .samples("f32[1], (5, 5, 5)"),
     view(
         "expand_as",
         "(Tensor self, Tensor other)",
         M,
         |a| expand(a.input, a.other.shape()),
         "Expanded to another tensor's shape.",
-    ),
+    )
+    .samples("f32[()], f32[()]"),
     view(
         "broadcast_to",
         "(Tensor self, int[*] size)",
         FM,
         |a| expand(a.input, a.size),
         "Expanded to a shape.",
-    ),
+    )
+    .samples("f32[1], (5, 5, 5); c64[1], (5, 5, 5)"),
     view(
         "_neg_view",
         "(Tensor self)",
@@ -170,42 +191,48 @@ pub static OPS: &[OpDef] = &[
             })
         },
         "Negated, lazily.",
-    ),
+    )
+    .samples("f32[2, 3]; c64[2]"),
     compose(
         "numpy_T",
         "(Tensor self)",
         0,
         numpy_t,
         "`Tensor.T`: all dimensions in reverse order.",
-    ),
+    )
+    .samples("f32[2, 3, 4]"),
     compose(
         "mT",
         "(Tensor self)",
         0,
         |a| f::transpose(batch_of_matrices(a.input, "mT")?, -2, -1),
         "`Tensor.mT`: the last two dimensions swapped.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]"),
     compose(
         "mH",
         "(Tensor self)",
         0,
         |a| hermitian(batch_of_matrices(a.input, "mH")?),
         "`Tensor.mH`: the last two dimensions swapped, conjugated.",
-    ),
+    )
+    .samples("f32[3, 4]; b8[3, 4]"),
     compose(
         "matrix_H",
         "(Tensor self)",
         0,
         matrix_h,
         "`Tensor.H`: a matrix transposed and conjugated.",
-    ),
+    )
+    .samples("c64[2, 3]; f32[2, 3]"),
     compose(
         "numel",
         "(Tensor self) -> int",
         FM,
         |a| Ok(Ret::Value(Value::Scalar(Scalar::Int(a.input.numel())))),
         "The number of elements.",
-    ),
+    )
+    .samples("f32[2, 3]; i64[0]"),
 ];
 
 fn numpy_t(a: &calls::NumpyT) -> Result<Tensor> {

@@ -16,63 +16,72 @@ pub static OPS: &[OpDef] = &[
         FM,
         |a| sections(a.input, a.sections, a.dim),
         "Pieces of nearly the same size along a dimension.",
-    ),
+    )
+    .samples("f32[3, 4], i64(1)"),
     compose(
         "tensor_split#indices",
         "(Tensor self, int[] indices, int dim=0) -> Tensor[]",
         FM,
         |a| at_indices(a.input, a.indices, a.dim),
         "Pieces between positions along a dimension.",
-    ),
+    )
+    .samples("f32[3, 4], (2, 4), -1"),
     compose(
         "tensor_split#tensor",
         "(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]",
         FM,
         tensor_split,
         "Pieces along a dimension, as a host tensor says.",
-    ),
+    )
+    .samples("f32[3, 4], i64([1, 2, 3]), 1; b8[3, 4], i64([1, 2, 3])"),
     compose(
         "hsplit",
         "(Tensor self, int sections) -> Tensor[]",
         FM,
         |a| equal_pieces(a.input, a.sections, "hsplit", 1),
         "Equal pieces along the second dimension.",
-    ),
+    )
+    .samples("f32[3, 4], 2; c64[3, 4], 2"),
     compose(
         "hsplit#indices",
         "(Tensor self, int[] indices) -> Tensor[]",
         FM,
         |a| pieces_between(a.input, a.indices, "hsplit", 1),
         "Pieces between positions along the second dimension.",
-    ),
+    )
+    .samples("f32[3, 4], [1, 2, 3]; c64[3, 4], [1, 2, 3]"),
     compose(
         "vsplit",
         "(Tensor self, int sections) -> Tensor[]",
         FM,
         |a| equal_pieces(a.input, a.sections, "vsplit", 2),
         "Equal pieces along the first dimension.",
-    ),
+    )
+    .samples("f32[2, 3, 4], 2; b8[2, 3, 4], 2"),
     compose(
         "vsplit#indices",
         "(Tensor self, int[] indices) -> Tensor[]",
         FM,
         |a| pieces_between(a.input, a.indices, "vsplit", 2),
         "Pieces between positions along the first dimension.",
-    ),
+    )
+    .samples("b8[3, 4], [1, 2, 3]"),
     compose(
         "dsplit",
         "(Tensor self, int sections) -> Tensor[]",
         FM,
         |a| equal_pieces(a.input, a.sections, "dsplit", 3),
         "Equal pieces along the third dimension.",
-    ),
+    )
+    .samples("f32[2, 3, 4], 2; c64[2, 3, 4], 2"),
     compose(
         "dsplit#indices",
         "(Tensor self, int[] indices) -> Tensor[]",
         FM,
         |a| pieces_between(a.input, a.indices, "dsplit", 3),
         "Pieces between positions along the third dimension.",
-    ),
+    )
+    .samples("f32[2, 3, 4], [1, 2, 3]"),
 ];
 
 fn check_split(t: &Tensor) -> Result<()> {
