@@ -118,6 +118,14 @@ pub fn back_to(t: Tensor, device: Device) -> Result<Tensor> {
     t.to_device(device)
 }
 
+/// Where a composite makes a tensor to go with `t`: on its device, or nowhere in particular if `t` is recorded, which is
+/// on meta only until it is replayed.
+#[must_use]
+pub fn beside(t: &Tensor) -> Option<Device> {
+    let recorded = t.is_meta() && t.storage().is_sourced();
+    (!recorded).then(|| t.device())
+}
+
 /// A number as a 0-dimensional tensor of the dtype it would promote to.
 ///
 /// # Errors
