@@ -255,6 +255,22 @@ fn taken<B, A: Copy>(place: &MaybeUninit<B>) -> A {
     unsafe { place.as_ptr().cast::<A>().read() }
 }
 
+/// The loop of truth values, which may be any byte in memory.
+unsafe fn truths<O: Op<bool>>(out: *mut u8, operands: [*const u8; 3], n: usize, ctx: &Ctx) {
+    fn slices<O: Op<bool>>(out: &mut [MaybeUninit<O::Out>], x: [&[u8]; 3], c: &Ctx) {
+        let n = out.len();
+        let [x, y, z] = x.map(|x| &x[..n]);
+        for i in 0..n {
+            out[i].write(O::f([x[i] != 0, y[i] != 0, z[i] != 0], c));
+        }
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        let x = operands.map(|p| std::slice::from_raw_parts(p, n));
+        slices::<O>(std::slice::from_raw_parts_mut(out.cast(), n), x, ctx);
+    }
+}
+
 /// One body for every machine: what calls a library for each element gains nothing from vectors.
 fn plain_loop<O: Op<A>, A: Element>() -> Loop {
     Loop::of::<O, A>([Some(plain::<O, A>), None, None, None], 1)
@@ -353,5 +369,6 @@ pub fn complex<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<Loop> {
 /// The loop for truth values.
 #[must_use]
 pub fn boolean<O: Op<bool>>(d: DType) -> Option<Loop> {
-    (d == DType::Bool).then(plain_loop::<O, bool>)
+    let made = || Loop::of::<O, bool>([Some(truths::<O>), None, None, None], 1);
+    (d == DType::Bool).then(made)
 }
