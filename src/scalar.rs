@@ -1,5 +1,7 @@
 //! A number without a tensor: what Python numbers become, and what `item()` gives back.
 
+#![allow(unsafe_code, reason = "elements are read from memory")]
+
 use crate::dtype::DType;
 use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
@@ -112,6 +114,15 @@ pub trait Element: Copy + Send + Sync + Default + PartialEq + 'static {
     fn from_scalar(s: Scalar) -> Self;
     /// To a number, exactly.
     fn to_scalar(self) -> Scalar;
+    /// Reads an element from memory. A truth value may be any byte there: all but 0 are true.
+    ///
+    /// # Safety
+    /// `p` points to an element that may be read.
+    #[inline(always)]
+    unsafe fn load(p: *const Self) -> Self {
+        // SAFETY: as the caller promises; every bit pattern is a number.
+        unsafe { p.read_unaligned() }
+    }
 }
 
 macro_rules! int_elements {
@@ -156,6 +167,11 @@ impl Element for bool {
     }
     fn to_scalar(self) -> Scalar {
         Scalar::Bool(self)
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const Self) -> Self {
+        // SAFETY: as the caller promises.
+        unsafe { p.cast::<u8>().read() != 0 }
     }
 }
 

@@ -1,8 +1,14 @@
 //! A tensor: a storage seen through a shape, strides, an offset and a dtype. All but the storage is plain data.
 
+mod rare;
+
+pub use rare::Keeper;
+
 use crate::dims::{self, Dims, MemoryFormat};
 use crate::plan::ViewPlan;
 use crate::{DType, Device, Result, Storage, bail, mode};
+use rare::Rare;
+use std::sync::Arc;
 
 /// A view of a storage.
 #[derive(Clone)]
@@ -13,6 +19,8 @@ pub struct Tensor {
     offset: i64,
     dtype: DType,
     flags: u8,
+    /// What belongs to this tensor alone, and few have; views and results start without.
+    rare: Option<Arc<Rare>>,
 }
 
 const CONJ: u8 = 1;
@@ -39,6 +47,7 @@ impl Tensor {
             offset,
             dtype,
             flags: 0,
+            rare: None,
         }
     }
 
@@ -370,6 +379,7 @@ impl Tensor {
             offset: plan.offset,
             dtype: plan.dtype,
             flags,
+            rare: None,
         }
     }
 
@@ -377,6 +387,7 @@ impl Tensor {
     #[must_use]
     pub(crate) fn in_place_of(mut self, base: &Self) -> Self {
         self.flags = self.flags & (CONJ | NEG) | base.flags & !(CONJ | NEG);
+        self.rare.clone_from(&base.rare);
         self
     }
 

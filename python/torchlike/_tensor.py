@@ -85,11 +85,10 @@ def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     if t.requires_grad:
         made.requires_grad_()
     memo[id(t)] = made
-    extra = {k: v for k, v in t.__dict__.items() if k != "_grad"}
-    if extra:
+    if t.__dict__:
         import copy as copying
 
-        made.__dict__.update(copying.deepcopy(extra, memo))
+        made.__dict__.update(copying.deepcopy(t.__dict__, memo))
     if t.grad is not None:
         import copy as copying
 

@@ -237,10 +237,10 @@ fn weigh32(scores: &Tensor, mask: Option<&Tensor>, causal: bool, first: usize) {
         }
         if let Some(m) = mask {
             if m.dtype() == DType::Bool {
-                let m = &super::slice::<bool>(m)[i * width..(i + 1) * width];
+                let m = &super::truths(m)[i * width..(i + 1) * width];
                 row.iter_mut()
                     .zip(m)
-                    .for_each(|(v, &keep)| *v = if keep { *v } else { f32::NEG_INFINITY });
+                    .for_each(|(v, &keep)| *v = if keep != 0 { *v } else { f32::NEG_INFINITY });
             } else {
                 let m = &super::slice::<f32>(m)[i * width..(i + 1) * width];
                 row.iter_mut().zip(m).for_each(|(v, &add)| *v += add);
@@ -271,10 +271,10 @@ fn weigh64(scores: &Tensor, mask: Option<&Tensor>, causal: bool, first: usize) {
         }
         if let Some(m) = mask {
             if m.dtype() == DType::Bool {
-                let m = &super::slice::<bool>(m)[i * width..(i + 1) * width];
+                let m = &super::truths(m)[i * width..(i + 1) * width];
                 row.iter_mut()
                     .zip(m)
-                    .for_each(|(v, &keep)| *v = if keep { *v } else { f64::NEG_INFINITY });
+                    .for_each(|(v, &keep)| *v = if keep != 0 { *v } else { f64::NEG_INFINITY });
             } else {
                 let m = &super::slice::<f64>(m)[i * width..(i + 1) * width];
                 row.iter_mut().zip(m).for_each(|(v, &add)| *v += add);

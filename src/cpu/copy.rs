@@ -165,7 +165,7 @@ trait Cast<T> {
     fn cast(self) -> T;
 }
 
-unsafe fn cast_row<A: Copy + Cast<B>, B: Copy>(
+unsafe fn cast_row<A: Element + Cast<B>, B: Copy>(
     dst: *mut u8,
     sd: isize,
     src: *const u8,
@@ -177,7 +177,7 @@ unsafe fn cast_row<A: Copy + Cast<B>, B: Copy>(
 }
 
 #[inline(always)]
-unsafe fn cast_row_body<A: Copy + Cast<B>, B: Copy>(
+unsafe fn cast_row_body<A: Element + Cast<B>, B: Copy>(
     dst: *mut u8,
     sd: isize,
     src: *const u8,
@@ -189,11 +189,11 @@ unsafe fn cast_row_body<A: Copy + Cast<B>, B: Copy>(
         if sd == size_of::<B>() as isize && ss == size_of::<A>() as isize {
             let (dst, src) = (dst.cast::<B>(), src.cast::<A>());
             for i in 0..n {
-                *dst.add(i) = (*src.add(i)).cast();
+                *dst.add(i) = A::load(src.add(i)).cast();
             }
         } else {
             for i in 0..n as isize {
-                *dst.offset(i * sd).cast::<B>() = (*src.offset(i * ss).cast::<A>()).cast();
+                *dst.offset(i * sd).cast::<B>() = A::load(src.offset(i * ss).cast::<A>()).cast();
             }
         }
     }
@@ -282,7 +282,7 @@ impl Cast<bool> for bool {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
-unsafe fn cast_row_avx512<A: Copy + Cast<B>, B: Copy>(
+unsafe fn cast_row_avx512<A: Element + Cast<B>, B: Copy>(
     dst: *mut u8,
     sd: isize,
     src: *const u8,
@@ -293,7 +293,7 @@ unsafe fn cast_row_avx512<A: Copy + Cast<B>, B: Copy>(
     unsafe { cast_row_body::<A, B>(dst, sd, src, ss, n) }
 }
 
-unsafe fn widen_halves<H: Half + Cast<f32>>(
+unsafe fn widen_halves<H: Half + Element + Cast<f32>>(
     dst: *mut u8,
     sd: isize,
     src: *const u8,

@@ -10,7 +10,7 @@ mod grid;
 pub use grid::pick_grid;
 
 use super::iter::{GRAIN, Walk};
-use crate::{DType, Dims, Result, Tensor, with_dtype};
+use crate::{DType, Dims, Element, Result, Tensor, with_dtype};
 use num_complex::{Complex32, Complex64};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -284,7 +284,7 @@ const MUL: u8 = 1;
 const MAX: u8 = 2;
 const MIN: u8 = 3;
 
-unsafe fn merge_row<T: Merge, const HOW: u8>(
+unsafe fn merge_row<T: Merge + Element, const HOW: u8>(
     p: &[*mut u8; 3],
     s: &[isize; 3],
     n: usize,
@@ -299,13 +299,14 @@ unsafe fn merge_row<T: Merge, const HOW: u8>(
             };
             let (to, from) = (
                 p[0].offset(i * s[0] + at).cast::<T>(),
-                *p[1].offset(i * s[1]).cast::<T>(),
+                T::load(p[1].offset(i * s[1]).cast()),
             );
+            let was = T::load(to);
             *to = match HOW {
-                ADD => (*to).add(from),
-                MUL => (*to).mul(from),
-                MAX => (*to).max_(from),
-                _ => (*to).min_(from),
+                ADD => was.add(from),
+                MUL => was.mul(from),
+                MAX => was.max_(from),
+                _ => was.min_(from),
             };
         }
     }
@@ -449,10 +450,10 @@ unsafe fn choose_row<T: Copy>(p: &[*mut u8; 4], s: &[isize; 4], n: usize) {
 /// The places of the true elements of a row-major bool tensor, as row-major positions, up to `limit` of them.
 #[must_use]
 pub fn true_places(mask: &Tensor, limit: usize) -> Vec<i64> {
-    let bytes = super::slice::<bool>(mask);
+    let bytes = super::truths(mask);
     let mut out = Vec::with_capacity(limit.min(bytes.len()));
     for (i, &b) in bytes.iter().enumerate() {
-        if b {
+        if b != 0 {
             if out.len() == limit {
                 break;
             }
@@ -466,8 +467,8 @@ pub fn true_places(mask: &Tensor, limit: usize) -> Vec<i64> {
 #[must_use]
 pub fn count_true(mask: &Tensor) -> i64 {
     // Bytes are summed in blocks that cannot overflow 32 bits, so that the loop vectorises.
-    super::slice::<bool>(mask)
+    super::truths(mask)
         .chunks(1 << 20)
-        .map(|c| i64::from(c.iter().map(|&b| u32::from(b)).sum::<u32>()))
+        .map(|c| i64::from(c.iter().map(|&b| u32::from(b != 0)).sum::<u32>()))
         .sum()
 }

@@ -8,6 +8,7 @@
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Element};
 use num_complex::{Complex32, Complex64};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 /// Numbers that an operator gets besides its elements (alpha, bounds, ...).
@@ -255,6 +256,17 @@ fn taken<B, A: Copy>(place: &MaybeUninit<B>) -> A {
     unsafe { place.as_ptr().cast::<A>().read() }
 }
 
+/// An operator on truth values, which may be any byte in memory.
+struct Truths<O>(PhantomData<O>);
+
+impl<O: Op<bool>> Op<u8> for Truths<O> {
+    type Out = O::Out;
+    #[inline(always)]
+    fn f(x: [u8; 3], c: &Ctx) -> O::Out {
+        O::f(x.map(|byte| byte != 0), c)
+    }
+}
+
 /// One body for every machine: what calls a library for each element gains nothing from vectors.
 fn plain_loop<O: Op<A>, A: Element>() -> Loop {
     Loop::of::<O, A>([Some(plain::<O, A>), None, None, None], 1)
@@ -353,5 +365,9 @@ pub fn complex<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<Loop> {
 /// The loop for truth values.
 #[must_use]
 pub fn boolean<O: Op<bool>>(d: DType) -> Option<Loop> {
-    (d == DType::Bool).then(light_loop::<O, bool>)
+    let made = || Loop {
+        reads: DType::Bool,
+        ..light_loop::<Truths<O>, u8>()
+    };
+    (d == DType::Bool).then(made)
 }

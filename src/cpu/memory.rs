@@ -126,7 +126,42 @@ pub fn write_slice<T: Element>(t: &Tensor, values: &[T]) {
 /// The elements of a row-major CPU tensor of type `T`.
 #[must_use]
 pub fn read_slice<T: Element>(t: &Tensor) -> Vec<T> {
-    slice::<T>(t).to_vec()
+    let all = slice::<T>(t).as_ptr_range();
+    // SAFETY: elements of the slice.
+    (0..t.numel() as usize)
+        .map(|i| unsafe { T::load(all.start.add(i)) })
+        .collect()
+}
+
+/// The bytes of a row-major bool tensor on the host, all but 0 of which are true.
+#[must_use]
+pub fn truths(t: &Tensor) -> &[u8] {
+    assert!(t.dtype() == DType::Bool && t.is_contiguous() && t.device().is_cpu());
+    if t.numel() == 0 {
+        return &[];
+    }
+    // SAFETY: the assertion above; the tensor keeps its storage alive.
+    unsafe { std::slice::from_raw_parts(t.data_ptr(), t.numel() as usize) }
+}
+
+/// The tensor with truth values that are bytes of 0 and 1: itself, unless somebody wrote others there.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn normal(t: &Tensor) -> Result<Tensor> {
+    if t.dtype() != DType::Bool {
+        return Ok(t.clone());
+    }
+    let dense = copy::dense(t, DType::Bool)?;
+    if truths(&dense).iter().all(|&b| b <= 1) {
+        return Ok(t.clone());
+    }
+    let out = Tensor::empty(t.shape(), DType::Bool, crate::Device::CPU)?;
+    let to = slice_mut::<u8>(&out);
+    to.iter_mut()
+        .zip(truths(&dense))
+        .for_each(|(to, &b)| *to = u8::from(b != 0));
+    Ok(out)
 }
 
 /// The elements of a row-major CPU tensor of type `T`, in place.
@@ -165,7 +200,7 @@ pub fn read_scalar(t: &Tensor, position: i64) -> Result<Scalar> {
         .wrapping_offset((position * t.dtype().size() as i64) as isize);
     with_dtype!(t.dtype(), [bool int uint half float complex] => T, {
         // SAFETY: callers give positions within the tensor's layout.
-        return Ok(unsafe { p.cast::<T>().read() }.to_scalar());
+        return Ok(unsafe { T::load(p.cast()) }.to_scalar());
     }, else {
         let one = t.reinterpret(t.dtype(), crate::Dims::EMPTY, crate::Dims::EMPTY, t.offset() + position);
         let wide = copy::converted(&one, if t.dtype().is_complex() { DType::C128 } else { DType::F64 })?;

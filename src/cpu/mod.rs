@@ -63,5 +63,6 @@ pub mod vmath64;
 
 pub(crate) use memory::any_zero;
 pub(crate) use memory::{
-    fill, for_each_mut, read_scalar, read_slice, slice, slice_mut, write_scalar, write_slice,
+    fill, for_each_mut, normal, read_scalar, read_slice, slice, slice_mut, truths, write_scalar,
+    write_slice,
 };

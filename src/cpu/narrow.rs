@@ -128,7 +128,7 @@ fn encode(f: &Format, v: f32) -> u8 {
 fn load(d: DType, p: *const u8) -> Complex64 {
     crate::with_dtype!(d, [bool int uint half float complex] => T, {
         // SAFETY: the caller's pointer is to an element of this dtype.
-        return crate::Element::to_scalar(unsafe { p.cast::<T>().read_unaligned() }).to_c64();
+        return crate::Element::to_scalar(unsafe { <T as crate::Element>::load(p.cast()) }).to_c64();
     }, else {});
     // SAFETY: as above, by the sizes of the remaining dtypes.
     unsafe {

@@ -458,7 +458,8 @@ pub fn unpool(
     size: &[i64],
     three: bool,
 ) -> Result<()> {
-    let (x, at) = (copy::dense(x, x.dtype())?, copy::dense(at, DType::I64)?);
+    let x = super::normal(&copy::dense(x, x.dtype())?)?;
+    let at = copy::dense(at, DType::I64)?;
     let volume: i64 = size.iter().product();
     let each = x.numel() as usize / planes.max(1);
     let places = super::slice::<i64>(&at);

@@ -202,7 +202,7 @@ fn pick(
     if values.numel() == 0 {
         return Ok(());
     }
-    let from = lines::read(input, &[dim], input.dtype())?;
+    let from = super::normal(&lines::read(input, &[dim], input.dtype())?)?;
     let n = from.shape()[1] as usize;
     let k = k(n).min(n);
     let (v, at) = (
@@ -241,12 +241,13 @@ pub struct Groups {
 /// If the dtype has no order.
 pub fn unique(rows: &Tensor, consecutive: bool) -> Result<Groups> {
     let (n, width) = (rows.shape()[0] as usize, rows.shape()[1] as usize);
+    let rows = super::normal(rows)?;
     let mut g = Groups {
         inverse: vec![0; n],
         ..Groups::default()
     };
     sortable!(rows.dtype(), T => {
-        let data = super::slice::<T>(rows);
+        let data = super::slice::<T>(&rows);
         let row = |i: i64| &data[i as usize * width..(i as usize + 1) * width];
         let mut sorted: Vec<i64> = (0..n as i64).collect();
         if !consecutive {

@@ -236,17 +236,19 @@ pub fn broadcast(a: &[i64], b: &[i64]) -> Result<Dims> {
 }
 
 /// Strides that let a tensor be read with a larger, broadcast shape (0 along repeated dimensions).
+///
+/// # Panics
+/// If the shape does not broadcast to `to`: the strides would lead outside of the tensor.
 #[inline]
 #[must_use]
 pub fn broadcast_strides(shape: &[i64], strides: &[i64], to: &[i64]) -> Dims {
+    assert!(to.len() >= shape.len(), "broadcast to fewer dimensions");
     let lead = to.len() - shape.len();
     let mut out = Dims::filled(to.len(), 0);
     for i in 0..shape.len() {
-        out[lead + i] = if shape[i] == 1 && to[lead + i] != 1 {
-            0
-        } else {
-            strides[i]
-        };
+        let (from, to) = (shape[i], to[lead + i]);
+        assert!(from == to || from == 1, "{from} does not broadcast to {to}");
+        out[lead + i] = if from == to { strides[i] } else { 0 };
     }
     out
 }

@@ -146,7 +146,7 @@ impl<'py> Incoming<'py> {
             let target = &self.positional[0];
             if let Ret::Become(made) = released(py, &args, |a| dispatch::call(Call::in_place(a)?))?
             {
-                PyTensor::of(target)?.set(made);
+                PyTensor::of(target)?.change(made);
             }
             return Ok(target.clone());
         }

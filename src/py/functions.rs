@@ -378,7 +378,8 @@ fn _clear_meta_init_cache() {
 #[pyfunction]
 fn _assign(x: &Bound<'_, PyTensor>, y: &Bound<'_, PyTensor>) {
     let grad = x.get().get().requires_grad();
-    x.get().set(y.get().get().clone().with_requires_grad(grad));
+    x.get()
+        .change(y.get().get().clone().with_requires_grad(grad));
 }
 
 /// Swaps the contents of two tensor objects.

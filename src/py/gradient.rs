@@ -4,9 +4,13 @@ use super::convert::tensor_arg;
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::types;
 use crate::Tensor;
+use crate::tensor::Keeper;
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyTuple;
+use std::any::Any;
+use std::sync::Arc;
 
 /// Sets the gradient flag, if the dtype can have gradients.
 pub fn require_grad(t: Tensor) -> PyResult<Tensor> {
@@ -43,7 +47,34 @@ fn check_grad(t: &Tensor, g: &Tensor) -> PyResult<()> {
     Ok(())
 }
 
+/// A tensor that belongs to another, kept as the Python object that it is.
+struct Object(Py<PyAny>);
+
+impl Object {
+    fn keep(tensor: &Bound<'_, PyAny>) -> Arc<dyn Keeper> {
+        Arc::new(Self(tensor.clone().unbind()))
+    }
+}
+
+impl Keeper for Object {
+    fn tensor(&self) -> Tensor {
+        Python::attach(|py| {
+            let object = self.0.bind(py).cast::<PyTensor>();
+            let object = object.expect("only tensors are kept, and Python cannot change that");
+            object.get().get().clone()
+        })
+    }
+}
+
 impl PyTensor {
+    /// Shows the garbage collector the objects that the tensor keeps.
+    pub(super) fn visit_kept(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let kept = self.get().grad_keeper().map(|k| -> &dyn Any { &**k });
+        match kept.and_then(|k| k.downcast_ref::<Object>()) {
+            Some(object) => visit.call(&object.0),
+            None => Ok(()),
+        }
+    }
     pub(super) fn get_requires_grad(&self) -> bool {
         self.get().requires_grad()
     }
@@ -78,26 +109,36 @@ impl PyTensor {
         py.None()
     }
     pub(super) fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let dict = slf.as_any().getattr("__dict__")?;
-        let dict = dict.cast::<PyDict>()?;
-        Ok(dict
-            .get_item("_grad")?
-            .unwrap_or_else(|| slf.py().None().into_bound(slf.py())))
+        let py = slf.py();
+        let t = slf.get().get();
+        let Some(keeper) = t.grad_keeper() else {
+            return Ok(py.None().into_bound(py));
+        };
+        let any: &dyn Any = &**keeper;
+        if let Some(object) = any.downcast_ref::<Object>() {
+            return Ok(object.0.bind(py).clone());
+        }
+        // A gradient without an object gets one, so that it is the same each time.
+        let made = wrap(py, keeper.tensor())?;
+        let kept = t.clone().with_grad(Some(Object::keep(&made)));
+        slf.get().set(kept);
+        Ok(made)
     }
     pub(super) fn set_grad(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        if !value.is_none() {
-            let Some(g) = tensor_ref(value) else {
-                return Err(PyTypeError::new_err(format!(
-                    "assigned grad expected to be a Tensor or None but got grad of type {}",
-                    types::type_name(value)
-                )));
-            };
-            check_grad(slf.get().get(), g)?;
+        let t = slf.get().get().clone();
+        if value.is_none() {
+            slf.get().set(t.with_grad(None));
+            return Ok(());
         }
-        slf.as_any()
-            .getattr("__dict__")?
-            .cast::<PyDict>()?
-            .set_item("_grad", value)
+        let Some(g) = tensor_ref(value) else {
+            return Err(PyTypeError::new_err(format!(
+                "assigned grad expected to be a Tensor or None but got grad of type {}",
+                types::type_name(value)
+            )));
+        };
+        check_grad(&t, g)?;
+        slf.get().set(t.with_grad(Some(Object::keep(value))));
+        Ok(())
     }
     pub(super) fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         wrap(slf.py(), crate::ops::f::detach(slf.get().get())?)
@@ -121,13 +162,20 @@ impl PyTensor {
             ));
         }
         let keep = old.requires_grad();
-        self.set(new.clone().with_requires_grad(keep));
+        let new = new.clone().with_requires_grad(keep);
+        self.change(new);
         Ok(())
     }
 }
 
 #[pymethods]
 impl PyTensor {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.visit_kept(&visit)
+    }
+    fn __clear__(&self) {
+        self.set(self.get().clone().with_grad(None));
+    }
     #[pyo3(signature = (requires_grad=true))]
     fn requires_grad_(slf: Bound<'_, Self>, requires_grad: bool) -> PyResult<Bound<'_, Self>> {
         let d = slf.get().get().dtype();

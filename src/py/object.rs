@@ -25,9 +25,9 @@ unsafe impl Sync for PyTensor {}
 pub struct PyParameter;
 
 impl PyTensor {
-    /// Wraps a tensor.
+    /// Wraps a tensor; what belongs to another tensor alone stays there.
     pub fn new(t: Tensor) -> Self {
-        Self(UnsafeCell::new(t))
+        Self(UnsafeCell::new(t.bare()))
     }
 
     /// The tensor.
@@ -39,8 +39,14 @@ impl PyTensor {
 
     /// Replaces the tensor: another layout or storage in the same Python object.
     pub fn set(&self, t: Tensor) {
-        // SAFETY: as above.
-        unsafe { *self.0.get() = t };
+        // SAFETY: as above. The old one is dropped after, as that may run code of Python's that looks here.
+        let old = unsafe { std::mem::replace(&mut *self.0.get(), t) };
+        drop(old);
+    }
+
+    /// Gives the tensor other contents; what belongs to it alone stays.
+    pub fn change(&self, t: Tensor) {
+        self.set(t.keeping(self.get()));
     }
 
     /// The tensor object in a Python object.
@@ -97,7 +103,7 @@ pub fn instance<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py,
         let made = py
             .get_type::<PyParameter>()
             .call_method1("__new__", (cls,))?;
-        PyTensor::of(&made)?.set(t);
+        PyTensor::of(&made)?.set(t.bare());
         return Ok(made);
     }
     if !cls.is_subclass_of::<PyTensor>()? {

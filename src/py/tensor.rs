@@ -364,7 +364,7 @@ impl PyTensor {
                 }
             }
         };
-        slf.get().set(made);
+        slf.get().change(made);
         Ok(slf)
     }
     #[pyo3(signature = (dtype=None, non_blocking=false))]

@@ -148,8 +148,7 @@ fn pad(a: &calls::NnFunctionalPad) -> Result<Tensor> {
         Runtime,
         "Padding mode \"{mode}\" doesn't take in value argument"
     );
-    let n = pad.len() / 2;
-    if !(1..=3).contains(&n) || (t.ndim() != n + 1 && t.ndim() != n + 2) {
+    if !is_padded_inside(t, pad) {
         bail!(
             NotImplemented,
             "Padding size {} is not supported for {}D input tensor.\nSupported combinations for non-constant padding:\n  - 2D or 3D input: \
@@ -167,9 +166,21 @@ fn pad(a: &calls::NnFunctionalPad) -> Result<Tensor> {
     f::_pad_mode(t, pad, mode)
 }
 
+/// One to three dimensions that are padded, after one or two that are not.
+fn is_padded_inside(t: &Tensor, pad: &[i64]) -> bool {
+    let n = pad.len() / 2;
+    (1..=3).contains(&n) && (t.ndim() == n + 1 || t.ndim() == n + 2)
+}
+
 /// Rule of the modes that take elements from elsewhere in the tensor.
 fn by_mode(a: &calls::_PadMode) -> Result<Plan> {
     let (t, pad, mode) = (a.input, a.pad, a.mode);
+    check_pad(t, pad)?;
+    ensure!(
+        is_padded_inside(t, pad),
+        NotImplemented,
+        "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now"
+    );
     let shape = padded(t.shape(), pad)?;
     if mode == "circular" {
         check_circular(t, pad, &shape)?;

@@ -87,6 +87,12 @@ fn shape_of(tolerance: Option<Operand>) -> Dims {
     }
 }
 
+/// The shape of a batch that is compared with tolerances.
+fn with_tolerances(batch: &[i64], atol: Option<Operand>, rtol: Option<Operand>) -> Result<Dims> {
+    let limits = dims::broadcast(&shape_of(atol), &shape_of(rtol))?;
+    dims::broadcast(&limits, batch)
+}
+
 /// A tolerance for each matrix of a batch.
 fn tolerances(v: Option<Operand>, batch: &[i64]) -> Result<Option<Vec<f64>>> {
     let count = batch.iter().product::<i64>() as usize;
@@ -136,6 +142,7 @@ impl Limits {
 
 fn pseudoinverse_rule(a: &calls::_Pinv) -> Result<(Plan, Dims)> {
     let (batch, m, n) = check(a.input, "linalg.pinv", a.hermitian)?;
+    let batch = with_tolerances(&batch, a.atol, a.rtol)?;
     let plan = Plan::contiguous(&batch.concat(&[n, m]), a.input.dtype());
     Ok((plan, batch))
 }
@@ -171,8 +178,7 @@ fn mirrored(m: Matrix, hermitian: bool) -> Matrix {
 
 fn rank_rule(a: &calls::_MatrixRank) -> Result<Plan> {
     let (batch, ..) = check(a.input, "linalg.matrix_rank", a.hermitian)?;
-    let batch = dims::broadcast(&batch, &shape_of(a.atol))?;
-    let batch = dims::broadcast(&batch, &shape_of(a.rtol))?;
+    let batch = with_tolerances(&batch, a.atol, a.rtol)?;
     Ok(Plan::contiguous(&batch, DType::I64))
 }
 

@@ -18,9 +18,6 @@ impl<'py> Saver<'py> {
     fn attributes(&mut self, o: &Bound<'py, PyAny>, depth: usize) -> PyResult<Value> {
         let attrs = o.getattr("__dict__")?;
         let attrs = attrs.cast::<PyDict>()?.copy()?;
-        if attrs.contains("_grad")? {
-            attrs.del_item("_grad")?;
-        }
         if o.get_type().is(&self.classes.buffer) {
             attrs.set_item("_is_buffer", true)?;
         }

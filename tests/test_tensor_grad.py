@@ -1,0 +1,90 @@
+"""What belongs to one tensor alone: its gradient."""
+
+import copy
+import gc
+import io
+import pickle
+import weakref
+
+import pytest
+
+import torchlike as torch
+
+
+def with_grad(*shape):
+    t = torch.ones(*shape, requires_grad=True)
+    t.grad = torch.full(shape, 2.0)
+    return t
+
+
+def test_a_gradient_is_one_object_outside_of_the_dict():
+    t = with_grad(2)
+    assert t.grad is t.grad
+    assert t.__dict__ == {}
+    t.grad.mark = 1
+    assert t.grad.mark == 1
+    t.grad.zero_()
+    assert t.grad.tolist() == [0.0, 0.0]
+    del t.grad
+    assert t.grad is None
+
+
+def test_views_and_results_have_none():
+    t = with_grad(2, 3)
+    for made in (t.detach(), t.view(6), t[0], t + 1, t.clone(), t.data, t.alias(), t.T):
+        assert made.grad is None
+    assert t.reshape(2, 3) is not t and t.reshape(2, 3).grad is None
+
+
+def test_it_stays_when_contents_change():
+    t = with_grad(2)
+    grad = t.grad
+    t.data = torch.zeros(3)
+    assert t.grad is grad
+    with torch.no_grad():
+        t.set_(torch.zeros(2))
+    assert t.grad is grad
+    t.requires_grad_(False)
+    assert t.grad is grad
+    t.unsqueeze_(0)
+    assert t.grad is grad
+
+
+def test_swapped_tensors_swap_it():
+    a, b = with_grad(2), torch.ones(3)
+    grad = a.grad
+    torch.utils.swap_tensors(a, b)
+    assert a.grad is None and b.grad is grad
+
+
+def test_copies_and_files():
+    t = with_grad(2)
+    made = copy.deepcopy(t)
+    assert made.grad is not t.grad and made.grad.tolist() == [2.0, 2.0]
+    assert pickle.loads(pickle.dumps(t)).grad is None
+    file = io.BytesIO()
+    torch.save(t, file)
+    file.seek(0)
+    assert torch.load(file).grad is None
+
+
+def test_what_does_not_fit_is_refused():
+    t = torch.ones(2)
+    with pytest.raises(TypeError, match="expected to be a Tensor or None"):
+        t.grad = 1
+    with pytest.raises(RuntimeError, match="different size"):
+        t.grad = torch.ones(3)
+    assert t.grad is None
+
+
+def test_cycles_are_collected():
+    class Marked(torch.Tensor):
+        pass
+
+    t = torch.ones(2).as_subclass(Marked)
+    t.grad = torch.ones(2)
+    t.grad.owner = t
+    gone = weakref.ref(t)
+    del t
+    gc.collect()
+    assert gone() is None
