@@ -13,7 +13,7 @@ from torchlike import _C
 from torchlike.nn import _compositions
 
 ROOT = Path(__file__).resolve().parent.parent
-FUNCTION, METHOD, INPLACE, OUT = 1, 2, 4, 8
+FUNCTION, METHOD, INPLACE, OUT, INPLACE_FUNCTION = 1, 2, 4, 8, 256
 
 TYPES = {
     "Tensor": "Tensor",
@@ -138,7 +138,9 @@ def table() -> list[tuple[str, str, str, int, str]]:
         by_path.setdefault(f"{module}.{name}".lstrip("."), []).append((schema, forms, doc))
     for alias, target in _C._op_aliases():
         module, _, name = alias.rpartition(".")
-        rows += [(module, name, *row) for row in by_path[target]]
+        # Below the module, other names are those of functions alone.
+        kept = FUNCTION | OUT if module else -1
+        rows += [(module, name, s, forms & kept, doc) for s, forms, doc in by_path[target]]
     return rows
 
 
@@ -149,7 +151,7 @@ def functions(namespace: str) -> dict[str, list[str]]:
         if module != namespace or not forms & FUNCTION:
             continue
         params, result = parameters(schema, method=False)
-        if forms & INPLACE:
+        if forms & INPLACE_FUNCTION:
             found.setdefault(f"{name}_", []).append(f"({', '.join(params)}) -> {result}: ...")
         if forms & OUT:
             star = [] if "*" in params else ["*"]

@@ -72,9 +72,8 @@ class Given:
             t = t.transpose(-1, -2).contiguous().transpose(-1, -2)
         elif self.layout == "cl":
             t = t.contiguous(memory_format=torch.channels_last if t.ndim == 4 else torch.channels_last_3d)
-        if device == "cpu":
-            return t
-        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device)
+        made = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device)
+        return made.copy_(t) if device == "cpu" else made
 
 
 class Kind:

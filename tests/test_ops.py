@@ -180,6 +180,8 @@ def test_every_row_is_reachable():
             missing.append(f"Tensor.{name}")
         if forms & 4 and not hasattr(torch.Tensor, f"{name}_"):
             missing.append(f"Tensor.{name}_")
+        if forms & 256 and not hasattr(holder, f"{name}_"):
+            missing.append(f"{path}_")
     assert not missing
 
 
@@ -229,3 +231,30 @@ def test_forms_agree(name, forms, layout):
     assert (on_meta.shape, on_meta.dtype) == (want.shape, want.dtype)
     if layout not in ("expanded", "offset"):  # moving to meta makes these dense
         assert on_meta.stride() == want.stride()
+
+
+# What this library has of its own, the modules that its files import, and names that PyTorch's `dir` does not list.
+OWN = {
+    "torch": {
+        "CheckpointError", "clear_meta_init_cache", "context", "deferred", "fork_rng", "is_meta_init", "materialize", "meta_init", "safetensors",
+        # An alias has the forms of what it stands for; PyTorch has negative_ but not this.
+        "absolute_",
+    },
+    "torch.Tensor": {"names", "source"},
+}  # fmt: skip
+
+
+def public_names():
+    """PyTorch's public names, by namespace."""
+    for line in (DATA.parent / "public_names.txt").read_text().splitlines()[1:]:
+        namespace, _, names = line.partition(": ")
+        yield namespace, set(names.split())
+
+
+@pytest.mark.parametrize(("namespace", "known"), list(public_names()), ids=lambda v: v if isinstance(v, str) else "")
+def test_no_public_name_is_ours_alone(namespace, known):
+    holder = torch
+    for part in namespace.split(".")[1:]:
+        holder = getattr(holder, part)
+    names = {n for n in dir(holder) if not n.startswith("_")}
+    assert names - known - OWN.get(namespace, set()) == set()

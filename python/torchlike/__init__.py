@@ -1,7 +1,7 @@
 """A tensor library in which every meta tensor knows how to become real."""
 
 from math import e, inf, nan, pi
-from typing import Any
+from typing import Any as _Any
 
 from torchlike import _C, _lazy, _size
 from torchlike._C import (
@@ -38,7 +38,7 @@ __version__ = "0.1.0"
 _C._register_size(Size)
 
 
-def _of_core(name: str) -> Any:
+def _of_core(name: str) -> _Any:
     from torchlike._late import find
 
     return find(name)

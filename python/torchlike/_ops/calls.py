@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike import _C
 from torchlike._ops import binding, modes
 
 if TYPE_CHECKING:
@@ -57,6 +59,18 @@ def _function(name: str) -> Any:
     return None
 
 
+@cache
+def _row(name: str) -> Any:
+    """A row of the table that has no public name."""
+    if all(name != row for row, *_ in _C._op_table()):
+        return None
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return _C._call_row(name, False, args, kwargs)
+
+    return call
+
+
 def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
     """A call of the function or method that users call."""
     name = overload._opname
@@ -67,7 +81,7 @@ def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
     method = torch.Tensor.__dict__.get(name)
     method = method if callable(method) else None
     usable = method is not None and not outs and args and isinstance(args[0], torch.Tensor)
-    function = method if usable else _function(name) or method
+    function = method if usable else _function(name) or method or _row(name)
     if function is None:
         raise NotImplementedError(f"torchlike has no kernel for {overload.name()}")
     if outs:
