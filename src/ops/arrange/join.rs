@@ -359,7 +359,7 @@ fn block_diag(a: &calls::BlockDiag) -> Result<Tensor> {
     }
     let out = f::Zeros::new(&[rows, columns])
         .dtype(dtype)
-        .device(list[0].device())
+        .device(helpers::beside(list[0]))
         .call()?;
     let (mut r, mut c) = (0, 0);
     for t in &parts {

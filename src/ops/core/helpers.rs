@@ -118,6 +118,14 @@ pub fn back_to(t: Tensor, device: Device) -> Result<Tensor> {
     t.to_device(device)
 }
 
+/// Where a composite makes a tensor to go with `t`: on its device, or nowhere in particular if `t` is recorded, which is
+/// on meta only until it is replayed.
+#[must_use]
+pub fn beside(t: &Tensor) -> Option<Device> {
+    let recorded = t.is_meta() && t.storage().is_sourced();
+    (!recorded).then(|| t.device())
+}
+
 /// Runs calls that are part of a kernel's work: only the recording, which keeps their effects, sees them.
 pub fn inside<R>(f: impl FnOnce() -> R) -> R {
     crate::mode::with_layers(crate::mode::RECORDING, f)

@@ -33,10 +33,7 @@ pub static OPS: &[OpDef] = &[
         body!(put_rule, put).index_args(2).updates(),
         "`self` with values written at indices.",
     )
-    .samples(
-        "f32[5, 5], (i64([2])), f32[1, 5], accumulate=False; \
-         c64[5, 5], (b8([False, False, False, False, False])), c64[5], accumulate=True",
-    ),
+    .samples("f32[3, 4], [i64([2, 0])], f32[4]; i64[4], [i64([1, 1])], i64(5), True"),
 ];
 
 /// The layout of one dimension's positions.

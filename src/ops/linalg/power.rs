@@ -2,6 +2,7 @@
 
 use crate::cpu::dense::Matrix;
 use crate::cpu::matrices;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::lead;
@@ -62,7 +63,7 @@ fn matrix_power(a: &calls::LinalgMatrixPower) -> Result<Tensor> {
         0 => {
             let one = f::EyeM::new(r, r)
                 .dtype(t.dtype())
-                .device(t.device())
+                .device(helpers::beside(t))
                 .call()?;
             f::Clone::new(&f::expand(&one, t.shape())?)
                 .memory_format(MemoryFormat::Contiguous)

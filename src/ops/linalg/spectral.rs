@@ -2,6 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{batch_note, check, columnwise, lead, plan, tail};
@@ -141,7 +142,7 @@ fn svd(a: &calls::Svd) -> Result<Ret> {
         let zeros = |k: i64| {
             f::Zeros::new(&lead(t.shape()).concat(&[k, k]))
                 .dtype(t.dtype())
-                .device(t.device())
+                .device(helpers::beside(t))
                 .call()
         };
         let (m, n) = (tail(t.shape())[0], tail(t.shape())[1]);

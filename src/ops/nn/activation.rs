@@ -10,117 +10,87 @@ use crate::{DType, Result, Scalar, Tensor, bail, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
 
-map_op!(
-    Elu,
-    1,
-    [single] | x,
-    c | if x < 0.0 {
+map_op! {
+    Elu, 1,
+    [single] |x, c| if x < 0.0 {
         (x * T::ctx(c, 2)).expm1_() * T::ctx(c, 0)
     } else {
         x * T::ctx(c, 1)
     }
-);
+}
 
-map_op!(Gelu, 1, [single] | x, c | x.gelu_());
+map_op! { Gelu, 1, [single] |x, c| x.gelu_() }
 
-map_op!(GeluTanh, 1, [single] | x, c | x.gelu_tanh_());
+map_op! { GeluTanh, 1, [single] |x, c| x.gelu_tanh_() }
 
-map_op!(Silu, 1, [float complex] |x, c| x / (1.0 + (-x).exp_()));
+map_op! { Silu, 1, [float complex] |x, c| x / (1.0 + (-x).exp_()) }
 
-map_op!(Mish, 1, [single] | x, c | x * x.exp_().log1p_().tanh_());
+map_op! { Mish, 1, [single] |x, c| x * x.exp_().log1p_().tanh_() }
 
-map_op!(
-    Hardtanh,
-    1,
-    [int] | x,
-    c | if x < T::ctx(c, 0) {
+map_op! {
+    Hardtanh, 1,
+    [int] |x, c| if x < T::ctx(c, 0) {
         T::ctx(c, 0)
     } else if x > T::ctx(c, 1) {
         T::ctx(c, 1)
     } else {
         x
     },
-    [light] | x,
-    c | if x < T::ctx(c, 0) {
+    [light] |x, c| if x < T::ctx(c, 0) {
         T::ctx(c, 0)
     } else if x > T::ctx(c, 1) {
         T::ctx(c, 1)
     } else {
         x
     }
-);
+}
 
-map_op!(Hardsigmoid, 1, [light] | x, c | clamp6(x + 3.0) / 6.0);
+map_op! { Hardsigmoid, 1, [light] |x, c| clamp6(x + 3.0) / 6.0 }
 
-map_op!(Hardswish, 1, [light] | x, c | x * clamp6(x + 3.0) / 6.0);
+map_op! { Hardswish, 1, [light] |x, c| x * clamp6(x + 3.0) / 6.0 }
 
-map_op!(
-    LeakyRelu,
-    1,
-    [light] | x,
-    c | if x > 0.0 { x } else { x * T::ctx(c, 0) }
-);
+map_op! { LeakyRelu, 1, [light] |x, c| if x > 0.0 { x } else { x * T::ctx(c, 0) } }
 
-map_op!(
-    Softplus,
-    1,
-    [single] | x,
-    c | if x * T::ctx(c, 0) > T::ctx(c, 1) {
+map_op! {
+    Softplus, 1,
+    [single] |x, c| if x * T::ctx(c, 0) > T::ctx(c, 1) {
         x
     } else {
         (x * T::ctx(c, 0)).exp_().log1p_() / T::ctx(c, 0)
     }
-);
+}
 
-map_op!(
-    Softshrink,
-    1,
-    [light] | x,
-    c | if x > T::ctx(c, 0) {
+map_op! {
+    Softshrink, 1,
+    [light] |x, c| if x > T::ctx(c, 0) {
         x - T::ctx(c, 0)
     } else if x < -T::ctx(c, 0) {
         x + T::ctx(c, 0)
     } else {
         x * 0.0
     }
-);
+}
 
-map_op!(
-    Hardshrink,
-    1,
-    [light] | x,
-    c | if x >= -T::ctx(c, 0) && x <= T::ctx(c, 0) {
+map_op! {
+    Hardshrink, 1,
+    [light] |x, c| if x >= -T::ctx(c, 0) && x <= T::ctx(c, 0) {
         0.0
     } else {
         x
     }
-);
+}
 
-map_op!(
-    Threshold,
-    1,
-    [int] | x,
-    c | if x <= T::ctx(c, 0) { T::ctx(c, 1) } else { x },
-    [light] | x,
-    c | if x <= T::ctx(c, 0) { T::ctx(c, 1) } else { x }
-);
+map_op! {
+    Threshold, 1,
+    [int] |x, c| if x <= T::ctx(c, 0) { T::ctx(c, 1) } else { x },
+    [light] |x, c| if x <= T::ctx(c, 0) { T::ctx(c, 1) } else { x }
+}
 
-map_op!(
-    LogSigmoid,
-    1,
-    [single] | x,
-    c | (if x < 0.0 { x } else { 0.0 }) - (-x.abs()).exp_().log1p_()
-);
+map_op! { LogSigmoid, 1, [single] |x, c| (if x < 0.0 { x } else { 0.0 }) - (-x.abs()).exp_().log1p_() }
 
-map_op!(Glu, 2, [float] | x, y, c | x * y.sigmoid_());
+map_op! { Glu, 2, [float] |x, y, c| x * y.sigmoid_() }
 
-map_op!(
-    Prelu,
-    2,
-    [light] | x,
-    y,
-    c | if x > 0.0 { x } else { y * x }
-);
+map_op! { Prelu, 2, [light] |x, y, c| if x > 0.0 { x } else { y * x } }
 
 /// Activations that single precision has branch-free forms of.
 trait Smooth: Copy {

@@ -1,6 +1,7 @@
 //! Attention.
 
 use crate::cpu::attention as cpu;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
@@ -140,7 +141,7 @@ fn causal_mask(scores: &Tensor) -> Result<Tensor> {
     let count = |dim: usize| {
         f::Arange::new(scores.shape()[dim])
             .dtype(DType::I64)
-            .device(scores.device())
+            .device(helpers::beside(scores))
             .call()
     };
     f::ge(&f::unsqueeze(&count(n - 2)?, 1)?, &count(n - 1)?)

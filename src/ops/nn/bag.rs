@@ -1,6 +1,7 @@
 //! embedding_bag and bilinear forms.
 
 use crate::cpu::bag::{Bag, bags};
+use crate::ops::core::helpers;
 use crate::ops::core::op::{F, OpDef, OutSpec, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
@@ -212,7 +213,7 @@ fn lists(a: &calls::NnFunctionalEmbeddingBag) -> Result<Lists> {
             );
             let steps = f::Arange::new(input.shape()[0])
                 .dtype(input.dtype())
-                .device(input.device())
+                .device(helpers::beside(input))
                 .call()?;
             let flat = |t: &Tensor| f::reshape(t, &[-1]);
             Ok(Lists {

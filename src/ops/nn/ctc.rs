@@ -1,6 +1,7 @@
 //! ctc_loss.
 
 use crate::cpu::ctc::losses;
+use crate::ops::core::helpers;
 use crate::ops::core::helpers::readable;
 use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
@@ -225,9 +226,12 @@ fn ctc(o: &Operands, r: Reduction) -> Result<Ret> {
     }
     if r == Reduction::Mean {
         let counts: Vec<f64> = o.labels.iter().map(|&l| l.max(1) as f64).collect();
-        let counts = Tensor::from_slice(&counts, &[counts.len() as i64])?
-            .to_dtype(losses.dtype())?
-            .to_device(losses.device())?;
+        let counts =
+            Tensor::from_slice(&counts, &[counts.len() as i64])?.to_dtype(losses.dtype())?;
+        let counts = match helpers::beside(&losses) {
+            Some(device) => counts.to_device(device)?,
+            None => counts,
+        };
         return reduced(f::div(&losses, &counts)?, r);
     }
     if single && r == Reduction::None {

@@ -2,6 +2,7 @@
 
 use crate::cpu::pooling::{Job, Rule, Window, windows};
 use crate::cpu::{self as host, copy};
+use crate::ops::core::helpers;
 use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::pool::{each, plan, wanted};
@@ -95,7 +96,7 @@ fn maxima(n: usize, name: &str, o: &Operands, positions: bool) -> Result<Ret> {
             let shape = Dims::from([batch, x.shape()[x.ndim() - n - 1], n as i64]);
             drawn = f::Rand::new(&shape)
                 .dtype(x.dtype())
-                .device(x.device())
+                .device(helpers::beside(x))
                 .call()?;
             &drawn
         }

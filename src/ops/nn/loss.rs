@@ -8,46 +8,29 @@ use crate::ops::pointwise::rule::same;
 use crate::{DType, Device, Result, Tensor, bail, cpu, ensure, map_op, map_row};
 use torchlike_macros::operators;
 
-map_op!(Mse, 2, [light] | x, y, c | (x - y) * (x - y));
+map_op! { Mse, 2, [light] |x, y, c| (x - y) * (x - y) }
 
-map_op!(
-    SmoothL1,
-    2,
-    [light] | x,
-    y,
-    c | if (x - y).abs() < T::ctx(c, 0) {
+map_op! {
+    SmoothL1, 2,
+    [light] |x, y, c| if (x - y).abs() < T::ctx(c, 0) {
         0.5 * (x - y) * (x - y) / T::ctx(c, 0)
     } else {
         (x - y).abs() - 0.5 * T::ctx(c, 0)
     }
-);
+}
 
-map_op!(
-    Huber,
-    2,
-    [light] | x,
-    y,
-    c | if (x - y).abs() <= T::ctx(c, 0) {
+map_op! {
+    Huber, 2,
+    [light] |x, y, c| if (x - y).abs() <= T::ctx(c, 0) {
         0.5 * (x - y) * (x - y)
     } else {
         T::ctx(c, 0) * ((x - y).abs() - 0.5 * T::ctx(c, 0))
     }
-);
+}
 
-map_op!(
-    Bce,
-    2,
-    [single] | x,
-    y,
-    c | (y - 1.0) * floor100((-x).log1p_()) - y * floor100(x.log_())
-);
+map_op! { Bce, 2, [single] |x, y, c| (y - 1.0) * floor100((-x).log1p_()) - y * floor100(x.log_()) }
 
-map_op!(
-    ClampMin,
-    1,
-    [light] | x,
-    c | if x < T::ctx(c, 0) { T::ctx(c, 0) } else { x }
-);
+map_op! { ClampMin, 1, [light] |x, c| if x < T::ctx(c, 0) { T::ctx(c, 0) } else { x } }
 
 /// Logarithms in binary cross entropy do not fall below -100.
 #[inline(always)]

@@ -10,13 +10,7 @@ use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, map_op, map_row};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
-map_op!(
-    Blend,
-    2,
-    [float] | x,
-    y,
-    c | x * T::ctx(c, 1) + y * T::ctx(c, 0)
-);
+map_op! { Blend, 2, [float] |x, y, c| x * T::ctx(c, 1) + y * T::ctx(c, 0) }
 
 fn blend_ctx(a: &calls::_NnUpdateRunning, _: DType) -> Result<Ctx> {
     Ok(Ctx {

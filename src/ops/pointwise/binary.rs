@@ -12,53 +12,25 @@ use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
 
 // PyTorch rounds sums with a factor once (real numbers only), and so do these.
-map_op!(
-    Add,
-    2,
-    [int] | x,
-    y,
-    c | x.wrapping_add(y.wrapping_mul(T::ctx(c, 0))),
-    [light] | x,
-    y,
-    c | y.mul_add(T::ctx(c, 0), x),
-    [complex] | x,
-    y,
-    c | x + y * T::ctx(c, 0),
-    [boolean] | x,
-    y,
-    c | x | (y & T::ctx(c, 0))
-);
-map_op!(
-    Sub,
-    2,
-    [int] | x,
-    y,
-    c | x.wrapping_sub(y.wrapping_mul(T::ctx(c, 0))),
-    [light] | x,
-    y,
-    c | (-y).mul_add(T::ctx(c, 0), x),
-    [complex] | x,
-    y,
-    c | x - y * T::ctx(c, 0)
-);
-map_op!(Mul, 2, [int] |x, y, c| x.wrapping_mul(y), [light complex] |x, y, c| x * y, [boolean] |x, y, c| x & y);
-map_op!(Div, 2, [light complex] |x, y, c| x / y);
-map_op!(
-    DivTrunc,
-    2,
-    [int_heavy] | x,
-    y,
-    c | if y == 0 { 0 } else { x.wrapping_div(y) },
-    [light] | x,
-    y,
-    c | (x / y).trunc()
-);
-map_op!(
-    DivFloor,
-    2,
-    [int_heavy] | x,
-    y,
-    c | if y == 0 {
+map_op! {
+    Add, 2,
+    [int] |x, y, c| x.wrapping_add(y.wrapping_mul(T::ctx(c, 0))),
+    [light] |x, y, c| y.mul_add(T::ctx(c, 0), x),
+    [complex] |x, y, c| x + y * T::ctx(c, 0),
+    [boolean] |x, y, c| x | (y & T::ctx(c, 0))
+}
+map_op! {
+    Sub, 2,
+    [int] |x, y, c| x.wrapping_sub(y.wrapping_mul(T::ctx(c, 0))),
+    [light] |x, y, c| (-y).mul_add(T::ctx(c, 0), x),
+    [complex] |x, y, c| x - y * T::ctx(c, 0)
+}
+map_op! { Mul, 2, [int] |x, y, c| x.wrapping_mul(y), [light complex] |x, y, c| x * y, [boolean] |x, y, c| x & y }
+map_op! { Div, 2, [light complex] |x, y, c| x / y }
+map_op! { DivTrunc, 2, [int_heavy] |x, y, c| if y == 0 { 0 } else { x.wrapping_div(y) }, [light] |x, y, c| (x / y).trunc() }
+map_op! {
+    DivFloor, 2,
+    [int_heavy] |x, y, c| if y == 0 {
         0
     } else {
         let q = x.wrapping_div(y);
@@ -68,9 +40,7 @@ map_op!(
             q
         }
     },
-    [heavy] | x,
-    y,
-    c | {
+    [heavy] |x, y, c| {
         if y == 0.0 {
             x / y
         } else {
@@ -87,13 +57,10 @@ map_op!(
             }
         }
     }
-);
-map_op!(
-    Remainder,
-    2,
-    [int_heavy] | x,
-    y,
-    c | if y == 0 {
+}
+map_op! {
+    Remainder, 2,
+    [int_heavy] |x, y, c| if y == 0 {
         0
     } else {
         let r = x.wrapping_rem(y);
@@ -103,9 +70,7 @@ map_op!(
             r
         }
     },
-    [heavy] | x,
-    y,
-    c | {
+    [heavy] |x, y, c| {
         let m = x % y;
         if m != 0.0 && ((y < 0.0) != (m < 0.0)) {
             m + y
@@ -113,43 +78,24 @@ map_op!(
             m
         }
     }
-);
-map_op!(
-    Fmod,
-    2,
-    [int_heavy] | x,
-    y,
-    c | if y == 0 { 0 } else { x.wrapping_rem(y) },
-    [heavy] | x,
-    y,
-    c | x % y
-);
-map_op!(
-    Pow,
-    2,
-    [int_heavy] | x,
-    y,
-    c | int_pow(x as i64, y as i64) as T,
-    [heavy] | x,
-    y,
-    c | x.powf(y),
-    [complex] | x,
-    y,
-    c | if y.re == 0.0 && y.im == 0.0 {
+}
+map_op! { Fmod, 2, [int_heavy] |x, y, c| if y == 0 { 0 } else { x.wrapping_rem(y) }, [heavy] |x, y, c| x % y }
+map_op! {
+    Pow, 2,
+    [int_heavy] |x, y, c| int_pow(x as i64, y as i64) as T,
+    [heavy] |x, y, c| x.powf(y),
+    [complex] |x, y, c| if y.re == 0.0 && y.im == 0.0 {
         T::new(1.0, 0.0)
     } else {
         x.powc(y)
     }
-);
-map_op!(Atan2, 2, [heavy] | x, y, c | x.atan2(y));
-map_op!(Hypot, 2, [heavy] | x, y, c | x.hypot(y));
-map_op!(Copysign, 2, [light] | x, y, c | x.copysign(y));
-map_op!(
-    Nextafter,
-    2,
-    [light] | x,
-    y,
-    c | if x.is_nan() || y.is_nan() {
+}
+map_op! { Atan2, 2, [heavy] |x, y, c| x.atan2(y) }
+map_op! { Hypot, 2, [heavy] |x, y, c| x.hypot(y) }
+map_op! { Copysign, 2, [light] |x, y, c| x.copysign(y) }
+map_op! {
+    Nextafter, 2,
+    [light] |x, y, c| if x.is_nan() || y.is_nan() {
         T::NAN
     } else if x == y {
         y
@@ -160,88 +106,64 @@ map_op!(
     } else {
         T::from_bits(x.to_bits() - 1)
     }
-);
-map_op!(
-    Logaddexp,
-    2,
-    [heavy] | x,
-    y,
-    c | if x == y {
+}
+map_op! {
+    Logaddexp, 2,
+    [heavy] |x, y, c| if x == y {
         x + T::ln_1p(1.0)
     } else {
         x.max(y) + (-(x - y).abs()).exp().ln_1p()
     },
-    [complex] | x,
-    y,
-    c | {
+    [complex] |x, y, c| {
         let wide = |z: T| Complex64::new(z.re.into(), z.im.into());
         let sum = crate::cpu::math::clogaddexp(wide(x), wide(y));
         T::new(sum.re as _, sum.im as _)
     }
-);
-map_op!(
-    Logaddexp2,
-    2,
-    [heavy] | x,
-    y,
-    c | if x == y {
+}
+map_op! {
+    Logaddexp2, 2,
+    [heavy] |x, y, c| if x == y {
         x + 1.0
     } else {
         x.max(y) + (-(x - y).abs()).exp2().ln_1p() * (std::f64::consts::LOG2_E as T)
     }
-);
-map_op!(
-    Xlogy,
-    2,
-    [heavy] | x,
-    y,
-    c | if y.is_nan() {
+}
+map_op! {
+    Xlogy, 2,
+    [heavy] |x, y, c| if y.is_nan() {
         y
     } else if x == 0.0 {
         0.0
     } else {
         x * y.ln()
     }
-);
-map_op!(
-    Xlog1py,
-    2,
-    [heavy] | x,
-    y,
-    c | if y.is_nan() {
+}
+map_op! {
+    Xlog1py, 2,
+    [heavy] |x, y, c| if y.is_nan() {
         y
     } else if x == 0.0 {
         0.0
     } else {
         x * y.ln_1p()
     }
-);
-map_op!(
-    Heaviside,
-    2,
-    [int] | x,
-    y,
-    c | if x == 0 { y } else { T::from(x > 0) },
-    [light] | x,
-    y,
-    c | if x == 0.0 {
+}
+map_op! {
+    Heaviside, 2,
+    [int] |x, y, c| if x == 0 { y } else { T::from(x > 0) },
+    [light] |x, y, c| if x == 0.0 {
         y
     } else if x > 0.0 {
         1.0
     } else {
         0.0
     },
-    [boolean] | x,
-    y,
-    c | x | y
-);
-map_op!(Gcd, 2, [int_heavy] | x, y, c | gcd(x as i64, y as i64) as T);
-map_op!(
-    Lcm,
-    2,
-    [int_heavy] | x,
-    y,
-    c | {
+    [boolean] |x, y, c| x | y
+}
+map_op! { Gcd, 2, [int_heavy] |x, y, c| gcd(x as i64, y as i64) as T }
+map_op! {
+    Lcm, 2,
+    [int_heavy] |x, y, c| {
         let g = gcd(x as i64, y as i64);
         if g == 0 {
             0
@@ -249,44 +171,27 @@ map_op!(
             ((x as i64).wrapping_div(g).wrapping_mul(y as i64)).wrapping_abs() as T
         }
     }
-);
-map_op!(
-    Lerp,
-    3,
-    [light] | x,
-    y,
-    w,
-    c | if w.abs() < 0.5 {
+}
+map_op! {
+    Lerp, 3,
+    [light] |x, y, w, c| if w.abs() < 0.5 {
         w.mul_add(y - x, x)
     } else {
         (x - y).mul_add(1.0 - w, y)
     },
-    [complex] | x,
-    y,
-    w,
-    c | if w.norm() < 0.5 {
+    [complex] |x, y, w, c| if w.norm() < 0.5 {
         x + w * (y - x)
     } else {
         y - (y - x) * (T::new(1.0, 0.0) - w)
     }
-);
-map_op!(
-    Addcmul,
-    3,
-    [int] | x,
-    y,
-    z,
-    c | x.wrapping_add(T::ctx(c, 0).wrapping_mul(y).wrapping_mul(z)),
-    [light] | x,
-    y,
-    z,
-    c | (T::ctx(c, 0) * y).mul_add(z, x),
-    [complex] | x,
-    y,
-    z,
-    c | x + T::ctx(c, 0) * y * z
-);
-map_op!(Addcdiv, 3, [light complex] |x, y, z, c| x + T::ctx(c, 0) * y / z);
+}
+map_op! {
+    Addcmul, 3,
+    [int] |x, y, z, c| x.wrapping_add(T::ctx(c, 0).wrapping_mul(y).wrapping_mul(z)),
+    [light] |x, y, z, c| (T::ctx(c, 0) * y).mul_add(z, x),
+    [complex] |x, y, z, c| x + T::ctx(c, 0) * y * z
+}
+map_op! { Addcdiv, 3, [light complex] |x, y, z, c| x + T::ctx(c, 0) * y / z }
 
 /// A factor for the loop, in each form that a type may need.
 fn factor(s: Scalar, d: DType) -> Result<Ctx> {

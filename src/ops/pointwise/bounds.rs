@@ -7,69 +7,24 @@ use crate::ops::pointwise::rule::same;
 use crate::{Result, bail, map_op, map_row};
 use torchlike_macros::operators;
 
-map_op!(
-    Maximum,
-    2,
-    [int] | x,
-    y,
-    c | x.max(y),
-    [light] | x,
-    y,
-    c | if (x > y) | x.is_nan() { x } else { y },
-    [boolean] | x,
-    y,
-    c | x | y
-);
-map_op!(
-    Minimum,
-    2,
-    [int] | x,
-    y,
-    c | x.min(y),
-    [light] | x,
-    y,
-    c | if (x < y) | x.is_nan() { x } else { y },
-    [boolean] | x,
-    y,
-    c | x & y
-);
-map_op!(
-    Fmax,
-    2,
-    [int] | x,
-    y,
-    c | x.max(y),
-    [light] | x,
-    y,
-    c | x.max(y),
-    [boolean] | x,
-    y,
-    c | x | y
-);
-map_op!(
-    Fmin,
-    2,
-    [int] | x,
-    y,
-    c | x.min(y),
-    [light] | x,
-    y,
-    c | x.min(y),
-    [boolean] | x,
-    y,
-    c | x & y
-);
-map_op!(
-    Clamp3,
-    3,
-    [int] | x,
-    lo,
-    hi,
-    c | x.max(lo).min(hi),
-    [light] | x,
-    lo,
-    hi,
-    c | {
+map_op! {
+    Maximum, 2,
+    [int] |x, y, c| x.max(y),
+    [light] |x, y, c| if (x > y) | x.is_nan() { x } else { y },
+    [boolean] |x, y, c| x | y
+}
+map_op! {
+    Minimum, 2,
+    [int] |x, y, c| x.min(y),
+    [light] |x, y, c| if (x < y) | x.is_nan() { x } else { y },
+    [boolean] |x, y, c| x & y
+}
+map_op! { Fmax, 2, [int] |x, y, c| x.max(y), [light] |x, y, c| x.max(y), [boolean] |x, y, c| x | y }
+map_op! { Fmin, 2, [int] |x, y, c| x.min(y), [light] |x, y, c| x.min(y), [boolean] |x, y, c| x & y }
+map_op! {
+    Clamp3, 3,
+    [int] |x, lo, hi, c| x.max(lo).min(hi),
+    [light] |x, lo, hi, c| {
         // Comparisons with NaN are false, which keeps a NaN x; NaN bounds are told apart afterwards.
         let v = if lo > x { lo } else { x };
         let v = if hi < v { hi } else { v };
@@ -79,7 +34,7 @@ map_op!(
             v
         }
     }
-);
+}
 
 #[cold]
 fn no_bound() -> Result<OwnedArgs> {

@@ -7,35 +7,47 @@ use crate::{DType, Result, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
 
-map_op!(Eq, 2 => bool, [int uint light complex boolean] |x, y, c| x == y);
-map_op!(Ne, 2 => bool, [int uint light complex boolean] |x, y, c| x != y);
-map_op!(Lt, 2 => bool, [int uint light boolean] |x, y, c| x < y);
-map_op!(Le, 2 => bool, [int uint light boolean] |x, y, c| x <= y);
-map_op!(Gt, 2 => bool, [int uint light boolean] |x, y, c| x > y);
-map_op!(Ge, 2 => bool, [int uint light boolean] |x, y, c| x >= y);
-map_op!(LogicalAnd, 2 => bool, [int uint] |x, y, c| x != 0 && y != 0, [light] |x, y, c| x != 0.0 && y != 0.0, [complex] |x, y, c| x.norm_sqr() != 0.0 && y.norm_sqr() != 0.0, [boolean] |x, y, c| x && y);
-map_op!(LogicalOr, 2 => bool, [int uint] |x, y, c| x != 0 || y != 0, [light] |x, y, c| x != 0.0 || y != 0.0, [complex] |x, y, c| x.norm_sqr() != 0.0 || y.norm_sqr() != 0.0, [boolean] |x, y, c| x || y);
-map_op!(LogicalXor, 2 => bool, [int uint] |x, y, c| (x != 0) != (y != 0), [light] |x, y, c| (x != 0.0) != (y != 0.0), [complex] |x, y, c| (x.norm_sqr() != 0.0) != (y.norm_sqr() != 0.0), [boolean] |x, y, c| x != y);
-map_op!(BitAnd, 2, [int boolean] |x, y, c| x & y);
-map_op!(BitOr, 2, [int boolean] |x, y, c| x | y);
-map_op!(BitXor, 2, [int boolean] |x, y, c| x ^ y);
-map_op!(
-    Shl,
-    2,
-    [int] | x,
-    y,
-    c | if (y as i64) < 0 || y as i64 >= T::BITS as i64 {
+map_op! { Eq, 2 => bool, [int uint light complex boolean] |x, y, c| x == y }
+map_op! { Ne, 2 => bool, [int uint light complex boolean] |x, y, c| x != y }
+map_op! { Lt, 2 => bool, [int uint light boolean] |x, y, c| x < y }
+map_op! { Le, 2 => bool, [int uint light boolean] |x, y, c| x <= y }
+map_op! { Gt, 2 => bool, [int uint light boolean] |x, y, c| x > y }
+map_op! { Ge, 2 => bool, [int uint light boolean] |x, y, c| x >= y }
+map_op! {
+    LogicalAnd, 2 => bool,
+    [int uint] |x, y, c| x != 0 && y != 0,
+    [light] |x, y, c| x != 0.0 && y != 0.0,
+    [complex] |x, y, c| x.norm_sqr() != 0.0 && y.norm_sqr() != 0.0,
+    [boolean] |x, y, c| x && y
+}
+map_op! {
+    LogicalOr, 2 => bool,
+    [int uint] |x, y, c| x != 0 || y != 0,
+    [light] |x, y, c| x != 0.0 || y != 0.0,
+    [complex] |x, y, c| x.norm_sqr() != 0.0 || y.norm_sqr() != 0.0,
+    [boolean] |x, y, c| x || y
+}
+map_op! {
+    LogicalXor, 2 => bool,
+    [int uint] |x, y, c| (x != 0) != (y != 0),
+    [light] |x, y, c| (x != 0.0) != (y != 0.0),
+    [complex] |x, y, c| (x.norm_sqr() != 0.0) != (y.norm_sqr() != 0.0),
+    [boolean] |x, y, c| x != y
+}
+map_op! { BitAnd, 2, [int boolean] |x, y, c| x & y }
+map_op! { BitOr, 2, [int boolean] |x, y, c| x | y }
+map_op! { BitXor, 2, [int boolean] |x, y, c| x ^ y }
+map_op! {
+    Shl, 2,
+    [int] |x, y, c| if (y as i64) < 0 || y as i64 >= T::BITS as i64 {
         0
     } else {
         x << y
     }
-);
-map_op!(
-    Shr,
-    2,
-    [int] | x,
-    y,
-    c | if (y as i64) < 0 || y as i64 >= T::BITS as i64 {
+}
+map_op! {
+    Shr, 2,
+    [int] |x, y, c| if (y as i64) < 0 || y as i64 >= T::BITS as i64 {
         if x < 0 as T {
             (0 as T).wrapping_sub(1)
         } else {
@@ -44,8 +56,13 @@ map_op!(
     } else {
         x >> y
     }
-);
-map_op!(Isclose, 2 => bool, [int boolean] |x, y, c| x == y || { let (a, b) = (f64::from(i32::from(x != y)) * (x as i64 as f64 - y as i64 as f64).abs(), (y as i64 as f64 * c.f[0]).abs() + c.f[1]); a <= b }, [light] |x, y, c| x == y || (c.i[0] != 0 && x.is_nan() && y.is_nan()) || { let (a, b) = ((x - y).abs(), c.f[1] as T + (c.f[0] as T * y).abs()); a.is_finite() && a <= b }, [complex] |x, y, c| x == y || (c.i[0] != 0 && x.is_nan() && y.is_nan()) || { let (a, b) = (f64::from((x - y).norm()), c.f[1] + c.f[0] * f64::from(y.norm())); a.is_finite() && a <= b });
+}
+map_op! {
+    Isclose, 2 => bool,
+    [int boolean] |x, y, c| x == y || { let (a, b) = (f64::from(i32::from(x != y)) * (x as i64 as f64 - y as i64 as f64).abs(), (y as i64 as f64 * c.f[0]).abs() + c.f[1]); a <= b },
+    [light] |x, y, c| x == y || (c.i[0] != 0 && x.is_nan() && y.is_nan()) || { let (a, b) = ((x - y).abs(), c.f[1] as T + (c.f[0] as T * y).abs()); a.is_finite() && a <= b },
+    [complex] |x, y, c| x == y || (c.i[0] != 0 && x.is_nan() && y.is_nan()) || { let (a, b) = (f64::from((x - y).norm()), c.f[1] + c.f[0] * f64::from(y.norm())); a.is_finite() && a <= b }
+}
 
 /// Tolerances, and whether NaN equals NaN.
 fn tolerances(a: &calls::Isclose, _: DType) -> Result<Ctx> {

@@ -8,119 +8,31 @@ use crate::ops::pointwise::rule::{float, same};
 use crate::{DType, Result, Tensor, ensure, map_op, map_row};
 use torchlike_macros::operators;
 
-map_op!(Entr, 1, [heavy] | x, c | special::entr(f64::from(x)) as T);
-map_op!(Erfcx, 1, [heavy] | x, c | special::erfcx(f64::from(x)) as T);
-map_op!(Ndtr, 1, [heavy] | x, c | special::ndtr(f64::from(x)) as T);
-map_op!(Ndtri, 1, [heavy] | x, c | special::ndtri(f64::from(x)) as T);
-map_op!(
-    LogNdtr,
-    1,
-    [heavy] | x,
-    c | special::log_ndtr(f64::from(x)) as T
-);
-map_op!(
-    I0,
-    1,
-    [heavy] | x,
-    c | special::bessel_i(0, f64::from(x)) as T
-);
-map_op!(
-    I0e,
-    1,
-    [heavy] | x,
-    c | special::bessel_ie(0, f64::from(x)) as T
-);
-map_op!(
-    I1,
-    1,
-    [heavy] | x,
-    c | special::bessel_i(1, f64::from(x)) as T
-);
-map_op!(
-    I1e,
-    1,
-    [heavy] | x,
-    c | special::bessel_ie(1, f64::from(x)) as T
-);
-map_op!(
-    AiryAi,
-    1,
-    [heavy] | x,
-    c | special::airy_ai(f64::from(x)) as T
-);
-map_op!(J0, 1, [heavy] | x, c | libm::j0(f64::from(x)) as T);
-map_op!(J1, 1, [heavy] | x, c | libm::j1(f64::from(x)) as T);
-map_op!(Y0, 1, [heavy] | x, c | libm::y0(f64::from(x)) as T);
-map_op!(Y1, 1, [heavy] | x, c | libm::y1(f64::from(x)) as T);
-map_op!(
-    Mi0,
-    1,
-    [heavy] | x,
-    c | special::bessel_i(0, f64::from(x)) as T
-);
-map_op!(
-    Mi1,
-    1,
-    [heavy] | x,
-    c | special::bessel_i(1, f64::from(x)) as T
-);
-map_op!(
-    K0,
-    1,
-    [heavy] | x,
-    c | special::bessel_k(0.0, f64::from(x)) as T
-);
-map_op!(
-    K1,
-    1,
-    [heavy] | x,
-    c | special::bessel_k(1.0, f64::from(x)) as T
-);
-map_op!(
-    K0e,
-    1,
-    [heavy] | x,
-    c | special::bessel_ke(0.0, f64::from(x)) as T
-);
-map_op!(
-    K1e,
-    1,
-    [heavy] | x,
-    c | special::bessel_ke(1.0, f64::from(x)) as T
-);
-map_op!(
-    Sj0,
-    1,
-    [heavy] | x,
-    c | special::spherical_j0(f64::from(x)) as T
-);
-map_op!(
-    Polygamma,
-    1,
-    [heavy] | x,
-    c | special::polygamma(c.i[0], f64::from(x), size_of::<T>() == 4) as T
-);
-map_op!(
-    Zeta,
-    2,
-    [heavy] | x,
-    y,
-    c | special::zeta(f64::from(x), f64::from(y)) as T
-);
-map_op!(
-    Igamma,
-    2,
-    [heavy] | x,
-    y,
-    c | special::igamma(f64::from(x), f64::from(y), false) as T
-);
-map_op!(
-    Igammac,
-    2,
-    [heavy] | x,
-    y,
-    c | special::igamma(f64::from(x), f64::from(y), true) as T
-);
+map_op! { Entr, 1, [heavy] |x, c| special::entr(f64::from(x)) as T }
+map_op! { Erfcx, 1, [heavy] |x, c| special::erfcx(f64::from(x)) as T }
+map_op! { Ndtr, 1, [heavy] |x, c| special::ndtr(f64::from(x)) as T }
+map_op! { Ndtri, 1, [heavy] |x, c| special::ndtri(f64::from(x)) as T }
+map_op! { LogNdtr, 1, [heavy] |x, c| special::log_ndtr(f64::from(x)) as T }
+map_op! { I0, 1, [heavy] |x, c| special::bessel_i(0, f64::from(x)) as T }
+map_op! { I0e, 1, [heavy] |x, c| special::bessel_ie(0, f64::from(x)) as T }
+map_op! { I1, 1, [heavy] |x, c| special::bessel_i(1, f64::from(x)) as T }
+map_op! { I1e, 1, [heavy] |x, c| special::bessel_ie(1, f64::from(x)) as T }
+map_op! { AiryAi, 1, [heavy] |x, c| special::airy_ai(f64::from(x)) as T }
+map_op! { J0, 1, [heavy] |x, c| libm::j0(f64::from(x)) as T }
+map_op! { J1, 1, [heavy] |x, c| libm::j1(f64::from(x)) as T }
+map_op! { Y0, 1, [heavy] |x, c| libm::y0(f64::from(x)) as T }
+map_op! { Y1, 1, [heavy] |x, c| libm::y1(f64::from(x)) as T }
+map_op! { Mi0, 1, [heavy] |x, c| special::bessel_i(0, f64::from(x)) as T }
+map_op! { Mi1, 1, [heavy] |x, c| special::bessel_i(1, f64::from(x)) as T }
+map_op! { K0, 1, [heavy] |x, c| special::bessel_k(0.0, f64::from(x)) as T }
+map_op! { K1, 1, [heavy] |x, c| special::bessel_k(1.0, f64::from(x)) as T }
+map_op! { K0e, 1, [heavy] |x, c| special::bessel_ke(0.0, f64::from(x)) as T }
+map_op! { K1e, 1, [heavy] |x, c| special::bessel_ke(1.0, f64::from(x)) as T }
+map_op! { Sj0, 1, [heavy] |x, c| special::spherical_j0(f64::from(x)) as T }
+map_op! { Polygamma, 1, [heavy] |x, c| special::polygamma(c.i[0], f64::from(x), size_of::<T>() == 4) as T }
+map_op! { Zeta, 2, [heavy] |x, y, c| special::zeta(f64::from(x), f64::from(y)) as T }
+map_op! { Igamma, 2, [heavy] |x, y, c| special::igamma(f64::from(x), f64::from(y), false) as T }
+map_op! { Igammac, 2, [heavy] |x, y, c| special::igamma(f64::from(x), f64::from(y), true) as T }
 fn plain(x: f64) -> f64 {
     x
 }
@@ -161,12 +73,7 @@ polynomials! {
     Leg Family::Legendre, plain;
 }
 
-map_op!(
-    Mvlgamma,
-    1,
-    [heavy] | x,
-    c | special::mvlgamma(f64::from(x), c.i[0]) as T
-);
+map_op! { Mvlgamma, 1, [heavy] |x, c| special::mvlgamma(f64::from(x), c.i[0]) as T }
 
 /// An integer for the loop.
 fn integer(n: i64) -> Ctx {

@@ -8,124 +8,95 @@ use crate::{DType, Result, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
 
-map_op!(Abs, 1 => real, [int] |x, c| if x < 0 as T { (0 as T).wrapping_sub(x) } else { x }, [light] |x, c| x.abs(), [complex] |x, c| x.norm());
-map_op!(Neg, 1, [int] |x, c| (0 as T).wrapping_sub(x), [light complex] |x, c| -x);
-map_op!(
-    Sign,
-    1,
-    [int] | x,
-    c | T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
-    [light] | x,
-    c | if x > 0.0 {
+map_op! {
+    Abs, 1 => real,
+    [int] |x, c| if x < 0 as T { (0 as T).wrapping_sub(x) } else { x },
+    [light] |x, c| x.abs(),
+    [complex] |x, c| x.norm()
+}
+map_op! { Neg, 1, [int] |x, c| (0 as T).wrapping_sub(x), [light complex] |x, c| -x }
+map_op! {
+    Sign, 1,
+    [int] |x, c| T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
+    [light] |x, c| if x > 0.0 {
         1.0
     } else if x < 0.0 {
         -1.0
     } else {
         0.0
     },
-    [boolean] | x,
-    c | x
-);
-map_op!(
-    Sgn,
-    1,
-    [int] | x,
-    c | T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
-    [light] | x,
-    c | if x > 0.0 {
+    [boolean] |x, c| x
+}
+map_op! {
+    Sgn, 1,
+    [int] |x, c| T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
+    [light] |x, c| if x > 0.0 {
         1.0
     } else if x < 0.0 {
         -1.0
     } else {
         0.0
     },
-    [boolean] | x,
-    c | x,
-    [complex] | x,
-    c | if x.norm_sqr() == 0.0 {
+    [boolean] |x, c| x,
+    [complex] |x, c| if x.norm_sqr() == 0.0 {
         x * 0.0
     } else {
         x / x.norm()
     }
-);
-map_op!(Ceil, 1, [int] | x, c | x, [light] | x, c | x.ceil());
-map_op!(Floor, 1, [int] | x, c | x, [light] | x, c | x.floor());
-map_op!(Trunc, 1, [int] | x, c | x, [light] | x, c | x.trunc());
-map_op!(
-    Round,
-    1,
-    [int] | x,
-    c | x,
-    [light] | x,
-    c | x.round_ties_even()
-);
-map_op!(Frac, 1, [light] | x, c | x - x.trunc());
-map_op!(Square, 1, [int] |x, c| x.wrapping_mul(x), [light complex] |x, c| x * x, [boolean] |x, c| x);
-map_op!(Sqrt, 1, [float complex] |x, c| x.sqrt_());
-map_op!(
-    Rsqrt,
-    1,
-    [float] | x,
-    c | 1.0 / x.sqrt_(),
-    [complex] | x,
-    c | 1.0 / x.sqrt_()
-);
-map_op!(
-    Reciprocal,
-    1,
-    [light] | x,
-    c | 1.0 / x,
-    [complex] | x,
-    c | 1.0 / x
-);
-map_op!(Exp, 1, [float complex] |x, c| x.exp_());
-map_op!(Exp2, 1, [single complex] |x, c| x.exp2_());
-map_op!(Expm1, 1, [single complex] |x, c| x.expm1_());
-map_op!(Log, 1, [single complex] |x, c| x.log_());
-map_op!(Log2, 1, [single complex] |x, c| x.log2_());
-map_op!(Log10, 1, [single complex] |x, c| x.log10_());
-map_op!(Log1p, 1, [single complex] |x, c| x.log1p_());
-map_op!(Sin, 1, [single complex] |x, c| x.sin_());
-map_op!(Cos, 1, [single complex] |x, c| x.cos_());
-map_op!(Tan, 1, [heavy complex] |x, c| x.tan_());
-map_op!(Asin, 1, [heavy complex] |x, c| x.asin_());
-map_op!(Acos, 1, [heavy complex] |x, c| x.acos_());
-map_op!(Atan, 1, [heavy complex] |x, c| x.atan_());
-map_op!(Sinh, 1, [heavy complex] |x, c| x.sinh_());
-map_op!(Cosh, 1, [heavy complex] |x, c| x.cosh_());
-map_op!(Tanh, 1, [single complex] |x, c| x.tanh_());
-map_op!(Asinh, 1, [heavy complex] |x, c| x.asinh_());
-map_op!(Acosh, 1, [heavy complex] |x, c| x.acosh_());
-map_op!(Atanh, 1, [heavy complex] |x, c| x.atanh_());
-map_op!(Sigmoid, 1, [float complex] |x, c| x.sigmoid_());
-map_op!(Erf, 1, [single] | x, c | x.erf_());
-map_op!(Erfc, 1, [single] | x, c | x.erfc_());
-map_op!(Erfinv, 1, [heavy] | x, c | x.erfinv_());
-map_op!(Lgamma, 1, [heavy] | x, c | x.lgamma_());
-map_op!(Digamma, 1, [heavy] | x, c | x.digamma_());
-map_op!(
-    Relu,
-    1,
-    [int] | x,
-    c | if x > 0 as T { x } else { 0 },
-    [light] | x,
-    c | if x < 0.0 { 0.0 } else { x }
-);
-map_op!(BitwiseNot, 1, [int boolean] |x, c| !x);
-map_op!(LogicalNot, 1 => bool, [int uint] |x, c| x == 0, [light] |x, c| x == 0.0, [complex] |x, c| x.re == 0.0 && x.im == 0.0, [boolean] |x, c| !x);
-map_op!(Isnan, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_nan(), [complex] |x, c| x.is_nan());
-map_op!(Isinf, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_infinite(), [complex] |x, c| x.is_infinite());
-map_op!(Isfinite, 1 => bool, [int uint boolean] |x, c| true, [light] |x, c| x.is_finite(), [complex] |x, c| x.is_finite());
-map_op!(Isposinf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::INFINITY);
-map_op!(Isneginf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::NEG_INFINITY);
-map_op!(Signbit, 1 => bool, [int] |x, c| x < 0 as T, [light] |x, c| x.is_sign_negative(), [boolean] |x, c| false);
-map_op!(
-    RoundTo,
-    1,
-    [int] | x,
-    c | x,
-    [light] | x,
-    c | {
+}
+map_op! { Ceil, 1, [int] |x, c| x, [light] |x, c| x.ceil() }
+map_op! { Floor, 1, [int] |x, c| x, [light] |x, c| x.floor() }
+map_op! { Trunc, 1, [int] |x, c| x, [light] |x, c| x.trunc() }
+map_op! { Round, 1, [int] |x, c| x, [light] |x, c| x.round_ties_even() }
+map_op! { Frac, 1, [light] |x, c| x - x.trunc() }
+map_op! { Square, 1, [int] |x, c| x.wrapping_mul(x), [light complex] |x, c| x * x, [boolean] |x, c| x }
+map_op! { Sqrt, 1, [float complex] |x, c| x.sqrt_() }
+map_op! { Rsqrt, 1, [float] |x, c| 1.0 / x.sqrt_(), [complex] |x, c| 1.0 / x.sqrt_() }
+map_op! { Reciprocal, 1, [light] |x, c| 1.0 / x, [complex] |x, c| 1.0 / x }
+map_op! { Exp, 1, [float complex] |x, c| x.exp_() }
+map_op! { Exp2, 1, [single complex] |x, c| x.exp2_() }
+map_op! { Expm1, 1, [single complex] |x, c| x.expm1_() }
+map_op! { Log, 1, [single complex] |x, c| x.log_() }
+map_op! { Log2, 1, [single complex] |x, c| x.log2_() }
+map_op! { Log10, 1, [single complex] |x, c| x.log10_() }
+map_op! { Log1p, 1, [single complex] |x, c| x.log1p_() }
+map_op! { Sin, 1, [single complex] |x, c| x.sin_() }
+map_op! { Cos, 1, [single complex] |x, c| x.cos_() }
+map_op! { Tan, 1, [heavy complex] |x, c| x.tan_() }
+map_op! { Asin, 1, [heavy complex] |x, c| x.asin_() }
+map_op! { Acos, 1, [heavy complex] |x, c| x.acos_() }
+map_op! { Atan, 1, [heavy complex] |x, c| x.atan_() }
+map_op! { Sinh, 1, [heavy complex] |x, c| x.sinh_() }
+map_op! { Cosh, 1, [heavy complex] |x, c| x.cosh_() }
+map_op! { Tanh, 1, [single complex] |x, c| x.tanh_() }
+map_op! { Asinh, 1, [heavy complex] |x, c| x.asinh_() }
+map_op! { Acosh, 1, [heavy complex] |x, c| x.acosh_() }
+map_op! { Atanh, 1, [heavy complex] |x, c| x.atanh_() }
+map_op! { Sigmoid, 1, [float complex] |x, c| x.sigmoid_() }
+map_op! { Erf, 1, [single] |x, c| x.erf_() }
+map_op! { Erfc, 1, [single] |x, c| x.erfc_() }
+map_op! { Erfinv, 1, [heavy] |x, c| x.erfinv_() }
+map_op! { Lgamma, 1, [heavy] |x, c| x.lgamma_() }
+map_op! { Digamma, 1, [heavy] |x, c| x.digamma_() }
+map_op! { Relu, 1, [int] |x, c| if x > 0 as T { x } else { 0 }, [light] |x, c| if x < 0.0 { 0.0 } else { x } }
+map_op! { BitwiseNot, 1, [int boolean] |x, c| !x }
+map_op! {
+    LogicalNot, 1 => bool,
+    [int uint] |x, c| x == 0,
+    [light] |x, c| x == 0.0,
+    [complex] |x, c| x.re == 0.0 && x.im == 0.0,
+    [boolean] |x, c| !x
+}
+map_op! { Isnan, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_nan(), [complex] |x, c| x.is_nan() }
+map_op! { Isinf, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_infinite(), [complex] |x, c| x.is_infinite() }
+map_op! { Isfinite, 1 => bool, [int uint boolean] |x, c| true, [light] |x, c| x.is_finite(), [complex] |x, c| x.is_finite() }
+map_op! { Isposinf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::INFINITY }
+map_op! { Isneginf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::NEG_INFINITY }
+map_op! { Signbit, 1 => bool, [int] |x, c| x < 0 as T, [light] |x, c| x.is_sign_negative(), [boolean] |x, c| false }
+map_op! {
+    RoundTo, 1,
+    [int] |x, c| x,
+    [light] |x, c| {
         let ten = c.f[0] as T;
         if c.i[0] < 0 {
             (x / ten).round_ties_even() * ten
@@ -133,30 +104,27 @@ map_op!(
             (x * ten).round_ties_even() / ten
         }
     }
-);
-map_op!(NanToNum, 1, [int boolean] |x, c| x, [light] |x, c| if x.is_nan() { c.f[0] as T } else if x == T::INFINITY { c.f[1] as T } else if x == T::NEG_INFINITY { c.f[2] as T } else { x }, [complex] |x, c| {
+}
+map_op! {
+    NanToNum, 1,
+    [int boolean] |x, c| x,
+    [light] |x, c| if x.is_nan() { c.f[0] as T } else if x == T::INFINITY { c.f[1] as T } else if x == T::NEG_INFINITY { c.f[2] as T } else { x },
+    [complex] |x, c| {
     let f = |v: f64| if v.is_nan() { c.f[0] } else if v == f64::INFINITY { c.f[1] } else if v == f64::NEG_INFINITY { c.f[2] } else { v };
     T::new(f(x.re as f64) as _, f(x.im as f64) as _)
-});
-map_op!(Isreal, 1 => bool, [int uint light boolean] |x, c| true, [complex] |x, c| x.im == 0.0);
-map_op!(Angle, 1 => real, [light] |x, c| if x.is_nan() { x } else if x < 0.0 { std::f64::consts::PI as T } else { 0.0 }, [complex] |x, c| if x.is_nan() { x.re + x.im } else { x.im.atan2(x.re) });
-map_op!(
-    Deg2rad,
-    1,
-    [light] | x,
-    c | x * (std::f64::consts::PI / 180.0) as T
-);
-map_op!(
-    Rad2deg,
-    1,
-    [light] | x,
-    c | x * (180.0 / std::f64::consts::PI) as T
-);
-map_op!(
-    Logit,
-    1,
-    [heavy] | x,
-    c | {
+}
+}
+map_op! { Isreal, 1 => bool, [int uint light boolean] |x, c| true, [complex] |x, c| x.im == 0.0 }
+map_op! {
+    Angle, 1 => real,
+    [light] |x, c| if x.is_nan() { x } else if x < 0.0 { std::f64::consts::PI as T } else { 0.0 },
+    [complex] |x, c| if x.is_nan() { x.re + x.im } else { x.im.atan2(x.re) }
+}
+map_op! { Deg2rad, 1, [light] |x, c| x * (std::f64::consts::PI / 180.0) as T }
+map_op! { Rad2deg, 1, [light] |x, c| x * (180.0 / std::f64::consts::PI) as T }
+map_op! {
+    Logit, 1,
+    [heavy] |x, c| {
         let z = if c.i[0] != 0 {
             let (lo, hi) = (c.f[0] as T, (1.0 - c.f[0] as T));
             if x < lo {
@@ -171,25 +139,22 @@ map_op!(
         };
         (z / (1.0 - z)).ln()
     }
-);
-map_op!(
-    Sinc,
-    1,
-    [heavy] | x,
-    c | if x == 0.0 {
+}
+map_op! {
+    Sinc, 1,
+    [heavy] |x, c| if x == 0.0 {
         1.0
     } else {
         let p = std::f64::consts::PI * f64::from(x);
         (p.sin() / p) as T
     },
-    [complex] | x,
-    c | if x.re == 0.0 && x.im == 0.0 {
+    [complex] |x, c| if x.re == 0.0 && x.im == 0.0 {
         T::new(1.0, 0.0)
     } else {
         let p = x * T::new(std::f64::consts::PI as _, 0.0);
         p.sin() / p
     }
-);
+}
 
 fn positive(a: &calls::Positive) -> Result<Ret> {
     ensure!(
