@@ -1,0 +1,208 @@
+"""The small modules around tensors: datasets and samplers, markers for compilers, random state, hooks of all modules,
+safe globals, CUDA queries without a GPU."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+import torchlike as torch
+from torchlike import compiler, jit, library, nn, overrides
+from torchlike.nn.modules import module as modules
+from torchlike.nn.parameter import UninitializedBuffer, UninitializedTensorMixin, is_lazy
+from torchlike.utils import data, dlpack
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+class Squares(data.Dataset):
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: int) -> int:
+        return i * i
+
+
+class Countdown(data.IterableDataset):
+    def __iter__(self):
+        return iter([3, 2, 1])
+
+
+def test_datasets_are_joined_and_cut() -> None:
+    both = data.ConcatDataset([Squares(3), Squares(2)])
+    assert [both[i] for i in range(len(both))] == [0, 1, 4, 0, 1]
+    assert both[-1] == 1
+    assert [*data.Subset(Squares(5), [4, 2])] == [16, 4]
+    assert data.StackDataset(a=Squares(3), b=Squares(3))[2] == {"a": 4, "b": 4}
+    assert [*data.ChainDataset([Countdown(), Countdown()])] == [3, 2, 1, 3, 2, 1]
+
+
+def test_samplers_say_which_items_come_when() -> None:
+    assert [*data.SequentialSampler(Squares(3))] == [0, 1, 2]
+    assert sorted(data.RandomSampler(Squares(4))) == [0, 1, 2, 3]
+    assert sorted(data.SubsetRandomSampler([5, 7])) == [5, 7]
+    assert set(data.WeightedRandomSampler([0.0, 1.0], 8)) == {1}
+    assert [*data.BatchSampler(data.SequentialSampler(Squares(5)), 2, False)] == [[0, 1], [2, 3], [4]]
+    assert issubclass(data.BatchSampler, data.Sampler)
+    shares = [[*data.DistributedSampler(Squares(4), 2, rank, shuffle=False)] for rank in (0, 1)]
+    assert shares == [[0, 2], [1, 3]]
+
+
+def test_batches_are_collated() -> None:
+    batch = data.default_collate([{"x": 1.0, "y": (torch.ones(2), 3)}, {"x": 2.0, "y": (torch.zeros(2), 4)}])
+    assert batch["x"].dtype == torch.float64
+    assert batch["y"][0].tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    assert batch["y"][1].tolist() == [3, 4]
+    assert data.default_convert([1, "a"]) == [1, "a"]
+    assert data.get_worker_info() is None
+
+
+def test_markers_for_a_compiler_leave_functions_alone() -> None:
+    def f(x: int) -> int:
+        return x + 1
+
+    for mark in (compiler.allow_in_graph, compiler.assume_constant_result, compiler.disable, jit.export, jit.unused,
+                 jit.script_method, jit.interface, jit.script_if_tracing):  # fmt: skip
+        assert mark(f)(1) == 2
+    assert compiler.substitute_in_graph(f)(f)(1) == 2
+    assert not (compiler.is_compiling() or compiler.is_dynamo_compiling() or compiler.is_exporting())
+    assert not (jit.is_scripting() or jit.is_tracing())
+    compiler.cudagraph_mark_step_begin()
+    compiler.reset()
+    assert isinstance(compiler.list_backends(), list)
+    with compiler.set_stance("force_eager"):
+        assert f(1) == 2
+    assert jit.annotate(int, 3) == 3
+    assert jit.Attribute(3, int).value == 3
+    assert not jit.onednn_fusion_enabled()
+    with jit.optimized_execution(True), jit.fuser("fuser1"):
+        assert f(1) == 2
+
+
+def test_what_would_be_compiled_is_used_as_it_is() -> None:
+    layer = nn.Linear(1, 1)
+    for compile in (jit.trace, jit.trace_module, jit.freeze, jit.optimize_for_inference):
+        assert compile(layer) is layer
+
+
+def test_random_state_goes_back_and_forth() -> None:
+    torch.manual_seed(7)
+    assert torch.initial_seed() == torch.random.initial_seed() == 7
+    state = torch.random.get_rng_state()
+    first = torch.rand(3)
+    torch.random.set_rng_state(state)
+    assert torch.equal(torch.rand(3), first)
+
+
+HOOKS = [
+    ("register_module_forward_pre_hook", lambda module, args: None),
+    ("register_module_forward_hook", lambda module, args, output: None),
+    ("register_module_backward_hook", lambda module, grads, outputs: None),
+    ("register_module_full_backward_hook", lambda module, grads, outputs: None),
+    ("register_module_full_backward_pre_hook", lambda module, grads: None),
+    ("register_module_buffer_registration_hook", lambda module, name, value: None),
+    ("register_module_module_registration_hook", lambda module, name, value: None),
+    ("register_module_parameter_registration_hook", lambda module, name, value: None),
+]
+
+
+@pytest.mark.parametrize(("name", "hook"), HOOKS)
+def test_hooks_of_all_modules_can_be_removed(name: str, hook) -> None:
+    handle = getattr(modules, name)(hook)
+    assert isinstance(handle, torch.utils.hooks.RemovableHandle)
+    handle.remove()
+    assert nn.Linear(2, 2, device="meta")(torch.ones(1, 2, device="meta")).shape == (1, 2)
+
+
+def test_uninitialised_parameters_are_known() -> None:
+    buffer = UninitializedBuffer()
+    assert isinstance(buffer, UninitializedTensorMixin)
+    assert is_lazy(buffer)
+    assert not is_lazy(torch.ones(1))
+    state = {"module.weight": 1}
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    assert state == {"weight": 1}
+
+
+def test_overrides_are_asked_for() -> None:
+    class Like:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__
+
+    assert overrides.is_tensor_like(Like())
+    assert overrides.has_torch_function_unary(Like())
+    assert overrides.has_torch_function_variadic(1, Like())
+    assert overrides.handle_torch_function(torch.add, (Like(),), Like(), 1) == "add"
+    assert torch.add in overrides.get_testing_overrides()
+    assert torch.Tensor.grad.__get__ in overrides.get_default_nowrap_functions()
+
+
+def test_libraries_infer_schemas() -> None:
+    def f(x: torch.Tensor, n: int, scale: float = 2.0) -> torch.Tensor:
+        return x
+
+    assert library.infer_schema(f, mutates_args=()) == "(Tensor x, SymInt n, float scale=2.0) -> Tensor"
+
+
+def test_safe_globals_are_listed() -> None:
+    torch.serialization.add_safe_globals([Squares])
+    assert Squares in torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
+    assert Squares not in torch.serialization.get_safe_globals()
+
+
+def test_memory_goes_through_dlpack() -> None:
+    x = torch.arange(4)
+    assert dlpack.from_dlpack(dlpack.to_dlpack(x)).data_ptr() == x.data_ptr()
+
+
+def test_legacy_constructors_know_their_dtype() -> None:
+    names = {"BFloat16Tensor": torch.bfloat16, "BoolTensor": torch.bool, "ByteTensor": torch.uint8,
+             "CharTensor": torch.int8, "DoubleTensor": torch.float64, "HalfTensor": torch.float16,
+             "IntTensor": torch.int32, "ShortTensor": torch.int16}  # fmt: skip
+    for name, dtype in names.items():
+        assert getattr(torch, name)(2, 3).dtype == dtype
+    typed = torch.TypedStorage(wrap_storage=torch.ones(3).untyped_storage(), dtype=torch.float32)
+    assert typed.size() == 3
+
+
+def test_types_and_shapes_are_compared_without_tensors() -> None:
+    assert torch.can_cast(torch.int64, torch.float32)
+    assert not torch.can_cast(torch.float32, torch.int64)
+    assert torch.broadcast_shapes((2, 1), (3,)) == (2, 3)
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
+def test_cuda_says_that_it_is_not_there() -> None:
+    assert torch.cuda.device_count() == 0
+    assert torch.cuda.max_memory_allocated(0) == 0
+    for query in (torch.cuda.get_device_properties, torch.cuda.get_device_capability, torch.cuda.mem_get_info,
+                  torch.cuda.set_device):  # fmt: skip
+        with pytest.raises(RuntimeError, match="NVIDIA driver"):
+            query(0)
+
+
+@needs_cuda
+def test_cuda_answers_queries() -> None:
+    assert torch.cuda.get_device_capability(0) >= (5, 0)
+    assert torch.cuda.get_device_properties(0).total_memory > 0
+    free, total = torch.cuda.mem_get_info(0)
+    assert 0 < free <= total
+    torch.cuda.set_device(0)
+    with torch.cuda.device_of(torch.ones(1, device="cuda")):
+        assert torch.cuda.current_device() == 0
+    assert torch.cuda.max_memory_allocated(0) >= 0
+
+
+def test_reports_are_kept_in_memory(tmp_path) -> None:
+    buffer = io.BytesIO()
+    torch.save({"x": torch.ones(2)}, buffer)
+    path = tmp_path / "x.pt"
+    path.write_bytes(buffer.getvalue())
+    assert torch.serialization.file_format(path)
