@@ -27,9 +27,17 @@ pub mod dims;
 pub mod dtype;
 pub mod error;
 pub mod io;
+#[cfg_attr(
+    not(feature = "python"),
+    allow(dead_code, unused_imports, reason = "the binding uses all of it")
+)]
 mod kernels;
 pub mod layers;
 pub mod mode;
+#[cfg_attr(
+    not(feature = "python"),
+    allow(dead_code, unused_imports, reason = "the binding uses all of it")
+)]
 pub mod ops;
 pub mod parts;
 pub mod plan;

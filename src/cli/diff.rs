@@ -145,14 +145,15 @@ fn structure(a: &Archive, b: &Archive) -> Vec<Change> {
     changes
 }
 
+/// Whole values as text, which is exact up to a length beyond that of any real one.
+fn texts(archive: &Archive) -> Vec<(String, String)> {
+    let values = archive.values().into_iter();
+    values
+        .map(|(name, v)| (name, describe::render(archive.tree(), v, 10_000)))
+        .collect()
+}
+
 fn plain_values(a: &Archive, b: &Archive, changes: &mut Vec<Change>) {
-    // Whole values are compared as text, which is exact up to a length beyond that of any real one.
-    let texts = |archive: &Archive| -> Vec<(String, String)> {
-        let values = archive.values().into_iter();
-        values
-            .map(|(name, v)| (name, describe::render(archive.tree(), v, 10_000)))
-            .collect()
-    };
     let (left, right) = (texts(a), texts(b));
     let theirs: HashMap<&str, &str> = right.iter().map(|(n, t)| (&**n, &**t)).collect();
     let ours: HashSet<&str> = left.iter().map(|(n, _)| &**n).collect();
@@ -192,12 +193,7 @@ fn elements(
     let pairs: Vec<(&NamedTensor<'_>, &NamedTensor<'_>)> = left
         .iter()
         .filter_map(|t| Some((t, *theirs.get(t.name.as_str())?)))
-        .filter(|(t, u)| {
-            t.tensor.dtype == u.tensor.dtype
-                && t.tensor.shape() == u.tensor.shape()
-                && t.storage.data != Data::Meta
-                && u.storage.data != Data::Meta
-        })
+        .filter(|(t, u)| comparable(t, u))
         .collect();
     let total = pairs.iter().map(|(t, _)| tensor_bytes(t));
     let bar = Bar::new(total.fold(0, u64::saturating_add), "comparing", quiet);
@@ -240,18 +236,19 @@ fn print(
         Some(n) => format!("values of {} compared", count(n, "tensor")),
         None => "values not compared".to_owned(),
     };
-    if changes.is_empty() {
-        writeln!(
-            terminal.out,
-            "the same: {}, {scope}",
-            count(tensors, "tensor")
-        )?;
+    let verdict = if changes.is_empty() {
+        format!("the same: {},", count(tensors, "tensor"))
     } else {
-        writeln!(
-            terminal.out,
-            "\n{}; {scope}",
-            count(changes.len() as u64, "difference")
-        )?;
-    }
+        format!("\n{};", count(changes.len() as u64, "difference"))
+    };
+    writeln!(terminal.out, "{verdict} {scope}")?;
     Ok(())
+}
+
+/// Tensors of one type and shape, with values.
+fn comparable(t: &NamedTensor<'_>, u: &NamedTensor<'_>) -> bool {
+    t.tensor.dtype == u.tensor.dtype
+        && t.tensor.shape() == u.tensor.shape()
+        && t.storage.data != Data::Meta
+        && u.storage.data != Data::Meta
 }

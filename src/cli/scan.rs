@@ -3,7 +3,7 @@
 use super::output::{clean, count, print_json};
 use super::{BAD, Command, Failure, GOOD, Terminal, usage};
 use crate::io::names::allowed_by_default;
-use crate::io::tree::{Object, Tree};
+use crate::io::tree::{Global, Object, Tree};
 use crate::io::{Archive, Id, Value, describe, pickle};
 use lexopt::{Arg, Parser};
 use serde_json::{Value as Json, json};
@@ -96,17 +96,19 @@ fn scan(path: &Path) -> Result<(&'static str, Vec<Name>), Failure> {
     }
 }
 
-fn names(tree: &Tree) -> Vec<Name> {
-    let mut names: Vec<Name> = tree
-        .globals
-        .iter()
-        .map(|g| Name {
+impl Name {
+    fn new(g: &Global) -> Self {
+        Self {
             name: g.to_string(),
             allowed: allowed_by_default(g),
             called: 0,
             calls: Vec::new(),
-        })
-        .collect();
+        }
+    }
+}
+
+fn names(tree: &Tree) -> Vec<Name> {
+    let mut names: Vec<Name> = tree.globals.iter().map(Name::new).collect();
     let number = |value: Value| match tree.object(value) {
         Some(Object::Global(g)) => Some(*g as usize),
         _ => None,

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code, reason = "this is the allocator")]
 
-use crate::{Result, bail};
+use crate::{Error, Result, err};
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -100,11 +100,7 @@ impl Block {
             None => std::ptr::null_mut(),
         };
         if ptr.is_null() {
-            bail!(
-                Runtime,
-                "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to \
-                 allocate {nbytes} bytes. Error code 12 (Cannot allocate memory)"
-            );
+            return Err(no_memory(nbytes));
         }
         if capacity >= HUGE && !*PLAIN {
             advise(ptr, capacity);
@@ -152,6 +148,15 @@ impl Drop for Block {
         }
         free(self.ptr, self.capacity);
     }
+}
+
+#[cold]
+fn no_memory(nbytes: usize) -> Error {
+    err!(
+        Runtime,
+        "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to \
+         allocate {nbytes} bytes. Error code 12 (Cannot allocate memory)"
+    )
 }
 
 #[cfg(test)]

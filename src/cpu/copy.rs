@@ -336,26 +336,32 @@ fn frequent(from: DType, to: DType) -> Option<Row> {
     }
     #[cfg(target_arch = "x86_64")]
     if super::simd::level() == super::simd::Level::Avx512 {
-        return Some(match (from, to) {
-            (F32, F64) => cast_row_avx512::<f32, f64>,
-            (F64, F32) => cast_row_avx512::<f64, f32>,
-            (I64, F32) => cast_row_avx512::<i64, f32>,
-            (I32, F32) => cast_row_avx512::<i32, f32>,
-            (U8, F32) => cast_row_avx512::<u8, f32>,
-            (Bool, F32) => cast_row_avx512::<bool, f32>,
-            (I64, F64) => cast_row_avx512::<i64, f64>,
-            (F32, I64) => cast_row_avx512::<f32, i64>,
-            (F64, I64) => cast_row_avx512::<f64, i64>,
-            (F32, I32) => cast_row_avx512::<f32, i32>,
-            (I64, I32) => cast_row_avx512::<i64, i32>,
-            (I32, I64) => cast_row_avx512::<i32, i64>,
-            (Bool, I64) => cast_row_avx512::<bool, i64>,
-            (F32, Bool) => cast_row_avx512::<f32, bool>,
-            (I64, Bool) => cast_row_avx512::<i64, bool>,
-            _ => return None,
-        });
+        return with_avx512(from, to);
     }
     None
+}
+
+#[cfg(target_arch = "x86_64")]
+fn with_avx512(from: DType, to: DType) -> Option<Row> {
+    use DType::*;
+    Some(match (from, to) {
+        (F32, F64) => cast_row_avx512::<f32, f64>,
+        (F64, F32) => cast_row_avx512::<f64, f32>,
+        (I64, F32) => cast_row_avx512::<i64, f32>,
+        (I32, F32) => cast_row_avx512::<i32, f32>,
+        (U8, F32) => cast_row_avx512::<u8, f32>,
+        (Bool, F32) => cast_row_avx512::<bool, f32>,
+        (I64, F64) => cast_row_avx512::<i64, f64>,
+        (F32, I64) => cast_row_avx512::<f32, i64>,
+        (F64, I64) => cast_row_avx512::<f64, i64>,
+        (F32, I32) => cast_row_avx512::<f32, i32>,
+        (I64, I32) => cast_row_avx512::<i64, i32>,
+        (I32, I64) => cast_row_avx512::<i32, i64>,
+        (Bool, I64) => cast_row_avx512::<bool, i64>,
+        (F32, Bool) => cast_row_avx512::<f32, bool>,
+        (I64, Bool) => cast_row_avx512::<i64, bool>,
+        _ => return None,
+    })
 }
 
 /// The row function from one dtype to another.

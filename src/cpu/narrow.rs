@@ -17,36 +17,24 @@ struct Format {
     uz: bool,
 }
 
+impl Format {
+    const fn new(exp: u32, man: u32, bias: i32, inf: bool, uz: bool) -> Self {
+        Self {
+            exp,
+            man,
+            bias,
+            inf,
+            uz,
+        }
+    }
+}
+
 fn format(d: DType) -> Option<Format> {
     Some(match d {
-        DType::F8E4M3FN => Format {
-            exp: 4,
-            man: 3,
-            bias: 7,
-            inf: false,
-            uz: false,
-        },
-        DType::F8E5M2 => Format {
-            exp: 5,
-            man: 2,
-            bias: 15,
-            inf: true,
-            uz: false,
-        },
-        DType::F8E4M3FNUZ => Format {
-            exp: 4,
-            man: 3,
-            bias: 8,
-            inf: false,
-            uz: true,
-        },
-        DType::F8E5M2FNUZ => Format {
-            exp: 5,
-            man: 2,
-            bias: 16,
-            inf: false,
-            uz: true,
-        },
+        DType::F8E4M3FN => Format::new(4, 3, 7, false, false),
+        DType::F8E5M2 => Format::new(5, 2, 15, true, false),
+        DType::F8E4M3FNUZ => Format::new(4, 3, 8, false, true),
+        DType::F8E5M2FNUZ => Format::new(5, 2, 16, false, true),
         _ => return None,
     })
 }

@@ -70,6 +70,15 @@ impl Real for f64 {
     }
 }
 
+/// Between two values, from the nearer one.
+fn mix(lo: f64, hi: f64, w: f64) -> f64 {
+    if w < 0.5 {
+        lo + w * (hi - lo)
+    } else {
+        hi - (hi - lo) * (1.0 - w)
+    }
+}
+
 fn run<T: Real>(from: &[T], n: usize, to: &mut [T], q: &[T], how: &str, skip: bool) {
     lines::for_each(from, n, to, q.len(), |_, line, to| {
         let mut sorted = line.to_vec();
@@ -83,20 +92,13 @@ fn run<T: Real>(from: &[T], n: usize, to: &mut [T], q: &[T], how: &str, skip: bo
             let place = T::place(q, there);
             let value = |at: f64| -> f64 { sorted[(at as usize).min(there - 1)].into() };
             let (lo, hi) = (value(place.floor()), value(place.ceil()));
-            let mix = |w: f64| {
-                if w < 0.5 {
-                    lo + w * (hi - lo)
-                } else {
-                    hi - (hi - lo) * (1.0 - w)
-                }
-            };
             *o = T::back(match how {
                 "lower" => lo,
                 "higher" => hi,
                 "nearest" => value(place.round_ties_even()),
-                "midpoint" => mix(0.5),
+                "midpoint" => mix(lo, hi, 0.5),
                 _ if lo == hi => lo,
-                _ => mix(place - place.floor()),
+                _ => mix(lo, hi, place - place.floor()),
             });
         }
     });

@@ -79,13 +79,7 @@ pub fn choose(
     let from = lines::read(input, dims, d)?;
     let n = from.shape()[1] as usize;
     if n == 0 {
-        // Only the median of nothing gets here: NaN, or 0 for integers.
-        let nothing = if input.dtype().is_float() {
-            f64::NAN
-        } else {
-            integer_nan(input.dtype())
-        };
-        return super::fill(values, crate::Scalar::Float(nothing));
+        return super::fill(values, median_of_nothing(input.dtype()));
     }
     by_type!(d, T => {
         let data = super::slice::<T>(&from);
@@ -121,17 +115,7 @@ fn integer_nan(d: DType) -> f64 {
 /// If memory cannot be had.
 pub fn logsumexp(out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
     if out.dtype().is_complex() {
-        let from = lines::read(input, dims, DType::C128)?;
-        let n = from.shape()[1] as usize;
-        let to = Tensor::empty(out.shape(), DType::C128, crate::Device::CPU)?;
-        let data = super::slice::<Complex64>(&from);
-        for (i, o) in super::slice_mut::<Complex64>(&to).iter_mut().enumerate() {
-            let line = &data[i * n..(i + 1) * n];
-            let top = line.iter().map(|z| z.re).fold(f64::NEG_INFINITY, f64::max);
-            let top = if top.is_finite() { top } else { 0.0 };
-            *o = line.iter().map(|z| (z - top).exp()).sum::<Complex64>().ln() + top;
-        }
-        return super::copy::copy(out, &to);
+        return complex_logsumexp(out, input, dims);
     }
     let d = if out.dtype() == DType::F64 {
         DType::F64
@@ -149,6 +133,29 @@ pub fn logsumexp(out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
         super::softmax::log_sum_exp::<f32>(super::slice(&from), n, super::slice_mut(&to));
     }
     lines::put(out, &to)
+}
+
+/// NaN, or what stands for it among integers.
+fn median_of_nothing(d: DType) -> crate::Scalar {
+    crate::Scalar::Float(if d.is_float() {
+        f64::NAN
+    } else {
+        integer_nan(d)
+    })
+}
+
+fn complex_logsumexp(out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
+    let from = lines::read(input, dims, DType::C128)?;
+    let n = from.shape()[1] as usize;
+    let to = Tensor::empty(out.shape(), DType::C128, crate::Device::CPU)?;
+    let data = super::slice::<Complex64>(&from);
+    for (i, o) in super::slice_mut::<Complex64>(&to).iter_mut().enumerate() {
+        let line = &data[i * n..(i + 1) * n];
+        let top = line.iter().map(|z| z.re).fold(f64::NEG_INFINITY, f64::max);
+        let top = if top.is_finite() { top } else { 0.0 };
+        *o = line.iter().map(|z| (z - top).exp()).sum::<Complex64>().ln() + top;
+    }
+    super::copy::copy(out, &to)
 }
 
 #[cfg(test)]

@@ -145,23 +145,17 @@ pub fn wide(axis: Axis, mode: Mode) -> Vec<Taps> {
     let reach = if mode == Mode::Cubic { 2.0 } else { 1.0 };
     let support = if s >= 1.0 { reach * s } else { reach };
     let inverse = if s >= 1.0 { 1.0 / s } else { 1.0 };
+    let weight = |t: f64| match mode {
+        Mode::Cubic => cubic(t, -0.5),
+        _ => (1.0 - t.abs()).max(0.0),
+    };
     (0..out)
         .map(|i| {
             let center = s * (i as f64 + 0.5);
             let from = ((center - support + 0.5) as i64).max(0);
             let to = ((center + support + 0.5) as i64).min(size);
             let mut parts: Vec<(usize, f64)> = (from..to)
-                .map(|j| {
-                    let t = (j as f64 - center + 0.5) * inverse;
-                    (
-                        j as usize,
-                        if mode == Mode::Cubic {
-                            cubic(t, -0.5)
-                        } else {
-                            (1.0 - t.abs()).max(0.0)
-                        },
-                    )
-                })
+                .map(|j| (j as usize, weight((j as f64 - center + 0.5) * inverse)))
                 .collect();
             let total: f64 = parts.iter().map(|p| p.1).sum();
             if total != 0.0 {

@@ -66,23 +66,19 @@ fn side(t: &Tensor) -> Option<Side> {
     let row_lead = if rows <= 1 { cols.max(1) } else { rs };
     let col_lead = if cols <= 1 { rows.max(1) } else { cs };
     let ptr = t.data_ptr().cast_const().cast();
-    if (cs == 1 || cols <= 1) && fits(row_lead, cols) && step >= 0 {
-        return Some(Side {
-            op: sys::cublasOperation_t::CUBLAS_OP_N,
-            lead: row_lead as i32,
-            step,
-            ptr,
-        });
-    }
-    if (rs == 1 || rows <= 1) && fits(col_lead, rows) && step >= 0 {
-        return Some(Side {
-            op: sys::cublasOperation_t::CUBLAS_OP_T,
-            lead: col_lead as i32,
-            step,
-            ptr,
-        });
-    }
-    None
+    let (op, lead) = if (cs == 1 || cols <= 1) && fits(row_lead, cols) {
+        (sys::cublasOperation_t::CUBLAS_OP_N, row_lead)
+    } else if (rs == 1 || rows <= 1) && fits(col_lead, rows) {
+        (sys::cublasOperation_t::CUBLAS_OP_T, col_lead)
+    } else {
+        return None;
+    };
+    (step >= 0).then_some(Side {
+        op,
+        lead: lead as i32,
+        step,
+        ptr,
+    })
 }
 
 /// As [`crate::cpu::matrix::product`], on a GPU: `c = alpha a b + beta c + bias`.

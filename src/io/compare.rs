@@ -79,15 +79,10 @@ fn one(dtype: DType, x: &[u8], y: &[u8], tolerance: f64, done: &mut Difference) 
             continue;
         }
         let distance = (p - q).abs();
-        if let Some(largest) = &mut done.largest {
-            *largest = if distance.is_nan() {
-                distance
-            } else {
-                largest.max(distance)
-            };
-        } else {
-            done.largest = Some(distance);
-        }
+        done.largest = Some(match done.largest {
+            Some(largest) if !distance.is_nan() => largest.max(distance),
+            _ => distance,
+        });
         far |= !(distance <= tolerance);
     }
     // Of numbers that we do not read, and integers beyond what a double tells apart, other bytes are other numbers.

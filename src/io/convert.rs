@@ -295,18 +295,7 @@ pub fn parse_size(text: &str) -> Result<u64> {
     };
     let split = text.trim().find(|c: char| !c.is_ascii_digit() && c != '.');
     let (number, unit) = text.trim().split_at(split.unwrap_or(text.trim().len()));
-    let unit = match unit.trim().to_ascii_uppercase().as_str() {
-        "" | "B" => 1,
-        "KB" => 1000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        "TB" => 1_000_000_000_000,
-        "KIB" => 1 << 10,
-        "MIB" => 1 << 20,
-        "GIB" => 1 << 30,
-        "TIB" => 1u64 << 40,
-        _ => return Err(bad()),
-    };
+    let unit = bytes_of_unit(unit.trim()).ok_or_else(bad)?;
     if let Ok(n) = number.parse::<u64>() {
         return n.checked_mul(unit).filter(|&n| n > 0).ok_or_else(bad);
     }
@@ -317,6 +306,21 @@ pub fn parse_size(text: &str) -> Result<u64> {
     } else {
         Err(bad())
     }
+}
+
+fn bytes_of_unit(unit: &str) -> Option<u64> {
+    Some(match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 1,
+        "KB" => 1000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "KIB" => 1 << 10,
+        "MIB" => 1 << 20,
+        "GIB" => 1 << 30,
+        "TIB" => 1 << 40,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -273,20 +273,19 @@ impl<'a> Cut<'a> {
         let chunk = state(meta, chunk, "ChunkStorageMetadata")?;
         let offsets = sizes(meta, get(&chunk, "offsets"))?;
         let part = sizes(meta, get(&chunk, "sizes"))?;
-        let inside = offsets.len() == shape.len()
-            && part.len() == shape.len()
-            && (offsets.iter().zip(&part).zip(shape))
-                .all(|((&o, &n), &all)| o.checked_add(n).is_some_and(|end| end <= all));
-        ensure!(inside, Checkpoint, "a piece lies outside of it");
+        ensure!(
+            lies_inside(&offsets, &part, shape),
+            Checkpoint,
+            "a piece lies outside of it"
+        );
         let place = places
             .get(&(self.name, Some(offsets.clone())))
             .or_else(|| places.get(&(self.name, None)))
             .ok_or_else(|| err!(Checkpoint, "a piece has no place in a file"))?;
         let shard = folder.piece(*place)?;
         let found = folder.shards[shard].tree();
-        let found = found
-            .tensor(found.root)
-            .ok_or_else(|| err!(Checkpoint, "a piece is no tensor"))?;
+        let found = found.tensor(found.root);
+        let found = found.ok_or_else(|| err!(Checkpoint, "a piece is no tensor"))?;
         ensure!(
             found.dtype == dtype && found.shape() == part,
             Checkpoint,
@@ -300,6 +299,13 @@ impl<'a> Cut<'a> {
             tensor: found.clone(),
         })
     }
+}
+
+fn lies_inside(offsets: &[i64], part: &[i64], shape: &[i64]) -> bool {
+    offsets.len() == shape.len()
+        && part.len() == shape.len()
+        && (offsets.iter().zip(part).zip(shape))
+            .all(|((&o, &n), &all)| o.checked_add(n).is_some_and(|end| end <= all))
 }
 
 /// The tree that is being made, and how its tensors are put together.
@@ -434,12 +440,8 @@ pub(super) fn assemble(archive: &Archive, number: u32) -> Result<Bytes> {
         let shard = &archive.shards[piece.shard];
         let storage = &shard.tree().storages[piece.tensor.storage as usize];
         let bytes = shard.read_storage(storage)?;
-        let at = piece
-            .offsets
-            .iter()
-            .zip(&stride[..])
-            .map(|(o, s)| o * s)
-            .sum();
+        let steps = piece.offsets.iter().zip(&stride[..]);
+        let at = steps.map(|(o, s)| o * s).sum();
         place(
             &bytes,
             &mut out,

@@ -1,6 +1,6 @@
 //! Copying a value from one tree into another.
 
-use super::tree::{Composite, Id, Object, TensorRef, Tree, Value};
+use super::tree::{CallExtra, Composite, Id, Object, TensorRef, Tree, Value};
 use crate::{Result, ensure, err};
 use std::collections::HashMap;
 
@@ -59,6 +59,19 @@ impl<'a> Graft<'a> {
         storage: &mut dyn FnMut(u32, &mut Tree) -> u32,
     ) -> Result<Vec<Value>> {
         values.iter().map(|&v| self.copy(v, to, storage)).collect()
+    }
+
+    fn pairs(
+        &mut self,
+        pairs: &[(Value, Value)],
+        to: &mut Tree,
+        storage: &mut dyn FnMut(u32, &mut Tree) -> u32,
+    ) -> Result<Vec<(Value, Value)>> {
+        let mut copies = Vec::with_capacity(pairs.len());
+        for &(k, v) in pairs {
+            copies.push((self.copy(k, to, storage)?, self.copy(v, to, storage)?));
+        }
+        Ok(copies)
     }
 
     fn object(
@@ -165,10 +178,8 @@ impl<'a> Graft<'a> {
         let number = to.add_dict(Vec::new());
         let made = to.push(kind(number));
         self.made.insert(id, made);
-        let mut pairs = Vec::new();
-        for &(k, v) in from.pairs(Value::Object(id)).unwrap_or(&[]) {
-            pairs.push((self.copy(k, to, storage)?, self.copy(v, to, storage)?));
-        }
+        let pairs = from.pairs(Value::Object(id)).unwrap_or(&[]);
+        let pairs = self.pairs(pairs, to, storage)?;
         to.dicts[number as usize] = pairs;
         if let (Some(&attrs), Value::Object(new)) = (from.attrs.get(&id), made) {
             let attrs = self.copy(attrs, to, storage)?;
@@ -219,18 +230,13 @@ impl<'a> Graft<'a> {
         });
         self.made.insert(id, made);
         if let Some(extra) = call.extra.as_deref() {
-            let items = self.all(&extra.items, to, storage)?;
-            let states = self.all(&extra.states, to, storage)?;
-            let mut pairs = Vec::new();
-            for &(k, v) in &extra.pairs {
-                pairs.push((self.copy(k, to, storage)?, self.copy(v, to, storage)?));
-            }
+            let extra = CallExtra {
+                items: self.all(&extra.items, to, storage)?,
+                states: self.all(&extra.states, to, storage)?,
+                pairs: self.pairs(&extra.pairs, to, storage)?,
+            };
             if let Some(Object::Call(n)) = to.object(made).copied() {
-                to.calls[n as usize].extra = Some(Box::new(super::tree::CallExtra {
-                    items,
-                    pairs,
-                    states,
-                }));
+                to.calls[n as usize].extra = Some(Box::new(extra));
             }
         }
         Ok(made)

@@ -75,26 +75,42 @@ pub(super) fn open(bytes: &Bytes, end_of_all: &mut u64) -> Result<Contents> {
     let keys = next(bytes, &mut at)?;
     place_all(bytes, &mut at, &keys, &made, &mut tree.storages)?;
     *end_of_all = at as u64;
-    for (view, root, start) in views {
-        if let Data::Stored { offset } = tree.storages[root as usize].data {
-            tree.storages[view as usize].data = Data::Stored {
-                offset: offset + start,
-            };
-        }
-    }
-    let missing = tree.storages.iter().find(|s| s.data == Data::Given);
-    ensure!(
-        missing.is_none(),
-        Checkpoint,
-        "legacy format: storage '{:.64}' is missing",
-        missing.map_or("", |s| &s.key)
-    );
+    place_views(&views, &mut tree.storages)?;
     Ok(Contents {
         format: Format::TorchLegacy,
         tree,
         big_endian,
         metadata: Vec::new(),
     })
+}
+
+fn listed(keys: &Tree) -> Result<&[Value]> {
+    match keys.object(keys.root) {
+        Some(Object::List(_)) => Ok(keys.items(keys.root).unwrap_or(&[])),
+        _ => bail!(
+            Checkpoint,
+            "legacy format: the keys of the storages are not a list"
+        ),
+    }
+}
+
+/// Views lie in what they are views of; then every storage has a place.
+fn place_views(views: &[(u32, u32, u64)], storages: &mut [StorageRef]) -> Result<()> {
+    for &(view, root, start) in views {
+        if let Data::Stored { offset } = storages[root as usize].data {
+            storages[view as usize].data = Data::Stored {
+                offset: offset + start,
+            };
+        }
+    }
+    let missing = storages.iter().find(|s| s.data == Data::Given);
+    ensure!(
+        missing.is_none(),
+        Checkpoint,
+        "legacy format: storage '{:.64}' is missing",
+        missing.map_or("", |s| &s.key)
+    );
+    Ok(())
 }
 
 /// Finds the bytes of each storage that the last pickle lists, from `at` on, one after another.
@@ -105,14 +121,7 @@ fn place_all(
     made: &HashMap<String, u32>,
     storages: &mut [StorageRef],
 ) -> Result<()> {
-    let list = match keys.object(keys.root) {
-        Some(Object::List(_)) => keys.items(keys.root).unwrap_or(&[]),
-        _ => bail!(
-            Checkpoint,
-            "legacy format: the keys of the storages are not a list"
-        ),
-    };
-    for &key in list {
+    for &key in listed(keys)? {
         let key = keys.str(key).ok_or_else(|| {
             err!(
                 Checkpoint,

@@ -2,7 +2,7 @@
 
 use super::mmap::Bytes;
 use super::tree::{Coding, Data, Object, StorageRef, TensorRef, Tree, Value};
-use super::zip::{Method, Zip};
+use super::zip::{Entry, Method, Zip};
 use super::{Contents, Format};
 use crate::{DType, Dims, Error, Result, err};
 use std::sync::Arc;
@@ -150,6 +150,16 @@ struct Fields<'a> {
     shape: Vec<i64>,
 }
 
+impl<'a> Fields<'a> {
+    fn of(descr: Option<&'a str>, fortran: Option<bool>, shape: Option<Vec<i64>>) -> Option<Self> {
+        Some(Self {
+            descr: descr?,
+            fortran: fortran?,
+            shape: shape?,
+        })
+    }
+}
+
 fn fields<'a>(text: &'a [u8], name: &str) -> Result<Fields<'a>> {
     let mut r = Literal { text, at: 0 };
     let (mut descr, mut fortran, mut shape) = (None, None, None);
@@ -173,14 +183,7 @@ fn fields<'a>(text: &'a [u8], name: &str) -> Result<Fields<'a>> {
             break;
         }
     }
-    match (descr, fortran, shape) {
-        (Some(descr), Some(fortran), Some(shape)) => Ok(Fields {
-            descr,
-            fortran,
-            shape,
-        }),
-        _ => Err(broken()),
-    }
+    Fields::of(descr, fortran, shape).ok_or_else(broken)
 }
 
 /// Element types by NumPy's codes.
@@ -259,6 +262,18 @@ enum Place {
 }
 
 impl Place {
+    fn of(entry: &Entry) -> Self {
+        let (offset, len) = (entry.data, entry.size);
+        match entry.method {
+            Method::Stored => Self::Stored { offset, len },
+            Method::Deflated => Self::Deflated {
+                offset,
+                compressed: entry.compressed,
+                len,
+            },
+        }
+    }
+
     /// The bytes of the file, or as many as a header may take; and how many there are.
     fn head(&self, bytes: &Bytes, name: &str) -> Result<(Bytes, u64)> {
         match *self {
@@ -466,17 +481,7 @@ pub(super) fn open_npz(bytes: &Bytes, zip: &Zip) -> Result<Contents> {
     for (i, entry) in zip.entries().iter().enumerate() {
         let name = zip.name(i);
         let name = name.strip_suffix(".npy").unwrap_or(name);
-        let place = match entry.method {
-            Method::Stored => Place::Stored {
-                offset: entry.data,
-                len: entry.size,
-            },
-            Method::Deflated => Place::Deflated {
-                offset: entry.data,
-                compressed: entry.compressed,
-                len: entry.size,
-            },
-        };
+        let place = Place::of(entry);
         let key = tree.push_str(name);
         let value = array(bytes, &place, name, &mut tree)?;
         pairs.push((key, value));

@@ -110,10 +110,8 @@ fn open_all(files: &[PathBuf]) -> Result<Vec<Archive>> {
         );
         Archive::open_file(path)
     };
-    let threads = std::thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(files.len() / 4 + 1)
-        .min(8);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.min(files.len() / 4 + 1).min(8);
     if threads == 1 {
         return files.iter().map(open).collect();
     }

@@ -15,23 +15,24 @@ pub(super) fn looks_like(b: &[u8]) -> bool {
     b.get(257..262) == Some(b"ustar") || checked_header(b).is_some()
 }
 
+/// A number of a header.
+fn octal(field: &[u8]) -> Option<u64> {
+    // Sizes of 8 GiB and more are binary, marked by the first bit.
+    if field[0] & 0x80 != 0 {
+        let low = field.last_chunk::<8>()?;
+        return Some(u64::from_be_bytes(*low) & (u64::MAX >> 1));
+    }
+    let text = std::str::from_utf8(field).ok()?;
+    let text = text.trim_matches(|c: char| c == '\0' || c == ' ');
+    if text.is_empty() {
+        return Some(0);
+    }
+    u64::from_str_radix(text, 8).ok()
+}
+
 /// Name and size of the member whose header this is, if its checksum is right.
 fn checked_header(b: &[u8]) -> Option<(String, u64, u8)> {
     let header = b.get(..512)?;
-    let octal = |range: std::ops::Range<usize>| -> Option<u64> {
-        let field = &header[range];
-        // Sizes of 8 GiB and more are binary, marked by the first bit.
-        if field[0] & 0x80 != 0 {
-            let low = field.last_chunk::<8>()?;
-            return Some(u64::from_be_bytes(*low) & (u64::MAX >> 1));
-        }
-        let text = std::str::from_utf8(field).ok()?;
-        let text = text.trim_matches(|c: char| c == '\0' || c == ' ');
-        if text.is_empty() {
-            return Some(0);
-        }
-        u64::from_str_radix(text, 8).ok()
-    };
     let sum = header
         .iter()
         .enumerate()
@@ -43,11 +44,11 @@ fn checked_header(b: &[u8]) -> Option<(String, u64, u8)> {
             }
         })
         .sum::<u64>();
-    (octal(148..156)? == sum && header[0] != 0).then_some(())?;
+    (octal(&header[148..156])? == sum && header[0] != 0).then_some(())?;
     let name = header[..100].split(|&b| b == 0).next()?;
     let name = String::from_utf8_lossy(name);
     let name = name.trim_start_matches("./").to_owned();
-    Some((name, octal(124..136)?, header[156]))
+    Some((name, octal(&header[124..136])?, header[156]))
 }
 
 /// Members by name: where each lies.

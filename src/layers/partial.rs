@@ -43,10 +43,8 @@ pub fn materialize_all(tensors: &[Tensor], keep_cache: bool, device: Option<Devi
 type Wanted<'a> = (&'a Storage, Arc<dyn Provider>);
 
 fn fetch_all(files: &[Wanted<'_>], device: Device) -> Result<Vec<Storage>> {
-    let threads = std::thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(files.len() / 2)
-        .clamp(1, 8);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.min(files.len() / 2).clamp(1, 8);
     let bytes: usize = files.iter().map(|f| f.0.nbytes()).sum();
     if threads == 1 || bytes < 4 << 20 || !device.is_cpu() {
         return files.iter().map(|f| f.1.fetch(device)).collect();
@@ -68,12 +66,9 @@ fn fetch_all(files: &[Wanted<'_>], device: Device) -> Result<Vec<Storage>> {
         }
         work();
     });
-    made.into_iter()
-        .map(|slot| {
-            slot.into_inner()
-                .unwrap_or_else(|| Err(crate::err!(Io, "a storage was not read")))
-        })
-        .collect()
+    let unread = || Err(crate::err!(Io, "a storage was not read"));
+    let made = made.into_iter().map(OnceLock::into_inner);
+    made.map(|m| m.unwrap_or_else(unread)).collect()
 }
 
 /// The elements of a view of a meta tensor, as a real row-major tensor of their own; the view stays on meta. Of a file

@@ -202,19 +202,12 @@ fn weights(w: &Tensor, g: &Geometry, phase: &Phase) -> Result<Tensor> {
     let w = copy::dense(w, w.dtype())?;
     let (groups, o, c, k) = (g.groups as i64, og as i64, cg as i64, taps as i64);
     // As [group, output, input, tap].
-    let view = if g.transposed {
-        w.view_with(
-            [groups, o, c, k].into(),
-            [c * o * k, k, o * k, 1].into(),
-            w.offset(),
-        )
+    let strides = if g.transposed {
+        [c * o * k, k, o * k, 1]
     } else {
-        w.view_with(
-            [groups, o, c, k].into(),
-            [o * c * k, c * k, k, 1].into(),
-            w.offset(),
-        )
+        [o * c * k, c * k, k, 1]
     };
+    let view = w.view_with([groups, o, c, k].into(), strides.into(), w.offset());
     let view = if all { view } else { chosen(&view, phase)? };
     copy::dense(
         &if g.channels_last {

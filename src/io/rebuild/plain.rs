@@ -21,15 +21,7 @@ impl Resolver<'_> {
     /// An object from the arguments of the function that makes it.
     pub(super) fn rebuild_plain(&mut self, known: Known, args: &[Value]) -> Result<Object> {
         match (known, args) {
-            (Known::Size, &[sizes]) => {
-                let ok = self.sizes(sizes).is_ok();
-                match self.tree.object(sizes) {
-                    Some(&Object::Tuple(span) | &Object::Size(span)) if ok => {
-                        Ok(Object::Size(span))
-                    }
-                    _ => Err(few(known, args)),
-                }
-            }
+            (Known::Size, &[sizes]) => self.size(sizes),
             (Known::Size, []) => Ok(Object::Size(self.tree.pool_span(&[]))),
             (Known::Device, &[kind]) => self.device(kind, Value::None),
             (Known::Device, &[kind, index]) => self.device(kind, index),
@@ -48,6 +40,14 @@ impl Resolver<'_> {
             },
             (Known::ByteArray, &[text, codec]) => self.byte_array(text, codec),
             _ => Err(few(known, args)),
+        }
+    }
+
+    fn size(&self, sizes: Value) -> Result<Object> {
+        let ok = self.sizes(sizes).is_ok();
+        match self.tree.object(sizes) {
+            Some(&Object::Tuple(span) | &Object::Size(span)) if ok => Ok(Object::Size(span)),
+            _ => Err(few(Known::Size, &[sizes])),
         }
     }
 

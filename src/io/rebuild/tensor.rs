@@ -12,8 +12,7 @@ impl Resolver<'_> {
     pub(super) fn rebuild_tensor(&mut self, known: Known, args: &[Value]) -> Result<Object> {
         match (known, args) {
             (Known::RebuildTensor, &[storage, offset, size, stride]) => {
-                let tensor = self.tensor(storage, offset, size, stride, None)?;
-                Ok(self.add(tensor))
+                self.plain_tensor([storage, offset, size, stride], None)
             }
             (Known::RebuildTensorV2, &[storage, offset, size, stride, grad, _, ref rest @ ..])
                 if rest.len() <= 1 =>
@@ -30,7 +29,6 @@ impl Resolver<'_> {
                 self.finish(tensor, grad, rest.first().copied())
             }
             (Known::RebuildMeta, &[dtype, size, stride, grad]) => {
-                let dtype = self.dtype(dtype).ok_or_else(|| few(known, args))?;
                 self.meta(dtype, size, stride, grad)
             }
             (Known::RebuildSparse, &[layout, data]) => self.sparse(layout, data),
@@ -49,7 +47,10 @@ impl Resolver<'_> {
         }
     }
 
-    fn meta(&mut self, dtype: DType, size: Value, stride: Value, grad: Value) -> Result<Object> {
+    fn meta(&mut self, dtype: Value, size: Value, stride: Value, grad: Value) -> Result<Object> {
+        let dtype = self
+            .dtype(dtype)
+            .ok_or_else(|| few(Known::RebuildMeta, &[dtype]))?;
         let (shape, stride) = (self.sizes(size)?, self.sizes(stride)?);
         let storage = StorageRef {
             key: "".into(),
@@ -82,7 +83,16 @@ impl Resolver<'_> {
         let &[storage, offset, size, stride] = self.tree.tuple(state).unwrap_or(&[]) else {
             bail!(Checkpoint, "the state of a tensor is not of four parts")
         };
-        let tensor = self.tensor(storage, offset, size, stride, Some(dtype))?;
+        self.plain_tensor([storage, offset, size, stride], Some(dtype))
+    }
+
+    /// A tensor with nothing besides its layout.
+    fn plain_tensor(
+        &mut self,
+        [storage, offset, size, stride]: [Value; 4],
+        dtype: Option<DType>,
+    ) -> Result<Object> {
+        let tensor = self.tensor(storage, offset, size, stride, dtype)?;
         Ok(self.add(tensor))
     }
 
@@ -207,18 +217,7 @@ impl Resolver<'_> {
         state: Value,
     ) -> Result<Option<Object>> {
         if let Some(&Object::Composite(n)) = self.tree.object(data) {
-            let (Value::Bool(requires_grad), attrs) = (grad, self.attributes(state)?) else {
-                bail!(Checkpoint, "requires_grad of a tensor is not true or false")
-            };
-            let tensor = self.tree.composites[n as usize].clone();
-            self.tree.composites.push(Composite {
-                class: TensorClass::Parameter,
-                requires_grad,
-                attrs,
-                ..tensor
-            });
-            let number = (self.tree.composites.len() - 1) as u32;
-            return Ok(Some(Object::Composite(number)));
+            return self.composite_parameter(n, grad, state).map(Some);
         }
         let Some(tensor) = self.tree.tensor(data) else {
             // A parameter of a tensor kind that has no meaning yet stays recorded with it.
@@ -235,6 +234,20 @@ impl Resolver<'_> {
             ..tensor.clone()
         };
         self.finish(tensor, grad, None).map(Some)
+    }
+
+    fn composite_parameter(&mut self, number: u32, grad: Value, state: Value) -> Result<Object> {
+        let (Value::Bool(requires_grad), attrs) = (grad, self.attributes(state)?) else {
+            bail!(Checkpoint, "requires_grad of a tensor is not true or false")
+        };
+        let tensor = self.tree.composites[number as usize].clone();
+        self.tree.composites.push(Composite {
+            class: TensorClass::Parameter,
+            requires_grad,
+            attrs,
+            ..tensor
+        });
+        Ok(Object::Composite((self.tree.composites.len() - 1) as u32))
     }
 
     /// Proves that a state is attributes of a tensor.

@@ -144,6 +144,14 @@ fn shard(
     }
 }
 
+fn row_major(shape: &[i64]) -> Vec<i64> {
+    let mut stride = vec![1i64; shape.len()];
+    for d in (1..stride.len()).rev() {
+        stride[d - 1] = stride[d].saturating_mul(shape[d].max(1));
+    }
+    stride
+}
+
 /// A dictionary of these items, and which item each of its storages is.
 pub(crate) fn tree_of(flat: &Flat, members: &[u32]) -> Result<(Tree, Vec<u32>)> {
     let mut tree = Tree::new();
@@ -166,10 +174,7 @@ pub(crate) fn tree_of(flat: &Flat, members: &[u32]) -> Result<(Tree, Vec<u32>)> 
                 crc: None,
             });
         }
-        let mut stride = vec![1i64; item.shape.len()];
-        for d in (1..stride.len()).rev() {
-            stride[d - 1] = stride[d].saturating_mul(item.shape[d].max(1));
-        }
+        let stride = row_major(&item.shape);
         let name = tree.push_str(&item.name);
         let tensor = TensorRef::new(storage, item.dtype, &item.shape, &stride, 0);
         pairs.push((name, tree.push_tensor(tensor)));

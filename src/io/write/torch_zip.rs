@@ -48,11 +48,7 @@ pub fn write(
     root: &str,
     provider: &mut Provider<'_>,
 ) -> Result<()> {
-    let root = if root.is_empty() || root.contains(['/', '\0']) || root.len() > 1000 {
-        "archive"
-    } else {
-        root
-    };
+    let root = root_name(root);
     let (pickle, used) = pickle::write(tree)?;
     let mut zip = ZipWriter::new(out);
     zip.small(format!("{root}/data.pkl"), &pickle)?;
@@ -92,5 +88,14 @@ pub fn from_archive<'a>(
             .ok_or_else(|| err!(Value, "no storage {number}"))?;
         let bytes: Bytes = archive.read_storage(storage)?;
         sink(&bytes)
+    }
+}
+
+/// The name of the folder that all records lie in, which may be any plain name.
+fn root_name(asked: &str) -> &str {
+    if asked.is_empty() || asked.contains(['/', '\0']) || asked.len() > 1000 {
+        "archive"
+    } else {
+        asked
     }
 }

@@ -84,13 +84,7 @@ impl<'a, 'py> Loader<'a, 'py> {
                 let (re, im) = tree.complex(v).unwrap_or_default();
                 scalar(py, Scalar::Complex(Complex64::new(re, im)))?
             }
-            Object::Size(_) => {
-                let sizes = self.items(v).iter().map(|i| match i {
-                    Value::Int(n) => *n,
-                    _ => 0,
-                });
-                types::size(py, &sizes.collect::<Vec<_>>())?
-            }
+            Object::Size(_) => self.size(v)?,
             Object::DType(d) => types::dtype(py, d)?.into_bound(py).into_any(),
             Object::Device(_) => Bound::new(py, PyDevice(Device::parse(text())?))?.into_any(),
             Object::Layout(_) => {
@@ -99,6 +93,14 @@ impl<'a, 'py> Loader<'a, 'py> {
             }
             _ => return Err(self.refused(v).into()),
         })
+    }
+
+    fn size(&self, v: Value) -> PyResult<Bound<'py, PyAny>> {
+        let sizes = self.items(v).iter().map(|i| match i {
+            Value::Int(n) => *n,
+            _ => 0,
+        });
+        types::size(self.py, &sizes.collect::<Vec<_>>())
     }
 
     fn items(&self, v: Value) -> &'a [Value] {

@@ -206,16 +206,22 @@ impl<'py> Saver<'py> {
             Value::None => self.tree.push_dict(Object::Dict, Vec::new()),
             attrs => attrs,
         };
-        let args = [func, class, inner, attrs];
-        let args = self.tree.push_items(Object::Tuple, &args);
-        let func = self.name("torch._tensor", "_rebuild_from_type_v2");
-        Ok(self.tree.push_call(Call {
+        Ok(self.called(
+            ("torch._tensor", "_rebuild_from_type_v2"),
+            &[func, class, inner, attrs],
+        ))
+    }
+
+    fn called(&mut self, (module, name): (&str, &str), args: &[Value]) -> Value {
+        let args = self.tree.push_items(Object::Tuple, args);
+        let func = self.name(module, name);
+        self.tree.push_call(Call {
             kind: CallKind::Reduce,
             func,
             args,
             kwargs: Value::None,
             extra: None,
-        }))
+        })
     }
 
     /// The arguments of PyTorch's `_rebuild_tensor_v3`.
