@@ -48,7 +48,7 @@ pub enum Owner {
 
 /// The storage has a [`Source`].
 pub(crate) const SOURCED: u8 = 1;
-/// The bytes belong to another owner and cannot be resized.
+/// The bytes belong to another owner, or were shown to one, and cannot be resized.
 const FOREIGN: u8 = 2;
 /// The storage has [`Parts`].
 const PARTS: u8 = 4;
@@ -274,15 +274,21 @@ impl Storage {
         self.0.version.load(Relaxed)
     }
 
+    /// Others see the bytes where they are from now on: they stay there.
+    pub fn lend(&self) {
+        self.set_flags(0, FOREIGN);
+    }
+
+    /// True if the size can change: the bytes are the storage's own, and nobody else was shown them.
+    #[must_use]
+    pub fn is_resizable(&self) -> bool {
+        self.flags() & FOREIGN == 0
+    }
+
     /// Counts one change in place.
     #[inline]
     pub fn bump(&self) {
         self.0.version.fetch_add(1, Relaxed);
-    }
-
-    /// Sets the count of changes back to what it was before a write that is part of another.
-    pub(crate) fn set_version(&self, version: u32) {
-        self.0.version.store(version, Relaxed);
     }
 
     /// True if the storage knows how to become real.

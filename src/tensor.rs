@@ -383,6 +383,16 @@ impl Tensor {
         }
     }
 
+    /// True if both are the same elements of one storage, of one dtype and in one order.
+    #[must_use]
+    pub fn lies_as(&self, other: &Self) -> bool {
+        self.shares_storage(other)
+            && self.offset == other.offset
+            && self.dtype == other.dtype
+            && self.shape() == other.shape()
+            && self.strides() == other.strides()
+    }
+
     /// This view as what `base` becomes by an in-place operator: what `base` is apart from its layout stays.
     #[must_use]
     pub(crate) fn in_place_of(mut self, base: &Self) -> Self {

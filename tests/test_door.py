@@ -67,7 +67,9 @@ IN_PLACE = {
     "t_": lambda x: x.t_(),
     "swapaxes_": lambda x: x.swapaxes_(0, 1),
     "add_": lambda x: x.add_(1),
-    "add_ of another dtype": lambda x: x.add_(torch.ones(3, 3, dtype=torch.float64, device=x.device)),
+    "add_ of another dtype": lambda x: x.add_(
+        torch.ones(3, 3, dtype=torch.float64, device=x.device)
+    ),
     "add_ of itself": lambda x: x.add_(x.t()),
     "copy_": lambda x: x.copy_(torch.ones(3, 3, device=x.device)),
     "fill_": lambda x: x.fill_(2.0),
@@ -79,8 +81,52 @@ IN_PLACE = {
     "out= of a composite": lambda x: torch.vstack([x[:1], x[:2]], out=x),
     "uniform_": lambda x: x.uniform_(),
     "clamp_": lambda x: x.clamp_(0, 1),
-    "requires no write": lambda x: x.resize_(3, 3),
+    "resize_": lambda x: x.resize_(2, 2),
+    "resize_as_": lambda x: x.resize_as_(torch.ones(2, device=x.device)),
+    "set_": lambda x: x.set_(),
+    "set_ of a tensor": lambda x: x.set_(torch.ones(2, device=x.device)),
+    "as_strided_": lambda x: x.as_strided_((2,), (1,)),
+    "swapdims_": lambda x: x.swapdims_(0, 1),
+    "squeeze_ of a dimension": lambda x: x.squeeze_(0),
+    "squeeze_ of several": lambda x: x.squeeze_((0, 1)),
+    "slice": lambda x: x.__setitem__(slice(1, None), torch.zeros(3, device=x.device)),
+    "element": lambda x: x.__setitem__((0, 0), torch.tensor(1.0, device=x.device)),
+    "list": lambda x: x.__setitem__([0], 1.0),
+    "ellipsis": lambda x: x.__setitem__(..., 1.0),
+    "nothing": lambda x: x.__setitem__(slice(1, 1), 1.0),
+    "view": lambda x: x[0].fill_(2),
+    "detached": lambda x: x.detach().fill_(1),
+    "operator": lambda x: x.__iadd__(1),
+    "power": lambda x: x.__ipow__(2),
+    "scatter_": lambda x: x.scatter_(0, torch.zeros(1, 3, dtype=torch.int64, device=x.device), 1.0),
+    "index_add_": lambda x: x.index_add_(
+        0, torch.zeros(1, dtype=torch.int64, device=x.device), x[:1].clone()
+    ),
+    "masked_fill_": lambda x: x.masked_fill_(
+        torch.ones(3, 3, dtype=torch.bool, device=x.device), 1.0
+    ),
+    "inplace=": lambda x: nn.functional.relu(x, inplace=True),
+    "out= of another dtype": lambda x: torch.add(
+        torch.ones(3, 3, dtype=torch.float64, device=x.device), 1, out=x
+    ),
+    "out= of a factory": lambda x: torch.eye(3, out=x),
 }
+
+NOT_COUNTED = {
+    "resize_ to the same": lambda x: x.resize_(3, 3),
+    "resize_as_ itself": lambda x: x.resize_as_(x),
+    "detach_": lambda x: x.detach_(),
+    "requires_grad_": lambda x: x.requires_grad_(),
+    "data": lambda x: x.data,
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("name", NOT_COUNTED)
+def test_what_writes_nothing_does_not_count(name, device):
+    x = torch.ones(3, 3, device=device)
+    NOT_COUNTED[name](x)
+    assert x._version == 0
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
@@ -99,9 +145,19 @@ def test_every_in_place_form_of_the_table_moves_the_version():
     checked = 0
     for name, schema, forms, _ in _C._op_table():
         path = name.partition("#")[0]
-        if not forms & 4 or "." in path or schema.count(",") or "Tensor self" not in schema or path == "detach":
+        if (
+            not forms & 4
+            or "." in path
+            or schema.count(",")
+            or "Tensor self" not in schema
+            or path == "detach"
+        ):
             continue
-        for x in (torch.full((2, 2), 0.5), torch.ones(2, 2, dtype=torch.int64), torch.ones(2, 2, dtype=torch.bool)):
+        for x in (
+            torch.full((2, 2), 0.5),
+            torch.ones(2, 2, dtype=torch.int64),
+            torch.ones(2, 2, dtype=torch.bool),
+        ):
             before = x._version
             try:
                 getattr(x, path + "_")()
@@ -114,7 +170,9 @@ def test_every_in_place_form_of_the_table_moves_the_version():
 
 
 LEAF = re.escape("a leaf Variable that requires grad is being used in an in-place operation.")
-VIEW = re.escape("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+VIEW = re.escape(
+    "a view of a leaf Variable that requires grad is being used in an in-place operation."
+)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +226,9 @@ def test_a_storage_that_shrank_is_an_error_wherever_a_view_is_used():
         y = torch.zeros(10)
         z = y[2:]
         y.untyped_storage().resize_(0)
-        with pytest.raises((RuntimeError, NotImplementedError), match="out of bounds for storage of size 0"):
+        with pytest.raises(
+            (RuntimeError, NotImplementedError), match="out of bounds for storage of size 0"
+        ):
             uses(z)
         y.untyped_storage().resize_(40)
         assert z.shape == (8,) and (z.zero_() + 1).tolist() == [1.0] * 8

@@ -2,6 +2,7 @@
 
 import gc
 
+import numpy as np
 import pytest
 
 import torchlike as torch
@@ -165,3 +166,41 @@ def test_overrides_that_call_themselves_end():
 
     with pytest.raises(RecursionError):
         torch.add(Endless(), 1)
+
+
+def test_dimensions_and_counts_are_integers_but_sizes_are_asked():
+    x = torch.ones(2, 3)
+    index = Evil(lambda: None, 1)
+    for call in (
+        lambda: torch.chunk(x, index),
+        lambda: x.unsqueeze(index),
+        lambda: x.sum(index),
+        lambda: x.transpose(0, index),
+        lambda: torch.roll(x, index),
+        lambda: torch.cat([x, x], index),
+        lambda: torch.softmax(x, index),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    assert (
+        x.select(0, index).shape == (3,)
+        and torch.zeros(index).shape == (1,)
+        and x.narrow(0, 0, index).shape == (1, 3)
+    )
+    assert torch.roll(x, [index], [0]).shape == x.shape and x.topk(index)[0].shape == (2, 1)
+    assert x.unsqueeze(np.int64(1)).shape == (2, 1, 3) and x.unsqueeze(torch.tensor(1)).shape == (
+        2,
+        1,
+        3,
+    )
+
+
+def test_memory_that_others_see_stays_where_it_is():
+    for show in (lambda t: t.numpy(), lambda t: t.__dlpack__()):
+        x = torch.ones(3)
+        seen = show(x)
+        assert not x.untyped_storage().resizable()
+        with pytest.raises(RuntimeError, match="storage that is not resizable"):
+            x.resize_(1000000)
+        del seen
+    assert torch.ones(3).untyped_storage().resizable()

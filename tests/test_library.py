@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 import torchlike as torch
-from torchlike import library
+from torchlike import library, nn
 from torchlike.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
@@ -183,3 +183,94 @@ def test_decompositions_give_the_same_values(call):
     with Log() as m:
         shown = call(x, q)
     assert m.log and torch.allclose(plain, shown, atol=1e-6)
+
+
+# what a dispatch mode may do, and what it sees ---------------------------------------------------
+
+
+class Refuses(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+class Gives(TorchDispatchMode):
+    def __init__(self, result):
+        super().__init__()
+        self.result = result
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return self.result
+
+
+def test_answers_of_modes_are_checked():
+    x = torch.ones(2)
+    with (
+        Refuses(),
+        pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \+: 'Tensor' and 'int'"),
+    ):
+        x + 1
+    with Gives(0), pytest.raises(RuntimeError, match="Unable to cast 0 to Tensor"):
+        torch.relu(x)
+    with Gives(0), pytest.raises(RuntimeError, match="Unable to cast 0 to Tensor"):
+        torch.ops.aten.relu.default(x)
+
+
+def shown(function):
+    with Log() as m:
+        function()
+    return m.log
+
+
+def test_a_mode_sees_values_that_come_and_go():
+    x = torch.ones(2, 3)
+    assert shown(lambda: torch.tensor([1.0])) == ["aten.lift_fresh.default"]
+    assert shown(lambda: torch.tensor([1.0], device="meta")) == []
+    assert shown(lambda: x[[0, 1]]) == ["aten.lift_fresh.default", "aten.index.Tensor"]
+    for read in (float, int, bool, lambda t: t.item()):
+        assert shown(lambda read=read: read(x[0, 0])) == ["aten.select.int"] * 2 + [
+            "aten._local_scalar_dense.default"
+        ]
+
+
+def test_a_mode_does_not_see_what_belongs_to_autograd():
+    x = torch.ones(2, 3)
+    assert shown(lambda: nn.Parameter(x)) == []
+    assert shown(lambda: x.detach_()) == []
+    with torch.inference_mode():
+        assert shown(lambda: F.linear(x, x)) == ["aten.linear.default"]
+        assert shown(lambda: x.reshape(6)) == ["aten.reshape.default"]
+        assert shown(lambda: torch.ones(1).detach_()) == [
+            "aten.ones.default",
+            "aten.detach_.default",
+        ]
+        assert (
+            shown(lambda: F.cross_entropy(x, torch.tensor([0, 1])))[-1]
+            == "aten.cross_entropy_loss.default"
+        )
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "mse_loss",
+        "smooth_l1_loss",
+        "huber_loss",
+        "soft_margin_loss",
+        "binary_cross_entropy_with_logits",
+    ],
+)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_words_for_reductions_are_numbers_to_operators(loss, reduction):
+    x, y = torch.tensor([0.5, 2.0]), torch.tensor([1.0, 0.0])
+    function = getattr(F, loss)
+    with Log() as m:
+        seen = function(x, y, reduction=reduction)
+    assert m.log == [f"aten.{loss}.default"]
+    assert torch.equal(seen, function(x, y, reduction=reduction))
+
+
+def test_errors_of_definitions():
+    with pytest.raises(RuntimeError, match="expected \\[ but found 'None' here"):
+        library.define("mine::listed", "(Tensor x, int[] sizes=None) -> Tensor")
+    with pytest.raises(ValueError, match="Unsupported kind: WRONG"):
+        library.Library("mine", "WRONG")

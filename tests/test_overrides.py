@@ -1,5 +1,8 @@
 """`__torch_function__`, subclasses and function modes."""
 
+import copy
+import pickle
+
 import pytest
 
 import torchlike as torch
@@ -178,3 +181,102 @@ def test_subclasses_by_hand():
     assert t.tolist() == [5.0, 1.0] and k.data_ptr() == t.data_ptr()
     with pytest.raises(TypeError, match="does not inherit from Tensor"):
         t.as_subclass(int)
+
+
+# in-place operators ------------------------------------------------------------------------------
+
+
+def test_an_in_place_operator_gives_what_the_handler_gives():
+    x = torch.ones(2)
+    x += Duck()
+    assert x[0] is torch.Tensor.add_
+    y = torch.ones(2)
+    same = y
+    y += torch.ones(2).as_subclass(Log)
+    assert type(y) is Log and same.tolist() == [2.0, 2.0]
+    z = torch.ones(2)
+    same = z
+    z **= 2
+    assert z is same
+    assert torch.Tensor.__iadd__.__name__ == "__iadd__"
+
+
+@pytest.mark.parametrize("code", ["x += 'a'", "x -= None", "x **= 'a'", "x + 'a'", "x & None"])
+def test_operators_refuse_as_python_does(code):
+    with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for"):
+        exec(code, {"x": torch.ones(2)})
+
+
+# numbers in tensors that override ----------------------------------------------------------------
+
+
+def test_a_tensor_that_stands_for_a_number_is_not_asked():
+    one = torch.tensor(1).as_subclass(Log)
+    x = torch.ones(2, 3)
+    added, filled = torch.add(x, x, alpha=one), torch.full_like(x, one)
+    for made in (added, filled, torch.sum(x, one), x.unsqueeze(one), torch.eye(one)):
+        assert type(made) is torch.Tensor
+    for made in (torch.zeros(one), torch.zeros([one]), x.reshape(one, 6), x.clamp(one)):
+        assert type(made) is Log
+    assert torch.zeros(Duck())[0] is torch.zeros and torch.sum(x, Duck())[0] is torch.sum
+
+
+# parameters --------------------------------------------------------------------------------------
+
+
+class Named(nn.Parameter):
+    pass
+
+
+def test_a_parameter_of_a_subclass_keeps_the_class():
+    p = nn.Parameter(torch.ones(2).as_subclass(Kept))
+    assert (
+        type(p) is Kept and isinstance(p, nn.Parameter) and p.requires_grad and type(p + 1) is Kept
+    )
+    assert repr(p) == "Parameter(Kept([1., 1.], requires_grad=True))"
+    assert not isinstance(torch.ones(2).as_subclass(Kept), nn.Parameter)
+    m = nn.Module()
+    m.p, m.t = p, torch.ones(2).as_subclass(Kept)
+    assert list(dict(m.named_parameters())) == ["p"] and m.p is p
+    plain = torch.ones(2).as_subclass(Renewed)
+    with pytest.raises(
+        RuntimeError, match="requires that detach\\(\\) returns an instance of the same type"
+    ):
+        nn.Parameter(plain)
+    with pytest.raises(RuntimeError, match="Only Tensors of floating point"):
+        nn.Parameter(torch.ones(2, dtype=torch.int64))
+
+
+def test_a_class_derived_from_parameter():
+    p = Named(torch.ones(2))
+    assert type(p) is Named and type(p + 1) is torch.Tensor and type(p.data) is torch.Tensor
+    assert repr(p) == "Parameter containing:\nParameter(Named([1., 1.], requires_grad=True))"
+    assert type(copy.deepcopy(p)) is Named and copy.deepcopy(p).requires_grad
+    back = pickle.loads(pickle.dumps(p))
+    assert type(back) is nn.Parameter and back.requires_grad and back.tolist() == [1.0, 1.0]
+
+
+class Renewed(torch.Tensor):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def new_empty(self, *args, **kwargs):
+        return torch.Tensor.new_empty(self, *args, **kwargs).as_subclass(Renewed)
+
+
+def test_deepcopy_asks_a_class_for_another_of_its_kind():
+    x = torch.ones(2).as_subclass(Renewed)
+    x.note = [1]
+    y = copy.deepcopy(x)
+    assert (
+        type(y) is Renewed and y.tolist() == [1.0, 1.0] and y.note == [1] and y.note is not x.note
+    )
+    assert y.data_ptr() != x.data_ptr()
+    with pytest.raises(RuntimeError, match="implement new_empty"):
+        copy.deepcopy(torch.ones(2).as_subclass(Kept))
+    with pytest.raises(RuntimeError, match="implement clone"):
+        copy.deepcopy(torch.ones(2, device="meta").as_subclass(Kept))
+
+
+def test_a_device_is_a_context_and_no_decorator():
+    with pytest.raises(TypeError, match="not callable"):
+        torch.device("meta")(lambda: None)

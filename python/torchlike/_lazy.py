@@ -34,9 +34,9 @@ class Operators(ModuleType):
     def __getattr__(self, name: str) -> ModuleType:
         if name.startswith("__"):
             raise AttributeError(name)
-        from torchlike._ops import OpNamespace
+        from torchlike._ops import _OpNamespace
 
-        space = OpNamespace(name)
+        space = _OpNamespace(name)
         setattr(self, name, space)
         return space
 

@@ -78,8 +78,9 @@ def infer_schema(
         seen.add(name)
         kind = _kind(hints.get(name, p.annotation), valid)
         if kind is None:
+            known = str(valid.keys()).replace("torchlike.", "torch.")
             fail(
-                f"Parameter {name} has unsupported type {p.annotation}. The valid types are: {valid.keys()}."
+                f"Parameter {name} has unsupported type {p.annotation}. The valid types are: {known}."
             )
         written = mutates_args == "unknown" or name in mutates_args
         if written and str(kind).startswith("Tensor"):

@@ -178,4 +178,3 @@ _add()
 
 # messages of the interpreter name a class by this, without its module
 Tensor.__name__ = "Tensor"
-_C.Parameter.__name__ = "Parameter"

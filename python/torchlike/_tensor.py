@@ -64,6 +64,9 @@ def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     if done is not None:
         return done
     made: Any
+    if not _is_plain(t):
+        made = memo[id(t)] = _deepcopy_subclass(t, memo)
+        return made
     if t._has_parts():
         made = t.detach().clone()
     else:
@@ -82,9 +85,21 @@ def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
             made = _C._root._neg_view(made)
     if type(t) is not Tensor:
         made = made.as_subclass(type(t))
+    memo[id(t)] = made
+    return _with_state(made, t, memo)
+
+
+def _is_plain(t: Tensor) -> bool:
+    """True for tensors and parameters of no class of their own."""
+    from torchlike.nn.parameter import Parameter
+
+    return type(t) in (Tensor, Parameter)
+
+
+def _with_state(made: Any, t: Tensor, memo: dict[int, Any]) -> Any:
+    """A copy with what else belongs to a tensor: that it requires gradients, its attributes, its gradient."""
     if t.requires_grad:
         made.requires_grad_()
-    memo[id(t)] = made
     if t.__dict__:
         import copy as copying
 
@@ -94,6 +109,35 @@ def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
 
         made.grad = copying.deepcopy(t.grad, memo)
     return made
+
+
+_NO_COPY = (
+    "The default implementation of __deepcopy__() for {0} subclasses only works for subclass types that "
+    "implement {1}() and for which {2} returns another instance of the same subclass. You should either "
+    "properly implement {1}() for your subclass or override __deepcopy__() if it is intended behavior for "
+    "{1}() to return an instance of a different type."
+)
+
+
+def _deepcopy_subclass(t: Any, memo: dict[int, Any]) -> Any:
+    """A copy of a tensor of a class of its own, which has to know how to make another of the class."""
+    from torchlike.nn.parameter import Parameter
+
+    cls = type(t)
+    if issubclass(cls, Parameter):
+        return cls(t.data.clone(), t.requires_grad)
+    with _C.DisableTorchFunctionSubclass():
+        if t._has_parts() or t.device.type == "meta":
+            made = t.clone()
+            if type(made) is not cls:
+                raise RuntimeError(_NO_COPY.format("wrapper", "clone", "cloning"))
+        else:
+            made = t.new_empty([])
+            if type(made) is not cls:
+                raise RuntimeError(_NO_COPY.format("non-wrapper", "new_empty", "that function"))
+            storage = t.untyped_storage().__deepcopy__(memo)
+            made.set_(storage, t.storage_offset(), t.size(), t.stride())
+        return _with_state(made, t, memo)
 
 
 def _rebuild_tensor(
@@ -155,8 +199,16 @@ def _rebuild_subclass(cls: type, args: Any) -> Tensor:
     return made.requires_grad_() if grad else made
 
 
-def _reduce_parameter(t: Tensor, protocol: int) -> Any:
-    return _reduce(t, protocol)
+def _reduce_parameter(t: Tensor) -> Any:
+    """A parameter's pickle: of whatever class it is, it comes back as `Parameter`."""
+    state = {k: v for k, v in t.__dict__.items() if k != "_grad"}
+    return _rebuild_parameter, (t.data, t.requires_grad), state or None
+
+
+def _rebuild_parameter(data: Tensor, requires_grad: bool) -> Tensor:
+    from torchlike.nn.parameter import Parameter
+
+    return Parameter(data, requires_grad)
 
 
 def _rebuild_generator(state: Tensor) -> Any:

@@ -241,7 +241,9 @@ def _str(self: Any, *, tensor_contents: str | None = None) -> str:
     t = self.detach() if self.requires_grad else self
     if cls is not _C.Tensor:
         t = t.as_subclass(_C.Tensor)
-    plain = cls is _C.Tensor or issubclass(cls, _C.Parameter)
+    from torchlike.nn.parameter import Parameter
+
+    plain = cls is _C.Tensor or cls is Parameter
     prefix = "tensor(" if plain else f"{cls.__name__}("
     if plain and t.is_nested:
         prefix = "nested_tensor("
@@ -286,4 +288,5 @@ def _str(self: Any, *, tensor_contents: str | None = None) -> str:
             suffixes.append(f"dtype={dtype}")
     if self.requires_grad:
         suffixes.append("requires_grad=True")
-    return _with_suffixes(prefix + contents, suffixes, indent, t.is_sparse)
+    text = _with_suffixes(prefix + contents, suffixes, indent, t.is_sparse)
+    return text if plain or not isinstance(self, Parameter) else f"Parameter({text})"

@@ -43,7 +43,7 @@ class Library:
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("IMPL", "DEF", "FRAGMENT"):
-            raise ValueError(f"Unsupported library kind: {kind}")
+            raise ValueError(f"Unsupported kind: {kind}")
         if ns == "aten" and kind == "DEF":
             raise RuntimeError(
                 "Only a single library of kind DEF can own a namespace, and aten has one; "

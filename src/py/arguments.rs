@@ -15,7 +15,7 @@ use crate::ops::schema::{Kind, Param};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
+use pyo3::types::{PyInt, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 
@@ -143,6 +143,64 @@ fn tensor_items<'py>(
     Some(items)
 }
 
+/// True for parameters that a tensor can be meant for, and is asked; sizes given one by one are among them, as in PyTorch.
+fn holds_tensors(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Tensor
+            | Kind::Operand
+            | Kind::Tensors
+            | Kind::VarTensors
+            | Kind::OptTensors
+            | Kind::VarInts
+    )
+}
+
+/// True for an object that says its number by `__index__` alone: neither an integer of Python or NumPy nor a tensor.
+#[inline]
+fn is_foreign_index(o: &Bound<'_, PyAny>) -> bool {
+    !o.is_instance_of::<PyInt>() && !o.is_none() && asks_for_index(o)
+}
+
+#[cold]
+fn asks_for_index(o: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the object is alive.
+    let index = unsafe { ffi::PyIndex_Check(o.as_ptr()) != 0 };
+    index && !is_tensor(o) && !is_numpy_integer(o)
+}
+
+fn is_numpy_integer(o: &Bound<'_, PyAny>) -> bool {
+    let class = o.get_type();
+    class.module().is_ok_and(|m| m == "numpy") && class.name().is_ok_and(|n| n != "ndarray")
+}
+
+/// Sizes and places are asked for their `__index__`; dimensions and counts have to be integers, as PyTorch has them.
+fn takes_index(p: &Param) -> bool {
+    const NAMES: [&str; 20] = [
+        "diagonal",
+        "end",
+        "groups",
+        "high",
+        "ignore_index",
+        "index",
+        "k",
+        "length",
+        "low",
+        "m",
+        "minlength",
+        "n",
+        "num_samples",
+        "output_size",
+        "padding_idx",
+        "repeats",
+        "sections",
+        "split_size",
+        "start",
+        "storage_offset",
+    ];
+    p.kind == Kind::Int && NAMES.contains(&p.name)
+}
+
 impl<'py> Incoming<'py> {
     pub(super) unsafe fn new(
         py: Python<'py>,
@@ -182,6 +240,37 @@ impl<'py> Incoming<'py> {
     pub(super) fn objects(&self) -> impl Iterator<Item = &Bound<'py, PyAny>> {
         let keywords = self.keywords.iter().map(|(_, v)| v);
         self.positional.iter().chain(keywords)
+    }
+
+    /// Those arguments that may take the call over: a tensor where every overload wants a number is only read.
+    pub(super) fn asked(&self, group: &Group) -> watch::Asked<'py> {
+        let asks = |o: &Bound<'py, PyAny>, fits: &dyn Fn(&Overload) -> Option<Kind>| {
+            !is_tensor(o)
+                || group
+                    .overloads
+                    .iter()
+                    .any(|v| fits(v).is_some_and(holds_tensors))
+        };
+        let positional = self.positional.iter().enumerate().filter(|(i, o)| {
+            asks(o, &|v| {
+                let params = &v.op.schema.params;
+                params.get(*i).or(params.last()).map(|p| p.kind)
+            })
+        });
+        let keywords = self.keywords.iter().filter(|(k, o)| {
+            asks(o, &|v| {
+                let named = |p: &&Param| k.eq(p.name).unwrap_or(false);
+                let out = k.eq("out").unwrap_or(false).then_some(Kind::Tensor);
+                v.op.schema
+                    .params
+                    .iter()
+                    .find(named)
+                    .map(|p| p.kind)
+                    .or(out)
+            })
+        });
+        let objects = positional.map(|(_, o)| o).chain(keywords.map(|(_, o)| o));
+        watch::asked(objects, watch::Style::Parsed)
     }
 
     /// Fits the call to one overload: fills `values` in schema order and gives what `out=` is.
@@ -361,6 +450,11 @@ impl<'py> Incoming<'py> {
                     }
                     None => Err(Failure::Kind),
                 }
+            }
+            Kind::Int | Kind::IntsOf(_) | Kind::Ints | Kind::OptInts
+                if is_foreign_index(object) && !takes_index(p) =>
+            {
+                Err(Failure::Kind)
             }
             kind => convert(kind, p.optional, object),
         };

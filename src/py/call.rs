@@ -70,7 +70,7 @@ impl<'py> Incoming<'py> {
     /// Lets a mode or an argument answer; tensors of a class that does not override only keep it.
     #[cold]
     fn watched(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
-        let asked = watch::asked(self.objects(), Style::Parsed);
+        let asked = self.asked(group);
         if let Some(class) = watch::kept_class(&asked) {
             return watch::keep(self.unwatched(group)?, &class);
         }
@@ -321,7 +321,9 @@ pub fn binary<'py>(
     };
     args.fill()?;
     if in_place {
-        released(py, &args, |a| dispatch::call(Call::in_place(a)?))?;
+        if let Ret::Become(made) = released(py, &args, |a| dispatch::call(Call::in_place(a)?))? {
+            PyTensor::of(slf)?.set(made);
+        }
         return Ok(slf.clone());
     }
     let result = released(py, &args, |a| dispatch::call(Call::new(a)))?;

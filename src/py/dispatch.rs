@@ -12,7 +12,7 @@ use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Ret, Value};
 use crate::ops::schema::{NONE, Returns};
 use crate::ops::{Call, Form};
-use crate::{Dims, Error, ErrorKind, Result, Storage, Tensor, mode};
+use crate::{Dims, Error, ErrorKind, Result, Scalar, Storage, Tensor, mode};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -77,13 +77,7 @@ fn note(o: &Bound<'_, PyAny>) {
 }
 
 fn is_same(a: &Tensor, b: &Tensor) -> bool {
-    a.shares_storage(b)
-        && a.offset() == b.offset()
-        && a.dtype() == b.dtype()
-        && a.shape() == b.shape()
-        && a.strides() == b.strides()
-        && a.is_conj() == b.is_conj()
-        && a.is_neg() == b.is_neg()
+    a.lies_as(b) && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg()
 }
 
 /// The Python object of a tensor: the one it came from if that is known, else a new one.
@@ -178,6 +172,40 @@ fn hook(c: Call, next: Next) -> Result<Ret> {
     }
 }
 
+/// The value of a tensor of one element, from those who watch dispatch if there are any.
+pub fn element(slf: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
+    if on() || slf.get().get().is_python() {
+        let answer = slf
+            .py()
+            .import("torchlike._ops.leaves")?
+            .call_method1("value", (slf,))?;
+        if !answer.is(slf.py().NotImplemented()) {
+            return super::convert::number(&answer).ok_or_else(|| {
+                PyRuntimeError::new_err(format!("Unable to cast {answer} to Scalar"))
+            });
+        }
+    }
+    Ok(slf.get().get().item()?)
+}
+
+/// A tensor that was just made of Python's values; PyTorch shows those that have data.
+pub fn fresh(t: Tensor) -> Result<Tensor> {
+    if on() && !t.is_meta() {
+        return crate::f::lift_fresh(&t);
+    }
+    Ok(t)
+}
+
+/// As [`fresh`], and cut off from what came before: in inference mode nobody but a dispatch mode would see to that.
+pub fn fresh_leaf(t: Tensor) -> Result<Tensor> {
+    let t = fresh(t)?;
+    if on() && !t.is_meta() && mode::inference() {
+        let args = Args::new(crate::op!("detach#inplace")?, [Arg::Tensor(&t)])?;
+        crate::ops::dispatch::call(Call::in_place(&args)?)?;
+    }
+    Ok(t)
+}
+
 fn leaves(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static SEEN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let seen = SEEN.get_or_try_init(py, || {
@@ -216,7 +244,7 @@ fn show<'py>(py: Python<'py>, c: &Call) -> PyResult<Bound<'py, PyTuple>> {
         .collect::<PyResult<Vec<_>>>()?;
     let (form, outs) = match &c.form {
         Form::New => ("", Vec::new()),
-        Form::InPlace(_) => ("_", Vec::new()),
+        Form::InPlace(_) | Form::Within(_) => ("_", Vec::new()),
         Form::Out(outs) => (
             "out",
             outs.iter()
@@ -296,7 +324,7 @@ fn taken_tensors(o: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
 /// What Python answered, as the result of the call.
 fn taken(answer: &Bound<'_, PyAny>, c: &Call) -> PyResult<Ret> {
     match &c.form {
-        Form::InPlace(target) => {
+        Form::InPlace(target) | Form::Within(target) => {
             let t = taken_tensor(answer)?;
             return Ok(if is_same(&t, target) {
                 Ret::Same(0)
@@ -314,6 +342,7 @@ fn taken(answer: &Bound<'_, PyAny>, c: &Call) -> PyResult<Ret> {
     }
     Ok(match &c.args.op.schema.returns {
         Returns::Tuple(_) => Ret::Tuple(taken_tensors(answer)?),
+        Returns::One => same_or_one(taken_tensor(answer)?, c.args),
         _ if is_tensor(answer) => same_or_one(taken_tensor(answer)?, c.args),
         _ if answer.is_instance_of::<PyTuple>() || answer.is_instance_of::<PyList>() => {
             match answer.extract::<Vec<i64>>() {

@@ -2,6 +2,7 @@
 
 use super::convert::PyGenerator;
 use super::data::from_value;
+use super::dispatch::{fresh, fresh_leaf};
 use super::generator::seed_of;
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::types::{PyDType, PyDevice, device, device_of, dtype};
@@ -67,7 +68,11 @@ fn tensor<'py>(
             },
         );
     }
-    let t = from_value(data, d, dev.unwrap_or_else(mode::default_device))?;
+    let t = fresh_leaf(from_value(
+        data,
+        d,
+        dev.unwrap_or_else(mode::default_device),
+    )?)?;
     wrap(
         py,
         if requires_grad {
@@ -111,7 +116,7 @@ fn as_tensor<'py>(
         };
         return wrap(py, t.to_device(dev)?);
     }
-    wrap(py, from_value(data, d, dev)?)
+    wrap(py, fresh(from_value(data, d, dev)?)?)
 }
 
 /// A tensor on a NumPy array's memory.

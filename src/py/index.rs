@@ -11,7 +11,8 @@ use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
 
-fn one(o: &Bound<'_, PyAny>) -> PyResult<Index> {
+/// One part of an index of `t`.
+fn one(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Index> {
     if o.is_exact_instance_of::<PyInt>() {
         return Ok(Index::Int(o.extract()?));
     }
@@ -28,17 +29,18 @@ fn one(o: &Bound<'_, PyAny>) -> PyResult<Index> {
     if o.is_instance_of::<PyBool>() {
         return Ok(Index::Bool(o.extract()?));
     }
-    if let Some(t) = tensor_ref(o) {
-        return Ok(Index::Tensor(t.clone()));
+    if let Some(places) = tensor_ref(o) {
+        return Ok(Index::Tensor(places.clone()));
     }
     if o.is_instance_of::<PyList>() || o.is_instance_of::<PyTuple>() || super::numpy::is_array(o) {
-        let t = super::data::from_value(o, None, crate::Device::CPU)?;
-        let t = if t.numel() == 0 && !super::numpy::is_array(o) {
-            t.to_dtype(crate::DType::I64)?
-        } else {
-            t
-        };
-        return Ok(Index::Tensor(t));
+        let mut places = super::data::from_value(o, None, crate::Device::CPU)?;
+        if places.numel() == 0 && !super::numpy::is_array(o) {
+            places = places.to_dtype(crate::DType::I64)?;
+        }
+        if !t.get().get().is_meta() {
+            places = dispatch::fresh(places)?;
+        }
+        return Ok(Index::Tensor(places));
     }
     match convert::int(o) {
         Ok(i) => Ok(Index::Int(i)),
@@ -56,9 +58,9 @@ fn one(o: &Bound<'_, PyAny>) -> PyResult<Index> {
     }
 }
 
-fn all(o: &Bound<'_, PyAny>) -> PyResult<smallvec::SmallVec<[Index; 4]>> {
-    if let Ok(t) = o.cast::<PyTuple>() {
-        return t.iter().map(|i| one(&i)).collect();
+fn all(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<smallvec::SmallVec<[Index; 4]>> {
+    if let Ok(parts) = o.cast::<PyTuple>() {
+        return parts.iter().map(|i| one(t, &i)).collect();
     }
     // A short list that holds slices, tensors or sequences means a tuple, as it did in old NumPy.
     if let Ok(l) = o.cast::<PyList>()
@@ -70,9 +72,9 @@ fn all(o: &Bound<'_, PyAny>) -> PyResult<smallvec::SmallVec<[Index; 4]>> {
                 || tensor_ref(&i).is_some_and(|t| t.ndim() > 0)
         })
     {
-        return l.iter().map(|i| one(&i)).collect();
+        return l.iter().map(|i| one(t, &i)).collect();
     }
-    Ok(smallvec::smallvec![one(o)?])
+    Ok(smallvec::smallvec![one(t, o)?])
 }
 
 /// `x[index]`.
@@ -101,7 +103,7 @@ fn plain_get<'py>(
         return wrap(slf.py(), get_item(slf.get().get(), &[i])?);
     }
     // The index is read before the tensor is borrowed: reading it may run Python.
-    let indices = all(index)?;
+    let indices = all(slf, index)?;
     wrap(slf.py(), get_item(slf.get().get(), &indices)?)
 }
 
@@ -116,7 +118,7 @@ pub fn set<'py>(
         return Ok(());
     }
     let _noted = dispatch::on().then(|| Noted::of(args));
-    let indices = all(index)?;
+    let indices = all(slf, index)?;
     let converted;
     let value = if let Some(v) = tensor_ref(value) {
         Put::Tensor(v)

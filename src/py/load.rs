@@ -4,7 +4,7 @@ mod value;
 
 pub(super) use value::builder;
 
-use super::object::{PyParameter, PyTensor, wrap};
+use super::object::{instance, parameter, wrap};
 use super::storage::{PyStorage, storage_of};
 use super::types::device_of;
 use crate::io::tree::Quant;
@@ -219,11 +219,7 @@ impl<'py> Loader<'_, 'py> {
     fn object(&self, class: TensorClass, made: Tensor) -> PyResult<Bound<'py, PyAny>> {
         match class {
             TensorClass::Tensor => wrap(self.py, made),
-            TensorClass::Parameter => Ok(Bound::new(
-                self.py,
-                PyClassInitializer::from(PyTensor::new(made)).add_subclass(PyParameter),
-            )?
-            .into_any()),
+            TensorClass::Parameter => instance(parameter(self.py)?, made),
         }
     }
 

@@ -394,6 +394,5 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<DisableAll>()?;
     let disabled = m.getattr("_disabled_torch_function_impl")?;
     watch::set_disabled(&disabled);
-    py.get_type::<super::object::PyParameter>()
-        .setattr("__torch_function__", disabled)
+    Ok(())
 }

@@ -60,10 +60,6 @@ fn numpy_name(d: DType) -> Option<&'static str> {
     })
 }
 
-fn scalar_code(d: DType) -> String {
-    d.scalar_type().to_owned()
-}
-
 /// Keeps a Python object alive for a storage.
 struct Keep(Option<Py<PyAny>>);
 
@@ -233,7 +229,7 @@ pub fn to_numpy<'py>(slf: &Bound<'py, PyTensor>, force: bool) -> PyResult<Bound<
     let Some(code) = numpy_name(t.dtype()) else {
         return Err(PyTypeError::new_err(format!(
             "Got unsupported ScalarType {}",
-            scalar_code(t.dtype())
+            t.dtype().scalar_type()
         )));
     };
     let shape = PyTuple::new(py, t.shape().iter())?;
@@ -241,6 +237,7 @@ pub fn to_numpy<'py>(slf: &Bound<'py, PyTensor>, force: bool) -> PyResult<Bound<
         return py.import("numpy")?.call_method1("empty", (shape, code));
     }
     let strides = PyTuple::new(py, t.strides().iter().map(|s| s * t.dtype().size() as i64))?;
+    t.storage().lend();
     let owner = Bound::new(py, Exported { t: t.clone() })?;
     let interface = PyDict::new(py);
     interface.set_item("version", 3)?;
@@ -370,6 +367,7 @@ pub fn to_dlpack<'py>(slf: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>>
         },
         _ => DlDevice { kind: 1, id: 0 },
     };
+    t.storage().lend();
     let mut export = Box::new(Export {
         shape: t.shape().to_vec(),
         strides: t.strides().to_vec(),

@@ -6,9 +6,10 @@
 )]
 
 use crate::{DType, Device, Tensor};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
@@ -19,10 +20,6 @@ pub struct PyTensor(UnsafeCell<Tensor>);
 
 // SAFETY: the cell is only read and written with the interpreter lock held; work without the lock uses clones.
 unsafe impl Sync for PyTensor {}
-
-/// `torchlike.nn.Parameter`.
-#[pyclass(frozen, name = "Parameter", module = "torchlike.nn.parameter", extends = PyTensor, subclass)]
-pub struct PyParameter;
 
 impl PyTensor {
     /// Wraps a tensor; what belongs to another tensor alone stays there.
@@ -97,22 +94,13 @@ pub fn wrap(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
 
 /// An instance of a subclass of Tensor around a tensor, without running its `__new__` or `__init__`.
 pub fn instance<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py, PyAny>> {
-    let py = cls.py();
-    if cls.is_subclass_of::<PyParameter>()? {
-        // Its instances hold more than a tensor, so the constructor makes one, which then gets the right tensor.
-        let made = py
-            .get_type::<PyParameter>()
-            .call_method1("__new__", (cls,))?;
-        PyTensor::of(&made)?.set(t.bare());
-        return Ok(made);
-    }
     if !cls.is_subclass_of::<PyTensor>()? {
         return Err(PyTypeError::new_err(
             "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class inherits from Tensor.",
         ));
     }
     // SAFETY: the class was just found to be such a class.
-    unsafe { made(py, cls.as_ptr().cast(), t) }
+    unsafe { made(cls.py(), cls.as_ptr().cast(), t) }
 }
 
 /// An instance of `class` made by hand.
@@ -144,6 +132,24 @@ pub fn prepare(py: Python<'_>) -> PyResult<()> {
     let place = std::ptr::from_ref(sample.get()) as usize - sample.as_ptr() as usize;
     PLACE.store(place, Relaxed);
     TENSOR.store(py.get_type::<PyTensor>().as_ptr().cast(), Relaxed);
-    PARAMETER.store(py.get_type::<PyParameter>().as_ptr().cast(), Relaxed);
     Ok(())
+}
+
+static PARAMETER_CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// Notes `torchlike.nn.Parameter`, which is written in Python as its class has a class of its own; the first one stays.
+pub fn set_parameter(cls: &Bound<'_, PyType>) {
+    let kept = PARAMETER_CLASS.get_or_init(cls.py(), || cls.clone().unbind());
+    PARAMETER.store(kept.as_ptr().cast(), Relaxed);
+}
+
+/// `torchlike.nn.Parameter`.
+///
+/// # Errors
+/// If the package is not imported yet.
+pub fn parameter(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    PARAMETER_CLASS
+        .get(py)
+        .map(|class| class.bind(py))
+        .ok_or_else(|| PyRuntimeError::new_err("torchlike is not initialised"))
 }

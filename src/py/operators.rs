@@ -3,7 +3,6 @@
 use super::call::binary;
 use super::object::{PyTensor, is_tensor, wrap};
 use super::results::to_python;
-use super::types;
 use super::watch::{self, Course, Style};
 use crate::op;
 use crate::ops::Arg;
@@ -12,33 +11,46 @@ use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 
 /// An operator of Python: the function that those who watch see, and how PyTorch calls it.
-struct Slot {
+pub(super) struct Slot {
     /// The attribute of Tensor.
-    path: &'static str,
-    style: Style,
+    pub(super) path: &'static str,
+    pub(super) style: Style,
 }
 
 /// Computes `slf <op> other`, unless somebody who watches answers. A `TypeError` lets the other operand try.
-fn operator<'py>(
+pub(super) fn operator<'py>(
     slot: &Slot,
     slf: &Bound<'py, PyAny>,
     other: &Bound<'py, PyAny>,
     compute: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if !watch::watched([slf, other]) {
-        return compute();
-    }
-    let py = slf.py();
-    let done = match watch::course(py, slot.path, slot.style, &[slf, other]) {
-        Ok(Course::On) => compute(),
-        Ok(Course::Keep(class)) => compute().and_then(|r| watch::keep(r, &class)),
-        Ok(Course::Done(result)) => Ok(result),
-        Err(e) => Err(e),
+    let done = if watch::watched([slf, other]) {
+        watched_operator(slot, slf, other, compute)
+    } else {
+        compute()
     };
     match done {
-        Err(e) if e.is_instance_of::<PyTypeError>(py) => Ok(py.NotImplemented().into_bound(py)),
+        Err(e) if e.is_instance_of::<PyTypeError>(slf.py()) => {
+            Ok(slf.py().NotImplemented().into_bound(slf.py()))
+        }
         done => done,
     }
+}
+
+#[cold]
+fn watched_operator<'py>(
+    slot: &Slot,
+    slf: &Bound<'py, PyAny>,
+    other: &Bound<'py, PyAny>,
+    compute: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    Ok(
+        match watch::course(slf.py(), slot.path, slot.style, &[slf, other])? {
+            Course::On => compute()?,
+            Course::Keep(class) => watch::keep(compute()?, &class)?,
+            Course::Done(result) => result,
+        },
+    )
 }
 
 fn matmul<'py>(a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -106,37 +118,6 @@ impl PyTensor {
     ) -> PyResult<Bound<'py, PyAny>> {
         Self::__rtruediv__(slf, other)
     }
-}
-
-macro_rules! in_place_operators {
-    ($($slot:ident $name:literal $path:literal;)+) => {
-        #[pymethods]
-        impl PyTensor {
-            $(fn $slot(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-                const SLOT: Slot = Slot { path: $path, style: Style::Parsed };
-                let slf = slf.as_any();
-                let result = operator(&SLOT, slf, other, || binary(op!($name)?, slf, other, false, true))?;
-                if result.is(slf.py().NotImplemented().bind(slf.py())) {
-                    return Err(PyTypeError::new_err(format!(
-                        "unsupported operand type(s) for {}: 'Tensor' and '{}'", stringify!($slot), types::type_name(other))));
-                }
-                Ok(())
-            })+
-        }
-    };
-}
-in_place_operators! {
-    __iadd__ "add" "add_";
-    __isub__ "sub" "sub_";
-    __imul__ "mul" "mul_";
-    __itruediv__ "div" "div_";
-    __ifloordiv__ "floor_divide" "floor_divide_";
-    __imod__ "remainder" "remainder_";
-    __iand__ "bitwise_and" "bitwise_and_";
-    __ior__ "bitwise_or" "bitwise_or_";
-    __ixor__ "bitwise_xor" "bitwise_xor_";
-    __ilshift__ "bitwise_left_shift" "bitwise_left_shift_";
-    __irshift__ "bitwise_right_shift" "bitwise_right_shift_";
 }
 
 /// Computes an operator of one tensor, unless somebody who watches answers.
@@ -227,21 +208,6 @@ impl PyTensor {
         operator(&SLOT, slf, other, || {
             binary(op!("pow")?, slf, other, true, false)
         })
-    }
-    fn __ipow__(
-        slf: &Bound<'_, Self>,
-        other: &Bound<'_, PyAny>,
-        _modulo: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        const SLOT: Slot = Slot {
-            path: "pow_",
-            style: Style::Python,
-        };
-        let slf = slf.as_any();
-        operator(&SLOT, slf, other, || {
-            binary(op!("pow")?, slf, other, false, true)
-        })
-        .map(drop)
     }
     fn __matmul__<'py>(
         slf: &Bound<'py, Self>,

@@ -105,7 +105,7 @@ impl PyStorage {
         false
     }
     fn resizable(&self) -> bool {
-        true
+        self.0.is_resizable()
     }
     fn resize_(slf: Bound<'_, Self>, size: i64) -> PyResult<Bound<'_, Self>> {
         let n = usize::try_from(size).map_err(|_| {

@@ -1,12 +1,13 @@
 //! The Tensor class: getters, operators, indexing and what is no op.
 
 use super::convert::{self, PyGenerator, tensor_arg};
-use super::object::{PyParameter, PyTensor, is_plain_tensor, tensor_ref};
+use super::dispatch::element;
+use super::object::{PyTensor, is_plain_tensor, tensor_ref};
 use super::results::{scalar, to_python};
 use super::types::{self, PyDType, device_of};
 use super::watch::{self, Style};
 use crate::ops::{Arg, Call, dispatch, f};
-use crate::{DType, Device, Dims, Scalar, Tensor, mode, op};
+use crate::{DType, Device, Dims, Scalar, Tensor, op};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -97,9 +98,14 @@ impl PyTensor {
     }
 
     fn item<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        scalar(slf.py(), slf.get().get().item()?)
+        scalar(slf.py(), element(slf)?)
     }
     fn tolist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let class = types::type_name(slf.as_any());
+        check_own_data(
+            slf,
+            &format!(".tolist() is not supported for tensor subclasses, got {class}"),
+        )?;
         super::data::to_list(slf.py(), slf.get().get())
     }
     fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
@@ -108,7 +114,7 @@ impl PyTensor {
         }
         let t = slf.get().get();
         match t.numel() {
-            1 => Ok(t.item()?.to_bool()),
+            1 => Ok(element(slf)?.to_bool()),
             0 => Err(PyRuntimeError::new_err(
                 "Boolean value of Tensor with no values is ambiguous",
             )),
@@ -121,7 +127,7 @@ impl PyTensor {
         if let Some(answer) = watch::answer("__int__", Style::Parsed, &[slf.as_any()])? {
             return Ok(answer);
         }
-        match slf.get().get().item()? {
+        match element(slf)? {
             Scalar::Float(f) => pyo3::types::PyFloat::new(slf.py(), f).call_method0("__trunc__"),
             Scalar::Complex(c) if c.im != 0.0 => Err(PyRuntimeError::new_err(
                 "value cannot be converted to type int64_t without overflow",
@@ -134,7 +140,7 @@ impl PyTensor {
         if let Some(answer) = watch::answer("__float__", Style::Parsed, &[slf.as_any()])? {
             return answer.extract();
         }
-        match slf.get().get().item()? {
+        match element(slf)? {
             Scalar::Complex(c) if c.im != 0.0 => Err(PyRuntimeError::new_err(
                 "value cannot be converted to type double without overflow",
             )),
@@ -151,7 +157,7 @@ impl PyTensor {
                 "only one element tensors can be converted to Python scalars",
             ));
         }
-        Ok(t.item()?.to_c64())
+        Ok(element(slf)?.to_c64())
     }
     fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         if let Some(answer) = watch::answer("__index__", Style::Parsed, &[slf.as_any()])? {
@@ -163,7 +169,7 @@ impl PyTensor {
                 "only integer tensors of a single element can be converted to an index",
             ));
         }
-        scalar(slf.py(), Scalar::Int(t.item()?.to_i64()))
+        scalar(slf.py(), Scalar::Int(element(slf)?.to_i64()))
     }
     fn __len__(slf: &Bound<'_, Self>) -> PyResult<usize> {
         if let Some(answer) = watch::answer("__len__", Style::Python, &[slf.as_any()])? {
@@ -277,6 +283,7 @@ impl PyTensor {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = copy;
+        check_own_data(slf, NO_NUMPY)?;
         let array = super::numpy::to_numpy(slf, false)?;
         match dtype {
             Some(d) => {
@@ -293,6 +300,7 @@ impl PyTensor {
     }
     #[pyo3(signature = (*, force=false))]
     fn numpy<'py>(slf: &Bound<'py, Self>, force: bool) -> PyResult<Bound<'py, PyAny>> {
+        check_own_data(slf, NO_NUMPY)?;
         super::numpy::to_numpy(slf, force)
     }
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
@@ -411,6 +419,16 @@ impl PyTensor {
     }
 }
 
+const NO_NUMPY: &str = ".numpy() is not supported for tensor subclasses.";
+
+/// Refuses a tensor whose class handles its calls, as such have no data of their own.
+fn check_own_data(slf: &Bound<'_, PyTensor>, text: &str) -> PyResult<()> {
+    if slf.get().get().is_python() {
+        return Err(PyRuntimeError::new_err(text.to_owned()));
+    }
+    Ok(())
+}
+
 /// Sizes given as separate integers or as one list.
 pub fn sizes_of(args: &Bound<'_, PyTuple>) -> PyResult<Dims> {
     let wrong = || PyTypeError::new_err("sizes must be a tuple of ints or ints");
@@ -423,43 +441,6 @@ pub fn sizes_of(args: &Bound<'_, PyTuple>) -> PyResult<Dims> {
         convert::Failure::Error(e) => e,
         convert::Failure::Kind => wrong(),
     })
-}
-
-#[pymethods]
-impl PyParameter {
-    #[new]
-    #[pyo3(signature = (data=None, requires_grad=true))]
-    fn py_new(
-        data: Option<&Bound<'_, PyAny>>,
-        requires_grad: bool,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        let t = match data {
-            None => Tensor::empty(&[0], mode::default_dtype(), mode::default_device())?,
-            Some(o) => f::detach(tensor_arg(o, "Parameter", "data")?)?,
-        };
-        let t = if requires_grad {
-            super::gradient::require_grad(t)?
-        } else {
-            t
-        };
-        Ok(PyClassInitializer::from(PyTensor::new(t)).add_subclass(Self))
-    }
-    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let text: String = slf
-            .py()
-            .import("torchlike._tensor_str")?
-            .call_method1("_str", (slf,))?
-            .extract()?;
-        Ok(format!("Parameter containing:\n{text}"))
-    }
-    fn __reduce_ex__<'py>(
-        slf: &Bound<'py, Self>,
-        protocol: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        slf.py()
-            .import("torchlike._tensor")?
-            .call_method1("_reduce_parameter", (slf, protocol))
-    }
 }
 
 /// What `__getitem__` accepts as a single position.
@@ -492,9 +473,10 @@ pub fn slice_parts(s: &Bound<'_, PySlice>) -> PyResult<(Option<i64>, Option<i64>
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     m.add_class::<PyTensor>()?;
-    m.add_class::<PyParameter>()?;
+    super::parameter::register(m)?;
     m.add_class::<PyGenerator>()?;
     super::object::prepare(py)?;
     super::methods::register(py)?;
+    super::in_place::register(py)?;
     super::attributes::register(py)
 }

@@ -183,10 +183,6 @@ impl PyDevice {
     fn __exit__(&self, _exc: &Bound<'_, PyTuple>) {
         super::modes::leave_device();
     }
-    fn __call__(slf: Bound<'_, Self>, func: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let context = slf.py().import("torchlike.context")?;
-        Ok(context.call_method1("_with_context", (slf, func))?.unbind())
-    }
 }
 
 /// Reads a device from a `torchlike.device`, a string, or a CUDA index.

@@ -8,7 +8,8 @@
     reason = "types are compared by address, and items of containers read without copies"
 )]
 
-use super::object::{PyTensor, instance, is_plain_tensor};
+use super::object::{PyTensor, instance, is_plain_tensor, is_tensor};
+pub use super::shown::Shown;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;
@@ -140,7 +141,13 @@ pub fn handler<'py>(o: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     }
     let name = intern!(o.py(), "__torch_function__");
     // The type first: most have none, and asking an instance may run its `__getattr__`.
-    o.get_type().getattr_opt(name).ok().flatten()?;
+    let of_class = o.get_type().getattr_opt(name).ok().flatten()?;
+    if is_disabled(&of_class) {
+        return None;
+    }
+    if is_default(&of_class) {
+        return Some(of_class);
+    }
     let found = o.getattr(name).ok()?;
     (!is_disabled(&found)).then_some(found)
 }
@@ -199,12 +206,12 @@ pub fn asked<'a, 'py: 'a>(
         return found;
     }
     let mut add = |o: &Bound<'py, PyAny>| {
-        let plain = style == Style::Python && is_exact_tensor(o);
-        if !plain && handler(o).is_none() {
-            return;
-        }
         let class = o.get_type();
         if found.iter().any(|f| f.get_type().is(&class)) {
+            return;
+        }
+        let plain = style == Style::Python && is_exact_tensor(o);
+        if !plain && handler(o).is_none() {
             return;
         }
         let at = found
@@ -250,11 +257,17 @@ pub fn kept_class<'py>(asked: &Asked<'py>) -> Option<Bound<'py, PyType>> {
 
 /// True if the object's class takes `__torch_function__` from `Tensor`.
 fn has_default_handler(o: &Bound<'_, PyAny>) -> bool {
+    let name = intern!(o.py(), "__torch_function__");
+    o.is_instance_of::<PyTensor>()
+        && o.get_type()
+            .getattr(name)
+            .is_ok_and(|found| is_default(&found))
+}
+
+/// True for `Tensor.__torch_function__`, of whatever class it is asked for.
+fn is_default(handler: &Bound<'_, PyAny>) -> bool {
     static DEFAULT: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(std::ptr::null_mut());
-    let function = |class: &Bound<'_, PyType>| {
-        let found = class
-            .getattr(intern!(class.py(), "__torch_function__"))
-            .ok()?;
+    let function = |found: &Bound<'_, PyAny>| {
         // SAFETY: the check says that it is a built-in function.
         unsafe {
             (ffi::PyCFunction_Check(found.as_ptr()) != 0)
@@ -262,15 +275,22 @@ fn has_default_handler(o: &Bound<'_, PyAny>) -> bool {
                 .map(|f| f as *mut std::ffi::c_void)
         }
     };
-    if !o.is_instance_of::<PyTensor>() {
+    let Some(found) = function(handler) else {
         return false;
-    }
+    };
     let mut default = DEFAULT.load(Relaxed);
     if default.is_null() {
-        default = function(&o.py().get_type::<PyTensor>()).unwrap_or_default();
+        let py = handler.py();
+        let of_tensor = py
+            .get_type::<PyTensor>()
+            .getattr(intern!(py, "__torch_function__"));
+        default = of_tensor
+            .ok()
+            .and_then(|f| function(&f))
+            .unwrap_or_default();
         DEFAULT.store(default, Relaxed);
     }
-    function(&o.get_type()) == Some(default)
+    found == default
 }
 
 /// Tensors in a result become instances of `class`, also inside lists and tuples.
@@ -285,7 +305,11 @@ pub fn keep<'py>(
         return instance(class, t.get().get().clone());
     }
     if result.is_instance_of::<PyTuple>() || result.is_instance_of::<PyList>() {
-        let items = super::data::items(&result)?
+        let items = super::data::items(&result)?;
+        if !items.iter().any(is_tensor) {
+            return Ok(result);
+        }
+        let items = items
             .into_iter()
             .map(|item| keep(item, class))
             .collect::<PyResult<Vec<_>>>()?;
@@ -293,106 +317,6 @@ pub fn keep<'py>(
         return kind.call1((PyTuple::new(result.py(), items)?,));
     }
     Ok(result)
-}
-
-/// A call as those who are asked see it.
-pub struct Shown<'a, 'py> {
-    /// The public function.
-    pub function: &'a Bound<'py, PyAny>,
-    /// Its name in messages: `torch.add`, `torch.Tensor.sum`.
-    pub name: &'a str,
-    /// How it is called.
-    pub style: Style,
-    /// Positional arguments.
-    pub args: &'a Bound<'py, PyTuple>,
-    /// Keywords.
-    pub kwargs: Option<&'a Bound<'py, PyDict>>,
-}
-
-impl<'py> Shown<'_, 'py> {
-    /// Asks the innermost mode, then the arguments, until one answers.
-    ///
-    /// # Errors
-    /// What the one who answers raises; a `TypeError` if nobody answers.
-    pub fn ask(&self, asked: &Asked<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let py = self.function.py();
-        let types = PyTuple::new(py, asked.iter().map(Bound::get_type))?;
-        let mut mode = None;
-        if STATE.get() & (OFF | MODES) == MODES {
-            let (result, asked_mode) = super::modes::ask_innermost(self, &types)?;
-            if !result.is(py.NotImplemented().bind(py)) {
-                return Ok(result);
-            }
-            mode = Some(asked_mode);
-        }
-        for o in asked {
-            let handler = o.getattr(intern!(py, "__torch_function__"))?;
-            warn_plain_method(o, &handler)?;
-            let result = self.call(&handler, &types, self.kwargs)?;
-            if !result.is(py.NotImplemented().bind(py)) {
-                return Ok(result);
-            }
-        }
-        Err(self.nobody(asked, mode)?)
-    }
-
-    /// Calls a handler as PyTorch does: keywords are left out if there are none.
-    pub(super) fn call(
-        &self,
-        handler: &Bound<'py, PyAny>,
-        types: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        match kwargs {
-            Some(k) => handler.call1((self.function, types, self.args, k)),
-            None if self.style == Style::Python => {
-                handler.call1((self.function, types, self.args, PyDict::new(handler.py())))
-            }
-            None => handler.call1((self.function, types, self.args)),
-        }
-    }
-
-    fn nobody(&self, asked: &Asked<'py>, mode: Option<Bound<'py, PyAny>>) -> PyResult<PyErr> {
-        if self.style == Style::Python {
-            let py = self.function.py();
-            let classes = PyList::new(py, asked.iter().map(Bound::get_type))?;
-            let mut text = format!(
-                "no implementation found for '{}' on types that implement __torch_function__: {}",
-                self.name,
-                classes.repr()?
-            );
-            if let Some(mode) = mode {
-                text += &format!(" nor in mode {}", mode.repr()?);
-            }
-            return Ok(PyTypeError::new_err(text));
-        }
-        let mut text = format!(
-            "Multiple dispatch failed for '{}'; all __torch_function__ handlers returned NotImplemented:\n\n",
-            self.name
-        );
-        if let Some(mode) = mode {
-            text += &format!("  - mode object {}\n", mode.repr()?);
-        }
-        for o in asked {
-            text += &format!("  - tensor subclass {}\n", o.get_type().repr()?);
-        }
-        text += "\nFor more information, try re-running with TORCH_LOGS=not_implemented";
-        Ok(PyTypeError::new_err(text))
-    }
-}
-
-/// A handler of a tensor class that is an ordinary method gets the tensor as `self`: a mistake that PyTorch warns of once.
-fn warn_plain_method(o: &Bound<'_, PyAny>, handler: &Bound<'_, PyAny>) -> PyResult<()> {
-    static WARNED: PyOnceLock<()> = PyOnceLock::new();
-    let py = o.py();
-    let bound_to_object = handler
-        .getattr_opt(intern!(py, "__self__"))?
-        .is_some_and(|s| s.is(o));
-    if bound_to_object && o.is_instance_of::<PyTensor>() && WARNED.set(py, ()).is_ok() {
-        let text = "Defining your `__torch_function__` as a plain method is deprecated and will be an error in future, please define it as a classmethod.";
-        py.import("warnings")?.call_method1("warn", (text,))?;
-    }
-    Ok(())
 }
 
 /// How a call of a few objects goes on.

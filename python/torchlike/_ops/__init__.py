@@ -164,7 +164,7 @@ def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     return found
 
 
-class OpNamespace(types.ModuleType):
+class _OpNamespace(types.ModuleType):
     """The operators of a namespace: `ops.aten`."""
 
     def __init__(self, name: str) -> None:
@@ -189,7 +189,12 @@ class OpNamespace(types.ModuleType):
         return f"<module 'torch.ops.{self._space}' from 'torch.ops'>"
 
     def define(self, text: str) -> OpOverload:
-        """Adds an operator of Python's by its schema."""
+        """Adds an operator of Python's by its schema.
+
+        Raises:
+            RuntimeError: if the text is no schema.
+        """
+        parse(text)
         name = text.partition("(")[0].partition("::")[2].partition(".")[0]
         packet = self.__dict__.get(name) or OpOverloadPacket(f"{self._space}::{name}")
         self.__dict__[name] = packet

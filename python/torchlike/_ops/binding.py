@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torchlike import _C
 from torchlike._ops.schema import Argument, FunctionSchema, fits
 
 if TYPE_CHECKING:
@@ -113,3 +114,15 @@ def _is_default(value: Any, argument: Argument) -> bool:
     numbers = isinstance(value, int | float) and isinstance(default, int | float)
     same = numbers or type(value) is type(default)
     return same and bool(value == default)
+
+
+def check_results(schema: FunctionSchema, result: Any) -> None:
+    """Checks that a kernel or handler gave tensors where the schema says so.
+
+    Raises:
+        RuntimeError: if it gave something else.
+    """
+    results = (result,) if len(schema.returns) == 1 else result
+    for declared, value in zip(schema.returns, results or (), strict=False):
+        if declared.type == "Tensor" and not isinstance(value, _C.Tensor):
+            raise RuntimeError(f"Unable to cast {value} to Tensor")

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C
 from torchlike._ops import binding, modes
+from torchlike._ops.schema import REDUCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchlike._ops import OpOverload
 
+WORDS = tuple(REDUCTIONS)
 _BY_HAND: dict[str, Callable[..., Any]] = {}
 
 
@@ -30,8 +32,11 @@ def run(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         from torchlike._ops import custom
 
         return custom.run(overload, values)
-    if not overload.implicit and modes.wanted(values.values()):
-        return modes.ask(overload, *binding.spelled(overload._schema, values))
+    seen = not overload.implicit or torch.is_inference_mode_enabled()
+    if seen and modes.wanted(values.values()):
+        answer = modes.ask(overload, *binding.spelled(overload._schema, values))
+        binding.check_results(overload._schema, answer)
+        return answer
     function = _BY_HAND.get(overload._opname)
     if function is None:
         result = _public(overload, values)
@@ -81,9 +86,11 @@ def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
     method = torch.Tensor.__dict__.get(name)
     method = method if callable(method) else None
     usable = method is not None and not outs and args and isinstance(args[0], torch.Tensor)
-    function = method if usable else _function(name) or method or _row(name)
+    function: Any = method if usable else _function(name) or method or _row(name)
     if function is None:
         raise NotImplementedError(f"torchlike has no kernel for {overload.name()}")
+    if "reduction" in inputs and function is torch.nn.functional.__dict__.get(name):
+        args, kwargs = (inputs.pop("self"),), {**inputs, "reduction": WORDS[inputs["reduction"]]}
     if outs:
         kwargs["out"] = outs[0] if len(outs) == 1 else tuple(outs)
     return function(*args, **kwargs)
@@ -209,9 +216,23 @@ def _to_copy(
 
 @by_hand
 def nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
-    how = ("none", "mean", "sum")[reduction]
+    how = WORDS[reduction]
     loss = F.nll_loss(self, target, weight, ignore_index=ignore_index, reduction=how)
     return loss, self.new_zeros(()) if weight is None else weight[target].sum()
+
+
+@by_hand
+def cross_entropy_loss(
+    self: Any, target: Any, weight: Any, reduction: int, ignore_index: int, label_smoothing: float
+) -> Any:
+    return F.cross_entropy(
+        self,
+        target,
+        weight,
+        ignore_index=ignore_index,
+        reduction=WORDS[reduction],
+        label_smoothing=label_smoothing,
+    )
 
 
 @by_hand

@@ -51,19 +51,9 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
         return modes.ask(overload, args, kwargs)
     kernel = kernel_of(overload, _device_key(values))
     result = kernel(*args, **kwargs)
-    _check_results(overload, result)
+    binding.check_results(overload._schema, result)
     result = _with_gradient(overload, values, result)
     return result
-
-
-def _check_results(overload: OpOverload, result: Any) -> None:
-    returns = overload._schema.returns
-    results = (result,) if len(returns) == 1 else result
-    if not returns:
-        return
-    for declared, value in zip(returns, results, strict=False):
-        if declared.type == "Tensor" and not isinstance(value, _C.Tensor):
-            raise RuntimeError(f"Unable to cast {value} to Tensor")
 
 
 def _with_gradient(overload: OpOverload, values: dict[str, Any], result: Any) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 from torchlike import _C
 from torchlike._ops import ops
 from torchlike._ops.decompositions import batched, of, reduced
+from torchlike._ops.schema import REDUCTIONS
 
 aten: Any = ops.aten
 _N = "nn.functional."
-_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
 @of(_N + "linear")
@@ -137,45 +137,13 @@ def nll_loss(
     """The first result of the operator that also gives the weights' sum."""
     if input.dim() not in (1, 2):
         return NotImplemented
-    return aten.nll_loss_forward(input, target, weight, _REDUCTIONS[reduction], ignore_index)[0]
+    return aten.nll_loss_forward(input, target, weight, REDUCTIONS[reduction], ignore_index)[0]
 
 
 @of(_N + "l1_loss")
 def l1_loss(input: Any, target: Any, reduction: str = "mean", **_: Any) -> Any:
     """The mean or sum of absolute differences."""
     return reduced(aten.abs(aten.sub.Tensor(input, target)), reduction)
-
-
-def _loss(name: str) -> Any:
-    def made(input: Any, target: Any, reduction: str = "mean", **how: Any) -> Any:
-        extra = [how[k] for k in ("beta", "delta") if k in how]
-        return getattr(aten, name).default(input, target, _REDUCTIONS[reduction], *extra)
-
-    return made
-
-
-for _name in ("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss"):
-    of(_N + _name)(_loss(_name))
-
-
-@of(_N + "binary_cross_entropy_with_logits")
-def bce_with_logits(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    reduction: str = "mean",
-    pos_weight: Any = None,
-    **_: Any,
-) -> Any:
-    """The operator, whose reduction is a number."""
-    how = _REDUCTIONS[reduction]
-    return aten.binary_cross_entropy_with_logits.default(input, target, weight, pos_weight, how)
-
-
-@of(_N + "binary_cross_entropy")
-def bce(input: Any, target: Any, weight: Any = None, reduction: str = "mean", **_: Any) -> Any:
-    """The operator, whose reduction is a number."""
-    return aten.binary_cross_entropy.default(input, target, weight, _REDUCTIONS[reduction])
 
 
 @of(_N + "kl_div")

@@ -8,14 +8,10 @@ from typing import Any
 from torchlike import _C
 from torchlike._ops import OpOverload, OpOverloadPacket, modes, ops
 from torchlike._ops.binding import spelled
-from torchlike._ops.schema import closing, fits, split
+from torchlike._ops.schema import REDUCTIONS, closing, fits, split
 
 # Operators of PyTorch under another name than the row, where the arguments are the same by name or place.
 NAMES = {
-    "softmax": "_softmax",
-    "log_softmax": "_log_softmax",
-    "nn.functional.softmax": "_softmax",
-    "nn.functional.log_softmax": "_log_softmax",
     "nn.functional.pad": "constant_pad_nd",
     "bitwise_left_shift": "__lshift__",
     "bitwise_right_shift": "__rshift__",
@@ -37,6 +33,7 @@ NAMES = {
     "clip": "clamp",
     "split#sizes": "split_with_sizes",
     "_nn.nll_loss": "nll_loss_forward",
+    "nn.functional.cross_entropy": "cross_entropy_loss",
 }
 
 # Questions about a tensor, which are no operators to those who watch.
@@ -46,6 +43,8 @@ SILENT = frozenset(("numel", "is_same_size", "is_nonzero", "is_complex", "is_flo
 NUMBERS = frozenset(
     ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "floor_divide", "floor_divide_")
 )
+
+aten: Any = ops.aten
 
 _SPACES = ("linalg.", "fft.", "special.")
 
@@ -92,6 +91,8 @@ def _values(overload: OpOverload, given: dict[str, Any], outs: list[Any]) -> dic
             value = argument.default_value
         elif name not in given and not argument.has_default:
             return None
+        if name == "reduction" and isinstance(value, str):
+            value = REDUCTIONS.get(value, value)
         if not fits(argument, value, numbers):
             return None
         values[argument.name] = value
@@ -123,12 +124,16 @@ def overload_of(row: str, form: str, values: tuple[Any, ...], outs: list[Any]) -
 
 
 def seen(row: str, form: str, values: tuple[Any, ...], outs: list[Any], leaf: bool) -> Any:
-    """Shows a call to modes and arguments; NotImplemented passes it on."""
+    """Shows a call to modes and arguments; NotImplemented passes it on.
+
+    Outside of inference mode autograd takes composites apart, and answers `detach_` itself.
+    """
     from torchlike._ops import decompositions
 
-    if row in SILENT:
+    apart = not _C.is_inference_mode_enabled()
+    if row in SILENT or (apart and row == "detach#inplace"):
         return NotImplemented
-    if form != "out":
+    if apart and form != "out":
         made = decompositions.run(
             row.partition("#")[0] + form, dict(zip(_parameters(row), values, strict=True))
         )
@@ -139,11 +144,18 @@ def seen(row: str, form: str, values: tuple[Any, ...], outs: list[Any], leaf: bo
         raise NotImplementedError(
             f"{row}: no operator of ops.aten to show to a tensor that handles its calls"
         )
-    if found is None or (found[0].implicit and not leaf):
+    if found is None or (found[0].implicit and not leaf and apart):
         return NotImplemented
     overload, fitted = found
     args, kwargs = spelled(overload._schema, fitted)
     return modes.ask(overload, args, kwargs)
+
+
+def value(t: Any) -> Any:
+    """The number in a tensor of one element from those who watch, or NotImplemented."""
+    if not modes.wanted((t,)):
+        return NotImplemented
+    return modes.ask(aten._local_scalar_dense.default, (t,), {})
 
 
 def decomposed(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

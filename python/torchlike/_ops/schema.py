@@ -13,6 +13,9 @@ _TYPES = frozenset(
     + ("MemoryFormat", "Generator", "Dimname", "Storage", "Stream", "QScheme", "Any", "complex")
     + ("number", "SymBool", "SymFloat", "t", "NoneType", "DeviceObjType")
 )
+# How losses are reduced: a word to users, a number in schemas.
+REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+
 # Schemas print some defaults as the numbers of dtypes.
 _DTYPES = {
     "float": "float32",
@@ -153,6 +156,15 @@ def _argument(text: str, kwarg_only: bool) -> Argument:
     return Argument(name or "", type_, value, default is not None, kwarg_only, info)
 
 
+def _check_default(argument: Argument, part: str, text: str) -> None:
+    if argument.has_default and argument.default_value is None and argument.type.endswith("]"):
+        shown = text.rpartition("::")[2]
+        place = shown.index(part) + part.rindex("None")
+        raise RuntimeError(
+            f"expected [ but found 'None' here:\n{shown}\n{' ' * place}~~~~ <--- HERE"
+        )
+
+
 def parse(text: str) -> FunctionSchema:
     """The schema in a text such as `my::f(Tensor x, int n=2) -> Tensor`.
 
@@ -172,6 +184,7 @@ def parse(text: str) -> FunctionSchema:
             kwarg_only = True
         else:
             arguments.append(_argument(part, kwarg_only))
+            _check_default(arguments[-1], part, text)
     results = arrow[2:].strip()
     if results.startswith("(") and results.endswith(")"):
         results = results[1:-1]

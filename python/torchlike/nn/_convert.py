@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike._C import Parameter
-from torchlike.nn.parameter import UninitializedTensorMixin
+from torchlike.nn.parameter import Parameter, UninitializedTensorMixin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

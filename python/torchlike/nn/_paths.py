@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchlike._C import Parameter
 from torchlike.nn._registry import module_types
+from torchlike.nn.parameter import Parameter
 
 
 class Module:  # named as the class it is a part of, for messages name methods by it

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from torchlike._C import Parameter, Tensor
-from torchlike.nn.parameter import Buffer
+from torchlike._C import Tensor
+from torchlike.nn.parameter import Buffer, Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,12 +20,15 @@ kind_by_type: dict[type, str | None] = {}
 module_types: list[type] = []
 
 
-def kind_of(cls: type) -> str | None:
-    """Classify a type that ``kind_by_type`` has not seen yet, and remember the answer."""
+def kind_of(value: Any) -> str | None:
+    """Classify a value whose type ``kind_by_type`` has not seen yet, and remember the answer if the type decides."""
+    cls = type(value)
     if issubclass(cls, Parameter):
         kind: str | None = "parameter"
     elif issubclass(cls, Buffer):
         kind = "buffer"
+    elif issubclass(cls, Tensor):
+        return "parameter" if isinstance(value, Parameter) else None
     elif issubclass(cls, module_types[0]):
         kind = "module"
     else:

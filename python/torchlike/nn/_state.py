@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torchlike as torch
-from torchlike._C import Parameter, Tensor, _save_state
-from torchlike.nn.parameter import is_lazy
+from torchlike._C import Tensor, _save_state
+from torchlike.nn.parameter import Parameter, is_lazy
 
 EXTRA_STATE = "_extra_state"
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike._C import Parameter, Tensor
+from torchlike import _C
+from torchlike._C import Tensor
+from torchlike._tensor import _reduce_parameter
+from torchlike._tensor_str import _str
 
 __all__ = [
     "Buffer",
@@ -15,6 +18,47 @@ __all__ = [
     "UninitializedTensorMixin",
     "is_lazy",
 ]
+
+
+class _ParameterMeta(type):
+    """The class of `Parameter`: tensors of other classes are parameters too if `Parameter` made them."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if super().__instancecheck__(instance):
+            return True
+        flagged = cls is Parameter and isinstance(instance, Tensor)
+        return flagged and bool(getattr(instance, "_is_param", False))
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
+    """A tensor that a module registers as a parameter when it is assigned to an attribute.
+
+    Args:
+        data: the values, whose memory it shares; of a subclass of Tensor it keeps the class. None: no elements.
+        requires_grad: whether it needs gradients, which only floating point and complex numbers can have.
+
+    Raises:
+        RuntimeError: if `data` cannot require gradients, or its `detach()` gives another class.
+    """
+
+    __slots__ = ()
+    __torch_function__ = _C._disabled_torch_function_impl
+
+    # The C function itself: parameters are made in great numbers.
+    __new__ = _C._parameter  # type: ignore[assignment]
+
+    if TYPE_CHECKING:
+
+        def __init__(self, data: Any = None, requires_grad: bool = True) -> None: ...
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"Parameter containing:\n{_str(self, tensor_contents=tensor_contents)}"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _reduce_parameter(self)
+
+
+_C._set_parameter(Parameter)
 
 
 class Buffer(Tensor):
@@ -78,7 +122,7 @@ class UninitializedTensorMixin:
             "Call `forward` to initialize the parameters before calling `module.share_memory()`."
         )
 
-    def __repr__(self) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"<{type(self).__name__}>"
 
     def __reduce_ex__(self, proto: Any) -> Any:
@@ -90,7 +134,7 @@ def is_lazy(param: Any) -> bool:
     return isinstance(param, UninitializedTensorMixin)
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter without a shape; ``materialize`` gives it one."""
 
     cls_to_become = Parameter

@@ -156,13 +156,15 @@ fn deferred(c: Call, k: &KernelBody) -> Result<Ret> {
     let Call { args, form } = c;
     match &form {
         Form::New => {}
-        Form::InPlace(target) if !target.is_meta() => return Err(no_data(target)),
+        Form::InPlace(target) | Form::Within(target) if !target.is_meta() => {
+            return Err(no_data(target));
+        }
         Form::Out(outs) if outs.iter().any(|o| !o.is_meta()) => bail!(
             NotImplemented,
             "Cannot copy out of meta tensor; no data! {}(out=) got a real tensor for a recorded result.",
             args.name()
         ),
-        Form::InPlace(_) | Form::Out(_) => {}
+        Form::InPlace(_) | Form::Within(_) | Form::Out(_) => {}
     }
     // Rules see the meta device in place of any other that is asked for; the replay gets the real one.
     let mut shown = args.to_owned();

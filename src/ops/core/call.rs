@@ -17,6 +17,8 @@ pub enum Form<'c> {
     New,
     /// Into this tensor, which is argument 0.
     InPlace(&'c Tensor),
+    /// As `InPlace`, by a call that is a part of another one, which checked the target and counts the change.
+    Within(&'c Tensor),
     /// Into tensors that the caller gave, which are resized if their shape differs.
     Out(&'c mut [Tensor]),
 }

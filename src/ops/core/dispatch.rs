@@ -51,7 +51,9 @@ pub fn below(c: Call) -> Result<Ret> {
         Body::Become(f) => {
             let target = c.args.tensor(0)?;
             let made = f(c.args)?;
-            target.storage().bump();
+            if !made.lies_as(target) {
+                made.storage().bump();
+            }
             Ok(Ret::Become(made))
         }
         Body::Forward(f) => {
@@ -156,7 +158,7 @@ fn view(c: Call, rule: fn(&Args) -> Result<Views>) -> Result<Ret> {
                     .collect::<Result<_>>()?,
             ),
         }),
-        Form::InPlace(_) => {
+        Form::InPlace(_) | Form::Within(_) => {
             writable::check_leaf(base)?;
             let made = match rule(c.args)? {
                 Views::Same => base.clone(),
@@ -176,7 +178,7 @@ fn view(c: Call, rule: fn(&Args) -> Result<Views>) -> Result<Ret> {
 fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
     match c.form {
         Form::New => f(c.args),
-        Form::InPlace(target) => {
+        Form::InPlace(target) | Form::Within(target) => {
             writable::check_leaf(target)?;
             let result = f(c.args)?;
             if matches!(result, Ret::Same(0)) {

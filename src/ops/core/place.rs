@@ -29,6 +29,7 @@ pub type Fill<'f> = dyn FnMut(&[Tensor], bool) -> Result<()> + 'f;
 /// If memory cannot be had, a target does not fit, or the kernel fails.
 #[inline]
 pub fn place(args: &Args, how: Placing, plan: Plan, form: Form, fill: &mut Fill) -> Result<Ret> {
+    let counted = !matches!(form, Form::Within(_));
     match form {
         Form::New => {
             let mut specs = plan.outs;
@@ -46,7 +47,7 @@ pub fn place(args: &Args, how: Placing, plan: Plan, form: Form, fill: &mut Fill)
             fill(&outs, false)?;
             Ok(Ret::Tuple(outs))
         }
-        Form::InPlace(target) => {
+        Form::InPlace(target) | Form::Within(target) => {
             let Some(spec) = plan.outs.into_iter().next() else {
                 bail!(Runtime, "{} has no result", args.name())
             };
@@ -54,7 +55,9 @@ pub fn place(args: &Args, how: Placing, plan: Plan, form: Form, fill: &mut Fill)
                 return grown(how, spec, target, fill);
             }
             in_place(args, how, spec, target, fill)?;
-            target.storage().bump();
+            if counted {
+                target.storage().bump();
+            }
             Ok(Ret::Same(0))
         }
         Form::Out(outs) => {
@@ -129,11 +132,9 @@ fn into_outs(
 
 /// Copies a result to its place: part of the call that made it, so nobody but the recording sees it.
 fn copy_inside(target: &Tensor, result: &Tensor) -> Result<()> {
-    let before = target.storage().version();
     let args = Args::new(op!("copy")?, [target.into(), result.into()])?;
-    helpers::inside(|| dispatch::call(Call::in_place(&args)?))?;
-    // One write, not two: the caller counts it.
-    target.storage().set_version(before);
+    let form = Form::Within(target);
+    helpers::inside(|| dispatch::call(Call { args: &args, form }))?;
     Ok(())
 }
 
@@ -142,11 +143,7 @@ fn writable_directly(args: &Args, traits: &Traits, target: &Tensor) -> bool {
     let mut safe = true;
     args.for_each_tensor(|i, t| {
         if t.shares_storage(target) && target.numel() > 0 {
-            let same = t.offset() == target.offset()
-                && t.dtype() == target.dtype()
-                && t.shape() == target.shape()
-                && t.strides() == target.strides();
-            safe &= same && (traits.pointwise || (i == 0 && traits.updates));
+            safe &= t.lies_as(target) && (traits.pointwise || (i == 0 && traits.updates));
         }
     });
     safe

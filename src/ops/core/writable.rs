@@ -12,7 +12,7 @@ use crate::{DType, Dims, Result, Tensor, bail, dtype, mode};
 #[inline]
 pub fn check(c: &Call, traits: &Traits) -> Result<()> {
     match &c.form {
-        Form::New => Ok(()),
+        Form::New | Form::Within(_) => Ok(()),
         Form::InPlace(target) if traits.overlaps => check_leaf(target),
         Form::InPlace(target) => check_target(target),
         Form::Out(outs) => outs.iter().try_for_each(check_target),

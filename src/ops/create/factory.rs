@@ -2,7 +2,8 @@
 
 use crate::dims::{self, MemoryFormat};
 use crate::ops::copy::strides_in;
-use crate::ops::core::op::{F, M, O, OpDef, Plan, kernel};
+use crate::ops::core::op::{F, M, O, OpDef, Plan, kernel, view};
+use crate::ops::core::plan::Views;
 use crate::ops::index::mask::check_fits;
 use crate::ops::view::part;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels, mode};
@@ -164,6 +165,14 @@ pub static OPS: &[OpDef] = &[
         body!(|a| Triangle::new(a.row, a.col, a.offset, false)?.rule(a.dtype, a.device), |_, tri, outs| tri.fill(&outs[0]), cuda: |_, tri, outs| via_host(&outs[0], |host| tri.fill(host))),
         "Row and column numbers of a matrix's upper triangle.",
     ).samples("0, 0, dtype=i32, device=dev; 20, 21, 7, dtype=i32, device=dev"),
+    view(
+        "lift_fresh",
+        "(Tensor self)",
+        0,
+        |_| Ok(Views::Same),
+        "A tensor that was just made of Python's values: itself.",
+    )
+    .samples("f32[2, 3]"),
 ];
 
 /// The kernel of factories whose results hold anything.

@@ -5,12 +5,13 @@ use crate::io::tree::{Call, CallKind, Channels, Composite, CompositeKind, Quant}
 use crate::io::{Object, TensorClass, TensorRef, Tree, Value};
 use crate::parts::Parts;
 use crate::plan::ViewPlan;
-use crate::py::object::{PyParameter, PyTensor};
+use crate::py::object::{PyTensor, parameter};
 use crate::py::parts::located;
 use crate::py::types;
 use crate::{DType, Result, Tensor, err};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyType};
 use smallvec::SmallVec;
 
 impl<'py> Saver<'py> {
@@ -29,7 +30,7 @@ impl<'py> Saver<'py> {
 
     pub(super) fn tensor(&mut self, o: &Bound<'py, PyAny>, depth: usize) -> PyResult<Value> {
         let t = PyTensor::of(o)?.get().clone();
-        let class = self.class(o);
+        let class = self.class(o)?;
         let Some(class) = class else {
             return self.subclass(o, &t, depth);
         };
@@ -62,15 +63,15 @@ impl<'py> Saver<'py> {
     }
 
     /// The class under which PyTorch's functions make a tensor; none for classes of the user's.
-    fn class(&self, o: &Bound<'py, PyAny>) -> Option<TensorClass> {
+    fn class(&self, o: &Bound<'py, PyAny>) -> PyResult<Option<TensorClass>> {
         let class = o.get_type();
-        if class.is(self.py.get_type::<PyParameter>()) {
+        Ok(if is_parameter(&class)? {
             Some(TensorClass::Parameter)
         } else if class.is(self.py.get_type::<PyTensor>()) || class.is(&self.classes.buffer) {
             Some(TensorClass::Tensor)
         } else {
             None
-        }
+        })
     }
 
     fn quantizer(&mut self, parts: &Parts) -> Option<Box<Quant>> {
@@ -173,16 +174,9 @@ impl<'py> Saver<'py> {
 
     /// True if a class takes its objects apart in its own way.
     fn has_own_reduction(&self, class: &Bound<'py, PyAny>) -> PyResult<bool> {
-        let own = class.getattr("__reduce_ex__")?;
-        for base in [
-            self.py.get_type::<PyTensor>(),
-            self.py.get_type::<PyParameter>(),
-        ] {
-            if own.eq(base.getattr("__reduce_ex__")?)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let how = intern!(self.py, "__reduce_ex__");
+        let plain = self.py.get_type::<PyTensor>().getattr(how)?;
+        Ok(!class.getattr(how)?.eq(plain)?)
     }
 
     /// A tensor of a class of the user's: a call that makes a plain tensor and gives it the class.
@@ -260,4 +254,14 @@ fn matrix(rows: &[Vec<i64>]) -> Result<Tensor> {
     let columns = rows.first().map_or(0, Vec::len);
     let flat: Vec<i64> = rows.iter().flatten().copied().collect();
     Tensor::from_slice(&flat, &[rows.len() as i64, columns as i64])
+}
+
+/// True for `Parameter`, and for classes derived from it that take themselves apart as it does: they come back as it.
+fn is_parameter(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let base = parameter(class.py())?;
+    if class.is(base) || !class.is_subclass(base)? {
+        return Ok(class.is(base));
+    }
+    let how = intern!(class.py(), "__reduce_ex__");
+    class.getattr(how)?.eq(base.getattr(how)?)
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torchlike._C import Parameter, Tensor, _ModuleWalk
+from torchlike._C import Tensor, _ModuleWalk
 from torchlike.nn import _hooks, _state
 from torchlike.nn._convert import Module as _ConversionMethods
 from torchlike.nn._hook_methods import Module as _HookMethods
@@ -20,7 +20,7 @@ from torchlike.nn._hooks import (
 )
 from torchlike.nn._paths import Module as _PathMethods
 from torchlike.nn._registry import Registry, kind_by_type, kind_of, module_types, type_name
-from torchlike.nn.parameter import Buffer
+from torchlike.nn.parameter import Buffer, Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -191,7 +191,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
         try:
             kind = kind_by_type[cls]
         except KeyError:
-            kind = kind_of(cls)
+            kind = kind_of(value)
         try:
             kinds = self._kinds
         except AttributeError:
