@@ -1,4 +1,4 @@
-"""Every public name occurs in a test: in the text of one, as a layer of the layer table, or as a row of the op table."""
+"""Every public name occurs in a test: in the text of one, in the table of layers, or in the table of operators."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import re
 import types
 
 import test_layer_table
-
 import torchlike
 
 HERE = pathlib.Path(__file__).parent
 
 
 def tested() -> set[str]:
-    """Words of the tests and the tutorial, layers of their table, and public paths of the op table (`test_table.py`)."""
+    """Words of the tests and the tutorial, layers of `test_layer_table.py`, and operators (`test_table.py`)."""
     texts = [*HERE.glob("*.py"), *(HERE.parent / "docs/tutorial").glob("*.md")]
     words = {w for t in texts for w in re.findall(r"\w+", t.read_text())}
     words |= {name for name, *_ in test_layer_table.LAYERS + test_layer_table.LOSSES}
