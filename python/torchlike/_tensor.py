@@ -201,8 +201,7 @@ def _rebuild_subclass(cls: type, args: Any) -> Tensor:
 
 def _reduce_parameter(t: Tensor) -> Any:
     """A parameter's pickle: of whatever class it is, it comes back as `Parameter`."""
-    state = {k: v for k, v in t.__dict__.items() if k != "_grad"}
-    return _rebuild_parameter, (t.data, t.requires_grad), state or None
+    return _rebuild_parameter, (t.data, t.requires_grad), t.__dict__ or None
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool) -> Tensor:
