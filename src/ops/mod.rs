@@ -15,6 +15,7 @@ pub(crate) mod nn;
 pub(crate) mod pointwise;
 pub(crate) mod random;
 pub(crate) mod reduce;
+pub(crate) mod resize;
 pub(crate) mod sample;
 pub(crate) mod sort;
 pub(crate) mod view;
@@ -99,6 +100,7 @@ pub mod f {
     pub use super::reduce::scan::calls::*;
     pub use super::reduce::statistics::calls::*;
     pub use super::reduce::sums::calls::*;
+    pub use super::resize::calls::*;
     pub use super::sample::calls::*;
     pub use super::sort::histogram::calls::*;
     pub use super::sort::order::calls::*;
@@ -115,6 +117,7 @@ static FAMILIES: &[&[OpDef]] = &[
     pointwise::unary::OPS,
     pointwise::binary::OPS,
     copy::OPS,
+    resize::OPS,
     cast::OPS,
     create::window::OPS,
     nn::bag::OPS,
