@@ -107,6 +107,7 @@ pub mod f {
     pub use super::sort::search::calls::*;
     pub use super::sort::unique::calls::*;
     pub use super::view::complex::calls::*;
+    pub use super::view::order::calls::*;
     pub use super::view::part::calls::*;
     pub use super::view::shape::calls::*;
     pub use super::view::split::calls::*;
@@ -124,6 +125,7 @@ static FAMILIES: &[&[OpDef]] = &[
     create::factory::OPS,
     create::range::OPS,
     view::shape::OPS,
+    view::order::OPS,
     view::complex::OPS,
     view::part::OPS,
     reduce::sums::OPS,
