@@ -162,7 +162,8 @@ def test_in_place_forms_change_their_argument(row):
         except RuntimeError:
             assert want is None or layout(want)[:2] != layout(args[0])[:2], call.text
             continue
-        assert result is x and x._version == before + 1
+        writes = leaf_name(row) != "detach"
+        assert result is x and x._version == before + writes
         if isinstance(want, torch.Tensor) and not is_random(row):
             assert_same(x, want.to(x.dtype), exact=False)
 
