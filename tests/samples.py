@@ -4,9 +4,9 @@ Calls are separated by `;`. Each is the arguments of a Python call, in these wor
 
 | word | means |
 |---|---|
-| `f32[2, 3]`, `f32[()]` | a tensor of this shape with values of its own (other dtypes: `f16 bf16 f64 c64 i64 u8 b8 ...`) |
+| `f32[2, 3]`, `f32[()]` | a tensor of this shape with values of its own (also `bf16 f64 c64 i64 u8 b8 ...`) |
 | `f32([1, 2])`, `i64(3)` | a tensor with these values |
-| `.pos`, `.unit`, `.below(n)`, `.spd` | values above zero, between 0 and 1, integers from 0 to n - 1, a positive definite matrix |
+| `.pos`, `.unit`, `.below(n)`, `.spd` | above zero, between 0 and 1, integers from 0 to n - 1, positive definite |
 | `.T`, `.cl` | the last two dimensions swapped in memory, channels last |
 | `dtype=f32`, `device=dev`, `nan`, `inf`, `strided`, ... | the objects of these names; `dev` is the device under test |
 """
@@ -66,12 +66,18 @@ class Given:
 
     def make(self, device: str, seed: int) -> torch.Tensor:
         """The tensor, the same for the same seed."""
-        made = self.values(np.random.default_rng(seed), self.shape) if callable(self.values) else self.values
+        made = (
+            self.values(np.random.default_rng(seed), self.shape)
+            if callable(self.values)
+            else self.values
+        )
         t = torch.tensor(np.asarray(made).tolist()).reshape(self.shape).to(self.dtype)
         if self.layout == "T":
             t = t.transpose(-1, -2).contiguous().transpose(-1, -2)
         elif self.layout == "cl":
-            t = t.contiguous(memory_format=torch.channels_last if t.ndim == 4 else torch.channels_last_3d)
+            t = t.contiguous(
+                memory_format=torch.channels_last if t.ndim == 4 else torch.channels_last_3d
+            )
         made = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device)
         return made.copy_(t) if device == "cpu" else made
 
@@ -108,10 +114,12 @@ WORDS: dict[str, Any] = {
 def calls(text: str) -> list[Call]:
     """The calls that a text describes."""
     parts = [p.strip() for p in text.split(";") if p.strip()]
-    return [Call(p, *eval(f"(lambda *a, **k: (a, k))({p})", WORDS)) for p in parts]  # noqa: S307
+    return [Call(p, *eval(f"(lambda *a, **k: (a, k))({p})", WORDS)) for p in parts]
 
 
-def arguments(call: Call, device: str, change: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments(
+    call: Call, device: str, change: Any = None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call on a device; `change` makes another layout of each tensor."""
     seeds = itertools.count(zlib.crc32(call.text.encode()))
 

@@ -236,7 +236,8 @@ def test_forms_agree(name, forms, layout):
 # What this library has of its own, the modules that its files import, and names that PyTorch's `dir` does not list.
 OWN = {
     "torch": {
-        "CheckpointError", "clear_meta_init_cache", "context", "deferred", "fork_rng", "is_meta_init", "materialize", "meta_init", "safetensors",
+        "CheckpointError", "clear_meta_init_cache", "context", "deferred", "fork_rng", "is_meta_init", "materialize",
+        "meta_init", "safetensors",
         # An alias has the forms of what it stands for; PyTorch has negative_ but not this.
         "absolute_",
     },
@@ -251,7 +252,9 @@ def public_names():
         yield namespace, set(names.split())
 
 
-@pytest.mark.parametrize(("namespace", "known"), list(public_names()), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("namespace", "known"), list(public_names()), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_no_public_name_is_ours_alone(namespace, known):
     holder = torch
     for part in namespace.split(".")[1:]:

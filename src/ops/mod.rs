@@ -15,6 +15,7 @@ pub(crate) mod nn;
 pub(crate) mod pointwise;
 pub(crate) mod random;
 pub(crate) mod reduce;
+pub(crate) mod resize;
 pub(crate) mod sample;
 pub(crate) mod sort;
 pub(crate) mod view;
@@ -99,12 +100,14 @@ pub mod f {
     pub use super::reduce::scan::calls::*;
     pub use super::reduce::statistics::calls::*;
     pub use super::reduce::sums::calls::*;
+    pub use super::resize::calls::*;
     pub use super::sample::calls::*;
     pub use super::sort::histogram::calls::*;
     pub use super::sort::order::calls::*;
     pub use super::sort::search::calls::*;
     pub use super::sort::unique::calls::*;
     pub use super::view::complex::calls::*;
+    pub use super::view::order::calls::*;
     pub use super::view::part::calls::*;
     pub use super::view::shape::calls::*;
     pub use super::view::split::calls::*;
@@ -115,12 +118,14 @@ static FAMILIES: &[&[OpDef]] = &[
     pointwise::unary::OPS,
     pointwise::binary::OPS,
     copy::OPS,
+    resize::OPS,
     cast::OPS,
     create::window::OPS,
     nn::bag::OPS,
     create::factory::OPS,
     create::range::OPS,
     view::shape::OPS,
+    view::order::OPS,
     view::complex::OPS,
     view::part::OPS,
     reduce::sums::OPS,

@@ -357,9 +357,8 @@ fn block_diag(a: &calls::BlockDiag) -> Result<Tensor> {
         (rows, columns) = (rows + t.shape()[0], columns + t.shape()[1]);
         parts.push(t);
     }
-    let out = f::Zeros::new(&[rows, columns])
+    let out = f::NewZeros::new(list[0], &[rows, columns])
         .dtype(dtype)
-        .device(helpers::beside(list[0]))
         .call()?;
     let (mut r, mut c) = (0, 0);
     for t in &parts {

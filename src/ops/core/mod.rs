@@ -8,6 +8,7 @@ pub(crate) mod lookup;
 pub mod op;
 pub mod place;
 pub mod refusal;
+pub mod rows;
 pub mod rules;
 pub mod schema;
 pub mod survey;

@@ -8,6 +8,7 @@ use crate::ops::core::args::{Args, OwnedArgs};
 use crate::ops::core::schema::Schema;
 use crate::{DType, Result, Tensor};
 
+pub use crate::ops::core::rows::{becomes, compose, forward, kernel, view};
 pub use crate::plan::{OutSpec, Plan, Views};
 
 /// One operator (one overload of one public name).
@@ -364,101 +365,6 @@ impl KernelBody {
     #[must_use]
     pub const fn body(self) -> Body {
         Body::Kernel(self)
-    }
-}
-
-/// A row of the table: an op with a layout rule and a CPU kernel.
-#[must_use]
-pub const fn kernel(
-    name: &'static str,
-    schema: &'static str,
-    forms: u16,
-    body: KernelBody,
-    doc: &'static str,
-) -> OpDef {
-    OpDef {
-        name,
-        schema,
-        forms,
-        body: Body::Kernel(body),
-        doc,
-        samples: "",
-    }
-}
-
-/// A row of the table: a view.
-#[must_use]
-pub const fn view(
-    name: &'static str,
-    schema: &'static str,
-    forms: u16,
-    f: fn(&Args) -> Result<Views>,
-    doc: &'static str,
-) -> OpDef {
-    OpDef {
-        name,
-        schema,
-        forms,
-        body: Body::View(f),
-        doc,
-        samples: "",
-    }
-}
-
-/// A row of the table: an op that gives argument 0 another storage or size.
-#[must_use]
-pub const fn becomes(
-    name: &'static str,
-    schema: &'static str,
-    forms: u16,
-    f: fn(&Args) -> Result<Tensor>,
-    doc: &'static str,
-) -> OpDef {
-    OpDef {
-        name,
-        schema,
-        forms,
-        body: Body::Become(f),
-        doc,
-        samples: "",
-    }
-}
-
-/// A row of the table: an op made of other ops.
-#[must_use]
-pub const fn compose(
-    name: &'static str,
-    schema: &'static str,
-    forms: u16,
-    f: fn(&Args) -> Result<Ret>,
-    doc: &'static str,
-) -> OpDef {
-    OpDef {
-        name,
-        schema,
-        forms,
-        body: Body::Compose(f),
-        doc,
-        samples: "",
-    }
-}
-
-/// A row of the table: an op that is a call of another one, whatever the form.
-#[must_use]
-pub const fn forward(
-    name: &'static str,
-    schema: &'static str,
-    forms: u16,
-    f: fn(&Args) -> Result<OwnedArgs>,
-    doc: &'static str,
-) -> OpDef {
-    OpDef {
-        name,
-        schema,
-        forms,
-        body: Body::Forward(f),
-        doc,
-        samples: "",
     }
 }
 

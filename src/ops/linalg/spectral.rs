@@ -2,7 +2,6 @@
 
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::helpers;
 use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{batch_note, check, columnwise, lead, plan, tail};
@@ -139,12 +138,7 @@ fn svd(a: &calls::Svd) -> Result<Ret> {
         t.ndim()
     );
     if !a.compute_uv {
-        let zeros = |k: i64| {
-            f::Zeros::new(&lead(t.shape()).concat(&[k, k]))
-                .dtype(t.dtype())
-                .device(helpers::beside(t))
-                .call()
-        };
+        let zeros = |k: i64| f::new_zeros(t, &lead(t.shape()).concat(&[k, k]));
         let (m, n) = (tail(t.shape())[0], tail(t.shape())[1]);
         return Ok(Ret::Tuple(vec![
             zeros(m)?,

@@ -4,6 +4,7 @@ use crate::cpu::conv::{self as cpu, Geometry};
 use crate::cpu::{copy, matrix::has_product};
 use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
+use crate::ops::nn::conv_sizes::{check_sizes, reaches, sizes, transposed_sizes};
 use crate::{Device, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
@@ -235,11 +236,11 @@ fn same_padding(n: usize, o: &Operands<&str>) -> Result<(Dims, Dims)> {
 }
 
 /// The parameters of a convolution, a value for each dimension.
-struct Lists {
-    stride: Dims,
-    padding: Dims,
-    dilation: Dims,
-    output: Dims,
+pub(super) struct Lists {
+    pub(super) stride: Dims,
+    pub(super) padding: Dims,
+    pub(super) dilation: Dims,
+    pub(super) output: Dims,
 }
 
 /// One value for every dimension.
@@ -337,76 +338,6 @@ fn channels(a: &calls::Convolution) -> Result<i64> {
         );
     }
     Ok(outputs)
-}
-
-fn joined(values: impl Iterator<Item = i64>) -> String {
-    values
-        .map(|v| v.to_string())
-        .collect::<Vec<_>>()
-        .join(" x ")
-}
-
-/// How far the elements of a window are apart at most, in each dimension.
-fn reaches(w: &Tensor, l: &Lists) -> Dims {
-    (w.shape()[2..].iter().zip(l.dilation.iter()))
-        .map(|(&k, d)| d.saturating_mul(k - 1))
-        .collect()
-}
-
-/// The spatial sizes of an ordinary convolution.
-fn sizes(x: &[i64], reach: &[i64], l: &Lists) -> Result<Dims> {
-    let padded = |i: usize| x[i].saturating_add(l.padding[i].saturating_mul(2));
-    let window = |i: usize| reach[i].saturating_add(1);
-    let n = x.len();
-    ensure!(
-        (0..n).all(|i| padded(i) >= window(i)),
-        Runtime,
-        "Calculated padded input size per channel: ({}). Kernel size: ({}). Kernel size can't be greater than actual input size",
-        joined((0..n).map(padded)),
-        joined((0..n).map(window))
-    );
-    Ok((0..n)
-        .map(|i| (padded(i) - reach[i] - 1) / l.stride[i] + 1)
-        .collect())
-}
-
-/// The spatial sizes of a transposed convolution.
-fn transposed_sizes(x: &[i64], reach: &[i64], l: &Lists) -> Result<Dims> {
-    let n = x.len();
-    ensure!(
-        (0..n).all(|i| l.output[i] < l.stride[i].max(l.dilation[i])),
-        Runtime,
-        "output padding must be smaller than either stride or dilation, but got output_padding: {}, stride: {}, \
-         dilation: {}",
-        l.output,
-        l.stride,
-        l.dilation
-    );
-    Ok((0..n)
-        .map(|i| {
-            (x[i] - 1)
-                .saturating_mul(l.stride[i])
-                .saturating_sub(l.padding[i].saturating_mul(2))
-                .saturating_add(reach[i])
-                .saturating_add(l.output[i].saturating_add(1))
-        })
-        .collect())
-}
-
-fn check_sizes(x: &Tensor, out: &Dims) -> Result<()> {
-    let xs = x.shape();
-    ensure!(
-        out.iter().all(|&s| s > 0) || x.numel() == 0,
-        Runtime,
-        "Given input size per channel: {}. Calculated output size per channel: {out}. Output size is too small",
-        Dims::new(&xs[2..])
-    );
-    ensure!(
-        x.numel() != 0 || xs[0] == 0 || xs[1] == 0,
-        Runtime,
-        "Only zero batch or zero channel inputs are supported, but got input shape: {xs}"
-    );
-    Ok(())
 }
 
 fn check_dtypes(a: &calls::Convolution) -> Result<()> {

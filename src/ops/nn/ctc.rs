@@ -1,7 +1,6 @@
 //! ctc_loss.
 
 use crate::cpu::ctc::losses;
-use crate::ops::core::helpers;
 use crate::ops::core::helpers::readable;
 use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
@@ -213,6 +212,12 @@ struct Operands<'a> {
     zero_infinity: bool,
 }
 
+/// How many labels each sequence has, at least one, as tensors beside the losses (recorded if those are).
+fn counts(labels: &[i64], losses: &Tensor) -> Result<Vec<Tensor>> {
+    let count = |n: &i64| f::new_full(losses, &[], (*n).max(1));
+    labels.iter().map(count).collect()
+}
+
 fn ctc(o: &Operands, r: Reduction) -> Result<Ret> {
     let single = o.x.ndim() == 2;
     let wide = if single {
@@ -225,13 +230,7 @@ fn ctc(o: &Operands, r: Reduction) -> Result<Ret> {
         losses = f::masked_fill(&losses, &f::isinf(&losses)?, 0)?;
     }
     if r == Reduction::Mean {
-        let counts: Vec<f64> = o.labels.iter().map(|&l| l.max(1) as f64).collect();
-        let counts =
-            Tensor::from_slice(&counts, &[counts.len() as i64])?.to_dtype(losses.dtype())?;
-        let counts = match helpers::beside(&losses) {
-            Some(device) => counts.to_device(device)?,
-            None => counts,
-        };
+        let counts = f::stack(&counts(o.labels, &losses)?)?;
         return reduced(f::div(&losses, &counts)?, r);
     }
     if single && r == Reduction::None {

@@ -9,6 +9,7 @@ pub mod batch_norm;
 mod cell;
 pub mod classes;
 pub mod conv;
+mod conv_sizes;
 pub mod ctc;
 pub mod distance;
 pub mod dropout;

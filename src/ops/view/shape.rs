@@ -84,47 +84,6 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[8], 0, (8,); c64[3, 6, 2], 1, (2, 3); f32[8], -1, (2, 2, 2)"),
     view(
-        "permute",
-        "(Tensor self, int[*] dims)",
-        FM,
-        permute,
-        "Dimensions in another order.",
-    )
-    .samples("f32[1, 2, 3, 4], (0, 2, 3, 1); b8[1, 2, 3, 4], (2, 1, 3, 0)"),
-    view(
-        "transpose",
-        "(Tensor self, int dim0, int dim1)",
-        FM | I,
-        transpose,
-        "Two dimensions swapped.",
-    )
-    .samples("f32[3, 4], 0, 0; c64[3, 4], 0, 0"),
-    view("t", "(Tensor self)", FM | I, t, "A matrix transposed.").samples("c64[3, 4]"),
-    view(
-        "adjoint",
-        "(Tensor self)",
-        FM,
-        |a| matrix_transpose(a.input, "adjoint", true),
-        "The last two dimensions swapped, conjugated.",
-    )
-    .samples("f32[3, 4]"),
-    view(
-        "movedim",
-        "(Tensor self, int[] source, int[] destination)",
-        FM,
-        |a| move_dims(a.input, a.source, a.destination),
-        "Dimensions moved to other places.",
-    )
-    .samples("f32[3, 4], (), (); b8[4, 3, 2, 1], [0, 1, 2, 3], [3, 2, 1, 0]"),
-    view(
-        "movedim#int",
-        "(Tensor self, int source, int destination)",
-        FM,
-        |a| move_dims(a.input, &[a.source], &[a.destination]),
-        "One dimension moved to another place.",
-    )
-    .samples("f32[2, 3, 4], 0, -1"),
-    view(
         "squeeze",
         "(Tensor self)",
         FM | I,
@@ -194,38 +153,6 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[2, 3]; c64[2]"),
     compose(
-        "numpy_T",
-        "(Tensor self)",
-        0,
-        numpy_t,
-        "`Tensor.T`: all dimensions in reverse order.",
-    )
-    .samples("f32[2, 3, 4]"),
-    compose(
-        "mT",
-        "(Tensor self)",
-        0,
-        |a| f::transpose(batch_of_matrices(a.input, "mT")?, -2, -1),
-        "`Tensor.mT`: the last two dimensions swapped.",
-    )
-    .samples("f32[3, 4]; b8[3, 4]"),
-    compose(
-        "mH",
-        "(Tensor self)",
-        0,
-        |a| hermitian(batch_of_matrices(a.input, "mH")?),
-        "`Tensor.mH`: the last two dimensions swapped, conjugated.",
-    )
-    .samples("f32[3, 4]; b8[3, 4]"),
-    compose(
-        "matrix_H",
-        "(Tensor self)",
-        0,
-        matrix_h,
-        "`Tensor.H`: a matrix transposed and conjugated.",
-    )
-    .samples("c64[2, 3]; f32[2, 3]"),
-    compose(
         "numel",
         "(Tensor self) -> int",
         FM,
@@ -234,50 +161,6 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[2, 3]; i64[0]"),
 ];
-
-fn numpy_t(a: &calls::NumpyT) -> Result<Tensor> {
-    let order: SmallVec<[i64; 8]> = (0..a.input.ndim() as i64).rev().collect();
-    f::permute(a.input, &order)
-}
-
-/// Checks for `mT` and `mH`.
-fn batch_of_matrices<'a>(t: &'a Tensor, name: &str) -> Result<&'a Tensor> {
-    ensure!(
-        t.ndim() != 1,
-        Runtime,
-        "tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
-    );
-    ensure!(
-        t.ndim() != 0,
-        Runtime,
-        "tensor.{name} is only supported on matrices or batches of matrices. Got 0-D tensor."
-    );
-    Ok(t)
-}
-
-/// The last two dimensions swapped, conjugated if complex.
-fn hermitian(t: &Tensor) -> Result<Tensor> {
-    let swapped = f::transpose(t, -2, -1)?;
-    if t.dtype().is_complex() {
-        f::_conj(&swapped)
-    } else {
-        Ok(swapped)
-    }
-}
-
-fn matrix_h(a: &calls::MatrixH) -> Result<Ret> {
-    let t = a.input;
-    ensure!(
-        t.ndim() == 2 || t.ndim() == 0,
-        Runtime,
-        "tensor.H is only supported on matrices (2-D tensors). Got {}-D tensor.",
-        t.ndim()
-    );
-    if t.ndim() == 2 {
-        return Ok(hermitian(t)?.into());
-    }
-    f::conj(t).map(Ret::from)
-}
 
 fn view_as_shape(t: &Tensor, size: &[i64]) -> Result<ViewPlan> {
     let shape = dims::infer_size(size, t.numel())?;
@@ -416,117 +299,6 @@ fn unflatten(a: &calls::Unflatten) -> Result<Tensor> {
         .collect();
     // Splitting one dimension never needs a copy.
     f::view(t, &shape)
-}
-
-fn permute(a: &calls::Permute) -> Result<ViewPlan> {
-    let (t, order) = (a.input, a.dims);
-    ensure!(
-        order.len() == t.ndim(),
-        Runtime,
-        "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions \
-         i.e. input.dim() = {} is not equal to len(dims) = {}",
-        t.ndim(),
-        order.len()
-    );
-    let mut seen: SmallVec<[bool; 8]> = SmallVec::from_elem(false, t.ndim().max(1));
-    let mut perm: SmallVec<[usize; 8]> = SmallVec::new();
-    for &d in order.iter() {
-        let d = wrap_dim(d, t.ndim())?;
-        ensure!(
-            !std::mem::replace(&mut seen[d], true),
-            Runtime,
-            "permute(): duplicate dims are not allowed."
-        );
-        perm.push(d);
-    }
-    Ok(ViewPlan::of(t).permuted(&perm))
-}
-
-fn transpose(a: &calls::Transpose) -> Result<ViewPlan> {
-    let t = a.input;
-    let (x, y) = (wrap_dim(a.dim0, t.ndim())?, wrap_dim(a.dim1, t.ndim())?);
-    let plan = ViewPlan::of(t);
-    Ok(if t.ndim() == 0 {
-        plan
-    } else {
-        plan.swapped(x, y)
-    })
-}
-
-fn t(a: &calls::T) -> Result<ViewPlan> {
-    let plan = ViewPlan::of(a.input);
-    match a.input.ndim() {
-        0 | 1 => Ok(plan),
-        2 => Ok(plan.swapped(0, 1)),
-        n => bail!(
-            Runtime,
-            "t() expects a tensor with <= 2 dimensions, but self is {n}D"
-        ),
-    }
-}
-
-/// The last two dimensions swapped, and conjugated.
-fn matrix_transpose(t: &Tensor, name: &str, conjugate: bool) -> Result<ViewPlan> {
-    let n = t.ndim();
-    ensure!(
-        n != 1,
-        Runtime,
-        "tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
-    );
-    let mut plan = ViewPlan::of(t);
-    if n > 0 {
-        plan = plan.swapped(n - 2, n - 1);
-    }
-    Ok(if conjugate && t.dtype().is_complex() {
-        plan.conjugated()
-    } else {
-        plan
-    })
-}
-
-fn move_dims(t: &Tensor, source: &[i64], destination: &[i64]) -> Result<ViewPlan> {
-    let list = |d: &[i64]| {
-        Dims::new(d)
-            .to_string()
-            .replace('[', "{")
-            .replace(']', "}")
-            .replace("{", "[")
-            .replace('}', "]")
-    };
-    ensure!(
-        source.len() == destination.len(),
-        Runtime,
-        "movedim: Invalid source or destination dims: source ({} dims) should contain the same number of dims as destination ({} dims)",
-        list(source),
-        list(destination)
-    );
-    let wrap = |dims: &[i64], what: &str| -> Result<SmallVec<[usize; 6]>> {
-        let mut out: SmallVec<[usize; 6]> = SmallVec::new();
-        for &d in dims {
-            let d = wrap_dim(d, t.ndim())?;
-            ensure!(
-                !out.contains(&d),
-                Runtime,
-                "movedim: repeated dim in `{what}` ({})",
-                list(dims)
-            );
-            out.push(d);
-        }
-        Ok(out)
-    };
-    let (from, to) = (wrap(source, "source")?, wrap(destination, "destination")?);
-    if t.ndim() == 0 {
-        return Ok(ViewPlan::of(t));
-    }
-    let mut perm: SmallVec<[usize; 8]> = SmallVec::from_elem(usize::MAX, t.ndim());
-    for (&f, &d) in from.iter().zip(&to) {
-        perm[d] = f;
-    }
-    let mut rest = (0..t.ndim()).filter(|d| !from.contains(d));
-    for p in perm.iter_mut().filter(|p| **p == usize::MAX) {
-        *p = rest.next().unwrap_or(0);
-    }
-    Ok(ViewPlan::of(t).permuted(&perm))
 }
 
 fn squeeze(t: &Tensor, dims: Option<&[i64]>) -> Result<ViewPlan> {
