@@ -206,3 +206,133 @@ def test_reports_are_kept_in_memory(tmp_path) -> None:
     path = tmp_path / "x.pt"
     path.write_bytes(buffer.getvalue())
     assert torch.serialization.file_format(path)
+
+
+def kept(get, set, value) -> None:
+    """A setting takes a value, says so, and is put back."""
+    before = get()
+    set(value)
+    try:
+        assert get() == value
+    finally:
+        set(before)
+
+
+def test_settings_are_remembered() -> None:
+    kept(torch.is_grad_enabled, torch.set_grad_enabled, False)
+    kept(torch.get_default_dtype, torch.set_default_dtype, torch.float64)
+    kept(torch.get_default_device, torch.set_default_device, torch.device("meta"))
+    kept(torch.get_num_threads, torch.set_num_threads, 1)
+    kept(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "high")
+    kept(torch.is_warn_always_enabled, torch.set_warn_always, True)
+    kept(torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True)
+    kept(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode, 1)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    assert torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(False)
+    torch.set_num_interop_threads(torch.get_num_interop_threads())
+    assert torch.get_num_interop_threads() >= 1
+    assert isinstance(torch.set_flush_denormal(False), bool)
+    with torch.enable_grad():
+        assert torch.autograd.enable_grad is torch.enable_grad
+        assert torch.is_grad_enabled()
+
+
+def test_what_is_switched_off_says_so() -> None:
+    assert not torch.is_autocast_enabled()
+    assert torch.is_autocast_cache_enabled()
+    assert torch.get_autocast_dtype("cpu") == torch.bfloat16
+    assert not torch.is_anomaly_enabled()
+    assert not torch.is_inference_mode_enabled()
+    with torch.inference_mode():
+        assert torch.is_inference(torch.ones(1))
+
+
+def test_tensors_are_asked_about_themselves() -> None:
+    x = torch.ones(2, 3)
+    assert torch.is_tensor(x)
+    assert torch.is_storage(x.untyped_storage())
+    assert torch.is_same_size(x, torch.zeros(2, 3))
+    assert not torch.is_distributed(x)
+    assert torch.typename(x) == "torch.FloatTensor"
+    assert torch.get_device(x) == -1
+    assert torch.get_device_module("cuda") is torch.cuda
+    assert torch.promote_types(torch.int32, torch.float16) == torch.float16
+    assert torch.result_type(x, 1) == torch.float32
+    assert torch.norm_except_dim(x, 2, 0).flatten().tolist() == pytest.approx([3**0.5, 3**0.5])
+    assert torch.functional.norm_except_dim is torch.norm_except_dim
+
+
+def test_the_default_tensor_type_is_a_dtype_and_a_device() -> None:
+    torch.set_default_tensor_type(torch.DoubleTensor)
+    try:
+        assert torch.ones(1).dtype == torch.float64
+    finally:
+        torch.set_default_tensor_type(torch.FloatTensor)
+
+
+def test_functions_of_layers() -> None:
+    logits = torch.zeros(4, 3)
+    hard = nn.functional.gumbel_softmax(logits, hard=True)
+    assert hard.sum(1).tolist() == [1.0] * 4
+    a, b, c = torch.zeros(2, 3), torch.zeros(2, 3), torch.full((2, 3), 5.0)
+    assert nn.functional.triplet_margin_with_distance_loss(a, b, c).item() == 0
+    assert nn.init.trunc_normal_(torch.empty(100), a=-0.5, b=0.5).abs().max() <= 0.5
+    layer = nn.MultiheadAttention(4, 2)
+    x = torch.ones(3, 1, 4)
+    out, weights = nn.functional.multi_head_attention_forward(
+        x, x, x, 4, 2, layer.in_proj_weight, layer.in_proj_bias, None, None, False, 0.0,
+        layer.out_proj.weight, layer.out_proj.bias)  # fmt: skip
+    assert (out.shape, weights.shape) == ((3, 1, 4), (1, 3, 3))
+
+
+def test_gradients_that_were_set_are_clipped() -> None:
+    p = nn.Parameter(torch.ones(2))
+    p.grad = torch.tensor([3.0, -4.0])
+    nn.utils.clip_grads_with_norm_(p, 2.5, torch.tensor(5.0))
+    assert p.grad.tolist() == pytest.approx([1.5, -2.0], rel=1e-5)
+    nn.utils.clip_grad_value_(p, 1.0)
+    assert p.grad.tolist() == [1.0, -1.0]
+
+
+def test_modes_that_only_call_on() -> None:
+    with overrides.BaseTorchFunctionMode(), overrides.enable_reentrant_dispatch():
+        assert torch.add(torch.ones(1), 1).item() == 2
+    assert overrides.redispatch_torch_function(torch.add, (), (torch.ones(1), 1)).item() == 2
+
+
+def test_operators_of_libraries() -> None:
+    @library.triton_op("torchlike_tests::double", mutates_args=())
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return library.wrap_triton(lambda x: x * 2)(x)
+
+    assert double(torch.ones(1)).item() == 2
+    assert library.get_kernel("torchlike_tests::double", "CPU")(torch.ones(1)).item() == 2
+    library.impl_abstract("torchlike_tests::double")(torch.empty_like)
+    assert double(torch.ones(3, device="meta")).shape == (3,)
+    library.register_vmap("torchlike_tests::double", lambda info, dims, x: (x, 0))
+    library.register_autocast("torchlike_tests::double", "cpu", torch.bfloat16)
+    library.register_torch_dispatch("torchlike_tests::double", type(None), lambda *_: None)
+    with pytest.raises(RuntimeError, match="fake implementation"):
+        library.get_ctx()
+    with pytest.raises(NotImplementedError, match="never be called"):
+        library.fallthrough_kernel()
+
+
+def test_whole_files_are_converted_and_verified(tmp_path) -> None:
+    source, target = tmp_path / "x.pt", tmp_path / "x.safetensors"
+    torch.save({"x": torch.ones(2)}, source)
+    done = torch.serialization.convert(source, target)
+    assert isinstance(done, torch.serialization.Converted)
+    assert (done.tensors, done.bytes) == (1, 8)
+    assert isinstance(torch.serialization.verify(source), torch.serialization.Verified)
+
+
+def test_names_of_other_protocols() -> None:
+    assert dlpack.DLDeviceType.kDLCUDA == 2
+
+    def f() -> None:
+        pass
+
+    torch.utils.set_module(f, "torchlike.somewhere")
+    assert f.__module__ == "torchlike.somewhere"

@@ -74,13 +74,13 @@ class set_grad_enabled(_Mode):
 
     def __call__(self, func: Callable[..., Any]) -> Any:
         _C._set_grad_enabled(self._before.pop())
-        return _with_context(set_grad_enabled_later(self._mode), func)
+        return _with_context(_SetGradEnabledLater(self._mode), func)
 
     def __enter__(self) -> None:
         _C._set_grad_enabled(self._mode)
 
 
-class set_grad_enabled_later:
+class _SetGradEnabledLater:
     """The decorator form of `set_grad_enabled`: nothing is switched before the call."""
 
     __slots__ = ("_before", "_mode")

@@ -1,0 +1,93 @@
+//! Every loop agrees with a plain one, wherever its operands are and whatever their types.
+
+#![allow(unsafe_code, reason = "hands checked pointers to pointwise loops")]
+
+use super::*;
+use crate::cpu::map::{self, Op};
+use crate::{Device, Element};
+
+struct Minus;
+impl<A: Element + std::ops::Sub<Output = A>> Op<A> for Minus {
+    type Out = A;
+    #[inline(always)]
+    fn f([a, b, _]: [A; 3], _: &Ctx) -> A {
+        a - b
+    }
+}
+
+/// Every loop on `n` elements with all operands in one buffer (start, step), compared with a plain loop.
+fn check(n: usize, out: usize, a: (usize, usize), b: (usize, usize), stream: bool) {
+    let before: Vec<f32> = (0..8192).map(|i| ((i * 37) % 101) as f32).collect();
+    let kernels = [
+        map::heavy::<Minus>,
+        map::light::<Minus>,
+        map::float::<Minus>,
+    ];
+    for kernel in kernels.map(|k| k(DType::F32).expect("a loop")) {
+        let side = Side::new(DType::F32, DType::F32, DType::F32).expect("the same type");
+        let rows = Rows {
+            kernel,
+            ctx: &Ctx::default(),
+            sides: SmallVec::from_slice(&[side, side, side]),
+            stream,
+            apart: false,
+        };
+        let mut x = before.clone();
+        let p = x.as_mut_ptr();
+        let ptrs = [out, a.0, b.0].map(|at| p.wrapping_add(at).cast::<u8>());
+        let steps = [4, 4 * a.1 as isize, 4 * b.1 as isize];
+        // SAFETY: the buffer has n elements from each place on.
+        unsafe { rows.run(rows.lay(&steps), &ptrs, &steps, n) };
+        for i in 0..n {
+            let want = before[a.0 + i * a.1] - before[b.0 + i * b.1];
+            assert_eq!(x[out + i], want, "{n} {out} {a:?} {b:?} {i}");
+        }
+        assert_eq!(x[out + n..], before[out + n..]);
+    }
+}
+
+#[test]
+fn loops_agree_wherever_the_operands_are() {
+    for n in [1, 63, 64, 200, 1000, 2047] {
+        for stream in [false, true] {
+            for (a, b) in [
+                ((0, 1), (2048, 1)),
+                ((0, 1), (7, 0)),
+                ((5, 0), (0, 1)),
+                ((0, 2), (1, 2)),
+            ] {
+                check(n, 4096, a, b, stream);
+            }
+            for (a, b) in [
+                ((0, 1), (4096, 1)),
+                ((4096, 1), (0, 1)),
+                ((0, 1), (6000, 0)),
+                ((0, 1), (0, 1)),
+            ] {
+                check(n, 0, a, b, stream);
+            }
+        }
+    }
+}
+
+#[test]
+fn operands_and_results_of_other_types_are_converted() {
+    let kernel = map::light::<Minus>(DType::F16).expect("the loop of f32");
+    let n = 1001;
+    let a = Tensor::empty(&[n], DType::F16, Device::CPU).expect("memory");
+    crate::cpu::fill(&a, Scalar::Float(2.5)).expect("a number");
+    for d in [
+        DType::F16,
+        DType::F32,
+        DType::F64,
+        DType::C32,
+        DType::C128,
+        DType::I8,
+    ] {
+        let out = Tensor::empty(&[n], d, Device::CPU).expect("memory");
+        let operands = [Operand::Tensor(&a), Operand::Number(Scalar::Int(1))];
+        run(kernel, &Ctx::default(), DType::F16, &operands, &out).expect("conversions");
+        let last = read_scalar(&out, n - 1).expect("a number").to_f64();
+        assert_eq!(last, if d == DType::I8 { 1.0 } else { 1.5 }, "{d}");
+    }
+}
