@@ -45,7 +45,7 @@ impl Tensor {
     /// The same tensor without what belongs to one tensor alone.
     #[inline]
     #[must_use]
-    pub(crate) fn bare(mut self) -> Self {
+    pub fn bare(mut self) -> Self {
         if self.rare.is_some() {
             self.rare = None;
         }
@@ -54,7 +54,7 @@ impl Tensor {
 
     /// The same tensor with what belongs to `old` alone, whose place it takes.
     #[must_use]
-    pub(crate) fn keeping(mut self, old: &Self) -> Self {
+    pub fn keeping(mut self, old: &Self) -> Self {
         self.rare.clone_from(&old.rare);
         self
     }
@@ -64,7 +64,7 @@ impl Tensor {
 mod tests {
     use super::*;
     use crate::plan::ViewPlan;
-    use crate::{DType, Device};
+    use crate::{DType, Device, Dims};
 
     #[test]
     fn tensors_are_moved_without_memcpy() {
@@ -75,7 +75,7 @@ mod tests {
     fn a_gradient_belongs_to_one_tensor() {
         let t = Tensor::empty(&[2], DType::F32, Device::META).unwrap();
         let t = t.clone().with_grad(Some(Arc::new(t)));
-        assert_eq!(*t.grad().unwrap().shape(), [2]);
+        assert_eq!(*t.grad().unwrap().shape(), Dims::from([2]));
         assert!(t.look(ViewPlan::of(&t)).grad().is_none());
         assert!(t.clone().bare().grad().is_none());
         assert!(t.with_grad(None).grad().is_none());
