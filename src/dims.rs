@@ -6,7 +6,7 @@ mod strides;
 
 pub use strides::{
     broadcast, broadcast_strides, contiguous_strides, format_strides, infer_size, is_channels_last,
-    is_contiguous, is_dense, layout_order, preserved_strides, strides_in_order,
+    is_contiguous, is_dense, is_row_major, layout_order, preserved_strides, strides_in_order,
     strides_like_channels_last, view_strides,
 };
 
@@ -52,7 +52,9 @@ impl Dims {
     #[must_use]
     pub fn filled(n: usize, value: i64) -> Self {
         if n <= INLINE {
-            Self(Repr::Inline(n as u8, [value; INLINE]))
+            let mut buf = [0; INLINE];
+            buf[..n].fill(value);
+            Self(Repr::Inline(n as u8, buf))
         } else {
             Self(Repr::Heap(vec![value; n].into()))
         }
@@ -127,8 +129,11 @@ impl Default for Dims {
 impl PartialEq for Dims {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        // Element by element: for so few a call of memcmp costs more.
-        self.len() == other.len() && self.iter().zip(other.iter()).all(|(a, b)| a == b)
+        match (&self.0, &other.0) {
+            // What is not used holds zeros, so that a comparison of known length will do.
+            (Repr::Inline(n, a), Repr::Inline(m, b)) => n == m && a == b,
+            _ => **self == **other,
+        }
     }
 }
 

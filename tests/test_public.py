@@ -28,7 +28,9 @@ def public(module: types.ModuleType, path: str, seen: set[str]) -> dict[str, str
     seen.add(module.__name__)
     found: dict[str, str] = {}
     for name in getattr(module, "__all__", dir(module)):
-        value = None if name.startswith("_") else getattr(module, name, None)
+        # Classes of results are made by the operators that return them.
+        hidden = name.startswith("_") or name == "return_types"
+        value = None if hidden else getattr(module, name, None)
         home = getattr(value, "__module__", None) or ""
         if isinstance(value, types.ModuleType):
             if value.__name__.startswith("torchlike."):

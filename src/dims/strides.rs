@@ -56,6 +56,20 @@ pub fn format_strides(shape: &[i64], format: MemoryFormat) -> Result<Dims> {
     }
 }
 
+/// True if the strides are the row-major ones, also those of dimensions of size 1.
+#[inline]
+#[must_use]
+pub fn is_row_major(shape: &[i64], strides: &[i64]) -> bool {
+    let mut step = 1i64;
+    for (&size, &stride) in shape.iter().zip(strides).rev() {
+        if stride != step {
+            return false;
+        }
+        step = step.saturating_mul(size.max(1));
+    }
+    true
+}
+
 /// True if the layout is row-major without gaps (dimensions of size 1 do not matter).
 #[inline]
 #[must_use]

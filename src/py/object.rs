@@ -23,8 +23,10 @@ unsafe impl Sync for PyTensor {}
 
 impl PyTensor {
     /// Wraps a tensor; what belongs to another tensor alone stays there.
-    pub fn new(t: Tensor) -> Self {
-        Self(UnsafeCell::new(t.bare()))
+    #[inline]
+    pub fn new(mut t: Tensor) -> Self {
+        t.strip();
+        Self(UnsafeCell::new(t))
     }
 
     /// The tensor.

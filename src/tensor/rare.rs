@@ -42,14 +42,12 @@ impl Tensor {
         self
     }
 
-    /// The same tensor without what belongs to one tensor alone.
+    /// Takes away what belongs to one tensor alone.
     #[inline]
-    #[must_use]
-    pub fn bare(mut self) -> Self {
+    pub fn strip(&mut self) {
         if self.rare.is_some() {
             self.rare = None;
         }
-        self
     }
 
     /// The same tensor with what belongs to `old` alone, whose place it takes.
@@ -77,7 +75,9 @@ mod tests {
         let t = t.clone().with_grad(Some(Arc::new(t)));
         assert_eq!(*t.grad().unwrap().shape(), Dims::from([2]));
         assert!(t.look(ViewPlan::of(&t)).grad().is_none());
-        assert!(t.clone().bare().grad().is_none());
+        let mut other = t.clone();
+        other.strip();
+        assert!(other.grad().is_none());
         assert!(t.with_grad(None).grad().is_none());
     }
 }

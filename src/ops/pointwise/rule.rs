@@ -108,6 +108,11 @@ pub fn real_part(d: DType) -> (DType, DType) {
 /// If two dtypes have no common type.
 #[inline]
 pub fn result_type(operands: &[Arg]) -> Result<DType> {
+    if let Some(Arg::Tensor(first)) = operands.first()
+        && (operands.iter()).all(|a| matches!(a, Arg::Tensor(t) if t.dtype() == first.dtype()))
+    {
+        return Ok(first.dtype());
+    }
     let (mut dim, mut zero, mut num): (Option<DType>, Option<DType>, Option<DType>) =
         (None, None, None);
     let join = |slot: &mut Option<DType>, d: DType| -> Result<()> {
@@ -129,9 +134,6 @@ pub fn result_type(operands: &[Arg]) -> Result<DType> {
                 }
             }
         }
-    }
-    if let (Some(d), None, None) = (dim, zero, num) {
-        return Ok(d);
     }
     Ok(combine(dim, combine(zero, num)?)?.unwrap_or_else(mode::default_dtype))
 }
@@ -215,11 +217,11 @@ fn tensors_of<'a>(operands: &'a [Arg<'_>]) -> impl Iterator<Item = &'a Tensor> {
 pub fn result_layout(operands: &[Arg]) -> Result<(Dims, Dims)> {
     let mut tensors = tensors_of(operands);
     if let Some(first) = tensors.next() {
-        let shape = first.shape();
-        let strides = dims::contiguous_strides(shape);
-        let row_major = |t: &Tensor| *t.strides() == strides || t.is_contiguous();
-        if row_major(first) && tensors.all(|t| t.shape() == shape && row_major(t)) {
-            return Ok((shape.clone(), strides));
+        let (shape, strides) = (first.shape(), first.strides());
+        if dims::is_row_major(shape, strides)
+            && tensors.all(|t| t.shape() == shape && t.strides() == strides)
+        {
+            return Ok((shape.clone(), strides.clone()));
         }
     }
     let shape = broadcast_shape(operands)?;
