@@ -199,7 +199,7 @@ impl Resolver<'_> {
                 &[data, grad, _hooks, state] => self.parameter(data, grad, state),
                 _ => Err(few(known, args)),
             },
-            Known::RebuildDeviceFromCpu => self.from_cpu(known, args),
+            Known::RebuildDeviceFromCpu => self.brought_to_host(known, args),
             _ if known.is_tensor() => self.rebuild_tensor(known, args).map(Some),
             _ => self.rebuild_plain(known, args).map(Some),
         }

@@ -66,7 +66,11 @@ impl Resolver<'_> {
     }
 
     /// A tensor that was on a device that files do not know: its values, on the host.
-    pub(super) fn from_cpu(&mut self, known: Known, args: &[Value]) -> Result<Option<Object>> {
+    pub(super) fn brought_to_host(
+        &mut self,
+        known: Known,
+        args: &[Value],
+    ) -> Result<Option<Object>> {
         let &[data, dtype, _device, grad] = args else {
             return Err(few(known, args));
         };
