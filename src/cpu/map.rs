@@ -256,6 +256,13 @@ fn taken<B, A: Copy>(place: &MaybeUninit<B>) -> A {
     unsafe { place.as_ptr().cast::<A>().read() }
 }
 
+/// `x && y`. Of the conjunction itself the compiler makes loads that depend on the first operand, five times slower.
+#[inline(always)]
+#[must_use]
+pub fn both(x: bool, y: bool) -> bool {
+    u8::from(x) + u8::from(y) == 2
+}
+
 /// An operator on truth values, which may be any byte in memory.
 struct Truths<O>(PhantomData<O>);
 

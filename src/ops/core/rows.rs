@@ -5,6 +5,24 @@ use crate::ops::core::op::{Body, KernelBody, OpDef, Ret};
 use crate::plan::Views;
 use crate::{Result, Tensor};
 
+/// A row without samples yet.
+const fn row(
+    name: &'static str,
+    schema: &'static str,
+    forms: u16,
+    body: Body,
+    doc: &'static str,
+) -> OpDef {
+    OpDef {
+        name,
+        schema,
+        forms,
+        body,
+        doc,
+        samples: "",
+    }
+}
+
 /// A row of the table: an op with a layout rule and a CPU kernel.
 #[must_use]
 pub const fn kernel(
@@ -14,14 +32,7 @@ pub const fn kernel(
     body: KernelBody,
     doc: &'static str,
 ) -> OpDef {
-    OpDef {
-        name,
-        schema,
-        forms,
-        body: Body::Kernel(body),
-        doc,
-        samples: "",
-    }
+    row(name, schema, forms, Body::Kernel(body), doc)
 }
 
 /// A row of the table: a view.
@@ -33,14 +44,7 @@ pub const fn view(
     f: fn(&Args) -> Result<Views>,
     doc: &'static str,
 ) -> OpDef {
-    OpDef {
-        name,
-        schema,
-        forms,
-        body: Body::View(f),
-        doc,
-        samples: "",
-    }
+    row(name, schema, forms, Body::View(f), doc)
 }
 
 /// A row of the table: an op that gives argument 0 another storage or size.
@@ -52,14 +56,7 @@ pub const fn becomes(
     f: fn(&Args) -> Result<Tensor>,
     doc: &'static str,
 ) -> OpDef {
-    OpDef {
-        name,
-        schema,
-        forms,
-        body: Body::Become(f),
-        doc,
-        samples: "",
-    }
+    row(name, schema, forms, Body::Become(f), doc)
 }
 
 /// A row of the table: an op made of other ops.
@@ -71,14 +68,7 @@ pub const fn compose(
     f: fn(&Args) -> Result<Ret>,
     doc: &'static str,
 ) -> OpDef {
-    OpDef {
-        name,
-        schema,
-        forms,
-        body: Body::Compose(f),
-        doc,
-        samples: "",
-    }
+    row(name, schema, forms, Body::Compose(f), doc)
 }
 
 /// A row of the table: an op that is a call of another one, whatever the form.
@@ -90,12 +80,5 @@ pub const fn forward(
     f: fn(&Args) -> Result<OwnedArgs>,
     doc: &'static str,
 ) -> OpDef {
-    OpDef {
-        name,
-        schema,
-        forms,
-        body: Body::Forward(f),
-        doc,
-        samples: "",
-    }
+    row(name, schema, forms, Body::Forward(f), doc)
 }

@@ -1,6 +1,6 @@
 //! Pointwise arithmetic of two and three operands.
 
-use crate::cpu::map::{Ctx, FromCtx};
+use crate::cpu::map::{Ctx, FromCtx, both};
 use crate::cpu::math::{gcd, int_pow};
 use crate::ops::core::args::Args;
 use crate::ops::core::op::{E, F, FMIO, FMO, J, N, O, OpDef, X, compose};
@@ -25,7 +25,7 @@ map_op! {
     [light] |x, y, c| (-y).mul_add(T::ctx(c, 0), x),
     [complex] |x, y, c| x - y * T::ctx(c, 0)
 }
-map_op! { Mul, 2, [int] |x, y, c| x.wrapping_mul(y), [light complex] |x, y, c| x * y, [boolean] |x, y, c| x & y }
+map_op! { Mul, 2, [int] |x, y, c| x.wrapping_mul(y), [light complex] |x, y, c| x * y, [boolean] |x, y, c| both(x, y) }
 map_op! { Div, 2, [light complex] |x, y, c| x / y }
 map_op! { DivTrunc, 2, [int_heavy] |x, y, c| if y == 0 { 0 } else { x.wrapping_div(y) }, [light] |x, y, c| (x / y).trunc() }
 map_op! {

@@ -1,6 +1,6 @@
 //! Comparisons, logic and bits.
 
-use crate::cpu::map::Ctx;
+use crate::cpu::map::{Ctx, both};
 use crate::ops::core::op::{FM, FMIO, OpDef};
 use crate::ops::pointwise::rule::{compare, same};
 use crate::{DType, Result, ensure, map_op, map_row};
@@ -18,7 +18,7 @@ map_op! {
     [int uint] |x, y, c| x != 0 && y != 0,
     [light] |x, y, c| x != 0.0 && y != 0.0,
     [complex] |x, y, c| x.norm_sqr() != 0.0 && y.norm_sqr() != 0.0,
-    [boolean] |x, y, c| x && y
+    [boolean] |x, y, c| both(x, y)
 }
 map_op! {
     LogicalOr, 2 => bool,
@@ -34,7 +34,7 @@ map_op! {
     [complex] |x, y, c| (x.norm_sqr() != 0.0) != (y.norm_sqr() != 0.0),
     [boolean] |x, y, c| x != y
 }
-map_op! { BitAnd, 2, [int boolean] |x, y, c| x & y }
+map_op! { BitAnd, 2, [int] |x, y, c| x & y, [boolean] |x, y, c| both(x, y) }
 map_op! { BitOr, 2, [int boolean] |x, y, c| x | y }
 map_op! { BitXor, 2, [int boolean] |x, y, c| x ^ y }
 map_op! {

@@ -4,7 +4,7 @@ use crate::cpu::map::{Ctx, Loop};
 use crate::cpu::rows::{self, Operand};
 use crate::dtype::{Category, promote};
 use crate::ops::core::args::{Arg, Args};
-use crate::ops::core::op::{Body, Exec, Finish, KernelBody, OpDef, Plan, Ret, Row};
+use crate::ops::core::op::{Body, Exec, Finish, KernelBody, OpDef, Plan, Ret, Row, kernel};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, err, kernels, mode};
 use smallvec::SmallVec;
 
@@ -52,14 +52,7 @@ pub const fn def(
     doc: &'static str,
 ) -> OpDef {
     let body = KernelBody::typed(run).pointwise().row(Row::Map(row));
-    OpDef {
-        name,
-        schema,
-        forms,
-        body: Body::Kernel(body),
-        doc,
-        samples: "",
-    }
+    kernel(name, schema, forms, body, doc)
 }
 
 /// Any values will do.
