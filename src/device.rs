@@ -61,6 +61,24 @@ impl Device {
         }
     }
 
+    /// The device as one number, never `u16::MAX`.
+    #[inline]
+    pub(crate) const fn word(self) -> u16 {
+        (self.index as u8 as u16) << 8 | self.kind as u16
+    }
+
+    /// The device of a [`word`](Self::word).
+    #[inline]
+    pub(crate) const fn from_word(word: u16) -> Self {
+        let kind = match word as u8 {
+            0 => DeviceKind::Cpu,
+            1 => DeviceKind::Meta,
+            _ => DeviceKind::Cuda,
+        };
+        let index = (word >> 8) as i8;
+        Self { kind, index }
+    }
+
     /// Reads `cpu`, `meta`, `cuda`, `cuda:1`, ...
     ///
     /// # Errors

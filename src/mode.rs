@@ -23,14 +23,22 @@ pub const COUNTING: u32 = 1 << 17;
 pub const RECORDING: u32 = 1 << 18;
 /// A dispatch mode is on.
 pub const DISPATCH: u32 = 1 << 19;
+/// Bits that whoever makes the calls, as the binding, may use for its own settings; the core does not look at them.
+pub const FRONT: u32 = 7 << 20;
+/// Inference mode is on.
+pub const INFERENCE: u32 = 1 << 25;
+/// The flags of a call that send it to the layers, and [`CALL`] if every call goes there.
+pub const WATCHED: u32 = ALWAYS | CALL;
 const GRAD: u32 = 1 << 24;
-const INFERENCE: u32 = 1 << 25;
 const LAYERS: u32 = COUNTING | RECORDING | DISPATCH;
 
 /// Flags of arguments that a layer always wants to see.
 pub const ALWAYS: u32 = QUANTIZED
     | (crate::storage::WATCHED as u32) << STORAGE_FLAGS
     | (crate::tensor::WATCHED as u32) << TENSOR_FLAGS;
+
+/// A tensor is lazily conjugated or negated.
+pub const LAZY: u32 = (crate::tensor::LAZY as u32) << TENSOR_FLAGS;
 
 #[derive(Clone, Copy)]
 struct Mode {
@@ -44,18 +52,11 @@ thread_local! {
 
 static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(DType::F32 as u8);
 
-/// The flags of a call that send it to the layers, and [`CALL`] if every call goes there.
-#[inline]
-#[must_use]
-pub fn watched() -> u32 {
-    MODE.get().word & (ALWAYS | CALL)
-}
-
 /// What layers are switched on for this thread: a sum of [`COUNTING`], [`RECORDING`], [`DISPATCH`].
 #[inline]
 #[must_use]
 pub fn layers() -> u32 {
-    MODE.get().word & LAYERS
+    word() & LAYERS
 }
 
 /// Switches layers and returns those that were on.
@@ -77,6 +78,20 @@ pub fn with_layers<R>(keep: u32, f: impl FnOnce() -> R) -> R {
     }
     let _restore = Restore(set_layers(layers() & keep));
     f()
+}
+
+/// What is switched on for this thread, in one word.
+#[inline]
+#[must_use]
+pub fn word() -> u32 {
+    MODE.get().word
+}
+
+/// Switches bits of [`FRONT`] and returns those that were on.
+pub fn set_front(bits: u32, on: bool) -> u32 {
+    let before = word() & FRONT;
+    set(bits & FRONT, on);
+    before
 }
 
 fn set(bit: u32, on: bool) -> bool {
@@ -113,7 +128,7 @@ pub fn device_override() -> Option<Device> {
 /// Whether gradients are recorded on this thread.
 #[must_use]
 pub fn grad_enabled() -> bool {
-    MODE.get().word & GRAD != 0
+    word() & GRAD != 0
 }
 
 /// Switches gradient recording and returns what it was.
@@ -125,7 +140,7 @@ pub fn set_grad_enabled(grad: bool) -> bool {
 #[inline]
 #[must_use]
 pub fn inference() -> bool {
-    MODE.get().word & INFERENCE != 0
+    word() & INFERENCE != 0
 }
 
 /// Switches inference mode and returns what it was.

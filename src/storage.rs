@@ -10,7 +10,7 @@ use crate::plan::ViewPlan;
 use crate::source::Source;
 use crate::{Device, DeviceKind, Result, bail, wiring};
 use std::any::Any;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A counted reference to a storage.
@@ -20,8 +20,8 @@ pub struct Storage(Arc<Cell>);
 struct Cell {
     ptr: AtomicPtr<u8>,
     nbytes: AtomicUsize,
-    kind: AtomicU8,
-    index: AtomicU8,
+    /// The device, as [`Device::word`].
+    device: AtomicU16,
     flags: AtomicU8,
     version: AtomicU32,
     hold: Mutex<Hold>,
@@ -72,8 +72,7 @@ impl Storage {
         Self(Arc::new(Cell {
             ptr: AtomicPtr::new(ptr),
             nbytes: AtomicUsize::new(nbytes),
-            kind: AtomicU8::new(device.kind as u8),
-            index: AtomicU8::new(device.index as u8),
+            device: AtomicU16::new(device.word()),
             flags: AtomicU8::new(flags),
             version: AtomicU32::new(0),
             hold: Mutex::new(Hold {
@@ -225,15 +224,14 @@ impl Storage {
     #[inline]
     #[must_use]
     pub fn device(&self) -> Device {
-        let kind = match self.0.kind.load(Relaxed) {
-            0 => DeviceKind::Cpu,
-            1 => DeviceKind::Meta,
-            _ => DeviceKind::Cuda,
-        };
-        Device {
-            kind,
-            index: self.0.index.load(Relaxed) as i8,
-        }
+        Device::from_word(self.device_word())
+    }
+
+    /// The device, as [`Device::word`].
+    #[inline]
+    #[must_use]
+    pub(crate) fn device_word(&self) -> u16 {
+        self.0.device.load(Relaxed)
     }
 
     /// The address of the first byte, null on meta.
@@ -363,8 +361,7 @@ impl Storage {
         self.0.ptr.store(other.ptr(), Relaxed);
         self.0.nbytes.store(other.nbytes(), Relaxed);
         let device = other.device();
-        self.0.kind.store(device.kind as u8, Relaxed);
-        self.0.index.store(device.index as u8, Relaxed);
+        self.0.device.store(device.word(), Relaxed);
         let hollow = other.flags() & HOLLOW;
         self.set_flags(HOLLOW, hollow);
         // The other storage stays the owner of the block: both see the same bytes while both live.
@@ -375,8 +372,7 @@ impl Storage {
     pub fn become_meta(&self) {
         let mut hold = self.hold();
         self.0.ptr.store(std::ptr::null_mut(), Relaxed);
-        self.0.kind.store(DeviceKind::Meta as u8, Relaxed);
-        self.0.index.store(u8::MAX, Relaxed);
+        self.0.device.store(Device::META.word(), Relaxed);
         self.set_flags(0, HOLLOW);
         hold.owner = Owner::None;
     }

@@ -35,6 +35,8 @@ const PYTHON: u8 = 64;
 
 /// Flags that a layer always wants to see.
 pub(crate) const WATCHED: u8 = PYTHON;
+/// Flags of a view whose elements are changed when they are read.
+pub(crate) const LAZY: u8 = CONJ | NEG;
 
 impl Tensor {
     /// A tensor over a storage, unchecked: for this file alone, which has proved that the layout lies within the storage.
@@ -268,7 +270,7 @@ impl Tensor {
     #[inline]
     #[must_use]
     pub fn is_lazy(&self) -> bool {
-        self.flags & (CONJ | NEG) != 0
+        self.flags & LAZY != 0
     }
 
     /// True if gradients are wanted.
@@ -396,7 +398,7 @@ impl Tensor {
     /// This view as what `base` becomes by an in-place operator: what `base` is apart from its layout stays.
     #[must_use]
     pub(crate) fn in_place_of(mut self, base: &Self) -> Self {
-        self.flags = self.flags & (CONJ | NEG) | base.flags & !(CONJ | NEG);
+        self.flags = self.flags & LAZY | base.flags & !LAZY;
         self.rare.clone_from(&base.rare);
         self
     }

@@ -4,7 +4,7 @@
 
 use super::arguments::{Fail, Held, Incoming, Misfit};
 use super::convert::number;
-use super::dispatch::{Noted, on as dispatch_on};
+use super::dispatch::Noted;
 use super::groups::{Group, Overload};
 use super::object::{PyTensor, is_tensor, tensor_ref};
 use super::results::{named_tuple, to_python};
@@ -47,9 +47,23 @@ pub(super) fn guard(f: impl FnOnce() -> PyResult<*mut ffi::PyObject>) -> *mut ff
 
 impl<'py> Incoming<'py> {
     pub(super) fn run(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
+        if watch::noticed(self.objects()) {
+            return self.noticed(group);
+        }
+        self.unwatched(group)
+    }
+
+    #[cold]
+    fn noticed(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
         if watch::watched(self.objects()) {
             return self.watched(group);
         }
+        self.noted(group)
+    }
+
+    /// Runs the call with its objects noted for a dispatch mode.
+    fn noted(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
+        let _noted = Noted::of(self.objects());
         self.unwatched(group)
     }
 
@@ -68,18 +82,17 @@ impl<'py> Incoming<'py> {
     }
 
     /// Lets a mode or an argument answer; tensors of a class that does not override only keep it.
-    #[cold]
     fn watched(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
         let asked = self.asked(group);
         if let Some(class) = watch::kept_class(&asked) {
-            return watch::keep(self.unwatched(group)?, &class);
+            return watch::keep(self.noted(group)?, &class);
         }
         if asked.is_empty() && watch::state() & watch::MODES == 0 {
-            return self.unwatched(group);
+            return self.noted(group);
         }
         let py = self.py;
         let Some(function) = group.function.get() else {
-            return self.unwatched(group);
+            return self.noted(group);
         };
         let function = function.bind(py);
         let args = PyTuple::new(py, &self.positional)?;
@@ -141,7 +154,6 @@ impl<'py> Incoming<'py> {
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
-        let _noted = dispatch_on().then(|| Noted::of(self.objects()));
         if group.in_place {
             let target = &self.positional[0];
             if let Ret::Become(made) = released(py, &args, |a| dispatch::call(Call::in_place(a)?))?
@@ -270,7 +282,7 @@ fn released<R: Send>(
     py: Python<'_>,
     args: &Args<'_>,
     f: impl FnOnce(&Args) -> crate::Result<R> + Send,
-) -> PyResult<R> {
+) -> crate::Result<R> {
     let mut work = 0i64;
     args.for_each_tensor(|_, t| {
         work = work.saturating_add(if t.is_meta() { 0 } else { t.numel() })
@@ -282,9 +294,9 @@ fn released<R: Send>(
     }
     if work > RELEASE {
         let owned = args.to_owned();
-        return Ok(py.detach(|| f(&owned.borrow()))?);
+        return py.detach(|| f(&owned.borrow()));
     }
-    Ok(f(args)?)
+    f(args)
 }
 
 fn borrowed<'a>(o: &'a Bound<'_, PyAny>) -> Arg<'a> {
@@ -305,7 +317,6 @@ pub fn binary<'py>(
     } else {
         (slf, other)
     };
-    let _noted = dispatch_on().then(|| Noted::of([slf, other]));
     // Numbers are read before tensors are borrowed: reading one may run Python.
     let mut args = match (is_tensor(first), is_tensor(second)) {
         (true, true) => Args::of_two(op, borrowed(first), borrowed(second)),

@@ -31,9 +31,8 @@ thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// True if a dispatch mode is on, so that a call's arguments have to be noted.
-#[inline]
-pub fn on() -> bool {
+/// True if a dispatch mode is on.
+fn on() -> bool {
     mode::layers() & mode::DISPATCH != 0
 }
 
@@ -41,8 +40,13 @@ pub fn on() -> bool {
 pub struct Noted(usize);
 
 impl Noted {
-    /// Notes tensors among these objects, also inside lists and tuples.
-    pub fn of<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> Self {
+    /// Notes tensors among these objects, also inside lists and tuples, if a dispatch mode is on.
+    pub fn of<'a, 'py: 'a>(
+        objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>,
+    ) -> Option<Self> {
+        if !on() {
+            return None;
+        }
         let before = NOTED.with_borrow(Vec::len);
         for o in objects {
             if o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>() {
@@ -54,7 +58,7 @@ impl Noted {
             }
         }
         DEPTH.set(DEPTH.get() + 1);
-        Self(before)
+        Some(Self(before))
     }
 }
 

@@ -5,7 +5,7 @@ use super::dispatch::{self, Noted};
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::tensor::slice_parts;
 use super::types::type_name;
-use super::watch::{self, Course, Style};
+use super::watch::{self, Style};
 use crate::ops::index::along::{Index, Put, get_item, set_item};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
@@ -83,21 +83,15 @@ pub fn get<'py>(
     index: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let args = [slf.as_any(), index];
-    if !watch::watched(args) {
-        return plain_get(slf, index);
-    }
-    match watch::course(slf.py(), "__getitem__", Style::Parsed, &args)? {
-        Course::On => plain_get(slf, index),
-        Course::Keep(class) => watch::keep(plain_get(slf, index)?, &class),
-        Course::Done(result) => Ok(result),
-    }
+    watch::unless_answered("__getitem__", Style::Parsed, &args, || {
+        plain_get(slf, index)
+    })
 }
 
 fn plain_get<'py>(
     slf: &Bound<'py, PyTensor>,
     index: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _noted = dispatch::on().then(|| Noted::of([slf.as_any(), index]));
     if index.is_exact_instance_of::<PyInt>() && slf.get().get().ndim() > 0 {
         let i = Index::Int(index.extract()?);
         return wrap(slf.py(), get_item(slf.get().get(), &[i])?);
@@ -117,7 +111,7 @@ pub fn set<'py>(
     if watch::answer("__setitem__", Style::Parsed, &args)?.is_some() {
         return Ok(());
     }
-    let _noted = dispatch::on().then(|| Noted::of(args));
+    let _noted = Noted::of(args);
     let indices = all(slf, index)?;
     let converted;
     let value = if let Some(v) = tensor_ref(value) {

@@ -342,7 +342,7 @@ macro_rules! switch_class {
         #[doc = $doc]
         #[pyclass(name = $name, module = "torchlike._C")]
         struct $class {
-            before: Vec<u8>,
+            before: Vec<u32>,
         }
 
         #[pymethods]

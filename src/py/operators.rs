@@ -3,7 +3,7 @@
 use super::call::binary;
 use super::object::{PyTensor, is_tensor, wrap};
 use super::results::to_python;
-use super::watch::{self, Course, Style};
+use super::watch::{self, Style};
 use crate::op;
 use crate::ops::Arg;
 use pyo3::exceptions::PyTypeError;
@@ -24,33 +24,13 @@ pub(super) fn operator<'py>(
     other: &Bound<'py, PyAny>,
     compute: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let done = if watch::watched([slf, other]) {
-        watched_operator(slot, slf, other, compute)
-    } else {
-        compute()
-    };
+    let done = watch::unless_answered(slot.path, slot.style, &[slf, other], compute);
     match done {
         Err(e) if e.is_instance_of::<PyTypeError>(slf.py()) => {
             Ok(slf.py().NotImplemented().into_bound(slf.py()))
         }
         done => done,
     }
-}
-
-#[cold]
-fn watched_operator<'py>(
-    slot: &Slot,
-    slf: &Bound<'py, PyAny>,
-    other: &Bound<'py, PyAny>,
-    compute: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    Ok(
-        match watch::course(slf.py(), slot.path, slot.style, &[slf, other])? {
-            Course::On => compute()?,
-            Course::Keep(class) => watch::keep(compute()?, &class)?,
-            Course::Done(result) => result,
-        },
-    )
 }
 
 fn matmul<'py>(a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -127,18 +107,10 @@ fn unary<'py>(
     slf: &Bound<'py, PyTensor>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (py, op) = (slf.py(), op?);
-    let compute = || {
+    watch::unless_answered(path, Style::Parsed, &[slf.as_any()], || {
         let result = crate::ops::dispatch::run(op, &[Arg::Tensor(slf.get().get())])?;
         to_python(py, result, op)
-    };
-    if !watch::watched([slf.as_any()]) {
-        return compute();
-    }
-    match watch::course(py, path, Style::Parsed, &[slf.as_any()])? {
-        Course::On => compute(),
-        Course::Keep(class) => watch::keep(compute()?, &class),
-        Course::Done(result) => Ok(result),
-    }
+    })
 }
 
 #[pymethods]

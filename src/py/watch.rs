@@ -1,6 +1,6 @@
 //! Who may take a call over: objects with a `__torch_function__` of their own, and function modes.
 //!
-//! [`watched`] is the one test of every entry. A type that is known to be plain costs a comparison of pointers; what
+//! [`noticed`] is the one test of every entry. A type that is known to be plain costs a comparison of pointers; what
 //! follows a positive answer is cold and may be slow.
 
 #![allow(
@@ -8,6 +8,8 @@
     reason = "types are compared by address, and items of containers read without copies"
 )]
 
+use crate::mode;
+use super::dispatch::Noted;
 use super::object::{PyTensor, instance, is_plain_tensor, is_tensor};
 pub use super::shown::Shown;
 use pyo3::exceptions::PyTypeError;
@@ -17,39 +19,32 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use smallvec::SmallVec;
-use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// A function mode is active on this thread.
-pub const MODES: u8 = 1;
+pub const MODES: u32 = 1 << 20;
 /// Objects are not asked on this thread.
-pub const NO_OBJECTS: u8 = 2;
+pub const NO_OBJECTS: u32 = 1 << 21;
 /// Neither objects nor modes are asked.
-pub const OFF: u8 = 4;
-
-thread_local! {
-    static STATE: Cell<u8> = const { Cell::new(0) };
-}
+pub const OFF: u32 = 1 << 22;
 
 /// What is switched on this thread: a sum of [`MODES`], [`NO_OBJECTS`], [`OFF`].
 #[inline]
-pub fn state() -> u8 {
-    STATE.get()
+pub fn state() -> u32 {
+    mode::word() & mode::FRONT
 }
 
 /// Switches `bit` and returns the state before.
-pub fn switch(bit: u8, on: bool) -> u8 {
-    let before = STATE.get();
-    STATE.set(if on { before | bit } else { before & !bit });
-    before
+pub fn switch(bit: u32, on: bool) -> u32 {
+    mode::set_front(bit, on)
 }
 
 /// The state, put back when this is dropped.
-pub struct Restore(u8);
+pub struct Restore(u32);
 
 impl Restore {
     /// Switches `bit` on until the guard is dropped.
-    pub fn after(bit: u8) -> Self {
+    pub fn after(bit: u32) -> Self {
         Self(switch(bit, true))
     }
 }
@@ -57,7 +52,8 @@ impl Restore {
 impl Drop for Restore {
     fn drop(&mut self) {
         // Modes were pushed and popped in pairs meanwhile.
-        STATE.set((self.0 & !MODES) | (STATE.get() & MODES));
+        switch(NO_OBJECTS, self.0 & NO_OBJECTS != 0);
+        switch(OFF, self.0 & OFF != 0);
     }
 }
 
@@ -163,10 +159,16 @@ fn is_disabled(found: &Bound<'_, PyAny>) -> bool {
     DISABLED.get(found.py()).is_some_and(|d| d.is(found))
 }
 
-/// True if this call has to be shown to a mode or to one of its arguments.
+/// True if somebody in Python may want to know of a call with these objects: the one test of a plain call. What follows is
+/// [`watched`] and, with a dispatch mode, that the objects are [noted](super::dispatch::Noted).
 #[inline]
+pub fn noticed<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> bool {
+    mode::word() & (mode::FRONT | mode::DISPATCH) != 0 || loud(objects)
+}
+
+/// True if this call has to be shown to a mode or to one of its arguments.
 pub fn watched<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> bool {
-    let state = STATE.get();
+    let state = state();
     if state != 0 {
         return state & OFF == 0
             && (state & MODES != 0 || state & NO_OBJECTS == 0 && loud(objects));
@@ -181,7 +183,7 @@ fn loud<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -
 
 /// True if the object, or an item of it, would be asked.
 pub fn overrides(o: &Bound<'_, PyAny>) -> bool {
-    STATE.get() & (OFF | NO_OBJECTS) == 0 && !quiet(o)
+    state() & (OFF | NO_OBJECTS) == 0 && !quiet(o)
 }
 
 /// Arguments that are asked, in the order in which they are asked: from left to right, subclasses before their bases.
@@ -202,7 +204,7 @@ pub fn asked<'a, 'py: 'a>(
     style: Style,
 ) -> Asked<'py> {
     let mut found = Asked::new();
-    if STATE.get() & (OFF | NO_OBJECTS) != 0 {
+    if state() & (OFF | NO_OBJECTS) != 0 {
         return found;
     }
     let mut add = |o: &Bound<'py, PyAny>| {
@@ -245,7 +247,7 @@ fn is_subtype(a: &Bound<'_, PyType>, b: &Bound<'_, PyType>) -> bool {
 
 /// The class that results take if nobody overrides: the first that is a subclass of all, or none if one overrides.
 pub fn kept_class<'py>(asked: &Asked<'py>) -> Option<Bound<'py, PyType>> {
-    if STATE.get() & MODES != 0 || !asked.iter().all(|o| has_default_handler(o)) {
+    if state() & MODES != 0 || !asked.iter().all(|o| has_default_handler(o)) {
         return None;
     }
     let classes: SmallVec<[Bound<'py, PyType>; 2]> = asked.iter().map(Bound::get_type).collect();
@@ -341,7 +343,7 @@ pub fn course<'py>(
     if let Some(class) = kept_class(&found) {
         return Ok(Course::Keep(class));
     }
-    if found.is_empty() && STATE.get() & (OFF | MODES) != MODES {
+    if found.is_empty() && state() & (OFF | MODES) != MODES {
         return Ok(Course::On);
     }
     let mut function = py.get_type::<PyTensor>().into_any();
@@ -358,6 +360,40 @@ pub fn course<'py>(
         kwargs: None,
     };
     shown.ask(&found).map(Course::Done)
+}
+
+/// Computes a call of a few objects, unless somebody who watches answers.
+#[inline]
+pub fn unless_answered<'py>(
+    path: &str,
+    style: Style,
+    args: &[&Bound<'py, PyAny>],
+    compute: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if noticed(args.iter().copied()) {
+        return ask_first(path, style, args, compute);
+    }
+    compute()
+}
+
+#[cold]
+fn ask_first<'py>(
+    path: &str,
+    style: Style,
+    args: &[&Bound<'py, PyAny>],
+    compute: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let course = if watched(args.iter().copied()) {
+        course(args[0].py(), path, style, args)?
+    } else {
+        Course::On
+    };
+    let _noted = Noted::of(args.iter().copied());
+    match course {
+        Course::On => compute(),
+        Course::Keep(class) => keep(compute()?, &class),
+        Course::Done(result) => Ok(result),
+    }
 }
 
 /// The answer to a call whose result is no tensor, if somebody gives one.

@@ -15,6 +15,7 @@ use super::{Layer, Next, Sees};
 use crate::ops::args::{Arg, Args, OwnedArg, OwnedArgs};
 use crate::ops::copy::no_data;
 use crate::ops::core::place::{Placing, place};
+use crate::ops::core::survey::{Survey, glance};
 use crate::ops::dispatch;
 use crate::ops::op::{Body, KernelBody, Ret};
 use crate::ops::schema::Kind;
@@ -126,7 +127,8 @@ impl Layer for Recording {
         if !promises(c.args) {
             return next.call(c);
         }
-        dispatch::prepared(c, k, |c, _| deferred(c, k))
+        let seen = glance(c.args);
+        dispatch::prepared(c, k, seen, |c, found| deferred(c, k, &found))
     }
 }
 
@@ -152,7 +154,7 @@ fn promises(args: &Args) -> bool {
 }
 
 /// Records a kernel call in whatever form.
-fn deferred(c: Call, k: &KernelBody) -> Result<Ret> {
+fn deferred(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
     let Call { args, form } = c;
     match &form {
         Form::New => {}
@@ -178,6 +180,7 @@ fn deferred(c: Call, k: &KernelBody) -> Result<Ret> {
     let placing = Placing {
         traits: &k.traits,
         device: Device::META,
+        inference: found.inference,
         direct_out: false,
     };
     let mut form = Some(form);
@@ -317,6 +320,7 @@ pub fn constant(t: &Tensor) -> Result<Tensor> {
     let placing = Placing {
         traits: &k.traits,
         device: Device::META,
+        inference: mode::inference(),
         direct_out: false,
     };
     (k.run)(&args, &mut |plan, _| {

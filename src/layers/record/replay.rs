@@ -2,6 +2,7 @@
 
 use super::{Entry, Written, entry_of};
 use crate::layers;
+use crate::ops::core::survey::Survey;
 use crate::ops::op::{Body, KernelBody, Ret};
 use crate::ops::{Args, Call, Form, dispatch};
 use crate::random;
@@ -25,7 +26,7 @@ pub(super) fn run_now(args: &Args, k: &KernelBody) -> Result<Ret> {
     if let Some(e) = failed {
         return Err(e);
     }
-    layers::unwatched(|| dispatch::run_plain(Call::new(&owned.borrow()), k, Some(Device::CPU)))
+    layers::unwatched(|| dispatch::run_plain(Call::new(&owned.borrow()), k, &Survey::on(Device::CPU)))
 }
 
 pub(super) fn file_key(p: &Arc<dyn Provider>) -> u64 {
@@ -172,11 +173,11 @@ impl Replay {
                     args: &args.borrow(),
                     form: Form::InPlace(&target),
                 };
-                dispatch::run_plain(c, &k, Some(call.device)).map(drop)
+                dispatch::run_plain(c, &k, &Survey::on(call.device)).map(drop)
             });
         }
         let results = with_rng(call, || {
-            dispatch::run_plain(Call::new(&args.borrow()), &k, Some(call.device))
+            dispatch::run_plain(Call::new(&args.borrow()), &k, &Survey::on(call.device))
         })?
         .tensors();
         for ((key, _), result) in call.outs.iter().zip(results) {

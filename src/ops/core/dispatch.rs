@@ -9,10 +9,10 @@ use crate::ops::core::call::{Call, Form};
 use crate::ops::core::op::{Body, D, KernelBody, Op, Ret, X};
 use crate::ops::core::place::{Placing, place, prepare_out};
 use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
-use crate::ops::core::survey::{glance, survey};
+use crate::ops::core::survey::{Seen, Survey, glance, survey};
 use crate::ops::core::typed::tensor_of;
 use crate::ops::core::{helpers, writable};
-use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, mode, wiring};
+use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, wiring};
 
 /// Passes a call through the door.
 ///
@@ -22,15 +22,15 @@ use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, mode, wiring};
 pub fn call(c: Call) -> Result<Ret> {
     let mut seen = glance(c.args);
     if let Form::Out(outs) = &c.form {
-        outs.iter().for_each(|out| seen |= out.glance());
+        outs.iter().for_each(|out| seen.flags |= out.glance());
         if let Some(args) = dtype_of_out(c.args, outs)? {
             return with_args(c, &args);
         }
     }
-    if seen & mode::watched() != 0 {
-        return wiring::watched(c, seen);
+    if seen.watched() {
+        return wiring::watched(c, seen.flags);
     }
-    below(c)
+    body(c, seen)
 }
 
 /// Passes a call with other arguments through the door.
@@ -39,14 +39,20 @@ fn with_args(c: Call, args: &Args) -> Result<Ret> {
     call(Call { args, form: c.form })
 }
 
-/// Runs a call that no layer wants to see (any more).
+/// Runs a call that no layer wants to see any more.
 ///
 /// # Errors
 /// As [`call`].
-#[inline]
 pub fn below(c: Call) -> Result<Ret> {
+    let seen = glance(c.args);
+    body(c, seen)
+}
+
+/// Runs the body of a call; `seen` are its arguments.
+#[inline]
+fn body(c: Call, seen: Seen) -> Result<Ret> {
     match c.args.op.def.body {
-        Body::Kernel(ref k) => kernel(c, k),
+        Body::Kernel(ref k) => prepared(c, k, seen, |c, found| run_plain(c, k, &found)),
         Body::View(rule) => view(c, rule),
         Body::Become(f) => {
             let target = c.args.tensor(0)?;
@@ -76,11 +82,6 @@ pub fn run(op: &'static Op, values: &[Arg]) -> Result<Ret> {
     })
 }
 
-#[inline]
-fn kernel(c: Call, k: &KernelBody) -> Result<Ret> {
-    prepared(c, k, |c, device| run_plain(c, k, device))
-}
-
 /// Checks targets and devices of a kernel call, resolves lazy arguments, and hands on where the data is.
 ///
 /// # Errors
@@ -89,28 +90,29 @@ fn kernel(c: Call, k: &KernelBody) -> Result<Ret> {
 pub(crate) fn prepared(
     c: Call,
     k: &KernelBody,
-    f: impl FnOnce(Call, Option<Device>) -> Result<Ret>,
+    seen: Seen,
+    f: impl FnOnce(Call, Survey) -> Result<Ret>,
 ) -> Result<Ret> {
     writable::check(&c, &k.traits)?;
-    let seen = survey(c.args, &k.traits)?;
-    if seen.lazy && !k.traits.lazy_aware {
-        return with_resolved(c, |c| f(c, seen.device));
+    let found = survey(c.args, &k.traits, seen)?;
+    if found.lazy && !k.traits.lazy_aware {
+        return with_resolved(c, |c| f(c, found));
     }
-    f(c, seen.device)
+    f(c, found)
 }
 
-/// Runs a kernel call without looking at layers; `device` is where the arguments are.
+/// Runs a kernel call without looking at layers.
 ///
 /// # Errors
 /// Whatever the rule or kernel reports.
 #[inline]
-pub fn run_plain(c: Call, k: &KernelBody, device: Option<Device>) -> Result<Ret> {
+pub fn run_plain(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
     let Call { args, form } = c;
     let mut form = Some(form);
     (k.run)(args, &mut |plan, exec| {
         let device = match plan.device {
             Some(d) => d.canonical(),
-            None => device.unwrap_or(Device::CPU),
+            None => found.device.unwrap_or(Device::CPU),
         };
         let form = form.take().unwrap_or(Form::New);
         if k.traits.data_dependent && device.is_meta() {
@@ -119,6 +121,7 @@ pub fn run_plain(c: Call, k: &KernelBody, device: Option<Device>) -> Result<Ret>
         let placing = Placing {
             traits: &k.traits,
             device,
+            inference: found.inference,
             direct_out: true,
         };
         place(

@@ -6,7 +6,7 @@ use crate::ops::core::op::{Ret, Traits, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{check_cast, check_exact, check_result};
 use crate::ops::core::{dispatch, helpers};
-use crate::{Device, Dims, Result, Tensor, bail, dims, mode, op};
+use crate::{Device, Dims, Result, Tensor, bail, dims, op};
 use smallvec::SmallVec;
 
 /// How results may be placed.
@@ -16,6 +16,8 @@ pub struct Placing<'a> {
     pub traits: &'a Traits,
     /// Where results are made.
     pub device: Device,
+    /// Whether results are marked as made in inference mode.
+    pub inference: bool,
     /// Whether a kernel may fill the caller's tensors themselves.
     pub direct_out: bool,
 }
@@ -31,22 +33,7 @@ pub type Fill<'f> = dyn FnMut(&[Tensor], bool) -> Result<()> + 'f;
 pub fn place(args: &Args, how: Placing, plan: Plan, form: Form, fill: &mut Fill) -> Result<Ret> {
     let counted = !matches!(form, Form::Within(_));
     match form {
-        Form::New => {
-            let mut specs = plan.outs;
-            if specs.len() == 1
-                && let Some(spec) = specs.pop()
-            {
-                let out = allocate(spec, how.device)?;
-                fill(std::slice::from_ref(&out), false)?;
-                return Ok(Ret::One(out));
-            }
-            let outs = specs
-                .into_iter()
-                .map(|spec| allocate(spec, how.device))
-                .collect::<Result<Vec<_>>>()?;
-            fill(&outs, false)?;
-            Ok(Ret::Tuple(outs))
-        }
+        Form::New => fresh(&how, plan, fill),
         Form::InPlace(target) | Form::Within(target) => {
             let Some(spec) = plan.outs.into_iter().next() else {
                 bail!(Runtime, "{} has no result", args.name())
@@ -68,10 +55,28 @@ pub fn place(args: &Args, how: Placing, plan: Plan, form: Form, fill: &mut Fill)
     }
 }
 
+/// New results.
+#[inline]
+fn fresh(how: &Placing, mut plan: Plan, fill: &mut Fill) -> Result<Ret> {
+    if plan.outs.len() == 1
+        && let Some(spec) = plan.outs.pop()
+    {
+        let made = Ret::One(allocate(spec, how)?);
+        if let Ret::One(out) = &made {
+            fill(std::slice::from_ref(out), false)?;
+        }
+        return Ok(made);
+    }
+    let outs = plan.outs.into_iter().map(|spec| allocate(spec, how));
+    let outs = outs.collect::<Result<Vec<_>>>()?;
+    fill(&outs, false)?;
+    Ok(Ret::Tuple(outs))
+}
+
 /// An in-place result of another shape, which the tensor takes.
 fn grown(how: Placing, spec: OutSpec, target: &Tensor, fill: &mut Fill) -> Result<Ret> {
     check_cast(spec.dtype, target.dtype())?;
-    let fresh = allocate(spec, how.device)?;
+    let fresh = allocate(spec, &how)?;
     fill(std::slice::from_ref(&fresh), false)?;
     let mut larger = target.clone();
     resize(&mut larger, fresh.shape(), None)?;
@@ -95,7 +100,7 @@ fn in_place(
     {
         return fill(std::slice::from_ref(target), true);
     }
-    let fresh = allocate(spec, how.device)?;
+    let fresh = allocate(spec, &how)?;
     fill(std::slice::from_ref(&fresh), false)?;
     copy_inside(target, &fresh)
 }
@@ -121,7 +126,7 @@ fn into_outs(
     let fresh = plan
         .outs
         .into_iter()
-        .map(|spec| allocate(spec, how.device))
+        .map(|spec| allocate(spec, &how))
         .collect::<Result<SmallVec<[Tensor; 3]>>>()?;
     fill(&fresh, false)?;
     for (out, result) in outs.iter().zip(&fresh) {
@@ -150,13 +155,9 @@ fn writable_directly(args: &Args, traits: &Traits, target: &Tensor) -> bool {
 }
 
 #[inline]
-fn allocate(spec: OutSpec, device: Device) -> Result<Tensor> {
-    let t = Tensor::empty_strided(spec.shape, spec.strides, spec.dtype, device)?;
-    Ok(if mode::inference() {
-        t.with_inference(true)
-    } else {
-        t
-    })
+fn allocate(spec: OutSpec, how: &Placing) -> Result<Tensor> {
+    let t = Tensor::empty_strided(spec.shape, spec.strides, spec.dtype, how.device)?;
+    Ok(t.with_inference(how.inference))
 }
 
 /// Gives an `out=` tensor the shape of the result.

@@ -1,22 +1,56 @@
 //! What a call's arguments say before any rule runs: who wants to see the call, where the data is.
 
-use crate::ops::core::args::{Arg, Args};
+use crate::ops::core::args::Args;
 use crate::ops::core::op::Traits;
 use crate::{Device, Error, Result, Tensor, err, mode};
 
-/// The flag bytes of all tensors and storages among the arguments, in one word; see [`crate::mode`] for the bits.
+/// What one look at the tensors of a call and at the settings of the thread shows.
+#[derive(Clone, Copy)]
+pub struct Seen {
+    /// The flag bytes of all tensors and storages in one word; see [`mode`] for the bits.
+    pub flags: u32,
+    /// The thread's [word](mode::word).
+    pub word: u32,
+    /// The bits that any of the devices has, as [`Device`] words.
+    any: u16,
+    /// The bits that all of the devices have; more than that without a tensor.
+    all: u16,
+}
+
+impl Seen {
+    /// True if a layer wants to see the call.
+    #[inline]
+    pub(super) fn watched(self) -> bool {
+        self.flags & self.word & mode::WATCHED != 0
+    }
+
+    /// Takes a look at another tensor.
+    #[inline]
+    fn add(&mut self, t: &Tensor) {
+        let device = t.storage().device_word();
+        self.flags |= t.glance();
+        self.any |= device;
+        self.all &= device;
+    }
+
+    /// The device of all tensors, if it is one.
+    #[inline]
+    fn device(self) -> Option<Device> {
+        (self.any == self.all).then(|| Device::from_word(self.any))
+    }
+}
+
+/// Looks once at all tensors among the arguments.
 #[inline]
 #[must_use]
-pub fn glance(args: &Args) -> u32 {
-    let mut seen = mode::CALL;
-    for v in &args.values {
-        match v {
-            Arg::Tensor(t) => seen |= t.glance(),
-            Arg::Tensors(list) => list.iter().for_each(|t| seen |= t.glance()),
-            Arg::OptTensors(list) => list.iter().flatten().for_each(|t| seen |= t.glance()),
-            _ => {}
-        }
-    }
+pub fn glance(args: &Args) -> Seen {
+    let mut seen = Seen {
+        flags: mode::CALL,
+        word: mode::word(),
+        any: 0,
+        all: u16::MAX,
+    };
+    args.for_each_tensor(|_, t| seen.add(t));
     seen
 }
 
@@ -26,6 +60,20 @@ pub struct Survey {
     pub device: Option<Device>,
     /// A lazily conjugated or negated tensor is among them.
     pub lazy: bool,
+    /// Inference mode is on.
+    pub inference: bool,
+}
+
+impl Survey {
+    /// Of plain arguments on a device.
+    #[must_use]
+    pub fn on(device: Device) -> Self {
+        Self {
+            device: Some(device),
+            lazy: false,
+            inference: mode::inference(),
+        }
+    }
 }
 
 /// Finds the common device, and whether anything lazy is among the arguments.
@@ -33,37 +81,27 @@ pub struct Survey {
 /// # Errors
 /// If tensors are on different devices.
 #[inline]
-pub fn survey(args: &Args, traits: &Traits) -> Result<Survey> {
-    match alike(args) {
-        Some(seen) if traits.any_device == 0 => Ok(seen),
-        _ => each(args, traits),
+pub fn survey(args: &Args, traits: &Traits, seen: Seen) -> Result<Survey> {
+    match seen.device() {
+        // Exceptions make no difference among tensors on one device.
+        Some(device) if traits.any_device == 0 => Ok(Survey {
+            device: Some(device),
+            lazy: seen.flags & mode::LAZY != 0,
+            inference: seen.word & mode::INFERENCE != 0,
+        }),
+        _ => each(args, traits, seen),
     }
 }
 
-/// What tensors have in common that are on one device and not lazy, as nearly all are: exceptions make no difference then.
-#[inline]
-fn alike(args: &Args) -> Option<Survey> {
-    let mut device = None;
-    let mut same = true;
-    args.for_each_tensor(|_, t| {
-        let d = t.device();
-        same &= !t.is_lazy() && *device.get_or_insert(d) == d;
-    });
-    same.then_some(Survey {
-        device,
-        lazy: false,
-    })
-}
-
-fn each(args: &Args, traits: &Traits) -> Result<Survey> {
+fn each(args: &Args, traits: &Traits, seen: Seen) -> Result<Survey> {
     let mut seen = Survey {
         device: None,
-        lazy: false,
+        lazy: seen.flags & mode::LAZY != 0,
+        inference: seen.word & mode::INFERENCE != 0,
     };
     let mut on_host = None;
     let mut clash = None;
     args.for_each_tensor(|i, t| {
-        seen.lazy |= t.is_lazy();
         let d = t.device();
         let bit = 1u16 << i.min(15);
         if traits.any_device & bit != 0 {
