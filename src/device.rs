@@ -84,8 +84,11 @@ impl Device {
     /// # Errors
     /// PyTorch's message for an empty, malformed or unknown device string.
     pub fn parse(text: &str) -> Result<Self> {
-        if text.is_empty() {
-            bail!(Runtime, "Device string must not be empty");
+        match text {
+            "cpu" => return Ok(Self::CPU),
+            "meta" => return Ok(Self::META),
+            "" => bail!(Runtime, "Device string must not be empty"),
+            _ => {}
         }
         let (name, index) = match text.split_once(':') {
             Some((name, index)) => (name, Some(index)),

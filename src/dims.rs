@@ -63,6 +63,15 @@ impl Dims {
     /// With `value` put in at `at`.
     #[must_use]
     pub fn inserted(&self, at: usize, value: i64) -> Self {
+        if let Repr::Inline(n, buf) = &self.0
+            && at <= usize::from(*n)
+            && usize::from(*n) < INLINE
+        {
+            let mut longer = *buf;
+            (at + 1..INLINE).for_each(|i| longer[i] = buf[i - 1]);
+            longer[at] = value;
+            return Self(Repr::Inline(n + 1, longer));
+        }
         let (before, after) = self.split_at(at);
         let rest = after.iter().copied();
         before.iter().copied().chain([value]).chain(rest).collect()
@@ -71,6 +80,14 @@ impl Dims {
     /// Without entry `at`.
     #[must_use]
     pub fn removed(&self, at: usize) -> Self {
+        if let Repr::Inline(n, buf) = &self.0
+            && at < usize::from(*n)
+        {
+            let mut shorter = *buf;
+            (at + 1..INLINE).for_each(|i| shorter[i - 1] = buf[i]);
+            shorter[INLINE - 1] = 0;
+            return Self(Repr::Inline(n - 1, shorter));
+        }
         self.iter()
             .enumerate()
             .filter(|&(i, _)| i != at)
@@ -130,8 +147,10 @@ impl PartialEq for Dims {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            // What is not used holds zeros, so that a comparison of known length will do.
-            (Repr::Inline(n, a), Repr::Inline(m, b)) => n == m && a == b,
+            // What is not used holds zeros, so that a comparison of known length will do; this one needs no call.
+            (Repr::Inline(n, a), Repr::Inline(m, b)) => {
+                n == m && a.iter().zip(b).fold(0, |all, (x, y)| all | (x ^ y)) == 0
+            }
             _ => **self == **other,
         }
     }

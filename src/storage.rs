@@ -10,7 +10,9 @@ use crate::plan::ViewPlan;
 use crate::source::Source;
 use crate::{Device, DeviceKind, Result, bail, wiring};
 use std::any::Any;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A counted reference to a storage.
@@ -114,6 +116,13 @@ impl Storage {
     #[must_use]
     pub(crate) fn flags(&self) -> u8 {
         self.0.flags.load(Relaxed)
+    }
+
+    /// True if there is neither a foreign owner nor a source nor parts.
+    #[inline]
+    #[must_use]
+    pub(crate) fn owns_only_memory(&self) -> bool {
+        self.flags() & !(HOLLOW | SHRUNK) == 0
     }
 
     fn set_flags(&self, clear: u8, set: u8) {

@@ -357,6 +357,13 @@ impl Tensor {
             | dtype
     }
 
+    /// True if nothing but memory goes with the tensor: it keeps no other owner, source or gradient alive.
+    #[inline]
+    #[must_use]
+    pub fn owns_only_memory(&self) -> bool {
+        self.rare.is_none() && self.storage.owns_only_memory()
+    }
+
     /// The view that a plan describes; the caller has checked that it lies within the storage.
     #[inline]
     #[must_use]

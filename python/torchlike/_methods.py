@@ -140,7 +140,7 @@ def __init_subclass__(cls: Any, **kwargs: Any) -> None:
     """A class that handles its calls below (`__torch_dispatch__`) does not keep results above, unless it says so."""
     super(Tensor, cls).__init_subclass__(**kwargs)
     below = getattr(cls, "__torch_dispatch__", None)
-    own = any("__torch_function__" in vars(c) for c in cls.__mro__ if c is not Tensor)
+    own = any("__torch_function__" in vars(c) for c in cls.__mro__ if c not in Tensor.__mro__)
     if below is not _C._disabled_torch_dispatch_impl and not own:
         cls.__torch_function__ = _C._disabled_torch_function_impl
 

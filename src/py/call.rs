@@ -47,7 +47,8 @@ pub(super) fn guard(f: impl FnOnce() -> PyResult<*mut ffi::PyObject>) -> *mut ff
 
 impl<'py> Incoming<'py> {
     pub(super) fn run(&self, group: &Group) -> PyResult<Bound<'py, PyAny>> {
-        if watch::noticed(self.objects()) {
+        // One loop after the other: a chain of iterators is slower than what it looks for.
+        if watch::noticed(&self.positional) || watch::loud(self.keywords.iter().map(|(_, v)| v)) {
             return self.noticed(group);
         }
         self.unwatched(group)
@@ -73,7 +74,7 @@ impl<'py> Incoming<'py> {
             let held = Held::default();
             let mut args = Args::empty(overload.op);
             match self.parse(group, overload, &held, &mut args.values) {
-                Ok(out) => return self.call(group, overload, args, out),
+                Ok(out) => return self.call(group, overload, &mut args, out),
                 Err(Fail::Error(e)) => return Err(e),
                 Err(Fail::Misfit(m)) => misfits.push(m),
             }
@@ -150,14 +151,13 @@ impl<'py> Incoming<'py> {
         &self,
         group: &Group,
         overload: &Overload,
-        args: Args<'_>,
+        args: &mut Args<'_>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
         if group.in_place {
             let target = &self.positional[0];
-            if let Ret::Become(made) = released(py, &args, |a| dispatch::call(Call::in_place(a)?))?
-            {
+            if let Ret::Become(made) = released(py, args, |a| dispatch::call(Call::in_place(a)?))? {
                 PyTensor::of(target)?.change(made);
             }
             return Ok(target.clone());
@@ -165,7 +165,7 @@ impl<'py> Incoming<'py> {
         if let Some(out) = out {
             return self.call_out(overload, args, out);
         }
-        let mut result = released(py, &args, |a| dispatch::call(Call::new(a)))?;
+        let mut result = released(py, args, |a| dispatch::call(Call::new(a)))?;
         if let Ret::Same(i) = result {
             return Ok(self.given(group, overload, i));
         }
@@ -189,7 +189,7 @@ impl<'py> Incoming<'py> {
     fn call_out(
         &self,
         overload: &Overload,
-        mut args: Args<'_>,
+        args: &mut Args<'_>,
         out: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let objects: Vec<Bound<'py, PyAny>> = match tensor_ref(out) {
@@ -216,9 +216,9 @@ impl<'py> Incoming<'py> {
             .collect::<PyResult<Vec<_>>>()?;
         let shapes: Vec<Dims> = tensors.iter().map(|t| t.shape().clone()).collect();
         if let (Some(_), [only]) = (overload.op.schema.position("layout"), tensors.as_slice()) {
-            factory_out(overload.op, &mut args, only)?;
+            factory_out(overload.op, args, only)?;
         }
-        dispatch::call(Call::out(&args, &mut tensors))?;
+        dispatch::call(Call::out(args, &mut tensors))?;
         for ((o, t), before) in objects.iter().zip(tensors).zip(shapes) {
             if *t.shape() != before && before.iter().product::<i64>() != 0 {
                 resize_warning(self.py, &before, t.shape())?;

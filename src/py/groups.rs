@@ -4,6 +4,7 @@
 
 use super::arguments::Incoming;
 use super::call::guard;
+use super::class::tensor_class;
 use super::messages::kind_name;
 use super::object::PyTensor;
 use crate::ops::op::{F, I, J, M, O, Op};
@@ -254,14 +255,14 @@ fn add_method<'py>(
     name: &str,
     definition: &'static mut ffi::PyMethodDef,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let class = py.get_type::<PyTensor>();
+    let (class, slots) = (py.get_type::<PyTensor>(), tensor_class(py)?);
     // SAFETY: the definition lives forever, so it outlives the descriptor.
     let descriptor = unsafe {
         let made = ffi::PyDescr_NewMethod(class.as_ptr().cast(), definition);
         Bound::from_owned_ptr_or_err(py, made)?
     };
     // Operators of Python are type slots, which are faster than methods of these names.
-    if !(name.starts_with("__") && class.getattr("__dict__")?.contains(name)?) {
+    if !(name.starts_with("__") && slots.getattr("__dict__")?.contains(name)?) {
         class.setattr(name, &descriptor)?;
     }
     Ok(descriptor)

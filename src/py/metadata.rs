@@ -2,16 +2,26 @@
 
 use super::convert::tensor_arg;
 use super::object::{PyTensor, wrap};
-use super::types::{self, PyDType, device, dtype, size};
+use super::sizes;
+use super::types::{self, PyDType, device, dtype};
 use crate::MemoryFormat;
 use crate::ops::f;
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
 impl PyTensor {
     pub(super) fn shape<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        size(slf.py(), slf.get().get().shape())
+        sizes::shape(slf.py(), slf.get().get().shape())
+    }
+    /// All strides.
+    pub(super) fn strides<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let t = slf.get().get();
+        if t.storage().is_opaque() && !t.dtype().is_quantized() {
+            return Err(PyRuntimeError::new_err(
+                "sparse and nested tensors do not have strides",
+            ));
+        }
+        sizes::strides(slf.py(), t.strides())
     }
     pub(super) fn get_dtype(&self, py: Python<'_>) -> PyResult<Py<PyDType>> {
         dtype(py, self.get().dtype())
@@ -86,21 +96,11 @@ impl PyTensor {
     }
     #[pyo3(signature = (dim=None))]
     fn stride<'py>(slf: &Bound<'py, Self>, dim: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+        let all = Self::strides(slf)?;
+        let Some(dim) = dim else { return Ok(all) };
         let t = slf.get().get();
-        if t.storage().is_opaque() && !t.dtype().is_quantized() {
-            return Err(PyRuntimeError::new_err(
-                "sparse and nested tensors do not have strides",
-            ));
-        }
-        match dim {
-            None => Ok(PyTuple::new(slf.py(), t.strides().iter())?.into_any()),
-            Some(d) => {
-                t.size(d)?;
-                Ok(t.strides()[crate::dims::wrap_dim(d, t.ndim())?]
-                    .into_pyobject(slf.py())?
-                    .into_any())
-            }
-        }
+        t.size(dim)?;
+        all.get_item(crate::dims::wrap_dim(dim, t.ndim())?)
     }
     fn dim(&self) -> usize {
         self.get().ndim()

@@ -22,8 +22,15 @@ use smallvec::SmallVec;
 use std::ffi::CString;
 use std::sync::OnceLock;
 
+/// What a method gives that is called without arguments.
+type Bare = for<'py> fn(&Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>>;
+
+/// Methods whose arguments are seldom given: reading none takes longer than the answer.
+const BARE: &[(&str, Bare)] = &[("size", PyTensor::shape), ("stride", PyTensor::strides)];
+
 struct Method {
     name: String,
+    bare: Option<Bare>,
     function: ffi::PyCFunction,
     flags: i32,
     /// The descriptor that pyo3 made.
@@ -76,6 +83,9 @@ unsafe extern "C" fn entry<const N: usize>(
         let objects = arguments.iter().map(|p| Bound::ref_from_ptr(py, p));
         if watch::watched(std::iter::once(receiver).chain(objects)) {
             return guard(|| watched(method, receiver, arguments, nargs as usize, kwnames));
+        }
+        if let (Some(bare), true) = (method.bare, arguments.is_empty()) {
+            return guard(|| bare(receiver.cast_unchecked()).map(Bound::into_ptr));
         }
         match method.flags & !ffi::METH_CLASS {
             ffi::METH_NOARGS if nargs == 0 && keywords == 0 => {
@@ -215,6 +225,7 @@ pub fn register(py: Python<'_>) -> PyResult<()> {
         found.push((
             document,
             Method {
+                bare: BARE.iter().find(|(n, _)| *n == name).map(|(_, f)| *f),
                 name,
                 function,
                 flags,

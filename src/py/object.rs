@@ -2,20 +2,28 @@
 
 #![allow(
     unsafe_code,
-    reason = "the tensor in a Python object is replaced in place, under the interpreter lock, and objects are made by hand"
+    reason = "the tensor in a Python object is replaced in place, under the interpreter lock, and instances are told by the address of their class"
 )]
 
-use crate::{DType, Device, Tensor};
+use super::class;
+use crate::Tensor;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-/// `torchlike.Tensor`.
-#[pyclass(frozen, name = "Tensor", module = "torchlike", subclass, weakref, dict)]
+/// `torchlike._C.TensorBase`, which holds a tensor and has the methods; [`class`] makes `torchlike.Tensor` of it.
+#[pyclass(
+    frozen,
+    name = "TensorBase",
+    module = "torchlike._C",
+    subclass,
+    weakref,
+    dict
+)]
 pub struct PyTensor(UnsafeCell<Tensor>);
 
 // SAFETY: the cell is only read and written with the interpreter lock held; work without the lock uses clones.
@@ -56,9 +64,7 @@ impl PyTensor {
     }
 }
 
-static TENSOR: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
 static PARAMETER: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
-static PLACE: AtomicUsize = AtomicUsize::new(0);
 
 /// The tensor in a Python object, if it is one. Exact types are found by two pointer comparisons.
 #[inline]
@@ -75,7 +81,7 @@ pub fn tensor_ref<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
 /// True for the two classes whose instances nobody can make special: `Tensor` and `Parameter` themselves.
 #[inline]
 pub fn is_plain_tensor(class: *mut ffi::PyTypeObject) -> bool {
-    class == TENSOR.load(Relaxed) || class == PARAMETER.load(Relaxed)
+    class::is_tensor_class(class) || class == PARAMETER.load(Relaxed)
 }
 
 /// True for tensors of any class.
@@ -90,51 +96,18 @@ pub fn wrap(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
     if t.is_python() {
         return super::dispatch::result(py, &t);
     }
-    // SAFETY: `Tensor` itself is such a class.
-    unsafe { made(py, TENSOR.load(Relaxed), t) }
+    class::plain(py, t)
 }
 
 /// An instance of a subclass of Tensor around a tensor, without running its `__new__` or `__init__`.
 pub fn instance<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py, PyAny>> {
-    if !cls.is_subclass_of::<PyTensor>()? {
+    if !cls.is_subclass(class::tensor_class(cls.py())?.as_any())? {
         return Err(PyTypeError::new_err(
             "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class inherits from Tensor.",
         ));
     }
     // SAFETY: the class was just found to be such a class.
-    unsafe { made(cls.py(), cls.as_ptr().cast(), t) }
-}
-
-/// An instance of `class` made by hand.
-///
-/// # Safety
-/// The class is `Tensor` or one that Python code derived from it.
-#[inline]
-unsafe fn made(
-    py: Python<'_>,
-    class: *mut ffi::PyTypeObject,
-    t: Tensor,
-) -> PyResult<Bound<'_, PyAny>> {
-    // SAFETY: an instance of such a class is a block of zeros from its type's allocator (no dict, no weak references)
-    // with the tensor at the place where `prepare` found it in an instance that pyo3 made.
-    unsafe {
-        let o = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class, 0))?;
-        let place = o.as_ptr().byte_add(PLACE.load(Relaxed));
-        place.cast::<PyTensor>().write(PyTensor::new(t));
-        Ok(o)
-    }
-}
-
-/// Notes the classes and where an instance keeps its tensor; called once, before the first [`wrap`].
-pub fn prepare(py: Python<'_>) -> PyResult<()> {
-    let sample = Bound::new(
-        py,
-        PyTensor::new(Tensor::empty(&[], DType::F32, Device::META)?),
-    )?;
-    let place = std::ptr::from_ref(sample.get()) as usize - sample.as_ptr() as usize;
-    PLACE.store(place, Relaxed);
-    TENSOR.store(py.get_type::<PyTensor>().as_ptr().cast(), Relaxed);
-    Ok(())
+    unsafe { class::instance(cls.py(), cls.as_ptr().cast(), t) }
 }
 
 static PARAMETER_CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();

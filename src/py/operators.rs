@@ -1,204 +1,264 @@
-//! Python's operators on tensors.
+//! Python's operators on tensors, as the slots of the class.
 
-use super::call::binary;
-use super::object::{PyTensor, is_tensor, wrap};
+#![allow(
+    unsafe_code,
+    reason = "slots are functions of CPython's C interface, which get objects as pointers"
+)]
+
+use super::call::{binary, guard};
+use super::class::{object, slot};
+use super::object::{is_tensor, tensor_ref, wrap};
 use super::results::to_python;
 use super::watch::{self, Style};
 use crate::op;
-use crate::ops::Arg;
+use crate::ops::{Arg, Op, dispatch};
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::pyclass::CompareOp;
+use std::ffi::{c_int, c_void};
 
-/// An operator of Python: the function that those who watch see, and how PyTorch calls it.
-pub(super) struct Slot {
-    /// The attribute of Tensor.
-    pub(super) path: &'static str,
-    pub(super) style: Style,
-}
+type Object<'a, 'py> = &'a Bound<'py, PyAny>;
+type Outcome<'py> = PyResult<Bound<'py, PyAny>>;
 
-/// Computes `slf <op> other`, unless somebody who watches answers. A `TypeError` lets the other operand try.
-pub(super) fn operator<'py>(
-    slot: &Slot,
-    slf: &Bound<'py, PyAny>,
-    other: &Bound<'py, PyAny>,
-    compute: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let done = watch::unless_answered(slot.path, slot.style, &[slf, other], compute);
-    match done {
-        Err(e) if e.is_instance_of::<PyTypeError>(slf.py()) => {
-            Ok(slf.py().NotImplemented().into_bound(slf.py()))
+/// An operator of Python: the attribute of Tensor that those who watch see, and how PyTorch calls it.
+struct Shown(&'static str, Style);
+
+impl Shown {
+    /// Computes `slf <op> other`, unless somebody who watches answers. A `TypeError` lets the other operand try.
+    #[inline]
+    fn operator<'py>(
+        &self,
+        slf: Object<'_, 'py>,
+        other: Object<'_, 'py>,
+        compute: impl FnOnce() -> Outcome<'py>,
+    ) -> Outcome<'py> {
+        match watch::unless_answered(self.0, self.1, &[slf, other], compute) {
+            Err(e) if e.is_instance_of::<PyTypeError>(slf.py()) => not_implemented(slf.py()),
+            done => done,
         }
-        done => done,
     }
 }
 
-fn matmul<'py>(a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    if !is_tensor(a) || !is_tensor(b) {
-        return Ok(a.py().NotImplemented().into_bound(a.py()));
-    }
-    binary(op!("matmul")?, a, b, false, false)
+#[expect(clippy::unnecessary_wraps, reason = "an outcome of an operator")]
+fn not_implemented(py: Python<'_>) -> Outcome<'_> {
+    Ok(py.NotImplemented().into_bound(py))
 }
 
-macro_rules! operators {
-    ($($slot:ident $name:literal $reflected:literal $style:ident $path:literal;)+) => {
-        #[pymethods]
-        impl PyTensor {
-            $(fn $slot<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-                const SLOT: Slot = Slot { path: $path, style: Style::$style };
-                let slf = slf.as_any();
-                operator(&SLOT, slf, other, || binary(op!($name)?, slf, other, $reflected, false))
-            })+
+/// Asks the left operand, if it is a tensor, and then the right one.
+#[inline]
+fn either<'py>(
+    a: Object<'_, 'py>,
+    b: Object<'_, 'py>,
+    forward: impl FnOnce() -> Outcome<'py>,
+    reflected: impl FnOnce() -> Outcome<'py>,
+) -> Outcome<'py> {
+    if is_tensor(a) {
+        let done = forward()?;
+        if !is_tensor(b) || !done.is(not_implemented(a.py())?) {
+            return Ok(done);
         }
+    }
+    reflected()
+}
+
+/// Slots of two operands: `slot function "row" ("path" Style) ("reflected path" Style order)`. `swapped` computes with the
+/// operands as they stand, `same` with the tensor first, as addition can.
+macro_rules! two {
+    (@first swapped $a:ident $b:ident) => { ($b, $a, true) };
+    (@first same $a:ident $b:ident) => { ($b, $a, false) };
+    ($($slot:ident $function:ident $row:literal ($path:literal $style:ident) ($back:literal $as:ident $order:ident);)+) => {
+        $(unsafe extern "C" fn $function(a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
+            // SAFETY: called by the interpreter with the lock held and both objects alive.
+            let (a, b) = unsafe { (object(&a), object(&b)) };
+            guard(|| {
+                let forward = || Shown($path, Style::$style).operator(a, b, || binary(op!($row)?, a, b, false, false));
+                either(a, b, forward, || {
+                    let (slf, other, swapped) = two!(@first $order a b);
+                    Shown($back, Style::$as).operator(slf, other, || binary(op!($row)?, slf, other, swapped, false))
+                })
+                .map(Bound::into_ptr)
+            })
+        })+
+        const TWO: &[(c_int, ffi::binaryfunc)] = &[$((ffi::$slot, $function)),+];
     };
 }
-operators! {
-    __add__ "add" false Parsed "add";
-    __radd__ "add" false Parsed "add";
-    __sub__ "sub" false Parsed "sub";
-    __rsub__ "sub" true Python "__rsub__";
-    __mul__ "mul" false Parsed "mul";
-    __rmul__ "mul" false Parsed "mul";
-    __truediv__ "div" false Parsed "div";
-    __floordiv__ "floor_divide" false Python "__floordiv__";
-    __rfloordiv__ "floor_divide" true Python "__rfloordiv__";
-    __mod__ "remainder" false Parsed "remainder";
-    __rmod__ "remainder" true Python "__rmod__";
-    __and__ "bitwise_and" false Parsed "__and__";
-    __rand__ "bitwise_and" false Parsed "bitwise_and";
-    __or__ "bitwise_or" false Parsed "__or__";
-    __ror__ "bitwise_or" false Parsed "bitwise_or";
-    __xor__ "bitwise_xor" false Parsed "__xor__";
-    __rxor__ "bitwise_xor" false Parsed "bitwise_xor";
-    __lshift__ "bitwise_left_shift" false Parsed "__lshift__";
-    __rlshift__ "bitwise_left_shift" true Python "__rlshift__";
-    __rshift__ "bitwise_right_shift" false Parsed "__rshift__";
-    __rrshift__ "bitwise_right_shift" true Python "__rrshift__";
+two! {
+    Py_nb_add add "add" ("add" Parsed) ("add" Parsed same);
+    Py_nb_subtract sub "sub" ("sub" Parsed) ("__rsub__" Python swapped);
+    Py_nb_multiply mul "mul" ("mul" Parsed) ("mul" Parsed same);
+    Py_nb_floor_divide floor_divide "floor_divide" ("__floordiv__" Python) ("__rfloordiv__" Python swapped);
+    Py_nb_remainder remainder "remainder" ("remainder" Parsed) ("__rmod__" Python swapped);
+    Py_nb_and and "bitwise_and" ("__and__" Parsed) ("bitwise_and" Parsed same);
+    Py_nb_or or "bitwise_or" ("__or__" Parsed) ("bitwise_or" Parsed same);
+    Py_nb_xor xor "bitwise_xor" ("__xor__" Parsed) ("bitwise_xor" Parsed same);
+    Py_nb_lshift lshift "bitwise_left_shift" ("__lshift__" Parsed) ("__rlshift__" Python swapped);
+    Py_nb_rshift rshift "bitwise_right_shift" ("__rshift__" Parsed) ("__rrshift__" Python swapped);
 }
 
-#[pymethods]
-impl PyTensor {
-    /// As PyTorch does it, so that the bits are the same: the reciprocal times the other operand.
-    fn __rtruediv__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        const SLOT: Slot = Slot {
-            path: "__rdiv__",
-            style: Style::Python,
+unsafe extern "C" fn true_divide(
+    a: *mut ffi::PyObject,
+    b: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as above.
+    let (a, b) = unsafe { (object(&a), object(&b)) };
+    guard(|| {
+        let forward = || {
+            Shown("div", Style::Parsed).operator(a, b, || binary(op!("div")?, a, b, false, false))
         };
-        operator(&SLOT, slf.as_any(), other, || {
-            let inverse = wrap(slf.py(), crate::f::reciprocal(slf.get().get())?)?;
-            binary(op!("mul")?, &inverse, other, false, false)
-        })
-    }
-    fn __rdiv__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        Self::__rtruediv__(slf, other)
-    }
-}
-
-/// Computes an operator of one tensor, unless somebody who watches answers.
-fn unary<'py>(
-    path: &'static str,
-    op: crate::Result<&'static crate::ops::Op>,
-    slf: &Bound<'py, PyTensor>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let (py, op) = (slf.py(), op?);
-    watch::unless_answered(path, Style::Parsed, &[slf.as_any()], || {
-        let result = crate::ops::dispatch::run(op, &[Arg::Tensor(slf.get().get())])?;
-        to_python(py, result, op)
+        either(a, b, forward, || divided_by(b, a)).map(Bound::into_ptr)
     })
 }
 
-#[pymethods]
-impl PyTensor {
-    fn __richcmp__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-        how: CompareOp,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (op, path) = match how {
-            CompareOp::Eq => (op!("eq")?, "eq"),
-            CompareOp::Ne => (op!("ne")?, "ne"),
-            CompareOp::Lt => (op!("lt")?, "lt"),
-            CompareOp::Le => (op!("le")?, "le"),
-            CompareOp::Gt => (op!("gt")?, "gt"),
-            CompareOp::Ge => (op!("ge")?, "ge"),
+/// `other / slf` as PyTorch computes it, so that the bits are the same: the reciprocal times the other operand.
+pub(super) fn divided_by<'py>(slf: Object<'_, 'py>, other: Object<'_, 'py>) -> Outcome<'py> {
+    Shown("__rdiv__", Style::Python).operator(slf, other, || {
+        let Some(t) = tensor_ref(slf) else {
+            return not_implemented(slf.py());
         };
-        let slf = slf.as_any();
+        let inverse = wrap(slf.py(), crate::f::reciprocal(t)?)?;
+        binary(op!("mul")?, &inverse, other, false, false)
+    })
+}
+
+unsafe extern "C" fn matrix_multiply(
+    a: *mut ffi::PyObject,
+    b: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as above.
+    let (a, b) = unsafe { (object(&a), object(&b)) };
+    let product = || {
+        if !is_tensor(a) || !is_tensor(b) {
+            return not_implemented(a.py());
+        }
+        binary(op!("matmul")?, a, b, false, false)
+    };
+    guard(|| {
+        let forward = || Shown("matmul", Style::Parsed).operator(a, b, product);
+        let reflected = || Shown("__rmatmul__", Style::Python).operator(b, a, product);
+        either(a, b, forward, reflected).map(Bound::into_ptr)
+    })
+}
+
+unsafe extern "C" fn power(
+    a: *mut ffi::PyObject,
+    b: *mut ffi::PyObject,
+    _modulo: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as above.
+    let (a, b) = unsafe { (object(&a), object(&b)) };
+    guard(|| {
+        let forward = || {
+            Shown("pow", Style::Python).operator(a, b, || binary(op!("pow")?, a, b, false, false))
+        };
+        let reflected = || {
+            Shown("__rpow__", Style::Python)
+                .operator(b, a, || binary(op!("pow")?, b, a, true, false))
+        };
+        either(a, b, forward, reflected).map(Bound::into_ptr)
+    })
+}
+
+/// In-place operators, `x += y`: `slot function "row" ("path" Style)`. Whoever takes the call over may give anything.
+macro_rules! in_place {
+    ($($slot:ident $function:ident $row:literal ($path:literal $style:ident) $(, $modulo:ident)?;)+) => {
+        $(unsafe extern "C" fn $function(
+            slf: *mut ffi::PyObject,
+            other: *mut ffi::PyObject,
+            $($modulo: *mut ffi::PyObject,)?
+        ) -> *mut ffi::PyObject {
+            // SAFETY: as above.
+            let (slf, other) = unsafe { (object(&slf), object(&other)) };
+            guard(|| {
+                Shown($path, Style::$style)
+                    .operator(slf, other, || binary(op!($row)?, slf, other, false, true))
+                    .map(Bound::into_ptr)
+            })
+        })+
+        const IN_PLACE: &[(c_int, *mut c_void)] = &[$((ffi::$slot, $function as *mut c_void)),+];
+    };
+}
+in_place! {
+    Py_nb_inplace_add iadd "add" ("add_" Parsed);
+    Py_nb_inplace_subtract isub "sub" ("sub_" Parsed);
+    Py_nb_inplace_multiply imul "mul" ("mul_" Parsed);
+    Py_nb_inplace_true_divide itruediv "div" ("div_" Parsed);
+    Py_nb_inplace_floor_divide ifloordiv "floor_divide" ("floor_divide_" Parsed);
+    Py_nb_inplace_remainder imod "remainder" ("remainder_" Parsed);
+    Py_nb_inplace_power ipow "pow" ("pow_" Python), _modulo;
+    Py_nb_inplace_and iand "bitwise_and" ("bitwise_and_" Parsed);
+    Py_nb_inplace_or ior "bitwise_or" ("bitwise_or_" Parsed);
+    Py_nb_inplace_xor ixor "bitwise_xor" ("bitwise_xor_" Parsed);
+    Py_nb_inplace_lshift ilshift "bitwise_left_shift" ("bitwise_left_shift_" Parsed);
+    Py_nb_inplace_rshift irshift "bitwise_right_shift" ("bitwise_right_shift_" Parsed);
+}
+
+/// Computes an operator of one tensor, unless somebody who watches answers.
+fn unary<'py>(path: &'static str, op: &'static Op, slf: Object<'_, 'py>) -> Outcome<'py> {
+    watch::unless_answered(path, Style::Parsed, &[slf], || {
+        let Some(t) = tensor_ref(slf) else {
+            return not_implemented(slf.py());
+        };
+        let result = dispatch::run(op, &[Arg::Tensor(t)])?;
+        to_python(slf.py(), result, op)
+    })
+}
+
+/// Slots of one operand: `slot function "row" "path"`.
+macro_rules! one {
+    ($($slot:ident $function:ident $row:literal $path:literal;)+) => {
+        $(unsafe extern "C" fn $function(slf: *mut ffi::PyObject) -> *mut ffi::PyObject {
+            // SAFETY: as above.
+            let slf = unsafe { object(&slf) };
+            guard(|| unary($path, op!($row)?, slf).map(Bound::into_ptr))
+        })+
+        const ONE: &[(c_int, ffi::unaryfunc)] = &[$((ffi::$slot, $function)),+];
+    };
+}
+one! {
+    Py_nb_negative neg "neg" "neg";
+    Py_nb_positive pos "positive" "positive";
+    Py_nb_absolute abs "abs" "abs";
+    Py_nb_invert invert "bitwise_not" "__invert__";
+}
+
+unsafe extern "C" fn compare(
+    a: *mut ffi::PyObject,
+    b: *mut ffi::PyObject,
+    how: c_int,
+) -> *mut ffi::PyObject {
+    // SAFETY: as above.
+    let (a, b) = unsafe { (object(&a), object(&b)) };
+    guard(|| {
+        let (op, path) = match how {
+            ffi::Py_EQ => (op!("eq")?, "eq"),
+            ffi::Py_NE => (op!("ne")?, "ne"),
+            ffi::Py_LT => (op!("lt")?, "lt"),
+            ffi::Py_LE => (op!("le")?, "le"),
+            ffi::Py_GT => (op!("gt")?, "gt"),
+            _ => (op!("ge")?, "ge"),
+        };
         // Equality of a tensor that overrides is the method, as it is written in Python in PyTorch.
-        let path = if path == "eq" && watch::overrides(slf) {
+        let path = if how == ffi::Py_EQ && watch::overrides(a) {
             "__eq__"
         } else {
             path
         };
-        let slot = Slot {
-            path,
-            style: Style::Parsed,
-        };
-        operator(&slot, slf, other, || binary(op, slf, other, false, false))
-    }
-    fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        unary("neg", op!("neg"), slf)
-    }
-    fn __pos__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        unary("positive", op!("positive"), slf)
-    }
-    fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        unary("abs", op!("abs"), slf)
-    }
-    fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        unary("__invert__", op!("bitwise_not"), slf)
-    }
-    fn __pow__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-        _modulo: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        const SLOT: Slot = Slot {
-            path: "pow",
-            style: Style::Python,
-        };
-        let slf = slf.as_any();
-        operator(&SLOT, slf, other, || {
-            binary(op!("pow")?, slf, other, false, false)
-        })
-    }
-    fn __rpow__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-        _modulo: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        const SLOT: Slot = Slot {
-            path: "__rpow__",
-            style: Style::Python,
-        };
-        let slf = slf.as_any();
-        operator(&SLOT, slf, other, || {
-            binary(op!("pow")?, slf, other, true, false)
-        })
-    }
-    fn __matmul__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        const SLOT: Slot = Slot {
-            path: "matmul",
-            style: Style::Parsed,
-        };
-        operator(&SLOT, slf.as_any(), other, || matmul(slf.as_any(), other))
-    }
-    fn __rmatmul__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        const SLOT: Slot = Slot {
-            path: "__rmatmul__",
-            style: Style::Python,
-        };
-        operator(&SLOT, slf.as_any(), other, || matmul(other, slf.as_any()))
-    }
+        Shown(path, Style::Parsed)
+            .operator(a, b, || binary(op, a, b, false, false))
+            .map(Bound::into_ptr)
+    })
+}
+
+/// The slots of the class that are operators.
+pub(super) fn slots() -> Vec<ffi::PyType_Slot> {
+    let one = ONE.iter().map(|&(at, f)| slot(at, f as *mut c_void));
+    let two = TWO.iter().map(|&(at, f)| slot(at, f as *mut c_void));
+    let in_place = IN_PLACE.iter().map(|&(at, f)| slot(at, f));
+    let others = [
+        slot(ffi::Py_nb_true_divide, true_divide as *mut c_void),
+        slot(ffi::Py_nb_matrix_multiply, matrix_multiply as *mut c_void),
+        slot(ffi::Py_nb_power, power as *mut c_void),
+        slot(ffi::Py_tp_richcompare, compare as *mut c_void),
+    ];
+    one.chain(two).chain(in_place).chain(others).collect()
 }

@@ -1,7 +1,7 @@
 //! Results as Python objects.
 
 use super::object::wrap;
-use super::types::size;
+use super::sizes::size;
 use crate::Scalar;
 use crate::ops::op::{Op, Ret, Value};
 use crate::ops::schema::Returns;

@@ -1,4 +1,4 @@
-//! The Tensor class: getters, operators, indexing and what is no op.
+//! The methods of tensors that are no op.
 
 use super::convert::{self, PyGenerator, tensor_arg};
 use super::dispatch::element;
@@ -32,8 +32,18 @@ fn changed(args: crate::ops::Args<'_>) -> crate::Result<Tensor> {
 #[pymethods]
 impl PyTensor {
     #[new]
+    #[classmethod]
     #[pyo3(signature = (*args, device=None))]
-    fn py_new(args: &Bound<'_, PyTuple>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    fn py_new(
+        cls: &Bound<'_, PyType>,
+        args: &Bound<'_, PyTuple>,
+        device: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        if cls.is(cls.py().get_type::<Self>()) {
+            return Err(PyRuntimeError::new_err(
+                "Cannot directly construct TensorBase; subclass it and then construct that",
+            ));
+        }
         let device = device.map(device_of).transpose()?.unwrap_or(Device::CPU);
         Ok(Self::new(super::data::legacy_constructor(
             args,
@@ -180,9 +190,6 @@ impl PyTensor {
             None => Err(PyTypeError::new_err("len() of a 0-d tensor")),
         }
     }
-    fn __hash__(slf: &Bound<'_, Self>) -> isize {
-        slf.as_ptr() as isize
-    }
     fn __contains__<'py>(slf: &Bound<'py, Self>, element: &Bound<'py, PyAny>) -> PyResult<bool> {
         let receiver = [slf.as_any(), element];
         if let Some(answer) = watch::answer("__contains__", Style::Python, &receiver)? {
@@ -217,23 +224,11 @@ impl PyTensor {
         )?
         .call_method0("__iter__")
     }
-    fn __getitem__<'py>(
+    fn __rdiv__<'py>(
         slf: &Bound<'py, Self>,
-        index: &Bound<'py, PyAny>,
+        other: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        super::index::get(slf, index)
-    }
-    fn __setitem__(
-        slf: &Bound<'_, Self>,
-        index: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        super::index::set(slf, index, value)
-    }
-    fn __delitem__(&self, _index: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(PyTypeError::new_err(
-            "Tensor does not support deleting items",
-        ))
+        super::operators::divided_by(slf.as_any(), other)
     }
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         if let Some(answer) = watch::answer("__repr__", Style::Python, &[slf.as_any()])? {
@@ -475,8 +470,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyTensor>()?;
     super::parameter::register(m)?;
     m.add_class::<PyGenerator>()?;
-    super::object::prepare(py)?;
+    super::class::register(m)?;
     super::methods::register(py)?;
-    super::in_place::register(py)?;
     super::attributes::register(py)
 }

@@ -1,13 +1,10 @@
-//! dtype, device, layout, memory_format and Size as Python objects; each value exists once.
-
-#![allow(unsafe_code, reason = "Size tuples are filled in place")]
+//! dtype, device, layout and memory_format as Python objects; each value exists once.
 
 use crate::{DType, Device, DeviceKind, MemoryFormat};
 use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyTuple, PyType};
+use pyo3::types::{PyString, PyTuple};
 
 /// `torchlike.dtype`.
 #[pyclass(frozen, name = "dtype", module = "torchlike", eq, hash)]
@@ -282,7 +279,6 @@ impl PyFormat {
 }
 
 static STRIDED: PyOnceLock<Py<PyLayout>> = PyOnceLock::new();
-static SIZE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// The strided layout's object.
 pub fn strided(py: Python<'_>) -> PyResult<Py<PyLayout>> {
@@ -306,31 +302,6 @@ pub fn layout(py: Python<'_>, name: &str) -> PyResult<Py<PyLayout>> {
 /// The object of a memory format.
 pub fn format(py: Python<'_>, format: MemoryFormat) -> PyResult<Bound<'_, PyAny>> {
     py.import("torchlike._C")?.getattr(format.name())
-}
-
-/// Tells the core the class of `Size` objects, a subclass of tuple.
-#[pyfunction]
-pub fn _register_size(py: Python<'_>, class: Py<PyType>) {
-    let _ = SIZE.set(py, class);
-}
-
-/// A `Size` of these values.
-pub fn size<'py>(py: Python<'py>, values: &[i64]) -> PyResult<Bound<'py, PyAny>> {
-    let Some(class) = SIZE.get(py) else {
-        return Ok(PyTuple::new(py, values)?.into_any());
-    };
-    // SAFETY: the class is a tuple subclass, so its allocator makes a tuple of n empty items, which are filled here
-    // before anybody else sees it.
-    unsafe {
-        let class = class.as_ptr().cast::<ffi::PyTypeObject>();
-        let slot = ffi::PyType_GetSlot(class, ffi::Py_tp_alloc);
-        let alloc: ffi::allocfunc = std::mem::transmute(slot);
-        let tuple = Bound::from_owned_ptr_or_err(py, alloc(class, values.len() as isize))?;
-        for (i, v) in values.iter().enumerate() {
-            ffi::PyTuple_SetItem(tuple.as_ptr(), i as isize, ffi::PyLong_FromLongLong(*v));
-        }
-        Ok(tuple)
-    }
 }
 
 /// The type's name as messages show it.
@@ -377,5 +348,5 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     for (i, f) in FORMATS.iter().enumerate() {
         m.add(f.name(), Py::new(py, PyFormat(i as u8))?)?;
     }
-    m.add_function(wrap_pyfunction!(_register_size, m)?)
+    Ok(())
 }

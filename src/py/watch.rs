@@ -8,10 +8,11 @@
     reason = "types are compared by address, and items of containers read without copies"
 )]
 
-use crate::mode;
+use super::class::{is_tensor_class, tensor_class};
 use super::dispatch::Noted;
 use super::object::{PyTensor, instance, is_plain_tensor, is_tensor};
 pub use super::shown::Shown;
+use crate::mode;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;
@@ -176,8 +177,9 @@ pub fn watched<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyA
     loud(objects)
 }
 
+/// True if one of the objects may take a call over.
 #[inline]
-fn loud<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> bool {
+pub fn loud<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> bool {
     objects.into_iter().any(|o| !quiet(o))
 }
 
@@ -237,7 +239,7 @@ pub fn asked<'a, 'py: 'a>(
 }
 
 fn is_exact_tensor(o: &Bound<'_, PyAny>) -> bool {
-    o.get_type().is(o.py().get_type::<PyTensor>())
+    is_tensor_class(o.get_type_ptr())
 }
 
 fn is_subtype(a: &Bound<'_, PyType>, b: &Bound<'_, PyType>) -> bool {
@@ -301,7 +303,7 @@ pub fn keep<'py>(
     class: &Bound<'py, PyType>,
 ) -> PyResult<Bound<'py, PyAny>> {
     if let Ok(t) = result.cast::<PyTensor>() {
-        if class.is(result.py().get_type::<PyTensor>()) || is_subtype(&result.get_type(), class) {
+        if is_tensor_class(class.as_type_ptr()) || is_subtype(&result.get_type(), class) {
             return Ok(result);
         }
         return instance(class, t.get().get().clone());
@@ -346,7 +348,7 @@ pub fn course<'py>(
     if found.is_empty() && state() & (OFF | MODES) != MODES {
         return Ok(Course::On);
     }
-    let mut function = py.get_type::<PyTensor>().into_any();
+    let mut function = tensor_class(py)?.into_any();
     for part in path.split('.') {
         function = function.getattr(part)?;
     }

@@ -83,7 +83,7 @@ def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
     outs = [values[a.name] for a in arguments if a.kwarg_only and a.alias_info is not None]
     inputs = {a.name: values[a.name] for a in arguments if not (a.kwarg_only and a.alias_info)}
     args, kwargs = binding.spelled(_without_outs(overload), inputs)
-    method = torch.Tensor.__dict__.get(name)
+    method = getattr(torch.Tensor, name, None)
     method = method if callable(method) else None
     usable = method is not None and not outs and args and isinstance(args[0], torch.Tensor)
     function: Any = method if usable else _function(name) or method or _row(name)

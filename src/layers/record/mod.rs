@@ -184,7 +184,7 @@ fn deferred(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
         direct_out: false,
     };
     let mut form = Some(form);
-    (k.run)(&shown.borrow(), &mut |plan, _| {
+    (k.run)(&shown.borrow(), &mut |mut plan, _| {
         let form = form.take().unwrap_or(Form::New);
         if k.traits.data_dependent {
             // The shape itself needs the values: compute it now, on the replayed inputs.
@@ -193,7 +193,7 @@ fn deferred(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
                 _ => Err(dispatch::data_dependent(args)),
             };
         }
-        place(args, placing, plan, form, &mut |outs, over| {
+        place(args, &placing, &mut plan, form, &mut |outs, over| {
             record(args, &shown, k, outs, over)
         })
     })
@@ -324,8 +324,8 @@ pub fn constant(t: &Tensor) -> Result<Tensor> {
         direct_out: false,
     };
     (k.run)(&args, &mut |plan, _| {
-        let plan = plan.on(Device::META);
-        place(&args, placing, plan, Form::New, &mut |outs, over| {
+        let mut plan = plan.on(Device::META);
+        place(&args, &placing, &mut plan, Form::New, &mut |outs, over| {
             record(&args, &args.to_owned(), &k, outs, over)
         })
     })?

@@ -26,7 +26,9 @@ pub(super) fn run_now(args: &Args, k: &KernelBody) -> Result<Ret> {
     if let Some(e) = failed {
         return Err(e);
     }
-    layers::unwatched(|| dispatch::run_plain(Call::new(&owned.borrow()), k, &Survey::on(Device::CPU)))
+    layers::unwatched(|| {
+        dispatch::run_plain(Call::new(&owned.borrow()), k, &Survey::on(Device::CPU))
+    })
 }
 
 pub(super) fn file_key(p: &Arc<dyn Provider>) -> u64 {

@@ -109,7 +109,7 @@ pub(crate) fn prepared(
 pub fn run_plain(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
     let Call { args, form } = c;
     let mut form = Some(form);
-    (k.run)(args, &mut |plan, exec| {
+    (k.run)(args, &mut |mut plan, exec| {
         let device = match plan.device {
             Some(d) => d.canonical(),
             None => found.device.unwrap_or(Device::CPU),
@@ -126,8 +126,8 @@ pub fn run_plain(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
         };
         place(
             args,
-            placing,
-            plan,
+            &placing,
+            &mut plan,
             form,
             &mut |outs, _| match device.kind {
                 DeviceKind::Meta => Ok(()),

@@ -30,12 +30,18 @@ pub type Fill<'f> = dyn FnMut(&[Tensor], bool) -> Result<()> + 'f;
 /// # Errors
 /// If memory cannot be had, a target does not fit, or the kernel fails.
 #[inline]
-pub fn place(args: &Args, how: Placing, plan: Plan, form: Form, fill: &mut Fill) -> Result<Ret> {
+pub fn place(
+    args: &Args,
+    how: &Placing,
+    plan: &mut Plan,
+    form: Form,
+    fill: &mut Fill,
+) -> Result<Ret> {
     let counted = !matches!(form, Form::Within(_));
     match form {
-        Form::New => fresh(&how, plan, fill),
+        Form::New => fresh(how, plan, fill),
         Form::InPlace(target) | Form::Within(target) => {
-            let Some(spec) = plan.outs.into_iter().next() else {
+            let Some(spec) = plan.outs.drain(..).next() else {
                 bail!(Runtime, "{} has no result", args.name())
             };
             if how.traits.grows && *target.shape() != spec.shape {
@@ -57,7 +63,7 @@ pub fn place(args: &Args, how: Placing, plan: Plan, form: Form, fill: &mut Fill)
 
 /// New results.
 #[inline]
-fn fresh(how: &Placing, mut plan: Plan, fill: &mut Fill) -> Result<Ret> {
+fn fresh(how: &Placing, plan: &mut Plan, fill: &mut Fill) -> Result<Ret> {
     if plan.outs.len() == 1
         && let Some(spec) = plan.outs.pop()
     {
@@ -67,16 +73,16 @@ fn fresh(how: &Placing, mut plan: Plan, fill: &mut Fill) -> Result<Ret> {
         }
         return Ok(made);
     }
-    let outs = plan.outs.into_iter().map(|spec| allocate(spec, how));
+    let outs = plan.outs.drain(..).map(|spec| allocate(spec, how));
     let outs = outs.collect::<Result<Vec<_>>>()?;
     fill(&outs, false)?;
     Ok(Ret::Tuple(outs))
 }
 
 /// An in-place result of another shape, which the tensor takes.
-fn grown(how: Placing, spec: OutSpec, target: &Tensor, fill: &mut Fill) -> Result<Ret> {
+fn grown(how: &Placing, spec: OutSpec, target: &Tensor, fill: &mut Fill) -> Result<Ret> {
     check_cast(spec.dtype, target.dtype())?;
-    let fresh = allocate(spec, &how)?;
+    let fresh = allocate(spec, how)?;
     fill(std::slice::from_ref(&fresh), false)?;
     let mut larger = target.clone();
     resize(&mut larger, fresh.shape(), None)?;
@@ -87,7 +93,7 @@ fn grown(how: Placing, spec: OutSpec, target: &Tensor, fill: &mut Fill) -> Resul
 
 fn in_place(
     args: &Args,
-    how: Placing,
+    how: &Placing,
     spec: OutSpec,
     target: &Tensor,
     fill: &mut Fill,
@@ -100,15 +106,15 @@ fn in_place(
     {
         return fill(std::slice::from_ref(target), true);
     }
-    let fresh = allocate(spec, &how)?;
+    let fresh = allocate(spec, how)?;
     fill(std::slice::from_ref(&fresh), false)?;
     copy_inside(target, &fresh)
 }
 
 fn into_outs(
     args: &Args,
-    how: Placing,
-    plan: Plan,
+    how: &Placing,
+    plan: &mut Plan,
     outs: &mut [Tensor],
     fill: &mut Fill,
 ) -> Result<()> {
@@ -125,8 +131,8 @@ fn into_outs(
     }
     let fresh = plan
         .outs
-        .into_iter()
-        .map(|spec| allocate(spec, &how))
+        .drain(..)
+        .map(|spec| allocate(spec, how))
         .collect::<Result<SmallVec<[Tensor; 3]>>>()?;
     fill(&fresh, false)?;
     for (out, result) in outs.iter().zip(&fresh) {

@@ -33,10 +33,13 @@ impl Seen {
         self.all &= device;
     }
 
-    /// The device of all tensors, if it is one.
+    /// The device of all tensors, if there is one (or none, if there are no tensors) and not several.
     #[inline]
-    fn device(self) -> Option<Device> {
-        (self.any == self.all).then(|| Device::from_word(self.any))
+    fn device(self) -> Option<Option<Device>> {
+        if self.any == self.all {
+            return Some(Some(Device::from_word(self.any)));
+        }
+        (self.all == u16::MAX).then_some(None)
     }
 }
 
@@ -85,7 +88,7 @@ pub fn survey(args: &Args, traits: &Traits, seen: Seen) -> Result<Survey> {
     match seen.device() {
         // Exceptions make no difference among tensors on one device.
         Some(device) if traits.any_device == 0 => Ok(Survey {
-            device: Some(device),
+            device,
             lazy: seen.flags & mode::LAZY != 0,
             inference: seen.word & mode::INFERENCE != 0,
         }),

@@ -4,6 +4,7 @@ use crate::ops::core::helpers;
 use crate::ops::f;
 use crate::ops::index::advanced::is_mask;
 use crate::{Dims, Result, Scalar, Tensor, bail, ensure};
+use std::borrow::Cow;
 
 /// One thing in square brackets.
 #[derive(Clone, Debug)]
@@ -29,13 +30,6 @@ pub enum Index {
     Tensor(Tensor),
 }
 
-impl Index {
-    /// True if it may leave a dimension as it is.
-    fn keeps(&self) -> bool {
-        matches!(self, Self::Slice { .. } | Self::Ellipsis)
-    }
-}
-
 /// What is written by `x[...] = value`.
 #[derive(Clone, Debug)]
 pub enum Put<'a> {
@@ -46,31 +40,28 @@ pub enum Put<'a> {
 }
 
 /// What the simple parts of an index leave: a view, and tensors for the `index` operator.
-struct Sliced {
-    view: Tensor,
+struct Sliced<'a> {
+    view: Cow<'a, Tensor>,
     indices: Vec<Option<Tensor>>,
 }
 
+/// A range of a dimension, or none if that is all of it.
 fn slice(
     t: &Tensor,
     dim: usize,
     start: Option<i64>,
     stop: Option<i64>,
     step: Option<i64>,
-) -> Result<Tensor> {
+) -> Result<Option<Tensor>> {
     let step = step.unwrap_or(1);
     ensure!(step != 0, Value, "slice step cannot be zero");
     ensure!(step > 0, Value, "step must be greater than zero");
     let size = t.shape()[dim];
     if step == 1 && start.unwrap_or(0) == 0 && stop.is_none_or(|s| s >= size) {
-        return Ok(t.clone());
+        return Ok(None);
     }
-    f::Slice::new(t)
-        .dim(dim as i64)
-        .start(start)
-        .end(stop)
-        .step(step)
-        .call()
+    let slice = f::Slice::new(t).dim(dim as i64).start(start).end(stop);
+    slice.step(step).call().map(Some)
 }
 
 /// A truth value as the positions it takes from a dimension of size 1.
@@ -82,7 +73,7 @@ fn positions(on: bool) -> Result<Tensor> {
     }
 }
 
-fn apply(t: &Tensor, list: &[Index]) -> Result<Sliced> {
+fn apply<'a>(t: &'a Tensor, list: &[Index]) -> Result<Sliced<'a>> {
     let mut given = 0;
     for i in list {
         given += match i {
@@ -112,8 +103,12 @@ fn apply(t: &Tensor, list: &[Index]) -> Result<Sliced> {
         t.ndim()
     );
     // `dim` is the place in the view; `place` that in the list of index tensors, where a mask of several dimensions takes one.
-    let (mut view, mut dim, mut indices, mut real) =
-        (t.clone(), 0usize, Vec::<Option<Tensor>>::new(), 0usize);
+    let (mut view, mut dim, mut indices, mut real) = (
+        Cow::Borrowed(t),
+        0usize,
+        Vec::<Option<Tensor>>::new(),
+        0usize,
+    );
     let mut place = 0usize;
     let mut record = |at: usize, index: Tensor| {
         indices.resize_with(at, || None);
@@ -122,11 +117,13 @@ fn apply(t: &Tensor, list: &[Index]) -> Result<Sliced> {
     for i in list {
         match i {
             Index::Int(n) => {
-                view = pick(&view, dim, *n, real)?;
+                view = Cow::Owned(pick(&view, dim, *n, real)?);
                 real += 1;
             }
             Index::Slice { start, stop, step } => {
-                view = slice(&view, dim, *start, *stop, *step)?;
+                if let Some(part) = slice(&view, dim, *start, *stop, *step)? {
+                    view = Cow::Owned(part);
+                }
                 (dim, place, real) = (dim + 1, place + 1, real + 1);
             }
             Index::Ellipsis => {
@@ -134,22 +131,22 @@ fn apply(t: &Tensor, list: &[Index]) -> Result<Sliced> {
                 (dim, place, real) = (dim + rest, place + rest, real + rest);
             }
             Index::NewAxis => {
-                view = f::unsqueeze(&view, dim as i64)?;
+                view = Cow::Owned(f::unsqueeze(&view, dim as i64)?);
                 (dim, place) = (dim + 1, place + 1);
             }
             Index::Bool(on) => {
-                view = f::unsqueeze(&view, dim as i64)?;
+                view = Cow::Owned(f::unsqueeze(&view, dim as i64)?);
                 record(place, positions(*on)?);
                 (dim, place) = (dim + 1, place + 1);
             }
             Index::Tensor(index) if index.ndim() == 0 && index.dtype().is_integral(true) => {
                 let value = helpers::item(index)?;
                 if is_mask(index) {
-                    view = f::unsqueeze(&view, dim as i64)?;
+                    view = Cow::Owned(f::unsqueeze(&view, dim as i64)?);
                     record(place, positions(value.to_bool())?);
                     (dim, place) = (dim + 1, place + 1);
                 } else {
-                    view = pick(&view, dim, value.to_i64(), real)?;
+                    view = Cow::Owned(pick(&view, dim, value.to_i64(), real)?);
                     real += 1;
                 }
             }
@@ -182,11 +179,10 @@ pub fn get_item(t: &Tensor, list: &[Index]) -> Result<Tensor> {
     if !sliced.indices.is_empty() {
         return f::index(&sliced.view, &sliced.indices[..]);
     }
-    let untouched = sliced.view.shape() == t.shape() && sliced.view.strides() == t.strides();
-    if untouched && list.iter().all(Index::keeps) {
-        return f::alias(t);
+    match sliced.view {
+        Cow::Borrowed(t) => f::alias(t),
+        Cow::Owned(view) => Ok(view),
     }
-    Ok(sliced.view)
 }
 
 /// `t[list] = value`.

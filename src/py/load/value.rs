@@ -4,6 +4,7 @@ use super::Loader;
 use crate::io::tree::{CallKind, Global, Id};
 use crate::io::{self, Object, Value};
 use crate::py::results::scalar;
+use crate::py::sizes;
 use crate::py::storage::PyStorage;
 use crate::py::types::{self, PyDevice};
 use crate::{DType, Device, Error, Scalar, err};
@@ -100,7 +101,7 @@ impl<'a, 'py> Loader<'a, 'py> {
             Value::Int(n) => *n,
             _ => 0,
         });
-        types::size(self.py, &sizes.collect::<Vec<_>>())
+        sizes::size(self.py, &sizes.collect::<Vec<_>>())
     }
 
     fn items(&self, v: Value) -> &'a [Value] {

@@ -5,6 +5,7 @@ use crate::io::tree::{Call, CallKind, Channels, Composite, CompositeKind, Quant}
 use crate::io::{Object, TensorClass, TensorRef, Tree, Value};
 use crate::parts::Parts;
 use crate::plan::ViewPlan;
+use crate::py::class::is_tensor_class;
 use crate::py::object::{PyTensor, parameter};
 use crate::py::parts::located;
 use crate::py::types;
@@ -67,7 +68,7 @@ impl<'py> Saver<'py> {
         let class = o.get_type();
         Ok(if is_parameter(&class)? {
             Some(TensorClass::Parameter)
-        } else if class.is(self.py.get_type::<PyTensor>()) || class.is(&self.classes.buffer) {
+        } else if is_tensor_class(class.as_type_ptr()) || class.is(&self.classes.buffer) {
             Some(TensorClass::Tensor)
         } else {
             None

@@ -1,0 +1,279 @@
+//! `torchlike.Tensor`: the class over pyo3's `TensorBase` that adds what has to be fast as functions of CPython's C
+//! interface: operators, square brackets, and how instances come and go.
+
+#![allow(
+    unsafe_code,
+    reason = "a type of CPython's C interface is made by hand, and its instances are made and freed by hand"
+)]
+
+use super::call::guard;
+use super::index;
+use super::object::PyTensor;
+use super::operators;
+use crate::{DType, Device, Tensor};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
+use std::cell::Cell;
+use std::ffi::{c_int, c_uint, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+
+static TENSOR: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
+
+/// Where an instance keeps its tensor, its dictionary and its weak references, in bytes from its start.
+static PLACE: AtomicUsize = AtomicUsize::new(0);
+static DICT: AtomicUsize = AtomicUsize::new(0);
+static WEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// How many blocks of instances that are gone wait for new ones.
+const SPARE: usize = 64;
+
+/// Memory of plain tensors that are gone.
+struct Blocks {
+    blocks: [Cell<*mut ffi::PyObject>; SPARE],
+    count: Cell<usize>,
+}
+
+// SAFETY: only touched with the interpreter lock held.
+unsafe impl Sync for Blocks {}
+
+static BLOCKS: Blocks = Blocks {
+    blocks: [const { Cell::new(null_mut()) }; SPARE],
+    count: Cell::new(0),
+};
+
+impl Blocks {
+    #[inline]
+    fn take(&self) -> Option<*mut ffi::PyObject> {
+        let last = self.count.get().checked_sub(1)?;
+        self.count.set(last);
+        self.blocks.get(last).map(Cell::get)
+    }
+
+    /// Keeps a block, if there is room.
+    #[inline]
+    fn keep(&self, block: *mut ffi::PyObject) -> bool {
+        let count = self.count.get();
+        let Some(place) = self.blocks.get(count) else {
+            return false;
+        };
+        place.set(block);
+        self.count.set(count + 1);
+        true
+    }
+}
+
+/// True for `Tensor` itself.
+#[inline]
+pub fn is_tensor_class(class: *mut ffi::PyTypeObject) -> bool {
+    class == TENSOR.load(Relaxed)
+}
+
+/// `torchlike.Tensor`.
+///
+/// # Errors
+/// Before [`register`].
+pub fn tensor_class(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
+    let class = TENSOR.load(Relaxed);
+    if class.is_null() {
+        return Err(PyRuntimeError::new_err("torchlike is not initialised"));
+    }
+    // SAFETY: the class lives as long as the process.
+    unsafe { Ok(Bound::from_borrowed_ptr(py, class.cast()).cast_into_unchecked()) }
+}
+
+/// A new `Tensor`.
+#[inline]
+pub fn plain(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
+    let class = TENSOR.load(Relaxed);
+    if let Some(block) = BLOCKS.take() {
+        // SAFETY: the block is that of an instance that `dealloc` has emptied, of this very class.
+        unsafe {
+            let o = ffi::PyObject_Init(block, class);
+            place(o).write(PyTensor::new(t));
+            ffi::PyObject_GC_Track(o.cast());
+            return Ok(Bound::from_owned_ptr(py, o));
+        }
+    }
+    // SAFETY: it is `Tensor` itself.
+    unsafe { instance(py, class, t) }
+}
+
+/// An instance of `class`, without running its `__new__` or `__init__`.
+///
+/// # Safety
+/// The class is `Tensor` or one that Python code derived from it.
+pub unsafe fn instance(
+    py: Python<'_>,
+    class: *mut ffi::PyTypeObject,
+    t: Tensor,
+) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: an instance of such a class is a block of zeros from its type's allocator (no dict, no weak references)
+    // with the tensor at the place where `register` found it in an instance that pyo3 made.
+    unsafe {
+        let o = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class, 0))?;
+        place(o.as_ptr()).write(PyTensor::new(t));
+        Ok(o)
+    }
+}
+
+#[inline]
+unsafe fn place(o: *mut ffi::PyObject) -> *mut PyTensor {
+    // SAFETY: by contract, the object is an instance of the class or a class derived from it.
+    unsafe { o.byte_add(PLACE.load(Relaxed)).cast() }
+}
+
+/// Frees an instance of `Tensor` or of a class derived from it.
+unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
+    // SAFETY: the interpreter calls this once, when no reference is left. Weak references and the dictionary go first, as
+    // they may run code that looks at the object; then what is left is emptied memory. The places are those of the class.
+    unsafe {
+        ffi::PyObject_GC_UnTrack(o.cast());
+        let class = ffi::Py_TYPE(o);
+        let weak: *mut *mut ffi::PyObject = o.byte_add(WEAK.load(Relaxed)).cast();
+        if !weak.read().is_null() {
+            ffi::PyObject_ClearWeakRefs(o);
+            weak.write(null_mut());
+        }
+        let dict: *mut *mut ffi::PyObject = o.byte_add(DICT.load(Relaxed)).cast();
+        ffi::Py_XDECREF(dict.replace(null_mut()));
+        release(place(o).read());
+        if !is_tensor_class(class) || !BLOCKS.keep(o) {
+            ffi::PyObject_GC_Del(o.cast());
+        }
+        ffi::Py_DECREF(class.cast());
+    }
+}
+
+/// Drops a tensor. What may hold objects of Python is dropped where pyo3 knows that the lock is held.
+#[inline]
+fn release(t: PyTensor) {
+    let simple = t.get().owns_only_memory();
+    let dropped = catch_unwind(AssertUnwindSafe(|| {
+        if simple {
+            drop(t);
+        } else {
+            Python::attach(|_| drop(t));
+        }
+    }));
+    // A panic has been reported where it happened, and nobody is left to tell.
+    drop(dropped);
+}
+
+unsafe extern "C" fn hash(o: *mut ffi::PyObject) -> isize {
+    o as isize
+}
+
+unsafe extern "C" fn get(o: *mut ffi::PyObject, key: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: called by the interpreter with the lock held and both objects alive.
+    let (slf, key) = unsafe { (receiver(&o), object(&key)) };
+    guard(|| index::get(slf, key).map(Bound::into_ptr))
+}
+
+unsafe extern "C" fn get_at(o: *mut ffi::PyObject, at: isize) -> *mut ffi::PyObject {
+    // SAFETY: as in `get`.
+    let slf = unsafe { receiver(&o) };
+    guard(|| {
+        let key = at.into_pyobject(slf.py())?.into_any();
+        index::get(slf, &key).map(Bound::into_ptr)
+    })
+}
+
+unsafe extern "C" fn set(
+    o: *mut ffi::PyObject,
+    key: *mut ffi::PyObject,
+    value: *mut ffi::PyObject,
+) -> c_int {
+    // SAFETY: as in `get`; a value that is null means deletion.
+    let (slf, key) = unsafe { (receiver(&o), object(&key)) };
+    let done = guard(|| {
+        if value.is_null() {
+            return Err(PyTypeError::new_err(
+                "Tensor does not support deleting items",
+            ));
+        }
+        // SAFETY: it is not null, so it is alive.
+        index::set(slf, key, unsafe { object(&value) })?;
+        Ok(slf.as_ptr())
+    });
+    if done.is_null() { -1 } else { 0 }
+}
+
+/// An argument that the interpreter lends to a C function.
+///
+/// # Safety
+/// The lock is held, and the object lives as long as the borrow.
+#[inline]
+pub(super) unsafe fn object<'a, 'py>(o: &'a *mut ffi::PyObject) -> &'a Bound<'py, PyAny> {
+    // SAFETY: by contract; a Bound is a pointer to its object.
+    unsafe { Bound::ref_from_ptr(Python::assume_attached(), o) }
+}
+
+/// As [`object`], for the receiver of a function of the class.
+///
+/// # Safety
+/// As [`object`], and it is a tensor.
+#[inline]
+pub(super) unsafe fn receiver<'a, 'py>(o: &'a *mut ffi::PyObject) -> &'a Bound<'py, PyTensor> {
+    // SAFETY: by contract.
+    unsafe { object(o).cast_unchecked() }
+}
+
+/// A slot of the class.
+pub(super) fn slot(slot: c_int, function: *mut c_void) -> ffi::PyType_Slot {
+    ffi::PyType_Slot {
+        slot,
+        pfunc: function,
+    }
+}
+
+/// Makes the class and adds it to the module.
+///
+/// # Errors
+/// If the interpreter cannot make it.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    let base = py.get_type::<PyTensor>();
+    let empty = Tensor::empty(&[], DType::F32, Device::META)?;
+    let sample = Bound::new(py, PyTensor::new(empty))?;
+    let at = std::ptr::from_ref(sample.get()) as usize - sample.as_ptr() as usize;
+    PLACE.store(at, Relaxed);
+    DICT.store(base.getattr("__dictoffset__")?.extract()?, Relaxed);
+    WEAK.store(base.getattr("__weakrefoffset__")?.extract()?, Relaxed);
+
+    let mut slots = vec![
+        slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
+        slot(ffi::Py_tp_hash, hash as *mut c_void),
+        slot(ffi::Py_mp_subscript, get as *mut c_void),
+        slot(ffi::Py_mp_ass_subscript, set as *mut c_void),
+        slot(ffi::Py_sq_item, get_at as *mut c_void),
+        slot(
+            ffi::Py_tp_doc,
+            c"Numbers in a strided layout on a device, or the promise of such."
+                .as_ptr()
+                .cast_mut()
+                .cast(),
+        ),
+    ];
+    slots.extend(operators::slots());
+    slots.push(slot(0, null_mut()));
+    let mut spec = ffi::PyType_Spec {
+        name: c"torchlike.Tensor".as_ptr(),
+        basicsize: 0,
+        itemsize: 0,
+        flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_BASETYPE) as c_uint,
+        slots: slots.as_mut_ptr(),
+    };
+    let bases = PyTuple::new(py, [base])?;
+    // SAFETY: the description is complete, and what has to outlive this call is static.
+    let class = unsafe {
+        let made = ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr());
+        Bound::from_owned_ptr_or_err(py, made)?
+    };
+    m.add("Tensor", &class)?;
+    TENSOR.store(class.into_ptr().cast(), Relaxed);
+    Ok(())
+}
