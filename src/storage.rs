@@ -436,7 +436,7 @@ impl Storage {
         let n = nbytes.min(self.nbytes()) as i64;
         let bytes = |s: &Self| {
             let all = crate::Tensor::bytes_of(s);
-            all.look(ViewPlan::of(&all).narrowed(0, 0, n))
+            all.look(&ViewPlan::of(&all).narrowed(0, 0, n))
         };
         wiring::device_copy(&bytes(&to), &bytes(self))?;
         Ok(to)

@@ -367,7 +367,7 @@ impl Tensor {
     /// The view that a plan describes; the caller has checked that it lies within the storage.
     #[inline]
     #[must_use]
-    pub(crate) fn look(&self, plan: ViewPlan) -> Self {
+    pub(crate) fn look(&self, plan: &ViewPlan) -> Self {
         let mut flags = self.flags & INFERENCE;
         if !plan.detached {
             flags |= VIEW;
@@ -383,8 +383,8 @@ impl Tensor {
         }
         Self {
             storage: self.storage.clone(),
-            shape: plan.shape,
-            strides: plan.strides,
+            shape: plan.shape.clone(),
+            strides: plan.strides.clone(),
             offset: plan.offset,
             dtype: plan.dtype,
             flags,

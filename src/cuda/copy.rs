@@ -187,7 +187,7 @@ fn on_device(dst: &Tensor, src: &Tensor) -> Result<()> {
             _ => dst.dtype(),
         };
         let view = |t: &Tensor| {
-            t.look(crate::plan::ViewPlan::reinterpret(
+            t.look(&crate::plan::ViewPlan::reinterpret(
                 raw,
                 t.shape().clone(),
                 t.strides().clone(),

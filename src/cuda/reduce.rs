@@ -282,7 +282,7 @@ mod tests {
             .collect();
         let whole = Tensor::from_slice(&values, &[6, 70, 50]).unwrap();
         for perm in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]] {
-            let t = whole.look(crate::plan::ViewPlan::of(&whole).permuted(&perm));
+            let t = whole.look(&crate::plan::ViewPlan::of(&whole).permuted(&perm));
             for dims in [&[0usize][..], &[1], &[2], &[0, 2], &[1, 2], &[0, 1, 2], &[]] {
                 for keep in [false, true] {
                     let shape = crate::dims::reduced_shape(t.shape(), dims, keep);

@@ -114,7 +114,7 @@ fn span(shape: &[i64], strides: &[i64], item: i64) -> i64 {
 }
 
 fn at(t: &Tensor, dim: usize, i: i64) -> Tensor {
-    t.look(crate::plan::ViewPlan::of(t).selected(dim, i))
+    t.look(&crate::plan::ViewPlan::of(t).selected(dim, i))
 }
 
 /// Reads the elements of `view` into `out`; false if the provider has no ranges.
@@ -151,6 +151,6 @@ fn read(p: &Arc<dyn Provider>, view: &Tensor, out: &Tensor) -> Result<bool> {
     )?;
     let part = part.with_conj(view.is_conj()).with_neg(view.is_neg());
     // The result was just made, so that its layout may be anything a copy can write.
-    crate::ops::helpers::copy_(&out.look(crate::plan::ViewPlan::of(out)), &part)?;
+    crate::ops::helpers::copy_(&out.look(&crate::plan::ViewPlan::of(out)), &part)?;
     Ok(true)
 }

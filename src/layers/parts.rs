@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
             components(&parts).map(Ret::Tuple)
         }
         ("numel", parts) => Ok(Ret::Value(Value::Scalar(Scalar::Int(numel(t, parts))))),
-        ("detach" | "alias", _) => Ok(Ret::One(t.look(crate::plan::ViewPlan {
+        ("detach" | "alias", _) => Ok(Ret::One(t.look(&crate::plan::ViewPlan {
             detached: true,
             ..crate::plan::ViewPlan::of(t)
         }))),
@@ -179,7 +179,7 @@ fn components(parts: &Parts) -> Result<Vec<Tensor>> {
     Ok((0..offsets.len())
         .map(|i| {
             let at = buffer.offset() + offsets[i];
-            buffer.look(crate::plan::ViewPlan::with(
+            buffer.look(&crate::plan::ViewPlan::with(
                 buffer,
                 sizes[i][..].into(),
                 strides[i][..].into(),
@@ -200,7 +200,7 @@ pub fn integers(t: &Tensor) -> Result<Tensor> {
         DType::QI32 => DType::I32,
         other => bail!(Runtime, "int_repr(): {other} is no quantized dtype"),
     };
-    Ok(t.look(crate::plan::ViewPlan::reinterpret(
+    Ok(t.look(&crate::plan::ViewPlan::reinterpret(
         dtype,
         t.shape().clone(),
         t.strides().clone(),
@@ -244,7 +244,7 @@ pub fn rebuilt(
         made.storage()
             .set_parts(Some(Arc::new(quantizer_with(parts, |p| f(p, false))?)));
         let layout = (made.shape().clone(), made.strides().clone());
-        return Ok(made.look(crate::plan::ViewPlan::reinterpret(
+        return Ok(made.look(&crate::plan::ViewPlan::reinterpret(
             t.dtype(),
             layout.0,
             layout.1,

@@ -56,14 +56,32 @@ pub(super) type Values<'a> = SmallVec<[Arg<'a>; 6]>;
 /// Tensors are borrowed last, when no Python code runs any more: these parameters wait for it.
 #[derive(Default)]
 struct Waiting<'a, 'py> {
-    tensors: SmallVec<[(usize, &'a Bound<'py, PyAny>); 3]>,
+    /// Tensors given by position: bits of their parameters.
+    positional: u64,
+    tensors: SmallVec<[(usize, &'a Bound<'py, PyAny>); 1]>,
     lists: SmallVec<[(usize, &'a [Bound<'py, PyAny>], bool); 1]>,
 }
 
-impl<'a> Waiting<'a, '_> {
+impl<'a, 'py> Waiting<'a, 'py> {
+    /// Has a tensor wait.
+    #[inline]
+    fn add(&mut self, at: usize, position: Option<usize>, object: &'a Bound<'py, PyAny>) {
+        if position.is_some() && at < u64::BITS as usize {
+            self.positional |= 1 << at;
+        } else {
+            self.tensors.push((at, object));
+        }
+    }
+
     /// Puts the tensors that wait into their places.
     #[inline]
-    fn borrow(&self, values: &mut [Arg<'a>]) {
+    fn borrow(&self, positional: &'a [Bound<'py, PyAny>], values: &mut [Arg<'a>]) {
+        let mut left = self.positional;
+        while left != 0 {
+            let at = left.trailing_zeros() as usize;
+            values[at] = tensor_ref(&positional[at]).map_or(Arg::None, Arg::Tensor);
+            left &= left - 1;
+        }
         for (at, o) in &self.tensors {
             values[*at] = tensor_ref(o).map_or(Arg::None, Arg::Tensor);
         }
@@ -288,7 +306,7 @@ impl<'py> Incoming<'py> {
         if values.len() < overload.op.schema.params.len() || !self.keywords.is_empty() {
             out = self.by_keyword(group, overload, held, values, &mut waiting)?;
         }
-        waiting.borrow(values);
+        waiting.borrow(&self.positional, values);
         Ok(out)
     }
 
@@ -436,7 +454,7 @@ impl<'py> Incoming<'py> {
         waiting: &mut Waiting<'a, 'py>,
     ) -> Result<Arg<'a>, Fail<'c, 'py>> {
         if matches!(p.kind, Kind::Tensor | Kind::Operand) && is_tensor(object) {
-            waiting.tensors.push((at, object));
+            waiting.add(at, position, object);
             return Ok(Arg::None);
         }
         let converted = match p.kind {

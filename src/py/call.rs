@@ -158,7 +158,7 @@ impl<'py> Incoming<'py> {
         if group.in_place {
             let target = &self.positional[0];
             if let Ret::Become(made) = released(py, args, |a| dispatch::call(Call::in_place(a)?))? {
-                PyTensor::of(target)?.change(made);
+                PyTensor::of(target)?.change(*made);
             }
             return Ok(target.clone());
         }
@@ -333,7 +333,7 @@ pub fn binary<'py>(
     args.fill()?;
     if in_place {
         if let Ret::Become(made) = released(py, &args, |a| dispatch::call(Call::in_place(a)?))? {
-            PyTensor::of(slf)?.set(made);
+            PyTensor::of(slf)?.set(*made);
         }
         return Ok(slf.clone());
     }

@@ -333,7 +333,7 @@ fn taken(answer: &Bound<'_, PyAny>, c: &Call) -> PyResult<Ret> {
             return Ok(if is_same(&t, target) {
                 Ret::Same(0)
             } else {
-                Ret::Become(t)
+                Ret::Become(Box::new(t))
             });
         }
         Form::Out(_) => {

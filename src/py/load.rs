@@ -299,7 +299,7 @@ impl<'py> Loader<'_, 'py> {
         let (shape, strides) = (bytes.shape().clone(), bytes.strides().clone());
         let plain = ViewPlan::reinterpret(DType::U8, shape, strides, bytes.offset());
         let parts = Parts::Packed {
-            bytes: bytes.look(plain),
+            bytes: bytes.look(&plain),
             dtype,
             quantizer: Box::new(self.quantizer(quant)?),
         };

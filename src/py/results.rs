@@ -22,7 +22,8 @@ pub fn to_python<'py>(py: Python<'py>, r: Ret, op: &'static Op) -> PyResult<Boun
 /// Results that are not one new tensor.
 fn others<'py>(py: Python<'py>, r: Ret, op: &'static Op) -> PyResult<Bound<'py, PyAny>> {
     match r {
-        Ret::One(t) | Ret::Become(t) => wrap(py, t),
+        Ret::One(t) => wrap(py, t),
+        Ret::Become(t) => wrap(py, *t),
         Ret::Same(_) => Err(pyo3::exceptions::PyRuntimeError::new_err(
             "internal error in torchlike: a result that is an argument",
         )),

@@ -138,7 +138,7 @@ impl PyStorage {
     fn __setitem__(&self, index: i64, value: i64) -> PyResult<()> {
         self.readable()?;
         let at = self.bytes();
-        let at = at.look(crate::plan::ViewPlan::of(&at).narrowed(0, self.position(index)?, 1));
+        let at = at.look(&crate::plan::ViewPlan::of(&at).narrowed(0, self.position(index)?, 1));
         crate::ops::helpers::copy_(&at, &Tensor::scalar(crate::Scalar::Int(value), DType::U8)?)?;
         Ok(())
     }

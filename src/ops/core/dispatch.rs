@@ -60,7 +60,7 @@ fn body(c: Call, seen: Seen) -> Result<Ret> {
             if !made.lies_as(target) {
                 made.storage().bump();
             }
-            Ok(Ret::Become(made))
+            Ok(Ret::Become(Box::new(made)))
         }
         Body::Forward(f) => {
             let args = f(c.args)?;
@@ -153,11 +153,11 @@ fn view(c: Call, rule: fn(&Args) -> Result<Views>) -> Result<Ret> {
     match c.form {
         Form::New => Ok(match rule(c.args)? {
             Views::Same => Ret::Same(0),
-            Views::One(plan) => Ret::One(base.viewed(plan)?),
+            Views::One(plan) => Ret::One(base.viewed(&plan)?),
             Views::List(plans) => Ret::List(
                 plans
                     .into_iter()
-                    .map(|p| base.viewed(p))
+                    .map(|p| base.viewed(&p))
                     .collect::<Result<_>>()?,
             ),
         }),
@@ -165,11 +165,11 @@ fn view(c: Call, rule: fn(&Args) -> Result<Views>) -> Result<Ret> {
             writable::check_leaf(base)?;
             let made = match rule(c.args)? {
                 Views::Same => base.clone(),
-                Views::One(plan) => base.viewed(plan)?.in_place_of(base),
+                Views::One(plan) => base.viewed(&plan)?.in_place_of(base),
                 Views::List(_) => bail!(Runtime, "{}_ has several results", c.args.name()),
             };
             base.storage().bump();
-            Ok(Ret::Become(made))
+            Ok(Ret::Become(Box::new(made)))
         }
         Form::Out(outs) => {
             let result = call(Call::new(c.args))?.tensors();
@@ -295,9 +295,9 @@ impl Tensor {
     /// # Errors
     /// If it reaches outside.
     #[inline]
-    fn viewed(&self, plan: ViewPlan) -> Result<Self> {
+    fn viewed(&self, plan: &ViewPlan) -> Result<Self> {
         if plan.bytes()? > self.storage().nbytes() && !self.storage().is_opaque() {
-            return Err(self.outside(&plan));
+            return Err(self.outside(plan));
         }
         Ok(self.look(plan))
     }

@@ -184,8 +184,8 @@ pub enum Ret {
     Value(Value),
     /// The argument at this position itself.
     Same(usize),
-    /// What argument 0 has to become: the in-place form of a view.
-    Become(Tensor),
+    /// What argument 0 has to become: the in-place form of a view. In a box, so that all results are as short as a tensor.
+    Become(Box<Tensor>),
 }
 
 /// Results that are no tensors.
@@ -208,7 +208,8 @@ impl Ret {
     /// If the result is something else.
     pub fn one(self) -> Result<Tensor> {
         match self {
-            Self::One(t) | Self::Become(t) => Ok(t),
+            Self::One(t) => Ok(t),
+            Self::Become(t) => Ok(*t),
             other => crate::bail!(Runtime, "expected one tensor, got {other:?}"),
         }
     }
@@ -228,7 +229,8 @@ impl Ret {
     #[must_use]
     pub fn tensors(self) -> Vec<Tensor> {
         match self {
-            Self::One(t) | Self::Become(t) => vec![t],
+            Self::One(t) => vec![t],
+            Self::Become(t) => vec![*t],
             Self::Tuple(t) | Self::List(t) => t,
             Self::Value(_) | Self::Same(_) => Vec::new(),
         }

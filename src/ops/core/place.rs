@@ -88,7 +88,7 @@ fn grown(how: &Placing, spec: OutSpec, target: &Tensor, fill: &mut Fill) -> Resu
     resize(&mut larger, fresh.shape(), None)?;
     copy_inside(&larger, &fresh)?;
     larger.storage().bump();
-    Ok(Ret::Become(larger))
+    Ok(Ret::Become(Box::new(larger)))
 }
 
 fn in_place(

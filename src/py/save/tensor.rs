@@ -167,7 +167,7 @@ impl<'py> Saver<'py> {
     fn packed(&mut self, bytes: &Tensor, dtype: DType, quantizer: &Parts) -> SmallVec<[Value; 4]> {
         let (shape, strides) = (bytes.shape().clone(), bytes.strides().clone());
         let typed = ViewPlan::reinterpret(dtype, shape, strides, bytes.offset());
-        let mut r = self.plain(&bytes.look(typed));
+        let mut r = self.plain(&bytes.look(&typed));
         r.quant = self.quantizer(quantizer);
         let packed = self.tree.push_tensor(r);
         SmallVec::from_slice(&[packed])
