@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code, reason = "loops over raw, checked memory")]
 
-use crate::cpu::simd::simd_fn;
+use crate::cpu::simd::{self, Level};
 use crate::{DType, Element};
 use num_complex::{Complex32, Complex64};
 use std::marker::PhantomData;
@@ -78,6 +78,12 @@ impl Form {
         }
     }
 
+    /// Whether the second and the third operand are one element.
+    #[must_use]
+    pub fn has_numbers(self) -> bool {
+        matches!(self, Self::Numbers | Self::OverNumbers)
+    }
+
     /// Elements of each operand for `n` of the result.
     fn lengths(self, n: usize) -> [usize; 3] {
         match self {
@@ -89,24 +95,27 @@ impl Form {
     }
 }
 
-/// Computes `n` elements: result, operands, n, numbers.
-type Block = unsafe fn(*mut u8, [*const u8; 3], usize, &Ctx);
+/// Computes the elements of a result: its memory, operands, numbers. That the result is a reference tells the compiler that
+/// no store changes an operand or a number.
+pub type Block = unsafe fn(&mut [MaybeUninit<u8>], [*const u8; 3], &Ctx);
 
 /// The loop of an operator for one element type. Made from the operator's own types, so that what it reads and writes
 /// cannot be told wrongly.
 #[derive(Clone, Copy)]
 pub struct Loop {
-    /// By [`Form`]; that for dense operands is always there.
-    blocks: [Option<Block>; 4],
+    block: fn(Form, Level) -> Option<Block>,
     unit: usize,
     reads: DType,
     writes: DType,
 }
 
 impl Loop {
-    fn of<O: Op<A>, A: Element>(blocks: [Option<Block>; 4], unit: usize) -> Self {
+    const fn of<O: Op<A>, A: Element>(
+        block: fn(Form, Level) -> Option<Block>,
+        unit: usize,
+    ) -> Self {
         Self {
-            blocks,
+            block,
             unit,
             reads: A::DTYPE,
             writes: O::Out::DTYPE,
@@ -131,31 +140,15 @@ impl Loop {
         self.unit
     }
 
-    /// Whether there is code for operands in a form.
-    #[must_use]
-    pub fn has(&self, form: Form) -> bool {
-        self.blocks[form as usize].is_some()
-    }
-
-    /// Computes `n` neighbours, `n` a multiple of the unit.
+    /// The code of this machine for operands in a form; that for dense ones is always there.
     ///
-    /// # Safety
-    /// `out` has room for n elements of [`Loop::writes`], and the loop has the form. Each operand (of those that the
+    /// It may be called with room for elements of [`Loop::writes`], a multiple of the unit. Each operand (of those that the
     /// operator ignores: any other again) holds as many elements of [`Loop::reads`] as the form says; but for a first one
     /// in its place, the result overlaps none.
     #[inline]
-    pub unsafe fn run(
-        &self,
-        form: Form,
-        out: *mut u8,
-        operands: [*const u8; 3],
-        n: usize,
-        ctx: &Ctx,
-    ) {
-        if let Some(block) = self.blocks[form as usize] {
-            // SAFETY: as the caller promises.
-            unsafe { block(out, operands, n, ctx) }
-        }
+    #[must_use]
+    pub fn block(&self, form: Form) -> Option<Block> {
+        (self.block)(form, simd::level())
     }
 }
 
@@ -164,14 +157,14 @@ type Sides<'a, O, A> = (&'a mut [MaybeUninit<<O as Op<A>>::Out>], [&'a [A]; 3]);
 /// The sides of a block as slices.
 ///
 /// # Safety
-/// As for [`Loop::run`].
+/// As for [`Loop::block`].
 #[inline(always)]
 unsafe fn sides<'a, O: Op<A>, A>(
     form: Form,
-    out: *mut u8,
+    out: &'a mut [MaybeUninit<u8>],
     operands: [*const u8; 3],
-    n: usize,
 ) -> Sides<'a, O, A> {
+    let n = out.len() / size_of::<O::Out>();
     let lengths = form.lengths(n);
     let operand = |k: usize| {
         if lengths[k] == 0 {
@@ -181,45 +174,76 @@ unsafe fn sides<'a, O: Op<A>, A>(
         unsafe { std::slice::from_raw_parts(operands[k].cast::<A>(), lengths[k]) }
     };
     // SAFETY: as the caller promises.
-    let out = unsafe { std::slice::from_raw_parts_mut(out.cast(), n) };
+    let out = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), n) };
     (out, [operand(0), operand(1), operand(2)])
 }
 
-/// A block function whose body is compiled as [`simd_fn!`] says.
+/// A block function, compiled for some instruction sets; gives that for a level.
 macro_rules! block_fn {
-    ($name:ident, $kind:ident, $form:expr, |$out:ident, $x:ident, $c:ident| $body:block) => {
-        unsafe fn $name<O: Op<A>, A: Element>(out: *mut u8, operands: [*const u8; 3], n: usize, ctx: &Ctx) {
-            simd_fn! { $kind fn slices<O: Op<A>, A: Element>($out: &mut [MaybeUninit<O::Out>], $x: [&[A]; 3], $c: &Ctx) $body }
-            // SAFETY: as the caller promises.
-            let (out, x) = unsafe { sides::<O, A>($form, out, operands, n) };
-            // A copy of the numbers, which no store can be thought to change.
-            slices::<O, A>(out, x, &{ *ctx });
+    ($name:ident, [$($level:ident: $features:literal),*], $form:expr, |$out:ident, $x:ident, $c:ident| $body:block) => {
+        fn $name<O: Op<A>, A: Element>(level: Level) -> Block {
+            #[inline(always)]
+            unsafe fn body<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], operands: [*const u8; 3], $c: &Ctx) {
+                // SAFETY: as the caller promises.
+                let ($out, $x) = unsafe { sides::<O, A>($form, out, operands) };
+                $body
+            }
+            unsafe fn baseline<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], x: [*const u8; 3], c: &Ctx) {
+                // SAFETY: as the caller promises.
+                unsafe { body::<O, A>(out, x, c) }
+            }
+            $(#[cfg(target_arch = "x86_64")]
+            if level >= Level::$level {
+                #[target_feature(enable = $features)]
+                unsafe fn with<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], x: [*const u8; 3], c: &Ctx) {
+                    // SAFETY: as the caller promises.
+                    unsafe { body::<O, A>(out, x, c) }
+                }
+                return with::<O, A>;
+            })*
+            let _ = level;
+            baseline::<O, A>
         }
     };
 }
-block_fn!(plain, once, Form::Dense, |out, x, c| {
+block_fn!(plain, [], Form::Dense, |out, x, c| {
     each::<O, A>(out, x, c);
-});
-block_fn!(light_dense, stream, Form::Dense, |out, x, c| {
-    each::<O, A>(out, x, c);
-});
-block_fn!(light_numbers, stream, Form::Numbers, |out, x, c| {
-    let (n, y, z) = (out.len(), x[1][0], x[2][0]);
-    let x = &x[0][..n];
-    for i in 0..n {
-        out[i].write(O::f([x[i], y, z], c));
-    }
-});
-block_fn!(light_over, stream, Form::Over, |out, x, c| {
-    let n = out.len();
-    let (y, z) = (&x[1][..n], &x[2][..n]);
-    for i in 0..n {
-        out[i].write(O::f([taken(&out[i]), y[i], z[i]], c));
-    }
 });
 block_fn!(
+    light_dense,
+    [Avx2: "avx2,fma,f16c"],
+    Form::Dense,
+    |out, x, c| {
+        each::<O, A>(out, x, c);
+    }
+);
+block_fn!(
+    light_numbers,
+    [Avx2: "avx2,fma,f16c"],
+    Form::Numbers,
+    |out, x, c| {
+        let (n, y, z) = (out.len(), x[1][0], x[2][0]);
+        let x = &x[0][..n];
+        for i in 0..n {
+            out[i].write(O::f([x[i], y, z], c));
+        }
+    }
+);
+block_fn!(
+    light_over,
+    [Avx2: "avx2,fma,f16c"],
+    Form::Over,
+    |out, x, c| {
+        let n = out.len();
+        let (y, z) = (&x[1][..n], &x[2][..n]);
+        for i in 0..n {
+            out[i].write(O::f([taken(&out[i]), y[i], z[i]], c));
+        }
+    }
+);
+block_fn!(
     light_over_numbers,
-    stream,
+    [Avx2: "avx2,fma,f16c"],
     Form::OverNumbers,
     |out, x, c| {
         let (y, z) = (x[1][0], x[2][0]);
@@ -229,15 +253,20 @@ block_fn!(
     }
 );
 // Chunks of a known length need no code for what is left over.
-block_fn!(wide, wide, Form::Dense, |out, x, c| {
-    let (out, _) = out.as_chunks_mut::<UNIT>();
-    let [x, y, z] = x.map(|x| x.as_chunks::<UNIT>().0);
-    for (((out, x), y), z) in out.iter_mut().zip(x).zip(y).zip(z) {
-        for i in 0..UNIT {
-            out[i].write(O::f([x[i], y[i], z[i]], c));
+block_fn!(
+    wide,
+    [Avx512: "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c", Avx2: "avx2,fma,f16c"],
+    Form::Dense,
+    |out, x, c| {
+        let (out, _) = out.as_chunks_mut::<UNIT>();
+        let [x, y, z] = x.map(|x| x.as_chunks::<UNIT>().0);
+        for (((out, x), y), z) in out.iter_mut().zip(x).zip(y).zip(z) {
+            for i in 0..UNIT {
+                out[i].write(O::f([x[i], y[i], z[i]], c));
+            }
         }
     }
-});
+);
 
 #[inline(always)]
 fn each<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>], x: [&[A]; 3], c: &Ctx) {
@@ -275,30 +304,44 @@ impl<O: Op<bool>> Op<u8> for Truths<O> {
 }
 
 /// One body for every machine: what calls a library for each element gains nothing from vectors.
-fn plain_loop<O: Op<A>, A: Element>() -> Loop {
-    Loop::of::<O, A>([Some(plain::<O, A>), None, None, None], 1)
+const fn plain_loop<O: Op<A>, A: Element>() -> &'static Loop {
+    const {
+        &Loop::of::<O, A>(
+            |form, level| (form == Form::Dense).then(|| plain::<O, A>(level)),
+            1,
+        )
+    }
 }
 /// Bodies for AVX2 and the baseline, and for operands in every form: memory is the limit, so none goes by way of a block.
-fn light_loop<O: Op<A>, A: Element>() -> Loop {
-    let mut blocks: [Option<Block>; 4] = [
-        Some(light_dense::<O, A>),
-        Some(light_numbers::<O, A>),
-        None,
-        None,
-    ];
-    if A::DTYPE == O::Out::DTYPE {
-        blocks[Form::Over as usize] = Some(light_over::<O, A>);
-        blocks[Form::OverNumbers as usize] = Some(light_over_numbers::<O, A>);
-    }
-    Loop::of::<O, A>(blocks, 1)
+const fn light_loop<O: Op<A>, A: Element>() -> &'static Loop {
+    const { &Loop::of::<O, A>(light_block::<O, A>, 1) }
+}
+fn light_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> {
+    let same = A::DTYPE as u8 == O::Out::DTYPE as u8;
+    Some(match form {
+        Form::Dense => light_dense::<O, A>(level),
+        Form::Numbers => light_numbers::<O, A>(level),
+        Form::Over if same => light_over::<O, A>(level),
+        Form::OverNumbers if same => light_over_numbers::<O, A>(level),
+        _ => return None,
+    })
 }
 /// Bodies for every instruction set.
-fn wide_loop<O: Op<A>, A: Element>() -> Loop {
-    Loop::of::<O, A>([Some(wide::<O, A>), None, None, None], UNIT)
+const fn wide_loop<O: Op<A>, A: Element>() -> &'static Loop {
+    const {
+        &Loop::of::<O, A>(
+            |form, level| (form == Form::Dense).then(|| wide::<O, A>(level)),
+            UNIT,
+        )
+    }
 }
 
 /// The loop for a real floating type; the 16-bit ones get that for single precision.
-fn reals(d: DType, single: fn() -> Loop, double: fn() -> Loop) -> Option<Loop> {
+fn reals(
+    d: DType,
+    single: fn() -> &'static Loop,
+    double: fn() -> &'static Loop,
+) -> Option<&'static Loop> {
     match d {
         DType::F32 | DType::F16 | DType::BF16 => Some(single()),
         DType::F64 => Some(double()),
@@ -308,7 +351,7 @@ fn reals(d: DType, single: fn() -> Loop, double: fn() -> Loop) -> Option<Loop> {
 
 /// Loops for the integer types.
 #[must_use]
-pub fn int<O: Op<u8> + Op<i8> + Op<i16> + Op<i32> + Op<i64>>(d: DType) -> Option<Loop> {
+pub fn int<O: Op<u8> + Op<i8> + Op<i16> + Op<i32> + Op<i64>>(d: DType) -> Option<&'static Loop> {
     Some(match d {
         DType::U8 => light_loop::<O, u8>(),
         DType::I8 => plain_loop::<O, i8>(),
@@ -320,7 +363,9 @@ pub fn int<O: Op<u8> + Op<i8> + Op<i16> + Op<i32> + Op<i64>>(d: DType) -> Option
 }
 /// The same for what no instruction does to several integers at once (division).
 #[must_use]
-pub fn int_heavy<O: Op<u8> + Op<i8> + Op<i16> + Op<i32> + Op<i64>>(d: DType) -> Option<Loop> {
+pub fn int_heavy<O: Op<u8> + Op<i8> + Op<i16> + Op<i32> + Op<i64>>(
+    d: DType,
+) -> Option<&'static Loop> {
     Some(match d {
         DType::U8 => plain_loop::<O, u8>(),
         DType::I8 => plain_loop::<O, i8>(),
@@ -332,7 +377,7 @@ pub fn int_heavy<O: Op<u8> + Op<i8> + Op<i16> + Op<i32> + Op<i64>>(d: DType) -> 
 }
 /// Loops for the unsigned types beyond 8 bits.
 #[must_use]
-pub fn uint<O: Op<u16> + Op<u32> + Op<u64>>(d: DType) -> Option<Loop> {
+pub fn uint<O: Op<u16> + Op<u32> + Op<u64>>(d: DType) -> Option<&'static Loop> {
     Some(match d {
         DType::U16 => plain_loop::<O, u16>(),
         DType::U32 => plain_loop::<O, u32>(),
@@ -342,27 +387,27 @@ pub fn uint<O: Op<u16> + Op<u32> + Op<u64>>(d: DType) -> Option<Loop> {
 }
 /// Loops for the real floating types.
 #[must_use]
-pub fn float<O: Op<f32> + Op<f64>>(d: DType) -> Option<Loop> {
+pub fn float<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, wide_loop::<O, f32>, wide_loop::<O, f64>)
 }
 /// The same where only single precision has a branch-free form.
 #[must_use]
-pub fn single<O: Op<f32> + Op<f64>>(d: DType) -> Option<Loop> {
+pub fn single<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, wide_loop::<O, f32>, plain_loop::<O, f64>)
 }
 /// The same where neither type has one: a library's function for each element.
 #[must_use]
-pub fn heavy<O: Op<f32> + Op<f64>>(d: DType) -> Option<Loop> {
+pub fn heavy<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, plain_loop::<O, f32>, plain_loop::<O, f64>)
 }
 /// The same where memory is the limit: 512-bit vectors would only slow it down (a tenth on Zen 4, beyond L2).
 #[must_use]
-pub fn light<O: Op<f32> + Op<f64>>(d: DType) -> Option<Loop> {
+pub fn light<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, light_loop::<O, f32>, light_loop::<O, f64>)
 }
 /// Loops for the complex types; complex of halves gets that for single precision.
 #[must_use]
-pub fn complex<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<Loop> {
+pub fn complex<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<&'static Loop> {
     Some(match d {
         DType::C32 | DType::C64 => plain_loop::<O, Complex32>(),
         DType::C128 => plain_loop::<O, Complex64>(),
@@ -371,10 +416,12 @@ pub fn complex<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<Loop> {
 }
 /// The loop for truth values.
 #[must_use]
-pub fn boolean<O: Op<bool>>(d: DType) -> Option<Loop> {
-    let made = || Loop {
-        reads: DType::Bool,
-        ..light_loop::<Truths<O>, u8>()
+pub fn boolean<O: Op<bool>>(d: DType) -> Option<&'static Loop> {
+    let made = const {
+        &Loop {
+            reads: DType::Bool,
+            ..*light_loop::<Truths<O>, u8>()
+        }
     };
-    (d == DType::Bool).then(made)
+    (d == DType::Bool).then_some(made)
 }

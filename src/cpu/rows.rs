@@ -6,7 +6,7 @@
 use super::copy::{self, Row};
 use super::halves::rounded;
 use super::iter::{GRAIN, Walk};
-use super::map::{Ctx, Form, Loop};
+use super::map::{Block, Ctx, Form, Loop};
 use super::{past, read_scalar, write_scalar};
 use crate::{DType, Dims, Result, Scalar, Tensor};
 use smallvec::SmallVec;
@@ -96,37 +96,71 @@ impl Span<'_> {
 
 /// A loop with everything that its rows have in common.
 struct Rows<'a> {
-    kernel: Loop,
+    kernel: &'a Loop,
     ctx: &'a Ctx,
     sides: SmallVec<[Side; SIDES]>,
     /// Results go past the caches, which are too small for them.
     stream: bool,
-    /// The result shares no memory with any operand.
-    apart: bool,
+    meeting: Meeting,
 }
 
-/// What the rows of a walk have in common, as their steps are the same.
+/// Where the result's memory is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meeting {
+    /// Apart from every operand's.
+    Apart,
+    /// Element for element the first operand's, apart from the others'.
+    Over,
+    /// Anything else.
+    Mixed,
+}
+
+/// How the rows of a walk are computed, chosen once for all as their steps are the same.
 #[derive(Clone, Copy)]
 struct Lay {
     /// All operands but the first are one element each, as the loop can read it.
     numbers: bool,
-    /// The other sides are of the loop's types.
-    same: bool,
-    /// Their elements are neighbours.
-    dense: bool,
+    way: Way,
 }
 
+#[derive(Clone, Copy)]
+enum Way {
+    /// As they lie.
+    Whole(Form, Block),
+    /// As they lie, where a look at the row says that its result is apart from the operands or over the first.
+    Looking,
+    /// By way of blocks.
+    Blocks,
+}
+
+/// What operands that an operator ignores point to, where it is given one element of each.
+const NONE: &u128 = &0;
+
 impl Rows<'_> {
-    fn lay(&self, steps: &[isize]) -> Lay {
+    /// The lay of rows with these steps, which are no longer than `n`.
+    fn lay(&self, steps: &[isize], n: usize) -> Lay {
         let sides = self.sides.iter().zip(steps);
         let number = |(side, step): (&Side, &isize)| *step == 0 && !side.converts;
-        let numbers = self.kernel.has(Form::Numbers) && sides.clone().skip(2).all(number);
-        let mut others = sides.take(if numbers { 2 } else { SIDES });
-        Lay {
-            numbers,
-            same: others.clone().all(|(side, _)| !side.converts),
-            dense: others.all(|(side, step)| *step == side.item as isize),
-        }
+        let numbers =
+            self.kernel.block(Form::Numbers).is_some() && sides.clone().skip(2).all(number);
+        let fits = |(side, step): (&Side, &isize)| {
+            !side.converts && (*step == side.item as isize || n == 1)
+        };
+        let whole = !self.stream && sides.take(if numbers { 2 } else { SIDES }).all(fits);
+        let way = match self.meeting {
+            _ if !whole => Way::Blocks,
+            Meeting::Mixed => Way::Looking,
+            meeting => self.whole(meeting == Meeting::Over, numbers),
+        };
+        Lay { numbers, way }
+    }
+
+    /// The way of rows whose sides the loop could read as they lie.
+    fn whole(&self, over: bool, numbers: bool) -> Way {
+        // In place an operator of one operand has no others to read.
+        let form = Form::of(over, numbers || over && self.sides.len() == 2);
+        let block = self.kernel.block(form);
+        block.map_or(Way::Blocks, |block| Way::Whole(form, block))
     }
 
     /// Computes a row of `n` elements.
@@ -134,24 +168,33 @@ impl Rows<'_> {
     /// # Safety
     /// Every side holds n elements of its type, `steps` bytes apart, and the steps are those of the lay.
     #[inline]
-    unsafe fn run(&self, lay: Lay, ptrs: &[*mut u8], steps: &[isize], n: usize) {
-        let span = Span { ptrs, steps, n };
+    unsafe fn run<const N: usize>(
+        &self,
+        lay: Lay,
+        ptrs: &[*mut u8; N],
+        steps: &[isize; N],
+        n: usize,
+    ) {
         let mut done = 0;
-        if let Some(form) = self.form(&span, lay) {
+        let way = match lay.way {
+            Way::Looking => self.look(lay.numbers, ptrs, n),
+            way => way,
+        };
+        if let Way::Whole(form, block) = way {
             done = n - n % self.kernel.unit();
             if done > 0 {
-                // What the operator ignores may not be the result's own memory.
-                let none = [0u128];
-                let spare = match form {
-                    Form::OverNumbers if ptrs.len() == 2 => none.as_ptr().cast(),
-                    _ => ptrs[ptrs.len() - 1].cast_const(),
+                let spare = if form.has_numbers() {
+                    std::ptr::from_ref(NONE).cast()
+                } else {
+                    ptrs[N - 1].cast_const()
                 };
                 let from = [1, 2, 3].map(|k| ptrs.get(k).map_or(spare, |p| p.cast_const()));
                 // SAFETY: sides of the loop's types, laid out as the form says.
-                unsafe { self.kernel.run(form, ptrs[0], from, done, self.ctx) };
+                unsafe { block(bytes(ptrs[0], done * self.sides[0].item), from, self.ctx) };
             }
         }
         if done < n {
+            let span = Span { ptrs, steps, n };
             // SAFETY: as the caller promises.
             unsafe { self.by_blocks(&span, done, lay.numbers) };
         }
@@ -162,30 +205,21 @@ impl Rows<'_> {
         !converts && (span.steps[side] == item as isize || span.n == 1)
     }
 
-    /// The form in which the loop can do a whole row as it lies, if it can: every side dense (or numbers), and the result
-    /// apart from the operands or over the first.
-    #[inline]
-    fn form(&self, span: &Span, lay: Lay) -> Option<Form> {
-        if self.stream || !lay.same || !(lay.dense || span.n == 1) {
-            return None;
-        }
-        let over = span.ptrs[0] == span.ptrs[1];
-        if !self.apart && !self.row_is_apart(span, lay.numbers, over) {
-            return None;
-        }
-        // In place an operator of one operand has no others to read.
-        let form = Form::of(over, lay.numbers || over && self.sides.len() == 2);
-        self.kernel.has(form).then_some(form)
-    }
-
-    /// Whether a dense row of the result shares no memory with the operands, but for a first one in its place.
-    fn row_is_apart(&self, span: &Span, numbers: bool, over: bool) -> bool {
-        let end = |k: usize, n: usize| span.ptrs[k].addr() + n * self.sides[k].item;
+    /// How a row of sides that the loop could read is computed: as it lies, if its result shares no memory with the operands,
+    /// but for a first one in its place.
+    #[cold]
+    fn look(&self, numbers: bool, ptrs: &[*mut u8], n: usize) -> Way {
+        let over = ptrs[0] == ptrs[1];
+        let end = |k: usize, n: usize| ptrs[k].addr() + n * self.sides[k].item;
         let apart = |k: usize| {
-            let n = if numbers && k > 1 { 1 } else { span.n };
-            end(0, span.n) <= span.ptrs[k].addr() || end(k, n) <= span.ptrs[0].addr()
+            let n_k = if numbers && k > 1 { 1 } else { n };
+            end(0, n) <= ptrs[k].addr() || end(k, n_k) <= ptrs[0].addr()
         };
-        (2..self.sides.len()).all(apart) && (over || apart(1))
+        if (2..ptrs.len()).all(apart) && (over || apart(1)) {
+            self.whole(over, numbers)
+        } else {
+            Way::Blocks
+        }
     }
 
     /// Computes the elements from `start` on block by block, in rooms aside for the sides that the loop cannot work on
@@ -259,19 +293,34 @@ impl Rows<'_> {
         for k in self.sides.len() - 1..SIDES - 1 {
             from[k] = from[0];
         }
-        let form = Form::of(false, numbers);
+        let Some(block) = self.kernel.block(Form::of(false, numbers)) else {
+            return;
+        };
         let (side, place, room) = (&self.sides[0], span.element(0, at), rooms[0].start());
-        // SAFETY: the operands are dense blocks or numbers of the loop's types, apart from the room; then m elements of
-        // the result are written.
+        let dense = self.is_dense(span, 0);
+        let straight = dense && whole == m && self.meeting == Meeting::Apart && !self.stream;
+        let to = if straight { place } else { room };
+        // SAFETY: the operands are dense blocks or numbers of the loop's types, apart from where it writes; then m elements
+        // of the result are written.
         unsafe {
-            self.kernel.run(form, room, from, whole, self.ctx);
-            if self.stream && self.is_dense(span, 0) && past::fits(place, m * side.item) {
+            block(bytes(to, whole * side.item), from, self.ctx);
+            if self.stream && dense && past::fits(place, m * side.item) {
                 past::store(place, room, m * side.item);
-            } else {
+            } else if !straight {
                 (side.bring)(place, span.steps[0], room, side.item as isize, m);
             }
         }
     }
+}
+
+/// Memory for a block's result.
+///
+/// # Safety
+/// Nobody else uses it meanwhile.
+#[inline(always)]
+unsafe fn bytes<'a>(start: *mut u8, n: usize) -> &'a mut [MaybeUninit<u8>] {
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts_mut(start.cast(), n) }
 }
 
 /// An operand of a pointwise call.
@@ -289,54 +338,84 @@ impl<'a> From<&'a Tensor> for Operand<'a> {
 }
 
 /// Where a side's elements are.
-struct Place {
+struct Place<'a> {
     ptr: *mut u8,
-    strides: Dims,
     dtype: DType,
     /// The step in bytes where the elements, in row-major order, are in one run (0: one element for all).
     run: Option<isize>,
+    /// None: one number.
+    tensor: Option<&'a Tensor>,
 }
 
-impl Place {
-    fn tensor(t: &Tensor, shape: &Dims) -> Self {
-        let same = t.shape() == shape;
-        let size = t.dtype().size() as isize;
+impl<'a> Place<'a> {
+    fn tensor(t: &'a Tensor, shape: &Dims) -> Self {
+        let run = if t.is_contiguous() && t.shape() == shape {
+            Some(t.dtype().size() as isize)
+        } else {
+            (t.numel() == 1).then_some(0)
+        };
         Self {
             ptr: t.data_ptr(),
-            strides: if same {
-                t.strides().clone()
-            } else {
-                t.strides_for(shape)
-            },
             dtype: t.dtype(),
-            run: if same && t.is_contiguous() {
-                Some(size)
-            } else {
-                (t.numel() == 1).then_some(0)
-            },
+            run,
+            tensor: Some(t),
         }
     }
 
-    fn number(value: Scalar, room: &mut [u64; 2], kernel: Loop, ndim: usize) -> Self {
+    fn number(value: Scalar, room: &'a mut [u64; 2], kernel: &Loop) -> Self {
         let dtype = kernel.reads();
         write_scalar(room, dtype, value);
         Self {
             ptr: room.as_mut_ptr().cast(),
-            strides: Dims::filled(ndim, 0),
             dtype,
             run: Some(0),
+            tensor: None,
         }
+    }
+
+    /// Strides in elements, as if it had been expanded to the shape.
+    fn strides(&self, shape: &Dims) -> Dims {
+        let none = || Dims::filled(shape.len(), 0);
+        self.tensor.map_or_else(none, |t| t.strides_for(shape))
+    }
+
+    /// Just past its last byte.
+    fn end(&self, shape: &Dims) -> usize {
+        let last = match self.run {
+            Some(step) => step * (shape.iter().product::<i64>() - 1) as isize,
+            None => {
+                let strides = self.strides(shape);
+                let steps = shape.iter().zip(strides.iter());
+                let last: i64 = steps.map(|(size, stride)| (size - 1) * stride).sum();
+                last as isize * self.dtype.size() as isize
+            }
+        };
+        self.ptr.addr() + last as usize + self.dtype.size()
+    }
+
+    /// Whether two sides of a shape are element for element the same memory.
+    fn is_over(&self, other: &Self, shape: &Dims) -> bool {
+        let alike = || match (self.run, other.run) {
+            (Some(a), Some(b)) => a == b,
+            _ => self.strides(shape) == other.strides(shape),
+        };
+        self.ptr == other.ptr && self.dtype == other.dtype && alike()
     }
 }
 
-/// Whether two sides of a shape share no memory.
-fn disjoint(a: &Place, b: &Place, shape: &Dims) -> bool {
-    let end = |p: &Place| {
-        let steps = shape.iter().zip(p.strides.iter());
-        let last: i64 = steps.map(|(size, stride)| (size - 1) * stride).sum();
-        p.ptr.addr() + (last as usize + 1) * p.dtype.size()
-    };
-    end(a) <= b.ptr.addr() || end(b) <= a.ptr.addr()
+/// How the result, the first of the places, lies to the operands.
+fn meeting(places: &[Place], shape: &Dims) -> Meeting {
+    let (out, end) = (&places[0], places[0].end(shape));
+    let apart = |p: &Place| end <= p.ptr.addr() || p.end(shape) <= out.ptr.addr();
+    if !places[2..].iter().all(apart) {
+        Meeting::Mixed
+    } else if apart(&places[1]) {
+        Meeting::Apart
+    } else if out.is_over(&places[1], shape) {
+        Meeting::Over
+    } else {
+        Meeting::Mixed
+    }
 }
 
 /// Runs a loop over host operands (one to three) that broadcast to the shape of `out`. Operands are rounded to `compute`
@@ -345,7 +424,7 @@ fn disjoint(a: &Place, b: &Place, shape: &Dims) -> bool {
 /// # Errors
 /// If there is no conversion between the types, or no memory for converted operands.
 pub fn run(
-    kernel: Loop,
+    kernel: &Loop,
     ctx: &Ctx,
     compute: DType,
     operands: &[Operand],
@@ -358,22 +437,21 @@ pub fn run(
     let halves = compute.is_reduced_float();
     let single = ctx.wide_numbers && halves;
     let mut numbers = [[0u64; 2]; SIDES - 1];
-    let mut kept: SmallVec<[Tensor; SIDES - 1]> = SmallVec::new();
+    let mut kept: [Option<Tensor>; SIDES - 1] = [const { None }; SIDES - 1];
     let mut places: SmallVec<[Place; SIDES]> = SmallVec::new();
     places.push(Place::tensor(out, out.shape()));
-    for (operand, room) in operands.iter().zip(&mut numbers) {
+    for ((operand, room), kept) in operands.iter().zip(&mut numbers).zip(&mut kept) {
         let second = places.len() == 2;
         places.push(match operand {
-            Operand::Number(v) if single => Place::number(*v, room, kernel, out.ndim()),
-            Operand::Number(v) => Place::number(rounded(*v, compute), room, kernel, out.ndim()),
+            Operand::Number(v) if single => Place::number(*v, room, kernel),
+            Operand::Number(v) => Place::number(rounded(*v, compute), room, kernel),
             Operand::Tensor(t) if !halves || t.dtype() == compute => Place::tensor(t, out.shape()),
             // A tensor that counts as a number.
             Operand::Tensor(t) if single && second && t.ndim() == 0 => {
-                Place::number(read_scalar(t, 0)?, room, kernel, out.ndim())
+                Place::number(read_scalar(t, 0)?, room, kernel)
             }
             Operand::Tensor(t) => {
-                kept.push(copy::converted(t, compute)?);
-                Place::tensor(&kept[kept.len() - 1], out.shape())
+                Place::tensor(kept.insert(copy::converted(t, compute)?), out.shape())
             }
         });
     }
@@ -387,35 +465,37 @@ pub fn run(
         ctx,
         sides,
         stream: n * out.dtype().size() >= past::FROM && out.dtype() == kernel.writes(),
-        apart: (places[1..].iter()).all(|p| disjoint(&places[0], p, out.shape())),
+        meeting: meeting(&places, out.shape()),
     };
     walk(&rows, &places, out.shape(), n);
     Ok(())
 }
 
-/// Runs the rows: one where every side is in one run and short, else on all threads.
+/// Runs the rows for the number of sides there are.
 fn walk(rows: &Rows, places: &[Place], shape: &Dims, n: usize) {
-    if n <= GRAIN && places.iter().all(|p| p.run.is_some()) {
-        let ptrs: SmallVec<[*mut u8; SIDES]> = places.iter().map(|p| p.ptr).collect();
-        let steps: SmallVec<[isize; SIDES]> = places.iter().filter_map(|p| p.run).collect();
-        // SAFETY: every side holds n elements in one run.
-        return unsafe { rows.run(rows.lay(&steps), &ptrs, &steps, n) };
-    }
     match places.len() {
-        2 => walk_sides::<2>(rows, places, shape),
-        3 => walk_sides::<3>(rows, places, shape),
-        _ => walk_sides::<4>(rows, places, shape),
+        2 => walk_sides::<2>(rows, places, shape, n),
+        3 => walk_sides::<3>(rows, places, shape, n),
+        _ => walk_sides::<4>(rows, places, shape, n),
     }
 }
 
-fn walk_sides<const N: usize>(rows: &Rows, places: &[Place], shape: &Dims) {
+/// Runs the rows: one where every side is in one run and short, else on all threads.
+fn walk_sides<const N: usize>(rows: &Rows, places: &[Place], shape: &Dims, n: usize) {
+    let ptrs: [*mut u8; N] = std::array::from_fn(|k| places[k].ptr);
+    if n <= GRAIN && places.iter().all(|p| p.run.is_some()) {
+        let steps: [isize; N] = std::array::from_fn(|k| places[k].run.unwrap_or(0));
+        // SAFETY: every side holds n elements in one run.
+        return unsafe { rows.run(rows.lay(&steps, n), &ptrs, &steps, n) };
+    }
+    let strides: [Dims; N] = std::array::from_fn(|k| places[k].strides(shape));
     let walk = Walk::<N>::new(
         shape,
-        std::array::from_fn(|k| places[k].ptr),
-        std::array::from_fn(|k| &*places[k].strides),
+        ptrs,
+        std::array::from_fn(|k| &*strides[k]),
         std::array::from_fn(|k| places[k].dtype.size()),
     );
-    let lay = rows.lay(&walk.steps());
+    let lay = rows.lay(&walk.steps(), walk.row());
     // SAFETY: the walk visits each element of the sides' common shape once.
     walk.run(GRAIN, |p, s, n| unsafe { rows.run(lay, p, s, n) });
 }

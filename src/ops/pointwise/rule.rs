@@ -15,7 +15,7 @@ pub struct MapRow {
     /// From the operands' common dtype: the dtype of the loop, and that of the result.
     pub types: fn(DType) -> (DType, DType),
     /// The loop for a compute dtype.
-    pub kernel: fn(DType) -> Option<Loop>,
+    pub kernel: fn(DType) -> Option<&'static Loop>,
     /// Checks on the values of operands, where there are values; such checks may read a whole tensor.
     pub check: fn(&Args, DType) -> Result<()>,
     /// The numbers the loop needs besides its operands, and checks on them.
@@ -29,7 +29,7 @@ pub struct MapRow {
 pub const fn row(
     arity: usize,
     types: fn(DType) -> (DType, DType),
-    kernel: fn(DType) -> Option<Loop>,
+    kernel: fn(DType) -> Option<&'static Loop>,
     cuda: &'static str,
 ) -> MapRow {
     MapRow {
