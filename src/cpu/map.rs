@@ -178,9 +178,9 @@ unsafe fn sides<'a, O: Op<A>, A>(
     (out, [operand(0), operand(1), operand(2)])
 }
 
-/// A block function, compiled for some instruction sets; gives that for a level.
+/// A block function, compiled as [`simd_fn!`](crate::cpu::simd::simd_fn) says; gives that for a level.
 macro_rules! block_fn {
-    ($name:ident, [$($level:ident: $features:literal),*], $form:expr, |$out:ident, $x:ident, $c:ident| $body:block) => {
+    ($name:ident, $kind:ident, $form:expr, |$out:ident, $x:ident, $c:ident| $body:block) => {
         fn $name<O: Op<A>, A: Element>(level: Level) -> Block {
             #[inline(always)]
             unsafe fn body<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], operands: [*const u8; 3], $c: &Ctx) {
@@ -192,58 +192,50 @@ macro_rules! block_fn {
                 // SAFETY: as the caller promises.
                 unsafe { body::<O, A>(out, x, c) }
             }
-            $(#[cfg(target_arch = "x86_64")]
-            if level >= Level::$level {
-                #[target_feature(enable = $features)]
-                unsafe fn with<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], x: [*const u8; 3], c: &Ctx) {
-                    // SAFETY: as the caller promises.
-                    unsafe { body::<O, A>(out, x, c) }
-                }
-                return with::<O, A>;
-            })*
-            let _ = level;
+            block_fn!(@$kind level);
             baseline::<O, A>
         }
     };
+    (@once $level:ident) => { let _ = $level; };
+    (@stream $level:ident) => { block_fn!(@set $level, Avx2, "avx2,fma,f16c"); };
+    (@wide $level:ident) => {
+        block_fn!(@set $level, Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+        block_fn!(@stream $level);
+    };
+    (@set $level:ident, $set:ident, $features:literal) => {
+        #[cfg(target_arch = "x86_64")]
+        if $level >= Level::$set {
+            #[target_feature(enable = $features)]
+            unsafe fn with<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], x: [*const u8; 3], c: &Ctx) {
+                // SAFETY: as the caller promises.
+                unsafe { body::<O, A>(out, x, c) }
+            }
+            return with::<O, A>;
+        }
+    };
 }
-block_fn!(plain, [], Form::Dense, |out, x, c| {
+block_fn!(plain, once, Form::Dense, |out, x, c| {
     each::<O, A>(out, x, c);
 });
-block_fn!(
-    light_dense,
-    [Avx2: "avx2,fma,f16c"],
-    Form::Dense,
-    |out, x, c| {
-        each::<O, A>(out, x, c);
+block_fn!(plain_numbers, once, Form::Numbers, |out, x, c| {
+    each_with_numbers::<O, A>(out, x, c);
+});
+block_fn!(light_dense, stream, Form::Dense, |out, x, c| {
+    each::<O, A>(out, x, c);
+});
+block_fn!(light_numbers, stream, Form::Numbers, |out, x, c| {
+    each_with_numbers::<O, A>(out, x, c);
+});
+block_fn!(light_over, stream, Form::Over, |out, x, c| {
+    let n = out.len();
+    let (y, z) = (&x[1][..n], &x[2][..n]);
+    for i in 0..n {
+        out[i].write(O::f([taken(&out[i]), y[i], z[i]], c));
     }
-);
-block_fn!(
-    light_numbers,
-    [Avx2: "avx2,fma,f16c"],
-    Form::Numbers,
-    |out, x, c| {
-        let (n, y, z) = (out.len(), x[1][0], x[2][0]);
-        let x = &x[0][..n];
-        for i in 0..n {
-            out[i].write(O::f([x[i], y, z], c));
-        }
-    }
-);
-block_fn!(
-    light_over,
-    [Avx2: "avx2,fma,f16c"],
-    Form::Over,
-    |out, x, c| {
-        let n = out.len();
-        let (y, z) = (&x[1][..n], &x[2][..n]);
-        for i in 0..n {
-            out[i].write(O::f([taken(&out[i]), y[i], z[i]], c));
-        }
-    }
-);
+});
 block_fn!(
     light_over_numbers,
-    [Avx2: "avx2,fma,f16c"],
+    stream,
     Form::OverNumbers,
     |out, x, c| {
         let (y, z) = (x[1][0], x[2][0]);
@@ -253,20 +245,15 @@ block_fn!(
     }
 );
 // Chunks of a known length need no code for what is left over.
-block_fn!(
-    wide,
-    [Avx512: "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c", Avx2: "avx2,fma,f16c"],
-    Form::Dense,
-    |out, x, c| {
-        let (out, _) = out.as_chunks_mut::<UNIT>();
-        let [x, y, z] = x.map(|x| x.as_chunks::<UNIT>().0);
-        for (((out, x), y), z) in out.iter_mut().zip(x).zip(y).zip(z) {
-            for i in 0..UNIT {
-                out[i].write(O::f([x[i], y[i], z[i]], c));
-            }
+block_fn!(wide, wide, Form::Dense, |out, x, c| {
+    let (out, _) = out.as_chunks_mut::<UNIT>();
+    let [x, y, z] = x.map(|x| x.as_chunks::<UNIT>().0);
+    for (((out, x), y), z) in out.iter_mut().zip(x).zip(y).zip(z) {
+        for i in 0..UNIT {
+            out[i].write(O::f([x[i], y[i], z[i]], c));
         }
     }
-);
+});
 
 #[inline(always)]
 fn each<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>], x: [&[A]; 3], c: &Ctx) {
@@ -274,6 +261,15 @@ fn each<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>], x: [&[A]; 3], c: &Ct
     let [x, y, z] = x.map(|x| &x[..n]);
     for i in 0..n {
         out[i].write(O::f([x[i], y[i], z[i]], c));
+    }
+}
+
+#[inline(always)]
+fn each_with_numbers<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>], x: [&[A]; 3], c: &Ctx) {
+    let (n, y, z) = (out.len(), x[1][0], x[2][0]);
+    let x = &x[0][..n];
+    for i in 0..n {
+        out[i].write(O::f([x[i], y, z], c));
     }
 }
 
@@ -310,6 +306,17 @@ const fn plain_loop<O: Op<A>, A: Element>() -> &'static Loop {
             |form, level| (form == Form::Dense).then(|| plain::<O, A>(level)),
             1,
         )
+    }
+}
+/// The same with a body for numbers, about which there is much to ask that need not be asked for each element.
+const fn divisor_loop<O: Op<A>, A: Element>() -> &'static Loop {
+    const { &Loop::of::<O, A>(divisor_block::<O, A>, 1) }
+}
+fn divisor_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> {
+    match form {
+        Form::Dense => Some(plain::<O, A>(level)),
+        Form::Numbers => Some(plain_numbers::<O, A>(level)),
+        _ => None,
     }
 }
 /// Bodies for AVX2 and the baseline, and for operands in every form: memory is the limit, so none goes by way of a block.
@@ -367,11 +374,11 @@ pub fn int_heavy<O: Op<u8> + Op<i8> + Op<i16> + Op<i32> + Op<i64>>(
     d: DType,
 ) -> Option<&'static Loop> {
     Some(match d {
-        DType::U8 => plain_loop::<O, u8>(),
-        DType::I8 => plain_loop::<O, i8>(),
-        DType::I16 => plain_loop::<O, i16>(),
-        DType::I32 => plain_loop::<O, i32>(),
-        DType::I64 => plain_loop::<O, i64>(),
+        DType::U8 => divisor_loop::<O, u8>(),
+        DType::I8 => divisor_loop::<O, i8>(),
+        DType::I16 => divisor_loop::<O, i16>(),
+        DType::I32 => divisor_loop::<O, i32>(),
+        DType::I64 => divisor_loop::<O, i64>(),
         _ => return None,
     })
 }

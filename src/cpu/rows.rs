@@ -7,15 +7,16 @@ use super::copy::{self, Row};
 use super::halves::rounded;
 use super::iter::{GRAIN, Walk};
 use super::map::{Block, Ctx, Form, Loop};
-use super::{past, read_scalar, write_scalar};
-use crate::{DType, Dims, Result, Scalar, Tensor};
-use smallvec::SmallVec;
+use super::{past, read_scalar};
+use crate::{DType, Dims, Result, Tensor};
+use places::{Meeting, Place, meeting};
 use std::mem::MaybeUninit;
+
+mod places;
+pub use places::Operand;
 
 /// Elements of a block.
 const BLOCK: usize = 1024;
-/// Operands of a loop, and its result.
-const SIDES: usize = 4;
 
 /// A block of any type at the start of a cache line: vectors that cross lines cost twice.
 #[repr(align(64))]
@@ -30,32 +31,27 @@ impl Room {
 /// The result or an operand: what brings its elements from memory to the loop's type, or back.
 #[derive(Clone, Copy)]
 struct Side {
-    bring: Row,
-    /// Copies elements of the loop's type.
-    same: Row,
+    /// None: they are of that type.
+    convert: Option<Row>,
     /// Bytes of an element of the loop's type.
     item: usize,
-    converts: bool,
 }
 
 impl Side {
     /// # Errors
     /// If there is no conversion between the types.
     fn new(from: DType, to: DType, of_loop: DType) -> Result<Self> {
-        let item = of_loop.size();
-        let same = copy::row_copy(item);
-        let converts = from != to;
-        let bring = if converts {
-            copy::converter(from, to)?
+        let convert = if from == to {
+            None
         } else {
-            same
+            Some(copy::converter(from, to)?)
         };
-        Ok(Self {
-            bring,
-            same,
-            item,
-            converts,
-        })
+        let item = of_loop.size();
+        Ok(Self { convert, item })
+    }
+
+    fn bring(&self) -> Row {
+        self.convert.unwrap_or_else(|| copy::row_copy(self.item))
     }
 
     /// Repeats element `at - 1` of a block up to element `end`.
@@ -67,13 +63,8 @@ impl Side {
             let to = block.wrapping_add(at * self.item);
             // SAFETY: as the caller promises.
             unsafe {
-                (self.same)(
-                    to,
-                    self.item as isize,
-                    to.wrapping_sub(self.item),
-                    0,
-                    end - at,
-                );
+                let from = to.wrapping_sub(self.item);
+                copy::row_copy(self.item)(to, self.item as isize, from, 0, end - at);
             }
         }
     }
@@ -81,13 +72,13 @@ impl Side {
 
 /// Where the sides of a row begin, and their steps in bytes; the result first.
 #[derive(Clone, Copy)]
-struct Span<'a> {
-    ptrs: &'a [*mut u8],
-    steps: &'a [isize],
+struct Span<'a, const N: usize> {
+    ptrs: &'a [*mut u8; N],
+    steps: &'a [isize; N],
     n: usize,
 }
 
-impl Span<'_> {
+impl<const N: usize> Span<'_, N> {
     /// Element `at` of a side.
     fn element(&self, side: usize, at: usize) -> *mut u8 {
         self.ptrs[side].wrapping_offset(self.steps[side] * at as isize)
@@ -95,24 +86,13 @@ impl Span<'_> {
 }
 
 /// A loop with everything that its rows have in common.
-struct Rows<'a> {
+struct Rows<'a, const N: usize> {
     kernel: &'a Loop,
     ctx: &'a Ctx,
-    sides: SmallVec<[Side; SIDES]>,
+    sides: [Side; N],
     /// Results go past the caches, which are too small for them.
     stream: bool,
     meeting: Meeting,
-}
-
-/// Where the result's memory is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Meeting {
-    /// Apart from every operand's.
-    Apart,
-    /// Element for element the first operand's, apart from the others'.
-    Over,
-    /// Anything else.
-    Mixed,
 }
 
 /// How the rows of a walk are computed, chosen once for all as their steps are the same.
@@ -136,17 +116,17 @@ enum Way {
 /// What operands that an operator ignores point to, where it is given one element of each.
 const NONE: &u128 = &0;
 
-impl Rows<'_> {
+impl<const N: usize> Rows<'_, N> {
     /// The lay of rows with these steps, which are no longer than `n`.
-    fn lay(&self, steps: &[isize], n: usize) -> Lay {
+    fn lay(&self, steps: &[isize; N], n: usize) -> Lay {
         let sides = self.sides.iter().zip(steps);
-        let number = |(side, step): (&Side, &isize)| *step == 0 && !side.converts;
+        let number = |(side, step): (&Side, &isize)| *step == 0 && side.convert.is_none();
         let numbers =
             self.kernel.block(Form::Numbers).is_some() && sides.clone().skip(2).all(number);
         let fits = |(side, step): (&Side, &isize)| {
-            !side.converts && (*step == side.item as isize || n == 1)
+            side.convert.is_none() && (*step == side.item as isize || n == 1)
         };
-        let whole = !self.stream && sides.take(if numbers { 2 } else { SIDES }).all(fits);
+        let whole = !self.stream && sides.take(if numbers { 2 } else { N }).all(fits);
         let way = match self.meeting {
             _ if !whole => Way::Blocks,
             Meeting::Mixed => Way::Looking,
@@ -158,7 +138,7 @@ impl Rows<'_> {
     /// The way of rows whose sides the loop could read as they lie.
     fn whole(&self, over: bool, numbers: bool) -> Way {
         // In place an operator of one operand has no others to read.
-        let form = Form::of(over, numbers || over && self.sides.len() == 2);
+        let form = Form::of(over, numbers || over && N == 2);
         let block = self.kernel.block(form);
         block.map_or(Way::Blocks, |block| Way::Whole(form, block))
     }
@@ -168,13 +148,7 @@ impl Rows<'_> {
     /// # Safety
     /// Every side holds n elements of its type, `steps` bytes apart, and the steps are those of the lay.
     #[inline]
-    unsafe fn run<const N: usize>(
-        &self,
-        lay: Lay,
-        ptrs: &[*mut u8; N],
-        steps: &[isize; N],
-        n: usize,
-    ) {
+    unsafe fn run(&self, lay: Lay, ptrs: &[*mut u8; N], steps: &[isize; N], n: usize) {
         let mut done = 0;
         let way = match lay.way {
             Way::Looking => self.look(lay.numbers, ptrs, n),
@@ -200,22 +174,22 @@ impl Rows<'_> {
         }
     }
 
-    fn is_dense(&self, span: &Span, side: usize) -> bool {
-        let Side { item, converts, .. } = self.sides[side];
-        !converts && (span.steps[side] == item as isize || span.n == 1)
+    fn is_dense(&self, span: &Span<N>, side: usize) -> bool {
+        let Side { item, convert } = self.sides[side];
+        convert.is_none() && (span.steps[side] == item as isize || span.n == 1)
     }
 
     /// How a row of sides that the loop could read is computed: as it lies, if its result shares no memory with the operands,
     /// but for a first one in its place.
     #[cold]
-    fn look(&self, numbers: bool, ptrs: &[*mut u8], n: usize) -> Way {
+    fn look(&self, numbers: bool, ptrs: &[*mut u8; N], n: usize) -> Way {
         let over = ptrs[0] == ptrs[1];
         let end = |k: usize, n: usize| ptrs[k].addr() + n * self.sides[k].item;
         let apart = |k: usize| {
             let n_k = if numbers && k > 1 { 1 } else { n };
             end(0, n) <= ptrs[k].addr() || end(k, n_k) <= ptrs[0].addr()
         };
-        if (2..ptrs.len()).all(apart) && (over || apart(1)) {
+        if (2..N).all(apart) && (over || apart(1)) {
             self.whole(over, numbers)
         } else {
             Way::Blocks
@@ -228,8 +202,8 @@ impl Rows<'_> {
     /// # Safety
     /// As for [`Rows::run`].
     #[inline(never)]
-    unsafe fn by_blocks(&self, span: &Span, start: usize, numbers: bool) {
-        let mut rooms = [const { Room(MaybeUninit::uninit()) }; SIDES];
+    unsafe fn by_blocks(&self, span: &Span<N>, start: usize, numbers: bool) {
+        let mut rooms = [const { Room(MaybeUninit::uninit()) }; N];
         let longest = (span.n - start)
             .min(BLOCK)
             .next_multiple_of(self.kernel.unit());
@@ -239,7 +213,7 @@ impl Rows<'_> {
                 let end = if numbers && k > 1 { 1 } else { longest };
                 // SAFETY: the operand has an element, the room space for a block.
                 unsafe {
-                    (side.bring)(room, side.item as isize, span.ptrs[k], 0, 1);
+                    side.bring()(room, side.item as isize, span.ptrs[k], 0, 1);
                     side.repeat(room, 1, end);
                 }
             }
@@ -255,7 +229,7 @@ impl Rows<'_> {
     }
 
     /// An operand of one element, whose block is always the same.
-    fn is_fixed(&self, span: &Span, side: usize) -> bool {
+    fn is_fixed(&self, span: &Span<N>, side: usize) -> bool {
         span.steps[side] == 0 && span.n > 1
     }
 
@@ -266,14 +240,14 @@ impl Rows<'_> {
     #[inline(always)]
     unsafe fn block(
         &self,
-        span: &Span,
+        span: &Span<N>,
         at: usize,
         m: usize,
         numbers: bool,
-        rooms: &mut [Room; SIDES],
+        rooms: &mut [Room; N],
     ) {
         let whole = m.next_multiple_of(self.kernel.unit());
-        let mut from = [std::ptr::null::<u8>(); SIDES - 1];
+        let mut from = [std::ptr::null::<u8>(); 3];
         for (k, side) in self.sides.iter().enumerate().skip(1) {
             let room = rooms[k].start();
             from[k - 1] = if self.is_fixed(span, k) {
@@ -284,13 +258,13 @@ impl Rows<'_> {
                 let (place, step) = (span.element(k, at), span.steps[k]);
                 // SAFETY: m elements of the operand; the room has space for a block.
                 unsafe {
-                    (side.bring)(room, side.item as isize, place, step, m);
+                    side.bring()(room, side.item as isize, place, step, m);
                     side.repeat(room, m, whole);
                 }
                 room
             };
         }
-        for k in self.sides.len() - 1..SIDES - 1 {
+        for k in N - 1..3 {
             from[k] = from[0];
         }
         let Some(block) = self.kernel.block(Form::of(false, numbers)) else {
@@ -307,7 +281,7 @@ impl Rows<'_> {
             if self.stream && dense && past::fits(place, m * side.item) {
                 past::store(place, room, m * side.item);
             } else if !straight {
-                (side.bring)(place, span.steps[0], room, side.item as isize, m);
+                side.bring()(place, span.steps[0], room, side.item as isize, m);
             }
         }
     }
@@ -323,101 +297,6 @@ unsafe fn bytes<'a>(start: *mut u8, n: usize) -> &'a mut [MaybeUninit<u8>] {
     unsafe { std::slice::from_raw_parts_mut(start.cast(), n) }
 }
 
-/// An operand of a pointwise call.
-pub enum Operand<'a> {
-    /// Elements, to be broadcast to the result's shape.
-    Tensor(&'a Tensor),
-    /// One number for all elements.
-    Number(Scalar),
-}
-
-impl<'a> From<&'a Tensor> for Operand<'a> {
-    fn from(t: &'a Tensor) -> Self {
-        Self::Tensor(t)
-    }
-}
-
-/// Where a side's elements are.
-struct Place<'a> {
-    ptr: *mut u8,
-    dtype: DType,
-    /// The step in bytes where the elements, in row-major order, are in one run (0: one element for all).
-    run: Option<isize>,
-    /// None: one number.
-    tensor: Option<&'a Tensor>,
-}
-
-impl<'a> Place<'a> {
-    fn tensor(t: &'a Tensor, shape: &Dims) -> Self {
-        let run = if t.is_contiguous() && t.shape() == shape {
-            Some(t.dtype().size() as isize)
-        } else {
-            (t.numel() == 1).then_some(0)
-        };
-        Self {
-            ptr: t.data_ptr(),
-            dtype: t.dtype(),
-            run,
-            tensor: Some(t),
-        }
-    }
-
-    fn number(value: Scalar, room: &'a mut [u64; 2], kernel: &Loop) -> Self {
-        let dtype = kernel.reads();
-        write_scalar(room, dtype, value);
-        Self {
-            ptr: room.as_mut_ptr().cast(),
-            dtype,
-            run: Some(0),
-            tensor: None,
-        }
-    }
-
-    /// Strides in elements, as if it had been expanded to the shape.
-    fn strides(&self, shape: &Dims) -> Dims {
-        let none = || Dims::filled(shape.len(), 0);
-        self.tensor.map_or_else(none, |t| t.strides_for(shape))
-    }
-
-    /// Just past its last byte.
-    fn end(&self, shape: &Dims) -> usize {
-        let last = match self.run {
-            Some(step) => step * (shape.iter().product::<i64>() - 1) as isize,
-            None => {
-                let strides = self.strides(shape);
-                let steps = shape.iter().zip(strides.iter());
-                let last: i64 = steps.map(|(size, stride)| (size - 1) * stride).sum();
-                last as isize * self.dtype.size() as isize
-            }
-        };
-        self.ptr.addr() + last as usize + self.dtype.size()
-    }
-
-    /// Whether two sides of a shape are element for element the same memory.
-    fn is_over(&self, other: &Self, shape: &Dims) -> bool {
-        let alike = || match (self.run, other.run) {
-            (Some(a), Some(b)) => a == b,
-            _ => self.strides(shape) == other.strides(shape),
-        };
-        self.ptr == other.ptr && self.dtype == other.dtype && alike()
-    }
-}
-
-/// How the result, the first of the places, lies to the operands.
-fn meeting(places: &[Place], shape: &Dims) -> Meeting {
-    let (out, end) = (&places[0], places[0].end(shape));
-    let apart = |p: &Place| end <= p.ptr.addr() || p.end(shape) <= out.ptr.addr();
-    if !places[2..].iter().all(apart) {
-        Meeting::Mixed
-    } else if apart(&places[1]) {
-        Meeting::Apart
-    } else if out.is_over(&places[1], shape) {
-        Meeting::Over
-    } else {
-        Meeting::Mixed
-    }
-}
-
 /// Runs a loop over host operands (one to three) that broadcast to the shape of `out`. Operands are rounded to `compute`
 /// first, results to the type of `out` at last.
 ///
@@ -430,35 +309,47 @@ pub fn run(
     operands: &[Operand],
     out: &Tensor,
 ) -> Result<()> {
+    match operands.len() {
+        1 => run_sides::<2>(kernel, ctx, compute, operands, out),
+        2 => run_sides::<3>(kernel, ctx, compute, operands, out),
+        _ => run_sides::<4>(kernel, ctx, compute, operands, out),
+    }
+}
+
+/// The same for the number of operands and the result.
+fn run_sides<const N: usize>(
+    kernel: &Loop,
+    ctx: &Ctx,
+    compute: DType,
+    operands: &[Operand],
+    out: &Tensor,
+) -> Result<()> {
     let n = out.numel() as usize;
     if n == 0 {
         return Ok(());
     }
     let halves = compute.is_reduced_float();
     let single = ctx.wide_numbers && halves;
-    let mut numbers = [[0u64; 2]; SIDES - 1];
-    let mut kept: [Option<Tensor>; SIDES - 1] = [const { None }; SIDES - 1];
-    let mut places: SmallVec<[Place; SIDES]> = SmallVec::new();
-    places.push(Place::tensor(out, out.shape()));
-    for ((operand, room), kept) in operands.iter().zip(&mut numbers).zip(&mut kept) {
-        let second = places.len() == 2;
-        places.push(match operand {
+    let (mut rooms, mut kept) = ([[0u64; 2]; N], [const { None }; N]);
+    let mut places = [Place::result(out); N];
+    let aside = rooms.iter_mut().zip(&mut kept);
+    for (k, (operand, (room, kept))) in operands.iter().zip(aside).enumerate() {
+        places[k + 1] = match operand {
             Operand::Number(v) if single => Place::number(*v, room, kernel),
             Operand::Number(v) => Place::number(rounded(*v, compute), room, kernel),
             Operand::Tensor(t) if !halves || t.dtype() == compute => Place::tensor(t, out.shape()),
             // A tensor that counts as a number.
-            Operand::Tensor(t) if single && second && t.ndim() == 0 => {
+            Operand::Tensor(t) if single && k == 1 && t.ndim() == 0 => {
                 Place::number(read_scalar(t, 0)?, room, kernel)
             }
             Operand::Tensor(t) => {
                 Place::tensor(kept.insert(copy::converted(t, compute)?), out.shape())
             }
-        });
+        };
     }
-    let mut sides = SmallVec::new();
-    sides.push(Side::new(kernel.writes(), out.dtype(), kernel.writes())?);
-    for place in &places[1..] {
-        sides.push(Side::new(place.dtype, kernel.reads(), kernel.reads())?);
+    let mut sides = [Side::new(kernel.writes(), out.dtype(), kernel.writes())?; N];
+    for (side, place) in sides.iter_mut().zip(&places).skip(1) {
+        *side = Side::new(place.dtype, kernel.reads(), kernel.reads())?;
     }
     let rows = Rows {
         kernel,
@@ -471,29 +362,20 @@ pub fn run(
     Ok(())
 }
 
-/// Runs the rows for the number of sides there are.
-fn walk(rows: &Rows, places: &[Place], shape: &Dims, n: usize) {
-    match places.len() {
-        2 => walk_sides::<2>(rows, places, shape, n),
-        3 => walk_sides::<3>(rows, places, shape, n),
-        _ => walk_sides::<4>(rows, places, shape, n),
-    }
-}
-
 /// Runs the rows: one where every side is in one run and short, else on all threads.
-fn walk_sides<const N: usize>(rows: &Rows, places: &[Place], shape: &Dims, n: usize) {
-    let ptrs: [*mut u8; N] = std::array::from_fn(|k| places[k].ptr);
+fn walk<const N: usize>(rows: &Rows<N>, places: &[Place; N], shape: &Dims, n: usize) {
+    let ptrs = places.map(|p| p.ptr);
     if n <= GRAIN && places.iter().all(|p| p.run.is_some()) {
-        let steps: [isize; N] = std::array::from_fn(|k| places[k].run.unwrap_or(0));
+        let steps = places.map(|p| p.run.unwrap_or(0));
         // SAFETY: every side holds n elements in one run.
         return unsafe { rows.run(rows.lay(&steps, n), &ptrs, &steps, n) };
     }
-    let strides: [Dims; N] = std::array::from_fn(|k| places[k].strides(shape));
+    let strides = places.map(|p| p.strides(shape));
     let walk = Walk::<N>::new(
         shape,
         ptrs,
         std::array::from_fn(|k| &*strides[k]),
-        std::array::from_fn(|k| places[k].dtype.size()),
+        places.map(|p| p.dtype.size()),
     );
     let lay = rows.lay(&walk.steps(), walk.row());
     // SAFETY: the walk visits each element of the sides' common shape once.

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::cpu::map::{self, Op};
-use crate::{Device, Element};
+use crate::{Device, Element, Scalar};
 
 struct Minus;
 impl<A: Element + std::ops::Sub<Output = A>> Op<A> for Minus {
@@ -28,7 +28,7 @@ fn check(n: usize, out: usize, a: (usize, usize), b: (usize, usize), stream: boo
         let rows = Rows {
             kernel,
             ctx: &Ctx::default(),
-            sides: SmallVec::from_slice(&[side, side, side]),
+            sides: [side, side, side],
             stream,
             meeting: Meeting::Mixed,
         };

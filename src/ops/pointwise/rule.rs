@@ -298,7 +298,7 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
         Plan::one(shape, strides, out),
         &Exec {
             values: &|| (row.check)(args, compute),
-            cpu: &|outs| run_cpu(row, operands, compute, ctx, &outs[0]),
+            cpu: &|outs| run_cpu(row, operands, compute, &ctx, &outs[0]),
             cuda: if row.cuda.is_empty() {
                 None
             } else {
@@ -308,11 +308,11 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
     )
 }
 
-fn run_cpu(row: &MapRow, operands: &[Arg], compute: DType, ctx: Ctx, out: &Tensor) -> Result<()> {
+fn run_cpu(row: &MapRow, operands: &[Arg], compute: DType, ctx: &Ctx, out: &Tensor) -> Result<()> {
     let Some(kernel) = (row.kernel)(compute) else {
         bail!(NotImplemented, "no loop for {compute}");
     };
-    rows::run(kernel, &ctx, compute, &inputs(operands), out)
+    rows::run(kernel, ctx, compute, &inputs(operands), out)
 }
 
 /// The operands as kernels take them.
