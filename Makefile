@@ -21,7 +21,7 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: build
-	cargo test --quiet --features cli
+	cargo test --quiet --features cli --tests
 	cargo run --quiet --features cli --example native
 	$(BIN)/python -m pytest
 
