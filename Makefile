@@ -21,8 +21,8 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: build
-	cargo test --quiet --no-default-features --features cli
-	cargo run --quiet --example native
+	cargo test --quiet --features cli --tests
+	cargo run --quiet --features cli --example native
 	$(BIN)/python -m pytest
 
 lint: build

@@ -1,8 +1,9 @@
-"""CPU kernels beside PyTorch's: `python benches/kernels.py --torch PYTHON [--filter REGEX]`.
+"""CPU kernels beside others': `python benches/kernels.py [--torch PYTHON] [--before PYTHON] [--filter REGEX]`.
 
-Pointwise operators, reductions and matrix products with one thread and with two. Each library runs in a process of
-its own, and the two take turns on every case, so that what else the machine does falls on both; the best turn of
-each counts. Ratios above 1 mean torchlike is faster.
+Pointwise operators, reductions and matrix products with one thread and with two, beside PyTorch's and, if a Python
+with another build of torchlike is named, beside that one's. Each library runs in a process of its own, and they take
+turns on every case, so that what else the machine does falls on all; the best turn of each counts. Ratios above 1
+mean that this torchlike is faster.
 """
 
 from __future__ import annotations
@@ -250,14 +251,18 @@ def best(sides: list[Side], name: str, turns: int, threads: int) -> list[float]:
         spent = max(side.ask("prepare", name), 1e-7)
         counts.append(max(1, min(10_000, int(0.003 / spent))))
     times = [math.inf] * len(sides)
+    order = range(len(sides))
     for turn in range(turns):
-        for i in (0, 1) if turn % 2 else (1, 0):
-            if i >= len(sides):
-                continue
+        for i in reversed(order) if turn % 2 else order:
             if threads > 1 and len(sides) > 1:
                 time.sleep(0.012)  # idle threads of the other side stop spinning
             times[i] = min(times[i], sides[i].ask("run", counts[i]) / counts[i])
     return times
+
+
+def mean(ratios: list[float]) -> float:
+    """The geometric one."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def torch_of(named: str | None) -> str | None:
@@ -267,10 +272,30 @@ def torch_of(named: str | None) -> str | None:
     return python if found.returncode == 0 else None
 
 
+def compare(
+    chosen: list[str], others: dict[str, tuple[str, str]], turns: int, threads: int
+) -> list[list[float]]:
+    """Prints a line a case and the means; the ratios of each other library."""
+    sides = [Side(sys.executable, "torchlike", threads)]
+    sides += [Side(python, module, threads) for python, module in others.values()]
+    heads = "".join(f"{name + ' us':>14}{'ratio':>8}" for name in others)
+    print(f"\n{threads} thread(s){'':<19}{'torchlike us':>14}{heads}")
+    found = []
+    for name in chosen:
+        mine, *theirs = best(sides, name, turns, threads)
+        found.append([t / mine for t in theirs])
+        beside = "".join(f"{t * 1e6:>14.1f}{t / mine:>8.2f}" for t in theirs)
+        print(f"{name:<30}{mine * 1e6:>14.1f}{beside}", flush=True)
+    for side in sides:
+        side.close()
+    return [list(ratios) for ratios in zip(*found, strict=True)]
+
+
 def main() -> None:
     """Prints one table and its geometric means."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--torch", default=os.environ.get("TORCHLIKE_BENCH_TORCH"))
+    parser.add_argument("--before", help="a Python with another build of torchlike")
     parser.add_argument("--filter", default="", help="only cases whose name matches")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--turns", type=int, default=9)
@@ -279,31 +304,23 @@ def main() -> None:
     if args.serve:
         serve(args.serve, int(args.threads))
         return
-    other = torch_of(args.torch)
-    if other is None:
+    others = {}
+    if args.before:
+        others["before"] = (args.before, "torchlike")
+    if torch := torch_of(args.torch):
+        others["torch"] = (torch, "torch")
+    if not others:
         print("no PyTorch: torchlike's times alone (name an interpreter with --torch)")
     chosen = [name for name in cases() if re.search(args.filter, name)]
-    logs: list[float] = []
+    all_ratios: dict[str, list[float]] = {name: [] for name in others}
     for threads in (int(t) for t in args.threads.split(",")):
-        sides = [Side(sys.executable, "torchlike", threads)]
-        if other:
-            sides.append(Side(other, "torch", threads))
-        print(f"\n{threads} thread(s){'':<19}{'torchlike us':>14}{'torch us':>12}{'ratio':>8}")
-        mine = []
-        for name in chosen:
-            times = best(sides, name, args.turns, threads)
-            beside = ""
-            if other:
-                mine.append(math.log(times[1] / times[0]))
-                beside = f"{times[1] * 1e6:>12.1f}{times[1] / times[0]:>8.2f}"
-            print(f"{name:<30}{times[0] * 1e6:>14.1f}{beside}", flush=True)
-        if mine:
-            print(f"geometric mean with {threads} thread(s): {math.exp(sum(mine) / len(mine)):.2f}")
-        logs += mine
-        for side in sides:
-            side.close()
-    if logs:
-        print(f"\ngeometric mean of {len(logs)} ratios: {math.exp(sum(logs) / len(logs)):.2f}")
+        for name, ratios in zip(others, compare(chosen, others, args.turns, threads), strict=True):
+            slower = sorted((r, c) for r, c in zip(ratios, chosen, strict=True) if r < 0.9)
+            low = ", ".join(f"{case} {ratio:.2f}" for ratio, case in slower) or "none"
+            print(f"{name}: geometric mean {mean(ratios):.3f}; below 0.9: {low}")
+            all_ratios[name] += ratios
+    for name, ratios in all_ratios.items():
+        print(f"\n{name}: geometric mean of {len(ratios)} ratios: {mean(ratios):.3f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-//! What is done with each input, and what must hold of it. Shared with `tests/corpus.rs`.
+//! What is done with each input, and what must hold of it. Shared with `tests/core/corpus.rs`.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;

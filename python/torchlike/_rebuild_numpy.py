@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from torchlike._rebuild import Builder, Refused, need
+from torchlike._rebuild_builders import Builder, Refused, need
 
 # NumPy 1 called its inner package `core`.
 _MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike
-from torchlike._rebuild import Builder, Refused, need
+from torchlike._rebuild_builders import Builder, Refused, need
 
 _HOOKS = (
     *("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"),

@@ -88,6 +88,12 @@ impl<const N: usize> Walk<N> {
         self.strides.first().copied().unwrap_or([0; N])
     }
 
+    /// Elements of a row; runs are as long or shorter.
+    #[must_use]
+    pub fn row(&self) -> usize {
+        self.sizes[0]
+    }
+
     /// Like [`Walk::run`], in order on the calling thread.
     pub fn run_serial(&self, mut f: impl FnMut(&[*mut u8; N], &[isize; N], usize)) {
         if self.total > 0 {

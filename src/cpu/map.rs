@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code, reason = "loops over raw, checked memory")]
 
-use crate::cpu::simd::simd_fn;
+use crate::cpu::simd::{self, Level};
 use crate::{DType, Element};
 use num_complex::{Complex32, Complex64};
 use std::marker::PhantomData;
@@ -78,6 +78,12 @@ impl Form {
         }
     }
 
+    /// Whether the second and the third operand are one element.
+    #[must_use]
+    pub fn has_numbers(self) -> bool {
+        matches!(self, Self::Numbers | Self::OverNumbers)
+    }
+
     /// Elements of each operand for `n` of the result.
     fn lengths(self, n: usize) -> [usize; 3] {
         match self {
@@ -89,24 +95,27 @@ impl Form {
     }
 }
 
-/// Computes `n` elements: result, operands, n, numbers.
-type Block = unsafe fn(*mut u8, [*const u8; 3], usize, &Ctx);
+/// Computes the elements of a result: its memory, operands, numbers. That the result is a reference tells the compiler that
+/// no store changes an operand or a number.
+pub type Block = unsafe fn(&mut [MaybeUninit<u8>], [*const u8; 3], &Ctx);
 
 /// The loop of an operator for one element type. Made from the operator's own types, so that what it reads and writes
 /// cannot be told wrongly.
 #[derive(Clone, Copy)]
 pub struct Loop {
-    /// By [`Form`]; that for dense operands is always there.
-    blocks: [Option<Block>; 4],
+    block: fn(Form, Level) -> Option<Block>,
     unit: usize,
     reads: DType,
     writes: DType,
 }
 
 impl Loop {
-    fn of<O: Op<A>, A: Element>(blocks: [Option<Block>; 4], unit: usize) -> Self {
+    const fn of<O: Op<A>, A: Element>(
+        block: fn(Form, Level) -> Option<Block>,
+        unit: usize,
+    ) -> Self {
         Self {
-            blocks,
+            block,
             unit,
             reads: A::DTYPE,
             writes: O::Out::DTYPE,
@@ -131,31 +140,15 @@ impl Loop {
         self.unit
     }
 
-    /// Whether there is code for operands in a form.
-    #[must_use]
-    pub fn has(&self, form: Form) -> bool {
-        self.blocks[form as usize].is_some()
-    }
-
-    /// Computes `n` neighbours, `n` a multiple of the unit.
+    /// The code of this machine for operands in a form; that for dense ones is always there.
     ///
-    /// # Safety
-    /// `out` has room for n elements of [`Loop::writes`], and the loop has the form. Each operand (of those that the
+    /// It may be called with room for elements of [`Loop::writes`], a multiple of the unit. Each operand (of those that the
     /// operator ignores: any other again) holds as many elements of [`Loop::reads`] as the form says; but for a first one
     /// in its place, the result overlaps none.
     #[inline]
-    pub unsafe fn run(
-        &self,
-        form: Form,
-        out: *mut u8,
-        operands: [*const u8; 3],
-        n: usize,
-        ctx: &Ctx,
-    ) {
-        if let Some(block) = self.blocks[form as usize] {
-            // SAFETY: as the caller promises.
-            unsafe { block(out, operands, n, ctx) }
-        }
+    #[must_use]
+    pub fn block(&self, form: Form) -> Option<Block> {
+        (self.block)(form, simd::level())
     }
 }
 
@@ -164,14 +157,14 @@ type Sides<'a, O, A> = (&'a mut [MaybeUninit<<O as Op<A>>::Out>], [&'a [A]; 3]);
 /// The sides of a block as slices.
 ///
 /// # Safety
-/// As for [`Loop::run`].
+/// As for [`Loop::block`].
 #[inline(always)]
 unsafe fn sides<'a, O: Op<A>, A>(
     form: Form,
-    out: *mut u8,
+    out: &'a mut [MaybeUninit<u8>],
     operands: [*const u8; 3],
-    n: usize,
 ) -> Sides<'a, O, A> {
+    let n = out.len() / size_of::<O::Out>();
     let lengths = form.lengths(n);
     let operand = |k: usize| {
         if lengths[k] == 0 {
@@ -181,34 +174,57 @@ unsafe fn sides<'a, O: Op<A>, A>(
         unsafe { std::slice::from_raw_parts(operands[k].cast::<A>(), lengths[k]) }
     };
     // SAFETY: as the caller promises.
-    let out = unsafe { std::slice::from_raw_parts_mut(out.cast(), n) };
+    let out = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), n) };
     (out, [operand(0), operand(1), operand(2)])
 }
 
-/// A block function whose body is compiled as [`simd_fn!`] says.
+/// A block function, compiled as [`simd_fn!`](crate::cpu::simd::simd_fn) says; gives that for a level.
 macro_rules! block_fn {
     ($name:ident, $kind:ident, $form:expr, |$out:ident, $x:ident, $c:ident| $body:block) => {
-        unsafe fn $name<O: Op<A>, A: Element>(out: *mut u8, operands: [*const u8; 3], n: usize, ctx: &Ctx) {
-            simd_fn! { $kind fn slices<O: Op<A>, A: Element>($out: &mut [MaybeUninit<O::Out>], $x: [&[A]; 3], $c: &Ctx) $body }
-            // SAFETY: as the caller promises.
-            let (out, x) = unsafe { sides::<O, A>($form, out, operands, n) };
-            // A copy of the numbers, which no store can be thought to change.
-            slices::<O, A>(out, x, &{ *ctx });
+        fn $name<O: Op<A>, A: Element>(level: Level) -> Block {
+            #[inline(always)]
+            unsafe fn body<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], operands: [*const u8; 3], $c: &Ctx) {
+                // SAFETY: as the caller promises.
+                let ($out, $x) = unsafe { sides::<O, A>($form, out, operands) };
+                $body
+            }
+            unsafe fn baseline<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], x: [*const u8; 3], c: &Ctx) {
+                // SAFETY: as the caller promises.
+                unsafe { body::<O, A>(out, x, c) }
+            }
+            block_fn!(@$kind level);
+            baseline::<O, A>
+        }
+    };
+    (@once $level:ident) => { let _ = $level; };
+    (@stream $level:ident) => { block_fn!(@set $level, Avx2, "avx2,fma,f16c"); };
+    (@wide $level:ident) => {
+        block_fn!(@set $level, Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+        block_fn!(@stream $level);
+    };
+    (@set $level:ident, $set:ident, $features:literal) => {
+        #[cfg(target_arch = "x86_64")]
+        if $level >= Level::$set {
+            #[target_feature(enable = $features)]
+            unsafe fn with<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], x: [*const u8; 3], c: &Ctx) {
+                // SAFETY: as the caller promises.
+                unsafe { body::<O, A>(out, x, c) }
+            }
+            return with::<O, A>;
         }
     };
 }
 block_fn!(plain, once, Form::Dense, |out, x, c| {
     each::<O, A>(out, x, c);
 });
+block_fn!(plain_numbers, once, Form::Numbers, |out, x, c| {
+    each_with_numbers::<O, A>(out, x, c);
+});
 block_fn!(light_dense, stream, Form::Dense, |out, x, c| {
     each::<O, A>(out, x, c);
 });
 block_fn!(light_numbers, stream, Form::Numbers, |out, x, c| {
-    let (n, y, z) = (out.len(), x[1][0], x[2][0]);
-    let x = &x[0][..n];
-    for i in 0..n {
-        out[i].write(O::f([x[i], y, z], c));
-    }
+    each_with_numbers::<O, A>(out, x, c);
 });
 block_fn!(light_over, stream, Form::Over, |out, x, c| {
     let n = out.len();
@@ -248,6 +264,15 @@ fn each<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>], x: [&[A]; 3], c: &Ct
     }
 }
 
+#[inline(always)]
+fn each_with_numbers<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>], x: [&[A]; 3], c: &Ctx) {
+    let (n, y, z) = (out.len(), x[1][0], x[2][0]);
+    let x = &x[0][..n];
+    for i in 0..n {
+        out[i].write(O::f([x[i], y, z], c));
+    }
+}
+
 /// The operand in a result's place.
 #[inline(always)]
 fn taken<B, A: Copy>(place: &MaybeUninit<B>) -> A {
@@ -275,30 +300,55 @@ impl<O: Op<bool>> Op<u8> for Truths<O> {
 }
 
 /// One body for every machine: what calls a library for each element gains nothing from vectors.
-fn plain_loop<O: Op<A>, A: Element>() -> Loop {
-    Loop::of::<O, A>([Some(plain::<O, A>), None, None, None], 1)
+const fn plain_loop<O: Op<A>, A: Element>() -> &'static Loop {
+    const {
+        &Loop::of::<O, A>(
+            |form, level| (form == Form::Dense).then(|| plain::<O, A>(level)),
+            1,
+        )
+    }
+}
+/// The same with a body for numbers, about which there is much to ask that need not be asked for each element.
+const fn divisor_loop<O: Op<A>, A: Element>() -> &'static Loop {
+    const { &Loop::of::<O, A>(divisor_block::<O, A>, 1) }
+}
+fn divisor_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> {
+    match form {
+        Form::Dense => Some(plain::<O, A>(level)),
+        Form::Numbers => Some(plain_numbers::<O, A>(level)),
+        _ => None,
+    }
 }
 /// Bodies for AVX2 and the baseline, and for operands in every form: memory is the limit, so none goes by way of a block.
-fn light_loop<O: Op<A>, A: Element>() -> Loop {
-    let mut blocks: [Option<Block>; 4] = [
-        Some(light_dense::<O, A>),
-        Some(light_numbers::<O, A>),
-        None,
-        None,
-    ];
-    if A::DTYPE == O::Out::DTYPE {
-        blocks[Form::Over as usize] = Some(light_over::<O, A>);
-        blocks[Form::OverNumbers as usize] = Some(light_over_numbers::<O, A>);
-    }
-    Loop::of::<O, A>(blocks, 1)
+const fn light_loop<O: Op<A>, A: Element>() -> &'static Loop {
+    const { &Loop::of::<O, A>(light_block::<O, A>, 1) }
+}
+fn light_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> {
+    let same = A::DTYPE as u8 == O::Out::DTYPE as u8;
+    Some(match form {
+        Form::Dense => light_dense::<O, A>(level),
+        Form::Numbers => light_numbers::<O, A>(level),
+        Form::Over if same => light_over::<O, A>(level),
+        Form::OverNumbers if same => light_over_numbers::<O, A>(level),
+        _ => return None,
+    })
 }
 /// Bodies for every instruction set.
-fn wide_loop<O: Op<A>, A: Element>() -> Loop {
-    Loop::of::<O, A>([Some(wide::<O, A>), None, None, None], UNIT)
+const fn wide_loop<O: Op<A>, A: Element>() -> &'static Loop {
+    const {
+        &Loop::of::<O, A>(
+            |form, level| (form == Form::Dense).then(|| wide::<O, A>(level)),
+            UNIT,
+        )
+    }
 }
 
 /// The loop for a real floating type; the 16-bit ones get that for single precision.
-fn reals(d: DType, single: fn() -> Loop, double: fn() -> Loop) -> Option<Loop> {
+fn reals(
+    d: DType,
+    single: fn() -> &'static Loop,
+    double: fn() -> &'static Loop,
+) -> Option<&'static Loop> {
     match d {
         DType::F32 | DType::F16 | DType::BF16 => Some(single()),
         DType::F64 => Some(double()),
@@ -308,7 +358,7 @@ fn reals(d: DType, single: fn() -> Loop, double: fn() -> Loop) -> Option<Loop> {
 
 /// Loops for the integer types.
 #[must_use]
-pub fn int<O: Op<u8> + Op<i8> + Op<i16> + Op<i32> + Op<i64>>(d: DType) -> Option<Loop> {
+pub fn int<O: Op<u8> + Op<i8> + Op<i16> + Op<i32> + Op<i64>>(d: DType) -> Option<&'static Loop> {
     Some(match d {
         DType::U8 => light_loop::<O, u8>(),
         DType::I8 => plain_loop::<O, i8>(),
@@ -320,19 +370,21 @@ pub fn int<O: Op<u8> + Op<i8> + Op<i16> + Op<i32> + Op<i64>>(d: DType) -> Option
 }
 /// The same for what no instruction does to several integers at once (division).
 #[must_use]
-pub fn int_heavy<O: Op<u8> + Op<i8> + Op<i16> + Op<i32> + Op<i64>>(d: DType) -> Option<Loop> {
+pub fn int_heavy<O: Op<u8> + Op<i8> + Op<i16> + Op<i32> + Op<i64>>(
+    d: DType,
+) -> Option<&'static Loop> {
     Some(match d {
-        DType::U8 => plain_loop::<O, u8>(),
-        DType::I8 => plain_loop::<O, i8>(),
-        DType::I16 => plain_loop::<O, i16>(),
-        DType::I32 => plain_loop::<O, i32>(),
-        DType::I64 => plain_loop::<O, i64>(),
+        DType::U8 => divisor_loop::<O, u8>(),
+        DType::I8 => divisor_loop::<O, i8>(),
+        DType::I16 => divisor_loop::<O, i16>(),
+        DType::I32 => divisor_loop::<O, i32>(),
+        DType::I64 => divisor_loop::<O, i64>(),
         _ => return None,
     })
 }
 /// Loops for the unsigned types beyond 8 bits.
 #[must_use]
-pub fn uint<O: Op<u16> + Op<u32> + Op<u64>>(d: DType) -> Option<Loop> {
+pub fn uint<O: Op<u16> + Op<u32> + Op<u64>>(d: DType) -> Option<&'static Loop> {
     Some(match d {
         DType::U16 => plain_loop::<O, u16>(),
         DType::U32 => plain_loop::<O, u32>(),
@@ -342,27 +394,27 @@ pub fn uint<O: Op<u16> + Op<u32> + Op<u64>>(d: DType) -> Option<Loop> {
 }
 /// Loops for the real floating types.
 #[must_use]
-pub fn float<O: Op<f32> + Op<f64>>(d: DType) -> Option<Loop> {
+pub fn float<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, wide_loop::<O, f32>, wide_loop::<O, f64>)
 }
 /// The same where only single precision has a branch-free form.
 #[must_use]
-pub fn single<O: Op<f32> + Op<f64>>(d: DType) -> Option<Loop> {
+pub fn single<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, wide_loop::<O, f32>, plain_loop::<O, f64>)
 }
 /// The same where neither type has one: a library's function for each element.
 #[must_use]
-pub fn heavy<O: Op<f32> + Op<f64>>(d: DType) -> Option<Loop> {
+pub fn heavy<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, plain_loop::<O, f32>, plain_loop::<O, f64>)
 }
 /// The same where memory is the limit: 512-bit vectors would only slow it down (a tenth on Zen 4, beyond L2).
 #[must_use]
-pub fn light<O: Op<f32> + Op<f64>>(d: DType) -> Option<Loop> {
+pub fn light<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, light_loop::<O, f32>, light_loop::<O, f64>)
 }
 /// Loops for the complex types; complex of halves gets that for single precision.
 #[must_use]
-pub fn complex<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<Loop> {
+pub fn complex<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<&'static Loop> {
     Some(match d {
         DType::C32 | DType::C64 => plain_loop::<O, Complex32>(),
         DType::C128 => plain_loop::<O, Complex64>(),
@@ -371,10 +423,12 @@ pub fn complex<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<Loop> {
 }
 /// The loop for truth values.
 #[must_use]
-pub fn boolean<O: Op<bool>>(d: DType) -> Option<Loop> {
-    let made = || Loop {
-        reads: DType::Bool,
-        ..light_loop::<Truths<O>, u8>()
+pub fn boolean<O: Op<bool>>(d: DType) -> Option<&'static Loop> {
+    let made = const {
+        &Loop {
+            reads: DType::Bool,
+            ..*light_loop::<Truths<O>, u8>()
+        }
     };
-    (d == DType::Bool).then(made)
+    (d == DType::Bool).then_some(made)
 }

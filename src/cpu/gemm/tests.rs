@@ -32,7 +32,8 @@ fn check<T: GemmElement + PartialEq + std::fmt::Debug>(
         (1, 300, 70),
         (241, 96, 30),
     ];
-    for (m, n, k) in sizes {
+    let factors = [(1, 0, false), (2, 1, true), (1, -1, false)];
+    for (turn, (m, n, k)) in sizes.into_iter().enumerate() {
         // Layouts: (A transposed, B transposed, C transposed, spread).
         for layout in 0..16usize {
             let spread = 1 + (layout >> 3);
@@ -58,39 +59,39 @@ fn check<T: GemmElement + PartialEq + std::fmt::Debug>(
                 av.iter().map(|&v| make(v)).collect(),
                 bv.iter().map(|&v| make(v)).collect(),
             );
-            for (alpha, beta, with_bias) in [(1, 0, false), (2, 1, true), (1, -1, false)] {
-                let mut c: Vec<T> = cv.iter().map(|&v| make(v)).collect();
-                // SAFETY: the buffers are longer than the matrices.
-                unsafe {
-                    gemm(
-                        m,
-                        n,
-                        k,
-                        scale(alpha),
-                        Mat::new(a.as_ptr(), at.0, at.1),
-                        Mat::new(b.as_ptr(), bt.0, bt.1),
-                        scale(beta),
-                        MatMut::new(c.as_mut_ptr(), ct.0, ct.1),
-                        with_bias.then_some(bias.as_ptr()),
-                    );
+            // Each size and each layout meets all factors.
+            let (alpha, beta, with_bias) = factors[(turn + layout) % factors.len()];
+            let mut c: Vec<T> = cv.iter().map(|&v| make(v)).collect();
+            // SAFETY: the buffers are longer than the matrices.
+            unsafe {
+                gemm(
+                    m,
+                    n,
+                    k,
+                    scale(alpha),
+                    Mat::new(a.as_ptr(), at.0, at.1),
+                    Mat::new(b.as_ptr(), bt.0, bt.1),
+                    scale(beta),
+                    MatMut::new(c.as_mut_ptr(), ct.0, ct.1),
+                    with_bias.then_some(bias.as_ptr()),
+                );
+            }
+            let mut want: Vec<i64> = cv.clone();
+            for i in 0..m {
+                for j in 0..n {
+                    let sum: i64 = (0..k)
+                        .map(|p| av[place(at, i, p)] * bv[place(bt, p, j)])
+                        .sum();
+                    let w = &mut want[place(ct, i, j)];
+                    *w = alpha * sum + beta * *w + if with_bias { value(j) } else { 0 };
                 }
-                let mut want: Vec<i64> = cv.clone();
-                for i in 0..m {
-                    for j in 0..n {
-                        let sum: i64 = (0..k)
-                            .map(|p| av[place(at, i, p)] * bv[place(bt, p, j)])
-                            .sum();
-                        let w = &mut want[place(ct, i, j)];
-                        *w = alpha * sum + beta * *w + if with_bias { value(j) } else { 0 };
-                    }
-                }
-                for (i, (&c, &w)) in c.iter().zip(&want).enumerate() {
-                    assert_eq!(
-                        c,
-                        make(w),
-                        "{m}x{n}x{k} layout {layout} alpha {alpha} beta {beta} at {i}"
-                    );
-                }
+            }
+            for (i, (&c, &w)) in c.iter().zip(&want).enumerate() {
+                assert_eq!(
+                    c,
+                    make(w),
+                    "{m}x{n}x{k} layout {layout} alpha {alpha} beta {beta} at {i}"
+                );
             }
         }
     }

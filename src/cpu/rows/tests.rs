@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::cpu::map::{self, Op};
-use crate::{Device, Element};
+use crate::{Device, Element, Scalar};
 
 struct Minus;
 impl<A: Element + std::ops::Sub<Output = A>> Op<A> for Minus {
@@ -28,16 +28,16 @@ fn check(n: usize, out: usize, a: (usize, usize), b: (usize, usize), stream: boo
         let rows = Rows {
             kernel,
             ctx: &Ctx::default(),
-            sides: SmallVec::from_slice(&[side, side, side]),
+            sides: [side, side, side],
             stream,
-            apart: false,
+            meeting: Meeting::Mixed,
         };
         let mut x = before.clone();
         let p = x.as_mut_ptr();
         let ptrs = [out, a.0, b.0].map(|at| p.wrapping_add(at).cast::<u8>());
         let steps = [4, 4 * a.1 as isize, 4 * b.1 as isize];
         // SAFETY: the buffer has n elements from each place on.
-        unsafe { rows.run(rows.lay(&steps), &ptrs, &steps, n) };
+        unsafe { rows.run(rows.lay(&steps, n), &ptrs, &steps, n) };
         for i in 0..n {
             let want = before[a.0 + i * a.1] - before[b.0 + i * b.1];
             assert_eq!(x[out + i], want, "{n} {out} {a:?} {b:?} {i}");

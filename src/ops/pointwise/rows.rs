@@ -16,7 +16,7 @@ macro_rules! map_op {
         $crate::map_op!(@each $N, $arity, [$($out)?], $([$($class)+] [$($x),+] [$e])+);
         impl $N {
             #[allow(unreachable_code)]
-            fn kernel(d: $crate::DType) -> Option<$crate::cpu::map::Loop> {
+            fn kernel(d: $crate::DType) -> Option<&'static $crate::cpu::map::Loop> {
                 $($(if let Some(k) = $crate::cpu::map::$class::<$N>(d) { return Some(k); })+)+
                 None
             }

@@ -15,7 +15,7 @@ pub struct MapRow {
     /// From the operands' common dtype: the dtype of the loop, and that of the result.
     pub types: fn(DType) -> (DType, DType),
     /// The loop for a compute dtype.
-    pub kernel: fn(DType) -> Option<Loop>,
+    pub kernel: fn(DType) -> Option<&'static Loop>,
     /// Checks on the values of operands, where there are values; such checks may read a whole tensor.
     pub check: fn(&Args, DType) -> Result<()>,
     /// The numbers the loop needs besides its operands, and checks on them.
@@ -29,7 +29,7 @@ pub struct MapRow {
 pub const fn row(
     arity: usize,
     types: fn(DType) -> (DType, DType),
-    kernel: fn(DType) -> Option<Loop>,
+    kernel: fn(DType) -> Option<&'static Loop>,
     cuda: &'static str,
 ) -> MapRow {
     MapRow {
@@ -298,7 +298,7 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
         Plan::one(shape, strides, out),
         &Exec {
             values: &|| (row.check)(args, compute),
-            cpu: &|outs| run_cpu(row, operands, compute, ctx, &outs[0]),
+            cpu: &|outs| run_cpu(row, operands, compute, &ctx, &outs[0]),
             cuda: if row.cuda.is_empty() {
                 None
             } else {
@@ -308,11 +308,11 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
     )
 }
 
-fn run_cpu(row: &MapRow, operands: &[Arg], compute: DType, ctx: Ctx, out: &Tensor) -> Result<()> {
+fn run_cpu(row: &MapRow, operands: &[Arg], compute: DType, ctx: &Ctx, out: &Tensor) -> Result<()> {
     let Some(kernel) = (row.kernel)(compute) else {
         bail!(NotImplemented, "no loop for {compute}");
     };
-    rows::run(kernel, &ctx, compute, &inputs(operands), out)
+    rows::run(kernel, ctx, compute, &inputs(operands), out)
 }
 
 /// The operands as kernels take them.

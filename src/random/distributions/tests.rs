@@ -102,322 +102,38 @@ fn wrong_parameters_are_errors_and_draw_nothing() {
     assert!(g.get_state() == before);
 }
 
-/// Digests recorded from PyTorch 2.13 after `manual_seed(n)`, vectorised build.
+/// Digests recorded from PyTorch (`tests/data/random_digests.txt`).
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn recorded_values() {
-    use Distribution::*;
-    trait Bits: RandomElement {
-        fn bits(self) -> u64;
-    }
-    macro_rules! bits { ($($t:ty)+) => { $(impl Bits for $t { fn bits(self) -> u64 { self.to_bits() as u64 } })+ } }
-    bits! { f32 f64 f16 bf16 }
-    fn case<T: Bits>(d: Distribution, n: usize, want: u64) {
-        let mut v = vec![T::default(); n];
-        d.fill(&mut Generator::new(n as u64), &mut v, true).unwrap();
-        assert_eq!(digest(&v, T::bits), want, "{d:?} {n} {}", T::DTYPE);
-    }
     if !std::is_x86_feature_detected!("fma") {
         return;
     }
-    case::<f32>(
-        Uniform {
-            from: -1.0,
-            to: 2.0,
-        },
-        7,
-        0x2239535926cbaba9,
-    );
-    case::<f32>(
-        Normal {
-            mean: 0.5,
-            std: 2.0,
-        },
-        7,
-        0xd733f96e586eeb27,
-    );
-    case::<f32>(Exponential { lambda: 2.0 }, 7, 0x54785353a1b99220);
-    case::<f32>(
-        RandomRange {
-            from: -3,
-            to: Some(100),
-        },
-        7,
-        0x630ac73d72596aa7,
-    );
-    case::<f32>(
-        Uniform {
-            from: -1.0,
-            to: 2.0,
-        },
-        17,
-        0xcced6b997161a41b,
-    );
-    case::<f32>(
-        Normal {
-            mean: 0.5,
-            std: 2.0,
-        },
-        17,
-        0x42cb2b6550c03ad7,
-    );
-    case::<f32>(Exponential { lambda: 2.0 }, 17, 0xf31d25a0c6dfde12);
-    case::<f32>(
-        RandomRange {
-            from: -3,
-            to: Some(100),
-        },
-        17,
-        0x74de719f9159979f,
-    );
-    case::<f32>(
-        Uniform {
-            from: -1.0,
-            to: 2.0,
-        },
-        1000,
-        0x1369bcc19ca483aa,
-    );
-    case::<f32>(
-        Normal {
-            mean: 0.5,
-            std: 2.0,
-        },
-        1000,
-        0x04e260fc3dc32980,
-    );
-    case::<f32>(Exponential { lambda: 2.0 }, 1000, 0xf5d40fbd03394d4f);
-    case::<f32>(
-        RandomRange {
-            from: -3,
-            to: Some(100),
-        },
-        1000,
-        0x1777d7c81141a745,
-    );
-    case::<f64>(
-        Uniform {
-            from: -1.0,
-            to: 2.0,
-        },
-        7,
-        0x3963bf4d32e7a6ae,
-    );
-    case::<f64>(
-        Normal {
-            mean: 0.5,
-            std: 2.0,
-        },
-        7,
-        0x1a99200cea5220d5,
-    );
-    case::<f64>(Exponential { lambda: 2.0 }, 7, 0x18f0225e64d797e5);
-    case::<f64>(
-        RandomRange {
-            from: -3,
-            to: Some(100),
-        },
-        7,
-        0x74015a14b6876aa7,
-    );
-    case::<f64>(
-        Uniform {
-            from: -1.0,
-            to: 2.0,
-        },
-        17,
-        0x0d52fec49d0868da,
-    );
-    case::<f64>(
-        Normal {
-            mean: 0.5,
-            std: 2.0,
-        },
-        17,
-        0xb6c6459e0c5732bf,
-    );
-    case::<f64>(Exponential { lambda: 2.0 }, 17, 0x95a644ccf90916e7);
-    case::<f64>(
-        RandomRange {
-            from: -3,
-            to: Some(100),
-        },
-        17,
-        0x760a0cffd1f7979f,
-    );
-    case::<f64>(
-        Uniform {
-            from: -1.0,
-            to: 2.0,
-        },
-        1000,
-        0xe697afb942bad2e5,
-    );
-    case::<f64>(
-        Normal {
-            mean: 0.5,
-            std: 2.0,
-        },
-        1000,
-        0x1b7289b5317c689d,
-    );
-    case::<f64>(Exponential { lambda: 2.0 }, 1000, 0x65a6321174caf532);
-    case::<f64>(
-        RandomRange {
-            from: -3,
-            to: Some(100),
-        },
-        1000,
-        0x81d4fb178b17a745,
-    );
-    case::<f16>(
-        Uniform {
-            from: -1.0,
-            to: 2.0,
-        },
-        7,
-        0x3e914bd1234d8c27,
-    );
-    case::<f16>(
-        Normal {
-            mean: 0.5,
-            std: 2.0,
-        },
-        7,
-        0x4bd3d42ba8fb37de,
-    );
-    case::<f16>(Exponential { lambda: 2.0 }, 7, 0x6ddf449be5cf034d);
-    case::<f16>(
-        RandomRange {
-            from: -3,
-            to: Some(100),
-        },
-        7,
-        0xff08ab8aeb3a2657,
-    );
-    case::<f16>(
-        Uniform {
-            from: -1.0,
-            to: 2.0,
-        },
-        17,
-        0x89a16d4d44786dc9,
-    );
-    case::<f16>(
-        Normal {
-            mean: 0.5,
-            std: 2.0,
-        },
-        17,
-        0xeeedbd0e72fcc9a1,
-    );
-    case::<f16>(Exponential { lambda: 2.0 }, 17, 0x8771ab5dbb6dfae4);
-    case::<f16>(
-        RandomRange {
-            from: -3,
-            to: Some(100),
-        },
-        17,
-        0xe787513bfd789f0f,
-    );
-    case::<f16>(
-        Uniform {
-            from: -1.0,
-            to: 2.0,
-        },
-        1000,
-        0x2d0c461bacffb86e,
-    );
-    case::<f16>(
-        Normal {
-            mean: 0.5,
-            std: 2.0,
-        },
-        1000,
-        0x4671183898f8dc3f,
-    );
-    case::<f16>(Exponential { lambda: 2.0 }, 1000, 0x30974afc2eb39d7d);
-    case::<f16>(
-        RandomRange {
-            from: -3,
-            to: Some(100),
-        },
-        1000,
-        0xa00b89c0d9220875,
-    );
-    case::<bf16>(
-        Uniform {
-            from: -1.0,
-            to: 2.0,
-        },
-        7,
-        0xe6971a41d2198f16,
-    );
-    case::<bf16>(
-        Normal {
-            mean: 0.5,
-            std: 2.0,
-        },
-        7,
-        0x454cf07e9ad4ff54,
-    );
-    case::<bf16>(Exponential { lambda: 2.0 }, 7, 0xa389e2a1434dcaa7);
-    case::<bf16>(
-        RandomRange {
-            from: -3,
-            to: Some(100),
-        },
-        7,
-        0xebfc780cb8c338fd,
-    );
-    case::<bf16>(
-        Uniform {
-            from: -1.0,
-            to: 2.0,
-        },
-        17,
-        0x5edd165e8aa4a278,
-    );
-    case::<bf16>(
-        Normal {
-            mean: 0.5,
-            std: 2.0,
-        },
-        17,
-        0x58a2a5bc6a744393,
-    );
-    case::<bf16>(Exponential { lambda: 2.0 }, 17, 0x5d11160fcd72e7cb);
-    case::<bf16>(
-        RandomRange {
-            from: -3,
-            to: Some(100),
-        },
-        17,
-        0xc145785369a6d265,
-    );
-    case::<bf16>(
-        Uniform {
-            from: -1.0,
-            to: 2.0,
-        },
-        1000,
-        0xce7e83d64973daa7,
-    );
-    case::<bf16>(
-        Normal {
-            mean: 0.5,
-            std: 2.0,
-        },
-        1000,
-        0xfdce7dff100e9bd1,
-    );
-    case::<bf16>(Exponential { lambda: 2.0 }, 1000, 0x8dc111ceed2fc4df);
-    case::<bf16>(
-        RandomRange {
-            from: -3,
-            to: Some(100),
-        },
-        1000,
-        0x935d0baeb581d727,
-    );
+    let lines = include_str!("../../../tests/data/random_digests.txt").lines();
+    for line in lines.filter(|line| !line.starts_with('#')) {
+        let [dtype, name, n, want] = line.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{line}");
+        };
+        let d = recorded(name);
+        let n = n.parse().unwrap();
+        let found = match dtype {
+            "f32" => drawn(d, n, |v: f32| v.to_bits().into()),
+            "f64" => drawn(d, n, f64::to_bits),
+            "f16" => drawn(d, n, |v: f16| v.to_bits().into()),
+            _ => drawn(d, n, |v: bf16| v.to_bits().into()),
+        };
+        assert_eq!(format!("{found:016x}"), want, "{line}");
+    }
+}
+
+/// The distributions that were recorded, by name.
+fn recorded(name: &str) -> Distribution {
+    let named = (each().into_iter()).find(|d| format!("{d:?}").starts_with(name));
+    named.unwrap_or_else(|| panic!("{name}"))
+}
+
+fn drawn<T: RandomElement>(d: Distribution, n: usize, bits: impl Fn(T) -> u64) -> u64 {
+    let mut v = vec![T::default(); n];
+    d.fill(&mut Generator::new(n as u64), &mut v, true).unwrap();
+    digest(&v, bits)
 }

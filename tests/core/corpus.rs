@@ -1,6 +1,6 @@
 //! The inputs that fuzzing kept (`fuzz/corpus`), under the same oracles but for time and memory.
 
-#[path = "../fuzz/src/drive.rs"]
+#[path = "../../fuzz/src/drive.rs"]
 mod drive;
 
 use std::fs;

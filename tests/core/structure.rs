@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
@@ -34,10 +35,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
 struct Source {
     path: PathBuf,
     text: String,
-    tree: syn::File,
+    seen: Seen,
 }
 
-fn sources() -> Vec<Source> {
+/// The files of the crate, read and parsed once for all tests.
+static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -51,18 +53,15 @@ fn sources() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut paths = Vec::new();
     walk(&root, &mut paths);
-    paths
-        .into_iter()
-        .map(|p| {
-            let text = std::fs::read_to_string(&p).unwrap();
-            Source {
-                path: p.strip_prefix(&root).unwrap().to_path_buf(),
-                tree: syn::parse_file(&text).unwrap(),
-                text,
-            }
-        })
-        .collect()
-}
+    let source = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut seen = Seen::default();
+        seen.visit_file(&syn::parse_file(&text).unwrap());
+        let path = path.strip_prefix(&root).unwrap().to_path_buf();
+        Source { path, text, seen }
+    };
+    paths.into_iter().map(source).collect()
+});
 
 /// The part of the tree that a path inside the crate leads to.
 fn part(module: &str) -> &str {
@@ -137,12 +136,6 @@ impl<'ast> Visit<'ast> for Seen {
     }
 }
 
-fn seen(source: &Source) -> Seen {
-    let mut seen = Seen::default();
-    seen.visit_file(&source.tree);
-    seen
-}
-
 /// The part that a file belongs to: its folder, or `core`.
 fn part_of(path: &Path) -> String {
     let first = path
@@ -165,13 +158,13 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 fn parts_use_only_what_they_may() {
     let modules: BTreeSet<&str> = MAY_USE.iter().map(|m| m.0).chain(["py", "cli"]).collect();
     let mut wrong = Vec::new();
-    for source in sources() {
+    for source in SOURCES.iter() {
         let part_here = part_of(&source.path);
         let Some((_, may)) = MAY_USE.iter().find(|m| m.0 == part_here) else {
             continue;
         };
-        for module in seen(&source).modules {
-            let other = part(&module);
+        for module in &source.seen.modules {
+            let other = part(module);
             if modules.contains(other)
                 && other != "core"
                 && other != part_here
@@ -202,7 +195,7 @@ fn parts_have_no_circles() {
 
 #[test]
 fn only_the_binding_knows_python() {
-    for source in sources() {
+    for source in SOURCES.iter() {
         let home = source.path.starts_with("py") || source.path == Path::new("lib.rs");
         assert!(
             home || !code(&source.text).any(|l| l.contains("pyo3")),
@@ -214,10 +207,10 @@ fn only_the_binding_knows_python() {
 
 #[test]
 fn unsafe_files_say_why() {
-    for Source { path, text, .. } in sources() {
+    for Source { path, text, .. } in SOURCES.iter() {
         let says_why =
             text.contains("allow(unsafe_code") || text.contains("allow(\n    unsafe_code");
-        let uses = code(&text).any(|l| {
+        let uses = code(text).any(|l| {
             l.contains("unsafe {") || l.contains("unsafe fn") || l.contains("unsafe impl")
         });
         assert_eq!(
@@ -232,7 +225,7 @@ fn unsafe_files_say_why() {
 #[test]
 fn files_and_functions_are_short_enough_to_read() {
     let (mut wrong, mut lengths) = (Vec::new(), Vec::new());
-    for source in sources() {
+    for source in SOURCES.iter() {
         let lines = source.text.lines().count();
         if lines > LONGEST_FILE {
             wrong.push(format!("{}: {lines} lines", source.path.display()));
@@ -240,7 +233,7 @@ fn files_and_functions_are_short_enough_to_read() {
         if source.path.ends_with("tests.rs") {
             continue;
         }
-        for (name, lines) in seen(&source).functions {
+        for &(ref name, lines) in &source.seen.functions {
             if lines > LONGEST_FUNCTION {
                 wrong.push(format!(
                     "{}: fn {name}: {lines} lines",
@@ -282,7 +275,7 @@ fn operators_keep_to_the_door() {
     // Only copies go between devices; all others ask whether values are at hand.
     let devices = [".is_cpu()", ".is_meta()", ".is_cuda()"];
     let mut wrong = Vec::new();
-    for source in sources() {
+    for source in SOURCES.iter() {
         // The core is the door itself.
         let core = source.path.starts_with("ops/core");
         if !source.path.starts_with("ops") || core {

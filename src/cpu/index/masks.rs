@@ -1,0 +1,132 @@
+//! Masks: filling where they hold, choosing by them, finding their true elements.
+
+#![allow(
+    unsafe_code,
+    reason = "moves elements between checked layouts, where a mask says so"
+)]
+
+use super::Lay;
+use crate::Tensor;
+use crate::cpu::iter::{GRAIN, Walk};
+use crate::cpu::simd::simd_fn;
+use std::mem::MaybeUninit;
+
+/// Writes one element wherever `mask` is true; `mask` is broadcast to `dst`.
+pub fn fill_where(dst: &Tensor, mask: &Tensor, value: &[u64; 2]) {
+    let strides = mask.strides_for(dst.shape());
+    let item = dst.dtype().size();
+    let row: unsafe fn(&[*mut u8; 2], &[isize; 2], usize, &[u64; 2]) = match item {
+        1 => fill_row::<u8>,
+        2 => fill_row::<u16>,
+        4 => fill_row::<u32>,
+        8 => fill_row::<u64>,
+        _ => fill_row::<[u64; 2]>,
+    };
+    Walk::<2>::new(
+        dst.shape(),
+        [dst.data_ptr(), mask.data_ptr()],
+        [dst.strides(), &strides],
+        [item, 1],
+    )
+    // SAFETY: the walk stays in both layouts.
+    .run(GRAIN, |p, s, n| unsafe { row(p, s, n, value) });
+}
+
+unsafe fn fill_row<T: Copy>(p: &[*mut u8; 2], s: &[isize; 2], n: usize, value: &[u64; 2]) {
+    // SAFETY: the caller gives n elements; the value holds the largest element.
+    unsafe {
+        let v = value.as_ptr().cast::<T>().read();
+        if s[0] == size_of::<T>() as isize && s[1] == 1 {
+            let (dst, mask) = (p[0].cast::<T>(), p[1]);
+            for i in 0..n {
+                let old = *dst.add(i);
+                *dst.add(i) = if *mask.add(i) != 0 { v } else { old };
+            }
+            return;
+        }
+        for i in 0..n as isize {
+            if *p[1].offset(i * s[1]) != 0 {
+                *p[0].offset(i * s[0]).cast::<T>() = v;
+            }
+        }
+    }
+}
+
+/// `out = cond ? a : b`, all given with strides for the shape of `out`.
+pub fn choose(out: &Tensor, cond: &Lay, a: &Lay, b: &Lay) {
+    let item = out.dtype().size();
+    let row: unsafe fn(&[*mut u8; 4], &[isize; 4], usize) = match item {
+        1 => choose_row::<u8>,
+        2 => choose_row::<u16>,
+        4 => choose_row::<u32>,
+        8 => choose_row::<u64>,
+        _ => choose_row::<[u64; 2]>,
+    };
+    Walk::<4>::new(
+        out.shape(),
+        [out.data_ptr(), cond.ptr, a.ptr, b.ptr],
+        [out.strides(), &cond.strides, &a.strides, &b.strides],
+        [item, 1, item, item],
+    )
+    // SAFETY: the walk stays in the four layouts.
+    .run(GRAIN, |p, s, n| unsafe { row(p, s, n) });
+}
+
+unsafe fn choose_row<T: Copy>(p: &[*mut u8; 4], s: &[isize; 4], n: usize) {
+    simd_fn! { stream
+        fn dense<T: Copy>(out: &mut [MaybeUninit<T>], c: &[u8], a: &[T], b: &[T]) {
+            let n = out.len();
+            let (c, a, b) = (&c[..n], &a[..n], &b[..n]);
+            for i in 0..n {
+                out[i].write(if c[i] != 0 { a[i] } else { b[i] });
+            }
+        }
+    }
+    let item = size_of::<T>() as isize;
+    // SAFETY: the caller gives n elements of each operand; those that the result lies apart from are as good as slices.
+    unsafe {
+        if *s == [item, 1, item, item] && (1..4).all(|k| apart(p[0], p[k], n * item as usize)) {
+            let out = std::slice::from_raw_parts_mut(p[0].cast(), n);
+            let of = |k: usize| std::slice::from_raw_parts(p[k].cast::<T>(), n);
+            return dense(out, std::slice::from_raw_parts(p[1], n), of(2), of(3));
+        }
+        for i in 0..n as isize {
+            let (x, y) = (
+                *p[2].offset(i * s[2]).cast::<T>(),
+                *p[3].offset(i * s[3]).cast::<T>(),
+            );
+            *p[0].offset(i * s[0]).cast::<T>() = if *p[1].offset(i * s[1]) != 0 { x } else { y };
+        }
+    }
+}
+
+/// Whether two runs of so many bytes share none.
+fn apart(a: *const u8, b: *const u8, n: usize) -> bool {
+    a.addr() + n <= b.addr() || b.addr() + n <= a.addr()
+}
+
+/// The places of the true elements of a row-major bool tensor, as row-major positions, up to `limit` of them.
+#[must_use]
+pub fn true_places(mask: &Tensor, limit: usize) -> Vec<i64> {
+    let bytes = crate::cpu::truths(mask);
+    let mut out = Vec::with_capacity(limit.min(bytes.len()));
+    for (i, &b) in bytes.iter().enumerate() {
+        if b != 0 {
+            if out.len() == limit {
+                break;
+            }
+            out.push(i as i64);
+        }
+    }
+    out
+}
+
+/// How many elements of a row-major bool tensor are true.
+#[must_use]
+pub fn count_true(mask: &Tensor) -> i64 {
+    // Bytes are summed in blocks that cannot overflow 32 bits, so that the loop vectorises.
+    crate::cpu::truths(mask)
+        .chunks(1 << 20)
+        .map(|c| i64::from(c.iter().map(|&b| u32::from(b != 0)).sum::<u32>()))
+        .sum()
+}

@@ -1,0 +1,120 @@
+//! Where the operands of a pointwise call and its result are in memory.
+
+use crate::cpu::map::Loop;
+use crate::cpu::write_scalar;
+use crate::{DType, Dims, Scalar, Tensor};
+
+/// An operand of a pointwise call.
+pub enum Operand<'a> {
+    /// Elements, to be broadcast to the result's shape.
+    Tensor(&'a Tensor),
+    /// One number for all elements.
+    Number(Scalar),
+}
+
+impl<'a> From<&'a Tensor> for Operand<'a> {
+    fn from(t: &'a Tensor) -> Self {
+        Self::Tensor(t)
+    }
+}
+
+/// Where a side's elements are.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub ptr: *mut u8,
+    pub dtype: DType,
+    /// The step in bytes where the elements, in row-major order, are in one run (0: one element for all).
+    pub run: Option<isize>,
+    /// None: one number.
+    tensor: Option<&'a Tensor>,
+}
+
+impl<'a> Place<'a> {
+    /// That of the result.
+    pub fn result(t: &'a Tensor) -> Self {
+        let item = t.dtype().size() as isize;
+        Self {
+            ptr: t.data_ptr(),
+            dtype: t.dtype(),
+            run: t.is_contiguous().then_some(item),
+            tensor: Some(t),
+        }
+    }
+
+    /// That of an operand, which broadcasts to the result's shape.
+    pub fn tensor(t: &'a Tensor, shape: &Dims) -> Self {
+        let place = Self::result(t);
+        if t.shape() == shape {
+            return place;
+        }
+        let run = (t.numel() == 1).then_some(0);
+        Self { run, ..place }
+    }
+
+    /// That of a number, in the type that the loop reads.
+    pub fn number(value: Scalar, room: &'a mut [u64; 2], kernel: &Loop) -> Self {
+        let dtype = kernel.reads();
+        write_scalar(room, dtype, value);
+        Self {
+            ptr: room.as_mut_ptr().cast(),
+            dtype,
+            run: Some(0),
+            tensor: None,
+        }
+    }
+
+    /// Strides in elements, as if it had been expanded to the shape.
+    pub fn strides(&self, shape: &Dims) -> Dims {
+        let none = || Dims::filled(shape.len(), 0);
+        self.tensor.map_or_else(none, |t| t.strides_for(shape))
+    }
+
+    /// Just past its last byte.
+    fn end(&self, shape: &Dims) -> usize {
+        let last = match self.run {
+            Some(step) => step * (shape.iter().product::<i64>() - 1) as isize,
+            None => {
+                let strides = self.strides(shape);
+                let steps = shape.iter().zip(strides.iter());
+                let last: i64 = steps.map(|(size, stride)| (size - 1) * stride).sum();
+                last as isize * self.dtype.size() as isize
+            }
+        };
+        self.ptr.addr() + last as usize + self.dtype.size()
+    }
+
+    /// Whether two sides of a shape are element for element the same memory.
+    fn is_over(&self, other: &Self, shape: &Dims) -> bool {
+        let alike = || match (self.run, other.run) {
+            (Some(a), Some(b)) => a == b,
+            _ => self.strides(shape) == other.strides(shape),
+        };
+        self.ptr == other.ptr && self.dtype == other.dtype && alike()
+    }
+}
+
+/// Where the result's memory is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meeting {
+    /// Apart from every operand's.
+    Apart,
+    /// Element for element the first operand's, apart from the others'.
+    Over,
+    /// Anything else.
+    Mixed,
+}
+
+/// How the result, the first of the places, lies to the operands.
+pub(super) fn meeting(places: &[Place], shape: &Dims) -> Meeting {
+    let (out, end) = (&places[0], places[0].end(shape));
+    let apart = |p: &Place| end <= p.ptr.addr() || p.end(shape) <= out.ptr.addr();
+    if !places[2..].iter().all(apart) {
+        Meeting::Mixed
+    } else if apart(&places[1]) {
+        Meeting::Apart
+    } else if out.is_over(&places[1], shape) {
+        Meeting::Over
+    } else {
+        Meeting::Mixed
+    }
+}

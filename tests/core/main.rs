@@ -1,0 +1,10 @@
+//! The core without Python, from outside: one program, as linking several takes longer than running them.
+
+#[cfg(feature = "cli")]
+mod command_line;
+mod corpus;
+mod files;
+mod io;
+mod layouts;
+mod structure;
+mod write;
