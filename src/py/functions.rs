@@ -122,7 +122,7 @@ fn as_tensor<'py>(
 /// A tensor on a NumPy array's memory.
 #[pyfunction]
 fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    wrap(ndarray.py(), super::numpy::from_array(ndarray)?)
+    wrap(ndarray.py(), fresh(super::numpy::from_array(ndarray)?)?)
 }
 
 /// A tensor on the memory of an object with the buffer protocol.

@@ -132,11 +132,12 @@ def _redraw_outside(
     if not outside.any():
         return tensor
     values = tensor
-    while outside.any():
+    while True:
         again = torch.empty_like(values).normal_(mean, std, generator=generator)
         values = torch.where(outside, again, values)
         outside = (values < low) | (values > high)
-    return tensor.copy_(values)
+        if not outside.any():
+            return tensor.copy_(values)
 
 
 def _accept_by_density(
@@ -307,9 +308,9 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
     wide = rows < cols
     with torch.no_grad():
         matrix = tensor.new_empty((rows, cols)).normal_(0, 1, generator=generator)
-        q, r = torch.linalg.qr(matrix.t() if wide else matrix)
-        q = q * torch.diag(r, 0).sign()  # makes the factorisation unique
-        tensor.copy_((q.t() if wide else q).reshape(tensor.shape))
+        q, r = torch.linalg.qr(matrix.t_() if wide else matrix)
+        q *= torch.diag(r, 0).sign()  # makes the factorisation unique
+        tensor.copy_((q.t_() if wide else q).reshape(tensor.shape))
         tensor.mul_(gain)
     return tensor
 
