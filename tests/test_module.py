@@ -365,13 +365,19 @@ def test_names_that_are_walked_do_not_change():
             if i == 0:
                 change()
 
-    for change in (lambda: setattr(m, "c", nn.ReLU()), lambda: delattr(m, "b")):
+    def pair():
         m = nn.Module()
         m.a, m.b = nn.Linear(1, 1), nn.Linear(1, 1)
-        with pytest.raises(RuntimeError, match="dictionary changed size during iteration"):
-            walked(m.parameters(), change)
+        return m
+
+    changed = "dictionary changed size during iteration"
+    grown, shrunk = pair(), pair()
+    with pytest.raises(RuntimeError, match=changed):
+        walked(grown.parameters(), lambda: setattr(grown, "c", nn.ReLU()))
+    with pytest.raises(RuntimeError, match=changed):
+        walked(shrunk.parameters(), lambda: delattr(shrunk, "b"))
     m = nn.Linear(1, 1)
-    with pytest.raises(RuntimeError, match="dictionary changed size during iteration"):
+    with pytest.raises(RuntimeError, match=changed):
         walked(m.parameters(), lambda: m.register_parameter("c", None))
     # A module's own parameters come first: what is added below meanwhile is met.
     m.register_module("below", nn.Linear(1, 1))

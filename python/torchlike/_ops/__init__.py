@@ -84,7 +84,7 @@ class OpOverload:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if _C._watched(args, kwargs):
-            return _C._handle(self, f"torch._ops.{self}", _flat(args, kwargs), args, kwargs)
+            return _C._handle_op(self, f"torch._ops.{self}", _flat(args, kwargs), args, kwargs)
         from torchlike._ops import calls
 
         return calls.run(self, args, kwargs)
@@ -151,7 +151,7 @@ class OpOverloadPacket:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if _C._watched(args, kwargs):
-            return _C._handle(self, f"torch._ops.{self}", _flat(args, kwargs), args, kwargs)
+            return _C._handle_op(self, f"torch._ops.{self}", _flat(args, kwargs), args, kwargs)
         from torchlike._ops import binding
 
         return binding.choose(self, args, kwargs)(*args, **kwargs)

@@ -313,11 +313,25 @@ for _dims in (1, 2, 3):
     _padding(f"replication_pad{_dims}d", "replicate")
 
 
-def _bag(weight: Any, indices: Any, offsets: Any, *how: Any, **named: Any) -> Any:
-    return row("embedding_bag", weight, indices, offsets, *how, **named)
+def _bag(weight: Any, indices: Any, offsets: Any, padding_idx: int = -1, **how: Any) -> Any:
+    padding = None if padding_idx == -1 else padding_idx
+    return row("embedding_bag", weight, indices, offsets, padding_idx=padding, **how)
 
 
 _TABLE["_embedding_bag"] = _TABLE["_embedding_bag_forward_only"] = _bag
+
+
+@by_hand
+def _ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int,
+    zero_infinity: bool,
+) -> Any:
+    args = (log_probs, targets, list(input_lengths), list(target_lengths), blank)
+    return row("_nn.ctc_loss", *args), log_probs.new_empty(0)
 
 
 @by_hand
@@ -344,6 +358,31 @@ def _adaptive_avg_pool3d(self: Any, output_size: Any) -> Any:
 @by_hand
 def adaptive_max_pool2d(self: Any, output_size: Any) -> Any:
     return F.adaptive_max_pool2d(self, output_size, return_indices=True)
+
+
+@by_hand
+def adaptive_max_pool3d(self: Any, output_size: Any) -> Any:
+    return F.adaptive_max_pool3d(self, output_size, return_indices=True)
+
+
+@by_hand
+def unique_consecutive(
+    self: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Any:
+    made = torch.unique_consecutive(self, return_inverse, return_counts, dim)
+    given = iter((made,) if isinstance(made, torch.Tensor) else made)
+    empty = torch.empty(0, dtype=torch.int64, device=self.device)
+    return tuple(next(given) if on else empty for on in (True, return_inverse, return_counts))
+
+
+@by_hand
+def repeat_interleave(*args: Any, **kwargs: Any) -> Any:
+    return torch.repeat_interleave(*args, **kwargs)
+
+
+@by_hand
+def elu_(self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    return self.copy_(elu(self, alpha, scale, input_scale))
 
 
 @by_hand

@@ -29,8 +29,8 @@ def of(*names: str) -> Callable[[F], F]:
     return note
 
 
-def run(name: str, values: dict[str, Any]) -> Any:
-    """The result of an operator in other operators, or NotImplemented."""
+def run(name: str, form: str, values: dict[str, Any]) -> Any:
+    """The result of an operator or a row, in its form, in other operators, or NotImplemented."""
     # These fill the table.
     from torchlike._ops import decompositions_cells as _cells  # noqa: F401
     from torchlike._ops import decompositions_images as _images  # noqa: F401
@@ -38,7 +38,9 @@ def run(name: str, values: dict[str, Any]) -> Any:
     from torchlike._ops import decompositions_losses as _losses  # noqa: F401
     from torchlike._ops import decompositions_nn as _nn  # noqa: F401
 
-    function = _TABLE.get(name)
+    base, _, overload = name.partition("#")
+    name = base + form
+    function = _TABLE.get(f"{name}#{overload}") or _TABLE.get(name)
     if function is None:
         return NotImplemented
     if "name" in function.__code__.co_varnames[: function.__code__.co_argcount]:
@@ -396,6 +398,16 @@ def argsort(self: Any, dim: int = -1, descending: bool = False, **_: Any) -> Any
     return aten.sort(self, dim, descending)[1]
 
 
+@of("unique_consecutive")
+def unique_consecutive(
+    self: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Any:
+    """Those results of the operator that are asked for."""
+    made, inverse, counts = aten.unique_consecutive(self, return_inverse, return_counts, dim)
+    others = [t for t, on in ((inverse, return_inverse), (counts, return_counts)) if on]
+    return (made, *others) if others else made
+
+
 @of("special.expit")
 def expit(self: Any) -> Any:
     """`sigmoid`."""
@@ -407,9 +419,17 @@ def take_along_dim(self: Any, indices: Any, dim: Any = None) -> Any:
     """`gather`, of what is expanded."""
     if dim is None:
         return NotImplemented
-    wide = aten.expand(self, list(self.shape))
-    index = aten.remainder.Scalar(aten.expand(indices, list(indices.shape)), self.shape[dim])
-    return aten.gather(wide, dim, index)
+    from torchlike import broadcast_shapes
+
+    d = dim % self.dim()
+    apart = [[*t.shape[:d], 1, *t.shape[d + 1 :]] for t in (self, indices)]
+    shape = list(broadcast_shapes(*apart))
+
+    def wide(t: Any) -> Any:
+        return aten.expand(t, [*shape[:d], t.shape[d], *shape[d + 1 :]])
+
+    values, index = wide(self), aten.remainder.Scalar(wide(indices), self.shape[d])
+    return aten.gather(values, dim, index)
 
 
 @of("linalg.norm", "linalg.matrix_norm", "norm")

@@ -92,6 +92,21 @@ def adaptive_max_pool1d(
     return both if return_indices or name == "adaptive_max_pool1d" else both[0]
 
 
+@of(_N + "adaptive_max_pool2d", _N + "adaptive_max_pool3d")
+def adaptive_max_pool(
+    input: Any, output_size: Any, return_indices: bool = False, name: str = ""
+) -> Any:
+    """The operator that also gives the places."""
+    dims = 3 if name.endswith("3d") else 2
+    sizes = [
+        n if s is None else s
+        for s, n in zip(_each(output_size, dims), input.shape[-dims:], strict=True)
+    ]
+    made = aten.adaptive_max_pool3d if dims == 3 else aten.adaptive_max_pool2d
+    both = made(input, sizes)
+    return both if return_indices else both[0]
+
+
 @of(_N + "pad")
 def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     """A constant around the tensor, or the operator that repeats its elements."""

@@ -53,13 +53,21 @@ def dropout(input: Any, p: float = 0.5, training: Any = None, train: Any = None,
 
 @of(_N + "dropout1d", _N + "dropout2d", _N + "dropout3d", "feature_dropout")
 def feature_dropout(
-    input: Any, p: float = 0.5, training: Any = True, inplace: bool = False, train: Any = None
+    input: Any,
+    p: float = 0.5,
+    training: Any = True,
+    inplace: bool = False,
+    train: Any = None,
+    name: str = "",
 ) -> Any:
     """A mask of one draw a channel, scaled."""
     if inplace or p in (0, 1) or not (training if train is None else train):
         return NotImplemented
-    shape = [*input.shape[:2], *[1] * (input.dim() - 2)]
-    return _mask(input, p, aten.new_empty(input, shape))
+    alone = input.dim() == {"1d": 2, "3d": 4}.get(name[-2:])
+    x = aten.unsqueeze(input, 0) if alone else input
+    shape = [*x.shape[:2], *[1] * (x.dim() - 2)]
+    made = _mask(x, p, aten.new_empty(x, shape))
+    return aten.squeeze_.dim(made, 0) if alone else made
 
 
 @of(_N + "layer_norm", "layer_norm")
@@ -131,10 +139,22 @@ def softmax(self: Any, dim: Any = None, dtype: Any = None, name: str = "", **_: 
     return made(self, dim, False)
 
 
-@of(_N + "logsigmoid")
+@of("_nn.gelu#tanh")
+def gelu(self: Any) -> Any:
+    """The operator, which is told how."""
+    return aten.gelu(self, approximate="tanh")
+
+
+@of(_N + "logsigmoid", "_nn.log_sigmoid")
 def logsigmoid(self: Any) -> Any:
     """The first result of the operator that also gives what backward needs."""
     return aten.log_sigmoid_forward(self)[0]
+
+
+@of("_nn.rrelu")
+def drawn_rrelu(self: Any, lower: float, upper: float, generator: Any = None) -> Any:
+    """The operator as it is in training."""
+    return rrelu(self, lower, upper, True, generator)
 
 
 @of("rrelu", _N + "rrelu")
@@ -167,7 +187,7 @@ def relu6(self: Any = None, inplace: bool = False, input: Any = None) -> Any:
     return aten.hardtanh_(x, 0, 6) if inplace else aten.hardtanh(x, 0, 6)
 
 
-@of(_N + "prelu")
+@of(_N + "prelu", "prelu")
 def prelu(self: Any, weight: Any) -> Any:
     """A slope a channel, in the tensor's dimensions."""
     if weight.dim() != self.dim():

@@ -68,10 +68,14 @@ _SPACES = ("linalg.", "fft.", "special.")
 
 
 @functools.cache
+def _schemas() -> dict[str, str]:
+    return {name: schema for name, schema, _, _ in _C._op_table()}
+
+
+@functools.cache
 def _parameters(row: str) -> dict[str, str]:
     """The parameters of a row, and their defaults as the schema spells them."""
-    schemas = {name: schema for name, schema, _, _ in _C._op_table()}
-    text = schemas[row]
+    text = _schemas()[row]
     start = text.index("(")
     inside = text[start + 1 : closing(text, start)]
     halves = [p.partition("=") for p in split(inside) if p != "*"]
@@ -105,7 +109,9 @@ def _values(
         if name in values:
             continue
         place = places[position] if position < len(places) else None
-        if name not in left and place in left and place not in known:
+        by_place = name not in left and place in left and place not in known
+        # A switch of ours is no number of theirs.
+        if by_place and isinstance(left[place], bool) == (argument.base == "bool"):
             name = place
         value = left.pop(name, argument.default_value)
         if value is None and argument.has_default:
@@ -176,9 +182,7 @@ def seen(
     if row in SILENT or (apart and row == "detach#inplace"):
         return NotImplemented
     if apart and form != "out":
-        made = decompositions.run(
-            row.partition("#")[0] + form, dict(zip(_parameters(row), values, strict=True))
-        )
+        made = decompositions.run(row, form, dict(zip(_parameters(row), values, strict=True)))
         if made is not NotImplemented:
             return made
     found = overload_of(row, form, values, outs, within)
@@ -190,7 +194,11 @@ def seen(
         return NotImplemented
     overload, fitted = found
     args, kwargs = spelled(overload._schema, fitted)
-    return modes.ask(overload, args, kwargs)
+    answer = modes.ask(overload, args, kwargs)
+    several = "return_indices" in _parameters(row) and any(v is True for v in values)
+    if isinstance(answer, tuple) and len(answer) > 1 and "->" not in _schemas()[row] and not several:
+        return answer[0]
+    return answer
 
 
 def value(t: Any) -> Any:
@@ -204,4 +212,4 @@ def decomposed(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, An
     """The call of an overload in other operators, or NotImplemented."""
     from torchlike._ops import decompositions
 
-    return decompositions.run(overload._opname, overload.bind(args, kwargs))
+    return decompositions.run(overload._opname, "", overload.bind(args, kwargs))

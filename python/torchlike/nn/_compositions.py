@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import torchlike as torch
+from torchlike._function import overridable
 from torchlike.nn import functional
 
 __all__ = [
@@ -57,6 +58,7 @@ def _canonical_mask(
     return mask
 
 
+@overridable
 def gumbel_softmax(
     logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Any:
@@ -219,6 +221,7 @@ def _check_attention_shapes(
     return bool(dims == 3)
 
 
+@overridable
 def multi_head_attention_forward(
     query: Any,
     key: Any,
