@@ -94,6 +94,11 @@ def sym_size(self: Any, dim: Any = None) -> Any:
 
 
 @by_hand
+def size(self: Any, dim: Any = None) -> Any:
+    return list(self.size()) if dim is None else self.size(dim)
+
+
+@by_hand
 def sym_stride(self: Any, dim: Any = None) -> Any:
     return self.stride() if dim is None else self.stride(dim)
 

@@ -321,7 +321,7 @@ def where(condition: Any, self: Any = None, other: Any = None) -> Any:
     sides = [
         v
         if isinstance(v, _C.Tensor)
-        else aten.scalar_tensor(v, dtype=dtype, device=condition.device)
+        else aten.scalar_tensor(v, dtype=dtype, layout=_C.strided, device=condition.device)
         for v in (self, other)
     ]
     return aten.where.self(condition, *sides)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchlike import _C
 from torchlike._ops import ops
 from torchlike._ops.decompositions import of
 
@@ -67,7 +68,7 @@ def logdet(self: Any) -> Any:
         return NotImplemented
     sign, log = aten._linalg_slogdet(self)[:2]
     negative = aten.eq.Scalar(sign, -1.0)
-    none = aten.scalar_tensor(math.nan, dtype=log.dtype, device=log.device)
+    none = aten.scalar_tensor(math.nan, dtype=log.dtype, layout=_C.strided, device=log.device)
     return aten.where.self(negative, none, log)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 from torchlike import _C
@@ -109,9 +110,9 @@ def _values(
         if name in values:
             continue
         place = places[position] if position < len(places) else None
-        by_place = name not in left and place in left and place not in known
         # A switch of ours is no number of theirs.
-        if by_place and isinstance(left[place], bool) == (argument.base == "bool"):
+        alike = isinstance(left.get(place or ""), bool) == (argument.base == "bool")
+        if name not in left and place in left and place not in known and alike:
             name = place
         value = left.pop(name, argument.default_value)
         if value is None and argument.has_default:
@@ -142,11 +143,24 @@ def _matter(row: str, left: dict[str, Any], outs: list[Any]) -> bool:
     return not all(is_plain(name, value) for name, value in left.items())
 
 
+def _said(row: str, given: dict[str, Any]) -> dict[str, Any]:
+    """What PyTorch's binding passes on where a caller said nothing: the device of what is made, ends of parts."""
+    if row == "slice":
+        ends = {"start": 0, "end": sys.maxsize}
+        return {name: end for name, end in ends.items() if given.get(name, 0) is None}
+    makes = "layout" in given and given.get("device", 0) is None
+    if makes and "Tensor" not in _schemas()[row].partition("->")[0]:
+        return {"device": _C.get_default_device()}
+    return {}
+
+
 def overload_of(
     row: str, form: str, values: tuple[Any, ...], outs: list[Any], within: str | None
 ) -> Any:
     """The overload that a call is, and its arguments by name; None if there is none."""
     given = dict(zip(_parameters(row), values, strict=True))
+    if within is None:
+        given.update(_said(row, given))
     base = row
     if row == "sub" and not isinstance(values[0], _C.Tensor):
         base, given = "rsub", {**given, "self": given["other"], "other": given["self"]}
