@@ -347,11 +347,42 @@ def test_a_model_may_change_while_it_is_walked():
         seen.append(name)
         if name == "0":
             module.add_module("new", nn.Linear(1, 1))
-            del m[1]
-    assert seen == ["", "0", "0.0", "0.new"]
+            m[1] = nn.GELU()
+    assert seen == ["", "0", "0.0", "0.new", "1"]
+    seen = []
+    for name, _ in m.named_parameters():
+        seen.append(name)
+        m[0].new.register_buffer("held", None)
+    assert seen == ["0.new.weight", "0.new.bias"]
     parameters = nn.Linear(2, 2).named_parameters()
     assert iter(parameters) is parameters
     assert repr(parameters).startswith("<generator object Module.named_parameters at ")
+
+
+def test_names_that_are_walked_do_not_change():
+    def walked(names, change):
+        for i, _ in enumerate(names):
+            if i == 0:
+                change()
+
+    def pair():
+        m = nn.Module()
+        m.a, m.b = nn.Linear(1, 1), nn.Linear(1, 1)
+        return m
+
+    changed = "dictionary changed size during iteration"
+    grown, shrunk = pair(), pair()
+    with pytest.raises(RuntimeError, match=changed):
+        walked(grown.parameters(), lambda: setattr(grown, "c", nn.ReLU()))
+    with pytest.raises(RuntimeError, match=changed):
+        walked(shrunk.parameters(), lambda: delattr(shrunk, "b"))
+    m = nn.Linear(1, 1)
+    with pytest.raises(RuntimeError, match=changed):
+        walked(m.parameters(), lambda: m.register_parameter("c", None))
+    # A module's own parameters come first: what is added below meanwhile is met.
+    m.register_module("below", nn.Linear(1, 1))
+    walked(m.parameters(), lambda: m.register_module("new", nn.Linear(1, 1)))
+    assert len(list(m.parameters())) == 6
 
 
 def test_hostile_trees_end_in_an_error():

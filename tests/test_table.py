@@ -1,7 +1,7 @@
 """The table test: everything that can be derived from the samples of a row.
 
 Each row is called by its samples as a function, method, in place and with `out=`, on the CPU and on meta, with
-arguments in other layouts, deferred and eager, and under the counter.
+arguments in other layouts, deferred and eager, under the counter and a dispatch mode.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 import samples
 import torchlike as torch
 from torchlike import _C
+from torchlike.utils._python_dispatch import TorchDispatchMode
 from torchlike.utils.counter import Counter
 
 FUNCTION, METHOD, IN_PLACE, OUT, EXACT = 1, 2, 4, 8, 16
@@ -311,6 +312,23 @@ def test_deferred_is_eager(row):
         for t in flat(got):
             torch.materialize(t)
         assert_same(got, want, values="empty" not in row)
+
+
+class Passes(TorchDispatchMode):
+    """A mode that only watches."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+@every(FUNCTION, METHOD)
+def test_a_dispatch_mode_changes_nothing(row):
+    """What a row comes down to, for those who watch, computes the same."""
+    for call in CALLS[row]:
+        want, *_ = run(row, call)
+        with Passes():
+            got, *_ = run(row, call)
+        assert_same(got, want, exact=False, values="empty" not in row)
 
 
 @every()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "_assert",
+    "_assert_async",
     "_check",
     "_check_index",
     "_check_is_size",
@@ -29,6 +30,13 @@ Message = Any
 def _assert(condition: Any, message: str) -> None:
     """Raises: AssertionError with the message, unless the condition holds."""
     assert condition, message
+
+
+def _assert_async(input: Any, assert_msg: str = "") -> None:
+    """Raises: RuntimeError if the one element of a tensor is zero; a tensor without values passes."""
+    if not input.is_meta and not input:
+        text = "Expected Tensor with single nonzero value, but got zero"
+        raise RuntimeError(assert_msg or text)
 
 
 def _check_with(error_type: type[Exception], cond: bool, message: Callable[[], str] | None) -> None:

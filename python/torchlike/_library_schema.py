@@ -10,18 +10,22 @@ from typing import Any, Optional, Union
 
 from torchlike import _C
 
+_NUMBER = int | float | bool
 _BASES: dict[Any, str] = {
     _C.Tensor: "Tensor",
     int: "SymInt",
     float: "float",
     bool: "bool",
     str: "str",
+    _NUMBER: "Scalar",
     _C.dtype: "ScalarType",
     _C.device: "Device",
 }
-_NUMBER = Union[int, float, bool]  # noqa: UP007 (compared with annotations)
+_LISTS = (typing.Sequence, typing.List, Sequence, list)  # noqa: UP006 (compared with annotations)
 _RESULTS: dict[Any, str] = {
     _C.Tensor: "Tensor",
+    typing.List[_C.Tensor]: "Tensor[]",  # noqa: UP006
+    list[_C.Tensor]: "Tensor[]",
     int: "SymInt",
     float: "float",
     bool: "bool",
@@ -31,13 +35,16 @@ _RESULTS: dict[Any, str] = {
 
 def _valid() -> dict[Any, str]:
     found: dict[Any, str] = {}
-    for base, text in [*_BASES.items(), (_NUMBER, "Scalar")]:
+    for base, text in _BASES.items():
         found[base] = text
         found[Optional[base]] = f"{text}?"  # noqa: UP045
-        for kind in (Sequence, typing.Sequence, list, typing.List):  # noqa: UP006
-            found[kind[base]] = f"{text}[]"
-            found[Optional[kind[base]]] = f"{text}[]?"  # noqa: UP045
-            found[kind[Optional[base]]] = f"{text}?[]"  # noqa: UP045
+        if text in ("str", "ScalarType", "Device"):
+            continue
+        found.update({kind[base]: f"{text}[]" for kind in _LISTS})
+        if text == "Tensor":
+            found.update({kind[Optional[base]]: f"{text}?[]" for kind in _LISTS})  # noqa: UP045
+        elif text != "Scalar":
+            found.update({Optional[kind[base]]: f"{text}[]?" for kind in _LISTS})  # noqa: UP045
     return found
 
 
@@ -58,6 +65,11 @@ def infer_schema(
     Raises:
         ValueError: if an annotation is missing, or says nothing that an operator takes.
     """
+    if isinstance(mutates_args, str) and mutates_args != "unknown":
+        raise ValueError(
+            "mutates_args must either be a sequence of the names of the arguments that are mutated or the string "
+            "'unknown'. "
+        )
     signature = inspect.signature(prototype_function)
 
     def fail(what: str) -> Any:
@@ -79,8 +91,16 @@ def infer_schema(
         kind = _kind(hints.get(name, p.annotation), valid)
         if kind is None:
             known = str(valid.keys()).replace("torchlike.", "torch.")
+            items = set(typing.get_args(p.annotation)) - {...}
+            hint = ""
+            if typing.get_origin(p.annotation) is tuple and len(items) == 1:
+                (item,) = items
+                hint = (
+                    "We do not support Tuple inputs in schema. As a workaround, please try to use List instead. "
+                    f"For example, {types.GenericAlias(list, item)}.\n\n"
+                )
             fail(
-                f"Parameter {name} has unsupported type {p.annotation}. The valid types are: {known}."
+                f"Parameter {name} has unsupported type {p.annotation}. {hint}The valid types are: {known}."
             )
         written = mutates_args == "unknown" or name in mutates_args
         if written and str(kind).startswith("Tensor"):
@@ -129,14 +149,14 @@ def _default(name: str, p: inspect.Parameter, fail: Any) -> str:
 def _result(annotation: Any, fail: Any) -> str:
     if annotation is None or annotation is type(None):
         return "()"
-    known = {**_RESULTS, list[_C.Tensor]: "Tensor[]", typing.List[_C.Tensor]: "Tensor[]"}  # noqa: UP006
-    found = _kind(annotation, known)
+    found = _kind(annotation, _RESULTS)
     if found is not None:
         return found
     if typing.get_origin(annotation) is tuple:
-        items = [_kind(a, known) for a in typing.get_args(annotation)]
+        items = [_kind(a, _RESULTS) for a in typing.get_args(annotation)]
         if all(items):
             text = ", ".join(str(i) for i in items)
             return f"({text})"
-    fail(f"Return has unsupported type {annotation}. The valid types are: {known.keys()}.")
+    known = str(_RESULTS).replace("torchlike.", "torch.")
+    fail(f"Return has unsupported type {annotation}. The valid types are: {known}.")
     return ""

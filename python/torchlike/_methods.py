@@ -124,6 +124,11 @@ def _make_wrapper_subclass(
     **policies: Any,
 ) -> Tensor:
     """A tensor of a class with `__torch_dispatch__`: sizes, a dtype and a device, and no data."""
+    if not isinstance(size, tuple | list):
+        kind = type(size).__name__
+        raise TypeError(
+            f"_make_wrapper_subclass(): argument 'size' (position 2) must be tuple of ints, not {kind}"
+        )
     where = None if device is None else _C.device(device)
     offset = storage_offset or 0
     return _C._wrapper(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from math import ceil, inf, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -236,7 +237,15 @@ def _nested(t: Any) -> str:
 
 
 def _str(self: Any, *, tensor_contents: str | None = None) -> str:
-    """The text of a tensor."""
+    """The text of a tensor; dispatch modes do not see how it is made."""
+    modes = sys.modules.get("torchlike._ops.modes")
+    if modes is None or not modes.stack():
+        return _text(self, tensor_contents)
+    with modes.without():
+        return _text(self, tensor_contents)
+
+
+def _text(self: Any, tensor_contents: str | None) -> str:
     cls = type(self)
     t = self.detach() if self.requires_grad else self
     if cls is not _C.Tensor:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from torchlike import _C
 from torchlike._library_checks import opcheck as opcheck
 from torchlike._library_schema import infer_schema
-from torchlike._ops import OpOverload, ops
+from torchlike._ops import OpOverload, ops, waiting
 from torchlike._ops.custom import key_name
 from torchlike._ops.schema import parse
 
@@ -93,8 +94,8 @@ class Library:
         packet, _dot, overload = name.partition(".")
         found = getattr(getattr(ops, self.ns), packet, None)
         target = getattr(found, overload or "default", None)
-        if target is not None:
-            target.kernels[key] = fn
+        kernels = waiting.setdefault(f"{self.ns}::{name}", {}) if target is None else target.kernels
+        kernels[key] = fn
 
     def fallback(self, fn: Any, dispatch_key: Any = "", **_: Any) -> None:
         """Accepted, without an effect."""
@@ -120,7 +121,10 @@ def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
 def _parts(qualname: str) -> tuple[str, str]:
     names = qualname.split("::")
     if len(names) != 2:
-        raise ValueError(f"not enough values to unpack (expected 2, got {len(names)})")
+        raise ValueError(
+            f'Expected `qualname` to be of the form "namespace::name", but got {qualname}. The qualname passed to the '
+            "torch.library APIs must consist of a namespace and a name, e.g. aten::sin"
+        )
     return names[0], names[1]
 
 
@@ -151,6 +155,7 @@ class CustomOpDef:
         if known is not None and (overload or "default") in known.overloads():
             vars(space).pop(packet)
         self._opoverload: OpOverload = space.define(f"{self._qualname}{schema}")
+        self._opoverload.definition = self
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
@@ -215,8 +220,8 @@ def custom_op(
     """
 
     def inner(fn: Any) -> CustomOpDef:
-        namespace, op_name = _parts(name)
         text = infer_schema(fn, mutates_args=mutates_args) if schema is None else schema
+        namespace, op_name = _parts(name)
         made = CustomOpDef(namespace, op_name, text, fn)
         made.register_kernel(device_types)(fn)
         return made
@@ -235,18 +240,42 @@ def wrap_triton(triton_kernel: Any, /) -> Any:
 
 
 def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
-    """Adds an operator by its schema, which begins with the arguments."""
+    """Adds an operator by its schema, which begins with the arguments.
+
+    Raises:
+        ValueError: if it does not, or the name has no namespace.
+    """
+    if not schema.lstrip().startswith("("):
+        raise ValueError(
+            'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got '
+            f'"{schema}"'
+        )
     namespace, name = _parts(qualname)
     (lib or Library(namespace, "FRAGMENT")).define(f"{name}{schema}", tags=tags)
 
 
+def _check_device(kind: str) -> None:
+    with contextlib.suppress(NotImplementedError):  # one of PyTorch's that is not here
+        _C.device(kind)
+
+
 def impl(qualname: Any, types: Any, func: Any = None, *, lib: Any = None) -> Any:
-    """Sets the kernel of an operator for devices; "default" means all."""
+    """Sets the kernel of an operator, which may be defined later, for devices; "default" means all.
+
+    Raises:
+        RuntimeError: if there are no such devices.
+    """
+    kinds = [types] if isinstance(types, str) else list(types)
+    for kind in kinds:
+        if kind != "default":
+            _check_device(kind)
 
     def inner(func: Any) -> Any:
-        overload = _overload(qualname)
-        for kind in [types] if isinstance(types, str) else types:
-            overload.kernels[key_name(kind)] = func
+        try:
+            kernels = _overload(qualname).kernels
+        except AttributeError:
+            kernels = waiting.setdefault(qualname, {})
+        kernels.update({key_name(kind): func for kind in kinds})
         return func
 
     return inner if func is None else inner(func)

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import types
 import warnings
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
@@ -156,37 +157,35 @@ def _namespaces() -> Iterator[tuple[str, Any]]:
     yield "torch.special", torch.special
 
 
-def _overridable_of(name: str, space: Any) -> Iterator[tuple[str, Any]]:
-    ignored = get_ignored_functions()
+def _functions_of(name: str, space: Any) -> Iterator[tuple[str, Any]]:
     for attribute in dir(space):
         if attribute.startswith("_") and (space is not Tensor or not attribute.endswith("__")):
             continue
         func = getattr(space, attribute)
         path = f"{name}.{attribute}"
         if space is Tensor and not callable(func) and hasattr(func, "__get__"):
-            if func.__get__ not in ignored:
-                yield f"{path}.__get__", func.__get__
-                yield f"{path}.__set__", getattr(func, "__set__", None)
+            yield f"{path}.__get__", func.__get__
+            yield f"{path}.__set__", getattr(func, "__set__", None)
             continue
         if isinstance(func, type | types.ModuleType) or not callable(func):
             continue
-        try:
-            if func not in ignored and getattr(object, attribute, None) is not func:
-                yield path, func
-        except TypeError:  # not hashable, so nothing that is looked up
-            continue
+        if isinstance(func, Hashable) and getattr(object, attribute, None) is not func:
+            yield path, func
 
 
 @functools.cache
 def _overridable() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
     spaces: dict[Any, list[Any]] = {}
     names: dict[Any, str] = {}
+    ignored = get_ignored_functions()
     for name, space in _namespaces():
-        for path, func in _overridable_of(name, space):
+        for path, func in _functions_of(name, space):
             if func is None:
                 continue
-            spaces.setdefault(space, []).append(func)
-            names.setdefault(func, path)
+            names[func] = path
+            getter = getattr(getattr(func, "__self__", None), "__get__", None)
+            if func not in ignored and getter not in ignored:
+                spaces.setdefault(space, []).append(func)
     return spaces, names
 
 

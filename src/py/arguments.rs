@@ -288,7 +288,11 @@ impl<'py> Incoming<'py> {
             })
         });
         let objects = positional.map(|(_, o)| o).chain(keywords.map(|(_, o)| o));
-        watch::asked(objects, watch::Style::Parsed)
+        let style = match group.takes_nothing() {
+            true => watch::Style::Bare,
+            false => watch::Style::Parsed,
+        };
+        watch::asked(objects, style)
     }
 
     /// Fits the call to one overload: fills `values` in schema order and gives what `out=` is.

@@ -9,7 +9,7 @@ use super::results::scalar;
 use super::types::{self, device, dtype};
 use crate::layers::{Next, modes};
 use crate::ops::args::{Arg, Args};
-use crate::ops::op::{Ret, Value};
+use crate::ops::op::{Body, Ret, Value};
 use crate::ops::schema::{NONE, Returns};
 use crate::ops::{Call, Form};
 use crate::{Dims, Error, ErrorKind, Result, Scalar, Storage, Tensor, mode};
@@ -27,12 +27,14 @@ thread_local! {
     /// The tensors of the arguments of the calls under way, and results that handlers gave.
     static NOTED: RefCell<Vec<(Tensor, Py<PyAny>)>> = const { RefCell::new(Vec::new()) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// The composite that runs.
+    static WITHIN: Cell<Option<&'static str>> = const { Cell::new(None) };
     /// An exception on its way through the core.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
 /// True if a dispatch mode is on.
-fn on() -> bool {
+pub fn on() -> bool {
     mode::layers() & mode::DISPATCH != 0
 }
 
@@ -153,10 +155,26 @@ pub fn dispatching<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'
     Ok(made)
 }
 
+/// Says what composite runs until it is dropped.
+struct Within(Option<&'static str>);
+
+impl Within {
+    fn of(name: Option<&'static str>) -> Self {
+        Self(WITHIN.replace(name))
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        WITHIN.set(self.0);
+    }
+}
+
 /// Shows a leaf to Python, which answers or passes it on.
 fn hook(c: Call, next: Next) -> Result<Ret> {
     let answered = Python::attach(|py| -> PyResult<Option<Ret>> {
         let shown = show(py, &c)?;
+        let _within = Within::of(None);
         let seen = leaves(py)?.call1(&shown)?;
         if seen.is(py.NotImplemented().bind(py)) {
             return Ok(None);
@@ -171,7 +189,11 @@ fn hook(c: Call, next: Next) -> Result<Ret> {
             Ok(Ret::Tuple(Vec::new()))
         }
         Ok(Some(ret)) => Ok(ret),
-        Ok(None) => next.call(c),
+        Ok(None) => {
+            let def = &c.args.op.def;
+            let _within = matches!(def.body, Body::Compose(_)).then(|| Within::of(Some(def.name)));
+            next.call(c)
+        }
         Err(e) => Err(carried(e)),
     }
 }
@@ -198,6 +220,18 @@ pub fn fresh(t: Tensor) -> Result<Tensor> {
         return crate::f::lift_fresh(&t);
     }
     Ok(t)
+}
+
+/// A number as a tensor that is assigned to elements, where a dispatch mode is to see it as PyTorch's.
+pub fn assigned(n: Scalar, to: &Tensor) -> Result<Tensor> {
+    crate::ops::index::mask::check_fits(n, to.dtype())?;
+    if to.is_meta() {
+        return crate::f::ScalarTensor::new(n)
+            .dtype(to.dtype())
+            .device(to.device())
+            .call();
+    }
+    crate::f::lift_fresh(&Tensor::scalar(n, to.dtype())?.to_device(to.device())?)
 }
 
 /// As [`fresh`], and cut off from what came before: in inference mode nobody but a dispatch mode would see to that.
@@ -238,7 +272,7 @@ pub fn raised(error: &Error) -> Option<PyErr> {
         .flatten()
 }
 
-/// `(row, form, values, outs, is a leaf here)`, what Python sees of a call.
+/// `(row, form, values, outs, is a leaf here, the composite that makes the call)`, what Python sees of a call.
 fn show<'py>(py: Python<'py>, c: &Call) -> PyResult<Bound<'py, PyTuple>> {
     let values = c
         .args
@@ -256,16 +290,14 @@ fn show<'py>(py: Python<'py>, c: &Call) -> PyResult<Bound<'py, PyTuple>> {
                 .collect::<PyResult<Vec<_>>>()?,
         ),
     };
-    let composite = matches!(
-        c.args.op.def.body,
-        crate::ops::op::Body::Compose(_) | crate::ops::op::Body::Forward(_)
-    );
+    let composite = matches!(c.args.op.def.body, Body::Compose(_) | Body::Forward(_));
     (
         c.args.op.def.name,
         form,
         PyTuple::new(py, values)?,
         PyList::new(py, outs)?,
         !composite,
+        WITHIN.get(),
     )
         .into_pyobject(py)
 }
@@ -346,6 +378,8 @@ fn taken(answer: &Bound<'_, PyAny>, c: &Call) -> PyResult<Ret> {
     }
     Ok(match &c.args.op.schema.returns {
         Returns::Tuple(_) => Ret::Tuple(taken_tensors(answer)?),
+        // Some functions give one tensor, or more if they are asked to.
+        Returns::One if answer.is_instance_of::<PyTuple>() => Ret::Tuple(taken_tensors(answer)?),
         Returns::One => same_or_one(taken_tensor(answer)?, c.args),
         _ if is_tensor(answer) => same_or_one(taken_tensor(answer)?, c.args),
         _ if answer.is_instance_of::<PyTuple>() || answer.is_instance_of::<PyList>() => {

@@ -6,10 +6,12 @@ use super::dispatch::{fresh, fresh_leaf};
 use super::generator::seed_of;
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::types::{PyDType, PyDevice, device, device_of, dtype};
+use super::watch;
 use crate::layers::{self, record};
 use crate::{DType, Device, kernels, mode, random};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 
 fn dtype_of(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<DType>> {
     match o {
@@ -40,6 +42,29 @@ fn device_arg(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<D
     }
 }
 
+/// Shows a call that makes a tensor of `data` to function modes, with what was given beside it.
+fn shown_maker<'py>(
+    name: &str,
+    data: &Bound<'py, PyAny>,
+    options: &[(&str, Option<&Bound<'py, PyAny>>)],
+    flags: &[(&str, bool)],
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if watch::state() & (watch::OFF | watch::MODES) != watch::MODES {
+        return Ok(None);
+    }
+    let kwargs = PyDict::new(data.py());
+    for (key, value) in options {
+        value.map_or(Ok(()), |v| kwargs.set_item(key, v))?;
+    }
+    for (key, _) in flags.iter().filter(|(_, on)| *on) {
+        kwargs.set_item(key, true)?;
+    }
+    let function = data.py().import("torchlike")?.getattr(name)?;
+    let args = PyTuple::new(data.py(), [data])?;
+    let kwargs = (!kwargs.is_empty()).then_some(&kwargs);
+    super::modes::shown(&function, &format!("torch.{name}"), &args, kwargs)
+}
+
 /// A tensor with the values of a Python object, copied.
 #[pyfunction]
 #[pyo3(signature = (data, *, dtype=None, device=None, requires_grad=false, pin_memory=false))]
@@ -50,7 +75,11 @@ fn tensor<'py>(
     requires_grad: bool,
     pin_memory: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = pin_memory;
+    let options = [("dtype", dtype), ("device", device)];
+    let flags = [("requires_grad", requires_grad), ("pin_memory", pin_memory)];
+    if let Some(made) = shown_maker("tensor", data, &options, &flags)? {
+        return Ok(made);
+    }
     let d = dtype_of(dtype, "tensor")?;
     let dev = device_arg(device, "tensor")?;
     let py = data.py();
@@ -91,6 +120,10 @@ fn as_tensor<'py>(
     dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let options = [("dtype", dtype), ("device", device)];
+    if let Some(made) = shown_maker("as_tensor", data, &options, &[])? {
+        return Ok(made);
+    }
     let d = dtype_of(dtype, "as_tensor")?;
     let dev = device_arg(device, "as_tensor")?;
     let py = data.py();
@@ -122,7 +155,7 @@ fn as_tensor<'py>(
 /// A tensor on a NumPy array's memory.
 #[pyfunction]
 fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    wrap(ndarray.py(), super::numpy::from_array(ndarray)?)
+    wrap(ndarray.py(), fresh(super::numpy::from_array(ndarray)?)?)
 }
 
 /// A tensor on the memory of an object with the buffer protocol.
@@ -197,11 +230,11 @@ fn shown<'py, const N: usize>(
     name: &str,
     args: [&Bound<'py, PyAny>; N],
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    if !super::watch::watched(args) {
+    if !watch::watched(args) {
         return Ok(None);
     }
     let function = py.import("torchlike._C")?.getattr(name)?;
-    let args = pyo3::types::PyTuple::new(py, args)?;
+    let args = PyTuple::new(py, args)?;
     super::modes::shown(&function, &format!("torch.{name}"), &args, None)
 }
 

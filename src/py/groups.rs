@@ -32,6 +32,12 @@ pub struct Group {
 }
 
 impl Group {
+    /// True for a method without arguments.
+    pub(super) fn takes_nothing(&self) -> bool {
+        self.method
+            && matches!(self.overloads.as_slice(), [only] if only.op.schema.params.len() == 1)
+    }
+
     /// The group of one row alone.
     pub(super) fn of_row(py: Python<'_>, op: &'static Op, in_place: bool) -> Self {
         Self {

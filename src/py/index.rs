@@ -117,7 +117,12 @@ pub fn set<'py>(
     let value = if let Some(v) = tensor_ref(value) {
         Put::Tensor(v)
     } else if let Some(n) = convert::number(value) {
-        Put::Scalar(n)
+        if dispatch::on() {
+            converted = dispatch::assigned(n, slf.get().get())?;
+            Put::Tensor(&converted)
+        } else {
+            Put::Scalar(n)
+        }
     } else if super::numpy::is_array(value) {
         converted = super::numpy::from_array(value)?;
         Put::Tensor(&converted)

@@ -37,6 +37,37 @@ impl Line {
     pub fn takes(&self, n: usize) -> bool {
         (self.count - self.optional..=self.count).contains(&n)
     }
+
+    /// Whether a call has as many arguments as the signature has entries, which is when their types are compared.
+    fn is_as_long(&self, positional: &[Bound<'_, PyAny>], keywords: &[Keyword<'_>]) -> bool {
+        positional.len() + keywords.len() == self.entries.len().max(1)
+    }
+
+    /// Keywords that no entry has; one with a default is never found, as in PyTorch.
+    fn unknown(&self, keywords: &[Keyword<'_>]) -> Vec<String> {
+        let known = |k: &Bound<'_, PyAny>| self.entries.iter().any(|e| k.eq(&e.1).unwrap_or(false));
+        let unknown = keywords.iter().filter(|(k, _)| !known(k));
+        unknown.map(|(k, _)| k.to_string()).collect()
+    }
+
+    /// The classes of arguments, with marks around those that are not what the entry says.
+    fn marked(&self, positional: &[Bound<'_, PyAny>], keywords: &[Keyword<'_>]) -> String {
+        let mark = |o: &Bound<'_, PyAny>, entry: Option<&(String, String)>| {
+            let found = describe(o);
+            if entry.is_some_and(|e| e.0 == found && found != "bool") {
+                found
+            } else {
+                format!("!{found}!")
+            }
+        };
+        let placed = positional.iter().enumerate();
+        let mut types: Vec<String> = placed.map(|(i, o)| mark(o, self.entries.get(i))).collect();
+        types.extend(keywords.iter().map(|(k, v)| {
+            let named = self.entries.iter().find(|e| k.eq(&e.1).unwrap_or(false));
+            format!("{k}={}", mark(v, named))
+        }));
+        types.join(", ")
+    }
 }
 
 /// Names with signatures of long ago that PyTorch still accepts and does not list.
@@ -241,6 +272,43 @@ pub fn invalid_combination(
     positional: &[Bound<'_, PyAny>],
     keywords: &[Keyword<'_>],
 ) -> String {
+    let head = format!("{name}() received an invalid combination of arguments - got ");
+    if let [only] = lines {
+        let mut unknown = only.unknown(keywords);
+        if !unknown.is_empty() {
+            unknown.reverse();
+            let unknown = unknown.join(", ");
+            return format!("{head}unrecognized keyword arguments: {unknown}");
+        }
+        let got = match only.is_as_long(positional, keywords) {
+            true => only.marked(positional, keywords),
+            false => classes(positional, keywords),
+        };
+        return format!("{head}({got}), but expected ({})", only.text());
+    }
+    let got = classes(positional, keywords);
+    let mut text = format!("{head}({got}), but expected one of:\n");
+    for l in lines {
+        text.push_str(&format!(" * ({})\n", l.text()));
+        if !l.is_as_long(positional, keywords) {
+            continue;
+        }
+        let unknown = l.unknown(keywords);
+        let why = if unknown.is_empty() {
+            format!(
+                "arguments have invalid types: ({})",
+                l.marked(positional, keywords)
+            )
+        } else {
+            format!("keywords were incorrect: {}", unknown.join(", "))
+        };
+        text.push_str(&format!("      didn't match because some of the {why}\n"));
+    }
+    text
+}
+
+/// The classes of arguments, as messages list them.
+fn classes(positional: &[Bound<'_, PyAny>], keywords: &[Keyword<'_>]) -> String {
     let mut got: Vec<String> = positional.iter().map(class_name).collect();
     got.extend(
         keywords
@@ -251,58 +319,7 @@ pub fn invalid_combination(
     if positional.is_empty() && !keywords.is_empty() {
         got.push_str(", ");
     }
-    let head = format!(
-        "{name}() received an invalid combination of arguments - got ({got}), but expected "
-    );
-    if let [only] = lines {
-        return format!("{head}({})", only.text());
-    }
-    let mut text = format!("{head}one of:\n");
-    for l in lines {
-        text.push_str(&format!(" * ({})\n", l.text()));
-        if positional.len() + keywords.len()
-            != l.entries.len().max(usize::from(l.entries.is_empty()))
-        {
-            continue;
-        }
-        let known = |k: &Bound<'_, PyAny>| l.entries.iter().any(|e| k.eq(&e.1).unwrap_or(false));
-        let wrong: Vec<String> = keywords
-            .iter()
-            .filter(|(k, _)| !known(k))
-            .map(|(k, _)| k.to_string())
-            .collect();
-        if wrong.is_empty() {
-            let mark = |o: &Bound<'_, PyAny>, entry: Option<&(String, String)>| {
-                let found = describe(o);
-                if entry.is_some_and(|e| e.0 == found && found != "bool") {
-                    found
-                } else {
-                    format!("!{found}!")
-                }
-            };
-            let mut types: Vec<String> = positional
-                .iter()
-                .enumerate()
-                .map(|(i, o)| mark(o, l.entries.get(i)))
-                .collect();
-            types.extend(keywords.iter().map(|(k, v)| {
-                format!(
-                    "{k}={}",
-                    mark(v, l.entries.iter().find(|e| k.eq(&e.1).unwrap_or(false)))
-                )
-            }));
-            text.push_str(&format!(
-                "      didn't match because some of the arguments have invalid types: ({})\n",
-                types.join(", ")
-            ));
-        } else {
-            text.push_str(&format!(
-                "      didn't match because some of the keywords were incorrect: {}\n",
-                wrong.join(", ")
-            ));
-        }
-    }
-    text
+    got
 }
 
 /// The name of a value's class as messages spell it.

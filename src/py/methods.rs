@@ -141,7 +141,11 @@ fn watched<'py>(
     let (args, kwargs) = gathered(receiver, arguments, nargs, kwnames)?;
     let original = method.original.bind(py);
     let objects: Vec<_> = args.iter().chain(kwargs.values()).collect();
-    let asked = watch::asked(&objects, Style::Parsed);
+    let style = match method.flags & !ffi::METH_CLASS {
+        ffi::METH_NOARGS => Style::Bare,
+        _ => Style::Parsed,
+    };
+    let asked = watch::asked(&objects, style);
     if let Some(class) = watch::kept_class(&asked) {
         let result = original.call(&args, Some(&kwargs))?;
         return watch::keep(result, &class).map(Bound::into_ptr);
@@ -175,7 +179,7 @@ fn watched<'py>(
         Shown {
             function,
             name: &name,
-            style: Style::Parsed,
+            style,
             args: &args,
             kwargs,
         }

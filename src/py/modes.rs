@@ -301,12 +301,35 @@ fn _handle<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    ask(function, name, relevant, args, kwargs, Style::Python)
+}
+
+/// Shows a call of an operator of `ops`.
+#[pyfunction]
+fn _handle_op<'py>(
+    function: &Bound<'py, PyAny>,
+    name: &str,
+    relevant: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    ask(function, name, relevant, args, kwargs, Style::Parsed)
+}
+
+fn ask<'py>(
+    function: &Bound<'py, PyAny>,
+    name: &str,
+    relevant: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+    style: Style,
+) -> PyResult<Bound<'py, PyAny>> {
     let relevant: Vec<_> = relevant.try_iter()?.collect::<PyResult<_>>()?;
-    let asked = watch::asked(&relevant, Style::Python);
+    let asked = watch::asked(&relevant, style);
     let shown = Shown {
         function,
         name,
-        style: Style::Python,
+        style,
         args,
         kwargs: Some(kwargs),
     };
@@ -383,7 +406,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     add!(_push_on_torch_function_stack _pop_torch_function_stack _len_torch_function_stack _get_function_stack_at
         _is_torch_function_mode_enabled _is_torch_function_enabled _is_torch_function_all_disabled _has_torch_function
-        _has_torch_function_unary _has_torch_function_variadic _watched _handle _overloaded_args _disabled_torch_function_impl);
+        _has_torch_function_unary _has_torch_function_variadic _watched _handle _handle_op _overloaded_args _disabled_torch_function_impl);
     let py = m.py();
     watch::add_quiet::<super::types::PyDType>(py);
     watch::add_quiet::<PyDevice>(py);

@@ -198,6 +198,8 @@ pub enum Style {
     Parsed,
     /// Written in Python: plain tensors are asked too (and decline), keywords are always passed.
     Python,
+    /// A method or an attribute without arguments, which nothing parses: its tensor is asked, whatever it is.
+    Bare,
 }
 
 /// The arguments to ask.
@@ -214,7 +216,11 @@ pub fn asked<'a, 'py: 'a>(
         if found.iter().any(|f| f.get_type().is(&class)) {
             return;
         }
-        let plain = style == Style::Python && is_exact_tensor(o);
+        let plain = match style {
+            Style::Parsed => false,
+            Style::Python => is_exact_tensor(o),
+            Style::Bare => is_tensor(o),
+        };
         if !plain && handler(o).is_none() {
             return;
         }
@@ -341,6 +347,10 @@ pub fn course<'py>(
     style: Style,
     args: &[&Bound<'py, PyAny>],
 ) -> PyResult<Course<'py>> {
+    let style = match (style, args) {
+        (Style::Parsed, [_]) => Style::Bare,
+        _ => style,
+    };
     let found = asked(args.iter().copied(), style);
     if let Some(class) = kept_class(&found) {
         return Ok(Course::Keep(class));

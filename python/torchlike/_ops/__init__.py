@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["Argument", "FunctionSchema", "OpOverload", "OpOverloadPacket", "ops"]
 
 
+# Kernels of operators that nobody has defined yet, by their names and devices.
+waiting: dict[str, dict[str, Callable[..., Any]]] = {}
+
+
 class OpOverload:
     """One overload of an operator: callable, with a schema."""
 
@@ -31,6 +35,7 @@ class OpOverload:
         self.__module__ = f"torch._ops.{self.namespace}"
         self.tags: list[Any] = []
         self.kernels: dict[str, Callable[..., Any]] = {}
+        self.definition: Any = None  # the `CustomOpDef` that made it
 
     @functools.cached_property
     def _schema(self) -> FunctionSchema:
@@ -84,7 +89,7 @@ class OpOverload:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if _C._watched(args, kwargs):
-            return _C._handle(self, f"torch._ops.{self}", _flat(args, kwargs), args, kwargs)
+            return _C._handle_op(self, f"torch._ops.{self}", _flat(args, kwargs), args, kwargs)
         from torchlike._ops import calls
 
         return calls.run(self, args, kwargs)
@@ -151,7 +156,7 @@ class OpOverloadPacket:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if _C._watched(args, kwargs):
-            return _C._handle(self, f"torch._ops.{self}", _flat(args, kwargs), args, kwargs)
+            return _C._handle_op(self, f"torch._ops.{self}", _flat(args, kwargs), args, kwargs)
         from torchlike._ops import binding
 
         return binding.choose(self, args, kwargs)(*args, **kwargs)
@@ -198,7 +203,9 @@ class _OpNamespace(types.ModuleType):
         name = text.partition("(")[0].partition("::")[2].partition(".")[0]
         packet = self.__dict__.get(name) or OpOverloadPacket(f"{self._space}::{name}")
         self.__dict__[name] = packet
-        return packet.add(text)
+        made = packet.add(text)
+        made.kernels.update(waiting.pop(made.name(), {}))
+        return made
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
@@ -33,14 +34,31 @@ def kernel_of(overload: OpOverload, key: str) -> Any:
 
     Raises:
         NotImplementedError: if there is none.
+        RuntimeError: if a function of Python's has none for shapes alone.
     """
+    definition = overload.definition
+    if key == "Meta" and definition is not None and key not in overload.kernels:
+        raise RuntimeError(
+            f"There was no fake impl registered for {definition!r}. This is necessary for torch.compile/export/fx "
+            f"tracing to work. Please use `{definition._init_fn.__name__}.register_fake` to add an fake impl."
+        )
     for name in (key, *ANYWHERE):
         if name in overload.kernels:
             return overload.kernels[name]
+    name = overload.name()
+    if key == "Meta":
+        raise NotImplementedError(
+            f"{name}: attempted to run this operator with Meta tensors, but there was no fake impl or Meta kernel "
+            "registered. You may have run into this message while using an operator with PT2 compilation APIs "
+            "(torch.compile/torch.export); in order to use this operator with those APIs you'll need to add a fake "
+            "impl. Please see the following for next steps:  "
+            "https://pytorch.org/tutorials/advanced/custom_ops_landing_page.html"
+        )
     raise NotImplementedError(
-        f"Could not run '{overload.name()}' with arguments from the '{key}' backend. This could be because the "
-        f"operator doesn't exist for this backend. '{overload.name()}' is only available for these backends: "
-        f"[{', '.join(overload.kernels)}]."
+        f"Could not run '{name}' with arguments from the '{key}' backend. This could be because the operator doesn't "
+        "exist for this backend, or was omitted during the selective/custom build process (if using custom build). "
+        "If you are a Facebook employee using PyTorch on mobile, please visit https://fburl.com/ptmfixes for possible "
+        f"resolutions. '{name}' is only available for these backends: [{', '.join(overload.kernels)}]."
     )
 
 
@@ -52,8 +70,29 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
     kernel = kernel_of(overload, _device_key(values))
     result = kernel(*args, **kwargs)
     binding.check_results(overload._schema, result)
+    if overload.definition is not None:
+        _check_aliases(overload.definition, values, result)
     result = _with_gradient(overload, values, result)
     return result
+
+
+def _check_aliases(definition: Any, values: dict[str, Any], result: Any) -> None:
+    """Refuses results of a function of Python's that share memory with arguments or each other."""
+    results = result if isinstance(result, tuple | list) else (result,)
+    taken = {t.untyped_storage()._cdata for t in modes.tensors(values.values())}
+    for t in modes.tensors(results):
+        storage = t.untyped_storage()._cdata
+        if storage in taken:
+            function = definition._init_fn
+            where = inspect.getmodule(function)
+            raise RuntimeError(
+                f"{function.__name__} (with implementation in {where}): The output of this custom operator (1) must "
+                "not also be an input to this custom operator and (2) may not alias any inputs to this custom operator "
+                "or other returns. The most common way to trigger this error is if we have y = custom_op(x) and y and "
+                "x are the same Tensor. Please instead return a clone of the offending output tensor(s) (e.g. return "
+                "x.clone()) or refactor the custom operator to not return y."
+            )
+        taken.add(storage)
 
 
 def _with_gradient(overload: OpOverload, values: dict[str, Any], result: Any) -> Any:

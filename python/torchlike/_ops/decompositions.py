@@ -29,11 +29,18 @@ def of(*names: str) -> Callable[[F], F]:
     return note
 
 
-def run(name: str, values: dict[str, Any]) -> Any:
-    """The result of an operator in other operators, or NotImplemented."""
-    from torchlike._ops import decompositions_nn as _nn  # noqa: F401 (fills the table)
+def run(name: str, form: str, values: dict[str, Any]) -> Any:
+    """The result of an operator or a row, in its form, in other operators, or NotImplemented."""
+    # These fill the table.
+    from torchlike._ops import decompositions_cells as _cells  # noqa: F401
+    from torchlike._ops import decompositions_images as _images  # noqa: F401
+    from torchlike._ops import decompositions_linalg as _linalg  # noqa: F401
+    from torchlike._ops import decompositions_losses as _losses  # noqa: F401
+    from torchlike._ops import decompositions_nn as _nn  # noqa: F401
 
-    function = _TABLE.get(name)
+    base, _, overload = name.partition("#")
+    name = base + form
+    function = _TABLE.get(f"{name}#{overload}") or _TABLE.get(name)
     if function is None:
         return NotImplemented
     if "name" in function.__code__.co_varnames[: function.__code__.co_argcount]:
@@ -53,14 +60,28 @@ def matmul(self: Any, other: Any) -> Any:
         return aten.squeeze_(aten.mm(aten.unsqueeze(self, 0), other), 0)
     if a == 2 and b == 2:
         return aten.mm(self, other)
-    if a == 3 and b == 3 and self.shape[0] == other.shape[0]:
-        return batched(self, other)
-    if a >= 3 and b in (1, 2):
-        rows = aten.view(self, [-1, self.shape[-1]])
-        if b == 1:
-            return aten._unsafe_view(aten.mv(rows, other), list(self.shape[:-1]))
-        return aten._unsafe_view(aten.mm(rows, other), [*self.shape[:-1], other.shape[-1]])
-    return NotImplemented if a < 3 or b < 3 else batched(self, other)
+    if a >= 3 and b in (1, 2) and (_in_rows(self) or (b == 2 and other.requires_grad)):
+        product = aten.mv if b == 1 else aten.mm
+        sizes = [*self.shape[:-1], *other.shape[1:]]
+        return aten._unsafe_view(product(as_rows(self), other), sizes)
+    if a == 1 or b == 1:
+        return NotImplemented
+    if a == 2:
+        # Whether the other way round would be one matrix; it is looked at and not used.
+        aten.transpose.int(other, -2, -1)
+    return batched(self, other)
+
+
+def _in_rows(x: Any) -> bool:
+    """Whether all but the last dimension go on in even steps, so that they are one."""
+    sizes, strides = x.shape, x.stride()
+    return all(strides[i] == strides[i + 1] * sizes[i + 1] for i in range(x.dim() - 2))
+
+
+def as_rows(x: Any) -> Any:
+    """All but the last dimension as one."""
+    sizes = [x.numel() // max(x.shape[-1], 1), x.shape[-1]]
+    return aten.view(x, [-1, x.shape[-1]]) if _in_rows(x) else _copied(x, sizes)
 
 
 def batched(a: Any, b: Any) -> Any:
@@ -69,8 +90,9 @@ def batched(a: Any, b: Any) -> Any:
 
     batch = list(broadcast_shapes(a.shape[:-2], b.shape[:-2]))
     n, m, p = a.shape[-2], a.shape[-1], b.shape[-1]
-    a = aten.view(aten.expand(a, [*batch, n, m]), [-1, n, m])
-    b = aten.view(aten.expand(b, [*batch, m, p]), [-1, m, p])
+    count = math.prod(batch)
+    a = reshape(aten.expand(a, [*batch, n, m]), [count, n, m])
+    b = reshape(aten.expand(b, [*batch, m, p]), [count, m, p])
     return aten._unsafe_view(aten.bmm(a, b), [*batch, n, p])
 
 
@@ -137,6 +159,26 @@ def contiguous(self: Any, memory_format: Any = None) -> Any:
 def broadcast_to(self: Any, size: Any) -> Any:
     """`expand`."""
     return aten.expand(self, list(size))
+
+
+@of("expand_as")
+def expand_as(self: Any, other: Any) -> Any:
+    """`expand`."""
+    return aten.expand(self, list(other.shape))
+
+
+@of("view_as")
+def view_as(self: Any, other: Any) -> Any:
+    """`view`."""
+    return aten.view(self, list(other.shape))
+
+
+@of("view")
+def view(self: Any, size: Any = None, dtype: Any = None) -> Any:
+    """Memory read as another dtype has a history of its own."""
+    if dtype is None:
+        return NotImplemented
+    return aten.detach(aten.view.dtype(self, dtype))
 
 
 @of("movedim", "moveaxis")
@@ -269,6 +311,64 @@ def broadcast_tensors(tensors: Any) -> Any:
     return [t if list(t.shape) == shape else aten.expand(t, shape) for t in tensors]
 
 
+@of("where")
+def where(condition: Any, self: Any = None, other: Any = None) -> Any:
+    """Numbers become tensors, of the dtype of what stands beside them."""
+    numbers = [v for v in (self, other) if not isinstance(v, _C.Tensor)]
+    if not numbers or None in numbers:
+        return NotImplemented
+    dtype = _C.result_type(self, other)
+    sides = [
+        v
+        if isinstance(v, _C.Tensor)
+        else aten.scalar_tensor(v, dtype=dtype, layout=_C.strided, device=condition.device)
+        for v in (self, other)
+    ]
+    return aten.where.self(condition, *sides)
+
+
+@of("max", "min")
+def extreme(self: Any, other: Any = None, dim: Any = None, name: str = "", **_: Any) -> Any:
+    """Of two tensors: `maximum`, `minimum`."""
+    if other is None:
+        return NotImplemented
+    return (aten.maximum if name == "max" else aten.minimum)(self, other)
+
+
+@of("isreal")
+def isreal(self: Any) -> Any:
+    """Ones, as far as numbers are real."""
+    if self.is_complex():
+        return NotImplemented
+    return aten.ones_like(self, dtype=_C.bool, memory_format=_C.preserve_format)
+
+
+@of("is_nonzero")
+def is_nonzero(self: Any) -> Any:
+    """A look at the value."""
+    if self.numel() != 1:
+        return NotImplemented
+    return bool(aten._local_scalar_dense(self))
+
+
+@of("nanmean")
+def nanmean(self: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """The sum without NaN, divided by the number of those that are none."""
+    if not self.is_floating_point():
+        return NotImplemented
+    dims = [dim] if isinstance(dim, int) else dim
+    apart = aten.detach(self)
+    there = aten.logical_not_(aten.ne.Tensor(apart, apart))
+    count = aten.sum.dim_IntList(there, dims, keepdim)
+    return aten.div.Tensor(aten.nansum(self, dims, keepdim, dtype=dtype), count)
+
+
+@of("conj_physical")
+def conj_physical(self: Any) -> Any:
+    """The operator, for numbers that have an imaginary part."""
+    return aten._conj_physical(self) if self.is_complex() else NotImplemented
+
+
 @of("square")
 def square(self: Any) -> Any:
     """The second power."""
@@ -298,6 +398,16 @@ def argsort(self: Any, dim: int = -1, descending: bool = False, **_: Any) -> Any
     return aten.sort(self, dim, descending)[1]
 
 
+@of("unique_consecutive")
+def unique_consecutive(
+    self: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Any:
+    """Those results of the operator that are asked for."""
+    made, inverse, counts = aten.unique_consecutive(self, return_inverse, return_counts, dim)
+    others = [t for t, on in ((inverse, return_inverse), (counts, return_counts)) if on]
+    return (made, *others) if others else made
+
+
 @of("special.expit")
 def expit(self: Any) -> Any:
     """`sigmoid`."""
@@ -309,9 +419,17 @@ def take_along_dim(self: Any, indices: Any, dim: Any = None) -> Any:
     """`gather`, of what is expanded."""
     if dim is None:
         return NotImplemented
-    wide = aten.expand(self, list(self.shape))
-    index = aten.remainder.Scalar(aten.expand(indices, list(indices.shape)), self.shape[dim])
-    return aten.gather(wide, dim, index)
+    from torchlike import broadcast_shapes
+
+    d = dim % self.dim()
+    apart = [[*t.shape[:d], 1, *t.shape[d + 1 :]] for t in (self, indices)]
+    shape = list(broadcast_shapes(*apart))
+
+    def wide(t: Any) -> Any:
+        return aten.expand(t, [*shape[:d], t.shape[d], *shape[d + 1 :]])
+
+    values, index = wide(self), aten.remainder.Scalar(wide(indices), self.shape[d])
+    return aten.gather(values, dim, index)
 
 
 @of("linalg.norm", "linalg.matrix_norm", "norm")
@@ -325,10 +443,12 @@ def norm(
     **_: Any,
 ) -> Any:
     """The norm of the elements."""
-    if ord not in (None, "fro", 2) or p not in (None, "fro", 2) or (ord == 2 and self.dim() == 2):
+    order = 2 if p in (None, "fro") else p
+    plain = isinstance(order, int | float) and ord in (None, "fro", 2)
+    if not plain or (ord == 2 and self.dim() == 2):
         return NotImplemented
     dims = [dim] if isinstance(dim, int) else dim
-    return aten.linalg_vector_norm(self, 2, dims, keepdim, dtype=dtype)
+    return aten.linalg_vector_norm(self, order, dims, keepdim, dtype=dtype)
 
 
 @of("cdist")

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from torchlike import _C
+from torchlike._limits import finfo
 from torchlike._ops import ops
-from torchlike._ops.decompositions import batched, of, reduced
-from torchlike._ops.schema import REDUCTIONS
+from torchlike._ops.decompositions import as_rows, batched, matmul, of
 
 aten: Any = ops.aten
 _N = "nn.functional."
@@ -16,19 +16,22 @@ _N = "nn.functional."
 
 @of(_N + "linear")
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    """`t`, then one product; batches become rows."""
+    """`t`, then one product; rows that lie together become a matrix, others are multiplied as they are."""
+    if weight.dim() == 1:
+        return NotImplemented
     if input.dim() == 2:
         turned = aten.t(weight)
         return aten.mm(input, turned) if bias is None else aten.addmm(bias, input, turned)
-    if input.dim() == 1 or weight.dim() == 1:
-        return NotImplemented
     sizes = [*input.shape[:-1], weight.shape[0]]
-    if bias is None:
-        turned = aten.t(weight)
+    if bias is not None and input.is_contiguous():
         rows = aten.view(input, [-1, input.shape[-1]])
-        return aten._unsafe_view(aten.mm(rows, turned), sizes)
-    rows = aten.view(input, [-1, input.shape[-1]])
-    return aten.view(aten.addmm(bias, rows, aten.t(weight)), sizes)
+        return aten.view(aten.addmm(bias, rows, aten.t(weight)), sizes)
+    turned = aten.t(weight)
+    if input.dim() > 2 and weight.requires_grad:
+        made = aten._unsafe_view(aten.mm(as_rows(input), turned), sizes)
+    else:
+        made = matmul(input, turned)
+    return made if bias is None else aten.add.Tensor(made, bias)
 
 
 def _mask(input: Any, p: float, mask: Any) -> Any:
@@ -40,20 +43,31 @@ def _mask(input: Any, p: float, mask: Any) -> Any:
 def dropout(input: Any, p: float = 0.5, training: Any = None, train: Any = None, **how: Any) -> Any:
     """A mask of draws, scaled."""
     on = train if training is None else training
-    if how.get("inplace") or p in (0, 1) or not on:
+    if p in (0, 1) or not on:
         return NotImplemented
+    if how.get("inplace"):
+        mask = aten.bernoulli_.float(aten.empty_like(input), 1 - p)
+        return aten.mul_.Tensor(input, aten.div_.Scalar(mask, 1 - p))
     return _mask(input, p, aten.empty_like(input))
 
 
-@of(_N + "dropout1d", _N + "dropout2d", _N + "dropout3d")
+@of(_N + "dropout1d", _N + "dropout2d", _N + "dropout3d", "feature_dropout")
 def feature_dropout(
-    input: Any, p: float = 0.5, training: bool = True, inplace: bool = False
+    input: Any,
+    p: float = 0.5,
+    training: Any = True,
+    inplace: bool = False,
+    train: Any = None,
+    name: str = "",
 ) -> Any:
     """A mask of one draw a channel, scaled."""
-    if inplace or p in (0, 1) or not training:
+    if inplace or p in (0, 1) or not (training if train is None else train):
         return NotImplemented
-    shape = [*input.shape[:2], *[1] * (input.dim() - 2)]
-    return _mask(input, p, aten.new_empty(input, shape))
+    alone = input.dim() == {"1d": 2, "3d": 4}.get(name[-2:])
+    x = aten.unsqueeze(input, 0) if alone else input
+    shape = [*x.shape[:2], *[1] * (x.dim() - 2)]
+    made = _mask(x, p, aten.new_empty(x, shape))
+    return aten.squeeze_.dim(made, 0) if alone else made
 
 
 @of(_N + "layer_norm", "layer_norm")
@@ -79,7 +93,23 @@ def group_norm(
     return aten.native_group_norm(input, weight, bias, n, channels, rest, num_groups, eps)[0]
 
 
-@of(_N + "batch_norm")
+@of("rms_norm", _N + "rms_norm")
+def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: Any = None) -> Any:
+    """The reciprocal root of the mean square, in single precision at least."""
+    if input.is_complex() or not input.is_floating_point():
+        return NotImplemented
+    wide = input.dtype in (_C.float32, _C.float64)
+    x = input if wide else aten._to_copy(input, dtype=_C.float32)
+    dims = [input.dim() - 1 - i for i in range(len(normalized_shape))]
+    least = finfo(x.dtype).eps if eps is None else eps
+    mean = aten.mean.dim(aten.pow.Tensor_Scalar(x, 2), dims, True)
+    made = aten.mul.Tensor(x, aten.rsqrt(aten.add_.Scalar(mean, least)))
+    if weight is not None:
+        made = aten.mul.Tensor(made, weight)
+    return made if wide else aten._to_copy(made, dtype=input.dtype, device=input.device)
+
+
+@of(_N + "batch_norm", "batch_norm")
 def batch_norm(
     input: Any,
     running_mean: Any = None,
@@ -89,6 +119,7 @@ def batch_norm(
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
+    **_: Any,
 ) -> Any:
     """The first result of the operator that also gives what backward needs; its reserve is made first."""
     aten.empty.memory_format([0], dtype=_C.uint8, device=input.device)
@@ -108,77 +139,38 @@ def softmax(self: Any, dim: Any = None, dtype: Any = None, name: str = "", **_: 
     return made(self, dim, False)
 
 
-@of(_N + "cross_entropy")
-def cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-    **_: Any,
+@of("_nn.gelu#tanh")
+def gelu(self: Any) -> Any:
+    """The operator, which is told how."""
+    return aten.gelu(self, approximate="tanh")
+
+
+@of(_N + "logsigmoid", "_nn.log_sigmoid")
+def logsigmoid(self: Any) -> Any:
+    """The first result of the operator that also gives what backward needs."""
+    return aten.log_sigmoid_forward(self)[0]
+
+
+@of("_nn.rrelu")
+def drawn_rrelu(self: Any, lower: float, upper: float, generator: Any = None) -> Any:
+    """The operator as it is in training."""
+    return rrelu(self, lower, upper, True, generator)
+
+
+@of("rrelu", _N + "rrelu")
+def rrelu(
+    self: Any,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: Any = None,
+    inplace: bool = False,
 ) -> Any:
-    """Logarithms, then the loss of the classes."""
-    if target.is_floating_point() or label_smoothing or input.dim() > 2 or input.dim() == 0:
+    """The operator, which also keeps the slopes."""
+    if inplace:
         return NotImplemented
-    logs = aten._log_softmax(input, input.dim() - 1, False)
-    return nll_loss(logs, target, weight, ignore_index, reduction)
-
-
-@of(_N + "nll_loss")
-def nll_loss(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    **_: Any,
-) -> Any:
-    """The first result of the operator that also gives the weights' sum."""
-    if input.dim() not in (1, 2):
-        return NotImplemented
-    return aten.nll_loss_forward(input, target, weight, REDUCTIONS[reduction], ignore_index)[0]
-
-
-@of(_N + "l1_loss")
-def l1_loss(input: Any, target: Any, reduction: str = "mean", **_: Any) -> Any:
-    """The mean or sum of absolute differences."""
-    return reduced(aten.abs(aten.sub.Tensor(input, target)), reduction)
-
-
-@of(_N + "kl_div")
-def kl_div(
-    input: Any, target: Any, reduction: str = "mean", log_target: bool = False, **_: Any
-) -> Any:
-    """target * (log target - input)."""
-    if log_target or reduction == "batchmean":
-        return NotImplemented
-    product = aten.mul.Tensor(target, input)
-    return reduced(aten.sub.Tensor(aten.xlogy.Tensor(target, target), product), reduction)
-
-
-@of(_N + "poisson_nll_loss")
-def poisson_nll_loss(
-    input: Any,
-    target: Any,
-    log_input: bool = True,
-    full: bool = False,
-    reduction: str = "mean",
-    **_: Any,
-) -> Any:
-    """exp(input) - target * input."""
-    if not log_input or full:
-        return NotImplemented
-    product = aten.mul.Tensor(target, input)
-    return reduced(aten.sub.Tensor(aten.exp(input), product), reduction)
-
-
-@of(_N + "normalize")
-def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, **_: Any) -> Any:
-    """Divides by the norms, which are kept from zero."""
-    norms = aten.linalg_vector_norm(input, p, [dim] if isinstance(dim, int) else dim, True)
-    floor = aten.clamp_min(norms, eps)
-    return aten.div.Tensor(input, aten.expand(floor, list(input.shape)))
+    noise = aten.empty_like(self, memory_format=_C.contiguous_format)
+    return aten.rrelu_with_noise(self, noise, lower, upper, training, generator)
 
 
 @of(_N + "softsign")
@@ -195,7 +187,7 @@ def relu6(self: Any = None, inplace: bool = False, input: Any = None) -> Any:
     return aten.hardtanh_(x, 0, 6) if inplace else aten.hardtanh(x, 0, 6)
 
 
-@of(_N + "prelu")
+@of(_N + "prelu", "prelu")
 def prelu(self: Any, weight: Any) -> Any:
     """A slope a channel, in the tensor's dimensions."""
     if weight.dim() != self.dim():
@@ -204,15 +196,6 @@ def prelu(self: Any, weight: Any) -> Any:
             shape[1] = weight.numel()
         weight = aten.view(weight, shape)
     return aten._prelu_kernel(self, weight)
-
-
-@of(_N + "one_hot")
-def one_hot(tensor: Any, num_classes: int = -1) -> Any:
-    """Compares with every class."""
-    if num_classes < 0:
-        return NotImplemented
-    classes = aten.arange(num_classes, dtype=tensor.dtype, device=tensor.device)
-    return aten._to_copy(aten.eq.Tensor(aten.unsqueeze(tensor, -1), classes), dtype=_C.int64)
 
 
 @of(_N + "embedding")
@@ -276,68 +259,6 @@ for _dims in (1, 2, 3):
     of(f"conv_transpose{_dims}d", f"{_N}conv_transpose{_dims}d")(_convolution(_dims, True))
 
 
-@of(_N + "max_pool2d", _N + "max_pool2d_with_indices", "max_pool2d")
-def max_pool2d(
-    input: Any = None,
-    kernel_size: Any = 1,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: Any = None,
-    name: str = "",
-    self: Any = None,
-) -> Any:
-    """The operator that also gives the places."""
-    both = aten.max_pool2d_with_indices(
-        self if input is None else input, kernel_size, stride or [], padding, dilation, ceil_mode
-    )
-    return both if return_indices or "with_indices" in name else both[0]
-
-
-@of(_N + "adaptive_avg_pool2d")
-def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
-    """The operator, or a mean where one number is left."""
-    sizes = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
-    sizes = sizes * 2 if len(sizes) == 1 else sizes
-    sizes = [n if s is None else s for s, n in zip(sizes, input.shape[-2:], strict=True)]
-    if sizes == [1, 1]:
-        return aten.mean.dim(input, [-1, -2], True)
-    return aten._adaptive_avg_pool2d(input, sizes)
-
-
-@of(_N + "adaptive_avg_pool1d", "adaptive_avg_pool1d")
-def adaptive_avg_pool1d(input: Any = None, output_size: Any = 1, self: Any = None) -> Any:
-    """That of images of height one."""
-    x = self if input is None else input
-    size = output_size if isinstance(output_size, int) else output_size[0]
-    return aten.squeeze.dim(aten._adaptive_avg_pool2d(aten.unsqueeze(x, -2), [1, size]), -2)
-
-
-@of(_N + "pad")
-def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
-    """A constant around the tensor."""
-    if mode != "constant":
-        return NotImplemented
-    return aten.constant_pad_nd(input, list(pad), value or 0)
-
-
-@of(_N + "interpolate")
-def interpolate(
-    input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", **_: Any
-) -> Any:
-    """The operator of the mode, for images."""
-    if mode != "nearest" or input.dim() != 4 or (size is not None and scale_factor is not None):
-        return NotImplemented
-    if size is not None:
-        return aten.upsample_nearest2d.default(
-            input, [size] * 2 if isinstance(size, int) else list(size)
-        )
-    factors = list(scale_factor) * (1 if len(scale_factor) == 2 else 2)
-    sizes = [int(n * f) for n, f in zip(input.shape[2:], factors, strict=True)]
-    return aten.upsample_nearest2d.default(input, sizes, *factors)
-
-
 @of(_N + "scaled_dot_product_attention")
 def attention(
     query: Any,
@@ -349,23 +270,41 @@ def attention(
     scale: Any = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Scaled products, a mask, a softmax, and products again."""
-    if dropout_p or enable_gqa or query.dim() < 3 or key.dim() < 3 or value.dim() < 3:
+    """One operator on the host where it can be, else scaled products, a mask, a softmax, and products again."""
+    if query.dim() < 3 or key.dim() < 3 or value.dim() < 3 or (is_causal and attn_mask is not None):
+        return NotImplemented
+    if attn_mask is not None and attn_mask.dtype == _C.bool:
+        attn_mask = _as_numbers(attn_mask, query)
+    if _fused(query, key, value, attn_mask, dropout_p, enable_gqa):
+        how: Any = {n: v for n, v in (("attn_mask", attn_mask), ("scale", scale)) if v is not None}
+        operator = aten._scaled_dot_product_flash_attention_for_cpu
+        return operator(query, key, value, 0.0, is_causal, **how)[0]
+    if enable_gqa:
         return NotImplemented
     root = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    q = aten.mul.Scalar(query, root)
     if is_causal:
-        q = aten.mul.Scalar(query, root)
         shape = [query.shape[-2], key.shape[-2]]
         attn_mask = aten.tril(aten.ones(shape, dtype=_C.bool, device=query.device))
         attn_mask = _as_numbers(attn_mask, query)
-    else:
-        if attn_mask is not None and attn_mask.dtype == _C.bool:
-            attn_mask = _as_numbers(attn_mask, query)
-        q = aten.mul.Scalar(query, root)
     scores = batched(q, aten.mul.Scalar(aten.transpose.int(key, -2, -1), root))
     if attn_mask is not None:
         scores = aten.add.Tensor(scores, attn_mask)
-    return batched(aten._safe_softmax(scores, -1), value)
+    weights = aten._safe_softmax(scores, -1)
+    if dropout_p:
+        weights = dropout(weights, dropout_p, True)
+    return batched(weights, value)
+
+
+def _fused(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, grouped: bool) -> bool:
+    """Whether PyTorch has one operator for this attention."""
+    same = query.dtype == key.dtype == value.dtype and query.is_floating_point()
+    heads = grouped or query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
+    sizes = query.shape[-1] == key.shape[-1] == value.shape[-1] and key.shape[-2] == value.shape[-2]
+    masked = mask is None or (mask.dim() in (2, 4) and not mask.requires_grad)
+    filled = query.numel() > 0 and key.numel() > 0
+    on_host = query.device.type == "cpu" and query.dim() == 4
+    return on_host and same and heads and sizes and masked and filled and not dropout_p
 
 
 def _as_numbers(mask: Any, like: Any) -> Any:
@@ -374,34 +313,25 @@ def _as_numbers(mask: Any, like: Any) -> Any:
     return aten.where.self(mask, zero, low)
 
 
-@of(_N + "unfold")
-def unfold(
-    input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> Any:
-    """Patches as columns."""
-    both = [
-        [v] * 2 if isinstance(v, int) else list(v) for v in (kernel_size, dilation, padding, stride)
-    ]
-    return aten.im2col(input, *both)
-
-
-@of(_N + "grid_sample")
-def grid_sample(
+@of(_N + "embedding_bag")
+def embedding_bag(
     input: Any,
-    grid: Any,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
-    align_corners: Any = None,
+    weight: Any,
+    offsets: Any = None,
+    max_norm: Any = None,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: Any = None,
+    **_: Any,
 ) -> Any:
-    """The operator for images."""
-    if input.dim() != 4:
+    """The first result of the operator that also gives what backward needs."""
+    if max_norm is not None or input.dim() != 1 or offsets is None:
         return NotImplemented
-    how = ("bilinear", "nearest", "bicubic").index(mode)
-    outside = ("zeros", "border", "reflection").index(padding_mode)
-    return aten.grid_sampler_2d(input, grid, how, outside, bool(align_corners))
-
-
-@of(_N + "affine_grid")
-def affine_grid(theta: Any, size: Any, align_corners: Any = None) -> Any:
-    """The operator."""
-    return aten.affine_grid_generator(theta, list(size), bool(align_corners))
+    made = aten._embedding_bag if weight.requires_grad else aten._embedding_bag_forward_only
+    number = ("sum", "mean", "max").index(mode)
+    last = -1 if padding_idx is None else padding_idx
+    how = (scale_grad_by_freq, number, sparse, per_sample_weights, include_last_offset, last)
+    return made(weight, input, offsets, *how)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 from torchlike import _C
@@ -37,11 +38,29 @@ NAMES = {
 }
 
 # Questions about a tensor, which are no operators to those who watch.
-SILENT = frozenset(("numel", "is_same_size", "is_nonzero", "is_complex", "is_floating_point"))
+SILENT = frozenset(("numel", "is_same_size", "is_complex", "is_floating_point"))
 
 # Operators whose second operand may be a number where the schema says Tensor.
 NUMBERS = frozenset(
     ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "floor_divide", "floor_divide_")
+)
+
+# Composites that PyTorch writes in Python, where a number beside a tensor is seen as a tensor; in C++ it is not.
+PYTHON = frozenset(
+    "nn.functional." + name
+    for name in (
+        "gaussian_nll_loss",
+        "gumbel_softmax",
+        "kl_div",
+        "local_response_norm",
+        "lp_pool1d",
+        "lp_pool2d",
+        "lp_pool3d",
+        "multilabel_soft_margin_loss",
+        "softsign",
+        "tanhshrink",
+        "triplet_margin_with_distance_loss",
+    )
 )
 
 aten: Any = ops.aten
@@ -50,12 +69,18 @@ _SPACES = ("linalg.", "fft.", "special.")
 
 
 @functools.cache
-def _parameters(row: str) -> list[str]:
-    schemas = {name: schema for name, schema, _, _ in _C._op_table()}
-    text = schemas[row]
+def _schemas() -> dict[str, str]:
+    return {name: schema for name, schema, _, _ in _C._op_table()}
+
+
+@functools.cache
+def _parameters(row: str) -> dict[str, str]:
+    """The parameters of a row, and their defaults as the schema spells them."""
+    text = _schemas()[row]
     start = text.index("(")
     inside = text[start + 1 : closing(text, start)]
-    return [p.partition("=")[0].split()[-1] for p in split(inside) if p != "*"]
+    halves = [p.partition("=") for p in split(inside) if p != "*"]
+    return {head.split()[-1]: default for head, _, default in halves}
 
 
 def _packet(row: str, form: str) -> OpOverloadPacket | None:
@@ -69,22 +94,25 @@ def _packet(row: str, form: str) -> OpOverloadPacket | None:
     return getattr(ops.aten, found + ("_" if form == "_" else ""), None)
 
 
-def _values(overload: OpOverload, given: dict[str, Any], outs: list[Any]) -> dict[str, Any] | None:
-    """The arguments of an overload by name, from those of a row; None if it does not fit."""
+def _values(
+    overload: OpOverload, given: dict[str, Any], outs: list[Any], numbers: bool
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The arguments of an overload by name, from those of a row, and what is left; None if it does not fit."""
     schema = overload._schema
     out_names = [a.name for a in schema.arguments if a.kwarg_only and a.alias_info is not None]
     if len(out_names) != len(outs):
         return None
     values: dict[str, Any] = dict(zip(out_names, outs, strict=True))
     left = dict(given)
-    numbers = overload._opname in NUMBERS
     places, known = list(given), {a.name for a in schema.arguments}
     for position, argument in enumerate(schema.arguments):
         name = argument.name
         if name in values:
             continue
         place = places[position] if position < len(places) else None
-        if name not in left and place in left and place not in known:
+        # A switch of ours is no number of theirs.
+        alike = isinstance(left.get(place or ""), bool) == (argument.base == "bool")
+        if name not in left and place in left and place not in known and alike:
             name = place
         value = left.pop(name, argument.default_value)
         if value is None and argument.has_default:
@@ -93,38 +121,72 @@ def _values(overload: OpOverload, given: dict[str, Any], outs: list[Any]) -> dic
             return None
         if name == "reduction" and isinstance(value, str):
             value = REDUCTIONS.get(value, value)
-        if not fits(argument, value, numbers):
+        apart = isinstance(value, _C.Tensor) and argument.base != "Tensor"
+        if apart or not fits(argument, value, numbers):
             return None
         values[argument.name] = value
-    return None if any(v is not None for v in left.values()) and _matter(left) else values
+    return values, left
 
 
-def _matter(left: dict[str, Any]) -> bool:
-    """True if a value that the overload has no place for is more than a default."""
-    others = [v for v in left.values() if not isinstance(v, _C.Tensor | list)]
-    return any(v is not None and v is not False and v != _C.strided for v in others)
+def _matter(row: str, left: dict[str, Any], outs: list[Any]) -> bool:
+    """True if a value that the overload has no place for is more than the row's default, or than `out=` says."""
+    defaults = _parameters(row)
+    said = [v for t in outs for v in (t.dtype, t.device)]
+
+    def is_plain(name: str, value: Any) -> bool:
+        if value is None or value is False or value is _C.strided:
+            return True
+        if isinstance(value, _C.Tensor):
+            return False
+        return str(value) == defaults[name].strip("'") or value in said
+
+    return not all(is_plain(name, value) for name, value in left.items())
 
 
-def overload_of(row: str, form: str, values: tuple[Any, ...], outs: list[Any]) -> Any:
+def _said(row: str, given: dict[str, Any]) -> dict[str, Any]:
+    """What PyTorch's binding passes on where a caller said nothing: the device of what is made, ends of parts."""
+    if row == "slice":
+        ends = {"start": 0, "end": sys.maxsize}
+        return {name: end for name, end in ends.items() if given.get(name, 0) is None}
+    makes = "layout" in given and given.get("device", 0) is None
+    if makes and "Tensor" not in _schemas()[row].partition("->")[0]:
+        return {"device": _C.get_default_device()}
+    return {}
+
+
+def overload_of(
+    row: str, form: str, values: tuple[Any, ...], outs: list[Any], within: str | None
+) -> Any:
     """The overload that a call is, and its arguments by name; None if there is none."""
     given = dict(zip(_parameters(row), values, strict=True))
+    if within is None:
+        given.update(_said(row, given))
+    base = row
     if row == "sub" and not isinstance(values[0], _C.Tensor):
-        row, given = "rsub", {**given, "self": given["other"], "other": given["self"]}
-    packet = _packet(row, form)
+        base, given = "rsub", {**given, "self": given["other"], "other": given["self"]}
+    packet = _packet(base, form)
     if packet is None:
         return None
+    numbers = packet._name in NUMBERS and (within is None or within in PYTHON)
     found = None
     for overload in packet.real():
-        fitted = _values(overload, given, outs)
-        if fitted is not None:
+        fitted = _values(overload, given, outs, numbers)
+        if fitted is not None and not _matter(row, fitted[1], outs):
             if not overload.implicit:
-                return overload, fitted
-            found = found or (overload, fitted)
+                return overload, fitted[0]
+            found = found or (overload, fitted[0])
     return found
 
 
-def seen(row: str, form: str, values: tuple[Any, ...], outs: list[Any], leaf: bool) -> Any:
-    """Shows a call to modes and arguments; NotImplemented passes it on.
+def seen(
+    row: str,
+    form: str,
+    values: tuple[Any, ...],
+    outs: list[Any],
+    leaf: bool,
+    within: str | None = None,
+) -> Any:
+    """Shows a call, which a composite `within` may have made, to modes and arguments; NotImplemented passes it on.
 
     Outside of inference mode autograd takes composites apart, and answers `detach_` itself.
     """
@@ -134,12 +196,10 @@ def seen(row: str, form: str, values: tuple[Any, ...], outs: list[Any], leaf: bo
     if row in SILENT or (apart and row == "detach#inplace"):
         return NotImplemented
     if apart and form != "out":
-        made = decompositions.run(
-            row.partition("#")[0] + form, dict(zip(_parameters(row), values, strict=True))
-        )
+        made = decompositions.run(row, form, dict(zip(_parameters(row), values, strict=True)))
         if made is not NotImplemented:
             return made
-    found = overload_of(row, form, values, outs)
+    found = overload_of(row, form, values, outs, within)
     if found is None and leaf and _C._dispatch_handlers(modes.tensors((*values, *outs))):
         raise NotImplementedError(
             f"{row}: no operator of ops.aten to show to a tensor that handles its calls"
@@ -148,7 +208,11 @@ def seen(row: str, form: str, values: tuple[Any, ...], outs: list[Any], leaf: bo
         return NotImplemented
     overload, fitted = found
     args, kwargs = spelled(overload._schema, fitted)
-    return modes.ask(overload, args, kwargs)
+    answer = modes.ask(overload, args, kwargs)
+    several = "return_indices" in _parameters(row) and any(v is True for v in values)
+    if isinstance(answer, tuple) and len(answer) > 1 and "->" not in _schemas()[row] and not several:
+        return answer[0]
+    return answer
 
 
 def value(t: Any) -> Any:
@@ -162,4 +226,4 @@ def decomposed(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, An
     """The call of an overload in other operators, or NotImplemented."""
     from torchlike._ops import decompositions
 
-    return decompositions.run(overload._opname, overload.bind(args, kwargs))
+    return decompositions.run(overload._opname, "", overload.bind(args, kwargs))

@@ -70,7 +70,7 @@ def ask(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         TypeError: if nobody answers.
     """
     handlers = _C._dispatch_handlers(tensors((*args, *kwargs.values())))
-    types = [type(t) for t, _ in handlers]
+    types = tuple(type(t) for t, _ in handlers)
     refused = []
     if stack():
         mode = pop()

@@ -64,6 +64,11 @@ class Argument(NamedTuple):
         return self.type.partition("[")[0].rstrip("?")
 
     @property
+    def is_out(self) -> bool:
+        """True for a tensor that the result is written to."""
+        return self.kwarg_only and self.alias_info is not None and self.alias_info.is_write
+
+    @property
     def is_list(self) -> bool:
         """True for lists."""
         return "[" in self.type

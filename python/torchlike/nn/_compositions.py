@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import torchlike as torch
+from torchlike._function import overridable
 from torchlike.nn import functional
 
 __all__ = [
@@ -57,6 +58,7 @@ def _canonical_mask(
     return mask
 
 
+@overridable
 def gumbel_softmax(
     logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Any:
@@ -219,6 +221,7 @@ def _check_attention_shapes(
     return bool(dims == 3)
 
 
+@overridable
 def multi_head_attention_forward(
     query: Any,
     key: Any,
@@ -355,7 +358,7 @@ def multi_head_attention_forward(
         weights = F.softmax(weights, dim=-1)
         if dropout_p > 0.0:
             weights = F.dropout(weights, p=dropout_p)
-        out = torch.bmm(weights, v).transpose(0, 1).contiguous().view(tgt_len * bsz, embed_dim)
+        out = torch.bmm(weights, v).transpose(0, 1).reshape(tgt_len * bsz, embed_dim)
         out = F.linear(out, out_proj_weight, out_proj_bias)
         out = out.view(tgt_len, bsz, out.size(1))
         weights = weights.view(bsz, num_heads, tgt_len, src_len)
@@ -373,7 +376,7 @@ def multi_head_attention_forward(
     k = k.view(bsz, num_heads, src_len, head_dim)
     v = v.view(bsz, num_heads, src_len, head_dim)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal)
-    out = out.permute(2, 0, 1, 3).contiguous().view(bsz * tgt_len, embed_dim)
+    out = out.permute(2, 0, 1, 3).reshape(bsz * tgt_len, embed_dim)
     out = F.linear(out, out_proj_weight, out_proj_bias)
     out = out.view(tgt_len, bsz, out.size(1))
     return (out if batched else out.squeeze(1)), None

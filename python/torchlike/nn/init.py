@@ -132,11 +132,12 @@ def _redraw_outside(
     if not outside.any():
         return tensor
     values = tensor
-    while outside.any():
+    while True:
         again = torch.empty_like(values).normal_(mean, std, generator=generator)
         values = torch.where(outside, again, values)
         outside = (values < low) | (values > high)
-    return tensor.copy_(values)
+        if not outside.any():
+            return tensor.copy_(values)
 
 
 def _accept_by_density(
@@ -204,7 +205,7 @@ def zeros_(tensor: Any) -> Any:
 
 def eye_(tensor: Any) -> Any:
     """Ones on the diagonal of a matrix, zeros elsewhere."""
-    if tensor.ndimension() != 2:
+    if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     with torch.no_grad():
         torch.eye(*tensor.shape, out=tensor, requires_grad=tensor.requires_grad)
@@ -213,7 +214,7 @@ def eye_(tensor: Any) -> Any:
 
 def dirac_(tensor: Any, groups: int = 1) -> Any:
     """A convolution kernel that passes its input channels through."""
-    dims = tensor.ndimension()
+    dims = tensor.dim()
     if dims not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     shape = tensor.size()
@@ -234,7 +235,7 @@ def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
         raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
         )
-    outputs, inputs = tensor.size(0), tensor.size(1)
+    inputs, outputs = tensor.size(1), tensor.size(0)
     field = math.prod(tensor.shape[2:]) if tensor.dim() > 2 else 1
     return inputs * field, outputs * field
 
@@ -296,7 +297,7 @@ def kaiming_normal_(
 
 def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
     """A matrix (trailing dimensions taken together) with orthonormal rows or columns."""
-    if tensor.ndimension() < 2:
+    if tensor.dim() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
         return tensor
@@ -307,16 +308,16 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
     wide = rows < cols
     with torch.no_grad():
         matrix = tensor.new_empty((rows, cols)).normal_(0, 1, generator=generator)
-        q, r = torch.linalg.qr(matrix.t() if wide else matrix)
-        q = q * torch.diag(r, 0).sign()  # makes the factorisation unique
-        tensor.copy_((q.t() if wide else q).reshape(tensor.shape))
+        q, r = torch.linalg.qr(matrix.t_() if wide else matrix)
+        q *= torch.diag(r, 0).sign()  # makes the factorisation unique
+        tensor.copy_((q.t_() if wide else q).reshape(tensor.shape))
         tensor.mul_(gain)
     return tensor
 
 
 def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
     """A matrix of normal numbers in which a share of each column is zero."""
-    if tensor.ndimension() != 2:
+    if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     if _valueless(tensor):
         return tensor

@@ -206,19 +206,35 @@ pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
             &number
         }
     };
+    if sliced.indices.is_empty() {
+        return assign(&sliced.view, value);
+    }
     // Leading dimensions of size 1 do not count.
+    let shorter;
+    let value = if value.shape().first() == Some(&1) {
+        shorter = f::view(value, &Dims::new(without_ones(value)))?;
+        &shorter
+    } else {
+        value
+    };
+    f::IndexPut::new(&sliced.view, &sliced.indices[..], value).call_()
+}
+
+fn without_ones(value: &Tensor) -> &[i64] {
     let lead = value.shape().iter().take_while(|&&d| d == 1).count();
-    let mut value = value.clone();
-    if lead > 0 {
-        value = f::view(&value, &Dims::new(&value.shape()[lead..]))?;
+    &value.shape()[lead..]
+}
+
+/// Writes a value, broadcast, by PyTorch's steps.
+fn assign(target: &Tensor, value: &Tensor) -> Result<()> {
+    if value.shape() == target.shape() {
+        return helpers::copy_(target, value);
     }
-    if !sliced.indices.is_empty() {
-        return f::IndexPut::new(&sliced.view, &sliced.indices[..], &value).call_();
+    if value.ndim() == 0 && value.device().is_cpu() && target.device().is_cpu() {
+        return f::FillTensor::new(target, value).call_();
     }
-    if value.shape() != sliced.view.shape() {
-        value = f::expand(&value, sliced.view.shape())?;
-    }
-    helpers::copy_(&sliced.view, &value)
+    let value = f::view(value, &Dims::new(without_ones(value)))?;
+    helpers::copy_(target, &f::expand(&value, target.shape())?)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "nonzero",
         "(Tensor self)",
-        FMO,
+        FMO | X,
         body!(nonzero_rule, nonzero),
         "The positions of the elements that are not zero, one a row.",
     )

@@ -242,7 +242,7 @@ fn uniform_part(
 /// The total weight of the targets that are not ignored.
 fn counted_weight(a: &calls::NnFunctionalCrossEntropy, ignored: &Tensor) -> Result<Tensor> {
     let Some(w) = a.weight else {
-        return f::sum(&f::logical_not(ignored)?);
+        return f::sum(&f::bitwise_not(ignored)?);
     };
     let safe = f::masked_fill(a.target, &f::eq(a.target, a.ignore_index)?, 0i64)?;
     let gathered = f::index_select(w, 0, &f::reshape(&safe, &[-1])?)?;

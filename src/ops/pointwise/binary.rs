@@ -201,6 +201,17 @@ fn factor(s: Scalar, d: DType) -> Result<Ctx> {
     Ok(ctx)
 }
 
+/// As [`factor`], in the type's own precision, as sums have it.
+fn narrow_factor(s: Scalar, d: DType) -> Result<Ctx> {
+    let mut ctx = factor(s, d)?;
+    match d {
+        DType::BF16 => ctx.f[0] = half::bf16::from_f32(ctx.f[0] as f32).to_f64(),
+        DType::F16 => ctx.f[0] = half::f16::from_f32(ctx.f[0] as f32).to_f64(),
+        _ => {}
+    }
+    Ok(ctx)
+}
+
 fn check_scale(a: Scalar, d: DType) -> Result<()> {
     if matches!(a, Scalar::Bool(_)) && d != DType::Bool {
         bail!(Runtime, "Boolean alpha only supported for Boolean results.");
@@ -238,7 +249,7 @@ fn sub_alpha(a: &calls::Sub, d: DType) -> Result<Ctx> {
         "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the \
          `~` or `logical_not()` operator instead."
     );
-    factor(a.alpha, d)
+    narrow_factor(a.alpha, d)
 }
 
 /// `value` of addcmul and addcdiv; a truth value counts as a number.
@@ -331,7 +342,7 @@ fn float_power(base: Operand, exponent: Operand) -> Result<Tensor> {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Add "add", 2, same, typed!(|a, d| factor(a.alpha, d), DType), FMIO | N, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`."),
+    map_row!(Add "add", 2, same, typed!(|a, d| narrow_factor(a.alpha, d), DType), FMIO | N, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`."),
     map_row!(Sub "sub", 2, same, typed!(sub_alpha, DType), FMIO | N, "a - b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The difference, the second operand times `alpha`."),
     compose(
         "rsub",

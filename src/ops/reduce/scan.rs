@@ -330,8 +330,15 @@ impl<'a> Trapezoids<'a> {
             Runtime,
             "{name}: Currently, we only support dx as a real number."
         );
-        let (left, right) = neighbours(y, d)?;
-        f::mul(&self.sum(&f::add(&left, &right)?, d)?, dx.to_f64() / 2.0)
+        if self.running {
+            let (left, right) = neighbours(y, d)?;
+            let areas = f::mul(&f::add(&left, &right)?, dx.to_f64() / 2.0)?;
+            return self.sum(&areas, d);
+        }
+        // All places but the outer ones count twice.
+        let (first, last) = (f::select(y, d as i64, 0)?, f::select(y, d as i64, -1)?);
+        let outer = f::mul(&f::add(&first, &last)?, 0.5)?;
+        f::mul(&f::sub(&self.sum(y, d)?, &outer)?, dx)
     }
 
     /// Places at `x`.

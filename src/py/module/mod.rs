@@ -56,19 +56,23 @@ fn state_of<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
 /// Names of a module, in order of registration.
 type Names = IntoIter<Py<PyString>>;
 
-/// The names that are registered as one kind, and those of the modules below.
-fn names_and_children(
-    module: &Bound<'_, PyAny>,
-    state: &Bound<'_, PyDict>,
-    kind: Kind,
-) -> PyResult<(Names, Names)> {
+/// What the names of a module are registered as, in its state.
+fn kinds_of<'py>(
+    module: &Bound<'py, PyAny>,
+    state: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyDict>> {
     let kinds = state.get_item(intern!(module.py(), "_kinds"))?;
-    let Some(kinds) = kinds.as_ref().and_then(|k| k.cast::<PyDict>().ok()) else {
-        return Err(PyAttributeError::new_err(format!(
-            "'{}' object has no attribute '_modules'",
-            module.get_type().name()?
-        )));
-    };
+    if let Some(Ok(kinds)) = kinds.map(Bound::cast_into) {
+        return Ok(kinds);
+    }
+    Err(PyAttributeError::new_err(format!(
+        "'{}' object has no attribute '_modules'",
+        module.get_type().name()?
+    )))
+}
+
+/// The names that are registered as one kind, and those of the modules below.
+fn names_and_children(kinds: &Bound<'_, PyDict>, kind: Kind) -> (Names, Names) {
     let (mut found, mut below) = (Vec::new(), Vec::new());
     for (name, word) in kinds.iter() {
         let is = Kind::of(&word);
@@ -81,7 +85,7 @@ fn names_and_children(
             list.push(name.unbind());
         }
     }
-    Ok((found.into_iter(), below.into_iter()))
+    (found.into_iter(), below.into_iter())
 }
 
 /// The value of a registered name, unless it is None or gone.

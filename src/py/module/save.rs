@@ -1,6 +1,10 @@
 //! What `state_dict` does for every module of a model.
 
-use super::{Kind, Names, joined, names_and_children, overrides, state_of, value, within_reason};
+use super::{
+    Kind, Names, joined, kinds_of, names_and_children, overrides, state_of, value, within_reason,
+};
+use crate::py::object::{PyTensor, is_plain_tensor, wrap};
+use crate::py::{dispatch, watch};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -37,12 +41,11 @@ impl<'py> Saving<'_, 'py> {
         prefix: &Bound<'py, PyString>,
         name: &Bound<'py, PyString>,
     ) -> PyResult<()> {
-        let py = name.py();
         let Some(mut value) = value(state, name)? else {
             return Ok(());
         };
         if !self.keep_vars {
-            value = value.call_method0(intern!(py, "detach"))?;
+            value = detached(&value)?;
         }
         self.destination.set_item(joined(prefix, name)?, value)
     }
@@ -73,12 +76,13 @@ impl<'py> Saving<'_, 'py> {
             own.set_item(intern!(py, "version"), module.getattr(version)?)?;
             metadata.set_item(path, own)?;
         }
-        let (parameters, below) = names_and_children(module, state, Kind::Parameter)?;
+        let kinds = kinds_of(module, state)?;
+        let (parameters, below) = names_and_children(&kinds, Kind::Parameter);
         for name in parameters {
             self.one(state, prefix, name.bind(py))?;
         }
         let transient = state.get_item(intern!(py, "_non_persistent_buffers_set"))?;
-        for name in names_and_children(module, state, Kind::Buffer)?.0 {
+        for name in names_and_children(&kinds, Kind::Buffer).0 {
             let name = name.bind(py);
             let hidden = transient.as_ref().map(|names| names.contains(name));
             if !hidden.transpose()?.unwrap_or(false) {
@@ -87,6 +91,16 @@ impl<'py> Saving<'_, 'py> {
         }
         Ok(below)
     }
+}
+
+/// What `detach` gives; its C function is not looked up where nobody watches a plain tensor.
+fn detached<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = value.py();
+    if is_plain_tensor(value.get_type_ptr()) && watch::state() == 0 && !dispatch::on() {
+        let t = PyTensor::of(value)?.get();
+        return wrap(py, crate::f::detach(t)?);
+    }
+    value.call_method0(intern!(py, "detach"))
 }
 
 /// Puts the state of the module at `path` and of all below it into `destination`, in the order of `Module.state_dict`.

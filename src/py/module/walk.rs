@@ -1,9 +1,10 @@
 //! The iterator behind `named_modules`, `named_parameters` and `named_buffers`.
 
 use super::{
-    Kind, Names, joined, names_and_children, overrides, prefix_of, state_of, value, within_reason,
+    Kind, Names, joined, kinds_of, names_and_children, overrides, prefix_of, state_of, value,
+    within_reason,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -12,14 +13,72 @@ use std::collections::HashMap;
 
 /// The registered names of a module that are still to come.
 struct Level {
+    kinds: Py<PyDict>,
     state: Py<PyDict>,
     prefix: Py<PyString>,
+    kind: Kind,
     names: Names,
+    /// How many names there were, of this kind and of all.
+    counts: (usize, usize),
 }
 
 impl Level {
+    fn new(
+        kinds: &Bound<'_, PyDict>,
+        state: &Bound<'_, PyDict>,
+        prefix: &Bound<'_, PyString>,
+        (kind, names): (Kind, Names),
+    ) -> Self {
+        Self {
+            counts: (names.len(), kinds.len()),
+            kinds: kinds.clone().unbind(),
+            state: state.clone().unbind(),
+            prefix: prefix.clone().unbind(),
+            kind,
+            names,
+        }
+    }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.kinds)?;
+        visit.call(&self.state)
+    }
+
+    /// As it is, with the present names if some were registered or removed since it was made.
+    fn refreshed(mut self, py: Python<'_>) -> Self {
+        let kinds = self.kinds.bind(py);
+        if kinds.len() != self.counts.1 {
+            let (own, below) = names_and_children(kinds, self.kind);
+            let names = if self.kind == Kind::Module {
+                below
+            } else {
+                own
+            };
+            self.counts = (names.len(), kinds.len());
+            self.names = names;
+        }
+        self
+    }
+
+    /// Refuses to go on if names were registered or removed, as dictionaries do.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        let kinds = self.kinds.bind(py);
+        let (own, all) = self.counts;
+        if kinds.len() == all {
+            return Ok(());
+        }
+        let now = |w: &Bound<'_, PyAny>| Kind::of(w) == Some(self.kind);
+        if kinds.values().iter().filter(now).count() == own {
+            return Ok(());
+        }
+        Err(PyRuntimeError::new_err(
+            "dictionary changed size during iteration",
+        ))
+    }
+
     /// The next name that has a value, after the prefix, and the value.
     fn next<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Found<'py>>> {
+        self.check(py)?;
         for name in self.names.by_ref() {
             let name = name.into_bound(py);
             if let Some(value) = value(self.state.bind(py), &name)? {
@@ -54,8 +113,9 @@ pub struct ModuleWalk {
     /// The module returned last, whose children have not been looked at.
     opened: Option<(Py<PyString>, Py<PyAny>)>,
     path: Vec<Step>,
-    /// The values of the present module.
+    /// The values of the present module, and the modules below it, which are begun after them.
     own: Option<Level>,
+    below: Option<Level>,
     /// Values met before, kept alive so that their addresses stay theirs.
     seen: HashMap<usize, Py<PyAny>>,
 }
@@ -86,6 +146,7 @@ impl ModuleWalk {
             opened: None,
             path: Vec::new(),
             own: None,
+            below: None,
             seen: HashMap::new(),
         })
     }
@@ -120,12 +181,12 @@ impl ModuleWalk {
         }
         for step in &self.path {
             match step {
-                Step::Below(level) => visit.call(&level.state)?,
+                Step::Below(level) => level.visit(&visit)?,
                 Step::Said(iterator) => visit.call(iterator)?,
             }
         }
-        if let Some(level) = &self.own {
-            visit.call(&level.state)?;
+        for level in self.own.iter().chain(&self.below) {
+            level.visit(&visit)?;
         }
         self.seen.values().try_for_each(|v| visit.call(v))
     }
@@ -134,6 +195,7 @@ impl ModuleWalk {
         self.root = None;
         self.opened = None;
         self.own = None;
+        self.below = None;
         self.path.clear();
         self.seen.clear();
     }
@@ -159,14 +221,10 @@ impl ModuleWalk {
     }
 
     /// Queues the names of the modules below one.
-    fn push(&mut self, state: Py<PyDict>, prefix: Py<PyString>, names: Names) -> PyResult<()> {
-        if names.len() != 0 && self.recurse {
+    fn push(&mut self, level: Level) -> PyResult<()> {
+        if level.names.len() != 0 && self.recurse {
             within_reason(self.path.len())?;
-            self.path.push(Step::Below(Level {
-                state,
-                prefix,
-                names,
-            }));
+            self.path.push(Step::Below(level));
         }
         Ok(())
     }
@@ -215,11 +273,13 @@ impl ModuleWalk {
 
     fn next_module<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Found<'py>>> {
         if let Some((path, module)) = self.opened.take() {
-            let module = module.bind(py);
-            let state = state_of(module)?;
-            let (_, below) = names_and_children(module, &state, Kind::Module)?;
+            let opened = (path.into_bound(py), module.into_bound(py));
+            let state = state_of(&opened.1)?;
+            let kinds = kinds_of(&opened.1, &state)?;
+            let (_, below) = names_and_children(&kinds, Kind::Module);
             if below.len() != 0 {
-                self.push(state.unbind(), prefix_of(path.bind(py))?.unbind(), below)?;
+                let prefix = prefix_of(&opened.0)?;
+                self.push(Level::new(&kinds, &state, &prefix, (Kind::Module, below)))?;
             }
         }
         let Some(((path, module), open)) = self.step(py)? else {
@@ -243,20 +303,21 @@ impl ModuleWalk {
                     return Ok(Some((path, value)));
                 }
             }
+            if let Some(level) = self.below.take() {
+                self.push(level.refreshed(py))?;
+            }
             let Some(((path, module), open)) = self.step(py)? else {
                 return Ok(None);
             };
-            let state = state_of(&module)?;
-            let (names, below) = names_and_children(&module, &state, self.wanted)?;
-            let (state, prefix) = (state.unbind(), prefix_of(&path)?.unbind());
+            let (state, prefix) = (state_of(&module)?, prefix_of(&path)?);
+            let kinds = kinds_of(&module, &state)?;
+            let (names, below) = names_and_children(&kinds, self.wanted);
             if open {
-                self.push(state.clone_ref(py), prefix.clone_ref(py), below)?;
+                let below = (Kind::Module, below);
+                self.below = Some(Level::new(&kinds, &state, &prefix, below));
             }
-            self.own = Some(Level {
-                state,
-                prefix,
-                names,
-            });
+            let own = (self.wanted, names);
+            self.own = Some(Level::new(&kinds, &state, &prefix, own));
         }
     }
 }

@@ -15,7 +15,8 @@ __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 def _check_param_device(param: Any, old_param_device: Any) -> Any:
     """The device seen so far; raises when this parameter is elsewhere."""
-    where = param.get_device() if param.is_cuda else -1
+    device = param.device
+    where = device.index if device.type == "cuda" else -1
     if old_param_device is not None and where != old_param_device:
         raise TypeError(
             "Found two parameters on different devices, this is currently not supported."

@@ -1,0 +1,448 @@
+"""Operators of PyTorch that have no public function: what they compute, by the functions that users call."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike import _C
+from torchlike._ops.schema import REDUCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WORDS = tuple(REDUCTIONS)
+_ALL = builtins.slice(None)
+_TABLE: dict[str, Callable[..., Any]] = {}
+F: Any = torch.nn.functional
+
+
+def by_hand(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator: the function is the operator of its name (`_softmax`)."""
+    _TABLE[function.__name__] = function
+    return function
+
+
+def function(name: str) -> Callable[..., Any] | None:
+    """What an operator computes, if that is written here."""
+    from torchlike._ops import by_hand_linalg as _linalg  # noqa: F401 (fills the table)
+
+    return _TABLE.get(name)
+
+
+def row(name: str, *args: Any, **kwargs: Any) -> Any:
+    """A call of a row of the table, which need not have a public name."""
+    return _C._call_row(name, False, args, kwargs)
+
+
+
+@by_hand
+def _softmax(self: Any, dim: int, half_to_float: bool) -> Any:
+    return torch.softmax(self, dim)
+
+
+@by_hand
+def _log_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
+    return torch.log_softmax(self, dim)
+
+
+@by_hand
+def gelu(self: Any, approximate: str = "none") -> Any:
+    return F.gelu(self, approximate=approximate)
+
+
+@by_hand
+def elu(self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    return (
+        F.elu(self * input_scale, alpha) * scale
+        if (scale, input_scale) != (1, 1)
+        else F.elu(self, alpha)
+    )
+
+
+@by_hand
+def embedding(
+    weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+) -> Any:
+    return F.embedding(indices, weight)
+
+
+@by_hand
+def where(condition: Any, self: Any = None, other: Any = None) -> Any:
+    return torch.where(condition) if self is None else torch.where(condition, self, other)
+
+
+@by_hand
+def index(self: Any, indices: Any) -> Any:
+    return self[tuple(_ALL if i is None else i for i in indices)]
+
+
+@by_hand
+def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
+    return torch.index_put(self, tuple(indices), values, accumulate)
+
+
+@by_hand
+def slice(self: Any, dim: int, start: Any, end: Any, step: int) -> Any:
+    return self[(_ALL,) * (dim % self.dim()) + (builtins.slice(start, end, step),)]
+
+
+@by_hand
+def sym_size(self: Any, dim: Any = None) -> Any:
+    return self.size() if dim is None else self.size(dim)
+
+
+@by_hand
+def size(self: Any, dim: Any = None) -> Any:
+    return list(self.size()) if dim is None else self.size(dim)
+
+
+@by_hand
+def sym_stride(self: Any, dim: Any = None) -> Any:
+    return self.stride() if dim is None else self.stride(dim)
+
+
+@by_hand
+def sym_numel(self: Any) -> Any:
+    return self.numel()
+
+
+@by_hand
+def _local_scalar_dense(self: Any) -> Any:
+    return self.item()
+
+
+@by_hand
+def scalar_tensor(s: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Any:
+    return torch.full((), s, dtype=dtype or torch.get_default_dtype(), device=device)
+
+
+@by_hand
+def _unsafe_view(self: Any, size: Any) -> Any:
+    return self.view(size)
+
+
+@by_hand
+def alias(self: Any) -> Any:
+    return self.view(self.shape)
+
+
+@by_hand
+def lift_fresh(self: Any) -> Any:
+    return self
+
+
+@by_hand
+def _to_copy(
+    self: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    pin_memory: Any,
+    non_blocking: bool,
+    memory_format: Any,
+) -> Any:
+    kept = memory_format or torch.preserve_format
+    return self.to(device or self.device, dtype or self.dtype, copy=True, memory_format=kept)
+
+
+@by_hand
+def nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
+    how = WORDS[reduction]
+    loss = F.nll_loss(self, target, weight, ignore_index=ignore_index, reduction=how)
+    return loss, self.new_zeros(()) if weight is None else weight[target].sum()
+
+
+@by_hand
+def cross_entropy_loss(
+    self: Any, target: Any, weight: Any, reduction: int, ignore_index: int, label_smoothing: float
+) -> Any:
+    return F.cross_entropy(
+        self,
+        target,
+        weight,
+        ignore_index=ignore_index,
+        reduction=WORDS[reduction],
+        label_smoothing=label_smoothing,
+    )
+
+
+@by_hand
+def native_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    made = F.layer_norm(input, normalized_shape, weight, bias, eps)
+    dims = list(range(input.dim() - len(normalized_shape), input.dim()))
+    var, mean = torch.var_mean(input, dims, correction=0, keepdim=True)
+    return made, mean, (var + eps).rsqrt()
+
+
+@by_hand
+def native_group_norm(
+    input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
+) -> Any:
+    made = F.group_norm(input, group, weight, bias, eps)
+    var, mean = torch.var_mean(input.reshape(N, group, -1), 2, correction=0)
+    return made, mean, (var + eps).rsqrt()
+
+
+@by_hand
+def native_batch_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    made = F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    if not training:
+        return made, input.new_empty(0), input.new_empty(0)
+    dims = [d for d in range(input.dim()) if d != 1]
+    var, mean = torch.var_mean(input, dims, correction=0)
+    return made, mean, (var + eps).rsqrt()
+
+
+@by_hand
+def convolution(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Any:
+    n = weight.dim() - 2
+    if transposed:
+        function = getattr(F, f"conv_transpose{n}d")
+        return function(input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return getattr(F, f"conv{n}d")(input, weight, bias, stride, padding, dilation, groups)
+
+
+@by_hand
+def max_pool2d_with_indices(
+    self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Any:
+    return F.max_pool2d(
+        self, kernel_size, stride or None, padding, dilation, ceil_mode, return_indices=True
+    )
+
+
+@by_hand
+def _prelu_kernel(self: Any, weight: Any) -> Any:
+    return torch.where(self > 0, self, self * weight)
+
+
+@by_hand
+def im2col(self: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    return F.unfold(self, kernel_size, dilation, padding, stride)
+
+
+@by_hand
+def copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    return src.to(self.dtype).expand(self.shape).clone()
+
+
+@by_hand
+def _safe_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
+    return torch.softmax(self, dim, dtype=dtype)
+
+
+@by_hand
+def grid_sampler_2d(
+    input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Any:
+    how = ("bilinear", "nearest", "bicubic")[interpolation_mode]
+    outside = ("zeros", "border", "reflection")[padding_mode]
+    return F.grid_sample(input, grid, how, outside, align_corners)
+
+
+@by_hand
+def _cdist_forward(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
+    return torch.cdist(x1, x2, p)
+
+
+@by_hand
+def _adaptive_avg_pool2d(self: Any, output_size: Any) -> Any:
+    return F.adaptive_avg_pool2d(self, output_size)
+
+
+@by_hand
+def constant_pad_nd(self: Any, pad: Any, value: Any) -> Any:
+    return F.pad(self, pad, value=value)
+
+
+def _upsampling(name: str, mode: str, dims: int) -> None:
+    """Notes an operator that changes the size of `dims` dimensions."""
+
+    def made(self: Any, output_size: Any, *how: Any, **named: Any) -> Any:
+        aligned = mode.endswith(("linear", "cubic"))
+        align = named.pop("align_corners", how[0] if aligned and how else False)
+        scales = [*how[aligned:], *named.values()]
+        known = [] if None in scales or len(scales) < dims else scales
+        return row("_upsample", self, list(output_size), mode, align, False, known)
+
+    _TABLE[name] = made
+
+
+for _name, _mode, _dims in (
+    ("upsample_nearest1d", "nearest", 1),
+    ("upsample_nearest2d", "nearest", 2),
+    ("upsample_nearest3d", "nearest", 3),
+    ("_upsample_nearest_exact1d", "nearest-exact", 1),
+    ("_upsample_nearest_exact2d", "nearest-exact", 2),
+    ("_upsample_nearest_exact3d", "nearest-exact", 3),
+    ("upsample_linear1d", "linear", 1),
+    ("upsample_bilinear2d", "bilinear", 2),
+    ("upsample_trilinear3d", "trilinear", 3),
+    ("upsample_bicubic2d", "bicubic", 2),
+):
+    _upsampling(_name, _mode, _dims)
+
+
+def _padding(name: str, mode: str) -> None:
+    """Notes an operator that repeats elements around a tensor."""
+
+    def made(self: Any, padding: Any) -> Any:
+        return row("_pad_mode", self, list(padding), mode)
+
+    _TABLE[name] = made
+
+
+for _dims in (1, 2, 3):
+    _padding(f"reflection_pad{_dims}d", "reflect")
+    _padding(f"replication_pad{_dims}d", "replicate")
+
+
+def _bag(weight: Any, indices: Any, offsets: Any, padding_idx: int = -1, **how: Any) -> Any:
+    padding = None if padding_idx == -1 else padding_idx
+    return row("embedding_bag", weight, indices, offsets, padding_idx=padding, **how)
+
+
+_TABLE["_embedding_bag"] = _TABLE["_embedding_bag_forward_only"] = _bag
+
+
+@by_hand
+def _ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int,
+    zero_infinity: bool,
+) -> Any:
+    args = (log_probs, targets, list(input_lengths), list(target_lengths), blank)
+    return row("_nn.ctc_loss", *args), log_probs.new_empty(0)
+
+
+@by_hand
+def col2im(
+    self: Any, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> Any:
+    return F.fold(self, output_size, kernel_size, dilation, padding, stride)
+
+
+@by_hand
+def max_pool3d_with_indices(
+    self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Any:
+    return F.max_pool3d(
+        self, kernel_size, stride or None, padding, dilation, ceil_mode, return_indices=True
+    )
+
+
+@by_hand
+def _adaptive_avg_pool3d(self: Any, output_size: Any) -> Any:
+    return F.adaptive_avg_pool3d(self, output_size)
+
+
+@by_hand
+def adaptive_max_pool2d(self: Any, output_size: Any) -> Any:
+    return F.adaptive_max_pool2d(self, output_size, return_indices=True)
+
+
+@by_hand
+def adaptive_max_pool3d(self: Any, output_size: Any) -> Any:
+    return F.adaptive_max_pool3d(self, output_size, return_indices=True)
+
+
+@by_hand
+def unique_consecutive(
+    self: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Any:
+    made = torch.unique_consecutive(self, return_inverse, return_counts, dim)
+    given = iter((made,) if isinstance(made, torch.Tensor) else made)
+    empty = torch.empty(0, dtype=torch.int64, device=self.device)
+    return tuple(next(given) if on else empty for on in (True, return_inverse, return_counts))
+
+
+@by_hand
+def repeat_interleave(*args: Any, **kwargs: Any) -> Any:
+    return torch.repeat_interleave(*args, **kwargs)
+
+
+@by_hand
+def elu_(self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    return self.copy_(elu(self, alpha, scale, input_scale))
+
+
+@by_hand
+def _conj_physical(self: Any) -> Any:
+    return torch.conj_physical(self)
+
+
+@by_hand
+def _pdist_forward(self: Any, p: float = 2.0) -> Any:
+    return F.pdist(self, p)
+
+
+@by_hand
+def log_sigmoid_forward(self: Any) -> Any:
+    return F.logsigmoid(self), self.new_empty(0)
+
+
+@by_hand
+def rrelu_with_noise(
+    self: Any, noise: Any, lower: Any, upper: Any, training: bool, generator: Any
+) -> Any:
+    return torch.rrelu(self, lower, upper, training, generator)
+
+
+@by_hand
+def multilabel_margin_loss_forward(self: Any, target: Any, reduction: int) -> Any:
+    loss = F.multilabel_margin_loss(self, target, reduction=WORDS[reduction])
+    listed = torch.cumprod(target >= 0, -1).to(torch.int64)
+    places = (target * listed).clamp_min(0)
+    return loss, torch.zeros_like(self).scatter_add_(-1, places, listed.to(self.dtype)).clamp_max(1)
+
+
+@by_hand
+def unsafe_split(self: Any, split_size: int, dim: int = 0) -> Any:
+    return torch.split(self, split_size, dim)
+
+
+@by_hand
+def _scaled_dot_product_flash_attention_for_cpu(
+    query: Any,
+    key: Any,
+    value: Any,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    attn_mask: Any = None,
+    scale: Any = None,
+) -> Any:
+    how = {"attn_mask": attn_mask, "is_causal": is_causal, "scale": scale}
+    made = F.scaled_dot_product_attention(query, key, value, enable_gqa=True, **how)
+    repeats = query.shape[1] // key.shape[1]
+    scores = query @ key.repeat_interleave(repeats, 1).mT
+    scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).triu(1)
+        scores = scores.masked_fill(hidden, float("-inf"))
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return torch.empty_like(query).copy_(made), scores.logsumexp(-1).transpose(1, 2).contiguous().transpose(1, 2)

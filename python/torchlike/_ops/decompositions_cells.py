@@ -1,0 +1,141 @@
+"""Recurrent networks in the operators that PyTorch makes their steps of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchlike._ops import ops
+from torchlike._ops.decompositions import of
+from torchlike._ops.decompositions_nn import dropout, linear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+aten: Any = ops.aten
+Weights = list[Any]
+
+
+def _plain_step(name: str, inside: Any, h: Any, w: Weights) -> Any:
+    made = aten.add_.Tensor(linear(h, w[1], w[3]), inside)
+    return aten.tanh(made) if "tanh" in name else aten.relu(made)
+
+
+def _gru_step(_name: str, inside: Any, h: Any, w: Weights) -> Any:
+    reset, update, new = aten.unsafe_split.Tensor(inside, w[1].shape[0] // 3, 1)
+    old = aten.unsafe_split.Tensor(linear(h, w[1], w[3]), w[1].shape[0] // 3, 1)
+    reset = aten.sigmoid_(aten.add_.Tensor(old[0], reset))
+    update = aten.sigmoid_(aten.add_.Tensor(old[1], update))
+    new = aten.tanh_(aten.add.Tensor(new, aten.mul_.Tensor(old[2], reset)))
+    return aten.add_.Tensor(aten.mul_.Tensor(aten.sub.Tensor(h, new), update), new)
+
+
+def _lstm_step(_name: str, inside: Any, state: Any, w: Weights) -> Any:
+    h, c = state
+    gates = aten.add_.Tensor(linear(h, w[1], w[3]), inside)
+    parts = aten.unsafe_split.Tensor(gates, gates.shape[1] // 4, 1)
+    i, f, g, o = (
+        t(part)
+        for t, part in zip(
+            (aten.sigmoid_, aten.sigmoid_, aten.tanh_, aten.sigmoid_), parts, strict=True
+        )
+    )
+    kept = aten.mul.Tensor(f, c)
+    c = aten.add_.Tensor(kept, aten.mul.Tensor(i, g))
+    return aten.mul.Tensor(o, aten.tanh(c)), c
+
+
+def _step(name: str) -> Callable[..., Any]:
+    if name.startswith("lstm"):
+        return _lstm_step
+    return _gru_step if name.startswith("gru") else _plain_step
+
+
+@of("rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell")
+def cell(
+    input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None, name: str = ""
+) -> Any:
+    """One step: what the input gives, then what the state gives."""
+    if input.dim() != 2:
+        return NotImplemented
+    inside = linear(input, w_ih, b_ih)
+    return _step(name)(name, inside, hx, [w_ih, w_hh, b_ih, b_hh])
+
+
+def _layer(name: str, x: Any, state: Any, w: Weights, backwards: bool) -> tuple[Any, Any]:
+    """All steps of one layer in one direction; on the host the inputs of all steps are one product."""
+    if x.device.type == "cpu":
+        steps = aten.unbind.int(linear(x, w[0], w[2]))
+    else:
+        steps = aten.unbind.int(x)
+    made = []
+    for inside in reversed(steps) if backwards else steps:
+        if x.device.type != "cpu":
+            inside = linear(inside, w[0], w[2])
+        state = _step(name)(name, inside, state, w)
+        made.append(state[0] if isinstance(state, tuple) else state)
+    return aten.stack(made[::-1] if backwards else made, 0), state
+
+
+@of("rnn_tanh", "rnn_relu", "gru")
+def layers(
+    input: Any = None,
+    hx: Any = None,
+    params: Any = (),
+    has_biases: bool = True,
+    num_layers: int = 1,
+    dropout: float = 0.0,
+    train: bool = False,
+    bidirectional: bool = False,
+    batch_first: bool = False,
+    name: str = "",
+    **packed: Any,
+) -> Any:
+    """Layer after layer, step after step."""
+    if packed or input.dim() != 3 or input.shape[0] == 0:
+        return NotImplemented
+    x = aten.transpose.int(input, 0, 1) if batch_first else input
+    states = aten.unbind.int(hx)
+    out, left = _stack(name, x, states, params, has_biases, bidirectional, dropout * train)
+    h = aten.stack(left, 0)
+    return (aten.transpose.int(out, 0, 1) if batch_first else out), h
+
+
+@of("lstm")
+def lstm(
+    input: Any = None,
+    hx: Any = None,
+    params: Any = (),
+    has_biases: bool = True,
+    num_layers: int = 1,
+    dropout: float = 0.0,
+    train: bool = False,
+    bidirectional: bool = False,
+    batch_first: bool = False,
+    **packed: Any,
+) -> Any:
+    """Layer after layer, step after step."""
+    if packed or input.dim() != 3 or input.shape[0] == 0 or len(params) % (4 if has_biases else 2):
+        return NotImplemented
+    x = aten.transpose.int(input, 0, 1) if batch_first else input
+    states = list(zip(aten.unbind.int(hx[0]), aten.unbind.int(hx[1]), strict=True))
+    out, left = _stack("lstm", x, states, params, has_biases, bidirectional, dropout * train)
+    h, c = (aten.stack(list(part), 0) for part in zip(*left, strict=True))
+    return (aten.transpose.int(out, 0, 1) if batch_first else out), h, c
+
+
+def _stack(
+    name: str, x: Any, states: Any, params: Any, biases: bool, both: bool, drop: float
+) -> tuple[Any, list[Any]]:
+    size = 4 if biases else 2
+    sets = [[*params[i : i + size], None, None][:4] for i in range(0, len(params), size)]
+    directions = 2 if both else 1
+    left: list[Any] = []
+    for at in range(0, len(sets), directions):
+        if at and drop:
+            x = dropout(x, drop, True)
+        found = [
+            _layer(name, x, states[i], sets[i], i != at) for i in range(at, at + directions)
+        ]
+        x = aten.cat([out for out, _ in found], -1) if both else found[0][0]
+        left += [state for _, state in found]
+    return x, left

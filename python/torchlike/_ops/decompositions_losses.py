@@ -1,0 +1,234 @@
+"""Losses and distances that PyTorch makes of other operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchlike import _C
+from torchlike._ops import ops
+from torchlike._ops.decompositions import of, reduced
+from torchlike._ops.schema import REDUCTIONS
+
+aten: Any = ops.aten
+_N = "nn.functional."
+_WORDS = tuple(REDUCTIONS)
+
+
+def _word(reduction: Any) -> str:
+    """A reduction by its name."""
+    return reduction if isinstance(reduction, str) else _WORDS[reduction]
+
+
+@of(_N + "cross_entropy")
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    **_: Any,
+) -> Any:
+    """Logarithms, then the loss of the classes."""
+    if target.is_floating_point() or label_smoothing or input.dim() > 2 or input.dim() == 0:
+        return NotImplemented
+    logs = aten._log_softmax(input, input.dim() - 1, False)
+    return nll_loss(logs, target, weight, ignore_index, reduction)
+
+
+@of(_N + "nll_loss")
+def nll_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    **_: Any,
+) -> Any:
+    """The first result of the operator that also gives the weights' sum."""
+    if input.dim() not in (1, 2):
+        return NotImplemented
+    return aten.nll_loss_forward(input, target, weight, REDUCTIONS[reduction], ignore_index)[0]
+
+
+@of(_N + "l1_loss")
+def l1_loss(input: Any, target: Any, reduction: str = "mean", **_: Any) -> Any:
+    """The mean or sum of absolute differences."""
+    return reduced(aten.abs(aten.sub.Tensor(input, target)), reduction)
+
+
+@of(_N + "kl_div")
+def kl_div(
+    input: Any, target: Any, reduction: str = "mean", log_target: bool = False, **_: Any
+) -> Any:
+    """target * (log target - input)."""
+    if log_target or reduction == "batchmean":
+        return NotImplemented
+    product = aten.mul.Tensor(target, input)
+    return reduced(aten.sub.Tensor(aten.xlogy.Tensor(target, target), product), reduction)
+
+
+@of(_N + "poisson_nll_loss")
+def poisson_nll_loss(
+    input: Any,
+    target: Any,
+    log_input: bool = True,
+    full: bool = False,
+    reduction: str = "mean",
+    **_: Any,
+) -> Any:
+    """exp(input) - target * input."""
+    if not log_input or full:
+        return NotImplemented
+    product = aten.mul.Tensor(target, input)
+    return reduced(aten.sub.Tensor(aten.exp(input), product), reduction)
+
+
+@of(_N + "normalize")
+def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, **_: Any) -> Any:
+    """Divides by the norms, which are kept from zero."""
+    norms = aten.linalg_vector_norm(input, p, [dim] if isinstance(dim, int) else dim, True)
+    floor = aten.clamp_min(norms, eps)
+    return aten.div.Tensor(input, aten.expand(floor, list(input.shape)))
+
+
+@of(_N + "one_hot")
+def one_hot(tensor: Any, num_classes: int = -1) -> Any:
+    """Compares with every class; where there are values, writes ones instead, after a look at the classes."""
+    if tensor.is_meta:
+        if num_classes < 0:
+            return NotImplemented
+        classes = aten.arange(num_classes, dtype=tensor.dtype, device=tensor.device)
+        same = aten.eq.Tensor(aten.unsqueeze(tensor, -1), classes)
+        return aten._to_copy(same, dtype=_C.int64)
+    if tensor.dtype != _C.int64 or tensor.numel() == 0:
+        return NotImplemented
+    least, most = (aten._local_scalar_dense(t) for t in aten.aminmax(tensor))
+    count = most + 1 if num_classes == -1 else num_classes
+    if least < 0 or most >= count or count < 1:
+        return NotImplemented
+    made = aten.zeros([*tensor.shape, count], dtype=_C.int64, device=tensor.device)
+    return aten.scatter_.value(made, -1, aten.unsqueeze(tensor, -1), 1)
+
+
+def _beyond(margin: float, x: Any) -> Any:
+    """How far elements are below a margin, which is brought to the shape first."""
+    filled = aten.fill_.Scalar(aten.empty_like(x), margin)
+    return aten.sub_.Tensor(filled, x)
+
+
+def _where(target: Any, word: int, x: Any, zeros: Any) -> Any:
+    """`x` where the target is not this number."""
+    return aten.where.self(aten.ne.Scalar(target, word), x, zeros)
+
+
+@of("hinge_embedding_loss", _N + "hinge_embedding_loss")
+def hinge_embedding_loss(
+    target: Any,
+    self: Any = None,
+    input: Any = None,
+    margin: float = 1.0,
+    reduction: Any = "mean",
+    **_: Any,
+) -> Any:
+    """The distance, or how far it is below a margin."""
+    x = input if self is None else self
+    if not x.is_floating_point():
+        return NotImplemented
+    zeros = aten.zeros_like(x)
+    below = aten.clamp_min_(_beyond(margin, x), 0)
+    below = _where(target, 1, below, zeros)
+    alike = _where(target, -1, x, zeros)
+    return reduced(aten.add.Tensor(below, alike), _word(reduction))
+
+
+@of("margin_ranking_loss", _N + "margin_ranking_loss")
+def margin_ranking_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float = 0.0,
+    reduction: Any = "mean",
+    **_: Any,
+) -> Any:
+    """How far the two are from being ranked as told."""
+    if len({input1.dim(), input2.dim(), target.dim()}) > 1:
+        return NotImplemented
+    apart = aten.sub.Tensor(input1, input2)
+    product = aten.mul.Tensor(aten.neg(target), apart)
+    return reduced(aten.clamp_min_(aten.add.Scalar(product, margin), 0), _word(reduction))
+
+
+@of("cosine_embedding_loss", _N + "cosine_embedding_loss")
+def cosine_embedding_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float = 0.0,
+    reduction: Any = "mean",
+    **_: Any,
+) -> Any:
+    """One minus the cosine, or how far it is above a margin."""
+    dims = (input1.dim(), input2.dim(), target.dim())
+    if dims not in ((2, 2, 1), (1, 1, 0)) or not input1.is_floating_point():
+        return NotImplemented
+    last = [target.dim()]
+
+    def total(a: Any, b: Any) -> Any:
+        return aten.sum.dim_IntList(aten.mul.Tensor(a, b), last)
+
+    product = total(input1, input2)
+    first = aten.add.Scalar(total(input1, input1), 1e-12)
+    second = aten.add.Scalar(total(input2, input2), 1e-12)
+    cosine = aten.div.Tensor(product, aten.sqrt_(aten.mul.Tensor(first, second)))
+    zeros = aten.zeros_like(cosine)
+    unlike = _beyond(1.0, cosine)
+    above = aten.clamp_min_(aten.sub.Scalar(cosine, margin), 0)
+    alike = aten.where.self(aten.eq.Scalar(target, 1), unlike, zeros)
+    other = aten.where.self(aten.eq.Scalar(target, -1), above, zeros)
+    return reduced(aten.add.Tensor(alike, other), _word(reduction))
+
+
+@of(_N + "multilabel_margin_loss")
+def multilabel_margin_loss(input: Any, target: Any, reduction: Any = "mean", **_: Any) -> Any:
+    """The first result of the operator that also says which classes are targets."""
+    return aten.multilabel_margin_loss_forward(input, target, REDUCTIONS[reduction])[0]
+
+
+@of("_nn.ctc_loss")
+def ctc_loss(
+    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int
+) -> Any:
+    """The first result of the operator that also gives what backward needs."""
+    lengths = (list(input_lengths), list(target_lengths))
+    return aten._ctc_loss.default(log_probs, targets, *lengths, blank)[0]
+
+
+@of("pdist", _N + "pdist")
+def pdist(self: Any = None, p: float = 2.0, input: Any = None) -> Any:
+    """The operator, on rows that lie together."""
+    x = input if self is None else self
+    return aten._pdist_forward(x, p) if x.is_contiguous() else NotImplemented
+
+
+@of("pairwise_distance")
+def pairwise_distance(
+    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Any:
+    """The norm of the difference, moved off zero."""
+    apart = aten.add.Scalar(aten.sub.Tensor(x1, x2), eps)
+    last = max(x1.dim(), x2.dim()) - 1
+    return aten.norm.ScalarOpt_dim(apart, p, [last], keepdim)
+
+
+@of("cosine_similarity")
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """The product of what is divided by norms that are kept from zero."""
+    if x1.shape != x2.shape or x1.dtype != x2.dtype or not x1.is_floating_point():
+        return NotImplemented
+    norms = [aten.clone(aten.linalg_vector_norm(x, 2, [dim], True)) for x in (x1, x2)]
+    least = aten.scalar_tensor(eps, dtype=x1.dtype, device=x1.device)
+    for norm in norms:
+        aten.clamp_min_.Tensor(norm, least)
+    first, second = (aten.div.Tensor(x, n) for x, n in zip((x1, x2), norms, strict=True))
+    return aten.sum.dim_IntList(aten.mul.Tensor(first, second), [dim])
