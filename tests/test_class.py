@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import operator
 import pickle
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -109,8 +111,6 @@ def test_a_callback_may_make_and_free_tensors() -> None:
 
 
 def test_classes_keep_their_reference_count() -> None:
-    import sys
-
     before = [sys.getrefcount(c) for c in CLASSES]
     for cls in CLASSES:
         for _ in range(300):
@@ -205,3 +205,22 @@ def test_shapes_and_strides() -> None:
     first = x.shape
     x.resize_(4)
     assert first == (2, 3) and x.shape == (4,) and x.stride() == (1,)
+
+
+def test_what_lives_to_the_end_ends_quietly() -> None:
+    script = """
+import sys
+import numpy, torchlike as torch
+x = torch.from_numpy(numpy.ones(3))
+y = torch.ones(2)
+y.grad = torch.ones(2)
+z = torch.empty(3, device="meta")
+z.me, z.other = z, torch.from_numpy(numpy.ones(4))
+layer = torch.nn.Linear(2, 2)
+layer.me = layer
+sys.kept = [x, y, z, layer]
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -306,10 +306,12 @@ impl<'py> Incoming<'py> {
     ) -> Result<Option<&'c Bound<'py, PyAny>>, Fail<'c, 'py>> {
         let mut waiting = Waiting::default();
         self.by_position(overload, held, values, &mut waiting)?;
-        let mut out = None;
-        if values.len() < overload.op.schema.params.len() || !self.keywords.is_empty() {
-            out = self.by_keyword(group, overload, held, values, &mut waiting)?;
-        }
+        let out = if self.keywords.is_empty() {
+            by_default(overload, values)?;
+            None
+        } else {
+            self.by_keyword(group, overload, held, values, &mut waiting)?
+        };
         waiting.borrow(&self.positional, values);
         Ok(out)
     }
@@ -349,7 +351,8 @@ impl<'py> Incoming<'py> {
         if kind == Kind::VarTensors {
             return is_tensor(first) || !list && held.accepts(first);
         }
-        !list && (self.positional.len() > at + 1 || int(first).is_ok())
+        let number = || first.is_exact_instance_of::<PyInt>() || int(first).is_ok();
+        !list && (self.positional.len() > at + 1 || number())
     }
 
     /// The positional arguments from `at` on, as one list.
@@ -492,6 +495,22 @@ impl<'py> Incoming<'py> {
             .into()),
         }
     }
+}
+
+/// The defaults of the parameters that were not given.
+#[inline]
+fn by_default<'c, 'py>(
+    overload: &Overload,
+    values: &mut Values<'_>,
+) -> Result<(), Fail<'c, 'py>> {
+    let filled = values.len();
+    for p in overload.op.schema.params.iter().skip(filled) {
+        match &p.default {
+            Some(d) => values.push(d.clone()),
+            None => return Err(Misfit::Missing { filled }.into()),
+        }
+    }
+    Ok(())
 }
 
 /// The parameter with the text of a keyword, or with the name that a keyword of NumPy's stands for. Functions call

@@ -148,7 +148,8 @@ unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
     }
 }
 
-/// Drops a tensor. What may hold objects of Python is dropped where pyo3 knows that the lock is held.
+/// Drops a tensor. What may hold objects of Python is dropped where pyo3 knows that the lock is held; when the interpreter
+/// ends it knows no more, and lets them be.
 #[inline]
 fn release(t: PyTensor) {
     let simple = t.get().owns_only_memory();
@@ -156,7 +157,8 @@ fn release(t: PyTensor) {
         if simple {
             drop(t);
         } else {
-            Python::attach(|_| drop(t));
+            let attached = Python::try_attach(|_| drop(t));
+            drop(attached);
         }
     }));
     // A panic has been reported where it happened, and nobody is left to tell.

@@ -95,12 +95,15 @@ fn integer(o: &Bound<'_, PyAny>) -> Option<Scalar> {
 /// An integer: a Python or NumPy one, or a tensor with one integer element.
 pub fn int(o: &Bound<'_, PyAny>) -> Converted<i64> {
     if o.is_exact_instance_of::<PyInt>() {
-        return match o.extract::<i64>() {
-            Ok(i) => Ok(i),
-            Err(_) => Err(Failure::Error(pyo3::exceptions::PyRuntimeError::new_err(
-                "Overflow when unpacking long long",
-            ))),
-        };
+        let mut overflow = 0;
+        // SAFETY: the object is alive and an integer.
+        let i = unsafe { ffi::PyLong_AsLongLongAndOverflow(o.as_ptr(), &raw mut overflow) };
+        if overflow == 0 {
+            return Ok(i);
+        }
+        return Err(Failure::Error(pyo3::exceptions::PyRuntimeError::new_err(
+            "Overflow when unpacking long long",
+        )));
     }
     if o.is_instance_of::<PyBool>() || o.is_instance_of::<PyFloat>() {
         return Err(Failure::Kind);
