@@ -16,8 +16,7 @@ setup: $(STAMP)
 build: setup
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --profile fast
 
-demo: setup
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release
+demo: build
 	$(BIN)/python examples/demo.py
 
 test: build

@@ -2,7 +2,8 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
-use super::{slice, slice_mut};
+use super::norm::by_type;
+use super::{copy, slice, slice_mut};
 use crate::{DType, Device, Result, Tensor, ensure};
 
 /// How the rows of a bag are joined.
@@ -21,31 +22,49 @@ pub struct Bag<'a> {
     pub padding: Option<i64>,
 }
 
+impl Bag<'_> {
+    fn is_max(&self) -> bool {
+        self.mode == 2
+    }
+}
+
+/// The same with its numbers at hand.
+struct Rows<'a, T> {
+    bag: &'a Bag<'a>,
+    weight: &'a [T],
+    width: usize,
+    indices: &'a [i64],
+    offsets: &'a [i64],
+    factors: Option<&'a [f64]>,
+}
+
 /// Joins the rows of each bag: result, bag of each index, sizes of the bags, chosen rows of maxima.
 ///
 /// # Errors
 /// If a row number or offset is out of range.
 pub fn bags(outs: &[Tensor], b: &Bag) -> Result<()> {
     let compute = super::norm::compute_type(b.weight.dtype());
-    let w = super::copy::dense(b.weight, compute)?;
-    let (indices, offsets) = (
-        super::copy::dense(b.indices, DType::I64)?,
-        super::copy::dense(b.offsets, DType::I64)?,
-    );
-    let factors = b
-        .factors
-        .map(|f| super::copy::dense(f, DType::F64))
-        .transpose()?;
+    let weight = copy::dense(b.weight, compute)?;
+    let indices = copy::dense(b.indices, DType::I64)?;
+    let offsets = copy::dense(b.offsets, DType::I64)?;
+    let factors = b.factors.map(|f| copy::dense(f, DType::F64)).transpose()?;
     let (indices, offsets) = (slice::<i64>(&indices), slice::<i64>(&offsets));
-    let (rows, width) = (w.shape()[0], w.shape()[1] as usize);
-    let n = outs[0].shape()[0] as usize;
-    if let Some(&first) = offsets.first() {
+    check(indices, offsets, weight.shape()[0])?;
+    let width = weight.shape()[1] as usize;
+    let factors = factors.as_ref().map(slice::<f64>);
+    by_type!(compute, T => {
+        let weight = slice::<T>(&weight);
+        Rows { bag: b, weight, width, indices, offsets, factors }.all(outs)
+    })
+}
+
+fn check(indices: &[i64], offsets: &[i64], rows: i64) -> Result<()> {
+    if let (Some(&first), Some(&last)) = (offsets.first(), offsets.last()) {
         ensure!(
             first == 0,
             Runtime,
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}"
         );
-        let last = offsets[offsets.len() - 1];
         ensure!(
             last <= indices.len() as i64,
             Runtime,
@@ -59,70 +78,73 @@ pub fn bags(outs: &[Tensor], b: &Bag) -> Result<()> {
         "Expected i < index_size to be true, but got false.  (Could this error message be improved?  If so, please report an \
          enhancement request to PyTorch.)"
     );
-    let result = Tensor::empty(outs[0].shape(), DType::F64, Device::CPU)?;
-    let to = slice_mut::<f64>(&result);
-    let mut bag_of = vec![0i64; indices.len()];
-    let mut sizes = vec![0i64; n];
-    let mut chosen = vec![if b.mode == 2 { -1i64 } else { 0 }; n * width];
-    let at = |row: usize, c: usize| -> f64 {
-        if compute == DType::F64 {
-            slice::<f64>(&w)[row * width + c]
-        } else {
-            f64::from(slice::<f32>(&w)[row * width + c])
+    Ok(())
+}
+
+impl<T: Copy + Into<f64>> Rows<'_, T> {
+    fn all(&self, outs: &[Tensor]) -> Result<()> {
+        let n = outs[0].shape()[0] as usize;
+        let result = Tensor::empty(outs[0].shape(), DType::F64, Device::CPU)?;
+        let to = slice_mut::<f64>(&result);
+        let mut bag_of = vec![0i64; self.indices.len()];
+        let mut sizes = vec![0i64; n];
+        let mut chosen = vec![if self.bag.is_max() { -1i64 } else { 0 }; n * self.width];
+        for bag in 0..n {
+            let range = self.range(bag);
+            bag_of[range.clone()].fill(bag as i64);
+            let columns = bag * self.width..(bag + 1) * self.width;
+            sizes[bag] = self.join(range, &mut to[columns.clone()], &mut chosen[columns]);
         }
-    };
-    for bag in 0..n {
-        let start = (offsets[bag].max(0) as usize).min(indices.len());
-        let end = offsets
-            .get(bag + 1)
-            .map_or(indices.len(), |&e| (e.max(0) as usize).min(indices.len()))
-            .max(start);
-        let out = &mut to[bag * width..(bag + 1) * width];
+        copy::copy(&outs[0], &result)?;
+        write(&outs[1], &bag_of)?;
+        write(&outs[2], &sizes)?;
+        write(&outs[3], if self.bag.is_max() { &chosen } else { &sizes })
+    }
+
+    /// The indices of a bag.
+    fn range(&self, bag: usize) -> std::ops::Range<usize> {
+        let len = self.indices.len();
+        let place = |k: usize| {
+            self.offsets
+                .get(k)
+                .map_or(len, |&o| (o.max(0) as usize).min(len))
+        };
+        place(bag)..place(bag + 1).max(place(bag))
+    }
+
+    /// Joins the rows of a bag; gives how many count.
+    fn join(&self, range: std::ops::Range<usize>, out: &mut [f64], chosen: &mut [i64]) -> i64 {
+        let mut size = 0;
         out.fill(0.0);
-        for (k, &i) in indices[start..end].iter().enumerate() {
-            bag_of[start + k] = bag as i64;
-            if Some(i) == b.padding {
+        for k in range {
+            let i = self.indices[k];
+            if Some(i) == self.bag.padding {
                 continue;
             }
-            let factor = factors.as_ref().map_or(1.0, |f| slice::<f64>(f)[start + k]);
-            for (c, o) in out.iter_mut().enumerate() {
-                let v = at(i as usize, c) * factor;
-                if b.mode != 2 {
+            let factor = self.factors.map_or(1.0, |f| f[k]);
+            let row = &self.weight[i as usize * self.width..][..self.width];
+            for ((o, chosen), &v) in out.iter_mut().zip(&mut *chosen).zip(row) {
+                let v = v.into() * factor;
+                if !self.bag.is_max() {
                     *o += v;
-                } else if sizes[bag] == 0 || v > *o {
-                    *o = v;
-                    chosen[bag * width + c] = i;
+                } else if size == 0 || v > *o {
+                    (*o, *chosen) = (v, i);
                 }
             }
-            sizes[bag] += 1;
+            size += 1;
         }
-        if b.mode == 1 && sizes[bag] > 1 {
-            out.iter_mut().for_each(|o| *o /= sizes[bag] as f64);
+        if self.bag.mode == 1 && size > 1 {
+            out.iter_mut().for_each(|o| *o /= size as f64);
         }
+        size
     }
-    super::copy::copy(&outs[0], &result)?;
-    let longs = |out: &Tensor, v: &[i64]| -> Result<()> {
-        let len = out.numel() as usize;
-        let t = Tensor::from_slice(&v[..len.min(v.len())], &[len.min(v.len()) as i64])?;
-        if len == t.numel() as usize {
-            super::copy::copy(
-                out,
-                &t.view_with(
-                    out.shape().clone(),
-                    crate::dims::contiguous_strides(out.shape()),
-                    0,
-                ),
-            )
-        } else {
-            Ok(())
-        }
-    };
-    longs(&outs[1], &bag_of)?;
-    longs(&outs[2], &sizes)?;
-    if b.mode == 2 {
-        longs(&outs[3], &chosen)
-    } else {
-        longs(&outs[3], &sizes)
+}
+
+/// Writes whole numbers, as many as there is room for; a result that expects more than there are stays as it is.
+fn write(out: &Tensor, v: &[i64]) -> Result<()> {
+    match v.get(..out.numel() as usize) {
+        Some(v) => copy::copy(out, &Tensor::from_slice(v, out.shape())?),
+        None => Ok(()),
     }
 }
 
@@ -137,7 +159,7 @@ pub fn bilinear(
     weight: &Tensor,
     bias: Option<&Tensor>,
 ) -> Result<()> {
-    let dense = |t: &Tensor| super::copy::dense(t, DType::F64);
+    let dense = |t: &Tensor| copy::dense(t, DType::F64);
     let (x, y, w) = (dense(x)?, dense(y)?, dense(weight)?);
     let bias = bias.map(dense).transpose()?;
     let (o, i, j) = (
@@ -163,5 +185,5 @@ pub fn bilinear(
             }
         }
     });
-    super::copy::copy(out, &result)
+    copy::copy(out, &result)
 }

@@ -30,6 +30,7 @@ macro_rules! by_type {
         }
     };
 }
+pub(super) use by_type;
 
 /// A result in the compute type: the result itself if it fits, else a tensor to be copied there.
 fn working(out: &Tensor, compute: DType) -> Result<Tensor> {

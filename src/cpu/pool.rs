@@ -60,10 +60,12 @@ pub fn set_num_threads(n: usize) {
     WANTED.store(n.clamp(1, MAX_THREADS), Relaxed);
 }
 
+/// What a region does with a range of its items. One pool runs them all, so that a loop is compiled once.
+type Body<'a> = &'a (dyn Fn(Range<usize>) + Sync);
+
 /// One region, on its caller's stack for as long as it runs.
 struct Job {
-    call: unsafe fn(*const (), Range<usize>),
-    body: *const (),
+    body: *const (dyn Fn(Range<usize>) + Sync),
     items: usize,
     chunk: usize,
     next: AtomicUsize,
@@ -81,8 +83,8 @@ impl Job {
                 return;
             }
             let range = start..self.items.min(start + self.chunk);
-            // SAFETY: `body` is the closure `call` was made for; its borrow outlives the region.
-            let run = || unsafe { (self.call)(self.body, range) };
+            // SAFETY: the borrow of the body outlives the region.
+            let run = || unsafe { (*self.body)(range) };
             if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
                 self.next.store(self.items, Relaxed);
                 if let Ok(mut slot) = self.panic.lock() {
@@ -122,103 +124,64 @@ static POOL: OnceLock<Pool> = OnceLock::new();
 ///
 /// # Panics
 /// Where `f` panics, with its payload, once every range that was started has ended.
-pub fn parallel_for<F: Fn(Range<usize>) + Sync>(n_items: usize, grain: usize, f: F) {
-    if n_items == 0 {
-        return;
-    }
-    let grain = grain.max(1);
-    let threads = num_threads().min(n_items.div_ceil(grain));
-    if threads <= 1 || INSIDE.get() {
-        return f(0..n_items);
-    }
-    let chunk = n_items.div_ceil(threads * CHUNKS_PER_THREAD).max(grain);
-    if !region(n_items, chunk, threads, &f) {
-        f(0..n_items);
-    }
+pub fn parallel_for(n_items: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
+    share(n_items, grain, CHUNKS_PER_THREAD, &f);
 }
 
 /// Like [`parallel_for`] for items that are large already: each call of `f` gets one item.
 ///
 /// # Panics
 /// Where `f` panics.
-pub fn parallel_items<F: Fn(usize) + Sync>(n_items: usize, f: F) {
-    let each = |r: Range<usize>| r.for_each(&f);
-    let threads = num_threads().min(n_items);
-    if threads <= 1 || INSIDE.get() || !region(n_items, 1, threads, &each) {
-        each(0..n_items);
+pub fn parallel_items(n_items: usize, f: impl Fn(usize) + Sync) {
+    share(n_items, 1, n_items, &|r: Range<usize>| r.for_each(&f));
+}
+
+/// Runs a body in at most so many chunks a thread.
+fn share(n_items: usize, grain: usize, chunks: usize, body: Body) {
+    if n_items == 0 {
+        return;
+    }
+    let grain = grain.max(1);
+    let threads = num_threads().min(n_items.div_ceil(grain));
+    let chunk = n_items.div_ceil(threads * chunks).max(grain);
+    if threads <= 1 || INSIDE.get() || !region(n_items, chunk, threads, body) {
+        body(0..n_items);
     }
 }
 
 /// Runs a region; false, having done nothing, where the pool cannot be had.
-fn region<F: Fn(Range<usize>) + Sync>(items: usize, chunk: usize, threads: usize, f: &F) -> bool {
-    unsafe fn call<F: Fn(Range<usize>)>(body: *const (), range: Range<usize>) {
-        // SAFETY: `body` was made from an `&F` in `region`, which outlives the job.
-        unsafe { (*body.cast::<F>())(range) }
-    }
-    let pool = POOL.get_or_init(|| Pool {
-        shared: Arc::new(Shared {
-            job: AtomicPtr::new(std::ptr::null_mut()),
-            epoch: AtomicU64::new(0),
-            visitors: AtomicU32::new(0),
-            parked: Mutex::new(Vec::new()),
-            n_parked: AtomicUsize::new(0),
-        }),
-        turn: Mutex::new(0),
-        pid: std::process::id(),
-    });
-    if pool.pid != pid() {
+fn region(items: usize, chunk: usize, threads: usize, body: Body) -> bool {
+    let pool = POOL.get_or_init(Pool::new);
+    if pool.pid != std::process::id() {
         return false;
     }
     let Ok(mut workers) = pool.turn.try_lock() else {
         return false;
     };
-    while *workers + 1 < threads {
-        let shared = Arc::clone(&pool.shared);
-        if std::thread::Builder::new()
-            .name("torchlike-worker".into())
-            .spawn(move || worker(&shared))
-            .is_err()
-        {
-            break;
-        }
+    let shared = &*pool.shared;
+    while *workers + 1 < threads && Pool::add_worker(&pool.shared) {
         *workers += 1;
     }
+    // SAFETY: only the lifetime is dropped; the job ends before this function does.
+    let body = unsafe { std::mem::transmute::<Body, Body<'static>>(body) };
     let job = Job {
-        call: call::<F>,
-        body: std::ptr::from_ref(f).cast(),
+        body,
         items,
         chunk,
         next: AtomicUsize::new(0),
         seats: AtomicUsize::new(threads - 1),
         panic: Mutex::new(None),
     };
-    let shared = &*pool.shared;
     shared
         .job
         .store(std::ptr::from_ref(&job).cast_mut(), SeqCst);
     shared.epoch.fetch_add(1, SeqCst);
-    if shared.n_parked.load(SeqCst) > 0
-        && let Ok(mut parked) = shared.parked.lock()
-    {
-        for thread in parked.drain(..) {
-            thread.unpark();
-        }
-        shared.n_parked.store(0, SeqCst);
-    }
+    shared.wake();
     INSIDE.set(true);
     job.work();
     INSIDE.set(false);
     shared.job.store(std::ptr::null_mut(), SeqCst);
-    let mut turns = 0u32;
-    while shared.visitors.load(SeqCst) != 0 {
-        turns += 1;
-        // A worker that has lost its core needs ours, if there is no other.
-        if turns > 20_000 {
-            std::thread::yield_now()
-        } else {
-            std::hint::spin_loop()
-        }
-    }
+    shared.wait_for_visitors();
     drop(workers);
     let panic = job.panic.lock().ok().and_then(|mut slot| slot.take());
     if let Some(payload) = panic {
@@ -227,9 +190,57 @@ fn region<F: Fn(Range<usize>) + Sync>(items: usize, chunk: usize, threads: usize
     true
 }
 
-/// The process id, without a system call where that can be avoided.
-fn pid() -> u32 {
-    std::process::id()
+impl Pool {
+    fn new() -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                job: AtomicPtr::new(std::ptr::null_mut()),
+                epoch: AtomicU64::new(0),
+                visitors: AtomicU32::new(0),
+                parked: Mutex::new(Vec::new()),
+                n_parked: AtomicUsize::new(0),
+            }),
+            turn: Mutex::new(0),
+            pid: std::process::id(),
+        }
+    }
+
+    /// False if the system gives no more threads.
+    fn add_worker(shared: &Arc<Shared>) -> bool {
+        let shared = Arc::clone(shared);
+        std::thread::Builder::new()
+            .name("torchlike-worker".into())
+            .spawn(move || worker(&shared))
+            .is_ok()
+    }
+}
+
+impl Shared {
+    /// Wakes the workers that sleep.
+    fn wake(&self) {
+        if self.n_parked.load(SeqCst) > 0
+            && let Ok(mut parked) = self.parked.lock()
+        {
+            for thread in parked.drain(..) {
+                thread.unpark();
+            }
+            self.n_parked.store(0, SeqCst);
+        }
+    }
+
+    /// Waits until no worker can be looking at the job.
+    fn wait_for_visitors(&self) {
+        let mut turns = 0u32;
+        while self.visitors.load(SeqCst) != 0 {
+            turns += 1;
+            // A worker that has lost its core needs ours, if there is no other.
+            if turns > 20_000 {
+                std::thread::yield_now()
+            } else {
+                std::hint::spin_loop()
+            }
+        }
+    }
 }
 
 fn worker(shared: &Shared) {

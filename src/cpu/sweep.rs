@@ -64,7 +64,8 @@ fn run_start(base: *const u8, outer: &[(usize, isize)], k: usize) -> *const u8 {
     q
 }
 
-/// Whether a level gets the loops of many lanes: machines without AVX2 have too few registers for them.
+/// Whether a level gets loops in lanes: machines without AVX2 have too few registers for many, and are too few themselves
+/// for more code.
 const fn unrolled(level: u8) -> bool {
     level > Level::Baseline as u8 || cfg!(not(target_arch = "x86_64"))
 }
@@ -193,7 +194,7 @@ unsafe fn run<F: Fold, const LEVEL: u8>(p: *const u8, step: isize, n: usize, e: 
             let q = p.offset(at as isize * step);
             if unrolled(LEVEL) && step == item as isize && m >= LANES {
                 long::<F, LEVEL>(q.cast(), m, e)
-            } else if step == item as isize && m >= FEW {
+            } else if unrolled(LEVEL) && step == item as isize && m >= FEW {
                 lanes::<F, FEW, LEVEL>(q.cast(), m, e)
             } else {
                 let mut part = F::ZERO;
@@ -296,7 +297,7 @@ unsafe fn rows_of<F: Fold, const D: usize, const LEVEL: u8>(
             deep::<F, SOME, D, LEVEL>(to.add(j), q.add(j * item), s, e);
             j += SOME;
         }
-        while j + FEW <= m {
+        while unrolled(LEVEL) && j + FEW <= m {
             deep::<F, FEW, D, LEVEL>(to.add(j), q.add(j * item), s, e);
             j += FEW;
         }

@@ -247,83 +247,40 @@ fn blocks(
     g: &Geometry,
     phase: &Phase,
 ) -> Result<()> {
-    let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
-    let (taps, total, item) = (
-        phase.taps.len(),
-        phase.count.iter().product::<usize>(),
-        out.dtype().size(),
-    );
-    let depth = cg * taps;
-    let w = weights(w, g, phase)?;
-    // The window is one element and the output as large as the input: the input is the block.
-    let plain =
-        taps == 1 && phase.advance == [1; 3] && phase.taps[0].at == [0; 3] && phase.count == g.size;
     let split = !g.channels_last && phase.advance[2] > 1;
-    let parts;
-    let x = if split {
-        parts = split_lines(x, phase.advance[2] as usize)?;
-        &parts
-    } else {
-        x
+    let work = Work {
+        out,
+        x: if split {
+            split_lines(x, phase.advance[2] as usize)?
+        } else {
+            x.clone()
+        },
+        w: weights(w, g, phase)?,
+        bias,
+        g,
+        phase,
     };
-    let whole = phase.step == [1; 3];
-    let units = g.batch * g.groups;
-    let threads = pool::num_threads();
-    let mut width = if plain {
-        total
-    } else {
-        (BLOCK / (depth * item).max(1)).max(96) / 32 * 32
-    };
-    if units * total.div_ceil(width) < threads * 3 && total * og * depth > 1 << 18 {
-        width = width
-            .min((units * total).div_ceil(threads * 3).next_multiple_of(32))
-            .max(96);
-    }
-    let width = width.clamp(1, total.max(1));
+    let total = phase.count.iter().product::<usize>();
+    let width = work.width(total);
     let cuts = total.div_ceil(width);
+    let tasks = g.batch * g.groups * cuts;
     let run = |range: std::ops::Range<usize>| -> Result<()> {
-        let columns = if plain {
-            None
-        } else {
-            Some(Tensor::empty(
-                &[(depth * width) as i64],
-                out.dtype(),
-                Device::CPU,
-            )?)
-        };
-        let piece = if whole {
-            None
-        } else {
-            Some(Tensor::empty(
-                &[(og * width) as i64],
-                out.dtype(),
-                Device::CPU,
-            )?)
-        };
+        let columns = work.room(!work.is_plain(), work.depth() * width)?;
+        let piece = work.room(phase.step != [1; 3], g.outputs / g.groups * width)?;
         for task in range {
             let (unit, p0) = (task / cuts, task % cuts * width);
             let (n, group) = (unit / g.groups, unit % g.groups);
             let p1 = total.min(p0 + width);
             let block = Block { n, group, p0, p1 };
-            one(
-                out,
-                x,
-                &w,
-                bias,
-                g,
-                phase,
-                &block,
-                columns.as_ref(),
-                piece.as_ref(),
-            )?;
+            work.block(&block, columns.as_ref(), piece.as_ref())?;
         }
         Ok(())
     };
-    if units * cuts < threads {
-        return run(0..units * cuts);
+    if tasks < pool::num_threads() {
+        return run(0..tasks);
     }
     let failed = std::sync::Mutex::new(None);
-    pool::parallel_for(units * cuts, 1, |r| {
+    pool::parallel_for(tasks, 1, |r| {
         if let (Err(e), Ok(mut slot)) = (run(r), failed.lock()) {
             *slot = Some(e);
         }
@@ -331,6 +288,7 @@ fn blocks(
     failed.into_inner().ok().flatten().map_or(Ok(()), Err)
 }
 
+/// Positions of one group of one image.
 struct Block {
     n: usize,
     group: usize,
@@ -338,93 +296,147 @@ struct Block {
     p1: usize,
 }
 
-#[allow(clippy::too_many_arguments)]
-fn one(
-    out: &Tensor,
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&Tensor>,
-    g: &Geometry,
-    phase: &Phase,
-    b: &Block,
-    columns: Option<&Tensor>,
-    piece: Option<&Tensor>,
-) -> Result<()> {
-    let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
-    let (taps, len, all) = (phase.taps.len(), b.p1 - b.p0, g.positions());
-    let (depth, plane, item) = (
-        cg * taps,
-        g.size.iter().product::<usize>(),
-        out.dtype().size(),
-    );
-    let i = |v: usize| v as i64;
-    let dims = |a: usize, b: usize| crate::Dims::from([a as i64, b as i64]);
-    let weight_at = w.offset() + i(b.group * og * depth);
-    let first = b.group * og;
-    let bias = bias.map(|t| t.view_with([i(og)].into(), [1].into(), t.offset() + i(first)));
-    let (one, zero) = (Scalar::Int(1), Scalar::Int(0));
-    if g.channels_last {
-        let (pixel, offset) = (g.inputs, b.n * plane * g.inputs + b.group * cg);
+/// What the blocks of a phase have in common.
+struct Work<'a> {
+    out: &'a Tensor,
+    x: Tensor,
+    w: Tensor,
+    bias: Option<&'a Tensor>,
+    g: &'a Geometry,
+    phase: &'a Phase,
+}
+
+fn dims(a: usize, b: usize) -> crate::Dims {
+    crate::Dims::from([a as i64, b as i64])
+}
+
+/// A matrix in a tensor's memory, `offset` elements on.
+fn matrix_in(t: &Tensor, shape: (usize, usize), strides: (usize, usize), offset: usize) -> Tensor {
+    let (shape, strides) = (dims(shape.0, shape.1), dims(strides.0, strides.1));
+    t.view_with(shape, strides, t.offset() + offset as i64)
+}
+
+impl Work<'_> {
+    /// The window is one element and the output as large as the input: the input is the block.
+    fn is_plain(&self) -> bool {
+        let phase = self.phase;
+        let one = phase.taps.len() == 1 && phase.taps[0].at == [0; 3];
+        one && phase.advance == [1; 3] && phase.count == self.g.size
+    }
+
+    /// Elements of a window.
+    fn depth(&self) -> usize {
+        self.g.inputs / self.g.groups * self.phase.taps.len()
+    }
+
+    /// Positions of a block, of so many: as many as fit the caches, and fewer if threads would have nothing to do.
+    fn width(&self, total: usize) -> usize {
+        let (g, depth) = (self.g, self.depth());
+        let bytes = (depth * self.out.dtype().size()).max(1);
+        let mut width = if self.is_plain() {
+            total
+        } else {
+            (BLOCK / bytes).max(96) / 32 * 32
+        };
+        let (units, shares) = (g.batch * g.groups, pool::num_threads() * 3);
+        let work = total * (g.outputs / g.groups) * depth;
+        if units * total.div_ceil(width.max(1)) < shares && work > 1 << 18 {
+            let share = (units * total).div_ceil(shares).next_multiple_of(32);
+            width = width.min(share).max(96);
+        }
+        width.clamp(1, total.max(1))
+    }
+
+    /// Memory for so many elements, if it is needed.
+    fn room(&self, needed: bool, n: usize) -> Result<Option<Tensor>> {
+        let make = || Tensor::empty(&[n as i64], self.out.dtype(), Device::CPU);
+        needed.then(make).transpose()
+    }
+
+    fn block(&self, b: &Block, columns: Option<&Tensor>, piece: Option<&Tensor>) -> Result<()> {
+        let first = b.group * (self.g.outputs / self.g.groups);
+        let block = if self.g.channels_last {
+            self.by_pixels(b, columns, piece)?
+        } else {
+            self.by_planes(b, columns, piece)?
+        };
+        if piece.is_some() {
+            scatter(self.out, &block, self.phase, b, first);
+        }
+        Ok(())
+    }
+
+    /// The product `[position][channel]`; gives the block as `[channel][position]`.
+    fn by_pixels(
+        &self,
+        b: &Block,
+        columns: Option<&Tensor>,
+        piece: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        let (g, depth, len) = (self.g, self.depth(), b.p1 - b.p0);
+        let (og, cg, pixel) = (g.outputs / g.groups, g.inputs / g.groups, g.inputs);
+        let plane = g.size.iter().product::<usize>();
+        let offset = b.n * plane * pixel + b.group * cg;
         let a = match columns {
-            None => x.view_with(
-                dims(len, cg),
-                dims(pixel, 1),
-                x.offset() + i(offset + b.p0 * pixel),
-            ),
-            Some(buffer) => {
+            None => matrix_in(&self.x, (len, cg), (pixel, 1), offset + b.p0 * pixel),
+            Some(room) => {
                 // SAFETY: the image lies in `x`, the block has room.
-                by_size!(item, E => unsafe {
-                    gather_last::<E>(x.data_ptr().cast::<E>().add(offset), cg, pixel, g.size, phase, b.p0, b.p1, buffer.data_ptr().cast());
+                by_size!(self.out.dtype().size(), E => unsafe {
+                    let from = self.x.data_ptr().cast::<E>().add(offset);
+                    gather_last::<E>(from, cg, pixel, g.size, self.phase, b.p0, b.p1, room.data_ptr().cast());
                 });
-                buffer.view_with(dims(len, depth), dims(depth, 1), 0)
+                matrix_in(room, (len, depth), (depth, 1), 0)
             }
         };
-        let k = w.view_with(dims(depth, og), dims(og, 1), weight_at);
+        let k = matrix_in(&self.w, (depth, og), (og, 1), b.group * og * depth);
+        let at = (b.n * g.positions() + b.p0) * g.outputs + b.group * og;
         let c = match piece {
-            None => out.view_with(
-                dims(len, og),
-                dims(g.outputs, 1),
-                out.offset() + i((b.n * all + b.p0) * g.outputs + first),
-            ),
-            Some(buffer) => buffer.view_with(dims(len, og), dims(og, 1), 0),
+            None => matrix_in(self.out, (len, og), (g.outputs, 1), at),
+            Some(room) => matrix_in(room, (len, og), (og, 1), 0),
         };
-        matrix::product(&c, &a, &k, one, zero, bias.as_ref())?;
-        if piece.is_some() {
-            scatter(out, &c.swapped(0, 1), phase, b, first);
-        }
-        return Ok(());
+        let bias = self
+            .bias
+            .map(|t| t.narrowed(0, (b.group * og) as i64, og as i64));
+        matrix::product(&c, &a, &k, Scalar::Int(1), Scalar::Int(0), bias.as_ref())?;
+        Ok(c.swapped(0, 1))
     }
-    let offset = (b.n * g.inputs + b.group * cg) * plane;
-    let k = match columns {
-        None => x.view_with(dims(cg, len), dims(plane, 1), x.offset() + i(offset + b.p0)),
-        Some(buffer) => {
-            // SAFETY: the planes lie in `x`, the block has room.
-            by_size!(item, E => unsafe {
-                gather::<E>(x.data_ptr().cast::<E>().add(offset), cg, g.size, phase, b.p0, b.p1, phase.advance[2] > 1, buffer.data_ptr().cast());
-            });
-            buffer.view_with(dims(depth, len), dims(len, 1), 0)
+
+    /// The product `[channel][position]`.
+    fn by_planes(
+        &self,
+        b: &Block,
+        columns: Option<&Tensor>,
+        piece: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        let (g, phase, depth, len) = (self.g, self.phase, self.depth(), b.p1 - b.p0);
+        let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
+        let plane = g.size.iter().product::<usize>();
+        let offset = (b.n * g.inputs + b.group * cg) * plane;
+        let k = match columns {
+            None => matrix_in(&self.x, (cg, len), (plane, 1), offset + b.p0),
+            Some(room) => {
+                // SAFETY: the planes lie in `x`, the block has room.
+                by_size!(self.out.dtype().size(), E => unsafe {
+                    let from = self.x.data_ptr().cast::<E>().add(offset);
+                    gather::<E>(from, cg, g.size, phase, b.p0, b.p1, phase.advance[2] > 1, room.data_ptr().cast());
+                });
+                matrix_in(room, (depth, len), (len, 1), 0)
+            }
+        };
+        let (first, all) = (b.group * og, g.positions());
+        let a = matrix_in(&self.w, (og, depth), (depth, 1), first * depth);
+        let at = (b.n * g.outputs + first) * all + b.p0;
+        let c = match piece {
+            None => matrix_in(self.out, (og, len), (all, 1), at),
+            Some(room) => matrix_in(room, (og, len), (len, 1), 0),
+        };
+        if let Some(bias) = self.bias {
+            copy::copy(&c, &matrix_in(bias, (og, 1), (1, 1), first))?;
         }
-    };
-    let a = w.view_with(dims(og, depth), dims(depth, 1), weight_at);
-    let c = match piece {
-        None => out.view_with(
-            dims(og, len),
-            dims(all, 1),
-            out.offset() + i((b.n * g.outputs + first) * all + b.p0),
-        ),
-        Some(buffer) => buffer.view_with(dims(og, len), dims(len, 1), 0),
-    };
-    match &bias {
-        None => matrix::product(&c, &a, &k, one, zero, None)?,
-        Some(bias) => {
-            copy::copy(&c, &bias.view_with(dims(og, 1), dims(1, 1), bias.offset()))?;
-            matrix::product(&c, &a, &k, one, one, None)?;
-        }
+        let beta = Scalar::Int(i64::from(self.bias.is_some()));
+        matrix::product(&c, &a, &k, Scalar::Int(1), beta, None)?;
+        Ok(c)
     }
-    if piece.is_some() {
-        scatter(out, &c, phase, b, first);
-    }
-    Ok(())
 }
 
 /// Puts a block `[channel][position]` of a phase into its places.

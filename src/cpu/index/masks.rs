@@ -72,13 +72,33 @@ pub fn choose(out: &Tensor, cond: &Lay, a: &Lay, b: &Lay) {
     .run(GRAIN, |p, s, n| unsafe { row(p, s, n) });
 }
 
-unsafe fn choose_row<T: Copy>(p: &[*mut u8; 4], s: &[isize; 4], n: usize) {
+/// Bits to choose among. Of `if c { x } else { y }` the compiler makes a jump or a load for each element.
+trait Word: Copy {
+    fn pick(first: bool, x: Self, y: Self) -> Self;
+}
+macro_rules! word {
+    ($($t:ty)+) => { $(impl Word for $t {
+        #[inline(always)]
+        fn pick(first: bool, x: Self, y: Self) -> Self {
+            y ^ ((x ^ y) & <$t>::from(first).wrapping_neg())
+        }
+    })+ };
+}
+word!(u8 u16 u32 u64);
+impl Word for [u64; 2] {
+    #[inline(always)]
+    fn pick(first: bool, x: Self, y: Self) -> Self {
+        [u64::pick(first, x[0], y[0]), u64::pick(first, x[1], y[1])]
+    }
+}
+
+unsafe fn choose_row<T: Word>(p: &[*mut u8; 4], s: &[isize; 4], n: usize) {
     simd_fn! { stream
-        fn dense<T: Copy>(out: &mut [MaybeUninit<T>], c: &[u8], a: &[T], b: &[T]) {
+        fn dense<T: Word>(out: &mut [MaybeUninit<T>], c: &[u8], a: &[T], b: &[T]) {
             let n = out.len();
             let (c, a, b) = (&c[..n], &a[..n], &b[..n]);
             for i in 0..n {
-                out[i].write(if c[i] != 0 { a[i] } else { b[i] });
+                out[i].write(T::pick(c[i] != 0, a[i], b[i]));
             }
         }
     }
@@ -95,7 +115,7 @@ unsafe fn choose_row<T: Copy>(p: &[*mut u8; 4], s: &[isize; 4], n: usize) {
                 *p[2].offset(i * s[2]).cast::<T>(),
                 *p[3].offset(i * s[3]).cast::<T>(),
             );
-            *p[0].offset(i * s[0]).cast::<T>() = if *p[1].offset(i * s[1]) != 0 { x } else { y };
+            *p[0].offset(i * s[0]).cast::<T>() = T::pick(*p[1].offset(i * s[1]) != 0, x, y);
         }
     }
 }
