@@ -80,8 +80,7 @@ def _in_rows(x: Any) -> bool:
 
 def as_rows(x: Any) -> Any:
     """All but the last dimension as one."""
-    sizes = [x.numel() // max(x.shape[-1], 1), x.shape[-1]]
-    return aten.view(x, sizes) if _in_rows(x) else _copied(x, sizes)
+    return reshape(x, [math.prod(x.shape[:-1]), x.shape[-1]])
 
 
 def batched(a: Any, b: Any) -> Any:
