@@ -274,3 +274,43 @@ def test_errors_of_definitions():
         library.define("mine::listed", "(Tensor x, int[] sizes=None) -> Tensor")
     with pytest.raises(ValueError, match="Unsupported kind: WRONG"):
         library.Library("mine", "WRONG")
+
+
+def test_functions_as_operators_are_held_to_what_they_say():
+    @library.custom_op("held::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @library.custom_op("held::same", mutates_args=())
+    def same(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    with pytest.raises(RuntimeError, match="Expected a value of type 'Tensor' for argument 'x'"):
+        twice(1)
+    with pytest.raises(RuntimeError, match=r"no fake impl registered for .*held::twice"):
+        twice(torch.ones(1, device="meta"))
+    twice.register_fake(torch.empty_like)
+    assert twice(torch.ones(1, device="meta")).is_meta
+    with pytest.raises(RuntimeError, match="must not also be an input"):
+        same(torch.ones(1))
+
+    def no_tensors(x: tuple[int, ...]) -> torch.Tensor: ...
+
+    with pytest.raises(ValueError, match=r"try to use List instead. For example, list\[int\]"):
+        library.infer_schema(no_tensors, mutates_args=())
+    with pytest.raises(ValueError, match="or the string 'unknown'"):
+        library.infer_schema(no_tensors, mutates_args="x")
+
+
+def test_kernels_may_come_before_their_operator(space):
+    library.impl("mine::later", "cpu", lambda x: x + 1)
+    torch.library.define("mine::later", "(Tensor x) -> Tensor")
+    assert torch.ops.mine.later(torch.ones(1)).item() == 2
+    with pytest.raises(NotImplementedError, match="no fake impl or Meta kernel"):
+        torch.ops.mine.later(torch.ones(1, device="meta"))
+    with pytest.raises(RuntimeError, match="device type at start of device string: nonsense"):
+        library.impl("mine::later", "nonsense", lambda x: x)
+    with pytest.raises(ValueError, match="expected schema to look like"):
+        library.define("mine::other", "Tensor x")
+    with pytest.raises(ValueError, match='of the form "namespace::name"'):
+        library.define("other", "(Tensor x) -> Tensor")

@@ -132,6 +132,39 @@ def test_modes_see_every_call_of_the_thread():
     assert m.log == [torch.ones, torch.Tensor.add, torch.Tensor.shape.__get__, F.relu]
 
 
+def test_what_modes_see_of_classes_and_values():
+    class Types(overrides.TorchFunctionMode):
+        def __init__(self):
+            super().__init__()
+            self.log = []
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.log.append((func, types))
+            return func(*args, **(kwargs or {}))
+
+    x, p = torch.ones(2, 2), torch.nn.Parameter(torch.ones(1))
+    with Types() as m:
+        x.t()
+        x.sum(0)
+        torch.abs(x)
+        p.grad_fn  # noqa: B018
+        x == x  # noqa: B015
+        torch.tensor(1.0, dtype=torch.float64)
+        torch.ops.aten.add(x, x)
+    tensor = (torch.Tensor,)
+    assert m.log == [
+        (torch.Tensor.t, tensor),
+        (torch.Tensor.sum, ()),
+        (torch.abs, ()),
+        (torch.Tensor.grad_fn.__get__, (torch.nn.Parameter,)),
+        (torch.Tensor.__eq__, ()),
+        (torch.tensor, ()),
+        (torch.ops.aten.add, ()),
+    ]
+    assert overrides.resolve_name(torch.empty) == "torch.empty"
+    assert torch.empty not in overrides.get_overridable_functions()[torch]
+
+
 def test_modes_nest_and_are_off_while_they_are_asked():
     with Mode() as a, Mode() as b:
         torch.ones(1)

@@ -118,9 +118,11 @@ def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
         lib._destroy()
 
 
-def _parts(qualname: str) -> tuple[str, str]:
+def _parts(qualname: str, exact: bool = True) -> tuple[str, str]:
     names = qualname.split("::")
     if len(names) != 2:
+        if not exact:
+            raise ValueError(f"not enough values to unpack (expected 2, got {len(names)})")
         raise ValueError(
             f'Expected `qualname` to be of the form "namespace::name", but got {qualname}. The qualname passed to the '
             "torch.library APIs must consist of a namespace and a name, e.g. aten::sin"
@@ -221,7 +223,7 @@ def custom_op(
 
     def inner(fn: Any) -> CustomOpDef:
         text = infer_schema(fn, mutates_args=mutates_args) if schema is None else schema
-        namespace, op_name = _parts(name)
+        namespace, op_name = _parts(name, exact=False)
         made = CustomOpDef(namespace, op_name, text, fn)
         made.register_kernel(device_types)(fn)
         return made

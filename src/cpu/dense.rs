@@ -309,6 +309,9 @@ pub fn singular(a: &Matrix) -> (Matrix, Vec<f64>, Matrix) {
     let (m, n) = (a.rows, a.columns);
     let mut u = a.clone();
     let mut v = Matrix::eye(n);
+    // As far as sums of m products can tell a right angle; columns of nothing but rounding have none.
+    let right = f64::EPSILON * (m as f64).sqrt();
+    let least = a.data.iter().map(C::norm_sqr).sum::<f64>() * f64::EPSILON * f64::EPSILON;
     for _ in 0..60 {
         let mut turned = false;
         for p in 0..n {
@@ -320,7 +323,7 @@ pub fn singular(a: &Matrix) -> (Matrix, Vec<f64>, Matrix) {
                     z += u[(i, p)].conj() * u[(i, q)];
                 }
                 let size = z.norm();
-                if size == 0.0 || size <= 1e-16 * (x * y).sqrt() {
+                if size <= least || size <= right * (x * y).sqrt() {
                     continue;
                 }
                 turned = true;

@@ -157,8 +157,7 @@ fn release(t: PyTensor) {
         if simple {
             drop(t);
         } else {
-            let attached = Python::try_attach(|_| drop(t));
-            drop(attached);
+            let _ = Python::try_attach(|_| drop(t));
         }
     }));
     // A panic has been reported where it happened, and nobody is left to tell.

@@ -112,7 +112,7 @@ def _is_default(value: Any, argument: Argument) -> bool:
         spread = default if isinstance(default, list | tuple) else [default] * len(value)
         return list(value) == list(spread)
     numbers = isinstance(value, int | float) and isinstance(default, int | float)
-    same = numbers or type(value) is type(default)
+    same = (numbers and argument.base != "Scalar") or type(value) is type(default)
     return same and bool(value == default)
 
 

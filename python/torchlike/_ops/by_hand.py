@@ -36,7 +36,6 @@ def row(name: str, *args: Any, **kwargs: Any) -> Any:
     return _C._call_row(name, False, args, kwargs)
 
 
-
 @by_hand
 def _softmax(self: Any, dim: int, half_to_float: bool) -> Any:
     return torch.softmax(self, dim)
@@ -445,4 +444,6 @@ def _scaled_dot_product_flash_attention_for_cpu(
         scores = scores.masked_fill(hidden, float("-inf"))
     elif attn_mask is not None:
         scores = scores + attn_mask
-    return torch.empty_like(query).copy_(made), scores.logsumexp(-1).transpose(1, 2).contiguous().transpose(1, 2)
+    return torch.empty_like(query).copy_(made), scores.logsumexp(-1).transpose(
+        1, 2
+    ).contiguous().transpose(1, 2)

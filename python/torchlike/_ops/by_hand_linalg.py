@@ -28,8 +28,10 @@ def _linalg_check_errors(info: Any, api_name: str, is_matrix: bool) -> None:
     flat = info.reshape(-1)
     batch = 0 if is_matrix else int(flat.ne(0).to(torch.int64).argmax())
     where = "" if is_matrix else f"(Batch element {batch}): "
-    why = _FAILURES[api_name.rpartition(".")[2]].format(n=int(flat[batch]))
-    raise linalg.LinAlgError(f"{api_name}: {where}{why}")
+    function = api_name.rpartition(".")[2]
+    why = _FAILURES[function].format(n=int(flat[batch]))
+    kind = RuntimeError if function == "lu_factor" else linalg.LinAlgError
+    raise kind(f"{api_name}: {where}{why}")
 
 
 def _factors(A: Any) -> Any:

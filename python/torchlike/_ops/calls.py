@@ -14,6 +14,7 @@ from torchlike._ops.by_hand import function as by_hand
 if TYPE_CHECKING:
     from torchlike._ops import OpOverload
 
+
 def run(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a call, as PyTorch's dispatcher gives it: tuples and lists without names."""
     values = binding.bind(overload._schema, args, kwargs)

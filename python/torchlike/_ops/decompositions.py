@@ -80,8 +80,7 @@ def _in_rows(x: Any) -> bool:
 
 def as_rows(x: Any) -> Any:
     """All but the last dimension as one."""
-    sizes = [x.numel() // max(x.shape[-1], 1), x.shape[-1]]
-    return aten.view(x, [-1, x.shape[-1]]) if _in_rows(x) else _copied(x, sizes)
+    return reshape(x, [math.prod(x.shape[:-1]), x.shape[-1]])
 
 
 def batched(a: Any, b: Any) -> Any:
@@ -126,11 +125,11 @@ def _viewable(x: Any, sizes: list[int]) -> bool:
 def reshape(self: Any, shape: Any) -> Any:
     """A view where one is possible, else a copy."""
     sizes = list(shape)
+    rest = -math.prod(sizes)
+    if sizes.count(-1) == 1 and rest > 0 and self.numel() % rest == 0:
+        sizes = [self.numel() // rest if s == -1 else s for s in sizes]
     if _viewable(self, sizes):
         return aten.view(self, sizes)
-    if -1 in sizes:
-        rest = -math.prod(sizes)
-        sizes = [self.numel() // rest if s == -1 else s for s in sizes]
     return _copied(self, sizes)
 
 
@@ -225,7 +224,9 @@ def to(
 @of("type_as")
 def type_as(self: Any, other: Any) -> Any:
     """A copy of the other's dtype and device."""
-    return _converted(self, other.dtype, other.device, False, None)
+    if (self.dtype, self.device) == (other.dtype, other.device):
+        return NotImplemented
+    return aten._to_copy(self, dtype=other.dtype, layout=_C.strided, device=other.device)
 
 
 def _cast(name: str) -> Any:
@@ -318,13 +319,14 @@ def where(condition: Any, self: Any = None, other: Any = None) -> Any:
     if not numbers or None in numbers:
         return NotImplemented
     dtype = _C.result_type(self, other)
-    sides = [
-        v
-        if isinstance(v, _C.Tensor)
-        else aten.scalar_tensor(v, dtype=dtype, layout=_C.strided, device=condition.device)
-        for v in (self, other)
-    ]
-    return aten.where.self(condition, *sides)
+
+    def made(v: Any) -> Any:
+        if isinstance(v, _C.Tensor):
+            return v
+        return aten.scalar_tensor(v, dtype=dtype, layout=_C.strided, device=condition.device)
+
+    other = made(other)
+    return aten.where.self(condition, made(self), other)
 
 
 @of("max", "min")
@@ -485,6 +487,8 @@ def spread(
     """The form that says by how much the divisor is corrected."""
     if unbiased is not None:
         correction = int(unbiased)
+    if dim is None and correction == 1:
+        correction = None
     dims = [dim] if isinstance(dim, int) else dim
     return getattr(aten, name).correction(self, dims, correction=correction, keepdim=keepdim)
 

@@ -16,12 +16,12 @@ Weights = list[Any]
 
 
 def _plain_step(name: str, inside: Any, h: Any, w: Weights) -> Any:
-    made = aten.add_.Tensor(linear(h, w[1], w[3]), inside)
+    made = aten.add_.Tensor(linear(h, w[1], w[3]), inside())
     return aten.tanh(made) if "tanh" in name else aten.relu(made)
 
 
 def _gru_step(_name: str, inside: Any, h: Any, w: Weights) -> Any:
-    reset, update, new = aten.unsafe_split.Tensor(inside, w[1].shape[0] // 3, 1)
+    reset, update, new = aten.unsafe_split.Tensor(inside(), w[1].shape[0] // 3, 1)
     old = aten.unsafe_split.Tensor(linear(h, w[1], w[3]), w[1].shape[0] // 3, 1)
     reset = aten.sigmoid_(aten.add_.Tensor(old[0], reset))
     update = aten.sigmoid_(aten.add_.Tensor(old[1], update))
@@ -31,7 +31,7 @@ def _gru_step(_name: str, inside: Any, h: Any, w: Weights) -> Any:
 
 def _lstm_step(_name: str, inside: Any, state: Any, w: Weights) -> Any:
     h, c = state
-    gates = aten.add_.Tensor(linear(h, w[1], w[3]), inside)
+    gates = aten.add_.Tensor(linear(h, w[1], w[3]), inside())
     parts = aten.unsafe_split.Tensor(gates, gates.shape[1] // 4, 1)
     i, f, g, o = (
         t(part)
@@ -54,11 +54,10 @@ def _step(name: str) -> Callable[..., Any]:
 def cell(
     input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None, name: str = ""
 ) -> Any:
-    """One step: what the input gives, then what the state gives."""
+    """One step: what the state gives, and what the input gives."""
     if input.dim() != 2:
         return NotImplemented
-    inside = linear(input, w_ih, b_ih)
-    return _step(name)(name, inside, hx, [w_ih, w_hh, b_ih, b_hh])
+    return _step(name)(name, lambda: linear(input, w_ih, b_ih), hx, [w_ih, w_hh, b_ih, b_hh])
 
 
 def _layer(name: str, x: Any, state: Any, w: Weights, backwards: bool) -> tuple[Any, Any]:
@@ -68,9 +67,11 @@ def _layer(name: str, x: Any, state: Any, w: Weights, backwards: bool) -> tuple[
     else:
         steps = aten.unbind.int(x)
     made = []
-    for inside in reversed(steps) if backwards else steps:
-        if x.device.type != "cpu":
-            inside = linear(inside, w[0], w[2])
+    for given in reversed(steps) if backwards else steps:
+
+        def inside(given: Any = given) -> Any:
+            return given if x.device.type == "cpu" else linear(given, w[0], w[2])
+
         state = _step(name)(name, inside, state, w)
         made.append(state[0] if isinstance(state, tuple) else state)
     return aten.stack(made[::-1] if backwards else made, 0), state
@@ -133,9 +134,7 @@ def _stack(
     for at in range(0, len(sets), directions):
         if at and drop:
             x = dropout(x, drop, True)
-        found = [
-            _layer(name, x, states[i], sets[i], i != at) for i in range(at, at + directions)
-        ]
+        found = [_layer(name, x, states[i], sets[i], i != at) for i in range(at, at + directions)]
         x = aten.cat([out for out, _ in found], -1) if both else found[0][0]
         left += [state for _, state in found]
     return x, left

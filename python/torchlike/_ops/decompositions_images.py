@@ -111,7 +111,7 @@ def adaptive_max_pool(
 def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     """A constant around the tensor, or the operator that repeats its elements."""
     if mode == "constant":
-        return aten.constant_pad_nd(input, list(pad), value or 0)
+        return aten.constant_pad_nd(input, list(pad), value or 0.0)
     dims = len(pad) // 2
     if mode not in ("reflect", "replicate") or input.dim() not in (dims + 1, dims + 2):
         return NotImplemented

@@ -98,7 +98,9 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     if tensor.is_meta:
         if num_classes < 0:
             return NotImplemented
-        classes = aten.arange(num_classes, dtype=tensor.dtype, device=tensor.device)
+        classes = aten.arange(
+            num_classes, dtype=tensor.dtype, layout=_C.strided, device=tensor.device
+        )
         same = aten.eq.Tensor(aten.unsqueeze(tensor, -1), classes)
         return aten._to_copy(same, dtype=_C.int64)
     if tensor.dtype != _C.int64 or tensor.numel() == 0:
@@ -107,7 +109,9 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     count = most + 1 if num_classes == -1 else num_classes
     if least < 0 or most >= count or count < 1:
         return NotImplemented
-    made = aten.zeros([*tensor.shape, count], dtype=_C.int64, device=tensor.device)
+    made = aten.zeros(
+        [*tensor.shape, count], dtype=_C.int64, layout=_C.strided, device=tensor.device
+    )
     return aten.scatter_.value(made, -1, aten.unsqueeze(tensor, -1), 1)
 
 
@@ -135,7 +139,7 @@ def hinge_embedding_loss(
     x = input if self is None else self
     if not x.is_floating_point():
         return NotImplemented
-    zeros = aten.zeros_like(x)
+    zeros = aten.zeros_like(x, memory_format=_C.contiguous_format)
     below = aten.clamp_min_(_beyond(margin, x), 0)
     below = _where(target, 1, below, zeros)
     alike = _where(target, -1, x, zeros)
@@ -181,7 +185,7 @@ def cosine_embedding_loss(
     first = aten.add.Scalar(total(input1, input1), 1e-12)
     second = aten.add.Scalar(total(input2, input2), 1e-12)
     cosine = aten.div.Tensor(product, aten.sqrt_(aten.mul.Tensor(first, second)))
-    zeros = aten.zeros_like(cosine)
+    zeros = aten.zeros_like(cosine, memory_format=_C.contiguous_format)
     unlike = _beyond(1.0, cosine)
     above = aten.clamp_min_(aten.sub.Scalar(cosine, margin), 0)
     alike = aten.where.self(aten.eq.Scalar(target, 1), unlike, zeros)

@@ -24,7 +24,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
         return aten.mm(input, turned) if bias is None else aten.addmm(bias, input, turned)
     sizes = [*input.shape[:-1], weight.shape[0]]
     if bias is not None and input.is_contiguous():
-        rows = aten.view(input, [-1, input.shape[-1]])
+        rows = as_rows(input)
         return aten.view(aten.addmm(bias, rows, aten.t(weight)), sizes)
     turned = aten.t(weight)
     if input.dim() > 2 and weight.requires_grad:
@@ -106,7 +106,11 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: Any = N
     made = aten.mul.Tensor(x, aten.rsqrt(aten.add_.Scalar(mean, least)))
     if weight is not None:
         made = aten.mul.Tensor(made, weight)
-    return made if wide else aten._to_copy(made, dtype=input.dtype, device=input.device)
+    return (
+        made
+        if wide
+        else aten._to_copy(made, dtype=input.dtype, layout=_C.strided, device=input.device)
+    )
 
 
 @of(_N + "batch_norm", "batch_norm")
@@ -122,7 +126,7 @@ def batch_norm(
     **_: Any,
 ) -> Any:
     """The first result of the operator that also gives what backward needs; its reserve is made first."""
-    aten.empty.memory_format([0], dtype=_C.uint8, device=input.device)
+    aten.empty.memory_format([0], dtype=_C.uint8, layout=_C.strided, device=input.device)
     return aten.native_batch_norm(
         input, weight, bias, running_mean, running_var, training, momentum, eps
     )[0]
@@ -134,7 +138,7 @@ def softmax(self: Any, dim: Any = None, dtype: Any = None, name: str = "", **_: 
     if dim is None:
         return NotImplemented
     if dtype is not None and dtype != self.dtype:
-        self = aten._to_copy(self, dtype=dtype)
+        self = aten._to_copy(self, dtype=dtype, layout=_C.strided, device=self.device)
     made = aten._log_softmax if "log" in name else aten._softmax
     return made(self, dim, False)
 
@@ -285,7 +289,9 @@ def attention(
     q = aten.mul.Scalar(query, root)
     if is_causal:
         shape = [query.shape[-2], key.shape[-2]]
-        attn_mask = aten.tril(aten.ones(shape, dtype=_C.bool, device=query.device))
+        attn_mask = aten.tril(
+            aten.ones(shape, dtype=_C.bool, layout=_C.strided, device=query.device)
+        )
         attn_mask = _as_numbers(attn_mask, query)
     scores = batched(q, aten.mul.Scalar(aten.transpose.int(key, -2, -1), root))
     if attn_mask is not None:
@@ -309,7 +315,7 @@ def _fused(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, groupe
 
 def _as_numbers(mask: Any, like: Any) -> Any:
     low = aten.scalar_tensor(-math.inf, dtype=like.dtype, device=like.device)
-    zero = aten.scalar_tensor(0.0, dtype=like.dtype, device=like.device)
+    zero = aten.scalar_tensor(0.0, dtype=like.dtype, layout=_C.strided, device=like.device)
     return aten.where.self(mask, zero, low)
 
 

@@ -143,8 +143,20 @@ def _matter(row: str, left: dict[str, Any], outs: list[Any]) -> bool:
     return not all(is_plain(name, value) for name, value in left.items())
 
 
-def _said(row: str, given: dict[str, Any]) -> dict[str, Any]:
-    """What PyTorch's binding passes on where a caller said nothing: the device of what is made, ends of parts."""
+def _said(row: str, given: dict[str, Any], outs: list[Any], within: str | None) -> dict[str, Any]:
+    """Arguments that PyTorch passes on otherwise: whole defaults, what `out=` says, what its binding fills in."""
+    whole = {n: d for n, d in _parameters(row).items() if d.isdigit()}
+    said: dict[str, Any] = {
+        n: int(d) for n, d in whole.items() if isinstance(given[n], float) and given[n] == int(d)
+    }
+    if outs and given.get("dtype", 0) is outs[0].dtype:
+        said["dtype"] = None
+    if within is not None:
+        return said | ({"pin_memory": None} if given.get("pin_memory") is False else {})
+    return said | _bound(row, given)
+
+
+def _bound(row: str, given: dict[str, Any]) -> dict[str, Any]:
     if row == "slice":
         ends = {"start": 0, "end": sys.maxsize}
         return {name: end for name, end in ends.items() if given.get(name, 0) is None}
@@ -159,8 +171,7 @@ def overload_of(
 ) -> Any:
     """The overload that a call is, and its arguments by name; None if there is none."""
     given = dict(zip(_parameters(row), values, strict=True))
-    if within is None:
-        given.update(_said(row, given))
+    given.update(_said(row, given, outs, within))
     base = row
     if row == "sub" and not isinstance(values[0], _C.Tensor):
         base, given = "rsub", {**given, "self": given["other"], "other": given["self"]}
@@ -210,7 +221,12 @@ def seen(
     args, kwargs = spelled(overload._schema, fitted)
     answer = modes.ask(overload, args, kwargs)
     several = "return_indices" in _parameters(row) and any(v is True for v in values)
-    if isinstance(answer, tuple) and len(answer) > 1 and "->" not in _schemas()[row] and not several:
+    if (
+        isinstance(answer, tuple)
+        and len(answer) > 1
+        and "->" not in _schemas()[row]
+        and not several
+    ):
         return answer[0]
     return answer
 

@@ -285,9 +285,18 @@ impl Window {
             }
             Curve::Kaiser(beta) => {
                 let k = (2.0 * beta * i / last - beta).clamp(-beta, beta);
-                // Overflow shows as it does in the result's own precision.
-                let own = |v: f64| if single { f64::from(v as f32) } else { v };
-                own(bessel_i0((beta * beta - k * k).max(0.0).sqrt())) / own(bessel_i0(beta))
+                // Overflow shows where that of an exponential does in the result's own precision.
+                let top = if single {
+                    f64::from(f32::MAX)
+                } else {
+                    f64::MAX
+                };
+                let own = |x: f64| match x > top.ln() {
+                    true => f64::INFINITY,
+                    false if single => f64::from(bessel_i0(x) as f32),
+                    false => bessel_i0(x),
+                };
+                own((beta * beta - k * k).max(0.0).sqrt()) / own(beta)
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::ops::core::op::{F, FM, O, OpDef, Plan, compose, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::linalg::rules::{check, tail};
+use crate::ops::linalg::spectral::read_finite;
 use crate::{DType, Dims, Result, Scalar, Tensor, dims};
 use num_complex::Complex64 as C;
 use torchlike_macros::operators;
@@ -151,6 +152,7 @@ fn pseudoinverses(a: &calls::_Pinv, batch: &Dims, outs: &[Tensor]) -> Result<()>
     if a.input.numel() == 0 {
         return Ok(());
     }
+    finite(a.input, a.hermitian)?;
     let limits = Limits::new(a.input, a.atol, a.rtol, batch)?;
     let mut results = Vec::new();
     for (i, m) in matrices::read(a.input, batch)?.into_iter().enumerate() {
@@ -162,6 +164,16 @@ fn pseudoinverses(a: &calls::_Pinv, batch: &Dims, outs: &[Tensor]) -> Result<()>
         results.push(scaled.times(&u.adjoint()));
     }
     matrices::write(&outs[0], &results)
+}
+
+/// Refuses numbers that no factorisation comes to an end with.
+fn finite(t: &Tensor, hermitian: bool) -> Result<()> {
+    let name = if hermitian {
+        "linalg.eigh"
+    } else {
+        "linalg.svd"
+    };
+    read_finite(t, name).map(drop)
 }
 
 /// For Hermitian matrices only the lower triangle counts.
@@ -187,6 +199,7 @@ fn ranks(a: &calls::_MatrixRank, (): &(), outs: &[Tensor]) -> Result<()> {
     if a.input.numel() == 0 {
         return cpu::fill(&outs[0], Scalar::Int(0));
     }
+    finite(a.input, a.hermitian)?;
     let limits = Limits::new(a.input, a.atol, a.rtol, batch)?;
     let mut counts = Vec::new();
     for (i, m) in matrices::read(a.input, batch)?.into_iter().enumerate() {

@@ -68,7 +68,7 @@ fn singular_rule(a: &calls::LinalgSvd) -> Result<Plan> {
 }
 
 /// The matrices of a tensor, if all their elements are finite.
-fn read_finite(t: &Tensor, name: &str) -> Result<Vec<Matrix>> {
+pub(super) fn read_finite(t: &Tensor, name: &str) -> Result<Vec<Matrix>> {
     let all = matrices::read(t, &lead(t.shape()))?;
     let finite = |m: &Matrix| m.data.iter().all(|c| c.re.is_finite() && c.im.is_finite());
     match all.iter().position(|m| !finite(m)) {

@@ -1,0 +1,153 @@
+"""What dispatch modes see: the operators that PyTorch would come down to, with its arguments."""
+
+import sys
+
+import pytest
+
+import torchlike as torch
+from torchlike import nn
+from torchlike.utils._python_dispatch import TorchDispatchMode
+
+F = nn.functional
+
+
+class Log(TorchDispatchMode):
+    """Notes the operators, or the operators with their arguments."""
+
+    def __init__(self, arguments=False):
+        super().__init__()
+        self.log, self.arguments = [], arguments
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert types == ()
+        name = str(func).removeprefix("aten.").removesuffix(".default")
+        self.log.append((name, args[1:], dict(kwargs or {})) if self.arguments else name)
+        return func(*args, **(kwargs or {}))
+
+
+def seen(call):
+    """The names that a call comes down to."""
+    with torch.no_grad(), Log() as m:
+        call()
+    return " ".join(m.log)
+
+
+x, y = torch.ones(2, 3), torch.ones(2, 3)
+mask, places = x > 0, torch.zeros(2, dtype=torch.int64)
+image, square = torch.ones(1, 2, 5, 5), torch.eye(2) * 2
+q, thrice = torch.ones(1, 2, 4, 8), torch.ones(2, 2, 3)
+wide = torch.ones(4, 3)
+
+CALLS = {
+    # an overload is chosen by all of the arguments
+    "mean of a dimension": (lambda: x.mean(1), "mean.dim"),
+    "largest of two": (lambda: x.max(y), "maximum"),
+    "squeezed dimensions": (lambda: x.squeeze((0, 1)), "squeeze.dims"),
+    "filled from a tensor": (lambda: x.masked_fill(mask, x[0, 0]), "select.int select.int masked_fill.Tensor"),
+    "a range": (lambda: torch.arange(1, 3), "arange.start"),
+    "identity into a tensor": (lambda: torch.eye(2, 3, out=x.clone()), "clone eye.m_out"),
+    # numbers beside tensors, from Python and from a composite
+    "number from Python": (lambda: x * 2, "mul.Tensor"),
+    "number from a composite": (
+        lambda: torch.trapezoid(x),
+        "select.int select.int add.Tensor mul.Scalar sum.dim_IntList sub.Tensor mul.Scalar",
+    ),
+    "numbers chosen": (lambda: torch.where(mask, x, 1.0), "scalar_tensor where.self"),
+    # elements assigned
+    "a number assigned": (lambda: x.clone().__setitem__(0, 1.0), "clone lift_fresh select.int fill_.Tensor"),
+    "a number assigned to one": (
+        lambda: x.clone().__setitem__((0, 1), 1.0),
+        "clone lift_fresh select.int select.int copy_",
+    ),
+    "a number assigned where": (lambda: x.clone().__setitem__(mask, 0.0), "clone lift_fresh index_put_"),
+    "a row assigned": (
+        lambda: x.clone().__setitem__(slice(None), x[0]),
+        "clone select.int view expand copy_",
+    ),
+    # linear algebra: a factorisation, and a look at what failed
+    "inverse": (lambda: torch.linalg.inv(square), "linalg_inv_ex _linalg_check_errors"),
+    "solution": (
+        lambda: torch.linalg.solve(square, x[0, :2]),
+        "select.int slice.Tensor _linalg_solve_ex _linalg_check_errors",
+    ),
+    "singular values": (lambda: torch.linalg.svdvals(x), "_linalg_svd"),
+    "inner products": (lambda: torch.linalg.vecdot(x, y), "mul.Tensor sum.dim_IntList"),
+    # networks
+    "rows that lie apart": (
+        lambda: F.linear(thrice.transpose(0, 1), wide, torch.ones(4)),
+        "transpose.int ones t expand view expand view bmm _unsafe_view add.Tensor",
+    ),
+    "root mean square": (lambda: F.rms_norm(x, (3,)), "pow.Tensor_Scalar mean.dim add_.Scalar rsqrt mul.Tensor"),
+    "attention": (lambda: F.scaled_dot_product_attention(q, q, q), "_scaled_dot_product_flash_attention_for_cpu"),
+    "bags": (lambda: F.embedding_bag(places, x, places[:1]), "slice.Tensor _embedding_bag_forward_only"),
+    "maxima and places": (lambda: F.max_pool2d(image, 2, return_indices=True), "max_pool2d_with_indices"),
+    "one mean": (lambda: F.adaptive_avg_pool1d(thrice, 1), "unsqueeze mean.dim squeeze.dim"),
+    "mirrored": (lambda: F.pad(image, (1, 1, 1, 1), mode="reflect"), "reflection_pad2d"),
+    "larger": (lambda: F.interpolate(image, scale_factor=2, mode="bilinear"), "upsample_bilinear2d"),
+    "folded": (lambda: F.fold(torch.ones(1, 8, 16), (5, 5), 2), "ones col2im"),
+    "dropout in place": (
+        lambda: F.dropout(x.clone(), 0.5, inplace=True),
+        "clone empty_like bernoulli_.float div_.Scalar mul_.Tensor",
+    ),
+    # losses
+    "pairs": (lambda: F.pairwise_distance(x, y), "sub.Tensor add.Scalar norm.ScalarOpt_dim"),
+    "ranking": (
+        lambda: F.margin_ranking_loss(x, x, y),
+        "sub.Tensor neg mul.Tensor add.Scalar clamp_min_ mean",
+    ),
+    "classes": (
+        lambda: F.one_hot(places, 3),
+        "aminmax _local_scalar_dense _local_scalar_dense zeros unsqueeze scatter_.value",
+    ),
+    # what prints is not seen
+    "text": (lambda: repr(x), ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "wanted"), CALLS.values(), ids=CALLS)
+def test_a_call_comes_down_to_these(call, wanted):
+    assert seen(call) == wanted
+
+
+def test_recurrent_steps():
+    step = "t addmm t addmm add_.Tensor"
+    gates = "unsafe_split.Tensor sigmoid_ sigmoid_ tanh_ sigmoid_ mul.Tensor mul.Tensor add_.Tensor"
+    for cell, rest in (
+        (nn.RNNCell(3, 4), "tanh"),
+        (nn.RNNCell(3, 4, nonlinearity="relu"), "relu"),
+        (nn.LSTMCell(3, 4), f"{gates} tanh mul.Tensor"),
+    ):
+        assert seen(lambda cell=cell: cell(x)) == f"zeros {step} {rest}"
+    net = nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True).eval()
+    given = torch.randn(2, 5, 3)
+    with torch.no_grad():
+        plain, (h, c) = net(given)
+        with Log():
+            shown, (h2, c2) = net(given)
+    for a, b in ((plain, shown), (h, h2), (c, c2)):
+        assert a.shape == b.shape and torch.allclose(a, b, atol=1e-6)
+
+
+def test_arguments_are_as_pytorch_passes_them():
+    with Log(arguments=True) as m:
+        x[:, 1:]
+        torch.zeros(2)
+        torch.full((2,), 3, device="meta")
+    made = {"pin_memory": False}
+    assert m.log == [
+        ("slice.Tensor", (1, 1, sys.maxsize), {}),
+        ("zeros", (), {"device": torch.device("cpu"), **made}),
+        ("full", (3,), {"device": torch.device("meta"), **made}),
+    ]
+
+
+def test_a_factorisation_that_fails_says_why():
+    empty = torch.zeros(2, 2, 2)
+    for call, text in (
+        (lambda: torch.linalg.inv(empty), r"linalg.inv: \(Batch element 0\): The diagonal element 1 is zero"),
+        (lambda: torch.linalg.cholesky(-square), "linalg.cholesky: The factorization could not be completed"),
+        (lambda: torch.linalg.solve(empty[0], x[:, 0]), "torch.linalg.solve: The solver failed"),
+        (lambda: torch.linalg.lu_factor(empty[0]), r"torch.linalg.lu_factor: U\[1,1\] is zero"),
+    ):  # fmt: skip
+        with Log(), pytest.raises(RuntimeError, match=text):
+            call()
