@@ -230,7 +230,7 @@ fn assign(target: &Tensor, value: &Tensor) -> Result<()> {
     if value.shape() == target.shape() {
         return helpers::copy_(target, value);
     }
-    if value.ndim() == 0 && value.device().is_cpu() && target.device().is_cpu() {
+    if value.ndim() == 0 && helpers::at_hand(value) && helpers::at_hand(target) {
         return f::FillTensor::new(target, value).call_();
     }
     let value = f::view(value, &Dims::new(without_ones(value)))?;
