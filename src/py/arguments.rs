@@ -7,7 +7,7 @@
 
 use super::convert::{Failure, convert, int};
 use super::groups::{Group, OUT, Overload};
-use super::object::{is_tensor, tensor_ref};
+use super::object::{is_plain_tensor, is_tensor, tensor_ref};
 use super::watch;
 use crate::Dims;
 use crate::ops::args::Arg;
@@ -22,8 +22,8 @@ use std::cell::OnceCell;
 /// What a call holds while it is parsed and runs.
 #[derive(Default)]
 pub(super) struct Held<'py> {
-    /// Items of lists of tensors: the lists themselves may change when Python code runs.
-    lists: [OnceCell<Vec<Bound<'py, PyAny>>>; 4],
+    /// Items of lists of tensors: the lists themselves may change when Python code runs. In a box, as few calls have any.
+    lists: OnceCell<Box<[OnceCell<Vec<Bound<'py, PyAny>>>; 4]>>,
     /// Objects that take calls over fit every parameter.
     lenient: bool,
 }
@@ -38,7 +38,8 @@ impl<'py> Held<'py> {
     }
 
     fn keep(&self, items: Vec<Bound<'py, PyAny>>) -> PyResult<&[Bound<'py, PyAny>]> {
-        match self.lists.iter().find(|l| l.get().is_none()) {
+        let lists = self.lists.get_or_init(Box::default);
+        match lists.iter().find(|l| l.get().is_none()) {
             Some(free) => Ok(free.get_or_init(|| items)),
             None => Err(PyTypeError::new_err("too many lists of tensors")),
         }
@@ -304,6 +305,10 @@ impl<'py> Incoming<'py> {
         held: &'a Held<'py>,
         values: &mut Values<'a>,
     ) -> Result<Option<&'c Bound<'py, PyAny>>, Fail<'c, 'py>> {
+        if self.keywords.is_empty() && self.plain_tensors(overload, values) {
+            by_default(overload, values)?;
+            return Ok(None);
+        }
         let mut waiting = Waiting::default();
         self.by_position(overload, held, values, &mut waiting)?;
         let out = if self.keywords.is_empty() {
@@ -314,6 +319,27 @@ impl<'py> Incoming<'py> {
         };
         waiting.borrow(&self.positional, values);
         Ok(out)
+    }
+
+    /// Takes the positional arguments if they are plain tensors and nothing else: reading those runs no Python code, so that
+    /// nobody has to wait.
+    #[inline]
+    fn plain_tensors<'c: 'a, 'a>(&'c self, overload: &Overload, values: &mut Values<'a>) -> bool {
+        let schema = &overload.op.schema;
+        let fits = |(p, o): (&Param, &Bound<'py, PyAny>)| {
+            matches!(p.kind, Kind::Tensor | Kind::Operand) && is_plain_tensor(o.get_type_ptr())
+        };
+        let given = self.positional.len();
+        if given > schema.positional || !schema.params.iter().zip(&self.positional).all(fits) {
+            return false;
+        }
+        values.extend(
+            self.positional
+                .iter()
+                .filter_map(tensor_ref)
+                .map(Arg::Tensor),
+        );
+        true
     }
 
     #[inline]
@@ -499,10 +525,7 @@ impl<'py> Incoming<'py> {
 
 /// The defaults of the parameters that were not given.
 #[inline]
-fn by_default<'c, 'py>(
-    overload: &Overload,
-    values: &mut Values<'_>,
-) -> Result<(), Fail<'c, 'py>> {
+fn by_default<'c, 'py>(overload: &Overload, values: &mut Values<'_>) -> Result<(), Fail<'c, 'py>> {
     let filled = values.len();
     for p in overload.op.schema.params.iter().skip(filled) {
         match &p.default {

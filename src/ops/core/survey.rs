@@ -86,8 +86,8 @@ impl Survey {
 #[inline]
 pub fn survey(args: &Args, traits: &Traits, seen: Seen) -> Result<Survey> {
     match seen.device() {
-        // Exceptions make no difference among tensors on one device.
-        Some(device) if traits.any_device == 0 => Ok(Survey {
+        // Exceptions make no difference among tensors on one device, as long as the first is none.
+        Some(device) if traits.any_device & 1 == 0 => Ok(Survey {
             device,
             lazy: seen.flags & mode::LAZY != 0,
             inference: seen.word & mode::INFERENCE != 0,

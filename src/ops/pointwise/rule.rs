@@ -209,16 +209,27 @@ fn tensors_of<'a>(operands: &'a [Arg<'_>]) -> impl Iterator<Item = &'a Tensor> {
 #[inline]
 pub fn result_layout(operands: &[Arg]) -> Result<(Dims, Dims)> {
     let mut tensors = tensors_of(operands);
-    if let Some(first) = tensors.next() {
-        let (shape, strides) = (first.shape(), first.strides());
-        if dims::is_row_major(shape, strides)
-            && tensors.all(|t| t.shape() == shape && t.strides() == strides)
-        {
-            return Ok((shape.clone(), strides.clone()));
-        }
+    let Some(first) = tensors.next() else {
+        return Ok((Dims::EMPTY, Dims::EMPTY));
+    };
+    let (shape, strides) = (first.shape(), first.strides());
+    let mut row_major = dims::is_row_major(shape, strides);
+    let mut alike = true;
+    for t in tensors {
+        let same = t.shape() == shape && t.strides() == strides;
+        alike &= same;
+        row_major &= same || dims::is_row_major(t.shape(), t.strides());
+    }
+    if row_major && alike {
+        return Ok((shape.clone(), strides.clone()));
     }
     let shape = broadcast_shape(operands)?;
-    let strides = result_strides(&shape, operands);
+    // Row-major operands never ask for another order of dimensions, however they are broadcast.
+    let strides = if row_major {
+        dims::contiguous_strides(&shape)
+    } else {
+        result_strides(&shape, operands)
+    };
     Ok((shape, strides))
 }
 
@@ -323,4 +334,35 @@ fn inputs<'a>(operands: &[Arg<'a>]) -> SmallVec<[Operand<'a>; 3]> {
         other => Operand::Number(scalar_of(other).unwrap_or(Scalar::Int(0))),
     };
     operands.iter().map(input).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn row_major_operands_keep_the_order_of_dimensions() {
+        let shapes: [&[i64]; 11] = [
+            &[],
+            &[1],
+            &[4],
+            &[1, 4],
+            &[4, 1],
+            &[3, 1, 4],
+            &[1, 1, 1],
+            &[3, 4, 1],
+            &[0, 4],
+            &[3, 0, 1],
+            &[2, 1, 4, 1],
+        ];
+        let made = shapes.map(|s| Tensor::empty(s, DType::F32, Device::META).unwrap());
+        for (a, b) in made.iter().flat_map(|a| made.iter().map(move |b| (a, b))) {
+            let operands = [Arg::Tensor(a), Arg::Tensor(b)];
+            let Ok((shape, strides)) = result_layout(&operands) else {
+                continue;
+            };
+            assert_eq!(strides, result_strides(&shape, &operands), "{a:?} {b:?}");
+        }
+    }
 }
