@@ -434,31 +434,6 @@ def take_along_dim(self: Any, indices: Any, dim: Any = None) -> Any:
     return aten.gather(values, dim, index)
 
 
-@of("linalg.norm", "linalg.matrix_norm", "norm")
-def norm(
-    self: Any,
-    ord: Any = None,
-    p: Any = None,
-    dim: Any = None,
-    keepdim: bool = False,
-    dtype: Any = None,
-    **_: Any,
-) -> Any:
-    """The norm of the elements."""
-    order = 2 if p in (None, "fro") else p
-    plain = isinstance(order, int | float) and ord in (None, "fro", 2)
-    if not plain or (ord == 2 and self.dim() == 2):
-        return NotImplemented
-    dims = [dim] if isinstance(dim, int) else dim
-    return aten.linalg_vector_norm(self, order, dims, keepdim, dtype=dtype)
-
-
-@of("cdist")
-def cdist(x1: Any, x2: Any, p: float = 2.0, **_: Any) -> Any:
-    """The operator."""
-    return aten._cdist_forward(x1, x2, p, None)
-
-
 @of("isclose")
 def isclose(
     self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False

@@ -102,3 +102,28 @@ def vecdot(x: Any, y: Any, dim: int = -1) -> Any:
     if x.is_complex() or x.dtype != y.dtype:
         return NotImplemented
     return aten.sum.dim_IntList(aten.mul.Tensor(x, y), [dim])
+
+
+@of("linalg.norm", "linalg.matrix_norm", "norm")
+def norm(
+    self: Any,
+    ord: Any = None,
+    p: Any = None,
+    dim: Any = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+    **_: Any,
+) -> Any:
+    """The norm of the elements."""
+    order = 2 if p in (None, "fro") else p
+    plain = isinstance(order, int | float) and ord in (None, "fro", 2)
+    if not plain or (ord == 2 and self.dim() == 2):
+        return NotImplemented
+    dims = [dim] if isinstance(dim, int) else dim
+    return aten.linalg_vector_norm(self, order, dims, keepdim, dtype=dtype)
+
+
+@of("cdist")
+def cdist(x1: Any, x2: Any, p: float = 2.0, **_: Any) -> Any:
+    """The operator."""
+    return aten._cdist_forward(x1, x2, p, None)
