@@ -208,7 +208,7 @@ unsafe extern "C" fn set(
 /// # Safety
 /// The lock is held, and the object lives as long as the borrow.
 #[inline]
-pub(super) unsafe fn object<'a, 'py>(o: &'a *mut ffi::PyObject) -> &'a Bound<'py, PyAny> {
+pub(super) unsafe fn object<'py>(o: &*mut ffi::PyObject) -> &Bound<'py, PyAny> {
     // SAFETY: by contract; a Bound is a pointer to its object.
     unsafe { Bound::ref_from_ptr(Python::assume_attached(), o) }
 }
@@ -218,7 +218,7 @@ pub(super) unsafe fn object<'a, 'py>(o: &'a *mut ffi::PyObject) -> &'a Bound<'py
 /// # Safety
 /// As [`object`], and it is a tensor.
 #[inline]
-pub(super) unsafe fn receiver<'a, 'py>(o: &'a *mut ffi::PyObject) -> &'a Bound<'py, PyTensor> {
+pub(super) unsafe fn receiver<'py>(o: &*mut ffi::PyObject) -> &Bound<'py, PyTensor> {
     // SAFETY: by contract.
     unsafe { object(o).cast_unchecked() }
 }

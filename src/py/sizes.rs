@@ -41,13 +41,13 @@ pub fn size<'py>(py: Python<'py>, values: &[i64]) -> PyResult<Bound<'py, PyAny>>
 
 /// The shape of a tensor.
 pub fn shape<'py>(py: Python<'py>, values: &Dims) -> PyResult<Bound<'py, PyAny>> {
-    static SHAPES: Recent = Recent::NONE;
+    static SHAPES: Recent = Recent::none();
     SHAPES.find_or(py, values, || size(py, values))
 }
 
 /// The strides of a tensor.
 pub fn strides<'py>(py: Python<'py>, values: &Dims) -> PyResult<Bound<'py, PyAny>> {
-    static STRIDES: Recent = Recent::NONE;
+    static STRIDES: Recent = Recent::none();
     STRIDES.find_or(py, values, || {
         Ok(PyTuple::new(py, values.iter())?.into_any())
     })
@@ -63,7 +63,9 @@ struct Recent(UnsafeCell<[Option<(Dims, Py<PyAny>)>; 1 << BITS]>);
 unsafe impl Sync for Recent {}
 
 impl Recent {
-    const NONE: Self = Self(UnsafeCell::new([const { None }; 1 << BITS]));
+    const fn none() -> Self {
+        Self(UnsafeCell::new([const { None }; 1 << BITS]))
+    }
 
     #[inline]
     fn find_or<'py>(

@@ -203,13 +203,12 @@ fn factor(s: Scalar, d: DType) -> Result<Ctx> {
 
 /// As [`factor`], in the type's own precision, as sums have it.
 fn narrow_factor(s: Scalar, d: DType) -> Result<Ctx> {
-    let mut ctx = factor(s, d)?;
-    match d {
-        DType::BF16 => ctx.f[0] = half::bf16::from_f32(ctx.f[0] as f32).to_f64(),
-        DType::F16 => ctx.f[0] = half::f16::from_f32(ctx.f[0] as f32).to_f64(),
-        _ => {}
+    if d.is_reduced_float() {
+        check_scale(s, d)?;
+        let single = Scalar::Float(f64::from(s.to_f64() as f32));
+        return factor(cpu::halves::rounded(single, d), d);
     }
-    Ok(ctx)
+    factor(s, d)
 }
 
 fn check_scale(a: Scalar, d: DType) -> Result<()> {

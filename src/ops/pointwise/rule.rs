@@ -209,23 +209,17 @@ fn tensors_of<'a>(operands: &'a [Arg<'_>]) -> impl Iterator<Item = &'a Tensor> {
 #[inline]
 pub fn result_layout(operands: &[Arg]) -> Result<(Dims, Dims)> {
     let mut tensors = tensors_of(operands);
-    let Some(first) = tensors.next() else {
-        return Ok((Dims::EMPTY, Dims::EMPTY));
-    };
-    let (shape, strides) = (first.shape(), first.strides());
-    let mut row_major = dims::is_row_major(shape, strides);
-    let mut alike = true;
-    for t in tensors {
-        let same = t.shape() == shape && t.strides() == strides;
-        alike &= same;
-        row_major &= same || dims::is_row_major(t.shape(), t.strides());
-    }
-    if row_major && alike {
-        return Ok((shape.clone(), strides.clone()));
+    if let Some(first) = tensors.next() {
+        let (shape, strides) = (first.shape(), first.strides());
+        if dims::is_row_major(shape, strides)
+            && tensors.all(|t| t.shape() == shape && t.strides() == strides)
+        {
+            return Ok((shape.clone(), strides.clone()));
+        }
     }
     let shape = broadcast_shape(operands)?;
     // Row-major operands never ask for another order of dimensions, however they are broadcast.
-    let strides = if row_major {
+    let strides = if tensors_of(operands).all(|t| dims::is_row_major(t.shape(), t.strides())) {
         dims::contiguous_strides(&shape)
     } else {
         result_strides(&shape, operands)
