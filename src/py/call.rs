@@ -2,10 +2,11 @@
 
 #![allow(unsafe_code, reason = "this is the boundary to CPython's C interface")]
 
-use super::arguments::{Fail, Held, Incoming, Misfit};
+use super::arguments::{Fail, Incoming, Misfit};
 use super::convert::number;
 use super::dispatch::Noted;
 use super::groups::{Group, Overload};
+use super::held::Held;
 use super::object::{PyTensor, is_tensor, tensor_ref};
 use super::results::{named_tuple, to_python};
 use super::types::type_name;

@@ -22,6 +22,7 @@ mod functions;
 mod generator;
 mod gradient;
 mod groups;
+mod held;
 mod index;
 mod load;
 mod load_file;
