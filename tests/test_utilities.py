@@ -44,14 +44,20 @@ def test_samplers_say_which_items_come_when() -> None:
     assert sorted(data.RandomSampler(Squares(4))) == [0, 1, 2, 3]
     assert sorted(data.SubsetRandomSampler([5, 7])) == [5, 7]
     assert set(data.WeightedRandomSampler([0.0, 1.0], 8)) == {1}
-    assert [*data.BatchSampler(data.SequentialSampler(Squares(5)), 2, False)] == [[0, 1], [2, 3], [4]]
+    assert [*data.BatchSampler(data.SequentialSampler(Squares(5)), 2, False)] == [
+        [0, 1],
+        [2, 3],
+        [4],
+    ]
     assert issubclass(data.BatchSampler, data.Sampler)
     shares = [[*data.DistributedSampler(Squares(4), 2, rank, shuffle=False)] for rank in (0, 1)]
     assert shares == [[0, 2], [1, 3]]
 
 
 def test_batches_are_collated() -> None:
-    batch = data.default_collate([{"x": 1.0, "y": (torch.ones(2), 3)}, {"x": 2.0, "y": (torch.zeros(2), 4)}])
+    batch = data.default_collate(
+        [{"x": 1.0, "y": (torch.ones(2), 3)}, {"x": 2.0, "y": (torch.zeros(2), 4)}]
+    )
     assert batch["x"].dtype == torch.float64
     assert batch["y"][0].tolist() == [[1.0, 1.0], [0.0, 0.0]]
     assert batch["y"][1].tolist() == [3, 4]
@@ -67,7 +73,9 @@ def test_markers_for_a_compiler_leave_functions_alone() -> None:
                  jit.script_method, jit.interface, jit.script_if_tracing):  # fmt: skip
         assert mark(f)(1) == 2
     assert compiler.substitute_in_graph(f)(f)(1) == 2
-    assert not (compiler.is_compiling() or compiler.is_dynamo_compiling() or compiler.is_exporting())
+    assert not (
+        compiler.is_compiling() or compiler.is_dynamo_compiling() or compiler.is_exporting()
+    )
     assert not (jit.is_scripting() or jit.is_tracing())
     compiler.cudagraph_mark_step_begin()
     compiler.reset()
@@ -144,7 +152,10 @@ def test_libraries_infer_schemas() -> None:
     def f(x: torch.Tensor, n: int, scale: float = 2.0) -> torch.Tensor:
         return x
 
-    assert library.infer_schema(f, mutates_args=()) == "(Tensor x, SymInt n, float scale=2.0) -> Tensor"
+    assert (
+        library.infer_schema(f, mutates_args=())
+        == "(Tensor x, SymInt n, float scale=2.0) -> Tensor"
+    )
 
 
 def test_safe_globals_are_listed() -> None:

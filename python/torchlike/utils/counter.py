@@ -46,7 +46,11 @@ class Counter:
     @property
     def total(self) -> Count:
         """All operators together."""
-        return Count(*map(sum, zip(*self.counts.values(), strict=True))) if self.counts else Count(0, 0, 0)
+        return (
+            Count(*map(sum, zip(*self.counts.values(), strict=True)))
+            if self.counts
+            else Count(0, 0, 0)
+        )
 
     def __str__(self) -> str:
         """A table, most bytes first."""
