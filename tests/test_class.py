@@ -96,6 +96,17 @@ def test_what_a_tensor_keeps_goes_with_it() -> None:
     assert r() is None
 
 
+def test_long_chains_of_gradients_are_freed() -> None:
+    x = torch.ones(1)
+    first = weakref.ref(x)
+    for _ in range(100_000):
+        y = torch.ones(1)
+        y.grad = x
+        x = y
+    del x, y
+    assert first() is None
+
+
 def test_a_callback_may_make_and_free_tensors() -> None:
     made: list[torch.Tensor] = []
 

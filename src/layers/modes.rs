@@ -3,8 +3,7 @@
 //! The core knows no Python: a hook is a function that takes a leaf's call and answers it, or passes it on.
 
 use super::{Layer, Next, Sees};
-use crate::ops::core::op::Body;
-use crate::ops::{Call, Form, Ret};
+use crate::ops::{Call, Ret};
 use crate::{Result, mode, tensor};
 use std::sync::OnceLock;
 
@@ -25,7 +24,7 @@ pub fn switch(on: bool) -> bool {
     mode::set_layers(layers & !mode::DISPATCH | bit) & mode::DISPATCH != 0
 }
 
-/// Shows leaves to the hook, as PyTorch's: a kernel that is several operators there runs as those.
+/// Shows calls to the hook.
 pub struct Modes;
 
 impl Layer for Modes {
@@ -39,13 +38,6 @@ impl Layer for Modes {
     }
 
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
-        // In inference mode PyTorch shows composites themselves.
-        if let (Form::New, Body::Kernel(k)) = (&c.form, &c.args.op.def.body)
-            && let Some(leaves) = k.leaves
-            && !mode::inference()
-        {
-            return leaves(c.args);
-        }
         match HOOK.get() {
             Some(hook) => hook(c, next),
             None => next.call(c),

@@ -15,7 +15,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
@@ -148,20 +148,50 @@ unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
     }
 }
 
-/// Drops a tensor. What may hold objects of Python is dropped where pyo3 knows that the lock is held; when the interpreter
-/// ends it knows no more, and lets them be.
+/// How many tensors are released one inside the other before the next ones wait: chains of gradients may be long.
+const NESTED: u32 = 32;
+
+thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// Tensors that wait until the outermost release is done.
+    static LATER: RefCell<Vec<PyTensor>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Drops a tensor.
 #[inline]
 fn release(t: PyTensor) {
-    let simple = t.get().owns_only_memory();
-    let dropped = catch_unwind(AssertUnwindSafe(|| {
-        if simple {
-            drop(t);
-        } else {
+    if t.get().owns_only_memory() {
+        quietly(|| drop(t));
+    } else {
+        release_owner(t);
+    }
+}
+
+/// Drops a tensor that may hold objects of Python, others of its kind among them: where pyo3 knows that the lock is held.
+/// When the interpreter ends it knows no more, and lets them be.
+#[cold]
+fn release_owner(t: PyTensor) {
+    let depth = DEPTH.get();
+    if depth >= NESTED {
+        return LATER.with_borrow_mut(|later| later.push(t));
+    }
+    DEPTH.set(depth + 1);
+    let mut next = Some(t);
+    while let Some(t) = next {
+        quietly(|| {
             let _ = Python::try_attach(|_| drop(t));
-        }
-    }));
-    // A panic has been reported where it happened, and nobody is left to tell.
-    drop(dropped);
+        });
+        next = (depth == 0)
+            .then(|| LATER.with_borrow_mut(Vec::pop))
+            .flatten();
+    }
+    DEPTH.set(depth);
+}
+
+/// Runs what frees memory. A panic has been reported where it happened, and nobody is left to tell.
+#[inline]
+fn quietly(f: impl FnOnce()) {
+    drop(catch_unwind(AssertUnwindSafe(f)));
 }
 
 unsafe extern "C" fn hash(o: *mut ffi::PyObject) -> isize {

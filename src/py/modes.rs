@@ -292,38 +292,18 @@ fn _watched(args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, PyDict>) -> bool {
                 || kwargs.iter().any(|(_, v)| !watch::quiet(&v)))
 }
 
-/// Shows a call of a function that is written in Python.
+/// Shows a call of a function that is written in Python, or (`parsed`) of one that PyTorch's parser sees first.
 #[pyfunction]
+#[pyo3(signature = (function, name, relevant, args, kwargs, parsed=false))]
 fn _handle<'py>(
     function: &Bound<'py, PyAny>,
     name: &str,
     relevant: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
     kwargs: &Bound<'py, PyDict>,
+    parsed: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    ask(function, name, relevant, args, kwargs, Style::Python)
-}
-
-/// Shows a call of an operator of `ops`.
-#[pyfunction]
-fn _handle_op<'py>(
-    function: &Bound<'py, PyAny>,
-    name: &str,
-    relevant: &Bound<'py, PyAny>,
-    args: &Bound<'py, PyTuple>,
-    kwargs: &Bound<'py, PyDict>,
-) -> PyResult<Bound<'py, PyAny>> {
-    ask(function, name, relevant, args, kwargs, Style::Parsed)
-}
-
-fn ask<'py>(
-    function: &Bound<'py, PyAny>,
-    name: &str,
-    relevant: &Bound<'py, PyAny>,
-    args: &Bound<'py, PyTuple>,
-    kwargs: &Bound<'py, PyDict>,
-    style: Style,
-) -> PyResult<Bound<'py, PyAny>> {
+    let style = if parsed { Style::Parsed } else { Style::Python };
     let relevant: Vec<_> = relevant.try_iter()?.collect::<PyResult<_>>()?;
     let asked = watch::asked(&relevant, style);
     let shown = Shown {
@@ -406,7 +386,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     add!(_push_on_torch_function_stack _pop_torch_function_stack _len_torch_function_stack _get_function_stack_at
         _is_torch_function_mode_enabled _is_torch_function_enabled _is_torch_function_all_disabled _has_torch_function
-        _has_torch_function_unary _has_torch_function_variadic _watched _handle _handle_op _overloaded_args _disabled_torch_function_impl);
+        _has_torch_function_unary _has_torch_function_variadic _watched _handle _overloaded_args _disabled_torch_function_impl);
     let py = m.py();
     watch::add_quiet::<super::types::PyDType>(py);
     watch::add_quiet::<PyDevice>(py);

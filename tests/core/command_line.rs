@@ -3,8 +3,9 @@
 use crate::files::{Folder, content, flat, item, provider};
 use serde_json::Value as Json;
 use std::fs;
+use std::path::Path;
 use torchlike::DType;
-use torchlike::io::write::flat::Item;
+use torchlike::io::write::flat::{Flat, Item};
 use torchlike::io::write::{safetensors, sharded};
 use torchlike::io::{Archive, Data, Format};
 
@@ -26,6 +27,12 @@ fn json(args: &[&str]) -> (i32, Json) {
     )
 }
 
+/// Writes a file in PyTorch's format.
+fn save(path: &Path, flat: &Flat) {
+    let kind = sharded::Kind::TorchZip;
+    sharded::save(path, flat, kind, u64::MAX, &mut provider(flat)).unwrap();
+}
+
 #[test]
 fn a_damaged_byte_is_named() {
     let folder = Folder::new("verify");
@@ -34,14 +41,7 @@ fn a_damaged_byte_is_named() {
         item("x", DType::U8, &[5000]),
         item("y", DType::U8, &[5000]),
     ]);
-    sharded::save(
-        &path,
-        &flat,
-        sharded::Kind::TorchZip,
-        u64::MAX,
-        &mut provider(&flat),
-    )
-    .unwrap();
+    save(&path, &flat);
     let name = path.to_str().unwrap();
     let (code, report) = json(&["verify", "--json", name]);
     assert_eq!(
@@ -185,14 +185,7 @@ fn scan_tells_what_would_run() {
     assert_eq!(report["names"][0]["calls"][0], "posix.system(\"true\")");
     let flat = flat(vec![item("x", DType::U8, &[4])]);
     let pt = folder.path("a.pt");
-    sharded::save(
-        &pt,
-        &flat,
-        sharded::Kind::TorchZip,
-        u64::MAX,
-        &mut provider(&flat),
-    )
-    .unwrap();
+    save(&pt, &flat);
     let (code, out, _) = cli(&["scan", pt.to_str().unwrap()]);
     assert!(code == 0 && out.contains("nothing but"), "{out}");
     let (code, out, _) = cli(&["scan", "--all", pt.to_str().unwrap()]);
@@ -211,14 +204,7 @@ fn tree_and_help() {
         item("net.0.bias", DType::F32, &[2]),
         item("head.weight", DType::F32, &[1]),
     ]);
-    sharded::save(
-        &path,
-        &flat,
-        sharded::Kind::TorchZip,
-        u64::MAX,
-        &mut provider(&flat),
-    )
-    .unwrap();
+    save(&path, &flat);
     assert_eq!(Archive::open(&path).unwrap().format(), Format::TorchZip);
     let (code, report) = json(&["tree", "--json", path.to_str().unwrap()]);
     assert_eq!(

@@ -89,7 +89,8 @@ class OpOverload:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if _C._watched(args, kwargs):
-            return _C._handle_op(self, f"torch._ops.{self}", _flat(args, kwargs), args, kwargs)
+            relevant = _flat(args, kwargs)
+            return _C._handle(self, f"torch._ops.{self}", relevant, args, kwargs, parsed=True)
         from torchlike._ops import calls
 
         return calls.run(self, args, kwargs)
@@ -156,7 +157,8 @@ class OpOverloadPacket:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if _C._watched(args, kwargs):
-            return _C._handle_op(self, f"torch._ops.{self}", _flat(args, kwargs), args, kwargs)
+            relevant = _flat(args, kwargs)
+            return _C._handle(self, f"torch._ops.{self}", relevant, args, kwargs, parsed=True)
         from torchlike._ops import binding
 
         return binding.choose(self, args, kwargs)(*args, **kwargs)

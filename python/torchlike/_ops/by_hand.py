@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WORDS = tuple(REDUCTIONS)
-_ALL = builtins.slice(None)
+_ALL = slice(None)
 _TABLE: dict[str, Callable[..., Any]] = {}
 F: Any = torch.nn.functional
 
@@ -83,11 +82,6 @@ def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
 
 
 @by_hand
-def slice(self: Any, dim: int, start: Any, end: Any, step: int) -> Any:
-    return self[(_ALL,) * (dim % self.dim()) + (builtins.slice(start, end, step),)]
-
-
-@by_hand
 def sym_size(self: Any, dim: Any = None) -> Any:
     return self.size() if dim is None else self.size(dim)
 
@@ -115,21 +109,6 @@ def _local_scalar_dense(self: Any) -> Any:
 @by_hand
 def scalar_tensor(s: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Any:
     return torch.full((), s, dtype=dtype or torch.get_default_dtype(), device=device)
-
-
-@by_hand
-def _unsafe_view(self: Any, size: Any) -> Any:
-    return self.view(size)
-
-
-@by_hand
-def alias(self: Any) -> Any:
-    return self.view(self.shape)
-
-
-@by_hand
-def lift_fresh(self: Any) -> Any:
-    return self
 
 
 @by_hand

@@ -90,8 +90,6 @@ pub enum Body {
 pub struct KernelBody {
     /// Reads the arguments, runs the rule, and hands its plan and the kernels to whoever places the results.
     pub run: fn(&Args, &mut Finish<'_>) -> Result<Ret>,
-    /// The call in operators that PyTorch would come down to, for those who watch leaves; none if it is one itself.
-    pub leaves: Option<fn(&Args) -> Result<Ret>>,
     /// Floating-point operations of a call, a multiplication and an addition each counted, where PyTorch counts them.
     pub flops: Option<fn(&Args) -> Result<u64>>,
     /// How the dispatcher may use it.
@@ -268,18 +266,10 @@ impl KernelBody {
         };
         Self {
             run,
-            leaves: None,
             flops: None,
             traits: NO,
             row: Row::None,
         }
-    }
-
-    /// With the operators that PyTorch's own call comes down to.
-    #[must_use]
-    pub const fn leaves(mut self, leaves: fn(&Args) -> Result<Ret>) -> Self {
-        self.leaves = Some(leaves);
-        self
     }
 
     /// With a count of floating-point operations.
