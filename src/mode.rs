@@ -28,8 +28,10 @@ pub const FRONT: u32 = 7 << 20;
 /// Inference mode is on.
 pub const INFERENCE: u32 = 1 << 25;
 /// The flags of a call that send it to the layers, and [`CALL`] if every call goes there.
-pub const WATCHED: u32 = ALWAYS | CALL;
-const GRAD: u32 = 1 << 24;
+pub const WATCHED: u32 = ALWAYS | CALL | GRAD;
+/// Gradients are recorded: the bits of tensors that want one, and of storages whose tensors may, so that they are met only then.
+pub const GRAD: u32 = (crate::tensor::GRAD as u32) << TENSOR_FLAGS
+    | (crate::storage::TRACKED as u32) << STORAGE_FLAGS;
 const LAYERS: u32 = COUNTING | RECORDING | DISPATCH;
 
 /// Flags of arguments that a layer always wants to see.
@@ -134,6 +136,18 @@ pub fn grad_enabled() -> bool {
 /// Switches gradient recording and returns what it was.
 pub fn set_grad_enabled(grad: bool) -> bool {
     set(GRAD, grad)
+}
+
+/// Runs `f` with gradients recorded, or not.
+pub fn with_grad<R>(on: bool, f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            set_grad_enabled(self.0);
+        }
+    }
+    let _restore = Restore(set_grad_enabled(on));
+    f()
 }
 
 /// Whether inference mode is on.

@@ -8,12 +8,13 @@
 use crate::parts::Parts;
 use crate::plan::ViewPlan;
 use crate::source::Source;
+use crate::tensor::Families;
 use crate::{Device, DeviceKind, Result, bail, wiring};
 use std::any::Any;
 use std::sync::atomic::{
     AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A counted reference to a storage.
 #[derive(Clone)]
@@ -26,6 +27,9 @@ struct Cell {
     device: AtomicU16,
     flags: AtomicU8,
     version: AtomicU32,
+    /// How many of the references nodes of the graph keep.
+    saved: AtomicU32,
+    families: OnceLock<Box<Mutex<Families>>>,
     hold: Mutex<Hold>,
 }
 
@@ -61,8 +65,22 @@ pub(crate) const SHRUNK: u8 = 16;
 /// There are no bytes.
 const HOLLOW: u8 = 32;
 
+/// A tensor on it was written with a history that its views have to find.
+pub(crate) const TRACKED: u8 = 64;
+/// Views were made while gradients were on.
+const FAMILIES: u8 = 128;
+
 /// Flags that a layer always wants to see.
 pub(crate) const WATCHED: u8 = SOURCED | PARTS | OPAQUE | SHRUNK;
+
+impl Drop for Storage {
+    #[inline]
+    fn drop(&mut self) {
+        if self.flags() & TRACKED != 0 {
+            self.forget_if_last();
+        }
+    }
+}
 
 impl Storage {
     fn make(ptr: *mut u8, nbytes: usize, device: Device, owner: Owner) -> Self {
@@ -77,6 +95,8 @@ impl Storage {
             device: AtomicU16::new(device.word()),
             flags: AtomicU8::new(flags),
             version: AtomicU32::new(0),
+            saved: AtomicU32::new(0),
+            families: OnceLock::new(),
             hold: Mutex::new(Hold {
                 owner,
                 source: None,
@@ -122,7 +142,49 @@ impl Storage {
     #[inline]
     #[must_use]
     pub(crate) fn owns_only_memory(&self) -> bool {
-        self.flags() & !(HOLLOW | SHRUNK) == 0
+        self.flags() & !(HOLLOW | SHRUNK | FAMILIES) == 0
+    }
+
+    /// One more, or less, of the references is a node's.
+    pub(crate) fn count_saved(&self, more: bool) {
+        if more {
+            self.0.saved.fetch_add(1, Relaxed);
+        } else {
+            self.0.saved.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// The last reference but those of nodes gives up the history, which would keep itself alive by what its nodes saved.
+    #[cold]
+    fn forget_if_last(&self) {
+        let saved = self.0.saved.load(Relaxed) as usize;
+        if Arc::strong_count(&self.0) <= saved + 1 {
+            self.set_flags(TRACKED, 0);
+            self.forget_heads();
+        }
+    }
+
+    /// True if views were made while gradients were on.
+    #[inline]
+    pub(crate) fn has_families(&self) -> bool {
+        self.flags() & FAMILIES != 0
+    }
+
+    /// The families of tensors that lie here.
+    pub(crate) fn families(&self) -> &Mutex<Families> {
+        self.set_flags(0, FAMILIES);
+        self.0.families.get_or_init(Box::default)
+    }
+
+    /// True if something was written here with a history that views have to find.
+    #[inline]
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.flags() & TRACKED != 0
+    }
+
+    /// Something was written here with a history.
+    pub(crate) fn track(&self) {
+        self.set_flags(0, TRACKED);
     }
 
     fn set_flags(&self, clear: u8, set: u8) {

@@ -1,13 +1,18 @@
 //! A tensor: a storage seen through a shape, strides, an offset and a dtype. All but the storage is plain data.
 
-mod rare;
+pub(crate) mod family;
+pub(crate) mod hooks;
+pub(crate) mod link;
+pub(crate) mod node;
 
-pub use rare::Keeper;
+pub use family::{Bare, Families, Layout};
+pub use hooks::{Hook, Rare, When};
+pub use link::{Keeper, Leaf, Link};
+pub use node::{Backward, Edge, Grads, Meta, Node};
 
 use crate::dims::{self, Dims, MemoryFormat};
 use crate::plan::ViewPlan;
 use crate::{DType, Device, Result, Storage, bail, mode};
-use rare::Rare;
 use std::sync::Arc;
 
 /// A view of a storage.
@@ -19,13 +24,18 @@ pub struct Tensor {
     offset: i64,
     dtype: DType,
     flags: u8,
-    /// What belongs to this tensor alone, and few have; views and results start without.
-    rare: Option<Arc<Rare>>,
+    /// Which of its node's results it is.
+    nr: u16,
+    /// Which family of its storage it belongs to: 0, or the number of a `detach`.
+    group: u32,
+    /// Its place in the history of gradients; views and results start without.
+    link: Option<Arc<Link>>,
 }
 
 const CONJ: u8 = 1;
 const NEG: u8 = 2;
-const GRAD: u8 = 4;
+/// A gradient is wanted.
+pub(crate) const GRAD: u8 = 4;
 const VIEW: u8 = 8;
 const INFERENCE: u8 = 16;
 /// A view, made while gradients were on, of a leaf that requires them.
@@ -49,7 +59,9 @@ impl Tensor {
             offset,
             dtype,
             flags: 0,
-            rare: None,
+            nr: 0,
+            group: 0,
+            link: None,
         }
     }
 
@@ -313,12 +325,6 @@ impl Tensor {
         self.flag(NEG, on)
     }
 
-    /// The same tensor with the gradient flag set as told.
-    #[must_use]
-    pub fn with_requires_grad(self, on: bool) -> Self {
-        self.flag(GRAD, on)
-    }
-
     /// The same tensor with the inference flag set as told.
     #[must_use]
     pub fn with_inference(self, on: bool) -> Self {
@@ -361,7 +367,7 @@ impl Tensor {
     #[inline]
     #[must_use]
     pub fn owns_only_memory(&self) -> bool {
-        self.rare.is_none() && self.storage.owns_only_memory()
+        self.link.is_none() && self.storage.owns_only_memory()
     }
 
     /// The view that a plan describes; the caller has checked that it lies within the storage.
@@ -378,9 +384,14 @@ impl Tensor {
         if plan.neg {
             flags |= NEG;
         }
-        if self.flags & (GRAD | VIEW_OF_LEAF) != 0 && !plan.detached && mode::grad_enabled() {
-            flags |= VIEW_OF_LEAF;
-        }
+        let group = if plan.detached {
+            family::new_group()
+        } else {
+            if mode::grad_enabled() {
+                flags |= self.note_view();
+            }
+            self.group
+        };
         Self {
             storage: self.storage.clone(),
             shape: plan.shape.clone(),
@@ -388,7 +399,26 @@ impl Tensor {
             offset: plan.offset,
             dtype: plan.dtype,
             flags,
-            rare: None,
+            nr: 0,
+            group,
+            link: None,
+        }
+    }
+
+    /// Notes that a view is made while gradients are on; gives the flags that it has by that.
+    #[inline]
+    fn note_view(&self) -> u8 {
+        if self.flags & VIEW == 0 && (self.group != 0 || !self.storage.has_families()) {
+            self.lay();
+        }
+        if self.flags & (GRAD | VIEW_OF_LEAF) == 0 {
+            return 0;
+        }
+        let of_leaf = self.flags & GRAD != 0 && self.is_leaf();
+        if of_leaf {
+            VIEW_OF_LEAF
+        } else {
+            self.flags & VIEW_OF_LEAF
         }
     }
 
@@ -407,7 +437,8 @@ impl Tensor {
     #[must_use]
     pub(crate) fn in_place_of(mut self, base: &Self) -> Self {
         self.flags = self.flags & LAZY | base.flags & !LAZY;
-        self.rare.clone_from(&base.rare);
+        self.nr = base.nr;
+        self.link.clone_from(&base.link);
         self
     }
 
@@ -481,5 +512,24 @@ impl std::fmt::Debug for Tensor {
             self.shape,
             self.device()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_are_moved_without_memcpy() {
+        assert!(size_of::<Tensor>() <= 128);
+    }
+
+    #[test]
+    fn a_gradient_belongs_to_one_tensor() {
+        let t = Tensor::empty(&[2], DType::F32, Device::META).unwrap();
+        let t = t.clone().with_grad(Some(Arc::new(t)));
+        assert_eq!(*t.grad().unwrap().shape(), Dims::from([2]));
+        assert!(t.look(&ViewPlan::of(&t)).grad().is_none());
+        assert!(t.with_grad(None).grad().is_none());
     }
 }

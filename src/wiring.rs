@@ -5,7 +5,7 @@ use crate::kernels::{self, Accelerator};
 use crate::ops::op::{Body, KernelBody, Row};
 use crate::ops::{self, Call, Ret};
 use crate::source::Source;
-use crate::{Device, Result, Storage, Tensor, layers};
+use crate::{DType, Device, Result, Storage, Tensor, layers};
 
 /// Host memory, as the CPU's allocator gives it.
 pub(crate) use crate::cpu::alloc::Block;
@@ -32,6 +32,14 @@ pub(crate) fn device_memory(nbytes: usize, device: Device) -> Result<Storage> {
 /// If the device reports one.
 pub(crate) fn device_copy(to: &Tensor, from: &Tensor) -> Result<()> {
     kernels::accelerator()?.copy(to, from)
+}
+
+/// Zeros, by a call that whoever watches sees.
+///
+/// # Errors
+/// If memory cannot be had.
+pub(crate) fn zeros(shape: &[i64], dtype: DType, device: Device) -> Result<Tensor> {
+    ops::f::Zeros::new(shape).dtype(dtype).device(device).call()
 }
 
 /// Takes a call that a layer wants to see.

@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING, Any
 from torchlike import _C
 from torchlike._C import Tensor
 from torchlike._function import overridable
+from torchlike._gradients import (
+    backward,
+    register_hook,
+    register_post_accumulate_grad_hook,
+)
 from torchlike._parts import coalesce, dequantize, to_dense
 
 if TYPE_CHECKING:
@@ -169,6 +174,9 @@ def _add() -> None:
         coalesce,
         dequantize,
         to_dense,
+        backward,
+        register_hook,
+        register_post_accumulate_grad_hook,
     ):
         function.__qualname__ = f"Tensor.{function.__name__}"
         setattr(Tensor, function.__name__, overridable(function))

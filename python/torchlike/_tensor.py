@@ -63,6 +63,12 @@ def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     done = memo.get(id(t))
     if done is not None:
         return done
+    if not t.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "
+            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
+            "see https://github.com/pytorch/pytorch/pull/103001"
+        )
     made: Any
     if not _is_plain(t):
         made = memo[id(t)] = _deepcopy_subclass(t, memo)

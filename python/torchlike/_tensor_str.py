@@ -295,7 +295,10 @@ def _text(self: Any, tensor_contents: str | None) -> str:
             contents = _elements(t, indent)
         if not usual:
             suffixes.append(f"dtype={dtype}")
-    if self.requires_grad:
+    made_by = self.grad_fn
+    if made_by is not None:
+        suffixes.append(f"grad_fn=<{type(made_by).__name__}>")
+    elif self.requires_grad:
         suffixes.append("requires_grad=True")
     text = _with_suffixes(prefix + contents, suffixes, indent, t.is_sparse)
     return text if plain or not isinstance(self, Parameter) else f"Parameter({text})"

@@ -26,7 +26,13 @@ pub static OPS: &[OpDef] = &[
         .lazy_aware(),
         "The values of `src`, broadcast and converted, in the layout of `self`.",
     )
-    .samples("f32[2, 3], f64[3]; i64[4], i64(2)"),
+    .samples("f32[2, 3], f64[3]; i64[4], i64(2)")
+    .grad(
+        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
+    )
+    .grad(
+        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
+    ),
     kernel(
         "clone",
         "(Tensor self, *, format? memory_format=None)",
@@ -39,7 +45,8 @@ pub static OPS: &[OpDef] = &[
         .lazy_aware(),
         "A copy with memory of its own.",
     )
-    .samples("f32[3, 4]; b8[3, 4]; f32[3, 4], memory_format=contiguous_format"),
+    .samples("f32[3, 4]; b8[3, 4]; f32[3, 4], memory_format=contiguous_format")
+    .grad("self: grad; jvp: linear"),
     kernel(
         "_to_copy",
         "(Tensor self, dtype? dtype=None, device? device=None, format? memory_format=None)",
@@ -53,7 +60,8 @@ pub static OPS: &[OpDef] = &[
         .lazy_aware(),
         "A copy in another dtype or on another device.",
     )
-    .samples("f32[2, 3], dtype=f64; i64[3], dtype=b8"),
+    .samples("f32[2, 3], dtype=f64; i64[3], dtype=b8")
+    .grad("ToCopyBackward0 | self: grad.to(dtype=self.dtype, device=self.device); jvp: linear"),
     kernel(
         "fill",
         "(Tensor self, Scalar value)",
@@ -71,7 +79,8 @@ pub static OPS: &[OpDef] = &[
         "A tensor like `self` with every element set to a number.",
     )
     .samples("f32[3, 4], value=3; b8[3, 4], value=True")
-    .overlaps(),
+    .overlaps()
+    .grad("self: zeros_like(grad)"),
     compose(
         "fill#tensor",
         "(Tensor self, Tensor value)",
@@ -94,7 +103,8 @@ pub static OPS: &[OpDef] = &[
         "A tensor like `self` of zeros.",
     )
     .samples("f32[2, 3]; b8[3]")
-    .overlaps(),
+    .overlaps()
+    .grad("self: zeros_like(grad)"),
     compose(
         "contiguous",
         "(Tensor self, *, format memory_format=contiguous_format)",
@@ -110,7 +120,8 @@ pub static OPS: &[OpDef] = &[
         |a| Ok(ViewPlan::of(a.input)),
         "Another tensor on the same memory.",
     )
-    .samples("f32[2, 3]"),
+    .samples("f32[2, 3]")
+    .grad("self: grad; jvp: linear"),
     view(
         "detach",
         "(Tensor self)",
@@ -123,7 +134,8 @@ pub static OPS: &[OpDef] = &[
         },
         "The same memory without gradient history.",
     )
-    .samples("f32[2, 3]"),
+    .samples("f32[2, 3]")
+    .no_grad(),
     compose(
         "resolve_conj",
         "(Tensor self)",

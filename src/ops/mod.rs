@@ -8,6 +8,7 @@ pub(crate) mod cast;
 pub(crate) mod copy;
 pub(crate) mod core;
 pub(crate) mod create;
+pub(crate) mod grad;
 pub(crate) mod index;
 pub(crate) mod linalg;
 mod methods;
@@ -44,6 +45,12 @@ pub mod f {
     pub use super::create::range::calls::*;
     #[allow(unused_imports)]
     pub use super::create::window::calls::*;
+    pub use super::grad::index::calls::*;
+    pub use super::grad::layout::calls::*;
+    pub use super::grad::pointwise::calls::*;
+    pub use super::grad::products::calls::*;
+    pub use super::grad::reduce::calls::*;
+    pub use super::grad::special::calls::*;
     pub use super::index::advanced::calls::*;
     pub use super::index::along::calls::*;
     pub use super::index::mask::calls::*;
@@ -116,6 +123,12 @@ pub mod f {
 /// The families of the table.
 static FAMILIES: &[&[OpDef]] = &[
     pointwise::unary::OPS,
+    grad::index::OPS,
+    grad::layout::OPS,
+    grad::pointwise::OPS,
+    grad::products::OPS,
+    grad::reduce::OPS,
+    grad::special::OPS,
     pointwise::binary::OPS,
     copy::OPS,
     resize::OPS,

@@ -77,7 +77,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|_a, outs, g| advance(UNIFORM, outs, g), &[Tensor], &mut Generator))),
         "Uniform random numbers in the shape of another tensor.",
-    ).samples("f32[3, 4]; c64[3, 4], dtype=c64, device=dev; f32[3, 4], dtype=f64, device=dev"),
+    ).samples("f32[3, 4]; c64[3, 4], dtype=c64, device=dev; f32[3, 4], dtype=f64, device=dev")
+    .no_grad(),
     kernel(
         "randn_like",
         "(Tensor self, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
@@ -90,7 +91,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|_a, outs, g| advance(NORMAL, outs, g), &[Tensor], &mut Generator))),
         "Normal random numbers in the shape of another tensor.",
-    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], device=dev"),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], device=dev")
+    .no_grad(),
     kernel(
         "randint_like",
         "(Tensor self, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
@@ -103,7 +105,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(range(0, a.high), outs, g), &[Tensor], &mut Generator))),
         "Random integers below `high` in the shape of another tensor.",
-    ).samples("f32[3, 4], 10, dtype=f64, device=dev"),
+    ).samples("f32[3, 4], 10, dtype=f64, device=dev")
+    .no_grad(),
     kernel(
         "randint_like#low",
         "(Tensor self, int low, int high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
@@ -116,7 +119,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(range(a.low, a.high), outs, g), &[Tensor], &mut Generator))),
         "Random integers from `low` up to but not including `high` in the shape of another tensor.",
-    ).samples("f32[3, 4], 2, 10; f32[3, 4], 2, 10, dtype=f64"),
+    ).samples("f32[3, 4], 2, 10; f32[3, 4], 2, 10, dtype=f64")
+    .no_grad(),
     compose(
         "randint_like#tensor",
         "(Tensor self, Tensor high, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
@@ -168,7 +172,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Normal { mean: a.mean, std: a.std }, outs, g), &[Tensor], &mut Generator))),
         "Filled with normal random numbers.",
-    ).samples("f64[()], f64[()]"),
+    ).samples("f64[()], f64[()]")
+    .grad("NormalBackward0 | self: zeros_like(grad)"),
     kernel(
         "uniform",
         "(Tensor self, float from=0, float to=1, *, Generator? generator=None)",
@@ -181,7 +186,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Uniform { from: a.from, to: a.to }, outs, g), &[Tensor], &mut Generator))),
         "Filled with uniform random numbers.",
-    ).samples("f32[2, 3]; f64[4], -1.0, 2.0"),
+    ).samples("f32[2, 3]; f64[4], -1.0, 2.0")
+    .grad("UniformBackward0 | self: zeros_like(grad)"),
     kernel(
         "random",
         "(Tensor self, *, Generator? generator=None)",
@@ -194,7 +200,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|_a, outs, g| advance(Distribution::Random, outs, g), &[Tensor], &mut Generator))),
         "Filled with random integers of the type's whole range.",
-    ).samples("f32[2, 3]; i64[4]; b8[3]"),
+    ).samples("f32[2, 3]; i64[4]; b8[3]")
+    .grad("RandomBackward0 | self: zeros_like(grad)"),
     kernel(
         "random#to",
         "(Tensor self, int to, *, Generator? generator=None)",
@@ -207,7 +214,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(range(0, a.to), outs, g), &[Tensor], &mut Generator))),
         "Filled with random integers below `to`.",
-    ).samples("f32[2, 3], 5; i64[4], 9"),
+    ).samples("f32[2, 3], 5; i64[4], 9")
+    .grad("RandomBackward0 | self: zeros_like(grad)"),
     kernel(
         "random#from",
         "(Tensor self, int from, int? to, *, Generator? generator=None)",
@@ -220,7 +228,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::RandomRange { from: a.from, to: a.to }, outs, g), &[Tensor], &mut Generator))),
         "Filled with random integers from `from` up to but not including `to`.",
-    ).samples("f32[2, 3], 1, 5; i64[4], -3, None"),
+    ).samples("f32[2, 3], 1, 5; i64[4], -3, None")
+    .grad("RandomBackward0 | self: zeros_like(grad)"),
     kernel(
         "exponential",
         "(Tensor self, float lambd=1, *, Generator? generator=None)",
@@ -233,7 +242,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Exponential { lambda: a.lambd }, outs, g), &[Tensor], &mut Generator))),
         "Filled with random numbers of the exponential distribution.",
-    ).samples("f32[2, 3]; f64[4], 2.0"),
+    ).samples("f32[2, 3]; f64[4], 2.0")
+    .grad("ExponentialBackward0 | self: zeros_like(grad)"),
     kernel(
         "cauchy",
         "(Tensor self, float median=0, float sigma=1, *, Generator? generator=None)",
@@ -246,7 +256,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Cauchy { median: a.median, sigma: a.sigma }, outs, g), &[Tensor], &mut Generator))),
         "Filled with random numbers of the Cauchy distribution.",
-    ).samples("f32[2, 3]"),
+    ).samples("f32[2, 3]")
+    .grad("CauchyBackward0 | self: zeros_like(grad)"),
     kernel(
         "geometric",
         "(Tensor self, float p, *, Generator? generator=None)",
@@ -259,7 +270,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Geometric { p: a.p }, outs, g), &[Tensor], &mut Generator))),
         "Filled with the numbers of trials up to a first success.",
-    ).samples("f32[2, 3], 0.5; i64[4], 0.25"),
+    ).samples("f32[2, 3], 0.5; i64[4], 0.25")
+    .grad("GeometricBackward0 | self: zeros_like(grad)"),
     kernel(
         "log_normal",
         "(Tensor self, float mean=1, float std=2, *, Generator? generator=None)",
@@ -272,7 +284,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::LogNormal { mean: a.mean, std: a.std }, outs, g), &[Tensor], &mut Generator))),
         "Filled with exponentials of normal random numbers.",
-    ).samples("f32[2, 3]"),
+    ).samples("f32[2, 3]")
+    .grad("LogNormalBackward0 | self: zeros_like(grad)"),
     kernel(
         "bernoulli#p",
         "(Tensor self, float p, *, Generator? generator=None)",
@@ -285,7 +298,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Bernoulli { p: a.p }, outs, g), &[Tensor], &mut Generator))),
         "0 or 1 in the shape of the input, with one probability of 1.",
-    ).samples("f32[2, 3], 0.5; b8[4], 0.25"),
+    ).samples("f32[2, 3], 0.5; b8[4], 0.25")
+    .grad("self: zeros_like(grad)"),
     kernel(
         "bernoulli#inplace",
         "(Tensor self, float p=0.5, *, Generator? generator=None)",
@@ -298,7 +312,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Bernoulli { p: a.p }, outs, g), &[Tensor], &mut Generator))),
         "Filled with 0 or 1.",
-    ).samples("f32[3, 4]"),
+    ).samples("f32[3, 4]")
+    .grad("BernoulliBackward0 | self: zeros_like(grad)"),
 ];
 
 const UNIFORM: Distribution = Distribution::Uniform { from: 0.0, to: 1.0 };

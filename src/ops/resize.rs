@@ -17,7 +17,8 @@ pub static OPS: &[OpDef] = &[
         typed!(detach_),
         "The tensor itself without gradient history.",
     )
-    .samples("f32[2, 3]"),
+    .samples("f32[2, 3]")
+    .no_grad(),
     becomes(
         "resize",
         "(Tensor self, int[*] size, *, format? memory_format=None)",
@@ -25,7 +26,8 @@ pub static OPS: &[OpDef] = &[
         typed!(resize),
         "Another shape on the tensor's own storage, which grows if it has to.",
     )
-    .samples("f32[2, 3], [3, 2]; i64[6], [2]"),
+    .samples("f32[2, 3], [3, 2]; i64[6], [2]")
+    .no_grad(),
     becomes(
         "resize_as",
         "(Tensor self, Tensor the_template, *, format? memory_format=None)",
@@ -33,7 +35,8 @@ pub static OPS: &[OpDef] = &[
         typed!(resize_as),
         "The shape of another tensor on the tensor's own storage.",
     )
-    .samples("f32[2, 3], f32[6]"),
+    .samples("f32[2, 3], f32[6]")
+    .no_grad(),
     becomes(
         "set",
         "(Tensor self)",
@@ -41,7 +44,8 @@ pub static OPS: &[OpDef] = &[
         typed!(set_empty),
         "The tensor without elements, on an empty storage.",
     )
-    .samples("f32[2, 3]"),
+    .samples("f32[2, 3]")
+    .no_grad(),
     becomes(
         "set#tensor",
         "(Tensor self, Tensor source)",
@@ -49,7 +53,8 @@ pub static OPS: &[OpDef] = &[
         typed!(set_tensor),
         "The storage and layout of another tensor.",
     )
-    .samples("f32[2, 3], f32[4]"),
+    .samples("f32[2, 3], f32[4]")
+    .no_grad(),
     becomes(
         "set#tensor_layout",
         "(Tensor self, Tensor source, int storage_offset, int[] size, int[]? stride=None)",
@@ -57,7 +62,8 @@ pub static OPS: &[OpDef] = &[
         typed!(set_tensor_layout),
         "A layout of the storage of another tensor.",
     )
-    .samples("f32[2], f32[6], 1, [2, 2], [2, 1]"),
+    .samples("f32[2], f32[6], 1, [2, 2], [2, 1]")
+    .no_grad(),
     becomes(
         "set#storage",
         "(Tensor self, *, Tensor storage)",
@@ -65,7 +71,8 @@ pub static OPS: &[OpDef] = &[
         typed!(set_storage),
         "All elements of the storage of a tensor of any dtype, in one dimension.",
     )
-    .samples("f32[2, 3], storage=f32[4]"),
+    .samples("f32[2, 3], storage=f32[4]")
+    .no_grad(),
     becomes(
         "set#storage_layout",
         "(Tensor self, int storage_offset, int[] size, int[]? stride=None, *, Tensor storage)",
@@ -73,7 +80,8 @@ pub static OPS: &[OpDef] = &[
         typed!(set_storage_layout),
         "A layout of the storage of a tensor of any dtype.",
     )
-    .samples("f32[2, 3], 1, [2], storage=f32[4]"),
+    .samples("f32[2, 3], 1, [2], storage=f32[4]")
+    .no_grad(),
 ];
 
 fn detach_(a: &calls::DetachInplace) -> Result<Tensor> {

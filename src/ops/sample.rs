@@ -78,7 +78,8 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "0 or 1, each element of the input being the probability of 1.",
-    ).samples("f64[0, 3]"),
+    ).samples("f64[0, 3]")
+    .grad("self: zeros_like(grad)"),
     kernel(
         "bernoulli#tensor_inplace",
         "(Tensor self, Tensor p, *, Generator? generator=None)",
@@ -94,7 +95,8 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "Filled with 0 or 1, with a probability of 1 for each element.",
-    ).samples("f32[2, 3], f32[2, 3].unit"),
+    ).samples("f32[2, 3], f32[2, 3].unit")
+    .grad("BernoulliBackward0 | self: zeros_like(grad)"),
     kernel(
         "poisson",
         "(Tensor self, Generator? generator=None)",
@@ -108,7 +110,8 @@ pub static OPS: &[OpDef] = &[
         )
         .random(None),
         "A Poisson count for each rate.",
-    ).samples("f32[2, 3].pos"),
+    ).samples("f32[2, 3].pos")
+    .grad("self: zeros_like(grad)"),
     kernel(
         "multinomial",
         "(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None)",
@@ -122,7 +125,8 @@ pub static OPS: &[OpDef] = &[
         )
         .random(Some(typed!(advance_multinomial, &[Tensor], &mut Generator))),
         "Positions drawn with the probabilities of each row.",
-    ).samples("f32[3, 4].unit, 3; f32[3, 4].unit, 4, replacement=True"),
+    ).samples("f32[3, 4].unit, 3; f32[3, 4].unit, 4, replacement=True")
+    .no_grad(),
 ];
 
 /// A mean or a standard deviation: one for each element, or one for all.

@@ -92,9 +92,7 @@ static OBJECTS: &[Attribute] = &[
     read_only("mH", PyTensor::m_h),
     read_only("real", PyTensor::real),
     read_only("imag", PyTensor::imag),
-    read_only("grad_fn", |t| {
-        t.get().grad_fn(t.py()).into_bound_py_any(t.py())
-    }),
+    read_only("grad_fn", |t| t.get().grad_fn(t.py())),
     read_only("names", |t| Ok(PyTensor::names(t)?.into_any())),
     read_only("name", |t| t.get().name(t.py()).into_bound_py_any(t.py())),
     writable(

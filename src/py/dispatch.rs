@@ -257,7 +257,7 @@ fn leaves(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
 }
 
 /// A Python exception as an error of the core; the binding finds the exception again.
-fn carried(e: PyErr) -> Error {
+pub(super) fn carried(e: PyErr) -> Error {
     let text = e.to_string();
     RAISED.with_borrow_mut(|r| *r = Some(e));
     Error::new(ErrorKind::Runtime, text)

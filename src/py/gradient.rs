@@ -4,12 +4,14 @@ use super::convert::tensor_arg;
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::types;
 use crate::Tensor;
+use crate::layers::autograd::views;
 use crate::tensor::Keeper;
-use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Sets the gradient flag, if the dtype can have gradients.
@@ -20,6 +22,16 @@ pub fn require_grad(t: Tensor) -> PyResult<Tensor> {
         ));
     }
     Ok(t.with_requires_grad(true))
+}
+
+#[cold]
+fn warn_of_no_leaf(py: Python<'_>) -> PyResult<()> {
+    let text = "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be \
+        populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use \
+        .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf \
+        Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more informations.";
+    py.import("warnings")?.call_method1("warn", (text,))?;
+    Ok(())
 }
 
 fn check_grad(t: &Tensor, g: &Tensor) -> PyResult<()> {
@@ -48,7 +60,7 @@ fn check_grad(t: &Tensor, g: &Tensor) -> PyResult<()> {
 }
 
 /// A tensor that belongs to another, kept as the Python object that it is.
-struct Object(Py<PyAny>);
+pub(super) struct Object(Py<PyAny>);
 
 impl Object {
     fn keep(tensor: &Bound<'_, PyAny>) -> Arc<dyn Keeper> {
@@ -69,17 +81,38 @@ impl Keeper for Object {
 impl PyTensor {
     /// Shows the garbage collector the objects that the tensor keeps.
     pub(super) fn visit_kept(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let kept = self.get().grad_keeper().map(|k| -> &dyn Any { &**k });
-        match kept.and_then(|k| k.downcast_ref::<Object>()) {
+        // What others hold as well is not this object's to show.
+        let Some(link) = self.get().link().filter(|l| Arc::strong_count(l) == 1) else {
+            return Ok(());
+        };
+        super::graph::visit(link, visit)?;
+        let Some(kept) = self.get().grad_keeper() else {
+            return Ok(());
+        };
+        let kept: &dyn Any = &*kept;
+        match kept.downcast_ref::<Object>() {
             Some(object) => visit.call(&object.0),
             None => Ok(()),
         }
     }
+    /// The tensor, with its history as it is now.
+    fn settled(&self) -> &Tensor {
+        if let Cow::Owned(now) = views::current(self.get()) {
+            self.set(now);
+        }
+        self.get()
+    }
     pub(super) fn get_requires_grad(&self) -> bool {
-        self.get().requires_grad()
+        self.settled().requires_grad()
     }
     pub(super) fn set_requires_grad(&self, on: bool) -> PyResult<()> {
         let t = self.get().clone();
+        if !t.is_leaf() && !on {
+            return Err(PyRuntimeError::new_err(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a \
+                 subgraph that doesn't require differentiation use var_no_grad = var.detach().",
+            ));
+        }
         self.set(if on {
             require_grad(t)?
         } else {
@@ -88,16 +121,24 @@ impl PyTensor {
         Ok(())
     }
     pub(super) fn is_leaf(&self) -> bool {
-        true
+        self.settled().is_leaf()
     }
     pub(super) fn retains_grad(&self) -> bool {
-        false
+        let t = self.get();
+        let rare = t
+            .link()
+            .filter(|l| l.node().is_some())
+            .and_then(|l| l.rare());
+        rare.is_some_and(|r| r.retained().contains(&t.output_nr()))
     }
-    pub(super) fn output_nr(&self) -> i64 {
-        0
+    pub(super) fn output_nr(&self) -> u16 {
+        self.settled().output_nr()
     }
-    pub(super) fn grad_fn(&self, py: Python<'_>) -> Py<PyAny> {
-        py.None()
+    pub(super) fn grad_fn<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.settled().link() {
+            Some(link) if !self.get().is_leaf() => super::graph::object(py, link),
+            _ => Ok(py.None().into_bound(py)),
+        }
     }
     pub(super) fn names<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(
@@ -112,9 +153,12 @@ impl PyTensor {
         let py = slf.py();
         let t = slf.get().get();
         let Some(keeper) = t.grad_keeper() else {
+            if !t.is_leaf() && !slf.get().retains_grad() {
+                warn_of_no_leaf(py)?;
+            }
             return Ok(py.None().into_bound(py));
         };
-        let any: &dyn Any = &**keeper;
+        let any: &dyn Any = &*keeper;
         if let Some(object) = any.downcast_ref::<Object>() {
             return Ok(object.0.bind(py).clone());
         }
@@ -174,7 +218,7 @@ impl PyTensor {
         self.visit_kept(&visit)
     }
     fn __clear__(&self) {
-        self.set(self.get().clone().with_grad(None));
+        self.set(self.get().clone().unlinked());
     }
     #[pyo3(signature = (requires_grad=true))]
     fn requires_grad_(slf: Bound<'_, Self>, requires_grad: bool) -> PyResult<Bound<'_, Self>> {
@@ -187,40 +231,15 @@ impl PyTensor {
         slf.get().set_requires_grad(requires_grad)?;
         Ok(slf)
     }
-    #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
-    fn backward(
-        &self,
-        gradient: Option<&Bound<'_, PyAny>>,
-        retain_graph: Option<bool>,
-        create_graph: bool,
-        inputs: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        let _ = (gradient, retain_graph, create_graph, inputs);
-        if !self.get().requires_grad() {
-            return Err(PyRuntimeError::new_err(
-                "element 0 of tensors does not require grad and does not have a grad_fn",
-            ));
-        }
-        Err(PyNotImplementedError::new_err(
-            "Tensor.backward(): torchlike does not compute gradients yet",
-        ))
-    }
-    fn register_hook(&self, hook: &Bound<'_, PyAny>) -> PyResult<()> {
-        let _ = hook;
-        if !self.get().requires_grad() {
-            return Err(PyRuntimeError::new_err(
-                "cannot register a hook on a tensor that doesn't require gradient",
-            ));
-        }
-        Err(PyNotImplementedError::new_err(
-            "Tensor.register_hook(): torchlike does not compute gradients yet",
-        ))
-    }
     fn retain_grad(&self) -> PyResult<()> {
         if !self.get().requires_grad() {
             return Err(PyRuntimeError::new_err(
                 "can't retain_grad on Tensor that has requires_grad=False",
             ));
+        }
+        let t = self.get();
+        if let Some(link) = t.link().filter(|_| !t.is_leaf()) {
+            link.make_rare().retain(t.output_nr());
         }
         Ok(())
     }

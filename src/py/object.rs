@@ -30,10 +30,9 @@ pub struct PyTensor(UnsafeCell<Tensor>);
 unsafe impl Sync for PyTensor {}
 
 impl PyTensor {
-    /// Wraps a tensor; what belongs to another tensor alone stays there.
+    /// Wraps a tensor.
     #[inline]
-    pub fn new(mut t: Tensor) -> Self {
-        t.strip();
+    pub fn new(t: Tensor) -> Self {
         Self(UnsafeCell::new(t))
     }
 
@@ -46,12 +45,13 @@ impl PyTensor {
 
     /// Replaces the tensor: another layout or storage in the same Python object.
     pub fn set(&self, t: Tensor) {
+        t.settle();
         // SAFETY: as above. The old one is dropped after, as that may run code of Python's that looks here.
         let old = unsafe { std::mem::replace(&mut *self.0.get(), t) };
         drop(old);
     }
 
-    /// Gives the tensor other contents; what belongs to it alone stays.
+    /// Gives the tensor other contents; its place in the graph stays.
     pub fn change(&self, t: Tensor) {
         self.set(t.keeping(self.get()));
     }

@@ -2,7 +2,7 @@
 
 use super::arguments::Incoming;
 use super::groups::Group;
-use crate::ops::op::Body;
+use crate::ops::op::{Body, Grad};
 use crate::ops::{ALIASES, find, table};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -58,6 +58,30 @@ fn _op_kinds() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
+/// What each row says of its gradient: `(full name, kind, text, what is wrong with the text)`.
+#[pyfunction]
+fn _op_gradients() -> Vec<(&'static str, &'static str, &'static str, Option<String>)> {
+    let said = |grad: Grad| match grad {
+        Grad::Unstated => ("unstated", ""),
+        Grad::Zero => ("zero", ""),
+        Grad::Refused => ("refused", ""),
+        Grad::Through(_) => ("through", ""),
+        Grad::Rule(text) => ("rule", text),
+    };
+    table()
+        .iter()
+        .map(|op| {
+            let (kind, text) = said(op.def.grad);
+            (
+                op.def.name,
+                kind,
+                text,
+                crate::layers::autograd::rule::of(op).err(),
+            )
+        })
+        .collect()
+}
+
 /// Other names of ops: `(alias, name)`.
 #[pyfunction]
 fn _op_aliases() -> Vec<(&'static str, &'static str)> {
@@ -70,5 +94,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_op_table, m)?)?;
     m.add_function(wrap_pyfunction!(_op_samples, m)?)?;
     m.add_function(wrap_pyfunction!(_op_kinds, m)?)?;
+    m.add_function(wrap_pyfunction!(_op_gradients, m)?)?;
     m.add_function(wrap_pyfunction!(_op_aliases, m)?)
 }

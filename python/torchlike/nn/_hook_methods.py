@@ -50,11 +50,22 @@ class Module:  # named as the class it is a part of, for messages name methods b
 
     def register_full_backward_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
         """Run ``hook(module, grad_input, grad_output)`` after the module's backward."""
+        self._set_hook_kind(True)
         return add_hook(self, "_backward_hooks", hook, prepend=prepend)
 
     def register_backward_hook(self, hook: Any) -> RemovableHandle:
-        """The older name of ``register_full_backward_hook``."""
+        """The older kind, which sees the gradients of the module's last call alone."""
+        self._set_hook_kind(False)
         return add_hook(self, "_backward_hooks", hook)
+
+    def _set_hook_kind(self, full: bool) -> None:
+        state = self.__dict__
+        if state.get("_is_full_backward_hook") is (not full):
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a "
+                "single Module. Please use only one of them."
+            )
+        state["_is_full_backward_hook"] = full
 
     def register_state_dict_post_hook(self, hook: Any) -> RemovableHandle:
         """Run ``hook(module, state_dict, prefix, local_metadata)`` after state_dict."""

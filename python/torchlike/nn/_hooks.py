@@ -246,14 +246,20 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                 out = hook(module, args)
                 if out is not None:
                     args = out if isinstance(out, tuple) else (out,)
-        backward = _live(module, "_backward_hooks") or _live(module, "_backward_pre_hooks")
+        watch, older = _backward(module)
+        if watch is not None:
+            args = watch.enter(args)
         result = module.forward(*args, **kwargs)
         for key, hook in after:
             if key in always:
                 called.add(key)
             result = _after(module, hook, key in keyed, args, kwargs, result)
-        if backward:
-            _watch_backward(module, args, result)
+        if watch is not None:
+            result = watch.leave(result)
+        if older:
+            from torchlike.nn._backward_hooks import watch_last_node
+
+            watch_last_node(module, older, result)
         return result
     except Exception:
         # Hooks that asked to be called always still have their turn; their own errors give way.
@@ -274,10 +280,17 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         raise
 
 
-def _watch_backward(module: Any, args: Any, result: Any) -> None:
-    results = result if isinstance(result, (tuple, list)) else (result,)
-    if any(getattr(r, "requires_grad", False) for r in results):
-        raise NotImplementedError(
-            f"{type(module).__name__}: backward hooks of modules are not implemented yet; "
-            "remove them, or call the module under no_grad()"
-        )
+def _backward(module: Any) -> tuple[Any, list[Any]]:
+    """Who stands on the module's way back, and its hooks of the older kind."""
+    found = [hook for _, hook in _live(module, "_backward_hooks")]
+    before = [hook for _, hook in _live(module, "_backward_pre_hooks")]
+    if not found and not before:
+        return None, []
+    older_kind = module.__dict__.get("_is_full_backward_hook") is False
+    whole = list(global_tables["_backward_hooks"].values()) if older_kind else found
+    older = [h for h in found if h not in whole] if older_kind else []
+    if not whole and not before:
+        return None, older
+    from torchlike.nn._backward_hooks import BackwardHook
+
+    return BackwardHook(module, whole, before), older

@@ -12,7 +12,7 @@ __all__ = ["data", "dlpack", "hooks", "set_module", "swap_tensors"]
 
 def __getattr__(name: str) -> Any:
     """Modules that are loaded when they are first asked for."""
-    if name not in ("_pytree", "_python_dispatch"):
+    if name not in ("_pytree", "_python_dispatch", "checkpoint"):
         raise AttributeError(f"module 'torchlike.utils' has no attribute '{name}'")
     from importlib import import_module
 

@@ -214,7 +214,10 @@ fn record(
             inputs.push(source);
             *t = placeholder(t);
         }
-        _ => versions.push(t.storage().version()),
+        _ => {
+            versions.push(t.storage().version());
+            *t = t.bare();
+        }
     });
     let mut device = Device::CPU;
     for (v, p) in kept.values.iter_mut().zip(&args.op.schema.params) {

@@ -21,7 +21,8 @@ pub static OPS: &[OpDef] = &[
         body!(cat, write_cat, cuda: write_cat),
         "Tensors one after another along a dimension.",
     )
-    .samples("[f32[3, 4]], 1; [b8[5, 5], b8[5, 5]], dim=-1; [f32[0], f32[5, 5]], dim=1"),
+    .samples("[f32[3, 4]], 1; [b8[5, 5], b8[5, 5]], dim=-1; [f32[0], f32[5, 5]], dim=1")
+    .grad("tensors: _grad.cat_back(grad, tensors.sizes, dim)"),
     kernel(
         "stack",
         "(Tensor[] tensors, int dim=0)",
@@ -32,7 +33,8 @@ pub static OPS: &[OpDef] = &[
     .samples(
         "[f32[1, 2, 1, 4], f32[1, 2, 1, 4], f32[1, 2, 1, 4]], 0; \
          [c64[1, 2, 1, 4], c64[1, 2, 1, 4], c64[1, 2, 1, 4]], 1",
-    ),
+    )
+    .grad("tensors: grad.unbind(dim)"),
     compose(
         "hstack",
         "(Tensor[] tensors)",
@@ -151,7 +153,8 @@ pub static OPS: &[OpDef] = &[
         block_diag,
         "A matrix with the tensors along its diagonal.",
     )
-    .samples("f32[2, 5], f32[5]; c64[1], c64[2], c64[3]; f32[1], f32[2], f32[3]"),
+    .samples("f32[2, 5], f32[5]; c64[1], c64[2], c64[3]; f32[1], f32[2], f32[3]")
+    .grad("tensors: _grad.block_diag_back(grad, tensors.sizes)"),
     compose(
         "unsafe_split",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
@@ -159,7 +162,8 @@ pub static OPS: &[OpDef] = &[
         |a| f::Split::new(a.input, a.split_size).dim(a.dim).call(),
         "As `split`.",
     )
-    .samples("f32[3, 4], 5, 1; b8[3, 4], 2"),
+    .samples("f32[3, 4], 5, 1; b8[3, 4], 2")
+    .grad("UnsafeSplitBackward0 | self: _grad.split_back(grads, self.sizes, split_size, dim, self.dtype, self.device)"),
     compose(
         "unsafe_split_with_sizes",
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
@@ -171,7 +175,8 @@ pub static OPS: &[OpDef] = &[
         },
         "As `split_with_sizes`.",
     )
-    .samples("f32[5, 2], [2, 3]"),
+    .samples("f32[5, 2], [2, 3]")
+    .grad("UnsafeSplitWithSizesBackward0 | self: _grad.split_sizes_back(grads, self.sizes, split_sizes, dim, self.dtype, self.device)"),
     compose(
         "unsafe_chunk",
         "(Tensor self, int chunks, int dim=0) -> Tensor[]",

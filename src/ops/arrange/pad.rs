@@ -18,7 +18,8 @@ pub static OPS: &[OpDef] = &[
             &outs[0], a.input, a.pad, a.value
         )),
         "The tensor with a number around it.",
-    ).samples("f32[3, 4], (0, 1), 1.0; c64[3, 4], (2, 2); f32[3, 4], (0, 2, 0, 1), 1.0"),
+    ).samples("f32[3, 4], (0, 1), 1.0; c64[3, 4], (2, 2); f32[3, 4], (0, 2, 0, 1), 1.0")
+    .grad("self: _grad.pad_back(grad, pad)"),
     kernel(
         "_pad_mode",
         "(Tensor self, int[] pad, str mode)",
@@ -47,21 +48,24 @@ pub static OPS: &[OpDef] = &[
         F,
         pixel_shuffle,
         "Channels spread over blocks of pixels.",
-    ).samples("f32[2, 3, 4], upscale_factor=1; b8[2, 3, 4], upscale_factor=1"),
+    ).samples("f32[2, 3, 4], upscale_factor=1; b8[2, 3, 4], upscale_factor=1")
+    .grad("self: grad.pixel_unshuffle(upscale_factor); jvp: linear"),
     compose(
         "pixel_unshuffle",
         "(Tensor self, int downscale_factor)",
         F,
         pixel_unshuffle,
         "Blocks of pixels gathered into channels.",
-    ).samples("f32[2, 3, 4], downscale_factor=1; c64[2, 3, 4], downscale_factor=1"),
+    ).samples("f32[2, 3, 4], downscale_factor=1; c64[2, 3, 4], downscale_factor=1")
+    .grad("self: grad.pixel_shuffle(downscale_factor); jvp: linear"),
     compose(
         "channel_shuffle",
         "(Tensor self, int groups)",
         F,
         channel_shuffle,
         "Channels of several groups interleaved.",
-    ).samples("f32[2, 3, 4], 3; b8[2, 3, 4], 3"),
+    ).samples("f32[2, 3, 4], 3; b8[2, 3, 4], 3")
+    .grad("self: _grad.channel_shuffle_back(grad, groups)"),
 ];
 
 /// The sizes after padding; pads come in pairs from the last dimension.

@@ -21,7 +21,8 @@ pub static OPS: &[OpDef] = &[
         )),
         "The tensor again and again along its dimensions.",
     )
-    .samples("f32[4], (0,); b8[3, 4], (2, 3)"),
+    .samples("f32[4], (0,); b8[3, 4], (2, 3)")
+    .grad("self: _grad.repeat_back(grad, repeats, self.sizes)"),
     compose(
         "tile",
         "(Tensor self, int[*] dims)",
@@ -63,7 +64,8 @@ pub static OPS: &[OpDef] = &[
         )),
         "Dimensions in reverse order.",
     )
-    .samples("f32[3, 4], dims=(0,); b8[3, 4], dims=(); f32[2, 3, 4], dims=(0, 1, 2)"),
+    .samples("f32[3, 4], dims=(0,); b8[3, 4], dims=(); f32[2, 3, 4], dims=(0, 1, 2)")
+    .grad("self: grad.flip(dims); jvp: linear"),
     compose(
         "fliplr",
         "(Tensor self)",
@@ -87,7 +89,8 @@ pub static OPS: &[OpDef] = &[
         roll,
         "Elements moved along dimensions, those beyond the end back to the start.",
     )
-    .samples("f32[3, 4], 10; c64[3, 4], 0, 0; f32[3, 4], 0, 0"),
+    .samples("f32[3, 4], 10; c64[3, 4], 0, 0; f32[3, 4], 0, 0")
+    .grad("self: _grad.roll_back(grad, shifts, dims)"),
     compose(
         "rot90",
         "(Tensor self, int k=1, int[] dims=[0,1])",
@@ -95,7 +98,8 @@ pub static OPS: &[OpDef] = &[
         rot90,
         "A plane turned by quarter circles.",
     )
-    .samples("f32[3, 4]; c64[3, 4]; f32[3, 4], -4, (0, 1)"),
+    .samples("f32[3, 4]; c64[3, 4]; f32[3, 4], -4, (0, 1)")
+    .grad("self: grad.rot90(-k, dims); jvp: linear"),
 ];
 
 fn repeat(a: &calls::Repeat) -> Result<Plan> {

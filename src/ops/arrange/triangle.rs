@@ -21,7 +21,8 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "The lower triangle, zeros above.",
     )
-    .samples("f32[3, 4]; c64[3, 4]"),
+    .samples("f32[3, 4]; c64[3, 4]")
+    .grad("self: grad.tril(diagonal); jvp: linear"),
     kernel(
         "triu",
         "(Tensor self, int diagonal=0)",
@@ -32,7 +33,8 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "The upper triangle, zeros below.",
     )
-    .samples("f32[3, 4]; b8[3, 4]; f32[3, 4], -1"),
+    .samples("f32[3, 4]; b8[3, 4]; f32[3, 4], -1")
+    .grad("self: grad.triu(diagonal); jvp: linear"),
     compose(
         "diag",
         "(Tensor self, int diagonal=0)",
@@ -61,7 +63,8 @@ pub static OPS: &[OpDef] = &[
         }),
         "The last dimension on the diagonal of two new ones.",
     )
-    .samples("f32[3, 4]; c64[3, 4]; f32[3, 4], offset=2, dim1=0, dim2=1"),
+    .samples("f32[3, 4]; c64[3, 4]; f32[3, 4], offset=2, dim1=0, dim2=1")
+    .grad("self: grad.diagonal(offset, dim1, dim2)"),
 ];
 
 /// Rule of both triangles.

@@ -25,9 +25,54 @@ pub struct OpDef {
     pub doc: &'static str,
     /// Small calls that cover its overloads, types and edges; see `docs/adding_an_op.md` for the notation.
     pub samples: &'static str,
+    /// Its gradient.
+    pub grad: Grad,
+}
+
+/// The gradient of a row; see `layers::autograd`.
+#[derive(Clone, Copy, Debug)]
+pub enum Grad {
+    /// Nobody has said. Composed rows are differentiated by what they are made of.
+    Unstated,
+    /// Its results never want one.
+    Zero,
+    /// There is none: PyTorch's text says so when it is asked for.
+    Refused,
+    /// Differentiated by this composition while gradients are recorded.
+    Through(fn(&Args) -> Result<Ret>),
+    /// A text: `self: grad * other.conj(); other: grad * self.conj()`.
+    Rule(&'static str),
 }
 
 impl OpDef {
+    /// With the text of its gradient.
+    #[must_use]
+    pub const fn grad(mut self, text: &'static str) -> Self {
+        self.grad = Grad::Rule(text);
+        self
+    }
+
+    /// Its results never want a gradient.
+    #[must_use]
+    pub const fn no_grad(mut self) -> Self {
+        self.grad = Grad::Zero;
+        self
+    }
+
+    /// There is no gradient.
+    #[must_use]
+    pub const fn refused(mut self) -> Self {
+        self.grad = Grad::Refused;
+        self
+    }
+
+    /// Differentiated by a composition.
+    #[must_use]
+    pub const fn through(mut self, f: fn(&Args) -> Result<Ret>) -> Self {
+        self.grad = Grad::Through(f);
+        self
+    }
+
     /// With small calls for the tests.
     #[must_use]
     pub const fn samples(mut self, calls: &'static str) -> Self {
@@ -368,6 +413,12 @@ pub struct Op {
     pub schema: Schema,
     /// Its number in the table.
     pub id: usize,
+}
+
+impl std::fmt::Debug for Op {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.def.name)
+    }
 }
 
 impl Op {

@@ -1,7 +1,7 @@
 //! The kinds of rows of an operator table, each made by a function: `kernel(name, schema, forms, body, sentence)`.
 
 use crate::ops::core::args::{Args, OwnedArgs};
-use crate::ops::core::op::{Body, KernelBody, OpDef, Ret};
+use crate::ops::core::op::{Body, Grad, KernelBody, OpDef, Ret};
 use crate::plan::Views;
 use crate::{Result, Tensor};
 
@@ -20,6 +20,7 @@ const fn row(
         body,
         doc,
         samples: "",
+        grad: Grad::Unstated,
     }
 }
 

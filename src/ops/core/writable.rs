@@ -43,7 +43,7 @@ pub fn check_leaf(target: &Tensor) -> Result<()> {
     if !mode::grad_enabled() {
         return Ok(());
     }
-    if target.requires_grad() {
+    if target.requires_grad() && target.is_leaf() {
         bail!(
             Runtime,
             "a leaf Variable that requires grad is being used in an in-place operation."

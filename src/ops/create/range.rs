@@ -38,14 +38,16 @@ pub static OPS: &[OpDef] = &[
         F | O,
         body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device), |a, _, outs| space(&outs[0], a.start, a.end, None), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, None))),
         "Evenly spaced numbers.",
-    ).samples("f32[()], -3, 0, dtype=c128, device=dev"),
+    ).samples("f32[()], -3, 0, dtype=c128, device=dev")
+    .grad("start: refused; end: refused"),
     kernel(
         "logspace",
         "(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
         body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device), |a, _, outs| space(&outs[0], a.start, a.end, Some(a.base)), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, Some(a.base)))),
         "Powers of a base at evenly spaced exponents.",
-    ).samples("1, 3, 1, 2.0, device=dev; 0, 0, 0, 2.0, dtype=u8, device=dev"),
+    ).samples("1, 3, 1, 2.0, device=dev; 0, 0, 0, 2.0, dtype=u8, device=dev")
+    .grad("start: refused; end: refused"),
 ];
 
 fn show(s: Scalar) -> String {

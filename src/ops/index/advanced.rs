@@ -25,7 +25,8 @@ pub static OPS: &[OpDef] = &[
         "f32[3, 4], [i64([2, 0])]; \
          i64[3, 4], [None, i64([1, 1])]; \
          f32[3], [b8([True, False, True])]",
-    ),
+    )
+    .grad("self: _grad.index_backward(grad, self.sizes, indices); jvp: linear"),
     kernel(
         "index_put",
         "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False)",
@@ -33,7 +34,8 @@ pub static OPS: &[OpDef] = &[
         body!(put_rule, put).index_args(2).updates(),
         "`self` with values written at indices.",
     )
-    .samples("f32[3, 4], [i64([2, 0])], f32[4]; i64[4], [i64([1, 1])], i64(5), True"),
+    .samples("f32[3, 4], [i64([2, 0])], f32[4]; i64[4], [i64([1, 1])], i64(5), True")
+    .grad("self: grad if accumulate else grad.index_put(indices, zeros_like(values), False); values: grad.index(indices)"),
 ];
 
 /// The layout of one dimension's positions.

@@ -23,7 +23,8 @@ pub static OPS: &[OpDef] = &[
         .index_args(4),
         "The elements at `index` along a dimension.",
     )
-    .samples("f32[10, 5], 0, i64[5, 5].below(10); b8[10, 5], 0, i64[5, 5].below(10)"),
+    .samples("f32[10, 5], 0, i64[5, 5].below(10); b8[10, 5], 0, i64[5, 5].below(10)")
+    .grad("self: _grad.gather_backward(grad, self, dim, index, sparse_grad); jvp: linear"),
     kernel(
         "_gather_wrapped",
         "(Tensor self, int dim, Tensor index)",
@@ -34,7 +35,8 @@ pub static OPS: &[OpDef] = &[
         .index_args(4),
         "",
     )
-    .samples("f32[3, 4], 1, i64([[0, -1], [3, 2], [1, 1]])"),
+    .samples("f32[3, 4], 1, i64([[0, -1], [3, 2], [1, 1]])")
+    .grad("GatherBackward0 | self: _grad.gather_wrapped(grad, self, dim, index)"),
     kernel(
         "index_select",
         "(Tensor self, int dim, Tensor index)",
@@ -42,7 +44,8 @@ pub static OPS: &[OpDef] = &[
         body!(index_select_rule, index_select).index_args(4),
         "The slices at `index` along a dimension.",
     )
-    .samples("f32[3, 4], -1, i64([0, 0, 0, 0, 0]); c64[3, 4], 0, i64([0])"),
+    .samples("f32[3, 4], -1, i64([0, 0, 0, 0, 0]); c64[3, 4], 0, i64([0])")
+    .grad("self: _grad.index_select_backward(grad, self.sizes, dim, index); jvp: linear"),
     compose(
         "take_along_dim",
         "(Tensor self, Tensor indices, int? dim=None)",

@@ -27,7 +27,8 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with a 0-dimensional tensor's value where `mask` is true.",
     )
-    .samples("f32[3, 4], b8[3, 4], f32(2.5)"),
+    .samples("f32[3, 4], b8[3, 4], f32(2.5)")
+    .grad("MaskedFillBackward1 | self: grad.masked_fill(mask, 0); value: where(mask, grad, 0).sum()"),
     kernel(
         "masked_fill",
         "(Tensor self, Tensor mask, Scalar value)",
@@ -39,7 +40,8 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with a number where `mask` is true.",
     )
-    .samples("f32[5], b8[5, 5], 10"),
+    .samples("f32[5], b8[5, 5], 10")
+    .grad("self: grad.masked_fill(mask, 0)"),
     kernel(
         "masked_select",
         "(Tensor self, Tensor mask)",
@@ -47,7 +49,8 @@ pub static OPS: &[OpDef] = &[
         body!(masked_select_rule, masked_select),
         "The elements where `mask` is true, in one dimension.",
     )
-    .samples("f32[10], b8[10, 10]; b8[10, 10], b8[10, 10]"),
+    .samples("f32[10], b8[10, 10]; b8[10, 10], b8[10, 10]")
+    .grad("self: _grad.masked_select_back(grad, self.sizes, mask)"),
     kernel(
         "masked_scatter",
         "(Tensor self, Tensor mask, Tensor source)",
@@ -55,7 +58,8 @@ pub static OPS: &[OpDef] = &[
         body!(masked_scatter_rule, masked_scatter).updates(),
         "`self` with the elements of `source` in order where `mask` is true.",
     )
-    .samples("f32[5], b8[5, 5], f32[5, 5]; c64[5], b8[5, 5], c64[5, 5]"),
+    .samples("f32[5], b8[5, 5], f32[5, 5]; c64[5], b8[5, 5], c64[5, 5]")
+    .grad("self: grad.masked_fill(mask, 0); source: _grad.masked_scatter_backward(grad, mask, source.sizes)"),
     kernel(
         "where",
         "(Tensor condition, Operand self, Operand other)",
@@ -68,7 +72,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise(),
         "`self` where the condition holds, else `other`.",
     )
-    .samples("b8[3, 4], -0.061, 5.1576"),
+    .samples("b8[3, 4], -0.061, 5.1576")
+    .grad("self: where(condition, grad, 0); other: where(condition, 0, grad)"),
     kernel(
         "where#method",
         "(Tensor self, Tensor condition, Operand other)",
@@ -81,7 +86,8 @@ pub static OPS: &[OpDef] = &[
         .pointwise(),
         "`self` where the condition holds, else `other`.",
     )
-    .samples("f32[2, 3], b8[2, 3], f32[3]; i64[3], b8[3], 1.5"),
+    .samples("f32[2, 3], b8[2, 3], f32[3]; i64[3], b8[3], 1.5")
+    .grad("WhereBackward0 | self: where(condition, grad, 0); other: where(condition, 0, grad)"),
     kernel(
         "select_scatter",
         "(Tensor self, Tensor src, int dim, int index)",
@@ -92,7 +98,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "`self` with `src` written at one index of a dimension.",
     )
-    .samples("f32[5, 5, 5], f32[5, 5], 1, -1; b8[5, 5, 5], b8[5, 5], 1, 2"),
+    .samples("f32[5, 5, 5], f32[5, 5], 1, -1; b8[5, 5, 5], b8[5, 5], 1, 2")
+    .grad("self: grad.select_scatter(zeros_like(src), dim, index); src: grad.select(dim, index)"),
     kernel(
         "slice_scatter",
         "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1)",
@@ -107,7 +114,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "`self` with `src` written to a range of a dimension.",
     )
-    .samples("f32[20, 20, 20], f32[20, 20, 20], 0, 0, 20, 1"),
+    .samples("f32[20, 20, 20], f32[20, 20, 20], 0, 0, 20, 1")
+    .grad("self: grad.slice_scatter(zeros_like(src), dim, start, end, step); src: grad.slice(dim, start, end, step)"),
     kernel(
         "diagonal_scatter",
         "(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1)",
@@ -122,7 +130,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "`self` with `src` written on a diagonal.",
     )
-    .samples("f32[5, 3], f32[1], 2; c64[3, 5], c64[3], 1; f32[10, 10, 10], f32[10, 8], -2, 0, 1"),
+    .samples("f32[5, 3], f32[1], 2; c64[3, 5], c64[3], 1; f32[10, 10, 10], f32[10, 8], -2, 0, 1")
+    .grad("self: grad.diagonal_scatter(zeros_like(src), offset, dim1, dim2); src: grad.diagonal(offset, dim1, dim2)"),
     kernel(
         "as_strided_scatter",
         "(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None)",
@@ -140,7 +149,8 @@ pub static OPS: &[OpDef] = &[
     .samples(
         "f32[3, 3], f32[2, 2], (2, 2), (1, 2), storage_offset=0; \
          c64[3, 3], c64[2, 2], (2, 2), (1, 2), storage_offset=1",
-    ),
+    )
+    .grad("self: _grad.as_strided_scatter_self(grad, size, stride, storage_offset); src: grad.contiguous().as_strided(size, stride, storage_offset)"),
 ];
 
 /// The name of a type in range errors.

@@ -20,7 +20,8 @@ pub static OPS: &[OpDef] = &[
         body!(nonzero_rule, nonzero),
         "The positions of the elements that are not zero, one a row.",
     )
-    .samples("f32([[1, 0], [2, 3]]); b8([True, False])"),
+    .samples("f32([[1, 0], [2, 3]]); b8([True, False])")
+    .no_grad(),
     compose(
         "nonzero#tuple",
         "(Tensor self, *, bool as_tuple) -> Tensor[]",
@@ -42,7 +43,8 @@ pub static OPS: &[OpDef] = &[
         body!(nonzero_static_rule, nonzero_static),
         "The first `size` positions of elements that are not zero, filled up.",
     )
-    .samples("f32[3, 4], size=5; c64[3, 4], size=0"),
+    .samples("f32[3, 4], size=5; c64[3, 4], size=0")
+    .no_grad(),
     compose(
         "argwhere",
         "(Tensor self)",
@@ -74,7 +76,8 @@ pub static OPS: &[OpDef] = &[
         body!(one_hot_rule, one_hot),
         "",
     )
-    .samples("i64([0, 2, 1]), 3"),
+    .samples("i64([0, 2, 1]), 3")
+    .no_grad(),
     compose(
         "unravel_index",
         "(Tensor indices, int[] shape) -> Tensor[]",
@@ -98,7 +101,8 @@ pub static OPS: &[OpDef] = &[
         body!(unravel_rule, unravel),
         "",
     )
-    .samples("i64([1, 5]), [2, 3]"),
+    .samples("i64([1, 5]), [2, 3]")
+    .no_grad(),
 ];
 
 fn nonzero_rule(a: &calls::Nonzero) -> Result<Plan> {

@@ -29,7 +29,8 @@ pub static OPS: &[OpDef] = &[
     .samples(
         "f32[10, 5], 0, i64[5, 5].below(10), f32[5, 5]; \
          i64[10, 5], 0, i64[5, 5].below(10), i64[5, 5]",
-    ),
+    )
+    .grad("self: grad.scatter(dim, index, 0); src: grad.gather(dim, index)"),
     kernel(
         "scatter#value",
         "(Tensor self, int dim, Tensor index, Scalar value)",
@@ -42,7 +43,8 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with a number written at `index` along a dimension.",
     )
-    .samples("f32[3, 4], 1, i64([[0], [2], [3]]), 1.5; i64[4], 0, i64([1, 3]), 7"),
+    .samples("f32[3, 4], 1, i64([[0], [2], [3]]), 1.5; i64[4], 0, i64([1, 3]), 7")
+    .grad("ScatterBackward1 | self: grad.scatter(dim, index, 0)"),
     kernel(
         "scatter#reduced",
         "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce)",
@@ -110,7 +112,8 @@ pub static OPS: &[OpDef] = &[
     .samples(
         "f32[10, 5], 0, i64[5, 5].below(10), f32[5, 5]; \
          c64[10, 5], 0, i64[5, 5].below(10), c64[5, 5]",
-    ),
+    )
+    .grad("self: grad; src: grad.gather(dim, index)"),
     kernel(
         "scatter_reduce",
         "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",
@@ -123,7 +126,8 @@ pub static OPS: &[OpDef] = &[
     .samples(
         "f32[10, 5], -1, i64[5, 5].below(5), f32[5, 5], 'sum', include_self=False; \
          b8[10, 5], 0, i64[10, 2].below(10), b8[10, 2], 'sum'",
-    ),
+    )
+    .grad("self: _grad.scatter_reduce_self(grad, self, dim, index, src, reduce, include_self, result); src: _grad.scatter_reduce_src(grad, self, dim, index, src, reduce, include_self, result)"),
 ];
 
 /// How `scatter_reduce` and `index_reduce` bring elements together.

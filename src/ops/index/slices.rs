@@ -35,14 +35,16 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[1], 0, i64([0]), f32[1], alpha=0; \
          c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5], alpha=2",
-    ),
+    )
+    .grad("self: grad; source: _grad.scale(_grad.index_source(grad, dim, index, source.sizes), alpha)"),
     kernel(
         "index_copy",
         "(Tensor self, int dim, Tensor index, Tensor source)",
         FMIO | X,
         body!(index_copy_rule, index_copy).index_args(4).updates(),
         "`self` with slices of `source` written at `index`.",
-    ).samples("f64[1], 0, i64([0]), f64[1]; c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5]"),
+    ).samples("f64[1], 0, i64([0]), f64[1]; c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5]")
+    .grad("self: grad.index_fill(dim, index, 0); source: _grad.index_source(grad, dim, index, source.sizes)"),
     kernel(
         "index_fill#tensor",
         "(Tensor self, int dim, Tensor index, Tensor value)",
@@ -54,7 +56,8 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with a 0-dimensional tensor's value written to the slices at `index`.",
-    ).samples("f32[1], 0, i64([0]), f32[()]; b8[5, 5], -1, i64([2, 1, 4, 2, 2]), b8(True)"),
+    ).samples("f32[1], 0, i64([0]), f32[()]; b8[5, 5], -1, i64([2, 1, 4, 2, 2]), b8(True)")
+    .grad("IndexFillBackward1 | self: grad.index_fill(dim, index, 0); value: _grad.index_fill_value(grad, dim, index)"),
     kernel(
         "index_fill",
         "(Tensor self, int dim, Tensor index, Scalar value)",
@@ -66,7 +69,8 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with a number written to the slices at `index`.",
-    ).samples("f32[3, 4], 0, i64([0]), -8.4784"),
+    ).samples("f32[3, 4], 0, i64([0]), -8.4784")
+    .grad("self: grad.index_fill(dim, index, 0)"),
     kernel(
         "index_reduce",
         "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)",
@@ -75,7 +79,8 @@ pub static OPS: &[OpDef] = &[
             .index_args(4)
             .updates(),
         "`self` with slices of `source` reduced into it at `index`.",
-    ).samples("f32[5, 5], 1, i64[10].below(5), f32[5, 10], 'mean', include_self=False"),
+    ).samples("f32[5, 5], 1, i64[10].below(5), f32[5, 10], 'mean', include_self=False")
+    .grad("self: _grad.index_reduce_self(grad, self, dim, index, source, reduce, include_self, result); source: _grad.index_reduce_source(grad, self, dim, index, source, reduce, include_self, result)"),
 ];
 
 /// A shape without a dimension.

@@ -19,14 +19,16 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(take_rule, take).index_args(2),
         "The elements at positions in row-major order.",
-    ).samples("f32[3, 4], i64([6, 3, 3]); c64[3, 4], i64(0)"),
+    ).samples("f32[3, 4], i64([6, 3, 3]); c64[3, 4], i64(0)")
+    .grad("self: _grad.take_back(grad, self.sizes, index)"),
     kernel(
         "put",
         "(Tensor self, Tensor index, Tensor source, bool accumulate=False)",
         FM | I,
         body!(put_rule, put).index_args(2).updates(),
         "`self` with elements written at positions in row-major order.",
-    ).samples("f32[3, 3], i64([6, 4, 2]), f32[3], False; c64[3, 3], i64([6, 4, 2]), c64[3], True"),
+    ).samples("f32[3, 3], i64([6, 4, 2]), f32[3], False; c64[3, 3], i64([6, 4, 2]), c64[3], True")
+    .grad("self: grad if accumulate else grad.put(index, zeros_like(source), False); source: grad.take(index).reshape(source.sizes)"),
     kernel(
         "embedding",
         "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)",

@@ -2,13 +2,13 @@
 
 use crate::cpu::products::{Factors, LinearSizes, is_one};
 use crate::ops::core::op::{F, FMIO, J, O, OpDef, Plan, X, compose, kernel};
-use crate::ops::f;
 use crate::ops::linalg::matrix::{
     GPU, HOST, check_bmm, check_expand, check_mm, check_types, mv_mismatch, product_flops,
     supported,
 };
 use crate::ops::linalg::vectors::outer_product;
 use crate::ops::pointwise::rule::result_type;
+use crate::ops::{Args, Ret, f};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
@@ -30,7 +30,8 @@ pub static OPS: &[OpDef] = &[
     .samples(
         "c64[1], c64[2, 2], c64[2, 3]; \
          i8(-8), i8([[6, 9], [0, 0]]), i8([[5, 5, 7], [6, 5, 1]]), alpha=2, beta=3",
-    ),
+    )
+    .grad("self: _grad.scale(grad, beta.conj()); mat1: _grad.mm_left(grad, mat1.sizes, mat1.strides, mat2, alpha); mat2: _grad.mm_right(grad, mat2.sizes, mat2.strides, mat1, alpha)"),
     kernel(
         "baddbmm",
         "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)",
@@ -46,7 +47,8 @@ pub static OPS: &[OpDef] = &[
     .samples(
         "f32[()], f32[5, 5, 5], f32[5, 5, 10]; \
          c64[1], c64[5, 5, 5], c64[5, 5, 10], beta=0.2, alpha=0.6",
-    ),
+    )
+    .grad("self: _grad.scale(grad, beta.conj()); batch1: _grad.scale(grad.bmm(batch2.transpose(1, 2).conj()), alpha.conj()); batch2: _grad.scale(batch1.transpose(1, 2).conj().bmm(grad), alpha.conj())"),
     kernel(
         "addbmm",
         "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)",
@@ -62,7 +64,8 @@ pub static OPS: &[OpDef] = &[
     .samples(
         "f32[1], f32[5, 5, 5], f32[5, 5, 10]; \
          c64[5, 10], c64[5, 5, 5], c64[5, 5, 10], beta=(1.0+2.0j), alpha=(2.0+3.0j)",
-    ),
+    )
+    .grad("self: _grad.scale(grad, beta.conj()); batch1: _grad.scale(_grad.many(grad, batch2.sizes).bmm(batch2.transpose(1, 2).conj()), alpha.conj()); batch2: _grad.scale(batch1.transpose(1, 2).conj().bmm(_grad.many(grad, batch1.sizes)), alpha.conj())"),
     kernel(
         "addmv",
         "(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)",
@@ -74,7 +77,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "beta self + alpha mat vec.",
     )
-    .samples("f32[1], f32[5, 10], f32[10]; c64[5], c64[5, 10], c64[10]"),
+    .samples("f32[1], f32[5, 10], f32[10]; c64[5], c64[5, 10], c64[10]")
+    .grad("self: _grad.scale(grad, beta.conj()); mat: _grad.scale(grad.outer(vec.conj()), alpha.conj()); vec: _grad.scale(mat.t().conj().mv(grad), alpha.conj())"),
     compose(
         "addr",
         "(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1)",
@@ -86,7 +90,8 @@ pub static OPS: &[OpDef] = &[
         "f32[5, 10], f32[5], f32[10]; \
          c64[5, 10], c64[5], c64[10], beta=(0.4+0.6j), alpha=(0.1+0.3j); \
          f32[()], f32[5], f32[10], beta=0.6, alpha=0.2",
-    ),
+    )
+    .grad("self: _grad.scale(grad, beta.conj()); vec1: _grad.scale(grad.mv(vec2.conj()), alpha.conj()); vec2: _grad.scale(grad.t().mv(vec1.conj()), alpha.conj())"),
     kernel(
         "nn.functional.linear",
         "(Tensor input, Tensor weight, Tensor? bias=None)",
@@ -103,7 +108,8 @@ pub static OPS: &[OpDef] = &[
             as u64))),
         "input weight.T + bias.",
     )
-    .samples("f32[3], f32[4, 3]; c64[3], c64[4, 3], c64[4]; f32[8], f32[8, 8], f32[8]"),
+    .samples("f32[3], f32[4, 3]; c64[3], c64[4, 3], c64[4]; f32[8], f32[8, 8], f32[8]")
+    .through(recorded_linear),
 ];
 
 fn factors(beta: Scalar, alpha: Scalar) -> Factors {
@@ -332,4 +338,27 @@ fn addr_bool(t: &Tensor, products: Tensor, beta: bool, alpha: bool) -> Result<Te
         (true, false) => f::logical_or(t, &f::logical_and(t, &products)?),
         (false, false) => f::logical_xor(&products, &products),
     }
+}
+
+/// `linear` as the calls that its gradient is made of: a transposed weight, and one product.
+fn recorded_linear(args: &Args) -> Result<Ret> {
+    let (x, w, bias) = (args.tensor(0)?, args.tensor(1)?, args.opt_tensor(2));
+    let made = match (x.ndim(), w.ndim(), bias) {
+        (2, 2, Some(bias)) => f::addmm(bias, x, &f::t(w)?)?,
+        (3.., 2, Some(bias)) if x.is_contiguous() => {
+            let last = x.ndim() - 1;
+            let rows = f::view(x, &[-1, x.shape()[last]][..])?;
+            let shape = x.shape().with(last, w.shape()[0]);
+            f::view(&f::addmm(bias, &rows, &f::t(w)?)?, &shape[..])?
+        }
+        _ => {
+            let turned = if w.ndim() == 2 { f::t(w)? } else { w.clone() };
+            let made = f::matmul(x, &turned)?;
+            match bias {
+                Some(bias) => f::add(&made, bias)?,
+                None => made,
+            }
+        }
+    };
+    Ok(Ret::One(made))
 }

@@ -52,7 +52,8 @@ pub static OPS: &[OpDef] = &[
         .flops(typed!(|a| Ok(product_flops(a.input, a.mat2)))),
         "The product of two matrices.",
     )
-    .samples("f64[0, 5], f64[5, 10]"),
+    .samples("f64[0, 5], f64[5, 10]")
+    .grad("self: _grad.mm_left(grad, self.sizes, self.strides, mat2, 1); mat2: _grad.mm_right(grad, mat2.sizes, mat2.strides, self, 1)"),
     kernel(
         "bmm",
         "(Tensor self, Tensor mat2)",
@@ -65,7 +66,8 @@ pub static OPS: &[OpDef] = &[
         .flops(typed!(|a| Ok(product_flops(a.input, a.mat2)))),
         "The products of two batches of matrices.",
     )
-    .samples("f32[3, 7, 1], f32[3, 1, 11]; c64[10, 5, 10], c64[10, 10, 5]"),
+    .samples("f32[3, 7, 1], f32[3, 1, 11]; c64[10, 5, 10], c64[10, 10, 5]")
+    .grad("self: grad.bmm(mat2.transpose(1, 2).conj()); mat2: self.transpose(1, 2).conj().bmm(grad)"),
     kernel(
         "mv",
         "(Tensor self, Tensor vec)",
@@ -77,7 +79,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "The product of a matrix and a vector.",
     )
-    .samples("f32[5, 10], f32[10]; c64[5, 10], c64[10]"),
+    .samples("f32[5, 10], f32[10]; c64[5, 10], c64[10]")
+    .grad("self: grad.outer(vec.conj()); vec: self.conj().t().mv(grad)"),
     kernel(
         "dot",
         "(Tensor self, Tensor tensor)",
@@ -89,7 +92,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "The sum of the products of two vectors.",
     )
-    .samples("f64[5], f64[5]; c64[5], c64[5]"),
+    .samples("f64[5], f64[5]; c64[5], c64[5]")
+    .grad("self: grad * tensor.conj(); tensor: grad * self.conj()"),
     kernel(
         "vdot",
         "(Tensor self, Tensor other)",
@@ -101,7 +105,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "dot with the first vector conjugated.",
     )
-    .samples("c64[5], c64[5]"),
+    .samples("c64[5], c64[5]")
+    .grad("self: grad.conj() * other; other: grad * self"),
     compose(
         "linalg.diagonal",
         "(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)",

@@ -52,7 +52,8 @@ pub static OPS: &[OpDef] = &[
         )),
         "The vector product along a dimension.",
     )
-    .samples("f32[5, 3], f32[5, 3]; c64[1, 3], c64[5, 3]; f32[5, 3, 5], f32[5, 3, 5], dim=1"),
+    .samples("f32[5, 3], f32[5, 3]; c64[1, 3], c64[5, 3]; f32[5, 3, 5], f32[5, 3, 5], dim=1")
+    .grad("self: linalg.cross(other.conj(), grad, dim=dim); other: linalg.cross(grad, self.conj(), dim=dim)"),
     compose(
         "vander",
         "(Tensor x, int? N=None, bool increasing=False)",

@@ -87,14 +87,16 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(|a| rule_softmax(a.input, a.dim, a.dtype, false), softmax),
         "exp(x) over the sum of exp(x) along a dimension.",
-    ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64"),
+    ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
+    .grad("SoftmaxBackward0 | self: result * (grad - (grad * result).sum([dim], True))"),
     kernel(
         "log_softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         FMO | X,
         body!(|a| rule_softmax(a.input, a.dim, a.dtype, true), log_softmax),
         "The logarithm of softmax along a dimension.",
-    ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64"),
+    ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
+    .grad("LogSoftmaxBackward0 | self: grad - result.exp() * grad.sum([dim], True)"),
     compose(
         "special.softmax",
         "(Tensor self, int dim, dtype? dtype=None)",

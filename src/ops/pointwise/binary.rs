@@ -341,8 +341,8 @@ fn float_power(base: Operand, exponent: Operand) -> Result<Tensor> {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Add "add", 2, same, typed!(|a, d| narrow_factor(a.alpha, d), DType), FMIO | N, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`."),
-    map_row!(Sub "sub", 2, same, typed!(sub_alpha, DType), FMIO | N, "a - b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The difference, the second operand times `alpha`."),
+    map_row!(Add "add", 2, same, typed!(|a, d| narrow_factor(a.alpha, d), DType), FMIO | N, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`.").grad("self: grad; other: _grad.scale(grad, alpha.conj()); jvp: self_t + _grad.scale(other_t, alpha)"),
+    map_row!(Sub "sub", 2, same, typed!(sub_alpha, DType), FMIO | N, "a - b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The difference, the second operand times `alpha`.").grad("self: grad; other: _grad.scale(-grad, alpha.conj()); jvp: self_t - _grad.scale(other_t, alpha)"),
     compose(
         "rsub",
         "(Tensor self, Operand other, *, Scalar alpha=1)",
@@ -350,9 +350,10 @@ pub static OPS: &[OpDef] = &[
         |a| f::Sub::new(a.other, a.input).alpha(a.alpha).call(),
         "The second operand minus the first times `alpha`.",
     )
-    .samples("f32[5], f32[()]; c64[5, 10, 5], c64[5, 10, 5]"),
-    map_row!(Mul "mul", 2, same, wide_numbers, FMIO | N, "a * b", "(Operand self, Operand other)", "The product."),
-    map_row!(Div "div", 2, float, wide_numbers, FMIO | N, "a / b", "(Operand self, Operand other)", "The quotient; integers are divided as floats."),
+    .samples("f32[5], f32[()]; c64[5, 10, 5], c64[5, 10, 5]")
+    .grad("RsubBackward0 / RsubBackward1 | self: _grad.scale(-grad, alpha.conj()); other: grad"),
+    map_row!(Mul "mul", 2, same, wide_numbers, FMIO | N, "a * b", "(Operand self, Operand other)", "The product.").grad("self: grad * other.conj(); other: grad * self.conj(); jvp: other_t * self + self_t * other"),
+    map_row!(Div "div", 2, float, wide_numbers, FMIO | N, "a / b", "(Operand self, Operand other)", "The quotient; integers are divided as floats.").grad("self: grad / other.conj(); other: -grad * ((self / other) / other).conj(); jvp: (self_t - other_t * result) / other"),
     compose(
         "div#mode",
         "(Operand self, Operand other, *, str? rounding_mode)",
@@ -360,12 +361,13 @@ pub static OPS: &[OpDef] = &[
         div_mode,
         "The quotient, rounded by `trunc` towards zero, by `floor` down.",
     )
-    .samples("f32[5], f32[()], rounding_mode='floor'"),
+    .samples("f32[5], f32[()], rounding_mode='floor'")
+    .grad("DivBackward2 | self: zeros_like(grad) if rounding_mode.given else grad / other.conj(); other: zeros_like(grad) if rounding_mode.given else -grad * ((self / other) / other).conj()"),
     map_row!(DivTrunc "_div_trunc", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), 0, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero."),
     map_row!(DivFloor "floor_divide", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO | N, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down."),
-    map_row!(Remainder "remainder", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor."),
-    map_row!(Fmod "fmod", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "c_mod(a, b)", "(Tensor self, Operand other)", "The remainder with the sign of the dividend."),
-    map_row!(Pow "pow", 2, same, check typed!(natural_exponent, DType), FMIO, "pow_(a, b)", "(Operand self, Operand exponent)", "The first operand to the power of the second."),
+    map_row!(Remainder "remainder", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor.").grad("RemainderBackward1 / RemainderBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='floor')"),
+    map_row!(Fmod "fmod", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "c_mod(a, b)", "(Tensor self, Operand other)", "The remainder with the sign of the dividend.").grad("FmodBackward1 / FmodBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='trunc')"),
+    map_row!(Pow "pow", 2, same, check typed!(natural_exponent, DType), FMIO, "pow_(a, b)", "(Operand self, Operand exponent)", "The first operand to the power of the second.").grad("PowBackward1 / PowBackward0 / PowBackward2 | self: _grad.pow_base(grad, self, exponent); exponent: _grad.pow_exponent(grad, self, exponent, result)"),
     compose(
         "float_power",
         "(Tensor self, Operand exponent)",
@@ -389,19 +391,20 @@ pub static OPS: &[OpDef] = &[
         |a| f::mul(a.input, &f::pow(2.0, a.other)?),
         "self * 2 ** other.",
     )
-    .samples("f32[5], f32[()]"),
-    map_row!(Atan2 "atan2", 2, float, FMIO, "atan2(a, b)", "(Tensor self, Tensor other)", "The angle of the point (other, self)."),
-    map_row!(Hypot "hypot", 2, same, FMIO, "hypot(a, b)", "(Tensor self, Tensor other)", "The length of the hypotenuse."),
-    map_row!(Copysign "copysign", 2, float, FMIO, "copysign(a, b)", "(Tensor self, Operand other)", "The magnitude of the first operand with the sign of the second."),
-    map_row!(Nextafter "nextafter", 2, same, FMIO, "nextafter(a, b)", "(Tensor self, Tensor other)", "The next float after the first operand towards the second."),
-    map_row!(Logaddexp "logaddexp", 2, same, FMO, "logaddexp_(a, b)", "(Tensor self, Tensor other)", "The logarithm of the sum of exponentials."),
-    map_row!(Logaddexp2 "logaddexp2", 2, same, FMO, "logaddexp2_(a, b)", "(Tensor self, Tensor other)", "The base-2 logarithm of the sum of powers of 2."),
-    map_row!(Xlogy "xlogy", 2, float, FMIO | J, "xlogy_(a, b)", "(Operand self, Operand other)", "x * log(y), 0 where x is 0."),
-    map_row!(Xlog1py "special.xlog1py", 2, float, F | O, "xlog1py_(a, b)", "(Operand self, Operand other)", "x * log1p(y), 0 where x is 0."),
+    .samples("f32[5], f32[()]")
+    .grad("self: grad * pow(2.0, other); other: grad * result * 0.6931471805599453"),
+    map_row!(Atan2 "atan2", 2, float, FMIO, "atan2(a, b)", "(Tensor self, Tensor other)", "The angle of the point (other, self).").grad("self: grad * other * (self * self + other * other).reciprocal(); other: grad * -self * (self * self + other * other).reciprocal()"),
+    map_row!(Hypot "hypot", 2, same, FMIO, "hypot(a, b)", "(Tensor self, Tensor other)", "The length of the hypotenuse.").grad("self: grad * (self / result); other: grad * (other / result)"),
+    map_row!(Copysign "copysign", 2, float, FMIO, "copysign(a, b)", "(Tensor self, Operand other)", "The magnitude of the first operand with the sign of the second.").grad("CopysignBackward0 / CopysignBackward1 | self: _grad.copysign(grad, self, result); other: zeros_like(grad)"),
+    map_row!(Nextafter "nextafter", 2, same, FMIO, "nextafter(a, b)", "(Tensor self, Tensor other)", "The next float after the first operand towards the second.").grad("self: where(self == other, 0, grad); other: zeros_like(grad)"),
+    map_row!(Logaddexp "logaddexp", 2, same, FMO, "logaddexp_(a, b)", "(Tensor self, Tensor other)", "The logarithm of the sum of exponentials.").grad("self: grad / (1 + exp(other - self)).conj(); other: grad / (1 + exp(self - other)).conj()"),
+    map_row!(Logaddexp2 "logaddexp2", 2, same, FMO, "logaddexp2_(a, b)", "(Tensor self, Tensor other)", "The base-2 logarithm of the sum of powers of 2.").grad("self: grad / (1 + pow(2, other - self)); other: grad / (1 + pow(2, self - other))"),
+    map_row!(Xlogy "xlogy", 2, float, FMIO | J, "xlogy_(a, b)", "(Operand self, Operand other)", "x * log(y), 0 where x is 0.").grad("XlogyBackward0 / XlogyBackward2 / XlogyBackward1 | self: xlogy(grad, other).masked_fill((self == 0).logical_and(other.le(0)), 0.0) if other.given else None; other: grad * self / other"),
+    map_row!(Xlog1py "special.xlog1py", 2, float, F | O, "xlog1py_(a, b)", "(Operand self, Operand other)", "x * log1p(y), 0 where x is 0.").grad("SpecialXlog1PyBackward0 / SpecialXlog1PyBackward2 / SpecialXlog1PyBackward1 | self: special.xlog1py(grad, other).masked_fill((self == 0).logical_and(other.le(-1)), 0.0); other: grad * self / (other + 1)"),
     map_row!(Heaviside "heaviside", 2, same, check typed!(one_dtype, DType), FMIO | X, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element."),
-    map_row!(Gcd "gcd", 2, same, FMIO | J, "gcd_(a, b)", "(Tensor self, Tensor other)", "The greatest common divisor."),
-    map_row!(Lcm "lcm", 2, same, FMIO | J, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple."),
-    map_row!(Lerp "lerp", 3, same, wide_numbers, FMIO, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`."),
-    map_row!(Addcmul "addcmul", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * b * c", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 * tensor2."),
-    map_row!(Addcdiv "addcdiv", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * (b / c)", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 / tensor2."),
+    map_row!(Gcd "gcd", 2, same, FMIO | J, "gcd_(a, b)", "(Tensor self, Tensor other)", "The greatest common divisor.").no_grad(),
+    map_row!(Lcm "lcm", 2, same, FMIO | J, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple.").no_grad(),
+    map_row!(Lerp "lerp", 3, same, wide_numbers, FMIO, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`.").grad("LerpBackward1 / LerpBackward0 | self: grad * (1 - weight).conj(); end: grad * weight.conj(); weight: grad * (end - self).conj()"),
+    map_row!(Addcmul "addcmul", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * b * c", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 * tensor2.").grad("self: grad; tensor1: grad * (tensor2 * value).conj(); tensor2: grad * (tensor1 * value).conj()"),
+    map_row!(Addcdiv "addcdiv", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * (b / c)", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 / tensor2.").grad("self: grad; tensor1: grad * (value / tensor2).conj(); tensor2: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()"),
 ];

@@ -17,7 +17,8 @@ pub static OPS: &[OpDef] = &[
         body!(frexp_rule, frexp),
         "Mantissa and exponent of 2.",
     )
-    .samples("f32[3, 4]"),
+    .samples("f32[3, 4]")
+    .grad("self: grad / exponent.exp2()"),
     kernel(
         "complex",
         "(Tensor real, Tensor imag)",
@@ -27,7 +28,8 @@ pub static OPS: &[OpDef] = &[
         )),
         "Complex numbers from real and imaginary parts.",
     )
-    .samples("f16[()], f16[()]"),
+    .samples("f16[()], f16[()]")
+    .grad("real: real(grad); imag: imag(grad)"),
     compose(
         "polar",
         "(Tensor abs, Tensor angle)",
@@ -35,7 +37,8 @@ pub static OPS: &[OpDef] = &[
         polar,
         "Complex numbers from absolute values and angles.",
     )
-    .samples("f32[5].pos, f32[5]"),
+    .samples("f32[5].pos, f32[5]")
+    .grad("abs: real(grad.conj() * sgn(result)); angle: real(grad.conj() * _grad.turned(result))"),
 ];
 
 fn frexp_rule(a: &calls::Frexp) -> Result<Plan> {

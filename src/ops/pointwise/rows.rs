@@ -92,7 +92,7 @@ macro_rules! map_op {
 
 /// A row of a pointwise table.
 ///
-/// `map_row!(Exp "exp", 1, float, FMIO, "exp(a)", "(Tensor self)", "e to the power of each element.")`: operator type, public
+/// `map_row!(Exp "exp", 1, float, FMIO, "exp(a)", "(Tensor self)", "e to the power of each element.").grad("self: grad * result.conj(); jvp: pointwise")`: operator type, public
 /// name, arity, type rule, forms, CUDA expression, schema, one sentence. Before the forms `typed!(f, DType)` gives the
 /// numbers that the loop needs, from the arguments and the dtype of the loop, and `check typed!(f, DType)` looks at values.
 #[doc(hidden)]

@@ -14,7 +14,8 @@ pub static OPS: &[OpDef] = &[
         FM,
         body!(|a| Spread::all(a.input, a.unbiased).var(), write),
         "The variance of all elements.",
-    ).samples("f32[3, 4]; c64[3, 4], True; f32[3, 4], True"),
+    ).samples("f32[3, 4]; c64[3, 4], True; f32[3, 4], True")
+    .grad("VarBackward0 | self: _grad.var(grad, self, None, 1 if unbiased else 0, False)"),
     kernel(
         "var#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
@@ -24,7 +25,8 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The variance over dimensions.",
-    ).samples("f32[3, 4], dim=1; f32[3, 4], dim=1, keepdim=True"),
+    ).samples("f32[3, 4], dim=1; f32[3, 4], dim=1, keepdim=True")
+    .grad("VarBackward0 | self: _grad.var(grad, self, dim, 1 if unbiased else 0, keepdim)"),
     kernel(
         "var#correction",
         "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)",
@@ -34,14 +36,16 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The variance over dimensions.",
-    ).samples("f32[3, 4]; f32[3, 4], correction=0, keepdim=True"),
+    ).samples("f32[3, 4]; f32[3, 4], correction=0, keepdim=True")
+    .grad("VarBackward0 | self: _grad.var(grad, self, dim, correction, keepdim)"),
     kernel(
         "std",
         "(Tensor self, bool unbiased=True)",
         FM,
         body!(|a| Spread::all(a.input, a.unbiased).std(), write),
         "The standard deviation of all elements.",
-    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], True"),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], True")
+    .grad("StdBackward0 | self: _grad.std(grad, self, result, None, 1 if unbiased else 0, False)"),
     kernel(
         "std#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
@@ -51,7 +55,8 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The standard deviation over dimensions.",
-    ).samples("f32[3, 4], dim=1; f32[3, 4], dim=0, keepdim=True"),
+    ).samples("f32[3, 4], dim=1; f32[3, 4], dim=0, keepdim=True")
+    .grad("StdBackward0 | self: _grad.std(grad, self, result, dim, 1 if unbiased else 0, keepdim)"),
     kernel(
         "std#correction",
         "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)",
@@ -61,14 +66,16 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The standard deviation over dimensions.",
-    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], dim=(1,), correction=2"),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], dim=(1,), correction=2")
+    .grad("StdBackward0 | self: _grad.std(grad, self, result, dim, correction, keepdim)"),
     kernel(
         "var_mean",
         "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
         F,
         body!(|a| Spread::all(a.input, a.unbiased).var_mean(), write),
         "The variance and mean of all elements.",
-    ).samples("f32[3, 4]; c64[3, 4], False; f32[3, 4], True"),
+    ).samples("f32[3, 4]; c64[3, 4], False; f32[3, 4], True")
+    .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, None, 1 if unbiased else 0, False)"),
     kernel(
         "var_mean#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
@@ -78,7 +85,8 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The variance and mean over dimensions.",
-    ).samples("f32[3, 4], dim=0; f32[3, 4], dim=0, unbiased=False"),
+    ).samples("f32[3, 4], dim=0; f32[3, 4], dim=0, unbiased=False")
+    .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, dim, 1 if unbiased else 0, keepdim)"),
     kernel(
         "var_mean#correction",
         "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
@@ -88,14 +96,16 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The variance and mean over dimensions.",
-    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], correction=0, keepdim=True"),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], correction=0, keepdim=True")
+    .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, dim, correction, keepdim)"),
     kernel(
         "std_mean",
         "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
         F,
         body!(|a| Spread::all(a.input, a.unbiased).std_mean(), write),
         "The standard deviation and mean of all elements.",
-    ).samples("f32[3, 4]; f32[3, 4], True"),
+    ).samples("f32[3, 4]; f32[3, 4], True")
+    .grad("StdMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, result0, None, 1 if unbiased else 0, False)"),
     kernel(
         "std_mean#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
@@ -105,7 +115,8 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The standard deviation and mean over dimensions.",
-    ).samples("f32[3, 4], dim=0; c64[3, 4], dim=0; f32[3, 4], dim=0, keepdim=True"),
+    ).samples("f32[3, 4], dim=0; c64[3, 4], dim=0; f32[3, 4], dim=0, keepdim=True")
+    .grad("StdMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, result0, dim, 1 if unbiased else 0, keepdim)"),
     kernel(
         "std_mean#correction",
         "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
@@ -115,7 +126,8 @@ pub static OPS: &[OpDef] = &[
             write
         ),
         "The standard deviation and mean over dimensions.",
-    ).samples("f32[3, 4]; c64[3, 4], dim=0; f32[3, 4], dim=(1,), correction=2"),
+    ).samples("f32[3, 4]; c64[3, 4], dim=0; f32[3, 4], dim=(1,), correction=2")
+    .grad("StdMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, result0, dim, correction, keepdim)"),
 ];
 
 /// What a variance is asked for.

@@ -18,7 +18,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| of_all(a.input, Pick::Median), choose),
         "The lower median of all elements.",
     )
-    .samples("f16[3, 4]"),
+    .samples("f16[3, 4]")
+    .grad("self: _grad.extreme(grad, self, result, [], False)"),
     kernel(
         "median#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -29,7 +30,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "The lower median along a dimension and its index.",
     )
-    .samples("f32[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True"),
+    .samples("f32[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
+    .grad("MedianBackward1 | self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, keepdim)"),
     kernel(
         "nanmedian",
         "(Tensor self)",
@@ -37,7 +39,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| of_all(a.input, Pick::NanMedian), choose),
         "The lower median of all elements but NaN.",
     )
-    .samples("f32[3, 4]"),
+    .samples("f32[3, 4]")
+    .grad("self: _grad.extreme(grad, self, result, [], False)"),
     kernel(
         "nanmedian#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -48,7 +51,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "The lower median without NaN along a dimension and its index.",
     )
-    .samples("f32[3, 4], dim=0, keepdim=True"),
+    .samples("f32[3, 4], dim=0, keepdim=True")
+    .grad("NanmedianBackward1 | self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, keepdim)"),
     kernel(
         "mode",
         "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -59,7 +63,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "The most frequent element along a dimension and an index of it.",
     )
-    .samples("f32[3, 4]; f32[3, 4], 0, True"),
+    .samples("f32[3, 4]; f32[3, 4], 0, True")
+    .grad("self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, keepdim)"),
     kernel(
         "kthvalue",
         "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -67,7 +72,8 @@ pub static OPS: &[OpDef] = &[
         body!(kth, choose),
         "The k-th smallest element along a dimension and its index.",
     )
-    .samples("f32[3, 4], 1; i64[3, 4], 2, -1, True; f32[3, 4], 2, 0, True"),
+    .samples("f32[3, 4], 1; i64[3, 4], 2, -1, True; f32[3, 4], 2, 0, True")
+    .grad("self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, keepdim)"),
     kernel(
         "quantile",
         "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",

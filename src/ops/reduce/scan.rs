@@ -23,7 +23,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "Sums of the elements so far.",
     )
-    .samples("f32[3, 4], 0; c64[3, 4], 1, dtype=c64"),
+    .samples("f32[3, 4], 0; c64[3, 4], 1, dtype=c64")
+    .grad("self: _grad.cumsum_back(grad, dim); jvp: linear"),
     kernel(
         "cumprod",
         "(Tensor self, int dim, *, dtype? dtype=None)",
@@ -34,7 +35,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "Products of the elements so far.",
     )
-    .samples("f32[3, 4], 0; c64[3, 4], 0; f32[3, 4], 1, dtype=f32"),
+    .samples("f32[3, 4], 0; c64[3, 4], 0; f32[3, 4], 1, dtype=f32")
+    .grad("self: _grad.cumprod_backward(grad, self, dim, result)"),
     kernel(
         "logcumsumexp",
         "(Tensor self, int dim)",
@@ -47,7 +49,8 @@ pub static OPS: &[OpDef] = &[
         )),
         "Logarithms of the sums of exponentials so far.",
     )
-    .samples("f32[3, 4], 0"),
+    .samples("f32[3, 4], 0")
+    .grad("self: _grad.logcumsumexp(grad, self, result, dim)"),
     kernel(
         "cummax",
         "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
@@ -58,7 +61,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "The largest element so far and its index.",
     )
-    .samples("f32[3, 4], 0; b8[3, 4], 1"),
+    .samples("f32[3, 4], 0; b8[3, 4], 1")
+    .grad("self: _grad.cumulative_extreme(grad, self.sizes, indices, dim)"),
     kernel(
         "cummin",
         "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
@@ -69,7 +73,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "The smallest element so far and its index.",
     )
-    .samples("f64[3, 4], 0; b8[3, 4], 0"),
+    .samples("f64[3, 4], 0; b8[3, 4], 0")
+    .grad("self: _grad.cumulative_extreme(grad, self.sizes, indices, dim)"),
     kernel(
         "renorm",
         "(Tensor self, Scalar p, int dim, Scalar maxnorm)",
@@ -83,7 +88,8 @@ pub static OPS: &[OpDef] = &[
         )),
         "Slices along a dimension scaled down to a norm.",
     )
-    .samples("f32[3, 4], 2, 1, 0.5; c64[2, 3, 4], 1, 2, 3"),
+    .samples("f32[3, 4], 2, 1, 0.5; c64[2, 3, 4], 1, 2, 3")
+    .grad("self: _grad.renorm(grad, self, p, dim, maxnorm)"),
     compose(
         "diff",
         "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None)",

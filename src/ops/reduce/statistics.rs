@@ -15,7 +15,8 @@ pub static OPS: &[OpDef] = &[
         FM,
         dist,
         "The norm of the difference.",
-    ).samples("f32[5], f32[5, 5], 4; c64[5, 5], c64[5, 5], 4"),
+    ).samples("f32[5], f32[5, 5], 4; c64[5, 5], c64[5, 5], 4")
+    .grad("self: _grad.dist(grad, self, other, p, result); other: -_grad.dist(grad, self, other, p, result)"),
     compose(
         "sum_to_size",
         "(Tensor self, int[*] size)",
@@ -50,7 +51,8 @@ pub static OPS: &[OpDef] = &[
         FM,
         trace,
         "The sum of a matrix's diagonal.",
-    ).samples("f32[3, 4]; c64[3, 4]"),
+    ).samples("f32[3, 4]; c64[3, 4]")
+    .grad("self: _grad.trace_backward(grad, self.sizes)"),
     compose(
         "cov",
         "(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None)",

@@ -17,70 +17,80 @@ pub static OPS: &[OpDef] = &[
         FM,
         body!(|a| sum(Over::all(a.input)?, a.dtype), fold, cuda: fold),
         "The sum of all elements.",
-    ).samples("f32[3, 4]; c64[3, 4]"),
+    ).samples("f32[3, 4]; c64[3, 4]")
+    .grad("self: grad.expand(self.sizes); jvp: linear"),
     kernel(
         "sum#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
         FMO | D,
         body!(|a| sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
         "The sum over dimensions.",
-    ).samples("f32[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True"),
+    ).samples("f32[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
+    .grad("SumBackward1 | self: _grad.unreduce(grad, self.sizes, dim, keepdim); jvp: linear"),
     kernel(
         "mean",
         "(Tensor self, *, dtype? dtype=None)",
         FMO,
         body!(|a| mean(Over::all(a.input)?, a.dtype), fold, cuda: fold),
         "The mean of all elements.",
-    ).samples("f64[3, 4]; c64[3, 4]"),
+    ).samples("f64[3, 4]; c64[3, 4]")
+    .grad("self: grad.expand(self.sizes) / self.numel; jvp: linear"),
     kernel(
         "mean#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
         FMO,
         body!(|a| mean(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
         "The mean over dimensions.",
-    ).samples("f32[3, 4], dim=(); c64[3, 4], dim=-1; f32[2, 3, 4], dim=2, keepdim=True"),
+    ).samples("f32[3, 4], dim=(); c64[3, 4], dim=-1; f32[2, 3, 4], dim=2, keepdim=True")
+    .grad("MeanBackward1 | self: _grad.mean_dim(grad, self.sizes, dim, keepdim); jvp: linear"),
     kernel(
         "prod",
         "(Tensor self, *, dtype? dtype=None)",
         FM,
         body!(|a| product(Over::all(a.input)?, a.dtype), fold, cuda: fold),
         "The product of all elements.",
-    ).samples("f32[3, 4]; b8[3, 4]"),
+    ).samples("f32[3, 4]; b8[3, 4]")
+    .grad("self: _grad.prod(grad, self, result)"),
     kernel(
         "prod#dim",
         "(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)",
         FMO | D,
         body!(|a| product(Over::one(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
         "The product over a dimension.",
-    ).samples("f32[3, 4], 1; b8[3, 4], 1, dtype=b8; f32[3, 4], 0, keepdim=True"),
+    ).samples("f32[3, 4], 1; b8[3, 4], 1, dtype=b8; f32[3, 4], 0, keepdim=True")
+    .grad("ProdBackward1 | self: _grad.prod_dim(grad, self, result, dim, keepdim)"),
     kernel(
         "nansum",
         "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
         FMO,
         body!(|a| nan_sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
         "The sum over dimensions, NaN counted as 0.",
-    ).samples("f32[3, 4]; b8[3, 4], dim=0, keepdim=True; f32[3, 4], dim=0, keepdim=True"),
+    ).samples("f32[3, 4]; b8[3, 4], dim=0, keepdim=True; f32[3, 4], dim=0, keepdim=True")
+    .grad("self: _grad.unreduce(grad, self.sizes, dim, keepdim) * self.isnan().logical_not()"),
     kernel(
         "amax",
         "(Tensor self, int[1] dim=[], bool keepdim=False)",
         FMO | X,
         body!(|a| extreme_over(Over::list(a.input, a.dim, a.keepdim)?, a.dim, Kind::Max), fold, cuda: fold),
         "The largest element over dimensions.",
-    ).samples("f32[3, 4]; b8[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True"),
+    ).samples("f32[3, 4]; b8[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
+    .grad("self: _grad.extreme(grad, self, result, dim, keepdim)"),
     kernel(
         "amin",
         "(Tensor self, int[1] dim=[], bool keepdim=False)",
         FMO | X,
         body!(|a| extreme_over(Over::list(a.input, a.dim, a.keepdim)?, a.dim, Kind::Min), fold, cuda: fold),
         "The smallest element over dimensions.",
-    ).samples("f32[3, 4]; f32[3, 4], dim=0, keepdim=True"),
+    ).samples("f32[3, 4]; f32[3, 4], dim=0, keepdim=True")
+    .grad("self: _grad.extreme(grad, self, result, dim, keepdim)"),
     kernel(
         "max",
         "(Tensor self)",
         FMO,
         body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Max), fold, cuda: fold),
         "The largest element.",
-    ).samples("f32[3, 4]"),
+    ).samples("f32[3, 4]")
+    .grad("MaxBackward1 | self: _grad.extreme(grad, self, result, [], False)"),
     compose(
         "max#other",
         "(Tensor self, Tensor other)",
@@ -94,7 +104,8 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Min), fold, cuda: fold),
         "The smallest element.",
-    ).samples("f32[3, 4]; b8[3, 4]"),
+    ).samples("f32[3, 4]; b8[3, 4]")
+    .grad("MinBackward1 | self: _grad.extreme(grad, self, result, [], False)"),
     compose(
         "min#other",
         "(Tensor self, Tensor other)",
@@ -108,56 +119,64 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(|a| Ok(truth(Over::all(a.input)?, Kind::Any)), truth_cpu, cuda: truth_cuda),
         "True if any element is not zero.",
-    ).samples("f32[3, 4]"),
+    ).samples("f32[3, 4]")
+    .no_grad(),
     kernel(
         "any#dim",
         "(Tensor self, int dim, bool keepdim=False)",
         FMO | X,
         body!(|a| Ok(truth(Over::one(a.input, a.dim, a.keepdim)?, Kind::Any)), truth_cpu, cuda: truth_cuda),
         "True where any element along a dimension is not zero.",
-    ).samples("f32[3, 4], dim=-1; c64[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True"),
+    ).samples("f32[3, 4], dim=-1; c64[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
+    .no_grad(),
     kernel(
         "any#dims",
         "(Tensor self, int[]? dim=None, bool keepdim=False)",
         FMO | X,
         body!(|a| Ok(truth(given(a.input, a.dim, a.keepdim)?, Kind::Any)), truth_cpu, cuda: truth_cuda),
         "True where any element over dimensions is not zero.",
-    ).samples("f64[3, 2, 1, 2], dim=(1, 3); b8[3, 2, 1, 2], dim=(1, 3)"),
+    ).samples("f64[3, 2, 1, 2], dim=(1, 3); b8[3, 2, 1, 2], dim=(1, 3)")
+    .no_grad(),
     kernel(
         "all",
         "(Tensor self)",
         FMO | X,
         body!(|a| Ok(truth(Over::all(a.input)?, Kind::All)), truth_cpu, cuda: truth_cuda),
         "True if no element is zero.",
-    ).samples("f32[3, 4]"),
+    ).samples("f32[3, 4]")
+    .no_grad(),
     kernel(
         "all#dim",
         "(Tensor self, int dim, bool keepdim=False)",
         FMO | X,
         body!(|a| Ok(truth(Over::one(a.input, a.dim, a.keepdim)?, Kind::All)), truth_cpu, cuda: truth_cuda),
         "True where no element along a dimension is zero.",
-    ).samples("f32[3, 4], dim=-1; c64[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True"),
+    ).samples("f32[3, 4], dim=-1; c64[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
+    .no_grad(),
     kernel(
         "all#dims",
         "(Tensor self, int[]? dim=None, bool keepdim=False)",
         FMO | X,
         body!(|a| Ok(truth(given(a.input, a.dim, a.keepdim)?, Kind::All)), truth_cpu, cuda: truth_cuda),
         "True where no element over dimensions is zero.",
-    ).samples("f64[3, 2, 1, 2], dim=(1, 3)"),
+    ).samples("f64[3, 2, 1, 2], dim=(1, 3)")
+    .no_grad(),
     kernel(
         "count_nonzero",
         "(Tensor self, int? dim=None)",
         FM,
         body!(count_along, fold, cuda: fold),
         "How many elements are not zero.",
-    ).samples("f32[3, 4]; b8[3, 4], dim=-1; f32[3, 4], dim=0"),
+    ).samples("f32[3, 4]; b8[3, 4], dim=-1; f32[3, 4], dim=0")
+    .no_grad(),
     kernel(
         "count_nonzero#dims",
         "(Tensor self, int[] dim)",
         FM,
         body!(|a| Ok(count(Over::list(a.input, a.dim, false)?)), fold, cuda: fold),
         "How many elements over dimensions are not zero.",
-    ).samples("f32[3, 4], dim=(); b8[3, 2, 1, 2], dim=(1, 3)"),
+    ).samples("f32[3, 4], dim=(); b8[3, 2, 1, 2], dim=(1, 3)")
+    .no_grad(),
 ];
 
 fn sum(over: Over, asked: Option<DType>) -> Result<(Plan, Fold)> {

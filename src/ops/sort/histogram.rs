@@ -19,7 +19,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(histc, write_histc),
         "How many elements fall in each of equal bins.",
-    ).samples("f32[3, 4]; f32[3, 4], bins=1, min=-10, max=10"),
+    ).samples("f32[3, 4]; f32[3, 4], bins=1, min=-10, max=10")
+    .no_grad(),
     kernel(
         "histogram",
         "(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
@@ -50,7 +51,8 @@ pub static OPS: &[OpDef] = &[
         })
         .data_dependent(),
         "How often each non-negative integer occurs.",
-    ).samples("i8[4].below(10); i16[10].below(10), weights=i16[10], minlength=18"),
+    ).samples("i8[4].below(10); i16[10].below(10), weights=i16[10], minlength=18")
+    .no_grad(),
     kernel(
         "isin",
         "(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)",
@@ -60,7 +62,8 @@ pub static OPS: &[OpDef] = &[
             write_isin
         ),
         "True where an element is among the test elements.",
-    ).samples("f64[20], f64[5]"),
+    ).samples("f64[20], f64[5]")
+    .no_grad(),
     kernel(
         "isin#element",
         "(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False)",
@@ -70,7 +73,8 @@ pub static OPS: &[OpDef] = &[
             write_isin
         ),
         "Whether a number is among the test elements.",
-    ).samples("2, i64([1, 2, 3]); 0.5, f32([0.5, 1])"),
+    ).samples("2, i64([1, 2, 3]); 0.5, f32([0.5, 1])")
+    .no_grad(),
     kernel(
         "isin#test",
         "(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False)",
@@ -80,7 +84,8 @@ pub static OPS: &[OpDef] = &[
             write_isin
         ),
         "True where an element is the test element.",
-    ).samples("i64([1, 2, 3]), 2; f32([0.5, 1]), 0.5, invert=True"),
+    ).samples("i64([1, 2, 3]), 2; f32([0.5, 1]), 0.5, invert=True")
+    .no_grad(),
 ];
 
 fn histc(a: &calls::Histc) -> Result<Plan> {

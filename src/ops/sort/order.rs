@@ -18,7 +18,8 @@ pub static OPS: &[OpDef] = &[
             cpu::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
         }),
         "The elements along a dimension in order, and where they were.",
-    ).samples("f32[3, 4]; i64[2, 3, 4].below(125), -3, True; f32[3, 4], -2, False"),
+    ).samples("f32[3, 4]; i64[2, 3, 4].below(125), -3, True; f32[3, 4], -2, False")
+    .grad("self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, True)"),
     kernel(
         "sort#stable",
         "(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
@@ -31,7 +32,8 @@ pub static OPS: &[OpDef] = &[
         "f32[3, 4], stable=True; \
          b8[3, 4], dim=0, descending=True, stable=True; \
          f32[2, 3, 4], dim=-3, descending=True, stable=True",
-    ),
+    )
+    .grad("SortBackward1 | self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, True)"),
     compose(
         "argsort",
         "(Tensor self, int dim=-1, bool descending=False)",
@@ -74,7 +76,8 @@ pub static OPS: &[OpDef] = &[
             cpu::sort::topk(&outs[0], &outs[1], a.input, *dim, a.k as usize, a.largest)
         }),
         "The k largest or smallest elements along a dimension.",
-    ).samples("f32[3, 4], 1; f32[3, 4], 1, 0, True, True"),
+    ).samples("f32[3, 4], 1; f32[3, 4], 1, 0, True, True")
+    .grad("self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, True)"),
 ];
 
 /// Rule of sorting; finds the dimension.

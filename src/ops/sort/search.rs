@@ -28,7 +28,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[10], f32[10], side='left'; \
          f32[10], f32[10], out_int32=True, side='right', sorter=i64[10].below(10)",
-    ),
+    )
+    .no_grad(),
     kernel(
         "searchsorted#scalar",
         "(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None)",
@@ -44,7 +45,8 @@ pub static OPS: &[OpDef] = &[
             search
         ),
         "Where a number would be put into a sorted list.",
-    ).samples("bf16[20], -1.6016, out_int32=True, side='right', sorter=i64[20].below(20)"),
+    ).samples("bf16[20], -1.6016, out_int32=True, side='right', sorter=i64[20].below(20)")
+    .no_grad(),
     kernel(
         "bucketize",
         "(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False)",
@@ -54,7 +56,8 @@ pub static OPS: &[OpDef] = &[
             search
         ),
         "The bucket between boundaries that each element falls in.",
-    ).samples("f32[3, 4], f32([-1, 0, 1]); f32[5], f32([0, 1]), out_int32=True, right=True"),
+    ).samples("f32[3, 4], f32([-1, 0, 1]); f32[5], f32([0, 1]), out_int32=True, right=True")
+    .no_grad(),
     kernel(
         "bucketize#scalar",
         "(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False)",
@@ -64,7 +67,8 @@ pub static OPS: &[OpDef] = &[
             search
         ),
         "The bucket between boundaries that a number falls in.",
-    ).samples("2, f32([1, 2, 3]); 0.5, i64([0, 1]), right=True"),
+    ).samples("2, f32([1, 2, 3]); 0.5, i64([0, 1]), right=True")
+    .no_grad(),
 ];
 
 /// A search for values between edges.

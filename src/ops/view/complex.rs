@@ -18,7 +18,8 @@ pub static OPS: &[OpDef] = &[
         view_as_real,
         "Complex numbers as pairs in a last dimension.",
     )
-    .samples("c128[3, 4]"),
+    .samples("c128[3, 4]")
+    .grad("self: grad.contiguous().view_as_complex(); jvp: linear"),
     view(
         "view_as_complex",
         "(Tensor self)",
@@ -26,7 +27,8 @@ pub static OPS: &[OpDef] = &[
         view_as_complex,
         "Pairs in the last dimension as complex numbers.",
     )
-    .samples("f32[5, 2]"),
+    .samples("f32[5, 2]")
+    .grad("self: grad.contiguous().resolve_conj().view_as_real(); jvp: linear"),
     view(
         "_conj",
         "(Tensor self)",
@@ -34,7 +36,8 @@ pub static OPS: &[OpDef] = &[
         |a| Ok(ViewPlan::of(a.input).conjugated()),
         "Complex conjugated, lazily.",
     )
-    .samples("c64[2, 3]; f32[2]"),
+    .samples("c64[2, 3]; f32[2]")
+    .grad("self: grad.conj(); jvp: linear"),
     compose(
         "conj",
         "(Tensor self)",

@@ -18,7 +18,8 @@ pub static OPS: &[OpDef] = &[
         permute,
         "Dimensions in another order.",
     )
-    .samples("f32[1, 2, 3, 4], (0, 2, 3, 1); b8[1, 2, 3, 4], (2, 1, 3, 0)"),
+    .samples("f32[1, 2, 3, 4], (0, 2, 3, 1); b8[1, 2, 3, 4], (2, 1, 3, 0)")
+    .grad("self: _grad.permute_back(grad, dims); jvp: linear"),
     view(
         "transpose",
         "(Tensor self, int dim0, int dim1)",
@@ -26,8 +27,11 @@ pub static OPS: &[OpDef] = &[
         transpose,
         "Two dimensions swapped.",
     )
-    .samples("f32[3, 4], 0, 0; c64[3, 4], 0, 0"),
-    view("t", "(Tensor self)", FM | I, t, "A matrix transposed.").samples("c64[3, 4]"),
+    .samples("f32[3, 4], 0, 0; c64[3, 4], 0, 0")
+    .grad("self: grad.transpose(dim0, dim1); jvp: linear"),
+    view("t", "(Tensor self)", FM | I, t, "A matrix transposed.")
+        .samples("c64[3, 4]")
+        .grad("self: grad.t(); jvp: linear"),
     view(
         "adjoint",
         "(Tensor self)",
@@ -35,7 +39,8 @@ pub static OPS: &[OpDef] = &[
         |a| matrix_transpose(a.input, "adjoint", true),
         "The last two dimensions swapped, conjugated.",
     )
-    .samples("f32[3, 4]"),
+    .samples("f32[3, 4]")
+    .grad("TransposeBackward0 | self: grad.adjoint()"),
     view(
         "movedim",
         "(Tensor self, int[] source, int[] destination)",
@@ -43,7 +48,8 @@ pub static OPS: &[OpDef] = &[
         |a| move_dims(a.input, a.source, a.destination),
         "Dimensions moved to other places.",
     )
-    .samples("f32[3, 4], (), (); b8[4, 3, 2, 1], [0, 1, 2, 3], [3, 2, 1, 0]"),
+    .samples("f32[3, 4], (), (); b8[4, 3, 2, 1], [0, 1, 2, 3], [3, 2, 1, 0]")
+    .grad("PermuteBackward0 | self: grad.movedim(destination, source)"),
     view(
         "movedim#int",
         "(Tensor self, int source, int destination)",
@@ -51,7 +57,8 @@ pub static OPS: &[OpDef] = &[
         |a| move_dims(a.input, &[a.source], &[a.destination]),
         "One dimension moved to another place.",
     )
-    .samples("f32[2, 3, 4], 0, -1"),
+    .samples("f32[2, 3, 4], 0, -1")
+    .grad("PermuteBackward0 | self: grad.movedim(destination, source)"),
     compose(
         "numpy_T",
         "(Tensor self)",

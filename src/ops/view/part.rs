@@ -19,7 +19,8 @@ pub static OPS: &[OpDef] = &[
         |a| Ok(index(a.input, a.dim, a.index)?.plan(a.input)),
         "One index along a dimension.",
     )
-    .samples("f32[3, 4], 1, 2; b8[3, 4], 1, 2"),
+    .samples("f32[3, 4], 1, 2; b8[3, 4], 1, 2")
+    .grad("self: _grad.select_backward(grad, self.sizes, dim, index); jvp: linear"),
     view(
         "slice",
         "(Tensor self, int dim=0, int? start=None, int? end=None, int step=1)",
@@ -27,7 +28,8 @@ pub static OPS: &[OpDef] = &[
         |a| Ok(range(a.input, a.dim, a.start, a.end, a.step)?.plan(a.input)),
         "A range of indices along a dimension.",
     )
-    .samples("f32[5, 3], 0, 1, 4, 2; i64[4], 0, -2"),
+    .samples("f32[5, 3], 0, 1, 4, 2; i64[4], 0, -2")
+    .grad("self: _grad.slice_backward(grad, self.sizes, dim, start if start.given else 0, end if end.given else 9223372036854775807, step); jvp: linear"),
     compose(
         "narrow",
         "(Tensor self, int dim, int start, int length)",
@@ -51,7 +53,8 @@ pub static OPS: &[OpDef] = &[
         |a| Ok(diagonal(a.input, a.offset, a.dim1, a.dim2)?.plan(a.input)),
         "A diagonal of two dimensions, as the last dimension.",
     )
-    .samples("f32[3, 4]; b8[3, 4]; f32[2, 3, 4], offset=1, dim1=1, dim2=2"),
+    .samples("f32[3, 4]; b8[3, 4]; f32[2, 3, 4], offset=1, dim1=1, dim2=2")
+    .grad("self: _grad.diagonal_backward(grad, self.sizes, offset, dim1, dim2); jvp: linear"),
     view(
         "as_strided",
         "(Tensor self, int[] size, int[] stride, int? storage_offset=None)",
@@ -63,7 +66,8 @@ pub static OPS: &[OpDef] = &[
         "f32[3, 4], (2, 2), (1, 2), storage_offset=0; \
          b8[3, 4], (2, 2), (1, 2); \
          f32[3, 4], (2, 2, 2, 2), (1, 1, 1, 1), storage_offset=0",
-    ),
+    )
+    .grad("self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset)"),
     view(
         "unfold",
         "(Tensor self, int dimension, int size, int step)",
@@ -71,7 +75,8 @@ pub static OPS: &[OpDef] = &[
         unfold,
         "Sliding windows along a dimension, as a new last dimension.",
     )
-    .samples("f32[3, 4], 0, 3, 1; b8[2, 3, 4], 2, 3, 2"),
+    .samples("f32[3, 4], 0, 3, 1; b8[2, 3, 4], 2, 3, 2")
+    .grad("self: _grad.unfold_backward(grad, self.sizes, dimension, size, step); jvp: linear"),
     view(
         "split",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
@@ -79,7 +84,8 @@ pub static OPS: &[OpDef] = &[
         split,
         "Pieces of one size along a dimension.",
     )
-    .samples("f64[3, 4], 5, 1; c64[3, 4], 5, 1"),
+    .samples("f64[3, 4], 5, 1; c64[3, 4], 5, 1")
+    .grad("self: _grad.split_back(grads, self.sizes, split_size, dim, self.dtype, self.device)"),
     compose(
         "split#sizes",
         "(Tensor self, int[] split_size, int dim=0) -> Tensor[]",
@@ -99,7 +105,8 @@ pub static OPS: &[OpDef] = &[
         split_with_sizes,
         "Pieces of given sizes along a dimension.",
     )
-    .samples("f32[5, 5, 5], (1, 3, 1); c64[5, 5, 5], (1, 3, 1); f32[5, 5, 5], (1, 3, 1), 2"),
+    .samples("f32[5, 5, 5], (1, 3, 1); c64[5, 5, 5], (1, 3, 1); f32[5, 5, 5], (1, 3, 1), 2")
+    .grad("self: _grad.split_sizes_back(grads, self.sizes, split_sizes, dim, self.dtype, self.device)"),
     compose(
         "chunk",
         "(Tensor self, int chunks, int dim=0) -> Tensor[]",
@@ -115,7 +122,8 @@ pub static OPS: &[OpDef] = &[
         unbind,
         "One tensor for each index along a dimension.",
     )
-    .samples("f32[3, 4], -1; b8[3, 4], 1"),
+    .samples("f32[3, 4], -1; b8[3, 4], 1")
+    .grad("self: _grad.unbind_back(grads, self.sizes, dim, self.dtype, self.device)"),
 ];
 
 /// A part of a tensor, in numbers that were checked for its shape: they hold for every layout of it.

@@ -18,7 +18,8 @@ pub static OPS: &[OpDef] = &[
         |a| view_as_shape(a.input, a.size),
         "The same memory in another shape.",
     )
-    .samples("f32[25, 5], (5, -1, 5); b8[5, 5, 5], (25, 5)"),
+    .samples("f32[25, 5], (5, -1, 5); b8[5, 5, 5], (25, 5)")
+    .grad("self: grad.reshape(self.sizes); jvp: linear"),
     view(
         "view#dtype",
         "(Tensor self, dtype dtype)",
@@ -26,7 +27,8 @@ pub static OPS: &[OpDef] = &[
         view_dtype,
         "The same memory read as another dtype.",
     )
-    .samples("f32[2, 3], i32; f32[2, 4], u8"),
+    .samples("f32[2, 3], i32; f32[2, 4], u8")
+    .grad("ViewBackward1 | self: refused"),
     view(
         "view_as",
         "(Tensor self, Tensor other)",
@@ -34,7 +36,8 @@ pub static OPS: &[OpDef] = &[
         |a| view_as_shape(a.input, a.other.shape()),
         "The same memory in another tensor's shape.",
     )
-    .samples("f32[5], f32[5]; b8[5, 5, 5], b8[25, 5]"),
+    .samples("f32[5], f32[5]; b8[5, 5, 5], b8[25, 5]")
+    .grad("ViewBackward0 | self: grad.reshape(self.sizes)"),
     view(
         "_unsafe_view",
         "(Tensor self, int[] size)",
@@ -42,7 +45,8 @@ pub static OPS: &[OpDef] = &[
         |a| view_as_shape(a.input, a.size),
         "The same memory in another shape, of a tensor that nobody else sees.",
     )
-    .samples("f32[2, 3], [6]"),
+    .samples("f32[2, 3], [6]")
+    .grad("self: grad.reshape(self.sizes); jvp: linear"),
     compose(
         "reshape",
         "(Tensor self, int[*] shape)",
@@ -90,7 +94,8 @@ pub static OPS: &[OpDef] = &[
         |a| squeeze(a.input, None),
         "Without dimensions of size 1.",
     )
-    .samples("f32[3, 4]; b8[3, 4]"),
+    .samples("f32[3, 4]; b8[3, 4]")
+    .grad("self: _grad.unsqueeze_to(grad, self.sizes)"),
     view(
         "squeeze#dim",
         "(Tensor self, int dim)",
@@ -98,7 +103,8 @@ pub static OPS: &[OpDef] = &[
         |a| squeeze(a.input, Some(&[a.dim])),
         "Without one dimension, if its size is 1.",
     )
-    .samples("f32[3, 4], -1"),
+    .samples("f32[3, 4], -1")
+    .grad("SqueezeBackward1 | self: _grad.unsqueeze_to(grad, self.sizes, [dim])"),
     view(
         "squeeze#dims",
         "(Tensor self, int[] dim)",
@@ -106,7 +112,8 @@ pub static OPS: &[OpDef] = &[
         |a| squeeze(a.input, Some(a.dim)),
         "Without these dimensions of size 1.",
     )
-    .samples("f32[3, 4], (1,)"),
+    .samples("f32[3, 4], (1,)")
+    .grad("SqueezeBackward2 | self: _grad.unsqueeze_to(grad, self.sizes, dim)"),
     view(
         "unsqueeze",
         "(Tensor self, int dim)",
@@ -114,7 +121,8 @@ pub static OPS: &[OpDef] = &[
         unsqueeze,
         "With a dimension of size 1 put in.",
     )
-    .samples("f32[3, 4], 0; b8[3, 4], 0"),
+    .samples("f32[3, 4], 0; b8[3, 4], 0")
+    .grad("self: grad.squeeze(dim); jvp: linear"),
     view(
         "expand",
         "(Tensor self, int[*] size, *, bool implicit=False)",
@@ -122,7 +130,8 @@ pub static OPS: &[OpDef] = &[
         |a| expand(a.input, a.size),
         "Dimensions of size 1 repeated without copying.",
     )
-    .samples("f32[1], (5, 5, 5)"),
+    .samples("f32[1], (5, 5, 5)")
+    .grad("self: _grad.sum_to(grad, self.sizes); jvp: linear"),
     view(
         "expand_as",
         "(Tensor self, Tensor other)",
@@ -130,7 +139,8 @@ pub static OPS: &[OpDef] = &[
         |a| expand(a.input, a.other.shape()),
         "Expanded to another tensor's shape.",
     )
-    .samples("f32[()], f32[()]"),
+    .samples("f32[()], f32[()]")
+    .grad("ExpandBackward0 | self: _grad.sum_to(grad, self.sizes)"),
     view(
         "broadcast_to",
         "(Tensor self, int[*] size)",
@@ -138,7 +148,8 @@ pub static OPS: &[OpDef] = &[
         |a| expand(a.input, a.size),
         "Expanded to a shape.",
     )
-    .samples("f32[1], (5, 5, 5); c64[1], (5, 5, 5)"),
+    .samples("f32[1], (5, 5, 5); c64[1], (5, 5, 5)")
+    .grad("ExpandBackward0 | self: _grad.sum_to(grad, self.sizes)"),
     view(
         "_neg_view",
         "(Tensor self)",
@@ -151,7 +162,8 @@ pub static OPS: &[OpDef] = &[
         },
         "Negated, lazily.",
     )
-    .samples("f32[2, 3]; c64[2]"),
+    .samples("f32[2, 3]; c64[2]")
+    .grad("self: grad.neg(); jvp: linear"),
     compose(
         "numel",
         "(Tensor self) -> int",

@@ -1,0 +1,201 @@
+"""Reverse-mode gradients: walking the graph of recorded calls back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike import _C, _lazy
+from torchlike._C import Tensor
+from torchlike._function import overridable
+from torchlike.autograd import graph
+from torchlike.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
+from torchlike.autograd.function import Function
+from torchlike.autograd.gradcheck import gradcheck, gradgradcheck
+from torchlike.context import enable_grad, inference_mode, no_grad, set_grad_enabled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Function",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+]
+
+functional = _lazy.module("torchlike.autograd.functional")
+
+
+def _shape_of(output: Any) -> Any:
+    if isinstance(output, graph.GradientEdge):
+        return output.node._input_metadata[output.output_nr].shape
+    return output.shape
+
+
+def _check_given(output: Any, grad: Tensor, i: int, batched: bool) -> None:
+    """A gradient that was given has to look like its output."""
+    if isinstance(output, graph.GradientEdge):
+        return
+    if grad.shape != output.shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{i}] has a shape of {grad.shape} and output[{i}] "
+            f"has a shape of {output.shape}."
+        )
+    if output.dtype.is_complex != grad.dtype.is_complex:
+        raise RuntimeError(
+            "For complex Tensors, both grad_output and output are required to have the same dtype."
+            f" Mismatch in dtype: grad_output[{i}] has a dtype of {grad.dtype} and output[{i}] "
+            f"has a dtype of {output.dtype}."
+        )
+
+
+def _first_grad(output: Any) -> Tensor | None:
+    """The gradient of a result that none was given for: one, if it is a number."""
+    if isinstance(output, graph.GradientEdge):
+        meta = output.node._input_metadata[output.output_nr]
+        size, dtype = meta.shape.numel(), meta.dtype
+    elif not output.requires_grad:
+        return None
+    else:
+        size, dtype = output.numel(), output.dtype
+    if size != 1:
+        raise RuntimeError("grad can be implicitly created only for scalar outputs")
+    if not dtype.is_floating_point:
+        raise RuntimeError(
+            f"grad can be implicitly created only for real scalar outputs but got {dtype}"
+        )
+    if isinstance(output, graph.GradientEdge):
+        return torch.ones(meta.shape, dtype=dtype, device=meta.device)
+    return torch.ones_like(output, memory_format=torch.preserve_format)
+
+
+def _make_grads(outputs: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
+    made: list[Any] = []
+    for i, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
+        if isinstance(grad, Tensor):
+            _check_given(output, grad, i, False)
+            made.append(grad)
+        elif grad is None:
+            made.append(_first_grad(output))
+        else:
+            kind = type(grad).__name__
+            raise TypeError(f"gradients can be either Tensors or None, but got {kind}")
+    return tuple(made)
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, Tensor | graph.GradientEdge) else tuple(value)
+
+
+def _given(grads: Any, count: int) -> tuple[Any, ...]:
+    if grads is None:
+        return (None,) * count
+    given = (grads,) if isinstance(grads, Tensor) else tuple(grads)
+    if len(given) != count:
+        raise RuntimeError(
+            f"got {count} tensors and {len(given)} gradients"
+        )
+    return given
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Adds the gradients of the sum of ``tensors`` to the leaves that they were made of.
+
+    Args:
+        grad_tensors: the gradient of each, of its shape; None for a number means 1.
+        retain_graph: the graph stays for another walk; by default if ``create_graph``.
+        create_graph: the walk is recorded, for gradients of gradients.
+        inputs: only the gradients of these are gathered.
+
+    Raises:
+        RuntimeError: if a tensor does not require gradients, or what the graph needs is gone.
+    """
+    if inputs is not None and isinstance(inputs, list | tuple) and len(inputs) == 0:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    if grad_variables is not None:
+        import warnings
+
+        warnings.warn(
+            "`grad_variables` is deprecated. Use `grad_tensors` instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
+                "`backward()`. Please only use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
+    outputs = _tuple(tensors)
+    grads = _make_grads(outputs, _given(grad_tensors, len(outputs)))
+    keep = create_graph if retain_graph is None else retain_graph
+    wanted = () if inputs is None else _tuple(inputs)
+    _C._run_backward(outputs, grads, bool(keep), bool(create_graph), wanted, True, True)
+
+
+@overridable
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of the sum of ``outputs`` with respect to ``inputs``; nothing is gathered.
+
+    Args:
+        grad_outputs: the gradient of each output, of its shape; None for a number means 1.
+        allow_unused: inputs that the outputs do not depend on give None instead of an error.
+        materialize_grads: they give zeros.
+
+    Raises:
+        RuntimeError: if an output or input does not require gradients, or an input was not used.
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, "
+            "but got: allow_unused=False."
+        )
+    if is_grads_batched:
+        raise NotImplementedError("autograd.grad(): is_grads_batched needs vmap")
+    allow = materialize_grads if allow_unused is None else allow_unused
+    results = _tuple(outputs)
+    wanted = _tuple(inputs)
+    if not only_inputs:
+        import warnings
+
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate"
+            " gradient for other parts of the graph, please use torch.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
+    grads = _make_grads(results, _given(grad_outputs, len(results)))
+    keep = create_graph if retain_graph is None else retain_graph
+    made = _C._run_backward(results, grads, bool(keep), bool(create_graph), wanted, allow, False)
+    if materialize_grads:
+        return tuple(
+            torch.zeros_like(i, requires_grad=create_graph) if g is None else g
+            for g, i in zip(made, wanted, strict=True)
+        )
+    return made

@@ -1,0 +1,293 @@
+"""Functions whose gradient the user writes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike import _C
+from torchlike._C import Node, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Function", "FunctionCtx", "NestedIOFunction", "once_differentiable"]
+
+
+class FunctionCtx:
+    """What a function notes while it runs forward, for its way back."""
+
+    _to_save: tuple[Any, ...] = ()
+    _saved: Any = ()
+    _dirty: tuple[Any, ...] = ()
+    _constant: tuple[Any, ...] = ()
+    _materialize: bool = True
+    _freed: bool = False
+    needs_input_grad: tuple[bool, ...] = ()
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keeps inputs or outputs for `backward`; they are `saved_tensors` there."""
+        self._to_save = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Keeps tensors for `jvp`."""
+        self._for_forward = tensors
+
+    def mark_dirty(self, *args: Tensor) -> None:
+        """Says which inputs were written; they have to be outputs."""
+        self._dirty = args
+
+    def mark_non_differentiable(self, *args: Tensor) -> None:
+        """Says which outputs have no gradient."""
+        self._constant = args
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether gradients that are nothing are shown to `backward` as zeros."""
+        self._materialize = value
+
+
+class BackwardCFunction(Node, FunctionCtx):
+    """The node of a function: `ctx` in its code."""
+
+    _forward_cls: Any = None
+    _metas: tuple[Any, ...] = ()
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What was saved for backward."""
+        if self._freed and self._to_save:
+            raise RuntimeError(_C._freed_text())
+        if self._saved is None:
+            return self._to_save
+        return tuple(s if s is None else s.unpack(self) for s in self._saved)
+
+    saved_variables = saved_tensors
+
+    _saved = None
+
+    def _release(self) -> None:
+        self._freed = True
+        self._saved = ()
+
+    def _run(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Calls the user's `backward` with the gradients of all outputs, and gives those of the tensors among the inputs."""
+        shown = self._shown(grads)
+        cls = self._forward_cls
+        user = cls.backward
+        if cls.vjp is not Function.vjp:
+            if user is not Function.backward:
+                raise RuntimeError(
+                    "Implementing both 'backward' and 'vjp' for a custom Function is not "
+                    "allowed. You should only implement one of them."
+                )
+            user = cls.vjp
+        made = user(self, *shown)
+        if not isinstance(made, tuple):
+            made = (made,)
+        places = self._places
+        if len(made) > self._count and all(m is None for m in made[self._count :]):
+            made = made[: self._count]
+        if len(made) != self._count:
+            raise RuntimeError(
+                f"function {type(self).__name__} returned an incorrect number of gradients "
+                f"(expected {self._count}, got {len(made)})"
+            )
+        for i, value in enumerate(made):
+            if value is not None and i not in places:
+                raise RuntimeError(
+                    f"function {type(self).__name__} returned a gradient different from None at "
+                    f"position {i + 1}, but the corresponding forward input was not a Variable"
+                )
+        return tuple(made[i] for i in places)
+
+    def _shown(self, grads: tuple[Any, ...]) -> list[Any]:
+        found = iter(grads)
+        shown = []
+        for meta in self._metas:
+            grad = next(found) if meta is not None and meta[3] else None
+            if grad is None and self._materialize and meta is not None:
+                shape, dtype, device, _ = meta
+                grad = torch.zeros(shape, dtype=dtype, device=device)
+            shown.append(grad)
+        return shown
+
+
+class FunctionMeta(type):
+    """Gives each function the class of its nodes."""
+
+    def __init__(cls, name: str, bases: Any, attrs: dict[str, Any]) -> None:
+        cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
+        super().__init__(name, bases, attrs)
+
+
+class Function(FunctionCtx, metaclass=FunctionMeta):
+    """A call with a gradient of its own: subclasses have `forward(ctx, *args)` and `backward(ctx, *grads)` as static methods.
+
+    With `setup_context(ctx, inputs, output)` beside it, `forward` takes no `ctx`.
+    """
+
+    generate_vmap_rule = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, "
+            "so you should invoke them on the class itself. Instantiating an autograd function will raise an "
+            "error in a future version of PyTorch."
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """What the function computes."""
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Notes what `backward` needs, if `forward` takes no `ctx`."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """The gradients of the inputs, one each, from those of the outputs."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with backward mode AD."
+        )
+
+    vjp = backward
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """The tangents of the outputs, from those of the inputs."""
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with "
+            "forward mode AD."
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        """The function over a batch."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or "
+            "set generate_vmap_rule=True."
+        )
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function, and records it."""
+        apart = cls.setup_context is not Function.setup_context
+        if apart and kwargs:
+            args, kwargs = _bound(cls.forward, args, kwargs), {}
+        ctx = cls._backward_cls()
+        places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        tracked = torch.is_grad_enabled() and any(args[i].requires_grad for i in places)
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        ctx._count, ctx._places = len(args), places
+        with torch.no_grad():
+            if apart:
+                output = cls.forward(*args)
+                cls.setup_context(ctx, args, output)
+            else:
+                output = cls.forward(ctx, *args, **kwargs)
+        return _wrapped(ctx, args, output, tracked)
+
+
+def _bound(forward: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+    bound = inspect.signature(forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args
+
+
+def _wrapped(ctx: Any, args: tuple[Any, ...], output: Any, tracked: bool) -> Any:
+    """The outputs with their history."""
+    several = isinstance(output, tuple | list)
+    outputs = list(output) if several else [output]
+    dirty = {id(t) for t in ctx._dirty}
+    constant = {id(t) for t in ctx._constant}
+    inputs = {id(a) for a in args if isinstance(a, Tensor)}
+    for t in ctx._dirty:
+        if id(t) not in {id(o) for o in outputs}:
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
+                "modified inplace must all be outputs of the Function."
+            )
+        if tracked and t.requires_grad and t.is_leaf:
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    history, metas = [], []
+    saved_outputs: dict[int, int] = {}
+    for i, o in enumerate(outputs):
+        if not isinstance(o, Tensor):
+            metas.append(None)
+            continue
+        original = id(o)
+        float_ = o.dtype.is_floating_point or o.dtype.is_complex
+        differentiable = tracked and float_ and id(o) not in constant
+        if id(o) in inputs and id(o) not in dirty:
+            with torch.no_grad():
+                outputs[i] = o = o.view_as(o) if differentiable else o.detach()
+        if differentiable:
+            saved_outputs[original] = len(history)
+            history.append(o)
+        elif tracked and id(o) in constant and o.requires_grad and id(o) not in dirty:
+            outputs[i] = o.detach()
+        metas.append((o.shape, o.dtype, o.device, differentiable))
+    ctx._metas = tuple(metas)
+    if history:
+        _C._set_history(ctx, [args[i] for i in ctx._places], history)
+        ctx._saved = tuple(
+            None if t is None else _C._save_tensor(t, saved_outputs.get(id(t)))
+            for t in ctx._to_save
+        )
+        ctx._to_save = (True,) * bool(ctx._saved)
+    return type(output)(outputs) if several and type(output) in (tuple, list) else (
+        tuple(outputs) if several else outputs[0]
+    )
+
+
+def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator of `backward`: its result has no gradient of its own."""
+
+    @functools.wraps(fn)
+    def wrapper(ctx: Any, *args: Any) -> Any:
+        with torch.no_grad():
+            outputs = fn(ctx, *args)
+        if not torch.is_grad_enabled():
+            return outputs
+        if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            return outputs
+        several = isinstance(outputs, tuple)
+        parts = outputs if several else (outputs,)
+        made = tuple(
+            _Once.apply(p) if isinstance(p, Tensor) else p for p in (
+                p.detach().requires_grad_() if isinstance(p, Tensor) and p.dtype.is_floating_point else p
+                for p in parts
+            )
+        )
+        return made if several else made[0]
+
+    return wrapper
+
+
+class _Once(Function):
+    """The end of what can be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, t: Tensor) -> Tensor:
+        return t.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        raise RuntimeError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )
+
+
+class NestedIOFunction(Function):
+    """Kept for its name: functions of nested arguments are not supported."""
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("autograd.function.NestedIOFunction is not supported")

@@ -1,0 +1,302 @@
+"""Derivatives of functions: products with vectors, and whole Jacobians and Hessians."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike._C import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+
+def _as_tuple(value: Any, what: str, where: str) -> tuple[bool, tuple[Tensor, ...]]:
+    """Whether there are several, and all of them."""
+    several = isinstance(value, tuple)
+    items = value if several else (value,)
+    for i, item in enumerate(items):
+        if isinstance(item, Tensor):
+            continue
+        if several:
+            raise TypeError(
+                f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the "
+                f"value at index {i} has type {type(item)}."
+            )
+        raise TypeError(
+            f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the given "
+            f"{what} has type {type(item)}."
+        )
+    return several, items
+
+
+def _outputs(value: Any, where: str) -> tuple[bool, tuple[Tensor, ...]]:
+    several = isinstance(value, tuple)
+    items = value if several else (value,)
+    for i, item in enumerate(items):
+        if isinstance(item, Tensor):
+            continue
+        if several:
+            raise TypeError(
+                f"The outputs of the user-provided function given to {where} must be either a Tensor or "
+                f"a tuple of Tensors but the value at index {i} has type {type(item)}."
+            )
+        raise TypeError(
+            f"The outputs of the user-provided function given to {where} must be either a Tensor or a "
+            f"tuple of Tensors but the given outputs of the user-provided function has type {type(item)}."
+        )
+    return several, items
+
+
+def _fresh(inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
+    """The inputs as the start of a graph of their own; part of the old one if that is to be differentiated."""
+    if create_graph:
+        return tuple(i.view_as(i) if i.requires_grad else i.detach().requires_grad_() for i in inputs)
+    return tuple(i.detach().requires_grad_() for i in inputs)
+
+
+def _result(value: tuple[Tensor, ...], several: bool, create_graph: bool) -> Any:
+    made = value if create_graph else tuple(v.detach() for v in value)
+    return made if several else made[0]
+
+
+def _check_given(v: tuple[Tensor, ...], other: tuple[Tensor, ...], several: bool) -> None:
+    if len(v) != len(other):
+        if several:
+            raise RuntimeError(
+                f"v is a tuple of invalid length: should be {len(other)} but got {len(v)}."
+            )
+        raise RuntimeError("The given v should contain a single Tensor.")
+    for i, (a, b) in enumerate(zip(v, other, strict=True)):
+        if a.size() != b.size():
+            prefix = f"Entry {i} in " if several else ""
+            raise RuntimeError(
+                f"{prefix}v has invalid size: should be {b.size()} but got {a.size()}."
+            )
+
+
+def _ones(outputs: tuple[Tensor, ...], where: str) -> tuple[Tensor, ...]:
+    if len(outputs) != 1 or outputs[0].nelement() != 1:
+        raise RuntimeError(where)
+    return (torch.ones_like(outputs[0]),)
+
+
+def _strictly(
+    grads: tuple[Tensor | None, ...], inputs: tuple[Tensor, ...], strict: bool, text: str
+) -> tuple[Tensor, ...]:
+    """Zeros for what does not depend on an input, or an error."""
+    made = []
+    for i, (g, x) in enumerate(zip(grads, inputs, strict=True)):
+        if g is None:
+            if strict:
+                raise RuntimeError(text.format(i))
+            g = torch.zeros_like(x)
+        made.append(g)
+    return tuple(made)
+
+
+def _grad(
+    outputs: Any, inputs: Any, grads: Any = None, create_graph: bool = False
+) -> tuple[Tensor | None, ...]:
+    pairs = [
+        (o, g)
+        for o, g in zip(outputs, grads or (None,) * len(outputs), strict=True)
+        if o is not None and o.requires_grad
+    ]
+    if not pairs:
+        return (None,) * len(inputs)
+    return torch.autograd.grad(
+        [o for o, _ in pairs],
+        inputs,
+        [g for _, g in pairs],
+        allow_unused=True,
+        create_graph=create_graph,
+        retain_graph=True,
+    )
+
+
+_INDEPENDENT = (
+    "The output of the user-provided function is independent of input {}. This is not allowed in strict mode."
+)
+
+
+def vjp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Any, Any]:
+    """The outputs of ``func``, and the product of ``v`` with its Jacobian.
+
+    Raises:
+        RuntimeError: if ``v`` does not look like the outputs, or is missing where they are no single number.
+    """
+    with torch.enable_grad():
+        several, items = _as_tuple(inputs, "inputs", "vjp")
+        items = _fresh(items, create_graph)
+        many, outputs = _outputs(func(*items), "vjp")
+        if v is not None:
+            several_v, given = _as_tuple(v, "v", "vjp")
+            _check_given(given, outputs, several_v)
+        else:
+            given = _ones(
+                outputs,
+                "The vector v can only be None if the user-provided function returns a single Tensor with "
+                "a single element.",
+            )
+        grads = _grad(outputs, items, given, create_graph)
+        made = _strictly(grads, items, strict, _INDEPENDENT)
+    return _result(outputs, many, create_graph), _result(made, several, create_graph)
+
+
+def jvp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Any, Any]:
+    """The outputs of ``func``, and the product of its Jacobian with ``v``."""
+    with torch.enable_grad():
+        _, items = _as_tuple(inputs, "inputs", "jvp")
+        items = _fresh(items, create_graph)
+        if v is not None:
+            several_v, given = _as_tuple(v, "v", "jvp")
+            _check_given(given, items, several_v)
+        else:
+            given = _ones(
+                items,
+                "The vector v can only be None if the input to the user-provided function is a single "
+                "Tensor with a single element.",
+            )
+        many, outputs = _outputs(func(*items), "jvp")
+        # The gradient is linear in what it is multiplied with: its own gradient is the product wanted.
+        along = tuple(torch.zeros_like(o, requires_grad=True) for o in outputs)
+        grads = _grad(outputs, items, along, create_graph=True)
+        linear = _strictly(grads, items, strict, _INDEPENDENT)
+        made = _grad(linear, along, given, create_graph)
+        tangents = _strictly(made, outputs, strict, _INDEPENDENT)
+    return _result(outputs, many, create_graph), _result(tangents, many, create_graph)
+
+
+def jacobian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """The derivative of every output element by every input element: for each output and input a tensor of the output's
+    shape followed by the input's."""
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function '
+            'has more outputs than inputs, "forward-mode" tends to be more performant. Otherwise, prefer '
+            'to use "reverse-mode".'
+        )
+    with torch.enable_grad():
+        several, items = _as_tuple(inputs, "inputs", "jacobian")
+        items = _fresh(items, create_graph)
+        many, outputs = _outputs(func(*items), "jacobian")
+        rows = []
+        for out in outputs:
+            parts: list[list[Tensor]] = [[] for _ in items]
+            for j in range(out.nelement()):
+                grads = _grad((out.reshape(-1)[j],), items, None, create_graph)
+                for i, g in enumerate(_strictly(grads, items, strict, _INDEPENDENT)):
+                    parts[i].append(g)
+            rows.append(
+                tuple(
+                    torch.stack(p, dim=0).view(out.size() + x.size())
+                    if p
+                    else x.new_zeros(out.size() + x.size())
+                    for p, x in zip(parts, items, strict=True)
+                )
+            )
+    made = tuple(_result(r, several, create_graph) for r in rows)
+    return made if many else made[0]
+
+
+def hessian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """The second derivatives of a function whose output is one number."""
+    several, items = _as_tuple(inputs, "inputs", "hessian")
+
+    def slope(*given: Tensor) -> tuple[Tensor, ...]:
+        many, outputs = _outputs(func(*given), "hessian")
+        if many:
+            raise RuntimeError(
+                "The function given to hessian should return a single Tensor"
+            )
+        if outputs[0].nelement() != 1:
+            raise RuntimeError(
+                "The Tensor returned by the function given to hessian should contain a single element"
+            )
+        grads = _grad(outputs, given, None, create_graph=True)
+        return _strictly(grads, given, strict, _INDEPENDENT)
+
+    made = jacobian(slope, items, create_graph=create_graph, strict=strict)
+    return made if several else made[0][0]
+
+
+def _second(
+    func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool, where: str
+) -> tuple[Any, Any]:
+    with torch.enable_grad():
+        several, items = _as_tuple(inputs, "inputs", where)
+        items = _fresh(items, create_graph)
+        if v is not None:
+            several_v, given = _as_tuple(v, "v", where)
+            _check_given(given, items, several_v)
+        else:
+            given = _ones(
+                items,
+                "The vector v can only be None if the input to the user-provided function is a single "
+                "Tensor with a single element.",
+            )
+        many, outputs = _outputs(func(*items), where)
+        if many:
+            raise RuntimeError(f"The function given to {where} should return a single Tensor")
+        if outputs[0].nelement() != 1:
+            raise RuntimeError(
+                f"The Tensor returned by the function given to {where} should contain a single element"
+            )
+        slopes = _strictly(
+            _grad(outputs, items, None, create_graph=True), items, strict, _INDEPENDENT
+        )
+        made = _strictly(
+            _grad(slopes, items, given, create_graph), items, strict, _INDEPENDENT
+        )
+    return _result(outputs, False, create_graph), _result(made, several, create_graph)
+
+
+def vhp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Any, Any]:
+    """The output of ``func``, one number, and the product of ``v`` with its Hessian."""
+    return _second(func, inputs, v, create_graph, strict, "vhp")
+
+
+def hvp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Any, Any]:
+    """The output of ``func``, one number, and the product of its Hessian with ``v``."""
+    return _second(func, inputs, v, create_graph, strict, "hvp")

@@ -1,0 +1,238 @@
+"""Comparing gradients with differences of values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike._C import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+class GradcheckError(RuntimeError):
+    """A gradient is not what differences of values say."""
+
+
+def _differentiable(t: Any) -> bool:
+    return isinstance(t, Tensor) and t.requires_grad
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _outputs(value: Any) -> tuple[Tensor, ...]:
+    return tuple(o for o in _tuple(value) if _differentiable(o))
+
+
+def _parts(t: Tensor) -> Tensor:
+    """A row of real numbers: complex ones as pairs."""
+    t = t.detach().resolve_conj().contiguous()
+    return (torch.view_as_real(t) if t.is_complex() else t).reshape(-1)
+
+
+def _numerical(
+    func: Callable[..., Any], inputs: Sequence[Any], x: Tensor, eps: float
+) -> list[Tensor]:
+    """For each output the derivative by each real number of one input: a matrix [numbers of x, numbers of the output]."""
+    with torch.no_grad():
+        kept = x.detach().clone()
+        data = torch.view_as_real(x.detach()) if x.is_complex() else x.detach()
+        rows: list[list[Tensor]] = []
+        for place in _places(data.shape):
+            both = []
+            for step in (eps, -eps):
+                data[place] += step
+                with torch.enable_grad():
+                    made = _outputs(func(*inputs))
+                both.append([_parts(o).clone() for o in made])
+                x.detach().copy_(kept)
+            rows.append([(a - b) / (2 * eps) for a, b in zip(*both, strict=True)])
+    count = len(rows[0]) if rows else 0
+    return [torch.stack([r[i] for r in rows]) for i in range(count)]
+
+
+def _places(shape: Sequence[int]) -> list[tuple[int, ...]]:
+    import itertools
+
+    return list(itertools.product(*(range(n) for n in shape)))
+
+
+def _analytical(outputs: Sequence[Tensor], inputs: Sequence[Tensor], i: int) -> list[Tensor]:
+    """For each input the same matrix, by the gradients of one output."""
+    out = outputs[i]
+    columns: list[list[Tensor]] = [[] for _ in inputs]
+    units = [1.0, 1.0j] if out.is_complex() else [1.0]
+    for place in _places(out.shape):
+        for unit in units:
+            v = torch.zeros_like(out, memory_format=torch.contiguous_format).detach()
+            v[place] = unit
+            grads = torch.autograd.grad([out], inputs, [v], retain_graph=True, allow_unused=True)
+            for j, (g, x) in enumerate(zip(grads, inputs, strict=True)):
+                if g is not None and g.dtype != x.dtype:
+                    raise GradcheckError(
+                        f"Expected grad dtype {x.dtype} for input {j}, but got {g.dtype}"
+                    )
+                columns[j].append(_parts(torch.zeros_like(x) if g is None else g))
+    return [
+        torch.stack(c, dim=1) if c else torch.zeros(_parts(x).numel(), 0, dtype=torch.float64)
+        for c, x in zip(columns, inputs, strict=True)
+    ]
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Whether the gradients of ``func`` are what small differences of its values say.
+
+    The inputs that require gradients are changed by ``eps``, an element at a time; they should be of double precision.
+
+    Raises:
+        GradcheckError: with both matrices, if they differ by more than ``atol + rtol * |expected|``.
+        ValueError: if no input requires gradients.
+    """
+    try:
+        _check(func, inputs, eps, atol, rtol, nondet_tol)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def _check(
+    func: Callable[..., Any], inputs: Any, eps: float, atol: float, rtol: float, nondet_tol: float
+) -> None:
+    items = _tuple(inputs)
+    wanted = [x for x in items if _differentiable(x)]
+    if not wanted:
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have "
+            "requires_grad=True."
+        )
+    for i, x in enumerate(items):
+        if _differentiable(x):
+            _check_input(i, x)
+    outputs = _outputs(func(*items))
+    if not outputs:
+        for x in wanted:
+            for j, n in enumerate(_numerical_of_constant(func, items, x, eps)):
+                if n.abs().max() > atol:
+                    raise GradcheckError(
+                        f"Numerical gradient for function expected to be zero, but output {j} has one"
+                    )
+        return
+    numerical = [_numerical(func, items, x, eps) for x in wanted]
+    for i in range(len(outputs)):
+        analytical = _analytical(outputs, wanted, i)
+        again = _analytical(outputs, wanted, i)
+        for j, (a, b) in enumerate(zip(analytical, again, strict=True)):
+            if not torch.allclose(a, b, rtol=0.0, atol=nondet_tol, equal_nan=True):
+                raise GradcheckError(
+                    "Backward is not reentrant, i.e., running backward with same input and grad_output "
+                    "multiple times gives different values, although analytical gradient matches "
+                    f"numerical gradient. The tolerance for nondeterminism was {nondet_tol}."
+                )
+            n = numerical[j][i] if numerical[j] else a
+            if not torch.allclose(a, n.to(a.dtype), rtol=rtol, atol=atol, equal_nan=True):
+                raise GradcheckError(
+                    f"Jacobian mismatch for output {i} with respect to input {j},\n"
+                    f"numerical:{n}\nanalytical:{a}\n"
+                )
+
+
+def _numerical_of_constant(
+    func: Callable[..., Any], items: Sequence[Any], x: Tensor, eps: float
+) -> list[Tensor]:
+    def floating(*given: Any) -> tuple[Tensor, ...]:
+        made = _tuple(func(*given))
+        return tuple(
+            o.detach().requires_grad_()
+            for o in made
+            if isinstance(o, Tensor) and (o.is_floating_point() or o.is_complex())
+        )
+
+    return _numerical(floating, items, x, eps)
+
+
+def _check_input(i: int, x: Tensor) -> None:
+    if x.dtype not in (torch.float64, torch.complex128):
+        import warnings
+
+        warnings.warn(
+            f"Input #{i} requires gradient and is not a double precision floating point or complex. "
+            "This check will likely fail if all the inputs are not of double precision floating point or complex. ",
+            stacklevel=5,
+        )
+    if any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape, strict=True)):
+        raise RuntimeError(
+            f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are "
+            "non-overlapping to be able to compute the numerical gradients correctly. You should call "
+            ".contiguous on the input before passing it to gradcheck."
+        )
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """As `gradcheck`, of the gradients of the gradients."""
+    items = _tuple(inputs)
+    outputs = _outputs(func(*items))
+    if grad_outputs is None:
+        given = tuple(torch.randn_like(o).detach().requires_grad_() for o in outputs)
+    else:
+        given = _tuple(grad_outputs)
+    count = len(given)
+
+    def first(*all_: Any) -> tuple[Tensor, ...]:
+        xs, vs = all_[:-count], all_[-count:]
+        wanted = tuple(x for x in xs if _differentiable(x))
+        grads = torch.autograd.grad(
+            _outputs(func(*xs)), wanted, vs, create_graph=True, allow_unused=True
+        )
+        return tuple(g for g in grads if g is not None)
+
+    return gradcheck(
+        first,
+        items + given,
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+    )

@@ -1,0 +1,172 @@
+"""The graph of recorded calls: nodes, edges, hooks over several tensors."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torchlike import _C
+from torchlike._C import Node, Tensor
+from torchlike.nn._hooks import RemovableHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
+
+
+class GradientEdge(NamedTuple):
+    """Where a gradient goes: a node, and which of its results it belongs to."""
+
+    node: Any
+    output_nr: int
+    ownership_token: Any = None
+
+
+def get_gradient_edge(tensor: Any) -> GradientEdge:
+    """Where the gradient of a tensor goes; stands for the tensor in `backward` and `grad`."""
+    if not tensor.requires_grad:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    return GradientEdge(_C._gradient_node(tensor), tensor.output_nr)
+
+
+def _register_hook(self: Any, fn: Callable[..., Any]) -> RemovableHandle:
+    """Calls ``fn(grad_inputs, grad_outputs)`` after the node has run; it may give other gradients of the inputs."""
+    return _add(self._hooks(False), fn)
+
+
+def _register_prehook(self: Any, fn: Callable[..., Any]) -> RemovableHandle:
+    """Calls ``fn(grad_outputs)`` before the node runs; it may give others."""
+    return _add(self._hooks(True), fn)
+
+
+def _add(table: Any, fn: Callable[..., Any]) -> RemovableHandle:
+    handle = RemovableHandle(table)
+    table[handle.id] = fn
+    return handle
+
+
+Node.register_hook = _register_hook
+Node.register_prehook = _register_prehook
+
+
+class _Handles:
+    def __init__(self, handles: Sequence[Any]) -> None:
+        self.handles = tuple(handles)
+
+    def remove(self) -> None:
+        """Forgets all of them."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self) -> _Handles:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable[..., Any], *, mode: str = "all"
+) -> _Handles:
+    """Calls ``fn`` once the gradients of several tensors are there, or with the first of them (``mode="any"``).
+
+    Raises:
+        ValueError: for another mode.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    lock = threading.Lock()
+    if mode == "any":
+        done: set[int] = set()
+
+        def first(grad: Any) -> None:
+            run = _C._current_graph_task_id()
+            with lock:
+                if run in done:
+                    return
+                done.add(run)
+            fn(grad)
+
+        return _Handles([t.register_hook(first) for t in tensors])
+    grads: dict[int, list[Any]] = {}
+    counts: dict[int, int] = {}
+    nodes = [_C._gradient_node(t) for t in tensors]
+
+    def hook(i: int) -> Callable[[Any], None]:
+        def one(grad: Any) -> None:
+            run = _C._current_graph_task_id()
+            with lock:
+                grads.setdefault(run, [None] * len(tensors))[i] = grad
+                counts[run] = counts.get(run, 0) + 1
+                ready = counts[run] == sum(map(_C._will_engine_execute_node, nodes))
+            if ready:
+                found = grads.pop(run)
+                counts.pop(run)
+                fn(found)
+
+        return one
+
+    return _Handles([t.register_hook(hook(i)) for i, t in enumerate(tensors)])
+
+
+class saved_tensors_hooks:
+    """Inside, ``pack_hook(tensor)`` says what is kept of tensors that are saved for backward, and ``unpack_hook`` makes them again."""
+
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def __enter__(self) -> None:
+        if _disabled:
+            raise RuntimeError(_disabled[-1])
+        _C._push_saved_hooks(self.pack_hook, self.unpack_hook)
+
+    def __exit__(self, *exc: object) -> None:
+        _C._pop_saved_hooks()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Inside, tensors that are saved for backward are kept in host memory."""
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        def pack(tensor: Tensor) -> tuple[Any, Tensor]:
+            if not pin_memory:
+                return (tensor.device, tensor.cpu())
+            packed = tensor.new_empty(tensor.size(), device="cpu", pin_memory=True)
+            return (tensor.device, packed.copy_(tensor))
+
+        def unpack(packed: tuple[Any, Tensor]) -> Tensor:
+            device, tensor = packed
+            return tensor.to(device, non_blocking=pin_memory)
+
+        super().__init__(pack, unpack)
+
+
+_disabled: list[str] = []
+
+
+@contextlib.contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Inside, saved tensors hooks are refused with this message."""
+    _disabled.append(error_message)
+    try:
+        yield
+    finally:
+        _disabled.pop()
+
+
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
+    """Counts a change of a tensor's memory that was made behind autograd's back."""
+    for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        _C._increment_version(t)

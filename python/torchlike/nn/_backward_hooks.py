@@ -1,0 +1,150 @@
+"""Hooks of modules on the way back: they stand where gradients enter and leave the module."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torchlike as torch
+from torchlike._C import Tensor
+from torchlike.autograd.function import Function
+
+
+class _Passage(Function):
+    """Gives back its inputs; its node is where a module's gradients pass."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Tensor) -> Any:
+        ctx.mark_non_differentiable(*[a for a in args if not a.requires_grad])
+        return args
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads
+
+
+_Passage._backward_cls.__name__ = "BackwardHookFunctionBackward"
+
+
+def _through(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, list[int]]:
+    """The values with all tensors led through a node, the node, and which they are; no node if none wants a gradient."""
+    at = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+    if not (torch.is_grad_enabled() and any(values[i].requires_grad for i in at)):
+        return values, None, at
+    passed = _Passage.apply(*(values[i] for i in at))
+    nodes = [t.grad_fn for t in passed if t.grad_fn is not None]
+    if not nodes:
+        raise RuntimeError(
+            "Error while setting backward hooks. Please open an issue with this code sample."
+        )
+    made = list(values)
+    for i, t in zip(at, passed, strict=True):
+        made[i] = t
+    return tuple(made), nodes[0], at
+
+
+class BackwardHook:
+    """The full hooks of one call of a module."""
+
+    def __init__(self, module: Any, hooks: list[Any], before: list[Any]) -> None:
+        self.module = module
+        self.hooks = hooks
+        self.before = before
+        self.grad_outputs: Any = None
+        self.inputs = -1
+        self.outputs = -1
+        self.input_at: list[int] | None = None
+        self.output_at: list[int] = []
+
+    def _spread(self, grads: tuple[Any, ...], at: list[int], count: int) -> tuple[Any, ...]:
+        made: list[Any] = [None] * count
+        for i, g in zip(at, grads, strict=False):
+            made[i] = g
+        return tuple(made)
+
+    def _picked(self, grads: tuple[Any, ...], at: list[int], what: str, count: int) -> Any:
+        if len(grads) != count:
+            raise RuntimeError(
+                f"Backward hook returned an invalid number of grad_{what}, got {len(grads)}, but "
+                f"expected {count}"
+            )
+        return tuple(grads[i] for i in at)
+
+    def enter(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Stands where gradients leave the module."""
+        made, node, at = _through(args)
+        self.inputs = len(args)
+        if node is None:
+            return args
+        self.input_at = at
+
+        def hook(grad_inputs: Any, _: Any) -> Any:
+            if self.grad_outputs is None:
+                # Another part of the graph came here before the module's outputs had gradients.
+                return None
+            shown = self._spread(grad_inputs, at, self.inputs)
+            result = grad_inputs
+            for user in self.hooks:
+                out = user(self.module, shown, self.grad_outputs)
+                if out is None:
+                    continue
+                out = out if isinstance(out, tuple) else (out,)
+                result = self._picked(out, at, "input", self.inputs)
+                shown = out
+            self.grad_outputs = None
+            return result
+
+        node.register_hook(hook)
+        return made
+
+    def leave(self, result: Any) -> Any:
+        """Stands where gradients enter the module."""
+        several = isinstance(result, tuple)
+        values = result if several else (result,)
+        made, node, at = _through(values)
+        self.outputs = len(values)
+        if node is None:
+            return result
+        self.output_at = at
+        node.register_prehook(self._arrived)
+        return made if several else made[0]
+
+    def _arrived(self, grads: tuple[Any, ...]) -> Any:
+        self.grad_outputs = self._spread(grads, self.output_at, self.outputs)
+        changed = False
+        for user in self.before:
+            out = user(self.module, self.grad_outputs)
+            if out is None:
+                continue
+            changed = True
+            self.grad_outputs = out if isinstance(out, tuple) else (out,)
+        local = (
+            self._picked(self.grad_outputs, self.output_at, "output", self.outputs)
+            if changed
+            else None
+        )
+        if self.input_at is None:
+            nothing = self._spread((), [], self.inputs)
+            for user in self.hooks:
+                if user(self.module, nothing, self.grad_outputs) not in (None, nothing):
+                    raise RuntimeError(
+                        "Backward hook for Modules where no input requires gradient should always return None or None for all gradients."
+                    )
+            self.grad_outputs = None
+        return local
+
+
+def watch_last_node(module: Any, hooks: list[Any], result: Any) -> None:
+    """The older hooks: on the node of the result, whatever its inputs are."""
+    found = result
+    while not isinstance(found, Tensor):
+        found = (
+            next((v for v in found.values() if isinstance(v, Tensor)), None)
+            if isinstance(found, dict)
+            else found[0]
+        )
+    node = found.grad_fn
+    if node is None:
+        return
+    for hook in hooks:
+        node.register_hook(functools.wraps(hook)(functools.partial(hook, module)))

@@ -1,0 +1,359 @@
+"""Trading time for memory: what a part of a model saves for backward is computed again when it is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike._C import Tensor
+from torchlike.autograd.function import Function
+from torchlike.autograd.graph import saved_tensors_hooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = [
+    "CheckpointError",
+    "CheckpointFunction",
+    "DefaultDeviceType",
+    "check_backward_validity",
+    "checkpoint",
+    "checkpoint_sequential",
+    "detach_variable",
+    "get_device_states",
+    "noop_context_fn",
+    "set_checkpoint_early_stop",
+    "set_device_states",
+]
+
+
+class CheckpointError(RuntimeError):
+    """Computing again gave something else than the first time."""
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tensors apart from their history, wanting gradients as they did."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(
+            f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}"
+        )
+    made = []
+    for value in inputs:
+        if isinstance(value, Tensor):
+            apart = value.detach()
+            apart.requires_grad = value.requires_grad
+            made.append(apart)
+        else:
+            made.append(value)
+    return tuple(made)
+
+
+def check_backward_validity(inputs: Any) -> None:
+    """Warns if no input wants a gradient."""
+    if not any(t.requires_grad for t in inputs if isinstance(t, Tensor)):
+        warnings.warn(
+            "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2
+        )
+
+
+class DefaultDeviceType:
+    """The device whose random numbers are kept, besides the CPU's."""
+
+    _kind = "cuda"
+
+    @staticmethod
+    def set_device_type(device: str = "cuda") -> None:
+        """Sets it."""
+        DefaultDeviceType._kind = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        """It."""
+        return DefaultDeviceType._kind
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The GPUs among the arguments, and the states of their generators."""
+    found = sorted({a.get_device() for a in args if isinstance(a, Tensor) and a.is_cuda})
+    return found, [torch.cuda.get_rng_state(d) for d in found]
+
+
+def set_device_states(devices: Sequence[int], states: Sequence[Tensor], **_: Any) -> None:
+    """Sets the states of GPUs' generators."""
+    for device, state in zip(devices, states, strict=True):
+        torch.cuda.set_rng_state(state, device)
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Contexts that do nothing, for forward and for computing again."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+class _Random:
+    """The states of all generators that a part may draw from."""
+
+    def __init__(self, keep: bool, args: tuple[Any, ...]) -> None:
+        self.keep = keep
+        if keep:
+            self.cpu = torch.get_rng_state()
+            self.devices, self.states = get_device_states(*args)
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[None]:
+        """Draws what was drawn then."""
+        with torch.random.fork_rng(devices=self.devices if self.keep else [], enabled=self.keep):
+            if self.keep:
+                torch.set_rng_state(self.cpu)
+                set_device_states(self.devices, self.states)
+            yield
+
+
+class CheckpointFunction(Function):
+    """The older kind: the part is one node, whose backward runs the part and its backward."""
+
+    @staticmethod
+    def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:
+        check_backward_validity(args)
+        ctx.run_function = run_function
+        ctx.random = _Random(preserve_rng_state, args)
+        ctx.inputs = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.save_for_backward(*(args[i] for i in ctx.at))
+        with torch.no_grad():
+            return run_function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *args: Any) -> Any:
+        inputs = list(ctx.inputs)
+        for i, t in zip(ctx.at, ctx.saved_tensors, strict=True):
+            inputs[i] = t
+        with ctx.random.again():
+            again = detach_variable(tuple(inputs))
+            with torch.enable_grad():
+                outputs = ctx.run_function(*again)
+        if isinstance(outputs, Tensor):
+            outputs = (outputs,)
+        pairs = [
+            (o, g)
+            for o, g in zip(outputs, args, strict=True)
+            if isinstance(o, Tensor) and o.requires_grad
+        ]
+        if not pairs:
+            raise RuntimeError(
+                "none of output has requires_grad=True, this checkpoint() is not necessary"
+            )
+        torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
+        return (None, None, *(a.grad if isinstance(a, Tensor) else None for a in again))
+
+
+_early_stop = [True]
+
+
+class set_checkpoint_early_stop:
+    """Inside, parts that are checkpointed stop computing again, or do not stop, once everything saved is there."""
+
+    def __init__(self, enable: bool) -> None:
+        self._enable = enable
+
+    def __enter__(self) -> None:
+        self._before = _early_stop[0]
+        _early_stop[0] = self._enable
+
+    def __exit__(self, *exc: object) -> None:
+        _early_stop[0] = self._before
+
+
+class _Stop(Exception):
+    """Everything that was saved is there again."""
+
+
+class _Holder:
+    """Stands for one saved tensor."""
+
+    __slots__ = ("__weakref__", "at")
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+
+def _metadata(t: Tensor) -> dict[str, Any]:
+    return {"shape": t.shape, "dtype": t.dtype, "device": t.device}
+
+
+class _Frame:
+    """One run of a part: what it saved, and how to get it again."""
+
+    def __init__(self, again: Callable[[], Any], early_stop: bool, check: bool) -> None:
+        self.again = again
+        self.early_stop = early_stop
+        self.check = check
+        self.holders: list[weakref.ref[_Holder]] = []
+        self.metadata: list[dict[str, Any]] = []
+        self.values: dict[int, Tensor] = {}
+        self.done = False
+
+    def pack(self, t: Tensor) -> _Holder:
+        holder = _Holder(len(self.holders))
+        self.holders.append(weakref.ref(holder))
+        self.metadata.append(_metadata(t))
+        return holder
+
+    def unpack(self, holder: _Holder) -> Tensor:
+        if holder.at not in self.values:
+            if self.done:
+                raise CheckpointError(
+                    "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already "
+                    "unpacked once. If you are calling ctx.saved_tensors in backward, make sure to do "
+                    "so only once. Otherwise please open an issue with details on your use case."
+                )
+            self.recompute()
+        return self.values.pop(holder.at)
+
+    def recompute(self) -> None:
+        made: list[Tensor] = []
+        self.values = {}
+
+        def keep(t: Tensor) -> Tensor:
+            at = len(made)
+            made.append(t)
+            if at < len(self.holders) and self.holders[at]() is not None:
+                self.values[at] = t.detach()
+            if self.early_stop and len(made) == len(self.holders):
+                raise _Stop
+            return t.detach()
+
+        with (
+            contextlib.suppress(_Stop),
+            saved_tensors_hooks(keep, lambda t: t),
+            torch.enable_grad(),
+        ):
+            self.again()
+        self.done = True
+        if self.check:
+            self.compare(made)
+
+    def compare(self, made: list[Tensor]) -> None:
+        if len(made) != len(self.holders):
+            raise CheckpointError(
+                "torch.utils.checkpoint: A different number of tensors was saved during the original "
+                f"forward and recomputation.\nNumber of tensors saved during forward: {len(self.holders)}\n"
+                f"Number of tensors saved during recomputation: {len(made)}.\n"
+            )
+        wrong = [
+            f"tensor at position {i}:\nsaved metadata: {old}\nrecomputed metadata: {new}"
+            for i, (old, new) in enumerate(
+                zip(self.metadata, map(_metadata, made), strict=True)
+            )
+            if old != new
+        ]
+        if wrong:
+            listed = "\n".join(wrong)
+            raise CheckpointError(
+                "torch.utils.checkpoint: Recomputed values for the following tensors have different "
+                f"metadata than during the forward pass.\n{listed}.\n"
+            )
+
+
+_DEFAULT: Any = object()
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Runs ``function(*args, **kwargs)``; what it saves for backward is computed again there.
+
+    Args:
+        use_reentrant: the older kind, one node for the whole part.
+        context_fn: gives the contexts of the first run and of the other one.
+        determinism_check: "none" accepts that the other run saves something else.
+        early_stop: the other run ends once everything saved is there.
+
+    Raises:
+        CheckpointError: in backward, if the other run saved something else.
+    """
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Starting "
+            "in PyTorch 2.9, calling checkpoint without use_reentrant will raise an exception. "
+            "use_reentrant=False is recommended, but if you need to preserve the current default "
+            "behavior, you can pass use_reentrant=True. Refer to docs for more details on the "
+            "differences between the two variants.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs and use_reentrant:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    if use_reentrant:
+        if context_fn is not noop_context_fn or debug is not False:
+            raise ValueError(
+                "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
+            )
+        return CheckpointFunction.apply(function, preserve, *args)
+    if determinism_check not in ("default", "none"):
+        raise ValueError(
+            "determinism_check should be one of ['default', 'none'], but got " + determinism_check
+        )
+    random = _Random(preserve, args)
+    first, second = context_fn()
+
+    def again() -> None:
+        with random.again(), second:
+            function(*args, **kwargs)
+
+    if not torch.is_grad_enabled():
+        return function(*args, **kwargs)
+    frame = _Frame(again, early_stop and _early_stop[0], determinism_check == "default")
+    with saved_tensors_hooks(frame.pack, frame.unpack), first:
+        return function(*args, **kwargs)
+
+
+def checkpoint_sequential(
+    functions: Any,
+    segments: int,
+    input: Any,
+    use_reentrant: bool | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Runs functions one after the other in so many checkpointed parts; the last one is not."""
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed "
+            "explicitly. In version 2.9 we will raise an exception if use_reentrant is not passed. "
+            "use_reentrant=False is recommended, but if you need to preserve the current default "
+            "behavior, you can pass use_reentrant=True. Refer to docs for more details on the "
+            "differences between the two variants.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    items = list(functions.children()) if isinstance(functions, torch.nn.Sequential) else list(functions)
+
+    def part(start: int, end: int) -> Callable[[Any], Any]:
+        def run(x: Any) -> Any:
+            for f in items[start : end + 1]:
+                x = f(x)
+            return x
+
+        return run
+
+    size = len(items) // segments
+    end = -1
+    for start in range(0, size * (segments - 1), size):
+        end = start + size - 1
+        input = checkpoint(
+            part(start, end), input, use_reentrant=use_reentrant, preserve_rng_state=preserve
+        )
+    return part(end + 1, len(items) - 1)(input)

@@ -1,0 +1,86 @@
+//! Watching for what goes wrong on the way back: where the failing node's call was made, and which gradients are no numbers.
+
+use crate::ops::f;
+use crate::tensor::{Grads, Link, Node};
+use crate::{Result, bail};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+/// Who notes where nodes are made, and tells of it when one fails.
+pub trait Witness: Send + Sync {
+    /// A node was made.
+    fn made(&self, link: &Arc<Link>);
+    /// A node failed.
+    fn failed(&self, link: &Arc<Link>);
+}
+
+static WITNESS: OnceLock<Box<dyn Witness>> = OnceLock::new();
+static MODE: AtomicU8 = AtomicU8::new(0);
+const ON: u8 = 1;
+const NUMBERS: u8 = 2;
+
+/// Sets the witness of this process; the first one stays.
+pub fn set_witness(witness: Box<dyn Witness>) {
+    WITNESS.get_or_init(|| witness);
+}
+
+/// Switches watching, and the look for what is no number.
+pub fn set(on: bool, numbers: bool) {
+    let bits = u8::from(on) * ON | u8::from(numbers) * NUMBERS;
+    MODE.store(bits, Relaxed);
+}
+
+/// Whether nodes are watched, and whether gradients are searched for what is no number.
+#[must_use]
+pub fn get() -> (bool, bool) {
+    let mode = MODE.load(Relaxed);
+    (mode & ON != 0, mode & NUMBERS != 0)
+}
+
+/// Tells the witness of a node.
+#[inline]
+pub fn made(link: &Arc<Link>) {
+    if MODE.load(Relaxed) & ON != 0
+        && let Some(witness) = WITNESS.get()
+    {
+        witness.made(link);
+    }
+}
+
+/// Looks at what a node gave.
+///
+/// # Errors
+/// The node's own, and PyTorch's text if a gradient is no number.
+pub fn checked(link: &Arc<Link>, node: &Node, made: Result<Grads>) -> Result<Grads> {
+    let (on, numbers) = get();
+    if !on {
+        return made;
+    }
+    let made = made.and_then(|grads| {
+        if numbers {
+            look(node, &grads)?;
+        }
+        Ok(grads)
+    });
+    if made.is_err()
+        && let Some(witness) = WITNESS.get()
+    {
+        witness.failed(link);
+    }
+    made
+}
+
+fn look(node: &Node, grads: &Grads) -> Result<()> {
+    for (i, grad) in grads.iter().enumerate() {
+        let Some(grad) = grad else { continue };
+        if grad.is_meta() || !f::any(&f::isnan(grad)?)?.item()?.to_bool() {
+            continue;
+        }
+        bail!(
+            Runtime,
+            "Function '{}' returned nan values in its {i}th output.",
+            node.body().name()
+        );
+    }
+    Ok(())
+}

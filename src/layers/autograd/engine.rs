@@ -1,0 +1,418 @@
+//! Walks the graph back: every node runs once all gradients of its results are there, the newest first, as in PyTorch.
+
+use super::{anomaly, gather};
+use crate::ops::f;
+use crate::tensor::{Edge, Grads, Link, Meta, Node, When, link::Kind};
+use crate::{Result, Tensor, bail, dims, mode};
+use std::cell::RefCell;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// How to walk.
+#[derive(Default)]
+pub struct Options {
+    /// What was saved stays, for another walk.
+    pub keep_graph: bool,
+    /// The walk itself is recorded.
+    pub create_graph: bool,
+    /// Only what these need is computed; none: everything. Their gradients are the result.
+    pub inputs: Vec<Edge>,
+    /// The gradients of `inputs` are gathered by the leaves, in place of being given back.
+    pub gather: bool,
+}
+
+/// A place that takes part.
+struct Task {
+    link: Arc<Link>,
+    /// How many nodes will still give it a gradient.
+    waits: u32,
+    /// Something that is wanted depends on it.
+    needed: bool,
+    grads: Grads,
+    /// Which results' gradients are asked for, and their places among the inputs.
+    captures: Vec<(u16, usize)>,
+}
+
+/// The places of one walk.
+struct Walk<'o> {
+    options: &'o Options,
+    tasks: Vec<Task>,
+    /// The number of this walk.
+    run: u32,
+    /// Places that another walk holds.
+    held: HashMap<*const Link, u32>,
+    captured: Vec<Option<Tensor>>,
+}
+
+static RUNS: AtomicU32 = AtomicU32::new(1);
+
+/// A walk that goes on: its number, and the places that will run.
+struct Going {
+    run: u32,
+    needed: Vec<bool>,
+}
+
+thread_local! {
+    static GOING: RefCell<Vec<Going>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The number of the walk that goes on on this thread.
+#[must_use]
+pub fn current() -> Option<u32> {
+    GOING.with_borrow(|g| g.last().map(|g| g.run))
+}
+
+/// Whether the walk that goes on on this thread runs a place.
+#[must_use]
+pub fn will_run(link: &Link) -> bool {
+    GOING.with_borrow(|g| {
+        let Some(going) = g.last() else { return false };
+        let note = link.scratch.load(Relaxed);
+        let at = (note & 0xffff_ffff) as usize;
+        note >> 32 == u64::from(going.run) && going.needed.get(at) == Some(&true)
+    })
+}
+
+/// Walks from some results, each with its gradient, to the leaves. Gives the gradients of `inputs`, if there are any.
+///
+/// # Errors
+/// What nodes and hooks report; nothing is gathered after that.
+pub fn run(roots: Vec<(Edge, Tensor)>, options: &Options) -> Result<Vec<Option<Tensor>>> {
+    let mut walk = Walk {
+        options,
+        tasks: Vec::new(),
+        run: RUNS.fetch_add(1, Relaxed),
+        held: HashMap::new(),
+        captured: vec![None; options.inputs.len()],
+    };
+    walk.find(&roots);
+    walk.mark();
+    GOING.with_borrow_mut(|g| {
+        let needed = walk
+            .tasks
+            .iter()
+            .map(|t| t.needed || !t.captures.is_empty());
+        g.push(Going {
+            run: walk.run,
+            needed: needed.collect(),
+        });
+    });
+    let done = mode::with_grad(options.create_graph, || walk.go(roots));
+    GOING.with_borrow_mut(Vec::pop);
+    done?;
+    Ok(std::mem::take(&mut walk.captured))
+}
+
+impl Drop for Walk<'_> {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            let now = task.link.scratch.load(Relaxed);
+            if now >> 32 == u64::from(self.run) {
+                task.link.scratch.store(0, Relaxed);
+            }
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// The number of a place's task, and whether it is new.
+    fn task(&mut self, link: &Arc<Link>) -> (usize, bool) {
+        if let Some(at) = self.known(link) {
+            return (at, false);
+        }
+        let at = self.tasks.len();
+        let note = u64::from(self.run) << 32 | at as u64;
+        if link
+            .scratch
+            .compare_exchange(0, note, Relaxed, Relaxed)
+            .is_err()
+        {
+            self.held.insert(Arc::as_ptr(link), at as u32);
+        }
+        self.tasks.push(Task {
+            link: link.clone(),
+            waits: 0,
+            needed: self.options.inputs.is_empty(),
+            grads: Grads::new(),
+            captures: Vec::new(),
+        });
+        (at, true)
+    }
+
+    fn known(&self, link: &Arc<Link>) -> Option<usize> {
+        let now = link.scratch.load(Relaxed);
+        if now >> 32 == u64::from(self.run) {
+            return Some((now & 0xffff_ffff) as usize);
+        }
+        if now == 0 {
+            return None;
+        }
+        self.held.get(&Arc::as_ptr(link)).map(|at| *at as usize)
+    }
+
+    /// Finds all places, and how many gradients each waits for.
+    fn find(&mut self, roots: &[(Edge, Tensor)]) {
+        let mut stack = Vec::new();
+        for (edge, _) in roots {
+            let (at, new) = self.task(&edge.to);
+            if new {
+                stack.push(at);
+            }
+        }
+        while let Some(at) = stack.pop() {
+            let link = self.tasks[at].link.clone();
+            for edge in edges(&link) {
+                let (to, new) = self.task(&edge.to);
+                self.tasks[to].waits += 1;
+                if new {
+                    stack.push(to);
+                }
+            }
+        }
+    }
+
+    /// Marks what the inputs need, and what is asked for.
+    fn mark(&mut self) {
+        if self.options.inputs.is_empty() {
+            return;
+        }
+        for (i, input) in self.options.inputs.iter().enumerate() {
+            let Some(at) = self.known(&input.to) else {
+                continue;
+            };
+            self.tasks[at].captures.push((input.nr, i));
+        }
+        // A place is needed if it leads to one that is asked for: children are decided before their parents.
+        let mut state = vec![0u8; self.tasks.len()];
+        for root in 0..self.tasks.len() {
+            let mut stack = vec![root];
+            while let Some(&at) = stack.last() {
+                let link = self.tasks[at].link.clone();
+                if state[at] == 0 {
+                    state[at] = 1;
+                    let waiting: Vec<usize> = edges(&link)
+                        .filter_map(|e| self.known(&e.to))
+                        .filter(|to| state[*to] == 0)
+                        .collect();
+                    stack.extend(waiting);
+                    continue;
+                }
+                stack.pop();
+                if state[at] == 1 {
+                    state[at] = 2;
+                    let leads = edges(&link)
+                        .filter_map(|e| self.known(&e.to))
+                        .any(|to| self.tasks[to].needed || !self.tasks[to].captures.is_empty());
+                    let gathers = self.options.gather
+                        && link.as_leaf().is_some()
+                        && !self.tasks[at].captures.is_empty();
+                    self.tasks[at].needed = leads || gathers;
+                }
+            }
+        }
+    }
+
+    fn go(&mut self, roots: Vec<(Edge, Tensor)>) -> Result<()> {
+        let mut ready = BinaryHeap::new();
+        for (edge, grad) in roots {
+            let (at, _) = self.task(&edge.to);
+            let grad = fitted(grad, &edge, || "the root".into(), 0)?;
+            self.add(at, edge.nr, grad)?;
+            if self.tasks[at].waits == 0 && !ready.iter().any(|(_, a)| *a == at) {
+                ready.push((order(&edge.to), at));
+            }
+        }
+        while let Some((_, at)) = ready.pop() {
+            let link = self.tasks[at].link.clone();
+            let grads = std::mem::take(&mut self.tasks[at].grads);
+            let made = self.visit(at, &link, grads)?;
+            let mut made = made.into_iter();
+            for edge in all_edges(&link) {
+                let grad = made.next().flatten();
+                let Some(edge) = edge else { continue };
+                let Some(to) = self.known(&edge.to) else {
+                    continue;
+                };
+                if let Some(grad) = grad {
+                    self.add(to, edge.nr, grad)?;
+                }
+                self.tasks[to].waits -= 1;
+                if self.tasks[to].waits == 0 {
+                    ready.push((order(&edge.to), to));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a gradient of a result to those that wait.
+    fn add(&mut self, at: usize, nr: u16, grad: Tensor) -> Result<()> {
+        let task = &mut self.tasks[at];
+        if !task.needed && task.captures.is_empty() {
+            return Ok(());
+        }
+        let nr = usize::from(nr);
+        while task.grads.len() <= nr {
+            task.grads.push(None);
+        }
+        let place = &mut task.grads[nr];
+        *place = Some(match place.take() {
+            None => grad,
+            Some(old) => gather::sum(old, grad)?,
+        });
+        Ok(())
+    }
+
+    /// Runs what is at a place; gives the gradients of its edges.
+    fn visit(&mut self, at: usize, link: &Arc<Link>, mut grads: Grads) -> Result<Grads> {
+        let outs = link.node().map_or(1, |n| n.outs().len());
+        grads.resize(outs, None);
+        self.tell_results(link, &mut grads)?;
+        for (nr, i) in &self.tasks[at].captures {
+            self.captured[*i] = grads[usize::from(*nr)].clone();
+        }
+        if !self.tasks[at].needed {
+            return Ok(Grads::new());
+        }
+        match &link.kind {
+            Kind::Leaf(leaf) => {
+                if let Some(grad) = grads.swap_remove(0) {
+                    gather::into_leaf(leaf, grad)?;
+                    if let Some(rare) = link.rare() {
+                        for (_, hook) in rare.hooks(|w| w == When::Gathered) {
+                            hook.run(link, &mut Grads::new(), None)?;
+                        }
+                    }
+                }
+                Ok(Grads::new())
+            }
+            Kind::Node(node) => self.run_node(link, node, grads),
+        }
+    }
+
+    /// Shows the gradients of results to those who asked for them.
+    fn tell_results(&self, link: &Arc<Link>, grads: &mut Grads) -> Result<()> {
+        let Some(rare) = link.rare() else {
+            return Ok(());
+        };
+        for (when, hook) in rare.hooks(|w| matches!(w, When::Result(_))) {
+            let When::Result(nr) = when else { continue };
+            let place = &mut grads[usize::from(nr)];
+            if place.is_none() {
+                continue;
+            }
+            let mut one: Grads = std::iter::once(place.clone()).collect();
+            hook.run(link, &mut one, None)?;
+            *place = one.swap_remove(0);
+        }
+        for nr in rare.retained() {
+            if let Some(grad) = &grads[usize::from(nr)] {
+                let sum = match rare.grad(nr) {
+                    None => grad.clone(),
+                    Some(old) => f::add(&old.tensor(), grad)?,
+                };
+                rare.set_grad(nr, Some(Arc::new(sum)));
+            }
+        }
+        Ok(())
+    }
+
+    fn run_node(&self, link: &Arc<Link>, node: &Node, mut grads: Grads) -> Result<Grads> {
+        if let Some(rare) = link.rare() {
+            for (_, hook) in rare.hooks(|w| w == When::Before) {
+                hook.run(link, &mut grads, None)?;
+            }
+        }
+        let after = link.rare().map(|r| r.hooks(|w| w == When::After));
+        let after = after.unwrap_or_default();
+        let shown = (!after.is_empty()).then(|| grads.clone());
+        let made = anomaly::checked(link, node, node.body().apply(link, grads))?;
+        if !self.options.keep_graph {
+            node.body().release();
+        }
+        let mut made = validated(node, made)?;
+        for (_, hook) in after {
+            hook.run(link, &mut made, shown.as_ref())?;
+        }
+        Ok(made)
+    }
+}
+
+fn all_edges(link: &Link) -> &[Option<Edge>] {
+    link.node().map_or(&[], |n| n.edges())
+}
+
+fn edges(link: &Link) -> impl Iterator<Item = &Edge> {
+    all_edges(link).iter().flatten()
+}
+
+/// Leaves first, then the newest node.
+fn order(link: &Link) -> u64 {
+    link.node().map_or(u64::MAX, Node::seq)
+}
+
+/// Makes what a node gave look like what its edges expect.
+fn validated(node: &Node, mut made: Grads) -> Result<Grads> {
+    let edges = node.edges();
+    if made.len() != edges.len() {
+        // Functions of users may give more, if the rest is nothing.
+        if made.len() < edges.len() || made[edges.len()..].iter().any(Option::is_some) {
+            bail!(
+                Runtime,
+                "Function {} returned an invalid number of gradients (expected {}, but got {})",
+                node.body().name(),
+                edges.len(),
+                made.len()
+            );
+        }
+        made.truncate(edges.len());
+    }
+    for (i, (place, edge)) in made.iter_mut().zip(edges).enumerate() {
+        *place = match (place.take(), edge) {
+            (Some(grad), Some(edge)) => {
+                Some(fitted(grad, edge, || node.body().name().into_owned(), i)?)
+            }
+            _ => None,
+        };
+    }
+    Ok(made)
+}
+
+/// A gradient of the shape, type and device that an edge expects.
+fn fitted(grad: Tensor, edge: &Edge, name: impl Fn() -> String, i: usize) -> Result<Tensor> {
+    let Meta {
+        shape,
+        dtype,
+        device,
+    } = edge.meta();
+    let mut grad = grad;
+    if *grad.shape() != shape {
+        if !dims::broadcast(&shape, grad.shape()).is_ok_and(|both| both == *grad.shape()) {
+            bail!(
+                Runtime,
+                "Function {} returned an invalid gradient at index {i} - got {} but expected shape compatible with {shape}",
+                name(),
+                grad.shape()
+            );
+        }
+        grad = gather::sum_to(&grad, &shape)?;
+    }
+    if grad.dtype() != dtype {
+        if grad.dtype().is_complex() && !dtype.is_complex() {
+            grad = f::real(&grad)?;
+        }
+        if grad.dtype() != dtype {
+            grad = f::to_dtype(&grad, dtype)?;
+        }
+    }
+    if grad.device() != device && grad.ndim() > 0 {
+        bail!(
+            Runtime,
+            "Function {} returned an invalid gradient at index {i} - expected device {device} but got {}",
+            name(),
+            grad.device()
+        );
+    }
+    Ok(grad)
+}

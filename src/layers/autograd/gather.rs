@@ -1,0 +1,116 @@
+//! Where gradients end and meet: sums of gradients, and the leaves that keep them.
+
+use crate::ops::{Arg, Args, Call, Ret, dispatch, f};
+use crate::tensor::Leaf;
+use crate::{Result, Tensor, dims, mode, op};
+use std::sync::Arc;
+
+/// Two gradients of one result. The first is written if nobody else has it.
+///
+/// # Errors
+/// If they do not fit.
+pub fn sum(old: Tensor, new: Tensor) -> Result<Tensor> {
+    let own = !mode::grad_enabled()
+        && !old.is_view()
+        && old.storage().use_count() == 1
+        && old.dtype() == new.dtype()
+        && old.strides() == new.strides();
+    if own {
+        add_into(&old, &new)?;
+        return Ok(old);
+    }
+    f::add(&old, &new)
+}
+
+fn add_into(old: &Tensor, new: &Tensor) -> Result<Ret> {
+    let args = Args::new(op!("add")?, [Arg::Tensor(old), Arg::Tensor(new)])?;
+    dispatch::call(Call::in_place(&args)?)
+}
+
+/// Summed to a shape that broadcasts to that of the tensor.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn sum_to(t: &Tensor, shape: &[i64]) -> Result<Tensor> {
+    if shape.is_empty() {
+        return f::sum(t);
+    }
+    let lead = t.ndim() - shape.len();
+    let over: Vec<i64> = (0..t.ndim())
+        .filter(|&d| d < lead || shape[d - lead] == 1 && t.shape()[d] != 1)
+        .map(|d| d as i64)
+        .collect();
+    let summed = if over.is_empty() {
+        t.clone()
+    } else {
+        f::SumDim::new(t, &over[..]).keepdim(true).call()?
+    };
+    if lead > 0 {
+        f::view(&summed, shape)
+    } else {
+        Ok(summed)
+    }
+}
+
+/// Adds a gradient to what a leaf has gathered.
+///
+/// # Errors
+/// If they do not fit.
+pub fn into_leaf(leaf: &Leaf, grad: Tensor) -> Result<()> {
+    let variable = leaf.variable();
+    let Some(old) = leaf.grad() else {
+        let obeys = obeys(&variable, &grad);
+        let kept = if !mode::grad_enabled() && obeys && grad.storage().use_count() == 1 {
+            f::detach(&grad)?
+        } else {
+            obedient(&variable, &grad)?
+        };
+        leaf.set_grad(Some(Arc::new(kept)));
+        return Ok(());
+    };
+    let old = old.tensor();
+    if mode::grad_enabled() {
+        leaf.set_grad(Some(Arc::new(f::add(&old, &grad)?)));
+    } else {
+        add_into(&old, &grad)?;
+    }
+    Ok(())
+}
+
+/// True if a gradient lies as those of a variable should: as the variable if that is dense, row-major otherwise.
+fn obeys(variable: &Tensor, grad: &Tensor) -> bool {
+    if !dims::is_dense(variable.shape(), variable.strides()) {
+        return grad.is_contiguous();
+    }
+    let sizes = variable.shape().iter();
+    sizes
+        .zip(variable.strides().iter().zip(grad.strides().iter()))
+        .all(|(n, (a, b))| *n == 1 || a == b)
+}
+
+/// A copy that lies as gradients of the variable should.
+fn obedient(variable: &Tensor, grad: &Tensor) -> Result<Tensor> {
+    if !dims::is_dense(variable.shape(), variable.strides()) {
+        return f::Clone::new(grad)
+            .memory_format(crate::MemoryFormat::Contiguous)
+            .call();
+    }
+    if obeys(variable, grad) && !grad.has_internal_overlap() {
+        return f::clone(grad);
+    }
+    let made =
+        f::NewEmptyStrided::new(grad, &variable.shape()[..], &variable.strides()[..]).call()?;
+    written(&made, grad)
+}
+
+/// A tensor after another was copied into it.
+///
+/// # Errors
+/// If it does not fit.
+pub fn written(to: &Tensor, from: &Tensor) -> Result<Tensor> {
+    let args = Args::new(op!("copy")?, [Arg::Tensor(to), Arg::Tensor(from)])?;
+    Ok(match dispatch::call(Call::in_place(&args)?)? {
+        Ret::Become(t) => *t,
+        _ => to.clone(),
+    })
+}

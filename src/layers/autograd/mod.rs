@@ -1,0 +1,267 @@
+//! Reverse-mode gradients: calls of tensors that want one are recorded as nodes of a graph, and [`engine`] walks it back.
+//!
+//! What a call's gradient is says its row, as a text (`parse`, `rule`); the text is computed by calls of the table (`eval`), so that
+//! backward runs on every device, under every layer, and twice.
+
+pub mod anomaly;
+pub mod engine;
+pub mod eval;
+pub mod gather;
+mod parse;
+pub mod recorded;
+pub mod rule;
+pub mod saved;
+pub mod views;
+
+use super::{Layer, Next, Sees};
+use crate::ops::core::writable;
+use crate::ops::op::{Body, Grad};
+use crate::ops::{Args, Call, Form, Op, Ret, helpers};
+use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node};
+use crate::{Result, Tensor, bail, mode, storage};
+use recorded::{Before, tensors};
+use rule::Rule;
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Records calls of tensors that want a gradient.
+pub struct Autograd;
+
+impl Layer for Autograd {
+    fn sees(&self) -> Sees {
+        // Composites too: some are nodes of their own.
+        Sees::All
+    }
+
+    fn wants(&self, seen: u32, _: u32) -> bool {
+        seen & mode::GRAD != 0 && mode::grad_enabled()
+    }
+
+    fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        if next.seen() & TRACKED != 0 {
+            let now = views::all_current(c.args);
+            let args = now.borrow();
+            let form = match c.form {
+                Form::InPlace(_) => Form::InPlace(args.tensor(0)?),
+                Form::Within(_) => Form::Within(args.tensor(0)?),
+                form => form,
+            };
+            return track(Call { args: &args, form }, next);
+        }
+        track(c, next)
+    }
+}
+
+/// A tensor lies where something was written with a history.
+const TRACKED: u32 = (storage::TRACKED as u32) << mode::STORAGE_FLAGS;
+
+/// Records a call, if its row has a gradient.
+fn track(c: Call, next: Next) -> Result<Ret> {
+    if let Form::Out(outs) = &c.form {
+        let wants = |t: &Tensor| t.requires_grad();
+        let mut any = outs.iter().any(wants);
+        c.args.for_each_tensor(|_, t| any |= wants(t));
+        if !any {
+            return next.call(c);
+        }
+        bail!(
+            Runtime,
+            "{}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments \
+                 requires grad.",
+            c.args.name()
+        );
+    }
+    let op = c.args.op;
+    match (op.def.grad, &op.def.body) {
+        (Grad::Rule(_), _) => match rule::of(op) {
+            Ok(Some(rule)) => record(c, rule, next),
+            Ok(None) => next.call(c),
+            Err(text) => bail!(Runtime, "internal error in torchlike: {text}"),
+        },
+        (Grad::Through(f), _) => through(c, f),
+        (Grad::Unstated, Body::Compose(_)) if matches!(c.form, Form::New) => next.call(c),
+        (Grad::Unstated, Body::Compose(f)) => through(c, *f),
+        (Grad::Unstated, Body::Forward(_)) | (Grad::Zero, _) => {
+            check(&c)?;
+            next.call(c)
+        }
+        (Grad::Unstated | Grad::Refused, _) => refuse(c, next),
+    }
+}
+
+/// Refuses to write where a gradient gathers.
+fn check(c: &Call) -> Result<()> {
+    match &c.form {
+        Form::InPlace(target) => writable::check_leaf(target),
+        _ => Ok(()),
+    }
+}
+
+/// Runs a composition, whose calls are recorded.
+fn through(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
+    let target = match c.form {
+        Form::InPlace(target) | Form::Within(target) => target,
+        Form::New | Form::Out(_) => return f(c.args),
+    };
+    writable::check_leaf(target)?;
+    let ret = f(c.args)?;
+    let result = match &ret {
+        Ret::Same(0) => {
+            target.storage().bump();
+            return Ok(ret);
+        }
+        Ret::Same(i) => c.args.tensor(*i)?.clone(),
+        _ => match tensors(&ret).as_slice() {
+            [one] => (*one).clone(),
+            _ => bail!(Runtime, "{}_ has several results", c.args.name()),
+        },
+    };
+    if target.is_view() || result.output_nr() != 0 {
+        // What it is a view of has to know.
+        writable::check_target(target)?;
+        writable::check_result(target, result.shape(), result.dtype())?;
+        return Ok(Ret::Become(Box::new(gather::written(target, &result)?)));
+    }
+    mode::with_grad(false, || {
+        writable::check_target(target)?;
+        writable::check_result(target, result.shape(), result.dtype())?;
+        writable::check_exact(c.args, target, result.dtype())?;
+        helpers::copy_(target, &result)
+    })?;
+    let history = if result.dtype() == target.dtype() {
+        result
+    } else {
+        crate::ops::f::to_dtype(&result, target.dtype())?
+    };
+    Ok(match history.edge() {
+        Some(edge) => rebased(target, edge),
+        None => Ret::Same(0),
+    })
+}
+
+/// The tensor that was written, with the history of what was written.
+fn rebased(target: &Tensor, edge: Edge) -> Ret {
+    target.set_head(&edge.to);
+    Ret::Become(Box::new(target.clone().tracked(edge.to, edge.nr)))
+}
+
+/// Records a call of a row with a text.
+fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
+    let op = c.args.op;
+    let args = c.args;
+    let target = match &c.form {
+        Form::InPlace(t) | Form::Within(t) => Some(*t),
+        _ => None,
+    };
+    check(&c)?;
+    let Some(before) = Before::look(args, rule, target.is_some())? else {
+        return next.call(c);
+    };
+    let ret = match op.def.body {
+        // Views note that they are views of a leaf only while gradients are on.
+        Body::View(_) => next.call(c)?,
+        _ => mode::with_grad(false, || next.call(c))?,
+    };
+    let made = match (&ret, target) {
+        (Ret::Same(0), Some(target)) => Ret::Become(Box::new(target.clone())),
+        (Ret::Same(_) | Ret::Value(_), _) => return Ok(ret),
+        _ => ret,
+    };
+    let (nrs, outs) = outputs(&made, |r| recorded::outputs(rule, r));
+    if nrs.is_empty() {
+        return Ok(made);
+    }
+    let (body, edges) = before.finish(op, &nrs, &tensors(&made))?;
+    if let Some(target) = target {
+        let Ret::Become(made) = made else {
+            return Ok(made);
+        };
+        let made = views::wrote(target, *made, body, edges)?;
+        return Ok(Ret::Become(Box::new(made)));
+    }
+    let version = tensors(&made).first().map_or(0, |t| t.storage().version());
+    let link = Link::of_node(Node::new(Box::new(body), edges, outs).at_version(version));
+    Ok(attach(made, &link, &nrs))
+}
+
+/// Which results are those of a node, and what they look like.
+type Outputs = (SmallVec<[u16; 2]>, SmallVec<[Meta; 1]>);
+
+fn outputs(ret: &Ret, which: impl Fn(&[&Tensor]) -> SmallVec<[u16; 2]>) -> Outputs {
+    let results = tensors(ret);
+    let nrs = which(&results);
+    let outs = nrs.iter().map(|i| Meta::of(results[usize::from(*i)]));
+    let outs = outs.collect();
+    (nrs, outs)
+}
+
+/// Makes results those of a node; `nrs` says which.
+fn attach(ret: Ret, link: &Arc<Link>, nrs: &[u16]) -> Ret {
+    anomaly::made(link);
+    let each = |i: usize, t: Tensor| match nrs.iter().position(|n| usize::from(*n) == i) {
+        Some(nr) => t.tracked(link.clone(), nr as u16),
+        None => t,
+    };
+    let all = |list: Vec<Tensor>| {
+        list.into_iter()
+            .enumerate()
+            .map(|(i, t)| each(i, t))
+            .collect()
+    };
+    match ret {
+        Ret::One(t) => Ret::One(each(0, t)),
+        Ret::Become(t) => Ret::Become(Box::new(each(0, *t))),
+        Ret::Tuple(list) => Ret::Tuple(all(list)),
+        Ret::List(list) => Ret::List(all(list)),
+        other => other,
+    }
+}
+
+/// A node that has no gradient, and says so when it is asked for one.
+struct Refused(&'static Op);
+
+impl Backward for Refused {
+    fn name(&self) -> Cow<'static, str> {
+        Cow::Borrowed("NotImplemented")
+    }
+
+    fn apply(&self, _: &Arc<Link>, _: Grads) -> Result<Grads> {
+        bail!(
+            NotImplemented,
+            "derivative for aten::{} is not implemented",
+            self.0.public_name()
+        )
+    }
+
+    fn release(&self) {}
+}
+
+/// Runs a call whose row has no gradient; its results say so.
+fn refuse(c: Call, next: Next) -> Result<Ret> {
+    check(&c)?;
+    let mut edges: SmallVec<[Option<Edge>; 2]> = SmallVec::new();
+    c.args.for_each_tensor(|_, t| edges.push(t.edge()));
+    let target = match &c.form {
+        Form::InPlace(t) | Form::Within(t) => Some((*t).clone()),
+        _ => None,
+    };
+    let op = c.args.op;
+    let ret = match mode::with_grad(false, || next.call(c))? {
+        Ret::Same(0) => match target {
+            Some(t) => Ret::Become(Box::new(t)),
+            None => return Ok(Ret::Same(0)),
+        },
+        ret => ret,
+    };
+    let float = |t: &Tensor| t.dtype().is_float() || t.dtype().is_complex();
+    let (nrs, outs) = outputs(&ret, |r| {
+        let floats = (0..r.len()).filter(|&i| float(r[i]));
+        floats.map(|i| i as u16).collect()
+    });
+    if nrs.is_empty() {
+        return Ok(ret);
+    }
+    let link = Link::of_node(Node::new(Box::new(Refused(op)), edges, outs));
+    Ok(attach(ret, &link, &nrs))
+}

@@ -1,0 +1,404 @@
+//! What follows from the text of a gradient: which inputs have one, what has to be saved, how the node is called.
+
+use super::parse::{Expr, Parser};
+use crate::ops::op::Grad;
+use crate::ops::schema::{Kind, Returns, Schema};
+use crate::ops::table;
+use crate::ops::{Arg, Args, Op};
+use std::sync::OnceLock;
+
+/// The gradient of a row.
+#[derive(Debug)]
+pub struct Rule {
+    /// The names of its nodes: `MulBackward0`; others for calls whose last, or first, operand is a number.
+    pub names: Vec<String>,
+    /// The parameters that have a gradient, in the order of the schema.
+    pub inputs: Vec<usize>,
+    /// What computes the gradients.
+    pub clauses: Vec<Clause>,
+    /// What is saved.
+    pub slots: Vec<Slot>,
+    /// The results that have a gradient; none named: all that are floating.
+    pub results: Vec<usize>,
+    /// Forward mode.
+    pub tangent: Tangent,
+}
+
+/// An expression for the gradients of one or more inputs.
+#[derive(Debug)]
+pub struct Clause {
+    /// Positions in [`Rule::inputs`].
+    pub inputs: Vec<usize>,
+    /// Their gradient; several: a list of them.
+    pub expr: Expr,
+}
+
+/// Something that a node saves.
+#[derive(Debug)]
+pub struct Slot {
+    /// Of what.
+    pub of: Of,
+    /// What of it, if not itself.
+    pub asked: Option<Asked>,
+    /// How often each clause names it.
+    uses: Vec<u8>,
+}
+
+/// What a slot is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// A parameter.
+    Input(usize),
+    /// A result.
+    Result(usize),
+}
+
+/// What can be asked of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// `.sizes`
+    Sizes,
+    /// `.strides`
+    Strides,
+    /// `.dtype`
+    DType,
+    /// `.device`
+    Device,
+    /// `.ndim`
+    Ndim,
+    /// `.numel`
+    Numel,
+    /// `.offset`
+    Offset,
+    /// `.count`: how many values a list has
+    Count,
+    /// `.given`: whether it is there
+    Given,
+    /// `.complex`: whether its numbers are
+    Complex,
+}
+
+/// How a tangent is made.
+#[derive(Debug)]
+pub enum Tangent {
+    /// By the gradient of the gradient.
+    Twice,
+    /// The row itself, of the tangents.
+    Linear,
+    /// The clauses, conjugated on both sides.
+    Pointwise,
+    /// An expression.
+    Text(Expr),
+}
+
+impl Asked {
+    /// By its name in a text.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "sizes" => Self::Sizes,
+            "strides" => Self::Strides,
+            "dtype" => Self::DType,
+            "device" => Self::Device,
+            "ndim" => Self::Ndim,
+            "numel" => Self::Numel,
+            "offset" => Self::Offset,
+            "count" => Self::Count,
+            "given" => Self::Given,
+            "complex" => Self::Complex,
+            _ => return None,
+        })
+    }
+}
+
+impl Asked {
+    /// Its name in the names of what was saved.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Sizes => "sizes",
+            Self::Strides => "strides",
+            Self::DType => "scalar_type",
+            Self::Device => "device",
+            Self::Ndim => "dim",
+            Self::Numel => "numel",
+            Self::Offset => "storage_offset",
+            Self::Count => "size",
+            Self::Given => "defined",
+            Self::Complex => "is_complex",
+        }
+    }
+}
+
+impl Slot {
+    /// The clause that alone names it: only if its inputs want a gradient is anything saved.
+    #[must_use]
+    pub fn only_user(&self) -> Option<usize> {
+        let mut users = self.uses.iter().enumerate().filter(|u| *u.1 > 0);
+        match (users.next(), users.next()) {
+            (Some((only, _)), None) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// True if a clause names it.
+    #[must_use]
+    pub fn used(&self) -> bool {
+        self.uses.iter().any(|n| *n > 0)
+    }
+}
+
+/// What the texts of a row name, while they are read.
+pub struct Slots {
+    schema: &'static Schema,
+    list: Vec<Slot>,
+    clause: usize,
+}
+
+impl Slots {
+    fn new(schema: &'static Schema) -> Self {
+        Self {
+            schema,
+            list: Vec::new(),
+            clause: 0,
+        }
+    }
+
+    /// The position of a parameter.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<usize> {
+        self.schema.position(name)
+    }
+
+    /// The number of what is saved under a name.
+    pub fn named(&mut self, name: &str) -> Option<usize> {
+        let of = match self.schema.position(name) {
+            Some(i) => Of::Input(i),
+            None => Of::Result(self.result(name)?),
+        };
+        Some(self.slot(of, None))
+    }
+
+    /// The position of a result: `result`, `result1`, or its name.
+    fn result(&self, name: &str) -> Option<usize> {
+        if let Returns::Tuple(names) = &self.schema.returns
+            && let Some(i) = names.iter().position(|n| *n == name)
+        {
+            return Some(i);
+        }
+        match name.strip_prefix("result")? {
+            "" => Some(0),
+            i => i.parse().ok(),
+        }
+    }
+
+    fn slot(&mut self, of: Of, asked: Option<Asked>) -> usize {
+        let at = self
+            .list
+            .iter()
+            .position(|s| s.of == of && s.asked == asked);
+        let at = at.unwrap_or_else(|| {
+            self.list.push(Slot {
+                of,
+                asked,
+                uses: Vec::new(),
+            });
+            self.list.len() - 1
+        });
+        let uses = &mut self.list[at].uses;
+        if uses.len() <= self.clause {
+            uses.resize(self.clause + 1, 0);
+        }
+        uses[self.clause] += 1;
+        at
+    }
+
+    /// In place of a slot, only something of it.
+    pub fn asking(&mut self, slot: usize, asked: Asked) -> usize {
+        self.list[slot].uses[self.clause] -= 1;
+        self.slot(self.list[slot].of, Some(asked))
+    }
+}
+
+impl Rule {
+    /// Reads the text of a row.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(op: &'static Op, text: &'static str) -> Result<Self, String> {
+        let (names, text) = match text.split_once('|') {
+            Some((names, rest)) => {
+                let names = names.split('/').map(|n| n.trim().to_owned());
+                (names.collect(), rest)
+            }
+            None => (vec![format!("{}Backward0", camel(family_name(op)))], text),
+        };
+        let mut slots = Slots::new(&op.schema);
+        let mut clauses = Vec::new();
+        let mut named = Vec::new();
+        let mut tangent = Tangent::Twice;
+        for part in text.split(';').map(str::trim).filter(|p| !p.is_empty()) {
+            let (names, expr) = part
+                .split_once(':')
+                .ok_or_else(|| format!("no ':' in '{part}'"))?;
+            if names.trim() == "jvp" {
+                tangent = match expr.trim() {
+                    "linear" => Tangent::Linear,
+                    "pointwise" => Tangent::Pointwise,
+                    _ => {
+                        Tangent::Text(Parser::expression(expr, &mut Slots::new(&op.schema), rows)?)
+                    }
+                };
+                continue;
+            }
+            let mut inputs = Vec::new();
+            for name in names.split(',').map(str::trim) {
+                let i = op.schema.position(name);
+                inputs.push(i.ok_or_else(|| format!("'{name}' is no parameter"))?);
+            }
+            slots.clause = clauses.len();
+            let expr = Parser::expression(expr, &mut slots, rows)?;
+            named.extend(inputs.iter().copied());
+            clauses.push(Clause { inputs, expr });
+        }
+        named.sort_unstable();
+        for input in clauses.iter_mut().flat_map(|c| &mut c.inputs) {
+            *input = named.iter().position(|n| n == input).unwrap_or_default();
+        }
+        let mut results = Vec::new();
+        clauses.iter().for_each(|c| grads(&c.expr, &mut results));
+        results.sort_unstable();
+        results.dedup();
+        Ok(Self {
+            names,
+            inputs: named,
+            clauses,
+            slots: slots.list,
+            results,
+            tangent,
+        })
+    }
+
+    /// The name of the node of a call.
+    #[must_use]
+    pub fn name(&self, args: &Args<'_>) -> &str {
+        let number = |i: &usize| !matches!(args.values[*i], Arg::Tensor(_));
+        let kinds = args.op.schema.params.iter();
+        let mut operands = kinds
+            .enumerate()
+            .filter(|(_, p)| p.kind == Kind::Operand)
+            .map(|(i, _)| i);
+        let which = match (operands.next(), operands.next_back()) {
+            (Some(_), Some(last)) if number(&last) => 1,
+            (Some(first), Some(_)) if number(&first) => 2,
+            (Some(only), None) if number(&only) => 1,
+            _ => 0,
+        };
+        self.names.get(which).unwrap_or(&self.names[0])
+    }
+
+    /// Whether a slot is filled, if only some inputs want a gradient.
+    pub fn wants(&self, slot: &Slot, wanted: impl Fn(usize) -> bool) -> bool {
+        match slot.only_user() {
+            Some(c) => self.clauses[c].inputs.iter().any(|i| wanted(*i)),
+            None => slot.used(),
+        }
+    }
+}
+
+/// The results whose gradients an expression names.
+fn grads(e: &Expr, found: &mut Vec<usize>) {
+    match e {
+        Expr::Grad(k) => found.push(*k),
+        Expr::List(list) => list.iter().for_each(|e| grads(e, found)),
+        Expr::Ask(e, _) | Expr::Item(e, _) | Expr::Not(e) => grads(e, found),
+        Expr::Call(_, args, kwargs) => {
+            args.iter().for_each(|e| grads(e, found));
+            kwargs.iter().for_each(|(_, e)| grads(e, found));
+        }
+        Expr::Binary(_, a, b) => {
+            grads(a, found);
+            grads(b, found);
+        }
+        Expr::If(parts) => parts.iter().for_each(|e| grads(e, found)),
+        _ => {}
+    }
+}
+
+/// The name that PyTorch's nodes are called by: with the module of those that have one of their own.
+fn family_name(op: &Op) -> &'static str {
+    let path = op.path();
+    if path.starts_with("linalg.") || path.starts_with("special.") {
+        return path;
+    }
+    op.public_name()
+}
+
+/// `max_pool2d` as `MaxPool2D`: letters after an underscore or a digit are capital.
+fn camel(name: &str) -> String {
+    let mut made = String::new();
+    let mut capital = true;
+    for c in name.chars() {
+        if c == '_' || c == '.' {
+            capital = true;
+        } else {
+            made.push(if capital { c.to_ascii_uppercase() } else { c });
+            capital = c.is_ascii_digit();
+        }
+    }
+    made
+}
+
+/// The rows that a text means by a name: those of that path, or private ones.
+pub fn rows(name: &str) -> Vec<&'static Op> {
+    let with = |prefix: &str| -> Vec<&'static Op> {
+        let rows = table().iter();
+        rows.filter(|op| op.path().strip_prefix(prefix) == Some(name))
+            .collect()
+    };
+    ["", "_grad.", "_nn."]
+        .into_iter()
+        .map(with)
+        .find(|found| !found.is_empty())
+        .unwrap_or_default()
+}
+
+/// The rule of a row that has a text. Texts are part of the program: the table test reads all of them, and a malformed one
+/// is an error of whoever calls the row.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn of(op: &'static Op) -> Result<Option<&'static Rule>, String> {
+    static RULES: OnceLock<Vec<OnceLock<Rule>>> = OnceLock::new();
+    let Grad::Rule(text) = op.def.grad else {
+        return Ok(None);
+    };
+    let rules = RULES.get_or_init(|| table().iter().map(|_| OnceLock::new()).collect());
+    if let Some(rule) = rules[op.id].get() {
+        return Ok(Some(rule));
+    }
+    let rule = Rule::read(op, text).map_err(|e| format!("gradient of {}: {e}", op.def.name))?;
+    Ok(Some(rules[op.id].get_or_init(|| rule)))
+}
+
+/// True for parameters that take several tensors.
+pub fn is_list(kind: Kind) -> bool {
+    matches!(kind, Kind::Tensors | Kind::VarTensors | Kind::OptTensors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_texts_are_read() {
+        let wrong: Vec<String> = table().iter().filter_map(|op| of(op).err()).collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn names_are_pytorchs() {
+        assert_eq!(camel("max_pool2d_with_indices"), "MaxPool2DWithIndices");
+        assert_eq!(camel("_log_softmax"), "LogSoftmax");
+    }
+}

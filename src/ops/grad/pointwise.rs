@@ -1,0 +1,217 @@
+//! Gradients of pointwise operators that are more than a line.
+
+use crate::ops::core::op::{OpDef, compose};
+use crate::ops::f;
+use crate::{Result, Scalar, Tensor};
+use std::f64::consts::PI;
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "_grad.scale",
+        "(Tensor grad, Scalar by)",
+        0,
+        |a| scale(a.grad, a.by),
+        "The gradient times a number; times one it is the gradient itself.",
+    )
+    .samples("f32[3], 2.0; f32[3], 1"),
+    compose(
+        "_grad.sgn",
+        "(Tensor self, Tensor grad, Tensor result)",
+        0,
+        |a| sgn(a.input, a.grad, a.result),
+        "The gradient of sgn.",
+    )
+    .samples("f32[3], f32[3], f32[3]; c64[3], c64[3], c64[3]"),
+    compose(
+        "_grad.pow_scalar",
+        "(Tensor grad, Tensor self, Scalar exponent)",
+        0,
+        |a| pow_scalar(a.grad, a.input, a.exponent),
+        "The gradient of a power by its base, if the exponent is a number.",
+    )
+    .samples("f32[3], f32[3], 3"),
+    compose(
+        "_grad.pow_base",
+        "(Tensor grad, Operand self, Operand exponent)",
+        0,
+        pow_base,
+        "The gradient of a power by its base.",
+    )
+    .samples("f32[3], f32[3], 3; f32[3], f32[3].pos, f32[3]"),
+    compose(
+        "_grad.pow_exponent",
+        "(Tensor grad, Operand self, Tensor exponent, Tensor result)",
+        0,
+        pow_exponent,
+        "The gradient of a power by its exponent.",
+    )
+    .samples("f32[3], f32[3].pos, f32[3], f32[3]; f32[3], 2.0, f32[3], f32[3]"),
+    compose(
+        "_grad.sinc",
+        "(Tensor grad, Tensor self)",
+        0,
+        |a| sinc(a.grad, a.input),
+        "The gradient of sinc.",
+    )
+    .samples("f32[3], f32[3]"),
+    compose(
+        "_grad.angle",
+        "(Tensor grad, Tensor self)",
+        0,
+        |a| angle(a.grad, a.input),
+        "The gradient of angle.",
+    )
+    .samples("f32[3], f32[3]; f32[3], c64[3]"),
+    compose(
+        "_grad.i1",
+        "(Tensor grad, Tensor self, Tensor result)",
+        0,
+        |a| {
+            bessel(a.grad, a.input, |x| {
+                f::sub(&f::i0(x)?, &f::mul(a.result, &f::reciprocal(x)?)?)
+            })
+        },
+        "The gradient of special.i1.",
+    )
+    .samples("f32[3], f32[3], f32[3]"),
+    compose(
+        "_grad.i1e",
+        "(Tensor grad, Tensor self, Tensor result)",
+        0,
+        |a| {
+            bessel(a.grad, a.input, |x| {
+                let slope = f::add(&f::sgn(x)?, &f::reciprocal(x)?)?;
+                f::sub(&f::special_i0e(x)?, &f::mul(a.result, &slope)?)
+            })
+        },
+        "The gradient of special.i1e.",
+    )
+    .samples("f32[3], f32[3], f32[3]"),
+    compose(
+        "_grad.copysign",
+        "(Tensor grad, Tensor self, Tensor result)",
+        0,
+        |a| {
+            let ratio = f::div(a.result, a.input)?;
+            f::mul(
+                a.grad,
+                &f::masked_fill(&ratio, &f::eq(a.input, 0i64)?, 0i64)?,
+            )
+        },
+        "The gradient of copysign by its magnitude.",
+    )
+    .samples("f32[3], f32[3], f32[3]"),
+];
+
+/// The gradient times a number.
+pub fn scale(grad: &Tensor, by: Scalar) -> Result<Tensor> {
+    if by == Scalar::Int(1) || by == Scalar::Float(1.0) {
+        return Ok(grad.clone());
+    }
+    f::mul(grad, by)
+}
+
+fn sgn(x: &Tensor, grad: &Tensor, result: &Tensor) -> Result<Tensor> {
+    if !x.dtype().is_complex() {
+        return f::zeros_like(grad);
+    }
+    let size = f::abs(x)?;
+    let part = f::real(&f::mul(&f::div(grad, &size)?, &f::conj(result)?)?)?;
+    let across = f::sub(&f::div(grad, &size)?, &f::mul(&part, result)?)?;
+    f::masked_fill(&across, &f::eq(&size, 0i64)?, 0i64)
+}
+
+fn pow_scalar(grad: &Tensor, x: &Tensor, exponent: Scalar) -> Result<Tensor> {
+    if exponent.to_c64().norm() == 0.0 {
+        return f::zeros_like(grad);
+    }
+    let less = match exponent {
+        Scalar::Int(i) => Scalar::Int(i - 1),
+        Scalar::Complex(c) => Scalar::Complex(c - 1.0),
+        s => Scalar::Float(s.to_f64() - 1.0),
+    };
+    let slope = f::mul(&f::pow(x, less)?, exponent)?;
+    f::mul(grad, &f::conj(&slope)?)
+}
+
+fn pow_base(a: &calls::_GradPowBase) -> Result<Tensor> {
+    use crate::ops::core::typed::Operand;
+    match (a.input, a.exponent) {
+        (Operand::Tensor(x), Operand::Scalar(n)) => pow_scalar(a.grad, x, n),
+        (x, n) => {
+            let slope = f::mul(n, &f::pow(x, &f::sub(n, 1i64)?)?)?;
+            let made = f::mul(a.grad, &f::conj(&slope)?)?;
+            match n {
+                Operand::Tensor(n) => f::where_(&f::eq(n, 0i64)?, 0.0, &made),
+                Operand::Scalar(_) => Ok(made),
+            }
+        }
+    }
+}
+
+fn pow_exponent(a: &calls::_GradPowExponent) -> Result<Tensor> {
+    use crate::ops::core::typed::Operand;
+    let (grad, result) = (a.grad, a.result);
+    match a.input {
+        Operand::Scalar(x) => {
+            let base = x.to_c64();
+            let log = if base.norm() == 0.0 {
+                // 0 ** n is flat wherever it is defined.
+                let bad = f::lt(&f::real(a.exponent)?, 0i64)?;
+                return f::where_(&bad, f64::NAN, &f::mul(grad, 0i64)?);
+            } else if matches!(x, Scalar::Complex(_))
+                || x.to_f64() < 0.0 && a.exponent.dtype().is_complex()
+            {
+                Scalar::Complex(base.ln())
+            } else {
+                Scalar::Float(x.to_f64().ln())
+            };
+            f::mul(grad, &f::conj(&f::mul(result, log)?)?)
+        }
+        Operand::Tensor(x) => {
+            let slope = f::conj(&f::mul(result, &f::log(x)?)?)?;
+            let at_zero = f::eq(x, 0i64)?;
+            let flat = if a.exponent.dtype().is_complex() {
+                at_zero
+            } else {
+                f::logical_and(&at_zero, &f::ge(a.exponent, 0i64)?)?
+            };
+            f::mul(grad, &f::where_(&flat, 0.0, &slope)?)
+        }
+    }
+}
+
+fn sinc(grad: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let turn = f::mul(x, PI)?;
+    let top = f::sub(&f::mul(&turn, &f::cos(&turn)?)?, &f::sin(&turn)?)?;
+    let slope = f::div(&top, &f::mul(&f::mul(x, x)?, PI)?)?;
+    let made = f::mul(grad, &f::conj(&slope)?)?;
+    f::masked_fill(&made, &f::eq(x, 0i64)?, 0i64)
+}
+
+fn angle(grad: &Tensor, x: &Tensor) -> Result<Tensor> {
+    if !x.dtype().is_complex() {
+        return f::zeros_like(x);
+    }
+    let size = f::abs(x)?;
+    let (re, im) = (f::real(x)?, f::imag(x)?);
+    let square = f::mul(&size, &size)?;
+    let by_re = f::div(&f::mul(&f::neg(&im)?, grad)?, &square)?;
+    let by_im = f::div(&f::mul(&re, grad)?, &square)?;
+    let made = f::complex(&by_re, &by_im)?;
+    f::masked_fill(&made, &f::eq(&size, 0i64)?, 0i64)
+}
+
+/// A slope that divides by x, which is one half near 0.
+fn bessel(grad: &Tensor, x: &Tensor, slope: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let eps = match x.dtype() {
+        crate::DType::F64 => f64::EPSILON,
+        _ => f64::from(f32::EPSILON),
+    };
+    let far = f::gt(&f::abs(x)?, eps)?;
+    let safe = f::where_(&far, x, eps)?;
+    f::mul(grad, &f::where_(&far, &slope(&safe)?, 0.5)?)
+}

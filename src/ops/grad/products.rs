@@ -1,0 +1,54 @@
+//! Gradients of products of matrices.
+
+use crate::Scalar;
+use crate::ops::core::op::{OpDef, compose};
+use crate::ops::f;
+use crate::ops::grad::pointwise::scale;
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "_grad.mm_left",
+        "(Tensor grad, int[] sizes, int[] strides, Tensor mat2, Scalar alpha)",
+        0,
+        |a| {
+            let made = if column_major(a.sizes, a.strides) {
+                f::t(&f::mm(&f::conj(a.mat2)?, &f::t(a.grad)?)?)?
+            } else {
+                f::mm(a.grad, &f::conj(&f::t(a.mat2)?)?)?
+            };
+            scale(&made, conj(a.alpha))
+        },
+        "The gradient of a product by its first matrix, column-major if that is.",
+    )
+    .samples("f32[2, 4], [2, 3], [3, 1], f32[3, 4], 1; f32[2, 4], [2, 3], [1, 2], f32[3, 4], 2"),
+    compose(
+        "_grad.mm_right",
+        "(Tensor grad, int[] sizes, int[] strides, Tensor mat1, Scalar alpha)",
+        0,
+        |a| {
+            let made = if column_major(a.sizes, a.strides) {
+                f::t(&f::mm(&f::t(a.grad)?, &f::conj(a.mat1)?)?)?
+            } else {
+                f::mm(&f::conj(&f::t(a.mat1)?)?, a.grad)?
+            };
+            scale(&made, conj(a.alpha))
+        },
+        "The gradient of a product by its second matrix, column-major if that is.",
+    )
+    .samples("f32[2, 4], [3, 4], [4, 1], f32[2, 3], 1; f32[2, 4], [3, 4], [1, 3], f32[2, 3], 2"),
+];
+
+/// True for a matrix whose columns lie one after the other.
+fn column_major(sizes: &[i64], strides: &[i64]) -> bool {
+    strides[0] == 1 && strides[1] == sizes[0]
+}
+
+fn conj(s: Scalar) -> Scalar {
+    match s {
+        Scalar::Complex(c) => Scalar::Complex(c.conj()),
+        s => s,
+    }
+}

@@ -1,0 +1,141 @@
+//! What in-place writes do to the history of tensors that share memory.
+//!
+//! A storage notes how the tensor lies that views were first made of, and what was last written into that memory with a
+//! history. Views made and forgotten cost nothing more; a view that is used after a write finds its history here.
+//! Tensors cut off by `detach` are a family of their own.
+
+use super::link::{Link, lock};
+use super::{Meta, Tensor};
+use crate::{Dims, Storage};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// How a tensor lies in its storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Sizes.
+    pub shape: Dims,
+    /// Strides, in elements.
+    pub strides: Dims,
+    /// The first element, in elements.
+    pub offset: i64,
+}
+
+impl Layout {
+    /// Of a tensor.
+    #[must_use]
+    pub fn of(t: &Tensor) -> Self {
+        Self {
+            shape: t.shape().clone(),
+            strides: t.strides().clone(),
+            offset: t.offset(),
+        }
+    }
+}
+
+/// The tensors of one storage that write into one history.
+pub struct Family {
+    group: u32,
+    /// The tensor that the others are views of.
+    pub base: Layout,
+    /// What it looks like.
+    pub meta: Meta,
+    /// What was last written.
+    pub head: Option<Arc<Link>>,
+}
+
+/// All families of a storage.
+pub type Families = Vec<Family>;
+
+static GROUPS: AtomicU32 = AtomicU32::new(1);
+
+/// A number for what `detach` cuts off.
+pub(super) fn new_group() -> u32 {
+    GROUPS.fetch_add(1, Relaxed)
+}
+
+impl Tensor {
+    /// Notes that this tensor, which is no view, has views.
+    #[cold]
+    pub(super) fn lay(&self) {
+        self.storage().with_families(|list| {
+            if list.iter().all(|f| f.group != self.group) {
+                list.push(Family {
+                    group: self.group,
+                    base: Layout::of(self),
+                    meta: Meta::of(self),
+                    head: None,
+                });
+            }
+        });
+    }
+
+    /// How the tensor lies that this one is a view of, and what was last written there; nothing if it never had views.
+    #[must_use]
+    pub fn family(&self) -> Option<(Layout, Meta, Option<Arc<Link>>)> {
+        if !self.storage().has_families() {
+            return None;
+        }
+        self.storage().with_families(|list| {
+            let found = list.iter().find(|f| f.group == self.group)?;
+            Some((found.base.clone(), found.meta.clone(), found.head.clone()))
+        })
+    }
+
+    /// Notes what was written into the memory of this tensor's family, if that has views.
+    pub fn set_head(&self, head: &Arc<Link>) {
+        if !self.storage().has_families() {
+            return;
+        }
+        let old = self.storage().with_families(|list| {
+            let found = list.iter_mut().find(|f| f.group == self.group)?;
+            found.head.replace(head.clone())
+        });
+        self.storage().track();
+        drop(old);
+    }
+}
+
+/// A tensor that a node keeps, apart from all history: it holds the bytes alone.
+pub struct Bare(Tensor);
+
+impl Bare {
+    /// Of a tensor.
+    #[must_use]
+    pub fn of(t: &Tensor) -> Self {
+        t.storage().count_saved(true);
+        Self(t.bare())
+    }
+
+    /// The tensor.
+    #[must_use]
+    pub fn get(&self) -> &Tensor {
+        &self.0
+    }
+}
+
+impl Clone for Bare {
+    fn clone(&self) -> Self {
+        Self::of(&self.0)
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        self.0.storage().count_saved(false);
+    }
+}
+
+impl Storage {
+    /// Gives up all heads, once nothing but saved tensors lies here.
+    #[cold]
+    pub(crate) fn forget_heads(&self) {
+        let heads: Vec<_> =
+            self.with_families(|list| list.iter_mut().filter_map(|f| f.head.take()).collect());
+        drop(heads);
+    }
+
+    fn with_families<R>(&self, f: impl FnOnce(&mut Families) -> R) -> R {
+        f(&mut lock(self.families()))
+    }
+}

@@ -1,0 +1,116 @@
+//! What few places of the graph have: hooks, gradients kept for results, and what a binding keeps beside them.
+
+use super::link::{Keeper, Link, lock};
+use super::node::Grads;
+use crate::Result;
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// Somebody who is told of gradients.
+pub trait Hook: Any + Send + Sync {
+    /// Sees gradients, and may replace them. `others` are, for a hook after a node, the gradients that came in.
+    ///
+    /// # Errors
+    /// Its own.
+    fn run(&self, link: &Arc<Link>, grads: &mut Grads, others: Option<&Grads>) -> Result<()>;
+}
+
+/// When a hook runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Before a node, or before a leaf gathers: sees the gradient of this result.
+    Result(u16),
+    /// Before a node: sees the gradients of all its results.
+    Before,
+    /// After a node: sees the gradients of its inputs, and those of its results.
+    After,
+    /// After a leaf has gathered its gradient.
+    Gathered,
+}
+
+/// What few places have.
+#[derive(Default)]
+pub struct Rare {
+    hooks: Mutex<Vec<(u64, When, Arc<dyn Hook>)>>,
+    kept: Mutex<Vec<Kept>>,
+    /// The binding's own.
+    pub face: Mutex<Option<Box<dyn Any + Send + Sync>>>,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+impl Rare {
+    /// Adds a hook, and gives the number by which it is removed.
+    pub fn hook(&self, when: When, hook: Arc<dyn Hook>) -> u64 {
+        let id = NEXT.fetch_add(1, Relaxed);
+        lock(&self.hooks).push((id, when, hook));
+        id
+    }
+
+    /// Removes a hook; one that is gone is no error.
+    pub fn unhook(&self, id: u64) {
+        let mut hooks = lock(&self.hooks);
+        let found = hooks.iter().position(|h| h.0 == id);
+        let old = found.map(|i| hooks.remove(i));
+        // Dropped after the lock is free: it may run other people's code.
+        drop(hooks);
+        drop(old);
+    }
+
+    /// The hooks of a moment, in order.
+    #[must_use]
+    pub fn hooks(&self, wanted: impl Fn(When) -> bool) -> Vec<(When, Arc<dyn Hook>)> {
+        lock(&self.hooks)
+            .iter()
+            .filter(|h| wanted(h.1))
+            .map(|h| (h.1, h.2.clone()))
+            .collect()
+    }
+
+    /// From now on the gradient of a result is kept.
+    pub fn retain(&self, nr: u16) {
+        self.with_kept(nr, |k| k.retains = true);
+    }
+
+    /// The results whose gradients are kept.
+    #[must_use]
+    pub fn retained(&self) -> Vec<u16> {
+        let list = lock(&self.kept);
+        list.iter().filter(|k| k.retains).map(|k| k.nr).collect()
+    }
+
+    /// The gradient of a result.
+    #[must_use]
+    pub fn grad(&self, nr: u16) -> Option<Arc<dyn Keeper>> {
+        let list = lock(&self.kept);
+        list.iter().find(|k| k.nr == nr)?.grad.clone()
+    }
+
+    /// Sets or forgets the gradient of a result.
+    pub fn set_grad(&self, nr: u16, grad: Option<Arc<dyn Keeper>>) {
+        // The old one is dropped after the lock is free: it may run other people's code.
+        let old = self.with_kept(nr, |k| std::mem::replace(&mut k.grad, grad));
+        drop(old);
+    }
+
+    fn with_kept<R>(&self, nr: u16, f: impl FnOnce(&mut Kept) -> R) -> R {
+        let mut list = lock(&self.kept);
+        let i = list.iter().position(|k| k.nr == nr).unwrap_or_else(|| {
+            list.push(Kept {
+                nr,
+                retains: false,
+                grad: None,
+            });
+            list.len() - 1
+        });
+        f(&mut list[i])
+    }
+}
+
+/// The gradient of one result.
+struct Kept {
+    nr: u16,
+    retains: bool,
+    grad: Option<Arc<dyn Keeper>>,
+}

@@ -1,0 +1,200 @@
+//! Nodes of the graph: a recorded call, the places its gradients go to, and what its results looked like.
+
+use super::Tensor;
+use super::link::{Kind, Link};
+use crate::{DType, Device, Dims, Result};
+use smallvec::SmallVec;
+use std::any::Any;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// Gradients by position; those that are not defined are zero.
+pub type Grads = SmallVec<[Option<Tensor>; 2]>;
+
+/// A recorded call.
+pub struct Node {
+    body: Box<dyn Backward>,
+    edges: SmallVec<[Option<Edge>; 2]>,
+    outs: SmallVec<[Meta; 1]>,
+    seq: u64,
+    /// How often its result's memory had been written when the node was made.
+    version: u32,
+}
+
+/// Where a gradient goes: a place, and which of its results it belongs to.
+#[derive(Clone)]
+pub struct Edge {
+    /// The place.
+    pub to: Arc<Link>,
+    /// Which of its results.
+    pub nr: u16,
+}
+
+/// What a result looked like, and its gradient has to.
+#[derive(Clone, Debug)]
+pub struct Meta {
+    /// Sizes.
+    pub shape: Dims,
+    /// Element type.
+    pub dtype: DType,
+    /// Where it is.
+    pub device: Device,
+}
+
+/// What a node does.
+pub trait Backward: Any + Send + Sync {
+    /// Its name: `MulBackward0`.
+    fn name(&self) -> Cow<'static, str>;
+
+    /// The gradients of its inputs, one an edge, from those of its results. `this` is the place of the node itself.
+    ///
+    /// # Errors
+    /// If what it saved is gone or was changed, or a call fails.
+    fn apply(&self, this: &Arc<Link>, grads: Grads) -> Result<Grads>;
+
+    /// Gives up what was saved.
+    fn release(&self);
+}
+
+impl Meta {
+    /// Of a tensor.
+    #[inline]
+    #[must_use]
+    pub fn of(t: &Tensor) -> Self {
+        Self {
+            shape: t.shape().clone(),
+            dtype: t.dtype(),
+            device: t.device(),
+        }
+    }
+}
+
+thread_local! {
+    static NEXT: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Node {
+    /// A node, the newest of this thread.
+    #[inline]
+    #[must_use]
+    pub fn new(
+        body: Box<dyn Backward>,
+        edges: SmallVec<[Option<Edge>; 2]>,
+        outs: SmallVec<[Meta; 1]>,
+    ) -> Self {
+        let seq = NEXT.get();
+        NEXT.set(seq + 1);
+        Self {
+            body,
+            edges,
+            outs,
+            seq,
+            version: 0,
+        }
+    }
+
+    /// The same node, of a result whose memory had been written this often.
+    #[must_use]
+    pub fn at_version(mut self, version: u32) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// How often its result's memory had been written when the node was made.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// What it does.
+    #[inline]
+    #[must_use]
+    pub fn body(&self) -> &dyn Backward {
+        &*self.body
+    }
+
+    /// Where its gradients go: one an input.
+    #[inline]
+    #[must_use]
+    pub fn edges(&self) -> &[Option<Edge>] {
+        &self.edges
+    }
+
+    /// What its results looked like.
+    #[inline]
+    #[must_use]
+    pub fn outs(&self) -> &[Meta] {
+        &self.outs
+    }
+
+    /// Its number: nodes made later on the same thread have larger ones.
+    #[inline]
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+}
+
+impl Tensor {
+    /// Where its gradient goes, if one is wanted.
+    #[inline]
+    #[must_use]
+    pub fn edge(&self) -> Option<Edge> {
+        if !self.requires_grad() {
+            return None;
+        }
+        self.link().map(|link| Edge {
+            to: link.clone(),
+            nr: self.output_nr(),
+        })
+    }
+}
+
+impl Edge {
+    /// What the gradient has to look like.
+    #[must_use]
+    pub fn meta(&self) -> Meta {
+        match &self.to.kind {
+            Kind::Leaf(leaf) => Meta::of(&leaf.variable()),
+            Kind::Node(node) => node.outs[usize::from(self.nr)].clone(),
+        }
+    }
+}
+
+thread_local! {
+    /// Places that wait to be dropped, while one is being dropped: chains are as long as programs run.
+    static WAITING: RefCell<Option<Vec<Edge>>> = const { RefCell::new(None) };
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let edges = std::mem::take(&mut self.edges);
+        let mut edges = edges.into_iter().flatten();
+        let first = WAITING.try_with(|w| match &mut *w.borrow_mut() {
+            Some(waiting) => {
+                waiting.extend(edges.by_ref());
+                false
+            }
+            empty => {
+                *empty = Some(edges.by_ref().collect());
+                true
+            }
+        });
+        if first != Ok(true) {
+            return;
+        }
+        while let Some(edge) = WAITING.with_borrow_mut(|w| w.as_mut().and_then(Vec::pop)) {
+            drop(edge);
+        }
+        WAITING.set(None);
+    }
+}
+
+/// The gradient of a result that nothing depends on.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn zeros(meta: &Meta) -> Result<Tensor> {
+    crate::wiring::zeros(&meta.shape, meta.dtype, meta.device)
+}
