@@ -8,6 +8,7 @@ pub(crate) mod cast;
 pub(crate) mod copy;
 pub(crate) mod core;
 pub(crate) mod create;
+pub(crate) mod grad;
 pub(crate) mod index;
 pub(crate) mod linalg;
 mod methods;
@@ -44,6 +45,13 @@ pub mod f {
     pub use super::create::range::calls::*;
     #[allow(unused_imports)]
     pub use super::create::window::calls::*;
+    pub use super::grad::attention::calls::*;
+    pub use super::grad::conv::calls::*;
+    pub use super::grad::grid::calls::*;
+    pub use super::grad::index::calls::*;
+    pub use super::grad::pad::calls::*;
+    pub use super::grad::pool::calls::*;
+    pub use super::grad::resize::calls::*;
     pub use super::index::advanced::calls::*;
     pub use super::index::along::calls::*;
     pub use super::index::mask::calls::*;
@@ -78,6 +86,7 @@ pub mod f {
     pub use super::nn::fold::calls::*;
     pub use super::nn::fractional_pool::calls::*;
     pub use super::nn::gated::calls::*;
+    pub use super::nn::grid::calls::*;
     pub use super::nn::in_place::calls::*;
     pub use super::nn::likelihood::calls::*;
     pub use super::nn::loss::calls::*;
@@ -186,6 +195,7 @@ static FAMILIES: &[&[OpDef]] = &[
     nn::fractional_pool::OPS,
     nn::adaptive_pool::OPS,
     nn::resize::OPS,
+    nn::grid::OPS,
     nn::attention::OPS,
     linalg::solve::OPS,
     linalg::triangular::OPS,
@@ -194,6 +204,13 @@ static FAMILIES: &[&[OpDef]] = &[
     linalg::lu::OPS,
     linalg::spectral::OPS,
     linalg::rank::OPS,
+    grad::index::OPS,
+    grad::conv::OPS,
+    grad::attention::OPS,
+    grad::grid::OPS,
+    grad::pool::OPS,
+    grad::pad::OPS,
+    grad::resize::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.

@@ -65,7 +65,7 @@ pub static OPS: &[OpDef] = &[
 ];
 
 /// The sizes after padding; pads come in pairs from the last dimension.
-fn padded(shape: &[i64], pad: &[i64]) -> Result<Dims> {
+pub(in crate::ops) fn padded(shape: &[i64], pad: &[i64]) -> Result<Dims> {
     let mut out = Dims::new(shape);
     for (k, pair) in pad.chunks(2).enumerate() {
         let d = shape.len() - 1 - k;
@@ -277,7 +277,13 @@ fn check_edges(t: &Tensor, pad: &[i64], shape: &[i64], mode: &str) -> Result<()>
 }
 
 /// For each place of a padded dimension, where in the input it comes from.
-fn sources(mode: &str, size: i64, left: i64, right: i64, out: i64) -> Vec<usize> {
+pub(in crate::ops) fn sources(
+    mode: &str,
+    size: i64,
+    left: i64,
+    right: i64,
+    out: i64,
+) -> Vec<usize> {
     // Only what negative pads leave goes round.
     let ring = (out - left.max(0) - right.max(0)).max(1);
     (0..out)

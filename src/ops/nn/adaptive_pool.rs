@@ -261,7 +261,7 @@ fn maxima<'a>(x: &'a Tensor, asked: &[i64], n: usize) -> Result<(Plan, Found<'a>
 }
 
 /// Windows that share the input evenly.
-fn shares(size: i64, count: i64) -> Vec<Window> {
+pub(in crate::ops) fn shares(size: i64, count: i64) -> Vec<Window> {
     (0..count)
         .map(|o| {
             let (start, end) = (o * size / count, ((o + 1) * size + count - 1) / count);

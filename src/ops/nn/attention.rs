@@ -254,5 +254,5 @@ fn run(a: &calls::_Attention, shapes: &cpu::Shapes, outs: &[Tensor]) -> Result<(
         causal: a.is_causal,
         scale: a.scale,
     };
-    cpu::attention(&outs[0], &inputs, shapes)
+    cpu::attention(&outs[0], None, &inputs, shapes)
 }

@@ -366,7 +366,8 @@ fn check_dtypes(a: &calls::Convolution) -> Result<()> {
     )
 }
 
-fn format_of(x: &Tensor, w: &Tensor) -> MemoryFormat {
+/// The format of a result: channels last if either operand is laid out so.
+pub(in crate::ops) fn format_of(x: &Tensor, w: &Tensor) -> MemoryFormat {
     let last = |t: &Tensor| dims::strides_like_channels_last(t.shape(), t.strides());
     match x.ndim() {
         4 if last(x) || last(w) => MemoryFormat::ChannelsLast,
@@ -386,7 +387,8 @@ struct Found {
     strides: Dims,
 }
 
-fn rule(a: &calls::Convolution) -> Result<(Plan, Found)> {
+/// Checks a call; the shape of the result, and the sizes for the kernel.
+pub(in crate::ops) fn geometry(a: &calls::Convolution) -> Result<(Dims, Geometry)> {
     let (x, w) = (a.input, a.weight);
     ensure!(
         w.ndim() > 2,
@@ -407,9 +409,6 @@ fn rule(a: &calls::Convolution) -> Result<(Plan, Found)> {
     check_dtypes(a)?;
     let (batch, inputs) = (x.shape()[0], x.shape()[1]);
     let outputs = if inputs == 0 { 0 } else { outputs };
-    let shape = Dims::from([batch, outputs]).concat(&out);
-    let format = format_of(x, w);
-    let strides = dims::format_strides(&shape, format)?;
     let usizes = |s: &[i64]| triple(s, 1usize, |v| v as usize);
     let geometry = Geometry {
         batch: batch as usize,
@@ -423,9 +422,15 @@ fn rule(a: &calls::Convolution) -> Result<(Plan, Found)> {
         pad: triple(&l.padding, 0, |v| v),
         dilation: triple(&l.dilation, 1, |v| v),
         transposed: a.transposed,
-        channels_last: format != MemoryFormat::Contiguous,
+        channels_last: format_of(x, w) != MemoryFormat::Contiguous,
     };
-    let plan = Plan::one(shape, strides.clone(), x.dtype());
+    Ok((Dims::from([batch, outputs]).concat(&out), geometry))
+}
+
+fn rule(a: &calls::Convolution) -> Result<(Plan, Found)> {
+    let (shape, geometry) = geometry(a)?;
+    let strides = dims::format_strides(&shape, format_of(a.input, a.weight))?;
+    let plan = Plan::one(shape, strides.clone(), a.input.dtype());
     Ok((plan, Found { geometry, strides }))
 }
 
