@@ -1,11 +1,64 @@
 //! Attention: a block of queries at a time against all keys, scores kept in the cache.
 
-use super::{copy, matrix, pool, vmath};
+use super::{copy, matrix, pool, slice, slice_mut, vmath};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Device, Dims, Result, Scalar, Tensor, dims};
+use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, dims};
+use std::ops::{Add, Div, Mul, Sub};
 
 /// Scores held at a time.
-const SCORES: usize = 96 * 1024;
+pub const SCORES: usize = 96 * 1024;
+
+/// Real numbers with exponentials and logarithms.
+pub trait Real:
+    Element
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+{
+    /// Below all numbers.
+    const LEAST: Self;
+    /// The nearest number of the type.
+    fn of(v: f64) -> Self;
+    /// In double precision.
+    fn wide(self) -> f64;
+    /// The exponential.
+    fn exp(self) -> Self;
+    /// The logarithm.
+    fn ln(self) -> Self;
+    /// True for no number.
+    fn is_nan(self) -> bool;
+}
+
+macro_rules! reals {
+    ($($t:ident, $exp:path;)+) => {$(
+        impl Real for $t {
+            const LEAST: Self = $t::NEG_INFINITY;
+            #[inline(always)]
+            fn of(v: f64) -> Self {
+                v as $t
+            }
+            #[inline(always)]
+            fn wide(self) -> f64 {
+                f64::from(self)
+            }
+            #[inline(always)]
+            fn exp(self) -> Self {
+                $exp(self)
+            }
+            #[inline(always)]
+            fn ln(self) -> Self {
+                self.ln()
+            }
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                self.is_nan()
+            }
+        }
+    )+};
+}
+reals! { f32, vmath::exp; f64, f64::exp; }
 
 /// What an attention is computed from.
 pub struct Inputs<'a> {
@@ -54,16 +107,18 @@ impl Shapes {
     }
 }
 
-/// `softmax(scale q k' + mask) v` into `out`, which has the shape `[batch..., queries, values]`.
+/// `softmax(scale q k' + mask) v` into `out`, which has the shape `[batch..., queries, values]`. `sums` `[batch..., queries]`
+/// takes the logarithms of the sums of exponentials.
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn attention(out: &Tensor, i: &Inputs, s: &Shapes) -> Result<()> {
-    if out.numel() == 0 {
-        return Ok(());
-    }
+pub fn attention(out: &Tensor, sums: Option<&Tensor>, i: &Inputs, s: &Shapes) -> Result<()> {
     if s.keys == 0 {
+        sums.map_or(Ok(()), |t| super::fill(t, Scalar::Int(0)))?;
         return super::fill(out, Scalar::Int(0));
+    }
+    if out.numel() == 0 && sums.is_none_or(|t| t.numel() == 0) {
+        return Ok(());
     }
     let wide = if i.query.dtype() == DType::F64 {
         DType::F64
@@ -84,7 +139,21 @@ pub fn attention(out: &Tensor, i: &Inputs, s: &Shapes) -> Result<()> {
     } else {
         None
     };
-    let fill = |out: &Tensor| batches(out, &q, &k, &v, mask.as_ref(), i.causal, i.scale);
+    let flat_sums = match sums {
+        Some(_) => Some(Tensor::empty(&to[..2], wide, Device::CPU)?),
+        None => None,
+    };
+    let fill = |out: &Tensor| {
+        let (mask, kept) = (mask.as_ref(), flat_sums.as_ref());
+        batches(out, kept, [&q, &k, &v], mask, i.causal, i.scale)?;
+        match (sums, kept) {
+            (Some(sums), Some(kept)) => {
+                let strides = dims::contiguous_strides(sums.shape());
+                copy::copy(sums, &kept.view_with(sums.shape().clone(), strides, 0))
+            }
+            _ => Ok(()),
+        }
+    };
     if let Some(strides) = direct {
         return fill(&out.view_with(to.into(), strides, out.offset()));
     }
@@ -98,9 +167,8 @@ pub fn attention(out: &Tensor, i: &Inputs, s: &Shapes) -> Result<()> {
 /// `[batch, queries, keys]`.
 fn batches(
     out: &Tensor,
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
+    sums: Option<&Tensor>,
+    [q, k, v]: [&Tensor; 3],
     mask: Option<&Tensor>,
     causal: bool,
     scale: f64,
@@ -152,10 +220,16 @@ fn batches(
                 )?),
                 None => None,
             };
+            let kept = sums.map(|t| {
+                t.selected(0, b as i64)
+                    .narrowed(0, first as i64, len as i64)
+            });
             if d == DType::F32 {
-                weigh32(&scores, mask.as_ref(), causal, first);
+                let kept = kept.as_ref().map(slice_mut::<f32>);
+                weigh::<f32>(&scores, mask.as_ref(), causal, first, kept);
             } else {
-                weigh64(&scores, mask.as_ref(), causal, first);
+                let kept = kept.as_ref().map(slice_mut::<f64>);
+                weigh::<f64>(&scores, mask.as_ref(), causal, first, kept);
             }
             let to = out
                 .selected(0, b as i64)
@@ -181,8 +255,8 @@ fn batches(
 
 simd_fn! { wide
     /// The largest element of each of 16 interleaved parts.
-    fn largest(row: &[f32]) -> f32 {
-        let mut lanes = [f32::NEG_INFINITY; 16];
+    fn largest<T: Real>(row: &[T]) -> T {
+        let mut lanes = [T::LEAST; 16];
         let chunks = row.chunks_exact(16);
         let rest = chunks.remainder();
         for c in chunks {
@@ -190,108 +264,82 @@ simd_fn! { wide
                 *l = if v > *l { v } else { *l };
             }
         }
-        lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a })
+        lanes.iter().chain(rest).fold(T::LEAST, |a, &b| if b > a { b } else { a })
     }
 }
 
 simd_fn! { wide
     /// `row = exp(row - top)`; the sum.
-    fn exponentials(row: &mut [f32], top: f32) -> f32 {
-        let mut lanes = [0f32; 16];
+    fn exponentials<T: Real>(row: &mut [T], top: T) -> T {
+        let mut lanes = [T::default(); 16];
         let mut chunks = row.chunks_exact_mut(16);
         for c in &mut chunks {
             for (l, v) in lanes.iter_mut().zip(c) {
-                *v = vmath::exp(*v - top);
-                *l += *v;
+                *v = (*v - top).exp();
+                *l = *l + *v;
             }
         }
-        let mut sum: f32 = lanes.iter().sum();
+        let mut sum = lanes.iter().fold(T::default(), |a, &b| a + b);
         for v in chunks.into_remainder() {
-            *v = vmath::exp(*v - top);
-            sum += *v;
+            *v = (*v - top).exp();
+            sum = sum + *v;
         }
         sum
     }
 }
 
 simd_fn! { wide
-    fn scale_by(row: &mut [f32], by: f32) {
+    fn scale_by<T: Real>(row: &mut [T], by: T) {
         for v in row {
-            *v *= by;
+            *v = *v * by;
         }
     }
 }
 
-/// Masked softmax over rows; a row without any finite score becomes zeros.
-fn weigh32(scores: &Tensor, mask: Option<&Tensor>, causal: bool, first: usize) {
-    let width = scores.shape()[1] as usize;
-    if width == 0 {
-        return;
-    }
-    for (i, row) in super::slice_mut::<f32>(scores)
-        .chunks_exact_mut(width)
-        .enumerate()
-    {
-        if causal {
-            row[(first + i + 1).min(width)..].fill(f32::NEG_INFINITY);
-        }
-        if let Some(m) = mask {
-            if m.dtype() == DType::Bool {
-                let m = &super::truths(m)[i * width..(i + 1) * width];
-                row.iter_mut()
-                    .zip(m)
-                    .for_each(|(v, &keep)| *v = if keep != 0 { *v } else { f32::NEG_INFINITY });
-            } else {
-                let m = &super::slice::<f32>(m)[i * width..(i + 1) * width];
-                row.iter_mut().zip(m).for_each(|(v, &add)| *v += add);
-            }
-        }
-        let top = largest(row);
-        if top == f32::NEG_INFINITY && !row.iter().any(|v| v.is_nan()) {
-            row.fill(0.0);
-            continue;
-        }
-        let sum = exponentials(row, top);
-        scale_by(row, 1.0 / sum);
+/// Adds a mask of numbers to scores, or hides them where a mask of truth values is false; both are dense.
+pub fn add_mask<T: Real>(scores: &Tensor, mask: &Tensor) {
+    let scores = slice_mut::<T>(scores);
+    if mask.dtype() == DType::Bool {
+        let keep = scores.iter_mut().zip(super::truths(mask));
+        keep.for_each(|(v, &keep)| *v = if keep != 0 { *v } else { T::LEAST });
+    } else {
+        let both = scores.iter_mut().zip(slice::<T>(mask));
+        both.for_each(|(v, &add)| *v = *v + add);
     }
 }
 
-/// As [`weigh32`], in double precision.
-fn weigh64(scores: &Tensor, mask: Option<&Tensor>, causal: bool, first: usize) {
+/// Masked softmax over rows, of queries from `first` on; a row without any finite score becomes zeros. `sums` takes the
+/// logarithms of the sums of exponentials, 0 for such rows.
+fn weigh<T: Real>(
+    scores: &Tensor,
+    mask: Option<&Tensor>,
+    causal: bool,
+    first: usize,
+    mut sums: Option<&mut [T]>,
+) {
     let width = scores.shape()[1] as usize;
     if width == 0 {
         return;
     }
-    for (i, row) in super::slice_mut::<f64>(scores)
-        .chunks_exact_mut(width)
-        .enumerate()
-    {
+    if let Some(mask) = mask {
+        add_mask::<T>(scores, mask);
+    }
+    for (i, row) in slice_mut::<T>(scores).chunks_exact_mut(width).enumerate() {
         if causal {
-            row[(first + i + 1).min(width)..].fill(f64::NEG_INFINITY);
+            row[(first + i + 1).min(width)..].fill(T::LEAST);
         }
-        if let Some(m) = mask {
-            if m.dtype() == DType::Bool {
-                let m = &super::truths(m)[i * width..(i + 1) * width];
-                row.iter_mut()
-                    .zip(m)
-                    .for_each(|(v, &keep)| *v = if keep != 0 { *v } else { f64::NEG_INFINITY });
-            } else {
-                let m = &super::slice::<f64>(m)[i * width..(i + 1) * width];
-                row.iter_mut().zip(m).for_each(|(v, &add)| *v += add);
-            }
+        let top = largest::<T>(row);
+        let hidden = top == T::LEAST && !row.iter().any(|v| v.is_nan());
+        let sum = if hidden {
+            row.fill(T::default());
+            T::default()
+        } else {
+            let sum = exponentials::<T>(row, top);
+            scale_by::<T>(row, T::of(1.0) / sum);
+            top + sum.ln()
+        };
+        if let Some(sums) = &mut sums {
+            sums[i] = sum;
         }
-        let top = row
-            .iter()
-            .fold(f64::NEG_INFINITY, |a, &b| if b > a { b } else { a });
-        if top == f64::NEG_INFINITY && !row.iter().any(|v| v.is_nan()) {
-            row.fill(0.0);
-            continue;
-        }
-        let mut sum = 0.0;
-        for v in row.iter_mut() {
-            *v = (*v - top).exp();
-            sum += *v;
-        }
-        row.iter_mut().for_each(|v| *v /= sum);
     }
 }

@@ -3,8 +3,10 @@
 //! Kernels trust their arguments, so only what is useful alone and checks them is public.
 
 pub(crate) mod activation;
+pub(crate) mod adjoint;
 pub(crate) mod alloc;
 pub(crate) mod attention;
+pub(crate) mod attention_backward;
 pub(crate) mod bag;
 pub(crate) mod conv;
 pub(crate) mod copy;
@@ -15,6 +17,7 @@ pub(crate) mod distinct;
 pub(crate) mod extreme;
 pub(crate) mod folds;
 pub mod gemm;
+pub(crate) mod grid;
 pub(crate) mod halves;
 pub(crate) mod histogram;
 pub(crate) mod index;
@@ -38,6 +41,7 @@ pub(crate) mod parts;
 pub(crate) mod past;
 pub mod pool;
 pub(crate) mod pooling;
+pub(crate) mod pooling_backward;
 pub(crate) mod products;
 pub(crate) mod quantile;
 pub(crate) mod random;

@@ -1,7 +1,8 @@
 //! Padding.
 
+use super::adjoint::Adjoint;
 use super::{copy, index};
-use crate::{Device, Dims, Result, Scalar, Tensor};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, dims};
 
 /// Copies `t`, cut where pads are negative, into the middle of `out`, and `value` around it. Pads come in pairs from the
 /// last dimension.
@@ -44,4 +45,42 @@ pub fn from_tables(out: &Tensor, t: &Tensor, tables: &[Option<Vec<usize>>]) -> R
     let dst = Tensor::empty(out.shape(), out.dtype(), Device::CPU)?;
     index::pick_grid(&dst, &src, tables);
     copy::copy(out, &dst)
+}
+
+/// The gradient of [`from_tables`]: each element of `out` is the sum of those of `grad` that it went to.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn back_from_tables(out: &Tensor, grad: &Tensor, tables: &[Option<Vec<usize>>]) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let dtype = match out.dtype() {
+        d if d.is_complex() && d != DType::C32 => d,
+        DType::C32 => DType::C64,
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    };
+    let mut sum = reals(&copy::dense(grad, dtype)?);
+    for (d, table) in tables.iter().enumerate() {
+        if let Some(table) = table {
+            let size = out.shape()[d] as usize;
+            sum = Adjoint::of_places(table, size).along(&sum, d)?;
+        }
+    }
+    let (shape, strides) = (out.shape().clone(), dims::contiguous_strides(out.shape()));
+    let offset = sum.offset() / if dtype.is_complex() { 2 } else { 1 };
+    copy::copy(out, &sum.reinterpret(dtype, shape, strides, offset))
+}
+
+/// A dense complex tensor as real numbers, two in a dimension more.
+fn reals(t: &Tensor) -> Tensor {
+    let dtype = match t.dtype() {
+        DType::C64 => DType::F32,
+        DType::C128 => DType::F64,
+        _ => return t.clone(),
+    };
+    let shape = t.shape().concat(&[2]);
+    let strides = dims::contiguous_strides(&shape);
+    t.reinterpret(dtype, shape, strides, 2 * t.offset())
 }

@@ -28,6 +28,13 @@ impl Window {
         step: 1,
         padded: 1,
     };
+
+    /// How many elements it counts as.
+    #[must_use]
+    pub fn counted(&self, padding: bool) -> i64 {
+        let own = self.end as i64 - self.start as i64;
+        if padding { self.padded as i64 } else { own }
+    }
 }
 
 /// The windows of the three spatial dimensions.
@@ -58,8 +65,12 @@ pub enum Rule {
     },
 }
 
+/// Elements that are added.
+pub trait Sum: Element + std::ops::Add<Output = Self> {}
+impl<T: Element + std::ops::Add<Output = Self>> Sum for T {}
+
 /// Elements that pooling is done in.
-trait Pooled: Element + PartialOrd + std::ops::Add<Output = Self> {
+trait Pooled: Sum + PartialOrd {
     const LEAST: Self;
     fn nan(self) -> bool;
     fn over(self, n: i64) -> Self;
@@ -339,7 +350,8 @@ simd_fn! { wide
 }
 
 simd_fn! { wide
-    fn plus<T: Pooled>(a: &mut [T], b: &[T]) {
+    /// `a[i] += b[i]`.
+    pub fn plus<T: Sum>(a: &mut [T], b: &[T]) {
         for (a, &b) in a.iter_mut().zip(b) {
             *a = *a + b;
         }
@@ -410,8 +422,8 @@ impl<T: Pooled> Row<'_, T> {
     fn mean(&self, out: &mut [T], line: &mut [T], divisor: Option<i64>, padding: bool) {
         let (n, zero) = (self.inner, T::default());
         let count = |w: &Window| {
-            let pick = |w: &Window| (if padding { w.padded } else { w.end - w.start }) as i64;
-            divisor.unwrap_or_else(|| pick(&self.d) * pick(&self.h) * pick(w))
+            let all = [&self.d, &self.h, w];
+            divisor.unwrap_or_else(|| all.iter().map(|w| w.counted(padding)).product())
         };
         let empty = self.d.end <= self.d.start || self.h.end <= self.h.start;
         if n == 1 {

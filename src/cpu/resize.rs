@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "walks lines of dense tensors")]
 
+use super::adjoint::Adjoint;
 use super::lines::Shared;
 use super::taps::{Axis, Mode, fixed_point, narrow, nearest, wide};
 use super::{copy, pool};
@@ -16,8 +17,11 @@ pub struct Taps {
     pub parts: Vec<(usize, f64)>,
 }
 
-trait Real: Copy + Default + std::ops::Mul<Output = Self> {
+/// Real numbers with fused multiply-add.
+pub trait Real: Copy + Default + std::ops::Mul<Output = Self> {
+    /// The nearest number of the type.
     fn of(v: f64) -> Self;
+    /// `self + a * b`, rounded once.
     fn fma(self, a: Self, b: Self) -> Self;
 }
 impl Real for f32 {
@@ -43,7 +47,7 @@ impl Real for f64 {
 
 simd_fn! { wide
     /// `out[i] += x[i] * w`.
-    fn weigh<T: Real>(out: &mut [T], x: &[T], w: T) {
+    pub fn weigh<T: Real>(out: &mut [T], x: &[T], w: T) {
         for (o, &v) in out.iter_mut().zip(x) {
             *o = o.fma(v, w);
         }
@@ -52,7 +56,7 @@ simd_fn! { wide
 
 simd_fn! { wide
     /// `out[i] = x[i] * a + y[i] * b`.
-    fn blend<T: Real>(out: &mut [T], x: &[T], a: T, y: &[T], b: T) {
+    pub fn blend<T: Real>(out: &mut [T], x: &[T], a: T, y: &[T], b: T) {
         for ((o, &v), &u) in out.iter_mut().zip(x).zip(y) {
             *o = (u * b).fma(v, a);
         }
@@ -64,7 +68,7 @@ simd_fn! { wide
     ///
     /// # Panics
     /// If a position is beyond `x`.
-    fn pick<T: Real>(out: &mut [T], x: &[T], at: &[u32], w: &[T]) {
+    pub fn pick<T: Real>(out: &mut [T], x: &[T], at: &[u32], w: &[T]) {
         let n = out.len();
         assert!(at.iter().all(|&i| (i as usize) < x.len()));
         // SAFETY: just checked.
@@ -255,21 +259,57 @@ impl Resampling {
         if out.numel() == 0 {
             return Ok(());
         }
-        let n = self.axes.len();
-        let (order, back): (Vec<usize>, Vec<usize>) = if self.channels_last {
-            (
-                std::iter::once(0).chain(2..n + 2).chain([1]).collect(),
-                [0, n + 1].into_iter().chain(1..n + 1).collect(),
-            )
-        } else {
-            ((0..n + 2).collect(), (0..n + 2).collect())
-        };
+        let (order, back) = self.orders();
         let x = x.permuted(&order);
         let made = match self.mode {
             Mode::Nearest | Mode::NearestExact => self.chosen(&x, out.permuted(&order).shape())?,
             _ => self.weighed(&x, out.dtype())?,
         };
         copy::copy(out, &made.permuted(&back))
+    }
+
+    /// The gradient of the input from that of the result, one dimension after the other.
+    ///
+    /// # Errors
+    /// If memory cannot be had.
+    pub fn run_backward(&self, grad: &Tensor, out: &Tensor) -> Result<()> {
+        if out.numel() == 0 {
+            return Ok(());
+        }
+        let (order, back) = self.orders();
+        let first = if self.channels_last { 1 } else { 2 };
+        let mut sum = working(&grad.permuted(&order))?;
+        for (i, &axis) in self.axes.iter().enumerate() {
+            let size = axis.size as usize;
+            let adjoint = match self.mode {
+                Mode::Nearest => Adjoint::of_places(&nearest(axis, false), size),
+                Mode::NearestExact => Adjoint::of_places(&nearest(axis, true), size),
+                _ => Adjoint::of(&self.taps(axis), size),
+            };
+            sum = adjoint.along(&sum, first + i)?;
+        }
+        copy::copy(out, &sum.permuted(&back))
+    }
+
+    /// The dimensions in the order of memory, and back.
+    fn orders(&self) -> (Vec<usize>, Vec<usize>) {
+        let n = self.axes.len();
+        if self.channels_last {
+            return (
+                std::iter::once(0).chain(2..n + 2).chain([1]).collect(),
+                [0, n + 1].into_iter().chain(1..n + 1).collect(),
+            );
+        }
+        ((0..n + 2).collect(), (0..n + 2).collect())
+    }
+
+    /// The weights along a dimension.
+    fn taps(&self, axis: Axis) -> Vec<Taps> {
+        if self.antialias {
+            wide(axis, self.mode)
+        } else {
+            narrow(axis, self.mode)
+        }
     }
 
     /// Single elements of the input.
@@ -294,11 +334,7 @@ impl Resampling {
         let first = if self.channels_last { 1 } else { 2 };
         let mut y = working(x)?;
         for (i, &axis) in self.axes.iter().enumerate().rev() {
-            let taps = if self.antialias {
-                wide(axis, self.mode)
-            } else {
-                narrow(axis, self.mode)
-            };
+            let taps = self.taps(axis);
             let same = axis.size == axis.out
                 && (taps.iter().enumerate())
                     .all(|(j, t)| t.parts.len() == 1 && t.parts[0] == (j, 1.0));

@@ -77,15 +77,32 @@ pub fn nearest(axis: Axis, exact: bool) -> Vec<usize> {
         .collect()
 }
 
+/// The parameter of the cubic kernel through four elements.
+pub const CUBIC: f64 = -0.75;
+
 /// The cubic kernel with parameter `a` at distance `t`.
-fn cubic(t: f64, a: f64) -> f64 {
+#[must_use]
+pub fn cubic(t: f64, a: f64) -> f64 {
     let t = t.abs();
     if t <= 1.0 {
         ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0
-    } else if t < 2.0 {
-        ((a * t - 5.0 * a) * t + 8.0 * a) * t - 4.0 * a
-    } else {
+    } else if t >= 2.0 {
         0.0
+    } else {
+        ((a * t - 5.0 * a) * t + 8.0 * a) * t - 4.0 * a
+    }
+}
+
+/// The slope of [`cubic`] at `t`.
+#[must_use]
+pub fn cubic_slope(t: f64, a: f64) -> f64 {
+    let (sign, t) = (t.signum(), t.abs());
+    if t <= 1.0 {
+        sign * (3.0 * (a + 2.0) * t - 2.0 * (a + 3.0)) * t
+    } else if t >= 2.0 {
+        0.0
+    } else {
+        sign * ((3.0 * a * t - 10.0 * a) * t + 8.0 * a)
     }
 }
 
@@ -125,7 +142,7 @@ pub fn narrow(axis: Axis, mode: Mode) -> Vec<Taps> {
             let clamp = |p: i64| p.clamp(0, size - 1) as usize;
             let parts = if is_cubic {
                 (-1..3)
-                    .map(|k| (clamp(first + k), cubic(t - k as f64, -0.75)))
+                    .map(|k| (clamp(first + k), cubic(t - k as f64, CUBIC)))
                     .collect()
             } else if t == 0.0 {
                 vec![(clamp(first), 1.0)]

@@ -45,11 +45,18 @@ pub mod f {
     pub use super::create::range::calls::*;
     #[allow(unused_imports)]
     pub use super::create::window::calls::*;
+    pub use super::grad::attention::calls::*;
+    pub use super::grad::conv::calls::*;
+    pub use super::grad::grid::calls::*;
     pub use super::grad::index::calls::*;
     pub use super::grad::layout::calls::*;
+    pub use super::grad::linalg::calls::*;
+    pub use super::grad::pad::calls::*;
     pub use super::grad::pointwise::calls::*;
+    pub use super::grad::pool::calls::*;
     pub use super::grad::products::calls::*;
     pub use super::grad::reduce::calls::*;
+    pub use super::grad::resize::calls::*;
     pub use super::grad::special::calls::*;
     pub use super::index::advanced::calls::*;
     pub use super::index::along::calls::*;
@@ -85,6 +92,7 @@ pub mod f {
     pub use super::nn::fold::calls::*;
     pub use super::nn::fractional_pool::calls::*;
     pub use super::nn::gated::calls::*;
+    pub use super::nn::grid::calls::*;
     pub use super::nn::in_place::calls::*;
     pub use super::nn::likelihood::calls::*;
     pub use super::nn::loss::calls::*;
@@ -125,6 +133,7 @@ static FAMILIES: &[&[OpDef]] = &[
     pointwise::unary::OPS,
     grad::index::OPS,
     grad::layout::OPS,
+    grad::linalg::OPS,
     grad::pointwise::OPS,
     grad::products::OPS,
     grad::reduce::OPS,
@@ -199,6 +208,7 @@ static FAMILIES: &[&[OpDef]] = &[
     nn::fractional_pool::OPS,
     nn::adaptive_pool::OPS,
     nn::resize::OPS,
+    nn::grid::OPS,
     nn::attention::OPS,
     linalg::solve::OPS,
     linalg::triangular::OPS,
@@ -207,6 +217,13 @@ static FAMILIES: &[&[OpDef]] = &[
     linalg::lu::OPS,
     linalg::spectral::OPS,
     linalg::rank::OPS,
+    grad::index::OPS,
+    grad::conv::OPS,
+    grad::attention::OPS,
+    grad::grid::OPS,
+    grad::pool::OPS,
+    grad::pad::OPS,
+    grad::resize::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.

@@ -231,15 +231,6 @@ def _safe_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
 
 
 @by_hand
-def grid_sampler_2d(
-    input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Any:
-    how = ("bilinear", "nearest", "bicubic")[interpolation_mode]
-    outside = ("zeros", "border", "reflection")[padding_mode]
-    return F.grid_sample(input, grid, how, outside, align_corners)
-
-
-@by_hand
 def _cdist_forward(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
     return torch.cdist(x1, x2, p)
 
@@ -401,28 +392,3 @@ def multilabel_margin_loss_forward(self: Any, target: Any, reduction: int) -> An
 @by_hand
 def unsafe_split(self: Any, split_size: int, dim: int = 0) -> Any:
     return torch.split(self, split_size, dim)
-
-
-@by_hand
-def _scaled_dot_product_flash_attention_for_cpu(
-    query: Any,
-    key: Any,
-    value: Any,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    attn_mask: Any = None,
-    scale: Any = None,
-) -> Any:
-    how = {"attn_mask": attn_mask, "is_causal": is_causal, "scale": scale}
-    made = F.scaled_dot_product_attention(query, key, value, enable_gqa=True, **how)
-    repeats = query.shape[1] // key.shape[1]
-    scores = query @ key.repeat_interleave(repeats, 1).mT
-    scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if is_causal:
-        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).triu(1)
-        scores = scores.masked_fill(hidden, float("-inf"))
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    return torch.empty_like(query).copy_(made), scores.logsumexp(-1).transpose(
-        1, 2
-    ).contiguous().transpose(1, 2)

@@ -181,25 +181,3 @@ def unfold(
     """Patches as columns."""
     both = (_each(v, 2) for v in (kernel_size, dilation, padding, stride))
     return aten.im2col(input, *both)
-
-
-@of(_N + "grid_sample")
-def grid_sample(
-    input: Any,
-    grid: Any,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
-    align_corners: Any = None,
-) -> Any:
-    """The operator for images."""
-    if input.dim() != 4:
-        return NotImplemented
-    how = ("bilinear", "nearest", "bicubic").index(mode)
-    outside = ("zeros", "border", "reflection").index(padding_mode)
-    return aten.grid_sampler_2d(input, grid, how, outside, bool(align_corners))
-
-
-@of(_N + "affine_grid")
-def affine_grid(theta: Any, size: Any, align_corners: Any = None) -> Any:
-    """The operator."""
-    return aten.affine_grid_generator(theta, list(size), bool(align_corners))

@@ -5,8 +5,8 @@
 use super::super::lines::Shared;
 use super::{Geometry, Phase, Tap, inside};
 use crate::cpu::simd::simd_fn;
-use crate::cpu::{copy, pool, slice};
-use crate::{DType, Element, Result, Tensor};
+use crate::cpu::{copy, fill, pool, slice};
+use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor};
 
 /// One channel a group: sums without gathering.
 pub(super) fn direct(
@@ -28,6 +28,53 @@ pub(super) fn direct(
         Direct::<f64>::new(out, x, &w, bias.as_ref(), g, phase).run();
     }
     Ok(())
+}
+
+/// A transposed convolution of one channel a group as an ordinary one, of the input with zeros between its elements and
+/// with the window turned round; `None` where those zeros would be most of the work. `x` is laid out as the geometry says.
+pub(super) fn turned(
+    x: &Tensor,
+    w: &Tensor,
+    g: &Geometry,
+) -> Result<Option<(Tensor, Tensor, Geometry)>> {
+    let spread = |i: usize| (g.size[i] as i64 - 1).saturating_mul(g.stride[i]) + 1;
+    let size: [i64; 3] = std::array::from_fn(spread);
+    let room = 4 * (g.positions() + g.size.iter().product::<usize>()) as i64;
+    let needed = size.iter().fold(1i64, |a, &b| a.saturating_mul(b));
+    if x.numel() == 0 || needed > room {
+        return Ok(None);
+    }
+    let ordinary = Geometry {
+        size: size.map(|s| s as usize),
+        stride: [1; 3],
+        pad: std::array::from_fn(|i| g.dilation[i] * (g.window[i] as i64 - 1) - g.pad[i]),
+        transposed: false,
+        ..g.clone()
+    };
+    let taps = g.window.iter().product::<usize>() as i64;
+    let shape = Dims::from([g.outputs as i64, taps]);
+    let w = copy::dense(w, w.dtype())?.view_with(shape.clone(), [taps, 1].into(), w.offset());
+    let back = Tensor::empty(&shape, w.dtype(), Device::CPU)?;
+    for i in 0..taps {
+        copy::copy(&back.narrowed(1, i, 1), &w.narrowed(1, taps - 1 - i, 1))?;
+    }
+    if g.stride == [1; 3] {
+        return Ok(Some((x.clone(), back, ordinary)));
+    }
+    let first = if g.channels_last { 1 } else { 2 };
+    let n = x.ndim() - 2;
+    let mut shape = x.shape().clone();
+    for i in 0..n {
+        shape[first + i] = size[3 - n + i];
+    }
+    let wide = Tensor::empty(&shape, x.dtype(), Device::CPU)?;
+    fill(&wide, Scalar::Int(0))?;
+    let mut strides = wide.strides().clone();
+    for i in 0..n {
+        strides[first + i] *= g.stride[3 - n + i];
+    }
+    copy::copy(&wide.view_with(x.shape().clone(), strides, 0), x)?;
+    Ok(Some((wide, back, ordinary)))
 }
 
 /// A convolution with one channel a group.
@@ -208,7 +255,7 @@ impl<'a, T: Real + Element> Direct<'a, T> {
 }
 
 /// Real numbers with fused multiply-add.
-trait Real: Copy + Default {
+pub(super) trait Real: Copy + Default + std::ops::Add<Output = Self> {
     fn fma(self, a: Self, b: Self) -> Self;
 }
 impl Real for f32 {

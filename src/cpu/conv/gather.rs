@@ -167,7 +167,7 @@ pub fn columns(out: &Tensor, x: &Tensor, g: &Geometry) -> Result<()> {
 
 /// Where the part of a line of `n` elements begins that holds every `step`-th from `part` on.
 #[inline(always)]
-fn part_start(part: usize, step: usize, n: usize) -> usize {
+pub(super) fn part_start(part: usize, step: usize, n: usize) -> usize {
     part * (n / step) + part.min(n % step)
 }
 

@@ -4,13 +4,15 @@
 
 #![allow(unsafe_code, reason = "gathers windows through checked layouts")]
 
+mod backward;
 mod direct;
 mod fold;
 mod gather;
 
 use super::{copy, matrix, pool};
 use crate::{DType, Device, Result, Scalar, Tensor};
-use direct::direct;
+pub use backward::weight_gradient;
+use direct::{direct, turned};
 pub use fold::fold;
 pub use gather::columns;
 use gather::{by_size, gather, gather_last, split_lines};
@@ -59,6 +61,14 @@ struct Phase {
     first: [usize; 3],
     step: [usize; 3],
     count: [usize; 3],
+}
+
+impl Phase {
+    /// The window is one element and the output as large as the input: the input is the block.
+    fn is_plain(&self, g: &Geometry) -> bool {
+        let one = self.taps.len() == 1 && self.taps[0].at == [0; 3];
+        one && self.advance == [1; 3] && self.count == g.size
+    }
 }
 
 impl Geometry {
@@ -158,31 +168,41 @@ pub fn convolve(
     } else {
         copy::dense(x, x.dtype())?
     };
-    let depthwise = g.groups == g.inputs && g.inputs > 1 && !g.transposed;
-    if depthwise && matches!(out.dtype(), DType::F32 | DType::F64) {
-        return direct(out, &x, w, bias, g);
+    let depthwise = g.groups == g.inputs && g.inputs > 1;
+    if depthwise
+        && g.transposed
+        && g.outputs == g.inputs
+        && out.dtype().is_float()
+        && let Some((x, w, g)) = turned(&x, w, g)?
+    {
+        return channels(out, &x, &w, bias, &g);
     }
-    if depthwise && out.dtype().is_reduced_float() {
-        let wide = |t: &Tensor| copy::converted(t, DType::F32);
-        let sum = Tensor::empty_strided(
-            out.shape().clone(),
-            out.strides().clone(),
-            DType::F32,
-            Device::CPU,
-        )?;
-        direct(
-            &sum,
-            &wide(&x)?,
-            &wide(w)?,
-            bias.map(wide).transpose()?.as_ref(),
-            g,
-        )?;
-        return copy::copy(out, &sum);
+    if depthwise && !g.transposed && out.dtype().is_float() {
+        return channels(out, &x, w, bias, g);
     }
     let bias = bias.map(|b| copy::dense(b, b.dtype())).transpose()?;
     g.phases()
         .iter()
         .try_for_each(|phase| blocks(out, &x, w, bias.as_ref(), g, phase))
+}
+
+/// One channel a group, in single or double precision; `x` is laid out as the geometry says.
+fn channels(
+    out: &Tensor,
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    g: &Geometry,
+) -> Result<()> {
+    if matches!(out.dtype(), DType::F32 | DType::F64) {
+        return direct(out, x, w, bias, g);
+    }
+    let wide = |t: &Tensor| copy::converted(t, DType::F32);
+    let (shape, strides) = (out.shape().clone(), out.strides().clone());
+    let sum = Tensor::empty_strided(shape, strides, DType::F32, Device::CPU)?;
+    let bias = bias.map(wide).transpose()?;
+    direct(&sum, &wide(x)?, &wide(w)?, bias.as_ref(), g)?;
+    copy::copy(out, &sum)
 }
 
 /// A tensor with the channels innermost: itself if it is laid out so.
@@ -265,7 +285,7 @@ fn blocks(
     let cuts = total.div_ceil(width);
     let tasks = g.batch * g.groups * cuts;
     let run = |range: std::ops::Range<usize>| -> Result<()> {
-        let columns = work.room(!work.is_plain(), work.depth() * width)?;
+        let columns = work.room(!phase.is_plain(g), work.depth() * width)?;
         let piece = work.room(phase.step != [1; 3], g.outputs / g.groups * width)?;
         for task in range {
             let (unit, p0) = (task / cuts, task % cuts * width);
@@ -317,13 +337,6 @@ fn matrix_in(t: &Tensor, shape: (usize, usize), strides: (usize, usize), offset:
 }
 
 impl Work<'_> {
-    /// The window is one element and the output as large as the input: the input is the block.
-    fn is_plain(&self) -> bool {
-        let phase = self.phase;
-        let one = phase.taps.len() == 1 && phase.taps[0].at == [0; 3];
-        one && phase.advance == [1; 3] && phase.count == self.g.size
-    }
-
     /// Elements of a window.
     fn depth(&self) -> usize {
         self.g.inputs / self.g.groups * self.phase.taps.len()
@@ -333,7 +346,7 @@ impl Work<'_> {
     fn width(&self, total: usize) -> usize {
         let (g, depth) = (self.g, self.depth());
         let bytes = (depth * self.out.dtype().size()).max(1);
-        let mut width = if self.is_plain() {
+        let mut width = if self.phase.is_plain(self.g) {
             total
         } else {
             (BLOCK / bytes).max(96) / 32 * 32

@@ -214,6 +214,14 @@ fn attach(ret: Ret, link: &Arc<Link>, nrs: &[u16]) -> Ret {
         Ret::Become(t) => Ret::Become(Box::new(each(0, *t))),
         Ret::Tuple(list) => Ret::Tuple(all(list)),
         Ret::List(list) => Ret::List(all(list)),
+        Ret::Gaps(list) => {
+            let mut i = 0;
+            let mut next = |t: Tensor| {
+                i += 1;
+                each(i - 1, t)
+            };
+            Ret::Gaps(list.into_iter().map(|t| t.map(&mut next)).collect())
+        }
         other => other,
     }
 }

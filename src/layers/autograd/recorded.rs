@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 pub struct Recorded {
     op: &'static Op,
     rule: &'static Rule,
-    name: &'static str,
+    name: Cow<'static, str>,
     /// For each input of the rule, where its edges begin; and the end.
     starts: SmallVec<[u16; 4]>,
     /// Which result each of the node's outputs is.
@@ -41,7 +41,7 @@ enum Held {
 /// What is saved before a call runs.
 pub struct Before {
     rule: &'static Rule,
-    name: &'static str,
+    name: Cow<'static, str>,
     starts: SmallVec<[u16; 4]>,
     edges: SmallVec<[Option<Edge>; 2]>,
     slots: SmallVec<[Held; 3]>,
@@ -223,7 +223,7 @@ impl Recorded {
             }
             state.slots.clone()
         };
-        slots.iter().map(|s| s.unpack(this, self.name)).collect()
+        slots.iter().map(|s| s.unpack(this, &self.name)).collect()
     }
 
     /// What was saved, by name: for whoever looks at the graph.
@@ -255,7 +255,7 @@ impl Recorded {
 
 impl Backward for Recorded {
     fn name(&self) -> Cow<'static, str> {
-        Cow::Borrowed(self.name)
+        self.name.clone()
     }
 
     fn apply(&self, this: &Arc<Link>, grads: Grads) -> Result<Grads> {
@@ -343,6 +343,7 @@ pub fn tensors(ret: &Ret) -> SmallVec<[&Tensor; 2]> {
         Ret::One(t) => std::iter::once(t).collect(),
         Ret::Become(t) => std::iter::once(&**t).collect(),
         Ret::Tuple(list) | Ret::List(list) => list.iter().collect(),
+        Ret::Gaps(list) => list.iter().flatten().collect(),
         Ret::Same(_) | Ret::Value(_) => SmallVec::new(),
     }
 }

@@ -5,6 +5,7 @@ use crate::ops::op::Grad;
 use crate::ops::schema::{Kind, Returns, Schema};
 use crate::ops::table;
 use crate::ops::{Arg, Args, Op};
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 /// The gradient of a row.
@@ -70,6 +71,10 @@ pub enum Asked {
     Numel,
     /// `.offset`
     Offset,
+    /// `.rows`: of a matrix
+    Rows,
+    /// `.columns`: of a matrix
+    Columns,
     /// `.count`: how many values a list has
     Count,
     /// `.given`: whether it is there
@@ -103,6 +108,8 @@ impl Asked {
             "ndim" => Self::Ndim,
             "numel" => Self::Numel,
             "offset" => Self::Offset,
+            "rows" => Self::Rows,
+            "columns" => Self::Columns,
             "count" => Self::Count,
             "given" => Self::Given,
             "complex" => Self::Complex,
@@ -122,6 +129,8 @@ impl Asked {
             Self::Device => "device",
             Self::Ndim => "dim",
             Self::Numel => "numel",
+            Self::Rows => "sym_size_minus_2",
+            Self::Columns => "sym_size_minus_1",
             Self::Offset => "storage_offset",
             Self::Count => "size",
             Self::Given => "defined",
@@ -281,7 +290,7 @@ impl Rule {
 
     /// The name of the node of a call.
     #[must_use]
-    pub fn name(&self, args: &Args<'_>) -> &str {
+    pub fn name(&'static self, args: &Args<'_>) -> Cow<'static, str> {
         let number = |i: &usize| !matches!(args.values[*i], Arg::Tensor(_));
         let kinds = args.op.schema.params.iter();
         let mut operands = kinds
@@ -294,7 +303,11 @@ impl Rule {
             (Some(only), None) if number(&only) => 1,
             _ => 0,
         };
-        self.names.get(which).unwrap_or(&self.names[0])
+        let name = self.names.get(which).unwrap_or(&self.names[0]);
+        if name.contains('{') {
+            return Cow::Owned(filled(name, args));
+        }
+        Cow::Borrowed(name)
     }
 
     /// Whether a slot is filled, if only some inputs want a gradient.
@@ -323,6 +336,34 @@ fn grads(e: &Expr, found: &mut Vec<usize>) {
         Expr::If(parts) => parts.iter().for_each(|e| grads(e, found)),
         _ => {}
     }
+}
+
+/// A name with `{parameter value=Text ...}` for what differs from call to call; without texts the value itself.
+fn filled(name: &str, args: &Args<'_>) -> String {
+    let mut made = String::new();
+    let mut rest = name;
+    while let Some((before, after)) = rest.split_once('{') {
+        made.push_str(before);
+        let (inner, after) = after.split_once('}').unwrap_or((after, ""));
+        rest = after;
+        let asked = inner.split(' ').next().unwrap_or(inner);
+        let (param, count) = match asked.split_once('.') {
+            Some((param, _)) => (param, true),
+            None => (asked, false),
+        };
+        let value = match args.op.schema.position(param).map(|i| &args.values[i]) {
+            Some(Arg::Ints(d)) if count => d.len().to_string(),
+            Some(Arg::Str(word)) => (*word).to_owned(),
+            Some(Arg::Bool(b)) => b.to_string(),
+            Some(Arg::Int(i)) => i.to_string(),
+            _ => String::new(),
+        };
+        let texts = inner.split(' ').filter_map(|w| w.split_once('='));
+        let found = texts.filter(|(v, _)| *v == value).map(|(_, t)| t).next();
+        made.push_str(found.unwrap_or(&value));
+    }
+    made.push_str(rest);
+    made
 }
 
 /// The name that PyTorch's nodes are called by: with the module of those that have one of their own.

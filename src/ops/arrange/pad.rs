@@ -30,7 +30,8 @@ pub static OPS: &[OpDef] = &[
         "f32[1, 4, 4], [1, 1, 2, 0], 'reflect'; \
          f32[2, 4], [1, 2], 'replicate'; \
          f32[2, 4], [1, 2], 'circular'",
-    ),
+    )
+    .grad("{mode reflect=Reflection replicate=Replication circular=Circular}Pad{pad.count 2=1 4=2 6=3}DBackward0 | self: (_grad.reflection_pad1d_backward(grad, self, pad) if pad.count == 2 else _grad.reflection_pad2d_backward(grad, self, pad) if pad.count == 4 else _grad.reflection_pad3d_backward(grad, self, pad)) if mode == 'reflect' else (_grad.replication_pad1d_backward(grad, self, pad) if pad.count == 2 else _grad.replication_pad2d_backward(grad, self, pad) if pad.count == 4 else _grad.replication_pad3d_backward(grad, self, pad)) if mode == 'replicate' else _grad.circular_back(grad, self.sizes, pad)"),
     compose(
         "nn.functional.pad",
         "(Tensor input, int[] pad, str mode='constant', float? value=None)",
@@ -69,7 +70,7 @@ pub static OPS: &[OpDef] = &[
 ];
 
 /// The sizes after padding; pads come in pairs from the last dimension.
-fn padded(shape: &[i64], pad: &[i64]) -> Result<Dims> {
+pub(in crate::ops) fn padded(shape: &[i64], pad: &[i64]) -> Result<Dims> {
     let mut out = Dims::new(shape);
     for (k, pair) in pad.chunks(2).enumerate() {
         let d = shape.len() - 1 - k;
@@ -281,7 +282,13 @@ fn check_edges(t: &Tensor, pad: &[i64], shape: &[i64], mode: &str) -> Result<()>
 }
 
 /// For each place of a padded dimension, where in the input it comes from.
-fn sources(mode: &str, size: i64, left: i64, right: i64, out: i64) -> Vec<usize> {
+pub(in crate::ops) fn sources(
+    mode: &str,
+    size: i64,
+    left: i64,
+    right: i64,
+    out: i64,
+) -> Vec<usize> {
     // Only what negative pads leave goes round.
     let ring = (out - left.max(0) - right.max(0)).max(1);
     (0..out)

@@ -221,6 +221,8 @@ pub enum Ret {
     One(Tensor),
     /// A fixed number of tensors; named in the schema if they have names.
     Tuple(Vec<Tensor>),
+    /// A fixed number of tensors, without those that were not asked for: what `(Tensor?, Tensor?)` returns.
+    Gaps(Vec<Option<Tensor>>),
     /// Any number of tensors.
     List(Vec<Tensor>),
     /// A value that is no tensor.
@@ -268,13 +270,14 @@ impl Ret {
         }
     }
 
-    /// All tensors of the result.
+    /// All tensors of the result that were asked for.
     #[must_use]
     pub fn tensors(self) -> Vec<Tensor> {
         match self {
             Self::One(t) => vec![t],
             Self::Become(t) => vec![*t],
             Self::Tuple(t) | Self::List(t) => t,
+            Self::Gaps(t) => t.into_iter().flatten().collect(),
             Self::Value(_) | Self::Same(_) => Vec::new(),
         }
     }
@@ -283,6 +286,12 @@ impl Ret {
 impl From<Vec<Tensor>> for Ret {
     fn from(t: Vec<Tensor>) -> Self {
         Self::List(t)
+    }
+}
+
+impl<const N: usize> From<[Option<Tensor>; N]> for Ret {
+    fn from(t: [Option<Tensor>; N]) -> Self {
+        Self::Gaps(t.into())
     }
 }
 

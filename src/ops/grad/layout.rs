@@ -101,6 +101,14 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[4, 5], [1, 1]"),
     compose(
+        "_grad.circular_back",
+        "(Tensor grad, int[] sizes, int[] pad)",
+        0,
+        |a| circular_back(a.grad, a.sizes, a.pad),
+        "The gradient of circular padding: what was copied is added where it came from.",
+    )
+    .samples("f32[2, 7], [2, 4], [1, 2]"),
+    compose(
         "_grad.roll_back",
         "(Tensor grad, int[] shifts, int[] dims)",
         0,
@@ -343,4 +351,39 @@ fn as_strided_back(a: &calls::_GradAsStridedBack) -> Result<Tensor> {
     let shared = f::index_add(&of(&[length])?, 0, &read, &ones)?;
     let memory = f::div(&memory, &f::ClampMin::new(&shared, 1i64).call()?)?;
     f::reshape(&f::index_select(&memory, 0, &read)?, a.sizes)
+}
+
+fn circular_back(grad: &Tensor, sizes: &[i64], pad: &[i64]) -> Result<Tensor> {
+    let mut grad = grad.clone();
+    for (i, sides) in pad.chunks_exact(2).enumerate() {
+        let dim = (sizes.len() - 1 - i) as i64;
+        let (before, after, size) = (sides[0], sides[1], sizes[sizes.len() - 1 - i]);
+        // Sides below zero cut off; their gradient is zero.
+        let (kept, cut) = (before.max(0), [(-before).max(0), (-after).max(0)]);
+        let middle = f::narrow(&grad, dim, kept, size - cut[0] - cut[1])?;
+        let mut made = f::constant_pad_nd(&middle, &padding(i, cut)[..])?;
+        if before > 0 {
+            let part = f::narrow(&grad, dim, 0, before)?;
+            made = f::add(
+                &made,
+                &f::constant_pad_nd(&part, &padding(i, [size - before, 0])[..])?,
+            )?;
+        }
+        if after > 0 {
+            let part = f::narrow(&grad, dim, kept + size - cut[0] - cut[1], after)?;
+            made = f::add(
+                &made,
+                &f::constant_pad_nd(&part, &padding(i, [0, size - after])[..])?,
+            )?;
+        }
+        grad = made;
+    }
+    Ok(grad)
+}
+
+/// Padding of the `i`th dimension from the end alone.
+fn padding(i: usize, sides: [i64; 2]) -> Vec<i64> {
+    let mut pad = vec![0; 2 * i];
+    pad.extend(sides);
+    pad
 }

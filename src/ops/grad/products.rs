@@ -1,9 +1,9 @@
 //! Gradients of products of matrices.
 
-use crate::Scalar;
 use crate::ops::core::op::{OpDef, compose};
 use crate::ops::f;
 use crate::ops::grad::pointwise::scale;
+use crate::{Result, Scalar, Tensor};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -39,6 +39,14 @@ pub static OPS: &[OpDef] = &[
         "The gradient of a product by its second matrix, column-major if that is.",
     )
     .samples("f32[2, 4], [3, 4], [4, 1], f32[2, 3], 1; f32[2, 4], [3, 4], [1, 3], f32[2, 3], 2"),
+    compose(
+        "_grad.bilinear",
+        "(Tensor grad, Tensor input1, Tensor input2, Tensor weight, bool[] needs) -> (Tensor?, Tensor?, Tensor?, Tensor?)",
+        0,
+        bilinear,
+        "The gradients of bilinear.",
+    )
+    .samples("f32[2, 5], f32[2, 3], f32[2, 4], f32[5, 3, 4], [True, True, True, True]"),
 ];
 
 /// True for a matrix whose columns lie one after the other.
@@ -51,4 +59,25 @@ fn conj(s: Scalar) -> Scalar {
         Scalar::Complex(c) => Scalar::Complex(c.conj()),
         s => s,
     }
+}
+
+fn bilinear(a: &calls::_GradBilinear) -> Result<[Option<Tensor>; 4]> {
+    let rows = |t: &Tensor| f::reshape(t, &[-1, t.shape()[t.ndim() - 1]][..]);
+    let (g, x, y, w) = (rows(a.grad)?, rows(a.input1)?, rows(a.input2)?, a.weight);
+    let of = |equation: &str, tensors: [&Tensor; 3]| {
+        f::einsum(equation, &tensors.map(Tensor::clone)[..])
+    };
+    let wanted = |i: usize| a.needs.get(i) == Some(&true);
+    let make = |i: usize| -> Result<Option<Tensor>> {
+        if !wanted(i) {
+            return Ok(None);
+        }
+        Ok(Some(match i {
+            0 => f::reshape(&of("no,oij,nj->ni", [&g, w, &y])?, a.input1.shape())?,
+            1 => f::reshape(&of("no,oij,ni->nj", [&g, w, &x])?, a.input2.shape())?,
+            2 => of("no,ni,nj->oij", [&g, &x, &y])?,
+            _ => f::sum_dim(&g, &[0i64][..])?,
+        }))
+    };
+    Ok([make(0)?, make(1)?, make(2)?, make(3)?])
 }

@@ -20,7 +20,8 @@ pub static OPS: &[OpDef] = &[
         body!(factors_rule, factors_ex),
         "The Cholesky factor, and where it failed.",
     )
-    .samples("f32[3, 3].spd; f64[2, 3, 3].spd, upper=True"),
+    .samples("f32[3, 3].spd; f64[2, 3, 3].spd, upper=True")
+    .grad("self: _grad.cholesky(grad, L, upper)"),
     compose(
         "linalg.cholesky",
         "(Tensor self, *, bool upper=False)",
@@ -39,7 +40,8 @@ pub static OPS: &[OpDef] = &[
         }),
         "The Cholesky factor.",
     )
-    .samples("f32[0, 0]; c64[2, 5, 5].spd, upper=True; f32[0, 0, 0], upper=True"),
+    .samples("f32[0, 0]; c64[2, 5, 5].spd, upper=True; f32[0, 0, 0], upper=True")
+    .grad("self: _grad.cholesky(grad, result, upper)"),
     kernel(
         "cholesky_solve",
         "(Tensor self, Tensor input2, bool upper=False)",
@@ -47,7 +49,8 @@ pub static OPS: &[OpDef] = &[
         body!(solve_rule, solve),
         "The solution of a system by its Cholesky factor.",
     )
-    .samples("f32[5, 5], f32[5, 5]; c64[5, 5], c64[5, 5]"),
+    .samples("f32[5, 5], f32[5, 5]; c64[5, 5], c64[5, 5]")
+    .grad("self, input2: _grad.cholesky_solve(grad, self, input2, result, upper, needs)"),
     kernel(
         "cholesky_inverse",
         "(Tensor self, bool upper=False)",
@@ -57,7 +60,8 @@ pub static OPS: &[OpDef] = &[
         }),
         "The inverse by the Cholesky factor.",
     )
-    .samples("f32[5, 5]; f32[0, 2, 2], upper=True"),
+    .samples("f32[5, 5]; f32[0, 2, 2], upper=True")
+    .grad("self: _grad.cholesky_inverse(grad, self, upper, result)"),
 ];
 
 fn square_rule(t: &Tensor, name: &str) -> Result<Plan> {

@@ -19,7 +19,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(factor_rule, factors),
         "The LU factorisation in one matrix, and where it failed.",
-    ).samples("f64[3, 4]; c64[3, 4]"),
+    ).samples("f64[3, 4]; c64[3, 4]")
+    .grad("A: _grad.lu_factor(grad, LU, pivots, pivot)"),
     compose(
         "linalg.lu_factor",
         "(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
@@ -40,7 +41,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(lu_rule, lu),
         "The LU factorisation.",
-    ).samples("f32[3, 4]"),
+    ).samples("f32[3, 4]")
+    .grad("A: _grad.lu(grads[1], grads[2], P, L, U, pivot)"),
     kernel(
         "linalg.lu_solve",
         "(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)",
@@ -51,7 +53,8 @@ pub static OPS: &[OpDef] = &[
         "f32[0, 3, 3], i32[0, 3], f32[0, 3, 4]; \
          c64[3, 3], i32([3, 2, 3]), c64[3, 4], adjoint=True; \
          f32[3, 3], i32([3, 2, 3]), f32[0, 3], adjoint=True, left=False",
-    ),
+    )
+    .grad("LU, B: _grad.lu_solve(grad, LU, pivots, result, left, adjoint, needs)"),
     compose(
         "lu_solve",
         "(Tensor self, Tensor LU_data, Tensor LU_pivots)",
@@ -65,7 +68,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(unpack_rule, unpack),
         "The factors of an LU factorisation.",
-    ).samples("f32[0, 6, 5], i32[0, 5]; c64[3, 4], i32([1, 3, 3])"),
+    ).samples("f32[0, 6, 5], i32[0, 5]; c64[3, 4], i32([1, 3, 3])")
+    .grad("LU_data: _grad.lu_unpack(grads[1], grads[2], LU_data.rows, LU_data.columns)"),
 ];
 
 fn pivoting(pivot: bool) -> Result<()> {

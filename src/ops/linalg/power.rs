@@ -35,7 +35,8 @@ pub static OPS: &[OpDef] = &[
         body!(exponential_rule, |a, _, o| exponentials(a.A, &o[0])),
         "The exponential of a matrix.",
     )
-    .samples("f32[5, 5, 5]"),
+    .samples("f32[5, 5, 5]")
+    .grad("A: _grad.matrix_exp(grad, A)"),
     compose(
         "matrix_exp",
         "(Tensor self)",

@@ -21,7 +21,8 @@ pub static OPS: &[OpDef] = &[
         body!(pseudoinverse_rule, pseudoinverses),
         "",
     )
-    .samples("f32[3, 2], None, None, False"),
+    .samples("f32[3, 2], None, None, False")
+    .grad("LinalgPinvBackward0 | self: _grad.pinv(grad, result, self)"),
     compose(
         "linalg.pinv",
         "(Tensor self, Operand? rcond=None, bool hermitian=False)",

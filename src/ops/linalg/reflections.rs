@@ -19,7 +19,8 @@ pub static OPS: &[OpDef] = &[
         body!(qr_rule, qr),
         "Orthogonal and triangular factor.",
     )
-    .samples("f32[3, 4]; c64[3, 4]"),
+    .samples("f32[3, 4]; c64[3, 4]")
+    .grad("A: _grad.qr(grads[0], grads[1], Q, R, mode)"),
     compose(
         "qr",
         "(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",

@@ -20,7 +20,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(inverse_rule, inverses),
         "The inverse, and where it failed.",
-    ).samples("f32[0, 0]; c64[5, 5]"),
+    ).samples("f32[0, 0]; c64[5, 5]")
+    .grad("A: _grad.inv(grad, inverse)"),
     compose(
         "linalg.inv",
         "(Tensor A)",
@@ -43,7 +44,8 @@ pub static OPS: &[OpDef] = &[
             a.A, o
         )),
         "The determinant.",
-    ).samples("f32[5, 5]"),
+    ).samples("f32[5, 5]")
+    .grad("A: _grad.det(grad, A, result)"),
     compose(
         "det",
         "(Tensor self)",
@@ -57,7 +59,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(slogdet_rule, |a, _, o| slogdet(a.A, o)),
         "Sign and logarithm of the determinant.",
-    ).samples("f32[5, 5]"),
+    ).samples("f32[5, 5]")
+    .grad("A: _grad.slogdet(grads[0], grads[1], A, sign)"),
     compose(
         "slogdet",
         "(Tensor self) -> (Tensor sign, Tensor logabsdet)",
@@ -73,14 +76,16 @@ pub static OPS: &[OpDef] = &[
             a.input, &o[0]
         )),
         "The logarithm of the determinant.",
-    ).samples("f32[1, 1].spd"),
+    ).samples("f32[1, 1].spd")
+    .grad("WhereBackward0 | self: _grad.slogdet(None, grad, self, result)"),
     kernel(
         "linalg.solve_ex",
         "(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
         F | O | X,
         body!(solve_rule, solve_ex),
         "The solution of A X = B, and where it failed.",
-    ).samples("f64[0, 0], f64[0]"),
+    ).samples("f64[0, 0], f64[0]")
+    .grad("A, B: _grad.solve(grad, A, B, result, left, needs)"),
     compose(
         "linalg.solve",
         "(Tensor A, Tensor B, *, bool left=True)",

@@ -18,7 +18,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(singular_rule, singular),
         "The singular value decomposition.",
-    ).samples("f32[3, 4]"),
+    ).samples("f32[3, 4]")
+    .grad("A: _grad.svd(grads[0], grads[1], grads[2], U, S, Vh, full_matrices)"),
     kernel(
         "linalg.svdvals",
         "(Tensor A, *, str? driver=None)",
@@ -42,7 +43,8 @@ pub static OPS: &[OpDef] = &[
             |a, upper, o| eigen(a.A, *upper, &o[0], Some(&o[1]))
         ),
         "Eigenvalues and eigenvectors of a Hermitian matrix.",
-    ).samples("f32[5, 5], UPLO='U'"),
+    ).samples("f32[5, 5], UPLO='U'")
+    .grad("A: _grad.eigh(grads[0], grads[1], eigenvalues, eigenvectors)"),
     kernel(
         "linalg.eigvalsh",
         "(Tensor A, str UPLO='L')",

@@ -16,14 +16,16 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(solve_rule, solve),
         "The solution of a triangular system.",
-    ).samples("f32[3, 3], f32[3, 0], upper=False; f32[3, 3], f32[0, 3], upper=True, left=False"),
+    ).samples("f32[3, 3], f32[3, 0], upper=False; f32[3, 3], f32[0, 3], upper=True, left=False")
+    .grad("self, B: _grad.solve_triangular(grad, self, result, upper, left, unitriangular, needs)"),
     kernel(
         "triangular_solve",
         "(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
         FMO | X,
         body!(old_rule, old_solve),
         "The solution of a triangular system.",
-    ).samples("f64[5, 1], f64[5, 5]"),
+    ).samples("f64[5, 1], f64[5, 5]")
+    .grad("self, A: _grad.triangular_solve(grad, self, A, solution, upper, transpose, unitriangular, needs)"),
 ];
 
 /// Solutions of the systems of a batch.

@@ -31,7 +31,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| means(a.input, a.output_size, 2), run),
         "Means of as many windows as asked for.",
     )
-    .samples("f32[2, 3, 4], 5; f32[2, 3, 4], (5, None)"),
+    .samples("f32[2, 3, 4], 5; f32[2, 3, 4], (5, None)")
+    .grad("input: _grad._adaptive_avg_pool2d_backward(grad, input)"),
     kernel(
         "nn.functional.adaptive_avg_pool3d",
         "(Tensor input, int?[] output_size)",
@@ -39,7 +40,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| means(a.input, a.output_size, 3), run),
         "Means of as many windows as asked for.",
     )
-    .samples("f32[8, 8, 8, 8], (5, 7, 4)"),
+    .samples("f32[8, 8, 8, 8], (5, 7, 4)")
+    .grad("input: _grad._adaptive_avg_pool3d_backward(grad, input)"),
     compose(
         "adaptive_max_pool1d",
         "(Tensor input, int[1] output_size) -> (Tensor, Tensor)",
@@ -60,7 +62,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| maxima(a.input, a.output_size, 2), run),
         "Maxima of as many windows as asked for, and their positions.",
     )
-    .samples("f32[1, 2, 6, 6], [2, 3]; f32[2, 6, 6], [2, None]"),
+    .samples("f32[1, 2, 6, 6], [2, 3]; f32[2, 6, 6], [2, None]")
+    .grad("input: _grad.adaptive_max_pool2d_backward(grad, input, result1)"),
     kernel(
         "adaptive_max_pool3d",
         "(Tensor input, int?[] output_size) -> (Tensor, Tensor)",
@@ -68,7 +71,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| maxima(a.input, a.output_size, 3), run),
         "Maxima of as many windows as asked for, and their positions.",
     )
-    .samples("f32[1, 2, 4, 4, 4], [2, 2, 2]"),
+    .samples("f32[1, 2, 4, 4, 4], [2, 2, 2]")
+    .grad("input: _grad.adaptive_max_pool3d_backward(grad, input, result1)"),
     compose(
         "nn.functional.adaptive_max_pool1d",
         "(Tensor input, int[1] output_size, bool return_indices=False)",
@@ -261,7 +265,7 @@ fn maxima<'a>(x: &'a Tensor, asked: &[i64], n: usize) -> Result<(Plan, Found<'a>
 }
 
 /// Windows that share the input evenly.
-fn shares(size: i64, count: i64) -> Vec<Window> {
+pub(in crate::ops) fn shares(size: i64, count: i64) -> Vec<Window> {
     (0..count)
         .map(|o| {
             let (start, end) = (o * size / count, ((o + 1) * size + count - 1) / count);

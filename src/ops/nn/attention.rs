@@ -3,7 +3,7 @@
 use crate::cpu::attention as cpu;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
-use crate::ops::f;
+use crate::ops::{Args, Ret, f};
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
@@ -29,7 +29,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[1, 2, 3, 4], f32[1, 2, 5, 4], f32[1, 2, 5, 4], None, False, 0.5; \
          f32[1, 2, 3, 4], f32[1, 2, 3, 4], f32[1, 2, 3, 4], None, True, 0.5",
-    ),
+    )
+    .through(recorded),
 ];
 
 fn attention(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<Tensor> {
@@ -49,7 +50,18 @@ fn attention(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<Tensor>
     if dropout == 0.0 && computed {
         return f::_attention(q, &k, &v, mask, causal, scale);
     }
-    let mut scores = scores(q, &k, scale)?;
+    composed([q, &k, &v], mask, causal, dropout, scale)
+}
+
+/// Attention by products and a softmax.
+fn composed(
+    [q, k, v]: [&Tensor; 3],
+    mask: Option<&Tensor>,
+    causal: bool,
+    dropout: f64,
+    scale: f64,
+) -> Result<Tensor> {
+    let mut scores = scores(q, k, scale)?;
     let lower;
     let mask = if causal {
         lower = causal_mask(&scores)?;
@@ -68,7 +80,7 @@ fn attention(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<Tensor>
     if dropout > 0.0 {
         weights = f::dropout(&weights, dropout, true)?;
     }
-    f::matmul(&weights, &v)
+    f::matmul(&weights, v)
 }
 
 fn check(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<()> {
@@ -254,5 +266,27 @@ fn run(a: &calls::_Attention, shapes: &cpu::Shapes, outs: &[Tensor]) -> Result<(
         causal: a.is_causal,
         scale: a.scale,
     };
-    cpu::attention(&outs[0], &inputs, shapes)
+    cpu::attention(&outs[0], None, &inputs, shapes)
+}
+
+/// Attention as the calls that its gradient is made of.
+fn recorded(args: &Args) -> Result<Ret> {
+    let (q, k, v) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+    let (mask, causal, scale) = (args.opt_tensor(3), args.bool(4), args.float(5)?);
+    let width = |t: &Tensor| t.shape().last().copied();
+    let blocked = q.ndim() == 4
+        && k.ndim() == 4
+        && v.ndim() == 4
+        && width(q) == width(v)
+        && q.shape()[..2] == k.shape()[..2]
+        && !mask.is_some_and(Tensor::requires_grad);
+    if blocked {
+        let [made, _] = f::_ScaledDotProductFlashAttentionForCpu::new(q, k, v)
+            .is_causal(causal)
+            .attn_mask(mask)
+            .scale(scale)
+            .call()?;
+        return Ok(Ret::One(made));
+    }
+    composed([q, k, v], mask, causal, 0.0, scale).map(Ret::One)
 }

@@ -70,7 +70,8 @@ pub static OPS: &[OpDef] = &[
         "f32[2, 3, 4], (2, 2), (), (0,), False, True, -2; \
          i64[2, 3, 4], 3, 1, 1, True, False, 2; \
          f32[2, 3, 4], (6, 6), (3, 3), (2, 3), True, True, 2",
-    ),
+    )
+    .grad("input: _grad.avg_pool2d_backward(grad, input, kernel_size, stride if stride.given else [], padding, ceil_mode, count_include_pad, divisor_override)"),
     kernel(
         "nn.functional.avg_pool3d",
         "(Tensor input, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)",
@@ -87,7 +88,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[1, 2, 5, 5, 5], (2, 3, 4), stride=(1, 2, 2), padding=(0, 1, 2); \
          i64[2, 3, 3, 4, 4], (2, 2, 2)",
-    ),
+    )
+    .grad("input: _grad.avg_pool3d_backward(grad, input, kernel_size, stride if stride.given else [], padding, ceil_mode, count_include_pad, divisor_override)"),
     compose(
         "nn.functional.lp_pool1d",
         "(Tensor input, float norm_type, int[1] kernel_size, int[1]? stride=None, bool ceil_mode=False)",

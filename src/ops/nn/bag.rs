@@ -38,7 +38,8 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(bilinear_rule, bilinear),
         "x A y + b for each of several matrices A.",
-    ).samples("f32[3], f32[4], f32[5, 3, 4]"),
+    ).samples("f32[3], f32[4], f32[5, 3, 4]")
+    .grad("TrilinearBackward0 | input1, input2, weight, bias: _grad.bilinear(grad, input1, input2, weight, needs)"),
 ];
 
 fn tensor_type(t: &Tensor) -> String {

@@ -126,7 +126,8 @@ pub static OPS: &[OpDef] = &[
         "f32[1, 2, 5], f32[3, 2, 3], f32[3], [1], [1], [1], False, [0], 1; \
          f32[1, 4, 5, 5], f32[4, 2, 3, 3], None, [2, 2], [1, 1], [1, 1], False, [0, 0], 2; \
          f32[1, 2, 5], f32[2, 3, 3], None, [2], [0], [1], True, [1], 1",
-    ),
+    )
+    .grad("input, weight, bias: _grad.convolution_backward(grad, input, weight, bias.sizes, stride, padding, dilation, transposed, output_padding, groups, needs)"),
 ];
 
 /// Multiplications and additions: of each result element those over the weights of a group; transposed, of each input element.
@@ -366,7 +367,8 @@ fn check_dtypes(a: &calls::Convolution) -> Result<()> {
     )
 }
 
-fn format_of(x: &Tensor, w: &Tensor) -> MemoryFormat {
+/// The format of a result: channels last if either operand is laid out so.
+pub(in crate::ops) fn format_of(x: &Tensor, w: &Tensor) -> MemoryFormat {
     let last = |t: &Tensor| dims::strides_like_channels_last(t.shape(), t.strides());
     match x.ndim() {
         4 if last(x) || last(w) => MemoryFormat::ChannelsLast,
@@ -386,7 +388,8 @@ struct Found {
     strides: Dims,
 }
 
-fn rule(a: &calls::Convolution) -> Result<(Plan, Found)> {
+/// Checks a call; the shape of the result, and the sizes for the kernel.
+pub(in crate::ops) fn geometry(a: &calls::Convolution) -> Result<(Dims, Geometry)> {
     let (x, w) = (a.input, a.weight);
     ensure!(
         w.ndim() > 2,
@@ -407,9 +410,6 @@ fn rule(a: &calls::Convolution) -> Result<(Plan, Found)> {
     check_dtypes(a)?;
     let (batch, inputs) = (x.shape()[0], x.shape()[1]);
     let outputs = if inputs == 0 { 0 } else { outputs };
-    let shape = Dims::from([batch, outputs]).concat(&out);
-    let format = format_of(x, w);
-    let strides = dims::format_strides(&shape, format)?;
     let usizes = |s: &[i64]| triple(s, 1usize, |v| v as usize);
     let geometry = Geometry {
         batch: batch as usize,
@@ -423,9 +423,15 @@ fn rule(a: &calls::Convolution) -> Result<(Plan, Found)> {
         pad: triple(&l.padding, 0, |v| v),
         dilation: triple(&l.dilation, 1, |v| v),
         transposed: a.transposed,
-        channels_last: format != MemoryFormat::Contiguous,
+        channels_last: format_of(x, w) != MemoryFormat::Contiguous,
     };
-    let plan = Plan::one(shape, strides.clone(), x.dtype());
+    Ok((Dims::from([batch, outputs]).concat(&out), geometry))
+}
+
+fn rule(a: &calls::Convolution) -> Result<(Plan, Found)> {
+    let (shape, geometry) = geometry(a)?;
+    let strides = dims::format_strides(&shape, format_of(a.input, a.weight))?;
+    let plan = Plan::one(shape, strides.clone(), a.input.dtype());
     Ok((plan, Found { geometry, strides }))
 }
 

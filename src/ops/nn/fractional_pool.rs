@@ -39,7 +39,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule, run),
         "",
-    ).samples("f32[1, 2, 6, 6], [2, 2], [3, 3], f32[1, 2, 2].unit"),
+    ).samples("f32[1, 2, 6, 6], [2, 2], [3, 3], f32[1, 2, 2].unit")
+    .grad("FractionalMaxPool{kernel_size.count}DBackward0 | self: _grad.fractional_max_pool2d_backward(grad, self, kernel_size, output_size, result1) if kernel_size.count == 2 else _grad.fractional_max_pool3d_backward(grad, self, kernel_size, output_size, result1)"),
     compose(
         "nn.functional.fractional_max_pool2d",
         "(Tensor input, int[2] kernel_size, int[2]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",

@@ -64,7 +64,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(|a| rule(&asked!(a, 2, "max_pool2d"), true), run),
         "The largest elements of windows, and their positions.",
-    ).samples("f32[1, 2, 6, 6], 2; f32[1, 2, 6, 6].cl, (3, 2), 1"),
+    ).samples("f32[1, 2, 6, 6], 2; f32[1, 2, 6, 6].cl, (3, 2), 1")
+    .grad("self: _grad.max_pool2d_with_indices_backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1)"),
     kernel(
         "max_pool3d",
         "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False)",
@@ -78,7 +79,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(|a| rule(&asked!(a, 3, "max_pool3d"), true), run),
         "The largest elements of windows, and their positions.",
-    ).samples("f32[1, 2, 4, 4, 4], 2"),
+    ).samples("f32[1, 2, 4, 4, 4], 2")
+    .grad("self: _grad.max_pool3d_with_indices_backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1)"),
     compose(
         "nn.functional.max_pool1d",
         "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False, bool return_indices=False)",

@@ -16,6 +16,7 @@ pub mod dropout;
 pub mod fold;
 pub mod fractional_pool;
 pub mod gated;
+pub mod grid;
 pub mod in_place;
 pub mod likelihood;
 pub mod loss;

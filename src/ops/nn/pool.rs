@@ -132,6 +132,11 @@ pub(in crate::ops) fn regular(a: &Asked) -> Result<Regular> {
 }
 
 impl Regular {
+    /// The spatial sizes of the result.
+    pub(in crate::ops) fn out(&self) -> &[i64] {
+        &self.out
+    }
+
     fn check(&self) -> Result<()> {
         let n = self.kernel.len();
         let axis = |names: [&str; 3], list: &Dims| -> String {
@@ -211,7 +216,8 @@ impl Regular {
         Ok(())
     }
 
-    fn windows(&self, sizes: &[i64], max: bool) -> Windows {
+    /// The windows of all planes, for maxima or for means.
+    pub(in crate::ops) fn windows(&self, sizes: &[i64], max: bool) -> Windows {
         windows(self.out.len(), |i| {
             (0..self.out[i])
                 .map(|o| {

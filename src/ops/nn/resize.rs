@@ -117,7 +117,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule, run),
         "",
-    ).samples("f32[1, 2, 4, 4], [6, 6], 'bilinear', False, False, [nan, nan]"),
+    ).samples("f32[1, 2, 4, 4], [6, 6], 'bilinear', False, False, [nan, nan]")
+    .grad("Upsample{mode nearest=Nearest nearest-exact=NearestExact linear=Linear bilinear=Bilinear bicubic=Bicubic trilinear=Trilinear}{output_size.count}D{antialias true=Aa false=}Backward0 | input: _grad.upsample(grad, output_size, input.sizes, 'upsample', mode, align_corners, antialias, scales)"),
     compose(
         "_upsample_bilinear2d_aa",
         "(Tensor input, int[] output_size, bool align_corners, float? scales_h=None, float? scales_w=None)",
@@ -285,7 +286,8 @@ fn check_mode(mode: &str, ndim: usize) -> Result<()> {
     Ok(())
 }
 
-fn format(x: &Tensor) -> MemoryFormat {
+/// The format of a result.
+pub(in crate::ops) fn format(x: &Tensor) -> MemoryFormat {
     match x.ndim() {
         4 if dims::strides_like_channels_last(x.shape(), x.strides()) => MemoryFormat::ChannelsLast,
         5 if dims::strides_like_channels_last(x.shape(), x.strides()) => {
@@ -295,16 +297,9 @@ fn format(x: &Tensor) -> MemoryFormat {
     }
 }
 
-fn check_sizes(x: &Tensor, size: &[i64]) -> Result<()> {
+/// No spatial size of input or output may be 0.
+pub(in crate::ops) fn check_filled(sizes: &[i64], size: &[i64]) -> Result<()> {
     let n = size.len();
-    ensure!(
-        x.ndim() == n + 2,
-        Runtime,
-        "It is expected input_size equals to {}, but got size {}",
-        n + 2,
-        x.ndim()
-    );
-    let sizes = &x.shape()[2..];
     let names = ["D", "H", "W"];
     let shown = |v: &[i64]| {
         v.iter()
@@ -320,6 +315,19 @@ fn check_sizes(x: &Tensor, size: &[i64]) -> Result<()> {
         shown(sizes),
         shown(size)
     );
+    Ok(())
+}
+
+fn check_sizes(x: &Tensor, size: &[i64]) -> Result<()> {
+    let n = size.len();
+    ensure!(
+        x.ndim() == n + 2,
+        Runtime,
+        "It is expected input_size equals to {}, but got size {}",
+        n + 2,
+        x.ndim()
+    );
+    check_filled(&x.shape()[2..], size)?;
     ensure!(
         x.shape()[1] != 0,
         Runtime,
@@ -328,6 +336,33 @@ fn check_sizes(x: &Tensor, size: &[i64]) -> Result<()> {
         x.shape()
     );
     Ok(())
+}
+
+/// The mode of a name.
+pub(in crate::ops) fn mode(name: &str) -> Mode {
+    match name {
+        "nearest" => Mode::Nearest,
+        "nearest-exact" => Mode::NearestExact,
+        "bicubic" => Mode::Cubic,
+        _ => Mode::Linear,
+    }
+}
+
+/// A dimension of `size` elements that becomes one of `out`.
+pub(in crate::ops) fn axis(
+    size: i64,
+    out: i64,
+    scale: Option<f64>,
+    align: bool,
+    dtype: DType,
+) -> Axis {
+    Axis {
+        size,
+        out,
+        scale: scale.unwrap_or(0.0),
+        align,
+        single: dtype != DType::F64,
+    }
 }
 
 fn rule(a: &calls::_Upsample) -> Result<(Plan, Resampling)> {
@@ -343,20 +378,12 @@ fn rule(a: &calls::_Upsample) -> Result<(Plan, Resampling)> {
     let shape = Dims::new(&x.shape()[..2]).concat(size);
     let format = format(x);
     let strides = dims::format_strides(&shape, format)?;
-    let axis = |i: usize| Axis {
-        size: x.shape()[i + 2],
-        out: size[i],
-        scale: a.scales.get(i).copied().unwrap_or(0.0),
-        align: a.align_corners,
-        single: d != DType::F64,
+    let axis = |i: usize| {
+        let scale = a.scales.get(i).copied();
+        axis(x.shape()[i + 2], size[i], scale, a.align_corners, d)
     };
     let found = Resampling {
-        mode: match mode {
-            "nearest" => Mode::Nearest,
-            "nearest-exact" => Mode::NearestExact,
-            "bicubic" => Mode::Cubic,
-            _ => Mode::Linear,
-        },
+        mode: self::mode(mode),
         axes: (0..n).map(axis).collect(),
         antialias: a.antialias,
         channels_last: format != MemoryFormat::Contiguous,

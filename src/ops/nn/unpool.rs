@@ -68,7 +68,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule, unpool),
         "",
-    ).samples("f32[1, 2, 2, 2], i64([[[[0, 3], [8, 11]], [[1, 2], [9, 10]]]]), [4, 4]"),
+    ).samples("f32[1, 2, 2, 2], i64([[[[0, 3], [8, 11]], [[1, 2], [9, 10]]]]), [4, 4]")
+    .grad("MaxUnpool{output_size.count}DBackward0 | self: _grad.max_pool_double_backward(grad, indices, output_size.count)"),
 ];
 
 /// The spatial sizes of the result: those asked for, or the smallest that pooling would take to the input's.

@@ -1,0 +1,699 @@
+//! Gradients of factorisations and what they solve.
+//!
+//! Formulas: Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008),
+//! and Townsend, "Differentiating the singular value decomposition" (2016), with the conjugates that complex numbers want.
+
+use crate::ops::core::op::{OpDef, compose};
+use crate::ops::f;
+use crate::ops::grad::reduce::like;
+use crate::{Result, Scalar, Tensor, bail};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "_grad.inv",
+        "(Tensor grad, Tensor inverse)",
+        0,
+        |a| {
+            let turned = f::mH(a.inverse)?;
+            f::neg(&f::matmul(&turned, &f::matmul(a.grad, &turned)?)?)
+        },
+        "The gradient of an inverse.",
+    )
+    .samples("f64[3, 3], f64[3, 3]"),
+    compose(
+        "_grad.slogdet",
+        "(Tensor? gsign, Tensor? glog, Tensor A, Tensor sign)",
+        0,
+        slogdet,
+        "The gradient of the sign and logarithm of a determinant.",
+    )
+    .samples("f64[()], f64[()], f64[3, 3].spd, f64[()]; None, f64[2], f64[2, 3, 3].spd, f64[2]"),
+    compose(
+        "_grad.det",
+        "(Tensor grad, Tensor A, Tensor result)",
+        0,
+        |a| {
+            let by = f::mul(a.grad, &f::conj(a.result)?)?;
+            scaled_inverse(a.A, &by)
+        },
+        "The gradient of a determinant.",
+    )
+    .samples("f64[()], f64[3, 3].spd, f64[()]"),
+    compose(
+        "_grad.solve",
+        "(Tensor grad, Tensor A, Tensor B, Tensor result, bool left, bool[] needs) -> (Tensor?, Tensor?)",
+        0,
+        solve,
+        "The gradients of the matrix and the right-hand side of linear equations.",
+    )
+    .samples("f64[3, 2], f64[3, 3].spd, f64[3, 2], f64[3, 2], True, [True, True]; f64[3], f64[3, 3].spd, f64[3], f64[3], True, [True, True]"),
+    compose(
+        "_grad.solve_triangular",
+        "(Tensor grad, Tensor self, Tensor result, bool upper, bool left, bool unitriangular, bool[] needs) -> (Tensor?, Tensor?)",
+        0,
+        solve_triangular,
+        "The gradients of triangular equations.",
+    )
+    .samples("f64[3, 2], f64[3, 3].spd, f64[3, 2], True, True, False, [True, True]"),
+    compose(
+        "_grad.triangular_solve",
+        "(Tensor grad, Tensor self, Tensor A, Tensor result, bool upper, bool transpose, bool unitriangular, bool[] needs) -> (Tensor?, Tensor?)",
+        0,
+        triangular_solve,
+        "The gradients of triangular equations, the older way.",
+    )
+    .samples("f64[3, 2], f64[3, 2], f64[3, 3].spd, f64[3, 2], True, False, False, [True, True]"),
+    compose(
+        "_grad.cholesky",
+        "(Tensor grad, Tensor L, bool upper)",
+        0,
+        |a| cholesky(a.grad, a.L, a.upper),
+        "The gradient of the Cholesky factor.",
+    )
+    .samples("f64[3, 3], f64[3, 3].spd, False; f64[3, 3], f64[3, 3].spd, True"),
+    compose(
+        "_grad.cholesky_inverse",
+        "(Tensor grad, Tensor L, bool upper, Tensor inverse)",
+        0,
+        |a| {
+            let both = f::add(a.grad, &f::mH(a.grad)?)?;
+            let both = f::matmul(a.inverse, &f::matmul(&both, a.inverse)?)?;
+            f::neg(&if a.upper {
+                f::matmul(a.L, &both)?
+            } else {
+                f::matmul(&both, a.L)?
+            })
+        },
+        "The gradient of an inverse by the Cholesky factor.",
+    )
+    .samples("f64[3, 3], f64[3, 3].spd, False, f64[3, 3].spd"),
+    compose(
+        "_grad.cholesky_solve",
+        "(Tensor grad, Tensor self, Tensor input2, Tensor result, bool upper, bool[] needs) -> (Tensor?, Tensor?)",
+        0,
+        cholesky_solve,
+        "The gradients of equations solved by the Cholesky factor.",
+    )
+    .samples("f64[3, 2], f64[3, 2], f64[3, 3].spd, f64[3, 2], False, [True, True]"),
+    compose(
+        "_grad.qr",
+        "(Tensor? gQ, Tensor? gR, Tensor Q, Tensor R, str mode)",
+        0,
+        qr,
+        "The gradient of a QR factorisation.",
+    )
+    .samples("f64[3, 2], f64[2, 2], f64[3, 2], f64[2, 2], 'reduced'"),
+    compose(
+        "_grad.eigh",
+        "(Tensor? gL, Tensor? gV, Tensor L, Tensor V)",
+        0,
+        eigh,
+        "The gradient of eigenvalues and eigenvectors of a symmetric matrix.",
+    )
+    .samples("f64[3], f64[3, 3], f64([1., 2., 4.]), f64[3, 3]; f64[3], None, f64([1., 2., 4.]), f64[3, 3]"),
+    compose(
+        "_grad.svd",
+        "(Tensor? gU, Tensor? gS, Tensor? gVh, Tensor U, Tensor S, Tensor Vh, bool full_matrices)",
+        0,
+        svd,
+        "The gradient of a singular value decomposition.",
+    )
+    .samples("f64[3, 2], f64[2], f64[2, 2], f64[3, 2], f64([2., 1.]), f64[2, 2], False"),
+    compose(
+        "_grad.pinv",
+        "(Tensor grad, Tensor result, Tensor A)",
+        0,
+        |a| pinv(a.grad, a.result, a.A),
+        "The gradient of a pseudo-inverse.",
+    )
+    .samples("f64[2, 3], f64[2, 3], f64[3, 2]; f64[3, 2], f64[3, 2], f64[2, 3]"),
+    compose(
+        "_grad.matrix_exp",
+        "(Tensor grad, Tensor A)",
+        0,
+        |a| matrix_exp(a.grad, a.A),
+        "The gradient of a matrix exponential.",
+    )
+    .samples("f64[3, 3], f64[3, 3]"),
+    compose(
+        "_grad.lu",
+        "(Tensor? gL, Tensor? gU, Tensor P, Tensor L, Tensor U, bool pivot)",
+        0,
+        |a| lu([a.gL, a.gU], Some(a.P).filter(|_| a.pivot), a.L, a.U),
+        "The gradient of an LU factorisation.",
+    )
+    .samples("f64[3, 3], f64[3, 3], f64[3, 3], f64[3, 3].spd, f64[3, 3].spd, True"),
+    compose(
+        "_grad.lu_factor",
+        "(Tensor grad, Tensor LU, Tensor pivots, bool pivot)",
+        0,
+        |a| {
+            let [p, l, u] = f::LuUnpack::new(a.LU, a.pivots).call()?;
+            let n = l.shape()[l.ndim() - 1];
+            let wide = u.shape()[u.ndim() - 1];
+            let by_l = f::tril(&f::narrow(a.grad, -1, 0, n)?)?;
+            let by_u = f::triu(&f::narrow(a.grad, -2, 0, n.min(wide))?)?;
+            lu([Some(&by_l), Some(&by_u)], Some(&p).filter(|_| a.pivot), &l, &u)
+        },
+        "The gradient of a packed LU factorisation.",
+    )
+    .samples("f64[3, 3], f64[3, 3].spd, i32([1, 2, 3]), True"),
+    compose(
+        "_grad.lu_solve",
+        "(Tensor grad, Tensor LU, Tensor pivots, Tensor result, bool left, bool adjoint, bool[] needs) -> (Tensor?, Tensor?)",
+        0,
+        lu_solve,
+        "The gradients of equations solved by an LU factorisation.",
+    )
+    .samples("f64[3, 2], f64[3, 3].spd, i32([1, 2, 3]), f64[3, 2], True, False, [True, True]"),
+    compose(
+        "_grad.lu_unpack",
+        "(Tensor? gL, Tensor? gU, int rows, int columns)",
+        0,
+        lu_unpack,
+        "The gradient of unpacking an LU factorisation.",
+    )
+    .samples("f64[3, 3], f64[3, 3], 3, 3"),
+];
+
+fn eye_like(t: &Tensor) -> Result<Tensor> {
+    f::Eye::new(t.shape()[t.ndim() - 1])
+        .dtype(t.dtype())
+        .device(t.device())
+        .call()
+}
+
+/// A number for each matrix, times the inverse of its conjugate transpose.
+fn scaled_inverse(matrix: &Tensor, by: &Tensor) -> Result<Tensor> {
+    let each = f::unsqueeze(&f::unsqueeze(by, -1)?, -1)?;
+    let [made, _] =
+        f::LinalgSolveEx::new(&f::mH(matrix)?, &f::mul(&each, &eye_like(matrix)?)?).call()?;
+    Ok(made)
+}
+
+fn slogdet(a: &calls::_GradSlogdet) -> Result<Tensor> {
+    let complex = a.A.dtype().is_complex();
+    let by_sign = match a.gsign.filter(|_| complex) {
+        Some(g) => Some(f::imag(&f::mul(g, &f::conj(a.sign)?)?)?),
+        None => None,
+    };
+    let by = match (a.glog, by_sign) {
+        (Some(g), Some(s)) => f::complex(g, &s)?,
+        (Some(g), None) => g.clone(),
+        (None, Some(s)) => f::complex(&f::zeros_like(&s)?, &s)?,
+        (None, None) => return f::zeros_like(a.A),
+    };
+    let by = f::to_dtype(&by, a.A.dtype())?;
+    scaled_inverse(a.A, &by)
+}
+
+/// True for a right-hand side that is a batch of vectors.
+fn is_vector(matrix: &Tensor, b: &Tensor) -> bool {
+    b.ndim() == 1
+        || matrix.ndim() == b.ndim() + 1 && matrix.shape()[..matrix.ndim() - 1] == b.shape()[..]
+}
+
+fn solve(a: &calls::_GradSolve) -> Result<[Option<Tensor>; 2]> {
+    let [want_a, want_b] = needs(&a.needs)?;
+    let vector = a.left && is_vector(a.A, a.B);
+    let column = |t: &Tensor| {
+        if vector {
+            f::unsqueeze(t, -1)
+        } else {
+            Ok(t.clone())
+        }
+    };
+    let (grad, result) = (column(a.grad)?, column(a.result)?);
+    let [by_b, _] = f::LinalgSolveEx::new(&f::mH(a.A)?, &grad)
+        .left(a.left)
+        .call()?;
+    let by_a = if want_a {
+        let turned = f::mH(&result)?;
+        Some(f::neg(&if a.left {
+            f::matmul(&by_b, &turned)?
+        } else {
+            f::matmul(&turned, &by_b)?
+        })?)
+    } else {
+        None
+    };
+    let by_b = if vector {
+        f::squeeze_dim(&by_b, -1)?
+    } else {
+        by_b
+    };
+    Ok([by_a, want_b.then_some(by_b)])
+}
+
+fn needs(list: &[bool]) -> Result<[bool; 2]> {
+    match list {
+        [a, b] => Ok([*a, *b]),
+        _ => bail!(Runtime, "two gradients are asked for, not {}", list.len()),
+    }
+}
+
+/// Only what a triangular matrix has.
+fn triangle(t: &Tensor, upper: bool, unit: bool) -> Result<Tensor> {
+    let skip = i64::from(unit);
+    if upper {
+        f::Triu::new(t).diagonal(skip).call()
+    } else {
+        f::Tril::new(t).diagonal(-skip).call()
+    }
+}
+
+fn solve_triangular(a: &calls::_GradSolveTriangular) -> Result<[Option<Tensor>; 2]> {
+    let [want_a, want_b] = needs(&a.needs)?;
+    let by_b = f::LinalgSolveTriangular::new(&f::mH(a.input)?, a.grad, !a.upper)
+        .left(a.left)
+        .unitriangular(a.unitriangular)
+        .call()?;
+    let by_a = if want_a {
+        let turned = f::mH(a.result)?;
+        let whole = f::neg(&if a.left {
+            f::matmul(&by_b, &turned)?
+        } else {
+            f::matmul(&turned, &by_b)?
+        })?;
+        Some(triangle(&whole, a.upper, a.unitriangular)?)
+    } else {
+        None
+    };
+    Ok([by_a, want_b.then_some(by_b)])
+}
+
+fn triangular_solve(a: &calls::_GradTriangularSolve) -> Result<[Option<Tensor>; 2]> {
+    let [want_b, want_a] = needs(&a.needs)?;
+    let turned = f::conj(a.A)?;
+    let [by_b, _] = f::TriangularSolve::new(a.grad, &turned)
+        .upper(a.upper)
+        .transpose(!a.transpose)
+        .unitriangular(a.unitriangular)
+        .call()?;
+    let by_a = if want_a {
+        let whole = f::neg(&if a.transpose {
+            f::matmul(&f::conj(a.result)?, &f::transpose(&by_b, -2, -1)?)?
+        } else {
+            f::matmul(&by_b, &f::mH(a.result)?)?
+        })?;
+        Some(triangle(&whole, a.upper, a.unitriangular)?)
+    } else {
+        None
+    };
+    Ok([want_b.then_some(by_b), by_a])
+}
+
+/// A matrix and its conjugate transpose.
+fn symmetric(t: &Tensor) -> Result<Tensor> {
+    f::add(t, &f::mH(t)?)
+}
+
+/// The diagonal of each matrix times a number.
+fn with_diagonal_times(t: &Tensor, by: f64) -> Result<Tensor> {
+    let diagonal = f::LinalgDiagonal::new(t).call()?;
+    f::add(t, &f::DiagEmbed::new(&f::mul(&diagonal, by - 1.0)?).call()?)
+}
+
+fn cholesky(grad: &Tensor, factor: &Tensor, upper: bool) -> Result<Tensor> {
+    let (l, g) = if upper {
+        (f::mH(factor)?, f::mH(grad)?)
+    } else {
+        (factor.clone(), grad.clone())
+    };
+    let lower = f::tril(&f::matmul(&f::mH(&l)?, &g)?)?;
+    let middle = symmetric(&with_diagonal_times(&lower, 0.5)?)?;
+    let left = f::linalg_solve_triangular(&f::mH(&l)?, &middle, true)?;
+    let made = f::LinalgSolveTriangular::new(&l, &left, false)
+        .left(false)
+        .call()?;
+    f::mul(&made, 0.5)
+}
+
+fn cholesky_solve(a: &calls::_GradCholeskySolve) -> Result<[Option<Tensor>; 2]> {
+    let [want_b, want_l] = needs(&a.needs)?;
+    let by_b = f::CholeskySolve::new(a.grad, a.input2)
+        .upper(a.upper)
+        .call()?;
+    let by_l = if want_l {
+        let both = symmetric(&f::matmul(&by_b, &f::mH(a.result)?)?)?;
+        Some(f::neg(&if a.upper {
+            f::matmul(a.input2, &both)?
+        } else {
+            f::matmul(&both, a.input2)?
+        })?)
+    } else {
+        None
+    };
+    Ok([want_b.then_some(by_b), by_l])
+}
+
+fn qr(a: &calls::_GradQr) -> Result<Tensor> {
+    let (q, r) = (a.Q, a.R);
+    if a.mode == "r" {
+        bail!(
+            Runtime,
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, \
+             mode='reduced') if you are going to differentiate through linalg.qr."
+        );
+    }
+    let (m, n) = (q.shape()[q.ndim() - 2], r.shape()[r.ndim() - 1]);
+    if a.mode == "complete" && m > n {
+        bail!(
+            Runtime,
+            "The QR decomposition is not differentiable when mode='complete' and nrows > ncols."
+        );
+    }
+    if m >= n {
+        return tall_qr([a.gQ, a.gR], q, r);
+    }
+    // A wide matrix is [X | Y], and R is [U | V]: X = Q U, and Y = Q V.
+    let (u, v) = (f::narrow(r, -1, 0, m)?, f::narrow(r, -1, m, n - m)?);
+    let (gu, gv) = match a.gR {
+        Some(g) => (f::narrow(g, -1, 0, m)?, f::narrow(g, -1, m, n - m)?),
+        None => (f::zeros_like(&u)?, f::zeros_like(&v)?),
+    };
+    let by_y = f::matmul(q, &gv)?;
+    let through = f::matmul(&f::matmul(q, &v)?, &f::mH(&gv)?)?;
+    let gq = match a.gQ {
+        Some(g) => f::add(g, &through)?,
+        None => through,
+    };
+    let by_x = tall_qr([Some(&gq), Some(&gu)], q, &u)?;
+    f::Cat::new(&[by_x, by_y][..]).dim(-1).call()
+}
+
+fn tall_qr([gq, gr]: [Option<&Tensor>; 2], q: &Tensor, r: &Tensor) -> Result<Tensor> {
+    let mut inner = match gr {
+        Some(g) => f::matmul(g, &f::mH(r)?)?,
+        None => like(q, r.shape())?,
+    };
+    if let Some(g) = gq {
+        inner = f::sub(&inner, &f::matmul(&f::mH(g)?, q)?)?;
+    }
+    let upper = f::triu(&inner)?;
+    let even = with_diagonal_times(&symmetric(&upper)?, 0.5)?;
+    let even = real_diagonal(&even)?;
+    let mut made = f::matmul(q, &even)?;
+    if let Some(g) = gq {
+        made = f::add(&made, g)?;
+    }
+    f::LinalgSolveTriangular::new(&f::mH(r)?, &made, false)
+        .left(false)
+        .call()
+}
+
+/// A matrix whose diagonal has no imaginary part.
+fn real_diagonal(t: &Tensor) -> Result<Tensor> {
+    if !t.dtype().is_complex() {
+        return Ok(t.clone());
+    }
+    let diagonal = f::LinalgDiagonal::new(t).call()?;
+    let real = f::to_dtype(&f::real(&diagonal)?, t.dtype())?;
+    f::add(t, &f::DiagEmbed::new(&f::sub(&real, &diagonal)?).call()?)
+}
+
+/// The differences of numbers, ones on the diagonal.
+fn gaps(values: &Tensor) -> Result<Tensor> {
+    let apart = f::sub(&f::unsqueeze(values, -2)?, &f::unsqueeze(values, -1)?)?;
+    let n = values.shape()[values.ndim() - 1];
+    let ones = f::Eye::new(n)
+        .dtype(values.dtype())
+        .device(values.device())
+        .call()?;
+    f::add(&apart, &ones)
+}
+
+fn eigh(a: &calls::_GradEigh) -> Result<Tensor> {
+    let (l, v) = (a.L, a.V);
+    let turned = f::mH(v)?;
+    let by_values = match a.gL {
+        Some(g) => Some(f::to_dtype(g, v.dtype())?),
+        None => None,
+    };
+    let Some(gv) = a.gV else {
+        let Some(g) = by_values else {
+            return f::zeros_like(v);
+        };
+        return f::matmul(&f::mul(v, &f::unsqueeze(&g, -2)?)?, &turned);
+    };
+    let inner = f::div(&f::matmul(&turned, gv)?, &gaps(l)?)?;
+    let off = with_diagonal_times(&inner, 0.0)?;
+    let inner = match by_values {
+        Some(g) => f::add(&off, &f::DiagEmbed::new(&g).call()?)?,
+        None => off,
+    };
+    f::matmul(v, &f::matmul(&inner, &turned)?)
+}
+
+fn skew(t: &Tensor) -> Result<Tensor> {
+    f::sub(t, &f::mH(t)?)
+}
+
+fn svd(a: &calls::_GradSvd) -> Result<Tensor> {
+    let k = a.S.shape()[a.S.ndim() - 1];
+    let u = &f::narrow(a.U, -1, 0, k)?;
+    let vh = &f::narrow(a.Vh, -2, 0, k)?;
+    let dtype = u.dtype();
+    let s = &f::to_dtype(a.S, dtype)?;
+    let gs = match a.gS {
+        Some(g) => Some(f::to_dtype(g, dtype)?),
+        None => None,
+    };
+    if a.gU.is_none() && a.gVh.is_none() {
+        let Some(g) = gs else {
+            return f::matmul(u, vh);
+        };
+        return f::matmul(&f::mul(u, &f::unsqueeze(&g, -2)?)?, vh);
+    }
+    if a.full_matrices && (a.U.shape() != u.shape() || a.Vh.shape() != vh.shape()) {
+        bail!(
+            Runtime,
+            "svd_backward: The gradient of the singular vectors that full_matrices=True adds is not determined; call \
+             linalg.svd(A, full_matrices=False)."
+        );
+    }
+    let (m, n) = (u.shape()[u.ndim() - 2], vh.shape()[vh.ndim() - 1]);
+    let apart = &gaps(&f::mul(s, s)?)?;
+    let (row, column) = (&f::unsqueeze(s, -2)?, &f::unsqueeze(s, -1)?);
+    let mut inner: Option<Tensor> = None;
+    let mut put = |t: Tensor| -> Result<()> {
+        inner = Some(match inner.take() {
+            Some(old) => f::add(&old, &t)?,
+            None => t,
+        });
+        Ok(())
+    };
+    let by_u = match a.gU {
+        Some(g) => Some(f::matmul(&f::mH(u)?, g)?),
+        None => None,
+    };
+    if let Some(by_u) = &by_u {
+        put(f::mul(&f::div(&skew(by_u)?, apart)?, row)?)?;
+        if dtype.is_complex() {
+            // The phases of the two sets of vectors belong together.
+            let phase = f::imag(&f::LinalgDiagonal::new(by_u).call()?)?;
+            let turn = f::div(
+                &f::mul(
+                    &f::to_dtype(&phase, dtype)?,
+                    Scalar::Complex(num_complex::Complex64::I),
+                )?,
+                s,
+            )?;
+            put(f::DiagEmbed::new(&turn).call()?)?;
+        }
+    }
+    if let Some(g) = a.gVh {
+        let by_v = f::matmul(vh, &f::mH(g)?)?;
+        put(f::mul(&f::div(&skew(&by_v)?, apart)?, column)?)?;
+    }
+    if let Some(g) = &gs {
+        put(f::DiagEmbed::new(g).call()?)?;
+    }
+    let inner = with_clean_diagonal(
+        inner.unwrap_or(like(u, &[k, k])?),
+        gs.as_ref(),
+        by_u.is_some() && dtype.is_complex(),
+    )?;
+    let mut made = f::matmul(&f::matmul(u, &inner)?, vh)?;
+    if let Some(g) = a.gU.filter(|_| m > k) {
+        let out = f::sub(g, &f::matmul(u, &f::matmul(&f::mH(u)?, g)?)?)?;
+        made = f::add(&made, &f::matmul(&f::div(&out, row)?, vh)?)?;
+    }
+    if let Some(g) = a.gVh.filter(|_| n > k) {
+        let out = f::sub(g, &f::matmul(&f::matmul(g, &f::mH(vh)?)?, vh)?)?;
+        made = f::add(&made, &f::matmul(u, &f::div(&out, column)?)?)?;
+    }
+    Ok(made)
+}
+
+/// The parts that are skew have an imaginary diagonal, which the phase has replaced.
+fn with_clean_diagonal(inner: Tensor, gs: Option<&Tensor>, phased: bool) -> Result<Tensor> {
+    if !inner.dtype().is_complex() || phased {
+        return Ok(inner);
+    }
+    let off = with_diagonal_times(&inner, 0.0)?;
+    match gs {
+        Some(g) => f::add(&off, &f::DiagEmbed::new(g).call()?),
+        None => Ok(off),
+    }
+}
+
+fn pinv(grad: &Tensor, result: &Tensor, matrix: &Tensor) -> Result<Tensor> {
+    let n = matrix.ndim();
+    let (m, k) = (matrix.shape()[n - 2], matrix.shape()[n - 1]);
+    let (gh, ph) = (f::mH(grad)?, f::mH(result)?);
+    let mm = |a: &Tensor, b: &Tensor| f::matmul(a, b);
+    if m <= k {
+        let w = mm(&gh, result)?;
+        let wp = mm(&w, &ph)?;
+        let made = f::neg(&f::mH(&mm(result, &w)?)?)?;
+        let made = f::add(&made, &wp)?;
+        let made = f::sub(&made, &mm(&mm(matrix, result)?, &wp)?)?;
+        return f::add(
+            &made,
+            &mm(&mm(&ph, result)?, &f::sub(&gh, &mm(&w, matrix)?)?)?,
+        );
+    }
+    let w = mm(result, &gh)?;
+    let pw = mm(&ph, &w)?;
+    let made = f::neg(&f::mH(&mm(&w, result)?)?)?;
+    let made = f::add(
+        &made,
+        &mm(&mm(&f::sub(&gh, &mm(matrix, &w)?)?, result)?, &ph)?,
+    )?;
+    let made = f::add(&made, &pw)?;
+    f::sub(&made, &mm(&mm(&pw, result)?, matrix)?)
+}
+
+/// The exponential of a block matrix has the derivative in its corner (Al-Mohy and Higham, 2009).
+fn matrix_exp(grad: &Tensor, matrix: &Tensor) -> Result<Tensor> {
+    let n = matrix.shape()[matrix.ndim() - 1];
+    let turned = f::mH(matrix)?;
+    let top = f::Cat::new(&[turned.clone(), grad.clone()][..])
+        .dim(-1)
+        .call()?;
+    let low = f::Cat::new(&[f::zeros_like(&turned)?, turned][..])
+        .dim(-1)
+        .call()?;
+    let whole = f::linalg_matrix_exp(&f::Cat::new(&[top, low][..]).dim(-2).call()?)?;
+    f::narrow(&f::narrow(&whole, -2, 0, n)?, -1, n, n)
+}
+
+fn lu(
+    [gl, gu]: [Option<&Tensor>; 2],
+    p: Option<&Tensor>,
+    l: &Tensor,
+    u: &Tensor,
+) -> Result<Tensor> {
+    let (m, n) = (l.shape()[l.ndim() - 2], u.shape()[u.ndim() - 1]);
+    let k = m.min(n);
+    let head_l = f::narrow(l, -2, 0, k)?;
+    let head_u = f::narrow(u, -1, 0, k)?;
+    let gl = gl.cloned().map_or_else(|| f::zeros_like(l), Ok)?;
+    let gu = gu.cloned().map_or_else(|| f::zeros_like(u), Ok)?;
+    let (lh, uh) = (f::mH(&head_l)?, f::mH(&head_u)?);
+    let lower = |t: &Tensor| f::Tril::new(t).diagonal(-1).call();
+    let from_left = |t: &Tensor| {
+        f::LinalgSolveTriangular::new(&lh, t, true)
+            .unitriangular(true)
+            .call()
+    };
+    let from_right = |t: &Tensor| {
+        f::LinalgSolveTriangular::new(&uh, t, false)
+            .left(false)
+            .call()
+    };
+    let made = if m == n {
+        let inner = f::add(
+            &lower(&f::matmul(&lh, &gl)?)?,
+            &f::triu(&f::matmul(&gu, &uh)?)?,
+        )?;
+        from_right(&from_left(&inner)?)?
+    } else if m < n {
+        // [X | Y] = L [U1 | U2].
+        let (gu1, gu2) = (f::narrow(&gu, -1, 0, k)?, f::narrow(&gu, -1, k, n - k)?);
+        let u2 = f::narrow(u, -1, k, n - k)?;
+        let inner = f::sub(
+            &f::add(
+                &f::triu(&f::matmul(&gu1, &uh)?)?,
+                &lower(&f::matmul(&lh, &gl)?)?,
+            )?,
+            &lower(&f::matmul(&gu2, &f::mH(&u2)?)?)?,
+        )?;
+        let first = from_right(&inner)?;
+        from_left(&f::Cat::new(&[first, gu2][..]).dim(-1).call()?)?
+    } else {
+        let (gl1, gl2) = (f::narrow(&gl, -2, 0, k)?, f::narrow(&gl, -2, k, m - k)?);
+        let l2 = f::narrow(l, -2, k, m - k)?;
+        let inner = f::sub(
+            &f::add(
+                &lower(&f::matmul(&lh, &gl1)?)?,
+                &f::triu(&f::matmul(&gu, &uh)?)?,
+            )?,
+            &f::triu(&f::matmul(&f::mH(&l2)?, &gl2)?)?,
+        )?;
+        let first = from_left(&inner)?;
+        from_right(&f::Cat::new(&[first, gl2][..]).dim(-2).call()?)?
+    };
+    match p {
+        Some(p) => f::matmul(p, &made),
+        None => Ok(made),
+    }
+}
+
+fn lu_solve(a: &calls::_GradLuSolve) -> Result<[Option<Tensor>; 2]> {
+    let [want_lu, want_b] = needs(&a.needs)?;
+    let by_b = f::LinalgLuSolve::new(a.LU, a.pivots, a.grad)
+        .left(a.left)
+        .adjoint(!a.adjoint)
+        .call()?;
+    if !want_lu {
+        return Ok([None, want_b.then_some(by_b)]);
+    }
+    let [p, l, u] = f::LuUnpack::new(a.LU, a.pivots).call()?;
+    let mm = |x: &Tensor, y: &Tensor| f::matmul(x, y);
+    let x = a.result;
+    // The gradient of A = P L U itself, and of its factors by that.
+    let whole = match (a.left, a.adjoint) {
+        (true, false) => mm(&by_b, &f::mH(x)?)?,
+        (true, true) => mm(x, &f::mH(&by_b)?)?,
+        (false, false) => mm(&f::mH(x)?, &by_b)?,
+        (false, true) => mm(&f::mH(&by_b)?, x)?,
+    };
+    let whole = f::neg(&mm(&f::transpose(&p, -2, -1)?, &whole)?)?;
+    let by_l = f::Tril::new(&mm(&whole, &f::mH(&u)?)?)
+        .diagonal(-1)
+        .call()?;
+    let by_u = f::triu(&mm(&f::mH(&l)?, &whole)?)?;
+    Ok([Some(f::add(&by_l, &by_u)?), want_b.then_some(by_b)])
+}
+
+fn lu_unpack(a: &calls::_GradLuUnpack) -> Result<Tensor> {
+    let (m, n) = (a.rows, a.columns);
+    let k = m.min(n);
+    let widened = |t: Tensor, rows: i64, columns: i64| -> Result<Tensor> {
+        let d = t.ndim();
+        let pad = [0, columns - t.shape()[d - 1], 0, rows - t.shape()[d - 2]];
+        if pad == [0; 4] {
+            Ok(t)
+        } else {
+            f::constant_pad_nd(&t, &pad[..])
+        }
+    };
+    let by_l = match a.gL {
+        Some(g) => Some(widened(f::Tril::new(g).diagonal(-1).call()?, m, n.max(k))?),
+        None => None,
+    };
+    let by_u = match a.gU {
+        Some(g) => Some(widened(f::triu(g)?, m.max(k), n)?),
+        None => None,
+    };
+    match (by_l, by_u) {
+        (Some(l), Some(u)) => f::add(&l, &u),
+        (Some(one), None) | (None, Some(one)) => Ok(one),
+        (None, None) => bail!(Runtime, "lu_unpack has no gradient to give back"),
+    }
+}
