@@ -241,6 +241,7 @@ fn class(row: &Row) -> String {
     let (result, gather) = match row.returns {
         Returns::One => ("Tensor".to_owned(), "one"),
         Returns::Tuple(n) => (format!("[Tensor; {n}]"), "several"),
+        Returns::Gaps(n) => (format!("[Option<Tensor>; {n}]"), "asked"),
         Returns::List => ("Vec<Tensor>".to_owned(), "list"),
         Returns::Value => ("Ret".to_owned(), "any"),
     };

@@ -14,6 +14,8 @@ pub enum Returns {
     One,
     /// A fixed number of tensors.
     Tuple(usize),
+    /// A fixed number of tensors, of which some may not be asked for: `(Tensor?, Tensor?)`.
+    Gaps(usize),
     List,
     /// No tensor.
     Value,
@@ -83,6 +85,7 @@ fn returned(text: &str) -> Returns {
     match text {
         "Tensor" => Returns::One,
         "Tensor[]" => Returns::List,
+        t if t.contains("Tensor?") => Returns::Gaps(t.split(',').count()),
         t if t.starts_with('(') => Returns::Tuple(t.split(',').count()),
         _ => Returns::Value,
     }
@@ -125,7 +128,7 @@ impl Param {
             "str" => "&'a str",
             "Scalar" => "Scalar",
             "float[]" => "&'a [f64]",
-            "bool[]" => "&'a [bool]",
+            "bool[]" | "bool[2]" | "bool[3]" => "&'a [bool]",
             "Scalar[]" => "&'a [Scalar]",
             "dtype" => "DType",
             "device" => "Device",

@@ -45,6 +45,7 @@ impl Layer for Tape {
             _ if op.is_view() => 0,
             Ret::One(t) => bytes_of(t),
             Ret::Tuple(list) | Ret::List(list) => list.iter().map(bytes_of).sum(),
+            Ret::Gaps(list) => list.iter().flatten().map(bytes_of).sum(),
             _ => 0,
         };
         COUNTS.with_borrow_mut(|lists| {

@@ -8,6 +8,7 @@ pub(crate) mod cast;
 pub(crate) mod copy;
 pub(crate) mod core;
 pub(crate) mod create;
+pub(crate) mod grad;
 pub(crate) mod index;
 pub(crate) mod linalg;
 mod methods;
@@ -44,6 +45,13 @@ pub mod f {
     pub use super::create::range::calls::*;
     #[allow(unused_imports)]
     pub use super::create::window::calls::*;
+    pub use super::grad::activation::calls::*;
+    pub use super::grad::ctc::calls::*;
+    pub use super::grad::distance::calls::*;
+    pub use super::grad::embedding::calls::*;
+    pub use super::grad::loss::calls::*;
+    pub use super::grad::norm::calls::*;
+    pub use super::grad::softmax::calls::*;
     pub use super::index::advanced::calls::*;
     pub use super::index::along::calls::*;
     pub use super::index::mask::calls::*;
@@ -194,6 +202,13 @@ static FAMILIES: &[&[OpDef]] = &[
     linalg::lu::OPS,
     linalg::spectral::OPS,
     linalg::rank::OPS,
+    grad::activation::OPS,
+    grad::ctc::OPS,
+    grad::distance::OPS,
+    grad::embedding::OPS,
+    grad::loss::OPS,
+    grad::norm::OPS,
+    grad::softmax::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.

@@ -357,6 +357,15 @@ fn taken_tensors(o: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
     super::data::items(o)?.iter().map(taken_tensor).collect()
 }
 
+/// Several tensors, or `None` in place of those that were not asked for.
+fn taken_gaps(o: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Tensor>>> {
+    let taken = |item: &Bound<'_, PyAny>| match item.is_none() {
+        true => Ok(None),
+        false => taken_tensor(item).map(Some),
+    };
+    super::data::items(o)?.iter().map(taken).collect()
+}
+
 /// What Python answered, as the result of the call.
 fn taken(answer: &Bound<'_, PyAny>, c: &Call) -> PyResult<Ret> {
     match &c.form {
@@ -377,7 +386,12 @@ fn taken(answer: &Bound<'_, PyAny>, c: &Call) -> PyResult<Ret> {
         Form::New => {}
     }
     Ok(match &c.args.op.schema.returns {
-        Returns::Tuple(_) => Ret::Tuple(taken_tensors(answer)?),
+        Returns::Tuple(_) => match taken_gaps(answer)? {
+            gaps if gaps.iter().all(Option::is_some) => {
+                Ret::Tuple(gaps.into_iter().flatten().collect())
+            }
+            gaps => Ret::Gaps(gaps),
+        },
         // Some functions give one tensor, or more if they are asked to.
         Returns::One if answer.is_instance_of::<PyTuple>() => Ret::Tuple(taken_tensors(answer)?),
         Returns::One => same_or_one(taken_tensor(answer)?, c.args),

@@ -37,6 +37,14 @@ fn others<'py>(py: Python<'py>, r: Ret, op: &'static Op) -> PyResult<Bound<'py, 
                 _ => Ok(PyTuple::new(py, items)?.into_any()),
             }
         }
+        Ret::Gaps(list) => {
+            let item = |t| match t {
+                Some(t) => wrap(py, t),
+                None => Ok(py.None().into_bound(py)),
+            };
+            let items = list.into_iter().map(item).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyTuple::new(py, items)?.into_any())
+        }
         Ret::List(list) => {
             let items = list
                 .into_iter()

@@ -57,11 +57,13 @@ def _function(name: str) -> Any:
 @cache
 def _row(name: str) -> Any:
     """A row of the table that has no public name."""
-    if all(name != row for row, *_ in _C._op_table()):
+    rows = {row for row, *_ in _C._op_table()}
+    found = next((row for row in (name, f"_grad.{name}") if row in rows), None)
+    if found is None:
         return None
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return _C._call_row(name, False, args, kwargs)
+        return _C._call_row(found, False, args, kwargs)
 
     return call
 

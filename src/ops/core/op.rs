@@ -35,6 +35,15 @@ impl OpDef {
         self
     }
 
+    /// With a result that lies in memory in another way than its operands say.
+    #[must_use]
+    pub const fn lies(mut self, how: Lies) -> Self {
+        if let Body::Kernel(k) = &mut self.body {
+            k.traits.lies = how;
+        }
+        self
+    }
+
     /// Marked as writing in place even where elements share memory.
     #[must_use]
     pub const fn overlaps(mut self) -> Self {
@@ -158,6 +167,22 @@ pub struct Traits {
     pub grows: bool,
     /// The kernel understands lazily conjugated and negated inputs itself.
     pub lazy_aware: bool,
+    /// How the result of a pointwise row lies in memory.
+    pub lies: Lies,
+}
+
+/// How the result of a pointwise row lies in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lies {
+    /// As its operands, the first of which is asked first where they disagree.
+    #[default]
+    Operands,
+    /// As its operands, the last of which is asked first.
+    GradientLast,
+    /// Row-major, in the second operand's type.
+    Dense,
+    /// As the second operand, in its shape and type.
+    Second,
 }
 
 /// Family-specific data of a row.
@@ -176,6 +201,8 @@ pub enum Ret {
     One(Tensor),
     /// A fixed number of tensors; named in the schema if they have names.
     Tuple(Vec<Tensor>),
+    /// A fixed number of tensors, without those that were not asked for: what `(Tensor?, Tensor?)` returns.
+    Gaps(Vec<Option<Tensor>>),
     /// Any number of tensors.
     List(Vec<Tensor>),
     /// A value that is no tensor.
@@ -223,13 +250,14 @@ impl Ret {
         }
     }
 
-    /// All tensors of the result.
+    /// All tensors of the result that were asked for.
     #[must_use]
     pub fn tensors(self) -> Vec<Tensor> {
         match self {
             Self::One(t) => vec![t],
             Self::Become(t) => vec![*t],
             Self::Tuple(t) | Self::List(t) => t,
+            Self::Gaps(t) => t.into_iter().flatten().collect(),
             Self::Value(_) | Self::Same(_) => Vec::new(),
         }
     }
@@ -238,6 +266,12 @@ impl Ret {
 impl From<Vec<Tensor>> for Ret {
     fn from(t: Vec<Tensor>) -> Self {
         Self::List(t)
+    }
+}
+
+impl<const N: usize> From<[Option<Tensor>; N]> for Ret {
+    fn from(t: [Option<Tensor>; N]) -> Self {
+        Self::Gaps(t.into())
     }
 }
 
@@ -263,6 +297,7 @@ impl KernelBody {
             overlaps: false,
             grows: false,
             lazy_aware: false,
+            lies: Lies::Operands,
         };
         Self {
             run,

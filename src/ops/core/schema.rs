@@ -5,7 +5,7 @@
 //! | `Tensor`, `Tensor?`, `Tensor[]`, `Tensor?[]` | tensors |
 //! | `Operand` | a tensor or a number |
 //! | `int`, `float`, `bool`, `str`, `Scalar` and these with `?` | Python values |
-//! | `int[]`, `int[]?`, `int[2]`, `float[]`, `bool[]`, `Scalar[]` | lists; `int[2]` also takes one integer for all |
+//! | `int[]`, `int[]?`, `int[2]`, `float[]`, `bool[]`, `Scalar[]` | lists; `int[2]` also takes one integer for all; `bool[3]` says how many are meant |
 //! | `int[*]`, `Tensor[*]` | a list, or the items as separate arguments (`view(2, 3)`) |
 //! | `int?[]` | a list of integers and `None`s, or one integer or `None`; [`NONE`] stands for `None` |
 //! | `dtype`, `device`, `layout`, `format`, `Generator` | the classes of those names |
@@ -170,7 +170,12 @@ fn parse_returns(text: &'static str) -> Returns {
         t if t.starts_with('(') => Returns::Tuple(
             t.trim_matches(['(', ')'])
                 .split(',')
-                .map(|f| f.trim().strip_prefix("Tensor").unwrap_or(f).trim())
+                .map(|f| {
+                    f.trim()
+                        .trim_start_matches("Tensor")
+                        .trim_start_matches('?')
+                        .trim()
+                })
                 .collect(),
         ),
         other => Returns::Value(other),
@@ -194,7 +199,7 @@ fn parse_param(text: &'static str, kwonly: bool) -> Option<Param> {
         "float" => Kind::Float,
         "float[]" => Kind::Floats,
         "bool" => Kind::Bool,
-        "bool[]" => Kind::Bools,
+        "bool[]" | "bool[2]" | "bool[3]" => Kind::Bools,
         "Scalar" => Kind::Scalar,
         "Scalar[]" => Kind::Scalars,
         "str" => Kind::Str,

@@ -317,6 +317,21 @@ pub fn several<const N: usize>(args: &Args) -> Result<[Tensor; N]> {
     }
 }
 
+/// A fixed number of tensors, without those that were not asked for.
+///
+/// # Errors
+/// What the call reports.
+pub fn asked<const N: usize>(args: &Args) -> Result<[Option<Tensor>; N]> {
+    let list = match any(args)? {
+        Ret::Gaps(list) => list,
+        other => other.tensors().into_iter().map(Some).collect(),
+    };
+    match list.try_into() {
+        Ok(tensors) => Ok(tensors),
+        Err(list) => bail!(Runtime, "expected {N} results, got {}", list.len()),
+    }
+}
+
 /// Calls in place.
 ///
 /// # Errors

@@ -93,8 +93,10 @@ map_op! { Glu, 2, [float] |x, y, c| x * y.sigmoid_() }
 map_op! { Prelu, 2, [light] |x, y, c| if x > 0.0 { x } else { y * x } }
 
 /// Activations that single precision has branch-free forms of.
-trait Smooth: Copy {
+pub(in crate::ops) trait Smooth: Copy {
     fn gelu_(self) -> Self;
+    /// The derivative of `gelu_`.
+    fn gelu_slope_(self) -> Self;
     fn gelu_tanh_(self) -> Self;
 }
 
@@ -102,6 +104,10 @@ impl Smooth for f32 {
     #[inline(always)]
     fn gelu_(self) -> Self {
         crate::cpu::vmath::gelu(self)
+    }
+    #[inline(always)]
+    fn gelu_slope_(self) -> Self {
+        crate::cpu::vmath::gelu_slope(self)
     }
     #[inline(always)]
     fn gelu_tanh_(self) -> Self {
@@ -112,6 +118,11 @@ impl Smooth for f32 {
 impl Smooth for f64 {
     fn gelu_(self) -> Self {
         self * 0.5 * (1.0 + libm::erf(self * std::f64::consts::FRAC_1_SQRT_2))
+    }
+    fn gelu_slope_(self) -> Self {
+        const INV_SQRT_TAU: f64 = 0.398_942_280_401_432_7;
+        let below = 0.5 * (1.0 + libm::erf(self * std::f64::consts::FRAC_1_SQRT_2));
+        below + self * INV_SQRT_TAU * (-0.5 * self * self).exp_()
     }
     fn gelu_tanh_(self) -> Self {
         0.5 * self
@@ -132,7 +143,7 @@ fn clamp6<T: PartialOrd + From<u8>>(x: T) -> T {
 }
 
 /// Numbers for a loop, in every form a loop may want.
-fn numbers<const N: usize>(values: [Scalar; N]) -> Result<Ctx> {
+pub(in crate::ops) fn numbers<const N: usize>(values: [Scalar; N]) -> Result<Ctx> {
     let mut ctx = Ctx::default();
     for (i, s) in values.into_iter().enumerate() {
         (ctx.f[i], ctx.i[i]) = (s.to_f64(), s.to_i64());

@@ -41,7 +41,7 @@ pub static OPS: &[OpDef] = &[
     ).samples("f32[3], f32[4], f32[5, 3, 4]"),
 ];
 
-fn tensor_type(t: &Tensor) -> String {
+pub(in crate::ops) fn tensor_type(t: &Tensor) -> String {
     format!("torch.{}Tensor", t.dtype().scalar_type())
 }
 

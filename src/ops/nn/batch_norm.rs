@@ -175,7 +175,7 @@ fn rule_train(a: &calls::_NnBatchNormTrain) -> Result<Plan> {
 }
 
 fn run_train(a: &calls::_NnBatchNormTrain, (): &(), outs: &[Tensor]) -> Result<()> {
-    cpu::norm::batch_norm_train(outs, a.input, a.weight, a.bias, a.eps)
+    cpu::batch::batch_norm_train(outs, a.input, a.weight, a.bias, a.eps)
 }
 
 fn rule_eval(a: &calls::_NnBatchNormEval) -> Result<Plan> {
@@ -188,7 +188,7 @@ fn rule_eval(a: &calls::_NnBatchNormEval) -> Result<Plan> {
 }
 
 fn run_eval(a: &calls::_NnBatchNormEval, (): &(), outs: &[Tensor]) -> Result<()> {
-    cpu::norm::batch_norm_eval(&outs[0], a.input, a.mean, a.var, a.weight, a.bias, a.eps)
+    cpu::batch::batch_norm_eval(&outs[0], a.input, a.mean, a.var, a.weight, a.bias, a.eps)
 }
 
 fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {

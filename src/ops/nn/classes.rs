@@ -40,7 +40,11 @@ pub static OPS: &[OpDef] = &[
 ];
 
 /// Checks of samples that are vectors of scores.
-fn check_vectors(x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<()> {
+pub(in crate::ops) fn check_vectors(
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+) -> Result<()> {
     let (xs, ts) = (x.shape(), target.shape());
     ensure!(
         target.ndim() <= 1,
@@ -74,7 +78,11 @@ fn check_vectors(x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result
 }
 
 /// Checks of samples with scores at each of many positions.
-fn check_images(x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<()> {
+pub(in crate::ops) fn check_images(
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+) -> Result<()> {
     let (xs, ts) = (x.shape(), target.shape());
     if x.ndim() == 4 {
         ensure!(

@@ -12,10 +12,10 @@ use torchlike_macros::operators;
 pub static OPS: &[OpDef] = &[
     kernel(
         "_nn.rrelu",
-        "(Tensor self, float lower, float upper, *, Generator? generator=None)",
+        "(Tensor self, float lower, float upper, *, Generator? generator=None) -> (Tensor, Tensor)",
         0,
         body!(rule_rrelu, run_rrelu).random(None),
-        "x where positive, else x times a random slope.",
+        "x where positive, else x times a random slope; and what each element is multiplied by.",
     ).samples("f32[3, 4], 0.1, 0.3"),
     compose(
         "prelu",
@@ -208,9 +208,10 @@ fn rrelu(a: &calls::Rrelu) -> Result<Tensor> {
         "rrelu: upper bound must be finite, got {upper}"
     );
     if a.training {
-        return f::_NnRrelu::new(a.input, lower, upper)
+        let [out, _] = f::_NnRrelu::new(a.input, lower, upper)
             .generator(a.generator)
-            .call();
+            .call()?;
+        return Ok(out);
     }
     f::_NnLeakyRelu::new(&a.input.contiguous()?)
         .negative_slope((lower + upper) / 2.0)
@@ -220,7 +221,8 @@ fn rrelu(a: &calls::Rrelu) -> Result<Tensor> {
 fn rule_rrelu(a: &calls::_NnRrelu) -> Result<Plan> {
     let t = a.input;
     t.dtype().check_float_kernel("rrelu_with_noise_out_cpu")?;
-    Ok(Plan::contiguous(t.shape(), t.dtype()))
+    let each: (&[i64], DType) = (t.shape(), t.dtype());
+    Ok(Plan::many(&[each, each]))
 }
 
 fn run_rrelu(a: &calls::_NnRrelu, (): &(), outs: &[Tensor]) -> Result<()> {
@@ -228,7 +230,7 @@ fn run_rrelu(a: &calls::_NnRrelu, (): &(), outs: &[Tensor]) -> Result<()> {
         .generator
         .cloned()
         .unwrap_or_else(crate::random::default_generator);
-    cpu::activation::rrelu(&outs[0], a.input, a.lower, a.upper, &generator)
+    cpu::activation::rrelu(outs, a.input, a.lower, a.upper, &generator)
 }
 
 fn glu(t: &Tensor, dim: i64) -> Result<Tensor> {

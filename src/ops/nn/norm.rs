@@ -52,6 +52,13 @@ pub static OPS: &[OpDef] = &[
         "Normalised over the last dimensions.",
     ).samples("f32[1, 2], (2,); f32[2, 2, 3], (2, 3), f32[2, 3], f32[2, 3], eps=-0.5"),
     kernel(
+        "_fused_rms_norm",
+        "(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
+        F,
+        body!(rule_fused_rms_norm, run_fused_rms_norm),
+        "rms_norm with its inverse root mean squares.",
+    ).samples("f32[2, 3], (3,), f32[3], None; bf16[2, 3], (3,), None, 0.5"),
+    kernel(
         "_nn.rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, float eps)",
         0,
@@ -141,7 +148,7 @@ fn param_type(x: &Tensor, params: &[Option<&Tensor>]) -> Result<DType> {
 }
 
 /// The checks of layer_norm; gives the number of leading dimensions.
-fn check_trailing(
+pub(in crate::ops) fn check_trailing(
     x: &Tensor,
     shape: &[i64],
     weight: Option<&Tensor>,
@@ -204,7 +211,33 @@ fn rule_rms_norm(a: &calls::_NnRmsNorm) -> Result<(Plan, usize)> {
 }
 
 fn run_rms_norm(a: &calls::_NnRmsNorm, n: &usize, outs: &[Tensor]) -> Result<()> {
-    cpu::norm::rms_norm(&outs[0], a.input, a.weight, *n, a.eps)
+    cpu::norm::rms_norm(&outs[0], None, a.input, a.weight, *n, a.eps)
+}
+
+/// The layout of the results, and the number of elements that are normalised together.
+fn rule_fused_rms_norm(a: &calls::_FusedRmsNorm) -> Result<(Plan, usize)> {
+    let x = a.input;
+    let lead = check_trailing(x, a.normalized_shape, a.weight, None, "")?;
+    x.dtype().check_float_kernel("rms_norm")?;
+    let mut shape = Dims::filled(x.ndim(), 1);
+    shape[..lead].copy_from_slice(&x.shape()[..lead]);
+    let stats = cpu::norm::compute_type(x.dtype());
+    let plan = Plan::many(&[(x.shape(), x.dtype()), (&shape, stats)]);
+    Ok((plan, count(a.normalized_shape)))
+}
+
+fn run_fused_rms_norm(a: &calls::_FusedRmsNorm, n: &usize, outs: &[Tensor]) -> Result<()> {
+    let eps = a.eps.unwrap_or_else(|| epsilon(a.input.dtype()));
+    cpu::norm::rms_norm(&outs[0], Some(&outs[1]), a.input, a.weight, *n, eps)
+}
+
+/// What is added to mean squares unless a call says otherwise.
+fn epsilon(d: DType) -> f64 {
+    if d.to_real() == DType::F64 {
+        f64::EPSILON
+    } else {
+        f64::from(f32::EPSILON)
+    }
 }
 
 fn rms_norm(a: &calls::RmsNorm) -> Result<Tensor> {
@@ -212,12 +245,7 @@ fn rms_norm(a: &calls::RmsNorm) -> Result<Tensor> {
     let lead = check_trailing(x, a.normalized_shape, weight, None, "")?;
     x.dtype()
         .check_kernel(x.dtype().is_complex() || x.dtype().is_float(), "rms_norm")?;
-    let eps = a.eps.unwrap_or(match x.dtype().to_real() {
-        DType::F64 => f64::EPSILON,
-        DType::F16 => 0.000_976_562_5,
-        DType::BF16 => 0.007_812_5,
-        _ => f64::from(f32::EPSILON),
-    });
+    let eps = a.eps.unwrap_or_else(|| epsilon(x.dtype()));
     if !x.dtype().is_complex() && weight.is_none_or(|w| !w.dtype().is_complex()) {
         return f::_nn_rms_norm(x, a.normalized_shape, weight, eps);
     }
@@ -247,7 +275,7 @@ pub(in crate::ops) fn suggested(x: &Tensor) -> Result<OutSpec> {
     })
 }
 
-fn check_groups(
+pub(in crate::ops) fn check_groups(
     x: &Tensor,
     channels: i64,
     groups: i64,

@@ -1,0 +1,37 @@
+//! The backward operators of rows elsewhere: what the formulas of gradients call.
+
+pub mod activation;
+pub mod ctc;
+pub mod distance;
+pub mod embedding;
+pub mod loss;
+pub mod norm;
+pub mod softmax;
+
+use crate::{Result, Tensor, bail};
+
+/// Which of `N` results are asked for.
+fn needs<const N: usize>(mask: &[bool]) -> Result<[bool; N]> {
+    match mask.try_into() {
+        Ok(mask) => Ok(mask),
+        Err(_) => bail!(
+            Runtime,
+            "output_mask must have {N} elements, but got {}",
+            mask.len()
+        ),
+    }
+}
+
+/// The results of a call in the places of those that are asked for; without any, nothing is called.
+fn spread<const N: usize>(
+    asked: [bool; N],
+    call: impl FnOnce() -> Result<Vec<Tensor>>,
+) -> Result<[Option<Tensor>; N]> {
+    let mut made = if asked.contains(&true) {
+        call()?
+    } else {
+        Vec::new()
+    }
+    .into_iter();
+    Ok(asked.map(|a| if a { made.next() } else { None }))
+}
