@@ -318,6 +318,31 @@ def test_sums_over_many_rows_do_not_depend_on_how_they_are_cut():
     assert torch.allclose(made[1], (g * (x - mean) * s).sum(0))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits_are_computed_with_in_single_precision(dtype):
+    x, g, w = (drawn(*s, seed=k).to(dtype) for k, s in enumerate([(70, 33), (70, 33), (33,)]))
+    near = dict(rtol=torch.finfo(dtype).eps, atol=1e-3)
+
+    def double(call, *args):
+        made = call(*(t.to(torch.float64) if isinstance(t, torch.Tensor) else t for t in args))
+        return made if isinstance(made, tuple) else (made,)
+
+    for dim in (0, 1):
+        for backward in (torch._softmax_backward_data, torch._log_softmax_backward_data):
+            got = backward(g, x.sigmoid(), dim, dtype)
+            want = double(lambda g, y: backward(g, y, dim, g.dtype), g, x.sigmoid())  # noqa: B023
+            assert got.dtype is dtype
+            assert torch.allclose(got.to(torch.float64), want[0], **near)
+    _, mean, rstd = torch.native_layer_norm(x, [33], w.float(), w.float(), 1e-5)
+    call = lambda g, x, m, r, w: aten.native_layer_norm_backward(  # noqa: E731
+        g, x, [33], m, r, w, w, [True] * 3
+    )
+    args = (g, x, mean, rstd, w.float())
+    for got, want in zip(call(*args), double(call, *args), strict=True):
+        assert got.dtype is (dtype if got.dim() == 2 else torch.float32)
+        assert torch.allclose(got.to(torch.float64), want, **near)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.complex128])
 def test_embedding(dtype):
     for shape in ((2, 3), (4,), (), (0,)):

@@ -60,6 +60,7 @@ pub(crate) mod softmax;
 pub(crate) mod softmax_backward;
 pub(crate) mod sort;
 pub(crate) mod special;
+pub(crate) mod stored;
 pub(crate) mod sweep;
 pub(crate) mod taps;
 pub(crate) mod transpose;

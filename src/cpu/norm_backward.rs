@@ -4,10 +4,12 @@
 
 use super::lanes::{Real, sum_by, sum2_by};
 use super::lines::{self, Shared};
+use super::math::RealFns;
 use super::norm::{by_type, compute_type};
+use super::stored::Stored;
 use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Result, Tensor};
+use crate::{DType, Element, Result, Tensor, with_dtype};
 use std::ops::Range;
 
 /// What a normalisation saved, and the gradient of its result.
@@ -45,7 +47,7 @@ pub(super) fn put(outs: Asked, made: &[Option<Tensor>; 3]) -> Result<()> {
 }
 
 /// A result's elements; none if it is not asked for.
-pub(super) fn room<T: Real>(t: &Option<Tensor>) -> &mut [T] {
+pub(super) fn room<T: Element>(t: &Option<Tensor>) -> &mut [T] {
     t.as_ref().map_or(&mut [], slice_mut::<T>)
 }
 
@@ -54,49 +56,58 @@ pub(super) fn room<T: Real>(t: &Option<Tensor>) -> &mut [T] {
 /// # Errors
 /// If memory cannot be had.
 pub fn rows(outs: Asked, s: &Saved, n: usize) -> Result<()> {
-    let c = compute_type(s.x.dtype());
+    let dtype = s.x.dtype();
+    let c = compute_type(dtype);
+    let (g, x) = (copy::dense(s.g, dtype)?, copy::dense(s.x, dtype)?);
     let dense = |t: &Tensor| copy::dense(t, c);
-    let (g, x, rstd) = (dense(s.g)?, dense(s.x)?, dense(s.rstd)?);
-    let (mean, w) = (
-        s.mean.map(dense).transpose()?,
-        s.weight.map(dense).transpose()?,
-    );
-    let made = working(outs, c)?;
-    by_type!(c, T => {
+    let (rstd, mean) = (dense(s.rstd)?, s.mean.map(dense).transpose()?);
+    let w = s.weight.map(dense).transpose()?;
+    let mut made = working([None, outs[1], outs[2]], c)?;
+    made[0] = outs[0].map(|o| lines::results(o, dtype)).transpose()?;
+    with_dtype!(dtype, [half float] => E, {
+        type T = <E as Stored>::Wide;
         let ones = vec![1.0; if w.is_some() { 0 } else { n }];
-        let rows = Rows::<T> {
-            g: slice::<T>(&g),
-            x: slice::<T>(&x),
-            mean: mean.as_ref().map(slice::<T>),
-            rstd: slice::<T>(&rstd),
-            w: w.as_ref().map_or(&ones, slice::<T>),
-            n,
+        let rows = Rows::<E> {
+            g: slice::<E>(&g),
+            x: slice::<E>(&x),
+            stats: Stats {
+                mean: mean.as_ref().map(slice::<T>),
+                rstd: slice::<T>(&rstd),
+                w: w.as_ref().map_or(&ones, slice::<T>),
+                n,
+            },
         };
-        rows.all(room::<T>(&made[0]), [room::<T>(&made[1]), room::<T>(&made[2])]);
-    });
+        rows.all(room::<E>(&made[0]), [room::<T>(&made[1]), room::<T>(&made[2])]);
+    }, else {});
     put(outs, &made)
 }
 
-struct Rows<'a, T> {
-    g: &'a [T],
-    x: &'a [T],
+/// What all rows share, and the statistics of each.
+struct Stats<'a, T> {
     mean: Option<&'a [T]>,
     rstd: &'a [T],
     w: &'a [T],
     n: usize,
 }
 
-impl<T: Real> Rows<'_, T> {
+struct Rows<'a, E: Stored> {
+    g: &'a [E],
+    x: &'a [E],
+    stats: Stats<'a, E::Wide>,
+}
+
+impl<E: Stored> Rows<'_, E> {
     /// The gradients by the input and by the parameters, each where there is room for it.
-    fn all(&self, dx: &mut [T], [dw, db]: [&mut [T]; 2]) {
-        let (rows, n) = (self.rstd.len(), self.n);
-        dw.fill(T::of(0.0));
-        db.fill(T::of(0.0));
+    fn all(&self, dx: &mut [E], [dw, db]: [&mut [E::Wide]; 2]) {
+        let zero = <E::Wide as RealFns>::of(0.0);
+        let (rows, n) = (self.stats.rstd.len(), self.stats.n);
+        dw.fill(zero);
+        db.fill(zero);
         let params = !dw.is_empty() || !db.is_empty();
         // Parts of the sums over rows; how many does not depend on the number of threads.
         let parts = (self.x.len() / 65536).clamp(1, 32).min((rows / 8).max(1));
         let each = rows.div_ceil(parts);
-        let mut sums = vec![T::of(0.0); if params { 2 * n * parts } else { 0 }];
+        let mut sums = vec![zero; if params { 2 * n * parts } else { 0 }];
         let (shared, out) = (Shared::new(&mut sums), Shared::new(dx));
         let wanted = !dx.is_empty();
         pool::parallel_for(parts, 1, |range| {
@@ -106,7 +117,7 @@ impl<T: Real> Rows<'_, T> {
                 let rows = (p * each).min(rows)..((p + 1) * each).min(rows);
                 // SAFETY: every part has its own rows.
                 let to = wanted.then(|| unsafe { out.part(rows.start * n, rows.len() * n) });
-                part(self, rows, sums, to);
+                self.part(rows, sums, to);
             }
         });
         for part in sums.chunks_exact(2 * n.max(1)) {
@@ -115,17 +126,40 @@ impl<T: Real> Rows<'_, T> {
             }
         }
     }
+
+    /// Some rows, as many at a time as stay near.
+    fn part(&self, rows: Range<usize>, mut sums: Option<&mut [E::Wide]>, mut to: Option<&mut [E]>) {
+        let n = self.stats.n;
+        let step = (4096 / n.max(1)).max(1);
+        let (mut a, mut b, mut c) = (Vec::new(), Vec::new(), Vec::new());
+        for first in rows.clone().step_by(step) {
+            let at = first * n..rows.end.min(first + step) * n;
+            let g = E::wide(&self.g[at.clone()], &mut a);
+            let x = E::wide(&self.x[at.clone()], &mut b);
+            let sums = sums.as_deref_mut();
+            match &mut to {
+                Some(to) => {
+                    let start = rows.start * n;
+                    let to = &mut to[at.start - start..at.end - start];
+                    E::fill(to, &mut c, |to| {
+                        block(&self.stats, first, g, x, sums, Some(to))
+                    });
+                }
+                None => block(&self.stats, first, g, x, sums, None),
+            }
+        }
+    }
 }
 
 simd_fn! { wide
     /// The gradient by some rows of the input, and their part of the sums for the parameters.
-    fn part<T: Real>(rows: &Rows<'_, T>, range: Range<usize>, sums: Option<&mut [T]>, out: Option<&mut [T]>) {
-        let (n, count) = (rows.n, T::of(rows.n as f64));
+    fn block<T: Real>(s: &Stats<'_, T>, first: usize, g: &[T], x: &[T], sums: Option<&mut [T]>, out: Option<&mut [T]>) {
+        let (n, count) = (s.n, T::of(s.n as f64));
         let mut sums = sums.map(|s| s.split_at_mut(n));
         let mut out = out.map(|o| o.chunks_exact_mut(n.max(1)));
-        for r in range {
-            let (g, x, w) = (&rows.g[r * n..][..n], &rows.x[r * n..][..n], &rows.w[..n]);
-            let (mean, rstd) = (rows.mean.map_or(T::of(0.0), |m| m[r]), rows.rstd[r]);
+        let lines = g.chunks_exact(n.max(1)).zip(x.chunks_exact(n.max(1)));
+        for (r, (g, x)) in (first..).zip(lines) {
+            let (mean, rstd) = (s.mean.map_or(T::of(0.0), |m| m[r]), s.rstd[r]);
             if let Some((dw, db)) = &mut sums {
                 for (((dw, db), &g), &x) in dw.iter_mut().zip(db.iter_mut()).zip(g).zip(x) {
                     *dw += g * ((x - mean) * rstd);
@@ -135,10 +169,10 @@ simd_fn! { wide
             let Some(to) = out.as_mut().and_then(Iterator::next) else {
                 continue;
             };
-            let (plain, with_x) = weighted(g, x, w, mean);
-            let shift = if rows.mean.is_some() { plain * rstd / count } else { T::of(0.0) };
+            let (plain, with_x) = weighted(g, x, s.w, mean);
+            let shift = if s.mean.is_some() { plain * rstd / count } else { T::of(0.0) };
             let slope = with_x * rstd * rstd * rstd / count;
-            for (((o, &g), &x), &w) in to.iter_mut().zip(g).zip(x).zip(w) {
+            for (((o, &g), &x), &w) in to.iter_mut().zip(g).zip(x).zip(s.w) {
                 *o = g * w * rstd - shift - (x - mean) * slope;
             }
         }

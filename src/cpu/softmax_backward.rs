@@ -4,10 +4,11 @@
 
 use super::lanes::{Real, sum_by, sum2_by};
 use super::lines::{self, Shared};
-use super::norm::{by_type, compute_type};
+use super::math::RealFns;
+use super::stored::Stored;
 use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Result, Tensor};
+use crate::{Result, Tensor, with_dtype};
 
 /// The most columns that are worked on together where the dimension is not the last.
 const WIDTH: usize = 1024;
@@ -22,9 +23,9 @@ pub fn softmax(out: &Tensor, g: &Tensor, y: &Tensor, dim: usize, log: bool) -> R
     if out.numel() == 0 {
         return Ok(());
     }
-    let compute = compute_type(g.dtype());
-    let (g, y) = (copy::dense(g, compute)?, copy::dense(y, compute)?);
-    let result = lines::results(out, compute)?;
+    let dtype = out.dtype();
+    let (g, y) = (copy::dense(g, dtype)?, copy::dense(y, dtype)?);
+    let result = lines::results(out, dtype)?;
     let n = y.shape().get(dim).map_or(1, |&n| n as usize);
     let inner: usize = y
         .shape()
@@ -32,27 +33,32 @@ pub fn softmax(out: &Tensor, g: &Tensor, y: &Tensor, dim: usize, log: bool) -> R
         .skip(dim + 1)
         .map(|&d| d as usize)
         .product();
-    by_type!(compute, T => run(slice::<T>(&g), slice::<T>(&y), slice_mut::<T>(&result), n, inner, log));
+    with_dtype!(dtype, [half float] => E, {
+        run(slice::<E>(&g), slice::<E>(&y), slice_mut::<E>(&result), n, inner, log);
+    }, else {});
     lines::put(out, &result)
 }
 
-fn run<T: Real>(g: &[T], y: &[T], out: &mut [T], n: usize, inner: usize, log: bool) {
+fn run<E: Stored>(g: &[E], y: &[E], out: &mut [E], n: usize, inner: usize, log: bool) {
     let outer = y.len() / (n * inner);
     let width = (NEAR / n / 64 * 64).clamp(64, WIDTH).min(inner);
     let strips = inner.div_ceil(width);
     let grain = (8192 / (n * width)).max(1);
     let shared = Shared::new(out);
     pool::parallel_for(outer * strips, grain, |tasks| {
+        let mut rooms = [Vec::new(), Vec::new(), Vec::new()];
         for task in tasks {
             let at = task / strips * n * inner;
             let (g, y) = (&g[at..][..n * inner], &y[at..][..n * inner]);
             if inner == 1 {
+                let [a, b, c] = &mut rooms;
+                let (g, y) = (E::wide(g, a), E::wide(y, b));
                 // SAFETY: every line has its own part.
-                row(g, y, unsafe { shared.part(at, n) }, log);
+                E::fill(unsafe { shared.part(at, n) }, c, |to| row(g, y, to, log));
             } else {
                 let start = task % strips * width;
                 let width = width.min(inner - start);
-                strip(g, y, shared, at, [inner, start, width], log);
+                strip(g, y, shared, at, [inner, start, width], &mut rooms, log);
             }
         }
     });
@@ -75,25 +81,44 @@ simd_fn! { wide
     }
 }
 
+/// Some columns of a matrix, whose part of the result begins at `at`.
+fn strip<E: Stored>(
+    g: &[E],
+    y: &[E],
+    out: Shared<E>,
+    at: usize,
+    [inner, start, width]: [usize; 3],
+    rooms: &mut [Vec<E::Wide>; 3],
+    log: bool,
+) {
+    let [a, b, c] = rooms;
+    let mut sums = vec![<E::Wide as RealFns>::of(0.0); width];
+    let rows = || g.chunks_exact(inner).zip(y.chunks_exact(inner));
+    for (g, y) in rows() {
+        let (g, y) = (&g[start..start + width], &y[start..start + width]);
+        add_row(E::wide(g, a), E::wide(y, b), &mut sums, log);
+    }
+    for (r, (g, y)) in rows().enumerate() {
+        let (g, y) = (&g[start..start + width], &y[start..start + width]);
+        let (g, y) = (E::wide(g, a), E::wide(y, b));
+        // SAFETY: every strip has its own columns of each row.
+        let to = unsafe { out.part(at + r * inner + start, width) };
+        E::fill(to, c, |to| finish_row(g, y, &sums, to, log));
+    }
+}
+
 simd_fn! { wide
-    /// Some columns of a matrix, whose part of the result begins at `at`.
-    fn strip<T: Real>(g: &[T], y: &[T], out: Shared<T>, at: usize, columns: [usize; 3], log: bool) {
-        let [inner, start, width] = columns;
-        let mut sums = [T::of(0.0); WIDTH];
-        let sums = &mut sums[..width];
-        for (g, y) in g.chunks_exact(inner).zip(y.chunks_exact(inner)) {
-            let (g, y) = (&g[start..start + width], &y[start..start + width]);
-            for j in 0..width {
-                sums[j] += if log { g[j] } else { g[j] * y[j] };
-            }
+    fn add_row<T: Real>(g: &[T], y: &[T], sums: &mut [T], log: bool) {
+        for ((s, &g), &y) in sums.iter_mut().zip(g).zip(y) {
+            *s += if log { g } else { g * y };
         }
-        for (r, (g, y)) in g.chunks_exact(inner).zip(y.chunks_exact(inner)).enumerate() {
-            let (g, y) = (&g[start..start + width], &y[start..start + width]);
-            // SAFETY: every strip has its own columns of each row.
-            let o = &mut unsafe { out.part(at + r * inner + start, width) }[..width];
-            for j in 0..width {
-                o[j] = if log { g[j] - y[j].exp_() * sums[j] } else { (g[j] - sums[j]) * y[j] };
-            }
+    }
+}
+
+simd_fn! { wide
+    fn finish_row<T: Real>(g: &[T], y: &[T], sums: &[T], out: &mut [T], log: bool) {
+        for (((o, &g), &y), &sum) in out.iter_mut().zip(g).zip(y).zip(sums) {
+            *o = if log { g - y.exp_() * sum } else { (g - sum) * y };
         }
     }
 }
