@@ -62,11 +62,17 @@ pub fn multi_margin(
     store(out, &losses, reduction, count)
 }
 
-/// Hinge loss of each sample between the classes of its set (listed up to the first -1) and the others.
+/// Hinge loss of each sample between the classes of its set (listed up to the first -1) and the others; and which classes
+/// are in the set.
 ///
 /// # Errors
 /// If a class number is out of range.
-pub fn multilabel_margin(out: &Tensor, x: &Tensor, target: &Tensor, reduction: i64) -> Result<()> {
+pub fn multilabel_margin(
+    outs: &[Tensor],
+    x: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+) -> Result<()> {
     let classes = x.shape().last().map_or(1, |&n| n as usize);
     let (x, target) = (
         super::copy::dense(x, DType::F64)?,
@@ -79,25 +85,29 @@ pub fn multilabel_margin(out: &Tensor, x: &Tensor, target: &Tensor, reduction: i
         "argument #2 'target' is out of range"
     );
     let mut losses = Vec::new();
-    for (row, target) in x.chunks_exact(classes).zip(target.chunks_exact(classes)) {
+    let mut chosen = vec![0f32; x.len()];
+    let samples = x.chunks_exact(classes).zip(target.chunks_exact(classes));
+    for ((row, target), chosen) in samples.zip(chosen.chunks_exact_mut(classes)) {
         let set: Vec<usize> = target
             .iter()
             .take_while(|&&t| t >= 0)
             .map(|&t| t as usize)
             .collect();
         let mut sum = 0.0;
+        set.iter().for_each(|&t| chosen[t] = 1.0);
         for &t in &set {
             sum += row
                 .iter()
                 .enumerate()
-                .filter(|(i, _)| !set.contains(i))
+                .filter(|(i, _)| chosen[*i] == 0.0)
                 .map(|(_, &v)| (1.0 - row[t] + v).max(0.0))
                 .sum::<f64>();
         }
         losses.push(sum / classes as f64);
     }
     let count = losses.len() as f64;
-    store(out, &losses, reduction, count)
+    store(&outs[0], &losses, reduction, count)?;
+    super::copy::copy(&outs[1], &Tensor::from_slice(&chosen, outs[1].shape())?)
 }
 
 /// Minus the weighted entry of each position's class, read as (samples, classes, positions): result and total weight.

@@ -31,7 +31,12 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
     if zero && t.is_contiguous() {
         let bytes = t.numel() as usize * t.dtype().size();
         // SAFETY: a contiguous tensor has exactly these bytes; all-zero bits are zero in every dtype.
-        unsafe { std::ptr::write_bytes(t.data_ptr(), 0, bytes) };
+        let to = unsafe { std::slice::from_raw_parts_mut(t.data_ptr(), bytes) };
+        if bytes < past::FROM {
+            to.fill(0);
+        } else {
+            repeat(to, 0u8);
+        }
         return Ok(());
     }
     with_dtype!(t.dtype(), [bool int uint half float complex] => T, {

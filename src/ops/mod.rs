@@ -45,18 +45,25 @@ pub mod f {
     pub use super::create::range::calls::*;
     #[allow(unused_imports)]
     pub use super::create::window::calls::*;
+    pub use super::grad::activation::calls::*;
     pub use super::grad::attention::calls::*;
     pub use super::grad::conv::calls::*;
+    pub use super::grad::ctc::calls::*;
+    pub use super::grad::distance::calls::*;
+    pub use super::grad::embedding::calls::*;
     pub use super::grad::grid::calls::*;
     pub use super::grad::index::calls::*;
     pub use super::grad::layout::calls::*;
     pub use super::grad::linalg::calls::*;
+    pub use super::grad::loss::calls::*;
+    pub use super::grad::norm::calls::*;
     pub use super::grad::pad::calls::*;
     pub use super::grad::pointwise::calls::*;
     pub use super::grad::pool::calls::*;
     pub use super::grad::products::calls::*;
     pub use super::grad::reduce::calls::*;
     pub use super::grad::resize::calls::*;
+    pub use super::grad::softmax::calls::*;
     pub use super::grad::special::calls::*;
     pub use super::index::advanced::calls::*;
     pub use super::index::along::calls::*;
@@ -224,6 +231,13 @@ static FAMILIES: &[&[OpDef]] = &[
     grad::pool::OPS,
     grad::pad::OPS,
     grad::resize::OPS,
+    grad::activation::OPS,
+    grad::ctc::OPS,
+    grad::distance::OPS,
+    grad::embedding::OPS,
+    grad::loss::OPS,
+    grad::norm::OPS,
+    grad::softmax::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.

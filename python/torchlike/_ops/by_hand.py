@@ -127,9 +127,10 @@ def _to_copy(
 
 @by_hand
 def nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
-    how = WORDS[reduction]
-    loss = F.nll_loss(self, target, weight, ignore_index=ignore_index, reduction=how)
-    return loss, self.new_zeros(()) if weight is None else weight[target].sum()
+    return row("_nn.nll_loss", self, target, weight, reduction, ignore_index)
+
+
+_TABLE["nll_loss2d_forward"] = nll_loss_forward
 
 
 @by_hand
@@ -231,11 +232,6 @@ def _safe_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
 
 
 @by_hand
-def _cdist_forward(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
-    return torch.cdist(x1, x2, p)
-
-
-@by_hand
 def _adaptive_avg_pool2d(self: Any, output_size: Any) -> Any:
     return F.adaptive_avg_pool2d(self, output_size)
 
@@ -296,16 +292,12 @@ _TABLE["_embedding_bag"] = _TABLE["_embedding_bag_forward_only"] = _bag
 
 
 @by_hand
-def _ctc_loss(
-    log_probs: Any,
-    targets: Any,
-    input_lengths: Any,
-    target_lengths: Any,
-    blank: int,
-    zero_infinity: bool,
+def _ctc_loss_backward(
+    grad: Any, log_probs: Any, targets: Any, input_lengths: Any, *rest: Any, **named: Any
 ) -> Any:
-    args = (log_probs, targets, list(input_lengths), list(target_lengths), blank)
-    return row("_nn.ctc_loss", *args), log_probs.new_empty(0)
+    kind = "#tensors" if isinstance(input_lengths, torch.Tensor) else ""
+    name = "_grad._ctc_loss_backward" + kind
+    return row(name, grad, log_probs, targets, input_lengths, *rest, **named)
 
 
 @by_hand
@@ -365,11 +357,6 @@ def _conj_physical(self: Any) -> Any:
 
 
 @by_hand
-def _pdist_forward(self: Any, p: float = 2.0) -> Any:
-    return F.pdist(self, p)
-
-
-@by_hand
 def log_sigmoid_forward(self: Any) -> Any:
     return F.logsigmoid(self), self.new_empty(0)
 
@@ -378,15 +365,16 @@ def log_sigmoid_forward(self: Any) -> Any:
 def rrelu_with_noise(
     self: Any, noise: Any, lower: Any, upper: Any, training: bool, generator: Any
 ) -> Any:
-    return torch.rrelu(self, lower, upper, training, generator)
+    if not training:
+        return torch.rrelu(self, lower, upper, False, generator)
+    result, factors = row("_nn.rrelu", self, float(lower), float(upper), generator=generator)
+    noise.resize_as_(factors).copy_(factors)
+    return result
 
 
 @by_hand
 def multilabel_margin_loss_forward(self: Any, target: Any, reduction: int) -> Any:
-    loss = F.multilabel_margin_loss(self, target, reduction=WORDS[reduction])
-    listed = torch.cumprod(target >= 0, -1).to(torch.int64)
-    places = (target * listed).clamp_min(0)
-    return loss, torch.zeros_like(self).scatter_add_(-1, places, listed.to(self.dtype)).clamp_max(1)
+    return row("_nn.multilabel_margin_loss", self, target, reduction)
 
 
 @by_hand

@@ -121,9 +121,3 @@ def norm(
         return NotImplemented
     dims = [dim] if isinstance(dim, int) else dim
     return aten.linalg_vector_norm(self, order, dims, keepdim, dtype=dtype)
-
-
-@of("cdist")
-def cdist(x1: Any, x2: Any, p: float = 2.0, **_: Any) -> Any:
-    """The operator."""
-    return aten._cdist_forward(x1, x2, p, None)

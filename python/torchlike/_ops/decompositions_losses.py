@@ -199,22 +199,6 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: Any = "mean", **_
     return aten.multilabel_margin_loss_forward(input, target, REDUCTIONS[reduction])[0]
 
 
-@of("_nn.ctc_loss")
-def ctc_loss(
-    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int
-) -> Any:
-    """The first result of the operator that also gives what backward needs."""
-    lengths = (list(input_lengths), list(target_lengths))
-    return aten._ctc_loss.default(log_probs, targets, *lengths, blank)[0]
-
-
-@of("pdist", _N + "pdist")
-def pdist(self: Any = None, p: float = 2.0, input: Any = None) -> Any:
-    """The operator, on rows that lie together."""
-    x = input if self is None else self
-    return aten._pdist_forward(x, p) if x.is_contiguous() else NotImplemented
-
-
 @of("pairwise_distance")
 def pairwise_distance(
     x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False

@@ -157,8 +157,9 @@ def logsigmoid(self: Any) -> Any:
 
 @of("_nn.rrelu")
 def drawn_rrelu(self: Any, lower: float, upper: float, generator: Any = None) -> Any:
-    """The operator as it is in training."""
-    return rrelu(self, lower, upper, True, generator)
+    """The operator as it is in training, and the slopes."""
+    noise = aten.empty_like(self, memory_format=_C.contiguous_format)
+    return aten.rrelu_with_noise(self, noise, lower, upper, True, generator), noise
 
 
 @of("rrelu", _N + "rrelu")

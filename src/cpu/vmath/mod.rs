@@ -351,12 +351,10 @@ fn exp_negative(x: f32) -> f32 {
     (1.0 + expm1_core(r)) * f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
-/// x times the normal distribution function: for negative x that is exp(-x^2 / 2) times a polynomial in
-/// 1 / (1 + 0.3 |x|), for others 1 less this.
+/// The normal distribution function of -a for a >= 0, which is exp(-a^2 / 2) times a polynomial in 1 / (1 + 0.3 a); and that
+/// exponential.
 #[inline(always)]
-#[must_use]
-pub fn gelu(x: f32) -> f32 {
-    let a = x.abs();
+fn normal_tail(a: f32) -> (f32, f32) {
     let t = 1.0 / 0.3f32.mul_add(a, 1.0);
     let g = poly(
         t,
@@ -372,8 +370,26 @@ pub fn gelu(x: f32) -> f32 {
             6.853_478e-6,
         ],
     );
-    let tail = g * exp_negative(-0.5 * a * a);
+    let e = exp_negative(-0.5 * a * a);
+    (g * e, e)
+}
+
+/// x times the normal distribution function.
+#[inline(always)]
+#[must_use]
+pub fn gelu(x: f32) -> f32 {
+    let (tail, _) = normal_tail(x.abs());
     x * if x < 0.0 { tail } else { 1.0 - tail }
+}
+
+/// The derivative of [`gelu`].
+#[inline(always)]
+#[must_use]
+pub fn gelu_slope(x: f32) -> f32 {
+    const INV_SQRT_TAU: f32 = 0.398_942_3;
+    let (tail, e) = normal_tail(x.abs());
+    let below = if x < 0.0 { tail } else { 1.0 - tail };
+    (x * INV_SQRT_TAU).mul_add(e, below)
 }
 
 /// The tanh approximation of [`gelu`].

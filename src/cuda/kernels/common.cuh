@@ -332,6 +332,18 @@ FN double digamma_(double x) {
 }
 FN float digamma_(float x) { return (float)digamma_((double)x); }
 template <class T> FN T sigmoid_(T a) { return T(1) / (T(1) + exp(-a)); }
+template <class T> FN T gelu_tanh_backward_(T g, T x) {
+    T k = T(0.79788456080286535588), t = tanh(k * (x + T(0.044715) * x * x * x));
+    return g * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * k * (T(1) + T(3 * 0.044715) * x * x));
+}
+template <class T> FN T silu_backward_(T g, T x) {
+    T s = sigmoid_(x);
+    return g * s * (T(1) + x * (T(1) - s));
+}
+template <class T> FN T mish_backward_(T g, T x) {
+    T t = tanh(log1p(exp(x)));
+    return g * (t + x * sigmoid_(x) * (T(1) - t * t));
+}
 template <class T> FN T clamp6_(T a) { return a < T(0) ? T(0) : a > T(6) ? T(6) : a; }
 template <class T> FN T floor100_(T a) { return a < T(-100) ? T(-100) : a; }
 

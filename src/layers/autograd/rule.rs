@@ -353,6 +353,7 @@ fn filled(name: &str, args: &Args<'_>) -> String {
         };
         let value = match args.op.schema.position(param).map(|i| &args.values[i]) {
             Some(Arg::Ints(d)) if count => d.len().to_string(),
+            Some(Arg::Tensor(t)) => t.ndim().to_string(),
             Some(Arg::Str(word)) => (*word).to_owned(),
             Some(Arg::Bool(b)) => b.to_string(),
             Some(Arg::Int(i)) => i.to_string(),

@@ -80,6 +80,15 @@ impl OpDef {
         self
     }
 
+    /// With a result that lies in memory in another way than its operands say.
+    #[must_use]
+    pub const fn lies(mut self, how: Lies) -> Self {
+        if let Body::Kernel(k) = &mut self.body {
+            k.traits.lies = how;
+        }
+        self
+    }
+
     /// Marked as writing in place even where elements share memory.
     #[must_use]
     pub const fn overlaps(mut self) -> Self {
@@ -203,6 +212,22 @@ pub struct Traits {
     pub grows: bool,
     /// The kernel understands lazily conjugated and negated inputs itself.
     pub lazy_aware: bool,
+    /// How the result of a pointwise row lies in memory.
+    pub lies: Lies,
+}
+
+/// How the result of a pointwise row lies in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lies {
+    /// As its operands, the first of which is asked first where they disagree.
+    #[default]
+    Operands,
+    /// As its operands, the last of which is asked first.
+    GradientLast,
+    /// Row-major, in the second operand's type.
+    Dense,
+    /// As the second operand, in its shape and type.
+    Second,
 }
 
 /// Family-specific data of a row.
@@ -317,6 +342,7 @@ impl KernelBody {
             overlaps: false,
             grows: false,
             lazy_aware: false,
+            lies: Lies::Operands,
         };
         Self {
             run,

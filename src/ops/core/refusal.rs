@@ -91,6 +91,11 @@ fn kernel(name: &str) -> String {
         "pow" => "pow",
         "digamma" => "digamma",
         "gelu" => "GeluKernelImpl",
+        "gelu_backward" => "GeluBackwardKernelImpl",
+        "threshold_backward" => "threshold_cpu",
+        "hardtanh_backward" => "hardshrink_backward_cpu",
+        "hardsigmoid_backward" => "hardsigmoid_backward",
+        "softshrink_backward" | "hardshrink_backward" => "shrink_backward_cpu",
         "ceil" | "floor" | "round" | "trunc" | "erf" | "erfc" | "erfinv" | "lgamma" | "i0" => {
             return format!("{name}_vml_cpu");
         }

@@ -1,20 +1,27 @@
 //! The backward operators of rows elsewhere: what the formulas of gradients call.
 
+pub mod activation;
 pub mod attention;
 pub mod conv;
+pub mod ctc;
+pub mod distance;
+pub mod embedding;
 pub mod grid;
 pub mod index;
 pub mod layout;
 pub mod linalg;
+pub mod loss;
+pub mod norm;
 pub mod pad;
 pub mod pointwise;
 pub mod pool;
 pub mod products;
 pub mod reduce;
 pub mod resize;
+pub mod softmax;
 pub mod special;
 
-use crate::{Result, bail};
+use crate::{Result, Tensor, bail};
 
 /// Which of `N` results are asked for.
 fn needs<const N: usize>(mask: &[bool]) -> Result<[bool; N]> {
@@ -26,4 +33,18 @@ fn needs<const N: usize>(mask: &[bool]) -> Result<[bool; N]> {
             mask.len()
         ),
     }
+}
+
+/// The results of a call in the places of those that are asked for; without any, nothing is called.
+fn spread<const N: usize>(
+    asked: [bool; N],
+    call: impl FnOnce() -> Result<Vec<Tensor>>,
+) -> Result<[Option<Tensor>; N]> {
+    let mut made = if asked.contains(&true) {
+        call()?
+    } else {
+        Vec::new()
+    }
+    .into_iter();
+    Ok(asked.map(|a| if a { made.next() } else { None }))
 }

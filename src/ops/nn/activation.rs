@@ -93,8 +93,10 @@ map_op! { Glu, 2, [float] |x, y, c| x * y.sigmoid_() }
 map_op! { Prelu, 2, [light] |x, y, c| if x > 0.0 { x } else { y * x } }
 
 /// Activations that single precision has branch-free forms of.
-trait Smooth: Copy {
+pub(in crate::ops) trait Smooth: Copy {
     fn gelu_(self) -> Self;
+    /// The derivative of `gelu_`.
+    fn gelu_slope_(self) -> Self;
     fn gelu_tanh_(self) -> Self;
 }
 
@@ -102,6 +104,10 @@ impl Smooth for f32 {
     #[inline(always)]
     fn gelu_(self) -> Self {
         crate::cpu::vmath::gelu(self)
+    }
+    #[inline(always)]
+    fn gelu_slope_(self) -> Self {
+        crate::cpu::vmath::gelu_slope(self)
     }
     #[inline(always)]
     fn gelu_tanh_(self) -> Self {
@@ -112,6 +118,11 @@ impl Smooth for f32 {
 impl Smooth for f64 {
     fn gelu_(self) -> Self {
         self * 0.5 * (1.0 + libm::erf(self * std::f64::consts::FRAC_1_SQRT_2))
+    }
+    fn gelu_slope_(self) -> Self {
+        const INV_SQRT_TAU: f64 = 0.398_942_280_401_432_7;
+        let below = 0.5 * (1.0 + libm::erf(self * std::f64::consts::FRAC_1_SQRT_2));
+        below + self * INV_SQRT_TAU * (-0.5 * self * self).exp_()
     }
     fn gelu_tanh_(self) -> Self {
         0.5 * self
@@ -132,7 +143,7 @@ fn clamp6<T: PartialOrd + From<u8>>(x: T) -> T {
 }
 
 /// Numbers for a loop, in every form a loop may want.
-fn numbers<const N: usize>(values: [Scalar; N]) -> Result<Ctx> {
+pub(in crate::ops) fn numbers<const N: usize>(values: [Scalar; N]) -> Result<Ctx> {
     let mut ctx = Ctx::default();
     for (i, s) in values.into_iter().enumerate() {
         (ctx.f[i], ctx.i[i]) = (s.to_f64(), s.to_i64());
@@ -195,22 +206,22 @@ fn hardtanh_ctx(a: &calls::_NnHardtanh, d: DType) -> Result<Ctx> {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Elu "_nn.elu", 1, same, typed!(elu_ctx, DType), 0, "a < T(0) ? expm1(a * f2) * f0 : a * f1", "(Tensor self, float alpha=1, float scale=1, float input_scale=1)", "x where positive, else alpha * (exp(x) - 1).").samples("f32[3, 4]; f64[3], 2.0"),
-    map_row!(Gelu "_nn.gelu", 1, same, 0, "a * T(0.5) * (T(1) + erf(a * T(0.70710678118654752440)))", "(Tensor self)", "x times the normal distribution function of x.").samples("f32[3, 4]; bf16[3]"),
-    map_row!(GeluTanh "_nn.gelu#tanh", 1, same, 0, "T(0.5) * a * (T(1) + tanh(T(0.79788456080286535588) * (a + T(0.044715) * a * a * a)))", "(Tensor self)", "x times the normal distribution function of x, by its tanh approximation.").samples("f32[3, 4]; bf16[3]"),
-    map_row!(Silu "_nn.silu", 1, same, 0, "a / (T(1) + exp(-a))", "(Tensor self)", "x * sigmoid(x).").samples("f32[3, 4]; c64[3]"),
-    map_row!(Mish "_nn.mish", 1, same, 0, "a * tanh(log1p(exp(a)))", "(Tensor self)", "x * tanh(softplus(x)).").samples("f32[3, 4]"),
-    map_row!(Hardtanh "_nn.hardtanh", 1, same, typed!(hardtanh_ctx, DType), 0, "a < f0 ? f0 : a > f1 ? f1 : a", "(Tensor self, Scalar min_val=-1, Scalar max_val=1)", "x limited to a range.").samples("f32[3, 4]; i64[3], -1, 2"),
-    map_row!(Hardsigmoid "_nn.hardsigmoid", 1, same, 0, "clamp6_(a + T(3)) / T(6)", "(Tensor self)", "A sigmoid made of straight lines.").samples("f32[3, 4]"),
-    map_row!(Hardswish "_nn.hardswish", 1, same, 0, "a * clamp6_(a + T(3)) / T(6)", "(Tensor self)", "x * hardsigmoid(x).").samples("f32[3, 4]"),
-    map_row!(LeakyRelu "_nn.leaky_relu", 1, same, typed!(leaky_relu_ctx, DType), 0, "a > T(0) ? a : a * f0", "(Tensor self, float negative_slope=0.01)", "x where positive, else x times a slope.").samples("f32[3, 4]; bf16[3], 0.2"),
-    map_row!(Softplus "_nn.softplus", 1, same, typed!(softplus_ctx, DType), 0, "a * f0 > f1 ? a : log1p(exp(a * f0)) / f0", "(Tensor self, float beta=1, float threshold=20)", "log(1 + exp(x)), smoothly from 0 to x.").samples("f32[3, 4]; f64[3], 2.0, 1.0"),
-    map_row!(Softshrink "_nn.softshrink", 1, same, typed!(shrink_ctx, DType), 0, "a > f0 ? a - f0 : a < -f0 ? a + f0 : a * T(0)", "(Tensor self, float lambd=0.5)", "x moved towards 0 by lambd.").samples("f32[3, 4]; bf16[3], 1.0"),
-    map_row!(Hardshrink "hardshrink", 1, same, typed!(hardshrink_ctx, DType), FMO, "a >= -f0 && a <= f0 ? T(0) : a", "(Tensor self, float lambd=0.5)", "x, or 0 where it is within lambd of 0.").samples("f32[3, 4]; bf16[3], 1.0"),
-    map_row!(Threshold "threshold", 1, same, typed!(threshold_ctx, DType), F | O, "a <= f0 ? f1 : a", "(Tensor self, Scalar threshold, Scalar value)", "x where above the threshold, else a value.").samples("f32[3, 4], 0.5, 2.0; i64[3], 1, 7").overlaps(),
-    map_row!(LogSigmoid "_nn.log_sigmoid", 1, same, 0, "min_(a, T(0)) - log1p(exp(-abs_(a)))", "(Tensor self)", "The logarithm of sigmoid(x).").samples("f32[3, 4]"),
-    map_row!(Glu "_nn.glu", 2, same, 0, "a * sigmoid_(b)", "(Tensor self, Tensor gate)", "The first operand times the sigmoid of the second.").samples("f32[3, 4], f32[3, 4]"),
-    map_row!(Prelu "_nn.prelu", 2, same, 0, "a > T(0) ? a : b * a", "(Tensor self, Tensor weight)", "x where positive, else x times a weight.").samples("f32[3, 4], f32[4]"),
+    map_row!(Elu "_nn.elu", 1, same, typed!(elu_ctx, DType), 0, "a < T(0) ? expm1(a * f2) * f0 : a * f1", "(Tensor self, float alpha=1, float scale=1, float input_scale=1)", "x where positive, else alpha * (exp(x) - 1).").samples("f32[3, 4]; f64[3], 2.0").grad("self: elu_backward(grad, alpha, scale, input_scale, False, self)"),
+    map_row!(Gelu "_nn.gelu", 1, same, 0, "a * T(0.5) * (T(1) + erf(a * T(0.70710678118654752440)))", "(Tensor self)", "x times the normal distribution function of x.").samples("f32[3, 4]; bf16[3]").grad("self: gelu_backward(grad, self, approximate='none')"),
+    map_row!(GeluTanh "_nn.gelu#tanh", 1, same, 0, "T(0.5) * a * (T(1) + tanh(T(0.79788456080286535588) * (a + T(0.044715) * a * a * a)))", "(Tensor self)", "x times the normal distribution function of x, by its tanh approximation.").samples("f32[3, 4]; bf16[3]").grad("self: gelu_backward(grad, self, approximate='tanh')"),
+    map_row!(Silu "_nn.silu", 1, same, 0, "a / (T(1) + exp(-a))", "(Tensor self)", "x * sigmoid(x).").samples("f32[3, 4]; c64[3]").grad("self: silu_backward(grad, self)"),
+    map_row!(Mish "_nn.mish", 1, same, 0, "a * tanh(log1p(exp(a)))", "(Tensor self)", "x * tanh(softplus(x)).").samples("f32[3, 4]").grad("self: mish_backward(grad, self)"),
+    map_row!(Hardtanh "_nn.hardtanh", 1, same, typed!(hardtanh_ctx, DType), 0, "a < f0 ? f0 : a > f1 ? f1 : a", "(Tensor self, Scalar min_val=-1, Scalar max_val=1)", "x limited to a range.").samples("f32[3, 4]; i64[3], -1, 2").grad("self: hardtanh_backward(grad, self, min_val, max_val)"),
+    map_row!(Hardsigmoid "_nn.hardsigmoid", 1, same, 0, "clamp6_(a + T(3)) / T(6)", "(Tensor self)", "A sigmoid made of straight lines.").samples("f32[3, 4]").grad("self: hardsigmoid_backward(grad, self)"),
+    map_row!(Hardswish "_nn.hardswish", 1, same, 0, "a * clamp6_(a + T(3)) / T(6)", "(Tensor self)", "x * hardsigmoid(x).").samples("f32[3, 4]").grad("self: hardswish_backward(grad, self)"),
+    map_row!(LeakyRelu "_nn.leaky_relu", 1, same, typed!(leaky_relu_ctx, DType), 0, "a > T(0) ? a : a * f0", "(Tensor self, float negative_slope=0.01)", "x where positive, else x times a slope.").samples("f32[3, 4]; bf16[3], 0.2").grad("self: leaky_relu_backward(grad, self, negative_slope, False)"),
+    map_row!(Softplus "_nn.softplus", 1, same, typed!(softplus_ctx, DType), 0, "a * f0 > f1 ? a : log1p(exp(a * f0)) / f0", "(Tensor self, float beta=1, float threshold=20)", "log(1 + exp(x)), smoothly from 0 to x.").samples("f32[3, 4]; f64[3], 2.0, 1.0").grad("self: softplus_backward(grad, self, beta, threshold)"),
+    map_row!(Softshrink "_nn.softshrink", 1, same, typed!(shrink_ctx, DType), 0, "a > f0 ? a - f0 : a < -f0 ? a + f0 : a * T(0)", "(Tensor self, float lambd=0.5)", "x moved towards 0 by lambd.").samples("f32[3, 4]; bf16[3], 1.0").grad("self: softshrink_backward(grad, self, lambd)"),
+    map_row!(Hardshrink "hardshrink", 1, same, typed!(hardshrink_ctx, DType), FMO, "a >= -f0 && a <= f0 ? T(0) : a", "(Tensor self, float lambd=0.5)", "x, or 0 where it is within lambd of 0.").samples("f32[3, 4]; bf16[3], 1.0").grad("self: hardshrink_backward(grad, self, lambd)"),
+    map_row!(Threshold "threshold", 1, same, typed!(threshold_ctx, DType), F | O, "a <= f0 ? f1 : a", "(Tensor self, Scalar threshold, Scalar value)", "x where above the threshold, else a value.").samples("f32[3, 4], 0.5, 2.0; i64[3], 1, 7").overlaps().grad("self: threshold_backward(grad, self, threshold)"),
+    map_row!(LogSigmoid "_nn.log_sigmoid", 1, same, 0, "min_(a, T(0)) - log1p(exp(-abs_(a)))", "(Tensor self)", "The logarithm of sigmoid(x).").samples("f32[3, 4]").grad("self: log_sigmoid_backward(grad, self, self)"),
+    map_row!(Glu "_nn.glu", 2, same, 0, "a * sigmoid_(b)", "(Tensor self, Tensor gate)", "The first operand times the sigmoid of the second.").samples("f32[3, 4], f32[3, 4]").grad("self: glu_backward(grad, gate); gate: glu_backward(grad, self, gate)"),
+    map_row!(Prelu "_nn.prelu", 2, same, 0, "a > T(0) ? a : b * a", "(Tensor self, Tensor weight)", "x where positive, else x times a weight.").samples("f32[3, 4], f32[4]").grad("PreluKernelBackward0 | self, weight: _prelu_kernel_backward(grad, self, weight)"),
     compose(
         "nn.functional.gelu",
         "(Tensor self, *, str approximate='none')",

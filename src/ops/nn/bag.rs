@@ -21,7 +21,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[5, 3], i64([1, 2, 4, 0]), i64([0, 2]); \
          f32[5, 3], i64([1, 2, 4, 0]), i64([0, 2]), mode=1",
-    ),
+    )
+    .grad("weight: _embedding_bag_backward(grad, indices, offsets, result1, result2, result3, weight.sizes[0], scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx if padding_idx.given else -1); per_sample_weights: _embedding_bag_per_sample_weights_backward(grad, weight, indices, offsets, result1, mode, padding_idx if padding_idx.given else -1)"),
     compose(
         "nn.functional.embedding_bag",
         "(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float norm_type=2, bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None)",
@@ -42,7 +43,7 @@ pub static OPS: &[OpDef] = &[
     .grad("TrilinearBackward0 | input1, input2, weight, bias: _grad.bilinear(grad, input1, input2, weight, needs)"),
 ];
 
-fn tensor_type(t: &Tensor) -> String {
+pub(in crate::ops) fn tensor_type(t: &Tensor) -> String {
     format!("torch.{}Tensor", t.dtype().scalar_type())
 }
 

@@ -17,14 +17,16 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule_train, run_train),
         "batch_norm with the batch's statistics.",
-    ).samples("f32[2, 3, 4], f32[3], f32[3], f32, 1e-5"),
+    ).samples("f32[2, 3, 4], f32[3], f32[3], f32, 1e-5")
+    .grad("NativeBatchNormBackward0 | input, weight, bias: native_batch_norm_backward(grad, input, weight, None, None, result1, result2, True, eps, needs)"),
     kernel(
         "_nn.batch_norm_eval",
         "(Tensor input, Tensor mean, Tensor var, Tensor? weight, Tensor? bias, float eps)",
         0,
         body!(rule_eval, run_eval),
         "batch_norm with given statistics.",
-    ).samples("f32[2, 3, 4], f32[3], f32[3].pos, f32[3], f32[3], 1e-5"),
+    ).samples("f32[2, 3, 4], f32[3], f32[3].pos, f32[3], f32[3], 1e-5")
+    .grad("NativeBatchNormBackward0 | input, weight, bias: native_batch_norm_backward(grad, input, weight, mean, var, None, None, False, eps, needs)"),
     compose(
         "native_batch_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -175,7 +177,7 @@ fn rule_train(a: &calls::_NnBatchNormTrain) -> Result<Plan> {
 }
 
 fn run_train(a: &calls::_NnBatchNormTrain, (): &(), outs: &[Tensor]) -> Result<()> {
-    cpu::norm::batch_norm_train(outs, a.input, a.weight, a.bias, a.eps)
+    cpu::batch::batch_norm_train(outs, a.input, a.weight, a.bias, a.eps)
 }
 
 fn rule_eval(a: &calls::_NnBatchNormEval) -> Result<Plan> {
@@ -188,7 +190,7 @@ fn rule_eval(a: &calls::_NnBatchNormEval) -> Result<Plan> {
 }
 
 fn run_eval(a: &calls::_NnBatchNormEval, (): &(), outs: &[Tensor]) -> Result<()> {
-    cpu::norm::batch_norm_eval(&outs[0], a.input, a.mean, a.var, a.weight, a.bias, a.eps)
+    cpu::batch::batch_norm_eval(&outs[0], a.input, a.mean, a.var, a.weight, a.bias, a.eps)
 }
 
 fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {

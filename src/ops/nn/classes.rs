@@ -16,7 +16,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule_nll, run_nll),
         "Minus the log probabilities of the classes, and the total weight.",
-    ).samples("f32[2, 3], i64([0, 2]), None, 1, -100; f32[2, 3], i64([0, 2]), f32[3].pos, 2, 0"),
+    ).samples("f32[2, 3], i64([0, 2]), None, 1, -100; f32[2, 3], i64([0, 2]), f32[3].pos, 2, 0")
+    .grad("{input.ndim 1=NllLoss 2=NllLoss 3=NllLoss2D 4=NllLoss2D 5=NllLoss2D}Backward0 | input: nll_loss_backward(grad, input, target, weight, reduction, ignore_index, result1) if input.ndim < 3 else nll_loss2d_backward(grad, input, target, weight, reduction, ignore_index, result1)"),
     compose(
         "nn.functional.nll_loss",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean')",
@@ -40,7 +41,11 @@ pub static OPS: &[OpDef] = &[
 ];
 
 /// Checks of samples that are vectors of scores.
-fn check_vectors(x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<()> {
+pub(in crate::ops) fn check_vectors(
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+) -> Result<()> {
     let (xs, ts) = (x.shape(), target.shape());
     ensure!(
         target.ndim() <= 1,
@@ -74,7 +79,11 @@ fn check_vectors(x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result
 }
 
 /// Checks of samples with scores at each of many positions.
-fn check_images(x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<()> {
+pub(in crate::ops) fn check_images(
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+) -> Result<()> {
     let (xs, ts) = (x.shape(), target.shape());
     if x.ndim() == 4 {
         ensure!(

@@ -1,6 +1,6 @@
 //! ctc_loss.
 
-use crate::cpu::ctc::losses;
+use crate::cpu::ctc::{Sequences, losses};
 use crate::ops::core::helpers::readable;
 use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
@@ -25,12 +25,25 @@ macro_rules! operands {
 #[operators]
 pub static OPS: &[OpDef] = &[
     kernel(
-        "_nn.ctc_loss",
-        "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank)",
-        0,
+        "_ctc_loss",
+        "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
+        F,
         body!(rule, run),
-        "Minus the log probability of label sequences.",
-    ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], 0"),
+        "Minus the log probability of label sequences, and the logarithms that led to it.",
+    ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], 0; f64[4, 2, 3], i64([1, 2, 2]), [4, 4], [2, 1]")
+    .grad("log_probs: _ctc_loss_backward(grad, log_probs, targets, input_lengths, target_lengths, result0, result1, blank, zero_infinity)"),
+    compose(
+        "_ctc_loss#tensors",
+        "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
+        F,
+        |a| {
+            let (steps, labels) = lengths(a.input_lengths, a.target_lengths)?;
+            let call = f::_CtcLoss::new(a.log_probs, a.targets, &steps, &labels);
+            let losses = call.blank(a.blank).zero_infinity(a.zero_infinity).call()?;
+            Ok(Ret::Tuple(losses.into()))
+        },
+        "Minus the log probability of label sequences, and the logarithms that led to it.",
+    ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), i64([4, 3]), i64([2, 1])"),
     compose(
         "nn.functional.ctc_loss",
         "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False)",
@@ -82,8 +95,9 @@ pub static OPS: &[OpDef] = &[
     ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], 0, 2"),
 ];
 
-fn rule(a: &calls::_NnCtcLoss) -> Result<Plan> {
-    let (x, targets) = (a.log_probs, a.targets);
+/// The checks of the loss and of its gradient; gives the most labels of a sample.
+pub(in crate::ops) fn check(s: &Sequences, blank: i64) -> Result<i64> {
+    let (x, targets) = (s.x, s.targets);
     ensure!(
         x.ndim() == 3,
         Runtime,
@@ -99,29 +113,53 @@ fn rule(a: &calls::_NnCtcLoss) -> Result<Plan> {
         targets.dtype().scalar_type()
     );
     ensure!(
-        (0..classes).contains(&a.blank),
+        (0..classes).contains(&blank),
         Runtime,
         "blank must be in label range"
     );
     ensure!(
-        a.input_lengths.len() as i64 == n,
+        s.steps.len() as i64 == n,
         Runtime,
         "input_lengths must be of size batch_size"
     );
     ensure!(
-        a.target_lengths.len() as i64 == n,
+        s.lengths.len() as i64 == n,
         Runtime,
         "target_lengths must be of size batch_size"
     );
-    check_lengths(a, n)?;
+    check_lengths(s, n)?;
+    Ok(s.lengths.iter().copied().max().unwrap_or(0))
+}
+
+/// The operands of a call as kernels take them.
+macro_rules! sequences {
+    ($a:expr) => {
+        crate::cpu::ctc::Sequences {
+            x: $a.log_probs,
+            targets: $a.targets,
+            steps: $a.input_lengths,
+            lengths: $a.target_lengths,
+            blank: $a.blank as usize,
+        }
+    };
+}
+pub(in crate::ops) use sequences;
+
+fn rule(a: &calls::_CtcLoss) -> Result<Plan> {
+    let x = a.log_probs;
+    let longest = check(&sequences!(a), a.blank)?;
     x.dtype()
         .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), "ctc_loss_cpu")?;
-    Ok(Plan::contiguous(&[n], x.dtype()))
+    let (steps, n) = (x.shape()[0], x.shape()[1]);
+    Ok(Plan::many(&[
+        (&[n], x.dtype()),
+        (&[n, steps, 2 * longest + 1], x.dtype()),
+    ]))
 }
 
 /// Checks that targets and input of `n` samples are as long as their lengths say.
-fn check_lengths(a: &calls::_NnCtcLoss, n: i64) -> Result<()> {
-    let (targets, labels, steps) = (a.targets, a.target_lengths, a.log_probs.shape()[0]);
+fn check_lengths(s: &Sequences, n: i64) -> Result<()> {
+    let (targets, labels, steps) = (s.targets, s.lengths, s.x.shape()[0]);
     ensure!(
         targets.ndim() == 1 || targets.ndim() == 2,
         Runtime,
@@ -160,7 +198,7 @@ fn check_lengths(a: &calls::_NnCtcLoss, n: i64) -> Result<()> {
         Runtime,
         "Expected target_lengths to be not negative"
     );
-    if let Some(s) = a.input_lengths.iter().find(|s| !(0..=steps).contains(s)) {
+    if let Some(s) = s.steps.iter().find(|s| !(0..=steps).contains(s)) {
         crate::bail!(
             Runtime,
             "Expected input_lengths to have value at most {steps}, but got value {s} (while checking arguments for ctc_loss_allocate_outputs)"
@@ -169,19 +207,12 @@ fn check_lengths(a: &calls::_NnCtcLoss, n: i64) -> Result<()> {
     Ok(())
 }
 
-fn run(a: &calls::_NnCtcLoss, (): &(), outs: &[Tensor]) -> Result<()> {
-    losses(
-        &outs[0],
-        a.log_probs,
-        a.targets,
-        a.input_lengths,
-        a.target_lengths,
-        a.blank as usize,
-    )
+fn run(a: &calls::_CtcLoss, (): &(), outs: &[Tensor]) -> Result<()> {
+    losses(outs, &sequences!(a))
 }
 
 /// The values of the lengths of inputs and targets.
-fn lengths(inputs: &Tensor, targets: &Tensor) -> Result<(Vec<i64>, Vec<i64>)> {
+pub(in crate::ops) fn lengths(inputs: &Tensor, targets: &Tensor) -> Result<(Vec<i64>, Vec<i64>)> {
     Ok((
         values(inputs, "input_lengths")?,
         values(targets, "target_lengths")?,
@@ -225,7 +256,8 @@ fn ctc(o: &Operands, r: Reduction) -> Result<Ret> {
     } else {
         o.x.clone()
     };
-    let mut losses = f::_nn_ctc_loss(&wide, o.targets, o.steps, o.labels, o.blank)?;
+    let call = f::_CtcLoss::new(&wide, o.targets, o.steps, o.labels);
+    let [mut losses, _] = call.blank(o.blank).zero_infinity(o.zero_infinity).call()?;
     if o.zero_infinity {
         losses = f::masked_fill(&losses, &f::isinf(&losses)?, 0)?;
     }

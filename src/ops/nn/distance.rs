@@ -3,7 +3,7 @@
 use crate::dtype::promote;
 use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::{DType, Result, Tensor, cpu, dims, ensure, err};
+use crate::{DType, Dims, Result, Tensor, bail, cpu, dims, ensure, err};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -24,19 +24,45 @@ pub static OPS: &[OpDef] = &[
         "The distances of vectors in pairs.",
     ).samples("f32[3], f32[3], keepdim=True"),
     kernel(
+        "_pdist_forward",
+        "(Tensor self, float p=2.0)",
+        0,
+        body!(rule_pdist, run_pdist),
+        "The distances between all pairs of rows.",
+    ).samples("f32[3, 4]; f64[3, 4], 1.5"),
+    compose(
         "pdist",
         "(Tensor self, float p=2.0)",
         F,
-        body!(rule_pdist, run_pdist),
+        |a| {
+            check_pdist(a.input, a.p)?;
+            f::_PdistForward::new(&a.input.contiguous()?).p(a.p).call()
+        },
         "The distances between all pairs of rows.",
-    ).samples("f32[3, 4]; f32[3, 4], p=inf"),
+    ).samples("f32[3, 4]; f32[3, 4], p=inf")
+    .grad("self: _pdist_backward(grad, self, p, result)"),
     kernel(
+        "_cdist_forward",
+        "(Tensor x1, Tensor x2, float p, int? compute_mode)",
+        0,
+        body!(rule_cdist, run_cdist),
+        "The distances between all rows of two matrices.",
+    ).samples("f32[3, 4], f32[5, 4], 2.0, None; f64[2, 3, 4], f64[5, 4], 0.5, 0"),
+    compose(
+        "_euclidean_dist",
+        "(Tensor x1, Tensor x2)",
+        F,
+        |a| euclidean(a.x1, a.x2),
+        "The Euclidean distances between all rows of two matrices, by a product.",
+    ).samples("f32[3, 4], f32[5, 4]; f64[2, 3, 4], f64[2, 5, 4]"),
+    compose(
         "cdist",
         "(Tensor x1, Tensor x2, float p=2.0, str compute_mode='use_mm_for_euclid_dist_if_necessary')",
         F,
-        body!(rule_cdist, run_cdist),
+        cdist,
         "The distances between all rows of two matrices.",
-    ).samples("f32[0, 4, 5], f32[3, 5], 1.5, 'use_mm_for_euclid_dist'"),
+    ).samples("f32[0, 4, 5], f32[3, 5], 1.5, 'use_mm_for_euclid_dist'; f32[3, 4], f32[5, 4], 2.0, 'use_mm_for_euclid_dist'")
+    .grad("x1: _cdist_backward(grad, x1, x2, p, result); x2: _cdist_backward(grad.transpose(-2, -1).contiguous(), x2, x1, p, result.transpose(-2, -1).contiguous())"),
 ];
 
 fn cosine_similarity(a: &calls::CosineSimilarity) -> Result<Tensor> {
@@ -87,8 +113,8 @@ fn pairwise(a: &calls::PairwiseDistance) -> Result<Tensor> {
         .call()
 }
 
-fn rule_pdist(a: &calls::Pdist) -> Result<Plan> {
-    let (x, p) = (a.input, a.p);
+/// The checks of pdist that come before its operator.
+fn check_pdist(x: &Tensor, p: f64) -> Result<()> {
     ensure!(
         x.ndim() == 2,
         Runtime,
@@ -105,28 +131,78 @@ fn rule_pdist(a: &calls::Pdist) -> Result<Plan> {
         Runtime,
         "pdist only supports non-negative p values"
     );
+    Ok(())
+}
+
+fn rule_pdist(a: &calls::_PdistForward) -> Result<Plan> {
+    let x = a.input;
+    check_pdist(x, a.p)?;
     x.dtype()
         .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), "pdist")?;
     let n = x.shape()[0];
     Ok(Plan::contiguous(&[n * (n - 1).max(0) / 2], x.dtype()))
 }
 
-fn run_pdist(a: &calls::Pdist, (): &(), outs: &[Tensor]) -> Result<()> {
+fn run_pdist(a: &calls::_PdistForward, (): &(), outs: &[Tensor]) -> Result<()> {
     cpu::loss::pair_distances(&outs[0], a.input, a.p)
 }
 
-fn rule_cdist(a: &calls::Cdist) -> Result<Plan> {
-    let (x, y, p, mode) = (a.x1, a.x2, a.p, a.compute_mode);
-    ensure!(
-        matches!(
-            mode,
-            "use_mm_for_euclid_dist_if_necessary"
-                | "use_mm_for_euclid_dist"
-                | "donot_use_mm_for_euclid_dist"
-        ),
-        Value,
-        "{mode} is not a valid value for compute_mode"
-    );
+/// Whether few enough rows are compared for the differences to be worth their time.
+fn few(x: &Tensor, y: &Tensor) -> bool {
+    let rows = |t: &Tensor| t.shape()[t.ndim() - 2];
+    rows(x) <= 25 && rows(y) <= 25
+}
+
+fn cdist(a: &calls::Cdist) -> Result<Tensor> {
+    let (x, y) = (a.x1, a.x2);
+    let mode = match a.compute_mode {
+        "use_mm_for_euclid_dist_if_necessary" => 0,
+        "use_mm_for_euclid_dist" => 1,
+        "donot_use_mm_for_euclid_dist" => 2,
+        mode => bail!(Value, "{mode} is not a valid value for compute_mode"),
+    };
+    let batch = check_cdist(x, y, a.p)?;
+    let product = a.p == 2.0 && (mode == 1 || mode == 0 && !few(x, y));
+    if !product || x.numel() == 0 || y.numel() == 0 {
+        return f::_cdist_forward(x, y, a.p, mode);
+    }
+    let spread = |t: &Tensor| f::expand(t, &batch.concat(&t.shape()[t.ndim() - 2..]));
+    f::_euclidean_dist(&spread(x)?, &spread(y)?)
+}
+
+/// Distances by the squares of rows and a product of matrices.
+fn euclidean(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let norm = |t: &Tensor| {
+        f::SumDim::new(&f::pow(t, 2i64)?, &[-1][..])
+            .keepdim(true)
+            .call()
+    };
+    let (x_norm, y_norm) = (norm(x)?, norm(y)?);
+    let joined = |parts: [&Tensor; 3]| f::Cat::new(&parts).dim(-1).call();
+    let left = joined([&f::mul(x, -2i64)?, &x_norm, &f::ones_like(&x_norm)?])?;
+    let right = joined([y, &f::ones_like(&y_norm)?, &y_norm])?;
+    let squares = f::matmul(&left, &f::transpose(&right, -2, -1)?)?;
+    f::ClampMin::new(&squares, 0i64).call_()?;
+    f::Sqrt::new(&squares).call_()?;
+    Ok(squares)
+}
+
+fn rule_cdist(a: &calls::_CdistForward) -> Result<Plan> {
+    let (x, y) = (a.x1, a.x2);
+    if let Some(mode) = a.compute_mode {
+        ensure!(
+            (0..=2).contains(&mode),
+            Runtime,
+            "possible modes: 0, 1, 2, but was: {mode}"
+        );
+    }
+    let batch = check_cdist(x, y, a.p)?;
+    let rows = [x.shape()[x.ndim() - 2], y.shape()[y.ndim() - 2]];
+    Ok(Plan::contiguous(&batch.concat(&rows), x.dtype()))
+}
+
+/// The checks of cdist; gives the dimensions of both batches.
+fn check_cdist(x: &Tensor, y: &Tensor, p: f64) -> Result<Dims> {
     ensure!(
         x.ndim() >= 2,
         Runtime,
@@ -167,13 +243,9 @@ fn rule_cdist(a: &calls::Cdist) -> Result<Plan> {
         x.dtype().scalar_type(),
         y.dtype().scalar_type()
     );
-    let batch = dims::broadcast(&x.shape()[..x.ndim() - 2], &y.shape()[..y.ndim() - 2])?;
-    Ok(Plan::contiguous(
-        &batch.concat(&[x.shape()[x.ndim() - 2], y.shape()[y.ndim() - 2]]),
-        x.dtype(),
-    ))
+    dims::broadcast(&x.shape()[..x.ndim() - 2], &y.shape()[..y.ndim() - 2])
 }
 
-fn run_cdist(a: &calls::Cdist, (): &(), outs: &[Tensor]) -> Result<()> {
+fn run_cdist(a: &calls::_CdistForward, (): &(), outs: &[Tensor]) -> Result<()> {
     cpu::loss::cross_distances(&outs[0], a.x1, a.x2, a.p)
 }

@@ -12,11 +12,12 @@ use torchlike_macros::operators;
 pub static OPS: &[OpDef] = &[
     kernel(
         "_nn.rrelu",
-        "(Tensor self, float lower, float upper, *, Generator? generator=None)",
+        "(Tensor self, float lower, float upper, *, Generator? generator=None) -> (Tensor, Tensor)",
         0,
         body!(rule_rrelu, run_rrelu).random(None),
-        "x where positive, else x times a random slope.",
-    ).samples("f32[3, 4], 0.1, 0.3"),
+        "x where positive, else x times a random slope; and what each element is multiplied by.",
+    ).samples("f32[3, 4], 0.1, 0.3")
+    .grad("RreluWithNoiseBackward0 | self: where(self.lt(0), grad * (result / self), grad)"),
     compose(
         "prelu",
         "(Tensor self, Tensor weight)",
@@ -88,7 +89,7 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule_softmax(a.input, a.dim, a.dtype, false), softmax),
         "exp(x) over the sum of exp(x) along a dimension.",
     ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
-    .grad("SoftmaxBackward0 | self: result * (grad - (grad * result).sum([dim], True))"),
+    .grad("self: _softmax_backward_data(grad, result, dim, self.dtype)"),
     kernel(
         "log_softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
@@ -96,7 +97,7 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule_softmax(a.input, a.dim, a.dtype, true), log_softmax),
         "The logarithm of softmax along a dimension.",
     ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
-    .grad("LogSoftmaxBackward0 | self: grad - result.exp() * grad.sum([dim], True)"),
+    .grad("self: _log_softmax_backward_data(grad, result, dim, self.dtype)"),
     compose(
         "special.softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
@@ -210,9 +211,10 @@ fn rrelu(a: &calls::Rrelu) -> Result<Tensor> {
         "rrelu: upper bound must be finite, got {upper}"
     );
     if a.training {
-        return f::_NnRrelu::new(a.input, lower, upper)
+        let [out, _] = f::_NnRrelu::new(a.input, lower, upper)
             .generator(a.generator)
-            .call();
+            .call()?;
+        return Ok(out);
     }
     f::_NnLeakyRelu::new(&a.input.contiguous()?)
         .negative_slope((lower + upper) / 2.0)
@@ -222,7 +224,8 @@ fn rrelu(a: &calls::Rrelu) -> Result<Tensor> {
 fn rule_rrelu(a: &calls::_NnRrelu) -> Result<Plan> {
     let t = a.input;
     t.dtype().check_float_kernel("rrelu_with_noise_out_cpu")?;
-    Ok(Plan::contiguous(t.shape(), t.dtype()))
+    let each: (&[i64], DType) = (t.shape(), t.dtype());
+    Ok(Plan::many(&[each, each]))
 }
 
 fn run_rrelu(a: &calls::_NnRrelu, (): &(), outs: &[Tensor]) -> Result<()> {
@@ -230,7 +233,7 @@ fn run_rrelu(a: &calls::_NnRrelu, (): &(), outs: &[Tensor]) -> Result<()> {
         .generator
         .cloned()
         .unwrap_or_else(crate::random::default_generator);
-    cpu::activation::rrelu(&outs[0], a.input, a.lower, a.upper, &generator)
+    cpu::activation::rrelu(outs, a.input, a.lower, a.upper, &generator)
 }
 
 fn glu(t: &Tensor, dim: i64) -> Result<Tensor> {

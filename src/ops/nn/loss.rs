@@ -83,11 +83,11 @@ fn probabilities(a: &calls::_NnBinaryCrossEntropy, _: DType) -> Result<()> {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Mse "_nn.mse", 2, same, 0, "(a - b) * (a - b)", "(Tensor self, Tensor target)", "Squared differences.").samples("f32[2, 3], f32[2, 3]"),
-    map_row!(SmoothL1 "_nn.smooth_l1", 2, same, typed!(beta, DType), 0, "abs_(a - b) < f0 ? T(0.5) * (a - b) * (a - b) / f0 : abs_(a - b) - T(0.5) * f0", "(Tensor self, Tensor target, float beta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5"),
-    map_row!(Huber "_nn.huber", 2, same, typed!(delta, DType), 0, "abs_(a - b) <= f0 ? T(0.5) * (a - b) * (a - b) : f0 * (abs_(a - b) - T(0.5) * f0)", "(Tensor self, Tensor target, float delta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5"),
-    map_row!(Bce "_nn.binary_cross_entropy", 2, same, check typed!(probabilities, DType), 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values.").samples("f32[2, 3].unit, f32[2, 3].unit"),
-    map_row!(ClampMin "_nn.clamp_min", 1, same, typed!(bound, DType), 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less.").samples("f32[2, 3], 0.5"),
+    map_row!(Mse "_nn.mse", 2, same, 0, "(a - b) * (a - b)", "(Tensor self, Tensor target)", "Squared differences.").samples("f32[2, 3], f32[2, 3]").grad("MseLossBackward0 | self: mse_loss_backward(grad, self, target, 0); target: -mse_loss_backward(grad, self, target, 0)"),
+    map_row!(SmoothL1 "_nn.smooth_l1", 2, same, typed!(beta, DType), 0, "abs_(a - b) < f0 ? T(0.5) * (a - b) * (a - b) / f0 : abs_(a - b) - T(0.5) * f0", "(Tensor self, Tensor target, float beta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5").grad("SmoothL1LossBackward0 | self: smooth_l1_loss_backward(grad, self, target, 0, beta); target: smooth_l1_loss_backward(grad, target, self, 0, beta)"),
+    map_row!(Huber "_nn.huber", 2, same, typed!(delta, DType), 0, "abs_(a - b) <= f0 ? T(0.5) * (a - b) * (a - b) : f0 * (abs_(a - b) - T(0.5) * f0)", "(Tensor self, Tensor target, float delta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5").grad("HuberLossBackward0 | self: huber_loss_backward(grad, self, target, 0, delta); target: huber_loss_backward(grad, target, self, 0, delta)"),
+    map_row!(Bce "_nn.binary_cross_entropy", 2, same, check typed!(probabilities, DType), 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values.").samples("f32[2, 3].unit, f32[2, 3].unit").grad("self: binary_cross_entropy_backward(grad, self, target, None, 0); target: grad * -logit(self)"),
+    map_row!(ClampMin "_nn.clamp_min", 1, same, typed!(bound, DType), 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less.").samples("f32[2, 3], 0.5").grad("ClampMinBackward0 | self: where(self.ge(min), grad, 0)"),
     compose(
         "nn.functional.mse_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)",

@@ -104,7 +104,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule_multi_margin, run_multi_margin),
         "Hinge loss over classes.",
-    ).samples("f32[2, 3], i64([0, 2]), 1, 1.0, None, 1; f32[2, 3], i64([0, 2]), 2, 0.5, f32[3], 0"),
+    ).samples("f32[2, 3], i64([0, 2]), 1, 1.0, None, 1; f32[2, 3], i64([0, 2]), 2, 0.5, f32[3], 0")
+    .grad("MultiMarginLossBackward0 | input: multi_margin_loss_backward(grad, input, target, p, margin, weight, reduction)"),
     compose(
         "nn.functional.multi_margin_loss",
         "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
@@ -114,18 +115,20 @@ pub static OPS: &[OpDef] = &[
     ).samples("f32[10, 5], i64[10].below(4); f32[5], i64(1), p=2, margin=7, weight=f32[5]"),
     kernel(
         "_nn.multilabel_margin_loss",
-        "(Tensor input, Tensor target, int reduction)",
+        "(Tensor input, Tensor target, int reduction) -> (Tensor, Tensor)",
         0,
         body!(rule_multilabel_margin, run_multilabel_margin),
-        "Hinge loss over sets of classes.",
-    ).samples("f32[2, 3], i64([[0, 2, -1], [1, -1, 0]]), 1"),
+        "Hinge loss over sets of classes, and which classes are in the set.",
+    ).samples("f32[2, 3], i64([[0, 2, -1], [1, -1, 0]]), 1")
+    .grad("MultilabelMarginLossBackward0 | input: multilabel_margin_loss_backward(grad, input, target, reduction, result1)"),
     compose(
         "nn.functional.multilabel_margin_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         |a| {
             let r = legacy((a.size_average, a.reduce, a.reduction))?;
-            f::_nn_multilabel_margin_loss(a.input, a.target, r as i64)
+            let [loss, _] = f::_nn_multilabel_margin_loss(a.input, a.target, r as i64)?;
+            Ok(loss)
         },
         "Hinge loss over sets of classes.",
     ).samples("f32[10, 5], i64[10, 5].below(5)"),
@@ -268,13 +271,13 @@ fn check_classes(target: &Tensor) -> Result<()> {
     Ok(())
 }
 
-fn rule_multi_margin(a: &calls::_NnMultiMarginLoss) -> Result<Plan> {
-    let (x, target) = (a.input, a.target);
-    ensure!(
-        a.p == 1 || a.p == 2,
-        Value,
-        "only p == 1 and p == 2 supported"
-    );
+/// Checks the operands of a hinge loss over classes.
+pub(in crate::ops) fn check_multi_margin(
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    kernel: &str,
+) -> Result<()> {
     let (n, classes) = sample_shape(x)?;
     ensure!(
         target.ndim() <= 1 && target.numel() == n,
@@ -283,7 +286,7 @@ fn rule_multi_margin(a: &calls::_NnMultiMarginLoss) -> Result<Plan> {
         target.shape(),
         x.shape()
     );
-    if let Some(w) = a.weight {
+    if let Some(w) = weight {
         ensure!(
             w.ndim() <= 1 && w.numel() == classes,
             Runtime,
@@ -291,11 +294,19 @@ fn rule_multi_margin(a: &calls::_NnMultiMarginLoss) -> Result<Plan> {
             w.shape()
         );
     }
-    x.dtype().check_kernel(
-        matches!(x.dtype(), DType::F32 | DType::F64),
-        "multi_margin_loss_cpu_kernel",
-    )?;
-    check_classes(target)?;
+    x.dtype()
+        .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), kernel)?;
+    check_classes(target)
+}
+
+fn rule_multi_margin(a: &calls::_NnMultiMarginLoss) -> Result<Plan> {
+    let (x, target) = (a.input, a.target);
+    ensure!(
+        a.p == 1 || a.p == 2,
+        Value,
+        "only p == 1 and p == 2 supported"
+    );
+    check_multi_margin(x, target, a.weight, "multi_margin_loss_cpu_kernel")?;
     let kept = a.reduction == 0 && target.ndim() > 0;
     Ok(Plan::contiguous(
         if kept { target.shape() } else { &[] },
@@ -330,8 +341,12 @@ fn multi_margin(a: &calls::NnFunctionalMultiMarginLoss) -> Result<Tensor> {
     f::_nn_multi_margin_loss(a.input, a.target, a.p, a.margin, a.weight, r as i64)
 }
 
-fn rule_multilabel_margin(a: &calls::_NnMultilabelMarginLoss) -> Result<Plan> {
-    let (x, target) = (a.input, a.target);
+/// Checks the operands of a hinge loss over sets of classes.
+pub(in crate::ops) fn check_multilabel_margin(
+    x: &Tensor,
+    target: &Tensor,
+    kernel: &str,
+) -> Result<()> {
     sample_shape(x)?;
     let fits = x.ndim() > 1 && target.shape() == x.shape()
         || x.ndim() <= 1 && target.ndim() <= 1 && target.numel() == x.numel();
@@ -342,16 +357,20 @@ fn rule_multilabel_margin(a: &calls::_NnMultilabelMarginLoss) -> Result<Plan> {
         target.shape(),
         x.shape()
     );
-    x.dtype().check_kernel(
-        matches!(x.dtype(), DType::F32 | DType::F64),
-        "multilabel_margin_loss_forward_out_frame",
-    )?;
-    check_classes(target)?;
+    x.dtype()
+        .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), kernel)?;
+    check_classes(target)
+}
+
+fn rule_multilabel_margin(a: &calls::_NnMultilabelMarginLoss) -> Result<Plan> {
+    let x = a.input;
+    check_multilabel_margin(x, a.target, "multilabel_margin_loss_forward_out_frame")?;
     let kept = a.reduction == 0 && x.ndim() == 2;
-    Ok(Plan::contiguous(
-        if kept { &x.shape()[..1] } else { &[] },
-        x.dtype(),
-    ))
+    let losses: &[i64] = if kept { &x.shape()[..1] } else { &[] };
+    Ok(Plan::many(&[
+        (losses, x.dtype()),
+        (a.target.shape(), x.dtype()),
+    ]))
 }
 
 fn run_multilabel_margin(
@@ -359,7 +378,7 @@ fn run_multilabel_margin(
     (): &(),
     outs: &[Tensor],
 ) -> Result<()> {
-    cpu::loss::multilabel_margin(&outs[0], a.input, a.target, a.reduction)
+    cpu::loss::multilabel_margin(outs, a.input, a.target, a.reduction)
 }
 
 /// The shape of losses of samples, for inputs of one sample or a batch.

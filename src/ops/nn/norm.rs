@@ -3,9 +3,9 @@
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::dims::{self, MemoryFormat};
 use crate::ops::core::op::{F, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
-use crate::ops::f;
 use crate::ops::nn::batch_norm::more_than_one;
 use crate::ops::pointwise::rule::same;
+use crate::ops::{Args, Ret, f};
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, map_op, map_row};
 use smallvec::smallvec;
 use torchlike_macros::operators;
@@ -29,7 +29,8 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(rule_layer_norm, run_layer_norm),
         "layer_norm with its means and inverse deviations.",
-    ).samples("f32[1, 2, 3], (1, 2, 3), None, None, 0.5"),
+    ).samples("f32[1, 2, 3], (1, 2, 3), None, None, 0.5")
+    .grad("input, weight, bias: native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, needs)"),
     compose(
         "layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True)",
@@ -52,12 +53,21 @@ pub static OPS: &[OpDef] = &[
         "Normalised over the last dimensions.",
     ).samples("f32[1, 2], (2,); f32[2, 2, 3], (2, 3), f32[2, 3], f32[2, 3], eps=-0.5"),
     kernel(
+        "_fused_rms_norm",
+        "(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
+        F,
+        body!(rule_fused_rms_norm, run_fused_rms_norm),
+        "rms_norm with its inverse root mean squares.",
+    ).samples("f32[2, 3], (3,), f32[3], None; bf16[2, 3], (3,), None, 0.5")
+    .grad("input, weight: _fused_rms_norm_backward(grad, input, normalized_shape, result1, weight, needs)"),
+    kernel(
         "_nn.rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, float eps)",
         0,
         body!(rule_rms_norm, run_rms_norm),
         "Divided by the root mean square over the last dimensions.",
-    ).samples("f32[2, 3], [3], f32[3], 1e-5; f32[2, 3], [2, 3], None, 1e-5"),
+    ).samples("f32[2, 3], [3], f32[3], 1e-5; f32[2, 3], [2, 3], None, 1e-5")
+    .through(recorded_rms_norm),
     compose(
         "rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
@@ -71,7 +81,8 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(rule_group_norm, run_group_norm),
         "group_norm with its means and inverse deviations.",
-    ).samples("f32[1, 6, 3], f32[6], f32[6], 1, 6, 3, 2, 0.5"),
+    ).samples("f32[1, 6, 3], f32[6], f32[6], 1, 6, 3, 2, 0.5")
+    .grad("input, weight, bias: native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, needs)"),
     compose(
         "group_norm",
         "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True)",
@@ -141,7 +152,7 @@ fn param_type(x: &Tensor, params: &[Option<&Tensor>]) -> Result<DType> {
 }
 
 /// The checks of layer_norm; gives the number of leading dimensions.
-fn check_trailing(
+pub(in crate::ops) fn check_trailing(
     x: &Tensor,
     shape: &[i64],
     weight: Option<&Tensor>,
@@ -204,7 +215,33 @@ fn rule_rms_norm(a: &calls::_NnRmsNorm) -> Result<(Plan, usize)> {
 }
 
 fn run_rms_norm(a: &calls::_NnRmsNorm, n: &usize, outs: &[Tensor]) -> Result<()> {
-    cpu::norm::rms_norm(&outs[0], a.input, a.weight, *n, a.eps)
+    cpu::norm::rms_norm(&outs[0], None, a.input, a.weight, *n, a.eps)
+}
+
+/// The layout of the results, and the number of elements that are normalised together.
+fn rule_fused_rms_norm(a: &calls::_FusedRmsNorm) -> Result<(Plan, usize)> {
+    let x = a.input;
+    let lead = check_trailing(x, a.normalized_shape, a.weight, None, "")?;
+    x.dtype().check_float_kernel("rms_norm")?;
+    let mut shape = Dims::filled(x.ndim(), 1);
+    shape[..lead].copy_from_slice(&x.shape()[..lead]);
+    let stats = cpu::norm::compute_type(x.dtype());
+    let plan = Plan::many(&[(x.shape(), x.dtype()), (&shape, stats)]);
+    Ok((plan, count(a.normalized_shape)))
+}
+
+fn run_fused_rms_norm(a: &calls::_FusedRmsNorm, n: &usize, outs: &[Tensor]) -> Result<()> {
+    let eps = a.eps.unwrap_or_else(|| epsilon(a.input.dtype()));
+    cpu::norm::rms_norm(&outs[0], Some(&outs[1]), a.input, a.weight, *n, eps)
+}
+
+/// What is added to mean squares unless a call says otherwise.
+fn epsilon(d: DType) -> f64 {
+    if d.to_real() == DType::F64 {
+        f64::EPSILON
+    } else {
+        f64::from(f32::EPSILON)
+    }
 }
 
 fn rms_norm(a: &calls::RmsNorm) -> Result<Tensor> {
@@ -212,12 +249,7 @@ fn rms_norm(a: &calls::RmsNorm) -> Result<Tensor> {
     let lead = check_trailing(x, a.normalized_shape, weight, None, "")?;
     x.dtype()
         .check_kernel(x.dtype().is_complex() || x.dtype().is_float(), "rms_norm")?;
-    let eps = a.eps.unwrap_or(match x.dtype().to_real() {
-        DType::F64 => f64::EPSILON,
-        DType::F16 => 0.000_976_562_5,
-        DType::BF16 => 0.007_812_5,
-        _ => f64::from(f32::EPSILON),
-    });
+    let eps = a.eps.unwrap_or_else(|| epsilon(x.dtype()));
     if !x.dtype().is_complex() && weight.is_none_or(|w| !w.dtype().is_complex()) {
         return f::_nn_rms_norm(x, a.normalized_shape, weight, eps);
     }
@@ -247,7 +279,7 @@ pub(in crate::ops) fn suggested(x: &Tensor) -> Result<OutSpec> {
     })
 }
 
-fn check_groups(
+pub(in crate::ops) fn check_groups(
     x: &Tensor,
     channels: i64,
     groups: i64,
@@ -441,4 +473,24 @@ mod tests {
             &[3.078_243_5],
         );
     }
+}
+
+/// `rms_norm` as the calls that its gradient is made of.
+fn recorded_rms_norm(args: &Args) -> Result<Ret> {
+    let (x, weight, eps) = (args.tensor(0)?, args.opt_tensor(2), args.float(3)?);
+    let count = args.ints(1)?.len();
+    let over: Vec<i64> = (x.ndim() - count..x.ndim()).map(|d| d as i64).collect();
+    let wide = if matches!(x.dtype(), DType::F16 | DType::BF16) {
+        f::to_dtype(x, DType::F32)?
+    } else {
+        x.clone()
+    };
+    let mean = f::MeanDim::new(&f::pow(&wide, 2i64)?, &over[..])
+        .keepdim(true)
+        .call()?;
+    let mut made = f::mul(&wide, &f::rsqrt(&f::add(&mean, eps)?)?)?;
+    if let Some(w) = weight {
+        made = f::mul(&made, w)?;
+    }
+    f::to_dtype(&made, x.dtype()).map(Ret::One)
 }

@@ -4,8 +4,9 @@ use crate::cpu::map::{Ctx, Loop};
 use crate::cpu::rows::{self, Operand};
 use crate::dtype::{Category, promote};
 use crate::ops::core::args::{Arg, Args};
+pub use crate::ops::core::op::Lies;
 use crate::ops::core::op::{Body, Exec, Finish, KernelBody, OpDef, Plan, Ret, Row, kernel};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, err, kernels, mode};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, err, kernels, mode};
 use smallvec::SmallVec;
 
 /// One pointwise operator: what tells it from the others.
@@ -259,11 +260,33 @@ pub fn result_strides(shape: &Dims, operands: &[Arg]) -> Dims {
     dims::strides_in_order(shape, &dims::layout_order(shape, &refs))
 }
 
-fn row_of(args: &Args) -> Result<&'static MapRow> {
+/// Shape and strides of the gradient of a pointwise operator.
+fn layout_of_gradient(operands: &[Arg], lies: Lies) -> Result<(Dims, Dims)> {
+    if lies == Lies::GradientLast {
+        let turned: SmallVec<[Arg; 3]> = operands.iter().rev().cloned().collect();
+        return result_layout(&turned);
+    }
+    let shape = broadcast_shape(operands)?;
+    if let (Lies::Second, Arg::Tensor(t)) = (lies, &operands[1]) {
+        ensure!(
+            *t.shape() == shape,
+            Runtime,
+            "output with shape {} doesn't match the broadcast shape {shape}",
+            t.shape()
+        );
+        return Ok((shape, dims::preserved_strides(t.shape(), t.strides())));
+    }
+    let strides = dims::contiguous_strides(&shape);
+    Ok((shape, strides))
+}
+
+fn row_of(args: &Args) -> Result<(&'static MapRow, Lies)> {
     match args.op.def.body {
         Body::Kernel(KernelBody {
-            row: Row::Map(row), ..
-        }) => Ok(row),
+            row: Row::Map(row),
+            traits,
+            ..
+        }) => Ok((row, traits.lies)),
         _ => bail!(Runtime, "this is not a pointwise row"),
     }
 }
@@ -273,8 +296,11 @@ fn row_of(args: &Args) -> Result<&'static MapRow> {
 /// # Errors
 /// If the operands have no common dtype or the op no loop for it.
 #[inline]
-pub fn call_types(args: &Args, row: &MapRow) -> Result<(DType, DType)> {
-    let common = result_type(&args.values[..row.arity])?;
+fn call_types(args: &Args, row: &MapRow, lies: Lies) -> Result<(DType, DType)> {
+    let common = match (lies, args.values.get(1)) {
+        (Lies::Dense | Lies::Second, Some(Arg::Tensor(t))) => t.dtype(),
+        _ => result_type(&args.values[..row.arity])?,
+    };
     let (compute, out) = (row.types)(common);
     if (row.kernel)(compute).is_none() {
         return Err(not_implemented(args, compute));
@@ -286,16 +312,19 @@ pub use crate::ops::core::refusal::{needs_tensor, not_implemented};
 
 /// The rule of all rows, and their kernels: the loop on the host, the expression on a GPU.
 fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
-    let row = row_of(args)?;
+    let (row, lies) = row_of(args)?;
     let operands = &args.values[..row.arity];
     if !args.op.has(crate::ops::core::op::N)
         && !operands.iter().any(|a| matches!(a, Arg::Tensor(_)))
     {
         return Err(needs_tensor(args));
     }
-    let (compute, out) = call_types(args, row)?;
+    let (compute, out) = call_types(args, row, lies)?;
     let ctx = (row.ctx)(args, compute)?;
-    let (shape, strides) = result_layout(operands)?;
+    let (shape, strides) = match lies {
+        Lies::Operands => result_layout(operands)?,
+        other => layout_of_gradient(operands, other)?,
+    };
     let cuda = |outs: &[Tensor]| {
         kernels::accelerator()?.map(row.cuda, &inputs(operands), compute, &ctx, &outs[0])
     };

@@ -1,0 +1,324 @@
+//! Gradients of the normalisation over a batch.
+
+#![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
+
+use super::lanes::Real;
+use super::lines::Shared;
+use super::norm::{by_type, compute_type};
+use super::norm_backward::{Asked, Saved, put, room, working};
+use super::{copy, pool, slice, slice_mut};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Dims, Result, Tensor, dims};
+
+/// The gradients of batch_norm; `train`: the statistics are the batch's own.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn batch_norm(outs: Asked, s: &Saved, train: bool) -> Result<()> {
+    let c = compute_type(s.x.dtype());
+    // Channels last where the batch lies so: either way values are read in order.
+    let x = s.x;
+    let last = !x.is_contiguous() && dims::strides_like_channels_last(x.shape(), x.strides());
+    let order: Dims = if last {
+        std::iter::once(0)
+            .chain(2..x.ndim() as i64)
+            .chain([1])
+            .collect()
+    } else {
+        (0..x.ndim() as i64).collect()
+    };
+    let order: Vec<usize> = order.iter().map(|&d| d as usize).collect();
+    let read = |t: &Tensor| copy::dense(&t.permuted(&order), c);
+    let (g, x) = (read(s.g)?, read(x)?);
+    let channels = s.x.shape()[1] as usize;
+    let rows = if last {
+        s.x.numel() as usize / channels.max(1)
+    } else {
+        s.x.shape()[0] as usize
+    };
+    let size = (s.x.numel() as usize)
+        .checked_div(rows * channels)
+        .unwrap_or(0);
+    let dx = outs[0].map(|o| o.permuted(&order));
+    let outs = [dx.as_ref(), outs[1], outs[2]];
+    let made = working(outs, c)?;
+    let dense = |t: &Tensor| copy::dense(t, c);
+    let (mean, rstd) = (s.mean.map(dense).transpose()?, dense(s.rstd)?);
+    let w = s.weight.map(dense).transpose()?;
+    by_type!(c, T => {
+        let zeros = vec![0.0; channels];
+        let batch = Batch::<T> {
+            g: slice::<T>(&g),
+            x: slice::<T>(&x),
+            mean: mean.as_ref().map_or(&zeros, slice::<T>),
+            rstd: slice::<T>(&rstd),
+            w: w.as_ref().map(slice::<T>),
+            sizes: [rows, channels, size],
+        };
+        batch.all(room::<T>(&made[0]), [room::<T>(&made[1]), room::<T>(&made[2])], train);
+    });
+    put(outs, &made)
+}
+
+/// Inverse deviations from variances.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn inverse_deviations(var: &Tensor, x: DType, eps: f64) -> Result<Tensor> {
+    let c = compute_type(x);
+    let var = copy::dense(var, c)?;
+    let out = Tensor::empty(var.shape(), c, crate::Device::CPU)?;
+    by_type!(c, T => {
+        for (o, &v) in slice_mut::<T>(&out).iter_mut().zip(slice::<T>(&var)) {
+            *o = 1.0 / (v + eps as T).sqrt();
+        }
+    });
+    Ok(out)
+}
+
+/// A batch as (rows, channels, positions).
+struct Batch<'a, T> {
+    g: &'a [T],
+    x: &'a [T],
+    mean: &'a [T],
+    rstd: &'a [T],
+    w: Option<&'a [T]>,
+    sizes: [usize; 3],
+}
+
+impl<T: Real> Batch<'_, T> {
+    /// The gradients by the input and by the parameters, each where there is room for it.
+    fn all(&self, dx: &mut [T], [dw, db]: [&mut [T]; 2], train: bool) {
+        let [rows, channels, size] = self.sizes;
+        let (mut plain, mut with_x) = (vec![0f64; channels], vec![0f64; channels]);
+        if train || !dw.is_empty() || !db.is_empty() {
+            if size == 1 {
+                self.sum_columns(&mut plain, &mut with_x);
+            } else {
+                self.sum_planes(&mut plain, &mut with_x);
+            }
+        }
+        for (c, o) in dw.iter_mut().enumerate() {
+            *o = T::of(with_x[c] * self.rstd[c].f64_());
+        }
+        for (o, &v) in db.iter_mut().zip(&plain) {
+            *o = T::of(v);
+        }
+        if dx.is_empty() {
+            return;
+        }
+        let n = (rows * size) as f64;
+        let lines: Vec<[T; 4]> = (0..channels)
+            .map(|c| {
+                let rstd = self.rstd[c].f64_();
+                let share = |v: f64| T::of(if train { v / n } else { 0.0 });
+                let scale = self.w.map_or(self.rstd[c], |w| w[c] * self.rstd[c]);
+                [
+                    scale,
+                    share(plain[c]),
+                    share(with_x[c] * rstd * rstd),
+                    self.mean[c],
+                ]
+            })
+            .collect();
+        if train {
+            self.apply(dx, &lines);
+        } else {
+            self.scale(dx, &lines);
+        }
+    }
+
+    /// Sums of the gradient, and of the gradient times the centred input, of each channel.
+    fn sum_planes(&self, plain: &mut [f64], with_x: &mut [f64]) {
+        let [rows, channels, size] = self.sizes;
+        let (plain, with_x) = (Shared::new(plain), Shared::new(with_x));
+        pool::parallel_for(channels, (16384 / (rows * size).max(1)).max(1), |range| {
+            for c in range {
+                // SAFETY: every channel has its own places.
+                let to = unsafe { (&mut plain.part(c, 1)[0], &mut with_x.part(c, 1)[0]) };
+                let sums = plane_sums(self.g, self.x, self.mean[c], [rows, channels, size], c);
+                (*to.0, *to.1) = sums;
+            }
+        });
+    }
+
+    /// The same where each row has one element of each channel.
+    fn sum_columns(&self, plain: &mut [f64], with_x: &mut [f64]) {
+        let [rows, channels, _] = self.sizes;
+        let parts = (self.x.len() / 65536).clamp(1, 32).min(rows.max(1));
+        let each = rows.div_ceil(parts);
+        let mut sums = vec![0f64; 2 * channels * parts];
+        let shared = Shared::new(&mut sums);
+        pool::parallel_for(parts, 1, |range| {
+            for p in range {
+                let n = channels;
+                // SAFETY: every part has its own sums.
+                let (a, b) = unsafe { shared.part(2 * n * p, 2 * n) }.split_at_mut(n);
+                let rows = (p * each * n).min(rows * n)..((p + 1) * each * n).min(rows * n);
+                column_sums(&self.g[rows.clone()], &self.x[rows], self.mean, a, b);
+            }
+        });
+        for part in sums.chunks_exact((2 * channels).max(1)) {
+            let (a, b) = part.split_at(channels);
+            plain.iter_mut().zip(a).for_each(|(o, v)| *o += v);
+            with_x.iter_mut().zip(b).for_each(|(o, v)| *o += v);
+        }
+    }
+
+    /// The gradient by the input where the statistics do not depend on it.
+    fn scale(&self, dx: &mut [T], lines: &[[T; 4]]) {
+        let [_, channels, size] = self.sizes;
+        let out = Shared::new(dx);
+        let n = if size == 1 { channels } else { size };
+        let columns: Vec<T> = lines.iter().map(|l| l[0]).collect();
+        pool::parallel_for(self.g.len() / n, (16384 / n).max(1), |r| {
+            let (at, len) = (r.start * n, r.len() * n);
+            // SAFETY: every line has its own part.
+            let to = unsafe { out.part(at, len) };
+            scale_lines(&self.g[at..at + len], &columns, [r.start, size], to);
+        });
+    }
+
+    /// The gradient by the input from the four numbers of each channel.
+    fn apply(&self, dx: &mut [T], lines: &[[T; 4]]) {
+        let [rows, channels, size] = self.sizes;
+        let out = Shared::new(dx);
+        if size == 1 {
+            let column = |k: usize| lines.iter().map(|l| l[k]).collect::<Vec<T>>();
+            let columns = [column(0), column(1), column(2), column(3)];
+            pool::parallel_for(rows, (16384 / channels.max(1)).max(1), |r| {
+                let (at, n) = (r.start * channels, r.len() * channels);
+                // SAFETY: every row has its own part.
+                let to = unsafe { out.part(at, n) };
+                apply_columns(&self.g[at..at + n], &self.x[at..at + n], &columns, to);
+            });
+            return;
+        }
+        pool::parallel_for(rows * channels, (16384 / size.max(1)).max(1), |r| {
+            let (at, n) = (r.start * size, r.len() * size);
+            // SAFETY: every plane has its own part.
+            let to = unsafe { out.part(at, n) };
+            apply_planes(
+                &self.g[at..at + n],
+                &self.x[at..at + n],
+                lines,
+                [r.start, size],
+                to,
+            );
+        });
+    }
+}
+
+const LANES: usize = 32;
+/// Steps in single precision before sums are taken over in double precision.
+const STEPS: usize = 128;
+
+/// Sums of lanes, added in double precision and left at zero.
+#[inline(always)]
+fn taken<T: Real>(lanes: &mut [T; LANES]) -> f64 {
+    let mut sum = 0.0;
+    for l in lanes {
+        sum += l.f64_();
+        *l = T::of(0.0);
+    }
+    sum
+}
+
+simd_fn! { wide
+    /// The sums of the gradient, and of the gradient times the centred input, over the planes of channel `c`.
+    fn plane_sums<T: Real>(g: &[T], x: &[T], mean: T, sizes: [usize; 3], c: usize) -> (f64, f64) {
+        let [rows, channels, size] = sizes;
+        let (mut a, mut b) = ([T::of(0.0); LANES], [T::of(0.0); LANES]);
+        let (mut sums, mut steps) = ((0.0, 0.0), 0);
+        for r in 0..rows {
+            let at = (r * channels + c) * size;
+            for (g, x) in g[at..][..size].chunks(LANES * STEPS).zip(x[at..][..size].chunks(LANES * STEPS)) {
+                let ((gs, g_rest), (xs, x_rest)) = (g.as_chunks::<LANES>(), x.as_chunks::<LANES>());
+                for (g, x) in gs.iter().zip(xs) {
+                    for l in 0..LANES {
+                        a[l] += g[l];
+                        b[l] += g[l] * (x[l] - mean);
+                    }
+                }
+                for (l, (&g, &x)) in g_rest.iter().zip(x_rest).enumerate() {
+                    a[l] += g;
+                    b[l] += g * (x - mean);
+                }
+                steps += gs.len() + 1;
+                if steps >= STEPS {
+                    sums = (sums.0 + taken(&mut a), sums.1 + taken(&mut b));
+                    steps = 0;
+                }
+            }
+        }
+        (sums.0 + taken(&mut a), sums.1 + taken(&mut b))
+    }
+}
+
+simd_fn! { wide
+    /// Adds the columns of a matrix to sums in double precision, some rows at a time in the matrix's own.
+    fn column_sums<T: Real>(g: &[T], x: &[T], mean: &[T], plain: &mut [f64], with_x: &mut [f64]) {
+        let n = mean.len();
+        let (mut a, mut b) = (vec![T::of(0.0); n], vec![T::of(0.0); n]);
+        for (g, x) in g.chunks(n * STEPS).zip(x.chunks(n * STEPS)) {
+            for (g, x) in g.chunks_exact(n).zip(x.chunks_exact(n)) {
+                for ((((a, b), &g), &x), &m) in a.iter_mut().zip(&mut b).zip(g).zip(x).zip(mean) {
+                    *a += g;
+                    *b += g * (x - m);
+                }
+            }
+            for (sum, part) in plain.iter_mut().zip(&mut a).chain(with_x.iter_mut().zip(&mut b)) {
+                *sum += part.f64_();
+                *part = T::of(0.0);
+            }
+        }
+    }
+}
+
+simd_fn! { wide
+    /// Lines times the factors of their channels: rows of channels if `size` is 1, else planes from plane `first` on.
+    fn scale_lines<T: Real>(g: &[T], factors: &[T], planes: [usize; 2], out: &mut [T]) {
+        let [first, size] = planes;
+        let n = factors.len();
+        if size == 1 {
+            for (o, g) in out.chunks_exact_mut(n).zip(g.chunks_exact(n)) {
+                for ((o, &g), &f) in o.iter_mut().zip(g).zip(factors) {
+                    *o = g * f;
+                }
+            }
+            return;
+        }
+        for (k, (o, g)) in out.chunks_exact_mut(size).zip(g.chunks_exact(size)).enumerate() {
+            let f = factors[(first + k) % n];
+            for (o, &g) in o.iter_mut().zip(g) {
+                *o = g * f;
+            }
+        }
+    }
+}
+
+simd_fn! { wide
+    /// The gradient by planes of the input, of which the first is plane `first` of the batch.
+    fn apply_planes<T: Real>(g: &[T], x: &[T], lines: &[[T; 4]], planes: [usize; 2], out: &mut [T]) {
+        let [first, size] = planes;
+        let planes = out.chunks_exact_mut(size).zip(g.chunks_exact(size)).zip(x.chunks_exact(size));
+        for (k, ((o, g), x)) in planes.enumerate() {
+            let [scale, shift, slope, mean] = lines[(first + k) % lines.len()];
+            for ((o, &g), &x) in o.iter_mut().zip(g).zip(x) {
+                *o = (g - shift - (x - mean) * slope) * scale;
+            }
+        }
+    }
+}
+
+simd_fn! { wide
+    fn apply_columns<T: Real>(g: &[T], x: &[T], columns: &[Vec<T>; 4], out: &mut [T]) {
+        let n = columns[0].len();
+        let [scale, shift, slope, mean] = [0, 1, 2, 3].map(|k| &columns[k][..n]);
+        for ((o, g), x) in out.chunks_exact_mut(n).zip(g.chunks_exact(n)).zip(x.chunks_exact(n)) {
+            for c in 0..n {
+                o[c] = (g[c] - shift[c] - (x[c] - mean[c]) * slope[c]) * scale[c];
+            }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Gradients of normalisations over rows and groups.
+
+#![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
+
+use super::lanes::{Real, sum_by, sum2_by};
+use super::lines::{self, Shared};
+use super::math::RealFns;
+use super::norm::{by_type, compute_type};
+use super::stored::Stored;
+use super::{copy, pool, slice, slice_mut};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Element, Result, Tensor, with_dtype};
+use std::ops::Range;
+
+/// What a normalisation saved, and the gradient of its result.
+#[derive(Clone, Copy)]
+pub struct Saved<'a> {
+    /// The gradient of the result.
+    pub g: &'a Tensor,
+    /// The input.
+    pub x: &'a Tensor,
+    /// The means, unless nothing was subtracted.
+    pub mean: Option<&'a Tensor>,
+    /// The inverse deviations.
+    pub rstd: &'a Tensor,
+    /// The factors.
+    pub weight: Option<&'a Tensor>,
+}
+
+/// The results that are asked for: the gradients by input, weight and bias.
+pub type Asked<'a> = [Option<&'a Tensor>; 3];
+
+/// Memory to compute results in that are asked for.
+pub(super) fn working(outs: Asked, compute: DType) -> Result<[Option<Tensor>; 3]> {
+    let [x, w, b] = outs.map(|o| o.map(|o| lines::results(o, compute)).transpose());
+    Ok([x?, w?, b?])
+}
+
+/// Brings results to their places.
+pub(super) fn put(outs: Asked, made: &[Option<Tensor>; 3]) -> Result<()> {
+    for (out, made) in outs.iter().zip(made) {
+        if let (Some(out), Some(made)) = (out, made) {
+            lines::put(out, made)?;
+        }
+    }
+    Ok(())
+}
+
+/// A result's elements; none if it is not asked for.
+pub(super) fn room<T: Element>(t: &Option<Tensor>) -> &mut [T] {
+    t.as_ref().map_or(&mut [], slice_mut::<T>)
+}
+
+/// The gradients of a normalisation over the last `n` elements.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn rows(outs: Asked, s: &Saved, n: usize) -> Result<()> {
+    let dtype = s.x.dtype();
+    let c = compute_type(dtype);
+    let (g, x) = (copy::dense(s.g, dtype)?, copy::dense(s.x, dtype)?);
+    let dense = |t: &Tensor| copy::dense(t, c);
+    let (rstd, mean) = (dense(s.rstd)?, s.mean.map(dense).transpose()?);
+    let w = s.weight.map(dense).transpose()?;
+    let mut made = working([None, outs[1], outs[2]], c)?;
+    made[0] = outs[0].map(|o| lines::results(o, dtype)).transpose()?;
+    with_dtype!(dtype, [half float] => E, {
+        type T = <E as Stored>::Wide;
+        let ones = vec![1.0; if w.is_some() { 0 } else { n }];
+        let rows = Rows::<E> {
+            g: slice::<E>(&g),
+            x: slice::<E>(&x),
+            stats: Stats {
+                mean: mean.as_ref().map(slice::<T>),
+                rstd: slice::<T>(&rstd),
+                w: w.as_ref().map_or(&ones, slice::<T>),
+                n,
+            },
+        };
+        rows.all(room::<E>(&made[0]), [room::<T>(&made[1]), room::<T>(&made[2])]);
+    }, else {});
+    put(outs, &made)
+}
+
+/// What all rows share, and the statistics of each.
+struct Stats<'a, T> {
+    mean: Option<&'a [T]>,
+    rstd: &'a [T],
+    w: &'a [T],
+    n: usize,
+}
+
+struct Rows<'a, E: Stored> {
+    g: &'a [E],
+    x: &'a [E],
+    stats: Stats<'a, E::Wide>,
+}
+
+impl<E: Stored> Rows<'_, E> {
+    /// The gradients by the input and by the parameters, each where there is room for it.
+    fn all(&self, dx: &mut [E], [dw, db]: [&mut [E::Wide]; 2]) {
+        let zero = <E::Wide as RealFns>::of(0.0);
+        let (rows, n) = (self.stats.rstd.len(), self.stats.n);
+        dw.fill(zero);
+        db.fill(zero);
+        let params = !dw.is_empty() || !db.is_empty();
+        // Parts of the sums over rows; how many does not depend on the number of threads.
+        let parts = (self.x.len() / 65536).clamp(1, 32).min((rows / 8).max(1));
+        let each = rows.div_ceil(parts);
+        let mut sums = vec![zero; if params { 2 * n * parts } else { 0 }];
+        let (shared, out) = (Shared::new(&mut sums), Shared::new(dx));
+        let wanted = !dx.is_empty();
+        pool::parallel_for(parts, 1, |range| {
+            for p in range {
+                // SAFETY: every part has its own sums.
+                let sums = params.then(|| unsafe { shared.part(2 * n * p, 2 * n) });
+                let rows = (p * each).min(rows)..((p + 1) * each).min(rows);
+                // SAFETY: every part has its own rows.
+                let to = wanted.then(|| unsafe { out.part(rows.start * n, rows.len() * n) });
+                self.part(rows, sums, to);
+            }
+        });
+        for part in sums.chunks_exact(2 * n.max(1)) {
+            for (to, from) in [&mut *dw, &mut *db].into_iter().zip(part.chunks_exact(n)) {
+                to.iter_mut().zip(from).for_each(|(o, &v)| *o += v);
+            }
+        }
+    }
+
+    /// Some rows, as many at a time as stay near.
+    fn part(&self, rows: Range<usize>, mut sums: Option<&mut [E::Wide]>, mut to: Option<&mut [E]>) {
+        let n = self.stats.n;
+        let step = (4096 / n.max(1)).max(1);
+        let (mut a, mut b, mut c) = (Vec::new(), Vec::new(), Vec::new());
+        for first in rows.clone().step_by(step) {
+            let at = first * n..rows.end.min(first + step) * n;
+            let g = E::wide(&self.g[at.clone()], &mut a);
+            let x = E::wide(&self.x[at.clone()], &mut b);
+            let sums = sums.as_deref_mut();
+            match &mut to {
+                Some(to) => {
+                    let start = rows.start * n;
+                    let to = &mut to[at.start - start..at.end - start];
+                    E::fill(to, &mut c, |to| {
+                        block(&self.stats, first, g, x, sums, Some(to))
+                    });
+                }
+                None => block(&self.stats, first, g, x, sums, None),
+            }
+        }
+    }
+}
+
+simd_fn! { wide
+    /// The gradient by some rows of the input, and their part of the sums for the parameters.
+    fn block<T: Real>(s: &Stats<'_, T>, first: usize, g: &[T], x: &[T], sums: Option<&mut [T]>, out: Option<&mut [T]>) {
+        let (n, count) = (s.n, T::of(s.n as f64));
+        let mut sums = sums.map(|s| s.split_at_mut(n));
+        let mut out = out.map(|o| o.chunks_exact_mut(n.max(1)));
+        let lines = g.chunks_exact(n.max(1)).zip(x.chunks_exact(n.max(1)));
+        for (r, (g, x)) in (first..).zip(lines) {
+            let (mean, rstd) = (s.mean.map_or(T::of(0.0), |m| m[r]), s.rstd[r]);
+            if let Some((dw, db)) = &mut sums {
+                for (((dw, db), &g), &x) in dw.iter_mut().zip(db.iter_mut()).zip(g).zip(x) {
+                    *dw += g * ((x - mean) * rstd);
+                    *db += g;
+                }
+            }
+            let Some(to) = out.as_mut().and_then(Iterator::next) else {
+                continue;
+            };
+            let (plain, with_x) = weighted(g, x, s.w, mean);
+            let shift = if s.mean.is_some() { plain * rstd / count } else { T::of(0.0) };
+            let slope = with_x * rstd * rstd * rstd / count;
+            for (((o, &g), &x), &w) in to.iter_mut().zip(g).zip(x).zip(s.w) {
+                *o = g * w * rstd - shift - (x - mean) * slope;
+            }
+        }
+    }
+}
+
+const LANES: usize = 32;
+
+/// The sums of `g w` and `g w (x - mean)`.
+#[inline(always)]
+fn weighted<T: Real>(g: &[T], x: &[T], w: &[T], mean: T) -> (T, T) {
+    let (mut a, mut b) = ([T::of(0.0); LANES], [T::of(0.0); LANES]);
+    let (gs, g_rest) = g.as_chunks::<LANES>();
+    let (xs, x_rest) = x.as_chunks::<LANES>();
+    let (ws, w_rest) = w.as_chunks::<LANES>();
+    for ((g, x), w) in gs.iter().zip(xs).zip(ws) {
+        for l in 0..LANES {
+            let v = g[l] * w[l];
+            a[l] += v;
+            b[l] += v * (x[l] - mean);
+        }
+    }
+    for ((&g, &x), &w) in g_rest.iter().zip(x_rest).zip(w_rest) {
+        a[0] += g * w;
+        b[0] += g * w * (x - mean);
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        for l in 0..half {
+            a[l] += a[l + half];
+            b[l] += b[l + half];
+        }
+        half /= 2;
+    }
+    (a[0], b[0])
+}
+
+/// The gradients of group_norm: `x` is read as (batch, groups, channels of a group, positions).
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn groups(outs: Asked, s: &Saved, sizes: [usize; 4]) -> Result<()> {
+    let [batch, groups, per, _] = sizes;
+    let c = compute_type(s.x.dtype());
+    let dense = |t: &Tensor| copy::dense(t, c);
+    let (g, x, rstd) = (dense(s.g)?, dense(s.x)?, dense(s.rstd)?);
+    let (mean, w) = (
+        s.mean.map(dense).transpose()?,
+        s.weight.map(dense).transpose()?,
+    );
+    let made = working(outs, c)?;
+    by_type!(c, T => {
+        let zeros = vec![0.0; if mean.is_some() { 0 } else { batch * groups }];
+        let call = Groups::<T> {
+            g: slice::<T>(&g),
+            x: slice::<T>(&x),
+            mean: mean.as_ref().map_or(&zeros, slice::<T>),
+            rstd: slice::<T>(&rstd),
+            w: w.as_ref().map(slice::<T>),
+            sizes,
+        };
+        let mut by_channel = vec![(0.0, 0.0); batch * groups * per];
+        call.all(room::<T>(&made[0]), &mut by_channel);
+        let (dw, db) = (room::<T>(&made[1]), room::<T>(&made[2]));
+        dw.fill(0.0);
+        db.fill(0.0);
+        for sample in by_channel.chunks_exact((groups * per).max(1)) {
+            dw.iter_mut().zip(sample).for_each(|(o, s)| *o += s.0);
+            db.iter_mut().zip(sample).for_each(|(o, s)| *o += s.1);
+        }
+    });
+    put(outs, &made)
+}
+
+struct Groups<'a, T> {
+    g: &'a [T],
+    x: &'a [T],
+    mean: &'a [T],
+    rstd: &'a [T],
+    w: Option<&'a [T]>,
+    sizes: [usize; 4],
+}
+
+impl<T: Real> Groups<'_, T> {
+    /// The gradient by the input, where there is room for it, and of each channel of each sample the sums of the gradient
+    /// times the normalised input and of the gradient.
+    fn all(&self, dx: &mut [T], by_channel: &mut [(T, T)]) {
+        let [batch, groups, per, size] = self.sizes;
+        let n = per * size;
+        let wanted = !dx.is_empty();
+        let (out, sums) = (Shared::new(dx), Shared::new(by_channel));
+        pool::parallel_for(batch * groups, (16384 / n.max(1)).max(1), |range| {
+            for r in range {
+                // SAFETY: every group of a sample has its own parts.
+                let sums = unsafe { sums.part(r * per, per) };
+                // SAFETY: as above.
+                let to = wanted.then(|| unsafe { out.part(r * n, n) });
+                let first = r % groups * per;
+                let w = self.w.map(|w| &w[first..first + per]);
+                let (g, x) = (&self.g[r * n..][..n], &self.x[r * n..][..n]);
+                group(g, x, w, [self.mean[r], self.rstd[r]], sums, to);
+            }
+        });
+    }
+}
+
+simd_fn! { wide
+    /// One group: the sums of each of its channels, and the gradient by its input.
+    fn group<T: Real>(g: &[T], x: &[T], w: Option<&[T]>, stats: [T; 2], sums: &mut [(T, T)], out: Option<&mut [T]>) {
+        let [mean, rstd] = stats;
+        let size = g.len() / sums.len().max(1);
+        if size == 0 {
+            return;
+        }
+        let (mut plain, mut with_x) = (T::of(0.0), T::of(0.0));
+        for (i, (g, x)) in g.chunks_exact(size).zip(x.chunks_exact(size)).enumerate() {
+            let of_x = sum2_by(g, x, |g, x| g * (x - mean));
+            let all = sum_by(g, |g| g);
+            let w = w.map_or(T::of(1.0), |w| w[i]);
+            plain += all * w;
+            with_x += of_x * w;
+            sums[i] = (of_x * rstd, all);
+        }
+        let Some(out) = out else {
+            return;
+        };
+        let count = T::of(g.len() as f64);
+        let (shift, slope) = (plain * rstd / count, with_x * rstd * rstd * rstd / count);
+        let lines = out.chunks_exact_mut(size).zip(g.chunks_exact(size)).zip(x.chunks_exact(size));
+        for (i, ((o, g), x)) in lines.enumerate() {
+            let scale = w.map_or(rstd, |w| w[i] * rstd);
+            for ((o, &g), &x) in o.iter_mut().zip(g).zip(x) {
+                *o = g * scale - shift - (x - mean) * slope;
+            }
+        }
+    }
+}

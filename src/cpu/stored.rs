@@ -1,0 +1,68 @@
+//! Lines of any floating type in the type that kernels compute in: 16-bit ones are converted as a kernel comes to them.
+
+#![allow(unsafe_code, reason = "hands lines of known length to conversions")]
+
+use super::halves::{narrow_row, widen_row};
+use super::lanes::Real;
+use crate::Element;
+use half::{bf16, f16};
+
+/// Elements as they are stored.
+pub trait Stored: Element {
+    /// What kernels compute in.
+    type Wide: Real;
+
+    /// The elements of a line, in `room` if they have to be converted.
+    fn wide<'a>(line: &'a [Self], room: &'a mut Vec<Self::Wide>) -> &'a [Self::Wide];
+
+    /// Has a line filled, by way of `room` if the elements have to be converted.
+    fn fill(line: &mut [Self], room: &mut Vec<Self::Wide>, f: impl FnOnce(&mut [Self::Wide]));
+}
+
+macro_rules! as_they_are {
+    ($($t:ty)+) => { $(impl Stored for $t {
+        type Wide = $t;
+        fn wide<'a>(line: &'a [$t], _: &'a mut Vec<$t>) -> &'a [$t] {
+            line
+        }
+        fn fill(line: &mut [$t], _: &mut Vec<$t>, f: impl FnOnce(&mut [$t])) {
+            f(line);
+        }
+    })+ };
+}
+as_they_are!(f32 f64);
+
+macro_rules! halves {
+    ($($t:ty)+) => { $(impl Stored for $t {
+        type Wide = f32;
+        fn wide<'a>(line: &'a [$t], room: &'a mut Vec<f32>) -> &'a [f32] {
+            room.resize(line.len(), 0.0);
+            // SAFETY: both sides are as long.
+            unsafe { widen_row(line.as_ptr(), room.as_mut_ptr(), line.len()) };
+            room
+        }
+        fn fill(line: &mut [$t], room: &mut Vec<f32>, f: impl FnOnce(&mut [f32])) {
+            room.resize(line.len(), 0.0);
+            f(room);
+            // SAFETY: both sides are as long.
+            unsafe { narrow_row(room.as_ptr(), line.as_mut_ptr(), line.len()) };
+        }
+    })+ };
+}
+halves!(f16 bf16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_go_by_way_of_rooms() {
+        let line: Vec<bf16> = (0..100).map(|i| bf16::from_f32(i as f32)).collect();
+        let (mut room, mut out) = (Vec::new(), vec![bf16::ZERO; 100]);
+        let wide = bf16::wide(&line, &mut room).to_vec();
+        assert_eq!(wide[99], 99.0);
+        bf16::fill(&mut out, &mut Vec::new(), |o| o.copy_from_slice(&wide));
+        assert_eq!(out, line);
+        assert_eq!(f64::wide(&[0.5], &mut Vec::new()), [0.5]);
+    }
+}
