@@ -170,10 +170,19 @@ impl Storage {
         self.flags() & FAMILIES != 0
     }
 
+    /// Views were made while gradients were on.
+    pub(crate) fn note_views(&self) {
+        self.set_flags(0, FAMILIES);
+    }
+
     /// The families of tensors that lie here.
     pub(crate) fn families(&self) -> &Mutex<Families> {
-        self.set_flags(0, FAMILIES);
         self.0.families.get_or_init(Box::default)
+    }
+
+    /// The families of tensors that lie here, if there are any.
+    pub(crate) fn known_families(&self) -> Option<&Mutex<Families>> {
+        self.0.families.get().map(|f| &**f)
     }
 
     /// True if something was written here with a history that views have to find.

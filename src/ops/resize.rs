@@ -92,7 +92,8 @@ fn detach_(a: &calls::DetachInplace) -> Result<Tensor> {
          gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these \
          gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/nn/modules/module.py as a solution."
     );
-    Ok(a.input.clone().with_requires_grad(false))
+    let t = a.input.clone().with_requires_grad(false);
+    Ok(if a.input.node().is_some() { t.unlinked() } else { t })
 }
 
 /// Refuses to resize what requires gradients, or shows a part of it.

@@ -159,7 +159,7 @@ impl<'py> Incoming<'py> {
         if group.in_place {
             let target = &self.positional[0];
             if let Ret::Become(made) = released(py, args, |a| dispatch::call(Call::in_place(a)?))? {
-                PyTensor::of(target)?.change(*made);
+                PyTensor::of(target)?.become_(*made);
             }
             return Ok(target.clone());
         }
@@ -334,7 +334,7 @@ pub fn binary<'py>(
     args.fill()?;
     if in_place {
         if let Ret::Become(made) = released(py, &args, |a| dispatch::call(Call::in_place(a)?))? {
-            PyTensor::of(slf)?.set(*made);
+            PyTensor::of(slf)?.become_(*made);
         }
         return Ok(slf.clone());
     }

@@ -51,6 +51,12 @@ impl PyTensor {
         drop(old);
     }
 
+    /// What the tensor becomes by a write in place: this object has its history.
+    pub fn become_(&self, t: Tensor) {
+        t.forget_own_head();
+        self.set(t);
+    }
+
     /// Gives the tensor other contents; its place in the graph stays.
     pub fn change(&self, t: Tensor) {
         self.set(t.keeping(self.get()));

@@ -42,6 +42,8 @@ pub struct Family {
     pub meta: Meta,
     /// What was last written.
     pub head: Option<Arc<Link>>,
+    /// Views were made.
+    viewed: bool,
 }
 
 /// All families of a storage.
@@ -58,40 +60,52 @@ impl Tensor {
     /// Notes that this tensor, which is no view, has views.
     #[cold]
     pub(super) fn lay(&self) {
+        self.storage().note_views();
+        self.with_family(|f| f.viewed = true);
+    }
+
+    /// What is noted of this tensor's family, which begins with it if it is new.
+    fn with_family<R>(&self, f: impl FnOnce(&mut Family) -> R) -> R {
         self.storage().with_families(|list| {
-            if list.iter().all(|f| f.group != self.group) {
+            let at = list.iter().position(|f| f.group == self.group);
+            let at = at.unwrap_or_else(|| {
                 list.push(Family {
                     group: self.group,
                     base: Layout::of(self),
                     meta: Meta::of(self),
                     head: None,
+                    viewed: false,
                 });
-            }
-        });
+                list.len() - 1
+            });
+            f(&mut list[at])
+        })
     }
 
     /// How the tensor lies that this one is a view of, and what was last written there; nothing if it never had views.
     #[must_use]
     pub fn family(&self) -> Option<(Layout, Meta, Option<Arc<Link>>)> {
-        if !self.storage().has_families() {
-            return None;
-        }
+        self.storage().known_families()?;
         self.storage().with_families(|list| {
             let found = list.iter().find(|f| f.group == self.group)?;
             Some((found.base.clone(), found.meta.clone(), found.head.clone()))
         })
     }
 
-    /// Notes what was written into the memory of this tensor's family, if that has views.
+    /// Notes what was written into the memory of this tensor's family.
     pub fn set_head(&self, head: &Arc<Link>) {
-        if !self.storage().has_families() {
+        let old = self.with_family(|f| f.head.replace(head.clone()));
+        self.storage().track();
+        drop(old);
+    }
+
+    /// Whoever holds the only other handle of the tensor has the history of the last write: the storage needs to know it
+    /// only if there are views.
+    pub fn forget_own_head(&self) {
+        if !self.storage().is_tracked() || self.is_view() {
             return;
         }
-        let old = self.storage().with_families(|list| {
-            let found = list.iter_mut().find(|f| f.group == self.group)?;
-            found.head.replace(head.clone())
-        });
-        self.storage().track();
+        let old = self.with_family(|f| if f.viewed { None } else { f.head.take() });
         drop(old);
     }
 }

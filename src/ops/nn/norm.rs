@@ -5,7 +5,7 @@ use crate::dims::{self, MemoryFormat};
 use crate::ops::core::op::{F, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::nn::batch_norm::more_than_one;
 use crate::ops::pointwise::rule::same;
-use crate::ops::{Args, Ret, f};
+use crate::ops::{Args, f};
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, map_op, map_row};
 use smallvec::smallvec;
 use torchlike_macros::operators;

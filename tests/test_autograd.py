@@ -1,0 +1,449 @@
+"""The graph, the walk back, and what Python sees of both."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+import weakref
+
+import pytest
+
+import torchlike as torch
+from torchlike.autograd import Function
+from torchlike.utils.checkpoint import checkpoint
+
+
+def leaf(*values):
+    return torch.tensor(values, requires_grad=True)
+
+
+class TestBackward:
+    def test_gradients_are_gathered(self):
+        x = leaf(1.0, 2.0, 3.0)
+        (x * x).sum().backward()
+        assert x.grad.tolist() == [2, 4, 6]
+        (x * 3).sum().backward()
+        assert x.grad.tolist() == [5, 7, 9]
+
+    def test_the_same_graph_twice(self):
+        x = leaf(2.0)
+        y = (x * x).sum()
+        y.backward(retain_graph=True)
+        y.backward()
+        assert x.grad.tolist() == [8]
+        with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+            y.backward()
+
+    def test_second_and_third_derivatives(self):
+        x = leaf(2.0)
+        y = x.pow(4).sum()
+        (first,) = torch.autograd.grad(y, x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x, create_graph=True)
+        (third,) = torch.autograd.grad(second.sum(), x)
+        assert (first.item(), second.item(), third.item()) == (32, 48, 48)
+
+    def test_grad_of_several(self):
+        x, y = leaf(2.0), leaf(3.0)
+        with pytest.raises(RuntimeError, match="appears to not have been used"):
+            torch.autograd.grad((x * 2).sum(), [x, y])
+        assert torch.autograd.grad((x * 2).sum(), [x, y], allow_unused=True)[1] is None
+        zeros = torch.autograd.grad((x * 2).sum(), [x, y], materialize_grads=True)[1]
+        assert zeros.tolist() == [0]
+        assert x.grad is None
+
+    def test_only_some_inputs(self):
+        x, y = leaf(2.0), leaf(3.0)
+        (x * y).sum().backward(inputs=[x])
+        assert x.grad.tolist() == [3]
+        assert y.grad is None
+
+    def test_broadcast_and_types(self):
+        x = torch.ones(2, 3, requires_grad=True)
+        y = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        (x * y).sum().backward()
+        assert x.grad.dtype == torch.float32
+        assert y.grad.tolist() == [2, 2, 2]
+
+    def test_strides_of_gradients_follow_the_leaf(self):
+        w = torch.ones(2, 3, requires_grad=True)
+        (g,) = torch.autograd.grad(w.sum(), w)
+        assert g.stride() == (0, 0)
+        w.sum().backward()
+        assert w.grad.stride() == (3, 1)
+        t = torch.ones(3, 2).t().requires_grad_()
+        t.sum().backward()
+        assert t.grad.stride() == t.stride()
+
+    def test_messages(self):
+        with pytest.raises(RuntimeError, match="element 0 of tensors does not require grad"):
+            torch.ones(1).backward()
+        with pytest.raises(RuntimeError, match="implicitly created only for scalar outputs"):
+            torch.ones(2, requires_grad=True).backward()
+        x = leaf(-1.0)
+        with pytest.raises(NotImplementedError, match="derivative for aten::floor_divide"):
+            torch.floor_divide(x, 2).backward()
+        with pytest.raises(RuntimeError, match="out=... arguments don't support automatic"):
+            torch.mul(x, 2, out=torch.empty(1))
+
+    def test_long_chains(self):
+        def work():
+            x = leaf(1.0)
+            y = x
+            for _ in range(100_000):
+                y = y * 1.0
+            y.backward()
+            assert x.grad.item() == 1
+            del y
+
+        threading.stack_size(256 * 1024)
+        try:
+            t = threading.Thread(target=work)
+            t.start()
+            t.join()
+        finally:
+            threading.stack_size(0)
+
+    def test_several_threads(self):
+        x = torch.ones(8, requires_grad=True)
+        y = (x * 2).exp().sum()
+        found = []
+        threads = [
+            threading.Thread(target=lambda: found.append(torch.autograd.grad(y, x, retain_graph=True)[0].sum().item()))
+            for _ in range(4)
+        ]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert len(set(found)) == 1
+        assert len(found) == 4
+
+    def test_on_meta(self):
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).to("meta")
+        model(torch.ones(5, 3, device="meta")).sum().backward()
+        assert [p.grad.shape for p in model.parameters()] == [p.shape for p in model.parameters()]
+        assert all(p.grad.is_meta for p in model.parameters())
+
+
+class TestGraph:
+    def test_nodes(self):
+        x = leaf(1.0, 2.0)
+        y = x * 2
+        z = y.exp()
+        assert z.grad_fn is z.grad_fn
+        assert z.grad_fn.name() == "ExpBackward0"
+        ((before, nr),) = z.grad_fn.next_functions
+        assert (before.name(), nr) == ("MulBackward0", 0)
+        gather = before.next_functions[0][0]
+        assert gather.name() == "torch::autograd::AccumulateGrad"
+        assert gather.variable.tolist() == [1, 2]
+        assert z.grad_fn._saved_result.tolist() == z.tolist()
+        assert repr(z).endswith("grad_fn=<ExpBackward0>)")
+        assert not z.is_leaf
+        assert x.is_leaf
+
+    def test_modes(self):
+        x = leaf(1.0)
+        with torch.no_grad():
+            assert not (x * 2).requires_grad
+        assert (x * 2).requires_grad
+        assert not torch.inference_mode()(lambda: x * 2)().requires_grad
+        assert torch.enable_grad()(lambda: x * 2)().requires_grad
+
+    def test_flags_of_results(self):
+        x = leaf(1.0)
+        y = x * 2
+        with pytest.raises(RuntimeError, match="only change requires_grad flags of leaf"):
+            y.requires_grad = False
+        with pytest.raises(RuntimeError, match="graph leaves"):
+            copy.deepcopy(y)
+        with pytest.raises(RuntimeError, match="detach"):
+            y.numpy()
+        assert not y.detach().requires_grad
+
+    def test_graphs_are_freed(self):
+        x = leaf(1.0)
+        held = []
+        y = x * 2
+        y.register_hook(lambda g: held.append(y))
+        node = weakref.ref(y.grad_fn)
+        del y
+        gc.collect()
+        assert node() is None
+
+
+class TestWrites:
+    def test_of_results(self):
+        x = leaf(1.0, 2.0)
+        y = x * 3
+        y.mul_(2)
+        assert y.grad_fn.name() == "MulBackward0"
+        y.sum().backward()
+        assert x.grad.tolist() == [6, 6]
+
+    def test_of_leaves(self):
+        x = leaf(1.0, 2.0)
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+            x.mul_(2)
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable"):
+            x[0].mul_(2)
+        with torch.no_grad():
+            x.mul_(2)
+        assert x.tolist() == [2, 4]
+
+    def test_through_views(self):
+        x, w = torch.zeros(3), torch.tensor(2.0, requires_grad=True)
+        y = x[0]
+        y.add_(w)
+        assert x.grad_fn.name() == "torch::autograd::CopySlices"
+        assert y.grad_fn.name() == "AsStridedBackward0"
+        (x.sum() * 3).backward()
+        assert w.grad.item() == 3
+
+    def test_of_what_views_see(self):
+        x, w = torch.ones(3), torch.tensor(2.0, requires_grad=True)
+        y = x[1:]
+        x.mul_(w)
+        assert y.requires_grad
+        assert y.grad_fn.name() == "AsStridedBackward0"
+        y.sum().backward()
+        assert w.grad.item() == 2
+
+    def test_by_brackets(self):
+        x = torch.zeros(3)
+        w = leaf(1.0, 2.0)
+        x[1:] = w * 2
+        x.sum().backward()
+        assert w.grad.tolist() == [2, 2]
+
+    def test_of_what_was_saved(self):
+        x = leaf(1.0, 2.0)
+        y = x.exp()
+        y.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation.*output 0 of"):
+            y.sum().backward()
+
+    def test_history_goes_with_the_last_tensor(self):
+        w = leaf(1.0)
+        x = torch.zeros(3)
+        x[0] = w[0]
+        x.view(-1).exp_()
+        node = weakref.ref(x.grad_fn)
+        assert node() is not None
+        del x
+        gc.collect()
+        assert node() is None
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 3 * x * x * grad
+
+
+class TestFunction:
+    def test_gradient(self):
+        x = leaf(2.0)
+        y = Cube.apply(x)
+        assert type(y.grad_fn).__name__ == "CubeBackward"
+        y.backward()
+        assert x.grad.tolist() == [12]
+
+    def test_twice(self):
+        x = leaf(2.0)
+        (g,) = torch.autograd.grad(Cube.apply(x), x, create_graph=True)
+        (h,) = torch.autograd.grad(g, x)
+        assert h.tolist() == [12]
+
+    def test_context_apart(self):
+        class Scale(Function):
+            @staticmethod
+            def forward(x, by):
+                return x * by
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.by = inputs[1]
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * ctx.by, None
+
+        x = leaf(2.0)
+        Scale.apply(x, 5).backward()
+        assert x.grad.tolist() == [5]
+
+    def test_several_outputs(self):
+        class Both(Function):
+            @staticmethod
+            def forward(ctx, x):
+                y, z = x * 2, x.long()
+                ctx.mark_non_differentiable(z)
+                return y, z
+
+            @staticmethod
+            def backward(ctx, gy, gz):
+                assert gz.tolist() == [0]
+                return gy * 2
+
+        x = leaf(2.0)
+        y, z = Both.apply(x)
+        assert not z.requires_grad
+        y.backward()
+        assert x.grad.tolist() == [2]
+
+    def test_wrong_counts(self):
+        class Wrong(Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad, grad
+
+        with pytest.raises(RuntimeError, match="incorrect number of gradients"):
+            Wrong.apply(leaf(1.0)).backward()
+
+    def test_errors_pass_through(self):
+        class Fails(Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, grad):
+                raise KeyError("mine")
+
+        with pytest.raises(KeyError, match="mine"):
+            Fails.apply(leaf(1.0)).backward()
+
+
+class TestHooks:
+    def test_of_tensors(self):
+        x = leaf(1.0, 2.0)
+        y = x * 2
+        y.register_hook(lambda g: g * 10)
+        handle = x.register_hook(lambda g: g + 1)
+        y.sum().backward()
+        assert x.grad.tolist() == [21, 21]
+        handle.remove()
+        (x * 1).sum().backward()
+        assert x.grad.tolist() == [22, 22]
+
+    def test_of_nodes(self):
+        x = leaf(1.0)
+        y = x * 2
+        seen = []
+        y.grad_fn.register_prehook(lambda grads: seen.append(("pre", grads[0].item())))
+        y.grad_fn.register_hook(lambda into, out: seen.append((into[0].item(), out[0].item())))
+        y.backward()
+        assert seen == [("pre", 1.0), (2.0, 1.0)]
+
+    def test_after_gathering(self):
+        x = leaf(1.0)
+        seen = []
+        x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.item()))
+        (x * 3).backward()
+        assert seen == [3]
+
+    def test_retained(self):
+        x = leaf(1.0)
+        y = x * 2
+        y.retain_grad()
+        (y * 5).backward()
+        assert y.grad.item() == 5
+        assert y.retains_grad
+
+    def test_of_modules(self):
+        model = torch.nn.Linear(2, 3)
+        seen = []
+        model.register_full_backward_hook(lambda m, into, out: seen.append((into[0].shape, out[0].shape)))
+        x = torch.ones(4, 2, requires_grad=True)
+        model(x).sum().backward()
+        assert seen == [((4, 2), (4, 3))]
+
+    def test_of_saved_tensors(self):
+        kept = []
+
+        def pack(t):
+            kept.append(t)
+            return len(kept) - 1
+
+        x = leaf(2.0)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda i: kept[i]):
+            y = x * x
+        y.backward()
+        assert len(kept) == 2
+        assert x.grad.item() == 4
+
+    def test_errors_pass_through(self):
+        x = leaf(1.0)
+        x.register_hook(lambda g: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            (x * 2).backward()
+
+
+class TestTools:
+    @pytest.mark.parametrize("reentrant", [True, False])
+    def test_checkpoint(self, reentrant):
+        calls = []
+
+        def part(x):
+            calls.append(1)
+            return (x * 2).exp()
+
+        x = leaf(0.5, 1.0)
+        checkpoint(part, x, use_reentrant=reentrant).sum().backward()
+        again = leaf(0.5, 1.0)
+        part(again).sum().backward()
+        assert torch.equal(x.grad, again.grad)
+        assert len(calls) == 3
+
+    def test_gradcheck(self):
+        x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(lambda t: (t * t).sin(), x)
+        assert torch.autograd.gradgradcheck(lambda t: (t * t).sin(), x)
+        with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+            torch.autograd.gradcheck(Wrong.apply, x)
+
+    def test_functional(self):
+        x = torch.tensor([1.0, 2.0])
+        jac = torch.autograd.functional.jacobian(lambda t: t**2, x)
+        assert jac.tolist() == [[2, 0], [0, 4]]
+        hess = torch.autograd.functional.hessian(lambda t: (t**3).sum(), x)
+        assert hess.tolist() == [[6, 0], [0, 12]]
+
+    def test_anomaly(self):
+        x = leaf(-1.0)
+        with pytest.warns(UserWarning), torch.autograd.detect_anomaly():
+            y = x.sqrt()
+            with pytest.raises(RuntimeError, match="returned nan values in its 0th output"):
+                y.backward()
+
+    def test_deferred(self):
+        with torch.meta_init():
+            torch.manual_seed(0)
+            layer = torch.nn.Linear(3, 2)
+            layer(torch.ones(1, 3)).sum().backward()
+        grad = layer.weight.grad
+        assert grad.is_meta
+        torch.materialize(grad)
+        assert grad.tolist() == [[1, 1, 1]] * 2
+
+
+class Wrong(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
