@@ -204,3 +204,20 @@ def test_memory_that_others_see_stays_where_it_is():
             x.resize_(1000000)
         del seen
     assert torch.ones(3).untyped_storage().resizable()
+
+
+def test_gradients_of_sizes_that_no_memory_holds_are_refused_or_empty():
+    aten, far, nothing = torch.ops.aten, 10**12, torch.empty(0)
+    by_input = [True, False, False]
+    rows = aten.embedding_dense_backward(torch.empty(1, 0), torch.tensor([1]), far, -1, True)
+    assert rows.shape == (far, 0)
+    x = torch.empty(0, far)
+    args = (x, x, [far], nothing, nothing, None, None, by_input)
+    assert aten.native_layer_norm_backward(*args)[0].shape == (0, far)
+    x = torch.empty(0, far, 0)
+    args = (x, x, nothing, nothing, None, 0, far, 0, 1, by_input)
+    assert aten.native_group_norm_backward(*args)[0].shape == (0, far, 0)
+    many, zero = torch.tensor([0]).expand(10 * far), torch.tensor([0])
+    args = (torch.ones(1, 2), many, zero, zero[:0], zero, zero, 5, False, 0, False, None, -1)
+    with pytest.raises((RuntimeError, MemoryError)):
+        aten._embedding_bag_backward(*args)

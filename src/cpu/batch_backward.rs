@@ -5,7 +5,7 @@
 use super::lanes::Real;
 use super::lines::Shared;
 use super::norm::{by_type, compute_type};
-use super::norm_backward::{Asked, Saved, put, room, working};
+use super::norm_backward::{Asked, Saved, put, room, working, zeros};
 use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Dims, Result, Tensor, dims};
@@ -15,6 +15,9 @@ use crate::{DType, Dims, Result, Tensor, dims};
 /// # Errors
 /// If memory cannot be had.
 pub fn batch_norm(outs: Asked, s: &Saved, train: bool) -> Result<()> {
+    if s.x.numel() == 0 {
+        return zeros(outs);
+    }
     let c = compute_type(s.x.dtype());
     // Channels last where the batch lies so: either way values are read in order.
     let x = s.x;

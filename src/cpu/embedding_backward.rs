@@ -6,7 +6,8 @@ use super::lines::Shared;
 use super::norm::{by_type, compute_type};
 use super::{copy, pool, slice, slice_mut};
 use crate::cpu::lanes::{Real, sum2_by};
-use crate::{DType, Element, Result, Scalar, Tensor, with_dtype};
+use crate::{DType, Element, Result, Scalar, Tensor, err, with_dtype};
+use std::collections::HashMap;
 
 /// A row of the gradient that is added to a row of the result.
 #[derive(Clone, Copy)]
@@ -32,16 +33,16 @@ impl Chosen<'_> {
         let indices = copy::dense(self.indices, DType::I64)?;
         let indices = slice::<i64>(&indices);
         let inside = |&i: &i64| usize::try_from(i).ok().filter(|&i| i < rows);
-        let mut counts = vec![0u32; if self.by_frequency { rows } else { 0 }];
+        let mut counts = HashMap::new();
         if self.by_frequency {
             indices
                 .iter()
                 .filter_map(inside)
-                .for_each(|i| counts[i] += 1);
+                .for_each(|i| *counts.entry(i).or_insert(0u32) += 1);
         }
         let entry = |(from, i)| {
             let row = inside(i).filter(|_| *i != self.padding)?;
-            let factor = counts.get(row).map_or(1.0, |&n| 1.0 / f64::from(n));
+            let factor = counts.get(&row).map_or(1.0, |&n| 1.0 / f64::from(n));
             Some(Entry { row, from, factor })
         };
         Ok(indices.iter().enumerate().filter_map(entry).collect())
@@ -139,7 +140,10 @@ pub fn bags_of(known: &Tensor, offsets: Option<&Tensor>, n: usize) -> Result<Vec
             .map(|&b| b.max(0) as usize)
             .collect());
     }
-    let mut bags = vec![0; n];
+    let mut bags = Vec::new();
+    bags.try_reserve_exact(n)
+        .map_err(|_| err!(Runtime, "not enough memory for the bags of {n} indices"))?;
+    bags.resize(n, 0);
     if let Some(offsets) = offsets {
         let offsets = copy::dense(offsets, DType::I64)?;
         let offsets = slice::<i64>(&offsets);

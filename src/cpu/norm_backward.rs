@@ -9,7 +9,7 @@ use super::norm::{by_type, compute_type};
 use super::stored::Stored;
 use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Element, Result, Tensor, with_dtype};
+use crate::{DType, Element, Result, Scalar, Tensor, with_dtype};
 use std::ops::Range;
 
 /// What a normalisation saved, and the gradient of its result.
@@ -46,6 +46,12 @@ pub(super) fn put(outs: Asked, made: &[Option<Tensor>; 3]) -> Result<()> {
     Ok(())
 }
 
+/// The gradients of a normalisation of nothing.
+pub(super) fn zeros(outs: Asked) -> Result<()> {
+    let zero = |out: &Tensor| super::fill(out, Scalar::Int(0));
+    outs.into_iter().flatten().try_for_each(zero)
+}
+
 /// A result's elements; none if it is not asked for.
 pub(super) fn room<T: Element>(t: &Option<Tensor>) -> &mut [T] {
     t.as_ref().map_or(&mut [], slice_mut::<T>)
@@ -56,6 +62,9 @@ pub(super) fn room<T: Element>(t: &Option<Tensor>) -> &mut [T] {
 /// # Errors
 /// If memory cannot be had.
 pub fn rows(outs: Asked, s: &Saved, n: usize) -> Result<()> {
+    if s.x.numel() == 0 {
+        return zeros(outs);
+    }
     let dtype = s.x.dtype();
     let c = compute_type(dtype);
     let (g, x) = (copy::dense(s.g, dtype)?, copy::dense(s.x, dtype)?);
@@ -215,6 +224,9 @@ fn weighted<T: Real>(g: &[T], x: &[T], w: &[T], mean: T) -> (T, T) {
 /// # Errors
 /// If memory cannot be had.
 pub fn groups(outs: Asked, s: &Saved, sizes: [usize; 4]) -> Result<()> {
+    if s.x.numel() == 0 {
+        return zeros(outs);
+    }
     let [batch, groups, per, _] = sizes;
     let c = compute_type(s.x.dtype());
     let dense = |t: &Tensor| copy::dense(t, c);
