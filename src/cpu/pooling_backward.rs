@@ -171,6 +171,18 @@ fn scatter<T: Real>(out: &Tensor, from: &[T], at: &[i64], l: Layout) -> Result<(
     each_plane(l, |plane, channels| {
         // SAFETY: the plane lies within the dense tensor; no other task writes these channels of it.
         let base = unsafe { to.get().cast::<T>().add(plane * volume * l.inner) };
+        if l.inner == 1 {
+            let elements = plane * count..(plane + 1) * count;
+            for (&place, &g) in at[elements.clone()].iter().zip(&from[elements]) {
+                if (place as u64) < volume as u64 {
+                    // SAFETY: the place has just been checked.
+                    unsafe { *base.add(place as usize) = *base.add(place as usize) + g };
+                } else if place != -1 {
+                    outside.store(true, Relaxed);
+                }
+            }
+            return;
+        }
         for o in 0..count {
             let row = (plane * count + o) * l.inner;
             for c in channels.clone() {

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "gathers windows through checked layouts")]
 
 use super::super::lines::Shared;
-use super::direct::Real;
+use super::direct::{Real, axpy_each};
 use super::gather::{by_size, gather, gather_last, part_start, split_lines};
 use super::{BLOCK, Geometry, Phase, Tap, inside, matrix_in};
 use crate::cpu::simd::simd_fn;
@@ -55,6 +55,9 @@ fn by_channels<T: Real + Element>(
     phase: &Phase,
     wide: DType,
 ) -> Result<Tensor> {
+    if g.channels_last && g.outputs == g.inputs {
+        return by_vectors::<T>(grad, x, g, phase, wide);
+    }
     let (grad, x) = (copy::dense(grad, wide)?, copy::dense(x, wide)?);
     let x = if phase.advance[2] > 1 {
         split_lines(&x, phase.advance[2] as usize)?
@@ -86,6 +89,60 @@ fn by_channels<T: Real + Element>(
     Ok(out)
 }
 
+/// As [`by_channels`] with the channels innermost: those of a pixel are one vector operation.
+fn by_vectors<T: Real + Element>(
+    grad: &Tensor,
+    x: &Tensor,
+    g: &Geometry,
+    phase: &Phase,
+    wide: DType,
+) -> Result<Tensor> {
+    let (grad, x) = (innermost(grad, wide)?, innermost(x, wide)?);
+    let (from, with) = (slice::<T>(&grad), slice::<T>(&x));
+    let (taps, all, plane) = (phase.taps.len(), g.inputs, g.size.iter().product::<usize>());
+    let sums = Tensor::empty(&[taps as i64, all as i64], wide, Device::CPU)?;
+    fill(&sums, Scalar::Int(0))?;
+    let to = Shared::at(sums.data_ptr());
+    let width = all.div_ceil(pool::num_threads()).next_multiple_of(16);
+    pool::parallel_items(all.div_ceil(width), |part| {
+        let channels = part * width..all.min((part + 1) * width);
+        for p in 0..g.batch * g.positions() {
+            let (n, at) = (p / g.positions(), p % g.positions());
+            let t = [
+                at / (g.out[1] * g.out[2]),
+                at / g.out[2] % g.out[1],
+                at % g.out[2],
+            ];
+            let grad = &from[p * all..(p + 1) * all][channels.clone()];
+            for (k, tap) in phase.taps.iter().enumerate() {
+                let at: [i64; 3] =
+                    std::array::from_fn(|i| t[i] as i64 * phase.advance[i] + tap.at[i]);
+                if (0..3).any(|i| at[i] < 0 || at[i] >= g.size[i] as i64) {
+                    continue;
+                }
+                let [d, h, w] = at.map(|a| a as usize);
+                let q = n * plane + (d * g.size[1] + h) * g.size[2] + w;
+                // SAFETY: these channels of the sums are this task's alone.
+                let sum = unsafe {
+                    let start = to.get().cast::<T>().add(k * all + channels.start);
+                    std::slice::from_raw_parts_mut(start, channels.len())
+                };
+                axpy_each::<T>(sum, &with[q * all..(q + 1) * all][channels.clone()], grad);
+            }
+        }
+    });
+    copy::dense(&sums.swapped(0, 1), wide)
+}
+
+/// A dense tensor with the channels innermost: itself if it is laid out so.
+///
+/// # Errors
+/// If memory cannot be had.
+pub(super) fn innermost(t: &Tensor, dtype: DType) -> Result<Tensor> {
+    let order: Vec<usize> = std::iter::once(0).chain(2..t.ndim()).chain([1]).collect();
+    copy::dense(&t.permuted(&order), dtype)
+}
+
 simd_fn! { wide
     /// Adds for each tap the products of a plane of gradients with the elements that the tap reads. The lines of `x` are
     /// as [`split_lines`] leaves them.
@@ -98,27 +155,54 @@ simd_fn! { wide
             }
             let part = part_start(tap.at[2].rem_euclid(step) as usize, step as usize, size[2]);
             let first = (lo as i64 + part as i64 + tap.at[2].div_euclid(step)) as usize;
-            let mut lanes = [T::default(); 16];
-            for (row, line) in grad.chunks_exact(count[2]).enumerate() {
+            let start = |row: usize| {
                 let y = (row / count[1]) as i64 * advance[0] + tap.at[0];
                 let z = (row % count[1]) as i64 * advance[1] + tap.at[1];
-                if y < 0 || y >= size[0] as i64 || z < 0 || z >= size[1] as i64 {
-                    continue;
-                }
-                let start = (y as usize * size[1] + z as usize) * size[2] + first;
-                let (a, b) = (line[lo..hi].chunks_exact(16), x[start..start + hi - lo].chunks_exact(16));
-                for ((l, &u), &v) in lanes.iter_mut().zip(a.remainder()).zip(b.remainder()) {
-                    *l = l.fma(u, v);
-                }
-                for (u, v) in a.zip(b) {
-                    for i in 0..16 {
-                        lanes[i] = lanes[i].fma(u[i], v[i]);
-                    }
-                }
-            }
-            *sum = lanes.iter().fold(*sum, |a, &b| a + b);
+                let good = y >= 0 && y < size[0] as i64 && z >= 0 && z < size[1] as i64;
+                good.then(|| (y as usize * size[1] + z as usize) * size[2] + first)
+            };
+            let lines = grad.chunks_exact(count[2]).enumerate().filter_map(|(row, line)| {
+                start(row).map(|at| (&line[lo..hi], &x[at..at + hi - lo]))
+            });
+            *sum = *sum + match hi - lo {
+                16.. => products::<T, 16>(lines),
+                8.. => products::<T, 8>(lines),
+                4.. => products::<T, 4>(lines),
+                _ => products::<T, 1>(lines),
+            };
         }
     }
+}
+
+/// The sum of the products of lines of at least `C` elements; the last chunk of a line overlaps its neighbour.
+#[inline(always)]
+fn products<'a, T: Real + 'a, const C: usize>(
+    lines: impl Iterator<Item = (&'a [T], &'a [T])>,
+) -> T {
+    let mut lanes = [T::default(); C];
+    for (a, b) in lines {
+        let n = a.len();
+        let mut at = 0;
+        while at + C <= n {
+            let (u, v) = (&a[at..at + C], &b[at..at + C]);
+            for i in 0..C {
+                lanes[i] = lanes[i].fma(u[i], v[i]);
+            }
+            at += C;
+        }
+        if at < n {
+            let (u, v, done) = (&a[n - C..], &b[n - C..], at + C - n);
+            for i in 0..C {
+                let (u, v) = if i < done {
+                    (T::default(), T::default())
+                } else {
+                    (u[i], v[i])
+                };
+                lanes[i] = lanes[i].fma(u, v);
+            }
+        }
+    }
+    lanes.iter().fold(T::default(), |a, &b| a + b)
 }
 
 /// How the gradient is cut into products of matrices.
@@ -155,11 +239,8 @@ impl<'a> Products<'a> {
     ) -> Result<Self> {
         let pixels = g.channels_last || g.positions() < FEW;
         let laid = |t: &Tensor| {
-            let order = |t: &Tensor| -> Vec<usize> {
-                std::iter::once(0).chain(2..t.ndim()).chain([1]).collect()
-            };
             if pixels {
-                copy::dense(&t.permuted(&order(t)), wide)
+                innermost(t, wide)
             } else {
                 copy::dense(t, wide)
             }
@@ -293,7 +374,7 @@ impl<'a> Products<'a> {
                 // SAFETY: the planes lie in `x`, the block has room.
                 by_size!(self.wide.size(), E => unsafe {
                     let from = self.x.data_ptr().cast::<E>().add(channel * plane);
-                    gather::<E>(from, task.channels, g.size, phase, p0, p1, phase.advance[2] > 1, room.data_ptr().cast());
+                    gather::<E>(from, task.channels, g.size, phase, p0, p1, phase.advance[2] > 1, len, room.data_ptr().cast());
                 });
                 matrix_in(room, (task.channels * phase.taps.len(), len), (len, 1), 0)
             }

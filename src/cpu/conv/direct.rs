@@ -177,24 +177,39 @@ impl<'a, T: Real + Element> Direct<'a, T> {
         }
     }
 
-    /// Row-major images: a plane of outputs at a time.
+    /// Row-major images: a plane of outputs at a time, from a copy of the plane that has zeros around it.
     fn planes(&self) {
         let (g, taps, plane, positions) = (self.g, self.taps, self.plane, self.positions);
-        self.each_output(|n, o| {
-            let from = (n * g.inputs + o / self.multiplier) * plane;
-            let to = (n * g.outputs + o) * positions;
-            // SAFETY: planes of the dense tensors; one output plane a step.
-            let (from, to) = unsafe {
-                let from = self.src.get().cast::<T>().add(from);
-                let to = self.dst.get().cast::<T>().add(to);
-                (
-                    std::slice::from_raw_parts(from, plane),
-                    std::slice::from_raw_parts_mut(to, positions),
-                )
-            };
-            let (phase, w) = (self.phase, &self.w[o * taps..(o + 1) * taps]);
-            let bias = self.bias_of(o);
-            slide::<T>(to, from, w, &phase.taps, phase.advance, g.size, g.out, bias);
+        let frame = Frame::of(g, self.phase);
+        let grain = (32768 / (positions * taps).max(1)).max(1);
+        pool::parallel_for(g.batch * g.outputs, grain, |range| {
+            let mut framed = vec![T::default(); frame.volume()];
+            let mut held = None;
+            for i in range {
+                let (n, o) = (i / g.outputs, i % g.outputs);
+                let channel = n * g.inputs + o / self.multiplier;
+                // SAFETY: planes of the dense tensors; one output plane a step.
+                let (from, to) = unsafe {
+                    let from = self.src.get().cast::<T>().add(channel * plane);
+                    let to = self.dst.get().cast::<T>().add(i * positions);
+                    (
+                        std::slice::from_raw_parts(from, plane),
+                        std::slice::from_raw_parts_mut(to, positions),
+                    )
+                };
+                let (phase, w) = (self.phase, &self.w[o * taps..(o + 1) * taps]);
+                let bias = self.bias_of(o);
+                let (x, at, size) = if frame.is_none() {
+                    (from, &phase.taps, g.size)
+                } else {
+                    if held != Some(channel) {
+                        frame.fill(&mut framed, from, g.size);
+                        held = Some(channel);
+                    }
+                    (&framed[..], &frame.taps, frame.size)
+                };
+                slide::<T>(to, x, w, at, phase.advance, size, g.out, bias);
+            }
         });
     }
 
@@ -251,6 +266,65 @@ impl<'a, T: Real + Element> Direct<'a, T> {
                 f(i / outputs, i % outputs);
             }
         });
+    }
+}
+
+/// Zeros around a plane, so that all taps of all outputs lie within it.
+struct Frame {
+    front: [usize; 3],
+    size: [usize; 3],
+    /// The taps as they lie in the framed plane.
+    taps: Vec<Tap>,
+}
+
+impl Frame {
+    fn of(g: &Geometry, phase: &Phase) -> Self {
+        let all = |i: usize| phase.taps.iter().map(move |t| t.at[i]);
+        let front: [i64; 3] = std::array::from_fn(|i| -all(i).min().unwrap_or(0).min(0));
+        let size = std::array::from_fn(|i| {
+            let last = (g.out[i] as i64 - 1) * phase.advance[i] + all(i).max().unwrap_or(0);
+            (front[i] + (last + 1).max(g.size[i] as i64)) as usize
+        });
+        let shifted = |t: &Tap| Tap {
+            weight: t.weight,
+            at: std::array::from_fn(|i| t.at[i] + front[i]),
+        };
+        Self {
+            front: front.map(|f| f as usize),
+            size,
+            taps: phase.taps.iter().map(shifted).collect(),
+        }
+        .if_useful(g)
+    }
+
+    /// No frame where none is needed, or where it would be most of the plane.
+    fn if_useful(self, g: &Geometry) -> Self {
+        let needed = self.size.iter().fold(1usize, |a, &b| a.saturating_mul(b));
+        let most = 4 * g.size.iter().product::<usize>() + 4 * g.positions();
+        if needed <= most && self.size != g.size {
+            return self;
+        }
+        Self {
+            size: [0; 3],
+            ..self
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.volume() == 0
+    }
+
+    fn volume(&self) -> usize {
+        self.size.iter().product()
+    }
+
+    /// Puts a plane of `size` into its frame, whose zeros are there.
+    fn fill<T: Copy>(&self, framed: &mut [T], plane: &[T], size: [usize; 3]) {
+        for (row, line) in plane.chunks_exact(size[2].max(1)).enumerate() {
+            let (d, h) = (row / size[1] + self.front[0], row % size[1] + self.front[1]);
+            let start = (d * self.size[1] + h) * self.size[2] + self.front[2];
+            framed[start..start + line.len()].copy_from_slice(line);
+        }
     }
 }
 
@@ -377,7 +451,7 @@ simd_fn! { wide
 
 simd_fn! { wide
     /// `out[i] += x[i] * w[i]`.
-    fn axpy_each<T: Real>(out: &mut [T], x: &[T], w: &[T]) {
+    pub(super) fn axpy_each<T: Real>(out: &mut [T], x: &[T], w: &[T]) {
         for ((o, &v), &k) in out.iter_mut().zip(x).zip(w) {
             *o = o.fma(v, k);
         }

@@ -3,16 +3,17 @@
 #![allow(unsafe_code, reason = "gathers windows through checked layouts")]
 
 use super::super::lines::Shared;
-use super::{Geometry, Phase, inside};
+use super::{Block, Geometry, Phase, inside};
 use crate::cpu::{copy, pool};
 use crate::{Result, Tensor};
 
 /// Windows of planes as rows `[channel][tap]` of positions `p0..p1`.
 ///
-/// With `split`, the lines of the planes are as [`split_lines`] left them.
+/// With `split`, the lines of the planes are as [`split_lines`] left them. Rows begin `pitch` elements after each other.
 ///
 /// # Safety
 /// `src` points at dense planes of the geometry's size, `dst` has room for all rows.
+#[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn gather<E: Copy + Default>(
     src: *const E,
     channels: usize,
@@ -21,10 +22,10 @@ pub(super) unsafe fn gather<E: Copy + Default>(
     p0: usize,
     p1: usize,
     split: bool,
+    pitch: usize,
     dst: *mut E,
 ) {
     let [_, ch, cw] = phase.count;
-    let len = p1 - p0;
     let step = phase.advance[2];
     let mut row = dst;
     for c in 0..channels {
@@ -41,7 +42,7 @@ pub(super) unsafe fn gather<E: Copy + Default>(
                     d as i64 * phase.advance[0] + tap.at[0],
                     h as i64 * phase.advance[1] + tap.at[1],
                 );
-                // SAFETY: rows have `len` elements; sources are checked to lie within the plane.
+                // SAFETY: rows have room; sources are checked to lie within the plane.
                 unsafe {
                     if y < 0 || y >= size[0] as i64 || x < 0 || x >= size[1] as i64 {
                         for i in 0..w1 - w0 {
@@ -82,7 +83,7 @@ pub(super) unsafe fn gather<E: Copy + Default>(
                 p += w1 - w0;
             }
             // SAFETY: within `dst`.
-            row = unsafe { row.add(len) };
+            row = unsafe { row.add(pitch) };
         }
     }
 }
@@ -158,7 +159,7 @@ pub fn columns(out: &Tensor, x: &Tensor, g: &Geometry) -> Result<()> {
         for i in r {
             // SAFETY: plane and rows lie within the dense tensors.
             by_size!(item, E => unsafe {
-                gather::<E>(from.get().cast::<E>().add(i * plane), 1, g.size, phase, 0, g.positions(), false, to.get().cast::<E>().add(i * rows));
+                gather::<E>(from.get().cast::<E>().add(i * plane), 1, g.size, phase, 0, g.positions(), false, g.positions(), to.get().cast::<E>().add(i * rows));
             });
         }
     });
@@ -198,4 +199,44 @@ pub(super) fn split_lines(x: &Tensor, step: usize) -> Result<Tensor> {
         }
     });
     Ok(out)
+}
+
+/// Puts a block `[channel][position]` of image `n` of a phase into its places.
+pub(super) fn scatter(
+    out: &Tensor,
+    block: &Tensor,
+    phase: &Phase,
+    b: &Block,
+    n: usize,
+    first: usize,
+) {
+    let [_, ch, cw] = phase.count;
+    let s = out.strides();
+    let nd = out.ndim() - 2;
+    let spatial: [i64; 3] =
+        std::array::from_fn(|i| if i + nd >= 3 { s[2 + i + nd - 3] } else { 0 });
+    let step = spatial[2] as isize * phase.step[2] as isize;
+    let (row_step, item_step) = (block.strides()[0] as isize, block.strides()[1] as isize);
+    let channels = block.shape()[0] as usize;
+    let mut p = b.p0;
+    while p < b.p1 {
+        let t = [p / (ch * cw), p / cw % ch, p % cw];
+        let len = (cw - t[2]).min(b.p1 - p);
+        let at: i64 = (0..3)
+            .map(|i| (phase.first[i] + phase.step[i] * t[i]) as i64 * spatial[i])
+            .sum();
+        let offset = n as i64 * s[0] + first as i64 * s[1] + at;
+        by_size!(out.dtype().size(), E => {
+            let to = out.data_ptr().cast::<E>().wrapping_offset(offset as isize);
+            let from = block.data_ptr().cast::<E>().wrapping_offset((p - b.p0) as isize * item_step);
+            for c in 0..channels as isize {
+                let (to, from) = (to.wrapping_offset(c * s[1] as isize), from.wrapping_offset(c * row_step));
+                for i in 0..len as isize {
+                    // SAFETY: both rows lie within their tensors; no other task has these places.
+                    unsafe { *to.offset(i * step) = *from.offset(i * item_step) };
+                }
+            }
+        });
+        p += len;
+    }
 }

@@ -11,11 +11,12 @@ mod gather;
 
 use super::{copy, matrix, pool};
 use crate::{DType, Device, Result, Scalar, Tensor};
+use backward::innermost;
 pub use backward::weight_gradient;
 use direct::{direct, turned};
 pub use fold::fold;
 pub use gather::columns;
-use gather::{by_size, gather, gather_last, split_lines};
+use gather::{by_size, gather, gather_last, scatter, split_lines};
 
 /// Sizes of a convolution; missing leading dimensions have size 1.
 #[derive(Clone, Debug)]
@@ -164,7 +165,7 @@ pub fn convolve(
         return Ok(());
     }
     let x = if g.channels_last {
-        pixels(x)?
+        innermost(x, x.dtype())?
     } else {
         copy::dense(x, x.dtype())?
     };
@@ -203,12 +204,6 @@ fn channels(
     let bias = bias.map(wide).transpose()?;
     direct(&sum, &wide(x)?, &wide(w)?, bias.as_ref(), g)?;
     copy::copy(out, &sum)
-}
-
-/// A tensor with the channels innermost: itself if it is laid out so.
-fn pixels(t: &Tensor) -> Result<Tensor> {
-    let order: Vec<usize> = std::iter::once(0).chain(2..t.ndim()).chain([1]).collect();
-    copy::dense(&t.permuted(&order), t.dtype())
 }
 
 /// The weights of a phase, for each group `[output][input][tap]`, or `[tap][input][output]` with channels last.
@@ -281,17 +276,27 @@ fn blocks(
         phase,
     };
     let total = phase.count.iter().product::<usize>();
-    let width = work.width(total);
+    let (width, images) = (work.width(total), work.images(total));
     let cuts = total.div_ceil(width);
-    let tasks = g.batch * g.groups * cuts;
+    let tasks = g.batch.div_ceil(images) * g.groups * cuts;
     let run = |range: std::ops::Range<usize>| -> Result<()> {
-        let columns = work.room(!phase.is_plain(g), work.depth() * width)?;
-        let piece = work.room(phase.step != [1; 3], g.outputs / g.groups * width)?;
+        let (plain, width) = (phase.is_plain(g) && images == 1, width * images);
+        let columns = work.room(!plain, work.depth() * width)?;
+        let piece = work.room(
+            phase.step != [1; 3] || images > 1,
+            g.outputs / g.groups * width,
+        )?;
         for task in range {
             let (unit, p0) = (task / cuts, task % cuts * width);
-            let (n, group) = (unit / g.groups, unit % g.groups);
+            let (n, group) = (unit / g.groups * images, unit % g.groups);
             let p1 = total.min(p0 + width);
-            let block = Block { n, group, p0, p1 };
+            let block = Block {
+                n,
+                images: images.min(g.batch - n),
+                group,
+                p0,
+                p1,
+            };
             work.block(&block, columns.as_ref(), piece.as_ref())?;
         }
         Ok(())
@@ -308,9 +313,10 @@ fn blocks(
     failed.into_inner().ok().flatten().map_or(Ok(()), Err)
 }
 
-/// Positions of one group of one image.
+/// Positions of one group of one image, or all of several.
 struct Block {
     n: usize,
+    images: usize,
     group: usize,
     p0: usize,
     p1: usize,
@@ -349,7 +355,9 @@ impl Work<'_> {
         let mut width = if self.phase.is_plain(self.g) {
             total
         } else {
-            (BLOCK / bytes).max(96) / 32 * 32
+            // Weights are packed for each block: not for too few positions.
+            let width = (BLOCK / bytes).max(256);
+            total.div_ceil(total.div_ceil(width)).next_multiple_of(32)
         };
         let (units, shares) = (g.batch * g.groups, pool::num_threads() * 3);
         let work = total * (g.outputs / g.groups) * depth;
@@ -358,6 +366,19 @@ impl Work<'_> {
             width = width.min(share).max(96);
         }
         width.clamp(1, total.max(1))
+    }
+
+    /// How many images are gathered at a time, of so many positions each: several where they are small, so that weights are
+    /// packed less often.
+    fn images(&self, total: usize) -> usize {
+        let g = self.g;
+        let few = if self.phase.is_plain(g) { 64 } else { 192 };
+        if total == 0 || total >= few {
+            return 1;
+        }
+        let parts = g.batch.div_ceil((384 / total).max(1));
+        let parts = parts.max(pool::num_threads().div_ceil(g.groups));
+        g.batch.div_ceil(parts.min(g.batch).max(1)).max(1)
     }
 
     /// Memory for so many elements, if it is needed.
@@ -374,7 +395,11 @@ impl Work<'_> {
             self.by_planes(b, columns, piece)?
         };
         if piece.is_some() {
-            scatter(self.out, &block, self.phase, b, first);
+            let len = b.p1 - b.p0;
+            for i in 0..b.images {
+                let part = block.narrowed(1, (i * len) as i64, len as i64);
+                scatter(self.out, &part, self.phase, b, b.n + i, first);
+            }
         }
         Ok(())
     }
@@ -386,7 +411,7 @@ impl Work<'_> {
         columns: Option<&Tensor>,
         piece: Option<&Tensor>,
     ) -> Result<Tensor> {
-        let (g, depth, len) = (self.g, self.depth(), b.p1 - b.p0);
+        let (g, depth, len) = (self.g, self.depth(), (b.p1 - b.p0) * b.images);
         let (og, cg, pixel) = (g.outputs / g.groups, g.inputs / g.groups, g.inputs);
         let plane = g.size.iter().product::<usize>();
         let offset = b.n * plane * pixel + b.group * cg;
@@ -394,10 +419,11 @@ impl Work<'_> {
             None => matrix_in(&self.x, (len, cg), (pixel, 1), offset + b.p0 * pixel),
             Some(room) => {
                 // SAFETY: the image lies in `x`, the block has room.
-                by_size!(self.out.dtype().size(), E => unsafe {
-                    let from = self.x.data_ptr().cast::<E>().add(offset);
-                    gather_last::<E>(from, cg, pixel, g.size, self.phase, b.p0, b.p1, room.data_ptr().cast());
-                });
+                by_size!(self.out.dtype().size(), E => for i in 0..b.images { unsafe {
+                    let from = self.x.data_ptr().cast::<E>().add(offset + i * plane * pixel);
+                    let to = room.data_ptr().cast::<E>().add(i * (b.p1 - b.p0) * depth);
+                    gather_last::<E>(from, cg, pixel, g.size, self.phase, b.p0, b.p1, to);
+                }});
                 matrix_in(room, (len, depth), (depth, 1), 0)
             }
         };
@@ -421,7 +447,8 @@ impl Work<'_> {
         columns: Option<&Tensor>,
         piece: Option<&Tensor>,
     ) -> Result<Tensor> {
-        let (g, phase, depth, len) = (self.g, self.phase, self.depth(), b.p1 - b.p0);
+        let (g, phase, depth) = (self.g, self.phase, self.depth());
+        let (each, len) = (b.p1 - b.p0, (b.p1 - b.p0) * b.images);
         let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
         let plane = g.size.iter().product::<usize>();
         let offset = (b.n * g.inputs + b.group * cg) * plane;
@@ -429,10 +456,11 @@ impl Work<'_> {
             None => matrix_in(&self.x, (cg, len), (plane, 1), offset + b.p0),
             Some(room) => {
                 // SAFETY: the planes lie in `x`, the block has room.
-                by_size!(self.out.dtype().size(), E => unsafe {
-                    let from = self.x.data_ptr().cast::<E>().add(offset);
-                    gather::<E>(from, cg, g.size, phase, b.p0, b.p1, phase.advance[2] > 1, room.data_ptr().cast());
-                });
+                by_size!(self.out.dtype().size(), E => for i in 0..b.images { unsafe {
+                    let from = self.x.data_ptr().cast::<E>().add(offset + i * g.inputs * plane);
+                    let to = room.data_ptr().cast::<E>().add(i * each);
+                    gather::<E>(from, cg, g.size, phase, b.p0, b.p1, phase.advance[2] > 1, len, to);
+                }});
                 matrix_in(room, (depth, len), (len, 1), 0)
             }
         };
@@ -449,38 +477,5 @@ impl Work<'_> {
         let beta = Scalar::Int(i64::from(self.bias.is_some()));
         matrix::product(&c, &a, &k, Scalar::Int(1), beta, None)?;
         Ok(c)
-    }
-}
-
-/// Puts a block `[channel][position]` of a phase into its places.
-fn scatter(out: &Tensor, block: &Tensor, phase: &Phase, b: &Block, first: usize) {
-    let [_, ch, cw] = phase.count;
-    let s = out.strides();
-    let nd = out.ndim() - 2;
-    let spatial: [i64; 3] =
-        std::array::from_fn(|i| if i + nd >= 3 { s[2 + i + nd - 3] } else { 0 });
-    let step = spatial[2] as isize * phase.step[2] as isize;
-    let (row_step, item_step) = (block.strides()[0] as isize, block.strides()[1] as isize);
-    let channels = block.shape()[0] as usize;
-    let mut p = b.p0;
-    while p < b.p1 {
-        let t = [p / (ch * cw), p / cw % ch, p % cw];
-        let len = (cw - t[2]).min(b.p1 - p);
-        let at: i64 = (0..3)
-            .map(|i| (phase.first[i] + phase.step[i] * t[i]) as i64 * spatial[i])
-            .sum();
-        let offset = b.n as i64 * s[0] + first as i64 * s[1] + at;
-        by_size!(out.dtype().size(), E => {
-            let to = out.data_ptr().cast::<E>().wrapping_offset(offset as isize);
-            let from = block.data_ptr().cast::<E>().wrapping_offset((p - b.p0) as isize * item_step);
-            for c in 0..channels as isize {
-                let (to, from) = (to.wrapping_offset(c * s[1] as isize), from.wrapping_offset(c * row_step));
-                for i in 0..len as isize {
-                    // SAFETY: both rows lie within their tensors; no other task has these places.
-                    unsafe { *to.offset(i * step) = *from.offset(i * item_step) };
-                }
-            }
-        });
-        p += len;
     }
 }

@@ -32,6 +32,23 @@ macro_rules! parts {
         }
     };
 }
+/// A call of one of the rows below.
+macro_rules! gradient {
+    ($a:ident, $row:ident) => {
+        f::$row(
+            $a.grad_output,
+            $a.input,
+            $a.weight,
+            $a.stride,
+            $a.padding,
+            $a.dilation,
+            $a.transposed,
+            $a.output_padding,
+            $a.groups,
+        )
+    };
+}
+
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
@@ -82,32 +99,8 @@ pub static OPS: &[OpDef] = &[
 
 fn convolution_backward(a: &calls::_GradConvolutionBackward) -> Result<[Option<Tensor>; 3]> {
     let [input, weight, bias] = grad::needs(a.output_mask)?;
-    let input = input.then(|| {
-        f::_grad_convolution_input(
-            a.grad_output,
-            a.input,
-            a.weight,
-            a.stride,
-            a.padding,
-            a.dilation,
-            a.transposed,
-            a.output_padding,
-            a.groups,
-        )
-    });
-    let weight = weight.then(|| {
-        f::_grad_convolution_weight(
-            a.grad_output,
-            a.input,
-            a.weight,
-            a.stride,
-            a.padding,
-            a.dilation,
-            a.transposed,
-            a.output_padding,
-            a.groups,
-        )
-    });
+    let input = input.then(|| gradient!(a, _grad_convolution_input));
+    let weight = weight.then(|| gradient!(a, _grad_convolution_weight));
     let bias = bias.then(|| {
         let others: Dims = (0..a.grad_output.ndim() as i64)
             .filter(|&d| d != 1)
