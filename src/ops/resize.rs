@@ -93,7 +93,11 @@ fn detach_(a: &calls::DetachInplace) -> Result<Tensor> {
          gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/nn/modules/module.py as a solution."
     );
     let t = a.input.clone().with_requires_grad(false);
-    Ok(if a.input.node().is_some() { t.unlinked() } else { t })
+    Ok(if a.input.node().is_some() {
+        t.unlinked()
+    } else {
+        t
+    })
 }
 
 /// Refuses to resize what requires gradients, or shows a part of it.

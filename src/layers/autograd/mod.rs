@@ -236,7 +236,7 @@ impl Backward for Refused {
 
     fn apply(&self, _: &Arc<Link>, _: Grads) -> Result<Grads> {
         bail!(
-            NotImplemented,
+            Runtime,
             "derivative for aten::{} is not implemented",
             self.0.public_name()
         )

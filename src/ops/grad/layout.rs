@@ -349,7 +349,10 @@ fn as_strided_back(a: &calls::_GradAsStridedBack) -> Result<Tensor> {
     let read = seen(a.sizes, a.strides, a.input_offset)?;
     let ones = f::ones_like(&f::index_select(&memory, 0, &read)?)?;
     let shared = f::index_add(&of(&[length])?, 0, &read, &ones)?;
-    let memory = f::div(&memory, &f::ClampMin::new(&shared, 1i64).call()?)?;
+    let memory = f::div(
+        &memory,
+        &f::masked_fill(&shared, &f::eq(&shared, 0i64)?, 1i64)?,
+    )?;
     f::reshape(&f::index_select(&memory, 0, &read)?, a.sizes)
 }
 
@@ -362,19 +365,16 @@ fn circular_back(grad: &Tensor, sizes: &[i64], pad: &[i64]) -> Result<Tensor> {
         let (kept, cut) = (before.max(0), [(-before).max(0), (-after).max(0)]);
         let middle = f::narrow(&grad, dim, kept, size - cut[0] - cut[1])?;
         let mut made = f::constant_pad_nd(&middle, &padding(i, cut)[..])?;
+        // What was copied came from the ends of what was kept.
         if before > 0 {
             let part = f::narrow(&grad, dim, 0, before)?;
-            made = f::add(
-                &made,
-                &f::constant_pad_nd(&part, &padding(i, [size - before, 0])[..])?,
-            )?;
+            let at = [size - cut[1] - before, cut[1]];
+            made = f::add(&made, &f::constant_pad_nd(&part, &padding(i, at)[..])?)?;
         }
         if after > 0 {
             let part = f::narrow(&grad, dim, kept + size - cut[0] - cut[1], after)?;
-            made = f::add(
-                &made,
-                &f::constant_pad_nd(&part, &padding(i, [0, size - after])[..])?,
-            )?;
+            let at = [cut[0], size - cut[0] - after];
+            made = f::add(&made, &f::constant_pad_nd(&part, &padding(i, at)[..])?)?;
         }
         grad = made;
     }

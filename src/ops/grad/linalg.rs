@@ -324,8 +324,8 @@ fn cholesky(grad: &Tensor, factor: &Tensor, upper: bool) -> Result<Tensor> {
         (factor.clone(), grad.clone())
     };
     let lower = f::tril(&f::matmul(&f::mH(&l)?, &g)?)?;
-    let middle = symmetric(&with_diagonal_times(&lower, 0.5)?)?;
-    let left = f::linalg_solve_triangular(&f::mH(&l)?, &middle, true)?;
+    let above = f::mH(&f::Tril::new(&lower).diagonal(-1).call()?)?;
+    let left = f::linalg_solve_triangular(&f::mH(&l)?, &f::add(&lower, &above)?, true)?;
     let made = f::LinalgSolveTriangular::new(&l, &left, false)
         .left(false)
         .call()?;
@@ -391,11 +391,10 @@ fn tall_qr([gq, gr]: [Option<&Tensor>; 2], q: &Tensor, r: &Tensor) -> Result<Ten
         None => like(q, r.shape())?,
     };
     if let Some(g) = gq {
-        inner = f::sub(&inner, &f::matmul(&f::mH(g)?, q)?)?;
+        inner = f::sub(&inner, &f::matmul(&f::mH(q)?, g)?)?;
     }
     let upper = f::triu(&inner)?;
     let even = with_diagonal_times(&symmetric(&upper)?, 0.5)?;
-    let even = real_diagonal(&even)?;
     let mut made = f::matmul(q, &even)?;
     if let Some(g) = gq {
         made = f::add(&made, g)?;
@@ -403,16 +402,6 @@ fn tall_qr([gq, gr]: [Option<&Tensor>; 2], q: &Tensor, r: &Tensor) -> Result<Ten
     f::LinalgSolveTriangular::new(&f::mH(r)?, &made, false)
         .left(false)
         .call()
-}
-
-/// A matrix whose diagonal has no imaginary part.
-fn real_diagonal(t: &Tensor) -> Result<Tensor> {
-    if !t.dtype().is_complex() {
-        return Ok(t.clone());
-    }
-    let diagonal = f::LinalgDiagonal::new(t).call()?;
-    let real = f::to_dtype(&f::real(&diagonal)?, t.dtype())?;
-    f::add(t, &f::DiagEmbed::new(&f::sub(&real, &diagonal)?).call()?)
 }
 
 /// The differences of numbers, ones on the diagonal.
@@ -439,7 +428,9 @@ fn eigh(a: &calls::_GradEigh) -> Result<Tensor> {
         };
         return f::matmul(&f::mul(v, &f::unsqueeze(&g, -2)?)?, &turned);
     };
-    let inner = f::div(&f::matmul(&turned, gv)?, &gaps(l)?)?;
+    // Vectors of length one turn, and do nothing else.
+    let turn = f::mul(&skew(&f::matmul(&turned, gv)?)?, 0.5)?;
+    let inner = f::div(&turn, &gaps(l)?)?;
     let off = with_diagonal_times(&inner, 0.0)?;
     let inner = match by_values {
         Some(g) => f::add(&off, &f::DiagEmbed::new(&g).call()?)?,
@@ -468,13 +459,14 @@ fn svd(a: &calls::_GradSvd) -> Result<Tensor> {
         };
         return f::matmul(&f::mul(u, &f::unsqueeze(&g, -2)?)?, vh);
     }
-    if a.full_matrices && (a.U.shape() != u.shape() || a.Vh.shape() != vh.shape()) {
-        bail!(
-            Runtime,
-            "svd_backward: The gradient of the singular vectors that full_matrices=True adds is not determined; call \
-             linalg.svd(A, full_matrices=False)."
-        );
-    }
+    let gu = match a.gU {
+        Some(g) => Some(f::narrow(g, -1, 0, k)?),
+        None => None,
+    };
+    let gvh = match a.gVh {
+        Some(g) => Some(f::narrow(g, -2, 0, k)?),
+        None => None,
+    };
     let (m, n) = (u.shape()[u.ndim() - 2], vh.shape()[vh.ndim() - 1]);
     let apart = &gaps(&f::mul(s, s)?)?;
     let (row, column) = (&f::unsqueeze(s, -2)?, &f::unsqueeze(s, -1)?);
@@ -486,7 +478,7 @@ fn svd(a: &calls::_GradSvd) -> Result<Tensor> {
         });
         Ok(())
     };
-    let by_u = match a.gU {
+    let by_u = match &gu {
         Some(g) => Some(f::matmul(&f::mH(u)?, g)?),
         None => None,
     };
@@ -505,7 +497,7 @@ fn svd(a: &calls::_GradSvd) -> Result<Tensor> {
             put(f::DiagEmbed::new(&turn).call()?)?;
         }
     }
-    if let Some(g) = a.gVh {
+    if let Some(g) = &gvh {
         let by_v = f::matmul(vh, &f::mH(g)?)?;
         put(f::mul(&f::div(&skew(&by_v)?, apart)?, column)?)?;
     }
@@ -518,11 +510,11 @@ fn svd(a: &calls::_GradSvd) -> Result<Tensor> {
         by_u.is_some() && dtype.is_complex(),
     )?;
     let mut made = f::matmul(&f::matmul(u, &inner)?, vh)?;
-    if let Some(g) = a.gU.filter(|_| m > k) {
+    if let Some(g) = gu.as_ref().filter(|_| m > k) {
         let out = f::sub(g, &f::matmul(u, &f::matmul(&f::mH(u)?, g)?)?)?;
         made = f::add(&made, &f::matmul(&f::div(&out, row)?, vh)?)?;
     }
-    if let Some(g) = a.gVh.filter(|_| n > k) {
+    if let Some(g) = gvh.as_ref().filter(|_| n > k) {
         let out = f::sub(g, &f::matmul(&f::matmul(g, &f::mH(vh)?)?, vh)?)?;
         made = f::add(&made, &f::matmul(u, &f::div(&out, column)?)?)?;
     }

@@ -297,9 +297,7 @@ fn logcumsumexp(grad: &Tensor, x: &Tensor, result: &Tensor, dim: i64) -> Result<
         f::exp(&f::add(&back(&summed)?, x)?)
     };
     if x.dtype().is_complex() {
-        let scaled = f::mul(grad, &f::conj(&f::exp(&f::neg(result)?)?)?)?;
-        let sums = back(&f::cumsum(&back(&scaled)?, dim)?)?;
-        return f::mul(&sums, &f::conj(&f::exp(x)?)?);
+        return f::conj_physical(&scan(&f::log(&f::conj_physical(grad)?)?)?);
     }
     let lowest = f64::NEG_INFINITY;
     let positive = f::where_(&f::gt(grad, 0i64)?, &f::log(grad)?, lowest)?;

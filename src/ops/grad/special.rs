@@ -19,6 +19,34 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("c64[3]"),
     compose(
+        "_grad.nll_loss_of_many",
+        "(Tensor grad, Tensor input, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight)",
+        0,
+        |a| {
+            // More dimensions are one, as in the forward.
+            let (n, classes) = (a.input.shape()[0], a.input.shape()[1]);
+            let input = f::reshape(a.input, &[n, classes, 1, -1][..])?;
+            let target = f::reshape(a.target, &[n, 1, -1][..])?;
+            let grad = if a.reduction == 0 {
+                f::reshape(a.grad, &[n, 1, -1][..])?
+            } else {
+                a.grad.clone()
+            };
+            let made = f::_grad_nll_loss2d_backward(
+                &grad,
+                &input,
+                &target,
+                a.weight,
+                a.reduction,
+                a.ignore_index,
+                a.total_weight,
+            )?;
+            f::reshape(&made, a.input.shape())
+        },
+        "The gradient of nll_loss of more than two dimensions.",
+    )
+    .samples("f32[()], f32[2, 3, 4], i64[2, 4].below(3), None, 1, -100, f32(8.)"),
+    compose(
         "_grad.mvlgamma",
         "(Tensor grad, Tensor self, int p)",
         0,
@@ -113,8 +141,12 @@ pub static OPS: &[OpDef] = &[
             let kept = match a.reduce {
                 "sum" => a.grad.clone(),
                 "prod" => {
-                    let made = f::div(&f::mul(a.grad, a.result)?, a.input)?;
-                    f::masked_fill(&made, &f::eq(a.input, 0i64)?, 0i64)?
+                    // Without the zeros of the start the rest is a quotient.
+                    let start = f::masked_fill(a.input, &f::eq(a.input, 0i64)?, 1i64)?;
+                    let all = f::ScatterReduce::new(&start, a.dim, a.index, a.src, "prod")
+                        .include_self(a.include_self)
+                        .call()?;
+                    f::div(&f::mul(a.grad, &all)?, &start)?
                 }
                 "mean" => f::div(a.grad, &counted(a.grad, a.dim, a.index, a.include_self)?)?,
                 "amax" | "amin" => {

@@ -3,7 +3,7 @@
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
 use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
-use crate::ops::f;
+use crate::ops::{Args, f};
 use crate::ops::linalg::rules::{batch_note, check, columnwise, lead, plan, tail};
 use crate::{Result, Tensor, bail, ensure};
 use num_complex::Complex64 as C;
@@ -26,7 +26,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(values_rule, values),
         "The singular values.",
-    ).samples("f32[3, 4]"),
+    ).samples("f32[3, 4]")
+    .through(recorded_svdvals),
     compose(
         "svd",
         "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
@@ -54,7 +55,8 @@ pub static OPS: &[OpDef] = &[
             |a, upper, o| eigen(a.A, *upper, &o[0], None)
         ),
         "Eigenvalues of a Hermitian matrix.",
-    ).samples("f64[5, 5], UPLO='U'; c64[5, 5], UPLO='U'"),
+    ).samples("f64[5, 5], UPLO='U'; c64[5, 5], UPLO='U'")
+    .through(recorded_eigvalsh),
 ];
 
 fn singular_rule(a: &calls::LinalgSvd) -> Result<Plan> {
@@ -185,4 +187,20 @@ fn eigen(t: &Tensor, upper: bool, values: &Tensor, vectors: Option<&Tensor>) -> 
         Some(out) => matrices::write(out, &bases),
         None => Ok(()),
     }
+}
+
+/// Singular values with the vectors that their gradient needs.
+fn recorded_svdvals(args: &Args) -> Result<Ret> {
+    let [_, values, _] = f::LinalgSvd::new(args.tensor(0)?)
+        .full_matrices(false)
+        .call()?;
+    Ok(Ret::One(values))
+}
+
+/// Eigenvalues with the vectors that their gradient needs.
+fn recorded_eigvalsh(args: &Args) -> Result<Ret> {
+    let [values, _] = f::LinalgEigh::new(args.tensor(0)?)
+        .UPLO(args.str(1).unwrap_or("L"))
+        .call()?;
+    Ok(Ret::One(values))
 }

@@ -2,7 +2,7 @@
 
 use crate::cpu::pooling::Rule;
 use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
-use crate::ops::f;
+use crate::ops::{Args, f};
 use crate::ops::nn::pool::{Asked, Pooling, both, pooled, pooled_size, regular, run};
 use crate::{DType, Result, ensure};
 use torchlike_macros::operators;
@@ -57,7 +57,8 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(|a| rule(&asked!(a, 2, "max_pool2d"), false), run),
         "The largest elements of windows.",
-    ).samples("f32[1, 2, 6, 6], 2; f32[2, 6, 6], 3, 2, 1, ceil_mode=True"),
+    ).samples("f32[1, 2, 6, 6], 2; f32[2, 6, 6], 3, 2, 1, ceil_mode=True")
+    .through(recorded_max_pool2d),
     kernel(
         "max_pool2d_with_indices",
         "(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -72,7 +73,8 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(|a| rule(&asked!(a, 3, "max_pool3d"), false), run),
         "The largest elements of windows.",
-    ).samples("f32[1, 2, 4, 4, 4], 2"),
+    ).samples("f32[1, 2, 4, 4, 4], 2")
+    .through(recorded_max_pool3d),
     kernel(
         "max_pool3d_with_indices",
         "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -237,4 +239,26 @@ fn check_sequences(a: &Asked) -> Result<[i64; 4]> {
     let d = a.x.dtype();
     d.check_kernel(d.is_float(), "max_pool1d_impl")?;
     Ok([kernel, stride, padding, dilation])
+}
+
+/// A maximum with the indices that its gradient needs.
+fn recorded_max_pool2d(args: &Args) -> Result<Ret> {
+    let [made, _] = f::MaxPool2dWithIndices::new(args.tensor(0)?, &args.ints(1)?[..])
+        .stride(&args.ints(2)?[..])
+        .padding(&args.ints(3)?[..])
+        .dilation(&args.ints(4)?[..])
+        .ceil_mode(args.bool(5))
+        .call()?;
+    Ok(Ret::One(made))
+}
+
+/// A maximum with the indices that its gradient needs.
+fn recorded_max_pool3d(args: &Args) -> Result<Ret> {
+    let [made, _] = f::MaxPool3dWithIndices::new(args.tensor(0)?, &args.ints(1)?[..])
+        .stride(&args.ints(2)?[..])
+        .padding(&args.ints(3)?[..])
+        .dilation(&args.ints(4)?[..])
+        .ceil_mode(args.bool(5))
+        .call()?;
+    Ok(Ret::One(made))
 }
