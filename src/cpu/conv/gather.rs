@@ -7,6 +7,19 @@ use super::{Block, Geometry, Phase, inside};
 use crate::cpu::{copy, pool};
 use crate::{Result, Tensor};
 
+macro_rules! by_size {
+    ($size:expr, $E:ident => $e:expr) => {
+        match $size {
+            1 => { type $E = u8; $e }
+            2 => { type $E = u16; $e }
+            4 => { type $E = u32; $e }
+            8 => { type $E = u64; $e }
+            _ => { type $E = [u64; 2]; $e }
+        }
+    };
+}
+pub(super) use by_size;
+
 /// Windows of planes as rows `[channel][tap]` of positions `p0..p1`.
 ///
 /// With `split`, the lines of the planes are as [`split_lines`] left them. Rows begin `pitch` elements after each other.
@@ -61,11 +74,8 @@ pub(super) unsafe fn gather<E: Copy + Default>(
                                 part_start(at.rem_euclid(step) as usize, step as usize, size[2]);
                             let from = part as isize + at.div_euclid(step) as isize;
                             if b > a {
-                                std::ptr::copy_nonoverlapping(
-                                    line.offset(a as isize + from),
-                                    to.add(a - w0),
-                                    b - a,
-                                );
+                                let line = line.offset(a as isize + from);
+                                copy_line(line, to.add(a - w0), b - a);
                             }
                         } else {
                             let mut from = a as isize * step as isize + tap.at[2] as isize;
@@ -87,6 +97,70 @@ pub(super) unsafe fn gather<E: Copy + Default>(
         }
     }
 }
+
+/// Copies neighbouring elements; few ones without a call, as two pieces that may overlap.
+///
+/// # Safety
+/// Both sides have `n` elements and do not overlap.
+#[inline(always)]
+unsafe fn copy_line<E: Copy>(from: *const E, to: *mut E, n: usize) {
+    macro_rules! pieces {
+        ($n:literal) => {{
+            let (first, last) = (from.cast::<[E; $n]>(), from.add(n - $n).cast::<[E; $n]>());
+            to.cast::<[E; $n]>().write_unaligned(first.read_unaligned());
+            to.add(n - $n)
+                .cast::<[E; $n]>()
+                .write_unaligned(last.read_unaligned());
+        }};
+    }
+    // SAFETY: the caller's; no piece is longer than the line.
+    unsafe {
+        match n {
+            0 => {}
+            1 => pieces!(1),
+            2..4 => pieces!(2),
+            4..8 => pieces!(4),
+            8..16 => pieces!(8),
+            16..33 => pieces!(16),
+            _ => std::ptr::copy_nonoverlapping(from, to, n),
+        }
+    }
+}
+
+/// The weights `[group, input, output, tap]` of a transposed convolution as `[group, output, input, tap]`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub(super) fn turned_weights(w: &Tensor, [groups, c, o, k]: [usize; 4]) -> Result<Tensor> {
+    let w = copy::dense(w, w.dtype())?;
+    let shape = [groups, o, c, k].map(|v| v as i64);
+    let out = Tensor::empty(&shape, w.dtype(), crate::Device::CPU)?;
+    if out.numel() == 0 {
+        return Ok(out);
+    }
+    let (from, to) = (Shared::at(w.data_ptr()), Shared::at(out.data_ptr()));
+    // Some outputs at a time, so that reading and writing both go on where they were.
+    let cuts = o.div_ceil(OUTPUTS);
+    pool::parallel_for(groups * cuts, 1, |r| {
+        for i in r {
+            let (g, first) = (i / cuts, i % cuts * OUTPUTS);
+            by_size!(w.dtype().size(), E => for c1 in 0..c {
+                for o1 in first..o.min(first + OUTPUTS) {
+                    // SAFETY: the taps of one weight in both dense tensors; each is written by one task.
+                    unsafe {
+                        let from = from.get().cast::<E>().add(((g * c + c1) * o + o1) * k);
+                        let to = to.get().cast::<E>().add(((g * o + o1) * c + c1) * k);
+                        copy_line(from, to, k);
+                    }
+                }
+            });
+        }
+    });
+    Ok(out)
+}
+
+/// Outputs whose weights are turned at a time.
+const OUTPUTS: usize = 16;
 
 /// Windows of an image with channels innermost as rows of positions `[position][tap][channel]`.
 ///
@@ -126,19 +200,6 @@ pub(super) unsafe fn gather_last<E: Copy + Default>(
         }
     }
 }
-
-macro_rules! by_size {
-    ($size:expr, $E:ident => $e:expr) => {
-        match $size {
-            1 => { type $E = u8; $e }
-            2 => { type $E = u16; $e }
-            4 => { type $E = u32; $e }
-            8 => { type $E = u64; $e }
-            _ => { type $E = [u64; 2]; $e }
-        }
-    };
-}
-pub(super) use by_size;
 
 /// The windows of a dense `[batch, channels, ...]` tensor as `[batch, channels * taps, positions]` (`unfold`).
 ///

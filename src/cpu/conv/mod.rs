@@ -16,7 +16,7 @@ pub use backward::weight_gradient;
 use direct::{direct, turned};
 pub use fold::fold;
 pub use gather::columns;
-use gather::{by_size, gather, gather_last, scatter, split_lines};
+use gather::{by_size, gather, gather_last, scatter, split_lines, turned_weights};
 
 /// Sizes of a convolution; missing leading dimensions have size 1.
 #[derive(Clone, Debug)]
@@ -214,6 +214,9 @@ fn weights(w: &Tensor, g: &Geometry, phase: &Phase) -> Result<Tensor> {
         g.window.iter().product::<usize>(),
     );
     let all = phase.taps.len() == taps;
+    if all && g.transposed && !g.channels_last {
+        return turned_weights(w, [g.groups, cg, og, taps]);
+    }
     let w = copy::dense(w, w.dtype())?;
     let (groups, o, c, k) = (g.groups as i64, og as i64, cg as i64, taps as i64);
     // As [group, output, input, tap].
