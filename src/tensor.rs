@@ -43,6 +43,9 @@ const VIEW_OF_LEAF: u8 = 32;
 /// The Python class of this tensor handles its calls itself.
 const PYTHON: u8 = 64;
 
+/// Writes through it are not counted: what `.data` gives.
+const SILENT: u8 = 128;
+
 /// Flags that a layer always wants to see.
 pub(crate) const WATCHED: u8 = PYTHON;
 /// Flags of a view whose elements are changed when they are read.
@@ -285,6 +288,30 @@ impl Tensor {
         self.flags & LAZY != 0
     }
 
+    /// The same tensor, writes through which are not counted, or are.
+    #[must_use]
+    pub fn silent(self, on: bool) -> Self {
+        self.flag(SILENT, on)
+    }
+
+    /// Counts one change in place.
+    #[inline]
+    pub fn bump(&self) {
+        if self.flags & SILENT == 0 {
+            self.storage.bump();
+        }
+    }
+
+    /// How often the tensor's memory was changed in place.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        if self.flags & SILENT == 0 {
+            self.storage.version()
+        } else {
+            0
+        }
+    }
+
     /// True if gradients are wanted.
     #[inline]
     #[must_use]
@@ -374,7 +401,7 @@ impl Tensor {
     #[inline]
     #[must_use]
     pub(crate) fn look(&self, plan: &ViewPlan) -> Self {
-        let mut flags = self.flags & INFERENCE;
+        let mut flags = self.flags & (INFERENCE | SILENT);
         if !plan.detached {
             flags |= VIEW;
         }

@@ -10,6 +10,7 @@ use super::call::guard;
 use super::index;
 use super::object::PyTensor;
 use super::operators;
+use crate::tensor::Leaf;
 use crate::{DType, Device, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
@@ -93,6 +94,7 @@ pub fn plain(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
         // SAFETY: the block is that of an instance that `dealloc` has emptied, of this very class.
         unsafe {
             let o = ffi::PyObject_Init(block, class);
+            note_leaf(o, &t);
             place(o).write(PyTensor::new(t));
             ffi::PyObject_GC_Track(o.cast());
             return Ok(Bound::from_owned_ptr(py, o));
@@ -115,6 +117,7 @@ pub unsafe fn instance(
     // with the tensor at the place where `register` found it in an instance that pyo3 made.
     unsafe {
         let o = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class, 0))?;
+        note_leaf(o.as_ptr(), &t);
         place(o.as_ptr()).write(PyTensor::new(t));
         Ok(o)
     }
@@ -126,12 +129,40 @@ unsafe fn place(o: *mut ffi::PyObject) -> *mut PyTensor {
     unsafe { o.byte_add(PLACE.load(Relaxed)).cast() }
 }
 
+/// Notes that a leaf is this object, if it is none yet.
+#[inline]
+fn note_leaf(o: *mut ffi::PyObject, t: &Tensor) {
+    if let Some(leaf) = t.link().and_then(|l| l.as_leaf()) {
+        let _ = leaf
+            .object
+            .compare_exchange(0, o as usize, Relaxed, Relaxed);
+    }
+}
+
+/// Notes that the leaf that an object holds is this object.
+pub fn note_object(holder: &PyTensor) {
+    let at = std::ptr::from_ref(holder) as usize - PLACE.load(Relaxed);
+    note_leaf(at as *mut ffi::PyObject, holder.get());
+}
+
+/// The object that a leaf is.
+pub fn leaf_object<'py>(py: Python<'py>, leaf: &Leaf) -> Option<Bound<'py, PyAny>> {
+    let at = leaf.object.load(Relaxed) as *mut ffi::PyObject;
+    // SAFETY: an object is noted as long as it lives: `dealloc` forgets it first, and both hold the lock.
+    unsafe { Bound::from_borrowed_ptr_or_opt(py, at) }
+}
+
 /// Frees an instance of `Tensor` or of a class derived from it.
 unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
     // SAFETY: the interpreter calls this once, when no reference is left. Weak references and the dictionary go first, as
     // they may run code that looks at the object; then what is left is emptied memory. The places are those of the class.
     unsafe {
         ffi::PyObject_GC_UnTrack(o.cast());
+        if let Some(leaf) = (*place(o)).get().link().and_then(|l| l.as_leaf()) {
+            let _ = leaf
+                .object
+                .compare_exchange(o as usize, 0, Relaxed, Relaxed);
+        }
         let class = ffi::Py_TYPE(o);
         let weak: *mut *mut ffi::PyObject = o.byte_add(WEAK.load(Relaxed)).cast();
         if !weak.read().is_null() {

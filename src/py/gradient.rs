@@ -45,15 +45,15 @@ fn check_grad(t: &Tensor, g: &Tensor) -> PyResult<()> {
     if t.dtype() != g.dtype() {
         return Err(PyRuntimeError::new_err(format!(
             "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match.",
-            g.dtype().scalar_type(),
+            g.dtype().scalar_type().to_lowercase(),
             t.dtype().scalar_type()
         )));
     }
     if t.shape() != g.shape() {
         return Err(PyRuntimeError::new_err(format!(
-            "assigned grad has data of a different size. Expected size {} but got {}",
-            t.shape(),
-            g.shape()
+            "attempting to assign a gradient of size '{}' to a tensor of size '{}'. Please ensure that the gradient and the tensor are the same size",
+            g.shape(),
+            t.shape()
         )));
     }
     Ok(())
@@ -106,8 +106,13 @@ impl PyTensor {
         self.settled().requires_grad()
     }
     pub(super) fn set_requires_grad(&self, on: bool) -> PyResult<()> {
-        let t = self.get().clone();
-        if !t.is_leaf() && !on {
+        let t = self.settled().clone();
+        if !t.is_leaf() && on {
+            return Err(PyRuntimeError::new_err(
+                "you can only change requires_grad flags of leaf variables.",
+            ));
+        }
+        if !t.is_leaf() {
             return Err(PyRuntimeError::new_err(
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a \
                  subgraph that doesn't require differentiation use var_no_grad = var.detach().",
@@ -180,12 +185,20 @@ impl PyTensor {
                 types::type_name(value)
             )));
         };
+        if value.is(slf) {
+            return Err(PyRuntimeError::new_err(
+                "can't assign Variable as its own grad",
+            ));
+        }
         check_grad(&t, g)?;
         slf.get().set(t.with_grad(Some(Object::keep(value))));
         Ok(())
     }
     pub(super) fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        wrap(slf.py(), crate::ops::f::detach(slf.get().get())?)
+        wrap(
+            slf.py(),
+            crate::ops::f::detach(slf.get().get())?.silent(true),
+        )
     }
     pub(super) fn set_data(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let new = tensor_arg(value, "set_data", "data").map_err(|_| {
@@ -206,7 +219,7 @@ impl PyTensor {
             ));
         }
         let keep = old.requires_grad();
-        let new = new.clone().with_requires_grad(keep);
+        let new = new.clone().silent(false).with_requires_grad(keep);
         self.change(new);
         Ok(())
     }
@@ -228,7 +241,9 @@ impl PyTensor {
                 "only Tensors of floating point dtype can require gradients",
             ));
         }
-        slf.get().set_requires_grad(requires_grad)?;
+        if slf.get().settled().is_leaf() || !requires_grad {
+            slf.get().set_requires_grad(requires_grad)?;
+        }
         Ok(slf)
     }
     fn retain_grad(&self) -> PyResult<()> {

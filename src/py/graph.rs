@@ -1,5 +1,6 @@
 //! The graph as Python sees it: nodes, their hooks, and the walk back.
 
+use super::class;
 use super::dispatch::carried;
 use super::object::{PyTensor, is_tensor, tensor_ref, wrap};
 use super::results;
@@ -10,16 +11,14 @@ use crate::layers::autograd::recorded::Recorded;
 use crate::layers::autograd::views;
 use crate::ops::Arg;
 use crate::tensor::link::{Kind, lock};
-use crate::tensor::{Edge, Grads, Hook, Link, Meta, When};
+use crate::tensor::{Edge, Grads, Hook, Leaf, Link, Meta, When};
 use crate::{Result, Tensor};
 use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{
-    PyDict, PyList, PyTuple, PyType, PyWeakref, PyWeakrefMethods, PyWeakrefReference,
-};
+use pyo3::types::{PyDict, PyList, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
@@ -242,7 +241,7 @@ impl PyNode {
     /// The table of the hooks of a moment: before it runs, or after.
     fn _hooks<'py>(&self, py: Python<'py>, before: bool) -> PyResult<Bound<'py, PyAny>> {
         let when = if before { When::Before } else { When::After };
-        table(py, &self.link()?, when, None)
+        table(py, &self.link()?, when)
     }
 
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -290,11 +289,25 @@ impl PyNode {
     }
 }
 
+/// The tensor whose gradient gathers at a leaf: the object that it is, if that lives.
+fn variable_of<'py>(py: Python<'py>, link: &Arc<Link>, leaf: &Leaf) -> PyResult<Bound<'py, PyAny>> {
+    match class::leaf_object(py, leaf) {
+        Some(object) => Ok(object),
+        None => wrap(py, leaf.variable().tracked(link.clone(), 0)),
+    }
+}
+
 /// A value of a formula as a Python object.
 fn of_val(py: Python<'_>, v: Val) -> PyResult<Bound<'_, PyAny>> {
     Ok(match v {
         Val::None | Val::Undefined(_) => py.None().into_bound(py),
-        Val::Tensor(t) => wrap(py, t)?,
+        Val::Tensor(t) => match t.link().and_then(|l| l.as_leaf()) {
+            Some(leaf) => match class::leaf_object(py, leaf) {
+                Some(object) => object,
+                None => wrap(py, t)?,
+            },
+            None => wrap(py, t)?,
+        },
         Val::Tensors(list) => {
             let items = list.into_iter().map(|t| optional(py, t));
             PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any()
@@ -324,17 +337,10 @@ pub(super) fn optional(py: Python<'_>, t: Option<Tensor>) -> PyResult<Bound<'_, 
 struct Table {
     hooks: Py<PyAny>,
     when: When,
-    /// The tensor whose leaf it is, for hooks that want it.
-    leaf: Option<Py<PyWeakref>>,
 }
 
 /// The table of the hooks of a moment, made when it is first asked for.
-fn table<'py>(
-    py: Python<'py>,
-    link: &Arc<Link>,
-    when: When,
-    tensor: Option<&Bound<'py, PyTensor>>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn table<'py>(py: Python<'py>, link: &Arc<Link>, when: When) -> PyResult<Bound<'py, PyAny>> {
     let rare = link.make_rare();
     for (_, hook) in rare.hooks(|w| w == when) {
         let hook: &dyn Any = &*hook;
@@ -343,19 +349,9 @@ fn table<'py>(
         }
     }
     let hooks = py.import("collections")?.getattr("OrderedDict")?.call0()?;
-    let leaf = match tensor {
-        Some(t) => Some(
-            PyWeakrefReference::new(t.as_any())?
-                .into_any()
-                .cast_into::<PyWeakref>()?
-                .unbind(),
-        ),
-        None => None,
-    };
     let made = Table {
         hooks: hooks.clone().unbind(),
         when,
-        leaf,
     };
     rare.hook(when, Arc::new(made));
     Ok(hooks)
@@ -397,12 +393,8 @@ impl Table {
                     replace(&hook, grads, &made)?;
                 }
                 When::Gathered => {
-                    let known = self.leaf.as_ref().and_then(|w| w.bind(py).upgrade());
-                    let leaf = match (known, link.as_leaf()) {
-                        (Some(t), _) => t,
-                        (None, Some(l)) => wrap(py, l.variable().tracked(link.clone(), 0))?,
-                        (None, None) => continue,
-                    };
+                    let Some(leaf) = link.as_leaf() else { continue };
+                    let leaf = variable_of(py, link, leaf)?;
                     let made = hook.call1((leaf,))?;
                     if !made.is_none() {
                         return Err(PyRuntimeError::new_err(
@@ -506,7 +498,7 @@ fn _tensor_hooks<'py>(t: &Bound<'py, PyTensor>, gathered: bool) -> PyResult<Boun
     } else {
         When::Result(tensor.output_nr())
     };
-    table(t.py(), link, when, gathered.then_some(t))
+    table(t.py(), link, when)
 }
 
 /// Where the gradient of a tensor, or of a `GradientEdge`, goes.
@@ -551,9 +543,11 @@ fn _run_backward<'py>(
     let mut edges = Vec::with_capacity(inputs.len());
     for input in &inputs {
         let Some(edge) = edge_of(input)? else {
-            return Err(PyRuntimeError::new_err(
-                "One of the differentiated Tensors does not require grad",
-            ));
+            return Err(PyRuntimeError::new_err(if gather {
+                "can't retain_grad on Tensor that has requires_grad=False"
+            } else {
+                "One of the differentiated Tensors does not require grad"
+            }));
         };
         if gather && is_tensor(input) && edge.to.node().is_some() {
             edge.to.make_rare().retain(edge.nr);

@@ -48,6 +48,7 @@ impl PyTensor {
         t.settle();
         // SAFETY: as above. The old one is dropped after, as that may run code of Python's that looks here.
         let old = unsafe { std::mem::replace(&mut *self.0.get(), t) };
+        class::note_object(self);
         drop(old);
     }
 

@@ -73,6 +73,13 @@ impl Rare {
         self.with_kept(nr, |k| k.retains = true);
     }
 
+    /// The gradient of a result is kept no more; gives whether it was.
+    pub fn forget_retained(&self, nr: u16) -> bool {
+        let mut list = lock(&self.kept);
+        let found = list.iter_mut().find(|k| k.nr == nr);
+        found.is_some_and(|k| std::mem::replace(&mut k.retains, false))
+    }
+
     /// The results whose gradients are kept.
     #[must_use]
     pub fn retained(&self) -> Vec<u16> {

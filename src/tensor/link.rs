@@ -4,7 +4,7 @@ use super::Tensor;
 use super::hooks::Rare;
 use super::node::Node;
 use std::any::Any;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Locks a mutex; what it guards stays whole whoever panicked.
@@ -31,6 +31,8 @@ pub enum Kind {
 
 /// A tensor that no recorded call made.
 pub struct Leaf {
+    /// The object of a binding that the tensor is; 0 if there is none. The binding alone reads and writes it.
+    pub object: AtomicUsize,
     variable: Mutex<Tensor>,
     grad: Mutex<Option<Arc<dyn Keeper>>>,
 }
@@ -59,6 +61,7 @@ impl Link {
     /// The place of a leaf.
     pub(crate) fn leaf(variable: Tensor) -> Arc<Self> {
         Self::new(Kind::Leaf(Leaf {
+            object: AtomicUsize::new(0),
             variable: Mutex::new(variable),
             grad: Mutex::new(None),
         }))

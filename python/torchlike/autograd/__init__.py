@@ -80,7 +80,7 @@ def _first_grad(output: Any) -> Tensor | None:
 
 def _make_grads(outputs: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
     made: list[Any] = []
-    for i, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
+    for i, (output, grad) in enumerate(zip(outputs, grads, strict=False)):
         if isinstance(grad, Tensor):
             _check_given(output, grad, i, False)
             made.append(grad)
@@ -89,6 +89,8 @@ def _make_grads(outputs: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]
         else:
             kind = type(grad).__name__
             raise TypeError(f"gradients can be either Tensors or None, but got {kind}")
+    if len(outputs) != len(grads):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
     return tuple(made)
 
 
@@ -99,12 +101,7 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 def _given(grads: Any, count: int) -> tuple[Any, ...]:
     if grads is None:
         return (None,) * count
-    given = (grads,) if isinstance(grads, Tensor) else tuple(grads)
-    if len(given) != count:
-        raise RuntimeError(
-            f"got {count} tensors and {len(given)} gradients"
-        )
-    return given
+    return (grads,) if isinstance(grads, Tensor) else tuple(grads)
 
 
 def backward(

@@ -217,7 +217,7 @@ impl Walk<'_> {
         let mut ready = BinaryHeap::new();
         for (edge, grad) in roots {
             let (at, _) = self.task(&edge.to);
-            let grad = fitted(grad, &edge, || "the root".into(), 0)?;
+            let grad = fitted(grad, &edge, String::new, 0)?;
             self.add(at, edge.nr, grad)?;
             if self.tasks[at].waits == 0 && !ready.iter().any(|(_, a)| *a == at) {
                 ready.push((order(&edge.to), at));
@@ -379,6 +379,14 @@ fn validated(node: &Node, mut made: Grads) -> Result<Grads> {
     Ok(made)
 }
 
+/// Who gave a gradient; nothing for what the walk starts with.
+fn blamed(name: &str) -> String {
+    if name.is_empty() {
+        return String::new();
+    }
+    format!("Function {name} returned an ")
+}
+
 /// A gradient of the shape, type and device that an edge expects.
 fn fitted(grad: Tensor, edge: &Edge, name: impl Fn() -> String, i: usize) -> Result<Tensor> {
     let Meta {
@@ -391,8 +399,8 @@ fn fitted(grad: Tensor, edge: &Edge, name: impl Fn() -> String, i: usize) -> Res
         if !dims::broadcast(&shape, grad.shape()).is_ok_and(|both| both == *grad.shape()) {
             bail!(
                 Runtime,
-                "Function {} returned an invalid gradient at index {i} - got {} but expected shape compatible with {shape}",
-                name(),
+                "{}invalid gradient at index {i} - got {} but expected shape compatible with {shape}",
+                blamed(&name()),
                 grad.shape()
             );
         }
@@ -409,8 +417,8 @@ fn fitted(grad: Tensor, edge: &Edge, name: impl Fn() -> String, i: usize) -> Res
     if grad.device() != device && grad.ndim() > 0 {
         bail!(
             Runtime,
-            "Function {} returned an invalid gradient at index {i} - expected device {device} but got {}",
-            name(),
+            "{}invalid gradient at index {i} - expected device {device} but got {}",
+            blamed(&name()),
             grad.device()
         );
     }

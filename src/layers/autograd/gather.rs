@@ -95,7 +95,7 @@ fn obedient(variable: &Tensor, grad: &Tensor) -> Result<Tensor> {
             .memory_format(crate::MemoryFormat::Contiguous)
             .call();
     }
-    if obeys(variable, grad) && !grad.has_internal_overlap() {
+    if !mode::grad_enabled() && obeys(variable, grad) && !grad.has_internal_overlap() {
         return f::clone(grad);
     }
     let made =

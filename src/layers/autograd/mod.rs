@@ -82,6 +82,7 @@ fn track(c: Call, next: Next) -> Result<Ret> {
         (Grad::Through(f), _) => through(c, f),
         (Grad::Unstated, Body::Compose(_)) if matches!(c.form, Form::New) => next.call(c),
         (Grad::Unstated, Body::Compose(f)) => through(c, *f),
+        (_, Body::Become(_)) => next.call(c),
         (Grad::Unstated, Body::Forward(_)) | (Grad::Zero, _) => {
             check(&c)?;
             next.call(c)
@@ -108,7 +109,7 @@ fn through(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
     let ret = f(c.args)?;
     let result = match &ret {
         Ret::Same(0) => {
-            target.storage().bump();
+            target.bump();
             return Ok(ret);
         }
         Ret::Same(i) => c.args.tensor(*i)?.clone(),

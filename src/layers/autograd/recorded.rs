@@ -1,7 +1,7 @@
 //! Nodes of calls whose rows have a text: what they save, and how they give gradients.
 
 use super::eval::{Env, Val};
-use super::rule::{Of, Rule, Slot};
+use super::rule::{Asked, Of, Rule, Slot};
 use super::saved::{FREED, From, Saved};
 use crate::ops::{Arg, Args, Op, Ret};
 use crate::tensor::{Backward, Edge, Grads, Link, link::lock};
@@ -19,12 +19,8 @@ pub struct Recorded {
     starts: SmallVec<[u16; 4]>,
     /// Which result each of the node's outputs is.
     results: SmallVec<[u16; 2]>,
-    state: Mutex<State>,
-}
-
-struct State {
-    slots: SmallVec<[Held; 3]>,
-    released: bool,
+    /// What was saved, by slot.
+    state: Mutex<SmallVec<[Held; 3]>>,
 }
 
 /// What is in a slot.
@@ -32,6 +28,8 @@ struct State {
 enum Held {
     /// A value that is no tensor, or nothing as nobody needs it.
     Val(Val),
+    /// A tensor that was freed.
+    Gone,
     /// A tensor.
     Tensor(Saved),
     /// Several.
@@ -57,6 +55,7 @@ impl Before {
     /// # Errors
     /// If a tensor cannot be saved.
     pub fn look(args: &Args<'_>, rule: &'static Rule, written: bool) -> Result<Option<Self>> {
+        let (name, overload) = rule.name(args);
         let mut starts = SmallVec::new();
         let mut edges: SmallVec<[Option<Edge>; 2]> = SmallVec::new();
         let edge = |t: &Tensor| {
@@ -72,6 +71,7 @@ impl Before {
                 Arg::Tensor(t) => edges.push(edge(t)),
                 Arg::Tensors(list) => edges.extend(list.iter().map(|t| edge(t))),
                 Arg::OptTensors(list) => edges.extend(list.iter().map(|t| edge((*t)?))),
+                Arg::Scalar(_) if overload => {}
                 _ => edges.push(None),
             }
         }
@@ -81,7 +81,7 @@ impl Before {
         }
         let mut before = Self {
             rule,
-            name: rule.name(args),
+            name,
             starts,
             edges,
             slots: SmallVec::new(),
@@ -164,17 +164,13 @@ impl Before {
                 }
             };
         }
-        let state = State {
-            slots: self.slots,
-            released: false,
-        };
         let recorded = Recorded {
             op,
             rule: self.rule,
             name: self.name,
             starts: self.starts,
             results: results.clone(),
-            state: Mutex::new(state),
+            state: Mutex::new(self.slots),
         };
         Ok((recorded, self.edges))
     }
@@ -193,6 +189,7 @@ impl Held {
     fn unpack(&self, this: &Arc<Link>, name: &str) -> Result<Val> {
         Ok(match self {
             Self::Val(v) => v.clone(),
+            Self::Gone => bail!(Runtime, "{FREED}"),
             Self::Tensor(s) => Val::Tensor(s.unpack(this, name)?),
             Self::Tensors(list) => Val::Tensors(
                 list.iter()
@@ -218,10 +215,7 @@ impl Recorded {
         // The slots are copied first: unpacking may run code that comes back here.
         let slots = {
             let state = lock(&self.state);
-            if state.released && self.rule.slots.iter().any(Slot::used) {
-                bail!(Runtime, "{FREED}");
-            }
-            state.slots.clone()
+            state.clone()
         };
         slots.iter().map(|s| s.unpack(this, &self.name)).collect()
     }
@@ -232,12 +226,20 @@ impl Recorded {
     /// If it is gone, or was changed.
     pub fn saved(&self, this: &Arc<Link>) -> Result<Vec<(String, Val)>> {
         let values = self.unpacked(this)?;
-        Ok(self.names().zip(values).collect())
+        let shown = self.shown().map(|(i, _)| values[i].clone());
+        Ok(self.names().zip(shown).collect())
+    }
+
+    /// The slots that PyTorch's nodes show as well.
+    fn shown(&self) -> impl Iterator<Item = (usize, &'static Slot)> + '_ {
+        let hidden = [Some(Asked::Given), Some(Asked::DType), Some(Asked::Device)];
+        let slots = self.rule.slots.iter().enumerate();
+        slots.filter(move |(_, s)| s.used() && !hidden.contains(&s.asked))
     }
 
     /// The names of what was saved.
     pub fn names(&self) -> impl Iterator<Item = String> + '_ {
-        self.rule.slots.iter().map(|s| {
+        self.shown().map(|(_, s)| {
             let name = match s.of {
                 Of::Input(i) => self.op.schema.params[i].name.to_owned(),
                 Of::Result(0) if self.op.schema.returns == crate::ops::schema::Returns::One => {
@@ -300,8 +302,12 @@ impl Backward for Recorded {
 
     fn release(&self) {
         let mut state = lock(&self.state);
-        state.released = true;
-        let old = std::mem::take(&mut state.slots);
+        let freed = state.iter().map(|held| match held {
+            Held::Val(v) => Held::Val(v.clone()),
+            _ => Held::Gone,
+        });
+        let freed = freed.collect();
+        let old = std::mem::replace(&mut *state, freed);
         drop(state);
         drop(old);
     }

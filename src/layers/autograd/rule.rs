@@ -123,12 +123,12 @@ impl Asked {
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Self::Sizes => "sizes",
-            Self::Strides => "strides",
+            Self::Sizes => "sym_sizes",
+            Self::Strides => "sym_strides",
             Self::DType => "scalar_type",
             Self::Device => "device",
             Self::Ndim => "dim",
-            Self::Numel => "numel",
+            Self::Numel => "sym_numel",
             Self::Rows => "sym_size_minus_2",
             Self::Columns => "sym_size_minus_1",
             Self::Offset => "storage_offset",
@@ -295,9 +295,9 @@ impl Rule {
         })
     }
 
-    /// The name of the node of a call.
+    /// The name of the node of a call, and whether it is that of an overload that takes a number.
     #[must_use]
-    pub fn name(&'static self, args: &Args<'_>) -> Cow<'static, str> {
+    pub fn name(&'static self, args: &Args<'_>) -> (Cow<'static, str>, bool) {
         let number = |i: &usize| !matches!(args.values[*i], Arg::Tensor(_));
         let kinds = args.op.schema.params.iter();
         let mut operands = kinds
@@ -311,10 +311,11 @@ impl Rule {
             _ => 0,
         };
         let name = self.names.get(which).unwrap_or(&self.names[0]);
+        let overload = which > 0 && which < self.names.len();
         if name.contains('{') {
-            return Cow::Owned(filled(name, args));
+            return (Cow::Owned(filled(name, args)), overload);
         }
-        Cow::Borrowed(name)
+        (Cow::Borrowed(name), overload)
     }
 
     /// Whether a slot is filled, if only some inputs want a gradient.

@@ -186,6 +186,11 @@ pub fn wrote(
         let link = Link::of_node(node);
         super::anomaly::made(&link);
         made.set_head(&link);
+        // A gradient that is kept is that of the tensor as it is now.
+        let rare = target.link().and_then(|l| l.rare());
+        if rare.is_some_and(|r| r.forget_retained(target.output_nr())) {
+            link.make_rare().retain(0);
+        }
         return Ok(made.tracked(link, 0));
     };
     let mut edges = edges;

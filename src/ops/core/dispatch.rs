@@ -58,7 +58,7 @@ fn body(c: Call, seen: Seen) -> Result<Ret> {
             let target = c.args.tensor(0)?;
             let made = f(c.args)?;
             if !made.lies_as(target) {
-                made.storage().bump();
+                made.bump();
             }
             Ok(Ret::Become(Box::new(made)))
         }
@@ -168,7 +168,7 @@ fn view(c: Call, rule: fn(&Args) -> Result<Views>) -> Result<Ret> {
                 Views::One(plan) => base.viewed(&plan)?.in_place_of(base),
                 Views::List(_) => bail!(Runtime, "{}_ has several results", c.args.name()),
             };
-            base.storage().bump();
+            base.bump();
             Ok(Ret::Become(Box::new(made)))
         }
         Form::Out(outs) => {
@@ -185,7 +185,7 @@ fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
             writable::check_leaf(target)?;
             let result = f(c.args)?;
             if matches!(result, Ret::Same(0)) {
-                target.storage().bump();
+                target.bump();
                 return Ok(result);
             }
             let result = tensor_of(result, c.args)?;

@@ -49,13 +49,13 @@ pub fn place(
             }
             in_place(args, how, spec, target, fill)?;
             if counted {
-                target.storage().bump();
+                target.bump();
             }
             Ok(Ret::Same(0))
         }
         Form::Out(outs) => {
             into_outs(args, how, plan, outs, fill)?;
-            outs.iter().for_each(|o| o.storage().bump());
+            outs.iter().for_each(|o| o.bump());
             Ok(Ret::Tuple(Vec::new()))
         }
     }
@@ -87,7 +87,7 @@ fn grown(how: &Placing, spec: OutSpec, target: &Tensor, fill: &mut Fill) -> Resu
     let mut larger = target.clone();
     resize(&mut larger, fresh.shape(), None)?;
     copy_inside(&larger, &fresh)?;
-    larger.storage().bump();
+    larger.bump();
     Ok(Ret::Become(Box::new(larger)))
 }
 

@@ -345,7 +345,7 @@ fn recorded_linear(args: &Args) -> Result<Ret> {
     let (x, w, bias) = (args.tensor(0)?, args.tensor(1)?, args.opt_tensor(2));
     let made = match (x.ndim(), w.ndim(), bias) {
         (2, 2, Some(bias)) => f::addmm(bias, x, &f::t(w)?)?,
-        (3.., 2, Some(bias)) if x.is_contiguous() => {
+        (1 | 3.., 2, Some(bias)) if x.is_contiguous() => {
             let last = x.ndim() - 1;
             let rows = f::view(x, &[-1, x.shape()[last]][..])?;
             let shape = x.shape().with(last, w.shape()[0]);

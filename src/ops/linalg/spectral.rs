@@ -3,8 +3,8 @@
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
 use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
-use crate::ops::{Args, f};
 use crate::ops::linalg::rules::{batch_note, check, columnwise, lead, plan, tail};
+use crate::ops::{Args, f};
 use crate::{Result, Tensor, bail, ensure};
 use num_complex::Complex64 as C;
 use torchlike_macros::operators;

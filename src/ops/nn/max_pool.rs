@@ -2,8 +2,8 @@
 
 use crate::cpu::pooling::Rule;
 use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
-use crate::ops::{Args, f};
 use crate::ops::nn::pool::{Asked, Pooling, both, pooled, pooled_size, regular, run};
+use crate::ops::{Args, f};
 use crate::{DType, Result, ensure};
 use torchlike_macros::operators;
 
