@@ -64,7 +64,9 @@ class TestViewsAndIndices:
         check(
             lambda t: t[[1, 1, 0], :],
             x,
-            lambda g: row("_grad.index_backward", False, (g, [3, 4], [torch.tensor([1, 1, 0])]), {}),
+            lambda g: row(
+                "_grad.index_backward", False, (g, [3, 4], [torch.tensor([1, 1, 0])]), {}
+            ),
         )
 
     def test_a_masked_source(self):
@@ -84,9 +86,7 @@ class TestViewsAndIndices:
     def test_running_products(self, zeros):
         x = rand(2, 5)
         x[1, zeros] = 0
-        check(
-            lambda t: t.cumprod(1), x, lambda g: aten.cumprod_backward(g, x, 1, x.cumprod(1))
-        )
+        check(lambda t: t.cumprod(1), x, lambda g: aten.cumprod_backward(g, x, 1, x.cumprod(1)))
 
     def test_refusals(self):
         with pytest.raises(RuntimeError, match="expected matrix input"):
@@ -177,9 +177,7 @@ class TestConvolutions:
         with pytest.raises(RuntimeError, match="stride"):
             aten.convolution_backward(g, x, w, [2], [0], *lists[2:], [True] * 3)
         with pytest.raises(RuntimeError, match="output_mask"):
-            torch._C._call_row(
-                "_grad.convolution_backward", False, (g, x, w, *lists, [True]), {}
-            )
+            torch._C._call_row("_grad.convolution_backward", False, (g, x, w, *lists, [True]), {})
 
 
 def spread(*shape):
@@ -349,7 +347,9 @@ class TestResizing:
 class TestPads:
     @pytest.mark.parametrize("batch", [(), (2,)])
     @pytest.mark.parametrize("pad", [(1, 2, 0, 1, 2, 1), (0, 0, 1, 1, 0, 0), (-1, 1, 2, -1, 0, 1)])
-    @pytest.mark.parametrize(("kind", "mode"), [("reflection", "reflect"), ("replication", "replicate")])
+    @pytest.mark.parametrize(
+        ("kind", "mode"), [("reflection", "reflect"), ("replication", "replicate")]
+    )
     def test_every_kind(self, kind, mode, pad, batch):
         for n in (1, 2, 3):
             x, lengths = rand(*batch, 2, *(4, 3, 4)[:n]), list(pad[: 2 * n])

@@ -54,7 +54,9 @@ class TestAttention:
         assert not out[:, :, 1].any()
         for which, x in enumerate((q, k, v)):
             check(
-                lambda t, i=which: flash(*((q, k, v)[:i] + (t,) + (q, k, v)[i + 1 :]), attn_mask=mask)[0],
+                lambda t, i=which: flash(
+                    *((q, k, v)[:i] + (t,) + (q, k, v)[i + 1 :]), attn_mask=mask
+                )[0],
                 x,
                 lambda g, i=which: aten._scaled_dot_product_flash_attention_for_cpu_backward(
                     g, q, k, v, out, sums, 0.0, False, attn_mask=mask
@@ -121,16 +123,31 @@ class TestGrids:
                 check(
                     lambda t, size=size, align=align: torch.affine_grid_generator(t, size, align),
                     rand(2, n, n + 1),
-                    lambda g, size=size, align=align: aten.affine_grid_generator_backward(g, size, align),
+                    lambda g, size=size, align=align: aten.affine_grid_generator_backward(
+                        g, size, align
+                    ),
                 )
 
     def test_places_that_are_no_numbers(self):
         x = torch.arange(6.0).reshape(1, 1, 2, 3)
-        grid = torch.tensor([math.nan, math.inf, -math.inf, 1e30]).reshape(1, 1, 4, 1).expand(1, 1, 4, 2)
-        assert F.grid_sample(x, grid, padding_mode="border", align_corners=False).flatten().tolist() == [0, 5, 0, 5]
-        assert F.grid_sample(x, grid, mode="nearest", align_corners=False).flatten().tolist() == [0, 0, 0, 0]
+        grid = (
+            torch.tensor([math.nan, math.inf, -math.inf, 1e30])
+            .reshape(1, 1, 4, 1)
+            .expand(1, 1, 4, 2)
+        )
+        assert F.grid_sample(
+            x, grid, padding_mode="border", align_corners=False
+        ).flatten().tolist() == [0, 5, 0, 5]
+        assert F.grid_sample(x, grid, mode="nearest", align_corners=False).flatten().tolist() == [
+            0,
+            0,
+            0,
+            0,
+        ]
         for mode, outside in itertools.product((0, 1, 2), (0, 1, 2)):
-            aten.grid_sampler_2d_backward(torch.ones(1, 1, 1, 4), x, grid, mode, outside, True, [True, True])
+            aten.grid_sampler_2d_backward(
+                torch.ones(1, 1, 1, 4), x, grid, mode, outside, True, [True, True]
+            )
 
     def test_refusals(self):
         x, grid = rand(2, 3, 5, 6), rand(2, 4, 7, 2)

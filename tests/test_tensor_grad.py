@@ -31,9 +31,12 @@ def test_a_gradient_is_one_object_outside_of_the_dict():
 
 def test_views_and_results_have_none():
     t = with_grad(2, 3)
-    for made in (t.detach(), t.view(6), t[0], t + 1, t.clone(), t.data, t.T):
+    for made in (t.detach(), t.data):
         assert made.grad is None
-    assert t.reshape(2, 3) is not t and t.reshape(2, 3).grad is None
+    for made in (t.view(6), t[0], t + 1, t.clone(), t.T):
+        with pytest.warns(UserWarning, match="not a leaf"):
+            assert made.grad is None
+    assert t.reshape(2, 3) is not t
 
 
 def test_it_stays_when_contents_change():
@@ -72,7 +75,7 @@ def test_what_does_not_fit_is_refused():
     t = torch.ones(2)
     with pytest.raises(TypeError, match="expected to be a Tensor or None"):
         t.grad = 1
-    with pytest.raises(RuntimeError, match="different size"):
+    with pytest.raises(RuntimeError, match="gradient of size"):
         t.grad = torch.ones(3)
     assert t.grad is None
 

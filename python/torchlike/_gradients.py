@@ -54,5 +54,3 @@ def register_post_accumulate_grad_hook(
     if self.grad_fn is not None:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     return _add(_C._tensor_hooks(self, True), hook)
-
-

@@ -65,6 +65,7 @@ pub mod f {
     pub use super::grad::resize::calls::*;
     pub use super::grad::softmax::calls::*;
     pub use super::grad::special::calls::*;
+    pub use super::grad::spectral::calls::*;
     pub use super::index::advanced::calls::*;
     pub use super::index::along::calls::*;
     pub use super::index::mask::calls::*;
@@ -138,13 +139,13 @@ pub mod f {
 /// The families of the table.
 static FAMILIES: &[&[OpDef]] = &[
     pointwise::unary::OPS,
-    grad::index::OPS,
     grad::layout::OPS,
     grad::linalg::OPS,
     grad::pointwise::OPS,
     grad::products::OPS,
     grad::reduce::OPS,
     grad::special::OPS,
+    grad::spectral::OPS,
     pointwise::binary::OPS,
     copy::OPS,
     resize::OPS,

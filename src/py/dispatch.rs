@@ -4,6 +4,7 @@
 //! (they are registered), and of the arguments of the call that Python made (they are noted while it lasts).
 
 use super::convert::PyGenerator;
+use super::error::carried;
 use super::object::{PyTensor, instance, is_tensor, wrap};
 use super::results::scalar;
 use super::types::{self, device, dtype};
@@ -12,7 +13,7 @@ use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Body, Ret, Value};
 use crate::ops::schema::{NONE, Returns};
 use crate::ops::{Call, Form};
-use crate::{Dims, Error, ErrorKind, Result, Scalar, Storage, Tensor, mode};
+use crate::{Dims, Result, Scalar, Storage, Tensor, mode};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -29,8 +30,6 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// The composite that runs.
     static WITHIN: Cell<Option<&'static str>> = const { Cell::new(None) };
-    /// An exception on its way through the core.
-    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
 /// True if a dispatch mode is on.
@@ -254,22 +253,6 @@ fn leaves(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
         )
     })?;
     Ok(seen.bind(py))
-}
-
-/// A Python exception as an error of the core; the binding finds the exception again.
-pub(super) fn carried(e: PyErr) -> Error {
-    let text = e.to_string();
-    RAISED.with_borrow_mut(|r| *r = Some(e));
-    Error::new(ErrorKind::Runtime, text)
-}
-
-/// The exception that a handler raised, if that is what the error stands for.
-pub fn raised(error: &Error) -> Option<PyErr> {
-    let waiting =
-        RAISED.with_borrow(|r| r.as_ref().is_some_and(|e| e.to_string() == error.message()));
-    waiting
-        .then(|| RAISED.with_borrow_mut(Option::take))
-        .flatten()
 }
 
 /// `(row, form, values, outs, is a leaf here, the composite that makes the call)`, what Python sees of a call.

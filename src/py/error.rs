@@ -5,6 +5,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::*;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use std::cell::RefCell;
 
 create_exception!(
     torchlike,
@@ -32,11 +33,32 @@ fn unpickling(py: Python<'_>, message: String) -> PyErr {
     }
 }
 
+thread_local! {
+    /// An exception on its way through the core.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// A Python exception as an error of the core; the binding finds the exception again.
+pub fn carried(e: PyErr) -> Error {
+    let text = e.to_string();
+    RAISED.with_borrow_mut(|r| *r = Some(e));
+    Error::new(ErrorKind::Runtime, text)
+}
+
+/// The exception that a handler raised, if that is what the error stands for.
+fn raised(error: &Error) -> Option<PyErr> {
+    let waiting =
+        RAISED.with_borrow(|r| r.as_ref().is_some_and(|e| e.to_string() == error.message()));
+    waiting
+        .then(|| RAISED.with_borrow_mut(Option::take))
+        .flatten()
+}
+
 impl From<Error> for PyErr {
     #[cold]
     fn from(e: Error) -> Self {
         // What a handler of dispatch raised went through the core as text.
-        if let Some(raised) = super::dispatch::raised(&e) {
+        if let Some(raised) = raised(&e) {
             return raised;
         }
         let text = e.message().to_owned();

@@ -1,6 +1,6 @@
 //! Functions whose gradient the user writes (`autograd.Function`): their nodes are Python objects.
 
-use super::dispatch::carried;
+use super::error::carried;
 use super::graph::{PyNode, optional};
 use super::object::{PyTensor, tensor_ref, wrap};
 use crate::layers::autograd::saved::{self, Packed, Packer, Saved};
@@ -107,7 +107,7 @@ impl PySaved {
         let name = link
             .node()
             .map_or_else(String::new, |n| n.body().name().into_owned());
-        wrap(py, self.0.unpack(&link, &name)?)
+        wrap(py, self.0.unpack(&link, &name, true)?)
     }
 }
 

@@ -1,20 +1,15 @@
 //! The graph as Python sees it: nodes, their hooks, and the walk back.
 
 use super::class;
-use super::dispatch::carried;
-use super::object::{PyTensor, is_tensor, tensor_ref, wrap};
+use super::object::wrap;
 use super::results;
-use crate::layers::autograd::anomaly::{self, Witness};
-use crate::layers::autograd::engine::{self, Options};
+use crate::Tensor;
 use crate::layers::autograd::eval::Val;
 use crate::layers::autograd::recorded::Recorded;
-use crate::layers::autograd::views;
 use crate::ops::Arg;
 use crate::tensor::link::{Kind, lock};
-use crate::tensor::{Edge, Grads, Hook, Leaf, Link, Meta, When};
-use crate::{Result, Tensor};
-use pyo3::PyTypeInfo;
-use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
+use crate::tensor::{Leaf, Link, Meta, When};
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -241,7 +236,7 @@ impl PyNode {
     /// The table of the hooks of a moment: before it runs, or after.
     fn _hooks<'py>(&self, py: Python<'py>, before: bool) -> PyResult<Bound<'py, PyAny>> {
         let when = if before { When::Before } else { When::After };
-        table(py, &self.link()?, when)
+        super::grad_hooks::table(py, &self.link()?, when)
     }
 
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -290,7 +285,11 @@ impl PyNode {
 }
 
 /// The tensor whose gradient gathers at a leaf: the object that it is, if that lives.
-fn variable_of<'py>(py: Python<'py>, link: &Arc<Link>, leaf: &Leaf) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn variable_of<'py>(
+    py: Python<'py>,
+    link: &Arc<Link>,
+    leaf: &Leaf,
+) -> PyResult<Bound<'py, PyAny>> {
     match class::leaf_object(py, leaf) {
         Some(object) => Ok(object),
         None => wrap(py, leaf.variable().tracked(link.clone(), 0)),
@@ -333,319 +332,6 @@ pub(super) fn optional(py: Python<'_>, t: Option<Tensor>) -> PyResult<Bound<'_, 
     }
 }
 
-/// The Python hooks of one moment of one place: a dictionary, in order, that handles take them out of.
-struct Table {
-    hooks: Py<PyAny>,
-    when: When,
-}
-
-/// The table of the hooks of a moment, made when it is first asked for.
-fn table<'py>(py: Python<'py>, link: &Arc<Link>, when: When) -> PyResult<Bound<'py, PyAny>> {
-    let rare = link.make_rare();
-    for (_, hook) in rare.hooks(|w| w == when) {
-        let hook: &dyn Any = &*hook;
-        if let Some(table) = hook.downcast_ref::<Table>() {
-            return Ok(table.hooks.bind(py).clone());
-        }
-    }
-    let hooks = py.import("collections")?.getattr("OrderedDict")?.call0()?;
-    let made = Table {
-        hooks: hooks.clone().unbind(),
-        when,
-    };
-    rare.hook(when, Arc::new(made));
-    Ok(hooks)
-}
-
-impl Hook for Table {
-    fn run(&self, link: &Arc<Link>, grads: &mut Grads, others: Option<&Grads>) -> Result<()> {
-        Python::attach(|py| self.call(py, link, grads, others)).map_err(carried)
-    }
-}
-
-impl Table {
-    fn call(
-        &self,
-        py: Python<'_>,
-        link: &Arc<Link>,
-        grads: &mut Grads,
-        others: Option<&Grads>,
-    ) -> PyResult<()> {
-        let hooks = self.hooks.bind(py).call_method0("values")?;
-        let hooks = PyList::type_object(py).call1((hooks,))?;
-        for hook in hooks.try_iter()? {
-            let hook = hook?;
-            match self.when {
-                When::Result(_) => {
-                    let given = optional(py, grads[0].clone())?;
-                    let made = hook.call1((&given,))?;
-                    if !made.is_none() {
-                        grads[0] = Some(checked(&hook, grads[0].as_ref(), &made)?);
-                    }
-                }
-                When::Before => {
-                    let made = hook.call1((all(py, grads)?,))?;
-                    replace(&hook, grads, &made)?;
-                }
-                When::After => {
-                    let others = all(py, others.unwrap_or(&Grads::new()))?;
-                    let made = hook.call1((all(py, grads)?, others))?;
-                    replace(&hook, grads, &made)?;
-                }
-                When::Gathered => {
-                    let Some(leaf) = link.as_leaf() else { continue };
-                    let leaf = variable_of(py, link, leaf)?;
-                    let made = hook.call1((leaf,))?;
-                    if !made.is_none() {
-                        return Err(PyRuntimeError::new_err(
-                            "Tensor post accumulate grad hooks should return None.",
-                        ));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn all<'py>(py: Python<'py>, grads: &Grads) -> PyResult<Bound<'py, PyTuple>> {
-    let items = grads.iter().map(|g| optional(py, g.clone()));
-    PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)
-}
-
-fn hook_name(hook: &Bound<'_, PyAny>) -> String {
-    hook.getattr("__name__")
-        .map_or_else(|_| "<unknown>".to_owned(), |n| n.to_string())
-}
-
-/// What a hook gave in place of a gradient.
-fn checked(
-    hook: &Bound<'_, PyAny>,
-    old: Option<&Tensor>,
-    made: &Bound<'_, PyAny>,
-) -> PyResult<Tensor> {
-    let Some(new) = tensor_ref(made) else {
-        return Err(PyTypeError::new_err(format!(
-            "expected Variable, but hook returned '{}'",
-            super::types::type_name(made)
-        )));
-    };
-    let name = || hook_name(hook);
-    let Some(old) = old else {
-        return Ok(new.clone());
-    };
-    if old.dtype() != new.dtype() {
-        return Err(PyRuntimeError::new_err(format!(
-            "hook '{}' has changed the type of value (was torch.{} got torch.{})",
-            name(),
-            crate::ops::view::shape::type_name(old).trim_start_matches("torch."),
-            crate::ops::view::shape::type_name(new).trim_start_matches("torch."),
-        )));
-    }
-    if old.device() != new.device() {
-        return Err(PyRuntimeError::new_err(format!(
-            "hook '{}' has changed the device of value",
-            name()
-        )));
-    }
-    if old.shape() != new.shape() {
-        return Err(PyRuntimeError::new_err(format!(
-            "hook '{}' has changed the size of value",
-            name()
-        )));
-    }
-    Ok(new.clone())
-}
-
-/// Puts what a hook gave in the place of all gradients.
-fn replace(hook: &Bound<'_, PyAny>, grads: &mut Grads, made: &Bound<'_, PyAny>) -> PyResult<()> {
-    if made.is_none() {
-        return Ok(());
-    }
-    let items: Vec<Bound<'_, PyAny>> = match made.cast::<PyTuple>() {
-        Ok(t) => t.iter().collect(),
-        Err(_) => vec![made.clone()],
-    };
-    if items.len() != grads.len() {
-        return Err(PyRuntimeError::new_err(format!(
-            "hook '{}' has returned an incorrect number of values (got {}, but expected {})",
-            hook_name(hook),
-            items.len(),
-            grads.len()
-        )));
-    }
-    for (place, item) in grads.iter_mut().zip(items) {
-        *place = if item.is_none() {
-            None
-        } else {
-            Some(checked(hook, place.as_ref(), &item)?)
-        };
-    }
-    Ok(())
-}
-
-/// The table of a tensor's hooks: of its gradient, or (`gathered`) of what follows once its leaf has gathered it.
-#[pyfunction]
-fn _tensor_hooks<'py>(t: &Bound<'py, PyTensor>, gathered: bool) -> PyResult<Bound<'py, PyAny>> {
-    let tensor = views::current(t.get().get());
-    let Some(link) = tensor.link() else {
-        return Err(PyRuntimeError::new_err(
-            "cannot register a hook on a tensor that doesn't require gradient",
-        ));
-    };
-    let when = if gathered {
-        When::Gathered
-    } else {
-        When::Result(tensor.output_nr())
-    };
-    table(t.py(), link, when)
-}
-
-/// Where the gradient of a tensor, or of a `GradientEdge`, goes.
-fn edge_of(o: &Bound<'_, PyAny>) -> PyResult<Option<Edge>> {
-    if let Some(t) = tensor_ref(o) {
-        return Ok(views::current(t).edge());
-    }
-    let node = o.getattr("node")?;
-    let nr: u16 = o.getattr("output_nr")?.extract()?;
-    let to = node.cast::<PyNode>()?.get().link()?;
-    Ok(Some(Edge { to, nr }))
-}
-
-/// Walks back from `tensors`, whose gradients are `grads`; see `torchlike.autograd.backward` and `grad`.
-#[pyfunction]
-#[pyo3(signature = (tensors, grads, keep_graph, create_graph, inputs, allow_unreachable, gather))]
-#[allow(clippy::too_many_arguments, reason = "those of PyTorch's function")]
-fn _run_backward<'py>(
-    py: Python<'py>,
-    tensors: Vec<Bound<'py, PyAny>>,
-    grads: Vec<Option<Bound<'py, PyAny>>>,
-    keep_graph: bool,
-    create_graph: bool,
-    inputs: Vec<Bound<'py, PyAny>>,
-    allow_unreachable: bool,
-    gather: bool,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let mut roots = Vec::with_capacity(tensors.len());
-    for (i, (t, g)) in tensors.iter().zip(&grads).enumerate() {
-        let Some(edge) = edge_of(t)? else {
-            return Err(PyRuntimeError::new_err(format!(
-                "element {i} of tensors does not require grad and does not have a grad_fn"
-            )));
-        };
-        let Some(g) = g.as_ref().and_then(|g| tensor_ref(g)) else {
-            return Err(PyRuntimeError::new_err(format!(
-                "element {i} of gradients tuple is None, but the corresponding Tensor requires grad"
-            )));
-        };
-        roots.push((edge, g.clone()));
-    }
-    let mut edges = Vec::with_capacity(inputs.len());
-    for input in &inputs {
-        let Some(edge) = edge_of(input)? else {
-            return Err(PyRuntimeError::new_err(if gather {
-                "can't retain_grad on Tensor that has requires_grad=False"
-            } else {
-                "One of the differentiated Tensors does not require grad"
-            }));
-        };
-        if gather && is_tensor(input) && edge.to.node().is_some() {
-            edge.to.make_rare().retain(edge.nr);
-        }
-        edges.push(edge);
-    }
-    let options = Options {
-        keep_graph,
-        create_graph,
-        inputs: edges,
-        gather,
-    };
-    let made = py.detach(|| engine::run(roots, &options))?;
-    if !allow_unreachable && made.iter().any(Option::is_none) {
-        return Err(PyRuntimeError::new_err(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is \
-             the desired behavior.",
-        ));
-    }
-    let items = made.into_iter().map(|g| optional(py, g));
-    PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)
-}
-
-/// The object of the place whose gradient edge a tensor has: its node, or the gathering of a leaf.
-#[pyfunction]
-fn _gradient_node<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
-    match views::current(t.get().get()).edge() {
-        Some(edge) => object(t.py(), &edge.to),
-        None => Ok(t.py().None().into_bound(t.py())),
-    }
-}
-
-/// The number of the walk that goes on on this thread, or -1.
-#[pyfunction]
-fn _current_graph_task_id() -> i64 {
-    engine::current().map_or(-1, i64::from)
-}
-
-/// Whether the walk that goes on on this thread runs a node.
-///
-/// Raises: RuntimeError outside of a walk.
-#[pyfunction]
-fn _will_engine_execute_node(node: &PyNode) -> PyResult<bool> {
-    if engine::current().is_none() {
-        return Err(PyRuntimeError::new_err(
-            "_get_should_execute_nodes should only be called during the backward pass",
-        ));
-    }
-    Ok(engine::will_run(&*node.link()?))
-}
-
-/// The text of a saved tensor that was freed.
-#[pyfunction]
-fn _freed_text() -> &'static str {
-    crate::layers::autograd::saved::FREED
-}
-
-/// Notes where calls were made, in Python.
-struct Stacks;
-
-impl Stacks {
-    fn tell(link: &Arc<Link>, what: &str) {
-        Python::attach(|py| {
-            let told = object(py, link).and_then(|node| {
-                py.import("torchlike.autograd.anomaly_mode")?
-                    .call_method1(what, (node,))
-            });
-            if let Err(e) = told {
-                e.write_unraisable(py, None);
-            }
-        });
-    }
-}
-
-impl Witness for Stacks {
-    fn made(&self, link: &Arc<Link>) {
-        Self::tell(link, "_made");
-    }
-    fn failed(&self, link: &Arc<Link>) {
-        Self::tell(link, "_failed");
-    }
-}
-
-/// Switches watching for what goes wrong, and gives what it was.
-#[pyfunction]
-fn _set_anomaly(on: bool, numbers: bool) -> (bool, bool) {
-    anomaly::set_witness(Box::new(Stacks));
-    let before = anomaly::get();
-    anomaly::set(on, numbers);
-    before
-}
-
-/// Whether nodes are watched, and whether gradients are searched for what is no number.
-#[pyfunction]
-fn _anomaly() -> (bool, bool) {
-    anomaly::get()
-}
-
 /// Shows the garbage collector what a place holds that nobody else does.
 pub(super) fn visit(link: &Link, visit: &PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
     if let Some(node) = link.node() {
@@ -654,27 +340,10 @@ pub(super) fn visit(link: &Link, visit: &PyVisit<'_>) -> std::result::Result<(),
             visit.call(&custom.ctx)?;
         }
     }
-    let Some(rare) = link.rare() else {
-        return Ok(());
-    };
-    for (_, hook) in rare.hooks(|_| true) {
-        let hook: &dyn Any = &*hook;
-        if let Some(table) = hook.downcast_ref::<Table>() {
-            visit.call(&table.hooks)?;
-        }
-    }
-    Ok(())
+    super::grad_hooks::visit(link, visit)
 }
 
-/// Adds the class and functions to the module.
+/// Adds the class to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyNode>()?;
-    m.add_function(wrap_pyfunction!(_tensor_hooks, m)?)?;
-    m.add_function(wrap_pyfunction!(_gradient_node, m)?)?;
-    m.add_function(wrap_pyfunction!(_set_anomaly, m)?)?;
-    m.add_function(wrap_pyfunction!(_anomaly, m)?)?;
-    m.add_function(wrap_pyfunction!(_current_graph_task_id, m)?)?;
-    m.add_function(wrap_pyfunction!(_will_engine_execute_node, m)?)?;
-    m.add_function(wrap_pyfunction!(_freed_text, m)?)?;
-    m.add_function(wrap_pyfunction!(_run_backward, m)?)
+    m.add_class::<PyNode>()
 }

@@ -9,6 +9,7 @@
 
 mod arguments;
 mod attributes;
+mod backward;
 mod call;
 mod class;
 mod convert;
@@ -21,6 +22,7 @@ mod files;
 mod function;
 mod functions;
 mod generator;
+mod grad_hooks;
 mod gradient;
 mod graph;
 mod groups;
@@ -66,6 +68,8 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     module::register(m)?;
     counting::register(m)?;
     graph::register(m)?;
+    grad_hooks::register(m)?;
+    backward::register(m)?;
     function::register(m)?;
     functions::register(m)?;
     table::register(m)?;

@@ -36,7 +36,10 @@ def _failed(node: Any) -> None:
 
 
 class detect_anomaly:
-    """Inside, a backward pass that fails tells where the failing call was made; gradients that are no numbers are errors."""
+    """Inside, a backward pass that fails tells where the failing call was made.
+
+    With ``check_nan`` gradients that are no numbers are errors.
+    """
 
     def __init__(self, check_nan: bool = True) -> None:
         self._check_nan = check_nan

@@ -20,7 +20,7 @@ class FunctionCtx:
     """What a function notes while it runs forward, for its way back."""
 
     _to_save: tuple[Any, ...] = ()
-    _saved: Any = ()
+    _saved: Any = None
     _dirty: tuple[Any, ...] = ()
     _constant: tuple[Any, ...] = ()
     _materialize: bool = True
@@ -61,18 +61,17 @@ class BackwardCFunction(Node, FunctionCtx):
             raise RuntimeError(_C._freed_text())
         if self._saved is None:
             return self._to_save
-        return tuple(s if s is None else s.unpack(self) for s in self._saved)
+        saved: Any = self._saved
+        return tuple(s if s is None else s.unpack(self) for s in saved)
 
     saved_variables = saved_tensors
-
-    _saved = None
 
     def _release(self) -> None:
         self._freed = True
         self._saved = ()
 
     def _run(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Calls the user's `backward` with the gradients of all outputs, and gives those of the tensors among the inputs."""
+        """The gradients of the tensors among the inputs, by the user's `backward`."""
         shown = self._shown(grads)
         cls = self._forward_cls
         user = cls.backward
@@ -123,7 +122,7 @@ class FunctionMeta(type):
 
 
 class Function(FunctionCtx, metaclass=FunctionMeta):
-    """A call with a gradient of its own: subclasses have `forward(ctx, *args)` and `backward(ctx, *grads)` as static methods.
+    """A call with a gradient of its own: subclasses have static `forward(ctx, *args)` and `backward(ctx, *grads)`.
 
     With `setup_context(ctx, inputs, output)` beside it, `forward` takes no `ctx`.
     """
@@ -211,12 +210,16 @@ def _wrapped(ctx: Any, args: tuple[Any, ...], output: Any, tracked: bool) -> Any
     for t in ctx._dirty:
         if id(t) not in {id(o) for o in outputs}:
             raise RuntimeError(
-                "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
+                "Some elements marked as dirty during the forward method were not returned as output. "
+                "The inputs that are "
                 "modified inplace must all be outputs of the Function."
             )
         if tracked and t.requires_grad and t.is_leaf:
-            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-    history, metas = [], []
+            raise RuntimeError(
+                "a leaf Variable that requires grad is being used in an in-place operation."
+            )
+    history: list[Tensor] = []
+    metas: list[Any] = []
     saved_outputs: dict[int, int] = {}
     for i, o in enumerate(outputs):
         if not isinstance(o, Tensor):
@@ -242,8 +245,10 @@ def _wrapped(ctx: Any, args: tuple[Any, ...], output: Any, tracked: bool) -> Any
             for t in ctx._to_save
         )
         ctx._to_save = (True,) * bool(ctx._saved)
-    return type(output)(outputs) if several and type(output) in (tuple, list) else (
-        tuple(outputs) if several else outputs[0]
+    return (
+        type(output)(outputs)
+        if several and type(output) in (tuple, list)
+        else (tuple(outputs) if several else outputs[0])
     )
 
 
@@ -261,8 +266,11 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
         several = isinstance(outputs, tuple)
         parts = outputs if several else (outputs,)
         made = tuple(
-            _Once.apply(p) if isinstance(p, Tensor) else p for p in (
-                p.detach().requires_grad_() if isinstance(p, Tensor) and p.dtype.is_floating_point else p
+            _Once.apply(p) if isinstance(p, Tensor) else p
+            for p in (
+                p.detach().requires_grad_()
+                if isinstance(p, Tensor) and p.dtype.is_floating_point
+                else p
                 for p in parts
             )
         )

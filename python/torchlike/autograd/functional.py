@@ -53,7 +53,9 @@ def _outputs(value: Any, where: str) -> tuple[bool, tuple[Tensor, ...]]:
 def _fresh(inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
     """The inputs as the start of a graph of their own; part of the old one if that is to be differentiated."""
     if create_graph:
-        return tuple(i.view_as(i) if i.requires_grad else i.detach().requires_grad_() for i in inputs)
+        return tuple(
+            i.view_as(i) if i.requires_grad else i.detach().requires_grad_() for i in inputs
+        )
     return tuple(i.detach().requires_grad_() for i in inputs)
 
 
@@ -118,7 +120,8 @@ def _grad(
 
 
 _INDEPENDENT = (
-    "The output of the user-provided function is independent of input {}. This is not allowed in strict mode."
+    "The output of the user-provided function is independent of input {}. "
+    "This is not allowed in strict mode."
 )
 
 
@@ -190,8 +193,10 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The derivative of every output element by every input element: for each output and input a tensor of the output's
-    shape followed by the input's."""
+    """The derivative of every output element by every input element.
+
+    For each output and input a tensor of the output's shape followed by the input's.
+    """
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError(
             'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function '
@@ -235,9 +240,7 @@ def hessian(
     def slope(*given: Tensor) -> tuple[Tensor, ...]:
         many, outputs = _outputs(func(*given), "hessian")
         if many:
-            raise RuntimeError(
-                "The function given to hessian should return a single Tensor"
-            )
+            raise RuntimeError("The function given to hessian should return a single Tensor")
         if outputs[0].nelement() != 1:
             raise RuntimeError(
                 "The Tensor returned by the function given to hessian should contain a single element"
@@ -274,9 +277,7 @@ def _second(
         slopes = _strictly(
             _grad(outputs, items, None, create_graph=True), items, strict, _INDEPENDENT
         )
-        made = _strictly(
-            _grad(slopes, items, given, create_graph), items, strict, _INDEPENDENT
-        )
+        made = _strictly(_grad(slopes, items, given, create_graph), items, strict, _INDEPENDENT)
     return _result(outputs, False, create_graph), _result(made, several, create_graph)
 
 

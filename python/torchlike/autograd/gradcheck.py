@@ -38,10 +38,10 @@ def _parts(t: Tensor) -> Tensor:
 def _numerical(
     func: Callable[..., Any], inputs: Sequence[Any], x: Tensor, eps: float
 ) -> list[Tensor]:
-    """For each output the derivative by each real number of one input: a matrix [numbers of x, numbers of the output]."""
+    """For each output the derivative by each number of one input: [numbers of x, of the output]."""
     with torch.no_grad():
         kept = x.detach().clone()
-        data = torch.view_as_real(x.detach()) if x.is_complex() else x.detach()
+        data = torch.view_as_real(x.data) if x.is_complex() else x.data
         rows: list[list[Tensor]] = []
         for place in _places(data.shape):
             both = []
@@ -50,7 +50,7 @@ def _numerical(
                 with torch.enable_grad():
                     made = _outputs(func(*inputs))
                 both.append([_parts(o).clone() for o in made])
-                x.detach().copy_(kept)
+                x.data.copy_(kept)
             rows.append([(a - b) / (2 * eps) for a, b in zip(*both, strict=True)])
     count = len(rows[0]) if rows else 0
     return [torch.stack([r[i] for r in rows]) for i in range(count)]

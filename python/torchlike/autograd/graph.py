@@ -36,7 +36,9 @@ class GradientEdge(NamedTuple):
 def get_gradient_edge(tensor: Any) -> GradientEdge:
     """Where the gradient of a tensor goes; stands for the tensor in `backward` and `grad`."""
     if not tensor.requires_grad:
-        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+        raise RuntimeError(
+            "It is not possible to get the gradient edge for a Tensor that does not require gradients"
+        )
     return GradientEdge(_C._gradient_node(tensor), tensor.output_nr)
 
 
@@ -121,9 +123,14 @@ def register_multi_grad_hook(
 
 
 class saved_tensors_hooks:
-    """Inside, ``pack_hook(tensor)`` says what is kept of tensors that are saved for backward, and ``unpack_hook`` makes them again."""
+    """Inside, ``pack_hook(tensor)`` says what is kept of tensors that are saved for backward.
 
-    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+    ``unpack_hook`` makes them again.
+    """
+
+    def __init__(
+        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
+    ) -> None:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 

@@ -27,7 +27,10 @@ _Passage._backward_cls.__name__ = "BackwardHookFunctionBackward"
 
 
 def _through(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, list[int]]:
-    """The values with all tensors led through a node, the node, and which they are; no node if none wants a gradient."""
+    """The values with all tensors led through a node, the node, and which they are.
+
+    No node if none wants a gradient.
+    """
     at = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
     if not (torch.is_grad_enabled() and any(values[i].requires_grad for i in at)):
         return values, None, at
@@ -128,7 +131,8 @@ class BackwardHook:
             for user in self.hooks:
                 if user(self.module, nothing, self.grad_outputs) not in (None, nothing):
                     raise RuntimeError(
-                        "Backward hook for Modules where no input requires gradient should always return None or None for all gradients."
+                        "Backward hook for Modules where no input requires gradient should always return None "
+                        "or None for all gradients."
                     )
             self.grad_outputs = None
         return local

@@ -76,15 +76,22 @@ class DefaultDeviceType:
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """The GPUs among the arguments, and the states of their generators."""
-    found = sorted({a.get_device() for a in args if isinstance(a, Tensor) and a.is_cuda})
-    return found, [torch.cuda.get_rng_state(d) for d in found]
+    """The GPUs among the arguments, and the states of their generators.
+
+    Raises:
+        NotImplementedError: if there are any; their generators cannot be asked yet.
+    """
+    if any(isinstance(a, Tensor) and a.is_cuda for a in args):
+        raise NotImplementedError(
+            "checkpoint(): the random numbers of GPUs cannot be kept; pass preserve_rng_state=False"
+        )
+    return [], []
 
 
 def set_device_states(devices: Sequence[int], states: Sequence[Tensor], **_: Any) -> None:
-    """Sets the states of GPUs' generators."""
-    for device, state in zip(devices, states, strict=True):
-        torch.cuda.set_rng_state(state, device)
+    """Sets the states of GPUs' generators, of which there are none."""
+    if devices or states:
+        raise NotImplementedError("set_device_states(): the generators of GPUs cannot be set")
 
 
 def noop_context_fn() -> tuple[Any, Any]:
@@ -99,15 +106,14 @@ class _Random:
         self.keep = keep
         if keep:
             self.cpu = torch.get_rng_state()
-            self.devices, self.states = get_device_states(*args)
+            get_device_states(*args)
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
         """Draws what was drawn then."""
-        with torch.random.fork_rng(devices=self.devices if self.keep else [], enabled=self.keep):
+        with torch.random.fork_rng(devices=[], enabled=self.keep):
             if self.keep:
                 torch.set_rng_state(self.cpu)
-                set_device_states(self.devices, self.states)
             yield
 
 
@@ -244,9 +250,7 @@ class _Frame:
             )
         wrong = [
             f"tensor at position {i}:\nsaved metadata: {old}\nrecomputed metadata: {new}"
-            for i, (old, new) in enumerate(
-                zip(self.metadata, map(_metadata, made), strict=True)
-            )
+            for i, (old, new) in enumerate(zip(self.metadata, map(_metadata, made), strict=True))
             if old != new
         ]
         if wrong:
@@ -339,7 +343,8 @@ def checkpoint_sequential(
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
-    items = list(functions.children()) if isinstance(functions, torch.nn.Sequential) else list(functions)
+    children = getattr(functions, "children", None)
+    items = list(functions if children is None else children())
 
     def part(start: int, end: int) -> Callable[[Any], Any]:
         def run(x: Any) -> Any:

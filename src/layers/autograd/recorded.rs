@@ -186,14 +186,14 @@ pub fn outputs(rule: &Rule, ret: &[&Tensor]) -> SmallVec<[u16; 2]> {
 }
 
 impl Held {
-    fn unpack(&self, this: &Arc<Link>, name: &str) -> Result<Val> {
+    fn unpack(&self, this: &Arc<Link>, name: &str, whole: bool) -> Result<Val> {
         Ok(match self {
             Self::Val(v) => v.clone(),
             Self::Gone => bail!(Runtime, "{FREED}"),
-            Self::Tensor(s) => Val::Tensor(s.unpack(this, name)?),
+            Self::Tensor(s) => Val::Tensor(s.unpack(this, name, whole)?),
             Self::Tensors(list) => Val::Tensors(
                 list.iter()
-                    .map(|s| s.as_ref().map(|s| s.unpack(this, name)).transpose())
+                    .map(|s| s.as_ref().map(|s| s.unpack(this, name, whole)).transpose())
                     .collect::<Result<_>>()?,
             ),
         })
@@ -211,13 +211,16 @@ impl Recorded {
         usize::from(self.starts[input])..usize::from(self.starts[input + 1])
     }
 
-    fn unpacked(&self, this: &Arc<Link>) -> Result<SmallVec<[Val; 3]>> {
+    fn unpacked(&self, this: &Arc<Link>, whole: bool) -> Result<SmallVec<[Val; 3]>> {
         // The slots are copied first: unpacking may run code that comes back here.
         let slots = {
             let state = lock(&self.state);
             state.clone()
         };
-        slots.iter().map(|s| s.unpack(this, &self.name)).collect()
+        slots
+            .iter()
+            .map(|s| s.unpack(this, &self.name, whole))
+            .collect()
     }
 
     /// What was saved, by name: for whoever looks at the graph.
@@ -225,7 +228,7 @@ impl Recorded {
     /// # Errors
     /// If it is gone, or was changed.
     pub fn saved(&self, this: &Arc<Link>) -> Result<Vec<(String, Val)>> {
-        let values = self.unpacked(this)?;
+        let values = self.unpacked(this, true)?;
         let shown = self.shown().map(|(i, _)| values[i].clone());
         Ok(self.names().zip(shown).collect())
     }
@@ -267,7 +270,7 @@ impl Backward for Recorded {
         if grads.iter().all(Option::is_none) {
             return Ok(std::iter::repeat_n(None, node.edges().len()).collect());
         }
-        let slots = self.unpacked(this)?;
+        let slots = self.unpacked(this, mode::grad_enabled())?;
         // By position among the results, of which some have no gradient.
         let last = self.results.iter().max().map_or(0, |r| usize::from(*r) + 1);
         let mut by_result: Grads = std::iter::repeat_n(None, last).collect();

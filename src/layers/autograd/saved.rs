@@ -120,11 +120,11 @@ impl Saved {
         Self::new(t, from)
     }
 
-    /// The tensor, with its history if that is recorded now.
+    /// The tensor, with its history if `whole`.
     ///
     /// # Errors
     /// If it was written since.
-    pub fn unpack(&self, this: &Arc<Link>, name: &str) -> Result<Tensor> {
+    pub fn unpack(&self, this: &Arc<Link>, name: &str, whole: bool) -> Result<Tensor> {
         let t = match &self.kept {
             Kept::Packed(packed) => packed.unpack()?.bare(),
             Kept::Tensor(t, version) => {
@@ -136,7 +136,7 @@ impl Saved {
                 t.clone()
             }
         };
-        if !mode::grad_enabled() {
+        if !whole {
             return Ok(t);
         }
         Ok(match &self.from {

@@ -220,7 +220,7 @@ pub static OPS: &[OpDef] = &[
         "Copies of the pieces of `split`.",
     )
     .samples("f32[5, 2], 2")
-    .grad("SplitBackward0_copy | self: _grad.split_back(grads, self.sizes, split_size, dim, self.dtype, self.device)"),
+    .grad("SplitBackward0_copy | self: _grad.split_back(grads, self.sizes, split_size, dim)"),
     compose(
         "split_with_sizes_copy",
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
@@ -235,7 +235,7 @@ pub static OPS: &[OpDef] = &[
         "Copies of the pieces of `split_with_sizes`.",
     )
     .samples("f32[5, 5, 5], (1, 3, 1); b8[5, 5, 5], (1, 3, 1); f32[5, 5, 5], (1, 3, 1), 2")
-    .grad("SplitWithSizesBackward0_copy | self: _grad.split_sizes_back(grads, self.sizes, split_sizes, dim, self.dtype, self.device)"),
+    .grad("SplitWithSizesBackward0_copy | self: _grad.split_sizes_back(grads, self.sizes, split_sizes, dim)"),
     compose(
         "unbind_copy",
         "(Tensor self, int dim=0) -> Tensor[]",
@@ -244,7 +244,7 @@ pub static OPS: &[OpDef] = &[
         "Copies of the pieces of `unbind`.",
     )
     .samples("f32[3, 4], -1; b8[3, 4], 1")
-    .grad("UnbindBackward0_copy | self: _grad.unbind_back(grads, self.sizes, dim, self.dtype, self.device)"),
+    .grad("UnbindBackward0_copy | self: _grad.unbind_back(grads, self.sizes, dim)"),
 ];
 
 fn copied(view: Result<Tensor>) -> Result<Tensor> {

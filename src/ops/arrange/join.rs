@@ -163,7 +163,7 @@ pub static OPS: &[OpDef] = &[
         "As `split`.",
     )
     .samples("f32[3, 4], 5, 1; b8[3, 4], 2")
-    .grad("UnsafeSplitBackward0 | self: _grad.split_back(grads, self.sizes, split_size, dim, self.dtype, self.device)"),
+    .grad("UnsafeSplitBackward0 | self: _grad.split_back(grads, self.sizes, split_size, dim)"),
     compose(
         "unsafe_split_with_sizes",
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
@@ -176,7 +176,7 @@ pub static OPS: &[OpDef] = &[
         "As `split_with_sizes`.",
     )
     .samples("f32[5, 2], [2, 3]")
-    .grad("UnsafeSplitWithSizesBackward0 | self: _grad.split_sizes_back(grads, self.sizes, split_sizes, dim, self.dtype, self.device)"),
+    .grad("UnsafeSplitWithSizesBackward0 | self: _grad.split_sizes_back(grads, self.sizes, split_sizes, dim)"),
     compose(
         "unsafe_chunk",
         "(Tensor self, int chunks, int dim=0) -> Tensor[]",

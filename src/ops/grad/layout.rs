@@ -2,8 +2,9 @@
 
 use crate::ops::core::op::{OpDef, compose};
 use crate::ops::f;
+use crate::ops::grad::kept;
 use crate::ops::grad::reduce::like;
-use crate::{Dims, Result, Tensor, bail, dims};
+use crate::{DType, Dims, Result, Tensor, bail, dims};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -13,7 +14,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.sum_to",
         "(Tensor grad, int[] sizes)",
         0,
-        |a| sum_to(a.grad, a.sizes),
+        |a| Ok(kept(sum_to(a.grad, a.sizes)?, a.grad)),
         "Summed to sizes that broadcast to those of the tensor.",
     )
     .samples("f32[2, 3], [3]; f32[2, 3], [2, 1]; f32[2], [2]"),
@@ -21,7 +22,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.unsqueeze_to",
         "(Tensor grad, int[] sizes, int[]? dim=None)",
         0,
-        |a| unsqueeze_to(a.grad, a.sizes, a.dim.map(|d| &d[..])),
+        |a| Ok(kept(unsqueeze_to(a.grad, a.sizes, a.dim.map(|d| &d[..]))?, a.grad)),
         "With the dimensions of size 1 that squeeze took out.",
     )
     .samples("f32[3], [1, 3, 1]; f32[3, 1], [1, 3, 1], [0]"),
@@ -35,7 +36,7 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[2, 3, 4], [2, 0, 1]"),
     compose(
         "_grad.split_back",
-        "(Tensor?[] grads, int[] sizes, int split_size, int dim, dtype dtype, device device)",
+        "(Tensor?[] grads, int[] sizes, int split_size, int dim)",
         0,
         |a| {
             let dim = dims::wrap_dim(a.dim, a.sizes.len())?;
@@ -44,35 +45,35 @@ pub static OPS: &[OpDef] = &[
             let sizes: Vec<i64> = (0..count)
                 .map(|i| if i + 1 == count { last } else { a.split_size })
                 .collect();
-            joined(&a.grads.0, a.sizes, &sizes, dim, a.dtype, a.device)
+            joined(&a.grads.0, a.sizes, &sizes, dim)
         },
         "The gradients of pieces as one.",
     )
-    .samples("[f32[2, 3], f32[2, 3]], [4, 3], 2, 0, f32, dev"),
+    .samples("[f32[2, 3], f32[2, 3]], [4, 3], 2, 0"),
     compose(
         "_grad.split_sizes_back",
-        "(Tensor?[] grads, int[] sizes, int[] split_sizes, int dim, dtype dtype, device device)",
+        "(Tensor?[] grads, int[] sizes, int[] split_sizes, int dim)",
         0,
         |a| {
             let dim = dims::wrap_dim(a.dim, a.sizes.len())?;
-            joined(&a.grads.0, a.sizes, a.split_sizes, dim, a.dtype, a.device)
+            joined(&a.grads.0, a.sizes, a.split_sizes, dim)
         },
         "The gradients of pieces as one.",
     )
-    .samples("[f32[1, 3], f32[3, 3]], [4, 3], [1, 3], 0, f32, dev"),
+    .samples("[f32[1, 3], f32[3, 3]], [4, 3], [1, 3], 0"),
     compose(
         "_grad.unbind_back",
-        "(Tensor?[] grads, int[] sizes, int dim, dtype dtype, device device)",
+        "(Tensor?[] grads, int[] sizes, int dim)",
         0,
         |a| {
             let dim = dims::wrap_dim(a.dim, a.sizes.len())?;
             let piece = Dims::new(a.sizes).removed(dim);
-            let all = filled(&a.grads.0, |_| piece.clone(), a.dtype, a.device)?;
+            let all = filled(&a.grads.0, |_| piece.clone())?;
             f::Stack::new(&all[..]).dim(dim as i64).call()
         },
         "The gradients of slices as one.",
     )
-    .samples("[f32[3], f32[3]], [2, 3], 0, f32, dev"),
+    .samples("[f32[3], f32[3]], [2, 3], 0"),
     compose(
         "_grad.cat_back",
         "(Tensor grad, int[] sizes, int dim) -> Tensor[]",
@@ -85,7 +86,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.repeat_back",
         "(Tensor grad, int[] repeats, int[] sizes)",
         0,
-        |a| repeat_back(a.grad, a.repeats, a.sizes),
+        |a| Ok(kept(repeat_back(a.grad, a.repeats, a.sizes)?, a.grad)),
         "The gradient of repeat.",
     )
     .samples("f32[4, 6], [2, 2], [2, 3]; f32[2, 6], [2, 2], [3]"),
@@ -104,7 +105,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.circular_back",
         "(Tensor grad, int[] sizes, int[] pad)",
         0,
-        |a| circular_back(a.grad, a.sizes, a.pad),
+        |a| Ok(kept(circular_back(a.grad, a.sizes, a.pad)?, a.grad)),
         "The gradient of circular padding: what was copied is added where it came from.",
     )
     .samples("f32[2, 7], [2, 4], [1, 2]"),
@@ -227,36 +228,19 @@ fn permute_back(grad: &Tensor, order: &[i64]) -> Result<Tensor> {
 }
 
 /// All gradients, with zeros for those that did not arrive.
-fn filled(
-    grads: &[Option<&Tensor>],
-    shape: impl Fn(usize) -> Dims,
-    dtype: crate::DType,
-    device: crate::Device,
-) -> Result<Vec<Tensor>> {
+fn filled(grads: &[Option<&Tensor>], shape: impl Fn(usize) -> Dims) -> Result<Vec<Tensor>> {
+    let Some(known) = grads.iter().flatten().next() else {
+        bail!(Runtime, "a gradient is needed at least");
+    };
     let each = |(i, g): (usize, &Option<&Tensor>)| match g {
         Some(g) => Ok((*g).clone()),
-        None => f::Zeros::new(&shape(i)[..])
-            .dtype(dtype)
-            .device(device)
-            .call(),
+        None => like(known, &shape(i)),
     };
     grads.iter().enumerate().map(each).collect()
 }
 
-fn joined(
-    grads: &[Option<&Tensor>],
-    sizes: &[i64],
-    pieces: &[i64],
-    dim: usize,
-    dtype: crate::DType,
-    device: crate::Device,
-) -> Result<Tensor> {
-    let all = filled(
-        grads,
-        |i| Dims::new(sizes).with(dim, pieces[i]),
-        dtype,
-        device,
-    )?;
+fn joined(grads: &[Option<&Tensor>], sizes: &[i64], pieces: &[i64], dim: usize) -> Result<Tensor> {
+    let all = filled(grads, |i| Dims::new(sizes).with(dim, pieces[i]))?;
     f::Cat::new(&all[..]).dim(dim as i64).call()
 }
 
@@ -273,12 +257,7 @@ fn cat_back(grad: &Tensor, sizes: &[i64], dim: i64) -> Result<Vec<Tensor>> {
         rest = after;
         // An empty list of numbers joins anything.
         if shape == [0] {
-            made.push(
-                f::Zeros::new(shape)
-                    .dtype(grad.dtype())
-                    .device(grad.device())
-                    .call()?,
-            );
+            made.push(like(&grad, shape)?);
             continue;
         }
         let length = shape[dim];
@@ -293,10 +272,7 @@ fn repeat_back(grad: &Tensor, repeats: &[i64], sizes: &[i64]) -> Result<Tensor> 
         return Ok(grad.clone());
     }
     if repeats.contains(&0) {
-        return f::Zeros::new(sizes)
-            .dtype(grad.dtype())
-            .device(grad.device())
-            .call();
+        return like(&grad, sizes);
     }
     let lead = grad.ndim() - sizes.len();
     let mut grad = grad.clone();
@@ -330,14 +306,12 @@ fn as_strided_back(a: &calls::_GradAsStridedBack) -> Result<Tensor> {
         offset - lowest + last + 1
     };
     let length = reach(a.sizes, a.strides, a.input_offset).max(reach(a.size, a.stride, start));
-    let of = |shape: &[i64]| {
-        f::Zeros::new(shape)
-            .dtype(a.grad.dtype())
-            .device(a.grad.device())
-            .call()
-    };
-    let memory = of(&[length])?;
-    let places = f::Arange::new(length).device(a.grad.device()).call()?;
+    let memory = like(a.grad, &[length])?;
+    // The numbers from 0 on, made of the gradient, so that they are recorded where it is.
+    let ones = f::NewOnes::new(a.grad, &[length])
+        .dtype(DType::I64)
+        .call()?;
+    let places = f::sub(&f::Cumsum::new(&ones, 0).call()?, 1i64)?;
     let seen = |sizes: &[i64], strides: &[i64], offset: i64| -> Result<Tensor> {
         let v = f::AsStrided::new(&places, sizes, strides)
             .storage_offset(offset - lowest)
@@ -348,7 +322,7 @@ fn as_strided_back(a: &calls::_GradAsStridedBack) -> Result<Tensor> {
     let memory = f::index_add(&memory, 0, &written, &f::reshape(a.grad, &[-1i64][..])?)?;
     let read = seen(a.sizes, a.strides, a.input_offset)?;
     let ones = f::ones_like(&f::index_select(&memory, 0, &read)?)?;
-    let shared = f::index_add(&of(&[length])?, 0, &read, &ones)?;
+    let shared = f::index_add(&like(a.grad, &[length])?, 0, &read, &ones)?;
     let memory = f::div(
         &memory,
         &f::masked_fill(&shared, &f::eq(&shared, 0i64)?, 1i64)?,

@@ -20,7 +20,9 @@ pub mod reduce;
 pub mod resize;
 pub mod softmax;
 pub mod special;
+pub mod spectral;
 
+use crate::ops::core::op::Ret;
 use crate::{Result, Tensor, bail};
 
 /// Which of `N` results are asked for.
@@ -47,4 +49,12 @@ fn spread<const N: usize>(
     }
     .into_iter();
     Ok(asked.map(|a| if a { made.next() } else { None }))
+}
+
+/// A result that may be the first argument itself.
+fn kept(made: Tensor, first: &Tensor) -> Ret {
+    if made.lies_as(first) {
+        return Ret::Same(0);
+    }
+    Ret::One(made)
 }

@@ -2,6 +2,7 @@
 
 use crate::ops::core::op::{OpDef, compose};
 use crate::ops::f;
+use crate::ops::grad::kept;
 use crate::{Result, Scalar, Tensor};
 use std::f64::consts::PI;
 use torchlike_macros::operators;
@@ -13,7 +14,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.scale",
         "(Tensor grad, Scalar by)",
         0,
-        |a| scale(a.grad, a.by),
+        |a| Ok(kept(scale(a.grad, a.by)?, a.grad)),
         "The gradient times a number; times one it is the gradient itself.",
     )
     .samples("f32[3], 2.0; f32[3], 1"),

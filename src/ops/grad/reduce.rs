@@ -1,7 +1,8 @@
 //! Gradients of reductions and scans.
 
-use crate::ops::core::op::{OpDef, compose};
+use crate::ops::core::op::{OpDef, Ret, compose};
 use crate::ops::f;
+use crate::ops::grad::kept;
 use crate::{DType, Result, Scalar, Tensor, dims};
 use torchlike_macros::operators;
 
@@ -55,29 +56,29 @@ pub static OPS: &[OpDef] = &[
         0,
         |a| {
             if a.sizes.is_empty() {
-                return Ok(a.grad.clone());
+                return Ok(Ret::Same(0));
             }
-            f::scatter_add(&like(a.grad, a.sizes)?, a.dim, a.indices, a.grad)
+            f::scatter_add(&like(a.grad, a.sizes)?, a.dim, a.indices, a.grad).map(Ret::One)
         },
         "The gradient of cummax and cummin.",
     )
     .samples("f32[2, 3], [2, 3], i64[2, 3].below(2), 1"),
     compose(
         "_grad.prod",
-        "(Tensor grad, Tensor self, Tensor result)",
+        "(Tensor grad, Tensor self)",
         0,
-        |a| prod(a.grad, a.input, a.result),
+        |a| Ok(kept(prod(a.grad, a.input)?, a.grad)),
         "The gradient of a product of all elements.",
     )
-    .samples("f32[()], f32[2, 3], f32[()]"),
+    .samples("f32[()], f32[2, 3]"),
     compose(
         "_grad.prod_dim",
-        "(Tensor grad, Tensor self, Tensor result, int dim, bool keepdim)",
+        "(Tensor grad, Tensor self, int dim, bool keepdim)",
         0,
-        |a| prod_dim(a.grad, a.input, a.result, a.dim, a.keepdim),
+        |a| Ok(kept(prod_dim(a.grad, a.input, a.dim, a.keepdim)?, a.grad)),
         "The gradient of a product along a dimension.",
     )
-    .samples("f32[2], f32[2, 3], f32[2], 1, False"),
+    .samples("f32[2], f32[2, 3], 1, False"),
     compose(
         "_grad.logsumexp",
         "(Tensor grad, Tensor self, Tensor result, int[] dim, bool keepdim)",
@@ -97,7 +98,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.logcumsumexp",
         "(Tensor grad, Tensor self, Tensor result, int dim)",
         0,
-        |a| logcumsumexp(a.grad, a.input, a.result, a.dim),
+        |a| Ok(kept(logcumsumexp(a.grad, a.input, a.result, a.dim)?, a.grad)),
         "The gradient of logcumsumexp.",
     )
     .samples("f32[2, 3], f32[2, 3], f32[2, 3], 1"),
@@ -107,10 +108,10 @@ pub static OPS: &[OpDef] = &[
         0,
         |a| {
             if a.grad.numel() <= 1 || a.grad.size(a.dim)? == 1 {
-                return Ok(a.grad.clone());
+                return Ok(Ret::Same(0));
             }
             let back = f::Cumsum::new(&f::flip(a.grad, &[a.dim][..])?, a.dim).call()?;
-            f::flip(&back, &[a.dim][..])
+            f::flip(&back, &[a.dim][..]).map(Ret::One)
         },
         "The gradient of cumsum: sums from the other end.",
     )
@@ -170,10 +171,7 @@ pub static OPS: &[OpDef] = &[
 
 /// Zeros of these sizes, of the type and device of another tensor.
 pub fn like(t: &Tensor, sizes: &[i64]) -> Result<Tensor> {
-    f::Zeros::new(sizes)
-        .dtype(t.dtype())
-        .device(t.device())
-        .call()
+    f::new_zeros(t, sizes)
 }
 
 /// With the dimensions that a reduction took out, as ones.
@@ -254,25 +252,21 @@ fn together(a: Option<Tensor>, b: Option<Tensor>, like: &Tensor) -> Result<Tenso
     }
 }
 
-fn prod(grad: &Tensor, x: &Tensor, result: &Tensor) -> Result<Tensor> {
+fn prod(grad: &Tensor, x: &Tensor) -> Result<Tensor> {
     if x.ndim() == 0 {
         return Ok(grad.clone());
     }
     let flat = f::reshape(x, &[-1i64][..])?;
-    let made = prod_dim(grad, &flat, result, 0, false)?;
+    let made = prod_dim(grad, &flat, 0, false)?;
     f::reshape(&made, x.shape())
 }
 
-/// Where zeros are among the factors, the product of the others is made without dividing.
-fn prod_dim(grad: &Tensor, x: &Tensor, result: &Tensor, dim: i64, keepdim: bool) -> Result<Tensor> {
+/// The product of the others of each element, without dividing: zeros may be among them.
+fn prod_dim(grad: &Tensor, x: &Tensor, dim: i64, keepdim: bool) -> Result<Tensor> {
     if x.ndim() == 0 {
         return Ok(grad.clone());
     }
     let grad = unsqueezed(grad, x.ndim(), Some(&[dim]), keepdim)?;
-    let result = unsqueezed(result, x.ndim(), Some(&[dim]), keepdim)?;
-    if !x.is_meta() && f::all(x)?.item()?.to_bool() {
-        return f::mul(&grad, &f::conj(&f::div(&result, x)?)?);
-    }
     let n = x.size(dim)?;
     let one = f::ones_like(&f::narrow(x, dim, 0, n.min(1))?)?;
     let before = f::narrow(x, dim, 0, (n - 1).max(0))?;

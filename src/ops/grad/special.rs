@@ -52,11 +52,8 @@ pub static OPS: &[OpDef] = &[
         0,
         |a| {
             let p = a.p as f64;
-            let steps = f::ArangeStart::new(-p / 2.0 + 0.5, 0.5)
-                .step(0.5)
-                .dtype(a.input.dtype())
-                .device(a.input.device())
-                .call()?;
+            let count = f::NewOnes::new(a.input, &[a.p]).call()?;
+            let steps = f::mul(&f::sub(&f::Cumsum::new(&count, 0).call()?, p)?, 0.5)?;
             let all = f::digamma(&f::add(&f::unsqueeze(a.input, -1)?, &steps)?)?;
             f::mul(a.grad, &f::sum_dim(&all, &[-1i64][..])?)
         },
@@ -229,10 +226,7 @@ fn counted(grad: &Tensor, dim: i64, index: &Tensor, with_self: bool) -> Result<T
     } else {
         f::zeros_like(grad)?
     };
-    let ones = f::Ones::new(index.shape())
-        .dtype(grad.dtype())
-        .device(grad.device())
-        .call()?;
+    let ones = f::new_ones(grad, index.shape())?;
     let count = f::scatter_add(&start, dim, index, &ones)?;
     f::masked_fill(&count, &f::eq(&count, 0i64)?, 1i64)
 }

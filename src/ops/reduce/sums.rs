@@ -50,7 +50,7 @@ pub static OPS: &[OpDef] = &[
         body!(|a| product(Over::all(a.input)?, a.dtype), fold, cuda: fold),
         "The product of all elements.",
     ).samples("f32[3, 4]; b8[3, 4]")
-    .grad("self: _grad.prod(grad, self, result)"),
+    .grad("self: _grad.prod(grad, self)"),
     kernel(
         "prod#dim",
         "(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)",
@@ -58,7 +58,7 @@ pub static OPS: &[OpDef] = &[
         body!(|a| product(Over::one(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
         "The product over a dimension.",
     ).samples("f32[3, 4], 1; b8[3, 4], 1, dtype=b8; f32[3, 4], 0, keepdim=True")
-    .grad("ProdBackward1 | self: _grad.prod_dim(grad, self, result, dim, keepdim)"),
+    .grad("ProdBackward1 | self: _grad.prod_dim(grad, self, dim, keepdim)"),
     kernel(
         "nansum",
         "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",

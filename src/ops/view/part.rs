@@ -85,7 +85,7 @@ pub static OPS: &[OpDef] = &[
         "Pieces of one size along a dimension.",
     )
     .samples("f64[3, 4], 5, 1; c64[3, 4], 5, 1")
-    .grad("self: _grad.split_back(grads, self.sizes, split_size, dim, self.dtype, self.device)"),
+    .grad("self: _grad.split_back(grads, self.sizes, split_size, dim)"),
     compose(
         "split#sizes",
         "(Tensor self, int[] split_size, int dim=0) -> Tensor[]",
@@ -106,7 +106,7 @@ pub static OPS: &[OpDef] = &[
         "Pieces of given sizes along a dimension.",
     )
     .samples("f32[5, 5, 5], (1, 3, 1); c64[5, 5, 5], (1, 3, 1); f32[5, 5, 5], (1, 3, 1), 2")
-    .grad("self: _grad.split_sizes_back(grads, self.sizes, split_sizes, dim, self.dtype, self.device)"),
+    .grad("self: _grad.split_sizes_back(grads, self.sizes, split_sizes, dim)"),
     compose(
         "chunk",
         "(Tensor self, int chunks, int dim=0) -> Tensor[]",
@@ -123,7 +123,7 @@ pub static OPS: &[OpDef] = &[
         "One tensor for each index along a dimension.",
     )
     .samples("f32[3, 4], -1; b8[3, 4], 1")
-    .grad("self: _grad.unbind_back(grads, self.sizes, dim, self.dtype, self.device)"),
+    .grad("self: _grad.unbind_back(grads, self.sizes, dim)"),
 ];
 
 /// A part of a tensor, in numbers that were checked for its shape: they hold for every layout of it.

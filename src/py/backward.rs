@@ -1,0 +1,166 @@
+//! The walk back, as Python starts it, and what it can ask while one goes on.
+
+use super::graph::{PyNode, object, optional};
+use super::object::{PyTensor, is_tensor, tensor_ref};
+use crate::layers::autograd::anomaly::{self, Witness};
+use crate::layers::autograd::engine::{self, Options};
+use crate::layers::autograd::{saved, views};
+use crate::tensor::{Edge, Link};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::sync::Arc;
+
+/// Where the gradient of a tensor, or of a `GradientEdge`, goes.
+fn edge_of(o: &Bound<'_, PyAny>) -> PyResult<Option<Edge>> {
+    if let Some(t) = tensor_ref(o) {
+        return Ok(views::current(t).edge());
+    }
+    let node = o.getattr("node")?;
+    let nr: u16 = o.getattr("output_nr")?.extract()?;
+    let to = node.cast::<PyNode>()?.get().link()?;
+    Ok(Some(Edge { to, nr }))
+}
+
+/// Walks back from `tensors`, whose gradients are `grads`; see `torchlike.autograd.backward` and `grad`.
+#[pyfunction]
+#[pyo3(signature = (tensors, grads, keep_graph, create_graph, inputs, allow_unreachable, gather))]
+#[allow(clippy::too_many_arguments, reason = "those of PyTorch's function")]
+fn _run_backward<'py>(
+    py: Python<'py>,
+    tensors: Vec<Bound<'py, PyAny>>,
+    grads: Vec<Option<Bound<'py, PyAny>>>,
+    keep_graph: bool,
+    create_graph: bool,
+    inputs: Vec<Bound<'py, PyAny>>,
+    allow_unreachable: bool,
+    gather: bool,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let mut roots = Vec::with_capacity(tensors.len());
+    for (i, (t, g)) in tensors.iter().zip(&grads).enumerate() {
+        let Some(edge) = edge_of(t)? else {
+            return Err(PyRuntimeError::new_err(format!(
+                "element {i} of tensors does not require grad and does not have a grad_fn"
+            )));
+        };
+        let Some(g) = g.as_ref().and_then(|g| tensor_ref(g)) else {
+            return Err(PyRuntimeError::new_err(format!(
+                "element {i} of gradients tuple is None, but the corresponding Tensor requires grad"
+            )));
+        };
+        roots.push((edge, g.clone()));
+    }
+    let mut edges = Vec::with_capacity(inputs.len());
+    for input in &inputs {
+        let Some(edge) = edge_of(input)? else {
+            return Err(PyRuntimeError::new_err(if gather {
+                "can't retain_grad on Tensor that has requires_grad=False"
+            } else {
+                "One of the differentiated Tensors does not require grad"
+            }));
+        };
+        if gather && is_tensor(input) && edge.to.node().is_some() {
+            edge.to.make_rare().retain(edge.nr);
+        }
+        edges.push(edge);
+    }
+    let options = Options {
+        keep_graph,
+        create_graph,
+        inputs: edges,
+        gather,
+    };
+    let made = py.detach(|| engine::run(roots, &options))?;
+    if !allow_unreachable && made.iter().any(Option::is_none) {
+        return Err(PyRuntimeError::new_err(
+            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is \
+             the desired behavior.",
+        ));
+    }
+    let items = made.into_iter().map(|g| optional(py, g));
+    PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)
+}
+
+/// The object of the place whose gradient edge a tensor has: its node, or the gathering of a leaf.
+#[pyfunction]
+fn _gradient_node<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
+    match views::current(t.get().get()).edge() {
+        Some(edge) => object(t.py(), &edge.to),
+        None => Ok(t.py().None().into_bound(t.py())),
+    }
+}
+
+/// The number of the walk that goes on on this thread, or -1.
+#[pyfunction]
+fn _current_graph_task_id() -> i64 {
+    engine::current().map_or(-1, i64::from)
+}
+
+/// Whether the walk that goes on on this thread runs a node.
+///
+/// Raises: RuntimeError outside of a walk.
+#[pyfunction]
+fn _will_engine_execute_node(node: &PyNode) -> PyResult<bool> {
+    if engine::current().is_none() {
+        return Err(PyRuntimeError::new_err(
+            "_get_should_execute_nodes should only be called during the backward pass",
+        ));
+    }
+    Ok(engine::will_run(&*node.link()?))
+}
+
+/// The text of a saved tensor that was freed.
+#[pyfunction]
+fn _freed_text() -> &'static str {
+    saved::FREED
+}
+
+/// Notes where calls were made, in Python.
+struct Stacks;
+
+impl Stacks {
+    fn tell(link: &Arc<Link>, what: &str) {
+        Python::attach(|py| {
+            let told = object(py, link).and_then(|node| {
+                py.import("torchlike.autograd.anomaly_mode")?
+                    .call_method1(what, (node,))
+            });
+            if let Err(e) = told {
+                e.write_unraisable(py, None);
+            }
+        });
+    }
+}
+
+impl Witness for Stacks {
+    fn made(&self, link: &Arc<Link>) {
+        Self::tell(link, "_made");
+    }
+    fn failed(&self, link: &Arc<Link>) {
+        Self::tell(link, "_failed");
+    }
+}
+
+/// Switches watching for what goes wrong, and gives what it was.
+#[pyfunction]
+fn _set_anomaly(on: bool, numbers: bool) -> (bool, bool) {
+    anomaly::set_witness(Box::new(Stacks));
+    let before = anomaly::get();
+    anomaly::set(on, numbers);
+    before
+}
+
+/// Whether nodes are watched, and whether gradients are searched for what is no number.
+#[pyfunction]
+fn _anomaly() -> (bool, bool) {
+    anomaly::get()
+}
+
+/// Adds the functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    macro_rules! add {
+        ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
+    }
+    add!(_run_backward _gradient_node _current_graph_task_id _will_engine_execute_node _freed_text _set_anomaly _anomaly);
+    Ok(())
+}
