@@ -16,7 +16,7 @@ pub mod views;
 use super::{Layer, Next, Sees};
 use crate::ops::core::writable;
 use crate::ops::op::{Body, Grad};
-use crate::ops::{Args, Call, Form, Op, Ret, helpers};
+use crate::ops::{Args, Call, Form, Op, OwnedArg, Ret, helpers};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node};
 use crate::{Result, Tensor, bail, mode, storage};
 use recorded::{Before, tensors};
@@ -106,13 +106,22 @@ fn through(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
         Form::New | Form::Out(_) => return f(c.args),
     };
     writable::check_leaf(target)?;
-    let ret = f(c.args)?;
+    // What the calls save of the target is kept as it is now.
+    let was = mode::with_grad(false, || crate::ops::f::clone(target))?;
+    let was = match target.edge() {
+        Some(edge) => was.tracked(edge.to, edge.nr),
+        None => was,
+    };
+    let mut args = c.args.to_owned();
+    args.values[0] = OwnedArg::Tensor(was);
+    let args = args.borrow();
+    let ret = f(&args)?;
     let result = match &ret {
         Ret::Same(0) => {
             target.bump();
             return Ok(ret);
         }
-        Ret::Same(i) => c.args.tensor(*i)?.clone(),
+        Ret::Same(i) => args.tensor(*i)?.clone(),
         _ => match tensors(&ret).as_slice() {
             [one] => (*one).clone(),
             _ => bail!(Runtime, "{}_ has several results", c.args.name()),
@@ -174,7 +183,8 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
         return Ok(made);
     }
     let (body, edges) = before.finish(op, &nrs, &tensors(&made))?;
-    if let Some(target) = target {
+    // A view in place writes nothing: only the handle changes.
+    if let Some(target) = target.filter(|_| !op.is_view()) {
         let Ret::Become(made) = made else {
             return Ok(made);
         };

@@ -246,12 +246,7 @@ impl Rule {
         let mut clauses = Vec::new();
         let mut named = Vec::new();
         let mut tangent = Tangent::Twice;
-        let mut all = false;
         for part in text.split(';').map(str::trim).filter(|p| !p.is_empty()) {
-            if part == "all" {
-                all = true;
-                continue;
-            }
             let (names, expr) = part
                 .split_once(':')
                 .ok_or_else(|| format!("no ':' in '{part}'"))?;
@@ -280,9 +275,7 @@ impl Rule {
             *input = named.iter().position(|n| n == input).unwrap_or_default();
         }
         let mut results = Vec::new();
-        if !all {
-            clauses.iter().for_each(|c| grads(&c.expr, &mut results));
-        }
+        clauses.iter().for_each(|c| grads(&c.expr, &mut results));
         results.sort_unstable();
         results.dedup();
         Ok(Self {

@@ -78,7 +78,8 @@ pub static OPS: &[OpDef] = &[
         "f32[1, 3, 3], f32[1, 2, 5], f32[3, 2, 3], [1], [0], [1], False, [0], 1; \
          f32[2, 4, 3, 3].cl, f32[2, 4, 5, 5].cl, f32[4, 1, 3, 3], [2, 2], [1, 1], [1, 1], False, [0, 0], 4; \
          f32[1, 3, 12], f32[1, 2, 5], f32[2, 3, 3], [2], [0], [1], True, [1], 1",
-    ),
+    )
+    .grad("grad_output: convolution(grad, weight, None, stride, padding, dilation, transposed, output_padding, groups); weight: _grad.convolution_weight(grad_output, grad, weight, stride, padding, dilation, transposed, output_padding, groups)"),
     kernel(
         "_grad.convolution_weight",
         "(Tensor grad_output, Tensor input, Tensor weight, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)",
@@ -94,7 +95,8 @@ pub static OPS: &[OpDef] = &[
         "f32[1, 3, 3], f32[1, 2, 5], f32[3, 2, 3], [1], [0], [1], False, [0], 1; \
          f32[2, 4, 3, 3].cl, f32[2, 4, 5, 5].cl, f32[4, 1, 3, 3], [2, 2], [1, 1], [1, 1], False, [0, 0], 4; \
          f32[1, 3, 12], f32[1, 2, 5], f32[2, 3, 3], [2], [0], [1], True, [1], 1",
-    ),
+    )
+    .grad("grad_output: convolution(input, grad, None, stride, padding, dilation, transposed, output_padding, groups); input: _grad.convolution_input(grad_output, input, grad, stride, padding, dilation, transposed, output_padding, groups)"),
 ];
 
 fn convolution_backward(a: &calls::_GradConvolutionBackward) -> Result<[Option<Tensor>; 3]> {

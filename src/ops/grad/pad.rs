@@ -30,7 +30,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule(&pads!(a, 1, "reflect")), |a, _, outs| run(&pads!(a, 1, "reflect"), outs)),
         "The gradient of padding by mirror images.",
     )
-    .samples("f32[2, 3, 7], f32[2, 3, 4], [2, 1]; c64[3, 7], c64[3, 4], [1, 2]"),
+    .samples("f32[2, 3, 7], f32[2, 3, 4], [2, 1]; c64[3, 7], c64[3, 4], [1, 2]")
+    .grad("grad_output: _pad_mode(grad, padding, 'reflect')"),
     kernel(
         "_grad.reflection_pad2d_backward",
         "(Tensor grad_output, Tensor self, int[4] padding)",
@@ -38,7 +39,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule(&pads!(a, 2, "reflect")), |a, _, outs| run(&pads!(a, 2, "reflect"), outs)),
         "The gradient of padding by mirror images.",
     )
-    .samples("f32[2, 3, 6, 7], f32[2, 3, 4, 4], [2, 1, 1, 1]; f32[1, 2, 5, 4].cl, f32[1, 2, 4, 4].cl, [0, 0, 0, 1]"),
+    .samples("f32[2, 3, 6, 7], f32[2, 3, 4, 4], [2, 1, 1, 1]; f32[1, 2, 5, 4].cl, f32[1, 2, 4, 4].cl, [0, 0, 0, 1]")
+    .grad("grad_output: _pad_mode(grad, padding, 'reflect')"),
     kernel(
         "_grad.reflection_pad3d_backward",
         "(Tensor grad_output, Tensor self, int[6] padding)",
@@ -46,7 +48,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule(&pads!(a, 3, "reflect")), |a, _, outs| run(&pads!(a, 3, "reflect"), outs)),
         "The gradient of padding by mirror images.",
     )
-    .samples("f32[2, 3, 4, 4, 4], f32[2, 3, 2, 3, 2], [1, 1, 0, 1, 1, 1]"),
+    .samples("f32[2, 3, 4, 4, 4], f32[2, 3, 2, 3, 2], [1, 1, 0, 1, 1, 1]")
+    .grad("grad_output: _pad_mode(grad, padding, 'reflect')"),
     kernel(
         "_grad.replication_pad1d_backward",
         "(Tensor grad_output, Tensor self, int[2] padding)",
@@ -54,7 +57,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule(&pads!(a, 1, "replicate")), |a, _, outs| run(&pads!(a, 1, "replicate"), outs)),
         "The gradient of padding by the edges.",
     )
-    .samples("f32[2, 3, 9], f32[2, 3, 4], [4, 1]; c64[3, 7], c64[3, 4], [1, 2]"),
+    .samples("f32[2, 3, 9], f32[2, 3, 4], [4, 1]; c64[3, 7], c64[3, 4], [1, 2]")
+    .grad("grad_output: _pad_mode(grad, padding, 'replicate')"),
     kernel(
         "_grad.replication_pad2d_backward",
         "(Tensor grad_output, Tensor self, int[4] padding)",
@@ -62,7 +66,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule(&pads!(a, 2, "replicate")), |a, _, outs| run(&pads!(a, 2, "replicate"), outs)),
         "The gradient of padding by the edges.",
     )
-    .samples("f32[2, 3, 6, 5], f32[2, 3, 4, 4], [2, -1, 1, 1]"),
+    .samples("f32[2, 3, 6, 5], f32[2, 3, 4, 4], [2, -1, 1, 1]")
+    .grad("grad_output: _pad_mode(grad, padding, 'replicate')"),
     kernel(
         "_grad.replication_pad3d_backward",
         "(Tensor grad_output, Tensor self, int[6] padding)",
@@ -70,7 +75,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule(&pads!(a, 3, "replicate")), |a, _, outs| run(&pads!(a, 3, "replicate"), outs)),
         "The gradient of padding by the edges.",
     )
-    .samples("f32[3, 4, 4, 4], f32[3, 2, 3, 2], [1, 1, 0, 1, 1, 1]"),
+    .samples("f32[3, 4, 4, 4], f32[3, 2, 3, 2], [1, 1, 0, 1, 1, 1]")
+    .grad("grad_output: _pad_mode(grad, padding, 'replicate')"),
 ];
 
 /// A padding of the last `n` dimensions.

@@ -34,7 +34,8 @@ pub static OPS: &[OpDef] = &[
         body!(rule, |a, found, outs| found.run_backward(a.grad_output, &outs[0])),
         "The gradient of an interpolation, for the function `name`.",
     )
-    .samples("f32[1, 2, 6, 6], [6, 6], [1, 2, 4, 4], 'upsample_bilinear2d', 'bilinear', False, False, [0.0, 0.0]"),
+    .samples("f32[1, 2, 6, 6], [6, 6], [1, 2, 4, 4], 'upsample_bilinear2d', 'bilinear', False, False, [0.0, 0.0]")
+    .grad("grad_output: _upsample(grad, output_size, mode, align_corners, antialias, scales)"),
     compose(
         "_grad.upsample_nearest1d_backward",
         "(Tensor grad_output, int[1] output_size, int[3] input_size, float? scales=None)",

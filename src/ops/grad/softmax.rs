@@ -17,7 +17,8 @@ pub static OPS: &[OpDef] = &[
             |a, dim, outs| cpu::softmax_backward::softmax(&outs[0], a.grad_output, a.output, *dim, false)
         ),
         "The gradient of softmax.",
-    ).samples("f32[3, 4], f32[3, 4], 1, f32; bf16[3, 4, 2], bf16[3, 4, 2], 1, bf16; f64[()], f64[()], 0, f64"),
+    ).samples("f32[3, 4], f32[3, 4], 1, f32; bf16[3, 4, 2], bf16[3, 4, 2], 1, bf16; f64[()], f64[()], 0, f64")
+    .grad("grad_output: _softmax_backward_data(grad, output, dim, input_dtype); output: grad * grad_output - (output * grad_output).sum([dim], True) * grad - grad_output * (output * grad).sum([dim], True)"),
     kernel(
         "_log_softmax_backward_data",
         "(Tensor grad_output, Tensor output, int dim, dtype input_dtype)",
@@ -27,7 +28,8 @@ pub static OPS: &[OpDef] = &[
             |a, dim, outs| cpu::softmax_backward::softmax(&outs[0], a.grad_output, a.output, *dim, true)
         ),
         "The gradient of log_softmax.",
-    ).samples("f32[3, 4], f32[3, 4], 1, f32; bf16[3, 4, 2], bf16[3, 4, 2], 1, bf16; f64[()], f64[()], 0, f64"),
+    ).samples("f32[3, 4], f32[3, 4], 1, f32; bf16[3, 4, 2], bf16[3, 4, 2], 1, bf16; f64[()], f64[()], 0, f64")
+    .grad("grad_output: grad - (grad * output.exp()).sum([dim], True); output: output.exp() * grad_output.sum([dim], True) * ((grad * output.exp()).sum([dim], True) - grad)"),
 ];
 
 /// The layout of the result, and the dimension.

@@ -1,6 +1,6 @@
 //! Gradients of the rest: special functions, and what scatters and gathers.
 
-use crate::ops::core::op::{OpDef, compose};
+use crate::ops::core::op::{OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::grad::reduce::like;
 use crate::{Result, Scalar, Tensor, bail, dims};
@@ -135,7 +135,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor self, int dim, Tensor index, Tensor src, str reduce, bool include_self, Tensor result)",
         0,
         |a| {
-            let kept = match a.reduce {
+            let made = match a.reduce {
                 "sum" => a.grad.clone(),
                 "prod" => {
                     // Without the zeros of the start the rest is a quotient.
@@ -153,9 +153,11 @@ pub static OPS: &[OpDef] = &[
                 other => bail!(Runtime, "Expected 'reduce' to be one of 'sum', 'prod', 'mean', 'amax', 'amin' but got {other}."),
             };
             if a.include_self {
-                return Ok(kept);
+                return Ok(super::kept(made, a.grad));
             }
-            f::ScatterValue::new(&kept, a.dim, a.index, 0i64).call()
+            f::ScatterValue::new(&made, a.dim, a.index, 0i64)
+                .call()
+                .map(Ret::One)
         },
         "The gradient of what scatter_reduce starts from.",
     )

@@ -82,7 +82,7 @@ pub static OPS: &[OpDef] = &[
         body!(rule_group_norm, run_group_norm),
         "group_norm with its means and inverse deviations.",
     ).samples("f32[1, 6, 3], f32[6], f32[6], 1, 6, 3, 2, 0.5")
-    .grad("input, weight, bias: native_group_norm_backward(grads[0], input, result1, result2, weight, N, C, HxW, group, needs); all"),
+    .grad("input, weight, bias: native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, needs)"),
     compose(
         "group_norm",
         "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True)",
