@@ -26,7 +26,7 @@ pub fn set_witness(witness: Box<dyn Witness>) {
 
 /// Switches watching, and the look for what is no number.
 pub fn set(on: bool, numbers: bool) {
-    let bits = u8::from(on) * ON | u8::from(numbers) * NUMBERS;
+    let bits = (u8::from(on) * ON) | (u8::from(numbers) * NUMBERS);
     MODE.store(bits, Relaxed);
 }
 

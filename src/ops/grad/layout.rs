@@ -22,7 +22,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.unsqueeze_to",
         "(Tensor grad, int[] sizes, int[]? dim=None)",
         0,
-        |a| Ok(kept(unsqueeze_to(a.grad, a.sizes, a.dim.map(|d| &d[..]))?, a.grad)),
+        |a| Ok(kept(unsqueeze_to(a.grad, a.sizes, a.dim)?, a.grad)),
         "With the dimensions of size 1 that squeeze took out.",
     )
     .samples("f32[3], [1, 3, 1]; f32[3, 1], [1, 3, 1], [0]"),
@@ -257,7 +257,7 @@ fn cat_back(grad: &Tensor, sizes: &[i64], dim: i64) -> Result<Vec<Tensor>> {
         rest = after;
         // An empty list of numbers joins anything.
         if shape == [0] {
-            made.push(like(&grad, shape)?);
+            made.push(like(grad, shape)?);
             continue;
         }
         let length = shape[dim];
@@ -272,7 +272,7 @@ fn repeat_back(grad: &Tensor, repeats: &[i64], sizes: &[i64]) -> Result<Tensor> 
         return Ok(grad.clone());
     }
     if repeats.contains(&0) {
-        return like(&grad, sizes);
+        return like(grad, sizes);
     }
     let lead = grad.ndim() - sizes.len();
     let mut grad = grad.clone();

@@ -174,7 +174,7 @@ fn is_vector(matrix: &Tensor, b: &Tensor) -> bool {
 }
 
 fn solve(a: &calls::_GradSolve) -> Result<[Option<Tensor>; 2]> {
-    let [want_a, want_b] = needs(&a.needs)?;
+    let [want_a, want_b] = needs(a.needs)?;
     let vector = a.left && is_vector(a.A, a.B);
     let column = |t: &Tensor| {
         if vector {
@@ -223,7 +223,7 @@ fn triangle(t: &Tensor, upper: bool, unit: bool) -> Result<Tensor> {
 }
 
 fn solve_triangular(a: &calls::_GradSolveTriangular) -> Result<[Option<Tensor>; 2]> {
-    let [want_a, want_b] = needs(&a.needs)?;
+    let [want_a, want_b] = needs(a.needs)?;
     let by_b = f::LinalgSolveTriangular::new(&f::mH(a.input)?, a.grad, !a.upper)
         .left(a.left)
         .unitriangular(a.unitriangular)
@@ -243,7 +243,7 @@ fn solve_triangular(a: &calls::_GradSolveTriangular) -> Result<[Option<Tensor>; 
 }
 
 fn triangular_solve(a: &calls::_GradTriangularSolve) -> Result<[Option<Tensor>; 2]> {
-    let [want_b, want_a] = needs(&a.needs)?;
+    let [want_b, want_a] = needs(a.needs)?;
     let turned = f::conj(a.A)?;
     let [by_b, _] = f::TriangularSolve::new(a.grad, &turned)
         .upper(a.upper)
@@ -284,7 +284,7 @@ fn cholesky(grad: &Tensor, factor: &Tensor, upper: bool) -> Result<Tensor> {
 }
 
 fn cholesky_solve(a: &calls::_GradCholeskySolve) -> Result<[Option<Tensor>; 2]> {
-    let [want_b, want_l] = needs(&a.needs)?;
+    let [want_b, want_l] = needs(a.needs)?;
     let by_b = f::CholeskySolve::new(a.grad, a.input2)
         .upper(a.upper)
         .call()?;
@@ -364,7 +364,7 @@ fn lu(
 }
 
 fn lu_solve(a: &calls::_GradLuSolve) -> Result<[Option<Tensor>; 2]> {
-    let [want_lu, want_b] = needs(&a.needs)?;
+    let [want_lu, want_b] = needs(a.needs)?;
     let by_b = f::LinalgLuSolve::new(a.LU, a.pivots, a.grad)
         .left(a.left)
         .adjoint(!a.adjoint)

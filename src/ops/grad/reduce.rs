@@ -13,7 +13,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.unreduce",
         "(Tensor grad, int[] sizes, int[]? dim, bool keepdim)",
         0,
-        |a| unreduce(a.grad, a.sizes, a.dim.map(|d| &d[..]), a.keepdim),
+        |a| unreduce(a.grad, a.sizes, a.dim, a.keepdim),
         "The gradient of a sum, for each of what was summed.",
     )
     .samples("f32[2], [2, 3], [1], False; f32[2, 1], [2, 3], [1], True; f32[()], [2, 3], None, False"),
@@ -22,7 +22,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, int[] sizes, int[]? dim, bool keepdim)",
         0,
         |a| {
-            let dim = a.dim.map(|d| &d[..]);
+            let dim = a.dim;
             f::div(&unreduce(a.grad, a.sizes, dim, a.keepdim)?, count(a.sizes, dim)?)
         },
         "The gradient of a mean.",
@@ -33,7 +33,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor self, Tensor result, int[] dim, bool keepdim)",
         0,
         |a| {
-            let dim = Some(&a.dim[..]).filter(|d| !d.is_empty());
+            let dim = Some(a.dim).filter(|d| !d.is_empty());
             let result = unsqueezed(a.result, a.input.ndim(), dim, a.keepdim)?;
             let grad = unsqueezed(a.grad, a.input.ndim(), dim, a.keepdim)?;
             let hit = either_nan(&f::eq(a.input, &result)?, a.input, &result)?;
@@ -84,7 +84,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor self, Tensor result, int[] dim, bool keepdim)",
         0,
         |a| {
-            let dim = Some(&a.dim[..]).filter(|d| !d.is_empty());
+            let dim = Some(a.dim).filter(|d| !d.is_empty());
             let n = a.input.ndim();
             let grad = unsqueezed(a.grad, n, dim, a.keepdim)?;
             let result = unsqueezed(a.result, n, dim, a.keepdim)?;
@@ -120,7 +120,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.var",
         "(Tensor grad, Tensor self, int[]? dim, Scalar? correction, bool keepdim)",
         0,
-        |a| var(a.grad, a.input, a.dim.map(|d| &d[..]), a.correction, a.keepdim),
+        |a| var(a.grad, a.input, a.dim, a.correction, a.keepdim),
         "The gradient of var.",
     )
     .samples("f32[2], f32[2, 3], [1], 1, False; f32[()], f32[2, 3], None, 0, False"),
@@ -129,7 +129,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor self, Tensor result, int[]? dim, Scalar? correction, bool keepdim)",
         0,
         |a| {
-            let dim = a.dim.map(|d| &d[..]);
+            let dim = a.dim;
             std(a.grad, a.input, a.result, dim, a.correction, a.keepdim)
         },
         "The gradient of std.",
@@ -140,7 +140,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor? gvar, Tensor? gmean, Tensor self, Tensor? result, int[]? dim, Scalar? correction, bool keepdim)",
         0,
         |a| {
-            let dim = a.dim.map(|d| &d[..]);
+            let dim = a.dim;
             let by_var = a.gvar.map(|g| match a.result {
                 Some(std_) => std(g, a.input, std_, dim, a.correction, a.keepdim),
                 None => var(g, a.input, dim, a.correction, a.keepdim),
@@ -343,7 +343,7 @@ fn std(
 
 fn vector_norm(a: &calls::_GradVectorNorm) -> Result<Tensor> {
     let x = a.input;
-    let dim = a.dim.map(|d| &d[..]).filter(|d| !d.is_empty());
+    let dim = a.dim.filter(|d| !d.is_empty());
     let grad = &unsqueezed(a.grad, x.ndim(), dim, a.keepdim)?;
     let norm = &unsqueezed(a.result, x.ndim(), dim, a.keepdim)?;
     let p = a.ord.to_f64();

@@ -425,6 +425,26 @@ fn normalize(a: &calls::NnFunctionalNormalize) -> Result<Tensor> {
     f::div(x, &f::expand(&bounded, x.shape())?)
 }
 
+/// `rms_norm` as the calls that its gradient is made of.
+fn recorded_rms_norm(args: &Args) -> Result<Ret> {
+    let (x, weight, eps) = (args.tensor(0)?, args.opt_tensor(2), args.float(3)?);
+    let count = args.ints(1)?.len();
+    let over: Vec<i64> = (x.ndim() - count..x.ndim()).map(|d| d as i64).collect();
+    let wide = if matches!(x.dtype(), DType::F16 | DType::BF16) {
+        f::to_dtype(x, DType::F32)?
+    } else {
+        x.clone()
+    };
+    let mean = f::MeanDim::new(&f::pow(&wide, 2i64)?, &over[..])
+        .keepdim(true)
+        .call()?;
+    let mut made = f::mul(&wide, &f::rsqrt(&f::add(&mean, eps)?)?)?;
+    if let Some(w) = weight {
+        made = f::mul(&made, w)?;
+    }
+    f::to_dtype(&made, x.dtype()).map(Ret::One)
+}
+
 #[cfg(test)]
 mod tests {
     use crate::Tensor;
@@ -473,24 +493,4 @@ mod tests {
             &[3.078_243_5],
         );
     }
-}
-
-/// `rms_norm` as the calls that its gradient is made of.
-fn recorded_rms_norm(args: &Args) -> Result<Ret> {
-    let (x, weight, eps) = (args.tensor(0)?, args.opt_tensor(2), args.float(3)?);
-    let count = args.ints(1)?.len();
-    let over: Vec<i64> = (x.ndim() - count..x.ndim()).map(|d| d as i64).collect();
-    let wide = if matches!(x.dtype(), DType::F16 | DType::BF16) {
-        f::to_dtype(x, DType::F32)?
-    } else {
-        x.clone()
-    };
-    let mean = f::MeanDim::new(&f::pow(&wide, 2i64)?, &over[..])
-        .keepdim(true)
-        .call()?;
-    let mut made = f::mul(&wide, &f::rsqrt(&f::add(&mean, eps)?)?)?;
-    if let Some(w) = weight {
-        made = f::mul(&made, w)?;
-    }
-    f::to_dtype(&made, x.dtype()).map(Ret::One)
 }
