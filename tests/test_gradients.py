@@ -24,9 +24,11 @@ UNSTEADY = {
 # PyTorch says their gradient: of discrete values, and where signs, phases or a triangle are free.
 CHOSEN = {
     "ceil", "floor", "round", "round#decimals", "trunc", "sign", "linalg.eigh", "linalg.svd", "nextafter", "copysign",
-    "fill", "zero", "_grad.sgn", "renorm", "normal", "normal#mean", "normal#std", "_nn.silu", "cholesky",
+    "fill", "zero", "_grad.sgn", "renorm", "normal", "normal#mean", "normal#std", "cholesky",
     "cholesky_inverse", "cholesky_solve", "linalg.cholesky_ex", "_ctc_loss",
 }  # fmt: skip
+# PyTorch differentiates them for real numbers alone.
+REAL = {"_nn.silu", "_grad.silu_backward"}
 # Results after the first have no gradient of their own.
 FIRST = {"native_group_norm", "_scaled_dot_product_flash_attention_for_cpu"}
 
@@ -118,7 +120,7 @@ def compare(row, call):
     )
     kwargs = {k: widened(k, v) for k, v in kwargs.items()}
     wanted = leaves(list(args)) + leaves(list(kwargs.values()))
-    if not wanted:
+    if not wanted or (row in REAL and any(t.dtype.is_complex for t in wanted)):
         return
     results = outputs(_C._call_row(row, False, args, kwargs))
     at = [i for i, o in enumerate(results) if o.requires_grad][: 1 if row in FIRST else None]

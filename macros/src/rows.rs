@@ -125,6 +125,9 @@ fn typed_row(part: Vec<TokenTree>) -> Result<(Row, Vec<TokenTree>), String> {
     let mut group = Group::new(call.delimiter(), inner.into_iter().collect());
     group.set_span(call.span());
     part[at] = TokenTree::Group(group);
+    // What follows the call says more of the row.
+    let after = part.split_off(at + 1);
+    part.extend(bodies(after, &class)?);
     Ok((row, part))
 }
 

@@ -56,6 +56,9 @@ pub static OPS: &[OpDef] = &[
     )
     .grad(
         "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
+    )
+    .grad(
+        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
     ),
     kernel(
         "clone",

@@ -53,6 +53,8 @@ class BackwardCFunction(Node, FunctionCtx):
 
     _forward_cls: Any = None
     _metas: tuple[Any, ...] = ()
+    _places: tuple[int, ...] = ()
+    _count: int = 0
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -184,7 +186,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         tracked = torch.is_grad_enabled() and any(args[i].requires_grad for i in places)
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        ctx._count, ctx._places = len(args), places
+        ctx._count, ctx._places = len(args), tuple(places)
         with torch.no_grad():
             if apart:
                 output = cls.forward(*args)

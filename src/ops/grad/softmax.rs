@@ -29,7 +29,7 @@ pub static OPS: &[OpDef] = &[
         ),
         "The gradient of log_softmax.",
     ).samples("f32[3, 4], f32[3, 4], 1, f32; bf16[3, 4, 2], bf16[3, 4, 2], 1, bf16; f64[()], f64[()], 0, f64")
-    .grad("grad_output: grad - (grad * output.exp()).sum([dim], True); output: output.exp() * grad_output.sum([dim], True) * ((grad * output.exp()).sum([dim], True) - grad)"),
+    .grad("grad_output: grad - (grad * output.exp()).sum([dim], True); output: -grad_output.sum([dim], True) * output.exp() * grad"),
 ];
 
 /// The layout of the result, and the dimension.

@@ -66,13 +66,8 @@ pub static OPS: &[OpDef] = &[
         0,
         |a| {
             // An index that comes twice was written once.
-            let once = if a.index.is_meta() {
-                a.index.clone()
-            } else {
-                let [values, ..] = f::_Unique2::new(a.index).call()?;
-                values
-            };
-            f::sum(&f::index_select(a.grad, a.dim, &once)?)
+            let written = f::index_fill(&f::zeros_like(a.grad)?, a.dim, a.index, 1i64)?;
+            f::sum(&f::mul(a.grad, &written)?)
         },
         "The gradient of the number that index_fill writes.",
     )

@@ -8,7 +8,7 @@ use crate::ops::linalg::matrix::{
 };
 use crate::ops::linalg::vectors::outer_product;
 use crate::ops::pointwise::rule::result_type;
-use crate::ops::{Args, Ret, f};
+use crate::ops::{Ret, f};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
@@ -109,7 +109,7 @@ pub static OPS: &[OpDef] = &[
         "input weight.T + bias.",
     )
     .samples("f32[3], f32[4, 3]; c64[3], c64[4, 3], c64[4]; f32[8], f32[8, 8], f32[8]")
-    .through(recorded_linear),
+    .through(typed!(recorded_linear)),
 ];
 
 fn factors(beta: Scalar, alpha: Scalar) -> Factors {
@@ -341,8 +341,8 @@ fn addr_bool(t: &Tensor, products: Tensor, beta: bool, alpha: bool) -> Result<Te
 }
 
 /// `linear` as the calls that its gradient is made of: a transposed weight, and one product.
-fn recorded_linear(args: &Args) -> Result<Ret> {
-    let (x, w, bias) = (args.tensor(0)?, args.tensor(1)?, args.opt_tensor(2));
+fn recorded_linear(a: &calls::NnFunctionalLinear) -> Result<Ret> {
+    let (x, w, bias) = (a.input, a.weight, a.bias);
     let made = match (x.ndim(), w.ndim(), bias) {
         (2, 2, Some(bias)) => f::addmm(bias, x, &f::t(w)?)?,
         (1 | 3.., 2, Some(bias)) if x.is_contiguous() => {

@@ -3,8 +3,8 @@
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
 use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::f;
 use crate::ops::linalg::rules::{batch_note, check, columnwise, lead, plan, tail};
-use crate::ops::{Args, f};
 use crate::{Result, Tensor, bail, ensure};
 use num_complex::Complex64 as C;
 use torchlike_macros::operators;
@@ -27,7 +27,7 @@ pub static OPS: &[OpDef] = &[
         body!(values_rule, values),
         "The singular values.",
     ).samples("f32[3, 4]")
-    .through(recorded_svdvals),
+    .through(typed!(recorded_svdvals)),
     compose(
         "svd",
         "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
@@ -56,7 +56,7 @@ pub static OPS: &[OpDef] = &[
         ),
         "Eigenvalues of a Hermitian matrix.",
     ).samples("f64[5, 5], UPLO='U'; c64[5, 5], UPLO='U'")
-    .through(recorded_eigvalsh),
+    .through(typed!(recorded_eigvalsh)),
 ];
 
 fn singular_rule(a: &calls::LinalgSvd) -> Result<Plan> {
@@ -190,17 +190,13 @@ fn eigen(t: &Tensor, upper: bool, values: &Tensor, vectors: Option<&Tensor>) -> 
 }
 
 /// Singular values with the vectors that their gradient needs.
-fn recorded_svdvals(args: &Args) -> Result<Ret> {
-    let [_, values, _] = f::LinalgSvd::new(args.tensor(0)?)
-        .full_matrices(false)
-        .call()?;
+fn recorded_svdvals(a: &calls::LinalgSvdvals) -> Result<Ret> {
+    let [_, values, _] = f::LinalgSvd::new(a.A).full_matrices(false).call()?;
     Ok(Ret::One(values))
 }
 
 /// Eigenvalues with the vectors that their gradient needs.
-fn recorded_eigvalsh(args: &Args) -> Result<Ret> {
-    let [values, _] = f::LinalgEigh::new(args.tensor(0)?)
-        .UPLO(args.str(1).unwrap_or("L"))
-        .call()?;
+fn recorded_eigvalsh(a: &calls::LinalgEigvalsh) -> Result<Ret> {
+    let [values, _] = f::LinalgEigh::new(a.A).UPLO(a.UPLO).call()?;
     Ok(Ret::One(values))
 }

@@ -3,7 +3,7 @@
 use crate::cpu::attention as cpu;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
-use crate::ops::{Args, Ret, f};
+use crate::ops::{Ret, f};
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
@@ -30,7 +30,7 @@ pub static OPS: &[OpDef] = &[
         "f32[1, 2, 3, 4], f32[1, 2, 5, 4], f32[1, 2, 5, 4], None, False, 0.5; \
          f32[1, 2, 3, 4], f32[1, 2, 3, 4], f32[1, 2, 3, 4], None, True, 0.5",
     )
-    .through(recorded),
+    .through(typed!(recorded)),
 ];
 
 fn attention(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<Tensor> {
@@ -270,9 +270,9 @@ fn run(a: &calls::_Attention, shapes: &cpu::Shapes, outs: &[Tensor]) -> Result<(
 }
 
 /// Attention as the calls that its gradient is made of.
-fn recorded(args: &Args) -> Result<Ret> {
-    let (q, k, v) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
-    let (mask, causal, scale) = (args.opt_tensor(3), args.bool(4), args.float(5)?);
+fn recorded(a: &calls::_Attention) -> Result<Ret> {
+    let (q, k, v) = (a.query, a.key, a.value);
+    let (mask, causal, scale) = (a.attn_mask, a.is_causal, a.scale);
     let width = |t: &Tensor| t.shape().last().copied();
     let blocked = q.ndim() == 4
         && k.ndim() == 4

@@ -2,8 +2,8 @@
 
 use crate::cpu::pooling::Rule;
 use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::f;
 use crate::ops::nn::pool::{Asked, Pooling, both, pooled, pooled_size, regular, run};
-use crate::ops::{Args, f};
 use crate::{DType, Result, ensure};
 use torchlike_macros::operators;
 
@@ -58,7 +58,7 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule(&asked!(a, 2, "max_pool2d"), false), run),
         "The largest elements of windows.",
     ).samples("f32[1, 2, 6, 6], 2; f32[2, 6, 6], 3, 2, 1, ceil_mode=True")
-    .through(recorded_max_pool2d),
+    .through(typed!(recorded_max_pool2d)),
     kernel(
         "max_pool2d_with_indices",
         "(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -74,7 +74,7 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule(&asked!(a, 3, "max_pool3d"), false), run),
         "The largest elements of windows.",
     ).samples("f32[1, 2, 4, 4, 4], 2")
-    .through(recorded_max_pool3d),
+    .through(typed!(recorded_max_pool3d)),
     kernel(
         "max_pool3d_with_indices",
         "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -242,23 +242,23 @@ fn check_sequences(a: &Asked) -> Result<[i64; 4]> {
 }
 
 /// A maximum with the indices that its gradient needs.
-fn recorded_max_pool2d(args: &Args) -> Result<Ret> {
-    let [made, _] = f::MaxPool2dWithIndices::new(args.tensor(0)?, &args.ints(1)?[..])
-        .stride(&args.ints(2)?[..])
-        .padding(&args.ints(3)?[..])
-        .dilation(&args.ints(4)?[..])
-        .ceil_mode(args.bool(5))
+fn recorded_max_pool2d(a: &calls::MaxPool2d) -> Result<Ret> {
+    let [made, _] = f::MaxPool2dWithIndices::new(a.input, a.kernel_size)
+        .stride(a.stride)
+        .padding(a.padding)
+        .dilation(a.dilation)
+        .ceil_mode(a.ceil_mode)
         .call()?;
     Ok(Ret::One(made))
 }
 
 /// A maximum with the indices that its gradient needs.
-fn recorded_max_pool3d(args: &Args) -> Result<Ret> {
-    let [made, _] = f::MaxPool3dWithIndices::new(args.tensor(0)?, &args.ints(1)?[..])
-        .stride(&args.ints(2)?[..])
-        .padding(&args.ints(3)?[..])
-        .dilation(&args.ints(4)?[..])
-        .ceil_mode(args.bool(5))
+fn recorded_max_pool3d(a: &calls::MaxPool3d) -> Result<Ret> {
+    let [made, _] = f::MaxPool3dWithIndices::new(a.input, a.kernel_size)
+        .stride(a.stride)
+        .padding(a.padding)
+        .dilation(a.dilation)
+        .ceil_mode(a.ceil_mode)
         .call()?;
     Ok(Ret::One(made))
 }

@@ -3,9 +3,9 @@
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::dims::{self, MemoryFormat};
 use crate::ops::core::op::{F, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::f;
 use crate::ops::nn::batch_norm::more_than_one;
 use crate::ops::pointwise::rule::same;
-use crate::ops::{Args, f};
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, map_op, map_row};
 use smallvec::smallvec;
 use torchlike_macros::operators;
@@ -67,7 +67,7 @@ pub static OPS: &[OpDef] = &[
         body!(rule_rms_norm, run_rms_norm),
         "Divided by the root mean square over the last dimensions.",
     ).samples("f32[2, 3], [3], f32[3], 1e-5; f32[2, 3], [2, 3], None, 1e-5")
-    .through(recorded_rms_norm),
+    .through(typed!(recorded_rms_norm)),
     compose(
         "rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
@@ -426,9 +426,9 @@ fn normalize(a: &calls::NnFunctionalNormalize) -> Result<Tensor> {
 }
 
 /// `rms_norm` as the calls that its gradient is made of.
-fn recorded_rms_norm(args: &Args) -> Result<Ret> {
-    let (x, weight, eps) = (args.tensor(0)?, args.opt_tensor(2), args.float(3)?);
-    let count = args.ints(1)?.len();
+fn recorded_rms_norm(a: &calls::_NnRmsNorm) -> Result<Ret> {
+    let (x, weight, eps) = (a.input, a.weight, a.eps);
+    let count = a.normalized_shape.len();
     let over: Vec<i64> = (x.ndim() - count..x.ndim()).map(|d| d as i64).collect();
     let wide = if matches!(x.dtype(), DType::F16 | DType::BF16) {
         f::to_dtype(x, DType::F32)?
