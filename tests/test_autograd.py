@@ -235,6 +235,11 @@ class TestWrites:
         y.sum().backward()
         assert w.grad.item() == 2
 
+    def test_of_what_is_made_of_views(self):
+        x = torch.ones(1, 4, 2, 2, requires_grad=True)
+        torch.relu_(torch.nn.functional.pixel_shuffle(x, 2)).sum().backward()
+        assert x.grad.sum().item() == 16
+
     def test_by_brackets(self):
         x = torch.zeros(3)
         w = leaf(1.0, 2.0)

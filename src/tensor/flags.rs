@@ -61,6 +61,12 @@ impl Tensor {
         self.flags & VIEW != 0
     }
 
+    /// The same tensor as one of its own: what a call made, however it was made.
+    #[must_use]
+    pub(crate) fn of_its_own(self) -> Self {
+        self.flag(VIEW, false)
+    }
+
     /// True if made under `inference_mode`.
     #[must_use]
     pub fn is_inference(&self) -> bool {

@@ -191,6 +191,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
         let made = views::wrote(target, *made, body, edges)?;
         return Ok(Ret::Become(Box::new(made)));
     }
+    let made = if op.is_view() { made } else { own(made) };
     let version = tensors(&made).first().map_or(0, |t| t.storage().version());
     let link = Link::of_node(Node::new(Box::new(body), edges, outs).at_version(version));
     Ok(attach(made, &link, &nrs))
@@ -205,6 +206,17 @@ fn outputs(ret: &Ret, which: impl Fn(&[&Tensor]) -> SmallVec<[u16; 2]>) -> Outpu
     let outs = nrs.iter().map(|i| Meta::of(results[usize::from(*i)]));
     let outs = outs.collect();
     (nrs, outs)
+}
+
+/// Results of a call that is one node: whatever it was made of, they are no views.
+fn own(ret: Ret) -> Ret {
+    let all = |list: Vec<Tensor>| list.into_iter().map(Tensor::of_its_own).collect();
+    match ret {
+        Ret::One(t) => Ret::One(t.of_its_own()),
+        Ret::Tuple(list) => Ret::Tuple(all(list)),
+        Ret::List(list) => Ret::List(all(list)),
+        other => other,
+    }
 }
 
 /// Makes results those of a node; `nrs` says which.
