@@ -1,4 +1,4 @@
-"""What a call costs, beside PyTorch: `python benches/overhead.py [--torch PYTHON]`.
+"""What a call costs, beside PyTorch: `python benches/overhead.py [--gradients] [--torch PYTHON]`.
 
 Each case runs in this interpreter and, if a Python with PyTorch is named (or TORCHLIKE_BENCH_TORCH is set), in
 that one, taking turns; the best turn counts. Ratios above 1 mean torchlike is faster.
@@ -31,20 +31,33 @@ CASES = {
     ".shape": "a.shape",
     ".dtype": "a.dtype",
 }
+GRADIENTS = {
+    "a * b": "a * b",
+    "x * b": "x * b",
+    "a.sum()": "a.sum()",
+    "x.sum()": "x.sum()",
+    "a.view(16)": "a.view(16)",
+    "x.view(16)": "x.view(16)",
+    "100 mul": "y = x\nfor _ in range(100): y = y * b\ny.sum().backward(); x.grad = None",
+    "20 Linear": "layers(b).sum().backward()\nfor p in parameters: p.grad = None",
+}
 SETUP = """
 import {module} as torch
 F = torch.nn.functional
 dev = {device!r}
 a = torch.ones(4, 4, device=dev); b = torch.ones(4, 4, device=dev)
+x = torch.ones(4, 4, device=dev, requires_grad=True)
+layers = torch.nn.Sequential(*[torch.nn.Linear(4, 4, device=dev) for _ in range(20)])
+parameters = list(layers.parameters())
 """
 
 
-def measure(module: str, device: str, turns: int) -> dict[str, float]:
+def measure(module: str, device: str, cases: dict[str, str], turns: int) -> dict[str, float]:
     """Nanoseconds a call, the best of some turns."""
     out = {}
-    for name, code in CASES.items():
+    for name, code in cases.items():
         timer = timeit.Timer(code, SETUP.format(module=module, device=device))
-        n = 2000
+        n = 20 if "\n" in code else 2000
         out[name] = min(timer.timeit(n) for _ in range(turns)) / n * 1e9
     return out
 
@@ -55,9 +68,15 @@ def main() -> None:
     parser.add_argument("--torch", default=os.environ.get("TORCHLIKE_BENCH_TORCH"))
     parser.add_argument("--worker")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--gradients",
+        action="store_true",
+        help="what recording a call of x costs, and walking back",
+    )
     args = parser.parse_args()
     if args.worker:
-        print(json.dumps(measure(args.worker, args.device, 5)))
+        cases = GRADIENTS if args.gradients else CASES
+        print(json.dumps(measure(args.worker, args.device, cases, 5)))
         return
     for device in ("meta", "cpu"):
         ours: dict[str, float] = {}
@@ -70,6 +89,7 @@ def main() -> None:
                 if python is None:
                     continue
                 command = [python, __file__, "--worker", module, "--device", device]
+                command += ["--gradients"] * args.gradients
                 found = json.loads(
                     subprocess.run(command, capture_output=True, check=True, text=True).stdout
                 )

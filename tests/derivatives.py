@@ -11,6 +11,11 @@ def rand(*shape):
     return torch.randn(*shape, dtype=torch.float64)
 
 
+def leaf(*values):
+    """Numbers that gradients are wanted of."""
+    return torch.tensor(values, requires_grad=True)
+
+
 def derivative(forward, x, cotangent):
     """The derivative of `sum(forward(x) * cotangent)` by central differences."""
     flat = x.clone().contiguous().reshape(-1)

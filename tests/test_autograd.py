@@ -5,24 +5,12 @@ from __future__ import annotations
 import copy
 import gc
 import threading
-import warnings
 import weakref
 
 import pytest
 
 import torchlike as torch
-from torchlike.autograd import Function
-from torchlike.autograd.function import FunctionCtx, NestedIOFunction, once_differentiable
-from torchlike.utils.checkpoint import (
-    CheckpointError,
-    checkpoint,
-    checkpoint_sequential,
-    set_checkpoint_early_stop,
-)
-
-
-def leaf(*values):
-    return torch.tensor(values, requires_grad=True)
+from derivatives import leaf
 
 
 class Mark:
@@ -267,119 +255,6 @@ class TestWrites:
         assert mark() is None
 
 
-class Cube(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_tensors
-        return 3 * x * x * grad
-
-
-class TestFunction:
-    def test_gradient(self):
-        x = leaf(2.0)
-        y = Cube.apply(x)
-        assert type(y.grad_fn).__name__ == "CubeBackward"
-        y.backward()
-        assert x.grad.tolist() == [12]
-
-    def test_twice(self):
-        x = leaf(2.0)
-        (g,) = torch.autograd.grad(Cube.apply(x), x, create_graph=True)
-        (h,) = torch.autograd.grad(g, x)
-        assert h.tolist() == [12]
-
-    def test_context_apart(self):
-        class Scale(Function):
-            @staticmethod
-            def forward(x, by):
-                return x * by
-
-            @staticmethod
-            def setup_context(ctx, inputs, output):
-                ctx.by = inputs[1]
-
-            @staticmethod
-            def backward(ctx, grad):
-                return grad * ctx.by, None
-
-        x = leaf(2.0)
-        Scale.apply(x, 5).backward()
-        assert x.grad.tolist() == [5]
-
-    def test_several_outputs(self):
-        class Both(Function):
-            @staticmethod
-            def forward(ctx, x):
-                y, z = x * 2, x.long()
-                ctx.mark_non_differentiable(z)
-                return y, z
-
-            @staticmethod
-            def backward(ctx, gy, gz):
-                assert gz.tolist() == [0]
-                return gy * 2
-
-        x = leaf(2.0)
-        y, z = Both.apply(x)
-        assert not z.requires_grad
-        y.backward()
-        assert x.grad.tolist() == [2]
-
-    def test_wrong_counts(self):
-        class Wrong(Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x * 2
-
-            @staticmethod
-            def backward(ctx, grad):
-                return grad, grad
-
-        with pytest.raises(RuntimeError, match="incorrect number of gradients"):
-            Wrong.apply(leaf(1.0)).backward()
-
-    def test_once(self):
-        class Once(Function):
-            @staticmethod
-            def forward(ctx, x):
-                assert isinstance(ctx, FunctionCtx)
-                ctx.save_for_backward(x)
-                return x * x
-
-            @staticmethod
-            @once_differentiable
-            def backward(ctx, grad):
-                return grad * 2 * ctx.saved_tensors[0]
-
-        x = leaf(3.0)
-        (g,) = torch.autograd.grad(Once.apply(x), x, leaf(1.0), create_graph=True)
-        assert g.item() == 6
-        with pytest.raises(RuntimeError, match="once_differentiable"):
-            g.backward()
-
-    def test_nested_arguments_are_refused(self):
-        with pytest.raises(NotImplementedError, match="NestedIOFunction"):
-            NestedIOFunction.apply(1)
-
-    def test_errors_pass_through(self):
-        class Fails(Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x * 2
-
-            @staticmethod
-            def backward(ctx, grad):
-                raise KeyError("mine")
-
-        with pytest.raises(KeyError, match="mine"):
-            Fails.apply(leaf(1.0)).backward()
-
-
 class TestHooks:
     def test_of_tensors(self):
         x = leaf(1.0, 2.0)
@@ -494,93 +369,3 @@ class TestGraphTools:
         with torch.autograd.set_detect_anomaly(True):
             assert torch._C._anomaly() == (True, True)
         assert torch._C._anomaly() == (False, False)
-
-
-class TestFunctional:
-    def test_products(self):
-        functional = torch.autograd.functional
-        x, v = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0])
-        assert functional.vjp(lambda t: t**2, x, v)[1].tolist() == [2, 40]
-        assert functional.jvp(lambda t: t**2, x, v)[1].tolist() == [2, 40]
-        assert functional.hvp(lambda t: (t**3).sum(), x, v)[1].tolist() == [6, 120]
-        assert functional.vhp(lambda t: (t**3).sum(), x, v)[1].tolist() == [6, 120]
-        with pytest.raises(RuntimeError, match="invalid size"):
-            functional.vjp(lambda t: t**2, x, torch.ones(3))
-
-
-class TestTools:
-    @pytest.mark.parametrize("reentrant", [True, False])
-    def test_checkpoint(self, reentrant):
-        calls = []
-
-        def part(x):
-            calls.append(1)
-            return (x * 2).exp()
-
-        x = leaf(0.5, 1.0)
-        checkpoint(part, x, use_reentrant=reentrant).sum().backward()
-        again = leaf(0.5, 1.0)
-        part(again).sum().backward()
-        assert torch.equal(x.grad, again.grad)
-        assert len(calls) == 3
-
-    def test_checkpoints_in_a_row(self):
-        layers = [torch.nn.Linear(2, 2) for _ in range(4)]
-        x = torch.ones(1, 2, requires_grad=True)
-        checkpoint_sequential(layers, 2, x, use_reentrant=False).sum().backward()
-        assert all(layer.weight.grad is not None for layer in layers)
-
-    def test_recomputing_has_to_save_the_same(self):
-        times = []
-
-        def part(t):
-            times.append(1)
-            return t.exp() if len(times) == 1 else t.exp().exp()
-
-        with set_checkpoint_early_stop(False):
-            y = checkpoint(part, leaf(1.0), use_reentrant=False)
-        with pytest.raises(CheckpointError, match="different number of tensors"):
-            y.backward()
-
-    def test_gradcheck(self):
-        x = torch.randn(3, dtype=torch.float64, requires_grad=True)
-        assert torch.autograd.gradcheck(lambda t: (t * t).sin(), x)
-        assert torch.autograd.gradgradcheck(lambda t: (t * t).sin(), x)
-        with pytest.raises(RuntimeError, match="Jacobian mismatch"):
-            torch.autograd.gradcheck(Wrong.apply, x)
-
-    def test_functional(self):
-        x = torch.tensor([1.0, 2.0])
-        jac = torch.autograd.functional.jacobian(lambda t: t**2, x)
-        assert jac.tolist() == [[2, 0], [0, 4]]
-        hess = torch.autograd.functional.hessian(lambda t: (t**3).sum(), x)
-        assert hess.tolist() == [[6, 0], [0, 12]]
-
-    def test_anomaly(self):
-        x = leaf(-1.0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with torch.autograd.detect_anomaly():
-                y = x.sqrt()
-                with pytest.raises(RuntimeError, match="returned nan values in its 0th output"):
-                    y.backward()
-
-    def test_deferred(self):
-        with torch.meta_init():
-            torch.manual_seed(0)
-            layer = torch.nn.Linear(3, 2)
-            layer(torch.ones(1, 3)).sum().backward()
-        grad = layer.weight.grad
-        assert grad.is_meta
-        torch.materialize(grad)
-        assert grad.tolist() == [[1, 1, 1]] * 2
-
-
-class Wrong(Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad

@@ -35,13 +35,7 @@ __all__ = [
 functional = _lazy.module("torchlike.autograd.functional")
 
 
-def _shape_of(output: Any) -> Any:
-    if isinstance(output, graph.GradientEdge):
-        return output.node._input_metadata[output.output_nr].shape
-    return output.shape
-
-
-def _check_given(output: Any, grad: Tensor, i: int, batched: bool) -> None:
+def _check_given(output: Any, grad: Tensor, i: int) -> None:
     """A gradient that was given has to look like its output."""
     if isinstance(output, graph.GradientEdge):
         return
@@ -82,7 +76,7 @@ def _make_grads(outputs: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]
     made: list[Any] = []
     for i, (output, grad) in enumerate(zip(outputs, grads, strict=False)):
         if isinstance(grad, Tensor):
-            _check_given(output, grad, i, False)
+            _check_given(output, grad, i)
             made.append(grad)
         elif grad is None:
             made.append(_first_grad(output))

@@ -257,6 +257,12 @@ def _wrapped(ctx: Any, args: tuple[Any, ...], output: Any, tracked: bool) -> Any
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator of `backward`: its result has no gradient of its own."""
 
+    def end(value: Any) -> Any:
+        """The value, with a history that leads to an error."""
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            return value
+        return _Once.apply(value.detach().requires_grad_())
+
     @functools.wraps(fn)
     def wrapper(ctx: Any, *args: Any) -> Any:
         with torch.no_grad():
@@ -265,18 +271,7 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
             return outputs
         if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
             return outputs
-        several = isinstance(outputs, tuple)
-        parts = outputs if several else (outputs,)
-        made = tuple(
-            _Once.apply(p) if isinstance(p, Tensor) else p
-            for p in (
-                p.detach().requires_grad_()
-                if isinstance(p, Tensor) and p.dtype.is_floating_point
-                else p
-                for p in parts
-            )
-        )
-        return made if several else made[0]
+        return tuple(map(end, outputs)) if isinstance(outputs, tuple) else end(outputs)
 
     return wrapper
 

@@ -18,36 +18,29 @@ def _as_tuple(value: Any, what: str, where: str) -> tuple[bool, tuple[Tensor, ..
     several = isinstance(value, tuple)
     items = value if several else (value,)
     for i, item in enumerate(items):
-        if isinstance(item, Tensor):
-            continue
-        if several:
+        if not isinstance(item, Tensor):
+            found = f"value at index {i}" if several else f"given {what}"
             raise TypeError(
                 f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the "
-                f"value at index {i} has type {type(item)}."
+                f"{found} has type {type(item)}."
             )
-        raise TypeError(
-            f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the given "
-            f"{what} has type {type(item)}."
-        )
     return several, items
 
 
 def _outputs(value: Any, where: str) -> tuple[bool, tuple[Tensor, ...]]:
-    several = isinstance(value, tuple)
-    items = value if several else (value,)
-    for i, item in enumerate(items):
-        if isinstance(item, Tensor):
-            continue
-        if several:
-            raise TypeError(
-                f"The outputs of the user-provided function given to {where} must be either a Tensor or "
-                f"a tuple of Tensors but the value at index {i} has type {type(item)}."
-            )
-        raise TypeError(
-            f"The outputs of the user-provided function given to {where} must be either a Tensor or a "
-            f"tuple of Tensors but the given outputs of the user-provided function has type {type(item)}."
+    return _as_tuple(value, "outputs of the user-provided function", where)
+
+
+def _scalar(value: Any, where: str) -> tuple[Tensor, ...]:
+    """The output of a function that has to give one number."""
+    many, outputs = _outputs(value, where)
+    if many:
+        raise RuntimeError(f"The function given to {where} should return a single Tensor")
+    if outputs[0].nelement() != 1:
+        raise RuntimeError(
+            f"The Tensor returned by the function given to {where} should contain a single element"
         )
-    return several, items
+    return outputs
 
 
 def _fresh(inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
@@ -64,25 +57,28 @@ def _result(value: tuple[Tensor, ...], several: bool, create_graph: bool) -> Any
     return made if several else made[0]
 
 
-def _check_given(v: tuple[Tensor, ...], other: tuple[Tensor, ...], several: bool) -> None:
-    if len(v) != len(other):
+def _direction(v: Any, other: tuple[Tensor, ...], where: str, what: str) -> tuple[Tensor, ...]:
+    """The vector that was given, which has to look like the others; without one 1, if they are one number."""
+    if v is None:
+        if len(other) != 1 or other[0].nelement() != 1:
+            raise RuntimeError(
+                f"The vector v can only be None if {what} a single Tensor with a single element."
+            )
+        return (torch.ones_like(other[0]),)
+    several, given = _as_tuple(v, "v", where)
+    if len(given) != len(other):
         if several:
             raise RuntimeError(
-                f"v is a tuple of invalid length: should be {len(other)} but got {len(v)}."
+                f"v is a tuple of invalid length: should be {len(other)} but got {len(given)}."
             )
         raise RuntimeError("The given v should contain a single Tensor.")
-    for i, (a, b) in enumerate(zip(v, other, strict=True)):
+    for i, (a, b) in enumerate(zip(given, other, strict=True)):
         if a.size() != b.size():
             prefix = f"Entry {i} in " if several else ""
             raise RuntimeError(
                 f"{prefix}v has invalid size: should be {b.size()} but got {a.size()}."
             )
-
-
-def _ones(outputs: tuple[Tensor, ...], where: str) -> tuple[Tensor, ...]:
-    if len(outputs) != 1 or outputs[0].nelement() != 1:
-        raise RuntimeError(where)
-    return (torch.ones_like(outputs[0]),)
+    return given
 
 
 def _strictly(
@@ -119,6 +115,8 @@ def _grad(
     )
 
 
+_FUNCTION = "the user-provided function returns"
+_INPUT = "the input to the user-provided function is"
 _INDEPENDENT = (
     "The output of the user-provided function is independent of input {}. "
     "This is not allowed in strict mode."
@@ -141,15 +139,7 @@ def vjp(
         several, items = _as_tuple(inputs, "inputs", "vjp")
         items = _fresh(items, create_graph)
         many, outputs = _outputs(func(*items), "vjp")
-        if v is not None:
-            several_v, given = _as_tuple(v, "v", "vjp")
-            _check_given(given, outputs, several_v)
-        else:
-            given = _ones(
-                outputs,
-                "The vector v can only be None if the user-provided function returns a single Tensor with "
-                "a single element.",
-            )
+        given = _direction(v, outputs, "vjp", _FUNCTION)
         grads = _grad(outputs, items, given, create_graph)
         made = _strictly(grads, items, strict, _INDEPENDENT)
     return _result(outputs, many, create_graph), _result(made, several, create_graph)
@@ -166,15 +156,7 @@ def jvp(
     with torch.enable_grad():
         _, items = _as_tuple(inputs, "inputs", "jvp")
         items = _fresh(items, create_graph)
-        if v is not None:
-            several_v, given = _as_tuple(v, "v", "jvp")
-            _check_given(given, items, several_v)
-        else:
-            given = _ones(
-                items,
-                "The vector v can only be None if the input to the user-provided function is a single "
-                "Tensor with a single element.",
-            )
+        given = _direction(v, items, "jvp", _INPUT)
         many, outputs = _outputs(func(*items), "jvp")
         # The gradient is linear in what it is multiplied with: its own gradient is the product wanted.
         along = tuple(torch.zeros_like(o, requires_grad=True) for o in outputs)
@@ -183,6 +165,15 @@ def jvp(
         made = _grad(linear, along, given, create_graph)
         tangents = _strictly(made, outputs, strict, _INDEPENDENT)
     return _result(outputs, many, create_graph), _result(tangents, many, create_graph)
+
+
+def _only_reverse(where: str, strategy: str, hint: str = "") -> None:
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(
+            f'Expected strategy to be either "forward-mode" or "reverse-mode".{hint}'
+        )
+    if strategy == "forward-mode":
+        raise NotImplementedError(f"autograd.functional.{where}(): forward-mode gradients")
 
 
 def jacobian(
@@ -196,12 +187,23 @@ def jacobian(
     """The derivative of every output element by every input element.
 
     For each output and input a tensor of the output's shape followed by the input's.
+
+    Args:
+        vectorize: changes nothing: one row is computed after the other.
+
+    Raises:
+        NotImplementedError: for the strategy "forward-mode".
     """
-    if strategy not in ("forward-mode", "reverse-mode"):
-        raise AssertionError(
-            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function '
-            'has more outputs than inputs, "forward-mode" tends to be more performant. Otherwise, prefer '
-            'to use "reverse-mode".'
+    _only_reverse(
+        "jacobian",
+        strategy,
+        ' Hint: If your function has more outputs than inputs, "forward-mode" tends to be more '
+        'performant. Otherwise, prefer to use "reverse-mode".',
+    )
+    if strict and vectorize:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported "
+            "together. Please either set `strict=False` or `vectorize=False`."
         )
     with torch.enable_grad():
         several, items = _as_tuple(inputs, "inputs", "jacobian")
@@ -234,21 +236,23 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The second derivatives of a function whose output is one number."""
+    """The second derivatives of a function whose output is one number.
+
+    Args:
+        vectorize: changes nothing: one row is computed after the other.
+
+    Raises:
+        NotImplementedError: for the strategy "forward-mode".
+    """
+    _only_reverse("hessian", outer_jacobian_strategy)
     several, items = _as_tuple(inputs, "inputs", "hessian")
 
     def slope(*given: Tensor) -> tuple[Tensor, ...]:
-        many, outputs = _outputs(func(*given), "hessian")
-        if many:
-            raise RuntimeError("The function given to hessian should return a single Tensor")
-        if outputs[0].nelement() != 1:
-            raise RuntimeError(
-                "The Tensor returned by the function given to hessian should contain a single element"
-            )
+        outputs = _scalar(func(*given), "hessian")
         grads = _grad(outputs, given, None, create_graph=True)
         return _strictly(grads, given, strict, _INDEPENDENT)
 
-    made = jacobian(slope, items, create_graph=create_graph, strict=strict)
+    made = jacobian(slope, items, create_graph=create_graph, strict=strict, vectorize=vectorize)
     return made if several else made[0][0]
 
 
@@ -258,22 +262,8 @@ def _second(
     with torch.enable_grad():
         several, items = _as_tuple(inputs, "inputs", where)
         items = _fresh(items, create_graph)
-        if v is not None:
-            several_v, given = _as_tuple(v, "v", where)
-            _check_given(given, items, several_v)
-        else:
-            given = _ones(
-                items,
-                "The vector v can only be None if the input to the user-provided function is a single "
-                "Tensor with a single element.",
-            )
-        many, outputs = _outputs(func(*items), where)
-        if many:
-            raise RuntimeError(f"The function given to {where} should return a single Tensor")
-        if outputs[0].nelement() != 1:
-            raise RuntimeError(
-                f"The Tensor returned by the function given to {where} should contain a single element"
-            )
+        given = _direction(v, items, where, _INPUT)
+        outputs = _scalar(func(*items), where)
         slopes = _strictly(
             _grad(outputs, items, None, create_graph=True), items, strict, _INDEPENDENT
         )

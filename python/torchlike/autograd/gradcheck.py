@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike._C import Tensor
+from torchlike.autograd.function import Function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -105,18 +106,77 @@ def gradcheck(
     """Whether the gradients of ``func`` are what small differences of its values say.
 
     The inputs that require gradients are changed by ``eps``, an element at a time; they should be of double precision.
+    ``fast_mode`` makes the whole check as well, ``check_grad_dtypes`` is always checked, and ``masked`` is about
+    layouts that do not exist here.
 
     Raises:
+        NotImplementedError: for checks of forward-mode and of batched gradients.
         GradcheckError: with both matrices, if they differ by more than ``atol + rtol * |expected|``.
         ValueError: if no input requires gradients.
     """
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError(
+            "Expected at least one of check_forward_ad or check_backward_ad to be True"
+        )
+    _refuse(
+        "gradcheck",
+        check_forward_ad=check_forward_ad,
+        check_batched_grad=check_batched_grad,
+        check_batched_forward_grad=check_batched_forward_grad,
+    )
     try:
         _check(func, inputs, eps, atol, rtol, nondet_tol)
+        if check_undefined_grad:
+            _check_undefined(func, _tuple(inputs))
     except GradcheckError:
         if raise_exception:
             raise
         return False
     return True
+
+
+def _refuse(where: str, **asked: bool) -> None:
+    """Refuses checks of gradients of kinds that are missing."""
+    for name, wanted in asked.items():
+        if wanted:
+            raise NotImplementedError(f"autograd.{where}(): {name} is not supported")
+
+
+class _Undefined(Function):
+    """The same values; no gradient comes back."""
+
+    @staticmethod
+    def forward(ctx: Any, t: Tensor) -> Tensor:
+        return t.view_as(t)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> None:
+        return None
+
+
+def _check_undefined(func: Callable[..., Any], items: Sequence[Any]) -> None:
+    """Gradients that did not arrive, of all outputs and of one at a time, have to count as zeros."""
+    wanted = [x for x in items if _differentiable(x)]
+    count = len(_outputs(func(*items)))
+    cases = [set(range(count))] + ([{i} for i in range(count)] if count > 1 else [])
+    for absent in cases if count else ():
+        outputs = [
+            _Undefined.apply(o) if i in absent else o for i, o in enumerate(_outputs(func(*items)))
+        ]
+        zeros = [torch.zeros_like(o, memory_format=torch.contiguous_format) for o in outputs]
+        try:
+            grads = torch.autograd.grad(outputs, wanted, zeros, allow_unused=True)
+        except RuntimeError as error:
+            raise GradcheckError(
+                "Expected backward function to handle undefined output grads. Please look at "
+                '"Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
+            ) from error
+        if any(g is not None and not g.eq(0).all() for g in grads):
+            raise GradcheckError(
+                "Expected all input grads to be undefined or zero when all output grads are undefined "
+                'or zero. Please look at "Notes about undefined output gradients" in '
+                '"tools/autograd/derivatives.yaml"'
+            )
 
 
 def _check(
@@ -211,10 +271,19 @@ def gradgradcheck(
     masked: bool = False,
 ) -> bool:
     """As `gradcheck`, of the gradients of the gradients."""
+    if not (check_fwd_over_rev or check_rev_over_rev):
+        raise AssertionError(
+            "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True"
+        )
+    _refuse(
+        "gradgradcheck",
+        check_batched_grad=check_batched_grad,
+        check_fwd_over_rev=check_fwd_over_rev,
+    )
     items = _tuple(inputs)
     outputs = _outputs(func(*items))
     if grad_outputs is None:
-        given = tuple(torch.randn_like(o).detach().requires_grad_() for o in outputs)
+        given = tuple(_random_as(o, gen_non_contig_grad_outputs).requires_grad_() for o in outputs)
     else:
         given = _tuple(grad_outputs)
     count = len(given)
@@ -235,4 +304,13 @@ def gradgradcheck(
         rtol=rtol,
         raise_exception=raise_exception,
         nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
     )
+
+
+def _random_as(t: Tensor, gaps: bool) -> Tensor:
+    """Random numbers of the shape of a tensor; with gaps, each second one of memory."""
+    with torch.no_grad():
+        return (
+            torch.stack([torch.randn_like(t)] * 2, dim=-1)[..., 0] if gaps else torch.randn_like(t)
+        )

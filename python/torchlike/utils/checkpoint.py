@@ -308,6 +308,8 @@ def checkpoint(
         raise ValueError(
             "determinism_check should be one of ['default', 'none'], but got " + determinism_check
         )
+    if debug:
+        raise NotImplementedError("checkpoint(): debug is not supported")
     random = _Random(preserve, args)
     first, second = context_fn()
 

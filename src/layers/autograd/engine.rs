@@ -404,7 +404,7 @@ fn fitted(grad: Tensor, edge: &Edge, name: impl Fn() -> String, i: usize) -> Res
                 grad.shape()
             );
         }
-        grad = gather::sum_to(&grad, &shape)?;
+        grad = crate::ops::grad::layout::sum_to(&grad, &shape)?;
     }
     if grad.dtype() != dtype {
         if grad.dtype().is_complex() && !dtype.is_complex() {

@@ -35,8 +35,6 @@ pub enum Val {
 
 /// What the names in a text stand for.
 pub struct Env<'e> {
-    /// The row.
-    pub op: &'static Op,
     /// The gradients of the results, by position.
     pub grads: &'e [Option<Tensor>],
     /// What the results looked like.
@@ -67,19 +65,10 @@ impl Val {
             Arg::Ints(d) => Self::Ints(d.clone()),
             Arg::Bools(b) => Self::Bools(b.clone()),
             Arg::Str(s) => Self::Word((*s).to_owned()),
-            Arg::Floats(_)
-            | Arg::Scalars(_)
-            | Arg::DType(_)
-            | Arg::Device(_)
-            | Arg::Strided
-            | Arg::Format(_)
-            | Arg::Generator(_) => {
-                let args = owned(arg);
-                match args {
-                    OwnedArg::Plain(p) => Self::Plain(p),
-                    _ => Self::None,
-                }
-            }
+            other => match other.to_owned() {
+                OwnedArg::Plain(p) => Self::Plain(p),
+                _ => Self::None,
+            },
         }
     }
 
@@ -177,19 +166,6 @@ impl Val {
             (Self::Plain(a), kind) => plain_fits(a, kind).then(|| a.clone()),
             _ => None,
         }
-    }
-}
-
-fn owned(arg: &Arg<'_>) -> OwnedArg {
-    match arg {
-        Arg::Floats(v) => OwnedArg::Plain(Arg::Floats(v.clone())),
-        Arg::Scalars(v) => OwnedArg::Plain(Arg::Scalars(v.clone())),
-        Arg::DType(v) => OwnedArg::Plain(Arg::DType(*v)),
-        Arg::Device(v) => OwnedArg::Plain(Arg::Device(*v)),
-        Arg::Strided => OwnedArg::Plain(Arg::Strided),
-        Arg::Format(v) => OwnedArg::Plain(Arg::Format(*v)),
-        Arg::Generator(v) => OwnedArg::Plain(Arg::Generator(v.clone())),
-        _ => OwnedArg::Plain(Arg::None),
     }
 }
 

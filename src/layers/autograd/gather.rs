@@ -27,31 +27,6 @@ fn add_into(old: &Tensor, new: &Tensor) -> Result<Ret> {
     dispatch::call(Call::in_place(&args)?)
 }
 
-/// Summed to a shape that broadcasts to that of the tensor.
-///
-/// # Errors
-/// If memory cannot be had.
-pub fn sum_to(t: &Tensor, shape: &[i64]) -> Result<Tensor> {
-    if shape.is_empty() {
-        return f::sum(t);
-    }
-    let lead = t.ndim() - shape.len();
-    let over: Vec<i64> = (0..t.ndim())
-        .filter(|&d| d < lead || shape[d - lead] == 1 && t.shape()[d] != 1)
-        .map(|d| d as i64)
-        .collect();
-    let summed = if over.is_empty() {
-        t.clone()
-    } else {
-        f::SumDim::new(t, &over[..]).keepdim(true).call()?
-    };
-    if lead > 0 {
-        f::view(&summed, shape)
-    } else {
-        Ok(summed)
-    }
-}
-
 /// Adds a gradient to what a leaf has gathered.
 ///
 /// # Errors

@@ -55,7 +55,7 @@ impl Before {
     /// # Errors
     /// If a tensor cannot be saved.
     pub fn look(args: &Args<'_>, rule: &'static Rule, written: bool) -> Result<Option<Self>> {
-        let (name, overload) = rule.name(args);
+        let overload = rule.overload(args) > 0;
         let mut starts = SmallVec::new();
         let mut edges: SmallVec<[Option<Edge>; 2]> = SmallVec::new();
         let edge = |t: &Tensor| {
@@ -81,7 +81,7 @@ impl Before {
         }
         let mut before = Self {
             rule,
-            name,
+            name: rule.name(args),
             starts,
             edges,
             slots: SmallVec::new(),
@@ -289,7 +289,6 @@ impl Backward for Recorded {
             };
             let param = self.rule.inputs[clause.inputs[first]];
             let env = Env {
-                op: self.op,
                 grads: &by_result,
                 outs: &outs,
                 slots: &slots,
@@ -305,12 +304,9 @@ impl Backward for Recorded {
 
     fn release(&self) {
         let mut state = lock(&self.state);
-        let freed = state.iter().map(|held| match held {
-            Held::Val(v) => Held::Val(v.clone()),
-            _ => Held::Gone,
-        });
-        let freed = freed.collect();
-        let old = std::mem::replace(&mut *state, freed);
+        let saved = state.iter_mut().filter(|h| !matches!(h, Held::Val(_)));
+        let old: SmallVec<[Held; 3]> = saved.map(|h| std::mem::replace(h, Held::Gone)).collect();
+        // Freeing may run code that comes back here.
         drop(state);
         drop(old);
     }

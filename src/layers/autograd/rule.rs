@@ -116,9 +116,7 @@ impl Asked {
             _ => return None,
         })
     }
-}
 
-impl Asked {
     /// Its name in the names of what was saved.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -288,9 +286,9 @@ impl Rule {
         })
     }
 
-    /// The name of the node of a call, and whether it is that of an overload that takes a number.
+    /// Which of the names a call has: 0, or that of an overload that takes a number.
     #[must_use]
-    pub fn name(&'static self, args: &Args<'_>) -> (Cow<'static, str>, bool) {
+    pub fn overload(&self, args: &Args<'_>) -> usize {
         let number = |i: &usize| !matches!(args.values[*i], Arg::Tensor(_));
         let kinds = args.op.schema.params.iter();
         let mut operands = kinds
@@ -303,12 +301,17 @@ impl Rule {
             (Some(only), None) if number(&only) => 1,
             _ => 0,
         };
-        let name = self.names.get(which).unwrap_or(&self.names[0]);
-        let overload = which > 0 && which < self.names.len();
+        if which < self.names.len() { which } else { 0 }
+    }
+
+    /// The name of the node of a call.
+    #[must_use]
+    pub fn name(&'static self, args: &Args<'_>) -> Cow<'static, str> {
+        let name = &self.names[self.overload(args)];
         if name.contains('{') {
-            return (Cow::Owned(filled(name, args)), overload);
+            return Cow::Owned(filled(name, args));
         }
-        (Cow::Borrowed(name), overload)
+        Cow::Borrowed(name)
     }
 
     /// Whether a slot is filled, if only some inputs want a gradient.
@@ -422,11 +425,6 @@ pub fn of(op: &'static Op) -> Result<Option<&'static Rule>, String> {
     }
     let rule = Rule::read(op, text).map_err(|e| format!("gradient of {}: {e}", op.def.name))?;
     Ok(Some(rules[op.id].get_or_init(|| rule)))
-}
-
-/// True for parameters that take several tensors.
-pub fn is_list(kind: Kind) -> bool {
-    matches!(kind, Kind::Tensors | Kind::VarTensors | Kind::OptTensors)
 }
 
 #[cfg(test)]

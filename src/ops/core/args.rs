@@ -380,34 +380,36 @@ impl<'a> Args<'a> {
     pub fn to_owned(&self) -> OwnedArgs {
         OwnedArgs {
             op: self.op,
-            values: self
-                .values
-                .iter()
-                .map(|v| match v {
-                    Arg::Tensor(t) => OwnedArg::Tensor((*t).clone()),
-                    Arg::Tensors(list) => {
-                        OwnedArg::Tensors(list.iter().map(|t| (*t).clone()).collect())
-                    }
-                    Arg::OptTensors(list) => {
-                        OwnedArg::OptTensors(list.iter().map(|t| t.cloned()).collect())
-                    }
-                    Arg::Str(s) => OwnedArg::Str((*s).to_owned()),
-                    Arg::None => OwnedArg::Plain(Arg::None),
-                    Arg::Scalar(s) => OwnedArg::Plain(Arg::Scalar(*s)),
-                    Arg::Int(s) => OwnedArg::Plain(Arg::Int(*s)),
-                    Arg::Float(s) => OwnedArg::Plain(Arg::Float(*s)),
-                    Arg::Bool(s) => OwnedArg::Plain(Arg::Bool(*s)),
-                    Arg::Ints(s) => OwnedArg::Plain(Arg::Ints(s.clone())),
-                    Arg::Floats(s) => OwnedArg::Plain(Arg::Floats(s.clone())),
-                    Arg::Scalars(s) => OwnedArg::Plain(Arg::Scalars(s.clone())),
-                    Arg::Bools(s) => OwnedArg::Plain(Arg::Bools(s.clone())),
-                    Arg::DType(s) => OwnedArg::Plain(Arg::DType(*s)),
-                    Arg::Device(s) => OwnedArg::Plain(Arg::Device(*s)),
-                    Arg::Strided => OwnedArg::Plain(Arg::Strided),
-                    Arg::Format(s) => OwnedArg::Plain(Arg::Format(*s)),
-                    Arg::Generator(s) => OwnedArg::Plain(Arg::Generator(s.clone())),
-                })
-                .collect(),
+            values: self.values.iter().map(Arg::to_owned).collect(),
+        }
+    }
+}
+
+impl Arg<'_> {
+    /// A copy that owns its tensors and strings.
+    #[must_use]
+    pub fn to_owned(&self) -> OwnedArg {
+        match self {
+            Arg::Tensor(t) => OwnedArg::Tensor((*t).clone()),
+            Arg::Tensors(list) => OwnedArg::Tensors(list.iter().map(|t| (*t).clone()).collect()),
+            Arg::OptTensors(list) => {
+                OwnedArg::OptTensors(list.iter().map(|t| t.cloned()).collect())
+            }
+            Arg::Str(s) => OwnedArg::Str((*s).to_owned()),
+            Arg::None => OwnedArg::Plain(Arg::None),
+            Arg::Scalar(s) => OwnedArg::Plain(Arg::Scalar(*s)),
+            Arg::Int(s) => OwnedArg::Plain(Arg::Int(*s)),
+            Arg::Float(s) => OwnedArg::Plain(Arg::Float(*s)),
+            Arg::Bool(s) => OwnedArg::Plain(Arg::Bool(*s)),
+            Arg::Ints(s) => OwnedArg::Plain(Arg::Ints(s.clone())),
+            Arg::Floats(s) => OwnedArg::Plain(Arg::Floats(s.clone())),
+            Arg::Scalars(s) => OwnedArg::Plain(Arg::Scalars(s.clone())),
+            Arg::Bools(s) => OwnedArg::Plain(Arg::Bools(s.clone())),
+            Arg::DType(s) => OwnedArg::Plain(Arg::DType(*s)),
+            Arg::Device(s) => OwnedArg::Plain(Arg::Device(*s)),
+            Arg::Strided => OwnedArg::Plain(Arg::Strided),
+            Arg::Format(s) => OwnedArg::Plain(Arg::Format(*s)),
+            Arg::Generator(s) => OwnedArg::Plain(Arg::Generator(s.clone())),
         }
     }
 }

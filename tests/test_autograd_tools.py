@@ -1,0 +1,154 @@
+"""What is built upon gradients: products and matrices of derivatives, checkpoints, checks."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import torchlike as torch
+from derivatives import leaf
+from torchlike.autograd import Function
+from torchlike.utils.checkpoint import (
+    CheckpointError,
+    checkpoint,
+    checkpoint_sequential,
+    set_checkpoint_early_stop,
+)
+
+
+class Wrong(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class WantsAll(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        if grad is None:
+            raise RuntimeError("no gradient")
+        return grad * 2
+
+
+class TestFunctional:
+    def test_products(self):
+        functional = torch.autograd.functional
+        x, v = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0])
+        assert functional.vjp(lambda t: t**2, x, v)[1].tolist() == [2, 40]
+        assert functional.jvp(lambda t: t**2, x, v)[1].tolist() == [2, 40]
+        assert functional.hvp(lambda t: (t**3).sum(), x, v)[1].tolist() == [6, 120]
+        assert functional.vhp(lambda t: (t**3).sum(), x, v)[1].tolist() == [6, 120]
+        with pytest.raises(RuntimeError, match="invalid size"):
+            functional.vjp(lambda t: t**2, x, torch.ones(3))
+
+
+class TestTools:
+    @pytest.mark.parametrize("reentrant", [True, False])
+    def test_checkpoint(self, reentrant):
+        calls = []
+
+        def part(x):
+            calls.append(1)
+            return (x * 2).exp()
+
+        x = leaf(0.5, 1.0)
+        checkpoint(part, x, use_reentrant=reentrant).sum().backward()
+        again = leaf(0.5, 1.0)
+        part(again).sum().backward()
+        assert torch.equal(x.grad, again.grad)
+        assert len(calls) == 3
+
+    def test_checkpoints_in_a_row(self):
+        layers = [torch.nn.Linear(2, 2) for _ in range(4)]
+        x = torch.ones(1, 2, requires_grad=True)
+        checkpoint_sequential(layers, 2, x, use_reentrant=False).sum().backward()
+        assert all(layer.weight.grad is not None for layer in layers)
+
+    def test_recomputing_has_to_save_the_same(self):
+        times = []
+
+        def part(t):
+            times.append(1)
+            return t.exp() if len(times) == 1 else t.exp().exp()
+
+        with set_checkpoint_early_stop(False):
+            y = checkpoint(part, leaf(1.0), use_reentrant=False)
+        with pytest.raises(CheckpointError, match="different number of tensors"):
+            y.backward()
+
+    def test_gradcheck(self):
+        x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(lambda t: (t * t).sin(), x)
+        assert torch.autograd.gradgradcheck(lambda t: (t * t).sin(), x)
+        with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+            torch.autograd.gradcheck(Wrong.apply, x)
+
+    def test_gradcheck_of_absent_gradients(self):
+        x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+        with pytest.raises(RuntimeError, match="handle undefined output grads"):
+            torch.autograd.gradcheck(WantsAll.apply, x)
+        assert torch.autograd.gradcheck(WantsAll.apply, x, check_undefined_grad=False)
+        assert torch.autograd.gradgradcheck(torch.sin, x, gen_non_contig_grad_outputs=True)
+
+    @pytest.mark.parametrize(
+        "option", ["check_forward_ad", "check_batched_grad", "check_batched_forward_grad"]
+    )
+    def test_checks_that_are_missing_are_refused(self, option):
+        x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+        with pytest.raises(NotImplementedError, match=option):
+            torch.autograd.gradcheck(torch.sin, x, **{option: True})
+
+    def test_a_debugged_checkpoint_is_refused(self):
+        with pytest.raises(NotImplementedError, match="debug"):
+            checkpoint(torch.sin, leaf(1.0), use_reentrant=False, debug=True)
+
+    def test_strategies(self):
+        functional, x = torch.autograd.functional, torch.tensor([1.0, 2.0])
+        for make in (
+            lambda s: functional.jacobian(torch.sin, x, strategy=s),
+            lambda s: functional.hessian(torch.sum, x, outer_jacobian_strategy=s),
+        ):
+            with pytest.raises(NotImplementedError, match="forward-mode"):
+                make("forward-mode")
+            with pytest.raises(AssertionError, match="Expected strategy"):
+                make("sideways")
+        with pytest.raises(RuntimeError, match="not supported together"):
+            functional.jacobian(torch.sin, x, strict=True, vectorize=True)
+        rows = functional.jacobian(lambda t: t**2, x, vectorize=True)
+        assert rows.tolist() == [[2, 0], [0, 4]]
+
+    def test_functional(self):
+        x = torch.tensor([1.0, 2.0])
+        jac = torch.autograd.functional.jacobian(lambda t: t**2, x)
+        assert jac.tolist() == [[2, 0], [0, 4]]
+        hess = torch.autograd.functional.hessian(lambda t: (t**3).sum(), x)
+        assert hess.tolist() == [[6, 0], [0, 12]]
+
+    def test_anomaly(self):
+        x = leaf(-1.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with torch.autograd.detect_anomaly():
+                y = x.sqrt()
+                with pytest.raises(RuntimeError, match="returned nan values in its 0th output"):
+                    y.backward()
+
+    def test_deferred(self):
+        with torch.meta_init():
+            torch.manual_seed(0)
+            layer = torch.nn.Linear(3, 2)
+            layer(torch.ones(1, 3)).sum().backward()
+        grad = layer.weight.grad
+        assert grad.is_meta
+        torch.materialize(grad)
+        assert grad.tolist() == [[1, 1, 1]] * 2
