@@ -10,6 +10,7 @@
 //! | [`storage`], [`tensor`], [`source`] | tensors and where their data comes from |
 //! | [`parts`] | sparse, nested and quantised tensors |
 //! | [`ops`] | the operator table and the dispatcher |
+//! | [`autograd`] | gradients |
 //! | [`layers`] | recording, and whatever else watches calls |
 //! | [`kernels`] | kernels by where the data is |
 //! | [`cpu`], [`cuda`] | the kernels |
@@ -18,6 +19,7 @@
 
 #![cfg_attr(not(feature = "python"), deny(unsafe_op_in_unsafe_fn))]
 
+pub mod autograd;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod cpu;

@@ -1,14 +1,16 @@
 //! A tensor: a storage seen through a shape, strides, an offset and a dtype. All but the storage is plain data.
 
+mod carrier;
 pub(crate) mod family;
 mod flags;
 pub(crate) mod hooks;
 pub(crate) mod link;
 pub(crate) mod node;
 
+pub use carrier::Tangent;
 pub use family::{Bare, Families, Layout};
 pub use hooks::{Hook, Rare, When};
-pub use link::{Keeper, Leaf, Link};
+pub use link::{Keeper, Kind, Leaf, Link};
 pub use node::{Backward, Edge, Grads, Meta, Node};
 
 use crate::dims::{self, Dims, MemoryFormat};

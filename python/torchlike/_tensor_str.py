@@ -245,9 +245,18 @@ def _str(self: Any, *, tensor_contents: str | None = None) -> str:
         return _text(self, tensor_contents)
 
 
+def _tangent(self: Any) -> Any:
+    """The tangent of a dual tensor."""
+    if not _C._is_fwd_grad_enabled():
+        return None
+    from torchlike.autograd.forward_ad import unpack_dual
+
+    return unpack_dual(self).tangent
+
+
 def _text(self: Any, tensor_contents: str | None) -> str:
     cls = type(self)
-    t = self.detach() if self.requires_grad else self
+    t = self.detach() if self.requires_grad or _C._is_fwd_grad_enabled() else self
     if cls is not _C.Tensor:
         t = t.as_subclass(_C.Tensor)
     from torchlike.nn.parameter import Parameter
@@ -300,5 +309,8 @@ def _text(self: Any, tensor_contents: str | None) -> str:
         suffixes.append(f"grad_fn=<{type(made_by).__name__}>")
     elif self.requires_grad:
         suffixes.append("requires_grad=True")
+    tangent = _tangent(self)
+    if tangent is not None:
+        suffixes.append(f"tangent={tangent}")
     text = _with_suffixes(prefix + contents, suffixes, indent, t.is_sparse)
     return text if plain or not isinstance(self, Parameter) else f"Parameter({text})"

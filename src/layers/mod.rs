@@ -43,7 +43,8 @@ pub trait Layer: Sync {
 }
 
 /// The slots, outermost first. (Function overrides stand before all of them, in the binding.)
-const ORDER: [&dyn Layer; 6] = [
+const ORDER: [&dyn Layer; 7] = [
+    &autograd::forward::Forward,
     &autograd::Autograd,
     &modes::Modes,
     &tape::Tape,

@@ -66,6 +66,7 @@ pub mod f {
     pub use super::grad::softmax::calls::*;
     pub use super::grad::special::calls::*;
     pub use super::grad::spectral::calls::*;
+    pub use super::grad::tangent::calls::*;
     pub use super::index::advanced::calls::*;
     pub use super::index::along::calls::*;
     pub use super::index::mask::calls::*;
@@ -146,6 +147,7 @@ static FAMILIES: &[&[OpDef]] = &[
     grad::reduce::OPS,
     grad::special::OPS,
     grad::spectral::OPS,
+    grad::tangent::OPS,
     pointwise::binary::OPS,
     copy::OPS,
     resize::OPS,

@@ -57,9 +57,9 @@ fn face_of<R>(link: &Link, f: impl FnOnce(&mut Option<Face>) -> R) -> R {
 
 /// The name of a place.
 fn name_of(link: &Link) -> String {
-    match &link.kind {
-        Kind::Leaf(_) => "AccumulateGrad".to_owned(),
-        Kind::Node(node) => node.body().name().into_owned(),
+    match link.node() {
+        None => "AccumulateGrad".to_owned(),
+        Some(node) => node.body().name().into_owned(),
     }
 }
 
@@ -198,7 +198,7 @@ impl PyNode {
         let link = self.link()?;
         match &link.kind {
             Kind::Leaf(leaf) => wrap(py, leaf.variable().tracked(link.clone(), 0)),
-            Kind::Node(_) => Err(PyAttributeError::new_err(format!(
+            _ => Err(PyAttributeError::new_err(format!(
                 "'{}' object has no attribute 'variable'",
                 name_of(&link)
             ))),
@@ -213,12 +213,16 @@ impl PyNode {
     #[getter]
     fn _input_metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let link = self.link()?;
-        let one: Vec<Meta>;
-        let metas = match &link.kind {
-            Kind::Node(n) => n.outs(),
-            Kind::Leaf(leaf) => {
-                one = vec![Meta::of(&leaf.variable())];
-                &one
+        let of_leaf: Vec<Meta>;
+        let metas = match link.node() {
+            Some(n) => n.outs(),
+            None => {
+                of_leaf = link
+                    .as_leaf()
+                    .iter()
+                    .map(|l| Meta::of(&l.variable()))
+                    .collect();
+                &of_leaf
             }
         };
         let class = py.import("types")?.getattr("SimpleNamespace")?;

@@ -19,6 +19,7 @@ mod data;
 mod dispatch;
 mod error;
 mod files;
+mod forward;
 mod function;
 mod functions;
 mod generator;
@@ -70,6 +71,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     graph::register(m)?;
     grad_hooks::register(m)?;
     backward::register(m)?;
+    forward::register(m)?;
     function::register(m)?;
     functions::register(m)?;
     table::register(m)?;

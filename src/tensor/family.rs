@@ -5,7 +5,7 @@
 //! Tensors cut off by `detach` are a family of their own.
 
 use super::link::{Link, lock};
-use super::{Meta, Tensor};
+use super::{Meta, Tangent, Tensor};
 use crate::{Dims, Storage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -42,6 +42,8 @@ pub struct Family {
     pub meta: Meta,
     /// What was last written.
     pub head: Option<Arc<Link>>,
+    /// The tangents of `base`, by level: rows of elements that `base` and its views lie in.
+    tangents: Vec<Tangent>,
     /// Views were made.
     viewed: bool,
 }
@@ -74,6 +76,7 @@ impl Tensor {
                     base: Layout::of(self),
                     meta: Meta::of(self),
                     head: None,
+                    tangents: Vec::new(),
                     viewed: false,
                 });
                 list.len() - 1
@@ -99,6 +102,38 @@ impl Tensor {
         drop(old);
     }
 
+    /// The layout of the tensor that this one is a view of, and the tangents that were written into its memory.
+    #[must_use]
+    pub fn family_tangents(&self) -> Option<(Layout, Vec<Tangent>)> {
+        self.storage().known_families()?;
+        self.storage().with_families(|list| {
+            let found = list.iter().find(|f| f.group == self.group)?;
+            let some = !found.tangents.is_empty();
+            some.then(|| (found.base.clone(), found.tangents.clone()))
+        })
+    }
+
+    /// Notes the tangent, of a level, of the tensor that this one is a view of; those of levels that are closed go.
+    pub fn set_family_tangent(&self, level: u32, tangent: Tensor, is_open: impl Fn(u32) -> bool) {
+        let old = self.with_family(|f| {
+            let (mut kept, old): (Vec<_>, Vec<_>) = std::mem::take(&mut f.tangents)
+                .into_iter()
+                .partition(|t| t.0 != level && is_open(t.0));
+            kept.push((level, tangent));
+            f.tangents = kept;
+            old
+        });
+        self.storage().track();
+        drop(old);
+    }
+
+    /// The same tensor as one that knows nothing of what else lies in its memory.
+    #[must_use]
+    pub fn apart(mut self) -> Self {
+        self.group = new_group();
+        self
+    }
+
     /// Whoever holds the only other handle of the tensor has the history of the last write: the storage needs to know it
     /// only if there are views.
     pub fn forget_own_head(&self) {
@@ -118,7 +153,7 @@ impl Bare {
     #[must_use]
     pub fn of(t: &Tensor) -> Self {
         t.storage().count_saved(true);
-        Self(t.bare())
+        Self(t.bare().carrying(t))
     }
 
     /// The tensor.
@@ -141,12 +176,12 @@ impl Drop for Bare {
 }
 
 impl Storage {
-    /// Gives up all heads, once nothing but saved tensors lies here.
+    /// Gives up all heads and tangents, once nothing but saved tensors lies here.
     #[cold]
     pub(crate) fn forget_heads(&self) {
-        let heads: Vec<_> =
-            self.with_families(|list| list.iter_mut().filter_map(|f| f.head.take()).collect());
-        drop(heads);
+        let take = |f: &mut Family| (f.head.take(), std::mem::take(&mut f.tangents));
+        let old: Vec<_> = self.with_families(|list| list.iter_mut().map(take).collect());
+        drop(old);
     }
 
     fn with_families<R>(&self, f: impl FnOnce(&mut Families) -> R) -> R {

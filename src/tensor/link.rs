@@ -1,6 +1,7 @@
 //! What ties a tensor to the history of gradients: it is a leaf, where gradients gather, or a result of a node.
 
 use super::Tensor;
+use super::carrier::Carrier;
 use super::hooks::Rare;
 use super::node::Node;
 use std::any::Any;
@@ -27,6 +28,8 @@ pub enum Kind {
     Leaf(Leaf),
     /// A call, whose gradients go on to what it was made of.
     Node(Node),
+    /// No place of its own: that of a dual tensor, and its tangents.
+    Carrier(Carrier),
 }
 
 /// A tensor that no recorded call made.
@@ -67,6 +70,11 @@ impl Link {
         }))
     }
 
+    /// The place of a dual tensor, with its tangents.
+    pub(super) fn carrier(carrier: Carrier) -> Arc<Self> {
+        Self::new(Kind::Carrier(carrier))
+    }
+
     /// The place of a call.
     #[must_use]
     pub fn of_node(node: Node) -> Arc<Self> {
@@ -79,7 +87,7 @@ impl Link {
     pub fn node(&self) -> Option<&Node> {
         match &self.kind {
             Kind::Node(n) => Some(n),
-            Kind::Leaf(_) => None,
+            Kind::Leaf(_) | Kind::Carrier(_) => None,
         }
     }
 
@@ -89,7 +97,7 @@ impl Link {
     pub fn as_leaf(&self) -> Option<&Leaf> {
         match &self.kind {
             Kind::Leaf(l) => Some(l),
-            Kind::Node(_) => None,
+            Kind::Node(_) | Kind::Carrier(_) => None,
         }
     }
 
@@ -132,7 +140,11 @@ impl Tensor {
     #[inline]
     #[must_use]
     pub fn link(&self) -> Option<&Arc<Link>> {
-        self.link.as_ref()
+        let link = self.link.as_ref()?;
+        match &link.kind {
+            Kind::Carrier(c) => c.place.as_ref(),
+            _ => Some(link),
+        }
     }
 
     /// Which of its node's results it is.
@@ -152,7 +164,7 @@ impl Tensor {
     #[inline]
     #[must_use]
     pub fn node(&self) -> Option<&Node> {
-        self.link.as_ref()?.node()
+        self.link()?.node()
     }
 
     /// The same elements apart from all history.
@@ -178,15 +190,16 @@ impl Tensor {
     pub fn tracked(mut self, link: Arc<Link>, nr: u16) -> Self {
         self.flags |= super::GRAD;
         self.nr = nr;
-        self.link = Some(link);
+        self.set_place(Some(link));
         self
     }
 
     /// The same tensor as a leaf whose gradient is wanted, or is not. A result of a node stays what it is.
     #[must_use]
     pub fn with_requires_grad(mut self, on: bool) -> Self {
-        if on && self.link.is_none() {
-            self.link = Some(Link::leaf(self.bare()));
+        if on && self.link().is_none() {
+            let leaf = Link::leaf(self.bare());
+            self.set_place(Some(leaf));
         }
         self.flag(super::GRAD, on)
     }
@@ -200,23 +213,24 @@ impl Tensor {
     /// Who keeps the gradient.
     #[must_use]
     pub fn grad_keeper(&self) -> Option<Arc<dyn Keeper>> {
-        let link = self.link.as_ref()?;
+        let link = self.link()?;
         match &link.kind {
             Kind::Leaf(leaf) => leaf.grad(),
-            Kind::Node(_) => link.rare()?.grad(self.nr),
+            _ => link.rare()?.grad(self.nr),
         }
     }
 
     /// The same tensor with this gradient, or without one.
     #[must_use]
     pub fn with_grad(mut self, grad: Option<Arc<dyn Keeper>>) -> Self {
-        if self.link.is_none() && grad.is_some() {
-            self.link = Some(Link::leaf(self.bare()));
+        if self.link().is_none() && grad.is_some() {
+            let leaf = Link::leaf(self.bare());
+            self.set_place(Some(leaf));
         }
-        if let Some(link) = &self.link {
+        if let Some(link) = self.link() {
             match &link.kind {
                 Kind::Leaf(leaf) => leaf.set_grad(grad),
-                Kind::Node(_) => link.make_rare().set_grad(self.nr, grad),
+                _ => link.make_rare().set_grad(self.nr, grad),
             }
         }
         self
@@ -233,7 +247,7 @@ impl Tensor {
     /// Tells the leaf that it is how it lies now.
     #[inline]
     pub fn settle(&self) {
-        if let Some(leaf) = self.link.as_ref().and_then(|l| l.as_leaf()) {
+        if let Some(leaf) = self.link().and_then(|l| l.as_leaf()) {
             let mut variable = lock(&leaf.variable);
             if !variable.lies_as(self) {
                 let old = std::mem::replace(&mut *variable, self.bare());

@@ -158,6 +158,8 @@ impl Edge {
         match &self.to.kind {
             Kind::Leaf(leaf) => Meta::of(&leaf.variable()),
             Kind::Node(node) => node.outs[usize::from(self.nr)].clone(),
+            // No edge leads to one, as `Tensor::link` looks through it; a tangent looks as its tensor.
+            Kind::Carrier(c) => c.looks(),
         }
     }
 }

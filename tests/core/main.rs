@@ -1,5 +1,6 @@
 //! The core without Python, from outside: one program, as linking several takes longer than running them.
 
+mod autograd;
 #[cfg(feature = "cli")]
 mod command_line;
 mod corpus;

@@ -32,6 +32,7 @@ __all__ = [
     "set_grad_enabled",
 ]
 
+forward_ad = _lazy.module("torchlike.autograd.forward_ad")
 functional = _lazy.module("torchlike.autograd.functional")
 
 

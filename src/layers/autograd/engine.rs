@@ -217,7 +217,7 @@ impl Walk<'_> {
         let mut ready = BinaryHeap::new();
         for (edge, grad) in roots {
             let (at, _) = self.task(&edge.to);
-            let grad = fitted(grad, &edge, String::new, 0)?;
+            let grad = fitted(grad, &edge.meta(), String::new, 0)?;
             self.add(at, edge.nr, grad)?;
             if self.tasks[at].waits == 0 && !ready.iter().any(|(_, a)| *a == at) {
                 ready.push((order(&edge.to), at));
@@ -288,6 +288,7 @@ impl Walk<'_> {
                 Ok(Grads::new())
             }
             Kind::Node(node) => self.run_node(link, node, grads),
+            Kind::Carrier(_) => bail!(Runtime, "internal error in torchlike: a walk met a tangent"),
         }
     }
 
@@ -370,9 +371,12 @@ fn validated(node: &Node, mut made: Grads) -> Result<Grads> {
     }
     for (i, (place, edge)) in made.iter_mut().zip(edges).enumerate() {
         *place = match (place.take(), edge) {
-            (Some(grad), Some(edge)) => {
-                Some(fitted(grad, edge, || node.body().name().into_owned(), i)?)
-            }
+            (Some(grad), Some(edge)) => Some(fitted(
+                grad,
+                &edge.meta(),
+                || node.body().name().into_owned(),
+                i,
+            )?),
             _ => None,
         };
     }
@@ -387,16 +391,19 @@ fn blamed(name: &str) -> String {
     format!("Function {name} returned an ")
 }
 
-/// A gradient of the shape, type and device that an edge expects.
-fn fitted(grad: Tensor, edge: &Edge, name: impl Fn() -> String, i: usize) -> Result<Tensor> {
+/// A gradient of the shape, type and device that are expected.
+///
+/// # Errors
+/// If it cannot be, with what `name` gives for the node that made it.
+pub fn fitted(grad: Tensor, to: &Meta, name: impl Fn() -> String, i: usize) -> Result<Tensor> {
     let Meta {
         shape,
         dtype,
         device,
-    } = edge.meta();
+    } = to;
     let mut grad = grad;
-    if *grad.shape() != shape {
-        if !dims::broadcast(&shape, grad.shape()).is_ok_and(|both| both == *grad.shape()) {
+    if grad.shape() != shape {
+        if !dims::broadcast(shape, grad.shape()).is_ok_and(|both| both == *grad.shape()) {
             bail!(
                 Runtime,
                 "{}invalid gradient at index {i} - got {} but expected shape compatible with {shape}",
@@ -404,17 +411,17 @@ fn fitted(grad: Tensor, edge: &Edge, name: impl Fn() -> String, i: usize) -> Res
                 grad.shape()
             );
         }
-        grad = crate::ops::grad::layout::sum_to(&grad, &shape)?;
+        grad = crate::ops::grad::layout::sum_to(&grad, shape)?;
     }
-    if grad.dtype() != dtype {
+    if grad.dtype() != *dtype {
         if grad.dtype().is_complex() && !dtype.is_complex() {
             grad = f::real(&grad)?;
         }
-        if grad.dtype() != dtype {
-            grad = f::to_dtype(&grad, dtype)?;
+        if grad.dtype() != *dtype {
+            grad = f::to_dtype(&grad, *dtype)?;
         }
     }
-    if grad.device() != device && grad.ndim() > 0 {
+    if grad.device() != *device && grad.ndim() > 0 {
         bail!(
             Runtime,
             "{}invalid gradient at index {i} - expected device {device} but got {}",

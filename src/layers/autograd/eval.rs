@@ -37,7 +37,7 @@ pub enum Val {
 pub struct Env<'e> {
     /// The gradients of the results, by position.
     pub grads: &'e [Option<Tensor>],
-    /// What the results looked like.
+    /// What the results looked like; for a tangent, the operands without one.
     pub outs: &'e [Meta],
     /// What was saved.
     pub slots: &'e [Val],
@@ -368,11 +368,30 @@ impl Env<'_> {
             (Binary::Ne, Some(e)) => return Ok(Val::Number(Scalar::Bool(!e))),
             _ => {}
         }
+        if !self.tangents.is_empty()
+            && let Some(made) = with_zeros(op, &a, &b)?
+        {
+            return Ok(made);
+        }
         let (name, overloads) = tensor_operator(op)?;
         let a = self.defined(a, overloads, 0)?;
         let b = self.defined(b, overloads, 1)?;
         call(name, overloads, &[a, b], &[])
     }
+}
+
+/// Of operands of which one is a tangent that is not there: zeros, which cost nothing.
+fn with_zeros(op: Binary, a: &Val, b: &Val) -> Result<Option<Val>> {
+    Ok(match (op, a, b) {
+        (Binary::Mul | Binary::Div, Val::Undefined(_), _) => Some(a.clone()),
+        (Binary::Mul, _, Val::Undefined(_)) => Some(b.clone()),
+        (Binary::Add, Val::Undefined(_), other)
+        | (Binary::Add | Binary::Sub, other, Val::Undefined(_)) => Some(other.clone()),
+        (Binary::Sub, Val::Undefined(_), Val::Tensor(t)) => {
+            Some(Val::Tensor(crate::ops::f::neg(t)?))
+        }
+        _ => None,
+    })
 }
 
 fn item(v: Val, i: usize) -> Result<Val> {

@@ -6,11 +6,13 @@
 pub mod anomaly;
 pub mod engine;
 pub mod eval;
+pub mod forward;
 pub mod gather;
 mod parse;
 pub mod recorded;
 pub mod rule;
 pub mod saved;
+mod tangent;
 pub mod views;
 
 use super::{Layer, Next, Sees};
@@ -127,7 +129,7 @@ fn through(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
             _ => bail!(Runtime, "{}_ has several results", c.args.name()),
         },
     };
-    if target.is_view() || result.output_nr() != 0 {
+    if target.is_view() || result.output_nr() != 0 || !result.tangents().is_empty() {
         // What it is a view of has to know.
         writable::check_target(target)?;
         writable::check_result(target, result.shape(), result.dtype())?;
@@ -222,11 +224,17 @@ fn own(ret: Ret) -> Ret {
 /// Makes results those of a node; `nrs` says which.
 fn attach(ret: Ret, link: &Arc<Link>, nrs: &[u16]) -> Ret {
     anomaly::made(link);
-    let each = |i: usize, t: Tensor| match nrs.iter().position(|n| usize::from(*n) == i) {
-        Some(nr) => t.tracked(link.clone(), nr as u16),
-        None => t,
-    };
-    let all = |list: Vec<Tensor>| {
+    each_result(ret, |i, t| {
+        match nrs.iter().position(|n| usize::from(*n) == i) {
+            Some(nr) => t.tracked(link.clone(), nr as u16),
+            None => t,
+        }
+    })
+}
+
+/// A result with each of its tensors, by position, changed.
+fn each_result(ret: Ret, mut each: impl FnMut(usize, Tensor) -> Tensor) -> Ret {
+    let mut all = |list: Vec<Tensor>| {
         list.into_iter()
             .enumerate()
             .map(|(i, t)| each(i, t))

@@ -119,7 +119,7 @@ impl Before {
         Ok(match value {
             // The call writes over it: what it was is kept.
             Arg::Tensor(t) if written && i == 0 => {
-                let was = mode::with_grad(false, || crate::ops::f::clone(t))?;
+                let was = mode::with_grad(false, || crate::ops::f::clone(t))?.carrying(t);
                 Held::Tensor(save(&was, 0)?)
             }
             Arg::Tensor(t) => Held::Tensor(save(t, 0)?),

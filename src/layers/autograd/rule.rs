@@ -86,14 +86,16 @@ pub enum Asked {
 /// How a tangent is made.
 #[derive(Debug)]
 pub enum Tangent {
+    /// As the row is: views are linear, pointwise rows of real numbers pointwise; else by the gradient of the gradient.
+    Derived,
     /// By the gradient of the gradient.
     Twice,
     /// The row itself, of the tangents.
     Linear,
     /// The clauses, conjugated on both sides.
     Pointwise,
-    /// An expression.
-    Text(Expr),
+    /// An expression, and what it reads.
+    Text(Expr, Vec<Slot>),
 }
 
 impl Asked {
@@ -243,7 +245,7 @@ impl Rule {
         let mut slots = Slots::new(&op.schema);
         let mut clauses = Vec::new();
         let mut named = Vec::new();
-        let mut tangent = Tangent::Twice;
+        let mut tangent = Tangent::Derived;
         for part in text.split(';').map(str::trim).filter(|p| !p.is_empty()) {
             let (names, expr) = part
                 .split_once(':')
@@ -252,8 +254,11 @@ impl Rule {
                 tangent = match expr.trim() {
                     "linear" => Tangent::Linear,
                     "pointwise" => Tangent::Pointwise,
+                    "twice" => Tangent::Twice,
                     _ => {
-                        Tangent::Text(Parser::expression(expr, &mut Slots::new(&op.schema), rows)?)
+                        let mut slots = Slots::new(&op.schema);
+                        let expr = Parser::expression(expr, &mut slots, rows)?;
+                        Tangent::Text(expr, slots.list)
                     }
                 };
                 continue;

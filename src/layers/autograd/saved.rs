@@ -136,6 +136,10 @@ impl Saved {
                 t.clone()
             }
         };
+        let t = match &self.from {
+            From::Output(nr) => super::forward::noted(t, this, *nr),
+            _ => t,
+        };
         if !whole {
             return Ok(t);
         }

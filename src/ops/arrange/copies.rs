@@ -133,7 +133,7 @@ pub static OPS: &[OpDef] = &[
         "A copy of `narrow`.",
     )
     .samples("f32[3, 4], 1, 0, 0; b8[3, 4], 1, 2, 2")
-    .grad("self: _grad.slice_backward(grad, self.sizes, dim, start, start + length, 1)"),
+    .grad("self: _grad.slice_backward(grad, self.sizes, dim, start, start + length, 1); jvp: linear"),
     compose(
         "diagonal_copy",
         "(Tensor self, int offset=0, int dim1=0, int dim2=1)",

@@ -21,6 +21,7 @@ pub mod resize;
 pub mod softmax;
 pub mod special;
 pub mod spectral;
+pub mod tangent;
 
 use crate::ops::core::op::Ret;
 use crate::{Result, Tensor, bail};

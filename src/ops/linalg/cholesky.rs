@@ -21,7 +21,7 @@ pub static OPS: &[OpDef] = &[
         "The Cholesky factor, and where it failed.",
     )
     .samples("f32[3, 3].spd; f64[2, 3, 3].spd, upper=True")
-    .grad("self: _grad.cholesky(grad, L, upper)"),
+    .grad("self: _grad.cholesky(grad, L, upper); jvp: _grad.cholesky_tangent(self_t, L, upper)"),
     compose(
         "linalg.cholesky",
         "(Tensor self, *, bool upper=False)",
@@ -41,7 +41,7 @@ pub static OPS: &[OpDef] = &[
         "The Cholesky factor.",
     )
     .samples("f32[0, 0]; c64[2, 5, 5].spd, upper=True; f32[0, 0, 0], upper=True")
-    .grad("self: _grad.cholesky(grad, result, upper)"),
+    .grad("self: _grad.cholesky(grad, result, upper); jvp: _grad.cholesky_tangent(self_t, result, upper)"),
     kernel(
         "cholesky_solve",
         "(Tensor self, Tensor input2, bool upper=False)",
@@ -61,7 +61,7 @@ pub static OPS: &[OpDef] = &[
         "The inverse by the Cholesky factor.",
     )
     .samples("f32[5, 5]; f32[0, 2, 2], upper=True")
-    .grad("self: _grad.cholesky_inverse(grad, self, upper, result)"),
+    .grad("self: _grad.cholesky_inverse(grad, self, upper, result); jvp: _grad.cholesky_inverse_tangent(self_t, self, result, upper)"),
 ];
 
 fn square_rule(t: &Tensor, name: &str) -> Result<Plan> {

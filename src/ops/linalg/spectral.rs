@@ -45,7 +45,7 @@ pub static OPS: &[OpDef] = &[
         ),
         "Eigenvalues and eigenvectors of a Hermitian matrix.",
     ).samples("f32[5, 5], UPLO='U'")
-    .grad("A: _grad.eigh(grads[0], grads[1], eigenvalues, eigenvectors)"),
+    .grad("A: _grad.eigh(grads[0], grads[1], eigenvalues, eigenvectors); jvp: _grad.eigh_tangent(A_t, eigenvalues, eigenvectors)"),
     kernel(
         "linalg.eigvalsh",
         "(Tensor A, str UPLO='L')",

@@ -69,7 +69,7 @@ pub static OPS: &[OpDef] = &[
         body!(rule, unpool),
         "",
     ).samples("f32[1, 2, 2, 2], i64([[[[0, 3], [8, 11]], [[1, 2], [9, 10]]]]), [4, 4]")
-    .grad("MaxUnpool{output_size.count}DBackward0 | self: _grad.max_pool_double_backward(grad, indices, output_size.count)"),
+    .grad("MaxUnpool{output_size.count}DBackward0 | self: _grad.max_pool_double_backward(grad, indices, output_size.count); jvp: linear"),
 ];
 
 /// The spatial sizes of the result: those asked for, or the smallest that pooling would take to the input's.

@@ -50,7 +50,7 @@ pub static OPS: &[OpDef] = &[
         "Logarithms of the sums of exponentials so far.",
     )
     .samples("f32[3, 4], 0")
-    .grad("self: _grad.logcumsumexp(grad, self, result, dim)"),
+    .grad("self: _grad.logcumsumexp(grad, self, result, dim); jvp: _grad.logcumsumexp_tangent(self_t, self, dim)"),
     kernel(
         "cummax",
         "(Tensor self, int dim) -> (Tensor values, Tensor indices)",

@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
         trace,
         "The sum of a matrix's diagonal.",
     ).samples("f32[3, 4]; c64[3, 4]")
-    .grad("self: _grad.trace_backward(grad, self.sizes)"),
+    .grad("self: _grad.trace_backward(grad, self.sizes); jvp: linear"),
     compose(
         "cov",
         "(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None)",

@@ -1,0 +1,313 @@
+//! Forward mode: calls of dual tensors give dual tensors.
+//!
+//! The call itself runs, and is recorded, as if it knew of no tangents; what is saved keeps them. Then each level, the lowest
+//! first, computes the tangents of the results by calls of the table on operands that carry the levels below, so that levels
+//! nest, and tangents are recorded where gradients are wanted.
+
+use super::recorded::{outputs, tensors};
+use super::rule::{self, Of, Rule};
+use super::{each_result, gather, tangent, through};
+use crate::layers::{Layer, Next, Sees};
+use crate::ops::op::{Body, Grad};
+use crate::ops::{Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, f};
+use crate::tensor::{Kind, Layout, Link};
+use crate::{Result, Tensor, bail, mode};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+/// Gives results their tangents.
+pub struct Forward;
+
+/// A level of forward mode that is open on this thread.
+struct Level {
+    number: u32,
+    /// Tangents of results that their own nodes saved, by place: the node itself would keep itself alive by them.
+    saved: HashMap<(*const Link, u16), (Weak<Link>, Tensor)>,
+}
+
+thread_local! {
+    static LEVELS: RefCell<Vec<Level>> = const { RefCell::new(Vec::new()) };
+    static NEXT: Cell<u32> = const { Cell::new(1) };
+}
+
+/// Opens a level on this thread and gives its number, which no other level has had.
+#[must_use]
+pub fn enter() -> u32 {
+    let number = NEXT.get();
+    NEXT.set(number + 1);
+    let saved = HashMap::new();
+    LEVELS.with_borrow_mut(|l| l.push(Level { number, saved }));
+    enable(true);
+    number
+}
+
+/// Closes a level of this thread, and those opened since. Tangents of it are no longer seen.
+pub fn exit(number: u32) {
+    let closed: Vec<Level> = LEVELS.with_borrow_mut(|l| {
+        let at = l.iter().position(|l| l.number == number);
+        at.map_or_else(Vec::new, |at| l.drain(at..).collect())
+    });
+    if LEVELS.with_borrow(Vec::is_empty) {
+        enable(false);
+    }
+    // Outside of the borrow: dropping may run other people's code.
+    drop(closed);
+}
+
+/// Looks for tangents from now on, or does not; gives what was so before.
+pub fn enable(on: bool) -> bool {
+    let bit = if on { mode::FORWARD } else { 0 };
+    mode::set_layers(mode::layers() & !mode::FORWARD | bit) & mode::FORWARD != 0
+}
+
+/// Whether tangents are looked for on this thread.
+#[must_use]
+pub fn is_enabled() -> bool {
+    mode::layers() & mode::FORWARD != 0 && !mode::inference()
+}
+
+/// Runs `f` without looking for tangents.
+pub fn without<R>(f: impl FnOnce() -> R) -> R {
+    mode::with_layers(!mode::FORWARD, f)
+}
+
+fn is_open(number: u32) -> bool {
+    LEVELS.with_borrow(|l| l.iter().any(|l| l.number == number))
+}
+
+/// The tensor with the tangents that were written into its memory through other tensors.
+#[must_use]
+pub fn current(t: &Tensor) -> Cow<'_, Tensor> {
+    if !t.storage().is_tracked() {
+        return Cow::Borrowed(t);
+    }
+    let Some((base, tangents)) = t.family_tangents() else {
+        return Cow::Borrowed(t);
+    };
+    let mut now = Cow::Borrowed(t);
+    for (level, row) in tangents {
+        if !is_open(level) || t.tangent(level).is_some() || row.dtype() != t.dtype() {
+            continue;
+        }
+        if let Ok(tangent) = part(&row, &base, t) {
+            now = Cow::Owned(now.into_owned().with_tangent(level, tangent));
+        }
+    }
+    now
+}
+
+/// What of a row of elements, in which `base` lies, is where `t` is.
+fn part(row: &Tensor, base: &Layout, t: &Tensor) -> Result<Tensor> {
+    f::AsStrided::new(row, &t.shape()[..], &t.strides()[..])
+        .storage_offset(t.offset() - base.offset)
+        .call()
+}
+
+/// Writes a tangent where others see it: into the one that `target` has, or into one of the tensor that it is a view of.
+fn write(target: &Tensor, level: u32, new: &Tensor) -> Result<Tensor> {
+    if let Some(old) = target.tangent(level)
+        && old.shape() == new.shape()
+    {
+        return gather::written(old, new);
+    }
+    let Some((base, _, _)) = target.family() else {
+        return Ok(new.clone());
+    };
+    let last = base.shape.iter().zip(base.strides.iter());
+    let count = 1 + last.map(|(n, s)| (n - 1).max(0) * s).sum::<i64>();
+    let row = f::new_zeros(new, &[count][..])?;
+    let tangent = gather::written(&part(&row, &base, target)?, new)?;
+    target.set_family_tangent(level, row, is_open);
+    Ok(tangent)
+}
+
+/// The open levels that arguments carry tangents of, the lowest first.
+fn levels(args: &Args) -> SmallVec<[u32; 2]> {
+    let mut found = SmallVec::new();
+    args.for_each_tensor(|_, t| {
+        for (level, _) in t.tangents() {
+            if !found.contains(level) && is_open(*level) {
+                found.push(*level);
+            }
+        }
+    });
+    found.sort_unstable();
+    found
+}
+
+impl Layer for Forward {
+    fn sees(&self) -> Sees {
+        // Composites too: some have tangents of their own.
+        Sees::All
+    }
+
+    fn wants(&self, _: u32, on: u32) -> bool {
+        on & mode::FORWARD != 0 && !mode::inference()
+    }
+
+    fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        let mut tracked = false;
+        c.args
+            .for_each_tensor(|_, t| tracked |= t.storage().is_tracked());
+        if !tracked {
+            return carry(c, next);
+        }
+        let mut args = c.args.to_owned();
+        args.for_each_tensor_mut(|t| {
+            if let Cow::Owned(now) = current(t) {
+                *t = now;
+            }
+        });
+        let args = args.borrow();
+        let form = match c.form {
+            Form::InPlace(_) => Form::InPlace(args.tensor(0)?),
+            Form::Within(_) => Form::Within(args.tensor(0)?),
+            form => form,
+        };
+        carry(Call { args: &args, form }, next)
+    }
+}
+
+/// Runs a call, and gives its results the tangents that follow from those of its arguments.
+fn carry(c: Call, next: Next) -> Result<Ret> {
+    let levels = levels(c.args);
+    if levels.is_empty() {
+        return next.call(c);
+    }
+    let op = c.args.op;
+    if let Form::Out(_) = &c.form {
+        bail!(
+            NotImplemented,
+            "Trying to use forward AD with {}_out that does not support it because it is an out= function",
+            op.public_name()
+        );
+    }
+    match (op.def.grad, &op.def.body) {
+        (Grad::Rule(_), _) => match rule::of(op) {
+            Ok(Some(rule)) => dual(c, rule, &levels, next),
+            Ok(None) => next.call(c),
+            Err(text) => bail!(Runtime, "internal error in torchlike: {text}"),
+        },
+        (Grad::Through(f), _) => through(c, f),
+        (Grad::Unstated, Body::Compose(_)) if matches!(c.form, Form::New) => next.call(c),
+        (Grad::Unstated, Body::Compose(f)) => through(c, *f),
+        (Grad::Zero, _) | (_, Body::Become(_) | Body::Forward(_)) => next.call(c),
+        (Grad::Refused, _) => bail!(
+            NotImplemented,
+            "Trying to use forward AD with aten::{} that does not support it.",
+            op.public_name()
+        ),
+        (Grad::Unstated, _) => Err(missing(op)),
+    }
+}
+
+/// That a row has no derivative.
+pub fn missing(op: &Op) -> crate::Error {
+    crate::err!(
+        NotImplemented,
+        "Trying to use forward AD with {} that does not support it because it has not been implemented yet.\nPlease file an \
+         issue to PyTorch at https://github.com/pytorch/pytorch/issues/new?template=feature-request.yml so that we can \
+         prioritize its implementation or submit a PR adding the implementation to derivatives.yaml",
+        op.public_name()
+    )
+}
+
+/// Runs a call of dual tensors whose row has a text.
+fn dual(c: Call, rule: &'static Rule, levels: &[u32], next: Next) -> Result<Ret> {
+    let target = match &c.form {
+        Form::InPlace(t) | Form::Within(t) => Some((*t).clone()),
+        _ => None,
+    };
+    let args = kept(c.args, target.is_some())?;
+    let ret = match (without(|| next.call(c))?, &target) {
+        (Ret::Same(0), Some(target)) => Ret::Become(Box::new(target.clone())),
+        (ret @ (Ret::Same(_) | Ret::Value(_)), _) => return Ok(ret),
+        (ret, _) => ret,
+    };
+    let nrs = outputs(rule, &tensors(&ret));
+    let mut ret = each_result(ret, |_, t| t.below(0));
+    for &level in levels {
+        let mut args = args.clone();
+        let tangents = tangent::of_args(&args.borrow(), level);
+        args.for_each_tensor_mut(|t| *t = t.clone().below(level));
+        let made = tangent::of_results(rule, &args.borrow(), &tensors(&ret), &nrs, &tangents)?;
+        let Some(made) = made else { continue };
+        ret = with_tangents(ret, rule, &nrs, level, made, target.as_ref())?;
+    }
+    Ok(ret)
+}
+
+/// Results with their tangents of a level.
+fn with_tangents(
+    ret: Ret,
+    rule: &Rule,
+    nrs: &[u16],
+    level: u32,
+    made: Vec<Tensor>,
+    target: Option<&Tensor>,
+) -> Result<Ret> {
+    let mut made: SmallVec<[Option<Tensor>; 2]> = made.into_iter().map(Some).collect();
+    if let (Some(target), Some(Some(new))) = (target, made.first_mut()) {
+        *new = write(target, level, new)?;
+    }
+    Ok(each_result(ret, |i, t| {
+        let at = nrs.iter().position(|n| usize::from(*n) == i);
+        let Some(tangent) = at.and_then(|at| made[at].take()) else {
+            return t;
+        };
+        if let (Some(link), Some(nr)) = (t.link(), at)
+            && rule.slots.iter().any(|s| s.of == Of::Result(i))
+        {
+            note(level, link, nr as u16, &tangent);
+        }
+        t.with_tangent(level, tangent)
+    }))
+}
+
+/// The arguments, with a copy of what the call writes over.
+fn kept(args: &Args, written: bool) -> Result<OwnedArgs> {
+    let mut owned = args.to_owned();
+    if let (true, Some(OwnedArg::Tensor(t))) = (written, owned.values.first_mut()) {
+        let was = without(|| mode::with_grad(false, || f::clone(t)))?.carrying(t);
+        *t = match t.edge() {
+            Some(edge) => was.tracked(edge.to, edge.nr),
+            None => was,
+        };
+    }
+    Ok(owned)
+}
+
+/// Notes the tangent of a result that its node saved.
+fn note(level: u32, link: &Arc<Link>, nr: u16, tangent: &Tensor) {
+    if !matches!(link.kind, Kind::Node(_)) {
+        return;
+    }
+    LEVELS.with_borrow_mut(|l| {
+        if let Some(l) = l.iter_mut().find(|l| l.number == level) {
+            let entry = (Arc::downgrade(link), tangent.clone());
+            l.saved.insert((Arc::as_ptr(link), nr), entry);
+        }
+    });
+}
+
+/// A result that its node saved, with the tangents it got since.
+#[must_use]
+pub fn noted(mut t: Tensor, link: &Arc<Link>, nr: u16) -> Tensor {
+    if !is_enabled() {
+        return t;
+    }
+    let key = (Arc::as_ptr(link), nr);
+    let found: SmallVec<[(u32, Tensor); 1]> = LEVELS.with_borrow(|l| {
+        let of = l
+            .iter()
+            .filter_map(|l| Some((l.number, l.saved.get(&key)?.1.clone())));
+        of.collect()
+    });
+    for (level, tangent) in found {
+        t = t.with_tangent(level, tangent);
+    }
+    t
+}
