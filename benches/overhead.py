@@ -1,4 +1,4 @@
-"""What a call costs, beside PyTorch: `python benches/overhead.py [--gradients] [--torch PYTHON]`.
+"""What a call costs, beside PyTorch: `python benches/overhead.py [--gradients | --transforms] [--torch PYTHON]`.
 
 Each case runs in this interpreter and, if a Python with PyTorch is named (or TORCHLIKE_BENCH_TORCH is set), in
 that one, taking turns; the best turn counts. Ratios above 1 mean torchlike is faster.
@@ -41,6 +41,18 @@ GRADIENTS = {
     "100 mul": "y = x\nfor _ in range(100): y = y * b\ny.sum().backward(); x.grad = None",
     "20 Linear": "layers(b).sum().backward()\nfor p in parameters: p.grad = None",
 }
+TRANSFORMS = {
+    "vmap mm": "vmap(torch.mm)(m, m)",
+    "vmap linear": "vmap(F.linear, in_dims=(0, None))(rows, weight)",
+    "vmap conv2d": "vmap(F.conv2d, in_dims=(0, None))(images, kernels)",
+    "vmap softmax": "vmap(lambda t: t.softmax(-1))(m)",
+    "vmap layer_norm": "vmap(lambda t: F.layer_norm(t, (32,)))(m)",
+    "grad of each": "vmap(grad(loss), in_dims=(None, 0, 0))(state, images[:, 0], labels)",
+    "grad": "grad(lambda t: t.sin().sum())(a)",
+    "jvp": "jvp(torch.sin, (a,), (b,))",
+    "jacrev": "jacrev(lambda t: t.sin() @ t)(a)",
+    "hessian": "hessian(lambda t: (t.sin() @ t).sum())(a)",
+}
 SETUP = """
 import {module} as torch
 F = torch.nn.functional
@@ -50,14 +62,28 @@ x = torch.ones(4, 4, device=dev, requires_grad=True)
 layers = torch.nn.Sequential(*[torch.nn.Linear(4, 4, device=dev) for _ in range(20)])
 parameters = list(layers.parameters())
 """
+SETUP_TRANSFORMS = """
+from {module}.func import functional_call, grad, hessian, jacrev, jvp, vmap
+m = torch.randn(64, 32, 32, device=dev)
+rows, weight = torch.randn(64, 16, 32, device=dev), torch.randn(24, 32, device=dev)
+images, kernels = torch.randn(64, 2, 3, 8, 8, device=dev), torch.randn(4, 3, 3, 3, device=dev)
+labels = torch.arange(64, device=dev) % 5
+net = torch.nn.Sequential(
+    torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(36, 5)
+).to(dev)
+state = {{k: v.detach() for k, v in net.named_parameters()}}
+def loss(state, x, y):
+    return F.cross_entropy(functional_call(net, state, x[None]), y[None])
+"""
 
 
 def measure(module: str, device: str, cases: dict[str, str], turns: int) -> dict[str, float]:
     """Nanoseconds a call, the best of some turns."""
     out = {}
     for name, code in cases.items():
-        timer = timeit.Timer(code, SETUP.format(module=module, device=device))
-        n = 20 if "\n" in code else 2000
+        setup = SETUP + SETUP_TRANSFORMS if cases is TRANSFORMS else SETUP
+        timer = timeit.Timer(code, setup.format(module=module, device=device))
+        n = 20 if "\n" in code or cases is TRANSFORMS else 2000
         out[name] = min(timer.timeit(n) for _ in range(turns)) / n * 1e9
     return out
 
@@ -73,9 +99,10 @@ def main() -> None:
         action="store_true",
         help="what recording a call of x costs, and walking back",
     )
+    parser.add_argument("--transforms", action="store_true", help="functions of torchlike.func")
     args = parser.parse_args()
     if args.worker:
-        cases = GRADIENTS if args.gradients else CASES
+        cases = GRADIENTS if args.gradients else TRANSFORMS if args.transforms else CASES
         print(json.dumps(measure(args.worker, args.device, cases, 5)))
         return
     for device in ("meta", "cpu"):
@@ -90,15 +117,16 @@ def main() -> None:
                     continue
                 command = [python, __file__, "--worker", module, "--device", device]
                 command += ["--gradients"] * args.gradients
+                command += ["--transforms"] * args.transforms
                 found = json.loads(
                     subprocess.run(command, capture_output=True, check=True, text=True).stdout
                 )
                 for name, ns in found.items():
                     best[name] = min(ns, best.get(name, ns))
-        print(f"\n{device:<12}{'torchlike ns':>14}{'torch ns':>12}{'ratio':>8}")
+        print(f"\n{device:<15}{'torchlike ns':>14}{'torch ns':>12}{'ratio':>8}")
         for name, ns in ours.items():
             beside = f"{theirs[name]:>12.0f}{theirs[name] / ns:>8.1f}" if theirs else ""
-            print(f"{name:<12}{ns:>14.0f}{beside}")
+            print(f"{name:<15}{ns:>14.0f}{beside}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ pub(crate) mod hooks;
 pub(crate) mod link;
 pub(crate) mod node;
 
-pub use carrier::Tangent;
+pub use carrier::{BatchDim, Tangent};
 pub use family::{Bare, Families, Layout};
 pub use hooks::{Hook, Rare, When};
 pub use link::{Keeper, Kind, Leaf, Link};

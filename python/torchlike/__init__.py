@@ -124,4 +124,5 @@ from torchlike.deferred import (  # noqa: E402  isort: skip
     meta_init,
 )
 
+vmap = func.vmap
 to_dlpack = utils.dlpack.to_dlpack

@@ -4,6 +4,7 @@
 //! goes to the slots below it only. Calls that a composite's body or a replay makes come through the door again.
 
 pub mod autograd;
+pub mod batch;
 pub mod bounds;
 pub mod modes;
 pub mod partial;
@@ -43,7 +44,8 @@ pub trait Layer: Sync {
 }
 
 /// The slots, outermost first. (Function overrides stand before all of them, in the binding.)
-const ORDER: [&dyn Layer; 7] = [
+const ORDER: [&dyn Layer; 8] = [
+    &batch::Batching,
     &autograd::forward::Forward,
     &autograd::Autograd,
     &modes::Modes,

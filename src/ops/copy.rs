@@ -2,7 +2,9 @@
 
 use crate::dims::{self, MemoryFormat};
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FM, FMIO, I, J, M, OpDef, Plan, Ret, X, compose, kernel, view};
+use crate::ops::core::op::{
+    Batch, F, FM, FMIO, I, J, M, OpDef, Plan, Ret, X, compose, kernel, view,
+};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::mask::check_fits;
@@ -59,7 +61,8 @@ pub static OPS: &[OpDef] = &[
     )
     .grad(
         "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
-    ),
+    )
+    .batch(Batch::Pointwise),
     kernel(
         "clone",
         "(Tensor self, *, format? memory_format=None)",
@@ -73,7 +76,8 @@ pub static OPS: &[OpDef] = &[
         "A copy with memory of its own.",
     )
     .samples("f32[3, 4]; b8[3, 4]; f32[3, 4], memory_format=contiguous_format")
-    .grad("self: grad; jvp: linear"),
+    .grad("self: grad; jvp: linear")
+    .batch(Batch::Lead),
     kernel(
         "_to_copy",
         "(Tensor self, dtype? dtype=None, device? device=None, format? memory_format=None)",
@@ -88,7 +92,8 @@ pub static OPS: &[OpDef] = &[
         "A copy in another dtype or on another device.",
     )
     .samples("f32[2, 3], dtype=f64; i64[3], dtype=b8")
-    .grad("ToCopyBackward0 | self: grad.to(dtype=self.dtype, device=self.device); jvp: linear"),
+    .grad("ToCopyBackward0 | self: grad.to(dtype=self.dtype, device=self.device); jvp: linear")
+    .batch(Batch::Lead),
     kernel(
         "fill",
         "(Tensor self, Scalar value)",
@@ -107,7 +112,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4], value=3; b8[3, 4], value=True")
     .overlaps()
-    .grad("self: zeros_like(grad)"),
+    .grad("self: zeros_like(grad)")
+    .batch(Batch::Lead),
     compose(
         "fill#tensor",
         "(Tensor self, Tensor value)",
@@ -131,7 +137,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[2, 3]; b8[3]")
     .overlaps()
-    .grad("self: zeros_like(grad)"),
+    .grad("self: zeros_like(grad)")
+    .batch(Batch::Lead),
     compose(
         "contiguous",
         "(Tensor self, *, format memory_format=contiguous_format)",
@@ -148,7 +155,8 @@ pub static OPS: &[OpDef] = &[
         "Another tensor on the same memory.",
     )
     .samples("f32[2, 3]")
-    .grad("self: grad; jvp: linear"),
+    .grad("self: grad; jvp: linear")
+    .batch(Batch::Lead),
     view(
         "detach",
         "(Tensor self)",
@@ -162,7 +170,8 @@ pub static OPS: &[OpDef] = &[
         "The same memory without gradient history.",
     )
     .samples("f32[2, 3]")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::Lead),
     compose(
         "resolve_conj",
         "(Tensor self)",

@@ -4,6 +4,7 @@
 //! stubs, docs, the table test) is derived by walking [`table()`].
 
 pub(crate) mod arrange;
+pub(crate) mod batch;
 pub(crate) mod cast;
 pub(crate) mod copy;
 pub(crate) mod core;

@@ -5,6 +5,7 @@ use super::object::{PyTensor, is_tensor, tensor_ref};
 use crate::layers::autograd::anomaly::{self, Witness};
 use crate::layers::autograd::engine::{self, Options};
 use crate::layers::autograd::{saved, views};
+use crate::layers::batch;
 use crate::tensor::{Edge, Link};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 /// Where the gradient of a tensor, or of a `GradientEdge`, goes.
 fn edge_of(o: &Bound<'_, PyAny>) -> PyResult<Option<Edge>> {
     if let Some(t) = tensor_ref(o) {
-        return Ok(views::current(t).edge());
+        return Ok(views::current(&t.whole()).edge());
     }
     let node = o.getattr("node")?;
     let nr: u16 = o.getattr("output_nr")?.extract()?;
@@ -48,7 +49,11 @@ fn _run_backward<'py>(
                 "element {i} of gradients tuple is None, but the corresponding Tensor requires grad"
             )));
         };
-        roots.push((edge, g.clone()));
+        let g = match tensor_ref(t) {
+            Some(of) => batch::whole_as(g, of)?,
+            None => g.clone(),
+        };
+        roots.push((edge, g));
     }
     let mut edges = Vec::with_capacity(inputs.len());
     for input in &inputs {
@@ -77,7 +82,13 @@ fn _run_backward<'py>(
              the desired behavior.",
         ));
     }
-    let items = made.into_iter().map(|g| optional(py, g));
+    let items = made.into_iter().zip(&inputs).map(|(g, input)| {
+        let g = match (g, tensor_ref(input)) {
+            (Some(g), Some(t)) => Some(batch::example_like(&g, t)?),
+            (g, _) => g,
+        };
+        optional(py, g)
+    });
     PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)
 }
 

@@ -210,6 +210,7 @@ pub fn element(slf: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
             });
         }
     }
+    super::batch::check_item(slf.get().get())?;
     Ok(slf.get().get().item()?)
 }
 

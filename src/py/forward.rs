@@ -19,6 +19,12 @@ fn _exit_dual_level(level: u32) {
     forward::exit(level);
 }
 
+/// The numbers of the open levels, the lowest first.
+#[pyfunction]
+fn _dual_levels() -> Vec<u32> {
+    forward::open()
+}
+
 /// Whether tangents are computed on this thread.
 #[pyfunction]
 fn _is_fwd_grad_enabled() -> bool {
@@ -87,6 +93,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_enter_dual_level _exit_dual_level _is_fwd_grad_enabled _set_fwd_grad_enabled _with_tangent _without_tangent);
+    add!(_enter_dual_level _exit_dual_level _dual_levels _is_fwd_grad_enabled _set_fwd_grad_enabled _with_tangent _without_tangent);
     Ok(())
 }

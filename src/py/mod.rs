@@ -10,6 +10,7 @@
 mod arguments;
 mod attributes;
 mod backward;
+mod batch;
 mod call;
 mod class;
 mod convert;
@@ -72,6 +73,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     grad_hooks::register(m)?;
     backward::register(m)?;
     forward::register(m)?;
+    batch::register(m)?;
     function::register(m)?;
     functions::register(m)?;
     table::register(m)?;

@@ -123,6 +123,7 @@ impl PyTensor {
             return answer.extract();
         }
         let t = slf.get().get();
+        super::batch::check_choice(t)?;
         match t.numel() {
             1 => Ok(element(slf)?.to_bool()),
             0 => Err(PyRuntimeError::new_err(
@@ -421,7 +422,7 @@ fn check_own_data(slf: &Bound<'_, PyTensor>, text: &str) -> PyResult<()> {
     if slf.get().get().is_python() {
         return Err(PyRuntimeError::new_err(text.to_owned()));
     }
-    Ok(())
+    super::batch::check_memory(slf.get().get())
 }
 
 /// Sizes given as separate integers or as one list.

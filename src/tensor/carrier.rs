@@ -1,40 +1,53 @@
-//! Tangents: the derivatives that dual tensors carry with them, by level.
+//! What few tensors carry with them, by level: the tangents of dual tensors, and the dimensions out of sight that the examples of a
+//! batch lie along.
 
 use super::Tensor;
 use super::link::{Kind, Link};
-use super::node::Meta;
+use crate::Dims;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A tangent, and the level of forward mode that it belongs to. A tangent may carry those of lower levels itself.
 pub type Tangent = (u32, Tensor);
 
-/// What a dual tensor has in place of its place in the graph: that place, and its tangents.
+/// A dimension out of sight: the tensor that is seen is one example of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchDim {
+    /// The level of `vmap` that it belongs to.
+    pub level: u32,
+    /// How many examples there are.
+    pub size: i64,
+    /// From one to the next, in elements.
+    pub stride: i64,
+}
+
+/// What such a tensor has in place of its place in the graph: that place, and what it carries.
+#[derive(Clone, Default)]
 pub struct Carrier {
-    /// Its place in the graph, if it has one.
+    /// The place in the graph, if it has one: that of the whole batch.
     pub(super) place: Option<Arc<Link>>,
-    /// Its tangents, those of the lowest level first.
+    /// Tangents of the whole batch, those of the lowest level first.
     tangents: SmallVec<[Tangent; 1]>,
+    /// Dimensions out of sight, those of the lowest level first.
+    batch: SmallVec<[BatchDim; 1]>,
 }
 
 impl Carrier {
-    /// What its tensor looks like.
-    pub(super) fn looks(&self) -> Meta {
-        Meta::of(&self.tangents[0].1)
+    /// What goes into the tensor's pointer.
+    fn link(self) -> Option<Arc<Link>> {
+        if self.tangents.is_empty() && self.batch.is_empty() {
+            self.place
+        } else {
+            Some(Link::carrier(self))
+        }
     }
 }
 
 impl Tensor {
-    /// Its tangents, those of the lowest level first.
+    /// Its tangents, those of the lowest level first; of a batch, those of the whole batch.
     #[must_use]
     pub fn tangents(&self) -> &[Tangent] {
-        match self.link.as_deref() {
-            Some(Link {
-                kind: Kind::Carrier(c),
-                ..
-            }) => &c.tangents,
-            _ => &[],
-        }
+        self.carrier().map_or(&[], |c| &c.tangents)
     }
 
     /// Its tangent of a level.
@@ -75,27 +88,90 @@ impl Tensor {
         self.with_tangents(all)
     }
 
+    /// The same tensor without its place in the graph; what it carries stays.
+    #[must_use]
+    pub fn untracked(&self) -> Self {
+        self.bare().carrying(self)
+    }
+
+    /// The same tensor as a leaf of its own, whose gradient is wanted; what it carries stays.
+    #[must_use]
+    pub fn fresh_leaf(&self) -> Self {
+        self.untracked().with_requires_grad(true)
+    }
+
+    fn carrier(&self) -> Option<&Carrier> {
+        match &self.link.as_deref()?.kind {
+            Kind::Carrier(c) => Some(c),
+            _ => None,
+        }
+    }
+
     fn with_tangents(mut self, tangents: SmallVec<[Tangent; 1]>) -> Self {
-        let place = self.link().cloned();
-        self.link = if tangents.is_empty() {
-            place
-        } else {
-            Some(Link::carrier(Carrier { place, tangents }))
-        };
+        self.link = Carrier {
+            place: self.link().cloned(),
+            tangents,
+            batch: self.batch().iter().cloned().collect(),
+        }
+        .link();
         self
     }
 
-    /// Gives the tensor another place in the graph; its tangents stay.
+    /// Gives the tensor another place in the graph; what it carries stays.
     pub(super) fn set_place(&mut self, place: Option<Arc<Link>>) {
-        self.link = match self.link.as_deref() {
-            Some(Link {
-                kind: Kind::Carrier(c),
-                ..
-            }) => Some(Link::carrier(Carrier {
-                place,
-                tangents: c.tangents.clone(),
-            })),
-            _ => place,
+        self.link = match self.carrier() {
+            Some(c) => Carrier { place, ..c.clone() }.link(),
+            None => place,
         };
+    }
+
+    /// The dimensions out of sight, those of the lowest level first.
+    #[must_use]
+    pub fn batch(&self) -> &[BatchDim] {
+        self.carrier().map_or(&[], |c| &c.batch)
+    }
+
+    /// The whole batch: the dimensions out of sight come first.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        let Some(c) = self.carrier().filter(|c| !c.batch.is_empty()) else {
+            return self.clone();
+        };
+        let mut t = self.clone();
+        let sizes: Vec<i64> = c.batch.iter().map(|d| d.size).collect();
+        let strides: Vec<i64> = c.batch.iter().map(|d| d.stride).collect();
+        t.shape = Dims::new(&sizes).concat(&self.shape);
+        t.strides = Dims::new(&strides).concat(&self.strides);
+        t.link = Carrier {
+            batch: SmallVec::new(),
+            ..c.clone()
+        }
+        .link();
+        t
+    }
+
+    /// One example of this batch, whose first dimensions belong to some levels, in ascending order.
+    #[must_use]
+    pub fn example(&self, levels: &[u32]) -> Self {
+        let hidden = levels
+            .iter()
+            .zip(self.shape.iter().zip(self.strides.iter()));
+        let batch = hidden
+            .map(|(&level, (&size, &stride))| BatchDim {
+                level,
+                size,
+                stride,
+            })
+            .collect();
+        let mut t = self.clone();
+        t.shape = Dims::new(&self.shape[levels.len()..]);
+        t.strides = Dims::new(&self.strides[levels.len()..]);
+        t.link = Carrier {
+            place: self.link().cloned(),
+            tangents: self.tangents().iter().cloned().collect(),
+            batch,
+        }
+        .link();
+        t
     }
 }

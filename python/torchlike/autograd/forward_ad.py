@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchlike import _C
 
-
 if TYPE_CHECKING:
     from torchlike._C import Tensor
 

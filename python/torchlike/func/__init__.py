@@ -1,39 +1,72 @@
-"""Function transforms: calling a module with other parameters."""
+"""Function transforms: gradients, Jacobians and batches of functions, and modules as functions of their parameters."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["functional_call"]
+from torchlike import _C
+from torchlike.func._grad import grad, grad_and_value, jvp, linearize, vjp
+from torchlike.func._jacobian import hessian, jacfwd, jacrev
+from torchlike.func._modules import (
+    functional_call,
+    replace_all_batch_norm_modules_,
+    stack_module_state,
+)
+from torchlike.func._rearrange import rearrange
+from torchlike.func._vmap import chunk_vmap, vmap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchlike._C import Tensor
+
+__all__ = [
+    "chunk_vmap",
+    "debug_unwrap",
+    "functional_call",
+    "functionalize",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "rearrange",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]
 
 
-def functional_call(
-    module: Any,
-    parameter_and_buffer_dicts: Any,
-    args: Any = None,
-    kwargs: dict[str, Any] | None = None,
-    *,
-    tie_weights: bool = True,
-    strict: bool = False,
-) -> Any:
-    """Calls `module` with other parameters and buffers, given by name in a dict or in several."""
-    from torchlike.nn.utils import stateless
+def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+    """The function itself: calls in place are recorded as what they are here, and nothing has to be rewritten."""
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(
+            "functionalize(f, remove='mutations'): received invalid argument for remove=. Valid options are:\n"
+            "     remove='mutations': all inplace and out= operators will be removed from the program, and "
+            "replaced with their out-of-place equivalents.\n"
+            "     remove='mutations_and_views': In addition to the above, all aliasing operators {view} will be "
+            "replaced with their non-aliasing counterparts, {view}_copy.\n"
+        )
 
-    given = parameter_and_buffer_dicts
-    if not isinstance(given, dict):
-        if not isinstance(given, list | tuple):
-            raise ValueError(
-                f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(given)}"
-            )
-        if not all(isinstance(d, dict) for d in given):
-            raise ValueError(
-                "Expected all elements of parameter_and_buffer_dicts to be dictionaries"
-            )
-        names = [name for d in given for name in d]
-        repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-        if repeated:
-            raise ValueError(
-                f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous"
-            )
-        given = {name: value for d in given for name, value in d.items()}
-    return stateless._functional_call(module, given, args, kwargs, tie_weights, strict)
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    return wrapped
+
+
+def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
+    """All examples of a tensor inside `vmap`; any other tensor as it is.
+
+    Without `recurse` those of the innermost level alone.
+    """
+    levels, whole = _C._batch_whole(tensor)
+    if not levels:
+        return tensor
+    if recurse:
+        return whole
+    return _C._batch_show(tensor, 0, levels[-1], whole.shape[len(levels) - 1])

@@ -5,7 +5,7 @@ use crate::ops::f;
 use crate::tensor::{Edge, Grads, Link, Meta, Node, When, link::Kind};
 use crate::{Result, Tensor, bail, dims, mode};
 use std::cell::RefCell;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -102,6 +102,23 @@ pub fn run(roots: Vec<(Edge, Tensor)>, options: &Options) -> Result<Vec<Option<T
     GOING.with_borrow_mut(Vec::pop);
     done?;
     Ok(std::mem::take(&mut walk.captured))
+}
+
+/// Whether some results depend on leaves that are neither in `own` nor before these.
+#[must_use]
+pub fn leads_elsewhere(roots: &[Edge], own: &[Edge]) -> bool {
+    let mut seen: HashSet<*const Link> = own.iter().map(|e| Arc::as_ptr(&e.to)).collect();
+    let mut todo: Vec<Arc<Link>> = roots.iter().map(|e| e.to.clone()).collect();
+    while let Some(link) = todo.pop() {
+        if !seen.insert(Arc::as_ptr(&link)) {
+            continue;
+        }
+        if link.as_leaf().is_some() {
+            return true;
+        }
+        todo.extend(all_edges(&link).iter().flatten().map(|e| e.to.clone()));
+    }
+    false
 }
 
 impl Drop for Walk<'_> {

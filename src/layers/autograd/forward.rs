@@ -6,7 +6,7 @@
 
 use super::recorded::{outputs, tensors};
 use super::rule::{self, Of, Rule};
-use super::{each_result, gather, tangent, through};
+use super::{gather, tangent, through};
 use crate::layers::{Layer, Next, Sees};
 use crate::ops::op::{Body, Grad};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, f};
@@ -72,6 +72,15 @@ pub fn is_enabled() -> bool {
 /// Runs `f` without looking for tangents.
 pub fn without<R>(f: impl FnOnce() -> R) -> R {
     mode::with_layers(!mode::FORWARD, f)
+}
+
+/// The numbers of the levels that are open on this thread, the lowest first; none while tangents are not looked for.
+#[must_use]
+pub fn open() -> Vec<u32> {
+    if !is_enabled() {
+        return Vec::new();
+    }
+    LEVELS.with_borrow(|l| l.iter().map(|l| l.number).collect())
 }
 
 fn is_open(number: u32) -> bool {
@@ -228,7 +237,7 @@ fn dual(c: Call, rule: &'static Rule, levels: &[u32], next: Next) -> Result<Ret>
         (ret, _) => ret,
     };
     let nrs = outputs(rule, &tensors(&ret));
-    let mut ret = each_result(ret, |_, t| t.below(0));
+    let mut ret = ret.map(|_, t| Ok(t.below(0)))?;
     for &level in levels {
         let mut args = args.clone();
         let tangents = tangent::of_args(&args.borrow(), level);
@@ -253,18 +262,18 @@ fn with_tangents(
     if let (Some(target), Some(Some(new))) = (target, made.first_mut()) {
         *new = write(target, level, new)?;
     }
-    Ok(each_result(ret, |i, t| {
+    ret.map(|i, t| {
         let at = nrs.iter().position(|n| usize::from(*n) == i);
         let Some(tangent) = at.and_then(|at| made[at].take()) else {
-            return t;
+            return Ok(t);
         };
         if let (Some(link), Some(nr)) = (t.link(), at)
             && rule.slots.iter().any(|s| s.of == Of::Result(i))
         {
             note(level, link, nr as u16, &tangent);
         }
-        t.with_tangent(level, tangent)
-    }))
+        Ok(t.with_tangent(level, tangent))
+    })
 }
 
 /// The arguments, with a copy of what the call writes over.

@@ -196,7 +196,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
     let made = if op.is_view() { made } else { own(made) };
     let version = tensors(&made).first().map_or(0, |t| t.storage().version());
     let link = Link::of_node(Node::new(Box::new(body), edges, outs).at_version(version));
-    Ok(attach(made, &link, &nrs))
+    attach(made, &link, &nrs)
 }
 
 /// Which results are those of a node, and what they look like.
@@ -222,39 +222,14 @@ fn own(ret: Ret) -> Ret {
 }
 
 /// Makes results those of a node; `nrs` says which.
-fn attach(ret: Ret, link: &Arc<Link>, nrs: &[u16]) -> Ret {
+fn attach(ret: Ret, link: &Arc<Link>, nrs: &[u16]) -> Result<Ret> {
     anomaly::made(link);
-    each_result(ret, |i, t| {
-        match nrs.iter().position(|n| usize::from(*n) == i) {
+    ret.map(|i, t| {
+        Ok(match nrs.iter().position(|n| usize::from(*n) == i) {
             Some(nr) => t.tracked(link.clone(), nr as u16),
             None => t,
-        }
+        })
     })
-}
-
-/// A result with each of its tensors, by position, changed.
-fn each_result(ret: Ret, mut each: impl FnMut(usize, Tensor) -> Tensor) -> Ret {
-    let mut all = |list: Vec<Tensor>| {
-        list.into_iter()
-            .enumerate()
-            .map(|(i, t)| each(i, t))
-            .collect()
-    };
-    match ret {
-        Ret::One(t) => Ret::One(each(0, t)),
-        Ret::Become(t) => Ret::Become(Box::new(each(0, *t))),
-        Ret::Tuple(list) => Ret::Tuple(all(list)),
-        Ret::List(list) => Ret::List(all(list)),
-        Ret::Gaps(list) => {
-            let mut i = 0;
-            let mut next = |t: Tensor| {
-                i += 1;
-                each(i - 1, t)
-            };
-            Ret::Gaps(list.into_iter().map(|t| t.map(&mut next)).collect())
-        }
-        other => other,
-    }
 }
 
 /// A node that has no gradient, and says so when it is asked for one.
@@ -302,5 +277,5 @@ fn refuse(c: Call, next: Next) -> Result<Ret> {
         return Ok(ret);
     }
     let link = Link::of_node(Node::new(Box::new(Refused(op)), edges, outs));
-    Ok(attach(ret, &link, &nrs))
+    attach(ret, &link, &nrs)
 }

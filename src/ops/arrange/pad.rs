@@ -2,7 +2,7 @@
 
 use crate::dims::{self, MemoryFormat};
 use crate::ops::arrange::join::suggested_format;
-use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail, cpu, ensure, err};
 use torchlike_macros::operators;
@@ -19,7 +19,8 @@ pub static OPS: &[OpDef] = &[
         )),
         "The tensor with a number around it.",
     ).samples("f32[3, 4], (0, 1), 1.0; c64[3, 4], (2, 2); f32[3, 4], (0, 2, 0, 1), 1.0")
-    .grad("self: _grad.pad_back(grad, pad)"),
+    .grad("self: _grad.pad_back(grad, pad)")
+    .batch(Batch::Lead),
     kernel(
         "_pad_mode",
         "(Tensor self, int[] pad, str mode)",

@@ -1,8 +1,9 @@
 //! Elements in other places: repeat, flip, roll.
 
 use crate::dims::{self, MemoryFormat, wrap_dim};
+use crate::ops::batch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FM, M, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, F, FM, M, OpDef, Plan, compose, kernel};
 use crate::ops::core::rules::dim_list;
 use crate::ops::f;
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, err};
@@ -22,7 +23,8 @@ pub static OPS: &[OpDef] = &[
         "The tensor again and again along its dimensions.",
     )
     .samples("f32[4], (0,); b8[3, 4], (2, 3)")
-    .grad("self: _grad.repeat_back(grad, repeats, self.sizes)"),
+    .grad("self: _grad.repeat_back(grad, repeats, self.sizes)")
+    .batch(Batch::As(batch::repeat)),
     compose(
         "tile",
         "(Tensor self, int[*] dims)",

@@ -2,7 +2,7 @@
 
 use crate::cpu::triangle;
 use crate::dims::{self, wrap_dim};
-use crate::ops::core::op::{FM, FMIO, FMO, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, FM, FMIO, FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::index::along::start;
 use crate::{Dims, Result, Tensor, bail, ensure, err};
@@ -22,7 +22,8 @@ pub static OPS: &[OpDef] = &[
         "The lower triangle, zeros above.",
     )
     .samples("f32[3, 4]; c64[3, 4]")
-    .grad("self: grad.tril(diagonal); jvp: linear"),
+    .grad("self: grad.tril(diagonal); jvp: linear")
+    .batch(Batch::Lead),
     kernel(
         "triu",
         "(Tensor self, int diagonal=0)",
@@ -34,7 +35,8 @@ pub static OPS: &[OpDef] = &[
         "The upper triangle, zeros below.",
     )
     .samples("f32[3, 4]; b8[3, 4]; f32[3, 4], -1")
-    .grad("self: grad.triu(diagonal); jvp: linear"),
+    .grad("self: grad.triu(diagonal); jvp: linear")
+    .batch(Batch::Lead),
     compose(
         "diag",
         "(Tensor self, int diagonal=0)",

@@ -27,6 +27,49 @@ pub struct OpDef {
     pub samples: &'static str,
     /// Its gradient.
     pub grad: Grad,
+    /// How it runs on a batch.
+    pub batch: Batch,
+}
+
+/// How a row that sees one example runs on a batch of them; see `layers::batch`. Arguments are whole batches then, whose first dimensions
+/// are out of the row's sight.
+#[derive(Clone, Copy, Debug)]
+pub enum Batch {
+    /// Pointwise rows, and those whose arguments name dimensions, as they are; else one call an example.
+    Derived,
+    /// Operands are aligned as in pointwise rows.
+    Pointwise,
+    /// The row takes batches in its first dimensions.
+    Lead,
+    /// The examples join the first dimension: results are made of the last so many dimensions and one before.
+    Fold(usize),
+    /// The arguments in these places (bits) are the same for all examples.
+    Shared(u16),
+    /// Over all elements, it is this row over one dimension.
+    Along(&'static str),
+    /// Another call; nothing: one call an example.
+    As(fn(&Args, Hidden) -> Result<Option<Ret>>),
+    /// One call an example.
+    Each,
+    /// Refused: the sizes of results differ from example to example.
+    Unknown,
+}
+
+/// What is out of sight of a row in whole batches.
+#[derive(Clone, Copy, Debug)]
+pub struct Hidden {
+    /// How many dimensions; they come first.
+    pub k: usize,
+    /// The arguments that have them (bits); the others are the same for all examples.
+    pub differ: u16,
+}
+
+impl Hidden {
+    /// Whether an argument has the dimensions out of sight.
+    #[must_use]
+    pub fn differs(self, i: usize) -> bool {
+        self.differ & 1 << i != 0
+    }
 }
 
 /// The gradient of a row; see `layers::autograd`.
@@ -70,6 +113,13 @@ impl OpDef {
     #[must_use]
     pub const fn through(mut self, f: fn(&Args) -> Result<Ret>) -> Self {
         self.grad = Grad::Through(f);
+        self
+    }
+
+    /// Runs on batches in this way.
+    #[must_use]
+    pub const fn batch(mut self, how: Batch) -> Self {
+        self.batch = how;
         self
     }
 
@@ -293,6 +343,35 @@ impl Ret {
             Some(t) => Ok(Self::One(t)),
             None => crate::bail!(Runtime, "no result"),
         }
+    }
+
+    /// With each of its tensors, by position, changed.
+    ///
+    /// # Errors
+    /// The first of `each`.
+    pub fn map(self, mut each: impl FnMut(usize, Tensor) -> Result<Tensor>) -> Result<Self> {
+        let mut all = |list: Vec<Tensor>| -> Result<Vec<Tensor>> {
+            list.into_iter()
+                .enumerate()
+                .map(|(i, t)| each(i, t))
+                .collect()
+        };
+        Ok(match self {
+            Self::One(t) => Self::One(each(0, t)?),
+            Self::Become(t) => Self::Become(Box::new(each(0, *t)?)),
+            Self::Tuple(list) => Self::Tuple(all(list)?),
+            Self::List(list) => Self::List(all(list)?),
+            Self::Gaps(list) => {
+                let mut i = 0;
+                let mut next = |t: Tensor| {
+                    i += 1;
+                    each(i - 1, t)
+                };
+                let made = list.into_iter().map(|t| t.map(&mut next).transpose());
+                Self::Gaps(made.collect::<Result<_>>()?)
+            }
+            other => other,
+        })
     }
 
     /// All tensors of the result that were asked for.

@@ -1,7 +1,7 @@
 //! The kinds of rows of an operator table, each made by a function: `kernel(name, schema, forms, body, sentence)`.
 
 use crate::ops::core::args::{Args, OwnedArgs};
-use crate::ops::core::op::{Body, Grad, KernelBody, OpDef, Ret};
+use crate::ops::core::op::{Batch, Body, Grad, KernelBody, OpDef, Ret};
 use crate::plan::Views;
 use crate::{Result, Tensor};
 
@@ -21,6 +21,7 @@ const fn row(
         doc,
         samples: "",
         grad: Grad::Unstated,
+        batch: Batch::Derived,
     }
 }
 

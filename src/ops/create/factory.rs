@@ -1,8 +1,9 @@
 //! Factories: tensors from sizes and numbers.
 
 use crate::dims::{self, MemoryFormat};
+use crate::ops::batch;
 use crate::ops::copy::strides_in;
-use crate::ops::core::op::{F, M, O, OpDef, Plan, kernel, view};
+use crate::ops::core::op::{Batch, F, M, O, OpDef, Plan, kernel, view};
 use crate::ops::core::plan::Views;
 use crate::ops::index::mask::check_fits;
 use crate::ops::view::part;
@@ -62,7 +63,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| like(a.input, a.dtype, a.device, a.memory_format), nothing, cuda: nothing),
         "An uninitialised tensor like another.",
     ).samples("f32[3, 4]; c64[3, 4]")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::Lead),
     kernel(
         "zeros_like",
         "(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
@@ -70,7 +72,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| kernels::fill(&outs[0], Scalar::Int(0))),
         "Zeros like another tensor.",
     ).samples("f32[3, 4]; f32[3, 4], dtype=f32, device=dev")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::Lead),
     kernel(
         "ones_like",
         "(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
@@ -78,7 +81,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(1)), cuda: |_, _, outs| kernels::fill(&outs[0], Scalar::Int(1))),
         "Ones like another tensor.",
     ).samples("f32[3, 4]; c64[3, 4], dtype=c64, device=dev; f32[3, 4], dtype=f32, device=dev")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::Lead),
     kernel(
         "full_like",
         "(Tensor self, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
@@ -86,7 +90,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| kernels::fill(&outs[0], a.fill_value)),
         "One number in the shape of another tensor.",
     ).samples("f32[3, 4], -8.4784; f32[3, 4], 4.4121, dtype=f64, device=dev")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::Lead),
     kernel(
         "new_empty",
         "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -94,7 +99,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| beside(a.input, a.size, a.dtype, a.device), nothing, cuda: nothing),
         "An uninitialised tensor of the same dtype and device.",
     ).samples("f32[3, 4], (3, 2, 2); c64[3, 4], (); f32[3, 4], (2, 3), dtype=f32, device=dev")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::As(batch::new_sized)),
     kernel(
         "new_zeros",
         "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -102,7 +108,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| beside(a.input, a.size, a.dtype, a.device), |_, _, outs| cpu::fill(&outs[0], Scalar::Int(0)), cuda: |_, _, outs| kernels::fill(&outs[0], Scalar::Int(0))),
         "Zeros of the same dtype and device.",
     ).samples("f32[3, 4], (1, 1, 12), device=dev; c64[3, 4], ()")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::As(batch::new_sized)),
     kernel(
         "new_ones",
         "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -114,7 +121,8 @@ pub static OPS: &[OpDef] = &[
          c64[3, 4], (2, 3), dtype=c64, device=dev; \
          f32[3, 4], (2, 2, 2), dtype=f64, device=dev",
     )
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::As(batch::new_sized)),
     kernel(
         "new_full",
         "(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -126,7 +134,8 @@ pub static OPS: &[OpDef] = &[
          c64[3, 4], (), (-4.3228044509887695-2.400455951690674j); \
          f32[3, 4], (2, 2, 2), 1.8928, dtype=f64, device=dev",
     )
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::As(batch::new_sized)),
     kernel(
         "new_empty_strided",
         "(Tensor self, int[] size, int[] stride, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -182,7 +191,8 @@ pub static OPS: &[OpDef] = &[
         "A tensor that was just made of Python's values: itself.",
     )
     .samples("f32[2, 3]")
-    .grad("self: grad; jvp: linear"),
+    .grad("self: grad; jvp: linear")
+    .batch(Batch::Lead),
 ];
 
 /// The kernel of factories whose results hold anything.

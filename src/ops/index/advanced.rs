@@ -1,10 +1,11 @@
 //! Advanced indexing: the `index` and `index_put` operators.
 
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
+use crate::ops::batch;
 use crate::ops::copy::like;
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, I, J, M, OpDef, OutSpec, Plan, kernel};
+use crate::ops::core::op::{Batch, F, I, J, M, OpDef, OutSpec, Plan, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::OptTensors;
 use crate::ops::index::along::{apart, long, start};
@@ -26,7 +27,8 @@ pub static OPS: &[OpDef] = &[
          i64[3, 4], [None, i64([1, 1])]; \
          f32[3], [b8([True, False, True])]",
     )
-    .grad("self: _grad.index_backward(grad, self.sizes, indices); jvp: linear"),
+    .grad("self: _grad.index_backward(grad, self.sizes, indices); jvp: linear")
+    .batch(Batch::As(batch::index)),
     kernel(
         "index_put",
         "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False)",
@@ -35,7 +37,8 @@ pub static OPS: &[OpDef] = &[
         "`self` with values written at indices.",
     )
     .samples("f32[3, 4], [i64([2, 0])], f32[4]; i64[4], [i64([1, 1])], i64(5), True")
-    .grad("self: grad if accumulate else grad.index_put(indices, zeros_like(values), False); values: grad.index(indices)"),
+    .grad("self: grad if accumulate else grad.index_put(indices, zeros_like(values), False); values: grad.index(indices)")
+    .batch(Batch::As(batch::index_put)),
 ];
 
 /// The layout of one dimension's positions.

@@ -3,7 +3,7 @@
 use crate::cpu::index::{self as cpu_index, Axis, Lay};
 use crate::cpu::view::at_least_1d;
 use crate::dims::{self, wrap_dim};
-use crate::ops::core::op::{FMO, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err};
 
@@ -45,7 +45,8 @@ pub static OPS: &[OpDef] = &[
         "The slices at `index` along a dimension.",
     )
     .samples("f32[3, 4], -1, i64([0, 0, 0, 0, 0]); c64[3, 4], 0, i64([0])")
-    .grad("self: _grad.index_select_backward(grad, self.sizes, dim, index); jvp: linear"),
+    .grad("self: _grad.index_select_backward(grad, self.sizes, dim, index); jvp: linear")
+    .batch(Batch::Shared(4)),
     compose(
         "take_along_dim",
         "(Tensor self, Tensor indices, int? dim=None)",

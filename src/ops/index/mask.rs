@@ -3,7 +3,7 @@
 use crate::cpu::index::{self as cpu_index, Lay};
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FM, FMO, I, M, O, OpDef, Plan, X, kernel};
+use crate::ops::core::op::{Batch, F, FM, FMO, I, M, O, OpDef, Plan, X, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::Operand;
 use crate::ops::index::advanced::count;
@@ -28,7 +28,8 @@ pub static OPS: &[OpDef] = &[
         "`self` with a 0-dimensional tensor's value where `mask` is true.",
     )
     .samples("f32[3, 4], b8[3, 4], f32(2.5)")
-    .grad("MaskedFillBackward1 | self: grad.masked_fill(mask, 0); value: where(mask, grad, 0).sum()"),
+    .grad("MaskedFillBackward1 | self: grad.masked_fill(mask, 0); value: where(mask, grad, 0).sum()")
+    .batch(Batch::Pointwise),
     kernel(
         "masked_fill",
         "(Tensor self, Tensor mask, Scalar value)",
@@ -41,7 +42,8 @@ pub static OPS: &[OpDef] = &[
         "`self` with a number where `mask` is true.",
     )
     .samples("f32[5], b8[5, 5], 10")
-    .grad("self: grad.masked_fill(mask, 0)"),
+    .grad("self: grad.masked_fill(mask, 0)")
+    .batch(Batch::Pointwise),
     kernel(
         "masked_select",
         "(Tensor self, Tensor mask)",
@@ -50,7 +52,8 @@ pub static OPS: &[OpDef] = &[
         "The elements where `mask` is true, in one dimension.",
     )
     .samples("f32[10], b8[10, 10]; b8[10, 10], b8[10, 10]")
-    .grad("self: _grad.masked_select_back(grad, self.sizes, mask)"),
+    .grad("self: _grad.masked_select_back(grad, self.sizes, mask)")
+    .batch(Batch::Unknown),
     kernel(
         "masked_scatter",
         "(Tensor self, Tensor mask, Tensor source)",

@@ -3,7 +3,7 @@
 use crate::cpu::index::{self as cpu_index};
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FM, FMO, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, FM, FMO, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::advanced::{count, split_places};
@@ -21,7 +21,8 @@ pub static OPS: &[OpDef] = &[
         "The positions of the elements that are not zero, one a row.",
     )
     .samples("f32([[1, 0], [2, 3]]); b8([True, False])")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::Unknown),
     compose(
         "nonzero#tuple",
         "(Tensor self, *, bool as_tuple) -> Tensor[]",
@@ -77,7 +78,8 @@ pub static OPS: &[OpDef] = &[
         "",
     )
     .samples("i64([0, 2, 1]), 3")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::Lead),
     compose(
         "unravel_index",
         "(Tensor indices, int[] shape) -> Tensor[]",

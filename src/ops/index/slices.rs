@@ -6,7 +6,7 @@ use crate::cpu::view::at_least_1d;
 use crate::dims::wrap_dim;
 use crate::ops::copy::like;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{FM, FMIO, I, OpDef, Plan, X, kernel};
+use crate::ops::core::op::{Batch, FM, FMIO, I, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::index::along::{
@@ -36,7 +36,8 @@ pub static OPS: &[OpDef] = &[
         "f32[1], 0, i64([0]), f32[1], alpha=0; \
          c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5], alpha=2",
     )
-    .grad("self: grad; source: _grad.scale(_grad.index_source(grad, dim, index, source.sizes), alpha)"),
+    .grad("self: grad; source: _grad.scale(_grad.index_source(grad, dim, index, source.sizes), alpha)")
+    .batch(Batch::Shared(4)),
     kernel(
         "index_copy",
         "(Tensor self, int dim, Tensor index, Tensor source)",
@@ -44,7 +45,8 @@ pub static OPS: &[OpDef] = &[
         body!(index_copy_rule, index_copy).index_args(4).updates(),
         "`self` with slices of `source` written at `index`.",
     ).samples("f64[1], 0, i64([0]), f64[1]; c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5]")
-    .grad("self: grad.index_fill(dim, index, 0); source: _grad.index_source(grad, dim, index, source.sizes)"),
+    .grad("self: grad.index_fill(dim, index, 0); source: _grad.index_source(grad, dim, index, source.sizes)")
+    .batch(Batch::Shared(4)),
     kernel(
         "index_fill#tensor",
         "(Tensor self, int dim, Tensor index, Tensor value)",
@@ -57,7 +59,8 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with a 0-dimensional tensor's value written to the slices at `index`.",
     ).samples("f32[1], 0, i64([0]), f32[()]; b8[5, 5], -1, i64([2, 1, 4, 2, 2]), b8(True)")
-    .grad("IndexFillBackward1 | self: grad.index_fill(dim, index, 0); value: _grad.index_fill_value(grad, dim, index)"),
+    .grad("IndexFillBackward1 | self: grad.index_fill(dim, index, 0); value: _grad.index_fill_value(grad, dim, index)")
+    .batch(Batch::Shared(4)),
     kernel(
         "index_fill",
         "(Tensor self, int dim, Tensor index, Scalar value)",
@@ -70,7 +73,8 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with a number written to the slices at `index`.",
     ).samples("f32[3, 4], 0, i64([0]), -8.4784")
-    .grad("self: grad.index_fill(dim, index, 0)"),
+    .grad("self: grad.index_fill(dim, index, 0)")
+    .batch(Batch::Shared(4)),
     kernel(
         "index_reduce",
         "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)",
@@ -80,7 +84,8 @@ pub static OPS: &[OpDef] = &[
             .updates(),
         "`self` with slices of `source` reduced into it at `index`.",
     ).samples("f32[5, 5], 1, i64[10].below(5), f32[5, 10], 'mean', include_self=False")
-    .grad("self: _grad.index_reduce_self(grad, self, dim, index, source, reduce, include_self, result); source: _grad.index_reduce_source(grad, self, dim, index, source, reduce, include_self, result)"),
+    .grad("self: _grad.index_reduce_self(grad, self, dim, index, source, reduce, include_self, result); source: _grad.index_reduce_source(grad, self, dim, index, source, reduce, include_self, result)")
+    .batch(Batch::Shared(4)),
 ];
 
 /// A shape without a dimension.

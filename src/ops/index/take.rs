@@ -1,8 +1,9 @@
 //! Elements at positions of the flattened tensor (take, put), and rows of a table (embedding).
 
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
+use crate::ops::batch;
 use crate::ops::copy::like;
-use crate::ops::core::op::{F, FM, FMO, I, J, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, FM, FMO, I, J, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start};
@@ -20,7 +21,8 @@ pub static OPS: &[OpDef] = &[
         body!(take_rule, take).index_args(2),
         "The elements at positions in row-major order.",
     ).samples("f32[3, 4], i64([6, 3, 3]); c64[3, 4], i64(0)")
-    .grad("self: _grad.take_back(grad, self.sizes, index)"),
+    .grad("self: _grad.take_back(grad, self.sizes, index)")
+    .batch(Batch::As(batch::take)),
     kernel(
         "put",
         "(Tensor self, Tensor index, Tensor source, bool accumulate=False)",
@@ -36,7 +38,8 @@ pub static OPS: &[OpDef] = &[
         body!(embedding_rule, embedding).index_args(2),
         "The rows of `weight` at `indices`.",
     ).samples("f32[5, 3], i64([1, 4]); f64[5, 2], i64([[0, 1], [2, 2]])")
-    .grad("weight: embedding_backward(grad, indices, weight.sizes[0], padding_idx, scale_grad_by_freq, sparse)"),
+    .grad("weight: embedding_backward(grad, indices, weight.sizes[0], padding_idx, scale_grad_by_freq, sparse)")
+    .batch(Batch::As(batch::embedding)),
     compose(
         "nn.functional.embedding",
         "(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False)",

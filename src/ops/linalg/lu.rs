@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ONE, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail,
@@ -20,7 +20,8 @@ pub static OPS: &[OpDef] = &[
         body!(factor_rule, factors),
         "The LU factorisation in one matrix, and where it failed.",
     ).samples("f64[3, 4]; c64[3, 4]")
-    .grad("A: _grad.lu_factor(grad, LU, pivots, pivot)"),
+    .grad("A: _grad.lu_factor(grad, LU, pivots, pivot)")
+    .batch(Batch::Lead),
     compose(
         "linalg.lu_factor",
         "(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
@@ -42,7 +43,8 @@ pub static OPS: &[OpDef] = &[
         body!(lu_rule, lu),
         "The LU factorisation.",
     ).samples("f32[3, 4]")
-    .grad("A: _grad.lu(grads[1], grads[2], P, L, U, pivot)"),
+    .grad("A: _grad.lu(grads[1], grads[2], P, L, U, pivot)")
+    .batch(Batch::Lead),
     kernel(
         "linalg.lu_solve",
         "(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)",
@@ -54,7 +56,8 @@ pub static OPS: &[OpDef] = &[
          c64[3, 3], i32([3, 2, 3]), c64[3, 4], adjoint=True; \
          f32[3, 3], i32([3, 2, 3]), f32[0, 3], adjoint=True, left=False",
     )
-    .grad("LU, B: _grad.lu_solve(grad, LU, pivots, result, left, adjoint, needs)"),
+    .grad("LU, B: _grad.lu_solve(grad, LU, pivots, result, left, adjoint, needs)")
+    .batch(Batch::Lead),
     compose(
         "lu_solve",
         "(Tensor self, Tensor LU_data, Tensor LU_pivots)",
@@ -69,7 +72,8 @@ pub static OPS: &[OpDef] = &[
         body!(unpack_rule, unpack),
         "The factors of an LU factorisation.",
     ).samples("f32[0, 6, 5], i32[0, 5]; c64[3, 4], i32([1, 3, 3])")
-    .grad("LU_data: _grad.lu_unpack(grads[1], grads[2], LU_data.rows, LU_data.columns)"),
+    .grad("LU_data: _grad.lu_unpack(grads[1], grads[2], LU_data.rows, LU_data.columns)")
+    .batch(Batch::Lead),
 ];
 
 fn pivoting(pivot: bool) -> Result<()> {

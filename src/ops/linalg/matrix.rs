@@ -1,7 +1,8 @@
 //! Products of matrices and vectors.
 
 use crate::cpu::products::{Backend, dot_as_product};
-use crate::ops::core::op::{F, FMO, OpDef, Plan, X, compose, kernel};
+use crate::ops::batch;
+use crate::ops::core::op::{Batch, F, FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, kernels};
 use torchlike_macros::operators;
@@ -53,7 +54,8 @@ pub static OPS: &[OpDef] = &[
         "The product of two matrices.",
     )
     .samples("f64[0, 5], f64[5, 10]")
-    .grad("self: _grad.mm_left(grad, self.sizes, self.strides, mat2, 1); mat2: _grad.mm_right(grad, mat2.sizes, mat2.strides, self, 1)"),
+    .grad("self: _grad.mm_left(grad, self.sizes, self.strides, mat2, 1); mat2: _grad.mm_right(grad, mat2.sizes, mat2.strides, self, 1)")
+    .batch(Batch::As(batch::product)),
     kernel(
         "bmm",
         "(Tensor self, Tensor mat2)",
@@ -67,7 +69,8 @@ pub static OPS: &[OpDef] = &[
         "The products of two batches of matrices.",
     )
     .samples("f32[3, 7, 1], f32[3, 1, 11]; c64[10, 5, 10], c64[10, 10, 5]")
-    .grad("self: grad.bmm(mat2.transpose(1, 2).conj()); mat2: self.transpose(1, 2).conj().bmm(grad)"),
+    .grad("self: grad.bmm(mat2.transpose(1, 2).conj()); mat2: self.transpose(1, 2).conj().bmm(grad)")
+    .batch(Batch::As(batch::product)),
     kernel(
         "mv",
         "(Tensor self, Tensor vec)",
@@ -80,7 +83,8 @@ pub static OPS: &[OpDef] = &[
         "The product of a matrix and a vector.",
     )
     .samples("f32[5, 10], f32[10]; c64[5, 10], c64[10]")
-    .grad("self: grad.outer(vec.conj()); vec: self.conj().t().mv(grad)"),
+    .grad("self: grad.outer(vec.conj()); vec: self.conj().t().mv(grad)")
+    .batch(Batch::As(batch::mv)),
     kernel(
         "dot",
         "(Tensor self, Tensor tensor)",
@@ -93,7 +97,8 @@ pub static OPS: &[OpDef] = &[
         "The sum of the products of two vectors.",
     )
     .samples("f64[5], f64[5]; c64[5], c64[5]")
-    .grad("self: grad * tensor.conj(); tensor: grad * self.conj()"),
+    .grad("self: grad * tensor.conj(); tensor: grad * self.conj()")
+    .batch(Batch::As(batch::dot)),
     kernel(
         "vdot",
         "(Tensor self, Tensor other)",
@@ -106,7 +111,8 @@ pub static OPS: &[OpDef] = &[
         "dot with the first vector conjugated.",
     )
     .samples("c64[5], c64[5]")
-    .grad("self: grad.conj() * other; other: grad * self"),
+    .grad("self: grad.conj() * other; other: grad * self")
+    .batch(Batch::As(batch::vdot)),
     compose(
         "linalg.diagonal",
         "(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)",

@@ -3,7 +3,7 @@
 use crate::cpu::dense::Matrix;
 use crate::cpu::matrices;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, FM, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::lead;
 use crate::{MemoryFormat, Result, Tensor, ensure};
@@ -36,7 +36,8 @@ pub static OPS: &[OpDef] = &[
         "The exponential of a matrix.",
     )
     .samples("f32[5, 5, 5]")
-    .grad("A: _grad.matrix_exp(grad, A)"),
+    .grad("A: _grad.matrix_exp(grad, A)")
+    .batch(Batch::Lead),
     compose(
         "matrix_exp",
         "(Tensor self)",

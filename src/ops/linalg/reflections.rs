@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{check, columnwise, lead, plan};
 use crate::{Result, Tensor, ensure};
@@ -20,7 +20,8 @@ pub static OPS: &[OpDef] = &[
         "Orthogonal and triangular factor.",
     )
     .samples("f32[3, 4]; c64[3, 4]")
-    .grad("A: _grad.qr(grads[0], grads[1], Q, R, mode)"),
+    .grad("A: _grad.qr(grads[0], grads[1], Q, R, mode)")
+    .batch(Batch::Lead),
     compose(
         "qr",
         "(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
@@ -46,7 +47,8 @@ pub static OPS: &[OpDef] = &[
         )),
         "The first columns of a product of reflections.",
     )
-    .samples("f32[6, 5], f32[5]; c64[5, 5], c64[5]"),
+    .samples("f32[6, 5], f32[5]; c64[5, 5], c64[5]")
+    .batch(Batch::Lead),
     compose(
         "orgqr",
         "(Tensor self, Tensor input2)",

@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ONE, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FM, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, FM, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail,
@@ -21,7 +21,8 @@ pub static OPS: &[OpDef] = &[
         body!(inverse_rule, inverses),
         "The inverse, and where it failed.",
     ).samples("f32[0, 0]; c64[5, 5]")
-    .grad("A: _grad.inv(grad, inverse)"),
+    .grad("A: _grad.inv(grad, inverse)")
+    .batch(Batch::Lead),
     compose(
         "linalg.inv",
         "(Tensor A)",
@@ -45,7 +46,8 @@ pub static OPS: &[OpDef] = &[
         )),
         "The determinant.",
     ).samples("f32[5, 5]")
-    .grad("A: _grad.det(grad, A, result)"),
+    .grad("A: _grad.det(grad, A, result)")
+    .batch(Batch::Lead),
     compose(
         "det",
         "(Tensor self)",
@@ -60,7 +62,8 @@ pub static OPS: &[OpDef] = &[
         body!(slogdet_rule, |a, _, o| slogdet(a.A, o)),
         "Sign and logarithm of the determinant.",
     ).samples("f32[5, 5]")
-    .grad("A: _grad.slogdet(grads[0], grads[1], A, sign)"),
+    .grad("A: _grad.slogdet(grads[0], grads[1], A, sign)")
+    .batch(Batch::Lead),
     compose(
         "slogdet",
         "(Tensor self) -> (Tensor sign, Tensor logabsdet)",
@@ -77,7 +80,8 @@ pub static OPS: &[OpDef] = &[
         )),
         "The logarithm of the determinant.",
     ).samples("f32[1, 1].spd")
-    .grad("WhereBackward0 | self: _grad.slogdet(None, grad, self, result)"),
+    .grad("WhereBackward0 | self: _grad.slogdet(None, grad, self, result)")
+    .batch(Batch::Lead),
     kernel(
         "linalg.solve_ex",
         "(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
@@ -85,7 +89,8 @@ pub static OPS: &[OpDef] = &[
         body!(solve_rule, solve_ex),
         "The solution of A X = B, and where it failed.",
     ).samples("f64[0, 0], f64[0]")
-    .grad("A, B: _grad.solve(grad, A, B, result, left, needs)"),
+    .grad("A, B: _grad.solve(grad, A, B, result, left, needs)")
+    .batch(Batch::Lead),
     compose(
         "linalg.solve",
         "(Tensor A, Tensor B, *, bool left=True)",

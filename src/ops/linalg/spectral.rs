@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{batch_note, check, columnwise, lead, plan, tail};
 use crate::{Result, Tensor, bail, ensure};
@@ -19,7 +19,8 @@ pub static OPS: &[OpDef] = &[
         body!(singular_rule, singular),
         "The singular value decomposition.",
     ).samples("f32[3, 4]")
-    .grad("A: _grad.svd(grads[0], grads[1], grads[2], U, S, Vh, full_matrices)"),
+    .grad("A: _grad.svd(grads[0], grads[1], grads[2], U, S, Vh, full_matrices)")
+    .batch(Batch::Lead),
     kernel(
         "linalg.svdvals",
         "(Tensor A, *, str? driver=None)",
@@ -45,7 +46,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "Eigenvalues and eigenvectors of a Hermitian matrix.",
     ).samples("f32[5, 5], UPLO='U'")
-    .grad("A: _grad.eigh(grads[0], grads[1], eigenvalues, eigenvectors); jvp: _grad.eigh_tangent(A_t, eigenvalues, eigenvectors)"),
+    .grad("A: _grad.eigh(grads[0], grads[1], eigenvalues, eigenvectors); jvp: _grad.eigh_tangent(A_t, eigenvalues, eigenvectors)")
+    .batch(Batch::Lead),
     kernel(
         "linalg.eigvalsh",
         "(Tensor A, str UPLO='L')",

@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix};
 use crate::cpu::matrices;
-use crate::ops::core::op::{F, FMO, O, OpDef, Plan, X, kernel};
+use crate::ops::core::op::{Batch, F, FMO, O, OpDef, Plan, X, kernel};
 use crate::ops::linalg::rules::{check, columnwise, fits, plan, same_types, tail};
 use crate::{Dims, Result, Tensor, ensure};
 use torchlike_macros::operators;
@@ -17,7 +17,8 @@ pub static OPS: &[OpDef] = &[
         body!(solve_rule, solve),
         "The solution of a triangular system.",
     ).samples("f32[3, 3], f32[3, 0], upper=False; f32[3, 3], f32[0, 3], upper=True, left=False")
-    .grad("self, B: _grad.solve_triangular(grad, self, result, upper, left, unitriangular, needs)"),
+    .grad("self, B: _grad.solve_triangular(grad, self, result, upper, left, unitriangular, needs)")
+    .batch(Batch::Lead),
     kernel(
         "triangular_solve",
         "(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
@@ -25,7 +26,8 @@ pub static OPS: &[OpDef] = &[
         body!(old_rule, old_solve),
         "The solution of a triangular system.",
     ).samples("f64[5, 1], f64[5, 5]")
-    .grad("self, A: _grad.triangular_solve(grad, self, A, solution, upper, transpose, unitriangular, needs)"),
+    .grad("self, A: _grad.triangular_solve(grad, self, A, solution, upper, transpose, unitriangular, needs)")
+    .batch(Batch::Lead),
 ];
 
 /// Solutions of the systems of a batch.

@@ -1,7 +1,7 @@
 //! Pooling to a given output size.
 
 use crate::cpu::pooling::{Job, Rule, Window, windows};
-use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, F, OpDef, Plan, compose, kernel};
 use crate::ops::core::schema::NONE;
 use crate::ops::f;
 use crate::ops::nn::pool::{both, check_1d, format, plan, wanted};
@@ -32,7 +32,8 @@ pub static OPS: &[OpDef] = &[
         "Means of as many windows as asked for.",
     )
     .samples("f32[2, 3, 4], 5; f32[2, 3, 4], (5, None)")
-    .grad("input: _grad._adaptive_avg_pool2d_backward(grad, input)"),
+    .grad("input: _grad._adaptive_avg_pool2d_backward(grad, input)")
+    .batch(Batch::Fold(3)),
     kernel(
         "nn.functional.adaptive_avg_pool3d",
         "(Tensor input, int?[] output_size)",
@@ -41,7 +42,8 @@ pub static OPS: &[OpDef] = &[
         "Means of as many windows as asked for.",
     )
     .samples("f32[8, 8, 8, 8], (5, 7, 4)")
-    .grad("input: _grad._adaptive_avg_pool3d_backward(grad, input)"),
+    .grad("input: _grad._adaptive_avg_pool3d_backward(grad, input)")
+    .batch(Batch::Fold(4)),
     compose(
         "adaptive_max_pool1d",
         "(Tensor input, int[1] output_size) -> (Tensor, Tensor)",
@@ -63,7 +65,8 @@ pub static OPS: &[OpDef] = &[
         "Maxima of as many windows as asked for, and their positions.",
     )
     .samples("f32[1, 2, 6, 6], [2, 3]; f32[2, 6, 6], [2, None]")
-    .grad("input: _grad.adaptive_max_pool2d_backward(grad, input, result1)"),
+    .grad("input: _grad.adaptive_max_pool2d_backward(grad, input, result1)")
+    .batch(Batch::Fold(3)),
     kernel(
         "adaptive_max_pool3d",
         "(Tensor input, int?[] output_size) -> (Tensor, Tensor)",
@@ -72,7 +75,8 @@ pub static OPS: &[OpDef] = &[
         "Maxima of as many windows as asked for, and their positions.",
     )
     .samples("f32[1, 2, 4, 4, 4], [2, 2, 2]")
-    .grad("input: _grad.adaptive_max_pool3d_backward(grad, input, result1)"),
+    .grad("input: _grad.adaptive_max_pool3d_backward(grad, input, result1)")
+    .batch(Batch::Fold(4)),
     compose(
         "nn.functional.adaptive_max_pool1d",
         "(Tensor input, int[1] output_size, bool return_indices=False)",

@@ -2,7 +2,7 @@
 
 use crate::cpu::attention as cpu;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, F, OpDef, Plan, compose, kernel};
 use crate::ops::{Ret, f};
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
@@ -30,7 +30,8 @@ pub static OPS: &[OpDef] = &[
         "f32[1, 2, 3, 4], f32[1, 2, 5, 4], f32[1, 2, 5, 4], None, False, 0.5; \
          f32[1, 2, 3, 4], f32[1, 2, 3, 4], f32[1, 2, 3, 4], None, True, 0.5",
     )
-    .through(typed!(recorded)),
+    .through(typed!(recorded))
+    .batch(Batch::Each),
 ];
 
 fn attention(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<Tensor> {

@@ -1,7 +1,7 @@
 //! Average and power-average pooling.
 
 use crate::cpu::pooling::Rule;
-use crate::ops::core::op::{F, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::pool::{Asked, Pooling, check_1d, pooled, regular, run};
 use crate::{DType, Result, Tensor, bail, ensure};
@@ -71,7 +71,8 @@ pub static OPS: &[OpDef] = &[
          i64[2, 3, 4], 3, 1, 1, True, False, 2; \
          f32[2, 3, 4], (6, 6), (3, 3), (2, 3), True, True, 2",
     )
-    .grad("input: _grad.avg_pool2d_backward(grad, input, kernel_size, stride if stride.given else [], padding, ceil_mode, count_include_pad, divisor_override)"),
+    .grad("input: _grad.avg_pool2d_backward(grad, input, kernel_size, stride if stride.given else [], padding, ceil_mode, count_include_pad, divisor_override)")
+    .batch(Batch::Fold(3)),
     kernel(
         "nn.functional.avg_pool3d",
         "(Tensor input, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)",
@@ -89,7 +90,8 @@ pub static OPS: &[OpDef] = &[
         "f32[1, 2, 5, 5, 5], (2, 3, 4), stride=(1, 2, 2), padding=(0, 1, 2); \
          i64[2, 3, 3, 4, 4], (2, 2, 2)",
     )
-    .grad("input: _grad.avg_pool3d_backward(grad, input, kernel_size, stride if stride.given else [], padding, ceil_mode, count_include_pad, divisor_override)"),
+    .grad("input: _grad.avg_pool3d_backward(grad, input, kernel_size, stride if stride.given else [], padding, ceil_mode, count_include_pad, divisor_override)")
+    .batch(Batch::Fold(4)),
     compose(
         "nn.functional.lp_pool1d",
         "(Tensor input, float norm_type, int[1] kernel_size, int[1]? stride=None, bool ceil_mode=False)",

@@ -1,7 +1,7 @@
 //! Distances and similarities between vectors.
 
 use crate::dtype::promote;
-use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Dims, Result, Tensor, bail, cpu, dims, ensure, err};
 use torchlike_macros::operators;
@@ -47,7 +47,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule_cdist, run_cdist),
         "The distances between all rows of two matrices.",
-    ).samples("f32[3, 4], f32[5, 4], 2.0, None; f64[2, 3, 4], f64[5, 4], 0.5, 0"),
+    ).samples("f32[3, 4], f32[5, 4], 2.0, None; f64[2, 3, 4], f64[5, 4], 0.5, 0")
+    .batch(Batch::Lead),
     compose(
         "_euclidean_dist",
         "(Tensor x1, Tensor x2)",

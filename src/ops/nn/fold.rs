@@ -2,7 +2,7 @@
 
 use crate::cpu::conv::{self as cpu, Geometry};
 use crate::cpu::copy;
-use crate::ops::core::op::{F, OpDef, Plan, kernel};
+use crate::ops::core::op::{Batch, F, OpDef, Plan, kernel};
 use crate::ops::nn::conv::triple;
 use crate::{DType, Device, Dims, Result, Tensor, ensure};
 use torchlike_macros::operators;
@@ -17,7 +17,8 @@ pub static OPS: &[OpDef] = &[
         body!(unfold_rule, unfold),
         "The windows of images as columns.",
     ).samples("f32[2, 3, 4], 2, 1, 0, 1; c64[2, 3, 4], (3, 3); f32[2, 3, 4], 2, (1, 2), 1, 1")
-    .grad("Im2ColBackward0 | input: nn.functional.fold(grad, [input.sizes[2], input.sizes[3]] if input.ndim == 4 else [input.sizes[1], input.sizes[2]], kernel_size, dilation, padding, stride)"),
+    .grad("Im2ColBackward0 | input: nn.functional.fold(grad, [input.sizes[2], input.sizes[3]] if input.ndim == 4 else [input.sizes[1], input.sizes[2]], kernel_size, dilation, padding, stride)")
+    .batch(Batch::Fold(3)),
     kernel(
         "nn.functional.fold",
         "(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)",
@@ -25,7 +26,8 @@ pub static OPS: &[OpDef] = &[
         body!(fold_rule, fold),
         "Columns added back into images.",
     ).samples("f32[1, 4, 4], (3, 3), (2, 2); f32[4, 4], (3, 3), 2")
-    .grad("Col2ImBackward0 | input: nn.functional.unfold(grad, kernel_size, dilation, padding, stride)"),
+    .grad("Col2ImBackward0 | input: nn.functional.unfold(grad, kernel_size, dilation, padding, stride)")
+    .batch(Batch::Fold(2)),
 ];
 
 /// The parameters of the windows: height, then width.

@@ -1,7 +1,7 @@
 //! Max pooling.
 
 use crate::cpu::pooling::Rule;
-use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Batch, F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::pool::{Asked, Pooling, both, pooled, pooled_size, regular, run};
 use crate::{DType, Result, ensure};
@@ -66,7 +66,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule(&asked!(a, 2, "max_pool2d"), true), run),
         "The largest elements of windows, and their positions.",
     ).samples("f32[1, 2, 6, 6], 2; f32[1, 2, 6, 6].cl, (3, 2), 1")
-    .grad("self: _grad.max_pool2d_with_indices_backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1)"),
+    .grad("self: _grad.max_pool2d_with_indices_backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1)")
+    .batch(Batch::Fold(3)),
     kernel(
         "max_pool3d",
         "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False)",
@@ -82,7 +83,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule(&asked!(a, 3, "max_pool3d"), true), run),
         "The largest elements of windows, and their positions.",
     ).samples("f32[1, 2, 4, 4, 4], 2")
-    .grad("self: _grad.max_pool3d_with_indices_backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1)"),
+    .grad("self: _grad.max_pool3d_with_indices_backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1)")
+    .batch(Batch::Fold(4)),
     compose(
         "nn.functional.max_pool1d",
         "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False, bool return_indices=False)",

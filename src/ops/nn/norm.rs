@@ -2,7 +2,8 @@
 
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::dims::{self, MemoryFormat};
-use crate::ops::core::op::{F, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::batch;
+use crate::ops::core::op::{Batch, F, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::batch_norm::more_than_one;
 use crate::ops::pointwise::rule::same;
@@ -30,7 +31,8 @@ pub static OPS: &[OpDef] = &[
         body!(rule_layer_norm, run_layer_norm),
         "layer_norm with its means and inverse deviations.",
     ).samples("f32[1, 2, 3], (1, 2, 3), None, None, 0.5")
-    .grad("input, weight, bias: native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, needs)"),
+    .grad("input, weight, bias: native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, needs)")
+    .batch(Batch::As(batch::layer_norm)),
     compose(
         "layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True)",
@@ -59,7 +61,8 @@ pub static OPS: &[OpDef] = &[
         body!(rule_fused_rms_norm, run_fused_rms_norm),
         "rms_norm with its inverse root mean squares.",
     ).samples("f32[2, 3], (3,), f32[3], None; bf16[2, 3], (3,), None, 0.5")
-    .grad("input, weight: _fused_rms_norm_backward(grad, input, normalized_shape, result1, weight, needs)"),
+    .grad("input, weight: _fused_rms_norm_backward(grad, input, normalized_shape, result1, weight, needs)")
+    .batch(Batch::Lead),
     kernel(
         "_nn.rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, float eps)",
@@ -82,7 +85,8 @@ pub static OPS: &[OpDef] = &[
         body!(rule_group_norm, run_group_norm),
         "group_norm with its means and inverse deviations.",
     ).samples("f32[1, 6, 3], f32[6], f32[6], 1, 6, 3, 2, 0.5")
-    .grad("input, weight, bias: native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, needs)"),
+    .grad("input, weight, bias: native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, needs)")
+    .batch(Batch::As(batch::group_norm)),
     compose(
         "group_norm",
         "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True)",

@@ -1,6 +1,6 @@
 //! Variances and standard deviations.
 
-use crate::ops::core::op::{F, FM, FMO, OpDef, Plan, kernel};
+use crate::ops::core::op::{Batch, F, FM, FMO, OpDef, Plan, kernel};
 use crate::ops::reduce::rule::Over;
 use crate::{DType, Result, Scalar, Tensor, cpu, ensure};
 use torchlike_macros::operators;
@@ -15,7 +15,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| Spread::all(a.input, a.unbiased).var(), write),
         "The variance of all elements.",
     ).samples("f32[3, 4]; c64[3, 4], True; f32[3, 4], True")
-    .grad("VarBackward0 | self: _grad.var(grad, self, None, 1 if unbiased else 0, False)"),
+    .grad("VarBackward0 | self: _grad.var(grad, self, None, 1 if unbiased else 0, False)")
+    .batch(Batch::Along("var#dim")),
     kernel(
         "var#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
@@ -45,7 +46,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| Spread::all(a.input, a.unbiased).std(), write),
         "The standard deviation of all elements.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], True")
-    .grad("StdBackward0 | self: _grad.std(grad, self, result, None, 1 if unbiased else 0, False)"),
+    .grad("StdBackward0 | self: _grad.std(grad, self, result, None, 1 if unbiased else 0, False)")
+    .batch(Batch::Along("std#dim")),
     kernel(
         "std#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
@@ -75,7 +77,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| Spread::all(a.input, a.unbiased).var_mean(), write),
         "The variance and mean of all elements.",
     ).samples("f32[3, 4]; c64[3, 4], False; f32[3, 4], True")
-    .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, None, 1 if unbiased else 0, False)"),
+    .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, None, 1 if unbiased else 0, False)")
+    .batch(Batch::Along("var_mean#dim")),
     kernel(
         "var_mean#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
@@ -105,7 +108,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| Spread::all(a.input, a.unbiased).std_mean(), write),
         "The standard deviation and mean of all elements.",
     ).samples("f32[3, 4]; f32[3, 4], True")
-    .grad("StdMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, result0, None, 1 if unbiased else 0, False)"),
+    .grad("StdMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, result0, None, 1 if unbiased else 0, False)")
+    .batch(Batch::Along("std_mean#dim")),
     kernel(
         "std_mean#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",

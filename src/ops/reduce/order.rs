@@ -2,7 +2,7 @@
 
 use crate::cpu::select::{self, Pick};
 use crate::dims::contiguous_strides;
-use crate::ops::core::op::{FM, FMO, OpDef, Plan, X, kernel};
+use crate::ops::core::op::{Batch, FM, FMO, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::reduce::rule::{Over, comparable};
 use crate::{DType, Result, Tensor, cpu, ensure};
@@ -19,7 +19,8 @@ pub static OPS: &[OpDef] = &[
         "The lower median of all elements.",
     )
     .samples("f16[3, 4]")
-    .grad("self: _grad.extreme(grad, self, result, [], False)"),
+    .grad("self: _grad.extreme(grad, self, result, [], False)")
+    .batch(Batch::Along("median#dim")),
     kernel(
         "median#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -40,7 +41,8 @@ pub static OPS: &[OpDef] = &[
         "The lower median of all elements but NaN.",
     )
     .samples("f32[3, 4]")
-    .grad("self: _grad.extreme(grad, self, result, [], False)"),
+    .grad("self: _grad.extreme(grad, self, result, [], False)")
+    .batch(Batch::Along("nanmedian#dim")),
     kernel(
         "nanmedian#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -92,7 +94,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "Quantiles of all elements or along a dimension.",
     )
-    .samples("f64[3, 2, 1, 2].unit, f64[2].unit, dim=2, keepdim=True, interpolation='midpoint'"),
+    .samples("f64[3, 2, 1, 2].unit, f64[2].unit, dim=2, keepdim=True, interpolation='midpoint'")
+    .batch(Batch::Shared(2)),
     kernel(
         "quantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
@@ -130,7 +133,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "Quantiles without NaN.",
     )
-    .samples("f32[3, 4], f32([0.25, 0.5]), 1; f64[5], f64(0.5)"),
+    .samples("f32[3, 4], f32([0.25, 0.5]), 1; f64[5], f64(0.5)")
+    .batch(Batch::Shared(2)),
     kernel(
         "nanquantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",

@@ -3,7 +3,7 @@
 use crate::cpu::extreme::running_extreme;
 use crate::cpu::scan;
 use crate::dims::wrap_dim;
-use crate::ops::core::op::{D, F, FMIO, FMO, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, D, F, FMIO, FMO, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::f;
 use crate::ops::reduce::rule::comparable;
@@ -89,7 +89,8 @@ pub static OPS: &[OpDef] = &[
         "Slices along a dimension scaled down to a norm.",
     )
     .samples("f32[3, 4], 2, 1, 0.5; c64[2, 3, 4], 1, 2, 3")
-    .grad("self: _grad.renorm(grad, self, p, dim, maxnorm)"),
+    .grad("self: _grad.renorm(grad, self, p, dim, maxnorm)")
+    .batch(Batch::Each),
     compose(
         "diff",
         "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None)",

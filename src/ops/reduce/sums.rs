@@ -1,7 +1,7 @@
 //! Reductions: sums, products, truth, counts.
 
 use crate::cpu::reduce::{Kind, Post, bytes};
-use crate::ops::core::op::{D, FM, FMO, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, D, FM, FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::f;
 use crate::ops::reduce::rule::{Fold, Over, comparable, computable, fold};
@@ -18,7 +18,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| sum(Over::all(a.input)?, a.dtype), fold, cuda: fold),
         "The sum of all elements.",
     ).samples("f32[3, 4]; c64[3, 4]")
-    .grad("self: grad.expand(self.sizes); jvp: linear"),
+    .grad("self: grad.expand(self.sizes); jvp: linear")
+    .batch(Batch::Along("sum#dim")),
     kernel(
         "sum#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
@@ -34,7 +35,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| mean(Over::all(a.input)?, a.dtype), fold, cuda: fold),
         "The mean of all elements.",
     ).samples("f64[3, 4]; c64[3, 4]")
-    .grad("self: grad.expand(self.sizes) / self.numel; jvp: linear"),
+    .grad("self: grad.expand(self.sizes) / self.numel; jvp: linear")
+    .batch(Batch::Along("mean#dim")),
     kernel(
         "mean#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
@@ -50,7 +52,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| product(Over::all(a.input)?, a.dtype), fold, cuda: fold),
         "The product of all elements.",
     ).samples("f32[3, 4]; b8[3, 4]")
-    .grad("self: _grad.prod(grad, self)"),
+    .grad("self: _grad.prod(grad, self)")
+    .batch(Batch::Along("prod#dim")),
     kernel(
         "prod#dim",
         "(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)",
@@ -90,7 +93,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Max), fold, cuda: fold),
         "The largest element.",
     ).samples("f32[3, 4]")
-    .grad("MaxBackward1 | self: _grad.extreme(grad, self, result, [], False)"),
+    .grad("MaxBackward1 | self: _grad.extreme(grad, self, result, [], False)")
+    .batch(Batch::Along("amax")),
     compose(
         "max#other",
         "(Tensor self, Tensor other)",
@@ -105,7 +109,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Min), fold, cuda: fold),
         "The smallest element.",
     ).samples("f32[3, 4]; b8[3, 4]")
-    .grad("MinBackward1 | self: _grad.extreme(grad, self, result, [], False)"),
+    .grad("MinBackward1 | self: _grad.extreme(grad, self, result, [], False)")
+    .batch(Batch::Along("amin")),
     compose(
         "min#other",
         "(Tensor self, Tensor other)",
@@ -120,7 +125,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| Ok(truth(Over::all(a.input)?, Kind::Any)), truth_cpu, cuda: truth_cuda),
         "True if any element is not zero.",
     ).samples("f32[3, 4]")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::Along("any#dim")),
     kernel(
         "any#dim",
         "(Tensor self, int dim, bool keepdim=False)",
@@ -144,7 +150,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| Ok(truth(Over::all(a.input)?, Kind::All)), truth_cpu, cuda: truth_cuda),
         "True if no element is zero.",
     ).samples("f32[3, 4]")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::Along("all#dim")),
     kernel(
         "all#dim",
         "(Tensor self, int dim, bool keepdim=False)",

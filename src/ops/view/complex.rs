@@ -1,6 +1,6 @@
 //! Views between complex and real tensors.
 
-use crate::ops::core::op::{F, FM, OpDef, Ret, compose, view};
+use crate::ops::core::op::{Batch, F, FM, OpDef, Ret, compose, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::{DType, Dims, Result, Tensor, ensure};
@@ -19,7 +19,8 @@ pub static OPS: &[OpDef] = &[
         "Complex numbers as pairs in a last dimension.",
     )
     .samples("c128[3, 4]")
-    .grad("self: grad.contiguous().view_as_complex(); jvp: linear"),
+    .grad("self: grad.contiguous().view_as_complex(); jvp: linear")
+    .batch(Batch::Lead),
     view(
         "view_as_complex",
         "(Tensor self)",
@@ -28,7 +29,8 @@ pub static OPS: &[OpDef] = &[
         "Pairs in the last dimension as complex numbers.",
     )
     .samples("f32[5, 2]")
-    .grad("self: grad.contiguous().resolve_conj().view_as_real(); jvp: linear"),
+    .grad("self: grad.contiguous().resolve_conj().view_as_real(); jvp: linear")
+    .batch(Batch::Lead),
     view(
         "_conj",
         "(Tensor self)",
@@ -37,7 +39,8 @@ pub static OPS: &[OpDef] = &[
         "Complex conjugated, lazily.",
     )
     .samples("c64[2, 3]; f32[2]")
-    .grad("self: grad.conj(); jvp: linear"),
+    .grad("self: grad.conj(); jvp: linear")
+    .batch(Batch::Lead),
     compose(
         "conj",
         "(Tensor self)",

@@ -1,7 +1,8 @@
 //! Views with their dimensions in another order.
 
 use crate::dims::wrap_dim;
-use crate::ops::core::op::{FM, I, OpDef, Ret, compose, view};
+use crate::ops::batch;
+use crate::ops::core::op::{Batch, FM, I, OpDef, Ret, compose, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail, ensure};
@@ -31,7 +32,8 @@ pub static OPS: &[OpDef] = &[
     .grad("self: grad.transpose(dim0, dim1); jvp: linear"),
     view("t", "(Tensor self)", FM | I, t, "A matrix transposed.")
         .samples("c64[3, 4]")
-        .grad("self: grad.t(); jvp: linear"),
+        .grad("self: grad.t(); jvp: linear")
+        .batch(Batch::As(batch::t)),
     view(
         "adjoint",
         "(Tensor self)",
@@ -40,7 +42,8 @@ pub static OPS: &[OpDef] = &[
         "The last two dimensions swapped, conjugated.",
     )
     .samples("f32[3, 4]")
-    .grad("TransposeBackward0 | self: grad.adjoint()"),
+    .grad("TransposeBackward0 | self: grad.adjoint()")
+    .batch(Batch::Lead),
     view(
         "movedim",
         "(Tensor self, int[] source, int[] destination)",

@@ -1,8 +1,9 @@
 //! Views of a part of a tensor: select, slice, split, diagonals, windows.
 
 use crate::dims::wrap_dim;
+use crate::ops::batch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{FM, I, J, M, OpDef, compose, view};
+use crate::ops::core::op::{Batch, FM, I, J, M, OpDef, compose, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::rules;
 use crate::ops::f;
@@ -67,7 +68,8 @@ pub static OPS: &[OpDef] = &[
          b8[3, 4], (2, 2), (1, 2); \
          f32[3, 4], (2, 2, 2, 2), (1, 1, 1, 1), storage_offset=0",
     )
-    .grad("self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset); jvp: twice"),
+    .grad("self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset); jvp: twice")
+    .batch(Batch::As(batch::as_strided)),
     view(
         "unfold",
         "(Tensor self, int dimension, int size, int step)",

@@ -1,7 +1,8 @@
 //! Views of the whole: other shapes and orders on the same storage. No device needs a kernel for them.
 
 use crate::dims::{self, MemoryFormat, wrap_dim};
-use crate::ops::core::op::{F, FM, I, M, OpDef, Ret, Value, compose, view};
+use crate::ops::batch;
+use crate::ops::core::op::{Batch, F, FM, I, M, OpDef, Ret, Value, compose, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::{Dims, Result, Scalar, Tensor, bail, ensure};
@@ -19,7 +20,8 @@ pub static OPS: &[OpDef] = &[
         "The same memory in another shape.",
     )
     .samples("f32[25, 5], (5, -1, 5); b8[5, 5, 5], (25, 5)")
-    .grad("self: grad.reshape(self.sizes); jvp: linear"),
+    .grad("self: grad.reshape(self.sizes); jvp: linear")
+    .batch(Batch::As(batch::view)),
     view(
         "view#dtype",
         "(Tensor self, dtype dtype)",
@@ -28,7 +30,8 @@ pub static OPS: &[OpDef] = &[
         "The same memory read as another dtype.",
     )
     .samples("f32[2, 3], i32; f32[2, 4], u8")
-    .grad("ViewBackward1 | self: refused"),
+    .grad("ViewBackward1 | self: refused")
+    .batch(Batch::Lead),
     view(
         "view_as",
         "(Tensor self, Tensor other)",
@@ -46,7 +49,8 @@ pub static OPS: &[OpDef] = &[
         "The same memory in another shape, of a tensor that nobody else sees.",
     )
     .samples("f32[2, 3], [6]")
-    .grad("self: grad.reshape(self.sizes); jvp: linear"),
+    .grad("self: grad.reshape(self.sizes); jvp: linear")
+    .batch(Batch::As(batch::view)),
     compose(
         "reshape",
         "(Tensor self, int[*] shape)",
@@ -95,7 +99,8 @@ pub static OPS: &[OpDef] = &[
         "Without dimensions of size 1.",
     )
     .samples("f32[3, 4]; b8[3, 4]")
-    .grad("self: _grad.unsqueeze_to(grad, self.sizes)"),
+    .grad("self: _grad.unsqueeze_to(grad, self.sizes)")
+    .batch(Batch::As(batch::squeeze)),
     view(
         "squeeze#dim",
         "(Tensor self, int dim)",
@@ -131,7 +136,8 @@ pub static OPS: &[OpDef] = &[
         "Dimensions of size 1 repeated without copying.",
     )
     .samples("f32[1], (5, 5, 5)")
-    .grad("self: _grad.sum_to(grad, self.sizes); jvp: linear"),
+    .grad("self: _grad.sum_to(grad, self.sizes); jvp: linear")
+    .batch(Batch::As(batch::expand)),
     view(
         "expand_as",
         "(Tensor self, Tensor other)",
@@ -149,7 +155,8 @@ pub static OPS: &[OpDef] = &[
         "Expanded to a shape.",
     )
     .samples("f32[1], (5, 5, 5); c64[1], (5, 5, 5)")
-    .grad("ExpandBackward0 | self: _grad.sum_to(grad, self.sizes)"),
+    .grad("ExpandBackward0 | self: _grad.sum_to(grad, self.sizes)")
+    .batch(Batch::As(batch::expand)),
     view(
         "_neg_view",
         "(Tensor self)",
@@ -163,7 +170,8 @@ pub static OPS: &[OpDef] = &[
         "Negated, lazily.",
     )
     .samples("f32[2, 3]; c64[2]")
-    .grad("self: grad.neg(); jvp: linear"),
+    .grad("self: grad.neg(); jvp: linear")
+    .batch(Batch::Lead),
     compose(
         "numel",
         "(Tensor self) -> int",

@@ -1,0 +1,356 @@
+"""Gradients of functions as functions: `grad`, `vjp`, `jvp`, `linearize`."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike import _C
+from torchlike._C import Tensor
+from torchlike.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_GRAD = "grad_and_value(f)(*args)"
+
+
+class Recorded:
+    """A function that was run while its calls are recorded: its inputs, apart from what was before, and its outputs."""
+
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self._outside = torch.is_grad_enabled()
+        self.inputs: list[Tensor] = []
+        self._nested = False
+        for x in leaves:
+            if not isinstance(x, Tensor):
+                raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
+            if not (x.is_floating_point() or x.is_complex()):
+                raise RuntimeError("only Tensors of floating point dtype can require gradients")
+            made, tracked = _C._func_input(x)
+            self.inputs.append(made)
+            self._nested |= tracked
+
+    def run(self, func: Callable[[], Any]) -> Any:
+        """Runs the function on `inputs`."""
+        with torch.enable_grad():
+            return func()
+
+    def lasts(self, outputs: Sequence[Any]) -> bool:
+        """Whether somebody else, of before or around, can ask for gradients of the outputs."""
+        if not self._outside:
+            return False
+        return self._nested or _C._leads_elsewhere(list(outputs), self.inputs)
+
+    def outward(self, value: Any) -> Any:
+        """A value without the history that ends at the inputs."""
+
+        def one(x: Any) -> Any:
+            if not isinstance(x, Tensor) or not x.requires_grad or self.lasts([x]):
+                return x
+            return _C._untracked(x)
+
+        return tree_map(one, value)
+
+    def gradients(
+        self,
+        outputs: Sequence[Tensor],
+        along: Sequence[Tensor],
+        keep: bool = False,
+        again: bool | None = None,
+    ) -> list[Tensor]:
+        """The gradients of the inputs; zeros for those that do not matter.
+
+        `again`: whether they can be differentiated.
+        """
+        if again is None:
+            tracked = any(v.requires_grad for v in along)
+            again = self._outside and (tracked or self.lasts(outputs))
+        used = [(o, v) for o, v in zip(outputs, along, strict=True) if o.requires_grad]
+        made: Sequence[Tensor | None] = [None] * len(self.inputs)
+        if used:
+            made = torch.autograd.grad(
+                [o for o, _ in used],
+                self.inputs,
+                [v for _, v in used],
+                retain_graph=keep or again,
+                create_graph=again,
+                allow_unused=True,
+            )
+        return [
+            torch.zeros_like(_C._untracked(x)) if g is None else g
+            for g, x in zip(made, self.inputs, strict=True)
+        ]
+
+
+def chosen(args: tuple[Any, ...], argnums: Any) -> Any:
+    """The arguments that `argnums` names; as a tuple if it is one."""
+    if not isinstance(argnums, int | tuple):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
+    numbers = (argnums,) if isinstance(argnums, int) else argnums
+    if len(numbers) == 0:
+        raise RuntimeError("argnums must be non-empty")
+    count = len(args)
+    for n in numbers:
+        if not -count <= n < count:
+            raise RuntimeError(f"Got argnum={n}, but only {count} positional inputs")
+    wrapped = [n % count for n in numbers]
+    if len(set(wrapped)) != len(wrapped):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+    return args[argnums] if isinstance(argnums, int) else tuple(args[n] for n in numbers)
+
+
+def replaced(args: tuple[Any, ...], argnums: Any, values: Any) -> tuple[Any, ...]:
+    """The arguments with others for those that `argnums` names."""
+    made = list(args)
+    if isinstance(argnums, int):
+        made[argnums] = values
+    else:
+        for n, v in zip(argnums, values, strict=True):
+            made[n] = v
+    return tuple(made)
+
+
+def _with_aux(made: Any, where: str) -> tuple[Any, Any]:
+    if not (isinstance(made, tuple) and len(made) == 2):
+        raise RuntimeError(
+            f"{where}: output of function f should be a tuple: (output, aux) if has_aux is True"
+        )
+    return made
+
+
+def grad_and_value(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., tuple[Any, Any]]:
+    """The gradient of a function whose output is one number, and its value.
+
+    Args:
+        argnums: by which arguments; a tuple gives a tuple of gradients.
+        has_aux: the function returns the number and something else, which is passed on beside the value.
+    """
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        leaves, spec = tree_flatten(chosen(args, argnums))
+        record = Recorded(leaves)
+        given = replaced(args, argnums, tree_unflatten(record.inputs, spec))
+        made = record.run(lambda: func(*given, **kwargs))
+        aux = None
+        if has_aux:
+            made, aux = _with_aux(made, _GRAD)
+        if not isinstance(made, Tensor):
+            raise RuntimeError(f"{_GRAD}: Expected f(*args) to return a Tensor, got {type(made)}")
+        if made.dim() != 0:
+            raise RuntimeError(
+                f"{_GRAD}: Expected f(*args) to return a scalar Tensor, got tensor with {made.dim()} dims. "
+                "Maybe you wanted to use the vjp or jacrev APIs instead?"
+            )
+        if made.dtype.is_complex:
+            raise RuntimeError(
+                f"grad can be implicitly created only for real scalar outputs but got {made.dtype}"
+            )
+        grads = record.gradients([made], [torch.ones_like(_C._untracked(made))])
+        value = record.outward((made, aux) if has_aux else made)
+        return tree_unflatten(grads, spec), value
+
+    return wrapper
+
+
+def grad(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """The gradient of a function whose output is one number; see `grad_and_value`."""
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        grads, value = grad_and_value(func, argnums, has_aux)(*args, **kwargs)
+        return (grads, value[1]) if has_aux else grads
+
+    return wrapper
+
+
+def tensors_alone(made: Any, where: str) -> tuple[list[Tensor], Any]:
+    """The flattened outputs of a function.
+
+    Raises:
+        RuntimeError: if there are others than tensors, or none.
+    """
+    leaves, spec = tree_flatten(made)
+    for x in leaves:
+        if not isinstance(x, Tensor):
+            raise RuntimeError(
+                f"{where}: expected f(*primals) to return only tensors, got unsupported type {type(x)}"
+            )
+    if not leaves:
+        raise RuntimeError(f"{where}: expected f(*primals) to return only tensors, got no outputs")
+    return leaves, spec
+
+
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The output of a function, and a function that gives the product of a cotangent of it with the Jacobian.
+
+    With `has_aux` the function returns its output and something else, which is passed on at the end.
+    """
+    leaves, spec = tree_flatten(primals)
+    record = Recorded(leaves)
+    where = "vjp(f, *primals)"
+    made = record.run(lambda: func(*tree_unflatten(record.inputs, spec)))
+    aux = None
+    if has_aux:
+        made, aux = _with_aux(made, where)
+    outputs, shape = tensors_alone(made, where)
+
+    def wrapper(
+        cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None
+    ) -> Any:
+        given, given_shape = tree_flatten(cotangents)
+        if given_shape != shape:
+            raise RuntimeError(
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                f"function. cotangents: {given_shape}, primal output: {shape}"
+            )
+        for i, (v, o) in enumerate(zip(given, outputs, strict=True)):
+            if v.shape != o.shape:
+                raise RuntimeError(
+                    f"Mismatch in shape: grad_output[{i}] has a shape of {v.shape} and output[{i}] has a shape of "
+                    f"{o.shape}."
+                )
+        grads = record.gradients(outputs, given, keep=retain_graph, again=create_graph)
+        return tree_unflatten(grads, spec)
+
+    value = record.outward(made)
+    return (value, wrapper, record.outward(aux)) if has_aux else (value, wrapper)
+
+
+_JVP = "jvp(f, primals, tangents)"
+
+
+def _check_jvp(primals: Any, tangents: Any) -> None:
+    if not isinstance(primals, tuple):
+        raise RuntimeError(
+            f"{_JVP}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals)."
+        )
+    leaves, spec = tree_flatten(primals)
+    other = tree_flatten(tangents)[1]
+    if spec != other:
+        raise RuntimeError(
+            f"{_JVP}: Expected primals and tangents to have the same python structure. For example, if primals is a "
+            f"tuple of 3 tensors, tangents also must be. Got primals with structure {spec} and tangents with structure "
+            f"{other}"
+        )
+    for what, value in (("primals", leaves), ("tangents", tree_flatten(tangents)[0])):
+        if not value:
+            raise RuntimeError(f"{_JVP}: Expected {what} to contain at least one Tensor.")
+        for x in value:
+            if not isinstance(x, Tensor):
+                raise RuntimeError(
+                    f"{_JVP}: Expected {what} to only contain Tensors, got {type(x)}"
+                )
+
+
+def jvp(
+    func: Callable[..., Any],
+    primals: tuple[Any, ...],
+    tangents: tuple[Any, ...],
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> Any:
+    """The output of a function, and the product of its Jacobian with tangents of its inputs.
+
+    Args:
+        strict: outputs that do not depend on the inputs are an error, in place of a tangent of zeros.
+        has_aux: the function returns its output and something else, which is passed on at the end.
+    """
+    _check_jvp(primals, tangents)
+    leaves, spec = tree_flatten(primals)
+    level = _C._enter_dual_level()
+    before = _C._set_fwd_grad_enabled(True)
+    try:
+        for x in leaves:
+            if not (x.is_floating_point() or x.is_complex()):
+                raise ValueError(
+                    f"Expected primal to be floating point or complex, but got: {x.dtype}"
+                )
+        duals = [
+            _C._with_tangent(x, t, level)
+            for x, t in zip(leaves, tree_flatten(tangents)[0], strict=True)
+        ]
+        made = func(*tree_unflatten(duals, spec))
+        aux = None
+        if has_aux:
+            made, aux = _with_aux(made, _JVP)
+        outputs, shape = tensors_alone(made, _JVP)
+        pairs = [_C._without_tangent(o, level) for o in outputs]
+        if strict and any(t is None for _, t in pairs):
+            raise RuntimeError(
+                "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not "
+                "allowed with strict=True."
+            )
+        value = tree_unflatten([p for p, _ in pairs], shape)
+        along = tree_unflatten([torch.zeros_like(p) if t is None else t for p, t in pairs], shape)
+        aux = tree_map(
+            lambda x: _C._without_tangent(x, level)[0] if isinstance(x, Tensor) else x, aux
+        )
+    finally:
+        _C._exit_dual_level(level)
+        _C._set_fwd_grad_enabled(before)
+    return (value, along, aux) if has_aux else (value, along)
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """The output of a function, and the function that gives its tangent for tangents of the inputs.
+
+    The function is run once: its gradient is recorded as a function of what it is given, and that is linear.
+    """
+    leaves, spec = tree_flatten(primals)
+    record = Recorded(leaves)
+    made = record.run(lambda: func(*tree_unflatten(record.inputs, spec)))
+    outputs, shape = tensors_alone(made, "linearize(f, *primals)")
+    with torch.enable_grad():
+        along = [torch.zeros_like(_C._untracked(o)).requires_grad_() for o in outputs]
+        used = [(o, u) for o, u in zip(outputs, along, strict=True) if o.requires_grad]
+        back: Sequence[Tensor | None] = [None] * len(leaves)
+        if used:
+            back = torch.autograd.grad(
+                [o for o, _ in used],
+                record.inputs,
+                [u for _, u in used],
+                create_graph=True,
+                allow_unused=True,
+            )
+
+    def jvp_fn(*tangents: Any) -> Any:
+        given, given_spec = tree_flatten(tangents)
+        if given_spec != spec:
+            raise RuntimeError(
+                f"Expected the tangents {given_spec} to have the same argspec as the primals {spec}"
+            )
+        for i, (t, x) in enumerate(zip(given, leaves, strict=True)):
+            if t.shape != x.shape:
+                raise RuntimeError(
+                    f"tangent:{i} with shape {t.shape} in flattened pytree doesn't match the shape {x.shape} of the "
+                    "corresponding primal."
+                )
+        ready = [
+            (g, t) for g, t in zip(back, given, strict=True) if g is not None and g.requires_grad
+        ]
+        grads: Sequence[Tensor | None] = [None] * len(along)
+        if ready:
+            grads = torch.autograd.grad(
+                [g for g, _ in ready],
+                along,
+                [t for _, t in ready],
+                retain_graph=True,
+                allow_unused=True,
+            )
+        return tree_unflatten(
+            [
+                torch.zeros_like(u.detach()) if g is None else g
+                for g, u in zip(grads, along, strict=True)
+            ],
+            shape,
+        )
+
+    return record.outward(made), jvp_fn

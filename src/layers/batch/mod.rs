@@ -1,0 +1,360 @@
+//! `vmap`: calls of one example that run on a batch of them.
+//!
+//! An example is its batch seen without some dimensions, whose sizes and strides it carries ([`Tensor::batch`]): no data moves, and what
+//! asks for a shape sees one example. This layer stands above all others, so that they see whole batches, and one graph serves every nesting:
+//! composed rows run as they are, others by a rule (`rules.rs`) as a call of whole batches, and the rest one example after the other.
+
+mod rules;
+mod single;
+
+use super::{Layer, Next, Sees};
+use crate::layers::autograd::gather;
+use crate::ops::core::op::{Batch, Body, Grad};
+use crate::ops::{Args, Call, Form, Op, Ret, Value, dispatch, f};
+use crate::{Dims, Result, Tensor, bail, mode};
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::sync::OnceLock;
+
+/// Runs calls of examples on their batches.
+pub struct Batching;
+
+/// What random operators do under `vmap`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Randomness {
+    /// They are refused.
+    Error,
+    /// Each example has numbers of its own.
+    Different,
+    /// All examples have the same numbers.
+    Same,
+}
+
+/// A level of `vmap`.
+#[derive(Clone, Copy)]
+struct Level {
+    number: u32,
+    size: i64,
+    randomness: Randomness,
+}
+
+thread_local! {
+    static OPEN: RefCell<Vec<Level>> = const { RefCell::new(Vec::new()) };
+    static NEXT: Cell<u32> = const { Cell::new(1) };
+}
+
+/// Who is told that a row runs once an example.
+static SLOW: OnceLock<fn(&'static Op)> = OnceLock::new();
+
+/// Sets who is told that a row has no rule, and runs once for each example.
+pub fn on_slow(tell: fn(&'static Op)) {
+    let _ = SLOW.set(tell);
+}
+
+/// Opens a level on this thread for so many examples; gives its number, which no other level has had.
+#[must_use]
+pub fn enter(size: i64, randomness: Randomness) -> u32 {
+    let number = NEXT.get();
+    NEXT.set(number + 1);
+    OPEN.with_borrow_mut(|l| {
+        l.push(Level {
+            number,
+            size,
+            randomness,
+        });
+    });
+    mode::set_layers(mode::layers() | mode::BATCHED);
+    number
+}
+
+/// Closes a level of this thread, and those opened since.
+pub fn exit(number: u32) {
+    let none = OPEN.with_borrow_mut(|l| {
+        if let Some(at) = l.iter().position(|l| l.number == number) {
+            l.truncate(at);
+        }
+        l.is_empty()
+    });
+    if none {
+        mode::set_layers(mode::layers() & !mode::BATCHED);
+    }
+}
+
+/// Takes a dimension out of sight: the result is one example of level `number`.
+///
+/// # Errors
+/// If there is no such dimension.
+pub fn hide(t: &Tensor, dim: i64, number: u32) -> Result<Tensor> {
+    let first = f::MovedimInt::new(t, dim, 0).call()?;
+    let mut levels: SmallVec<[u32; 2]> = first.batch().iter().map(|d| d.level).collect();
+    levels.push(number);
+    Ok(first.whole().example(&levels))
+}
+
+/// The examples of level `number` along dimension `dim` again; what is the same for all of them is repeated `size` times.
+///
+/// # Errors
+/// If there is no such dimension.
+pub fn show(t: &Tensor, dim: i64, number: u32, size: i64) -> Result<Tensor> {
+    let first = if is_at(t, number) {
+        let below = t.batch().iter().map(|d| d.level).filter(|l| *l != number);
+        let below: SmallVec<[u32; 2]> = below.collect();
+        t.whole().example(&below)
+    } else {
+        let one = f::unsqueeze(t, 0)?;
+        f::expand(&one, &Dims::from([size]).concat(t.shape())[..])?
+    };
+    f::MovedimInt::new(&first, 0, dim).call()
+}
+
+/// True for an example of a level.
+#[must_use]
+pub fn is_at(t: &Tensor, number: u32) -> bool {
+    t.batch().iter().any(|d| d.level == number)
+}
+
+/// The whole batch of a tensor as one of `like`'s: with the dimensions that are out of sight there first, repeated where `t` has none. It
+/// stays an example of the levels that `like` is none of.
+///
+/// # Errors
+/// If it cannot be expanded.
+pub fn whole_as(t: &Tensor, like: &Tensor) -> Result<Tensor> {
+    let own: Levels = like.batch().iter().map(|d| (d.level, d.size)).collect();
+    let more = t.batch().iter().filter(|d| !is_at(like, d.level));
+    let more: Levels = more.map(|d| (d.level, d.size)).collect();
+    let all = sorted(&own, &more);
+    let whole = aligned(t, &all, true)?;
+    if more.is_empty() {
+        return Ok(whole);
+    }
+    let numbers: SmallVec<[u32; 2]> = more.iter().map(|l| l.0).collect();
+    let order = more.iter().chain(&own);
+    Ok(reordered(&whole, &all, order)?.example(&numbers))
+}
+
+/// An example of the levels of `like`, beside those that it is one of already; the dimensions of `like`'s levels come first.
+///
+/// # Errors
+/// If they are not there.
+pub fn example_like(whole: &Tensor, like: &Tensor) -> Result<Tensor> {
+    let own: Levels = like.batch().iter().map(|d| (d.level, d.size)).collect();
+    if own.is_empty() {
+        return Ok(whole.clone());
+    }
+    let more: Levels = whole.batch().iter().map(|d| (d.level, d.size)).collect();
+    let all = sorted(&own, &more);
+    let now: Levels = more.iter().chain(&own).copied().collect();
+    let numbers: SmallVec<[u32; 2]> = all.iter().map(|l| l.0).collect();
+    Ok(reordered(&whole.whole(), &now, all.iter())?.example(&numbers))
+}
+
+fn sorted(a: &Levels, b: &Levels) -> Levels {
+    let mut all: Levels = a.iter().chain(b).copied().collect();
+    all.sort_unstable();
+    all
+}
+
+/// The first dimensions, which are those of `now`, in another order.
+fn reordered<'l>(
+    t: &Tensor,
+    now: &Levels,
+    wanted: impl Iterator<Item = &'l (u32, i64)>,
+) -> Result<Tensor> {
+    let at = |l: &(u32, i64)| now.iter().position(|n| n.0 == l.0).unwrap_or(0) as i64;
+    let mut order: Vec<i64> = wanted.map(at).collect();
+    if order.is_sorted() {
+        return Ok(t.clone());
+    }
+    order.extend(order.len() as i64..t.ndim() as i64);
+    f::permute(t, &order[..])
+}
+
+/// A tensor whose examples of all open levels are apart, even where they are the same.
+///
+/// # Errors
+/// If it cannot be expanded.
+pub fn each_apart(t: &Tensor) -> Result<Tensor> {
+    if mode::layers() & mode::BATCHED == 0 {
+        return Ok(t.clone());
+    }
+    let levels: Levels = OPEN.with_borrow(|l| l.iter().map(|l| (l.number, l.size)).collect());
+    let numbers: SmallVec<[u32; 2]> = levels.iter().map(|l| l.0).collect();
+    Ok(aligned(t, &levels, true)?.example(&numbers))
+}
+
+/// Levels with their numbers of examples, in ascending order.
+type Levels = SmallVec<[(u32, i64); 2]>;
+
+fn levels(args: &Args) -> Levels {
+    let mut found = Levels::new();
+    args.for_each_tensor(|_, t| {
+        for d in t.batch() {
+            if !found.iter().any(|l| l.0 == d.level) {
+                found.push((d.level, d.size));
+            }
+        }
+    });
+    found.sort_unstable();
+    found
+}
+
+/// The whole batch with a dimension for each level: of size 1, or repeated if told, where the tensor is the same for all. Its tangents
+/// become whole batches with it.
+fn aligned(t: &Tensor, levels: &[(u32, i64)], expand: bool) -> Result<Tensor> {
+    let missing = |level: u32| !is_at(t, level);
+    let along = t.tangents();
+    let differs =
+        |(level, _): &(u32, i64)| missing(*level) && along.iter().any(|(_, u)| is_at(u, *level));
+    let expand = expand || levels.iter().any(differs);
+    let mut whole = t.clone().below(0).whole();
+    for (i, (level, _)) in levels.iter().enumerate() {
+        if missing(*level) {
+            whole = f::unsqueeze(&whole, i as i64)?;
+        }
+    }
+    let sizes: Vec<i64> = levels.iter().map(|l| l.1).collect();
+    let shape = Dims::new(&sizes).concat(t.shape());
+    if expand && whole.shape() != &shape {
+        whole = f::expand(&whole, &shape[..])?;
+    }
+    if along.is_empty() {
+        return Ok(whole);
+    }
+    let numbers: SmallVec<[u32; 2]> = levels.iter().map(|l| l.0).collect();
+    let like = whole.example(&numbers);
+    for (level, u) in along {
+        let tangent = whole_as(&example_like(u, t)?, &like)?;
+        whole = whole.with_tangent(*level, tangent);
+    }
+    Ok(whole)
+}
+
+impl Layer for Batching {
+    fn sees(&self) -> Sees {
+        Sees::All
+    }
+
+    fn wants(&self, _: u32, on: u32) -> bool {
+        on & mode::BATCHED != 0
+    }
+
+    fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        let levels = levels(c.args);
+        let op = c.args.op;
+        if let Body::Kernel(k) = &op.def.body
+            && k.traits.draws
+        {
+            return draw(c, &levels, next);
+        }
+        if levels.is_empty() {
+            return next.call(c);
+        }
+        if let Form::Out(_) = &c.form {
+            bail!(
+                NotImplemented,
+                "vmap: {}(out=...) of a tensor that is being vmapped over is not supported",
+                op.public_name()
+            );
+        }
+        match (&op.def.body, op.def.batch, op.def.grad) {
+            (Body::Compose(f), Batch::Derived, _) => composed(c, *f),
+            (Body::Forward(f), ..) => {
+                let args = f(c.args)?;
+                dispatch::call(Call {
+                    args: &args.borrow(),
+                    form: c.form,
+                })
+            }
+            (Body::Become(_), ..) => bail!(
+                Runtime,
+                "vmap: {}_ of a tensor that is being vmapped over is not supported",
+                op.public_name()
+            ),
+            (Body::Kernel(k), Batch::Derived, Grad::Through(f)) if !k.traits.pointwise => {
+                composed(c, f)
+            }
+            (Body::Kernel(k), ..) if k.traits.data_dependent => Err(unknown_shape(op)),
+            _ => rules::run(&c, &levels),
+        }
+    }
+}
+
+/// That the sizes of a row's results differ from example to example.
+fn unknown_shape(op: &Op) -> crate::Error {
+    crate::err!(
+        Runtime,
+        "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over aten::{}. Please file \
+         an issue at https://github.com/pytorch/pytorch/issues if you need this feature",
+        op.public_name()
+    )
+}
+
+/// Runs a composition, whose calls come here again.
+fn composed(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
+    let (Form::InPlace(target) | Form::Within(target)) = c.form else {
+        return f(c.args);
+    };
+    let made = match f(c.args)? {
+        Ret::Same(0) => return Ok(Ret::Same(0)),
+        Ret::Same(i) => c.args.tensor(i)?.clone(),
+        ret => ret.one()?,
+    };
+    Ok(Ret::Become(Box::new(gather::written(target, &made)?)))
+}
+
+/// Draws random numbers, if the open levels allow it.
+fn draw(c: Call, levels: &[(u32, i64)], next: Next) -> Result<Ret> {
+    let Some(open) = OPEN.with_borrow(|l| l.last().copied()) else {
+        return next.call(c);
+    };
+    match open.randomness {
+        Randomness::Error => bail!(
+            Runtime,
+            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' \
+             randomness flags on vmap or perform the randomness operation out of vmap"
+        ),
+        Randomness::Same if levels.is_empty() => next.call(c),
+        Randomness::Same => bail!(
+            Runtime,
+            "Vmap does not currently support same randomness with a batched tensor input. Please rerun with randomness='different'"
+        ),
+        Randomness::Different => {
+            let mut all: Levels = levels.iter().copied().collect();
+            if !all.iter().any(|l| l.0 == open.number) {
+                all.push((open.number, open.size));
+            }
+            if let Form::InPlace(target) | Form::Within(target) = &c.form
+                && all.iter().any(|l| !is_at(target, l.0))
+            {
+                bail!(
+                    Runtime,
+                    "vmap: We cannot call in-place random operations on a tensor that is not being vmapped over while in \
+                     randomness different mode"
+                );
+            }
+            single::looped(&c, &all, true)
+        }
+    }
+}
+
+/// A result as one example of levels.
+fn example(ret: Ret, levels: &[(u32, i64)]) -> Result<Ret> {
+    let numbers: SmallVec<[u32; 2]> = levels.iter().map(|l| l.0).collect();
+    if let Ret::Value(Value::Scalar(_)) = &ret {
+        bail!(
+            Runtime,
+            "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that \
+             yet, please file an issue at https://github.com/pytorch/pytorch/issues ."
+        );
+    }
+    ret.map(|_, t| {
+        if t.ndim() < numbers.len() {
+            bail!(
+                Runtime,
+                "internal error in torchlike: a call of a batch gave {} dimensions",
+                t.ndim()
+            );
+        }
+        Ok(t.example(&numbers))
+    })
+}

@@ -1,0 +1,362 @@
+//! How rows run on whole batches: by what the row says of itself, or derived from it.
+
+use super::{Levels, aligned, example, single};
+use crate::dims::wrap_dim;
+use crate::layers::autograd::gather;
+use crate::ops::core::op::{Batch, Body, Hidden};
+use crate::ops::core::schema::Kind;
+use crate::ops::{Arg, Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, dispatch, f, table};
+use crate::{DType, Dims, Result, Tensor, bail};
+
+/// The parameters that name dimensions.
+const DIMENSIONS: [&str; 8] = [
+    "dim",
+    "dims",
+    "dim0",
+    "dim1",
+    "dim2",
+    "dimension",
+    "source",
+    "destination",
+];
+
+/// The rows whose results have one dimension more, which they name.
+const INSERTING: [&str; 3] = ["unsqueeze", "stack", "diag_embed"];
+
+/// A call of examples.
+struct Examples<'c, 'a> {
+    c: &'c Call<'c, 'a>,
+    levels: &'c Levels,
+    /// How many dimensions are out of sight.
+    k: usize,
+}
+
+/// Runs a call of examples as one of whole batches.
+///
+/// # Errors
+/// What the calls report.
+pub fn run(c: &Call, levels: &Levels) -> Result<Ret> {
+    let op = c.args.op;
+    let k = levels.len();
+    let examples = Examples { c, levels, k };
+    let pointwise = matches!(&op.def.body, Body::Kernel(k) if k.traits.pointwise);
+    let made = match op.def.batch {
+        Batch::Lead => Some(examples.call(&examples.whole(0)?)?),
+        Batch::As(f) => examples.other(f)?,
+        Batch::Fold(n) => examples.fold(n)?,
+        Batch::Along(row) => Some(examples.along(row)?),
+        Batch::Each => None,
+        Batch::Shared(mask) if examples.differ(mask) => None,
+        Batch::Shared(mask) => examples.by_dimension(mask)?,
+        Batch::Pointwise => Some(examples.pointwise()?),
+        Batch::Unknown => return Err(super::unknown_shape(op)),
+        Batch::Derived if pointwise => Some(examples.pointwise()?),
+        Batch::Derived => examples.by_dimension(0)?,
+    };
+    match made {
+        Some(Ret::Same(0)) if examples.target().is_some() => Ok(Ret::Same(0)),
+        Some(made) => example(made, levels),
+        None => single::looped(c, levels, false),
+    }
+}
+
+impl Examples<'_, '_> {
+    fn op(&self) -> &'static Op {
+        self.c.args.op
+    }
+
+    fn target(&self) -> Option<&Tensor> {
+        match &self.c.form {
+            Form::InPlace(t) | Form::Within(t) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// The number of dimensions of the first tensor, as it is seen.
+    fn ndim(&self) -> usize {
+        let mut first = None;
+        self.c.args.for_each_tensor(|_, t| {
+            first.get_or_insert(t.ndim());
+        });
+        first.unwrap_or(0)
+    }
+
+    /// The arguments with each tensor changed, but for those in some places (bits).
+    fn each(
+        &self,
+        but: u16,
+        mut change: impl FnMut(&Tensor) -> Result<Tensor>,
+    ) -> Result<OwnedArgs> {
+        let mut args = self.c.args.to_owned();
+        for (i, v) in args.values.iter_mut().enumerate() {
+            if i < 16 && but & 1 << i != 0 {
+                continue;
+            }
+            match v {
+                OwnedArg::Tensor(t) => *t = change(t)?,
+                OwnedArg::Tensors(list) => {
+                    for t in list {
+                        *t = change(t)?;
+                    }
+                }
+                OwnedArg::OptTensors(list) => {
+                    for t in list.iter_mut().flatten() {
+                        *t = change(t)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(args)
+    }
+
+    /// All tensors as whole batches, but for those in some places.
+    fn whole(&self, but: u16) -> Result<OwnedArgs> {
+        self.each(but, |t| aligned(t, self.levels, true))
+    }
+
+    /// True if a tensor in some places differs from example to example.
+    fn differ(&self, places: u16) -> bool {
+        let mut differ = false;
+        self.c.args.for_each_tensor(|i, t| {
+            differ |= i < 16 && places & 1 << i != 0 && !t.batch().is_empty();
+        });
+        differ
+    }
+
+    /// The row, of whole batches, in the form it was called in.
+    fn call(&self, args: &OwnedArgs) -> Result<Ret> {
+        let args = args.borrow();
+        let form = match self.target() {
+            None => Form::New,
+            Some(_) => Form::InPlace(args.tensor(0)?),
+        };
+        Ok(match dispatch::call(Call { args: &args, form })? {
+            Ret::Same(i) if self.target().is_none() => Ret::One(args.tensor(i)?.clone()),
+            ret => ret,
+        })
+    }
+
+    /// Another call, whose result is written if this one is in place.
+    fn other(&self, f: fn(&Args, Hidden) -> Result<Option<Ret>>) -> Result<Option<Ret>> {
+        let mut differ = 0;
+        self.c.args.for_each_tensor(|i, t| {
+            if i < 16 && !t.batch().is_empty() {
+                differ |= 1 << i;
+            }
+        });
+        let args = self.whole(!differ)?;
+        let args = args.borrow();
+        let made = match f(&args, Hidden { k: self.k, differ })? {
+            None => return Ok(None),
+            Some(Ret::Same(i)) => Ret::One(args.tensor(i)?.clone()),
+            Some(made) => made,
+        };
+        let Some(target) = self.target() else {
+            return Ok(Some(made));
+        };
+        let target = aligned(target, self.levels, true)?;
+        let written = gather::written(&target, &made.one()?)?;
+        Ok(Some(Ret::Become(Box::new(written))))
+    }
+
+    /// Pointwise rows: examples of fewer dimensions get the missing ones after those out of sight.
+    fn pointwise(&self) -> Result<Ret> {
+        let mut widest = 0;
+        self.c
+            .args
+            .for_each_tensor(|_, t| widest = widest.max(t.ndim()));
+        let dtype = self.dtype_of_dimensions();
+        let target = self.target();
+        let mut first = true;
+        let args = self.each(0, |t| {
+            let written = std::mem::take(&mut first) && target.is_some();
+            if t.batch().is_empty() || written && t.batch().len() < self.k {
+                return Ok(t.clone());
+            }
+            let mut whole = aligned(t, self.levels, false)?;
+            if let (Some(d), 0, false) = (dtype, t.ndim(), written)
+                && (t.dtype().category() as u8) <= d.category() as u8
+                && t.dtype() != d
+                && t.dtype() != DType::Bool
+            {
+                whole = f::to_dtype(&whole, d)?;
+            }
+            for _ in t.ndim()..widest {
+                whole = f::unsqueeze(&whole, self.k as i64)?;
+            }
+            Ok(whole)
+        })?;
+        let made = self.call(&args)?;
+        if target.is_some() {
+            return Ok(made);
+        }
+        // Dimensions of size 1 stand where all operands are the same for a level.
+        let sizes: Vec<i64> = self.levels.iter().map(|l| l.1).collect();
+        made.map(|_, t| {
+            let shape = Dims::new(&sizes).concat(&Dims::new(&t.shape()[self.k..]));
+            if t.shape() == &shape {
+                Ok(t)
+            } else {
+                f::expand(&t, &shape[..])
+            }
+        })
+    }
+
+    /// The type that operands with dimensions have together, which those without do not change if they are of no higher kind.
+    fn dtype_of_dimensions(&self) -> Option<DType> {
+        let mut found = None;
+        self.c.args.for_each_tensor(|_, t| {
+            if t.ndim() > 0 && t.dtype() != DType::Bool {
+                found = match found {
+                    None => Some(t.dtype()),
+                    Some(d) => crate::dtype::promote(d, t.dtype()),
+                };
+            }
+        });
+        found
+    }
+
+    /// Rows that name dimensions: theirs come after those out of sight. Nothing if the row names none.
+    fn by_dimension(&self, shared: u16) -> Result<Option<Ret>> {
+        let params = &self.op().schema.params;
+        let names = |p: &crate::ops::core::schema::Param| DIMENSIONS.contains(&p.name);
+        if !params.iter().any(names) {
+            return Ok(None);
+        }
+        let ndim = self.ndim();
+        // An example that is a number has one dimension for the time of the call.
+        let inserting = INSERTING.contains(&self.op().path());
+        let number = ndim == 0 && !inserting;
+        let mut args = self.each(shared, |t| {
+            let whole = aligned(t, self.levels, true)?;
+            if number && t.ndim() == 0 {
+                f::unsqueeze(&whole, self.k as i64)
+            } else {
+                Ok(whole)
+            }
+        })?;
+        let count = ndim.max(1) + usize::from(inserting && ndim > 0);
+        // Reductions over no dimensions are over all of them.
+        let reduces = self.op().schema.position("keepdim").is_some();
+        let shift = |d: i64| wrap_dim(d, count).map(|d| (d + self.k) as i64);
+        for (p, v) in params.iter().zip(&mut args.values) {
+            if !names(p) {
+                continue;
+            }
+            let OwnedArg::Plain(value) = v else { continue };
+            *value = match &*value {
+                Arg::Int(d) => Arg::Int(shift(*d)?),
+                Arg::Ints(list) if !list.is_empty() || !reduces => {
+                    let each = list.iter().map(|d| shift(*d)).collect::<Result<Vec<_>>>()?;
+                    Arg::Ints(self.permuting(&each))
+                }
+                Arg::None | Arg::Ints(_) if p.kind == Kind::Int => return self.flat().map(Some),
+                _ => {
+                    let all = (0..ndim.max(1)).map(|d| (d + self.k) as i64);
+                    Arg::Ints(Dims::new(&all.collect::<Vec<_>>()))
+                }
+            };
+        }
+        let made = self.call(&args)?;
+        if !number {
+            return Ok(Some(made));
+        }
+        made.map(|_, t| {
+            if t.ndim() == self.k + 1 {
+                f::squeeze_dim(&t, -1)
+            } else {
+                Ok(t)
+            }
+        })
+        .map(Some)
+    }
+
+    /// Dimensions in a new order: those out of sight stay first.
+    fn permuting(&self, dims: &[i64]) -> Dims {
+        if self.op().path() != "permute" {
+            return Dims::new(dims);
+        }
+        let first: Vec<i64> = (0..self.k as i64).collect();
+        Dims::new(&first).concat(&Dims::new(dims))
+    }
+
+    /// Over all elements of each example: of one dimension that has them all.
+    fn flat(&self) -> Result<Ret> {
+        let mut args = self.each(0, |t| self.flattened(t))?;
+        for (p, v) in self.op().schema.params.iter().zip(&mut args.values) {
+            if p.name == "dim" {
+                *v = OwnedArg::Plain(Arg::Int(self.k as i64));
+            }
+        }
+        self.call(&args)
+    }
+
+    fn flattened(&self, t: &Tensor) -> Result<Tensor> {
+        let sizes: Vec<i64> = self.levels.iter().map(|l| l.1).collect();
+        let shape = Dims::new(&sizes).concat(&Dims::from([t.numel()]));
+        f::reshape(&aligned(t, self.levels, true)?, &shape[..])
+    }
+
+    /// A row over all elements as that over a dimension.
+    fn along(&self, row: &str) -> Result<Ret> {
+        let Some(op) = table().iter().find(|op| op.def.name == row) else {
+            bail!(
+                Runtime,
+                "internal error in torchlike: there is no row {row}"
+            );
+        };
+        let flat = self.flattened(self.c.args.tensor(0)?)?;
+        let mut args = Args::empty(op);
+        for (i, p) in op.schema.params.iter().enumerate() {
+            let same = self.op().schema.position(p.name);
+            args.values.push(match (i, p.name, same) {
+                (0, ..) => Arg::Tensor(&flat),
+                (_, "dim", _) if p.kind == Kind::Int => Arg::Int(self.k as i64),
+                (_, "dim", _) => Arg::Ints(Dims::from([self.k as i64])),
+                (_, _, Some(at)) => self.c.args.values[at].clone(),
+                _ => p.default.clone().unwrap_or_default(),
+            });
+        }
+        // Of a dimension there are places, too; over all elements the values alone.
+        let made = dispatch::call(Call::new(&args))?;
+        match self.op().schema.returns {
+            crate::ops::core::schema::Returns::One => made.first(),
+            _ => Ok(made),
+        }
+    }
+
+    /// Rows whose tensors have batches of their own: the examples join them.
+    fn fold(&self, last: usize) -> Result<Option<Ret>> {
+        let mut lone = false;
+        let mut fits = self.target().is_none();
+        self.c.args.for_each_tensor(|_, t| {
+            lone |= t.ndim() == last;
+            fits &= t.ndim() == last || t.ndim() == last + 1;
+        });
+        if !fits {
+            return Ok(None);
+        }
+        let args = self.each(0, |t| {
+            let whole = aligned(t, self.levels, true)?;
+            let shape = Dims::from([-1]).concat(&Dims::new(&whole.shape()[whole.ndim() - last..]));
+            if whole.numel() == 0 {
+                bail!(Runtime, "vmap: {} of no elements", self.op().public_name());
+            }
+            f::reshape(&whole, &shape[..])
+        })?;
+        let sizes: Vec<i64> = self.levels.iter().map(|l| l.1).collect();
+        self.call(&args)?
+            .map(|_, t| {
+                let rest = Dims::new(&t.shape()[1..]);
+                let first = if lone {
+                    Dims::default()
+                } else {
+                    Dims::from([-1])
+                };
+                let shape = Dims::new(&sizes).concat(&first).concat(&rest);
+                f::reshape(&t, &shape[..])
+            })
+            .map(Some)
+    }
+}

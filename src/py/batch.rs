@@ -1,0 +1,166 @@
+//! `vmap` and the transforms of `torchlike.func`, as Python uses them.
+
+use super::object::{PyTensor, tensor_ref, wrap};
+use crate::layers::autograd::{engine, views};
+use crate::layers::batch::{self, Randomness};
+use crate::ops::{Op, f};
+use crate::tensor::Edge;
+use crate::{Result, Tensor};
+use pyo3::exceptions::{PyRuntimeError, PyUserWarning};
+use pyo3::prelude::*;
+
+/// Opens a level for so many examples, and gives its number; `randomness` is 'error', 'different' or 'same'.
+#[pyfunction]
+fn _batch_enter(size: i64, randomness: &str) -> PyResult<u32> {
+    let randomness = match randomness {
+        "error" => Randomness::Error,
+        "different" => Randomness::Different,
+        "same" => Randomness::Same,
+        other => {
+            return Err(PyRuntimeError::new_err(format!(
+                "Only allowed values for randomness are 'error', 'different', or 'same'. Got {other}"
+            )));
+        }
+    };
+    Ok(batch::enter(size, randomness))
+}
+
+/// Closes a level, and those opened since.
+#[pyfunction]
+fn _batch_exit(level: u32) {
+    batch::exit(level);
+}
+
+/// One example of a level: the tensor without dimension `dim`.
+#[pyfunction]
+fn _batch_hide<'py>(t: &Bound<'py, PyTensor>, dim: i64, level: u32) -> PyResult<Bound<'py, PyAny>> {
+    wrap(t.py(), batch::hide(t.get().get(), dim, level)?)
+}
+
+/// All `size` examples of a level along dimension `dim`.
+#[pyfunction]
+fn _batch_show<'py>(
+    t: &Bound<'py, PyTensor>,
+    dim: i64,
+    level: u32,
+    size: i64,
+) -> PyResult<Bound<'py, PyAny>> {
+    wrap(t.py(), batch::show(t.get().get(), dim, level, size)?)
+}
+
+/// Whether a tensor is an example of a level.
+#[pyfunction]
+fn _batch_is_at(t: &Bound<'_, PyTensor>, level: u32) -> bool {
+    batch::is_at(t.get().get(), level)
+}
+
+/// The levels that a tensor is an example of, and all examples.
+#[pyfunction]
+fn _batch_whole<'py>(t: &Bound<'py, PyTensor>) -> PyResult<(Vec<u32>, Bound<'py, PyAny>)> {
+    let own = t.get().get();
+    let levels = own.batch().iter().map(|d| d.level).collect();
+    Ok((levels, wrap(t.py(), own.whole())?))
+}
+
+/// A tensor whose gradient a transform computes, and whether it had a history: the same values, of all examples apart.
+#[pyfunction]
+fn _func_input<'py>(t: &Bound<'py, PyTensor>) -> PyResult<(Bound<'py, PyAny>, bool)> {
+    let own = views::current(&t.get().get().whole()).into_owned();
+    let own = batch::example_like(&own, t.get().get())?;
+    let (input, tracked) = input(&own)?;
+    Ok((wrap(t.py(), input)?, tracked))
+}
+
+fn input(t: &Tensor) -> Result<(Tensor, bool)> {
+    let each = batch::each_apart(t)?;
+    let whole = each.whole();
+    let tracked = whole.requires_grad();
+    let made = if tracked {
+        f::view_as(&whole, &whole)?
+    } else {
+        whole.fresh_leaf()
+    };
+    Ok((batch::example_like(&made, &each)?, tracked))
+}
+
+fn edges(tensors: &[Bound<'_, PyAny>]) -> Vec<Edge> {
+    let of = |t: &Tensor| views::current(&t.whole()).edge();
+    let found = tensors.iter().filter_map(|o| tensor_ref(o).and_then(of));
+    found.collect()
+}
+
+/// Whether the outputs depend on leaves that are no `inputs`, nor before these.
+#[pyfunction]
+fn _leads_elsewhere(outputs: Vec<Bound<'_, PyAny>>, inputs: Vec<Bound<'_, PyAny>>) -> bool {
+    engine::leads_elsewhere(&edges(&outputs), &edges(&inputs))
+}
+
+/// The tensor without its history; its tangents and levels stay.
+#[pyfunction]
+fn _untracked<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
+    let own = t.get().get();
+    let whole = own.whole();
+    let made = whole.untracked();
+    wrap(t.py(), batch::example_like(&made, own)?)
+}
+
+/// Refuses to read the value of an example.
+pub fn check_item(t: &Tensor) -> PyResult<()> {
+    if t.batch().is_empty() {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(
+        "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, please \
+         try to rewrite what you're doing with other operations. If error is occurring somewhere inside PyTorch internals, please \
+         file a bug report.",
+    ))
+}
+
+/// Refuses to decide by the value of an example.
+pub fn check_choice(t: &Tensor) -> PyResult<()> {
+    if t.batch().is_empty() {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(
+        "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, \
+         please file an issue at https://github.com/pytorch/pytorch/issues .",
+    ))
+}
+
+/// Refuses to hand out the memory of an example.
+pub fn check_memory(t: &Tensor) -> PyResult<()> {
+    if t.batch().is_empty() {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(
+        "Cannot access data pointer of Tensor that doesn't have storage",
+    ))
+}
+
+/// Tells that a row runs once for each example.
+fn warn(op: &'static Op) {
+    Python::attach(|py| {
+        let text = format!(
+            "There is a performance drop because we have not yet implemented the batching rule for aten::{}. Please file us an \
+             issue on GitHub so that we can prioritize its implementation.",
+            op.public_name()
+        );
+        let kind = py.get_type::<PyUserWarning>();
+        let told = py
+            .import("warnings")
+            .and_then(|w| w.call_method1("warn", (text, kind)));
+        if let Err(e) = told {
+            e.write_unraisable(py, None);
+        }
+    });
+}
+
+/// Adds the functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    batch::on_slow(warn);
+    macro_rules! add {
+        ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
+    }
+    add!(_batch_enter _batch_exit _batch_hide _batch_show _batch_is_at _batch_whole _func_input _leads_elsewhere _untracked);
+    Ok(())
+}

@@ -1,0 +1,159 @@
+"""Forward mode: tangents beside gradients, row by row, and dual tensors in calls of every form."""
+
+from __future__ import annotations
+
+import pytest
+
+import samples
+import torchlike as torch
+import torchlike.autograd.forward_ad as fw
+from derivatives import leaf
+from test_gradients import (
+    CHOSEN,
+    FIRST,
+    REAL,
+    RULES,
+    SAMPLES,
+    UNSTEADY,
+    deep,
+    direction,
+    inner,
+    inputs,
+    leaves,
+    outputs,
+    parameters,
+    wide,
+)
+from torchlike import _C
+
+
+def compare(row, call):
+    """The product of a tangent's image with a cotangent is that of the tangent with the cotangent's."""
+    args, kwargs = samples.arguments(call, "cpu")
+    given, names = inputs(row), parameters(row)
+
+    def widened(name, value):
+        return deep(value, wide if name in given else lambda t: wide(t).detach())
+
+    args = [widened(n, v) for n, v in zip(names, args, strict=False)]
+    kwargs = {k: widened(k, v) for k, v in kwargs.items()}
+    wanted = leaves(args) + leaves(list(kwargs.values()))
+    if not wanted or (row in REAL and any(t.dtype.is_complex for t in wanted)):
+        return
+    torch.manual_seed(1)
+    tangents = {id(t): direction(t) for t in wanted}
+
+    def dual(value):
+        if isinstance(value, torch.Tensor):
+            return fw.make_dual(value, tangents[id(value)]) if id(value) in tangents else value
+        return type(value)(map(dual, value)) if isinstance(value, list | tuple) else value
+
+    with fw.dual_level():
+        duals = [dual(a) for a in args], {k: dual(v) for k, v in kwargs.items()}
+        torch.manual_seed(2)
+        results = outputs(_C._call_row(row, False, tuple(duals[0]), duals[1]))
+        made = [fw.unpack_dual(o) for o in results if o.requires_grad]
+    made = made[: 1 if row in FIRST else None]
+    if not made or any(u.primal.dtype not in (torch.float64, torch.complex128) for u in made):
+        return
+    cotangents = [direction(u.primal) for u in made]
+    grads = torch.autograd.grad([u.primal for u in made], wanted, cotangents, allow_unused=True)
+    want = sum(
+        inner(tangents[id(t)], g) for t, g in zip(wanted, grads, strict=True) if g is not None
+    )
+    got = sum(
+        inner(c, u.tangent) for c, u in zip(cotangents, made, strict=True) if u.tangent is not None
+    )
+    assert got == pytest.approx(want, rel=1e-6, abs=1e-8, nan_ok=True)
+    assert all(u.tangent is None or u.tangent.shape == u.primal.shape for u in made)
+    assert all(u.tangent is None or u.tangent.dtype == u.primal.dtype for u in made)
+
+
+@pytest.mark.parametrize("row", [r for r in RULES if r not in UNSTEADY | CHOSEN])
+def test_tangent_is_the_transpose_of_the_gradient(row):
+    for call in samples.calls(SAMPLES[row]):
+        compare(row, call)
+
+
+class TestDuals:
+    def test_a_call(self):
+        with fw.dual_level():
+            d = fw.make_dual(torch.tensor([2.0, 3.0]), torch.tensor([1.0, 10.0]))
+            y = d * d
+            assert fw.unpack_dual(y).tangent.tolist() == [4, 60]
+            assert fw.unpack_dual(y).primal.tolist() == [4, 9]
+            assert "tangent=tensor([ 4., 60.])" in repr(y)
+            assert fw.unpack_dual(y > 1).tangent is None
+            assert fw.unpack_dual(d.detach()).tangent is None
+            with torch.no_grad():
+                assert fw.unpack_dual(d * 2).tangent.tolist() == [2, 20]
+            with torch.inference_mode():
+                assert fw.unpack_dual(d * 2).tangent is None
+        assert fw.unpack_dual(y).tangent is None
+        with fw.dual_level():
+            assert fw.unpack_dual(d * 2).tangent is None
+
+    def test_writes_and_views(self):
+        with fw.dual_level():
+            d = fw.make_dual(torch.ones(4), torch.arange(4.0))
+            row = d.view(2, 2)[0]
+            row.mul_(3)
+            assert fw.unpack_dual(d).tangent.tolist() == [0, 3, 2, 3]
+            d.mul_(2)
+            assert fw.unpack_dual(row).tangent.tolist() == [0, 6]
+            d.zero_()
+            assert fw.unpack_dual(d).tangent.tolist() == [0, 0, 0, 0]
+
+    def test_a_base_learns_of_its_view(self):
+        with fw.dual_level():
+            base = torch.zeros(2, 3)
+            base[0].copy_(fw.make_dual(torch.ones(3), torch.ones(3)))
+            assert fw.unpack_dual(base).tangent.tolist() == [[1, 1, 1], [0, 0, 0]]
+            assert fw.unpack_dual(base.sum()).tangent.item() == 3
+            assert fw.unpack_dual(fw.unpack_dual(base).primal).tangent is None
+
+    def test_reverse_over_forward(self):
+        x = leaf(1.0, 2.0)
+        with fw.dual_level():
+            y = fw.unpack_dual(fw.make_dual(x, torch.ones(2)) ** 3).tangent
+            assert y.grad_fn is not None
+            y.sum().backward()
+        assert x.grad.tolist() == [6, 12]
+
+    def test_forward_over_reverse(self):
+        with fw.dual_level():
+            x = fw.make_dual(leaf(1.0, 2.0), torch.tensor([1.0, 10.0]))
+            (g,) = torch.autograd.grad((x**3).sum(), x)
+            assert fw.unpack_dual(g).tangent.tolist() == [6, 120]
+            (g,) = torch.autograd.grad(x.exp().sum(), x)
+            torch.testing.assert_close(
+                fw.unpack_dual(g).tangent, x.detach().exp() * torch.tensor([1.0, 10.0])
+            )
+
+    def test_on_meta(self):
+        with fw.dual_level():
+            d = fw.make_dual(torch.ones(2, 3, device="meta"), torch.ones(2, 3, device="meta"))
+            y = fw.unpack_dual(torch.nn.functional.layer_norm(d, (3,)))
+            assert y.tangent.device.type == "meta"
+            assert y.tangent.shape == (2, 3)
+
+    def test_mistakes(self):
+        one = torch.ones(2)
+        with pytest.raises(RuntimeError, match="no level exists"):
+            fw.make_dual(one, one)
+        with fw.dual_level():
+            d = fw.make_dual(one, one)
+            with pytest.raises(RuntimeError, match="already has a forward gradient"):
+                fw.make_dual(d, one)
+            with pytest.raises(RuntimeError, match=r"size \[2\] while .* size \[3\]"):
+                fw.make_dual(one, torch.ones(3))
+            with pytest.raises(ValueError, match="Expected tangent to be floating"):
+                fw.make_dual(one, torch.ones(2, dtype=torch.int64))
+            with pytest.raises(RuntimeError, match="Nested forward mode"):
+                fw.enter_dual_level()
+            with pytest.raises(NotImplementedError, match="mul_out that does not support it"):
+                torch.mul(d, d, out=torch.empty(2))
+            with pytest.raises(NotImplementedError, match="aten::floor_divide"):
+                torch.floor_divide(d, 2)
+            with pytest.raises(RuntimeError, match="not the last one"):
+                fw.exit_dual_level(level=3)

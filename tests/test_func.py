@@ -1,0 +1,275 @@
+"""Function transforms: gradients, Jacobians and batches of functions."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import torchlike as torch
+from derivatives import leaf
+from torchlike import nn
+from torchlike.func import (
+    debug_unwrap,
+    functional_call,
+    functionalize,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    linearize,
+    rearrange,
+    replace_all_batch_norm_modules_,
+    stack_module_state,
+    vjp,
+    vmap,
+)
+from torchlike.utils.counter import Counter
+
+F = nn.functional
+
+
+def close(a, b):
+    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+class TestGradients:
+    def test_grad(self):
+        x = torch.tensor([1.0, 2.0])
+        assert grad(lambda t: (t**3).sum())(x).tolist() == [3, 12]
+        assert not x.requires_grad
+        g, (value, aux) = grad_and_value(lambda t: ((t * t).sum(), t * 2), has_aux=True)(x)
+        assert g.tolist() == [2, 4]
+        assert value.item() == 5
+        assert aux.tolist() == [2, 4]
+        assert not value.requires_grad
+        assert not aux.requires_grad
+        made = grad(lambda d: d["a"].sum() * d["b"])({"a": x, "b": torch.tensor(3.0)})
+        assert made["a"].tolist() == [3, 3]
+        assert made["b"].item() == 3
+
+    def test_outside(self):
+        """Gradients flow to what the function was given, and to what it catches."""
+        x, w = leaf(1.0, 2.0), leaf(2.0, 3.0)
+        grad(lambda t: (t**3).sum())(x).sum().backward()
+        assert x.grad.tolist() == [6, 12]
+        grad(lambda t: (t * t * w).sum())(torch.ones(2)).sum().backward()
+        assert w.grad.tolist() == [2, 2]
+        with torch.no_grad():
+            assert not grad(lambda t: (t**3).sum())(x).requires_grad
+
+    def test_nested(self):
+        cube = lambda t: t**3  # noqa: E731
+        assert grad(grad(cube))(torch.tensor(2.0)).item() == 12
+        assert grad(grad(grad(cube)))(torch.tensor(2.0)).item() == 6
+        one = torch.tensor(1.0)
+        assert jvp(grad(cube), (torch.tensor(2.0),), (one,))[1].item() == 12
+        assert grad(lambda t: jvp(cube, (t,), (one,))[1])(torch.tensor(2.0)).item() == 12
+        twice = jvp(lambda t: jvp(cube, (t,), (one,))[1], (torch.tensor(2.0),), (one,))
+        assert [t.item() for t in twice] == [12, 12]
+
+    def test_vjp(self):
+        (a, b), back = vjp(lambda x, y: (x * y, x + y), torch.ones(2), torch.full((2,), 2.0))
+        assert a.tolist() == [2, 2]
+        assert [g.tolist() for g in back((torch.ones(2), torch.ones(2)))] == [[3, 3], [2, 2]]
+        assert [g.tolist() for g in back((a, b))] == [[7, 7], [5, 5]]
+        with pytest.raises(RuntimeError, match="pytree structure of cotangents"):
+            back(torch.ones(2))
+        with pytest.raises(RuntimeError, match="Mismatch in shape"):
+            back((torch.ones(3), torch.ones(2)))
+
+    def test_linearize(self):
+        y, push = linearize(lambda x: x**2, torch.tensor([1.0, 3.0]))
+        assert y.tolist() == [1, 9]
+        assert push(torch.tensor([1.0, 10.0])).tolist() == [2, 60]
+        assert push(torch.tensor([0.0, 1.0])).tolist() == [0, 6]
+        with pytest.raises(RuntimeError, match="doesn't match the shape"):
+            push(torch.ones(3))
+
+    def test_jacobians(self):
+        x = torch.tensor([0.5, 1.0])
+        f = lambda t: t.sin() * t.sum()  # noqa: E731
+        close(jacrev(f)(x), jacfwd(f)(x))
+        close(jacrev(f, chunk_size=1)(x), torch.autograd.functional.jacobian(f, x))
+        total = lambda t: f(t).sum()  # noqa: E731
+        want = torch.autograd.functional.hessian(total, x)
+        for second in (
+            hessian(total),
+            jacrev(jacrev(total)),
+            jacrev(jacfwd(total)),
+            jacfwd(jacfwd(total)),
+        ):
+            close(second(x), want)
+        by_both = jacrev(lambda a, b: {"p": a * b, "s": (a + b).sum()}, argnums=(0, 1))(x, x)
+        assert [t.shape for t in by_both["p"]] == [(2, 2), (2, 2)]
+        assert [t.shape for t in by_both["s"]] == [(2,), (2,)]
+
+    def test_mistakes(self):
+        x = torch.ones(2)
+        with pytest.raises(RuntimeError, match="got tensor with 1 dims"):
+            grad(lambda t: t)(x)
+        with pytest.raises(RuntimeError, match="to return a Tensor, got <class 'float'>"):
+            grad(lambda t: 5.0)(x)
+        with pytest.raises(RuntimeError, match="Got argnum=3, but only 1 positional inputs"):
+            grad(torch.sum, argnums=3)(x)
+        with pytest.raises(RuntimeError, match="elements must be unique"):
+            grad(torch.sum, argnums=(0, 0))(x)
+        with pytest.raises(RuntimeError, match="floating point dtype"):
+            grad(torch.sum)(torch.ones(2, dtype=torch.int64))
+        with pytest.raises(RuntimeError, match="Expected primals to be a tuple"):
+            jvp(torch.sin, x, x)
+        with pytest.raises(RuntimeError, match="independent of the inputs"):
+            jvp(lambda t: torch.ones(2), (x,), (x,), strict=True)
+
+
+# What one example gives has to be what the batch has there.
+FUNCTIONS = {
+    "pointwise": lambda a, b: (a * b[0] - 2).exp() + b,
+    "a number": lambda a, b: a.sum() * b + b.mean(),
+    "reductions": lambda a, b: (a.sum(0), a.max(1)[0], a.var(), b.std(-1), a.amax(), a.argmax(), a.logsumexp((0, 1))),
+    "views": lambda a, b: (a.t()[1], a.reshape(-1), a[None].expand(2, 3, 4), a[:, None, 1:], a.view(-1).unfold(0, 3, 2)),
+    "joined": lambda a, b: (torch.cat([a, a.flip(0)]), torch.stack([b, b], -1), a.split(2, 1)[1], a.repeat(2, 1)),
+    "sorted": lambda a, b: (a.sort(-1)[0], a.topk(2)[1], a.cumsum(0), a.softmax(-1), b.log_softmax(0)),
+    "products": lambda a, b: (a @ b, a.mT @ a, b @ b, torch.outer(b, b), torch.einsum("ij,j->i", a, b)),
+    "indices": lambda a, b: (a[[0, 2]], a[:, [1, 1]], a.gather(1, a.argsort(1)), a[a.argmax(0)], a.take(b.argsort())),
+    "written": lambda a, b: a.clone().mul_(b[0]).index_put((torch.tensor([0]),), b).masked_fill(a > 0, 3),
+    "algebra": lambda a, b: (torch.linalg.inv(a.mT @ a + torch.eye(4)), (a @ a.mT).det(), a.tril(), a.norm()),
+    "networks": lambda a, b: (F.gelu(a), F.layer_norm(a, (4,), b), F.mse_loss(a, a * 2), F.pad(a, (1, 2))),
+    "factories": lambda a, b: (torch.zeros_like(a), a.new_ones(2), torch.where(a > 0, a, 0 * a)),
+}  # fmt: skip
+
+
+class TestVmap:
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_is_the_stack_of_examples(self, name):
+        torch.manual_seed(0)
+        a, b = torch.randn(5, 3, 4), torch.randn(4, 5)
+        func = FUNCTIONS[name]
+        made = vmap(func, in_dims=(0, 1))(a, b)
+        each = [func(a[i], b[:, i]) for i in range(5)]
+        made, each = (made, each) if isinstance(made, tuple) else ((made,), [(e,) for e in each])
+        for k, whole in enumerate(made):
+            close(whole, torch.stack([e[k] for e in each]))
+        only = vmap(func, in_dims=(0, None))(a, b[:, 0])
+        for k, whole in enumerate(only if isinstance(only, tuple) else (only,)):
+            want = [func(a[i], b[:, 0]) for i in range(5)]
+            close(whole, torch.stack([w[k] if isinstance(w, tuple) else w for w in want]))
+
+    def test_nested(self):
+        a, b = torch.randn(3, 2), torch.randn(4, 2)
+        table = vmap(lambda x: vmap(lambda y: x @ y)(b))(a)
+        close(table, a @ b.T)
+        close(vmap(lambda x: vmap(lambda y: x @ y, out_dims=0)(b), out_dims=1)(a), b @ a.T)
+
+    def test_gradients_of_each_example(self):
+        model = nn.Sequential(
+            nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(12, 4)
+        )
+        state = {k: v.detach() for k, v in model.named_parameters()}
+        x, y = torch.randn(5, 2, 6, 6), torch.arange(5) % 4
+
+        def loss(state, x, y):
+            return F.cross_entropy(functional_call(model, state, x[None]), y[None])
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            grads = vmap(grad(loss), in_dims=(None, 0, 0))(state, x, y)
+        for i in range(5):
+            for k, g in grad(loss)(state, x[i], y[i]).items():
+                close(grads[k][i], g)
+
+    def test_gradient_of_a_batch(self):
+        w, x = torch.randn(3), torch.randn(4, 3)
+        of_batch = grad(lambda w: vmap(lambda x: (w * x).sum().sin())(x).sum())(w)
+        close(of_batch, grad(lambda w: (x @ w).sin().sum())(w))
+
+    def test_ensembles(self):
+        models = [nn.Linear(3, 2) for _ in range(4)]
+        params, buffers = stack_module_state(models)
+        assert params["weight"].shape == (4, 2, 3)
+        assert params["weight"].is_leaf
+        x = torch.randn(5, 3)
+
+        def one(p, b, x):
+            return functional_call(models[0], (p, b), x)
+
+        made = vmap(one, in_dims=(0, 0, None))(params, buffers, x)
+        close(made, torch.stack([m(x) for m in models]))
+
+    def test_randomness(self):
+        x = torch.ones(3)
+        with pytest.raises(RuntimeError, match="randomness error mode"):
+            vmap(lambda t: torch.rand(2) + t)(x)
+        same = vmap(lambda t: torch.rand(2) + t, randomness="same")(x)
+        assert (same == same[0]).all()
+        other = vmap(lambda t: torch.rand(2) + t, randomness="different")(x)
+        assert not (other == other[0]).all()
+        with pytest.raises(RuntimeError, match="Only allowed values for randomness"):
+            vmap(lambda t: t, randomness="x")
+
+    def test_chunks(self):
+        x = torch.randn(7, 2)
+        close(vmap(torch.sin, chunk_size=3)(x), x.sin())
+        close(vmap(lambda t: (t, t.sum()), out_dims=(1, 0), chunk_size=2)(x)[0], x.T)
+
+    def test_dimensions_and_calls(self):
+        seen = []
+        out = vmap(lambda t: seen.append(tuple(t.shape)) or t * 2, out_dims=1)(torch.ones(2, 3, 4))
+        assert seen == [(3, 4)]
+        assert out.shape == (3, 2, 4)
+
+        def calls(n):
+            with Counter() as counter:
+                vmap(lambda a: (a @ a).softmax(-1).sum())(torch.ones(n, 3, 3))
+            return counter.total.calls
+
+        assert calls(2) == calls(50)
+
+    def test_slow_rows_say_so(self):
+        with pytest.warns(UserWarning, match="batching rule for aten::histc"):
+            vmap(lambda t: t.histc(3))(torch.randn(2, 5))
+
+    def test_mistakes(self):
+        x = torch.ones(2, 3)
+        with pytest.raises(RuntimeError, match="calling"):
+            vmap(lambda t: t.sum().item())(x)
+        with pytest.raises(RuntimeError, match="data-dependent control flow"):
+            vmap(lambda t: t if t.sum() > 0 else -t)(x)
+        with pytest.raises(RuntimeError, match="data pointer"):
+            vmap(lambda t: t.numpy())(x)
+        with pytest.raises(RuntimeError, match="dynamic shape"):
+            vmap(lambda t: t.nonzero())(x)
+        y = torch.ones(3)
+        with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+            vmap(lambda t: y.add_(t))(x)
+        with pytest.raises(ValueError, match="Got in_dim=5 for some input"):
+            vmap(torch.sin, in_dims=5)(x)
+        with pytest.raises(ValueError, match="must only return Tensors"):
+            vmap(lambda t: 5)(x)
+        with pytest.raises(ValueError, match="got sizes"):
+            vmap(torch.add)(x, torch.ones(3, 3))
+
+    def test_on_meta(self):
+        out = vmap(lambda t: t.sum(0))(torch.ones(2, 3, 4, device="meta"))
+        assert out.shape == (2, 4)
+        assert out.is_meta
+
+
+def test_the_rest():
+    x = torch.arange(24.0).view(2, 3, 4)
+    assert rearrange(x, "a b c -> c (a b)").shape == (4, 6)
+    assert torch.equal(
+        rearrange(x, "a b (c d) -> d a b c", c=2), x.view(2, 3, 2, 2).permute(3, 0, 1, 2)
+    )
+    assert rearrange([x, x], "k ... c -> c k ... 1").shape == (4, 2, 2, 3, 1)
+    with pytest.raises(ValueError, match="only on one side"):
+        rearrange(x, "a b c -> c a")
+    assert functionalize(lambda t: t.add_(1))(torch.ones(2)).tolist() == [2, 2]
+    seen = []
+    vmap(lambda t: seen.append(debug_unwrap(t)) or t)(x)
+    assert torch.equal(seen[0], x)
+    norm = replace_all_batch_norm_modules_(nn.Sequential(nn.BatchNorm1d(2)))[0]
+    assert norm.running_mean is None
+    assert torch.vmap is vmap
