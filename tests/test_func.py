@@ -129,7 +129,7 @@ FUNCTIONS = {
     "pointwise": lambda a, b: (a * b[0] - 2).exp() + b,
     "a number": lambda a, b: a.sum() * b + b.mean(),
     "reductions": lambda a, b: (a.sum(0), a.max(1)[0], a.var(), b.std(-1), a.amax(), a.argmax(), a.logsumexp((0, 1))),
-    "views": lambda a, b: (a.t()[1], a.reshape(-1), a[None].expand(2, 3, 4), a[:, None, 1:], a.view(-1).unfold(0, 3, 2)),
+    "views": lambda a, b: (a.t()[1], a.view(12), a[None].expand(2, 3, 4), a[:, None, 1:], a.view(-1).unfold(0, 3, 2)),
     "joined": lambda a, b: (torch.cat([a, a.flip(0)]), torch.stack([b, b], -1), a.split(2, 1)[1], a.repeat(2, 1)),
     "sorted": lambda a, b: (a.sort(-1)[0], a.topk(2)[1], a.cumsum(0), a.softmax(-1), b.log_softmax(0)),
     "products": lambda a, b: (a @ b, a.mT @ a, b @ b, torch.outer(b, b), torch.einsum("ij,j->i", a, b)),

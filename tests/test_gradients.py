@@ -1,4 +1,4 @@
-"""The gradient of every row that has one, beside differences of its values, by the row's own samples."""
+"""The gradient of every row that has one, and its gradient, beside differences of values, by the row's own samples."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+import derivatives
 import samples
 import torchlike as torch
 from torchlike import _C
@@ -13,7 +14,7 @@ from torchlike import _C
 GRADIENTS = {name: (kind, text) for name, kind, text, _ in _C._op_gradients()}
 SAMPLES = dict(_C._op_samples())
 SCHEMAS = {name: schema for name, schema, _, _ in _C._op_table()}
-STEP = 1e-6
+KINDS = dict(_C._op_kinds())
 
 # Draws, and what is not continuous where the samples lie.
 UNSTEADY = {
@@ -21,16 +22,32 @@ UNSTEADY = {
     "log_normal", "normal#inplace", "poisson", "random", "random#from", "random#to", "uniform", "_nn.rrelu",
     "fmod", "remainder", "scatter",
 }  # fmt: skip
-# PyTorch says their gradient: of discrete values, and where signs, phases or a triangle are free.
+# PyTorch says their gradient: of discrete values, among others.
 CHOSEN = {
-    "ceil", "floor", "round", "round#decimals", "trunc", "sign", "linalg.eigh", "linalg.svd", "nextafter", "copysign",
-    "fill", "zero", "_grad.sgn", "renorm", "normal", "normal#mean", "normal#std", "cholesky",
-    "cholesky_inverse", "cholesky_solve", "linalg.cholesky_ex", "_ctc_loss",
+    "ceil", "floor", "round", "round#decimals", "trunc", "sign", "nextafter", "copysign",
+    "fill", "zero", "_grad.sgn", "renorm", "normal", "normal#mean", "normal#std",
+    "_ctc_loss", "as_strided_scatter", "_grad.embedding",
+    # Of the statistics' own numbers, which are functions of the input.
+    "_grad.batch_norm", "_grad.group_norm", "_grad.layer_norm", "_grad.rms_norm",
 }  # fmt: skip
+# Of symmetric and triangular matrices.
+SYMMETRIC = {"linalg.eigh", "linalg.eigvalsh", "cholesky", "linalg.cholesky_ex"}
+LOWER = {"cholesky_inverse", "cholesky_solve"}
 # PyTorch differentiates them for real numbers alone.
-REAL = {"_nn.silu", "_grad.silu_backward"}
+REAL = {"_nn.silu", "_grad.silu_backward", "_nn.soft_margin_loss", "_attention"}
 # Results after the first have no gradient of their own.
-FIRST = {"native_group_norm", "_scaled_dot_product_flash_attention_for_cpu"}
+FIRST = {"_scaled_dot_product_flash_attention_for_cpu"}
+# PyTorch has no second derivative of them.
+ONCE = {
+    "_attention", "_cdist_forward", "_nn.hardsigmoid", "_nn.multi_margin_loss", "_nn.multilabel_margin_loss",
+    "_pdist_forward", "_scaled_dot_product_flash_attention_for_cpu", "cdist", "embedding_bag", "pdist",
+}  # fmt: skip
+# Signs or phases of these results are free: their sizes are compared.
+FREE_PHASES = {"linalg.eigh", "linalg.svd"}
+# Results that change with their arguments and have no gradient in PyTorch either, or that nobody has written.
+FREE = {n for n in GRADIENTS if n.startswith("special.")} | {
+    "_div_trunc", "empty_like", "empty_permuted", "new_empty", "new_empty_strided", "resize", "resize_as",
+}  # fmt: skip
 
 
 def wide(t):
@@ -44,13 +61,18 @@ def wide(t):
 
 def inputs(row):
     """The parameters whose gradients the row's text gives."""
-    clauses = GRADIENTS[row][1].rpartition("|")[2].split(";")
+    kind, text = GRADIENTS[row]
+    if kind == "through":
+        return set(parameters(row))
+    clauses = text.rpartition("|")[2].split(";")
     pairs = [c.partition(":") for c in clauses]
     return {
         n.strip()
         for names, _, text in pairs
         for n in names.split(",")
-        if text.strip() != "refused" and n.strip() != "jvp"
+        if not text.strip().startswith("refused")
+        and not text.strip().startswith("never")
+        and n.strip() != "jvp"
     }
 
 
@@ -95,68 +117,142 @@ def outputs(value):
     )
 
 
-def inner(a, b):
-    """The real inner product."""
-    both = (a.conj() * b).sum() if a.dtype.is_complex or b.dtype.is_complex else (a * b).sum()
-    return (both.real if both.dtype.is_complex else both).item()
+def calls_of(row, complex_numbers=False):
+    """The row's samples as functions of their leaves, in double precision."""
+    change = turned if complex_numbers else wide
 
+    def fixed(t):
+        return change(t).detach()
 
-def direction(t):
-    return torch.randn(t.shape, dtype=t.dtype)
-
-
-def compare(row, call):
-    args, kwargs = samples.arguments(call, "cpu")
     given = inputs(row)
     names = parameters(row)
+    for call in samples.calls(SAMPLES[row]):
+        args, kwargs = samples.arguments(call, "cpu")
 
-    def widened(name, value):
-        return deep(value, wide if name in given else lambda t: wide(t).detach())
+        def widened(name, value):
+            return deep(value, change if name in given else fixed)
 
-    args = (
-        tuple(widened(n, v) for n, v in zip(names, args, strict=False))
-        if len(args) <= len(names)
-        else deep(args, wide)
-    )
-    kwargs = {k: widened(k, v) for k, v in kwargs.items()}
-    wanted = leaves(list(args)) + leaves(list(kwargs.values()))
-    if not wanted or (row in REAL and any(t.dtype.is_complex for t in wanted)):
-        return
-    results = outputs(_C._call_row(row, False, args, kwargs))
-    at = [i for i, o in enumerate(results) if o.requires_grad][: 1 if row in FIRST else None]
-    made = [results[i] for i in at]
-    if not made or any(o.dtype not in (torch.float64, torch.complex128) for o in made):
-        return
-    torch.manual_seed(1)
-    cotangents = [direction(o) for o in made]
-    steps = [direction(t) for t in wanted]
-    grads = torch.autograd.grad(made, wanted, cotangents, allow_unused=True)
-    got = sum(inner(s, g) for s, g in zip(steps, grads, strict=True) if g is not None)
-    with torch.no_grad():
-        sides = []
-        for sign in (STEP, -STEP):
-            for t, s in zip(wanted, steps, strict=True):
-                t.add_(s, alpha=sign)
-            moved = outputs(_C._call_row(row, False, args, kwargs))
-            sides.append(sum(inner(c, moved[i]) for c, i in zip(cotangents, at, strict=True)))
-            for t, s in zip(wanted, steps, strict=True):
-                t.add_(s, alpha=-sign)
-    want = (sides[0] - sides[1]) / (2 * STEP)
-    if not math.isnan(want):  # outside of the domain
-        assert got == pytest.approx(want, rel=2e-4, abs=2e-5)
+        args = (
+            tuple(widened(n, v) for n, v in zip(names, args, strict=False))
+            if len(args) <= len(names)
+            else deep(args, change)
+        )
+        kwargs = {k: widened(k, v) for k, v in kwargs.items()}
+        wanted = leaves(list(args)) + leaves(list(kwargs.values()))
+        if not wanted or (row in REAL and any(t.dtype.is_complex for t in wanted)):
+            continue
+
+        def function(args=args, kwargs=kwargs):
+            results = outputs(_C._call_row(row, False, shaped(row, args), kwargs))
+            if row in FREE_PHASES:
+                results = [o.abs() for o in results]
+                # Of the rows that belong to no singular value only the space is determined.
+                results[2:] = [o[..., : results[1].shape[-1], :] for o in results[2:]]
+            wide_results = (torch.float64, torch.complex128)
+            some = [o if o.dtype in wide_results else o.detach() for o in results]
+            return [o.detach() if row in FIRST and i else o for i, o in enumerate(some)]
+
+        yield call, function, wanted
 
 
-RULES = sorted(n for n, (kind, _) in GRADIENTS.items() if kind == "rule")
+def shaped(row, args):
+    """Matrices as symmetric or triangular as the row takes them to be."""
+    if row in SYMMETRIC:
+        return ((args[0] + args[0].mH) / 2, *args[1:])
+    if row in LOWER:
+        at = len(args) - 1 if isinstance(args[-1], torch.Tensor) else len(args) - 2
+        return (*args[:at], args[at].tril(), *args[at + 1 :])
+    return args
+
+
+def agree(found, rel=2e-4):
+    """Whether what gradients say is what differences say; outside of the domain they say nothing."""
+    if found is not None and not math.isnan(found[1]):
+        assert found[0] == pytest.approx(found[1], rel=rel, abs=rel / 10)
+
+
+def turned(t):
+    """The tensor as complex numbers, wanting a gradient."""
+    if not t.dtype.is_floating_point:
+        return wide(t)
+    t = t.to(torch.float64)
+    return torch.complex(t, t.flip(-1) / 2 if t.ndim else t / 2).requires_grad_()
+
+
+RULES = sorted(n for n, (kind, _) in GRADIENTS.items() if kind in ("rule", "through"))
 
 
 def test_all_texts_are_read():
     assert [e for _, _, _, e in _C._op_gradients() if e] == []
 
 
-@pytest.mark.parametrize("row", [r for r in RULES if r not in UNSTEADY | CHOSEN])
+STEADY = [r for r in RULES if r not in UNSTEADY | CHOSEN]
+
+
+def test_every_row_says_what_its_gradient_is():
+    """Composed rows need not: they are differentiated by what they are made of."""
+    silent = [n for n, (kind, _) in GRADIENTS.items() if kind == "unstated"]
+    assert [n for n in silent if KINDS[n] in ("kernel", "view")] == []
+
+
+@pytest.mark.parametrize("row", STEADY)
 def test_gradient_is_the_derivative(row):
+    for _, function, wanted in calls_of(row):
+        agree(derivatives.slopes(function, wanted))
+
+
+@pytest.mark.parametrize("row", STEADY)
+def test_gradient_of_complex_numbers_is_the_derivative(row):
+    for _, function, wanted in complex_calls(row):
+        agree(derivatives.slopes(function, wanted))
+
+
+def complex_calls(row):
+    """Those samples of a row that complex numbers can stand in."""
+    for call, function, wanted in calls_of(row, complex_numbers=True):
+        try:
+            with torch.no_grad():
+                made = function()
+        except (RuntimeError, TypeError, NotImplementedError, ValueError):
+            continue
+        if any(o.dtype.is_complex for o in made):
+            yield call, function, wanted
+
+
+@pytest.mark.parametrize("row", [r for r in STEADY if r not in ONCE])
+def test_gradient_of_the_gradient_is_its_derivative(row):
+    for _, function, wanted in [*calls_of(row), *complex_calls(row)]:
+        agree(derivatives.slopes(*derivatives.twice(function, wanted)), rel=1e-3)
+
+
+@pytest.mark.parametrize("row", sorted(ONCE))
+def test_there_is_no_second_gradient(row):
+    """Where PyTorch has none."""
+    _, function, wanted = next(calls_of(row))
+    with pytest.raises((RuntimeError, NotImplementedError), match="is not implemented"):
+        derivatives.slopes(*derivatives.twice(function, wanted))
+
+
+ZERO = sorted(n for n, (kind, _) in GRADIENTS.items() if kind == "zero")
+
+
+@pytest.mark.parametrize("row", [r for r in ZERO if r not in FREE])
+def test_what_has_no_gradient_does_not_change(row):
+    """Results that never want a gradient stay as they are while their arguments move."""
     for call in samples.calls(SAMPLES[row]):
-        compare(row, call)
+        args, kwargs = samples.arguments(call, "cpu")
+        args, kwargs = deep(args, wide), {k: deep(v, wide) for k, v in kwargs.items()}
+        moved = leaves(list(args)) + leaves(list(kwargs.values()))
+        with torch.no_grad():
+            torch.manual_seed(1)
+            before = outputs(_C._call_row(row, False, args, kwargs))
+            steps = [derivatives.direction(t) for t in moved]
+            derivatives.move(moved, steps, 1e-9)
+            torch.manual_seed(1)
+            after = outputs(_C._call_row(row, False, args, kwargs))
+        for b, a in zip(before, after, strict=True):
+            if b.dtype.is_floating_point or b.dtype.is_complex:
+                assert torch.equal(b.nan_to_num(), a.nan_to_num())
 
 
 @pytest.mark.parametrize("row", [r for r in RULES if r not in UNSTEADY])
@@ -180,7 +276,8 @@ def test_gradient_on_meta_looks_the_same(row):
                 cotangents = [torch.ones(o.shape, dtype=o.dtype, device=device) for o in made]
                 grads = torch.autograd.grad(made, wanted, cotangents, allow_unused=True)
             except NotImplementedError as e:
-                if "depends on the values" in str(e) or "the derivative for" in str(e):
+                texts = ("depends on the values", "the derivative for", "not implemented for")
+                if any(t in str(e) for t in texts):
                     break
                 raise
             except RuntimeError as e:
@@ -203,3 +300,84 @@ def deep_as_is(value, change):
     if isinstance(value, list | tuple):
         return type(value)(deep_as_is(v, change) for v in value)
     return value
+
+
+F = torch.nn.functional
+
+
+def leaf(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype).requires_grad_()
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("SqueezeBackward4", lambda x: (x * 1).squeeze_(0)),
+        ("TransposeBackward1", lambda x: (x * 1).transpose_(0, 1)),
+        ("CeluBackward1", lambda x: F.celu(x * 1, inplace=True)),
+        ("MseLossBackward0", lambda x: F.mse_loss(x, x.detach())),
+        ("ReshapeAliasBackward0", lambda _: leaf(2, 3).t().reshape(3, 2, 1)),
+        ("SqueezeBackward4", lambda x: torch.quantile(x, 0.3)),
+        ("CloneBackward0", lambda x: torch.matmul(x.t(), torch.ones(3, 1, 2, dtype=x.dtype))),
+        ("MeanBackward1", lambda x: F.adaptive_avg_pool2d(x[None, None], 1)),
+        ("MulBackward1", torch.special.ndtr),
+        ("CopySlices", lambda x: F.pad(x, (1, 2), mode="circular")),
+    ],
+)
+def test_nodes_have_pytorchs_names(name, made):
+    assert made(leaf(1, 4)).grad_fn.name().endswith(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        (
+            "The function 'soft_margin_loss' is not differentiable with respect to argument 'target'",
+            lambda: F.soft_margin_loss(leaf(3).detach(), leaf(3)),
+        ),
+        (
+            "The function 'nll_loss2d_forward' is not differentiable with respect to argument 'weight'",
+            lambda: F.nll_loss(
+                leaf(1, 2, 1, 1), torch.zeros(1, 1, 1, dtype=torch.int64), weight=leaf(2)
+            ),
+        ),
+        (
+            "silu does not support automatic differentiation for outputs with complex dtype",
+            lambda: F.silu(leaf(3, dtype=torch.complex128)),
+        ),
+        (
+            "the derivative for 'igamma: input' is not implemented",
+            lambda: torch.igamma(leaf(3).abs(), leaf(3).abs()).sum().backward(),
+        ),
+        (
+            "the derivative for '_unique2' is not implemented",
+            lambda: torch.unique(leaf(3)).sum().backward(),
+        ),
+        (
+            "linalg_eigh_backward: The eigenvectors in the complex case",
+            lambda: torch.linalg.eigh(leaf(3, 3, dtype=torch.complex128))[1].real.sum().backward(),
+        ),
+    ],
+)
+def test_what_has_no_gradient_says_so_as_pytorch_does(text, call):
+    with pytest.raises((RuntimeError, NotImplementedError), match=text):
+        call()
+
+
+def test_weights_of_a_depthwise_convolution_may_lie_inside_other_memory():
+    both = torch.randn(4, 1, 3, 3, 2, dtype=torch.float64)
+    x, g = leaf(2, 4, 6, 6), torch.randn(2, 4, 4, 4, dtype=torch.float64)
+    inside, apart = (F.conv2d(x, w, groups=4) for w in (both[..., 1], both[..., 1].contiguous()))
+    grads = [torch.autograd.grad(y, x, g)[0] for y in (inside, apart)]
+    torch.testing.assert_close(*grads)
+
+
+def test_gradients_by_statistics():
+    """Means and deviations that group_norm gives back have gradients, too."""
+    x, w = leaf(2, 4, 3), leaf(4)
+
+    def function():
+        return list(torch.native_group_norm(x, w, None, 2, 4, 3, 2, 1e-5))
+
+    agree(derivatives.slopes(function, [x, w]))
+    agree(derivatives.slopes(*derivatives.twice(function, [x, w])), rel=1e-3)

@@ -92,7 +92,9 @@ pub static OPS: &[OpDef] = &[
         "A copy in another dtype or on another device.",
     )
     .samples("f32[2, 3], dtype=f64; i64[3], dtype=b8")
-    .grad("ToCopyBackward0 | self: grad.to(dtype=self.dtype, device=self.device); jvp: linear")
+    .grad(
+        "ToCopyBackward0 | self: _grad.converted_back(grad, self.dtype, self.device); jvp: linear",
+    )
     .batch(Batch::Lead),
     kernel(
         "fill",
@@ -112,7 +114,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4], value=3; b8[3, 4], value=True")
     .overlaps()
-    .grad("self: zeros_like(grad)")
+    .grad("in place FillBackward2 | self: zeros_like(grad)")
     .batch(Batch::Lead),
     compose(
         "fill#tensor",
@@ -195,7 +197,8 @@ pub static OPS: &[OpDef] = &[
         conj_physical,
         "The complex conjugate, computed at once; real tensors are returned as they are.",
     )
-    .samples("f32[3, 4]; b8[3, 4]"),
+    .samples("f32[3, 4]; b8[3, 4]")
+    .grad("in place ConjPhysicalBackward1 | self: grad.conj_physical()"),
 ];
 
 /// A result like `t`, dense in its order.

@@ -63,6 +63,7 @@ pub mod f {
     pub use super::grad::pool::calls::*;
     pub use super::grad::products::calls::*;
     pub use super::grad::reduce::calls::*;
+    pub use super::grad::reflections::calls::*;
     pub use super::grad::resize::calls::*;
     pub use super::grad::softmax::calls::*;
     pub use super::grad::special::calls::*;
@@ -110,7 +111,9 @@ pub mod f {
     pub use super::nn::max_pool::calls::*;
     pub use super::nn::norm::calls::*;
     pub use super::nn::recurrent::calls::*;
+    pub use super::nn::reduced_loss::calls::*;
     pub use super::nn::resize::calls::*;
+    pub use super::nn::response::calls::*;
     pub use super::nn::unpool::calls::*;
     pub use super::pointwise::binary::calls::*;
     pub use super::pointwise::bounds::calls::*;
@@ -146,6 +149,7 @@ static FAMILIES: &[&[OpDef]] = &[
     grad::pointwise::OPS,
     grad::products::OPS,
     grad::reduce::OPS,
+    grad::reflections::OPS,
     grad::special::OPS,
     grad::spectral::OPS,
     grad::tangent::OPS,
@@ -176,6 +180,7 @@ static FAMILIES: &[&[OpDef]] = &[
     random::OPS,
     nn::ctc::OPS,
     nn::recurrent::OPS,
+    nn::reduced_loss::OPS,
     index::along::OPS,
     index::slices::OPS,
     index::scatter::OPS,
@@ -219,6 +224,7 @@ static FAMILIES: &[&[OpDef]] = &[
     nn::fractional_pool::OPS,
     nn::adaptive_pool::OPS,
     nn::resize::OPS,
+    nn::response::OPS,
     nn::grid::OPS,
     nn::attention::OPS,
     linalg::solve::OPS,

@@ -25,7 +25,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|_a, outs, g| advance(UNIFORM, outs, g), &[Tensor], &mut Generator))),
         "Uniform random numbers from 0 (included) to 1 (excluded).",
-    ).samples("[2, 3], device=dev; [4], dtype=f64, device=dev"),
+    ).samples("[2, 3], device=dev; [4], dtype=f64, device=dev").no_grad(),
     kernel(
         "randn",
         "(int[*] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -38,7 +38,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|_a, outs, g| advance(NORMAL, outs, g), &[Tensor], &mut Generator))),
         "Random numbers of the standard normal distribution.",
-    ).samples("(10,), dtype=f32, device=dev"),
+    ).samples("(10,), dtype=f32, device=dev").no_grad(),
     kernel(
         "randint",
         "(int high, int[] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -51,7 +51,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(range(0, a.high), outs, g), &[Tensor], &mut Generator))),
         "Random integers from 0 up to but not including `high`.",
-    ).samples("10, (), device=dev; 10, (5,), dtype=i16, device=dev"),
+    ).samples("10, (), device=dev; 10, (5,), dtype=i16, device=dev").no_grad(),
     kernel(
         "randint#low",
         "(int low, int high, int[] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -64,7 +64,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(range(a.low, a.high), outs, g), &[Tensor], &mut Generator))),
         "Random integers from `low` up to but not including `high`.",
-    ).samples("2, 10, (5,), device=dev; 2, 10, (5,), dtype=u8, device=dev"),
+    ).samples("2, 10, (5,), device=dev; 2, 10, (5,), dtype=u8, device=dev").no_grad(),
     kernel(
         "rand_like",
         "(Tensor self, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
@@ -146,7 +146,7 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "A random permutation of 0 to n - 1.",
-    ).samples("5, device=dev; 3, dtype=i32, device=dev"),
+    ).samples("5, device=dev; 3, dtype=i32, device=dev").no_grad(),
     kernel(
         "normal#size",
         "(float mean, float std, int[] size, *, Generator? generator=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -159,7 +159,7 @@ pub static OPS: &[OpDef] = &[
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Normal { mean: a.mean, std: a.std }, outs, g), &[Tensor], &mut Generator))),
         "Normal random numbers.",
-    ).samples("0.3, 1.6, [2, 2, 2], dtype=f16, layout=strided, device=dev"),
+    ).samples("0.3, 1.6, [2, 2, 2], dtype=f16, layout=strided, device=dev").no_grad(),
     kernel(
         "normal#inplace",
         "(Tensor self, float mean=0, float std=1, *, Generator? generator=None)",

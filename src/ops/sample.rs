@@ -29,7 +29,7 @@ pub static OPS: &[OpDef] = &[
         ))),
         "Normal random numbers with a mean and a standard deviation for each element.",
     ).samples("f32[()], f32[()]")
-    .grad("mean: zeros_like(grad); std: zeros_like(grad)"),
+    .grad("NormalBackward3 | mean: zeros_like(grad); std: zeros_like(grad)"),
     kernel(
         "normal#mean",
         "(Tensor mean, float std=1, *, Generator? generator=None)",
@@ -46,7 +46,7 @@ pub static OPS: &[OpDef] = &[
         ))),
         "Normal random numbers with a mean for each element.",
     ).samples("f32[3, 4], 2.7")
-    .grad("mean: zeros_like(grad)"),
+    .grad("NormalBackward1 | mean: zeros_like(grad)"),
     kernel(
         "normal#std",
         "(float mean, Tensor std, *, Generator? generator=None)",
@@ -63,7 +63,7 @@ pub static OPS: &[OpDef] = &[
         ))),
         "Normal random numbers with a standard deviation for each element.",
     ).samples("0.0, f32[3].pos")
-    .grad("std: zeros_like(grad)"),
+    .grad("NormalBackward2 | std: zeros_like(grad)"),
     kernel(
         "bernoulli",
         "(Tensor self, *, Generator? generator=None)",

@@ -228,7 +228,7 @@ def copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
 
 @by_hand
 def _safe_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
-    return torch.softmax(self, dim, dtype=dtype)
+    return row("_safe_softmax", self, dim, dtype)
 
 
 @by_hand

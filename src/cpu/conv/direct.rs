@@ -53,7 +53,8 @@ pub(super) fn turned(
     };
     let taps = g.window.iter().product::<usize>() as i64;
     let shape = Dims::from([g.outputs as i64, taps]);
-    let w = copy::dense(w, w.dtype())?.view_with(shape.clone(), [taps, 1].into(), w.offset());
+    let w = copy::dense(w, w.dtype())?;
+    let w = w.view_with(shape.clone(), [taps, 1].into(), w.offset());
     let back = Tensor::empty(&shape, w.dtype(), Device::CPU)?;
     for i in 0..taps {
         copy::copy(&back.narrowed(1, i, 1), &w.narrowed(1, taps - 1 - i, 1))?;

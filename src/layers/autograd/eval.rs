@@ -45,8 +45,8 @@ pub struct Env<'e> {
     pub needs: &'e [bool],
     /// The tangents of the parameters.
     pub tangents: &'e [Val],
-    /// The name of what is differentiated, where there is no derivative.
-    pub input: &'e str,
+    /// The row's name, where there is no derivative.
+    pub row: &'e str,
 }
 
 impl Val {
@@ -289,10 +289,10 @@ impl Env<'_> {
                 };
                 self.eval(chosen)?
             }
-            Expr::Refused => bail!(
+            Expr::Refused(what) => bail!(
                 NotImplemented,
                 "the derivative for '{}' is not implemented.",
-                self.input
+                what.as_deref().unwrap_or(self.row)
             ),
         })
     }

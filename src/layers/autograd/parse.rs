@@ -42,8 +42,8 @@ pub enum Expr {
     Binary(Binary, Box<Expr>, Box<Expr>),
     /// `a if c else b`, as c, a, b.
     If(Box<[Expr; 3]>),
-    /// There is no derivative: PyTorch's text says so when it is asked for.
-    Refused,
+    /// There is no derivative, of the row (or what PyTorch calls it); its text says so when it is asked for.
+    Refused(Option<String>),
 }
 
 /// The rows of one name, in the order of the table.
@@ -349,7 +349,7 @@ impl<'t, 's> Parser<'t, 's> {
             "False" => return Ok(Expr::Number(Scalar::Bool(false))),
             "grad" => return Ok(Expr::Grad(0)),
             "needs" => return Ok(Expr::Needs),
-            "refused" => return Ok(Expr::Refused),
+            "refused" => return self.refused(),
             "grads" if !self.sign("[") => return Ok(Expr::Grads),
             "grads" => {
                 let i = self.number()?;
@@ -377,6 +377,19 @@ impl<'t, 's> Parser<'t, 's> {
         self.need("(")?;
         let (args, kwargs) = self.arguments()?;
         self.call(&path, args, kwargs)
+    }
+
+    /// `refused`, or `refused('what')`.
+    fn refused(&mut self) -> Parsed<Expr> {
+        if !self.sign("(") {
+            return Ok(Expr::Refused(None));
+        }
+        let what = self.choice()?;
+        self.need(")")?;
+        match what {
+            Expr::Word(what) => Ok(Expr::Refused(Some(what))),
+            _ => self.wrong("a word expected"),
+        }
     }
 
     fn list(&mut self, end: &str) -> Parsed<Vec<Expr>> {

@@ -5,7 +5,7 @@ use super::rule::{Asked, Of, Rule, Slot};
 use super::saved::{FREED, From, Saved};
 use crate::ops::{Arg, Args, Op, Ret};
 use crate::tensor::{Backward, Edge, Grads, Link, link::lock};
-use crate::{DType, Result, Tensor, bail, mode};
+use crate::{DType, Result, Tensor, bail, ensure, mode};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -49,12 +49,29 @@ fn differentiable(d: DType) -> bool {
     d.is_float() || d.is_complex()
 }
 
+/// Refuses a call where an input wants a gradient that may not.
+fn check_fixed(args: &Args<'_>, rule: &Rule) -> Result<()> {
+    for (i, who) in &rule.fixed {
+        if let Arg::Tensor(t) = &args.values[*i] {
+            ensure!(
+                !t.requires_grad(),
+                Runtime,
+                "The function '{}' is not differentiable with respect to argument '{}'. This input cannot have requires_grad True.",
+                Rule::refusal(who.as_deref(), args),
+                args.op.schema.params[*i].name
+            );
+        }
+    }
+    Ok(())
+}
+
 impl Before {
     /// Looks at the inputs of a call; nothing if none of them wants a gradient.
     ///
     /// # Errors
     /// If a tensor cannot be saved.
     pub fn look(args: &Args<'_>, rule: &'static Rule, written: bool) -> Result<Option<Self>> {
+        check_fixed(args, rule)?;
         let overload = rule.overload(args) > 0;
         let mut starts = SmallVec::new();
         let mut edges: SmallVec<[Option<Edge>; 2]> = SmallVec::new();
@@ -81,7 +98,7 @@ impl Before {
         }
         let mut before = Self {
             rule,
-            name: rule.name(args),
+            name: rule.name(args, written),
             starts,
             edges,
             slots: SmallVec::new(),
@@ -164,6 +181,13 @@ impl Before {
                 }
             };
         }
+        let complex = |r: &u16| ret[usize::from(*r)].dtype().is_complex();
+        ensure!(
+            !(self.rule.real && results.iter().any(complex)),
+            Runtime,
+            "{} does not support automatic differentiation for outputs with complex dtype.",
+            op.public_name()
+        );
         let recorded = Recorded {
             op,
             rule: self.rule,
@@ -284,17 +308,16 @@ impl Backward for Recorded {
         for clause in &self.rule.clauses {
             let wanted = |i: &usize| edges[self.span(*i)].iter().any(Option::is_some);
             let needs: SmallVec<[bool; 4]> = clause.inputs.iter().map(wanted).collect();
-            let Some(first) = needs.iter().position(|n| *n) else {
+            if !needs.contains(&true) {
                 continue;
-            };
-            let param = self.rule.inputs[clause.inputs[first]];
+            }
             let env = Env {
                 grads: &by_result,
                 outs: &outs,
                 slots: &slots,
                 needs: &needs,
                 tangents: &[],
-                input: self.op.schema.params[param].name,
+                row: self.op.public_name(),
             };
             let value = env.eval(&clause.expr)?;
             self.put(&mut made, &clause.inputs, value)?;

@@ -12,7 +12,13 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub struct Rule {
     /// The names of its nodes: `MulBackward0`; others for calls whose last, or first, operand is a number.
-    pub names: Vec<String>,
+    names: Vec<String>,
+    /// The name of the node of a call in place, where it is another.
+    written: Option<String>,
+    /// The parameters that may not want a gradient, and what the function is called that says so.
+    pub fixed: Vec<(usize, Option<String>)>,
+    /// Complex results have none.
+    pub real: bool,
     /// The parameters that have a gradient, in the order of the schema.
     pub inputs: Vec<usize>,
     /// What computes the gradients.
@@ -235,16 +241,13 @@ impl Rule {
     /// # Errors
     /// What is wrong with it.
     pub fn read(op: &'static Op, text: &'static str) -> Result<Self, String> {
-        let (names, text) = match text.split_once('|') {
-            Some((names, rest)) => {
-                let names = names.split('/').map(|n| n.trim().to_owned());
-                (names.collect(), rest)
-            }
-            None => (vec![format!("{}Backward0", camel(family_name(op)))], text),
-        };
+        let (said, text) = text.split_once('|').unwrap_or(("", text));
+        let (names, written) = names(op, said);
         let mut slots = Slots::new(&op.schema);
         let mut clauses = Vec::new();
         let mut named = Vec::new();
+        let mut fixed = Vec::new();
+        let mut real = false;
         let mut tangent = Tangent::Derived;
         for part in text.split(';').map(str::trim).filter(|p| !p.is_empty()) {
             let (names, expr) = part
@@ -263,10 +266,18 @@ impl Rule {
                 };
                 continue;
             }
+            if names.trim() == "complex" && expr.trim() == "never" {
+                real = true;
+                continue;
+            }
             let mut inputs = Vec::new();
             for name in names.split(',').map(str::trim) {
                 let i = op.schema.position(name);
                 inputs.push(i.ok_or_else(|| format!("'{name}' is no parameter"))?);
+            }
+            if let Some(who) = never(expr.trim()) {
+                fixed.extend(inputs.into_iter().map(|i| (i, who.clone())));
+                continue;
             }
             slots.clause = clauses.len();
             let expr = Parser::expression(expr, &mut slots, rows)?;
@@ -283,6 +294,9 @@ impl Rule {
         results.dedup();
         Ok(Self {
             names,
+            written,
+            fixed,
+            real,
             inputs: named,
             clauses,
             slots: slots.list,
@@ -309,14 +323,26 @@ impl Rule {
         if which < self.names.len() { which } else { 0 }
     }
 
-    /// The name of the node of a call.
+    /// The name of the node of a call; `in_place`: of one that writes its first argument.
     #[must_use]
-    pub fn name(&'static self, args: &Args<'_>) -> Cow<'static, str> {
-        let name = &self.names[self.overload(args)];
+    pub fn name(&'static self, args: &Args<'_>, in_place: bool) -> Cow<'static, str> {
+        let name = match &self.written {
+            Some(name) if in_place => name,
+            _ => &self.names[self.overload(args)],
+        };
         if name.contains('{') {
             return Cow::Owned(filled(name, args));
         }
         Cow::Borrowed(name)
+    }
+
+    /// What a function is called that refuses an input which wants a gradient.
+    #[must_use]
+    pub fn refusal(who: Option<&str>, args: &Args<'_>) -> String {
+        match who {
+            Some(name) => filled(name, args),
+            None => args.op.public_name().to_owned(),
+        }
     }
 
     /// Whether a slot is filled, if only some inputs want a gradient.
@@ -326,6 +352,27 @@ impl Rule {
             None => slot.used(),
         }
     }
+}
+
+/// What nodes are called, and those of calls in place: `A / B / C, in place D`. Without a word it follows from the row's name.
+fn names(op: &Op, said: &str) -> (Vec<String>, Option<String>) {
+    let (said, written) = match said.split_once("in place ") {
+        Some((said, written)) => (said.trim_end().trim_end_matches(','), Some(written)),
+        None => (said, None),
+    };
+    let names = if said.trim().is_empty() {
+        vec![format!("{}Backward0", camel(family_name(op)))]
+    } else {
+        said.split('/').map(|n| n.trim().to_owned()).collect()
+    };
+    (names, written.map(|w| w.trim().to_owned()))
+}
+
+/// `never`, or `never('name')`.
+fn never(expr: &str) -> Option<Option<String>> {
+    let name = expr.strip_prefix("never")?;
+    let name = name.strip_prefix("('").and_then(|n| n.strip_suffix("')"));
+    Some(name.map(str::to_owned))
 }
 
 /// The results whose gradients an expression names.

@@ -61,6 +61,9 @@ pub fn of_results(
     if nrs.is_empty() || !rule.inputs.iter().any(|i| some(&tangents[*i])) {
         return Ok(None);
     }
+    if rule.fixed.iter().any(|(i, _)| some(&tangents[*i])) {
+        return Err(missing(args.op));
+    }
     let dual = Dual {
         rule,
         args,
@@ -118,7 +121,7 @@ impl Dual<'_, '_> {
             slots,
             needs: &[],
             tangents: &tangents,
-            input: "",
+            row: self.args.op.public_name(),
         };
         match env.eval(expr)? {
             Val::Tensor(t) => Ok(vec![Some(t)]),
@@ -269,7 +272,7 @@ impl Dual<'_, '_> {
         grads: &[Option<Tensor>],
         needs: &[bool],
     ) -> Result<Val> {
-        if matches!(clause.expr, Expr::Refused) {
+        if matches!(clause.expr, Expr::Refused(_)) {
             return Err(missing(self.args.op));
         }
         let outs: Vec<Meta> = self.results.iter().map(|t| Meta::of(t)).collect();
@@ -279,7 +282,7 @@ impl Dual<'_, '_> {
             slots,
             needs,
             tangents: &[],
-            input: "",
+            row: self.args.op.public_name(),
         };
         env.eval(&clause.expr)
     }

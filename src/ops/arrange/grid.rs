@@ -138,9 +138,13 @@ fn combinations(a: &calls::Combinations) -> Result<Tensor> {
         return f::new_empty(t, &[0]);
     }
     let rows = choices(t.shape()[0], r, a.with_replacement);
-    let index = Tensor::from_slice(&rows, &[rows.len() as i64])?;
-    let flat = f::index_select(t, 0, &index)?;
-    f::reshape(&flat, &[rows.len() as i64 / r, r])
+    let count = rows.len() as i64 / r;
+    let index = Tensor::from_slice(&rows, &[count, r])?;
+    let columns = f::Unbind::new(&index).dim(1).call()?;
+    let picked = columns.iter().map(|c| f::index_select(t, 0, c));
+    f::Stack::new(&picked.collect::<Result<Vec<_>>>()?)
+        .dim(1)
+        .call()
 }
 
 /// All ascending choices of `r` of `n` places, one after another.

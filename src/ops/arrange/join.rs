@@ -7,6 +7,7 @@ use crate::ops::core::op::{F, FM, O, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::core::typed::Tensors;
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
+use crate::ops::view::part::chunk_size;
 use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, err, kernels};
 use smallvec::SmallVec;
 use torchlike_macros::operators;
@@ -181,11 +182,21 @@ pub static OPS: &[OpDef] = &[
         "unsafe_chunk",
         "(Tensor self, int chunks, int dim=0) -> Tensor[]",
         FM,
-        |a| f::Chunk::new(a.input, a.chunks).dim(a.dim).call(),
+        unsafe_chunk,
         "As `chunk`.",
     )
     .samples("f32[3, 4], 2; c64[3, 4], 2; f32[3, 4], 5, 1"),
 ];
+
+fn unsafe_chunk(a: &calls::UnsafeChunk) -> Result<Vec<Tensor>> {
+    match chunk_size(a.input, a.chunks, a.dim)? {
+        (0, d) => {
+            let none = vec![0; a.chunks as usize];
+            f::UnsafeSplitWithSizes::new(a.input, &none).dim(d).call()
+        }
+        (size, d) => f::UnsafeSplit::new(a.input, size).dim(d).call(),
+    }
+}
 
 /// A tensor that PyTorch's cat skips whatever its dimension: one of shape `[0]`.
 fn skipped(t: &Tensor) -> bool {

@@ -2,9 +2,10 @@
 
 use crate::dims::{self, MemoryFormat};
 use crate::ops::arrange::join::suggested_format;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::{Dims, Result, Tensor, bail, cpu, ensure, err};
+use crate::{Dims, Result, Tensor, bail, cpu, ensure, err, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -169,7 +170,44 @@ fn pad(a: &calls::NnFunctionalPad) -> Result<Tensor> {
         NotImplemented,
         "Unrecognised padding mode {mode}"
     );
+    if mode == "circular" && t.requires_grad() && mode::grad_enabled() {
+        return recorded_circular(t, pad);
+    }
     f::_pad_mode(t, pad, mode)
+}
+
+/// Circular padding as the copies that its gradient is made of: the tensor itself, then what lies around it.
+fn recorded_circular(t: &Tensor, pad: &[i64]) -> Result<Tensor> {
+    check_pad(t, pad)?;
+    let shape = padded(t.shape(), pad)?;
+    check_circular(t, pad, &shape)?;
+    let out = f::new_empty(t, &shape)?;
+    let part = |t: &Tensor, d: usize, start: i64, end: i64| {
+        f::Slice::new(t).dim(d as i64).start(start).end(end).call()
+    };
+    let pairs: Vec<(usize, i64, i64)> = pad
+        .chunks(2)
+        .enumerate()
+        .map(|(k, pair)| (t.ndim() - 1 - k, pair[0], pair[1]))
+        .rev()
+        .collect();
+    let (mut to, mut from) = (out.clone(), t.clone());
+    for &(d, left, right) in &pairs {
+        to = part(&to, d, left.max(0), shape[d] - right.max(0))?;
+        from = part(&from, d, (-left).max(0), t.shape()[d] - (-right).max(0))?;
+    }
+    helpers::copy_(&to, &from)?;
+    for &(d, left, right) in &pairs {
+        let end = shape[d] - right.max(0);
+        if left > 0 {
+            helpers::copy_(&part(&out, d, 0, left)?, &part(&out, d, end - left, end)?)?;
+        }
+        if right > 0 {
+            let first = part(&out, d, left.max(0), left.max(0) + right)?;
+            helpers::copy_(&part(&out, d, end, shape[d])?, &first)?;
+        }
+    }
+    Ok(out)
 }
 
 /// One to three dimensions that are padded, after one or two that are not.

@@ -40,7 +40,8 @@ pub static OPS: &[OpDef] = &[
         body!(interleave, write_interleave),
         "Each position as often as its number says.",
     )
-    .samples("i64([1, 0, 3])"),
+    .samples("i64([1, 0, 3])")
+    .no_grad(),
     compose(
         "repeat_interleave#int",
         "(Tensor self, int repeats, int? dim=None, *, int? output_size=None)",

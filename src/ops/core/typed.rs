@@ -340,6 +340,17 @@ pub fn in_place(args: &Args) -> Result<()> {
     dispatch::call(Call::in_place(args)?).map(drop)
 }
 
+/// Calls in place; gives what its target has become, which for a view is another look at it.
+///
+/// # Errors
+/// What the call reports.
+pub fn changed(args: &Args) -> Result<Tensor> {
+    match dispatch::call(Call::in_place(args)?)? {
+        Ret::Same(i) => Ok(args.tensor(i)?.clone()),
+        ret => ret.one(),
+    }
+}
+
 /// Calls with `out=`.
 ///
 /// # Errors

@@ -17,21 +17,21 @@ pub static OPS: &[OpDef] = &[
         F | O,
         body!(|a| Steps { start: Scalar::Int(0), end: a.end, step: Scalar::Int(1), half_open: true }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| via_host(&outs[0], |host| found.fill(host))),
         "Numbers from 0 up to `end`.",
-    ).samples("3, dtype=f32, device=dev"),
+    ).samples("3, dtype=f32, device=dev").no_grad(),
     kernel(
         "arange#start",
         "(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
         body!(|a| Steps { start: a.start, end: a.end, step: a.step, half_open: true }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| via_host(&outs[0], |host| found.fill(host))),
         "Numbers from `start` up to `end`.",
-    ).samples("1, 1, 1, dtype=f32, device=dev"),
+    ).samples("1, 1, 1, dtype=f32, device=dev").no_grad(),
     kernel(
         "range",
         "(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
         body!(|a| Steps { start: a.start, end: a.end, step: a.step, half_open: false }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| via_host(&outs[0], |host| found.fill(host))),
         "Numbers from `start` to `end` inclusive.",
-    ).samples("0, 4, dtype=f32, device=dev; 1.0, 3.0, 0.5, device=dev"),
+    ).samples("0, 4, dtype=f32, device=dev; 1.0, 3.0, 0.5, device=dev").no_grad(),
     kernel(
         "linspace",
         "(Operand start, Operand end, int steps, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -39,7 +39,7 @@ pub static OPS: &[OpDef] = &[
         body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device), |a, _, outs| space(&outs[0], a.start, a.end, None), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, None))),
         "Evenly spaced numbers.",
     ).samples("f32[()], -3, 0, dtype=c128, device=dev")
-    .grad("start: refused; end: refused"),
+    .no_grad(),
     kernel(
         "logspace",
         "(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -47,7 +47,7 @@ pub static OPS: &[OpDef] = &[
         body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device), |a, _, outs| space(&outs[0], a.start, a.end, Some(a.base)), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, Some(a.base)))),
         "Powers of a base at evenly spaced exponents.",
     ).samples("1, 3, 1, 2.0, device=dev; 0, 0, 0, 2.0, dtype=u8, device=dev")
-    .grad("start: refused; end: refused"),
+    .no_grad(),
 ];
 
 fn show(s: Scalar) -> String {

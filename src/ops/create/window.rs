@@ -24,7 +24,7 @@ pub static OPS: &[OpDef] = &[
             |_, window, outs| window.fill(&outs[0]),
         ),
         "A triangle that begins and ends with 0.",
-    ).samples("16, device=dev; 1, sym=False, device=dev, dtype=f32"),
+    ).samples("16, device=dev; 1, sym=False, device=dev, dtype=f32").no_grad(),
     kernel(
         "signal.windows.blackman",
         "(int M, *, bool sym=True, dtype? dtype=None, layout? layout=None, device? device=None, bool? requires_grad=False)",
@@ -39,7 +39,7 @@ pub static OPS: &[OpDef] = &[
             |_, window, outs| window.fill(&outs[0]),
         ),
         "Three cosines with weights by Blackman.",
-    ).samples("16, device=dev; 1, sym=False, device=dev, dtype=f32"),
+    ).samples("16, device=dev; 1, sym=False, device=dev, dtype=f32").no_grad(),
     kernel(
         "signal.windows.cosine",
         "(int M, *, bool sym=True, dtype? dtype=None, layout? layout=None, device? device=None, bool? requires_grad=False)",
@@ -54,7 +54,7 @@ pub static OPS: &[OpDef] = &[
             |_, window, outs| window.fill(&outs[0]),
         ),
         "Half a period of a sine.",
-    ).samples("32, device=dev; 0, sym=False, device=dev, dtype=f32"),
+    ).samples("32, device=dev; 0, sym=False, device=dev, dtype=f32").no_grad(),
     kernel(
         "signal.windows.exponential",
         "(int M, *, float? center=None, float tau=1.0, bool sym=True, dtype? dtype=None, layout? layout=None, device? device=None, bool? requires_grad=False)",
@@ -72,7 +72,7 @@ pub static OPS: &[OpDef] = &[
             |_, window, outs| window.fill(&outs[0]),
         ),
         "An exponential that falls to both sides.",
-    ).samples("256, tau=10, device=dev; 8, sym=False, center=4, tau=0.5, device=dev"),
+    ).samples("256, tau=10, device=dev; 8, sym=False, center=4, tau=0.5, device=dev").no_grad(),
     kernel(
         "signal.windows.gaussian",
         "(int M, *, float std=1.0, bool sym=True, dtype? dtype=None, layout? layout=None, device? device=None, bool? requires_grad=False)",
@@ -87,7 +87,7 @@ pub static OPS: &[OpDef] = &[
             |_, window, outs| window.fill(&outs[0]),
         ),
         "A bell curve.",
-    ).samples("16, std=1.2, device=dev; 0, sym=False, device=dev, dtype=f32, std=1.92"),
+    ).samples("16, std=1.2, device=dev; 0, sym=False, device=dev, dtype=f32, std=1.92").no_grad(),
     kernel(
         "signal.windows.general_cosine",
         "(int M, *, float[] a, bool sym=True, dtype? dtype=None, layout? layout=None, device? device=None, bool? requires_grad=False)",
@@ -102,7 +102,7 @@ pub static OPS: &[OpDef] = &[
             |_, window, outs| window.fill(&outs[0]),
         ),
         "A sum of cosines.",
-    ).samples("16, a=[0.46, 0.54], device=dev; 1, sym=False, device=dev, dtype=f32, a=[0.54, 0.46]"),
+    ).samples("16, a=[0.46, 0.54], device=dev; 1, sym=False, device=dev, dtype=f32, a=[0.54, 0.46]").no_grad(),
     kernel(
         "signal.windows.general_hamming",
         "(int M, *, float alpha=0.54, bool sym=True, dtype? dtype=None, layout? layout=None, device? device=None, bool? requires_grad=False)",
@@ -117,7 +117,7 @@ pub static OPS: &[OpDef] = &[
             |_, window, outs| window.fill(&outs[0]),
         ),
         "A raised cosine.",
-    ).samples("2, device=dev, dtype=f32; 2, sym=False, device=dev, dtype=f32"),
+    ).samples("2, device=dev, dtype=f32; 2, sym=False, device=dev, dtype=f32").no_grad(),
     kernel(
         "signal.windows.hamming",
         "(int M, *, bool sym=True, dtype? dtype=None, layout? layout=None, device? device=None, bool? requires_grad=False)",
@@ -132,7 +132,7 @@ pub static OPS: &[OpDef] = &[
             |_, window, outs| window.fill(&outs[0]),
         ),
         "A cosine raised as by Hamming.",
-    ).samples("32, device=dev; 0, sym=False, device=dev, dtype=f32"),
+    ).samples("32, device=dev; 0, sym=False, device=dev, dtype=f32").no_grad(),
     kernel(
         "signal.windows.hann",
         "(int M, *, bool sym=True, dtype? dtype=None, layout? layout=None, device? device=None, bool? requires_grad=False)",
@@ -147,7 +147,7 @@ pub static OPS: &[OpDef] = &[
             |_, window, outs| window.fill(&outs[0]),
         ),
         "A cosine raised to touch 0.",
-    ).samples("32, device=dev; 3, sym=False, device=dev, dtype=f32"),
+    ).samples("32, device=dev; 3, sym=False, device=dev, dtype=f32").no_grad(),
     kernel(
         "signal.windows.kaiser",
         "(int M, *, float beta=12.0, bool sym=True, dtype? dtype=None, layout? layout=None, device? device=None, bool? requires_grad=False)",
@@ -162,7 +162,7 @@ pub static OPS: &[OpDef] = &[
             |_, window, outs| window.fill(&outs[0]),
         ),
         "Kaiser's window of Bessel functions.",
-    ).samples("32, beta=30, device=dev; 16, sym=False, beta=12, device=dev"),
+    ).samples("32, beta=30, device=dev; 16, sym=False, beta=12, device=dev").no_grad(),
     kernel(
         "signal.windows.nuttall",
         "(int M, *, bool sym=True, dtype? dtype=None, layout? layout=None, device? device=None, bool? requires_grad=False)",
@@ -177,7 +177,7 @@ pub static OPS: &[OpDef] = &[
             |_, window, outs| window.fill(&outs[0]),
         ),
         "Four cosines with weights by Nuttall.",
-    ).samples("32, device=dev; 1, sym=False, device=dev, dtype=f32"),
+    ).samples("32, device=dev; 1, sym=False, device=dev, dtype=f32").no_grad(),
 ];
 
 /// The form of a window.

@@ -174,7 +174,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Tanh "_grad.tanh_backward", 2, same, 0, "a * conj_(T(1) - b * b)", "(Tensor grad_output, Tensor output)", "The gradient of tanh.").grad("grad_output: tanh_backward(grad, output.conj()); output: grad.conj() * grad_output * (-2 * output).conj()"),
     map_row!(Threshold "_grad.threshold_backward", 2, same, typed!(threshold_ctx, DType), 0, "b <= f0 ? T(0) : a", "(Tensor grad_output, Tensor self, Scalar threshold)", "The gradient of threshold, and of relu.").lies(Lies::GradientLast).samples("f32[3, 4], f32[3, 4], 0; bf16[3, 4], bf16[3, 4], 0.5; i64[3], i64[3], 1").grad("grad_output: threshold_backward(grad, self, threshold); self: zeros_like(grad)"),
     map_row!(Gelu "_grad.gelu_backward#none", 2, same, 0, "a * (T(0.5) * (T(1) + erf(b * T(0.70710678118654752440))) + b * T(0.39894228040143267794) * exp(T(-0.5) * b * b))", "(Tensor grad_output, Tensor self)", "The gradient of gelu.").grad("grad_output: gelu_backward(grad, self, approximate='none'); self: grad * grad_output * (2 - self * self) * 0.3989422804014327 * exp(self * self * -0.5)"),
-    map_row!(GeluTanh "_grad.gelu_backward#tanh", 2, same, 0, "gelu_tanh_backward_(a, b)", "(Tensor grad_output, Tensor self)", "The gradient of gelu's tanh approximation."),
+    map_row!(GeluTanh "_grad.gelu_backward#tanh", 2, same, 0, "gelu_tanh_backward_(a, b)", "(Tensor grad_output, Tensor self)", "The gradient of gelu's tanh approximation.").through(typed!(gelu_tanh)),
     compose(
         "_grad.gelu_backward",
         "(Tensor grad_output, Tensor self, *, str approximate='none')",
@@ -187,9 +187,9 @@ pub static OPS: &[OpDef] = &[
         "The gradient of gelu.",
     ).samples("f32[3, 4], f32[3, 4]; f64[3], f64[3], approximate='tanh'"),
     map_row!(Silu "_grad.silu_backward", 2, same, 0, "silu_backward_(a, b)", "(Tensor grad_output, Tensor self)", "The gradient of silu.").grad("grad_output: silu_backward(grad, self); self: grad * grad_output * sigmoid(self) * (1 - sigmoid(self)) * (2 + self * (1 - 2 * sigmoid(self)))"),
-    map_row!(Mish "_grad.mish_backward", 2, same, 0, "mish_backward_(a, b)", "(Tensor grad_output, Tensor self)", "The gradient of mish."),
+    map_row!(Mish "_grad.mish_backward", 2, same, 0, "mish_backward_(a, b)", "(Tensor grad_output, Tensor self)", "The gradient of mish.").through(typed!(mish)),
     map_row!(Elu "_grad.elu_backward#input", 2, same, typed!(|a, _| elu_ctx(a.alpha, a.scale, a.input_scale), DType), 0, "b <= T(0) ? a * f2 * f0 * exp(b * f2) : a * f1", "(Tensor grad_output, Tensor self, float alpha=1, float scale=1, float input_scale=1)", "The gradient of elu by its input.").grad("grad_output: elu_backward(grad, alpha, scale, input_scale, False, self); self: where(self.lt(0), grad * grad_output * (alpha * scale * input_scale * input_scale) * exp(self * input_scale), 0)"),
-    map_row!(EluResult "_grad.elu_backward#result", 2, same, typed!(|a, _| elu_ctx(a.alpha, a.scale, a.input_scale), DType), 0, "b <= T(0) ? a * f2 * (b + f0) : a * f1", "(Tensor grad_output, Tensor result, float alpha=1, float scale=1, float input_scale=1)", "The gradient of elu by its result."),
+    map_row!(EluResult "_grad.elu_backward#result", 2, same, typed!(|a, _| elu_ctx(a.alpha, a.scale, a.input_scale), DType), 0, "b <= T(0) ? a * f2 * (b + f0) : a * f1", "(Tensor grad_output, Tensor result, float alpha=1, float scale=1, float input_scale=1)", "The gradient of elu by its result.").grad("grad_output: elu_backward(grad, alpha, scale, input_scale, True, result); result: where(result.lt(0), grad * grad_output * input_scale, 0)"),
     compose(
         "_grad.elu_backward",
         "(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result)",
@@ -199,25 +199,26 @@ pub static OPS: &[OpDef] = &[
     ).samples("f32[3, 4], 1, 1, 1, False, f32[3, 4]; f64[3], 1.5, 1.1, 0.7, True, f64[3]"),
     map_row!(Hardtanh "_grad.hardtanh_backward", 2, same, typed!(hardtanh_ctx, DType), 0, "b > f0 && b < f1 ? a : T(0)", "(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val)", "The gradient of hardtanh.").samples("f32[3, 4], f32[3, 4], -1, 1").grad("grad_output: hardtanh_backward(grad, self, min_val, max_val); self: zeros_like(grad)"),
     map_row!(Hardswish "_grad.hardswish_backward", 2, same, 0, "b <= T(-3) ? T(0) : b < T(3) ? a * (b / T(3) + T(0.5)) : a", "(Tensor grad_output, Tensor self)", "The gradient of hardswish.").grad("grad_output: hardswish_backward(grad, self); self: where(self.gt(-3).logical_and(self.lt(3)), grad * grad_output / 3, 0)"),
-    map_row!(Hardsigmoid "_grad.hardsigmoid_backward", 2, same, 0, "b > T(-3) && b < T(3) ? a * T(1.0f / 6.0f) : T(0)", "(Tensor grad_output, Tensor self)", "The gradient of hardsigmoid.").grad("grad_output: hardsigmoid_backward(grad, self); self: zeros_like(grad)"),
+    map_row!(Hardsigmoid "_grad.hardsigmoid_backward", 2, same, 0, "b > T(-3) && b < T(3) ? a * T(1.0f / 6.0f) : T(0)", "(Tensor grad_output, Tensor self)", "The gradient of hardsigmoid.").refused(),
     map_row!(LeakyRelu "_grad.leaky_relu_backward", 2, same, typed!(leaky_relu_ctx, DType), 0, "b > T(0) ? a : a * f0", "(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result)", "The gradient of leaky relu.").lies(Lies::GradientLast).samples("f32[3, 4], f32[3, 4], 0.1, False").grad("grad_output: leaky_relu_backward(grad, self, negative_slope, False); self: zeros_like(grad)"),
     map_row!(Softplus "_grad.softplus_backward", 2, same, typed!(softplus_ctx, DType), 0, "b * f0 > f1 ? a : a * sigmoid_(b * f0)", "(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold)", "The gradient of softplus.").samples("f32[3, 4], f32[3, 4], 1, 20; f32[3], f32[3], 2.0, 0.5").grad("grad_output: softplus_backward(grad, self, beta, threshold); self: where((self * beta).gt(threshold), 0, grad * grad_output * beta * sigmoid(self * beta) * (1 - sigmoid(self * beta)))"),
     map_row!(Shrink "_grad.softshrink_backward", 2, same, typed!(|a, _| numbers([a.lambd]), DType), 0, "b >= -f0 && b <= f0 ? T(0) : a", "(Tensor grad_output, Tensor self, Scalar lambd)", "The gradient of softshrink.").samples("f32[3, 4], f32[3, 4], 0.5").grad("grad_output: softshrink_backward(grad, self, lambd); self: zeros_like(grad)"),
     map_row!(Shrink "_grad.hardshrink_backward", 2, same, typed!(|a, _| numbers([a.lambd]), DType), 0, "b >= -f0 && b <= f0 ? T(0) : a", "(Tensor grad_out, Tensor self, Scalar lambd)", "The gradient of hardshrink.").samples("f32[3, 4], f32[3, 4], 0.5").grad("grad_out: hardshrink_backward(grad, self, lambd); self: zeros_like(grad)"),
     // The buffer is exp(-|self|), which is faster made again than read.
     map_row!(LogSigmoid "_grad.log_sigmoid_backward", 2, same, 0, "a * sigmoid_(-b)", "(Tensor grad_output, Tensor self, Tensor buffer)", "The gradient of log_sigmoid.").samples("f32[3, 4], f32[3, 4], f32[3, 4]").grad("grad_output: log_sigmoid_backward(grad, self, buffer); self: -grad * grad_output * sigmoid(self) * (1 - sigmoid(self))"),
-    map_row!(Logit "_grad.logit_backward", 2, same, typed!(logit_ctx, DType), 0, "b < f0 || b > T(1) - f0 ? f1 : a / (b * (T(1) - b))", "(Tensor grad_output, Tensor self, float? eps=None)", "The gradient of logit.").samples("f32[3, 4], f32[3, 4].unit, 0.2; f64[3], f64[3]"),
-    map_row!(GluSelf "_grad.glu_backward#self", 2, same, 0, "a * sigmoid_(b)", "(Tensor grad_output, Tensor gate)", "The gradient of glu by its first half."),
-    map_row!(GluGate "_grad.glu_backward#gate", 3, same, 0, "(T(1) - sigmoid_(c)) * sigmoid_(c) * b * a", "(Tensor grad_output, Tensor self, Tensor gate)", "The gradient of glu by its second half."),
+    map_row!(Logit "_grad.logit_backward", 2, same, typed!(logit_ctx, DType), 0, "b < f0 || b > T(1) - f0 ? f1 : a / (b * (T(1) - b))", "(Tensor grad_output, Tensor self, float? eps=None)", "The gradient of logit.").samples("f32[3, 4], f32[3, 4].unit, 0.2; f64[3], f64[3]").through(typed!(logit)),
+    map_row!(GluSelf "_grad.glu_backward#self", 2, same, 0, "a * sigmoid_(b)", "(Tensor grad_output, Tensor gate)", "The gradient of glu by its first half.").grad("grad_output: glu_backward(grad, gate); gate: grad * grad_output * sigmoid(gate) * (1 - sigmoid(gate))"),
+    map_row!(GluGate "_grad.glu_backward#gate", 3, same, 0, "(T(1) - sigmoid_(c)) * sigmoid_(c) * b * a", "(Tensor grad_output, Tensor self, Tensor gate)", "The gradient of glu by its second half.").grad("grad_output: glu_backward(grad, self, gate); self: glu_backward(grad, grad_output, gate); gate: glu_backward(grad * grad_output, self, gate) * (1 - 2 * sigmoid(gate))"),
     compose(
         "_grad.glu_backward",
         "(Tensor grad_output, Tensor self, int dim)",
         0,
-        glu,
+        |a| glu(a, true),
         "The gradient of glu.",
-    ).samples("f32[3, 2], f32[3, 4], 1; f64[2, 3, 4], f64[4, 3, 4], 0"),
-    map_row!(PreluSelf "_grad.prelu_backward#self", 3, same, 0, "b > T(0) ? a : c * a", "(Tensor grad_output, Tensor self, Tensor weight)", "The gradient of prelu by its input.").lies(Lies::GradientLast),
-    map_row!(PreluWeight "_grad.prelu_backward#weight", 2, same, 0, "b > T(0) ? T(0) : b * a", "(Tensor grad_output, Tensor self)", "The gradient of prelu by its weight, at each element.").lies(Lies::GradientLast),
+    ).samples("f32[3, 2], f32[3, 4], 1; f64[2, 3, 4], f64[4, 3, 4], 0")
+    .through(typed!(|a: &calls::_GradGluBackward| glu(a, false).map(Ret::One))),
+    map_row!(PreluSelf "_grad.prelu_backward#self", 3, same, 0, "b > T(0) ? a : c * a", "(Tensor grad_output, Tensor self, Tensor weight)", "The gradient of prelu by its input.").lies(Lies::GradientLast).grad("grad_output: prelu_backward(grad, self, weight); self: zeros_like(grad); weight: where(self.gt(0), 0, grad * grad_output)"),
+    map_row!(PreluWeight "_grad.prelu_backward#weight", 2, same, 0, "b > T(0) ? T(0) : b * a", "(Tensor grad_output, Tensor self)", "The gradient of prelu by its weight, at each element.").lies(Lies::GradientLast).grad("grad_output: prelu_backward(grad, self); self: where(self.gt(0), 0, grad * grad_output)"),
     compose(
         "_grad._prelu_kernel_backward",
         "(Tensor grad_output, Tensor self, Tensor weight) -> (Tensor, Tensor)",
@@ -232,7 +233,7 @@ pub static OPS: &[OpDef] = &[
         rrelu,
         "The gradient of rrelu.",
     ).samples("f32[3, 4], f32[3, 4], f32[3, 4], 0.1, 0.3, True, False; f32[3], f32[3], f32[3], 0.1, 0.3, False, False"),
-    map_row!(Dropout "_grad.native_dropout_backward", 2, float, typed!(dropout_ctx, DType), 0, "a * (b * T(f0))", "(Tensor grad_output, Tensor mask, float scale)", "The gradient of native_dropout.").samples("f32[3, 4], b8[3, 4], 2.0; c64[3], b8[3], 1.5"),
+    map_row!(Dropout "_grad.native_dropout_backward", 2, float, typed!(dropout_ctx, DType), 0, "a * (b * T(f0))", "(Tensor grad_output, Tensor mask, float scale)", "The gradient of native_dropout.").samples("f32[3, 4], b8[3, 4], 2.0; c64[3], b8[3], 1.5").grad("grad_output: native_dropout_backward(grad, mask, scale)"),
 ];
 
 fn elu(a: &calls::_GradEluBackward) -> Result<Tensor> {
@@ -252,7 +253,8 @@ fn elu(a: &calls::_GradEluBackward) -> Result<Tensor> {
     call.scale(scale).input_scale(input_scale).call()
 }
 
-fn glu(a: &calls::_GradGluBackward) -> Result<Tensor> {
+/// Both halves, written where they belong; joined, if they are to have a history.
+fn glu(a: &calls::_GradGluBackward, written: bool) -> Result<Tensor> {
     let (g, t) = (a.grad_output, a.input);
     ensure!(
         t.ndim() > 0,
@@ -275,10 +277,47 @@ fn glu(a: &calls::_GradGluBackward) -> Result<Tensor> {
     );
     let half = |t: &Tensor, start: i64| f::narrow(t, d as i64, start, n / 2);
     let (x, gate) = (half(t, 0)?, half(t, n / 2)?);
+    if !written {
+        let by_x = f::_grad_glu_backward_self(g, &gate)?;
+        let by_gate = f::_grad_glu_backward_gate(g, &x, &gate)?;
+        return f::Cat::new(&[by_x, by_gate][..]).dim(d as i64).call();
+    }
     let out = f::new_empty(t, t.shape())?;
     f::_GradGluBackwardSelf::new(g, &gate).call_out(&mut [half(&out, 0)?])?;
     f::_GradGluBackwardGate::new(g, &x, &gate).call_out(&mut [half(&out, n / 2)?])?;
     Ok(out)
+}
+
+/// The loop of gelu's tanh approximation as operators that have gradients.
+fn gelu_tanh(a: &calls::_GradGeluBackwardTanh) -> Result<Ret> {
+    let (g, x) = (a.grad_output, a.input);
+    let square = f::mul(x, x)?;
+    let bent = f::add(&f::mul(&square, CUBIC)?, 1.0)?;
+    let t = f::tanh(&f::mul(&f::mul(x, &bent)?, SQRT_2_OVER_PI)?)?;
+    let slope = f::mul(
+        &f::add(&f::mul(&square, 3.0 * CUBIC)?, 1.0)?,
+        SQRT_2_OVER_PI,
+    )?;
+    let steep = f::mul(&f::rsub(&f::mul(&t, &t)?, 1.0)?, &slope)?;
+    let whole = f::add(&f::add(&t, 1.0)?, &f::mul(x, &steep)?)?;
+    f::mul(g, &f::mul(&whole, 0.5)?).map(Ret::One)
+}
+
+/// The loop of mish as operators that have gradients.
+fn mish(a: &calls::_GradMishBackward) -> Result<Ret> {
+    let (g, x) = (a.grad_output, a.input);
+    let t = f::tanh(&f::nn_functional_softplus(x)?)?;
+    let steep = f::mul(&f::sigmoid(x)?, &f::rsub(&f::mul(&t, &t)?, 1.0)?)?;
+    f::mul(g, &f::add(&t, &f::mul(x, &steep)?)?).map(Ret::One)
+}
+
+/// The loop of logit as operators that have gradients.
+fn logit(a: &calls::_GradLogitBackward) -> Result<Ret> {
+    let (g, x) = (a.grad_output, a.input);
+    let (low, outside) = a.eps.map_or((0.0, f64::NAN), |eps| (eps, 0.0));
+    let within = f::logical_and(&f::ge(x, low)?, &f::le(x, 1.0 - low)?)?;
+    let made = f::div(g, &f::mul(x, &f::rsub(x, 1.0)?)?)?;
+    f::where_(&within, &made, outside).map(Ret::One)
 }
 
 fn prelu(a: &calls::_GradPreluKernelBackward) -> Result<Ret> {

@@ -60,7 +60,8 @@ pub static OPS: &[OpDef] = &[
         "f32[1, 2, 3, 4], f32[1, 2, 3, 4], f32[1, 2, 5, 4], f32[1, 2, 5, 4], f32[1, 2, 3, 4], f32[1, 2, 3], 0.0, False; \
          f32[1, 4, 3, 4], f32[1, 4, 3, 4], f32[1, 2, 3, 4], f32[1, 2, 3, 4], f32[1, 4, 3, 4], f32[1, 4, 3], 0.0, True; \
          f32[1, 2, 3, 4], f32[1, 2, 3, 4], f32[1, 2, 5, 4], f32[1, 2, 5, 4], f32[1, 2, 3, 4], f32[1, 2, 3], 0.0, False, attn_mask=f32[3, 5]",
-    ),
+    )
+    .refused(),
 ];
 
 /// An attention of four dimensions: batch, heads, rows, columns. Heads of keys may serve several heads of queries each.

@@ -16,7 +16,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule, run),
         "The gradient of ctc_loss.",
-    ).samples("f32[2], f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], f32[2], f32[2, 4, 5], 0"),
+    ).samples("f32[2], f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], f32[2], f32[2, 4, 5], 0")
+    .refused(),
     compose(
         "_grad._ctc_loss_backward#tensors",
         "(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False)",

@@ -33,7 +33,21 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule, run),
         "The gradient of the rows of a matrix that were chosen by index.",
-    ).samples("f32[2, 3], i64([1, 1]), 4, -1, False"),
+    ).samples("f32[2, 3], i64([1, 1]), 4, -1, False")
+    .grad("grad: _grad.embedding_twice(grad, indices, padding)"),
+    compose(
+        "_grad.embedding_twice",
+        "(Tensor grad, Tensor indices, int padding)",
+        0,
+        |a| {
+            let chosen = f::index_select(a.grad, 0, a.indices)?;
+            if a.padding < 0 {
+                return Ok(chosen);
+            }
+            f::masked_fill(&chosen, &f::unsqueeze(&f::eq(a.indices, a.padding)?, -1)?, 0i64)
+        },
+        "The gradient of the gradient of embedding: the rows that were chosen; as in PyTorch whether or not it was scaled.",
+    ).samples("f32[4, 3], i64([1, 2]), -1; f32[4, 3], i64([1, 2]), 2"),
     compose(
         "_grad._embedding_bag_backward",
         "(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, int num_weights, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, int padding_idx=-1)",
@@ -49,7 +63,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[2, 3], i64([1, 2, 4, 0]), i64([0, 2]), i64[0], i64([2, 2]), i64([2, 2]), 5, False, 0, False, None; \
          f32[2, 2], i64([1, 2, 4]), i64([0, 2]), i64([0, 0, 1]), i64([2, 1]), i64([[1, 2], [4, 4]]), 5, False, 2, False, None, -1",
-    ),
+    )
+    .grad("grad, per_sample_weights: refused"),
     compose(
         "_grad._embedding_bag_dense_backward",
         "(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, int num_weights, bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, int padding_idx=-1)",
@@ -68,14 +83,16 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule_bags, run_bags),
         "The gradient of rows that bags have joined.",
-    ).samples("f32[2, 3], i64([1, 2, 4, 0]), i64[0], i64([2, 2]), i64([2, 2]), 5, False, 0, f32[4], i64([0, 2]), -1"),
+    ).samples("f32[2, 3], i64([1, 2, 4, 0]), i64[0], i64([2, 2]), i64([2, 2]), 5, False, 0, f32[4], i64([0, 2]), -1")
+    .refused(),
     kernel(
         "_grad._embedding_bag_per_sample_weights_backward",
         "(Tensor grad, Tensor weight, Tensor indices, Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1)",
         0,
         body!(rule_factors, run_factors),
         "The gradient of embedding_bag by the factors of its indices.",
-    ).samples("f32[2, 3], f32[5, 3], i64([1, 2, 4, 0]), i64([0, 2]), i64([0, 0, 1, 1]), 0; f64[2, 3], f64[5, 3], i64([1, 2, 4, 0]), i64([0, 2]), i64[0], 0, 2"),
+    ).samples("f32[2, 3], f32[5, 3], i64([1, 2, 4, 0]), i64([0, 2]), i64([0, 0, 1, 1]), 0; f64[2, 3], f64[5, 3], i64([1, 2, 4, 0]), i64([0, 2]), i64[0], 0, 2")
+    .refused(),
 ];
 
 fn refuse_sparse(sparse: bool) -> Result<()> {

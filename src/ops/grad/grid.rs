@@ -1,5 +1,6 @@
 //! Backward of sampling at the places of a grid.
 
+use super::grid_composed;
 use crate::cpu::grid::Sampling;
 use crate::ops::core::op::{OpDef, OutSpec, Plan, compose, kernel};
 use crate::ops::nn::grid::{base_grid, sampled, sampling};
@@ -57,7 +58,8 @@ pub static OPS: &[OpDef] = &[
         body!(rule, run),
         "The gradients of an image (if it is asked for) and of a grid.",
     )
-    .samples("f32[2, 3, 3, 2], f32[2, 3, 4, 5], f32[2, 3, 2, 2], 2, [0, 0], False, True"),
+    .samples("f32[2, 3, 3, 2], f32[2, 3, 4, 5], f32[2, 3, 2, 2], 2, [0, 0], False, True")
+    .through(typed!(grid_composed::grid_sampler)),
     compose(
         "_grad.affine_grid_generator_backward",
         "(Tensor grad, int[] size, bool align_corners)",

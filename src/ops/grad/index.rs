@@ -2,7 +2,7 @@
 
 use crate::dims::wrap_dim;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{OpDef, compose};
+use crate::ops::core::op::{OpDef, Ret, compose};
 use crate::ops::core::typed::OptTensors;
 use crate::ops::f;
 use crate::{DType, Result, Tensor, bail, dims, ensure};
@@ -140,7 +140,8 @@ pub static OPS: &[OpDef] = &[
     .samples(
         "f32[4], f32([2.0, 3.0, 4.0, 5.0]), 0, f32([2.0, 6.0, 24.0, 120.0]); \
          f32[4], f32([2.0, 0.0, 4.0, 0.0]), 0, f32([2.0, 0.0, 0.0, 0.0])",
-    ),
+    )
+    .through(typed!(cumprod_again)),
 ];
 
 /// Zeros of a size, with the gradient in the part that `view` gives.
@@ -240,6 +241,28 @@ fn cumprod_backward(a: &calls::_GradCumprodBackward) -> Result<Tensor> {
         .call()?;
     let out = f::masked_fill(&before, &f::gt(&zeros, 0)?, 0)?;
     f::add(&out, &f::where_(&first, &at_first, 0)?)
+}
+
+/// The gradient of a running product as sums of the products that each element is left out of: no element is looked at, so
+/// that it can be differentiated where there are zeros, too.
+fn cumprod_again(a: &calls::_GradCumprodBackward) -> Result<Ret> {
+    let (grad, x) = (a.grad, a.input);
+    if x.ndim() == 0 || x.numel() == 0 {
+        return Ok(Ret::Same(0));
+    }
+    let (dim, n) = (a.dim, x.size(a.dim)?);
+    let factors = conjugate(x)?;
+    let one = f::ones_like(&f::narrow(x, dim, 0, 1)?)?;
+    let mut made = Vec::new();
+    let mut before = one.clone();
+    for k in 0..n {
+        let after = f::cumprod(&f::narrow(&factors, dim, k + 1, n - k - 1)?, dim)?;
+        let after = f::Cat::new(&[one.clone(), after][..]).dim(dim).call()?;
+        let left_out = f::mul(&f::mul(&before, &after)?, &f::narrow(grad, dim, k, n - k)?)?;
+        made.push(f::SumDim::new(&left_out, &[dim][..]).keepdim(true).call()?);
+        before = f::mul(&before, &f::narrow(&factors, dim, k, 1)?)?;
+    }
+    f::Cat::new(&made).dim(dim).call().map(Ret::One)
 }
 
 /// The complex conjugate; real tensors are that themselves.

@@ -59,12 +59,12 @@ pub static OPS: &[OpDef] = &[
     .samples("f64[3, 2], f64[3, 3].spd, f64[3, 2], True, True, False, [True, True]"),
     compose(
         "_grad.triangular_solve",
-        "(Tensor grad, Tensor self, Tensor A, Tensor result, bool upper, bool transpose, bool unitriangular, bool[] needs) -> (Tensor?, Tensor?)",
+        "(Tensor? grad, Tensor? gA, Tensor self, Tensor A, Tensor result, bool upper, bool transpose, bool unitriangular, bool[] needs) -> (Tensor?, Tensor?)",
         0,
         triangular_solve,
         "The gradients of triangular equations, the older way.",
     )
-    .samples("f64[3, 2], f64[3, 2], f64[3, 3].spd, f64[3, 2], True, False, False, [True, True]"),
+    .samples("f64[3, 2], f64[3, 3], f64[3, 2], f64[3, 3].spd, f64[3, 2], True, False, False, [True, True]"),
     compose(
         "_grad.cholesky",
         "(Tensor grad, Tensor L, bool upper)",
@@ -244,8 +244,12 @@ fn solve_triangular(a: &calls::_GradSolveTriangular) -> Result<[Option<Tensor>; 
 
 fn triangular_solve(a: &calls::_GradTriangularSolve) -> Result<[Option<Tensor>; 2]> {
     let [want_b, want_a] = needs(a.needs)?;
+    let copied = a.gA.filter(|_| want_a).cloned();
+    let Some(grad) = a.grad else {
+        return Ok([None, copied]);
+    };
     let turned = f::conj(a.A)?;
-    let [by_b, _] = f::TriangularSolve::new(a.grad, &turned)
+    let [by_b, _] = f::TriangularSolve::new(grad, &turned)
         .upper(a.upper)
         .transpose(!a.transpose)
         .unitriangular(a.unitriangular)
@@ -256,7 +260,12 @@ fn triangular_solve(a: &calls::_GradTriangularSolve) -> Result<[Option<Tensor>; 
         } else {
             f::matmul(&by_b, &f::mH(a.result)?)?
         })?;
-        Some(triangle(&whole, a.upper, a.unitriangular)?)
+        let part = triangle(&whole, a.upper, a.unitriangular)?;
+        // The matrix is a result, too.
+        Some(match copied {
+            Some(more) => f::add(&part, &more)?,
+            None => part,
+        })
     } else {
         None
     };

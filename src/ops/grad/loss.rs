@@ -2,7 +2,7 @@
 
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::cpu::math::Elementary as _;
-use crate::ops::core::op::{Lies, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Lies, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::classes::{check_images, check_vectors};
 use crate::ops::nn::loss::Reduction;
@@ -102,10 +102,10 @@ fn check_types(first: &Tensor, others: &[&Tensor]) -> Result<()> {
 #[operators]
 pub static OPS: &[OpDef] = &[
     map_row!(Mse "_grad.mse_loss_backward", 3, same, typed!(mse_ctx, DType), 0, "f0 * (b - c) * a", "(Tensor grad_output, Tensor self, Tensor target, int reduction)", "The gradient of mse_loss.").lies(Lies::Dense).samples("f32[()], f32[3, 4], f32[3, 4], 1; bf16[3, 4], bf16[3, 4], bf16[3, 4], 0").grad("grad_output: mse_loss_backward(grad, self, target, reduction); self: grad * grad_output * (2.0 / self.numel if reduction == 1 else 2.0); target: grad * grad_output * (-2.0 / self.numel if reduction == 1 else -2.0)"),
-    map_row!(SmoothL1 "_grad.smooth_l1_loss_backward", 3, same, typed!(smooth_l1_ctx, DType), 0, "b - c <= -f1 ? -f0 * a : b - c >= f1 ? f0 * a : f0 * (b - c) * a / f1", "(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta)", "The gradient of smooth_l1_loss.").lies(Lies::Dense).samples("f32[()], f32[3, 4], f32[3, 4], 1, 0.5; f32[3], f32[3], f32[3], 0, 0.0"),
-    map_row!(Huber "_grad.huber_loss_backward", 3, same, typed!(huber_ctx, DType), 0, "b - c <= -f1 ? -f0 * a * f1 : b - c >= f1 ? f0 * a * f1 : f0 * (b - c) * a", "(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta)", "The gradient of huber_loss.").lies(Lies::Dense).samples("f32[()], f32[3, 4], f32[3, 4], 1, 0.5; f32[3], f32[3], f32[3], 0, 1.0"),
-    map_row!(SoftMargin "_grad.soft_margin_loss_backward", 3, same, typed!(soft_margin_ctx, DType), 0, "-f0 * c * sigmoid_(-c * b) * a", "(Tensor grad_output, Tensor self, Tensor target, int reduction)", "The gradient of soft_margin_loss.").lies(Lies::GradientLast).samples("f32[()], f32[3, 4], f32[3, 4], 1; f32[3], f32[3], f32[3], 0"),
-    map_row!(Bce "_grad.binary_cross_entropy_backward#plain", 3, same, typed!(bce_ctx, DType), 0, "a * (b - c) / max_((T(1) - b) * b, T(1e-12)) / f0", "(Tensor grad_output, Tensor self, Tensor target, int reduction)", "The gradient of binary_cross_entropy without weights.").lies(Lies::Second).samples("f32[()], f32[3, 4].unit, f32[3, 4].unit, 1"),
+    map_row!(SmoothL1 "_grad.smooth_l1_loss_backward", 3, same, typed!(smooth_l1_ctx, DType), 0, "b - c <= -f1 ? -f0 * a : b - c >= f1 ? f0 * a : f0 * (b - c) * a / f1", "(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta)", "The gradient of smooth_l1_loss.").lies(Lies::Dense).samples("f32[()], f32[3, 4], f32[3, 4], 1, 0.5; f32[3], f32[3], f32[3], 0, 0.0").grad("grad_output: smooth_l1_loss_backward(grad, self, target, reduction, beta); self: _grad.smooth_l1_curve(grad * grad_output, self, target, reduction, beta); target: -_grad.smooth_l1_curve(grad * grad_output, self, target, reduction, beta)"),
+    map_row!(Huber "_grad.huber_loss_backward", 3, same, typed!(huber_ctx, DType), 0, "b - c <= -f1 ? -f0 * a * f1 : b - c >= f1 ? f0 * a * f1 : f0 * (b - c) * a", "(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta)", "The gradient of huber_loss.").lies(Lies::Dense).samples("f32[()], f32[3, 4], f32[3, 4], 1, 0.5; f32[3], f32[3], f32[3], 0, 1.0").grad("grad_output: huber_loss_backward(grad, self, target, reduction, delta); self: _grad.huber_curve(grad * grad_output, self, target, reduction, delta); target: -_grad.huber_curve(grad * grad_output, self, target, reduction, delta)"),
+    map_row!(SoftMargin "_grad.soft_margin_loss_backward", 3, same, typed!(soft_margin_ctx, DType), 0, "-f0 * c * sigmoid_(-c * b) * a", "(Tensor grad_output, Tensor self, Tensor target, int reduction)", "The gradient of soft_margin_loss.").lies(Lies::GradientLast).samples("f32[()], f32[3, 4], f32[3, 4], 1; f32[3], f32[3], f32[3], 0").grad("grad_output: soft_margin_loss_backward(grad, self, target, reduction); self: grad * grad_output * target * target * sigmoid(-target * self) * (1 - sigmoid(-target * self)) * (1.0 / self.numel if reduction == 1 else 1.0)"),
+    map_row!(Bce "_grad.binary_cross_entropy_backward#plain", 3, same, typed!(bce_ctx, DType), 0, "a * (b - c) / max_((T(1) - b) * b, T(1e-12)) / f0", "(Tensor grad_output, Tensor self, Tensor target, int reduction)", "The gradient of binary_cross_entropy without weights.").lies(Lies::Second).samples("f32[()], f32[3, 4].unit, f32[3, 4].unit, 1").through(typed!(plain_binary_cross_entropy)),
     compose(
         "_grad.binary_cross_entropy_backward",
         "(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1)",
@@ -113,34 +113,85 @@ pub static OPS: &[OpDef] = &[
         binary_cross_entropy,
         "The gradient of binary_cross_entropy.",
     ).samples("f32[()], f32[3, 4].unit, f32[3, 4].unit; f32[3], f32[3].unit, f32[3].unit, f32[3], 0"),
+    compose(
+        "_grad.huber_curve",
+        "(Tensor grad, Tensor self, Tensor target, int reduction, float delta)",
+        0,
+        |a| {
+            let curved = f::lt(&f::abs(&f::sub(a.input, a.target)?)?, a.delta)?;
+            f::where_(&curved, &f::mul(a.grad, mean_factor(a.reduction, a.input))?, 0.0)
+        },
+        "The second derivative of huber_loss.",
+    ).samples("f32[3, 4], f32[3, 4], f32[3, 4], 1, 0.5"),
+    compose(
+        "_grad.smooth_l1_curve",
+        "(Tensor grad, Tensor self, Tensor target, int reduction, float beta)",
+        0,
+        |a| {
+            if a.beta == 0.0 {
+                return f::zeros_like(a.input);
+            }
+            let made = f::_grad_huber_curve(a.grad, a.input, a.target, a.reduction, a.beta)?;
+            f::div(&made, a.beta)
+        },
+        "The second derivative of smooth_l1_loss.",
+    ).samples("f32[3, 4], f32[3, 4], f32[3, 4], 1, 0.5; f32[3], f32[3], f32[3], 0, 0.0"),
+    compose(
+        "_grad.binary_cross_entropy_target",
+        "(Tensor grad, Tensor self, Tensor target, Tensor? weight, int reduction)",
+        0,
+        |a| {
+            let slope = f::neg(&f::logit(a.input)?)?;
+            weighed(a.grad, &slope, a.weight, mean_factor(a.reduction, a.input))
+        },
+        "The gradient of binary_cross_entropy by its target.",
+    ).samples("f32[()], f32[3, 4].unit, f32[3, 4].unit, None, 1; f32[3], f32[3].unit, f32[3].unit, f32[3], 0"),
+    compose(
+        "_grad.binary_cross_entropy_with_logits",
+        "(Tensor grad, Tensor self, Tensor target, Tensor? weight, Tensor? pos_weight, int reduction)",
+        0,
+        logits,
+        "The gradient of binary_cross_entropy_with_logits.",
+    ).samples("f32[()], f32[3, 4], f32[3, 4].unit, None, None, 1; f32[3], f32[3], f32[3].unit, f32[3], f32[3].pos, 0"),
+    compose(
+        "_grad.binary_cross_entropy_with_logits_target",
+        "(Tensor grad, Tensor self, Tensor target, Tensor? weight, Tensor? pos_weight, int reduction)",
+        0,
+        logits_target,
+        "The gradient of binary_cross_entropy_with_logits by its target.",
+    ).samples("f32[()], f32[3, 4], f32[3, 4].unit, None, None, 1; f32[3], f32[3], f32[3].unit, f32[3], f32[3].pos, 2"),
     kernel(
         "_grad.nll_loss_backward",
         "(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight)",
         0,
         body!(rule_nll, run_nll),
         "The gradient of nll_loss.",
-    ).samples("f32[()], f32[2, 3], i64([0, 2]), None, 1, -100, f32[()].pos; bf16[2], bf16[2, 3], i64([0, 2]), bf16[3].pos, 0, 0, bf16[()].pos"),
+    ).samples("f32[()], f32[2, 3], i64([0, 2]), None, 1, -100, f32(2.0); bf16[2], bf16[2, 3], i64([0, 2]), bf16[3].pos, 0, 0, bf16[()].pos")
+    .grad("grad_output: _nn.nll_loss(grad, target, weight, reduction, ignore_index)[0]; self: zeros_like(grad)"),
     kernel(
         "_grad.nll_loss2d_backward",
         "(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight)",
         0,
         body!(rule_nll2d, run_nll2d),
         "The gradient of nll_loss of images.",
-    ).samples("f32[()], f32[2, 3, 2, 1], i64([[[0], [2]], [[1], [1]]]), None, 1, -100, f32[()].pos"),
+    ).samples("f32[()], f32[2, 3, 2, 1], i64([[[0], [2]], [[1], [1]]]), None, 1, -100, f32(4.0)")
+    .grad("grad_output: _nn.nll_loss(grad, target, weight, reduction, ignore_index)[0]; self: zeros_like(grad)"),
     kernel(
         "_grad.multi_margin_loss_backward",
         "(Tensor grad_output, Tensor self, Tensor target, Scalar p, Scalar margin, Tensor? weight=None, int reduction=1)",
         0,
         body!(rule_multi_margin, run_multi_margin),
         "The gradient of multi_margin_loss.",
-    ).samples("f32[()], f32[2, 3], i64([0, 2]), 1, 1; f64[2], f64[2, 3], i64([0, 2]), 2, 0.5, f64[3], 0"),
+    ).samples("f32[()], f32[2, 3], i64([0, 2]), 1, 1; f64[2], f64[2, 3], i64([0, 2]), 2, 0.5, f64[3], 0")
+    .refused(),
     kernel(
         "_grad.multilabel_margin_loss_backward",
         "(Tensor grad_output, Tensor self, Tensor target, int reduction, Tensor is_target)",
         0,
         body!(rule_multilabel_margin, run_multilabel_margin),
         "The gradient of multilabel_margin_loss.",
-    ).samples("f32[()], f32[2, 3], i64([[0, 2, -1], [1, -1, 0]]), 1, f32([[1, 0, 1], [0, 1, 0]])"),
+    ).samples("f32[()], f32[2, 3], i64([[0, 2, -1], [1, -1, 0]]), 1, f32([[1, 0, 1], [0, 1, 0]])")
+    .refused(),
 ];
 
 fn binary_cross_entropy(a: &calls::_GradBinaryCrossEntropyBackward) -> Result<Tensor> {
@@ -150,10 +201,64 @@ fn binary_cross_entropy(a: &calls::_GradBinaryCrossEntropyBackward) -> Result<Te
         a.target,
         a.reduction,
     )?;
-    if let Some(w) = a.weight {
-        f::Mul::new(&out, w).call_()?;
+    match a.weight {
+        Some(w) => f::mul(&out, w),
+        None => Ok(out),
     }
-    Ok(out)
+}
+
+/// The loop of binary_cross_entropy as operators that have gradients.
+fn plain_binary_cross_entropy(a: &calls::_GradBinaryCrossEntropyBackwardPlain) -> Result<Ret> {
+    let x = a.input;
+    let spread = f::clamp_min(&f::mul(&f::rsub(x, 1.0)?, x)?, 1e-12)?;
+    let made = f::div(&f::mul(a.grad_output, &f::sub(x, a.target)?)?, &spread)?;
+    f::mul(&made, mean_factor(a.reduction, x)).map(Ret::One)
+}
+
+/// What the mean of as many losses as `x` has elements multiplies each by.
+fn mean_factor(reduction: i64, x: &Tensor) -> f64 {
+    factor(reduction, x, 0.0).f[0]
+}
+
+/// A gradient by what the loss of a truth value says of it, its weight and the reduction.
+fn weighed(grad: &Tensor, slope: &Tensor, weight: Option<&Tensor>, factor: f64) -> Result<Tensor> {
+    let made = f::mul(grad, slope)?;
+    let made = match weight {
+        Some(w) => f::mul(&made, w)?,
+        None => made,
+    };
+    if factor == 1.0 {
+        Ok(made)
+    } else {
+        f::mul(&made, factor)
+    }
+}
+
+fn logits(a: &calls::_GradBinaryCrossEntropyWithLogits) -> Result<Tensor> {
+    let (x, y) = (a.input, a.target);
+    let slope = match a.pos_weight {
+        Some(p) => {
+            let t = f::mul(p, y)?;
+            f::sub(
+                &f::mul(&f::sub(&f::add(&t, 1.0)?, y)?, &f::sigmoid(x)?)?,
+                &t,
+            )?
+        }
+        None => f::sub(&f::sigmoid(x)?, y)?,
+    };
+    weighed(a.grad, &slope, a.weight, mean_factor(a.reduction, x))
+}
+
+fn logits_target(a: &calls::_GradBinaryCrossEntropyWithLogitsTarget) -> Result<Tensor> {
+    let x = a.input;
+    let slope = match a.pos_weight {
+        Some(p) => {
+            let log = f::nn_functional_logsigmoid(x)?;
+            f::sub(&f::mul(&f::rsub(p, 1.0)?, &log)?, x)?
+        }
+        None => f::neg(x)?,
+    };
+    weighed(a.grad, &slope, a.weight, mean_factor(a.reduction, x))
 }
 
 /// What both gradients of nll_loss ask of their operands; the result is row-major.

@@ -1,6 +1,6 @@
 //! Gradients of normalisations, by input, weight and bias; a result is `None` where `output_mask` does not ask for it.
 
-use super::{needs, spread};
+use super::{needs, norm_composed, spread};
 use crate::cpu::norm_backward::{Asked, Saved};
 use crate::ops::core::op::{OpDef, OutSpec, Plan, compose, kernel};
 use crate::ops::f;
@@ -33,7 +33,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule_layer_norm, run_layer_norm),
         "Those gradients of layer_norm that are asked for.",
-    ).samples("f32[2, 3], f32[2, 3], [3], f32[2, 1], f32[2, 1], f32[3], f32[3], [True, False, True]"),
+    ).samples("f32[2, 3], f32[2, 3], [3], f32[2, 1], f32[2, 1], f32[3], f32[3], [True, False, True]")
+    .through(typed!(norm_composed::layer_norm)),
     compose(
         "_grad._fused_rms_norm_backward",
         "(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor?, Tensor?)",
@@ -53,7 +54,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule_rms_norm, run_rms_norm),
         "Those gradients of rms_norm that are asked for.",
-    ).samples("f32[2, 3], f32[2, 3], [3], f32[2, 1], f32[3], [True, False]"),
+    ).samples("f32[2, 3], f32[2, 3], [3], f32[2, 1], f32[3], [True, False]")
+    .through(typed!(norm_composed::rms_norm)),
     compose(
         "_grad.native_group_norm_backward",
         "(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int N, int C, int HxW, int group, bool[3] output_mask) -> (Tensor?, Tensor?, Tensor?)",
@@ -69,13 +71,21 @@ pub static OPS: &[OpDef] = &[
         "f32[2, 6, 3], f32[2, 6, 3], f32[2, 2], f32[2, 2], f32[6], 2, 6, 3, 2, [True, True, True]; \
          f32[2, 6, 3], f32[2, 6, 3], f32[2, 3], f32[2, 3], None, 2, 6, 3, 3, [True, False, False]",
     ),
+    compose(
+        "_grad.group_norm_all",
+        "(Tensor? grad_out, Tensor? grad_mean, Tensor? grad_rstd, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int N, int C, int HxW, int group, bool[3] output_mask) -> (Tensor?, Tensor?, Tensor?)",
+        0,
+        group_norm_all,
+        "The gradients of group_norm, by its statistics too.",
+    ).samples("f32[2, 6, 3], f32[2, 2], f32[2, 2], f32[2, 6, 3], f32[2, 2], f32[2, 2], f32[6], 2, 6, 3, 2, [True, True, True]; None, f32[2, 2], None, f32[2, 6, 3], f32[2, 2], f32[2, 2], None, 2, 6, 3, 2, [True, False, False]"),
     kernel(
         "_grad.group_norm",
         "(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int N, int C, int HxW, int group, bool[3] asked) -> Tensor[]",
         0,
         body!(rule_group_norm, run_group_norm),
         "Those gradients of group_norm that are asked for.",
-    ).samples("f32[2, 6, 3], f32[2, 6, 3], f32[2, 2], f32[2, 2], f32[6], 2, 6, 3, 2, [False, True, True]"),
+    ).samples("f32[2, 6, 3], f32[2, 6, 3], f32[2, 2], f32[2, 2], f32[6], 2, 6, 3, 2, [False, True, True]")
+    .through(typed!(norm_composed::group_norm)),
     compose(
         "_grad.native_batch_norm_backward",
         "(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor?, Tensor?, Tensor?)",
@@ -102,8 +112,50 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(rule_batch_norm, run_batch_norm),
         "Those gradients of batch_norm that are asked for; `spread` is the batch's inverse deviation, or else a variance.",
-    ).samples("f32[2, 3, 4], f32[2, 3, 4], f32[3], f32[3], f32[3].pos, True, 1e-5, [True, True, False]"),
+    ).samples("f32[2, 3, 4], f32[2, 3, 4], f32[3], f32[3], f32[3].pos, True, 1e-5, [True, True, False]")
+    .through(typed!(norm_composed::batch_norm)),
 ];
+
+/// What the mean and the inverse deviation of a group add to the gradient of its elements.
+fn by_statistics(a: &calls::_GradGroupNormAll) -> Result<Option<Tensor>> {
+    let each = |t: &Tensor| f::reshape(t, &[a.N, a.group, 1]);
+    let x = f::reshape(a.input, &[a.N, a.group, -1])?;
+    let count = x.shape()[2];
+    let by_mean = match a.grad_mean {
+        Some(g) => Some(f::expand(&f::div(&each(g)?, count)?, x.shape())?),
+        None => None,
+    };
+    let by_rstd = match a.grad_rstd {
+        Some(g) => {
+            let slope = f::div(&f::pow(a.rstd, 3i64)?, -count)?;
+            let apart = f::sub(&x, &each(a.mean)?)?;
+            Some(f::mul(&apart, &each(&f::mul(g, &slope)?)?)?)
+        }
+        None => None,
+    };
+    let both = match (by_mean, by_rstd) {
+        (Some(m), Some(r)) => Some(f::add(&m, &r)?),
+        (one, other) => one.or(other),
+    };
+    both.map(|t| f::reshape(&t, a.input.shape())).transpose()
+}
+
+fn group_norm_all(a: &calls::_GradGroupNormAll) -> Result<[Option<Tensor>; 3]> {
+    let asked: [bool; 3] = needs(a.output_mask)?;
+    let mut made = match a.grad_out {
+        Some(g) => f::_grad_native_group_norm_backward(
+            g, a.input, a.mean, a.rstd, a.weight, a.N, a.C, a.HxW, a.group, &asked,
+        )?,
+        None => [None, None, None],
+    };
+    if let Some(more) = by_statistics(a)?.filter(|_| asked[0]) {
+        made[0] = Some(match made[0].take() {
+            Some(first) => f::add(&first, &more)?,
+            None => more,
+        });
+    }
+    Ok(made)
+}
 
 /// A plan of the results that are asked for.
 fn planned(asked: &[bool], specs: [OutSpec; 3]) -> Plan {

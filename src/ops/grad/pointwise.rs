@@ -3,7 +3,7 @@
 use crate::ops::core::op::{OpDef, compose};
 use crate::ops::f;
 use crate::ops::grad::kept;
-use crate::{Result, Scalar, Tensor};
+use crate::{DType, Result, Scalar, Tensor};
 use std::f64::consts::PI;
 use torchlike_macros::operators;
 
@@ -18,6 +18,26 @@ pub static OPS: &[OpDef] = &[
         "The gradient times a number; times one it is the gradient itself.",
     )
     .samples("f32[3], 2.0; f32[3], 1"),
+    compose(
+        "_grad.converted_back",
+        "(Tensor grad, dtype dtype, device device)",
+        0,
+        |a| {
+            // What real numbers are part of is looked at, not copied.
+            let grad = if a.grad.dtype().is_complex() && !a.dtype.is_complex() {
+                f::real(a.grad)?
+            } else {
+                a.grad.clone()
+            };
+            let made = f::ToDevice::new(&grad)
+                .device(a.device)
+                .dtype(a.dtype)
+                .call()?;
+            Ok(kept(made, a.grad))
+        },
+        "The gradient of a conversion.",
+    )
+    .samples("f32[3], f64, dev; c64[3], c128, dev"),
     compose(
         "_grad.sgn",
         "(Tensor self, Tensor grad, Tensor result)",
@@ -71,6 +91,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor self, Tensor result)",
         0,
         |a| {
+            check_bessel(a.input, "i1_backward")?;
             bessel(a.grad, a.input, |x| {
                 f::sub(&f::i0(x)?, &f::mul(a.result, &f::reciprocal(x)?)?)
             })
@@ -83,6 +104,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor self, Tensor result)",
         0,
         |a| {
+            check_bessel(a.input, "i1e_backward")?;
             bessel(a.grad, a.input, |x| {
                 let slope = f::add(&f::sgn(x)?, &f::reciprocal(x)?)?;
                 f::sub(&f::special_i0e(x)?, &f::mul(a.result, &slope)?)
@@ -204,6 +226,12 @@ fn angle(grad: &Tensor, x: &Tensor) -> Result<Tensor> {
     let by_im = f::div(&f::mul(&re, grad)?, &square)?;
     let made = f::complex(&by_re, &by_im)?;
     f::masked_fill(&made, &f::eq(&size, 0i64)?, 0i64)
+}
+
+/// PyTorch has these for two types alone.
+fn check_bessel(x: &Tensor, kernel: &str) -> Result<()> {
+    x.dtype()
+        .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), kernel)
 }
 
 /// A slope that divides by x, which is one half near 0.

@@ -107,7 +107,8 @@ pub static OPS: &[OpDef] = &[
         }),
         "The gradient of windows, a share to each element.",
     )
-    .samples("f32[1, 2, 2, 2, 2], f32[1, 2, 3, 4, 5]"),
+    .samples("f32[1, 2, 2, 2, 2], f32[1, 2, 3, 4, 5]")
+    .grad("grad_output: nn.functional.adaptive_avg_pool3d(grad, [grad_output.sizes[2], grad_output.sizes[3], grad_output.sizes[4]] if grad_output.ndim == 5 else [grad_output.sizes[1], grad_output.sizes[2], grad_output.sizes[3]])"),
     kernel(
         "_grad.adaptive_max_pool2d_backward",
         "(Tensor grad_output, Tensor self, Tensor indices)",

@@ -268,6 +268,9 @@ fn prod_dim(grad: &Tensor, x: &Tensor, dim: i64, keepdim: bool) -> Result<Tensor
     }
     let grad = unsqueezed(grad, x.ndim(), Some(&[dim]), keepdim)?;
     let n = x.size(dim)?;
+    if n == 0 {
+        return f::zeros_like(x);
+    }
     let one = f::ones_like(&f::narrow(x, dim, 0, n.min(1))?)?;
     let before = f::narrow(x, dim, 0, (n - 1).max(0))?;
     let left = f::Cumprod::new(
@@ -293,7 +296,13 @@ fn logcumsumexp(grad: &Tensor, x: &Tensor, result: &Tensor, dim: i64) -> Result<
     if x.dtype().is_complex() {
         return f::conj_physical(&scan(&f::log(&f::conj_physical(grad)?)?)?);
     }
-    let lowest = f64::NEG_INFINITY;
+    // Finite, so that differences of two of them are numbers.
+    let lowest = match x.dtype() {
+        DType::F64 => f64::MIN,
+        DType::F16 => -65504.0,
+        DType::BF16 => -3.389_531_389_251_535_5e38,
+        _ => f64::from(f32::MIN),
+    };
     let positive = f::where_(&f::gt(grad, 0i64)?, &f::log(grad)?, lowest)?;
     let negative = f::where_(&f::lt(grad, 0i64)?, &f::log(&f::neg(grad)?)?, lowest)?;
     f::sub(&scan(&positive)?, &scan(&negative)?)

@@ -116,13 +116,11 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, int[] size, int[] stride, int? storage_offset)",
         0,
         |a| {
-            let src = like(a.grad, a.size)?;
-            let dense = f::contiguous(a.grad)?;
-            f::AsStridedScatter::new(&dense, &src, a.size, a.stride)
-                .storage_offset(a.storage_offset)
-                .call()
+            let (none, all) = (like(a.grad, a.grad.shape())?, f::NewOnes::new(a.grad, a.size).call()?);
+            let written = f::AsStridedScatter::new(&none, &all, a.size, a.stride);
+            f::mul(a.grad, &written.storage_offset(a.storage_offset).call()?)
         },
-        "The gradient of what as_strided_scatter keeps.",
+        "The gradient of what as_strided_scatter starts from: in PyTorch, that of the places written over.",
     )
     .samples("f32[3, 3], [3], [1], 0"),
     compose(
@@ -270,7 +268,8 @@ fn scatter_reduce_src(a: &calls::_GradScatterReduceSrc) -> Result<Tensor> {
         "prod" => {
             let src = covered(a.src, a.index)?;
             let zero = f::eq(&src, 0i64)?;
-            let plain = f::div(&taken(&f::mul(a.grad, a.result)?)?, &src)?;
+            let divisor = f::masked_fill(&src, &zero, 1i64)?;
+            let plain = f::div(&taken(&f::mul(a.grad, a.result)?)?, &divisor)?;
             // Where one factor is zero, its own gradient is the product of the others.
             let zeros = f::scatter_add(
                 &f::zeros_like(a.input)?,
@@ -284,7 +283,7 @@ fn scatter_reduce_src(a: &calls::_GradScatterReduceSrc) -> Result<Tensor> {
                 .include_self(a.include_self)
                 .call()?;
             let lone = taken(&f::mul(a.grad, &others)?)?;
-            f::where_(&alone, &lone, &f::masked_fill(&plain, &zero, 0i64)?)?
+            f::where_(&alone, &lone, &plain)?
         }
         "amax" | "amin" => {
             let (shared, _, new) = parts(a.grad, a.input, a.dim, a.index, a.src, a.result)?;

@@ -3,11 +3,12 @@
 //! Formulas: Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008),
 //! and Townsend, "Differentiating the singular value decomposition" (2016), with the conjugates that complex numbers want.
 
+use crate::ops::core::helpers::item;
 use crate::ops::core::op::{OpDef, compose};
 use crate::ops::f;
 use crate::ops::grad::linalg::symmetric;
 use crate::ops::grad::reduce::like;
-use crate::{Result, Scalar, Tensor, bail};
+use crate::{Result, Scalar, Tensor, bail, ensure, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -134,8 +135,14 @@ fn eigh(a: &calls::_GradEigh) -> Result<Tensor> {
         };
         return f::matmul(&f::mul(v, &f::unsqueeze(&g, -2)?)?, &turned);
     };
+    let along = f::matmul(&turned, gv)?;
+    check_phase(
+        &along,
+        "linalg_eigh_backward: The eigenvectors",
+        "quantity, so it is ill-defined",
+    )?;
     // Vectors of length one turn, and do nothing else.
-    let turn = f::mul(&skew(&f::matmul(&turned, gv)?)?, 0.5)?;
+    let turn = f::mul(&skew(&along)?, 0.5)?;
     let inner = f::div(&turn, &gaps(l)?)?;
     let off = with_diagonal_times(&inner, 0.0)?;
     let inner = match by_values {
@@ -143,6 +150,23 @@ fn eigh(a: &calls::_GradEigh) -> Result<Tensor> {
         None => off,
     };
     f::matmul(v, &f::matmul(&inner, &turned)?)
+}
+
+/// Complex vectors have any phase: refuses what depends on it, which an imaginary diagonal of the vectors times their gradient
+/// says. Values that nobody can read are believed.
+fn check_phase(along: &Tensor, of: &str, so: &str) -> Result<()> {
+    if !along.dtype().is_complex() || along.is_meta() || along.numel() == 0 {
+        return Ok(());
+    }
+    let turns = f::abs(&f::imag(&f::LinalgDiagonal::new(along).call()?)?)?;
+    let most = mode::with_grad(false, || item(&f::max(&turns)?))?;
+    ensure!(
+        // What is no number is no phase either.
+        !(most.to_f64() > 1e-2),
+        Runtime,
+        "{of} in the complex case are specified up to multiplication by e^{{i phi}}. The specified loss function depends on this {so}."
+    );
+    Ok(())
 }
 
 fn skew(t: &Tensor) -> Result<Tensor> {
@@ -188,6 +212,21 @@ fn svd(a: &calls::_GradSvd) -> Result<Tensor> {
         Some(g) => Some(f::matmul(&f::mH(u)?, g)?),
         None => None,
     };
+    let by_v = match &gvh {
+        Some(g) => Some(f::matmul(vh, &f::mH(g)?)?),
+        None => None,
+    };
+    let both = match (&by_u, &by_v) {
+        (Some(u), Some(v)) => Some(f::add(u, v)?),
+        (one, other) => one.as_ref().or(other.as_ref()).cloned(),
+    };
+    if let Some(both) = &both {
+        check_phase(
+            both,
+            "svd_backward: The singular vectors",
+            "phase term, making it ill-defined",
+        )?;
+    }
     if let Some(by_u) = &by_u {
         put(f::mul(&f::div(&skew(by_u)?, apart)?, row)?)?;
         if dtype.is_complex() {
@@ -203,9 +242,8 @@ fn svd(a: &calls::_GradSvd) -> Result<Tensor> {
             put(f::DiagEmbed::new(&turn).call()?)?;
         }
     }
-    if let Some(g) = &gvh {
-        let by_v = f::matmul(vh, &f::mH(g)?)?;
-        put(f::mul(&f::div(&skew(&by_v)?, apart)?, column)?)?;
+    if let Some(by_v) = &by_v {
+        put(f::mul(&f::div(&skew(by_v)?, apart)?, column)?)?;
     }
     if let Some(g) = &gs {
         put(f::DiagEmbed::new(g).call()?)?;

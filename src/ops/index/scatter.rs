@@ -69,7 +69,8 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with `src` added or multiplied at `index` along a dimension.",
     )
-    .samples("f32[10, 5], 1, i64[5, 5].below(5), f32[5, 5], reduce='add'"),
+    .samples("f32[10, 5], 1, i64[5, 5].below(5), f32[5, 5], reduce='add'")
+    .refused(),
     kernel(
         "scatter#value_reduce",
         "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)",
@@ -89,7 +90,8 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with a number added or multiplied at `index` along a dimension.",
     )
-    .samples("i16(-3), 0, i64(0), 2.5, reduce='add'"),
+    .samples("i16(-3), 0, i64(0), 2.5, reduce='add'")
+    .refused(),
     kernel(
         "scatter_add",
         "(Tensor self, int dim, Tensor index, Tensor src)",

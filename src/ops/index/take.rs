@@ -56,7 +56,8 @@ pub static OPS: &[OpDef] = &[
         J,
         body!(renorm_rule, renorm).index_args(2).updates(),
         "`self` with the rows at `indices` scaled down to a norm.",
-    ).samples("f32[5, 3], i64([1, 4]), 1.0, 2.0"),
+    ).samples("f32[5, 3], i64([1, 4]), 1.0, 2.0")
+    .grad("self: refused"),
 ];
 
 fn take_rule(a: &calls::Take) -> Result<Plan> {

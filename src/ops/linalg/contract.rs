@@ -1,6 +1,7 @@
 //! Products of any number of dimensions, made of matrix products.
 
 use crate::ops::core::op::{F, FMO, M, O, OpDef, X, compose};
+use crate::ops::core::typed;
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
@@ -101,9 +102,13 @@ fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     match (nx, ny) {
         (1, 1) => f::dot(x, y),
         (2, 1) => f::mv(x, y),
-        (1, 2) => f::squeeze_dim(&f::mm(&f::unsqueeze(x, 0)?, y)?, 0),
+        (1, 2) => {
+            let row = f::mm(&f::unsqueeze(x, 0)?, y)?;
+            typed::changed(&f::SqueezeDim::new(&row, 0).args()?)
+        }
         (2, 2) => f::mm(x, y),
-        _ if nx >= 3 && ny <= 2 && folds(x) => matmul_folded(x, y),
+        _ if nx >= 3 && ny <= 2 && (y.requires_grad() || folds(x)) => matmul_folded(x, y),
+        _ if ny >= 3 && nx <= 2 => matmul_turned(x, y),
         _ => matmul_batched(x, y),
     }
 }
@@ -118,6 +123,20 @@ fn matmul_folded(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     } else {
         f::_unsafe_view(&f::mm(&rows, y)?, &shape.concat(&y.shape()[1..]))
     }
+}
+
+/// The product of one matrix or vector and many matrices, which are turned if they fold then; an operand that wants a gradient
+/// is not spread over a batch.
+fn matmul_turned(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let turned = f::mT(y)?;
+    if !x.requires_grad() && (x.ndim() == 2 || !folds(&turned)) {
+        return matmul_batched(x, y);
+    }
+    if x.ndim() == 1 {
+        return matmul_folded(&turned, x);
+    }
+    let made = matmul_folded(&turned, &f::t(x)?)?;
+    f::contiguous(&f::mT(&made)?)
 }
 
 /// The products of batches of matrices.

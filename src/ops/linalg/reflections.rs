@@ -37,7 +37,8 @@ pub static OPS: &[OpDef] = &[
         body!(geqrf_rule, geqrf),
         "Householder reflections of a matrix.",
     )
-    .samples("f32[3, 4]; c64[3, 4]"),
+    .samples("f32[3, 4]; c64[3, 4]")
+    .grad("self: refused; complex: never"),
     kernel(
         "linalg.householder_product",
         "(Tensor input, Tensor tau)",
@@ -48,6 +49,7 @@ pub static OPS: &[OpDef] = &[
         "The first columns of a product of reflections.",
     )
     .samples("f32[6, 5], f32[5]; c64[5, 5], c64[5]")
+    .grad("input, tau: _grad.householder_product(grad, input, tau, needs)")
     .batch(Batch::Lead),
     compose(
         "orgqr",
@@ -64,7 +66,8 @@ pub static OPS: &[OpDef] = &[
         body!(ormqr_rule, ormqr),
         "A matrix multiplied by a product of reflections.",
     )
-    .samples("f32[2, 5], f32[2], f32[2, 5], transpose=True"),
+    .samples("f32[2, 5], f32[2], f32[2, 5], transpose=True")
+    .grad("self, input2: _grad.ormqr(grad, self, input2, input3, left, transpose, needs); input3: ormqr(self, input2, grad, left, not transpose)"),
 ];
 
 /// What `mode` asks for.

@@ -80,7 +80,7 @@ pub static OPS: &[OpDef] = &[
         )),
         "The logarithm of the determinant.",
     ).samples("f32[1, 1].spd")
-    .grad("WhereBackward0 | self: _grad.slogdet(None, grad, self, result)")
+    .through(typed!(recorded_logdet))
     .batch(Batch::Lead),
     kernel(
         "linalg.solve_ex",
@@ -306,6 +306,15 @@ fn solve(a: &calls::LinalgSolve) -> Result<Tensor> {
         .check_errors(true)
         .call()?;
     Ok(result)
+}
+
+/// `logdet` as operators that have gradients.
+fn recorded_logdet(a: &calls::Logdet) -> Result<Ret> {
+    let [sign, log] = f::linalg_slogdet(a.input)?;
+    if sign.dtype().is_complex() {
+        return f::add(&f::log(&sign)?, &log).map(Ret::One);
+    }
+    f::where_(&f::eq(&sign, -1.0)?, f64::NAN, &log).map(Ret::One)
 }
 
 fn tensorinv(a: &calls::LinalgTensorinv) -> Result<Tensor> {

@@ -106,7 +106,7 @@ fn kron(a: &calls::Kron) -> Result<Tensor> {
         out.push(size(x, i) * size(y, i));
     }
     let (x, y) = (f::_unsafe_view(x, &sx)?, f::_unsafe_view(y, &sy)?);
-    f::reshape(&f::mul(&x, &y)?, &out)
+    f::_unsafe_view(&f::mul(&x, &y)?, &out)
 }
 
 fn vecdot(a: &calls::LinalgVecdot) -> Result<Tensor> {
@@ -130,15 +130,7 @@ fn vecdot(a: &calls::LinalgVecdot) -> Result<Tensor> {
     }
     let shape = dims::broadcast(x.shape(), y.shape())?;
     let d = wrap_dim(a.dim, shape.len())?;
-    let x = f::conj(x)?;
-    if shape.is_empty() {
-        return f::mul(&x, y);
-    }
-    let end = |t: &Tensor| f::movedim_int(&f::expand(t, &shape)?, d as i64, -1);
-    let rows = f::unsqueeze(&end(&x)?, -2)?;
-    let columns = f::unsqueeze(&end(y)?, -1)?;
-    let out = f::matmul(&rows, &columns)?;
-    f::squeeze_dim(&f::squeeze_dim(&out, -1)?, -1)
+    f::sum_dim(&f::mul(&f::conj(x)?, y)?, &[d as i64][..])
 }
 
 fn cross_default(a: &calls::Cross) -> Result<Tensor> {
@@ -218,5 +210,13 @@ fn linalg_vander(a: &calls::LinalgVander) -> Result<Tensor> {
     };
     let n = a.N.unwrap_or(x.shape()[x.ndim() - 1]);
     ensure!(n > 1, Runtime, "N must be greater than 1.");
-    powers(&x, n, true)
+    let x = if x.dtype().is_integral(true) {
+        x.to_dtype(DType::I64)?
+    } else {
+        x
+    };
+    let one = f::NewOnes::new(&x, &x.shape().concat(&[1])).call()?;
+    let factors = f::expand(&f::unsqueeze(&x, -1)?, &x.shape().concat(&[n - 1]))?;
+    let rest = f::cumprod(&factors, -1)?;
+    f::Cat::new(&[one, rest][..]).dim(-1).call()
 }

@@ -24,24 +24,46 @@ pub static OPS: &[OpDef] = &[
         "Means of as many windows as asked for.",
     )
     .samples("f64[3, 4], 1; f64[3, 4], (5,)"),
-    kernel(
+    compose(
         "nn.functional.adaptive_avg_pool2d",
         "(Tensor input, int?[] output_size)",
         F,
+        |a| match mean_of_all(a.input, a.output_size, 2)? {
+            Some(mean) => Ok(mean),
+            None => f::_adaptive_avg_pool2d(a.input, a.output_size),
+        },
+        "Means of as many windows as asked for.",
+    )
+    .samples("f32[2, 3, 4], 5; f32[2, 3, 4], (5, None); f32[2, 3, 4, 4], 1"),
+    kernel(
+        "_adaptive_avg_pool2d",
+        "(Tensor input, int?[] output_size)",
+        0,
         body!(|a| means(a.input, a.output_size, 2), run),
         "Means of as many windows as asked for.",
     )
-    .samples("f32[2, 3, 4], 5; f32[2, 3, 4], (5, None)")
+    .samples("f32[2, 3, 4], [5, 5]; f32[2, 3, 4], [5, None]")
     .grad("input: _grad._adaptive_avg_pool2d_backward(grad, input)")
     .batch(Batch::Fold(3)),
-    kernel(
+    compose(
         "nn.functional.adaptive_avg_pool3d",
         "(Tensor input, int?[] output_size)",
         F,
+        |a| match mean_of_all(a.input, a.output_size, 3)? {
+            Some(mean) => Ok(mean),
+            None => f::_adaptive_avg_pool3d(a.input, a.output_size),
+        },
+        "Means of as many windows as asked for.",
+    )
+    .samples("f32[8, 8, 8, 8], (5, 7, 4); f32[2, 3, 4, 4], 1"),
+    kernel(
+        "_adaptive_avg_pool3d",
+        "(Tensor input, int?[] output_size)",
+        0,
         body!(|a| means(a.input, a.output_size, 3), run),
         "Means of as many windows as asked for.",
     )
-    .samples("f32[8, 8, 8, 8], (5, 7, 4)")
+    .samples("f32[8, 8, 8, 8], [5, 7, 4]")
     .grad("input: _grad._adaptive_avg_pool3d_backward(grad, input)")
     .batch(Batch::Fold(4)),
     compose(
@@ -135,6 +157,18 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[1, 2, 4, 4, 4], 2"),
 ];
+
+/// One window is the mean of all: its operator, where the call is that of one.
+fn mean_of_all(x: &Tensor, asked: &[i64], n: usize) -> Result<Option<Tensor>> {
+    let one = !asked.is_empty() && asked.iter().all(|&v| v == 1) && asked.len() <= n;
+    let fits = (x.ndim() == n + 1 || x.ndim() == n + 2) && x.dtype().is_float() && x.numel() > 0;
+    if !(one && fits) {
+        return Ok(None);
+    }
+    let over: Vec<i64> = (1..=n as i64).map(|d| -d).collect();
+    let call = f::MeanDim::new(x, &over[..]).keepdim(true);
+    call.call().map(Some)
+}
 
 fn check_sequences(x: &Tensor, size: &[i64], name: &str) -> Result<()> {
     check_1d(x, name)?;

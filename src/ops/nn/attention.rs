@@ -77,7 +77,7 @@ fn composed(
             f::add(&scores, m)?
         };
     }
-    let mut weights = f::softmax(&scores, -1)?;
+    let mut weights = f::_safe_softmax(&scores, -1)?;
     if dropout > 0.0 {
         weights = f::dropout(&weights, dropout, true)?;
     }
@@ -289,5 +289,10 @@ fn recorded(a: &calls::_Attention) -> Result<Ret> {
             .call()?;
         return Ok(Ret::One(made));
     }
-    composed([q, k, v], mask, causal, 0.0, scale).map(Ret::One)
+    if !matches!(q.dtype(), DType::F16 | DType::BF16) {
+        return composed([q, k, v], mask, causal, 0.0, scale).map(Ret::One);
+    }
+    let wide = |t: &Tensor| f::to_dtype(t, DType::F32);
+    let made = composed([&wide(q)?, &wide(k)?, &wide(v)?], mask, causal, 0.0, scale)?;
+    f::to_dtype(&made, q.dtype()).map(Ret::One)
 }

@@ -2,7 +2,7 @@
 
 use crate::cpu::bag::{Bag, bags};
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, OpDef, OutSpec, Plan, compose, kernel};
+use crate::ops::core::op::{F, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
 use crate::{DType, Result, Tensor, bail, cpu, ensure};
@@ -22,7 +22,7 @@ pub static OPS: &[OpDef] = &[
         "f32[5, 3], i64([1, 2, 4, 0]), i64([0, 2]); \
          f32[5, 3], i64([1, 2, 4, 0]), i64([0, 2]), mode=1",
     )
-    .grad("weight: _embedding_bag_backward(grad, indices, offsets, result1, result2, result3, weight.sizes[0], scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx if padding_idx.given else -1); per_sample_weights: _embedding_bag_per_sample_weights_backward(grad, weight, indices, offsets, result1, mode, padding_idx if padding_idx.given else -1)"),
+    .grad("weight: _embedding_bag_backward(grad, indices, offsets, result1, result2, result3, weight.sizes[0], scale_grad_by_freq, mode, sparse, per_sample_weights, (padding_idx + weight.sizes[0] if padding_idx < 0 else padding_idx) if padding_idx.given else -1); per_sample_weights: _embedding_bag_per_sample_weights_backward(grad, weight, indices, offsets, result1, mode, (padding_idx + weight.sizes[0] if padding_idx < 0 else padding_idx) if padding_idx.given else -1)"),
     compose(
         "nn.functional.embedding_bag",
         "(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float norm_type=2, bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None)",
@@ -40,7 +40,15 @@ pub static OPS: &[OpDef] = &[
         body!(bilinear_rule, bilinear),
         "x A y + b for each of several matrices A.",
     ).samples("f32[3], f32[4], f32[5, 3, 4]")
-    .grad("TrilinearBackward0 | input1, input2, weight, bias: _grad.bilinear(grad, input1, input2, weight, needs)"),
+    .through(typed!(recorded_bilinear)),
+    compose(
+        "_nn.trilinear",
+        "(Tensor input1, Tensor input2, Tensor weight)",
+        0,
+        |a| f::bilinear(a.input1, a.input2, a.weight),
+        "x A y for each of several matrices A, of rows x and y.",
+    ).samples("f32[2, 3], f32[2, 4], f32[5, 3, 4]")
+    .grad("TrilinearBackward0 | input1, input2, weight: _grad.bilinear(grad, input1, input2, weight, needs)"),
 ];
 
 pub(in crate::ops) fn tensor_type(t: &Tensor) -> String {
@@ -319,6 +327,19 @@ fn bilinear_rule(a: &calls::Bilinear) -> Result<Plan> {
     let dtype = result_type(&[x.into(), y.into(), w.into()])?;
     dtype.check_kernel(!dtype.is_complex(), "bilinear")?;
     Ok(Plan::contiguous(&x.shape().with(last, w.shape()[0]), dtype))
+}
+
+/// `bilinear` as the operators that its gradient is made of.
+fn recorded_bilinear(a: &calls::Bilinear) -> Result<Ret> {
+    use crate::ops::core::op::Ruled as _;
+    let (plan, ()) = bilinear_rule(a)?.split();
+    let rows = |t: &Tensor| f::reshape(t, &[-1, t.size(-1)?]);
+    let made = f::_nn_trilinear(&rows(a.input1)?, &rows(a.input2)?, a.weight)?;
+    let made = f::reshape(&made, &plan.outs[0].shape)?;
+    match a.bias {
+        Some(b) => f::add(&made, b).map(Ret::One),
+        None => Ok(Ret::One(made)),
+    }
 }
 
 fn bilinear(a: &calls::Bilinear, (): &(), outs: &[Tensor]) -> Result<()> {

@@ -5,7 +5,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::norm::suggested;
-use crate::{DType, Result, Tensor, cpu, ensure};
+use crate::{DType, Result, Tensor, cpu, ensure, mode};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -212,6 +212,17 @@ fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
     );
     x.dtype().check_float_kernel("batch_norm")?;
     let stats = channels.statistics(x);
+    let running = [
+        ("running_mean", channels.mean),
+        ("running_var", channels.var),
+    ];
+    for (name, t) in running {
+        ensure!(
+            !(mode::grad_enabled() && t.is_some_and(Tensor::requires_grad)),
+            Runtime,
+            "The function 'native_batch_norm' is not differentiable with respect to argument '{name}'. This input cannot have requires_grad True."
+        );
+    }
     if let (false, Some(mean), Some(var)) = (a.training, channels.mean, channels.var) {
         let out = f::_nn_batch_norm_eval(x, mean, var, a.weight, a.bias, a.eps)?;
         let none = f::NewEmpty::new(x, &[0]).dtype(stats).call()?;

@@ -18,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         body!(rule_nll, run_nll),
         "Minus the log probabilities of the classes, and the total weight.",
     ).samples("f32[2, 3], i64([0, 2]), None, 1, -100; f32[2, 3], i64([0, 2]), f32[3].pos, 2, 0")
-    .grad("{input.ndim 1=NllLoss 2=NllLoss 3=NllLoss2D 4=NllLoss2D 5=NllLoss2D}Backward0 | input: nll_loss_backward(grad, input, target, weight, reduction, ignore_index, result1) if input.ndim < 3 else _grad.nll_loss_of_many(grad, input, target, weight, reduction, ignore_index, result1)")
+    .grad("{input.ndim 1=NllLoss 2=NllLoss 3=NllLoss2D 4=NllLoss2D 5=NllLoss2D}Backward0 | input: nll_loss_backward(grad, input, target, weight, reduction, ignore_index, result1) if input.ndim < 3 else _grad.nll_loss_of_many(grad, input, target, weight, reduction, ignore_index, result1); weight: never('nll_loss{input.ndim 1= 2= 3=2d 4=2d 5=2d}_forward')")
     .batch(Batch::As(batch::nll_loss)),
     compose(
         "nn.functional.nll_loss",
@@ -310,7 +310,7 @@ fn probabilities(a: &calls::NnFunctionalCrossEntropy, r: Reduction) -> Result<Re
         Reduction::Mean => {
             let samples = x.numel() / classes.max(1);
             let sum = f::neg(&f::sum(&product)?)?;
-            f::div(&sum, samples).map(Ret::from)
+            f::_div_number(&sum, samples).map(Ret::from)
         }
     }
 }

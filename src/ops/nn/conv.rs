@@ -6,7 +6,8 @@ use crate::ops::batch;
 use crate::ops::core::op::{Batch, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::conv_sizes::{check_sizes, reaches, sizes, transposed_sizes};
-use crate::{Device, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure};
+use crate::{Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, mode};
+use num_complex::Complex64;
 use torchlike_macros::operators;
 
 /// What the rows of all dimensions take.
@@ -175,26 +176,61 @@ fn in_batches(
 fn ordinary(n: usize, name: &str, o: &Operands<&[i64]>) -> Result<Tensor> {
     let zeros = Dims::filled(n, 0);
     in_batches(o.x, n, name, |x| {
-        f::convolution(
-            x, o.w, o.bias, o.stride, o.padding, o.dilation, false, &zeros, o.groups,
-        )
+        by_parts(x, o, |x, w, bias| {
+            f::convolution(
+                x, w, bias, o.stride, o.padding, o.dilation, false, &zeros, o.groups,
+            )
+        })
     })
+}
+
+/// A convolution. One of complex numbers that wants a gradient is three of real ones: of real and imaginary parts, and of
+/// their sums.
+fn by_parts<P>(
+    x: &Tensor,
+    o: &Operands<P>,
+    run: impl Fn(&Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let wanted = [Some(x), Some(o.w), o.bias]
+        .into_iter()
+        .flatten()
+        .any(Tensor::requires_grad);
+    if !(wanted && mode::grad_enabled() && x.dtype().is_complex() && o.w.dtype() == x.dtype()) {
+        return run(x, o.w, o.bias);
+    }
+    let parts = |t: &Tensor| -> Result<[Tensor; 2]> {
+        let both = f::view_as_real(&f::resolve_conj(t)?)?;
+        Ok([f::select(&both, -1, 0)?, f::select(&both, -1, 1)?])
+    };
+    let ([xr, xi], [wr, wi]) = (parts(x)?, parts(o.w)?);
+    let bias = o.bias.map(parts).transpose()?;
+    let real = run(&xr, &wr, bias.as_ref().map(|b| &b[0]))?;
+    let imaginary = run(&xi, &wi, None)?;
+    let sum = bias.map(|[re, im]| f::add(&re, &im)).transpose()?;
+    let both = run(&f::add(&xr, &xi)?, &f::add(&wr, &wi)?, sum.as_ref())?;
+    let turned = f::sub(&f::sub(&both, &real)?, &imaginary)?;
+    let turned = f::_mul_number(&turned, Scalar::Complex(Complex64::new(0.0, 1.0)))?;
+    f::add(&f::sub(&real, &imaginary)?, &turned)
 }
 
 fn transposed(n: usize, name: &str, o: &Operands<&[i64]>, output: &[i64]) -> Result<Tensor> {
     in_batches(o.x, n, name, |x| {
-        f::convolution(
-            x, o.w, o.bias, o.stride, o.padding, o.dilation, true, output, o.groups,
-        )
+        by_parts(x, o, |x, w, bias| {
+            f::convolution(
+                x, w, bias, o.stride, o.padding, o.dilation, true, output, o.groups,
+            )
+        })
     })
 }
 
 fn padded_by_name(n: usize, name: &str, o: &Operands<&str>) -> Result<Tensor> {
     let zeros = Dims::filled(n, 0);
     let convolved = |x: &Tensor, padding: &[i64]| {
-        f::convolution(
-            x, o.w, o.bias, o.stride, padding, o.dilation, false, &zeros, o.groups,
-        )
+        by_parts(x, o, |x, w, bias| {
+            f::convolution(
+                x, w, bias, o.stride, padding, o.dilation, false, &zeros, o.groups,
+            )
+        })
     };
     in_batches(o.x, n, name, |x| match o.padding {
         "valid" => convolved(x, &zeros),

@@ -259,7 +259,7 @@ fn ctc(o: &Operands, r: Reduction) -> Result<Ret> {
     let call = f::_CtcLoss::new(&wide, o.targets, o.steps, o.labels);
     let [mut losses, _] = call.blank(o.blank).zero_infinity(o.zero_infinity).call()?;
     if o.zero_infinity {
-        losses = f::masked_fill(&losses, &f::isinf(&losses)?, 0)?;
+        losses = f::where_(&f::isinf(&losses)?, 0, &losses)?;
     }
     if r == Reduction::Mean {
         let counts = f::stack(&counts(o.labels, &losses)?)?;

@@ -23,13 +23,25 @@ pub static OPS: &[OpDef] = &[
         pairwise,
         "The distances of vectors in pairs.",
     ).samples("f32[3], f32[3], keepdim=True"),
+    compose(
+        "_nn.norm",
+        "(Tensor self, float p, bool keepdim)",
+        0,
+        |a| {
+            let call = f::LinalgVectorNorm::new(a.input).ord(a.p);
+            call.dim(&[-1][..]).keepdim(a.keepdim).call()
+        },
+        "The norms of the last dimension.",
+    ).samples("f32[3, 4], 2.0, False; f64[3], 1.0, True")
+    .grad("NormBackward1 | self: None if p == 0 else _grad.vector_norm(grad, self, p, result, [-1], keepdim)"),
     kernel(
         "_pdist_forward",
         "(Tensor self, float p=2.0)",
         0,
         body!(rule_pdist, run_pdist),
         "The distances between all pairs of rows.",
-    ).samples("f32[3, 4]; f64[3, 4], 1.5"),
+    ).samples("f32[3, 4]; f64[3, 4], 1.5")
+    .grad("PdistBackward0 | self: _pdist_backward(grad, self, p, result)"),
     compose(
         "pdist",
         "(Tensor self, float p=2.0)",
@@ -48,6 +60,7 @@ pub static OPS: &[OpDef] = &[
         body!(rule_cdist, run_cdist),
         "The distances between all rows of two matrices.",
     ).samples("f32[3, 4], f32[5, 4], 2.0, None; f64[2, 3, 4], f64[5, 4], 0.5, 0")
+    .grad("CdistBackward0 | x1: _cdist_backward(grad, x1, x2, p, result); x2: _cdist_backward(grad.transpose(-2, -1).contiguous(), x2, x1, p, result.transpose(-2, -1).contiguous())")
     .batch(Batch::Lead),
     compose(
         "_euclidean_dist",
@@ -106,12 +119,8 @@ fn cosine_similarity(a: &calls::CosineSimilarity) -> Result<Tensor> {
 }
 
 fn pairwise(a: &calls::PairwiseDistance) -> Result<Tensor> {
-    let diff = f::add(&f::sub(a.x1, a.x2)?, a.eps)?;
-    f::LinalgVectorNorm::new(&diff)
-        .ord(a.p)
-        .dim(&[-1][..])
-        .keepdim(a.keepdim)
-        .call()
+    let diff = f::_add_number(&f::sub(a.x1, a.x2)?, a.eps)?;
+    f::_nn_norm(&diff, a.p, a.keepdim)
 }
 
 /// The checks of pdist that come before its operator.

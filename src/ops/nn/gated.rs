@@ -1,6 +1,6 @@
 //! Activations that are more than a map: softmax, glu, prelu, rrelu.
 
-use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, X, compose, forward, kernel};
 use crate::ops::core::rules;
 use crate::ops::f;
 use crate::ops::nn::in_place::flagged;
@@ -17,7 +17,18 @@ pub static OPS: &[OpDef] = &[
         body!(rule_rrelu, run_rrelu).random(None),
         "x where positive, else x times a random slope; and what each element is multiplied by.",
     ).samples("f32[3, 4], 0.1, 0.3")
-    .grad("RreluWithNoiseBackward0 | self: where(self.lt(0), grad * (result / self), grad)"),
+    .grad("RreluWithNoiseBackward0, in place RreluWithNoiseBackward1 | self: where(self.lt(0), grad * (result / self), grad)"),
+    forward(
+        "_nn.rrelu_mean",
+        "(Tensor self, float slope)",
+        0,
+        |a| {
+            let call = f::_NnLeakyRelu::new(a.input).negative_slope(a.slope);
+            Ok(call.args()?.to_owned())
+        },
+        "rrelu with the mean of its slopes.",
+    ).samples("f32[3, 4], 0.2")
+    .grad("RreluWithNoiseBackward0, in place RreluWithNoiseBackward1 | self: leaky_relu_backward(grad, self, slope, False)"),
     compose(
         "prelu",
         "(Tensor self, Tensor weight)",
@@ -98,6 +109,18 @@ pub static OPS: &[OpDef] = &[
         "The logarithm of softmax along a dimension.",
     ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
     .grad("self: _log_softmax_backward_data(grad, result, dim, self.dtype)"),
+    compose(
+        "_safe_softmax",
+        "(Tensor self, int dim, dtype? dtype=None)",
+        F,
+        |a| {
+            let made = f::Softmax::new(a.input, a.dim).dtype(a.dtype).call()?;
+            let none = f::AllDim::new(&f::isneginf(a.input)?, a.dim).keepdim(true).call()?;
+            f::where_(&none, 0.0, &made)
+        },
+        "softmax, which is zeros where all is minus infinity.",
+    ).samples("f32[3, 4], 1; f32([[0., 1.], [-inf, -inf]]), 1, dtype=f64")
+    .grad("self: _softmax_backward_data(grad, result, dim, self.dtype)"),
     compose(
         "special.softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
@@ -216,9 +239,7 @@ fn rrelu(a: &calls::Rrelu) -> Result<Tensor> {
             .call()?;
         return Ok(out);
     }
-    f::_NnLeakyRelu::new(&a.input.contiguous()?)
-        .negative_slope((lower + upper) / 2.0)
-        .call()
+    f::_nn_rrelu_mean(&a.input.contiguous()?, (lower + upper) / 2.0)
 }
 
 fn rule_rrelu(a: &calls::_NnRrelu) -> Result<Plan> {

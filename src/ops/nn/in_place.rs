@@ -1,7 +1,7 @@
 //! Activations that write into their input: functions with an `inplace` flag, and those whose name says it.
 
 use crate::ops::Args;
-use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::core::op::{F, OpDef, Ret, compose, forward};
 use crate::ops::core::typed;
 use crate::ops::f;
 use crate::{DType, Result, Tensor, ensure};
@@ -34,11 +34,26 @@ pub static OPS: &[OpDef] = &[
         "Scaled elu.",
     )
     .samples("f32[3, 4]"),
+    forward(
+        "_nn.celu",
+        "(Tensor self, float alpha)",
+        0,
+        |a| {
+            let call = f::_NnElu::new(a.input).alpha(a.alpha);
+            Ok(call.input_scale(1.0 / a.alpha).args()?.to_owned())
+        },
+        "elu without a bend at 0.",
+    )
+    .samples("f32[3, 4], 2.0")
+    .grad("in place CeluBackward1 | self: elu_backward(grad, alpha, 1, 1.0 / alpha, False, self)"),
     compose(
         "celu",
         "(Tensor self, float alpha=1.0)",
         F,
-        |a| smooth(a.input, a.alpha)?.call(),
+        |a| {
+            check_alpha(a.alpha)?;
+            f::_nn_celu(a.input, a.alpha)
+        },
         "elu that is smooth for any alpha.",
     )
     .samples("f32[3, 4]; f64[3], 2.0"),
@@ -46,7 +61,10 @@ pub static OPS: &[OpDef] = &[
         "celu_",
         "(Tensor self, float alpha=1.0)",
         F,
-        |a| flagged(true, smooth(a.input, a.alpha)?.args()),
+        |a| {
+            check_alpha(a.alpha)?;
+            flagged(true, f::_NnCelu::new(a.input, a.alpha).args())
+        },
         "elu that is smooth for any alpha, in place.",
     )
     .samples("f32[3, 4], 2.0"),
@@ -54,7 +72,10 @@ pub static OPS: &[OpDef] = &[
         "nn.functional.celu",
         "(Tensor self, float alpha=1.0, bool inplace=False)",
         F,
-        |a| flagged(a.inplace, smooth(a.input, a.alpha)?.args()),
+        |a| {
+            check_alpha(a.alpha)?;
+            flagged(a.inplace, f::_NnCelu::new(a.input, a.alpha).args())
+        },
         "elu that is smooth for any alpha.",
     )
     .samples("f32[3, 4]; f32[3, 4], alpha=0.8"),
@@ -241,14 +262,13 @@ fn scaled(t: &Tensor) -> f::_NnElu<'_> {
         .scale(1.050_700_987_355_480_5)
 }
 
-/// elu without a bend at 0.
-fn smooth(t: &Tensor, alpha: f64) -> Result<f::_NnElu<'_>> {
+fn check_alpha(alpha: f64) -> Result<()> {
     ensure!(
         alpha != 0.0,
         Runtime,
         "ZeroDivisionError: alpha cannot be 0 for CELU"
     );
-    Ok(f::_NnElu::new(t).alpha(alpha).input_scale(1.0 / alpha))
+    Ok(())
 }
 
 const NO_BOOL: &str = "Bool inputs not supported for hardtanh";

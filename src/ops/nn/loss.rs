@@ -68,7 +68,7 @@ fn delta(a: &calls::_NnHuber, _: DType) -> Result<Ctx> {
     number(a.delta)
 }
 
-fn probabilities(a: &calls::_NnBinaryCrossEntropy, _: DType) -> Result<()> {
+fn probabilities(a: &calls::_NnBce, _: DType) -> Result<()> {
     let values = cpu::copy::dense(&a.input.to_device(Device::CPU)?, DType::F64)?;
     ensure!(
         cpu::slice::<f64>(&values)
@@ -86,7 +86,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Mse "_nn.mse", 2, same, 0, "(a - b) * (a - b)", "(Tensor self, Tensor target)", "Squared differences.").samples("f32[2, 3], f32[2, 3]").grad("MseLossBackward0 | self: mse_loss_backward(grad, self, target, 0); target: -mse_loss_backward(grad, self, target, 0)"),
     map_row!(SmoothL1 "_nn.smooth_l1", 2, same, typed!(beta, DType), 0, "abs_(a - b) < f0 ? T(0.5) * (a - b) * (a - b) / f0 : abs_(a - b) - T(0.5) * f0", "(Tensor self, Tensor target, float beta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5").grad("SmoothL1LossBackward0 | self: smooth_l1_loss_backward(grad, self, target, 0, beta); target: smooth_l1_loss_backward(grad, target, self, 0, beta)"),
     map_row!(Huber "_nn.huber", 2, same, typed!(delta, DType), 0, "abs_(a - b) <= f0 ? T(0.5) * (a - b) * (a - b) : f0 * (abs_(a - b) - T(0.5) * f0)", "(Tensor self, Tensor target, float delta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5").grad("HuberLossBackward0 | self: huber_loss_backward(grad, self, target, 0, delta); target: huber_loss_backward(grad, target, self, 0, delta)"),
-    map_row!(Bce "_nn.binary_cross_entropy", 2, same, check typed!(probabilities, DType), 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values.").samples("f32[2, 3].unit, f32[2, 3].unit").grad("self: binary_cross_entropy_backward(grad, self, target, None, 0); target: grad * -logit(self)"),
+    map_row!(Bce "_nn.bce", 2, same, check typed!(probabilities, DType), 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values.").samples("f32[2, 3].unit, f32[2, 3].unit").grad("BinaryCrossEntropyBackward0 | self: binary_cross_entropy_backward(grad, self, target, None, 0); target: grad * -logit(self)"),
     map_row!(ClampMin "_nn.clamp_min", 1, same, typed!(bound, DType), 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less.").samples("f32[2, 3], 0.5").grad("ClampMinBackward0 | self: where(self.ge(min), grad, 0)"),
     compose(
         "nn.functional.mse_loss",
@@ -99,7 +99,10 @@ pub static OPS: &[OpDef] = &[
                 a.weight,
                 (a.size_average, a.reduce, a.reduction),
             )?;
-            weighted(f::_nn_mse(a.input, a.target)?, a.weight, r)
+            match a.weight {
+                None => f::_nn_mse_loss(a.input, a.target, r as i64).map(Ret::from),
+                weight => weighted(f::pow(&f::sub(a.input, a.target)?, 2i64)?, weight, r),
+            }
         },
         "The mean of squared differences.",
     ).samples("f32[5, 5], f32[5, 5]; f32[5], f32[5], reduction='sum'"),
@@ -171,13 +174,6 @@ pub static OPS: &[OpDef] = &[
         "f32[5, 5], f32[5, 5], weight=f32[1, 5]; \
          f32[5, 5], f32[5, 5], reduction='none', weight=f32[1, 5]",
     ),
-    compose(
-        "binary_cross_entropy_with_logits",
-        "(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1)",
-        F,
-        logits,
-        "Cross entropy of truth values given as logits.",
-    ).samples("f32[2, 3], f32[2, 3].unit; f32[2, 3], f32[2, 3].unit, f32[3], f32[3].pos, 0"),
 ];
 
 /// What becomes of the losses of the elements.
@@ -305,12 +301,10 @@ fn checked(x: &Tensor, y: &Tensor, weight: Option<&Tensor>, asked: Asked) -> Res
 fn smooth_l1(a: &calls::NnFunctionalSmoothL1Loss) -> Result<Ret> {
     let (x, y) = (a.input, a.target);
     let r = legacy((a.size_average, a.reduce, a.reduction))?;
-    let losses = if a.beta == 0.0 {
-        f::abs(&f::sub(x, y)?)?
-    } else {
-        f::_nn_smooth_l1(x, y, a.beta)?
-    };
-    reduced(losses, r)
+    if a.beta == 0.0 {
+        return reduced(f::abs(&f::sub(x, y)?)?, r);
+    }
+    f::_nn_smooth_l1_loss(x, y, r as i64, a.beta).map(Ret::from)
 }
 
 fn huber(a: &calls::NnFunctionalHuberLoss) -> Result<Tensor> {
@@ -322,12 +316,15 @@ fn huber(a: &calls::NnFunctionalHuberLoss) -> Result<Tensor> {
         }
         None => Reduction::named(a.reduction)?,
     };
-    let mut losses = f::_nn_huber(x, y, a.delta)?;
-    if let Some(w) = a.weight {
-        losses = f::mul(&losses, w)?;
-    }
+    let made = match a.weight {
+        None => f::_nn_huber_loss(x, y, r as i64, a.delta)?,
+        Some(w) => {
+            let losses = f::_nn_huber_loss(x, y, Reduction::None as i64, a.delta)?;
+            reduced(f::mul(&losses, w)?, r)?.one()?
+        }
+    };
     // The result has the input's type whatever the target's.
-    reduced(losses, r)?.one()?.to_dtype(x.dtype())
+    made.to_dtype(x.dtype())
 }
 
 fn divergences(x: &Tensor, target: &Tensor, log_target: bool) -> Result<Tensor> {
@@ -368,7 +365,7 @@ pub(in crate::ops) fn torch_size(t: &Tensor) -> String {
     format!("torch.Size({})", t.shape())
 }
 
-fn binary_cross_entropy(a: &calls::NnFunctionalBinaryCrossEntropy) -> Result<Ret> {
+fn binary_cross_entropy(a: &calls::NnFunctionalBinaryCrossEntropy) -> Result<Tensor> {
     let (x, target) = (a.input, a.target);
     let r = legacy((a.size_average, a.reduce, a.reduction))?;
     ensure!(
@@ -396,11 +393,7 @@ fn binary_cross_entropy(a: &calls::NnFunctionalBinaryCrossEntropy) -> Result<Ret
             x.dtype().scalar_type()
         );
     }
-    let mut losses = f::_nn_binary_cross_entropy(x, target)?;
-    if let Some(w) = &weight {
-        losses = f::mul(&losses, w)?;
-    }
-    reduced(losses, r)
+    f::_nn_binary_cross_entropy(x, target, weight.as_ref(), r as i64)
 }
 
 fn checked_logits(a: &calls::NnFunctionalBinaryCrossEntropyWithLogits) -> Result<Tensor> {
@@ -418,18 +411,4 @@ fn checked_logits(a: &calls::NnFunctionalBinaryCrossEntropyWithLogits) -> Result
         .pos_weight(a.pos_weight)
         .reduction(r as i64)
         .call()
-}
-
-fn logits(a: &calls::BinaryCrossEntropyWithLogits) -> Result<Ret> {
-    let (x, target) = (a.input, a.target);
-    let mut log = f::nn_functional_logsigmoid(x)?;
-    if let Some(p) = a.pos_weight {
-        let factor = f::add(&f::mul(&f::sub(p, 1i64)?, target)?, 1i64)?;
-        log = f::mul(&factor, &log)?;
-    }
-    let mut losses = f::sub(&f::mul(&f::rsub(target, 1i64)?, x)?, &log)?;
-    if let Some(w) = a.weight {
-        losses = f::mul(&losses, w)?;
-    }
-    reduced(losses, Reduction::of_int(a.reduction))
 }

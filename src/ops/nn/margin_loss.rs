@@ -193,10 +193,9 @@ fn cosine_embedding(a: &calls::CosineEmbeddingLoss) -> Result<Ret> {
     reduced(f::add(&first, &second)?, Reduction::of_int(a.reduction))
 }
 
-fn soft_margin(a: &calls::NnFunctionalSoftMarginLoss) -> Result<Ret> {
+fn soft_margin(a: &calls::NnFunctionalSoftMarginLoss) -> Result<Tensor> {
     let r = legacy((a.size_average, a.reduce, a.reduction))?;
-    let z = f::mul(&f::neg(a.target)?, a.input)?;
-    reduced(f::log1p(&f::exp(&z)?)?, r)
+    f::_nn_soft_margin_loss(a.input, a.target, r as i64)
 }
 
 fn multilabel_soft_margin(a: &calls::NnFunctionalMultilabelSoftMarginLoss) -> Result<Ret> {

@@ -25,5 +25,7 @@ pub mod max_pool;
 pub mod norm;
 pub mod pool;
 pub mod recurrent;
+pub mod reduced_loss;
 pub mod resize;
+pub mod response;
 pub mod unpool;

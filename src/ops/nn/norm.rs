@@ -23,7 +23,7 @@ fn blend_ctx(a: &calls::_NnUpdateRunning, _: DType) -> Result<Ctx> {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Blend "_nn.update_running", 2, same, typed!(blend_ctx, DType), 0, "a * f1 + b * f0", "(Tensor self, Tensor batch, float momentum)", "A running mean of statistics.").samples("f32[3], f32[3], 0.1"),
+    map_row!(Blend "_nn.update_running", 2, same, typed!(blend_ctx, DType), 0, "a * f1 + b * f0", "(Tensor self, Tensor batch, float momentum)", "A running mean of statistics.").samples("f32[3], f32[3], 0.1").grad("self: grad * (1.0 - momentum); batch: grad * momentum"),
     kernel(
         "native_layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
@@ -85,7 +85,7 @@ pub static OPS: &[OpDef] = &[
         body!(rule_group_norm, run_group_norm),
         "group_norm with its means and inverse deviations.",
     ).samples("f32[1, 6, 3], f32[6], f32[6], 1, 6, 3, 2, 0.5")
-    .grad("input, weight, bias: native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, needs)")
+    .grad("input, weight, bias: _grad.group_norm_all(grads[0], grads[1], grads[2], input, result1, result2, weight, N, C, HxW, group, needs)")
     .batch(Batch::As(batch::group_norm)),
     compose(
         "group_norm",
@@ -101,20 +101,6 @@ pub static OPS: &[OpDef] = &[
         checked_group_norm,
         "Normalised over groups of channels.",
     ).samples("f32[3, 4], 1; f32[2, 6, 3], 2, weight=f32[6], bias=f32[6], eps=-0.5"),
-    kernel(
-        "_nn.window_squares",
-        "(Tensor input, int size)",
-        0,
-        body!(rule_window, run_window),
-        "The mean of squares over neighbouring channels.",
-    ).samples("f32[2, 5, 3], 3"),
-    compose(
-        "nn.functional.local_response_norm",
-        "(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)",
-        F,
-        local_response_norm,
-        "Divided by a power of the mean square over neighbouring channels.",
-    ).samples("f32[2, 3, 4], 2; i64[2, 3, 4], 2, beta=0.5; f32[2, 3, 4], 2, alpha=0.0, beta=0.5"),
     compose(
         "nn.functional.normalize",
         "(Tensor input, float p=2.0, int dim=1, float eps=1e-12)",
@@ -382,39 +368,6 @@ fn checked_group_norm(a: &calls::NnFunctionalGroupNorm) -> Result<Tensor> {
         .bias(a.bias)
         .eps(a.eps)
         .call()
-}
-
-fn rule_window(a: &calls::_NnWindowSquares) -> Result<(Plan, usize)> {
-    let (x, size) = (a.input, a.size);
-    ensure!(
-        size > 0,
-        Runtime,
-        "kernel size should be greater than zero, but got {size}"
-    );
-    if x.dtype() != DType::I64 {
-        x.dtype().check_float_kernel("avg_pool2d_out_frame")?;
-    }
-    Ok((Plan::contiguous(x.shape(), x.dtype()), size as usize))
-}
-
-fn run_window(a: &calls::_NnWindowSquares, size: &usize, outs: &[Tensor]) -> Result<()> {
-    cpu::norm::window_squares(&outs[0], a.input, *size)
-}
-
-fn local_response_norm(a: &calls::NnFunctionalLocalResponseNorm) -> Result<Ret> {
-    let x = a.input;
-    ensure!(
-        x.ndim() >= 3,
-        Value,
-        "Expected 3D or higher dimensionality                          input (got {} dimensions)",
-        x.ndim()
-    );
-    if x.numel() == 0 {
-        return Ok(Ret::Same(0));
-    }
-    let squares = f::_nn_window_squares(x, a.size)?;
-    let scale = f::add(&f::mul(&squares, a.alpha)?, a.k)?;
-    Ok(f::div(x, &f::pow(&scale, a.beta)?)?.into())
 }
 
 fn normalize(a: &calls::NnFunctionalNormalize) -> Result<Tensor> {

@@ -341,6 +341,33 @@ fn float_power(base: Operand, exponent: Operand) -> Result<Tensor> {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
+    compose(
+        "_add_number",
+        "(Tensor self, Scalar other)",
+        0,
+        |a| f::add(a.input, a.other),
+        "A number added, inside of another operator.",
+    )
+    .samples("f32[3], 2.0")
+    .grad("AddBackward1 | self: grad"),
+    compose(
+        "_mul_number",
+        "(Tensor self, Scalar other)",
+        0,
+        |a| f::mul(a.input, a.other),
+        "The product with a number, inside of another operator.",
+    )
+    .samples("f32[3], 2.0")
+    .grad("MulBackward1 | self: grad * other.conj()"),
+    compose(
+        "_div_number",
+        "(Tensor self, Scalar other)",
+        0,
+        |a| f::div(a.input, a.other),
+        "The quotient by a number, inside of another operator.",
+    )
+    .samples("f32[3], 2.0")
+    .grad("DivBackward1 | self: grad / other.conj()"),
     map_row!(Add "add", 2, same, typed!(|a, d| narrow_factor(a.alpha, d), DType), FMIO | N, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`.").grad("self: grad; other: _grad.scale(grad, alpha.conj()); jvp: self_t + _grad.scale(other_t, alpha)"),
     map_row!(Sub "sub", 2, same, typed!(sub_alpha, DType), FMIO | N, "a - b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The difference, the second operand times `alpha`.").grad("self: grad; other: _grad.scale(-grad, alpha.conj()); jvp: self_t - _grad.scale(other_t, alpha)"),
     compose(
@@ -363,8 +390,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[5], f32[()], rounding_mode='floor'")
     .grad("DivBackward2 | self: zeros_like(grad) if rounding_mode.given else grad / other.conj(); other: zeros_like(grad) if rounding_mode.given else -grad * ((self / other) / other).conj()"),
-    map_row!(DivTrunc "_div_trunc", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), 0, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero."),
-    map_row!(DivFloor "floor_divide", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO | N, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down."),
+    map_row!(DivTrunc "_div_trunc", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), 0, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero.").no_grad(),
+    map_row!(DivFloor "floor_divide", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO | N, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down.").refused(),
     map_row!(Remainder "remainder", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor.").grad("RemainderBackward1 / RemainderBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='floor')"),
     map_row!(Fmod "fmod", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "c_mod(a, b)", "(Tensor self, Operand other)", "The remainder with the sign of the dividend.").grad("FmodBackward1 / FmodBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='trunc')"),
     map_row!(Pow "pow", 2, same, check typed!(natural_exponent, DType), FMIO, "pow_(a, b)", "(Operand self, Operand exponent)", "The first operand to the power of the second.").grad("PowBackward1 / PowBackward0 / PowBackward2 | self: _grad.pow_base(grad, self, exponent); exponent: _grad.pow_exponent(grad, self, exponent, result)"),
@@ -401,7 +428,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Logaddexp2 "logaddexp2", 2, same, FMO, "logaddexp2_(a, b)", "(Tensor self, Tensor other)", "The base-2 logarithm of the sum of powers of 2.").grad("self: grad / (1 + pow(2, other - self)); other: grad / (1 + pow(2, self - other))"),
     map_row!(Xlogy "xlogy", 2, float, FMIO | J, "xlogy_(a, b)", "(Operand self, Operand other)", "x * log(y), 0 where x is 0.").grad("XlogyBackward0 / XlogyBackward2 / XlogyBackward1 | self: xlogy(grad, other).masked_fill((self == 0).logical_and(other.le(0)), 0.0) if other.given else None; other: grad * self / other"),
     map_row!(Xlog1py "special.xlog1py", 2, float, F | O, "xlog1py_(a, b)", "(Operand self, Operand other)", "x * log1p(y), 0 where x is 0.").grad("SpecialXlog1PyBackward0 / SpecialXlog1PyBackward2 / SpecialXlog1PyBackward1 | self: special.xlog1py(grad, other).masked_fill((self == 0).logical_and(other.le(-1)), 0.0); other: grad * self / (other + 1)"),
-    map_row!(Heaviside "heaviside", 2, same, check typed!(one_dtype, DType), FMIO | X, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element."),
+    map_row!(Heaviside "heaviside", 2, same, check typed!(one_dtype, DType), FMIO | X, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element.").refused(),
     map_row!(Gcd "gcd", 2, same, FMIO | J, "gcd_(a, b)", "(Tensor self, Tensor other)", "The greatest common divisor.").no_grad(),
     map_row!(Lcm "lcm", 2, same, FMIO | J, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple.").no_grad(),
     map_row!(Lerp "lerp", 3, same, wide_numbers, FMIO, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`.").grad("LerpBackward1 / LerpBackward0 | self: grad * (1 - weight).conj(); end: grad * weight.conj(); weight: grad * (end - self).conj()"),

@@ -76,7 +76,8 @@ pub static OPS: &[OpDef] = &[
         FMIO | J,
         clamp_tensor,
         "Each element within two bounds.",
-    ).samples("f32[5, 10, 5], f32[5, 1, 5]; f32[4, 4], f32[4, 4], f32[4, 4]"),
+    ).samples("f32[5, 10, 5], f32[5, 1, 5]; f32[4, 4], f32[4, 4], f32[4, 4]")
+    .grad("self: where(self.ge(min), grad, 0) if not max.given else where(self.le(max), grad, 0) if not min.given else where(self.ge(min).logical_and(self.le(max)), grad, 0); min: where(self.lt(min), grad, 0) if not max.given else where(min.lt(max).logical_and(self.lt(min)), grad, 0); max: where(self.gt(max), grad, 0) if not min.given else where(self.gt(max).logical_or(max.lt(min)), grad, 0)"),
     forward(
         "clamp",
         "(Tensor self, Scalar? min=None, Scalar? max=None)",

@@ -2,7 +2,7 @@
 
 use crate::cpu::map::Ctx;
 use crate::cpu::special::{self, Family};
-use crate::ops::core::op::{F, FMIO, I, J, M, O, OpDef, compose};
+use crate::ops::core::op::{F, FMIO, I, J, M, O, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::pointwise::rule::{float, same};
 use crate::{DType, Result, Tensor, ensure, map_op, map_row};
@@ -101,12 +101,24 @@ fn polygamma(x: &Tensor, n: i64) -> Result<Tensor> {
     }
 }
 
+/// `ndtr` as the operators that its gradient is made of.
+fn ndtr(a: &calls::SpecialNdtr) -> Result<Ret> {
+    let x = if a.input.dtype().is_float() {
+        a.input.clone()
+    } else {
+        f::to_dtype(a.input, crate::mode::default_dtype())?
+    };
+    let scaled = f::_mul_number(&x, std::f64::consts::FRAC_1_SQRT_2)?;
+    let one_more = f::_add_number(&f::erf(&scaled)?, 1i64)?;
+    f::_mul_number(&one_more, 0.5).map(Ret::One)
+}
+
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
     map_row!(Entr "special.entr", 1, float, F | O, "", "(Tensor self)", "-x log x.").grad("self: grad * where(self.isnan(), self, -(self.log() + 1)); jvp: pointwise"),
     map_row!(Erfcx "special.erfcx", 1, float, F | O, "", "(Tensor self)", "exp(x^2) erfc(x).").grad("self: (2.0 * self * result - 1.1283791670955126) * grad; jvp: pointwise"),
-    map_row!(Ndtr "special.ndtr", 1, float, F | O, "", "(Tensor self)", "The normal distribution function.").grad("self: 0.3989422804014327 * exp(self.pow(2) * -0.5) * grad; jvp: pointwise"),
+    map_row!(Ndtr "special.ndtr", 1, float, F | O, "", "(Tensor self)", "The normal distribution function.").through(typed!(ndtr)),
     map_row!(Ndtri "special.ndtri", 1, float, F | O, "", "(Tensor self)", "The inverse of the normal distribution function.").grad("self: grad * 2.5066282746310002 * (result.square() / 2).exp(); jvp: pointwise"),
     map_row!(LogNdtr "special.log_ndtr", 1, float, F | O, "", "(Tensor self)", "The logarithm of the normal distribution function.").grad("self: grad / special.erfcx(self * -0.7071067811865476) * 0.7978845608028654; jvp: pointwise"),
     map_row!(I0 "i0", 1, float, FMIO | J, "", "(Tensor self)", "The modified Bessel function of the first kind and order 0.").grad("self: grad * special.i1(self); jvp: pointwise"),
@@ -148,10 +160,10 @@ pub static OPS: &[OpDef] = &[
         "The logarithm of the multivariate gamma function.",
     ).samples("f32[3, 4], 1; f32[3, 4], p=1"),
     map_row!(Mvlgamma "_mvlgamma", 1, float, typed!(dimension, DType), 0, "", "(Tensor self, int p)", "The logarithm of the multivariate gamma function.").samples("f32([3, 4.5]), 2").grad("MvlgammaBackward0 | self: _grad.mvlgamma(grad, self, p)"),
-    map_row!(Zeta "special.zeta", 2, float, F | O, "", "(Tensor self, Operand other)", "Hurwitz' zeta function.").grad("self: refused; other: grad * -self * special.zeta(self + 1.0, other)"),
+    map_row!(Zeta "special.zeta", 2, float, F | O, "", "(Tensor self, Operand other)", "Hurwitz' zeta function.").grad("self: refused('zeta'); other: grad * -self * special.zeta(self + 1.0, other)"),
     map_row!(Zeta "special.zeta#scalar", 2, float, F | O, "", "(Scalar self, Tensor other)", "Hurwitz' zeta function.").grad("SpecialZetaBackward1 | other: grad * -self * special.zeta(self + 1.0, other)"),
-    map_row!(Igamma "igamma", 2, same, FMIO, "", "(Tensor self, Tensor other)", "The regularised lower incomplete gamma function.").grad("self: refused; other: grad * exp((self - 1) * log(other) - other - lgamma(self))"),
-    map_row!(Igammac "igammac", 2, same, FMIO, "", "(Tensor self, Tensor other)", "The regularised upper incomplete gamma function.").grad("self: refused; other: -grad * exp((self - 1) * log(other) - other - lgamma(self))"),
+    map_row!(Igamma "igamma", 2, same, FMIO, "", "(Tensor self, Tensor other)", "The regularised lower incomplete gamma function.").grad("self: refused('igamma: input'); other: grad * exp((self - 1) * log(other) - other - lgamma(self))"),
+    map_row!(Igammac "igammac", 2, same, FMIO, "", "(Tensor self, Tensor other)", "The regularised upper incomplete gamma function.").grad("self: refused('igammac: input'); other: -grad * exp((self - 1) * log(other) - other - lgamma(self))"),
     map_row!(ChebT "special.chebyshev_polynomial_t", 2, float, F | O, "", "(Tensor x, Operand n)", "The chebyshev polynomial t of degree n.").no_grad(),
     map_row!(ChebT "special.chebyshev_polynomial_t#scalar", 2, float, F | O, "", "(Scalar x, Tensor n)", "The chebyshev polynomial t of degree n.").no_grad(),
     map_row!(ChebU "special.chebyshev_polynomial_u", 2, float, F | O, "", "(Tensor x, Operand n)", "The chebyshev polynomial u of degree n.").no_grad(),

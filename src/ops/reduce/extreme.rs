@@ -59,7 +59,7 @@ pub static OPS: &[OpDef] = &[
         body!(norm, write_norm, cuda: write_norm),
         "The norm of the elements over dimensions as vectors.",
     ).samples("f32[3, 4], ord=6; c64[3, 4], ord=6; f32[3, 4], ord=-2.1, dim=0, keepdim=True")
-    .grad("self: _grad.vector_norm(grad, self, ord, result, dim, keepdim)"),
+    .grad("self: None if ord == 0 else _grad.vector_norm(grad, self, ord, result, dim, keepdim)"),
     compose(
         "norm",
         "(Tensor self, Scalar? p, int[1]? dim=None, bool keepdim=False, dtype? dtype=None)",

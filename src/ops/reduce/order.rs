@@ -1,12 +1,26 @@
 //! Order statistics: medians, k-th values, quantiles.
 
 use crate::cpu::select::{self, Pick};
-use crate::dims::contiguous_strides;
-use crate::ops::core::op::{Batch, FM, FMO, OpDef, Plan, X, kernel};
-use crate::ops::core::typed::Operand;
+use crate::dims::{contiguous_strides, wrap_dim};
+use crate::ops::core::op::{Batch, FM, FMO, OpDef, Plan, Ret, X, kernel};
+use crate::ops::core::typed::{self, Operand};
+use crate::ops::f;
 use crate::ops::reduce::rule::{Over, comparable};
 use crate::{DType, Result, Tensor, cpu, ensure};
 use torchlike_macros::operators;
+
+macro_rules! ask {
+    ($a:ident, $skip:expr) => {
+        Ask {
+            input: $a.input,
+            q: $a.q.into(),
+            dim: $a.dim,
+            keepdim: $a.keepdim,
+            how: $a.interpolation,
+            skip: $skip,
+        }
+    };
+}
 
 /// The family's rows.
 #[operators]
@@ -80,80 +94,38 @@ pub static OPS: &[OpDef] = &[
         "quantile",
         "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        body!(
-            |a| Ask {
-                input: a.input,
-                q: a.q.into(),
-                dim: a.dim,
-                keepdim: a.keepdim,
-                how: a.interpolation,
-                skip: false
-            }
-            .plan(),
-            quantile
-        ),
+        body!(|a| ask!(a, false).plan(), quantile),
         "Quantiles of all elements or along a dimension.",
     )
     .samples("f64[3, 2, 1, 2].unit, f64[2].unit, dim=2, keepdim=True, interpolation='midpoint'")
-    .batch(Batch::Shared(2)),
+    .through(typed!(|a: &calls::Quantile| ask!(a, false).composed())),
     kernel(
         "quantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        body!(
-            |a| Ask {
-                input: a.input,
-                q: a.q.into(),
-                dim: a.dim,
-                keepdim: a.keepdim,
-                how: a.interpolation,
-                skip: false
-            }
-            .plan(),
-            quantile
-        ),
+        body!(|a| ask!(a, false).plan(), quantile),
         "A quantile of all elements or along a dimension.",
     )
-    .samples("f32[3, 4], 0.5; f32[3, 4], 0.5, dim=0, keepdim=True, interpolation='midpoint'"),
+    .samples("f32[3, 4], 0.5; f32[3, 4], 0.5, dim=0, keepdim=True, interpolation='midpoint'")
+    .through(typed!(|a: &calls::QuantileScalar| ask!(a, false).composed())),
     kernel(
         "nanquantile",
         "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        body!(
-            |a| Ask {
-                input: a.input,
-                q: a.q.into(),
-                dim: a.dim,
-                keepdim: a.keepdim,
-                how: a.interpolation,
-                skip: true
-            }
-            .plan(),
-            quantile
-        ),
+        body!(|a| ask!(a, true).plan(), quantile),
         "Quantiles without NaN.",
     )
-    .samples("f32[3, 4], f32([0.25, 0.5]), 1; f64[5], f64(0.5)")
-    .batch(Batch::Shared(2)),
+    .samples("f32[3, 4], f32([0.25, 0.5]), 1; f64[5], f64(0.4)")
+    .through(typed!(|a: &calls::Nanquantile| ask!(a, true).composed())),
     kernel(
         "nanquantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        body!(
-            |a| Ask {
-                input: a.input,
-                q: a.q.into(),
-                dim: a.dim,
-                keepdim: a.keepdim,
-                how: a.interpolation,
-                skip: true
-            }
-            .plan(),
-            quantile
-        ),
+        body!(|a| ask!(a, true).plan(), quantile),
         "A quantile without NaN.",
     )
-    .samples("f32[3, 4], 0.5; f32[3, 4], 0.5, dim=0, keepdim=True"),
+    .samples("f32[3, 4], 0.5; f32[3, 4], 0.5, dim=0, keepdim=True")
+    .through(typed!(|a: &calls::NanquantileScalar| ask!(a, true).composed())),
 ];
 
 /// Which element is looked for, and among which.
@@ -273,6 +245,49 @@ impl<'a> Ask<'a> {
         Ok((plan, found))
     }
 
+    /// The quantiles as operators that have gradients.
+    fn composed(self) -> Result<Ret> {
+        let (t, skip, how) = (self.input, self.skip, self.how);
+        let q = match self.q {
+            Operand::Tensor(q) => q.clone(),
+            Operand::Scalar(q) => f::new_full(t, &[], q)?,
+        };
+        let line = self.lines()?;
+        let last = line.shape()[line.ndim() - 1] - 1;
+        let nan = f::isnan(&line)?;
+        let ranks = if skip {
+            let count = f::SumDim::new(&f::logical_not(&nan)?, &[-1][..])
+                .keepdim(true)
+                .call()?;
+            let ranks = f::mul(&q, &f::sub(&count, 1i64)?)?;
+            f::masked_fill(&ranks, &f::lt(&ranks, 0i64)?, 0i64)?
+        } else {
+            let any = f::AnyDim::new(&nan, -1).keepdim(true).call()?;
+            let ranks = f::broadcast_tensors(&[f::_mul_number(&q, last)?, any][..])?;
+            f::masked_fill(&ranks[0], &ranks[1], last)?
+        };
+        let found = between(&line, &ranks, how)?;
+        if q.ndim() == 0 {
+            return typed::changed(&f::SqueezeDim::new(&found, -1).args()?).map(Ret::One);
+        }
+        let found = typed::changed(&f::Unsqueeze::new(&found, 0).args()?)?;
+        let found = typed::changed(&f::Transpose::new(&found, 0, -1).args()?)?;
+        typed::changed(&f::SqueezeDim::new(&found, -1).args()?).map(Ret::One)
+    }
+
+    /// The elements in order along the last dimension, the others as in the result; with all checks.
+    fn lines(self) -> Result<Tensor> {
+        let (t, dim) = (self.input, self.dim);
+        let (_, found) = self.plan()?;
+        let dim = dim.map(|d| wrap_dim(d, t.ndim())).transpose()?;
+        let [sorted, _] = match dim {
+            None => f::sort(&f::flatten(t)?)?,
+            Some(d) if d + 1 == t.ndim() => f::sort(t)?,
+            Some(d) => f::sort(&f::transpose(&f::unsqueeze(t, -1)?, d as i64, -1)?)?,
+        };
+        f::view(&sorted, &found.over.shape().concat(&[-1]))
+    }
+
     fn check_q(&self) -> Result<()> {
         match self.q {
             Operand::Tensor(q) => {
@@ -298,6 +313,25 @@ impl<'a> Ask<'a> {
         }
         Ok(())
     }
+}
+
+/// What lies at ranks that may be between two elements.
+fn between(line: &Tensor, ranks: &Tensor, how: &str) -> Result<Tensor> {
+    let ranks = &match how {
+        "lower" => f::floor(ranks)?,
+        "higher" => f::ceil(ranks)?,
+        "nearest" => f::round(ranks)?,
+        _ => ranks.clone(),
+    };
+    let below = f::to_dtype(ranks, DType::I64)?;
+    let low = f::gather(line, -1, &below)?;
+    let weights = match how {
+        "linear" => f::sub(ranks, &below)?,
+        "midpoint" => f::full_like(ranks, 0.5)?,
+        _ => return Ok(low),
+    };
+    let above = f::to_dtype(&f::ceil(ranks)?, DType::I64)?;
+    f::lerp(&low, &f::gather(line, -1, &above)?, &weights)
 }
 
 fn quantile<A>(_: &A, found: &Quantiles, outs: &[Tensor]) -> Result<()> {

@@ -5,6 +5,7 @@ use crate::cpu::scan;
 use crate::dims::wrap_dim;
 use crate::ops::core::op::{Batch, D, F, FMIO, FMO, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
+use crate::ops::core::typed;
 use crate::ops::f;
 use crate::ops::reduce::rule::comparable;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure};
@@ -226,7 +227,8 @@ fn diff(a: &calls::Diff) -> Result<Ret> {
         check_joins(t, other, d)?;
     }
     if n == 0 {
-        return f::clone(t).map(Ret::from);
+        let copy = f::zeros_like(t)?;
+        return typed::changed(&f::Copy::new(&copy, t).args()?).map(Ret::from);
     }
     let parts: Vec<&Tensor> = [a.prepend, Some(t), a.append]
         .into_iter()
@@ -339,13 +341,13 @@ impl<'a> Trapezoids<'a> {
         );
         if self.running {
             let (left, right) = neighbours(y, d)?;
-            let areas = f::mul(&f::add(&left, &right)?, dx.to_f64() / 2.0)?;
+            let areas = f::_mul_number(&f::add(&left, &right)?, dx.to_f64() / 2.0)?;
             return self.sum(&areas, d);
         }
         // All places but the outer ones count twice.
         let (first, last) = (f::select(y, d as i64, 0)?, f::select(y, d as i64, -1)?);
-        let outer = f::mul(&f::add(&first, &last)?, 0.5)?;
-        f::mul(&f::sub(&self.sum(y, d)?, &outer)?, dx)
+        let outer = f::_mul_number(&f::add(&first, &last)?, 0.5)?;
+        f::_mul_number(&f::sub(&self.sum(y, d)?, &outer)?, dx)
     }
 
     /// Places at `x`.
@@ -377,7 +379,7 @@ impl<'a> Trapezoids<'a> {
         let steps = f::sub(&right, &left)?;
         let (left, right) = neighbours(y, d)?;
         let areas = f::mul(&f::add(&left, &right)?, &steps)?;
-        f::div(&self.sum(&areas, d)?, 2.0)
+        f::_div_number(&self.sum(&areas, d)?, 2.0)
     }
 
     fn sum(&self, areas: &Tensor, d: usize) -> Result<Tensor> {

@@ -2,6 +2,7 @@
 
 use crate::ops::core::helpers::{has_no_values, item, readable};
 use crate::ops::core::op::{FM, M, OpDef, Ret, Value, compose};
+use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, mode};
 use torchlike_macros::operators;
@@ -243,12 +244,13 @@ fn cov(a: &calls::Cov) -> Result<Tensor> {
         None => Ok(x.clone()),
     };
     let sums = f::sum_dim(&weighted(&x)?, [1].as_slice())?;
+    let count;
     let (mean, factor) = match &weights {
-        None => (f::div(&sums, n)?, Scalar::Int((n - correction).max(0))),
+        None => (f::div(&sums, n)?, Operand::from((n - correction).max(0))),
         Some(w) => {
             let total = f::sum(w)?;
-            let factor = weighted_count(w, a.aweights, &total, correction)?;
-            (f::div(&sums, &total)?, Scalar::Float(factor))
+            count = weighted_count(w, a.aweights, &total, correction)?;
+            (f::div(&sums, &total)?, Operand::from(&count))
         }
     };
     let x = f::sub(&x, &f::unsqueeze(&mean, 1)?)?;
@@ -277,21 +279,20 @@ fn weighted_count(
     aweights: Option<&Tensor>,
     total: &Tensor,
     correction: i64,
-) -> Result<f64> {
-    let total = item(total)?.to_f64();
+) -> Result<Tensor> {
     ensure!(
-        total != 0.0,
+        item(total)?.to_f64() != 0.0,
         Runtime,
         "cov(): weights sum to zero, can't be normalized"
     );
-    let lost = match aweights {
+    let left = match aweights {
         Some(v) if correction != 0 => {
-            let squares = item(&f::sum(&f::mul(w, v)?)?)?.to_f64();
-            correction as f64 * squares / total
+            let squares = f::sum(&f::mul(w, v)?)?;
+            f::sub(total, &f::mul(&f::div(&squares, total)?, correction)?)?
         }
-        _ => correction as f64,
+        _ => f::sub(total, correction)?,
     };
-    Ok((total - lost).max(0.0))
+    f::clamp_min(&left, 0i64)
 }
 
 fn check_weights(w: &Tensor, name: &str, n: i64, right_type: bool, type_name: &str) -> Result<()> {
@@ -351,7 +352,7 @@ fn corrcoef(a: &calls::Corrcoef) -> Result<Tensor> {
             .call()
     };
     if c.dtype().is_complex() {
-        return f::view_as_complex(&clamped(&f::view_as_real(&c)?)?);
+        return f::complex(&clamped(&f::real(&c)?)?, &clamped(&f::imag(&c)?)?);
     }
     clamped(&c)
 }

@@ -30,7 +30,8 @@ pub static OPS: &[OpDef] = &[
             write_histogram
         ),
         "How many elements fall between edges.",
-    ).samples("f32[5], f32[2]"),
+    ).samples("f32[5], f32[2]")
+    .refused(),
     kernel(
         "histogram#count",
         "(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
@@ -40,7 +41,8 @@ pub static OPS: &[OpDef] = &[
             write_histogram
         ),
         "How many elements fall in each of equal bins, and their edges.",
-    ).samples("f32[3, 4], 2, density=True"),
+    ).samples("f32[3, 4], 2, density=True")
+    .refused(),
     kernel(
         "bincount",
         "(Tensor self, Tensor? weights=None, int minlength=0)",

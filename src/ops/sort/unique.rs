@@ -79,7 +79,8 @@ pub static OPS: &[OpDef] = &[
         )
         .data_dependent(),
         "The distinct elements, where each element is among them, and how often it occurs.",
-    ).samples("f32([3, 1, 3, 2]), True, True, True; i64([2, 2, 1])"),
+    ).samples("f32([3, 1, 3, 2]), True, True, True; i64([2, 2, 1])")
+    .grad("Unique2Backward0 | self: refused('_unique2')"),
     kernel(
         "unique_dim",
         "(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
@@ -97,7 +98,8 @@ pub static OPS: &[OpDef] = &[
         )
         .data_dependent(),
         "The distinct slices, where each slice is among them, and how often it occurs.",
-    ).samples("f32([[1, 2], [1, 2], [0, 3]]), 0, True, True, True"),
+    ).samples("f32([[1, 2], [1, 2], [0, 3]]), 0, True, True, True")
+    .grad("self: refused"),
     kernel(
         "_unique_consecutive",
         "(Tensor self, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
@@ -115,7 +117,8 @@ pub static OPS: &[OpDef] = &[
         )
         .data_dependent(),
         "The elements that differ from the one before, which each element belongs to, and how many do.",
-    ).samples("i64([1, 1, 2, 2, 1]), True, True; f32([1, 1, 3])"),
+    ).samples("i64([1, 1, 2, 2, 1]), True, True; f32([1, 1, 3])")
+    .grad("UniqueConsecutiveBackward0 | self: refused('unique_consecutive')"),
     kernel(
         "unique_dim_consecutive",
         "(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
@@ -133,7 +136,8 @@ pub static OPS: &[OpDef] = &[
         )
         .data_dependent(),
         "The slices that differ from the one before, which each slice belongs to, and how many do.",
-    ).samples("f32([[1, 2], [1, 2], [0, 3]]), 0, True, True"),
+    ).samples("f32([[1, 2], [1, 2], [0, 3]]), 0, True, True")
+    .grad("UniqueConsecutiveBackward0 | self: refused('unique_consecutive')"),
 ];
 
 /// The tensor on the host, where its elements can be compared; a recorded one is replayed by the kernel's call.

@@ -68,7 +68,7 @@ pub static OPS: &[OpDef] = &[
          b8[3, 4], (2, 2), (1, 2); \
          f32[3, 4], (2, 2, 2, 2), (1, 1, 1, 1), storage_offset=0",
     )
-    .grad("self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset); jvp: twice")
+    .grad("in place AsStridedBackward1 | self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset); jvp: twice")
     .batch(Batch::As(batch::as_strided)),
     view(
         "unfold",
@@ -452,8 +452,8 @@ fn split_with_sizes(a: &calls::SplitWithSizes) -> Result<Vec<ViewPlan>> {
     Ok(out)
 }
 
-fn chunk(a: &calls::Chunk) -> Result<Vec<Tensor>> {
-    let (t, chunks) = (a.input, a.chunks);
+/// The size of chunks, and the dimension they lie along.
+pub(in crate::ops) fn chunk_size(t: &Tensor, chunks: i64, dim: i64) -> Result<(i64, i64)> {
     ensure!(
         t.ndim() > 0,
         Runtime,
@@ -464,14 +464,19 @@ fn chunk(a: &calls::Chunk) -> Result<Vec<Tensor>> {
         Runtime,
         "chunk expects `chunks` to be greater than 0, got: {chunks}"
     );
-    let d = wrap_dim(a.dim, t.ndim())?;
-    let size = t.shape()[d].saturating_add(chunks - 1) / chunks;
-    if size == 0 {
+    let d = wrap_dim(dim, t.ndim())?;
+    Ok((t.shape()[d].saturating_add(chunks - 1) / chunks, d as i64))
+}
+
+fn chunk(a: &calls::Chunk) -> Result<Vec<Tensor>> {
+    match chunk_size(a.input, a.chunks, a.dim)? {
         // Nothing to divide: as many empty pieces as were asked for.
-        let sizes = vec![0; chunks as usize];
-        return f::SplitWithSizes::new(t, &sizes).dim(d as i64).call();
+        (0, d) => {
+            let none = vec![0; a.chunks as usize];
+            f::SplitWithSizes::new(a.input, &none).dim(d).call()
+        }
+        (size, d) => f::Split::new(a.input, size).dim(d).call(),
     }
-    f::Split::new(t, size).dim(d as i64).call()
 }
 
 fn unbind(a: &calls::Unbind) -> Result<Vec<ViewPlan>> {

@@ -30,7 +30,7 @@ pub static OPS: &[OpDef] = &[
         "The same memory read as another dtype.",
     )
     .samples("f32[2, 3], i32; f32[2, 4], u8")
-    .grad("ViewBackward1 | self: refused")
+    .no_grad()
     .batch(Batch::Lead),
     view(
         "view_as",
@@ -49,6 +49,16 @@ pub static OPS: &[OpDef] = &[
         "The same memory in another shape, of a tensor that nobody else sees.",
     )
     .samples("f32[2, 3], [6]")
+    .grad("self: grad.reshape(self.sizes); jvp: linear")
+    .batch(Batch::As(batch::view)),
+    view(
+        "_reshape_alias",
+        "(Tensor self, int[] size)",
+        0,
+        |a| view_as_shape(a.input, a.size),
+        "What reshape makes of memory that is not in order.",
+    )
+    .samples("f32[2, 3].T, [2, 1, 3]")
     .grad("self: grad.reshape(self.sizes); jvp: linear")
     .batch(Batch::As(batch::view)),
     compose(
@@ -99,7 +109,7 @@ pub static OPS: &[OpDef] = &[
         "Without dimensions of size 1.",
     )
     .samples("f32[3, 4]; b8[3, 4]")
-    .grad("self: _grad.unsqueeze_to(grad, self.sizes)")
+    .grad("in place SqueezeBackward3 | self: _grad.unsqueeze_to(grad, self.sizes)")
     .batch(Batch::As(batch::squeeze)),
     view(
         "squeeze#dim",
@@ -109,7 +119,7 @@ pub static OPS: &[OpDef] = &[
         "Without one dimension, if its size is 1.",
     )
     .samples("f32[3, 4], -1")
-    .grad("SqueezeBackward1 | self: _grad.unsqueeze_to(grad, self.sizes, [dim])"),
+    .grad("SqueezeBackward1, in place SqueezeBackward4 | self: _grad.unsqueeze_to(grad, self.sizes, [dim])"),
     view(
         "squeeze#dims",
         "(Tensor self, int[] dim)",
@@ -118,7 +128,7 @@ pub static OPS: &[OpDef] = &[
         "Without these dimensions of size 1.",
     )
     .samples("f32[3, 4], (1,)")
-    .grad("SqueezeBackward2 | self: _grad.unsqueeze_to(grad, self.sizes, dim)"),
+    .grad("SqueezeBackward2, in place SqueezeBackward5 | self: _grad.unsqueeze_to(grad, self.sizes, dim)"),
     view(
         "unsqueeze",
         "(Tensor self, int dim)",
@@ -127,7 +137,7 @@ pub static OPS: &[OpDef] = &[
         "With a dimension of size 1 put in.",
     )
     .samples("f32[3, 4], 0; b8[3, 4], 0")
-    .grad("self: grad.squeeze(dim); jvp: linear"),
+    .grad("in place UnsqueezeBackward1 | self: grad.squeeze(dim); jvp: linear"),
     view(
         "expand",
         "(Tensor self, int[*] size, *, bool implicit=False)",
@@ -197,7 +207,12 @@ fn view_as_shape(t: &Tensor, size: &[i64]) -> Result<ViewPlan> {
 fn reshape(t: &Tensor, size: &[i64]) -> Result<Ret> {
     let shape = dims::infer_size(size, t.numel())?;
     if dims::view_strides(t.shape(), t.strides(), &shape).is_some() {
-        return f::view(t, &shape).map(Ret::from);
+        let made = if t.is_contiguous() {
+            f::view(t, &shape)
+        } else {
+            f::_reshape_alias(t, &shape)
+        };
+        return made.map(Ret::from);
     }
     let copy = f::Clone::new(t)
         .memory_format(MemoryFormat::Contiguous)
