@@ -89,6 +89,15 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[2, 3], dtype=f64; i64[3], dtype=b8")
     .grad("ToCopyBackward0 | self: grad.to(dtype=self.dtype, device=self.device); jvp: linear"),
+    compose(
+        "fill#tensor",
+        "(Tensor self, Tensor value)",
+        F | I | J,
+        fill_tensor,
+        "A tensor like `self` filled with the value of a 0-dimensional tensor.",
+    )
+    .samples("f32[2, 3], f32(2.5); i64[3], i64(7)")
+    .grad("FillBackward1 in place FillBackward3 | self: zeros_like(grad); value: grad.sum(); jvp: linear"),
     kernel(
         "fill",
         "(Tensor self, Scalar value)",
@@ -107,15 +116,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4], value=3; b8[3, 4], value=True")
     .overlaps()
-    .grad("self: zeros_like(grad)"),
-    compose(
-        "fill#tensor",
-        "(Tensor self, Tensor value)",
-        F | I | J,
-        fill_tensor,
-        "A tensor like `self` filled with the value of a 0-dimensional tensor.",
-    )
-    .samples("f32[2, 3], f32(2.5); i64[3], i64(7)"),
+    .grad("FillBackward0 in place FillBackward2 | self: zeros_like(grad)"),
     kernel(
         "zero",
         "(Tensor self)",
@@ -186,7 +187,8 @@ pub static OPS: &[OpDef] = &[
         conj_physical,
         "The complex conjugate, computed at once; real tensors are returned as they are.",
     )
-    .samples("f32[3, 4]; b8[3, 4]"),
+    .samples("f32[3, 4]; b8[3, 4]")
+    .grad("in place ConjPhysicalBackward1 | self: grad.conj_physical(); jvp: self_t.conj_physical()"),
 ];
 
 /// A result like `t`, dense in its order.

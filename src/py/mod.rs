@@ -43,6 +43,7 @@ mod parameter;
 mod parts;
 mod results;
 mod save;
+mod saved;
 mod shown;
 mod sink;
 mod sizes;
@@ -68,6 +69,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     module::register(m)?;
     counting::register(m)?;
     graph::register(m)?;
+    saved::register(m)?;
     grad_hooks::register(m)?;
     backward::register(m)?;
     function::register(m)?;

@@ -70,6 +70,28 @@ impl Meta {
     }
 }
 
+/// The name of a node, with the namespace of those that PyTorch gives one.
+#[must_use]
+pub fn fully(name: &str) -> Cow<'_, str> {
+    match name {
+        "AccumulateGrad" | "CopySlices" | "CopyBackwards" | "NotImplemented" => {
+            Cow::Owned(format!("torch::autograd::{name}"))
+        }
+        _ => Cow::Borrowed(name),
+    }
+}
+
+/// The name of a node as messages tell it: that of the call, and its number if it is not the first of its name.
+#[must_use]
+pub fn briefly(name: &str) -> String {
+    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    match (bare.strip_suffix("Backward"), &name[bare.len()..]) {
+        (Some(call), "0") => call.to_owned(),
+        (Some(call), number) => format!("{call}{number}"),
+        (None, _) => fully(name).into_owned(),
+    }
+}
+
 thread_local! {
     static NEXT: Cell<u64> = const { Cell::new(0) };
 }
@@ -152,6 +174,25 @@ impl Tensor {
 }
 
 impl Edge {
+    /// Whether a gradient looks as it has to.
+    #[must_use]
+    pub fn fits(&self, grad: &Tensor) -> bool {
+        let looks = |shape: &Dims, dtype: DType, device: Device| {
+            grad.shape() == shape && grad.dtype() == dtype && grad.device() == device
+        };
+        match &self.to.kind {
+            Kind::Leaf(leaf) => leaf.with_variable(|t| looks(t.shape(), t.dtype(), t.device())),
+            Kind::Node(node) => {
+                let Meta {
+                    shape,
+                    dtype,
+                    device,
+                } = &node.outs[usize::from(self.nr)];
+                looks(shape, *dtype, *device)
+            }
+        }
+    }
+
     /// What the gradient has to look like.
     #[must_use]
     pub fn meta(&self) -> Meta {

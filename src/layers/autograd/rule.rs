@@ -13,12 +13,16 @@ use std::sync::OnceLock;
 pub struct Rule {
     /// The names of its nodes: `MulBackward0`; others for calls whose last, or first, operand is a number.
     pub names: Vec<String>,
+    /// The names of nodes of calls in place, where they are others.
+    pub in_place: Vec<String>,
     /// The parameters that have a gradient, in the order of the schema.
     pub inputs: Vec<usize>,
     /// What computes the gradients.
     pub clauses: Vec<Clause>,
     /// What is saved.
     pub slots: Vec<Slot>,
+    /// The slots in the order in which they are saved: by name.
+    pub order: Vec<usize>,
     /// The results that have a gradient; none named: all that are floating.
     pub results: Vec<usize>,
     /// Forward mode.
@@ -233,13 +237,13 @@ impl Rule {
     /// # Errors
     /// What is wrong with it.
     pub fn read(op: &'static Op, text: &'static str) -> Result<Self, String> {
-        let (names, text) = match text.split_once('|') {
-            Some((names, rest)) => {
-                let names = names.split('/').map(|n| n.trim().to_owned());
-                (names.collect(), rest)
-            }
-            None => (vec![format!("{}Backward0", camel(family_name(op)))], text),
-        };
+        let (named_so, text) = text.split_once('|').unwrap_or(("", text));
+        let (names, in_place) = named_so.split_once("in place").unwrap_or((named_so, ""));
+        let mut names = all_of(names);
+        let in_place = all_of(in_place);
+        if names.is_empty() {
+            names.push(format!("{}Backward0", camel(family_name(op))));
+        }
         let mut slots = Slots::new(&op.schema);
         let mut clauses = Vec::new();
         let mut named = Vec::new();
@@ -276,8 +280,15 @@ impl Rule {
         clauses.iter().for_each(|c| grads(&c.expr, &mut results));
         results.sort_unstable();
         results.dedup();
+        let mut order: Vec<usize> = (0..slots.list.len()).collect();
+        order.sort_by_key(|i| match slots.list[*i].of {
+            Of::Input(p) => (false, op.schema.params[p].name.to_owned()),
+            Of::Result(k) => (true, format!("{k}")),
+        });
         Ok(Self {
             names,
+            in_place,
+            order,
             inputs: named,
             clauses,
             slots: slots.list,
@@ -304,10 +315,14 @@ impl Rule {
         if which < self.names.len() { which } else { 0 }
     }
 
-    /// The name of the node of a call.
+    /// The name of the node of a call, which may be one in place.
     #[must_use]
-    pub fn name(&'static self, args: &Args<'_>) -> Cow<'static, str> {
-        let name = &self.names[self.overload(args)];
+    pub fn name(&'static self, args: &Args<'_>, in_place: bool) -> Cow<'static, str> {
+        let name = match self.in_place.as_slice() {
+            [] => &self.names[self.overload(args)],
+            own if in_place => &own[self.overload(args).min(own.len() - 1)],
+            _ => &self.names[self.overload(args)],
+        };
         if name.contains('{') {
             return Cow::Owned(filled(name, args));
         }
@@ -321,6 +336,12 @@ impl Rule {
             None => slot.used(),
         }
     }
+}
+
+/// The names in a list of them.
+fn all_of(names: &str) -> Vec<String> {
+    let names = names.split('/').map(str::trim);
+    names.filter(|n| !n.is_empty()).map(str::to_owned).collect()
 }
 
 /// The results whose gradients an expression names.

@@ -28,10 +28,10 @@ pub static OPS: &[OpDef] = &[
         "Two dimensions swapped.",
     )
     .samples("f32[3, 4], 0, 0; c64[3, 4], 0, 0")
-    .grad("self: grad.transpose(dim0, dim1); jvp: linear"),
+    .grad("in place TransposeBackward1 | self: grad.transpose(dim0, dim1); jvp: linear"),
     view("t", "(Tensor self)", FM | I, t, "A matrix transposed.")
         .samples("c64[3, 4]")
-        .grad("self: grad.t(); jvp: linear"),
+        .grad("in place TBackward1 | self: grad.t(); jvp: linear"),
     view(
         "adjoint",
         "(Tensor self)",

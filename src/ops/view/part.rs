@@ -67,7 +67,7 @@ pub static OPS: &[OpDef] = &[
          b8[3, 4], (2, 2), (1, 2); \
          f32[3, 4], (2, 2, 2, 2), (1, 1, 1, 1), storage_offset=0",
     )
-    .grad("self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset)"),
+    .grad("in place AsStridedBackward1 | self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset)"),
     view(
         "unfold",
         "(Tensor self, int dimension, int size, int step)",

@@ -95,7 +95,7 @@ pub static OPS: &[OpDef] = &[
         "Without dimensions of size 1.",
     )
     .samples("f32[3, 4]; b8[3, 4]")
-    .grad("self: _grad.unsqueeze_to(grad, self.sizes)"),
+    .grad("in place SqueezeBackward3 | self: _grad.unsqueeze_to(grad, self.sizes)"),
     view(
         "squeeze#dim",
         "(Tensor self, int dim)",
@@ -104,7 +104,7 @@ pub static OPS: &[OpDef] = &[
         "Without one dimension, if its size is 1.",
     )
     .samples("f32[3, 4], -1")
-    .grad("SqueezeBackward1 | self: _grad.unsqueeze_to(grad, self.sizes, [dim])"),
+    .grad("SqueezeBackward1 in place SqueezeBackward4 | self: _grad.unsqueeze_to(grad, self.sizes, [dim])"),
     view(
         "squeeze#dims",
         "(Tensor self, int[] dim)",
@@ -113,7 +113,7 @@ pub static OPS: &[OpDef] = &[
         "Without these dimensions of size 1.",
     )
     .samples("f32[3, 4], (1,)")
-    .grad("SqueezeBackward2 | self: _grad.unsqueeze_to(grad, self.sizes, dim)"),
+    .grad("SqueezeBackward2 in place SqueezeBackward5 | self: _grad.unsqueeze_to(grad, self.sizes, dim)"),
     view(
         "unsqueeze",
         "(Tensor self, int dim)",
@@ -122,7 +122,7 @@ pub static OPS: &[OpDef] = &[
         "With a dimension of size 1 put in.",
     )
     .samples("f32[3, 4], 0; b8[3, 4], 0")
-    .grad("self: grad.squeeze(dim); jvp: linear"),
+    .grad("in place UnsqueezeBackward1 | self: grad.squeeze(dim); jvp: linear"),
     view(
         "expand",
         "(Tensor self, int[*] size, *, bool implicit=False)",
