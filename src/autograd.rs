@@ -66,7 +66,7 @@ pub fn jvp(
 }
 
 fn edge(t: &Tensor) -> Result<Edge> {
-    match views::current(t).edge() {
+    match views::current(t)?.edge() {
         Some(edge) => Ok(edge),
         None => bail!(
             Runtime,
@@ -83,7 +83,7 @@ fn root(output: &Tensor) -> Result<(Edge, Tensor)> {
             "grad can be implicitly created only for scalar outputs"
         );
     }
-    match views::current(output).edge() {
+    match views::current(output)?.edge() {
         Some(edge) => Ok((edge, f::ones_like(&output.bare())?)),
         None => bail!(
             Runtime,

@@ -138,6 +138,14 @@ pub fn grad_enabled() -> bool {
     word() & GRAD != 0
 }
 
+/// Whether calls are recorded on this thread: gradients are, and inference mode is off.
+#[inline]
+#[must_use]
+pub fn records() -> bool {
+    let word = word();
+    word & GRAD != 0 && word & INFERENCE == 0
+}
+
 /// Switches gradient recording and returns what it was.
 pub fn set_grad_enabled(grad: bool) -> bool {
     set(GRAD, grad)

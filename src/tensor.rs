@@ -8,10 +8,10 @@ pub(crate) mod link;
 pub(crate) mod node;
 
 pub use carrier::{BatchDim, Tangent};
-pub use family::{Bare, Families, Layout};
+pub use family::{Bare, Families, Family, Layout, Mark};
 pub use hooks::{Hook, Rare, When};
 pub use link::{Keeper, Kind, Leaf, Link};
-pub use node::{Backward, Edge, Grads, Meta, Node};
+pub use node::{Backward, Edge, Grads, Meta, Node, briefly, fully};
 
 use crate::dims::{self, Dims, MemoryFormat};
 use crate::plan::ViewPlan;
@@ -29,7 +29,7 @@ pub struct Tensor {
     flags: u8,
     /// Which of its node's results it is.
     nr: u16,
-    /// Which family of its storage it belongs to: 0, or the number of a `detach`.
+    /// Which family of its storage it belongs to: 0, or the number of a `detach`; the highest bits are its [`Mark`].
     group: u32,
     /// Its place in the history of gradients; views and results start without.
     link: Option<Arc<Link>>,
@@ -39,7 +39,8 @@ const CONJ: u8 = 1;
 const NEG: u8 = 2;
 /// A gradient is wanted.
 pub(crate) const GRAD: u8 = 4;
-const VIEW: u8 = 8;
+/// It was made as a view of another tensor.
+pub(crate) const VIEW: u8 = 8;
 const INFERENCE: u8 = 16;
 /// A view, made while gradients were on, of a leaf that requires them.
 const VIEW_OF_LEAF: u8 = 32;
@@ -305,13 +306,14 @@ impl Tensor {
         if plan.neg {
             flags |= NEG;
         }
-        let group = if plan.detached {
-            family::new_group()
+        let (group, nr) = if plan.detached {
+            (family::new_group(), 0)
+        } else if mode::records() {
+            flags |= self.note_view();
+            (self.group, 0)
         } else {
-            if mode::grad_enabled() {
-                flags |= self.note_view();
-            }
-            self.group
+            flags |= self.apart(plan.dtype);
+            (self.marked_apart(), self.storage.version() as u16)
         };
         Self {
             storage: self.storage.clone(),
@@ -320,7 +322,7 @@ impl Tensor {
             offset: plan.offset,
             dtype: plan.dtype,
             flags,
-            nr: 0,
+            nr,
             group,
             link: None,
         }
@@ -329,7 +331,7 @@ impl Tensor {
     /// Notes that a view is made while gradients are on; gives the flags that it has by that.
     #[inline]
     fn note_view(&self) -> u8 {
-        if self.flags & VIEW == 0 && (self.group != 0 || !self.storage.has_families()) {
+        if self.flags & VIEW == 0 && (self.group() != 0 || !self.storage.has_families()) {
             self.lay();
         }
         if self.flags & (GRAD | VIEW_OF_LEAF) == 0 {

@@ -121,3 +121,92 @@ class TestFunction:
 
         with pytest.raises(KeyError, match="mine"):
             Fails.apply(leaf(1.0)).backward()
+
+
+def made(forward, backward=lambda ctx, *grads: grads[0]):
+    """A function of these two."""
+    body = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type(Function)("Made", (Function,), body).apply
+
+
+def written(ctx, x):
+    x.mul_(2)
+    ctx.mark_dirty(x)
+    return x
+
+
+class TestArguments:
+    def test_by_name(self):
+        seen = []
+
+        def forward(ctx, x, by=2, plus=0):
+            seen.append((by, plus, len(ctx.needs_input_grad)))
+            return x * by + plus
+
+        apply, x = made(forward, lambda ctx, g: (g, None, None)), leaf(1.0)
+        assert apply(x=x).requires_grad
+        apply(x, by=4)
+        assert seen == [(2, 0, 1), (4, 0, 2)]
+        with pytest.raises(TypeError, match="missing required argument: 'by'"):
+            apply(x, plus=1)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
+            made(lambda ctx, x, *, z=1: x)(x, z=2)
+
+    @pytest.mark.parametrize(
+        ("forward", "error", "text"),
+        [
+            (lambda ctx, x: ctx.set_materialize_grads("a"), TypeError, "expected (bool)"),
+            (lambda ctx, x: ctx.mark_dirty(5), RuntimeError, "mark_dirty can only accept"),
+            (lambda ctx, x: ctx.mark_non_differentiable(5), RuntimeError, "only accepts variable"),
+            (
+                lambda ctx, x: (ctx.save_for_backward(5), x * 1)[1],
+                TypeError,
+                "argument 0 is of type int",
+            ),
+            (written, RuntimeError, "has been used in an in-place operation"),
+            (lambda ctx, x: written(ctx, x.detach()) * 1, RuntimeError, "not returned as output"),
+        ],
+    )
+    def test_that_are_refused(self, forward, error, text):
+        with pytest.raises(error) as e:
+            made(forward)(leaf(1.0, 2.0))
+        assert text in str(e.value)
+
+
+class TestOutputs:
+    def test_that_were_written(self):
+        x = leaf(1.0, 2.0)
+        y = x.clone()
+        assert made(written)(y) is y
+        assert y._version == 2
+        assert y.grad_fn.name() == "MadeBackward"
+        base = x.clone()
+        view = base[:1]
+        assert made(written, lambda ctx, g: g * 3)(view) is view
+        assert base.grad_fn.name() == "torch::autograd::CopySlices"
+        base.sum().backward()
+        assert x.grad.tolist() == [3, 1]
+
+        def two(ctx, x):
+            return written(ctx, x), x * 1
+
+        with pytest.raises(RuntimeError, match="your Function cannot return more than one Tensor"):
+            made(two)(x.clone()[:1])
+
+    def test_that_are_no_tuple_of_tensors(self):
+        x = leaf(1.0, 2.0)
+        assert not made(lambda ctx, x: [x * 1])(x)[0].requires_grad
+        assert made(lambda ctx, x: None)(x) is None
+        assert not made(lambda ctx, x: torch.ones(2, requires_grad=True))(3).requires_grad
+
+    def test_nobody_is_told_of_what_is_around_a_call(self):
+        class Log(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                names.append(func.__name__)
+                return func(*args, **(kwargs or {}))
+
+        names = []
+        x = leaf(1.0)
+        with Log():
+            made(lambda ctx, x: x.clone())(x)
+        assert names == ["clone"]

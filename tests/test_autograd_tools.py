@@ -10,9 +10,14 @@ import torchlike as torch
 from derivatives import leaf
 from torchlike.autograd import Function
 from torchlike.utils.checkpoint import (
+    SAC_IGNORED_OPS,
     CheckpointError,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
     checkpoint,
     checkpoint_sequential,
+    create_selective_checkpoint_contexts,
+    set_checkpoint_debug_enabled,
     set_checkpoint_early_stop,
 )
 
@@ -108,9 +113,56 @@ class TestTools:
         with pytest.raises(NotImplementedError, match=option):
             torch.autograd.gradcheck(torch.sin, x, **{option: True})
 
-    def test_a_debugged_checkpoint_is_refused(self):
-        with pytest.raises(NotImplementedError, match="debug"):
-            checkpoint(torch.sin, leaf(1.0), use_reentrant=False, debug=True)
+    @pytest.mark.parametrize("how", ["argument", "context"])
+    def test_a_debugged_checkpoint_tells_what_was_called(self, how):
+        first = [True]
+
+        def part(t):
+            if first:
+                first.clear()
+                return (t * t).exp()
+            return t.exp()
+
+        with set_checkpoint_debug_enabled(True if how == "context" else None):
+            y = checkpoint(part, leaf(1.0), use_reentrant=False, debug=how == "argument")
+        with pytest.raises(CheckpointError, match="because you passed `debug=True`") as e:
+            y.backward()
+        assert str(e.value).count("aten.mul.Tensor($0, $0)") == 2
+        assert "Operations executed during recomputation:" in str(e.value)
+
+    def test_a_checkpoint_is_walked_back_more_than_once(self):
+        x = leaf(2.0)
+        y = checkpoint(lambda t: t * t * t, x, use_reentrant=False)
+        (first,) = torch.autograd.grad(y, x, create_graph=True)
+        (second,) = torch.autograd.grad(first, x)
+        assert (first.item(), second.item()) == (12, 12)
+        again = checkpoint(torch.exp, x, use_reentrant=True)
+        with pytest.raises(RuntimeError, match="use_reentrant=True, torch"):
+            torch.autograd.grad(again, x)
+
+    def test_selective_checkpoints(self):
+        calls = []
+
+        def policy(context, op, *args, **kwargs):
+            calls.append((context.is_recompute, str(op)))
+            if op is torch.ops.aten.mul.Tensor:
+                return CheckpointPolicy.MUST_SAVE
+            return CheckpointPolicy.PREFER_RECOMPUTE
+
+        def contexts():
+            return create_selective_checkpoint_contexts(policy)
+
+        x = leaf(2.0)
+        y = checkpoint(lambda t: (t * t).exp().sin(), x, use_reentrant=False, context_fn=contexts)
+        y.backward()
+        expected = leaf(2.0)
+        (expected * expected).exp().sin().backward()
+        assert torch.equal(x.grad, expected.grad)
+        assert (True, "aten.mul.Tensor") in calls
+        with pytest.raises(TypeError, match="either a function or a list of ops"):
+            create_selective_checkpoint_contexts(5)
+        assert torch.ops.aten.detach.default in SAC_IGNORED_OPS
+        assert SelectiveCheckpointContext(is_recompute=True).is_recompute
 
     def test_strategies(self):
         functional, x = torch.autograd.functional, torch.tensor([1.0, 2.0])
@@ -118,7 +170,7 @@ class TestTools:
             lambda s: functional.jacobian(torch.sin, x, strategy=s),
             lambda s: functional.hessian(torch.sum, x, outer_jacobian_strategy=s),
         ):
-            with pytest.raises(NotImplementedError, match="forward-mode"):
+            with pytest.raises(NotImplementedError, match="implemented for `vectorize=True`"):
                 make("forward-mode")
             with pytest.raises(AssertionError, match="Expected strategy"):
                 make("sideways")
@@ -126,6 +178,40 @@ class TestTools:
             functional.jacobian(torch.sin, x, strict=True, vectorize=True)
         rows = functional.jacobian(lambda t: t**2, x, vectorize=True)
         assert rows.tolist() == [[2, 0], [0, 4]]
+        columns = functional.jacobian(
+            lambda t: (t**2, t.sum()), x, vectorize=True, strategy="forward-mode"
+        )
+        assert [c.tolist() for c in columns] == [[[2, 0], [0, 4]], [1, 1]]
+        second = functional.hessian(
+            lambda t: (t**3).sum(), x, vectorize=True, outer_jacobian_strategy="forward-mode"
+        )
+        assert second.tolist() == [[6, 0], [0, 12]]
+
+    @pytest.mark.parametrize(
+        ("call", "text"),
+        [
+            (
+                lambda f, x: f.jacobian(lambda t: t.detach(), x, strict=True),
+                "does not require grad",
+            ),
+            (lambda f, x: f.vjp(lambda t: t.detach(), x, x, strict=True), "does not require grad"),
+            (lambda f, x: f.jacobian(lambda t: t * 2, x, True, True), "The jacobian of the user"),
+            (lambda f, x: f.hessian(torch.sum, x, strict=True), "While computing the hessian"),
+            (lambda f, x: f.hvp(torch.sum, x, x, strict=True), "While computing the hessian"),
+        ],
+    )
+    def test_strictness(self, call, text):
+        with pytest.raises(RuntimeError, match=text):
+            call(torch.autograd.functional, torch.tensor([1.0, 2.0]))
+
+    def test_batches_of_gradients(self):
+        x = leaf(1.0, 2.0)
+        (g,) = torch.autograd.grad(x * x, x, torch.eye(2), is_grads_batched=True)
+        assert g.tolist() == [[2, 0], [0, 4]]
+        with pytest.raises(RuntimeError, match="first dimension of each grad_output as the batch"):
+            torch.autograd.grad(x * x, x, torch.ones(3, 3), is_grads_batched=True)
+        with pytest.raises(RuntimeError, match="cannot be empty"):
+            torch.autograd.grad(x.sum(), [])
 
     def test_functional(self):
         x = torch.tensor([1.0, 2.0])
@@ -133,6 +219,18 @@ class TestTools:
         assert jac.tolist() == [[2, 0], [0, 4]]
         hess = torch.autograd.functional.hessian(lambda t: (t**3).sum(), x)
         assert hess.tolist() == [[6, 0], [0, 12]]
+
+    def test_switches_and_marks(self):
+        assert not torch.is_anomaly_enabled()
+        with torch.autograd.set_detect_anomaly(True, check_nan=False):
+            assert torch.is_anomaly_enabled()
+            assert not torch.is_anomaly_check_nan_enabled()
+        with torch.autograd.set_multithreading_enabled(False):
+            assert not torch.autograd.is_multithreading_enabled()
+        assert torch.autograd.is_multithreading_enabled()
+        with torch.profiler.record_function("part") as mark:
+            assert mark.name == "part"
+        assert torch.autograd.profiler.record_function("f")(lambda v: v + 1)(1) == 2
 
     def test_anomaly(self):
         x = leaf(-1.0)

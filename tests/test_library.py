@@ -314,3 +314,67 @@ def test_kernels_may_come_before_their_operator(space):
         library.define("mine::other", "Tensor x")
     with pytest.raises(ValueError, match='of the form "namespace::name"'):
         library.define("other", "(Tensor x) -> Tensor")
+
+
+def test_operators_have_gradients_of_their_own(space):
+    @torch.library.custom_op(f"{space}::scaled", mutates_args=())
+    def scaled(x: torch.Tensor, by: float) -> torch.Tensor:
+        return x * by
+
+    x = torch.tensor([3.0], requires_grad=True)
+    y = scaled(x, 2.0)
+    assert type(y.grad_fn).__name__ == f"GeneratedBackwardFor_{space}_scaled_defaultBackward"
+    with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+        y.backward()
+
+    def note(ctx, inputs, output):
+        ctx.by = inputs[1]
+
+    scaled.register_autograd(lambda ctx, g: (g * ctx.by, None), setup_context=note)
+    scaled(x, 5.0).backward()
+    assert x.grad.tolist() == [5]
+    assert not scaled(x.detach(), 1.0).requires_grad
+
+
+def test_operators_of_lists_have_gradients(space):
+    @torch.library.custom_op(f"{space}::ends", mutates_args=())
+    def ends(xs: list[torch.Tensor], *, by: float) -> tuple[torch.Tensor, torch.Tensor]:
+        return xs[0] * by, xs[-1].clone()
+
+    def note(ctx, inputs, keyword_only_inputs, output):
+        ctx.by = keyword_only_inputs["by"]
+
+    ends.register_autograd(lambda ctx, a, b: [a * ctx.by, b], setup_context=note)
+    x, y = (torch.tensor([v], requires_grad=True) for v in (1.0, 2.0))
+    first, last = ends([x, y], by=3.0)
+    (first + last).backward()
+    assert (x.grad.item(), y.grad.item()) == (3, 1)
+
+    @torch.library.custom_op(f"{space}::grown", mutates_args=("x",))
+    def grown(x: torch.Tensor) -> None:
+        x.add_(1)
+
+    with pytest.raises(RuntimeError, match="Cannot register autograd formula"):
+        grown.register_autograd(lambda ctx, g: g)
+
+
+def test_wrapper_subclasses_want_gradients(space):
+    class Wrapped(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner, requires_grad=False):
+            made = torch.Tensor._make_wrapper_subclass(
+                cls, inner.size(), dtype=inner.dtype, requires_grad=requires_grad
+            )
+            made.inner = inner
+            return made
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            plain = [a.inner if isinstance(a, cls) else a for a in args]
+            made = func(*plain, **(kwargs or {}))
+            return cls(made) if isinstance(made, torch.Tensor) else made
+
+    x = Wrapped(torch.tensor([1.0, 2.0]), requires_grad=True)
+    (x * x).sum().backward()
+    assert type(x.grad) is Wrapped
+    assert x.grad.inner.tolist() == [2, 4]

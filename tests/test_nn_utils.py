@@ -223,3 +223,33 @@ def test_linear_cross_entropy():
     layer = nn.LinearCrossEntropyLoss(4, 3, out_features=(2,), bias=True)
     assert layer(x, target).shape == ()
     assert F.linear_cross_entropy.__module__ == "torchlike.nn.functional"
+
+
+@pytest.mark.parametrize("by", [None, "matrix_exp", "cayley"])
+@pytest.mark.parametrize("size", [(3, 3), (2, 3), (3, 2)])
+def test_orthogonal_weights(by, size):
+    if by is None and size[0] != size[1]:
+        by = "cayley"
+    torch.manual_seed(0)
+    layer = parametrizations.orthogonal(nn.Linear(*size, bias=False), orthogonal_map=by)
+    weight = layer.weight.detach()
+    small = weight.T @ weight if size[1] >= size[0] else weight @ weight.T
+    assert torch.allclose(small, torch.eye(min(size)), atol=1e-5)
+    layer(torch.ones(1, size[0])).sum().backward()
+    assert layer.parametrizations.weight.original.grad.shape == weight.shape
+    layer.weight = nn.init.orthogonal_(torch.empty(size[1], size[0]))
+    with pytest.raises(ValueError, match="Expected a matrix or batch of matrices of shape"):
+        layer.weight = torch.ones(1, 1)
+
+
+def test_orthogonal_refuses_what_is_no_matrix():
+    with pytest.raises(ValueError, match="Got a tensor of 1 dimensions"):
+        parametrizations.orthogonal(nn.Linear(1, 1), "bias")
+    with pytest.raises(ValueError, match="orthogonal_map has to be one of"):
+        parametrizations.orthogonal(nn.Linear(1, 1), orthogonal_map="x")
+    layer = nn.Linear(3, 2, bias=False)
+    nn.init.orthogonal_(layer.weight)
+    before = layer.weight.detach().clone()
+    parametrizations.orthogonal(layer, orthogonal_map="householder", use_trivialization=False)
+    with torch.no_grad():
+        assert torch.allclose(layer.weight, before, atol=1e-5)

@@ -15,6 +15,7 @@ __all__ = [
     "get_device",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
+    "is_anomaly_check_nan_enabled",
     "is_anomaly_enabled",
     "is_autocast_cache_enabled",
     "is_autocast_enabled",
@@ -56,8 +57,13 @@ def get_autocast_dtype(device_type: str) -> Any:
 
 
 def is_anomaly_enabled() -> bool:
-    """False: there is no backward pass to look for anomalies in."""
-    return False
+    """Whether a backward pass that fails tells where the failing call was made."""
+    return _C._anomaly()[0]
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether gradients that are no numbers are errors then; true until someone switches it off."""
+    return _C._anomaly()[1]
 
 
 def is_conj(input: _C.Tensor) -> bool:

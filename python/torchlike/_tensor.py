@@ -102,10 +102,18 @@ def _is_plain(t: Tensor) -> bool:
     return type(t) in (Tensor, Parameter)
 
 
+def _is_parameter(t: Tensor) -> bool:
+    from torchlike.nn.parameter import Parameter
+
+    return isinstance(t, Parameter)
+
+
 def _with_state(made: Any, t: Tensor, memo: dict[int, Any]) -> Any:
-    """A copy with what else belongs to a tensor: that it requires gradients, its attributes, its gradient."""
+    """A copy that requires gradients as the tensor does; if that is no parameter, with its attributes and gradient."""
     if t.requires_grad:
         made.requires_grad_()
+    if _is_parameter(t):
+        return made
     if t.__dict__:
         import copy as copying
 
@@ -181,6 +189,10 @@ def _reduce(t: Tensor, protocol: int) -> Any:
         buffer = io.BytesIO()
         save(t, buffer)
         return _rebuild_saved, (buffer.getvalue(),)
+    if t.requires_grad:
+        from torchlike.utils.hooks import warn_if_has_hooks
+
+        warn_if_has_hooks(t)
     storage = t.untyped_storage()
     flags = int(t.is_conj()) | int(t.is_neg()) << 1
     args = (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
@@ -11,8 +13,47 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def _generator(context: Any, func: Any) -> Any:
+    """A generator that runs in a context, which its caller does not see."""
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        running = func(*args, **kwargs)
+        step: Any = running.send
+        given: tuple[Any, ...] = (None,)
+        while True:
+            try:
+                with context:
+                    value = step(*given)
+            except StopIteration as end:
+                return end.value
+            try:
+                step, given = running.send, ((yield value),)
+            except GeneratorExit:
+                with context:
+                    running.close()
+                raise
+            except BaseException as e:
+                step, given = running.throw, (e,)
+
+    return wrapped
+
+
 def _with_context(context: Any, func: Any) -> Any:
     """A function that runs in a context each time it is called."""
+    if inspect.isclass(func):
+        warnings.warn(
+            "Decorating classes is deprecated and will be disabled in future versions. You should only "
+            "decorate functions or methods. To preserve the current behavior of class decoration, you can "
+            "directly decorate the `__init__` method and nothing else.",
+            FutureWarning,
+            stacklevel=3,
+        )
+        decorated: Any = func
+        decorated.__init__ = _with_context(context, decorated.__init__)
+        return decorated
+    if inspect.isgeneratorfunction(func):
+        return _generator(context, func)
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -70,6 +111,11 @@ class set_grad_enabled(_Mode):
         return self
 
     def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, bool):
+            raise TypeError(
+                "set_grad_enabled(): argument 'enabled' (position 1) must be bool, not "
+                f"{type(mode).__name__}"
+            )
         self._before.append(_C._set_grad_enabled(mode))
 
     def __call__(self, func: Callable[..., Any]) -> Any:

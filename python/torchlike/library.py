@@ -184,8 +184,12 @@ class CustomOpDef:
         return fn
 
     def register_autograd(self, backward: Any, /, *, setup_context: Any = None) -> None:
-        """Notes the gradient's formula."""
-        self._opoverload.kernels["Autograd"] = backward
+        """Sets the gradient's formula: ``backward(ctx, *grads)``, and ``setup_context`` that notes what it needs.
+
+        Raises:
+            RuntimeError: if the operator writes arguments.
+        """
+        _register_autograd(self._opoverload, backward, setup_context, self)
 
     def register_vmap(self, func: Any = None) -> Any:
         """Notes how batches are computed."""
@@ -304,8 +308,25 @@ impl_abstract = register_fake
 def register_autograd(
     op: Any, backward: Any, /, *, setup_context: Any = None, lib: Any = None
 ) -> None:
-    """Notes the gradient's formula."""
-    _overload(op).kernels["Autograd"] = backward
+    """Sets the gradient's formula: ``backward(ctx, *grads)``, and ``setup_context`` that notes what it needs.
+
+    Raises:
+        RuntimeError: if the operator writes arguments.
+    """
+    overload = _overload(op)
+    _register_autograd(overload, backward, setup_context, op)
+
+
+def _register_autograd(overload: Any, backward: Any, setup_context: Any, op: Any) -> None:
+    from torchlike._ops.gradient import Formula
+
+    if overload._schema.is_mutable:
+        raise RuntimeError(
+            f"Cannot register autograd formula for non-functional operator {op} with schema "
+            f"{overload._schema}. Please create a functional operator and register an autograd formula for "
+            "that."
+        )
+    overload.kernels["Autograd"] = Formula(backward, setup_context)
 
 
 def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:

@@ -96,6 +96,15 @@ pub static OPS: &[OpDef] = &[
         "ToCopyBackward0 | self: _grad.converted_back(grad, self.dtype, self.device); jvp: linear",
     )
     .batch(Batch::Lead),
+    compose(
+        "fill#tensor",
+        "(Tensor self, Tensor value)",
+        F | I | J,
+        fill_tensor,
+        "A tensor like `self` filled with the value of a 0-dimensional tensor.",
+    )
+    .samples("f32[2, 3], f32(2.5); i64[3], i64(7)")
+    .grad("FillBackward1 in place FillBackward3 | self: zeros_like(grad); value: grad.sum(); jvp: linear"),
     kernel(
         "fill",
         "(Tensor self, Scalar value)",
@@ -114,16 +123,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4], value=3; b8[3, 4], value=True")
     .overlaps()
-    .grad("in place FillBackward2 | self: zeros_like(grad)")
+    .grad("FillBackward0 in place FillBackward2 | self: zeros_like(grad)")
     .batch(Batch::Lead),
-    compose(
-        "fill#tensor",
-        "(Tensor self, Tensor value)",
-        F | I | J,
-        fill_tensor,
-        "A tensor like `self` filled with the value of a 0-dimensional tensor.",
-    )
-    .samples("f32[2, 3], f32(2.5); i64[3], i64(7)"),
     kernel(
         "zero",
         "(Tensor self)",
@@ -198,7 +199,7 @@ pub static OPS: &[OpDef] = &[
         "The complex conjugate, computed at once; real tensors are returned as they are.",
     )
     .samples("f32[3, 4]; b8[3, 4]")
-    .grad("in place ConjPhysicalBackward1 | self: grad.conj_physical()"),
+    .grad("in place ConjPhysicalBackward1 | self: grad.conj_physical(); jvp: self_t.conj_physical()"),
 ];
 
 /// A result like `t`, dense in its order.

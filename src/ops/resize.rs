@@ -90,8 +90,9 @@ fn detach_(a: &calls::DetachInplace) -> Result<Tensor> {
         Runtime,
         "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and \
          gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these \
-         gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/nn/modules/module.py as a solution."
+         gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
     );
+    a.input.forget_head();
     let t = a.input.clone().with_requires_grad(false);
     Ok(if a.input.node().is_some() {
         t.unlinked()

@@ -55,7 +55,6 @@ static VALUES: &[Attribute] = values! {
     "is_leaf" => |t| t.is_leaf();
     "retains_grad" => |t| t.retains_grad();
     "output_nr" => |t| t.output_nr();
-    "_version" => |t| t._version();
     "source" => |t| t.source();
 };
 
@@ -92,6 +91,10 @@ static OBJECTS: &[Attribute] = &[
     read_only("mH", PyTensor::m_h),
     read_only("real", PyTensor::real),
     read_only("imag", PyTensor::imag),
+    read_only("_version", |t| {
+        t.get()._version()?.into_bound_py_any(t.py())
+    }),
+    read_only("_base", PyTensor::base_object),
     read_only("grad_fn", |t| t.get().grad_fn(t.py())),
     read_only("names", |t| Ok(PyTensor::names(t)?.into_any())),
     read_only("name", |t| t.get().name(t.py()).into_bound_py_any(t.py())),

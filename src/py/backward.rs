@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Where the gradient of a tensor, or of a `GradientEdge`, goes.
 fn edge_of(o: &Bound<'_, PyAny>) -> PyResult<Option<Edge>> {
     if let Some(t) = tensor_ref(o) {
-        return Ok(views::current(&t.whole()).edge());
+        return Ok(views::current(&t.whole())?.edge());
     }
     let node = o.getattr("node")?;
     let nr: u16 = o.getattr("output_nr")?.extract()?;
@@ -76,11 +76,11 @@ fn _run_backward<'py>(
         gather,
     };
     let made = py.detach(|| engine::run(roots, &options))?;
-    if !allow_unreachable && made.iter().any(Option::is_none) {
-        return Err(PyRuntimeError::new_err(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is \
-             the desired behavior.",
-        ));
+    if !allow_unreachable && let Some(i) = made.iter().position(Option::is_none) {
+        return Err(PyRuntimeError::new_err(format!(
+            "The differentiated Tensor at index {i} appears to not have been used in the graph. Set allow_unused=True if this \
+             is the desired behavior."
+        )));
     }
     let items = made.into_iter().zip(&inputs).map(|(g, input)| {
         let g = match (g, tensor_ref(input)) {
@@ -95,7 +95,7 @@ fn _run_backward<'py>(
 /// The object of the place whose gradient edge a tensor has: its node, or the gathering of a leaf.
 #[pyfunction]
 fn _gradient_node<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
-    match views::current(t.get().get()).edge() {
+    match views::current(t.get().get())?.edge() {
         Some(edge) => object(t.py(), &edge.to),
         None => Ok(t.py().None().into_bound(t.py())),
     }
@@ -105,6 +105,12 @@ fn _gradient_node<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> 
 #[pyfunction]
 fn _current_graph_task_id() -> i64 {
     engine::current().map_or(-1, i64::from)
+}
+
+/// Whether no walk that goes on on this thread asks for the gradients of some inputs alone.
+#[pyfunction]
+fn _is_checkpoint_valid() -> bool {
+    engine::is_whole()
 }
 
 /// Whether the walk that goes on on this thread runs a node.
@@ -172,6 +178,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_run_backward _gradient_node _current_graph_task_id _will_engine_execute_node _freed_text _set_anomaly _anomaly);
+    add!(_run_backward _gradient_node _is_checkpoint_valid _current_graph_task_id _will_engine_execute_node _freed_text _set_anomaly _anomaly);
     Ok(())
 }

@@ -65,7 +65,7 @@ fn _batch_whole<'py>(t: &Bound<'py, PyTensor>) -> PyResult<(Vec<u32>, Bound<'py,
 /// A tensor whose gradient a transform computes, and whether it had a history: the same values, of all examples apart.
 #[pyfunction]
 fn _func_input<'py>(t: &Bound<'py, PyTensor>) -> PyResult<(Bound<'py, PyAny>, bool)> {
-    let own = views::current(&t.get().get().whole()).into_owned();
+    let own = views::current(&t.get().get().whole())?.into_owned();
     let own = batch::example_like(&own, t.get().get())?;
     let (input, tracked) = input(&own)?;
     Ok((wrap(t.py(), input)?, tracked))
@@ -83,16 +83,20 @@ fn input(t: &Tensor) -> Result<(Tensor, bool)> {
     Ok((batch::example_like(&made, &each)?, tracked))
 }
 
-fn edges(tensors: &[Bound<'_, PyAny>]) -> Vec<Edge> {
-    let of = |t: &Tensor| views::current(&t.whole()).edge();
-    let found = tensors.iter().filter_map(|o| tensor_ref(o).and_then(of));
-    found.collect()
+fn edges(tensors: &[Bound<'_, PyAny>]) -> Result<Vec<Edge>> {
+    let of = |t: &Tensor| Ok(views::current(&t.whole())?.edge());
+    let all = tensors.iter().filter_map(tensor_ref).map(of);
+    let all = all.collect::<Result<Vec<Option<Edge>>>>()?;
+    Ok(all.into_iter().flatten().collect())
 }
 
 /// Whether the outputs depend on leaves that are no `inputs`, nor before these.
 #[pyfunction]
-fn _leads_elsewhere(outputs: Vec<Bound<'_, PyAny>>, inputs: Vec<Bound<'_, PyAny>>) -> bool {
-    engine::leads_elsewhere(&edges(&outputs), &edges(&inputs))
+fn _leads_elsewhere(
+    outputs: Vec<Bound<'_, PyAny>>,
+    inputs: Vec<Bound<'_, PyAny>>,
+) -> PyResult<bool> {
+    Ok(engine::leads_elsewhere(&edges(&outputs)?, &edges(&inputs)?))
 }
 
 /// The tensor without its history; its tangents and levels stay.

@@ -7,7 +7,7 @@ use super::convert::number;
 use super::dispatch::Noted;
 use super::groups::{Group, Overload};
 use super::held::Held;
-use super::object::{PyTensor, is_tensor, tensor_ref};
+use super::object::{PyTensor, is_tensor, tensor_ref, viewing};
 use super::results::{named_tuple, to_python};
 use super::types::type_name;
 use super::watch::{self, Shown, Style};
@@ -176,7 +176,8 @@ impl<'py> Incoming<'py> {
         {
             result = Ret::One(super::gradient::require_grad(t)?);
         }
-        to_python(py, result, overload.op)
+        let made = to_python(py, result, overload.op)?;
+        Ok(viewing(made, &self.positional))
     }
 
     /// The object that was given for a parameter.

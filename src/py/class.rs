@@ -171,6 +171,9 @@ unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
         }
         let dict: *mut *mut ffi::PyObject = o.byte_add(DICT.load(Relaxed)).cast();
         ffi::Py_XDECREF(dict.replace(null_mut()));
+        if let Some(base) = (*place(o)).take_base() {
+            ffi::Py_DECREF(base.into_ptr());
+        }
         release(place(o).read());
         if !is_tensor_class(class) || !BLOCKS.keep(o) {
             ffi::PyObject_GC_Del(o.cast());

@@ -5,7 +5,7 @@
 
 use super::convert::PyGenerator;
 use super::error::carried;
-use super::object::{PyTensor, instance, is_tensor, wrap};
+use super::object::{PyTensor, adopt, instance, is_tensor, wrap};
 use super::results::scalar;
 use super::types::{self, device, dtype};
 use crate::layers::{Next, modes};
@@ -105,6 +105,7 @@ pub fn object<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
 #[cold]
 pub fn result<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
     let found = object(py, t)?;
+    adopt(&found, t);
     if DEPTH.get() == 0 {
         let gone = NOTED.take();
         // Others of the same call are still to be asked for; their objects go with the next one.

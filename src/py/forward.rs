@@ -46,8 +46,8 @@ fn _with_tangent<'py>(
     tangent: &Bound<'py, PyTensor>,
     level: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let primal = views::current(t.get().get()).into_owned();
-    let tangent = views::current(tangent.get().get()).into_owned();
+    let primal = views::current(t.get().get())?.into_owned();
+    let tangent = views::current(tangent.get().get())?.into_owned();
     let (of, like) = (Meta::of(&tangent), Meta::of(&primal));
     if of.shape != like.shape {
         return Err(PyRuntimeError::new_err(format!(
@@ -83,7 +83,7 @@ fn _without_tangent<'py>(
     let tangent = tangent.map(|tangent| wrap(t.py(), tangent)).transpose()?;
     let mut primal = dual.into_owned().below(level);
     if written_elsewhere {
-        primal = primal.apart();
+        primal = primal.of_new_family();
     }
     Ok((wrap(t.py(), primal)?, tangent))
 }

@@ -2,13 +2,14 @@
 
 use super::error::carried;
 use super::graph::{PyNode, optional};
-use super::object::{PyTensor, tensor_ref, wrap};
-use crate::layers::autograd::saved::{self, Packed, Packer, Saved};
-use crate::tensor::{Backward, Grads, Link, Meta, Node};
-use crate::{Result, Tensor};
+use super::object::{PyTensor, tensor_ref};
+use crate::Result;
+use crate::layers::autograd::{anomaly, views};
+use crate::tensor::{Backward, Grads, Link, Mark, Meta, Node};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
+use smallvec::SmallVec;
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -67,107 +68,59 @@ pub fn owner<'py>(py: Python<'py>, body: &dyn Backward) -> Option<Bound<'py, PyA
     Some(custom.ctx.bind(py).clone())
 }
 
-/// Gives a function's outputs their history: `ctx` becomes the node, between `inputs` and `outputs`.
+/// Gives a function's outputs their history: `ctx` becomes the node, between `inputs` and `outputs`. `written`: the only
+/// output is an input that the function wrote.
+///
+/// Views among the outputs must not be written through: that would pass by the function's gradient.
 #[pyfunction]
 fn _set_history(
     ctx: &Bound<'_, PyNode>,
     inputs: Vec<Bound<'_, PyAny>>,
     outputs: &Bound<'_, PyList>,
+    written: bool,
 ) -> PyResult<()> {
     let edges = inputs.iter().map(|o| tensor_ref(o).and_then(|t| t.edge()));
-    let outs = outputs
-        .iter()
-        .map(|o| Ok(Meta::of(PyTensor::of(&o)?.get())))
-        .collect::<PyResult<_>>()?;
-    let body = Custom {
+    let edges = edges.collect();
+    let body = Box::new(Custom {
         name: ctx.get_type().name()?.to_string(),
         ctx: ctx.clone().into_any().unbind(),
-    };
-    let link = Link::of_node(Node::new(Box::new(body), edges.collect(), outs));
+    });
+    if written {
+        let only = outputs.get_item(0)?;
+        let holder = PyTensor::of(&only)?;
+        let t = holder.get().clone();
+        views::check_write(&t)?;
+        let (made, link) = views::wrote(&t, t.clone(), body, edges)?;
+        ctx.get().place(&link);
+        holder.become_(made);
+        return Ok(());
+    }
+    let mut outs = SmallVec::new();
+    let mut version = 0;
+    for o in outputs {
+        let t = PyTensor::of(&o)?.get();
+        outs.push(Meta::of(t));
+        if t.is_view() {
+            version = t.storage().version();
+        }
+    }
+    let link = Link::of_node(Node::new(body, edges, outs).at_version(version));
     ctx.get().place(&link);
+    anomaly::made(&link);
+    let mark = if outputs.len() > 1 {
+        Mark::OneOfSeveral
+    } else {
+        Mark::InFunction
+    };
     for (nr, o) in outputs.iter().enumerate() {
         let holder = PyTensor::of(&o)?;
-        let tracked = holder.get().clone().tracked(link.clone(), nr as u16);
-        holder.set(tracked);
+        let mut t = holder.get().clone().tracked(link.clone(), nr as u16);
+        if t.is_view() {
+            t = t.marked(mark);
+        }
+        holder.set(t);
     }
     Ok(())
-}
-
-/// A tensor that a node keeps for later, apart from its history.
-#[pyclass(name = "SavedTensor", module = "torchlike.autograd", frozen)]
-pub struct PySaved(Saved);
-
-#[pymethods]
-impl PySaved {
-    /// The tensor with its history.
-    ///
-    /// Raises: RuntimeError if it was written since.
-    fn unpack<'py>(&self, py: Python<'py>, node: &PyNode) -> PyResult<Bound<'py, PyAny>> {
-        let link = node.link()?;
-        let name = link
-            .node()
-            .map_or_else(String::new, |n| n.body().name().into_owned());
-        wrap(py, self.0.unpack(&link, &name, true)?)
-    }
-}
-
-/// Saves a tensor for a node; `output`: it is this result of the node itself.
-#[pyfunction]
-#[pyo3(signature = (t, output=None))]
-fn _save_tensor(t: &Bound<'_, PyTensor>, output: Option<u16>) -> PyResult<PySaved> {
-    Ok(PySaved(Saved::alone(t.get().get(), output)?))
-}
-
-/// Two functions of Python that keep something in place of saved tensors.
-struct Hooks {
-    pack: Py<PyAny>,
-    unpack: Arc<Py<PyAny>>,
-}
-
-/// What such a function gave.
-struct Kept {
-    value: Py<PyAny>,
-    unpack: Arc<Py<PyAny>>,
-}
-
-impl Packer for Hooks {
-    fn pack(&self, t: Tensor) -> Result<Arc<dyn Packed>> {
-        Python::attach(|py| {
-            let value = self.pack.bind(py).call1((wrap(py, t)?,))?.unbind();
-            let unpack = self.unpack.clone();
-            PyResult::Ok(Arc::new(Kept { value, unpack }) as Arc<dyn Packed>)
-        })
-        .map_err(carried)
-    }
-}
-
-impl Packed for Kept {
-    fn unpack(&self) -> Result<Tensor> {
-        Python::attach(|py| {
-            let made = self.unpack.bind(py).call1((self.value.bind(py),))?;
-            match tensor_ref(&made) {
-                Some(t) => Ok(t.clone()),
-                None => Err(PyTypeError::new_err(format!(
-                    "Output of saved tensor unpack_hook expected to be a Tensor but got result of type {}",
-                    super::types::type_name(&made)
-                ))),
-            }
-        })
-        .map_err(carried)
-    }
-}
-
-/// From now on `pack` says what is kept of tensors that are saved on this thread, and `unpack` makes them again.
-#[pyfunction]
-fn _push_saved_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) {
-    let unpack = Arc::new(unpack);
-    saved::push(Arc::new(Hooks { pack, unpack }));
-}
-
-/// Ends the newest pair of hooks.
-#[pyfunction]
-fn _pop_saved_hooks() {
-    saved::pop();
 }
 
 /// Counts a change of a tensor's memory that nobody else counts.
@@ -178,10 +131,6 @@ fn _increment_version(t: &Bound<'_, PyTensor>) {
 
 /// Adds the functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PySaved>()?;
-    m.add_function(wrap_pyfunction!(_push_saved_hooks, m)?)?;
-    m.add_function(wrap_pyfunction!(_pop_saved_hooks, m)?)?;
     m.add_function(wrap_pyfunction!(_increment_version, m)?)?;
-    m.add_function(wrap_pyfunction!(_set_history, m)?)?;
-    m.add_function(wrap_pyfunction!(_save_tensor, m)?)
+    m.add_function(wrap_pyfunction!(_set_history, m)?)
 }

@@ -2,7 +2,7 @@
 
 use super::error::carried;
 use super::graph::{optional, variable_of};
-use super::object::{PyTensor, tensor_ref};
+use super::object::{PyTensor, is_tensor, tensor_ref};
 use crate::layers::autograd::views;
 use crate::tensor::{Grads, Hook, Link, When};
 use crate::{Result, Tensor};
@@ -79,12 +79,16 @@ impl Table {
                 When::Gathered => {
                     let Some(leaf) = link.as_leaf() else { continue };
                     let leaf = variable_of(py, link, leaf)?;
-                    let made = hook.call1((leaf,))?;
-                    if !made.is_none() {
-                        return Err(PyRuntimeError::new_err(
-                            "Tensor post accumulate grad hooks should return None.",
-                        ));
+                    let made = hook.call1((&leaf,))?;
+                    if made.is_none() || made.is(&leaf) {
+                        continue;
                     }
+                    if !is_tensor(&made) {
+                        return Err(no_tensor(&made));
+                    }
+                    return Err(PyRuntimeError::new_err(
+                        "Tensor post accumulate grad hooks should return None.",
+                    ));
                 }
             }
         }
@@ -102,6 +106,13 @@ fn hook_name(hook: &Bound<'_, PyAny>) -> String {
         .map_or_else(|_| "<unknown>".to_owned(), |n| n.to_string())
 }
 
+fn no_tensor(made: &Bound<'_, PyAny>) -> PyErr {
+    PyTypeError::new_err(format!(
+        "expected Variable, but hook returned '{}'",
+        super::types::type_name(made)
+    ))
+}
+
 /// What a hook gave in place of a gradient.
 fn checked(
     hook: &Bound<'_, PyAny>,
@@ -109,10 +120,7 @@ fn checked(
     made: &Bound<'_, PyAny>,
 ) -> PyResult<Tensor> {
     let Some(new) = tensor_ref(made) else {
-        return Err(PyTypeError::new_err(format!(
-            "expected Variable, but hook returned '{}'",
-            super::types::type_name(made)
-        )));
+        return Err(no_tensor(made));
     };
     let name = || hook_name(hook);
     let Some(old) = old else {
@@ -146,9 +154,11 @@ fn replace(hook: &Bound<'_, PyAny>, grads: &mut Grads, made: &Bound<'_, PyAny>) 
     if made.is_none() {
         return Ok(());
     }
-    let items: Vec<Bound<'_, PyAny>> = match made.cast::<PyTuple>() {
-        Ok(t) => t.iter().collect(),
-        Err(_) => vec![made.clone()],
+    let Ok(items) = made.cast::<PyTuple>() else {
+        return Err(PyTypeError::new_err(format!(
+            "expected tuple, but hook returned '{}'",
+            super::types::type_name(made)
+        )));
     };
     if items.len() != grads.len() {
         return Err(PyRuntimeError::new_err(format!(
@@ -171,7 +181,7 @@ fn replace(hook: &Bound<'_, PyAny>, grads: &mut Grads, made: &Bound<'_, PyAny>) 
 /// The table of a tensor's hooks: of its gradient, or (`gathered`) of what follows once its leaf has gathered it.
 #[pyfunction]
 fn _tensor_hooks<'py>(t: &Bound<'py, PyTensor>, gathered: bool) -> PyResult<Bound<'py, PyAny>> {
-    let tensor = views::current(t.get().get());
+    let tensor = views::current(t.get().get())?;
     let Some(link) = tensor.link() else {
         return Err(PyRuntimeError::new_err(
             "cannot register a hook on a tensor that doesn't require gradient",

@@ -3,9 +3,9 @@
 use super::convert::tensor_arg;
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::types;
-use crate::Tensor;
 use crate::layers::autograd::views;
 use crate::tensor::Keeper;
+use crate::{Tensor, mode};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -81,6 +81,9 @@ impl Keeper for Object {
 impl PyTensor {
     /// Shows the garbage collector the objects that the tensor keeps.
     pub(super) fn visit_kept(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Some(base) = self.base() {
+            visit.call(base)?;
+        }
         // What others hold as well is not this object's to show.
         let Some(link) = self.get().link().filter(|l| Arc::strong_count(l) == 1) else {
             return Ok(());
@@ -96,20 +99,30 @@ impl PyTensor {
         }
     }
     /// The tensor, with its history as it is now.
-    fn settled(&self) -> &Tensor {
-        if let Cow::Owned(now) = views::current(self.get()) {
+    fn settled(&self) -> PyResult<&Tensor> {
+        if let Cow::Owned(now) = views::current(self.get())? {
             self.set(now);
         }
-        self.get()
+        Ok(self.get())
     }
     pub(super) fn get_requires_grad(&self) -> bool {
-        self.settled().requires_grad()
+        views::leads_somewhere(self.get())
     }
     pub(super) fn set_requires_grad(&self, on: bool) -> PyResult<()> {
-        let t = self.settled().clone();
+        let t = self.settled()?.clone();
         if !t.is_leaf() && on {
             return Err(PyRuntimeError::new_err(
                 "you can only change requires_grad flags of leaf variables.",
+            ));
+        }
+        if on && !t.dtype().is_float() && !t.dtype().is_complex() {
+            return Err(PyRuntimeError::new_err(
+                "only Tensors of floating point and complex dtype can require gradients",
+            ));
+        }
+        if on && t.is_inference() && !mode::inference() {
+            return Err(PyRuntimeError::new_err(
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
             ));
         }
         if !t.is_leaf() {
@@ -126,7 +139,7 @@ impl PyTensor {
         Ok(())
     }
     pub(super) fn is_leaf(&self) -> bool {
-        self.settled().is_leaf()
+        self.settled().unwrap_or(self.get()).is_leaf()
     }
     pub(super) fn retains_grad(&self) -> bool {
         let t = self.get();
@@ -137,10 +150,10 @@ impl PyTensor {
         rare.is_some_and(|r| r.retained().contains(&t.output_nr()))
     }
     pub(super) fn output_nr(&self) -> u16 {
-        self.settled().output_nr()
+        self.settled().unwrap_or(self.get()).output_nr()
     }
     pub(super) fn grad_fn<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.settled().link() {
+        match self.settled()?.link() {
             Some(link) if !self.get().is_leaf() => super::graph::object(py, link),
             _ => Ok(py.None().into_bound(py)),
         }
@@ -231,6 +244,7 @@ impl PyTensor {
         self.visit_kept(&visit)
     }
     fn __clear__(&self) {
+        self.set_base(None);
         self.set(self.get().clone().unlinked());
     }
     #[pyo3(signature = (requires_grad=true))]
@@ -241,7 +255,7 @@ impl PyTensor {
                 "only Tensors of floating point dtype can require gradients",
             ));
         }
-        if slf.get().settled().is_leaf() || !requires_grad {
+        if slf.get().settled()?.is_leaf() || !requires_grad {
             slf.get().set_requires_grad(requires_grad)?;
         }
         Ok(slf)

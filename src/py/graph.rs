@@ -5,10 +5,10 @@ use super::object::wrap;
 use super::results;
 use crate::Tensor;
 use crate::layers::autograd::eval::Val;
-use crate::layers::autograd::recorded::Recorded;
+use crate::layers::autograd::recorded;
 use crate::ops::Arg;
 use crate::tensor::link::{Kind, lock};
-use crate::tensor::{Leaf, Link, Meta, When};
+use crate::tensor::{Leaf, Link, Meta, When, fully};
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -148,12 +148,13 @@ impl PyNode {
             Place::Held(link) => name_of(link),
             Place::Owner(_) => return Ok(slf.get_type().name()?.to_string()),
         };
-        Ok(match name.as_str() {
-            "AccumulateGrad" | "CopySlices" | "CopyBackwards" | "NotImplemented" => {
-                format!("torch::autograd::{name}")
-            }
-            _ => name,
-        })
+        Ok(fully(&name).into_owned())
+    }
+
+    /// Always true: nodes are made where gradients are wanted.
+    #[getter]
+    fn requires_grad(&self) -> bool {
+        true
     }
 
     /// Where gradients go from here: `(node, which of its results)`, one an input.
@@ -197,7 +198,7 @@ impl PyNode {
     fn variable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let link = self.link()?;
         match &link.kind {
-            Kind::Leaf(leaf) => wrap(py, leaf.variable().tracked(link.clone(), 0)),
+            Kind::Leaf(leaf) => variable_of(py, &link, leaf),
             _ => Err(PyAttributeError::new_err(format!(
                 "'{}' object has no attribute 'variable'",
                 name_of(&link)
@@ -252,22 +253,18 @@ impl PyNode {
                     .map_or_else(|_| String::new(), |n| n.to_string())
             ))
         };
-        let Some(wanted) = name.strip_prefix("_saved_") else {
+        let raw = name.strip_prefix("_raw_saved_");
+        let Some(wanted) = raw.or_else(|| name.strip_prefix("_saved_")) else {
             return Err(missing());
         };
         let link = slf.get().link()?;
-        let recorded = link.node().and_then(|n| {
-            let body: &dyn Any = n.body();
-            body.downcast_ref::<Recorded>()
-        });
-        let recorded = recorded.ok_or_else(missing)?;
-        if !recorded.names().any(|n| n == wanted) {
-            return Err(missing());
+        let recorded = link.node().and_then(recorded::of).ok_or_else(missing)?;
+        if raw.is_some() {
+            let kind = recorded.raw(wanted).ok_or_else(missing)?;
+            return super::saved::of_node(slf.py(), &link, wanted, kind);
         }
-        let mut saved = recorded.saved(&link)?;
-        let at = saved.iter().position(|(n, _)| n == wanted);
-        let at = at.ok_or_else(missing)?;
-        of_val(slf.py(), saved.swap_remove(at).1)
+        let value = recorded.saved(&link, wanted)?.ok_or_else(missing)?;
+        of_val(slf.py(), value)
     }
 
     fn __dir__(slf: &Bound<'_, Self>) -> PyResult<Vec<String>> {
@@ -279,9 +276,13 @@ impl PyNode {
         if let Ok(link) = slf.get().link()
             && let Some(node) = link.node()
         {
-            let body: &dyn Any = node.body();
-            if let Some(recorded) = body.downcast_ref::<Recorded>() {
-                names.extend(recorded.names().map(|n| format!("_saved_{n}")));
+            if let Some(recorded) = recorded::of(node) {
+                for name in recorded.names() {
+                    if recorded.raw(&name).is_some() {
+                        names.push(format!("_raw_saved_{name}"));
+                    }
+                    names.push(format!("_saved_{name}"));
+                }
             }
         }
         Ok(names)
@@ -300,17 +301,22 @@ pub(super) fn variable_of<'py>(
     }
 }
 
+/// The object of a tensor: that which a leaf is, if it lives, or a new one.
+pub(super) fn object_of(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
+    let leaf = t.link().and_then(|l| l.as_leaf());
+    // What a hook keeps in a leaf's place has its history, but is another tensor.
+    let leaf = leaf.filter(|leaf| leaf.with_variable(|v| v.lies_as(&t)));
+    match leaf.and_then(|leaf| class::leaf_object(py, leaf)) {
+        Some(object) => Ok(object),
+        None => wrap(py, t),
+    }
+}
+
 /// A value of a formula as a Python object.
-fn of_val(py: Python<'_>, v: Val) -> PyResult<Bound<'_, PyAny>> {
+pub(super) fn of_val(py: Python<'_>, v: Val) -> PyResult<Bound<'_, PyAny>> {
     Ok(match v {
         Val::None | Val::Undefined(_) => py.None().into_bound(py),
-        Val::Tensor(t) => match t.link().and_then(|l| l.as_leaf()) {
-            Some(leaf) => match class::leaf_object(py, leaf) {
-                Some(object) => object,
-                None => wrap(py, t)?,
-            },
-            None => wrap(py, t)?,
-        },
+        Val::Tensor(t) => object_of(py, t)?,
         Val::Tensors(list) => {
             let items = list.into_iter().map(|t| optional(py, t));
             PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any()

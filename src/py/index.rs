@@ -2,10 +2,12 @@
 
 use super::convert::{self, Failure};
 use super::dispatch::{self, Noted};
-use super::object::{PyTensor, tensor_ref, wrap};
+use super::object::{PyTensor, tensor_ref, viewing, wrap};
 use super::tensor::slice_parts;
 use super::types::type_name;
 use super::watch::{self, Style};
+use crate::layers::autograd::views;
+use crate::mode;
 use crate::ops::index::along::{Index, Put, get_item, set_item};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
@@ -94,11 +96,13 @@ fn plain_get<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     if index.is_exact_instance_of::<PyInt>() && slf.get().get().ndim() > 0 {
         let i = Index::Int(index.extract()?);
-        return wrap(slf.py(), get_item(slf.get().get(), &[i])?);
+        let made = wrap(slf.py(), get_item(slf.get().get(), &[i])?)?;
+        return Ok(viewing(made, std::slice::from_ref(slf.as_any())));
     }
     // The index is read before the tensor is borrowed: reading it may run Python.
     let indices = all(slf, index)?;
-    wrap(slf.py(), get_item(slf.get().get(), &indices)?)
+    let made = wrap(slf.py(), get_item(slf.get().get(), &indices)?)?;
+    Ok(viewing(made, std::slice::from_ref(slf.as_any())))
 }
 
 /// `x[index] = value`.
@@ -117,7 +121,8 @@ pub fn set<'py>(
     let value = if let Some(v) = tensor_ref(value) {
         Put::Tensor(v)
     } else if let Some(n) = convert::number(value) {
-        if dispatch::on() {
+        // A number is a tensor for whoever records the call, as in PyTorch.
+        if dispatch::on() || mode::records() && views::leads_somewhere(slf.get().get()) {
             converted = dispatch::assigned(n, slf.get().get())?;
             Put::Tensor(&converted)
         } else {

@@ -1,10 +1,11 @@
 //! What a tensor says about itself: sizes, dtype, device, kinds, and the views that are attributes.
 
 use super::convert::tensor_arg;
-use super::object::{PyTensor, wrap};
+use super::object::{PyTensor, viewing, wrap};
 use super::sizes;
 use super::types::{self, PyDType, device, dtype};
 use crate::MemoryFormat;
+use crate::layers::autograd::views;
 use crate::ops::f;
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -59,29 +60,54 @@ impl PyTensor {
     pub(super) fn is_xpu(&self) -> bool {
         false
     }
-    pub(super) fn _version(&self) -> u32 {
-        self.get().storage().version()
+    pub(super) fn _version(&self) -> PyResult<u32> {
+        if self.get().is_inference() {
+            return Err(PyRuntimeError::new_err(
+                "Inference tensors do not track version counter.",
+            ));
+        }
+        Ok(self.get().storage().version())
+    }
+    /// A view of this tensor.
+    fn seen<'py>(slf: &Bound<'py, Self>, view: crate::Tensor) -> PyResult<Bound<'py, PyAny>> {
+        let made = wrap(slf.py(), view)?;
+        Ok(viewing(made, std::slice::from_ref(slf.as_any())))
+    }
+    /// The tensor that this one is a view of.
+    pub(super) fn base_object<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let t = slf.get().get();
+        if !t.is_view() {
+            return Ok(py.None().into_bound(py));
+        }
+        if let Some(base) = slf.get().base() {
+            return Ok(base.bind(py).clone());
+        }
+        match views::base_of(t)? {
+            Some(base) => wrap(py, base),
+            None => Ok(py.None().into_bound(py)),
+        }
     }
     pub(super) fn t_all<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        wrap(slf.py(), f::numpy_T(slf.get().get())?)
+        Self::seen(slf, f::numpy_T(slf.get().get())?)
     }
     pub(super) fn h<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        wrap(slf.py(), f::matrix_H(slf.get().get())?)
+        Self::seen(slf, f::matrix_H(slf.get().get())?)
     }
     pub(super) fn m_t<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        wrap(slf.py(), f::mT(slf.get().get())?)
+        Self::seen(slf, f::mT(slf.get().get())?)
     }
     pub(super) fn m_h<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        wrap(slf.py(), f::mH(slf.get().get())?)
+        Self::seen(slf, f::mH(slf.get().get())?)
     }
     pub(super) fn real<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         if slf.get().get().dtype().is_complex() {
-            return wrap(slf.py(), f::real(slf.get().get())?);
+            return Self::seen(slf, f::real(slf.get().get())?);
         }
         Ok(slf.clone().into_any())
     }
     pub(super) fn imag<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        wrap(slf.py(), f::imag(slf.get().get())?)
+        Self::seen(slf, f::imag(slf.get().get())?)
     }
 }
 

@@ -45,6 +45,7 @@ mod parameter;
 mod parts;
 mod results;
 mod save;
+mod saved;
 mod shown;
 mod sink;
 mod sizes;
@@ -70,6 +71,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     module::register(m)?;
     counting::register(m)?;
     graph::register(m)?;
+    saved::register(m)?;
     grad_hooks::register(m)?;
     backward::register(m)?;
     forward::register(m)?;

@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyType;
+use pyo3::types::{PyTuple, PyType};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -24,30 +24,56 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
     weakref,
     dict
 )]
-pub struct PyTensor(UnsafeCell<Tensor>);
+pub struct PyTensor {
+    tensor: UnsafeCell<Tensor>,
+    /// The object that this one is a view of.
+    base: UnsafeCell<Option<Py<PyAny>>>,
+}
 
-// SAFETY: the cell is only read and written with the interpreter lock held; work without the lock uses clones.
+// SAFETY: the cells are only read and written with the interpreter lock held; work without the lock uses clones.
 unsafe impl Sync for PyTensor {}
 
 impl PyTensor {
     /// Wraps a tensor.
     #[inline]
     pub fn new(t: Tensor) -> Self {
-        Self(UnsafeCell::new(t))
+        Self {
+            tensor: UnsafeCell::new(t),
+            base: UnsafeCell::new(None),
+        }
     }
 
     /// The tensor.
     #[inline]
     pub fn get(&self) -> &Tensor {
         // SAFETY: see the Sync implementation; `set` is never called while a borrow of the same call is used.
-        unsafe { &*self.0.get() }
+        unsafe { &*self.tensor.get() }
+    }
+
+    /// The object that this one is a view of.
+    pub fn base(&self) -> Option<&Py<PyAny>> {
+        // SAFETY: as above.
+        unsafe { &*self.base.get() }.as_ref()
+    }
+
+    /// Notes, or forgets, the object that this one is a view of.
+    pub fn set_base(&self, base: Option<Py<PyAny>>) {
+        // SAFETY: as above. The old one is dropped after, as that may run code of Python's that looks here.
+        let old = unsafe { std::mem::replace(&mut *self.base.get(), base) };
+        drop(old);
+    }
+
+    /// Takes the object that this one is a view of out, for who frees this one.
+    #[inline]
+    pub fn take_base(&mut self) -> Option<Py<PyAny>> {
+        self.base.get_mut().take()
     }
 
     /// Replaces the tensor: another layout or storage in the same Python object.
     pub fn set(&self, t: Tensor) {
         t.settle();
         // SAFETY: as above. The old one is dropped after, as that may run code of Python's that looks here.
-        let old = unsafe { std::mem::replace(&mut *self.0.get(), t) };
+        let old = unsafe { std::mem::replace(&mut *self.tensor.get(), t) };
         class::note_object(self);
         drop(old);
     }
@@ -104,6 +130,56 @@ pub fn wrap(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
         return super::dispatch::result(py, &t);
     }
     class::plain(py, t)
+}
+
+/// A result of a call, which notes what it is a view of if that is among the arguments.
+#[inline]
+pub fn viewing<'py>(made: Bound<'py, PyAny>, of: &[Bound<'py, PyAny>]) -> Bound<'py, PyAny> {
+    if let Some(t) = tensor_ref(&made) {
+        if t.is_view() {
+            note_base(&made, t, of);
+        }
+    } else if let Ok(list) = made.cast::<PyTuple>() {
+        for item in list {
+            viewing(item, of);
+        }
+    }
+    made
+}
+
+/// Gives an object the history of its tensor: that of a call which was recorded after a handler had made the object.
+pub fn adopt(o: &Bound<'_, PyAny>, t: &Tensor) {
+    if let Some(edge) = t.edge()
+        && let Ok(holder) = o.cast::<PyTensor>()
+        && holder.get().get().link().is_none()
+    {
+        let made = holder.get().get().clone();
+        holder.get().set(made.tracked(edge.to, edge.nr));
+    }
+}
+
+/// What an object is a view of, or it itself.
+pub fn base_or_self(o: &Bound<'_, PyTensor>) -> Py<PyAny> {
+    match o.get().base() {
+        Some(base) => base.clone_ref(o.py()),
+        None => o.clone().into_any().unbind(),
+    }
+}
+
+fn note_base(made: &Bound<'_, PyAny>, t: &Tensor, of: &[Bound<'_, PyAny>]) {
+    let found = of
+        .iter()
+        .find(|o| tensor_ref(o).is_some_and(|base| t.is_of_family(base)));
+    let (Some(found), Ok(made)) = (found, made.cast::<PyTensor>()) else {
+        return;
+    };
+    let Ok(owner) = found.cast::<PyTensor>() else {
+        return;
+    };
+    if made.is(owner) {
+        return;
+    }
+    made.get().set_base(Some(base_or_self(owner)));
 }
 
 /// An instance of a subclass of Tensor around a tensor, without running its `__new__` or `__init__`.

@@ -2,7 +2,7 @@
 
 use super::convert::{self, PyGenerator, tensor_arg};
 use super::dispatch::element;
-use super::object::{PyTensor, is_plain_tensor, tensor_ref};
+use super::object::{PyTensor, base_or_self, is_plain_tensor, tensor_ref, viewing};
 use super::results::{scalar, to_python};
 use super::types::{self, PyDType, device_of};
 use super::watch::{self, Style};
@@ -88,7 +88,11 @@ impl PyTensor {
                 types::type_name(cls)
             )));
         };
-        super::dispatch::dispatching(cls, slf.get().get().clone())
+        let made = super::dispatch::dispatching(cls, slf.get().get().clone())?;
+        if let Ok(holder) = made.cast::<Self>() {
+            holder.get().set_base(Some(base_or_self(slf)));
+        }
+        Ok(made)
     }
     /// Calls a function as if no argument overrode it; tensors in the result become instances of the class.
     #[classmethod]
@@ -218,12 +222,12 @@ impl PyTensor {
         if slf.get().get().ndim() == 0 {
             return Err(PyTypeError::new_err("iteration over a 0-d tensor"));
         }
-        to_python(
+        let parts = to_python(
             slf.py(),
             crate::ops::Ret::List(f::unbind(slf.get().get())?),
             op!("unbind")?,
-        )?
-        .call_method0("__iter__")
+        )?;
+        viewing(parts, std::slice::from_ref(slf.as_any())).call_method0("__iter__")
     }
     fn __rdiv__<'py>(
         slf: &Bound<'py, Self>,

@@ -5,12 +5,12 @@
 //! Tensors cut off by `detach` are a family of their own.
 
 use super::link::{Link, lock};
-use super::{Meta, Tangent, Tensor};
-use crate::{Dims, Storage};
-use std::sync::Arc;
+use super::{Edge, GRAD, Meta, Tangent, Tensor};
+use crate::{DType, Device, Dims, Result, Storage};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
-/// How a tensor lies in its storage.
+/// How a tensor lies in its storage, and how its elements are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Sizes.
@@ -19,6 +19,12 @@ pub struct Layout {
     pub strides: Dims,
     /// The first element, in elements.
     pub offset: i64,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// They are conjugated when they are read.
+    pub conj: bool,
+    /// They are negated when they are read.
+    pub neg: bool,
 }
 
 impl Layout {
@@ -29,11 +35,65 @@ impl Layout {
             shape: t.shape().clone(),
             strides: t.strides().clone(),
             offset: t.offset(),
+            dtype: t.dtype(),
+            conj: t.is_conj(),
+            neg: t.is_neg(),
         }
+    }
+
+    /// What such a tensor looks like on a device.
+    #[must_use]
+    pub fn meta(&self, device: Device) -> Meta {
+        Meta {
+            shape: self.shape.clone(),
+            dtype: self.dtype,
+            device,
+        }
+    }
+
+    /// A tensor that lies so in a storage.
+    ///
+    /// # Errors
+    /// If it reaches outside.
+    pub fn on(&self, storage: &Storage) -> Result<Tensor> {
+        let (shape, strides) = (self.shape.clone(), self.strides.clone());
+        let t = Tensor::checked(storage.clone(), shape, strides, self.offset, self.dtype)?;
+        Ok(t.with_conj(self.conj).with_neg(self.neg))
     }
 }
 
+/// Why a view must not be written with a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing forbids it.
+    None,
+    /// A function of the user's made it.
+    InFunction,
+    /// It is one of several views that one call made.
+    OneOfSeveral,
+    /// It was made while gradients were off.
+    NoGrad,
+    /// It was made in inference mode.
+    Inference,
+}
+
+impl Mark {
+    const ALL: [Self; 5] = [
+        Self::None,
+        Self::InFunction,
+        Self::OneOfSeveral,
+        Self::NoGrad,
+        Self::Inference,
+    ];
+}
+
+/// Where the mark begins in the number of a tensor's family.
+const MARK: u32 = 29;
+/// The bits that are that number.
+const NUMBER: u32 = (1 << MARK) - 1;
+
 /// The tensors of one storage that write into one history.
+#[derive(Clone)]
 pub struct Family {
     group: u32,
     /// The tensor that the others are views of.
@@ -44,8 +104,23 @@ pub struct Family {
     pub head: Option<Arc<Link>>,
     /// The tangents of `base`, by level: rows of elements that `base` and its views lie in.
     tangents: Vec<Tangent>,
+    /// The place of the tensor when views were first made, and which result it was.
+    place: Option<(Weak<Link>, u16)>,
     /// Views were made.
     viewed: bool,
+}
+
+impl Family {
+    /// Where the gradient goes of the tensor that the others are views of.
+    #[must_use]
+    pub fn edge(&self) -> Option<Edge> {
+        let (to, nr) = match (&self.head, &self.place) {
+            (Some(head), _) => (head.clone(), 0),
+            (None, Some((place, nr))) => (place.upgrade()?, *nr),
+            (None, None) => return None,
+        };
+        Some(Edge { to, nr })
+    }
 }
 
 /// All families of a storage.
@@ -55,7 +130,7 @@ static GROUPS: AtomicU32 = AtomicU32::new(1);
 
 /// A number for what `detach` cuts off.
 pub(super) fn new_group() -> u32 {
-    GROUPS.fetch_add(1, Relaxed)
+    1 + GROUPS.fetch_add(1, Relaxed) % NUMBER
 }
 
 impl Tensor {
@@ -63,20 +138,26 @@ impl Tensor {
     #[cold]
     pub(super) fn lay(&self) {
         self.storage().note_views();
-        self.with_family(|f| f.viewed = true);
+        let edge = self.edge();
+        self.with_family(|f| {
+            if !std::mem::replace(&mut f.viewed, true) {
+                f.place = edge.map(|e| (Arc::downgrade(&e.to), e.nr));
+            }
+        });
     }
 
     /// What is noted of this tensor's family, which begins with it if it is new.
     fn with_family<R>(&self, f: impl FnOnce(&mut Family) -> R) -> R {
         self.storage().with_families(|list| {
-            let at = list.iter().position(|f| f.group == self.group);
+            let at = list.iter().position(|f| f.group == self.group());
             let at = at.unwrap_or_else(|| {
                 list.push(Family {
-                    group: self.group,
+                    group: self.group(),
                     base: Layout::of(self),
                     meta: Meta::of(self),
                     head: None,
                     tangents: Vec::new(),
+                    place: None,
                     viewed: false,
                 });
                 list.len() - 1
@@ -85,14 +166,90 @@ impl Tensor {
         })
     }
 
-    /// How the tensor lies that this one is a view of, and what was last written there; nothing if it never had views.
+    /// What is noted of the tensor that this one is a view of; nothing if it never had views.
     #[must_use]
-    pub fn family(&self) -> Option<(Layout, Meta, Option<Arc<Link>>)> {
+    pub fn family(&self) -> Option<Family> {
         self.storage().known_families()?;
+        self.storage()
+            .with_families(|list| list.iter().find(|f| f.group == self.group()).cloned())
+    }
+
+    /// What was last written, with a history, where this tensor lies.
+    #[must_use]
+    pub fn head(&self) -> Option<Arc<Link>> {
+        if !self.storage().is_tracked() {
+            return None;
+        }
         self.storage().with_families(|list| {
-            let found = list.iter().find(|f| f.group == self.group)?;
-            Some((found.base.clone(), found.meta.clone(), found.head.clone()))
+            let found = list.iter().find(|f| f.group == self.group())?;
+            found.head.clone()
         })
+    }
+
+    /// True if both are of one family, whose tensors are views of one and write into one history.
+    #[must_use]
+    pub fn is_of_family(&self, other: &Self) -> bool {
+        self.shares_storage(other) && self.group() == other.group()
+    }
+
+    /// The number of this tensor's family.
+    #[inline]
+    pub(super) fn group(&self) -> u32 {
+        self.group & NUMBER
+    }
+
+    /// Why this view must not be written with a history.
+    #[inline]
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark::ALL[(self.group >> MARK) as usize % Mark::ALL.len()]
+    }
+
+    /// The same view, which must not be written with a history.
+    #[must_use]
+    pub fn marked(mut self, mark: Mark) -> Self {
+        self.group = self.group() | (mark as u32) << MARK;
+        self
+    }
+
+    /// The same view as one of several that one call made.
+    pub(crate) fn one_of_several(self) -> Self {
+        if crate::mode::records() {
+            self.marked(Mark::OneOfSeveral)
+        } else {
+            self
+        }
+    }
+
+    /// What says to which family a view belongs that is made where calls are not recorded.
+    pub(super) fn marked_apart(&self) -> u32 {
+        let mark = if crate::mode::inference() {
+            Mark::Inference
+        } else {
+            Mark::NoGrad
+        };
+        self.group() | (mark as u32) << MARK
+    }
+
+    /// The flags of such a view: what it shows wants a gradient, though it leads nowhere.
+    pub(super) fn apart(&self, dtype: DType) -> u8 {
+        if dtype.is_float() || dtype.is_complex() {
+            self.flags & GRAD
+        } else {
+            0
+        }
+    }
+
+    /// Whether this view's memory was written since the view got its history; nothing for one that has none.
+    #[inline]
+    #[must_use]
+    pub fn is_outdated(&self) -> Option<bool> {
+        let now = self.storage().version();
+        match self.node() {
+            Some(node) => Some(node.version() != now),
+            None if self.requires_grad() && self.link.is_none() => Some(self.nr != now as u16),
+            None => None,
+        }
     }
 
     /// Notes what was written into the memory of this tensor's family.
@@ -129,9 +286,43 @@ impl Tensor {
 
     /// The same tensor as one that knows nothing of what else lies in its memory.
     #[must_use]
-    pub fn apart(mut self) -> Self {
+    pub fn of_new_family(mut self) -> Self {
         self.group = new_group();
         self
+    }
+
+    /// Notes that this tensor, which is no view, lies otherwise than when views of it were made.
+    pub(crate) fn lies_anew(&self) {
+        if self.is_view() || self.storage().known_families().is_none() {
+            return;
+        }
+        self.with_family(|f| {
+            f.base = Layout::of(self);
+            f.meta = Meta::of(self);
+        });
+    }
+
+    /// Notes the place that this tensor, which is no view, has by a call in place that wrote nothing.
+    pub fn moved(&self) {
+        if self.is_view() {
+            return;
+        }
+        let Some(edge) = self.edge() else { return };
+        let old = self.with_family(|f| match &mut f.head {
+            Some(head) => Some(std::mem::replace(head, edge.to)),
+            None => {
+                f.place = Some((Arc::downgrade(&edge.to), edge.nr));
+                None
+            }
+        });
+        drop(old);
+    }
+
+    /// Gives up what was last written where this tensor lies.
+    pub fn forget_head(&self) {
+        if self.storage().is_tracked() {
+            drop(self.with_family(|f| f.head.take()));
+        }
     }
 
     /// Whoever holds the only other handle of the tensor has the history of the last write: the storage needs to know it
@@ -140,7 +331,13 @@ impl Tensor {
         if !self.storage().is_tracked() || self.is_view() {
             return;
         }
-        let old = self.with_family(|f| if f.viewed { None } else { f.head.take() });
+        let old = self.with_family(|f| {
+            let head = if f.viewed { None } else { f.head.take() };
+            if let Some(head) = &head {
+                f.place = Some((Arc::downgrade(head), 0));
+            }
+            head
+        });
         drop(old);
     }
 }

@@ -1,6 +1,6 @@
 //! What a tensor's flag byte says.
 
-use super::{CONJ, GRAD, INFERENCE, LAZY, NEG, PYTHON, SILENT, Tensor, VIEW, VIEW_OF_LEAF};
+use super::{CONJ, GRAD, INFERENCE, LAZY, Mark, NEG, PYTHON, SILENT, Tensor, VIEW, VIEW_OF_LEAF};
 
 impl Tensor {
     /// True for a lazily conjugated view.
@@ -64,7 +64,8 @@ impl Tensor {
     /// The same tensor as one of its own: what a call made, however it was made.
     #[must_use]
     pub(crate) fn of_its_own(self) -> Self {
-        self.flag(VIEW, false)
+        self.flag(VIEW | GRAD | VIEW_OF_LEAF, false)
+            .marked(Mark::None)
     }
 
     /// True if made under `inference_mode`.

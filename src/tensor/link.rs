@@ -121,6 +121,11 @@ impl Leaf {
         lock(&self.variable).clone()
     }
 
+    /// Looks at the tensor, apart from its history.
+    pub fn with_variable<R>(&self, f: impl FnOnce(&Tensor) -> R) -> R {
+        f(&lock(&self.variable))
+    }
+
     /// The gradient gathered so far.
     #[must_use]
     pub fn grad(&self) -> Option<Arc<dyn Keeper>> {
@@ -151,7 +156,7 @@ impl Tensor {
     #[inline]
     #[must_use]
     pub fn output_nr(&self) -> u16 {
-        self.nr
+        if self.link.is_some() { self.nr } else { 0 }
     }
 
     /// True if no recorded call made it.

@@ -68,6 +68,34 @@ impl Meta {
             device: t.device(),
         }
     }
+
+    /// Whether a tensor looks so.
+    #[must_use]
+    pub fn fits(&self, t: &Tensor) -> bool {
+        *t.shape() == self.shape && t.dtype() == self.dtype && t.device() == self.device
+    }
+}
+
+/// The name of a node, with the namespace of those that PyTorch gives one.
+#[must_use]
+pub fn fully(name: &str) -> Cow<'_, str> {
+    match name {
+        "AccumulateGrad" | "CopySlices" | "CopyBackwards" | "NotImplemented" => {
+            Cow::Owned(format!("torch::autograd::{name}"))
+        }
+        _ => Cow::Borrowed(name),
+    }
+}
+
+/// The name of a node as messages tell it: that of the call, and its number if it is not the first of its name.
+#[must_use]
+pub fn briefly(name: &str) -> String {
+    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    match (bare.strip_suffix("Backward"), &name[bare.len()..]) {
+        (Some(call), "0") => call.to_owned(),
+        (Some(call), number) => format!("{call}{number}"),
+        (None, _) => fully(name).into_owned(),
+    }
 }
 
 thread_local! {
@@ -152,6 +180,19 @@ impl Tensor {
 }
 
 impl Edge {
+    /// Whether a gradient looks as it has to.
+    #[must_use]
+    pub fn fits(&self, grad: &Tensor) -> bool {
+        let alike = |t: &Tensor| {
+            grad.shape() == t.shape() && grad.dtype() == t.dtype() && grad.device() == t.device()
+        };
+        match &self.to.kind {
+            Kind::Leaf(leaf) => leaf.with_variable(alike),
+            Kind::Node(node) => node.outs[usize::from(self.nr)].fits(grad),
+            Kind::Carrier(_) => false,
+        }
+    }
+
     /// What the gradient has to look like.
     #[must_use]
     pub fn meta(&self) -> Meta {

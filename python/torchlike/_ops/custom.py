@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from torchlike import _C
-from torchlike._ops import binding, modes
+from torchlike._ops import binding, gradient, modes
 
 if TYPE_CHECKING:
     from torchlike._ops import OpOverload
@@ -68,12 +67,17 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
     if modes.wanted(values.values()):
         return modes.ask(overload, args, kwargs)
     kernel = kernel_of(overload, _device_key(values))
-    result = kernel(*args, **kwargs)
-    binding.check_results(overload._schema, result)
-    if overload.definition is not None:
-        _check_aliases(overload.definition, values, result)
-    result = _with_gradient(overload, values, result)
-    return result
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = kernel(*args, **kwargs)
+        binding.check_results(overload._schema, result)
+        if overload.definition is not None:
+            _check_aliases(overload.definition, values, result)
+        return result
+
+    if gradient.wanted(overload, values):
+        return gradient.run(overload, args, kwargs, call)
+    return call(*args, **kwargs)
 
 
 def _check_aliases(definition: Any, values: dict[str, Any], result: Any) -> None:
@@ -93,14 +97,3 @@ def _check_aliases(definition: Any, values: dict[str, Any], result: Any) -> None
                 "x.clone()) or refactor the custom operator to not return y."
             )
         taken.add(storage)
-
-
-def _with_gradient(overload: OpOverload, values: dict[str, Any], result: Any) -> Any:
-    """Results require gradients where an argument does, though there is no formula for them."""
-    asks = any(t.requires_grad for t in modes.tensors(values.values()))
-    mutable = overload._schema.is_mutable
-    if asks and not mutable and _C.is_grad_enabled() and isinstance(result, _C.Tensor):
-        floating = result.is_floating_point() or result.is_complex()
-        if floating and not result.requires_grad:
-            return result.detach().requires_grad_()
-    return result

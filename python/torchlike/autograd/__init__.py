@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C, _lazy
 from torchlike._C import Tensor
-from torchlike._function import overridable
 from torchlike.autograd import graph
 from torchlike.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from torchlike.autograd.function import Function
 from torchlike.autograd.gradcheck import gradcheck, gradgradcheck
+from torchlike.autograd.graph import is_multithreading_enabled, set_multithreading_enabled
 from torchlike.context import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 if TYPE_CHECKING:
@@ -27,13 +27,16 @@ __all__ = [
     "gradgradcheck",
     "graph",
     "inference_mode",
+    "is_multithreading_enabled",
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 forward_ad = _lazy.module("torchlike.autograd.forward_ad")
 functional = _lazy.module("torchlike.autograd.functional")
+profiler = _lazy.module("torchlike.autograd.profiler")
 
 
 def _check_given(output: Any, grad: Tensor, i: int) -> None:
@@ -90,7 +93,8 @@ def _make_grads(outputs: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, Tensor | graph.GradientEdge) else tuple(value)
+    alone = isinstance(value, Tensor | graph.GradientEdge) or hasattr(value, "__torch_function__")
+    return (value,) if alone else tuple(value)
 
 
 def _given(grads: Any, count: int) -> tuple[Any, ...]:
@@ -135,13 +139,60 @@ def backward(
             )
         grad_tensors = grad_variables
     outputs = _tuple(tensors)
+    wanted = () if inputs is None else _tuple(inputs)
+    if _C._watched((*outputs, *wanted), {}):
+        options = {
+            "grad_tensors": grad_tensors,
+            "retain_graph": retain_graph,
+            "create_graph": create_graph,
+            "inputs": inputs,
+        }
+        asked = (*outputs, *wanted)
+        return _C._handle(backward, "torch.autograd.backward", asked, (outputs,), options)
     grads = _make_grads(outputs, _given(grad_tensors, len(outputs)))
     keep = create_graph if retain_graph is None else retain_graph
-    wanted = () if inputs is None else _tuple(inputs)
     _C._run_backward(outputs, grads, bool(keep), bool(create_graph), wanted, True, True)
 
 
-@overridable
+def _batched(
+    outputs: tuple[Any, ...],
+    grads: tuple[Any, ...],
+    keep: bool,
+    create: bool,
+    wanted: tuple[Any, ...],
+    allow: bool | None,
+) -> tuple[Any, ...]:
+    """The gradients for each of a batch of gradients of the outputs, stacked."""
+    for i, (output, grad) in enumerate(zip(outputs, grads, strict=False)):
+        if grad is None or grad.ndim == 0:
+            raise RuntimeError("is_grads_batched=True needs a batch of gradients for every output")
+        if grad.shape[1:] != output.shape:
+            raise RuntimeError(_MISMATCH.format(i, grad.shape[2:], output.shape))
+    count = grads[0].shape[0]
+    rows = [
+        _C._run_backward(
+            outputs,
+            _make_grads(outputs, tuple(g[k] for g in grads)),
+            keep or k + 1 < count,
+            create,
+            wanted,
+            bool(allow),
+            False,
+        )
+        for k in range(count)
+    ]
+    columns = zip(*rows, strict=True)
+    return tuple(None if c[0] is None else torch.stack(c) for c in columns)
+
+
+_MISMATCH = (
+    "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. "
+    "The sizes of the remaining dimensions are expected to match the shape of corresponding output, but a "
+    "mismatch was detected: grad_output[{0}] has a shape of {1} and output[{0}] has a shape of {2}. If you only "
+    "want some tensors in `grad_output` to be considered batched, consider using vmap."
+)
+
+
 def grad(
     outputs: Any,
     inputs: Any,
@@ -157,6 +208,7 @@ def grad(
 
     Args:
         grad_outputs: the gradient of each output, of its shape; None for a number means 1.
+        is_grads_batched: the gradients have a first dimension more; the results are stacked along it.
         allow_unused: inputs that the outputs do not depend on give None instead of an error.
         materialize_grads: they give zeros.
 
@@ -168,11 +220,26 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, "
             "but got: allow_unused=False."
         )
-    if is_grads_batched:
-        raise NotImplementedError("autograd.grad(): is_grads_batched needs vmap")
     allow = materialize_grads if allow_unused is None else allow_unused
     results = _tuple(outputs)
     wanted = _tuple(inputs)
+    if _C._watched((*results, *wanted), {}):
+        options = {
+            "grad_outputs": grad_outputs,
+            "retain_graph": retain_graph,
+            "create_graph": create_graph,
+            "only_inputs": only_inputs,
+            "allow_unused": allow,
+            "is_grads_batched": is_grads_batched,
+            "materialize_grads": materialize_grads,
+        }
+        asked = (*results, *wanted)
+        made: tuple[Any, ...] = _C._handle(
+            grad, "torch.autograd.grad", asked, (results, wanted), options
+        )
+        return made
+    if not wanted:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     if not only_inputs:
         import warnings
 
@@ -182,9 +249,15 @@ def grad(
             FutureWarning,
             stacklevel=2,
         )
-    grads = _make_grads(results, _given(grad_outputs, len(results)))
+    given = _given(grad_outputs, len(results))
     keep = create_graph if retain_graph is None else retain_graph
-    made = _C._run_backward(results, grads, bool(keep), bool(create_graph), wanted, allow, False)
+    if is_grads_batched:
+        made = _batched(results, given, bool(keep), bool(create_graph), wanted, allow)
+    else:
+        grads = _make_grads(results, given)
+        made = _C._run_backward(
+            results, grads, bool(keep), bool(create_graph), wanted, bool(allow), False
+        )
     if materialize_grads:
         return tuple(
             torch.zeros_like(i, requires_grad=create_graph) if g is None else g

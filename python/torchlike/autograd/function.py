@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from typing import TYPE_CHECKING, Any
@@ -31,20 +32,37 @@ class FunctionCtx:
         """Keeps inputs or outputs for `backward`; they are `saved_tensors` there."""
         self._to_save = tensors
 
+    def _check_saved(self) -> None:
+        """Refuses what cannot be saved."""
+        for i, t in enumerate(self._to_save):
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
+                )
+
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Keeps tensors for `jvp`."""
         self._for_forward = tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
         """Says which inputs were written; they have to be outputs."""
+        if not all(isinstance(a, Tensor) for a in args):
+            raise RuntimeError("mark_dirty can only accept variables, but argument ")
         self._dirty = args
 
     def mark_non_differentiable(self, *args: Tensor) -> None:
         """Says which outputs have no gradient."""
+        if not all(isinstance(a, Tensor) for a in args):
+            raise RuntimeError("mark_non_differentiable only accepts variable arguments, but got ")
         self._constant = args
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether gradients that are nothing are shown to `backward` as zeros."""
+        if not isinstance(value, bool):
+            raise TypeError(
+                "set_materialize_grads received an invalid combination of arguments - got (), but "
+                "expected (bool)"
+            )
         self._materialize = value
 
 
@@ -55,6 +73,13 @@ class BackwardCFunction(Node, FunctionCtx):
     _metas: tuple[Any, ...] = ()
     _places: tuple[int, ...] = ()
     _count: int = 0
+
+    def _begin(self, args: tuple[Any, ...]) -> bool:
+        """Notes which arguments want gradients; gives whether any does."""
+        self._count = len(args)
+        self._places = tuple(i for i, a in enumerate(args) if isinstance(a, Tensor))
+        self.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        return any(self.needs_input_grad) and torch.is_grad_enabled()
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -68,8 +93,18 @@ class BackwardCFunction(Node, FunctionCtx):
 
     saved_variables = saved_tensors
 
+    @property
+    def _raw_saved_tensors(self) -> tuple[Any, ...]:
+        """What was saved for backward, as it is kept."""
+        if self._freed and self._to_save:
+            raise RuntimeError(_C._freed_text())
+        return () if self._saved is None else tuple(self._saved)
+
     def _release(self) -> None:
         self._freed = True
+        for saved in self._saved or ():
+            if saved is not None:
+                saved._free()
         self._saved = ()
 
     def _run(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -98,7 +133,7 @@ class BackwardCFunction(Node, FunctionCtx):
         for i, value in enumerate(made):
             if value is not None and i not in places:
                 raise RuntimeError(
-                    f"function {type(self).__name__} returned a gradient different from None at "
+                    f"function {type(self).__name__} returned a gradient different than None at "
                     f"position {i + 1}, but the corresponding forward input was not a Variable"
                 )
         return tuple(made[i] for i in places)
@@ -180,46 +215,106 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Calls the function, and records it."""
         apart = cls.setup_context is not Function.setup_context
-        if apart and kwargs:
-            args, kwargs = _bound(cls.forward, args, kwargs), {}
+        args = _bound(cls.forward, args, kwargs, apart)
         ctx = cls._backward_cls()
-        places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        tracked = torch.is_grad_enabled() and any(args[i].requires_grad for i in places)
-        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        ctx._count, ctx._places = len(args), tuple(places)
-        with torch.no_grad():
+        with _quiet(args):
+            tracked = ctx._begin(args)
+            before = _C._set_grad_enabled(False)
+        try:
             if apart:
                 output = cls.forward(*args)
                 cls.setup_context(ctx, args, output)
             else:
-                output = cls.forward(ctx, *args, **kwargs)
-        return _wrapped(ctx, args, output, tracked)
+                output = cls.forward(ctx, *args)
+        finally:
+            with _quiet(args):
+                _C._set_grad_enabled(before)
+        with _quiet(args):
+            return _wrapped(ctx, args, output, tracked)
 
 
-def _bound(forward: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
-    bound = inspect.signature(forward).bind(*args, **kwargs)
-    bound.apply_defaults()
-    return bound.args
+def _quiet(args: tuple[Any, ...]) -> Any:
+    """A context in which nobody is told of what a function does around the user's code."""
+    if _C._watched(args, {}):
+        return _C.DisableTorchFunction()
+    return _NOTHING
+
+
+_NOTHING = contextlib.nullcontext()
+
+
+def _bound(
+    forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any], apart: bool
+) -> tuple[Any, ...]:
+    """All arguments by position; with a ``setup_context`` those that have defaults too."""
+    if not kwargs and not apart:
+        return args
+    signature = inspect.signature(forward)
+    bound = signature.bind(*args, **kwargs) if apart else signature.bind(None, *args, **kwargs)
+    if apart:
+        bound.apply_defaults()
+    if bound.kwargs:
+        name = next(iter(bound.kwargs))
+        for i, (known, parameter) in enumerate(signature.parameters.items()):
+            if known not in bound.arguments and parameter.kind is not parameter.KEYWORD_ONLY:
+                raise TypeError(
+                    f"forward() missing required argument: '{known}' (position {i - 1})"
+                )
+        raise TypeError(f"forward() got an unexpected keyword argument '{name}'")
+    return bound.args if apart else bound.args[1:]
+
+
+_LEAF_WRITTEN = "a leaf Variable that requires grad has been used in an in-place operation."
+_NOT_RETURNED = (
+    "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
+    "modified inplace must all be outputs of the Function."
+)
+_SEVERAL_OF_VIEW = (
+    "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return "
+    "more than one Tensor. This is not supported by the current autograd engine. You should either make sure the "
+    "input is not a view (using .clone() for example) or make your Function only return one Tensor (potentially "
+    "splitting it into two Functions: one doing the inplace that returns a single Tensor and a second one that "
+    "does the other operations). You can ask on the forum https://discuss.pytorch.org/ if you need help to do this "
+    "change."
+)
+
+
+def _check_dirty(ctx: Any, outputs: list[Any], tracked: bool) -> None:
+    """Refuses writes that the history cannot follow, and counts the others."""
+    for t in ctx._dirty:
+        if not any(t is o for o in outputs):
+            raise RuntimeError(_NOT_RETURNED)
+        if tracked and t.requires_grad and t.is_leaf:
+            raise RuntimeError(_LEAF_WRITTEN)
+        if tracked and t._is_view() and sum(isinstance(o, Tensor) for o in outputs) > 1:
+            raise RuntimeError(_SEVERAL_OF_VIEW)
+        _C._increment_version(t)
+
+
+def _passed(o: Any, ids: tuple[set[int], set[int], set[int]], tracked: bool) -> tuple[Any, bool]:
+    """An output as the caller gets it, and whether it has a gradient."""
+    inputs, dirty, constant = ids
+    float_ = o.dtype.is_floating_point or o.dtype.is_complex
+    differentiable = tracked and float_ and id(o) not in constant
+    if id(o) in inputs and id(o) not in dirty:
+        with torch.no_grad():
+            return (o.view_as(o) if differentiable else o.detach()), differentiable
+    if not differentiable and o.requires_grad and id(o) not in dirty:
+        return o.detach(), False
+    return o, differentiable
 
 
 def _wrapped(ctx: Any, args: tuple[Any, ...], output: Any, tracked: bool) -> Any:
     """The outputs with their history."""
-    several = isinstance(output, tuple | list)
+    several = isinstance(output, tuple)
     outputs = list(output) if several else [output]
-    dirty = {id(t) for t in ctx._dirty}
-    constant = {id(t) for t in ctx._constant}
-    inputs = {id(a) for a in args if isinstance(a, Tensor)}
-    for t in ctx._dirty:
-        if id(t) not in {id(o) for o in outputs}:
-            raise RuntimeError(
-                "Some elements marked as dirty during the forward method were not returned as output. "
-                "The inputs that are "
-                "modified inplace must all be outputs of the Function."
-            )
-        if tracked and t.requires_grad and t.is_leaf:
-            raise RuntimeError(
-                "a leaf Variable that requires grad is being used in an in-place operation."
-            )
+    _check_dirty(ctx, outputs, tracked)
+    ctx._check_saved()
+    ids = (
+        {id(a) for a in args if isinstance(a, Tensor)},
+        {id(t) for t in ctx._dirty},
+        {id(t) for t in ctx._constant},
+    )
     history: list[Tensor] = []
     metas: list[Any] = []
     saved_outputs: dict[int, int] = {}
@@ -227,21 +322,15 @@ def _wrapped(ctx: Any, args: tuple[Any, ...], output: Any, tracked: bool) -> Any
         if not isinstance(o, Tensor):
             metas.append(None)
             continue
-        original = id(o)
-        float_ = o.dtype.is_floating_point or o.dtype.is_complex
-        differentiable = tracked and float_ and id(o) not in constant
-        if id(o) in inputs and id(o) not in dirty:
-            with torch.no_grad():
-                outputs[i] = o = o.view_as(o) if differentiable else o.detach()
+        outputs[i], differentiable = _passed(o, ids, tracked)
         if differentiable:
-            saved_outputs[original] = len(history)
-            history.append(o)
-        elif tracked and id(o) in constant and o.requires_grad and id(o) not in dirty:
-            outputs[i] = o.detach()
+            saved_outputs[id(o)] = len(history)
+            history.append(outputs[i])
         metas.append((o.shape, o.dtype, o.device, differentiable))
     ctx._metas = tuple(metas)
     if history:
-        _C._set_history(ctx, [args[i] for i in ctx._places], history)
+        written = [id(o) in ids[1] for o in outputs if isinstance(o, Tensor)]
+        _C._set_history(ctx, [args[i] for i in ctx._places], history, written == [True])
         ctx._saved = tuple(
             None if t is None else _C._save_tensor(t, saved_outputs.get(id(t)))
             for t in ctx._to_save
@@ -249,7 +338,7 @@ def _wrapped(ctx: Any, args: tuple[Any, ...], output: Any, tracked: bool) -> Any
         ctx._to_save = (True,) * bool(ctx._saved)
     return (
         type(output)(outputs)
-        if several and type(output) in (tuple, list)
+        if type(output) is tuple
         else (tuple(outputs) if several else outputs[0])
     )
 

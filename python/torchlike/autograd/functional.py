@@ -115,11 +115,34 @@ def _grad(
     )
 
 
+def _differentiably(values: tuple[Any, ...], strict: bool, text: str) -> None:
+    """Refuses, in strict mode, what cannot be differentiated."""
+    for i, value in enumerate(values):
+        if strict and (value is None or not value.requires_grad):
+            raise RuntimeError(text.format(i))
+
+
 _FUNCTION = "the user-provided function returns"
 _INPUT = "the input to the user-provided function is"
 _INDEPENDENT = (
     "The output of the user-provided function is independent of input {}. "
     "This is not allowed in strict mode."
+)
+
+
+_NOT_DIFFERENTIABLE = (
+    "Output {} of the user-provided function does not require gradients. The outputs must be computed in a "
+    "differentiable manner from the input when running in strict mode."
+)
+_SLOPE_INDEPENDENT = (
+    "While computing the hessian, found that the jacobian of the user-provided function with respect to "
+    "input {} is independent of the input. This is not allowed in strict mode. You should ensure that your "
+    "function is twice differentiable and that the jacobian depends on the inputs (this would be violated "
+    "by a linear function for example)."
+)
+_JACOBIAN_INDEPENDENT = (
+    "The jacobian of the user-provided function is independent of input {}. This is not allowed in strict "
+    "mode when create_graph=True."
 )
 
 
@@ -139,6 +162,7 @@ def vjp(
         several, items = _as_tuple(inputs, "inputs", "vjp")
         items = _fresh(items, create_graph)
         many, outputs = _outputs(func(*items), "vjp")
+        _differentiably(outputs, strict, _NOT_DIFFERENTIABLE)
         given = _direction(v, outputs, "vjp", _FUNCTION)
         grads = _grad(outputs, items, given, create_graph)
         made = _strictly(grads, items, strict, _INDEPENDENT)
@@ -158,6 +182,7 @@ def jvp(
         items = _fresh(items, create_graph)
         given = _direction(v, items, "jvp", _INPUT)
         many, outputs = _outputs(func(*items), "jvp")
+        _differentiably(outputs, strict, _NOT_DIFFERENTIABLE)
         # The gradient is linear in what it is multiplied with: its own gradient is the product wanted.
         along = tuple(torch.zeros_like(o, requires_grad=True) for o in outputs)
         grads = _grad(outputs, items, along, create_graph=True)
@@ -167,13 +192,43 @@ def jvp(
     return _result(outputs, many, create_graph), _result(tangents, many, create_graph)
 
 
-def _only_reverse(where: str, strategy: str, hint: str = "") -> None:
+def _by_columns(strategy: str, vectorize: bool, hint: str = "") -> bool:
+    """Whether a Jacobian is computed by columns, forward, and not by rows."""
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError(
             f'Expected strategy to be either "forward-mode" or "reverse-mode".{hint}'
         )
-    if strategy == "forward-mode":
-        raise NotImplementedError(f"autograd.functional.{where}(): forward-mode gradients")
+    if strategy == "forward-mode" and not vectorize:
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian isonly implemented for "
+            "`vectorize=True`."
+        )
+    return strategy == "forward-mode"
+
+
+def _columns(func: Callable[..., Any], inputs: Any, create_graph: bool) -> Any:
+    """The Jacobian, a column after the other."""
+    several, items = _as_tuple(inputs, "inputs", "jacobian")
+    many = False
+    parts: list[list[list[Tensor]]] = []
+    for i, x in enumerate(items):
+        found: list[list[Tensor]] = []
+        for j in range(x.nelement()):
+            along = tuple(torch.zeros_like(other) for other in items)
+            along[i].view(-1)[j] = 1
+            outputs, tangents = jvp(func, items, along, create_graph)
+            many = isinstance(outputs, tuple)
+            found.append(list(tangents) if many else [tangents])
+        parts.append(found)
+    rows = tuple(
+        tuple(
+            torch.stack([column[k] for column in found], dim=-1).view(found[0][k].size() + x.size())
+            for found, x in zip(parts, items, strict=True)
+        )
+        for k in range(len(parts[0][0]))
+    )
+    made = tuple(_result(r, several, create_graph) for r in rows)
+    return made if many else made[0]
 
 
 def jacobian(
@@ -189,14 +244,12 @@ def jacobian(
     For each output and input a tensor of the output's shape followed by the input's.
 
     Args:
-        vectorize: changes nothing: one row is computed after the other.
-
-    Raises:
-        NotImplementedError: for the strategy "forward-mode".
+        vectorize: changes nothing: one row, or column, is computed after the other.
+        strategy: by rows ("reverse-mode") or by columns ("forward-mode", which needs ``vectorize``).
     """
-    _only_reverse(
-        "jacobian",
+    forward = _by_columns(
         strategy,
+        vectorize,
         ' Hint: If your function has more outputs than inputs, "forward-mode" tends to be more '
         'performant. Otherwise, prefer to use "reverse-mode".',
     )
@@ -205,16 +258,23 @@ def jacobian(
             "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported "
             "together. Please either set `strict=False` or `vectorize=False`."
         )
+    if forward:
+        return _columns(func, inputs, create_graph)
     with torch.enable_grad():
         several, items = _as_tuple(inputs, "inputs", "jacobian")
         items = _fresh(items, create_graph)
         many, outputs = _outputs(func(*items), "jacobian")
+        _differentiably(outputs, strict, _NOT_DIFFERENTIABLE)
         rows = []
-        for out in outputs:
+        for k, out in enumerate(outputs):
             parts: list[list[Tensor]] = [[] for _ in items]
+            text = _INDEPENDENT.replace("The output", f"Output {k}", 1)
             for j in range(out.nelement()):
                 grads = _grad((out.reshape(-1)[j],), items, None, create_graph)
-                for i, g in enumerate(_strictly(grads, items, strict, _INDEPENDENT)):
+                if create_graph:
+                    here = tuple(g for g in grads if g is not None)
+                    _differentiably(here, strict, _JACOBIAN_INDEPENDENT)
+                for i, g in enumerate(_strictly(grads, items, strict, text)):
                     parts[i].append(g)
             rows.append(
                 tuple(
@@ -239,20 +299,20 @@ def hessian(
     """The second derivatives of a function whose output is one number.
 
     Args:
-        vectorize: changes nothing: one row is computed after the other.
-
-    Raises:
-        NotImplementedError: for the strategy "forward-mode".
+        vectorize: changes nothing: one row, or column, is computed after the other.
+        outer_jacobian_strategy: as `strategy` of `jacobian`.
     """
-    _only_reverse("hessian", outer_jacobian_strategy)
+    _by_columns(outer_jacobian_strategy, vectorize)
     several, items = _as_tuple(inputs, "inputs", "hessian")
 
     def slope(*given: Tensor) -> tuple[Tensor, ...]:
         outputs = _scalar(func(*given), "hessian")
+        _differentiably(outputs, strict, _NOT_DIFFERENTIABLE)
         grads = _grad(outputs, given, None, create_graph=True)
+        _differentiably(grads, strict, _SLOPE_INDEPENDENT)
         return _strictly(grads, given, strict, _INDEPENDENT)
 
-    made = jacobian(slope, items, create_graph=create_graph, strict=strict, vectorize=vectorize)
+    made = jacobian(slope, items, create_graph, strict, vectorize, outer_jacobian_strategy)
     return made if several else made[0][0]
 
 
@@ -264,9 +324,10 @@ def _second(
         items = _fresh(items, create_graph)
         given = _direction(v, items, where, _INPUT)
         outputs = _scalar(func(*items), where)
-        slopes = _strictly(
-            _grad(outputs, items, None, create_graph=True), items, strict, _INDEPENDENT
-        )
+        _differentiably(outputs, strict, _NOT_DIFFERENTIABLE)
+        grads = _grad(outputs, items, None, create_graph=True)
+        _differentiably(grads, strict, _SLOPE_INDEPENDENT)
+        slopes = _strictly(grads, items, strict, _INDEPENDENT)
         made = _strictly(_grad(slopes, items, given, create_graph), items, strict, _INDEPENDENT)
     return _result(outputs, False, create_graph), _result(made, several, create_graph)
 

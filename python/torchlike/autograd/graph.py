@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchlike import _C
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GradientEdge",
     "Node",
+    "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",
@@ -135,6 +137,8 @@ class saved_tensors_hooks:
         self.unpack_hook = unpack_hook
 
     def __enter__(self) -> None:
+        if not (callable(self.pack_hook) and callable(self.unpack_hook)):
+            raise TypeError("saved_tensors_hooks(): the hooks must be callable")
         if _disabled:
             raise RuntimeError(_disabled[-1])
         _C._push_saved_hooks(self.pack_hook, self.unpack_hook)
@@ -166,6 +170,8 @@ _disabled: list[str] = []
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Inside, saved tensors hooks are refused with this message."""
+    if _C._packing():
+        raise RuntimeError(error_message)
     _disabled.append(error_message)
     try:
         yield
@@ -177,3 +183,104 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     """Counts a change of a tensor's memory that was made behind autograd's back."""
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
         _C._increment_version(t)
+
+
+class _Kept:
+    """A saved tensor, or its copy once its memory was written."""
+
+    __slots__ = ("__weakref__", "copied", "value")
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+        self.copied = False
+
+
+class _AllowMutation:
+    """The tensors saved in one context, by their storage."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, weakref.WeakSet[_Kept]] = {}
+        self.on = True
+
+    def clear(self) -> None:
+        """Forgets all tensors: writes are not followed any more."""
+        self.kept.clear()
+
+    def pack(self, t: Tensor) -> _Kept:
+        """What is kept of a saved tensor."""
+        kept = _Kept(t.detach())
+        self.kept.setdefault(t.untyped_storage()._cdata, weakref.WeakSet()).add(kept)
+        return kept
+
+    def unpack(self, kept: _Kept) -> Tensor:
+        """The tensor as it was saved."""
+        if not self.on:
+            raise AssertionError(
+                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context"
+                "in which the graph was originally recorded."
+            )
+        return kept.value
+
+    def written(self, t: Tensor) -> None:
+        """Copies what is saved of a tensor that is about to be written."""
+        for kept in tuple(self.kept.get(t.untyped_storage()._cdata, ())):
+            if not kept.copied:
+                kept.value, kept.copied = kept.value.clone(), True
+
+
+_allowing: list[_AllowMutation] = []
+
+
+@contextlib.contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[_AllowMutation]:
+    """Inside, tensors that are saved for backward may be written: they are copied first."""
+    from torchlike.utils._python_dispatch import TorchDispatchMode
+
+    if _allowing:
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    context = _AllowMutation()
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = {} if kwargs is None else kwargs
+            for i, argument in enumerate(func._schema.arguments):
+                if argument.alias_info is None or not argument.alias_info.is_write:
+                    continue
+                value = args[i] if i < len(args) else kwargs.get(argument.name)
+                for t in value if isinstance(value, list | tuple) else (value,):
+                    if isinstance(t, Tensor):
+                        context.written(t)
+            return func(*args, **kwargs)
+
+    _allowing.append(context)
+    try:
+        with saved_tensors_hooks(context.pack, context.unpack), Watch():
+            yield context
+    finally:
+        context.on = False
+        context.clear()
+        _allowing.pop()
+
+
+_multithreading = [True]
+
+
+class set_multithreading_enabled:
+    """Whether a backward pass may use several threads; kept for programs that ask, as one thread is always used."""
+
+    def __init__(self, mode: bool) -> None:
+        self._before = _multithreading[0]
+        _multithreading[0] = mode
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        _multithreading[0] = self._before
+
+
+def is_multithreading_enabled() -> bool:
+    """Whether a backward pass may use several threads."""
+    return _multithreading[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 import torchlike as torch
@@ -102,6 +103,14 @@ class BackwardHook:
 
     def leave(self, result: Any) -> Any:
         """Stands where gradients enter the module."""
+        if not isinstance(result, Tensor) and not (
+            isinstance(result, tuple) and all(isinstance(r, Tensor) for r in result)
+        ):
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors "
+                f"but received {type(result)}",
+                stacklevel=4,
+            )
         several = isinstance(result, tuple)
         values = result if several else (result,)
         made, node, at = _through(values)

@@ -4,34 +4,48 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike import _C
 from torchlike._C import Tensor
 from torchlike.autograd.function import Function
 from torchlike.autograd.graph import saved_tensors_hooks
+from torchlike.utils._checkpoint_debug import Log, set_checkpoint_debug_enabled
+from torchlike.utils._recompute import (
+    CheckpointError,
+    Frame,
+    _early_stop,
+    set_checkpoint_early_stop,
+)
+from torchlike.utils._selective import (
+    SAC_IGNORED_OPS,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
+    "SAC_IGNORED_OPS",
     "CheckpointError",
     "CheckpointFunction",
+    "CheckpointPolicy",
     "DefaultDeviceType",
+    "SelectiveCheckpointContext",
     "check_backward_validity",
     "checkpoint",
     "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
     "detach_variable",
     "get_device_states",
     "noop_context_fn",
+    "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
     "set_device_states",
 ]
-
-
-class CheckpointError(RuntimeError):
-    """Computing again gave something else than the first time."""
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -133,6 +147,12 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, *args: Any) -> Any:
+        if not _C._is_checkpoint_valid():
+            raise RuntimeError(
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an "
+                "`inputs` parameter to .backward(). To resolve this error, you can either set "
+                "use_reentrant=False, or call .backward() without passing the `inputs` argument."
+            )
         inputs = list(ctx.inputs)
         for i, t in zip(ctx.at, ctx.saved_tensors, strict=True):
             inputs[i] = t
@@ -155,115 +175,6 @@ class CheckpointFunction(Function):
         return (None, None, *(a.grad if isinstance(a, Tensor) else None for a in again))
 
 
-_early_stop = [True]
-
-
-class set_checkpoint_early_stop:
-    """Inside, parts that are checkpointed stop computing again, or do not stop, once everything saved is there."""
-
-    def __init__(self, enable: bool) -> None:
-        self._enable = enable
-
-    def __enter__(self) -> None:
-        self._before = _early_stop[0]
-        _early_stop[0] = self._enable
-
-    def __exit__(self, *exc: object) -> None:
-        _early_stop[0] = self._before
-
-
-class _Stop(Exception):
-    """Everything that was saved is there again."""
-
-
-class _Holder:
-    """Stands for one saved tensor."""
-
-    __slots__ = ("__weakref__", "at")
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-
-
-def _metadata(t: Tensor) -> dict[str, Any]:
-    return {"shape": t.shape, "dtype": t.dtype, "device": t.device}
-
-
-class _Frame:
-    """One run of a part: what it saved, and how to get it again."""
-
-    def __init__(self, again: Callable[[], Any], early_stop: bool, check: bool) -> None:
-        self.again = again
-        self.early_stop = early_stop
-        self.check = check
-        self.holders: list[weakref.ref[_Holder]] = []
-        self.metadata: list[dict[str, Any]] = []
-        self.values: dict[int, Tensor] = {}
-        self.done = False
-
-    def pack(self, t: Tensor) -> _Holder:
-        holder = _Holder(len(self.holders))
-        self.holders.append(weakref.ref(holder))
-        self.metadata.append(_metadata(t))
-        return holder
-
-    def unpack(self, holder: _Holder) -> Tensor:
-        if holder.at not in self.values:
-            if self.done:
-                raise CheckpointError(
-                    "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already "
-                    "unpacked once. If you are calling ctx.saved_tensors in backward, make sure to do "
-                    "so only once. Otherwise please open an issue with details on your use case."
-                )
-            self.recompute()
-        return self.values.pop(holder.at)
-
-    def recompute(self) -> None:
-        made: list[Tensor] = []
-        self.values = {}
-
-        def keep(t: Tensor) -> Tensor:
-            at = len(made)
-            made.append(t)
-            if at < len(self.holders) and self.holders[at]() is not None:
-                self.values[at] = t.detach()
-            if self.early_stop and len(made) == len(self.holders):
-                raise _Stop
-            return t.detach()
-
-        with (
-            contextlib.suppress(_Stop),
-            saved_tensors_hooks(keep, lambda t: t),
-            torch.enable_grad(),
-        ):
-            self.again()
-        self.done = True
-        if self.check:
-            self.compare(made)
-
-    def compare(self, made: list[Tensor]) -> None:
-        if len(made) != len(self.holders):
-            raise CheckpointError(
-                "torch.utils.checkpoint: A different number of tensors was saved during the original "
-                f"forward and recomputation.\nNumber of tensors saved during forward: {len(self.holders)}\n"
-                f"Number of tensors saved during recomputation: {len(made)}.\n"
-            )
-        wrong = [
-            f"tensor at position {i}:\nsaved metadata: {old}\nrecomputed metadata: {new}"
-            for i, (old, new) in enumerate(zip(self.metadata, map(_metadata, made), strict=True))
-            if old != new
-        ]
-        if wrong:
-            listed = "\n".join(wrong)
-            raise CheckpointError(
-                "torch.utils.checkpoint: Recomputed values for the following tensors have different "
-                f"metadata than during the forward pass.\n{listed}.\n"
-            )
-
-
-_DEFAULT: Any = object()
-
-
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
@@ -279,6 +190,7 @@ def checkpoint(
     Args:
         use_reentrant: the older kind, one node for the whole part.
         context_fn: gives the contexts of the first run and of the other one.
+        debug: an error tells which operators the two runs called.
         determinism_check: "none" accepts that the other run saves something else.
         early_stop: the other run ends once everything saved is there.
 
@@ -308,10 +220,11 @@ def checkpoint(
         raise ValueError(
             "determinism_check should be one of ['default', 'none'], but got " + determinism_check
         )
-    if debug:
-        raise NotImplementedError("checkpoint(): debug is not supported")
+    log = Log.wanted(debug)
+    if log is not None and context_fn is not noop_context_fn:
+        raise ValueError("debug=True is incompatible with non-default context_fn")
     random = _Random(preserve, args)
-    first, second = context_fn()
+    first, second = context_fn() if log is None else log.contexts()
 
     def again() -> None:
         with random.again(), second:
@@ -319,8 +232,9 @@ def checkpoint(
 
     if not torch.is_grad_enabled():
         return function(*args, **kwargs)
-    frame = _Frame(again, early_stop and _early_stop[0], determinism_check == "default")
-    with saved_tensors_hooks(frame.pack, frame.unpack), first:
+    frame = Frame(again, early_stop and _early_stop[0], determinism_check == "default")
+    unpack = frame.unpack if log is None else log.telling(frame.unpack)
+    with saved_tensors_hooks(frame.pack, unpack), first:
         return function(*args, **kwargs)
 
 

@@ -2,7 +2,7 @@
 
 use super::{anomaly, gather};
 use crate::ops::f;
-use crate::tensor::{Edge, Grads, Link, Meta, Node, When, link::Kind};
+use crate::tensor::{Edge, Grads, Leaf, Link, Meta, Node, When, link::Kind};
 use crate::{Result, Tensor, bail, dims, mode};
 use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -51,6 +51,10 @@ static RUNS: AtomicU32 = AtomicU32::new(1);
 struct Going {
     run: u32,
     needed: Vec<bool>,
+    /// Everything is gathered: no inputs are asked for.
+    whole: bool,
+    /// Places that another walk holds, by address.
+    held: HashMap<usize, u32>,
 }
 
 thread_local! {
@@ -63,14 +67,26 @@ pub fn current() -> Option<u32> {
     GOING.with_borrow(|g| g.last().map(|g| g.run))
 }
 
+/// Whether all walks that go on on this thread gather everything: none asks for the gradients of some inputs.
+#[must_use]
+pub fn is_whole() -> bool {
+    GOING.with_borrow(|g| g.iter().all(|g| g.whole))
+}
+
 /// Whether the walk that goes on on this thread runs a place.
 #[must_use]
 pub fn will_run(link: &Link) -> bool {
     GOING.with_borrow(|g| {
         let Some(going) = g.last() else { return false };
         let note = link.scratch.load(Relaxed);
-        let at = (note & 0xffff_ffff) as usize;
-        note >> 32 == u64::from(going.run) && going.needed.get(at) == Some(&true)
+        let at = if note >> 32 == u64::from(going.run) {
+            (note & 0xffff_ffff) as usize
+        } else if let Some(at) = going.held.get(&(std::ptr::from_ref(link) as usize)) {
+            *at as usize
+        } else {
+            return false;
+        };
+        going.needed.get(at) == Some(&true)
     })
 }
 
@@ -96,6 +112,8 @@ pub fn run(roots: Vec<(Edge, Tensor)>, options: &Options) -> Result<Vec<Option<T
         g.push(Going {
             run: walk.run,
             needed: needed.collect(),
+            whole: options.inputs.is_empty(),
+            held: walk.held.iter().map(|(p, at)| (*p as usize, *at)).collect(),
         });
     });
     let done = mode::with_grad(options.create_graph, || walk.go(roots));
@@ -293,17 +311,7 @@ impl Walk<'_> {
             return Ok(Grads::new());
         }
         match &link.kind {
-            Kind::Leaf(leaf) => {
-                if let Some(grad) = grads.swap_remove(0) {
-                    gather::into_leaf(leaf, grad)?;
-                    if let Some(rare) = link.rare() {
-                        for (_, hook) in rare.hooks(|w| w == When::Gathered) {
-                            hook.run(link, &mut Grads::new(), None)?;
-                        }
-                    }
-                }
-                Ok(Grads::new())
-            }
+            Kind::Leaf(leaf) => gather_at(link, leaf, grads),
             Kind::Node(node) => self.run_node(link, node, grads),
             Kind::Carrier(_) => bail!(Runtime, "internal error in torchlike: a walk met a tangent"),
         }
@@ -337,11 +345,7 @@ impl Walk<'_> {
     }
 
     fn run_node(&self, link: &Arc<Link>, node: &Node, mut grads: Grads) -> Result<Grads> {
-        if let Some(rare) = link.rare() {
-            for (_, hook) in rare.hooks(|w| w == When::Before) {
-                hook.run(link, &mut grads, None)?;
-            }
-        }
+        tell(link, When::Before, &mut grads, None)?;
         let after = link.rare().map(|r| r.hooks(|w| w == When::After));
         let after = after.unwrap_or_default();
         let shown = (!after.is_empty()).then(|| grads.clone());
@@ -355,6 +359,34 @@ impl Walk<'_> {
         }
         Ok(made)
     }
+}
+
+/// Tells the hooks of a moment of gradients, which they may replace.
+fn tell(link: &Arc<Link>, when: When, grads: &mut Grads, others: Option<&Grads>) -> Result<()> {
+    let Some(rare) = link.rare() else {
+        return Ok(());
+    };
+    for (_, hook) in rare.hooks(|w| w == when) {
+        hook.run(link, grads, others)?;
+    }
+    Ok(())
+}
+
+/// Adds a gradient to what a leaf has gathered, and tells its hooks.
+fn gather_at(link: &Arc<Link>, leaf: &Leaf, mut grads: Grads) -> Result<Grads> {
+    tell(link, When::Before, &mut grads, None)?;
+    // A gradient that nobody else has is kept as it is, so it is shown only if somebody looks.
+    let after = link.rare().map(|r| r.hooks(|w| w == When::After));
+    let after = after.unwrap_or_default();
+    let shown = (!after.is_empty()).then(|| grads.clone());
+    if let Some(grad) = grads.swap_remove(0) {
+        gather::into_leaf(leaf, grad)?;
+        tell(link, When::Gathered, &mut Grads::new(), None)?;
+    }
+    for (_, hook) in after {
+        hook.run(link, &mut Grads::new(), shown.as_ref())?;
+    }
+    Ok(Grads::new())
 }
 
 fn all_edges(link: &Link) -> &[Option<Edge>] {
@@ -388,6 +420,7 @@ fn validated(node: &Node, mut made: Grads) -> Result<Grads> {
     }
     for (i, (place, edge)) in made.iter_mut().zip(edges).enumerate() {
         *place = match (place.take(), edge) {
+            (Some(grad), Some(edge)) if edge.fits(&grad) => Some(grad),
             (Some(grad), Some(edge)) => Some(fitted(
                 grad,
                 &edge.meta(),
@@ -413,6 +446,9 @@ fn blamed(name: &str) -> String {
 /// # Errors
 /// If it cannot be, with what `name` gives for the node that made it.
 pub fn fitted(grad: Tensor, to: &Meta, name: impl Fn() -> String, i: usize) -> Result<Tensor> {
+    if to.fits(&grad) {
+        return Ok(grad);
+    }
     let Meta {
         shape,
         dtype,

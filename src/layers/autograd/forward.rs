@@ -122,7 +122,7 @@ fn write(target: &Tensor, level: u32, new: &Tensor) -> Result<Tensor> {
     {
         return gather::written(old, new);
     }
-    let Some((base, _, _)) = target.family() else {
+    let Some(base) = target.family().map(|f| f.base) else {
         return Ok(new.clone());
     };
     let last = base.shape.iter().zip(base.strides.iter());

@@ -8,6 +8,7 @@ pub mod engine;
 pub mod eval;
 pub mod forward;
 pub mod gather;
+pub mod kept;
 mod parse;
 pub mod recorded;
 pub mod rule;
@@ -20,7 +21,7 @@ use crate::ops::core::writable;
 use crate::ops::op::{Body, Grad};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, Ret, helpers};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node};
-use crate::{Result, Tensor, bail, mode, storage};
+use crate::{Result, Tensor, bail, mode, storage, tensor};
 use recorded::{Before, tensors};
 use rule::Rule;
 use smallvec::SmallVec;
@@ -37,12 +38,13 @@ impl Layer for Autograd {
     }
 
     fn wants(&self, seen: u32, _: u32) -> bool {
-        seen & mode::GRAD != 0 && mode::grad_enabled()
+        seen & mode::GRAD != 0 && mode::records()
     }
 
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
-        if next.seen() & TRACKED != 0 {
-            let now = views::all_current(c.args);
+        if next.seen() & DATED != 0
+            && let Some(now) = views::all_current(c.args)?
+        {
             let args = now.borrow();
             let form = match c.form {
                 Form::InPlace(_) => Form::InPlace(args.tensor(0)?),
@@ -55,16 +57,14 @@ impl Layer for Autograd {
     }
 }
 
-/// A tensor lies where something was written with a history.
-const TRACKED: u32 = (storage::TRACKED as u32) << mode::STORAGE_FLAGS;
+/// A tensor's history may be no more what it has: it is a view, or lies where something was written with a history.
+const DATED: u32 =
+    (storage::TRACKED as u32) << mode::STORAGE_FLAGS | (tensor::VIEW as u32) << mode::TENSOR_FLAGS;
 
 /// Records a call, if its row has a gradient.
 fn track(c: Call, next: Next) -> Result<Ret> {
     if let Form::Out(outs) = &c.form {
-        let wants = |t: &Tensor| t.requires_grad();
-        let mut any = outs.iter().any(wants);
-        c.args.for_each_tensor(|_, t| any |= wants(t));
-        if !any {
+        if !wants(c.args) && !outs.iter().any(Tensor::requires_grad) {
             return next.call(c);
         }
         bail!(
@@ -93,12 +93,22 @@ fn track(c: Call, next: Next) -> Result<Ret> {
     }
 }
 
-/// Refuses to write where a gradient gathers.
+/// Refuses to write where a gradient gathers, or through views that cannot keep the history.
 fn check(c: &Call) -> Result<()> {
-    match &c.form {
-        Form::InPlace(target) => writable::check_leaf(target),
-        _ => Ok(()),
+    let Form::InPlace(target) = &c.form else {
+        return Ok(());
+    };
+    if wants(c.args) {
+        views::check_write(target)?;
     }
+    writable::check_leaf(target)
+}
+
+/// Whether an argument wants a gradient.
+fn wants(args: &Args) -> bool {
+    let mut any = false;
+    args.for_each_tensor(|_, t| any |= t.requires_grad());
+    any
 }
 
 /// Runs a composition, whose calls are recorded.
@@ -107,7 +117,7 @@ fn through(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
         Form::InPlace(target) | Form::Within(target) => target,
         Form::New | Form::Out(_) => return f(c.args),
     };
-    writable::check_leaf(target)?;
+    check(&c)?;
     // What the calls save of the target is kept as it is now.
     let was = mode::with_grad(false, || crate::ops::f::clone(target))?;
     let was = match target.edge() {
@@ -190,13 +200,23 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
         let Ret::Become(made) = made else {
             return Ok(made);
         };
-        let made = views::wrote(target, *made, body, edges)?;
+        let (made, _) = views::wrote(target, *made, Box::new(body), edges)?;
         return Ok(Ret::Become(Box::new(made)));
     }
     let made = if op.is_view() { made } else { own(made) };
     let version = tensors(&made).first().map_or(0, |t| t.storage().version());
     let link = Link::of_node(Node::new(Box::new(body), edges, outs).at_version(version));
-    attach(made, &link, &nrs)
+    let made = attach(made, &link, &nrs)?;
+    if let Ret::Become(made) = &made {
+        made.moved();
+    }
+    if saved::packing()
+        && let Some(node) = link.node()
+        && let Some(body) = recorded::of(node)
+    {
+        body.save_results(&tensors(&made))?;
+    }
+    Ok(made)
 }
 
 /// Which results are those of a node, and what they look like.

@@ -1,35 +1,39 @@
 //! Nodes of calls whose rows have a text: what they save, and how they give gradients.
 
 use super::eval::{Env, Val};
-use super::rule::{Asked, Of, Rule, Slot};
-use super::saved::{FREED, From, Saved};
-use crate::ops::{Arg, Args, Op, Ret};
-use crate::tensor::{Backward, Edge, Grads, Link, link::lock};
-use crate::{DType, Result, Tensor, bail, ensure, mode};
+use super::rule::{Of, Rule, Slot};
+use super::saved::{self, FREED, From, Saved};
+use crate::ops::core::schema::Kind;
+use crate::ops::{Arg, Args, Op, Ret, f};
+use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node, link::lock};
+use crate::{DType, Result, Scalar, Tensor, bail, ensure, mode};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
 /// A recorded call of a row.
 pub struct Recorded {
-    op: &'static Op,
-    rule: &'static Rule,
-    name: Cow<'static, str>,
+    pub(super) op: &'static Op,
+    pub(super) rule: &'static Rule,
+    pub(super) name: Cow<'static, str>,
     /// For each input of the rule, where its edges begin; and the end.
     starts: SmallVec<[u16; 4]>,
     /// Which result each of the node's outputs is.
-    results: SmallVec<[u16; 2]>,
+    pub(super) results: SmallVec<[u16; 2]>,
     /// What was saved, by slot.
-    state: Mutex<SmallVec<[Held; 3]>>,
+    pub(super) state: Mutex<SmallVec<[Held; 3]>>,
 }
 
 /// What is in a slot.
 #[derive(Clone)]
-enum Held {
+pub(super) enum Held {
     /// A value that is no tensor, or nothing as nobody needs it.
     Val(Val),
     /// A tensor that was freed.
     Gone,
+    /// A number in the place of a tensor, which PyTorch saves as one.
+    Number(Scalar),
     /// A tensor.
     Tensor(Saved),
     /// Several.
@@ -43,6 +47,8 @@ pub struct Before {
     starts: SmallVec<[u16; 4]>,
     edges: SmallVec<[Option<Edge>; 2]>,
     slots: SmallVec<[Held; 3]>,
+    /// The call is that of an overload that takes a number.
+    overload: bool,
 }
 
 fn differentiable(d: DType) -> bool {
@@ -93,7 +99,7 @@ impl Before {
             }
         }
         starts.push(edges.len() as u16);
-        if edges.iter().all(Option::is_none) {
+        if edges.iter().all(Option::is_none) && !leads_nowhere(args, rule) {
             return Ok(None);
         }
         let mut before = Self {
@@ -102,7 +108,16 @@ impl Before {
             starts,
             edges,
             slots: SmallVec::new(),
+            overload,
         };
+        if saved::packing() {
+            let nothing = || Held::Val(Val::None);
+            before.slots.resize_with(rule.slots.len(), nothing);
+            for &i in &rule.order {
+                before.slots[i] = before.input(args, &rule.slots[i], written)?;
+            }
+            return Ok(Some(before));
+        }
         for slot in &rule.slots {
             let held = before.input(args, slot, written)?;
             before.slots.push(held);
@@ -134,11 +149,8 @@ impl Before {
             Saved::new(t, from.map_or(From::Nowhere, From::Edge))
         };
         Ok(match value {
-            // The call writes over it: what it was is kept.
-            Arg::Tensor(t) if written && i == 0 => {
-                let was = mode::with_grad(false, || crate::ops::f::clone(t))?.carrying(t);
-                Held::Tensor(save(&was, 0)?)
-            }
+            // The call writes over it: what it was is kept, with the history that it had.
+            Arg::Tensor(t) if written && i == 0 => Held::Tensor(Saved::alone(&f::clone(t)?, None)?),
             Arg::Tensor(t) => Held::Tensor(save(t, 0)?),
             Arg::Tensors(list) => Held::Tensors(
                 list.iter()
@@ -152,8 +164,14 @@ impl Before {
                     .map(|(k, t)| t.map(|t| save(t, k)).transpose())
                     .collect::<Result<_>>()?,
             ),
+            Arg::Scalar(n) if self.stands_for_tensor(args, i) => Held::Number(*n),
             other => Held::Val(Val::of(other)),
         })
+    }
+
+    /// Whether a number is given where a tensor might be, to an overload of tensors.
+    fn stands_for_tensor(&self, args: &Args<'_>, i: usize) -> bool {
+        !self.overload && args.op.schema.params[i].kind == Kind::Operand
     }
 
     /// The node's body and edges, once the call has run.
@@ -168,17 +186,15 @@ impl Before {
     ) -> Result<(Recorded, SmallVec<[Option<Edge>; 2]>)> {
         for (i, slot) in self.rule.slots.iter().enumerate() {
             let Of::Result(k) = slot.of else { continue };
+            let Some(t) = ret.get(k) else { continue };
             if !self.rule.wants(slot, |i| self.wanted(i)) {
                 continue;
             }
-            let Some(t) = ret.get(k) else { continue };
             self.slots[i] = match slot.asked {
                 Some(asked) => Held::Val(Val::Tensor((*t).clone()).ask(asked)?),
-                None => {
-                    let nr = results.iter().position(|r| usize::from(*r) == k);
-                    let from = nr.map_or(From::Nowhere, |nr| From::Output(nr as u16));
-                    Held::Tensor(Saved::new(t, from)?)
-                }
+                // Packers see results with their history: see `save_results`.
+                None if saved::packing() => Held::Gone,
+                None => Held::Tensor(Saved::new(t, result_of(results, k))?),
             };
         }
         let complex = |r: &u16| ret[usize::from(*r)].dtype().is_complex();
@@ -200,6 +216,24 @@ impl Before {
     }
 }
 
+/// Where the history is of the result at a position, if some results are a node's.
+pub(super) fn result_of(results: &[u16], k: usize) -> From {
+    let nr = results.iter().position(|r| usize::from(*r) == k);
+    nr.map_or(From::Nowhere, |nr| From::Output(nr as u16))
+}
+
+/// Whether an input wants a gradient that has nowhere to go: a view that was made while gradients were off.
+#[cold]
+fn leads_nowhere(args: &Args<'_>, rule: &Rule) -> bool {
+    let wants = |t: &Tensor| t.requires_grad() && differentiable(t.dtype());
+    rule.inputs.iter().any(|i| match &args.values[*i] {
+        Arg::Tensor(t) => wants(t),
+        Arg::Tensors(list) => list.iter().any(|t| wants(t)),
+        Arg::OptTensors(list) => list.iter().any(|t| t.is_some_and(wants)),
+        _ => false,
+    })
+}
+
 /// The results that have a gradient, by position.
 pub fn outputs(rule: &Rule, ret: &[&Tensor]) -> SmallVec<[u16; 2]> {
     let named = |i: usize| rule.results.is_empty() || rule.results.contains(&i);
@@ -210,18 +244,50 @@ pub fn outputs(rule: &Rule, ret: &[&Tensor]) -> SmallVec<[u16; 2]> {
 }
 
 impl Held {
-    fn unpack(&self, this: &Arc<Link>, name: &str, whole: bool) -> Result<Val> {
+    pub(super) fn unpack(&self, at: &At) -> Result<Val> {
+        let At {
+            this,
+            own,
+            name,
+            whole,
+        } = *at;
         Ok(match self {
             Self::Val(v) => v.clone(),
+            Self::Number(n) => Val::Number(*n),
             Self::Gone => bail!(Runtime, "{FREED}"),
-            Self::Tensor(s) => Val::Tensor(s.unpack(this, name, whole)?),
+            Self::Tensor(s) => Val::Tensor(s.unpack(this, own, name, whole)?),
             Self::Tensors(list) => Val::Tensors(
                 list.iter()
-                    .map(|s| s.as_ref().map(|s| s.unpack(this, name, whole)).transpose())
+                    .map(|s| {
+                        let s = s.as_ref();
+                        s.map(|s| s.unpack(this, own, name, whole)).transpose()
+                    })
                     .collect::<Result<_>>()?,
             ),
         })
     }
+
+    /// A tensor that is saved here: the only one, or that at a position of a list.
+    pub(super) fn saved(&mut self, k: Option<usize>) -> Option<&mut Saved> {
+        match (self, k) {
+            (Self::Tensor(s), None) => Some(s),
+            (Self::Tensors(list), Some(k)) => list.get_mut(k)?.as_mut(),
+            _ => None,
+        }
+    }
+}
+
+/// Where something is unpacked.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    /// The node.
+    pub(super) this: &'a Arc<Link>,
+    /// The place of its results.
+    pub(super) own: &'a Arc<Link>,
+    /// Its name.
+    pub(super) name: &'a str,
+    /// With history.
+    pub(super) whole: bool,
 }
 
 impl Recorded {
@@ -235,50 +301,24 @@ impl Recorded {
         usize::from(self.starts[input])..usize::from(self.starts[input + 1])
     }
 
-    fn unpacked(&self, this: &Arc<Link>, whole: bool) -> Result<SmallVec<[Val; 3]>> {
+    fn unpacked(
+        &self,
+        this: &Arc<Link>,
+        own: &Arc<Link>,
+        whole: bool,
+    ) -> Result<SmallVec<[Val; 3]>> {
         // The slots are copied first: unpacking may run code that comes back here.
         let slots = {
             let state = lock(&self.state);
             state.clone()
         };
-        slots
-            .iter()
-            .map(|s| s.unpack(this, &self.name, whole))
-            .collect()
-    }
-
-    /// What was saved, by name: for whoever looks at the graph.
-    ///
-    /// # Errors
-    /// If it is gone, or was changed.
-    pub fn saved(&self, this: &Arc<Link>) -> Result<Vec<(String, Val)>> {
-        let values = self.unpacked(this, true)?;
-        let shown = self.shown().map(|(i, _)| values[i].clone());
-        Ok(self.names().zip(shown).collect())
-    }
-
-    /// The slots that PyTorch's nodes show as well.
-    fn shown(&self) -> impl Iterator<Item = (usize, &'static Slot)> + '_ {
-        let hidden = [Some(Asked::Given), Some(Asked::DType), Some(Asked::Device)];
-        let slots = self.rule.slots.iter().enumerate();
-        slots.filter(move |(_, s)| s.used() && !hidden.contains(&s.asked))
-    }
-
-    /// The names of what was saved.
-    pub fn names(&self) -> impl Iterator<Item = String> + '_ {
-        self.shown().map(|(_, s)| {
-            let name = match s.of {
-                Of::Input(i) => self.op.schema.params[i].name.to_owned(),
-                Of::Result(0) if self.op.schema.returns == crate::ops::schema::Returns::One => {
-                    "result".to_owned()
-                }
-                Of::Result(k) => format!("result{k}"),
-            };
-            match s.asked {
-                Some(asked) => format!("{name}_{}", asked.word()),
-                None => name,
-            }
-        })
+        let at = At {
+            this,
+            own,
+            name: &self.name,
+            whole,
+        };
+        slots.iter().map(|s| s.unpack(&at)).collect()
     }
 }
 
@@ -288,41 +328,7 @@ impl Backward for Recorded {
     }
 
     fn apply(&self, this: &Arc<Link>, grads: Grads) -> Result<Grads> {
-        let Some(node) = this.node() else {
-            bail!(Runtime, "internal error in torchlike: no node");
-        };
-        if grads.iter().all(Option::is_none) {
-            return Ok(std::iter::repeat_n(None, node.edges().len()).collect());
-        }
-        let slots = self.unpacked(this, mode::grad_enabled())?;
-        // By position among the results, of which some have no gradient.
-        let last = self.results.iter().max().map_or(0, |r| usize::from(*r) + 1);
-        let mut by_result: Grads = std::iter::repeat_n(None, last).collect();
-        let mut outs = vec![node.outs()[0].clone(); last];
-        for ((grad, out), r) in grads.into_iter().zip(node.outs()).zip(&self.results) {
-            by_result[usize::from(*r)] = grad;
-            outs[usize::from(*r)].clone_from(out);
-        }
-        let edges = node.edges();
-        let mut made: Grads = std::iter::repeat_n(None, edges.len()).collect();
-        for clause in &self.rule.clauses {
-            let wanted = |i: &usize| edges[self.span(*i)].iter().any(Option::is_some);
-            let needs: SmallVec<[bool; 4]> = clause.inputs.iter().map(wanted).collect();
-            if !needs.contains(&true) {
-                continue;
-            }
-            let env = Env {
-                grads: &by_result,
-                outs: &outs,
-                slots: &slots,
-                needs: &needs,
-                tangents: &[],
-                row: self.op.public_name(),
-            };
-            let value = env.eval(&clause.expr)?;
-            self.put(&mut made, &clause.inputs, value)?;
-        }
-        Ok(made)
+        self.back(this, this, grads)
     }
 
     fn release(&self) {
@@ -336,6 +342,63 @@ impl Backward for Recorded {
 }
 
 impl Recorded {
+    /// The gradients of the inputs; `own` is the place of the call's results, if that is not the node's.
+    ///
+    /// # Errors
+    /// If what was saved is gone or was changed, or a call fails.
+    pub fn back(&self, this: &Arc<Link>, own: &Arc<Link>, grads: Grads) -> Result<Grads> {
+        let Some(node) = this.node() else {
+            bail!(Runtime, "internal error in torchlike: no node");
+        };
+        if grads.iter().all(Option::is_none) {
+            return Ok(std::iter::repeat_n(None, node.edges().len()).collect());
+        }
+        let slots = self.unpacked(this, own, mode::grad_enabled())?;
+        let whole = self
+            .results
+            .iter()
+            .enumerate()
+            .all(|(i, r)| i == usize::from(*r));
+        let placed = (!whole).then(|| self.placed(&grads, node.outs()));
+        let (by_result, outs) = match &placed {
+            Some((grads, outs)) => (&grads[..], &outs[..]),
+            None => (&grads[..], node.outs()),
+        };
+        let edges = node.edges();
+        let mut made: Grads = std::iter::repeat_n(None, edges.len()).collect();
+        for clause in &self.rule.clauses {
+            let wanted = |i: &usize| edges[self.span(*i)].iter().any(Option::is_some);
+            let needs: SmallVec<[bool; 4]> = clause.inputs.iter().map(wanted).collect();
+            if !needs.contains(&true) {
+                continue;
+            }
+            let env = Env {
+                grads: by_result,
+                outs,
+                slots: &slots,
+                needs: &needs,
+                tangents: &[],
+                row: self.op.public_name(),
+            };
+            let value = env.eval(&clause.expr)?;
+            self.put(&mut made, &clause.inputs, value)?;
+        }
+        Ok(made)
+    }
+
+    /// Gradients and looks by position among the results, of which some have no gradient.
+    #[cold]
+    fn placed(&self, grads: &Grads, metas: &[Meta]) -> (Grads, Vec<Meta>) {
+        let last = self.results.iter().max().map_or(0, |r| usize::from(*r) + 1);
+        let mut by_result: Grads = std::iter::repeat_n(None, last).collect();
+        let mut outs = vec![metas[0].clone(); last];
+        for ((grad, out), r) in grads.iter().zip(metas).zip(&self.results) {
+            by_result[usize::from(*r)].clone_from(grad);
+            outs[usize::from(*r)].clone_from(out);
+        }
+        (by_result, outs)
+    }
+
     /// Puts the value of a clause where its inputs' edges are.
     fn put(&self, made: &mut Grads, inputs: &[usize], value: Val) -> Result<()> {
         match (inputs, value) {
@@ -363,6 +426,13 @@ impl Recorded {
         }
         Ok(())
     }
+}
+
+/// What a node recorded, if it is a call of a row.
+#[must_use]
+pub fn of(node: &Node) -> Option<&Recorded> {
+    let body: &dyn Any = node.body();
+    body.downcast_ref()
 }
 
 /// All tensors of a result.

@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 pub struct Rule {
     /// The names of its nodes: `MulBackward0`; others for calls whose last, or first, operand is a number.
     names: Vec<String>,
-    /// The name of the node of a call in place, where it is another.
-    written: Option<String>,
+    /// The names of nodes of calls in place, where they are others.
+    in_place: Vec<String>,
     /// The parameters that may not want a gradient, and what the function is called that says so.
     pub fixed: Vec<(usize, Option<String>)>,
     /// Complex results have none.
@@ -25,6 +25,8 @@ pub struct Rule {
     pub clauses: Vec<Clause>,
     /// What is saved.
     pub slots: Vec<Slot>,
+    /// The slots in the order in which they are saved: by name.
+    pub order: Vec<usize>,
     /// The results that have a gradient; none named: all that are floating.
     pub results: Vec<usize>,
     /// Forward mode.
@@ -241,8 +243,13 @@ impl Rule {
     /// # Errors
     /// What is wrong with it.
     pub fn read(op: &'static Op, text: &'static str) -> Result<Self, String> {
-        let (said, text) = text.split_once('|').unwrap_or(("", text));
-        let (names, written) = names(op, said);
+        let (named_so, text) = text.split_once('|').unwrap_or(("", text));
+        let (names, in_place) = named_so.split_once("in place").unwrap_or((named_so, ""));
+        let mut names = all_of(names);
+        let in_place = all_of(in_place);
+        if names.is_empty() {
+            names.push(format!("{}Backward0", camel(family_name(op))));
+        }
         let mut slots = Slots::new(&op.schema);
         let mut clauses = Vec::new();
         let mut named = Vec::new();
@@ -292,9 +299,15 @@ impl Rule {
         clauses.iter().for_each(|c| grads(&c.expr, &mut results));
         results.sort_unstable();
         results.dedup();
+        let mut order: Vec<usize> = (0..slots.list.len()).collect();
+        order.sort_by_key(|i| match slots.list[*i].of {
+            Of::Input(p) => (false, op.schema.params[p].name.to_owned()),
+            Of::Result(k) => (true, format!("{k}")),
+        });
         Ok(Self {
             names,
-            written,
+            in_place,
+            order,
             fixed,
             real,
             inputs: named,
@@ -323,11 +336,12 @@ impl Rule {
         if which < self.names.len() { which } else { 0 }
     }
 
-    /// The name of the node of a call; `in_place`: of one that writes its first argument.
+    /// The name of the node of a call, which may be one in place.
     #[must_use]
     pub fn name(&'static self, args: &Args<'_>, in_place: bool) -> Cow<'static, str> {
-        let name = match &self.written {
-            Some(name) if in_place => name,
+        let name = match self.in_place.as_slice() {
+            [] => &self.names[self.overload(args)],
+            own if in_place => &own[self.overload(args).min(own.len() - 1)],
             _ => &self.names[self.overload(args)],
         };
         if name.contains('{') {
@@ -354,18 +368,10 @@ impl Rule {
     }
 }
 
-/// What nodes are called, and those of calls in place: `A / B / C, in place D`. Without a word it follows from the row's name.
-fn names(op: &Op, said: &str) -> (Vec<String>, Option<String>) {
-    let (said, written) = match said.split_once("in place ") {
-        Some((said, written)) => (said.trim_end().trim_end_matches(','), Some(written)),
-        None => (said, None),
-    };
-    let names = if said.trim().is_empty() {
-        vec![format!("{}Backward0", camel(family_name(op)))]
-    } else {
-        said.split('/').map(|n| n.trim().to_owned()).collect()
-    };
-    (names, written.map(|w| w.trim().to_owned()))
+/// The names in a list of them.
+fn all_of(names: &str) -> Vec<String> {
+    let names = names.split('/').map(str::trim);
+    names.filter(|n| !n.is_empty()).map(str::to_owned).collect()
 }
 
 /// `never`, or `never('name')`.

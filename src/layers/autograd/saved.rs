@@ -1,13 +1,14 @@
 //! Tensors that nodes keep for their way back, and hooks that keep something else in their place.
 
-use crate::tensor::{Bare, Edge, Link};
+use crate::ops::f;
+use crate::tensor::{Bare, Edge, Link, briefly};
 use crate::{Result, Tensor, bail, mode};
 use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Keeps something in place of tensors that are saved.
 pub trait Packer: Send + Sync {
-    /// What is kept of a tensor, which is apart from its history.
+    /// What is kept of a tensor.
     ///
     /// # Errors
     /// Its own.
@@ -36,6 +37,13 @@ pub fn push(packer: Arc<dyn Packer>) {
 pub fn pop() {
     let old = PACKERS.with_borrow_mut(Vec::pop);
     drop(old);
+}
+
+/// Whether a packer keeps what is saved on this thread.
+#[inline]
+#[must_use]
+pub fn packing() -> bool {
+    PACKERS.with_borrow(|p| !p.is_empty())
 }
 
 fn packer() -> Option<Arc<dyn Packer>> {
@@ -89,21 +97,11 @@ impl Saved {
                  in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
             );
         }
+        let shown = shown(t, &from)?;
+        let t = shown.as_ref().unwrap_or(t);
         let kept = match packer() {
             None => Kept::Tensor(Bare::of(t), t.storage().version()),
-            Some(packer) => {
-                let before = t.storage().version();
-                let packed = mode::with_grad(false, || packer.pack(t.bare()))?;
-                if t.storage().version() != before {
-                    bail!(
-                        Runtime,
-                        "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can \
-                         not be modified by in-place operations as this can lead to unexpected side-effects. Please open an \
-                         issue if you need to perform in-place operations on the input to a pack hook."
-                    );
-                }
-                Kept::Packed(packed)
-            }
+            Some(packer) => packed(&*packer, t)?,
         };
         Ok(Self { kept, from })
     }
@@ -120,11 +118,35 @@ impl Saved {
         Self::new(t, from)
     }
 
-    /// The tensor, with its history if `whole`.
+    /// From now on a packer keeps the tensor.
+    ///
+    /// # Errors
+    /// If one does already, or what the packer reports.
+    pub fn hooked(&self, packer: &dyn Packer) -> Result<Self> {
+        let Kept::Tensor(t, _) = &self.kept else {
+            bail!(
+                Runtime,
+                "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is \
+                 allowed at a time."
+            );
+        };
+        Ok(Self {
+            kept: packed(packer, t.get())?,
+            from: self.from.clone(),
+        })
+    }
+
+    /// The tensor, with its history if `whole`. `own` is the place of the node's results, `this` that of the node.
     ///
     /// # Errors
     /// If it was written since.
-    pub fn unpack(&self, this: &Arc<Link>, name: &str, whole: bool) -> Result<Tensor> {
+    pub fn unpack(
+        &self,
+        this: &Arc<Link>,
+        own: &Arc<Link>,
+        name: &str,
+        whole: bool,
+    ) -> Result<Tensor> {
         let t = match &self.kept {
             Kept::Packed(packed) => packed.unpack()?.bare(),
             Kept::Tensor(t, version) => {
@@ -133,7 +155,7 @@ impl Saved {
                 if now != *version {
                     return Err(self.changed(t, *version, now, this, name));
                 }
-                t.clone()
+                shown(t, &self.from)?.unwrap_or_else(|| t.clone())
             }
         };
         let t = match &self.from {
@@ -146,7 +168,7 @@ impl Saved {
         Ok(match &self.from {
             From::Nowhere => t,
             From::There(edge) => t.tracked(edge.to.clone(), edge.nr),
-            From::Output(nr) => t.tracked(this.clone(), *nr),
+            From::Output(nr) => t.tracked(own.clone(), *nr),
             From::Edge(e) => {
                 let edges = this.node().map_or(&[][..], |n| n.edges());
                 match edges.get(usize::from(*e)) {
@@ -166,28 +188,71 @@ impl Saved {
         this: &Arc<Link>,
         name: &str,
     ) -> crate::Error {
-        let made_by = |edge: &Edge| Some((edge.nr, edge.to.node()?.body().name().into_owned()));
-        let of = match &self.from {
-            From::Output(nr) => Some((*nr, name.to_owned())),
-            From::Edge(e) => this.node().and_then(|n| {
-                let edge = n.edges().get(usize::from(*e))?.as_ref()?;
-                made_by(edge)
-            }),
-            From::There(edge) => made_by(edge),
-            From::Nowhere => None,
-        };
+        let of = self.maker(t, this, name);
         let of = of.map_or_else(String::new, |(nr, name)| {
-            let name = name.trim_end_matches("Backward0");
-            format!(", which is output {nr} of {name},")
+            format!(", which is output {nr} of {},", briefly(&name))
         });
+        let hint = if super::anomaly::get().0 {
+            "the backtrace further above shows the operation that failed to compute its gradient. The variable in question was \
+             changed in there or anywhere later. Good luck!"
+        } else {
+            "enable anomaly detection to find the operation that failed to compute its gradient, with \
+             torch.autograd.set_detect_anomaly(True, check_nan=False)."
+        };
         let kind = crate::ops::view::shape::type_name(t);
         crate::err!(
             Runtime,
             "one of the variables needed for gradient computation has been modified by an inplace operation: [{kind} {}]{of} is \
-             at version {now}; expected version {} instead. Hint: enable anomaly detection to find the operation that failed \
-             to compute its gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).",
-            t.shape(),
-            version
+             at version {now}; expected version {version} instead. Hint: {hint}",
+            t.shape()
         )
     }
+
+    /// What made a tensor, as it is now: its handle has the history of what was written since.
+    fn maker(&self, t: &Tensor, this: &Arc<Link>, name: &str) -> Option<(u16, String)> {
+        let made_by = |edge: &Edge| Some((edge.nr, edge.to.node()?.body().name().into_owned()));
+        if let From::Output(nr) = &self.from {
+            return Some((*nr, name.to_owned()));
+        }
+        if !t.is_view()
+            && let Some(edge) = t.family().and_then(|f| f.edge())
+        {
+            return made_by(&edge);
+        }
+        let known = match &self.from {
+            From::Edge(e) => this
+                .node()?
+                .edges()
+                .get(usize::from(*e))?
+                .as_ref()
+                .and_then(made_by),
+            From::There(edge) => made_by(edge),
+            From::Nowhere | From::Output(_) => None,
+        };
+        if t.is_view() && (known.is_some() || t.head().is_some()) {
+            return Some((0, "AsStridedBackward0".to_owned()));
+        }
+        known
+    }
+}
+
+/// A result as dispatch modes see it saved and unpacked: PyTorch detaches it.
+fn shown(t: &Tensor, from: &From) -> Result<Option<Tensor>> {
+    let watched = mode::layers() & mode::DISPATCH != 0 && matches!(from, From::Output(_));
+    watched.then(|| f::detach(t)).transpose()
+}
+
+/// What a packer keeps of a tensor.
+fn packed(packer: &dyn Packer, t: &Tensor) -> Result<Kept> {
+    let before = t.storage().version();
+    let packed = mode::with_grad(false, || packer.pack(t.clone()))?;
+    if t.storage().version() != before {
+        bail!(
+            Runtime,
+            "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot be modified \
+             by in-place operations as this can lead to unexpected side-effects. Please open an issue if you need to perform \
+             in-place operations on the input to a pack hook."
+        );
+    }
+    Ok(Kept::Packed(packed))
 }

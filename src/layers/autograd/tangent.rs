@@ -254,7 +254,7 @@ impl Dual<'_, '_> {
         for (g, operand) in made.into_iter().zip(operands) {
             if let (Some(g), Some((x, t))) = (g, operand) {
                 let g = fitted(g, &Meta::of(x), String::new, 0)?;
-                let g = views::current(&g);
+                let g = views::current(&g)?;
                 if let Some(edge) = g.edge() {
                     let t = fitted(t, &edge.meta(), String::new, 0)?;
                     roots.push((edge, t));
@@ -323,7 +323,7 @@ impl Dual<'_, '_> {
         let Some(mut t) = tangent else {
             return f::zeros_like(result).map(|t| t.bare());
         };
-        if let Cow::Owned(now) = views::current(&t) {
+        if let Cow::Owned(now) = views::current(&t)? {
             t = now;
         }
         if t.dtype() != result.dtype() {

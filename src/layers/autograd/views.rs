@@ -1,63 +1,222 @@
 //! The history of views and of what they are views of, once one of them was written.
 
-use super::recorded::Recorded;
+use super::recorded::{self, Recorded};
+use super::saved;
 use crate::ops::{Args, OwnedArgs, f};
-use crate::tensor::{Backward, Edge, Grads, Layout, Link, Meta, Node};
-use crate::{Result, Tensor, bail, mode};
-use smallvec::smallvec;
+use crate::tensor::{Backward, Edge, Family, Grads, Layout, Link, Mark, Meta, Node, briefly};
+use crate::{Error, Result, Tensor, bail, err, mode};
+use smallvec::{SmallVec, smallvec};
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The tensor with its history as it is now.
+/// True if the history of a tensor is no more what this handle has.
 #[must_use]
-pub fn current(t: &Tensor) -> Cow<'_, Tensor> {
-    if !t.storage().is_tracked() {
-        return Cow::Borrowed(t);
+pub fn is_stale(t: &Tensor) -> bool {
+    if t.is_view() {
+        return t.is_outdated().unwrap_or_else(|| t.head().is_some());
     }
-    let Some((base, _, Some(head))) = t.family() else {
-        return Cow::Borrowed(t);
-    };
-    let own = t.link();
-    if !t.is_view() {
-        return match own {
-            Some(link) if Arc::ptr_eq(link, &head) => Cow::Borrowed(t),
-            _ => Cow::Owned(t.clone().tracked(head, 0)),
-        };
+    match (t.head(), t.link()) {
+        (Some(head), Some(link)) => !Arc::ptr_eq(link, &head),
+        (head, _) => head.is_some(),
     }
-    let made_at = own.and_then(|l| l.node()).map(Node::version);
-    if made_at == Some(t.storage().version()) {
-        return Cow::Borrowed(t);
-    }
-    Cow::Owned(regenerated(t, base, head))
 }
 
-/// A view with a node that leads to what was written last.
-fn regenerated(view: &Tensor, base: Layout, head: Arc<Link>) -> Tensor {
-    let body = Regenerated {
-        base,
-        view: Layout::of(view),
+/// The tensor that a view is of, with its history as it is now; nothing if nobody noted it.
+///
+/// # Errors
+/// If the storage was made too small for it.
+pub fn base_of(view: &Tensor) -> Result<Option<Tensor>> {
+    let Some(family) = view.family() else {
+        return Ok(None);
     };
-    let edge = Edge { to: head, nr: 0 };
+    let base = family.base.on(view.storage())?;
+    Ok(Some(match family.edge() {
+        Some(edge) => base.tracked(edge.to, edge.nr),
+        None => base,
+    }))
+}
+
+/// Whether a write into a tensor is recorded.
+#[must_use]
+pub fn leads_somewhere(t: &Tensor) -> bool {
+    t.requires_grad() || is_stale(t)
+}
+
+/// The tensor with its history as it is now.
+///
+/// # Errors
+/// PyTorch's text for a view that must not be used after such a write.
+pub fn current(t: &Tensor) -> Result<Cow<'_, Tensor>> {
+    if !is_stale(t) {
+        return Ok(Cow::Borrowed(t));
+    }
+    if !t.is_view() {
+        return Ok(match t.head() {
+            Some(head) => Cow::Owned(t.clone().tracked(head, 0)),
+            None => Cow::Borrowed(t),
+        });
+    }
+    if t.mark() != Mark::None {
+        return Err(forbidden(t, true));
+    }
+    let Some(family) = t.family() else {
+        return Ok(Cow::Borrowed(t));
+    };
+    match family.edge() {
+        Some(edge) => Ok(Cow::Owned(regenerated(t, &family, edge)?)),
+        None => Ok(Cow::Borrowed(t)),
+    }
+}
+
+/// The arguments of a call with their history as it is now; nothing if they have it.
+///
+/// # Errors
+/// As [`current`].
+pub fn all_current(args: &Args<'_>) -> Result<Option<OwnedArgs>> {
+    let mut stale = false;
+    args.for_each_tensor(|_, t| stale |= is_stale(t));
+    if !stale {
+        return Ok(None);
+    }
+    let mut owned = args.to_owned();
+    let mut result = Ok(());
+    owned.for_each_tensor_mut(|t| match current(t) {
+        Ok(Cow::Owned(now)) => *t = now,
+        Ok(Cow::Borrowed(_)) => {}
+        Err(e) => result = Err(e),
+    });
+    result.map(|()| Some(owned))
+}
+
+/// Refuses to write through a view, with a history, that its mark forbids.
+///
+/// # Errors
+/// PyTorch's texts.
+#[inline]
+pub fn check_write(target: &Tensor) -> Result<()> {
+    if target.is_view() && target.mark() != Mark::None && mode::records() {
+        return Err(forbidden(target, false));
+    }
+    Ok(())
+}
+
+/// That a view, or (`around`) what it is a view of, is written although its mark forbids it.
+#[cold]
+fn forbidden(view: &Tensor, around: bool) -> Error {
+    let what = if around {
+        "its base or another view of its base has been"
+    } else {
+        "is being"
+    };
+    let made_by = view.node().map(|n| (view.output_nr(), n.body().name()));
+    let mark = view.mark();
+    let apart = matches!(mark, Mark::NoGrad | Mark::Inference);
+    let (mode, then) = if mark == Mark::Inference {
+        ("inference mode", "in normal mode")
+    } else {
+        ("no_grad mode", "with grad mode enabled")
+    };
+    let prefix = match &made_by {
+        Some((nr, name)) if !apart => {
+            let name = briefly(name);
+            format!("Output {nr} of {name} is a view and {what} modified inplace.")
+        }
+        Some((nr, name)) => {
+            let name = briefly(name);
+            format!(
+                "Output {nr} of {name} is a view of a view which was created in {mode} and {what} modified inplace {then}."
+            )
+        }
+        None => format!("A view was created in {mode} and {what} modified inplace {then}."),
+    };
+    err!(Runtime, "{prefix}{}", advice(mark))
+}
+
+/// What to do about a write that a mark forbids.
+fn advice(mark: Mark) -> String {
+    let block = |name: &str| {
+        format!(
+            " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both \
+             the view and the inplace either both inside the {name} block (if you don't want the inplace to be tracked) or both \
+             outside (if you want the inplace to be tracked)."
+        )
+    };
+    match mark {
+        Mark::None => String::new(),
+        Mark::NoGrad => block("no_grad"),
+        Mark::Inference => block("inference_mode"),
+        Mark::OneOfSeveral => " This view is the output of a function that returns multiple views. Such functions do not allow \
+                               the output views to be modified inplace. You should replace the inplace operation by an \
+                               out-of-place one."
+            .to_owned(),
+        Mark::InFunction => " This view was created inside a custom Function (or because an input was returned as-is) and the \
+                             autograd logic to handle view+inplace would override the custom backward associated with the \
+                             custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by \
+                             cloning the output of the custom Function."
+            .to_owned(),
+    }
+}
+
+/// A view with nodes that lead to what it is a view of, as that is now.
+fn regenerated(view: &Tensor, family: &Family, base: Edge) -> Result<Tensor> {
+    let at = Layout::of(view);
+    let plain = at.dtype == family.base.dtype && at.conj == family.base.conj && !at.neg;
+    if !plain {
+        let whole = family.base.on(view.storage())?.tracked(base.to, base.nr);
+        let made = mode::with_grad(true, || seen(&whole, &family.base, &at, family.base.offset))?;
+        return Ok(match made.edge() {
+            Some(edge) => view.clone().tracked(edge.to, edge.nr),
+            None => view.clone(),
+        });
+    }
+    let body = Regenerated {
+        base: family.base.clone(),
+        view: at,
+    };
     let node = Node::new(
         Box::new(body),
-        smallvec![Some(edge)],
+        smallvec![Some(base)],
         smallvec![Meta::of(view)],
     );
     let node = node.at_version(view.storage().version());
-    view.clone().tracked(Link::of_node(node), 0)
+    Ok(view.clone().tracked(Link::of_node(node), 0))
 }
 
-/// The arguments of a call with their history as it is now.
-#[must_use]
-pub fn all_current(args: &Args<'_>) -> OwnedArgs {
-    let mut owned = args.to_owned();
-    owned.for_each_tensor_mut(|t| {
-        if let Cow::Owned(now) = current(t) {
-            *t = now;
+/// What a view shows of `whole`, which lies as `base` does but begins at `start`.
+fn seen(whole: &Tensor, base: &Layout, view: &Layout, start: i64) -> Result<Tensor> {
+    let pairs = |d: &[i64], last: i64, times: i64| -> Vec<i64> {
+        d.iter().map(|n| n * times).chain([last]).collect()
+    };
+    let moved = start - base.offset;
+    let strided = |t: &Tensor, shape: &[i64], strides: &[i64], offset: i64| {
+        if t.shape()[..] == *shape && t.strides()[..] == *strides && t.offset() == offset {
+            return Ok(t.clone());
         }
-    });
-    owned
+        f::AsStrided::new(t, shape, strides)
+            .storage_offset(offset)
+            .call()
+    };
+    let mut t = whole.clone();
+    match (base.dtype.is_complex(), view.dtype.is_complex()) {
+        (true, false) => {
+            t = f::view_as_real(&t)?;
+            t = strided(&t, &view.shape, &view.strides, view.offset + 2 * moved)?;
+        }
+        (false, true) => {
+            let (shape, strides) = (pairs(&view.shape, 2, 1), pairs(&view.strides, 1, 2));
+            t = strided(&t, &shape, &strides, 2 * view.offset + moved)?;
+            t = f::view_as_complex(&t)?;
+        }
+        _ => t = strided(&t, &view.shape, &view.strides, view.offset + moved)?,
+    }
+    if view.conj != (base.conj && view.dtype.is_complex()) {
+        t = f::conj(&t)?;
+    }
+    if view.neg {
+        t = f::_neg_view(&t)?;
+    }
+    Ok(t)
 }
 
 /// The node of a view whose history was written anew.
@@ -96,9 +255,35 @@ impl Backward for Regenerated {
 
 /// The node of a write through a view, as what it was a view of sees it.
 struct CopySlices {
-    inner: Recorded,
+    inner: Box<dyn Backward>,
     base: Layout,
     view: Layout,
+}
+
+impl CopySlices {
+    /// The call, if it is one of a row.
+    fn recorded(&self) -> Option<&Recorded> {
+        let body: &dyn Any = &*self.inner;
+        body.downcast_ref()
+    }
+
+    /// The place of the view itself after the write, for what the call saved of its result.
+    fn own(&self, this: &Arc<Link>) -> Result<Arc<Link>> {
+        if !mode::grad_enabled() {
+            return Ok(this.clone());
+        }
+        let body = Regenerated {
+            base: self.base.clone(),
+            view: self.view.clone(),
+        };
+        let edge = Edge {
+            to: this.clone(),
+            nr: 0,
+        };
+        let meta = self.view.meta(edge.meta().device);
+        let node = Node::new(Box::new(body), smallvec![Some(edge)], smallvec![meta]);
+        Ok(Link::of_node(node))
+    }
 }
 
 impl Backward for CopySlices {
@@ -112,51 +297,28 @@ impl Backward for CopySlices {
             return Ok(std::iter::repeat_n(None, count).collect());
         };
         // The gradient of all, laid out as the tensor was, so that the part is a view of it.
-        let (b, v) = (&self.base, &self.view);
-        let whole = f::NewEmptyStrided::new(&grad, &b.shape[..], &b.strides[..]).call()?;
+        let base = &self.base;
+        let whole = f::NewEmptyStrided::new(&grad, &base.shape[..], &base.strides[..]).call()?;
         let whole = super::gather::written(&whole, &grad)?;
-        let part = f::AsStrided::new(&whole, &v.shape[..], &v.strides[..])
-            .storage_offset(v.offset - b.offset)
-            .call()?;
+        let part = seen(&whole, base, &self.view, 0)?;
         let given = f::clone(&part)?;
-        let mut made = self.inner.apply(this, smallvec![Some(given)])?;
+        let given = smallvec![Some(given)];
+        let mut made = match self.recorded() {
+            Some(call) => call.back(this, &self.own(this)?, given)?,
+            None => self.inner.apply(this, given)?,
+        };
         let first = match made.first_mut().and_then(Option::take) {
             Some(g) => g,
             None => f::zeros_like(&part)?,
         };
         super::gather::written(&part, &first)?;
         // What was written through the view has its gradient in the part of the whole.
-        made[0] = Some(whole);
+        made[0] = Some(current(&whole)?.into_owned());
         Ok(made)
     }
 
     fn release(&self) {
         self.inner.release();
-    }
-}
-
-/// Where the gradient goes of what a view was first made of.
-fn base_edge(view: &Tensor, head: Option<&Arc<Link>>) -> Option<Edge> {
-    if let Some(head) = head {
-        return Some(Edge {
-            to: head.clone(),
-            nr: 0,
-        });
-    }
-    let mut edge = view.edge()?;
-    loop {
-        let up = {
-            let node = edge.to.node()?;
-            let body: &dyn Any = node.body();
-            match body.downcast_ref::<Recorded>() {
-                Some(r) if r.is_view() => node.edges().first()?.clone()?,
-                _ => return Some(edge),
-            }
-        };
-        if up.to.node().is_none() {
-            return Some(up);
-        }
-        edge = up;
     }
 }
 
@@ -167,44 +329,71 @@ fn base_edge(view: &Tensor, head: Option<&Arc<Link>>) -> Option<Edge> {
 pub fn wrote(
     target: &Tensor,
     made: Tensor,
-    body: Recorded,
-    edges: smallvec::SmallVec<[Option<Edge>; 2]>,
-) -> Result<Tensor> {
-    let family = target.is_view().then(|| target.family()).flatten();
-    let Some((base, meta, head)) = family else {
-        if target.is_view() && mode::grad_enabled() {
+    body: Box<dyn Backward>,
+    edges: SmallVec<[Option<Edge>; 2]>,
+) -> Result<(Tensor, Arc<Link>)> {
+    let version = made.storage().version();
+    let (link, made) = if target.is_view() {
+        let Some(family) = target.family() else {
             bail!(
                 Runtime,
-                "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use \
-                 case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and \
-                 the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both \
-                 outside (if you want the inplace to be tracked)."
+                "{}() cannot keep the history of a write through a view whose base nobody noted",
+                body.name()
             );
-        }
-        let outs = smallvec![Meta::of(&made)];
-        let node = Node::new(Box::new(body), edges, outs).at_version(made.storage().version());
-        let link = Link::of_node(node);
-        super::anomaly::made(&link);
+        };
+        let node = through_view(target, &family, body, edges);
+        let link = Link::of_node(node.at_version(version));
+        let edge = Edge {
+            to: link.clone(),
+            nr: 0,
+        };
+        made.set_head(&link);
+        let made = regenerated(&made, &family, edge)?;
+        (link, made)
+    } else {
+        let node = Node::new(body, edges, smallvec![Meta::of(&made)]);
+        let link = Link::of_node(node.at_version(version));
         made.set_head(&link);
         // A gradient that is kept is that of the tensor as it is now.
         let rare = target.link().and_then(|l| l.rare());
         if rare.is_some_and(|r| r.forget_retained(target.output_nr())) {
             link.make_rare().retain(0);
         }
-        return Ok(made.tracked(link, 0));
+        let made = made.tracked(link.clone(), 0);
+        (link, made)
     };
-    let mut edges = edges;
+    super::anomaly::made(&link);
+    if saved::packing()
+        && let Some(body) = link.node().and_then(recorded)
+    {
+        body.save_results(&[&made])?;
+    }
+    Ok((made, link))
+}
+
+/// The node of a write through a view.
+fn through_view(
+    view: &Tensor,
+    family: &Family,
+    inner: Box<dyn Backward>,
+    mut edges: SmallVec<[Option<Edge>; 2]>,
+) -> Node {
     if let Some(first) = edges.first_mut() {
-        *first = base_edge(target, head.as_ref());
+        *first = family.edge();
     }
     let slices = CopySlices {
-        inner: body,
-        base: base.clone(),
-        view: Layout::of(target),
+        inner,
+        base: family.base.clone(),
+        view: Layout::of(view),
     };
-    let node = Node::new(Box::new(slices), edges, smallvec![meta]);
-    let link = Link::of_node(node.at_version(made.storage().version()));
-    super::anomaly::made(&link);
-    made.set_head(&link);
-    Ok(regenerated(&made, base, link))
+    Node::new(Box::new(slices), edges, smallvec![family.meta.clone()])
+}
+
+/// What a node recorded, if it is a call of a row, into a tensor or through a view of one.
+fn recorded(node: &Node) -> Option<&Recorded> {
+    let body: &dyn Any = node.body();
+    match body.downcast_ref::<CopySlices>() {
+        Some(slices) => slices.recorded(),
+        None => recorded::of(node),
+    }
 }

@@ -157,7 +157,7 @@ fn view(c: Call, rule: fn(&Args) -> Result<Views>) -> Result<Ret> {
             Views::List(plans) => Ret::List(
                 plans
                     .into_iter()
-                    .map(|p| base.viewed(&p))
+                    .map(|p| Ok(base.viewed(&p)?.one_of_several()))
                     .collect::<Result<_>>()?,
             ),
         }),
@@ -169,6 +169,7 @@ fn view(c: Call, rule: fn(&Args) -> Result<Views>) -> Result<Ret> {
                 Views::List(_) => bail!(Runtime, "{}_ has several results", c.args.name()),
             };
             base.bump();
+            made.lies_anew();
             Ok(Ret::Become(Box::new(made)))
         }
         Form::Out(outs) => {

@@ -40,19 +40,26 @@ pub fn check_target(target: &Tensor) -> Result<()> {
 /// # Errors
 /// PyTorch's texts.
 pub fn check_leaf(target: &Tensor) -> Result<()> {
-    if !mode::grad_enabled() {
-        return Ok(());
-    }
-    if target.requires_grad() && target.is_leaf() {
+    if target.is_inference() && !mode::inference() {
         bail!(
             Runtime,
-            "a leaf Variable that requires grad is being used in an in-place operation."
+            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal \
+             tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
         );
+    }
+    if !mode::records() {
+        return Ok(());
     }
     if target.is_view_of_leaf() {
         bail!(
             Runtime,
             "a view of a leaf Variable that requires grad is being used in an in-place operation."
+        );
+    }
+    if target.requires_grad() && target.is_leaf() {
+        bail!(
+            Runtime,
+            "a leaf Variable that requires grad is being used in an in-place operation."
         );
     }
     Ok(())

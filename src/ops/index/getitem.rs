@@ -60,7 +60,9 @@ fn slice(
     if step == 1 && start.unwrap_or(0) == 0 && stop.is_none_or(|s| s >= size) {
         return Ok(None);
     }
-    let slice = f::Slice::new(t).dim(dim as i64).start(start).end(stop);
+    // As PyTorch's nodes and modes see it: an end that is not given is as far away as it can be.
+    let end = stop.unwrap_or(i64::MAX);
+    let slice = f::Slice::new(t).dim(dim as i64).start(start).end(end);
     slice.step(step).call().map(Some)
 }
 

@@ -17,7 +17,7 @@ pub static OPS: &[OpDef] = &[
         body!(rule_rrelu, run_rrelu).random(None),
         "x where positive, else x times a random slope; and what each element is multiplied by.",
     ).samples("f32[3, 4], 0.1, 0.3")
-    .grad("RreluWithNoiseBackward0, in place RreluWithNoiseBackward1 | self: where(self.lt(0), grad * (result / self), grad)"),
+    .grad("RreluWithNoiseBackward0 in place RreluWithNoiseBackward1 | self: where(self.lt(0), grad * (result / self), grad)"),
     forward(
         "_nn.rrelu_mean",
         "(Tensor self, float slope)",
@@ -28,7 +28,7 @@ pub static OPS: &[OpDef] = &[
         },
         "rrelu with the mean of its slopes.",
     ).samples("f32[3, 4], 0.2")
-    .grad("RreluWithNoiseBackward0, in place RreluWithNoiseBackward1 | self: leaky_relu_backward(grad, self, slope, False)"),
+    .grad("RreluWithNoiseBackward0 in place RreluWithNoiseBackward1 | self: leaky_relu_backward(grad, self, slope, False)"),
     compose(
         "prelu",
         "(Tensor self, Tensor weight)",

@@ -119,7 +119,7 @@ pub static OPS: &[OpDef] = &[
         "Without one dimension, if its size is 1.",
     )
     .samples("f32[3, 4], -1")
-    .grad("SqueezeBackward1, in place SqueezeBackward4 | self: _grad.unsqueeze_to(grad, self.sizes, [dim])"),
+    .grad("SqueezeBackward1 in place SqueezeBackward4 | self: _grad.unsqueeze_to(grad, self.sizes, [dim])"),
     view(
         "squeeze#dims",
         "(Tensor self, int[] dim)",
@@ -128,7 +128,7 @@ pub static OPS: &[OpDef] = &[
         "Without these dimensions of size 1.",
     )
     .samples("f32[3, 4], (1,)")
-    .grad("SqueezeBackward2, in place SqueezeBackward5 | self: _grad.unsqueeze_to(grad, self.sizes, dim)"),
+    .grad("SqueezeBackward2 in place SqueezeBackward5 | self: _grad.unsqueeze_to(grad, self.sizes, dim)"),
     view(
         "unsqueeze",
         "(Tensor self, int dim)",

@@ -9,8 +9,9 @@ from torchlike.nn import functional as F
 from torchlike.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from torchlike.nn.modules.module import Module
 from torchlike.nn.utils import parametrize
+from torchlike.nn.utils._orthogonal import orthogonal
 
-__all__ = ["spectral_norm", "weight_norm"]
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 class _WeightNorm(Module):

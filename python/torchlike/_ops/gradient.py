@@ -1,0 +1,106 @@
+"""Gradients of operators of Python: their formulas, as nodes of the graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchlike import _C
+from torchlike._ops import modes
+from torchlike.utils._pytree import tree_flatten, tree_unflatten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchlike._ops import OpOverload
+
+
+class Formula:
+    """What the user registered, and the function that is made of it."""
+
+    def __init__(self, backward: Any, setup_context: Any) -> None:
+        self.backward = backward
+        self.setup_context = setup_context
+
+
+def wanted(overload: OpOverload, values: dict[str, Any]) -> bool:
+    """Whether a call is a node of its own."""
+    if overload.definition is None and "Autograd" not in overload.kernels:
+        return False
+    if overload._schema.is_mutable or not _C.is_grad_enabled():
+        return False
+    return any(t.requires_grad for t in modes.tensors(values.values()))
+
+
+def run(
+    overload: OpOverload,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    call: Callable[..., Any],
+) -> Any:
+    """The result of ``call(*args, **kwargs)``, whose gradient the formula says."""
+    leaves, spec = tree_flatten((args, kwargs))
+    listed: list[bool] = []
+
+    def compute(*flat: Any) -> Any:
+        given, named = tree_unflatten(flat, spec)
+        result = call(*given, **named)
+        listed.append(isinstance(result, list))
+        return tuple(result) if isinstance(result, list) else result
+
+    made = _function(overload).apply((compute, spec), *leaves)
+    return list(made) if listed[0] else made
+
+
+def _function(overload: OpOverload) -> Any:
+    found = overload.__dict__.get("_function")
+    if found is None:
+        found = overload.__dict__["_function"] = _made(overload)
+    return found
+
+
+def _made(overload: OpOverload) -> Any:
+    """The function of an operator; its formula is looked up when it is needed."""
+    from torchlike.autograd.function import Function
+
+    def formula() -> Formula | None:
+        found = overload.kernels.get("Autograd")
+        return found if isinstance(found, Formula) else None
+
+    def forward(ctx: Any, how: Any, *flat: Any) -> Any:
+        compute, spec = how
+        result = compute(*flat)
+        ctx._spec = spec
+        registered = formula()
+        if registered is None or registered.setup_context is None:
+            return result
+        args, kwargs = tree_unflatten(flat, spec)
+        if kwargs:
+            registered.setup_context(
+                ctx=ctx, inputs=args, keyword_only_inputs=kwargs, output=result
+            )
+        else:
+            registered.setup_context(ctx=ctx, inputs=args, output=result)
+        return result
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        registered = formula()
+        if registered is None or registered.backward is None:
+            raise RuntimeError(
+                f"Trying to backward through {overload} but no autograd formula was registered. "
+                "Please use register_autograd to add one."
+            )
+        flat_needs = ctx.needs_input_grad
+        ctx.needs_input_grad = tree_unflatten(flat_needs[1:], ctx._spec)[0]
+        try:
+            made = registered.backward(ctx, *grads)
+        finally:
+            ctx.needs_input_grad = flat_needs
+        made = made if isinstance(made, tuple) else (made,)
+        found = tree_flatten(made)[0]
+        named = len(flat_needs) - 1 - len(found)
+        return (None, *found, *((None,) * max(named, 0)))
+
+    name = "GeneratedBackwardFor_" + str(overload).replace(".", "_")
+    body = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    maker: Any = type(Function)
+    return maker(name, (Function,), body)

@@ -1,0 +1,166 @@
+//! What a node of a call keeps, as those see it who look at the graph, and the hooks that they put on it.
+
+use super::eval::Val;
+use super::recorded::{At, Held, Recorded, result_of};
+use super::rule::{Asked, Of, Slot};
+use super::saved::{From, Packer, Saved};
+use crate::ops::core::schema::Kind;
+use crate::tensor::{Link, link::lock};
+use crate::{DType, Result, Scalar, Tensor, bail};
+use std::sync::Arc;
+
+/// That what a hook is for was freed.
+pub const HOOK_FREED: &str = "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the graph \
+    are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a \
+    second time or if you need to access saved variables after calling backward.";
+
+/// What is saved under a name.
+pub enum Raw {
+    /// A tensor, or none in its place.
+    One,
+    /// So many of them.
+    Several(usize),
+}
+
+impl Recorded {
+    /// What was saved under a name: for whoever looks at the graph.
+    ///
+    /// # Errors
+    /// If it is gone, or was changed.
+    pub fn saved(&self, this: &Arc<Link>, name: &str) -> Result<Option<Val>> {
+        let Some(i) = self.slot(name) else {
+            return Ok(None);
+        };
+        let held = lock(&self.state)[i].clone();
+        if let Held::Number(n) = held {
+            return Ok(Some(Val::Tensor(tensor_of(n)?)));
+        }
+        let at = At {
+            this,
+            own: this,
+            name: &self.name,
+            whole: true,
+        };
+        held.unpack(&at).map(Some)
+    }
+
+    /// What kind of tensors are saved under a name.
+    #[must_use]
+    pub fn raw(&self, name: &str) -> Option<Raw> {
+        let i = self.slot(name)?;
+        let param = match self.rule.slots[i] {
+            Slot { asked: Some(_), .. } => return None,
+            Slot {
+                of: Of::Result(_), ..
+            } => return Some(Raw::One),
+            Slot {
+                of: Of::Input(p), ..
+            } => &self.op.schema.params[p],
+        };
+        let kept = &lock(&self.state)[i];
+        match (kept, param.kind) {
+            (Held::Tensors(list), _) => Some(Raw::Several(list.len())),
+            (Held::Tensor(_) | Held::Number(_) | Held::Gone, _) => Some(Raw::One),
+            (_, Kind::Tensor) => Some(Raw::One),
+            (Held::Val(Val::None), Kind::Operand) => Some(Raw::One),
+            _ => None,
+        }
+    }
+
+    /// From now on a packer keeps what is saved under a name.
+    ///
+    /// # Errors
+    /// PyTorch's texts if nothing is saved, or a packer keeps it already; and what the packer reports.
+    pub fn hook(&self, name: &str, k: Option<usize>, packer: &dyn Packer) -> Result<()> {
+        let Some(i) = self.slot(name) else {
+            bail!(Runtime, "nothing is saved as {name}");
+        };
+        let mut held = lock(&self.state)[i].clone();
+        if let Held::Gone = held {
+            bail!(Runtime, "{HOOK_FREED}");
+        }
+        if let Held::Number(n) = held {
+            let saved = Saved::new(&tensor_of(n)?, From::Nowhere)?;
+            let packed = saved.hooked(packer)?;
+            lock(&self.state)[i] = Held::Tensor(packed);
+            return Ok(());
+        }
+        let Some(saved) = held.saved(k) else {
+            bail!(
+                Runtime,
+                "Calling register_hooks on a saved tensor with value None is forbidden"
+            );
+        };
+        // The packer runs while nothing is locked.
+        let packed = saved.hooked(packer)?;
+        if let Some(place) = lock(&self.state)[i].saved(k) {
+            *place = packed;
+        }
+        Ok(())
+    }
+
+    /// Saves the results that packers keep, which have their history by now.
+    ///
+    /// # Errors
+    /// What the packers report.
+    pub fn save_results(&self, results: &[&Tensor]) -> Result<()> {
+        for &i in &self.rule.order {
+            let Slot {
+                of: Of::Result(k),
+                asked: None,
+                ..
+            } = self.rule.slots[i]
+            else {
+                continue;
+            };
+            let waits = matches!(lock(&self.state)[i], Held::Gone);
+            let Some(t) = results.get(k).filter(|_| waits) else {
+                continue;
+            };
+            let saved = Saved::new(t, result_of(&self.results, k))?;
+            lock(&self.state)[i] = Held::Tensor(saved);
+        }
+        Ok(())
+    }
+
+    /// The slot that has a name.
+    fn slot(&self, name: &str) -> Option<usize> {
+        let (i, _) = self.shown().zip(self.names()).find(|(_, n)| n == name)?.0;
+        Some(i)
+    }
+
+    /// The slots that PyTorch's nodes show as well.
+    fn shown(&self) -> impl Iterator<Item = (usize, &'static Slot)> + '_ {
+        let hidden = [Some(Asked::Given), Some(Asked::DType), Some(Asked::Device)];
+        let slots = self.rule.slots.iter().enumerate();
+        slots.filter(move |(_, s)| s.used() && !hidden.contains(&s.asked))
+    }
+
+    /// The names of what was saved.
+    pub fn names(&self) -> impl Iterator<Item = String> + '_ {
+        self.shown().map(|(_, s)| {
+            let name = match s.of {
+                Of::Input(i) => self.op.schema.params[i].name.to_owned(),
+                Of::Result(0) if self.op.schema.returns == crate::ops::schema::Returns::One => {
+                    "result".to_owned()
+                }
+                Of::Result(k) => format!("result{k}"),
+            };
+            match s.asked {
+                Some(asked) => format!("{name}_{}", asked.word()),
+                None => name,
+            }
+        })
+    }
+}
+
+/// The tensor that a number stands for.
+fn tensor_of(n: Scalar) -> Result<Tensor> {
+    let dtype = match n {
+        Scalar::Bool(_) => DType::Bool,
+        Scalar::Int(_) | Scalar::UInt(_) => DType::I64,
+        Scalar::Float(_) => DType::F64,
+        Scalar::Complex(_) => DType::C128,
+    };
+    Tensor::scalar(n, dtype)
+}
