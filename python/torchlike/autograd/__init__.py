@@ -168,21 +168,16 @@ def _batched(
             raise RuntimeError("is_grads_batched=True needs a batch of gradients for every output")
         if grad.shape[1:] != output.shape:
             raise RuntimeError(_MISMATCH.format(i, grad.shape[2:], output.shape))
-    count = grads[0].shape[0]
-    rows = [
-        _C._run_backward(
-            outputs,
-            _make_grads(outputs, tuple(g[k] for g in grads)),
-            keep or k + 1 < count,
-            create,
-            wanted,
-            bool(allow),
-            False,
+    size = grads[0].shape[0]
+    level = _C._batch_enter(size, "error")
+    try:
+        examples = tuple(_C._batch_hide(g, 0, level) for g in grads)
+        made = _C._run_backward(
+            outputs, _make_grads(outputs, examples), keep, create, wanted, bool(allow), False
         )
-        for k in range(count)
-    ]
-    columns = zip(*rows, strict=True)
-    return tuple(None if c[0] is None else torch.stack(c) for c in columns)
+        return tuple(None if g is None else _C._batch_show(g, 0, level, size) for g in made)
+    finally:
+        _C._batch_exit(level)
 
 
 _MISMATCH = (

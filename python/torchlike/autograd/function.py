@@ -22,6 +22,7 @@ class FunctionCtx:
 
     _to_save: tuple[Any, ...] = ()
     _saved: Any = None
+    _for_forward: tuple[Any, ...] | None = None
     _dirty: tuple[Any, ...] = ()
     _constant: tuple[Any, ...] = ()
     _materialize: bool = True
@@ -84,6 +85,8 @@ class BackwardCFunction(Node, FunctionCtx):
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What was saved for backward."""
+        if self._for_forward is not None:
+            return self._for_forward
         if self._freed and self._to_save:
             raise RuntimeError(_C._freed_text())
         if self._saved is None:
@@ -220,6 +223,9 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         with _quiet(args):
             tracked = ctx._begin(args)
             before = _C._set_grad_enabled(False)
+        levels = _C._dual_levels()
+        if levels:
+            _C._set_fwd_grad_enabled(False)
         try:
             if apart:
                 output = cls.forward(*args)
@@ -229,8 +235,15 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         finally:
             with _quiet(args):
                 _C._set_grad_enabled(before)
+            if levels:
+                _C._set_fwd_grad_enabled(True)
         with _quiet(args):
-            return _wrapped(ctx, args, output, tracked)
+            made = _wrapped(ctx, args, output, tracked)
+        if levels:
+            from torchlike.autograd._forward_function import with_tangents
+
+            return with_tangents(cls, ctx, args, made, levels)
+        return made
 
 
 def _quiet(args: tuple[Any, ...]) -> Any:

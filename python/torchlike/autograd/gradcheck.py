@@ -109,8 +109,12 @@ def gradcheck(
     ``fast_mode`` makes the whole check as well, ``check_grad_dtypes`` is always checked, and ``masked`` is about
     layouts that do not exist here.
 
+    Args:
+        check_forward_ad: tangents of forward mode are compared as well.
+        check_batched_grad: gradients for a batch of cotangents at once are compared with one after the other.
+        check_batched_forward_grad: the same of tangents.
+
     Raises:
-        NotImplementedError: for checks of forward-mode and of batched gradients.
         GradcheckError: with both matrices, if they differ by more than ``atol + rtol * |expected|``.
         ValueError: if no input requires gradients.
     """
@@ -118,16 +122,23 @@ def gradcheck(
         raise AssertionError(
             "Expected at least one of check_forward_ad or check_backward_ad to be True"
         )
-    _refuse(
-        "gradcheck",
-        check_forward_ad=check_forward_ad,
-        check_batched_grad=check_batched_grad,
-        check_batched_forward_grad=check_batched_forward_grad,
-    )
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError(
+            "Setting check_batched_grad=True requires check_backward_ad to be True"
+        )
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError(
+            "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
+        )
+    items = _tuple(inputs)
     try:
-        _check(func, inputs, eps, atol, rtol, nondet_tol)
-        if check_undefined_grad:
-            _check_undefined(func, _tuple(inputs))
+        if check_backward_ad:
+            _check(func, inputs, eps, atol, rtol, nondet_tol)
+        if check_forward_ad:
+            _check_forward(func, items, eps, atol, rtol)
+        _check_batches(func, items, check_batched_grad, check_batched_forward_grad)
+        if check_backward_ad and check_undefined_grad:
+            _check_undefined(func, items)
     except GradcheckError:
         if raise_exception:
             raise
@@ -135,11 +146,43 @@ def gradcheck(
     return True
 
 
-def _refuse(where: str, **asked: bool) -> None:
-    """Refuses checks of gradients of kinds that are missing."""
-    for name, wanted in asked.items():
-        if wanted:
-            raise NotImplementedError(f"autograd.{where}(): {name} is not supported")
+def _check_forward(
+    func: Callable[..., Any], items: Sequence[Any], eps: float, atol: float, rtol: float
+) -> None:
+    """Compares tangents with differences of values."""
+    from torchlike.autograd._more_checks import forward_rows
+
+    wanted = [x for x in items if _differentiable(x)]
+    for j, x in enumerate(wanted):
+        numerical = _numerical(func, items, x, eps)
+        analytical = forward_rows(func, items, x, _outputs, _parts)
+        for i, (a, n) in enumerate(zip(analytical, numerical, strict=True)):
+            if not torch.allclose(a, n.to(a.dtype), rtol=rtol, atol=atol, equal_nan=True):
+                raise GradcheckError(
+                    f"Jacobian computed with forward mode mismatch for output {i} with respect to input {j},\n"
+                    f"numerical:{n}\nanalytical:{a}\n"
+                )
+
+
+def _check_batches(
+    func: Callable[..., Any], items: Sequence[Any], gradients: bool, tangents: bool
+) -> None:
+    """Compares what whole batches give with one example after the other."""
+    if not (gradients or tangents):
+        return
+    from torchlike.autograd import _more_checks
+
+    wanted = [x for x in items if _differentiable(x)]
+    if gradients and _more_checks.batched_gradients_differ(_outputs(func(*items)), wanted):
+        raise GradcheckError(
+            "While computing batched gradients, got a result that is not that of one gradient after the other. "
+            "gradcheck or gradgradcheck failed while testing batched gradient computation."
+        )
+    if tangents and _more_checks.batched_tangents_differ(func, items, wanted, _outputs):
+        raise GradcheckError(
+            "While computing batched gradients, got a result that is not that of one tangent after the other. "
+            "gradcheck or gradgradcheck failed while testing batched forward gradient computation."
+        )
 
 
 class _Undefined(Function):
@@ -273,11 +316,6 @@ def gradgradcheck(
         raise AssertionError(
             "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True"
         )
-    _refuse(
-        "gradgradcheck",
-        check_batched_grad=check_batched_grad,
-        check_fwd_over_rev=check_fwd_over_rev,
-    )
     items = _tuple(inputs)
     outputs = _outputs(func(*items))
     if grad_outputs is None:
@@ -303,6 +341,9 @@ def gradgradcheck(
         raise_exception=raise_exception,
         nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad,
+        check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
     )
 
 

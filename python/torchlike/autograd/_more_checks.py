@@ -1,0 +1,86 @@
+"""What `gradcheck` compares beside gradients: tangents, and gradients and tangents of whole batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike._C import Tensor
+from torchlike.autograd import forward_ad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Outputs = Callable[[Any], tuple[Tensor, ...]]
+
+
+def _duals(items: Sequence[Any], x: Tensor, tangent: Tensor) -> list[Any]:
+    return [forward_ad.make_dual(a, tangent) if a is x else a for a in items]
+
+
+def _tangents(
+    func: Callable[..., Any], items: Sequence[Any], x: Tensor, tangent: Tensor, outputs: Outputs
+) -> list[Tensor]:
+    """The tangents of the outputs, for one of an input; zeros for those that have none."""
+    made = [forward_ad.unpack_dual(o) for o in outputs(func(*_duals(items, x, tangent)))]
+    return [torch.zeros_like(u.primal) if u.tangent is None else u.tangent for u in made]
+
+
+def forward_rows(
+    func: Callable[..., Any],
+    items: Sequence[Any],
+    x: Tensor,
+    outputs: Outputs,
+    parts: Callable[[Tensor], Tensor],
+) -> list[Tensor]:
+    """For each output its tangents by each number of one input: [numbers of x, of the output]."""
+    units = [1.0, 1.0j] if x.is_complex() else [1.0]
+    rows = []
+    with forward_ad.dual_level():
+        for place in range(x.numel()):
+            for unit in units:
+                v = torch.zeros(x.shape, dtype=x.dtype, device=x.device)
+                v.view(-1)[place] = unit
+                rows.append([parts(t) for t in _tangents(func, items, x, v, outputs)])
+    count = len(rows[0]) if rows else 0
+    return [torch.stack([r[i] for r in rows]) for i in range(count)]
+
+
+def _batches(t: Tensor) -> Tensor:
+    return torch.stack([torch.randn_like(t.detach()) for _ in range(2)])
+
+
+def batched_gradients_differ(made: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
+    """Whether gradients for a batch of cotangents at once are others than those for one after the other."""
+    for o in made:
+        along = _batches(o)
+        options = {"retain_graph": True, "allow_unused": True}
+        at_once = torch.autograd.grad([o], wanted, [along], is_grads_batched=True, **options)
+        each = [torch.autograd.grad([o], wanted, [v], **options) for v in along]
+        for k, got in enumerate(at_once):
+            want = [g[k] for g in each]
+            if got is None:
+                if any(w is not None for w in want):
+                    return True
+            elif not torch.allclose(got, torch.stack(want), equal_nan=True):
+                return True
+    return False
+
+
+def batched_tangents_differ(
+    func: Callable[..., Any], items: Sequence[Any], wanted: Sequence[Tensor], outputs: Outputs
+) -> bool:
+    """Whether tangents for a batch at once are others than those for one after the other."""
+    with forward_ad.dual_level():
+        for x in wanted:
+            along = _batches(x)
+
+            def push(v: Tensor, x: Tensor = x) -> tuple[Tensor, ...]:
+                return tuple(_tangents(func, items, x, v, outputs))
+
+            at_once = torch.func.vmap(push)(along)
+            each = [push(v) for v in along]
+            for k, got in enumerate(at_once):
+                if not torch.allclose(got, torch.stack([e[k] for e in each]), equal_nan=True):
+                    return True
+    return False
