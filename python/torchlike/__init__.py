@@ -74,6 +74,7 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     storage,
     version,
 )
+from torchlike._foreach import *  # noqa: E402
 from torchlike._functions import *  # noqa: E402
 from torchlike._guards import *  # noqa: E402
 from torchlike._legacy import *  # noqa: E402

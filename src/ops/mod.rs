@@ -13,6 +13,7 @@ pub(crate) mod index;
 pub(crate) mod linalg;
 mod methods;
 pub(crate) mod nn;
+pub(crate) mod optim;
 pub(crate) mod pointwise;
 pub(crate) mod random;
 pub(crate) mod reduce;
@@ -110,6 +111,8 @@ pub mod f {
     pub use super::nn::recurrent::calls::*;
     pub use super::nn::resize::calls::*;
     pub use super::nn::unpool::calls::*;
+    pub use super::optim::fused::calls::*;
+    pub use super::optim::rows::calls::*;
     pub use super::pointwise::binary::calls::*;
     pub use super::pointwise::bounds::calls::*;
     pub use super::pointwise::compare::calls::*;
@@ -239,6 +242,8 @@ static FAMILIES: &[&[OpDef]] = &[
     grad::loss::OPS,
     grad::norm::OPS,
     grad::softmax::OPS,
+    optim::fused::OPS,
+    optim::rows::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.

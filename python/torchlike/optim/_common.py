@@ -6,9 +6,11 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike import _optim as rows
+from torchlike._ops import modes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 Tensor = torch.Tensor
 Tensors = list[Any]
@@ -228,6 +230,77 @@ def decayed(grad: Any, p: Any, weight_decay: Any) -> Any:
     if isinstance(weight_decay, Tensor) and weight_decay.requires_grad:
         return grad.addcmul(p.clone(), weight_decay)
     return grad.add(p, alpha=weight_decay) if weight_decay != 0 else grad
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def plain(tensors: Tensors, numbers: Iterable[Any] = ()) -> bool:
+    """Whether a kernel can take these tensors, and nobody wants to see or differentiate its operations."""
+    if not tensors or modes.stack() or torch.overrides._len_torch_function_stack():
+        return False
+    if any(type(t) not in _PLAIN for t in tensors):
+        return False
+    if not (all(t.is_cpu for t in tensors) or all(t.is_meta for t in tensors)):
+        return False
+    return not any(isinstance(n, Tensor) and n.requires_grad for n in numbers)
+
+
+def count_up(steps: Tensors) -> None:
+    """Add one to each count."""
+    if plain(steps):
+        rows.count_up(steps)
+    else:
+        for t in steps:
+            t += 1
+
+
+# One call for all parameters
+
+
+def in_one_call(
+    row: Callable[..., None],
+    lists: tuple[Tensors, ...],
+    counts: tuple[Tensors, ...],
+    numbers: dict[str, Any],
+    apart: bool = False,
+) -> bool:
+    """Make a step of all parameters by one call of a row, if that can be.
+
+    Args:
+        row: takes the lists, then the counts, then the numbers.
+        lists: the parameters, and what is of their shapes; some may be empty.
+        counts: lists of single numbers.
+        numbers: the options by name; those that are tensors are read.
+        apart: somebody differentiates or captures the step.
+    """
+    if apart or not plain(lists[0], numbers.values()):
+        return False
+    dtypes = [p.dtype for p in lists[0]]
+    if any(tensors and [t.dtype for t in tensors] != dtypes for tensors in lists[1:]):
+        return False
+    if any(dtype.is_complex for dtype in dtypes):
+        lists = tuple(tensors[:] for tensors in lists)
+        _view_as_real(*(tensors for tensors in lists if tensors))
+    row(*lists, *counts, **{name: _get_value(value) for name, value in numbers.items()})
+    return True
+
+
+def fused_call(
+    row: Callable[..., None],
+    lists: tuple[Tensors, ...],
+    steps: Tensors | None,
+    numbers: dict[str, Any],
+    scaling: dict[str, Any],
+) -> None:
+    """A step by a fused row. ``steps`` are counted up, but for those that a scaler skips."""
+    if not lists[0]:
+        return
+    if steps is not None:
+        count_up(steps)
+    row(*lists, *([] if steps is None else [steps]), **numbers, **scaling)
+    if steps is not None and scaling["found_inf"] is not None:
+        torch._foreach_sub_(steps, scaling["found_inf"])
 
 
 # Options of a step

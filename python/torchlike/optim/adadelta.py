@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensors
 from torchlike.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
@@ -94,10 +95,14 @@ def adadelta(
     common.check_foreach(foreach, differentiable)
     if capturable:
         common.check_capturable(params, state_steps, xla=False)
+    common.count_up(state_steps)
+    whole = (params, grads, square_avgs, acc_deltas)
+    numbers = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+    if common.in_one_call(rows.adadelta, whole, (), numbers, capturable or differentiable):
+        return
     lr = common._to_scalar(lr)
-    lists = (params, grads, square_avgs, acc_deltas, state_steps)
-    for p, grad, square, deltas, count in common.each(*lists, maximize=maximize):
-        count += 1
+    lists = (params, grads, square_avgs, acc_deltas)
+    for p, grad, square, deltas in common.each(*lists, maximize=maximize):
         grad = common.decayed(grad, p, weight_decay)
         square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
         delta = deltas.add(eps).sqrt_()

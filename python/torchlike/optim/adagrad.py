@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
+from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensors
 from torchlike.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
@@ -127,10 +128,24 @@ def adagrad(
     common.check_unscaled(fused, grad_scale, found_inf)
     if fused and (has_sparse_grad or has_complex):
         raise RuntimeError("`fused` does not support sparse grad or complex param")
+    whole = (params, grads, state_sums)
+    numbers = {
+        "lr": lr,
+        "lr_decay": lr_decay,
+        "weight_decay": weight_decay,
+        "eps": eps,
+        "maximize": maximize,
+    }
+    if fused:
+        scaling = {"grad_scale": grad_scale, "found_inf": found_inf}
+        return common.fused_call(torch._fused_adagrad_, whole, state_steps, numbers, scaling)
+    common.count_up(state_steps)
+    apart = differentiable or has_sparse_grad
+    if common.in_one_call(rows.adagrad, whole, (state_steps,), numbers, apart):
+        return
     lr = common._to_scalar(lr)
     lists = (params, grads, state_sums, state_steps)
     for p, grad, total, count in common.each(*lists, maximize=maximize):
-        count += 1
         rate = lr / (1 + (common._get_value(count) - 1) * lr_decay)
         if grad.is_sparse:
             if weight_decay != 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
+from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensor, Tensors
 from torchlike.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
@@ -162,11 +163,29 @@ def adam(
     common.check_unscaled(fused, grad_scale, found_inf)
     if capturable:
         common.check_capturable(params, state_steps, xla=not foreach)
+    whole = (params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs)
+    numbers = {
+        "lr": lr,
+        "beta1": beta1,
+        "beta2": beta2,
+        "weight_decay": weight_decay,
+        "eps": eps,
+        "amsgrad": amsgrad,
+        "maximize": maximize,
+    }
+    if fused:
+        row = torch._fused_adamw_ if decoupled_weight_decay else torch._fused_adam_
+        scaling = {"grad_scale": grad_scale, "found_inf": found_inf}
+        return common.fused_call(row, whole, state_steps, numbers, scaling)
+    common.count_up(state_steps)
+    numbers["decoupled_weight_decay"] = decoupled_weight_decay
+    apart = capturable or differentiable
+    if common.in_one_call(rows.adam, whole, (state_steps,), numbers, apart):
+        return
     lr, beta1, beta2 = map(common._to_scalar, (lr, beta1, beta2))
     largest = max_exp_avg_sqs if amsgrad else [None] * len(params)
     lists = (params, grads, exp_avgs, exp_avg_sqs, largest, state_steps)
     for p, grad, mean, square, top, count in common.each(*lists, maximize=maximize):
-        count += 1
         if decoupled_weight_decay and weight_decay != 0:
             p.mul_(1 - lr * weight_decay)
         else:

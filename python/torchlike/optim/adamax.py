@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
+from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensors
 from torchlike.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
@@ -88,13 +89,28 @@ def adamax(
     common.check_foreach(foreach, differentiable)
     if capturable:
         common.check_capturable(params, state_steps, xla=not foreach)
+    common.count_up(state_steps)
+    whole = (params, grads, exp_avgs, exp_infs)
+    numbers = {
+        "lr": lr,
+        "beta1": beta1,
+        "beta2": beta2,
+        "eps": eps,
+        "weight_decay": weight_decay,
+        "maximize": maximize,
+    }
+    if common.in_one_call(
+        rows.adamax, whole, (state_steps,), numbers, capturable or differentiable
+    ):
+        return
     lr = common._to_scalar(lr)
     lists = (params, grads, exp_avgs, exp_infs, state_steps)
     for p, grad, mean, largest, count in common.each(*lists, maximize=maximize):
-        count += 1
         grad = common.decayed(grad, p, weight_decay)
         mean.lerp_(grad, 1 - beta1)
-        largest.copy_(torch.maximum(largest.mul_(beta2), grad.abs().add_(eps)))
+        faded = largest.mul_(beta2)
+        faded = faded.clone() if differentiable else faded
+        largest.copy_(torch.maximum(faded, grad.abs().add_(eps)))
         if capturable:
             p.addcdiv_(mean, largest * (beta1**count - 1).div_(lr))
         else:

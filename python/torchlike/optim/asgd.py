@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
+from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensors
 from torchlike.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
@@ -50,15 +51,12 @@ class ASGD(Optimizer):
     @staticmethod
     def _count(p: Any, group: dict[str, Any], value: float = 0.0) -> Any:
         """Numbers of the state are always beside their parameter."""
-        return torch.full((), value, dtype=common._get_scalar_dtype(), device=p.device)
+        return p.detach().new_full((), value, dtype=common._get_scalar_dtype())
 
     def _start(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        rate = torch.as_tensor(
-            common._to_scalar(group["lr"]), device=p.device, dtype=common._get_scalar_dtype()
-        )
         return {
             "step": self._count(p, group),
-            "eta": rate.clone().detach(),
+            "eta": self._count(p, group, common._get_value(group["lr"])),
             "mu": self._count(p, group, 1.0),
             "ax": common.zeros(p),
         }
@@ -110,10 +108,23 @@ def asgd(
     if capturable:
         names = "params, mus, etas, and state_steps"
         common.check_capturable(params, mus, etas, state_steps, names=names, xla=not foreach)
+    common.count_up(state_steps)
+    whole = (params, grads, axs)
+    numbers = {
+        "lr": lr,
+        "lambd": lambd,
+        "alpha": alpha,
+        "t0": t0,
+        "weight_decay": weight_decay,
+        "maximize": maximize,
+    }
+    if common.in_one_call(
+        rows.asgd, whole, (mus, etas, state_steps), numbers, capturable or differentiable
+    ):
+        return
     lr = common._to_scalar(lr)
     lists = (params, grads, axs, mus, etas, state_steps)
     for p, grad, average, mu, eta, count in common.each(*lists, maximize=maximize):
-        count += 1
         grad = common.decayed(grad, p, weight_decay)
         if capturable:
             p.mul_(1 - lambd * eta)

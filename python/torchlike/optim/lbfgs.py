@@ -57,7 +57,7 @@ class LBFGS(Optimizer):
         flat = []
         for p in self._params:
             if p.grad is None:
-                grad = torch.zeros(p.numel(), dtype=p.dtype, device=p.device)
+                grad = p.detach().new_zeros(p.numel())
             else:
                 grad = (p.grad.to_dense() if p.grad.is_sparse else p.grad).reshape(-1)
             flat.append(torch.view_as_real(grad).reshape(-1) if grad.is_complex() else grad)

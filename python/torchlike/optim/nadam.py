@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensors
 from torchlike.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
@@ -89,6 +90,18 @@ _OPTIONS = (
 )
 
 
+def _multiply_up(
+    products: Tensors, steps: Tensors, beta1: float, momentum_decay: float, capturable: bool
+) -> None:
+    """Multiply the products by the momenta of these steps."""
+    if common.plain(products):
+        rows.multiply_up(products, steps, beta1=beta1, momentum_decay=momentum_decay)
+        return
+    for product, count in zip(products, steps, strict=True):
+        step = count if capturable else common._get_value(count)
+        product *= beta1 * (1.0 - 0.5 * 0.96 ** (step * momentum_decay))
+
+
 def nadam(
     params: Tensors,
     grads: Tensors,
@@ -117,10 +130,26 @@ def nadam(
     if capturable:
         names = f"params, mu_products{',' if foreach else ''} and state_steps"
         common.check_capturable(params, mu_products, state_steps, names=names, xla=not foreach)
+    common.count_up(state_steps)
+    _multiply_up(mu_products, state_steps, beta1, momentum_decay, capturable)
+    whole = (params, grads, exp_avgs, exp_avg_sqs)
+    numbers = {
+        "lr": lr,
+        "beta1": beta1,
+        "beta2": beta2,
+        "eps": eps,
+        "weight_decay": weight_decay,
+        "momentum_decay": momentum_decay,
+        "decoupled_weight_decay": decoupled_weight_decay,
+        "maximize": maximize,
+    }
+    if common.in_one_call(
+        rows.nadam, whole, (mu_products, state_steps), numbers, capturable or differentiable
+    ):
+        return
     lr = common._to_scalar(lr)
     lists = (params, grads, exp_avgs, exp_avg_sqs, mu_products, state_steps)
     for p, grad, mean, square, product, count in common.each(*lists, maximize=maximize):
-        count += 1
         step = count if capturable else common._get_value(count)
         if decoupled_weight_decay and weight_decay != 0:
             p.mul_(1 - lr * weight_decay)
@@ -128,7 +157,6 @@ def nadam(
             grad = common.decayed(grad, p, weight_decay)
         mu = beta1 * (1.0 - 0.5 * 0.96 ** (step * momentum_decay))
         mu_next = beta1 * (1.0 - 0.5 * 0.96 ** ((step + 1) * momentum_decay))
-        product *= mu
         mean.lerp_(grad, 1 - beta1)
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         root = square.div(1 - beta2**step).sqrt()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
+from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensors
 from torchlike.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
@@ -106,10 +107,22 @@ def radam(
     common.check_foreach(foreach, differentiable)
     if capturable:
         common.check_capturable(params, state_steps, xla=not foreach)
+    common.count_up(state_steps)
+    whole = (params, grads, exp_avgs, exp_avg_sqs)
+    numbers = {
+        "lr": lr,
+        "beta1": beta1,
+        "beta2": beta2,
+        "eps": eps,
+        "weight_decay": weight_decay,
+        "decoupled_weight_decay": decoupled_weight_decay,
+        "maximize": maximize,
+    }
+    if common.in_one_call(rows.radam, whole, (state_steps,), numbers, capturable or differentiable):
+        return
     lr = common._to_scalar(lr)
     lists = (params, grads, exp_avgs, exp_avg_sqs, state_steps)
     for p, grad, mean, square, count in common.each(*lists, maximize=maximize):
-        count += 1
         step = count if capturable else common._get_value(count)
         if decoupled_weight_decay and weight_decay != 0:
             p.mul_(1 - lr * weight_decay)

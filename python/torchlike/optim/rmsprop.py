@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensors
 from torchlike.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
@@ -125,13 +126,25 @@ def rmsprop(
     common.check_foreach(foreach, differentiable)
     if capturable:
         common.check_capturable(params, state_steps, xla=not foreach)
+    common.count_up(state_steps)
+    whole = (params, grads, square_avgs, grad_avgs, momentum_buffer_list)
+    numbers = {
+        "lr": lr,
+        "alpha": alpha,
+        "eps": eps,
+        "weight_decay": weight_decay,
+        "momentum": momentum,
+        "centered": centered,
+        "maximize": maximize,
+    }
+    if common.in_one_call(rows.rmsprop, whole, (), numbers, capturable or differentiable):
+        return
     lr = common._to_scalar(lr)
     none = [None] * len(params)
     averages = grad_avgs if centered else none
     momenta = momentum_buffer_list if momentum > 0 else none
-    lists = (params, grads, square_avgs, averages, momenta, state_steps)
-    for p, grad, square, average, buffer, count in common.each(*lists, maximize=maximize):
-        count += 1
+    lists = (params, grads, square_avgs, averages, momenta)
+    for p, grad, square, average, buffer in common.each(*lists, maximize=maximize):
         grad = common.decayed(grad, p, weight_decay)
         square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
         if average is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
+from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensors
 from torchlike.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
@@ -97,9 +98,19 @@ def rprop(
     common.check_foreach(foreach, differentiable)
     if capturable:
         common.check_capturable(params, state_steps, xla=not foreach)
-    lists = (params, grads, prevs, step_sizes, state_steps)
-    for p, grad, previous, size, count in common.each(*lists, maximize=maximize):
-        count += 1
+    common.count_up(state_steps)
+    whole = (params, grads, prevs, step_sizes)
+    numbers = {
+        "etaminus": etaminus,
+        "etaplus": etaplus,
+        "step_size_min": step_size_min,
+        "step_size_max": step_size_max,
+        "maximize": maximize,
+    }
+    if common.in_one_call(rows.rprop, whole, (), numbers, capturable or differentiable):
+        return
+    lists = (params, grads, prevs, step_sizes)
+    for p, grad, previous, size in common.each(*lists, maximize=maximize):
         sign = grad.mul(previous.clone() if differentiable else previous).sign()
         falls = sign.lt(0)
         factor = torch.where(sign.gt(0), etaplus, torch.where(falls, etaminus, sign + 1))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torchlike as torch
+from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensor, Tensors
 from torchlike.optim.optimizer import Optimizer, ParamsT, _use_grad_for_differentiable
@@ -114,18 +116,46 @@ def sgd(
     common.check_unscaled(fused, grad_scale, found_inf)
     if fused and has_sparse_grad:
         raise RuntimeError("`_fused_sgd` does not support sparse gradients")
-    lr = common._to_scalar(lr)
-    for i, (p, grad) in enumerate(zip(params, d_p_list, strict=True)):
-        if maximize:
+    buffers = momentum_buffer_list if momentum != 0 else []
+    first = len(buffers) > 0 and all(buffer is None for buffer in buffers)
+    if first and not has_sparse_grad:
+        buffers = [torch.empty_like(grad) for grad in d_p_list]
+    whole = (params, d_p_list, buffers)
+    numbers = {
+        "weight_decay": weight_decay,
+        "momentum": momentum,
+        "lr": lr,
+        "dampening": dampening,
+        "nesterov": nesterov,
+        "maximize": maximize,
+        "is_first_step": first,
+    }
+    if fused:
+        scaling = {"grad_scale": grad_scale, "found_inf": found_inf}
+        common.fused_call(torch._fused_sgd_, whole, None, numbers, scaling)
+    else:
+        # Complex numbers are multiplied by real ones as complex numbers here, and rounded so.
+        apart = torch.is_grad_enabled() or has_sparse_grad or any(b is None for b in buffers)
+        apart = apart or any(p.is_complex() for p in params)
+        if not common.in_one_call(rows.sgd, whole, (), numbers, apart):
+            return _one_by_one(params, d_p_list, momentum_buffer_list, numbers)
+    if first:
+        momentum_buffer_list[:] = buffers
+
+
+def _one_by_one(params: Tensors, grads: Tensors, buffers: Tensors, numbers: dict[str, Any]) -> None:
+    momentum, lr = numbers["momentum"], common._to_scalar(numbers["lr"])
+    for i, (p, grad) in enumerate(zip(params, grads, strict=True)):
+        if numbers["maximize"]:
             grad = -grad
-        grad = common.decayed(grad, p, weight_decay)
+        grad = common.decayed(grad, p, numbers["weight_decay"])
         if momentum != 0:
-            buffer = momentum_buffer_list[i]
+            buffer = buffers[i]
             if buffer is None:
-                buffer = momentum_buffer_list[i] = grad.detach().clone()
+                buffer = buffers[i] = grad.detach().clone()
             else:
-                buffer.mul_(momentum).add_(grad, alpha=1 - dampening)
-            grad = grad.add(buffer, alpha=momentum) if nesterov else buffer
+                buffer.mul_(momentum).add_(grad, alpha=1 - numbers["dampening"])
+            grad = grad.add(buffer, alpha=momentum) if numbers["nesterov"] else buffer
         if isinstance(lr, Tensor) and lr.requires_grad:
             p.addcmul_(grad, lr, value=-1)
         else:
