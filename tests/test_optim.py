@@ -296,11 +296,47 @@ def test_muon_and_adafactor_go_down():
         optim.Muon(make((3,)))
 
 
-def test_sparse_adam_refuses_what_is_dense():
-    (p,) = make((3,))
+def sparse(k):
+    at = torch.tensor([[0, k % 5, 0]])
+    return torch.sparse_coo_tensor(at, optim_cases.numbers(torch, (3, 2), k, "float32"), (5, 2))
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_sparse_gradients_move_their_rows(maximize):
+    """Adagrad does to rows with a gradient what it does for a dense one; SparseAdam begins as Adam does."""
+    for cls, dense, options in [
+        (optim.Adagrad, optim.Adagrad, {"lr_decay": 0.1}),
+        (optim.SparseAdam, optim.Adam, {}),
+    ]:
+        (p,), (q,) = make((5, 2)), make((5, 2))
+        a, b = cls([p], maximize=maximize, **options), dense([q], maximize=maximize, **options)
+        p.grad, q.grad = sparse(3), sparse(3).to_dense()
+        a.step()
+        b.step()
+        torch.testing.assert_close(p, q)
+        assert torch.equal(p[1], make((5, 2))[0][1])
+
+
+def test_sparse_gradients_are_refused():
+    (p,) = make((5, 2))
     push([p], 1)
     with pytest.raises(RuntimeError, match="does not support dense gradients"):
         optim.SparseAdam([p]).step()
+    p.grad = sparse(1)
+    for name in ("Adam", "Adamax", "NAdam", "Adadelta", "Muon"):
+        with pytest.raises(RuntimeError, match="does not support sparse gradients"):
+            getattr(optim, name)([p]).step()
+    with pytest.raises(RuntimeError, match="not compatible with sparse gradients"):
+        optim.Adagrad([p], weight_decay=0.1).step()
+    for args, text in [
+        ((torch.tensor([0]), torch.ones(1)), "must be sparse_dim x nnz"),
+        ((torch.tensor([[0]]), torch.ones(2)), "same nnz"),
+        ((torch.tensor([[3]]), torch.ones(1), (3,)), "found index 3"),
+        ((torch.tensor([[-1]]), torch.ones(1), (3,)), "negative index"),
+        ((torch.tensor([[1]]), torch.ones(1), (3, 3)), "sparse_dim"),
+    ]:
+        with pytest.raises(RuntimeError, match=text):
+            torch.sparse_coo_tensor(*args)
 
 
 def test_other_tensors_for_a_while():

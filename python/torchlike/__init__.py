@@ -54,6 +54,7 @@ jit = _lazy.module("torchlike.jit")
 compiler = _lazy.module("torchlike.compiler")
 backends = _lazy.module("torchlike.backends")
 optim = _lazy.module("torchlike.optim")
+_optim = _lazy.module("torchlike._optim")
 _ops = _lazy.module("torchlike._ops")
 _utils = _lazy.module("torchlike._utils")
 ops = _lazy.Operators()
@@ -87,6 +88,7 @@ from torchlike._parts import (  # noqa: E402
     per_tensor_affine,
     per_tensor_symmetric,
     qscheme,
+    sparse_coo_tensor,
 )
 from torchlike._settings import *  # noqa: E402
 from torchlike._tensor import *  # noqa: E402

@@ -212,9 +212,12 @@ def gather(optimizer: Any, group: dict[str, Any], *names: str) -> Any:
 def each(
     params: Tensors, grads: Tensors, *states: Tensors, maximize: bool = False
 ) -> Iterator[tuple[Any, ...]]:
-    """Each parameter with its gradient and state; complex ones are seen as pairs of real numbers."""
+    """Each parameter with its gradient and state; complex ones are seen as pairs of real numbers.
+
+    Sparse gradients are given as they are.
+    """
     for p, grad, *own in zip(params, grads, *states, strict=True):
-        if maximize:
+        if maximize and not grad.is_sparse:
             grad = -grad
         if p.is_complex():
             yield tuple(
@@ -232,23 +235,21 @@ def decayed(grad: Any, p: Any, weight_decay: Any) -> Any:
     return grad.add(p, alpha=weight_decay) if weight_decay != 0 else grad
 
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+def taken_whole(lists: Iterable[Tensors], numbers: Iterable[Any] = ()) -> bool | None:
+    """Whether tensors are complex, if a kernel can take these lists, and nobody watches or differentiates what it does.
 
-
-def plain(tensors: Tensors, numbers: Iterable[Any] = ()) -> bool:
-    """Whether a kernel can take these tensors, and nobody wants to see or differentiate its operations."""
-    if not tensors or modes.stack() or torch.overrides._len_torch_function_stack():
-        return False
-    if any(type(t) not in _PLAIN for t in tensors):
-        return False
-    if not (all(t.is_cpu for t in tensors) or all(t.is_meta for t in tensors)):
-        return False
-    return not any(isinstance(n, Tensor) and n.requires_grad for n in numbers)
+    None says that the operations have to be made one by one.
+    """
+    if modes.stack() or torch.overrides._len_torch_function_stack():
+        return None
+    if any(isinstance(n, Tensor) and n.requires_grad for n in numbers):
+        return None
+    return torch._C._alike([list(tensors) for tensors in lists])
 
 
 def count_up(steps: Tensors) -> None:
     """Add one to each count."""
-    if plain(steps):
+    if taken_whole([steps]) is not None:
         rows.count_up(steps)
     else:
         for t in steps:
@@ -274,12 +275,10 @@ def in_one_call(
         numbers: the options by name; those that are tensors are read.
         apart: somebody differentiates or captures the step.
     """
-    if apart or not plain(lists[0], numbers.values()):
+    kind = None if apart else taken_whole(lists, numbers.values())
+    if kind is None:
         return False
-    dtypes = [p.dtype for p in lists[0]]
-    if any(tensors and [t.dtype for t in tensors] != dtypes for tensors in lists[1:]):
-        return False
-    if any(dtype.is_complex for dtype in dtypes):
+    if kind:
         lists = tuple(tensors[:] for tensors in lists)
         _view_as_real(*(tensors for tensors in lists if tensors))
     row(*lists, *counts, **{name: _get_value(value) for name, value in numbers.items()})
@@ -300,7 +299,8 @@ def fused_call(
         count_up(steps)
     row(*lists, *([] if steps is None else [steps]), **numbers, **scaling)
     if steps is not None and scaling["found_inf"] is not None:
-        torch._foreach_sub_(steps, scaling["found_inf"])
+        for step in steps:
+            step -= scaling["found_inf"]
 
 
 # Options of a step
@@ -319,10 +319,17 @@ def scaling(optimizer: Any) -> dict[str, Any]:
     }
 
 
-def check_unscaled(fused: Any, grad_scale: Any, found_inf: Any) -> None:
-    """Only fused steps take a scale out of the gradients."""
-    if not fused and (grad_scale is not None or found_inf is not None):
+def fused_here(fused: Any, params: Tensors, grad_scale: Any, found_inf: Any) -> bool:
+    """Whether the fused row makes the step: elsewhere than on the CPU there is no kernel of it.
+
+    Only fused steps take a scale out of the gradients.
+    """
+    whole = bool(fused) and all(p.is_cpu for p in params)
+    if not whole and (grad_scale is not None or found_inf is not None):
+        if fused:
+            raise NotImplementedError("fused steps with a scale are made on the CPU alone")
         raise AssertionError("Expected grad_scale and found_inf to be None")
+    return whole
 
 
 def check_fused_params(optimizer: Any, params: Tensors) -> None:

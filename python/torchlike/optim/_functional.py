@@ -37,8 +37,8 @@ def sparse_adam(
     """The update of `SparseAdam` for lists of tensors."""
     lists = (params, grads, exp_avgs, exp_avg_sqs, state_steps)
     for p, grad, mean, square, step in zip(*lists, strict=True):
-        grad = (-grad if maximize else grad).coalesce()
-        values = grad._values()
+        grad = grad.coalesce()
+        values = -grad._values() if maximize else grad._values()
         if values.numel() == 0:
             continue
         at = tuple(grad._indices())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
+from torchlike import _functions
 from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensors
@@ -125,7 +126,7 @@ def adagrad(
     """The update of `Adagrad` for lists of tensors."""
     common.check_counts(state_steps)
     common.check_foreach(foreach, differentiable)
-    common.check_unscaled(fused, grad_scale, found_inf)
+    fused = common.fused_here(fused, params, grad_scale, found_inf)
     if fused and (has_sparse_grad or has_complex):
         raise RuntimeError("`fused` does not support sparse grad or complex param")
     whole = (params, grads, state_sums)
@@ -138,7 +139,7 @@ def adagrad(
     }
     if fused:
         scaling = {"grad_scale": grad_scale, "found_inf": found_inf}
-        return common.fused_call(torch._fused_adagrad_, whole, state_steps, numbers, scaling)
+        return common.fused_call(_functions._fused_adagrad_, whole, state_steps, numbers, scaling)
     common.count_up(state_steps)
     apart = differentiable or has_sparse_grad
     if common.in_one_call(rows.adagrad, whole, (state_steps,), numbers, apart):
@@ -150,7 +151,7 @@ def adagrad(
         if grad.is_sparse:
             if weight_decay != 0:
                 raise RuntimeError("weight_decay option is not compatible with sparse gradients")
-            _sparse(p, grad.coalesce(), total, rate, eps)
+            _sparse(p, grad.coalesce(), total, rate, eps, maximize)
             continue
         grad = common.decayed(grad, p, weight_decay)
         total.addcmul_(grad, grad, value=1)
@@ -158,9 +159,9 @@ def adagrad(
         p.addcdiv_(grad, root + eps if differentiable else root.add_(eps), value=-rate)
 
 
-def _sparse(p: Any, grad: Any, total: Any, rate: Any, eps: float) -> None:
+def _sparse(p: Any, grad: Any, total: Any, rate: Any, eps: float, maximize: bool) -> None:
     """The update of the rows that a sparse gradient has."""
     at = tuple(grad._indices())
-    values = grad._values()
+    values = -grad._values() if maximize else grad._values()
     total.index_put_(at, values.pow(2), accumulate=True)
     p.index_put_(at, values / total[at].sqrt_().add_(eps) * -rate, accumulate=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
+from torchlike import _functions
 from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensor, Tensors
@@ -160,7 +161,7 @@ def adam(
     """The update of `Adam` for lists of tensors."""
     common.check_counts(state_steps)
     common.check_foreach(foreach, differentiable)
-    common.check_unscaled(fused, grad_scale, found_inf)
+    fused = common.fused_here(fused, params, grad_scale, found_inf)
     if capturable:
         common.check_capturable(params, state_steps, xla=not foreach)
     whole = (params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs)
@@ -174,7 +175,7 @@ def adam(
         "maximize": maximize,
     }
     if fused:
-        row = torch._fused_adamw_ if decoupled_weight_decay else torch._fused_adam_
+        row = _functions._fused_adamw_ if decoupled_weight_decay else _functions._fused_adam_
         scaling = {"grad_scale": grad_scale, "found_inf": found_inf}
         return common.fused_call(row, whole, state_steps, numbers, scaling)
     common.count_up(state_steps)

@@ -94,7 +94,7 @@ def _multiply_up(
     products: Tensors, steps: Tensors, beta1: float, momentum_decay: float, capturable: bool
 ) -> None:
     """Multiply the products by the momenta of these steps."""
-    if common.plain(products):
+    if common.taken_whole([products]) is not None:
         rows.multiply_up(products, steps, beta1=beta1, momentum_decay=momentum_decay)
         return
     for product, count in zip(products, steps, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
+from torchlike import _functions
 from torchlike import _optim as rows
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensor, Tensors
@@ -113,7 +114,7 @@ def sgd(
     maximize: bool,
 ) -> None:
     """The update of `SGD` for lists of tensors; fresh momenta are put into their list."""
-    common.check_unscaled(fused, grad_scale, found_inf)
+    fused = common.fused_here(fused, params, grad_scale, found_inf)
     if fused and has_sparse_grad:
         raise RuntimeError("`_fused_sgd` does not support sparse gradients")
     buffers = momentum_buffer_list if momentum != 0 else []
@@ -132,7 +133,7 @@ def sgd(
     }
     if fused:
         scaling = {"grad_scale": grad_scale, "found_inf": found_inf}
-        common.fused_call(torch._fused_sgd_, whole, None, numbers, scaling)
+        common.fused_call(_functions._fused_sgd_, whole, None, numbers, scaling)
     else:
         # Complex numbers are multiplied by real ones as complex numbers here, and rounded so.
         apart = torch.is_grad_enabled() or has_sparse_grad or any(b is None for b in buffers)

@@ -9,6 +9,8 @@ use crate::{DType, Result, Tensor, bail, dims};
 use half::{bf16, f16};
 pub(crate) use number::{Each, Last, Rounding};
 use number::{Number, Stored};
+use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 /// What a step makes of one element of a parameter.
@@ -40,9 +42,9 @@ pub(crate) struct Set<'a, U> {
 /// A set whose tensors are dense and lie alike, as flat ranges, with what has to be copied back.
 struct Flat<'a, U> {
     update: U,
-    g: Tensor,
+    g: Cow<'a, Tensor>,
     /// The parameter, then the state.
-    written: Vec<Tensor>,
+    written: SmallVec<[Cow<'a, Tensor>; 4]>,
     back: Vec<(&'a Tensor, Tensor)>,
 }
 
@@ -59,7 +61,7 @@ pub(crate) fn run<U: Update, R: Rounding>(sets: Vec<Set<'_, U>>) -> Result<()> {
         for flat in &mut flats {
             let one = std::slice::from_mut(flat);
             if !apart(one) {
-                one[0].g = copy::converted(&one[0].g, one[0].g.dtype())?;
+                one[0].g = Cow::Owned(copy::converted(&one[0].g, one[0].g.dtype())?);
             }
             if !apart(one) {
                 bail!(
@@ -77,30 +79,40 @@ pub(crate) fn run<U: Update, R: Rounding>(sets: Vec<Set<'_, U>>) -> Result<()> {
     Ok(())
 }
 
-/// A tensor's elements in the order of memory.
-fn line(t: &Tensor) -> Tensor {
+/// A dense tensor's elements in the order of memory.
+fn line(t: &Tensor) -> Cow<'_, Tensor> {
+    if t.is_contiguous() {
+        return Cow::Borrowed(t);
+    }
+    Cow::Owned(line_of(t))
+}
+
+fn line_of(t: &Tensor) -> Tensor {
     t.view_with([t.numel()].into(), [1].into(), t.offset())
 }
 
 fn flat<U: Update>(set: Set<'_, U>) -> Result<Flat<'_, U>> {
     let Set { update, p, g, s } = set;
-    let as_p = dims::is_dense(p.shape(), p.strides());
-    let lies = |t: &Tensor| as_p && t.strides() == p.strides() && !t.is_lazy();
+    let rows = p.is_contiguous();
+    let as_p = rows || dims::is_dense(p.shape(), p.strides());
+    let lies = |t: &Tensor| {
+        !t.is_lazy() && (rows && t.is_contiguous() || as_p && t.strides() == p.strides())
+    };
     let mut back = Vec::new();
-    let mut written = Vec::with_capacity(1 + s.len());
+    let mut written = SmallVec::new();
     for t in std::iter::once(p).chain(s) {
         if lies(t) {
             written.push(line(t));
             continue;
         }
         let made = aside(t, p, as_p)?;
-        written.push(line(&made));
+        written.push(Cow::Owned(line_of(&made)));
         back.push((t, made));
     }
     let g = if lies(g) {
         line(g)
     } else {
-        line(&aside(g, p, as_p)?)
+        Cow::Owned(line_of(&aside(g, p, as_p)?))
     };
     Ok(Flat {
         update,
