@@ -54,6 +54,8 @@ jit = _lazy.module("torchlike.jit")
 compiler = _lazy.module("torchlike.compiler")
 backends = _lazy.module("torchlike.backends")
 profiler = _lazy.module("torchlike.profiler")
+optim = _lazy.module("torchlike.optim")
+_optim = _lazy.module("torchlike._optim")
 _ops = _lazy.module("torchlike._ops")
 _utils = _lazy.module("torchlike._utils")
 ops = _lazy.Operators()
@@ -74,6 +76,7 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     storage,
     version,
 )
+from torchlike._foreach import *  # noqa: E402
 from torchlike._functions import *  # noqa: E402
 from torchlike._guards import *  # noqa: E402
 from torchlike._legacy import *  # noqa: E402
@@ -86,6 +89,7 @@ from torchlike._parts import (  # noqa: E402
     per_tensor_affine,
     per_tensor_symmetric,
     qscheme,
+    sparse_coo_tensor,
 )
 from torchlike._settings import *  # noqa: E402
 from torchlike._tensor import *  # noqa: E402

@@ -86,6 +86,50 @@ def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Ten
     return made if dtype is None else made.to(dtype)
 
 
+def sparse_coo_tensor(
+    indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> Tensor:
+    """A sparse tensor by the positions of its values, a column of ``indices`` each."""
+    values = torchlike.as_tensor(values, dtype=dtype, device=device)
+    if torchlike.is_grad_enabled() and values.requires_grad:
+        raise NotImplementedError("sparse_coo_tensor(): values cannot be tracked; detach() them")
+    indices = torchlike.as_tensor(indices, device=values.device).to(torchlike.int64)
+    if indices.dim() != 2:
+        raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices.shape)}")
+    sparse, found = indices.shape
+    if found != values.shape[0]:
+        raise RuntimeError(
+            "indices and values must have same nnz, but got nnz from indices: "
+            f"{found}, nnz from values: {values.shape[0]}"
+        )
+    ends = (indices.amax(1) + 1).tolist() if found else [0] * sparse
+    if size is None:
+        size = (*ends, *values.shape[1:])
+    elif len(size) != sparse + values.dim() - 1:
+        raise RuntimeError(
+            f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, "
+            f"sparse_dim = {sparse}, dense_dim = {values.dim() - 1}"
+        )
+    for dim, (end, limit) in enumerate(zip(ends, size, strict=False)):
+        if end > limit:
+            raise RuntimeError(
+                f"size is inconsistent with indices: for dim {dim}, size is {limit} but found index {end - 1}"
+            )
+    if found and indices.amin() < 0:
+        raise RuntimeError(f"found negative index {indices.amin().item()}")
+    made = _C._sparse_coo(indices, values, list(size), bool(is_coalesced))
+    return made.requires_grad_() if requires_grad else made
+
+
 def coalesce(self: Tensor) -> Tensor:
     """The same sparse COO tensor with sorted positions, each once."""
     if self.is_coalesced():

@@ -69,6 +69,7 @@ pub(crate) mod sweep;
 pub(crate) mod taps;
 pub(crate) mod transpose;
 pub(crate) mod triangle;
+pub(crate) mod update;
 pub(crate) mod view;
 pub mod vmath;
 pub mod vmath64;

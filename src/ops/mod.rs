@@ -14,6 +14,7 @@ pub(crate) mod index;
 pub(crate) mod linalg;
 mod methods;
 pub(crate) mod nn;
+pub(crate) mod optim;
 pub(crate) mod pointwise;
 pub(crate) mod random;
 pub(crate) mod reduce;
@@ -115,6 +116,8 @@ pub mod f {
     pub use super::nn::resize::calls::*;
     pub use super::nn::response::calls::*;
     pub use super::nn::unpool::calls::*;
+    pub use super::optim::fused::calls::*;
+    pub use super::optim::rows::calls::*;
     pub use super::pointwise::binary::calls::*;
     pub use super::pointwise::bounds::calls::*;
     pub use super::pointwise::compare::calls::*;
@@ -248,6 +251,8 @@ static FAMILIES: &[&[OpDef]] = &[
     grad::loss::OPS,
     grad::norm::OPS,
     grad::softmax::OPS,
+    optim::fused::OPS,
+    optim::rows::OPS,
 ];
 
 /// Other names of operators: `(alias, name)`, with all their forms.

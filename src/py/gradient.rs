@@ -4,6 +4,7 @@ use super::convert::tensor_arg;
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::types;
 use crate::layers::autograd::views;
+use crate::parts::located;
 use crate::tensor::Keeper;
 use crate::{Tensor, mode};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -35,11 +36,12 @@ fn warn_of_no_leaf(py: Python<'_>) -> PyResult<()> {
 }
 
 fn check_grad(t: &Tensor, g: &Tensor) -> PyResult<()> {
-    if t.device().kind != g.device().kind {
+    let (here, there) = (located(t), located(g));
+    if here.kind != there.kind {
         return Err(PyRuntimeError::new_err(format!(
             "attempting to assign a gradient with device type '{}' to a tensor with device type '{}'. Please ensure that the gradient and the tensor are on the same device",
-            g.device().kind.name(),
-            t.device().kind.name()
+            there.kind.name(),
+            here.kind.name()
         )));
     }
     if t.dtype() != g.dtype() {

@@ -14,7 +14,7 @@ use std::cell::OnceCell;
 #[derive(Default)]
 pub(super) struct Held<'py> {
     /// Items of lists of tensors: the lists themselves may change when Python code runs. In a box, as few calls have any.
-    lists: OnceCell<Box<[OnceCell<Vec<Bound<'py, PyAny>>>; 4]>>,
+    lists: OnceCell<Box<[OnceCell<Vec<Bound<'py, PyAny>>>; 8]>>,
     /// Objects that take calls over fit every parameter.
     lenient: bool,
 }

@@ -30,6 +30,7 @@ mod graph;
 mod groups;
 mod held;
 mod index;
+mod lists;
 mod load;
 mod load_file;
 mod messages;

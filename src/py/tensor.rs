@@ -474,6 +474,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     m.add_class::<PyTensor>()?;
     super::parameter::register(m)?;
+    super::lists::register(m)?;
     m.add_class::<PyGenerator>()?;
     super::class::register(m)?;
     super::methods::register(py)?;

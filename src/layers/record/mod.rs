@@ -16,13 +16,14 @@ use crate::ops::args::{Arg, Args, OwnedArg, OwnedArgs};
 use crate::ops::copy::no_data;
 use crate::ops::core::place::{Placing, place};
 use crate::ops::core::survey::{Survey, glance};
+use crate::ops::core::{helpers, writable};
 use crate::ops::dispatch;
 use crate::ops::op::{Body, KernelBody, Ret};
 use crate::ops::schema::Kind;
 use crate::ops::{Call, Form};
 use crate::random::{self, Generator};
 use crate::source::{Recipe, Source};
-use crate::{Device, Result, Storage, Tensor, bail, layers};
+use crate::{Device, MemoryFormat, Result, Storage, Tensor, bail, layers};
 use crate::{mode, storage};
 use replay::{file_key, run_now};
 use std::any::Any;
@@ -194,9 +195,27 @@ fn deferred(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
             };
         }
         place(args, &placing, &mut plan, form, &mut |outs, over| {
-            record(args, &shown, k, outs, over)
+            if k.traits.mutates == 0 {
+                return record(args, &shown, k, outs, over);
+            }
+            record(args, &shown, k, &written(args, k)?, over)
         })
     })
+}
+
+/// A copy that nobody else has.
+fn own(t: &Tensor) -> Result<Tensor> {
+    layers::unwatched(|| helpers::clone(t, MemoryFormat::Preserve))
+}
+
+/// The tensors among the arguments that a call writes, none of which may be real.
+fn written(args: &Args, k: &KernelBody) -> Result<Vec<Tensor>> {
+    let mut found = Vec::new();
+    writable::for_each_written(args, &k.traits, |t| found.push(t.clone()));
+    match found.iter().find(|t| !t.is_meta()) {
+        Some(real) => Err(no_data(real)),
+        None => Ok(found),
+    }
 }
 
 /// Notes a call as the newest write to each of its results; `over`: on top of what they held.
@@ -209,16 +228,26 @@ fn record(
 ) -> Result<()> {
     let mut kept = args.to_owned();
     let (mut inputs, mut versions) = (Vec::new(), Vec::new());
+    let mut failed = Ok(());
     kept.for_each_tensor_mut(|t| match t.storage().source() {
         Some(source) if t.is_meta() => {
             inputs.push(source);
             *t = placeholder(t);
         }
+        _ if t.ndim() == 0 && k.traits.mutates != 0 => match own(t) {
+            // Counts of steps go on while the recorded call waits.
+            Ok(own) => {
+                versions.push(own.storage().version());
+                *t = own;
+            }
+            Err(e) => failed = Err(e),
+        },
         _ => {
             versions.push(t.storage().version());
             *t = t.bare();
         }
     });
+    failed?;
     let mut device = Device::CPU;
     for (v, p) in kept.values.iter_mut().zip(&args.op.schema.params) {
         match (v, p.kind) {

@@ -252,7 +252,7 @@ pub struct Traits {
     pub any_device: u16,
     /// The shape of the result depends on values: impossible on meta.
     pub data_dependent: bool,
-    /// Argument positions that the kernel writes besides its results (bits).
+    /// Argument positions that the kernel writes (bits), tensors and lists of them; such rows have no results.
     pub mutates: u16,
     /// Argument 0 is what the kernel changes: where the result is that very memory, it writes the changes only.
     pub updates: bool,
@@ -505,7 +505,7 @@ impl KernelBody {
         self
     }
 
-    /// Marked as writing argument positions besides the results (bits).
+    /// Marked as writing arguments instead of results (bits of their positions).
     #[must_use]
     pub const fn mutates(mut self, bits: u16) -> Self {
         self.traits.mutates = bits;

@@ -2,9 +2,9 @@
 
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::op::{Ret, Traits, X};
+use crate::ops::core::op::{Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
-use crate::ops::core::writable::{check_cast, check_exact, check_result};
+use crate::ops::core::writable::{check_cast, check_exact, check_result, for_each_written};
 use crate::ops::core::{dispatch, helpers};
 use crate::{Device, Dims, Result, Tensor, bail, dims, op};
 use smallvec::SmallVec;
@@ -39,6 +39,11 @@ pub fn place(
 ) -> Result<Ret> {
     let counted = !matches!(form, Form::Within(_));
     match form {
+        Form::New if how.traits.mutates != 0 => {
+            fill(&[], true)?;
+            for_each_written(args, how.traits, |t| t.bump());
+            Ok(Ret::Value(Value::None))
+        }
         Form::New => fresh(how, plan, fill),
         Form::InPlace(target) | Form::Within(target) => {
             let Some(spec) = plan.outs.drain(..).next() else {

@@ -11,12 +11,57 @@ use crate::{DType, Dims, Result, Tensor, bail, dtype, mode};
 /// As [`check_target`].
 #[inline]
 pub fn check(c: &Call, traits: &Traits) -> Result<()> {
+    if traits.mutates != 0 {
+        return check_written(c.args, traits);
+    }
     match &c.form {
         Form::New | Form::Within(_) => Ok(()),
         Form::InPlace(target) if traits.overlaps => check_leaf(target),
         Form::InPlace(target) => check_target(target),
         Form::Out(outs) => outs.iter().try_for_each(check_target),
     }
+}
+
+/// Calls `f` with every tensor among the arguments that a row writes.
+pub fn for_each_written<'a>(args: &Args<'a>, traits: &Traits, mut f: impl FnMut(&'a Tensor)) {
+    if traits.mutates != 0 {
+        args.for_each_tensor(|i, t| {
+            if traits.mutates >> i.min(15) & 1 != 0 {
+                f(t);
+            }
+        });
+    }
+}
+
+/// Checks the tensors among the arguments that a row writes.
+#[cold]
+fn check_written(args: &Args, traits: &Traits) -> Result<()> {
+    let mut found = Ok(());
+    for_each_written(args, traits, |t| {
+        if found.is_ok() {
+            found = check_argument(args, t);
+        }
+    });
+    found
+}
+
+fn check_argument(args: &Args, t: &Tensor) -> Result<()> {
+    check_target(t)?;
+    if mode::grad_enabled() && t.requires_grad() {
+        bail!(
+            NotImplemented,
+            "the derivative for '{}' is not implemented.",
+            args.name()
+        );
+    }
+    if t.is_lazy() {
+        bail!(
+            NotImplemented,
+            "{}() does not write into conjugated or negated views; call resolve_conj() or resolve_neg() first",
+            args.name()
+        );
+    }
+    Ok(())
 }
 
 /// Refuses writes into leaves that require gradients, views of such, and expanded tensors.

@@ -1,0 +1,266 @@
+//! Steps of optimizers: parameters, gradients and state as one flat range, of which every element is read and written once.
+
+mod number;
+pub(crate) mod rules;
+
+use super::{copy, memory, pool, slice, slice_mut};
+use crate::cpu::simd::simd_fn;
+use crate::{DType, Result, Tensor, bail, dims};
+use half::{bf16, f16};
+pub(crate) use number::{Each, Last, Rounding};
+use number::{Number, Stored};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
+
+/// What a step makes of one element of a parameter.
+pub(crate) trait Update: Copy + Send {
+    /// How many tensors of state it has, at most three.
+    const STATES: usize;
+    /// The parameter and its state after the step; entries beyond the update's own states are ignored.
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: [S::In; 3])
+    -> (S::In, [S::In; 3]);
+}
+
+/// Elements of a task: enough to be worth handing to a worker, few enough to share them out evenly.
+const TASK: usize = 1 << 14;
+/// Elements below which nothing is handed to workers.
+const ALONE: usize = 1 << 16;
+
+/// One parameter with its gradient and state.
+pub(crate) struct Set<'a, U> {
+    /// Its numbers.
+    pub update: U,
+    /// The parameter.
+    pub p: &'a Tensor,
+    /// Its gradient.
+    pub g: &'a Tensor,
+    /// Its state.
+    pub s: Vec<&'a Tensor>,
+}
+
+/// A set whose tensors are dense and lie alike, as flat ranges, with what has to be copied back.
+struct Flat<'a, U> {
+    update: U,
+    g: Cow<'a, Tensor>,
+    /// The parameter, then the state.
+    written: SmallVec<[Cow<'a, Tensor>; 4]>,
+    back: Vec<(&'a Tensor, Tensor)>,
+}
+
+/// Makes one step of all parameters, which are of the floating types.
+///
+/// # Errors
+/// If memory cannot be had, or state lies over its parameter.
+pub(crate) fn run<U: Update, R: Rounding>(sets: Vec<Set<'_, U>>) -> Result<()> {
+    let mut flats = sets.into_iter().map(flat).collect::<Result<Vec<_>>>()?;
+    if apart(&flats) {
+        all::<U, R>(&flats);
+    } else {
+        // Parameters that share memory change one after the other.
+        for flat in &mut flats {
+            let one = std::slice::from_mut(flat);
+            if !apart(one) {
+                one[0].g = Cow::Owned(copy::converted(&one[0].g, one[0].g.dtype())?);
+            }
+            if !apart(one) {
+                bail!(
+                    Runtime,
+                    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single \
+                     memory location. Please clone() the tensor before performing the operation."
+                );
+            }
+            all::<U, R>(one);
+        }
+    }
+    for (to, from) in flats.iter().flat_map(|f| &f.back) {
+        copy::copy(to, from)?;
+    }
+    Ok(())
+}
+
+/// A dense tensor's elements in the order of memory.
+fn line(t: &Tensor) -> Cow<'_, Tensor> {
+    if t.is_contiguous() {
+        return Cow::Borrowed(t);
+    }
+    Cow::Owned(line_of(t))
+}
+
+fn line_of(t: &Tensor) -> Tensor {
+    t.view_with([t.numel()].into(), [1].into(), t.offset())
+}
+
+fn flat<U: Update>(set: Set<'_, U>) -> Result<Flat<'_, U>> {
+    let Set { update, p, g, s } = set;
+    let rows = p.is_contiguous();
+    let as_p = rows || dims::is_dense(p.shape(), p.strides());
+    let lies = |t: &Tensor| {
+        !t.is_lazy() && (rows && t.is_contiguous() || as_p && t.strides() == p.strides())
+    };
+    let mut back = Vec::new();
+    let mut written = SmallVec::new();
+    for t in std::iter::once(p).chain(s) {
+        if lies(t) {
+            written.push(line(t));
+            continue;
+        }
+        let made = aside(t, p, as_p)?;
+        written.push(Cow::Owned(line_of(&made)));
+        back.push((t, made));
+    }
+    let g = if lies(g) {
+        line(g)
+    } else {
+        Cow::Owned(line_of(&aside(g, p, as_p)?))
+    };
+    Ok(Flat {
+        update,
+        g,
+        written,
+        back,
+    })
+}
+
+/// A copy that lies as the parameter, or in rows if that has gaps.
+fn aside(t: &Tensor, p: &Tensor, as_p: bool) -> Result<Tensor> {
+    let strides = if as_p {
+        p.strides().clone()
+    } else {
+        dims::contiguous_strides(p.shape())
+    };
+    let made = Tensor::empty_strided(p.shape().clone(), strides, t.dtype(), p.device())?;
+    copy::copy(&made, t)?;
+    Ok(made)
+}
+
+/// Whether nothing that is written lies over anything else.
+fn apart<U>(flats: &[Flat<'_, U>]) -> bool {
+    let mut ranges: Vec<(usize, usize, bool)> = Vec::with_capacity(flats.len() * 4);
+    let mut add = |t: &Tensor, written| {
+        let start = t.data_ptr() as usize;
+        ranges.push((
+            start,
+            start + t.numel() as usize * t.dtype().size(),
+            written,
+        ));
+    };
+    for flat in flats {
+        flat.written.iter().for_each(|t| add(t, true));
+        add(&flat.g, false);
+    }
+    ranges.sort_unstable();
+    let (mut read_to, mut written_to) = (0, 0);
+    ranges.into_iter().all(|(start, end, written)| {
+        let free = start >= written_to && (!written || start >= read_to);
+        if written {
+            written_to = written_to.max(end);
+        } else {
+            read_to = read_to.max(end);
+        }
+        free || start == end
+    })
+}
+
+/// Every element of all sets, those of a type together.
+fn all<U: Update, R: Rounding>(flats: &[Flat<'_, U>]) {
+    typed::<f32, U, Last>(flats);
+    typed::<f64, U, Last>(flats);
+    typed::<bf16, U, R>(flats);
+    typed::<f16, U, R>(flats);
+}
+
+/// A part of a parameter with all that belongs to it.
+struct Task<'t, S, U> {
+    update: U,
+    p: &'t mut [S],
+    g: &'t [S],
+    s: [&'t mut [S]; 3],
+}
+
+fn typed<S: Stored, U: Update, R: Rounding>(flats: &[Flat<'_, U>]) {
+    let mut tasks = Vec::new();
+    for flat in flats.iter().filter(|f| f.g.dtype() == S::DTYPE) {
+        cut::<S, U>(flat, &mut tasks);
+    }
+    let elements: usize = tasks.iter().map(|t| t.p.len()).sum();
+    if elements < ALONE {
+        for task in &mut tasks {
+            sweep::<S, U, R>(task);
+        }
+        return;
+    }
+    let tasks: Vec<_> = tasks.into_iter().map(Mutex::new).collect();
+    pool::parallel_for(tasks.len(), 1, |range| {
+        for task in &tasks[range] {
+            // Nobody else has this task: the lock only says so.
+            sweep::<S, U, R>(&mut task.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    });
+}
+
+/// The parts of a set; sets do not overlap.
+fn cut<'t, S: Stored, U: Update>(flat: &'t Flat<'_, U>, tasks: &mut Vec<Task<'t, S, U>>) {
+    let mut states = flat.written[1..]
+        .iter()
+        .map(|t| slice_mut::<S>(t).chunks_mut(TASK));
+    let mut states = [states.next(), states.next(), states.next()];
+    let parts = slice_mut::<S>(&flat.written[0]).chunks_mut(TASK);
+    for (p, g) in parts.zip(slice::<S>(&flat.g).chunks(TASK)) {
+        let s = states
+            .each_mut()
+            .map(|s| s.as_mut().and_then(Iterator::next).unwrap_or_default());
+        tasks.push(Task {
+            update: flat.update,
+            p,
+            g,
+            s,
+        });
+    }
+}
+
+simd_fn! { stream
+    /// One task. What is left over from the state is empty.
+    fn sweep<S: Stored, U: Update, R: Rounding>(task: &mut Task<'_, S, U>) {
+        let n = task.p.len();
+        let (update, p, g) = (task.update, &mut task.p[..n], &task.g[..n]);
+        let [a, b, c] = &mut task.s;
+        let has = |k: usize| if U::STATES > k { n } else { 0 };
+        let (a, b, c) = (&mut a[..has(0)], &mut b[..has(1)], &mut c[..has(2)]);
+        let zero = S::In::of(0.0);
+        for i in 0..n {
+            let old = [
+                if U::STATES > 0 { a[i].load() } else { zero },
+                if U::STATES > 1 { b[i].load() } else { zero },
+                if U::STATES > 2 { c[i].load() } else { zero },
+            ];
+            let (new, s) = update.step::<S, R>(p[i].load(), g[i].load(), old);
+            p[i] = S::store(new);
+            if U::STATES > 0 {
+                a[i] = S::store(s[0]);
+            }
+            if U::STATES > 1 {
+                b[i] = S::store(s[1]);
+            }
+            if U::STATES > 2 {
+                c[i] = S::store(s[2]);
+            }
+        }
+    }
+}
+
+/// Divides gradients by a scale, in place.
+pub(crate) fn unscale(grads: &[&Tensor], scale: f64) {
+    fn each<S: Stored>(t: &Tensor, scale: f64) {
+        let by = S::In::of(scale);
+        memory::for_each_mut::<S>(t, |x| *x = S::store(x.load() / by));
+    }
+    for g in grads {
+        match g.dtype() {
+            DType::F32 => each::<f32>(g, scale),
+            DType::F64 => each::<f64>(g, scale),
+            DType::BF16 => each::<bf16>(g, scale),
+            _ => each::<f16>(g, scale),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Steps of optimizers: operators that change lists of tensors. A group of parameters is one call.
+//!
+//! `fused` has those that PyTorch has, with its names; `rows` the others, which round as a call for each operation would.
+
+pub mod fused;
+pub mod rows;
+
+use crate::cpu::update::rules::Entry;
+use crate::cpu::update::{Set, Update};
+use crate::ops::core::typed::{Operand, Tensors};
+use crate::plan::Plan;
+use crate::{DType, Result, Tensor, cpu, ensure};
+
+/// Checks the lists of a step. All have an entry for each parameter, and are of its size and type; `numbers` have one element.
+fn check(params: Tensors, beside: &[Tensors], numbers: &[Tensors]) -> Result<Plan> {
+    for list in beside.iter().chain(numbers) {
+        ensure!(
+            list.len() == params.len(),
+            Runtime,
+            "Tensor lists must have the same number of tensors, got {} and {}",
+            params.len(),
+            list.len()
+        );
+    }
+    for (i, p) in params.iter().enumerate() {
+        ensure!(
+            matches!(
+                p.dtype(),
+                DType::F32 | DType::F64 | DType::F16 | DType::BF16
+            ),
+            Runtime,
+            "a step of an optimizer is made of floating point tensors, but parameter {i} is {}",
+            p.dtype().scalar_type()
+        );
+        for t in beside.iter().filter_map(|list| list.get(i)) {
+            ensure!(
+                t.dtype() == p.dtype() && t.shape() == p.shape(),
+                Runtime,
+                "what belongs to a parameter has to be of its shape and type: parameter {i} is {} {}, but there is {} {}",
+                p.dtype().scalar_type(),
+                p.shape(),
+                t.dtype().scalar_type(),
+                t.shape()
+            );
+        }
+    }
+    numbers.iter().try_for_each(|list| check_numbers(*list))?;
+    Ok(Plan::default())
+}
+
+/// Checks a list of single numbers.
+fn check_numbers(list: Tensors) -> Result<()> {
+    list.iter().try_for_each(|t| {
+        ensure!(
+            t.numel() == 1 && t.dtype().is_float(),
+            Runtime,
+            "counts of steps are single floating point numbers, but there is one of shape {} and type {}",
+            t.shape(),
+            t.dtype().scalar_type()
+        );
+        Ok(())
+    })
+}
+
+/// The number in a tensor of one element.
+fn number(t: &Tensor) -> Result<f64> {
+    Ok(cpu::read_scalar(t, 0)?.to_f64())
+}
+
+/// A number that may be given as a tensor.
+fn value(o: Operand) -> Result<f64> {
+    match o {
+        Operand::Scalar(s) => Ok(s.to_f64()),
+        Operand::Tensor(t) => number(t),
+    }
+}
+
+/// L2 decay, which belongs to the gradient.
+fn coupled(maximize: bool, weight_decay: f64) -> Entry {
+    Entry {
+        maximize,
+        decay: weight_decay,
+        shrink: None,
+    }
+}
+
+/// Decay that shrinks the parameter by itself, or belongs to the gradient.
+fn entry(maximize: bool, weight_decay: f64, decoupled: bool, lr: f64) -> Entry {
+    if !decoupled || weight_decay == 0.0 {
+        return coupled(maximize, weight_decay);
+    }
+    Entry {
+        maximize,
+        decay: 0.0,
+        shrink: Some(1.0 - lr * weight_decay),
+    }
+}
+
+/// A parameter each with what belongs to it, and the update that `make` gives for its number in the list.
+fn sets<'a, U: Update>(
+    params: Tensors<'a>,
+    grads: Tensors<'a>,
+    states: &[Tensors<'a>],
+    mut make: impl FnMut(usize) -> Result<U>,
+) -> Result<Vec<Set<'a, U>>> {
+    let pairs = params.iter().zip(grads.iter()).enumerate();
+    pairs
+        .map(|(i, (p, g))| {
+            Ok(Set {
+                update: make(i)?,
+                p,
+                g,
+                s: states.iter().filter_map(|list| list.get(i)).collect(),
+            })
+        })
+        .collect()
+}
