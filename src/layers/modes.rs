@@ -17,6 +17,22 @@ pub fn set_hook(hook: Hook) {
     HOOK.get_or_init(|| hook);
 }
 
+static SETTLED: OnceLock<fn()> = OnceLock::new();
+
+/// Sets who is told when results of calls are about to be kept: who keeps them beside that should let them go.
+pub fn set_settled(f: fn()) {
+    SETTLED.get_or_init(|| f);
+}
+
+/// Tells it, if a dispatch mode is on.
+pub fn settled() {
+    if mode::layers() & mode::DISPATCH != 0
+        && let Some(f) = SETTLED.get()
+    {
+        f();
+    }
+}
+
 /// Switches dispatch modes on this thread on or off, and returns whether they were on.
 pub fn switch(on: bool) -> bool {
     let layers = mode::layers();

@@ -4,9 +4,9 @@
 
 use super::arguments::{Fail, Incoming, Misfit};
 use super::convert::number;
-use super::dispatch::Noted;
 use super::groups::{Group, Overload};
 use super::held::Held;
+use super::noted::Noted;
 use super::object::{PyTensor, is_tensor, tensor_ref, viewing};
 use super::results::{named_tuple, to_python};
 use super::types::type_name;

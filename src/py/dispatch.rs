@@ -5,6 +5,7 @@
 
 use super::convert::PyGenerator;
 use super::error::carried;
+use super::noted::{self, is_same, note};
 use super::object::{PyTensor, adopt, instance, is_tensor, wrap};
 use super::results::scalar;
 use super::types::{self, device, dtype};
@@ -25,9 +26,6 @@ use std::collections::HashMap;
 thread_local! {
     /// Objects whose class handles its calls, by their storage.
     static REGISTERED: RefCell<HashMap<usize, Py<PyWeakrefReference>>> = RefCell::default();
-    /// The tensors of the arguments of the calls under way, and results that handlers gave.
-    static NOTED: RefCell<Vec<(Tensor, Py<PyAny>)>> = const { RefCell::new(Vec::new()) };
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// The composite that runs.
     static WITHIN: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
@@ -37,60 +35,9 @@ pub fn on() -> bool {
     mode::layers() & mode::DISPATCH != 0
 }
 
-/// Notes the objects of a call's arguments until it is dropped.
-pub struct Noted(usize);
-
-impl Noted {
-    /// Notes tensors among these objects, also inside lists and tuples, if a dispatch mode is on.
-    pub fn of<'a, 'py: 'a>(
-        objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>,
-    ) -> Option<Self> {
-        if !on() {
-            return None;
-        }
-        let before = NOTED.with_borrow(Vec::len);
-        for o in objects {
-            if o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>() {
-                for item in super::data::items(o).unwrap_or_default() {
-                    note(&item);
-                }
-            } else {
-                note(o);
-            }
-        }
-        DEPTH.set(DEPTH.get() + 1);
-        Some(Self(before))
-    }
-}
-
-impl Drop for Noted {
-    fn drop(&mut self) {
-        DEPTH.set(DEPTH.get().saturating_sub(1));
-        let gone = NOTED.with_borrow_mut(|n| n.split_off(self.0.min(n.len())));
-        // Results that handlers gave live until the outermost call is done.
-        if DEPTH.get() > 0 {
-            NOTED.with_borrow_mut(|n| n.extend(gone));
-        }
-    }
-}
-
-fn note(o: &Bound<'_, PyAny>) {
-    if let Ok(t) = o.cast::<PyTensor>() {
-        let entry = (t.get().get().clone(), o.clone().unbind());
-        NOTED.with_borrow_mut(|n| n.push(entry));
-    }
-}
-
-fn is_same(a: &Tensor, b: &Tensor) -> bool {
-    a.lies_as(b) && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg()
-}
-
 /// The Python object of a tensor: the one it came from if that is known, else a new one.
 pub fn object<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
-    if let Some(known) = NOTED.with_borrow(|n| {
-        let found = n.iter().rev().find(|(noted, _)| is_same(noted, t));
-        found.map(|(_, o)| o.clone_ref(py))
-    }) {
+    if let Some(known) = noted::known(py, t) {
         return Ok(known.into_bound(py));
     }
     if t.is_python()
@@ -106,13 +53,8 @@ pub fn object<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
 pub fn result<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
     let found = object(py, t)?;
     adopt(&found, t);
-    if DEPTH.get() == 0 {
-        let gone = NOTED.take();
-        // Others of the same call are still to be asked for; their objects go with the next one.
-        NOTED.with_borrow_mut(|n| {
-            n.extend(gone.into_iter().filter(|(noted, _)| !is_same(noted, t)))
-        });
-    }
+    // Others of the same call are still to be asked for; their objects go with the next one.
+    noted::forget(|noted| !is_same(noted, t));
     Ok(found)
 }
 
@@ -492,6 +434,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let disabled = m.getattr("_disabled_torch_dispatch_impl")?;
     let _ = DISABLED.set(m.py(), disabled.clone().unbind());
     modes::set_hook(hook);
+    modes::set_settled(noted::settled);
     m.py()
         .get_type::<PyTensor>()
         .setattr("__torch_dispatch__", disabled)

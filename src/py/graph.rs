@@ -274,15 +274,13 @@ impl PyNode {
             .call_method1("__dir__", (slf,))?
             .extract()?;
         if let Ok(link) = slf.get().link()
-            && let Some(node) = link.node()
+            && let Some(recorded) = link.node().and_then(recorded::of)
         {
-            if let Some(recorded) = recorded::of(node) {
-                for name in recorded.names() {
-                    if recorded.raw(&name).is_some() {
-                        names.push(format!("_raw_saved_{name}"));
-                    }
-                    names.push(format!("_saved_{name}"));
+            for name in recorded.names() {
+                if recorded.raw(&name).is_some() {
+                    names.push(format!("_raw_saved_{name}"));
                 }
+                names.push(format!("_saved_{name}"));
             }
         }
         Ok(names)

@@ -1,7 +1,8 @@
 //! Square brackets.
 
 use super::convert::{self, Failure};
-use super::dispatch::{self, Noted};
+use super::dispatch;
+use super::noted::Noted;
 use super::object::{PyTensor, tensor_ref, viewing, wrap};
 use super::tensor::slice_parts;
 use super::types::type_name;

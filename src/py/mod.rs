@@ -39,6 +39,7 @@ mod methods;
 mod misfit;
 mod modes;
 mod module;
+mod noted;
 mod numpy;
 mod object;
 mod operators;

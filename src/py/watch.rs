@@ -9,7 +9,7 @@
 )]
 
 use super::class::{is_tensor_class, tensor_class};
-use super::dispatch::Noted;
+use super::noted::Noted;
 use super::object::{PyTensor, instance, is_plain_tensor, is_tensor};
 pub use super::shown::Shown;
 use crate::mode;
@@ -161,7 +161,7 @@ fn is_disabled(found: &Bound<'_, PyAny>) -> bool {
 }
 
 /// True if somebody in Python may want to know of a call with these objects: the one test of a plain call. What follows is
-/// [`watched`] and, with a dispatch mode, that the objects are [noted](super::dispatch::Noted).
+/// [`watched`] and, with a dispatch mode, that the objects are [noted](super::noted::Noted).
 #[inline]
 pub fn noticed<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> bool {
     mode::word() & (mode::FRONT | mode::DISPATCH) != 0 || loud(objects)

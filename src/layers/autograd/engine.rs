@@ -1,6 +1,7 @@
 //! Walks the graph back: every node runs once all gradients of its results are there, the newest first, as in PyTorch.
 
 use super::{anomaly, gather};
+use crate::layers::modes;
 use crate::ops::f;
 use crate::tensor::{Edge, Grads, Leaf, Link, Meta, Node, When, link::Kind};
 use crate::{Result, Tensor, bail, dims, mode};
@@ -380,6 +381,7 @@ fn gather_at(link: &Arc<Link>, leaf: &Leaf, mut grads: Grads) -> Result<Grads> {
     let after = after.unwrap_or_default();
     let shown = (!after.is_empty()).then(|| grads.clone());
     if let Some(grad) = grads.swap_remove(0) {
+        modes::settled();
         gather::into_leaf(leaf, grad)?;
         tell(link, When::Gathered, &mut Grads::new(), None)?;
     }
