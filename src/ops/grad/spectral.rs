@@ -3,7 +3,7 @@
 //! Formulas: Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008),
 //! and Townsend, "Differentiating the singular value decomposition" (2016), with the conjugates that complex numbers want.
 
-use crate::ops::core::helpers::item;
+use crate::ops::core::helpers::{has_no_values, item};
 use crate::ops::core::op::{OpDef, compose};
 use crate::ops::f;
 use crate::ops::grad::linalg::symmetric;
@@ -155,7 +155,7 @@ fn eigh(a: &calls::_GradEigh) -> Result<Tensor> {
 /// Complex vectors have any phase: refuses what depends on it, which an imaginary diagonal of the vectors times their gradient
 /// says. Values that nobody can read are believed.
 fn check_phase(along: &Tensor, of: &str, so: &str) -> Result<()> {
-    if !along.dtype().is_complex() || along.is_meta() || along.numel() == 0 {
+    if !along.dtype().is_complex() || has_no_values(along) || along.numel() == 0 {
         return Ok(());
     }
     let turns = f::abs(&f::imag(&f::LinalgDiagonal::new(along).call()?)?)?;
