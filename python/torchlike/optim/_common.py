@@ -297,7 +297,8 @@ def fused_call(
         return
     if steps is not None:
         count_up(steps)
-    row(*lists, *([] if steps is None else [steps]), **numbers, **scaling)
+    plain = {name: _get_value(value) for name, value in numbers.items()}
+    row(*lists, *([] if steps is None else [steps]), **plain, **scaling)
     if steps is not None and scaling["found_inf"] is not None:
         for step in steps:
             step -= scaling["found_inf"]
