@@ -32,6 +32,20 @@ class Wrong(Function):
         return grad
 
 
+class WrongTangent(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return tangent * 3
+
+
 class WantsAll(Function):
     @staticmethod
     def forward(ctx, x):
@@ -105,13 +119,23 @@ class TestTools:
         assert torch.autograd.gradcheck(WantsAll.apply, x, check_undefined_grad=False)
         assert torch.autograd.gradgradcheck(torch.sin, x, gen_non_contig_grad_outputs=True)
 
-    @pytest.mark.parametrize(
-        "option", ["check_forward_ad", "check_batched_grad", "check_batched_forward_grad"]
-    )
-    def test_checks_that_are_missing_are_refused(self, option):
+    def test_checks_of_tangents_and_batches(self):
         x = torch.randn(3, dtype=torch.float64, requires_grad=True)
-        with pytest.raises(NotImplementedError, match=option):
-            torch.autograd.gradcheck(torch.sin, x, **{option: True})
+        z = torch.randn(2, dtype=torch.complex128, requires_grad=True)
+        every = {
+            "check_forward_ad": True,
+            "check_batched_grad": True,
+            "check_batched_forward_grad": True,
+        }
+        for t in (x, z):
+            assert torch.autograd.gradcheck(lambda t: (t.exp() * t, t.sum()), t, **every)
+        assert torch.autograd.gradgradcheck(
+            torch.exp, x, check_fwd_over_rev=True, check_batched_grad=True
+        )
+        with pytest.raises(RuntimeError, match="Jacobian computed with forward mode mismatch"):
+            torch.autograd.gradcheck(WrongTangent.apply, x, check_forward_ad=True)
+        with pytest.raises(AssertionError, match="requires check_forward_ad"):
+            torch.autograd.gradcheck(torch.sin, x, check_batched_forward_grad=True)
 
     @pytest.mark.parametrize("how", ["argument", "context"])
     def test_a_debugged_checkpoint_tells_what_was_called(self, how):

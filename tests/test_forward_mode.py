@@ -7,17 +7,18 @@ import pytest
 import samples
 import torchlike as torch
 import torchlike.autograd.forward_ad as fw
-from derivatives import leaf
+from derivatives import direction, inner, leaf
 from test_gradients import (
     CHOSEN,
     FIRST,
+    LOWER,
+    ONCE,
     REAL,
     RULES,
     SAMPLES,
+    SYMMETRIC,
     UNSTEADY,
     deep,
-    direction,
-    inner,
     inputs,
     leaves,
     outputs,
@@ -69,7 +70,25 @@ def compare(row, call):
     assert all(u.tangent is None or u.tangent.dtype == u.primal.dtype for u in made)
 
 
-@pytest.mark.parametrize("row", [r for r in RULES if r not in UNSTEADY | CHOSEN])
+# As in PyTorch, tangents are those of matrices that need not be symmetric or triangular, gradients are not.
+MATRICES = SYMMETRIC | LOWER | {"triangular_solve"}
+# By the gradient of the gradient, which these have not.
+WITHOUT = {r for r in ONCE if r != "_nn.hardsigmoid"}
+
+
+@pytest.mark.parametrize("row", sorted(WITHOUT & set(RULES)))
+def test_what_has_no_tangent_says_so(row):
+    def all_calls():
+        for call in samples.calls(SAMPLES[row]):
+            compare(row, call)
+
+    with pytest.raises((RuntimeError, NotImplementedError), match="implemented"):
+        all_calls()
+
+
+@pytest.mark.parametrize(
+    "row", [r for r in RULES if r not in UNSTEADY | CHOSEN | MATRICES | WITHOUT]
+)
 def test_tangent_is_the_transpose_of_the_gradient(row):
     for call in samples.calls(SAMPLES[row]):
         compare(row, call)
@@ -157,3 +176,75 @@ class TestDuals:
                 torch.floor_divide(d, 2)
             with pytest.raises(RuntimeError, match="not the last one"):
                 fw.exit_dual_level(level=3)
+
+
+class Square(torch.autograd.Function):
+    """A function with all of its parts."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 2 * x
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        (x,) = ctx.saved_tensors
+        return 2 * x * tangent
+
+
+class OwnRule(Square):
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return OwnRule.apply(x) + info.batch_size, in_dims[0]
+
+
+class TestFunctions:
+    def test_tangents_by_jvp(self):
+        with fw.dual_level():
+            d = fw.make_dual(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0]))
+            assert fw.unpack_dual(Square.apply(d)).tangent.tolist() == [2, 40]
+        x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(Square.apply, x, check_forward_ad=True)
+        with fw.dual_level():
+            d = fw.make_dual(torch.ones(2), torch.ones(2))
+            with pytest.raises(NotImplementedError, match="must implement the jvp function"):
+                NoTangent.apply(d)
+
+    def test_batches(self):
+        from torchlike.func import grad, vmap
+
+        x = torch.arange(4.0).view(2, 2)
+        assert vmap(Square.apply)(x).tolist() == [[0, 1], [4, 9]]
+        assert vmap(grad(Square.apply))(torch.arange(3.0)).tolist() == [0, 2, 4]
+        assert vmap(OwnRule.apply)(x).tolist() == [[2, 3], [6, 11]]
+        with pytest.raises(RuntimeError, match="does not have vmap support"):
+            vmap(NoRule.apply)(x)
+        with pytest.raises(RuntimeError, match="must override the setup_context"):
+            vmap(NoTangent.apply)(x)
+
+
+class NoRule(Square):
+    generate_vmap_rule = False
+
+
+class NoTangent(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2

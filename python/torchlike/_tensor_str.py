@@ -254,7 +254,19 @@ def _tangent(self: Any) -> Any:
     return unpack_dual(self).tangent
 
 
+def _batch_text(self: Any, levels: list[int], whole: Any) -> str:
+    """The text of an example of a batch: all examples, and what level they are of."""
+    text = _text(whole, None)
+    for depth in reversed(range(len(levels))):
+        inner = "\n".join("    " + line for line in text.split("\n"))
+        text = f"BatchedTensor(lvl={depth + 1}, bdim=0, value=\n{inner}\n)"
+    return text
+
+
 def _text(self: Any, tensor_contents: str | None) -> str:
+    levels, whole = _C._batch_whole(self)
+    if levels:
+        return _batch_text(self, levels, whole)
     cls = type(self)
     t = self.detach() if self.requires_grad or _C._is_fwd_grad_enabled() else self
     if cls is not _C.Tensor:

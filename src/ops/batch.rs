@@ -2,25 +2,27 @@
 //!
 //! [`Batch::As`]: crate::ops::core::op::Batch
 
-use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::op::{Hidden, Ret};
-use crate::ops::{dispatch, f};
+use crate::ops::core::typed::OptTensors;
+use crate::ops::f;
 use crate::{Dims, Result, Scalar, Tensor};
 
 /// What such a call gives; nothing if there is none, so that the row runs once an example.
 type Made = Result<Option<Ret>>;
 
-fn one(made: Result<Tensor>) -> Made {
+/// Of a call with one result.
+pub fn one(made: Result<Tensor>) -> Made {
     made.map(|t| Some(Ret::One(t)))
-}
-
-fn same(a: &Args, values: &[Arg]) -> Made {
-    dispatch::run(a.op, values).map(Some)
 }
 
 /// The sizes out of sight.
 fn hidden(t: &Tensor, k: usize) -> Dims {
     Dims::new(&t.shape()[..k])
+}
+
+/// Sizes of an example, and those out of sight before them.
+pub fn sized(t: &Tensor, size: &[i64], h: Hidden) -> Dims {
+    hidden(t, h.k).concat(&Dims::new(size))
 }
 
 /// With dimensions of size 1 after those out of sight, so that an example has `ndim` of them.
@@ -32,33 +34,27 @@ fn padded(t: &Tensor, k: usize, ndim: usize) -> Result<Tensor> {
     Ok(t)
 }
 
-/// `view` and its kin: sizes as argument 1.
-pub fn view(a: &Args, Hidden { k, .. }: Hidden) -> Made {
-    let x = a.tensor(0)?;
-    let sizes = hidden(x, k).concat(a.ints(1)?);
-    one(f::view(x, &sizes[..]))
+/// `view` and its kin.
+pub fn view(x: &Tensor, size: &[i64], h: Hidden) -> Made {
+    one(f::view(x, &sized(x, size, h)[..]))
 }
 
 /// `squeeze` of all dimensions.
-pub fn squeeze(a: &Args, Hidden { k, .. }: Hidden) -> Made {
-    let x = a.tensor(0)?;
-    let ones = (k..x.ndim()).filter(|d| x.shape()[*d] == 1);
+pub fn squeeze(x: &Tensor, h: Hidden) -> Made {
+    let ones = (h.k..x.ndim()).filter(|d| x.shape()[*d] == 1);
     let ones: Vec<i64> = ones.map(|d| d as i64).collect();
     one(f::SqueezeDims::new(x, &ones[..]).call())
 }
 
 /// `expand` and `broadcast_to`.
-pub fn expand(a: &Args, Hidden { k, .. }: Hidden) -> Made {
-    let x = a.tensor(0)?;
-    let sizes = a.ints(1)?;
-    let all = hidden(x, k).concat(sizes);
-    one(f::expand(&padded(x, k, sizes.len())?, &all[..]))
+pub fn expand(x: &Tensor, size: &[i64], h: Hidden) -> Made {
+    let all = sized(x, size, h);
+    one(f::expand(&padded(x, h.k, size.len())?, &all[..]))
 }
 
 /// `t`.
-pub fn t(a: &Args, Hidden { k, .. }: Hidden) -> Made {
-    let x = a.tensor(0)?;
-    match x.ndim() - k {
+pub fn t(x: &Tensor, h: Hidden) -> Made {
+    match x.ndim() - h.k {
         0 | 1 => one(f::alias(x)),
         2 => one(f::mT(x)),
         n => crate::bail!(
@@ -69,173 +65,150 @@ pub fn t(a: &Args, Hidden { k, .. }: Hidden) -> Made {
 }
 
 /// `as_strided`.
-pub fn as_strided(a: &Args, Hidden { k, .. }: Hidden) -> Made {
-    let x = a.tensor(0)?;
-    let sizes = hidden(x, k).concat(a.ints(1)?);
-    let strides = Dims::new(&x.strides()[..k]).concat(a.ints(2)?);
+pub fn as_strided(a: &f::AsStrided, h: Hidden) -> Made {
+    let x = a.input;
+    let strides = Dims::new(&x.strides()[..h.k]).concat(&Dims::new(a.stride));
+    let sizes = sized(x, a.size, h);
     let call = f::AsStrided::new(x, &sizes[..], &strides[..]);
-    one(call
-        .storage_offset(a.opt_int(3).unwrap_or(x.offset()))
-        .call())
+    let offset = a.storage_offset.unwrap_or(x.offset());
+    one(call.storage_offset(offset).call())
 }
 
 /// `repeat`.
-pub fn repeat(a: &Args, Hidden { k, .. }: Hidden) -> Made {
-    let x = a.tensor(0)?;
-    let times = a.ints(1)?;
-    let all = Dims::filled(k, 1).concat(times);
-    one(f::repeat(&padded(x, k, times.len())?, &all[..]))
+pub fn repeat(x: &Tensor, times: &[i64], h: Hidden) -> Made {
+    let all = Dims::filled(h.k, 1).concat(&Dims::new(times));
+    one(f::repeat(&padded(x, h.k, times.len())?, &all[..]))
 }
 
-/// `new_zeros` and its kin: sizes as argument 1.
-pub fn new_sized(a: &Args, Hidden { k, .. }: Hidden) -> Made {
-    let x = a.tensor(0)?;
-    let mut values = a.values.to_vec();
-    values[1] = Arg::Ints(hidden(x, k).concat(a.ints(1)?));
-    same(a, &values)
-}
-
-/// Products of two arguments, as matrices.
-pub fn product(a: &Args, _: Hidden) -> Made {
-    one(f::matmul(a.tensor(0)?, a.tensor(1)?))
-}
-
-fn by_vector(matrix: &Tensor, vector: &Tensor) -> Result<Tensor> {
+/// A matrix, or several, times a vector.
+pub fn by_vector(matrix: &Tensor, vector: &Tensor) -> Result<Tensor> {
     f::squeeze_dim(&f::matmul(matrix, &f::unsqueeze(vector, -1)?)?, -1)
 }
 
-/// `mv`.
-pub fn mv(a: &Args, _: Hidden) -> Made {
-    one(by_vector(a.tensor(0)?, a.tensor(1)?))
-}
-
 /// `dot`.
-pub fn dot(a: &Args, _: Hidden) -> Made {
-    let both = f::mul(a.tensor(0)?, a.tensor(1)?)?;
-    one(f::SumDim::new(&both, &[-1][..]).call())
+pub fn dot(a: &Tensor, b: &Tensor) -> Made {
+    one(f::SumDim::new(&f::mul(a, b)?, &[-1][..]).call())
 }
 
-/// `vdot`.
-pub fn vdot(a: &Args, _: Hidden) -> Made {
-    let both = f::mul(&f::conj(a.tensor(0)?)?, a.tensor(1)?)?;
-    one(f::SumDim::new(&both, &[-1][..]).call())
-}
-
-/// `beta * self + alpha * product`, where an example of the product has `ndim` dimensions.
-fn added(a: &Args, h: Hidden, ndim: usize, product: &Tensor) -> Made {
-    let own = a.tensor(0)?;
-    let own = if h.differs(0) {
-        padded(own, h.k, ndim)?
-    } else {
-        own.clone()
-    };
-    let by = |name: &str| {
-        let at = a.op.schema.position(name);
-        at.and_then(|i| a.opt_scalar(i)).unwrap_or(Scalar::Int(1))
-    };
+/// `beta * own + alpha * product`, where an example of the product has `ndim` dimensions.
+pub fn added(
+    own: &Tensor,
+    product: &Tensor,
+    ndim: usize,
+    [beta, alpha]: [Scalar; 2],
+    h: Hidden,
+) -> Made {
+    let own = h.fitted(0, own, ndim)?;
     let scaled = |t: &Tensor, by: Scalar| {
         if by == Scalar::Int(1) {
             return Ok(t.clone());
         }
         f::mul(t, by)
     };
-    one(f::add(
-        &scaled(&own, by("beta"))?,
-        &scaled(product, by("alpha"))?,
-    ))
+    one(f::add(&scaled(&own, beta)?, &scaled(product, alpha)?))
 }
 
-/// `addmm` and `baddbmm`.
-pub fn addmm(a: &Args, h: Hidden) -> Made {
-    let ndim = if a.op.path() == "baddbmm" { 3 } else { 2 };
-    added(a, h, ndim, &f::matmul(a.tensor(1)?, a.tensor(2)?)?)
-}
-
-/// `addmv`.
-pub fn addmv(a: &Args, h: Hidden) -> Made {
-    added(a, h, 1, &by_vector(a.tensor(1)?, a.tensor(2)?)?)
-}
-
-/// `embedding`: a table that is the same for all is looked up at once.
-pub fn embedding(a: &Args, h: Hidden) -> Made {
-    if h.differs(0) {
-        return Ok(None);
+impl Hidden {
+    /// An argument whose examples have `ndim` dimensions where it differs from example to example.
+    fn fitted(self, i: usize, t: &Tensor, ndim: usize) -> Result<Tensor> {
+        if self.differs(i) {
+            padded(t, self.k, ndim)
+        } else {
+            Ok(t.clone())
+        }
     }
-    same(a, &a.values)
+
+    /// An argument with the dimensions out of sight, repeated if it is the same for all examples.
+    fn repeated(self, i: usize, t: &Tensor, batch: &Dims) -> Result<Tensor> {
+        if self.differs(i) {
+            Ok(t.clone())
+        } else {
+            f::expand(t, &batch.concat(t.shape())[..])
+        }
+    }
 }
 
 /// `native_layer_norm`: weights that differ are applied afterwards.
-pub fn layer_norm(a: &Args, h: Hidden) -> Made {
+pub fn layer_norm(a: &f::NativeLayerNorm, h: Hidden) -> Made {
     if !h.differs(0) {
         return Ok(None);
     }
     if !h.differs(2) && !h.differs(3) {
-        return same(a, &a.values);
+        return a.call().map(|made| Some(Ret::Tuple(made.into())));
     }
-    let ndim = a.tensor(0)?.ndim() - h.k;
-    let fit = |i: usize, t: &Tensor| {
-        if h.differs(i) {
-            padded(t, h.k, ndim)
-        } else {
-            Ok(t.clone())
-        }
+    let ndim = a.input.ndim() - h.k;
+    let plain = f::NativeLayerNorm {
+        weight: None,
+        bias: None,
+        ..a.clone()
     };
-    let mut values = a.values.to_vec();
-    (values[2], values[3]) = (Arg::None, Arg::None);
-    let mut made = dispatch::run(a.op, &values)?.tensors();
-    if let Some(w) = a.opt_tensor(2) {
-        made[0] = f::mul(&made[0], &fit(2, w)?)?;
+    let mut made = plain.call()?;
+    if let Some(w) = a.weight {
+        made[0] = f::mul(&made[0], &h.fitted(2, w, ndim)?)?;
     }
-    if let Some(b) = a.opt_tensor(3) {
-        made[0] = f::add(&made[0], &fit(3, b)?)?;
+    if let Some(b) = a.bias {
+        made[0] = f::add(&made[0], &h.fitted(3, b, ndim)?)?;
     }
-    Ok(Some(Ret::Tuple(made)))
+    Ok(Some(Ret::Tuple(made.into())))
 }
 
 /// `convolution`: examples join the batch; weights that differ become groups.
-pub fn convolution(a: &Args, h: Hidden) -> Made {
+pub fn convolution(a: &f::Convolution, h: Hidden) -> Made {
     let k = h.k as i64;
-    let (x, w, bias) = (a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2));
-    let mut values = a.values.to_vec();
+    let x = a.input;
     if !h.differs(1) && !h.differs(2) {
         let joined = flattened(x, 0, k)?;
-        values[0] = Arg::Tensor(&joined);
-        let made = dispatch::run(a.op, &values)?.one()?;
+        let all = f::Convolution {
+            input: &joined,
+            ..a.clone()
+        };
+        let made = all.call()?;
         let shape = hidden(x, h.k + 1).concat(&Dims::new(&made.shape()[1..]));
         return one(f::reshape(&made, &shape[..]));
     }
-    let shown = [(0, Some(x)), (1, Some(w)), (2, bias)];
-    let differing = shown.iter().find(|(i, _)| h.differs(*i)).and_then(|s| s.1);
+    let differing = [Some(x), Some(a.weight), a.bias].into_iter().enumerate();
+    let differing = differing.filter(|(i, _)| h.differs(*i)).find_map(|d| d.1);
     let batch = hidden(differing.unwrap_or(x), h.k);
     let count: i64 = batch.iter().product();
-    let whole = |i: usize, t: &Tensor| match h.differs(i) {
-        true => Ok(t.clone()),
-        false => f::expand(t, &batch.concat(t.shape())[..]),
+    let joined = into_channels(&h.repeated(0, x, &batch)?, h)?;
+    let weight = flattened(&h.repeated(1, a.weight, &batch)?, 0, k)?;
+    let bias = a.bias.map(|b| flattened(&h.repeated(2, b, &batch)?, 0, k));
+    let bias = bias.transpose()?;
+    let all = f::Convolution {
+        input: &joined,
+        weight: &weight,
+        bias: bias.as_ref(),
+        groups: a.groups * count,
+        ..a.clone()
     };
-    // [batch, N, C, ...] as [N, batch * C, ...]
-    let x = f::MovedimInt::new(&flattened(&whole(0, x)?, 0, k - 1)?, 0, 1).call()?;
-    let x = flattened(&x, 1, 2)?;
-    let w = flattened(&whole(1, w)?, 0, k)?;
-    let bias = bias.map(|b| flattened(&whole(2, b)?, 0, k)).transpose()?;
-    values[0] = Arg::Tensor(&x);
-    values[1] = Arg::Tensor(&w);
-    values[2] = bias.as_ref().map_or(Arg::None, Arg::Tensor);
-    values[8] = Arg::Int(a.int(8)? * count);
-    let made = dispatch::run(a.op, &values)?.one()?;
-    let apart = Dims::from([made.shape()[0], count, -1]).concat(&Dims::new(&made.shape()[2..]));
-    let first = f::MovedimInt::new(&f::reshape(&made, &apart[..])?, 1, 0).call()?;
-    let shape = batch.concat(&Dims::new(&first.shape()[1..]));
-    one(f::reshape(&first, &shape[..]))
+    one(out_of_channels(&all.call()?, -1, &batch))
 }
 
 fn flattened(t: &Tensor, from: i64, to: i64) -> Result<Tensor> {
     f::Flatten::new(t).start_dim(from).end_dim(to).call()
 }
 
+/// `[batch, N, C, ...]` as `[N, batch * C, ...]`.
+fn into_channels(t: &Tensor, h: Hidden) -> Result<Tensor> {
+    let first = flattened(t, 0, h.k as i64 - 1)?;
+    flattened(&f::MovedimInt::new(&first, 0, 1).call()?, 1, 2)
+}
+
+/// `[N, batch * channels, ...]` as `[batch, N, channels, ...]`.
+fn out_of_channels(t: &Tensor, channels: i64, batch: &Dims) -> Result<Tensor> {
+    let count: i64 = batch.iter().product();
+    let apart = Dims::from([t.shape()[0], count, channels]).concat(&Dims::new(&t.shape()[2..]));
+    let first = f::MovedimInt::new(&f::reshape(t, &apart[..])?, 1, 0).call()?;
+    f::reshape(&first, &batch.concat(&Dims::new(&first.shape()[1..]))[..])
+}
+
 /// How places are looked up in whole batches: the places for each dimension, and how many dimensions an example of them has. Nothing
 /// where the dimensions looked up are not next to each other, or not the first, as has to be if places differ.
-fn places(a: &Args, h: Hidden, of: &Tensor) -> Result<Option<(Vec<Option<Tensor>>, usize)>> {
-    let given = a.opt_tensors(1)?;
+fn places(
+    given: &[Option<&Tensor>],
+    h: Hidden,
+    of: &Tensor,
+) -> Result<Option<(Vec<Option<Tensor>>, usize)>> {
     let used: Vec<usize> = (0..given.len()).filter(|i| given[*i].is_some()).collect();
     let (Some(first), Some(last)) = (used.first(), used.last()) else {
         return Ok(None);
@@ -244,12 +217,8 @@ fn places(a: &Args, h: Hidden, of: &Tensor) -> Result<Option<(Vec<Option<Tensor>
         return Ok(None);
     }
     let hides = if h.differs(1) { h.k } else { 0 };
-    let ndim = given
-        .iter()
-        .flatten()
-        .map(|t| t.ndim() - hides)
-        .max()
-        .unwrap_or(0);
+    let ndim = given.iter().flatten().map(|t| t.ndim() - hides).max();
+    let ndim = ndim.unwrap_or(0);
     let mut all: Vec<Option<Tensor>> = Vec::new();
     for d in 0..h.k {
         if !h.differs(1) {
@@ -262,138 +231,111 @@ fn places(a: &Args, h: Hidden, of: &Tensor) -> Result<Option<(Vec<Option<Tensor>
         }
     }
     for t in given {
-        let t = t.map(|t| padded(t, hides, ndim)).transpose()?;
-        all.push(t);
+        all.push(t.map(|t| padded(t, hides, ndim)).transpose()?);
     }
     Ok(Some((all, ndim)))
 }
 
 /// `index`: places that are the same for all are looked up behind the dimensions out of sight, others together with the number of the
 /// example.
-pub fn index(a: &Args, h: Hidden) -> Made {
-    let x = a.tensor(0)?;
-    let Some((all, _)) = places(a, h, x)? else {
+pub fn index(a: &f::Index, h: Hidden) -> Made {
+    let Some((all, _)) = places(&a.indices.0, h, a.input)? else {
         return Ok(None);
     };
-    same(
-        a,
-        &[
-            Arg::Tensor(x),
-            Arg::OptTensors(all.iter().map(Option::as_ref).collect()),
-        ],
-    )
+    let all: Vec<Option<&Tensor>> = all.iter().map(Option::as_ref).collect();
+    one(f::Index::new(a.input, OptTensors(all)).call())
 }
 
 /// `index_put`; as [`index`].
-pub fn index_put(a: &Args, h: Hidden) -> Made {
-    let (x, values) = (a.tensor(0)?, a.tensor(2)?);
+pub fn index_put(a: &f::IndexPut, h: Hidden) -> Made {
     if !h.differs(0) {
         return Ok(None);
     }
-    let Some((all, ndim)) = places(a, h, x)? else {
+    let Some((all, ndim)) = places(&a.indices.0, h, a.input)? else {
         return Ok(None);
     };
-    let looked_up = a.opt_tensors(1)?.iter().flatten().count();
-    let ndim = ndim + x.ndim() - h.k - looked_up;
-    let values = if h.differs(2) {
-        padded(values, h.k, ndim)?
-    } else {
-        values.clone()
-    };
-    let places = Arg::OptTensors(all.iter().map(Option::as_ref).collect());
-    same(
-        a,
-        &[
-            Arg::Tensor(x),
-            places,
-            Arg::Tensor(&values),
-            a.values[3].clone(),
-        ],
-    )
+    let ndim = ndim + a.input.ndim() - h.k - a.indices.0.iter().flatten().count();
+    let values = h.fitted(2, a.values, ndim)?;
+    let all: Vec<Option<&Tensor>> = all.iter().map(Option::as_ref).collect();
+    let call = f::IndexPut::new(a.input, OptTensors(all), &values);
+    one(call.accumulate(a.accumulate).call())
 }
 
 /// `native_group_norm`: examples join the batch.
-pub fn group_norm(a: &Args, h: Hidden) -> Made {
+pub fn group_norm(a: &f::NativeGroupNorm, h: Hidden) -> Made {
     if h.differ != 1 {
         return Ok(None);
     }
-    let x = a.tensor(0)?;
-    let joined = flattened(x, 0, h.k as i64)?;
-    let mut values = a.values.to_vec();
-    values[0] = Arg::Tensor(&joined);
-    values[3] = Arg::Int(joined.shape()[0]);
-    let first = hidden(x, h.k + 1);
-    let apart = |_, t: Tensor| f::reshape(&t, &first.concat(&Dims::new(&t.shape()[1..]))[..]);
-    dispatch::run(a.op, &values)?.map(apart).map(Some)
+    let joined = flattened(a.input, 0, h.k as i64)?;
+    let all = f::NativeGroupNorm {
+        input: &joined,
+        N: joined.shape()[0],
+        ..a.clone()
+    };
+    let first = hidden(a.input, h.k + 1);
+    let apart = |t: Tensor| f::reshape(&t, &first.concat(&Dims::new(&t.shape()[1..]))[..]);
+    let made = all.call()?.into_iter().map(apart);
+    made.collect::<Result<_>>().map(|t| Some(Ret::Tuple(t)))
 }
 
 /// `batch_norm` by the batch's own statistics: examples join the channels.
-pub fn batch_norm(a: &Args, h: Hidden) -> Made {
+pub fn batch_norm(a: &f::_NnBatchNormTrain, h: Hidden) -> Made {
     if !h.differs(0) {
         return Ok(None);
     }
-    let x = a.tensor(0)?;
-    let batch = hidden(x, h.k);
-    let count: i64 = batch.iter().product();
-    let channels = x.size(h.k as i64 + 1)?;
-    // [batch, N, C, ...] as [N, batch * C, ...]
-    let joined = f::MovedimInt::new(&flattened(x, 0, h.k as i64 - 1)?, 0, 1).call()?;
-    let joined = flattened(&joined, 1, 2)?;
-    let each = |i: usize| -> Result<Option<Tensor>> {
-        let Some(t) = a.opt_tensor(i) else {
-            return Ok(None);
-        };
-        let whole = f::expand(t, &batch.concat(&Dims::from([channels]))[..])?;
-        f::reshape(&whole, &[-1][..]).map(Some)
+    let batch = hidden(a.input, h.k);
+    let channels = a.input.size(h.k as i64 + 1)?;
+    let each = |i: usize, t: Option<&Tensor>| -> Result<Option<Tensor>> {
+        let Some(t) = t else { return Ok(None) };
+        f::reshape(&h.repeated(i, t, &batch)?, &[-1][..]).map(Some)
     };
-    let (weight, bias) = (each(1)?, each(2)?);
-    let mut values = a.values.to_vec();
-    values[0] = Arg::Tensor(&joined);
-    values[1] = weight.as_ref().map_or(Arg::None, Arg::Tensor);
-    values[2] = bias.as_ref().map_or(Arg::None, Arg::Tensor);
-    let apart = |i, t: Tensor| -> Result<Tensor> {
-        if i > 0 {
-            return f::reshape(&t, &batch.concat(&Dims::from([channels]))[..]);
-        }
-        let sizes = Dims::from([t.shape()[0], count, channels]).concat(&Dims::new(&t.shape()[2..]));
-        let first = f::MovedimInt::new(&f::reshape(&t, &sizes[..])?, 1, 0).call()?;
-        f::reshape(&first, &batch.concat(&Dims::new(&first.shape()[1..]))[..])
+    let joined = into_channels(a.input, h)?;
+    let (weight, bias) = (each(1, a.weight)?, each(2, a.bias)?);
+    let all = f::_NnBatchNormTrain {
+        input: &joined,
+        weight: weight.as_ref(),
+        bias: bias.as_ref(),
+        ..a.clone()
     };
-    dispatch::run(a.op, &values)?.map(apart).map(Some)
+    let [out, rest @ ..] = all.call()?;
+    let mut made = vec![out_of_channels(&out, channels, &batch)?];
+    for t in rest {
+        made.push(f::reshape(&t, &batch.concat(&Dims::from([channels]))[..])?);
+    }
+    Ok(Some(Ret::Tuple(made)))
 }
 
 /// `nll_loss`: the weighted entries of the targets, by `gather`.
-pub fn nll_loss(a: &Args, h: Hidden) -> Made {
+pub fn nll_loss(a: &f::_NnNllLoss, h: Hidden) -> Made {
     if h.differs(2) {
         return Ok(None);
     }
-    let (x, target) = (a.tensor(0)?, a.tensor(1)?);
-    let batch = hidden(if h.differs(0) { x } else { target }, h.k);
-    let whole = |i: usize, t: &Tensor| match h.differs(i) {
-        true => Ok(t.clone()),
-        false => f::expand(t, &batch.concat(t.shape())[..]),
-    };
-    let (x, target) = (whole(0, x)?, whole(1, target)?);
+    let batch = hidden(if h.differs(0) { a.input } else { a.target }, h.k);
+    let x = h.repeated(0, a.input, &batch)?;
+    let target = h.repeated(1, a.target, &batch)?;
     let classes = (h.k + usize::from(x.ndim() > h.k + 1)) as i64;
-    let ignored = f::eq(&target, a.int(4)?)?;
+    let ignored = f::eq(&target, a.ignore_index)?;
     let safe = f::masked_fill(&target, &ignored, 0)?;
     let picked = f::gather(&x, classes, &f::unsqueeze(&safe, classes)?)?;
-    let weight = match a.opt_tensor(2) {
+    let picked = f::squeeze_dim(&picked, classes)?;
+    let weight = match a.weight {
         Some(w) => {
             let flat = f::index_select(w, 0, &f::reshape(&safe, &[-1][..])?)?;
             f::reshape(&flat, &safe.shape()[..])?
         }
-        None => f::ones_like(&f::squeeze_dim(&picked, classes)?.bare())?,
+        None => f::ones_like(&picked.bare())?,
     };
     let weight = f::masked_fill(&weight, &ignored, 0)?;
-    let each = f::neg(&f::mul(&f::squeeze_dim(&picked, classes)?, &weight)?)?;
+    let each = f::neg(&f::mul(&picked, &weight)?)?;
     let over: Vec<i64> = (h.k as i64..each.ndim() as i64).collect();
-    let sum = |t: &Tensor| match over.is_empty() {
-        true => Ok(t.clone()),
-        false => f::SumDim::new(t, &over[..]).call(),
+    let sum = |t: &Tensor| {
+        if over.is_empty() {
+            return Ok(t.clone());
+        }
+        f::SumDim::new(t, &over[..]).call()
     };
     let total = sum(&weight)?;
-    let loss = match a.int(3)? {
+    let loss = match a.reduction {
         0 => return Ok(Some(Ret::Tuple(vec![each, f::zeros_like(&total)?]))),
         1 => f::div(&sum(&each)?, &total)?,
         _ => sum(&each)?,
@@ -402,22 +344,17 @@ pub fn nll_loss(a: &Args, h: Hidden) -> Made {
 }
 
 /// `take`: positions in each example, all of whose elements are one dimension.
-pub fn take(a: &Args, h: Hidden) -> Made {
-    let (x, index) = (a.tensor(0)?, a.tensor(1)?);
+pub fn take(a: &f::Take, h: Hidden) -> Made {
+    let (x, index) = (a.input, a.index);
     if !h.differs(0) {
-        return same(a, &a.values);
+        return one(a.call());
     }
     let batch = hidden(x, h.k);
     let last = h.k as i64;
     let flat = f::reshape(x, &batch.concat(&Dims::from([-1]))[..])?;
-    let (places, shown) = if h.differs(1) {
-        let places = f::reshape(index, &batch.concat(&Dims::from([-1]))[..])?;
-        (places, Dims::new(&index.shape()[h.k..]))
-    } else {
-        let row = f::reshape(index, &[-1][..])?;
-        let places = f::expand(&row, &batch.concat(row.shape())[..])?;
-        (places, index.shape().clone())
-    };
+    let shown = Dims::new(&index.shape()[if h.differs(1) { h.k } else { 0 }..]);
+    let places = h.repeated(1, index, &batch)?;
+    let places = f::reshape(&places, &batch.concat(&Dims::from([-1]))[..])?;
     // Positions from the end are counted from the start for `gather`.
     let count = flat.size(last)?;
     let places = f::where_(&f::lt(&places, 0)?, &f::add(&places, count)?, &places)?;

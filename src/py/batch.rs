@@ -54,6 +54,18 @@ fn _batch_is_at(t: &Bound<'_, PyTensor>, level: u32) -> bool {
     batch::is_at(t.get().get(), level)
 }
 
+/// The levels that the tensors among some values are examples of, the lowest first.
+#[pyfunction]
+fn _batch_levels(values: Vec<Bound<'_, PyAny>>) -> Vec<u32> {
+    let mut found: Vec<u32> = Vec::new();
+    for t in values.iter().filter_map(tensor_ref) {
+        found.extend(t.batch().iter().map(|d| d.level));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 /// The levels that a tensor is an example of, and all examples.
 #[pyfunction]
 fn _batch_whole<'py>(t: &Bound<'py, PyTensor>) -> PyResult<(Vec<u32>, Bound<'py, PyAny>)> {
@@ -165,6 +177,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_batch_enter _batch_exit _batch_hide _batch_show _batch_is_at _batch_whole _func_input _leads_elsewhere _untracked);
+    add!(_batch_enter _batch_exit _batch_hide _batch_show _batch_is_at _batch_levels _batch_whole _func_input _leads_elsewhere _untracked);
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::object::{PyTensor, wrap};
 use crate::layers::autograd::{forward, views};
+use crate::layers::batch;
 use crate::tensor::Meta;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -68,7 +69,8 @@ fn _with_tangent<'py>(
             "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level 0 is not supported.",
         ));
     }
-    wrap(t.py(), primal.with_tangent(level, tangent))
+    let of_all = batch::whole_as(&tangent, &primal)?;
+    wrap(t.py(), primal.with_tangent(level, of_all))
 }
 
 /// The tensor without its tangents of a level and those above, and its tangent of that level.
@@ -79,8 +81,10 @@ fn _without_tangent<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, Option<Bound<'py, PyAny>>)> {
     let dual = forward::current(t.get().get());
     let written_elsewhere = matches!(dual, Cow::Owned(_));
-    let tangent = dual.tangent(level).cloned();
-    let tangent = tangent.map(|tangent| wrap(t.py(), tangent)).transpose()?;
+    let tangent = match dual.tangent(level) {
+        Some(of_all) => Some(wrap(t.py(), batch::example_like(of_all, &dual)?)?),
+        None => None,
+    };
     let mut primal = dual.into_owned().below(level);
     if written_elsewhere {
         primal = primal.of_new_family();

@@ -169,15 +169,14 @@ def _batched(
         if grad.shape[1:] != output.shape:
             raise RuntimeError(_MISMATCH.format(i, grad.shape[2:], output.shape))
     size = grads[0].shape[0]
-    level = _C._batch_enter(size, "error")
-    try:
-        examples = tuple(_C._batch_hide(g, 0, level) for g in grads)
+    from torchlike.func._vmap import level
+
+    with level(size, "error") as number:
+        examples = tuple(_C._batch_hide(g, 0, number) for g in grads)
         made = _C._run_backward(
             outputs, _make_grads(outputs, examples), keep, create, wanted, bool(allow), False
         )
-        return tuple(None if g is None else _C._batch_show(g, 0, level, size) for g in made)
-    finally:
-        _C._batch_exit(level)
+        return tuple(None if g is None else _C._batch_show(g, 0, number, size) for g in made)
 
 
 _MISMATCH = (

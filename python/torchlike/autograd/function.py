@@ -219,6 +219,13 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         """Calls the function, and records it."""
         apart = cls.setup_context is not Function.setup_context
         args = _bound(cls.forward, args, kwargs, apart)
+        examples = _C._batch_levels(args)
+        if examples:
+            _check_apart(apart)
+            from torchlike.autograd import _batched_function
+
+            own_rule = cls.vmap is not Function.vmap
+            return _batched_function.apply(cls, own_rule, args, examples)
         ctx = cls._backward_cls()
         with _quiet(args):
             tracked = ctx._begin(args)
@@ -244,6 +251,16 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
             return with_tangents(cls, ctx, args, made, levels)
         return made
+
+
+def _check_apart(apart: bool) -> None:
+    """Refuses functions without a `setup_context` inside transforms."""
+    if not apart:
+        raise RuntimeError(
+            "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must "
+            "override the setup_context staticmethod. For more details, please see "
+            "https://pytorch.org/docs/main/notes/extending.func.html"
+        )
 
 
 def _quiet(args: tuple[Any, ...]) -> Any:

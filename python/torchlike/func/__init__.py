@@ -40,6 +40,10 @@ __all__ = [
     "vmap",
 ]
 
+for _name in __all__:
+    if _name in globals():
+        globals()[_name].__module__ = __name__
+
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
     """The function itself: calls in place are recorded as what they are here, and nothing has to be rewritten."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C
 from torchlike._C import Tensor
-from torchlike.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torchlike.utils._pytree import tree_flatten, tree_map, tree_unflatten, treespec_pprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,8 @@ class Recorded:
                 raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
             if not (x.is_floating_point() or x.is_complex()):
                 raise RuntimeError("only Tensors of floating point dtype can require gradients")
-            made, tracked = _C._func_input(x)
+            with torch.enable_grad():
+                made, tracked = _C._func_input(x)
             self.inputs.append(made)
             self._nested |= tracked
 
@@ -208,7 +209,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         if given_shape != shape:
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
-                f"function. cotangents: {given_shape}, primal output: {shape}"
+                f"function. cotangents: {treespec_pprint(given_shape)}, primal output: {treespec_pprint(shape)}"
             )
         for i, (v, o) in enumerate(zip(given, outputs, strict=True)):
             if v.shape != o.shape:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
@@ -11,7 +13,34 @@ from torchlike._C import Tensor
 from torchlike.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+
+class _Open(threading.local):
+    """The levels that are open on a thread: how many examples each has, and what random operators do there."""
+
+    def __init__(self) -> None:
+        self.levels: dict[int, tuple[int, str]] = {}
+
+
+_OPEN = _Open()
+
+
+@contextlib.contextmanager
+def level(size: int, randomness: str) -> Iterator[int]:
+    """Inside, a level for so many examples is open; gives its number."""
+    number = _C._batch_enter(size, randomness)
+    _OPEN.levels[number] = size, randomness
+    try:
+        yield number
+    finally:
+        del _OPEN.levels[number]
+        _C._batch_exit(number)
+
+
+def about(number: int) -> tuple[int, str]:
+    """How many examples an open level has, and what random operators do there."""
+    return _OPEN.levels[number]
 
 
 def name_of(func: Any) -> str:
@@ -165,16 +194,13 @@ def _run(
     randomness: str,
     kwargs: dict[str, Any],
 ) -> Any:
-    level = _C._batch_enter(size, randomness)
-    try:
+    with level(size, randomness) as number:
         examples = [
-            x if d is None else _C._batch_hide(x, d, level)
+            x if d is None else _C._batch_hide(x, d, number)
             for x, d in zip(leaves, dims, strict=True)
         ]
         made = func(*tree_unflatten(examples, spec), **kwargs)
-        return _outputs(func, made, out_dims, level, size)
-    finally:
-        _C._batch_exit(level)
+        return _outputs(func, made, out_dims, number, size)
 
 
 def _outputs(func: Any, made: Any, out_dims: Any, level: int, size: int) -> Any:

@@ -244,7 +244,9 @@ fn dual(c: Call, rule: &'static Rule, levels: &[u32], next: Next) -> Result<Ret>
         args.for_each_tensor_mut(|t| *t = t.clone().below(level));
         let made = tangent::of_results(rule, &args.borrow(), &tensors(&ret), &nrs, &tangents)?;
         let Some(made) = made else { continue };
-        ret = with_tangents(ret, rule, &nrs, level, made, target.as_ref())?;
+        // A view in place writes nothing: only the handle changes.
+        let written = target.as_ref().filter(|_| !args.op.is_view());
+        ret = with_tangents(ret, rule, &nrs, level, made, written)?;
     }
     Ok(ret)
 }

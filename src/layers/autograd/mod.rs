@@ -9,6 +9,7 @@ pub mod eval;
 pub mod forward;
 pub mod gather;
 pub mod kept;
+mod names;
 mod parse;
 pub mod recorded;
 pub mod rule;

@@ -1,5 +1,6 @@
 //! What follows from the text of a gradient: which inputs have one, what has to be saved, how the node is called.
 
+use super::names::{all_of, camel, family_name, filled};
 use super::parse::{Expr, Parser};
 use crate::ops::op::Grad;
 use crate::ops::schema::{Kind, Returns, Schema};
@@ -368,12 +369,6 @@ impl Rule {
     }
 }
 
-/// The names in a list of them.
-fn all_of(names: &str) -> Vec<String> {
-    let names = names.split('/').map(str::trim);
-    names.filter(|n| !n.is_empty()).map(str::to_owned).collect()
-}
-
 /// `never`, or `never('name')`.
 fn never(expr: &str) -> Option<Option<String>> {
     let name = expr.strip_prefix("never")?;
@@ -398,59 +393,6 @@ fn grads(e: &Expr, found: &mut Vec<usize>) {
         Expr::If(parts) => parts.iter().for_each(|e| grads(e, found)),
         _ => {}
     }
-}
-
-/// A name with `{parameter value=Text ...}` for what differs from call to call; without texts the value itself.
-fn filled(name: &str, args: &Args<'_>) -> String {
-    let mut made = String::new();
-    let mut rest = name;
-    while let Some((before, after)) = rest.split_once('{') {
-        made.push_str(before);
-        let (inner, after) = after.split_once('}').unwrap_or((after, ""));
-        rest = after;
-        let asked = inner.split(' ').next().unwrap_or(inner);
-        let (param, count) = match asked.split_once('.') {
-            Some((param, _)) => (param, true),
-            None => (asked, false),
-        };
-        let value = match args.op.schema.position(param).map(|i| &args.values[i]) {
-            Some(Arg::Ints(d)) if count => d.len().to_string(),
-            Some(Arg::Tensor(t)) => t.ndim().to_string(),
-            Some(Arg::Str(word)) => (*word).to_owned(),
-            Some(Arg::Bool(b)) => b.to_string(),
-            Some(Arg::Int(i)) => i.to_string(),
-            _ => String::new(),
-        };
-        let texts = inner.split(' ').filter_map(|w| w.split_once('='));
-        let found = texts.filter(|(v, _)| *v == value).map(|(_, t)| t).next();
-        made.push_str(found.unwrap_or(&value));
-    }
-    made.push_str(rest);
-    made
-}
-
-/// The name that PyTorch's nodes are called by: with the module of those that have one of their own.
-fn family_name(op: &Op) -> &'static str {
-    let path = op.path();
-    if path.starts_with("linalg.") || path.starts_with("special.") {
-        return path;
-    }
-    op.public_name()
-}
-
-/// `max_pool2d` as `MaxPool2D`: letters after an underscore or a digit are capital.
-fn camel(name: &str) -> String {
-    let mut made = String::new();
-    let mut capital = true;
-    for c in name.chars() {
-        if c == '_' || c == '.' {
-            capital = true;
-        } else {
-            made.push(if capital { c.to_ascii_uppercase() } else { c });
-            capital = c.is_ascii_digit();
-        }
-    }
-    made
 }
 
 /// The rows that a text means by a name: those of that path, or private ones.
@@ -493,11 +435,5 @@ mod tests {
     fn all_texts_are_read() {
         let wrong: Vec<String> = table().iter().filter_map(|op| of(op).err()).collect();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    }
-
-    #[test]
-    fn names_are_pytorchs() {
-        assert_eq!(camel("max_pool2d_with_indices"), "MaxPool2DWithIndices");
-        assert_eq!(camel("_log_softmax"), "LogSoftmax");
     }
 }

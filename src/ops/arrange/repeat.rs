@@ -3,7 +3,7 @@
 use crate::dims::{self, MemoryFormat, wrap_dim};
 use crate::ops::batch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, FM, M, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, F, FM, Hidden, M, OpDef, Plan, compose, kernel};
 use crate::ops::core::rules::dim_list;
 use crate::ops::f;
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, err};
@@ -24,7 +24,10 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[4], (0,); b8[3, 4], (2, 3)")
     .grad("self: _grad.repeat_back(grad, repeats, self.sizes)")
-    .batch(Batch::As(batch::repeat)),
+    .batch(Batch::As(typed!(
+        |a, h| batch::repeat(a.input, a.repeats, h),
+        Hidden
+    ))),
     compose(
         "tile",
         "(Tensor self, int[*] dims)",

@@ -8,11 +8,13 @@ pub(crate) mod lookup;
 pub mod op;
 pub mod place;
 pub mod refusal;
+pub mod ret;
 pub mod rows;
 pub mod rules;
 pub mod schema;
 pub mod survey;
 pub mod typed;
+pub mod whole;
 pub mod writable;
 
 pub use crate::plan;

@@ -5,8 +5,10 @@
 //! the docs and the table test are read from these values and nowhere repeated.
 
 use crate::ops::core::args::{Args, OwnedArgs};
+pub use crate::ops::core::ret::{Ret, Value};
 use crate::ops::core::schema::Schema;
-use crate::{DType, Result, Tensor};
+pub use crate::ops::core::whole::{Batch, Hidden};
+use crate::{Result, Tensor};
 
 pub use crate::ops::core::rows::{becomes, compose, forward, kernel, view};
 pub use crate::plan::{OutSpec, Plan, Views};
@@ -29,47 +31,6 @@ pub struct OpDef {
     pub grad: Grad,
     /// How it runs on a batch.
     pub batch: Batch,
-}
-
-/// How a row that sees one example runs on a batch of them; see `layers::batch`. Arguments are whole batches then, whose first dimensions
-/// are out of the row's sight.
-#[derive(Clone, Copy, Debug)]
-pub enum Batch {
-    /// Pointwise rows, and those whose arguments name dimensions, as they are; else one call an example.
-    Derived,
-    /// Operands are aligned as in pointwise rows.
-    Pointwise,
-    /// The row takes batches in its first dimensions.
-    Lead,
-    /// The examples join the first dimension: results are made of the last so many dimensions and one before.
-    Fold(usize),
-    /// The arguments in these places (bits) are the same for all examples.
-    Shared(u16),
-    /// Over all elements, it is this row over one dimension.
-    Along(&'static str),
-    /// Another call; nothing: one call an example.
-    As(fn(&Args, Hidden) -> Result<Option<Ret>>),
-    /// One call an example.
-    Each,
-    /// Refused: the sizes of results differ from example to example.
-    Unknown,
-}
-
-/// What is out of sight of a row in whole batches.
-#[derive(Clone, Copy, Debug)]
-pub struct Hidden {
-    /// How many dimensions; they come first.
-    pub k: usize,
-    /// The arguments that have them (bits); the others are the same for all examples.
-    pub differ: u16,
-}
-
-impl Hidden {
-    /// Whether an argument has the dimensions out of sight.
-    #[must_use]
-    pub fn differs(self, i: usize) -> bool {
-        self.differ & 1 << i != 0
-    }
 }
 
 /// The gradient of a row; see `layers::autograd`.
@@ -287,122 +248,6 @@ pub enum Row {
     None,
     /// A pointwise operator.
     Map(&'static crate::ops::pointwise::rule::MapRow),
-}
-
-/// What a call gives back.
-#[derive(Clone, Debug)]
-pub enum Ret {
-    /// One tensor.
-    One(Tensor),
-    /// A fixed number of tensors; named in the schema if they have names.
-    Tuple(Vec<Tensor>),
-    /// A fixed number of tensors, without those that were not asked for: what `(Tensor?, Tensor?)` returns.
-    Gaps(Vec<Option<Tensor>>),
-    /// Any number of tensors.
-    List(Vec<Tensor>),
-    /// A value that is no tensor.
-    Value(Value),
-    /// The argument at this position itself.
-    Same(usize),
-    /// What argument 0 has to become: the in-place form of a view. In a box, so that all results are as short as a tensor.
-    Become(Box<Tensor>),
-}
-
-/// Results that are no tensors.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// Nothing.
-    None,
-    /// A number.
-    Scalar(crate::Scalar),
-    /// A list of integers.
-    Ints(Vec<i64>),
-    /// A dtype.
-    DType(DType),
-}
-
-impl Ret {
-    /// The single tensor.
-    ///
-    /// # Errors
-    /// If the result is something else.
-    pub fn one(self) -> Result<Tensor> {
-        match self {
-            Self::One(t) => Ok(t),
-            Self::Become(t) => Ok(*t),
-            other => crate::bail!(Runtime, "expected one tensor, got {other:?}"),
-        }
-    }
-
-    /// The first tensor alone.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn first(self) -> Result<Self> {
-        match self.tensors().into_iter().next() {
-            Some(t) => Ok(Self::One(t)),
-            None => crate::bail!(Runtime, "no result"),
-        }
-    }
-
-    /// With each of its tensors, by position, changed.
-    ///
-    /// # Errors
-    /// The first of `each`.
-    pub fn map(self, mut each: impl FnMut(usize, Tensor) -> Result<Tensor>) -> Result<Self> {
-        let mut all = |list: Vec<Tensor>| -> Result<Vec<Tensor>> {
-            list.into_iter()
-                .enumerate()
-                .map(|(i, t)| each(i, t))
-                .collect()
-        };
-        Ok(match self {
-            Self::One(t) => Self::One(each(0, t)?),
-            Self::Become(t) => Self::Become(Box::new(each(0, *t)?)),
-            Self::Tuple(list) => Self::Tuple(all(list)?),
-            Self::List(list) => Self::List(all(list)?),
-            Self::Gaps(list) => {
-                let mut i = 0;
-                let mut next = |t: Tensor| {
-                    i += 1;
-                    each(i - 1, t)
-                };
-                let made = list.into_iter().map(|t| t.map(&mut next).transpose());
-                Self::Gaps(made.collect::<Result<_>>()?)
-            }
-            other => other,
-        })
-    }
-
-    /// All tensors of the result that were asked for.
-    #[must_use]
-    pub fn tensors(self) -> Vec<Tensor> {
-        match self {
-            Self::One(t) => vec![t],
-            Self::Become(t) => vec![*t],
-            Self::Tuple(t) | Self::List(t) => t,
-            Self::Gaps(t) => t.into_iter().flatten().collect(),
-            Self::Value(_) | Self::Same(_) => Vec::new(),
-        }
-    }
-}
-
-impl From<Vec<Tensor>> for Ret {
-    fn from(t: Vec<Tensor>) -> Self {
-        Self::List(t)
-    }
-}
-
-impl<const N: usize> From<[Option<Tensor>; N]> for Ret {
-    fn from(t: [Option<Tensor>; N]) -> Self {
-        Self::Gaps(t.into())
-    }
-}
-
-impl From<Tensor> for Ret {
-    fn from(t: Tensor) -> Self {
-        Self::One(t)
-    }
 }
 
 impl KernelBody {

@@ -3,7 +3,7 @@
 use crate::dims::{self, MemoryFormat};
 use crate::ops::batch;
 use crate::ops::copy::strides_in;
-use crate::ops::core::op::{Batch, F, M, O, OpDef, Plan, kernel, view};
+use crate::ops::core::op::{Batch, F, Hidden, M, O, OpDef, Plan, kernel, view};
 use crate::ops::core::plan::Views;
 use crate::ops::index::mask::check_fits;
 use crate::ops::view::part;
@@ -100,7 +100,7 @@ pub static OPS: &[OpDef] = &[
         "An uninitialised tensor of the same dtype and device.",
     ).samples("f32[3, 4], (3, 2, 2); c64[3, 4], (); f32[3, 4], (2, 3), dtype=f32, device=dev")
     .no_grad()
-    .batch(Batch::As(batch::new_sized)),
+    .batch(Batch::As(typed!(|a, h| { let size = &batch::sized(a.input, a.size, h)[..]; batch::one(calls::NewEmpty { size, ..a.clone() }.call()) }, Hidden))),
     kernel(
         "new_zeros",
         "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -109,7 +109,7 @@ pub static OPS: &[OpDef] = &[
         "Zeros of the same dtype and device.",
     ).samples("f32[3, 4], (1, 1, 12), device=dev; c64[3, 4], ()")
     .no_grad()
-    .batch(Batch::As(batch::new_sized)),
+    .batch(Batch::As(typed!(|a, h| { let size = &batch::sized(a.input, a.size, h)[..]; batch::one(calls::NewZeros { size, ..a.clone() }.call()) }, Hidden))),
     kernel(
         "new_ones",
         "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -122,7 +122,7 @@ pub static OPS: &[OpDef] = &[
          f32[3, 4], (2, 2, 2), dtype=f64, device=dev",
     )
     .no_grad()
-    .batch(Batch::As(batch::new_sized)),
+    .batch(Batch::As(typed!(|a, h| { let size = &batch::sized(a.input, a.size, h)[..]; batch::one(calls::NewOnes { size, ..a.clone() }.call()) }, Hidden))),
     kernel(
         "new_full",
         "(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
@@ -135,7 +135,7 @@ pub static OPS: &[OpDef] = &[
          f32[3, 4], (2, 2, 2), 1.8928, dtype=f64, device=dev",
     )
     .no_grad()
-    .batch(Batch::As(batch::new_sized)),
+    .batch(Batch::As(typed!(|a, h| { let size = &batch::sized(a.input, a.size, h)[..]; batch::one(calls::NewFull { size, ..a.clone() }.call()) }, Hidden))),
     kernel(
         "new_empty_strided",
         "(Tensor self, int[] size, int[] stride, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",

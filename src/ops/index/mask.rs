@@ -153,7 +153,7 @@ pub static OPS: &[OpDef] = &[
         "f32[3, 3], f32[2, 2], (2, 2), (1, 2), storage_offset=0; \
          c64[3, 3], c64[2, 2], (2, 2), (1, 2), storage_offset=1",
     )
-    .grad("self: _grad.as_strided_scatter_self(grad, size, stride, storage_offset); src: grad.contiguous().as_strided(size, stride, storage_offset)"),
+    .grad("self: _grad.as_strided_scatter_self(grad, size, stride, storage_offset); src: grad.contiguous().as_strided(size, stride, storage_offset); jvp: linear"),
 ];
 
 /// The name of a type in range errors.

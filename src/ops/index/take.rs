@@ -3,7 +3,7 @@
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
 use crate::ops::batch;
 use crate::ops::copy::like;
-use crate::ops::core::op::{Batch, F, FM, FMO, I, J, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, I, J, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start};
@@ -22,7 +22,7 @@ pub static OPS: &[OpDef] = &[
         "The elements at positions in row-major order.",
     ).samples("f32[3, 4], i64([6, 3, 3]); c64[3, 4], i64(0)")
     .grad("self: _grad.take_back(grad, self.sizes, index)")
-    .batch(Batch::As(batch::take)),
+    .batch(Batch::As(typed!(batch::take, Hidden))),
     kernel(
         "put",
         "(Tensor self, Tensor index, Tensor source, bool accumulate=False)",
@@ -39,7 +39,7 @@ pub static OPS: &[OpDef] = &[
         "The rows of `weight` at `indices`.",
     ).samples("f32[5, 3], i64([1, 4]); f64[5, 2], i64([[0, 1], [2, 2]])")
     .grad("weight: embedding_backward(grad, indices, weight.sizes[0], padding_idx, scale_grad_by_freq, sparse)")
-    .batch(Batch::As(batch::embedding)),
+    .batch(Batch::As(typed!(|a, h| if h.differs(0) { Ok(None) } else { batch::one(a.call()) }, Hidden))),
     compose(
         "nn.functional.embedding",
         "(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False)",

@@ -26,7 +26,7 @@ pub static OPS: &[OpDef] = &[
         body!(old_rule, old_solve),
         "The solution of a triangular system.",
     ).samples("f64[5, 1], f64[5, 5]")
-    .grad("self, A: _grad.triangular_solve(grads[0], grads[1], self, A, solution, upper, transpose, unitriangular, needs)")
+    .grad("self, A: _grad.triangular_solve(grads[0], grads[1], self, A, solution, upper, transpose, unitriangular, needs); jvp: [triangular_solve(self_t - (A_t.mT() if transpose else A_t).matmul(solution), A, upper, transpose, unitriangular)[0], A_t]")
     .batch(Batch::Lead),
 ];
 

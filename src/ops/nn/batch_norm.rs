@@ -2,7 +2,7 @@
 
 use crate::ops::batch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::norm::suggested;
 use crate::{DType, Result, Tensor, cpu, ensure, mode};
@@ -20,7 +20,7 @@ pub static OPS: &[OpDef] = &[
         "batch_norm with the batch's statistics.",
     ).samples("f32[2, 3, 4], f32[3], f32[3], f32, 1e-5")
     .grad("NativeBatchNormBackward0 | input, weight, bias: native_batch_norm_backward(grad, input, weight, None, None, result1, result2, True, eps, needs)")
-    .batch(Batch::As(batch::batch_norm)),
+    .batch(Batch::As(typed!(batch::batch_norm, Hidden))),
     kernel(
         "_nn.batch_norm_eval",
         "(Tensor input, Tensor mean, Tensor var, Tensor? weight, Tensor? bias, float eps)",

@@ -1,7 +1,7 @@
 //! Losses of classification: negative log likelihood and cross entropy.
 
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, F, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Batch, F, Hidden, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::loss::{Reduction, legacy, reduced};
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure};
@@ -19,7 +19,7 @@ pub static OPS: &[OpDef] = &[
         "Minus the log probabilities of the classes, and the total weight.",
     ).samples("f32[2, 3], i64([0, 2]), None, 1, -100; f32[2, 3], i64([0, 2]), f32[3].pos, 2, 0")
     .grad("{input.ndim 1=NllLoss 2=NllLoss 3=NllLoss2D 4=NllLoss2D 5=NllLoss2D}Backward0 | input: nll_loss_backward(grad, input, target, weight, reduction, ignore_index, result1) if input.ndim < 3 else _grad.nll_loss_of_many(grad, input, target, weight, reduction, ignore_index, result1); weight: never('nll_loss{input.ndim 1= 2= 3=2d 4=2d 5=2d}_forward')")
-    .batch(Batch::As(batch::nll_loss)),
+    .batch(Batch::As(typed!(batch::nll_loss, Hidden))),
     compose(
         "nn.functional.nll_loss",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean')",

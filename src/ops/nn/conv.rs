@@ -3,7 +3,7 @@
 use crate::cpu::conv::{self as cpu, Geometry};
 use crate::cpu::{copy, matrix::has_product};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, F, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, F, Hidden, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::conv_sizes::{check_sizes, reaches, sizes, transposed_sizes};
 use crate::{Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, mode};
@@ -130,7 +130,7 @@ pub static OPS: &[OpDef] = &[
          f32[1, 2, 5], f32[2, 3, 3], None, [2], [0], [1], True, [1], 1",
     )
     .grad("input, weight, bias: _grad.convolution_backward(grad, input, weight, bias.sizes, stride, padding, dilation, transposed, output_padding, groups, needs)")
-    .batch(Batch::As(batch::convolution)),
+    .batch(Batch::As(typed!(batch::convolution, Hidden))),
 ];
 
 /// Multiplications and additions: of each result element those over the weights of a group; transposed, of each input element.

@@ -3,7 +3,7 @@
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::dims::{self, MemoryFormat};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, F, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::batch_norm::more_than_one;
 use crate::ops::pointwise::rule::same;
@@ -32,7 +32,7 @@ pub static OPS: &[OpDef] = &[
         "layer_norm with its means and inverse deviations.",
     ).samples("f32[1, 2, 3], (1, 2, 3), None, None, 0.5")
     .grad("input, weight, bias: native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, needs)")
-    .batch(Batch::As(batch::layer_norm)),
+    .batch(Batch::As(typed!(batch::layer_norm, Hidden))),
     compose(
         "layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True)",
@@ -86,7 +86,7 @@ pub static OPS: &[OpDef] = &[
         "group_norm with its means and inverse deviations.",
     ).samples("f32[1, 6, 3], f32[6], f32[6], 1, 6, 3, 2, 0.5")
     .grad("input, weight, bias: _grad.group_norm_all(grads[0], grads[1], grads[2], input, result1, result2, weight, N, C, HxW, group, needs)")
-    .batch(Batch::As(batch::group_norm)),
+    .batch(Batch::As(typed!(batch::group_norm, Hidden))),
     compose(
         "group_norm",
         "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True)",

@@ -95,7 +95,7 @@ pub static OPS: &[OpDef] = &[
         }),
         "The logarithm of the sum of exponentials over dimensions.",
     ).samples("f32[3, 4], (0,), True; b8[3, 4], (1,), False")
-    .grad("self: _grad.logsumexp(grad, self, result, dim, keepdim); jvp: _grad.logsumexp_tangent(self_t, self, result, dim, keepdim)"),
+    .grad("self: _grad.logsumexp(grad, self, result, dim, keepdim); jvp: _grad.logsumexp_tangent(self_t, self, dim, keepdim)"),
     compose(
         "nanmean",
         "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",

@@ -2,7 +2,7 @@
 
 use crate::dims::wrap_dim;
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, FM, I, OpDef, Ret, compose, view};
+use crate::ops::core::op::{Batch, FM, Hidden, I, OpDef, Ret, compose, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail, ensure};
@@ -33,7 +33,7 @@ pub static OPS: &[OpDef] = &[
     view("t", "(Tensor self)", FM | I, t, "A matrix transposed.")
         .samples("c64[3, 4]")
         .grad("in place TBackward1 | self: grad.t(); jvp: linear")
-        .batch(Batch::As(batch::t)),
+        .batch(Batch::As(typed!(|a, h| batch::t(a.input, h), Hidden))),
     view(
         "adjoint",
         "(Tensor self)",

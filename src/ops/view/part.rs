@@ -3,7 +3,7 @@
 use crate::dims::wrap_dim;
 use crate::ops::batch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, FM, I, J, M, OpDef, compose, view};
+use crate::ops::core::op::{Batch, FM, Hidden, I, J, M, OpDef, compose, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::rules;
 use crate::ops::f;
@@ -69,7 +69,7 @@ pub static OPS: &[OpDef] = &[
          f32[3, 4], (2, 2, 2, 2), (1, 1, 1, 1), storage_offset=0",
     )
     .grad("in place AsStridedBackward1 | self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset); jvp: twice")
-    .batch(Batch::As(batch::as_strided)),
+    .batch(Batch::As(typed!(batch::as_strided, Hidden))),
     view(
         "unfold",
         "(Tensor self, int dimension, int size, int step)",

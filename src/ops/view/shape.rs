@@ -2,7 +2,7 @@
 
 use crate::dims::{self, MemoryFormat, wrap_dim};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, F, FM, I, M, OpDef, Ret, Value, compose, view};
+use crate::ops::core::op::{Batch, F, FM, Hidden, I, M, OpDef, Ret, Value, compose, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::{Dims, Result, Scalar, Tensor, bail, ensure};
@@ -21,7 +21,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[25, 5], (5, -1, 5); b8[5, 5, 5], (25, 5)")
     .grad("self: grad.reshape(self.sizes); jvp: linear")
-    .batch(Batch::As(batch::view)),
+    .batch(Batch::As(typed!(|a, h| batch::view(a.input, a.size, h), Hidden))),
     view(
         "view#dtype",
         "(Tensor self, dtype dtype)",
@@ -50,7 +50,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[2, 3], [6]")
     .grad("self: grad.reshape(self.sizes); jvp: linear")
-    .batch(Batch::As(batch::view)),
+    .batch(Batch::As(typed!(|a, h| batch::view(a.input, a.size, h), Hidden))),
     view(
         "_reshape_alias",
         "(Tensor self, int[] size)",
@@ -60,7 +60,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[2, 3].T, [2, 1, 3]")
     .grad("self: grad.reshape(self.sizes); jvp: linear")
-    .batch(Batch::As(batch::view)),
+    .batch(Batch::As(typed!(|a, h| batch::view(a.input, a.size, h), Hidden))),
     compose(
         "reshape",
         "(Tensor self, int[*] shape)",
@@ -110,7 +110,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4]; b8[3, 4]")
     .grad("in place SqueezeBackward3 | self: _grad.unsqueeze_to(grad, self.sizes)")
-    .batch(Batch::As(batch::squeeze)),
+    .batch(Batch::As(typed!(|a, h| batch::squeeze(a.input, h), Hidden))),
     view(
         "squeeze#dim",
         "(Tensor self, int dim)",
@@ -147,7 +147,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[1], (5, 5, 5)")
     .grad("self: _grad.sum_to(grad, self.sizes); jvp: linear")
-    .batch(Batch::As(batch::expand)),
+    .batch(Batch::As(typed!(|a, h| batch::expand(a.input, a.size, h), Hidden))),
     view(
         "expand_as",
         "(Tensor self, Tensor other)",
@@ -166,7 +166,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[1], (5, 5, 5); c64[1], (5, 5, 5)")
     .grad("ExpandBackward0 | self: _grad.sum_to(grad, self.sizes)")
-    .batch(Batch::As(batch::expand)),
+    .batch(Batch::As(typed!(|a, h| batch::expand(a.input, a.size, h), Hidden))),
     view(
         "_neg_view",
         "(Tensor self)",

@@ -29,6 +29,20 @@ def functional_call(
     return _functional_call(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
 
 
+def _check_tied(own: dict[str, Any], given: dict[str, Any]) -> None:
+    """Refuses different tensors for names that are one tensor of the module."""
+    groups: dict[int, list[str]] = {}
+    for name in given:
+        if name in own:
+            groups.setdefault(id(own[name]), []).append(name)
+    for names in groups.values():
+        if any(given[n] is not given[names[0]] for n in names):
+            raise ValueError(
+                f"functional_call got multiple values for keys {sorted(names)}, which are tied. Consider using "
+                "tie_weights=False"
+            )
+
+
 def _functional_call(
     module: Any,
     parameters_and_buffers: Any,
@@ -53,6 +67,7 @@ def _functional_call(
         **dict(module.named_buffers(remove_duplicate=False)),
     }
     if tie_weights:
+        _check_tied(own, given)
         by_tensor = {id(own[name]): value for name, value in given.items() if name in own}
         for name, tensor in own.items():
             if name not in given and id(tensor) in by_tensor:
@@ -72,7 +87,7 @@ def _functional_call(
             owner = module.get_submodule(path)
             state = owner.__dict__
             if last not in state.get("_kinds", ()):
-                raise AttributeError(f"{owner._get_name()} has no attribute `{last}`")
+                continue
             saved.append((state, last, state[last]))
             state[last] = tensor
         return module(*args, **(kwargs or {}))

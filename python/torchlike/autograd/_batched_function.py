@@ -1,0 +1,162 @@
+"""Functions of the user's under `vmap`: by their own rule, or by one that is made of their parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torchlike as torch
+from torchlike import _C
+from torchlike._C import Tensor
+from torchlike.func import _vmap
+from torchlike.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class VmapInfo(NamedTuple):
+    """What a function's rule is told of the batch."""
+
+    batch_size: int
+    randomness: str
+
+
+_PAGE = "For more details, please see https://pytorch.org/docs/main/notes/extending.func.html"
+
+
+def apply(function: Any, own_rule: bool, args: tuple[Any, ...], levels: Sequence[int]) -> Any:
+    """Calls a function whose arguments are examples of some levels of `vmap`.
+
+    Raises:
+        RuntimeError: if it has no rule, or two.
+    """
+    name = function.__name__
+    if own_rule and function.generate_vmap_rule:
+        raise RuntimeError(
+            f"You tried to vmap over {name}, but it has both generate_vmap_rule=True and an overriden vmap "
+            f"staticmethod. Please set generate_vmap_rule=False or delete the overriden vmap staticmethod to avoid "
+            f"ambiguity. {_PAGE}"
+        )
+    if not own_rule and not function.generate_vmap_rule:
+        raise RuntimeError(
+            f"You tried to vmap over {name}, but it does not have vmap support. Please override and implement the vmap "
+            f"staticmethod or set generate_vmap_rule=True. {_PAGE}"
+        )
+    level = levels[-1]
+    size, randomness = _vmap.about(level)
+    at = [isinstance(a, Tensor) and _C._batch_is_at(a, level) for a in args]
+    whole = [_C._batch_show(a, 0, level, size) if b else a for a, b in zip(args, at, strict=True)]
+    in_dims = tuple(0 if b else None for b in at)
+    if own_rule:
+        made, out_dims = function.vmap(VmapInfo(size, randomness), in_dims, *whole)
+    else:
+        made, out_dims = _made(function, in_dims, randomness).apply(*whole), 0
+    leaves, spec = tree_flatten(made)
+    dims = _broadcast_to_and_flatten(out_dims, spec)
+    if dims is None:
+        raise RuntimeError(
+            f"The {name}.vmap staticmethod returned out_dims {out_dims} that do not fit its output"
+        )
+    return tree_unflatten(
+        [
+            _C._batch_hide(x, d, level) if isinstance(x, Tensor) and d is not None else x
+            for x, d in zip(leaves, dims, strict=True)
+        ],
+        spec,
+    )
+
+
+class _Context:
+    """The `ctx` of one example, for the whole batch's: what is saved are all examples."""
+
+    def __init__(self, ctx: Any, level: int, size: int) -> None:
+        self.__dict__.update(_ctx=ctx, _level=level, _size=size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._ctx, name, value)
+
+    def _all(self, tensors: tuple[Any, ...]) -> list[Any]:
+        self._ctx._saved_at = [
+            isinstance(t, Tensor) and _C._batch_is_at(t, self._level) for t in tensors
+        ]
+        return [
+            _C._batch_show(t, 0, self._level, self._size) if b else t
+            for t, b in zip(tensors, self._ctx._saved_at, strict=True)
+        ]
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Saves all examples."""
+        self._ctx.save_for_backward(*self._all(tensors))
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Saves all examples."""
+        self._ctx.save_for_forward(*self._all(tensors))
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What was saved, of one example."""
+        return tuple(
+            _C._batch_hide(t, 0, self._level) if b else t
+            for t, b in zip(self._ctx.saved_tensors, self._ctx._saved_at, strict=True)
+        )
+
+
+def _made(function: Any, in_dims: tuple[Any, ...], randomness: str) -> Any:
+    """A function of whole batches, each of whose parts is that of one example, under `vmap`."""
+
+    def batch(args: Sequence[Any]) -> int:
+        return next(a.shape[0] for a, d in zip(args, in_dims, strict=True) if d == 0)
+
+    def each(call: Any, ctx: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
+        """A part of the function on examples, given whole batches; gives whole batches, and what was no tensor."""
+        with _vmap.level(size, randomness) as number:
+            given = [
+                _C._batch_hide(a, 0, number) if d == 0 and isinstance(a, Tensor) else a
+                for a, d in zip(args, dims, strict=True)
+            ]
+            made = call(*([] if ctx is None else [_Context(ctx, number, size)]), *given)
+            leaves, spec = tree_flatten(made)
+            return tree_unflatten(
+                [
+                    _C._batch_show(x, 0, number, size) if isinstance(x, Tensor) else x
+                    for x in leaves
+                ],
+                spec,
+            )
+
+    class Whole(torch.autograd.Function):
+        @staticmethod
+        def forward(*args: Any) -> Any:
+            return each(function.forward, None, batch(args), args, in_dims)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            ctx._size = batch(inputs)
+            several = isinstance(output, tuple)
+            outs = output if several else (output,)
+
+            def note(ctx: Any, *all_: Any) -> None:
+                made = all_[len(inputs) :]
+                function.setup_context(ctx, all_[: len(inputs)], made if several else made[0])
+
+            each(note, ctx, ctx._size, (*inputs, *outs), (*in_dims, *(0 for _ in outs)))
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            made = each(function.backward, ctx, ctx._size, grads, [0] * len(grads))
+            made = made if isinstance(made, tuple) else (made,)
+            # What is the same for all examples has the sum of their gradients.
+            return tuple(
+                g.sum(0) if d is None and isinstance(g, Tensor) else g
+                for g, d in zip(made, in_dims, strict=False)
+            )
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            return each(function.jvp, ctx, ctx._size, tangents, in_dims)
+
+    Whole.__name__ = f"Vmapped{function.__name__}"
+    return Whole
