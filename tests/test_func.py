@@ -69,6 +69,7 @@ class TestGradients:
         assert grad(lambda t: jvp(cube, (t,), (one,))[1])(torch.tensor(2.0)).item() == 12
         twice = jvp(lambda t: jvp(cube, (t,), (one,))[1], (torch.tensor(2.0),), (one,))
         assert [t.item() for t in twice] == [12, 12]
+        assert not torch._C._is_fwd_grad_enabled()
 
     def test_vjp(self):
         (a, b), back = vjp(lambda x, y: (x * y, x + y), torch.ones(2), torch.full((2,), 2.0))

@@ -14,7 +14,7 @@ from torchlike.func._modules import (
     stack_module_state,
 )
 from torchlike.func._rearrange import rearrange
-from torchlike.func._vmap import chunk_vmap, vmap
+from torchlike.func._vmap import vmap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from torchlike._C import Tensor
 
 __all__ = [
-    "chunk_vmap",
     "debug_unwrap",
     "functional_call",
     "functionalize",

@@ -266,8 +266,8 @@ def jvp(
     """
     _check_jvp(primals, tangents)
     leaves, spec = tree_flatten(primals)
+    before = _C._is_fwd_grad_enabled()
     level = _C._enter_dual_level()
-    before = _C._set_fwd_grad_enabled(True)
     try:
         for x in leaves:
             if not (x.is_floating_point() or x.is_complex()):

@@ -101,27 +101,6 @@ def vmap(
     return wrapped
 
 
-def chunk_vmap(
-    func: Callable[..., Any],
-    in_dims: Any = 0,
-    out_dims: Any = 0,
-    randomness: str = "error",
-    chunks: int = 2,
-) -> Callable[..., Any]:
-    """As `vmap`, the examples in so many parts, one after the other."""
-    if chunks == 1:
-        return vmap(func, in_dims=in_dims, out_dims=out_dims, randomness=randomness)
-
-    @functools.wraps(func)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        size = _inputs(func, in_dims, args)[3]
-        each = -(-size // chunks)
-        mapped = vmap(func, in_dims, out_dims, randomness, chunk_size=max(each, 1))
-        return mapped(*args, **kwargs)
-
-    return wrapped
-
-
 def _joined(pieces: list[tuple[list[Any], Any]], out_dims: Any) -> Any:
     spec = pieces[0][1]
     dims = _broadcast_to_and_flatten(out_dims, spec)

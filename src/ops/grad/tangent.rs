@@ -96,12 +96,13 @@ fn logsumexp(a: &calls::_GradLogsumexpTangent) -> Result<Tensor> {
     f::div(&sum(&f::mul(a.self_t, &weights)?)?, &sum(&weights)?)
 }
 
-fn logcumsumexp(a: &calls::_GradLogcumsumexpTangent) -> Result<Tensor> {
+fn logcumsumexp(a: &calls::_GradLogcumsumexpTangent) -> Result<Ret> {
     if a.input.ndim() == 0 {
-        return Ok(a.self_t.clone());
+        return Ok(Ret::Same(0));
     }
     let weights = weights(a.input, &[a.dim])?;
     let sums = f::cumsum(&f::mul(&weights, a.self_t)?, a.dim)?;
     // PyTorch keeps sums that vanish from dividing by zero so.
-    f::div(&sums, &f::add(&f::cumsum(&weights, a.dim)?, 1e-13)?)
+    let all = f::add(&f::cumsum(&weights, a.dim)?, 1e-13)?;
+    f::div(&sums, &all).map(Ret::One)
 }
