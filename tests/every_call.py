@@ -85,6 +85,10 @@ def value(torch, kind, name, tensors, attempt):
         if not m[2]:
             return [[0], list(next(tensors).shape), [1, 1]][attempt]
         return [attempt] * (int(m[2]) if m[2].isdigit() else 1)
+    if m := re.match(r"bool\[(\d?)\]", kind):
+        return [attempt != 1] * int(m[1] or 2)
+    if kind == "Scalar[]":
+        return [1, 0.5]
     if kind == "Generator":
         return torch.default_generator
     return {
@@ -134,6 +138,8 @@ def calls(torch, row, tensors, attempt):
     function = getattr(holder, name, None)
     if forms & FUNCTION:
         yield "function", lambda: function(*args, **kw)
+    if not forms:
+        yield "row", lambda: torch._C._call_row(row[0], False, tuple(args), kw)
     if forms & METHOD:
         yield "method", lambda: getattr(args[0], name)(**kw)
     if forms & OUT:

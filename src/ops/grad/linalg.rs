@@ -316,7 +316,7 @@ fn lu(
     l: &Tensor,
     u: &Tensor,
 ) -> Result<Tensor> {
-    let (m, n) = (l.shape()[l.ndim() - 2], u.shape()[u.ndim() - 1]);
+    let (m, n) = (l.size(-2)?, u.size(-1)?);
     let k = m.min(n);
     let head_l = f::narrow(l, -2, 0, k)?;
     let head_u = f::narrow(u, -1, 0, k)?;
