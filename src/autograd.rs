@@ -4,7 +4,7 @@
 use crate::layers::autograd::engine::{self, Options};
 use crate::layers::autograd::{forward, gather, views};
 use crate::ops::core::typed::Operand;
-use crate::ops::{Arg, Args, Call, Op, Ret, dispatch, f};
+use crate::ops::{Arg, Op, f};
 use crate::tensor::Edge;
 use crate::{Result, Tensor, bail, mode, op};
 
@@ -144,9 +144,5 @@ fn in_place(op: &'static Op, target: &Tensor, other: Operand) -> Result<Tensor> 
         Operand::Tensor(t) => Arg::Tensor(t),
         Operand::Scalar(s) => Arg::Scalar(s),
     };
-    let args = Args::new(op, [Arg::Tensor(target), other])?;
-    Ok(match dispatch::call(Call::in_place(&args)?)? {
-        Ret::Become(t) => *t,
-        _ => target.clone(),
-    })
+    gather::in_place(op, target, other)
 }

@@ -118,7 +118,10 @@ def outputs(value):
 
 
 def calls_of(row, complex_numbers=False):
-    """The row's samples as functions of their leaves, in double precision."""
+    """The row's samples as functions of their leaves, in double precision.
+
+    What they are given, if anything, says what stands in the place of a tensor.
+    """
     change = turned if complex_numbers else wide
 
     def fixed(t):
@@ -142,7 +145,8 @@ def calls_of(row, complex_numbers=False):
         if not wanted or (row in REAL and any(t.dtype.is_complex for t in wanted)):
             continue
 
-        def function(args=args, kwargs=kwargs):
+        def function(instead=lambda t: t, args=args, kwargs=kwargs):
+            args, kwargs = deep(args, instead), {k: deep(v, instead) for k, v in kwargs.items()}
             results = outputs(_C._call_row(row, False, shaped(row, args), kwargs))
             if row in FREE_PHASES:
                 results = [o.abs() for o in results]

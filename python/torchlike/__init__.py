@@ -54,6 +54,7 @@ jit = _lazy.module("torchlike.jit")
 compiler = _lazy.module("torchlike.compiler")
 backends = _lazy.module("torchlike.backends")
 profiler = _lazy.module("torchlike.profiler")
+func = _lazy.module("torchlike.func")
 optim = _lazy.module("torchlike.optim")
 _optim = _lazy.module("torchlike._optim")
 _ops = _lazy.module("torchlike._ops")
@@ -121,7 +122,8 @@ from torchlike.random import (  # noqa: E402
 from torchlike.serialization import load, save  # noqa: E402
 from torchlike.storage import TypedStorage, UntypedStorage  # noqa: E402
 
-from torchlike import func, nn, testing, utils  # noqa: E402  isort: skip
+from torchlike import nn, testing, utils  # noqa: E402  isort: skip
+from torchlike._vmap import vmap  # noqa: E402  isort: skip
 from torchlike.deferred import (  # noqa: E402  isort: skip
     clear_meta_init_cache,
     is_meta_init,
@@ -129,5 +131,4 @@ from torchlike.deferred import (  # noqa: E402  isort: skip
     meta_init,
 )
 
-vmap = func.vmap
 to_dlpack = utils.dlpack.to_dlpack

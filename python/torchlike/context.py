@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +38,21 @@ def _generator(context: Any, func: Any) -> Any:
     return wrapped
 
 
+# The flag of generators' code, as `inspect` has it: importing that costs more than all else here.
+_GENERATOR = 0x20
+
+
+def _makes_generators(func: Any) -> bool:
+    """Whether a function is a generator function."""
+    while isinstance(func, functools.partial):
+        func = func.func
+    code = getattr(func, "__code__", None)
+    return code is not None and bool(code.co_flags & _GENERATOR)
+
+
 def _with_context(context: Any, func: Any) -> Any:
     """A function that runs in a context each time it is called."""
-    if inspect.isclass(func):
+    if isinstance(func, type):
         warnings.warn(
             "Decorating classes is deprecated and will be disabled in future versions. You should only "
             "decorate functions or methods. To preserve the current behavior of class decoration, you can "
@@ -52,7 +63,7 @@ def _with_context(context: Any, func: Any) -> Any:
         decorated: Any = func
         decorated.__init__ = _with_context(context, decorated.__init__)
         return decorated
-    if inspect.isgeneratorfunction(func):
+    if _makes_generators(func):
         return _generator(context, func)
 
     @functools.wraps(func)

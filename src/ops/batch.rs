@@ -2,6 +2,7 @@
 //!
 //! [`Batch::As`]: crate::ops::core::op::Batch
 
+use crate::dims::wrap_dim;
 use crate::ops::core::op::{Hidden, Ret};
 use crate::ops::core::typed::OptTensors;
 use crate::ops::f;
@@ -23,6 +24,31 @@ fn hidden(t: &Tensor, k: usize) -> Dims {
 /// Sizes of an example, and those out of sight before them.
 pub fn sized(t: &Tensor, size: &[i64], h: Hidden) -> Dims {
     hidden(t, h.k).concat(&Dims::new(size))
+}
+
+/// All elements of an example as one dimension, the last.
+pub fn flat(x: &Tensor, h: Hidden) -> Result<Tensor> {
+    f::reshape(x, &sized(x, &[-1], h)[..])
+}
+
+/// `permute`.
+pub fn permute(x: &Tensor, dims: &[i64], h: Hidden) -> Made {
+    let shown = x.ndim() - h.k;
+    let mut order: Vec<i64> = (0..h.k as i64).collect();
+    for d in dims {
+        order.push((wrap_dim(*d, shown)? + h.k) as i64);
+    }
+    one(f::permute(x, &order[..]))
+}
+
+/// Of a call with two results.
+pub fn both(made: Result<[Tensor; 2]>) -> Made {
+    made.map(|t| Some(Ret::Tuple(t.into())))
+}
+
+/// The first of two results.
+pub fn first(made: Result<[Tensor; 2]>) -> Made {
+    made.map(|[t, _]| Some(Ret::One(t)))
 }
 
 /// With dimensions of size 1 after those out of sight, so that an example has `ndim` of them.

@@ -8,6 +8,7 @@ use crate::tensor::Edge;
 use crate::{Result, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyUserWarning};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 /// Opens a level for so many examples, and gives its number; `randomness` is 'error', 'different' or 'same'.
 #[pyfunction]
@@ -56,14 +57,30 @@ fn _batch_is_at(t: &Bound<'_, PyTensor>, level: u32) -> bool {
 
 /// The levels that the tensors among some values are examples of, the lowest first.
 #[pyfunction]
-fn _batch_levels(values: Vec<Bound<'_, PyAny>>) -> Vec<u32> {
+fn _batch_levels(values: &Bound<'_, PyTuple>) -> Vec<u32> {
     let mut found: Vec<u32> = Vec::new();
-    for t in values.iter().filter_map(tensor_ref) {
-        found.extend(t.batch().iter().map(|d| d.level));
+    if batch::is_on() {
+        for o in values.iter() {
+            if let Some(t) = tensor_ref(&o) {
+                found.extend(t.batch().iter().map(|d| d.level));
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
     }
-    found.sort_unstable();
-    found.dedup();
     found
+}
+
+/// How many examples an open level has, and what random operators do there; None for any other number.
+#[pyfunction]
+fn _batch_about(level: u32) -> Option<(i64, &'static str)> {
+    let (size, randomness) = batch::about(level)?;
+    let word = match randomness {
+        Randomness::Error => "error",
+        Randomness::Different => "different",
+        Randomness::Same => "same",
+    };
+    Some((size, word))
 }
 
 /// The levels that a tensor is an example of, and all examples.
@@ -177,6 +194,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_batch_enter _batch_exit _batch_hide _batch_show _batch_is_at _batch_levels _batch_whole _func_input _leads_elsewhere _untracked);
+    add!(_batch_enter _batch_exit _batch_hide _batch_show _batch_is_at _batch_about _batch_levels _batch_whole _func_input _leads_elsewhere _untracked);
     Ok(())
 }

@@ -169,7 +169,7 @@ def _batched(
         if grad.shape[1:] != output.shape:
             raise RuntimeError(_MISMATCH.format(i, grad.shape[2:], output.shape))
     size = grads[0].shape[0]
-    from torchlike.func._vmap import level
+    from torchlike._vmap import level
 
     with level(size, "error") as number:
         examples = tuple(_C._batch_hide(g, 0, number) for g in grads)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torchlike as torch
-from torchlike import _C
+from torchlike import _C, _vmap
 from torchlike._C import Tensor
-from torchlike.func import _vmap
 from torchlike.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 if TYPE_CHECKING:
@@ -43,7 +42,10 @@ def apply(function: Any, own_rule: bool, args: tuple[Any, ...], levels: Sequence
             f"staticmethod or set generate_vmap_rule=True. {_PAGE}"
         )
     level = levels[-1]
-    size, randomness = _vmap.about(level)
+    open_level = _C._batch_about(level)
+    if open_level is None:
+        raise RuntimeError(f"{name} was called with an example of a vmap that has ended")
+    size, randomness = open_level
     at = [isinstance(a, Tensor) and _C._batch_is_at(a, level) for a in args]
     whole = [_C._batch_show(a, 0, level, size) if b else a for a, b in zip(args, at, strict=True)]
     in_dims = tuple(0 if b else None for b in at)
@@ -149,9 +151,10 @@ def _made(function: Any, in_dims: tuple[Any, ...], randomness: str) -> Any:
             made = each(function.backward, ctx, ctx._size, grads, [0] * len(grads))
             made = made if isinstance(made, tuple) else (made,)
             # What is the same for all examples has the sum of their gradients.
+            same = [d is None for d in in_dims] + [False] * (len(made) - len(in_dims))
             return tuple(
-                g.sum(0) if d is None and isinstance(g, Tensor) else g
-                for g, d in zip(made, in_dims, strict=False)
+                g.sum(0) if s and isinstance(g, Tensor) else g
+                for g, s in zip(made, same, strict=False)
             )
 
         @staticmethod

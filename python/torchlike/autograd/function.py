@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
@@ -227,7 +226,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             own_rule = cls.vmap is not Function.vmap
             return _batched_function.apply(cls, own_rule, args, examples)
         ctx = cls._backward_cls()
-        with _quiet(args):
+        watched = _C._watched(args, {})
+        with _quiet(watched):
             tracked = ctx._begin(args)
             before = _C._set_grad_enabled(False)
         levels = _C._dual_levels()
@@ -240,11 +240,11 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             else:
                 output = cls.forward(ctx, *args)
         finally:
-            with _quiet(args):
+            with _quiet(watched):
                 _C._set_grad_enabled(before)
             if levels:
                 _C._set_fwd_grad_enabled(True)
-        with _quiet(args):
+        with _quiet(watched):
             made = _wrapped(ctx, args, output, tracked)
         if levels:
             from torchlike.autograd._forward_function import with_tangents
@@ -263,11 +263,9 @@ def _check_apart(apart: bool) -> None:
         )
 
 
-def _quiet(args: tuple[Any, ...]) -> Any:
+def _quiet(watched: bool) -> Any:
     """A context in which nobody is told of what a function does around the user's code."""
-    if _C._watched(args, {}):
-        return _C.DisableTorchFunction()
-    return _NOTHING
+    return _C.DisableTorchFunction() if watched else _NOTHING
 
 
 _NOTHING = contextlib.nullcontext()
@@ -279,6 +277,8 @@ def _bound(
     """All arguments by position; with a ``setup_context`` those that have defaults too."""
     if not kwargs and not apart:
         return args
+    import inspect
+
     signature = inspect.signature(forward)
     bound = signature.bind(*args, **kwargs) if apart else signature.bind(None, *args, **kwargs)
     if apart:

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
+from torchlike._vmap import vmap
 from torchlike.func._grad import grad, grad_and_value, jvp, linearize, vjp
 from torchlike.func._jacobian import hessian, jacfwd, jacrev
 from torchlike.func._modules import (
@@ -14,7 +15,6 @@ from torchlike.func._modules import (
     stack_module_state,
 )
 from torchlike.func._rearrange import rearrange
-from torchlike.func._vmap import vmap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,10 +38,6 @@ __all__ = [
     "vjp",
     "vmap",
 ]
-
-for _name in __all__:
-    if _name in globals():
-        globals()[_name].__module__ = __name__
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
@@ -73,3 +69,8 @@ def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
     if recurse:
         return whole
     return _C._batch_show(tensor, 0, levels[-1], whole.shape[len(levels) - 1])
+
+
+# They stand in files of their own here, and in one in PyTorch.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

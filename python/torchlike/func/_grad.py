@@ -311,16 +311,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     outputs, shape = tensors_alone(made, "linearize(f, *primals)")
     with torch.enable_grad():
         along = [torch.zeros_like(_C._untracked(o)).requires_grad_() for o in outputs]
-        used = [(o, u) for o, u in zip(outputs, along, strict=True) if o.requires_grad]
-        back: Sequence[Tensor | None] = [None] * len(leaves)
-        if used:
-            back = torch.autograd.grad(
-                [o for o, _ in used],
-                record.inputs,
-                [u for _, u in used],
-                create_graph=True,
-                allow_unused=True,
-            )
+        back = record.gradients(outputs, along, again=True)
 
     def jvp_fn(*tangents: Any) -> Any:
         given, given_spec = tree_flatten(tangents)
@@ -334,9 +325,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                     f"tangent:{i} with shape {t.shape} in flattened pytree doesn't match the shape {x.shape} of the "
                     "corresponding primal."
                 )
-        ready = [
-            (g, t) for g, t in zip(back, given, strict=True) if g is not None and g.requires_grad
-        ]
+        ready = [(g, t) for g, t in zip(back, given, strict=True) if g.requires_grad]
         grads: Sequence[Tensor | None] = [None] * len(along)
         if ready:
             grads = torch.autograd.grad(

@@ -6,8 +6,8 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike._vmap import vmap
 from torchlike.func._grad import chosen, jvp, replaced, tensors_alone, vjp
-from torchlike.func._vmap import vmap
 from torchlike.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 if TYPE_CHECKING:

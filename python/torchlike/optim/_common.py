@@ -256,6 +256,22 @@ def count_up(steps: Tensors) -> None:
             t += 1
 
 
+def begin(
+    params: Tensors,
+    counts: Tensors,
+    foreach: Any,
+    differentiable: bool,
+    capturable: bool,
+    xla: bool | None = None,
+) -> None:
+    """What steps begin with: their options are checked, and the counts go up. ``xla``: whether that can be captured."""
+    check_counts(counts)
+    check_foreach(foreach, differentiable)
+    if capturable:
+        check_capturable(params, counts, xla=not foreach if xla is None else xla)
+    count_up(counts)
+
+
 # One call for all parameters
 
 

@@ -91,11 +91,7 @@ def adadelta(
     maximize: bool,
 ) -> None:
     """The update of `Adadelta` for lists of tensors."""
-    common.check_counts(state_steps)
-    common.check_foreach(foreach, differentiable)
-    if capturable:
-        common.check_capturable(params, state_steps, xla=False)
-    common.count_up(state_steps)
+    common.begin(params, state_steps, foreach, differentiable, capturable, xla=False)
     whole = (params, grads, square_avgs, acc_deltas)
     numbers = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
     if common.in_one_call(rows.adadelta, whole, (), numbers, capturable or differentiable):

@@ -85,11 +85,7 @@ def adamax(
     weight_decay: float,
 ) -> None:
     """The update of `Adamax` for lists of tensors."""
-    common.check_counts(state_steps)
-    common.check_foreach(foreach, differentiable)
-    if capturable:
-        common.check_capturable(params, state_steps, xla=not foreach)
-    common.count_up(state_steps)
+    common.begin(params, state_steps, foreach, differentiable, capturable)
     whole = (params, grads, exp_avgs, exp_infs)
     numbers = {
         "lr": lr,

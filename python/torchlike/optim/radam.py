@@ -103,11 +103,7 @@ def radam(
     eps: float,
 ) -> None:
     """The update of `RAdam` for lists of tensors."""
-    common.check_counts(state_steps)
-    common.check_foreach(foreach, differentiable)
-    if capturable:
-        common.check_capturable(params, state_steps, xla=not foreach)
-    common.count_up(state_steps)
+    common.begin(params, state_steps, foreach, differentiable, capturable)
     whole = (params, grads, exp_avgs, exp_avg_sqs)
     numbers = {
         "lr": lr,

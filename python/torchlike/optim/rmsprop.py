@@ -122,11 +122,7 @@ def rmsprop(
     centered: bool,
 ) -> None:
     """The update of `RMSprop` for lists of tensors."""
-    common.check_counts(state_steps)
-    common.check_foreach(foreach, differentiable)
-    if capturable:
-        common.check_capturable(params, state_steps, xla=not foreach)
-    common.count_up(state_steps)
+    common.begin(params, state_steps, foreach, differentiable, capturable)
     whole = (params, grads, square_avgs, grad_avgs, momentum_buffer_list)
     numbers = {
         "lr": lr,

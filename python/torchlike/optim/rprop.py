@@ -94,11 +94,7 @@ def rprop(
     etaplus: float,
 ) -> None:
     """The update of `Rprop` for lists of tensors."""
-    common.check_counts(state_steps)
-    common.check_foreach(foreach, differentiable)
-    if capturable:
-        common.check_capturable(params, state_steps, xla=not foreach)
-    common.count_up(state_steps)
+    common.begin(params, state_steps, foreach, differentiable, capturable)
     whole = (params, grads, prevs, step_sizes)
     numbers = {
         "etaminus": etaminus,

@@ -18,9 +18,13 @@ pub(crate) trait Update: Copy + Send {
     /// How many tensors of state it has, at most three.
     const STATES: usize;
     /// The parameter and its state after the step; entries beyond the update's own states are ignored.
-    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: [S::In; 3])
-    -> (S::In, [S::In; 3]);
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S>;
 }
+
+/// What a parameter has beside its gradient.
+pub(crate) type States<S> = [<S as Stored>::In; 3];
+/// A parameter after a step, and its state.
+pub(crate) type Stepped<S> = (<S as Stored>::In, States<S>);
 
 /// Elements of a task: enough to be worth handing to a worker, few enough to share them out evenly.
 const TASK: usize = 1 << 14;

@@ -1,7 +1,7 @@
 //! What each optimizer does to one element, in the operations and with the roundings of PyTorch's.
 
-use super::Update;
 use super::number::{Number, Rounding, Stored};
+use super::{States, Stepped, Update};
 
 /// How the gradient and the parameter come into an update.
 #[derive(Clone, Copy, Default)]
@@ -80,12 +80,7 @@ pub(crate) struct Sgd<const MOMENTUM: bool> {
 impl<const MOMENTUM: bool> Update for Sgd<MOMENTUM> {
     const STATES: usize = MOMENTUM as usize;
     #[inline(always)]
-    fn step<S: Stored, R: Rounding>(
-        self,
-        p: S::In,
-        g: S::In,
-        s: [S::In; 3],
-    ) -> (S::In, [S::In; 3]) {
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S> {
         let (p, mut g) = self.entry.enter::<S, R>(p, g);
         let mut buffer = s[0];
         if MOMENTUM {
@@ -124,12 +119,7 @@ pub(crate) struct Adam<const LARGEST: bool> {
 impl<const LARGEST: bool> Update for Adam<LARGEST> {
     const STATES: usize = 2 + LARGEST as usize;
     #[inline(always)]
-    fn step<S: Stored, R: Rounding>(
-        self,
-        p: S::In,
-        g: S::In,
-        s: [S::In; 3],
-    ) -> (S::In, [S::In; 3]) {
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S> {
         let (p, g) = self.entry.enter::<S, R>(p, g);
         let m = lerp::<S, R>(s[0], g, 1.0 - self.betas[0]);
         let v = squares::<S, R>(s[1], g, self.betas[1]);
@@ -152,12 +142,7 @@ pub(crate) struct Adagrad {
 impl Update for Adagrad {
     const STATES: usize = 1;
     #[inline(always)]
-    fn step<S: Stored, R: Rounding>(
-        self,
-        p: S::In,
-        g: S::In,
-        s: [S::In; 3],
-    ) -> (S::In, [S::In; 3]) {
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S> {
         let (p, g) = self.entry.enter::<S, R>(p, g);
         let sum = R::r::<S>(g.fma(g, s[0]));
         let root = R::r::<S>(R::r::<S>(sum.root()) + added::<S, R>(self.eps));
@@ -177,12 +162,7 @@ pub(crate) struct Adadelta {
 impl Update for Adadelta {
     const STATES: usize = 2;
     #[inline(always)]
-    fn step<S: Stored, R: Rounding>(
-        self,
-        p: S::In,
-        g: S::In,
-        s: [S::In; 3],
-    ) -> (S::In, [S::In; 3]) {
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S> {
         let (p, g) = self.entry.enter::<S, R>(p, g);
         let eps = added::<S, R>(self.eps);
         let root = |x: S::In| R::r::<S>(R::r::<S>(x + eps).root());
@@ -207,12 +187,7 @@ pub(crate) struct Adamax {
 impl Update for Adamax {
     const STATES: usize = 2;
     #[inline(always)]
-    fn step<S: Stored, R: Rounding>(
-        self,
-        p: S::In,
-        g: S::In,
-        s: [S::In; 3],
-    ) -> (S::In, [S::In; 3]) {
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S> {
         let (p, g) = self.entry.enter::<S, R>(p, g);
         let m = lerp::<S, R>(s[0], g, 1.0 - self.betas[0]);
         let before = R::r::<S>(s[1] * S::In::of(self.betas[1]));
@@ -239,12 +214,7 @@ pub(crate) struct Asgd {
 impl Update for Asgd {
     const STATES: usize = 1;
     #[inline(always)]
-    fn step<S: Stored, R: Rounding>(
-        self,
-        p: S::In,
-        g: S::In,
-        s: [S::In; 3],
-    ) -> (S::In, [S::In; 3]) {
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S> {
         let (p, g) = self.entry.enter::<S, R>(p, g);
         let p = R::r::<S>(p * S::In::of(1.0 - self.lambd * self.eta));
         let p = R::r::<S>(g.fma(added::<S, R>(-self.eta), p));
@@ -273,12 +243,7 @@ pub(crate) struct Nadam {
 impl Update for Nadam {
     const STATES: usize = 2;
     #[inline(always)]
-    fn step<S: Stored, R: Rounding>(
-        self,
-        p: S::In,
-        g: S::In,
-        s: [S::In; 3],
-    ) -> (S::In, [S::In; 3]) {
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S> {
         let (p, g) = self.entry.enter::<S, R>(p, g);
         let m = lerp::<S, R>(s[0], g, 1.0 - self.betas[0]);
         let v = squares::<S, R>(s[1], g, self.betas[1]);
@@ -305,12 +270,7 @@ pub(crate) struct Radam {
 impl Update for Radam {
     const STATES: usize = 2;
     #[inline(always)]
-    fn step<S: Stored, R: Rounding>(
-        self,
-        p: S::In,
-        g: S::In,
-        s: [S::In; 3],
-    ) -> (S::In, [S::In; 3]) {
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S> {
         let (p, g) = self.entry.enter::<S, R>(p, g);
         let m = lerp::<S, R>(s[0], g, 1.0 - self.betas[0]);
         let v = squares::<S, R>(s[1], g, self.betas[1]);
@@ -338,12 +298,7 @@ pub(crate) struct Rmsprop<const CENTERED: bool, const MOMENTUM: bool> {
 impl<const CENTERED: bool, const MOMENTUM: bool> Update for Rmsprop<CENTERED, MOMENTUM> {
     const STATES: usize = 1 + CENTERED as usize + MOMENTUM as usize;
     #[inline(always)]
-    fn step<S: Stored, R: Rounding>(
-        self,
-        p: S::In,
-        g: S::In,
-        mut s: [S::In; 3],
-    ) -> (S::In, [S::In; 3]) {
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, mut s: States<S>) -> Stepped<S> {
         let (p, g) = self.entry.enter::<S, R>(p, g);
         s[0] = squares::<S, R>(s[0], g, self.alpha);
         let mut spread = s[0];
@@ -375,12 +330,7 @@ pub(crate) struct Rprop {
 impl Update for Rprop {
     const STATES: usize = 2;
     #[inline(always)]
-    fn step<S: Stored, R: Rounding>(
-        self,
-        p: S::In,
-        g: S::In,
-        s: [S::In; 3],
-    ) -> (S::In, [S::In; 3]) {
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S> {
         let (p, g) = self.entry.enter::<S, R>(p, g);
         let [zero, one] = [0.0, 1.0].map(S::In::of);
         let [down, up] = self.etas.map(added::<S, R>);

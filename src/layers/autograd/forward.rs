@@ -6,8 +6,9 @@
 
 use super::recorded::{outputs, tensors};
 use super::rule::{self, Of, Rule};
-use super::{gather, tangent, through};
+use super::{as_it_was, gather, tangent, through};
 use crate::layers::{Layer, Next, Sees};
+use crate::ops::core::helpers;
 use crate::ops::op::{Body, Grad};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, f};
 use crate::tensor::{Kind, Layout, Link};
@@ -165,17 +166,9 @@ impl Layer for Forward {
             return carry(c, next);
         }
         let mut args = c.args.to_owned();
-        args.for_each_tensor_mut(|t| {
-            if let Cow::Owned(now) = current(t) {
-                *t = now;
-            }
-        });
+        args.replace_tensors(|_, t| Ok(helpers::changed(current(t))))?;
         let args = args.borrow();
-        let form = match c.form {
-            Form::InPlace(_) => Form::InPlace(args.tensor(0)?),
-            Form::Within(_) => Form::Within(args.tensor(0)?),
-            form => form,
-        };
+        let form = c.form.of(&args)?;
         carry(Call { args: &args, form }, next)
     }
 }
@@ -226,10 +219,7 @@ pub fn missing(op: &Op) -> crate::Error {
 
 /// Runs a call of dual tensors whose row has a text.
 fn dual(c: Call, rule: &'static Rule, levels: &[u32], next: Next) -> Result<Ret> {
-    let target = match &c.form {
-        Form::InPlace(t) | Form::Within(t) => Some((*t).clone()),
-        _ => None,
-    };
+    let target = c.form.target().cloned();
     let args = kept(c.args, target.is_some())?;
     let ret = match (without(|| next.call(c))?, &target) {
         (Ret::Same(0), Some(target)) => Ret::Become(Box::new(target.clone())),
@@ -270,7 +260,10 @@ fn with_tangents(
             return Ok(t);
         };
         if let (Some(link), Some(nr)) = (t.link(), at)
-            && rule.slots.iter().any(|s| s.of == Of::Result(i))
+            && rule
+                .slots
+                .iter()
+                .any(|s| s.of == Of::Result(i) && s.asked.is_none())
         {
             note(level, link, nr as u16, &tangent);
         }
@@ -278,15 +271,26 @@ fn with_tangents(
     })
 }
 
+/// A copy, with copies of its tangents, which a write into the tensor changes as well.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn copy(t: &Tensor) -> Result<Tensor> {
+    if t.tangents().is_empty() {
+        return f::clone(t);
+    }
+    let mut made = without(|| f::clone(t))?;
+    for (level, tangent) in t.tangents() {
+        made = made.with_tangent(*level, copy(tangent)?);
+    }
+    Ok(made)
+}
+
 /// The arguments, with a copy of what the call writes over.
 fn kept(args: &Args, written: bool) -> Result<OwnedArgs> {
     let mut owned = args.to_owned();
     if let (true, Some(OwnedArg::Tensor(t))) = (written, owned.values.first_mut()) {
-        let was = without(|| mode::with_grad(false, || f::clone(t)))?.carrying(t);
-        *t = match t.edge() {
-            Some(edge) => was.tracked(edge.to, edge.nr),
-            None => was,
-        };
+        *t = as_it_was(t)?;
     }
     Ok(owned)
 }

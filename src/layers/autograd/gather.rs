@@ -1,6 +1,6 @@
 //! Where gradients end and meet: sums of gradients, and the leaves that keep them.
 
-use crate::ops::{Arg, Args, Call, Ret, dispatch, f};
+use crate::ops::{Arg, Args, Call, Op, Ret, dispatch, f};
 use crate::tensor::Leaf;
 use crate::{Result, Tensor, dims, mode, op};
 use std::sync::Arc;
@@ -17,15 +17,10 @@ pub fn sum(old: Tensor, new: Tensor) -> Result<Tensor> {
         && old.batch() == new.batch()
         && old.strides() == new.strides();
     if own {
-        add_into(&old, &new)?;
+        in_place(op!("add")?, &old, Arg::Tensor(&new))?;
         return Ok(old);
     }
     f::add(&old, &new)
-}
-
-fn add_into(old: &Tensor, new: &Tensor) -> Result<Ret> {
-    let args = Args::new(op!("add")?, [Arg::Tensor(old), Arg::Tensor(new)])?;
-    dispatch::call(Call::in_place(&args)?)
 }
 
 /// Adds a gradient to what a leaf has gathered.
@@ -48,7 +43,7 @@ pub fn into_leaf(leaf: &Leaf, grad: Tensor) -> Result<()> {
     if mode::grad_enabled() {
         leaf.set_grad(Some(Arc::new(f::add(&old, &grad)?)));
     } else {
-        add_into(&old, &grad)?;
+        in_place(op!("add")?, &old, Arg::Tensor(&grad))?;
     }
     Ok(())
 }
@@ -84,9 +79,17 @@ fn obedient(variable: &Tensor, grad: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If it does not fit.
 pub fn written(to: &Tensor, from: &Tensor) -> Result<Tensor> {
-    let args = Args::new(op!("copy")?, [Arg::Tensor(to), Arg::Tensor(from)])?;
+    in_place(op!("copy")?, to, Arg::Tensor(from))
+}
+
+/// A tensor after an operator of two operands wrote it, with its history.
+///
+/// # Errors
+/// If it may not be written, or the operands do not fit.
+pub fn in_place(op: &'static Op, target: &Tensor, other: Arg) -> Result<Tensor> {
+    let args = Args::new(op, [Arg::Tensor(target), other])?;
     Ok(match dispatch::call(Call::in_place(&args)?)? {
         Ret::Become(t) => *t,
-        _ => to.clone(),
+        _ => target.clone(),
     })
 }

@@ -47,11 +47,7 @@ impl Layer for Autograd {
             && let Some(now) = views::all_current(c.args)?
         {
             let args = now.borrow();
-            let form = match c.form {
-                Form::InPlace(_) => Form::InPlace(args.tensor(0)?),
-                Form::Within(_) => Form::Within(args.tensor(0)?),
-                form => form,
-            };
+            let form = c.form.of(&args)?;
             return track(Call { args: &args, form }, next);
         }
         track(c, next)
@@ -112,6 +108,15 @@ fn wants(args: &Args) -> bool {
     any
 }
 
+/// A copy of what a call writes over, with the history and the tangents that it has now.
+fn as_it_was(target: &Tensor) -> Result<Tensor> {
+    let was = mode::with_grad(false, || forward::copy(target))?;
+    Ok(match target.edge() {
+        Some(edge) => was.tracked(edge.to, edge.nr),
+        None => was,
+    })
+}
+
 /// Runs a composition, whose calls are recorded.
 fn through(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
     let target = match c.form {
@@ -120,13 +125,8 @@ fn through(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
     };
     check(&c)?;
     // What the calls save of the target is kept as it is now.
-    let was = mode::with_grad(false, || crate::ops::f::clone(target))?;
-    let was = match target.edge() {
-        Some(edge) => was.tracked(edge.to, edge.nr),
-        None => was,
-    };
     let mut args = c.args.to_owned();
-    args.values[0] = OwnedArg::Tensor(was);
+    args.values[0] = OwnedArg::Tensor(as_it_was(target)?);
     let args = args.borrow();
     let ret = f(&args)?;
     let result = match &ret {
@@ -173,10 +173,7 @@ fn rebased(target: &Tensor, edge: Edge) -> Ret {
 fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
     let op = c.args.op;
     let args = c.args;
-    let target = match &c.form {
-        Form::InPlace(t) | Form::Within(t) => Some(*t),
-        _ => None,
-    };
+    let target = c.form.target();
     check(&c)?;
     let Some(before) = Before::look(args, rule, target.is_some())? else {
         return next.call(c);
@@ -204,7 +201,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
         let (made, _) = views::wrote(target, *made, Box::new(body), edges)?;
         return Ok(Ret::Become(Box::new(made)));
     }
-    let made = if op.is_view() { made } else { own(made) };
+    let made = if op.is_view() { made } else { own(made)? };
     let version = tensors(&made).first().map_or(0, |t| t.storage().version());
     let link = Link::of_node(Node::new(Box::new(body), edges, outs).at_version(version));
     let made = attach(made, &link, &nrs)?;
@@ -232,14 +229,8 @@ fn outputs(ret: &Ret, which: impl Fn(&[&Tensor]) -> SmallVec<[u16; 2]>) -> Outpu
 }
 
 /// Results of a call that is one node: whatever it was made of, they are no views.
-fn own(ret: Ret) -> Ret {
-    let all = |list: Vec<Tensor>| list.into_iter().map(Tensor::of_its_own).collect();
-    match ret {
-        Ret::One(t) => Ret::One(t.of_its_own()),
-        Ret::Tuple(list) => Ret::Tuple(all(list)),
-        Ret::List(list) => Ret::List(all(list)),
-        other => other,
-    }
+fn own(ret: Ret) -> Result<Ret> {
+    ret.map(|_, t| Ok(t.of_its_own()))
 }
 
 /// Makes results those of a node; `nrs` says which.
@@ -277,10 +268,7 @@ fn refuse(c: Call, next: Next) -> Result<Ret> {
     check(&c)?;
     let mut edges: SmallVec<[Option<Edge>; 2]> = SmallVec::new();
     c.args.for_each_tensor(|_, t| edges.push(t.edge()));
-    let target = match &c.form {
-        Form::InPlace(t) | Form::Within(t) => Some((*t).clone()),
-        _ => None,
-    };
+    let target = c.form.target().cloned();
     let op = c.args.op;
     let ret = match mode::with_grad(false, || next.call(c))? {
         Ret::Same(0) => match target {

@@ -4,7 +4,7 @@ use super::eval::{Env, Val};
 use super::rule::{Of, Rule, Slot};
 use super::saved::{self, FREED, From, Saved};
 use crate::ops::core::schema::Kind;
-use crate::ops::{Arg, Args, Op, Ret, f};
+use crate::ops::{Arg, Args, Op, Ret};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node, link::lock};
 use crate::{DType, Result, Scalar, Tensor, bail, ensure, mode};
 use smallvec::SmallVec;
@@ -150,7 +150,9 @@ impl Before {
         };
         Ok(match value {
             // The call writes over it: what it was is kept, with the history that it had.
-            Arg::Tensor(t) if written && i == 0 => Held::Tensor(Saved::alone(&f::clone(t)?, None)?),
+            Arg::Tensor(t) if written && i == 0 => {
+                Held::Tensor(Saved::alone(&super::forward::copy(t)?, None)?)
+            }
             Arg::Tensor(t) => Held::Tensor(save(t, 0)?),
             Arg::Tensors(list) => Held::Tensors(
                 list.iter()

@@ -8,7 +8,7 @@ use super::recorded::tensors;
 use super::rule::{Clause, Of, Rule, Slot, Tangent};
 use super::views;
 use crate::ops::op::Body;
-use crate::ops::{Arg, Args, Call, OwnedArg, Ret, dispatch, f};
+use crate::ops::{Arg, Args, OwnedArg, dispatch, f};
 use crate::tensor::{Edge, Meta};
 use crate::{Dims, Result, Tensor, bail, mode};
 use std::borrow::Cow;
@@ -150,11 +150,7 @@ impl Dual<'_, '_> {
                 _ => {}
             }
         }
-        let args = args.borrow();
-        let ret = match dispatch::call(Call::new(&args))? {
-            Ret::Same(i) => Ret::One(args.tensor(i)?.clone()),
-            ret => ret,
-        };
+        let ret = dispatch::fresh(&args.borrow())?;
         let made = tensors(&ret);
         let of = |nr: &u16| made.get(usize::from(*nr)).map(|t| (*t).clone());
         Ok(self.nrs.iter().map(of).collect())

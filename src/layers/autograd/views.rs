@@ -80,13 +80,8 @@ pub fn all_current(args: &Args<'_>) -> Result<Option<OwnedArgs>> {
         return Ok(None);
     }
     let mut owned = args.to_owned();
-    let mut result = Ok(());
-    owned.for_each_tensor_mut(|t| match current(t) {
-        Ok(Cow::Owned(now)) => *t = now,
-        Ok(Cow::Borrowed(_)) => {}
-        Err(e) => result = Err(e),
-    });
-    result.map(|()| Some(owned))
+    owned.replace_tensors(|_, t| Ok(crate::ops::helpers::changed(current(t)?)))?;
+    Ok(Some(owned))
 }
 
 /// Refuses to write through a view, with a history, that its mark forbids.

@@ -67,6 +67,21 @@ pub fn enter(size: i64, randomness: Randomness) -> u32 {
     number
 }
 
+/// How many examples an open level has, and what random operators do there.
+#[must_use]
+pub fn about(number: u32) -> Option<(i64, Randomness)> {
+    OPEN.with_borrow(|l| {
+        let level = l.iter().find(|l| l.number == number)?;
+        Some((level.size, level.randomness))
+    })
+}
+
+/// Whether a level is open on this thread.
+#[must_use]
+pub fn is_on() -> bool {
+    mode::layers() & mode::BATCHED != 0
+}
+
 /// Closes a level of this thread, and those opened since.
 pub fn exit(number: u32) {
     let none = OPEN.with_borrow_mut(|l| {
@@ -119,17 +134,16 @@ pub fn is_at(t: &Tensor, number: u32) -> bool {
 /// # Errors
 /// If it cannot be expanded.
 pub fn whole_as(t: &Tensor, like: &Tensor) -> Result<Tensor> {
-    let own: Levels = like.batch().iter().map(|d| (d.level, d.size)).collect();
-    let more = t.batch().iter().filter(|d| !is_at(like, d.level));
-    let more: Levels = more.map(|d| (d.level, d.size)).collect();
+    let own = levels_of(like);
+    let mut more = levels_of(t);
+    more.retain(|l| !is_at(like, l.0));
     let all = sorted(&own, &more);
     let whole = aligned(t, &all, true)?;
     if more.is_empty() {
         return Ok(whole);
     }
-    let numbers: SmallVec<[u32; 2]> = more.iter().map(|l| l.0).collect();
     let order = more.iter().chain(&own);
-    Ok(reordered(&whole, &all, order)?.example(&numbers))
+    Ok(reordered(&whole, &all, order)?.example(&numbers(&more)))
 }
 
 /// An example of the levels of `like`, beside those that it is one of already; the dimensions of `like`'s levels come first.
@@ -137,15 +151,14 @@ pub fn whole_as(t: &Tensor, like: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If they are not there.
 pub fn example_like(whole: &Tensor, like: &Tensor) -> Result<Tensor> {
-    let own: Levels = like.batch().iter().map(|d| (d.level, d.size)).collect();
+    let own = levels_of(like);
     if own.is_empty() {
         return Ok(whole.clone());
     }
-    let more: Levels = whole.batch().iter().map(|d| (d.level, d.size)).collect();
+    let more = levels_of(whole);
     let all = sorted(&own, &more);
     let now: Levels = more.iter().chain(&own).copied().collect();
-    let numbers: SmallVec<[u32; 2]> = all.iter().map(|l| l.0).collect();
-    Ok(reordered(&whole.whole(), &now, all.iter())?.example(&numbers))
+    Ok(reordered(&whole.whole(), &now, all.iter())?.example(&numbers(&all)))
 }
 
 fn sorted(a: &Levels, b: &Levels) -> Levels {
@@ -174,16 +187,31 @@ fn reordered<'l>(
 /// # Errors
 /// If it cannot be expanded.
 pub fn each_apart(t: &Tensor) -> Result<Tensor> {
-    if mode::layers() & mode::BATCHED == 0 {
+    if !is_on() {
         return Ok(t.clone());
     }
     let levels: Levels = OPEN.with_borrow(|l| l.iter().map(|l| (l.number, l.size)).collect());
-    let numbers: SmallVec<[u32; 2]> = levels.iter().map(|l| l.0).collect();
-    Ok(aligned(t, &levels, true)?.example(&numbers))
+    Ok(aligned(t, &levels, true)?.example(&numbers(&levels)))
 }
 
 /// Levels with their numbers of examples, in ascending order.
 type Levels = SmallVec<[(u32, i64); 2]>;
+
+/// The levels that a tensor is an example of.
+fn levels_of(t: &Tensor) -> Levels {
+    t.batch().iter().map(|d| (d.level, d.size)).collect()
+}
+
+/// The numbers of levels.
+fn numbers(levels: &[(u32, i64)]) -> SmallVec<[u32; 2]> {
+    levels.iter().map(|l| l.0).collect()
+}
+
+/// Sizes with those of levels before them.
+fn with_sizes(levels: &[(u32, i64)], shape: &[i64]) -> Dims {
+    let sizes: SmallVec<[i64; 4]> = levels.iter().map(|l| l.1).collect();
+    Dims::new(&sizes).concat(&Dims::new(shape))
+}
 
 fn levels(args: &Args) -> Levels {
     let mut found = Levels::new();
@@ -212,16 +240,14 @@ fn aligned(t: &Tensor, levels: &[(u32, i64)], expand: bool) -> Result<Tensor> {
             whole = f::unsqueeze(&whole, i as i64)?;
         }
     }
-    let sizes: Vec<i64> = levels.iter().map(|l| l.1).collect();
-    let shape = Dims::new(&sizes).concat(t.shape());
+    let shape = with_sizes(levels, t.shape());
     if expand && whole.shape() != &shape {
         whole = f::expand(&whole, &shape[..])?;
     }
     if along.is_empty() {
         return Ok(whole);
     }
-    let numbers: SmallVec<[u32; 2]> = levels.iter().map(|l| l.0).collect();
-    let like = whole.example(&numbers);
+    let like = whole.example(&numbers(levels));
     for (level, u) in along {
         let tangent = whole_as(&example_like(u, t)?, &like)?;
         whole = whole.with_tangent(*level, tangent);
@@ -291,7 +317,7 @@ fn unknown_shape(op: &Op) -> crate::Error {
 
 /// Runs a composition, whose calls come here again.
 fn composed(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
-    let (Form::InPlace(target) | Form::Within(target)) = c.form else {
+    let Some(target) = c.form.target() else {
         return f(c.args);
     };
     let made = match f(c.args)? {
@@ -323,7 +349,7 @@ fn draw(c: Call, levels: &[(u32, i64)], next: Next) -> Result<Ret> {
             if !all.iter().any(|l| l.0 == open.number) {
                 all.push((open.number, open.size));
             }
-            if let Form::InPlace(target) | Form::Within(target) = &c.form
+            if let Some(target) = c.form.target()
                 && all.iter().any(|l| !is_at(target, l.0))
             {
                 bail!(
@@ -339,7 +365,7 @@ fn draw(c: Call, levels: &[(u32, i64)], next: Next) -> Result<Ret> {
 
 /// A result as one example of levels.
 fn example(ret: Ret, levels: &[(u32, i64)]) -> Result<Ret> {
-    let numbers: SmallVec<[u32; 2]> = levels.iter().map(|l| l.0).collect();
+    let numbers = numbers(levels);
     if let Ret::Value(Value::Scalar(_)) = &ret {
         bail!(
             Runtime,

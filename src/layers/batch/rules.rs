@@ -1,11 +1,11 @@
 //! How rows run on whole batches: by what the row says of itself, or derived from it.
 
-use super::{Levels, aligned, example, single};
+use super::{Levels, aligned, example, single, with_sizes};
 use crate::dims::wrap_dim;
 use crate::layers::autograd::gather;
 use crate::ops::core::op::{Batch, Body, Hidden};
 use crate::ops::core::schema::Kind;
-use crate::ops::{Arg, Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, dispatch, f, table};
+use crate::ops::{Arg, Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, dispatch, f};
 use crate::{DType, Dims, Result, Tensor, bail};
 
 /// The parameters that name dimensions.
@@ -19,9 +19,6 @@ const DIMENSIONS: [&str; 8] = [
     "source",
     "destination",
 ];
-
-/// The rows whose results have one dimension more, which they name.
-const INSERTING: [&str; 3] = ["unsqueeze", "stack", "diag_embed"];
 
 /// A call of examples.
 struct Examples<'c, 'a> {
@@ -44,14 +41,14 @@ pub fn run(c: &Call, levels: &Levels) -> Result<Ret> {
         Batch::Lead => Some(examples.call(&examples.whole(0)?)?),
         Batch::As(f) => examples.other(f)?,
         Batch::Fold(n) => examples.fold(n)?,
-        Batch::Along(row) => Some(examples.along(row)?),
         Batch::Each => None,
         Batch::Shared(mask) if examples.differ(mask) => None,
-        Batch::Shared(mask) => examples.by_dimension(mask)?,
+        Batch::Shared(mask) => examples.by_dimension(mask, 0)?,
+        Batch::Inserting => examples.by_dimension(0, 1)?,
         Batch::Pointwise => Some(examples.pointwise()?),
         Batch::Unknown => return Err(super::unknown_shape(op)),
         Batch::Derived if pointwise => Some(examples.pointwise()?),
-        Batch::Derived => examples.by_dimension(0)?,
+        Batch::Derived => examples.by_dimension(0, 0)?,
     };
     match made {
         Some(Ret::Same(0)) if examples.target().is_some() => Ok(Ret::Same(0)),
@@ -66,10 +63,7 @@ impl Examples<'_, '_> {
     }
 
     fn target(&self) -> Option<&Tensor> {
-        match &self.c.form {
-            Form::InPlace(t) | Form::Within(t) => Some(t),
-            _ => None,
-        }
+        self.c.form.target()
     }
 
     /// The number of dimensions of the first tensor, as it is seen.
@@ -88,25 +82,10 @@ impl Examples<'_, '_> {
         mut change: impl FnMut(&Tensor) -> Result<Tensor>,
     ) -> Result<OwnedArgs> {
         let mut args = self.c.args.to_owned();
-        for (i, v) in args.values.iter_mut().enumerate() {
-            if i < 16 && but & 1 << i != 0 {
-                continue;
-            }
-            match v {
-                OwnedArg::Tensor(t) => *t = change(t)?,
-                OwnedArg::Tensors(list) => {
-                    for t in list {
-                        *t = change(t)?;
-                    }
-                }
-                OwnedArg::OptTensors(list) => {
-                    for t in list.iter_mut().flatten() {
-                        *t = change(t)?;
-                    }
-                }
-                _ => {}
-            }
-        }
+        args.replace_tensors(|i, t| {
+            let same = i < 16 && but & 1 << i != 0;
+            (!same).then(|| change(t)).transpose()
+        })?;
         Ok(args)
     }
 
@@ -192,9 +171,8 @@ impl Examples<'_, '_> {
             return Ok(made);
         }
         // Dimensions of size 1 stand where all operands are the same for a level.
-        let sizes: Vec<i64> = self.levels.iter().map(|l| l.1).collect();
         made.map(|_, t| {
-            let shape = Dims::new(&sizes).concat(&Dims::new(&t.shape()[self.k..]));
+            let shape = with_sizes(self.levels, &t.shape()[self.k..]);
             if t.shape() == &shape {
                 Ok(t)
             } else {
@@ -217,8 +195,9 @@ impl Examples<'_, '_> {
         found
     }
 
-    /// Rows that name dimensions: theirs come after those out of sight. Nothing if the row names none.
-    fn by_dimension(&self, shared: u16) -> Result<Option<Ret>> {
+    /// Rows that name dimensions: theirs come after those out of sight. Nothing if the row names none. `more`: how many dimensions
+    /// the result has more, which count.
+    fn by_dimension(&self, shared: u16, more: usize) -> Result<Option<Ret>> {
         let params = &self.op().schema.params;
         let names = |p: &crate::ops::core::schema::Param| DIMENSIONS.contains(&p.name);
         if !params.iter().any(names) {
@@ -226,8 +205,7 @@ impl Examples<'_, '_> {
         }
         let ndim = self.ndim();
         // An example that is a number has one dimension for the time of the call.
-        let inserting = INSERTING.contains(&self.op().path());
-        let number = ndim == 0 && !inserting;
+        let number = ndim + more == 0;
         let mut args = self.each(shared, |t| {
             let whole = aligned(t, self.levels, true)?;
             if number && t.ndim() == 0 {
@@ -236,7 +214,7 @@ impl Examples<'_, '_> {
                 Ok(whole)
             }
         })?;
-        let count = ndim.max(1) + usize::from(inserting && ndim > 0);
+        let count = (ndim + more).max(1);
         // Reductions over no dimensions are over all of them.
         let reduces = self.op().schema.position("keepdim").is_some();
         let shift = |d: i64| wrap_dim(d, count).map(|d| (d + self.k) as i64);
@@ -249,7 +227,7 @@ impl Examples<'_, '_> {
                 Arg::Int(d) => Arg::Int(shift(*d)?),
                 Arg::Ints(list) if !list.is_empty() || !reduces => {
                     let each = list.iter().map(|d| shift(*d)).collect::<Result<Vec<_>>>()?;
-                    Arg::Ints(self.permuting(&each))
+                    Arg::Ints(Dims::new(&each))
                 }
                 Arg::None | Arg::Ints(_) if p.kind == Kind::Int => return self.flat().map(Some),
                 _ => {
@@ -272,15 +250,6 @@ impl Examples<'_, '_> {
         .map(Some)
     }
 
-    /// Dimensions in a new order: those out of sight stay first.
-    fn permuting(&self, dims: &[i64]) -> Dims {
-        if self.op().path() != "permute" {
-            return Dims::new(dims);
-        }
-        let first: Vec<i64> = (0..self.k as i64).collect();
-        Dims::new(&first).concat(&Dims::new(dims))
-    }
-
     /// Over all elements of each example: of one dimension that has them all.
     fn flat(&self) -> Result<Ret> {
         let mut args = self.each(0, |t| self.flattened(t))?;
@@ -293,37 +262,8 @@ impl Examples<'_, '_> {
     }
 
     fn flattened(&self, t: &Tensor) -> Result<Tensor> {
-        let sizes: Vec<i64> = self.levels.iter().map(|l| l.1).collect();
-        let shape = Dims::new(&sizes).concat(&Dims::from([t.numel()]));
+        let shape = with_sizes(self.levels, &[t.numel()]);
         f::reshape(&aligned(t, self.levels, true)?, &shape[..])
-    }
-
-    /// A row over all elements as that over a dimension.
-    fn along(&self, row: &str) -> Result<Ret> {
-        let Some(op) = table().iter().find(|op| op.def.name == row) else {
-            bail!(
-                Runtime,
-                "internal error in torchlike: there is no row {row}"
-            );
-        };
-        let flat = self.flattened(self.c.args.tensor(0)?)?;
-        let mut args = Args::empty(op);
-        for (i, p) in op.schema.params.iter().enumerate() {
-            let same = self.op().schema.position(p.name);
-            args.values.push(match (i, p.name, same) {
-                (0, ..) => Arg::Tensor(&flat),
-                (_, "dim", _) if p.kind == Kind::Int => Arg::Int(self.k as i64),
-                (_, "dim", _) => Arg::Ints(Dims::from([self.k as i64])),
-                (_, _, Some(at)) => self.c.args.values[at].clone(),
-                _ => p.default.clone().unwrap_or_default(),
-            });
-        }
-        // Of a dimension there are places, too; over all elements the values alone.
-        let made = dispatch::call(Call::new(&args))?;
-        match self.op().schema.returns {
-            crate::ops::core::schema::Returns::One => made.first(),
-            _ => Ok(made),
-        }
     }
 
     /// Rows whose tensors have batches of their own: the examples join them.
@@ -345,18 +285,10 @@ impl Examples<'_, '_> {
             }
             f::reshape(&whole, &shape[..])
         })?;
-        let sizes: Vec<i64> = self.levels.iter().map(|l| l.1).collect();
+        let first: &[i64] = if lone { &[] } else { &[-1] };
+        let first = with_sizes(self.levels, first);
         self.call(&args)?
-            .map(|_, t| {
-                let rest = Dims::new(&t.shape()[1..]);
-                let first = if lone {
-                    Dims::default()
-                } else {
-                    Dims::from([-1])
-                };
-                let shape = Dims::new(&sizes).concat(&first).concat(&rest);
-                f::reshape(&t, &shape[..])
-            })
+            .map(|_, t| f::reshape(&t, &first.concat(&Dims::new(&t.shape()[1..]))[..]))
             .map(Some)
     }
 }

@@ -1,8 +1,8 @@
 //! Rows without a rule: one call an example.
 
-use super::{Levels, SLOW, aligned, example, is_at};
-use crate::ops::{Call, Form, OwnedArg, OwnedArgs, Ret, dispatch, f};
-use crate::{Dims, Result, Tensor, bail, mode};
+use super::{Levels, SLOW, aligned, example, is_at, with_sizes};
+use crate::ops::{Call, Form, OwnedArgs, Ret, dispatch, f};
+use crate::{Result, Tensor, bail, mode};
 
 /// Runs a call once for each example of some levels, and puts the results together. `quiet`: that is as it should be.
 ///
@@ -13,18 +13,14 @@ pub fn looped(c: &Call, levels: &Levels, quiet: bool) -> Result<Ret> {
     if !quiet && let Some(tell) = SLOW.get() {
         tell(op);
     }
-    let sizes: Vec<i64> = levels.iter().map(|l| l.1).collect();
-    let count: i64 = sizes.iter().product();
+    let count: i64 = levels.iter().map(|l| l.1).product();
     if count == 0 {
         bail!(
             Runtime,
             "The fallback path does not support vmap over dims of size 0."
         );
     }
-    let target = match &c.form {
-        Form::InPlace(t) | Form::Within(t) => Some(*t),
-        _ => None,
-    };
+    let target = c.form.target();
     if let Some(t) = target
         && levels.iter().any(|l| !is_at(t, l.0))
     {
@@ -63,17 +59,16 @@ pub fn looped(c: &Call, levels: &Levels, quiet: bool) -> Result<Ret> {
     }
     match (target, kind) {
         (Some(_), _) | (_, None) => Ok(Ret::Same(0)),
-        (None, Some(kind)) => example(together(kind, &made, &sizes)?, levels),
+        (None, Some(kind)) => example(together(kind, &made, levels)?, levels),
     }
 }
 
 /// Results of the form of one, of the examples' results.
-fn together(kind: Ret, made: &[Vec<Option<Tensor>>], sizes: &[i64]) -> Result<Ret> {
+fn together(kind: Ret, made: &[Vec<Option<Tensor>>], levels: &Levels) -> Result<Ret> {
     let stacked = |k: usize| -> Result<Tensor> {
         let each: Vec<Tensor> = made.iter().filter_map(|m| m[k].clone()).collect();
         let all = f::stack(&each[..])?;
-        let shape = Dims::new(sizes).concat(each[0].shape());
-        f::reshape(&all, &shape[..])
+        f::reshape(&all, &with_sizes(levels, each[0].shape())[..])
     };
     kind.map(|k, _| stacked(k))
 }
@@ -90,23 +85,6 @@ fn at(c: &Call, levels: &Levels, i: i64) -> Result<OwnedArgs> {
         }
         Ok(t)
     };
-    for v in &mut args.values {
-        match v {
-            OwnedArg::Tensor(t) if !t.batch().is_empty() => *t = one(t)?,
-            OwnedArg::Tensors(list) => {
-                for t in list.iter_mut().filter(|t| !t.batch().is_empty()) {
-                    *t = one(t)?;
-                }
-            }
-            OwnedArg::OptTensors(list) => {
-                for t in list.iter_mut().flatten() {
-                    if !t.batch().is_empty() {
-                        *t = one(t)?;
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
+    args.replace_tensors(|_, t| (!t.batch().is_empty()).then(|| one(t)).transpose())?;
     Ok(args)
 }

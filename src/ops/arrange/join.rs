@@ -3,7 +3,7 @@
 use crate::cpu::join;
 use crate::dims::{self, MemoryFormat, wrap_dim};
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FM, O, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Batch, F, FM, O, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::core::typed::Tensors;
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
@@ -35,7 +35,8 @@ pub static OPS: &[OpDef] = &[
         "[f32[1, 2, 1, 4], f32[1, 2, 1, 4], f32[1, 2, 1, 4]], 0; \
          [c64[1, 2, 1, 4], c64[1, 2, 1, 4], c64[1, 2, 1, 4]], 1",
     )
-    .grad("tensors: grad.unbind(dim)"),
+    .grad("tensors: grad.unbind(dim)")
+    .batch(Batch::Inserting),
     compose(
         "hstack",
         "(Tensor[] tensors)",

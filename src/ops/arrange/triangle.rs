@@ -66,7 +66,8 @@ pub static OPS: &[OpDef] = &[
         "The last dimension on the diagonal of two new ones.",
     )
     .samples("f32[3, 4]; c64[3, 4]; f32[3, 4], offset=2, dim1=0, dim2=1")
-    .grad("self: grad.diagonal(offset, dim1, dim2)"),
+    .grad("self: grad.diagonal(offset, dim1, dim2)")
+    .batch(Batch::Inserting),
 ];
 
 /// Rule of both triangles.

@@ -471,4 +471,28 @@ impl OwnedArgs {
             }
         }
     }
+
+    /// Puts what `f` makes in the place of every tensor, given the position of its argument; nothing leaves it as it is.
+    ///
+    /// # Errors
+    /// The first of `f`, which is not called again then.
+    pub fn replace_tensors(
+        &mut self,
+        mut f: impl FnMut(usize, &Tensor) -> Result<Option<Tensor>>,
+    ) -> Result<()> {
+        for (i, v) in self.values.iter_mut().enumerate() {
+            let all: SmallVec<[&mut Tensor; 2]> = match v {
+                OwnedArg::Tensor(t) => std::iter::once(t).collect(),
+                OwnedArg::Tensors(list) => list.iter_mut().collect(),
+                OwnedArg::OptTensors(list) => list.iter_mut().flatten().collect(),
+                _ => continue,
+            };
+            for t in all {
+                if let Some(made) = f(i, t)? {
+                    *t = made;
+                }
+            }
+        }
+        Ok(())
+    }
 }

@@ -23,6 +23,29 @@ pub enum Form<'c> {
     Out(&'c mut [Tensor]),
 }
 
+impl<'c> Form<'c> {
+    /// The tensor that the call writes, which is argument 0, if it is in place.
+    #[must_use]
+    pub fn target(&self) -> Option<&'c Tensor> {
+        match self {
+            Self::InPlace(t) | Self::Within(t) => Some(t),
+            Self::New | Self::Out(_) => None,
+        }
+    }
+
+    /// The same form of a call with other arguments.
+    ///
+    /// # Errors
+    /// If argument 0 is to be written and is no tensor.
+    pub fn of(self, args: &'c Args) -> Result<Self> {
+        Ok(match self {
+            Self::InPlace(_) => Self::InPlace(args.tensor(0)?),
+            Self::Within(_) => Self::Within(args.tensor(0)?),
+            form => form,
+        })
+    }
+}
+
 impl<'c, 'a> Call<'c, 'a> {
     /// The functional form.
     #[must_use]

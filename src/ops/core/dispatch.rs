@@ -75,8 +75,15 @@ fn body(c: Call, seen: Seen) -> Result<Ret> {
 /// # Errors
 /// As [`call`].
 pub fn run(op: &'static Op, values: &[Arg]) -> Result<Ret> {
-    let args = Args::new(op, values.iter().cloned())?;
-    Ok(match call(Call::new(&args))? {
+    fresh(&Args::new(op, values.iter().cloned())?)
+}
+
+/// A call of the functional form; where its result is an argument, that tensor.
+///
+/// # Errors
+/// As [`call`].
+pub fn fresh(args: &Args) -> Result<Ret> {
+    Ok(match call(Call::new(args))? {
         Ret::Same(i) => Ret::One(args.tensor(i)?.clone()),
         ret => ret,
     })
@@ -273,16 +280,7 @@ pub(crate) fn unknown_shape(name: &str) -> crate::Error {
 #[cold]
 fn with_resolved(c: Call, f: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
     let mut owned = c.args.to_owned();
-    let mut result = Ok(());
-    owned.for_each_tensor_mut(|t| {
-        if t.is_lazy() {
-            match helpers::resolve(t) {
-                Ok(real) => *t = real,
-                Err(e) => result = Err(e),
-            }
-        }
-    });
-    result?;
+    owned.replace_tensors(|_, t| t.is_lazy().then(|| helpers::resolve(t)).transpose())?;
     let args = owned.borrow();
     f(Call {
         args: &args,

@@ -130,3 +130,11 @@ pub fn beside(t: &Tensor) -> Option<Device> {
 pub fn inside<R>(f: impl FnOnce() -> R) -> R {
     crate::mode::with_layers(crate::mode::RECORDING, f)
 }
+
+/// What a look at a tensor made anew; nothing if it is as it was.
+pub(crate) fn changed(t: std::borrow::Cow<'_, Tensor>) -> Option<Tensor> {
+    match t {
+        std::borrow::Cow::Owned(now) => Some(now),
+        std::borrow::Cow::Borrowed(_) => None,
+    }
+}

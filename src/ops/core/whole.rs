@@ -18,8 +18,8 @@ pub enum Batch {
     Fold(usize),
     /// The arguments in these places (bits) are the same for all examples.
     Shared(u16),
-    /// Over all elements, it is this row over one dimension.
-    Along(&'static str),
+    /// The result has a dimension more, which the row names.
+    Inserting,
     /// Another call; nothing: one call an example.
     As(fn(&Args, Hidden) -> Result<Option<Ret>>),
     /// One call an example.

@@ -1,6 +1,8 @@
 //! Variances and standard deviations.
 
-use crate::ops::core::op::{Batch, F, FM, FMO, OpDef, Plan, kernel};
+use crate::ops::batch;
+use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, OpDef, Plan, kernel};
+use crate::ops::f;
 use crate::ops::reduce::rule::Over;
 use crate::{DType, Result, Scalar, Tensor, cpu, ensure};
 use torchlike_macros::operators;
@@ -16,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         "The variance of all elements.",
     ).samples("f32[3, 4]; c64[3, 4], True; f32[3, 4], True")
     .grad("VarBackward0 | self: _grad.var(grad, self, None, 1 if unbiased else 0, False)")
-    .batch(Batch::Along("var#dim")),
+    .batch(Batch::As(typed!(|a, h| batch::one(f::VarDim::new(&batch::flat(a.input, h)?, &[-1][..]).unbiased(a.unbiased).call()), Hidden))),
     kernel(
         "var#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
@@ -47,7 +49,7 @@ pub static OPS: &[OpDef] = &[
         "The standard deviation of all elements.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], True")
     .grad("StdBackward0 | self: _grad.std(grad, self, result, None, 1 if unbiased else 0, False)")
-    .batch(Batch::Along("std#dim")),
+    .batch(Batch::As(typed!(|a, h| batch::one(f::StdDim::new(&batch::flat(a.input, h)?, &[-1][..]).unbiased(a.unbiased).call()), Hidden))),
     kernel(
         "std#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
@@ -78,7 +80,7 @@ pub static OPS: &[OpDef] = &[
         "The variance and mean of all elements.",
     ).samples("f32[3, 4]; c64[3, 4], False; f32[3, 4], True")
     .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, None, 1 if unbiased else 0, False)")
-    .batch(Batch::Along("var_mean#dim")),
+    .batch(Batch::As(typed!(|a, h| batch::both(f::VarMeanDim::new(&batch::flat(a.input, h)?, &[-1][..]).unbiased(a.unbiased).call()), Hidden))),
     kernel(
         "var_mean#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
@@ -109,7 +111,7 @@ pub static OPS: &[OpDef] = &[
         "The standard deviation and mean of all elements.",
     ).samples("f32[3, 4]; f32[3, 4], True")
     .grad("StdMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, result0, None, 1 if unbiased else 0, False)")
-    .batch(Batch::Along("std_mean#dim")),
+    .batch(Batch::As(typed!(|a, h| batch::both(f::StdMeanDim::new(&batch::flat(a.input, h)?, &[-1][..]).unbiased(a.unbiased).call()), Hidden))),
     kernel(
         "std_mean#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",

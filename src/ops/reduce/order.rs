@@ -2,7 +2,8 @@
 
 use crate::cpu::select::{self, Pick};
 use crate::dims::{contiguous_strides, wrap_dim};
-use crate::ops::core::op::{Batch, FM, FMO, OpDef, Plan, Ret, X, kernel};
+use crate::ops::batch;
+use crate::ops::core::op::{Batch, FM, FMO, Hidden, OpDef, Plan, Ret, X, kernel};
 use crate::ops::core::typed::{self, Operand};
 use crate::ops::f;
 use crate::ops::reduce::rule::{Over, comparable};
@@ -34,7 +35,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f16[3, 4]")
     .grad("self: _grad.extreme(grad, self, result, [], False)")
-    .batch(Batch::Along("median#dim")),
+    .batch(Batch::As(typed!(|a, h| batch::first(f::MedianDim::new(&batch::flat(a.input, h)?, -1).call()), Hidden))),
     kernel(
         "median#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -56,7 +57,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4]")
     .grad("self: _grad.extreme(grad, self, result, [], False)")
-    .batch(Batch::Along("nanmedian#dim")),
+    .batch(Batch::As(typed!(|a, h| batch::first(f::NanmedianDim::new(&batch::flat(a.input, h)?, -1).call()), Hidden))),
     kernel(
         "nanmedian#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",

@@ -1,7 +1,8 @@
 //! Reductions: sums, products, truth, counts.
 
 use crate::cpu::reduce::{Kind, Post, bytes};
-use crate::ops::core::op::{Batch, D, FM, FMO, OpDef, Plan, X, compose, kernel};
+use crate::ops::batch;
+use crate::ops::core::op::{Batch, D, FM, FMO, Hidden, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::f;
 use crate::ops::reduce::rule::{Fold, Over, comparable, computable, fold};
@@ -19,7 +20,7 @@ pub static OPS: &[OpDef] = &[
         "The sum of all elements.",
     ).samples("f32[3, 4]; c64[3, 4]")
     .grad("self: grad.expand(self.sizes); jvp: linear")
-    .batch(Batch::Along("sum#dim")),
+    .batch(Batch::As(typed!(|a, h| batch::one(f::SumDim::new(&batch::flat(a.input, h)?, &[-1][..]).dtype(a.dtype).call()), Hidden))),
     kernel(
         "sum#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
@@ -36,7 +37,7 @@ pub static OPS: &[OpDef] = &[
         "The mean of all elements.",
     ).samples("f64[3, 4]; c64[3, 4]")
     .grad("self: grad.expand(self.sizes) / self.numel; jvp: linear")
-    .batch(Batch::Along("mean#dim")),
+    .batch(Batch::As(typed!(|a, h| batch::one(f::MeanDim::new(&batch::flat(a.input, h)?, &[-1][..]).dtype(a.dtype).call()), Hidden))),
     kernel(
         "mean#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
@@ -53,7 +54,7 @@ pub static OPS: &[OpDef] = &[
         "The product of all elements.",
     ).samples("f32[3, 4]; b8[3, 4]")
     .grad("self: _grad.prod(grad, self)")
-    .batch(Batch::Along("prod#dim")),
+    .batch(Batch::As(typed!(|a, h| batch::one(f::ProdDim::new(&batch::flat(a.input, h)?, -1).dtype(a.dtype).call()), Hidden))),
     kernel(
         "prod#dim",
         "(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)",
@@ -94,7 +95,7 @@ pub static OPS: &[OpDef] = &[
         "The largest element.",
     ).samples("f32[3, 4]")
     .grad("MaxBackward1 | self: _grad.extreme(grad, self, result, [], False)")
-    .batch(Batch::Along("amax")),
+    .batch(Batch::As(typed!(|a, h| batch::one(f::Amax::new(&batch::flat(a.input, h)?).dim(&[-1][..]).call()), Hidden))),
     compose(
         "max#other",
         "(Tensor self, Tensor other)",
@@ -110,7 +111,7 @@ pub static OPS: &[OpDef] = &[
         "The smallest element.",
     ).samples("f32[3, 4]; b8[3, 4]")
     .grad("MinBackward1 | self: _grad.extreme(grad, self, result, [], False)")
-    .batch(Batch::Along("amin")),
+    .batch(Batch::As(typed!(|a, h| batch::one(f::Amin::new(&batch::flat(a.input, h)?).dim(&[-1][..]).call()), Hidden))),
     compose(
         "min#other",
         "(Tensor self, Tensor other)",
@@ -126,7 +127,7 @@ pub static OPS: &[OpDef] = &[
         "True if any element is not zero.",
     ).samples("f32[3, 4]")
     .no_grad()
-    .batch(Batch::Along("any#dim")),
+    .batch(Batch::As(typed!(|a, h| batch::one(f::AnyDim::new(&batch::flat(a.input, h)?, -1).call()), Hidden))),
     kernel(
         "any#dim",
         "(Tensor self, int dim, bool keepdim=False)",
@@ -151,7 +152,7 @@ pub static OPS: &[OpDef] = &[
         "True if no element is zero.",
     ).samples("f32[3, 4]")
     .no_grad()
-    .batch(Batch::Along("all#dim")),
+    .batch(Batch::As(typed!(|a, h| batch::one(f::AllDim::new(&batch::flat(a.input, h)?, -1).call()), Hidden))),
     kernel(
         "all#dim",
         "(Tensor self, int dim, bool keepdim=False)",

@@ -20,7 +20,11 @@ pub static OPS: &[OpDef] = &[
         "Dimensions in another order.",
     )
     .samples("f32[1, 2, 3, 4], (0, 2, 3, 1); b8[1, 2, 3, 4], (2, 1, 3, 0)")
-    .grad("self: _grad.permute_back(grad, dims); jvp: linear"),
+    .grad("self: _grad.permute_back(grad, dims); jvp: linear")
+    .batch(Batch::As(typed!(
+        |a, h| batch::permute(a.input, a.dims, h),
+        Hidden
+    ))),
     view(
         "transpose",
         "(Tensor self, int dim0, int dim1)",

@@ -137,7 +137,8 @@ pub static OPS: &[OpDef] = &[
         "With a dimension of size 1 put in.",
     )
     .samples("f32[3, 4], 0; b8[3, 4], 0")
-    .grad("in place UnsqueezeBackward1 | self: grad.squeeze(dim); jvp: linear"),
+    .grad("in place UnsqueezeBackward1 | self: grad.squeeze(dim); jvp: linear")
+    .batch(Batch::Inserting),
     view(
         "expand",
         "(Tensor self, int[*] size, *, bool implicit=False)",

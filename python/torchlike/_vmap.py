@@ -4,43 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike import _C
+from torchlike import _C, _lazy
 from torchlike._C import Tensor
-from torchlike.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-
-class _Open(threading.local):
-    """The levels that are open on a thread: how many examples each has, and what random operators do there."""
-
-    def __init__(self) -> None:
-        self.levels: dict[int, tuple[int, str]] = {}
-
-
-_OPEN = _Open()
+# Importing torchlike makes `vmap`, but not what it needs once it runs.
+_pytree = _lazy.module("torchlike.utils._pytree")
 
 
 @contextlib.contextmanager
 def level(size: int, randomness: str) -> Iterator[int]:
     """Inside, a level for so many examples is open; gives its number."""
     number = _C._batch_enter(size, randomness)
-    _OPEN.levels[number] = size, randomness
     try:
         yield number
     finally:
-        del _OPEN.levels[number]
         _C._batch_exit(number)
-
-
-def about(number: int) -> tuple[int, str]:
-    """How many examples an open level has, and what random operators do there."""
-    return _OPEN.levels[number]
 
 
 def name_of(func: Any) -> str:
@@ -95,21 +79,24 @@ def vmap(
                 for x, d in zip(leaves, dims, strict=True)
             ]
             made = _run(func, part, dims, spec, count, out_dims, randomness, kwargs)
-            pieces.append(tree_flatten(made))
+            pieces.append(_pytree.tree_flatten(made))
         return _joined(pieces, out_dims)
 
     return wrapped
 
 
+vmap.__module__ = "torchlike.func"  # where PyTorch has it
+
+
 def _joined(pieces: list[tuple[list[Any], Any]], out_dims: Any) -> Any:
     spec = pieces[0][1]
-    dims = _broadcast_to_and_flatten(out_dims, spec)
+    dims = _pytree._broadcast_to_and_flatten(out_dims, spec)
     columns = zip(*(leaves for leaves, _ in pieces), strict=True)
     made = [
         parts[0] if d is None else torch.cat(parts, dim=d)
         for parts, d in zip(columns, dims, strict=True)
     ]
-    return tree_unflatten(made, spec)
+    return _pytree.tree_unflatten(made, spec)
 
 
 def _inputs(
@@ -117,7 +104,7 @@ def _inputs(
 ) -> tuple[list[Any], list[Any], Any, int]:
     """The flattened inputs with their dimensions, how they nest, and how many examples there are."""
     where = f"vmap({name_of(func)}, in_dims={in_dims}, ...)(<inputs>)"
-    if not isinstance(in_dims, int | tuple | list):
+    if not isinstance(in_dims, int | tuple):
         raise ValueError(
             f"{where}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of "
             f"inputs, got: {type(in_dims)}."
@@ -127,12 +114,12 @@ def _inputs(
             f"vmap({name_of(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are "
             "trying to vmap over a function with no inputs. The latter is unsupported."
         )
-    leaves, spec = tree_flatten(args)
-    dims = _broadcast_to_and_flatten(tuple(in_dims) if isinstance(in_dims, list) else in_dims, spec)
+    leaves, spec = _pytree.tree_flatten(args)
+    dims = _pytree._broadcast_to_and_flatten(in_dims, spec)
     if dims is None:
         raise ValueError(
             f"{where}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
-            f"{tree_flatten(in_dims)[1]} but inputs has structure {spec}."
+            f"{_pytree.tree_flatten(in_dims)[1]} but inputs has structure {spec}."
         )
     for i, (x, dim) in enumerate(zip(leaves, dims, strict=True)):
         if dim is None:
@@ -178,19 +165,19 @@ def _run(
             x if d is None else _C._batch_hide(x, d, number)
             for x, d in zip(leaves, dims, strict=True)
         ]
-        made = func(*tree_unflatten(examples, spec), **kwargs)
+        made = func(*_pytree.tree_unflatten(examples, spec), **kwargs)
         return _outputs(func, made, out_dims, number, size)
 
 
 def _outputs(func: Any, made: Any, out_dims: Any, level: int, size: int) -> Any:
     """The outputs with all examples along their dimensions."""
-    leaves, spec = tree_flatten(made)
+    leaves, spec = _pytree.tree_flatten(made)
     name = name_of(func)
 
     def incompatible() -> ValueError:
         return ValueError(
             f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of "
-            f"`outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure {spec}."
+            f"`outputs`. out_dims has structure {_pytree.tree_flatten(out_dims)[1]} but outputs has structure {spec}."
         )
 
     if isinstance(made, Tensor):
@@ -201,7 +188,7 @@ def _outputs(func: Any, made: Any, out_dims: Any, level: int, size: int) -> Any:
         else:
             raise incompatible()
     else:
-        found = _broadcast_to_and_flatten(out_dims, spec)
+        found = _pytree._broadcast_to_and_flatten(out_dims, spec)
         if found is None:
             raise incompatible()
         dims = found
@@ -211,7 +198,7 @@ def _outputs(func: Any, made: Any, out_dims: Any, level: int, size: int) -> Any:
                 f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of "
                 "ints representing where in the outputs the vmapped dimension should appear."
             )
-    return tree_unflatten(
+    return _pytree.tree_unflatten(
         [_shown(name, x, d, level, size) for x, d in zip(leaves, dims, strict=True)], spec
     )
 
