@@ -55,6 +55,9 @@ const ORDER: [&dyn Layer; 8] = [
     &record::Recording,
 ];
 
+/// The slot of [`autograd::Autograd`].
+const AUTOGRAD: usize = 2;
+
 /// The rest of the way to the body.
 #[derive(Clone, Copy)]
 pub struct Next {
@@ -69,6 +72,9 @@ impl Next {
     /// What they report.
     pub fn call(self, c: Call) -> Result<Ret> {
         let on = mode::layers();
+        if on == 0 && self.seen & mode::ALWAYS == 0 {
+            return self.gradients_alone(c);
+        }
         let body = match c.args.op.def.body {
             Body::Kernel(_) => Sees::Kernels,
             Body::View(_) => Sees::Leaves,
@@ -85,6 +91,19 @@ impl Next {
                 let slot = i + 1;
                 return layer.call(c, Self { slot, ..self });
             }
+        }
+        dispatch::below(c)
+    }
+
+    /// As [`call`](Self::call) where no layer is on and no argument asks for one: then only [`AUTOGRAD`] may want it.
+    #[inline]
+    fn gradients_alone(self, c: Call) -> Result<Ret> {
+        for (i, layer) in ORDER.iter().enumerate() {
+            debug_assert!(i == AUTOGRAD || !layer.wants(self.seen, 0));
+        }
+        if self.slot <= AUTOGRAD && autograd::Autograd.wants(self.seen, 0) {
+            let slot = AUTOGRAD + 1;
+            return autograd::Autograd.call(c, Self { slot, ..self });
         }
         dispatch::below(c)
     }

@@ -26,8 +26,8 @@ impl Backward for Custom {
         Cow::Owned(self.name.clone())
     }
 
-    fn apply(&self, _: &Arc<Link>, grads: Grads) -> Result<Grads> {
-        Python::attach(|py| self.call(py, grads)).map_err(carried)
+    fn apply(&self, _: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
+        Python::attach(|py| self.call(py, std::mem::take(grads))).map_err(carried)
     }
 
     fn release(&self) {

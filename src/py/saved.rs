@@ -5,7 +5,7 @@ use super::graph::{PyNode, object_of};
 use super::object::{PyTensor, tensor_ref};
 use crate::layers::autograd::kept::{HOOK_FREED, Raw};
 use crate::layers::autograd::recorded;
-use crate::layers::autograd::saved::{self, FREED, Packed, Packer, Saved};
+use crate::layers::autograd::saved::{self, At, FREED, Packed, Packer, Saved};
 use crate::tensor::Link;
 use crate::tensor::link::lock;
 use crate::{Result, Tensor};
@@ -63,7 +63,13 @@ impl PySaved {
                 let name = link
                     .node()
                     .map_or_else(String::new, |n| n.body().name().into_owned());
-                object_of(py, saved.unpack(&link, &link, &name, true)?)
+                let at = At {
+                    this: &link,
+                    own: &link,
+                    name: &name,
+                    whole: true,
+                };
+                object_of(py, saved.look(&at)?.into_owned())
             }
             Place::Node(link, name, k) => {
                 let recorded = link.node().and_then(recorded::of);

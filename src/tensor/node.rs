@@ -47,11 +47,12 @@ pub trait Backward: Any + Send + Sync {
     /// Its name: `MulBackward0`.
     fn name(&self) -> Cow<'static, str>;
 
-    /// The gradients of its inputs, one an edge, from those of its results. `this` is the place of the node itself.
+    /// The gradients of its inputs, one an edge, from those of its results, which it may take. `this` is the place of the
+    /// node itself.
     ///
     /// # Errors
     /// If what it saved is gone or was changed, or a call fails.
-    fn apply(&self, this: &Arc<Link>, grads: Grads) -> Result<Grads>;
+    fn apply(&self, this: &Arc<Link>, grads: &mut Grads) -> Result<Grads>;
 
     /// Gives up what was saved.
     fn release(&self);

@@ -261,11 +261,12 @@ impl Walk<'_> {
         }
         while let Some((_, at)) = ready.pop() {
             let link = self.tasks[at].link.clone();
-            let grads = std::mem::take(&mut self.tasks[at].grads);
-            let made = self.visit(at, &link, grads)?;
-            let mut made = made.into_iter();
-            for edge in all_edges(&link) {
-                let grad = made.next().flatten();
+            let mut grads = std::mem::take(&mut self.tasks[at].grads);
+            let mut made = self.visit(at, &link, &mut grads)?;
+            // Whoever has a gradient alone may write it.
+            drop(grads);
+            for (i, edge) in all_edges(&link).iter().enumerate() {
+                let grad = made.get_mut(i).and_then(Option::take);
                 let Some(edge) = edge else { continue };
                 let Some(to) = self.known(&edge.to) else {
                     continue;
@@ -301,10 +302,12 @@ impl Walk<'_> {
     }
 
     /// Runs what is at a place; gives the gradients of its edges.
-    fn visit(&mut self, at: usize, link: &Arc<Link>, mut grads: Grads) -> Result<Grads> {
+    fn visit(&mut self, at: usize, link: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
         let outs = link.node().map_or(1, |n| n.outs().len());
-        grads.resize(outs, None);
-        self.tell_results(link, &mut grads)?;
+        while grads.len() < outs {
+            grads.push(None);
+        }
+        self.tell_results(link, grads)?;
         for (nr, i) in &self.tasks[at].captures {
             self.captured[*i] = grads[usize::from(*nr)].clone();
         }
@@ -345,16 +348,17 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn run_node(&self, link: &Arc<Link>, node: &Node, mut grads: Grads) -> Result<Grads> {
-        tell(link, When::Before, &mut grads, None)?;
+    fn run_node(&self, link: &Arc<Link>, node: &Node, grads: &mut Grads) -> Result<Grads> {
+        tell(link, When::Before, grads, None)?;
         let after = link.rare().map(|r| r.hooks(|w| w == When::After));
         let after = after.unwrap_or_default();
         let shown = (!after.is_empty()).then(|| grads.clone());
-        let made = anomaly::checked(link, node, node.body().apply(link, grads))?;
+        let made = node.body().apply(link, grads);
+        let mut made = anomaly::checked(link, node, made)?;
         if !self.options.keep_graph {
             node.body().release();
         }
-        let mut made = validated(node, made)?;
+        validate(node, &mut made)?;
         for (_, hook) in after {
             hook.run(link, &mut made, shown.as_ref())?;
         }
@@ -374,8 +378,8 @@ fn tell(link: &Arc<Link>, when: When, grads: &mut Grads, others: Option<&Grads>)
 }
 
 /// Adds a gradient to what a leaf has gathered, and tells its hooks.
-fn gather_at(link: &Arc<Link>, leaf: &Leaf, mut grads: Grads) -> Result<Grads> {
-    tell(link, When::Before, &mut grads, None)?;
+fn gather_at(link: &Arc<Link>, leaf: &Leaf, grads: &mut Grads) -> Result<Grads> {
+    tell(link, When::Before, grads, None)?;
     // A gradient that nobody else has is kept as it is, so it is shown only if somebody looks.
     let after = link.rare().map(|r| r.hooks(|w| w == When::After));
     let after = after.unwrap_or_default();
@@ -405,7 +409,7 @@ fn order(link: &Link) -> u64 {
 }
 
 /// Makes what a node gave look like what its edges expect.
-fn validated(node: &Node, mut made: Grads) -> Result<Grads> {
+fn validate(node: &Node, made: &mut Grads) -> Result<()> {
     let edges = node.edges();
     if made.len() != edges.len() {
         // Functions of users may give more, if the rest is nothing.
@@ -421,18 +425,24 @@ fn validated(node: &Node, mut made: Grads) -> Result<Grads> {
         made.truncate(edges.len());
     }
     for (i, (place, edge)) in made.iter_mut().zip(edges).enumerate() {
-        *place = match (place.take(), edge) {
-            (Some(grad), Some(edge)) if edge.fits(&grad) => Some(grad),
-            (Some(grad), Some(edge)) => Some(fitted(
-                grad,
-                &edge.meta(),
-                || node.body().name().into_owned(),
-                i,
-            )?),
-            _ => None,
+        let fits = match (&*place, edge) {
+            (Some(grad), Some(edge)) => edge.fits(grad),
+            (None, _) => true,
+            (Some(_), None) => false,
         };
+        if !fits {
+            *place = match (place.take(), edge) {
+                (Some(grad), Some(edge)) => Some(fitted(
+                    grad,
+                    &edge.meta(),
+                    || node.body().name().into_owned(),
+                    i,
+                )?),
+                _ => None,
+            };
+        }
     }
-    Ok(made)
+    Ok(())
 }
 
 /// Who gave a gradient; nothing for what the walk starts with.

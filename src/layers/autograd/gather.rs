@@ -87,7 +87,8 @@ pub fn written(to: &Tensor, from: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If it may not be written, or the operands do not fit.
 pub fn in_place(op: &'static Op, target: &Tensor, other: Arg) -> Result<Tensor> {
-    let args = Args::new(op, [Arg::Tensor(target), other])?;
+    let mut args = Args::of_two(op, Arg::Tensor(target), other);
+    args.fill()?;
     Ok(match dispatch::call(Call::in_place(&args)?)? {
         Ret::Become(t) => *t,
         _ => target.clone(),

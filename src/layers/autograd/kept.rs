@@ -1,11 +1,11 @@
 //! What a node of a call keeps, as those see it who look at the graph, and the hooks that they put on it.
 
-use super::eval::Val;
-use super::recorded::{At, Held, Recorded, result_of};
+use super::recorded::{Held, Recorded, result_of};
 use super::rule::{Asked, Of, Slot};
-use super::saved::{From, Packer, Saved};
+use super::saved::{At, From, Packer, Saved};
+use super::value::Val;
 use crate::ops::core::schema::Kind;
-use crate::tensor::{Link, link::lock};
+use crate::tensor::Link;
 use crate::{DType, Result, Scalar, Tensor, bail};
 use std::sync::Arc;
 
@@ -31,9 +31,10 @@ impl Recorded {
         let Some(i) = self.slot(name) else {
             return Ok(None);
         };
-        let held = lock(&self.state)[i].clone();
+        let slots = self.slots();
+        let held = &slots[i];
         if let Held::Number(n) = held {
-            return Ok(Some(Val::Tensor(tensor_of(n)?)));
+            return Ok(Some(Val::Tensor(tensor_of(*n)?)));
         }
         let at = At {
             this,
@@ -41,7 +42,7 @@ impl Recorded {
             name: &self.name,
             whole: true,
         };
-        held.unpack(&at).map(Some)
+        held.look(&at).map(|v| Some(v.own()))
     }
 
     /// What kind of tensors are saved under a name.
@@ -57,8 +58,7 @@ impl Recorded {
                 of: Of::Input(p), ..
             } => &self.op.schema.params[p],
         };
-        let kept = &lock(&self.state)[i];
-        match (kept, param.kind) {
+        match (&self.slots()[i], param.kind) {
             (Held::Tensors(list), _) => Some(Raw::Several(list.len())),
             (Held::Tensor(_) | Held::Number(_) | Held::Gone, _) => Some(Raw::One),
             (_, Kind::Tensor) => Some(Raw::One),
@@ -75,17 +75,18 @@ impl Recorded {
         let Some(i) = self.slot(name) else {
             bail!(Runtime, "nothing is saved as {name}");
         };
-        let mut held = lock(&self.state)[i].clone();
+        let slots = self.slots();
+        let held = &slots[i];
         if let Held::Gone = held {
             bail!(Runtime, "{HOOK_FREED}");
         }
         if let Held::Number(n) = held {
-            let saved = Saved::new(&tensor_of(n)?, From::Nowhere)?;
+            let saved = Saved::new(&tensor_of(*n)?, From::Nowhere)?;
             let packed = saved.hooked(packer)?;
-            lock(&self.state)[i] = Held::Tensor(packed);
+            self.keep(i, None, packed);
             return Ok(());
         }
-        let Some(saved) = held.saved(k) else {
+        let Some(saved) = held.kept(k) else {
             bail!(
                 Runtime,
                 "Calling register_hooks on a saved tensor with value None is forbidden"
@@ -93,9 +94,7 @@ impl Recorded {
         };
         // The packer runs while nothing is locked.
         let packed = saved.hooked(packer)?;
-        if let Some(place) = lock(&self.state)[i].saved(k) {
-            *place = packed;
-        }
+        self.keep(i, k, packed);
         Ok(())
     }
 
@@ -113,12 +112,12 @@ impl Recorded {
             else {
                 continue;
             };
-            let waits = matches!(lock(&self.state)[i], Held::Gone);
+            let waits = matches!(self.slots()[i], Held::Gone);
             let Some(t) = results.get(k).filter(|_| waits) else {
                 continue;
             };
             let saved = Saved::new(t, result_of(&self.results, k))?;
-            lock(&self.state)[i] = Held::Tensor(saved);
+            self.keep(i, None, saved);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ pub mod recorded;
 pub mod rule;
 pub mod saved;
 mod tangent;
+pub mod value;
 pub mod views;
 
 use super::{Layer, Next, Sees};
@@ -188,23 +189,26 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
         (Ret::Same(_) | Ret::Value(_), _) => return Ok(ret),
         _ => ret,
     };
-    let (nrs, outs) = outputs(&made, |r| recorded::outputs(rule, r));
+    let results = tensors(&made);
+    let nrs = recorded::outputs(rule, &results);
     if nrs.is_empty() {
+        drop(results);
         return Ok(made);
     }
-    let (body, edges) = before.finish(op, &nrs, &tensors(&made))?;
+    let outs = looks(&results, &nrs);
+    let version = results.first().map_or(0, |t| t.storage().version());
+    let (body, edges) = before.finish(op, nrs.clone(), &results)?;
+    drop(results);
     // A view in place writes nothing: only the handle changes.
     if let Some(target) = target.filter(|_| !op.is_view()) {
         let Ret::Become(made) = made else {
             return Ok(made);
         };
-        let (made, _) = views::wrote(target, *made, Box::new(body), edges)?;
+        let (made, _) = views::wrote(target, *made, body, edges)?;
         return Ok(Ret::Become(Box::new(made)));
     }
-    let made = if op.is_view() { made } else { own(made)? };
-    let version = tensors(&made).first().map_or(0, |t| t.storage().version());
-    let link = Link::of_node(Node::new(Box::new(body), edges, outs).at_version(version));
-    let made = attach(made, &link, &nrs)?;
+    let link = Link::of_node(Node::new(body, edges, outs).at_version(version));
+    let made = attach(made, &link, &nrs, !op.is_view())?;
     if let Ret::Become(made) = &made {
         made.moved();
     }
@@ -217,26 +221,20 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
     Ok(made)
 }
 
-/// Which results are those of a node, and what they look like.
-type Outputs = (SmallVec<[u16; 2]>, SmallVec<[Meta; 1]>);
-
-fn outputs(ret: &Ret, which: impl Fn(&[&Tensor]) -> SmallVec<[u16; 2]>) -> Outputs {
-    let results = tensors(ret);
-    let nrs = which(&results);
-    let outs = nrs.iter().map(|i| Meta::of(results[usize::from(*i)]));
-    let outs = outs.collect();
-    (nrs, outs)
+/// What the results of a node look like.
+fn looks(results: &[&Tensor], nrs: &[u16]) -> SmallVec<[Meta; 1]> {
+    let mut outs = SmallVec::new();
+    for nr in nrs {
+        outs.push(Meta::of(results[usize::from(*nr)]));
+    }
+    outs
 }
 
-/// Results of a call that is one node: whatever it was made of, they are no views.
-fn own(ret: Ret) -> Result<Ret> {
-    ret.map(|_, t| Ok(t.of_its_own()))
-}
-
-/// Makes results those of a node; `nrs` says which.
-fn attach(ret: Ret, link: &Arc<Link>, nrs: &[u16]) -> Result<Ret> {
+/// Makes results those of a node; `nrs` says which. If they are the node's `own`, whatever it was made of, they are no views.
+fn attach(ret: Ret, link: &Arc<Link>, nrs: &[u16], own: bool) -> Result<Ret> {
     anomaly::made(link);
     ret.map(|i, t| {
+        let t = if own { t.of_its_own() } else { t };
         Ok(match nrs.iter().position(|n| usize::from(*n) == i) {
             Some(nr) => t.tracked(link.clone(), nr as u16),
             None => t,
@@ -252,7 +250,7 @@ impl Backward for Refused {
         Cow::Borrowed("NotImplemented")
     }
 
-    fn apply(&self, _: &Arc<Link>, _: Grads) -> Result<Grads> {
+    fn apply(&self, _: &Arc<Link>, _: &mut Grads) -> Result<Grads> {
         bail!(
             Runtime,
             "derivative for aten::{} is not implemented",
@@ -278,13 +276,14 @@ fn refuse(c: Call, next: Next) -> Result<Ret> {
         ret => ret,
     };
     let float = |t: &Tensor| t.dtype().is_float() || t.dtype().is_complex();
-    let (nrs, outs) = outputs(&ret, |r| {
-        let floats = (0..r.len()).filter(|&i| float(r[i]));
-        floats.map(|i| i as u16).collect()
-    });
+    let results = tensors(&ret);
+    let floats = (0..results.len()).filter(|&i| float(results[i]));
+    let nrs: SmallVec<[u16; 2]> = floats.map(|i| i as u16).collect();
+    let outs = looks(&results, &nrs);
+    drop(results);
     if nrs.is_empty() {
         return Ok(ret);
     }
     let link = Link::of_node(Node::new(Box::new(Refused(op)), edges, outs));
-    attach(ret, &link, &nrs)
+    attach(ret, &link, &nrs, false)
 }

@@ -36,7 +36,9 @@ pub enum Expr {
     Item(Box<Expr>, usize),
     /// A call of the row of this name that fits.
     Call(Callee, Vec<Expr>, Vec<(String, Expr)>),
-    /// The other sign, or truth value.
+    /// The conjugate, by the rows of that name if it is another value.
+    Conj(Box<Expr>, Callee),
+    /// The other truth value.
     Not(Box<Expr>),
     /// `a + b` and its kind.
     Binary(Binary, Box<Expr>, Box<Expr>),
@@ -433,6 +435,13 @@ impl<'t, 's> Parser<'t, 's> {
             return self.wrong(&format!("there is no row '{name}'"));
         }
         let name = name.to_owned();
-        Ok(Expr::Call(Callee { name, overloads }, args, kwargs))
+        let callee = Callee { name, overloads };
+        match <[Expr; 1]>::try_from(args) {
+            Ok([e]) if callee.name == "conj" && kwargs.is_empty() => {
+                Ok(Expr::Conj(Box::new(e), callee))
+            }
+            Ok(one) => Ok(Expr::Call(callee, one.into(), kwargs)),
+            Err(args) => Ok(Expr::Call(callee, args, kwargs)),
+        }
     }
 }

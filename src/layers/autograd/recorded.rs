@@ -1,8 +1,9 @@
 //! Nodes of calls whose rows have a text: what they save, and how they give gradients.
 
-use super::eval::{Env, Val};
+use super::eval::Env;
 use super::rule::{Of, Rule, Slot};
-use super::saved::{self, FREED, From, Saved};
+use super::saved::{self, At, FREED, From, Saved};
+use super::value::{Look, Val};
 use crate::ops::core::schema::Kind;
 use crate::ops::{Arg, Args, Op, Ret};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node, link::lock};
@@ -10,7 +11,7 @@ use crate::{DType, Result, Scalar, Tensor, bail, ensure, mode};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// A recorded call of a row.
 pub struct Recorded {
@@ -21,9 +22,19 @@ pub struct Recorded {
     starts: SmallVec<[u16; 4]>,
     /// Which result each of the node's outputs is.
     pub(super) results: SmallVec<[u16; 2]>,
-    /// What was saved, by slot.
-    pub(super) state: Mutex<SmallVec<[Held; 3]>>,
+    /// What was saved, by slot. It is looked at while nothing is locked: unpacking may run code that comes back here.
+    slots: Mutex<Arc<Slots>>,
 }
+
+/// What nodes have saved that saved nothing but tensors, once these are freed.
+static GONE: LazyLock<Arc<Slots>> = LazyLock::new(|| {
+    let mut all = Slots::new();
+    all.resize_with(8, || Held::Gone);
+    Arc::new(all)
+});
+
+/// What a node saved.
+pub(super) type Slots = SmallVec<[Held; 3]>;
 
 /// What is in a slot.
 #[derive(Clone)]
@@ -45,11 +56,14 @@ pub struct Before {
     rule: &'static Rule,
     name: Cow<'static, str>,
     starts: SmallVec<[u16; 4]>,
-    edges: SmallVec<[Option<Edge>; 2]>,
-    slots: SmallVec<[Held; 3]>,
+    edges: Edges,
+    slots: Arc<Slots>,
     /// The call is that of an overload that takes a number.
     overload: bool,
 }
+
+/// Where the gradients of a node's inputs go.
+pub type Edges = SmallVec<[Option<Edge>; 2]>;
 
 fn differentiable(d: DType) -> bool {
     d.is_float() || d.is_complex()
@@ -78,9 +92,9 @@ impl Before {
     /// If a tensor cannot be saved.
     pub fn look(args: &Args<'_>, rule: &'static Rule, written: bool) -> Result<Option<Self>> {
         check_fixed(args, rule)?;
-        let overload = rule.overload(args) > 0;
+        let overload = rule.overload(args);
         let mut starts = SmallVec::new();
-        let mut edges: SmallVec<[Option<Edge>; 2]> = SmallVec::new();
+        let mut edges = Edges::new();
         let edge = |t: &Tensor| {
             if differentiable(t.dtype()) {
                 t.edge()
@@ -94,7 +108,7 @@ impl Before {
                 Arg::Tensor(t) => edges.push(edge(t)),
                 Arg::Tensors(list) => edges.extend(list.iter().map(|t| edge(t))),
                 Arg::OptTensors(list) => edges.extend(list.iter().map(|t| edge((*t)?))),
-                Arg::Scalar(_) if overload => {}
+                Arg::Scalar(_) if overload > 0 => {}
                 _ => edges.push(None),
             }
         }
@@ -104,25 +118,33 @@ impl Before {
         }
         let mut before = Self {
             rule,
-            name: rule.name(args, written),
+            name: rule.name(args, overload, written),
             starts,
             edges,
-            slots: SmallVec::new(),
-            overload,
+            slots: Arc::default(),
+            overload: overload > 0,
         };
+        before.save(args, written)?;
+        Ok(Some(before))
+    }
+
+    /// Saves what is saved of the arguments.
+    fn save(&mut self, args: &Args<'_>, written: bool) -> Result<()> {
+        let mut slots = std::mem::take(&mut self.slots);
+        let list = Arc::make_mut(&mut slots);
         if saved::packing() {
             let nothing = || Held::Val(Val::None);
-            before.slots.resize_with(rule.slots.len(), nothing);
-            for &i in &rule.order {
-                before.slots[i] = before.input(args, &rule.slots[i], written)?;
+            list.resize_with(self.rule.slots.len(), nothing);
+            for &i in &self.rule.order {
+                list[i] = self.input(args, &self.rule.slots[i], written)?;
             }
-            return Ok(Some(before));
+        } else {
+            for slot in &self.rule.slots {
+                list.push(self.input(args, slot, written)?);
+            }
         }
-        for slot in &rule.slots {
-            let held = before.input(args, slot, written)?;
-            before.slots.push(held);
-        }
-        Ok(Some(before))
+        self.slots = slots;
+        Ok(())
     }
 
     fn wanted(&self, input: usize) -> bool {
@@ -141,8 +163,7 @@ impl Before {
         if let Some(asked) = slot.asked {
             return Val::of(value).ask(asked).map(Held::Val);
         }
-        let place = self.rule.inputs.iter().position(|p| *p == i);
-        let first = place.map(|p| self.starts[p]);
+        let first = slot.input.map(|p| self.starts[p]);
         let save = |t: &Tensor, k: usize| {
             let edge = first.map(|f| f + k as u16);
             let from = edge.filter(|e| self.edges[usize::from(*e)].is_some());
@@ -183,21 +204,22 @@ impl Before {
     pub fn finish(
         mut self,
         op: &'static Op,
-        results: &SmallVec<[u16; 2]>,
+        results: SmallVec<[u16; 2]>,
         ret: &[&Tensor],
-    ) -> Result<(Recorded, SmallVec<[Option<Edge>; 2]>)> {
+    ) -> Result<(Box<Recorded>, Edges)> {
         for (i, slot) in self.rule.slots.iter().enumerate() {
             let Of::Result(k) = slot.of else { continue };
             let Some(t) = ret.get(k) else { continue };
             if !self.rule.wants(slot, |i| self.wanted(i)) {
                 continue;
             }
-            self.slots[i] = match slot.asked {
+            let held = match slot.asked {
                 Some(asked) => Held::Val(Val::Tensor((*t).clone()).ask(asked)?),
                 // Packers see results with their history: see `save_results`.
                 None if saved::packing() => Held::Gone,
-                None => Held::Tensor(Saved::new(t, result_of(results, k))?),
+                None => Held::Tensor(Saved::new(t, result_of(&results, k))?),
             };
+            Arc::make_mut(&mut self.slots)[i] = held;
         }
         let complex = |r: &u16| ret[usize::from(*r)].dtype().is_complex();
         ensure!(
@@ -211,10 +233,10 @@ impl Before {
             rule: self.rule,
             name: self.name,
             starts: self.starts,
-            results: results.clone(),
-            state: Mutex::new(self.slots),
+            results,
+            slots: Mutex::new(self.slots),
         };
-        Ok((recorded, self.edges))
+        Ok((Box::new(recorded), self.edges))
     }
 }
 
@@ -238,58 +260,54 @@ fn leads_nowhere(args: &Args<'_>, rule: &Rule) -> bool {
 
 /// The results that have a gradient, by position.
 pub fn outputs(rule: &Rule, ret: &[&Tensor]) -> SmallVec<[u16; 2]> {
+    let mut found = SmallVec::new();
     let named = |i: usize| rule.results.is_empty() || rule.results.contains(&i);
-    (0..ret.len())
-        .filter(|&i| (ret.len() == 1 || named(i)) && differentiable(ret[i].dtype()))
-        .map(|i| i as u16)
-        .collect()
+    for (i, t) in ret.iter().enumerate() {
+        if (ret.len() == 1 || named(i)) && differentiable(t.dtype()) {
+            found.push(i as u16);
+        }
+    }
+    found
 }
 
 impl Held {
-    pub(super) fn unpack(&self, at: &At) -> Result<Val> {
-        let At {
-            this,
-            own,
-            name,
-            whole,
-        } = *at;
+    /// The value that is kept here, where it lies if it can be taken as it is.
+    pub(super) fn look(&self, at: &At) -> Result<Look<'_>> {
         Ok(match self {
-            Self::Val(v) => v.clone(),
-            Self::Number(n) => Val::Number(*n),
+            Self::Val(v) => Look::Val(v),
+            Self::Number(n) => Look::Made(Val::Number(*n)),
             Self::Gone => bail!(Runtime, "{FREED}"),
-            Self::Tensor(s) => Val::Tensor(s.unpack(this, own, name, whole)?),
-            Self::Tensors(list) => Val::Tensors(
-                list.iter()
-                    .map(|s| {
-                        let s = s.as_ref();
-                        s.map(|s| s.unpack(this, own, name, whole)).transpose()
-                    })
-                    .collect::<Result<_>>()?,
-            ),
+            Self::Tensor(s) => match s.look(at)? {
+                Cow::Borrowed(t) => Look::Tensor(t),
+                Cow::Owned(t) => Look::Made(Val::Tensor(t)),
+            },
+            Self::Tensors(list) => {
+                let one = |s: &Option<Saved>| {
+                    let s = s.as_ref();
+                    s.map(|s| s.look(at).map(Cow::into_owned)).transpose()
+                };
+                Look::Made(Val::Tensors(list.iter().map(one).collect::<Result<_>>()?))
+            }
         })
     }
 
     /// A tensor that is saved here: the only one, or that at a position of a list.
-    pub(super) fn saved(&mut self, k: Option<usize>) -> Option<&mut Saved> {
+    pub(super) fn kept(&self, k: Option<usize>) -> Option<&Saved> {
+        match (self, k) {
+            (Self::Tensor(s), None) => Some(s),
+            (Self::Tensors(list), Some(k)) => list.get(k)?.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The place of such a tensor.
+    fn saved(&mut self, k: Option<usize>) -> Option<&mut Saved> {
         match (self, k) {
             (Self::Tensor(s), None) => Some(s),
             (Self::Tensors(list), Some(k)) => list.get_mut(k)?.as_mut(),
             _ => None,
         }
     }
-}
-
-/// Where something is unpacked.
-#[derive(Clone, Copy)]
-pub(super) struct At<'a> {
-    /// The node.
-    pub(super) this: &'a Arc<Link>,
-    /// The place of its results.
-    pub(super) own: &'a Arc<Link>,
-    /// Its name.
-    pub(super) name: &'a str,
-    /// With history.
-    pub(super) whole: bool,
 }
 
 impl Recorded {
@@ -303,24 +321,23 @@ impl Recorded {
         usize::from(self.starts[input])..usize::from(self.starts[input + 1])
     }
 
-    fn unpacked(
-        &self,
-        this: &Arc<Link>,
-        own: &Arc<Link>,
-        whole: bool,
-    ) -> Result<SmallVec<[Val; 3]>> {
-        // The slots are copied first: unpacking may run code that comes back here.
-        let slots = {
-            let state = lock(&self.state);
-            state.clone()
-        };
-        let at = At {
-            this,
-            own,
-            name: &self.name,
-            whole,
-        };
-        slots.iter().map(|s| s.unpack(&at)).collect()
+    /// What is saved now.
+    pub(super) fn slots(&self) -> Arc<Slots> {
+        lock(&self.slots).clone()
+    }
+
+    /// Keeps another tensor in a slot, or at a place of its list.
+    pub(super) fn keep(&self, i: usize, k: Option<usize>, saved: Saved) {
+        let mut slots = lock(&self.slots);
+        let old = slots.clone();
+        let held = &mut Arc::make_mut(&mut slots)[i];
+        match held.saved(k) {
+            Some(place) => *place = saved,
+            None => *held = Held::Tensor(saved),
+        }
+        // Freeing may run code that comes back here.
+        drop(slots);
+        drop(old);
     }
 }
 
@@ -329,16 +346,26 @@ impl Backward for Recorded {
         self.name.clone()
     }
 
-    fn apply(&self, this: &Arc<Link>, grads: Grads) -> Result<Grads> {
+    fn apply(&self, this: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
         self.back(this, this, grads)
     }
 
     fn release(&self) {
-        let mut state = lock(&self.state);
-        let saved = state.iter_mut().filter(|h| !matches!(h, Held::Val(_)));
-        let old: SmallVec<[Held; 3]> = saved.map(|h| std::mem::replace(h, Held::Gone)).collect();
+        let mut slots = lock(&self.slots);
+        if slots.iter().all(|h| matches!(h, Held::Tensor(_))) && slots.len() <= GONE.len() {
+            let old = std::mem::replace(&mut *slots, GONE.clone());
+            drop(slots);
+            drop(old);
+            return;
+        }
+        let mut old = Slots::new();
+        for held in Arc::make_mut(&mut slots) {
+            if !matches!(held, Held::Val(_)) {
+                old.push(std::mem::replace(held, Held::Gone));
+            }
+        }
         // Freeing may run code that comes back here.
-        drop(state);
+        drop(slots);
         drop(old);
     }
 }
@@ -348,39 +375,56 @@ impl Recorded {
     ///
     /// # Errors
     /// If what was saved is gone or was changed, or a call fails.
-    pub fn back(&self, this: &Arc<Link>, own: &Arc<Link>, grads: Grads) -> Result<Grads> {
+    pub fn back(
+        &self,
+        this: &Arc<Link>,
+        own: &Arc<Link>,
+        grads: &[Option<Tensor>],
+    ) -> Result<Grads> {
         let Some(node) = this.node() else {
             bail!(Runtime, "internal error in torchlike: no node");
         };
+        let edges = node.edges();
+        let mut made = nothing(edges.len());
         if grads.iter().all(Option::is_none) {
-            return Ok(std::iter::repeat_n(None, node.edges().len()).collect());
+            return Ok(made);
         }
-        let slots = self.unpacked(this, own, mode::grad_enabled())?;
+        let slots = self.slots();
+        let at = At {
+            this,
+            own,
+            name: &self.name,
+            whole: mode::grad_enabled(),
+        };
+        let mut looks: SmallVec<[Look; 3]> = SmallVec::new();
+        for held in slots.iter() {
+            looks.push(held.look(&at)?);
+        }
         let whole = self
             .results
             .iter()
             .enumerate()
             .all(|(i, r)| i == usize::from(*r));
-        let placed = (!whole).then(|| self.placed(&grads, node.outs()));
+        let placed = (!whole).then(|| self.placed(grads, node.outs()));
         let (by_result, outs) = match &placed {
             Some((grads, outs)) => (&grads[..], &outs[..]),
             None => (&grads[..], node.outs()),
         };
-        let edges = node.edges();
-        let mut made: Grads = std::iter::repeat_n(None, edges.len()).collect();
         for clause in &self.rule.clauses {
-            let wanted = |i: &usize| edges[self.span(*i)].iter().any(Option::is_some);
-            let needs: SmallVec<[bool; 4]> = clause.inputs.iter().map(wanted).collect();
+            let mut needs: SmallVec<[bool; 4]> = SmallVec::new();
+            for i in &clause.inputs {
+                needs.push(edges[self.span(*i)].iter().any(Option::is_some));
+            }
             if !needs.contains(&true) {
                 continue;
             }
             let env = Env {
                 grads: by_result,
                 outs,
-                slots: &slots,
+                slots: &looks,
                 needs: &needs,
                 tangents: &[],
-                row: self.op.public_name(),
+                op: self.op,
             };
             let value = env.eval(&clause.expr)?;
             self.put(&mut made, &clause.inputs, value)?;
@@ -390,7 +434,7 @@ impl Recorded {
 
     /// Gradients and looks by position among the results, of which some have no gradient.
     #[cold]
-    fn placed(&self, grads: &Grads, metas: &[Meta]) -> (Grads, Vec<Meta>) {
+    fn placed(&self, grads: &[Option<Tensor>], metas: &[Meta]) -> (Grads, Vec<Meta>) {
         let last = self.results.iter().max().map_or(0, |r| usize::from(*r) + 1);
         let mut by_result: Grads = std::iter::repeat_n(None, last).collect();
         let mut outs = vec![metas[0].clone(); last];
@@ -437,13 +481,23 @@ pub fn of(node: &Node) -> Option<&Recorded> {
     body.downcast_ref()
 }
 
+/// So many gradients that are not there.
+pub fn nothing(n: usize) -> Grads {
+    let mut none = Grads::new();
+    none.resize_with(n, || None);
+    none
+}
+
 /// All tensors of a result.
+#[inline]
 pub fn tensors(ret: &Ret) -> SmallVec<[&Tensor; 2]> {
+    let mut found = SmallVec::new();
     match ret {
-        Ret::One(t) => std::iter::once(t).collect(),
-        Ret::Become(t) => std::iter::once(&**t).collect(),
-        Ret::Tuple(list) | Ret::List(list) => list.iter().collect(),
-        Ret::Gaps(list) => list.iter().flatten().collect(),
-        Ret::Same(_) | Ret::Value(_) => SmallVec::new(),
+        Ret::One(t) => found.push(t),
+        Ret::Become(t) => found.push(&**t),
+        Ret::Tuple(list) | Ret::List(list) => found.extend(list),
+        Ret::Gaps(list) => found.extend(list.iter().flatten()),
+        Ret::Same(_) | Ret::Value(_) => {}
     }
+    found
 }

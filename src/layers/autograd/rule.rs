@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub struct Rule {
     /// The names of its nodes: `MulBackward0`; others for calls whose last, or first, operand is a number.
-    names: Vec<String>,
+    names: Vec<Named>,
     /// The names of nodes of calls in place, where they are others.
-    in_place: Vec<String>,
+    in_place: Vec<Named>,
     /// The parameters that may not want a gradient, and what the function is called that says so.
     pub fixed: Vec<(usize, Option<String>)>,
     /// Complex results have none.
@@ -34,6 +34,24 @@ pub struct Rule {
     pub tangent: Tangent,
 }
 
+/// The name of a node.
+#[derive(Debug)]
+struct Named {
+    text: String,
+    /// It depends on the arguments of the call.
+    filled: bool,
+}
+
+impl Named {
+    fn all(names: Vec<String>) -> Vec<Self> {
+        let one = |text: String| Self {
+            filled: text.contains('{'),
+            text,
+        };
+        names.into_iter().map(one).collect()
+    }
+}
+
 /// An expression for the gradients of one or more inputs.
 #[derive(Debug)]
 pub struct Clause {
@@ -50,8 +68,21 @@ pub struct Slot {
     pub of: Of,
     /// What of it, if not itself.
     pub asked: Option<Asked>,
+    /// The position in [`Rule::inputs`] of the parameter that it is.
+    pub input: Option<usize>,
+    /// Who needs it.
+    users: Users,
     /// How often each clause names it.
     uses: Vec<u8>,
+}
+
+/// Which clauses need something that is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Users {
+    None,
+    /// One alone: only if its inputs want a gradient is anything saved.
+    One(usize),
+    Several,
 }
 
 /// What a slot is about.
@@ -149,20 +180,24 @@ impl Asked {
 }
 
 impl Slot {
-    /// The clause that alone names it: only if its inputs want a gradient is anything saved.
-    #[must_use]
-    pub fn only_user(&self) -> Option<usize> {
-        let mut users = self.uses.iter().enumerate().filter(|u| *u.1 > 0);
-        match (users.next(), users.next()) {
-            (Some((only, _)), None) => Some(only),
-            _ => None,
-        }
-    }
-
     /// True if a clause names it.
     #[must_use]
     pub fn used(&self) -> bool {
-        self.uses.iter().any(|n| *n > 0)
+        self.users != Users::None
+    }
+
+    /// Notes what follows from all clauses, once they are read.
+    fn settle(&mut self, inputs: &[usize]) {
+        let mut users = self.uses.iter().enumerate().filter(|u| *u.1 > 0);
+        self.users = match (users.next(), users.next()) {
+            (None, _) => Users::None,
+            (Some((only, _)), None) => Users::One(only),
+            _ => Users::Several,
+        };
+        self.input = match self.of {
+            Of::Input(p) => inputs.iter().position(|i| *i == p),
+            Of::Result(_) => None,
+        };
     }
 }
 
@@ -219,6 +254,8 @@ impl Slots {
             self.list.push(Slot {
                 of,
                 asked,
+                input: None,
+                users: Users::None,
                 uses: Vec::new(),
             });
             self.list.len() - 1
@@ -269,6 +306,7 @@ impl Rule {
                     _ => {
                         let mut slots = Slots::new(&op.schema);
                         let expr = Parser::expression(expr, &mut slots, rows)?;
+                        slots.list.iter_mut().for_each(|s| s.settle(&[]));
                         Tangent::Text(expr, slots.list)
                     }
                 };
@@ -296,6 +334,7 @@ impl Rule {
         for input in clauses.iter_mut().flat_map(|c| &mut c.inputs) {
             *input = named.iter().position(|n| n == input).unwrap_or_default();
         }
+        slots.list.iter_mut().for_each(|s| s.settle(&named));
         let mut results = Vec::new();
         clauses.iter().for_each(|c| grads(&c.expr, &mut results));
         results.sort_unstable();
@@ -306,8 +345,8 @@ impl Rule {
             Of::Result(k) => (true, format!("{k}")),
         });
         Ok(Self {
-            names,
-            in_place,
+            names: Named::all(names),
+            in_place: Named::all(in_place),
             order,
             fixed,
             real,
@@ -320,8 +359,12 @@ impl Rule {
     }
 
     /// Which of the names a call has: 0, or that of an overload that takes a number.
+    #[inline]
     #[must_use]
     pub fn overload(&self, args: &Args<'_>) -> usize {
+        if self.names.len() == 1 {
+            return 0;
+        }
         let number = |i: &usize| !matches!(args.values[*i], Arg::Tensor(_));
         let kinds = args.op.schema.params.iter();
         let mut operands = kinds
@@ -337,18 +380,23 @@ impl Rule {
         if which < self.names.len() { which } else { 0 }
     }
 
-    /// The name of the node of a call, which may be one in place.
+    /// The name of the node of a call of an [overload](Self::overload), which may be one in place.
+    #[inline]
     #[must_use]
-    pub fn name(&'static self, args: &Args<'_>, in_place: bool) -> Cow<'static, str> {
+    pub fn name(
+        &'static self,
+        args: &Args<'_>,
+        overload: usize,
+        in_place: bool,
+    ) -> Cow<'static, str> {
         let name = match self.in_place.as_slice() {
-            [] => &self.names[self.overload(args)],
-            own if in_place => &own[self.overload(args).min(own.len() - 1)],
-            _ => &self.names[self.overload(args)],
+            own if in_place && !own.is_empty() => &own[overload.min(own.len() - 1)],
+            _ => &self.names[overload],
         };
-        if name.contains('{') {
-            return Cow::Owned(filled(name, args));
+        if name.filled {
+            return Cow::Owned(filled(&name.text, args));
         }
-        Cow::Borrowed(name)
+        Cow::Borrowed(&name.text)
     }
 
     /// What a function is called that refuses an input which wants a gradient.
@@ -361,10 +409,12 @@ impl Rule {
     }
 
     /// Whether a slot is filled, if only some inputs want a gradient.
+    #[inline]
     pub fn wants(&self, slot: &Slot, wanted: impl Fn(usize) -> bool) -> bool {
-        match slot.only_user() {
-            Some(c) => self.clauses[c].inputs.iter().any(|i| wanted(*i)),
-            None => slot.used(),
+        match slot.users {
+            Users::None => false,
+            Users::One(c) => self.clauses[c].inputs.iter().any(|i| wanted(*i)),
+            Users::Several => true,
         }
     }
 }
@@ -381,7 +431,7 @@ fn grads(e: &Expr, found: &mut Vec<usize>) {
     match e {
         Expr::Grad(k) => found.push(*k),
         Expr::List(list) => list.iter().for_each(|e| grads(e, found)),
-        Expr::Ask(e, _) | Expr::Item(e, _) | Expr::Not(e) => grads(e, found),
+        Expr::Ask(e, _) | Expr::Item(e, _) | Expr::Conj(e, _) | Expr::Not(e) => grads(e, found),
         Expr::Call(_, args, kwargs) => {
             args.iter().for_each(|e| grads(e, found));
             kwargs.iter().for_each(|(_, e)| grads(e, found));

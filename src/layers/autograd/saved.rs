@@ -3,6 +3,7 @@
 use crate::ops::f;
 use crate::tensor::{Bare, Edge, Link, briefly};
 use crate::{Result, Tensor, bail, mode};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -55,6 +56,19 @@ pub const FREED: &str = "Trying to backward through the graph a second time (or 
     already been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify \
     retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after \
     calling backward.";
+
+/// Where something that was saved is looked at.
+#[derive(Clone, Copy)]
+pub struct At<'a> {
+    /// The node.
+    pub this: &'a Arc<Link>,
+    /// The place of its results.
+    pub own: &'a Arc<Link>,
+    /// Its name.
+    pub name: &'a str,
+    /// With history.
+    pub whole: bool,
+}
 
 /// A tensor that was saved, apart from its history.
 #[derive(Clone)]
@@ -136,47 +150,51 @@ impl Saved {
         })
     }
 
-    /// The tensor, with its history if `whole`. `own` is the place of the node's results, `this` that of the node.
+    /// The tensor, with its history if that is wanted, where it lies if nothing has to be added.
     ///
     /// # Errors
     /// If it was written since.
-    pub fn unpack(
-        &self,
-        this: &Arc<Link>,
-        own: &Arc<Link>,
-        name: &str,
-        whole: bool,
-    ) -> Result<Tensor> {
+    pub fn look(&self, at: &At) -> Result<Cow<'_, Tensor>> {
         let t = match &self.kept {
-            Kept::Packed(packed) => packed.unpack()?.bare(),
+            Kept::Packed(packed) => Cow::Owned(packed.unpack()?.bare()),
             Kept::Tensor(t, version) => {
                 let t = t.get();
                 let now = t.storage().version();
                 if now != *version {
-                    return Err(self.changed(t, *version, now, this, name));
+                    return Err(self.changed(t, *version, now, at.this, at.name));
                 }
-                shown(t, &self.from)?.unwrap_or_else(|| t.clone())
+                shown(t, &self.from)?.map_or(Cow::Borrowed(t), Cow::Owned)
             }
         };
         let t = match &self.from {
-            From::Output(nr) => super::forward::noted(t, this, *nr),
+            From::Output(nr) if super::forward::is_enabled() => {
+                Cow::Owned(super::forward::noted(t.into_owned(), at.this, *nr))
+            }
             _ => t,
         };
-        if !whole {
+        if !at.whole {
             return Ok(t);
         }
-        Ok(match &self.from {
-            From::Nowhere => t,
-            From::There(edge) => t.tracked(edge.to.clone(), edge.nr),
-            From::Output(nr) => t.tracked(own.clone(), *nr),
+        let found;
+        let edge = match &self.from {
+            From::Nowhere => return Ok(t),
+            From::There(edge) => edge,
+            From::Output(nr) => {
+                found = Edge {
+                    to: at.own.clone(),
+                    nr: *nr,
+                };
+                &found
+            }
             From::Edge(e) => {
-                let edges = this.node().map_or(&[][..], |n| n.edges());
+                let edges = at.this.node().map_or(&[][..], |n| n.edges());
                 match edges.get(usize::from(*e)) {
-                    Some(Some(edge)) => t.tracked(edge.to.clone(), edge.nr),
-                    _ => t,
+                    Some(Some(edge)) => edge,
+                    _ => return Ok(t),
                 }
             }
-        })
+        };
+        Ok(Cow::Owned(t.into_owned().tracked(edge.to.clone(), edge.nr)))
     }
 
     #[cold]

@@ -1,11 +1,12 @@
 //! The tangents of a call's results, from those of its operands: by the row's text, or derived from its gradient.
 
 use super::engine::{self, Options, fitted};
-use super::eval::{Env, Val};
+use super::eval::Env;
 use super::forward::missing;
 use super::parse::Expr;
 use super::recorded::tensors;
 use super::rule::{Clause, Of, Rule, Slot, Tangent};
+use super::value::{Look, Val};
 use super::views;
 use crate::ops::op::Body;
 use crate::ops::{Arg, Args, OwnedArg, dispatch, f};
@@ -100,7 +101,7 @@ impl Dual<'_, '_> {
     }
 
     /// What a text says; operands without a tangent have zeros.
-    fn text(&self, expr: &Expr, slots: &[Val]) -> Result<Vec<Option<Tensor>>> {
+    fn text(&self, expr: &Expr, slots: &[Look]) -> Result<Vec<Option<Tensor>>> {
         let mut looks = Vec::new();
         let mut tangents = self.tangents.to_vec();
         for (arg, tangent) in self.args.values.iter().zip(&mut tangents) {
@@ -121,7 +122,7 @@ impl Dual<'_, '_> {
             slots,
             needs: &[],
             tangents: &tangents,
-            row: self.args.op.public_name(),
+            op: self.args.op,
         };
         match env.eval(expr)? {
             Val::Tensor(t) => Ok(vec![Some(t)]),
@@ -214,7 +215,7 @@ impl Dual<'_, '_> {
     fn backward(
         &self,
         clause: &Clause,
-        slots: &[Val],
+        slots: &[Look],
         grads: &[Option<Tensor>],
         roots: &mut Vec<(Edge, Tensor)>,
     ) -> Result<()> {
@@ -264,7 +265,7 @@ impl Dual<'_, '_> {
     fn gradient(
         &self,
         clause: &Clause,
-        slots: &[Val],
+        slots: &[Look],
         grads: &[Option<Tensor>],
         needs: &[bool],
     ) -> Result<Val> {
@@ -278,7 +279,7 @@ impl Dual<'_, '_> {
             slots,
             needs,
             tangents: &[],
-            row: self.args.op.public_name(),
+            op: self.args.op,
         };
         env.eval(&clause.expr)
     }
@@ -296,7 +297,7 @@ impl Dual<'_, '_> {
     }
 
     /// What the slots of a text hold.
-    fn slots(&self, slots: &[Slot]) -> Result<Vec<Val>> {
+    fn slots(&self, slots: &[Slot]) -> Result<Vec<Look<'static>>> {
         let each = slots.iter().map(|slot| {
             let value = match slot.of {
                 _ if !slot.used() => Val::None,
@@ -306,10 +307,10 @@ impl Dual<'_, '_> {
                     None => Val::None,
                 },
             };
-            match slot.asked {
-                Some(asked) if slot.used() => value.ask(asked),
-                _ => Ok(value),
-            }
+            Ok(Look::Made(match slot.asked {
+                Some(asked) if slot.used() => value.ask(asked)?,
+                _ => value,
+            }))
         });
         each.collect()
     }

@@ -240,7 +240,7 @@ impl Backward for Regenerated {
         Cow::Borrowed("AsStridedBackward0")
     }
 
-    fn apply(&self, _: &Arc<Link>, mut grads: Grads) -> Result<Grads> {
+    fn apply(&self, _: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
         let made = grads.swap_remove(0).map(|g| self.back(&g)).transpose()?;
         Ok(smallvec![made])
     }
@@ -286,10 +286,10 @@ impl Backward for CopySlices {
         Cow::Borrowed("CopySlices")
     }
 
-    fn apply(&self, this: &Arc<Link>, mut grads: Grads) -> Result<Grads> {
+    fn apply(&self, this: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
         let count = this.node().map_or(0, |n| n.edges().len());
         let Some(grad) = grads.swap_remove(0) else {
-            return Ok(std::iter::repeat_n(None, count).collect());
+            return Ok(recorded::nothing(count));
         };
         // The gradient of all, laid out as the tensor was, so that the part is a view of it.
         let base = &self.base;
@@ -297,10 +297,10 @@ impl Backward for CopySlices {
         let whole = super::gather::written(&whole, &grad)?;
         let part = seen(&whole, base, &self.view, 0)?;
         let given = f::clone(&part)?;
-        let given = smallvec![Some(given)];
+        let mut given: Grads = smallvec![Some(given)];
         let mut made = match self.recorded() {
-            Some(call) => call.back(this, &self.own(this)?, given)?,
-            None => self.inner.apply(this, given)?,
+            Some(call) => call.back(this, &self.own(this)?, &given)?,
+            None => self.inner.apply(this, &mut given)?,
         };
         let first = match made.first_mut().and_then(Option::take) {
             Some(g) => g,

