@@ -66,7 +66,12 @@ fn columns_of<T: Real>(x: &[T], out: &mut [T], n: usize, inner: usize, log: bool
         for r in range {
             let (at, len) = (r * n * inner, n * inner);
             // SAFETY: every matrix has its own part.
-            columns(&x[at..at + len], unsafe { shared.part(at, len) }, inner, log);
+            columns(
+                &x[at..at + len],
+                unsafe { shared.part(at, len) },
+                inner,
+                log,
+            );
         }
     });
 }

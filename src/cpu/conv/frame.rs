@@ -135,6 +135,12 @@ impl<'a> Frames<'a> {
         rows
     }
 
+    /// Whether zeros lie at the same places in another block of the same size.
+    pub(super) fn alike(&self, a: &Block, b: &Block) -> bool {
+        let flat = self.g.size[0] == 1 && self.phase.count[0] == 1;
+        flat && (a.units, a.first, a.count) == (b.units, b.first, b.count)
+    }
+
     /// The slices of a block: image and depth of each.
     pub(super) fn slices(&self, b: &Block) -> impl Iterator<Item = (usize, usize)> + use<> {
         let depth = self.phase.count[0];
@@ -142,7 +148,7 @@ impl<'a> Frames<'a> {
     }
 
     /// Copies `channels` channels from the one at `x` on, each `step` elements after the one before; `pixel` is how far
-    /// neighbours of a line are apart, `image` images.
+    /// neighbours of a line are apart, `image` images. `zeros`: whether those around them are to be written.
     ///
     /// # Safety
     /// The channels lie in dense images of the geometry's size, `to` has [`Frames::room`].
@@ -153,6 +159,7 @@ impl<'a> Frames<'a> {
         x: *const T,
         (image, step, pixel): (usize, usize, usize),
         to: *mut T,
+        zeros: bool,
     ) {
         let (s, size) = (self.sizes(b), self.g.size);
         let line = b.count[1] + self.reach[1];
@@ -170,7 +177,7 @@ impl<'a> Frames<'a> {
                     unsafe {
                         let to = to.add(i * s.plane + (slice * s.lines + row) * s.pitch);
                         let each = self.planes() * s.plane;
-                        for c in 0..channels {
+                        for c in 0..if zeros { channels } else { 0 } {
                             zero(to.add(c * each), lo);
                             zero(to.add(c * each + hi), line - hi);
                         }
@@ -234,9 +241,17 @@ impl<T: Copy> Run<T> {
 /// `n` elements exist.
 #[inline(always)]
 pub(super) unsafe fn zero<T: Default>(to: *mut T, n: usize) {
-    for i in 0..n {
-        // SAFETY: the caller's.
-        unsafe { to.add(i).write(T::default()) };
+    // SAFETY: the caller's. Most runs are shorter than a call.
+    unsafe {
+        match n {
+            0 => {}
+            1 => to.write(T::default()),
+            2 => {
+                to.write(T::default());
+                to.add(1).write(T::default());
+            }
+            _ => (0..n).for_each(|i| to.add(i).write(T::default())),
+        }
     }
 }
 

@@ -58,6 +58,7 @@ pub(super) fn by_lines<T: WindowElement + Element>(
                         with.as_ptr().add(group * plane),
                         steps,
                         frame.as_mut_ptr(),
+                        true,
                     );
                     for o in 0..og {
                         for (i, (image, d)) in frames.slices(&b).enumerate() {
