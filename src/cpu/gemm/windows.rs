@@ -283,3 +283,88 @@ unsafe fn sums<P: Policy, const N: usize>(p: &Dots<P::T>, t: usize) -> usize {
         N
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(i: usize) -> f32 {
+        (i * 7919 % 7) as f32 - 3.0
+    }
+
+    fn every_size<P: Policy<T = f32, P = f32, Acc = f32>>() {
+        for (m, n, k) in [
+            (1, 1, 1),
+            (1, 300, 9),
+            (2, 17, 5),
+            (13, 33, 40),
+            (25, 70, 3),
+        ] {
+            let a: Vec<f32> = (0..m * k).map(value).collect();
+            let x: Vec<f32> = (0..3 * k + n + SLACK).map(|i| value(i + 1)).collect();
+            let rows: Vec<usize> = (0..k).map(|p| p * 5 % (3 * k)).collect();
+            let (pitch, mut packed) = (n + SLACK, vec![0.0; m * k]);
+            let mut c = vec![1.0; m * pitch];
+            // SAFETY: buffers of these sizes; callers check the instructions.
+            unsafe {
+                let (a, to) = (Mat::new(a.as_ptr(), k as isize, 1), packed.as_mut_ptr());
+                P::with(Tiles::<P> {
+                    a,
+                    m,
+                    k0: 0,
+                    len: k,
+                    depth: k,
+                    to,
+                });
+                P::with(Run::<P>(Windows {
+                    m,
+                    n,
+                    a: packed.as_ptr(),
+                    b: x.as_ptr(),
+                    rows: &rows,
+                    c: c.as_mut_ptr(),
+                    pitch,
+                    add: true,
+                }));
+            }
+            for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                let sum: f32 = (0..k).map(|p| a[i * k + p] * x[rows[p] + j]).sum();
+                assert_eq!(c[i * pitch + j], 1.0 + sum, "{m} {n} {k} at {i} {j}");
+            }
+            let (taps, mut sums) = ([0, 1, 2, 0, 2], [1.0; 5]);
+            let lines = [k, 0];
+            let g: Vec<f32> = (0..2 * n + SLACK).map(value).collect();
+            // SAFETY: as above.
+            unsafe {
+                P::with(Sums::<P>(Dots {
+                    g: g.as_ptr(),
+                    width: n,
+                    x: x.as_ptr(),
+                    lines: &lines,
+                    taps: &taps,
+                    sums: sums.as_mut_ptr(),
+                }));
+            }
+            for (&t, sum) in taps.iter().zip(sums) {
+                let line = |l: usize| (0..n).map(move |i| (l, i));
+                let all = line(0).chain(line(1));
+                let want: f32 = all.map(|(l, i)| g[l * n + i] * x[lines[l] + t + i]).sum();
+                assert_eq!(sum, 1.0 + want);
+            }
+        }
+    }
+
+    #[test]
+    fn every_policy_of_this_machine() {
+        every_size::<policy::F32Portable>();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if level() >= Level::Avx2 {
+                every_size::<policy::F32Avx2>();
+            }
+            if level() >= Level::Avx512 {
+                every_size::<policy::F32Avx512>();
+            }
+        }
+    }
+}
