@@ -270,9 +270,8 @@ unsafe fn run<P: Policy>(mut p: Product<P>) {
 
 /// Whether a product of `m` rows is limited by reading a large B, which then is not worth packing.
 fn few<P: Policy>(m: usize, n: usize, k: usize, b: Mat<P::T>) -> bool {
-    // Along columns of B the sums stay in a cache, whatever their number; dot products read A again and again, and each ends
-    // in a sum over lanes, which long ones can bear.
-    let most = if b.cs == 1 || k >= 256 { 2 * FEW } else { FEW };
+    // Along columns of B the sums stay in a cache, whatever their number; dot products read A again and again.
+    let most = if b.cs == 1 { 2 * FEW } else { FEW };
     let dense = b.rs == 1 || b.cs == 1;
     m <= most && dense && n.saturating_mul(k).saturating_mul(size_of::<P::T>()) >= FEW_FROM
 }
