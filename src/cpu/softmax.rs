@@ -3,10 +3,11 @@
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
 use super::lanes::{Real, max_of, sum_by};
-use super::lines::Shared;
+use super::lines::{self, Shared};
+use super::stored::Stored;
 use super::{pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Device, Result, Tensor};
+use crate::{DType, Result, Tensor, with_dtype};
 
 /// Writes the softmax of `x` along `dim`, or its logarithm, into `out`, whose dtype decides that of the arithmetic.
 ///
@@ -16,19 +17,7 @@ pub fn softmax(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let compute = if out.dtype() == DType::F64 {
-        DType::F64
-    } else {
-        DType::F32
-    };
     let x = super::copy::dense(x, out.dtype())?;
-    let x = super::copy::dense(&x, compute)?;
-    let direct = out.is_contiguous() && out.dtype() == compute;
-    let result = if direct {
-        out.clone()
-    } else {
-        Tensor::empty(x.shape(), compute, Device::CPU)?
-    };
     let n = x.shape().get(dim).map_or(1, |&n| n as usize);
     let inner: usize = x
         .shape()
@@ -36,32 +25,53 @@ pub fn softmax(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
         .skip(dim + 1)
         .map(|&d| d as usize)
         .product();
-    if compute == DType::F64 {
-        run(slice::<f64>(&x), slice_mut::<f64>(&result), n, inner, log);
-    } else {
-        run(slice::<f32>(&x), slice_mut::<f32>(&result), n, inner, log);
+    if inner == 1 {
+        let result = lines::results(out, out.dtype())?;
+        with_dtype!(out.dtype(), [half float] => E, {
+            rows(slice::<E>(&x), slice_mut::<E>(&result), n, log);
+        }, else {});
+        return lines::put(out, &result);
     }
-    if direct {
-        Ok(())
-    } else {
-        super::copy::copy(out, &result)
+    if out.dtype() == DType::F64 {
+        let result = lines::results(out, DType::F64)?;
+        columns_of(slice::<f64>(&x), slice_mut(&result), n, inner, log);
+        return lines::put(out, &result);
     }
+    let x = super::copy::dense(&x, DType::F32)?;
+    let result = lines::results(out, DType::F32)?;
+    columns_of(slice::<f32>(&x), slice_mut(&result), n, inner, log);
+    lines::put(out, &result)
 }
 
-fn run<T: Real>(x: &[T], out: &mut [T], n: usize, inner: usize, log: bool) {
+/// Lines of `n` neighbours; 16-bit ones are converted as they are come to.
+fn rows<E: Stored>(x: &[E], out: &mut [E], n: usize, log: bool) {
+    let shared = Shared::new(out);
+    pool::parallel_for(x.len() / n, (8192 / n).max(1), |range| {
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        for r in range {
+            let x = E::wide(&x[r * n..(r + 1) * n], &mut from);
+            // SAFETY: every row has its own part.
+            E::fill(unsafe { shared.part(r * n, n) }, &mut to, |out| {
+                if log { log_row(x, out) } else { row(x, out) }
+            });
+        }
+    });
+}
+
+fn columns_of<T: Real>(x: &[T], out: &mut [T], n: usize, inner: usize, log: bool) {
     let outer = x.len() / (n * inner);
     let grain = (8192 / (n * inner).max(1)).max(1);
     let shared = Shared::new(out);
-    pool::parallel_for(outer, grain, |rows| {
-        for r in rows {
+    pool::parallel_for(outer, grain, |range| {
+        for r in range {
             let (at, len) = (r * n * inner, n * inner);
-            // SAFETY: every row has its own part.
-            let (x, out) = (&x[at..at + len], unsafe { shared.part(at, len) });
-            match (inner == 1, log) {
-                (true, false) => row(x, out),
-                (true, true) => log_row(x, out),
-                (false, _) => columns(x, out, inner, log),
-            }
+            // SAFETY: every matrix has its own part.
+            columns(
+                &x[at..at + len],
+                unsafe { shared.part(at, len) },
+                inner,
+                log,
+            );
         }
     });
 }

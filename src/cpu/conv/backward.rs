@@ -4,9 +4,12 @@
 
 use super::super::lines::Shared;
 use super::direct::{Real, axpy_each};
-use super::gather::{by_size, gather, gather_last, part_start, split_lines};
-use super::{BLOCK, Geometry, Phase, Tap, inside, matrix_in};
-use crate::cpu::simd::simd_fn;
+use super::gather::{by_size, gather, gather_last, split_lines};
+use super::pixels::Pixels;
+use super::planes::by_lines;
+use super::windows::suits;
+use super::{BLOCK, Geometry, Phase, matrix_in};
+use crate::cpu::gemm::WindowElement;
 use crate::cpu::{copy, fill, matrix, pool, slice};
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, dims};
 
@@ -34,10 +37,9 @@ pub fn weight_gradient(out: &Tensor, grad: &Tensor, x: &Tensor, g: &Geometry) ->
     let Some(phase) = phases.first().filter(|_| grad.numel() > 0) else {
         return fill(out, Scalar::Int(0));
     };
-    let depthwise = g.groups == g.inputs && g.inputs > 1;
     let made = match wide {
-        DType::F32 if depthwise => by_channels::<f32>(grad, x, g, phase, wide)?,
-        DType::F64 if depthwise => by_channels::<f64>(grad, x, g, phase, wide)?,
+        DType::F32 => summed::<f32>(grad, x, g, phase, wide)?,
+        DType::F64 => summed::<f64>(grad, x, g, phase, wide)?,
         _ => Products::new(grad, x, g, phase, wide)?.run()?,
     };
     let strides = dims::contiguous_strides(out.shape());
@@ -47,49 +49,42 @@ pub fn weight_gradient(out: &Tensor, grad: &Tensor, x: &Tensor, g: &Geometry) ->
     )
 }
 
-/// One channel a group: `[outputs, taps]`, each the sum of the products of two planes.
-fn by_channels<T: Real + Element>(
+/// The gradient in single or double precision, in the order of the weight.
+fn summed<T: Real + WindowElement + Element>(
     grad: &Tensor,
     x: &Tensor,
     g: &Geometry,
     phase: &Phase,
     wide: DType,
 ) -> Result<Tensor> {
-    if g.channels_last && g.outputs == g.inputs {
+    let depthwise = g.groups == g.inputs && g.inputs > 1;
+    if depthwise && g.channels_last && g.outputs == g.inputs {
         return by_vectors::<T>(grad, x, g, phase, wide);
     }
-    let (grad, x) = (copy::dense(grad, wide)?, copy::dense(x, wide)?);
-    let x = if phase.advance[2] > 1 {
-        split_lines(&x, phase.advance[2] as usize)?
-    } else {
-        x
-    };
-    let taps = phase.taps.len();
-    let out = Tensor::empty(&[g.outputs as i64, taps as i64], wide, Device::CPU)?;
-    fill(&out, Scalar::Int(0))?;
-    let (plane, positions) = (g.size.iter().product::<usize>(), g.positions());
-    let (from, with, to) = (
-        slice::<T>(&grad),
-        slice::<T>(&x),
-        Shared::at(out.data_ptr()),
-    );
-    pool::parallel_for(g.outputs, 1, |r| {
-        for o in r {
-            // SAFETY: the sums of one output channel a step.
-            let sums =
-                unsafe { std::slice::from_raw_parts_mut(to.get().cast::<T>().add(o * taps), taps) };
-            let channel = o / (g.outputs / g.groups);
-            for n in 0..g.batch {
-                let grad = &from[(n * g.outputs + o) * positions..][..positions];
-                let x = &with[(n * g.inputs + channel) * plane..][..plane];
-                dots::<T>(sums, grad, x, &phase.taps, phase.advance, g.size, g.out);
-            }
+    if depthwise && suits(g, phase, wide) {
+        return by_lines::<T>(
+            &copy::dense(grad, wide)?,
+            &copy::dense(x, wide)?,
+            g,
+            phase,
+            wide,
+        );
+    }
+    let laid = |t: &Tensor| {
+        if g.channels_last {
+            innermost(t, wide)
+        } else {
+            copy::dense(t, wide)
         }
-    });
-    Ok(out)
+    };
+    let (grad, x) = (laid(grad)?, laid(x)?);
+    match Pixels::<T>::new(&grad, &x, g, phase) {
+        Some(pixels) => pixels.run(wide),
+        None => Products::new(&grad, &x, g, phase, wide)?.run(),
+    }
 }
 
-/// As [`by_channels`] with the channels innermost: those of a pixel are one vector operation.
+/// One channel a group, with the channels innermost: those of a pixel are one vector operation. `[outputs, taps]`.
 fn by_vectors<T: Real + Element>(
     grad: &Tensor,
     x: &Tensor,
@@ -141,68 +136,6 @@ fn by_vectors<T: Real + Element>(
 pub(super) fn innermost(t: &Tensor, dtype: DType) -> Result<Tensor> {
     let order: Vec<usize> = std::iter::once(0).chain(2..t.ndim()).chain([1]).collect();
     copy::dense(&t.permuted(&order), dtype)
-}
-
-simd_fn! { wide
-    /// Adds for each tap the products of a plane of gradients with the elements that the tap reads. The lines of `x` are
-    /// as [`split_lines`] leaves them.
-    fn dots<T: Real>(sums: &mut [T], grad: &[T], x: &[T], taps: &[Tap], advance: [i64; 3], size: [usize; 3], count: [usize; 3]) {
-        let step = advance[2];
-        for (sum, tap) in sums.iter_mut().zip(taps) {
-            let (lo, hi) = inside(count[2], step, tap.at[2], size[2]);
-            if lo >= hi {
-                continue;
-            }
-            let part = part_start(tap.at[2].rem_euclid(step) as usize, step as usize, size[2]);
-            let first = (lo as i64 + part as i64 + tap.at[2].div_euclid(step)) as usize;
-            let start = |row: usize| {
-                let y = (row / count[1]) as i64 * advance[0] + tap.at[0];
-                let z = (row % count[1]) as i64 * advance[1] + tap.at[1];
-                let good = y >= 0 && y < size[0] as i64 && z >= 0 && z < size[1] as i64;
-                good.then(|| (y as usize * size[1] + z as usize) * size[2] + first)
-            };
-            let lines = grad.chunks_exact(count[2]).enumerate().filter_map(|(row, line)| {
-                start(row).map(|at| (&line[lo..hi], &x[at..at + hi - lo]))
-            });
-            *sum = *sum + match hi - lo {
-                16.. => products::<T, 16>(lines),
-                8.. => products::<T, 8>(lines),
-                4.. => products::<T, 4>(lines),
-                _ => products::<T, 1>(lines),
-            };
-        }
-    }
-}
-
-/// The sum of the products of lines of at least `C` elements; the last chunk of a line overlaps its neighbour.
-#[inline(always)]
-fn products<'a, T: Real + 'a, const C: usize>(
-    lines: impl Iterator<Item = (&'a [T], &'a [T])>,
-) -> T {
-    let mut lanes = [T::default(); C];
-    for (a, b) in lines {
-        let n = a.len();
-        let mut at = 0;
-        while at + C <= n {
-            let (u, v) = (&a[at..at + C], &b[at..at + C]);
-            for i in 0..C {
-                lanes[i] = lanes[i].fma(u[i], v[i]);
-            }
-            at += C;
-        }
-        if at < n {
-            let (u, v, done) = (&a[n - C..], &b[n - C..], at + C - n);
-            for i in 0..C {
-                let (u, v) = if i < done {
-                    (T::default(), T::default())
-                } else {
-                    (u[i], v[i])
-                };
-                lanes[i] = lanes[i].fma(u, v);
-            }
-        }
-    }
-    lanes.iter().fold(T::default(), |a, &b| a + b)
 }
 
 /// How the gradient is cut into products of matrices.

@@ -1,9 +1,9 @@
-//! Convolutions with one channel a group: sums without gathering.
+//! Convolutions with one channel a group and the channels innermost: sums without gathering.
 
 #![allow(unsafe_code, reason = "slices of checked layouts for each thread")]
 
 use super::super::lines::Shared;
-use super::{Geometry, Phase, Tap, inside};
+use super::{Geometry, Phase, inside};
 use crate::cpu::simd::simd_fn;
 use crate::cpu::{copy, fill, pool, slice};
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor};
@@ -118,10 +118,10 @@ impl<'a, T: Real + Element> Direct<'a, T> {
     }
 
     fn run(&self) {
-        match (self.g.channels_last, self.multiplier) {
-            (true, 1) => self.pixels(),
-            (false, _) => self.planes(),
-            (true, _) => self.lines(),
+        if self.multiplier == 1 {
+            self.pixels()
+        } else {
+            self.lines()
         }
     }
 
@@ -176,42 +176,6 @@ impl<'a, T: Real + Element> Direct<'a, T> {
                 axpy_each::<T>(pixel, &image[q..q + c], &turned[k * c..(k + 1) * c]);
             }
         }
-    }
-
-    /// Row-major images: a plane of outputs at a time, from a copy of the plane that has zeros around it.
-    fn planes(&self) {
-        let (g, taps, plane, positions) = (self.g, self.taps, self.plane, self.positions);
-        let frame = Frame::of(g, self.phase);
-        let grain = (32768 / (positions * taps).max(1)).max(1);
-        pool::parallel_for(g.batch * g.outputs, grain, |range| {
-            let mut framed = vec![T::default(); frame.volume()];
-            let mut held = None;
-            for i in range {
-                let (n, o) = (i / g.outputs, i % g.outputs);
-                let channel = n * g.inputs + o / self.multiplier;
-                // SAFETY: planes of the dense tensors; one output plane a step.
-                let (from, to) = unsafe {
-                    let from = self.src.get().cast::<T>().add(channel * plane);
-                    let to = self.dst.get().cast::<T>().add(i * positions);
-                    (
-                        std::slice::from_raw_parts(from, plane),
-                        std::slice::from_raw_parts_mut(to, positions),
-                    )
-                };
-                let (phase, w) = (self.phase, &self.w[o * taps..(o + 1) * taps]);
-                let bias = self.bias_of(o);
-                let (x, at, size) = if frame.is_none() {
-                    (from, &phase.taps, g.size)
-                } else {
-                    if held != Some(channel) {
-                        frame.fill(&mut framed, from, g.size);
-                        held = Some(channel);
-                    }
-                    (&framed[..], &frame.taps, frame.size)
-                };
-                slide::<T>(to, x, w, at, phase.advance, size, g.out, bias);
-            }
-        });
     }
 
     /// Channels last with several outputs a channel: a line of one output channel at a time.
@@ -270,65 +234,6 @@ impl<'a, T: Real + Element> Direct<'a, T> {
     }
 }
 
-/// Zeros around a plane, so that all taps of all outputs lie within it.
-struct Frame {
-    front: [usize; 3],
-    size: [usize; 3],
-    /// The taps as they lie in the framed plane.
-    taps: Vec<Tap>,
-}
-
-impl Frame {
-    fn of(g: &Geometry, phase: &Phase) -> Self {
-        let all = |i: usize| phase.taps.iter().map(move |t| t.at[i]);
-        let front: [i64; 3] = std::array::from_fn(|i| -all(i).min().unwrap_or(0).min(0));
-        let size = std::array::from_fn(|i| {
-            let last = (g.out[i] as i64 - 1) * phase.advance[i] + all(i).max().unwrap_or(0);
-            (front[i] + (last + 1).max(g.size[i] as i64)) as usize
-        });
-        let shifted = |t: &Tap| Tap {
-            weight: t.weight,
-            at: std::array::from_fn(|i| t.at[i] + front[i]),
-        };
-        Self {
-            front: front.map(|f| f as usize),
-            size,
-            taps: phase.taps.iter().map(shifted).collect(),
-        }
-        .if_useful(g)
-    }
-
-    /// No frame where none is needed, or where it would be most of the plane.
-    fn if_useful(self, g: &Geometry) -> Self {
-        let needed = self.size.iter().fold(1usize, |a, &b| a.saturating_mul(b));
-        let most = 4 * g.size.iter().product::<usize>() + 4 * g.positions();
-        if needed <= most && self.size != g.size {
-            return self;
-        }
-        Self {
-            size: [0; 3],
-            ..self
-        }
-    }
-
-    fn is_none(&self) -> bool {
-        self.volume() == 0
-    }
-
-    fn volume(&self) -> usize {
-        self.size.iter().product()
-    }
-
-    /// Puts a plane of `size` into its frame, whose zeros are there.
-    fn fill<T: Copy>(&self, framed: &mut [T], plane: &[T], size: [usize; 3]) {
-        for (row, line) in plane.chunks_exact(size[2].max(1)).enumerate() {
-            let (d, h) = (row / size[1] + self.front[0], row % size[1] + self.front[1]);
-            let start = (d * self.size[1] + h) * self.size[2] + self.front[2];
-            framed[start..start + line.len()].copy_from_slice(line);
-        }
-    }
-}
-
 /// Real numbers with fused multiply-add.
 pub(super) trait Real: Copy + Default + std::ops::Add<Output = Self> {
     fn fma(self, a: Self, b: Self) -> Self;
@@ -343,95 +248,6 @@ impl Real for f64 {
     #[inline(always)]
     fn fma(self, a: Self, b: Self) -> Self {
         a.mul_add(b, self)
-    }
-}
-
-/// `C` neighbouring outputs of a row, from the starts of their lines and the weights.
-#[inline(always)]
-fn chunk<T: Real, const C: usize, const STEP: usize>(
-    out: &mut [T],
-    x: &[T],
-    lines: &[(usize, T)],
-    shift: usize,
-    bias: T,
-) {
-    let mut sum = [bias; C];
-    for &(start, w) in lines {
-        let from = &x[start + shift..][..(C - 1) * STEP + 1];
-        for i in 0..C {
-            sum[i] = sum[i].fma(from[i * STEP], w);
-        }
-    }
-    out[..C].copy_from_slice(&sum);
-}
-
-/// The outputs `lo..hi` of a row, for which all lines lie within the input; the last chunk overlaps its neighbour.
-#[inline(always)]
-fn middle<T: Real, const STEP: usize>(out: &mut [T], x: &[T], lines: &[(usize, T)], bias: T) {
-    let n = out.len();
-    macro_rules! by {
-        ($c:literal) => {
-            for j in (0..n).step_by($c) {
-                let j = j.min(n - $c);
-                chunk::<T, $c, STEP>(&mut out[j..], x, lines, j * STEP, bias);
-            }
-        };
-    }
-    if n >= 16 {
-        by!(16);
-    } else if n >= 8 {
-        by!(8);
-    } else {
-        by!(1);
-    }
-}
-
-simd_fn! { wide
-    /// A plane of outputs from a plane of inputs.
-    #[allow(clippy::too_many_arguments)]
-    fn slide<T: Real>(out: &mut [T], x: &[T], w: &[T], taps: &[Tap], advance: [i64; 3], size: [usize; 3], count: [usize; 3], bias: T) {
-        // Columns that all taps have an input for.
-        let (mut lo, mut hi) = (0, count[2]);
-        for tap in taps {
-            let (a, b) = inside(count[2], advance[2], tap.at[2], size[2]);
-            (lo, hi) = (lo.max(a), hi.min(b));
-        }
-        hi = hi.max(lo);
-        // Other steps than 1 and 2 are rare: all columns are made like those at the edges.
-        if advance[2] > 2 {
-            (lo, hi) = (0, 0);
-        }
-        let mut lines: Vec<(usize, T)> = Vec::with_capacity(taps.len());
-        for (row, to) in out.chunks_exact_mut(count[2]).enumerate() {
-            lines.clear();
-            let base = [(row / count[1]) as i64 * advance[0], (row % count[1]) as i64 * advance[1]];
-            for edge in (0..lo.min(count[2])).chain(hi..count[2]) {
-                let at = edge as i64 * advance[2];
-                let mut sum = bias;
-                for (tap, &k) in taps.iter().zip(w) {
-                    let p = [base[0] + tap.at[0], base[1] + tap.at[1], at + tap.at[2]];
-                    if (0..3).all(|i| p[i] >= 0 && p[i] < size[i] as i64) {
-                        sum = sum.fma(x[(p[0] as usize * size[1] + p[1] as usize) * size[2] + p[2] as usize], k);
-                    }
-                }
-                to[edge] = sum;
-            }
-            if lo >= hi {
-                continue;
-            }
-            for (tap, &k) in taps.iter().zip(w) {
-                let (y, z) = (base[0] + tap.at[0], base[1] + tap.at[1]);
-                if y >= 0 && y < size[0] as i64 && z >= 0 && z < size[1] as i64 {
-                    let x0 = (lo as i64 * advance[2] + tap.at[2]) as usize;
-                    lines.push(((y as usize * size[1] + z as usize) * size[2] + x0, k));
-                }
-            }
-            if advance[2] == 1 {
-                middle::<T, 1>(&mut to[lo..hi], x, &lines, bias);
-            } else {
-                middle::<T, 2>(&mut to[lo..hi], x, &lines, bias);
-            }
-        }
     }
 }
 

@@ -103,7 +103,7 @@ pub(super) unsafe fn gather<E: Copy + Default>(
 /// # Safety
 /// Both sides have `n` elements and do not overlap.
 #[inline(always)]
-unsafe fn copy_line<E: Copy>(from: *const E, to: *mut E, n: usize) {
+pub(super) unsafe fn copy_line<E: Copy>(from: *const E, to: *mut E, n: usize) {
     macro_rules! pieces {
         ($n:literal) => {{
             let (first, last) = (from.cast::<[E; $n]>(), from.add(n - $n).cast::<[E; $n]>());

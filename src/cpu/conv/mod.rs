@@ -1,4 +1,5 @@
-//! Convolutions: windows are gathered into blocks (im2col) and multiplied; one channel a group is summed directly.
+//! Convolutions: products with windows that are read where they lie ([`windows`]), or gathered into blocks (im2col) where that
+//! does not suit; one channel a group with the channels innermost is summed directly.
 //!
 //! A transposed convolution is a few ordinary ones, one for each residue of the output position modulo the stride.
 
@@ -7,7 +8,11 @@
 mod backward;
 mod direct;
 mod fold;
+mod frame;
 mod gather;
+mod pixels;
+mod planes;
+mod windows;
 
 use super::{copy, matrix, pool};
 use crate::{DType, Device, Result, Scalar, Tensor};
@@ -17,6 +22,7 @@ use direct::{direct, turned};
 pub use fold::fold;
 pub use gather::columns;
 use gather::{by_size, gather, gather_last, scatter, split_lines, turned_weights};
+use windows::{suits, windows};
 
 /// Sizes of a convolution; missing leading dimensions have size 1.
 #[derive(Clone, Debug)]
@@ -169,22 +175,60 @@ pub fn convolve(
     } else {
         copy::dense(x, x.dtype())?
     };
-    let depthwise = g.groups == g.inputs && g.inputs > 1;
-    if depthwise
-        && g.transposed
-        && g.outputs == g.inputs
-        && out.dtype().is_float()
-        && let Some((x, w, g)) = turned(&x, w, g)?
-    {
-        return channels(out, &x, &w, bias, &g);
+    if g.channels_last && g.groups == g.inputs && g.inputs > 1 && out.dtype().is_float() {
+        if !g.transposed {
+            return channels(out, &x, w, bias, g);
+        }
+        if g.outputs == g.inputs
+            && let Some((x, w, g)) = turned(&x, w, g)?
+        {
+            return channels(out, &x, &w, bias, &g);
+        }
     }
-    if depthwise && !g.transposed && out.dtype().is_float() {
-        return channels(out, &x, w, bias, g);
+    let phases = g.phases();
+    if out.dtype().is_reduced_float() && phases.iter().any(|p| suits(g, p, DType::F32)) {
+        return wider(out, &x, w, bias, |out, x, w, bias| {
+            convolve_phases(out, x, w, bias, g, &phases)
+        });
     }
+    convolve_phases(out, &x, w, bias, g, &phases)
+}
+
+/// All phases of a convolution of `x`, which is laid out as the geometry says.
+fn convolve_phases(
+    out: &Tensor,
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    g: &Geometry,
+    phases: &[Phase],
+) -> Result<()> {
     let bias = bias.map(|b| copy::dense(b, b.dtype())).transpose()?;
-    g.phases()
-        .iter()
-        .try_for_each(|phase| blocks(out, &x, w, bias.as_ref(), g, phase))
+    let bias = bias.as_ref();
+    for phase in phases {
+        match out.dtype() {
+            d if !suits(g, phase, d) => blocks(out, x, w, bias, g, phase)?,
+            DType::F32 => windows::<f32>(out, x, w, bias, g, phase)?,
+            _ => windows::<f64>(out, x, w, bias, g, phase)?,
+        }
+    }
+    Ok(())
+}
+
+/// Computes in single precision what is rounded once.
+fn wider(
+    out: &Tensor,
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    f: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<()>,
+) -> Result<()> {
+    let wide = |t: &Tensor| copy::converted(t, DType::F32);
+    let (shape, strides) = (out.shape().clone(), out.strides().clone());
+    let sum = Tensor::empty_strided(shape, strides, DType::F32, Device::CPU)?;
+    let bias = bias.map(wide).transpose()?;
+    f(&sum, &wide(x)?, &wide(w)?, bias.as_ref())?;
+    copy::copy(out, &sum)
 }
 
 /// One channel a group, in single or double precision; `x` is laid out as the geometry says.
@@ -198,23 +242,20 @@ fn channels(
     if matches!(out.dtype(), DType::F32 | DType::F64) {
         return direct(out, x, w, bias, g);
     }
-    let wide = |t: &Tensor| copy::converted(t, DType::F32);
-    let (shape, strides) = (out.shape().clone(), out.strides().clone());
-    let sum = Tensor::empty_strided(shape, strides, DType::F32, Device::CPU)?;
-    let bias = bias.map(wide).transpose()?;
-    direct(&sum, &wide(x)?, &wide(w)?, bias.as_ref(), g)?;
-    copy::copy(out, &sum)
+    wider(out, x, w, bias, |out, x, w, bias| {
+        direct(out, x, w, bias, g)
+    })
 }
 
-/// The weights of a phase, for each group `[output][input][tap]`, or `[tap][input][output]` with channels last.
-fn weights(w: &Tensor, g: &Geometry, phase: &Phase) -> Result<Tensor> {
+/// The weights of a phase, for each group `[output][input][tap]`, or `[tap][input][output]`.
+fn weights(w: &Tensor, g: &Geometry, phase: &Phase, last: bool) -> Result<Tensor> {
     let (og, cg, taps) = (
         g.outputs / g.groups,
         g.inputs / g.groups,
         g.window.iter().product::<usize>(),
     );
     let all = phase.taps.len() == taps;
-    if all && g.transposed && !g.channels_last {
+    if all && g.transposed && !last {
         return turned_weights(w, [g.groups, cg, og, taps]);
     }
     let w = copy::dense(w, w.dtype())?;
@@ -228,7 +269,7 @@ fn weights(w: &Tensor, g: &Geometry, phase: &Phase) -> Result<Tensor> {
     let view = w.view_with([groups, o, c, k].into(), strides.into(), w.offset());
     let view = if all { view } else { chosen(&view, phase)? };
     copy::dense(
-        &if g.channels_last {
+        &if last {
             view.permuted(&[0, 3, 2, 1])
         } else {
             view
@@ -273,7 +314,7 @@ fn blocks(
         } else {
             x.clone()
         },
-        w: weights(w, g, phase)?,
+        w: weights(w, g, phase, g.channels_last)?,
         bias,
         g,
         phase,

@@ -12,6 +12,7 @@ mod simple;
 #[cfg(test)]
 mod tests;
 mod vector;
+mod windows;
 
 use super::pool;
 use super::simd::{Level, level};
@@ -19,6 +20,7 @@ use half::{bf16, f16};
 use kernel::Product;
 use num_complex::Complex;
 use policy::Policy;
+pub use windows::{Dots, SLACK, WindowElement, Windows};
 
 /// A matrix to read: where element (0, 0) is, and the strides of rows and columns in elements.
 #[derive(Debug)]

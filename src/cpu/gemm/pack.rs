@@ -77,7 +77,7 @@ impl<P: Policy> Task for PackB<P> {
 
 /// `dst[p][i] = src[i * step + p * kstep]` for `i < w`, zero up to `width`; STEP elements along k in each value.
 #[inline(always)]
-unsafe fn pack<P: Policy>(
+pub(super) unsafe fn pack<P: Policy>(
     src: *const P::T,
     step: isize,
     kstep: isize,

@@ -82,30 +82,32 @@ pub(super) fn step(cell: Cell, gates: &Tensor, s: &State, w: &Weights) -> Result
     }
 }
 
-/// Gate `k` of `of`.
-fn part(gates: &Tensor, k: i64, of: i64) -> Result<Tensor> {
-    let last = gates.ndim() - 1;
-    let n = gates.shape()[last] / of;
-    f::narrow(gates, last as i64, k * n, n)
+/// The gates, each as wide as the others.
+fn parts(gates: &Tensor, n: i64) -> Result<Vec<Tensor>> {
+    let last = gates.ndim() as i64 - 1;
+    f::UnsafeChunk::new(gates, n).dim(last).call()
 }
 
 fn gru(gates: &Tensor, hidden: &Tensor, h: &Tensor) -> Result<Tensor> {
-    let gate = |k: i64| f::sigmoid(&f::add(&part(gates, k, 3)?, &part(hidden, k, 3)?)?);
-    let (reset, update) = (gate(0)?, gate(1)?);
-    let remembered = f::mul(&reset, &part(hidden, 2, 3)?)?;
-    let fresh = f::tanh(&f::add(&part(gates, 2, 3)?, &remembered)?)?;
+    let (from, kept) = (parts(gates, 3)?, parts(hidden, 3)?);
+    let ([r, z, n], [hr, hz, hn]) = (&from[..], &kept[..]) else {
+        bail!(Runtime, "a GRU has three gates")
+    };
+    let gate = |a: &Tensor, b: &Tensor| f::sigmoid(&f::add(a, b)?);
+    let (reset, update) = (gate(r, hr)?, gate(z, hz)?);
+    let fresh = f::tanh(&f::add(n, &f::mul(&reset, hn)?)?)?;
     let kept = f::mul(&f::sub(h, &fresh)?, &update)?;
     f::add(&kept, &fresh)
 }
 
 fn lstm(gates: &Tensor, s: &State, proj: Option<&Tensor>) -> Result<State> {
-    let sigmoid = |k: i64| f::sigmoid(&part(gates, k, 4)?);
-    let fresh = f::mul(&sigmoid(0)?, &f::tanh(&part(gates, 2, 4)?)?)?;
-    let Some(c) = &s.c else {
-        bail!(Runtime, "an LSTM needs two states")
+    let all = parts(gates, 4)?;
+    let ([input, forget, cell, output], Some(c)) = (&all[..], &s.c) else {
+        bail!(Runtime, "an LSTM has four gates and two states")
     };
-    let c = f::add(&f::mul(&sigmoid(1)?, c)?, &fresh)?;
-    let mut h = f::mul(&sigmoid(3)?, &f::tanh(&c)?)?;
+    let fresh = f::mul(&f::sigmoid(input)?, &f::tanh(cell)?)?;
+    let c = f::add(&f::mul(&f::sigmoid(forget)?, c)?, &fresh)?;
+    let mut h = f::mul(&f::sigmoid(output)?, &f::tanh(&c)?)?;
     if let Some(w) = proj {
         h = linear(&h, w, None)?;
     }

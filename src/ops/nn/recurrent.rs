@@ -134,11 +134,8 @@ fn layer(
     w: &Weights,
     reverse: bool,
 ) -> Result<(Tensor, State)> {
-    let gates = w.gates(data)?;
-    let starts: Vec<i64> = sizes
-        .iter()
-        .scan(0, |at, n| Some(std::mem::replace(at, *at + n)))
-        .collect();
+    // One call for all steps: their gradients come together in one.
+    let gates = f::SplitWithSizes::new(&w.gates(data)?, sizes).call()?;
     let mut outs: Vec<Tensor> = Vec::with_capacity(sizes.len());
     let mut done: Vec<State> = Vec::new();
     let mut order: Vec<usize> = (0..sizes.len()).collect();
@@ -158,7 +155,7 @@ fn layer(
             state = State::join(&[state, start.rows(live, n - live)?])?;
         }
         live = n;
-        state = step(cell, &f::narrow(&gates, 0, starts[t], n)?, &state, w)?;
+        state = step(cell, &gates[t], &state, w)?;
         outs.push(state.h.clone());
     }
     done.push(state);

@@ -1,0 +1,293 @@
+//! Convolutions as products with windows that are read where they lie: in small copies with zeros around them.
+
+#![allow(unsafe_code, reason = "products by pointer over checked layouts")]
+
+use super::super::lines::Shared;
+use super::frame::{Block, Frames, turn};
+use super::{Geometry, Phase, weights};
+use crate::cpu::gemm::{Mat, SLACK, WindowElement, Windows};
+use crate::cpu::{copy, pool, slice};
+use crate::{DType, Element, Result, Tensor};
+
+/// Bytes of a copy of windows.
+const FRAME: usize = 320 << 10;
+/// Bytes of the results of a block.
+const RESULT: usize = 512 << 10;
+/// Steps of a product between which sums are stored.
+const DEPTH: usize = 2304;
+/// Bytes of a copy for few channels a group, of which the first cache holds two.
+const SMALL: usize = 12 << 10;
+
+/// A convolution by windows in place.
+struct Convolution<'a, T> {
+    frames: Frames<'a>,
+    out: &'a Tensor,
+    x: &'a [T],
+    /// Packed weights, group after group.
+    w: &'a [T],
+    bias: Option<&'a [T]>,
+    /// Channels of a step of the sum.
+    channels: usize,
+    /// Positions of a block.
+    count: [usize; 2],
+    units: usize,
+}
+
+/// Whether a phase is worth copies of its windows: they must not be mostly zeros, or overlap too much.
+pub(super) fn suits(g: &Geometry, phase: &Phase, dtype: DType) -> bool {
+    if !matches!(dtype, DType::F32 | DType::F64)
+        || phase.taps.is_empty()
+        || phase.count.contains(&0)
+        || g.batch == 0
+    {
+        return false;
+    }
+    let grouped = g.groups > 1 && g.outputs == g.groups;
+    if phase.is_plain(g) && !grouped {
+        return false;
+    }
+    let frames = Frames::new(g, phase);
+    let (count, units) = extents(&frames, g, dtype.size());
+    let block = Block {
+        unit: 0,
+        units,
+        first: [0; 2],
+        count,
+    };
+    let s = frames.sizes(&block);
+    let useful = units * count[0] * count[1];
+    let copied = frames.planes() * s.plane;
+    s.flat <= 2 * useful + SLACK && copied <= 3 * useful * phase.taps.len() + 4096
+}
+
+/// Channels of a step, which all blocks share.
+fn step_of(g: &Geometry, phase: &Phase) -> usize {
+    (DEPTH / phase.taps.len()).clamp(1, g.inputs / g.groups)
+}
+
+/// Lines, columns and slices of a block: what fits the caches, and less if threads would have nothing to do.
+pub(super) fn extents(frames: &Frames, g: &Geometry, size: usize) -> ([usize; 2], usize) {
+    let phase = frames.phase;
+    let [depth, h, w] = phase.count;
+    let (channels, og) = (step_of(g, phase), g.outputs / g.groups);
+    let few = channels * frames.planes() <= 4;
+    let each = channels * frames.planes() * size;
+    let most = if few { SMALL } else { FRAME } / each;
+    let total = g.batch * depth * h * w;
+    let shares = 4 * pool::num_threads();
+    let share = (total * g.groups)
+        .div_ceil(shares)
+        .max(if few { 512 } else { 128 });
+    let most = most.min(RESULT / (og * size)).min(share).max(64);
+    if h * w <= most {
+        let all = g.batch * depth;
+        let units = (most / (h * w)).clamp(1, all);
+        return ([h, w], all.div_ceil(all.div_ceil(units)));
+    }
+    if w <= most {
+        let lines = most / w;
+        return ([h.div_ceil(h.div_ceil(lines)), w], 1);
+    }
+    let width = most / 32 * 32;
+    ([1, w.div_ceil(w.div_ceil(width))], 1)
+}
+
+/// One phase of a convolution; `x` is laid out as the geometry says.
+///
+/// # Errors
+/// If memory cannot be had.
+pub(super) fn windows<T: WindowElement + Element>(
+    out: &Tensor,
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    g: &Geometry,
+    phase: &Phase,
+) -> Result<()> {
+    let w = weights(w, g, phase, false)?;
+    let frames = Frames::new(g, phase);
+    let (count, units) = extents(&frames, g, size_of::<T>());
+    let channels = step_of(g, phase);
+    let packed = packed_weights::<T>(&w, g, phase.taps.len(), channels)?;
+    let bias = bias.map(|b| copy::dense(b, b.dtype())).transpose()?;
+    let all = Convolution {
+        frames,
+        out,
+        x: slice::<T>(x),
+        w: slice::<T>(&packed),
+        bias: bias.as_ref().map(slice::<T>),
+        channels,
+        count,
+        units,
+    };
+    all.run();
+    Ok(())
+}
+
+/// Weights `[group][output][input][tap]` as tiles, for so many channels a step.
+fn packed_weights<T: WindowElement + Element>(
+    w: &Tensor,
+    g: &Geometry,
+    taps: usize,
+    channels: usize,
+) -> Result<Tensor> {
+    let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
+    if og == 1 {
+        return Ok(w.clone());
+    }
+    let depth = cg * taps;
+    let packed = Tensor::empty(&[w.numel()], w.dtype(), crate::Device::CPU)?;
+    let to = Shared::at(packed.data_ptr());
+    let from = slice::<T>(w);
+    let steps = cg.div_ceil(channels);
+    let grain = (16384 / (og * channels * taps).max(1)).max(1);
+    pool::parallel_for(g.groups * steps, grain, |r| {
+        for i in r {
+            let (group, first) = (i / steps, i % steps * channels);
+            let len = channels.min(cg - first) * taps;
+            // SAFETY: the rows of a group; each step of each group is packed by one task.
+            unsafe {
+                let to = to
+                    .get()
+                    .cast::<T>()
+                    .add(group * og * depth + first * taps * og);
+                let from = from[group * og * depth + first * taps..].as_ptr();
+                T::pack_tiles(Mat::new(from, depth as isize, 1), og, 0, len, len, to);
+            }
+        }
+    });
+    Ok(packed)
+}
+
+/// What a thread works in.
+struct Rooms<T> {
+    /// The block that the table is for.
+    block: Option<Block>,
+    table: Vec<usize>,
+    frame: Vec<T>,
+    sums: Vec<T>,
+}
+
+impl<T: WindowElement + Element> Convolution<'_, T> {
+    fn run(&self) {
+        let phase = self.frames.phase;
+        let [depth, h, w] = phase.count;
+        let [lines, width] = self.count;
+        let g = self.frames.g;
+        let cuts = [h.div_ceil(lines), w.div_ceil(width)];
+        let blocks = (g.batch * depth).div_ceil(self.units) * cuts[0] * cuts[1];
+        let work = self.units * lines * width * phase.taps.len() * (g.inputs / g.groups);
+        let grain = (65536 / (work * (g.outputs / g.groups)).max(1)).max(1);
+        // A group after the other for the same block, so that neighbouring tasks are alike.
+        pool::parallel_for(blocks * g.groups, grain, |range| {
+            let mut rooms = Rooms {
+                block: None,
+                table: Vec::new(),
+                frame: Vec::new(),
+                sums: Vec::new(),
+            };
+            for task in range {
+                let (at, group) = (task / g.groups, task % g.groups);
+                let (unit, rest) = (at / (cuts[0] * cuts[1]), at % (cuts[0] * cuts[1]));
+                let first = [rest / cuts[1] * lines, rest % cuts[1] * width];
+                let block = Block {
+                    unit: unit * self.units,
+                    units: self.units.min(g.batch * depth - unit * self.units),
+                    first,
+                    count: [lines.min(h - first[0]), width.min(w - first[1])],
+                };
+                self.block(&block, group, &mut rooms);
+            }
+        });
+    }
+
+    fn block(&self, b: &Block, group: usize, rooms: &mut Rooms<T>) {
+        let g = self.frames.g;
+        let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
+        let taps = self.frames.phase.taps.len();
+        let s = self.frames.sizes(b);
+        let pitch = s.flat.next_multiple_of(16) + SLACK;
+        let before = rooms
+            .block
+            .filter(|k| (k.units, k.count) == (b.units, b.count));
+        if before.is_none() {
+            rooms.table = self.frames.table(b, self.channels);
+            rooms
+                .frame
+                .resize(self.frames.room(b, self.channels), T::default());
+            rooms.sums.resize(og * pitch, T::default());
+        }
+        // One step leaves the zeros of the last block where those of this are.
+        let alike = before.is_some_and(|k| self.frames.alike(&k, b));
+        let zeros = !alike || cg > self.channels;
+        rooms.block = Some(*b);
+        let plane = g.size.iter().product::<usize>();
+        let steps = if g.channels_last {
+            (plane * g.inputs, 1, g.inputs)
+        } else {
+            (plane * g.inputs, plane, 1)
+        };
+        for first in (0..cg).step_by(self.channels) {
+            let channels = self.channels.min(cg - first);
+            let from = (group * cg + first) * steps.1;
+            // SAFETY: the channels lie in `x`, the rooms hold what the layout of the block says.
+            unsafe {
+                let x = self.x.as_ptr().add(from);
+                let frame = rooms.frame.as_mut_ptr();
+                self.frames.fill(b, channels, x, steps, frame, zeros);
+                T::windows(Windows {
+                    m: og,
+                    n: s.flat,
+                    a: self.w[(group * cg + first) * og * taps..].as_ptr(),
+                    b: rooms.frame.as_ptr(),
+                    rows: &rooms.table[..channels * taps],
+                    c: rooms.sums.as_mut_ptr(),
+                    pitch,
+                    add: first > 0,
+                });
+            }
+        }
+        if let Some(bias) = self.bias {
+            for (o, sums) in rooms.sums.chunks_exact_mut(pitch).take(og).enumerate() {
+                let by = bias[group * og + o];
+                sums[..s.flat].iter_mut().for_each(|v| *v = *v + by);
+            }
+        }
+        self.store(b, group * og, &rooms.sums, pitch);
+    }
+
+    /// Puts the sums of a block to their places.
+    fn store(&self, b: &Block, first: usize, sums: &[T], pitch: usize) {
+        let (g, phase, s) = (self.frames.g, self.frames.phase, self.frames.sizes(b));
+        let (og, all) = (g.outputs / g.groups, g.positions());
+        let place = |i: usize, t: usize| phase.first[i] + phase.step[i] * t;
+        let out = self.out.data_ptr().cast::<T>();
+        let (n, step) = (b.count[1], phase.step[2]);
+        for (slice, (image, d)) in self.frames.slices(b).enumerate() {
+            for row in 0..b.count[0] {
+                let line = place(0, d) * g.out[1] + place(1, b.first[0] + row);
+                let at = line * g.out[2] + place(2, b.first[1]);
+                let from = sums[(slice * s.lines + row) * s.pitch..].as_ptr();
+                // SAFETY: line and channels lie within the dense result; no other task has these positions.
+                unsafe {
+                    if g.channels_last {
+                        let to = out.add((image * all + at) * g.outputs + first);
+                        turn(from, pitch, to, step * g.outputs, og, n);
+                        continue;
+                    }
+                    let to = out.add((image * g.outputs + first) * all + at);
+                    for o in 0..og {
+                        let (from, to) = (from.add(o * pitch), to.add(o * all));
+                        if step == 1 {
+                            super::gather::copy_line(from, to, n);
+                            continue;
+                        }
+                        for i in 0..n {
+                            *to.add(i * step) = *from.add(i);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+"""Convolutions of every geometry against their definition: small integers, so that every sum is exact.
+
+The kernels cut images into pieces, pack weights into tiles and share zeros between lines; sizes here are chosen to meet
+the ends of all of those.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import torchlike as torch
+import torchlike.nn.functional as F
+
+FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def integers(rng, *shape):
+    return rng.integers(-3, 4, shape).astype(np.float64)
+
+
+def taps(g):
+    """For each element of the window, the slice of the padded input that it meets."""
+    for place in itertools.product(*map(range, g["window"])):
+        yield (
+            place,
+            tuple(
+                slice(k * d, k * d + (n - 1) * s + 1, s)
+                for k, d, n, s in zip(place, g["dilation"], g["out"], g["stride"], strict=True)
+            ),
+        )
+
+
+def reference(x, w, grad, g):
+    """The result, and the gradients of the sum of its products with `grad`."""
+    groups = g["groups"]
+    pads = [(0, 0), (0, 0)] + [(p, p) for p in g["padding"]]
+    wide = np.pad(x, pads)
+    y, gx, gw = np.zeros(grad.shape), np.zeros(wide.shape), np.zeros(w.shape)
+    og, cg = w.shape[0] // groups, w.shape[1]
+    for k in range(groups):
+        outs, ins = slice(k * og, (k + 1) * og), slice(k * cg, (k + 1) * cg)
+        for place, cut in taps(g):
+            at = (slice(None), slice(None), *place)
+            seen = wide[(slice(None), ins, *cut)]
+            y[:, outs] += np.einsum("oc,nc...->no...", w[outs][at], seen)
+            gx[(slice(None), ins, *cut)] += np.einsum("oc,no...->nc...", w[outs][at], grad[:, outs])
+            over = [0, *range(2, x.ndim)]
+            gw[outs][at] += np.tensordot(grad[:, outs], seen, (over, over))
+    inner = tuple(slice(p, p + n) for p, n in zip(g["padding"], x.shape[2:], strict=True))
+    return y, gx[(slice(None), slice(None), *inner)], gw
+
+
+def geometry(size, window, stride=1, padding=0, dilation=1, groups=1):
+    n = len(size)
+    wide = [v if isinstance(v, tuple) else (v,) * n for v in (window, stride, padding, dilation)]
+    out = tuple(
+        (s + 2 * p - d * (k - 1) - 1) // t + 1 for s, k, t, p, d in zip(size, *wide, strict=True)
+    )
+    names = ("window", "stride", "padding", "dilation")
+    return {**dict(zip(names, wide, strict=True)), "size": size, "out": out, "groups": groups}
+
+
+CASES = {
+    "3x3": (2, 5, 13, geometry((14, 14), 3, padding=1)),
+    "3x3 of many channels": (2, 70, 33, geometry((7, 7), 3, padding=1)),
+    "3x3 of a long sum": (1, 520, 13, geometry((5, 6), 3, padding=1)),
+    "wide lines": (1, 3, 2, geometry((5, 1200), 3, padding=1)),
+    "stride 2": (3, 4, 12, geometry((15, 17), 3, stride=2, padding=1)),
+    "stride 3 of 2": (2, 3, 5, geometry((17, 11), 2, stride=3)),
+    "stem": (2, 3, 24, geometry((33, 40), 7, stride=2, padding=3)),
+    "1x1": (2, 17, 25, geometry((9, 5), 1)),
+    "1x1 stride 2": (2, 17, 3, geometry((9, 8), 1, stride=2)),
+    "dilated": (2, 6, 7, geometry((13, 19), 3, padding=2, dilation=(2, 3))),
+    "padded beyond": (2, 2, 3, geometry((3, 2), (2, 3), padding=(2, 4))),
+    "groups": (2, 12, 18, geometry((8, 9), 3, padding=1, groups=3)),
+    "depthwise": (3, 20, 20, geometry((14, 15), 3, padding=1, groups=20)),
+    "depthwise stride 2": (2, 16, 16, geometry((15, 9), 5, stride=2, padding=2, groups=16)),
+    "depthwise twice": (2, 5, 10, geometry((7, 33), 3, padding=1, groups=5)),
+    "line": (2, 7, 9, geometry((5000,), 5, padding=2)),
+    "line with steps": (3, 4, 3, geometry((333,), 4, stride=3, dilation=2)),
+    "volume": (2, 4, 5, geometry((5, 6, 7), 3, padding=1)),
+    "volume with steps": (
+        1,
+        3,
+        4,
+        geometry((7, 6, 5), (3, 2, 3), stride=(2, 1, 2), padding=(1, 0, 1)),
+    ),
+    "no image": (0, 3, 4, geometry((5, 5), 3)),
+}
+
+
+def made(name, dtype=torch.float32):
+    batch, inputs, outputs, g = CASES[name]
+    rng = np.random.default_rng(len(name))
+    x = integers(rng, batch, inputs, *g["size"])
+    w = integers(rng, outputs, inputs // g["groups"], *g["window"])
+    grad = integers(rng, batch, outputs, *g["out"])
+    return x, w, grad, g
+
+
+def call(x, w, g, bias=None):
+    f = (F.conv1d, F.conv2d, F.conv3d)[x.ndim - 3]
+    return f(x, w, bias, g["stride"], g["padding"], g["dilation"], g["groups"])
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", CASES)
+def test_results_and_gradients_are_exact(name, dtype, last):
+    x, w, grad, g = made(name)
+    y, gx, gw = reference(x, w, grad, g)
+    a, b, c = (torch.tensor(t, dtype=dtype) for t in (x, w, grad))
+    if last and a.ndim > 3:
+        a, b = (t.to(memory_format=FORMATS[t.ndim]) for t in (a, b))
+    a.requires_grad_()
+    b.requires_grad_()
+    bias = torch.arange(float(len(w)), dtype=dtype)
+    out = call(a, b, g, bias)
+    by_hand = y + np.arange(len(w)).reshape(-1, *[1] * (x.ndim - 2))
+    assert np.array_equal(out.detach().numpy(), by_hand)
+    of_x, of_w = torch.autograd.grad(out, [a, b], c)
+    assert np.array_equal(of_x.numpy(), gx)
+    assert np.array_equal(of_w.numpy(), gw)
+
+
+@pytest.mark.parametrize("name", ["3x3", "stride 2", "stem", "groups", "depthwise", "volume"])
+def test_transposed_convolutions_are_the_gradient(name):
+    x, w, grad, g = made(name)
+    gx = reference(x, w, grad, g)[1]
+    f = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[x.ndim - 3]
+    short = [
+        s - ((n - 1) * t - 2 * p + d * (k - 1) + 1)
+        for s, n, t, p, d, k in zip(
+            g["size"], g["out"], g["stride"], g["padding"], g["dilation"], g["window"], strict=True
+        )
+    ]
+    a, b = torch.tensor(grad, dtype=torch.float32), torch.tensor(w, dtype=torch.float32)
+    out = f(a, b, None, g["stride"], g["padding"], short, g["groups"], g["dilation"])
+    assert np.array_equal(out.numpy(), gx)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_threads_do_not_change_a_bit(name):
+    x, w, grad, g = made(name)
+    rng = np.random.default_rng(1)
+    parts = [torch.tensor(rng.standard_normal(t.shape), dtype=torch.float32) for t in (x, w, grad)]
+    a, b = (t.requires_grad_() for t in parts[:2])
+    found, threads = [], torch.get_num_threads()
+    try:
+        for n in (1, 2, 5):
+            torch.set_num_threads(n)
+            y = call(a, b, g)
+            found.append([y.detach(), *torch.autograd.grad(y, [a, b], parts[2])])
+    finally:
+        torch.set_num_threads(threads)
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            assert np.array_equal(one.numpy().view(np.int32), other.numpy().view(np.int32))
+
+
+def test_sixteen_bits_are_rounded_once():
+    x, w, _, g = made("3x3 of many channels")
+    y = reference(x, w, np.zeros((len(x), len(w), *g["out"])), g)[0]
+    a, b = torch.tensor(x, dtype=torch.bfloat16), torch.tensor(w, dtype=torch.bfloat16)
+    want = torch.tensor(y, dtype=torch.float32).to(torch.bfloat16)
+    assert torch.equal(call(a, b, g), want)
+
+
+def test_infinities_stay_where_windows_see_them():
+    x = torch.zeros(1, 2, 9, 9)
+    x[0, 0, 0, 8] = torch.inf
+    x[0, 1, 8, 0] = torch.nan
+    w = torch.ones(2, 1, 3, 3)
+    for y in (F.conv2d(x, w, None, 1, 1, 1, 2), F.conv2d(x, torch.ones(2, 2, 3, 3), None, 1, 1)):
+        assert int((~y.isfinite()).sum()) in (8, 16)
+    w.requires_grad_()
+    y = F.conv2d(x, w, None, 1, 1, 1, 2)
+    (gw,) = torch.autograd.grad(y, [w], torch.ones(y.shape))
+    # The corner is under the taps of its windows, and under no others.
+    assert gw[0, 0].isfinite().tolist() == [[True, False, False]] * 2 + [[True] * 3]
