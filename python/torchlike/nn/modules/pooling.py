@@ -201,9 +201,7 @@ class AvgPool2d(_AvgPool23):
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> None:
-        self._set(
-            kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
+        self._set(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
     def forward(self, input: Any) -> Any:
         return F.avg_pool2d(
@@ -224,9 +222,7 @@ class AvgPool3d(_AvgPool23):
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> None:
-        self._set(
-            kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
+        self._set(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
     def forward(self, input: Any) -> Any:
         return F.avg_pool3d(

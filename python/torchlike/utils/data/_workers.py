@@ -199,6 +199,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         worker.process.join(_PATIENCE)
         pid, code = worker.process.pid, worker.process.exitcode
         self._shutdown_workers()
+        self._order.clear()
+        self._arrived.clear()
         text = f"DataLoader worker (pid(s) {pid}) exited unexpectedly"
         raise RuntimeError(text) from RuntimeError(_why(pid, code))
 

@@ -84,9 +84,7 @@ class DataLoader(Generic[_T]):
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         self.dataset = dataset
         self.num_workers = num_workers
-        self.prefetch_factor = (
-            2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
-        )
+        self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
         self.pin_memory = pin_memory
         self.pin_memory_device = pin_memory_device
         self.timeout = timeout

@@ -84,7 +84,9 @@ class StackDataset(Dataset[Any]):
         """Several samples, by one call of each data set that has such a call."""
         if isinstance(self.datasets, dict):
             columns = [self._items(dataset, indices) for dataset in self.datasets.values()]
-            return [dict(zip(self.datasets, row, strict=True)) for row in zip(*columns, strict=True)]
+            return [
+                dict(zip(self.datasets, row, strict=True)) for row in zip(*columns, strict=True)
+            ]
         columns = [self._items(dataset, indices) for dataset in self.datasets]
         return list(zip(*columns, strict=True))
 

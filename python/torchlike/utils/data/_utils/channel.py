@@ -146,8 +146,7 @@ def _unpack(data: bytes, files: list[int]) -> Any:
     try:
         storages, meant = pickle.loads(view[8 : 8 + length])
         made = [
-            torch.UntypedStorage._new_shared_fd_cpu(files[at], nbytes)
-            for at, _, nbytes in storages
+            torch.UntypedStorage._new_shared_fd_cpu(files[at], nbytes) for at, _, nbytes in storages
         ]
     finally:
         for fd in files:
