@@ -6,6 +6,12 @@
 #![allow(unsafe_code, reason = "raw host memory is owned here")]
 
 mod history;
+#[cfg(unix)]
+#[cfg(unix)]
+mod shared;
+#[cfg(not(unix))]
+#[path = "storage/unshared.rs"]
+mod shared;
 
 use crate::parts::Parts;
 use crate::plan::ViewPlan;

@@ -86,8 +86,13 @@ class TypedStorage:
         return self
 
     def is_shared(self) -> bool:
-        """False: storages are not shared between processes."""
-        return False
+        """Whether other processes can map the bytes."""
+        return bool(self._untyped_storage.is_shared())
+
+    def share_memory_(self) -> TypedStorage:
+        """Moves the bytes to where other processes can map them."""
+        self._untyped_storage.share_memory_()
+        return self
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TypedStorage) and other._cdata == self._cdata

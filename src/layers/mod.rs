@@ -9,6 +9,7 @@ pub mod bounds;
 pub mod modes;
 pub mod partial;
 pub mod parts;
+pub mod profile;
 pub mod record;
 pub mod tape;
 
@@ -44,7 +45,8 @@ pub trait Layer: Sync {
 }
 
 /// The slots, outermost first. (Function overrides stand before all of them, in the binding.)
-const ORDER: [&dyn Layer; 8] = [
+const ORDER: [&dyn Layer; 9] = [
+    &profile::Profile,
     &batch::Batching,
     &autograd::forward::Forward,
     &autograd::Autograd,

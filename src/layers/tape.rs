@@ -2,7 +2,7 @@
 
 use super::{Layer, Next, Sees};
 use crate::ops::op::{Body, KernelBody};
-use crate::ops::{Call, Ret, table};
+use crate::ops::{Args, Call, Ret, table};
 use crate::{Result, Tensor, mode};
 use std::cell::RefCell;
 
@@ -36,10 +36,7 @@ impl Layer for Tape {
 
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let op = c.args.op;
-        let flops = match op.def.body {
-            Body::Kernel(KernelBody { flops: Some(f), .. }) => f(c.args)?,
-            _ => 0,
-        };
+        let flops = flops_of(c.args)?;
         let ret = next.call(c)?;
         let bytes: u64 = match &ret {
             _ if op.is_view() => 0,
@@ -60,8 +57,17 @@ impl Layer for Tape {
     }
 }
 
-fn bytes_of(t: &Tensor) -> u64 {
+/// Bytes of a tensor's storage.
+pub(super) fn bytes_of(t: &Tensor) -> u64 {
     t.storage().nbytes() as u64
+}
+
+/// Floating-point operations of a call, where its row knows them.
+pub(super) fn flops_of(args: &Args) -> Result<u64> {
+    match args.op.def.body {
+        Body::Kernel(KernelBody { flops: Some(f), .. }) => f(args),
+        _ => Ok(0),
+    }
 }
 
 /// Counts the leaves of the calls that `f` makes on this thread: each operator that ran, with what was counted of it.

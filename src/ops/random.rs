@@ -203,20 +203,6 @@ pub static OPS: &[OpDef] = &[
     ).samples("f32[2, 3]; i64[4]; b8[3]")
     .grad("RandomBackward0 | self: zeros_like(grad)"),
     kernel(
-        "random#to",
-        "(Tensor self, int to, *, Generator? generator=None)",
-        I,
-        body!(
-            |a| drawn(itself(a.input), range(0, a.to)),
-            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
-            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
-        )
-        .pointwise()
-        .random(Some(typed!(|a, outs, g| advance(range(0, a.to), outs, g), &[Tensor], &mut Generator))),
-        "Filled with random integers below `to`.",
-    ).samples("f32[2, 3], 5; i64[4], 9")
-    .grad("RandomBackward0 | self: zeros_like(grad)"),
-    kernel(
         "random#from",
         "(Tensor self, int from, int? to, *, Generator? generator=None)",
         I,
@@ -229,6 +215,20 @@ pub static OPS: &[OpDef] = &[
         .random(Some(typed!(|a, outs, g| advance(Distribution::RandomRange { from: a.from, to: a.to }, outs, g), &[Tensor], &mut Generator))),
         "Filled with random integers from `from` up to but not including `to`.",
     ).samples("f32[2, 3], 1, 5; i64[4], -3, None")
+    .grad("RandomBackward0 | self: zeros_like(grad)"),
+    kernel(
+        "random#to",
+        "(Tensor self, int to, *, Generator? generator=None)",
+        I,
+        body!(
+            |a| drawn(itself(a.input), range(0, a.to)),
+            |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
+            cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
+        )
+        .pointwise()
+        .random(Some(typed!(|a, outs, g| advance(range(0, a.to), outs, g), &[Tensor], &mut Generator))),
+        "Filled with random integers below `to`.",
+    ).samples("f32[2, 3], 5; i64[4], 9")
     .grad("RandomBackward0 | self: zeros_like(grad)"),
     kernel(
         "exponential",

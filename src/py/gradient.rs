@@ -15,6 +15,17 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+/// A truth value, or the class of what was given in its place.
+struct Flag(Result<bool, String>);
+
+impl<'py> FromPyObject<'_, 'py> for Flag {
+    type Error = PyErr;
+
+    fn extract(o: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self(o.extract().map_err(|_| types::type_name(&o))))
+    }
+}
+
 /// Sets the gradient flag, if the dtype can have gradients.
 pub fn require_grad(t: Tensor) -> PyResult<Tensor> {
     if !t.dtype().is_float() && !t.dtype().is_complex() {
@@ -249,8 +260,13 @@ impl PyTensor {
         self.set_base(None);
         self.set(self.get().clone().unlinked());
     }
-    #[pyo3(signature = (requires_grad=true))]
-    fn requires_grad_(slf: Bound<'_, Self>, requires_grad: bool) -> PyResult<Bound<'_, Self>> {
+    #[pyo3(signature = (requires_grad=Flag(Ok(true))))]
+    fn requires_grad_(slf: Bound<'_, Self>, requires_grad: Flag) -> PyResult<Bound<'_, Self>> {
+        let requires_grad = requires_grad.0.map_err(|class| {
+            PyTypeError::new_err(format!(
+                "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {class}"
+            ))
+        })?;
         let d = slf.get().get().dtype();
         if requires_grad && !d.is_float() && !d.is_complex() {
             return Err(PyRuntimeError::new_err(

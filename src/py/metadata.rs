@@ -7,7 +7,7 @@ use super::types::{self, PyDType, device, dtype};
 use crate::MemoryFormat;
 use crate::layers::autograd::views;
 use crate::ops::f;
-use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 impl PyTensor {
@@ -171,7 +171,7 @@ impl PyTensor {
         false
     }
     fn is_shared(&self) -> bool {
-        false
+        super::storage::is_shared(self.get().storage())
     }
     fn pin_memory(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         let t = slf.get().get();
@@ -186,12 +186,8 @@ impl PyTensor {
         ))
     }
     fn share_memory_(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
-        if slf.get().get().is_meta() {
-            return Err(PyRuntimeError::new_err("_share_fd_: only available on CPU"));
-        }
-        Err(PyNotImplementedError::new_err(
-            "share_memory_(): torchlike does not share tensors between processes",
-        ))
+        super::storage::share(slf.get().get().storage())?;
+        Ok(slf)
     }
     #[pyo3(signature = (*, memory_format=None))]
     fn is_contiguous(&self, memory_format: Option<&types::PyFormat>) -> PyResult<bool> {

@@ -34,6 +34,19 @@ pub fn storage_of(o: &Bound<'_, PyAny>) -> PyResult<Storage> {
     }
 }
 
+/// True if other processes can map the bytes; those of GPUs always can.
+pub fn is_shared(storage: &Storage) -> bool {
+    storage.device().kind == crate::DeviceKind::Cuda || storage.shared_file().is_some()
+}
+
+/// Moves the bytes to where other processes can map them.
+pub fn share(storage: &Storage) -> PyResult<()> {
+    if storage.device().kind != crate::DeviceKind::Cuda {
+        storage.share()?;
+    }
+    Ok(())
+}
+
 impl PyStorage {
     /// All bytes, as a tensor on them.
     pub(super) fn bytes(&self) -> Tensor {
@@ -99,7 +112,27 @@ impl PyStorage {
         self.0.device().kind == crate::DeviceKind::Cuda
     }
     fn is_shared(&self) -> bool {
-        false
+        is_shared(&self.0)
+    }
+    fn share_memory_(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        share(&slf.get().0)?;
+        Ok(slf)
+    }
+    /// The file that other processes can map, and its size; the bytes move there first. The storage keeps it open.
+    fn _share_fd_cpu_(&self) -> PyResult<(i32, usize)> {
+        self.0.share()?;
+        let file = self.0.shared_file().unwrap_or(-1);
+        Ok((file, self.0.nbytes()))
+    }
+    /// A storage over the first bytes of a file that another process shares; the caller's descriptor stays its own.
+    #[staticmethod]
+    fn _new_shared_fd_cpu(fd: i32, size: usize) -> PyResult<Self> {
+        Ok(Self(Storage::from_shared(fd, size)?))
+    }
+    /// A storage of zeros in shared memory.
+    #[staticmethod]
+    fn _new_using_fd_cpu(size: usize) -> PyResult<Self> {
+        Ok(Self(Storage::in_shared_memory(size)?))
     }
     fn is_pinned(&self) -> bool {
         false

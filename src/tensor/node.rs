@@ -123,6 +123,12 @@ impl Node {
         }
     }
 
+    /// The number of the next node of this thread.
+    #[must_use]
+    pub fn next_seq() -> u64 {
+        NEXT.get()
+    }
+
     /// The same node, of a result whose memory had been written this often.
     #[must_use]
     pub fn at_version(mut self, version: u32) -> Self {

@@ -1,37 +1,147 @@
-"""Marks in a program's run: kept for programs that set them, as nothing is measured."""
+"""What ran, when, and inside what: notes of all calls of a thread, made by the core."""
 
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import TYPE_CHECKING, Any
+
+from torchlike import _C
+from torchlike.autograd.profiler_util import EventList, FunctionEventAvg, events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["record_function"]
+__all__ = ["profile", "record_function"]
 
 
 class record_function:
     """Names a part of a program, as a context manager or decorator."""
 
-    __slots__ = ("args", "name")
+    __slots__ = ("_at", "args", "name")
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name
         self.args = args
+        self._at: int | None = None
 
     def __enter__(self) -> record_function:
+        self._at = _C._profile_enter(self.name)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        pass
+        if self._at is not None:
+            _C._profile_leave(self._at)
+            self._at = None
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """The function, which runs as a part of this name."""
 
         @functools.wraps(func)
         def marked(*args: Any, **kwargs: Any) -> Any:
-            with self:
+            with record_function(self.name, self.args):
                 return func(*args, **kwargs)
 
         return marked
+
+
+class profile:
+    """Notes the calls of this thread while it is entered.
+
+    Times are those of the host. Memory is what results take that were made meanwhile, on the meta device too, where
+    it is what they would take.
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        *,
+        use_cuda: bool = False,
+        use_device: str | None = None,
+        record_shapes: bool = False,
+        with_flops: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_modules: bool = False,
+        use_kineto: bool = False,
+        use_cpu: bool = True,
+        experimental_config: Any = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Any = None,
+        post_processing_timeout_s: float | None = None,
+        activity_filters: Any = None,
+    ) -> None:
+        if with_stack or with_modules:
+            raise NotImplementedError("profile: stacks and modules of calls are not noted")
+        if use_cuda or use_device == "cuda":
+            warnings.warn("CUDA is not available, disabling CUDA profiling", stacklevel=2)
+        elif use_device is not None:
+            warnings.warn(f"The {use_device} is not available, disabling it", stacklevel=2)
+        self.enabled = enabled
+        self.record_shapes = record_shapes or with_flops
+        self.with_flops = with_flops
+        self.profile_memory = profile_memory
+        self.entered = False
+        self._noting = False
+        self._events: EventList | None = None
+
+    def __enter__(self) -> profile | None:
+        if not self.enabled:
+            return None
+        if self.entered:
+            raise RuntimeError("Profiler context manager is not reentrant")
+        self.entered = True
+        self._noting = _C._profile_start(self.record_shapes)
+        if not self._noting:
+            warnings.warn(
+                "This thread's calls are noted by another profiler already: this one sees none",
+                stacklevel=2,
+            )
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if not self.enabled or not self.entered:
+            return
+        rows = _C._profile_stop()[0] if self._noting else []
+        self._events = events_of(rows, self.record_shapes, self.profile_memory, self.with_flops)
+
+    @property
+    def function_events(self) -> EventList:
+        """All that was noted."""
+        if self._events is None:
+            raise RuntimeError("Profiler didn't finish running")
+        return self._events
+
+    def key_averages(
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+    ) -> EventList:
+        """A sum for each name."""
+        return self.function_events.key_averages(
+            group_by_input_shape, group_by_stack_n, group_by_overload_name
+        )
+
+    def table(self, *args: Any, **kwargs: Any) -> str:
+        """All events as a table."""
+        return self.function_events.table(*args, **kwargs)
+
+    def total_average(self) -> FunctionEventAvg:
+        """The sum of all."""
+        return self.function_events.total_average()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds of all together."""
+        return self.function_events.self_cpu_time_total
+
+    def export_chrome_trace(self, path: str) -> None:
+        """Writes a file for `chrome://tracing`."""
+        self.function_events.export_chrome_trace(path)
+
+    def __repr__(self) -> str:
+        return "<unfinished torch.autograd.profile>" if self._events is None else repr(self._events)
+
+    def __str__(self) -> str:
+        return "<unfinished torch.autograd.profile>" if self._events is None else str(self._events)

@@ -96,6 +96,13 @@ _NO_SHAPE = (
 )
 
 
+_WITHOUT_SHAPE = frozenset(
+    """__hash__ size copy_ is_complex is_floating_point half float double char short int long
+    cuda cpu to get_device _has_compatible_shallow_copy_type""".split()
+)
+"""Methods of a tensor that has no shape yet."""
+
+
 class UninitializedTensorMixin:
     """A tensor whose shape is known only when it is materialized."""
 
@@ -127,6 +134,21 @@ class UninitializedTensorMixin:
 
     def __reduce_ex__(self, proto: Any) -> Any:
         return (type(self), (self.requires_grad,))
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Properties and conversions; everything else needs a shape."""
+        is_property = type(func).__name__ == "method-wrapper"
+        if is_property or getattr(func, "__name__", "") in _WITHOUT_SHAPE:
+            return super().__torch_function__(func, types, args, kwargs)  # type: ignore[misc]
+        raise ValueError(
+            f"Attempted to use an uninitialized parameter in {func}. "
+            "This error happens when you are using a `LazyModule` or explicitly manipulating "
+            f"`torch.nn.parameter.{cls.__name__}` objects. When using LazyModules Call `forward` "
+            "with a dummy batch to initialize the parameters before calling torch functions"
+        )
 
 
 def is_lazy(param: Any) -> bool:

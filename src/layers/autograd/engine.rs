@@ -1,7 +1,7 @@
 //! Walks the graph back: every node runs once all gradients of its results are there, the newest first, as in PyTorch.
 
 use super::{anomaly, gather};
-use crate::layers::modes;
+use crate::layers::{modes, profile};
 use crate::ops::f;
 use crate::tensor::{Edge, Grads, Leaf, Link, Meta, Node, When, link::Kind};
 use crate::{Result, Tensor, bail, dims, mode};
@@ -316,7 +316,9 @@ impl Walk<'_> {
         }
         match &link.kind {
             Kind::Leaf(leaf) => gather_at(link, leaf, grads),
-            Kind::Node(node) => self.run_node(link, node, grads),
+            Kind::Node(node) => {
+                profile::noted(node, true, &[], || self.run_node(link, node, grads))
+            }
             Kind::Carrier(_) => bail!(Runtime, "internal error in torchlike: a walk met a tangent"),
         }
     }
@@ -353,7 +355,7 @@ impl Walk<'_> {
         let after = link.rare().map(|r| r.hooks(|w| w == When::After));
         let after = after.unwrap_or_default();
         let shown = (!after.is_empty()).then(|| grads.clone());
-        let made = node.body().apply(link, grads);
+        let made = profile::run(link, node, grads);
         let mut made = anomaly::checked(link, node, made)?;
         if !self.options.keep_graph {
             node.body().release();

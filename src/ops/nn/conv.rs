@@ -381,6 +381,21 @@ fn channels(a: &calls::Convolution) -> Result<i64> {
 
 fn check_dtypes(a: &calls::Convolution) -> Result<()> {
     let d = a.input.dtype();
+    let bias = || match a.bias {
+        Some(b) if b.dtype() != d => {
+            let name = crate::DType::cpp_name;
+            bail!(
+                Runtime,
+                "Input type ({}) and bias type ({}) should be the same",
+                name(d),
+                name(b.dtype())
+            )
+        }
+        _ => Ok(()),
+    };
+    if !a.transposed {
+        bias()?;
+    }
     if a.weight.dtype() != d {
         bail!(
             Runtime,
@@ -389,16 +404,7 @@ fn check_dtypes(a: &calls::Convolution) -> Result<()> {
             a.weight.dtype().scalar_type()
         );
     }
-    if let Some(b) = a.bias {
-        let name = crate::DType::cpp_name;
-        ensure!(
-            b.dtype() == d,
-            Runtime,
-            "Input type ({}) and bias type ({}) should be the same",
-            name(d),
-            name(b.dtype())
-        );
-    }
+    bias()?;
     d.check_kernel(
         has_product(d),
         format_args!("slow_conv{}d_cpu", (a.input.ndim() - 2).max(2)),

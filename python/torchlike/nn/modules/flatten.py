@@ -29,24 +29,9 @@ class Unflatten(Module):
 
     def __init__(self, dim: Any, unflattened_size: Any) -> None:
         super().__init__()
-        if isinstance(dim, str):
-            self._require_tuple_tuple(unflattened_size)
-        else:
-            self._require_tuple_int(unflattened_size)
+        self._require_tuple_int(unflattened_size)
         self.dim = dim
         self.unflattened_size = unflattened_size
-
-    def _require_tuple_tuple(self, input: Any) -> None:
-        if not isinstance(input, tuple):
-            raise TypeError(
-                f"unflattened_size must be a tuple of tuples, but found type {type(input).__name__}"
-            )
-        for i, elem in enumerate(input):
-            if not isinstance(elem, tuple):
-                raise TypeError(
-                    "unflattened_size must be tuple of tuples, "
-                    f"but found element of type {type(elem).__name__} at pos {i}"
-                )
 
     def _require_tuple_int(self, input: Any) -> None:
         if not isinstance(input, (tuple, list)):

@@ -171,7 +171,7 @@ class AvgPool1d(_AvgPoolNd):
 
 
 class _AvgPool23(_AvgPoolNd):
-    def __init__(
+    def _set(
         self,
         kernel_size: Any,
         stride: Any = None,
@@ -180,7 +180,7 @@ class _AvgPool23(_AvgPoolNd):
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> None:
-        super().__init__()
+        Module.__init__(self)
         self.kernel_size = kernel_size
         self.stride = stride if stride is not None else kernel_size
         self.padding = padding
@@ -192,6 +192,17 @@ class _AvgPool23(_AvgPoolNd):
 class AvgPool2d(_AvgPool23):
     """Mean of each window of an image."""
 
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        self._set(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
     def forward(self, input: Any) -> Any:
         return F.avg_pool2d(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
@@ -201,6 +212,17 @@ class AvgPool2d(_AvgPool23):
 
 class AvgPool3d(_AvgPool23):
     """Mean of each window of a volume."""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        self._set(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
     def forward(self, input: Any) -> Any:
         return F.avg_pool3d(

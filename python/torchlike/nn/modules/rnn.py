@@ -77,11 +77,8 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def _check_arguments(self, dropout: Any) -> None:
-        if (
-            not isinstance(dropout, (int, float))
-            or not 0 <= dropout <= 1
-            or isinstance(dropout, bool)
-        ):
+        number = float(dropout)
+        if not 0 <= number <= 1 or isinstance(dropout, bool):
             raise ValueError(
                 "dropout should be a number in range [0, 1] "
                 "representing the probability of an element being zeroed"

@@ -1,7 +1,9 @@
 """Data sets, the order to go through them in, and batches."""
 
-from torchlike.utils.data._collate import default_collate, default_convert
-from torchlike.utils.data.dataloader import DataLoader, get_worker_info
+from torchlike.utils.data import _utils
+from torchlike.utils.data._utils.collate import default_collate, default_convert
+from torchlike.utils.data._utils.worker import get_worker_info
+from torchlike.utils.data.dataloader import DataLoader, _DatasetKind
 from torchlike.utils.data.dataset import (
     ChainDataset,
     ConcatDataset,

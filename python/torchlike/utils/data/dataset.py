@@ -80,6 +80,27 @@ class StackDataset(Dataset[Any]):
             return {key: dataset[index] for key, dataset in self.datasets.items()}
         return tuple(dataset[index] for dataset in self.datasets)
 
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        """Several samples, by one call of each data set that has such a call."""
+        if isinstance(self.datasets, dict):
+            columns = [self._items(dataset, indices) for dataset in self.datasets.values()]
+            return [
+                dict(zip(self.datasets, row, strict=True)) for row in zip(*columns, strict=True)
+            ]
+        columns = [self._items(dataset, indices) for dataset in self.datasets]
+        return list(zip(*columns, strict=True))
+
+    @staticmethod
+    def _items(dataset: Any, indices: list[int]) -> Any:
+        if not callable(getattr(dataset, "__getitems__", None)):
+            return [dataset[index] for index in indices]
+        items = dataset.__getitems__(indices)
+        if len(items) != len(indices):
+            raise ValueError(
+                f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)}"
+            )
+        return items
+
     def __len__(self) -> int:
         return self._length
 

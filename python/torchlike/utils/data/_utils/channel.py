@@ -1,0 +1,285 @@
+"""Objects between two processes. Tensors go by memory that both map, everything else as a pickle."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import select
+import socket
+import struct
+import time
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import torchlike as torch
+from torchlike import _C
+
+__all__ = ["Channel", "Closed"]
+
+_HEAD = struct.Struct("<QI")
+_ALIGN = 64
+_FILES = 200
+"""Files in one message; the system allows 253."""
+
+NON_LEAF = (
+    "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not "
+    "support crossing process boundaries.  If you just want to transfer the data, call detach() "
+    "on the tensor before serializing (e.g., putting it on the queue)."
+)
+
+
+class Closed(Exception):
+    """The other end is gone."""
+
+
+_arriving: list[Any] = []
+"""The storages of the message that is read."""
+
+
+def _rebuild(
+    place: int, dtype: Any, shape: Any, stride: Any, offset: int, grad: bool, made_of: Any
+) -> Any:
+    made = _C._from_storage(_arriving[place], dtype, shape, stride, offset)
+    if made_of is not torch.Tensor:
+        return made_of(made, grad)
+    return made.requires_grad_(grad) if grad else made
+
+
+class _Pickler(ForkingPickler):
+    """Puts tensors aside; what their bytes are is known once all are."""
+
+    def __init__(self, file: Any) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.tensors: list[Any] = []
+        self.spans: dict[int, tuple[Any, int, int]] = {}
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Tensors by their place among those of the message; other objects as ever."""
+        if type(obj) not in (torch.Tensor, torch.nn.Parameter) or not _simple(obj):
+            return NotImplemented
+        if obj.requires_grad and not obj.is_leaf:
+            raise RuntimeError(NON_LEAF)
+        obj = obj if not (obj.is_conj() or obj.is_neg()) else obj.resolve_conj().resolve_neg()
+        storage = obj.untyped_storage()
+        key = storage._cdata
+        size = obj.element_size()
+        first = obj.storage_offset() * size
+        last = first
+        if obj.numel():
+            steps = zip(obj.shape, obj.stride(), strict=True)
+            last += (1 + sum((n - 1) * s for n, s in steps)) * size
+        known = self.spans.get(key)
+        if known is not None:
+            first, last = min(first, known[1]), max(last, known[2])
+        self.spans[key] = (storage, first, last)
+        self.tensors.append(obj)
+        return _pending, (len(self.tensors) - 1,)
+
+
+def _simple(tensor: Any) -> bool:
+    return (
+        tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and not tensor.is_quantized
+        and not tensor.is_nested
+    )
+
+
+_meant: list[Any] = []
+"""How each tensor of the message that is read is made of its storages."""
+
+
+def _pending(at: int) -> Any:
+    return _rebuild(*_meant[at])
+
+
+def _pack(obj: Any) -> tuple[bytes, list[int], list[Any]]:
+    """A message: its bytes, files to send with it, and what keeps these open."""
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    pickler.dump(obj)
+    places: dict[int, tuple[int, int]] = {}
+    storages: list[tuple[int, int, int]] = []
+    files: list[int] = []
+    kept: list[Any] = []
+    copied = []
+    total = 0
+    for key, (storage, first, last) in pickler.spans.items():
+        if storage.is_shared() and len(files) < _FILES:
+            fd, nbytes = storage._share_fd_cpu_()
+            places[key] = (len(storages), 0)
+            storages.append((len(files), 0, nbytes))
+            files.append(fd)
+            kept.append(storage)
+            continue
+        first -= first % _ALIGN
+        places[key] = (-1, first - total)
+        copied.append((storage, first, last, total))
+        total += -(-(last - first) // _ALIGN) * _ALIGN
+    arena = None
+    if copied:
+        arena = torch.UntypedStorage._new_using_fd_cpu(total)
+        room = arena._as_tensor()
+        for storage, first, last, at in copied:
+            if last > first:
+                room[at : at + last - first].copy_(storage._as_tensor()[first:last])
+        files.append(arena._share_fd_cpu_()[0])
+        kept.append(arena)
+    whole = len(storages)
+    if arena is not None:
+        storages.append((len(files) - 1, 0, total))
+    meant = []
+    for t in pickler.tensors:
+        place, shift = places[t.untyped_storage()._cdata]
+        place = whole if place < 0 else place
+        offset = t.storage_offset() - shift // t.element_size()
+        about = (place, t.dtype, tuple(t.shape), tuple(t.stride()), offset, t.requires_grad)
+        meant.append((*about, type(t)))
+    head = pickle.dumps((storages, meant), pickle.HIGHEST_PROTOCOL)
+    return struct.pack("<Q", len(head)) + head + file.getvalue(), files, kept
+
+
+def _unpack(data: bytes, files: list[int]) -> Any:
+    (length,) = struct.unpack_from("<Q", data)
+    view = memoryview(data)
+    try:
+        storages, meant = pickle.loads(view[8 : 8 + length])
+        made = [
+            torch.UntypedStorage._new_shared_fd_cpu(files[at], nbytes) for at, _, nbytes in storages
+        ]
+    finally:
+        for fd in files:
+            os.close(fd)
+    # Messages can hold messages (a sample that unpickles a queue), so what is being read is put back.
+    before = _arriving[:], _meant[:]
+    _arriving[:], _meant[:] = made, meant
+    try:
+        return pickle.loads(view[8 + length :])
+    finally:
+        _arriving[:], _meant[:] = before
+
+
+class Channel:
+    """One of the two ends."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.end = end
+        self._waiting: list[memoryview] = []
+
+    @staticmethod
+    def pair() -> tuple[Channel, Channel]:
+        """Two ends of a new way."""
+        one, two = socket.socketpair()
+        return Channel(one), Channel(two)
+
+    def fileno(self) -> int:
+        """The descriptor, for waiting."""
+        return self.end.fileno()
+
+    def close(self) -> None:
+        """Ends the way: the other end notices."""
+        self.end.close()
+
+    def send(self, obj: Any) -> None:
+        """Sends an object, and waits until the system has all of it.
+
+        Raises:
+            Closed: if there is nobody.
+        """
+        data, files, kept = _pack(obj)
+        try:
+            head = _HEAD.pack(len(data), len(files)) + data[:65536]
+            sent = socket.send_fds(self.end, [head], files) if files else self.end.send(head)
+            rest = memoryview(data)[sent - _HEAD.size :]
+            if rest:
+                self.end.settimeout(None)
+                self.end.sendall(rest)
+        except OSError:
+            raise Closed from None
+        del kept
+
+    def post(self, obj: Any) -> None:
+        """Sends an object without tensors, and never waits: :meth:`flush` sends what is left."""
+        data = pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)
+        head = struct.pack("<Q", len(pickle.dumps(([], []))))
+        data = head + pickle.dumps(([], [])) + data
+        self._waiting.append(memoryview(_HEAD.pack(len(data), 0) + data))
+        self.flush()
+
+    def flush(self) -> bool:
+        """Sends what waits, as far as there is room; true if nothing is left."""
+        while self._waiting:
+            try:
+                sent = self.end.send(self._waiting[0], socket.MSG_DONTWAIT)
+            except (BlockingIOError, InterruptedError):
+                return False
+            except OSError:
+                self._waiting.clear()  # whoever waits for an answer learns that nobody is there
+                return True
+            if sent < len(self._waiting[0]):
+                self._waiting[0] = self._waiting[0][sent:]
+            else:
+                self._waiting.pop(0)
+        return True
+
+    def receive(self, timeout: float | None = None) -> Any:
+        """The next object; nothing if none begins to arrive in time.
+
+        Raises:
+            Closed: if the other end is gone.
+        """
+        if timeout is not None and not _readable(self.end, timeout):
+            return None
+        try:
+            head, files, _, _ = socket.recv_fds(self.end, _HEAD.size, _FILES + 1)
+            if not head:
+                raise Closed
+            head += self._exactly(_HEAD.size - len(head))
+            length, count = _HEAD.unpack(head)
+            if len(files) != count:
+                raise Closed
+            return _unpack(self._exactly(length), files)
+        except OSError:
+            raise Closed from None
+
+    def _exactly(self, count: int) -> bytes:
+        if count == 0:
+            return b""
+        data = bytearray(count)
+        view = memoryview(data)
+        while view:
+            got = self.end.recv_into(view)
+            if got == 0:
+                raise Closed
+            view = view[got:]
+        return bytes(data)
+
+
+def _readable(end: Any, timeout: float) -> bool:
+    poll = select.poll()
+    poll.register(end, select.POLLIN)
+    return bool(poll.poll(timeout * 1000))
+
+
+def wait(
+    channels: list[Channel], sentinels: list[int], timeout: float | None
+) -> tuple[list[Channel], list[int]] | None:
+    """Channels with something to read, and processes that ended; nothing if the time passed first."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        poll = select.poll()
+        by_file = {channel.fileno(): channel for channel in channels}
+        for fd, channel in by_file.items():
+            poll.register(fd, select.POLLIN | (0 if channel.flush() else select.POLLOUT))
+        for fd in sentinels:
+            poll.register(fd, select.POLLIN)
+        left = None if end is None else max(0.0, end - time.monotonic()) * 1000
+        events = poll.poll(left)
+        reads = select.POLLIN | select.POLLHUP | select.POLLERR
+        ready = [by_file[fd] for fd, what in events if fd in by_file and what & reads]
+        ended = [fd for fd, _ in events if fd not in by_file]
+        if ready or ended:
+            return ready, ended
+        if not events and end is not None and time.monotonic() >= end:
+            return None
