@@ -200,7 +200,12 @@ class CustomOpDef:
         return fn if fn is not None else lambda f: f
 
     def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
-        """Notes the dtype of arguments under autocast."""
+        """Notes the dtype of arguments under autocast.
+
+        Raises:
+            ValueError: for other devices than "cpu" and "cuda".
+        """
+        _register_autocast(self._opoverload, device_type, cast_inputs)
 
 
 def custom_op(
@@ -335,7 +340,18 @@ def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:
 
 
 def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None) -> None:
-    """Notes the dtype of arguments under autocast."""
+    """Notes the dtype that an operator's arguments are cast to under autocast.
+
+    Raises:
+        ValueError: for other devices than "cpu" and "cuda".
+    """
+    _register_autocast(_overload(op), device_type, cast_inputs)
+
+
+def _register_autocast(overload: Any, device_type: str, cast_inputs: Any) -> None:
+    if device_type not in ("cpu", "cuda"):
+        raise ValueError(f"Unknown device type: {device_type}")
+    overload.kernels[f"Autocast{device_type.upper()}"] = cast_inputs
 
 
 def register_torch_dispatch(

@@ -3,6 +3,7 @@
 //! A layer is a file with one [`Layer`]. The door asks them in the order of [`ORDER`], outermost first; what a layer passes on
 //! goes to the slots below it only. Calls that a composite's body or a replay makes come through the door again.
 
+pub mod autocast;
 pub mod autograd;
 pub mod batch;
 pub mod bounds;
@@ -44,7 +45,8 @@ pub trait Layer: Sync {
 }
 
 /// The slots, outermost first. (Function overrides stand before all of them, in the binding.)
-const ORDER: [&dyn Layer; 8] = [
+const ORDER: [&dyn Layer; 9] = [
+    &autocast::Autocast,
     &batch::Batching,
     &autograd::forward::Forward,
     &autograd::Autograd,

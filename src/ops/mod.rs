@@ -116,6 +116,7 @@ pub mod f {
     pub use super::nn::resize::calls::*;
     pub use super::nn::response::calls::*;
     pub use super::nn::unpool::calls::*;
+    pub use super::optim::amp::calls::*;
     pub use super::optim::fused::calls::*;
     pub use super::optim::rows::calls::*;
     pub use super::pointwise::binary::calls::*;
@@ -251,6 +252,7 @@ static FAMILIES: &[&[OpDef]] = &[
     grad::loss::OPS,
     grad::norm::OPS,
     grad::softmax::OPS,
+    optim::amp::OPS,
     optim::fused::OPS,
     optim::rows::OPS,
 ];

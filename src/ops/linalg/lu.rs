@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ONE, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{Batch, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail,
@@ -64,7 +64,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         |a| f::linalg_lu_solve(a.LU_data, a.LU_pivots, a.input),
         "The solution of a system by its LU factorisation.",
-    ).samples("f32[1, 4], f32[1, 1], i32([1])"),
+    ).samples("f32[1, 4], f32[1, 1], i32([1])")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "lu_unpack",
         "(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",

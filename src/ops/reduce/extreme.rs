@@ -2,7 +2,7 @@
 
 use crate::cpu::reduce::{Kind, Post};
 use crate::dims::MAX_NDIM;
-use crate::ops::core::op::{F, FMO, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Cast, F, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::rules::dim_list;
 use crate::ops::f;
 use crate::ops::reduce::rule::{Fold, Over, comparable, computable};
@@ -59,7 +59,8 @@ pub static OPS: &[OpDef] = &[
         body!(norm, write_norm, cuda: write_norm),
         "The norm of the elements over dimensions as vectors.",
     ).samples("f32[3, 4], ord=6; c64[3, 4], ord=6; f32[3, 4], ord=-2.1, dim=0, keepdim=True")
-    .grad("self: None if ord == 0 else _grad.vector_norm(grad, self, ord, result, dim, keepdim)"),
+    .grad("self: None if ord == 0 else _grad.vector_norm(grad, self, ord, result, dim, keepdim)")
+    .amp(Cast::Kept, Cast::Result),
     compose(
         "norm",
         "(Tensor self, Scalar? p, int[1]? dim=None, bool keepdim=False, dtype? dtype=None)",
@@ -74,7 +75,8 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "The norm of the elements over dimensions as vectors.",
-    ).samples("f32[3, 4], 2; c64[3, 4], -inf; f32[3, 4], 2, 0, True"),
+    ).samples("f32[3, 4], 2; c64[3, 4], -inf; f32[3, 4], 2, 0, True")
+    .amp(Cast::Kept, Cast::Result),
     compose(
         "norm#str",
         "(Tensor self, str? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None)",
@@ -85,7 +87,8 @@ pub static OPS: &[OpDef] = &[
             Some(other) => bail!(Runtime, "linalg.matrix_norm: Order {other} not supported."),
         },
         "The Frobenius or nuclear norm.",
-    ).samples("f32[3, 4]; c64[3, 4]; f32[2, 3, 4], 'nuc', [1, 2]"),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[2, 3, 4], 'nuc', [1, 2]")
+    .amp(Cast::Kept, Cast::Result),
     kernel(
         "logsumexp",
         "(Tensor self, int[1] dim, bool keepdim=False)",
@@ -95,7 +98,8 @@ pub static OPS: &[OpDef] = &[
         }),
         "The logarithm of the sum of exponentials over dimensions.",
     ).samples("f32[3, 4], (0,), True; b8[3, 4], (1,), False")
-    .grad("self: _grad.logsumexp(grad, self, result, dim, keepdim); jvp: _grad.logsumexp_tangent(self_t, self, dim, keepdim)"),
+    .grad("self: _grad.logsumexp(grad, self, result, dim, keepdim); jvp: _grad.logsumexp_tangent(self_t, self, dim, keepdim)")
+    .amp(Cast::Kept, Cast::Single),
     compose(
         "nanmean",
         "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
