@@ -47,8 +47,11 @@ class Library:
             raise ValueError(f"Unsupported kind: {kind}")
         if ns == "aten" and kind == "DEF":
             raise RuntimeError(
-                "Only a single library of kind DEF can own a namespace, and aten has one; "
-                "use kind FRAGMENT to add operators, or IMPL to add kernels"
+                "Only a single TORCH_LIBRARY can be used to register the namespace aten; please put all of your "
+                "definitions in a single TORCH_LIBRARY block.  If you were trying to specify implementations, "
+                "consider using TORCH_LIBRARY_IMPL (which can be duplicated).  If you really intended to define "
+                "operators for a single namespace in a distributed way, you can use TORCH_LIBRARY_FRAGMENT to "
+                "explicitly indicate this."
             )
         self.ns = ns
         self.kind = kind

@@ -4,16 +4,16 @@ mod number;
 pub(crate) mod rules;
 mod unscale;
 
-use super::{copy, memory, pool, slice, slice_mut};
+use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Result, Tensor, bail, dims};
+use crate::{Result, Tensor, bail, dims};
 use half::{bf16, f16};
 pub(crate) use number::{Each, Last, Rounding};
-pub(crate) use unscale::{unscale, unscale_checked};
 use number::{Number, Stored};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
+pub(crate) use unscale::{unscale, unscale_checked};
 
 /// What a step makes of one element of a parameter.
 pub(crate) trait Update: Copy + Send {

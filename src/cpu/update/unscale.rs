@@ -6,8 +6,8 @@ use crate::cpu::simd::simd_fn;
 use crate::cpu::{copy, memory, pool, slice_mut};
 use crate::{DType, Result, Tensor, dims};
 use half::{bf16, f16};
-use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// Divides gradients by a scale, in place.
 pub(crate) fn unscale(grads: &[&Tensor], scale: f64) {

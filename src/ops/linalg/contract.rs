@@ -195,6 +195,13 @@ fn contract(x: &Tensor, y: &Tensor, dx: &[usize], dy: &[usize]) -> Result<Tensor
         dims::numel(&sizes(x, dx))?,
         dims::numel(&sizes(y, &ry))?,
     );
+    if m == 1 && n == 1 {
+        let line = |t: &Tensor, d: &[usize], rest: &[usize]| {
+            f::reshape(&f::permute(t, &order(d, rest))?, &[-1])
+        };
+        let sum = f::dot(&line(x, dx, &rx)?, &line(y, dy, &ry)?)?;
+        return f::reshape(&sum, &sizes(x, &rx).concat(&sizes(y, &ry)));
+    }
     let left = f::reshape(&f::permute(x, &order(&rx, dx))?, &[m, k])?;
     let right = f::reshape(&f::permute(y, &order(dy, &ry))?, &[k, n])?;
     f::reshape(

@@ -35,7 +35,8 @@ pub static OPS: &[OpDef] = &[
         FMO,
         old_lu,
         "The LU factorisation in one matrix.",
-    ).samples("f32[3, 4], True, True; c64[3, 4], True, True"),
+    ).samples("f32[3, 4], True, True; c64[3, 4], True, True")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "linalg.lu",
         "(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",

@@ -94,7 +94,8 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| glu(a.input, a.dim),
         "The first half along a dimension times the sigmoid of the second.",
-    ).samples("f64[2, 3, 4], 0"),
+    ).samples("f64[2, 3, 4], 0")
+    .grad("self: _grad.glu_backward(grad, self, dim)"),
     kernel(
         "softmax",
         "(Tensor self, int dim, dtype? dtype=None)",

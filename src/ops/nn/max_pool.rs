@@ -141,8 +141,7 @@ pub static OPS: &[OpDef] = &[
             }
         },
         "The largest elements of windows.",
-    ).samples("f32[2, 3, 6, 5], kernel_size=3, stride=(2, 1, 2)")
-    .amp(Cast::Single, Cast::Kept),
+    ).samples("f32[2, 3, 6, 5], kernel_size=3, stride=(2, 1, 2)"),
     compose(
         "nn.functional.max_pool3d_with_indices",
         "(Tensor input, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, int[3] dilation=1, bool ceil_mode=False, bool return_indices=False)",

@@ -41,7 +41,8 @@ pub static OPS: &[OpDef] = &[
             f::squeeze_dim(&f::_max_unpool(&x, &at, &[size[0], 1])?, -1)
         },
         "Pooled values put back where they came from, zeros elsewhere.",
-    ).samples("f32[1, 2, 1], i64([[[1], [2]]]), kernel_size=3, output_size=(1, 2, 3)"),
+    ).samples("f32[1, 2, 1], i64([[[1], [2]]]), kernel_size=3, output_size=(1, 2, 3)")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "nn.functional.max_unpool2d",
         "(Tensor input, Tensor indices, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, int[]? output_size=None)",

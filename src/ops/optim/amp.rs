@@ -44,12 +44,12 @@ fn check(t: &Tensor, name: &str, dtype: DType) -> Result<()> {
         Runtime,
         "{name} must be a 1-element tensor."
     );
-    let kind = if dtype == DType::I32 { "an int" } else { "a float" };
-    ensure!(
-        t.dtype() == dtype,
-        Runtime,
-        "{name} must be {kind} tensor."
-    );
+    let kind = if dtype == DType::I32 {
+        "an int"
+    } else {
+        "a float"
+    };
+    ensure!(t.dtype() == dtype, Runtime, "{name} must be {kind} tensor.");
     Ok(())
 }
 

@@ -55,7 +55,7 @@ pub static OPS: &[OpDef] = &[
         body!(|a| product(Over::all(a.input)?, a.dtype), fold, cuda: fold),
         "The product of all elements.",
     ).samples("f32[3, 4]; b8[3, 4]")
-    .grad("self: _grad.prod(grad, self)")
+    .grad("self: _grad.prod(grad, self, result)")
     .batch(Batch::As(typed!(|a, h| batch::one(f::ProdDim::new(&batch::flat(a.input, h)?, -1).dtype(a.dtype).call()), Hidden)))
     .amp(Cast::Single, Cast::Result),
     kernel(
@@ -65,7 +65,7 @@ pub static OPS: &[OpDef] = &[
         body!(|a| product(Over::one(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
         "The product over a dimension.",
     ).samples("f32[3, 4], 1; b8[3, 4], 1, dtype=b8; f32[3, 4], 0, keepdim=True")
-    .grad("ProdBackward1 | self: _grad.prod_dim(grad, self, dim, keepdim)")
+    .grad("ProdBackward1 | self: _grad.prod_dim(grad, self, result, dim, keepdim)")
     .amp(Cast::Single, Cast::Result),
     kernel(
         "nansum",
