@@ -82,14 +82,13 @@ class autocast:
         _autocast.set_autocast_cache_enabled(self._cache_enabled)
         return self
 
-    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> bool:
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
         # Casts end with the outermost context.
         if _autocast.autocast_decrement_nesting() == 0:
             _autocast.clear_autocast_cache()
         _autocast.set_autocast_enabled(self.device, self.prev)
         _autocast.set_autocast_dtype(self.device, self.prev_fastdtype)
         _autocast.set_autocast_cache_enabled(self.prev_cache_enabled)
-        return False
 
     def __call__(self, func: Callable[..., Any]) -> Any:
         return autocast_decorator(self, func)
@@ -147,7 +146,7 @@ def _cast(value: Any, device_type: str, dtype: Any) -> Any:
         return {_cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in pairs}
     if isinstance(value, Iterable):
         made = (_cast(v, device_type, dtype) for v in value)
-        return type(value)(made) if isinstance(value, list | tuple) else made  # type: ignore[call-arg]
+        return type(value)(made) if isinstance(value, list | tuple) else made
     return value
 
 

@@ -121,7 +121,7 @@ class GradScaler:
                 return value * held[0].get(value.device)
             if isinstance(value, Iterable):
                 made = map(scaled, value)
-                return type(value)(made) if isinstance(value, list | tuple) else made  # type: ignore[call-arg]
+                return type(value)(made) if isinstance(value, list | tuple) else made
             raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
         return scaled(outputs)
