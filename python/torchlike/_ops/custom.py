@@ -86,9 +86,9 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
 def _cast_for(overload: OpOverload, values: dict[str, Any]) -> str | None:
     """The type of device for which the arguments are cast first."""
     for kind in ("cuda", "cpu"):
-        if f"Autocast{_KEYS[kind]}" in overload.kernels and _C._autocast_is_on(kind):
-            if any(t.device.type == kind for t in modes.tensors(values.values())):
-                return kind
+        told = f"Autocast{_KEYS[kind]}" in overload.kernels and _C._autocast_is_on(kind)
+        if told and any(t.device.type == kind for t in modes.tensors(values.values())):
+            return kind
     return None
 
 

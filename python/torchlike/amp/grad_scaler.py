@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 import torchlike
-from torchlike import _C
+from torchlike import _C, _functions
 
 __all__ = ["GradScaler", "OptState"]
 
@@ -141,7 +141,7 @@ class GradScaler:
                     grad = self._values_of(param)
                     sorted_grads.setdefault((grad.device, grad.dtype), []).append(grad)
             for (device, _), grads in sorted_grads.items():
-                torchlike._amp_foreach_non_finite_check_and_unscale_(
+                _functions._amp_foreach_non_finite_check_and_unscale_(
                     grads, found.get(device), inverse.get(device)
                 )
         return found._per_device_tensors
@@ -248,7 +248,7 @@ class GradScaler:
             any_found = found[0]
             for other in found[1:]:
                 any_found += other
-            torchlike._amp_update_scale_(
+            _functions._amp_update_scale_(
                 scale,
                 tracker,
                 any_found,
