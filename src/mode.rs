@@ -27,6 +27,8 @@ pub const DISPATCH: u32 = 1 << 19;
 pub const FORWARD: u32 = 1 << 23;
 /// Functions of one example run on batches of them.
 pub const BATCHED: u32 = 1 << 24;
+/// Automatic mixed precision is on for a device.
+pub const AUTOCAST: u32 = 1 << 26;
 /// Bits that whoever makes the calls, as the binding, may use for its own settings; the core does not look at them.
 pub const FRONT: u32 = 7 << 20;
 /// Calls are noted with their times.
@@ -38,7 +40,8 @@ pub const WATCHED: u32 = ALWAYS | CALL | GRAD;
 /// Gradients are recorded: the bits of tensors that want one, and of storages whose tensors may, so that they are met only then.
 pub const GRAD: u32 = (crate::tensor::GRAD as u32) << TENSOR_FLAGS
     | (crate::storage::TRACKED as u32) << STORAGE_FLAGS;
-const LAYERS: u32 = COUNTING | RECORDING | DISPATCH | FORWARD | BATCHED | PROFILING;
+const LAYERS: u32 =
+    COUNTING | RECORDING | DISPATCH | FORWARD | BATCHED | PROFILING | AUTOCAST;
 
 /// Flags of arguments that a layer always wants to see.
 pub const ALWAYS: u32 = QUANTIZED
@@ -61,7 +64,7 @@ thread_local! {
 static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(DType::F32 as u8);
 
 /// What layers are switched on for this thread: a sum of [`COUNTING`], [`RECORDING`], [`DISPATCH`], [`FORWARD`],
-/// [`BATCHED`], [`PROFILING`].
+/// [`BATCHED`], [`PROFILING`], [`AUTOCAST`].
 #[inline]
 #[must_use]
 pub fn layers() -> u32 {

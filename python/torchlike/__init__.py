@@ -78,6 +78,7 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     storage,
     version,
 )
+from torchlike._autocast import *  # noqa: E402
 from torchlike._foreach import *  # noqa: E402
 from torchlike._functions import *  # noqa: E402
 from torchlike._guards import *  # noqa: E402
@@ -123,7 +124,8 @@ from torchlike.random import (  # noqa: E402
 from torchlike.serialization import load, save  # noqa: E402
 from torchlike.storage import TypedStorage, UntypedStorage  # noqa: E402
 
-from torchlike import nn, testing, utils  # noqa: E402  isort: skip
+from torchlike import amp, cpu, nn, testing, utils  # noqa: E402  isort: skip
+from torchlike.amp import GradScaler, autocast  # noqa: E402  isort: skip
 from torchlike._vmap import vmap  # noqa: E402  isort: skip
 from torchlike.deferred import (  # noqa: E402  isort: skip
     clear_meta_init_cache,

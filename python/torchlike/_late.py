@@ -41,6 +41,16 @@ def _dispatch_has_kernel(name: str) -> bool:
     return _known(name)
 
 
+def _is_autocast_available(device_type: str) -> bool:
+    from torchlike import amp
+
+    return amp.is_autocast_available(device_type)
+
+
+def _is_any_autocast_enabled() -> bool:
+    return any(map(_C._autocast_is_on, _C._autocast_supported_devices()))
+
+
 def _get_default_device() -> str:
     return str(_C.get_default_device())
 
@@ -65,6 +75,8 @@ _NAMES = {
     "_functorch": _functorch,
     "_get_default_device": _get_default_device,
     "_is_alias_of": _is_alias_of,
+    "_is_any_autocast_enabled": _is_any_autocast_enabled,
+    "_is_autocast_available": _is_autocast_available,
 }
 
 
@@ -78,6 +90,11 @@ def find(name: str) -> Any:
         from torchlike._ops import schema
 
         return {"parse_schema": schema.parse, "FunctionSchema": schema.FunctionSchema}[name]
+    if "_autocast_" in name:
+        from torchlike import _autocast
+
+        if name in _autocast.__all__:
+            return getattr(_autocast, name)
     if name not in _NAMES:
         raise AttributeError(f"module 'torchlike._C' has no attribute '{name}'")
     return _NAMES[name]

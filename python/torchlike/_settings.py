@@ -10,15 +10,12 @@ from torchlike import _C
 __all__ = [
     "are_deterministic_algorithms_enabled",
     "asarray",
-    "get_autocast_dtype",
     "get_deterministic_debug_mode",
     "get_device",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "is_anomaly_check_nan_enabled",
     "is_anomaly_enabled",
-    "is_autocast_cache_enabled",
-    "is_autocast_enabled",
     "is_conj",
     "is_deterministic_algorithms_warn_only_enabled",
     "is_distributed",
@@ -39,21 +36,6 @@ _deterministic = 0  # 0 off, 1 warn, 2 error: kernels are deterministic in any c
 _matmul_precision = "highest"
 _interop_threads: int | None = None
 _warn_always = False
-
-
-def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """False: dtypes are not chosen automatically."""
-    return False
-
-
-def is_autocast_cache_enabled() -> bool:
-    """True, as it is before anyone switches it off."""
-    return True
-
-
-def get_autocast_dtype(device_type: str) -> Any:
-    """The dtype that automatic choice would use on a device."""
-    return _C.float16 if device_type == "cuda" else _C.bfloat16
 
 
 def is_anomaly_enabled() -> bool:

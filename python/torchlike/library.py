@@ -47,8 +47,11 @@ class Library:
             raise ValueError(f"Unsupported kind: {kind}")
         if ns == "aten" and kind == "DEF":
             raise RuntimeError(
-                "Only a single library of kind DEF can own a namespace, and aten has one; "
-                "use kind FRAGMENT to add operators, or IMPL to add kernels"
+                "Only a single TORCH_LIBRARY can be used to register the namespace aten; please put all of your "
+                "definitions in a single TORCH_LIBRARY block.  If you were trying to specify implementations, "
+                "consider using TORCH_LIBRARY_IMPL (which can be duplicated).  If you really intended to define "
+                "operators for a single namespace in a distributed way, you can use TORCH_LIBRARY_FRAGMENT to "
+                "explicitly indicate this."
             )
         self.ns = ns
         self.kind = kind
@@ -200,7 +203,12 @@ class CustomOpDef:
         return fn if fn is not None else lambda f: f
 
     def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
-        """Notes the dtype of arguments under autocast."""
+        """Notes the dtype of arguments under autocast.
+
+        Raises:
+            ValueError: for other devices than "cpu" and "cuda".
+        """
+        _register_autocast(self._opoverload, device_type, cast_inputs)
 
 
 def custom_op(
@@ -335,7 +343,18 @@ def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:
 
 
 def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None) -> None:
-    """Notes the dtype of arguments under autocast."""
+    """Notes the dtype that an operator's arguments are cast to under autocast.
+
+    Raises:
+        ValueError: for other devices than "cpu" and "cuda".
+    """
+    _register_autocast(_overload(op), device_type, cast_inputs)
+
+
+def _register_autocast(overload: Any, device_type: str, cast_inputs: Any) -> None:
+    if device_type not in ("cpu", "cuda"):
+        raise ValueError(f"Unknown device type: {device_type}")
+    overload.kernels[f"Autocast{device_type.upper()}"] = cast_inputs
 
 
 def register_torch_dispatch(

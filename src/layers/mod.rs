@@ -3,6 +3,7 @@
 //! A layer is a file with one [`Layer`]. The door asks them in the order of [`ORDER`], outermost first; what a layer passes on
 //! goes to the slots below it only. Calls that a composite's body or a replay makes come through the door again.
 
+pub mod autocast;
 pub mod autograd;
 pub mod batch;
 pub mod bounds;
@@ -45,8 +46,9 @@ pub trait Layer: Sync {
 }
 
 /// The slots, outermost first. (Function overrides stand before all of them, in the binding.)
-const ORDER: [&dyn Layer; 9] = [
+const ORDER: [&dyn Layer; 10] = [
     &profile::Profile,
+    &autocast::Autocast,
     &batch::Batching,
     &autograd::forward::Forward,
     &autograd::Autograd,
@@ -58,7 +60,7 @@ const ORDER: [&dyn Layer; 9] = [
 ];
 
 /// The slot of [`autograd::Autograd`].
-const AUTOGRAD: usize = 2;
+const AUTOGRAD: usize = 4;
 
 /// The rest of the way to the body.
 #[derive(Clone, Copy)]

@@ -210,7 +210,7 @@ impl Drop for Guard {
 }
 
 /// What a node makes of gradients.
-pub(super) fn run(link: &Arc<Link>, node: &Node, grads: Grads) -> Result<Grads> {
+pub(super) fn run(link: &Arc<Link>, node: &Node, grads: &mut Grads) -> Result<Grads> {
     if mode::layers() & mode::PROFILING == 0 {
         return node.body().apply(link, grads);
     }

@@ -83,6 +83,7 @@ pub mod f {
     pub use super::linalg::einsum::calls::*;
     pub use super::linalg::lu::calls::*;
     pub use super::linalg::matrix::calls::*;
+    pub use super::linalg::norm::calls::*;
     pub use super::linalg::power::calls::*;
     pub use super::linalg::rank::calls::*;
     pub use super::linalg::reflections::calls::*;
@@ -116,6 +117,7 @@ pub mod f {
     pub use super::nn::resize::calls::*;
     pub use super::nn::response::calls::*;
     pub use super::nn::unpool::calls::*;
+    pub use super::optim::amp::calls::*;
     pub use super::optim::fused::calls::*;
     pub use super::optim::rows::calls::*;
     pub use super::pointwise::binary::calls::*;
@@ -237,6 +239,7 @@ static FAMILIES: &[&[OpDef]] = &[
     linalg::lu::OPS,
     linalg::spectral::OPS,
     linalg::rank::OPS,
+    linalg::norm::OPS,
     grad::index::OPS,
     grad::conv::OPS,
     grad::attention::OPS,
@@ -251,6 +254,7 @@ static FAMILIES: &[&[OpDef]] = &[
     grad::loss::OPS,
     grad::norm::OPS,
     grad::softmax::OPS,
+    optim::amp::OPS,
     optim::fused::OPS,
     optim::rows::OPS,
 ];

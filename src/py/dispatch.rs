@@ -9,7 +9,7 @@ use super::noted::{self, is_same, note};
 use super::object::{PyTensor, adopt, instance, is_tensor, wrap};
 use super::results::scalar;
 use super::types::{self, device, dtype};
-use crate::layers::{Next, modes};
+use crate::layers::{Next, autocast, modes};
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Body, Ret, Value};
 use crate::ops::schema::{NONE, Returns};
@@ -117,7 +117,8 @@ fn hook(c: Call, next: Next) -> Result<Ret> {
     let answered = Python::attach(|py| -> PyResult<Option<Ret>> {
         let shown = show(py, &c)?;
         let _within = Within::of(None);
-        let seen = leaves(py)?.call1(&shown)?;
+        let leaves = leaves(py)?;
+        let seen = autocast::without(|| leaves.call1(&shown))?;
         if seen.is(py.NotImplemented().bind(py)) {
             return Ok(None);
         }

@@ -9,6 +9,7 @@ use crate::layers::autograd::value::Val;
 use crate::ops::Arg;
 use crate::tensor::link::{Kind, lock};
 use crate::tensor::{Leaf, Link, Meta, When, fully};
+use crate::{Scalar, Tensor};
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -264,7 +265,16 @@ impl PyNode {
             return super::saved::of_node(slf.py(), &link, wanted, kind);
         }
         let value = recorded.saved(&link, wanted)?.ok_or_else(missing)?;
-        of_val(slf.py(), value)
+        match value {
+            Val::Number(Scalar::Int(i)) if recorded.is_int(wanted) => {
+                Ok((i as u64).into_pyobject(slf.py())?.into_any())
+            }
+            Val::Ints(d) if recorded.is_int(wanted) => {
+                let items = d.iter().map(|i| *i as u64);
+                Ok(PyTuple::new(slf.py(), items.collect::<Vec<_>>())?.into_any())
+            }
+            value => of_val(slf.py(), value),
+        }
     }
 
     fn __dir__(slf: &Bound<'_, Self>) -> PyResult<Vec<String>> {

@@ -9,6 +9,7 @@
 
 mod arguments;
 mod attributes;
+mod autocast;
 mod backward;
 mod batch;
 mod call;
@@ -75,6 +76,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     graph::register(m)?;
     saved::register(m)?;
     grad_hooks::register(m)?;
+    autocast::register(m)?;
     backward::register(m)?;
     forward::register(m)?;
     batch::register(m)?;

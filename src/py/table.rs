@@ -2,7 +2,7 @@
 
 use super::arguments::Incoming;
 use super::groups::Group;
-use crate::ops::op::{Body, Grad};
+use crate::ops::op::{Amp, Body, Cast, Grad};
 use crate::ops::{ALIASES, find, table};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -58,6 +58,15 @@ fn _op_kinds() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
+/// What rows compute in under automatic mixed precision, where they say so: `(full name, on the CPU, on GPUs)`.
+#[pyfunction]
+fn _op_amp() -> Vec<(&'static str, String, String)> {
+    let word = |cast: Cast| format!("{cast:?}").to_lowercase();
+    let rows = table().iter().filter(|op| op.def.amp != Amp::KEPT);
+    rows.map(|op| (op.def.name, word(op.def.amp.cpu), word(op.def.amp.cuda)))
+        .collect()
+}
+
 /// What each row says of its gradient: `(full name, kind, text, what is wrong with the text)`.
 #[pyfunction]
 fn _op_gradients() -> Vec<(&'static str, &'static str, &'static str, Option<String>)> {
@@ -93,6 +102,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_call_row, m)?)?;
     m.add_function(wrap_pyfunction!(_op_table, m)?)?;
     m.add_function(wrap_pyfunction!(_op_samples, m)?)?;
+    m.add_function(wrap_pyfunction!(_op_amp, m)?)?;
     m.add_function(wrap_pyfunction!(_op_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(_op_gradients, m)?)?;
     m.add_function(wrap_pyfunction!(_op_aliases, m)?)

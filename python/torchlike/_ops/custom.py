@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from torchlike import _C
 from torchlike._ops import binding, gradient, modes
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def kernel_of(overload: OpOverload, key: str) -> Any:
 
 def run(overload: OpOverload, values: dict[str, Any]) -> Any:
     """The result of a call with checked arguments."""
+    if (kind := _cast_for(overload, values)) is not None:
+        return _run_cast(overload, values, kind)
     args, kwargs = binding.spelled(overload._schema, values)
     if modes.wanted(values.values()):
         return modes.ask(overload, args, kwargs)
@@ -78,6 +81,26 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
     if gradient.wanted(overload, values):
         return gradient.run(overload, args, kwargs, call)
     return call(*args, **kwargs)
+
+
+def _cast_for(overload: OpOverload, values: dict[str, Any]) -> str | None:
+    """The type of device for which the arguments are cast first."""
+    for kind in ("cuda", "cpu"):
+        told = f"Autocast{_KEYS[kind]}" in overload.kernels and _C._autocast_is_on(kind)
+        if told and any(t.device.type == kind for t in modes.tensors(values.values())):
+            return kind
+    return None
+
+
+def _run_cast(overload: OpOverload, values: dict[str, Any], kind: str) -> Any:
+    from torchlike.amp.autocast_mode import _cast
+
+    dtype = overload.kernels[f"Autocast{_KEYS[kind]}"]
+    _C._autocast_switch(kind, False)
+    try:
+        return run(overload, {name: _cast(v, kind, dtype) for name, v in values.items()})
+    finally:
+        _C._autocast_switch(kind, True)
 
 
 def _check_aliases(definition: Any, values: dict[str, Any], result: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
@@ -219,8 +220,9 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         apart = cls.setup_context is not Function.setup_context
         args = _bound(cls.forward, args, kwargs, apart)
         examples = _C._batch_levels(args)
-        if examples:
+        if examples or OPEN.transforms:
             _check_apart(apart)
+        if examples:
             from torchlike.autograd import _batched_function
 
             own_rule = cls.vmap is not Function.vmap
@@ -251,6 +253,15 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
             return with_tangents(cls, ctx, args, made, levels)
         return made
+
+
+class _Open(threading.local):
+    """How many transforms record on this thread."""
+
+    transforms = 0
+
+
+OPEN = _Open()
 
 
 def _check_apart(apart: bool) -> None:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchlike import _C
+from torchlike import _C, _lazy
+
+amp = _lazy.module("torchlike.cuda.amp")
 
 _current = 0
 _loaded = False

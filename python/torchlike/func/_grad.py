@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C
 from torchlike._C import Tensor
+from torchlike.autograd.function import OPEN
 from torchlike.utils._pytree import tree_flatten, tree_map, tree_unflatten, treespec_pprint
 
 if TYPE_CHECKING:
@@ -35,8 +36,12 @@ class Recorded:
 
     def run(self, func: Callable[[], Any]) -> Any:
         """Runs the function on `inputs`."""
-        with torch.enable_grad():
-            return func()
+        OPEN.transforms += 1
+        try:
+            with torch.enable_grad():
+                return func()
+        finally:
+            OPEN.transforms -= 1
 
     def lasts(self, outputs: Sequence[Any]) -> bool:
         """Whether somebody else, of before or around, can ask for gradients of the outputs."""

@@ -113,10 +113,21 @@ def noop_context_fn() -> tuple[Any, Any]:
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
-class _Random:
-    """The states of all generators that a part may draw from."""
+class _Surroundings:
+    """What a part runs with: the states of all generators that it may draw from, and what autocast is on for."""
 
     def __init__(self, keep: bool, args: tuple[Any, ...]) -> None:
+        # Where nothing is cast on GPUs, entering a context for them would only warn that there are none.
+        kinds = ("cpu", "cuda") if torch.is_autocast_enabled("cuda") else ("cpu",)
+        self.casts = [
+            {
+                "device_type": kind,
+                "enabled": torch.is_autocast_enabled(kind),
+                "dtype": torch.get_autocast_dtype(kind),
+                "cache_enabled": torch.is_autocast_cache_enabled(),
+            }
+            for kind in kinds
+        ]
         self.keep = keep
         if keep:
             self.cpu = torch.get_rng_state()
@@ -124,10 +135,13 @@ class _Random:
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
-        """Draws what was drawn then."""
-        with torch.random.fork_rng(devices=[], enabled=self.keep):
+        """Draws what was drawn then, and casts what was cast."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(devices=[], enabled=self.keep))
             if self.keep:
                 torch.set_rng_state(self.cpu)
+            for cast in self.casts:
+                stack.enter_context(torch.autocast(**cast))
             yield
 
 
@@ -138,7 +152,7 @@ class CheckpointFunction(Function):
     def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:
         check_backward_validity(args)
         ctx.run_function = run_function
-        ctx.random = _Random(preserve_rng_state, args)
+        ctx.around = _Surroundings(preserve_rng_state, args)
         ctx.inputs = [None if isinstance(a, Tensor) else a for a in args]
         ctx.at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.at))
@@ -156,7 +170,7 @@ class CheckpointFunction(Function):
         inputs = list(ctx.inputs)
         for i, t in zip(ctx.at, ctx.saved_tensors, strict=True):
             inputs[i] = t
-        with ctx.random.again():
+        with ctx.around.again():
             again = detach_variable(tuple(inputs))
             with torch.enable_grad():
                 outputs = ctx.run_function(*again)
@@ -223,11 +237,11 @@ def checkpoint(
     log = Log.wanted(debug)
     if log is not None and context_fn is not noop_context_fn:
         raise ValueError("debug=True is incompatible with non-default context_fn")
-    random = _Random(preserve, args)
+    around = _Surroundings(preserve, args)
     first, second = context_fn() if log is None else log.contexts()
 
     def again() -> None:
-        with random.again(), second:
+        with around.again(), second:
             function(*args, **kwargs)
 
     if not torch.is_grad_enabled():

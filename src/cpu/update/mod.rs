@@ -2,16 +2,18 @@
 
 mod number;
 pub(crate) mod rules;
+mod unscale;
 
-use super::{copy, memory, pool, slice, slice_mut};
+use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Result, Tensor, bail, dims};
+use crate::{Result, Tensor, bail, dims};
 use half::{bf16, f16};
 pub(crate) use number::{Each, Last, Rounding};
 use number::{Number, Stored};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
+pub(crate) use unscale::{unscale, unscale_checked};
 
 /// What a step makes of one element of a parameter.
 pub(crate) trait Update: Copy + Send {
@@ -249,22 +251,6 @@ simd_fn! { stream
             if U::STATES > 2 {
                 c[i] = S::store(s[2]);
             }
-        }
-    }
-}
-
-/// Divides gradients by a scale, in place.
-pub(crate) fn unscale(grads: &[&Tensor], scale: f64) {
-    fn each<S: Stored>(t: &Tensor, scale: f64) {
-        let by = S::In::of(scale);
-        memory::for_each_mut::<S>(t, |x| *x = S::store(x.load() / by));
-    }
-    for g in grads {
-        match g.dtype() {
-            DType::F32 => each::<f32>(g, scale),
-            DType::F64 => each::<f64>(g, scale),
-            DType::BF16 => each::<bf16>(g, scale),
-            _ => each::<f16>(g, scale),
         }
     }
 }

@@ -45,6 +45,26 @@ impl Recorded {
         held.look(&at).map(|v| Some(v.own()))
     }
 
+    /// Whether an integer argument, or a list of them, is saved under a name: PyTorch shows those without a sign.
+    #[must_use]
+    pub fn is_int(&self, name: &str) -> bool {
+        let Some(i) = self.slot(name) else {
+            return false;
+        };
+        let Slot {
+            asked: None,
+            of: Of::Input(p),
+            ..
+        } = self.rule.slots[i]
+        else {
+            return false;
+        };
+        matches!(
+            self.op.schema.params[p].kind,
+            Kind::Int | Kind::Ints | Kind::IntsOf(_) | Kind::VarInts | Kind::OptInts
+        )
+    }
+
     /// What kind of tensors are saved under a name.
     #[must_use]
     pub fn raw(&self, name: &str) -> Option<Raw> {

@@ -3,7 +3,7 @@
 use crate::cpu::join;
 use crate::dims::{self, MemoryFormat, wrap_dim};
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, FM, O, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, FM, O, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::core::typed::Tensors;
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
@@ -23,7 +23,8 @@ pub static OPS: &[OpDef] = &[
         "Tensors one after another along a dimension.",
     )
     .samples("[f32[3, 4]], 1; [b8[5, 5], b8[5, 5]], dim=-1; [f32[0], f32[5, 5]], dim=1")
-    .grad("tensors: _grad.cat_back(grad, tensors.sizes, dim)"),
+    .grad("tensors: _grad.cat_back(grad, tensors.sizes, dim)")
+    .amp(Cast::Widest, Cast::Kept),
     kernel(
         "stack",
         "(Tensor[] tensors, int dim=0)",
@@ -36,7 +37,8 @@ pub static OPS: &[OpDef] = &[
          [c64[1, 2, 1, 4], c64[1, 2, 1, 4], c64[1, 2, 1, 4]], 1",
     )
     .grad("tensors: grad.unbind(dim)")
-    .batch(Batch::Inserting),
+    .batch(Batch::Inserting)
+    .amp(Cast::Widest, Cast::Kept),
     compose(
         "hstack",
         "(Tensor[] tensors)",

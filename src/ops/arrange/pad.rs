@@ -3,7 +3,7 @@
 use crate::dims::{self, MemoryFormat};
 use crate::ops::arrange::join::suggested_format;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail, cpu, ensure, err, mode};
 use torchlike_macros::operators;
@@ -34,6 +34,14 @@ pub static OPS: &[OpDef] = &[
          f32[2, 4], [1, 2], 'circular'",
     )
     .grad("{mode reflect=Reflection replicate=Replication circular=Circular}Pad{pad.count 2=1 4=2 6=3}DBackward0 | self: (_grad.reflection_pad1d_backward(grad, self, pad) if pad.count == 2 else _grad.reflection_pad2d_backward(grad, self, pad) if pad.count == 4 else _grad.reflection_pad3d_backward(grad, self, pad)) if mode == 'reflect' else (_grad.replication_pad1d_backward(grad, self, pad) if pad.count == 2 else _grad.replication_pad2d_backward(grad, self, pad) if pad.count == 4 else _grad.replication_pad3d_backward(grad, self, pad)) if mode == 'replicate' else _grad.circular_back(grad, self.sizes, pad)"),
+    compose(
+        "_nn.pad_near",
+        "(Tensor self, int[] pad, str mode)",
+        0,
+        |a| f::_pad_mode(a.input, a.pad, a.mode),
+        "The tensor with its mirror image in one or two dimensions, or its edge, around it.",
+    ).samples("f32[2, 4], [1, 2], 'replicate'; f32[2, 4], [1, 2], 'reflect'")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "nn.functional.pad",
         "(Tensor input, int[] pad, str mode='constant', float? value=None)",
@@ -172,6 +180,9 @@ fn pad(a: &calls::NnFunctionalPad) -> Result<Tensor> {
     );
     if mode == "circular" && t.requires_grad() && mode::grad_enabled() {
         return recorded_circular(t, pad);
+    }
+    if mode == "replicate" || mode == "reflect" && pad.len() <= 4 {
+        return f::_nn_pad_near(t, pad, mode);
     }
     f::_pad_mode(t, pad, mode)
 }

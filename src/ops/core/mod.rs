@@ -1,5 +1,6 @@
 //! What an operator is, and how a call finds its kernel.
 
+pub mod amp;
 pub mod args;
 pub mod call;
 pub mod dispatch;

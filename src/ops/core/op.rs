@@ -4,6 +4,7 @@
 //! where it appears; its body is the layout rule with the kernels behind it. The Python binding, the stubs,
 //! the docs and the table test are read from these values and nowhere repeated.
 
+pub use crate::ops::core::amp::{Amp, Cast};
 use crate::ops::core::args::{Args, OwnedArgs};
 pub use crate::ops::core::ret::{Ret, Value};
 use crate::ops::core::schema::Schema;
@@ -31,6 +32,8 @@ pub struct OpDef {
     pub grad: Grad,
     /// How it runs on a batch.
     pub batch: Batch,
+    /// What it computes in under automatic mixed precision.
+    pub amp: Amp,
 }
 
 /// The gradient of a row; see `layers::autograd`.
@@ -81,6 +84,13 @@ impl OpDef {
     #[must_use]
     pub const fn batch(mut self, how: Batch) -> Self {
         self.batch = how;
+        self
+    }
+
+    /// Computes in this under automatic mixed precision, on the CPU and on GPUs.
+    #[must_use]
+    pub const fn amp(mut self, cpu: Cast, cuda: Cast) -> Self {
+        self.amp = Amp { cpu, cuda };
         self
     }
 

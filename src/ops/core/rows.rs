@@ -1,7 +1,7 @@
 //! The kinds of rows of an operator table, each made by a function: `kernel(name, schema, forms, body, sentence)`.
 
 use crate::ops::core::args::{Args, OwnedArgs};
-use crate::ops::core::op::{Batch, Body, Grad, KernelBody, OpDef, Ret};
+use crate::ops::core::op::{Amp, Batch, Body, Grad, KernelBody, OpDef, Ret};
 use crate::plan::Views;
 use crate::{Result, Tensor};
 
@@ -22,6 +22,7 @@ const fn row(
         samples: "",
         grad: Grad::Unstated,
         batch: Batch::Derived,
+        amp: Amp::KEPT,
     }
 }
 

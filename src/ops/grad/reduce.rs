@@ -65,20 +65,20 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[2, 3], [2, 3], i64[2, 3].below(2), 1"),
     compose(
         "_grad.prod",
-        "(Tensor grad, Tensor self)",
+        "(Tensor grad, Tensor self, Tensor result)",
         0,
         |a| Ok(kept(prod(a.grad, a.input)?, a.grad)),
         "The gradient of a product of all elements.",
     )
-    .samples("f32[()], f32[2, 3]"),
+    .samples("f32[()], f32[2, 3], f32[()]"),
     compose(
         "_grad.prod_dim",
-        "(Tensor grad, Tensor self, int dim, bool keepdim)",
+        "(Tensor grad, Tensor self, Tensor result, int dim, bool keepdim)",
         0,
         |a| Ok(kept(prod_dim(a.grad, a.input, a.dim, a.keepdim)?, a.grad)),
         "The gradient of a product along a dimension.",
     )
-    .samples("f32[2], f32[2, 3], 1, False"),
+    .samples("f32[2], f32[2, 3], f32[2], 1, False"),
     compose(
         "_grad.logsumexp",
         "(Tensor grad, Tensor self, Tensor result, int[] dim, bool keepdim)",

@@ -5,7 +5,7 @@ use crate::ops::batch;
 use crate::ops::copy::like;
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, Hidden, I, J, M, OpDef, OutSpec, Plan, kernel};
+use crate::ops::core::op::{Batch, Cast, F, Hidden, I, J, M, OpDef, OutSpec, Plan, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::OptTensors;
 use crate::ops::index::along::{apart, long, start};
@@ -38,7 +38,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4], [i64([2, 0])], f32[4]; i64[4], [i64([1, 1])], i64(5), True")
     .grad("self: grad if accumulate else grad.index_put(indices, zeros_like(values), False); values: grad.index(indices)")
-    .batch(Batch::As(typed!(batch::index_put, Hidden))),
+    .batch(Batch::As(typed!(batch::index_put, Hidden)))
+    .amp(Cast::Kept, Cast::Widest),
 ];
 
 /// The layout of one dimension's positions.

@@ -4,7 +4,7 @@ use crate::cpu::index::{self as cpu_index, Lay, Reduce};
 use crate::cpu::view::at_least_1d;
 use crate::dims::wrap_dim;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{FMIO, OpDef, Plan, X, kernel};
+use crate::ops::core::op::{Cast, FMIO, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_bounds, size_at, start};
@@ -115,7 +115,8 @@ pub static OPS: &[OpDef] = &[
         "f32[10, 5], 0, i64[5, 5].below(10), f32[5, 5]; \
          c64[10, 5], 0, i64[5, 5].below(10), c64[5, 5]",
     )
-    .grad("self: grad; src: grad.gather(dim, index)"),
+    .grad("self: grad; src: grad.gather(dim, index)")
+    .amp(Cast::Kept, Cast::Widest),
     kernel(
         "scatter_reduce",
         "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",

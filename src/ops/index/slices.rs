@@ -6,7 +6,7 @@ use crate::cpu::view::at_least_1d;
 use crate::dims::wrap_dim;
 use crate::ops::copy::like;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, FM, FMIO, I, OpDef, Plan, X, kernel};
+use crate::ops::core::op::{Batch, Cast, FM, FMIO, I, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::index::along::{
@@ -46,7 +46,8 @@ pub static OPS: &[OpDef] = &[
         "`self` with slices of `source` written at `index`.",
     ).samples("f64[1], 0, i64([0]), f64[1]; c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5]")
     .grad("self: grad.index_fill(dim, index, 0); source: _grad.index_source(grad, dim, index, source.sizes)")
-    .batch(Batch::Shared(4)),
+    .batch(Batch::Shared(4))
+    .amp(Cast::Widest, Cast::Kept),
     kernel(
         "index_fill#tensor",
         "(Tensor self, int dim, Tensor index, Tensor value)",

@@ -2,7 +2,7 @@
 
 use crate::cpu::products::{Factors, LinearSizes, is_one};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, F, FMIO, Hidden, J, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, FMIO, Hidden, J, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::linalg::matrix::{
     GPU, HOST, check_bmm, check_expand, check_mm, check_types, mv_mismatch, product_flops,
     supported,
@@ -33,7 +33,8 @@ pub static OPS: &[OpDef] = &[
          i8(-8), i8([[6, 9], [0, 0]]), i8([[5, 5, 7], [6, 5, 1]]), alpha=2, beta=3",
     )
     .grad("self: _grad.scale(grad, beta.conj()); mat1: _grad.mm_left(grad, mat1.sizes, mat1.strides, mat2, alpha); mat2: _grad.mm_right(grad, mat2.sizes, mat2.strides, mat1, alpha)")
-    .batch(Batch::As(typed!(|a, h| batch::added(a.input, &f::matmul(a.mat1, a.mat2)?, 2, [a.beta, a.alpha], h), Hidden))),
+    .batch(Batch::As(typed!(|a, h| batch::added(a.input, &f::matmul(a.mat1, a.mat2)?, 2, [a.beta, a.alpha], h), Hidden)))
+    .amp(Cast::Low, Cast::Low),
     kernel(
         "baddbmm",
         "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)",
@@ -51,7 +52,8 @@ pub static OPS: &[OpDef] = &[
          c64[1], c64[5, 5, 5], c64[5, 5, 10], beta=0.2, alpha=0.6",
     )
     .grad("self: _grad.scale(grad, beta.conj()); batch1: _grad.scale(grad.bmm(batch2.transpose(1, 2).conj()), alpha.conj()); batch2: _grad.scale(batch1.transpose(1, 2).conj().bmm(grad), alpha.conj())")
-    .batch(Batch::As(typed!(|a, h| batch::added(a.input, &f::matmul(a.batch1, a.batch2)?, 3, [a.beta, a.alpha], h), Hidden))),
+    .batch(Batch::As(typed!(|a, h| batch::added(a.input, &f::matmul(a.batch1, a.batch2)?, 3, [a.beta, a.alpha], h), Hidden)))
+    .amp(Cast::Low, Cast::Low),
     kernel(
         "addbmm",
         "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)",
@@ -68,7 +70,8 @@ pub static OPS: &[OpDef] = &[
         "f32[1], f32[5, 5, 5], f32[5, 5, 10]; \
          c64[5, 10], c64[5, 5, 5], c64[5, 5, 10], beta=(1.0+2.0j), alpha=(2.0+3.0j)",
     )
-    .grad("self: _grad.scale(grad, beta.conj()); batch1: _grad.scale(_grad.many(grad, batch2.sizes).bmm(batch2.transpose(1, 2).conj()), alpha.conj()); batch2: _grad.scale(batch1.transpose(1, 2).conj().bmm(_grad.many(grad, batch1.sizes)), alpha.conj())"),
+    .grad("self: _grad.scale(grad, beta.conj()); batch1: _grad.scale(_grad.many(grad, batch2.sizes).bmm(batch2.transpose(1, 2).conj()), alpha.conj()); batch2: _grad.scale(batch1.transpose(1, 2).conj().bmm(_grad.many(grad, batch1.sizes)), alpha.conj())")
+    .amp(Cast::Low, Cast::Low),
     kernel(
         "addmv",
         "(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)",
@@ -82,7 +85,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[1], f32[5, 10], f32[10]; c64[5], c64[5, 10], c64[10]")
     .grad("self: _grad.scale(grad, beta.conj()); mat: _grad.scale(grad.outer(vec.conj()), alpha.conj()); vec: _grad.scale(mat.t().conj().mv(grad), alpha.conj())")
-    .batch(Batch::As(typed!(|a, h| batch::added(a.input, &batch::by_vector(a.mat, a.vec)?, 1, [a.beta, a.alpha], h), Hidden))),
+    .batch(Batch::As(typed!(|a, h| batch::added(a.input, &batch::by_vector(a.mat, a.vec)?, 1, [a.beta, a.alpha], h), Hidden)))
+    .amp(Cast::Kept, Cast::Low),
     compose(
         "addr",
         "(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1)",
@@ -95,7 +99,8 @@ pub static OPS: &[OpDef] = &[
          c64[5, 10], c64[5], c64[10], beta=(0.4+0.6j), alpha=(0.1+0.3j); \
          f32[()], f32[5], f32[10], beta=0.6, alpha=0.2",
     )
-    .grad("self: _grad.scale(grad, beta.conj()); vec1: _grad.scale(grad.mv(vec2.conj()), alpha.conj()); vec2: _grad.scale(grad.t().mv(vec1.conj()), alpha.conj())"),
+    .grad("self: _grad.scale(grad, beta.conj()); vec1: _grad.scale(grad.mv(vec2.conj()), alpha.conj()); vec2: _grad.scale(grad.t().mv(vec1.conj()), alpha.conj())")
+    .amp(Cast::Kept, Cast::Low),
     kernel(
         "nn.functional.linear",
         "(Tensor input, Tensor weight, Tensor? bias=None)",
@@ -113,7 +118,8 @@ pub static OPS: &[OpDef] = &[
         "input weight.T + bias.",
     )
     .samples("f32[3], f32[4, 3]; c64[3], c64[4, 3], c64[4]; f32[8], f32[8, 8], f32[8]")
-    .through(typed!(recorded_linear)),
+    .through(typed!(recorded_linear))
+    .amp(Cast::Low, Cast::Low),
 ];
 
 fn factors(beta: Scalar, alpha: Scalar) -> Factors {

@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{Batch, F, FMO, O, OpDef, OutSpec, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, check, columnwise, fits, lead, plan, same_types, tail,
@@ -22,7 +22,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 3].spd; f64[2, 3, 3].spd, upper=True")
     .grad("self: _grad.cholesky(grad, L, upper); jvp: _grad.cholesky_tangent(self_t, L, upper)")
-    .batch(Batch::Lead),
+    .batch(Batch::Lead)
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "linalg.cholesky",
         "(Tensor self, *, bool upper=False)",
@@ -30,7 +31,8 @@ pub static OPS: &[OpDef] = &[
         factor,
         "The Cholesky factor.",
     )
-    .samples("f32[2, 5, 5].spd; c64[5, 5].spd, upper=True; f32[0, 5, 5], upper=True"),
+    .samples("f32[2, 5, 5].spd; c64[5, 5].spd, upper=True; f32[0, 5, 5], upper=True")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "cholesky",
         "(Tensor self, bool upper=False)",
@@ -43,7 +45,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[0, 0]; c64[2, 5, 5].spd, upper=True; f32[0, 0, 0], upper=True")
     .grad("self: _grad.cholesky(grad, result, upper); jvp: _grad.cholesky_tangent(self_t, result, upper)")
-    .batch(Batch::Lead),
+    .batch(Batch::Lead)
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "cholesky_solve",
         "(Tensor self, Tensor input2, bool upper=False)",
@@ -53,7 +56,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[5, 5], f32[5, 5]; c64[5, 5], c64[5, 5]")
     .grad("self, input2: _grad.cholesky_solve(grad, self, input2, result, upper, needs)")
-    .batch(Batch::Lead),
+    .batch(Batch::Lead)
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "cholesky_inverse",
         "(Tensor self, bool upper=False)",
@@ -65,7 +69,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[5, 5]; f32[0, 2, 2], upper=True")
     .grad("self: _grad.cholesky_inverse(grad, self, upper, result); jvp: _grad.cholesky_inverse_tangent(self_t, self, result, upper)")
-    .batch(Batch::Lead),
+    .batch(Batch::Lead)
+    .amp(Cast::Single, Cast::Kept),
 ];
 
 fn square_rule(t: &Tensor, name: &str) -> Result<Plan> {

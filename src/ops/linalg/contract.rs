@@ -1,6 +1,6 @@
 //! Products of any number of dimensions, made of matrix products.
 
-use crate::ops::core::op::{F, FMO, M, O, OpDef, X, compose};
+use crate::ops::core::op::{Cast, F, FMO, M, O, OpDef, X, compose};
 use crate::ops::core::typed;
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail, dims, ensure};
@@ -24,7 +24,8 @@ pub static OPS: &[OpDef] = &[
         |a| matmul(a.input, a.other),
         "The product of vectors, matrices or batches of them.",
     )
-    .samples("f64[20], f64[20]; c64[20], c64[20]"),
+    .samples("f64[20], f64[20]; c64[20], c64[20]")
+    .amp(Cast::Low, Cast::Low),
     compose(
         "linalg.matmul",
         "(Tensor input, Tensor other)",
@@ -56,7 +57,8 @@ pub static OPS: &[OpDef] = &[
         tensordot,
         "Sums of products over chosen dimensions.",
     )
-    .samples("f32[2, 3, 4], f32[4, 3], [2], [0]; f32[2, 3], f32[3, 2], [0, 1], [1, 0]"),
+    .samples("f32[2, 3, 4], f32[4, 3], [2], [0]; f32[2, 3], f32[3, 2], [0, 1], [1, 0]")
+    .amp(Cast::Kept, Cast::Widest),
     compose(
         "linalg.multi_dot",
         "(Tensor[] tensors)",
@@ -64,7 +66,8 @@ pub static OPS: &[OpDef] = &[
         |a| multi_dot(&a.tensors.refs()),
         "The product of several matrices, in the cheapest order.",
     )
-    .samples("[f32[2, 3], f32[3, 4], f32[4, 5]]; [c64[1, 2], c64[2, 1]]"),
+    .samples("[f32[2, 3], f32[3, 4], f32[4, 5]]; [c64[1, 2], c64[2, 1]]")
+    .amp(Cast::Kept, Cast::Low),
     compose(
         "chain_matmul",
         "(Tensor[*] matrices)",
@@ -72,7 +75,8 @@ pub static OPS: &[OpDef] = &[
         chain_matmul,
         "The product of several matrices.",
     )
-    .samples("f32[2, 3], f32[3, 4], f32[4, 1]"),
+    .samples("f32[2, 3], f32[3, 4], f32[4, 1]")
+    .amp(Cast::Kept, Cast::Low),
 ];
 
 fn inner(a: &calls::Inner) -> Result<Tensor> {
@@ -191,6 +195,13 @@ fn contract(x: &Tensor, y: &Tensor, dx: &[usize], dy: &[usize]) -> Result<Tensor
         dims::numel(&sizes(x, dx))?,
         dims::numel(&sizes(y, &ry))?,
     );
+    if m == 1 && n == 1 {
+        let line = |t: &Tensor, d: &[usize], rest: &[usize]| {
+            f::reshape(&f::permute(t, &order(d, rest))?, &[-1])
+        };
+        let sum = f::dot(&line(x, dx, &rx)?, &line(y, dy, &ry)?)?;
+        return f::reshape(&sum, &sizes(x, &rx).concat(&sizes(y, &ry)));
+    }
     let left = f::reshape(&f::permute(x, &order(&rx, dx))?, &[m, k])?;
     let right = f::reshape(&f::permute(y, &order(dy, &ry))?, &[k, n])?;
     f::reshape(

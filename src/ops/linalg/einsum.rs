@@ -1,6 +1,6 @@
 //! Einstein sums: a chain of batched products, by PyTorch's rules for the order of dimensions.
 
-use crate::ops::core::op::{F, OpDef, compose};
+use crate::ops::core::op::{Cast, F, OpDef, compose};
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
@@ -14,7 +14,8 @@ pub static OPS: &[OpDef] = &[compose(
     einsum,
     "Sums of products of elements, as the equation says.",
 )
-.samples("'ij,jk->ik', f32[2, 3], f32[3, 4]; '...i->...', c64[2, 3]; 'ii->i', i64[3, 3]")];
+.samples("'ij,jk->ik', f32[2, 3], f32[3, 4]; '...i->...', c64[2, 3]; 'ii->i', i64[3, 3]")
+.amp(Cast::Kept, Cast::Low)];
 
 /// The subscript number that stands for the ellipsis; letters come before it, capitals first.
 const ELLIPSIS: usize = 52;

@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ONE, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{Batch, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail,
@@ -35,7 +35,8 @@ pub static OPS: &[OpDef] = &[
         FMO,
         old_lu,
         "The LU factorisation in one matrix.",
-    ).samples("f32[3, 4], True, True; c64[3, 4], True, True"),
+    ).samples("f32[3, 4], True, True; c64[3, 4], True, True")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "linalg.lu",
         "(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
@@ -64,7 +65,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         |a| f::linalg_lu_solve(a.LU_data, a.LU_pivots, a.input),
         "The solution of a system by its LU factorisation.",
-    ).samples("f32[1, 4], f32[1, 1], i32([1])"),
+    ).samples("f32[1, 4], f32[1, 1], i32([1])")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "lu_unpack",
         "(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",

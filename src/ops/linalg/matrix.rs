@@ -2,7 +2,7 @@
 
 use crate::cpu::products::{Backend, dot_as_product};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, F, FMO, Hidden, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, FMO, Hidden, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, kernels};
 use torchlike_macros::operators;
@@ -55,7 +55,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f64[0, 5], f64[5, 10]")
     .grad("self: _grad.mm_left(grad, self.sizes, self.strides, mat2, 1); mat2: _grad.mm_right(grad, mat2.sizes, mat2.strides, self, 1)")
-    .batch(Batch::As(typed!(|a, _h| batch::one(f::matmul(a.input, a.mat2)), Hidden))),
+    .batch(Batch::As(typed!(|a, _h| batch::one(f::matmul(a.input, a.mat2)), Hidden)))
+    .amp(Cast::Low, Cast::Low),
     kernel(
         "bmm",
         "(Tensor self, Tensor mat2)",
@@ -70,7 +71,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 7, 1], f32[3, 1, 11]; c64[10, 5, 10], c64[10, 10, 5]")
     .grad("self: grad.bmm(mat2.transpose(1, 2).conj()); mat2: self.transpose(1, 2).conj().bmm(grad)")
-    .batch(Batch::As(typed!(|a, _h| batch::one(f::matmul(a.input, a.mat2)), Hidden))),
+    .batch(Batch::As(typed!(|a, _h| batch::one(f::matmul(a.input, a.mat2)), Hidden)))
+    .amp(Cast::Low, Cast::Low),
     kernel(
         "mv",
         "(Tensor self, Tensor vec)",
@@ -84,7 +86,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[5, 10], f32[10]; c64[5, 10], c64[10]")
     .grad("self: grad.outer(vec.conj()); vec: self.conj().t().mv(grad)")
-    .batch(Batch::As(typed!(|a, _h| batch::one(batch::by_vector(a.input, a.vec)), Hidden))),
+    .batch(Batch::As(typed!(|a, _h| batch::one(batch::by_vector(a.input, a.vec)), Hidden)))
+    .amp(Cast::Kept, Cast::Low),
     kernel(
         "dot",
         "(Tensor self, Tensor tensor)",
@@ -98,7 +101,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f64[5], f64[5]; c64[5], c64[5]")
     .grad("self: grad * tensor.conj(); tensor: grad * self.conj()")
-    .batch(Batch::As(typed!(|a, _h| batch::dot(a.input, a.tensor), Hidden))),
+    .batch(Batch::As(typed!(|a, _h| batch::dot(a.input, a.tensor), Hidden)))
+    .amp(Cast::Kept, Cast::Widest),
     kernel(
         "vdot",
         "(Tensor self, Tensor other)",
@@ -112,7 +116,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("c64[5], c64[5]")
     .grad("self: grad.conj() * other; other: grad * self")
-    .batch(Batch::As(typed!(|a, _h| batch::dot(&f::conj(a.input)?, a.other), Hidden))),
+    .batch(Batch::As(typed!(|a, _h| batch::dot(&f::conj(a.input)?, a.other), Hidden)))
+    .amp(Cast::Kept, Cast::Widest),
     compose(
         "linalg.diagonal",
         "(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)",

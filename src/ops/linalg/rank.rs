@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::{self, matrices};
-use crate::ops::core::op::{F, FM, O, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Cast, F, FM, O, OpDef, Plan, compose, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::linalg::rules::{check, tail};
@@ -46,7 +46,8 @@ pub static OPS: &[OpDef] = &[
         |a| f::_pinv(a.input, NONE, Operand::from(a.rcond), false),
         "The pseudoinverse.",
     )
-    .samples("f32[3, 4]; c64[3, 4]"),
+    .samples("f32[3, 4]; c64[3, 4]")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "_matrix_rank",
         "(Tensor self, Operand? atol, Operand? rtol, bool hermitian)",
@@ -63,7 +64,8 @@ pub static OPS: &[OpDef] = &[
         matrix_rank,
         "The number of singular values above a tolerance.",
     )
-    .samples("f32[0, 0, 0], hermitian=True; c64[3, 4]"),
+    .samples("f32[0, 0, 0], hermitian=True; c64[3, 4]")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "linalg.matrix_rank#tol",
         "(Tensor A, *, Operand? atol=None, Operand? rtol=None, bool hermitian=False)",
@@ -71,7 +73,8 @@ pub static OPS: &[OpDef] = &[
         |a| f::_matrix_rank(a.A, a.atol, a.rtol, a.hermitian),
         "The number of singular values above a tolerance.",
     )
-    .samples("f32[3, 4]; f32[3, 4], rtol=1.0"),
+    .samples("f32[3, 4]; f32[3, 4], rtol=1.0")
+    .amp(Cast::Single, Cast::Kept),
 ];
 
 /// No tolerance.

@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{Batch, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{check, columnwise, lead, plan};
 use crate::{Result, Tensor, ensure};
@@ -21,7 +21,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4]; c64[3, 4]")
     .grad("A: _grad.qr(grads[0], grads[1], Q, R, mode)")
-    .batch(Batch::Lead),
+    .batch(Batch::Lead)
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "qr",
         "(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
@@ -29,7 +30,8 @@ pub static OPS: &[OpDef] = &[
         old_qr,
         "Orthogonal and triangular factor.",
     )
-    .samples("f32[3, 4]; c64[3, 4]"),
+    .samples("f32[3, 4]; c64[3, 4]")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "geqrf",
         "(Tensor self) -> (Tensor a, Tensor tau)",
@@ -38,7 +40,8 @@ pub static OPS: &[OpDef] = &[
         "Householder reflections of a matrix.",
     )
     .samples("f32[3, 4]; c64[3, 4]")
-    .grad("self: refused; complex: never"),
+    .grad("self: refused; complex: never")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "linalg.householder_product",
         "(Tensor input, Tensor tau)",
@@ -50,7 +53,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[6, 5], f32[5]; c64[5, 5], c64[5]")
     .grad("input, tau: _grad.householder_product(grad, input, tau, needs)")
-    .batch(Batch::Lead),
+    .batch(Batch::Lead)
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "orgqr",
         "(Tensor self, Tensor input2)",
@@ -58,7 +62,8 @@ pub static OPS: &[OpDef] = &[
         |a| f::linalg_householder_product(a.input, a.input2),
         "The first columns of a product of reflections.",
     )
-    .samples("f32[5, 5], f32[5]"),
+    .samples("f32[5, 5], f32[5]")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "ormqr",
         "(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)",
@@ -67,7 +72,8 @@ pub static OPS: &[OpDef] = &[
         "A matrix multiplied by a product of reflections.",
     )
     .samples("f32[2, 5], f32[2], f32[2, 5], transpose=True")
-    .grad("self, input2: _grad.ormqr(grad, self, input2, input3, left, transpose, needs); input3: ormqr(self, input2, grad, left, not transpose)"),
+    .grad("self, input2: _grad.ormqr(grad, self, input2, input3, left, transpose, needs); input3: ormqr(self, input2, grad, left, not transpose)")
+    .amp(Cast::Single, Cast::Kept),
 ];
 
 /// What `mode` asks for.

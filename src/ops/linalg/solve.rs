@@ -2,7 +2,9 @@
 
 use crate::cpu::dense::{self, Matrix, ONE, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{Batch, F, FM, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{
+    Batch, Cast, F, FM, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel,
+};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail,
@@ -22,21 +24,24 @@ pub static OPS: &[OpDef] = &[
         "The inverse, and where it failed.",
     ).samples("f32[0, 0]; c64[5, 5]")
     .grad("A: _grad.inv(grad, inverse)")
-    .batch(Batch::Lead),
+    .batch(Batch::Lead)
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "linalg.inv",
         "(Tensor A)",
         F | O | X,
         |a| inverse(a.A),
         "The inverse of a matrix.",
-    ).samples("f64[5, 5]; c64[5, 5]"),
+    ).samples("f64[5, 5]; c64[5, 5]")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "inverse",
         "(Tensor self)",
         FMO,
         |a| inverse(a.input),
         "The inverse of a matrix.",
-    ).samples("f32[0, 5, 5]"),
+    ).samples("f32[0, 5, 5]")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "linalg.det",
         "(Tensor A)",
@@ -97,14 +102,16 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         solve,
         "The solution of A X = B.",
-    ).samples("f64[5, 5], f64[5]"),
+    ).samples("f64[5, 5], f64[5]")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "linalg.tensorinv",
         "(Tensor self, int ind=2)",
         F | O,
         tensorinv,
         "The inverse of a tensor as a linear map.",
-    ).samples("c64[4, 3, 6, 1, 2]"),
+    ).samples("c64[4, 3, 6, 1, 2]")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "linalg.tensorsolve",
         "(Tensor self, Tensor other, int[]? dims=None)",
@@ -115,7 +122,8 @@ pub static OPS: &[OpDef] = &[
         "f32[2, 3, 6], f32[2, 3]; \
          c64[2, 3, 6], c64[2, 3]; \
          f32[2, 3, 6], f32[2, 3], dims=(0, 2)",
-    ),
+    )
+    .amp(Cast::Single, Cast::Kept),
 ];
 
 fn inverse_rule(a: &calls::LinalgInvEx) -> Result<Plan> {

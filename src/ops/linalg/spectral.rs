@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix, ZERO};
 use crate::cpu::matrices;
-use crate::ops::core::op::{Batch, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{batch_note, check, columnwise, lead, plan, tail};
 use crate::{Result, Tensor, bail, ensure};
@@ -20,7 +20,8 @@ pub static OPS: &[OpDef] = &[
         "The singular value decomposition.",
     ).samples("f32[3, 4]")
     .grad("A: _grad.svd(grads[0], grads[1], grads[2], U, S, Vh, full_matrices)")
-    .batch(Batch::Lead),
+    .batch(Batch::Lead)
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "linalg.svdvals",
         "(Tensor A, *, str? driver=None)",
@@ -28,14 +29,16 @@ pub static OPS: &[OpDef] = &[
         body!(values_rule, values),
         "The singular values.",
     ).samples("f32[3, 4]")
-    .through(typed!(recorded_svdvals)),
+    .through(typed!(recorded_svdvals))
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "svd",
         "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
         FMO | X,
         svd,
         "The singular value decomposition, V not conjugated.",
-    ).samples("f32[3, 4]; f32[3, 4], some=False"),
+    ).samples("f32[3, 4]; f32[3, 4], some=False")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "linalg.eigh",
         "(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
@@ -47,7 +50,8 @@ pub static OPS: &[OpDef] = &[
         "Eigenvalues and eigenvectors of a Hermitian matrix.",
     ).samples("f32[5, 5], UPLO='U'")
     .grad("A: _grad.eigh(grads[0], grads[1], eigenvalues, eigenvectors); jvp: _grad.eigh_tangent(A_t, eigenvalues, eigenvectors)")
-    .batch(Batch::Lead),
+    .batch(Batch::Lead)
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "linalg.eigvalsh",
         "(Tensor A, str UPLO='L')",
@@ -58,7 +62,8 @@ pub static OPS: &[OpDef] = &[
         ),
         "Eigenvalues of a Hermitian matrix.",
     ).samples("f64[5, 5], UPLO='U'; c64[5, 5], UPLO='U'")
-    .through(typed!(recorded_eigvalsh)),
+    .through(typed!(recorded_eigvalsh))
+    .amp(Cast::Single, Cast::Kept),
 ];
 
 fn singular_rule(a: &calls::LinalgSvd) -> Result<Plan> {

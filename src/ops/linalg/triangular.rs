@@ -2,7 +2,7 @@
 
 use crate::cpu::dense::{self, Matrix};
 use crate::cpu::matrices;
-use crate::ops::core::op::{Batch, F, FMO, O, OpDef, Plan, X, kernel};
+use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, Plan, X, kernel};
 use crate::ops::linalg::rules::{check, columnwise, fits, plan, same_types, tail};
 use crate::{Dims, Result, Tensor, ensure};
 use torchlike_macros::operators;
@@ -27,7 +27,8 @@ pub static OPS: &[OpDef] = &[
         "The solution of a triangular system.",
     ).samples("f64[5, 1], f64[5, 5]")
     .grad("self, A: _grad.triangular_solve(grads[0], grads[1], self, A, solution, upper, transpose, unitriangular, needs); jvp: [triangular_solve(self_t - (A_t.mT() if transpose else A_t).matmul(solution), A, upper, transpose, unitriangular)[0], A_t]")
-    .batch(Batch::Lead),
+    .batch(Batch::Lead)
+    .amp(Cast::Single, Cast::Kept),
 ];
 
 /// Solutions of the systems of a batch.

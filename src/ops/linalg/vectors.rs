@@ -2,7 +2,7 @@
 
 use crate::cpu;
 use crate::dims::{self, wrap_dim};
-use crate::ops::core::op::{F, FMO, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Cast, F, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
 use crate::{DType, Result, Tensor, bail, ensure};
@@ -34,7 +34,8 @@ pub static OPS: &[OpDef] = &[
         vecdot,
         "Inner products along a dimension.",
     )
-    .samples("f32[3], f32[3]; c64[5, 5], c64[5, 5], dim=1; f32[0, 1], f32[0, 1], dim=1"),
+    .samples("f32[3], f32[3]; c64[5, 5], c64[5, 5], dim=1; f32[0, 1], f32[0, 1], dim=1")
+    .amp(Cast::Low, Cast::Low),
     compose(
         "cross",
         "(Tensor self, Tensor other, int? dim=None)",
@@ -42,7 +43,8 @@ pub static OPS: &[OpDef] = &[
         cross_default,
         "The vector product.",
     )
-    .samples("f32[1, 3], f32[5, 3], dim=-1; c64[5, 3], c64[5, 3]"),
+    .samples("f32[1, 3], f32[5, 3], dim=-1; c64[5, 3], c64[5, 3]")
+    .amp(Cast::Kept, Cast::Widest),
     kernel(
         "linalg.cross",
         "(Tensor self, Tensor other, *, int dim=-1)",

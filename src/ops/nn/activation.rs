@@ -3,7 +3,7 @@
 
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::cpu::math::Elementary as _;
-use crate::ops::core::op::{F, FMO, O, OpDef, X, compose};
+use crate::ops::core::op::{Cast, F, FMO, O, OpDef, X, compose};
 use crate::ops::f;
 use crate::ops::pointwise::rule::same;
 use crate::{DType, Result, Scalar, Tensor, bail, ensure, map_op, map_row};
@@ -240,7 +240,8 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "log(1 + exp(x)), smoothly from 0 to x.",
-    ).samples("f32[3, 4], beta=3, threshold=0.2"),
+    ).samples("f32[3, 4], beta=3, threshold=0.2")
+    .amp(Cast::Kept, Cast::Single),
     compose(
         "nn.functional.softshrink",
         "(Tensor self, float lambd=0.5)",

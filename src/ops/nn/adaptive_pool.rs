@@ -1,7 +1,7 @@
 //! Pooling to a given output size.
 
 use crate::cpu::pooling::{Job, Rule, Window, windows};
-use crate::ops::core::op::{Batch, F, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::core::schema::NONE;
 use crate::ops::f;
 use crate::ops::nn::pool::{both, check_1d, format, plan, wanted};
@@ -55,7 +55,8 @@ pub static OPS: &[OpDef] = &[
         },
         "Means of as many windows as asked for.",
     )
-    .samples("f32[8, 8, 8, 8], (5, 7, 4); f32[2, 3, 4, 4], 1"),
+    .samples("f32[8, 8, 8, 8], (5, 7, 4); f32[2, 3, 4, 4], 1")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "_adaptive_avg_pool3d",
         "(Tensor input, int?[] output_size)",
@@ -98,7 +99,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[1, 2, 4, 4, 4], [2, 2, 2]")
     .grad("input: _grad.adaptive_max_pool3d_backward(grad, input, result1)")
-    .batch(Batch::Fold(4)),
+    .batch(Batch::Fold(4))
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "nn.functional.adaptive_max_pool1d",
         "(Tensor input, int[1] output_size, bool return_indices=False)",
@@ -131,7 +133,8 @@ pub static OPS: &[OpDef] = &[
         },
         "Maxima of as many windows as asked for.",
     )
-    .samples("f32[4, 4, 3, 5], (1, 1, 1), True"),
+    .samples("f32[4, 4, 3, 5], (1, 1, 1), True")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "nn.functional.adaptive_max_pool1d_with_indices",
         "(Tensor input, int[1] output_size, bool return_indices=False)",

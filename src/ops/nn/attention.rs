@@ -2,7 +2,7 @@
 
 use crate::cpu::attention as cpu;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::{Ret, f};
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
@@ -19,7 +19,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[4, 3, 8], f32[4, 6, 8], f32[4, 6, 8]; \
          f32[4, 3, 8], f32[4, 6, 8], f32[4, 6, 8], is_causal=True",
-    ),
+    )
+    .amp(Cast::Low, Cast::Low),
     kernel(
         "_attention",
         "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale)",

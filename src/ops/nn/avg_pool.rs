@@ -1,7 +1,7 @@
 //! Average and power-average pooling.
 
 use crate::cpu::pooling::Rule;
-use crate::ops::core::op::{Batch, F, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::pool::{Asked, Pooling, check_1d, pooled, regular, run};
 use crate::{DType, Result, Tensor, bail, ensure};
@@ -91,7 +91,8 @@ pub static OPS: &[OpDef] = &[
          i64[2, 3, 3, 4, 4], (2, 2, 2)",
     )
     .grad("input: _grad.avg_pool3d_backward(grad, input, kernel_size, stride if stride.given else [], padding, ceil_mode, count_include_pad, divisor_override)")
-    .batch(Batch::Fold(4)),
+    .batch(Batch::Fold(4))
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "nn.functional.lp_pool1d",
         "(Tensor input, float norm_type, int[1] kernel_size, int[1]? stride=None, bool ceil_mode=False)",

@@ -2,7 +2,7 @@
 
 use crate::cpu::bag::{Bag, bags};
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Cast, F, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
 use crate::{DType, Result, Tensor, bail, cpu, ensure};
@@ -40,7 +40,8 @@ pub static OPS: &[OpDef] = &[
         body!(bilinear_rule, bilinear),
         "x A y + b for each of several matrices A.",
     ).samples("f32[3], f32[4], f32[5, 3, 4]")
-    .through(typed!(recorded_bilinear)),
+    .through(typed!(recorded_bilinear))
+    .amp(Cast::Kept, Cast::Widest),
     compose(
         "_nn.trilinear",
         "(Tensor input1, Tensor input2, Tensor weight)",

@@ -1,7 +1,7 @@
 //! Losses of classification: negative log likelihood and cross entropy.
 
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, F, Hidden, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::loss::{Reduction, legacy, reduced};
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure};
@@ -32,14 +32,16 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[2, 3], i64([0, 0]), reduction='sum'; \
          f32[3], i64(2), weight=f32[3], reduction='none'",
-    ),
+    )
+    .amp(Cast::Single, Cast::Single),
     compose(
         "nn.functional.cross_entropy",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0)",
         F,
         cross_entropy,
         "Cross entropy between scores and classes or class probabilities.",
-    ).samples("f32[2, 3], f32[2, 3]; f32[2, 3], i64([0, 0]), weight=f32[3], reduction='sum'"),
+    ).samples("f32[2, 3], f32[2, 3]; f32[2, 3], i64([0, 0]), weight=f32[3], reduction='sum'")
+    .amp(Cast::Single, Cast::Kept),
 ];
 
 /// Checks of samples that are vectors of scores.

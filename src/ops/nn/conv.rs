@@ -3,7 +3,7 @@
 use crate::cpu::conv::{self as cpu, Geometry};
 use crate::cpu::{copy, matrix::has_product};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, F, Hidden, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::conv_sizes::{check_sizes, reaches, sizes, transposed_sizes};
 use crate::{Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, mode};
@@ -48,14 +48,16 @@ pub static OPS: &[OpDef] = &[
         "f32[1, 4, 5], f32[3, 4, 3], None; \
          c64[4, 5], c64[3, 4, 3], None; \
          f32[4, 8], f32[2, 2, 3], f32[2], stride=3, padding=1, groups=2, dilation=2",
-    ),
+    )
+    .amp(Cast::Low, Cast::Low),
     compose(
         "conv1d#padding",
         "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, str padding='valid', int[1] dilation=1, int groups=1)",
         F,
         |a| padded_by_name(1, "conv1d", &operands!(a)),
         "A convolution over sequences.",
-    ).samples("c64[1, 4, 5], c64[1, 4, 3], None, stride=(2,)"),
+    ).samples("c64[1, 4, 5], c64[1, 4, 3], None, stride=(2,)")
+    .amp(Cast::Low, Cast::Kept),
     compose(
         "conv2d",
         "(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] dilation=1, int groups=1)",
@@ -66,14 +68,16 @@ pub static OPS: &[OpDef] = &[
         "f32[4, 5, 5], f32[3, 4, 3, 3], None; \
          i64[4, 5, 5], i64[3, 4, 3, 3], None; \
          f32[4, 5, 5], f32[1, 4, 2, 3], f32[1], stride=2, padding=1, dilation=(2, 3)",
-    ),
+    )
+    .amp(Cast::Low, Cast::Low),
     compose(
         "conv2d#padding",
         "(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, str padding='valid', int[2] dilation=1, int groups=1)",
         F,
         |a| padded_by_name(2, "conv2d", &operands!(a)),
         "A convolution over images.",
-    ).samples("f32[4, 5, 5], f32[1, 4, 2, 3], f32[1], padding='same', dilation=3"),
+    ).samples("f32[4, 5, 5], f32[1, 4, 2, 3], f32[1], padding='same', dilation=3")
+    .amp(Cast::Low, Cast::Kept),
     compose(
         "conv3d",
         "(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] padding=0, int[3] dilation=1, int groups=1)",
@@ -83,7 +87,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[9, 3, 1, 9], f32[3, 3, 3, 1, 9], f32[3], groups=3; \
          f32[9, 3, 1, 9], f32[3, 3, 3, 1, 9], f32[3], stride=(2, 2, 2), groups=3",
-    ),
+    )
+    .amp(Cast::Low, Cast::Low),
     compose(
         "conv3d#padding",
         "(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, str padding='valid', int[3] dilation=1, int groups=1)",
@@ -93,21 +98,24 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[1, 1, 1, 1, 10], f32[1, 1, 1, 1, 4], None; \
          c64[1, 1, 4, 4, 4], c64[1, 1, 1, 1, 1], c64[1], padding='same'",
-    ),
+    )
+    .amp(Cast::Low, Cast::Kept),
     compose(
         "conv_transpose1d",
         "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, int[1] output_padding=0, int groups=1, int[1] dilation=1)",
         F,
         |a| transposed(1, "conv_transpose1d", &operands!(a), a.output_padding),
         "A transposed convolution.",
-    ).samples("f32[3, 4], f32[3, 3, 3], f32[3], stride=(2,), padding=2, output_padding=(1,)"),
+    ).samples("f32[3, 4], f32[3, 3, 3], f32[3], stride=(2,), padding=2, output_padding=(1,)")
+    .amp(Cast::Low, Cast::Low),
     compose(
         "conv_transpose2d",
         "(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] output_padding=0, int groups=1, int[2] dilation=1)",
         F,
         |a| transposed(2, "conv_transpose2d", &operands!(a), a.output_padding),
         "A transposed convolution.",
-    ).samples("f32[2, 5, 5], f32[2, 4, 3, 3], None; i64[2, 5, 5], i64[2, 4, 3, 3], None"),
+    ).samples("f32[2, 5, 5], f32[2, 4, 3, 3], None; i64[2, 5, 5], i64[2, 4, 3, 3], None")
+    .amp(Cast::Low, Cast::Low),
     compose(
         "conv_transpose3d",
         "(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] padding=0, int[3] output_padding=0, int groups=1, int[3] dilation=1)",
@@ -117,7 +125,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[1, 1, 4, 3, 4], f32[1, 2, 3, 4, 5], None, stride=2, padding=1, output_padding=1; \
          i64[4, 5, 5, 5], i64[4, 8, 3, 3, 3], None",
-    ),
+    )
+    .amp(Cast::Low, Cast::Low),
     kernel(
         "convolution",
         "(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)",
@@ -130,7 +139,8 @@ pub static OPS: &[OpDef] = &[
          f32[1, 2, 5], f32[2, 3, 3], None, [2], [0], [1], True, [1], 1",
     )
     .grad("input, weight, bias: _grad.convolution_backward(grad, input, weight, bias.sizes, stride, padding, dilation, transposed, output_padding, groups, needs)")
-    .batch(Batch::As(typed!(batch::convolution, Hidden))),
+    .batch(Batch::As(typed!(batch::convolution, Hidden)))
+    .amp(Cast::Kept, Cast::Low),
 ];
 
 /// Multiplications and additions: of each result element those over the weights of a group; transposed, of each input element.

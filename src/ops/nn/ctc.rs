@@ -2,7 +2,7 @@
 
 use crate::cpu::ctc::{Sequences, losses};
 use crate::ops::core::helpers::readable;
-use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Cast, F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::loss::{Reduction, reduced};
 use crate::{DType, Result, Tensor, ensure};
@@ -54,7 +54,8 @@ pub static OPS: &[OpDef] = &[
             ctc(&operands!(a, &steps, &labels), reduction)
         },
         "Minus the log probability of label sequences.",
-    ).samples("f32[50, 16, 20], i64[16, 30].below(20), i64[16].below(51), i64[16].below(30), reduction='none', zero_infinity=True"),
+    ).samples("f32[50, 16, 20], i64[16, 30].below(20), i64[16].below(51), i64[16].below(30), reduction='none', zero_infinity=True")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "nn.functional.ctc_loss#ints",
         "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False)",
@@ -67,7 +68,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1]; \
          f32[4, 2, 3], i64([1, 2, 2]), [4, 4], [2, 1], reduction='sum'",
-    ),
+    )
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "ctc_loss",
         "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, bool zero_infinity=False)",
@@ -80,7 +82,8 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "Minus the log probability of label sequences.",
-    ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), i64([4, 3]), i64([2, 1])"),
+    ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), i64([4, 3]), i64([2, 1])")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "ctc_loss#ints",
         "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False)",
@@ -92,7 +95,8 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "Minus the log probability of label sequences.",
-    ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], 0, 2"),
+    ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], 0, 2")
+    .amp(Cast::Single, Cast::Kept),
 ];
 
 /// The checks of the loss and of its gradient; gives the most labels of a sample.

@@ -1,7 +1,7 @@
 //! Distances and similarities between vectors.
 
 use crate::dtype::promote;
-use crate::ops::core::op::{Batch, F, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Dims, Result, Tensor, bail, cpu, dims, ensure, err};
 use torchlike_macros::operators;
@@ -15,7 +15,8 @@ pub static OPS: &[OpDef] = &[
         F,
         cosine_similarity,
         "The cosine of the angle between vectors.",
-    ).samples("f32[5, 5], f32[5, 5]"),
+    ).samples("f32[5, 5], f32[5, 5]")
+    .amp(Cast::Kept, Cast::Single),
     compose(
         "pairwise_distance",
         "(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False)",
@@ -52,7 +53,8 @@ pub static OPS: &[OpDef] = &[
         },
         "The distances between all pairs of rows.",
     ).samples("f32[3, 4]; f32[3, 4], p=inf")
-    .grad("self: _pdist_backward(grad, self, p, result)"),
+    .grad("self: _pdist_backward(grad, self, p, result)")
+    .amp(Cast::Kept, Cast::Single),
     kernel(
         "_cdist_forward",
         "(Tensor x1, Tensor x2, float p, int? compute_mode)",
@@ -76,7 +78,8 @@ pub static OPS: &[OpDef] = &[
         cdist,
         "The distances between all rows of two matrices.",
     ).samples("f32[0, 4, 5], f32[3, 5], 1.5, 'use_mm_for_euclid_dist'; f32[3, 4], f32[5, 4], 2.0, 'use_mm_for_euclid_dist'")
-    .grad("x1: _cdist_backward(grad, x1, x2, p, result); x2: _cdist_backward(grad.transpose(-2, -1).contiguous(), x2, x1, p, result.transpose(-2, -1).contiguous())"),
+    .grad("x1: _cdist_backward(grad, x1, x2, p, result); x2: _cdist_backward(grad.transpose(-2, -1).contiguous(), x2, x1, p, result.transpose(-2, -1).contiguous())")
+    .amp(Cast::Single, Cast::Single),
 ];
 
 fn cosine_similarity(a: &calls::CosineSimilarity) -> Result<Tensor> {

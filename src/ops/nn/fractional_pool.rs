@@ -3,7 +3,7 @@
 use crate::cpu::pooling::{Job, Rule, Window, windows};
 use crate::cpu::{self as host, copy};
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Cast, F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::pool::{each, plan, wanted};
 use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, ensure};
@@ -50,7 +50,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[1, 3, 9, 9], (4, 4), output_size=2; \
          f32[1, 1, 16, 16], (1, 1), output_ratio=(0.5, 0.5), return_indices=True, _random_samples=f32[1, 1, 2]",
-    ),
+    )
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "nn.functional.fractional_max_pool3d",
         "(Tensor input, int[3] kernel_size, int[3]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
@@ -60,7 +61,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[2, 3, 5, 5, 5], (2, 2, 2), output_size=2; \
          f32[2, 3, 5, 5, 5], (2, 2, 2), output_size=(2, 3, 2), return_indices=True",
-    ),
+    )
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "nn.functional.fractional_max_pool2d_with_indices",
         "(Tensor input, int[2] kernel_size, int[2]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",

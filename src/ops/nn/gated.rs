@@ -1,6 +1,6 @@
 //! Activations that are more than a map: softmax, glu, prelu, rrelu.
 
-use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, X, compose, forward, kernel};
+use crate::ops::core::op::{Cast, F, FM, FMO, O, OpDef, Plan, X, compose, forward, kernel};
 use crate::ops::core::rules;
 use crate::ops::f;
 use crate::ops::nn::in_place::flagged;
@@ -35,14 +35,16 @@ pub static OPS: &[OpDef] = &[
         FM,
         |a| prelu(a.input, a.weight),
         "x where positive, else x times a weight for each channel.",
-    ).samples("f32[3, 4], f32[4]; f32[3], f32[1]"),
+    ).samples("f32[3, 4], f32[4]; f32[3], f32[1]")
+    .amp(Cast::Low, Cast::Low),
     compose(
         "nn.functional.prelu",
         "(Tensor self, Tensor weight)",
         F,
         |a| f::prelu(a.input, a.weight),
         "x where positive, else x times a weight for each channel.",
-    ).samples("f32[20], weight=f32[()]"),
+    ).samples("f32[20], weight=f32[()]")
+    .amp(Cast::Low, Cast::Low),
     compose(
         "rrelu",
         "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None)",
@@ -92,7 +94,8 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| glu(a.input, a.dim),
         "The first half along a dimension times the sigmoid of the second.",
-    ).samples("f64[2, 3, 4], 0"),
+    ).samples("f64[2, 3, 4], 0")
+    .grad("self: _grad.glu_backward(grad, self, dim)"),
     kernel(
         "softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
@@ -100,7 +103,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule_softmax(a.input, a.dim, a.dtype, false), softmax),
         "exp(x) over the sum of exp(x) along a dimension.",
     ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
-    .grad("self: _softmax_backward_data(grad, result, dim, self.dtype)"),
+    .grad("self: _softmax_backward_data(grad, result, dim, self.dtype)")
+    .amp(Cast::Kept, Cast::Result),
     kernel(
         "log_softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
@@ -108,7 +112,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule_softmax(a.input, a.dim, a.dtype, true), log_softmax),
         "The logarithm of softmax along a dimension.",
     ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
-    .grad("self: _log_softmax_backward_data(grad, result, dim, self.dtype)"),
+    .grad("self: _log_softmax_backward_data(grad, result, dim, self.dtype)")
+    .amp(Cast::Kept, Cast::Result),
     compose(
         "_safe_softmax",
         "(Tensor self, int dim, dtype? dtype=None)",

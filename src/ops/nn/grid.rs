@@ -1,7 +1,7 @@
 //! Sampling at the places of a grid, and the grids of affine maps.
 
 use crate::cpu::grid::{Mode, Outside, Sampling};
-use crate::ops::core::op::{Batch, F, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
@@ -25,7 +25,8 @@ pub static OPS: &[OpDef] = &[
          f32[2, 3, 4, 5], f32[2, 3, 2, 2], 2, 2, False",
     )
     .grad("input, grid: _grad.grid_sampler_2d_backward(grad, input, grid, interpolation_mode, padding_mode, align_corners, needs)")
-    .batch(Batch::Fold(3)),
+    .batch(Batch::Fold(3))
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "grid_sampler_3d",
         "(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners)",
@@ -38,7 +39,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[2, 3, 3, 4, 5], f32[2, 2, 1, 2, 3], 0, 2, False")
     .grad("input, grid: _grad.grid_sampler_3d_backward(grad, input, grid, interpolation_mode, padding_mode, align_corners, needs)")
-    .batch(Batch::Fold(4)),
+    .batch(Batch::Fold(4))
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "grid_sampler",
         "(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners)",
@@ -53,7 +55,8 @@ pub static OPS: &[OpDef] = &[
         },
         "Images or volumes at the places of a grid.",
     )
-    .samples("f32[2, 3, 4, 5], f32[2, 3, 2, 2], 0, 0, False"),
+    .samples("f32[2, 3, 4, 5], f32[2, 3, 2, 2], 0, 0, False")
+    .amp(Cast::Single, Cast::Widest),
     compose(
         "nn.functional.grid_sample",
         "(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', bool? align_corners=None)",

@@ -1,7 +1,7 @@
 //! Negative log likelihoods of counts and of normal values.
 
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::nn::loss::{Reduction, clamp_min, legacy, reduced};
@@ -24,7 +24,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[5, 5], f32[5, 5], full=True, eps=0.001, reduction='none'; \
          f32[5], f32[5], log_input=False, full=False, eps=0.001, reduction='mean'",
-    ),
+    )
+    .amp(Cast::Single, Cast::Single),
     compose(
         "poisson_nll_loss",
         "(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction)",
@@ -34,7 +35,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[2, 3], f32[2, 3].pos, True, False, 1e-8, 1; \
          f32[2, 3].pos, f32[2, 3].pos, False, True, 1e-8, 0",
-    ),
+    )
+    .amp(Cast::Single, Cast::Single),
     compose(
         "nn.functional.gaussian_nll_loss",
         "(Tensor input, Tensor target, Operand var, bool full=False, float eps=1e-06, str reduction='mean')",

@@ -2,7 +2,7 @@
 
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::cpu::math::Elementary as _;
-use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::pointwise::rule::same;
 use crate::{DType, Device, Result, Tensor, bail, cpu, ensure, map_op, map_row};
@@ -105,7 +105,8 @@ pub static OPS: &[OpDef] = &[
             }
         },
         "The mean of squared differences.",
-    ).samples("f32[5, 5], f32[5, 5]; f32[5], f32[5], reduction='sum'"),
+    ).samples("f32[5, 5], f32[5, 5]; f32[5], f32[5], reduction='sum'")
+    .amp(Cast::Single, Cast::Single),
     compose(
         "nn.functional.l1_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)",
@@ -120,28 +121,32 @@ pub static OPS: &[OpDef] = &[
             weighted(f::abs(&f::sub(a.input, a.target)?)?, a.weight, r)
         },
         "The mean of absolute differences.",
-    ).samples("f32[5], f32[5]; f32[5], f32[5], reduction='sum'"),
+    ).samples("f32[5], f32[5]; f32[5], f32[5], reduction='sum'")
+    .amp(Cast::Single, Cast::Single),
     compose(
         "nn.functional.smooth_l1_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', float beta=1.0)",
         F,
         smooth_l1,
         "The mean of differences, squared where small.",
-    ).samples("f32[5], f32[5]; f32[5], f32[5], reduction='none'"),
+    ).samples("f32[5], f32[5]; f32[5], f32[5], reduction='none'")
+    .amp(Cast::Single, Cast::Single),
     compose(
         "nn.functional.huber_loss",
         "(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? weight=None)",
         F,
         huber,
         "The mean of differences, squared where small.",
-    ).samples("f32[5], f32[5], delta=8.6981; f32[5], f32[5], reduction='none', delta=8.6981"),
+    ).samples("f32[5], f32[5], delta=8.6981; f32[5], f32[5], reduction='none', delta=8.6981")
+    .amp(Cast::Single, Cast::Single),
     compose(
         "nn.functional.kl_div",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', bool log_target=False)",
         F,
         kl_div,
         "The divergence of two distributions.",
-    ).samples("f32[2], f32[2], log_target=True"),
+    ).samples("f32[2], f32[2], log_target=True")
+    .amp(Cast::Single, Cast::Single),
     compose(
         "kl_div",
         "(Tensor self, Tensor target, int reduction=1, *, bool log_target=False)",
@@ -153,7 +158,8 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "The divergence of two distributions.",
-    ).samples("f32[2, 3], f32[2, 3].unit; f32[2, 3], f32[2, 3], 2, log_target=True"),
+    ).samples("f32[2, 3], f32[2, 3].unit; f32[2, 3], f32[2, 3], 2, log_target=True")
+    .amp(Cast::Single, Cast::Single),
     compose(
         "nn.functional.binary_cross_entropy",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
@@ -163,7 +169,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[5, 5].unit, f32[5, 5].unit; \
          f32[5, 5].unit, f32[5, 5].unit, reduction='sum', weight=f32[5, 5].unit",
-    ),
+    )
+    .amp(Cast::Single, Cast::Refused),
     compose(
         "nn.functional.binary_cross_entropy_with_logits",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None)",
@@ -173,7 +180,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[5, 5], f32[5, 5], weight=f32[1, 5]; \
          f32[5, 5], f32[5, 5], reduction='none', weight=f32[1, 5]",
-    ),
+    )
+    .amp(Cast::Single, Cast::Single),
 ];
 
 /// What becomes of the losses of the elements.

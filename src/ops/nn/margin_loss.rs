@@ -1,6 +1,6 @@
 //! Losses with margins: rankings, embeddings, triplets, several classes.
 
-use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Cast, F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::dropout::py_float;
 use crate::ops::nn::loss::{Reduction, clamp_min, legacy, reduced, torch_size};
@@ -20,28 +20,32 @@ pub static OPS: &[OpDef] = &[
             call.margin(a.margin).reduction(r as i64).call()
         },
         "Distances, or how far they are below a margin.",
-    ).samples("f32[10], f32[10]; f32[5, 5], f32[5, 5], reduction='none', margin=8.3962"),
+    ).samples("f32[10], f32[10]; f32[5, 5], f32[5, 5], reduction='none', margin=8.3962")
+    .amp(Cast::Single, Cast::Single),
     compose(
         "hinge_embedding_loss",
         "(Tensor self, Tensor target, float margin=1.0, int reduction=1)",
         F,
         hinge_embedding,
         "Distances, or how far they are below a margin.",
-    ).samples("f32[2, 3], i64([[1, -1, 1], [1, 1, -1]])"),
+    ).samples("f32[2, 3], i64([[1, -1, 1], [1, 1, -1]])")
+    .amp(Cast::Single, Cast::Single),
     compose(
         "nn.functional.margin_ranking_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         checked_ranking,
         "How far two inputs are from being ranked as told.",
-    ).samples("f32[10], f32[10], f32[10]; f32[()], f32[()], f32[()], margin=1.0, reduction='none'"),
+    ).samples("f32[10], f32[10], f32[10]; f32[()], f32[()], f32[()], margin=1.0, reduction='none'")
+    .amp(Cast::Single, Cast::Single),
     compose(
         "margin_ranking_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
         F,
         ranking,
         "How far two inputs are from being ranked as told.",
-    ).samples("f32[3], f32[3], f32([1, -1, 1])"),
+    ).samples("f32[3], f32[3], f32([1, -1, 1])")
+    .amp(Cast::Single, Cast::Single),
     compose(
         "nn.functional.cosine_embedding_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')",
@@ -55,21 +59,24 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[5, 5], f32[5, 5], f32[5], reduction='sum', margin=0.9329; \
          b8[5, 5], b8[5, 5], b8([True, True, True, True, True]), reduction='sum', margin=0.9329",
-    ),
+    )
+    .amp(Cast::Single, Cast::Single),
     compose(
         "cosine_embedding_loss",
         "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
         F,
         cosine_embedding,
         "How far directions are from being alike or different as told.",
-    ).samples("f32[2, 3], f32[2, 3], i64([1, -1])"),
+    ).samples("f32[2, 3], f32[2, 3], i64([1, -1])")
+    .amp(Cast::Single, Cast::Single),
     compose(
         "nn.functional.soft_margin_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
         F,
         soft_margin,
         "log(1 + exp(-target * input)).",
-    ).samples("f32[5], f32[5], reduction='sum'"),
+    ).samples("f32[5], f32[5], reduction='sum'")
+    .amp(Cast::Single, Cast::Single),
     compose(
         "nn.functional.multilabel_soft_margin_loss",
         "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
@@ -87,7 +94,8 @@ pub static OPS: &[OpDef] = &[
         "f32[5, 10], f32[5, 10], f32[5, 10]; \
          i64[5, 10], i64[5, 10], i64[5, 10], reduction='none'; \
          f32[5, 10], f32[5, 10], f32[5, 10], swap=True",
-    ),
+    )
+    .amp(Cast::Single, Cast::Single),
     compose(
         "triplet_margin_loss",
         "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1)",
@@ -97,7 +105,8 @@ pub static OPS: &[OpDef] = &[
     ).samples(
         "f32[2, 3], f32[2, 3], f32[2, 3]; \
          f32[2, 3], f32[2, 3], f32[2, 3], swap=True, reduction=0",
-    ),
+    )
+    .amp(Cast::Single, Cast::Single),
     kernel(
         "_nn.multi_margin_loss",
         "(Tensor input, Tensor target, int p, float margin, Tensor? weight, int reduction)",
@@ -112,7 +121,8 @@ pub static OPS: &[OpDef] = &[
         F,
         multi_margin,
         "Hinge loss over classes.",
-    ).samples("f32[10, 5], i64[10].below(4); f32[5], i64(1), p=2, margin=7, weight=f32[5]"),
+    ).samples("f32[10, 5], i64[10].below(4); f32[5], i64(1), p=2, margin=7, weight=f32[5]")
+    .amp(Cast::Single, Cast::Single),
     kernel(
         "_nn.multilabel_margin_loss",
         "(Tensor input, Tensor target, int reduction) -> (Tensor, Tensor)",
@@ -131,7 +141,8 @@ pub static OPS: &[OpDef] = &[
             Ok(loss)
         },
         "Hinge loss over sets of classes.",
-    ).samples("f32[10, 5], i64[10, 5].below(5)"),
+    ).samples("f32[10, 5], i64[10, 5].below(5)")
+    .amp(Cast::Single, Cast::Single),
 ];
 
 fn hinge_embedding(a: &calls::HingeEmbeddingLoss) -> Result<Ret> {

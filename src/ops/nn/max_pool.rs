@@ -1,7 +1,7 @@
 //! Max pooling.
 
 use crate::cpu::pooling::Rule;
-use crate::ops::core::op::{Batch, F, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::pool::{Asked, Pooling, both, pooled, pooled_size, regular, run};
 use crate::{DType, Result, ensure};
@@ -75,7 +75,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| rule(&asked!(a, 3, "max_pool3d"), false), run),
         "The largest elements of windows.",
     ).samples("f32[1, 2, 4, 4, 4], 2")
-    .through(typed!(recorded_max_pool3d)),
+    .through(typed!(recorded_max_pool3d))
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "max_pool3d_with_indices",
         "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",

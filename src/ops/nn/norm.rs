@@ -3,7 +3,7 @@
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::dims::{self, MemoryFormat};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, Hidden, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::batch_norm::more_than_one;
 use crate::ops::pointwise::rule::same;
@@ -32,7 +32,8 @@ pub static OPS: &[OpDef] = &[
         "layer_norm with its means and inverse deviations.",
     ).samples("f32[1, 2, 3], (1, 2, 3), None, None, 0.5")
     .grad("input, weight, bias: native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, needs)")
-    .batch(Batch::As(typed!(batch::layer_norm, Hidden))),
+    .batch(Batch::As(typed!(batch::layer_norm, Hidden)))
+    .amp(Cast::Kept, Cast::Single),
     compose(
         "layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True)",
@@ -43,7 +44,8 @@ pub static OPS: &[OpDef] = &[
             Ok(out)
         },
         "Normalised over the last dimensions.",
-    ).samples("f32[1], (1,), f32[1], f32[1]; f32[2, 2, 3], (2, 3), f32[2, 3], f32[2, 3], eps=-0.5"),
+    ).samples("f32[1], (1,), f32[1], f32[1]; f32[2, 2, 3], (2, 3), f32[2, 3], f32[2, 3], eps=-0.5")
+    .amp(Cast::Kept, Cast::Single),
     compose(
         "nn.functional.layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
@@ -53,7 +55,8 @@ pub static OPS: &[OpDef] = &[
             call.weight(a.weight).bias(a.bias).eps(a.eps).call()
         },
         "Normalised over the last dimensions.",
-    ).samples("f32[1, 2], (2,); f32[2, 2, 3], (2, 3), f32[2, 3], f32[2, 3], eps=-0.5"),
+    ).samples("f32[1, 2], (2,); f32[2, 2, 3], (2, 3), f32[2, 3], f32[2, 3], eps=-0.5")
+    .amp(Cast::Kept, Cast::Single),
     kernel(
         "_fused_rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
@@ -77,7 +80,8 @@ pub static OPS: &[OpDef] = &[
         F,
         rms_norm,
         "Divided by the root mean square over the last dimensions.",
-    ).samples("f32[2, 3], (3,), f32[3]; f32[2, 3, 4], (3, 4), eps=0.5"),
+    ).samples("f32[2, 3], (3,), f32[3]; f32[2, 3, 4], (3, 4), eps=0.5")
+    .amp(Cast::Kept, Cast::Single),
     kernel(
         "native_group_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
@@ -93,14 +97,16 @@ pub static OPS: &[OpDef] = &[
         F,
         group_norm,
         "Normalised over groups of channels.",
-    ).samples("f32[1, 6, 3], 2, weight=f32[6], bias=f32[6], eps=0.5"),
+    ).samples("f32[1, 6, 3], 2, weight=f32[6], bias=f32[6], eps=0.5")
+    .amp(Cast::Kept, Cast::Single),
     compose(
         "nn.functional.group_norm",
         "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
         F,
         checked_group_norm,
         "Normalised over groups of channels.",
-    ).samples("f32[3, 4], 1; f32[2, 6, 3], 2, weight=f32[6], bias=f32[6], eps=-0.5"),
+    ).samples("f32[3, 4], 1; f32[2, 6, 3], 2, weight=f32[6], bias=f32[6], eps=-0.5")
+    .amp(Cast::Kept, Cast::Single),
     compose(
         "nn.functional.normalize",
         "(Tensor input, float p=2.0, int dim=1, float eps=1e-12)",

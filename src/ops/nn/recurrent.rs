@@ -1,9 +1,9 @@
 //! Recurrent networks over whole sequences, packed or padded, made of other operators.
 
 use crate::ops::core::helpers::readable;
-use crate::ops::core::op::{F, OpDef, Ret, compose};
-use crate::ops::f;
+use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
 use crate::ops::nn::cell::{Cell, State, Weights, cat, check, step};
+use crate::ops::{dispatch, f};
 use crate::{DType, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
@@ -47,12 +47,20 @@ pub static OPS: &[OpDef] = &[
         "lstm",
         "(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
         F,
-        |a| padded(a.input, a.batch_first, &net!(a, a.hx.refs()), Cell::Lstm),
+        lstm,
         "A recurrent network over sequences of one length.",
     ).samples(
         "f32[4, 2, 3], [f32[1, 2, 2], f32[1, 2, 2]], [f32[8, 3], f32[8, 2], f32[8], f32[8]], True, 1, 0.0, False, False, False; \
          f32[2, 4, 3], [f32[2, 2, 2], f32[2, 2, 2]], [f32[8, 3], f32[8, 2], f32[8, 3], f32[8, 2]], False, 1, 0.0, False, True, True",
     ),
+    compose(
+        "_nn.lstm",
+        "(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
+        0,
+        |a| padded(a.input, a.batch_first, &net!(a, a.hx.refs()), Cell::Lstm),
+        "A recurrent network over sequences of one length, all in one type.",
+    ).samples("f32[4, 2, 3], [f32[1, 2, 2], f32[1, 2, 2]], [f32[8, 3], f32[8, 2], f32[8], f32[8]], True, 1, 0.0, False, False, False")
+    .amp(Cast::Low, Cast::Kept),
     compose(
         "gru#data",
         "(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
@@ -101,28 +109,32 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| lstm_cell(a.input, &a.hx.refs(), &weights!(a)),
         "One step of an LSTM.",
-    ).samples("f32[2, 3], [f32[2, 2], f32[2, 2]], f32[8, 3], f32[8, 2], f32[8], f32[8]"),
+    ).samples("f32[2, 3], [f32[2, 2], f32[2, 2]], f32[8, 3], f32[8, 2], f32[8], f32[8]")
+    .amp(Cast::Kept, Cast::Low),
     compose(
         "gru_cell",
         "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)",
         F,
         |a| one_step(a.input, a.hx, &weights!(a), Cell::Gru),
         "One step of a GRU.",
-    ).samples("f32[2, 3], f32[2, 2], f32[6, 3], f32[6, 2], f32[6], f32[6]"),
+    ).samples("f32[2, 3], f32[2, 2], f32[6, 3], f32[6, 2], f32[6], f32[6]")
+    .amp(Cast::Kept, Cast::Low),
     compose(
         "rnn_tanh_cell",
         "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)",
         F,
         |a| one_step(a.input, a.hx, &weights!(a), Cell::Tanh),
         "One step of a plain recurrent network with tanh.",
-    ).samples("f32[2, 3], f32[2, 2], f32[2, 3], f32[2, 2], f32[2], f32[2]"),
+    ).samples("f32[2, 3], f32[2, 2], f32[2, 3], f32[2, 2], f32[2], f32[2]")
+    .amp(Cast::Kept, Cast::Low),
     compose(
         "rnn_relu_cell",
         "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)",
         F,
         |a| one_step(a.input, a.hx, &weights!(a), Cell::Relu),
         "One step of a plain recurrent network with relu.",
-    ).samples("f32[2, 3], f32[2, 2], f32[2, 3], f32[2, 2]"),
+    ).samples("f32[2, 3], f32[2, 2], f32[2, 3], f32[2, 2]")
+    .amp(Cast::Kept, Cast::Low),
 ];
 
 /// One layer in one direction over rows of all steps, `sizes[t]` of them at step `t` (never growing).
@@ -315,6 +327,26 @@ fn padded(x: &Tensor, batch_first: bool, net: &Net, cell: Cell) -> Result<Ret> {
     let (out, state) = net.run(cell, &rows, &vec![batch; steps as usize])?;
     let out = f::reshape(&out, &[steps, batch, out.shape()[1]])?;
     Ok(result(swapped(out)?, state))
+}
+
+/// Networks without projections are one operator to PyTorch on the CPU, and are cast as one.
+fn lstm(a: &calls::Lstm) -> Result<Ret> {
+    let widths: Vec<_> = a.hx.iter().map(|h| h.shape().last().copied()).collect();
+    if matches!(widths[..], [h, c] if h != c) {
+        return padded(a.input, a.batch_first, &net!(a, a.hx.refs()), Cell::Lstm);
+    }
+    let whole = f::_NnLstm::new(
+        a.input,
+        a.hx,
+        a.params,
+        a.has_biases,
+        a.num_layers,
+        a.dropout,
+        a.train,
+        a.bidirectional,
+        a.batch_first,
+    );
+    dispatch::fresh(&whole.args()?)
 }
 
 fn packed(data: &Tensor, sizes: &Tensor, net: &Net, cell: Cell) -> Result<Ret> {

@@ -1,7 +1,7 @@
 //! Losses of pairs of elements, reduced: each is one operator, as in PyTorch, whatever it is made of here.
 
 use crate::Result;
-use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::nn::loss::{Reduction, reduced};
 use torchlike_macros::operators;
@@ -71,7 +71,8 @@ pub static OPS: &[OpDef] = &[
         "Cross entropy of truth values given as logits.",
     )
     .samples("f32[2, 3], f32[2, 3].unit; f32[2, 3], f32[2, 3].unit, f32[3], f32[3].pos, 0")
-    .grad("self: _grad.binary_cross_entropy_with_logits(grad, self, target, weight, pos_weight, reduction); target: _grad.binary_cross_entropy_with_logits_target(grad, self, target, weight, pos_weight, reduction); weight, pos_weight: never"),
+    .grad("self: _grad.binary_cross_entropy_with_logits(grad, self, target, weight, pos_weight, reduction); target: _grad.binary_cross_entropy_with_logits_target(grad, self, target, weight, pos_weight, reduction); weight, pos_weight: never")
+    .amp(Cast::Single, Cast::Single),
 ];
 
 fn logits(a: &calls::BinaryCrossEntropyWithLogits) -> Result<Ret> {

@@ -2,7 +2,7 @@
 
 use crate::cpu::resize::Resampling;
 use crate::cpu::taps::{Axis, Mode};
-use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
@@ -118,7 +118,8 @@ pub static OPS: &[OpDef] = &[
         body!(rule, run),
         "",
     ).samples("f32[1, 2, 4, 4], [6, 6], 'bilinear', False, False, [nan, nan]")
-    .grad("Upsample{mode nearest=Nearest nearest-exact=NearestExact linear=Linear bilinear=Bilinear bicubic=Bicubic trilinear=Trilinear}{output_size.count}D{antialias true=Aa false=}Backward0 | input: _grad.upsample(grad, output_size, input.sizes, 'upsample', mode, align_corners, antialias, scales)"),
+    .grad("Upsample{mode nearest=Nearest nearest-exact=NearestExact linear=Linear bilinear=Bilinear bicubic=Bicubic trilinear=Trilinear}{output_size.count}D{antialias true=Aa false=}Backward0 | input: _grad.upsample(grad, output_size, input.sizes, 'upsample', mode, align_corners, antialias, scales)")
+    .amp(Cast::Kept, Cast::Single),
     compose(
         "_upsample_bilinear2d_aa",
         "(Tensor input, int[] output_size, bool align_corners, float? scales_h=None, float? scales_w=None)",
@@ -136,7 +137,8 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "Bilinear interpolation without aliasing.",
-    ).samples("f32[1, 2, 6, 6], [3, 3], False"),
+    ).samples("f32[1, 2, 6, 6], [3, 3], False")
+    .amp(Cast::Kept, Cast::Single),
     compose(
         "_upsample_bicubic2d_aa",
         "(Tensor input, int[] output_size, bool align_corners, float? scales_h=None, float? scales_w=None)",
@@ -154,7 +156,8 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "Bicubic interpolation without aliasing.",
-    ).samples("f32[1, 2, 6, 6], [3, 3], True"),
+    ).samples("f32[1, 2, 6, 6], [3, 3], True")
+    .amp(Cast::Kept, Cast::Single),
 ];
 
 const SMOOTH: &str = "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear";

@@ -1,7 +1,7 @@
 //! Undoing max pooling.
 
 use crate::cpu::{self as host, copy, pooling as cpu};
-use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::pool::{each, format, plan};
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, ensure};
@@ -41,7 +41,8 @@ pub static OPS: &[OpDef] = &[
             f::squeeze_dim(&f::_max_unpool(&x, &at, &[size[0], 1])?, -1)
         },
         "Pooled values put back where they came from, zeros elsewhere.",
-    ).samples("f32[1, 2, 1], i64([[[1], [2]]]), kernel_size=3, output_size=(1, 2, 3)"),
+    ).samples("f32[1, 2, 1], i64([[[1], [2]]]), kernel_size=3, output_size=(1, 2, 3)")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "nn.functional.max_unpool2d",
         "(Tensor input, Tensor indices, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, int[]? output_size=None)",
@@ -51,7 +52,8 @@ pub static OPS: &[OpDef] = &[
             f::_max_unpool(a.input, a.indices, &size)
         },
         "Pooled values put back where they came from, zeros elsewhere.",
-    ).samples("f32[1, 2, 2, 4], i64[1, 2, 2, 4].below(18), kernel_size=(3, 2), padding=1, output_size=(1, 2, 3, 6)"),
+    ).samples("f32[1, 2, 2, 4], i64[1, 2, 2, 4].below(18), kernel_size=(3, 2), padding=1, output_size=(1, 2, 3, 6)")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "nn.functional.max_unpool3d",
         "(Tensor input, Tensor indices, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, int[]? output_size=None)",
@@ -61,7 +63,8 @@ pub static OPS: &[OpDef] = &[
             f::_max_unpool(a.input, a.indices, &size)
         },
         "Pooled values put back where they came from, zeros elsewhere.",
-    ).samples("f32[1, 2, 1, 3, 2], i64[1, 2, 1, 3, 2].below(83), kernel_size=(3, 2, 3), stride=2, output_size=(1, 2, 3, 6, 5)"),
+    ).samples("f32[1, 2, 1, 3, 2], i64[1, 2, 1, 3, 2].below(83), kernel_size=(3, 2, 3), stride=2, output_size=(1, 2, 3, 6, 5)")
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "_max_unpool",
         "(Tensor self, Tensor indices, int[] output_size)",

@@ -2,6 +2,7 @@
 //!
 //! `fused` has those that PyTorch has, with its names; `rows` the others, which round as a call for each operation would.
 
+pub mod amp;
 pub mod fused;
 pub mod rows;
 

@@ -3,7 +3,7 @@
 use crate::cpu::map::{Ctx, FromCtx, both};
 use crate::cpu::math::{gcd, int_pow};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{E, F, FMIO, FMO, J, N, O, OpDef, X, compose};
+use crate::ops::core::op::{Cast, E, F, FMIO, FMO, J, N, O, OpDef, X, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::pointwise::rule::{float, same};
@@ -395,7 +395,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(DivFloor "floor_divide", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO | N, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down.").refused(),
     map_row!(Remainder "remainder", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor.").grad("RemainderBackward1 / RemainderBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='floor')"),
     map_row!(Fmod "fmod", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "c_mod(a, b)", "(Tensor self, Operand other)", "The remainder with the sign of the dividend.").grad("FmodBackward1 / FmodBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='trunc')"),
-    map_row!(Pow "pow", 2, same, check typed!(natural_exponent, DType), FMIO, "pow_(a, b)", "(Operand self, Operand exponent)", "The first operand to the power of the second.").grad("PowBackward1 / PowBackward0 / PowBackward2 | self: _grad.pow_base(grad, self, exponent); exponent: _grad.pow_exponent(grad, self, exponent, result)"),
+    map_row!(Pow "pow", 2, same, check typed!(natural_exponent, DType), FMIO, "pow_(a, b)", "(Operand self, Operand exponent)", "The first operand to the power of the second.").grad("PowBackward1 / PowBackward0 / PowBackward2 | self: _grad.pow_base(grad, self, exponent); exponent: _grad.pow_exponent(grad, self, exponent, result)").amp(Cast::Kept, Cast::Single),
     compose(
         "float_power",
         "(Tensor self, Operand exponent)",
@@ -421,7 +421,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[5], f32[()]")
     .grad("self: grad * pow(2.0, other).conj(); other: grad * (result * 0.6931471805599453).conj()"),
-    map_row!(Atan2 "atan2", 2, float, FMIO, "atan2(a, b)", "(Tensor self, Tensor other)", "The angle of the point (other, self).").grad("self: grad * other * (self * self + other * other).reciprocal(); other: grad * -self * (self * self + other * other).reciprocal()"),
+    map_row!(Atan2 "atan2", 2, float, FMIO, "atan2(a, b)", "(Tensor self, Tensor other)", "The angle of the point (other, self).").grad("self: grad * other * (self * self + other * other).reciprocal(); other: grad * -self * (self * self + other * other).reciprocal()").amp(Cast::Kept, Cast::Widest),
     map_row!(Hypot "hypot", 2, same, FMIO, "hypot(a, b)", "(Tensor self, Tensor other)", "The length of the hypotenuse.").grad("self: grad * (self / result); other: grad * (other / result)"),
     map_row!(Copysign "copysign", 2, float, FMIO, "copysign(a, b)", "(Tensor self, Operand other)", "The magnitude of the first operand with the sign of the second.").grad("CopysignBackward0 / CopysignBackward1 | self: _grad.copysign(grad, self, result); other: zeros_like(grad)"),
     map_row!(Nextafter "nextafter", 2, same, FMIO, "nextafter(a, b)", "(Tensor self, Tensor other)", "The next float after the first operand towards the second.").grad("self: where(self == other, 0, grad); other: zeros_like(grad)"),
@@ -433,6 +433,6 @@ pub static OPS: &[OpDef] = &[
     map_row!(Gcd "gcd", 2, same, FMIO | J, "gcd_(a, b)", "(Tensor self, Tensor other)", "The greatest common divisor.").no_grad(),
     map_row!(Lcm "lcm", 2, same, FMIO | J, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple.").no_grad(),
     map_row!(Lerp "lerp", 3, same, wide_numbers, FMIO, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`.").grad("LerpBackward1 / LerpBackward0 | self: grad * (1 - weight).conj(); end: grad * weight.conj(); weight: grad * (end - self).conj()"),
-    map_row!(Addcmul "addcmul", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * b * c", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 * tensor2.").grad("self: grad; tensor1: grad * (tensor2 * value).conj(); tensor2: grad * (tensor1 * value).conj()"),
-    map_row!(Addcdiv "addcdiv", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * (b / c)", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 / tensor2.").grad("self: grad; tensor1: grad * (value / tensor2).conj(); tensor2: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()"),
+    map_row!(Addcmul "addcmul", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * b * c", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 * tensor2.").grad("self: grad; tensor1: grad * (tensor2 * value).conj(); tensor2: grad * (tensor1 * value).conj()").amp(Cast::Kept, Cast::Widest),
+    map_row!(Addcdiv "addcdiv", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * (b / c)", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 / tensor2.").grad("self: grad; tensor1: grad * (value / tensor2).conj(); tensor2: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()").amp(Cast::Kept, Cast::Widest),
 ];

@@ -84,7 +84,8 @@ pub static OPS: &[OpDef] = &[
         FMIO | J,
         clamp,
         "Each element within two bounds.",
-    ).samples("f32[3, 4], -1.0, 1.0; i64[3], 0; f32[3], max=0.5"),
+    ).samples("f32[3, 4], -1.0, 1.0; i64[3], 0; f32[3], max=0.5")
+    .grad("ClampBackward1 | self: where(self.ge(min), grad, 0) if not max.given else where(self.le(max), grad, 0) if not min.given else where(self.ge(min).logical_and(self.le(max)), grad, 0)"),
     map_row!(Maximum "clamp_min#tensor", 2, same, FMIO | J, "max_(a, b)", "(Tensor self, Tensor min)", "Each element, or the bound if that is larger.").grad("ClampMinBackward1 | self: where(self.ge(min), grad, 0); min: where(self.lt(min), grad, 0)"),
     map_row!(Maximum "clamp_min", 2, same, FMIO | J, "max_(a, b)", "(Tensor self, Scalar min)", "Each element, or the bound if that is larger.").samples("f32[3, 4], -1.0; i64[3], 0").grad("self: where(self.ge(min), grad, 0)"),
     map_row!(Minimum "clamp_max#tensor", 2, same, FMIO | J, "min_(a, b)", "(Tensor self, Tensor max)", "Each element, or the bound if that is smaller.").grad("ClampMaxBackward1 | self: where(self.le(max), grad, 0); max: where(self.gt(max), grad, 0)"),

@@ -1,7 +1,7 @@
 //! Numbers taken apart and put together: mantissa and exponent, real and imaginary part.
 
 use crate::cpu::{parts, special};
-use crate::ops::core::op::{F, FMO, O, OpDef, OutSpec, Plan, X, compose, kernel};
+use crate::ops::core::op::{Cast, F, FMO, O, OpDef, OutSpec, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_layout;
 use crate::{DType, Result, Tensor, cpu, dims, ensure};
@@ -38,7 +38,8 @@ pub static OPS: &[OpDef] = &[
         "Complex numbers from absolute values and angles.",
     )
     .samples("f32[5].pos, f32[5]")
-    .grad("abs: real(grad.conj() * sgn(result)); angle: real(grad.conj() * _grad.turned(result))"),
+    .grad("abs: real(grad.conj() * sgn(result)); angle: real(grad.conj() * _grad.turned(result))")
+    .amp(Cast::Single, Cast::Kept),
 ];
 
 fn frexp_rule(a: &calls::Frexp) -> Result<Plan> {

@@ -2,7 +2,7 @@
 
 use crate::cpu::map::Ctx;
 use crate::cpu::math::{Elementary as _, RealFns as _};
-use crate::ops::core::op::{E, F, FM, FMIO, FMO, I, J, M, OpDef, Ret, X, compose};
+use crate::ops::core::op::{Cast, E, F, FM, FMIO, FMO, I, J, M, OpDef, Ret, X, compose};
 use crate::ops::pointwise::rule::{compare, float, real_part, same};
 use crate::{DType, Result, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
@@ -241,23 +241,23 @@ pub static OPS: &[OpDef] = &[
     map_row!(Frac "frac", 1, same, FMIO | X | J, "a - trunc_(a)", "(Tensor self)", "The fraction of each element.").grad("self: grad; jvp: pointwise"),
     map_row!(Square "square", 1, squared, FMIO | J, "a * a", "(Tensor self)", "Each element times itself.").grad("PowBackward0 | self: _grad.pow_scalar(grad, self, 2); jvp: pointwise"),
     map_row!(Sqrt "sqrt", 1, float, FMIO | J, "sqrt(a)", "(Tensor self)", "The square root of each element.").grad("self: grad / (2 * result.conj()); jvp: pointwise"),
-    map_row!(Rsqrt "rsqrt", 1, float, FMIO | J, "rsqrt(a)", "(Tensor self)", "One over the square root of each element.").grad("self: -0.5 * grad * result.pow(3).conj(); jvp: pointwise"),
-    map_row!(Reciprocal "reciprocal", 1, float, FMIO | J, "T(1) / a", "(Tensor self)", "One over each element.").grad("self: -grad * (result * result).conj(); jvp: pointwise"),
-    map_row!(Exp "exp", 1, float, FMIO | J, "exp(a)", "(Tensor self)", "e to the power of each element.").grad("self: grad * result.conj(); jvp: pointwise"),
+    map_row!(Rsqrt "rsqrt", 1, float, FMIO | J, "rsqrt(a)", "(Tensor self)", "One over the square root of each element.").grad("self: -0.5 * grad * result.pow(3).conj(); jvp: pointwise").amp(Cast::Kept, Cast::Single),
+    map_row!(Reciprocal "reciprocal", 1, float, FMIO | J, "T(1) / a", "(Tensor self)", "One over each element.").grad("self: -grad * (result * result).conj(); jvp: pointwise").amp(Cast::Kept, Cast::Single),
+    map_row!(Exp "exp", 1, float, FMIO | J, "exp(a)", "(Tensor self)", "e to the power of each element.").grad("self: grad * result.conj(); jvp: pointwise").amp(Cast::Kept, Cast::Single),
     map_row!(Exp2 "exp2", 1, float, FMIO | J, "exp2(a)", "(Tensor self)", "2 to the power of each element.").grad("self: grad * result.conj() * 0.6931471805599453; jvp: pointwise"),
-    map_row!(Expm1 "expm1", 1, float, FMIO | J, "expm1(a)", "(Tensor self)", "e to the power of each element, minus one.").grad("self: grad * (result.conj() + 1); jvp: pointwise"),
-    map_row!(Log "log", 1, float, FMIO | J, "log(a)", "(Tensor self)", "The natural logarithm of each element.").grad("self: grad.div(self.conj()); jvp: pointwise"),
-    map_row!(Log2 "log2", 1, float, FMIO | J, "log2(a)", "(Tensor self)", "The logarithm to base 2 of each element.").grad("self: grad / (self.conj() * 0.6931471805599453); jvp: pointwise"),
-    map_row!(Log10 "log10", 1, float, FMIO | J, "log10(a)", "(Tensor self)", "The logarithm to base 10 of each element.").grad("self: grad / (self.conj() * 2.302585092994046); jvp: pointwise"),
-    map_row!(Log1p "log1p", 1, float, FMIO | J, "log1p(a)", "(Tensor self)", "The natural logarithm of one plus each element.").grad("self: grad / (self + 1).conj(); jvp: pointwise"),
+    map_row!(Expm1 "expm1", 1, float, FMIO | J, "expm1(a)", "(Tensor self)", "e to the power of each element, minus one.").grad("self: grad * (result.conj() + 1); jvp: pointwise").amp(Cast::Kept, Cast::Single),
+    map_row!(Log "log", 1, float, FMIO | J, "log(a)", "(Tensor self)", "The natural logarithm of each element.").grad("self: grad.div(self.conj()); jvp: pointwise").amp(Cast::Kept, Cast::Single),
+    map_row!(Log2 "log2", 1, float, FMIO | J, "log2(a)", "(Tensor self)", "The logarithm to base 2 of each element.").grad("self: grad / (self.conj() * 0.6931471805599453); jvp: pointwise").amp(Cast::Kept, Cast::Single),
+    map_row!(Log10 "log10", 1, float, FMIO | J, "log10(a)", "(Tensor self)", "The logarithm to base 10 of each element.").grad("self: grad / (self.conj() * 2.302585092994046); jvp: pointwise").amp(Cast::Kept, Cast::Single),
+    map_row!(Log1p "log1p", 1, float, FMIO | J, "log1p(a)", "(Tensor self)", "The natural logarithm of one plus each element.").grad("self: grad / (self + 1).conj(); jvp: pointwise").amp(Cast::Kept, Cast::Single),
     map_row!(Sin "sin", 1, float, FMIO | J, "sin(a)", "(Tensor self)", "The sine of each element.").grad("self: grad * self.cos().conj(); jvp: pointwise"),
     map_row!(Cos "cos", 1, float, FMIO | J, "cos(a)", "(Tensor self)", "The cosine of each element.").grad("self: grad * -self.sin().conj(); jvp: pointwise"),
-    map_row!(Tan "tan", 1, float, FMIO | J, "tan(a)", "(Tensor self)", "The tangent of each element.").grad("self: grad * (1 + result.pow(2)).conj(); jvp: pointwise"),
-    map_row!(Asin "asin", 1, float, FMIO | J, "asin(a)", "(Tensor self)", "The arcsine of each element.").grad("self: grad * (-self * self + 1).rsqrt().conj(); jvp: pointwise"),
-    map_row!(Acos "acos", 1, float, FMIO | J, "acos(a)", "(Tensor self)", "The arccosine of each element.").grad("self: grad * -(-self * self + 1).rsqrt().conj(); jvp: pointwise"),
+    map_row!(Tan "tan", 1, float, FMIO | J, "tan(a)", "(Tensor self)", "The tangent of each element.").grad("self: grad * (1 + result.pow(2)).conj(); jvp: pointwise").amp(Cast::Kept, Cast::Single),
+    map_row!(Asin "asin", 1, float, FMIO | J, "asin(a)", "(Tensor self)", "The arcsine of each element.").grad("self: grad * (-self * self + 1).rsqrt().conj(); jvp: pointwise").amp(Cast::Kept, Cast::Single),
+    map_row!(Acos "acos", 1, float, FMIO | J, "acos(a)", "(Tensor self)", "The arccosine of each element.").grad("self: grad * -(-self * self + 1).rsqrt().conj(); jvp: pointwise").amp(Cast::Kept, Cast::Single),
     map_row!(Atan "atan", 1, float, FMIO | J, "atan(a)", "(Tensor self)", "The arctangent of each element.").grad("self: grad / (self * self + 1).conj(); jvp: pointwise"),
-    map_row!(Sinh "sinh", 1, float, FMIO | J, "sinh(a)", "(Tensor self)", "The hyperbolic sine of each element.").grad("self: grad * self.cosh().conj(); jvp: pointwise"),
-    map_row!(Cosh "cosh", 1, float, FMIO | J, "cosh(a)", "(Tensor self)", "The hyperbolic cosine of each element.").grad("self: grad * self.sinh().conj(); jvp: pointwise"),
+    map_row!(Sinh "sinh", 1, float, FMIO | J, "sinh(a)", "(Tensor self)", "The hyperbolic sine of each element.").grad("self: grad * self.cosh().conj(); jvp: pointwise").amp(Cast::Kept, Cast::Single),
+    map_row!(Cosh "cosh", 1, float, FMIO | J, "cosh(a)", "(Tensor self)", "The hyperbolic cosine of each element.").grad("self: grad * self.sinh().conj(); jvp: pointwise").amp(Cast::Kept, Cast::Single),
     map_row!(Tanh "tanh", 1, float, FMIO | J, "tanh(a)", "(Tensor self)", "The hyperbolic tangent of each element.").grad("self: tanh_backward(grad, result); jvp: pointwise"),
     map_row!(Asinh "asinh", 1, float, FMIO | J, "asinh(a)", "(Tensor self)", "The inverse hyperbolic sine of each element.").grad("self: grad * (self.pow(2) + 1).rsqrt().conj(); jvp: pointwise"),
     map_row!(Acosh "acosh", 1, float, FMIO | J, "acosh(a)", "(Tensor self)", "The inverse hyperbolic cosine of each element.").grad("self: grad / ((self + 1).sqrt() * (self - 1).sqrt()).conj() if self.complex else grad * (self.pow(2) - 1).rsqrt(); jvp: pointwise"),
@@ -265,7 +265,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Sigmoid "sigmoid", 1, float, FMIO | J, "T(1) / (T(1) + exp(-a))", "(Tensor self)", "1 / (1 + exp(-x)) of each element.").grad("self: sigmoid_backward(grad, result); jvp: pointwise"),
     map_row!(Erf "erf", 1, float, FMIO | J, "erf(a)", "(Tensor self)", "The error function of each element.").grad("self: 1.1283791670955126 * exp(-self.pow(2)) * grad; jvp: pointwise"),
     map_row!(Erfc "erfc", 1, float, FMIO | J, "erfc(a)", "(Tensor self)", "One minus the error function of each element.").grad("self: -1.1283791670955126 * exp(-self.pow(2)) * grad; jvp: pointwise"),
-    map_row!(Erfinv "erfinv", 1, float, FMIO, "erfinv(a)", "(Tensor self)", "The inverse error function of each element.").grad("self: 0.8862269254527579 * exp(self.erfinv().pow(2)) * grad; jvp: pointwise"),
+    map_row!(Erfinv "erfinv", 1, float, FMIO, "erfinv(a)", "(Tensor self)", "The inverse error function of each element.").grad("self: 0.8862269254527579 * exp(self.erfinv().pow(2)) * grad; jvp: pointwise").amp(Cast::Kept, Cast::Single),
     map_row!(Lgamma "lgamma", 1, float, FMIO, "lgamma(a)", "(Tensor self)", "The logarithm of the absolute gamma function of each element.").grad("self: grad * digamma(self); jvp: pointwise"),
     map_row!(Digamma "digamma", 1, float, FMIO, "digamma_(a)", "(Tensor self)", "The logarithmic derivative of the gamma function of each element.").grad("self: grad * polygamma(1, self); jvp: pointwise"),
     map_row!(Relu "relu", 1, same, F | M | I | J, "a < T(0) ? T(0) : a", "(Tensor self)", "Each element, or 0 where it is negative.").grad("self: threshold_backward(grad, result, 0)"),

@@ -2,11 +2,10 @@
 
 use crate::cpu::reduce::{Kind, Post};
 use crate::dims::MAX_NDIM;
-use crate::ops::core::op::{F, FMO, O, OpDef, Plan, X, compose, kernel};
-use crate::ops::core::rules::dim_list;
+use crate::ops::core::op::{Cast, F, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::reduce::rule::{Fold, Over, comparable, computable};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dtype, ensure, kernels, mode};
+use crate::{DType, Result, Scalar, Tensor, bail, cpu, dtype, ensure, kernels, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -59,7 +58,8 @@ pub static OPS: &[OpDef] = &[
         body!(norm, write_norm, cuda: write_norm),
         "The norm of the elements over dimensions as vectors.",
     ).samples("f32[3, 4], ord=6; c64[3, 4], ord=6; f32[3, 4], ord=-2.1, dim=0, keepdim=True")
-    .grad("self: None if ord == 0 else _grad.vector_norm(grad, self, ord, result, dim, keepdim)"),
+    .grad("self: None if ord == 0 else _grad.vector_norm(grad, self, ord, result, dim, keepdim)")
+    .amp(Cast::Kept, Cast::Result),
     compose(
         "norm",
         "(Tensor self, Scalar? p, int[1]? dim=None, bool keepdim=False, dtype? dtype=None)",
@@ -74,18 +74,24 @@ pub static OPS: &[OpDef] = &[
             )
         },
         "The norm of the elements over dimensions as vectors.",
-    ).samples("f32[3, 4], 2; c64[3, 4], -inf; f32[3, 4], 2, 0, True"),
+    ).samples("f32[3, 4], 2; c64[3, 4], -inf; f32[3, 4], 2, 0, True")
+    .amp(Cast::Kept, Cast::Result),
     compose(
         "norm#str",
         "(Tensor self, str? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None)",
         FMO | X,
         |a| match a.p {
             None | Some("fro") => vector_norm(a.input, Scalar::Int(2), a.dim, a.keepdim, a.dtype),
-            Some("nuc") => nuclear_norm(a),
-            Some(other) => bail!(Runtime, "linalg.matrix_norm: Order {other} not supported."),
+            Some(word) => f::LinalgMatrixNormStr::new(a.input)
+                .ord(word)
+                .dim(a.dim.unwrap_or(&[-2, -1]))
+                .keepdim(a.keepdim)
+                .dtype(a.dtype)
+                .call(),
         },
         "The Frobenius or nuclear norm.",
-    ).samples("f32[3, 4]; c64[3, 4]; f32[2, 3, 4], 'nuc', [1, 2]"),
+    ).samples("f32[3, 4]; c64[3, 4]; f32[2, 3, 4], 'nuc', [1, 2]")
+    .amp(Cast::Kept, Cast::Result),
     kernel(
         "logsumexp",
         "(Tensor self, int[1] dim, bool keepdim=False)",
@@ -95,7 +101,8 @@ pub static OPS: &[OpDef] = &[
         }),
         "The logarithm of the sum of exponentials over dimensions.",
     ).samples("f32[3, 4], (0,), True; b8[3, 4], (1,), False")
-    .grad("self: _grad.logsumexp(grad, self, result, dim, keepdim); jvp: _grad.logsumexp_tangent(self_t, self, dim, keepdim)"),
+    .grad("self: _grad.logsumexp(grad, self, result, dim, keepdim); jvp: _grad.logsumexp_tangent(self_t, self, dim, keepdim)")
+    .amp(Cast::Kept, Cast::Single),
     compose(
         "nanmean",
         "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
@@ -220,7 +227,7 @@ fn norm<'a>(a: &calls::LinalgVectorNorm<'a>) -> Result<(Plan, Fold<'a>)> {
         has_identity(&over, a.dim, p)?;
     }
     if let Some(to) = a.dtype {
-        takes_norm(d, to)?;
+        takes_norm("linalg.vector_norm", d, to)?;
     }
     d.check_kernel(!d.is_storage_only() || d == DType::C32, "norm_cpu")?;
     let (kind, post) = fold_of(p);
@@ -256,25 +263,25 @@ fn has_identity(over: &Over, given: Option<&[i64]>, p: f64) -> Result<()> {
 }
 
 /// Whether a norm of `d` may be asked for in `to`.
-fn takes_norm(d: DType, to: DType) -> Result<()> {
+pub(crate) fn takes_norm(name: &str, d: DType, to: DType) -> Result<()> {
     ensure!(
         to.is_float() || to.is_complex(),
         Runtime,
-        "linalg.vector_norm: dtype should be floating point or complex, but got {}",
+        "{name}: dtype should be floating point or complex, but got {}",
         to.scalar_type()
     );
     if to.is_complex() != d.is_complex() {
         let kind = if d.is_complex() { "complex" } else { "real" };
         bail!(
             Runtime,
-            "linalg.vector_norm: dtype should be {kind} for {kind} inputs, but got {}",
+            "{name}: dtype should be {kind} for {kind} inputs, but got {}",
             to.scalar_type()
         );
     }
     ensure!(
         dtype::promote(d, to) == Some(to),
         Runtime,
-        "linalg.vector_norm: the dtype of the input ({}) should be convertible without narrowing to the specified dtype ({})",
+        "{name}: the dtype of the input ({}) should be convertible without narrowing to the specified dtype ({})",
         d.scalar_type(),
         to.scalar_type()
     );
@@ -325,40 +332,6 @@ fn vector_norm(
         .keepdim(keepdim)
         .dtype(dtype)
         .call()
-}
-
-/// The sum of the singular values of matrices.
-fn nuclear_norm(a: &calls::NormStr) -> Result<Tensor> {
-    let t = match a.dtype {
-        Some(d) => a.input.to_dtype(d)?,
-        None => a.input.clone(),
-    };
-    let pair = match a.dim {
-        Some(d) => dim_list(Some(d), t.ndim())?,
-        None => (t.ndim().saturating_sub(2)..t.ndim()).collect(),
-    };
-    ensure!(
-        t.ndim() >= 2,
-        Runtime,
-        "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
-    );
-    ensure!(
-        pair.len() == 2,
-        Runtime,
-        "linalg.matrix_norm: dim must be a 2-tuple. Got {}",
-        pair.iter().map(|&d| d as i64).collect::<Dims>()
-    );
-    let order: Dims = cpu::lines::order(t.ndim(), &pair)
-        .iter()
-        .map(|&d| d as i64)
-        .collect();
-    let matrices = f::permute(&t, &order)?;
-    let sum = f::sum_dim(&f::linalg_svdvals(&matrices)?, [-1].as_slice())?;
-    if !a.keepdim {
-        return Ok(sum);
-    }
-    let (first, second) = (pair[0].min(pair[1]), pair[0].max(pair[1]));
-    f::unsqueeze(&f::unsqueeze(&sum, first as i64)?, second as i64)
 }
 
 fn logsumexp<'a>(a: &calls::Logsumexp<'a>) -> Result<(Plan, Over<'a>)> {

@@ -3,7 +3,7 @@
 use crate::cpu::select::{self, Pick};
 use crate::dims::{contiguous_strides, wrap_dim};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, FM, FMO, Hidden, OpDef, Plan, Ret, X, kernel};
+use crate::ops::core::op::{Batch, Cast, FM, FMO, Hidden, OpDef, Plan, Ret, X, kernel};
 use crate::ops::core::typed::{self, Operand};
 use crate::ops::f;
 use crate::ops::reduce::rule::{Over, comparable};
@@ -99,7 +99,8 @@ pub static OPS: &[OpDef] = &[
         "Quantiles of all elements or along a dimension.",
     )
     .samples("f64[3, 2, 1, 2].unit, f64[2].unit, dim=2, keepdim=True, interpolation='midpoint'")
-    .through(typed!(|a: &calls::Quantile| ask!(a, false).composed())),
+    .through(typed!(|a: &calls::Quantile| ask!(a, false).composed()))
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "quantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
@@ -108,7 +109,8 @@ pub static OPS: &[OpDef] = &[
         "A quantile of all elements or along a dimension.",
     )
     .samples("f32[3, 4], 0.5; f32[3, 4], 0.5, dim=0, keepdim=True, interpolation='midpoint'")
-    .through(typed!(|a: &calls::QuantileScalar| ask!(a, false).composed())),
+    .through(typed!(|a: &calls::QuantileScalar| ask!(a, false).composed()))
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "nanquantile",
         "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
@@ -117,7 +119,8 @@ pub static OPS: &[OpDef] = &[
         "Quantiles without NaN.",
     )
     .samples("f32[3, 4], f32([0.25, 0.5]), 1; f64[5], f64(0.4)")
-    .through(typed!(|a: &calls::Nanquantile| ask!(a, true).composed())),
+    .through(typed!(|a: &calls::Nanquantile| ask!(a, true).composed()))
+    .amp(Cast::Single, Cast::Kept),
     kernel(
         "nanquantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
@@ -126,7 +129,8 @@ pub static OPS: &[OpDef] = &[
         "A quantile without NaN.",
     )
     .samples("f32[3, 4], 0.5; f32[3, 4], 0.5, dim=0, keepdim=True")
-    .through(typed!(|a: &calls::NanquantileScalar| ask!(a, true).composed())),
+    .through(typed!(|a: &calls::NanquantileScalar| ask!(a, true).composed()))
+    .amp(Cast::Single, Cast::Kept),
 ];
 
 /// Which element is looked for, and among which.

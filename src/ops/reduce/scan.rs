@@ -3,7 +3,7 @@
 use crate::cpu::extreme::running_extreme;
 use crate::cpu::scan;
 use crate::dims::wrap_dim;
-use crate::ops::core::op::{Batch, D, F, FMIO, FMO, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, D, F, FMIO, FMO, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::core::typed;
 use crate::ops::f;
@@ -25,7 +25,8 @@ pub static OPS: &[OpDef] = &[
         "Sums of the elements so far.",
     )
     .samples("f32[3, 4], 0; c64[3, 4], 1, dtype=c64")
-    .grad("self: _grad.cumsum_back(grad, dim); jvp: linear"),
+    .grad("self: _grad.cumsum_back(grad, dim); jvp: linear")
+    .amp(Cast::Kept, Cast::Result),
     kernel(
         "cumprod",
         "(Tensor self, int dim, *, dtype? dtype=None)",
@@ -37,7 +38,8 @@ pub static OPS: &[OpDef] = &[
         "Products of the elements so far.",
     )
     .samples("f32[3, 4], 0; c64[3, 4], 0; f32[3, 4], 1, dtype=f32")
-    .grad("self: _grad.cumprod_backward(grad, self, dim, result)"),
+    .grad("self: _grad.cumprod_backward(grad, self, dim, result)")
+    .amp(Cast::Kept, Cast::Result),
     kernel(
         "logcumsumexp",
         "(Tensor self, int dim)",
@@ -91,7 +93,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4], 2, 1, 0.5; c64[2, 3, 4], 1, 2, 3")
     .grad("self: _grad.renorm(grad, self, p, dim, maxnorm)")
-    .batch(Batch::Each),
+    .batch(Batch::Each)
+    .amp(Cast::Kept, Cast::Single),
     compose(
         "diff",
         "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None)",

@@ -1,7 +1,7 @@
 //! Statistics made of other operators, and comparisons of whole tensors.
 
 use crate::ops::core::helpers::{has_no_values, item, readable};
-use crate::ops::core::op::{FM, M, OpDef, Ret, Value, compose};
+use crate::ops::core::op::{Cast, FM, M, OpDef, Ret, Value, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, mode};
@@ -17,7 +17,8 @@ pub static OPS: &[OpDef] = &[
         dist,
         "The norm of the difference.",
     ).samples("f32[5], f32[5, 5], 4; c64[5, 5], c64[5, 5], 4")
-    .grad("self: _grad.dist(grad, self, other, p, result); other: -_grad.dist(grad, self, other, p, result)"),
+    .grad("self: _grad.dist(grad, self, other, p, result); other: -_grad.dist(grad, self, other, p, result)")
+    .amp(Cast::Kept, Cast::Single),
     compose(
         "sum_to_size",
         "(Tensor self, int[*] size)",
@@ -53,7 +54,8 @@ pub static OPS: &[OpDef] = &[
         trace,
         "The sum of a matrix's diagonal.",
     ).samples("f32[3, 4]; c64[3, 4]")
-    .grad("self: _grad.trace_backward(grad, self.sizes); jvp: linear"),
+    .grad("self: _grad.trace_backward(grad, self.sizes); jvp: linear")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "cov",
         "(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None)",

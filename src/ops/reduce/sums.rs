@@ -2,7 +2,7 @@
 
 use crate::cpu::reduce::{Kind, Post, bytes};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, D, FM, FMO, Hidden, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, D, FM, FMO, Hidden, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::f;
 use crate::ops::reduce::rule::{Fold, Over, comparable, computable, fold};
@@ -20,7 +20,8 @@ pub static OPS: &[OpDef] = &[
         "The sum of all elements.",
     ).samples("f32[3, 4]; c64[3, 4]")
     .grad("self: grad.expand(self.sizes); jvp: linear")
-    .batch(Batch::As(typed!(|a, h| batch::one(f::SumDim::new(&batch::flat(a.input, h)?, &[-1][..]).dtype(a.dtype).call()), Hidden))),
+    .batch(Batch::As(typed!(|a, h| batch::one(f::SumDim::new(&batch::flat(a.input, h)?, &[-1][..]).dtype(a.dtype).call()), Hidden)))
+    .amp(Cast::Kept, Cast::Result),
     kernel(
         "sum#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
@@ -28,7 +29,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
         "The sum over dimensions.",
     ).samples("f32[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
-    .grad("SumBackward1 | self: _grad.unreduce(grad, self.sizes, dim, keepdim); jvp: linear"),
+    .grad("SumBackward1 | self: _grad.unreduce(grad, self.sizes, dim, keepdim); jvp: linear")
+    .amp(Cast::Kept, Cast::Result),
     kernel(
         "mean",
         "(Tensor self, *, dtype? dtype=None)",
@@ -53,8 +55,9 @@ pub static OPS: &[OpDef] = &[
         body!(|a| product(Over::all(a.input)?, a.dtype), fold, cuda: fold),
         "The product of all elements.",
     ).samples("f32[3, 4]; b8[3, 4]")
-    .grad("self: _grad.prod(grad, self)")
-    .batch(Batch::As(typed!(|a, h| batch::one(f::ProdDim::new(&batch::flat(a.input, h)?, -1).dtype(a.dtype).call()), Hidden))),
+    .grad("self: _grad.prod(grad, self, result)")
+    .batch(Batch::As(typed!(|a, h| batch::one(f::ProdDim::new(&batch::flat(a.input, h)?, -1).dtype(a.dtype).call()), Hidden)))
+    .amp(Cast::Single, Cast::Result),
     kernel(
         "prod#dim",
         "(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)",
@@ -62,7 +65,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| product(Over::one(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
         "The product over a dimension.",
     ).samples("f32[3, 4], 1; b8[3, 4], 1, dtype=b8; f32[3, 4], 0, keepdim=True")
-    .grad("ProdBackward1 | self: _grad.prod_dim(grad, self, dim, keepdim)"),
+    .grad("ProdBackward1 | self: _grad.prod_dim(grad, self, result, dim, keepdim)")
+    .amp(Cast::Single, Cast::Result),
     kernel(
         "nansum",
         "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",

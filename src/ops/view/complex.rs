@@ -1,6 +1,6 @@
 //! Views between complex and real tensors.
 
-use crate::ops::core::op::{Batch, F, FM, OpDef, Ret, compose, view};
+use crate::ops::core::op::{Batch, Cast, F, FM, OpDef, Ret, compose, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::{DType, Dims, Result, Tensor, ensure};
@@ -30,7 +30,8 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[5, 2]")
     .grad("self: grad.contiguous().resolve_conj().view_as_real(); jvp: linear")
-    .batch(Batch::Lead),
+    .batch(Batch::Lead)
+    .amp(Cast::Single, Cast::Kept),
     view(
         "_conj",
         "(Tensor self)",

@@ -1,0 +1,99 @@
+"""The CPU as a device, under PyTorch's names: it is always there, and calls on it are done when they return."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from torchlike import _lazy
+
+__all__ = [
+    "Event",
+    "Stream",
+    "StreamContext",
+    "current_device",
+    "current_stream",
+    "device_count",
+    "is_available",
+    "is_initialized",
+    "set_device",
+    "stream",
+    "synchronize",
+]
+
+amp = _lazy.module("torchlike.cpu.amp")
+
+
+class Stream:
+    """The order in which calls run: one after the other."""
+
+    def __init__(self, priority: int = -1) -> None:
+        pass
+
+    def wait_stream(self, stream: Any) -> None:
+        """Nothing: what was called is done."""
+
+
+class Event:
+    """A moment in a stream, which is past."""
+
+    def query(self) -> bool:
+        """True."""
+        return True
+
+    def record(self, stream: Any = None) -> None:
+        """Nothing."""
+
+    def synchronize(self) -> None:
+        """Nothing."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Nothing."""
+
+
+class StreamContext(nullcontext[Any]):
+    """A context of a stream, which changes nothing."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+
+
+_stream = Stream()
+
+
+def is_available() -> bool:
+    """True."""
+    return True
+
+
+def is_initialized() -> bool:
+    """True."""
+    return True
+
+
+def synchronize(device: Any = None) -> None:
+    """Nothing: calls are done when they return."""
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The only stream."""
+    return _stream
+
+
+def stream(stream: Stream) -> AbstractContextManager[Any]:
+    """A context that changes nothing."""
+    return StreamContext(stream)
+
+
+def set_device(device: Any) -> None:
+    """Nothing: there is one CPU."""
+
+
+def current_device() -> str:
+    """`cpu`."""
+    return "cpu"
+
+
+def device_count() -> int:
+    """One."""
+    return 1
