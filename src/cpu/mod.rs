@@ -19,6 +19,7 @@ pub(crate) mod distance_backward;
 pub(crate) mod distinct;
 pub(crate) mod embedding_backward;
 pub(crate) mod extreme;
+pub(crate) mod fft;
 pub(crate) mod folds;
 pub mod gemm;
 pub(crate) mod grid;

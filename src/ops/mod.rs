@@ -9,6 +9,7 @@ pub(crate) mod cast;
 pub(crate) mod copy;
 pub(crate) mod core;
 pub(crate) mod create;
+pub(crate) mod fft;
 pub(crate) mod grad;
 pub(crate) mod index;
 pub(crate) mod linalg;
@@ -47,12 +48,16 @@ pub mod f {
     pub use super::create::range::calls::*;
     #[allow(unused_imports)]
     pub use super::create::window::calls::*;
+    pub use super::fft::calls::*;
+    pub use super::fft::functions::calls::*;
+    pub use super::fft::short_time::calls::*;
     pub use super::grad::activation::calls::*;
     pub use super::grad::attention::calls::*;
     pub use super::grad::conv::calls::*;
     pub use super::grad::ctc::calls::*;
     pub use super::grad::distance::calls::*;
     pub use super::grad::embedding::calls::*;
+    pub use super::grad::fft::calls::*;
     pub use super::grad::grid::calls::*;
     pub use super::grad::index::calls::*;
     pub use super::grad::layout::calls::*;
@@ -163,6 +168,9 @@ static FAMILIES: &[&[OpDef]] = &[
     resize::OPS,
     cast::OPS,
     create::window::OPS,
+    fft::OPS,
+    fft::functions::OPS,
+    fft::short_time::OPS,
     nn::bag::OPS,
     create::factory::OPS,
     create::range::OPS,
@@ -243,6 +251,7 @@ static FAMILIES: &[&[OpDef]] = &[
     grad::index::OPS,
     grad::conv::OPS,
     grad::attention::OPS,
+    grad::fft::OPS,
     grad::grid::OPS,
     grad::pool::OPS,
     grad::pad::OPS,

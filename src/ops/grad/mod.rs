@@ -6,6 +6,7 @@ pub mod conv;
 pub mod ctc;
 pub mod distance;
 pub mod embedding;
+pub mod fft;
 pub mod grid;
 mod grid_composed;
 pub mod index;

@@ -1,0 +1,328 @@
+//! Fourier transforms of windows that slide over a signal, and back.
+
+use crate::ops::core::op::{FM, OpDef, compose};
+use crate::ops::f;
+use crate::ops::view::shape::type_name;
+use crate::{Dims, Result, Tensor, ensure};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "stft",
+        "(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode='reflect', bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None)",
+        FM,
+        forward,
+        "The Fourier transforms of windows that slide over signals.",
+    )
+    .samples("f32[20], 8, window=f32[8], return_complex=True; f64[2, 20], 8, 3, 6, window=f64[6], center=False, normalized=True, return_complex=True; c64[20], 4, return_complex=True"),
+    compose(
+        "istft",
+        "(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False)",
+        FM,
+        inverse,
+        "The signals that `stft` gives such transforms of, by least squares.",
+    )
+    .samples("c64[5, 6], 8; c128[2, 5, 6], 8, length=9, window=f64[8].pos"),
+];
+
+/// An option as PyTorch's messages show it.
+fn shown<T: ToString>(x: Option<T>) -> String {
+    x.map_or_else(|| "None".to_owned(), |x| x.to_string())
+}
+
+fn shown_window(window: Option<&Tensor>) -> String {
+    let text = |w: &Tensor| format!("{}{{{}}}", type_name(w), w.shape());
+    window.map_or_else(|| "None".to_owned(), text)
+}
+
+/// A window padded with zeros to the size of a transform.
+fn widened(window: &Tensor, size: i64) -> Result<Tensor> {
+    let have = window.shape()[0];
+    if have == size {
+        return Ok(window.clone());
+    }
+    let left = (size - have) / 2;
+    f::constant_pad_nd(window, &[left, size - have - left])
+}
+
+fn forward(a: &calls::Stft) -> Result<Tensor> {
+    let mut t = a.input.clone();
+    ensure!(
+        !a.center || a.align_to_window.is_none(),
+        Runtime,
+        "stft align_to_window should only be set when center = false"
+    );
+    if a.center {
+        let ndim = t.ndim();
+        let ones = Dims::filled(3usize.saturating_sub(ndim), 1);
+        let wide = f::view(&t, &ones.concat(t.shape()))?;
+        let around = a.n_fft / 2;
+        let wide = f::NnFunctionalPad::new(&wide, &[around, around])
+            .mode(a.pad_mode)
+            .call()?;
+        let from = wide.ndim() - ndim;
+        t = f::view(&wide, &wide.shape()[from..])?;
+    }
+    let hop = a.hop_length.unwrap_or(a.n_fft / 4);
+    let win = a.win_length.unwrap_or(a.n_fft);
+    let call = || {
+        format!(
+            "stft({}{}, n_fft={}, hop_length={hop}, win_length={win}, window={}, normalized={}, onesided={}, return_complex={}, \
+             align_to_window={}) ",
+            type_name(&t),
+            t.shape(),
+            a.n_fft,
+            shown_window(a.window),
+            u8::from(a.normalized),
+            shown(a.onesided.map(u8::from)),
+            shown(a.return_complex.map(u8::from)),
+            shown(a.align_to_window.map(u8::from)),
+        )
+    };
+    let complex = t.dtype().is_complex() || a.window.is_some_and(|w| w.dtype().is_complex());
+    ensure!(
+        a.return_complex.is_some() || complex,
+        Runtime,
+        "stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True \
+         in a future PyTorch release."
+    );
+    ensure!(
+        t.dtype().is_float() || t.dtype().is_complex(),
+        Runtime,
+        "{}: expected a tensor of floating point or complex values",
+        call()
+    );
+    ensure!(
+        t.ndim() == 1 || t.ndim() == 2,
+        Runtime,
+        "{}: expected a 1D or 2D tensor",
+        call()
+    );
+    let lines = if t.ndim() == 1 {
+        f::unsqueeze(&t, 0)?
+    } else {
+        t.clone()
+    };
+    let (batch, len, n) = (lines.shape()[0], lines.shape()[1], a.n_fft);
+    ensure!(
+        n > 0 && n <= len,
+        Runtime,
+        "{}: expected 0 < n_fft < {len}, but got n_fft={n}",
+        call()
+    );
+    ensure!(
+        hop > 0,
+        Runtime,
+        "{}: expected hop_length > 0, but got hop_length={hop}",
+        call()
+    );
+    ensure!(
+        win > 0 && win <= n,
+        Runtime,
+        "{}: expected 0 < win_length <= n_fft, but got win_length={win}",
+        call()
+    );
+    if let Some(w) = a.window {
+        ensure!(
+            w.ndim() == 1 && w.shape()[0] == win,
+            Runtime,
+            "{}: expected a 1D window tensor of size equal to win_length={win}, but got window with size {}",
+            call(),
+            w.shape()
+        );
+    }
+    let window = match a.window {
+        Some(w) => Some(widened(w, n)?),
+        None if win < n => {
+            let ones = f::Ones::new(&[win])
+                .dtype(t.dtype())
+                .device(t.device())
+                .call()?;
+            Some(widened(&ones, n)?)
+        }
+        None => None,
+    };
+    let frames = 1 + (len - n) / hop;
+    let s = lines.strides();
+    let framed = f::AsStrided::new(&lines, &[batch, frames, n], &[s[0], hop * s[1], s[1]])
+        .storage_offset(lines.offset())
+        .call()?;
+    let framed = match &window {
+        Some(w) => f::mul(&framed, w)?,
+        None => framed,
+    };
+    let complex = framed.dtype().is_complex();
+    let onesided = a.onesided.unwrap_or(!complex);
+    ensure!(
+        !(onesided && complex),
+        Runtime,
+        "Cannot have onesided output if window or input is complex"
+    );
+    let norm = i64::from(a.normalized);
+    let made = if complex {
+        f::_fft_c2c(&framed, &[2], norm, true)?
+    } else {
+        f::_fft_r2c(&framed, &[2], norm, onesided)?
+    };
+    let made = f::transpose(&made, 1, 2)?;
+    let made = if t.ndim() == 1 {
+        f::squeeze_dim(&made, 0)?
+    } else {
+        made
+    };
+    if a.return_complex.unwrap_or(true) {
+        Ok(made)
+    } else {
+        f::view_as_real(&made)
+    }
+}
+
+fn inverse(a: &calls::Istft) -> Result<Tensor> {
+    let t = a.input;
+    ensure!(
+        t.dtype().is_complex(),
+        Runtime,
+        "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
+    );
+    let n = a.n_fft;
+    let hop = a.hop_length.unwrap_or(n / 4);
+    let win = a.win_length.unwrap_or(n);
+    let call = || {
+        let kind = if t.is_meta() { "Meta" } else { "CPU" };
+        format!(
+            "istft({kind}{}Type{}, n_fft={n}, hop_length={hop}, win_length={win}, window={}, center={}, normalized={}, onesided={}, \
+             length={}, return_complex={}) ",
+            t.dtype().scalar_type(),
+            t.shape(),
+            shown_window(a.window),
+            u8::from(a.center),
+            u8::from(a.normalized),
+            shown(a.onesided.map(u8::from)),
+            shown(a.length),
+            u8::from(a.return_complex),
+        )
+    };
+    ensure!(
+        t.numel() != 0,
+        Runtime,
+        "{}: input tensor cannot be empty.",
+        call()
+    );
+    ensure!(
+        t.ndim() == 2 || t.ndim() == 3,
+        Runtime,
+        "{}: expected a tensor with 3 or 4 dimensions, but got {}",
+        call(),
+        t.ndim() + 1
+    );
+    let frequencies = t.size(-2)?;
+    let complex = a.return_complex || a.window.is_some_and(|w| w.dtype().is_complex());
+    let onesided = a.onesided.unwrap_or(frequencies != n);
+    let (expected, rule) = if onesided {
+        (n / 2 + 1, "n_fft / 2 + 1 when onesided=True")
+    } else {
+        (n, "n_fft when onesided=False")
+    };
+    ensure!(
+        frequencies == expected,
+        Runtime,
+        "{}: expected the frequency dimension (3rd to the last) of the input tensor to match {rule}, but got {frequencies}",
+        call()
+    );
+    ensure!(
+        hop > 0 && hop <= win,
+        Runtime,
+        "{}: expected 0 < hop_length <= win_length",
+        call()
+    );
+    ensure!(
+        win > 0 && win <= n,
+        Runtime,
+        "{}: expected 0 < win_length <= n_fft",
+        call()
+    );
+    if let Some(w) = a.window {
+        ensure!(
+            w.ndim() == 1 && w.shape()[0] == win,
+            Runtime,
+            "{}: Invalid window shape. window has to be 1D and length of `win_length`",
+            call()
+        );
+    }
+    ensure!(
+        !(complex && onesided),
+        Runtime,
+        "Cannot have onesided output if window or input is complex"
+    );
+    let real = t.dtype().to_real();
+    let window = match a.window {
+        Some(w) => w.clone(),
+        None => f::Ones::new(&[win])
+            .dtype(real)
+            .device(t.device())
+            .call()?,
+    };
+    let window = widened(&window, n)?;
+    let whole = if t.ndim() == 2 {
+        f::unsqueeze(t, 0)?
+    } else {
+        t.clone()
+    };
+    let lines = f::transpose(&whole, 1, 2)?;
+    let frames = lines.shape()[1];
+    let norm = if a.normalized { 1 } else { 2 };
+    let lines = if complex {
+        f::_fft_c2c(&lines, &[2], norm, false)?
+    } else {
+        let half = if onesided {
+            lines
+        } else {
+            f::narrow(&lines, 2, 0, n / 2 + 1)?
+        };
+        f::_fft_c2r(&half, &[2], norm, n)?
+    };
+    let lines = f::mul(&lines, &f::view(&window, &[1, 1, n])?)?;
+    let length = n + hop * (frames - 1);
+    let sum = |x: &Tensor| {
+        let batch = x.shape()[0];
+        f::_grad_unfold_backward(x, &[batch, length], 1, n, hop)
+    };
+    let signal = sum(&lines)?;
+    let weights = sum(&f::expand(
+        &f::pow(&window, 2)?,
+        &[1, frames, n],
+    )?)?;
+    let start = if a.center { n / 2 } else { 0 };
+    let end = match a.length {
+        Some(wanted) => start + wanted,
+        None if a.center => length - n / 2,
+        None => length,
+    };
+    let part = |x: &Tensor| {
+        let end = end.clamp(start, length.max(start));
+        f::narrow(x, 1, start, end.min(length) - start)
+    };
+    let (signal, weights) = (part(&signal)?, part(&weights)?);
+    if !t.is_meta() && weights.numel() > 0 {
+        let least = f::min(&f::abs(&weights)?)?.item()?.to_f64();
+        ensure!(
+            least > 1e-11,
+            Runtime,
+            "{}window overlap add min: 1",
+            call()
+        );
+    }
+    let mut made = f::div(&signal, &weights)?;
+    if t.ndim() == 2 {
+        made = f::squeeze_dim(&made, 0)?;
+    }
+    match a.length {
+        Some(wanted) if wanted > made.size(-1)? => {
+            let missing = wanted - made.size(-1)?;
+            f::constant_pad_nd(&made, &[0, missing])
+        }
+        _ => Ok(made),
+    }
+}
