@@ -144,10 +144,7 @@ pub fn complex(out: &Tensor, input: &Tensor, dims: &[usize], how: How) -> Result
 /// PyTorch's text for types that transforms on the host do not have.
 fn no_type(d: DType) -> crate::Error {
     let name = d.to_real().scalar_type();
-    crate::err!(
-        Runtime,
-        "MKL FFT doesn't support tensors of type: {name}"
-    )
+    crate::err!(Runtime, "MKL FFT doesn't support tensors of type: {name}")
 }
 
 /// Transforms of real numbers along some dimensions, the last of them first. `out` has the half of the last dimension that

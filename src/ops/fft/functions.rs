@@ -1,7 +1,7 @@
 //! The functions of `fft`: sizes, types and norms, around the three kernels.
 
 use crate::dims::wrap_dim;
-use crate::ops::core::op::{F, O, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Cast, F, O, OpDef, Plan, compose, kernel};
 use crate::ops::create::factory::write_with;
 use crate::ops::f;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, ensure, mode};
@@ -13,43 +13,53 @@ pub static OPS: &[OpDef] = &[
     compose("fft.fft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O,
         |a| Line::of(a.n, a.dim, a.norm, true).any(a.input, "fft"),
         "The discrete Fourier transform.")
-    .samples("f32[3, 4]; c64[3, 4], 5, 0, 'ortho'; i64[4], norm='forward'"),
+    .samples("f32[3, 4]; c64[3, 4], 5, 0, 'ortho'; i64[4], norm='forward'")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.ifft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O,
         |a| Line::of(a.n, a.dim, a.norm, false).any(a.input, "ifft"),
         "The inverse of the discrete Fourier transform.")
-    .samples("f32[3, 4]; c64[3, 4], 3, 0, 'ortho'; i64[4]"),
+    .samples("f32[3, 4]; c64[3, 4], 3, 0, 'ortho'; i64[4]")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.rfft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O,
         |a| Line::of(a.n, a.dim, a.norm, true).real(a.input, "rfft", true),
         "The half that says all of the Fourier transform of real numbers.")
-    .samples("f32[3, 4]; f64[3, 5], 6, 0; i64[4]"),
+    .samples("f32[3, 4]; f64[3, 5], 6, 0; i64[4]")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.irfft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O,
         |a| Line::of(a.n, a.dim, a.norm, false).inverse(a.input),
         "The inverse of `rfft`.")
-    .samples("c64[3, 4]; c128[3, 5], 7, 0; f32[4]"),
+    .samples("c64[3, 4]; c128[3, 5], 7, 0; f32[4]")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.hfft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O,
         |a| Line::of(a.n, a.dim, a.norm, true).inverse(a.input),
         "The Fourier transform of a Hermitian signal, given its first half.")
-    .samples("c64[3, 4]; c128[3, 5], 7, 0; f32[4]"),
+    .samples("c64[3, 4]; c128[3, 5], 7, 0; f32[4]")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.ihfft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O,
         |a| Line::of(a.n, a.dim, a.norm, false).real(a.input, "ihfft", true),
         "The inverse of `hfft`.")
-    .samples("f32[3, 4]; f64[3, 5], 6, 0; i64[4]"),
+    .samples("f32[3, 4]; f64[3, 5], 6, 0; i64[4]")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.fft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O,
         |a| Many::of(a.input, a.s, Some(a.dim))?.any(a.input, a.norm, true),
         "The Fourier transform along two dimensions.")
-    .samples("f32[3, 4]; c64[3, 4, 2], (5, 2), (0, 1), 'ortho'"),
+    .samples("f32[3, 4]; c64[3, 4, 2], (5, 2), (0, 1), 'ortho'")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.ifft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O,
         |a| Many::of(a.input, a.s, Some(a.dim))?.any(a.input, a.norm, false),
         "The inverse of `fft2`.")
-    .samples("f32[3, 4]; c64[3, 4, 2], (5, 2), (0, 1), 'ortho'"),
+    .samples("f32[3, 4]; c64[3, 4, 2], (5, 2), (0, 1), 'ortho'")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.rfft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O,
         |a| real(a.input, a.s, Some(a.dim), a.norm),
         "The half that says all of the Fourier transform of real numbers along two dimensions.")
-    .samples("f32[3, 4]; f64[3, 4, 2], (5, 2), (0, 1), 'ortho'"),
+    .samples("f32[3, 4]; f64[3, 4, 2], (5, 2), (0, 1), 'ortho'")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.irfft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O,
         |a| inverse(a.input, a.s, Some(a.dim), a.norm),
         "The inverse of `rfft2`.")
-    .samples("c64[3, 4]; c128[3, 4, 2], (5, 3), (0, 1), 'ortho'"),
+    .samples("c64[3, 4]; c128[3, 4, 2], (5, 3), (0, 1), 'ortho'")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.hfft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O,
         |a| hermitian(a.input, a.s, Some(a.dim), a.norm),
         "The Fourier transform of a Hermitian signal along two dimensions.")
@@ -61,19 +71,23 @@ pub static OPS: &[OpDef] = &[
     compose("fft.fftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O,
         |a| Many::of(a.input, a.s, a.dim)?.any(a.input, a.norm, true),
         "The Fourier transform along several dimensions.")
-    .samples("f32[3, 4]; c64[3, 4, 2], (5, 2); f32[()]"),
+    .samples("f32[3, 4]; c64[3, 4, 2], (5, 2); f32[()]")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.ifftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O,
         |a| Many::of(a.input, a.s, a.dim)?.any(a.input, a.norm, false),
         "The inverse of `fftn`.")
-    .samples("f32[3, 4]; c64[3, 4, 2], dim=(0, 2)"),
+    .samples("f32[3, 4]; c64[3, 4, 2], dim=(0, 2)")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.rfftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O,
         |a| real(a.input, a.s, a.dim, a.norm),
         "The half that says all of the Fourier transform of real numbers along several dimensions.")
-    .samples("f32[3, 4]; f64[3, 4, 2], (5, 2)"),
+    .samples("f32[3, 4]; f64[3, 4, 2], (5, 2)")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.irfftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O,
         |a| inverse(a.input, a.s, a.dim, a.norm),
         "The inverse of `rfftn`.")
-    .samples("c64[3, 4]; c128[3, 4, 2], (5, 3)"),
+    .samples("c64[3, 4]; c128[3, 4, 2], (5, 3)")
+    .amp(Cast::Single, Cast::Kept),
     compose("fft.hfftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O,
         |a| hermitian(a.input, a.s, a.dim, a.norm),
         "The Fourier transform of a Hermitian signal along several dimensions.")
@@ -389,9 +403,7 @@ fn shift(t: &Tensor, dims: List, by: fn(i64) -> i64) -> Result<Tensor> {
         None => (0..t.ndim()).collect(),
     };
     let shifts: Vec<i64> = dims.iter().map(|d| by(t.shape()[*d])).collect();
-    f::Roll::new(t, &shifts)
-        .dims(&indices(&dims)[..])
-        .call()
+    f::Roll::new(t, &shifts).dims(&indices(&dims)[..]).call()
 }
 
 fn frequencies(

@@ -12,8 +12,7 @@ const AT_A_TIME: usize = 7;
 /// Strides of a result of a pass over some dimensions, which lie as they are listed; or, but for the last, `sorted` by their strides.
 #[must_use]
 pub fn ordered(shape: &[i64], strides: &[i64], dims: &[usize], sorted: bool) -> Dims {
-    let mut order: SmallVec<[usize; 8]> =
-        (0..shape.len()).filter(|d| !dims.contains(d)).collect();
+    let mut order: SmallVec<[usize; 8]> = (0..shape.len()).filter(|d| !dims.contains(d)).collect();
     order.sort_by_key(|d| std::cmp::Reverse(strides[*d]));
     let mut last: SmallVec<[usize; 8]> = dims.iter().copied().collect();
     if sorted && let Some((_, others)) = last.split_last_mut() {

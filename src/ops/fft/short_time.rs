@@ -1,6 +1,6 @@
 //! Fourier transforms of windows that slide over a signal, and back.
 
-use crate::ops::core::op::{FM, OpDef, compose};
+use crate::ops::core::op::{Cast, FM, OpDef, compose};
 use crate::ops::f;
 use crate::ops::view::shape::type_name;
 use crate::{Dims, Result, Tensor, ensure};
@@ -16,7 +16,8 @@ pub static OPS: &[OpDef] = &[
         forward,
         "The Fourier transforms of windows that slide over signals.",
     )
-    .samples("f32[20], 8, window=f32[8], return_complex=True; f64[2, 20], 8, 3, 6, window=f64[6], center=False, normalized=True, return_complex=True; c64[20], 4, return_complex=True"),
+    .samples("f32[20], 8, window=f32[8], return_complex=True; f64[2, 20], 8, 3, 6, window=f64[6], center=False, normalized=True, return_complex=True; c64[20], 4, return_complex=True")
+    .amp(Cast::Single, Cast::Kept),
     compose(
         "istft",
         "(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False)",
@@ -259,10 +260,7 @@ fn inverse(a: &calls::Istft) -> Result<Tensor> {
     let real = t.dtype().to_real();
     let window = match a.window {
         Some(w) => w.clone(),
-        None => f::Ones::new(&[win])
-            .dtype(real)
-            .device(t.device())
-            .call()?,
+        None => f::Ones::new(&[win]).dtype(real).device(t.device()).call()?,
     };
     let window = widened(&window, n)?;
     let whole = if t.ndim() == 2 {
@@ -290,10 +288,7 @@ fn inverse(a: &calls::Istft) -> Result<Tensor> {
         f::_grad_unfold_backward(x, &[batch, length], 1, n, hop)
     };
     let signal = sum(&lines)?;
-    let weights = sum(&f::expand(
-        &f::pow(&window, 2)?,
-        &[1, frames, n],
-    )?)?;
+    let weights = sum(&f::expand(&f::pow(&window, 2)?, &[1, frames, n])?)?;
     let start = if a.center { n / 2 } else { 0 };
     let end = match a.length {
         Some(wanted) => start + wanted,
