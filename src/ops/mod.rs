@@ -83,7 +83,6 @@ pub mod f {
     pub use super::linalg::einsum::calls::*;
     pub use super::linalg::lu::calls::*;
     pub use super::linalg::matrix::calls::*;
-    pub use super::linalg::norm::calls::*;
     pub use super::linalg::power::calls::*;
     pub use super::linalg::rank::calls::*;
     pub use super::linalg::reflections::calls::*;
@@ -239,7 +238,6 @@ static FAMILIES: &[&[OpDef]] = &[
     linalg::lu::OPS,
     linalg::spectral::OPS,
     linalg::rank::OPS,
-    linalg::norm::OPS,
     grad::index::OPS,
     grad::conv::OPS,
     grad::attention::OPS,

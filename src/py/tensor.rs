@@ -88,7 +88,7 @@ impl PyTensor {
                 types::type_name(cls)
             )));
         };
-        let made = super::dispatch::dispatching(cls, crate::ops::f::alias(slf.get().get())?)?;
+        let made = super::dispatch::dispatching(cls, slf.get().get().clone())?;
         if let Ok(holder) = made.cast::<Self>() {
             holder.get().set_base(Some(base_or_self(slf)));
         }

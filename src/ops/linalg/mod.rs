@@ -6,7 +6,6 @@ pub mod contract;
 pub mod einsum;
 pub mod lu;
 pub mod matrix;
-pub mod norm;
 pub mod power;
 pub mod rank;
 pub mod reflections;

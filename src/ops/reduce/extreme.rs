@@ -3,9 +3,10 @@
 use crate::cpu::reduce::{Kind, Post};
 use crate::dims::MAX_NDIM;
 use crate::ops::core::op::{Cast, F, FMO, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::rules::dim_list;
 use crate::ops::f;
 use crate::ops::reduce::rule::{Fold, Over, comparable, computable};
-use crate::{DType, Result, Scalar, Tensor, bail, cpu, dtype, ensure, kernels, mode};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dtype, ensure, kernels, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -82,12 +83,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         |a| match a.p {
             None | Some("fro") => vector_norm(a.input, Scalar::Int(2), a.dim, a.keepdim, a.dtype),
-            Some(word) => f::LinalgMatrixNormStr::new(a.input)
-                .ord(word)
-                .dim(a.dim.unwrap_or(&[-2, -1]))
-                .keepdim(a.keepdim)
-                .dtype(a.dtype)
-                .call(),
+            Some("nuc") => nuclear_norm(a),
+            Some(other) => bail!(Runtime, "linalg.matrix_norm: Order {other} not supported."),
         },
         "The Frobenius or nuclear norm.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[2, 3, 4], 'nuc', [1, 2]")
@@ -227,7 +224,7 @@ fn norm<'a>(a: &calls::LinalgVectorNorm<'a>) -> Result<(Plan, Fold<'a>)> {
         has_identity(&over, a.dim, p)?;
     }
     if let Some(to) = a.dtype {
-        takes_norm("linalg.vector_norm", d, to)?;
+        takes_norm(d, to)?;
     }
     d.check_kernel(!d.is_storage_only() || d == DType::C32, "norm_cpu")?;
     let (kind, post) = fold_of(p);
@@ -263,25 +260,25 @@ fn has_identity(over: &Over, given: Option<&[i64]>, p: f64) -> Result<()> {
 }
 
 /// Whether a norm of `d` may be asked for in `to`.
-pub(crate) fn takes_norm(name: &str, d: DType, to: DType) -> Result<()> {
+fn takes_norm(d: DType, to: DType) -> Result<()> {
     ensure!(
         to.is_float() || to.is_complex(),
         Runtime,
-        "{name}: dtype should be floating point or complex, but got {}",
+        "linalg.vector_norm: dtype should be floating point or complex, but got {}",
         to.scalar_type()
     );
     if to.is_complex() != d.is_complex() {
         let kind = if d.is_complex() { "complex" } else { "real" };
         bail!(
             Runtime,
-            "{name}: dtype should be {kind} for {kind} inputs, but got {}",
+            "linalg.vector_norm: dtype should be {kind} for {kind} inputs, but got {}",
             to.scalar_type()
         );
     }
     ensure!(
         dtype::promote(d, to) == Some(to),
         Runtime,
-        "{name}: the dtype of the input ({}) should be convertible without narrowing to the specified dtype ({})",
+        "linalg.vector_norm: the dtype of the input ({}) should be convertible without narrowing to the specified dtype ({})",
         d.scalar_type(),
         to.scalar_type()
     );
@@ -332,6 +329,40 @@ fn vector_norm(
         .keepdim(keepdim)
         .dtype(dtype)
         .call()
+}
+
+/// The sum of the singular values of matrices.
+fn nuclear_norm(a: &calls::NormStr) -> Result<Tensor> {
+    let t = match a.dtype {
+        Some(d) => a.input.to_dtype(d)?,
+        None => a.input.clone(),
+    };
+    let pair = match a.dim {
+        Some(d) => dim_list(Some(d), t.ndim())?,
+        None => (t.ndim().saturating_sub(2)..t.ndim()).collect(),
+    };
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
+    );
+    ensure!(
+        pair.len() == 2,
+        Runtime,
+        "linalg.matrix_norm: dim must be a 2-tuple. Got {}",
+        pair.iter().map(|&d| d as i64).collect::<Dims>()
+    );
+    let order: Dims = cpu::lines::order(t.ndim(), &pair)
+        .iter()
+        .map(|&d| d as i64)
+        .collect();
+    let matrices = f::permute(&t, &order)?;
+    let sum = f::sum_dim(&f::linalg_svdvals(&matrices)?, [-1].as_slice())?;
+    if !a.keepdim {
+        return Ok(sum);
+    }
+    let (first, second) = (pair[0].min(pair[1]), pair[0].max(pair[1]));
+    f::unsqueeze(&f::unsqueeze(&sum, first as i64)?, second as i64)
 }
 
 fn logsumexp<'a>(a: &calls::Logsumexp<'a>) -> Result<(Plan, Over<'a>)> {
