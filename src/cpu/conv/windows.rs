@@ -9,8 +9,8 @@ use crate::cpu::gemm::{Mat, SLACK, WindowElement, Windows};
 use crate::cpu::{copy, pool, slice};
 use crate::{DType, Element, Result, Tensor};
 
-/// Bytes of a copy of windows.
-const FRAME: usize = 320 << 10;
+/// Bytes of a copy of windows: with its results and the weights of a tile it fits a second cache of a megabyte.
+const FRAME: usize = 208 << 10;
 /// Bytes of the results of a block.
 const RESULT: usize = 512 << 10;
 /// Steps of a product between which sums are stored.

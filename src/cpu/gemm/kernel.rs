@@ -31,7 +31,7 @@ impl<P: Policy> Clone for Product<P> {
 }
 impl<P: Policy> Copy for Product<P> {}
 
-/// Rows of A in a packed block.
+/// The most rows of A in a packed block.
 const MC: usize = 240;
 /// Tallest tile and widest tile of any policy.
 const MAX_TILE: usize = 12 * 32;
@@ -161,8 +161,10 @@ impl<P: Policy> Product<P> {
         a_packed: &mut usize,
     ) {
         let (first, last) = (p0 == 0, p0 + kb >= self.k);
-        for i0 in (0..self.m).step_by(MC) {
-            let mb = MC.min(self.m - i0);
+        // Blocks of one height: a low last one would read the columns for a few rows only.
+        let mc = self.m.div_ceil(self.m.div_ceil(MC).max(1)).max(1);
+        for i0 in (0..self.m).step_by(mc) {
+            let mb = mc.min(self.m - i0);
             // SAFETY: blocks lie within the matrices; the buffer has room for a block.
             unsafe {
                 let (a, b) = (self.a.at(i0, p0), self.b.at(p0, j0));
