@@ -335,6 +335,21 @@ def test_spawned_processes():
         mp.spawn(part_of_many, ("exit", out), nprocs=2)
 
 
+def test_names_of_sharing():
+    assert mp.get_sharing_strategy() == "file_descriptor"
+    for name in mp.get_all_sharing_strategies():
+        mp.set_sharing_strategy(name)
+        assert mp.get_sharing_strategy() == name
+    mp.set_sharing_strategy("file_descriptor")
+    with pytest.raises(AssertionError, match="^invalid sharing strategy 'x', expected one of"):
+        mp.set_sharing_strategy("x")
+    started = mp.start_processes(
+        part_of_many, ("", torch.zeros(1)), join=False, start_method="fork"
+    )
+    assert isinstance(started, mp.SpawnContext) and isinstance(started, mp.ProcessContext)
+    assert len(started.pids()) == 1 and started.join()
+
+
 def test_collation():
     collate = data.default_collate
     assert collate([(1, "a"), (2, "b")])[1] == ("a", "b")

@@ -13,6 +13,7 @@ from torchlike.profiler import (
     profile,
     record_function,
     schedule,
+    supported_activities,
     tensorboard_trace_handler,
 )
 
@@ -114,6 +115,7 @@ def test_schedules():
 
 
 def test_what_is_refused():
+    assert supported_activities() == {ProfilerActivity.CPU}
     with pytest.raises(AssertionError, match=r"^No valid profiler activities found$"):
         profile(activities=[]).start()
     with (
