@@ -341,7 +341,7 @@ def test_names_of_sharing():
         mp.set_sharing_strategy(name)
         assert mp.get_sharing_strategy() == name
     mp.set_sharing_strategy("file_descriptor")
-    with pytest.raises(AssertionError, match="^invalid sharing strategy 'x', expected one of"):
+    with pytest.raises(AssertionError, match=r"^invalid sharing strategy 'x', expected one of"):
         mp.set_sharing_strategy("x")
     started = mp.start_processes(
         part_of_many, ("", torch.zeros(1)), join=False, start_method="fork"
