@@ -2,7 +2,7 @@
 
     python benches/dataloader.py --torch /path/to/python/with/torch
 
-Every case is a whole pass over a data set, the start of the workers included, in turns of both libraries; the best counts.
+Every case is a whole pass over a data set, the start of the workers included. Both take turns; the best counts.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Training beside PyTorch: whether losses are the same, whether checkpoints go on in the other library, and what a step costs.
+"""Training beside PyTorch: equal losses, checkpoints that go on in the other library, and what a step costs.
 
     python benches/training.py --torch /path/to/python/with/torch [--only equal|resume|speed]
 
-`equal`: 200 steps of four models with two optimizers; the largest relative difference of a loss. `resume`: 100 steps in one
-library, a file, 100 in the other, against an uninterrupted run. `speed`: forward, backward and AdamW; ratios above 1 mean
-that torchlike is faster.
+`equal`: 200 steps of four models with two optimizers; the largest relative difference of a loss. `resume`: 100
+steps in one library, a file, 100 in the other, against an uninterrupted run. `speed`: forward, backward and AdamW;
+ratios above 1 mean that torchlike is faster.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def speed(torch: Any, kind: str, batch: int) -> float:
     elif kind == "cnn":
         model = nn.Sequential(
             nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
+            nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(), nn.Linear(64, 10),
         )  # fmt: skip
         x = torch.randn(batch, 3, 32, 32)
     elif kind == "lstm":
@@ -157,10 +158,9 @@ def main() -> None:
                         )
                         for who in (ours, theirs)
                     ]
-                    print(
-                        f"{kind:12} batch {batch:4} threads {threads} {best[0] * 1e3:8.2f} ms  PyTorch {best[1] * 1e3:8.2f} ms  x{best[1] / best[0]:.2f}",
-                        flush=True,
-                    )
+                    mine, its = (f"{seconds * 1e3:8.2f} ms" for seconds in best)
+                    line = f"{kind:12} batch {batch:4} threads {threads} {mine}  PyTorch {its}"
+                    print(f"{line}  x{best[1] / best[0]:.2f}", flush=True)
 
 
 if __name__ == "__main__":

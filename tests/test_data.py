@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 import torchlike as torch
 import torchlike.multiprocessing as mp
 from torchlike.utils import data
@@ -147,8 +148,9 @@ def test_exceptions_of_workers():
         RuntimeError, match=r"^Caught Odd in DataLoader worker process 0\.\nOriginal"
     ):
         next(passes)
-    next_ones = [pytest.raises(RuntimeError, next, passes) for _ in range(2)]
-    assert "worker process 1" in str(next_ones[0].value)
+    for worker in (1, 0):
+        with pytest.raises(RuntimeError, match=f"worker process {worker}"):
+            next(passes)
     with pytest.raises(KeyError) as error:
         next(passes)
     assert str(error.value).startswith(
@@ -166,7 +168,7 @@ def test_exceptions_of_workers():
         AttributeError, match=r"Caught AttributeError in DataLoader worker process 0"
     ):
         list(loader(Numbers(make=lambda i: lambda: i), batch_size=None))
-    with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf tensor"):
+    with pytest.raises(RuntimeError, match=r"Cowardly refusing to serialize non-leaf tensor"):
         list(loader(Numbers(make=lambda i: torch.ones(1, requires_grad=True) * 2), batch_size=None))
 
 
@@ -215,7 +217,7 @@ def test_a_worker_killed_from_outside():
     passes = iter(loader(Numbers(1000, lambda i: torch.ones(100_000)), batch_size=4))
     next(passes)
     os.kill(int((children() - before).pop()), signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="exited unexpectedly"):
+    with pytest.raises(RuntimeError, match=r"exited unexpectedly"):
         list(passes)
     assert not children() - before
 
@@ -251,9 +253,9 @@ def test_options_of_loaders():
         loader(Numbers()).batch_size = 3
     with pytest.raises(AssertionError, match=r"^prefetch_factor must be greater than 0"):
         iter(loader(Numbers(), prefetch_factor=0))
-    with pytest.warns(UserWarning, match="no accelerator is found"):
+    with pytest.warns(UserWarning, match=r"no accelerator is found"):
         assert next(iter(data.DataLoader(Numbers(), pin_memory=True))).tolist() == [0]
-    with pytest.warns(UserWarning, match="will create 5000 worker processes in total"):
+    with pytest.warns(UserWarning, match=r"will create 5000 worker processes in total"):
         loader(Numbers(), num_workers=5000)
     assert (
         len(iter(loader(Numbers(7), batch_size=3))) == 3 and loader(Numbers()).prefetch_factor == 2
@@ -270,10 +272,10 @@ def test_shared_memory():
     twin = torch.UntypedStorage._new_shared_fd_cpu(fd, size)._as_tensor().view(torch.float32)
     twin[0] = 7
     assert x[0] == 7 and twin.is_shared() and not x.clone().is_shared()
-    with pytest.raises(RuntimeError, match="not resizable"):
+    with pytest.raises(RuntimeError, match=r"not resizable"):
         x.resize_(100)
     with pytest.raises(
-        RuntimeError, match="a shared file of 24 bytes cannot be a storage of 25 bytes"
+        RuntimeError, match=r"a shared file of 24 bytes cannot be a storage of 25 bytes"
     ):
         torch.UntypedStorage._new_shared_fd_cpu(fd, 25)
     for wrong in (-1, 1_000_000):
@@ -333,13 +335,30 @@ def test_spawned_processes():
         mp.spawn(part_of_many, ("exit", out), nprocs=2)
 
 
+def test_names_of_sharing():
+    assert mp.get_sharing_strategy() == "file_descriptor"
+    for name in mp.get_all_sharing_strategies():
+        mp.set_sharing_strategy(name)
+        assert mp.get_sharing_strategy() == name
+    mp.set_sharing_strategy("file_descriptor")
+    with pytest.raises(AssertionError, match=r"^invalid sharing strategy 'x', expected one of"):
+        mp.set_sharing_strategy("x")
+    started = mp.start_processes(
+        part_of_many, ("", torch.zeros(1)), join=False, start_method="fork"
+    )
+    assert isinstance(started, mp.SpawnContext) and isinstance(started, mp.ProcessContext)
+    assert len(started.pids()) == 1 and started.join()
+
+
 def test_collation():
     collate = data.default_collate
     assert collate([(1, "a"), (2, "b")])[1] == ("a", "b")
     assert data._utils.collate.collate(
         [{1}, {2}], collate_fn_map={set: lambda batch, *, collate_fn_map: set.union(*batch)}
     ) == {1, 2}
-    with pytest.raises(RuntimeError, match="each element in list of batch should be of equal size"):
+    with pytest.raises(
+        RuntimeError, match=r"each element in list of batch should be of equal size"
+    ):
         collate([[1], [1, 2]])
     stacked = data.StackDataset(x=range(4), y="abcd")
     assert stacked.__getitems__([3, 0]) == [{"x": 3, "y": "d"}, {"x": 0, "y": "a"}]

@@ -191,5 +191,3 @@ def test_loader_batches():
     batches = [x.tolist() for x, _ in DataLoader(data, batch_size=2)]
     assert batches == [[0, 1], [2, 3], [4]] and len(DataLoader(data, 2, drop_last=True)) == 2
     assert sorted(i for part in random_split(data, [0.5, 0.5]) for i in part.indices) == [*range(5)]
-    with pytest.raises(NotImplementedError, match="num_workers=0"):
-        DataLoader(data, num_workers=1)

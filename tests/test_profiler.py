@@ -4,6 +4,7 @@ import gzip
 import json
 
 import pytest
+
 import torchlike as torch
 from torchlike.autograd import profiler as autograd_profiler
 from torchlike.profiler import (
@@ -12,6 +13,7 @@ from torchlike.profiler import (
     profile,
     record_function,
     schedule,
+    supported_activities,
     tensorboard_trace_handler,
 )
 
@@ -113,31 +115,34 @@ def test_schedules():
 
 
 def test_what_is_refused():
-    with pytest.raises(AssertionError, match="^No valid profiler activities found$"):
+    assert supported_activities() == {ProfilerActivity.CPU}
+    with pytest.raises(AssertionError, match=r"^No valid profiler activities found$"):
         profile(activities=[]).start()
     with (
-        pytest.warns(UserWarning, match="^CUDA is not available, disabling CUDA profiling$"),
-        pytest.raises(AssertionError, match="^No activities specified for the profiler$"),
+        pytest.warns(UserWarning, match=r"^CUDA is not available, disabling CUDA profiling$"),
+        pytest.raises(AssertionError, match=r"^No activities specified for the profiler$"),
     ):
         profile(activities=[ProfilerActivity.CUDA]).start()
     with pytest.raises(
-        AssertionError, match="^Profiler must be initialized before accessing events$"
+        AssertionError, match=r"^Profiler must be initialized before accessing events$"
     ):
         profile().events()
-    with pytest.raises(NotImplementedError, match="stacks"):
+    with pytest.raises(NotImplementedError, match=r"stacks"):
         profile(with_stack=True).start()
 
 
 def test_the_older_profiler():
-    with autograd_profiler.profile() as p, pytest.warns(UserWarning, match="another profiler"):
+    inner = autograd_profiler.profile()
+    with autograd_profiler.profile() as p:
         torch.ones(2) + 1
-        with autograd_profiler.profile() as inner:
-            pass
+        with pytest.warns(UserWarning, match=r"another profiler"):
+            inner.__enter__()
+        inner.__exit__()
     assert [e.name for e in p.function_events][:1] == ["aten::ones"] and not inner.function_events
     assert "aten::add" in str(p) and p.self_cpu_time_total > 0
     with autograd_profiler.profile(enabled=False) as off:
         assert off is None
-    with pytest.raises(RuntimeError, match="Profiler didn't finish running"):
+    with pytest.raises(RuntimeError, match=r"Profiler didn't finish running"):
         autograd_profiler.profile().key_averages()
 
 

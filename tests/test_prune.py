@@ -1,6 +1,7 @@
 """Pruning. Masks are PyTorch 2.13's for the same seeds, a number a row, a bit an entry."""
 
 import pytest
+
 import torchlike as torch
 from torchlike import nn
 from torchlike.nn.utils import prune
@@ -63,7 +64,7 @@ def test_several_parameters_together():
     prune.global_unstructured(parameters, pruning_method=prune.L1Unstructured, amount=6)
     assert a.weight_mask.sum() == 6 and b.weight_mask.tolist() == [[0, 0], [1, 0], [1, 1]]
     assert b.bias_mask.tolist() == [0, 0, 0]
-    with pytest.raises(TypeError, match='^Only "unstructured" PRUNING_TYPE supported'):
+    with pytest.raises(TypeError, match=r'^Only "unstructured" PRUNING_TYPE supported'):
         prune.global_unstructured(
             [(nn.Linear(2, 2), "weight")], pruning_method=prune.LnStructured, amount=1, n=2
         )
@@ -72,14 +73,14 @@ def test_several_parameters_together():
 def test_what_is_refused():
     for amount, error in ((-1, ValueError), (1.5, ValueError), ("a", TypeError), (21, ValueError)):
         model = layer()
-        with pytest.raises(error, match="amount"):
+        with pytest.raises(error, match=r"amount"):
             prune.l1_unstructured(model, "weight", amount)
         assert sorted(model.state_dict()) == ["bias", "weight"] and not prune.is_pruned(model)
-    with pytest.raises(ValueError, match="^Structured pruning can only be applied to multidim"):
+    with pytest.raises(ValueError, match=r"^Structured pruning can only be applied to multidim"):
         prune.ln_structured(layer(), "bias", 1, 2, 0)
-    with pytest.raises(IndexError, match="^Invalid index 5 for tensor of size"):
+    with pytest.raises(IndexError, match=r"^Invalid index 5 for tensor of size"):
         prune.ln_structured(layer(), "weight", 1, 2, 5)
-    with pytest.raises(ValueError, match="has to be pruned before pruning can be removed$"):
+    with pytest.raises(ValueError, match=r"has to be pruned before pruning can be removed$"):
         prune.remove(layer(), "weight")
-    with pytest.raises(AssertionError, match="must match self.mask shape"):
+    with pytest.raises(AssertionError, match=r"must match self.mask shape"):
         prune.custom_from_mask(layer(), "weight", torch.ones(2))

@@ -1,10 +1,11 @@
-"""Training ends where PyTorch's does, and where an uninterrupted run does. Losses are PyTorch 2.13's, in double precision."""
+"""Training ends where PyTorch's does, and where an uninterrupted run does. Losses are PyTorch 2.13's."""
 
 import importlib.util
 import json
 from pathlib import Path
 
 import pytest
+
 import torchlike as torch
 from training_models import Run
 

@@ -286,8 +286,7 @@ class profile:
             **self._metadata,
         }
         trace = chrome_trace(self._known("exporting chrome trace"), metadata)
-        opened: Any = gzip.open(path, "wt") if str(path).endswith(".gz") else open(path, "w")
-        with opened as file:
+        with gzip.open(path, "wt") if str(path).endswith(".gz") else open(path, "w") as file:
             json.dump(trace, file)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:

@@ -146,10 +146,13 @@ class FunctionEventAvg:
         )
 
 
+def _shown(name: str) -> property:
+    return property(lambda self: _format_time(getattr(self, name)))
+
+
 for _kind in (FunctionEvent, FunctionEventAvg):
     for _name in ("cpu_time", "cpu_time_total", "self_cpu_time_total"):
-        _text = property(lambda self, _name=_name: _format_time(getattr(self, _name)))
-        setattr(_kind, f"{_name}_str", _text)
+        setattr(_kind, f"{_name}_str", _shown(_name))
 
 
 class EventList(list[Any]):

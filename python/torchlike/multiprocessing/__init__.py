@@ -32,7 +32,7 @@ __all__ = [
     "spawn",
     "start_processes",
 ]
-__all__ += multiprocessing.__all__  # type: ignore[attr-defined]
+__all__ += multiprocessing.__all__
 
 _all_sharing_strategies = {"file_descriptor", "file_system"}
 _sharing_strategy = "file_descriptor"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.connection
-import os
 import pickle
 import signal
 import sys
 import tempfile
 import time
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class ProcessContext:
         ready = multiprocessing.connection.wait(list(self.sentinels), timeout=timeout)
         failed = None
         for sentinel in ready:
-            i = self.sentinels.pop(sentinel)  # type: ignore[call-overload]
+            i = self.sentinels.pop(sentinel)
             process = self.processes[i]
             process.join()
             if process.exitcode != 0:
@@ -155,10 +155,7 @@ class ProcessContext:
 
     def _forget(self) -> None:
         for name in self.error_files:
-            try:
-                os.unlink(name)
-            except OSError:
-                continue
+            Path(name).unlink(missing_ok=True)
 
 
 class SpawnContext(ProcessContext):

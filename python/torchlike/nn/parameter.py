@@ -96,10 +96,11 @@ _NO_SHAPE = (
 )
 
 
-_WITHOUT_SHAPE = frozenset(
-    """__hash__ size copy_ is_complex is_floating_point half float double char short int long
-    cuda cpu to get_device _has_compatible_shallow_copy_type""".split()
-)
+_WITHOUT_SHAPE = {
+    "__hash__", "size", "copy_", "is_complex", "is_floating_point", "half", "float", "double",
+    "char", "short", "int", "long", "cuda", "cpu", "to", "get_device",
+    "_has_compatible_shallow_copy_type",
+}  # fmt: skip
 """Methods of a tensor that has no shape yet."""
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torchlike as torch
-from torchlike.nn.parameter import Parameter
 
 __all__ = [
     "BasePruningMethod",
@@ -154,7 +153,7 @@ class PruningContainer(BasePruningMethod):
     """Prunings one after another: each chooses among what those before it left."""
 
     def __init__(self, *args: Any) -> None:
-        self._pruning_methods: tuple[BasePruningMethod, ...] = ()
+        self._pruning_methods: tuple[Any, ...] = ()
         if not isinstance(args, Iterable) or len(args) == 1:
             self._tensor_name = args[0]._tensor_name
             self.add_pruning_method(args[0])
@@ -254,8 +253,8 @@ class _Unstructured(BasePruningMethod):
         _validate_pruning_amount(count, size)
         mask = default_mask.clone(memory_format=torch.contiguous_format)
         if count != 0:
-            chosen = torch.topk(self._scores(t).view(-1), k=count, largest=self._largest)
-            mask.view(-1)[chosen.indices] = 0
+            _, chosen = torch.topk(self._scores(t).view(-1), k=count, largest=self._largest)
+            mask.view(-1)[chosen] = 0
         return mask
 
 
@@ -326,7 +325,8 @@ class RandomStructured(_Structured):
         if count == 0:
             return None
         drawn = torch.rand(channels)
-        return drawn > torch.kthvalue(drawn, k=count).values
+        highest, _ = torch.kthvalue(drawn, k=count)
+        return drawn > highest
 
     @classmethod
     def apply(cls, module: Any, name: str, amount: Any, dim: int = -1) -> Any:  # type: ignore[override]
@@ -343,7 +343,7 @@ class LnStructured(_Structured):
 
     def _kept(self, t: Any, channels: int, count: int) -> Any:
         norms = _compute_norm(t, self.n, self.dim)
-        return torch.topk(norms, k=channels - count, largest=True).indices
+        return torch.topk(norms, k=channels - count, largest=True)[1]
 
     @classmethod
     def apply(  # type: ignore[override]
@@ -479,14 +479,14 @@ def _validate_pruning_amount_init(amount: Any) -> None:
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     count = isinstance(amount, numbers.Integral)
-    if amount < 0 or (not count and amount > 1.0):
+    if float(amount) < 0 or (not count and float(amount) > 1.0):
         raise ValueError(
             f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer"
         )
 
 
 def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
-    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+    if isinstance(amount, numbers.Integral) and int(amount) > tensor_size:
         raise ValueError(
             f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import signal
@@ -58,11 +59,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)
-        self._prefetch_factor = loader.prefetch_factor
         self._in_order = loader.in_order
         self._workers: list[_Worker] = []
         self._failed = False
-        if self._prefetch_factor is None or self._prefetch_factor <= 0:
+        self._prefetch_factor: int = loader.prefetch_factor or 0
+        if self._prefetch_factor <= 0:
             raise AssertionError(
                 "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter"
             )
@@ -222,10 +223,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._workers = []
 
     def __del__(self) -> None:
-        try:
+        # A child by fork has no children of its own to wait for, and an interpreter that ends has lost names.
+        with contextlib.suppress(AssertionError, AttributeError, OSError, TypeError):
             self._shutdown_workers()
-        except (AssertionError, AttributeError, OSError, TypeError):
-            pass  # a child by fork, or an interpreter that ends
 
 
 def _why(pid: int | None, code: int | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 __all__ = ["_IterableDatasetFetcher", "_MapDatasetFetcher"]
@@ -51,13 +52,8 @@ class _IterableDatasetFetcher(_Fetcher):
             raise StopIteration
         if not self.auto_collation:
             return self.collate_fn(next(self.dataset_iter))
-        data = []
-        for _ in possibly_batched_index:
-            try:
-                data.append(next(self.dataset_iter))
-            except StopIteration:
-                self.ended = True
-                break
+        data = list(islice(self.dataset_iter, len(possibly_batched_index)))
+        self.ended = len(data) < len(possibly_batched_index)
         if not data or (self.drop_last and len(data) < len(possibly_batched_index)):
             raise StopIteration
         return self.collate_fn(data)
