@@ -3,7 +3,6 @@
 use super::class;
 use super::object::wrap;
 use super::results;
-use crate::Tensor;
 use crate::layers::autograd::recorded;
 use crate::layers::autograd::value::Val;
 use crate::ops::Arg;
