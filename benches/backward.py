@@ -105,7 +105,9 @@ class Block(nn.Module):
 def resnet18():
     """A ResNet-18."""
     stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    sizes = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)]
+    sizes = []
+    for into, out in ((64, 64), (64, 128), (128, 256), (256, 512)):
+        sizes += [(into, out, 1 if into == out else 2), (out, out, 1)]
     blocks = [Block(*size) for size in sizes]
     return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
 

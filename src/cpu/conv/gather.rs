@@ -5,7 +5,7 @@
 use super::super::lines::Shared;
 use super::{Block, Geometry, Phase, inside};
 use crate::cpu::{copy, pool};
-use crate::{Result, Tensor};
+use crate::{Device, Result, Tensor};
 
 macro_rules! by_size {
     ($size:expr, $E:ident => $e:expr) => {
@@ -127,11 +127,59 @@ pub(super) unsafe fn copy_line<E: Copy>(from: *const E, to: *mut E, n: usize) {
     }
 }
 
+/// The weights of a phase, for each group `[output][input][tap]`, or `[tap][input][output]`.
+pub(super) fn weights(w: &Tensor, g: &Geometry, phase: &Phase, last: bool) -> Result<Tensor> {
+    let (og, cg, taps) = (
+        g.outputs / g.groups,
+        g.inputs / g.groups,
+        g.window.iter().product::<usize>(),
+    );
+    let all = phase.taps.len() == taps;
+    if all && g.transposed && !last {
+        return turned_weights(w, [g.groups, cg, og, taps]);
+    }
+    let w = copy::dense(w, w.dtype())?;
+    let (groups, o, c, k) = (g.groups as i64, og as i64, cg as i64, taps as i64);
+    // As [group, output, input, tap].
+    let strides = if g.transposed {
+        [c * o * k, k, o * k, 1]
+    } else {
+        [o * c * k, c * k, k, 1]
+    };
+    let view = w.view_with([groups, o, c, k].into(), strides.into(), w.offset());
+    let view = if all { view } else { chosen(&view, phase)? };
+    copy::dense(
+        &if last {
+            view.permuted(&[0, 3, 2, 1])
+        } else {
+            view
+        },
+        w.dtype(),
+    )
+}
+
+/// The taps of a phase from `[group, output, input, tap]`.
+fn chosen(w: &Tensor, phase: &Phase) -> Result<Tensor> {
+    let n = phase.taps.len() as i64;
+    let out = Tensor::empty(
+        &[w.shape()[0], w.shape()[1], w.shape()[2], n],
+        w.dtype(),
+        Device::CPU,
+    )?;
+    for (i, tap) in phase.taps.iter().enumerate() {
+        copy::copy(
+            &out.narrowed(3, i as i64, 1),
+            &w.narrowed(3, tap.weight as i64, 1),
+        )?;
+    }
+    Ok(out)
+}
+
 /// The weights `[group, input, output, tap]` of a transposed convolution as `[group, output, input, tap]`.
 ///
 /// # Errors
 /// If memory cannot be had.
-pub(super) fn turned_weights(w: &Tensor, [groups, c, o, k]: [usize; 4]) -> Result<Tensor> {
+fn turned_weights(w: &Tensor, [groups, c, o, k]: [usize; 4]) -> Result<Tensor> {
     let w = copy::dense(w, w.dtype())?;
     let shape = [groups, o, c, k].map(|v| v as i64);
     let out = Tensor::empty(&shape, w.dtype(), crate::Device::CPU)?;

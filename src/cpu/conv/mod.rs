@@ -21,7 +21,7 @@ pub use backward::weight_gradient;
 use direct::{direct, turned};
 pub use fold::fold;
 pub use gather::columns;
-use gather::{by_size, gather, gather_last, scatter, split_lines, turned_weights};
+use gather::{by_size, gather, gather_last, scatter, split_lines, weights};
 use windows::{suits, windows};
 
 /// Sizes of a convolution; missing leading dimensions have size 1.
@@ -245,54 +245,6 @@ fn channels(
     wider(out, x, w, bias, |out, x, w, bias| {
         direct(out, x, w, bias, g)
     })
-}
-
-/// The weights of a phase, for each group `[output][input][tap]`, or `[tap][input][output]`.
-fn weights(w: &Tensor, g: &Geometry, phase: &Phase, last: bool) -> Result<Tensor> {
-    let (og, cg, taps) = (
-        g.outputs / g.groups,
-        g.inputs / g.groups,
-        g.window.iter().product::<usize>(),
-    );
-    let all = phase.taps.len() == taps;
-    if all && g.transposed && !last {
-        return turned_weights(w, [g.groups, cg, og, taps]);
-    }
-    let w = copy::dense(w, w.dtype())?;
-    let (groups, o, c, k) = (g.groups as i64, og as i64, cg as i64, taps as i64);
-    // As [group, output, input, tap].
-    let strides = if g.transposed {
-        [c * o * k, k, o * k, 1]
-    } else {
-        [o * c * k, c * k, k, 1]
-    };
-    let view = w.view_with([groups, o, c, k].into(), strides.into(), w.offset());
-    let view = if all { view } else { chosen(&view, phase)? };
-    copy::dense(
-        &if last {
-            view.permuted(&[0, 3, 2, 1])
-        } else {
-            view
-        },
-        w.dtype(),
-    )
-}
-
-/// The taps of a phase from `[group, output, input, tap]`.
-fn chosen(w: &Tensor, phase: &Phase) -> Result<Tensor> {
-    let n = phase.taps.len() as i64;
-    let out = Tensor::empty(
-        &[w.shape()[0], w.shape()[1], w.shape()[2], n],
-        w.dtype(),
-        Device::CPU,
-    )?;
-    for (i, tap) in phase.taps.iter().enumerate() {
-        copy::copy(
-            &out.narrowed(3, i as i64, 1),
-            &w.narrowed(3, tap.weight as i64, 1),
-        )?;
-    }
-    Ok(out)
 }
 
 /// Bytes of gathered windows at a time.

@@ -4,7 +4,8 @@
 
 use super::super::lines::Shared;
 use super::frame::{Block, Frames, turn};
-use super::{Geometry, Phase, weights};
+use super::gather::weights;
+use super::{Geometry, Phase};
 use crate::cpu::gemm::{Mat, SLACK, WindowElement, Windows};
 use crate::cpu::{copy, pool, slice};
 use crate::{DType, Element, Result, Tensor};
