@@ -54,6 +54,7 @@ NAMESPACES = {
     "nn/functional.pyi": ("nn.functional", "from torchlike.nn._compositions import *"),
     "signal/windows/__init__.pyi": ("signal.windows",),
     "special/__init__.pyi": ("special",),
+    "fft/__init__.pyi": ("fft",),
 }
 
 

@@ -79,7 +79,7 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-@pytest.mark.parametrize("shape, strides, dims, result", LAYOUTS)
+@pytest.mark.parametrize(("shape", "strides", "dims", "result"), LAYOUTS)
 def test_results_lie_as_pytorchs(shape, strides, dims, result, device) -> None:
     t = tl.empty_strided(shape, strides, dtype=tl.complex64, device=device)
     assert tl._fft_c2c(t, dims, 0, True).stride() == result
@@ -102,15 +102,23 @@ def test_short_time_transforms_and_back() -> None:
     frame = np.pad(x.numpy(), ((0, 0), (4, 4)), mode="reflect")[:, 6:14] * window.numpy()
     close(made[:, :, 3], np.fft.rfft(frame))
     close(tl.istft(made, 8, window=window), x.numpy())
-    assert tl.stft(x.to("meta"), 8, window=window.to("meta"), return_complex=True).shape == made.shape
+    assert (
+        tl.stft(x.to("meta"), 8, window=window.to("meta"), return_complex=True).shape == made.shape
+    )
 
 
 REFUSED = [
     (lambda: fft.fft(tl.ones(3), n=0), "Invalid number of data points (0) specified"),
     (lambda: fft.fft(tl.ones(3).half()), "Unsupported dtype Half"),
-    (lambda: fft.rfft(tl.ones(3, dtype=tl.complex64)), "rfft expects a real input tensor, but got ComplexFloat"),
+    (
+        lambda: fft.rfft(tl.ones(3, dtype=tl.complex64)),
+        "rfft expects a real input tensor, but got ComplexFloat",
+    ),
     (lambda: fft.fft(tl.ones(3), norm="x"), 'Invalid normalization mode: "x"'),
-    (lambda: fft.fft2(tl.ones(3, 4), s=(2,)), "When given, dim and shape arguments must have the same length"),
+    (
+        lambda: fft.fft2(tl.ones(3, 4), s=(2,)),
+        "When given, dim and shape arguments must have the same length",
+    ),
     (lambda: fft.fftn(tl.ones(3, 4), dim=(0, 0)), "FFT dims must be unique"),
     (lambda: fft.rfft2(tl.ones(3, 4), dim=()), "rfftn must transform at least one axis"),
     (lambda: fft.fft(tl.tensor(1.0)), "Dimension specified as -1 but tensor has no dimensions"),
@@ -120,7 +128,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("call, text", REFUSED)
+@pytest.mark.parametrize(("call", "text"), REFUSED)
 def test_refused(call, text: str) -> None:
     with pytest.raises((RuntimeError, IndexError)) as e:
         call()

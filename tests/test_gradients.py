@@ -47,6 +47,8 @@ FREE_PHASES = {"linalg.eigh", "linalg.svd"}
 # Results that change with their arguments and have no gradient in PyTorch either, or that nobody has written.
 FREE = {n for n in GRADIENTS if n.startswith("special.")} | {
     "_div_trunc", "empty_like", "empty_permuted", "new_empty", "new_empty_strided", "resize", "resize_as",
+    # Of single precision alone.
+    "_amp.update_scale", "_amp_foreach_non_finite_check_and_unscale_",
 }  # fmt: skip
 
 

@@ -599,6 +599,7 @@ def _call_row(name: str, in_place: _bool, args: tuple[Any, ...], kwargs: dict[st
 def _op_aliases() -> list[tuple[str, str]]: ...
 
 __optim: ModuleType
+_fft: ModuleType
 _linalg: ModuleType
 _nn: ModuleType
 _root: ModuleType

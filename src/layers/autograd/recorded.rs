@@ -408,7 +408,7 @@ impl Recorded {
         let placed = (!whole).then(|| self.placed(grads, node.outs()));
         let (by_result, outs) = match &placed {
             Some((grads, outs)) => (&grads[..], &outs[..]),
-            None => (&grads[..], node.outs()),
+            None => (grads, node.outs()),
         };
         for clause in &self.rule.clauses {
             let mut needs: SmallVec<[bool; 4]> = SmallVec::new();

@@ -1,6 +1,6 @@
 //! The functions of `fft`: sizes, types and norms, around the three kernels.
 
-use crate::dims::wrap_dim;
+use super::dimension;
 use crate::ops::core::op::{Cast, F, O, OpDef, Plan, compose, kernel};
 use crate::ops::create::factory::write_with;
 use crate::ops::f;
@@ -173,16 +173,6 @@ fn check_points(n: i64) -> Result<()> {
         "Invalid number of data points ({n}) specified"
     );
     Ok(())
-}
-
-/// A dimension, of which a tensor without any has none.
-fn dimension(t: &Tensor, dim: i64) -> Result<usize> {
-    ensure!(
-        t.ndim() > 0,
-        Index,
-        "Dimension specified as {dim} but tensor has no dimensions"
-    );
-    wrap_dim(dim, t.ndim())
 }
 
 fn indices(dims: &[usize]) -> Dims {

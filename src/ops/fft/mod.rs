@@ -84,7 +84,17 @@ fn scale(normalization: i64, shape: &[i64], dims: &[usize]) -> f64 {
 type List = SmallVec<[usize; 4]>;
 
 fn list(t: &Tensor, dims: &[i64]) -> Result<List> {
-    dims.iter().map(|d| wrap_dim(*d, t.ndim())).collect()
+    dims.iter().map(|d| dimension(t, *d)).collect()
+}
+
+/// A dimension, of which a tensor without any has none.
+fn dimension(t: &Tensor, dim: i64) -> Result<usize> {
+    ensure!(
+        t.ndim() > 0,
+        Index,
+        "Dimension specified as {dim} but tensor has no dimensions"
+    );
+    wrap_dim(dim, t.ndim())
 }
 
 fn complex_rule(t: &Tensor, dims: &[i64]) -> Result<(Plan, List)> {

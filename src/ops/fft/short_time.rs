@@ -137,10 +137,7 @@ fn forward(a: &calls::Stft) -> Result<Tensor> {
     let window = match a.window {
         Some(w) => Some(widened(w, n)?),
         None if win < n => {
-            let ones = f::Ones::new(&[win])
-                .dtype(t.dtype())
-                .device(t.device())
-                .call()?;
+            let ones = f::NewOnes::new(&t, &[win]).call()?;
             Some(widened(&ones, n)?)
         }
         None => None,
@@ -260,7 +257,7 @@ fn inverse(a: &calls::Istft) -> Result<Tensor> {
     let real = t.dtype().to_real();
     let window = match a.window {
         Some(w) => w.clone(),
-        None => f::Ones::new(&[win]).dtype(real).device(t.device()).call()?,
+        None => f::NewOnes::new(t, &[win]).dtype(real).call()?,
     };
     let window = widened(&window, n)?;
     let whole = if t.ndim() == 2 {

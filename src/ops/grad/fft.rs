@@ -55,12 +55,7 @@ fn inverse_back(a: &calls::_GradFftC2r) -> Result<Tensor> {
         return Ok(made);
     }
     let rest = made.size(last)? - 1 - twice;
-    let of = |n: i64, weight: i64| {
-        f::Full::new(&[n], weight)
-            .dtype(a.grad.dtype())
-            .device(a.grad.device())
-            .call()
-    };
+    let of = |n: i64, weight: i64| f::NewFull::new(a.grad, &[n], weight).call();
     let weights = [of(1, 1)?, of(twice, 2)?, of(rest, 1)?];
     let weights = f::Cat::new(&weights[..]).call()?;
     let d = crate::dims::wrap_dim(last, made.ndim())?;

@@ -58,7 +58,99 @@ pub static OPS: &[OpDef] = &[
         "The Frobenius or nuclear norm of matrices.",
     )
     .samples("f32[3, 4], 'fro'; f32[2, 3, 4], 'nuc', (1, 2), True"),
+    compose(
+        "linalg.cond",
+        "(Tensor self, Scalar? p=None)",
+        F | O,
+        |a| {
+            let p = a.p.unwrap_or(Scalar::Int(2)).to_f64();
+            if p.abs() == 2.0 {
+                return by_extremes(a.input, p);
+            }
+            ensure!(
+                p.abs() == 1.0 || p.abs() == f64::INFINITY,
+                Runtime,
+                "linalg.cond got an invalid norm type: {p}"
+            );
+            by_inverse(a.input, &format!("{p}"), |t| {
+                f::LinalgMatrixNorm::new(t, Scalar::Float(p)).call()
+            })
+        },
+        "How much larger the errors of solutions may be than those of a matrix.",
+    )
+    .samples("f32[3, 4]; f64[3, 3], 1; c64[2, 3, 3], -2"),
+    compose(
+        "linalg.cond#str",
+        "(Tensor self, str p)",
+        F | O,
+        |a| match a.p {
+            "nuc" => by_sums(a.input),
+            "fro" => by_inverse(a.input, "fro", |t| f::LinalgMatrixNormStr::new(t).call()),
+            other => bail!(Runtime, "linalg.cond got an invalid norm type: {other}"),
+        },
+        "The same by the Frobenius or nuclear norm.",
+    )
+    .samples("f64[3, 3], 'fro'; f32[2, 3, 3], 'nuc'"),
 ];
+
+/// The condition by the largest and the smallest singular value.
+fn by_extremes(t: &Tensor, p: f64) -> Result<Tensor> {
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "linalg.cond: The input tensor must have at least 2 dimensions."
+    );
+    let values = f::linalg_svdvals(t)?;
+    let k = values.size(-1)?;
+    if k == 0 {
+        return f::SumDim::new(&values, &[-1][..]).call();
+    }
+    let at = |i: i64| f::narrow(&values, -1, i, 1);
+    let ratio = if p > 0.0 {
+        f::div(&at(0)?, &at(k - 1)?)?
+    } else {
+        f::div(&at(k - 1)?, &at(0)?)?
+    };
+    f::squeeze_dim(&ratio, -1)
+}
+
+/// Whether a condition is that of square matrices.
+fn check_square(t: &Tensor, p: &str) -> Result<()> {
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "linalg.cond(ord={p}): The input tensor A must have at least 2 dimensions."
+    );
+    let (m, n) = (t.size(-2)?, t.size(-1)?);
+    ensure!(
+        m == n,
+        Runtime,
+        "linalg.cond(ord={p}): A must be batches of square matrices, but they are {m} by {n} matrices"
+    );
+    Ok(())
+}
+
+/// The condition by a norm of the matrices and of their inverses; those of singular ones are infinite.
+fn by_inverse(t: &Tensor, p: &str, norm: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    check_square(t, p)?;
+    let [inverse, info] = f::linalg_inv_ex(t)?;
+    let singular = f::gt(&f::unsqueeze(&f::unsqueeze(&info, -1)?, -1)?, 0)?;
+    let inverse = f::masked_fill(&inverse, &singular, f64::INFINITY)?;
+    let product = f::mul(&norm(t)?, &norm(&inverse)?)?;
+    f::NanToNum::new(&product)
+        .nan(Some(f64::INFINITY))
+        .posinf(Some(f64::INFINITY))
+        .neginf(Some(f64::NEG_INFINITY))
+        .call()
+}
+
+/// The condition by the sums of the singular values and of their reciprocals.
+fn by_sums(t: &Tensor) -> Result<Tensor> {
+    check_square(t, "nuc")?;
+    let values = f::linalg_svdvals(t)?;
+    let sum = |t: &Tensor| f::SumDim::new(t, &[-1][..]).call();
+    f::mul(&sum(&values)?, &sum(&f::reciprocal(&values)?)?)
+}
 
 /// How a norm is given back.
 #[derive(Clone, Copy)]
@@ -161,7 +253,10 @@ fn by_number(t: &Tensor, ord: Scalar, dim: &[i64], rest: Rest) -> Result<Tensor>
     );
     let [mut p, mut q] = pair(t, dim, rest.dtype)?;
     let extreme = |t: &Tensor, d: i64| {
-        if ord.to_f64() > 0.0 {
+        if ord.to_f64() > 0.0 && t.size(d)? == 0 {
+            // The largest of no sums is that of nothing.
+            f::SumDim::new(t, &[d][..]).keepdim(rest.keepdim).call()
+        } else if ord.to_f64() > 0.0 {
             f::Amax::new(t).dim(&[d][..]).keepdim(rest.keepdim).call()
         } else {
             f::Amin::new(t).dim(&[d][..]).keepdim(rest.keepdim).call()
