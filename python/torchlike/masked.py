@@ -234,7 +234,7 @@ def median(
     """
     d = _dims(dim, input.ndim)[0]
     floats = input if input.is_floating_point() else input.to(torch.get_default_dtype())
-    made = torch.nanmedian(_combined("median", floats, mask), d, keepdim).values
+    made = torch.nanmedian(_combined("median", floats, mask), d, keepdim)[0]
     if input.is_floating_point():
         return made
     if made.isnan().any():

@@ -4,7 +4,7 @@
 //! first, computes the tangents of the results by calls of the table on operands that carry the levels below, so that levels
 //! nest, and tangents are recorded where gradients are wanted.
 
-use super::recorded::{outputs, tensors};
+use super::recorded::outputs;
 use super::rule::{self, Of, Rule};
 use super::{as_it_was, gather, tangent, through};
 use crate::layers::{Layer, Next, Sees};
@@ -226,13 +226,13 @@ fn dual(c: Call, rule: &'static Rule, levels: &[u32], next: Next) -> Result<Ret>
         (ret @ (Ret::Same(_) | Ret::Value(_)), _) => return Ok(ret),
         (ret, _) => ret,
     };
-    let nrs = outputs(rule, &tensors(&ret));
+    let nrs = outputs(rule, &ret.look());
     let mut ret = ret.map(|_, t| Ok(t.below(0)))?;
     for &level in levels {
         let mut args = args.clone();
         let tangents = tangent::of_args(&args.borrow(), level);
         args.for_each_tensor_mut(|t| *t = t.clone().below(level));
-        let made = tangent::of_results(rule, &args.borrow(), &tensors(&ret), &nrs, &tangents)?;
+        let made = tangent::of_results(rule, &args.borrow(), &ret.look(), &nrs, &tangents)?;
         let Some(made) = made else { continue };
         // A view in place writes nothing: only the handle changes.
         let written = target.as_ref().filter(|_| !args.op.is_view());

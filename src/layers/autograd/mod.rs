@@ -24,7 +24,7 @@ use crate::ops::op::{Body, Grad};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, Ret, helpers};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node};
 use crate::{Result, Tensor, bail, mode, storage, tensor};
-use recorded::{Before, tensors};
+use recorded::Before;
 use rule::Rule;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -136,7 +136,7 @@ fn through(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
             return Ok(ret);
         }
         Ret::Same(i) => args.tensor(*i)?.clone(),
-        _ => match tensors(&ret).as_slice() {
+        _ => match ret.look().as_slice() {
             [one] => (*one).clone(),
             _ => bail!(Runtime, "{}_ has several results", c.args.name()),
         },
@@ -189,7 +189,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
         (Ret::Same(_) | Ret::Value(_), _) => return Ok(ret),
         _ => ret,
     };
-    let results = tensors(&made);
+    let results = made.look();
     let nrs = recorded::outputs(rule, &results);
     if nrs.is_empty() {
         drop(results);
@@ -216,7 +216,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
         && let Some(node) = link.node()
         && let Some(body) = recorded::of(node)
     {
-        body.save_results(&tensors(&made))?;
+        body.save_results(&made.look())?;
     }
     Ok(made)
 }
@@ -276,7 +276,7 @@ fn refuse(c: Call, next: Next) -> Result<Ret> {
         ret => ret,
     };
     let float = |t: &Tensor| t.dtype().is_float() || t.dtype().is_complex();
-    let results = tensors(&ret);
+    let results = ret.look();
     let floats = (0..results.len()).filter(|&i| float(results[i]));
     let nrs: SmallVec<[u16; 2]> = floats.map(|i| i as u16).collect();
     let outs = looks(&results, &nrs);

@@ -5,7 +5,7 @@ use super::rule::{Of, Rule, Slot};
 use super::saved::{self, At, FREED, From, Saved};
 use super::value::{Look, Val};
 use crate::ops::core::schema::Kind;
-use crate::ops::{Arg, Args, Op, Ret};
+use crate::ops::{Arg, Args, Op};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node, link::lock};
 use crate::{DType, Result, Scalar, Tensor, bail, ensure, mode};
 use smallvec::SmallVec;
@@ -486,18 +486,4 @@ pub fn nothing(n: usize) -> Grads {
     let mut none = Grads::new();
     none.resize_with(n, || None);
     none
-}
-
-/// All tensors of a result.
-#[inline]
-pub fn tensors(ret: &Ret) -> SmallVec<[&Tensor; 2]> {
-    let mut found = SmallVec::new();
-    match ret {
-        Ret::One(t) => found.push(t),
-        Ret::Become(t) => found.push(&**t),
-        Ret::Tuple(list) | Ret::List(list) => found.extend(list),
-        Ret::Gaps(list) => found.extend(list.iter().flatten()),
-        Ret::Same(_) | Ret::Value(_) => {}
-    }
-    found
 }

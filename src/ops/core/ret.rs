@@ -1,6 +1,7 @@
 //! What calls give back.
 
 use crate::{DType, Result, Tensor};
+use smallvec::SmallVec;
 
 /// What a call gives back.
 #[derive(Clone, Debug)]
@@ -85,6 +86,21 @@ impl Ret {
             }
             other => other,
         })
+    }
+
+    /// All tensors of the result that were asked for, where they are.
+    #[inline]
+    #[must_use]
+    pub fn look(&self) -> SmallVec<[&Tensor; 2]> {
+        let mut found = SmallVec::new();
+        match self {
+            Self::One(t) => found.push(t),
+            Self::Become(t) => found.push(&**t),
+            Self::Tuple(list) | Self::List(list) => found.extend(list),
+            Self::Gaps(list) => found.extend(list.iter().flatten()),
+            Self::Same(_) | Self::Value(_) => {}
+        }
+        found
     }
 
     /// All tensors of the result that were asked for.

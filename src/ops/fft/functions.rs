@@ -1,6 +1,7 @@
 //! The functions of `fft`: sizes, types and norms, around the three kernels.
 
 use super::dimension;
+use crate::ops::core::helpers::at_hand;
 use crate::ops::core::op::{Cast, F, O, OpDef, Plan, compose, kernel};
 use crate::ops::create::factory::write_with;
 use crate::ops::f;
@@ -133,7 +134,7 @@ fn promoted(t: &Tensor, complex: bool) -> Result<Tensor> {
         d
     };
     // Half precision has kernels on GPUs alone.
-    let half = d == DType::F16 && !t.device().is_cpu();
+    let half = d == DType::F16 && !at_hand(t);
     ensure!(
         d.is_complex() || matches!(d, DType::F32 | DType::F64) || half,
         Runtime,

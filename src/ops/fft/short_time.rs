@@ -1,9 +1,10 @@
 //! Fourier transforms of windows that slide over a signal, and back.
 
+use crate::ops::core::helpers::at_hand;
 use crate::ops::core::op::{Cast, FM, OpDef, compose};
 use crate::ops::f;
 use crate::ops::view::shape::type_name;
-use crate::{Dims, Result, Tensor, ensure};
+use crate::{DeviceKind, Dims, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -48,33 +49,44 @@ fn widened(window: &Tensor, size: i64) -> Result<Tensor> {
     f::constant_pad_nd(window, &[left, size - have - left])
 }
 
-fn forward(a: &calls::Stft) -> Result<Tensor> {
-    let mut t = a.input.clone();
-    ensure!(
-        !a.center || a.align_to_window.is_none(),
-        Runtime,
-        "stft align_to_window should only be set when center = false"
-    );
-    if a.center {
-        let ndim = t.ndim();
-        let ones = Dims::filled(3usize.saturating_sub(ndim), 1);
-        let wide = f::view(&t, &ones.concat(t.shape()))?;
-        let around = a.n_fft / 2;
-        let wide = f::NnFunctionalPad::new(&wide, &[around, around])
-            .mode(a.pad_mode)
-            .call()?;
-        let from = wide.ndim() - ndim;
-        t = f::view(&wide, &wide.shape()[from..])?;
+/// The sizes of windows: of a transform, from one to the next, and of the window itself.
+#[derive(Clone, Copy)]
+struct Sizes {
+    n: i64,
+    hop: i64,
+    win: i64,
+}
+
+impl Sizes {
+    fn of(n: i64, hop: Option<i64>, win: Option<i64>) -> Self {
+        Self {
+            n,
+            hop: hop.unwrap_or(n / 4),
+            win: win.unwrap_or(n),
+        }
     }
-    let hop = a.hop_length.unwrap_or(a.n_fft / 4);
-    let win = a.win_length.unwrap_or(a.n_fft);
+}
+
+/// Signals with as much around them as half a window, by the padding's name.
+fn centered(t: &Tensor, n: i64, mode: &str) -> Result<Tensor> {
+    let ones = Dims::filled(3usize.saturating_sub(t.ndim()), 1);
+    let wide = f::view(t, &ones.concat(t.shape()))?;
+    let wide = f::NnFunctionalPad::new(&wide, &[n / 2, n / 2])
+        .mode(mode)
+        .call()?;
+    let from = wide.ndim() - t.ndim();
+    f::view(&wide, &wide.shape()[from..])
+}
+
+/// Refuses signals and sizes, with the call in the message.
+fn check_signal(a: &calls::Stft, t: &Tensor, sizes: Sizes) -> Result<()> {
+    let Sizes { n, hop, win } = sizes;
     let call = || {
         format!(
-            "stft({}{}, n_fft={}, hop_length={hop}, win_length={win}, window={}, normalized={}, onesided={}, return_complex={}, \
+            "stft({}{}, n_fft={n}, hop_length={hop}, win_length={win}, window={}, normalized={}, onesided={}, return_complex={}, \
              align_to_window={}) ",
-            type_name(&t),
+            type_name(t),
             t.shape(),
-            a.n_fft,
             shown_window(a.window),
             u8::from(a.normalized),
             shown(a.onesided.map(u8::from)),
@@ -82,13 +94,6 @@ fn forward(a: &calls::Stft) -> Result<Tensor> {
             shown(a.align_to_window.map(u8::from)),
         )
     };
-    let complex = t.dtype().is_complex() || a.window.is_some_and(|w| w.dtype().is_complex());
-    ensure!(
-        a.return_complex.is_some() || complex,
-        Runtime,
-        "stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True \
-         in a future PyTorch release."
-    );
     ensure!(
         t.dtype().is_float() || t.dtype().is_complex(),
         Runtime,
@@ -101,12 +106,7 @@ fn forward(a: &calls::Stft) -> Result<Tensor> {
         "{}: expected a 1D or 2D tensor",
         call()
     );
-    let lines = if t.ndim() == 1 {
-        f::unsqueeze(&t, 0)?
-    } else {
-        t.clone()
-    };
-    let (batch, len, n) = (lines.shape()[0], lines.shape()[1], a.n_fft);
+    let len = t.size(-1)?;
     ensure!(
         n > 0 && n <= len,
         Runtime,
@@ -134,24 +134,53 @@ fn forward(a: &calls::Stft) -> Result<Tensor> {
             w.shape()
         );
     }
-    let window = match a.window {
-        Some(w) => Some(widened(w, n)?),
-        None if win < n => {
-            let ones = f::NewOnes::new(&t, &[win]).call()?;
-            Some(widened(&ones, n)?)
-        }
-        None => None,
-    };
-    let frames = 1 + (len - n) / hop;
-    let s = lines.strides();
-    let framed = f::AsStrided::new(&lines, &[batch, frames, n], &[s[0], hop * s[1], s[1]])
+    Ok(())
+}
+
+/// The windows of signals, one after the other, times a window.
+fn windows(lines: &Tensor, window: Option<&Tensor>, sizes: Sizes) -> Result<Tensor> {
+    let Sizes { n, hop, win } = sizes;
+    let (batch, len) = (lines.shape()[0], lines.shape()[1]);
+    let (one, s) = (1 + (len - n) / hop, lines.strides());
+    let framed = f::AsStrided::new(lines, &[batch, one, n], &[s[0], hop * s[1], s[1]])
         .storage_offset(lines.offset())
         .call()?;
-    let framed = match &window {
-        Some(w) => f::mul(&framed, w)?,
-        None => framed,
+    match window {
+        Some(w) => f::mul(&framed, &widened(w, n)?),
+        None if win < n => {
+            let ones = f::NewOnes::new(lines, &[win]).call()?;
+            f::mul(&framed, &widened(&ones, n)?)
+        }
+        None => Ok(framed),
+    }
+}
+
+fn forward(a: &calls::Stft) -> Result<Tensor> {
+    ensure!(
+        !a.center || a.align_to_window.is_none(),
+        Runtime,
+        "stft align_to_window should only be set when center = false"
+    );
+    let t = if a.center {
+        centered(a.input, a.n_fft, a.pad_mode)?
+    } else {
+        a.input.clone()
     };
-    let complex = framed.dtype().is_complex();
+    let complex = t.dtype().is_complex() || a.window.is_some_and(|w| w.dtype().is_complex());
+    ensure!(
+        a.return_complex.is_some() || complex,
+        Runtime,
+        "stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True \
+         in a future PyTorch release."
+    );
+    let sizes = Sizes::of(a.n_fft, a.hop_length, a.win_length);
+    check_signal(a, &t, sizes)?;
+    let lines = if t.ndim() == 1 {
+        f::unsqueeze(&t, 0)?
+    } else {
+        t.clone()
+    };
+    let framed = windows(&lines, a.window, sizes)?;
     let onesided = a.onesided.unwrap_or(!complex);
     ensure!(
         !(onesided && complex),
@@ -164,12 +193,10 @@ fn forward(a: &calls::Stft) -> Result<Tensor> {
     } else {
         f::_fft_r2c(&framed, &[2], norm, onesided)?
     };
-    let made = f::transpose(&made, 1, 2)?;
-    let made = if t.ndim() == 1 {
-        f::squeeze_dim(&made, 0)?
-    } else {
-        made
-    };
+    let mut made = f::transpose(&made, 1, 2)?;
+    if t.ndim() == 1 {
+        made = f::squeeze_dim(&made, 0)?;
+    }
     if a.return_complex.unwrap_or(true) {
         Ok(made)
     } else {
@@ -177,31 +204,10 @@ fn forward(a: &calls::Stft) -> Result<Tensor> {
     }
 }
 
-fn inverse(a: &calls::Istft) -> Result<Tensor> {
-    let t = a.input;
-    ensure!(
-        t.dtype().is_complex(),
-        Runtime,
-        "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
-    );
-    let n = a.n_fft;
-    let hop = a.hop_length.unwrap_or(n / 4);
-    let win = a.win_length.unwrap_or(n);
-    let call = || {
-        let kind = if t.is_meta() { "Meta" } else { "CPU" };
-        format!(
-            "istft({kind}{}Type{}, n_fft={n}, hop_length={hop}, win_length={win}, window={}, center={}, normalized={}, onesided={}, \
-             length={}, return_complex={}) ",
-            t.dtype().scalar_type(),
-            t.shape(),
-            shown_window(a.window),
-            u8::from(a.center),
-            u8::from(a.normalized),
-            shown(a.onesided.map(u8::from)),
-            shown(a.length),
-            u8::from(a.return_complex),
-        )
-    };
+/// Refuses spectra and sizes, with the call in the message; gives whether they are the half that says all.
+fn check_spectrum(a: &calls::Istft, sizes: Sizes) -> Result<bool> {
+    let (t, Sizes { n, hop, win }) = (a.input, sizes);
+    let call = || istft_call(a, sizes);
     ensure!(
         t.numel() != 0,
         Runtime,
@@ -216,7 +222,6 @@ fn inverse(a: &calls::Istft) -> Result<Tensor> {
         t.ndim() + 1
     );
     let frequencies = t.size(-2)?;
-    let complex = a.return_complex || a.window.is_some_and(|w| w.dtype().is_complex());
     let onesided = a.onesided.unwrap_or(frequencies != n);
     let (expected, rule) = if onesided {
         (n / 2 + 1, "n_fft / 2 + 1 when onesided=True")
@@ -249,15 +254,63 @@ fn inverse(a: &calls::Istft) -> Result<Tensor> {
             call()
         );
     }
+    Ok(onesided)
+}
+
+/// A call of `istft` as PyTorch's messages tell it.
+fn istft_call(a: &calls::Istft, Sizes { n, hop, win }: Sizes) -> String {
+    let place = match a.input.device().kind {
+        DeviceKind::Cpu => "CPU",
+        DeviceKind::Cuda => "CUDA",
+        DeviceKind::Meta => "Meta",
+    };
+    format!(
+        "istft({place}{}Type{}, n_fft={n}, hop_length={hop}, win_length={win}, window={}, center={}, normalized={}, onesided={}, \
+         length={}, return_complex={}) ",
+        a.input.dtype().scalar_type(),
+        a.input.shape(),
+        shown_window(a.window),
+        u8::from(a.center),
+        u8::from(a.normalized),
+        shown(a.onesided.map(u8::from)),
+        shown(a.length),
+        u8::from(a.return_complex),
+    )
+}
+
+/// The part of summed windows that a signal is.
+fn part(a: &calls::Istft, x: &Tensor) -> Result<Tensor> {
+    let length = x.shape()[1];
+    let around = if a.center { a.n_fft / 2 } else { 0 };
+    let start = around.min(length);
+    let end = match a.length {
+        Some(wanted) => start + wanted.max(0),
+        None => length - around,
+    };
+    f::narrow(x, 1, start, end.clamp(start, length) - start)
+}
+
+fn inverse(a: &calls::Istft) -> Result<Tensor> {
+    let t = a.input;
+    ensure!(
+        t.dtype().is_complex(),
+        Runtime,
+        "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
+    );
+    let sizes = Sizes::of(a.n_fft, a.hop_length, a.win_length);
+    let Sizes { n, hop, win } = sizes;
+    let onesided = check_spectrum(a, sizes)?;
+    let complex = a.return_complex || a.window.is_some_and(|w| w.dtype().is_complex());
     ensure!(
         !(complex && onesided),
         Runtime,
         "Cannot have onesided output if window or input is complex"
     );
-    let real = t.dtype().to_real();
     let window = match a.window {
         Some(w) => w.clone(),
-        None => f::NewOnes::new(t, &[win]).dtype(real).call()?,
+        None => f::NewOnes::new(t, &[win])
+            .dtype(t.dtype().to_real())
+            .call()?,
     };
     let window = widened(&window, n)?;
     let whole = if t.ndim() == 2 {
@@ -279,42 +332,26 @@ fn inverse(a: &calls::Istft) -> Result<Tensor> {
         f::_fft_c2r(&half, &[2], norm, n)?
     };
     let lines = f::mul(&lines, &f::view(&window, &[1, 1, n])?)?;
+    let squares = f::expand(&f::pow(&window, 2)?, &[1, frames, n])?;
     let length = n + hop * (frames - 1);
-    let sum = |x: &Tensor| {
-        let batch = x.shape()[0];
-        f::_grad_unfold_backward(x, &[batch, length], 1, n, hop)
-    };
-    let signal = sum(&lines)?;
-    let weights = sum(&f::expand(&f::pow(&window, 2)?, &[1, frames, n])?)?;
-    let start = if a.center { n / 2 } else { 0 };
-    let end = match a.length {
-        Some(wanted) => start + wanted,
-        None if a.center => length - n / 2,
-        None => length,
-    };
-    let part = |x: &Tensor| {
-        let end = end.clamp(start, length.max(start));
-        f::narrow(x, 1, start, end.min(length) - start)
-    };
-    let (signal, weights) = (part(&signal)?, part(&weights)?);
-    if !t.is_meta() && weights.numel() > 0 {
+    let sum = |x: &Tensor| f::_grad_unfold_backward(x, &[x.shape()[0], length], 1, n, hop);
+    let (signal, weights) = (part(a, &sum(&lines)?)?, part(a, &sum(&squares)?)?);
+    if at_hand(&weights) && weights.numel() > 0 {
         let least = f::min(&f::abs(&weights)?)?.item()?.to_f64();
         ensure!(
             least > 1e-11,
             Runtime,
             "{}window overlap add min: 1",
-            call()
+            istft_call(a, sizes)
         );
     }
     let mut made = f::div(&signal, &weights)?;
     if t.ndim() == 2 {
         made = f::squeeze_dim(&made, 0)?;
     }
-    match a.length {
-        Some(wanted) if wanted > made.size(-1)? => {
-            let missing = wanted - made.size(-1)?;
-            f::constant_pad_nd(&made, &[0, missing])
-        }
-        _ => Ok(made),
+    let missing = a.length.unwrap_or(0) - made.size(-1)?;
+    if missing > 0 {
+        return f::constant_pad_nd(&made, &[0, missing]);
     }
+    Ok(made)
 }

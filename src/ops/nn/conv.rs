@@ -5,7 +5,7 @@ use crate::cpu::{copy, matrix::has_product};
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::ops::nn::conv_sizes::{check_sizes, reaches, sizes, transposed_sizes};
+use crate::ops::nn::conv_sizes::{check_sizes, expanded, reaches, sizes, transposed_sizes};
 use crate::{Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, mode};
 use num_complex::Complex64;
 use torchlike_macros::operators;
@@ -290,20 +290,6 @@ pub(super) struct Lists {
     pub(super) padding: Dims,
     pub(super) dilation: Dims,
     pub(super) output: Dims,
-}
-
-/// One value for every dimension.
-fn expanded(list: &[i64], n: usize, name: &str) -> Result<Dims> {
-    if list.len() == 1 {
-        return Ok(Dims::filled(n, list[0]));
-    }
-    let list = Dims::new(list);
-    ensure!(
-        list.len() == n,
-        Runtime,
-        "expected {name} to be a single integer value or a list of {n} values to match the convolution dimensions, but got {name}={list}"
-    );
-    Ok(list)
 }
 
 fn lists(a: &calls::Convolution, n: usize) -> Result<Lists> {

@@ -74,3 +74,17 @@ pub(super) fn check_sizes(x: &Tensor, out: &Dims) -> Result<()> {
     );
     Ok(())
 }
+
+/// One value for every dimension.
+pub(super) fn expanded(list: &[i64], n: usize, name: &str) -> Result<Dims> {
+    if list.len() == 1 {
+        return Ok(Dims::filled(n, list[0]));
+    }
+    let list = Dims::new(list);
+    ensure!(
+        list.len() == n,
+        Runtime,
+        "expected {name} to be a single integer value or a list of {n} values to match the convolution dimensions, but got {name}={list}"
+    );
+    Ok(list)
+}
