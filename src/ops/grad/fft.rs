@@ -37,7 +37,14 @@ fn real_back(a: &calls::_GradFftR2c) -> Result<Tensor> {
     let mut grad = a.grad.clone();
     if a.onesided {
         let last = crate::dims::wrap_dim(last_of(a.dim)?, grad.ndim())?;
-        let missing = a.sizes[last] - grad.shape()[last];
+        let Some(size) = a.sizes.get(last) else {
+            bail!(
+                Runtime,
+                "fft_r2c_backward: no size of dimension {last} in {:?}",
+                a.sizes
+            );
+        };
+        let missing = size.saturating_sub(grad.shape()[last]);
         if missing > 0 {
             let mut pad = vec![0; 2 * (grad.ndim() - last)];
             pad[2 * (grad.ndim() - 1 - last) + 1] = missing;
