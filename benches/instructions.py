@@ -1,6 +1,7 @@
 """Instructions of a call on meta: `python benches/instructions.py [--before PYTHON]`, with valgrind installed.
 
 Callgrind counts each case in this interpreter and, if a Python with another build of torchlike is named, in that one.
+`x` and `y` want gradients: `there, back` is a call and the walk back from it.
 The counts do not depend on what else the machine does. Those of the loop around a call are subtracted.
 """
 
@@ -30,6 +31,8 @@ CASES = {
     "a[0]": "a[0]",
     "a[1:3]": "a[1:3]",
     "zeros": "torch.zeros(4, 4, device='meta')",
+    "x * b": "x * b",
+    "there, back": "torch.autograd.grad(x * y, (x, y), a)",
 }
 CALLS = 1000
 SCRIPT = """
@@ -37,6 +40,7 @@ import os, subprocess, sys
 import torchlike as torch
 F = torch.nn.functional
 a, b, c = (torch.ones(*n, device="meta") for n in ((4, 4), (4, 4), (4,)))
+x, y = (t.clone().requires_grad_() for t in (a, b))
 def control(*args):
     subprocess.run(["callgrind_control", *args, str(os.getpid())], stdout=subprocess.DEVNULL)
 for name, call in {cases!r}.items():

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import torchlike as torch
 import torchlike.multiprocessing as mp
 from torchlike.utils import data
+from torchlike.utils.data._utils.channel import Channel
 
 WAYS = ["fork", "spawn", "forkserver"]
 
@@ -362,3 +364,34 @@ def test_collation():
         collate([[1], [1, 2]])
     stacked = data.StackDataset(x=range(4), y="abcd")
     assert stacked.__getitems__([3, 0]) == [{"x": 3, "y": "d"}, {"x": 0, "y": "a"}]
+
+
+class Meeting:
+    """Halts the reading of a message until another thread is within one, too."""
+
+    both = threading.Barrier(2)
+
+    def __reduce__(self):
+        return _meet, ()
+
+
+def _meet():
+    Meeting.both.wait(10)
+
+
+def test_messages_are_read_in_several_threads_at_once():
+    found = {}
+
+    def read(value):
+        ours, theirs = Channel.pair()
+        ours.send((Meeting(), torch.full((3,), value), Meeting()))
+        found[value] = theirs.receive()[1].tolist()
+        ours.close()
+        theirs.close()
+
+    threads = [threading.Thread(target=read, args=(value,)) for value in (1.0, 2.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert found == {1.0: [1.0] * 3, 2.0: [2.0] * 3}

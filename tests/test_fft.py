@@ -1,7 +1,5 @@
 """Fourier transforms: against NumPy's, PyTorch's layouts, and what is refused."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -31,8 +29,6 @@ def close(ours: tl.Tensor, theirs: np.ndarray, tolerance: float = 1e-12) -> None
 def test_lines(name: str, norm: str | None, n: int | None) -> None:
     x = values(name, (3, 8))
     for dim in (0, 1, -1):
-        if name in ("irfft", "hfft") and n is None and dim == 0:
-            continue
         theirs = getattr(np.fft, name)(x, n, dim, norm or "backward")
         close(getattr(fft, name)(tl.from_numpy(x.copy()), n, dim, norm), theirs)
 
@@ -61,9 +57,8 @@ def test_single_precision_and_other_layouts() -> None:
 
 def test_hermitian_transforms_undo_each_other() -> None:
     x = tl.from_numpy(RNG.standard_normal((4, 6)))
-    for there, back in itertools.product([fft.ihfftn], [fft.hfftn]):
-        close(back(there(x), s=(4, 6)), x.numpy())
-        close(back(there(x, dim=1), s=(6,), dim=1), x.numpy())
+    close(fft.hfftn(fft.ihfftn(x), s=(4, 6)), x.numpy())
+    close(fft.hfftn(fft.ihfftn(x, dim=1), s=(6,), dim=1), x.numpy())
     close(fft.hfft2(fft.ihfft2(x), s=(4, 6)), x.numpy())
 
 
@@ -89,6 +84,11 @@ def test_frequencies_and_shifts() -> None:
     for n in (1, 4, 5):
         close(fft.fftfreq(n, 0.5, dtype=tl.float64), np.fft.fftfreq(n, 0.5))
         close(fft.rfftfreq(n, 0.5, dtype=tl.float64), np.fft.rfftfreq(n, 0.5))
+    # PyTorch's bits.
+    assert fft.fftfreq(7, 0.3, dtype=tl.float16).view(tl.int16).tolist() == [
+        0, 14238, 15262, 15798, -16970, -17506, -18530,
+    ]  # fmt: skip
+    assert fft.rfftfreq(7, 0.3).view(tl.int32).tolist() == [0, 1056165693, 1064554301, 1068948334]
     x = np.arange(12.0).reshape(3, 4)
     close(fft.fftshift(tl.from_numpy(x)), np.fft.fftshift(x))
     close(fft.ifftshift(tl.from_numpy(x), 1), np.fft.ifftshift(x, 1))

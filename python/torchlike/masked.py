@@ -216,8 +216,9 @@ def mean(
 
 def _count(input: Tensor, dim: _Dims, keepdim: bool | None, mask: Tensor | None) -> Tensor:
     """How many elements the mask lets through."""
-    ones = torch.ones(input.shape, dtype=torch.int64, device=input.device)
-    return sum(ones, dim, keepdim=keepdim, mask=mask)
+    if mask is None:
+        mask = torch.ones((), dtype=torch.bool, device=input.device).expand(input.shape)
+    return torch.sum(_fitted(input, mask), _dims(dim, input.ndim), bool(keepdim))
 
 
 def median(
@@ -298,7 +299,7 @@ def _spread(
 
 def _correction(unbiased: bool | None, correction: float | None) -> float:
     if unbiased is not None and correction is not None:
-        raise ValueError("unbiased and correction say the same: give one of them")
+        raise AssertionError("Only one of unbiased and correction may be given")
     if unbiased is not None:
         return float(unbiased)
     return 1 if correction is None else correction

@@ -2,7 +2,7 @@
 
 use super::lines::{self, Shared};
 use super::{copy, pool};
-use crate::{DType, Element, Result, Tensor, bail};
+use crate::{DType, Device, Element, Result, Tensor, bail};
 use num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rustfft::{Fft, FftNum, FftPlanner};
@@ -184,12 +184,9 @@ where
     let n = input.shape()[dim] as usize;
     let m = out.shape()[dim] as usize;
     // Plans write over what they read.
-    let from = Tensor::empty(
-        input.permuted(&lines::order(input.ndim(), &[dim])).shape(),
-        T::DTYPE,
-        crate::Device::CPU,
-    )?;
-    copy::copy(&from, &input.permuted(&lines::order(input.ndim(), &[dim])))?;
+    let lying = input.permuted(&lines::order(input.ndim(), &[dim]));
+    let from = Tensor::empty(lying.shape(), T::DTYPE, Device::CPU)?;
+    copy::copy(&from, &lying)?;
     let written = lines::target(out, dim, out.dtype())?;
     let plan = T::forward(n);
     let scale = T::of(scale);
@@ -236,16 +233,11 @@ pub fn inverse(out: &Tensor, input: &Tensor, dims: &[usize], scale: f64) -> Resu
     let half = out.shape()[last] / 2 + 1;
     let narrow = input.shape().with(last, half);
     let input = input.view_with(narrow, input.strides().clone(), input.offset());
-    let work = Tensor::empty(
-        input.permuted(&lines::order(input.ndim(), &[last])).shape(),
-        dtype,
-        crate::Device::CPU,
-    )?;
     // As the input, with the last of the dimensions last in memory.
-    let mut back = vec![0; input.ndim()];
-    for (i, d) in lines::order(input.ndim(), &[last]).iter().enumerate() {
-        back[*d] = i;
-    }
+    let order = lines::order(input.ndim(), &[last]);
+    let work = Tensor::empty(input.permuted(&order).shape(), dtype, Device::CPU)?;
+    let mut back = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(i, d)| back[*d] = i);
     let work = work.permuted(&back);
     complex(&work, &input, others, how)?;
     match out.dtype() {

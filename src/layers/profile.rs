@@ -135,9 +135,13 @@ impl Layer for Profile {
         let guard = Guard(at);
         let flops = flops_of(c.args).unwrap_or(0);
         let fresh = matches!(c.form, Form::New) && is_leaf(op);
-        let owned: Vec<usize> = storages(c.args.values.iter());
+        let mut owned = Vec::new();
+        if fresh {
+            c.args.for_each_tensor(|_, t| owned.push(t.storage().id()));
+        }
         let ret = next.call(c)?;
-        let bytes = if fresh { made(&ret, &owned) } else { 0 };
+        let new = |t: &&&Tensor| fresh && !owned.contains(&t.storage().id());
+        let bytes = ret.look().iter().filter(new).map(|t| bytes_of(t)).sum();
         guard.end(flops, bytes);
         Ok(ret)
     }
@@ -146,35 +150,6 @@ impl Layer for Profile {
 fn is_leaf(op: &Op) -> bool {
     use crate::ops::op::Body;
     matches!(op.def.body, Body::Kernel(_) | Body::Become(_))
-}
-
-fn storages<'a>(values: impl Iterator<Item = &'a Arg<'a>>) -> Vec<usize> {
-    let mut found = Vec::new();
-    for value in values {
-        match value {
-            Arg::Tensor(t) => found.push(t.storage().id()),
-            Arg::Tensors(list) => found.extend(list.iter().map(|t| t.storage().id())),
-            _ => {}
-        }
-    }
-    found
-}
-
-/// Bytes of the results that lie in none of these storages.
-fn made(ret: &Ret, owned: &[usize]) -> u64 {
-    let of = |t: &Tensor| {
-        if owned.contains(&t.storage().id()) {
-            0
-        } else {
-            bytes_of(t)
-        }
-    };
-    match ret {
-        Ret::One(t) => of(t),
-        Ret::Tuple(list) | Ret::List(list) => list.iter().map(of).sum(),
-        Ret::Gaps(list) => list.iter().flatten().map(of).sum(),
-        _ => 0,
-    }
 }
 
 fn given(value: &Arg) -> Given {

@@ -38,13 +38,8 @@ impl Layer for Tape {
         let op = c.args.op;
         let flops = flops_of(c.args)?;
         let ret = next.call(c)?;
-        let bytes: u64 = match &ret {
-            _ if op.is_view() => 0,
-            Ret::One(t) => bytes_of(t),
-            Ret::Tuple(list) | Ret::List(list) => list.iter().map(bytes_of).sum(),
-            Ret::Gaps(list) => list.iter().flatten().map(bytes_of).sum(),
-            _ => 0,
-        };
+        let new = |_: &&&Tensor| !op.is_view() && !matches!(ret, Ret::Become(_));
+        let bytes: u64 = ret.look().iter().filter(new).map(|t| bytes_of(t)).sum();
         COUNTS.with_borrow_mut(|lists| {
             for counts in lists {
                 let count = &mut counts[op.id];

@@ -4,20 +4,22 @@ use super::types::{PyDType, dtype};
 use crate::layers::autocast;
 use pyo3::prelude::*;
 
+/// PyTorch's text for a type of device that autocast knows nothing of.
+const UNKNOWN: &str =
+    "unknown device type for autocast in get_autocast_dispatch_key_from_device_type";
+
 /// Whether autocast is on for a type of device on this thread.
 ///
 /// Raises: RuntimeError if autocast knows no such type of device.
 #[pyfunction]
 fn _autocast_is_on(device_type: &str) -> PyResult<bool> {
-    let unknown = "unknown device type for autocast in get_autocast_dispatch_key_from_device_type";
-    Ok(autocast::is_on(autocast::number(device_type, unknown)?))
+    Ok(autocast::is_on(autocast::number(device_type, UNKNOWN)?))
 }
 
 /// Switches autocast on or off for a type of device.
 #[pyfunction]
 fn _autocast_switch(device_type: &str, on: bool) -> PyResult<()> {
-    let unknown = "unknown device type for autocast in get_autocast_dispatch_key_from_device_type";
-    autocast::switch(autocast::number(device_type, unknown)?, on);
+    autocast::switch(autocast::number(device_type, UNKNOWN)?, on);
     Ok(())
 }
 

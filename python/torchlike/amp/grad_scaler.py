@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,6 +10,7 @@ from typing import Any
 
 import torchlike
 from torchlike import _C, _functions
+from torchlike._autocast import old_name
 
 __all__ = ["GradScaler", "OptState"]
 
@@ -208,6 +208,8 @@ class GradScaler:
         self, optimizer: Any, state: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
         """A step of an optimizer that takes the scale out itself, and skips itself."""
+        import inspect
+
         if "grad_scaler" in inspect.signature(optimizer.step).parameters:
             warnings.warn(
                 "GradScaler is going to stop passing itself as a keyword argument to the passed optimizer. In the near "
@@ -374,3 +376,28 @@ class GradScaler:
     def _found_inf_per_device(self, optimizer: Any) -> dict[str, Any]:
         found: dict[str, Any] = self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
         return found
+
+
+class _OldGradScaler(GradScaler):
+    """The scaler of one type of device, under the name that it had there."""
+
+    _of: str
+
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        device = self._of
+        old_name(f"{device}.amp.GradScaler(args...)", f"amp.GradScaler('{device}', args...)")
+        super().__init__(
+            device,
+            init_scale=init_scale,
+            growth_factor=growth_factor,
+            backoff_factor=backoff_factor,
+            growth_interval=growth_interval,
+            enabled=enabled,
+        )

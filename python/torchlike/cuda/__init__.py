@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchlike import _C, _lazy
 
@@ -119,8 +118,7 @@ class device_of(device):
         super().__init__(obj.get_device() if obj.is_cuda else -1)
 
 
-@dataclass(frozen=True)
-class _DeviceProperties:
+class _DeviceProperties(NamedTuple):
     name: str
     major: int
     minor: int

@@ -8,7 +8,7 @@ from typing import Any
 
 import torchlike as torch
 from torchlike import _C
-from torchlike.utils.data._utils.channel import NON_LEAF
+from torchlike.utils.data._utils.channel import sendable
 
 __all__ = ["init_reductions", "reduce_storage", "reduce_tensor"]
 
@@ -55,21 +55,17 @@ def rebuild_tensor(cls: Any, storage: Any, metadata: Any) -> Any:
 
 def reduce_tensor(tensor: Any) -> Any:
     """A tensor by its storage, which becomes shared; those without elements on the host by value."""
-    if tensor.requires_grad and not tensor.is_leaf:
-        raise RuntimeError(NON_LEAF)
-    plain = tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested
-    if tensor.device.type != "cpu" or not plain:
+    plain = sendable(tensor)
+    if plain is None:
         return tensor.__reduce_ex__(2)
-    if tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
     metadata = (
-        tensor.storage_offset(),
-        tuple(tensor.size()),
-        tuple(tensor.stride()),
-        tensor.requires_grad,
-        tensor.dtype,
+        plain.storage_offset(),
+        tuple(plain.size()),
+        tuple(plain.stride()),
+        plain.requires_grad,
+        plain.dtype,
     )
-    return rebuild_tensor, (type(tensor), tensor.untyped_storage(), metadata)
+    return rebuild_tensor, (type(tensor), plain.untyped_storage(), metadata)
 
 
 def init_reductions() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchlike import _C
-from torchlike.utils import data, dlpack, hooks
+from torchlike import _C, _lazy
+from torchlike.utils import dlpack, hooks
 
 __all__ = ["data", "dlpack", "hooks", "set_module", "swap_tensors"]
+
+# Loaders bring NumPy and processes with them.
+data = _lazy.module("torchlike.utils.data")
 
 
 def __getattr__(name: str) -> Any:

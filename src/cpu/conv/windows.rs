@@ -7,7 +7,7 @@ use super::frame::{Block, Frames, turn};
 use super::gather::weights;
 use super::{Geometry, Phase};
 use crate::cpu::gemm::{Mat, SLACK, WindowElement, Windows};
-use crate::cpu::{copy, pool, slice};
+use crate::cpu::{pool, slice};
 use crate::{DType, Element, Result, Tensor};
 
 /// Bytes of a copy of windows: with its results and the weights of a tile it fits a second cache of a megabyte.
@@ -93,7 +93,7 @@ pub(super) fn extents(frames: &Frames, g: &Geometry, size: usize) -> ([usize; 2]
     ([1, w.div_ceil(w.div_ceil(width))], 1)
 }
 
-/// One phase of a convolution; `x` is laid out as the geometry says.
+/// One phase of a convolution; `x` is laid out as the geometry says, the bias dense.
 ///
 /// # Errors
 /// If memory cannot be had.
@@ -110,13 +110,12 @@ pub(super) fn windows<T: WindowElement + Element>(
     let (count, units) = extents(&frames, g, size_of::<T>());
     let channels = step_of(g, phase);
     let packed = packed_weights::<T>(&w, g, phase.taps.len(), channels)?;
-    let bias = bias.map(|b| copy::dense(b, b.dtype())).transpose()?;
     let all = Convolution {
         frames,
         out,
         x: slice::<T>(x),
         w: slice::<T>(&packed),
-        bias: bias.as_ref().map(slice::<T>),
+        bias: bias.map(slice::<T>),
         channels,
         count,
         units,

@@ -1,6 +1,7 @@
 //! The functions of `fft`: sizes, types and norms, around the three kernels.
 
 use super::dimension;
+use crate::cpu::halves;
 use crate::ops::core::helpers::at_hand;
 use crate::ops::core::op::{Cast, F, O, OpDef, Plan, compose, kernel};
 use crate::ops::create::factory::write_with;
@@ -106,11 +107,11 @@ pub static OPS: &[OpDef] = &[
         "The inverse of `fftshift`.")
     .samples("f32[3, 4]; i64[5], 0"),
     kernel("fft.fftfreq", "(int n, float d=1.0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)", F | O,
-        body!(|a| frequencies(a.n, a.n, "fftfreq", a.dtype, a.device), |a, _, outs| write_frequencies(&outs[0], a.n, a.d, (a.n + 1) / 2)),
+        body!(|a| frequencies(a.n, "fftfreq", a.dtype, a.device), |a, _, outs| write_frequencies(&outs[0], a.n, a.d, (a.n + 1) / 2)),
         "The frequencies of the results of a transform of n values, d apart.")
     .samples("5, 0.1, device=dev; 4, dtype=f64, device=dev").no_grad(),
     kernel("fft.rfftfreq", "(int n, float d=1.0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)", F | O,
-        body!(|a| frequencies(a.n, a.n / 2 + 1, "rfftfreq", a.dtype, a.device), |a, _, outs| write_frequencies(&outs[0], a.n, a.d, a.n)),
+        body!(|a| frequencies(a.n / 2 + 1, "rfftfreq", a.dtype, a.device), |a, _, outs| write_frequencies(&outs[0], a.n, a.d, a.n)),
         "The frequencies of the results of `rfft` of n values, d apart.")
     .samples("5, 0.1, device=dev; 4, dtype=f64, device=dev").no_grad(),
 ];
@@ -198,14 +199,19 @@ impl<'a> Line<'a> {
         }
     }
 
+    /// The dimension, and the values with as many along it as are transformed.
+    fn sized(&self, t: &Tensor) -> Result<(usize, Tensor)> {
+        let d = dimension(t, self.dim)?;
+        let n = self.n.unwrap_or(t.shape()[d]);
+        check_points(n)?;
+        Ok((d, resized(t, &[d], &[n])?))
+    }
+
     fn any(&self, t: &Tensor, name: &str) -> Result<Tensor> {
         if !t.dtype().is_complex() {
             return self.real(t, name, false);
         }
-        let d = dimension(t, self.dim)?;
-        let n = self.n.unwrap_or(t.shape()[d]);
-        check_points(n)?;
-        let t = resized(t, &[d], &[n])?;
+        let (d, t) = self.sized(t)?;
         let norm = normalization(self.norm, self.forward)?;
         f::_fft_c2c(&t, &[d as i64], norm, self.forward)
     }
@@ -217,11 +223,7 @@ impl<'a> Line<'a> {
             "{name} expects a real input tensor, but got {}",
             t.dtype().scalar_type()
         );
-        let t = promoted(t, false)?;
-        let d = dimension(&t, self.dim)?;
-        let n = self.n.unwrap_or(t.shape()[d]);
-        check_points(n)?;
-        let t = resized(&t, &[d], &[n])?;
+        let (d, t) = self.sized(&promoted(t, false)?)?;
         let norm = normalization(self.norm, self.forward)?;
         let made = f::_fft_r2c(&t, &[d as i64], norm, onesided)?;
         if self.forward {
@@ -302,9 +304,14 @@ impl Many {
     }
 
     fn any(&self, t: &Tensor, norm: Option<&str>, forward: bool) -> Result<Tensor> {
-        let t = resized(&promoted(t, true)?, &self.dims, &self.sizes)?;
+        let t = self.sized(t, true)?;
         let norm = normalization(norm, forward)?;
         f::_fft_c2c(&t, &indices(&self.dims), norm, forward)
+    }
+
+    /// The values in a type that transforms have, cut off or padded to the sizes.
+    fn sized(&self, t: &Tensor, complex: bool) -> Result<Tensor> {
+        resized(&promoted(t, complex)?, &self.dims, &self.sizes)
     }
 
     fn check(&self, name: &str) -> Result<()> {
@@ -342,7 +349,7 @@ fn real(t: &Tensor, s: List, dim: List, norm: Option<&str>) -> Result<Tensor> {
     );
     let many = Many::of(t, s, dim)?;
     many.check("rfftn")?;
-    let t = resized(&promoted(t, false)?, &many.dims, &many.sizes)?;
+    let t = many.sized(t, false)?;
     let norm = normalization(norm, true)?;
     f::_fft_r2c(&t, &indices(&many.dims), norm, true)
 }
@@ -350,7 +357,7 @@ fn real(t: &Tensor, s: List, dim: List, norm: Option<&str>) -> Result<Tensor> {
 fn inverse(t: &Tensor, s: List, dim: List, norm: Option<&str>) -> Result<Tensor> {
     let mut many = Many::of(t, s, dim)?;
     let n = many.halved(t, "irfftn")?;
-    let t = resized(&promoted(t, true)?, &many.dims, &many.sizes)?;
+    let t = many.sized(t, true)?;
     let norm = normalization(norm, false)?;
     f::_fft_c2r(&t, &indices(&many.dims), norm, n)
 }
@@ -358,7 +365,7 @@ fn inverse(t: &Tensor, s: List, dim: List, norm: Option<&str>) -> Result<Tensor>
 fn hermitian(t: &Tensor, s: List, dim: List, norm: Option<&str>) -> Result<Tensor> {
     let mut many = Many::of(t, s, dim)?;
     let n = many.halved(t, "hfftn")?;
-    let t = resized(&promoted(t, true)?, &many.dims, &many.sizes)?;
+    let t = many.sized(t, true)?;
     let norm = normalization(norm, true)?;
     let dims = indices(&many.dims);
     let (others, last) = dims.split_at(dims.len() - 1);
@@ -373,7 +380,7 @@ fn hermitian(t: &Tensor, s: List, dim: List, norm: Option<&str>) -> Result<Tenso
 fn inverse_hermitian(t: &Tensor, s: List, dim: List, norm: Option<&str>) -> Result<Tensor> {
     let many = Many::of(t, s, dim)?;
     many.check("ihfftn")?;
-    let t = resized(&promoted(t, false)?, &many.dims, &many.sizes)?;
+    let t = many.sized(t, false)?;
     let norm = normalization(norm, false)?;
     let dims = indices(&many.dims);
     let (others, last) = dims.split_at(dims.len() - 1);
@@ -398,7 +405,6 @@ fn shift(t: &Tensor, dims: List, by: fn(i64) -> i64) -> Result<Tensor> {
 }
 
 fn frequencies(
-    n: i64,
     count: i64,
     name: &str,
     dtype: Option<DType>,
@@ -410,25 +416,23 @@ fn frequencies(
         Runtime,
         "{name} requires a floating point or complex dtype"
     );
-    ensure!(
-        n >= 0,
-        Runtime,
-        "{name}: the number of values must not be negative, got {n}"
-    );
+    dtype.check_float_kernel("arange_cpu")?;
     let device = device.unwrap_or_else(mode::default_device);
     Ok(Plan::contiguous(&[count], dtype).on(device))
 }
 
 /// Multiples of 1 / (n d); those from `turn` on are negative.
 fn write_frequencies(out: &Tensor, n: i64, d: f64, turn: i64) -> Result<()> {
-    let unit = 1.0 / (n as f64 * d);
-    let unit = if out.dtype() == DType::F32 {
-        f64::from(unit as f32)
-    } else {
-        unit
-    };
+    // PyTorch multiplies by the unit in the result's type.
+    let unit = Scalar::Float(1.0 / (n as f64 * d));
+    let unit = halves::rounded(unit, out.dtype()).to_f64();
+    let single = out.dtype() != DType::F64;
     write_with(out, |i| {
         let i = if i >= turn { i - n } else { i };
-        Scalar::Float(i as f64 * unit)
+        Scalar::Float(if single {
+            f64::from(i as f32 * unit as f32)
+        } else {
+            i as f64 * unit
+        })
     })
 }

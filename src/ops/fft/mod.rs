@@ -6,8 +6,8 @@ pub(crate) mod short_time;
 
 use crate::cpu::fft::{self, How};
 use crate::dims::wrap_dim;
-use crate::ops::core::op::{F, O, OpDef, OutSpec, Plan, kernel};
-use crate::{Dims, Result, Tensor, bail, ensure};
+use crate::ops::core::op::{F, O, OpDef, Plan, kernel};
+use crate::{Result, Tensor, bail, ensure};
 use smallvec::SmallVec;
 use torchlike_macros::operators;
 
@@ -97,13 +97,30 @@ fn dimension(t: &Tensor, dim: i64) -> Result<usize> {
     wrap_dim(dim, t.ndim())
 }
 
-fn complex_rule(t: &Tensor, dims: &[i64]) -> Result<(Plan, List)> {
+fn check_complex(t: &Tensor) -> Result<()> {
     ensure!(
         t.dtype().is_complex(),
         Runtime,
         "Only supports complex dtypes, but found: {}",
         t.dtype().scalar_type()
     );
+    Ok(())
+}
+
+/// The dimensions of a transform between real and complex numbers, and the last of them, which has a half.
+fn halved(t: &Tensor, dims: &[i64]) -> Result<(List, usize)> {
+    let dims = list(t, dims)?;
+    match dims.last() {
+        Some(&last) => Ok((dims, last)),
+        None => bail!(
+            Runtime,
+            "ArrayRef: attempted to access back() of empty list"
+        ),
+    }
+}
+
+fn complex_rule(t: &Tensor, dims: &[i64]) -> Result<(Plan, List)> {
+    check_complex(t)?;
     let dims = list(t, dims)?;
     let strides = if dims.is_empty() {
         crate::dims::preserved_strides(t.shape(), t.strides())
@@ -120,13 +137,7 @@ fn real_rule(t: &Tensor, dims: &[i64], onesided: bool) -> Result<(Plan, List)> {
         "Only supports floating-point dtypes, but found: {}",
         t.dtype().scalar_type()
     );
-    let dims = list(t, dims)?;
-    let Some(&last) = dims.last() else {
-        bail!(
-            Runtime,
-            "ArrayRef: attempted to access back() of empty list"
-        );
-    };
+    let (dims, last) = halved(t, dims)?;
     let dtype = t.dtype().to_complex();
     let half = t.shape().with(last, t.shape()[last] / 2 + 1);
     let shape = if onesided { half } else { t.shape().clone() };
@@ -135,19 +146,8 @@ fn real_rule(t: &Tensor, dims: &[i64], onesided: bool) -> Result<(Plan, List)> {
 }
 
 fn inverse_rule(t: &Tensor, dims: &[i64], size: i64) -> Result<(Plan, List)> {
-    ensure!(
-        t.dtype().is_complex(),
-        Runtime,
-        "Only supports complex dtypes, but found: {}",
-        t.dtype().scalar_type()
-    );
-    let dims = list(t, dims)?;
-    let Some((&last, others)) = dims.split_last() else {
-        bail!(
-            Runtime,
-            "ArrayRef: attempted to access back() of empty list"
-        );
-    };
+    check_complex(t)?;
+    let (dims, last) = halved(t, dims)?;
     ensure!(
         size >= 1 && t.shape()[last] > size / 2,
         Runtime,
@@ -155,15 +155,7 @@ fn inverse_rule(t: &Tensor, dims: &[i64], size: i64) -> Result<(Plan, List)> {
         t.shape()[last]
     );
     let shape = t.shape().with(last, size);
-    let before: Dims = if others.is_empty() {
-        t.strides().clone()
-    } else {
-        plan::complex(t.shape(), t.strides(), others)
-    };
-    let spec = OutSpec {
-        strides: plan::ordered(&shape, &before, &[last], true),
-        shape,
-        dtype: t.dtype().to_real(),
-    };
-    Ok((Plan::one(spec.shape, spec.strides, spec.dtype), dims))
+    let before = plan::complex(t.shape(), t.strides(), &dims[..dims.len() - 1]);
+    let strides = plan::ordered(&shape, &before, &[last], true);
+    Ok((Plan::one(shape, strides, t.dtype().to_real()), dims))
 }

@@ -1,30 +1,11 @@
 """The scaler of gradients under its old name."""
 
-from __future__ import annotations
-
-from torchlike import amp
-from torchlike._autocast import old_name
+from torchlike.amp.grad_scaler import _OldGradScaler
 
 __all__ = ["GradScaler"]
 
 
-class GradScaler(amp.GradScaler):
+class GradScaler(_OldGradScaler):
     """`torchlike.amp.GradScaler("cuda", ...)`."""
 
-    def __init__(
-        self,
-        init_scale: float = 2.0**16,
-        growth_factor: float = 2.0,
-        backoff_factor: float = 0.5,
-        growth_interval: int = 2000,
-        enabled: bool = True,
-    ) -> None:
-        old_name("cuda.amp.GradScaler(args...)", "amp.GradScaler('cuda', args...)")
-        super().__init__(
-            "cuda",
-            init_scale=init_scale,
-            growth_factor=growth_factor,
-            backoff_factor=backoff_factor,
-            growth_interval=growth_interval,
-            enabled=enabled,
-        )
+    _of = "cuda"

@@ -113,11 +113,7 @@ class BasePruningMethod(ABC):
             return method
         key, old = found[0]
         del module._forward_pre_hooks[key]
-        container = old
-        if not isinstance(old, PruningContainer):
-            container = PruningContainer(old)
-            container._tensor_name = name
-        assert isinstance(container, PruningContainer)
+        container = old if isinstance(old, PruningContainer) else PruningContainer(old)
         container.add_pruning_method(method)
         return container
 
@@ -154,14 +150,10 @@ class PruningContainer(BasePruningMethod):
 
     def __init__(self, *args: Any) -> None:
         self._pruning_methods: tuple[Any, ...] = ()
-        if not isinstance(args, Iterable) or len(args) == 1:
+        if args:
             self._tensor_name = args[0]._tensor_name
-            self.add_pruning_method(args[0])
-        else:
-            for method in args:
-                if not hasattr(self, "_tensor_name"):
-                    self._tensor_name = method._tensor_name
-                self.add_pruning_method(method)
+        for method in args:
+            self.add_pruning_method(method)
 
     def add_pruning_method(self, method: Any) -> None:
         """One more, which the masks are computed by from now on."""
@@ -419,23 +411,15 @@ def global_unstructured(
     scores = {} if importance_scores is None else importance_scores
     if not isinstance(scores, dict):
         raise TypeError("global_unstructured(): importance_scores must be of type dict")
-    parameters = list(parameters)
-    weights = [getattr(module, name) for module, name in parameters]
-    told = [
-        scores.get((module, name), weight)
-        for (module, name), weight in zip(parameters, weights, strict=True)
-    ]
+    owners = [(module, name, getattr(module, name)) for module, name in parameters]
+    told = [scores.get((module, name), weight) for module, name, weight in owners]
     masks = [
-        getattr(module, f"{name}_mask", torch.ones_like(weight))
-        for (module, name), weight in zip(parameters, weights, strict=True)
+        getattr(module, f"{name}_mask", torch.ones_like(weight)) for module, name, weight in owners
     ]
     flat = torch.nn.utils.parameters_to_vector(told)
-    container = PruningContainer.__new__(PruningContainer)
-    container._pruning_methods = ()
-    container._tensor_name = "temp"
     method = pruning_method(**kwargs)
     method._tensor_name = "temp"
-    container.add_pruning_method(method)
+    container = PruningContainer(method)
     if method.PRUNING_TYPE != "unstructured":
         raise TypeError(
             'Only "unstructured" PRUNING_TYPE supported for '
@@ -443,7 +427,7 @@ def global_unstructured(
         )
     mask = container.compute_mask(flat, torch.nn.utils.parameters_to_vector(masks))
     at = 0
-    for (module, name), weight in zip(parameters, weights, strict=True):
+    for module, name, weight in owners:
         count = weight.numel()
         custom_from_mask(module, name, mask[at : at + count].view_as(weight))
         at += count
@@ -493,11 +477,10 @@ def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
 
 
 def _validate_structured_pruning(t: Any) -> None:
-    shape = t.shape
-    if len(shape) <= 1:
+    if t.dim() <= 1:
         raise ValueError(
             "Structured pruning can only be applied to multidimensional tensors. "
-            f"Found tensor of shape {shape} with {len(shape)} dims"
+            f"Found tensor of shape {t.shape} with {t.dim()} dims"
         )
 
 
@@ -513,8 +496,5 @@ def _validate_pruning_dim(t: Any, dim: int) -> None:
 
 def _compute_norm(t: Any, n: Any, dim: int) -> Any:
     """The norm of each channel."""
-    dims = list(range(t.dim()))
-    if dim < 0:
-        dim = dims[dim]
-    dims.remove(dim)
-    return torch.norm(t, p=n, dim=dims)
+    others = [d for d in range(t.dim()) if d != dim % t.dim()]
+    return torch.norm(t, p=n, dim=others)

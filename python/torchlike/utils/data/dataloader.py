@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torchlike as torch
+from torchlike.autograd.profiler import record_function
 from torchlike.utils.data._utils import fetch, pin_memory
 from torchlike.utils.data._utils.collate import default_collate, default_convert
 from torchlike.utils.data._utils.worker import get_worker_info
@@ -40,8 +41,8 @@ class _DatasetKind:
         kind: int, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool
     ) -> Any:
         """What gives batches of a data set of this kind."""
-        made = fetch._IterableDatasetFetcher if kind else fetch._MapDatasetFetcher
-        return made(dataset, auto_collation, collate_fn, drop_last)
+        stream = kind == _DatasetKind.Iterable
+        return fetch.fetcher(stream, dataset, auto_collation, collate_fn, drop_last)
 
 
 class _InfiniteConstantSampler:
@@ -274,7 +275,7 @@ class _BaseDataLoaderIter:
         self._collate_fn = loader.collate_fn
         self._persistent_workers = loader.persistent_workers
         self._warned_of = loader
-        accelerated = torch.cuda.is_available()
+        accelerated = loader.pin_memory and torch.cuda.is_available()
         if loader.pin_memory and loader.pin_memory_device:
             warnings.warn(
                 "pin_memory_device is deprecated, the current accelerator will be used as the "
@@ -287,7 +288,7 @@ class _BaseDataLoaderIter:
                 "then device pinned memory won't be used.",
                 stacklevel=5,
             )
-        self._pin_memory = loader.pin_memory and accelerated
+        self._pin_memory = accelerated
         self._sampler_iter = iter(self._index_sampler)
         # Drawn whether or not there are workers that it is for.
         drawn = torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
@@ -311,8 +312,6 @@ class _BaseDataLoaderIter:
         raise NotImplementedError
 
     def __next__(self) -> Any:
-        from torchlike.autograd.profiler import record_function
-
         with record_function(f"enumerate(DataLoader)#{type(self).__name__}.__next__"):
             data = self._next_data()
             self._num_yielded += 1

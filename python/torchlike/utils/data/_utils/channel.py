@@ -8,6 +8,7 @@ import pickle
 import select
 import socket
 import struct
+import threading
 import time
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -33,17 +34,38 @@ class Closed(Exception):
     """The other end is gone."""
 
 
-_arriving: list[Any] = []
-"""The storages of the message that is read."""
+class _Reading(threading.local):
+    """The message that a thread reads: its storages, and how each of its tensors is made of them."""
+
+    storages: list[Any]
+    meant: list[Any]
 
 
-def _rebuild(
-    place: int, dtype: Any, shape: Any, stride: Any, offset: int, grad: bool, made_of: Any
-) -> Any:
-    made = _C._from_storage(_arriving[place], dtype, shape, stride, offset)
-    if made_of is not torch.Tensor:
-        return made_of(made, grad)
+_reading = _Reading()
+
+
+def _pending(at: int) -> Any:
+    """A tensor of the message that is read."""
+    place, dtype, shape, stride, offset, grad, kind = _reading.meant[at]
+    made = _C._from_storage(_reading.storages[place], dtype, shape, stride, offset)
+    if kind is not torch.Tensor:
+        return kind(made, grad)
     return made.requires_grad_(grad) if grad else made
+
+
+def sendable(tensor: Any) -> Any:
+    """The tensor as it can be sent by its memory, or nothing if it is not a plain one on the host.
+
+    Raises:
+        RuntimeError: if its gradient leads to other tensors.
+    """
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError(NON_LEAF)
+    plain = tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested
+    if tensor.device.type != "cpu" or not plain:
+        return None
+    lazy = tensor.is_conj() or tensor.is_neg()
+    return tensor.resolve_conj().resolve_neg() if lazy else tensor
 
 
 class _Pickler(ForkingPickler):
@@ -56,11 +78,11 @@ class _Pickler(ForkingPickler):
 
     def reducer_override(self, obj: Any) -> Any:
         """Tensors by their place among those of the message; other objects as ever."""
-        if type(obj) not in (torch.Tensor, torch.nn.Parameter) or not _simple(obj):
+        if type(obj) not in (torch.Tensor, torch.nn.Parameter):
             return NotImplemented
-        if obj.requires_grad and not obj.is_leaf:
-            raise RuntimeError(NON_LEAF)
-        obj = obj if not (obj.is_conj() or obj.is_neg()) else obj.resolve_conj().resolve_neg()
+        obj = sendable(obj)
+        if obj is None:
+            return NotImplemented
         storage = obj.untyped_storage()
         key = storage._cdata
         size = obj.element_size()
@@ -77,30 +99,13 @@ class _Pickler(ForkingPickler):
         return _pending, (len(self.tensors) - 1,)
 
 
-def _simple(tensor: Any) -> bool:
-    return (
-        tensor.device.type == "cpu"
-        and tensor.layout is torch.strided
-        and not tensor.is_quantized
-        and not tensor.is_nested
-    )
-
-
-_meant: list[Any] = []
-"""How each tensor of the message that is read is made of its storages."""
-
-
-def _pending(at: int) -> Any:
-    return _rebuild(*_meant[at])
-
-
 def _pack(obj: Any) -> tuple[bytes, list[int], list[Any]]:
     """A message: its bytes, files to send with it, and what keeps these open."""
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(obj)
     places: dict[int, tuple[int, int]] = {}
-    storages: list[tuple[int, int, int]] = []
+    storages: list[tuple[int, int]] = []
     files: list[int] = []
     kept: list[Any] = []
     copied = []
@@ -109,7 +114,7 @@ def _pack(obj: Any) -> tuple[bytes, list[int], list[Any]]:
         if storage.is_shared() and len(files) < _FILES:
             fd, nbytes = storage._share_fd_cpu_()
             places[key] = (len(storages), 0)
-            storages.append((len(files), 0, nbytes))
+            storages.append((len(files), nbytes))
             files.append(fd)
             kept.append(storage)
             continue
@@ -128,7 +133,7 @@ def _pack(obj: Any) -> tuple[bytes, list[int], list[Any]]:
         kept.append(arena)
     whole = len(storages)
     if arena is not None:
-        storages.append((len(files) - 1, 0, total))
+        storages.append((len(files) - 1, total))
     meant = []
     for t in pickler.tensors:
         place, shift = places[t.untyped_storage()._cdata]
@@ -136,8 +141,16 @@ def _pack(obj: Any) -> tuple[bytes, list[int], list[Any]]:
         offset = t.storage_offset() - shift // t.element_size()
         about = (place, t.dtype, tuple(t.shape), tuple(t.stride()), offset, t.requires_grad)
         meant.append((*about, type(t)))
+    return _headed(storages, meant) + file.getvalue(), files, kept
+
+
+def _headed(storages: list[Any], meant: list[Any]) -> bytes:
+    """What stands before an object: the tensors in it."""
     head = pickle.dumps((storages, meant), pickle.HIGHEST_PROTOCOL)
-    return struct.pack("<Q", len(head)) + head + file.getvalue(), files, kept
+    return struct.pack("<Q", len(head)) + head
+
+
+_NO_TENSORS = _headed([], [])
 
 
 def _unpack(data: bytes, files: list[int]) -> Any:
@@ -146,18 +159,19 @@ def _unpack(data: bytes, files: list[int]) -> Any:
     try:
         storages, meant = pickle.loads(view[8 : 8 + length])
         made = [
-            torch.UntypedStorage._new_shared_fd_cpu(files[at], nbytes) for at, _, nbytes in storages
+            torch.UntypedStorage._new_shared_fd_cpu(files[at], nbytes) for at, nbytes in storages
         ]
     finally:
         for fd in files:
             os.close(fd)
     # Messages can hold messages (a sample that unpickles a queue), so what is being read is put back.
-    before = _arriving[:], _meant[:]
-    _arriving[:], _meant[:] = made, meant
+    before = dict(_reading.__dict__)
+    _reading.storages, _reading.meant = made, meant
     try:
         return pickle.loads(view[8 + length :])
     finally:
-        _arriving[:], _meant[:] = before
+        _reading.__dict__.clear()
+        _reading.__dict__.update(before)
 
 
 class Channel:
@@ -201,9 +215,7 @@ class Channel:
 
     def post(self, obj: Any) -> None:
         """Sends an object without tensors, and never waits: :meth:`flush` sends what is left."""
-        data = pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)
-        head = struct.pack("<Q", len(pickle.dumps(([], []))))
-        data = head + pickle.dumps(([], [])) + data
+        data = _NO_TENSORS + pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)
         self._waiting.append(memoryview(_HEAD.pack(len(data), 0) + data))
         self.flush()
 

@@ -8,6 +8,14 @@ from typing import Any
 __all__ = ["_IterableDatasetFetcher", "_MapDatasetFetcher"]
 
 
+def fetcher(
+    stream: bool, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool
+) -> _Fetcher:
+    """A new pass over a data set, or over a stream."""
+    kind = _IterableDatasetFetcher if stream else _MapDatasetFetcher
+    return kind(dataset, auto_collation, collate_fn, drop_last)
+
+
 class _Fetcher:
     def __init__(
         self, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool

@@ -61,8 +61,9 @@ class Plan:
 
     def fetcher(self) -> Any:
         """A new pass over the data set."""
-        kind = fetch._IterableDatasetFetcher if self.stream else fetch._MapDatasetFetcher
-        return kind(self.dataset, self.auto_collation, self.collate_fn, self.drop_last)
+        return fetch.fetcher(
+            self.stream, self.dataset, self.auto_collation, self.collate_fn, self.drop_last
+        )
 
 
 def _seed(plan: Plan) -> None:
