@@ -1,7 +1,7 @@
 """Instructions of a call on meta: `python benches/instructions.py [--before PYTHON]`, with valgrind installed.
 
 Callgrind counts each case in this interpreter and, if a Python with another build of torchlike is named, in that one.
-`x` and `y` want gradients: `there, back` is a call and the walk back from it.
+`x` and `y` want gradients: `there and back` is a call and the walk back from it.
 The counts do not depend on what else the machine does. Those of the loop around a call are subtracted.
 """
 
@@ -31,8 +31,8 @@ CASES = {
     "a[0]": "a[0]",
     "a[1:3]": "a[1:3]",
     "zeros": "torch.zeros(4, 4, device='meta')",
-    "x * b": "x * b",
-    "there, back": "torch.autograd.grad(x * y, (x, y), a)",
+    "tracked mul": "x * b",
+    "there and back": "torch.autograd.grad(x * y, (x, y), a)",
 }
 CALLS = 1000
 SCRIPT = """
@@ -78,7 +78,7 @@ def main() -> None:
     before = count(args.before) if args.before else {}
     for name, n in now.items():
         ratio = f"{before[name]:9.0f}   x{n / before[name]:.2f}" if before else ""
-        print(f"{name:12}{n:9.0f}{ratio}")
+        print(f"{name:15}{n:9.0f}{ratio}")
 
 
 if __name__ == "__main__":
