@@ -10,6 +10,10 @@ use std::fmt;
 pub enum ErrorKind {
     /// A wrong call for these shapes, dtypes or devices (`RuntimeError`).
     Runtime,
+    /// Tensors on different devices (`RuntimeError`).
+    Devices,
+    /// A result whose shape depends on values that are not there (`NotImplementedError`).
+    Shape,
     /// An argument of the wrong type (`TypeError`).
     Type,
     /// An argument of the right type with a senseless value (`ValueError`).

@@ -28,6 +28,7 @@ pub mod device;
 pub mod dims;
 pub mod dtype;
 pub mod error;
+pub mod fake;
 pub mod io;
 #[cfg_attr(
     not(feature = "python"),

@@ -33,6 +33,8 @@ pub const AUTOCAST: u32 = 1 << 26;
 pub const FRONT: u32 = 7 << 20;
 /// Calls are noted with their times.
 pub const PROFILING: u32 = 1 << 28;
+/// A fake mode is on: results have no elements.
+pub const FAKING: u32 = 1 << 27;
 /// Inference mode is on.
 pub const INFERENCE: u32 = 1 << 25;
 /// The flags of a call that send it to the layers, and [`CALL`] if every call goes there.
@@ -40,12 +42,15 @@ pub const WATCHED: u32 = ALWAYS | CALL | GRAD;
 /// Gradients are recorded: the bits of tensors that want one, and of storages whose tensors may, so that they are met only then.
 pub const GRAD: u32 = (crate::tensor::GRAD as u32) << TENSOR_FLAGS
     | (crate::storage::TRACKED as u32) << STORAGE_FLAGS;
-const LAYERS: u32 = COUNTING | RECORDING | DISPATCH | FORWARD | BATCHED | PROFILING | AUTOCAST;
+const LAYERS: u32 = COUNTING | RECORDING | DISPATCH | FORWARD | BATCHED | PROFILING | AUTOCAST | FAKING;
 
 /// Flags of arguments that a layer always wants to see.
 pub const ALWAYS: u32 = QUANTIZED
     | (crate::storage::WATCHED as u32) << STORAGE_FLAGS
     | (crate::tensor::WATCHED as u32) << TENSOR_FLAGS;
+
+/// A fake mode made a tensor's storage.
+pub const FAKE: u32 = (crate::storage::FAKE as u32) << STORAGE_FLAGS;
 
 /// A tensor is lazily conjugated or negated.
 pub const LAZY: u32 = (crate::tensor::LAZY as u32) << TENSOR_FLAGS;
@@ -63,7 +68,7 @@ thread_local! {
 static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(DType::F32 as u8);
 
 /// What layers are switched on for this thread: a sum of [`COUNTING`], [`RECORDING`], [`DISPATCH`], [`FORWARD`],
-/// [`BATCHED`], [`PROFILING`], [`AUTOCAST`].
+/// [`BATCHED`], [`PROFILING`], [`AUTOCAST`], [`FAKING`].
 #[inline]
 #[must_use]
 pub fn layers() -> u32 {

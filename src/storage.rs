@@ -5,14 +5,15 @@
 
 #![allow(unsafe_code, reason = "raw host memory is owned here")]
 
+mod fake;
 mod history;
-#[cfg(unix)]
 #[cfg(unix)]
 mod shared;
 #[cfg(not(unix))]
 #[path = "storage/unshared.rs"]
 mod shared;
 
+use crate::fake::Fake;
 use crate::parts::Parts;
 use crate::plan::ViewPlan;
 use crate::source::Source;
@@ -20,9 +21,11 @@ use crate::tensor::Families;
 use crate::{Device, DeviceKind, Result, bail, wiring};
 use std::any::Any;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed,
+    AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed,
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+pub use fake::WeakStorage;
 
 /// A counted reference to a storage.
 #[derive(Clone)]
@@ -33,7 +36,7 @@ struct Cell {
     nbytes: AtomicUsize,
     /// The device, as [`Device::word`].
     device: AtomicU16,
-    flags: AtomicU8,
+    flags: AtomicU16,
     version: AtomicU32,
     /// How many of the references nodes of the graph keep.
     saved: AtomicU32,
@@ -46,6 +49,7 @@ struct Hold {
     owner: Owner,
     source: Option<Source>,
     parts: Option<Arc<Parts>>,
+    fake: Option<Box<Fake>>,
 }
 
 /// Who frees the bytes.
@@ -62,24 +66,26 @@ pub enum Owner {
 
 /// The storage has a [`Source`].
 pub(crate) const SOURCED: u8 = 1;
-/// The bytes belong to another owner, or were shown to one, and cannot be resized.
-const FOREIGN: u8 = 2;
+/// A fake mode made the storage.
+pub(crate) const FAKE: u8 = 2;
 /// The storage has [`Parts`].
 const PARTS: u8 = 4;
 /// Its parts are all it has: a sparse or nested tensor.
 pub(crate) const OPAQUE: u8 = 8;
 /// The storage was made smaller: tensors on it may reach outside.
 pub(crate) const SHRUNK: u8 = 16;
-/// There are no bytes.
-const HOLLOW: u8 = 32;
-
 /// A tensor on it was written with a history that its views have to find.
 pub(crate) const TRACKED: u8 = 64;
-/// Views were made while gradients were on.
-const FAMILIES: u8 = 128;
 
 /// Flags that a layer always wants to see.
-pub(crate) const WATCHED: u8 = SOURCED | PARTS | OPAQUE | SHRUNK;
+pub(crate) const WATCHED: u8 = SOURCED | FAKE | PARTS | OPAQUE | SHRUNK;
+
+/// The flags from here on are the storage's own: the door does not look at them. This one: there are no bytes.
+const HOLLOW: u16 = 1 << 8;
+/// The bytes belong to another owner, or were shown to one, and cannot be resized.
+const FOREIGN: u16 = 1 << 9;
+/// Views were made while gradients were on.
+const FAMILIES: u16 = 1 << 10;
 
 impl Drop for Storage {
     #[inline]
@@ -101,7 +107,7 @@ impl Storage {
             ptr: AtomicPtr::new(ptr),
             nbytes: AtomicUsize::new(nbytes),
             device: AtomicU16::new(device.word()),
-            flags: AtomicU8::new(flags),
+            flags: AtomicU16::new(flags),
             version: AtomicU32::new(0),
             saved: AtomicU32::new(0),
             families: OnceLock::new(),
@@ -109,6 +115,7 @@ impl Storage {
                 owner,
                 source: None,
                 parts: None,
+                fake: None,
             }),
         }))
     }
@@ -129,7 +136,7 @@ impl Storage {
     #[inline]
     #[must_use]
     pub fn is_hollow(&self) -> bool {
-        self.flags() & HOLLOW != 0
+        self.all_flags() & HOLLOW != 0
     }
 
     /// True if the storage was made smaller, so that tensors on it may reach outside.
@@ -139,10 +146,15 @@ impl Storage {
         self.flags() & SHRUNK != 0
     }
 
-    /// The flag byte.
+    /// The flags that the door looks at.
     #[inline]
     #[must_use]
     pub(crate) fn flags(&self) -> u8 {
+        self.all_flags() as u8
+    }
+
+    #[inline]
+    fn all_flags(&self) -> u16 {
         self.0.flags.load(Relaxed)
     }
 
@@ -150,13 +162,12 @@ impl Storage {
     #[inline]
     #[must_use]
     pub(crate) fn owns_only_memory(&self) -> bool {
-        self.flags() & !(HOLLOW | SHRUNK | FAMILIES) == 0
+        self.all_flags() & !(HOLLOW | u16::from(SHRUNK) | FAMILIES) == 0
     }
 
-    fn set_flags(&self, clear: u8, set: u8) {
-        self.0
-            .flags
-            .store(self.0.flags.load(Relaxed) & !clear | set, Relaxed);
+    fn set_flags(&self, clear: impl Into<u16>, set: impl Into<u16>) {
+        let kept = self.all_flags() & !clear.into();
+        self.0.flags.store(kept | set.into(), Relaxed);
     }
 
     /// Uninitialised memory of `nbytes` bytes on `device`.
@@ -311,13 +322,13 @@ impl Storage {
 
     /// Others see the bytes where they are from now on: they stay there.
     pub fn lend(&self) {
-        self.set_flags(0, FOREIGN);
+        self.set_flags(0u16, FOREIGN);
     }
 
     /// True if the size can change: the bytes are the storage's own, and nobody else was shown them.
     #[must_use]
     pub fn is_resizable(&self) -> bool {
-        self.flags() & FOREIGN == 0
+        self.all_flags() & FOREIGN == 0
     }
 
     /// Counts one change in place.
@@ -330,7 +341,7 @@ impl Storage {
     #[inline]
     #[must_use]
     pub fn is_sourced(&self) -> bool {
-        self.0.flags.load(Relaxed) & SOURCED != 0
+        self.flags() & SOURCED != 0
     }
 
     /// Where the data would come from.
@@ -346,17 +357,14 @@ impl Storage {
     /// Sets or forgets where the data would come from.
     pub fn set_source(&self, source: Option<Source>) {
         let mut hold = self.hold();
-        let bit = if source.is_some() { SOURCED } else { 0 };
-        self.0
-            .flags
-            .store(self.0.flags.load(Relaxed) & !SOURCED | bit, Relaxed);
+        self.set_flags(SOURCED, if source.is_some() { SOURCED } else { 0 });
         hold.source = source;
     }
 
     /// What makes tensors on this storage more than strided views, if anything does.
     #[must_use]
     pub fn parts(&self) -> Option<Arc<Parts>> {
-        if self.0.flags.load(Relaxed) & PARTS == 0 {
+        if self.flags() & PARTS == 0 {
             return None;
         }
         self.hold().parts.clone()
@@ -370,8 +378,7 @@ impl Storage {
             Some(p) if p.is_opaque() => PARTS | OPAQUE,
             Some(_) => PARTS,
         };
-        let others = self.0.flags.load(Relaxed) & !(PARTS | OPAQUE);
-        self.0.flags.store(others | bits, Relaxed);
+        self.set_flags(PARTS | OPAQUE, bits);
         hold.parts = parts;
     }
 
@@ -379,7 +386,7 @@ impl Storage {
     #[inline]
     #[must_use]
     pub fn is_opaque(&self) -> bool {
-        self.0.flags.load(Relaxed) & OPAQUE != 0
+        self.flags() & OPAQUE != 0
     }
 
     /// Takes over the bytes, size and device of `other`, which is left as it was only if shared.
@@ -393,13 +400,13 @@ impl Storage {
         let keep: Box<dyn Any + Send> = Box::new(other.clone());
         let mut hold = self.hold();
         if other.nbytes() < self.nbytes() {
-            self.set_flags(0, SHRUNK);
+            self.set_flags(0u16, SHRUNK);
         }
         self.0.ptr.store(other.ptr(), Relaxed);
         self.0.nbytes.store(other.nbytes(), Relaxed);
         let device = other.device();
         self.0.device.store(device.word(), Relaxed);
-        let hollow = other.flags() & HOLLOW;
+        let hollow = other.all_flags() & HOLLOW;
         self.set_flags(HOLLOW, hollow);
         // The other storage stays the owner of the block: both see the same bytes while both live.
         hold.owner = Owner::Foreign(keep);
@@ -410,7 +417,7 @@ impl Storage {
         let mut hold = self.hold();
         self.0.ptr.store(std::ptr::null_mut(), Relaxed);
         self.0.device.store(Device::META.word(), Relaxed);
-        self.set_flags(0, HOLLOW);
+        self.set_flags(0u16, HOLLOW);
         hold.owner = Owner::None;
     }
 
@@ -420,16 +427,16 @@ impl Storage {
     /// If the bytes belong to another owner, or memory cannot be had.
     pub fn resize(&self, nbytes: usize) -> Result<()> {
         let device = self.device();
-        let larger = if device.kind == DeviceKind::Cuda && self.0.flags.load(Relaxed) & FOREIGN == 0
-        {
+        let bare = self.all_flags() & (FOREIGN | HOLLOW) == 0;
+        let larger = if device.kind == DeviceKind::Cuda && bare {
             Some(self.moved_on_device(nbytes, device)?)
         } else {
             None
         };
         let mut hold = self.hold();
         match device.kind {
-            DeviceKind::Meta => {}
-            _ if self.0.flags.load(Relaxed) & FOREIGN != 0 => {
+            _ if self.is_hollow() => {}
+            _ if self.all_flags() & FOREIGN != 0 => {
                 bail!(Runtime, "Trying to resize storage that is not resizable")
             }
             DeviceKind::Cpu => {
@@ -442,6 +449,7 @@ impl Storage {
                 self.0.ptr.store(block.ptr(), Relaxed);
                 hold.owner = Owner::Block(block);
             }
+            DeviceKind::Meta => {}
             DeviceKind::Cuda => {
                 if let Some(larger) = larger {
                     self.0.ptr.store(larger.ptr(), Relaxed);
@@ -450,7 +458,7 @@ impl Storage {
             }
         }
         if nbytes < self.nbytes() {
-            self.set_flags(0, SHRUNK);
+            self.set_flags(0u16, SHRUNK);
         }
         self.0.nbytes.store(nbytes, Relaxed);
         Ok(())

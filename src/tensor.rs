@@ -345,6 +345,15 @@ impl Tensor {
         }
     }
 
+    /// The same layout on a storage that stands for this one's: a view if this is one, without its history.
+    #[must_use]
+    pub(crate) fn on_twin(&self, storage: Storage) -> Self {
+        let (shape, strides) = (self.shape.clone(), self.strides.clone());
+        let mut twin = Self::from_parts(storage, shape, strides, self.offset, self.dtype);
+        twin.flags = self.flags & (LAZY | INFERENCE | VIEW);
+        twin
+    }
+
     /// True if both are the same elements of one storage, of one dtype and in one order.
     #[must_use]
     pub fn lies_as(&self, other: &Self) -> bool {

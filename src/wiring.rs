@@ -59,6 +59,15 @@ pub(crate) fn peek(t: &Tensor, source: &Source) -> Result<Tensor> {
     layers::record::peek(t, source)
 }
 
+/// The elements of a fake tensor, where they are known all the same.
+///
+/// # Errors
+/// That they depend on data.
+#[cold]
+pub(crate) fn known(t: &Tensor) -> Result<Tensor> {
+    layers::fake::known(t)
+}
+
 /// Every GPU kernel that can be asked for, as name and CUDA text: for checks without a GPU.
 #[must_use]
 pub fn kernel_sources() -> Vec<(String, String)> {

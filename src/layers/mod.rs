@@ -7,6 +7,7 @@ pub mod autocast;
 pub mod autograd;
 pub mod batch;
 pub mod bounds;
+pub mod fake;
 pub mod modes;
 pub mod partial;
 pub mod parts;
@@ -46,7 +47,7 @@ pub trait Layer: Sync {
 }
 
 /// The slots, outermost first. (Function overrides stand before all of them, in the binding.)
-const ORDER: [&dyn Layer; 10] = [
+const ORDER: [&dyn Layer; 11] = [
     &profile::Profile,
     &autocast::Autocast,
     &batch::Batching,
@@ -56,6 +57,7 @@ const ORDER: [&dyn Layer; 10] = [
     &tape::Tape,
     &bounds::Bounds,
     &parts::PartsLayer,
+    &fake::Fakes,
     &record::Recording,
 ];
 

@@ -220,7 +220,7 @@ fn copy_rule(dst: &Tensor, src: &Tensor) -> Result<Plan> {
         "output with shape {} doesn't match the broadcast shape {shape}",
         dst.shape()
     );
-    if src.is_meta() && !dst.is_meta() {
+    if src.is_meta() && !dst.is_meta() && !dst.storage().is_fake() {
         return Err(no_data(src));
     }
     Ok(like(dst).on(dst.device()))
@@ -276,10 +276,12 @@ pub fn strides_in(t: &Tensor, format: MemoryFormat) -> Result<Dims> {
 fn to_copy_rule(a: &calls::_ToCopy) -> Result<Plan> {
     let t = a.input;
     let device = a.device.unwrap_or(t.device()).canonical();
-    if t.is_meta() && !device.is_meta() {
-        return Err(no_data(t));
+    if !t.storage().is_fake() {
+        if t.is_meta() && !device.is_meta() {
+            return Err(no_data(t));
+        }
+        kernels::check(device)?;
     }
-    kernels::check(device)?;
     let strides = strides_in(t, a.memory_format.unwrap_or(MemoryFormat::Preserve))?;
     Ok(Plan::one(t.shape().clone(), strides, a.dtype.unwrap_or(t.dtype())).on(device))
 }

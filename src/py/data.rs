@@ -232,7 +232,7 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
         return Err(PyTypeError::new_err("must be real number, not complex"));
     }
     check_range(&nest.values, d)?;
-    if device.is_meta() {
+    if device.is_meta() && crate::mode::layers() & crate::mode::FAKING == 0 {
         return Ok(Tensor::empty(&nest.shape, d, Device::META)?);
     }
     let t = from_scalars(&nest.values, &nest.shape, d)?;
@@ -241,6 +241,9 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
 
 /// While recording, values become a recipe like any factory's; otherwise they move to the device.
 fn recorded(t: Tensor, device: Device) -> CoreResult<Tensor> {
+    if let Some(made) = super::fake::made_here(&t, device)? {
+        return Ok(made);
+    }
     if layers::recording() && !device.is_meta() {
         return layers::record::constant(&t);
     }
@@ -303,7 +306,7 @@ pub fn legacy_constructor(
         ))
     })?;
     crate::ops::create::factory::check_size(&shape)?;
-    if layers::recording() {
+    if crate::mode::layers() & (crate::mode::RECORDING | crate::mode::FAKING) != 0 {
         return Ok(crate::f::Empty::new(&shape)
             .dtype(dtype)
             .device(device)

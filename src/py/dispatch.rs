@@ -201,7 +201,7 @@ fn leaves(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
 }
 
 /// `(row, form, values, outs, is a leaf here, the composite that makes the call)`, what Python sees of a call.
-fn show<'py>(py: Python<'py>, c: &Call) -> PyResult<Bound<'py, PyTuple>> {
+pub fn show<'py>(py: Python<'py>, c: &Call) -> PyResult<Bound<'py, PyTuple>> {
     let values = c
         .args
         .values

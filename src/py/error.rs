@@ -63,12 +63,12 @@ impl From<Error> for PyErr {
         }
         let text = e.message().to_owned();
         match e.kind() {
-            ErrorKind::Runtime => PyRuntimeError::new_err(text),
+            ErrorKind::Runtime | ErrorKind::Devices => PyRuntimeError::new_err(text),
             ErrorKind::Type => PyTypeError::new_err(text),
             ErrorKind::Value => PyValueError::new_err(text),
             ErrorKind::Index => PyIndexError::new_err(text),
             ErrorKind::Key => PyKeyError::new_err(text),
-            ErrorKind::NotImplemented => PyNotImplementedError::new_err(text),
+            ErrorKind::NotImplemented | ErrorKind::Shape => PyNotImplementedError::new_err(text),
             ErrorKind::Attribute => PyAttributeError::new_err(text),
             ErrorKind::Io => PyOSError::new_err(text),
             ErrorKind::NotFound => PyFileNotFoundError::new_err(text),

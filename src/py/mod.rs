@@ -19,6 +19,7 @@ mod counting;
 mod cuda;
 mod data;
 mod dispatch;
+mod fake;
 mod error;
 mod files;
 mod forward;
@@ -84,5 +85,6 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     functions::register(m)?;
     table::register(m)?;
     modes::register(m)?;
-    dispatch::register(m)
+    dispatch::register(m)?;
+    fake::register(m)
 }

@@ -111,10 +111,12 @@ pub fn tensor_ref<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
     o.cast::<PyTensor>().ok().map(|b| b.get().get())
 }
 
-/// True for the two classes whose instances nobody can make special: `Tensor` and `Parameter` themselves.
+/// True for the classes whose instances nobody can make special: `Tensor`, `Parameter` and `FakeTensor` themselves.
 #[inline]
 pub fn is_plain_tensor(class: *mut ffi::PyTypeObject) -> bool {
-    class::is_tensor_class(class) || class == PARAMETER.load(Relaxed)
+    class::is_tensor_class(class)
+        || class == PARAMETER.load(Relaxed)
+        || class == FAKE.load(Relaxed)
 }
 
 /// True for tensors of any class.
@@ -129,7 +131,22 @@ pub fn wrap(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
     if t.is_python() {
         return super::dispatch::result(py, &t);
     }
+    if t.storage().is_fake() {
+        return wrap_fake(py, t);
+    }
     class::plain(py, t)
+}
+
+#[cold]
+fn wrap_fake(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
+    let class = FAKE.load(Relaxed);
+    if class.is_null() {
+        // The import says which class it is.
+        py.import("torchlike._subclasses.fake_tensor")?;
+        return wrap(py, t);
+    }
+    // SAFETY: `set_fake_class` checked the class, and keeps it alive.
+    unsafe { class::instance(py, class, t) }
 }
 
 /// A result of a call, which notes what it is a view of if that is among the arguments.
@@ -191,6 +208,22 @@ pub fn instance<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py,
     }
     // SAFETY: the class was just found to be such a class.
     unsafe { class::instance(cls.py(), cls.as_ptr().cast(), t) }
+}
+
+static FAKE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
+static FAKE_CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// Notes `FakeTensor`, the class of tensors that a fake mode made; the first one stays.
+///
+/// # Errors
+/// If it is not derived from `Tensor`.
+pub fn set_fake_class(cls: &Bound<'_, PyType>) -> PyResult<()> {
+    if !cls.is_subclass(class::tensor_class(cls.py())?.as_any())? {
+        return Err(PyTypeError::new_err("expected a subclass of Tensor"));
+    }
+    let kept = FAKE_CLASS.get_or_init(cls.py(), || cls.clone().unbind());
+    FAKE.store(kept.as_ptr().cast(), Relaxed);
+    Ok(())
 }
 
 static PARAMETER_CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();

@@ -1,7 +1,7 @@
 //! `torchlike.nn.Parameter`, whose class is written in Python: how its instances are made.
 
 use super::convert::tensor_arg;
-use super::object::{instance, is_plain_tensor, is_tensor, set_parameter};
+use super::object::{instance, is_plain_tensor, is_tensor, set_parameter, tensor_ref};
 use super::types::type_name;
 use crate::{Tensor, f, mode};
 use pyo3::exceptions::PyRuntimeError;
@@ -18,7 +18,7 @@ fn _parameter<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let t = match data {
         None => Tensor::empty(&[0], mode::default_dtype(), mode::default_device())?,
-        Some(o) if is_tensor(o) && !is_plain_tensor(o.get_type_ptr()) => {
+        Some(o) if is_tensor(o) && keeps_its_class(o) => {
             return flagged_parameter(o, requires_grad);
         }
         Some(o) => {
@@ -33,6 +33,11 @@ fn _parameter<'py>(
         t
     };
     instance(cls, t)
+}
+
+/// True for data of a class of its own, and for fake tensors.
+fn keeps_its_class(o: &Bound<'_, PyAny>) -> bool {
+    !is_plain_tensor(o.get_type_ptr()) || tensor_ref(o).is_some_and(|t| t.storage().is_fake())
 }
 
 #[cold]

@@ -20,7 +20,7 @@ impl Storage {
     pub(super) fn forget_if_last(&self) {
         let saved = self.0.saved.load(Relaxed) as usize;
         if Arc::strong_count(&self.0) <= saved + 1 {
-            self.set_flags(TRACKED, 0);
+            self.set_flags(TRACKED, 0u8);
             self.forget_heads();
         }
     }
@@ -28,12 +28,12 @@ impl Storage {
     /// True if views were made while gradients were on.
     #[inline]
     pub(crate) fn has_families(&self) -> bool {
-        self.flags() & FAMILIES != 0
+        self.all_flags() & FAMILIES != 0
     }
 
     /// Views were made while gradients were on.
     pub(crate) fn note_views(&self) {
-        self.set_flags(0, FAMILIES);
+        self.set_flags(0u16, FAMILIES);
     }
 
     /// The families of tensors that lie here.
@@ -54,6 +54,6 @@ impl Storage {
 
     /// Something was written here with a history.
     pub(crate) fn track(&self) {
-        self.set_flags(0, TRACKED);
+        self.set_flags(0u8, TRACKED);
     }
 }

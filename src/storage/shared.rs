@@ -123,14 +123,14 @@ impl Storage {
         self.0.ptr.store(shared.map.as_mut_ptr(), Relaxed);
         shared._before = Some(std::mem::replace(&mut hold.owner, Owner::None));
         hold.owner = Owner::Foreign(Box::new(shared));
-        self.set_flags(0, FOREIGN);
+        self.set_flags(0u16, FOREIGN);
         Ok(())
     }
 
     /// The file that other processes can map, if there is one; the storage keeps it open.
     #[must_use]
     pub fn shared_file(&self) -> Option<RawFd> {
-        if self.flags() & FOREIGN == 0 {
+        if self.all_flags() & FOREIGN == 0 {
             return None;
         }
         match &self.hold().owner {

@@ -183,6 +183,7 @@ fn deferred(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
         device: Device::META,
         inference: found.inference,
         direct_out: false,
+        fake: None,
     };
     let mut form = Some(form);
     (k.run)(&shown.borrow(), &mut |mut plan, _| {
@@ -354,6 +355,7 @@ pub fn constant(t: &Tensor) -> Result<Tensor> {
         device: Device::META,
         inference: mode::inference(),
         direct_out: false,
+        fake: None,
     };
     (k.run)(&args, &mut |plan, _| {
         let mut plan = plan.on(Device::META);

@@ -12,7 +12,9 @@ use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
 use crate::ops::core::survey::{Seen, Survey, glance, survey};
 use crate::ops::core::typed::tensor_of;
 use crate::ops::core::{helpers, writable};
+use crate::fake::FakeMode;
 use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, wiring};
+use std::sync::Arc;
 
 /// Passes a call through the door.
 ///
@@ -114,6 +116,17 @@ pub(crate) fn prepared(
 /// Whatever the rule or kernel reports.
 #[inline]
 pub fn run_plain(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
+    run_in(c, k, found, None)
+}
+
+/// As [`run_plain`], in a fake mode if there is one: then the kernel's rule is all that runs.
+#[inline]
+pub(crate) fn run_in(
+    c: Call,
+    k: &KernelBody,
+    found: &Survey,
+    fake: Option<&Arc<FakeMode>>,
+) -> Result<Ret> {
     let Call { args, form } = c;
     let mut form = Some(form);
     (k.run)(args, &mut |mut plan, exec| {
@@ -122,7 +135,7 @@ pub fn run_plain(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
             None => found.device.unwrap_or(Device::CPU),
         };
         let form = form.take().unwrap_or(Form::New);
-        if k.traits.data_dependent && device.is_meta() {
+        if k.traits.data_dependent && (device.is_meta() || fake.is_some()) {
             return Err(data_dependent(args));
         }
         let placing = Placing {
@@ -130,6 +143,7 @@ pub fn run_plain(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
             device,
             inference: found.inference,
             direct_out: true,
+            fake,
         };
         place(
             args,
@@ -137,6 +151,7 @@ pub fn run_plain(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
             &mut plan,
             form,
             &mut |outs, _| match device.kind {
+                _ if fake.is_some() => Ok(()),
                 DeviceKind::Meta => Ok(()),
                 DeviceKind::Cpu => {
                     (exec.values)()?;
@@ -271,7 +286,7 @@ pub(crate) fn data_dependent(args: &Args) -> crate::Error {
 #[cold]
 pub(crate) fn unknown_shape(name: &str) -> crate::Error {
     err!(
-        NotImplemented,
+        Shape,
         "{name}(): the shape of the result depends on the values of its input, and meta tensors have none. \
          Call {name}() on real data, or materialize() the input first."
     )

@@ -69,6 +69,9 @@ pub fn item(t: &Tensor) -> Result<Scalar> {
 /// # Errors
 /// A `Runtime` error with `text` on meta without a source.
 pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
+    if t.storage().is_fake() {
+        return crate::wiring::known(t);
+    }
     if !t.is_meta() && t.storage().is_hollow() && t.storage().nbytes() > 0 {
         bail!(
             Runtime,
@@ -87,13 +90,13 @@ pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
 /// True if the elements can be read at once: what a rule asks whose result has a shape that depends on them.
 #[must_use]
 pub fn at_hand(t: &Tensor) -> bool {
-    t.device().is_cpu()
+    t.device().is_cpu() && !t.storage().is_hollow()
 }
 
 /// True if nobody can read the elements: not now, and not by replaying either.
 #[must_use]
 pub fn has_no_values(t: &Tensor) -> bool {
-    t.is_meta() && !t.storage().is_sourced()
+    t.storage().is_hollow() && !t.storage().is_sourced()
 }
 
 /// The tensor in host memory; a meta tensor as it is, for the recording to replay.

@@ -6,8 +6,10 @@ use crate::ops::core::op::{Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{check_cast, check_exact, check_result, for_each_written};
 use crate::ops::core::{dispatch, helpers};
+use crate::fake::FakeMode;
 use crate::{Device, Dims, Result, Tensor, bail, dims, op};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// How results may be placed.
 #[derive(Clone, Copy)]
@@ -20,6 +22,8 @@ pub struct Placing<'a> {
     pub inference: bool,
     /// Whether a kernel may fill the caller's tensors themselves.
     pub direct_out: bool,
+    /// The fake mode that makes results, if one does.
+    pub fake: Option<&'a Arc<FakeMode>>,
 }
 
 /// Fills results; the second argument says that they hold argument 0's elements before.
@@ -167,8 +171,20 @@ fn writable_directly(args: &Args, traits: &Traits, target: &Tensor) -> bool {
 
 #[inline]
 fn allocate(spec: OutSpec, how: &Placing) -> Result<Tensor> {
-    let t = Tensor::empty_strided(spec.shape, spec.strides, spec.dtype, how.device)?;
-    Ok(t.with_inference(how.inference))
+    let OutSpec {
+        shape,
+        strides,
+        dtype,
+    } = spec;
+    let made = match how.fake {
+        None => Tensor::empty_strided(shape, strides, dtype, how.device)?,
+        Some(mode) => {
+            let made = Tensor::empty_strided(shape, strides, dtype, Device::META)?;
+            made.storage().claimed_by(how.device, mode);
+            made
+        }
+    };
+    Ok(made.with_inference(how.inference))
 }
 
 /// Gives an `out=` tensor the shape of the result.

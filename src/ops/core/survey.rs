@@ -97,6 +97,7 @@ pub fn survey(args: &Args, traits: &Traits, seen: Seen) -> Result<Survey> {
 }
 
 fn each(args: &Args, traits: &Traits, seen: Seen) -> Result<Survey> {
+    let fake = seen.flags & mode::FAKE != 0;
     let mut seen = Survey {
         device: None,
         lazy: seen.flags & mode::LAZY != 0,
@@ -123,10 +124,10 @@ fn each(args: &Args, traits: &Traits, seen: Seen) -> Result<Survey> {
         }
     });
     if let Some((first, other)) = clash {
-        return Err(device_clash(first, other));
+        return Err(device_clash(first, other, fake));
     }
     if let (Some(d), true) = (seen.device, traits.index_args != 0) {
-        check_others(args, traits, d)?;
+        check_others(args, traits, d, fake)?;
     }
     // A host tensor that was only let in as an index or scalar still decides if nothing else does.
     if seen.device.is_none() {
@@ -136,7 +137,7 @@ fn each(args: &Args, traits: &Traits, seen: Seen) -> Result<Survey> {
 }
 
 /// Arguments with dimensions that are no indices have to be where the others are.
-fn check_others(args: &Args, traits: &Traits, device: Device) -> Result<()> {
+fn check_others(args: &Args, traits: &Traits, device: Device, fake: bool) -> Result<()> {
     let mut wrong: Option<&Tensor> = None;
     args.for_each_tensor(|i, t| {
         let index = traits.index_args & (1 << i.min(15)) != 0;
@@ -144,19 +145,19 @@ fn check_others(args: &Args, traits: &Traits, device: Device) -> Result<()> {
             wrong = Some(t);
         }
     });
-    wrong.map_or(Ok(()), |t| Err(device_clash(device, t.device())))
+    wrong.map_or(Ok(()), |t| Err(device_clash(device, t.device(), fake)))
 }
 
 #[cold]
-fn device_clash(first: Device, other: Device) -> Error {
-    if first.is_meta() || other.is_meta() {
+fn device_clash(first: Device, other: Device, fake: bool) -> Error {
+    if (first.is_meta() || other.is_meta()) && !fake {
         err!(
-            Runtime,
+            Devices,
             "Tensor on device {other} is not on the expected device {first}!"
         )
     } else {
         err!(
-            Runtime,
+            Devices,
             "Expected all tensors to be on the same device, but found at least two devices, {first} and {other}!"
         )
     }

@@ -1,0 +1,122 @@
+"""Tensors on meta that stand for others: views, ties, strides and flags as they are, and no elements.
+
+A twin knows where its elements are: `torchlike.materialize(twin)` copies them from the original.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torchlike as torch
+from torchlike import _C
+
+__all__ = ["Converter", "MetaConverter", "assert_metadata_eq"]
+
+
+class Converter:
+    """Makes tensors without elements that stand for others, always the same for the same.
+
+    Args:
+        core: the core's side of a fake mode; None for twins on meta.
+    """
+
+    def __init__(self, core: Any = None) -> None:
+        self._core = core
+        self.twins = _C._Twins(core)
+
+    def convert(self, t: Any) -> Any:
+        """The tensor that stands for `t`.
+
+        Raises:
+            TypeError: for what is no tensor.
+        """
+        if not isinstance(t, _C.Tensor):
+            raise TypeError(f"cannot create weak reference to '{type(t).__name__}' object")
+        made = self.twins(t)
+        if made is None:
+            made = self.twins.find(t)
+        if made is None:
+            made = self._with_history(t) if t.layout is torch.strided else self._sparse(t)
+            self.twins.remember(t, made)
+        if isinstance(t, torch.nn.Buffer) and self._core is not None:
+            made._is_buffer = True
+        return made
+
+    def _with_history(self, t: Any) -> Any:
+        """A result that wants a gradient: a result of a leaf of its own."""
+        with torch.enable_grad():
+            leaf = self.twins(t.detach())
+            if t.is_quantized or leaf is None:
+                raise NotImplementedError(
+                    f"no tensor without elements stands for one of {t.dtype}"
+                )
+            if t.requires_grad:
+                return leaf.requires_grad_().view_as(leaf) if t._is_view() else _result(leaf)
+            return leaf
+
+    def _sparse(self, t: Any) -> Any:
+        """A tensor of another layout: as large, with nothing in it."""
+        from torchlike._subclasses.fake_tensor import unset_fake_temporarily
+
+        with unset_fake_temporarily():
+            made = torch.empty_like(t, device="meta")
+        if self._core is not None:
+            made = self._core.claim(made, t.device)
+        if t.layout is torch.sparse_coo and t.is_coalesced():
+            made = made._coalesced_(True)
+        return made.requires_grad_(t.requires_grad)
+
+
+def _result(leaf: Any) -> Any:
+    return leaf.requires_grad_().clone()
+
+
+class MetaConverter:
+    """Makes meta tensors that stand for others: `MetaConverter()(t)`.
+
+    Tensors on one storage give tensors on one storage; the same tensor gives the same twin as long as that lives.
+    """
+
+    def __init__(self, *, copy_data: bool = False) -> None:
+        self._converter = Converter()
+        self.copy_data = copy_data
+        self.hit = self.miss = 0
+
+    def __call__(
+        self,
+        t: Any,
+        shape_env: Any = None,
+        *,
+        callback: Any = None,
+        source: Any = None,
+        symbolic_context: Any = None,
+        trace: bool = True,
+    ) -> Any:
+        """The twin of `t`; what is no tensor gives NotImplemented.
+
+        Raises:
+            NotImplementedError: if `shape_env` is given, as sizes are numbers.
+        """
+        if shape_env is not None:
+            raise NotImplementedError("MetaConverter(shape_env=): sizes are numbers here")
+        if not isinstance(t, _C.Tensor):
+            self.miss += 1
+            return NotImplemented
+        self.hit += 1
+        return self._converter.convert(t)
+
+    def successful(self) -> bool:
+        """True if tensors were converted, and nothing else was asked for."""
+        return self.hit > 0 and self.miss == 0
+
+
+def assert_metadata_eq(assert_eq: Any, m1: Any, m2: Any, *, skip_symbolic: bool = False) -> None:
+    """Compares what two tensors look like with a function of two values that raises if they differ."""
+    for name in ("dtype", "shape", "requires_grad", "is_leaf", "layout", "device"):
+        if name != "device":
+            assert_eq(getattr(m1, name), getattr(m2, name))
+    assert_eq(m1.is_conj(), m2.is_conj())
+    assert_eq(m1.is_neg(), m2.is_neg())
+    if m1.layout is torch.strided:
+        assert_eq(m1.stride(), m2.stride())
+        assert_eq(m1.storage_offset(), m2.storage_offset())

@@ -1,0 +1,125 @@
+//! Fake modes: while one is on, and for the tensors that it made, a call computes shapes, dtypes and devices, and no elements.
+//!
+//! The storage of a fake tensor has no bytes and claims a device, which need not exist.
+
+use crate::storage::WeakStorage;
+use crate::{Device, Storage, Tensor, mode};
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a storage notes of the mode that made it.
+pub struct Fake {
+    /// That mode.
+    pub mode: Arc<FakeMode>,
+    /// The one element, if it is known all the same, in host memory.
+    pub constant: Option<Storage>,
+}
+
+/// One fake mode.
+#[derive(Default)]
+pub struct FakeMode {
+    allow_real: AtomicBool,
+    twins: Mutex<Twins>,
+    front: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl FakeMode {
+    /// A mode that converts real tensors among the arguments of calls, or refuses them.
+    #[must_use]
+    pub fn new(allow_real: bool) -> Arc<Self> {
+        Arc::new(Self {
+            allow_real: AtomicBool::new(allow_real),
+            ..Self::default()
+        })
+    }
+
+    /// Whether real tensors among the arguments of calls are converted; otherwise they are refused.
+    #[must_use]
+    pub fn allows_real(&self) -> bool {
+        self.allow_real.load(Relaxed)
+    }
+
+    /// Sets whether real tensors are converted.
+    pub fn set_allows_real(&self, on: bool) {
+        self.allow_real.store(on, Relaxed);
+    }
+
+    /// What the program in front of the core keeps for the mode.
+    pub fn with_front<R>(&self, f: impl FnOnce(&mut Option<Box<dyn Any + Send>>) -> R) -> R {
+        f(&mut self.front.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The fake storage that stands for a storage in this mode, always the same one.
+    #[must_use]
+    pub fn storage_for(self: &Arc<Self>, real: &Storage, claim: Device) -> Storage {
+        let mut twins = self.twins.lock().unwrap_or_else(PoisonError::into_inner);
+        twins.of(real, || Storage::fake(real.nbytes(), claim, self))
+    }
+
+    /// A tensor as it is, without its elements and its history.
+    #[must_use]
+    pub fn twin(self: &Arc<Self>, t: &Tensor) -> Tensor {
+        t.on_twin(self.storage_for(t.storage(), t.device()))
+    }
+}
+
+/// Which storage without bytes stands for which other one, as long as both live.
+#[derive(Default)]
+pub struct Twins(HashMap<usize, (WeakStorage, WeakStorage)>);
+
+impl Twins {
+    /// The storage that stands for another, made if there is none yet.
+    pub fn of(&mut self, real: &Storage, make: impl FnOnce() -> Storage) -> Storage {
+        if let Some((of, twin)) = self.0.get(&real.id())
+            && of.upgrade().is_some_and(|of| of.same(real))
+            && let Some(twin) = twin.upgrade()
+        {
+            return twin;
+        }
+        if self.0.len() >= 64 && self.0.len().is_power_of_two() {
+            self.0.retain(|_, (of, twin)| of.lives() && twin.lives());
+        }
+        let twin = make();
+        let pair = (real.downgrade(), twin.downgrade());
+        self.0.insert(real.id(), pair);
+        twin
+    }
+}
+
+thread_local! {
+    static MODES: RefCell<Vec<Arc<FakeMode>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Enters a mode on this thread.
+pub fn enter(mode: Arc<FakeMode>) {
+    MODES.with_borrow_mut(|m| m.push(mode));
+    mode::set_layers(mode::layers() | mode::FAKING);
+}
+
+/// Leaves the mode that was entered last.
+pub fn leave() {
+    let (gone, more) = MODES.with_borrow_mut(|m| (m.pop(), !m.is_empty()));
+    if !more {
+        mode::set_layers(mode::layers() & !mode::FAKING);
+    }
+    drop(gone);
+}
+
+/// Switches the mode that was entered last off for a while, or on again; gives whether it was off.
+pub fn pause(off: bool) -> bool {
+    let any = MODES.with_borrow(|m| !m.is_empty());
+    let bit = if any && !off { mode::FAKING } else { 0 };
+    mode::set_layers(mode::layers() & !mode::FAKING | bit) & mode::FAKING == 0
+}
+
+/// The mode that was entered last, if it is on.
+#[must_use]
+pub fn current() -> Option<Arc<FakeMode>> {
+    if mode::layers() & mode::FAKING == 0 {
+        return None;
+    }
+    MODES.with_borrow(|m| m.last().cloned())
+}

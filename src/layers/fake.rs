@@ -1,0 +1,246 @@
+//! Fake modes: a kernel's rule runs, its results have no elements and claim a device.
+//!
+//! Single elements that Python's numbers made are remembered, and what is computed of them alone.
+
+use super::{Layer, Next, Sees, unwatched};
+use crate::fake::{self, FakeMode};
+use crate::ops::args::{Arg, OwnedArg, OwnedArgs};
+use crate::ops::core::dispatch;
+use crate::ops::core::survey::glance;
+use crate::ops::op::{Body, KernelBody};
+use crate::ops::{Call, Form, Ret};
+use crate::{Device, Error, ErrorKind, Result, Storage, Tensor, err, mode};
+use std::sync::{Arc, OnceLock};
+
+/// What the program in front of the core says where a call cannot be faked.
+pub trait Front: Sync {
+    /// That a real tensor is among the arguments.
+    fn real(&self, c: &Call) -> Error;
+    /// That the shape of the result depends on values.
+    fn shape(&self, c: &Call) -> Error;
+    /// That a value was asked for.
+    fn value(&self) -> Error;
+    /// That tensors are on different devices.
+    fn devices(&self, text: &str) -> Error;
+    /// That tensors are of different modes.
+    fn modes(&self, one: &Arc<FakeMode>, other: &Arc<FakeMode>) -> Error;
+}
+
+/// The texts of programs in Rust.
+struct Plain;
+
+impl Front for Plain {
+    fn real(&self, c: &Call) -> Error {
+        let name = c.args.name();
+        err!(
+            Runtime,
+            "{name}() got a real tensor in a fake mode that does not allow them"
+        )
+    }
+
+    fn shape(&self, c: &Call) -> Error {
+        dispatch::unknown_shape(c.args.name())
+    }
+
+    fn value(&self) -> Error {
+        err!(Runtime, "a fake tensor has no values")
+    }
+
+    fn devices(&self, text: &str) -> Error {
+        err!(Devices, "{text}")
+    }
+
+    fn modes(&self, _: &Arc<FakeMode>, _: &Arc<FakeMode>) -> Error {
+        err!(Runtime, "the tensors are of different fake modes")
+    }
+}
+
+static FRONT: OnceLock<&'static dyn Front> = OnceLock::new();
+
+/// Sets who finds the words; the first one stays.
+pub fn set_front(front: &'static dyn Front) {
+    FRONT.get_or_init(|| front);
+}
+
+fn front() -> &'static dyn Front {
+    FRONT.get().copied().unwrap_or(&Plain)
+}
+
+/// Answers leaves in a fake mode, and of tensors that one made.
+pub struct Fakes;
+
+impl Layer for Fakes {
+    fn sees(&self) -> Sees {
+        Sees::Leaves
+    }
+
+    fn wants(&self, seen: u32, on: u32) -> bool {
+        on & mode::FAKING != 0 || seen & mode::FAKE != 0
+    }
+
+    fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        let Some(mode) = mode_of(&c)? else {
+            return next.call(c);
+        };
+        if !has_real(&c) {
+            return run(c, &mode);
+        }
+        let outs = matches!(&c.form, Form::Out(outs) if outs.iter().any(is_real));
+        if outs || !mode.allows_real() {
+            return Err(front().real(&c));
+        }
+        let mut owned = c.args.to_owned();
+        owned.replace_tensors(|_, t| Ok(is_real(t).then(|| mode.twin(t))))?;
+        let args = owned.borrow();
+        let form = c.form.of(&args)?;
+        run(Call { args: &args, form }, &mode)
+    }
+}
+
+fn is_real(t: &Tensor) -> bool {
+    !t.storage().is_fake()
+}
+
+fn has_real(c: &Call) -> bool {
+    let mut real = matches!(&c.form, Form::Out(outs) if outs.iter().any(is_real));
+    c.args.for_each_tensor(|_, t| real |= is_real(t));
+    real
+}
+
+/// The mode of a call: that of the thread, or of its first fake tensor.
+fn mode_of(c: &Call) -> Result<Option<Arc<FakeMode>>> {
+    let mut mode = fake::current();
+    let mut clash = None;
+    c.args.for_each_tensor(|_, t| {
+        let Some(other) = t.storage().fake_mode() else {
+            return;
+        };
+        match &mode {
+            None => mode = Some(other),
+            Some(mode) if !Arc::ptr_eq(mode, &other) && clash.is_none() => {
+                clash = Some((other, mode.clone()));
+            }
+            Some(_) => {}
+        }
+    });
+    match clash {
+        Some((one, other)) => Err(front().modes(&one, &other)),
+        None => Ok(mode),
+    }
+}
+
+/// Runs a leaf whose tensors are all fake.
+fn run(c: Call, mode: &Arc<FakeMode>) -> Result<Ret> {
+    let Body::Kernel(ref k) = c.args.op.def.body else {
+        return dispatch::below(c);
+    };
+    let args = c.args;
+    if k.traits.data_dependent {
+        return Err(front().shape(&c));
+    }
+    let known = Known::of(&c, k);
+    let target = c.form.target();
+    let seen = glance(args);
+    let done = dispatch::prepared(c, k, seen, |c, found| {
+        dispatch::run_in(c, k, &found, Some(mode))
+    });
+    match done {
+        Ok(ret) => {
+            known.note(target, &ret)?;
+            Ok(ret)
+        }
+        Err(e) => Err(refused(&e, &Call::new(args)).unwrap_or(e)),
+    }
+}
+
+/// What is said in place of an error that is another one in a fake mode.
+fn refused(e: &Error, c: &Call) -> Option<Error> {
+    match e.kind() {
+        ErrorKind::Devices => Some(front().devices(e.message())),
+        ErrorKind::Shape => Some(front().shape(c)),
+        _ => None,
+    }
+}
+
+/// The elements of a fake tensor, where they are known all the same, in host memory.
+///
+/// # Errors
+/// That they depend on data.
+pub fn known(t: &Tensor) -> Result<Tensor> {
+    match t.storage().constant() {
+        Some(bytes) => Ok(t.on_twin(bytes)),
+        None => Err(front().value()),
+    }
+}
+
+/// What is known of the elements of a call's arguments.
+enum Known {
+    /// Not all.
+    No,
+    /// All: the call with known tensors for the fake ones.
+    All(OwnedArgs),
+}
+
+impl Known {
+    fn of(c: &Call, k: &KernelBody) -> Self {
+        let mut all = !k.traits.draws && k.traits.mutates == 0 && !matches!(c.form, Form::Out(_));
+        let mut some = false;
+        c.args.for_each_tensor(|_, t| {
+            some = true;
+            all = all && t.storage().constant().is_some();
+        });
+        if !all || !some {
+            return Self::No;
+        }
+        let mut owned = c.args.to_owned();
+        let replaced = owned.replace_tensors(|_, t| Ok(known(t).ok()));
+        for v in &mut owned.values {
+            if let OwnedArg::Plain(Arg::Device(d)) = v {
+                *d = Device::CPU;
+            }
+        }
+        replaced.map_or(Self::No, |()| Self::All(owned))
+    }
+
+    /// Computes the results from what is known, and remembers them.
+    fn note(self, target: Option<&Tensor>, ret: &Ret) -> Result<()> {
+        let Self::All(owned) = self else {
+            if let Some(target) = target {
+                target.storage().set_constant(None);
+            }
+            return Ok(());
+        };
+        let fakes: Vec<Tensor> = ret.look().iter().map(|t| Tensor::clone(t)).collect();
+        if target.is_none() && fakes.iter().all(|t| t.numel() > 1) {
+            return Ok(());
+        }
+        let args = owned.borrow();
+        let call = match target {
+            Some(_) => Call::in_place(&args)?,
+            None => Call::new(&args),
+        };
+        let real = unwatched(|| dispatch::call(call))?;
+        for (fake, real) in fakes.iter().zip(real.look().iter()) {
+            if target.is_none() && fake.numel() <= 1 && real.is_contiguous() {
+                remember(fake.storage(), real.storage());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn remember(fake: &Storage, real: &Storage) {
+    if fake.nbytes() == real.nbytes() {
+        fake.set_constant(Some(real.clone()));
+    }
+}
+
+/// A tensor that Python's numbers made, as one of the thread's mode; a single element is remembered.
+#[must_use]
+pub fn lifted(t: &Tensor, mode: &Arc<FakeMode>) -> Tensor {
+    let storage = Storage::fake(t.storage().nbytes(), t.device(), mode);
+    if t.numel() == 1 && t.device().is_cpu() && !t.storage().is_hollow() {
+        remember(&storage, t.storage());
+    }
+    t.on_twin(storage)
+}

@@ -1,0 +1,339 @@
+//! Fake modes and tensors, and tensors that stand for others without their elements.
+
+use super::dispatch::show;
+use super::error::carried;
+use super::object::{PyTensor, instance, parameter, set_fake_class, tensor_ref, wrap};
+use super::types::PyDevice;
+use crate::fake::{self, FakeMode, Twins};
+use crate::layers::fake::{Front, known, lifted, set_front};
+use crate::ops::Call;
+use crate::source::{Provider, Source};
+use crate::{Device, Error, Result, Storage, Tensor, err};
+use pyo3::exceptions::{PyAssertionError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyType, PyWeakrefReference};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The core's side of a `FakeTensorMode`.
+#[pyclass(frozen, name = "_FakeMode", module = "torchlike._C")]
+pub struct PyFakeMode(Arc<FakeMode>);
+
+#[pymethods]
+impl PyFakeMode {
+    /// A mode; the object in front of it is told apart by its own reference.
+    #[new]
+    fn new(allow_real: bool) -> Self {
+        Self(FakeMode::new(allow_real))
+    }
+
+    /// Notes the object that Python knows the mode by, without keeping it alive.
+    fn stand_for(&self, front: &Bound<'_, PyAny>) -> PyResult<()> {
+        let weak = PyWeakrefReference::new(front)?.unbind();
+        self.0.with_front(|f| *f = Some(Box::new(weak)));
+        Ok(())
+    }
+
+    #[getter]
+    fn get_allow_real(&self) -> bool {
+        self.0.allows_real()
+    }
+
+    #[setter]
+    fn set_allow_real(&self, on: bool) {
+        self.0.set_allows_real(on);
+    }
+
+    /// Makes results of this thread fake.
+    fn enter(&self) {
+        fake::enter(self.0.clone());
+    }
+
+    /// Ends what [`enter`](Self::enter) began.
+    #[staticmethod]
+    fn leave() {
+        fake::leave();
+    }
+
+    /// A meta tensor as one of this mode, which claims to be on a device.
+    fn claim<'py>(
+        &self,
+        elem: &Bound<'py, PyAny>,
+        device: &PyDevice,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let t = tensor_ref(elem).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
+        if !t.is_meta() {
+            return Err(PyAssertionError::new_err("elem.device.type must be 'meta'"));
+        }
+        let storage = Storage::fake(t.storage().nbytes(), device.0, &self.0);
+        wrap(elem.py(), t.on_twin(storage))
+    }
+}
+
+/// The object that Python knows a mode by; made again if nobody kept it.
+fn front_of<'py>(py: Python<'py>, mode: &Arc<FakeMode>) -> PyResult<Bound<'py, PyAny>> {
+    let known = mode.with_front(|f| {
+        let weak = f.as_ref()?.downcast_ref::<Py<PyWeakrefReference>>()?;
+        weak.bind(py).call0().ok().filter(|o| !o.is_none())
+    });
+    match known {
+        Some(front) => Ok(front),
+        None => py
+            .import("torchlike._subclasses.fake_tensor")?
+            .call_method1("_front_of", (PyFakeMode(mode.clone()),)),
+    }
+}
+
+/// The mode of a fake tensor, if it is one.
+#[pyfunction]
+fn _fake_mode_of<'py>(t: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let mode = tensor_ref(t).and_then(|t| t.storage().fake_mode());
+    mode.map(|m| front_of(t.py(), &m)).transpose()
+}
+
+/// The mode that was entered last on this thread, if one is on.
+#[pyfunction]
+fn _fake_mode_here(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    fake::current().map(|m| front_of(py, &m)).transpose()
+}
+
+/// Switches the mode that was entered last off for a while, or on again; gives whether it was off.
+#[pyfunction]
+fn _pause_fake_mode(pause: bool) -> bool {
+    fake::pause(pause)
+}
+
+/// The elements of a fake tensor, where they are known all the same.
+#[pyfunction]
+fn _fake_constant<'py>(t: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let found = tensor_ref(t).filter(|t| t.storage().constant().is_some());
+    found.map(|found| wrap(t.py(), known(found)?)).transpose()
+}
+
+/// Says which class fake tensors have.
+#[pyfunction]
+fn _set_fake_class(cls: &Bound<'_, PyType>) -> PyResult<()> {
+    set_fake_class(cls)
+}
+
+/// A tensor that Python's values made, as one of the thread's fake mode if one is on.
+pub fn made_here(t: &Tensor, device: Device) -> Result<Option<Tensor>> {
+    let Some(mode) = fake::current() else {
+        return Ok(None);
+    };
+    let t = lifted(t, &mode);
+    if device.canonical() == t.device() {
+        return Ok(Some(t));
+    }
+    crate::ops::helpers::to_copy(&t, t.dtype(), device).map(Some)
+}
+
+/// What a twin becomes real from: the original's bytes, as they are then.
+struct Original(Storage);
+
+impl Provider for Original {
+    fn describe(&self) -> String {
+        format!("the {} bytes of the original", self.0.nbytes())
+    }
+
+    fn fetch(&self, device: Device) -> Result<Storage> {
+        let host = self.0.on(Device::CPU)?;
+        if host.is_hollow() {
+            return Err(err!(Runtime, "the original of this tensor has no data itself"));
+        }
+        host.with_bytes(Storage::from_bytes)?.on(device)
+    }
+}
+
+/// Makes tensors that stand for others without their elements: meta tensors, or those of a fake mode.
+#[pyclass(frozen, name = "_Twins", module = "torchlike._C")]
+struct PyTwins {
+    mode: Option<Arc<FakeMode>>,
+    storages: Mutex<Twins>,
+    objects: Mutex<HashMap<usize, [Py<PyWeakrefReference>; 2]>>,
+}
+
+impl PyTwins {
+    /// The living twin of an object.
+    fn known<'py>(&self, o: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let py = o.py();
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let [of, twin] = objects.get(&(o.as_ptr() as usize))?;
+        let alive = of.bind(py).call0().ok()?.is(o);
+        alive
+            .then(|| twin.bind(py).call0().ok())
+            .flatten()
+            .filter(|t| !t.is_none())
+    }
+
+    fn note(&self, o: &Bound<'_, PyAny>, twin: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = o.py();
+        let pair = [
+            PyWeakrefReference::new(o)?.unbind(),
+            PyWeakrefReference::new(twin)?.unbind(),
+        ];
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gone = Vec::new();
+        if objects.len() >= 64 && objects.len().is_power_of_two() {
+            let dead = |w: &Py<PyWeakrefReference>| w.bind(py).call0().is_ok_and(|o| o.is_none());
+            gone.extend(objects.extract_if(|_, [of, twin]| dead(of) || dead(twin)));
+        }
+        let old = objects.insert(o.as_ptr() as usize, pair);
+        drop(objects);
+        drop((old, gone));
+        Ok(())
+    }
+
+    /// The storage that stands for another.
+    fn storage(&self, real: &Storage) -> Storage {
+        if let Some(mode) = &self.mode {
+            return mode.storage_for(real, real.device());
+        }
+        let mut storages = self.storages.lock().unwrap_or_else(PoisonError::into_inner);
+        storages.of(real, || {
+            let made = Storage::meta(real.nbytes());
+            if !real.is_hollow() {
+                made.set_source(Some(Source::File(Arc::new(Original(real.clone())))));
+            } else if let Some(source) = real.source() {
+                made.set_source(Some(source));
+            }
+            made
+        })
+    }
+}
+
+#[pymethods]
+impl PyTwins {
+    #[new]
+    #[pyo3(signature = (mode=None))]
+    fn new(mode: Option<&PyFakeMode>) -> Self {
+        Self {
+            mode: mode.map(|m| m.0.clone()),
+            storages: Mutex::default(),
+            objects: Mutex::default(),
+        }
+    }
+
+    /// The twin of a strided tensor: the same layout, dtype and flags, a parameter if it is one, with what it is a view of
+    /// and its gradient. `None` for a result of a node, and for what is more than a strided tensor.
+    fn __call__<'py>(&self, o: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = o.py();
+        if let Some(twin) = self.known(o) {
+            return Ok(Some(twin));
+        }
+        let t = tensor_ref(o).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
+        if t.has_parts() || t.requires_grad() && !t.is_leaf() {
+            return Ok(None);
+        }
+        let mut twin = t.on_twin(self.storage(t.storage()));
+        if t.requires_grad() {
+            twin = super::gradient::require_grad(twin)?;
+        }
+        let is_parameter = o.is_instance(parameter(py)?)?;
+        let made = match &self.mode {
+            None if is_parameter => instance(parameter(py)?, twin)?,
+            _ => wrap(py, twin)?,
+        };
+        if is_parameter && self.mode.is_some() {
+            made.setattr("_is_param", true)?;
+        }
+        self.note(o, &made)?;
+        self.relate(o, &made)?;
+        Ok(Some(made))
+    }
+
+    /// Notes the twin of an object that was made otherwise.
+    fn remember(&self, o: &Bound<'_, PyAny>, twin: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.note(o, twin)
+    }
+
+    /// The living twin of an object, if it has one.
+    fn find<'py>(&self, o: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        self.known(o)
+    }
+
+    fn __len__(&self) -> usize {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        objects.len()
+    }
+}
+
+impl PyTwins {
+    /// Gives a twin the twins of what the original is a view of, and of its gradient.
+    fn relate(&self, o: &Bound<'_, PyAny>, made: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Ok(original) = o.cast::<PyTensor>() else {
+            return Ok(());
+        };
+        if let Some(base) = original.get().base()
+            && let Some(base) = self.__call__(base.bind(o.py()))?
+            && let Ok(made) = made.cast::<PyTensor>()
+        {
+            made.get().set_base(Some(base.unbind()));
+        }
+        if original.get().get().grad().is_some()
+            && let Some(grad) = self.__call__(&o.getattr("grad")?)?
+        {
+            made.setattr("grad", grad)?;
+        }
+        Ok(())
+    }
+}
+
+/// The words of `torchlike._subclasses`.
+struct Words;
+
+impl Words {
+    /// The exception that a function of Python's makes.
+    fn of<'py>(py: Python<'py>, name: &str, args: impl pyo3::call::PyCallArgs<'py>) -> Error {
+        let made = py
+            .import("torchlike._subclasses._refusals")
+            .and_then(|m| m.getattr(name)?.call1(args));
+        carried(match made {
+            Ok(exception) => PyErr::from_value(exception),
+            Err(e) => e,
+        })
+    }
+
+    fn of_call(name: &str, c: &Call) -> Error {
+        Python::attach(|py| match show(py, c) {
+            Ok(shown) => Self::of(py, name, shown),
+            Err(e) => carried(e),
+        })
+    }
+}
+
+impl Front for Words {
+    fn real(&self, c: &Call) -> Error {
+        Self::of_call("real", c)
+    }
+
+    fn shape(&self, c: &Call) -> Error {
+        Self::of_call("shape", c)
+    }
+
+    fn value(&self) -> Error {
+        Python::attach(|py| Self::of(py, "value", ()))
+    }
+
+    fn devices(&self, text: &str) -> Error {
+        Python::attach(|py| Self::of(py, "devices", (text,)))
+    }
+
+    fn modes(&self, one: &Arc<FakeMode>, other: &Arc<FakeMode>) -> Error {
+        Python::attach(|py| match (front_of(py, one), front_of(py, other)) {
+            (Ok(one), Ok(other)) => Self::of(py, "modes", (one, other)),
+            (Err(e), _) | (_, Err(e)) => carried(e),
+        })
+    }
+}
+
+/// Registers the classes and functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    macro_rules! add {
+        ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
+    }
+    add!(_fake_mode_of _fake_mode_here _pause_fake_mode _fake_constant _set_fake_class);
+    set_front(&Words);
+    m.add_class::<PyFakeMode>()?;
+    m.add_class::<PyTwins>()
+}

@@ -1,0 +1,90 @@
+//! Storages that a fake mode made, and references that keep no storage alive.
+
+use super::{Cell, FAKE, Storage};
+use crate::Device;
+use crate::fake::{Fake, FakeMode};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+
+impl Storage {
+    /// A storage without bytes that claims to be on a device, made by a mode.
+    #[must_use]
+    pub fn fake(nbytes: usize, claim: Device, mode: &Arc<FakeMode>) -> Self {
+        let made = Self::meta(nbytes);
+        made.claimed_by(claim, mode);
+        made
+    }
+
+    /// Makes a meta storage one of a mode, which claims to be on a device.
+    pub(crate) fn claimed_by(&self, claim: Device, mode: &Arc<FakeMode>) {
+        self.0.device.store(claim.canonical().word(), Relaxed);
+        self.hold().fake = Some(Box::new(Fake {
+            mode: mode.clone(),
+            constant: None,
+        }));
+        self.set_flags(0u8, FAKE);
+    }
+
+    /// True if a fake mode made the storage.
+    #[inline]
+    #[must_use]
+    pub fn is_fake(&self) -> bool {
+        self.flags() & FAKE != 0
+    }
+
+    /// The mode that made the storage.
+    #[must_use]
+    pub fn fake_mode(&self) -> Option<Arc<FakeMode>> {
+        if !self.is_fake() {
+            return None;
+        }
+        self.hold().fake.as_ref().map(|f| f.mode.clone())
+    }
+
+    /// The bytes of a fake storage of one element, if they are known all the same.
+    #[must_use]
+    pub fn constant(&self) -> Option<Storage> {
+        if !self.is_fake() || self.nbytes() > Self::CONSTANT {
+            return None;
+        }
+        self.hold().fake.as_ref()?.constant.clone()
+    }
+
+    /// Notes the bytes of a fake storage, or that they are not known any more.
+    pub fn set_constant(&self, bytes: Option<Storage>) {
+        let mut hold = self.hold();
+        let old = match &mut hold.fake {
+            Some(fake) => std::mem::replace(&mut fake.constant, bytes),
+            None => bytes,
+        };
+        drop(hold);
+        drop(old);
+    }
+
+    /// How many bytes the elements that are remembered have at most.
+    const CONSTANT: usize = 16;
+
+    /// A reference that does not keep the storage alive.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakStorage {
+        WeakStorage(Arc::downgrade(&self.0))
+    }
+}
+
+/// A reference that does not keep a storage alive.
+#[derive(Clone)]
+pub struct WeakStorage(Weak<Cell>);
+
+impl WeakStorage {
+    /// The storage, if it still lives.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Storage> {
+        self.0.upgrade().map(Storage)
+    }
+
+    /// True if the storage still lives.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
