@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = [
     "_assert",
     "_assert_async",
+    "_assert_scalar",
     "_check",
     "_check_index",
     "_check_is_size",
@@ -37,6 +38,12 @@ def _assert_async(input: Any, assert_msg: str = "") -> None:
     if not input.is_meta and not input:
         text = "Expected Tensor with single nonzero value, but got zero"
         raise RuntimeError(assert_msg or text)
+
+
+def _assert_scalar(scalar: Any, assert_msg: str) -> None:
+    """Raises: RuntimeError with the message if a number is zero."""
+    if not scalar:
+        raise RuntimeError(assert_msg)
 
 
 def _check_with(error_type: type[Exception], cond: bool, message: Callable[[], str] | None) -> None:

@@ -204,7 +204,7 @@ _COMPRESSED = {
 }
 
 
-def _sparse(t: Any, indent: int) -> str:
+def _sparse(t: Any, indent: int, hollow: bool) -> str:
     """The indices and values of a sparse tensor, a line or more each."""
     if t.is_sparse:
         parts = {"indices": t._indices(), "values": t._values()}
@@ -214,8 +214,8 @@ def _sparse(t: Any, indent: int) -> str:
     texts = []
     for name, part in parts.items():
         first = f"{name}=tensor("
-        text = "..." if part.is_meta else _elements(part, indent + len(first))
-        size = f", size={tuple(part.shape)}" if part.is_meta or part.numel() == 0 else ""
+        text = "..." if hollow else _elements(part, indent + len(first))
+        size = f", size={tuple(part.shape)}" if hollow or part.numel() == 0 else ""
         texts.append(f"{first}{text}{size})")
     return (",\n" + " " * indent).join(texts)
 
@@ -269,7 +269,8 @@ def _text(self: Any, tensor_contents: str | None) -> str:
         return _batch_text(self, levels, whole)
     cls = type(self)
     t = self.detach() if self.requires_grad or _C._is_fwd_grad_enabled() else self
-    if cls is not _C.Tensor:
+    hollow = t.is_meta or _C._fake_mode_of(self) is not None
+    if cls is not _C.Tensor and not hollow:
         t = t.as_subclass(_C.Tensor)
     from torchlike.nn.parameter import Parameter
 
@@ -288,17 +289,17 @@ def _text(self: Any, tensor_contents: str | None) -> str:
         contents = _nested(t) if contents is None else contents
     elif sparse:
         suffixes.append(f"size={tuple(t.shape)}")
-        if device.type != "meta":
+        if not hollow:
             suffixes.append(f"nnz={t._nnz()}")
         if not usual:
             suffixes.append(f"dtype={dtype}")
-        contents = _sparse(t, indent) if contents is None else contents
+        contents = _sparse(t, indent, hollow) if contents is None else contents
         suffixes.append(f"layout={t.layout}")
     elif t.is_quantized:
         suffixes += _quantizer(t)
         if contents is None:
-            contents = "..." if device.type == "meta" else _elements(t.dequantize(), indent)
-    elif device.type == "meta":
+            contents = "..." if hollow else _elements(t.dequantize(), indent)
+    elif hollow:
         suffixes.append(f"size={tuple(t.shape)}")
         if dtype != default:
             suffixes.append(f"dtype={dtype}")

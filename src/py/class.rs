@@ -145,6 +145,14 @@ pub fn note_object(holder: &PyTensor) {
     note_leaf(at as *mut ffi::PyObject, holder.get());
 }
 
+/// Notes that the leaf that an object holds is this object, whichever it was before.
+pub fn move_object(holder: &PyTensor) {
+    if let Some(leaf) = holder.get().link().and_then(|l| l.as_leaf()) {
+        leaf.object.store(0, Relaxed);
+        note_object(holder);
+    }
+}
+
 /// The object that a leaf is.
 pub fn leaf_object<'py>(py: Python<'py>, leaf: &Leaf) -> Option<Bound<'py, PyAny>> {
     let at = leaf.object.load(Relaxed) as *mut ffi::PyObject;

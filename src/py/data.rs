@@ -253,6 +253,9 @@ fn recorded(t: Tensor, device: Device) -> CoreResult<Tensor> {
 /// The nested list of a tensor's values.
 pub fn to_list<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
     crate::layers::parts::check_plain(t, "tolist")?;
+    if t.storage().is_fake() {
+        return build(py, &readable(t, "")?, 0, 0);
+    }
     let real =
         readable(t, "Cannot copy out of meta tensor; no data!").map_err(|e| match e.kind() {
             crate::ErrorKind::Runtime => PyNotImplementedError::new_err(e.message().to_owned()),

@@ -9,6 +9,7 @@ use super::noted::{self, is_same, note};
 use super::object::{PyTensor, adopt, instance, is_tensor, wrap};
 use super::results::scalar;
 use super::types::{self, device, dtype};
+use crate::layers::fake::lifted;
 use crate::layers::{Next, autocast, modes};
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Body, Ret, Value};
@@ -160,7 +161,7 @@ pub fn element(slf: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
 
 /// A tensor that was just made of Python's values; PyTorch shows those that have data.
 pub fn fresh(t: Tensor) -> Result<Tensor> {
-    if on() && !t.is_meta() {
+    if on() && !t.is_meta() && !t.storage().is_fake() {
         return crate::f::lift_fresh(&t);
     }
     Ok(t)
@@ -169,6 +170,10 @@ pub fn fresh(t: Tensor) -> Result<Tensor> {
 /// A number as a tensor that is assigned to elements, where a dispatch mode is to see it as PyTorch's.
 pub fn assigned(n: Scalar, to: &Tensor) -> Result<Tensor> {
     crate::ops::index::mask::check_fits(n, to.dtype())?;
+    if let Some(mode) = to.storage().fake_mode() {
+        let made = lifted(&Tensor::scalar(n, to.dtype())?, &mode);
+        return made.to_device(to.device());
+    }
     if to.is_meta() {
         return crate::f::ScalarTensor::new(n)
             .dtype(to.dtype())

@@ -1,6 +1,7 @@
 //! Module functions that are no ops: modes, seeds, threads, data exchange, recording.
 
 use super::convert::PyGenerator;
+use super::class;
 use super::data::from_value;
 use super::dispatch::{fresh, fresh_leaf};
 use super::generator::seed_of;
@@ -426,6 +427,14 @@ fn _swap(x: &Bound<'_, PyTensor>, y: &Bound<'_, PyTensor>) {
     let (a, b) = (x.get().get().clone(), y.get().get().clone());
     x.get().set(b);
     y.get().set(a);
+    class::move_object(x.get());
+    class::move_object(y.get());
+}
+
+/// How many tensor objects are views of this one.
+#[pyfunction]
+fn _viewers(t: &Bound<'_, PyTensor>) -> u32 {
+    t.get().viewers()
 }
 
 /// A tensor on a storage, checked to lie within it.
@@ -476,7 +485,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     add!(tensor as_tensor from_numpy frombuffer is_tensor get_default_dtype set_default_dtype get_default_device set_default_device
         is_grad_enabled _set_grad_enabled is_inference_mode_enabled _set_inference _default_generator manual_seed get_num_threads
-        set_num_threads result_type promote_types can_cast _record _recording _materialize _materialize_all _extract _clear_meta_init_cache _assign _swap
+        set_num_threads result_type promote_types can_cast _record _recording _materialize _materialize_all _extract _clear_meta_init_cache _assign _swap _viewers
         _from_storage _legacy);
     m.add_function(wrap_pyfunction!(super::numpy::from_dlpack, m)?)?;
     m.add_function(wrap_pyfunction!(super::load_file::_load, m)?)?;

@@ -12,7 +12,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// `torchlike._C.TensorBase`, which holds a tensor and has the methods; [`class`] makes `torchlike.Tensor` of it.
@@ -28,6 +28,8 @@ pub struct PyTensor {
     tensor: UnsafeCell<Tensor>,
     /// The object that this one is a view of.
     base: UnsafeCell<Option<Py<PyAny>>>,
+    /// How many objects are views of this one.
+    viewers: Cell<u32>,
 }
 
 // SAFETY: the cells are only read and written with the interpreter lock held; work without the lock uses clones.
@@ -40,6 +42,7 @@ impl PyTensor {
         Self {
             tensor: UnsafeCell::new(t),
             base: UnsafeCell::new(None),
+            viewers: Cell::new(0),
         }
     }
 
@@ -58,15 +61,35 @@ impl PyTensor {
 
     /// Notes, or forgets, the object that this one is a view of.
     pub fn set_base(&self, base: Option<Py<PyAny>>) {
+        Self::count_viewer(base.as_ref(), 1);
         // SAFETY: as above. The old one is dropped after, as that may run code of Python's that looks here.
         let old = unsafe { std::mem::replace(&mut *self.base.get(), base) };
+        Self::count_viewer(old.as_ref(), -1);
         drop(old);
+    }
+
+    /// How many living objects are views of this one.
+    pub fn viewers(&self) -> u32 {
+        self.viewers.get()
+    }
+
+    /// One more, or less, is a view of an object.
+    fn count_viewer(base: Option<&Py<PyAny>>, by: i32) {
+        let Some(base) = base else { return };
+        Python::attach(|py| {
+            if let Ok(base) = base.bind(py).cast::<PyTensor>() {
+                let viewers = &base.get().viewers;
+                viewers.set(viewers.get().saturating_add_signed(by));
+            }
+        });
     }
 
     /// Takes the object that this one is a view of out, for who frees this one.
     #[inline]
     pub fn take_base(&mut self) -> Option<Py<PyAny>> {
-        self.base.get_mut().take()
+        let base = self.base.get_mut().take();
+        Self::count_viewer(base.as_ref(), -1);
+        base
     }
 
     /// Replaces the tensor: another layout or storage in the same Python object.

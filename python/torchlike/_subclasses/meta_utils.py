@@ -44,15 +44,15 @@ class Converter:
 
     def _with_history(self, t: Any) -> Any:
         """A result that wants a gradient: a result of a leaf of its own."""
+        from torchlike._subclasses.fake_tensor import UnsupportedFakeTensorException
+
+        if t.is_quantized:
+            raise UnsupportedFakeTensorException("quantized nyi in meta tensors")
         with torch.enable_grad():
-            leaf = self.twins(t.detach())
-            if t.is_quantized or leaf is None:
-                raise NotImplementedError(
-                    f"no tensor without elements stands for one of {t.dtype}"
-                )
-            if t.requires_grad:
-                return leaf.requires_grad_().view_as(leaf) if t._is_view() else _result(leaf)
-            return leaf
+            if t._base is not None:
+                base = self.convert(t._base)
+                return base.as_strided(t.shape, t.stride(), t.storage_offset())
+            return self.twins(t.detach()).requires_grad_().clone()
 
     def _sparse(self, t: Any) -> Any:
         """A tensor of another layout: as large, with nothing in it."""
@@ -65,10 +65,6 @@ class Converter:
         if t.layout is torch.sparse_coo and t.is_coalesced():
             made = made._coalesced_(True)
         return made.requires_grad_(t.requires_grad)
-
-
-def _result(leaf: Any) -> Any:
-    return leaf.requires_grad_().clone()
 
 
 class MetaConverter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike import __future__ as future
 from torchlike.nn.parameter import Parameter, UninitializedTensorMixin
 
 if TYPE_CHECKING:
@@ -67,20 +68,46 @@ def _convert_parameter(param: Any, fn: Callable[[Any], Any]) -> Any:
     grad = param.grad
     if applied is param and grad is None:
         return param
+    if future.get_swap_module_params_on_conversion():
+        return _swapped(param, applied, fn)
     keep = applied.is_meta == param.is_meta and applied.layout == param.layout
-    if keep:
-        param.data = applied
-        out = param
-    else:
-        out = Parameter(applied, param.requires_grad)
+    if future.get_overwrite_module_params_on_conversion() and not _is_fake(param):
+        keep = False
+    if not keep:
+        return _anew(param, applied, fn)
+    param.data = applied
     if grad is not None:
         with torch.no_grad():
             applied_grad = fn(grad)
-        if keep and applied_grad.is_meta == grad.is_meta:
+        if applied_grad.is_meta == grad.is_meta:
             grad.data = applied_grad
         else:
-            out.grad = applied_grad.requires_grad_(grad.requires_grad)
+            param.grad = applied_grad.requires_grad_(grad.requires_grad)
+    return param
+
+
+def _is_fake(t: Any) -> bool:
+    return torch._C._fake_mode_of(t) is not None
+
+
+def _anew(param: Any, applied: Any, fn: Callable[[Any], Any]) -> Any:
+    """A new parameter, and a new gradient."""
+    out = Parameter(applied, param.requires_grad)
+    if param.grad is not None:
+        with torch.no_grad():
+            out.grad = fn(param.grad).requires_grad_(param.grad.requires_grad)
     return out
+
+
+def _swapped(param: Any, applied: Any, fn: Callable[[Any], Any]) -> Any:
+    """The parameter itself, which is what a new one would be."""
+    fresh = _anew(param, applied, fn)
+    param.grad = None
+    try:
+        torch.utils.swap_tensors(param, fresh)
+    except Exception as e:
+        raise RuntimeError(f"_apply(): Couldn't swap a parameter of {tuple(param.shape)}") from e
+    return param
 
 
 def _tensors(module: Any, recurse: bool) -> Iterator[Any]:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torchlike as torch
+from torchlike import __future__ as future
 from torchlike._C import Tensor, _save_state
 from torchlike.nn.parameter import Parameter, is_lazy
+from torchlike.utils import swap_tensors
 
 EXTRA_STATE = "_extra_state"
 
@@ -182,6 +184,9 @@ def _load_one(
         return
     try:
         with torch.no_grad():
+            if future.get_swap_module_params_on_conversion() and name in module._parameters:
+                _swap_in(target, value, assign)
+                return
             if not assign:
                 target.copy_(value)
                 return
@@ -198,6 +203,14 @@ def _load_one(
             f"whose dimensions in the checkpoint are {value.size()}, "
             f"an exception occurred : {error.args}."
         )
+
+
+def _swap_in(target: Any, value: Any, assign: bool) -> None:
+    """Makes a parameter what it becomes by loading; whoever holds it sees that."""
+    made = target.module_load(value, assign=assign)
+    if not isinstance(made, Parameter) or made is target:
+        made = Parameter(made, requires_grad=target.requires_grad)
+    swap_tensors(target, made)
 
 
 def _by_child(state_dict: Any, prefix: str) -> dict[str, dict[str, Any]]:

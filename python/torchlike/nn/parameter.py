@@ -61,7 +61,17 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 _C._set_parameter(Parameter)
 
 
-class Buffer(Tensor):
+class _BufferMeta(type):
+    """The class of `Buffer`: fake tensors that stand for buffers are buffers too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if super().__instancecheck__(instance):
+            return True
+        flagged = cls is Buffer and isinstance(instance, Tensor)
+        return flagged and bool(getattr(instance, "_is_buffer", False))
+
+
+class Buffer(Tensor, metaclass=_BufferMeta):
     """A tensor that a module registers as a buffer when it is assigned to an attribute."""
 
     persistent: bool = True

@@ -29,6 +29,8 @@ def swap_tensors(t1: _C.Tensor, t2: _C.Tensor) -> None:
     for name, t in (("t1", t1), ("t2", t2)):
         if weakref.getweakrefcount(t) > 0:
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
+        if _C._viewers(t) > 0:
+            raise RuntimeError(f"Cannot swap {name} because there are views of it")
     slots = [set(_slots(type(t))) for t in (t1, t2)]
     if slots[0] != slots[1]:
         raise RuntimeError("Cannot swap t1 and t2 if they have different slots")

@@ -22,7 +22,6 @@ pub static OPS: &[OpDef] = &[
             |a| scatter_rule(a.input, a.dim, a.index, Some(a.src)),
             |a, dim, outs| scatter(a.input, *dim, a.index, a.src.into(), None, &outs[0]),
         )
-        .index_args(4)
         .updates(),
         "`self` with `src` written at `index` along a dimension.",
     )
@@ -39,7 +38,6 @@ pub static OPS: &[OpDef] = &[
             |a| scatter_rule(a.input, a.dim, a.index, None),
             |a, dim, outs| scatter(a.input, *dim, a.index, a.value.into(), None, &outs[0]),
         )
-        .index_args(4)
         .updates(),
         "`self` with a number written at `index` along a dimension.",
     )
@@ -65,7 +63,6 @@ pub static OPS: &[OpDef] = &[
                 &outs[0]
             ),
         )
-        .index_args(4)
         .updates(),
         "`self` with `src` added or multiplied at `index` along a dimension.",
     )
@@ -86,7 +83,6 @@ pub static OPS: &[OpDef] = &[
                 &outs[0]
             ),
         )
-        .index_args(4)
         .updates(),
         "`self` with a number added or multiplied at `index` along a dimension.",
     )
@@ -107,7 +103,6 @@ pub static OPS: &[OpDef] = &[
                 &outs[0]
             ),
         )
-        .index_args(4)
         .updates(),
         "`self` with `src` added at `index` along a dimension.",
     )
@@ -122,7 +117,6 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",
         FMIO | X,
         body!(scatter_reduce_rule, scatter_reduce)
-            .index_args(4)
             .updates(),
         "`self` with `src` reduced into it at `index` along a dimension.",
     )
