@@ -12,6 +12,8 @@ pub enum ErrorKind {
     Runtime,
     /// Tensors on different devices (`RuntimeError`).
     Devices,
+    /// Values that a fake tensor has not (`DataDependentOutputException`).
+    Data,
     /// A result whose shape depends on values that are not there (`NotImplementedError`).
     Shape,
     /// An argument of the wrong type (`TypeError`).

@@ -59,6 +59,16 @@ impl FakeMode {
         twins.of(real, || Storage::fake(real.nbytes(), claim, self))
     }
 
+    /// A tensor that numbers of the program made, as one of this mode; a single element is remembered.
+    #[must_use]
+    pub fn lift(self: &Arc<Self>, t: &Tensor) -> Tensor {
+        let storage = Storage::fake(t.storage().nbytes(), t.device(), self);
+        if t.numel() == 1 && t.device().is_cpu() && !t.storage().is_hollow() {
+            storage.remember(t.storage());
+        }
+        t.on_twin(storage)
+    }
+
     /// A tensor as it is, without its elements and its history.
     #[must_use]
     pub fn twin(self: &Arc<Self>, t: &Tensor) -> Tensor {

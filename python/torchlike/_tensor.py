@@ -70,6 +70,12 @@ def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
             "see https://github.com/pytorch/pytorch/pull/103001"
         )
     made: Any
+    mode = _C._fake_mode_here()
+    if mode is not None and mode.allow_non_fake_inputs and _C._fake_mode_of(t) is None:
+        made = memo[id(t)] = mode.from_tensor(t).detach().clone().requires_grad_(t.requires_grad)
+        if _is_parameter(t):
+            made._is_param = True
+        return made
     if not _is_plain(t):
         made = memo[id(t)] = _deepcopy_subclass(t, memo)
         return made

@@ -9,7 +9,7 @@ use crate::ops::core::dispatch;
 use crate::ops::core::survey::glance;
 use crate::ops::op::{Body, KernelBody};
 use crate::ops::{Call, Form, Ret};
-use crate::{Device, Error, ErrorKind, Result, Storage, Tensor, err, mode};
+use crate::{Device, Error, ErrorKind, Result, Tensor, bail, err, mode};
 use std::sync::{Arc, OnceLock};
 
 /// What the program in front of the core says where a call cannot be faked.
@@ -18,8 +18,8 @@ pub trait Front: Sync {
     fn real(&self, c: &Call) -> Error;
     /// That the shape of the result depends on values.
     fn shape(&self, c: &Call) -> Error;
-    /// That a value was asked for.
-    fn value(&self) -> Error;
+    /// That the values of tensors are what an operator gives.
+    fn value(&self, c: &Call) -> Error;
     /// That tensors are on different devices.
     fn devices(&self, text: &str) -> Error;
     /// That tensors are of different modes.
@@ -42,8 +42,8 @@ impl Front for Plain {
         dispatch::unknown_shape(c.args.name())
     }
 
-    fn value(&self) -> Error {
-        err!(Runtime, "a fake tensor has no values")
+    fn value(&self, c: &Call) -> Error {
+        err!(Data, "{}() of fake tensors, which have no values", c.args.name())
     }
 
     fn devices(&self, text: &str) -> Error {
@@ -71,7 +71,8 @@ pub struct Fakes;
 
 impl Layer for Fakes {
     fn sees(&self) -> Sees {
-        Sees::Leaves
+        // Composites are only told what their errors are called here.
+        Sees::All
     }
 
     fn wants(&self, seen: u32, on: u32) -> bool {
@@ -79,6 +80,11 @@ impl Layer for Fakes {
     }
 
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        if matches!(c.args.op.def.body, Body::Compose(_) | Body::Forward(_)) {
+            let args = c.args;
+            let done = next.call(c);
+            return done.map_err(|e| refused(e, &Call::new(args)));
+        }
         let Some(mode) = mode_of(&c)? else {
             return next.call(c);
         };
@@ -149,17 +155,36 @@ fn run(c: Call, mode: &Arc<FakeMode>) -> Result<Ret> {
             known.note(target, &ret)?;
             Ok(ret)
         }
-        Err(e) => Err(refused(&e, &Call::new(args)).unwrap_or(e)),
+        Err(e) => Err(refused(e, &Call::new(args))),
     }
 }
 
+/// Operators that give a truth value of elements, which PyTorch names in its error.
+const ANSWERS: [&str; 2] = ["equal", "allclose"];
+
 /// What is said in place of an error that is another one in a fake mode.
-fn refused(e: &Error, c: &Call) -> Option<Error> {
+fn refused(e: Error, c: &Call) -> Error {
     match e.kind() {
-        ErrorKind::Devices => Some(front().devices(e.message())),
-        ErrorKind::Shape => Some(front().shape(c)),
-        _ => None,
+        ErrorKind::Devices => front().devices(&clash(c).unwrap_or(e.message().to_owned())),
+        ErrorKind::Shape => front().shape(c),
+        ErrorKind::Data if ANSWERS.contains(&c.args.name()) => front().value(c),
+        _ => e,
     }
+}
+
+/// The devices that differ. A tensor that a product is added to comes last, as in PyTorch.
+fn clash(c: &Call) -> Option<String> {
+    let added = matches!(c.args.name(), "addmm" | "addmv" | "addbmm" | "baddbmm" | "addr");
+    let mut found: Vec<Device> = Vec::new();
+    c.args.for_each_tensor(|_, t| found.push(t.device()));
+    if added && !found.is_empty() {
+        found.rotate_left(1);
+    }
+    let first = *found.first()?;
+    let other = found.iter().find(|d| **d != first)?;
+    Some(format!(
+        "Expected all tensors to be on the same device, but found at least two devices, {first} and {other}!"
+    ))
 }
 
 /// The elements of a fake tensor, where they are known all the same, in host memory.
@@ -169,7 +194,7 @@ fn refused(e: &Error, c: &Call) -> Option<Error> {
 pub fn known(t: &Tensor) -> Result<Tensor> {
     match t.storage().constant() {
         Some(bytes) => Ok(t.on_twin(bytes)),
-        None => Err(front().value()),
+        None => bail!(Data, "a fake tensor has no values"),
     }
 }
 
@@ -222,25 +247,9 @@ impl Known {
         let real = unwatched(|| dispatch::call(call))?;
         for (fake, real) in fakes.iter().zip(real.look().iter()) {
             if target.is_none() && fake.numel() <= 1 && real.is_contiguous() {
-                remember(fake.storage(), real.storage());
+                fake.storage().remember(real.storage());
             }
         }
         Ok(())
     }
-}
-
-fn remember(fake: &Storage, real: &Storage) {
-    if fake.nbytes() == real.nbytes() {
-        fake.set_constant(Some(real.clone()));
-    }
-}
-
-/// A tensor that Python's numbers made, as one of the thread's mode; a single element is remembered.
-#[must_use]
-pub fn lifted(t: &Tensor, mode: &Arc<FakeMode>) -> Tensor {
-    let storage = Storage::fake(t.storage().nbytes(), t.device(), mode);
-    if t.numel() == 1 && t.device().is_cpu() && !t.storage().is_hollow() {
-        remember(&storage, t.storage());
-    }
-    t.on_twin(storage)
 }

@@ -9,7 +9,6 @@ use super::noted::{self, is_same, note};
 use super::object::{PyTensor, adopt, instance, is_tensor, wrap};
 use super::results::scalar;
 use super::types::{self, device, dtype};
-use crate::layers::fake::lifted;
 use crate::layers::{Next, autocast, modes};
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Body, Ret, Value};
@@ -155,6 +154,7 @@ pub fn element(slf: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
             });
         }
     }
+    super::fake::check_value(slf)?;
     super::batch::check_item(slf.get().get())?;
     Ok(slf.get().get().item()?)
 }
@@ -171,7 +171,7 @@ pub fn fresh(t: Tensor) -> Result<Tensor> {
 pub fn assigned(n: Scalar, to: &Tensor) -> Result<Tensor> {
     crate::ops::index::mask::check_fits(n, to.dtype())?;
     if let Some(mode) = to.storage().fake_mode() {
-        let made = lifted(&Tensor::scalar(n, to.dtype())?, &mode);
+        let made = mode.lift(&Tensor::scalar(n, to.dtype())?);
         return made.to_device(to.device());
     }
     if to.is_meta() {

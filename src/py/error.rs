@@ -64,6 +64,7 @@ impl From<Error> for PyErr {
         let text = e.message().to_owned();
         match e.kind() {
             ErrorKind::Runtime | ErrorKind::Devices => PyRuntimeError::new_err(text),
+            ErrorKind::Data => super::fake::no_value(),
             ErrorKind::Type => PyTypeError::new_err(text),
             ErrorKind::Value => PyValueError::new_err(text),
             ErrorKind::Index => PyIndexError::new_err(text),

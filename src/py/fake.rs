@@ -2,10 +2,10 @@
 
 use super::dispatch::show;
 use super::error::carried;
-use super::object::{PyTensor, instance, parameter, set_fake_class, tensor_ref, wrap};
+use super::object::{PyTensor, parameter, set_fake_class, tensor_ref, wrap};
 use super::types::PyDevice;
 use crate::fake::{self, FakeMode, Twins};
-use crate::layers::fake::{Front, known, lifted, set_front};
+use crate::layers::fake::{Front, known, set_front};
 use crate::ops::Call;
 use crate::source::{Provider, Source};
 use crate::{Device, Error, Result, Storage, Tensor, err};
@@ -121,11 +121,32 @@ pub fn made_here(t: &Tensor, device: Device) -> Result<Option<Tensor>> {
     let Some(mode) = fake::current() else {
         return Ok(None);
     };
-    let t = lifted(t, &mode);
+    let t = mode.lift(t);
     if device.canonical() == t.device() {
         return Ok(Some(t));
     }
     crate::ops::helpers::to_copy(&t, t.dtype(), device).map(Some)
+}
+
+/// That a value was asked for which a fake tensor has not.
+pub fn no_value() -> PyErr {
+    Python::attach(|py| Words::made(py, "no_value", ()).unwrap_or_else(|e| e))
+}
+
+/// A tensor whose value is asked for while a fake mode is on that is none of its own.
+///
+/// # Errors
+/// That it is real, or has no values here.
+pub fn check_value(slf: &Bound<'_, PyTensor>) -> PyResult<()> {
+    if let Some(mode) = fake::current()
+        && !slf.get().get().storage().is_fake()
+    {
+        return Err(match mode.allows_real() {
+            true => no_value(),
+            false => Words::made(slf.py(), "real_value", (slf,))?,
+        });
+    }
+    Ok(())
 }
 
 /// What a twin becomes real from: the original's bytes, as they are then.
@@ -229,12 +250,8 @@ impl PyTwins {
         if t.requires_grad() {
             twin = super::gradient::require_grad(twin)?;
         }
-        let is_parameter = o.is_instance(parameter(py)?)?;
-        let made = match &self.mode {
-            None if is_parameter => instance(parameter(py)?, twin)?,
-            _ => wrap(py, twin)?,
-        };
-        if is_parameter && self.mode.is_some() {
+        let made = wrap(py, twin)?;
+        if o.is_instance(parameter(py)?)? {
             made.setattr("_is_param", true)?;
         }
         self.note(o, &made)?;
@@ -284,14 +301,17 @@ struct Words;
 
 impl Words {
     /// The exception that a function of Python's makes.
+    fn made<'py>(
+        py: Python<'py>,
+        name: &str,
+        args: impl pyo3::call::PyCallArgs<'py>,
+    ) -> PyResult<PyErr> {
+        let words = py.import("torchlike._subclasses._refusals")?;
+        Ok(PyErr::from_value(words.getattr(name)?.call1(args)?))
+    }
+
     fn of<'py>(py: Python<'py>, name: &str, args: impl pyo3::call::PyCallArgs<'py>) -> Error {
-        let made = py
-            .import("torchlike._subclasses._refusals")
-            .and_then(|m| m.getattr(name)?.call1(args));
-        carried(match made {
-            Ok(exception) => PyErr::from_value(exception),
-            Err(e) => e,
-        })
+        carried(Self::made(py, name, args).unwrap_or_else(|e| e))
     }
 
     fn of_call(name: &str, c: &Call) -> Error {
@@ -311,8 +331,8 @@ impl Front for Words {
         Self::of_call("shape", c)
     }
 
-    fn value(&self) -> Error {
-        Python::attach(|py| Self::of(py, "value", ()))
+    fn value(&self, c: &Call) -> Error {
+        Self::of_call("value", c)
     }
 
     fn devices(&self, text: &str) -> Error {

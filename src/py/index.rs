@@ -7,7 +7,6 @@ use super::object::{PyTensor, tensor_ref, viewing, wrap};
 use super::tensor::slice_parts;
 use super::types::type_name;
 use super::watch::{self, Style};
-use crate::layers::fake::lifted;
 use crate::layers::autograd::views;
 use crate::mode;
 use crate::ops::index::along::{Index, Put, get_item, set_item};
@@ -42,7 +41,7 @@ fn one(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Index> {
             places = places.to_dtype(crate::DType::I64)?;
         }
         match t.get().get().storage().fake_mode() {
-            Some(mode) if !places.storage().is_fake() => places = lifted(&places, &mode),
+            Some(mode) if !places.storage().is_fake() => places = mode.lift(&places),
             _ if t.get().get().is_meta() => {}
             _ => places = dispatch::fresh(places)?,
         }

@@ -1,12 +1,23 @@
 //! Storages that a fake mode made, and references that keep no storage alive.
 
 use super::{Cell, FAKE, Storage};
-use crate::Device;
+use crate::{Device, Result};
 use crate::fake::{Fake, FakeMode};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
 impl Storage {
+    /// An uninitialised storage where this one is, of its fake mode if it has one.
+    ///
+    /// # Errors
+    /// If memory cannot be had.
+    pub fn another(&self, nbytes: usize) -> Result<Self> {
+        match self.fake_mode() {
+            Some(mode) => Ok(Self::fake(nbytes, self.device(), &mode)),
+            None => Self::empty(nbytes, self.device()),
+        }
+    }
+
     /// A storage without bytes that claims to be on a device, made by a mode.
     #[must_use]
     pub fn fake(nbytes: usize, claim: Device, mode: &Arc<FakeMode>) -> Self {
@@ -59,6 +70,13 @@ impl Storage {
         };
         drop(hold);
         drop(old);
+    }
+
+    /// Notes the bytes of a fake storage, which are those of another one if that is as large.
+    pub(crate) fn remember(&self, real: &Self) {
+        if self.nbytes() == real.nbytes() {
+            self.set_constant(Some(real.clone()));
+        }
     }
 
     /// How many bytes the elements that are remembered have at most.

@@ -26,18 +26,17 @@ def _overload(row: str, form: str, values: Any, outs: Any, within: str | None) -
 
 def _tensor(value: Any) -> str:
     """A tensor without its elements, unless it has one alone."""
-    from torchlike._subclasses.fake_tensor import unset_fake_temporarily
+    from torchlike._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
     from torchlike._tensor_str import _str
 
-    if type(value) is _C.Tensor or isinstance(value, torch.nn.Parameter):
-        if value.storage_offset() == 0 and value.numel() == 1 and value.is_cpu:
-            with unset_fake_temporarily():
-                inside = repr(value.detach().reshape(()).as_subclass(_C.Tensor))[7:-1]
-        else:
-            inside = "[...]"
+    if isinstance(value, FakeTensor):
+        return repr(value)
+    with unset_fake_temporarily():
+        inside = "[...]"
+        if value.ndim == 0 and value.is_cpu:
+            inside = repr(value.detach().as_subclass(_C.Tensor))[7:-1]
         head = "Parameter containing:\n" if isinstance(value, torch.nn.Parameter) else ""
         return head + _str(value, tensor_contents=inside + f", size={tuple(value.shape)}")
-    return repr(value)
 
 
 def _text(value: Any) -> str:
@@ -63,10 +62,19 @@ def real(
             parts.append(named + _text(value))
     else:
         parts = [_text(v) for v in values]
+    return _found_in(f"{overload}({', '.join(parts)})")
+
+
+def _found_in(call: str) -> AssertionError:
     return AssertionError(
         "Please convert all Tensors to FakeTensors first or instantiate FakeTensorMode with "
-        f"'allow_non_fake_inputs'. Found in {overload}({', '.join(parts)})"
+        f"'allow_non_fake_inputs'. Found in {call}"
     )
+
+
+def real_value(t: Any) -> AssertionError:
+    """That the value of a real tensor was asked for."""
+    return _found_in(f"{torch.ops.aten._local_scalar_dense.default}({_tensor(t)})")
 
 
 def _of(row: str, form: str, values: Any, outs: Any, within: str | None) -> OpOverload:
@@ -84,7 +92,16 @@ def shape(
     return DynamicOutputShapeException(_of(row, form, values, outs, within))
 
 
-def value() -> RuntimeError:
+def value(
+    row: str, form: str, values: Any, outs: Any, leaf: bool, within: str | None
+) -> RuntimeError:
+    """That an operator gives a value of elements."""
+    from torchlike._subclasses.fake_tensor import DataDependentOutputException
+
+    return DataDependentOutputException(_of(row, form, values, outs, within))
+
+
+def no_value() -> RuntimeError:
     """That a value was asked for."""
     from torchlike._subclasses.fake_tensor import DataDependentOutputException
 

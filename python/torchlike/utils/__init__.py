@@ -27,6 +27,8 @@ def swap_tensors(t1: _C.Tensor, t2: _C.Tensor) -> None:
     import weakref
 
     for name, t in (("t1", t1), ("t2", t2)):
+        if not isinstance(t, _C.Tensor):
+            raise AttributeError(f"'{type(t).__name__}' object has no attribute '_use_count'")
         if weakref.getweakrefcount(t) > 0:
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
         if _C._viewers(t) > 0:

@@ -2,7 +2,7 @@
 
 use crate::dims::{self, MemoryFormat, wrap_dim};
 use crate::ops::batch;
-use crate::ops::core::helpers;
+use crate::ops::core::{dispatch, helpers};
 use crate::ops::core::op::{Batch, F, FM, Hidden, M, OpDef, Plan, compose, kernel};
 use crate::ops::core::rules::dim_list;
 use crate::ops::f;
@@ -151,6 +151,9 @@ fn interleave(a: &calls::RepeatInterleaveRepeats) -> Result<Plan> {
 
 /// The sum of how often each position is repeated: the size of the result.
 fn total(repeats: &Tensor) -> Result<i64> {
+    if repeats.storage().is_fake() && repeats.storage().constant().is_none() {
+        return Err(dispatch::unknown_shape("repeat_interleave"));
+    }
     let host = helpers::readable(
         repeats,
         "cannot repeat_interleave a meta tensor without output_size",

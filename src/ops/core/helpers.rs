@@ -87,6 +87,15 @@ pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
     }
 }
 
+/// A tensor that a composite made of numbers, to go with `t`: fake if that is.
+#[must_use]
+pub fn made_for(made: Tensor, t: &Tensor) -> Tensor {
+    match t.storage().fake_mode() {
+        Some(mode) => mode.lift(&made),
+        None => made,
+    }
+}
+
 /// True if the elements can be read at once: what a rule asks whose result has a shape that depends on them.
 #[must_use]
 pub fn at_hand(t: &Tensor) -> bool {

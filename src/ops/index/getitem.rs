@@ -138,14 +138,14 @@ fn apply<'a>(t: &'a Tensor, list: &[Index]) -> Result<Sliced<'a>> {
             }
             Index::Bool(on) => {
                 view = Cow::Owned(f::unsqueeze(&view, dim as i64)?);
-                record(place, positions(*on)?);
+                record(place, helpers::made_for(positions(*on)?, t));
                 (dim, place) = (dim + 1, place + 1);
             }
             Index::Tensor(index) if index.ndim() == 0 && index.dtype().is_integral(true) => {
                 let value = helpers::item(index)?;
                 if is_mask(index) {
                     view = Cow::Owned(f::unsqueeze(&view, dim as i64)?);
-                    record(place, positions(value.to_bool())?);
+                    record(place, helpers::made_for(positions(value.to_bool())?, t));
                     (dim, place) = (dim + 1, place + 1);
                 } else {
                     view = Cow::Owned(pick(&view, dim, value.to_i64(), real)?);
@@ -204,7 +204,7 @@ pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
             if sliced.indices.is_empty() {
                 return f::Fill::new(&sliced.view, s).call_();
             }
-            number = Tensor::scalar(s, t.dtype())?;
+            number = helpers::made_for(Tensor::scalar(s, t.dtype())?, t);
             &number
         }
     };
