@@ -10,6 +10,7 @@ use crate::tensor::{Edge, Link};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Where the gradient of a tensor, or of a `GradientEdge`, goes.
@@ -21,6 +22,62 @@ fn edge_of(o: &Bound<'_, PyAny>) -> PyResult<Option<Edge>> {
     let nr: u16 = o.getattr("output_nr")?.extract()?;
     let to = node.cast::<PyNode>()?.get().link()?;
     Ok(Some(Edge { to, nr }))
+}
+
+thread_local! {
+    /// What is called when a pass is done, for each pass that goes on on this thread; the innermost last.
+    static WHEN_DONE: RefCell<Vec<Vec<Py<PyAny>>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A backward pass that goes on.
+struct Pass(usize);
+
+impl Pass {
+    fn begin() -> Self {
+        WHEN_DONE.with_borrow_mut(|passes| {
+            passes.push(Vec::new());
+            Self(passes.len() - 1)
+        })
+    }
+
+    /// Calls what waits for its end, and what these calls add.
+    fn end(self, py: Python<'_>) -> PyResult<()> {
+        loop {
+            let waiting = WHEN_DONE.with_borrow_mut(|p| p.get_mut(self.0).map(std::mem::take));
+            let Some(waiting) = waiting.filter(|w| !w.is_empty()) else {
+                return Ok(());
+            };
+            for f in waiting {
+                f.bind(py).call0()?;
+            }
+        }
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        drop(WHEN_DONE.with_borrow_mut(|passes| passes.split_off(self.0.min(passes.len()))));
+    }
+}
+
+/// Has a function called once the backward pass that goes on on this thread is done.
+///
+/// Raises: RuntimeError outside of a pass.
+#[pyfunction]
+fn _queue_callback(f: Py<PyAny>) -> PyResult<()> {
+    let left = WHEN_DONE.with_borrow_mut(|passes| match passes.last_mut() {
+        Some(pass) if engine::current().is_some() => {
+            pass.push(f);
+            None
+        }
+        _ => Some(f),
+    });
+    match left {
+        None => Ok(()),
+        Some(_) => Err(PyRuntimeError::new_err(
+            "Final callbacks can only be installed during backward pass.",
+        )),
+    }
 }
 
 /// Walks back from `tensors`, whose gradients are `grads`; see `torchlike.autograd.backward` and `grad`.
@@ -75,7 +132,9 @@ fn _run_backward<'py>(
         inputs: edges,
         gather,
     };
+    let pass = Pass::begin();
     let made = py.detach(|| engine::run(roots, &options))?;
+    pass.end(py)?;
     if !allow_unreachable && let Some(i) = made.iter().position(Option::is_none) {
         return Err(PyRuntimeError::new_err(format!(
             "The differentiated Tensor at index {i} appears to not have been used in the graph. Set allow_unused=True if this \
@@ -178,6 +237,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_run_backward _gradient_node _is_checkpoint_valid _current_graph_task_id _will_engine_execute_node _freed_text _set_anomaly _anomaly);
+    add!(_run_backward _queue_callback _gradient_node _is_checkpoint_valid _current_graph_task_id _will_engine_execute_node _freed_text _set_anomaly _anomaly);
     Ok(())
 }

@@ -23,7 +23,7 @@ class OpOverload:
     """One overload of an operator: callable, with a schema."""
 
     def __init__(self, packet: OpOverloadPacket, text: str, implicit: bool = False) -> None:
-        self.overloadpacket = packet
+        self.overloadpacket = self._overloadpacket = packet
         self.implicit = implicit
         self._text = text
         overload = text.partition("(")[0].partition(".")[2]
