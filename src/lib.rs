@@ -36,6 +36,7 @@ pub mod io;
 )]
 mod kernels;
 pub mod layers;
+pub mod ledger;
 pub mod mode;
 #[cfg_attr(
     not(feature = "python"),
@@ -44,6 +45,7 @@ pub mod mode;
 pub mod ops;
 pub mod parts;
 pub mod plan;
+pub mod program;
 #[cfg(feature = "python")]
 mod py;
 pub mod random;

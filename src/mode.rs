@@ -42,7 +42,8 @@ pub const WATCHED: u32 = ALWAYS | CALL | GRAD;
 /// Gradients are recorded: the bits of tensors that want one, and of storages whose tensors may, so that they are met only then.
 pub const GRAD: u32 = (crate::tensor::GRAD as u32) << TENSOR_FLAGS
     | (crate::storage::TRACKED as u32) << STORAGE_FLAGS;
-const LAYERS: u32 = COUNTING | RECORDING | DISPATCH | FORWARD | BATCHED | PROFILING | AUTOCAST | FAKING;
+const LAYERS: u32 =
+    COUNTING | RECORDING | DISPATCH | FORWARD | BATCHED | PROFILING | AUTOCAST | FAKING;
 
 /// Flags of arguments that a layer always wants to see.
 pub const ALWAYS: u32 = QUANTIZED

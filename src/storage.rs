@@ -12,6 +12,7 @@ mod shared;
 #[cfg(not(unix))]
 #[path = "storage/unshared.rs"]
 mod shared;
+mod watch;
 
 use crate::fake::Fake;
 use crate::parts::Parts;
@@ -19,13 +20,13 @@ use crate::plan::ViewPlan;
 use crate::source::Source;
 use crate::tensor::Families;
 use crate::{Device, DeviceKind, Result, bail, wiring};
+use smallvec::SmallVec;
 use std::any::Any;
-use std::sync::atomic::{
-    AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed,
-};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 pub use fake::WeakStorage;
+pub use watch::Witness;
 
 /// A counted reference to a storage.
 #[derive(Clone)]
@@ -50,6 +51,7 @@ struct Hold {
     source: Option<Source>,
     parts: Option<Arc<Parts>>,
     fake: Option<Box<Fake>>,
+    witnesses: SmallVec<[Weak<dyn Witness>; 1]>,
 }
 
 /// Who frees the bytes.
@@ -86,6 +88,8 @@ const HOLLOW: u16 = 1 << 8;
 const FOREIGN: u16 = 1 << 9;
 /// Views were made while gradients were on.
 const FAMILIES: u16 = 1 << 10;
+/// Somebody is told when it goes.
+const TOLD: u16 = 1 << 11;
 
 impl Drop for Storage {
     #[inline]
@@ -116,6 +120,7 @@ impl Storage {
                 source: None,
                 parts: None,
                 fake: None,
+                witnesses: SmallVec::new(),
             }),
         }))
     }
@@ -162,7 +167,7 @@ impl Storage {
     #[inline]
     #[must_use]
     pub(crate) fn owns_only_memory(&self) -> bool {
-        self.all_flags() & !(HOLLOW | u16::from(SHRUNK) | FAMILIES) == 0
+        self.all_flags() & !(HOLLOW | u16::from(SHRUNK) | FAMILIES | TOLD) == 0
     }
 
     fn set_flags(&self, clear: impl Into<u16>, set: impl Into<u16>) {
@@ -461,6 +466,8 @@ impl Storage {
             self.set_flags(0u16, SHRUNK);
         }
         self.0.nbytes.store(nbytes, Relaxed);
+        drop(hold);
+        self.tell_size();
         Ok(())
     }
 }

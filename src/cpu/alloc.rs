@@ -65,8 +65,8 @@ fn advise(ptr: *mut u8, capacity: usize) {
 #[cfg(not(target_os = "linux"))]
 fn advise(_: *mut u8, _: usize) {}
 
-/// Rounds so that a freed block fits requests up to an eighth smaller.
-fn size_class(n: usize) -> usize {
+/// What a request takes: rounded so that a freed block fits requests up to an eighth smaller.
+pub(crate) fn size_class(n: usize) -> usize {
     if n < LARGE {
         return n;
     }

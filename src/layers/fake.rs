@@ -43,7 +43,11 @@ impl Front for Plain {
     }
 
     fn value(&self, c: &Call) -> Error {
-        err!(Data, "{}() of fake tensors, which have no values", c.args.name())
+        err!(
+            Data,
+            "{}() of fake tensors, which have no values",
+            c.args.name()
+        )
     }
 
     fn devices(&self, text: &str) -> Error {
@@ -174,7 +178,10 @@ fn refused(e: Error, c: &Call) -> Error {
 
 /// The devices that differ. A tensor that a product is added to comes last, as in PyTorch.
 fn clash(c: &Call) -> Option<String> {
-    let added = matches!(c.args.name(), "addmm" | "addmv" | "addbmm" | "baddbmm" | "addr");
+    let added = matches!(
+        c.args.name(),
+        "addmm" | "addmv" | "addbmm" | "baddbmm" | "addr"
+    );
     let mut found: Vec<Device> = Vec::new();
     c.args.for_each_tensor(|_, t| found.push(t.device()));
     if added && !found.is_empty() {

@@ -12,6 +12,7 @@ pub mod modes;
 pub mod partial;
 pub mod parts;
 pub mod profile;
+pub mod program;
 pub mod record;
 pub mod tape;
 

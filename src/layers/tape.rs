@@ -1,6 +1,6 @@
 //! A counter of calls: how often each leaf ran, and how many bytes it made.
 
-use super::{Layer, Next, Sees};
+use super::{Layer, Next, Sees, program};
 use crate::ops::op::{Body, KernelBody};
 use crate::ops::{Args, Call, Ret, table};
 use crate::{Result, Tensor, mode};
@@ -35,21 +35,28 @@ impl Layer for Tape {
     }
 
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
-        let op = c.args.op;
-        let flops = flops_of(c.args)?;
-        let ret = next.call(c)?;
-        let new = |_: &&&Tensor| !op.is_view() && !matches!(ret, Ret::Become(_));
-        let bytes: u64 = ret.look().iter().filter(new).map(|t| bytes_of(t)).sum();
-        COUNTS.with_borrow_mut(|lists| {
-            for counts in lists {
-                let count = &mut counts[op.id];
-                count.calls += 1;
-                count.flops += flops;
-                count.bytes += bytes;
-            }
-        });
-        Ok(ret)
+        if program::is_on() {
+            return program::step(c, |c| counted_call(c, next));
+        }
+        counted_call(c, next)
     }
+}
+
+fn counted_call(c: Call, next: Next) -> Result<Ret> {
+    let op = c.args.op;
+    let flops = flops_of(c.args)?;
+    let ret = next.call(c)?;
+    let new = |_: &&&Tensor| !op.is_view() && !matches!(ret, Ret::Become(_));
+    let bytes: u64 = ret.look().iter().filter(new).map(|t| bytes_of(t)).sum();
+    COUNTS.with_borrow_mut(|lists| {
+        for counts in lists {
+            let count = &mut counts[op.id];
+            count.calls += 1;
+            count.flops += flops;
+            count.bytes += bytes;
+        }
+    });
+    Ok(ret)
 }
 
 /// Bytes of a tensor's storage.
@@ -86,12 +93,19 @@ pub fn start() {
     mode::set_layers(mode::layers() | mode::COUNTING);
 }
 
+/// Switches the layer off if nobody counts or records any more.
+pub(super) fn settle() {
+    if !program::is_on() && COUNTS.with_borrow(Vec::is_empty) {
+        mode::set_layers(mode::layers() & !mode::COUNTING);
+    }
+}
+
 /// Ends the newest counter, and gives what it counted; nothing if there is none.
 pub fn stop() -> Vec<(&'static str, Count)> {
     let (counts, more) =
         COUNTS.with_borrow_mut(|lists| (lists.pop().unwrap_or_default(), !lists.is_empty()));
     if !more {
-        mode::set_layers(mode::layers() & !mode::COUNTING);
+        settle();
     }
     counts
         .into_iter()

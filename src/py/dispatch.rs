@@ -38,7 +38,10 @@ pub fn on() -> bool {
 /// The Python object of a tensor: the one it came from if that is known, else a new one.
 pub fn object<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
     if let Some(known) = noted::known(py, t) {
-        return Ok(known.into_bound(py));
+        // What a handler made has got a history since, if a composite goes on with it.
+        let known = known.into_bound(py);
+        adopt(&known, t);
+        return Ok(known);
     }
     if t.is_python()
         && let Some(known) = registered(py, t)

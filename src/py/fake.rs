@@ -160,7 +160,10 @@ impl Provider for Original {
     fn fetch(&self, device: Device) -> Result<Storage> {
         let host = self.0.on(Device::CPU)?;
         if host.is_hollow() {
-            return Err(err!(Runtime, "the original of this tensor has no data itself"));
+            return Err(err!(
+                Runtime,
+                "the original of this tensor has no data itself"
+            ));
         }
         host.with_bytes(Storage::from_bytes)?.on(device)
     }

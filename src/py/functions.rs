@@ -1,7 +1,7 @@
 //! Module functions that are no ops: modes, seeds, threads, data exchange, recording.
 
-use super::convert::PyGenerator;
 use super::class;
+use super::convert::PyGenerator;
 use super::data::from_value;
 use super::dispatch::{fresh, fresh_leaf};
 use super::generator::seed_of;

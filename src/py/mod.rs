@@ -19,8 +19,8 @@ mod counting;
 mod cuda;
 mod data;
 mod dispatch;
-mod fake;
 mod error;
+mod fake;
 mod files;
 mod forward;
 mod function;
@@ -32,6 +32,7 @@ mod graph;
 mod groups;
 mod held;
 mod index;
+mod ledger;
 mod lists;
 mod load;
 mod load_file;
@@ -47,6 +48,7 @@ mod object;
 mod operators;
 mod parameter;
 mod parts;
+mod program;
 mod results;
 mod save;
 mod saved;
@@ -86,5 +88,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     table::register(m)?;
     modes::register(m)?;
     dispatch::register(m)?;
-    fake::register(m)
+    fake::register(m)?;
+    ledger::register(m)?;
+    program::register(m)
 }

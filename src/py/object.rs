@@ -137,9 +137,7 @@ pub fn tensor_ref<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
 /// True for the classes whose instances nobody can make special: `Tensor`, `Parameter` and `FakeTensor` themselves.
 #[inline]
 pub fn is_plain_tensor(class: *mut ffi::PyTypeObject) -> bool {
-    class::is_tensor_class(class)
-        || class == PARAMETER.load(Relaxed)
-        || class == FAKE.load(Relaxed)
+    class::is_tensor_class(class) || class == PARAMETER.load(Relaxed) || class == FAKE.load(Relaxed)
 }
 
 /// True for tensors of any class.

@@ -1,8 +1,8 @@
 //! Storages that a fake mode made, and references that keep no storage alive.
 
 use super::{Cell, FAKE, Storage};
-use crate::{Device, Result};
 use crate::fake::{Fake, FakeMode};
+use crate::{Device, Result};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 

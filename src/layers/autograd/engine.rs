@@ -1,7 +1,7 @@
 //! Walks the graph back: every node runs once all gradients of its results are there, the newest first, as in PyTorch.
 
 use super::{anomaly, gather};
-use crate::layers::{modes, profile};
+use crate::layers::{modes, profile, program};
 use crate::ops::f;
 use crate::tensor::{Edge, Grads, Leaf, Link, Meta, Node, When, link::Kind};
 use crate::{Result, Tensor, bail, dims, mode};
@@ -317,6 +317,7 @@ impl Walk<'_> {
         match &link.kind {
             Kind::Leaf(leaf) => gather_at(link, leaf, grads),
             Kind::Node(node) => {
+                program::visit(node);
                 profile::noted(node, true, &[], || self.run_node(link, node, grads))
             }
             Kind::Carrier(_) => bail!(Runtime, "internal error in torchlike: a walk met a tangent"),

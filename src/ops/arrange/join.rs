@@ -163,8 +163,8 @@ pub static OPS: &[OpDef] = &[
         "unsafe_split",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
         FM,
-        |a| f::Split::new(a.input, a.split_size).dim(a.dim).call(),
-        "As `split`.",
+        |a| Ok(apart(f::Split::new(a.input, a.split_size).dim(a.dim).call()?)),
+        "As `split`; the parts count their changes apart.",
     )
     .samples("f32[3, 4], 5, 1; b8[3, 4], 2")
     .grad("UnsafeSplitBackward0 | self: _grad.split_back(grads, self.sizes, split_size, dim)"),
@@ -173,11 +173,10 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
         FM,
         |a| {
-            f::SplitWithSizes::new(a.input, a.split_sizes)
-                .dim(a.dim)
-                .call()
+            let parts = f::SplitWithSizes::new(a.input, a.split_sizes).dim(a.dim);
+            Ok(apart(parts.call()?))
         },
-        "As `split_with_sizes`.",
+        "As `split_with_sizes`; the parts count their changes apart.",
     )
     .samples("f32[5, 2], [2, 3]")
     .grad("UnsafeSplitWithSizesBackward0 | self: _grad.split_sizes_back(grads, self.sizes, split_sizes, dim)"),
@@ -190,6 +189,11 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4], 2; c64[3, 4], 2; f32[3, 4], 5, 1"),
 ];
+
+/// Parts whose writes are not counted as the whole's.
+fn apart(parts: Vec<Tensor>) -> Vec<Tensor> {
+    parts.into_iter().map(|t| t.silent(true)).collect()
+}
 
 fn unsafe_chunk(a: &calls::UnsafeChunk) -> Result<Vec<Tensor>> {
     match chunk_size(a.input, a.chunks, a.dim)? {

@@ -2,9 +2,9 @@
 
 use crate::dims::{self, MemoryFormat, wrap_dim};
 use crate::ops::batch;
-use crate::ops::core::{dispatch, helpers};
 use crate::ops::core::op::{Batch, F, FM, Hidden, M, OpDef, Plan, compose, kernel};
 use crate::ops::core::rules::dim_list;
+use crate::ops::core::{dispatch, helpers};
 use crate::ops::f;
 use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, err};
 use smallvec::SmallVec;

@@ -4,6 +4,7 @@
 //! the layers take it in their order; otherwise, and after the last of them, [`below`] runs the body: a kernel's rule and
 //! kernel, a view's plan, or a composite, whose own calls come through the door again.
 
+use crate::fake::FakeMode;
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::op::{Body, D, KernelBody, Op, Ret, X};
@@ -12,7 +13,6 @@ use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
 use crate::ops::core::survey::{Seen, Survey, glance, survey};
 use crate::ops::core::typed::tensor_of;
 use crate::ops::core::{helpers, writable};
-use crate::fake::FakeMode;
 use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, wiring};
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! Where the results of a kernel go: fresh tensors, argument 0, or tensors that the caller gave.
 
+use crate::fake::FakeMode;
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::op::{Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{check_cast, check_exact, check_result, for_each_written};
 use crate::ops::core::{dispatch, helpers};
-use crate::fake::FakeMode;
 use crate::{Device, Dims, Result, Tensor, bail, dims, op};
 use smallvec::SmallVec;
 use std::sync::Arc;

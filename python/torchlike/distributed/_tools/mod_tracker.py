@@ -1,0 +1,91 @@
+"""Which modules are at work, with hooks on their coming and going in both passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchlike import _C
+from torchlike.utils import _pytree as pytree
+from torchlike.utils.module_tracker import ModuleTracker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ModTracker"]
+
+_HOOKS = ("pre_fw_hook", "post_fw_hook", "pre_bw_hook", "post_bw_hook")
+
+
+class ModTracker(ModuleTracker):
+    """A `ModuleTracker` that calls functions when modules begin and end.
+
+    >>> with ModTracker() as tracker:
+    ...     tracker.register_user_hooks(pre_fw_hook=lambda module, inputs: print(tracker.parents))
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._user: dict[str, Any] = dict.fromkeys(_HOOKS)
+
+    def register_user_hooks(
+        self,
+        pre_fw_hook: Callable[..., None] | None = None,
+        post_fw_hook: Callable[..., None] | None = None,
+        pre_bw_hook: Callable[..., None] | None = None,
+        post_bw_hook: Callable[..., None] | None = None,
+    ) -> None:
+        """Sets what is called: before and after a module's forward with `(module, inputs)` and `(module, inputs, outputs)`,
+        and in the backward pass with `(module, gradients)`.
+
+        Raises:
+            AssertionError: if one of them is set already.
+        """
+        given = (pre_fw_hook, post_fw_hook, pre_bw_hook, post_bw_hook)
+        for name, hook in zip(_HOOKS, given, strict=True):
+            if hook is None:
+                continue
+            if self._user[name] is not None:
+                raise AssertionError(f"{name} already set")
+            self._user[name] = hook
+
+    def clear_user_hooks(self) -> None:
+        """Forgets what is called."""
+        self._user = dict.fromkeys(_HOOKS)
+
+    def get_known_fqn(self, mod: Any) -> str | None:
+        """The name of a module, if it was met."""
+        return self._known.get(mod)
+
+    def _call(self, which: str, *args: Any) -> None:
+        hook = self._user[which]
+        if hook is not None:
+            hook(*args)
+
+    def _enter_module(self, module: Any, input: Any) -> None:
+        name = self.name_of(module)
+        self._append(name, False)()
+        self._call("pre_fw_hook", module, input)
+        leave = self._pop(name, True)
+
+        def left(grads: Any = None) -> None:
+            self._call("post_bw_hook", module, grads)
+            leave()
+
+        self._on_gradients(input, left)
+
+    def _leave_module(self, module: Any, input: Any, output: Any) -> None:
+        name = self.name_of(module)
+        self._call("post_fw_hook", module, input, output)
+        self._pop(name, False)()
+        enter = self._append(name, True)
+
+        def entered(grads: Any = None) -> None:
+            enter()
+            self._call("pre_bw_hook", module, grads)
+
+        self._on_gradients(output, entered)
+
+
+def tensors_in(values: Any) -> list[Any]:
+    """The tensors in a tree of values."""
+    return [t for t in pytree.tree_leaves(values) if isinstance(t, _C.Tensor)]

@@ -1,0 +1,247 @@
+//! The recorder of a [`Program`]: it stands where calls are counted, below autograd, and is told when storages go.
+
+use super::tape::{bytes_of, flops_of};
+use crate::ops::{Call, Form, Ret};
+use crate::program::{Class, Phase, Program, Step, Value};
+use crate::storage::Witness;
+use crate::tensor::Node;
+use crate::{Result, Storage, Tensor, mode};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// A recording that goes on.
+#[derive(Default)]
+pub struct Recorder(Mutex<State>);
+
+struct State {
+    program: Program,
+    /// Which value a living storage is.
+    living: HashMap<usize, usize>,
+    phase: Phase,
+    scope: u32,
+    names: HashMap<String, u32>,
+    /// The module at work from a node's number on.
+    scopes: Vec<(u64, u32)>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let program = Program {
+            scopes: vec![String::new()],
+            ..Program::default()
+        };
+        Self {
+            program,
+            living: HashMap::new(),
+            phase: Phase::Forward,
+            scope: 0,
+            names: HashMap::new(),
+            scopes: Vec::new(),
+        }
+    }
+}
+
+impl State {
+    fn now(&self) -> u32 {
+        self.program.steps.len() as u32
+    }
+
+    fn add(&mut self, t: &Tensor, born: Option<u32>, class: Class) -> usize {
+        let at = self.program.values.len();
+        self.program.values.push(Value {
+            bytes: bytes_of(t),
+            dtype: t.dtype(),
+            shape: t.shape().clone(),
+            device: t.device(),
+            born,
+            died: None,
+            class,
+            name: None,
+        });
+        self.living.insert(t.storage().id(), at);
+        at
+    }
+
+    fn scope_of(&mut self, name: &str) -> u32 {
+        if name.is_empty() {
+            return 0;
+        }
+        if let Some(&at) = self.names.get(name) {
+            return at;
+        }
+        let at = self.program.scopes.len() as u32;
+        self.program.scopes.push(name.to_owned());
+        self.names.insert(name.to_owned(), at);
+        at
+    }
+}
+
+impl Witness for Recorder {
+    fn gone(&self, id: usize) {
+        let mut state = self.state();
+        let now = state.now();
+        if let Some(at) = state.living.remove(&id) {
+            state.program.values[at].died = Some(now);
+        }
+    }
+
+    fn resized(&self, id: usize, nbytes: usize) {
+        let mut state = self.state();
+        let now = state.now();
+        let Some(&at) = state.living.get(&id) else {
+            return;
+        };
+        let mut other = state.program.values[at].clone();
+        state.program.values[at].died = Some(now);
+        (other.bytes, other.born) = (nbytes as u64, Some(now));
+        let next = state.program.values.len();
+        state.program.values.push(other);
+        state.living.insert(id, next);
+    }
+}
+
+thread_local! {
+    static RECORDER: RefCell<Option<Arc<Recorder>>> = const { RefCell::new(None) };
+}
+
+fn current() -> Option<Arc<Recorder>> {
+    RECORDER.with_borrow(Clone::clone)
+}
+
+impl Recorder {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts to record the leaves of this thread, in place of who did before.
+    pub fn start(self: &Arc<Self>) {
+        RECORDER.set(Some(self.clone()));
+        mode::set_layers(mode::layers() | mode::COUNTING);
+    }
+
+    /// Ends the recording.
+    pub fn stop() {
+        RECORDER.set(None);
+        super::tape::settle();
+    }
+
+    /// Says what part of a step comes next.
+    pub fn phase(&self, phase: Phase) {
+        self.state().phase = phase;
+    }
+
+    /// Says which module is at work; calls that are recorded for gradients from now on are its own.
+    pub fn scope(&self, name: &str) {
+        let mut state = self.state();
+        state.scope = state.scope_of(name);
+        let entry = (Node::next_seq(), state.scope);
+        match state.scopes.last_mut() {
+            Some(last) if last.0 == entry.0 => *last = entry,
+            _ => state.scopes.push(entry),
+        }
+    }
+
+    /// Says what a tensor's storage is for; one that is not known was there before.
+    pub fn label(self: &Arc<Self>, t: &Tensor, class: Class, name: Option<&str>) {
+        let id = t.storage().id();
+        let known = self.state().living.get(&id).copied();
+        if known.is_none() {
+            self.attend(t.storage());
+        }
+        let mut state = self.state();
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let born = Some(state.now()).filter(|now| *now > 0);
+                state.add(t, born, class)
+            }
+        };
+        let value = &mut state.program.values[at];
+        value.class = class;
+        if let Some(name) = name {
+            value.name = Some(name.to_owned());
+        }
+    }
+
+    fn attend(self: &Arc<Self>, storage: &Storage) {
+        storage.tell(Arc::downgrade(self) as Weak<dyn Witness>);
+    }
+
+    /// What was recorded until now.
+    #[must_use]
+    pub fn program(&self) -> Program {
+        let mut program = self.state().program.clone();
+        program.classify();
+        program
+    }
+
+    fn begin(&self, op: &'static str, flops: u64, read: u64) -> usize {
+        let mut state = self.state();
+        let (phase, scope) = (state.phase, state.scope);
+        state.program.steps.push(Step {
+            op,
+            phase,
+            scope,
+            flops,
+            read,
+            wrote: 0,
+        });
+        state.program.steps.len() - 1
+    }
+
+    fn end<'t>(self: &Arc<Self>, step: usize, made: impl Iterator<Item = &'t Tensor>) {
+        for t in made {
+            let new = !self.state().living.contains_key(&t.storage().id());
+            if new {
+                self.attend(t.storage());
+            }
+            let mut state = self.state();
+            if new {
+                state.add(t, Some(step as u32), Class::Temporary);
+            }
+            state.program.steps[step].wrote += t.numel() as u64 * t.dtype().size() as u64;
+        }
+    }
+}
+
+/// Whether somebody records on this thread.
+pub(super) fn is_on() -> bool {
+    RECORDER.with_borrow(Option::is_some)
+}
+
+/// Runs a leaf as a step of the program, if somebody records.
+pub(super) fn step(c: Call, run: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
+    let Some(recorder) = current() else {
+        return run(c);
+    };
+    let op = c.args.op;
+    if op.is_view() {
+        return run(c);
+    }
+    let mut read = 0;
+    c.args
+        .for_each_tensor(|_, t| read += t.numel() as u64 * t.dtype().size() as u64);
+    let at = recorder.begin(op.def.name, flops_of(c.args)?, read);
+    let outs = match &c.form {
+        Form::Out(outs) => outs.to_vec(),
+        Form::InPlace(t) | Form::Within(t) => vec![Tensor::clone(t)],
+        Form::New => Vec::new(),
+    };
+    let ret = run(c)?;
+    recorder.end(at, ret.look().iter().copied().chain(&outs));
+    Ok(ret)
+}
+
+/// A walk visits a node: what comes next belongs to the module that made the node.
+pub(super) fn visit(node: &Node) {
+    if mode::layers() & mode::COUNTING == 0 {
+        return;
+    }
+    if let Some(recorder) = current() {
+        let mut state = recorder.state();
+        let seq = node.seq();
+        let at = state.scopes.partition_point(|(from, _)| *from <= seq);
+        state.scope = at.checked_sub(1).map_or(0, |i| state.scopes[i].1);
+    }
+}

@@ -1,0 +1,176 @@
+//! Recorded programs, as `torchlike._C._Program`.
+
+use super::object::tensor_ref;
+use crate::layers::program::Recorder;
+use crate::program::{Bytes, Class, Phase, Program};
+use crate::{Device, Result, cpu};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use std::sync::{Arc, OnceLock};
+
+/// The leaves that run between `start` and `stop`, and the storages that live then.
+#[pyclass(frozen, name = "_Program", module = "torchlike._C")]
+struct PyProgram {
+    recorder: Arc<Recorder>,
+    done: OnceLock<Program>,
+}
+
+/// `(operator, phase, scope, flops, read, wrote)`.
+type Step<'a> = (&'a str, u8, &'a str, u64, u64, u64);
+
+/// `(bytes, dtype, shape, device, born, died, class, name)`.
+type Value = (
+    u64,
+    String,
+    Vec<i64>,
+    String,
+    Option<u32>,
+    Option<u32>,
+    u8,
+    Option<String>,
+);
+
+impl PyProgram {
+    fn done(&self) -> PyResult<&Program> {
+        self.done
+            .get()
+            .ok_or_else(|| PyRuntimeError::new_err("the recording goes on"))
+    }
+}
+
+/// How a device's allocator counts a request for bytes.
+fn sizes(allocator: &str) -> PyResult<fn(u64) -> u64> {
+    Ok(match allocator {
+        "requested" => |n| n,
+        "torchlike-cpu" => |n| cpu::alloc::size_class(n as usize) as u64,
+        "torch-cuda" => |n| n.next_multiple_of(512),
+        other => {
+            return Err(PyValueError::new_err(format!(
+                "unknown allocator '{other}': one of requested, torchlike-cpu, torch-cuda"
+            )));
+        }
+    })
+}
+
+fn device(text: &str) -> Result<Device> {
+    Ok(Device::parse(text)?.canonical())
+}
+
+#[pymethods]
+impl PyProgram {
+    #[new]
+    fn new() -> Self {
+        Self {
+            recorder: Arc::default(),
+            done: OnceLock::new(),
+        }
+    }
+
+    /// Names of classes, by number.
+    #[staticmethod]
+    fn classes() -> Vec<&'static str> {
+        Class::ALL.iter().map(|c| c.name()).collect()
+    }
+
+    fn start(&self) {
+        self.recorder.start();
+    }
+
+    fn stop(&self) {
+        Recorder::stop();
+        self.done.get_or_init(|| self.recorder.program());
+    }
+
+    /// What part of a step comes next: 0 forward, 1 backward, 2 optimizer.
+    fn phase(&self, number: u8) {
+        self.recorder.phase(match number {
+            0 => Phase::Forward,
+            1 => Phase::Backward,
+            _ => Phase::Optimizer,
+        });
+    }
+
+    /// Which module is at work.
+    fn scope(&self, name: &str) {
+        self.recorder.scope(name);
+    }
+
+    /// What a tensor's storage is for, and what it is called.
+    #[pyo3(signature = (t, class, name=None))]
+    fn label(&self, t: &Bound<'_, PyAny>, class: usize, name: Option<&str>) -> PyResult<()> {
+        let t = tensor_ref(t).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
+        let class = Class::ALL
+            .get(class)
+            .ok_or_else(|| PyValueError::new_err("no such class"))?;
+        self.recorder.label(t, *class, name);
+        Ok(())
+    }
+
+    /// The devices of storages.
+    fn devices(&self) -> PyResult<Vec<String>> {
+        let devices = self.done()?.devices();
+        Ok(devices.iter().map(Device::to_string).collect())
+    }
+
+    /// Bytes by class at each step, as an allocator counts them.
+    fn timeline(&self, on: &str, allocator: &str) -> PyResult<Vec<Bytes>> {
+        Ok(self.done()?.timeline(device(on)?, sizes(allocator)?))
+    }
+
+    /// The step at which most bytes live, and how many by class.
+    fn peak(&self, on: &str, allocator: &str) -> PyResult<(u32, Bytes)> {
+        Ok(self.done()?.peak(device(on)?, sizes(allocator)?))
+    }
+
+    /// The numbers of the values that live at a step, the largest first.
+    fn live(&self, on: &str, step: u32) -> PyResult<Vec<usize>> {
+        Ok(self.done()?.live(device(on)?, step))
+    }
+
+    /// A step by its number.
+    fn step(&self, at: usize) -> PyResult<Option<Step<'_>>> {
+        let p = self.done()?;
+        Ok(p.steps.get(at).map(|s| {
+            let scope = p.scopes.get(s.scope as usize).map_or("", String::as_str);
+            (s.op, s.phase as u8, scope, s.flops, s.read, s.wrote)
+        }))
+    }
+
+    /// A value by its number.
+    fn value(&self, at: usize) -> PyResult<Option<Value>> {
+        Ok(self.done()?.values.get(at).map(|v| {
+            (
+                v.bytes,
+                v.dtype.to_string(),
+                v.shape.to_vec(),
+                v.device.to_string(),
+                v.born,
+                v.died,
+                v.class as u8,
+                v.name.clone(),
+            )
+        }))
+    }
+
+    /// How many steps and values there are.
+    fn counts(&self) -> PyResult<(usize, usize)> {
+        let p = self.done()?;
+        Ok((p.steps.len(), p.values.len()))
+    }
+
+    /// FLOPs by module and phase: `{module: (forward, backward, optimizer)}`.
+    fn flops(&self) -> PyResult<std::collections::BTreeMap<&str, [u64; 3]>> {
+        let p = self.done()?;
+        let mut sums = std::collections::BTreeMap::<&str, [u64; 3]>::new();
+        for s in &p.steps {
+            let scope = p.scopes.get(s.scope as usize).map_or("", String::as_str);
+            sums.entry(scope).or_default()[s.phase as usize] += s.flops;
+        }
+        Ok(sums)
+    }
+}
+
+/// Registers the class.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyProgram>()
+}
