@@ -19,3 +19,18 @@ def test_little_is_imported_with_the_package():
     assert "torchlike.nn.functional" in found
     heavy = {"numpy", "multiprocessing", "socket", "inspect", "dataclasses", "json", "asyncio"}
     assert heavy & found == set()
+
+
+PARTS = """
+from torchlike.optim.optimizer import Optimizer
+from torchlike.func import grad
+from torchlike.utils.data.sampler import Sampler
+import torchlike
+assert torchlike.optim.Optimizer is Optimizer
+assert torchlike.func.grad is grad
+assert torchlike.utils.data.Sampler is Sampler
+"""
+
+
+def test_parts_of_packages_that_wait_run_once():
+    subprocess.run([sys.executable, "-c", PARTS], check=True)

@@ -4,9 +4,11 @@ A module-level `__getattr__` would do too, but the interpreter does not speciali
 has one, and each use of a function of torchlike would pay for it.
 """
 
+import functools
 import sys
 from importlib.util import LazyLoader, find_spec, module_from_spec
 from types import ModuleType
+from typing import Any
 
 
 def module(name: str) -> ModuleType:
@@ -20,7 +22,23 @@ def module(name: str) -> ModuleType:
     made = module_from_spec(spec)
     sys.modules[name] = made
     spec.loader.exec_module(made)
+    made.__class__ = _waiting(type(made))
     return made
+
+
+@functools.cache
+def _waiting(lazy: type[ModuleType]) -> type[ModuleType]:
+    """The class of a module that waits, of that of the library's lazy modules."""
+
+    class Waiting(lazy):  # type: ignore[misc, valid-type]
+        """Asking where its parts are does not run it: the import of a part would run that part twice."""
+
+        def __getattribute__(self, name: str) -> Any:
+            if name in ("__path__", "__spec__"):
+                return object.__getattribute__(self, name)
+            return super().__getattribute__(name)
+
+    return Waiting
 
 
 class Operators(ModuleType):

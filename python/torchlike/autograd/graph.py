@@ -106,12 +106,13 @@ def register_multi_grad_hook(
     grads: dict[int, list[Any]] = {}
     counts: dict[int, int] = {}
     nodes = [_C._gradient_node(t) for t in tensors]
+    many = len(tensors)  # the hooks, which the graph holds, must not hold the tensors
 
     def hook(i: int) -> Callable[[Any], None]:
         def one(grad: Any) -> None:
             run = _C._current_graph_task_id()
             with lock:
-                grads.setdefault(run, [None] * len(tensors))[i] = grad
+                grads.setdefault(run, [None] * many)[i] = grad
                 counts[run] = counts.get(run, 0) + 1
                 ready = counts[run] == sum(map(_C._will_engine_execute_node, nodes))
             if ready:
