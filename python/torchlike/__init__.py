@@ -58,6 +58,7 @@ multiprocessing = _lazy.module("torchlike.multiprocessing")
 func = _lazy.module("torchlike.func")
 masked = _lazy.module("torchlike.masked")
 optim = _lazy.module("torchlike.optim")
+from torchlike import plan  # noqa: E402
 _optim = _lazy.module("torchlike._optim")
 _ops = _lazy.module("torchlike._ops")
 _utils = _lazy.module("torchlike._utils")

@@ -9,6 +9,7 @@
 
 use crate::{Error, Result, err};
 use std::alloc::{Layout, alloc, dealloc};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 const SMALL: usize = 512;
@@ -74,6 +75,42 @@ pub(crate) fn size_class(n: usize) -> usize {
     n.div_ceil(step).saturating_mul(step)
 }
 
+/// Bytes of the blocks that are held, and the most there were since [`reset_peak`].
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+#[inline]
+fn count(capacity: usize) {
+    let now = HELD.fetch_add(capacity, Relaxed) + capacity;
+    if now > MOST.load(Relaxed) {
+        MOST.fetch_max(now, Relaxed);
+    }
+}
+
+/// What the allocator holds, in bytes: blocks in use, the most that were, and blocks that wait.
+#[must_use]
+pub fn stats() -> [usize; 3] {
+    let waiting = CACHE.lock().unwrap_or_else(PoisonError::into_inner).bytes;
+    [HELD.load(Relaxed), MOST.load(Relaxed), waiting]
+}
+
+/// Forgets how much was in use before.
+pub fn reset_peak() {
+    MOST.store(HELD.load(Relaxed), Relaxed);
+}
+
+/// Gives the blocks that wait back to the system.
+pub fn empty_cache() {
+    let waiting = {
+        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.bytes = 0;
+        std::mem::take(&mut cache.blocks)
+    };
+    for (capacity, address) in waiting {
+        free(address as *mut u8, capacity);
+    }
+}
+
 impl Block {
     /// Uninitialised memory.
     ///
@@ -92,6 +129,7 @@ impl Block {
             && !*PLAIN
             && let Some(ptr) = take(capacity)
         {
+            count(capacity);
             return Ok(Self { ptr, capacity });
         }
         let ptr = match layout(capacity) {
@@ -105,6 +143,7 @@ impl Block {
         if capacity >= HUGE && !*PLAIN {
             advise(ptr, capacity);
         }
+        count(capacity);
         Ok(Self { ptr, capacity })
     }
 
@@ -138,6 +177,7 @@ impl Drop for Block {
         if self.capacity == 0 {
             return;
         }
+        HELD.fetch_sub(self.capacity, Relaxed);
         if self.capacity >= LARGE && !*PLAIN {
             let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
             if cache.bytes + self.capacity <= CACHE_LIMIT {

@@ -7,6 +7,7 @@ use crate::fake::{self, FakeMode};
 use crate::ops::args::{Arg, OwnedArg, OwnedArgs};
 use crate::ops::core::dispatch;
 use crate::ops::core::survey::glance;
+use crate::ops::core::writable::for_each_written;
 use crate::ops::op::{Body, KernelBody};
 use crate::ops::{Call, Form, Ret};
 use crate::{Device, Error, ErrorKind, Result, Tensor, bail, err, mode};
@@ -215,13 +216,14 @@ enum Known {
 
 impl Known {
     fn of(c: &Call, k: &KernelBody) -> Self {
-        let mut all = !k.traits.draws && k.traits.mutates == 0 && !matches!(c.form, Form::Out(_));
+        let mut all = !k.traits.draws && !matches!(c.form, Form::Out(_));
         let mut some = false;
         c.args.for_each_tensor(|_, t| {
             some = true;
             all = all && t.storage().constant().is_some();
         });
         if !all || !some {
+            for_each_written(c.args, &k.traits, |t| t.storage().set_constant(None));
             return Self::No;
         }
         let mut owned = c.args.to_owned();
@@ -243,7 +245,8 @@ impl Known {
             return Ok(());
         };
         let fakes: Vec<Tensor> = ret.look().iter().map(|t| Tensor::clone(t)).collect();
-        if target.is_none() && fakes.iter().all(|t| t.numel() > 1) {
+        let writes = target.is_some() || matches!(ret, Ret::Value(_));
+        if !writes && fakes.iter().all(|t| t.numel() > 1) {
             return Ok(());
         }
         let args = owned.borrow();

@@ -159,6 +159,7 @@ impl Recorder {
         };
         let value = &mut state.program.values[at];
         value.class = class;
+        (value.shape, value.dtype) = (t.shape().clone(), t.dtype());
         if let Some(name) = name {
             value.name = Some(name.to_owned());
         }
@@ -231,6 +232,19 @@ pub(super) fn step(c: Call, run: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret
     let ret = run(c)?;
     recorder.end(at, ret.look().iter().copied().chain(&outs));
     Ok(ret)
+}
+
+/// A tensor was made of numbers of the program, by no call.
+pub fn made(t: &Tensor) {
+    if mode::layers() & mode::COUNTING == 0 {
+        return;
+    }
+    if let Some(recorder) = current() {
+        recorder.attend(t.storage());
+        let mut state = recorder.state();
+        let now = state.now();
+        state.add(t, Some(now), Class::Temporary);
+    }
 }
 
 /// A walk visits a node: what comes next belongs to the module that made the node.

@@ -122,6 +122,7 @@ pub fn made_here(t: &Tensor, device: Device) -> Result<Option<Tensor>> {
         return Ok(None);
     };
     let t = mode.lift(t);
+    crate::layers::program::made(&t);
     if device.canonical() == t.device() {
         return Ok(Some(t));
     }

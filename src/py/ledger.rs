@@ -2,6 +2,7 @@
 
 use super::object::tensor_ref;
 use crate::Storage;
+use crate::cpu::alloc;
 use crate::ledger::{Bytes, Ledger};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -57,7 +58,28 @@ impl PyLedger {
     }
 }
 
-/// Registers the class.
+/// What the host's allocator holds, in bytes: blocks in use, the most that were since the peak was reset, blocks that wait.
+#[pyfunction]
+fn _cpu_memory() -> [usize; 3] {
+    alloc::stats()
+}
+
+/// Forgets how much was in use before.
+#[pyfunction]
+fn _cpu_reset_peak() {
+    alloc::reset_peak();
+}
+
+/// Gives blocks that wait back to the system.
+#[pyfunction]
+fn _cpu_empty_cache() {
+    alloc::empty_cache();
+}
+
+/// Registers the class and the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_cpu_memory, m)?)?;
+    m.add_function(wrap_pyfunction!(_cpu_reset_peak, m)?)?;
+    m.add_function(wrap_pyfunction!(_cpu_empty_cache, m)?)?;
     m.add_class::<PyLedger>()
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from torchlike import _lazy
+from torchlike import _C, _lazy
 
 __all__ = [
     "Event",
@@ -14,14 +14,58 @@ __all__ = [
     "current_device",
     "current_stream",
     "device_count",
+    "empty_cache",
     "is_available",
     "is_initialized",
+    "max_memory_allocated",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_peak_memory_stats",
     "set_device",
     "stream",
     "synchronize",
 ]
 
 amp = _lazy.module("torchlike.cpu.amp")
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """What the allocator of host memory holds, in bytes, under the names of `cuda.memory_stats`.
+
+    `allocated_bytes.all.current` and `.peak` count blocks in use, `reserved_bytes.all.current` those that wait for reuse too.
+    """
+    current, peak, waiting = _C._cpu_memory()
+    return {
+        "allocated_bytes.all.current": current,
+        "allocated_bytes.all.peak": peak,
+        "reserved_bytes.all.current": current + waiting,
+    }
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes of the blocks in use."""
+    return memory_stats()["allocated_bytes.all.current"]
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes of blocks that were in use since `reset_peak_memory_stats()`."""
+    return memory_stats()["allocated_bytes.all.peak"]
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Bytes of the blocks in use and of those that wait for reuse."""
+    return memory_stats()["reserved_bytes.all.current"]
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """The peak is what is in use now."""
+    _C._cpu_reset_peak()
+
+
+def empty_cache() -> None:
+    """Gives blocks that wait for reuse back to the system."""
+    _C._cpu_empty_cache()
 
 
 class Stream:

@@ -167,7 +167,7 @@ def step_count(p: Any, group: dict[str, Any], value: float = 0.0) -> Any:
     """A number of the state, beside the parameter if the step is captured or fused, and on the CPU else."""
     fused = group.get("fused")
     device = p.device if group.get("capturable") or fused else "cpu"
-    return torch.full((), value, dtype=_get_scalar_dtype(is_fused=fused), device=device)
+    return torch.tensor(value, dtype=_get_scalar_dtype(is_fused=fused), device=device)
 
 
 def zeros(p: Any) -> Any:

@@ -1,0 +1,38 @@
+"""Planning without data: what a step of a model needs, before there is memory or a device for it.
+
+>>> plan = torchlike.plan(model, torch.empty(8, 128, dtype=torch.int64, device="meta"), step="train", optimizer="adamw")
+>>> print(plan)
+>>> plan.peak["cpu"].bytes
+
+The model runs on fake tensors, forward, backward and the optimizer's step as they are; `src/layers/program.rs` records what it
+comes down to and how long everything lives.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchlike.plan._make import make, twin
+    from torchlike.plan._plan import Live, Peak, Plan, Step, Verification
+
+__all__ = ["Live", "Peak", "Plan", "Step", "Verification", "make", "twin"]
+
+
+class _Module(ModuleType):
+    """The module is the function `make` too: `torchlike.plan(model, inputs)`. Its parts are loaded when they are asked for."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Plan:
+        return self.make(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'torchlike.plan' has no attribute '{name}'")
+        where = "_make" if name in ("make", "twin") else "_plan"
+        return getattr(import_module(f"torchlike.plan.{where}"), name)
+
+
+sys.modules[__name__].__class__ = _Module

@@ -1,0 +1,151 @@
+"""`torchlike plan`, `torchlike validate` and `torchlike check`: a model without data, from the shell.
+
+SPEC is `package.module:factory`, whose code is run: it gives a module when it is called, or is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = ("plan", "validate", "check")
+
+_TYPES = {
+    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "u8": "uint8",
+    "bool": "bool",
+}  # fmt: skip
+
+
+class _Refused(Exception):
+    """A mistake in what was asked for."""
+
+
+def _model(spec: str) -> Any:
+    import torchlike as torch
+
+    where, _, name = spec.partition(":")
+    if not name:
+        raise _Refused(f"SPEC must be package.module:factory, got {spec!r}")
+    sys.path.insert(0, "")
+    try:
+        made = getattr(importlib.import_module(where), name)
+    except (ImportError, AttributeError) as e:
+        raise _Refused(f"cannot load {spec}: {e}") from e
+    if isinstance(made, torch.nn.Module):
+        return made
+    with torch.device("meta"):
+        made = made()
+    if not isinstance(made, torch.nn.Module):
+        raise _Refused(f"{spec} gives a {type(made).__name__}, not a module")
+    return made
+
+
+def _input(text: str) -> tuple[str, Any]:
+    """`name=f32[8,3,224,224]`, or without the name."""
+    import torchlike as torch
+
+    head, eq, shape = text.rpartition("=")
+    kind, bracket, sizes = shape.partition("[")
+    if not bracket or not sizes.endswith("]") or kind not in _TYPES:
+        raise _Refused(f"an input is [NAME=]TYPE[SIZES] as x=f32[8,128], TYPE one of {', '.join(_TYPES)}; got {text!r}")
+    try:
+        numbers = [int(n) for n in sizes[:-1].split(",") if n.strip()]
+        made = torch.empty(numbers, dtype=getattr(torch, _TYPES[kind]), device="meta")
+    except (ValueError, RuntimeError) as e:
+        raise _Refused(f"{text!r}: {e}") from e
+    return (head if eq else ""), made
+
+
+def _inputs(texts: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    pairs = [_input(t) for t in texts]
+    return tuple(t for n, t in pairs if not n), {n: t for n, t in pairs if n}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="torchlike", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (
+        ("plan", "memory and FLOPs of a step"),
+        ("validate", "shapes through forward, and backward"),
+    ):
+        one = commands.add_parser(name, help=text)
+        one.add_argument("spec", metavar="SPEC")
+        one.add_argument("--input", action="append", default=[], metavar="[NAME=]TYPE[SIZES]")
+        one.add_argument("--train", nargs="?", const="", metavar="OPTIMIZER")
+        one.add_argument("--device", default="cpu")
+        if name == "plan":
+            one.add_argument("--json", metavar="FILE")
+            one.add_argument("--svg", metavar="FILE")
+            one.add_argument("--html", metavar="FILE")
+            one.add_argument("--verify", action="store_true", help="run it for real, too")
+    one = commands.add_parser("check", help="names, shapes and types of a checkpoint, for a model")
+    one.add_argument("spec", metavar="SPEC")
+    one.add_argument("checkpoint")
+    return parser
+
+
+def _make(asked: Any) -> Any:
+    from torchlike.plan._make import make
+
+    inputs, kwargs = _inputs(asked.input)
+    return make(
+        _model(asked.spec),
+        inputs,
+        kwargs=kwargs,
+        step="forward" if asked.train is None else "train",
+        optimizer=asked.train or None,
+        device=asked.device,
+    )
+
+
+def _plan(asked: Any) -> int:
+    plan = _make(asked)
+    print(plan)
+    for path, write in ((asked.json, plan.save), (asked.svg, plan.svg), (asked.html, plan.html)):
+        if path:
+            write(path)
+    if asked.verify:
+        result = plan.verify()
+        print(f"\n{result}")
+        return 0 if result.equal else 1
+    return 0
+
+
+def _validate(asked: Any) -> int:
+    plan = _make(asked)
+    print(f"ok: {plan.steps:,} steps")
+    return 0
+
+
+def _check(asked: Any) -> int:
+    import torchlike as torch
+
+    own = _model(asked.spec).state_dict()
+    found = torch.load(asked.checkpoint, map_location="meta", weights_only=True)
+    found = found.get("state_dict", found) if isinstance(found, dict) else found
+    lines = [f"missing: {n}" for n in own if n not in found]
+    lines += [f"unexpected: {n}" for n in found if n not in own]
+    for name in own:
+        a, b = own[name], found.get(name)
+        if b is not None and (a.shape != b.shape or a.dtype != b.dtype):
+            lines.append(f"differs: {name} is {a.dtype}{list(a.shape)}, the file has {b.dtype}{list(b.shape)}")
+    print("\n".join(lines) or f"ok: {len(own)} tensors")
+    return 1 if lines else 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs a command; 0: fine, 1: something does not fit, 2: it cannot be run."""
+    asked = _parser().parse_args(arguments)
+    try:
+        return {"plan": _plan, "validate": _validate, "check": _check}[asked.command](asked)
+    except _Refused as e:
+        print(f"torchlike {asked.command}: {e}", file=sys.stderr)
+        return 2
+    except Exception as e:
+        print(f"torchlike {asked.command}: {type(e).__name__}: {e}", file=sys.stderr)
+        return 1

@@ -1,0 +1,243 @@
+"""Runs a step of a model on fake tensors and records it."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike import _C
+from torchlike._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
+from torchlike._subclasses.meta_utils import Converter
+from torchlike.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torchlike.overrides import TorchFunctionMode
+from torchlike.plan._plan import CLASSES, PHASES, Plan
+from torchlike.utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+OPTIMIZERS = {
+    name.lower(): name
+    for name in (
+        "Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD",
+    )
+}  # fmt: skip
+
+
+class _Twins(TorchFunctionMode):
+    """While it is on, `copy.deepcopy` of tensors gives their twins."""
+
+    def __init__(self, converter: Converter) -> None:
+        self.converter = converter
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func == _C.Tensor.__deepcopy__:
+            tensor, memo = args
+            if id(tensor) not in memo:
+                memo[id(tensor)] = _parameter_as(tensor, self.converter.convert(tensor))
+            return memo[id(tensor)]
+        with _C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+def _parameter_as(tensor: Any, made: Any) -> Any:
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(made.detach(), tensor.requires_grad)
+    return made
+
+
+def twin(thing: Any) -> Any:
+    """A tensor, a module or a tree of them on meta, as it is but for its elements: views, ties and flags stay.
+
+    `torchlike.materialize(twin)` gives it the elements that the original has then.
+    """
+    converter = Converter()
+    with _Twins(converter):
+        return pytree.tree_map(
+            lambda x: copy.deepcopy(x) if isinstance(x, (_C.Tensor, torch.nn.Module)) else x, thing
+        )
+
+
+class _Scopes:
+    """Tells a recording which module is at work."""
+
+    def __init__(self, program: Any, model: Any) -> None:
+        self.program = program
+        self.names = {id(m): n or type(model).__name__ for n, m in model.named_modules()}
+        self.stack: list[str] = []
+
+    def __enter__(self) -> None:
+        self.hooks = (
+            register_module_forward_pre_hook(self._enter_module),
+            register_module_forward_hook(self._leave_module, always_call=True),
+        )
+
+    def __exit__(self, *_: Any) -> None:
+        for hook in self.hooks:
+            hook.remove()
+
+    def _enter_module(self, module: Any, _: Any) -> None:
+        name = self.names.get(id(module)) or type(module).__name__
+        self.stack.append(name)
+        self.program.scope(name)
+
+    def _leave_module(self, *_: Any) -> None:
+        self.stack.pop()
+        self.program.scope(self.stack[-1] if self.stack else "")
+
+
+def _as_tuple(inputs: Any) -> tuple[Any, ...]:
+    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+
+
+def total(out: Any) -> Any:
+    """A number that depends on all floating results: what is differentiated if no loss is given."""
+    parts = [
+        t.sum()
+        for t in pytree.tree_leaves(out)
+        if isinstance(t, _C.Tensor) and t.is_floating_point()
+    ]
+    if not parts:
+        raise ValueError("plan(step='train'): the model gives no floating point result, and no loss is given")
+    return sum(parts[1:], parts[0])
+
+
+def make_optimizer(optimizer: Any, parameters: Any) -> Any:
+    """An optimizer for parameters, of a name, a class or function, or one like another optimizer.
+
+    Raises:
+        ValueError: for an unknown name.
+    """
+    if isinstance(optimizer, str):
+        if optimizer.lower() not in OPTIMIZERS:
+            raise ValueError(f"unknown optimizer {optimizer!r}: one of {', '.join(OPTIMIZERS)}")
+        return getattr(torch.optim, OPTIMIZERS[optimizer.lower()])(parameters)
+    if isinstance(optimizer, torch.optim.Optimizer):
+        return type(optimizer)(parameters, **optimizer.defaults)
+    return optimizer(parameters)
+
+
+def run_step(
+    model: Any,
+    inputs: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    loss: Callable[[Any], Any] | None,
+    optimizer: Any,
+    train: bool,
+    phase: Callable[[int], None],
+) -> Any:
+    """One step of a model, told in phases."""
+    phase(0)
+    if not train:
+        with torch.no_grad():
+            return model(*inputs, **kwargs)
+    out = model(*inputs, **kwargs)
+    value = (loss or total)(out)
+    del out
+    phase(1)
+    value.backward()
+    if optimizer is not None:
+        phase(2)
+        optimizer.step()
+    return value
+
+
+def _named(model: Any) -> Iterator[tuple[str, Any, int]]:
+    for name, p in model.named_parameters():
+        yield name, p, CLASSES.index("parameters")
+    for name, b in model.named_buffers():
+        yield name, b, CLASSES.index("buffers")
+
+
+def make(
+    model: Any,
+    inputs: Any = (),
+    *,
+    kwargs: dict[str, Any] | None = None,
+    step: str = "forward",
+    optimizer: Any = None,
+    loss: Callable[[Any], Any] | None = None,
+    device: Any = None,
+) -> Plan:
+    """What a step of a model needs: memory, FLOPs, by module and by operator. Nothing is computed, and no memory is taken.
+
+    Args:
+        model: a module, on any device; it is left as it is.
+        inputs: a tensor or a tuple of what the model is called with; meta tensors are enough.
+        kwargs: keyword arguments of that call.
+        step: "forward" (without gradients) or "train" (forward, backward, and the optimizer's step if there is one).
+        optimizer: a name as "adamw", an optimizer (one of its class and options is made), or a function of the parameters.
+        loss: what is differentiated, of the model's result; by default the sum of its floating tensors.
+        device: where it is planned for, as "cuda": there need be no such device. By default where the model is; the CPU for
+            one on meta.
+
+    Raises:
+        ValueError: for another step, or an unknown optimizer.
+    """
+    if step not in ("forward", "train"):
+        raise ValueError(f"plan(step=): expected 'forward' or 'train', got {step!r}")
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    first = next(iter(model.parameters()), None)
+    if device is None:
+        device = "cpu" if first is None or first.is_meta else first.device
+    device = torch.device(device)
+    with FakeCopyMode(mode):
+        fake = copy.deepcopy(model)
+    given = pytree.tree_map(
+        lambda x: mode.from_tensor(x).detach().to(device) if isinstance(x, _C.Tensor) else x,
+        (_as_tuple(inputs), kwargs or {}),
+    )
+    program = _C._Program()
+    with mode:
+        fake.to(device)
+        args, named = given
+        program.start()
+        try:
+            _record(program, fake, args, named, loss, optimizer, step == "train")
+        finally:
+            program.stop()
+    question = {
+        "model": model, "inputs": inputs, "kwargs": kwargs, "step": step, "optimizer": optimizer, "loss": loss,
+        "device": device,
+    }  # fmt: skip
+    return Plan(program, question)
+
+
+def _record(
+    program: Any, model: Any, args: Any, kwargs: Any, loss: Any, optimizer: Any, train: bool
+) -> None:
+    for name, t, number in _named(model):
+        program.label(t, number, name)
+    for i, t in enumerate(pytree.tree_leaves((args, kwargs))):
+        if isinstance(t, _C.Tensor):
+            program.label(t, CLASSES.index("inputs"), f"input {i}")
+    made = make_optimizer(optimizer, model.parameters()) if optimizer is not None else None
+
+    def phase(number: int) -> None:
+        program.phase(PHASES[number][1])
+        program.scope("")
+        if number != 1:
+            _name_gradients(program, model)
+
+    with _Scopes(program, model):
+        out = run_step(model, args, kwargs, loss, made, train, phase)
+    _name_gradients(program, model)
+    if made is not None:
+        names = {id(p): n for n, p in model.named_parameters()}
+        for p, state in made.state.items():
+            for key, t in state.items():
+                if isinstance(t, _C.Tensor):
+                    program.label(t, CLASSES.index("optimizer states"), f"{names.get(id(p))}.{key}")
+    del out
+
+
+def _name_gradients(program: Any, model: Any) -> None:
+    for name, p in model.named_parameters():
+        if p.grad is not None:
+            program.label(p.grad, CLASSES.index("gradients"), f"{name}.grad")

@@ -1,0 +1,47 @@
+"""A plan beside a run for real."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torchlike as torch
+from torchlike import _C
+from torchlike.plan._make import _as_tuple, make_optimizer, run_step
+from torchlike.plan._plan import Peak, Verification
+from torchlike.utils import _pytree as pytree
+
+
+def _real(t: Any) -> Any:
+    return torch.zeros(t.shape, dtype=t.dtype) if isinstance(t, _C.Tensor) else t
+
+
+def verify(question: dict[str, Any], peak: dict[str, Peak]) -> Verification:
+    """Runs the step of a plan on the CPU, on zeros.
+
+    Raises:
+        ValueError: for a plan of another device.
+    """
+    if set(peak) - {"cpu"}:
+        raise ValueError(f"verify() runs on the CPU; the plan is for {', '.join(peak)}")
+    stats = torch.cpu.memory_stats
+    with torch.random.fork_rng():
+        before = stats()["allocated_bytes.all.current"]
+        most = _most(question, stats) - before
+    return Verification(peak["cpu"].bytes, most)
+
+
+def _most(question: dict[str, Any], stats: Any) -> int:
+    """The most bytes that were in use."""
+    model = copy.deepcopy(question["model"])
+    if any(t.is_meta for t in (*model.parameters(), *model.buffers())):
+        model.to_empty(device="cpu")
+    inputs, kwargs = pytree.tree_map(
+        _real, (_as_tuple(question["inputs"]), question["kwargs"] or {})
+    )
+    train, optimizer = question["step"] == "train", None
+    if question["optimizer"] is not None:
+        optimizer = make_optimizer(question["optimizer"], model.parameters())
+    torch.cpu.reset_peak_memory_stats()
+    run_step(model, inputs, kwargs, question["loss"], optimizer, train, lambda _: None)
+    return int(stats()["allocated_bytes.all.peak"])
