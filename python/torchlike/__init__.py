@@ -59,6 +59,7 @@ func = _lazy.module("torchlike.func")
 masked = _lazy.module("torchlike.masked")
 optim = _lazy.module("torchlike.optim")
 from torchlike import plan  # noqa: E402
+
 _optim = _lazy.module("torchlike._optim")
 _ops = _lazy.module("torchlike._ops")
 _utils = _lazy.module("torchlike._utils")
@@ -81,9 +82,9 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
     version,
 )
 from torchlike._autocast import *  # noqa: E402
+from torchlike._checks import *  # noqa: E402
 from torchlike._foreach import *  # noqa: E402
 from torchlike._functions import *  # noqa: E402
-from torchlike._checks import *  # noqa: E402
 from torchlike._legacy import *  # noqa: E402
 from torchlike._limits import finfo, iinfo  # noqa: E402
 from torchlike._parts import (  # noqa: E402

@@ -22,11 +22,11 @@ def module(name: str) -> ModuleType:
     made = module_from_spec(spec)
     sys.modules[name] = made
     spec.loader.exec_module(made)
-    made.__class__ = _waiting(type(made))
+    made.__class__ = _waiting(type(made))  # type: ignore[arg-type]
     return made
 
 
-@functools.cache
+@functools.lru_cache
 def _waiting(lazy: type[ModuleType]) -> type[ModuleType]:
     """The class of a module that waits, of that of the library's lazy modules."""
 

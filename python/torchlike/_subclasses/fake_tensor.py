@@ -1,7 +1,7 @@
 """Fake tensors: shapes, dtypes and devices that need not exist, and no elements.
 
-Inside `FakeTensorMode()` every call computes what its results look like, on the device they would be on, and nothing else:
-a model for eight GPUs runs, forward and backward, on a laptop. A fake tensor goes on being one outside of the mode.
+Inside `FakeTensorMode()` every call computes what its results look like, on the device they would be on, and nothing
+else: a model for eight GPUs runs, forward and backward, on a laptop. A fake tensor stays one outside of the mode.
 
 The core does this (`src/layers/fake.rs`); here are the classes, names and exceptions of PyTorch.
 """
@@ -142,7 +142,7 @@ def _rebuild(claim: Any, nbytes: int, requires_grad: bool) -> Any:
 
 
 class FakeTensorConverter:
-    """Makes the fake tensors of a mode that stand for real ones: the same for the same tensor, on one storage for one."""
+    """Makes the fake tensors of a mode that stand for real ones: the same for the same, on one storage for one."""
 
     def __init__(self, mode: FakeTensorMode | None = None) -> None:
         self._converters: dict[int, Converter] = {}
@@ -191,7 +191,7 @@ class FakeTensorMode(TorchDispatchMode):
     ) -> None:
         if shape_env is not None:
             raise NotImplementedError(
-                "FakeTensorMode(shape_env=): sizes are numbers here; torchlike.export finds dynamic dimensions by probing"
+                "FakeTensorMode(shape_env=): sizes are numbers here; export finds dynamic dimensions by probing"
             )
         self._stand_for(_C._FakeMode(allow_non_fake_inputs))
         self.allow_fallback_kernels = allow_fallback_kernels
@@ -242,7 +242,8 @@ class FakeTensorMode(TorchDispatchMode):
     ) -> Any:
         """The fake tensor that stands for `tensor`: its layout, dtype, device, and whether it wants a gradient.
 
-        Views of one storage stay views of one storage, and the same tensor gives the same fake tensor as long as that lives.
+        Views of one storage stay views of one storage; the same tensor gives the same fake tensor as long as that
+        lives.
 
         Raises:
             TypeError: for what is no tensor.
@@ -362,5 +363,3 @@ class unset_fake_temporarily:
 
     def __exit__(self, *_: Any) -> None:
         _C._pause_fake_mode(self._before)
-
-

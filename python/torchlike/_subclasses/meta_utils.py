@@ -36,7 +36,7 @@ class Converter:
         if made is None:
             made = self.twins.find(t)
         if made is None:
-            made = self._with_history(t) if t.layout is torch.strided else self._sparse(t)
+            made = self._with_history(t)
             self.twins.remember(t, made)
         if isinstance(t, torch.nn.Buffer) and self._core is not None:
             made._is_buffer = True
@@ -46,25 +46,16 @@ class Converter:
         """A result that wants a gradient: a result of a leaf of its own."""
         from torchlike._subclasses.fake_tensor import UnsupportedFakeTensorException
 
-        if t.is_quantized:
-            raise UnsupportedFakeTensorException("quantized nyi in meta tensors")
+        if t.is_quantized or t.is_nested or t.layout is not torch.strided:
+            kind = "quantized" if t.is_quantized else "nested" if t.is_nested else str(t.layout)
+            raise UnsupportedFakeTensorException(
+                f"no tensor without elements stands for a {kind} one yet"
+            )
         with torch.enable_grad():
             if t._base is not None:
                 base = self.convert(t._base)
                 return base.as_strided(t.shape, t.stride(), t.storage_offset())
             return self.twins(t.detach()).requires_grad_().clone()
-
-    def _sparse(self, t: Any) -> Any:
-        """A tensor of another layout: as large, with nothing in it."""
-        from torchlike._subclasses.fake_tensor import unset_fake_temporarily
-
-        with unset_fake_temporarily():
-            made = torch.empty_like(t, device="meta")
-        if self._core is not None:
-            made = self._core.claim(made, t.device)
-        if t.layout is torch.sparse_coo and t.is_coalesced():
-            made = made._coalesced_(True)
-        return made.requires_grad_(t.requires_grad)
 
 
 class MetaConverter:

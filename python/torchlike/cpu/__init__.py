@@ -33,7 +33,8 @@ amp = _lazy.module("torchlike.cpu.amp")
 def memory_stats(device: Any = None) -> dict[str, int]:
     """What the allocator of host memory holds, in bytes, under the names of `cuda.memory_stats`.
 
-    `allocated_bytes.all.current` and `.peak` count blocks in use, `reserved_bytes.all.current` those that wait for reuse too.
+    `allocated_bytes.all.current` and `.peak` count blocks in use, `reserved_bytes.all.current` those that wait
+    for reuse too.
     """
     current, peak, waiting = _C._cpu_memory()
     return {

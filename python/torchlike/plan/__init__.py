@@ -4,8 +4,8 @@
 >>> print(plan)
 >>> plan.peak["cpu"].bytes
 
-The model runs on fake tensors, forward, backward and the optimizer's step as they are; `src/layers/program.rs` records what it
-comes down to and how long everything lives.
+The model runs on fake tensors, forward, backward and the optimizer's step as they are; `src/layers/program.rs` records
+what it comes down to and how long everything lives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Live", "Peak", "Plan", "Step", "Verification", "make", "twin"]
 
 
 class _Module(ModuleType):
-    """The module is the function `make` too: `torchlike.plan(model, inputs)`. Its parts are loaded when they are asked for."""
+    """The module is the function `make` too: `torchlike.plan(model, inputs)`. Its parts are loaded when asked for."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Plan:
         return self.make(*args, **kwargs)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 COMMANDS = ("plan", "validate", "check")
 
 _TYPES = {
-    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "u8": "uint8",
-    "bool": "bool",
+    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64",
+    "u8": "uint8", "bool": "bool",
 }  # fmt: skip
 
 
@@ -52,7 +52,9 @@ def _input(text: str) -> tuple[str, Any]:
     head, eq, shape = text.rpartition("=")
     kind, bracket, sizes = shape.partition("[")
     if not bracket or not sizes.endswith("]") or kind not in _TYPES:
-        raise _Refused(f"an input is [NAME=]TYPE[SIZES] as x=f32[8,128], TYPE one of {', '.join(_TYPES)}; got {text!r}")
+        raise _Refused(
+            f"an input is [NAME=]TYPE[SIZES] as x=f32[8,128], TYPE one of {', '.join(_TYPES)}; got {text!r}"
+        )
     try:
         numbers = [int(n) for n in sizes[:-1].split(",") if n.strip()]
         made = torch.empty(numbers, dtype=getattr(torch, _TYPES[kind]), device="meta")
@@ -133,7 +135,9 @@ def _check(asked: Any) -> int:
     for name in own:
         a, b = own[name], found.get(name)
         if b is not None and (a.shape != b.shape or a.dtype != b.dtype):
-            lines.append(f"differs: {name} is {a.dtype}{list(a.shape)}, the file has {b.dtype}{list(b.shape)}")
+            lines.append(
+                f"differs: {name} is {a.dtype}{list(a.shape)}, the file has {b.dtype}{list(b.shape)}"
+            )
     print("\n".join(lines) or f"ok: {len(own)} tensors")
     return 1 if lines else 0
 

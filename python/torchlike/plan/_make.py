@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 OPTIMIZERS = {
     name.lower(): name
     for name in (
-        "Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD",
+        "Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam", "RMSprop",
+        "Rprop", "SGD",
     )
 }  # fmt: skip
 
@@ -104,7 +105,9 @@ def total(out: Any) -> Any:
         if isinstance(t, _C.Tensor) and t.is_floating_point()
     ]
     if not parts:
-        raise ValueError("plan(step='train'): the model gives no floating point result, and no loss is given")
+        raise ValueError(
+            "plan(step='train'): the model gives no floating point result, and no loss is given"
+        )
     return sum(parts[1:], parts[0])
 
 
@@ -165,17 +168,18 @@ def make(
     loss: Callable[[Any], Any] | None = None,
     device: Any = None,
 ) -> Plan:
-    """What a step of a model needs: memory, FLOPs, by module and by operator. Nothing is computed, and no memory is taken.
+    """What a step of a model needs: memory, FLOPs, by module and by operator. Nothing is computed, no memory taken.
 
     Args:
         model: a module, on any device; it is left as it is.
         inputs: a tensor or a tuple of what the model is called with; meta tensors are enough.
         kwargs: keyword arguments of that call.
         step: "forward" (without gradients) or "train" (forward, backward, and the optimizer's step if there is one).
-        optimizer: a name as "adamw", an optimizer (one of its class and options is made), or a function of the parameters.
+        optimizer: a name as "adamw", an optimizer (one of its class and options is made), or a function of the
+            parameters.
         loss: what is differentiated, of the model's result; by default the sum of its floating tensors.
-        device: where it is planned for, as "cuda": there need be no such device. By default where the model is; the CPU for
-            one on meta.
+        device: where it is planned for, as "cuda": there need be no such device. By default where the model is;
+            the CPU for one on meta.
 
     Raises:
         ValueError: for another step, or an unknown optimizer.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from torchlike.plan._plan import CLASSES, human
@@ -21,7 +22,7 @@ def _thinned(columns: list[list[int]]) -> list[tuple[int, ...]]:
     if len(rows) <= _POINTS:
         return rows
     cuts = [i * len(rows) // _POINTS for i in range(_POINTS + 1)]
-    return [max(rows[a:b], key=sum) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [max(rows[a:b], key=sum) for a, b in pairwise(cuts)]
 
 
 def svg(plan: Plan, device: str) -> str:
@@ -40,7 +41,8 @@ def svg(plan: Plan, device: str) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 20}" height="{TOP + HEIGHT + LEGEND}" '
         f'font-family="sans-serif" font-size="12">',
-        f'<text x="{LEFT}" y="18">{escape(device)}: peak {human(plan.peak[device].bytes)} over {plan.steps:,} steps</text>',
+        f'<text x="{LEFT}" y="18">{escape(device)}: peak {human(plan.peak[device].bytes)} over {plan.steps:,} steps'
+        "</text>",
     ]
     base = [0] * len(rows)
     for k, name in enumerate(CLASSES):

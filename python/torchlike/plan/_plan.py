@@ -83,7 +83,7 @@ class Verification:
 
 
 class Plan:
-    """What a step of a model needs. `print(plan)` is the report; `plan.peak`, `plan.flops`, `plan.live_at` are its numbers."""
+    """What a step of a model needs: `print(plan)` is the report, `plan.peak` and `plan.flops` are its numbers."""
 
     def __init__(self, program: Any, question: dict[str, Any]) -> None:
         self._program = program
@@ -151,8 +151,8 @@ class Plan:
     # Other plans.
 
     def what_if(self, *, batch: int | None = None, **changes: Any) -> Plan:
-        """The plan of the same step with something else: another size of the first dimension of all inputs, `optimizer=`,
-        `device=`, `step=`."""
+        """The plan of the same step with something else: another size of the first dimension of all inputs,
+        `optimizer=`, `device=`, `step=`."""
         from torchlike.plan._make import make
         from torchlike.utils import _pytree as pytree
 
@@ -168,9 +168,8 @@ class Plan:
         for d in [*self.devices, *(d for d in other.devices if d not in self.devices)]:
             a, b = (p.peak[d].by_class if d in p.peak else {} for p in (self, other))
             lines.append(f"{d}: {human(sum(a.values()))} -> {human(sum(b.values()))}")
-            for name in CLASSES:
-                if a.get(name, 0) != b.get(name, 0):
-                    lines.append(f"  {name:<18}{b.get(name, 0) - a.get(name, 0):+,} bytes")
+            more = {name: b.get(name, 0) - a.get(name, 0) for name in CLASSES}
+            lines += [f"  {name:<18}{n:+,} bytes" for name, n in more.items() if n]
         lines.append(f"FLOPs: {self.flops:,} -> {other.flops:,}")
         return "\n".join(lines)
 
@@ -193,7 +192,9 @@ class Plan:
             lines.append("  largest:")
             for v in peak.live[:8]:
                 what = v.name or f"{v.made_by} {v.module}".strip()
-                lines.append(f"    {human(v.bytes):>12}  {v.dtype}{list(v.shape)}  {v.kind}: {what}")
+                lines.append(
+                    f"    {human(v.bytes):>12}  {v.dtype}{list(v.shape)}  {v.kind}: {what}"
+                )
         return "\n".join(lines)
 
     __repr__ = __str__

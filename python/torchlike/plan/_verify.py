@@ -12,8 +12,18 @@ from torchlike.plan._plan import Peak, Verification
 from torchlike.utils import _pytree as pytree
 
 
-def _real(t: Any) -> Any:
-    return torch.zeros(t.shape, dtype=t.dtype) if isinstance(t, _C.Tensor) else t
+class _Zeros:
+    """Zeros for tensors: the same for the same."""
+
+    def __init__(self) -> None:
+        self.made: dict[int, Any] = {}
+
+    def __call__(self, t: Any) -> Any:
+        if not isinstance(t, _C.Tensor):
+            return t
+        if id(t) not in self.made:
+            self.made[id(t)] = torch.zeros(t.shape, dtype=t.dtype)
+        return self.made[id(t)]
 
 
 def verify(question: dict[str, Any], peak: dict[str, Peak]) -> Verification:
@@ -37,7 +47,7 @@ def _most(question: dict[str, Any], stats: Any) -> int:
     if any(t.is_meta for t in (*model.parameters(), *model.buffers())):
         model.to_empty(device="cpu")
     inputs, kwargs = pytree.tree_map(
-        _real, (_as_tuple(question["inputs"]), question["kwargs"] or {})
+        _Zeros(), (_as_tuple(question["inputs"]), question["kwargs"] or {})
     )
     train, optimizer = question["step"] == "train", None
     if question["optimizer"] is not None:

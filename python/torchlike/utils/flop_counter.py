@@ -84,7 +84,9 @@ def mm_flop(a_shape: Shape, b_shape: Shape, *args: Any, out_shape: Any = None, *
 
 
 @register_flop_formula(aten.addmm)
-def addmm_flop(self_shape: Shape, a_shape: Shape, b_shape: Shape, out_shape: Any = None, **kw: Any) -> int:
+def addmm_flop(
+    self_shape: Shape, a_shape: Shape, b_shape: Shape, out_shape: Any = None, **kw: Any
+) -> int:
     """As `mm`; the addition is not counted."""
     return mm_flop(a_shape, b_shape)
 
@@ -98,12 +100,16 @@ def bmm_flop(a_shape: Shape, b_shape: Shape, out_shape: Any = None, **kw: Any) -
 
 
 @register_flop_formula(aten.baddbmm)
-def baddbmm_flop(self_shape: Shape, a_shape: Shape, b_shape: Shape, out_shape: Any = None, **kw: Any) -> int:
+def baddbmm_flop(
+    self_shape: Shape, a_shape: Shape, b_shape: Shape, out_shape: Any = None, **kw: Any
+) -> int:
     """As `bmm`; the addition is not counted."""
     return bmm_flop(a_shape, b_shape)
 
 
-def conv_flop_count(x_shape: Shape, w_shape: Shape, out_shape: Shape, transposed: bool = False) -> int:
+def conv_flop_count(
+    x_shape: Shape, w_shape: Shape, out_shape: Shape, transposed: bool = False
+) -> int:
     """A product for each position of the result, or of the input if transposed."""
     positions = (x_shape if transposed else out_shape)[2:]
     c_out, c_in, *window = w_shape
@@ -124,7 +130,7 @@ def conv_backward_flop(
     grad_out_shape: Shape, x_shape: Shape, w_shape: Shape, _bias: Any, _stride: Any, _padding: Any, _dilation: Any,
     transposed: bool, _output_padding: Any, _groups: int, output_mask: Sequence[bool], out_shape: Any,
 ) -> int:  # fmt: skip
-    """FLOPs of the gradients that are asked for: of the input a convolution the other way, of the weight one over examples."""
+    """FLOPs of the gradients that are asked for: of the input a convolution back, of the weight one over examples."""
 
     def swapped(shape: Shape) -> list[int]:
         return [shape[1], shape[0], *shape[2:]]
@@ -152,7 +158,14 @@ def sdpa_flop_count(query_shape: Shape, key_shape: Shape, value_shape: Shape) ->
         "_scaled_dot_product_cudnn_attention",
     )
 )
-def sdpa_flop(query_shape: Shape, key_shape: Shape, value_shape: Shape, *args: Any, out_shape: Any = None, **kw: Any) -> int:
+def sdpa_flop(
+    query_shape: Shape,
+    key_shape: Shape,
+    value_shape: Shape,
+    *args: Any,
+    out_shape: Any = None,
+    **kw: Any,
+) -> int:
     """FLOPs of attention, all positions counted whatever the mask."""
     return sdpa_flop_count(query_shape, key_shape, value_shape)
 
@@ -302,7 +315,9 @@ class _Mode(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         packet = func._overloadpacket
-        if packet not in self.counter.flop_registry and not func.has_kernel_for_dispatch_key("Meta"):
+        if packet not in self.counter.flop_registry and not func.has_kernel_for_dispatch_key(
+            "Meta"
+        ):
             with self:
                 apart = func.decompose(*args, **kwargs)
             if apart is not NotImplemented:

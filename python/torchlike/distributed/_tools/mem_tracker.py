@@ -1,6 +1,6 @@
 """What memory a step needs, by class and device: parameters, buffers, gradients, activations, optimizer states.
 
-Works on meta, under a fake mode and for real. The bytes that live are counted where storages come and go (`src/ledger.rs`).
+Works on meta, under a fake mode and for real. What lives is counted where storages come and go (`src/ledger.rs`).
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ class MemTracker(TorchDispatchMode):
                     self._note(value, _MemRefType.OTH)
                 else:
                     raise TypeError(
-                        f"Object of type {type(value)} is not supported for tracking. Only stateful objects like modules, "
-                        "optimizers, and tensors are supported for tracking."
+                        f"Object of type {type(value)} is not supported for tracking. Only stateful objects like "
+                        "modules, optimizers, and tensors are supported for tracking."
                     )
 
     def _note(self, t: Any, kind: _MemRefType) -> int:
@@ -142,8 +142,13 @@ class MemTracker(TorchDispatchMode):
 
     def get_tracker_snapshot(self, type: str = "current") -> dict[Any, dict[str, int]]:
         """Bytes by class for each device: "current" ones, or those of the "peak"."""
-        at = {"current": 1, "peak": 2}[type]
-        return {torch.device(a[0]): self._shown(a[at]) for a in self._ledger.accounts()}
+        if type not in ("current", "peak"):
+            raise ValueError(f"type must be 'current' or 'peak', got {type!r}")
+        accounts = self._ledger.accounts()
+        return {
+            torch.device(device): self._shown(now if type == "current" else most)
+            for device, now, most in accounts
+        }
 
     def display_snapshot(
         self, type: str = "current", units: str = "B", tabulate: bool = False

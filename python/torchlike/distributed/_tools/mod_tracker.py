@@ -34,8 +34,8 @@ class ModTracker(ModuleTracker):
         pre_bw_hook: Callable[..., None] | None = None,
         post_bw_hook: Callable[..., None] | None = None,
     ) -> None:
-        """Sets what is called: before and after a module's forward with `(module, inputs)` and `(module, inputs, outputs)`,
-        and in the backward pass with `(module, gradients)`.
+        """Sets what is called: before and after a module's forward with `(module, inputs)` and `(module, inputs,
+        outputs)`, and in the backward pass with `(module, gradients)`.
 
         Raises:
             AssertionError: if one of them is set already.

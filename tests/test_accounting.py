@@ -1,0 +1,139 @@
+"""FLOPs by module and operator, and memory by class, under PyTorch's names."""
+
+import pytest
+
+import torchlike as torch
+from torchlike import nn
+from torchlike.distributed._tools import MemTracker, ModTracker
+from torchlike.utils.flop_counter import FlopCounterMode, register_flop_formula
+from torchlike.utils.module_tracker import ModuleTracker
+
+aten = torch.ops.aten
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(3, 8, 3), nn.Linear(8 * 36, 5)
+
+    def forward(self, x):
+        return self.out(self.conv(x).relu().flatten(1))
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_flops_by_module_and_operator(device):
+    with torch.device(device):
+        model, x = Net(), torch.ones(2, 3, 8, 8)
+    conv, linear = 2 * 36 * 9 * 3 * 8 * 2, 2 * 2 * 288 * 5
+    with FlopCounterMode(display=False) as counter:
+        model(x).sum().backward()
+    assert counter.get_flop_counts() == {
+        "Global": {aten.convolution: conv, aten.addmm: linear, aten.mm: 2 * linear, aten.convolution_backward: conv},
+        "Net": {aten.convolution: conv, aten.addmm: linear, aten.mm: 2 * linear, aten.convolution_backward: conv},
+        "Net.conv": {aten.convolution: conv, aten.convolution_backward: conv},
+        "Net.out": {aten.addmm: linear, aten.mm: 2 * linear},
+    }  # fmt: skip
+    assert counter.get_total_flops() == 2 * conv + 3 * linear
+    table = counter.get_table(depth=1)
+    assert "Net" in table and "Net.conv" not in table and "100.00%" in table
+
+
+def test_recurrent_cells_and_attention_are_counted():
+    with torch.device("meta"):
+        lstm, x = nn.LSTM(4, 4), torch.ones(3, 2, 4)
+        q = torch.ones(1, 2, 5, 8)
+    with FlopCounterMode(display=False) as counter:
+        lstm(x)[0].sum().backward()
+    assert set(counter.get_flop_counts()["Global"]) == {aten.addmm, aten.mm}
+    with FlopCounterMode(display=False) as counter:
+        nn.functional.scaled_dot_product_attention(q, q, q)
+    assert counter.get_total_flops() == 2 * (2 * 2 * 5 * 5 * 8)
+
+
+def test_formulas_of_the_user(capsys):
+    double = {aten.relu: lambda shape, out_shape=None: 2 * shape.numel()}
+    with FlopCounterMode(custom_mapping=double):
+        torch.ones(3, 4).relu()
+    assert "aten.relu" in capsys.readouterr().out
+    with pytest.raises(RuntimeError, match="duplicate registrations"):
+        register_flop_formula(aten.mm)(lambda *a: 0)
+    with pytest.raises(ValueError, match="expected each target"):
+        register_flop_formula("mm")(lambda *a: 0)
+
+
+def test_modules_at_work():
+    seen = {}
+    model = Net()
+    model.conv.register_forward_pre_hook(lambda *_: seen.update(forward=set(tracker.parents)))
+    with ModuleTracker() as tracker:
+        y = model(torch.ones(1, 3, 8, 8, requires_grad=True))
+        model.conv.weight.register_hook(lambda _: seen.update(backward=set(tracker.parents)))
+        y.sum().backward()
+    assert seen["forward"] == seen["backward"] == {"Global", "Net", "Net.conv"}
+    assert tracker.parents == {"Global"} and not tracker.is_bw
+
+
+def test_hooks_of_the_tracker():
+    events = []
+
+    def note(what):
+        return lambda module, *_: events.append((what, tracker.get_known_fqn(module)))
+
+    with ModTracker() as tracker:
+        tracker.register_user_hooks(*map(note, ("enter", "leave", "back", "done")))
+        with pytest.raises(AssertionError, match="pre_fw_hook already set"):
+            tracker.register_user_hooks(pre_fw_hook=print)
+        nn.Sequential(nn.Linear(2, 2))(torch.ones(1, 2, requires_grad=True)).sum().backward()
+    assert events == [
+        ("enter", "Sequential"), ("enter", "Sequential.0"), ("leave", "Sequential.0"), ("leave", "Sequential"),
+        ("back", "Sequential.0"), ("back", "Sequential"), ("done", "Sequential"), ("done", "Sequential.0"),
+    ] or (events[:4] == [
+        ("enter", "Sequential"), ("enter", "Sequential.0"), ("leave", "Sequential.0"), ("leave", "Sequential"),
+    ] and set(events[4:]) == {(w, n) for w in ("back", "done") for n in ("Sequential", "Sequential.0")})  # fmt: skip
+
+
+def test_memory_by_class():
+    model = nn.Linear(64, 32, device="meta")
+    x = torch.empty(2, 64, device="meta")
+    tracker = MemTracker()
+    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+    tracker.track_external(model, x, optimizer)
+    with tracker:
+        y = model(x)
+        forward = tracker.get_tracker_snapshot()[x.device]
+        loss = y.sum()
+        del y
+        loss.backward()
+        optimizer.step()
+    after = {k: v for k, v in tracker.get_tracker_snapshot()[x.device].items() if v}
+    weights = (64 * 32 + 32) * 4
+    assert (forward["Parameter"], forward["Other"], forward["Activation"]) == (weights, 512, 256)
+    assert after == {
+        "Parameter": weights, "Gradient": weights, "Optstate": 2 * weights, "Other": 512, "Activation": 4,
+        "Total": 4 * weights + 516,
+    }  # fmt: skip
+    assert tracker.get_tracker_snapshot("peak")[x.device]["Total"] > after["Total"]
+    with pytest.raises(TypeError, match="is not supported for tracking"):
+        tracker.track_external(3)
+
+
+def test_callbacks_wait_for_the_end_of_a_pass():
+    done = []
+    x = torch.ones(2, requires_grad=True)
+    x.register_hook(lambda g: torch._C._queue_callback(lambda: done.append(x.grad is not None)))
+    (x * 2).sum().backward()
+    assert done == [True]
+    with pytest.raises(RuntimeError, match="Final callbacks can only be installed"):
+        torch._C._queue_callback(print)
+
+
+def test_the_allocator_counts():
+    torch.cpu.reset_peak_memory_stats()
+    before = torch.cpu.memory_allocated()
+    x = torch.empty(1000)
+    assert torch.cpu.memory_allocated() - before == 4000
+    del x
+    assert torch.cpu.memory_allocated() == before
+    assert torch.cpu.max_memory_allocated() - before >= 4000
+    torch.cpu.empty_cache()
+    assert torch.cpu.memory_reserved() == torch.cpu.memory_allocated()

@@ -1,0 +1,240 @@
+"""Fake tensors: devices that are not there, no elements, PyTorch's exceptions; twins on meta."""
+
+import copy
+import gc
+import io
+import pickle
+import weakref
+
+import pytest
+
+import torchlike as torch
+from torchlike import nn
+from torchlike._guards import detect_fake_mode
+from torchlike._subclasses import fake_tensor as ft
+from torchlike._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torchlike._subclasses.meta_utils import MetaConverter
+
+
+def look(t):
+    return type(t).__name__, tuple(t.shape), str(t.dtype).rpartition(".")[2], str(t.device)
+
+
+def test_results_claim_devices_that_are_not_there():
+    with FakeTensorMode():
+        x = torch.ones(2, 3, device="cuda:3", requires_grad=True)
+        m = nn.Linear(3, 4, device="cuda:3")
+        y = m(x).relu()
+        y.sum().backward()
+        assert look(y) == ("FakeTensor", (2, 4), "float32", "cuda:3")
+        assert look(x.grad) == ("FakeTensor", (2, 3), "float32", "cuda:3")
+        assert look(m.weight.grad) == ("FakeTensor", (4, 3), "float32", "cuda:3")
+        assert look(x.to("cpu")) == ("FakeTensor", (2, 3), "float32", "cpu")
+        assert look(torch.empty(2, device="meta") + 1) == ("FakeTensor", (2,), "float32", "meta")
+        assert isinstance(m.weight, nn.Parameter) and x.is_cuda and x.data_ptr() == 0
+    assert look(y * 2)[3] == "cuda:3"  # it goes on being one outside of the mode
+    assert type(torch.ones(1)) is torch.Tensor
+
+
+def test_the_generator_stays_where_it_was():
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    with FakeTensorMode():
+        torch.rand(5), nn.Linear(3, 4), torch.nn.functional.dropout(torch.ones(9))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("call", "first", "other"),
+    [
+        (lambda: torch.ones(3, device="cuda:0") + torch.ones(3, device="cuda:1"), "cuda:0", "cuda:1"),
+        (lambda: torch.ones(3) * torch.ones((), device="cuda"), "cpu", "cuda:0"),
+        (lambda: torch.addmm(torch.ones(2), *torch.ones(2, 2, 2, device="cuda")), "cuda:0", "cpu"),
+        (lambda: torch.ones(3, device="meta") + torch.ones(3), "meta", "cpu"),
+        (lambda: torch.gather(torch.ones(3, device="cuda"), 0, torch.zeros(2, dtype=torch.int64)), "cuda:0", "cpu"),
+        (lambda: nn.functional.embedding(torch.tensor([0]), torch.ones(3, 4, device="cuda")), None, None),
+    ],
+)  # fmt: skip
+def test_devices_that_differ(call, first, other):
+    with FakeTensorMode(), pytest.raises(ft.FakeTensorDeviceMismatchError) as e:
+        call()
+    if first is not None:
+        assert str(e.value) == (
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{first} and {other}!"
+        )
+
+
+def test_numbers_and_indices_may_be_on_the_host():
+    with FakeTensorMode():
+        x = torch.ones(3, device="cuda")
+        assert look(x + torch.tensor(2.0))[3] == "cuda:0"
+        assert look(x[torch.tensor([0, 1])]) == ("FakeTensor", (2,), "float32", "cuda:0")
+        x[x > 0] = 2.0
+        x[0] = torch.tensor(1.0)
+        assert look(x[True]) == ("FakeTensor", (1, 3), "float32", "cuda:0")
+
+
+def test_single_numbers_are_remembered():
+    with FakeTensorMode():
+        three = torch.tensor(3)
+        assert (three.item(), (three + 1).item(), three.clone().view(1).item()) == (3, 4, 3)
+        assert (torch.tensor(3.0) * torch.tensor(2.0)).item() == 6.0
+        assert list(range(three)) == [0, 1, 2]
+        three.fill_(5)
+        assert three.item() == 5
+        three.copy_(torch.ones((), dtype=torch.int64))
+        with pytest.raises(
+            ft.DataDependentOutputException, match=r"aten\._local_scalar_dense\.default"
+        ):
+            three.item()
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "text"),
+    [
+        (lambda x: x.sum().item(), ft.DataDependentOutputException, "aten._local_scalar_dense.default"),
+        (lambda x: x.tolist(), ft.DataDependentOutputException, "aten._local_scalar_dense.default"),
+        (lambda x: bool(x.sum() > 2), ft.DataDependentOutputException, "aten._local_scalar_dense.default"),
+        (lambda x: torch.equal(x, x), ft.DataDependentOutputException, "aten.equal.default"),
+        (lambda x: torch.allclose(x, x), ft.DataDependentOutputException, "aten.allclose.default"),
+        (lambda x: torch.nonzero(x), ft.DynamicOutputShapeException, "aten.nonzero.default"),
+        (lambda x: x[x > 0], ft.DynamicOutputShapeException, "aten.nonzero.default"),
+        (lambda x: torch.masked_select(x, x > 0), ft.DynamicOutputShapeException, "aten.masked_select.default"),
+        (lambda x: torch.repeat_interleave(x, x.long()), ft.DynamicOutputShapeException, "aten.repeat_interleave.Tensor"),  # noqa: E501
+    ],
+)  # fmt: skip
+def test_values_are_not_there(call, kind, text):
+    with FakeTensorMode():
+        x = torch.ones(3)
+        with pytest.raises(kind) as e:
+            call(x)
+    assert str(e.value) == text and str(e.value.func) == text
+
+
+def test_real_tensors_are_refused_or_converted():
+    real = torch.ones(3)
+    with FakeTensorMode(), pytest.raises(AssertionError) as e:
+        real + 1
+    assert str(e.value) == (
+        "Please convert all Tensors to FakeTensors first or instantiate FakeTensorMode with 'allow_non_fake_inputs'. "
+        "Found in aten.add.Tensor(tensor([...], size=(3,)), 1)"
+    )
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        assert look(real.to("cuda")) == ("FakeTensor", (3,), "float32", "cuda:0")
+        assert mode.from_tensor(real) is mode.from_tensor(real)
+        with pytest.raises(ft.DataDependentOutputException):
+            torch.tensor(1).add(real.sum()).item()
+    assert real.sum().item() == 3.0
+    one, other = (FakeTensorMode().from_tensor(real) for _ in range(2))
+    with pytest.raises(AssertionError, match="Mixing fake modes NYI"):
+        one + other
+
+
+def test_twins_of_a_mode_lie_as_the_originals():
+    real = torch.arange(24.0).view(2, 3, 4)
+    mode = FakeTensorMode()
+    part, whole = mode.from_tensor(real[1].t()[1:]), mode.from_tensor(real)
+    assert (part.shape, part.stride(), part.storage_offset()) == ((3, 3), (1, 4), 13)
+    assert part.untyped_storage()._cdata == whole.untyped_storage()._cdata
+    p = nn.Parameter(torch.ones(2))
+    fake = mode.from_tensor(p)
+    assert isinstance(fake, nn.Parameter) and isinstance(fake, FakeTensor) and fake.requires_grad
+    gone = weakref.ref(mode.from_tensor(torch.ones(2)))
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_mode_of_a_tensor():
+    mode = FakeTensorMode()
+    fake = mode.from_tensor(torch.ones(2))
+    assert fake.fake_mode is mode and detect_fake_mode({"a": [fake]}) is mode
+    assert detect_fake_mode([torch.ones(2)]) is None
+    with mode, mode:
+        pass
+    with mode:
+        assert detect_fake_mode() is mode
+    with pytest.raises(AssertionError):
+        detect_fake_mode([fake, FakeTensorMode().from_tensor(torch.ones(2))])
+    del mode
+    gc.collect()
+    with fake.fake_mode:
+        assert look(fake + torch.ones(2))[0] == "FakeTensor"
+    with pytest.raises(NotImplementedError, match="shape_env"):
+        FakeTensorMode(shape_env=object())
+
+
+def test_printing_copies_and_files():
+    with FakeTensorMode():
+        x = torch.empty(2, 3, device="cuda:1", requires_grad=True)
+        assert repr(x) == "FakeTensor(..., device='cuda:1', size=(2, 3), requires_grad=True)"
+        assert look(copy.deepcopy(x)) == look(x)
+        assert look(pickle.loads(pickle.dumps(x))) == look(x)
+    f = io.BytesIO()
+    torch.save({"w": torch.ones(4)}, f)
+    f.seek(0)
+    with FakeTensorMode():
+        assert look(torch.load(f, map_location="cuda")["w"]) == (
+            "FakeTensor",
+            (4,),
+            "float32",
+            "cuda:0",
+        )
+
+
+def test_a_fake_copy_of_a_real_model():
+    mode, model = FakeTensorMode(), nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    with ft.FakeCopyMode(mode):
+        fake = copy.deepcopy(model)
+    with mode:
+        out = fake.to("cuda")(torch.ones(4, 2, device="cuda"))
+    assert look(out) == ("FakeTensor", (4, 3), "float32", "cuda:0")
+    assert model[1].num_batches_tracked.item() == 0 and model[0].weight.device.type == "cpu"
+
+
+def test_an_optimizer_steps():
+    with FakeTensorMode():
+        p = nn.Parameter(torch.ones(3))
+        for kind in (torch.optim.AdamW, torch.optim.SGD):
+            made = kind([p], lr=0.1)
+            p.grad = torch.ones(3)
+            made.step()
+        assert look(p.detach()) == ("FakeTensor", (3,), "float32", "cpu")
+
+
+def test_meta_twins_become_real():
+    x = torch.arange(6.0)
+    convert = MetaConverter()
+    twin, part = convert(x), convert(x[2:])
+    assert twin.is_meta and part._is_view() and part.storage_offset() == 2
+    assert convert(x) is twin
+    torch.materialize(part)
+    assert part.tolist() == [2, 3, 4, 5] and not twin.is_meta
+    x.zero_()
+    assert part.tolist() == [2, 3, 4, 5]
+    leaf = torch.ones(4, requires_grad=True)
+    node = convert((leaf * 2).view(2, 2))
+    assert not node.is_leaf and not node._base.is_leaf
+    assert MetaConverter()(3) is NotImplemented
+
+
+def test_real_calls_beside_fake_ones_are_compared():
+    with ft.CrossRefFakeMode():
+        assert torch.ones(2, 3).sum(0).tolist() == [2, 2, 2]
+
+
+def test_parameters_can_be_exchanged():
+    from torchlike import __future__ as future
+
+    future.set_swap_module_params_on_conversion(True)
+    try:
+        m = nn.Linear(2, 3)
+        w = m.weight
+        m.to("meta")
+        assert m.weight is w and w.is_meta
+        view = m.weight.view(6)
+        with pytest.raises(RuntimeError, match="Couldn't swap"):
+            m.half()
+        assert view.shape == (6,)
+    finally:
+        future.set_swap_module_params_on_conversion(False)

@@ -1,0 +1,128 @@
+"""Plans: what a step needs, beside what it takes."""
+
+import json
+
+import pytest
+
+import torchlike as torch
+from torchlike import nn
+from torchlike.plan._command import main
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.MultiheadAttention(16, 2, batch_first=True)
+
+    def forward(self, q, k):
+        return self.inner(q, k, k)[0]
+
+
+MODELS = [(mlp, [(8, 16)]), (Attention, [(2, 5, 16)] * 2), (lambda: nn.LSTM(8, 8), [(5, 2, 8)])]
+
+
+@pytest.mark.parametrize(("build", "shapes"), MODELS)
+@pytest.mark.parametrize(
+    ("step", "optimizer"), [("forward", None), ("train", None), ("train", "adamw")]
+)
+def test_the_peak_is_what_the_allocator_counts(build, shapes, step, optimizer):
+    inputs = [torch.empty(s, device="meta") for s in shapes]
+    plan = torch.plan(build(), inputs, step=step, optimizer=optimizer)
+    done = plan.verify()
+    assert done.equal, done
+
+
+def test_a_plan_by_hand():
+    plan = torch.plan(nn.Linear(16, 32, bias=False), torch.empty(8, 16, device="meta"))
+    peak = plan.peak["cpu"]
+    assert peak.by_class == {"parameters": 2048, "inputs": 512, "temporaries": 1024}
+    assert (peak.bytes, plan.flops, peak.at.op) == (3584, 2 * 8 * 16 * 32, "nn.functional.linear")
+    assert [v.name for v in peak.live[:1]] == ["weight"]
+
+
+def test_classes_modules_and_phases():
+    plan = torch.plan(mlp(), torch.empty(8, 16), step="train", optimizer="adam", device="cuda")
+    peak = plan.peak["cuda:0"]
+    weights = (16 * 32 + 32 + 32 * 4 + 4) * 4
+    rounded = sum(-(-n // 512) * 512 for n in (16 * 32 * 4, 32 * 4, 32 * 4 * 4, 4 * 4))
+    assert weights <= peak.by_class["parameters"] == rounded == peak.by_class["gradients"]
+    assert peak.by_class["optimizer states"] >= 2 * rounded
+    flops = plan.flops_by_module()
+    assert flops["0"] == {"forward": 2 * 8 * 16 * 32, "backward": 2 * 8 * 16 * 32}
+    assert flops["2"] == {"forward": 2 * 8 * 32 * 4, "backward": 4 * 8 * 32 * 4}
+    assert {plan.step(i).phase for i in range(plan.steps)} == {"forward", "backward", "optimizer"}
+
+
+def test_other_batches_and_differences():
+    plan = torch.plan(mlp(), torch.empty(8, 16, device="meta"))
+    larger = plan.what_if(batch=16)
+    assert larger.flops == 2 * plan.flops
+    assert larger.peak["cpu"].by_class["inputs"] == 2 * plan.peak["cpu"].by_class["inputs"]
+    assert "inputs" in plan.diff(larger)
+
+
+def test_the_model_is_left_as_it_was():
+    with torch.device("meta"):
+        model = mlp()
+    before = list(model.parameters())
+    torch.plan(model, torch.empty(8, 16), step="train", optimizer=torch.optim.SGD)
+    assert all(
+        a is b and a.is_meta and a.grad is None
+        for a, b in zip(before, model.parameters(), strict=True)
+    )
+
+
+def test_questions_that_make_no_sense():
+    with pytest.raises(ValueError, match="expected 'forward' or 'train'"):
+        torch.plan(mlp(), torch.empty(8, 16), step="run")
+    with pytest.raises(ValueError, match="unknown optimizer 'adm'"):
+        torch.plan(mlp(), torch.empty(8, 16), step="train", optimizer="adm")
+    with pytest.raises(RuntimeError):
+        torch.plan(mlp(), torch.empty(8, 15))
+    with pytest.raises(ValueError, match="runs on the CPU"):
+        torch.plan(mlp(), torch.empty(8, 16), device="cuda").verify()
+
+
+def test_outputs(tmp_path):
+    plan = torch.plan(mlp(), torch.empty(8, 16), step="train")
+    plan.save(tmp_path / "p.json")
+    plan.svg(tmp_path / "p.svg")
+    plan.html(tmp_path / "p.html")
+    said = json.loads((tmp_path / "p.json").read_text())
+    assert said["peak"]["cpu"]["bytes"] == plan.peak["cpu"].bytes
+    sums = [sum(step) for step in zip(*said["timeline"]["cpu"].values(), strict=True)]
+    assert max(sums) == plan.peak["cpu"].bytes
+    assert (tmp_path / "p.svg").read_text().startswith("<svg")
+    assert "http" not in (tmp_path / "p.html").read_text().replace("http://www.w3.org/2000/svg", "")
+    assert "parameters" in plan._repr_html_() and str(plan).startswith(f"{plan.steps} steps")
+
+
+def test_twins_of_models():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[1].weight = model[0].weight
+    twin = torch.plan.twin(model)
+    assert twin[0].weight is twin[1].weight and twin[0].weight.is_meta
+    assert isinstance(twin[0].weight, nn.Parameter)
+    torch.materialize(twin)
+    assert torch.equal(twin[0].weight, model[0].weight)
+
+
+def test_the_command_line(capsys, tmp_path):
+    spec = f"{__name__}:mlp"
+    assert main(["plan", spec, "--input", "f32[8,16]", "--train", "adamw", "--verify"]) == 0
+    assert "peak" in capsys.readouterr().out
+    assert main(["validate", spec, "--input", "f32[8,16]", "--device", "cuda:7", "--train"]) == 0
+    assert main(["validate", spec, "--input", "f32[8,15]"]) == 1
+    assert "cannot be multiplied" in capsys.readouterr().err
+    assert main(["validate", spec, "--input", "q8[3]"]) == 2
+    assert main(["plan", "nowhere:model"]) == 2
+    path = tmp_path / "m.pt"
+    torch.save(mlp().state_dict(), path)
+    assert main(["check", spec, str(path)]) == 0
+    torch.save({"0.weight": torch.ones(2)}, path)
+    assert main(["check", spec, str(path)]) == 1
+    assert "missing: 0.bias" in capsys.readouterr().out
