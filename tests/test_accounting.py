@@ -136,4 +136,5 @@ def test_the_allocator_counts():
     assert torch.cpu.memory_allocated() == before
     assert torch.cpu.max_memory_allocated() - before >= 4000
     torch.cpu.empty_cache()
+    assert torch.cpu.memory_stats()["allocated_bytes.all.current"] == torch.cpu.memory_allocated()
     assert torch.cpu.memory_reserved() == torch.cpu.memory_allocated()

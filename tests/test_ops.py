@@ -237,7 +237,7 @@ def test_forms_agree(name, forms, layout):
 OWN = {
     "torch": {
         "CheckpointError", "clear_meta_init_cache", "context", "deferred", "fork_rng", "is_meta_init", "materialize",
-        "meta_init", "safetensors",
+        "meta_init", "plan", "safetensors",
         # An alias has the forms of what it stands for; PyTorch has negative_ but not this.
         "absolute_",
     },

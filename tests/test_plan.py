@@ -33,7 +33,7 @@ def test_the_peak_is_what_the_allocator_counts(build, shapes, step, optimizer):
     inputs = [torch.empty(s, device="meta") for s in shapes]
     plan = torch.plan(build(), inputs, step=step, optimizer=optimizer)
     done = plan.verify()
-    assert done.equal, done
+    assert isinstance(done, torch.plan.Verification) and done.equal, done
 
 
 def test_a_plan_by_hand():
@@ -42,6 +42,8 @@ def test_a_plan_by_hand():
     assert peak.by_class == {"parameters": 2048, "inputs": 512, "temporaries": 1024}
     assert (peak.bytes, plan.flops, peak.at.op) == (3584, 2 * 8 * 16 * 32, "nn.functional.linear")
     assert [v.name for v in peak.live[:1]] == ["weight"]
+    kinds = torch.plan.Plan, torch.plan.Peak, torch.plan.Step, torch.plan.Live
+    assert tuple(map(type, (plan, peak, peak.at, peak.live[0]))) == kinds
 
 
 def test_classes_modules_and_phases():

@@ -4,8 +4,8 @@ A module-level `__getattr__` would do too, but the interpreter does not speciali
 has one, and each use of a function of torchlike would pay for it.
 """
 
-import functools
 import sys
+from importlib.machinery import ModuleSpec
 from importlib.util import LazyLoader, find_spec, module_from_spec
 from types import ModuleType
 from typing import Any
@@ -22,23 +22,35 @@ def module(name: str) -> ModuleType:
     made = module_from_spec(spec)
     sys.modules[name] = made
     spec.loader.exec_module(made)
-    made.__class__ = _waiting(type(made))  # type: ignore[arg-type]
     return made
 
 
-@functools.lru_cache
-def _waiting(lazy: type[ModuleType]) -> type[ModuleType]:
-    """The class of a module that waits, of that of the library's lazy modules."""
+class _Loaded:
+    """Finds the parts that a package has loaded already, which waited until somebody asked where its parts are.
 
-    class Waiting(lazy):  # type: ignore[misc, valid-type]
-        """Asking where its parts are does not run it: the import of a part would run that part twice."""
+    The interpreter looks for a part before it asks the package, and would run it once more.
+    """
 
-        def __getattribute__(self, name: str) -> Any:
-            if name in ("__path__", "__spec__"):
-                return object.__getattribute__(self, name)
-            return super().__getattribute__(name)
+    def __init__(self, module: ModuleType) -> None:
+        self.module, self.spec = module, module.__spec__
 
-    return Waiting
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """A specification that gives the module that there is."""
+        if not name.startswith("torchlike.") or target is not None or name not in sys.modules:
+            return None
+        return ModuleSpec(name, cls(sys.modules[name]))  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module that there is."""
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing: it ran. It keeps its own specification."""
+        module.__spec__ = self.spec
+
+
+sys.meta_path.insert(0, _Loaded)  # type: ignore[arg-type]
 
 
 class Operators(ModuleType):

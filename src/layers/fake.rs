@@ -244,7 +244,7 @@ impl Known {
             }
             return Ok(());
         };
-        let fakes: Vec<Tensor> = ret.look().iter().map(|t| Tensor::clone(t)).collect();
+        let fakes: Vec<Tensor> = ret.look().iter().copied().cloned().collect();
         let writes = target.is_some() || matches!(ret, Ret::Value(_));
         if !writes && fakes.iter().all(|t| t.numel() > 1) {
             return Ok(());

@@ -219,6 +219,8 @@ pub struct Traits {
     pub draws: bool,
     /// Argument positions where host tensors may index another device's (bits).
     pub index_args: u16,
+    /// Such tensors may index a GPU's too; otherwise only those that are on meta until they are replayed.
+    pub host_indices: bool,
     /// Argument positions that may be on another device than the rest (bits).
     pub any_device: u16,
     /// The shape of the result depends on values: impossible on meta.
@@ -269,6 +271,7 @@ impl KernelBody {
             random: None,
             draws: false,
             index_args: 0,
+            host_indices: false,
             any_device: 0,
             data_dependent: false,
             mutates: 0,
@@ -297,6 +300,13 @@ impl KernelBody {
     #[must_use]
     pub const fn index_args(mut self, bits: u16) -> Self {
         self.traits.index_args = bits;
+        self
+    }
+
+    /// Index arguments on the host may index a GPU's tensors.
+    #[must_use]
+    pub const fn host_indices(mut self) -> Self {
+        self.traits.host_indices = true;
         self
     }
 

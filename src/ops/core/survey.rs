@@ -2,7 +2,7 @@
 
 use crate::ops::core::args::Args;
 use crate::ops::core::op::Traits;
-use crate::{Device, Error, Result, Tensor, err, mode};
+use crate::{Device, DeviceKind, Error, Result, Tensor, err, mode};
 
 /// What one look at the tensors of a call and at the settings of the thread shows.
 #[derive(Clone, Copy)]
@@ -104,7 +104,7 @@ fn each(args: &Args, traits: &Traits, seen: Seen) -> Result<Survey> {
         inference: seen.word & mode::INFERENCE != 0,
     };
     let mut on_host = None;
-    let mut clash = None;
+    let (mut clash, mut index_here) = (None, None);
     args.for_each_tensor(|i, t| {
         let d = t.device();
         let bit = 1u16 << i.min(15);
@@ -113,6 +113,9 @@ fn each(args: &Args, traits: &Traits, seen: Seen) -> Result<Survey> {
         }
         if d.is_cpu() && (t.ndim() == 0 || traits.index_args & bit != 0) {
             on_host = Some(d);
+            if t.ndim() > 0 {
+                index_here = Some(d);
+            }
             return;
         }
         match seen.device {
@@ -123,6 +126,12 @@ fn each(args: &Args, traits: &Traits, seen: Seen) -> Result<Survey> {
             }
         }
     });
+    if let (Some(first), Some(other)) = (seen.device, index_here)
+        && first.kind == DeviceKind::Cuda
+        && !traits.host_indices
+    {
+        return Err(device_clash(first, other, fake));
+    }
     if let Some((first, other)) = clash {
         return Err(device_clash(first, other, fake));
     }

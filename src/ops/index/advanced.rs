@@ -19,7 +19,7 @@ pub static OPS: &[OpDef] = &[
         "index",
         "(Tensor self, Tensor?[] indices)",
         0,
-        body!(index_rule, index).index_args(2),
+        body!(index_rule, index).index_args(2).host_indices(),
         "The elements at indices, as square brackets take them.",
     )
     .samples(
@@ -33,7 +33,7 @@ pub static OPS: &[OpDef] = &[
         "index_put",
         "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False)",
         F | M | I | J,
-        body!(put_rule, put).index_args(2).updates(),
+        body!(put_rule, put).index_args(2).host_indices().updates(),
         "`self` with values written at indices.",
     )
     .samples("f32[3, 4], [i64([2, 0])], f32[4]; i64[4], [i64([1, 1])], i64(5), True")

@@ -19,7 +19,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(|a| gather_rule(a.input, a.dim, a.index), |a, dim, outs| {
             gather(a.input, *dim, a.index, false, &outs[0])
-        },),
+        },)
+        .index_args(4),
         "The elements at `index` along a dimension.",
     )
     .samples("f32[10, 5], 0, i64[5, 5].below(10); b8[10, 5], 0, i64[5, 5].below(10)")
@@ -30,7 +31,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(|a| gather_rule(a.input, a.dim, a.index), |a, dim, outs| {
             gather(a.input, *dim, a.index, true, &outs[0])
-        },),
+        },)
+        .index_args(4),
         "",
     )
     .samples("f32[3, 4], 1, i64([[0, -1], [3, 2], [1, 1]])")
@@ -39,7 +41,7 @@ pub static OPS: &[OpDef] = &[
         "index_select",
         "(Tensor self, int dim, Tensor index)",
         FMO | X,
-        body!(index_select_rule, index_select),
+        body!(index_select_rule, index_select).index_args(4),
         "The slices at `index` along a dimension.",
     )
     .samples("f32[3, 4], -1, i64([0, 0, 0, 0, 0]); c64[3, 4], 0, i64([0])")

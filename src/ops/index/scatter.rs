@@ -22,6 +22,7 @@ pub static OPS: &[OpDef] = &[
             |a| scatter_rule(a.input, a.dim, a.index, Some(a.src)),
             |a, dim, outs| scatter(a.input, *dim, a.index, a.src.into(), None, &outs[0]),
         )
+        .index_args(4)
         .updates(),
         "`self` with `src` written at `index` along a dimension.",
     )
@@ -38,6 +39,7 @@ pub static OPS: &[OpDef] = &[
             |a| scatter_rule(a.input, a.dim, a.index, None),
             |a, dim, outs| scatter(a.input, *dim, a.index, a.value.into(), None, &outs[0]),
         )
+        .index_args(4)
         .updates(),
         "`self` with a number written at `index` along a dimension.",
     )
@@ -63,6 +65,7 @@ pub static OPS: &[OpDef] = &[
                 &outs[0]
             ),
         )
+        .index_args(4)
         .updates(),
         "`self` with `src` added or multiplied at `index` along a dimension.",
     )
@@ -83,6 +86,7 @@ pub static OPS: &[OpDef] = &[
                 &outs[0]
             ),
         )
+        .index_args(4)
         .updates(),
         "`self` with a number added or multiplied at `index` along a dimension.",
     )
@@ -103,6 +107,7 @@ pub static OPS: &[OpDef] = &[
                 &outs[0]
             ),
         )
+        .index_args(4)
         .updates(),
         "`self` with `src` added at `index` along a dimension.",
     )
@@ -117,6 +122,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",
         FMIO | X,
         body!(scatter_reduce_rule, scatter_reduce)
+            .index_args(4)
             .updates(),
         "`self` with `src` reduced into it at `index` along a dimension.",
     )

@@ -29,6 +29,7 @@ pub static OPS: &[OpDef] = &[
             |a| slices_rule(a.input, a.dim, a.index, a.source, "index_add_"),
             index_add,
         )
+        .index_args(4)
         .updates(),
         "`self` with slices of `source` times `alpha` added at `index`.",
     ).samples(
@@ -41,7 +42,7 @@ pub static OPS: &[OpDef] = &[
         "index_copy",
         "(Tensor self, int dim, Tensor index, Tensor source)",
         FMIO | X,
-        body!(index_copy_rule, index_copy).updates(),
+        body!(index_copy_rule, index_copy).index_args(4).updates(),
         "`self` with slices of `source` written at `index`.",
     ).samples("f64[1], 0, i64([0]), f64[1]; c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5]")
     .grad("self: grad.index_fill(dim, index, 0); source: _grad.index_source(grad, dim, index, source.sizes)")
@@ -55,6 +56,7 @@ pub static OPS: &[OpDef] = &[
             |a| index_fill_rule(a.input, a.dim, a.index, a.value.into()),
             |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0]),
         )
+        .index_args(4)
         .updates(),
         "`self` with a 0-dimensional tensor's value written to the slices at `index`.",
     ).samples("f32[1], 0, i64([0]), f32[()]; b8[5, 5], -1, i64([2, 1, 4, 2, 2]), b8(True)")
@@ -68,6 +70,7 @@ pub static OPS: &[OpDef] = &[
             |a| index_fill_rule(a.input, a.dim, a.index, a.value.into()),
             |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0]),
         )
+        .index_args(4)
         .updates(),
         "`self` with a number written to the slices at `index`.",
     ).samples("f32[3, 4], 0, i64([0]), -8.4784")
@@ -78,6 +81,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)",
         FMIO | X,
         body!(index_reduce_rule, index_reduce)
+            .index_args(4)
             .updates(),
         "`self` with slices of `source` reduced into it at `index`.",
     ).samples("f32[5, 5], 1, i64[10].below(5), f32[5, 10], 'mean', include_self=False")

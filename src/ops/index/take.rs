@@ -18,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         "take",
         "(Tensor self, Tensor index)",
         FMO | X,
-        body!(take_rule, take),
+        body!(take_rule, take).index_args(2),
         "The elements at positions in row-major order.",
     ).samples("f32[3, 4], i64([6, 3, 3]); c64[3, 4], i64(0)")
     .grad("self: _grad.take_back(grad, self.sizes, index)")
@@ -27,7 +27,7 @@ pub static OPS: &[OpDef] = &[
         "put",
         "(Tensor self, Tensor index, Tensor source, bool accumulate=False)",
         FM | I,
-        body!(put_rule, put).updates(),
+        body!(put_rule, put).index_args(2).updates(),
         "`self` with elements written at positions in row-major order.",
     ).samples("f32[3, 3], i64([6, 4, 2]), f32[3], False; c64[3, 3], i64([6, 4, 2]), c64[3], True")
     .grad("self: grad if accumulate else grad.put(index, zeros_like(source), False); source: grad.take(index).reshape(source.sizes)"),
@@ -35,7 +35,7 @@ pub static OPS: &[OpDef] = &[
         "embedding",
         "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)",
         F,
-        body!(embedding_rule, embedding),
+        body!(embedding_rule, embedding).index_args(2),
         "The rows of `weight` at `indices`.",
     ).samples("f32[5, 3], i64([1, 4]); f64[5, 2], i64([[0, 1], [2, 2]])")
     .grad("weight: embedding_backward(grad, indices, weight.sizes[0], padding_idx, scale_grad_by_freq, sparse)")
@@ -54,7 +54,7 @@ pub static OPS: &[OpDef] = &[
         "embedding_renorm",
         "(Tensor self, Tensor indices, float max_norm, float norm_type)",
         J,
-        body!(renorm_rule, renorm).updates(),
+        body!(renorm_rule, renorm).index_args(2).updates(),
         "`self` with the rows at `indices` scaled down to a norm.",
     ).samples("f32[5, 3], i64([1, 4]), 1.0, 2.0")
     .grad("self: refused"),
