@@ -31,7 +31,7 @@ from torchlike.fx._patching import (  # noqa: F401
 from torchlike.fx.graph import Graph
 from torchlike.fx.graph_module import GraphModule
 from torchlike.fx.node import base_types
-from torchlike.fx.proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
+from torchlike.fx.proxy import ParameterProxy, Proxy, Scope, TracerBase
 from torchlike.nn import Module, Parameter, Sequential
 from torchlike.utils import _pytree as pytree
 
@@ -43,6 +43,7 @@ _orig_module_getattr: Callable[..., Any] = Module.__getattribute__
 _proxyable_classes: dict[type, None] = {}
 _is_fx_tracing_flag = False
 
+_CONSTANTS = (torchlike.Tensor, pytree.TreeSpec)
 HAS_VARSTUFF = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _LEAVES = ("torchlike.nn", "torchlike.ao.nn", "torch.nn", "torch.ao.nn")
 
@@ -174,6 +175,10 @@ class Tracer(TracerBase):
             return a.node
         if kind in PLAIN:
             return a
+        if kind is tuple or kind is list:
+            return kind([self.create_arg(x) for x in a])
+        if kind is dict and not a:
+            return {}
         if isinstance(a, torchlike.Tensor):
             return self._tensor_arg(a)
         if isinstance(a, Module):
@@ -238,17 +243,19 @@ class Tracer(TracerBase):
     ) -> Any:
         """A call of a module in the traced program: a node for a leaf, otherwise what it does."""
         path = self.path_of_module(m)
-        with ScopeContextManager(self.scope, Scope(path, type(m))) as scope:
-            calls = self.num_calls.get(path, 0)
-            key = f"{scope.module_path}@{calls}" if calls else scope.module_path
-            self.module_stack[key] = (path, scope.module_type)
-            self.num_calls[path] = calls + 1
-            try:
-                if self.is_leaf_module(m, path):
-                    return self.create_proxy("call_module", path, args, kwargs)
-                return forward(*args, **kwargs)
-            finally:
-                self.module_stack.popitem(last=True)
+        scope, kind = self.scope, type(m)
+        before = scope.module_path, scope.module_type
+        scope.module_path, scope.module_type = path, kind
+        calls = self.num_calls.get(path, 0)
+        self.module_stack[f"{path}@{calls}" if calls else path] = (path, kind)
+        self.num_calls[path] = calls + 1
+        try:
+            if self.is_leaf_module(m, path):
+                return self.create_proxy("call_module", path, args, kwargs)
+            return forward(*args, **kwargs)
+        finally:
+            self.module_stack.popitem(last=True)
+            scope.module_path, scope.module_type = before
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
         """What the traced program gets for a parameter, buffer or submodule of a module."""
@@ -443,14 +450,15 @@ class Tracer(TracerBase):
         thread = threading.get_ident()
         ids = self._autowrap_function_ids
         all_kinds = self.proxy_buffer_attributes or type(self).getattr is not Tracer.getattr
-        shown: Any = (torchlike.Tensor, Module) if all_kinds else Parameter
+        shown: Any = (torchlike.Tensor, Module) if all_kinds else torchlike.Tensor
+        plain = _orig_module_getattr
+        visited: set[type] = set()
 
         def read(mod: Module, attr: str) -> Any:
-            value = _orig_module_getattr(mod, attr)
+            value = plain(mod, attr)
             if not isinstance(value, shown) or threading.get_ident() != thread:
                 return value
-            kinds = _orig_module_getattr(mod, "__dict__").get("_kinds", ())
-            return self.getattr(attr, value, cache) if attr in kinds else value
+            return self.getattr(attr, value, cache) if attr in plain(mod, "_kinds") else value
 
         @functools.wraps(_orig_module_call)
         def call(mod: Module, *args: Any, **kwargs: Any) -> Any:
@@ -460,8 +468,10 @@ class Tracer(TracerBase):
             def forward(*args: Any, **kwargs: Any) -> Any:
                 return _orig_module_call(mod, *args, **kwargs)
 
-            inner = getattr(getattr(mod, "forward", mod), "__globals__", {})
-            _autowrap_check(patcher, inner, ids)
+            if type(mod) not in visited:
+                visited.add(type(mod))
+                inner = getattr(plain(mod, "forward"), "__globals__", {})
+                _autowrap_check(patcher, inner, ids)
             return self.call_module(mod, forward, args, kwargs)
 
         patcher.patch_method(Module, "__getattribute__", read, deduplicate=False)
@@ -481,13 +491,14 @@ class Tracer(TracerBase):
 
 def _collect_constants(m: Module, path: list[str], found: dict[Any, str]) -> None:
     """Tensors that are plain attributes of modules, and structures of trees, with their paths."""
-    kinds = m._kinds
-    for name, value in vars(m).items():
-        if isinstance(value, torchlike.Tensor | pytree.TreeSpec):
-            if kinds.get(name) != "parameter":
-                found[value] = ".".join([*path, name])
-    for name, child in m.named_children():
-        _collect_constants(child, [*path, name], found)
+    state = vars(m)
+    kinds = state["_kinds"]
+    for name, value in state.items():
+        if isinstance(value, _CONSTANTS) and kinds.get(name) != "parameter":
+            found[value] = ".".join([*path, name])
+    for name, kind in kinds.items():
+        if kind == "module" and state[name] is not None:
+            _collect_constants(state[name], [*path, name], found)
 
 
 def symbolic_trace(

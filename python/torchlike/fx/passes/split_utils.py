@@ -20,7 +20,7 @@ def getattr_recursive(obj: Any, name: str) -> Any:
     """What stands at a path below an object; None if nothing does."""
     for layer in name.split("."):
         if isinstance(obj, ModuleList):
-            obj = obj._modules[layer] if layer in obj._modules else None
+            obj = obj._modules.get(layer)
         else:
             obj = getattr(obj, layer, None)
         if obj is None:
