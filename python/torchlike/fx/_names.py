@@ -19,7 +19,6 @@ avg_pool2d avg_pool3d elu_ gelu hardtanh_ leaky_relu_ linear logsigmoid one_hot 
 softshrink
 """
 _NN_NAMES = {"logsigmoid": "log_sigmoid"}
-_NN_PUBLIC = {new: old for old, new in _NN_NAMES.items()}
 # ... and those that are the functions of `torch` themselves
 _OF_TORCH = """
 adaptive_avg_pool1d avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d conv_tbc conv_transpose1d
@@ -66,15 +65,21 @@ def _of_python(func: Any) -> str | None:
     return None
 
 
-def core_function(space: str, name: str) -> Any:
-    """The function that is called `name` in `_C._nn`, `_C._linalg`, `_C._special` or `_C._fft`.
+def _name_core_functions() -> None:
+    """Puts the functions of the core where PyTorch has them, too: `_C._linalg.linalg_norm`."""
+    for space in _CORE_SPACES:
+        names = vars(getattr(torchlike._C, f"_{space}"))
+        names.update({f"{space}_{k}": v for k, v in names.items() if not k.startswith("_")})
+    nn = torchlike._C._nn
+    for name in _SPACES["nn"]:
+        setattr(nn, _NN_NAMES.get(name, name), getattr(torchlike.nn.functional, name))
 
-    Raises:
-        AttributeError: if there is none.
-    """
-    if space == "nn":
-        return getattr(torchlike.nn.functional, _NN_PUBLIC.get(name, name))
-    return getattr(getattr(torchlike, space), name.removeprefix(f"{space}_"))
+
+def _function_name(func: Any) -> str:
+    """The name that PyTorch gives a function."""
+    name: str = func.__name__
+    renamed = _NN_NAMES.get(name)
+    return renamed if renamed and func.__module__ == f"{_ROOT}.nn.functional" else name
 
 
 def _find_module_of_method(orig_method: Any) -> str:
@@ -99,16 +104,16 @@ def _lambda_name(func: Any) -> str:
 
 def _get_qualified_name(func: Any) -> str:
     """The name by which generated code calls a function."""
-    kind = type(func)
+    kind: Any = type(func)
     known = _qualified.get(func) if kind is types.BuiltinFunctionType else None
     if known is not None:
         return known
-    name = getattr(func, "__name__", None)
+    name: Any = getattr(func, "__name__", None)
     if name is not None and getattr(builtins, name, None) is func:
         return name
     if kind in (types.MethodDescriptorType, types.WrapperDescriptorType):
         if getattr(torchlike.Tensor, func.__name__, None) is func:
-            return f"{_ROOT}.Tensor.{func.__name__}"
+            return f"{_ROOT}.Tensor.{func.__name__}"  # type: ignore[union-attr]
     elif kind is types.BuiltinFunctionType:
         found = _of_builtin(func)
         if found is not None:
@@ -178,6 +183,7 @@ def _register_defaults() -> None:
     from torchlike.fx import _pytree as fx_pytree
     from torchlike.utils import _pytree as pytree
 
+    _name_core_functions()
     _register_custom_builtin("inf", "from math import inf", math.inf)
     _register_custom_builtin("nan", "from math import nan", math.nan)
     _register_custom_builtin("NoneType", "NoneType = type(None)", type(None))

@@ -36,7 +36,13 @@ __all__ = [
     "TracerBase",
 ]
 
-_HERE = ("/fx/proxy.py", "/fx/_symbolic_trace.py", "/fx/_patching.py", "/nn/modules/module.py")
+_HERE = (
+    "/fx/proxy.py",
+    "/fx/traceback.py",
+    "/fx/_symbolic_trace.py",
+    "/fx/_patching.py",
+    "/nn/modules/module.py",
+)
 
 
 class Scope:
@@ -312,7 +318,11 @@ class Proxy:
         if _is_method(orig_method):
             return tracer.create_proxy("call_method", name, args, kwargs)
         return tracer.create_proxy(
-            "call_function", orig_method, args, kwargs, name=tracer.graph._target_to_str(name)
+            "call_function",
+            orig_method,
+            args,
+            kwargs,
+            name=tracer.graph._target_to_str(orig_method),
         )
 
 
