@@ -386,6 +386,8 @@ class Graph:
         if callable(target):
             name = _function_name(target)
         else:
+            if not isinstance(target, str):
+                raise AssertionError(f"Expected target to be str, got {type(target)}")
             name = target
             if name.startswith("__") and name.endswith("__"):
                 name = name[2:-2]
