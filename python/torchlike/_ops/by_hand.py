@@ -41,6 +41,11 @@ def _softmax(self: Any, dim: int, half_to_float: bool) -> Any:
 
 
 @by_hand
+def lift_fresh_copy(self: Any) -> Any:
+    return self.clone()
+
+
+@by_hand
 def _log_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
     return torch.log_softmax(self, dim)
 
