@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,13 +92,18 @@ def _format_path(target: str) -> str:
     return "." + target if all(p.isidentifier() for p in parts) else ""
 
 
+def _quoted(name: str) -> str:
+    """A name as a literal in double quotes."""
+    return json.dumps(name, ensure_ascii=False)
+
+
 def _format_target(base: str, target: str) -> str:
     """The expression for an attribute at a path; names that are no identifiers use `getattr`."""
     path = _format_path(target)
     if path:
         return base + path
     for part in target.split("."):
-        base = f"{base}.{part}" if part.isidentifier() else f'getattr({base}, "{part}")'
+        base = f"{base}.{part}" if part.isidentifier() else f"getattr({base}, {_quoted(part)})"
     return base
 
 
@@ -242,7 +248,7 @@ class _PyTreeCodeGen(CodeGen):
             count = children[0].num_children
             names = self.pytree_info.orig_args
             keys = zip(children[1].context, names[count:], strict=False)
-            kwargs = ", ".join(f"'{k}':{v}" for k, v in keys)
+            kwargs = ", ".join(f"{k!r}:{v}" for k, v in keys)
             tree = f"([{', '.join(names[:count])}], {{{kwargs}}})"
         else:
             tree = f"[{', '.join(fn_args)}]"

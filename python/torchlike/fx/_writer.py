@@ -219,7 +219,7 @@ class Writer:
         if not isinstance(value, torchlike.Tensor):
             return ""
         core = self.paint("red", dtype_abbreviation(value.dtype))
-        core += self.paint("blue", shape_text(value.shape))
+        core += self.paint("blue", shape_text(node.meta.get("sizes", value.shape)))
         if self.stride:
             core += self.paint("dim_blue", shape_text(value.stride()))
         if self.device:

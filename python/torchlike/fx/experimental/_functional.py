@@ -37,9 +37,10 @@ def _is_operator(node: Node) -> bool:
 class _Functional:
     """The state of the rewriting: what each node's memory holds now."""
 
-    def __init__(self, graph: Graph, copies: bool) -> None:
+    def __init__(self, graph: Graph, copies: bool, write_back: bool) -> None:
         self.graph = graph
         self.copies = copies
+        self.write_back = write_back
         self.base: dict[Node, Node] = {}  # a view: the node whose memory it sees
         self.chain: dict[Node, list[Node]] = {}  # the views that lead there, from the base on
         self.now: dict[Node, Node] = {}  # a base that was written: its value now
@@ -192,7 +193,7 @@ class _Functional:
         """Gives the results as they are now, and writes inputs that the program writes."""
         with self.graph.inserting_before(output):
             output.args = map_arg(output.args, self._current)
-            for root in self.written_inputs:
+            for root in self.written_inputs if self.write_back else ():
                 copied = self.graph.call_function(aten.copy_.default, (root, self.now[root]))
                 copied.meta = dict(root.meta)
         for node in reversed(self.graph.nodes):
@@ -220,15 +221,21 @@ def _without_out(name: str, overload: str) -> str:
     return "default" if "default" in names else ("Tensor" if "Tensor" in names else names[0])
 
 
-def functionalize_graph(graph: Graph, copies: bool = False) -> None:
+def functionalize_graph(
+    graph: Graph, copies: bool = False, write_back: bool = True
+) -> dict[Node, Node]:
     """Takes calls that write out of a graph of operators.
-
-    Inputs that the program writes are written at its end.
 
     Args:
         copies: views become copies.
+        write_back: inputs that the program writes are written at its end.
+
+    Returns:
+        For each input that the program writes, the node of its new value.
 
     Raises:
         NotImplementedError: for a write that has no other form.
     """
-    _Functional(graph, copies).run()
+    rewriting = _Functional(graph, copies, write_back)
+    rewriting.run()
+    return {root: rewriting.now[root] for root in rewriting.written_inputs}
