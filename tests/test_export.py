@@ -180,8 +180,10 @@ def test_expressions():
     for text in ("__import__('os')", "x", "Symbol(3)", "1 + 1", "(" * 9000, "Integer('a')"):
         with pytest.raises(torch.CheckpointError):
             _symbols.parse(text)
-    with pytest.raises(NotImplementedError, match="Pow"):
-        _symbols.parse("Pow(Symbol('s0', integer=True), Integer(2))")
+    with pytest.raises(NotImplementedError, match="Mod"):
+        _symbols.parse("Mod(Symbol('s0', integer=True), Integer(2))")
+    square = _symbols.parse("Pow(Add(Symbol('s0'), Integer(-1)), Integer(2))")
+    assert square.at({"s0": 5}) == 16
 
 
 def archive_of(program):

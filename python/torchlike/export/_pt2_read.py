@@ -133,8 +133,8 @@ class _Reader:
 
     # values
 
-    def size(self, data: Any) -> tuple[Any, int]:
-        """A size, and its value in the example."""
+    def size(self, data: Any, exact: bool = False) -> tuple[Any, int]:
+        """A size, and its value in the example; that alone for an expression that is not known, unless `exact`."""
         kind, value = _one(data)
         if kind == "as_int":
             return _whole(value), value
@@ -142,14 +142,19 @@ class _Reader:
             raise NotImplementedError(f"a size of the kind {kind!r} is not supported")
         hint = value.get("hint")
         example = _whole(_one(hint)[1]) if hint else 2
-        return parse_expression(_text(value["expr_str"])), example
+        try:
+            return parse_expression(_text(value["expr_str"])), example
+        except NotImplementedError:
+            if exact or not hint:
+                raise
+            return example, example
 
-    def describe(self, name: str, node: Node) -> None:
+    def describe(self, name: str, node: Node, exact: bool = False) -> None:
         """Notes what the value of a node looks like."""
         data = self.tensors.get(name)
         if data is None:
             raise CheckpointError(f"nothing says what {name!r} looks like")
-        sizes = [self.size(s) for s in data["sizes"]]
+        sizes = [self.size(s, exact) for s in data["sizes"]]
         strides = [self.size(s) for s in data["strides"]]
         dtype = schema.DTYPES.get(data["dtype"])
         if dtype is None or data["layout"] != schema.STRIDED or len(sizes) != len(strides):
@@ -292,7 +297,7 @@ class _Reader:
         for spec in specs:
             node = self.make("placeholder", spec.arg.name, (), {}, spec.arg.name)
             if isinstance(spec.arg, TensorArgument):
-                self.describe(spec.arg.name, node)
+                self.describe(spec.arg.name, node, exact=True)
         for call in data["nodes"]:
             self.call(call)
         self.graph.output(tuple(self.value(v) for v in data["outputs"]))

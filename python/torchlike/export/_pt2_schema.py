@@ -34,6 +34,7 @@ SIZE_NAMES = {function: name for name, function in SIZE_FUNCTIONS.items()}
 # calls that check what is known of a program, and give nothing
 _CHECKS = "_assert_tensor_metadata _assert_scalar sym_constrain_range sym_constrain_range_for_size"
 CHECKS = {f"torch.ops.aten.{name}.default" for name in _CHECKS.split()}
+CHECKS |= {"torch.ops.aten._assert_async.msg", "torch.ops.aten._assert_async.default"}
 MAJOR, MINOR = 8, 20
 
 

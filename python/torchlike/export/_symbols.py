@@ -52,6 +52,11 @@ def _expression(node: ast.expr) -> Expr:
         for part in parts:
             product = _multiply(product, part)
         return product
+    if name == "Pow" and len(parts) == 2 and not parts[1].terms and 0 < parts[1].constant < 5:
+        power = parts[0]
+        for _ in range(parts[1].constant - 1):
+            power = _multiply(power, parts[0])
+        return power
     if name == "FloorDiv" and len(parts) == 2:
         return _divide(*parts)
     raise NotImplementedError(f"{name} in an expression of a size is not supported")

@@ -212,7 +212,7 @@ def trace(
     state.add_state()
     state.add_inputs(args, kwargs)
     try:
-        with torchlike.random.fork_rng(devices=()), state.mode:
+        with torchlike.random.fork_rng(devices=()), torchlike.no_grad(), state.mode:
             result = model(*args, **kwargs)
         state.finish(result)
     finally:
