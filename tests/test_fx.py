@@ -275,6 +275,13 @@ def test_tracers_that_override():
     with pytest.raises(AssertionError, match="Assertion failed"):
         gm(-torch.ones(1))
 
+    from torchlike import _assert
+
+    checked = fx.symbolic_trace(lambda x: (_assert(x.shape[0] == 2, "two"), x)[1])
+    assert "torchlike._assert(eq, 'two')" in checked.code
+    with pytest.raises(AssertionError, match="two"):
+        checked(torch.ones(3))
+
     class Shapes(nn.Module):
         def __init__(self):
             super().__init__()

@@ -282,13 +282,19 @@ class Proxy:
         return self.tracer.create_proxy("call_function", operator.abs, (self,), {})
 
     def __bool__(self) -> bool:
-        if self.tracer.trace_asserts:
-            frame = inspect.currentframe()
-            assert frame is not None and frame.f_back is not None
-            if _is_assert(*_instruction(frame.f_back)):
-                self.tracer.create_proxy("call_function", assert_fn, (self,), {})
-                return True
-        return self.tracer.to_bool(self)
+        frame = inspect.currentframe()
+        assert frame is not None and frame.f_back is not None
+        caller = frame.f_back
+        tracer = self.tracer
+        if caller.f_code is torchlike._assert.__code__:
+            # a call of `torch._assert`, under whatever name, is a node
+            message = caller.f_locals["message"]
+            tracer.create_proxy("call_function", torchlike._assert, (self, message), {})
+            return True
+        if tracer.trace_asserts and _is_assert(*_instruction(caller)):
+            tracer.create_proxy("call_function", assert_fn, (self,), {})
+            return True
+        return tracer.to_bool(self)
 
     def keys(self) -> Any:
         """What `**proxy` asks for."""
