@@ -1,8 +1,8 @@
 """What tracing a ResNet-50 costs, beside PyTorch: `python benches/tracing.py [--torch PYTHON]`.
 
 The model is on the meta device. `trace` is `symbolic_trace` with the module that it makes, `recompile` the source of
-a graph, `first call` the same and a call, and `interpreter` a run of the graph node by node. Ratios above 1 mean
-torchlike is faster.
+a graph, `first call` the same compiled, and `interpreter` a run of the graph node by node; `make_fx` and `export` are
+of eight layers. Ratios above 1 mean torchlike is faster.
 """
 
 from __future__ import annotations
@@ -64,6 +64,18 @@ def other(x):
     return torch.sigmoid(x)
 """
 
+STEP = """
+import importlib
+nn = torch.nn
+make_fx = importlib.import_module(torch.__name__ + ".fx.experimental.proxy_tensor").make_fx
+export = importlib.import_module(torch.__name__ + ".export")
+net = nn.Sequential(*(m for _ in range(8) for m in (nn.Linear(16, 16), nn.ReLU()))).eval()
+x = torch.randn(4, 16)
+batch = export.Dim("batch", min=2, max=64)
+def step(x):
+    return torch.autograd.grad(net(x).sum(), list(net.parameters()))
+"""
+
 
 def cases() -> _turns.Cases:
     """Setup and statement of each case."""
@@ -75,6 +87,8 @@ def cases() -> _turns.Cases:
         "interpreter, calls left out": (MODEL, "plain.run(x)"),
         "interpreter on meta": (MODEL, "fx.Interpreter(gm).run(x)"),
         "copy of the graph": (MODEL, "import copy; copy.deepcopy(gm.graph)"),
+        "make_fx, backward too": (STEP, "make_fx(step)(x)"),
+        "export": (STEP, "export.export(net, (x,), dynamic_shapes={'input': {0: batch}})"),
         "replace_pattern": (MODEL, "fx.replace_pattern(gm, nothing, other)"),
     }
 
