@@ -56,6 +56,8 @@ backends = _lazy.module("torchlike.backends")
 profiler = _lazy.module("torchlike.profiler")
 multiprocessing = _lazy.module("torchlike.multiprocessing")
 func = _lazy.module("torchlike.func")
+fx = _lazy.module("torchlike.fx")
+export = _lazy.module("torchlike.export")
 masked = _lazy.module("torchlike.masked")
 optim = _lazy.module("torchlike.optim")
 from torchlike import plan  # noqa: E402

@@ -41,6 +41,25 @@ def _softmax(self: Any, dim: int, half_to_float: bool) -> Any:
 
 
 @by_hand
+def _native_batch_norm_legit_no_training(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    momentum: float,
+    eps: float,
+) -> Any:
+    stats = running_mean, running_var
+    return torch.native_batch_norm(input, weight, bias, *stats, False, momentum, eps)
+
+
+@by_hand
+def lift_fresh_copy(self: Any) -> Any:
+    return self.clone()
+
+
+@by_hand
 def _log_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
     return torch.log_softmax(self, dim)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
@@ -41,7 +42,10 @@ __all__ = [
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-    """The function itself: calls in place are recorded as what they are here, and nothing has to be rewritten."""
+    """The function itself: calls in place are recorded as what they are here, and nothing has to be rewritten.
+
+    A graph that `make_fx` makes of it has no calls in place, and with `remove="mutations_and_views"` no views.
+    """
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(
             "functionalize(f, remove='mutations'): received invalid argument for remove=. Valid options are:\n"
@@ -53,6 +57,10 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        proxy_tensor = sys.modules.get("torchlike.fx.experimental.proxy_tensor")
+        mode = proxy_tensor.get_proxy_mode() if proxy_tensor is not None else None
+        if mode is not None:
+            mode.tracer.functional = remove
         return func(*args, **kwargs)
 
     return wrapped

@@ -1,0 +1,166 @@
+"""Programs that run without the code that they were written in.
+
+`export` traces a model to a graph of operators, with its state as inputs. Sizes that are to vary are found by tracing
+at several sizes: what differs has to be an expression of the sizes, and all else the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchlike.export._probe import probed
+from torchlike.export.dynamic_shapes import Dim, UserError, dims, specs_of, variables_of
+from torchlike.export.exported_program import (
+    ExportedProgram,
+    ModuleCallEntry,
+    ModuleCallSignature,
+    _Sizes,
+    arg_names,
+)
+from torchlike.export.graph_signature import ExportGraphSignature
+from torchlike.nn import Module
+from torchlike.utils import _pytree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "Dim",
+    "ExportGraphSignature",
+    "ExportedProgram",
+    "ModuleCallEntry",
+    "ModuleCallSignature",
+    "UserError",
+    "default_decompositions",
+    "dims",
+    "export",
+    "load",
+    "register_dataclass",
+    "save",
+]
+
+
+def export(
+    mod: Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+    preserve_module_call_signature: tuple[str, ...] = (),
+    prefer_deferred_runtime_asserts_over_guards: bool = False,
+) -> ExportedProgram:
+    """A model as a program of operators.
+
+    Args:
+        mod: the model.
+        args: example inputs.
+        kwargs: example inputs by name.
+        dynamic_shapes: for each input which of its sizes vary: `{"x": {0: Dim("batch")}}`.
+        strict: accepted; programs are always traced by running them.
+
+    Raises:
+        UserError: if the program is another one at other sizes, or decides by values.
+    """
+    if not isinstance(mod, Module):
+        raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
+    if not isinstance(args, tuple):
+        raise UserError(
+            f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}"
+        )
+    if preserve_module_call_signature:
+        raise NotImplementedError("export: preserve_module_call_signature is not supported")
+    named = dict(kwargs or {})
+    specs = specs_of(mod, args, named, dynamic_shapes)
+    leaves = _pytree.tree_leaves((args, named))
+    variables, places = variables_of(leaves, specs)
+    return _export(mod, args, named, _Sizes(variables, places))
+
+
+def _export(
+    mod: Any,
+    args: Any,
+    kwargs: dict[str, Any],
+    sizes: _Sizes,
+    table: Any = None,
+    of: ExportedProgram | None = None,
+) -> ExportedProgram:
+    """Traces a model; `of` is the program that it is a module of."""
+    traced, variables, places = probed(mod, args, kwargs, sizes.variables, sizes.places, table)
+    signature = ExportGraphSignature(traced.inputs, traced.outputs)
+    state = dict(mod.state_dict(keep_vars=True)) if of is None else of.state_dict
+    constants = dict(traced.constants)
+    kept = {name for name, _ in mod.named_buffers()} if of is None else set(of.constants)
+    for name in kept - set(state):
+        constants[name] = mod.get_buffer(name)
+    for spec in signature.input_specs:
+        # a module of a program has only buffers: what they were, the program knows
+        if of is not None and spec.target in of.constants:
+            known = {s.target: s for s in of.graph_signature.input_specs}[spec.target]
+            spec.kind, spec.persistent = known.kind, known.persistent
+    names = arg_names(mod, args, kwargs) if of is None else of._signature().forward_arg_names
+    call = ModuleCallSignature([], [], traced.in_spec, traced.out_spec, names)
+    entries = [ModuleCallEntry("", call)]
+    entries += [ModuleCallEntry(name) for name, _ in mod.named_modules() if name]
+    if of is not None:
+        entries[1:] = of.module_call_graph[1:]
+    example = (args, kwargs)
+    found = _Sizes(variables, places)
+    return ExportedProgram(
+        Module(), traced.graph, signature, state, found, entries, example, constants
+    )
+
+
+def save(
+    ep: ExportedProgram,
+    f: Any,
+    *,
+    extra_files: dict[str, Any] | None = None,
+    opset_version: dict[str, int] | None = None,
+    pickle_protocol: int = 2,
+) -> None:
+    """Writes a program as an archive that PyTorch reads, too.
+
+    Args:
+        f: a path, or a file that can be written.
+        extra_files: texts and bytes that the archive also holds, by name.
+    """
+    from torchlike.export._pt2 import write
+
+    if not isinstance(ep, ExportedProgram):
+        raise TypeError(
+            "The 'ep' parameter must be an instance of 'ExportedProgram', "
+            f"got '{type(ep).__name__}' instead."
+        )
+    write(ep, f, extra_files or {})
+
+
+def load(
+    f: Any,
+    *,
+    extra_files: dict[str, Any] | None = None,
+    expected_opset_version: dict[str, int] | None = None,
+) -> ExportedProgram:
+    """Reads a program of an archive. Nothing in it is executed.
+
+    Args:
+        f: a path, or a file that can be read.
+        extra_files: filled with what the archive holds under these names.
+
+    Raises:
+        CheckpointError: if it is no such archive, or contradicts itself.
+        NotImplementedError: for operators and values that are not known.
+    """
+    from torchlike.export._pt2_read import read
+
+    return read(f, extra_files)
+
+
+def register_dataclass(cls: type[Any], *, serialized_type_name: str | None = None) -> None:
+    """Makes a dataclass a container of inputs and outputs."""
+    _pytree.register_dataclass(cls)
+
+
+def default_decompositions() -> dict[Any, Any]:
+    """No functions: graphs have PyTorch's core operators already."""
+    return {}

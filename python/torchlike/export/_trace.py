@@ -1,0 +1,227 @@
+"""One trace of a model: a graph of operators without writes, whose state is among its inputs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torchlike
+from torchlike.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torchlike.fx.experimental._functional import functionalize_graph
+from torchlike.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, PythonKeyTracer
+from torchlike.fx.graph import Graph
+from torchlike.fx.node import Node
+from torchlike.nn import Module
+from torchlike.utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torchlike.fx.proxy import Proxy
+
+Tensor = torchlike.Tensor
+_NORMS = ("native_batch_norm", "cudnn_batch_norm", "batch_norm", "_native_batch_norm_legit")
+
+
+@dataclass
+class Traced:
+    """What one trace found."""
+
+    graph: Graph
+    inputs: list[InputSpec] = field(default_factory=list)
+    outputs: list[OutputSpec] = field(default_factory=list)
+    constants: dict[str, Any] = field(default_factory=dict)
+    users: list[Node] = field(default_factory=list)  # placeholders of the caller's inputs
+    in_spec: Any = None
+    out_spec: Any = None
+
+
+def identifier(path: str) -> str:
+    """A path as a part of a name."""
+    return re.sub(r"\W", "_", path)
+
+
+def input_names(model: Module, args: Any, kwargs: Any) -> list[str]:
+    """A name for each leaf of the inputs: its parameter, and the way through containers."""
+    bound = inspect.signature(model.forward).bind(*args, **kwargs)
+    names = []
+    for name, value in bound.arguments.items():
+        for path, _ in pytree.tree_leaves_with_path(value):
+            rest = "".join(f"_{identifier(str(k).strip('[].'))}".replace("__", "_") for k in path)
+            names.append(identifier(name + rest.replace("'", "")).rstrip("_"))
+    return names
+
+
+class _Noting(PythonKeyTracer):
+    """Notes where tensors are, too."""
+
+    def track(self, tensor: Any, proxy: Proxy, *, anew: bool = False) -> None:
+        """Notes the node of a tensor."""
+        super().track(tensor, proxy, anew=anew)
+        proxy.node.meta["device"] = str(tensor.device)
+
+
+class _Trace:
+    """The state of a trace."""
+
+    def __init__(self, model: Module, table: Mapping[Any, Callable[..., Any]] | None) -> None:
+        self.model = model
+        self.tracer = _Noting()
+        self.tracer.root = Module()
+        self.tracer.graph = Graph()
+        self.tracer.tensor_attrs = {}
+        self.mode = ProxyTorchDispatchMode(self.tracer, decomposition_table=table)
+        self.found = Traced(self.tracer.graph)
+
+    def placeholder(self, name: str, value: Any) -> Proxy:
+        """An input of the graph."""
+        proxy = self.tracer.create_proxy("placeholder", name, (), {})
+        if isinstance(value, Tensor):
+            self.tracer.track(value, proxy)
+            proxy.node.meta["real"] = value
+        return proxy
+
+    def add_state(self) -> None:
+        """Inputs for parameters, buffers, and tensors that are plain attributes."""
+        specs = self.found.inputs
+        for path, param in self.model.named_parameters():
+            proxy = self.placeholder(f"p_{identifier(path)}", param)
+            specs.append(InputSpec(InputKind.PARAMETER, TensorArgument(proxy.node.name), path))
+        kept = set(self.model.state_dict(keep_vars=True))
+        for path, buffer in self.model.named_buffers():
+            proxy = self.placeholder(f"b_{identifier(path)}", buffer)
+            name = TensorArgument(proxy.node.name)
+            specs.append(InputSpec(InputKind.BUFFER, name, path, path in kept))
+        for prefix, module in self.model.named_modules():
+            for key, value in vars(module).items():
+                if isinstance(value, Tensor) and key not in module._kinds:
+                    self.add_constant(f"{prefix}.{key}" if prefix else key, value)
+
+    def add_constant(self, path: str, value: Any) -> Proxy:
+        """An input for a tensor that is no state."""
+        proxy = self.placeholder(f"c_{identifier(path)}", value)
+        name = TensorArgument(proxy.node.name)
+        self.found.inputs.append(InputSpec(InputKind.CONSTANT_TENSOR, name, path))
+        self.found.constants[path] = value
+        return proxy
+
+    def add_inputs(self, args: Any, kwargs: Any) -> None:
+        """Inputs for what the caller gives."""
+        leaves, self.found.in_spec = pytree.tree_flatten((args, kwargs))
+        for leaf, name in zip(leaves, input_names(self.model, args, kwargs), strict=True):
+            node = self.placeholder(name, leaf).node
+            self.found.users.append(node)
+            tensor = isinstance(leaf, Tensor)
+            arg: Any = TensorArgument(node.name) if tensor else ConstantArgument(node.name, leaf)
+            self.found.inputs.append(InputSpec(InputKind.USER_INPUT, arg, None))
+
+    def finish(self, result: Any) -> None:
+        """The output, and a graph without writes."""
+        tracer, graph = self.tracer, self.found.graph
+        leaves, self.found.out_spec = pytree.tree_flatten(result)
+        values = tuple(tracer.create_arg(self._leaf(leaf)) for leaf in leaves)
+        graph.output(values)
+        _refuse_norms(graph)
+        changed = functionalize_graph(graph, write_back=False)
+        _drop_aliases(graph)
+        self._lift()
+        output = graph.output_node()
+        updates = []
+        by_name = {s.arg.name: s for s in self.found.inputs}
+        for root, value in changed.items():
+            spec = by_name[root.name]
+            kind = OutputKind.USER_INPUT_MUTATION
+            if spec.kind is InputKind.BUFFER:
+                kind = OutputKind.BUFFER_MUTATION
+            elif spec.kind is not InputKind.USER_INPUT:
+                raise NotImplementedError(f"export: the program writes {spec.target}")
+            updates.append(value)
+            target = spec.target if spec.target is not None else root.name
+            self.found.outputs.append(OutputSpec(kind, TensorArgument(value.name), target))
+        for value in output.args[0]:
+            arg: Any = ConstantArgument("", value)
+            if isinstance(value, Node):
+                arg = TensorArgument(value.name)
+            self.found.outputs.append(OutputSpec(OutputKind.USER_OUTPUT, arg, None))
+        output.args = ((*updates, *output.args[0]),)
+        graph.eliminate_dead_code()
+
+    def _leaf(self, leaf: Any) -> Any:
+        return self.mode._argument(leaf) if isinstance(leaf, Tensor) else leaf
+
+    def _lift(self) -> None:
+        """Makes inputs of the tensors that the program made of numbers."""
+        graph, first = self.found.graph, self.found.users
+        constants = [n for n in graph.nodes if n.op == "get_attr"]
+        made: dict[str, Node] = {}
+        before = first[0] if first else next(n for n in graph.nodes if n.op != "placeholder")
+        at = len(self.found.inputs) - len(first)
+        for node in constants:
+            if node.target not in made:
+                path = f"lifted_tensor_{len(made)}"
+                with graph.inserting_before(before):
+                    proxy = self.placeholder(f"c_{path}", getattr(self.tracer.root, node.target))
+                name = TensorArgument(proxy.node.name)
+                spec = InputSpec(InputKind.CONSTANT_TENSOR, name, path)
+                self.found.inputs.insert(at + len(made), spec)
+                self.found.constants[path] = getattr(self.tracer.root, node.target)
+                made[node.target] = proxy.node
+            node.replace_all_uses_with(made[node.target])
+            graph.erase_node(node)
+
+
+def _refuse_norms(graph: Graph) -> None:
+    for node in graph.nodes:
+        name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
+        if name in _NORMS and len(node.args) > 5 and node.args[5] and node.args[3] is not None:
+            raise NotImplementedError(
+                f"export: {node.target} changes running statistics; call eval() of the model before"
+            )
+
+
+def _drop_aliases(graph: Graph) -> None:
+    """Takes calls out that give their argument: without writes and gradients nothing tells them apart."""
+    for node in graph.nodes:
+        name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
+        if name in ("detach", "alias", "lift_fresh", "lift_fresh_copy"):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+
+
+def trace(
+    model: Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    table: Mapping[Any, Callable[..., Any]] | None = None,
+) -> Traced:
+    """The operators that a call of a model comes down to."""
+    state = _Trace(model, table)
+    # a trace runs the model, which may write its buffers, its inputs, and draw random numbers
+    with torchlike.no_grad():
+        args, kwargs = pytree.tree_map_only(Tensor, _copied, (args, kwargs))
+        buffers = [(b, b.detach().clone(), b._version) for b in model.buffers()]
+    state.add_state()
+    state.add_inputs(args, kwargs)
+    try:
+        with torchlike.random.fork_rng(devices=()), torchlike.no_grad(), state.mode:
+            result = model(*args, **kwargs)
+        state.finish(result)
+    finally:
+        with torchlike.no_grad():
+            for buffer, before, version in buffers:
+                if buffer._version != version:
+                    buffer.copy_(before)
+    return state.found
+
+
+def _copied(tensor: Any) -> Any:
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)

@@ -1,0 +1,240 @@
+"""Sizes that may change, and expressions of them."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from torchlike._C import Tensor
+from torchlike.utils import _pytree as pytree
+
+__all__ = ["Dim", "UserError", "dims"]
+
+_MAX = (1 << 63) - 1
+
+
+class UserError(RuntimeError):
+    """A program cannot be exported as it was asked for."""
+
+
+class _DimHint:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"DimHint({self._name})"
+
+    def __call__(self, min: int | None = None, max: int | None = None) -> _DimHint:
+        raise NotImplementedError(f"Dim.{self._name}(min=, max=) is not supported; name a Dim")
+
+
+class Dim:
+    """A size that may change.
+
+    Args:
+        name: its name; the same object at several places says that the sizes are equal.
+        min: the least size.
+        max: the greatest size.
+    """
+
+    AUTO = _DimHint("AUTO")
+    DYNAMIC = _DimHint("DYNAMIC")
+    STATIC = _DimHint("STATIC")
+
+    def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:
+        low, high = 0 if min is None else min, _MAX if max is None else max
+        if high < low:
+            raise AssertionError(f"Cannot create Dim with inconsistent min={min}, max={max}")
+        if not name.isidentifier():
+            raise AssertionError(f"Dim name must be a valid identifier, got {name}")
+        self.__name__ = name
+        self.min, self.max = low, high
+
+    def __repr__(self) -> str:
+        low = [f"min={self.min}"] if self.min > 2 else []
+        high = [f"max={self.max}"] if self.max != _MAX else []
+        return f"Dim({', '.join([repr(self.__name__), *low, *high])})"
+
+    def __mul__(self, other: int) -> Any:
+        return _DerivedDim(self, other, 0)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: int) -> Any:
+        return _DerivedDim(self, 1, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: int) -> Any:
+        return _DerivedDim(self, 1, -other)
+
+
+@dataclass(frozen=True)
+class _DerivedDim:
+    """A size that another one determines."""
+
+    root: Dim
+    factor: int
+    offset: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.factor, int) or self.factor <= 0 or not isinstance(self.offset, int):
+            raise NotImplementedError("a Dim can only be multiplied by positive integers")
+
+    @property
+    def __name__(self) -> str:
+        text = self.root.__name__ if self.factor == 1 else f"{self.factor}*{self.root.__name__}"
+        sign = "-" if self.offset < 0 else "+"
+        return f"{text} {sign} {abs(self.offset)}" if self.offset else text
+
+    def __repr__(self) -> str:
+        return self.__name__
+
+    def __mul__(self, other: int) -> _DerivedDim:
+        return _DerivedDim(self.root, self.factor * other, self.offset * other)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: int) -> _DerivedDim:
+        return _DerivedDim(self.root, self.factor, self.offset + other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: int) -> _DerivedDim:
+        return self + -other
+
+
+def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
+    """A Dim for each name."""
+    return tuple(Dim(name, min=min, max=max) for name in names)
+
+
+@dataclass
+class Variable:
+    """One size that is varied: its name, its range, and where it stands."""
+
+    name: str
+    low: int
+    high: int
+    example: int
+    optional: bool = False  # becomes constant where the program does not allow it to vary
+
+
+@dataclass(frozen=True)
+class Place:
+    """A size of an input: `factor * variable + offset`."""
+
+    leaf: int
+    dim: int
+    variable: str
+    factor: int = 1
+    offset: int = 0
+
+
+def _per_leaf(tree: Any, spec: Any, path: str) -> list[Any]:
+    """For each leaf of an argument what `dynamic_shapes` says of it."""
+    if isinstance(tree, Tensor) or not isinstance(tree, list | tuple | dict):
+        return [spec]
+    if spec is None:
+        return [None] * len(pytree.tree_leaves(tree))
+    keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
+    if isinstance(tree, dict) != isinstance(spec, dict) or len(spec) != len(keys):
+        raise UserError(
+            f"Detected mismatch between the structure of `inputs` and `dynamic_shapes`: `inputs{path}` "
+            f"has {len(keys)} elements, but `dynamic_shapes{path}` has {len(spec)} elements"
+        )
+    found = []
+    for key in keys:
+        found += _per_leaf(tree[key], spec[key], f"{path}[{key!r}]")
+    return found
+
+
+def specs_of(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> list[Any]:
+    """For each leaf of the inputs what `dynamic_shapes` says of it.
+
+    Raises:
+        UserError: if that does not have the structure of the inputs.
+    """
+    if dynamic_shapes is None:
+        return [None] * len(pytree.tree_leaves((args, kwargs)))
+    signature = inspect.signature(model.forward)
+    bound = signature.bind(*args, **kwargs).arguments
+    if isinstance(dynamic_shapes, dict):
+        extra = [k for k in dynamic_shapes if k not in signature.parameters]
+        if extra or not set(bound) <= set(dynamic_shapes) | set():
+            missing = list(bound)
+            if extra or any(n not in dynamic_shapes for n in missing):
+                raise UserError(
+                    "When `dynamic_shapes` is specified as a dict, its top-level keys must be the "
+                    f"arg names {missing} of `inputs`, but here they are {list(dynamic_shapes)}. "
+                    "Alternatively, you could also ignore arg names entirely and specify "
+                    "`dynamic_shapes` as a list/tuple matching `inputs`."
+                )
+        values = [dynamic_shapes[name] for name in bound]
+    else:
+        values = list(dynamic_shapes)
+    if len(values) != len(bound):
+        raise UserError(
+            "Detected mismatch between the structure of `inputs` and `dynamic_shapes`: `inputs` has "
+            f"{len(bound)} elements, but `dynamic_shapes` has {len(values)} elements"
+        )
+    found = []
+    for (name, value), spec in zip(bound.items(), values, strict=True):
+        found += _per_leaf(value, spec, f"[{name!r}]")
+    return found
+
+
+def variables_of(leaves: list[Any], specs: list[Any]) -> tuple[dict[str, Variable], list[Place]]:
+    """The sizes that are to vary, and where they stand.
+
+    Raises:
+        UserError: if an example contradicts what is said of it.
+    """
+    variables: dict[str, Variable] = {}
+    places: list[Place] = []
+    for i, (leaf, spec) in enumerate(zip(leaves, specs, strict=True)):
+        if spec is None or not isinstance(leaf, Tensor):
+            continue
+        items = spec.items() if isinstance(spec, dict) else enumerate(spec)
+        for dim, wanted in items:
+            if wanted is None or wanted is Dim.STATIC:
+                continue
+            size = leaf.shape[dim]
+            if isinstance(wanted, int):
+                if wanted != size:
+                    raise UserError(
+                        f"Static shape constraint of {wanted} does not match input size of {size}"
+                    )
+                continue
+            places.append(_place(variables, i, dim % leaf.dim(), size, wanted))
+    return variables, places
+
+
+def _place(variables: dict[str, Variable], leaf: int, dim: int, size: int, wanted: Any) -> Place:
+    if isinstance(wanted, _DimHint):
+        # sizes that are equal in the example are taken to be equal
+        name = f"_{wanted._name.lower()}_{size}"
+        variables.setdefault(name, Variable(name, 2, _MAX, size, wanted is Dim.AUTO))
+        return Place(leaf, dim, name)
+    root, factor, offset = wanted, 1, 0
+    if isinstance(wanted, _DerivedDim):
+        root, factor, offset = wanted.root, wanted.factor, wanted.offset
+    if not isinstance(root, Dim):
+        raise UserError(
+            f"Unexpected dynamic_shape {wanted!r} of a dimension, try None, an int or a Dim"
+        )
+    example, rest = divmod(size - offset, factor)
+    if rest or not root.min <= example <= root.max:
+        raise UserError(
+            f"Expected input dim {dim} of size {size} to be {wanted.__name__} with {root!r}"
+        )
+    known = variables.setdefault(
+        root.__name__, Variable(root.__name__, root.min, root.max, example)
+    )
+    if known.example != example:
+        raise UserError(
+            f"Constraints violated ({root.__name__})! Two sizes are said to be {root.__name__}, but are "
+            f"{known.example} and {example} in the example"
+        )
+    return Place(leaf, dim, root.__name__, factor, offset)

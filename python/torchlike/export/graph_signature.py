@@ -1,0 +1,157 @@
+"""What the inputs and outputs of an exported graph are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+__all__ = [
+    "ConstantArgument",
+    "ExportGraphSignature",
+    "InputKind",
+    "InputSpec",
+    "OutputKind",
+    "OutputSpec",
+    "TensorArgument",
+]
+
+
+@dataclass
+class TensorArgument:
+    """A tensor, by the name of its node."""
+
+    name: str
+
+
+@dataclass
+class ConstantArgument:
+    """A value that became part of the program."""
+
+    name: str
+    value: Any
+
+
+class InputKind(Enum):
+    """Where an input comes from."""
+
+    USER_INPUT = auto()
+    PARAMETER = auto()
+    BUFFER = auto()
+    CONSTANT_TENSOR = auto()
+
+
+class OutputKind(Enum):
+    """What becomes of an output."""
+
+    USER_OUTPUT = auto()
+    BUFFER_MUTATION = auto()
+    USER_INPUT_MUTATION = auto()
+
+
+@dataclass
+class InputSpec:
+    """One input: what it is, and the path of the parameter, buffer or constant."""
+
+    kind: InputKind
+    arg: TensorArgument | ConstantArgument
+    target: str | None
+    persistent: bool | None = None
+
+    def __str__(self) -> str:
+        target = "" if self.target is None else f" target='{self.target}'"
+        persistent = "" if self.persistent is None else f" persistent={self.persistent}"
+        return f"{self.arg.name}: {self.kind.name}{target}{persistent}"
+
+
+@dataclass
+class OutputSpec:
+    """One output: what it is, and the path of the buffer that it becomes."""
+
+    kind: OutputKind
+    arg: TensorArgument | ConstantArgument
+    target: str | None
+
+    def __str__(self) -> str:
+        target = "" if self.target is None else f" target='{self.target}'"
+        return f"{self.arg.name}: {self.kind.name}{target}"
+
+
+@dataclass
+class ExportGraphSignature:
+    """The inputs and outputs of a graph, in order."""
+
+    input_specs: list[InputSpec] = field(default_factory=list)
+    output_specs: list[OutputSpec] = field(default_factory=list)
+
+    def _inputs(self, kind: InputKind) -> dict[str, str]:
+        return {s.arg.name: s.target or "" for s in self.input_specs if s.kind is kind}
+
+    @property
+    def inputs_to_parameters(self) -> dict[str, str]:
+        """Paths of parameters, by the names of their inputs."""
+        return self._inputs(InputKind.PARAMETER)
+
+    @property
+    def inputs_to_buffers(self) -> dict[str, str]:
+        """Paths of buffers, by the names of their inputs."""
+        return self._inputs(InputKind.BUFFER)
+
+    @property
+    def inputs_to_lifted_tensor_constants(self) -> dict[str, str]:
+        """Names of constants, by the names of their inputs."""
+        return self._inputs(InputKind.CONSTANT_TENSOR)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Paths of parameters."""
+        return tuple(self.inputs_to_parameters.values())
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """Paths of buffers."""
+        return tuple(self.inputs_to_buffers.values())
+
+    @property
+    def non_persistent_buffers(self) -> tuple[str, ...]:
+        """Paths of buffers that no state dictionary has."""
+        kept = (s for s in self.input_specs if s.kind is InputKind.BUFFER and not s.persistent)
+        return tuple(s.target or "" for s in kept)
+
+    @property
+    def lifted_tensor_constants(self) -> tuple[str, ...]:
+        """Names of constants."""
+        return tuple(self.inputs_to_lifted_tensor_constants.values())
+
+    @staticmethod
+    def _shown(arg: Any) -> Any:
+        return arg.value if isinstance(arg, ConstantArgument) else arg.name
+
+    @property
+    def user_inputs(self) -> tuple[Any, ...]:
+        """Names of the inputs that the caller gives, or their values where they are constant."""
+        mine = (s for s in self.input_specs if s.kind is InputKind.USER_INPUT)
+        return tuple(self._shown(s.arg) for s in mine)
+
+    @property
+    def user_outputs(self) -> tuple[Any, ...]:
+        """Names of the outputs that the caller gets, or their values where they are constant."""
+        mine = (s for s in self.output_specs if s.kind is OutputKind.USER_OUTPUT)
+        return tuple(self._shown(s.arg) for s in mine)
+
+    def _outputs(self, kind: OutputKind) -> dict[str, str]:
+        return {s.arg.name: s.target or "" for s in self.output_specs if s.kind is kind}
+
+    @property
+    def buffers_to_mutate(self) -> dict[str, str]:
+        """Paths of buffers that a call changes, by the outputs that are their new values."""
+        return self._outputs(OutputKind.BUFFER_MUTATION)
+
+    @property
+    def user_inputs_to_mutate(self) -> dict[str, str]:
+        """Inputs that a call changes, by the outputs that are their new values."""
+        return self._outputs(OutputKind.USER_INPUT_MUTATION)
+
+    def __str__(self) -> str:
+        rows = ["", "# inputs", *map(str, self.input_specs), "", "# outputs"]
+        return "\n".join([*rows, *map(str, self.output_specs), ""])

@@ -1,0 +1,241 @@
+"""Graphs of operators without calls that write: a write becomes a new value, and views of it are made again."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torchlike
+from torchlike.fx.node import Node, map_arg
+
+if TYPE_CHECKING:
+    from torchlike.fx.graph import Graph
+
+aten: Any = torchlike.ops.aten
+
+# views that put their elements back by an operator of the same arguments
+_SCATTERS = {
+    "select": "select_scatter",
+    "slice": "slice_scatter",
+    "diagonal": "diagonal_scatter",
+    "as_strided": "as_strided_scatter",
+}
+# views that are undone by a view of the old size
+_RESHAPES = ("view", "_unsafe_view", "unsqueeze", "squeeze", "alias", "detach", "reshape")
+_KINDS = (*_SCATTERS, *_RESHAPES, "t", "transpose", "permute", "split", "split_with_sizes")
+_KINDS += ("expand", "unbind", "unfold")
+
+
+def _name(node: Node) -> str:
+    return node.target.overloadpacket.__name__ if _is_operator(node) else ""
+
+
+def _is_operator(node: Node) -> bool:
+    return node.op == "call_function" and hasattr(node.target, "overloadpacket")
+
+
+class _Functional:
+    """The state of the rewriting: what each node's memory holds now."""
+
+    def __init__(self, graph: Graph, copies: bool, write_back: bool) -> None:
+        self.graph = graph
+        self.copies = copies
+        self.write_back = write_back
+        self.base: dict[Node, Node] = {}  # a view: the node whose memory it sees
+        self.chain: dict[Node, list[Node]] = {}  # the views that lead there, from the base on
+        self.now: dict[Node, Node] = {}  # a base that was written: its value now
+        self.written_inputs: dict[Node, None] = {}
+
+    def run(self) -> None:
+        """Rewrites every node, in order."""
+        for node in list(self.graph.nodes):
+            if node.op == "output":
+                self._finish(node)
+                continue
+            if not _is_operator(node) and node.target is not operator.getitem:
+                continue
+            written = self._written(node)
+            with self.graph.inserting_before(node):
+                self._update_arguments(node, written)
+                if written is not None:
+                    self._write(node, written)
+                    continue
+            if _name(node) in _KINDS and node.args and isinstance(node.args[0], Node):
+                self._note_view(node, node.args[0])
+            elif node.target is operator.getitem and _name(node.args[0]) in _KINDS:
+                self._note_item(node)
+        self.graph.lint()
+
+    def _written(self, node: Node) -> Node | None:
+        """What an operator writes: its first argument or `out`."""
+        if not _is_operator(node) or not node.target._schema.is_mutable:
+            return None
+        for i, arg in enumerate(node.target._schema.arguments):
+            if arg.alias_info is not None and arg.alias_info.is_write:
+                found = node.kwargs.get(arg.name, node.args[i] if i < len(node.args) else None)
+                if isinstance(found, Node):
+                    return found
+        raise NotImplementedError(
+            f"functionalize: {node.target} writes something else than a tensor"
+        )
+
+    def _root(self, node: Node) -> Node:
+        return self.base.get(node, node)
+
+    def _update_arguments(self, node: Node, written: Node | None) -> None:
+        """Puts what memory holds now in the place of arguments that were written since."""
+
+        def current(arg: Node) -> Node:
+            return arg if arg is written else self._current(arg)
+
+        node.args = map_arg(node.args, current)
+        node.kwargs = map_arg(node.kwargs, current)
+
+    def _current(self, node: Node) -> Node:
+        root = self._root(node)
+        if root not in self.now:
+            return node
+        return self._views(root, self.chain.get(node, []))[-1]
+
+    def _views(self, root: Node, chain: list[Node]) -> list[Node]:
+        """The views of a base as it is now: itself, and each of the chain."""
+        if root not in self.now:
+            return [root, *chain]
+        values = [self.now[root]]
+        for step in chain:
+            values.append(self._again(step, values[-1]))
+        return values
+
+    def _again(self, view: Node, of: Node) -> Node:
+        made = self.graph.call_function(
+            view.target, (of, *view.args[1:]), dict(view.kwargs), name=_name(view) or None
+        )
+        made.meta = dict(view.meta)
+        return made
+
+    def _note_view(self, node: Node, of: Node) -> None:
+        origin = self._original(of)
+        self.base[node] = self._root(origin)
+        self.chain[node] = [*self.chain.get(origin, []), node]
+
+    def _note_item(self, node: Node) -> None:
+        source = node.args[0]
+        if source in self.base:
+            self.base[node] = self.base[source]
+            self.chain[node] = [*self.chain[source], node]
+
+    def _original(self, node: Node) -> Node:
+        """The base whose value now a node is, or the node."""
+        for root, value in self.now.items():
+            if value is node:
+                return root
+        return node
+
+    def _write(self, node: Node, target: Node) -> None:
+        """A new value of the base, in place of a write to a view of it."""
+        root, chain = self._root(target), self.chain.get(target, [])
+        values = self._views(root, chain)
+        new = self._functional(node, values[-1])
+        for view, before in zip(reversed(chain), reversed(values[:-1]), strict=True):
+            new = self._put_back(view, before, new)
+        self.now[root] = new
+        if root.op == "placeholder":
+            self.written_inputs[root] = None
+        if target is not node:
+            result = self._views(root, chain)[-1] if node.users else None
+            if result is not None:
+                node.replace_all_uses_with(result)
+                self.base[result], self.chain[result] = root, chain
+        self.graph.erase_node(node)
+
+    def _functional(self, node: Node, value: Node) -> Node:
+        """The operator that gives what this one writes."""
+        overload = node.target._overloadname
+        name = _name(node)
+        args = (value, *node.args[1:])
+        kwargs = {k: v for k, v in node.kwargs.items() if k != "out"}
+        if "out" in node.kwargs:
+            overload, args = _without_out(name, overload), node.args
+        name = name.removesuffix("_")
+        if name == "zero":
+            name, overload = "zeros_like", "default"
+        packet = getattr(aten, name, None)
+        target = getattr(packet, overload, None) if packet is not None else None
+        if target is None:
+            raise NotImplementedError(
+                f"functionalize: {node.target} has no form that does not write"
+            )
+        made = self.graph.call_function(target, args, kwargs, name=name)
+        made.meta = dict(node.meta)
+        return made
+
+    def _put_back(self, view: Node, before: Node, new: Node) -> Node:
+        """The value under a view after the view was written."""
+        name = _name(view)
+        if name in _SCATTERS:
+            call = getattr(aten, _SCATTERS[name]).default, (before, new, *view.args[1:])
+        elif name == "t":
+            call = aten.t.default, (new,)
+        elif name == "transpose":
+            call = aten.transpose.int, (new, *view.args[1:])
+        elif name == "permute":
+            order = list(view.args[1])
+            call = aten.permute.default, (new, [order.index(i) for i in range(len(order))])
+        elif name in _RESHAPES:
+            call = aten.view.default, (new, list(before.meta["val"].shape))
+        else:
+            raise NotImplementedError(f"functionalize: a write to a view made by {view.target}")
+        made = self.graph.call_function(*call)
+        made.meta = {k: before.meta[k] for k in ("val", "tensor_meta") if k in before.meta}
+        return made
+
+    def _finish(self, output: Node) -> None:
+        """Gives the results as they are now, and writes inputs that the program writes."""
+        with self.graph.inserting_before(output):
+            output.args = map_arg(output.args, self._current)
+            for root in self.written_inputs if self.write_back else ():
+                copied = self.graph.call_function(aten.copy_.default, (root, self.now[root]))
+                copied.meta = dict(root.meta)
+        for node in reversed(self.graph.nodes):
+            if not node.users and _name(node) in _KINDS:
+                self.graph.erase_node(node)
+        if self.copies:
+            for node in self.graph.nodes:
+                self._copy_view(node)
+
+    def _copy_view(self, node: Node) -> None:
+        packet = getattr(aten, f"{_name(node)}_copy", None) if _name(node) in _KINDS else None
+        target = getattr(packet, node.target._overloadname, None) if packet is not None else None
+        if target is not None:
+            node.target = target
+            node._rename(f"{_name(node)}")
+
+
+def _without_out(name: str, overload: str) -> str:
+    """The overload of which one with `out` is a form."""
+    base = overload.removesuffix("_out")
+    if base != overload:
+        return base
+    packet = getattr(aten, name)
+    names = [n for n in packet.overloads() if "out" not in n]
+    return "default" if "default" in names else ("Tensor" if "Tensor" in names else names[0])
+
+
+def functionalize_graph(
+    graph: Graph, copies: bool = False, write_back: bool = True
+) -> dict[Node, Node]:
+    """Takes calls that write out of a graph of operators.
+
+    Args:
+        copies: views become copies.
+        write_back: inputs that the program writes are written at its end.
+
+    Returns:
+        For each input that the program writes, the node of its new value.
+
+    Raises:
+        NotImplementedError: for a write that has no other form.
+    """
+    rewriting = _Functional(graph, copies, write_back)
+    rewriting.run()
+    return {root: rewriting.now[root] for root in rewriting.written_inputs}

@@ -1,0 +1,351 @@
+"""Graphs of operators: what a function comes down to, recorded below autograd."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torchlike
+from torchlike._ops import modes as dispatch_modes
+from torchlike.fx._symbolic_trace import PH, Tracer
+from torchlike.fx.graph_module import GraphModule
+from torchlike.fx.passes.shape_prop import _extract_tensor_metadata
+from torchlike.fx.proxy import Proxy
+from torchlike.nn import Module, Parameter
+from torchlike.utils import _pytree as pytree
+from torchlike.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from torchlike.fx.graph import Graph
+
+__all__ = [
+    "ProxyTorchDispatchMode",
+    "PythonKeyTracer",
+    "dispatch_trace",
+    "get_innermost_proxy_mode",
+    "get_proxy_mode",
+    "make_fx",
+]
+
+Tensor = torchlike.Tensor
+_READS = ("aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
+_SHAPES_OF_VALUES = ("aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim")
+
+
+class PythonKeyTracer(Tracer):
+    """Knows which tensor is the value of which node.
+
+    The core hands a tensor out as another object each time, so a tensor is known by where and how it lies in memory.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(autowrap_modules=())
+        self.values: dict[Any, tuple[Any, Proxy]] = {}
+        self.detached: dict[Any, Proxy] = {}
+        self.functional: str | None = None
+
+    def call_module(self, m: Any, forward: Any, args: Any, kwargs: Any) -> Any:
+        """Every module is traced into."""
+        return forward(*args, **kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
+        """The value itself."""
+        return attr_val
+
+    def create_arg(self, a: Any) -> Any:
+        """Parameters and other tensors of the function become attributes of the graph's module."""
+        if isinstance(a, Parameter):
+            for name, param in self.root.named_parameters():
+                if a is param:
+                    return self.create_node("get_attr", name, (), {})
+            name = self.get_fresh_qualname("_param_constant")
+            setattr(self.root, name, a)
+            return self.create_node("get_attr", name, (), {})
+        return super().create_arg(a)
+
+    def find(self, tensor: Any, *, saved: bool = False) -> Proxy | None:
+        """The node of a tensor; of one that a backward node has saved, what was detached then."""
+        key = _place(tensor)
+        if saved and key in self.detached:
+            return self.detached[key]
+        found = self.values.get(key)
+        return None if found is None else found[1]
+
+    def track(self, tensor: Any, proxy: Proxy, *, anew: bool = False) -> None:
+        """Notes the node of a tensor; one that is an alias of another keeps the older node."""
+        key = _place(tensor)
+        if anew or key not in self.values:
+            # the tensor is kept, or its memory would be that of another one
+            self.values[key] = (tensor, proxy)
+            self.detached.pop(key, None)
+        else:
+            self.detached[key] = proxy
+        proxy.node.meta["val"] = _outline(tensor)
+        proxy.node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
+
+
+def _place(tensor: Any) -> Any:
+    """What only the same view of the same memory has."""
+    if tensor.layout is not torchlike.strided:
+        return id(tensor)
+    memory = tensor.untyped_storage()._cdata
+    layout = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+    return memory, layout, tensor.dtype, tensor.is_conj(), tensor.is_neg()
+
+
+def _outline(tensor: Any) -> Any:
+    """A tensor of this layout without values."""
+    if type(tensor) is not Tensor and not isinstance(tensor, Parameter):
+        return tensor.detach()
+    if tensor.layout is not torchlike.strided:
+        return None
+    with dispatch_modes.without():
+        return torchlike.empty_strided(
+            tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta"
+        )
+
+
+class ProxyTorchDispatchMode(TorchDispatchMode):
+    """Makes a node of each operator that is called.
+
+    Args:
+        tracer: makes the nodes.
+        tracing_mode: `real` or `fake`.
+        decomposition_table: functions that are called, and seen, in the place of operators.
+    """
+
+    def __init__(
+        self,
+        tracer: PythonKeyTracer,
+        tracing_mode: str = "real",
+        pre_dispatch: bool = False,
+        _allow_fake_constant: bool = False,
+        _error_on_data_dependent_ops: bool = True,
+        decomposition_table: Mapping[Any, Callable[..., Any]] | None = None,
+    ) -> None:
+        super().__init__()
+        self.tracer = tracer
+        self.tracing_mode = tracing_mode
+        self.error_on_data_dependent_ops = _error_on_data_dependent_ops
+        self.decomposition_table: Mapping[Any, Callable[..., Any]] = decomposition_table or {}
+        self.enable_tracing = True
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """True."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not self.enable_tracing:
+            return func(*args, **kwargs)
+        replacement = self.decomposition_table.get(func)
+        if replacement is not None:
+            with self:
+                result = replacement(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        return self._record(func, args, kwargs)
+
+    def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
+        tracer = self.tracer
+        name = func._schema.name
+        if func.overloadpacket.__name__ == "lift_fresh" and tracer.find(args[0]) is None:
+            # a new tensor of numbers: the graph makes a copy of it, as it may be written
+            func = torchlike.ops.aten.lift_fresh_copy.default
+            args = (args[0].detach(),)
+        self._check(name, args, kwargs)
+        packet = func.overloadpacket.__name__
+        saved = packet == "detach" or torchlike._C._current_graph_task_id() != -1
+        find = functools.partial(self._argument, saved=saved)
+        node_args, node_kwargs = pytree.tree_map_only(Tensor, find, (args, kwargs))
+        proxy = tracer.create_proxy(
+            "call_function", func, node_args, node_kwargs, tracer.graph._target_to_str(packet)
+        )
+        result = func(*args, **kwargs)
+        self._note(result, proxy, func._schema.is_mutable)
+        return result
+
+    def _check(self, name: str, args: Any, kwargs: Any) -> None:
+        reads = name in _READS or name in _SHAPES_OF_VALUES
+        if not reads or not self.error_on_data_dependent_ops:
+            return
+        known = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+        if any(self.tracer.find(t) is not None for t in known):
+            shown = name.replace("::", ".") + ".default"
+            raise RuntimeError(
+                f"It appears that you're trying to get value out of a tracing tensor with {shown} - "
+                "erroring out! It's likely that this is caused by data-dependent control flow or "
+                "similar.  It may be possible to trace this with dynamic shapes; try setting "
+                "tracing_mode='symbolic' in your make_fx call."
+            )
+
+    def _argument(self, tensor: Any, saved: bool = False) -> Any:
+        proxy = self.tracer.find(tensor, saved=saved)
+        return tensor if proxy is None else proxy
+
+    def _note(self, result: Any, proxy: Any, written: bool) -> None:
+        if isinstance(result, Tensor):
+            self.tracer.track(result, proxy, anew=written)
+        elif isinstance(result, list | tuple):
+            for i, item in enumerate(result):
+                if item is not None:
+                    self._note(item, proxy[i], written)
+            proxy.node.meta["val"] = pytree.tree_map_only(Tensor, _outline, result)
+
+
+def get_innermost_proxy_mode() -> ProxyTorchDispatchMode | None:
+    """The mode that is recording, or None."""
+    found = [m for m in dispatch_modes.stack() if isinstance(m, ProxyTorchDispatchMode)]
+    return found[-1] if found else None
+
+
+get_proxy_mode = get_innermost_proxy_mode
+
+
+@contextlib.contextmanager
+def disable_proxy_modes_tracing() -> Iterator[Any]:
+    """Inside, nothing is recorded."""
+    mode = get_innermost_proxy_mode()
+    before = mode.enable_tracing if mode is not None else False
+    try:
+        if mode is not None:
+            mode.enable_tracing = False
+        yield mode
+    finally:
+        if mode is not None:
+            mode.enable_tracing = before
+
+
+def dispatch_trace(
+    root: Any, tracer: Tracer, concrete_args: tuple[Any, ...] | None = None
+) -> GraphModule:
+    """The module of what a tracer records."""
+    graph: Graph = tracer.trace(root, concrete_args)  # type: ignore[arg-type]
+    name = type(root).__name__ if isinstance(root, Module) else root.__name__
+    return GraphModule(tracer.root, graph, name)
+
+
+def _names_of(func: Callable[..., Any], count: int) -> list[str]:
+    """Names for placeholders: those of the parameters where there are as many."""
+    try:
+        params = list(inspect.signature(inspect.unwrap(func)).parameters.values())
+    except (TypeError, ValueError):
+        params = []
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in params if p.kind in plain]
+    if isinstance(func, Module) or len(names) != count or len(params) != count:
+        return [f"arg{i}" for i in range(count)]
+    return names
+
+
+def _with_signature(func: Callable[..., Any], names: list[str]) -> Any:
+    """A function with these parameters that calls another one."""
+    listed = ", ".join(names)
+    space = {"func": func}
+    exec(f"def f({listed}):\n    return func({listed})", space)
+    return space["f"]
+
+
+def make_fx(
+    f: Callable[..., Any],
+    decomposition_table: Mapping[Any, Callable[..., Any]] | None = None,
+    tracing_mode: str = "real",
+    _allow_non_fake_inputs: bool = False,
+    *,
+    pre_dispatch: bool = False,
+    record_module_stack: bool = False,
+    _allow_fake_constant: bool = False,
+    _error_on_data_dependent_ops: bool = True,
+    record_stack_traces: bool = False,
+    proxy_module_inputs: bool = False,
+    _disable_torch_fn_metadata_mode: bool = False,
+) -> Callable[..., GraphModule]:
+    """A function that runs `f` and gives the graph of the operators that it came down to.
+
+    What `f` does with gradients is recorded, too. The graph is that of these inputs: where `f` decides by values,
+    it cannot be traced. Inside of `func.functionalize` calls that write become calls that do not.
+
+    Args:
+        decomposition_table: functions by operator, which are called, and recorded, in its place.
+        tracing_mode: `real` computes; `fake` runs on fake tensors.
+
+    Raises:
+        NotImplementedError: for `symbolic`: shapes are numbers here.
+    """
+    if tracing_mode not in ("real", "fake", "symbolic"):
+        raise AssertionError(f"tracing_mode must be real/fake/symbolic, got {tracing_mode}")
+    if tracing_mode == "symbolic":
+        raise NotImplementedError(
+            "make_fx: tracing_mode='symbolic' is not supported, as sizes are numbers here; "
+            "torchlike.export finds dynamic sizes by tracing several times"
+        )
+    if pre_dispatch:
+        raise NotImplementedError("make_fx: pre_dispatch=True is not supported")
+
+    @functools.wraps(f)
+    def traced(*args: Any, **kwargs: Any) -> GraphModule:
+        names = _names_of(f, len(args))
+        tracer = PythonKeyTracer()
+        tracer.record_stack_traces = record_stack_traces
+        mode = ProxyTorchDispatchMode(
+            tracer,
+            tracing_mode,
+            _error_on_data_dependent_ops=_error_on_data_dependent_ops,
+            decomposition_table=decomposition_table,
+        )
+        with _fake_inputs(tracing_mode, args) as (inputs, convert):
+            runner = _runner(f, inputs, kwargs, tracer, mode, convert)
+            function = _with_signature(runner, names)
+            function.__name__ = getattr(f, "__name__", type(f).__name__)
+            tree = tuple(pytree.tree_map(lambda _: PH, a) for a in inputs)
+            made = dispatch_trace(function, tracer, tree)
+        if tracer.functional is not None:
+            from torchlike.fx.experimental._functional import functionalize_graph
+
+            functionalize_graph(made.graph, copies=tracer.functional == "mutations_and_views")
+            made.recompile()
+        return made
+
+    return traced
+
+
+@contextlib.contextmanager
+def _fake_inputs(tracing_mode: str, args: Any) -> Iterator[Any]:
+    """The inputs as they are run, and the mode that they are run in."""
+    if tracing_mode == "real":
+        yield args, None
+        return
+    from torchlike._subclasses.fake_tensor import FakeTensorMode  # type: ignore[import-not-found]
+    from torchlike.fx._fake import detect_fake_mode
+
+    mode = detect_fake_mode(pytree.tree_leaves(args)) or FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        yield pytree.tree_map_only(Tensor, mode.from_tensor, args), mode
+
+
+def _runner(
+    f: Callable[..., Any],
+    inputs: Any,
+    kwargs: dict[str, Any],
+    tracer: PythonKeyTracer,
+    mode: ProxyTorchDispatchMode,
+    fake: Any,
+) -> Callable[..., Any]:
+    """A function of stand-ins that runs `f` with the inputs, and gives stand-ins for its results."""
+
+    def run(*proxies: Any) -> Any:
+        leaves = pytree.tree_leaves(inputs)
+        for leaf, proxy in zip(leaves, pytree.tree_leaves(proxies), strict=True):
+            if isinstance(leaf, Tensor):
+                tracer.track(leaf, proxy, anew=True)
+        with mode:
+            result = f(*inputs, **kwargs)
+        return pytree.tree_map_only(Tensor, mode._argument, result)
+
+    run.__annotations__ = {}
+    return run

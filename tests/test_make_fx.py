@@ -1,0 +1,137 @@
+"""`make_fx`: graphs of operators; the code is PyTorch's, recorded."""
+
+import pytest
+
+import torchlike as torch
+from torchlike import nn
+from torchlike.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+
+X = torch.arange(6.0).view(2, 3) / 7
+
+
+def lines(gm):
+    rows = gm.code.replace("torchlike.", "torch.").strip().split("\n")[1:]
+    return [r.strip().partition(";  ")[0].replace("torch.ops.aten.", "") for r in rows]
+
+
+def test_operators_and_views():
+    gm = make_fx(lambda x: torch.split(x, 1, 1)[1].squeeze(1).sin().cos_() + 1)(X)
+    assert lines(gm) == [
+        "split = split.Tensor(x_1, 1, 1)",
+        "getitem = split[0]",
+        "getitem_1 = split[1]",
+        "getitem_2 = split[2]",
+        "squeeze = squeeze.dim(getitem_1, 1)",
+        "sin = sin.default(squeeze)",
+        "cos_ = cos_.default(sin)",
+        "add = add.Tensor(cos_, 1)",
+        "return add",
+    ]
+    assert torch.equal(gm(X), X[:, 1].sin().cos() + 1)
+    assert next(tuple(n.meta["val"].shape) for n in gm.graph.nodes if "tensor_meta" in n.meta) == (
+        2,
+        3,
+    )
+    assert get_proxy_mode() is None
+
+
+def test_backward_is_recorded():
+    def step(x, w):
+        return torch.autograd.grad((x @ w).relu().sum(), w)
+
+    w = torch.ones(3, 3, requires_grad=True)
+    gm = make_fx(step)(X, w)
+    assert lines(gm) == [
+        "mm = mm.default(x_1, w_1)",
+        "relu = relu.default(mm)",
+        "detach = detach.default(relu)",
+        "sum_1 = sum.default(relu)",
+        "ones_like = ones_like.default(sum_1, pin_memory = False, memory_format = torch.preserve_format)",
+        "expand = expand.default(ones_like, [2, 3])",
+        "detach_1 = detach.default(detach)",
+        "threshold_backward = threshold_backward.default(expand, detach_1, 0)",
+        "t = t.default(x_1)",
+        "mm_1 = mm.default(t, threshold_backward)",
+        "return (mm_1,)",
+    ]
+    v = torch.full((3, 3), -2.0)
+    assert torch.equal(gm(X, v)[0], step(X, v.requires_grad_())[0])
+
+
+def test_modules_trees_and_numbers():
+    net = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    gm = make_fx(net)(X)
+    assert [n for n, _ in gm.named_parameters()] == ["_param_constant0", "_param_constant1"]
+    assert torch.equal(gm(X), net(X))
+    tree = make_fx(lambda d: {"o": d["a"] * 2, "p": [d["b"][0]]})({"a": X, "b": [X + 1]})
+    got = tree({"a": X + 1, "b": [X]})
+    assert torch.equal(got["o"], X * 2 + 2) and torch.equal(got["p"][0], X)
+    assert lines(make_fx(lambda x, n: (x * n, n, None))(X, 3)) == [
+        "mul = mul.Tensor(x_1, 3)",
+        "return (mul, 3, None)",
+    ]
+    constant = make_fx(lambda x: x + torch.tensor([1.0, 2.0, 3.0]))(X)
+    assert lines(constant)[:2] == [
+        "_tensor_constant0 = self._tensor_constant0",
+        "lift_fresh_copy = lift_fresh_copy.default(_tensor_constant0)",
+    ]
+    assert torch.equal(constant(X), X + torch.tensor([1.0, 2.0, 3.0]))
+
+
+def test_decompositions():
+    def softmax(x, dim, half):
+        e = torch.exp(x)
+        return e / e.sum(dim, keepdim=True)
+
+    table = {torch.ops.aten._softmax.default: softmax}
+    gm = make_fx(lambda x: torch.softmax(x, -1), decomposition_table=table)(X)
+    assert lines(gm)[:3] == [
+        "exp = exp.default(x_1)",
+        "sum_1 = sum.dim_IntList(exp, [-1], True)",
+        "div = div.Tensor(exp, sum_1)",
+    ]
+    table = {torch.ops.aten._softmax.default: lambda *a: NotImplemented}
+    assert "_softmax" in make_fx(lambda x: torch.softmax(x, -1), table)(X).code
+
+
+def written(x):
+    y = x.clone()
+    v = y.view(-1)
+    v.add_(1)
+    y[0] = 3
+    y.t()[1].mul_(2)
+    y[:, 1:].zero_()
+    return y + v.sum(), v
+
+
+@pytest.mark.parametrize("remove", ["mutations", "mutations_and_views"])
+def test_functional_graphs(remove):
+    gm = make_fx(torch.func.functionalize(written, remove=remove))(X)
+    names = [str(n.target) for n in gm.graph.nodes if n.op == "call_function"]
+    assert not any(n.partition(".")[2].partition(".")[0].endswith("_") for n in names), names
+    assert any("view_copy" in n for n in names) == (remove != "mutations")
+    for x in (X, X * 3 - 1):
+        for got, want in zip(gm(x), written(x), strict=True):
+            assert torch.equal(got, want)
+
+    def writes_input(x):
+        x.add_(1)
+        return x * 2
+
+    gm = make_fx(torch.func.functionalize(writes_input))(X.clone())
+    x = X.clone()
+    assert torch.equal(gm(x), (X + 1) * 2) and torch.equal(x, X + 1)
+
+
+def test_what_is_refused():
+    with pytest.raises(RuntimeError, match="get value out of a tracing tensor"):
+        make_fx(lambda x: x * x.sum().item())(X)
+    with pytest.raises(RuntimeError, match="get value out of a tracing tensor"):
+        make_fx(lambda x: x if x.sum() > 0 else -x)(X)
+    with pytest.raises(NotImplementedError, match="tracing_mode='symbolic' is not supported"):
+        make_fx(written, tracing_mode="symbolic")
+    with pytest.raises(AssertionError, match="tracing_mode must be real/fake/symbolic"):
+        make_fx(written, tracing_mode="other")
+    with pytest.raises(NotImplementedError, match="pre_dispatch"):
+        make_fx(written, pre_dispatch=True)
+    assert get_proxy_mode() is None
