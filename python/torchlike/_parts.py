@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike
-from torchlike import _C
+from torchlike import _C, _naming
 from torchlike._C import Tensor
 
 
@@ -18,7 +18,7 @@ class qscheme:
         self._name = name
 
     def __repr__(self) -> str:
-        return f"torchlike.{self._name}"
+        return f"{_naming.shown}.{self._name}"
 
     def __reduce__(self) -> str:
         return self._name

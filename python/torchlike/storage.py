@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchlike import _C
+from torchlike import _C, _naming
 from torchlike._C import UntypedStorage as UntypedStorage
 
 
@@ -102,7 +102,7 @@ class TypedStorage:
 
     def __repr__(self) -> str:
         tail = (
-            f"[torchlike.storage.TypedStorage(dtype={self.dtype}, device={self.device}) "
+            f"[{_naming.shown}.storage.TypedStorage(dtype={self.dtype}, device={self.device}) "
             f"of size {len(self)}]"
         )
         if self.device.type == "meta":
