@@ -5,8 +5,26 @@ has one, and each use of a function of torchlike would pay for it.
 """
 
 import sys
+from importlib import import_module
 from importlib.util import LazyLoader, find_spec, module_from_spec
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def submodules(package: str, *names: str) -> "Callable[[str], Any]":
+    """A `__getattr__` for a package that few programs use: its modules run when they are first asked for."""
+
+    def __getattr__(name: str) -> Any:
+        if name in names:
+            return import_module(f"torchlike.{package}.{name}")
+        from torchlike import _naming
+
+        raise AttributeError(f"module '{_naming.shown}.{package}' has no attribute '{name}'")
+
+    return __getattr__
 
 
 def module(name: str) -> ModuleType:
