@@ -28,9 +28,7 @@ def kind(module: str, name: str, why: str, base: type = object) -> type:
     """A class of which nothing is an instance: to make one raises NotImplementedError with its name."""
 
     def new(cls: type, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError(
-            f"{_public(module)}.{name} is not supported by torchlike: {why}"
-        )
+        raise NotImplementedError(f"{_public(module)}.{name} is not supported by torchlike: {why}")
 
     body = {"__module__": module, "__doc__": f"Not supported: {why}.", "__new__": new}
     return type(name, (base,), body)

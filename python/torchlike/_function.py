@@ -101,7 +101,9 @@ def _form(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def overridable(function: Callable[..., Any]) -> Any:
     """A decorator: modes and arguments with a `__torch_function__` may take calls of the function over."""
-    module = own(function.__module__).removeprefix("torchlike.").replace("_compositions", "functional")
+    module = (
+        own(function.__module__).removeprefix("torchlike.").replace("_compositions", "functional")
+    )
     name = (
         function.__qualname__
         if module in ("functional", "_methods")

@@ -161,7 +161,9 @@ def download_url_to_file(
     target = Path(dst).expanduser()
     digest = hashlib.sha256()
     with urlopen(Request(url, headers={"User-Agent": "torch.hub"})) as source:
-        handle, name = tempfile.mkstemp(prefix=target.name + ".", suffix=".partial", dir=target.parent)
+        handle, name = tempfile.mkstemp(
+            prefix=target.name + ".", suffix=".partial", dir=target.parent
+        )
         try:
             with os.fdopen(handle, "wb") as out:
                 while block := source.read(READ_DATA_CHUNK):

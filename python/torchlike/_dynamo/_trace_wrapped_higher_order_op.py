@@ -11,9 +11,7 @@ from torchlike.overrides import TorchFunctionMode
 class TransformGetItemToIndex(TorchFunctionMode):
     """Inside, `t[i]` with integer tensors `i` of no dimension gathers instead of reading the numbers."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torchlike.Tensor.__getitem__ and len(args) == 2:
             index = args[1] if isinstance(args[1], tuple) else (args[1],)
             if index and all(

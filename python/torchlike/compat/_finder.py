@@ -52,9 +52,7 @@ class _Aliases(MetaPathFinder):
         if found is None:
             return None
         package = found.submodule_search_locations
-        spec = ModuleSpec(
-            name, _Alias(own), origin=found.origin, is_package=package is not None
-        )
+        spec = ModuleSpec(name, _Alias(own), origin=found.origin, is_package=package is not None)
         if package is not None:
             spec.submodule_search_locations = list(package)
         return spec

@@ -75,7 +75,11 @@ class Event:
     """A place in the order of a GPU's work."""
 
     def __init__(
-        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any
+        self,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        **_: Any,
     ) -> None:
         if interprocess:
             raise NotImplementedError(
@@ -116,9 +120,7 @@ class Event:
             ValueError: if one of them was not recorded, or has no time.
         """
         if not (self.enable_timing and end_event.enable_timing):
-            raise ValueError(
-                "Both events must be created with argument 'enable_timing=True'."
-            )
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._stream is None or end_event._stream is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         return (end_event._time - self._time) * 1e3

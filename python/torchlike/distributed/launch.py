@@ -2,9 +2,7 @@
 
 from torchlike import _absent
 
-globals().update(
-    _absent.names(__name__, "there are no process groups", "main launch parse_args")
-)
+globals().update(_absent.names(__name__, "there are no process groups", "main launch parse_args"))
 
 if __name__ == "__main__":
     raise NotImplementedError(

@@ -12,7 +12,5 @@ __all__ = [
 ]
 
 globals().update(
-    _absent.names(
-        __name__, "nested tensors are not computed with; pad them", " ".join(__all__)
-    )
+    _absent.names(__name__, "nested tensors are not computed with; pad them", " ".join(__all__))
 )

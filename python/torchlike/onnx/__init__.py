@@ -7,7 +7,14 @@ from typing import Any
 
 from torchlike import _absent, _lazy
 
-__all__ = ["ExportableModule", "InputObserver", "ONNXProgram", "OnnxExporterError", "export", "is_in_onnx_export"]
+__all__ = [
+    "ExportableModule",
+    "InputObserver",
+    "ONNXProgram",
+    "OnnxExporterError",
+    "export",
+    "is_in_onnx_export",
+]
 
 _why = "torchlike writes no ONNX files"
 

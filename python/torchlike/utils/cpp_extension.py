@@ -37,7 +37,10 @@ BuildExtension = _absent.kind(__name__, "BuildExtension", _why)
 def is_ninja_available() -> bool:
     """Whether ninja is installed."""
     ninja = shutil.which("ninja")
-    return ninja is not None and subprocess.run([ninja, "--version"], capture_output=True).returncode == 0
+    return (
+        ninja is not None
+        and subprocess.run([ninja, "--version"], capture_output=True).returncode == 0
+    )
 
 
 def verify_ninja_availability() -> None:

@@ -184,5 +184,10 @@ fully_shard = _absent.function(__name__, "fully_shard", _why)
 register_fsdp_forward_method = _absent.function(__name__, "register_fsdp_forward_method", _why)
 
 __getattr__ = _lazy.submodules(
-    "distributed.fsdp", "_fully_shard", "api", "fully_sharded_data_parallel", "sharded_grad_scaler", "wrap"
+    "distributed.fsdp",
+    "_fully_shard",
+    "api",
+    "fully_sharded_data_parallel",
+    "sharded_grad_scaler",
+    "wrap",
 )

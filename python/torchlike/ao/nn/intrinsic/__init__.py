@@ -12,7 +12,9 @@ class _FusedModule(nn.Sequential):
 
 
 def _sequence(name: str, what: str) -> Any:
-    return type(name, (_FusedModule,), {"__module__": __name__, "__doc__": f"{what}, in this order."})
+    return type(
+        name, (_FusedModule,), {"__module__": __name__, "__doc__": f"{what}, in this order."}
+    )
 
 
 ConvReLU1d = _sequence("ConvReLU1d", "A convolution and ReLU")
