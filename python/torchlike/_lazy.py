@@ -58,5 +58,19 @@ class Operators(ModuleType):
         setattr(self, name, space)
         return space
 
+    def load_library(self, path: Any) -> None:
+        """Torchvision's operators for its library, whose code is not loaded; other libraries are refused.
+
+        Raises:
+            OSError: for a library whose operators torchlike has not.
+        """
+        from pathlib import Path
+
+        if Path(path).parent.name == "torchvision" and Path(path).name.startswith("_C"):
+            from torchlike.compat import _torchvision
+
+            return _torchvision.register()
+        raise OSError(f"{path}: torchlike cannot load libraries made for PyTorch")
+
     def __repr__(self) -> str:
         return "<module 'torch.ops' from '_ops.py'>"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 import torchlike
+from torchlike import _naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +43,38 @@ READ_DATA_CHUNK = 128 * 1024
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 
 _dir: str | None = None
+
+
+class _Bar:
+    """A bar of progress that shows nothing, where the package that draws one is not installed."""
+
+    def __init__(self, *args: Any, total: int | None = None, **_: Any) -> None:
+        self.total = total
+        self.n = 0
+
+    def update(self, n: int) -> None:
+        """Counts."""
+        self.n += n
+
+    def close(self) -> None:
+        """Ends."""
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+
+def __getattr__(name: str) -> Any:
+    """`tqdm`: the package's bar of progress, or one that shows nothing."""
+    if name != "tqdm":
+        raise AttributeError(f"module '{_naming.shown}.hub' has no attribute '{name}'")
+    try:
+        from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+    except ImportError:
+        return _Bar
+    return tqdm
 
 
 def _get_torch_home() -> str:

@@ -18,5 +18,7 @@ class TransformGetItemToIndex(TorchFunctionMode):
                 isinstance(i, torchlike.Tensor) and i.dim() == 0 and not i.is_floating_point()
                 for i in index
             ):
-                return torchlike.ops.aten.index(args[0], list(index))
+                # a dimension, so that no number is read
+                rows = torchlike.ops.aten.index(args[0], [i.unsqueeze(0) for i in index])
+                return rows.squeeze(0)
         return func(*args, **(kwargs or {}))
