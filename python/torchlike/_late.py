@@ -188,8 +188,16 @@ _NAMES = {
     "_log_api_usage_once": _log_api_usage_once,
     **dict.fromkeys(
         (
-            *("_jit_set_profiling_executor", "_jit_set_profiling_mode", "_jit_override_can_fuse_on_gpu"),
-            *("_jit_override_can_fuse_on_cpu", "_jit_set_texpr_fuser_enabled", "_jit_set_nvfuser_enabled"),
+            *(
+                "_jit_set_profiling_executor",
+                "_jit_set_profiling_mode",
+                "_jit_override_can_fuse_on_gpu",
+            ),
+            *(
+                "_jit_override_can_fuse_on_cpu",
+                "_jit_set_texpr_fuser_enabled",
+                "_jit_set_nvfuser_enabled",
+            ),
         ),
         _nothing,
     ),

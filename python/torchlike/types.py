@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Sequence
-from typing import IO, Any, TypeAlias, Union
+from typing import IO, Any, TypeAlias
 
 import torchlike
 
@@ -21,14 +21,14 @@ _dtype = torchlike.dtype
 _device = torchlike.device
 _layout = torchlike.layout
 _qscheme = torchlike.qscheme
-_size: TypeAlias = Union[torchlike.Size, list[int], tuple[int, ...]]
-_symsize: TypeAlias = Union[torchlike.Size, Sequence[int]]
+_size: TypeAlias = torchlike.Size | list[int] | tuple[int, ...]
+_symsize: TypeAlias = torchlike.Size | Sequence[int]
 _dispatchkey: TypeAlias = str
 
-Device: TypeAlias = Union[torchlike.device, str, int, None]
-Number: TypeAlias = Union[int, float, bool]
-PyNumber: TypeAlias = Union[int, float, complex]
-FileLike: TypeAlias = Union[str, os.PathLike[str], IO[bytes]]
+Device: TypeAlias = torchlike.device | str | int | None
+Number: TypeAlias = int | float | bool
+PyNumber: TypeAlias = int | float | complex
+FileLike: TypeAlias = str | os.PathLike[str] | IO[bytes]
 Storage: Any = torchlike.UntypedStorage
-_TensorOrTensors: TypeAlias = Union[torchlike.Tensor, Sequence[torchlike.Tensor]]
+_TensorOrTensors: TypeAlias = torchlike.Tensor | Sequence[torchlike.Tensor]
 _TensorOrTensorsOrGradEdge: TypeAlias = Any

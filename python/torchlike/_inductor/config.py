@@ -5,7 +5,6 @@ from __future__ import annotations
 import types
 from typing import Any
 
-
 debug = False
 fx_graph_cache = True
 max_autotune = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike
-from torchlike import _absent, _C, cuda
+from torchlike import _C, _absent, cuda
 from torchlike.accelerator.memory import (
     empty_cache,
     empty_host_cache,

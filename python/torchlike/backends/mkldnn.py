@@ -32,8 +32,8 @@ class verbose:
 
     def __exit__(
         self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None
-    ) -> bool:
-        return False
+    ) -> None:
+        pass
 
 
 def is_available() -> bool:

@@ -16,4 +16,4 @@ def is_available() -> bool:
 
 def set_flags(_enabled: bool) -> tuple[bool]:
     """Sets the switch; returns what it was."""
-    return _switches.set_flags(enabled=_enabled)  # type: ignore[return-value]
+    return _switches.set_flags(enabled=_enabled)

@@ -51,8 +51,9 @@ def install_as_torch() -> None:
     from torchlike import version
 
     for holder in (torchlike, version):
-        _before[holder] = holder.__version__
-        holder.__version__ = TorchVersion(VERSION) if holder is torchlike else VERSION  # type: ignore[assignment]
+        _before[holder] = vars(holder)["__version__"]
+        own = holder is torchlike
+        setattr(holder, "__version__", TorchVersion(VERSION) if own else VERSION)  # noqa: B010
     sys.meta_path[:0] = [_finder.ALIASES, _finder.OWN]
     _names.rename("torch")
     importlib.invalidate_caches()

@@ -21,5 +21,5 @@ class Torch(Distribution):
             "top_level.txt": "torch\n",
         }.get(filename)
 
-    def locate_file(self, path: Any) -> Path:  # type: ignore[override]
+    def locate_file(self, path: Any) -> Path:
         return Path(torchlike.__file__ or "").parent.parent / path

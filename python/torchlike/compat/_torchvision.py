@@ -138,7 +138,9 @@ def _deform_conv2d(
         values = values * mask.reshape(n, offset_groups, 1, points, oh, ow)
     values = values.reshape(n, groups, c // groups * points, oh * ow)
     kernel = weight.reshape(groups, out_c // groups, per_group * points)
-    out = torchlike.einsum("gok,ngkp->ngop", kernel, values).reshape(n, out_c, oh, ow)
+    out: Any = torchlike.functional.einsum("gok,ngkp->ngop", kernel, values).reshape(
+        n, out_c, oh, ow
+    )
     return out + bias.view(1, out_c, 1, 1)
 
 
@@ -184,7 +186,7 @@ def _refused(name: str) -> Any:
     return kernel
 
 
-_KERNELS = {
+_KERNELS: dict[str, Any] = {
     "nms": _nms,
     "roi_align": _roi_align,
     "_roi_align_backward": _roi_align_backward,

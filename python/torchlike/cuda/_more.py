@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from torchlike import _absent, _C, cuda
-from torchlike.cuda.streams import (
-    Event,
-    ExternalStream,
-    Stream,
-    StreamContext,
-    current_stream,
-    default_stream,
-)
+from torchlike import _C, _absent, cuda
+from torchlike.cuda.streams import Event as Event
+from torchlike.cuda.streams import ExternalStream as ExternalStream
+from torchlike.cuda.streams import Stream, StreamContext
+from torchlike.cuda.streams import current_stream as current_stream
+from torchlike.cuda.streams import default_stream as default_stream
 
 _module = "torchlike.cuda"
 

@@ -217,7 +217,7 @@ class CatTransform(Transform):
         return torchlike.cat(terms, dim=dim) if dim < 0 else sum(terms)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(t.bijective for t in self.transforms)
 
     @constraints.dependent_property
@@ -267,7 +267,7 @@ class StackTransform(Transform):
         return torchlike.stack([t.log_abs_det_jacobian(a, b) for a, b, t in parts], dim=self.dim)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(t.bijective for t in self.transforms)
 
     @constraints.dependent_property
@@ -292,7 +292,7 @@ class CumulativeDistributionTransform(Transform):
         self.distribution = distribution
 
     @property
-    def domain(self) -> Any:  # type: ignore[override]
+    def domain(self) -> Any:
         return self.distribution.support
 
     def _call(self, x: Any) -> Any:

@@ -100,5 +100,5 @@ class Bernoulli(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (torchlike.logit(self.probs),)
 
-    def _log_normalizer(self, x: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any) -> Any:
         return torchlike.log1p(torchlike.exp(x))

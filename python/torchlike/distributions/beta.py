@@ -79,5 +79,5 @@ class Beta(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (self.concentration1, self.concentration0)
 
-    def _log_normalizer(self, x: Any, y: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any, y: Any) -> Any:
         return torchlike.lgamma(x) + torchlike.lgamma(y) - torchlike.lgamma(x + y)

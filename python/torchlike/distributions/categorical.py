@@ -8,7 +8,12 @@ from typing import Any
 import torchlike
 from torchlike.distributions import constraints
 from torchlike.distributions.distribution import Distribution
-from torchlike.distributions.utils import lazy_property, logits_to_probs, probs_to_logits
+from torchlike.distributions.utils import (
+    broadcast_all,
+    lazy_property,
+    logits_to_probs,
+    probs_to_logits,
+)
 
 __all__ = ["Categorical"]
 
@@ -93,7 +98,7 @@ class Categorical(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         value = value.long().unsqueeze(-1)
-        value, log_pmf = torchlike.broadcast_tensors(value, self.logits)
+        value, log_pmf = broadcast_all(value, self.logits)
         return log_pmf.gather(-1, value[..., :1]).squeeze(-1)
 
     def entropy(self) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchlike.distributions import constraints, transforms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
 
 __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
@@ -26,7 +28,7 @@ class ConstraintRegistry:
             TypeError: if it is no constraint.
         """
         if factory is None:
-            return lambda factory: self.register(constraint, factory)
+            return self._adder(constraint)
         if isinstance(constraint, constraints.Constraint):
             constraint = type(constraint)
         if not isinstance(constraint, type) or not issubclass(constraint, constraints.Constraint):
@@ -36,6 +38,13 @@ class ConstraintRegistry:
             )
         self._registry[constraint] = factory
         return factory
+
+    def _adder(self, constraint: Any) -> Callable[[_F], _F]:
+        def add(factory: _F) -> _F:
+            self.register(constraint, factory)
+            return factory
+
+        return add
 
     def __call__(self, constraint: Any) -> Any:
         """A transform to what the constraint allows.
@@ -53,8 +62,8 @@ biject_to = ConstraintRegistry()
 transform_to = ConstraintRegistry()
 
 
-def _both(*kinds: Any) -> Any:
-    def add(factory: Any) -> Any:
+def _both(*kinds: Any) -> Callable[[_F], _F]:
+    def add(factory: _F) -> _F:
         for kind in kinds:
             biject_to.register(kind, factory)
             transform_to.register(kind, factory)
@@ -68,13 +77,13 @@ def _to_real(constraint: Any) -> Any:
     return transforms.identity_transform
 
 
-@biject_to.register(constraints.independent)
+@biject_to._adder(constraints.independent)
 def _biject_to_independent(constraint: Any) -> Any:
     base = biject_to(constraint.base_constraint)
     return transforms.IndependentTransform(base, constraint.reinterpreted_batch_ndims)
 
 
-@transform_to.register(constraints.independent)
+@transform_to._adder(constraints.independent)
 def _transform_to_independent(constraint: Any) -> Any:
     base = transform_to(constraint.base_constraint)
     return transforms.IndependentTransform(base, constraint.reinterpreted_batch_ndims)
@@ -105,23 +114,23 @@ def _to_interval(constraint: Any) -> Any:
     )
 
 
-@biject_to.register(constraints.simplex)
+@biject_to._adder(constraints.simplex)
 def _biject_to_simplex(constraint: Any) -> Any:
     return transforms.StickBreakingTransform()
 
 
-@transform_to.register(constraints.simplex)
+@transform_to._adder(constraints.simplex)
 def _transform_to_simplex(constraint: Any) -> Any:
     return transforms.SoftmaxTransform()
 
 
-@transform_to.register(constraints.lower_cholesky)
+@transform_to._adder(constraints.lower_cholesky)
 def _transform_to_lower_cholesky(constraint: Any) -> Any:
     return transforms.LowerCholeskyTransform()
 
 
-@transform_to.register(constraints.positive_definite)
-@transform_to.register(constraints.positive_semidefinite)
+@transform_to._adder(constraints.positive_definite)
+@transform_to._adder(constraints.positive_semidefinite)
 def _transform_to_positive_definite(constraint: Any) -> Any:
     return transforms.PositiveDefiniteTransform()
 
@@ -131,23 +140,23 @@ def _to_corr_cholesky(constraint: Any) -> Any:
     return transforms.CorrCholeskyTransform()
 
 
-@biject_to.register(constraints.cat)
+@biject_to._adder(constraints.cat)
 def _biject_to_cat(constraint: Any) -> Any:
     parts = [biject_to(c) for c in constraint.cseq]
     return transforms.CatTransform(parts, constraint.dim, constraint.lengths)
 
 
-@transform_to.register(constraints.cat)
+@transform_to._adder(constraints.cat)
 def _transform_to_cat(constraint: Any) -> Any:
     parts = [transform_to(c) for c in constraint.cseq]
     return transforms.CatTransform(parts, constraint.dim, constraint.lengths)
 
 
-@biject_to.register(constraints.stack)
+@biject_to._adder(constraints.stack)
 def _biject_to_stack(constraint: Any) -> Any:
     return transforms.StackTransform([biject_to(c) for c in constraint.cseq], constraint.dim)
 
 
-@transform_to.register(constraints.stack)
+@transform_to._adder(constraints.stack)
 def _transform_to_stack(constraint: Any) -> Any:
     return transforms.StackTransform([transform_to(c) for c in constraint.cseq], constraint.dim)

@@ -205,7 +205,8 @@ class Distribution:
                 value = self.__dict__[name]
                 shape = batch_shape + value.shape[value.dim() - event_dim :]
                 setattr(new, name, value.expand(shape))
-        super(cls, new).__init__(batch_shape, self._event_shape, validate_args=False)
+        parent: Any = super(cls, new)
+        parent.__init__(batch_shape, self._event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
 

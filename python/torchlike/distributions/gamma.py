@@ -78,7 +78,7 @@ class Gamma(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (self.concentration - 1, -self.rate)
 
-    def _log_normalizer(self, x: Any, y: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any, y: Any) -> Any:
         return torchlike.lgamma(x + 1) + (x + 1) * torchlike.log(-y.reciprocal())
 
     def cdf(self, value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torchlike
 from torchlike.distributions.bernoulli import Bernoulli
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 
 __all__ = ["kl_divergence", "register_kl"]
 
+_F = TypeVar("_F", bound="Callable[..., Any]")
 _KL_REGISTRY: dict[tuple[type, type], Callable[..., Any]] = {}
 _memo: dict[tuple[type, type], Callable[..., Any]] = {}
 
 
-def register_kl(type_p: Any, type_q: Any) -> Any:
+def register_kl(type_p: type, type_q: type) -> Callable[[_F], _F]:
     """A decorator: the function computes the divergence of these classes.
 
     Raises:
@@ -53,7 +54,7 @@ def register_kl(type_p: Any, type_q: Any) -> Any:
         if not isinstance(given, type) and issubclass(given, Distribution):
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {given}")
 
-    def add(fun: Any) -> Any:
+    def add(fun: _F) -> _F:
         _KL_REGISTRY[type_p, type_q] = fun
         _memo.clear()
         return fun

@@ -52,5 +52,5 @@ class Poisson(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (torchlike.log(self.rate),)
 
-    def _log_normalizer(self, x: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any) -> Any:
         return torchlike.exp(x)

@@ -76,7 +76,7 @@ class TransformedDistribution(Distribution):
         return constraints.independent(support, more) if more > 0 else support
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:
         return self.base_dist.has_rsample
 
     def sample(self, sample_shape: Any = torchlike.Size()) -> Any:

@@ -144,7 +144,7 @@ class _InverseTransform(Transform):
         return self._inv.domain
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return self._inv.bijective
 
     @property
@@ -218,7 +218,7 @@ class ComposeTransform(Transform):
         return constraints.independent(codomain, more) if more > 0 else codomain
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(p.bijective for p in self.parts)
 
     @property
@@ -303,7 +303,7 @@ class IndependentTransform(Transform):
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return self.base_transform.bijective
 
     @property

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: UP035  (libraries take them from here)
+from typing import Any
+from typing import Dict as Dict  # noqa: UP035  (libraries take these from here)
+from typing import List as List  # noqa: UP035
+from typing import Optional as Optional
+from typing import Tuple as Tuple  # noqa: UP035
+from typing import Union as Union
 
 from torchlike import _absent
 

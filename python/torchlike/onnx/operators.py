@@ -9,9 +9,9 @@ import torchlike
 
 def shape_as_tensor(x: Any) -> Any:
     """The sizes of a tensor as a tensor."""
-    return torchlike._shape_as_tensor(x)
+    return torchlike.ops.aten._shape_as_tensor(x)
 
 
 def reshape_from_tensor_shape(x: Any, shape: Any) -> Any:
     """A tensor in the sizes that a tensor holds."""
-    return torchlike._reshape_from_tensor(x, shape)
+    return x.reshape(shape.tolist())

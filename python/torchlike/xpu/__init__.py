@@ -16,10 +16,24 @@ get_rng_state_all = get_arch_list = memory_snapshot = _elsewhere.empty_list
 device = device_of = stream = _elsewhere.unchanged
 
 for _name in (
-    "init current_device set_device current_stream set_stream synchronize get_device_name mem_get_info "
-    "get_device_capability get_device_properties get_rng_state set_rng_state initial_seed memory_stats "
-    "reset_peak_memory_stats reset_accumulated_memory_stats can_device_access_peer"
-).split():
+    "init",
+    "current_device",
+    "set_device",
+    "current_stream",
+    "set_stream",
+    "synchronize",
+    "get_device_name",
+    "mem_get_info",
+    "get_device_capability",
+    "get_device_properties",
+    "get_rng_state",
+    "set_rng_state",
+    "initial_seed",
+    "memory_stats",
+    "reset_peak_memory_stats",
+    "reset_accumulated_memory_stats",
+    "can_device_access_peer",
+):
     globals()[_name] = _elsewhere.failing(__name__, _name, AssertionError, _text)
 for _name in ("Stream", "Event", "StreamContext", "XPUGraph", "MemPool"):
     globals()[_name] = _elsewhere.failing_class(__name__, _name, AssertionError, _text)

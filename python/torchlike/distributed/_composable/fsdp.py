@@ -7,3 +7,11 @@ from torchlike.distributed.fsdp import (
     OffloadPolicy,
     fully_shard,
 )
+
+__all__ = [
+    "CPUOffloadPolicy",
+    "FSDPModule",
+    "MixedPrecisionPolicy",
+    "OffloadPolicy",
+    "fully_shard",
+]

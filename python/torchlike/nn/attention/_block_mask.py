@@ -167,9 +167,12 @@ class BlockMask:
             kv_indices,
             full_kv_num_blocks,
             full_kv_indices,
-            *by_column,
-            BLOCK_SIZE=size,
-            mask_mod=noop_mask if mask_mod is None else mask_mod,
+            by_column[0],
+            by_column[1],
+            by_column[2],
+            by_column[3],
+            size,
+            noop_mask if mask_mod is None else mask_mod,
         )
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
@@ -185,7 +188,9 @@ class BlockMask:
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape))
-        return f"BlockMask(shape={shape}, ssparsity={self.sparsity():.2f}%, mask_mod={self.mask_mod})"
+        return (
+            f"BlockMask(shape={shape}, ssparsity={self.sparsity():.2f}%, mask_mod={self.mask_mod})"
+        )
 
     def __str__(self) -> str:
         text = f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n"
@@ -205,7 +210,13 @@ class BlockMask:
             )
         ]
         return BlockMask.from_kv_blocks(
-            *picked, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=None, seq_lengths=self.seq_lengths
+            picked[0],
+            picked[1],
+            picked[2],
+            picked[3],
+            BLOCK_SIZE=self.BLOCK_SIZE,
+            mask_mod=None,
+            seq_lengths=self.seq_lengths,
         )
 
     def numel(self) -> int:
@@ -238,7 +249,8 @@ class BlockMask:
         batch = dense.shape[:-2]
         lines = []
         for n, rows in enumerate(heads[:limit]):
-            place, left = [], n
+            left = n
+            place: list[int] = []
             for size in reversed(batch):
                 left, i = divmod(left, size)
                 place.insert(0, i)
@@ -284,14 +296,15 @@ def create_block_mask(
     b, h, q, kv = padded.shape
     blocks = padded.view(b, h, q // rows, rows, kv // columns, columns)
     seen = blocks.sum(dim=(3, 5))
-    full = seen == rows * columns
+    full = seen.eq(rows * columns)
     partial = (seen > 0) & ~full if separate_full_blocks else seen > 0
     counts, indices = _listed(partial)
-    whole = _listed(full) if separate_full_blocks else (None, None)
+    whole: Any = _listed(full) if separate_full_blocks else (None, None)
     return BlockMask.from_kv_blocks(
         counts,
         indices,
-        *whole,
+        whole[0],
+        whole[1],
         BLOCK_SIZE=(rows, columns),
         mask_mod=mask_mod,
         seq_lengths=(Q_LEN, KV_LEN),

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import torchlike
 from torchlike.nn.attention._block_mask import (
-    _DEFAULT_SPARSE_BLOCK_SIZE,
+    _DEFAULT_SPARSE_BLOCK_SIZE as _DEFAULT_SPARSE_BLOCK_SIZE,
+)
+from torchlike.nn.attention._block_mask import (
     BlockMask,
     create_block_mask,
     create_mask,
@@ -180,5 +182,3 @@ def flex_attention(
             max_scores=scores.amax(-1) if return_aux.max_scores else None,
         )
     return (out, lse) if return_lse else out
-
-

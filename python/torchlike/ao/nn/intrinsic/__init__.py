@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchlike import nn
+from torchlike.nn.modules.container import Sequential
 
 
-class _FusedModule(nn.Sequential):
+class _FusedModule(Sequential):
     """Layers that belong together."""
 
 

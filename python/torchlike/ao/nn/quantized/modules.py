@@ -13,7 +13,7 @@ class FloatFunctional(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.activation_post_process = nn.Identity()
+        self.activation_post_process = nn.modules.linear.Identity()
 
     def forward(self, x: Any) -> NoReturn:
         """Not meant to be called.
