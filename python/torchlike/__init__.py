@@ -139,6 +139,7 @@ from torchlike.random import (  # noqa: E402
     set_rng_state,
 )
 from torchlike.serialization import load, save  # noqa: E402
+from torchlike._mapped import from_file  # noqa: E402
 from torchlike.storage import TypedStorage, UntypedStorage  # noqa: E402
 
 from torchlike import amp, cpu, nn, testing, utils  # noqa: E402  isort: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchlike import _C, _naming
+from torchlike import _C, _mapped, _naming
 from torchlike._C import UntypedStorage as UntypedStorage
 
 
@@ -112,3 +112,6 @@ class TypedStorage:
 
 def _typed(t: _C.Tensor) -> TypedStorage:
     return TypedStorage(wrap_storage=t.untyped_storage(), dtype=t.dtype)
+
+
+_mapped.install()

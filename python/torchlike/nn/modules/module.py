@@ -20,7 +20,8 @@ from torchlike.nn._hooks import (
 )
 from torchlike.nn._paths import Module as _PathMethods
 from torchlike.nn._registry import Registry, kind_by_type, kind_of, module_types, type_name
-from torchlike.nn.parameter import Buffer, Parameter
+from torchlike.nn._state import EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401  (where PyTorch has it)
+from torchlike.nn.parameter import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -493,4 +494,4 @@ for _name in STATE_TABLES:
     setattr(Module, _name, Table(_name, "_state_hooks"))
 del _name
 module_types.append(Module)
-kind_by_type.update({Tensor: None, Parameter: "parameter", Buffer: "buffer"})
+kind_by_type[Parameter] = "parameter"
