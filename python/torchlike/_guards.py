@@ -27,9 +27,13 @@ __all__ = [
 Message = Any
 
 
-def _assert(condition: Any, message: str) -> None:
+def _assert(condition: Any, message: str) -> Any:
     """Raises: AssertionError with the message, unless the condition holds."""
+    if type(condition) is not _C.Tensor and _C._has_torch_function_unary(condition):
+        name = f"{_assert.__module__}._assert"
+        return _C._handle(_assert, name, (condition,), (condition, message), {})
     assert condition, message
+    return None
 
 
 def _assert_async(input: Any, assert_msg: str = "") -> None:

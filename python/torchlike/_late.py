@@ -154,27 +154,7 @@ class _functorch:
         return False
 
 
-class _CoreSpace:
-    """Functions under the names by which PyTorch's core has them: `_C._nn.gelu`."""
-
-    def __init__(self, space: str) -> None:
-        self._space = space
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        from torchlike.fx._names import core_function
-
-        found = core_function(self._space, name)
-        setattr(self, name, found)
-        return found
-
-
 _NAMES = {
-    "_fft": _CoreSpace("fft"),
-    "_linalg": _CoreSpace("linalg"),
-    "_nn": _CoreSpace("nn"),
-    "_special": _CoreSpace("special"),
     "DispatchKey": DispatchKey,
     "DispatchKeySet": DispatchKeySet,
     "Graph": Graph,

@@ -9,6 +9,7 @@ from torchlike.fx.immutable_collections import immutable_dict, immutable_list
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_EMPTY = immutable_dict()
 # what stands in arguments as it is; the common types, asked first
 PLAIN = frozenset((int, float, bool, str, type(None), complex, bytes, type(...)))
 
@@ -45,6 +46,8 @@ def frozen(a: Any, node_type: type, used: dict[Any, None]) -> Any:
     if isinstance(a, list):
         return immutable_list([frozen(x, node_type, used) for x in a])
     if isinstance(a, dict):
+        if not a:
+            return _EMPTY
         return immutable_dict([(k, frozen(v, node_type, used)) for k, v in a.items()])
     if kind is slice:
         return slice(*[frozen(x, node_type, used) for x in (a.start, a.stop, a.step)])

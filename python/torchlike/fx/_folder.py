@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torchlike
-from torchlike import nn
+from torchlike import nn as _nn
 from torchlike.fx._names import _custom_builtins
 from torchlike.fx.graph_module import _addindent
 
 if TYPE_CHECKING:
     import os
+
+# a table of layers that are imported when they are asked for, of which type checkers know nothing
+nn: Any = _nn
 
 _BY_REPR = (
     nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d

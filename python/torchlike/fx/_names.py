@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import keyword
 import math
 import re
@@ -13,19 +14,24 @@ from typing import Any
 import torchlike
 
 # functions of `nn.functional` that PyTorch takes over from its core, some under another name
-_OF_NN = set(
-    ["avg_pool2d", "avg_pool3d", "elu_", "gelu", "hardtanh_", "leaky_relu_", "linear", "logsigmoid", "one_hot", "scaled_dot_product_attention", "softplus", "softshrink"]
-)
+_OF_NN = """
+avg_pool2d avg_pool3d elu_ gelu hardtanh_ leaky_relu_ linear logsigmoid one_hot scaled_dot_product_attention softplus
+softshrink
+"""
 _NN_NAMES = {"logsigmoid": "log_sigmoid"}
-_NN_PUBLIC = {new: old for old, new in _NN_NAMES.items()}
 # ... and those that are the functions of `torch` themselves
-_OF_TORCH = set(
-    ["adaptive_avg_pool1d", "avg_pool1d", "bilinear", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "hardshrink", "native_channel_shuffle", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu", "relu_", "rrelu_", "selu_", "threshold_"]
-)
+_OF_TORCH = """
+adaptive_avg_pool1d avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d conv_tbc conv_transpose1d
+conv_transpose2d conv_transpose3d cosine_similarity hardshrink native_channel_shuffle pairwise_distance pdist
+pixel_shuffle pixel_unshuffle prelu relu_ rrelu_ selu_ threshold_
+"""
 # functions of `torch` that PyTorch writes in Python
-_OF_FUNCTIONAL = set(
-    ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "einsum", "lu", "meshgrid", "norm", "split", "stft", "tensordot", "unique", "unique_consecutive", "unravel_index"]
-)
+_OF_FUNCTIONAL = """
+atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod cdist chain_matmul einsum
+lu meshgrid norm split stft tensordot unique unique_consecutive unravel_index
+"""
+_SPACES = {"nn": set(_OF_NN.split()), "torch": set(_OF_TORCH.split())}
+_SPACES["functional"] = set(_OF_FUNCTIONAL.split())
 _CORE_SPACES = ("linalg", "special", "fft")
 _ROOT = torchlike.__name__
 
@@ -36,11 +42,11 @@ def _of_builtin(func: Any) -> str | None:
     """The name of a function of the core; None for any other built-in function."""
     module, name = func.__module__ or "", func.__name__
     if module == f"{_ROOT}.nn.functional":
-        if name in _OF_NN:
+        if name in _SPACES["nn"]:
             return f"{_ROOT}._C._nn.{_NN_NAMES.get(name, name)}"
-        return f"{_ROOT}.{name}" if name in _OF_TORCH else f"{module}.{name}"
+        return f"{_ROOT}.{name}" if name in _SPACES["torch"] else f"{module}.{name}"
     if module in (_ROOT, f"{_ROOT}._C") and getattr(torchlike, name, None) is func:
-        return f"{_ROOT}.functional.{name}" if name in _OF_FUNCTIONAL else f"{_ROOT}.{name}"
+        return f"{_ROOT}.functional.{name}" if name in _SPACES["functional"] else f"{_ROOT}.{name}"
     space = module.rpartition(".")[2]
     if module == f"{_ROOT}.{space}" and space in _CORE_SPACES and name.startswith(f"{space}_"):
         return f"{_ROOT}._C._{space}.{name}"
@@ -55,19 +61,25 @@ def _of_python(func: Any) -> str | None:
     if getattr(torchlike.nn.functional, name, None) is func:
         return f"{_ROOT}.nn.functional.{name}"
     if getattr(torchlike, name, None) is func:
-        return f"{_ROOT}.functional.{name}" if name in _OF_FUNCTIONAL else f"{_ROOT}.{name}"
+        return f"{_ROOT}.functional.{name}" if name in _SPACES["functional"] else f"{_ROOT}.{name}"
     return None
 
 
-def core_function(space: str, name: str) -> Any:
-    """The function that is called `name` in `_C._nn`, `_C._linalg`, `_C._special` or `_C._fft`.
+def _name_core_functions() -> None:
+    """Puts the functions of the core where PyTorch has them, too: `_C._linalg.linalg_norm`."""
+    for space in _CORE_SPACES:
+        names = vars(getattr(torchlike._C, f"_{space}"))
+        names.update({f"{space}_{k}": v for k, v in names.items() if not k.startswith("_")})
+    nn = torchlike._C._nn
+    for name in _SPACES["nn"]:
+        setattr(nn, _NN_NAMES.get(name, name), getattr(torchlike.nn.functional, name))
 
-    Raises:
-        AttributeError: if there is none.
-    """
-    if space == "nn":
-        return getattr(torchlike.nn.functional, _NN_PUBLIC.get(name, name))
-    return getattr(getattr(torchlike, space), name.removeprefix(f"{space}_"))
+
+def _function_name(func: Any) -> str:
+    """The name that PyTorch gives a function."""
+    name: str = func.__name__
+    renamed = _NN_NAMES.get(name)
+    return renamed if renamed and func.__module__ == f"{_ROOT}.nn.functional" else name
 
 
 def _find_module_of_method(orig_method: Any) -> str:
@@ -92,16 +104,16 @@ def _lambda_name(func: Any) -> str:
 
 def _get_qualified_name(func: Any) -> str:
     """The name by which generated code calls a function."""
-    kind = type(func)
+    kind: Any = type(func)
     known = _qualified.get(func) if kind is types.BuiltinFunctionType else None
     if known is not None:
         return known
-    name = getattr(func, "__name__", None)
+    name: Any = getattr(func, "__name__", None)
     if name is not None and getattr(builtins, name, None) is func:
         return name
     if kind in (types.MethodDescriptorType, types.WrapperDescriptorType):
         if getattr(torchlike.Tensor, func.__name__, None) is func:
-            return f"{_ROOT}.Tensor.{func.__name__}"
+            return f"{_ROOT}.Tensor.{func.__name__}"  # type: ignore[union-attr]
     elif kind is types.BuiltinFunctionType:
         found = _of_builtin(func)
         if found is not None:
@@ -171,6 +183,7 @@ def _register_defaults() -> None:
     from torchlike.fx import _pytree as fx_pytree
     from torchlike.utils import _pytree as pytree
 
+    _name_core_functions()
     _register_custom_builtin("inf", "from math import inf", math.inf)
     _register_custom_builtin("nan", "from math import nan", math.nan)
     _register_custom_builtin("NoneType", "NoneType = type(None)", type(None))
@@ -187,8 +200,23 @@ _legal_name = re.compile(r"([a-zA-Z_][0-9a-zA-Z_]*?)(?:_(\d+))?$")
 _hump = re.compile(r"(?<=[a-z])([A-Z])")
 
 
+@functools.lru_cache(maxsize=4096)
 def _snake_case(s: str) -> str:
     return _hump.sub(r"_\1", s).lower()
+
+
+@functools.lru_cache(maxsize=4096)
+def _split_name(candidate: str) -> tuple[str, str, int | None]:
+    """The candidate as an identifier, what stands before a number at its end, and that number."""
+    match = _legal_name.match(candidate)
+    if match is None:
+        candidate = _illegal_character.sub("_", candidate) or "_unnamed"
+        if candidate[0].isdigit():
+            candidate = f"_{candidate}"
+        match = _legal_name.match(candidate)
+        assert match is not None
+    base, number = match.groups()
+    return candidate, base, None if number is None else int(number)
 
 
 class _Namespace:
@@ -205,22 +233,15 @@ class _Namespace:
         """A free name like `candidate`: with a number behind it where that one is taken."""
         if obj is not None and obj in self._obj_to_name:
             return self._obj_to_name[obj]
-        match = _legal_name.match(candidate)
-        if match is None:
-            candidate = _illegal_character.sub("_", candidate) or "_unnamed"
-            if candidate[0].isdigit():
-                candidate = f"_{candidate}"
-            match = _legal_name.match(candidate)
-            assert match is not None
         used = self._used_names
-        base, number = match.groups()
+        candidate, base, number = _split_name(candidate)
         if number is None or candidate in used:
             count = self._base_count.get(base, 0)
             if candidate in _illegal_names and _illegal_names[candidate] is not obj:
                 count += 1
                 candidate = f"{base}_{count}"
         else:
-            count = int(number)
+            count = number
         while candidate in used:
             count += 1
             candidate = f"{base}_{count}"

@@ -9,12 +9,10 @@ import inspect
 import math
 import threading
 import types
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import torchlike
 from torchlike.fx._arguments import PLAIN
-from torchlike.fx._codegen import _PyTreeCodeGen, _PyTreeInfo
 from torchlike.fx._patching import (  # noqa: F401
     _autowrap_check,
     _create_wrapped_func,
@@ -28,11 +26,20 @@ from torchlike.fx._patching import (  # noqa: F401
     _wrapped_methods_to_patch,
     wrap,
 )
+from torchlike.fx._placeholders import (  # noqa: F401
+    HAS_VARSTUFF,
+    PH,
+    PHBase,
+    PHWithMeta,
+    Placeholders,
+    _patch_function,
+    _transfer_attrs,
+)
 from torchlike.fx.graph import Graph
 from torchlike.fx.graph_module import GraphModule
-from torchlike.fx.node import base_types
-from torchlike.fx.proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
-from torchlike.nn import Module, Parameter, Sequential
+from torchlike.fx.proxy import ParameterProxy, Proxy, Scope
+from torchlike.nn import Module, Parameter
+from torchlike.nn.modules.container import Sequential
 from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
@@ -43,7 +50,7 @@ _orig_module_getattr: Callable[..., Any] = Module.__getattribute__
 _proxyable_classes: dict[type, None] = {}
 _is_fx_tracing_flag = False
 
-HAS_VARSTUFF = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+_CONSTANTS = (torchlike.Tensor, pytree.TreeSpec)
 _LEAVES = ("torchlike.nn", "torchlike.ao.nn", "torch.nn", "torch.ao.nn")
 
 
@@ -63,7 +70,7 @@ class ProxyableClassMeta(type):
         super().__init__(name, bases, attrs)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        made = cls.__new__(cls)
+        made: Any = cls.__new__(cls)  # type: ignore[call-overload]
         if is_fx_tracing():
             found = _find_proxy(args, kwargs)
             if found is not None:
@@ -72,42 +79,7 @@ class ProxyableClassMeta(type):
         return made
 
 
-def _patch_function(fn: types.FunctionType, nargs: int) -> types.FunctionType:
-    """The function with `*args` and `**kwargs` as plain arguments."""
-    code = fn.__code__.replace(
-        co_argcount=nargs,
-        co_posonlyargcount=0,
-        co_kwonlyargcount=0,
-        co_flags=fn.__code__.co_flags & ~HAS_VARSTUFF,
-    )
-    return types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
-
-
-class PHBase:
-    """Stands in `concrete_args` for an argument that stays an input."""
-
-    def __repr__(self) -> str:
-        return "PH"
-
-
-PH = PHBase()
-
-
-class PHWithMeta(PHBase):
-    """A `PH` whose attributes the placeholder takes over."""
-
-    def __init__(self, ph_key: str | None = None) -> None:
-        self.ph_key = ph_key
-
-
-def _transfer_attrs(fr: Any, to: Any) -> None:
-    for name in dir(fr):
-        value = getattr(fr, name)
-        if not callable(value) and not name.startswith("__") and not hasattr(to, name):
-            setattr(to, name, value)
-
-
-class Tracer(TracerBase):
+class Tracer(Placeholders):
     """Traces modules and functions; overriding its methods says how.
 
     Args:
@@ -174,6 +146,10 @@ class Tracer(TracerBase):
             return a.node
         if kind in PLAIN:
             return a
+        if kind is tuple or kind is list:
+            return kind([self.create_arg(x) for x in a])
+        if kind is dict and not a:
+            return {}
         if isinstance(a, torchlike.Tensor):
             return self._tensor_arg(a)
         if isinstance(a, Module):
@@ -238,17 +214,19 @@ class Tracer(TracerBase):
     ) -> Any:
         """A call of a module in the traced program: a node for a leaf, otherwise what it does."""
         path = self.path_of_module(m)
-        with ScopeContextManager(self.scope, Scope(path, type(m))) as scope:
-            calls = self.num_calls.get(path, 0)
-            key = f"{scope.module_path}@{calls}" if calls else scope.module_path
-            self.module_stack[key] = (path, scope.module_type)
-            self.num_calls[path] = calls + 1
-            try:
-                if self.is_leaf_module(m, path):
-                    return self.create_proxy("call_module", path, args, kwargs)
-                return forward(*args, **kwargs)
-            finally:
-                self.module_stack.popitem(last=True)
+        scope, kind = self.scope, type(m)
+        before = scope.module_path, scope.module_type
+        scope.module_path, scope.module_type = path, kind
+        calls = self.num_calls.get(path, 0)
+        self.module_stack[f"{path}@{calls}" if calls else path] = (path, kind)
+        self.num_calls[path] = calls + 1
+        try:
+            if self.is_leaf_module(m, path):
+                return self.create_proxy("call_module", path, args, kwargs)
+            return forward(*args, **kwargs)
+        finally:
+            self.module_stack.popitem(last=True)
+            scope.module_path, scope.module_type = before
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
         """What the traced program gets for a parameter, buffer or submodule of a module."""
@@ -262,7 +240,7 @@ class Tracer(TracerBase):
             return attr_val
         proxy = parameter_proxy_cache.get(path)
         if proxy is None:
-            options = {}
+            options: dict[str, Any] = {}
             if "proxy_factory_fn" in inspect.signature(self.create_proxy).parameters:
                 options["proxy_factory_fn"] = (
                     (lambda node: ParameterProxy(self, node, path, attr_val))
@@ -272,114 +250,6 @@ class Tracer(TracerBase):
             proxy = self.create_proxy("get_attr", path, (), {}, **options)
             parameter_proxy_cache[path] = proxy
         return proxy
-
-    # arguments
-
-    def create_args_for_root(
-        self,
-        root_fn: Callable[..., Any],
-        is_module: bool,
-        concrete_args: dict[str, Any] | tuple[Any, ...] | None = None,
-    ) -> tuple[Any, list[Any]]:
-        """Placeholders for the arguments of a function, and the function that takes them."""
-        plain = inspect.unwrap(root_fn)
-        code = plain.__code__
-        total = code.co_argcount + code.co_kwonlyargcount
-        names = list(code.co_varnames)
-        args: list[Any] = []
-        if is_module:
-            if total == 0:
-                raise RuntimeError("``self`` argument cannot be part of *args expansion!")
-            args.append(self.root)
-        first = len(args)
-        rest = code.co_flags & HAS_VARSTUFF
-        if isinstance(concrete_args, tuple):
-            if concrete_args and rest and total == 1:
-                return root_fn, args + self._numbered(concrete_args)
-            if len(concrete_args) != total - first:
-                raise RuntimeError(
-                    f"Tracing expected {total - first} arguments but got "
-                    f"{len(concrete_args)} concrete arguments"
-                )
-            concrete_args = dict(zip(names[first:total], concrete_args, strict=True))
-        signature = inspect.signature(plain)
-        wanted = names[first:total]
-        if code.co_flags & inspect.CO_VARARGS:
-            wanted.append(f"*{names[total]}")
-        if code.co_flags & inspect.CO_VARKEYWORDS:
-            wanted.append(f"**{names[total + bool(code.co_flags & inspect.CO_VARARGS)]}")
-        args += [self._proxy_placeholder(n, concrete_args, signature, plain) for n in wanted]
-        if code.co_kwonlyargcount > 0 or rest:
-            root_fn = _patch_function(root_fn, len(args))  # type: ignore[arg-type]
-        return self._flattened(root_fn, args, names[:total])
-
-    def _numbered(self, concrete_args: tuple[Any, ...]) -> list[Any]:
-        found = []
-        for i, value in enumerate(concrete_args):
-            out = self.create_proxy("placeholder", f"input_{i}", (), {})
-            if isinstance(value, PHBase) and value is not PH:
-                _transfer_attrs(fr=value, to=out.node)
-            found.append(out)
-        return found
-
-    def _flattened(self, root_fn: Any, args: list[Any], names: list[str]) -> tuple[Any, list[Any]]:
-        """A function of the leaves, where arguments are containers."""
-        flat, spec = pytree.tree_flatten(tuple(args))
-        if all(child.is_leaf() for child in spec.children_specs):
-            return root_fn, args
-        self.graph._codegen = codegen = _PyTreeCodeGen(_PyTreeInfo(names, spec, None))
-
-        def of_leaves(*leaves: Any) -> Any:
-            out = root_fn(*pytree.tree_unflatten(list(leaves), spec))
-            flat_out, out_spec = pytree.tree_flatten(out)
-            codegen.pytree_info = codegen.pytree_info._replace(out_spec=out_spec)
-            return flat_out
-
-        return of_leaves, flat
-
-    def _proxy_placeholder(
-        self,
-        name: str,
-        concrete_args: dict[str, Any] | None,
-        sig: inspect.Signature,
-        fn_for_analysis: Callable[..., Any],
-    ) -> Any:
-        default: tuple[Any, ...] = ()
-        if name[0] != "*":
-            given = sig.parameters[name].default
-            default = () if given is inspect.Parameter.empty else (given,)
-        if concrete_args is None or name not in concrete_args:
-            kind = fn_for_analysis.__annotations__.get(name, None)
-            return self.create_proxy("placeholder", name, default, {}, type_expr=kind)
-        count = 0
-
-        def specialized(x: Any) -> Any:
-            nonlocal count
-            count += 1
-            out = self.create_proxy("placeholder", f"{name}_{count}", default, {})
-            if isinstance(x, PHBase):
-                if x is not PH:
-                    _transfer_attrs(fr=x, to=out.node)
-                return out
-            self._check_constant(name, out, x)
-            return x
-
-        return pytree.tree_map(specialized, concrete_args[name])
-
-    def _check_constant(self, name: str, out: Any, x: Any) -> None:
-        """Nodes that refuse other values than the one that the function was specialized for."""
-        message = f"{name} has been specialized to have value {x} but got another value"
-        if type(x) in base_types and type(x) is not torchlike.Tensor:
-            torchlike._assert(out == x, message)
-        elif x is None:
-            self.create_proxy("call_function", _assert_is_none, (out, message), {})
-        else:
-            warnings.warn(
-                f"Was not able to add assertion to guarantee correct input {name} to "
-                "specialized function. It is up to the user to make sure that your inputs match "
-                "the inputs you specialized the function with.",
-                stacklevel=2,
-            )
 
     # tracing
 
@@ -443,14 +313,15 @@ class Tracer(TracerBase):
         thread = threading.get_ident()
         ids = self._autowrap_function_ids
         all_kinds = self.proxy_buffer_attributes or type(self).getattr is not Tracer.getattr
-        shown: Any = (torchlike.Tensor, Module) if all_kinds else Parameter
+        shown: Any = (torchlike.Tensor, Module) if all_kinds else torchlike.Tensor
+        plain = _orig_module_getattr
+        visited: set[type] = set()
 
         def read(mod: Module, attr: str) -> Any:
-            value = _orig_module_getattr(mod, attr)
+            value = plain(mod, attr)
             if not isinstance(value, shown) or threading.get_ident() != thread:
                 return value
-            kinds = _orig_module_getattr(mod, "__dict__").get("_kinds", ())
-            return self.getattr(attr, value, cache) if attr in kinds else value
+            return self.getattr(attr, value, cache) if attr in plain(mod, "_kinds") else value
 
         @functools.wraps(_orig_module_call)
         def call(mod: Module, *args: Any, **kwargs: Any) -> Any:
@@ -460,8 +331,10 @@ class Tracer(TracerBase):
             def forward(*args: Any, **kwargs: Any) -> Any:
                 return _orig_module_call(mod, *args, **kwargs)
 
-            inner = getattr(getattr(mod, "forward", mod), "__globals__", {})
-            _autowrap_check(patcher, inner, ids)
+            if type(mod) not in visited:
+                visited.add(type(mod))
+                inner = getattr(plain(mod, "forward"), "__globals__", {})
+                _autowrap_check(patcher, inner, ids)
             return self.call_module(mod, forward, args, kwargs)
 
         patcher.patch_method(Module, "__getattribute__", read, deduplicate=False)
@@ -481,13 +354,14 @@ class Tracer(TracerBase):
 
 def _collect_constants(m: Module, path: list[str], found: dict[Any, str]) -> None:
     """Tensors that are plain attributes of modules, and structures of trees, with their paths."""
-    kinds = m._kinds
-    for name, value in vars(m).items():
-        if isinstance(value, torchlike.Tensor | pytree.TreeSpec):
-            if kinds.get(name) != "parameter":
-                found[value] = ".".join([*path, name])
-    for name, child in m.named_children():
-        _collect_constants(child, [*path, name], found)
+    state = vars(m)
+    kinds = state["_kinds"]
+    for name, value in state.items():
+        if isinstance(value, _CONSTANTS) and kinds.get(name) != "parameter":
+            found[value] = ".".join([*path, name])
+    for name, kind in kinds.items():
+        if kind == "module" and state[name] is not None:
+            _collect_constants(state[name], [*path, name], found)
 
 
 def symbolic_trace(

@@ -163,9 +163,9 @@ class Writer:
                 else f"{name}{kind} = {call}"
             )
         target = self.add_global(_get_qualified_name(node.target), node.target)
-        if target == "getattr" and len(args) == 2 and isinstance(args[1], str):
-            if args[1].isidentifier():
-                return f"{name}{kind} = {_format_target(self.text(args[0]), args[1])}"
+        attribute = args[1] if target == "getattr" and len(args) == 2 else None
+        if isinstance(attribute, str) and attribute.isidentifier():
+            return f"{name}{kind} = {_format_target(self.text(args[0]), attribute)}"
         if node.meta.get("is_wrapped", False):
             self.wrapped.setdefault(target)
         return f"{name}{kind} = {target}({self.arguments(args, node._kwargs)})"

@@ -6,16 +6,32 @@ import contextlib
 import copy
 from typing import TYPE_CHECKING, Any
 
-from torchlike.fx._codegen import (
+from torchlike.fx._codegen import (  # noqa: F401  (PyTorch has these names here)
     CodeGen,
     PythonCode,
+    _BoxedCodeGen,
+    _format_target,
+    _parse_stack_trace,
+    _ParsedStackTrace,
+    _PyTreeCodeGen,
+    _PyTreeInfo,
+    inplace_methods,
+    magic_methods,
+    reflectable_magic_methods,
 )
 from torchlike.fx._lint import lint
-from torchlike.fx._names import (
+from torchlike.fx._names import (  # noqa: F401
+    _custom_builtins,
+    _CustomBuiltin,
+    _function_name,
+    _illegal_names,
+    _is_from_torch,
     _Namespace,
+    _register_custom_builtin,
     _snake_case,
 )
-from torchlike.fx.node import Node, map_arg
+from torchlike.fx._writer import _GENERIC as _origin_type_map  # noqa: F401
+from torchlike.fx.node import Node, _get_qualified_name, _type_repr, map_arg  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,7 +133,7 @@ class Graph:
     def find_nodes(self, *, op: str, target: Any = None, sort: bool = True) -> list[Node]:
         """The nodes of an operation, and of a target where one is given."""
         if op == "call_function" and target is None:
-            raise AssertionError("target is required for call_function")
+            raise AssertionError("target must not be None for call_function op")
         return [n for n in self.nodes if n.op == op and (target is None or n.target == target)]
 
     # making nodes
@@ -173,7 +189,7 @@ class Graph:
     def get_attr(self, qualified_name: str, type_expr: Any | None = None) -> Node:
         """The value of an attribute of the module, by its path."""
         owner = self._owning_module
-        if owner is not None and not _reachable(owner, qualified_name):
+        if owner is not None and _reachable(owner, qualified_name) is None:
             import warnings
 
             warnings.warn(
@@ -194,7 +210,7 @@ class Graph:
     ) -> Node:
         """A call of the module at a path."""
         owner = self._owning_module
-        if owner is not None and _reachable(owner, module_name) is None:
+        if owner is not None and owner.get_submodule(module_name) is None:
             import warnings
 
             warnings.warn(
@@ -368,8 +384,10 @@ class Graph:
 
     def _target_to_str(self, target: Any) -> str:
         if callable(target):
-            name = target.__name__
+            name = _function_name(target)
         else:
+            if not isinstance(target, str):
+                raise AssertionError(f"Expected target to be str, got {type(target)}")
             name = target
             if name.startswith("__") and name.endswith("__"):
                 name = name[2:-2]
@@ -442,7 +460,7 @@ class Graph:
     def print_tabular(self) -> None:
         """Prints the nodes as a table; needs the package `tabulate`."""
         try:
-            from tabulate import tabulate
+            from tabulate import tabulate  # type: ignore[import-untyped]
         except ImportError:
             print(
                 "`print_tabular` relies on the library `tabulate`, which could not be found on "

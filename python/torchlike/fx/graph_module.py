@@ -54,7 +54,7 @@ def _deserialize_graph_module(
     tracer_cls: Any = body.get("_tracer_cls") or Tracer
     name = body.get("_graphmodule_cls_name", "GraphModule")
 
-    class KeepModules(tracer_cls):
+    class KeepModules(tracer_cls):  # type: ignore[misc]
         def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
             return True
 
@@ -170,7 +170,7 @@ class _WrappedCall:
     """A call of a graph module: an error in generated code is shown with the lines around it."""
 
     def __init__(self, cls: type, cls_call: Callable[..., Any] | None) -> None:
-        self.cls = cls
+        self.cls: Any = cls
         self.cls_call = cls_call
 
     @staticmethod
@@ -207,7 +207,7 @@ def _implementation(cls: type) -> type:
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             return self._wrapped_call(self, *args, **kwargs)
 
-    GraphModuleImpl._wrapped_call = _WrappedCall(GraphModuleImpl, None)  # type: ignore[attr-defined]
+    GraphModuleImpl._wrapped_call = _WrappedCall(GraphModuleImpl, None)
     GraphModuleImpl.__qualname__ = "GraphModule.__new__.<locals>.GraphModuleImpl"
     return GraphModuleImpl
 
@@ -454,6 +454,7 @@ def _print_readable(
 
 
 def _addindent(text: str, spaces: int) -> str:
-    """All lines but the first moved to the right."""
+    """All lines but the first moved to the right; blank ones are emptied."""
     first, *rest = text.split("\n")
-    return "\n".join([first, *(" " * spaces + line for line in rest)])
+    padding = " " * spaces
+    return "\n".join([first, *(padding + line if line.strip() else "" for line in rest)])

@@ -18,7 +18,6 @@ from torchlike.fx.proxy import Proxy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torchlike.nn import Module
 
 __all__ = ["Interpreter", "Transformer"]
 
@@ -33,7 +32,7 @@ class Interpreter:
     """
 
     def __init__(
-        self, module: Module, garbage_collect_values: bool = True, graph: Graph | None = None
+        self, module: Any, garbage_collect_values: bool = True, graph: Graph | None = None
     ) -> None:
         self.module = module
         self.submodules = dict(module.named_modules())
@@ -86,6 +85,8 @@ class Interpreter:
         if e.args:
             text = f"{e.args[0]}\n\n{text}"
         text += f"\nOriginal traceback:\n{node.stack_trace}"
+        text += "\nUse tlparse to see full graph. "
+        text += "(https://github.com/pytorch/tlparse?tab=readme-ov-file#tlparse-parse-structured-pt2-logs)"
         e.args = (text, *e.args[1:])
         if isinstance(e, KeyError):
             raise RuntimeError(*e.args) from e

@@ -19,7 +19,7 @@ __all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]
 Target = Any
 Argument = Any
 BaseArgumentTypes = Any
-base_types = (str, int, float, bool, complex, torchlike.dtype, torchlike.Tensor)
+base_types: tuple[Any, ...] = (str, int, float, bool, complex, torchlike.dtype, torchlike.Tensor)
 base_types += (torchlike.device, torchlike.memory_format, torchlike.layout)
 
 CALLS = ("call_function", "call_method", "call_module")
@@ -147,7 +147,8 @@ class Node:
         self._erased = False
         self._sort_key = 0.0
         self._prev = self._next = self
-        self._input_nodes = used = {}
+        used: dict[Node, None] = {}
+        self._input_nodes = used
         self._args = frozen(args, Node, used)
         self._kwargs = frozen(kwargs, Node, used)
         for node in used:

@@ -36,7 +36,13 @@ __all__ = [
     "TracerBase",
 ]
 
-_HERE = ("/fx/proxy.py", "/fx/_symbolic_trace.py", "/fx/_patching.py", "/nn/modules/module.py")
+_HERE = (
+    "/fx/proxy.py",
+    "/fx/traceback.py",
+    "/fx/_symbolic_trace.py",
+    "/fx/_patching.py",
+    "/nn/modules/module.py",
+)
 
 
 class Scope:
@@ -171,7 +177,7 @@ class TracerBase:
         for k, v in a.items():
             if type(k) is not str:
                 k = self.create_arg(k)
-                map_aggregate(k, lambda x: _no_nodes(k, x))
+                _no_nodes(k)
             made[k] = self.create_arg(v)
         return made
 
@@ -194,12 +200,15 @@ class TracerBase:
         return Attribute(obj, "keys")()
 
 
-def _no_nodes(key: Any, x: Any) -> Any:
-    if isinstance(x, Node):
-        raise RuntimeError(
-            f"Keys for dictionaries used as an argument cannot contain a Node. Got key: {key}"
-        )
-    return x
+def _no_nodes(key: Any) -> None:
+    def check(x: Any) -> Any:
+        if isinstance(x, Node):
+            raise RuntimeError(
+                f"Keys for dictionaries used as an argument cannot contain a Node. Got key: {key}"
+            )
+        return x
+
+    map_aggregate(key, check)
 
 
 class GraphAppendingTracer(TracerBase):
@@ -255,11 +264,7 @@ class Proxy:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Proxy:
         made = Proxy.__new__(Proxy)
-        for name, value in self.__dict__.items():
-            try:
-                made.__dict__[name] = copy.deepcopy(value, memo)
-            except Exception:
-                made.__dict__[name] = copy.copy(value)
+        made.__dict__.update((n, _copied(v, memo)) for n, v in self.__dict__.items())
         return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
@@ -313,8 +318,20 @@ class Proxy:
         if _is_method(orig_method):
             return tracer.create_proxy("call_method", name, args, kwargs)
         return tracer.create_proxy(
-            "call_function", orig_method, args, kwargs, name=tracer.graph._target_to_str(name)
+            "call_function",
+            orig_method,
+            args,
+            kwargs,
+            name=tracer.graph._target_to_str(orig_method),
         )
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    """A deep copy, or a shallow one of what cannot be copied deeply."""
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:
+        return copy.copy(value)
 
 
 def _is_assert(code: list[dis.Instruction], at: int) -> bool:

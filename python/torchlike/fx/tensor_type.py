@@ -59,7 +59,7 @@ Dyn = _DynType()
 @compatibility(is_backward_compatible=False)
 def is_consistent(t1: Any, t2: Any) -> bool:
     """True if both types may be of the same tensor."""
-    if t1 == t2 or t1 == Dyn or t2 == Dyn:
+    if Dyn in (t1, t2) or t1 == t2:
         return True
     if isinstance(t1, TensorType) and isinstance(t2, TensorType):
         same = len(t1.__args__) == len(t2.__args__)

@@ -22,7 +22,11 @@ _COLOR_MAP = {
     "get_attr": "LightGrey",
     "output": "PowderBlue",
 }
-_HASH_COLOR_MAP = ["CadetBlue1", "Coral", "DarkOliveGreen1", "DarkSeaGreen1", "GhostWhite", "Khaki1", "LavenderBlush1", "LightSkyBlue", "MistyRose1", "MistyRose2", "PaleTurquoise2", "PeachPuff1", "Salmon", "Thistle1", "Thistle3", "Wheat1"]
+_HASH_COLORS = """
+CadetBlue1 Coral DarkOliveGreen1 DarkSeaGreen1 GhostWhite Khaki1 LavenderBlush1 LightSkyBlue MistyRose1 MistyRose2
+PaleTurquoise2 PeachPuff1 Salmon Thistle1 Thistle3 Wheat1
+"""
+_HASH_COLOR_MAP = _HASH_COLORS.split()
 
 
 class DotGraph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torchlike import nn
+from torchlike import nn as _nn
 from torchlike._tensor import typename
 from torchlike.fx.graph_module import GraphModule
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["default_matching", "extract_attrs_for_lowering", "lift_lowering_attrs_to_nodes"]
+
+# a table of layers that are imported when they are asked for, of which type checkers know nothing
+nn: Any = _nn
 
 
 def default_matching(name: str, target_version: int) -> str:
@@ -33,7 +36,7 @@ module_fetch_book: dict[type, tuple[int, list[str], Callable[[str, int], str]]] 
 }
 
 
-def extract_attrs_for_lowering(mod: nn.Module) -> dict[str, Any]:
+def extract_attrs_for_lowering(mod: _nn.Module) -> dict[str, Any]:
     """The attributes of a module that `module_fetch_book` names.
 
     Raises:

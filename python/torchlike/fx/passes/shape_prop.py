@@ -69,7 +69,9 @@ class ShapeProp(Interpreter):
     def __init__(self, gm: Any, fake_mode: Any = None) -> None:
         super().__init__(gm)
         self.fake_mode = fake_mode if fake_mode is not None else detect_fake_mode()
-        self.fake_module = fake_copy(gm, self.fake_mode) if self.fake_mode is not None else None
+        self.fake_module: Any = (
+            fake_copy(gm, self.fake_mode) if self.fake_mode is not None else None
+        )
         self.real_module = self.module
 
     def run_node(self, n: Node) -> Any:

@@ -149,8 +149,7 @@ class _Split:
         """Puts each call into its module."""
         for node, partition in self.of.items():
             env = partition.environment
-            args = map_arg(node.args, lambda n, env=env: env[n])
-            kwargs = map_arg(node.kwargs, lambda n, env=env: env[n])
+            args, kwargs = map_arg((node.args, node.kwargs), env.__getitem__)
             target = node.target
             if node.op == "call_module":
                 target = node.target.replace(".", "_")

@@ -11,7 +11,7 @@ from torchlike.fx.graph_module import GraphModule
 from torchlike.fx.node import Node, map_arg
 from torchlike.fx.passes.utils.common import HolderModule, lift_subgraph_as_module
 from torchlike.fx.proxy import Proxy
-from torchlike.nn import ModuleList
+from torchlike.nn.modules.container import ModuleList
 
 __all__ = ["Component", "getattr_recursive", "setattr_recursive", "split_by_tags"]
 
@@ -20,7 +20,7 @@ def getattr_recursive(obj: Any, name: str) -> Any:
     """What stands at a path below an object; None if nothing does."""
     for layer in name.split("."):
         if isinstance(obj, ModuleList):
-            obj = obj._modules[layer] if layer in obj._modules else None
+            obj = obj._modules.get(layer)
         else:
             obj = getattr(obj, layer, None)
         if obj is None:

@@ -30,7 +30,7 @@ def lift_subgraph_as_module(
         comp_name: where the new module will stand, for the paths that are returned.
 
     Returns:
-        The module, and for each path of its state the path in `gm`.
+        The module, and for each path in `gm` that it needs the path in the module.
     """
     holder = HolderModule({})
     paths: dict[str, str] = {}
@@ -46,7 +46,7 @@ def lift_subgraph_as_module(
                 here.add_module(name, HolderModule({}))
             here = getattr(here, name)
         value = getattr(source, field)
-        paths[f"{comp_name}.{node.target}" if comp_name else node.target] = node.target
+        paths[node.target] = f"{comp_name}.{node.target}" if comp_name else node.target
         setattr(here, field, value)
     return GraphModule(holder, subgraph, class_name), paths
 

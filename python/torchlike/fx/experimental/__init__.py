@@ -1,0 +1,1 @@
+"""Passes that PyTorch has under this name."""

@@ -1,0 +1,75 @@
+"""Questions about sizes that may be symbols. Sizes are numbers here, so every question has an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "GuardOnDataDependentSymNode",
+    "definitely_false",
+    "definitely_true",
+    "free_symbols",
+    "free_unbacked_symbols",
+    "guard_int",
+    "guard_or_false",
+    "guard_or_true",
+    "guard_size_oblivious",
+    "has_free_symbols",
+    "hint_int",
+    "is_concrete_bool",
+    "is_concrete_int",
+    "is_symbolic",
+    "statically_known_true",
+]
+
+
+class GuardOnDataDependentSymNode(RuntimeError):
+    """A decision depends on data; never raised, as sizes are numbers."""
+
+
+def guard_or_false(a: Any) -> bool:
+    """The truth of a condition on sizes."""
+    return bool(a)
+
+
+guard_or_true = guard_size_oblivious = statically_known_true = guard_or_false
+definitely_true = guard_bool = guard_or_false
+
+
+def definitely_false(a: Any) -> bool:
+    """True if a condition on sizes is false."""
+    return not a
+
+
+def guard_int(a: Any) -> int:
+    """A size."""
+    return int(a)
+
+
+def hint_int(a: Any, fallback: int | None = None) -> int:
+    """A size."""
+    return int(a)
+
+
+def free_symbols(val: Any) -> set[Any]:
+    """No symbols."""
+    return set()
+
+
+free_unbacked_symbols = free_symbols
+
+
+def has_free_symbols(val: Any) -> bool:
+    """False."""
+    return False
+
+
+is_symbolic = has_free_symbols
+
+
+def is_concrete_int(a: Any) -> bool:
+    """True."""
+    return True
+
+
+is_concrete_bool = is_concrete_int
