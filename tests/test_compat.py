@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
 import torchlike
 from torchlike.compat import _hook, _run
 from torchlike.torch_version import TorchVersion

@@ -101,6 +101,7 @@ from torchlike._functions import *  # noqa: E402
 from torchlike._guards import *  # noqa: E402
 from torchlike._legacy import *  # noqa: E402
 from torchlike._limits import finfo, iinfo  # noqa: E402
+from torchlike._mapped import from_file  # noqa: E402
 from torchlike._parts import (  # noqa: E402
     dequantize,
     per_channel_affine,
@@ -139,7 +140,6 @@ from torchlike.random import (  # noqa: E402
     set_rng_state,
 )
 from torchlike.serialization import load, save  # noqa: E402
-from torchlike._mapped import from_file  # noqa: E402
 from torchlike.storage import TypedStorage, UntypedStorage  # noqa: E402
 
 from torchlike import amp, cpu, nn, testing, utils  # noqa: E402  isort: skip

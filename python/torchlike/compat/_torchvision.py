@@ -55,7 +55,7 @@ def _nms(dets: Any, scores: Any, iou_threshold: float) -> Any:
         ),
     )
     dets, scores = dets.detach(), scores.detach()
-    order = scores.sort(0, descending=True, stable=True)[1]
+    order = scores.sort(dim=0, descending=True, stable=True)[1]
     boxes = dets[order]
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     kept: list[int] = []

@@ -93,8 +93,7 @@ class CorrCholeskyTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Any, y: Any, intermediates: Any = None) -> Any:
         left = 1 - (y * y).cumsum(dim=-1)
-        below = tril_matrix_to_vec(left[..., :-1], diag=-2) if y.shape[-1] > 1 else None
-        first = 0.5 * below.log().sum(-1) if below is not None else 0
+        first = 0.5 * tril_matrix_to_vec(left, diag=-2).log().sum(-1)
         softplus = torchlike.nn.functional.softplus
         second = -2 * (x + softplus(-2 * x) - 0.6931471805599453).sum(dim=-1)
         return first + second

@@ -104,8 +104,10 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
     _call_impl = _wrapped_call_impl = __call__
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """There is no compiler to hand the module to."""
-        raise NotImplementedError(f"{type(self).__name__}.compile() is not supported")
+        """There is no compiler: the module runs as it is, and a warning says so once."""
+        from torchlike._tensor import compile
+
+        compile(self)
 
     # Registering
 
