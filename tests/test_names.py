@@ -26,7 +26,7 @@ ABSENT = {
     "distributed.checkpoint": "save load FileSystemReader FileSystemWriter DefaultLoadPlanner DefaultSavePlanner "
     "HuggingFaceStorageReader HuggingFaceStorageWriter LoadPlanner SavePlanner StorageReader StorageWriter async_save "
     "save_state_dict",
-    "distributed.checkpoint.state_dict": "get_model_state_dict set_model_state_dict get_optimizer_state_dict get_state_dict "
+    "distributed.checkpoint.state_dict": "get_optimizer_state_dict get_state_dict "
     "set_optimizer_state_dict set_state_dict",
     "distributed.run": "main run get_args_parser",
     "distributed.algorithms.ddp_comm_hooks": "register_ddp_comm_hook",
@@ -175,7 +175,9 @@ def test_gpus_that_are_not_there() -> None:
         acc.reset_peak_memory_stats()
     with pytest.raises(NotImplementedError, match="ExternalStream is not supported"):
         cuda.streams.ExternalStream(0)
-    with pytest.raises(AttributeError, match=r"module 'torchlike\.cuda' has no attribute 'nothing'"):
+    with pytest.raises(
+        AttributeError, match=r"module 'torchlike\.cuda' has no attribute 'nothing'"
+    ):
         cuda.nothing  # noqa: B018
 
 
@@ -400,6 +402,13 @@ def test_settings_of_sharding_are_plain_data() -> None:
     assert isinstance(settings.optim_state_dict_config, f.OptimStateDictConfig)
     state: Any = importlib.import_module("torchlike.distributed.checkpoint.state_dict")
     assert state.StateDictOptions().strict and not state.StateDictOptions().full_state_dict
+    one, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    state.set_model_state_dict(other, state.get_model_state_dict(one))
+    assert torch.equal(one.weight, other.weight)
+    with pytest.raises(NotImplementedError, match="broadcast_from_rank0"):
+        state.set_model_state_dict(
+            other, {}, options=state.StateDictOptions(broadcast_from_rank0=True)
+        )
     hooks: Any = importlib.import_module("torchlike.distributed.algorithms.ddp_comm_hooks")
     assert hooks.DDPCommHookType.NOOP.value == "noop"
     placements: Any = importlib.import_module("torchlike.distributed.tensor")

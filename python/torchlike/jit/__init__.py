@@ -198,3 +198,6 @@ def __getattr__(name: str) -> Any:
 
         return import_module("torchlike.jit.annotations")
     raise AttributeError(f"module 'torchlike.jit' has no attribute '{name}'")
+
+
+import torchlike.jit.annotations  # noqa: E402  (in place of the future statement's name)

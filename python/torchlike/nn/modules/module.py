@@ -103,12 +103,6 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
 
     _call_impl = _wrapped_call_impl = __call__
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """There is no compiler: the module runs as it is, and a warning says so once."""
-        from torchlike._tensor import compile
-
-        compile(self)
-
     # Registering
 
     def _check_name(self, what: str, name: Any) -> None:
@@ -208,10 +202,14 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
             # constructors. Everything else takes the long way, with all its messages.
             known = name in kinds
             if (
-                kinds[name] == "parameter"
-                if known
-                else name not in self.__dict__ and "." not in name and not hasattr(self, name)
-            ) and not parameter_hooks:
+                (
+                    kinds[name] == "parameter"
+                    if known
+                    else name not in self.__dict__ and "." not in name and not hasattr(self, name)
+                )
+                and not parameter_hooks
+                and type(self).register_parameter is _register_parameter
+            ):
                 kinds[name] = "parameter"
                 self.__dict__[name] = value
                 return
@@ -497,3 +495,4 @@ for _name in STATE_TABLES:
 del _name
 module_types.append(Module)
 kind_by_type[Parameter] = "parameter"
+_register_parameter = Module.register_parameter  # others may put theirs in its place
