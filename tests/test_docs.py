@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,15 @@ PAGES = sorted((Path(__file__).parent.parent / "docs" / "tutorial").glob("*.md")
 
 @pytest.mark.parametrize("page", PAGES, ids=[p.stem for p in PAGES])
 def test_examples_print_what_the_page_says(page):
-    blocks = re.findall(r"```(python|output)\n(.*?)```", page.read_text(), re.DOTALL)
+    blocks = re.findall(r"```(python|output) ?(\w*)\n(.*?)```", page.read_text(), re.DOTALL)
     assert blocks
     names, printed = {}, ""
-    for kind, text in blocks:
+    for kind, needs, text in blocks:
         if kind == "output":
-            assert printed == text
+            assert printed in (text, None)
+            continue
+        if needs and find_spec(needs) is None:  # an example that needs a package which is not there
+            printed = None
             continue
         stream = io.StringIO()
         with contextlib.redirect_stdout(stream):

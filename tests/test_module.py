@@ -451,3 +451,19 @@ def test_devices_that_torchlike_has_not(name):
     assert isinstance(getattr(nn.ReLU(), name)(), nn.ReLU)
     with pytest.raises(NotImplementedError, match=f"no device of type '{name}'"):
         getattr(nn.Linear(1, 1), name)()
+
+
+def test_a_patched_registration_of_parameters_is_called(monkeypatch):
+    """Libraries put their own `register_parameter` into the class, to choose devices."""
+    seen = []
+    own = nn.Module.register_parameter
+
+    def register(module, name, param):
+        seen.append(name)
+        own(module, name, param)
+        if param is not None:
+            module._parameters[name] = nn.Parameter(param.to("meta"))
+
+    monkeypatch.setattr(nn.Module, "register_parameter", register)
+    layer = nn.Linear(2, 3)
+    assert seen == ["weight", "bias"] and layer.weight.is_meta and layer.bias.is_meta

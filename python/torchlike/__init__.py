@@ -53,6 +53,21 @@ library = _lazy.module("torchlike.library")
 jit = _lazy.module("torchlike.jit")
 compiler = _lazy.module("torchlike.compiler")
 backends = _lazy.module("torchlike.backends")
+distributed = _lazy.module("torchlike.distributed")
+distributions = _lazy.module("torchlike.distributions")
+accelerator = _lazy.module("torchlike.accelerator")
+xpu = _lazy.module("torchlike.xpu")
+mps = _lazy.module("torchlike.mps")
+hub = _lazy.module("torchlike.hub")
+onnx = _lazy.module("torchlike.onnx")
+types = _lazy.module("torchlike.types")
+sparse = _lazy.module("torchlike.sparse")
+nested = _lazy.module("torchlike.nested")
+ao = _lazy.module("torchlike.ao")
+classes = _lazy.module("torchlike.classes")
+_dynamo = _lazy.module("torchlike._dynamo")
+_inductor = _lazy.module("torchlike._inductor")
+_higher_order_ops = _lazy.module("torchlike._higher_order_ops")
 profiler = _lazy.module("torchlike.profiler")
 multiprocessing = _lazy.module("torchlike.multiprocessing")
 func = _lazy.module("torchlike.func")
@@ -89,6 +104,7 @@ from torchlike._foreach import *  # noqa: E402
 from torchlike._functions import *  # noqa: E402
 from torchlike._legacy import *  # noqa: E402
 from torchlike._limits import finfo, iinfo  # noqa: E402
+from torchlike._mapped import from_file  # noqa: E402
 from torchlike._parts import (  # noqa: E402
     dequantize,
     per_channel_affine,

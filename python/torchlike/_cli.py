@@ -1,4 +1,8 @@
-"""The `torchlike` command of the wheel: the same Rust code as the native tool."""
+"""The `torchlike` command of the wheel: the same Rust code as the native tool, and programs for PyTorch.
+
+`torchlike script.py ...`, `torchlike -m module ...` and `torchlike -c code` run a program in which `import torch`
+gives torchlike; `torchlike hook install` lets `TORCHLIKE_AS_TORCH=1` do so for every program.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,19 @@ import sys
 def main() -> int:
     """Runs the command with the process's arguments and returns its exit code."""
     from torchlike import _C
+    from torchlike.compat import _run
 
+    args = sys.argv[1:]
+    if _run.wanted(args):
+        _run.run(args)
+        return 0
+    if args[:1] == ["hook"]:
+        from torchlike.compat import _hook
+
+        return _hook.command(args[1:])
     # Python would only note Ctrl-C down until the Rust code returns.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return _C._cli(sys.argv[1:])
+    return _C._cli(args)
 
 
 if __name__ == "__main__":

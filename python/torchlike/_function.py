@@ -8,6 +8,7 @@ from ast import literal_eval
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
+from torchlike._naming import own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +101,9 @@ def _form(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def overridable(function: Callable[..., Any]) -> Any:
     """A decorator: modes and arguments with a `__torch_function__` may take calls of the function over."""
-    module = function.__module__.removeprefix("torchlike.").replace("_compositions", "functional")
+    module = (
+        own(function.__module__).removeprefix("torchlike.").replace("_compositions", "functional")
+    )
     name = (
         function.__qualname__
         if module in ("functional", "_methods")

@@ -21,6 +21,92 @@ class DispatchKey(enum.Enum):
     CompositeExplicitAutograd = "CompositeExplicitAutograd"
     CompositeImplicitAutograd = "CompositeImplicitAutograd"
     Python = "Python"
+    AutocastCPU = "AutocastCPU"
+    AutocastCUDA = "AutocastCUDA"
+    AutocastXPU = "AutocastXPU"
+
+
+class DispatchKeySet:
+    """Keys together."""
+
+    def __init__(self, *keys: DispatchKey) -> None:
+        self._keys = frozenset(keys)
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*(self._keys | other._keys))
+
+    def __and__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*(self._keys & other._keys))
+
+    def __sub__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*(self._keys - other._keys))
+
+    def has(self, key: DispatchKey) -> bool:
+        """Whether the key is one of them."""
+        return key in self._keys
+
+    def __repr__(self) -> str:
+        return f"DispatchKeySet({', '.join(sorted(k.name for k in self._keys))})"
+
+
+class _ExcludeDispatchKeyGuard:
+    """Switches layers off for a block: mixed precision; there is nothing else to switch off."""
+
+    def __init__(self, keys: DispatchKeySet) -> None:
+        names = {DispatchKey.AutocastCPU: "cpu", DispatchKey.AutocastCUDA: "cuda"}
+        self._devices = [names[k] for k in keys._keys if k in names]
+        self._inside: Any = None
+
+    def __enter__(self) -> None:
+        import contextlib
+
+        from torchlike.amp import autocast
+
+        self._inside = contextlib.ExitStack()
+        for device in self._devices:
+            self._inside.enter_context(autocast(device, enabled=False))
+
+    def __exit__(self, *exc: object) -> None:
+        self._inside.close()
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Nothing to set: nothing is compiled."""
+
+
+def _get_tracing_state() -> None:
+    """None: nothing is being traced."""
+
+
+def _log_api_usage_once(name: str) -> None:
+    """Nothing is counted."""
+
+
+def _get_accelerator(check: bool | None = None) -> Any:
+    """The type of accelerator, or the CPU."""
+    return _C.device("cuda" if _C._cuda_device_count() > 0 else "cpu")
+
+
+def _get_privateuse1_backend_name() -> str:
+    """The name of devices that nobody has added."""
+    return "privateuseone"
+
+
+def _cuda_isInBadFork() -> bool:
+    """False: a GPU is opened at its first use."""
+    return False
+
+
+class Graph:
+    """A graph of TorchScript: none is made."""
+
+
+class Value:
+    """A value of such a graph."""
+
+
+class Node:
+    """A node of such a graph."""
 
 
 def _known(name: str) -> bool:
@@ -70,6 +156,31 @@ class _functorch:
 
 _NAMES = {
     "DispatchKey": DispatchKey,
+    "DispatchKeySet": DispatchKeySet,
+    "Graph": Graph,
+    "Node": Node,
+    "Value": Value,
+    "_ExcludeDispatchKeyGuard": _ExcludeDispatchKeyGuard,
+    "_cuda_isInBadFork": _cuda_isInBadFork,
+    "_get_accelerator": _get_accelerator,
+    "_get_privateuse1_backend_name": _get_privateuse1_backend_name,
+    "_get_tracing_state": _get_tracing_state,
+    "_log_api_usage_once": _log_api_usage_once,
+    **dict.fromkeys(
+        (
+            *(
+                "_jit_set_profiling_executor",
+                "_jit_set_profiling_mode",
+                "_jit_override_can_fuse_on_gpu",
+            ),
+            *(
+                "_jit_override_can_fuse_on_cpu",
+                "_jit_set_texpr_fuser_enabled",
+                "_jit_set_nvfuser_enabled",
+            ),
+        ),
+        _nothing,
+    ),
     "_dispatch_has_kernel": _dispatch_has_kernel,
     "_dispatch_has_kernel_for_dispatch_key": _dispatch_has_kernel_for_dispatch_key,
     "_functorch": _functorch,

@@ -5,10 +5,27 @@ has one, and each use of a function of torchlike would pay for it.
 """
 
 import sys
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import LazyLoader, find_spec, module_from_spec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def submodules(package: str, *names: str) -> "Callable[[str], Any]":
+    """A `__getattr__` for a package that few programs use: its modules run when they are first asked for."""
+
+    def __getattr__(name: str) -> Any:
+        if name in names:
+            return import_module(f"torchlike.{package}.{name}")
+        from torchlike import _naming
+
+        raise AttributeError(f"module '{_naming.shown}.{package}' has no attribute '{name}'")
+
+    return __getattr__
 
 
 def module(name: str) -> ModuleType:
@@ -69,6 +86,20 @@ class Operators(ModuleType):
         space = _OpNamespace(name)
         setattr(self, name, space)
         return space
+
+    def load_library(self, path: Any) -> None:
+        """Torchvision's operators for its library, whose code is not loaded; other libraries are refused.
+
+        Raises:
+            OSError: for a library whose operators torchlike has not.
+        """
+        from pathlib import Path
+
+        if Path(path).parent.name == "torchvision" and Path(path).name.startswith("_C"):
+            from torchlike.compat import _torchvision
+
+            return _torchvision.register()
+        raise OSError(f"{path}: torchlike cannot load libraries made for PyTorch")
 
     def __repr__(self) -> str:
         return "<module 'torch.ops' from '_ops.py'>"

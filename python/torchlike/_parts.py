@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike
-from torchlike import _C
+from torchlike import _C, _naming
 from torchlike._C import Tensor
 
 
@@ -18,7 +18,7 @@ class qscheme:
         self._name = name
 
     def __repr__(self) -> str:
-        return f"torchlike.{self._name}"
+        return f"{_naming.shown}.{self._name}"
 
     def __reduce__(self) -> str:
         return self._name
@@ -87,8 +87,8 @@ def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Ten
 
 
 def sparse_coo_tensor(
-    indices: Any,
-    values: Any,
+    indices: Any = None,
+    values: Any = None,
     size: Any = None,
     *,
     dtype: Any = None,
@@ -98,7 +98,13 @@ def sparse_coo_tensor(
     check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor by the positions of its values, a column of ``indices`` each."""
+    """A sparse tensor by the positions of its values, a column of ``indices`` each; by its size alone it is empty."""
+    if values is None and (indices is None) != (size is None):
+        size = indices if size is None else size
+        indices = torchlike.empty(len(size), 0, dtype=torchlike.int64)
+        values = torchlike.empty(0, dtype=dtype)
+    elif indices is None or values is None:
+        raise TypeError("sparse_coo_tensor() takes indices and values, or a size")
     values = torchlike.as_tensor(values, dtype=dtype, device=device)
     if torchlike.is_grad_enabled() and values.requires_grad:
         raise NotImplementedError("sparse_coo_tensor(): values cannot be tracked; detach() them")

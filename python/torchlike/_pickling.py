@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from torchlike import _C
+from torchlike._naming import own
 from torchlike._opaque import Opaque, OpaqueClass
 
 
@@ -89,7 +90,7 @@ def parts_of(obj: Any) -> Name | Parts:
     cls = type(obj)
     if isinstance(obj, type | FunctionType):
         return name_of(obj)
-    if cls.__module__ == "torchlike._parts":
+    if own(cls.__module__) == "torchlike._parts":
         return Name("torch", repr(obj).rpartition(".")[2])
     if cls is Name:
         return obj
@@ -118,7 +119,7 @@ def parts_of(obj: Any) -> Name | Parts:
     func, args, state, items, pairs, setter = (*reduced, None, None, None, None)[:6]
     if setter is not None:
         raise PicklingError(f"Can't pickle {cls.__name__}: it asks for a function to set its state")
-    if cls.__module__ == "torchlike.return_types":
+    if own(cls.__module__) == "torchlike.return_types":
         func, args = cls, (tuple(obj), {})
     new = getattr(func, "__name__", "") == "__newobj__"
     if new:

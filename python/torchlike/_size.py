@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
+from torchlike import _naming
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -36,7 +38,7 @@ class Size(tuple):  # type: ignore[type-arg]
         return product
 
     def __repr__(self) -> str:
-        return f"torchlike.Size([{', '.join(map(str, self))}])"
+        return f"{_naming.shown}.Size([{', '.join(map(str, self))}])"
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         item = tuple.__getitem__(self, index)

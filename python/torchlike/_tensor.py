@@ -46,8 +46,40 @@ def typename(obj: Any) -> str:
     return cls.__qualname__ if module in ("builtins", "") else f"{module}.{cls.__qualname__}"
 
 
-def compile(model: Any = None, **_: Any) -> Any:
-    """The function or module itself, or a decorator: there is no compiler, and what is decorated runs as it is."""
+_said = False
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = None,
+    mode: str | None = None,
+    options: Any = None,
+    disable: bool = False,
+    **_: Any,
+) -> Any:
+    """The function or module itself, or a decorator: there is no compiler, and what is decorated runs as it is.
+
+    It warns of that once.
+
+    Raises:
+        RuntimeError: for both a mode and options.
+    """
+    global _said
+    if mode is not None and options is not None:
+        raise RuntimeError(
+            "Either mode or options can be specified, but both can't be specified at the same time."
+        )
+    if not _said and not disable:
+        import warnings
+
+        _said = True
+        warnings.warn(
+            "torch.compile compiles nothing in torchlike: functions and modules run as they are",
+            stacklevel=2,
+        )
     return model if model is not None else lambda fn: fn
 
 

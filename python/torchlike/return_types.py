@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchlike import _naming
+
 _classes: dict[str, type] = {}
 
 
@@ -13,7 +15,7 @@ def _field(i: int) -> property:
 
 def _repr(self: Any) -> str:
     fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
-    return f"torchlike.return_types.{type(self).__name__}(\n{fields})"
+    return f"{_naming.shown}.return_types.{type(self).__name__}(\n{fields})"
 
 
 def _class(name: str, fields: tuple[str, ...]) -> type:

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchlike import _C
+from torchlike._naming import own
 from torchlike._opaque import Opaque as Opaque
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _allowed() -> dict[str, Any]:
             target, name = entry
             names[name] = target
             continue
-        name = f"{entry.__module__}.{entry.__qualname__}"
+        name = f"{own(entry.__module__)}.{entry.__qualname__}"
         names[name] = entry
         if name.startswith("torchlike.nn."):  # under PyTorch's names too
             last = entry.__module__.rpartition(".")[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchlike import _C
+from torchlike import _C, _mapped, _naming
 from torchlike._C import UntypedStorage as UntypedStorage
 
 
@@ -102,7 +102,7 @@ class TypedStorage:
 
     def __repr__(self) -> str:
         tail = (
-            f"[torchlike.storage.TypedStorage(dtype={self.dtype}, device={self.device}) "
+            f"[{_naming.shown}.storage.TypedStorage(dtype={self.dtype}, device={self.device}) "
             f"of size {len(self)}]"
         )
         if self.device.type == "meta":
@@ -112,3 +112,6 @@ class TypedStorage:
 
 def _typed(t: _C.Tensor) -> TypedStorage:
     return TypedStorage(wrap_storage=t.untyped_storage(), dtype=t.dtype)
+
+
+_mapped.install()

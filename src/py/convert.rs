@@ -127,6 +127,8 @@ pub fn int(o: &Bound<'_, PyAny>) -> Converted<i64> {
 fn float(o: &Bound<'_, PyAny>) -> Converted<f64> {
     match number(o) {
         Some(Scalar::Float(f)) => Ok(f),
+        // Python's truth values are integers, which are numbers to PyTorch.
+        Some(Scalar::Bool(b)) if o.is_exact_instance_of::<PyBool>() => Ok(f64::from(u8::from(b))),
         Some(Scalar::Complex(_)) | Some(Scalar::Bool(_)) => Err(Failure::Kind),
         Some(s) => Ok(s.to_f64()),
         None => match tensor_ref(o) {

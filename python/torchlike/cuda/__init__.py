@@ -184,3 +184,19 @@ def manual_seed_all(seed: int) -> None:
     """Seeds the generators of all GPUs; nothing without any."""
     if device_count() > 0:
         _C._cuda_seed(int(seed) % 2**64)
+
+
+def __getattr__(name: str) -> Any:
+    """What programs seldom need is loaded when it is first asked for."""
+    if name in ("streams", "nvtx", "random", "memory", "graphs", "_more"):
+        from importlib import import_module
+
+        return import_module(f"torchlike.cuda.{name}")
+    from torchlike.cuda import _more
+
+    # Private names and those of other modules are not this module's.
+    if name in ("OrderedDict", "Any", "annotations") or name not in vars(_more):
+        from torchlike import _naming
+
+        raise AttributeError(f"module '{_naming.shown}.cuda' has no attribute '{name}'")
+    return vars(_more)[name]

@@ -2,6 +2,7 @@
 
 from typing import Any as _Any
 
+from torchlike import _lazy
 from torchlike.nn import common_types, functional, init, modules, parameter
 from torchlike.nn.modules import *
 from torchlike.nn.parameter import (
@@ -30,3 +31,6 @@ def factory_kwargs(kwargs: dict[str, _Any] | None) -> dict[str, _Any]:
                 raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
             made[name] = kwargs[name]
     return made
+
+
+quantized = _lazy.module("torchlike.nn.quantized")

@@ -300,3 +300,9 @@ class Module:  # named as the class it is a part of, for messages name methods b
     def share_memory(self) -> Any:
         """Move all tensors to memory that other processes can see."""
         return self._apply(lambda t: t.share_memory_())
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """There is no compiler: the module runs as it is, and a warning says so once."""
+        from torchlike._tensor import compile
+
+        compile(self)

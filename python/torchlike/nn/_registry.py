@@ -28,7 +28,9 @@ def kind_of(value: Any) -> str | None:
     elif issubclass(cls, Buffer):
         kind = "buffer"
     elif issubclass(cls, Tensor):
-        return "parameter" if isinstance(value, Parameter) else None
+        if isinstance(value, Parameter):
+            return "parameter"
+        return "buffer" if isinstance(value, Buffer) else None
     elif issubclass(cls, module_types[0]):
         kind = "module"
     else:

@@ -62,40 +62,32 @@ _C._set_parameter(Parameter)
 
 
 class _BufferMeta(type):
-    """The class of `Buffer`: fake tensors that stand for buffers are buffers too."""
+    """The class of `Buffer`: tensors that `Buffer` marked are buffers, of whichever class they are."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        if super().__instancecheck__(instance):
-            return True
         flagged = cls is Buffer and isinstance(instance, Tensor)
-        return flagged and bool(getattr(instance, "_is_buffer", False))
+        if flagged and getattr(instance, "_is_buffer", False):
+            return True
+        return super().__instancecheck__(instance)
 
 
 class Buffer(Tensor, metaclass=_BufferMeta):
-    """A tensor that a module registers as a buffer when it is assigned to an attribute."""
+    """A tensor that a module registers as a buffer when it is assigned to an attribute.
 
-    persistent: bool = True
-    _is_buffer: bool = True
+    What is made is a tensor of the class of `data` with a mark, which results of operators have not.
+    """
+
+    persistent: bool
+    _is_buffer: bool
+    __torch_function__ = _C._disabled_torch_function_impl
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         if data is None:
             data = torch.empty(0)
-        made = Tensor._make_subclass(cls, data.detach(), data.requires_grad)
+        made = data.detach().requires_grad_(data.requires_grad)
         made.persistent = persistent
-
+        made._is_buffer = True
         return made
-
-    def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
-        pass
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        done = memo.get(id(self))
-        if done is None:
-            done = memo[id(self)] = type(self)(self.detach().clone(), persistent=self.persistent)
-        return done
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return repr(self.detach().as_subclass(Tensor))
 
 
 _NO_SHAPE = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchlike import _C, _lazy
+from torchlike import _C, _lazy, _naming
 from torchlike.utils import dlpack, hooks
 
 __all__ = ["data", "dlpack", "hooks", "set_module", "swap_tensors"]
@@ -12,11 +12,16 @@ __all__ = ["data", "dlpack", "hooks", "set_module", "swap_tensors"]
 # Loaders bring NumPy and processes with them.
 data = _lazy.module("torchlike.utils.data")
 
+_LATER = (
+    *("_pytree", "_python_dispatch", "checkpoint", "collect_env", "cpp_extension", "deterministic"),
+    *("mobile_optimizer", "model_zoo", "tensorboard"),
+)
+
 
 def __getattr__(name: str) -> Any:
     """Modules that are loaded when they are first asked for."""
-    if name not in ("_pytree", "_python_dispatch", "checkpoint"):
-        raise AttributeError(f"module 'torchlike.utils' has no attribute '{name}'")
+    if name not in _LATER:
+        raise AttributeError(f"module '{_naming.shown}.utils' has no attribute '{name}'")
     from importlib import import_module
 
     return import_module(f"torchlike.utils.{name}")

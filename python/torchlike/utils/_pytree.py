@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import TYPE_CHECKING, Any
 
 from torchlike.utils._pytree_nodes import (
@@ -433,3 +433,19 @@ def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
 
 _register_pytree_node = register_pytree_node
 _is_leaf = tree_is_leaf
+
+
+# The functions of Python's own containers, under the names by which other code takes them.
+for _kind, _name in (
+    (dict, "dict"),
+    (list, "list"),
+    (tuple, "tuple"),
+    (OrderedDict, "ordereddict"),
+    (defaultdict, "defaultdict"),
+    (deque, "deque"),
+    (namedtuple, "namedtuple"),
+):
+    _node = SUPPORTED_NODES[_kind]
+    globals()[f"_{_name}_flatten"] = _node.flatten_fn
+    globals()[f"_{_name}_unflatten"] = _node.unflatten_fn
+    globals()[f"_{_name}_flatten_with_keys"] = _node.flatten_with_keys_fn

@@ -6,6 +6,7 @@ import dataclasses
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchlike._naming import own
 from torchlike._size import Size
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def node_type(tree: Any) -> Any:
         return kind
     if not issubclass(kind, tuple):
         return None
-    if kind.__module__ == "torchlike.return_types":
+    if own(kind.__module__) == "torchlike.return_types":
         _register_result(kind)
         return kind
     return namedtuple if is_namedtuple_class(kind) else None

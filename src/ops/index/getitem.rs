@@ -141,7 +141,12 @@ fn apply<'a>(t: &'a Tensor, list: &[Index]) -> Result<Sliced<'a>> {
                 record(place, helpers::made_for(positions(*on)?, t));
                 (dim, place) = (dim + 1, place + 1);
             }
-            Index::Tensor(index) if index.ndim() == 0 && index.dtype().is_integral(true) => {
+            // An example of a batch has no number that could be read: it is looked up as any index.
+            Index::Tensor(index)
+                if index.ndim() == 0
+                    && index.dtype().is_integral(true)
+                    && index.batch().is_empty() =>
+            {
                 let value = helpers::item(index)?;
                 if is_mask(index) {
                     view = Cow::Owned(f::unsqueeze(&view, dim as i64)?);

@@ -92,14 +92,16 @@ pub static OPS: &[OpDef] = &[
 
 fn histc(a: &calls::Histc) -> Result<Plan> {
     let (t, bins, d) = (a.input, a.bins, a.input.dtype());
-    d.check_kernel(d != DType::Bool, "linspace_cpu")?;
+    // GPUs count integers, and shapes alone stand for them too.
+    let counted = helpers::has_no_values(t);
+    d.check_kernel(counted || d != DType::Bool, "linspace_cpu")?;
     comparable("aminmax_cpu", d)?;
     ensure!(
         bins > 0,
         Runtime,
         "torch.histogram(): bins must be > 0, but got {bins} for dimension 0"
     );
-    d.check_kernel(!d.is_integral(true), "histogram_cpu")?;
+    d.check_kernel(counted || !d.is_integral(true), "histogram_cpu")?;
     ensure!(
         a.min.to_f64() <= a.max.to_f64(),
         Runtime,

@@ -20,7 +20,8 @@ from torchlike.nn._hooks import (
 )
 from torchlike.nn._paths import Module as _PathMethods
 from torchlike.nn._registry import Registry, kind_by_type, kind_of, module_types, type_name
-from torchlike.nn.parameter import Buffer, Parameter
+from torchlike.nn._state import EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401  (where PyTorch has it)
+from torchlike.nn.parameter import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,10 +102,6 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
         return call_with_hooks(self, args, kwargs)
 
     _call_impl = _wrapped_call_impl = __call__
-
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """There is no compiler to hand the module to."""
-        raise NotImplementedError(f"{type(self).__name__}.compile() is not supported")
 
     # Registering
 
@@ -205,10 +202,14 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
             # constructors. Everything else takes the long way, with all its messages.
             known = name in kinds
             if (
-                kinds[name] == "parameter"
-                if known
-                else name not in self.__dict__ and "." not in name and not hasattr(self, name)
-            ) and not parameter_hooks:
+                (
+                    kinds[name] == "parameter"
+                    if known
+                    else name not in self.__dict__ and "." not in name and not hasattr(self, name)
+                )
+                and not parameter_hooks
+                and type(self).register_parameter is _register_parameter
+            ):
                 kinds[name] = "parameter"
                 self.__dict__[name] = value
                 return
@@ -493,4 +494,5 @@ for _name in STATE_TABLES:
     setattr(Module, _name, Table(_name, "_state_hooks"))
 del _name
 module_types.append(Module)
-kind_by_type.update({Tensor: None, Parameter: "parameter", Buffer: "buffer"})
+kind_by_type[Parameter] = "parameter"
+_register_parameter = Module.register_parameter  # others may put theirs in its place

@@ -193,4 +193,11 @@ def __getattr__(name: str) -> Any:
         from types import FunctionType
 
         return FunctionType
+    if name == "annotations":
+        from importlib import import_module
+
+        return import_module("torchlike.jit.annotations")
     raise AttributeError(f"module 'torchlike.jit' has no attribute '{name}'")
+
+
+import torchlike.jit.annotations  # noqa: E402  (in place of the future statement's name)

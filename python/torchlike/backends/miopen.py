@@ -1,0 +1,10 @@
+"""MIOpen: not used; its switch is kept."""
+
+from __future__ import annotations
+
+from torchlike.backends import _Switches
+
+immediate = False
+_switches = _Switches(globals(), "immediate")
+set_flags = _switches.set_flags
+flags = _switches.flags

@@ -1,0 +1,19 @@
+"""NNPACK: not used; its switch is kept."""
+
+from __future__ import annotations
+
+from torchlike.backends import _Switches
+
+enabled = True
+_switches = _Switches(globals(), "enabled")
+flags = _switches.flags
+
+
+def is_available() -> bool:
+    """False."""
+    return False
+
+
+def set_flags(_enabled: bool) -> tuple[bool]:
+    """Sets the switch; returns what it was."""
+    return _switches.set_flags(enabled=_enabled)

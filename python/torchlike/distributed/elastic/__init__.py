@@ -1,0 +1,1 @@
+"""Processes that may come and go: there are no process groups."""

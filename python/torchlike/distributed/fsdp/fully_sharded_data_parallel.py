@@ -1,0 +1,3 @@
+"""The names of the package, where PyTorch defines them."""
+
+from torchlike.distributed.fsdp import *

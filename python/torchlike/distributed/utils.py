@@ -1,0 +1,1 @@
+"""Helpers for several processes: none."""

@@ -1,0 +1,5 @@
+"""The old name of `torch.ao.quantization`."""
+
+from torchlike.ao import quantization as _quantization
+
+globals().update({k: v for k, v in vars(_quantization).items() if not k.startswith("_")})

@@ -1,0 +1,3 @@
+"""Memory that nobody has written; kept, without an effect."""
+
+fill_uninitialized_memory = True
