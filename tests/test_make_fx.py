@@ -135,3 +135,19 @@ def test_what_is_refused():
     with pytest.raises(NotImplementedError, match="pre_dispatch"):
         make_fx(written, pre_dispatch=True)
     assert get_proxy_mode() is None
+
+
+def test_fake_inputs():
+    fake = pytest.importorskip("torchlike._subclasses.fake_tensor")
+    w = torch.ones(3, 3, requires_grad=True)
+    gm = make_fx(lambda x, w: torch.autograd.grad((x @ w).sum(), w)[0], tracing_mode="fake")(X, w)
+    assert torch.equal(gm(X, w), X.t() @ torch.ones(2, 3))
+    from torchlike import fx
+    from torchlike.fx.passes.fake_tensor_prop import FakeTensorProp
+    from torchlike.fx.passes.shape_prop import ShapeProp
+
+    net = fx.symbolic_trace(nn.Sequential(nn.Linear(3, 4), nn.ReLU()))
+    mode = fake.FakeTensorMode(allow_non_fake_inputs=True)
+    assert isinstance(FakeTensorProp(net, mode).propagate(X), fake.FakeTensor)
+    assert all(isinstance(n.meta["val"], fake.FakeTensor) for n in net.graph.nodes)
+    assert isinstance(ShapeProp(net, fake.FakeTensorMode()).propagate(X), fake.FakeTensor)
