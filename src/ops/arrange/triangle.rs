@@ -2,7 +2,7 @@
 
 use crate::cpu::triangle;
 use crate::dims::{self, wrap_dim};
-use crate::ops::core::op::{Batch, FM, FMIO, FMO, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, FM, FMIO, FMO, I, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::index::along::start;
 use crate::{Dims, Result, Tensor, bail, ensure, err};
@@ -68,7 +68,44 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[3, 4]; c64[3, 4]; f32[3, 4], offset=2, dim1=0, dim2=1")
     .grad("self: grad.diagonal(offset, dim1, dim2)")
     .batch(Batch::Inserting),
+    compose(
+        "fill_diagonal",
+        "(Tensor self, Scalar fill_value, bool wrap=False)",
+        I,
+        fill_diagonal,
+        "A number on the main diagonal; `wrap` begins it again below a matrix that is taller than wide.",
+    )
+    .samples("f32[3, 4], 2.5; f32[7, 2], 1, True; i64[3, 3, 3], 4")
+    .grad("self: grad.fill_diagonal(0, wrap)"),
 ];
+
+fn fill_diagonal(a: &calls::FillDiagonal) -> Result<Tensor> {
+    let shape = a.input.shape();
+    ensure!(shape.len() >= 2, Runtime, "dimensions must larger than 1");
+    ensure!(
+        shape.len() == 2 || shape.iter().all(|&d| d == shape[0]),
+        Runtime,
+        "all dimensions of input must be of equal length"
+    );
+    let made = f::Clone::new(a.input)
+        .memory_format(dims::MemoryFormat::Contiguous)
+        .call()?;
+    let step: i64 = made.strides().iter().sum();
+    let length = shape.iter().copied().min().unwrap_or(0);
+    let fill = |from: i64, length: i64| {
+        let line = f::AsStrided::new(&made, &[length], &[step])
+            .storage_offset(from)
+            .call()?;
+        f::Fill::new(&line, a.fill_value).call_()
+    };
+    fill(0, length)?;
+    let (height, width) = (shape[0], shape[1]);
+    if a.wrap && shape.len() == 2 && height > width + 1 {
+        let all = (made.numel() + width) / (width + 1);
+        fill((width + 1) * width, all - length)?;
+    }
+    Ok(made)
+}
 
 /// Rule of both triangles.
 fn matrices(t: &Tensor, name: &str) -> Result<Plan> {
