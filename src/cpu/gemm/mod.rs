@@ -11,6 +11,8 @@ mod policy;
 mod simple;
 #[cfg(test)]
 mod tests;
+mod tile;
+mod turn;
 mod vector;
 mod windows;
 
