@@ -41,6 +41,8 @@ const B_BLOCK: usize = 640 << 10;
 const NARROW: usize = 128;
 /// Bytes of B up to which it is read in place.
 const SMALL_B: usize = 32 << 10;
+/// The same for few rows of A.
+const LARGE_B: usize = 8 << 20;
 /// Sums of the largest tile of any policy.
 const MAX_TILE: usize = 9 * 48;
 
@@ -121,6 +123,10 @@ impl<P: Policy> Product<P> {
         } else {
             1
         };
+        let bytes = n * k * size;
+        let b_in_place = P::IN_PLACE
+            && self.b.cs == 1
+            && (bytes <= SMALL_B || m <= 2 * P::TALL && bytes <= LARGE_B);
         Plan {
             mc: (A_BLOCK / packed).max(240),
             kc,
@@ -128,11 +134,11 @@ impl<P: Policy> Product<P> {
             a_in_place: P::IN_PLACE
                 && match (self.a.rs, self.a.cs) {
                     // Rows whole pages apart push each other out of the first cache.
-                    (rs, 1) => n <= NARROW || (rs.unsigned_abs() * size) % 4096 != 0,
-                    (1, _) => n <= NARROW,
+                    (rs, 1) if n > NARROW => !b_in_place && (rs.unsigned_abs() * size) % 4096 != 0,
+                    (_, 1) | (1, _) => n <= NARROW && (!b_in_place || bytes <= SMALL_B),
                     _ => false,
                 },
-            b_in_place: P::IN_PLACE && self.b.cs == 1 && (m <= P::TALL || n * k * size <= SMALL_B),
+            b_in_place,
         }
     }
 

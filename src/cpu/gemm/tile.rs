@@ -5,8 +5,8 @@
 use super::policy::Policy;
 use super::turn::fetch;
 
-/// Steps along k that a packed panel is asked for before they are needed.
-const AHEAD: usize = 8;
+/// Steps along k that a panel is asked for before they are needed.
+const AHEAD: isize = 8;
 
 /// Operands and place of a tile.
 #[derive(Clone, Copy)]
@@ -32,10 +32,11 @@ pub(super) unsafe fn sums<P: Policy, const MR: usize, const NV: usize>(
     unsafe {
         let mut acc = [[P::zero(); NV]; MR];
         for _ in 0..ks {
+            let ahead = b.wrapping_offset(AHEAD * t.bks);
             let mut row = [P::load_b(b); NV];
             for v in 0..NV {
                 row[v] = P::load_b(b.add(v * P::W));
-                fetch(b.wrapping_add((AHEAD * NV + v) * P::W));
+                fetch(ahead.wrapping_add(v * P::W));
             }
             for i in 0..MR {
                 for v in 0..NV {
@@ -94,10 +95,12 @@ unsafe fn step_of_rows<P: Policy, const MR: usize, const NV: usize>(
 ) {
     // SAFETY: the caller's.
     unsafe {
+        // Panels; rows of B that lie apart are few enough here to be in the first cache.
+        let ahead = b.wrapping_add(AHEAD as usize * NV * P::W);
         let mut row = [P::load_b(b); NV];
         for v in 0..NV {
             row[v] = P::load_b(b.add(v * P::W));
-            fetch(b.wrapping_add((AHEAD * NV + v) * P::W));
+            fetch(ahead.wrapping_add(v * P::W));
         }
         for i in 0..MR {
             let x = a[i / 3].offset((i % 3) as isize * ars).add(u);
