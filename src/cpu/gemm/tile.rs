@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "operands are read by pointer")]
 
 use super::policy::Policy;
-use super::turn::fetch;
+use super::turn::{fetch, opaque};
 
 /// Steps along k that a panel is asked for before they are needed.
 const AHEAD: isize = 8;
@@ -66,14 +66,15 @@ pub(super) unsafe fn sums_of_rows<P: Policy, const MR: usize, const NV: usize>(
             a[g] = t.a.wrapping_offset(3 * g as isize * t.ars);
         }
         for _ in 0..ks / 4 {
+            a = a.map(opaque);
             step_of_rows::<P, MR, NV>(&mut acc, a, 0, t.ars, b);
-            b = b.wrapping_offset(t.bks);
+            b = opaque(b.wrapping_offset(t.bks));
             step_of_rows::<P, MR, NV>(&mut acc, a, 1, t.ars, b);
-            b = b.wrapping_offset(t.bks);
+            b = opaque(b.wrapping_offset(t.bks));
             step_of_rows::<P, MR, NV>(&mut acc, a, 2, t.ars, b);
-            b = b.wrapping_offset(t.bks);
+            b = opaque(b.wrapping_offset(t.bks));
             step_of_rows::<P, MR, NV>(&mut acc, a, 3, t.ars, b);
-            b = b.wrapping_offset(t.bks);
+            b = opaque(b.wrapping_offset(t.bks));
             a = a.map(|a| a.wrapping_add(4));
         }
         for u in 0..ks % 4 {

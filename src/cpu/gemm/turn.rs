@@ -21,6 +21,21 @@ pub(super) fn fetch<T>(at: *const T) {
     let _ = at;
 }
 
+/// The same value, of which the compiler knows nothing: it makes no more pointers out of it than it is asked for.
+#[inline(always)]
+pub(super) fn opaque<T>(at: *const T) -> *const T {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let mut same = at;
+        unsafe {
+            std::arch::asm!("/* {0} */", inout(reg) same, options(nomem, nostack, preserves_flags))
+        };
+        same
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    at
+}
+
 /// Four by four, plainly.
 #[inline(always)]
 pub(super) fn turn_plain<T: Copy>(r: &mut [[T; 4]; LANES]) {
