@@ -116,7 +116,7 @@ impl<P: Policy> Product<P> {
         let (size, packed) = (size_of::<P::T>(), kc.div_ceil(P::STEP) * size_of::<P::P>());
         let panels = B_BLOCK / (packed * Self::NR);
         // Few rows meet a panel so seldom that it is best used while it is in the first cache.
-        let most = if m > 4 * P::TALL {
+        let most = if m > 4 * P::MR {
             usize::MAX
         } else if self.b.cs == 1 {
             4
@@ -126,7 +126,7 @@ impl<P: Policy> Product<P> {
         let bytes = n * k * size;
         let b_in_place = P::IN_PLACE
             && self.b.cs == 1
-            && (bytes <= SMALL_B || m <= 2 * P::TALL && bytes <= LARGE_B);
+            && (bytes <= SMALL_B || m <= 2 * P::MR && bytes <= LARGE_B);
         Plan {
             mc: (A_BLOCK / packed).max(240),
             kc,
@@ -256,7 +256,7 @@ impl<P: Policy> Block<P> {
     #[inline(always)]
     unsafe fn run<const ROWS: bool>(&self) {
         let mut a = self.a;
-        for (r0, h) in tiles(self.mb, P::TALL) {
+        for (r0, h) in tiles(self.mb, P::MR) {
             let (ars, acs) = self.a_strides.unwrap_or((1, h as isize));
             for (j0, width) in panels::<P>(self.nb) {
                 let w = width.min(self.nb - j0);
@@ -287,9 +287,9 @@ impl<P: Policy> Block<P> {
                 }
                 // SAFETY: the tile lies within the blocks.
                 unsafe {
-                    if P::TALL > 6 {
+                    if P::MR > 6 {
                         height!(1 2 3 4 5 6 7 8 9);
-                    } else if P::TALL > 4 {
+                    } else if P::MR > 4 {
                         height!(1 2 3 4 5 6);
                     } else {
                         height!(1 2 3 4);

@@ -25,7 +25,7 @@ impl<P: Policy> Task for PackA<P> {
         let ks = self.kb.div_ceil(P::STEP);
         let mut group = [(0, 0); SIDE];
         let mut filled = 0;
-        for (r0, h) in tiles(self.mb, P::TALL) {
+        for (r0, h) in tiles(self.mb, P::MR) {
             // SAFETY: the block lies within A, `dst` has room for it.
             unsafe {
                 if self.src.rs == 1 && P::STEP == 1 {
@@ -258,7 +258,8 @@ impl<P: Policy> Panel<P> {
         let whole = self.kb / P::W * P::W;
         // SAFETY: columns of `kb` elements, `w` of them.
         unsafe {
-            for i0 in (0..self.width.div_ceil(P::W)).rev().map(|b| b * P::W) {
+            for done in 0..self.width.div_ceil(P::W) {
+                let i0 = (self.width.div_ceil(P::W) - 1 - done) * P::W;
                 for p0 in (0..self.kb).step_by(P::W) {
                     let mut square = [P::zero(); LANES];
                     let mut column = self.src.offset(i0.min(self.w - 1) as isize * self.step);

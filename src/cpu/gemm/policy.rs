@@ -27,11 +27,9 @@ pub(super) trait Policy: Copy + 'static {
     type V: Copy;
     /// Lanes of a vector.
     const W: usize;
-    /// Rows of the tallest tile of two vectors.
+    /// Rows of the tallest tile.
     const MR: usize;
-    /// Rows of the tallest tile of packed products.
-    const TALL: usize = Self::MR;
-    /// Vectors of a row of its widest: three take fewer instructions for as many sums, where registers suffice.
+    /// Vectors of the widest: three take fewer instructions for as many sums, where registers suffice.
     const WIDE: usize = 2;
     /// Elements along k in one packed value.
     const STEP: usize = 1;
@@ -197,7 +195,7 @@ macro_rules! scalar_side {
 #[cfg(target_arch = "x86_64")]
 macro_rules! x86_policy {
     ($name:ident, $side:ident $t:ty, $acc:ty, $v:ty, $w:literal, $mr:literal, $kc:literal, $features:literal,
-     $zero:ident $splat:ident $load:ident $store:ident $fma:ident, $wide:ident $level:ident $tall:literal, $turn:ident $part:ident $put:ident) => {
+     $zero:ident $splat:ident $load:ident $store:ident $fma:ident, $wide:ident $level:ident, $turn:ident $part:ident $put:ident) => {
         #[derive(Clone, Copy)]
         pub(in crate::cpu::gemm) struct $name;
         // SAFETY of the bodies: the trait's contract, instructions present and pointers valid for a vector.
@@ -207,8 +205,7 @@ macro_rules! x86_policy {
             type B = $v;
             const W: usize = $w;
             const MR: usize = $mr;
-            const TALL: usize = $tall;
-            const WIDE: usize = if $tall < $mr { 3 } else { 2 };
+            const WIDE: usize = if $mr > 6 { 3 } else { 2 };
             const KC: usize = $kc;
             #[inline(always)]
             unsafe fn zero() -> $v { unsafe { $zero() } }
@@ -287,19 +284,19 @@ mod x86 {
     }
     macro_rules! both {
         ($a5:ident $a2:ident, $side:ident $t:ty, $kc:literal, $w5:ident $w2:ident) => {
-            x86_policy! { $a5, $side $t, f32, __m512, 16, 12, $kc, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
-                _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps, $w5 Avx512 9, turn_ps512 part_ps512 put_ps512 }
+            x86_policy! { $a5, $side $t, f32, __m512, 16, 9, $kc, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+                _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps, $w5 Avx512, turn_ps512 part_ps512 put_ps512 }
             x86_policy! { $a2, $side $t, f32, __m256, 8, 6, $kc, "avx2,fma,f16c",
-                _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps, $w2 Avx2 6, turn_ps256 part_ps256 put_ps256 }
+                _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps, $w2 Avx2, turn_ps256 part_ps256 put_ps256 }
         };
     }
     both! { F32Avx512 F32Avx2, same f32, 512, _mm512_loadu_ps _mm256_loadu_ps }
     both! { F16Avx512 F16Avx2, half f16, 1000000, f16x16 f16x8 }
     both! { Bf16Avx512 Bf16Avx2, half bf16, 1000000, bf16x16 bf16x8 }
-    x86_policy! { F64Avx512, same f64, f64, __m512d, 8, 12, 256, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
-    _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd, _mm512_loadu_pd Avx512 9, turn_pd512 part_pd512 put_pd512 }
+    x86_policy! { F64Avx512, same f64, f64, __m512d, 8, 9, 256, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+    _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd, _mm512_loadu_pd Avx512, turn_pd512 part_pd512 put_pd512 }
     x86_policy! { F64Avx2, same f64, f64, __m256d, 4, 6, 256, "avx2,fma,f16c",
-    _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd, _mm256_loadu_pd Avx2 6, turn_pd256 part_pd256 put_pd256 }
+    _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd, _mm256_loadu_pd Avx2, turn_pd256 part_pd256 put_pd256 }
 
     /// bf16 pairs through the dot product instruction: a lane of 32 bits holds the elements k and k + 1.
     #[derive(Clone, Copy)]
@@ -311,8 +308,7 @@ mod x86 {
         type V = __m512;
         type B = __m512i;
         const W: usize = 16;
-        const MR: usize = 12;
-        const TALL: usize = 9;
+        const MR: usize = 9;
         const WIDE: usize = 3;
         const STEP: usize = 2;
         const IN_PLACE: bool = false;

@@ -66,7 +66,9 @@ pub(super) unsafe fn sums_of_rows<P: Policy, const MR: usize, const NV: usize>(
             a[g] = t.a.wrapping_offset(3 * g as isize * t.ars);
         }
         for _ in 0..ks / 4 {
-            a = a.map(opaque);
+            for g in 0..3 {
+                a[g] = opaque(a[g]);
+            }
             step_of_rows::<P, MR, NV>(&mut acc, a, 0, t.ars, b);
             b = opaque(b.wrapping_offset(t.bks));
             step_of_rows::<P, MR, NV>(&mut acc, a, 1, t.ars, b);
@@ -75,7 +77,9 @@ pub(super) unsafe fn sums_of_rows<P: Policy, const MR: usize, const NV: usize>(
             b = opaque(b.wrapping_offset(t.bks));
             step_of_rows::<P, MR, NV>(&mut acc, a, 3, t.ars, b);
             b = opaque(b.wrapping_offset(t.bks));
-            a = a.map(|a| a.wrapping_add(4));
+            for g in 0..3 {
+                a[g] = a[g].wrapping_add(4);
+            }
         }
         for u in 0..ks % 4 {
             step_of_rows::<P, MR, NV>(&mut acc, a, u, t.ars, b);

@@ -149,16 +149,20 @@ impl<P: Policy> Task for Run<'_, P> {
         for (r0, h) in tiles(p.m, P::MR) {
             let mut j = 0;
             while j < p.n {
-                let left = p.n - j;
+                // Four vectors are two pairs.
+                let vectors = match (p.n - j).div_ceil(P::W) {
+                    7.. if h == 1 => 8,
+                    n if n == 3 || n > 4 => P::WIDE,
+                    1 => 1,
+                    _ => 2,
+                };
                 macro_rules! height {
                     ($($h:literal)+) => {
-                        match (h, left > P::W) {
-                            (1, _) if left > 6 * P::W => {
-                                tile::<P, 1, 8>(p, a, r0, j);
-                                j += 6 * P::W;
-                            }
-                            $(($h, true) => tile::<P, $h, 2>(p, a, r0, j),)+
-                            $(($h, false) => tile::<P, $h, 1>(p, a, r0, j),)+
+                        match (h, vectors) {
+                            (1, 8) => tile::<P, 1, 8>(p, a, r0, j),
+                            $(($h, 1) => tile::<P, $h, 1>(p, a, r0, j),)+
+                            $(($h, 2) => tile::<P, $h, 2>(p, a, r0, j),)+
+                            $(($h, 3) if P::WIDE > 2 => tile::<P, $h, 3>(p, a, r0, j),)+
                             _ => {}
                         }
                     };
@@ -166,14 +170,14 @@ impl<P: Policy> Task for Run<'_, P> {
                 // SAFETY: the caller's; no tile reaches more than the slack beyond the columns.
                 unsafe {
                     if P::MR > 6 {
-                        height!(1 2 3 4 5 6 7 8 9 10 11 12);
+                        height!(1 2 3 4 5 6 7 8 9);
                     } else if P::MR > 4 {
                         height!(1 2 3 4 5 6);
                     } else {
                         height!(1 2 3 4);
                     }
                 }
-                j += 2 * P::W;
+                j += vectors * P::W;
             }
             // SAFETY: the next tile of A, or its end.
             a = unsafe { a.add(h * p.rows.len()) };
