@@ -324,13 +324,14 @@ impl<P: Policy> Block<P> {
             } else {
                 sums::<P, MR, NV>(t, self.ks)
             };
-            let plain = self.alpha == P::Acc::ONE && self.beta == P::Acc::ZERO;
-            if P::IN_PLACE && plain && self.bias.is_none() && t.w == NV * P::W && c.cs == 1 {
+            let plain = P::IN_PLACE && self.beta == P::Acc::ZERO && self.bias.is_none();
+            if plain && t.w == NV * P::W && c.cs == 1 {
                 // IN_PLACE says that T and Acc are one type.
+                let alpha = P::splat(self.alpha);
                 for i in 0..MR {
                     let row = c.ptr.offset(i as isize * c.rs).cast::<P::Acc>();
                     for v in 0..NV {
-                        P::store(row.add(v * P::W), sums[i][v]);
+                        P::store(row.add(v * P::W), P::muladd(sums[i][v], alpha, P::zero()));
                     }
                 }
                 return;

@@ -27,9 +27,11 @@ pub(super) trait Policy: Copy + 'static {
     type V: Copy;
     /// Lanes of a vector.
     const W: usize;
-    /// Rows of the tallest tile.
+    /// Rows of the tallest tile of packed products.
     const MR: usize;
-    /// Vectors of the widest: three take fewer instructions for as many sums, where registers suffice.
+    /// Rows of the tallest tile of two vectors, where B lies in an outer cache and is better read seldom.
+    const TALL: usize = if Self::WIDE > 2 { 12 } else { Self::MR };
+    /// Vectors of a row of the widest: three take fewer instructions for as many sums, where registers suffice.
     const WIDE: usize = 2;
     /// Elements along k in one packed value.
     const STEP: usize = 1;

@@ -129,7 +129,7 @@ impl<P: Policy> Task for Tiles<P> {
     #[inline(always)]
     unsafe fn run(self) {
         let (rs, cs) = (self.a.rs, self.a.cs);
-        for (r0, h) in tiles(self.m, P::MR) {
+        for (r0, h) in tiles(self.m, P::TALL) {
             // SAFETY: the caller's; single and double precision are packed as they are.
             unsafe {
                 let to = self.to.add(r0 * self.depth + self.k0 * h).cast();
@@ -146,38 +146,34 @@ impl<P: Policy> Task for Run<'_, P> {
     unsafe fn run(self) {
         let p = &self.0;
         let mut a = p.a.cast::<P::P>();
-        for (r0, h) in tiles(p.m, P::MR) {
+        for (r0, h) in tiles(p.m, P::TALL) {
             let mut j = 0;
             while j < p.n {
-                // Four vectors are two pairs.
-                let vectors = match (p.n - j).div_ceil(P::W) {
-                    7.. if h == 1 => 8,
-                    n if n == 3 || n > 4 => P::WIDE,
-                    1 => 1,
-                    _ => 2,
-                };
+                let left = p.n - j;
                 macro_rules! height {
                     ($($h:literal)+) => {
-                        match (h, vectors) {
-                            (1, 8) => tile::<P, 1, 8>(p, a, r0, j),
-                            $(($h, 1) => tile::<P, $h, 1>(p, a, r0, j),)+
-                            $(($h, 2) => tile::<P, $h, 2>(p, a, r0, j),)+
-                            $(($h, 3) if P::WIDE > 2 => tile::<P, $h, 3>(p, a, r0, j),)+
+                        match (h, left > P::W) {
+                            (1, _) if left > 6 * P::W => {
+                                tile::<P, 1, 8>(p, a, r0, j);
+                                j += 6 * P::W;
+                            }
+                            $(($h, true) => tile::<P, $h, 2>(p, a, r0, j),)+
+                            $(($h, false) => tile::<P, $h, 1>(p, a, r0, j),)+
                             _ => {}
                         }
                     };
                 }
                 // SAFETY: the caller's; no tile reaches more than the slack beyond the columns.
                 unsafe {
-                    if P::MR > 6 {
-                        height!(1 2 3 4 5 6 7 8 9);
-                    } else if P::MR > 4 {
+                    if P::TALL > 6 {
+                        height!(1 2 3 4 5 6 7 8 9 10 11 12);
+                    } else if P::TALL > 4 {
                         height!(1 2 3 4 5 6);
                     } else {
                         height!(1 2 3 4);
                     }
                 }
-                j += vectors * P::W;
+                j += 2 * P::W;
             }
             // SAFETY: the next tile of A, or its end.
             a = unsafe { a.add(h * p.rows.len()) };
