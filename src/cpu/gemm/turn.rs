@@ -27,6 +27,10 @@ pub(super) fn opaque<T>(at: *const T) -> *const T {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         let mut same = at;
+        #[allow(
+            clippy::pointers_in_nomem_asm_block,
+            reason = "there are no instructions in it"
+        )]
         unsafe {
             std::arch::asm!("/* {0} */", inout(reg) same, options(nomem, nostack, preserves_flags))
         };
