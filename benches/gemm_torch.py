@@ -38,6 +38,8 @@ for threads in (1, 2):
             case("f32", torch.float32, s, s, s, nt)
         for m in (1, 4, 32):
             case("f32", torch.float32, m, 4096, 4096, nt)
+        for m, n, k in ((16, 1024, 256), (256, 3072, 768), (512, 1024, 4096)):
+            case("f32", torch.float32, m, n, k, nt)
         case("f32", torch.float32, 64, 64, 64, nt, 64)
         case("f64", torch.float64, 1024, 1024, 1024, nt)
         case("bf16", torch.bfloat16, 1024, 1024, 1024, nt)

@@ -260,8 +260,8 @@ simd_fn! { wide
         let chunks = row.chunks_exact(16);
         let rest = chunks.remainder();
         for c in chunks {
-            for (l, &v) in lanes.iter_mut().zip(c) {
-                *l = if v > *l { v } else { *l };
+            for i in 0..16 {
+                lanes[i] = if c[i] > lanes[i] { c[i] } else { lanes[i] };
             }
         }
         lanes.iter().chain(rest).fold(T::LEAST, |a, &b| if b > a { b } else { a })
@@ -274,9 +274,9 @@ simd_fn! { wide
         let mut lanes = [T::default(); 16];
         let mut chunks = row.chunks_exact_mut(16);
         for c in &mut chunks {
-            for (l, v) in lanes.iter_mut().zip(c) {
-                *v = (*v - top).exp();
-                *l = *l + *v;
+            for i in 0..16 {
+                c[i] = (c[i] - top).exp();
+                lanes[i] = lanes[i] + c[i];
             }
         }
         let mut sum = lanes.iter().fold(T::default(), |a, &b| a + b);

@@ -7,6 +7,8 @@
 
 use super::pack::{PackA, PackB};
 use super::policy::{Policy, Real, Task};
+use super::tile::{At, sums, sums_of_rows};
+use super::turn::fetch;
 use super::{Mat, MatMut};
 use std::cell::RefCell;
 
@@ -31,13 +33,18 @@ impl<P: Policy> Clone for Product<P> {
 }
 impl<P: Policy> Copy for Product<P> {}
 
-/// The most rows of A in a packed block.
-const MC: usize = 240;
-/// Tallest tile and widest tile of any policy.
-const MAX_TILE: usize = 12 * 32;
-/// In-place limits in bytes.
-const SMALL_A: usize = 256 << 10;
-const SMALL_B: usize = 512 << 10;
+/// Bytes of packed A that are kept for all columns of B.
+const A_BLOCK: usize = 4 << 20;
+/// Bytes of packed B that stay in the second cache while all rows of A meet them.
+const B_BLOCK: usize = 640 << 10;
+/// Columns up to which A is read in place: packing it would cost more than the reading.
+const NARROW: usize = 128;
+/// Bytes of B up to which it is read in place.
+const SMALL_B: usize = 32 << 10;
+/// The same for few rows of A.
+const LARGE_B: usize = 8 << 20;
+/// Sums of the largest tile of any policy.
+const MAX_TILE: usize = 9 * 48;
 
 thread_local! {
     /// Packing buffers, kept between calls: 8-byte words, for every packed type.
@@ -64,8 +71,22 @@ pub(super) fn tiles(rows: usize, mr: usize) -> impl Iterator<Item = (usize, usiz
     (0..count).map(move |t| (t * base + t.min(extra), base + usize::from(t < extra)))
 }
 
+/// Where the panels that `columns` columns are cut into begin, and how wide they are: all of `WIDE` or two vectors.
+pub(super) fn panels<P: Policy>(columns: usize) -> impl Iterator<Item = (usize, usize)> {
+    let vectors = columns.div_ceil(P::W);
+    let wide = match (P::WIDE, vectors % 3) {
+        (2, _) => 0,
+        (_, 1) => (vectors / 3).saturating_sub(1),
+        _ => vectors / 3,
+    };
+    let (wide_end, pairs) = (wide * 3 * P::W, (vectors - 3 * wide).div_ceil(2));
+    let wide = (0..wide).map(|i| (i * 3 * P::W, 3 * P::W));
+    wide.chain((0..pairs).map(move |i| (wide_end + i * 2 * P::W, 2 * P::W)))
+}
+
 /// How a product is cut into blocks.
 struct Plan {
+    mc: usize,
     kc: usize,
     nc: usize,
     a_in_place: bool,
@@ -73,7 +94,8 @@ struct Plan {
 }
 
 impl<P: Policy> Product<P> {
-    const NR: usize = 2 * P::W;
+    /// Columns of the widest panel.
+    const NR: usize = P::WIDE * P::W;
 
     /// The whole product on this thread.
     ///
@@ -86,116 +108,108 @@ impl<P: Policy> Product<P> {
         BUFFERS.set(buffers);
     }
 
-    /// Which operands are read where they are, and how many columns of B are packed at a time.
+    /// Which operands are read where they are, and how much of the others is packed at a time.
     fn plan(&self) -> Plan {
         let (m, n, k) = (self.m, self.n, self.k);
         let kblocks = k.div_ceil(P::KC).max(1);
         let kc = k.div_ceil(kblocks).next_multiple_of(P::STEP).max(1);
-        let size = size_of::<P::T>();
-        let a_page = (self.a.rs.unsigned_abs() * size) % 4096 == 0;
-        let small_m = m <= MC;
-        // A panel at a time where each is used once; else as much of B as half a megabyte or so holds.
-        let nc = if small_m && self.b.cs == 1 && n * k * size > 1 << 20 {
-            // Rows of a large B: longer pieces than a panel's of each.
-            4 * Self::NR
-        } else if small_m {
-            Self::NR
+        let (size, packed) = (size_of::<P::T>(), kc.div_ceil(P::STEP) * size_of::<P::P>());
+        let panels = B_BLOCK / (packed * Self::NR);
+        // Few rows meet a panel so seldom that it is best used while it is in the first cache.
+        let most = if m > 4 * P::MR {
+            usize::MAX
+        } else if self.b.cs == 1 {
+            4
         } else {
-            ((1 << 20) / (kc * size_of::<P::P>())).clamp(4, 64) * Self::NR
+            1
         };
+        let bytes = n * k * size;
+        let b_in_place = P::IN_PLACE
+            && self.b.cs == 1
+            && (bytes <= SMALL_B || m <= 2 * P::MR && bytes <= LARGE_B);
         Plan {
+            mc: (A_BLOCK / packed).max(240),
             kc,
-            nc,
+            nc: panels.min(most).max(1) * Self::NR,
             a_in_place: P::IN_PLACE
-                && m * kc * size <= SMALL_A
-                && (!a_page || m <= 2 || self.a.rs == 1),
-            b_in_place: P::IN_PLACE
-                && self.b.cs == 1
-                && n * k * size <= SMALL_B
-                && (m > 12 || n * k * size <= 48 << 10),
+                && match (self.a.rs, self.a.cs) {
+                    // Rows whole pages apart push each other out of the first cache.
+                    (rs, 1) if n > NARROW => !b_in_place && (rs.unsigned_abs() * size) % 4096 != 0,
+                    (_, 1) | (1, _) => n <= NARROW && (!b_in_place || bytes <= SMALL_B),
+                    _ => false,
+                },
+            b_in_place,
         }
     }
 
     unsafe fn blocks(&self, buffers: &mut (Vec<u64>, Vec<u64>)) {
         let plan = self.plan();
-        let (n, k, kc, nc) = (self.n, self.k, plan.kc, plan.nc);
-        let packed_k = kc.div_ceil(P::STEP);
+        let (m, n, k) = (self.m, self.n, self.k);
+        let packed_k = plan.kc.div_ceil(P::STEP);
         let pa: *mut P::P = if plan.a_in_place {
             std::ptr::null_mut()
         } else {
-            room(&mut buffers.0, packed_k * self.m.min(MC))
+            room(&mut buffers.0, packed_k * m.min(plan.mc))
         };
-        let width = nc.min(n.next_multiple_of(Self::NR));
+        let width = plan.nc.min(n + 2 * P::W).next_multiple_of(P::W);
         let pb: *mut P::P = room(&mut buffers.1, packed_k * width);
-        let mut p0 = 0;
-        while p0 == 0 || p0 < k {
-            let kb = kc.min(k - p0);
-            let mut a_packed = usize::MAX;
-            for j0 in (0..n).step_by(nc) {
-                let nb = nc.min(n - j0);
+        for i0 in (0..m).step_by(plan.mc) {
+            let mb = plan.mc.min(m - i0);
+            let mut p0 = 0;
+            while p0 == 0 || p0 < k {
+                let kb = plan.kc.min(k - p0);
                 // SAFETY: blocks lie within the matrices; buffers have room for a block.
-                unsafe {
-                    // The panels that are used in place need no packing; a narrow last one does.
-                    P::with(PackB::<P> {
-                        src: self.b.at(p0, j0),
-                        kb,
-                        nb,
-                        dst: pb,
-                        only_tail: plan.b_in_place,
-                    });
-                    self.columns(&plan, (p0, kb), (j0, nb), (pa, pb), &mut a_packed);
-                }
+                unsafe { self.depth(&plan, (i0, mb), (p0, kb), (pa, pb)) };
+                p0 += kb.max(1);
             }
-            p0 += kb.max(1);
         }
     }
 
-    /// All rows of A against the packed columns `j0..j0 + nb` of B, along `p0..p0 + kb`.
-    #[inline(always)]
-    unsafe fn columns(
+    /// Rows `i0..i0 + mb` against all columns, along `p0..p0 + kb`.
+    unsafe fn depth(
         &self,
         plan: &Plan,
+        (i0, mb): (usize, usize),
         (p0, kb): (usize, usize),
-        (j0, nb): (usize, usize),
         (pa, pb): (*mut P::P, *mut P::P),
-        a_packed: &mut usize,
     ) {
-        let (first, last) = (p0 == 0, p0 + kb >= self.k);
-        // Blocks of one height: a low last one would read the columns for a few rows only.
-        let mc = self.m.div_ceil(self.m.div_ceil(MC).max(1)).max(1);
-        for i0 in (0..self.m).step_by(mc) {
-            let mb = mc.min(self.m - i0);
-            // SAFETY: blocks lie within the matrices; the buffer has room for a block.
-            unsafe {
-                let (a, b) = (self.a.at(i0, p0), self.b.at(p0, j0));
-                if !plan.a_in_place && *a_packed != i0 {
-                    P::with(PackA::<P> {
-                        src: a,
-                        mb,
-                        kb,
-                        dst: pa,
-                    });
-                    *a_packed = i0;
-                }
-                let bias = self.bias.filter(|_| last);
+        // SAFETY: the caller's.
+        unsafe {
+            let src = self.a.at(i0, p0);
+            if !plan.a_in_place {
+                let dst = pa;
+                P::with(PackA::<P> { src, mb, kb, dst });
+            }
+            for j0 in (0..self.n).step_by(plan.nc) {
+                let nb = plan.nc.min(self.n - j0);
+                let b = self.b.at(p0, j0);
+                // The panels that are used in place need no packing; a narrow last one does.
+                P::with(PackB::<P> {
+                    src: b,
+                    kb,
+                    nb,
+                    dst: pb,
+                    only_tail: plan.b_in_place,
+                });
                 let place = |rs: isize, cs: isize| i0 as isize * rs + j0 as isize * cs;
+                let bias = self.bias.filter(|_| p0 + kb >= self.k);
                 let block = Block::<P> {
                     mb,
                     nb,
                     ks: kb.div_ceil(P::STEP),
                     alpha: self.alpha,
-                    beta: if first { self.beta } else { P::Acc::ONE },
-                    a: if plan.a_in_place { a.ptr.cast() } else { pa },
-                    a_strides: plan.a_in_place.then_some((a.rs, a.cs)),
+                    beta: if p0 == 0 { self.beta } else { P::Acc::ONE },
+                    a: if plan.a_in_place { src.ptr.cast() } else { pa },
+                    a_strides: plan.a_in_place.then_some((src.rs, src.cs)),
                     b: plan.b_in_place.then_some((b.ptr.cast(), b.rs)),
                     pb,
                     c: self.c.at(i0, j0),
                     bias: bias.map(|(b, rs, cs)| (b.offset(place(rs, cs)), rs, cs)),
                 };
-                if plan.a_in_place {
-                    P::with(InPlace(block))
+                if plan.a_in_place && src.rs != 1 {
+                    P::with(Rows(block));
                 } else {
-                    P::with(Packed(block))
+                    P::with(Tiles(block));
                 }
             }
         }
@@ -217,43 +231,56 @@ struct Block<P: Policy> {
     bias: Option<(*const P::T, isize, isize)>,
 }
 
-struct Packed<P: Policy>(Block<P>);
-struct InPlace<P: Policy>(Block<P>);
+/// The rows of a tile lie side by side: packed, or a matrix that is read transposed.
+struct Tiles<P: Policy>(Block<P>);
+/// Rows of A as they are, each contiguous.
+struct Rows<P: Policy>(Block<P>);
 
-impl<P: Policy> Task for Packed<P> {
-    #[inline(always)]
-    unsafe fn run(self) {
-        // SAFETY: the caller's.
-        unsafe { self.0.run::<true>() }
-    }
-}
-impl<P: Policy> Task for InPlace<P> {
+impl<P: Policy> Task for Tiles<P> {
     #[inline(always)]
     unsafe fn run(self) {
         // SAFETY: the caller's.
         unsafe { self.0.run::<false>() }
     }
 }
+impl<P: Policy> Task for Rows<P> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        // SAFETY: the caller's.
+        unsafe { self.0.run::<true>() }
+    }
+}
 
 impl<P: Policy> Block<P> {
+    /// A tile of A stays in the first cache while all panels of B pass by.
     #[inline(always)]
-    unsafe fn run<const PACKED: bool>(&self) {
-        let nr = 2 * P::W;
-        let (ars, acs) = self.a_strides.unwrap_or((1, 0));
-        for j0 in (0..self.nb).step_by(nr) {
-            let w = nr.min(self.nb - j0);
-            let (b, bks) = match self.b {
-                // SAFETY: within B.
-                Some((b, rs)) if w == nr => (unsafe { b.add(j0) }, rs),
-                // SAFETY: within the packed panels.
-                _ => (unsafe { self.pb.add(j0 * self.ks) }, nr as isize),
-            };
-            let mut a = self.a;
-            for (r0, h) in tiles(self.mb, P::MR) {
+    unsafe fn run<const ROWS: bool>(&self) {
+        let mut a = self.a;
+        for (r0, h) in tiles(self.mb, P::MR) {
+            let (ars, acs) = self.a_strides.unwrap_or((1, h as isize));
+            for (j0, width) in panels::<P>(self.nb) {
+                let w = width.min(self.nb - j0);
+                let (b, bks) = match self.b {
+                    // SAFETY: within B.
+                    Some((b, rs)) if w == width => (unsafe { b.add(j0) }, rs),
+                    // SAFETY: within the packed panels.
+                    _ => (unsafe { self.pb.add(j0 * self.ks) }, width as isize),
+                };
+                let at = At {
+                    a,
+                    ars,
+                    acs,
+                    b,
+                    bks,
+                    r0,
+                    j0,
+                    w,
+                };
                 macro_rules! height {
                     ($($h:literal)+) => {
-                        match h {
-                            $($h => tile::<P, $h, PACKED>(self, a, ars, acs, b, bks, r0, j0, w),)+
+                        match (h, width > 2 * P::W) {
+                            $(($h, false) => self.tile::<$h, 2, ROWS>(at),)+
+                            $(($h, true) if P::WIDE > 2 => self.tile::<$h, 3, ROWS>(at),)+
                             _ => {}
                         }
                     };
@@ -261,110 +288,145 @@ impl<P: Policy> Block<P> {
                 // SAFETY: the tile lies within the blocks.
                 unsafe {
                     if P::MR > 6 {
-                        height!(1 2 3 4 5 6 7 8 9 10 11 12);
+                        height!(1 2 3 4 5 6 7 8 9);
                     } else if P::MR > 4 {
                         height!(1 2 3 4 5 6);
                     } else {
                         height!(1 2 3 4);
                     }
-                    a = if PACKED {
-                        a.add(h * self.ks)
-                    } else {
-                        a.offset(h as isize * ars)
-                    };
+                }
+            }
+            // SAFETY: the next tile, or the end of the block.
+            a = unsafe {
+                if self.a_strides.is_none() {
+                    a.add(h * self.ks)
+                } else {
+                    a.offset(h as isize * ars)
+                }
+            };
+        }
+    }
+
+    /// One tile of C: `MR` rows of `NV` vectors, sums in registers over the whole depth.
+    #[inline(always)]
+    unsafe fn tile<const MR: usize, const NV: usize, const ROWS: bool>(&self, t: At<P>) {
+        // SAFETY: the caller's; every pointer stays within the tile's operands.
+        unsafe {
+            let c = self.c.at(t.r0, t.j0);
+            for i in 0..MR {
+                let row = c.ptr.wrapping_offset(i as isize * c.rs);
+                for v in 0..NV {
+                    fetch(row.wrapping_add(v * P::W));
+                }
+            }
+            let sums = if ROWS {
+                sums_of_rows::<P, MR, NV>(t, self.ks)
+            } else {
+                sums::<P, MR, NV>(t, self.ks)
+            };
+            let plain = P::IN_PLACE && self.beta == P::Acc::ZERO && self.bias.is_none();
+            if plain && t.w == NV * P::W && c.cs == 1 {
+                // IN_PLACE says that T and Acc are one type.
+                let alpha = P::splat(self.alpha);
+                for i in 0..MR {
+                    let row = c.ptr.offset(i as isize * c.rs).cast::<P::Acc>();
+                    for v in 0..NV {
+                        P::store(row.add(v * P::W), P::muladd(sums[i][v], alpha, P::zero()));
+                    }
+                }
+                return;
+            }
+            let mut scratch = std::mem::MaybeUninit::<[P::Acc; MAX_TILE]>::uninit();
+            let to = scratch.as_mut_ptr().cast::<P::Acc>();
+            for i in 0..MR {
+                for v in 0..NV {
+                    P::store(to.add((i * NV + v) * P::W), sums[i][v]);
+                }
+            }
+            P::with(Finish {
+                block: self,
+                sums: to,
+                rows: MR,
+                width: NV * P::W,
+                at: t,
+            });
+        }
+    }
+}
+
+/// Brings the sums of a tile into C.
+struct Finish<'a, P: Policy> {
+    block: &'a Block<P>,
+    sums: *mut P::Acc,
+    rows: usize,
+    width: usize,
+    at: At<P>,
+}
+
+impl<P: Policy> Task for Finish<'_, P> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let (block, At { r0, j0, w, .. }) = (self.block, self.at);
+        // SAFETY: the tile lies within C.
+        let c = unsafe { block.c.at(r0, j0) };
+        let plain_bias = block.bias.is_none_or(|(_, rs, cs)| rs == 0 && cs == 1);
+        for i in 0..self.rows {
+            // SAFETY: as above; rows of sums were written, and the bias has a value for each row or column.
+            unsafe {
+                let sums = std::slice::from_raw_parts_mut(self.sums.add(i * self.width), w);
+                let row = c.ptr.offset(i as isize * c.rs);
+                if c.cs == 1 && plain_bias && P::IN_PLACE {
+                    self.block.vectors(sums, row.cast(), j0);
+                } else if c.cs == 1 && plain_bias && block.beta == P::Acc::ZERO {
+                    if block.alpha != P::Acc::ONE {
+                        sums.iter_mut().for_each(|v| *v = *v * block.alpha);
+                    }
+                    if let Some((bias, _, _)) = block.bias {
+                        for (j, v) in sums.iter_mut().enumerate() {
+                            *v = *v + P::widen(*bias.add(j0 + j));
+                        }
+                    }
+                    P::narrow_row(sums.as_ptr(), row, w);
+                } else {
+                    for (j, &sum) in sums.iter().enumerate() {
+                        let at = row.offset(j as isize * c.cs);
+                        let mut v = sum * block.alpha;
+                        if block.beta != P::Acc::ZERO {
+                            v = P::mac(P::widen(*at), block.beta, v);
+                        }
+                        if let Some((bias, rs, cs)) = block.bias {
+                            let place = (r0 + i) as isize * rs + (j0 + j) as isize * cs;
+                            v = v + P::widen(*bias.offset(place));
+                        }
+                        *at = P::narrow(v);
+                    }
                 }
             }
         }
     }
 }
 
-/// One tile of C: `MR` rows of two vectors, sums in registers over the whole depth.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-unsafe fn tile<P: Policy, const MR: usize, const PACKED: bool>(
-    block: &Block<P>,
-    mut a: *const P::P,
-    ars: isize,
-    acs: isize,
-    mut b: *const P::P,
-    bks: isize,
-    r0: usize,
-    j0: usize,
-    w: usize,
-) {
-    // SAFETY: the caller's; every pointer stays within the tile's operands.
-    unsafe {
-        let mut acc = [[P::zero(); 2]; MR];
-        for _ in 0..block.ks {
-            let (b0, b1) = (P::load_b(b), P::load_b(b.add(P::W)));
-            for (i, acc) in acc.iter_mut().enumerate() {
-                let x = if PACKED {
-                    a.add(i)
-                } else {
-                    a.offset(i as isize * ars)
-                };
-                acc[0] = P::fma(acc[0], x, b0);
-                acc[1] = P::fma(acc[1], x, b1);
-            }
-            a = if PACKED { a.add(MR) } else { a.offset(acs) };
-            b = b.offset(bks);
-        }
-        let c = block.c.at(r0, j0);
-        let (alpha, beta) = (block.alpha, block.beta);
-        let plain_bias = block.bias.is_none_or(|(_, rs, cs)| rs == 0 && cs == 1);
-        if P::IN_PLACE && w == 2 * P::W && c.cs == 1 && plain_bias {
-            // IN_PLACE says that T and Acc are one type.
-            let (va, vb, one) = (P::splat(alpha), P::splat(beta), P::splat(P::Acc::ONE));
-            for (i, acc) in acc.iter().enumerate() {
-                let row = c.ptr.offset(i as isize * c.rs).cast::<P::Acc>();
-                for (half, &acc) in acc.iter().enumerate() {
-                    let at = row.add(half * P::W);
-                    let mut v = acc;
-                    if alpha != P::Acc::ONE {
-                        v = P::muladd(v, va, P::zero());
-                    }
-                    if beta != P::Acc::ZERO {
-                        v = P::muladd(P::load(at), vb, v);
-                    }
-                    if let Some((bias, _, _)) = block.bias {
-                        v = P::muladd(P::load(bias.add(j0 + half * P::W).cast()), one, v);
-                    }
-                    P::store(at, v);
+impl<P: Policy> Block<P> {
+    /// A row of sums that need no rounding into a contiguous row of C, with its part of the bias.
+    #[inline(always)]
+    unsafe fn vectors(&self, sums: &[P::Acc], row: *mut P::Acc, j0: usize) {
+        // SAFETY: the caller's; sums end with a whole vector.
+        unsafe {
+            let (alpha, beta) = (P::splat(self.alpha), P::splat(self.beta));
+            let one = P::splat(P::Acc::ONE);
+            for j in (0..sums.len()).step_by(P::W) {
+                let (at, n) = (row.add(j), P::W.min(sums.len() - j));
+                let mut v = P::load(sums.as_ptr().add(j));
+                if self.alpha != P::Acc::ONE {
+                    v = P::muladd(v, alpha, P::zero());
                 }
-            }
-            return;
-        }
-        let mut scratch = [P::Acc::ZERO; MAX_TILE];
-        for (i, acc) in acc.iter().enumerate() {
-            P::store(scratch.as_mut_ptr().add(i * 2 * P::W), acc[0]);
-            P::store(scratch.as_mut_ptr().add(i * 2 * P::W + P::W), acc[1]);
-        }
-        if c.cs == 1 && beta == P::Acc::ZERO && plain_bias {
-            for i in 0..MR {
-                let row = &mut scratch[i * 2 * P::W..][..w];
-                if alpha != P::Acc::ONE {
-                    row.iter_mut().for_each(|v| *v = *v * alpha);
+                if self.beta != P::Acc::ZERO {
+                    v = P::muladd(P::load_part(at.cast(), n), beta, v);
                 }
-                if let Some((bias, _, _)) = block.bias {
-                    for (j, v) in row.iter_mut().enumerate() {
-                        *v = *v + P::widen(*bias.add(j0 + j));
-                    }
+                if let Some((bias, _, _)) = self.bias {
+                    v = P::muladd(P::load_part(bias.add(j0 + j), n), one, v);
                 }
-                P::narrow_row(row.as_ptr(), c.ptr.offset(i as isize * c.rs), w);
-            }
-            return;
-        }
-        for i in 0..MR {
-            for j in 0..w {
-                let at = c.ptr.offset(i as isize * c.rs + j as isize * c.cs);
-                let mut v = scratch[i * 2 * P::W + j] * alpha;
-                if beta != P::Acc::ZERO {
-                    v = P::mac(P::widen(*at), beta, v);
-                }
-                if let Some((bias, rs, cs)) = block.bias {
-                    v = v + P::widen(*bias.offset((r0 + i) as isize * rs + (j0 + j) as isize * cs));
-                }
-                *at = P::narrow(v);
+                P::store_part(at, v, n);
             }
         }
     }

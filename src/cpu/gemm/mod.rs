@@ -11,6 +11,8 @@ mod policy;
 mod simple;
 #[cfg(test)]
 mod tests;
+mod tile;
+mod turn;
 mod vector;
 mod windows;
 
@@ -91,8 +93,10 @@ const VECTOR_SHARE: usize = 64 << 10;
 
 /// Rows of A up to which reading B in place is worth more than tiles.
 const FEW: usize = 8;
-/// Bytes of B from which that is so.
+/// Bytes of B from which that is so, where columns of B are contiguous.
 const FEW_FROM: usize = 256 << 10;
+/// And where rows are, which tiles read in place as well while a cache holds them.
+const MANY_FROM: usize = 8 << 20;
 
 /// The element types of products.
 pub trait GemmElement: Copy + Send + Sync + 'static {
@@ -270,10 +274,13 @@ unsafe fn run<P: Policy>(mut p: Product<P>) {
 
 /// Whether a product of `m` rows is limited by reading a large B, which then is not worth packing.
 fn few<P: Policy>(m: usize, n: usize, k: usize, b: Mat<P::T>) -> bool {
-    // Along columns of B the sums stay in a cache, whatever their number; dot products read A again and again.
-    let most = if b.cs == 1 { 2 * FEW } else { FEW };
-    let dense = b.rs == 1 || b.cs == 1;
-    m <= most && dense && n.saturating_mul(k).saturating_mul(size_of::<P::T>()) >= FEW_FROM
+    let bytes = n.saturating_mul(k).saturating_mul(size_of::<P::T>());
+    let from = match (b.rs, b.cs) {
+        (1, _) => FEW_FROM,
+        (_, 1) => MANY_FROM,
+        _ => usize::MAX,
+    };
+    m <= FEW && bytes >= from
 }
 
 /// Cuts the longer side again and again, by the factors of `threads`.

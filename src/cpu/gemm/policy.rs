@@ -9,6 +9,7 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
+use super::turn::*;
 use crate::cpu::halves::Half;
 use half::{bf16, f16};
 
@@ -26,8 +27,12 @@ pub(super) trait Policy: Copy + 'static {
     type V: Copy;
     /// Lanes of a vector.
     const W: usize;
-    /// Rows of the tallest tile.
+    /// Rows of the tallest tile of packed products.
     const MR: usize;
+    /// Rows of the tallest tile of two vectors, where B lies in an outer cache and is better read seldom.
+    const TALL: usize = if Self::WIDE > 2 { 12 } else { Self::MR };
+    /// Vectors of a row of the widest: three take fewer instructions for as many sums, where registers suffice.
+    const WIDE: usize = 2;
     /// Elements along k in one packed value.
     const STEP: usize = 1;
     /// True where operands need no conversion, so that they can be used in place.
@@ -48,6 +53,20 @@ pub(super) trait Policy: Copy + 'static {
     unsafe fn load(c: *const Self::Acc) -> Self::V;
     /// A vector of elements, widened.
     unsafe fn load_wide(x: *const Self::T) -> Self::V;
+    /// The first `n` of them, and zeros.
+    #[inline(always)]
+    unsafe fn load_part(x: *const Self::T, n: usize) -> Self::V {
+        let mut all = [Self::narrow(Self::Acc::ZERO); LANES];
+        // SAFETY: `n` elements are there, and room for a vector.
+        unsafe {
+            std::ptr::copy_nonoverlapping(x, all.as_mut_ptr(), n.min(Self::W));
+            Self::load_wide(all.as_ptr())
+        }
+    }
+    /// Writes the first `n` lanes.
+    unsafe fn store_part(c: *mut Self::Acc, v: Self::V, n: usize);
+    /// Transposes the first `W` vectors.
+    unsafe fn turn(rows: &mut [Self::V; LANES]);
     /// What dot products keep the shorter operand in.
     type X: Copy;
     /// Elements of a step of a dot product.
@@ -178,7 +197,7 @@ macro_rules! scalar_side {
 #[cfg(target_arch = "x86_64")]
 macro_rules! x86_policy {
     ($name:ident, $side:ident $t:ty, $acc:ty, $v:ty, $w:literal, $mr:literal, $kc:literal, $features:literal,
-     $zero:ident $splat:ident $load:ident $store:ident $fma:ident, $wide:ident $level:ident) => {
+     $zero:ident $splat:ident $load:ident $store:ident $fma:ident, $wide:ident $level:ident, $turn:ident $part:ident $put:ident) => {
         #[derive(Clone, Copy)]
         pub(in crate::cpu::gemm) struct $name;
         // SAFETY of the bodies: the trait's contract, instructions present and pointers valid for a vector.
@@ -188,6 +207,7 @@ macro_rules! x86_policy {
             type B = $v;
             const W: usize = $w;
             const MR: usize = $mr;
+            const WIDE: usize = if $mr > 6 { 3 } else { 2 };
             const KC: usize = $kc;
             #[inline(always)]
             unsafe fn zero() -> $v { unsafe { $zero() } }
@@ -200,6 +220,11 @@ macro_rules! x86_policy {
             #[inline(always)]
             unsafe fn load_wide(x: *const $t) -> $v { unsafe { $wide(x) } }
             x86_policy! { @narrow $side $t, $level }
+            x86_policy! { @part $side $t, $v, $part }
+            #[inline(always)]
+            unsafe fn store_part(c: *mut $acc, v: $v, n: usize) { unsafe { $put(c, v, n) } }
+            #[inline(always)]
+            unsafe fn turn(rows: &mut [$v; LANES]) { unsafe { $turn(rows) } }
             #[inline(always)]
             unsafe fn store(c: *mut $acc, v: $v) { unsafe { $store(c, v) } }
             #[inline(always)]
@@ -216,6 +241,11 @@ macro_rules! x86_policy {
             }
         }
     };
+    (@part same $t:ty, $v:ty, $part:ident) => {
+        #[inline(always)]
+        unsafe fn load_part(x: *const $t, n: usize) -> $v { unsafe { $part(x, n) } }
+    };
+    (@part half $t:ty, $v:ty, $part:ident) => {};
     (@narrow same $t:ty, $level:ident) => {};
     (@narrow half $t:ty, $level:ident) => {
         #[inline(always)]
@@ -256,19 +286,19 @@ mod x86 {
     }
     macro_rules! both {
         ($a5:ident $a2:ident, $side:ident $t:ty, $kc:literal, $w5:ident $w2:ident) => {
-            x86_policy! { $a5, $side $t, f32, __m512, 16, 12, $kc, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
-                _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps, $w5 Avx512 }
+            x86_policy! { $a5, $side $t, f32, __m512, 16, 9, $kc, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+                _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps, $w5 Avx512, turn_ps512 part_ps512 put_ps512 }
             x86_policy! { $a2, $side $t, f32, __m256, 8, 6, $kc, "avx2,fma,f16c",
-                _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps, $w2 Avx2 }
+                _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps, $w2 Avx2, turn_ps256 part_ps256 put_ps256 }
         };
     }
-    both! { F32Avx512 F32Avx2, same f32, 384, _mm512_loadu_ps _mm256_loadu_ps }
+    both! { F32Avx512 F32Avx2, same f32, 512, _mm512_loadu_ps _mm256_loadu_ps }
     both! { F16Avx512 F16Avx2, half f16, 1000000, f16x16 f16x8 }
     both! { Bf16Avx512 Bf16Avx2, half bf16, 1000000, bf16x16 bf16x8 }
-    x86_policy! { F64Avx512, same f64, f64, __m512d, 8, 12, 256, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
-    _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd, _mm512_loadu_pd Avx512 }
+    x86_policy! { F64Avx512, same f64, f64, __m512d, 8, 9, 256, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+    _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd, _mm512_loadu_pd Avx512, turn_pd512 part_pd512 put_pd512 }
     x86_policy! { F64Avx2, same f64, f64, __m256d, 4, 6, 256, "avx2,fma,f16c",
-    _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd, _mm256_loadu_pd Avx2 }
+    _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd, _mm256_loadu_pd Avx2, turn_pd256 part_pd256 put_pd256 }
 
     /// bf16 pairs through the dot product instruction: a lane of 32 bits holds the elements k and k + 1.
     #[derive(Clone, Copy)]
@@ -280,7 +310,8 @@ mod x86 {
         type V = __m512;
         type B = __m512i;
         const W: usize = 16;
-        const MR: usize = 12;
+        const MR: usize = 9;
+        const WIDE: usize = 3;
         const STEP: usize = 2;
         const IN_PLACE: bool = false;
         type X = bf16;
@@ -357,6 +388,14 @@ mod x86 {
             unsafe { _mm512_storeu_ps(c, v) }
         }
         #[inline(always)]
+        unsafe fn store_part(c: *mut f32, v: __m512, n: usize) {
+            unsafe { put_ps512(c, v, n) }
+        }
+        #[inline(always)]
+        unsafe fn turn(rows: &mut [__m512; LANES]) {
+            unsafe { turn_ps512(rows) }
+        }
+        #[inline(always)]
         unsafe fn splat(x: f32) -> __m512 {
             unsafe { _mm512_set1_ps(x) }
         }
@@ -411,6 +450,12 @@ macro_rules! portable_policy {
             unsafe fn load_wide(x: *const $t) -> [$acc; 4] { std::array::from_fn(|i| Self::widen(unsafe { *x.add(i) })) }
             #[inline(always)]
             unsafe fn store(c: *mut $acc, v: [$acc; 4]) { unsafe { c.cast::<[$acc; 4]>().write_unaligned(v) } }
+            #[inline(always)]
+            unsafe fn store_part(c: *mut $acc, v: [$acc; 4], n: usize) {
+                unsafe { std::ptr::copy_nonoverlapping(v.as_ptr(), c, n.min(4)) }
+            }
+            #[inline(always)]
+            unsafe fn turn(rows: &mut [[$acc; 4]; LANES]) { turn_plain(rows) }
             #[inline(always)]
             unsafe fn splat(x: $acc) -> [$acc; 4] { [x; 4] }
             #[inline(always)]

@@ -31,6 +31,9 @@ fn check<T: GemmElement + PartialEq + std::fmt::Debug>(
         (25, 31, 400),
         (1, 300, 70),
         (241, 96, 30),
+        (20, 146, 520),
+        (17, 150, 520),
+        (10, 132, 1023),
     ];
     let factors = [(1, 0, false), (2, 1, true), (1, -1, false)];
     for (turn, (m, n, k)) in sizes.into_iter().enumerate() {

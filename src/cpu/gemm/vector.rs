@@ -4,9 +4,8 @@
 
 use super::kernel::Product;
 use super::policy::{Policy, Real, Task};
+use super::turn::LANES;
 
-/// Lanes of the widest vector of any policy.
-const L: usize = 16;
 /// Sums that stay in the innermost cache.
 const SUMS: usize = 6 << 10;
 /// Rows of B that are added at a time.
@@ -64,23 +63,33 @@ impl<P: Policy> Few<P> {
                 }
                 at += U * P::DOT;
             }
+            // Lanes are summed for a vector of results at a time.
             let one = P::splat(P::Acc::ONE);
+            let mut sums = [P::Acc::ZERO; 2 * LANES];
+            for g in (0..M * C).step_by(P::W) {
+                let mut square = [P::zero(); LANES];
+                for l in 0..P::W {
+                    if g + l < M * C {
+                        let parts = acc[(g + l) / C][(g + l) % C];
+                        square[l] = parts[0];
+                        for u in 1..U {
+                            square[l] = P::muladd(parts[u], one, square[l]);
+                        }
+                    }
+                }
+                P::turn(&mut square);
+                let mut width = P::W / 2;
+                while width > 0 {
+                    for l in 0..width {
+                        square[l] = P::muladd(square[l + width], one, square[l]);
+                    }
+                    width /= 2;
+                }
+                P::store(sums.as_mut_ptr().add(g), square[0]);
+            }
             for m in 0..M {
                 for c in 0..C {
-                    let mut all = acc[m][c][0];
-                    for u in 1..U {
-                        all = P::muladd(acc[m][c][u], one, all);
-                    }
-                    let mut lanes = [P::Acc::ZERO; L];
-                    P::store(lanes.as_mut_ptr(), all);
-                    let mut width = L / 2;
-                    while width > 0 {
-                        for l in 0..width {
-                            lanes[l] = lanes[l] + lanes[l + width];
-                        }
-                        width /= 2;
-                    }
-                    let mut sum = lanes[0];
+                    let mut sum = sums[m * C + c];
                     let column = base.offset(c as isize * p.b.cs);
                     for k in at..p.k {
                         sum = P::mac(P::kept(*x.add(m * p.k + k)), P::widen(*column.add(k)), sum);
@@ -181,6 +190,12 @@ impl<P: Policy> Task for Few<P> {
                     while j < self.j1 {
                         self.dots::<1, 1, 4>(x, 0, j);
                         j += 1;
+                    }
+                }
+                if p.m == 2 {
+                    while j + 8 <= self.j1 {
+                        self.dots::<2, 8, 1>(x, 0, j);
+                        j += 8;
                     }
                 }
                 while j + 4 <= self.j1 {

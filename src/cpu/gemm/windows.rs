@@ -129,7 +129,7 @@ impl<P: Policy> Task for Tiles<P> {
     #[inline(always)]
     unsafe fn run(self) {
         let (rs, cs) = (self.a.rs, self.a.cs);
-        for (r0, h) in tiles(self.m, P::MR) {
+        for (r0, h) in tiles(self.m, P::TALL) {
             // SAFETY: the caller's; single and double precision are packed as they are.
             unsafe {
                 let to = self.to.add(r0 * self.depth + self.k0 * h).cast();
@@ -146,7 +146,7 @@ impl<P: Policy> Task for Run<'_, P> {
     unsafe fn run(self) {
         let p = &self.0;
         let mut a = p.a.cast::<P::P>();
-        for (r0, h) in tiles(p.m, P::MR) {
+        for (r0, h) in tiles(p.m, P::TALL) {
             let mut j = 0;
             while j < p.n {
                 let left = p.n - j;
@@ -165,9 +165,9 @@ impl<P: Policy> Task for Run<'_, P> {
                 }
                 // SAFETY: the caller's; no tile reaches more than the slack beyond the columns.
                 unsafe {
-                    if P::MR > 6 {
+                    if P::TALL > 6 {
                         height!(1 2 3 4 5 6 7 8 9 10 11 12);
-                    } else if P::MR > 4 {
+                    } else if P::TALL > 4 {
                         height!(1 2 3 4 5 6);
                     } else {
                         height!(1 2 3 4);
