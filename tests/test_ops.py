@@ -240,6 +240,7 @@ OWN = {
         "meta_init", "safetensors",
         # An alias has the forms of what it stands for; PyTorch has negative_ but not this.
         "absolute_",
+        "onnx",  # which waits for its first use there too, unseen
     },
     "torch.Tensor": {"names", "source"},
 }  # fmt: skip
