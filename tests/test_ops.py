@@ -236,7 +236,7 @@ def test_forms_agree(name, forms, layout):
 # What this library has of its own, the modules that its files import, and names that PyTorch's `dir` does not list.
 OWN = {
     "torch": {
-        "CheckpointError", "clear_meta_init_cache", "context", "deferred", "fork_rng", "is_meta_init", "materialize",
+        "CheckpointError", "clear_meta_init_cache", "compat", "context", "deferred", "fork_rng", "is_meta_init", "materialize",
         "meta_init", "safetensors",
         # An alias has the forms of what it stands for; PyTorch has negative_ but not this.
         "absolute_",
