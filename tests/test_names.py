@@ -50,6 +50,7 @@ ABSENT = {
     "package": "PackageExporter PackageImporter",
     "utils.cpp_extension": "BuildExtension CUDAExtension CppExtension include_paths library_paths load load_inline",
     "utils.tensorboard": "FileWriter SummaryWriter",
+    "utils.data.datapipes.iter.combinatorics": "SamplerIterDataPipe ShufflerIterDataPipe",
     "utils.mobile_optimizer": "optimize_for_mobile",
     "accelerator": "Graph current_stream set_stream",
     "backends.cuda": "SDPAParams",
@@ -460,3 +461,14 @@ def test_marks_for_profilers_of_gpus() -> None:
     with nvtx.range("x {}", 1):
         nvtx.mark("here")
     nvtx.range_end(nvtx.range_start("c"))
+
+
+def test_pipes_are_datasets() -> None:
+    from torchlike.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
+
+    class Three(IterDataPipe):
+        def __iter__(self) -> Any:
+            return iter([1, 2, 3])
+
+    assert [int(x) for x in torch.utils.data.DataLoader(Three(), batch_size=None)] == [1, 2, 3]
+    assert issubclass(MapDataPipe, torch.utils.data.Dataset)

@@ -441,3 +441,10 @@ def test_lazily_negated_and_conjugated_tensors_are_copied_as_they_are(again: Any
     assert torch.equal(again(x), x)
     assert again(x.imag).is_neg()
     assert torch.equal(again(x.imag), x.imag)
+
+
+def test_what_is_saved_into_an_open_file_can_be_read_by_its_name(tmp_path):
+    path = tmp_path / "open.pt"
+    with open(path, "wb") as f:
+        torch.save({"a": torch.ones(2)}, f)
+        assert torch.load(path)["a"].tolist() == [1.0, 1.0]

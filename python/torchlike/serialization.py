@@ -183,6 +183,10 @@ def save(
             f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, got {type(f).__name__}"
         )
     _C._save(obj, f, materialize)
+    # what is read by the file's name has to be whole
+    flush = getattr(f, "flush", None)
+    if callable(flush):
+        flush()
 
 
 class Converted(NamedTuple):

@@ -1,0 +1,3 @@
+"""Pipes of data: their classes are there to be asked for; none are made."""
+
+from torchlike.utils.data.datapipes import datapipe, iter

@@ -1,0 +1,3 @@
+"""Pipes that are gone through."""
+
+from torchlike.utils.data.datapipes.iter import combinatorics
