@@ -1,7 +1,8 @@
 """The `torchlike` command of the wheel: the same Rust code as the native tool, and programs for PyTorch.
 
 `torchlike script.py ...`, `torchlike -m module ...` and `torchlike -c code` run a program in which `import torch`
-gives torchlike; `torchlike hook install` lets `TORCHLIKE_AS_TORCH=1` do so for every program.
+gives torchlike; `torchlike hook install` lets `TORCHLIKE_AS_TORCH=1` do so for every program. `torchlike plan`, `validate`
+and `check` look at a model without data.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ def main() -> int:
         from torchlike.compat import _hook
 
         return _hook.command(args[1:])
+    if args[:1] and args[0] in ("plan", "validate", "check"):
+        from torchlike.plan import _command
+
+        return _command.main(args)
     # Python would only note Ctrl-C down until the Rust code returns.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _C._cli(args)
