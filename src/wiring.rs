@@ -59,6 +59,14 @@ pub(crate) fn peek(t: &Tensor, source: &Source) -> Result<Tensor> {
     layers::record::peek(t, source)
 }
 
+/// A tensor as a recipe that gives it again.
+///
+/// # Errors
+/// If memory cannot be had.
+pub(crate) fn recorded(t: &Tensor) -> Result<Tensor> {
+    layers::record::constant(t)
+}
+
 /// The elements of a fake tensor, where they are known all the same.
 ///
 /// # Errors

@@ -236,8 +236,8 @@ def test_forms_agree(name, forms, layout):
 # What this library has of its own, the modules that its files import, and names that PyTorch's `dir` does not list.
 OWN = {
     "torch": {
-        "CheckpointError", "clear_meta_init_cache", "compat", "context", "deferred", "fork_rng", "is_meta_init", "materialize",
-        "meta_init", "plan", "safetensors",
+        "CheckpointError", "clear_meta_init_cache", "compat", "context", "deferred", "fork_rng", "is_meta_init",
+        "materialize", "meta_init", "plan", "safetensors",
         # An alias has the forms of what it stands for; PyTorch has negative_ but not this.
         "absolute_",
         "onnx",  # which waits for its first use there too, unseen

@@ -1,8 +1,8 @@
 """The `torchlike` command of the wheel: the same Rust code as the native tool, and programs for PyTorch.
 
 `torchlike script.py ...`, `torchlike -m module ...` and `torchlike -c code` run a program in which `import torch`
-gives torchlike; `torchlike hook install` lets `TORCHLIKE_AS_TORCH=1` do so for every program. `torchlike plan`, `validate`
-and `check` look at a model without data.
+gives torchlike; `torchlike hook install` lets `TORCHLIKE_AS_TORCH=1` do so for every program. `torchlike plan`,
+`validate` and `check` look at a model without data.
 """
 
 from __future__ import annotations

@@ -80,6 +80,9 @@ def real_value(t: Any) -> AssertionError:
 def _of(row: str, form: str, values: Any, outs: Any, within: str | None) -> OpOverload:
     if row.partition("#")[0] in _BY_POSITION:
         return torch.ops.aten.nonzero.default
+    if row == "unique":
+        by_slices = values[-1] is not None
+        return torch.ops.aten.unique_dim.default if by_slices else torch.ops.aten._unique2.default
     return _overload(row, form, values, outs, within)[0]
 
 

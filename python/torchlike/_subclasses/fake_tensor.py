@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C
 from torchlike._subclasses.meta_utils import Converter
+from torchlike._tensor import _deepcopy
 from torchlike.overrides import TorchFunctionMode
 from torchlike.utils._python_dispatch import TorchDispatchMode
 
@@ -120,6 +121,24 @@ class FakeTensor(_C.Tensor):
 
     def __format__(self, spec: str) -> str:
         return object.__format__(self, spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A copy; outside of the mode it is of a mode of its own, as that is copied with it."""
+        if _C._fake_mode_here() is not None or not self.is_leaf:
+            return _deepcopy(self, memo)
+        if id(self) not in memo:
+            old = self.fake_mode
+            mode = memo.setdefault(
+                id(old), FakeTensorMode(allow_non_fake_inputs=old.allow_non_fake_inputs)
+            )
+            with unset_fake_temporarily():
+                bare = torch.empty_strided(
+                    self.shape, self.stride(), dtype=self.dtype, device="meta"
+                )
+            made = FakeTensor(mode, bare, self.device, requires_grad=self.requires_grad)
+            made.__dict__.update(self.__dict__)
+            memo[id(self)] = made
+        return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         claim = (tuple(self.shape), self.stride(), self.storage_offset(), self.dtype, self.device)

@@ -46,6 +46,10 @@ class Converter:
         """A result that wants a gradient: a result of a leaf of its own."""
         from torchlike._subclasses.fake_tensor import UnsupportedFakeTensorException
 
+        if t.layout is torch.sparse_coo and self._core is None:
+            # As large, with nothing in it.
+            made = torch.sparse_coo_tensor(t.shape, dtype=t.dtype, device="meta")
+            return made.requires_grad_(t.requires_grad)
         if t.is_quantized or t.is_nested or t.layout is not torch.strided:
             kind = "quantized" if t.is_quantized else "nested" if t.is_nested else str(t.layout)
             raise UnsupportedFakeTensorException(

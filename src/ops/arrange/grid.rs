@@ -140,7 +140,7 @@ fn combinations(a: &calls::Combinations) -> Result<Tensor> {
     }
     let rows = choices(t.shape()[0], r, a.with_replacement);
     let count = rows.len() as i64 / r;
-    let index = helpers::made_for(Tensor::from_slice(&rows, &[count, r])?, t);
+    let index = helpers::made_for(Tensor::from_slice(&rows, &[count, r])?, t)?;
     let columns = f::Unbind::new(&index).dim(1).call()?;
     let picked = columns.iter().map(|c| f::index_select(t, 0, c));
     f::Stack::new(&picked.collect::<Result<Vec<_>>>()?)

@@ -87,13 +87,18 @@ pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
     }
 }
 
-/// A tensor that a composite made of numbers, to go with `t`: fake if that is.
-#[must_use]
-pub fn made_for(made: Tensor, t: &Tensor) -> Tensor {
-    match t.storage().fake_mode() {
-        Some(mode) => mode.lift(&made),
-        None => made,
+/// A tensor that a composite made of numbers, to go with `t`: fake if that is, recorded if that is.
+///
+/// # Errors
+/// If it cannot be recorded.
+pub fn made_for(made: Tensor, t: &Tensor) -> Result<Tensor> {
+    if !made.is_meta() && t.is_meta() && t.storage().is_sourced() {
+        return crate::wiring::recorded(&made);
     }
+    Ok(match t.storage().fake_mode() {
+        Some(mode) if !made.storage().is_fake() => mode.lift(&made),
+        _ => made,
+    })
 }
 
 /// True if the elements can be read at once: what a rule asks whose result has a shape that depends on them.

@@ -138,7 +138,7 @@ fn apply<'a>(t: &'a Tensor, list: &[Index]) -> Result<Sliced<'a>> {
             }
             Index::Bool(on) => {
                 view = Cow::Owned(f::unsqueeze(&view, dim as i64)?);
-                record(place, helpers::made_for(positions(*on)?, t));
+                record(place, helpers::made_for(positions(*on)?, t)?);
                 (dim, place) = (dim + 1, place + 1);
             }
             // An example of a batch has no number that could be read: it is looked up as any index.
@@ -150,7 +150,7 @@ fn apply<'a>(t: &'a Tensor, list: &[Index]) -> Result<Sliced<'a>> {
                 let value = helpers::item(index)?;
                 if is_mask(index) {
                     view = Cow::Owned(f::unsqueeze(&view, dim as i64)?);
-                    record(place, helpers::made_for(positions(value.to_bool())?, t));
+                    record(place, helpers::made_for(positions(value.to_bool())?, t)?);
                     (dim, place) = (dim + 1, place + 1);
                 } else {
                     view = Cow::Owned(pick(&view, dim, value.to_i64(), real)?);
@@ -209,7 +209,7 @@ pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
             if sliced.indices.is_empty() {
                 return f::Fill::new(&sliced.view, s).call_();
             }
-            number = helpers::made_for(Tensor::scalar(s, t.dtype())?, t);
+            number = helpers::made_for(Tensor::scalar(s, t.dtype())?, t)?;
             &number
         }
     };

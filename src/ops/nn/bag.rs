@@ -226,6 +226,7 @@ fn lists(a: &calls::NnFunctionalEmbeddingBag) -> Result<Lists> {
                 .dtype(input.dtype())
                 .device(helpers::beside(input))
                 .call()?;
+            let steps = helpers::made_for(steps, input)?;
             let flat = |t: &Tensor| f::reshape(t, &[-1]);
             Ok(Lists {
                 indices: flat(input)?,
