@@ -4,7 +4,7 @@
 
 use super::{Layer, Next, Sees};
 use crate::ops::{Call, Ret};
-use crate::{Result, mode, tensor};
+use crate::{Result, Tensor, mode, tensor};
 use std::sync::OnceLock;
 
 /// Answers a call, or passes it on.
@@ -17,19 +17,22 @@ pub fn set_hook(hook: Hook) {
     HOOK.get_or_init(|| hook);
 }
 
-static SETTLED: OnceLock<fn()> = OnceLock::new();
+/// Lets go what is kept beside the graph, but for some tensors.
+pub type Settled = fn(&[Option<Tensor>]);
+
+static SETTLED: OnceLock<Settled> = OnceLock::new();
 
 /// Sets who is told when results of calls are about to be kept: who keeps them beside that should let them go.
-pub fn set_settled(f: fn()) {
+pub fn set_settled(f: Settled) {
     SETTLED.get_or_init(|| f);
 }
 
-/// Tells it, if a dispatch mode is on.
-pub fn settled() {
+/// Tells it, if a dispatch mode is on; `but` goes on to another call.
+pub fn settled(but: &[Option<Tensor>]) {
     if mode::layers() & mode::DISPATCH != 0
         && let Some(f) = SETTLED.get()
     {
-        f();
+        f(but);
     }
 }
 

@@ -167,42 +167,6 @@ def cross_entropy_loss(
 
 
 @by_hand
-def native_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    made = F.layer_norm(input, normalized_shape, weight, bias, eps)
-    dims = list(range(input.dim() - len(normalized_shape), input.dim()))
-    var, mean = torch.var_mean(input, dims, correction=0, keepdim=True)
-    return made, mean, (var + eps).rsqrt()
-
-
-@by_hand
-def native_group_norm(
-    input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
-) -> Any:
-    made = F.group_norm(input, group, weight, bias, eps)
-    var, mean = torch.var_mean(input.reshape(N, group, -1), 2, correction=0)
-    return made, mean, (var + eps).rsqrt()
-
-
-@by_hand
-def native_batch_norm(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> Any:
-    made = F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
-    if not training:
-        return made, input.new_empty(0), input.new_empty(0)
-    dims = [d for d in range(input.dim()) if d != 1]
-    var, mean = torch.var_mean(input, dims, correction=0)
-    return made, mean, (var + eps).rsqrt()
-
-
-@by_hand
 def convolution(
     input: Any,
     weight: Any,

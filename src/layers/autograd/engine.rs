@@ -361,6 +361,7 @@ impl Walk<'_> {
         if !self.options.keep_graph {
             node.body().release();
         }
+        modes::settled(&made);
         validate(node, &mut made)?;
         for (_, hook) in after {
             hook.run(link, &mut made, shown.as_ref())?;
@@ -388,7 +389,7 @@ fn gather_at(link: &Arc<Link>, leaf: &Leaf, grads: &mut Grads) -> Result<Grads> 
     let after = after.unwrap_or_default();
     let shown = (!after.is_empty()).then(|| grads.clone());
     if let Some(grad) = grads.swap_remove(0) {
-        modes::settled();
+        modes::settled(&[]);
         gather::into_leaf(leaf, grad)?;
         tell(link, When::Gathered, &mut Grads::new(), None)?;
     }
