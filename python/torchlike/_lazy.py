@@ -67,7 +67,7 @@ class _Loaded:
         module.__spec__ = self.spec
 
 
-sys.meta_path.insert(0, _Loaded)  # type: ignore[arg-type]
+sys.meta_path.insert(0, _Loaded)
 
 
 class Operators(ModuleType):

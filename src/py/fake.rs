@@ -1,5 +1,6 @@
 //! Fake modes and tensors, and tensors that stand for others without their elements.
 
+use super::class::is_tensor_class;
 use super::dispatch::show;
 use super::error::carried;
 use super::object::{PyTensor, parameter, set_fake_class, tensor_ref, wrap};
@@ -255,7 +256,7 @@ impl PyTwins {
             twin = super::gradient::require_grad(twin)?;
         }
         let made = wrap(py, twin)?;
-        if o.is_instance(parameter(py)?)? {
+        if !is_tensor_class(o.get_type_ptr()) && o.is_instance(parameter(py)?)? {
             made.setattr("_is_param", true)?;
         }
         self.note(o, &made)?;

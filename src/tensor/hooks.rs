@@ -40,6 +40,14 @@ pub struct Rare {
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
+impl Link {
+    /// The hooks of a moment.
+    pub fn hooks(&self, when: When) -> Vec<(When, Arc<dyn Hook>)> {
+        let found = self.rare().map(|r| r.hooks(|w| w == when));
+        found.unwrap_or_default()
+    }
+}
+
 impl Rare {
     /// Adds a hook, and gives the number by which it is removed.
     pub fn hook(&self, when: When, hook: Arc<dyn Hook>) -> u64 {

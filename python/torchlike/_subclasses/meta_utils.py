@@ -38,7 +38,7 @@ class Converter:
         if made is None:
             made = self._with_history(t)
             self.twins.remember(t, made)
-        if isinstance(t, torch.nn.Buffer) and self._core is not None:
+        if self._core is not None and isinstance(t, torch.nn.Buffer):
             made._is_buffer = True
         return made
 

@@ -353,8 +353,7 @@ impl Walk<'_> {
 
     fn run_node(&self, link: &Arc<Link>, node: &Node, grads: &mut Grads) -> Result<Grads> {
         tell(link, When::Before, grads, None)?;
-        let after = link.rare().map(|r| r.hooks(|w| w == When::After));
-        let after = after.unwrap_or_default();
+        let after = link.hooks(When::After);
         let shown = (!after.is_empty()).then(|| grads.clone());
         let made = profile::run(link, node, grads);
         let mut made = anomaly::checked(link, node, made)?;
@@ -385,8 +384,7 @@ fn tell(link: &Arc<Link>, when: When, grads: &mut Grads, others: Option<&Grads>)
 fn gather_at(link: &Arc<Link>, leaf: &Leaf, grads: &mut Grads) -> Result<Grads> {
     tell(link, When::Before, grads, None)?;
     // A gradient that nobody else has is kept as it is, so it is shown only if somebody looks.
-    let after = link.rare().map(|r| r.hooks(|w| w == When::After));
-    let after = after.unwrap_or_default();
+    let after = link.hooks(When::After);
     let shown = (!after.is_empty()).then(|| grads.clone());
     if let Some(grad) = grads.swap_remove(0) {
         modes::settled(&[]);

@@ -320,7 +320,7 @@ def _fake_inputs(tracing_mode: str, args: Any) -> Iterator[Any]:
     if tracing_mode == "real":
         yield args, None
         return
-    from torchlike._subclasses.fake_tensor import FakeTensorMode  # type: ignore[import-not-found]
+    from torchlike._subclasses.fake_tensor import FakeTensorMode
     from torchlike.fx._fake import detect_fake_mode
 
     mode = detect_fake_mode(pytree.tree_leaves(args)) or FakeTensorMode(allow_non_fake_inputs=True)

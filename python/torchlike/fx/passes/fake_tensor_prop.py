@@ -24,7 +24,7 @@ class FakeTensorProp(Interpreter):
     def __init__(self, module: Any, mode: Any = None) -> None:
         super().__init__(module)
         if mode is None:
-            from torchlike._subclasses.fake_tensor import (  # type: ignore[import-not-found]
+            from torchlike._subclasses.fake_tensor import (
                 FakeTensorMode,
             )
 
