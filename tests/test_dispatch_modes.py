@@ -27,3 +27,20 @@ def test_composites_keep_their_history(f):
     with Passing():
         (seen,) = torch.autograd.grad(f(x).pow(2).sum(), x)
     assert torch.equal(plain, seen)
+
+
+def test_functions_that_write_if_asked_are_operators_too():
+    x = torch.rand(3) - 0.5
+    want = torch.nn.functional.silu(x)
+    with Passing():
+        assert torch.nn.functional.silu(x, inplace=True) is x
+    assert torch.equal(x, want)
+
+
+def test_grouped_heads_come_down_to_products():
+    from torchlike.utils.flop_counter import FlopCounterMode
+
+    q, k = torch.rand(1, 4, 5, 8, device="meta"), torch.rand(1, 2, 5, 8, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        torch.nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+    assert counter.get_total_flops() == 2 * (2 * 4 * 5 * 5 * 8)

@@ -68,6 +68,13 @@ def _row(name: str) -> Any:
     return call
 
 
+@cache
+def _writes_if_asked(name: str) -> bool:
+    """True for functions whose argument `inplace` has them write over the input."""
+    schemas = {row: schema for row, schema, *_ in _C._op_table()}
+    return "bool inplace" in schemas.get(f"nn.functional.{name}", "")
+
+
 def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
     """A call of the function or method that users call."""
     name = overload._opname
@@ -79,6 +86,8 @@ def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
     method = method if callable(method) else None
     usable = method is not None and not outs and args and isinstance(args[0], torch.Tensor)
     function: Any = method if usable else _function(name) or method or _row(name)
+    if function is None and name.endswith("_") and _writes_if_asked(name[:-1]):
+        function, kwargs["inplace"] = _function(name[:-1]), True
     if function is None:
         raise NotImplementedError(f"torchlike has no kernel for {overload.name()}")
     if "reduction" in inputs and function is torch.nn.functional.__dict__.get(name):

@@ -285,7 +285,8 @@ def attention(
         operator = aten._scaled_dot_product_flash_attention_for_cpu
         return operator(query, key, value, 0.0, is_causal, **how)[0]
     if enable_gqa:
-        return NotImplemented
+        heads = query.shape[-3]
+        key, value = (t.repeat_interleave(heads // t.shape[-3], -3) for t in (key, value))
     root = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     q = aten.mul.Scalar(query, root)
     if is_causal:
