@@ -50,7 +50,7 @@ struct Hold {
     owner: Owner,
     source: Option<Source>,
     parts: Option<Arc<Parts>>,
-    fake: Option<Box<Fake>>,
+    fake: Option<Fake>,
     witnesses: SmallVec<[Weak<dyn Witness>; 1]>,
 }
 

@@ -122,16 +122,12 @@ fn has_real(c: &Call) -> bool {
 fn mode_of(c: &Call) -> Result<Option<Arc<FakeMode>>> {
     let mut mode = fake::current();
     let mut clash = None;
-    c.args.for_each_tensor(|_, t| {
-        let Some(other) = t.storage().fake_mode() else {
-            return;
-        };
-        match &mode {
-            None => mode = Some(other),
-            Some(mode) if !Arc::ptr_eq(mode, &other) && clash.is_none() => {
+    c.args.for_each_tensor(|_, t| match &mode {
+        None => mode = t.storage().fake_mode(),
+        Some(mode) => {
+            if let (Some(other), None) = (t.storage().other_mode(mode), &clash) {
                 clash = Some((other, mode.clone()));
             }
-            Some(_) => {}
         }
     });
     match clash {

@@ -29,10 +29,10 @@ impl Storage {
     /// Makes a meta storage one of a mode, which claims to be on a device.
     pub(crate) fn claimed_by(&self, claim: Device, mode: &Arc<FakeMode>) {
         self.0.device.store(claim.canonical().word(), Relaxed);
-        self.hold().fake = Some(Box::new(Fake {
+        self.hold().fake = Some(Fake {
             mode: mode.clone(),
             constant: None,
-        }));
+        });
         self.set_flags(0u8, FAKE);
     }
 
@@ -50,6 +50,13 @@ impl Storage {
             return None;
         }
         self.hold().fake.as_ref().map(|f| f.mode.clone())
+    }
+
+    /// The mode that made the storage, if it is another one than this.
+    pub(crate) fn other_mode(&self, mode: &Arc<FakeMode>) -> Option<Arc<FakeMode>> {
+        let hold = self.hold();
+        let own = &hold.fake.as_ref()?.mode;
+        (!Arc::ptr_eq(own, mode)).then(|| own.clone())
     }
 
     /// The bytes of a fake storage of one element, if they are known all the same.
