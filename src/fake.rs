@@ -86,6 +86,7 @@ impl Twins {
         if let Some((of, twin)) = self.0.get(&real.id())
             && of.upgrade().is_some_and(|of| of.same(real))
             && let Some(twin) = twin.upgrade()
+            && twin.nbytes() == real.nbytes()
         {
             return twin;
         }

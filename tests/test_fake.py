@@ -83,6 +83,14 @@ def test_single_numbers_are_remembered():
         assert list(range(three)) == [0, 1, 2]
         three.fill_(5)
         assert three.item() == 5
+        known = torch.tensor(7)
+        torch.add(three, torch.ones((), dtype=torch.int64), out=known)
+        with pytest.raises(ft.DataDependentOutputException):
+            known.item()
+        grown = torch.tensor(7)
+        grown.resize_(2)
+        with pytest.raises(ft.DataDependentOutputException):
+            grown.tolist()
         three.copy_(torch.ones((), dtype=torch.int64))
         with pytest.raises(
             ft.DataDependentOutputException, match=r"aten\._local_scalar_dense\.default"
@@ -160,6 +168,8 @@ def test_the_mode_of_a_tensor():
     gc.collect()
     with fake.fake_mode:
         assert look(fake + torch.ones(2))[0] == "FakeTensor"
+    mode, x = FakeTensorMode(), torch.ones(2)
+    assert mode.fake_tensor_converter.from_real_tensor(mode, x) is mode.from_tensor(x)
     with pytest.raises(NotImplementedError, match="shape_env"):
         FakeTensorMode(shape_env=object())
 

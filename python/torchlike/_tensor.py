@@ -103,7 +103,7 @@ def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
         )
     made: Any
     mode = _C._fake_mode_here()
-    if mode is not None and mode.allow_non_fake_inputs and _C._fake_mode_of(t) is None:
+    if mode is not None and mode.allow_non_fake_inputs and not _C._is_fake(t):
         made = memo[id(t)] = mode.from_tensor(t).detach().clone().requires_grad_(t.requires_grad)
         if _is_parameter(t):
             made._is_param = True

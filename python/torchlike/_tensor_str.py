@@ -269,7 +269,7 @@ def _text(self: Any, tensor_contents: str | None) -> str:
         return _batch_text(self, levels, whole)
     cls = type(self)
     t = self.detach() if self.requires_grad or _C._is_fwd_grad_enabled() else self
-    hollow = t.is_meta or _C._fake_mode_of(self) is not None
+    hollow = t.is_meta or _C._is_fake(self)
     if cls is not _C.Tensor and not hollow:
         t = t.as_subclass(_C.Tensor)
     from torchlike.nn.parameter import Parameter

@@ -21,8 +21,8 @@ pub trait Front: Sync {
     fn shape(&self, c: &Call) -> Error;
     /// That the values of tensors are what an operator gives.
     fn value(&self, c: &Call) -> Error;
-    /// That tensors are on different devices.
-    fn devices(&self, text: &str) -> Error;
+    /// That tensors are on different devices, as an error says.
+    fn devices(&self, c: &Call, e: Error) -> Error;
     /// That tensors are of different modes.
     fn modes(&self, one: &Arc<FakeMode>, other: &Arc<FakeMode>) -> Error;
 }
@@ -51,8 +51,8 @@ impl Front for Plain {
         )
     }
 
-    fn devices(&self, text: &str) -> Error {
-        err!(Devices, "{text}")
+    fn devices(&self, _: &Call, e: Error) -> Error {
+        e
     }
 
     fn modes(&self, _: &Arc<FakeMode>, _: &Arc<FakeMode>) -> Error {
@@ -146,6 +146,9 @@ fn run(c: Call, mode: &Arc<FakeMode>) -> Result<Ret> {
         return Err(front().shape(&c));
     }
     let known = Known::of(&c, k);
+    if known.is_none() {
+        forget(&c, k);
+    }
     let target = c.form.target();
     let seen = glance(args);
     let done = dispatch::prepared(c, k, seen, |c, found| {
@@ -153,42 +156,23 @@ fn run(c: Call, mode: &Arc<FakeMode>) -> Result<Ret> {
     });
     match done {
         Ok(ret) => {
-            known.note(target, &ret)?;
+            if let Some(known) = known {
+                known.note(target, &ret)?;
+            }
             Ok(ret)
         }
         Err(e) => Err(refused(e, &Call::new(args))),
     }
 }
 
-/// Operators that give a truth value of elements, which PyTorch names in its error.
-const ANSWERS: [&str; 2] = ["equal", "allclose"];
-
 /// What is said in place of an error that is another one in a fake mode.
 fn refused(e: Error, c: &Call) -> Error {
     match e.kind() {
-        ErrorKind::Devices => front().devices(&clash(c).unwrap_or(e.message().to_owned())),
+        ErrorKind::Devices => front().devices(c, e),
         ErrorKind::Shape => front().shape(c),
-        ErrorKind::Data if ANSWERS.contains(&c.args.name()) => front().value(c),
+        ErrorKind::Data => front().value(c),
         _ => e,
     }
-}
-
-/// The devices that differ. A tensor that a product is added to comes last, as in PyTorch.
-fn clash(c: &Call) -> Option<String> {
-    let added = matches!(
-        c.args.name(),
-        "addmm" | "addmv" | "addbmm" | "baddbmm" | "addr"
-    );
-    let mut found: Vec<Device> = Vec::new();
-    c.args.for_each_tensor(|_, t| found.push(t.device()));
-    if added && !found.is_empty() {
-        found.rotate_left(1);
-    }
-    let first = *found.first()?;
-    let other = found.iter().find(|d| **d != first)?;
-    Some(format!(
-        "Expected all tensors to be on the same device, but found at least two devices, {first} and {other}!"
-    ))
 }
 
 /// The elements of a fake tensor, where they are known all the same, in host memory.
@@ -202,16 +186,12 @@ pub fn known(t: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// What is known of the elements of a call's arguments.
-enum Known {
-    /// Not all.
-    No,
-    /// All: the call with known tensors for the fake ones.
-    All(OwnedArgs),
-}
+/// A call on what is known of its arguments' elements.
+struct Known(OwnedArgs);
 
 impl Known {
-    fn of(c: &Call, k: &KernelBody) -> Self {
+    /// If all elements of its tensors are known, and those of the results follow.
+    fn of(c: &Call, k: &KernelBody) -> Option<Self> {
         let mut all = !k.traits.draws && !matches!(c.form, Form::Out(_));
         let mut some = false;
         c.args.for_each_tensor(|_, t| {
@@ -219,33 +199,26 @@ impl Known {
             all = all && t.storage().constant().is_some();
         });
         if !all || !some {
-            for_each_written(c.args, &k.traits, |t| t.storage().set_constant(None));
-            return Self::No;
+            return None;
         }
         let mut owned = c.args.to_owned();
-        let replaced = owned.replace_tensors(|_, t| Ok(known(t).ok()));
+        owned.replace_tensors(|_, t| Ok(known(t).ok())).ok()?;
         for v in &mut owned.values {
             if let OwnedArg::Plain(Arg::Device(d)) = v {
                 *d = Device::CPU;
             }
         }
-        replaced.map_or(Self::No, |()| Self::All(owned))
+        Some(Self(owned))
     }
 
-    /// Computes the results from what is known, and remembers them.
+    /// Computes the results, and remembers those of one element; a call that writes changes what is remembered.
     fn note(self, target: Option<&Tensor>, ret: &Ret) -> Result<()> {
-        let Self::All(owned) = self else {
-            if let Some(target) = target {
-                target.storage().set_constant(None);
-            }
-            return Ok(());
-        };
         let fakes: Vec<Tensor> = ret.look().iter().copied().cloned().collect();
         let writes = target.is_some() || matches!(ret, Ret::Value(_));
         if !writes && fakes.iter().all(|t| t.numel() > 1) {
             return Ok(());
         }
-        let args = owned.borrow();
+        let args = self.0.borrow();
         let call = match target {
             Some(_) => Call::in_place(&args)?,
             None => Call::new(&args),
@@ -257,5 +230,16 @@ impl Known {
             }
         }
         Ok(())
+    }
+}
+
+/// What a call writes is not known any more.
+fn forget(c: &Call, k: &KernelBody) {
+    let gone = |t: &Tensor| t.storage().set_constant(None);
+    for_each_written(c.args, &k.traits, gone);
+    match &c.form {
+        Form::New => {}
+        Form::InPlace(target) | Form::Within(target) => gone(target),
+        Form::Out(outs) => outs.iter().for_each(gone),
     }
 }

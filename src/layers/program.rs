@@ -1,6 +1,6 @@
 //! The recorder of a [`Program`]: it stands where calls are counted, below autograd, and is told when storages go.
 
-use super::tape::{bytes_of, flops_of};
+use super::tape::bytes_of;
 use crate::ops::{Call, Form, Ret};
 use crate::program::{Class, Phase, Program, Step, Value};
 use crate::storage::Witness;
@@ -212,7 +212,7 @@ pub(super) fn is_on() -> bool {
 }
 
 /// Runs a leaf as a step of the program, if somebody records.
-pub(super) fn step(c: Call, run: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
+pub(super) fn step(c: Call, flops: u64, run: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
     let Some(recorder) = current() else {
         return run(c);
     };
@@ -223,7 +223,7 @@ pub(super) fn step(c: Call, run: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret
     let mut read = 0;
     c.args
         .for_each_tensor(|_, t| read += t.numel() as u64 * t.dtype().size() as u64);
-    let at = recorder.begin(op.def.name, flops_of(c.args)?, read);
+    let at = recorder.begin(op.def.name, flops, read);
     let outs = match &c.form {
         Form::Out(outs) => outs.to_vec(),
         Form::InPlace(t) | Form::Within(t) => vec![Tensor::clone(t)],

@@ -35,16 +35,13 @@ impl Layer for Tape {
     }
 
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
-        if program::is_on() {
-            return program::step(c, |c| counted_call(c, next));
-        }
-        counted_call(c, next)
+        let flops = flops_of(c.args)?;
+        program::step(c, flops, |c| counted_call(c, flops, next))
     }
 }
 
-fn counted_call(c: Call, next: Next) -> Result<Ret> {
+fn counted_call(c: Call, flops: u64, next: Next) -> Result<Ret> {
     let op = c.args.op;
-    let flops = flops_of(c.args)?;
     let ret = next.call(c)?;
     let new = |_: &&&Tensor| !op.is_view() && !matches!(ret, Ret::Become(_));
     let bytes: u64 = ret.look().iter().filter(new).map(|t| bytes_of(t)).sum();

@@ -8,7 +8,7 @@ use crate::ops::core::op::{
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::mask::check_fits;
-use crate::{Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels};
+use crate::{Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -220,9 +220,7 @@ fn copy_rule(dst: &Tensor, src: &Tensor) -> Result<Plan> {
         "output with shape {} doesn't match the broadcast shape {shape}",
         dst.shape()
     );
-    if src.is_meta() && !dst.is_meta() && !dst.storage().is_fake() {
-        return Err(no_data(src));
-    }
+    check_way(src, dst.device())?;
     Ok(like(dst).on(dst.device()))
 }
 
@@ -256,6 +254,20 @@ fn overlaps(dst: &Tensor, src: &Tensor) -> bool {
             || dst.shape() != src.shape())
 }
 
+/// Refuses a copy from meta, or to a device that is not there; fake tensors are copied everywhere.
+///
+/// # Errors
+/// If the elements, or the device, cannot be had.
+pub fn check_way(t: &Tensor, to: Device) -> Result<()> {
+    if t.storage().is_fake() {
+        return Ok(());
+    }
+    if t.is_meta() && !to.is_meta() {
+        return Err(no_data(t));
+    }
+    kernels::check(to)
+}
+
 fn clone_rule(a: &calls::Clone) -> Result<Plan> {
     let t = a.input;
     let strides = strides_in(t, a.memory_format.unwrap_or(MemoryFormat::Preserve))?;
@@ -276,12 +288,7 @@ pub fn strides_in(t: &Tensor, format: MemoryFormat) -> Result<Dims> {
 fn to_copy_rule(a: &calls::_ToCopy) -> Result<Plan> {
     let t = a.input;
     let device = a.device.unwrap_or(t.device()).canonical();
-    if !t.storage().is_fake() {
-        if t.is_meta() && !device.is_meta() {
-            return Err(no_data(t));
-        }
-        kernels::check(device)?;
-    }
+    check_way(t, device)?;
     let strides = strides_in(t, a.memory_format.unwrap_or(MemoryFormat::Preserve))?;
     Ok(Plan::one(t.shape().clone(), strides, a.dtype.unwrap_or(t.dtype())).on(device))
 }

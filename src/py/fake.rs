@@ -92,6 +92,12 @@ fn _fake_mode_of<'py>(t: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny
     mode.map(|m| front_of(t.py(), &m)).transpose()
 }
 
+/// Whether a tensor is fake.
+#[pyfunction]
+fn _is_fake(t: &Bound<'_, PyAny>) -> bool {
+    tensor_ref(t).is_some_and(|t| t.storage().is_fake())
+}
+
 /// The mode that was entered last on this thread, if one is on.
 #[pyfunction]
 fn _fake_mode_here(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
@@ -269,11 +275,6 @@ impl PyTwins {
         self.note(o, twin)
     }
 
-    /// The living twin of an object, if it has one.
-    fn find<'py>(&self, o: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        self.known(o)
-    }
-
     fn __len__(&self) -> usize {
         let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         objects.len()
@@ -288,7 +289,7 @@ impl PyTwins {
         };
         if let Some(base) = original.get().base()
             && let Some(base) = self.__call__(base.bind(o.py()))?
-            && let Ok(made) = made.cast::<PyTensor>()
+            && let (Ok(base), Ok(made)) = (base.cast_into(), made.cast::<PyTensor>())
         {
             made.get().set_base(Some(base.unbind()));
         }
@@ -340,8 +341,8 @@ impl Front for Words {
         Self::of_call("value", c)
     }
 
-    fn devices(&self, text: &str) -> Error {
-        Python::attach(|py| Self::of(py, "devices", (text,)))
+    fn devices(&self, c: &Call, _: Error) -> Error {
+        Self::of_call("devices", c)
     }
 
     fn modes(&self, one: &Arc<FakeMode>, other: &Arc<FakeMode>) -> Error {
@@ -357,7 +358,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_fake_mode_of _fake_mode_here _pause_fake_mode _fake_constant _set_fake_class);
+    add!(_fake_mode_of _is_fake _fake_mode_here _pause_fake_mode _fake_constant _set_fake_class);
     set_front(&Words);
     m.add_class::<PyFakeMode>()?;
     m.add_class::<PyTwins>()

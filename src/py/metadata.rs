@@ -81,7 +81,7 @@ impl PyTensor {
             return Ok(py.None().into_bound(py));
         }
         if let Some(base) = slf.get().base() {
-            return Ok(base.bind(py).clone());
+            return Ok(base.bind(py).clone().into_any());
         }
         match views::base_of(t)? {
             Some(base) => wrap(py, base),

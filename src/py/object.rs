@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 pub struct PyTensor {
     tensor: UnsafeCell<Tensor>,
     /// The object that this one is a view of.
-    base: UnsafeCell<Option<Py<PyAny>>>,
+    base: UnsafeCell<Option<Py<PyTensor>>>,
     /// How many objects are views of this one.
     viewers: Cell<u32>,
 }
@@ -54,13 +54,13 @@ impl PyTensor {
     }
 
     /// The object that this one is a view of.
-    pub fn base(&self) -> Option<&Py<PyAny>> {
+    pub fn base(&self) -> Option<&Py<PyTensor>> {
         // SAFETY: as above.
         unsafe { &*self.base.get() }.as_ref()
     }
 
     /// Notes, or forgets, the object that this one is a view of.
-    pub fn set_base(&self, base: Option<Py<PyAny>>) {
+    pub fn set_base(&self, base: Option<Py<PyTensor>>) {
         Self::count_viewer(base.as_ref(), 1);
         // SAFETY: as above. The old one is dropped after, as that may run code of Python's that looks here.
         let old = unsafe { std::mem::replace(&mut *self.base.get(), base) };
@@ -74,19 +74,17 @@ impl PyTensor {
     }
 
     /// One more, or less, is a view of an object.
-    fn count_viewer(base: Option<&Py<PyAny>>, by: i32) {
-        let Some(base) = base else { return };
-        Python::attach(|py| {
-            if let Ok(base) = base.bind(py).cast::<PyTensor>() {
-                let viewers = &base.get().viewers;
-                viewers.set(viewers.get().saturating_add_signed(by));
-            }
-        });
+    #[inline]
+    fn count_viewer(base: Option<&Py<PyTensor>>, by: i32) {
+        if let Some(base) = base {
+            let viewers = &base.get().viewers;
+            viewers.set(viewers.get().saturating_add_signed(by));
+        }
     }
 
     /// Takes the object that this one is a view of out, for who frees this one.
     #[inline]
-    pub fn take_base(&mut self) -> Option<Py<PyAny>> {
+    pub fn take_base(&mut self) -> Option<Py<PyTensor>> {
         let base = self.base.get_mut().take();
         Self::count_viewer(base.as_ref(), -1);
         base
@@ -197,10 +195,10 @@ pub fn adopt(o: &Bound<'_, PyAny>, t: &Tensor) {
 }
 
 /// What an object is a view of, or it itself.
-pub fn base_or_self(o: &Bound<'_, PyTensor>) -> Py<PyAny> {
+pub fn base_or_self(o: &Bound<'_, PyTensor>) -> Py<PyTensor> {
     match o.get().base() {
         Some(base) => base.clone_ref(o.py()),
-        None => o.clone().into_any().unbind(),
+        None => o.clone().unbind(),
     }
 }
 

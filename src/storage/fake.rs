@@ -65,7 +65,9 @@ impl Storage {
         if !self.is_fake() || self.nbytes() > Self::CONSTANT {
             return None;
         }
-        self.hold().fake.as_ref()?.constant.clone()
+        let bytes = self.hold().fake.as_ref()?.constant.clone()?;
+        // The storage may have another size since.
+        (bytes.nbytes() == self.nbytes()).then_some(bytes)
     }
 
     /// Notes the bytes of a fake storage, or that they are not known any more.

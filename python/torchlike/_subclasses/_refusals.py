@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C
 from torchlike._ops.leaves import overload_of
+from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
     from torchlike._ops import OpOverload
@@ -95,12 +96,21 @@ def shape(
     return DynamicOutputShapeException(_of(row, form, values, outs, within))
 
 
+# Operators that give a truth value of elements, which the error names.
+_ANSWERS = ("equal", "allclose")
+
+# Operators that add a product to their first operand, which PyTorch looks at last.
+_ADDED_LAST = ("addmm", "addmv", "addbmm", "baddbmm", "addr")
+
+
 def value(
     row: str, form: str, values: Any, outs: Any, leaf: bool, within: str | None
 ) -> RuntimeError:
     """That an operator gives a value of elements."""
     from torchlike._subclasses.fake_tensor import DataDependentOutputException
 
+    if row not in _ANSWERS:
+        return no_value()
     return DataDependentOutputException(_of(row, form, values, outs, within))
 
 
@@ -111,11 +121,20 @@ def no_value() -> RuntimeError:
     return DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
 
 
-def devices(text: str) -> RuntimeError:
+def devices(
+    row: str, form: str, values: Any, outs: Any, leaf: bool, within: str | None
+) -> RuntimeError:
     """That tensors are on different devices."""
     from torchlike._subclasses.fake_tensor import FakeTensorDeviceMismatchError
 
-    return FakeTensorDeviceMismatchError(text)
+    if row in _ADDED_LAST:
+        values = (*values[1:], values[0])
+    found = [t.device for t in pytree.tree_leaves(values) if isinstance(t, _C.Tensor)]
+    other = next(d for d in found if d != found[0])
+    return FakeTensorDeviceMismatchError(
+        "Expected all tensors to be on the same device, but found at least two devices, "
+        f"{found[0]} and {other}!"
+    )
 
 
 def modes(one: Any, other: Any) -> AssertionError:

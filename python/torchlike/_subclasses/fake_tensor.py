@@ -104,6 +104,10 @@ class FakeTensor(_C.Tensor):
         *,
         requires_grad: bool | None = None,
     ) -> FakeTensor:
+        if constant is not None or real_tensor is not None:
+            raise NotImplementedError(
+                "FakeTensor(constant=, real_tensor=): elements are remembered by the mode alone"
+            )
         if not elem.is_meta:
             raise AssertionError(f"elem.device.type must be 'meta', got {elem.device.type}")
         made = fake_mode._core.claim(elem, torch.device(device))
@@ -161,22 +165,11 @@ def _rebuild(claim: Any, nbytes: int, requires_grad: bool) -> Any:
 
 
 class FakeTensorConverter:
-    """Makes the fake tensors of a mode that stand for real ones: the same for the same, on one storage for one."""
-
-    def __init__(self, mode: FakeTensorMode | None = None) -> None:
-        self._converters: dict[int, Converter] = {}
-        if mode is not None:
-            self._of(mode)
-
-    def _of(self, mode: FakeTensorMode) -> Converter:
-        key = id(mode._core)
-        if key not in self._converters:
-            self._converters[key] = Converter(mode._core)
-        return self._converters[key]
+    """Makes the fake tensors of modes that stand for real ones, under PyTorch's name for that."""
 
     def from_real_tensor(self, fake_mode: FakeTensorMode, t: Any, **_: Any) -> Any:
-        """The fake tensor that stands for `t`."""
-        return self._of(fake_mode).convert(t)
+        """The fake tensor that stands for `t`, as `fake_mode.from_tensor(t)`."""
+        return fake_mode.from_tensor(t)
 
     def from_meta_and_device(self, fake_mode: FakeTensorMode, t: Any, device: Any) -> Any:
         """A meta tensor as a fake one on a device."""
@@ -221,7 +214,7 @@ class FakeTensorMode(TorchDispatchMode):
     def _stand_for(self, core: Any) -> None:
         self._core = core
         core.stand_for(self)
-        self._converter: Converter | None = None
+        self._converter = Converter(core)
 
     @property
     def allow_non_fake_inputs(self) -> bool:
@@ -235,7 +228,7 @@ class FakeTensorMode(TorchDispatchMode):
     @property
     def fake_tensor_converter(self) -> FakeTensorConverter:
         """What `from_tensor` uses."""
-        return FakeTensorConverter(self)
+        return FakeTensorConverter()
 
     def __enter__(self) -> FakeTensorMode:
         self._core.enter()
@@ -267,8 +260,6 @@ class FakeTensorMode(TorchDispatchMode):
         Raises:
             TypeError: for what is no tensor.
         """
-        if self._converter is None:
-            self._converter = Converter(self._core)
         return self._converter.convert(tensor)
 
 

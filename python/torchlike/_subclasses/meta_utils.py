@@ -34,8 +34,6 @@ class Converter:
             raise TypeError(f"cannot create weak reference to '{type(t).__name__}' object")
         made = self.twins(t)
         if made is None:
-            made = self.twins.find(t)
-        if made is None:
             made = self._with_history(t)
             self.twins.remember(t, made)
         if self._core is not None and isinstance(t, torch.nn.Buffer):
@@ -69,8 +67,11 @@ class MetaConverter:
     """
 
     def __init__(self, *, copy_data: bool = False) -> None:
+        if copy_data:
+            raise NotImplementedError(
+                "MetaConverter(copy_data=True): a twin gets its elements by torchlike.materialize()"
+            )
         self._converter = Converter()
-        self.copy_data = copy_data
         self.hit = self.miss = 0
 
     def __call__(

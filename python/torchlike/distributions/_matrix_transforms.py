@@ -6,18 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike
 from torchlike.distributions import constraints
-from torchlike.distributions.transforms import Transform
+from torchlike.distributions.transforms import Transform, _at_home
 from torchlike.distributions.utils import _sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_MODULE = "torchlike.distributions.transforms"
-
-
-def _home(cls: Any) -> Any:
-    cls.__module__ = _MODULE  # where PyTorch has it
-    return cls
 
 
 def _checked(shape: Any, dims: int) -> Any:
@@ -26,7 +19,7 @@ def _checked(shape: Any, dims: int) -> Any:
     return shape
 
 
-@_home
+@_at_home
 class StickBreakingTransform(Transform):
     """Vectors as probabilities, each a share of what the ones before have left."""
 
@@ -68,7 +61,7 @@ class StickBreakingTransform(Transform):
         return _checked(shape, 1)[:-1] + (shape[-1] - 1,)
 
 
-@_home
+@_at_home
 class CorrCholeskyTransform(Transform):
     """Vectors as Cholesky factors of correlation matrices."""
 
@@ -113,7 +106,7 @@ class CorrCholeskyTransform(Transform):
         return shape[:-2] + (shape[-1] * (shape[-1] - 1) // 2,)
 
 
-@_home
+@_at_home
 class LowerCholeskyTransform(Transform):
     """Matrices as lower triangular ones with a positive diagonal."""
 
@@ -132,7 +125,7 @@ class LowerCholeskyTransform(Transform):
         return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
 
 
-@_home
+@_at_home
 class PositiveDefiniteTransform(Transform):
     """Matrices as positive definite ones."""
 
@@ -152,7 +145,7 @@ class PositiveDefiniteTransform(Transform):
         return LowerCholeskyTransform().inv(torchlike.linalg.cholesky(y))
 
 
-@_home
+@_at_home
 class CatTransform(Transform):
     """Transforms of parts of a dimension."""
 
@@ -228,7 +221,7 @@ class CatTransform(Transform):
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
 
-@_home
+@_at_home
 class StackTransform(Transform):
     """Transforms of the slices along a dimension."""
 
@@ -278,7 +271,7 @@ class StackTransform(Transform):
         return constraints.stack([t.codomain for t in self.transforms], self.dim)
 
 
-@_home
+@_at_home
 class CumulativeDistributionTransform(Transform):
     """Values as their cumulated probabilities."""
 

@@ -7,19 +7,17 @@ from typing import Any
 
 import torchlike
 from torchlike.distributions import constraints
+from torchlike.distributions._odds import Odds
 from torchlike.distributions.exp_family import ExponentialFamily
 from torchlike.distributions.utils import (
     broadcast_all,
-    lazy_property,
-    logits_to_probs,
-    probs_to_logits,
 )
 from torchlike.nn.functional import binary_cross_entropy_with_logits
 
 __all__ = ["Bernoulli"]
 
 
-class Bernoulli(ExponentialFamily):
+class Bernoulli(Odds, ExponentialFamily):
     """1 with a probability, else 0."""
 
     arg_constraints: Any = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -30,38 +28,11 @@ class Bernoulli(ExponentialFamily):
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        given = probs if probs is not None else logits
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-        self._param = self.probs if probs is not None else self.logits
-        batch = torchlike.Size() if isinstance(given, int | float) else self._param.size()
-        super().__init__(batch, validate_args=validate_args)
+        super().__init__(self._take(probs, logits), validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         names = {"probs": 0, "logits": 0, "_param": 0}
         return self._expanded(Bernoulli, batch_shape, _instance, names)
-
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._param.new(*args, **kwargs)
-
-    @lazy_property
-    def logits(self) -> Any:
-        """Log odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Any:
-        """Probabilities."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter that was given."""
-        return self._param.size()
 
     @property
     def mean(self) -> Any:

@@ -6,14 +6,9 @@ from typing import Any
 
 import torchlike
 from torchlike.distributions import constraints
+from torchlike.distributions._odds import Odds
 from torchlike.distributions._sampling import core
 from torchlike.distributions.distribution import Distribution
-from torchlike.distributions.utils import (
-    broadcast_all,
-    lazy_property,
-    logits_to_probs,
-    probs_to_logits,
-)
 
 __all__ = ["Binomial"]
 
@@ -23,7 +18,7 @@ def _clamp_by_zero(x: Any) -> Any:
     return (x.clamp(min=0) + x - x.clamp(max=0)) / 2
 
 
-class Binomial(Distribution):
+class Binomial(Odds, Distribution):
     """How often something of a probability succeeds in `total_count` attempts."""
 
     arg_constraints: Any = {
@@ -40,23 +35,12 @@ class Binomial(Distribution):
         logits: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            self.total_count, self.probs = broadcast_all(total_count, probs)
-            self.total_count = self.total_count.type_as(self.probs)
-        else:
-            self.total_count, self.logits = broadcast_all(total_count, logits)
-            self.total_count = self.total_count.type_as(self.logits)
-        self._param = self.probs if probs is not None else self.logits
-        super().__init__(self._param.size(), validate_args=validate_args)
+        batch = self._take(probs, logits, total_count)
+        super().__init__(batch, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         names = {"total_count": 0, "probs": 0, "logits": 0, "_param": 0}
         return self._expanded(Binomial, batch_shape, _instance, names)
-
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._param.new(*args, **kwargs)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -73,21 +57,6 @@ class Binomial(Distribution):
     @property
     def variance(self) -> Any:
         return self.total_count * self.probs * (1 - self.probs)
-
-    @lazy_property
-    def logits(self) -> Any:
-        """Log odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Any:
-        """Probabilities."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter that was given."""
-        return self._param.size()
 
     def sample(self, sample_shape: Any = torchlike.Size()) -> Any:
         shape = self._extended_shape(sample_shape)

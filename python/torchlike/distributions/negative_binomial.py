@@ -6,19 +6,17 @@ from typing import Any
 
 import torchlike
 from torchlike.distributions import constraints
+from torchlike.distributions._odds import Odds
 from torchlike.distributions.distribution import Distribution
 from torchlike.distributions.gamma import Gamma
 from torchlike.distributions.utils import (
-    broadcast_all,
     lazy_property,
-    logits_to_probs,
-    probs_to_logits,
 )
 
 __all__ = ["NegativeBinomial"]
 
 
-class NegativeBinomial(Distribution):
+class NegativeBinomial(Odds, Distribution):
     """How often something of a probability succeeds before it fails `total_count` times."""
 
     arg_constraints: Any = {
@@ -35,23 +33,12 @@ class NegativeBinomial(Distribution):
         logits: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            self.total_count, self.probs = broadcast_all(total_count, probs)
-            self.total_count = self.total_count.type_as(self.probs)
-        else:
-            self.total_count, self.logits = broadcast_all(total_count, logits)
-            self.total_count = self.total_count.type_as(self.logits)
-        self._param = self.probs if probs is not None else self.logits
-        super().__init__(self._param.size(), validate_args=validate_args)
+        batch = self._take(probs, logits, total_count)
+        super().__init__(batch, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         names = {"total_count": 0, "probs": 0, "logits": 0, "_param": 0}
         return self._expanded(NegativeBinomial, batch_shape, _instance, names)
-
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._param.new(*args, **kwargs)
 
     @property
     def mean(self) -> Any:
@@ -64,21 +51,6 @@ class NegativeBinomial(Distribution):
     @property
     def variance(self) -> Any:
         return self.mean / torchlike.sigmoid(-self.logits)
-
-    @lazy_property
-    def logits(self) -> Any:
-        """Log odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Any:
-        """Probabilities."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter that was given."""
-        return self._param.size()
 
     @lazy_property
     def _gamma(self) -> Any:

@@ -6,21 +6,19 @@ from typing import Any
 
 import torchlike
 from torchlike.distributions import constraints
+from torchlike.distributions._odds import Odds
 from torchlike.distributions.distribution import Distribution
 from torchlike.distributions.transformed_distribution import TransformedDistribution
 from torchlike.distributions.transforms import SigmoidTransform
 from torchlike.distributions.utils import (
     broadcast_all,
     clamp_probs,
-    lazy_property,
-    logits_to_probs,
-    probs_to_logits,
 )
 
 __all__ = ["LogitRelaxedBernoulli", "RelaxedBernoulli"]
 
 
-class LogitRelaxedBernoulli(Distribution):
+class LogitRelaxedBernoulli(Odds, Distribution):
     """Log odds of a relaxed truth value."""
 
     arg_constraints: Any = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -34,40 +32,13 @@ class LogitRelaxedBernoulli(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         self.temperature = temperature
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        given = probs if probs is not None else logits
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-        self._param = self.probs if probs is not None else self.logits
-        batch = torchlike.Size() if isinstance(given, int | float) else self._param.size()
-        super().__init__(batch, validate_args=validate_args)
+        super().__init__(self._take(probs, logits), validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._get_checked_instance(LogitRelaxedBernoulli, _instance)
         new.temperature = self.temperature
         names = {"probs": 0, "logits": 0, "_param": 0}
         return self._expanded(LogitRelaxedBernoulli, batch_shape, new, names)
-
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._param.new(*args, **kwargs)
-
-    @lazy_property
-    def logits(self) -> Any:
-        """Log odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Any:
-        """Probabilities."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter that was given."""
-        return self._param.size()
 
     def rsample(self, sample_shape: Any = torchlike.Size()) -> Any:
         shape = self._extended_shape(sample_shape)

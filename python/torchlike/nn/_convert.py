@@ -71,7 +71,7 @@ def _convert_parameter(param: Any, fn: Callable[[Any], Any]) -> Any:
     if future.get_swap_module_params_on_conversion():
         return _swapped(param, applied, fn)
     keep = applied.is_meta == param.is_meta and applied.layout == param.layout
-    if future.get_overwrite_module_params_on_conversion() and not _is_fake(param):
+    if future.get_overwrite_module_params_on_conversion() and not torch._C._is_fake(param):
         keep = False
     if not keep:
         return _anew(param, applied, fn)
@@ -84,10 +84,6 @@ def _convert_parameter(param: Any, fn: Callable[[Any], Any]) -> Any:
         else:
             param.grad = applied_grad.requires_grad_(grad.requires_grad)
     return param
-
-
-def _is_fake(t: Any) -> bool:
-    return torch._C._fake_mode_of(t) is not None
 
 
 def _anew(param: Any, applied: Any, fn: Callable[[Any], Any]) -> Any:

@@ -20,14 +20,6 @@ from torchlike.utils import _pytree as pytree
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-OPTIMIZERS = {
-    name.lower(): name
-    for name in (
-        "Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam", "RMSprop",
-        "Rprop", "SGD",
-    )
-}  # fmt: skip
-
 
 class _Twins(TorchFunctionMode):
     """While it is on, `copy.deepcopy` of tensors gives their twins."""
@@ -118,9 +110,12 @@ def make_optimizer(optimizer: Any, parameters: Any) -> Any:
         ValueError: for an unknown name.
     """
     if isinstance(optimizer, str):
-        if optimizer.lower() not in OPTIMIZERS:
-            raise ValueError(f"unknown optimizer {optimizer!r}: one of {', '.join(OPTIMIZERS)}")
-        return getattr(torch.optim, OPTIMIZERS[optimizer.lower()])(parameters)
+        base = torch.optim.Optimizer
+        known = {c.__name__.lower(): c for c in vars(torch.optim).values() if isinstance(c, type)}
+        known = {name: c for name, c in known.items() if issubclass(c, base) and c is not base}
+        if optimizer.lower() not in known:
+            raise ValueError(f"unknown optimizer {optimizer!r}: one of {', '.join(sorted(known))}")
+        return known[optimizer.lower()](parameters)
     if isinstance(optimizer, torch.optim.Optimizer):
         return type(optimizer)(parameters, **optimizer.defaults)
     return optimizer(parameters)

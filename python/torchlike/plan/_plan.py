@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,7 @@ class Plan:
     def _repr_html_(self) -> str:
         from torchlike.plan._picture import svg
 
-        return f"<pre>{self}</pre>" + "".join(svg(self, d) for d in self.devices)
+        return f"<pre>{escape(str(self))}</pre>" + "".join(svg(self, d) for d in self.devices)
 
     def as_dict(self) -> dict[str, Any]:
         """The plan in values that JSON has."""

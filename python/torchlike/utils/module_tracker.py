@@ -109,12 +109,29 @@ class ModuleTracker:
         if tensors and _C.is_grad_enabled():
             self._hooks.append(register_multi_grad_hook(tensors, act))
 
+    def _tell(self, moment: str, *args: Any) -> None:
+        """What those do who want to know of moments in the life of a module: nothing here."""
+
     def _enter_module(self, module: Any, input: Any) -> None:
         name = self.name_of(module)
         self._append(name, False)()
-        self._on_gradients(input, self._pop(name, True))
+        self._tell("pre_fw_hook", module, input)
+        leave, held = self._pop(name, True), weakref.ref(module)  # the graph keeps no module alive
+
+        def left(grads: Any = None) -> None:
+            self._tell("post_bw_hook", held(), grads)
+            leave()
+
+        self._on_gradients(input, left)
 
     def _leave_module(self, module: Any, input: Any, output: Any) -> None:
         name = self.name_of(module)
+        self._tell("post_fw_hook", module, input, output)
         self._pop(name, False)()
-        self._on_gradients(output, self._append(name, True))
+        enter, held = self._append(name, True), weakref.ref(module)
+
+        def entered(grads: Any = None) -> None:
+            enter()
+            self._tell("pre_bw_hook", held(), grads)
+
+        self._on_gradients(output, entered)

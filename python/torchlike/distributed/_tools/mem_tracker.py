@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torchlike as torch
 from torchlike import _C
@@ -78,8 +79,7 @@ class MemTracker(TorchDispatchMode):
         super().__init__()
         self._ledger = _C._Ledger(_CUDA_UNIT)
         self._mod_tracker = ModTracker()
-        self.memory_tracking: dict[int, _ModMemStats] = {}
-        self._modules: list[Any] = []
+        self.memory_tracking: WeakKeyDictionary[Any, _ModMemStats] = WeakKeyDictionary()
         self._hooked: dict[int, tuple[Any, Any, Any]] = {}
         self._in_opt = False
 
@@ -180,11 +180,10 @@ class MemTracker(TorchDispatchMode):
     # When it counts.
 
     def _stats(self, module: Any) -> _ModMemStats:
-        stats = self.memory_tracking.get(id(module))
+        stats = self.memory_tracking.get(module)
         if stats is None:
             stats = _ModMemStats(self._mod_tracker.get_known_fqn(module) or "")
-            self.memory_tracking[id(module)] = stats
-            self._modules.append(module)
+            self.memory_tracking[module] = stats
             stats.parameter_mem, stats.buffer_mem = self._track_module(module, hooks=True)
         return stats
 

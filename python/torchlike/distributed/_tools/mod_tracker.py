@@ -56,34 +56,10 @@ class ModTracker(ModuleTracker):
         """The name of a module, if it was met."""
         return self._known.get(mod)
 
-    def _call(self, which: str, *args: Any) -> None:
-        hook = self._user[which]
+    def _tell(self, moment: str, *args: Any) -> None:
+        hook = self._user[moment]
         if hook is not None:
             hook(*args)
-
-    def _enter_module(self, module: Any, input: Any) -> None:
-        name = self.name_of(module)
-        self._append(name, False)()
-        self._call("pre_fw_hook", module, input)
-        leave = self._pop(name, True)
-
-        def left(grads: Any = None) -> None:
-            self._call("post_bw_hook", module, grads)
-            leave()
-
-        self._on_gradients(input, left)
-
-    def _leave_module(self, module: Any, input: Any, output: Any) -> None:
-        name = self.name_of(module)
-        self._call("post_fw_hook", module, input, output)
-        self._pop(name, False)()
-        enter = self._append(name, True)
-
-        def entered(grads: Any = None) -> None:
-            enter()
-            self._call("pre_bw_hook", module, grads)
-
-        self._on_gradients(output, entered)
 
 
 def tensors_in(values: Any) -> list[Any]:
