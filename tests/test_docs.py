@@ -12,7 +12,8 @@ PAGES = sorted((Path(__file__).parent.parent / "docs" / "tutorial").glob("*.md")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[p.stem for p in PAGES])
-def test_examples_print_what_the_page_says(page):
+def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some write files
     blocks = re.findall(r"```(python|output) ?(\w*)\n(.*?)```", page.read_text(), re.DOTALL)
     assert blocks
     names, printed = {}, ""
