@@ -145,6 +145,12 @@ impl Device {
         self.kind == DeviceKind::Cpu
     }
 
+    /// True for the memory of a device beside the host.
+    #[must_use]
+    pub fn is_accelerator(self) -> bool {
+        self.kind == DeviceKind::Cuda
+    }
+
     /// The device a storage made for this one reports: meta and cpu drop their index.
     #[must_use]
     pub fn canonical(self) -> Self {

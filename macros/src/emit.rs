@@ -107,19 +107,23 @@ pub fn typed(class: &str, parts: Vec<Vec<TokenTree>>) -> Result<Vec<TokenTree>, 
     .collect())
 }
 
-/// `body!(rule, cpu, cuda: ..., values: ...)`: a kernel body whose functions take typed arguments.
+/// `body!(rule, cpu, cuda: ..., values: ...)`: a kernel body whose functions take typed arguments; `anywhere: ...` is a kernel for both.
 pub fn body(class: &str, parts: Vec<Vec<TokenTree>>) -> Result<Vec<TokenTree>, String> {
     let (mut plain, mut cuda, mut values) = (Vec::new(), None, None);
     for part in parts {
         match part.as_slice() {
             [TokenTree::Ident(i), TokenTree::Punct(p), rest @ ..]
-                if p.as_char() == ':' && matches!(i.to_string().as_str(), "cuda" | "values") =>
+                if p.as_char() == ':'
+                    && matches!(i.to_string().as_str(), "cuda" | "values" | "anywhere") =>
             {
                 let rest: TokenStream = rest.iter().cloned().collect();
-                if i.to_string() == "cuda" {
-                    cuda = Some(rest);
-                } else {
-                    values = Some(rest);
+                match i.to_string().as_str() {
+                    "cuda" => cuda = Some(rest),
+                    "values" => values = Some(rest),
+                    _ => {
+                        plain.push(rest.clone());
+                        cuda = Some(rest);
+                    }
                 }
             }
             _ => plain.push(part.into_iter().collect::<TokenStream>()),

@@ -159,7 +159,7 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Remembers the wish; products of float32 matrices are computed in float32."""
+    """Says how products of float32 matrices may be rounded on GPUs; the host computes them in float32."""
     global _matmul_precision
     if precision not in ("highest", "high", "medium"):
         warnings.warn(
@@ -169,6 +169,7 @@ def set_float32_matmul_precision(precision: str) -> None:
         )
         return
     _matmul_precision = precision
+    _C._cuda_tf32(False, precision != "highest")
 
 
 def get_float32_matmul_precision() -> str:

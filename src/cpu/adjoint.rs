@@ -39,6 +39,23 @@ impl Adjoint {
         Self { starts, parts }
     }
 
+    /// The map itself: from the inputs of each output, whose weighted sum it is.
+    #[must_use]
+    pub fn of_outputs(taps: &[Taps]) -> Self {
+        let mut starts = vec![0; taps.len() + 1];
+        for (i, t) in taps.iter().enumerate() {
+            starts[i + 1] = starts[i] + t.parts.len();
+        }
+        let parts = taps.iter().flat_map(|t| t.parts.iter().copied()).collect();
+        Self { starts, parts }
+    }
+
+    /// Where the entries of each sum begin, and all entries: places and weights.
+    #[must_use]
+    pub fn parts(&self) -> (&[usize], &[(usize, f64)]) {
+        (&self.starts, &self.parts)
+    }
+
     /// From the one input of each output.
     #[must_use]
     pub fn of_places(places: &[usize], size: usize) -> Self {

@@ -281,11 +281,7 @@ impl Resampling {
         let mut sum = working(&grad.permuted(&order))?;
         for (i, &axis) in self.axes.iter().enumerate() {
             let size = axis.size as usize;
-            let adjoint = match self.mode {
-                Mode::Nearest => Adjoint::of_places(&nearest(axis, false), size),
-                Mode::NearestExact => Adjoint::of_places(&nearest(axis, true), size),
-                _ => Adjoint::of(&self.taps(axis), size),
-            };
+            let adjoint = Adjoint::of(&self.taps(axis), size);
             sum = adjoint.along(&sum, first + i)?;
         }
         copy::copy(out, &sum.permuted(&back))
@@ -304,11 +300,19 @@ impl Resampling {
     }
 
     /// The weights along a dimension.
-    fn taps(&self, axis: Axis) -> Vec<Taps> {
-        if self.antialias {
-            wide(axis, self.mode)
-        } else {
-            narrow(axis, self.mode)
+    #[must_use]
+    pub fn taps(&self, axis: Axis) -> Vec<Taps> {
+        let one = |at: Vec<usize>| {
+            let tap = |i| Taps {
+                parts: vec![(i, 1.0)],
+            };
+            at.into_iter().map(tap).collect()
+        };
+        match self.mode {
+            Mode::Nearest => one(nearest(axis, false)),
+            Mode::NearestExact => one(nearest(axis, true)),
+            mode if self.antialias => wide(axis, mode),
+            mode => narrow(axis, mode),
         }
     }
 

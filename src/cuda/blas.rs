@@ -4,6 +4,7 @@
 
 use super::copy::{copy_into, dense};
 use super::driver::{self, Gpu, lock};
+use crate::kernels::single_precision;
 use crate::{DType, Result, Scalar, Tensor, bail, err};
 use cudarc::cublas::{result, sys};
 use std::ffi::c_void;
@@ -81,7 +82,25 @@ fn side(t: &Tensor) -> Option<Side> {
     })
 }
 
-/// As [`crate::cpu::matrix::product`], on a GPU: `c = alpha a b + beta c + bias`.
+/// What cuBLAS calls a dtype, and what it computes it in.
+fn library_type(d: DType) -> Result<(sys::cudaDataType_t, sys::cublasComputeType_t)> {
+    use sys::cublasComputeType_t as Compute;
+    use sys::cudaDataType_t as Data;
+    Ok(match d {
+        DType::F16 => (Data::CUDA_R_16F, Compute::CUBLAS_COMPUTE_32F),
+        DType::BF16 => (Data::CUDA_R_16BF, Compute::CUBLAS_COMPUTE_32F),
+        DType::F32 if !single_precision::products() => {
+            (Data::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F_FAST_TF32)
+        }
+        DType::F32 => (Data::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F),
+        DType::F64 => (Data::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F),
+        DType::C64 => (Data::CUDA_C_32F, Compute::CUBLAS_COMPUTE_32F),
+        DType::C128 => (Data::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F),
+        d => return Err(d.no_kernel("addmm_cuda")),
+    })
+}
+
+/// As [`crate::cpu::matrix::product`], on a GPU; the result of 16-bit matrices may be in single precision: `c = alpha a b + beta c + bias`.
 ///
 /// # Errors
 /// If the dtype has no products on a GPU, or cuBLAS is not there.
@@ -93,20 +112,10 @@ pub fn product(
     beta: Scalar,
     bias: Option<&Tensor>,
 ) -> Result<()> {
-    use sys::cublasComputeType_t as Compute;
-    use sys::cudaDataType_t as Data;
     if c.numel() == 0 {
         return Ok(());
     }
-    let (data, compute) = match c.dtype() {
-        DType::F16 => (Data::CUDA_R_16F, Compute::CUBLAS_COMPUTE_32F),
-        DType::BF16 => (Data::CUDA_R_16BF, Compute::CUBLAS_COMPUTE_32F),
-        DType::F32 => (Data::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F),
-        DType::F64 => (Data::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F),
-        DType::C64 => (Data::CUDA_C_32F, Compute::CUBLAS_COMPUTE_32F),
-        DType::C128 => (Data::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F),
-        d => return Err(d.no_kernel("addmm_cuda")),
-    };
+    library_type(c.dtype())?;
     let (mut beta, mut target) = (beta, c.clone());
     let fits = matches!(
         side(c),
@@ -141,20 +150,13 @@ pub fn product(
             )?;
         }
     } else {
-        multiply(&target, a, b, alpha, beta, data, compute)?;
+        multiply(&target, a, b, alpha, beta)?;
     }
     if fits { Ok(()) } else { copy_into(c, &target) }
 }
 
-fn multiply(
-    c: &Tensor,
-    a: &Tensor,
-    b: &Tensor,
-    alpha: Scalar,
-    beta: Scalar,
-    data: sys::cudaDataType_t,
-    compute: sys::cublasComputeType_t,
-) -> Result<()> {
+fn multiply(c: &Tensor, a: &Tensor, b: &Tensor, alpha: Scalar, beta: Scalar) -> Result<()> {
+    let ((data, _), (to_data, compute)) = (library_type(a.dtype())?, library_type(c.dtype())?);
     let gpu = driver::gpu(c.device())?;
     let (dense_a, dense_b);
     let a = if side(a).is_some() && !a.is_lazy() {
@@ -203,13 +205,13 @@ fn multiply(
         if batch == 1 {
             sys::cublasGemmEx(
                 handle.0, sb.op, sa.op, cols, rows, k, alpha, sb.ptr, data, sb.lead, sa.ptr, data,
-                sa.lead, beta, to, data, sc.lead, compute, algo,
+                sa.lead, beta, to, to_data, sc.lead, compute, algo,
             )
         } else {
             sys::cublasGemmStridedBatchedEx(
                 handle.0, sb.op, sa.op, cols, rows, k, alpha, sb.ptr, data, sb.lead, sb.step,
-                sa.ptr, data, sa.lead, sa.step, beta, to, data, sc.lead, sc.step, batch, compute,
-                algo,
+                sa.ptr, data, sa.lead, sa.step, beta, to, to_data, sc.lead, sc.step, batch,
+                compute, algo,
             )
         }
     };

@@ -1,9 +1,11 @@
 //! GPUs as devices that the rest of the crate can use.
 
-use super::{alloc, blas, copy, driver, map, random, reduce};
+use super::{alloc, blas, copy, dnn, driver, launch, map, random, reduce};
 use crate::cpu::map::Ctx;
 use crate::cpu::reduce::{Kind, Post};
 use crate::cpu::rows::Operand;
+use crate::kernels::conv::Work;
+use crate::kernels::job::Job;
 use crate::kernels::{Accelerator, Properties, Stats};
 use crate::random::Distribution;
 use crate::{DType, Device, Result, Scalar, Storage, Tensor};
@@ -60,6 +62,10 @@ impl Accelerator for Gpus {
 
     fn allocate(&self, nbytes: usize, device: Device) -> Result<Storage> {
         alloc::empty_storage(nbytes, device)
+    }
+
+    fn start(&self, job: &mut Job, device: Device, blocks: u32) -> Result<()> {
+        launch::start(job, device, blocks)
     }
 
     fn fill(&self, t: &Tensor, value: Scalar) -> Result<()> {
@@ -122,6 +128,10 @@ impl Accelerator for Gpus {
         bias: Option<&Tensor>,
     ) -> Result<()> {
         blas::product(c, a, b, alpha, beta, bias)
+    }
+
+    fn convolve(&self, work: &Work) -> Result<bool> {
+        dnn::convolve(work)
     }
 
     fn draw(&self, d: &Distribution, out: &Tensor) -> Result<()> {

@@ -24,9 +24,12 @@ pub struct Gpu {
     pub processors: u32,
     /// Threads that a multiprocessor holds.
     pub threads: u32,
+    /// Where kernels say that an index was out of bounds.
+    pub(super) flag: Flag,
     pub(super) cache: Mutex<Cache>,
     pub(super) modules: Mutex<Modules>,
     pub(super) blas: Mutex<Option<super::blas::Handle>>,
+    pub(super) dnn: Mutex<Option<super::dnn::Dnn>>,
     pub(super) philox: Mutex<super::random::Philox>,
 }
 
@@ -34,6 +37,39 @@ pub struct Gpu {
 unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
+
+/// A word of host memory that kernels write; read once the device was waited for.
+pub(super) struct Flag(*mut u32);
+
+impl Flag {
+    fn new() -> Result<Self> {
+        // SAFETY: a context is current; the memory is never freed.
+        let p = unsafe { result::malloc_host(4, sys::CU_MEMHOSTALLOC_DEVICEMAP) }
+            .map_err(|e| failed("cuMemHostAlloc", e))?;
+        // SAFETY: the block was just made and holds a word.
+        unsafe { p.cast::<u32>().write_volatile(0) };
+        Ok(Self(p.cast()))
+    }
+
+    /// Its address for kernels: the same, as addresses are unified.
+    pub fn device(&self) -> u64 {
+        self.0 as usize as u64
+    }
+
+    /// That an index was out of bounds since the last time that this was asked; the elements it named were left alone.
+    fn check(&self) -> Result<()> {
+        // SAFETY: a word that lives as long as the process; devices write it whole.
+        if unsafe { self.0.read_volatile() } == 0 {
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { self.0.write_volatile(0) };
+        bail!(
+            Runtime,
+            "CUDA error: device-side assert triggered: an index was out of bounds in an earlier call"
+        )
+    }
+}
 
 /// A mutex's content, whatever happened to another holder.
 pub(super) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -145,9 +181,11 @@ fn start(index: usize) -> Result<Gpu> {
         ),
         processors: ask(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1) as u32,
         threads: ask(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?.max(256) as u32,
+        flag: Flag::new()?,
         cache: Mutex::default(),
         modules: Mutex::default(),
         blas: Mutex::default(),
+        dnn: Mutex::default(),
         philox: Mutex::default(),
     })
 }
@@ -160,7 +198,8 @@ impl Gpu {
     pub fn wait(&self) -> Result<()> {
         // SAFETY: the stream lives as long as the process.
         unsafe { result::stream::synchronize(self.stream) }
-            .map_err(|e| failed("cuStreamSynchronize", e))
+            .map_err(|e| failed("cuStreamSynchronize", e))?;
+        self.flag.check()
     }
 
     /// The name for people.

@@ -2,9 +2,10 @@
 
 #![allow(unsafe_code, reason = "starts kernels")]
 
-use super::driver::{Gpu, failed};
+use super::driver::{self, Gpu, failed};
 use super::module::Function;
-use crate::Result;
+use crate::kernels::job::Job;
+use crate::{Device, Result};
 use cudarc::driver::result;
 use std::ffi::c_void;
 
@@ -24,9 +25,46 @@ pub unsafe fn launch(
     grid: (u32, u32),
     args: &mut [*mut c_void],
 ) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { launch_with(gpu, f, grid, BLOCK, args) }
+}
+
+/// As [`launch`], with so many threads in a block.
+///
+/// # Safety
+/// As for [`launch`].
+unsafe fn launch_with(
+    gpu: &Gpu,
+    f: Function,
+    grid: (u32, u32),
+    threads: u32,
+    args: &mut [*mut c_void],
+) -> Result<()> {
     // SAFETY: the caller's promise; the function belongs to a module that is never unloaded.
-    unsafe { result::launch_kernel(f.0, (grid.0, grid.1, 1), (BLOCK, 1, 1), 0, gpu.stream, args) }
-        .map_err(|e| failed("cuLaunchKernel", e))
+    unsafe {
+        result::launch_kernel(
+            f.0,
+            (grid.0, grid.1, 1),
+            (threads, 1, 1),
+            0,
+            gpu.stream,
+            args,
+        )
+    }
+    .map_err(|e| failed("cuLaunchKernel", e))
+}
+
+/// Starts a job.
+///
+/// # Errors
+/// If its kernel cannot be compiled or started.
+pub fn start(job: &mut Job, device: Device, blocks: u32) -> Result<()> {
+    let gpu = driver::gpu(device)?;
+    let f = super::module::function(gpu, &job.head, job.kernel.file, job.kernel.name)?;
+    let mut args = job.arguments(gpu.flag.device());
+    // SAFETY: launchers pass what their kernels' parameters name, and layouts that lie within the tensors that a rule has checked; the
+    // stream's order keeps their memory until the kernel is done.
+    unsafe { launch_with(gpu, f, (blocks, 1), job.threads, &mut args) }
 }
 
 /// The address of a value, for [`launch`].

@@ -162,6 +162,15 @@ pub(super) fn apply(
     let flat = layout.dims == 0
         || layout.dims == 1 && (0..strides.len()).all(|k| layout.stride[k][0] == 1);
     let wide = layout.n > i64::from(i32::MAX);
+    // Sixteen bytes of the widest operand at once, where all of them begin at such places.
+    let widest = inputs.iter().filter_map(|i| match i {
+        Operand::Tensor(t) => Some(t.dtype().size()),
+        Operand::Number(_) => None,
+    });
+    let widest = widest.chain([out.dtype().size()]).max().unwrap_or(16);
+    let together = (16 / widest).max(1);
+    let aligned = ptrs.iter().all(|p| p % 16 == 0);
+    let flat = flat.then_some(if aligned { together } else { 1 });
     let Some(text) = source::map(expression, compute, out.dtype(), &kinds, flat, wide) else {
         bail!(
             NotImplemented,
@@ -169,8 +178,9 @@ pub(super) fn apply(
             compute.scalar_type()
         )
     };
-    let f = super::module::function(gpu, &text, "kernel")?;
-    let blocks = u32::try_from((layout.n + 1023) / 1024)
+    let f = super::module::function(gpu, &text.head, text.file, "kernel")?;
+    let each = 256 * flat.map_or(4, |n| n as i64);
+    let blocks = u32::try_from((layout.n + each - 1) / each)
         .map_err(|_| err!(Runtime, "too many elements for one launch"))?;
     let [mut p0, mut p1, mut p2, mut p3] = ptrs;
     let mut args = [

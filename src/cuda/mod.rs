@@ -15,6 +15,8 @@ mod copy;
 #[cfg(feature = "cuda")]
 mod devices;
 #[cfg(feature = "cuda")]
+mod dnn;
+#[cfg(feature = "cuda")]
 mod driver;
 #[cfg(feature = "cuda")]
 mod launch;

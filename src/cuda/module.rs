@@ -3,17 +3,20 @@
 #![allow(unsafe_code, reason = "calls NVRTC and loads what it made")]
 
 use super::driver::{Gpu, failed, lock};
+use super::source::Text;
 use crate::{Result, bail, err};
 use cudarc::driver::{result, sys};
 use cudarc::nvrtc;
 use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
 use std::ffi::{CString, c_char};
+use std::hash::{Hash as _, Hasher as _};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// Loaded functions of a device, by name and text.
+/// Loaded functions of a device: by name, file and a hash of what the file is compiled for.
 #[derive(Default)]
-pub struct Modules(HashMap<(u128, &'static str), Function>);
+pub struct Modules(HashMap<(&'static str, usize, u64), Function>);
 
 /// A kernel that can be launched.
 #[derive(Clone, Copy)]
@@ -24,17 +27,21 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
-/// The kernel `name` of a source text.
+/// The kernel `name` of a file, compiled after a head.
 ///
 /// # Errors
 /// If NVRTC is not there or does not take the text.
-pub fn function(gpu: &Gpu, text: &str, name: &'static str) -> Result<Function> {
-    let key = (fingerprint(text.as_bytes()), name);
+pub fn function(gpu: &Gpu, head: &str, file: &'static str, name: &'static str) -> Result<Function> {
+    let mut hash = DefaultHasher::new();
+    head.hash(&mut hash);
+    let key = (name, file.as_ptr() as usize, hash.finish());
     let mut modules = lock(&gpu.modules);
     if let Some(f) = modules.0.get(&key) {
         return Ok(*f);
     }
-    let image = image(text, key.0, gpu.arch)?;
+    let head = head.to_owned();
+    let text = Text { head, file }.whole();
+    let image = image(&text, fingerprint(text.as_bytes()), gpu.arch)?;
     // SAFETY: the image ends with a zero byte, and the context is current.
     let module = unsafe { result::module::load_data(image.as_ptr().cast()) }
         .map_err(|e| failed("cuModuleLoadData", e))?;

@@ -11,8 +11,9 @@
 use super::driver::{self, lock};
 use super::launch::{BLOCK, arg, launch};
 use super::source;
+use crate::plan::ViewPlan;
 use crate::random::Distribution;
-use crate::{Device, Result, Tensor, err};
+use crate::{Device, Dims, Result, Tensor, err};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A device's default generator.
@@ -71,6 +72,16 @@ pub fn fill(d: &Distribution, out: &Tensor) -> Result<()> {
     if n == 0 {
         return Ok(());
     }
+    if out.dtype().is_complex() {
+        // Real and imaginary parts are drawn one after the other.
+        let shape = out.shape().concat(&[2]);
+        let strides: Dims = out.strides().iter().map(|s| s * 2).chain([1]).collect();
+        let (real, first) = (out.dtype().to_real(), out.offset() * 2);
+        return fill(
+            d,
+            &out.look(&ViewPlan::reinterpret(real, shape, strides, first)),
+        );
+    }
     if !out.is_contiguous() {
         let dense = Tensor::empty(out.shape(), out.dtype(), out.device())?;
         fill(d, &dense)?;
@@ -84,7 +95,7 @@ pub fn fill(d: &Distribution, out: &Tensor) -> Result<()> {
             out.dtype().scalar_type()
         )
     })?;
-    let f = super::module::function(gpu, &recipe.text, "kernel")?;
+    let f = super::module::function(gpu, &recipe.text.head, recipe.text.file, "kernel")?;
     let block = u64::from(BLOCK);
     let most = u64::from(gpu.processors) * (u64::from(gpu.threads) / block);
     let grid = (n as u64).div_ceil(block).min(most.max(1));

@@ -126,7 +126,7 @@ impl Nest {
         self.lanes = match self.folded {
             ..32 => 1,
             _ if !inner_folded && self.kept >= 32 => 1,
-            32..1024 => 32,
+            32..4096 => 32,
             _ => 256,
         };
         let blocks = (self.kept * self.lanes + 255) / 256;
@@ -208,7 +208,7 @@ fn run(
     let per_block = 256 / nest.lanes;
     let too_many = |_| err!(Runtime, "too many elements for one launch");
     let blocks = u32::try_from((nest.kept + per_block - 1) / per_block).map_err(too_many)?;
-    let first = super::module::function(gpu, &text, "first")?;
+    let first = super::module::function(gpu, &text.head, text.file, "first")?;
     let mut args = [
         arg(&mut p_in),
         arg(&mut p_scratch),
@@ -221,7 +221,7 @@ fn run(
     // holds one value a result and split.
     unsafe { launch(gpu, first, (blocks, splits as u32), &mut args) }?;
     if splits > 1 {
-        let second = super::module::function(gpu, &text, "second")?;
+        let second = super::module::function(gpu, &text.head, text.file, "second")?;
         let blocks = u32::try_from(nest.kept).map_err(too_many)?;
         let mut args = [
             arg(&mut p_scratch),

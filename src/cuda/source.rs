@@ -1,11 +1,13 @@
 //! The text of GPU kernels: made from expressions and the files in `kernels/`, without a GPU or its libraries.
 
-use crate::DType;
 use crate::cpu::reduce::{Kind, Post};
+pub use crate::kernels::job::{computed, storage_type};
 use crate::random::Distribution;
+use crate::{DType, kernels};
 use std::fmt::Write as _;
 
 const COMMON: &str = include_str!("kernels/common.cuh");
+const TOOLS: &str = include_str!("kernels/tools.cuh");
 const MAP: &str = include_str!("kernels/map.cu");
 const REDUCE: &str = include_str!("kernels/reduce.cu");
 const RANDOM: &str = include_str!("kernels/random.cu");
@@ -31,75 +33,57 @@ pub enum Fold {
     },
 }
 
-/// The device's name of a dtype in memory.
-#[must_use]
-pub fn storage_type(d: DType) -> Option<&'static str> {
-    use DType::*;
-    Some(match d {
-        Bool => "bool",
-        U8 => "u8",
-        I8 => "i8",
-        I16 => "i16",
-        I32 => "i32",
-        I64 => "i64",
-        U16 => "u16",
-        U32 => "u32",
-        U64 => "u64",
-        F16 => "f16",
-        BF16 => "bf16",
-        F32 => "float",
-        F64 => "double",
-        C32 => "ch",
-        C64 => "cf",
-        C128 => "cd",
-        _ => return None,
-    })
+/// The text of a kernel: what it is compiled for, and its file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Text {
+    /// Type names and definitions.
+    pub head: String,
+    /// What comes after them.
+    pub file: &'static str,
 }
 
-/// The dtype in which a device computes another.
-#[must_use]
-pub fn computed(d: DType) -> DType {
-    match d {
-        DType::F16 | DType::BF16 => DType::F32,
-        DType::C32 => DType::C64,
-        d => d,
+impl Text {
+    /// All that is compiled.
+    #[must_use]
+    pub fn whole(&self) -> String {
+        [COMMON, TOOLS, &self.head, self.file].concat()
     }
 }
 
-/// A pointwise kernel (`kernel`): `expression` of `a`, `b`, `c`, computed in `compute`.
+/// A pointwise kernel (`kernel`): `expression` of `a`, `b`, `c`, computed in `compute`. Dense operands are `flat`: a thread
+/// reads so many elements at once.
 #[must_use]
 pub fn map(
     expression: &str,
     compute: DType,
     out: DType,
     operands: &[Read],
-    flat: bool,
+    flat: Option<usize>,
     wide: bool,
-) -> Option<String> {
-    let mut text = String::with_capacity(COMMON.len() + MAP.len() + 512);
-    text.push_str(COMMON);
+) -> Option<Text> {
+    let mut text = String::with_capacity(512);
     let t = storage_type(computed(compute))?;
     writeln!(text, "typedef {t} T;\ntypedef {} TO;", storage_type(out)?).ok()?;
     for (i, name) in ["A", "B", "C"].into_iter().enumerate() {
         let (kind, get) = match operands.get(i) {
             None => ("u8", "T(0)".to_owned()),
             Some(Read::Number) => ("u8", format!("Number<T>::of(numbers, {})", 3 + i)),
-            Some(Read::Tensor(d)) => (
-                storage_type(*d)?,
-                format!("to<T>(up(p{0}[at_{0}]))", name.to_lowercase()),
-            ),
+            Some(Read::Tensor(d)) => (storage_type(*d)?, format!("to<T>(up(IN_{name}))")),
         };
         writeln!(text, "typedef {kind} T{name};\n#define GET_{name} {get}").ok()?;
     }
     let index = if wide { "i64" } else { "u32" };
     writeln!(
         text,
-        "#define INDEX {index}\n#define FLAT {}\n#define RESULT ({expression})",
-        u8::from(flat)
+        "#define INDEX {index}\n#define FLAT {}\n#define PACK {}\n#define RESULT ({expression})",
+        u8::from(flat.is_some()),
+        flat.unwrap_or(1)
     )
     .ok()?;
-    text.push_str(MAP);
-    Some(text)
+    Some(Text {
+        head: text,
+        file: MAP,
+    })
 }
 
 /// The dtype in which a fold accumulates.
@@ -118,9 +102,8 @@ pub fn folded(kind: Kind, input: DType) -> DType {
 
 /// The kernels of a fold (`first` and `second`).
 #[must_use]
-pub fn reduce(fold: Fold, input: DType, out: DType) -> Option<String> {
-    let mut text = String::with_capacity(COMMON.len() + REDUCE.len() + 512);
-    text.push_str(COMMON);
+pub fn reduce(fold: Fold, input: DType, out: DType) -> Option<Text> {
+    let mut text = String::with_capacity(512);
     let v = match fold {
         Fold::Value(kind, _) => folded(kind, input),
         Fold::Arg { .. } => computed(input),
@@ -169,15 +152,17 @@ pub fn reduce(fold: Fold, input: DType, out: DType) -> Option<String> {
             writeln!(text, "#define ARG 0\n#define IDENTITY {start}\n#define LOAD(x) {load}\n#define JOIN(a, b) {join}\n#define FINISH(a) {finish}").ok()?;
         }
     }
-    text.push_str(REDUCE);
-    Some(text)
+    Some(Text {
+        head: text,
+        file: REDUCE,
+    })
 }
 
 /// How a distribution is drawn on a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
     /// The kernel (`kernel`).
-    pub text: String,
+    pub text: Text,
     /// How many numbers one Philox block of 128 bits gives.
     pub per_block: u64,
     /// Two real and two whole parameters.
@@ -248,14 +233,15 @@ pub fn random(d: &Distribution, out: DType) -> Option<Recipe> {
     };
     let real = if double { "double" } else { "float" };
     let r = if mode == 2 { "u64" } else { real };
-    let mut text = String::with_capacity(COMMON.len() + RANDOM.len() + 256);
-    text.push_str(COMMON);
+    let mut text = String::with_capacity(256);
     let flag = u8::from(wide);
     writeln!(text, "typedef {} TO;\ntypedef {r} R;\n#define MODE {mode}\n#define WIDE {flag}\n#define RESULT ({result})", storage_type(out)?).ok()?;
-    text.push_str(RANDOM);
     let pair = if mode == 2 { wide } else { double };
     Some(Recipe {
-        text,
+        text: Text {
+            head: text,
+            file: RANDOM,
+        },
         per_block: if pair { 2 } else { 4 },
         p,
         i,
@@ -331,14 +317,28 @@ pub fn all(rows: impl Iterator<Item = Row>) -> Vec<(String, String)> {
                 (true, 0) => "conj_(a)",
                 _ => "a",
             };
-            let text = map(expression, from, to, &[Read::Tensor(from)], i == k, false);
-            list.extend(text.map(|t| (format!("copy {} {}", from.name(), to.name()), t)));
+            let text = map(
+                expression,
+                from,
+                to,
+                &[Read::Tensor(from)],
+                (i == k).then_some(4),
+                false,
+            );
+            list.extend(text.map(|t| (format!("copy {} {}", from.name(), to.name()), t.whole())));
         }
         let operands = [DType::Bool, from, from].map(Read::Tensor);
-        let text = map("a != T(0) ? b : c", from, from, &operands, false, false);
-        list.extend(text.map(|t| (format!("where {}", from.name()), t)));
-        let text = map("f0", from, from, &[], false, false);
-        list.extend(text.map(|t| (format!("fill {}", from.name()), t)));
+        let text = map("a != T(0) ? b : c", from, from, &operands, None, false);
+        list.extend(text.map(|t| (format!("where {}", from.name()), t.whole())));
+        let text = map("f0", from, from, &[], None, false);
+        list.extend(text.map(|t| (format!("fill {}", from.name()), t.whole())));
+        list.extend(kernels::samples(from).into_iter().map(|job| {
+            let text = Text {
+                head: job.head,
+                file: job.kernel.file,
+            };
+            (format!("{} {}", job.kernel.name, from.name()), text.whole())
+        }));
         folds(from, &mut list);
         draws(from, &mut list);
     }
@@ -357,9 +357,9 @@ fn of_row(row: &Row, d: DType) -> Option<(String, String)> {
         _ => Read::Tensor(d),
     };
     let operands: Vec<Read> = (0..row.arity).map(operand).collect();
-    let (flat, wide) = (d == DType::F64, d == DType::I64);
+    let (flat, wide) = ((d == DType::F64).then_some(2), d == DType::I64);
     let text = map(row.expression, compute, out, &operands, flat, wide)?;
-    Some((format!("{} {}", row.name, d.name()), text))
+    Some((format!("{} {}", row.name, d.name()), text.whole()))
 }
 
 fn folds(d: DType, list: &mut Vec<(String, String)>) {
@@ -390,7 +390,7 @@ fn folds(d: DType, list: &mut Vec<(String, String)>) {
         };
         list.extend(
             reduce(Fold::Value(kind, post), d, out)
-                .map(|t| (format!("fold {kind:?} {}", d.name()), t)),
+                .map(|t| (format!("fold {kind:?} {}", d.name()), t.whole())),
         );
     }
     if real {
@@ -398,7 +398,7 @@ fn folds(d: DType, list: &mut Vec<(String, String)>) {
             list.extend(reduce(Fold::Arg { max }, d, d).map(|t| {
                 (
                     format!("arg{} {}", if max { "max" } else { "min" }, d.name()),
-                    t,
+                    t.whole(),
                 )
             }));
         }
@@ -460,7 +460,7 @@ fn draws(d: DType, list: &mut Vec<(String, String)>) {
     ];
     for (name, dist, there) in kinds {
         if there {
-            list.extend(random(&dist, d).map(|r| (format!("{name} {}", d.name()), r.text)));
+            list.extend(random(&dist, d).map(|r| (format!("{name} {}", d.name()), r.text.whole())));
         }
     }
 }

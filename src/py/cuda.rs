@@ -1,8 +1,11 @@
 //! What `torchlike.cuda` is made of.
 
 use super::types::PyDevice;
-use crate::kernels::{self, accelerator};
+use crate::kernels::{self, accelerator, single_precision};
+use crate::ops::core::by_host;
+use crate::ops::core::op::Op;
 use crate::{Device, wiring};
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 
 fn at(index: i8) -> Device {
@@ -86,18 +89,52 @@ fn _cuda_index(device: &PyDevice) -> Option<i8> {
     (device.0.kind == crate::DeviceKind::Cuda).then_some(device.0.index)
 }
 
+/// Whether products (or convolutions) of single precision may be rounded to fewer bits on GPUs; sets it first, if it is given.
+#[pyfunction]
+#[pyo3(signature = (convolutions, allow=None))]
+fn _cuda_tf32(convolutions: bool, allow: Option<bool>) -> bool {
+    match (convolutions, allow) {
+        (true, Some(allow)) => single_precision::keep_in_convolutions(!allow),
+        (false, Some(allow)) => single_precision::keep_in_products(!allow),
+        _ => {}
+    }
+    if convolutions {
+        !single_precision::convolutions()
+    } else {
+        !single_precision::products()
+    }
+}
+
 /// Every kernel that can be asked for, as `(name, CUDA text)`: for checks without a GPU.
 #[pyfunction]
 fn _cuda_sources() -> Vec<(String, String)> {
     wiring::kernel_sources()
 }
 
+/// Tells that a row runs on the host.
+fn warn(op: &'static Op) {
+    Python::attach(|py| {
+        let text = format!(
+            "{}() has no CUDA kernel yet: it runs on the CPU, on copies of its operands.",
+            op.path()
+        );
+        let kind = py.get_type::<PyUserWarning>();
+        let told = py
+            .import("warnings")
+            .and_then(|w| w.call_method1("warn", (text, kind)));
+        if let Err(e) = told {
+            e.write_unraisable(py, None);
+        }
+    });
+}
+
 /// Registers the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    by_host::on_slow(warn);
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
     add!(_cuda_device_count _cuda_check _cuda_is_initialized _cuda_properties _cuda_memory _cuda_memory_stats _cuda_empty_cache
-        _cuda_synchronize _cuda_seed _cuda_index _cuda_sources);
+        _cuda_synchronize _cuda_seed _cuda_index _cuda_tf32 _cuda_sources);
     Ok(())
 }

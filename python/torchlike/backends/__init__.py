@@ -1,6 +1,7 @@
 """What PyTorch may compute with, and its switches.
 
-None of these libraries is used on the CPU; switches are kept and can be read back, without an effect.
+None of these libraries is used on the CPU; switches are kept and can be read back. Those of cuDNN and cuBLAS
+that say what may be rounded have an effect on GPUs.
 """
 
 from __future__ import annotations
@@ -10,23 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
 
 class _Switches:
     """The switches of a library: variables of its module, set for a while by `flags`."""
 
-    def __init__(self, namespace: dict[str, Any], *names: str) -> None:
-        self.namespace = namespace
+    def __init__(self, module: ModuleType, *names: str) -> None:
+        self.module = module
         self.names = names
 
     def set_flags(self, **values: Any) -> tuple[Any, ...]:
         """Sets switches (those that are not None); returns what all of them were."""
-        before = tuple(self.namespace[name] for name in self.names)
+        before = tuple(getattr(self.module, name) for name in self.names)
         for name, value in values.items():
             if name not in self.names:
                 raise TypeError(f"set_flags() got an unexpected keyword argument '{name}'")
             if value is not None:
-                self.namespace[name] = value
+                setattr(self.module, name, value)
         return before
 
     @contextmanager
@@ -37,7 +39,8 @@ class _Switches:
         try:
             yield
         finally:
-            self.namespace.update(zip(self.names, before, strict=True))
+            for name, value in zip(self.names, before, strict=True):
+                setattr(self.module, name, value)
 
 
 fp32_precision = "none"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torchlike
-from torchlike import _absent
+from torchlike import _C, _absent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +40,18 @@ fp32_precision = "none"
 
 
 class cuBLASModule:
-    """How products on GPUs may be rounded; kept, without an effect."""
+    """How products on GPUs may be rounded; all but `allow_tf32` is kept without an effect."""
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether operands of single precision may be rounded to 10 bits of mantissa."""
+        return _C._cuda_tf32(False)
+
+    @allow_tf32.setter
+    def allow_tf32(self, allow: bool) -> None:
+        _C._cuda_tf32(False, allow)
 
     def __init__(self) -> None:
-        self.allow_tf32 = False
         self.allow_fp16_reduced_precision_reduction = True
         self.allow_bf16_reduced_precision_reduction = True
         self.allow_fp16_accumulation = False

@@ -1,20 +1,38 @@
-"""cuDNN: not used; its switches are kept."""
+"""cuDNN: convolutions on GPUs, where it is installed."""
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
+from torchlike import _C
 from torchlike.backends import _Switches
 
 enabled = True
 benchmark = False
 benchmark_limit: int | None = 10
 deterministic = False
-allow_tf32 = True
 fp32_precision = "none"
 
+
+class _Module(ModuleType):
+    """This module, for the switch that convolutions read."""
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether operands of single precision may be rounded to 10 bits of mantissa."""
+        return _C._cuda_tf32(True)
+
+    @allow_tf32.setter
+    def allow_tf32(self, allow: bool) -> None:
+        _C._cuda_tf32(True, allow)
+
+
+sys.modules[__name__].__class__ = _Module
+
 _switches = _Switches(
-    globals(),
+    sys.modules[__name__],
     "enabled",
     "benchmark",
     "benchmark_limit",
@@ -27,18 +45,18 @@ flags = _switches.flags
 
 
 def version() -> int | None:
-    """None: there is no cuDNN."""
+    """None: which cuDNN there is shows when it is used."""
     return None
 
 
 def is_available() -> bool:
-    """False."""
-    return False
+    """Whether there is a GPU."""
+    return bool(_C._cuda_device_count())
 
 
 def is_acceptable(tensor: Any) -> bool:
-    """False: nothing is computed with it."""
-    return False
+    """Whether convolutions of a tensor go there."""
+    return bool(tensor.is_cuda and tensor.is_floating_point())
 
 
 class _Rounding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 from typing import Any
 
@@ -16,7 +17,9 @@ deterministic = False
 allow_tf32 = True
 fp32_precision = "none"
 
-_switches = _Switches(globals(), "enabled", "deterministic", "allow_tf32", "fp32_precision")
+_switches = _Switches(
+    sys.modules[__name__], "enabled", "deterministic", "allow_tf32", "fp32_precision"
+)
 set_flags = _switches.set_flags
 flags = _switches.flags
 

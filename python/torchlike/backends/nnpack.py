@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 from torchlike.backends import _Switches
 
 enabled = True
-_switches = _Switches(globals(), "enabled")
+_switches = _Switches(sys.modules[__name__], "enabled")
 flags = _switches.flags
 
 

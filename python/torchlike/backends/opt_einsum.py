@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from torchlike.backends import _Switches
 
 enabled = True
 strategy: str | None = "auto"
-_switches = _Switches(globals(), "enabled", "strategy")
+_switches = _Switches(sys.modules[__name__], "enabled", "strategy")
 set_flags = _switches.set_flags
 flags = _switches.flags
 

@@ -16,7 +16,7 @@ _loaded = False
 
 
 def _load_libraries() -> None:
-    """Opens NVRTC and cuBLAS from NVIDIA's Python packages, where the loader would not look."""
+    """Opens NVRTC, cuBLAS and cuDNN from NVIDIA's Python packages, where the loader would not look."""
     global _loaded
     if _loaded:
         return
@@ -25,7 +25,7 @@ def _load_libraries() -> None:
         root = Path(folder) / "nvidia"
         if not root.is_dir():
             continue
-        for name in ("libnvrtc-builtins", "libnvrtc", "libcublasLt", "libcublas"):
+        for name in ("libnvrtc-builtins", "libnvrtc", "libcublasLt", "libcublas", "libcudnn"):
             for pattern in (f"*/lib/{name}.so.*", f"*/bin/{name}*.dll"):
                 for file in sorted(root.glob(pattern)):
                     if ".alt." in file.name:

@@ -337,14 +337,14 @@ def scaling(optimizer: Any) -> dict[str, Any]:
 
 
 def fused_here(fused: Any, params: Tensors, grad_scale: Any, found_inf: Any) -> bool:
-    """Whether the fused row makes the step: elsewhere than on the CPU there is no kernel of it.
+    """Whether the fused row makes the step: on the CPU and on GPUs.
 
     Only fused steps take a scale out of the gradients.
     """
-    whole = bool(fused) and all(p.is_cpu for p in params)
+    whole = bool(fused) and all(p.device.type in ("cpu", "cuda") for p in params)
     if not whole and (grad_scale is not None or found_inf is not None):
         if fused:
-            raise NotImplementedError("fused steps with a scale are made on the CPU alone")
+            raise NotImplementedError("fused steps with a scale are made on the CPU and on GPUs alone")
         raise AssertionError("Expected grad_scale and found_inf to be None")
     return whole
 

@@ -21,6 +21,19 @@ pub(crate) trait Update: Copy + Send {
     const STATES: usize;
     /// The parameter and its state after the step; entries beyond the update's own states are ignored.
     fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S>;
+    /// The same for other devices.
+    fn device(&self) -> Rule;
+}
+
+/// A rule for devices beside the host: how gradients enter it, statements that change `p` and the states by `g`, and its numbers `v`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    /// How the gradient and the parameter come into it.
+    pub entry: rules::Entry,
+    /// The statements, in the device's language.
+    pub text: &'static str,
+    /// The numbers.
+    pub numbers: [f64; 8],
 }
 
 /// What a parameter has beside its gradient.

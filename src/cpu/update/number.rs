@@ -109,6 +109,8 @@ impl Stored for f16 {
 
 /// When results are rounded to the type that is stored.
 pub(crate) trait Rounding {
+    /// After every operation.
+    const EACH: bool;
     /// A result that could be stored.
     fn r<S: Stored>(v: S::In) -> S::In;
 }
@@ -117,6 +119,7 @@ pub(crate) trait Rounding {
 pub(crate) struct Each;
 
 impl Rounding for Each {
+    const EACH: bool = true;
     #[inline(always)]
     fn r<S: Stored>(v: S::In) -> S::In {
         S::store(v).load()
@@ -127,6 +130,7 @@ impl Rounding for Each {
 pub(crate) struct Last;
 
 impl Rounding for Last {
+    const EACH: bool = false;
     #[inline(always)]
     fn r<S: Stored>(v: S::In) -> S::In {
         v

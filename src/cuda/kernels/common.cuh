@@ -297,6 +297,12 @@ template <class T> FN T lerp_(T a, T b, T w) { return abs_(w) < 0.5 ? a + w * (b
 template <class T> FN T xlogy_(T a, T b) { return b != b ? b : a == T(0) ? T(0) : a * log(b); }
 template <class T> FN T xlog1py_(T a, T b) { return b != b ? b : a == T(0) ? T(0) : a * log1p(b); }
 template <class T> FN T logaddexp_(T a, T b) { return a == b ? a + T(0.693147180559945309417) : fmax_(a, b) + log1p(exp(-abs_(a - b))); }
+CX cx<R> logaddexp_(cx<R> a, cx<R> b) {
+    if (isnan_(a) || isnan_(b)) return a + b;
+    const cx<R> top = a.re >= b.re ? a : b, low = a.re >= b.re ? b : a;
+    if (isinf_(top.re) && (top.re < R(0) || a.re != b.re)) return top;
+    return top + log1p(exp(low - top));
+}
 template <class T> FN T logaddexp2_(T a, T b) { return a == b ? a + T(1) : fmax_(a, b) + log1p(exp2(-abs_(a - b))) * T(1.44269504088896340736); }
 template <class T> FN T gcd_(T a, T b) {
     u64 x = a < T(0) ? u64(0) - u64(i64(a)) : u64(a), y = b < T(0) ? u64(0) - u64(i64(b)) : u64(b);

@@ -1,5 +1,5 @@
-// One pointwise operator. Before this text: T (compute type), TO, TA, TB, TC (storage types), INDEX, FLAT, and
-// GET_A, GET_B, GET_C, RESULT (expressions).
+// One pointwise operator. Before this text: T (compute type), TO, TA, TB, TC (storage types), INDEX, FLAT, PACK (elements that a
+// thread reads at once, if all operands are dense), and GET_A, GET_B, GET_C of elements IN_A, IN_B, IN_C, RESULT (expressions).
 
 struct Layout {
     i64 n;
@@ -7,19 +7,47 @@ struct Layout {
     i64 shape[8];
     i64 stride[4][8];
 };
+template <class S> struct __align__(sizeof(S) * PACK) Pack { S x[PACK]; };
+#if FLAT
+// What no operand is read for is one element for all.
+template <class S> FN Pack<S> packed(const S* p, u64 at) { return p ? *(const Pack<S>*)(p + at) : Pack<S>(); }
+#endif
 
 extern "C" __global__ void __launch_bounds__(256) kernel(
     TO* out, const TA* pa, const TB* pb, const TC* pc, const Layout layout, const Numbers numbers) {
     const T f0 = Number<T>::of(numbers, 0), f1 = Number<T>::of(numbers, 1), f2 = Number<T>::of(numbers, 2);
     const T alpha = f0;
     (void)alpha, (void)f1, (void)f2;
+#if FLAT
+    const u64 first = (u64(blockIdx.x) * 256 + threadIdx.x) * PACK;
+    if (first + PACK <= u64(layout.n)) {
+        const Pack<TA> as = packed(pa, first);
+        const Pack<TB> bs = packed(pb, first);
+        const Pack<TC> cs = packed(pc, first);
+        (void)as, (void)bs, (void)cs;
+        Pack<TO> results;
+#pragma unroll
+        for (int u = 0; u < PACK; u++) {
+#define IN_A as.x[u]
+#define IN_B bs.x[u]
+#define IN_C cs.x[u]
+            const T a = GET_A, b = GET_B, c = GET_C;
+#undef IN_A
+#undef IN_B
+#undef IN_C
+            (void)a, (void)b, (void)c;
+            results.x[u] = Down<TO>::of(to<Up<TO>::type>(RESULT));
+        }
+        *(Pack<TO>*)(out + first) = results;
+        return;
+    }
+    for (u64 at = first; at < u64(layout.n); at++) {
+        const u64 at_a = at, at_b = at, at_c = at;
+#else
 #pragma unroll
     for (int u = 0; u < 4; u++) {
         const INDEX i = INDEX(blockIdx.x) * 1024 + u * 256 + threadIdx.x;
         if (i >= INDEX(layout.n)) return;
-#if FLAT
-        const INDEX at = i, at_a = i, at_b = i, at_c = i;
-#else
         INDEX rest = i;
         i64 at = 0, at_a = 0, at_b = 0, at_c = 0;
 #pragma unroll
@@ -35,6 +63,9 @@ extern "C" __global__ void __launch_bounds__(256) kernel(
         }
 #endif
         (void)at_a, (void)at_b, (void)at_c;
+#define IN_A pa[at_a]
+#define IN_B pb[at_b]
+#define IN_C pc[at_c]
         const T a = GET_A, b = GET_B, c = GET_C;
         (void)a, (void)b, (void)c;
         out[at] = Down<TO>::of(to<Up<TO>::type>(RESULT));

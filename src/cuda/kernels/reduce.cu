@@ -64,7 +64,8 @@ FN Acc gather(Acc a, unsigned lane, unsigned lanes) {
     __shared__ Acc shared[256];
     shared[threadIdx.x] = a;
     for (unsigned half = lanes / 2; half > 0; half /= 2) {
-        __syncthreads();
+        if (lanes <= 32) __syncwarp();
+        else __syncthreads();
         if (lane < half) shared[threadIdx.x] = join(shared[threadIdx.x], shared[threadIdx.x + half]);
     }
     return shared[threadIdx.x];

@@ -19,7 +19,7 @@ pub static OPS: &[OpDef] = &[
         "cat",
         "(Tensor[] tensors, int dim=0)",
         F | O,
-        body!(cat, write_cat, cuda: write_cat),
+        body!(cat, anywhere: write_cat),
         "Tensors one after another along a dimension.",
     )
     .samples("[f32[3, 4]], 1; [b8[5, 5], b8[5, 5]], dim=-1; [f32[0], f32[5, 5]], dim=1")
@@ -29,7 +29,7 @@ pub static OPS: &[OpDef] = &[
         "stack",
         "(Tensor[] tensors, int dim=0)",
         F | O,
-        body!(stack, write_stack, cuda: write_stack),
+        body!(stack, anywhere: write_stack),
         "Tensors side by side along a new dimension.",
     )
     .samples(

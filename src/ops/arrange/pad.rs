@@ -5,7 +5,7 @@ use crate::ops::arrange::join::suggested_format;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::{Dims, Result, Tensor, bail, cpu, ensure, err, mode};
+use crate::{Dims, Result, Tensor, bail, ensure, err, kernels, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -15,7 +15,7 @@ pub static OPS: &[OpDef] = &[
         "constant_pad_nd",
         "(Tensor self, int[] pad, Scalar value=0)",
         F,
-        body!(constant, |a, _, outs| cpu::pad::constant(
+        body!(constant, anywhere: |a, _, outs| kernels::arrange::pad(
             &outs[0], a.input, a.pad, a.value
         )),
         "The tensor with a number around it.",
@@ -26,7 +26,7 @@ pub static OPS: &[OpDef] = &[
         "_pad_mode",
         "(Tensor self, int[] pad, str mode)",
         0,
-        body!(by_mode, write_by_mode),
+        body!(by_mode, anywhere: write_by_mode),
         "",
     ).samples(
         "f32[1, 4, 4], [1, 1, 2, 0], 'reflect'; \
@@ -265,7 +265,7 @@ fn write_by_mode(a: &calls::_PadMode, (): &(), outs: &[Tensor]) -> Result<()> {
             Some(sources(a.mode, from, pair[0], pair[1], to))
         })
         .collect();
-    cpu::pad::from_tables(out, t, &tables)
+    kernels::arrange::from_tables(out, t, &tables)
 }
 
 fn check_circular(t: &Tensor, pad: &[i64], shape: &[i64]) -> Result<()> {

@@ -6,7 +6,7 @@ use crate::ops::core::op::{Batch, F, FM, Hidden, M, OpDef, Plan, compose, kernel
 use crate::ops::core::rules::dim_list;
 use crate::ops::core::{dispatch, helpers};
 use crate::ops::f;
-use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, err};
+use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, err, kernels};
 use smallvec::SmallVec;
 use torchlike_macros::operators;
 
@@ -17,7 +17,7 @@ pub static OPS: &[OpDef] = &[
         "repeat",
         "(Tensor self, int[*] repeats)",
         M,
-        body!(repeat, |a, _, outs| cpu::repeat::repeat(
+        body!(repeat, anywhere: |a, _, outs| kernels::arrange::repeat(
             &outs[0], a.input, a.repeats
         )),
         "The tensor again and again along its dimensions.",
@@ -65,7 +65,7 @@ pub static OPS: &[OpDef] = &[
         "flip",
         "(Tensor self, int[*] dims)",
         FM,
-        body!(flip, |a, dims, outs| cpu::repeat::flip(
+        body!(flip, anywhere: |a, dims, outs| kernels::arrange::flip(
             &outs[0], a.input, dims
         )),
         "Dimensions in reverse order.",

@@ -1,11 +1,10 @@
 //! Triangles and diagonals.
 
-use crate::cpu::triangle;
 use crate::dims::{self, wrap_dim};
 use crate::ops::core::op::{Batch, FM, FMIO, FMO, I, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::index::along::start;
-use crate::{Dims, Result, Tensor, bail, ensure, err};
+use crate::{Dims, Result, Tensor, bail, ensure, err, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -15,7 +14,7 @@ pub static OPS: &[OpDef] = &[
         "tril",
         "(Tensor self, int diagonal=0)",
         FMIO | X,
-        body!(|a| matrices(a.input, "tril"), |a, _, outs| {
+        body!(|a| matrices(a.input, "tril"), anywhere: |a, _, outs| {
             keep(&outs[0], a.input, a.diagonal, true)
         })
         .updates(),
@@ -28,7 +27,7 @@ pub static OPS: &[OpDef] = &[
         "triu",
         "(Tensor self, int diagonal=0)",
         FMIO | X,
-        body!(|a| matrices(a.input, "triu"), |a, _, outs| {
+        body!(|a| matrices(a.input, "triu"), anywhere: |a, _, outs| {
             keep(&outs[0], a.input, a.diagonal, false)
         })
         .updates(),
@@ -60,8 +59,8 @@ pub static OPS: &[OpDef] = &[
         "diag_embed",
         "(Tensor self, int offset=0, int dim1=-2, int dim2=-1)",
         FM,
-        body!(embedded, |a, dims, outs| {
-            triangle::embed(&outs[0], a.input, a.offset, *dims)
+        body!(embedded, anywhere: |a, dims, outs| {
+            kernels::arrange::embed(&outs[0], a.input, a.offset, *dims)
         }),
         "The last dimension on the diagonal of two new ones.",
     )
@@ -120,7 +119,7 @@ fn matrices(t: &Tensor, name: &str) -> Result<Plan> {
 /// Kernel of both triangles; in place it only clears.
 fn keep(out: &Tensor, t: &Tensor, diagonal: i64, lower: bool) -> Result<()> {
     start(out, t)?;
-    triangle::keep(out, diagonal, lower)
+    kernels::arrange::triangle(out, diagonal, lower)
 }
 
 fn diag(a: &calls::Diag) -> Result<Tensor> {

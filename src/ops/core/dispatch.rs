@@ -12,7 +12,7 @@ use crate::ops::core::place::{Placing, place, prepare_out};
 use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
 use crate::ops::core::survey::{Seen, Survey, glance, survey};
 use crate::ops::core::typed::tensor_of;
-use crate::ops::core::{helpers, writable};
+use crate::ops::core::{by_host, helpers, writable};
 use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, wiring};
 use std::sync::Arc;
 
@@ -127,6 +127,13 @@ pub(crate) fn run_in(
     found: &Survey,
     fake: Option<&Arc<FakeMode>>,
 ) -> Result<Ret> {
+    if let Some(device) = found.device
+        && device.is_accelerator()
+        && k.traits.data_dependent
+        && fake.is_none()
+    {
+        return by_host::whole(c, k, found, device);
+    }
     let Call { args, form } = c;
     let mut form = Some(form);
     (k.run)(args, &mut |mut plan, exec| {
@@ -157,13 +164,13 @@ pub(crate) fn run_in(
                     (exec.values)()?;
                     (exec.cpu)(outs)
                 }
-                DeviceKind::Cuda => {
-                    (exec.values)()?;
-                    match exec.cuda {
-                        Some(kernel) => kernel(outs),
-                        None => bail!(NotImplemented, "{}() has no CUDA kernel yet", args.name()),
+                DeviceKind::Cuda => match exec.cuda {
+                    Some(kernel) => {
+                        (exec.values)()?;
+                        kernel(outs)
                     }
-                }
+                    None => by_host::fill(args, k, outs),
+                },
             },
         )
     })
@@ -232,7 +239,7 @@ fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
 }
 
 /// Copies results into tensors that the caller gave.
-fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) -> Result<Ret> {
+pub(super) fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) -> Result<Ret> {
     for (out, result) in outs.iter_mut().zip(&results) {
         let spec = OutSpec {
             shape: result.shape().clone(),

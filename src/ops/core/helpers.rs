@@ -87,11 +87,14 @@ pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
     }
 }
 
-/// A tensor that a composite made of numbers, to go with `t`: fake if that is, recorded if that is.
+/// A tensor that a composite made of numbers, to go with `t`: on its device, fake if that is, recorded if that is.
 ///
 /// # Errors
 /// If it cannot be recorded.
 pub fn made_for(made: Tensor, t: &Tensor) -> Result<Tensor> {
+    if t.device().is_accelerator() && !t.storage().is_hollow() {
+        return made.to_device(t.device());
+    }
     if !made.is_meta() && t.is_meta() && t.storage().is_sourced() {
         return crate::wiring::recorded(&made);
     }

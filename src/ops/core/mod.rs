@@ -2,6 +2,7 @@
 
 pub mod amp;
 pub mod args;
+pub mod by_host;
 pub mod call;
 pub mod dispatch;
 pub mod helpers;

@@ -4,7 +4,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{F, O, OpDef, Plan, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::create::factory::{device_or_default, via_host, write_with};
-use crate::{DType, Device, Result, Scalar, Tensor, bail, ensure, mode};
+use crate::{DType, Device, Result, Scalar, Tensor, bail, ensure, kernels, mode};
 use num_complex::Complex64;
 use torchlike_macros::operators;
 
@@ -15,21 +15,21 @@ pub static OPS: &[OpDef] = &[
         "arange",
         "(Scalar end, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        body!(|a| Steps { start: Scalar::Int(0), end: a.end, step: Scalar::Int(1), half_open: true }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| via_host(&outs[0], |host| found.fill(host))),
+        body!(|a| Steps { start: Scalar::Int(0), end: a.end, step: Scalar::Int(1), half_open: true }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| kernels::arrange::range(&outs[0], found.start, found.step)),
         "Numbers from 0 up to `end`.",
     ).samples("3, dtype=f32, device=dev").no_grad(),
     kernel(
         "arange#start",
         "(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        body!(|a| Steps { start: a.start, end: a.end, step: a.step, half_open: true }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| via_host(&outs[0], |host| found.fill(host))),
+        body!(|a| Steps { start: a.start, end: a.end, step: a.step, half_open: true }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| kernels::arrange::range(&outs[0], found.start, found.step)),
         "Numbers from `start` up to `end`.",
     ).samples("1, 1, 1, dtype=f32, device=dev").no_grad(),
     kernel(
         "range",
         "(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        body!(|a| Steps { start: a.start, end: a.end, step: a.step, half_open: false }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| via_host(&outs[0], |host| found.fill(host))),
+        body!(|a| Steps { start: a.start, end: a.end, step: a.step, half_open: false }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| kernels::arrange::range(&outs[0], found.start, found.step)),
         "Numbers from `start` to `end` inclusive.",
     ).samples("0, 4, dtype=f32, device=dev; 1.0, 3.0, 0.5, device=dev").no_grad(),
     kernel(

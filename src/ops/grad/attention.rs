@@ -1,9 +1,9 @@
 //! Attention that keeps what its backward needs, and that backward.
 
 use crate::cpu::attention::{Inputs, Shapes};
-use crate::cpu::attention_backward::{Known, backward, forward};
+use crate::cpu::attention_backward::Known;
 use crate::ops::core::op::{F, OpDef, OutSpec, Plan, kernel};
-use crate::{DType, Dims, Result, Tensor, dims, ensure};
+use crate::{DType, Dims, Result, Tensor, dims, ensure, kernels};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -37,7 +37,7 @@ pub static OPS: &[OpDef] = &[
         "_scaled_dot_product_flash_attention_for_cpu",
         "(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)",
         F,
-        body!(|a| rule(&call!(a)), |a, (), outs| run(&call!(a), outs)),
+        body!(|a| rule(&call!(a)), anywhere: |a, (), outs| run(&call!(a), outs)),
         "softmax(scale query key' + mask) value, and the logarithms of the sums of exponentials.",
     )
     .samples(
@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| backward_rule(&call!(a), &known!(a)),
-            |a, (), outs| run_backward(&call!(a), &known!(a), outs)
+            anywhere: |a, (), outs| run_backward(&call!(a), &known!(a), outs)
         ),
         "The gradients of query, key and value of an attention.",
     )
@@ -201,7 +201,7 @@ fn rule(c: &Call) -> Result<Plan> {
 
 fn run(c: &Call, outs: &[Tensor]) -> Result<()> {
     let (inputs, shapes) = c.parts();
-    forward(outs, &inputs, shapes)
+    kernels::attention::forward(outs, &inputs, shapes)
 }
 
 fn backward_rule(c: &Call, known: &Known) -> Result<Plan> {
@@ -235,5 +235,5 @@ fn backward_rule(c: &Call, known: &Known) -> Result<Plan> {
 
 fn run_backward(c: &Call, known: &Known, outs: &[Tensor]) -> Result<()> {
     let (inputs, shapes) = c.parts();
-    backward(outs, known, &inputs, &shapes)
+    kernels::attention::backward(outs, known, &inputs, &shapes)
 }

@@ -1,11 +1,10 @@
 //! Backward of convolutions.
 
-use crate::cpu::conv::{self as cpu, Geometry};
-use crate::cpu::copy;
+use crate::cpu::conv::Geometry;
 use crate::ops::core::op::{OpDef, Plan, compose, kernel};
 use crate::ops::nn::conv::{format_of, geometry};
 use crate::ops::{f, grad};
-use crate::{DType, Device, Dims, MemoryFormat, Result, Tensor, dims, ensure};
+use crate::{DType, Dims, MemoryFormat, Result, Tensor, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// What the gradients are computed from.
@@ -69,7 +68,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| rule(&parts!(a), false),
-            |a, found, outs| input_gradient(&parts!(a), found, &outs[0])
+            anywhere: |a, found, outs| input_gradient(&parts!(a), found, &outs[0])
         )
         .flops(typed!(|a| Ok(input_flops(&parts!(a))))),
         "The gradient of a convolution's input.",
@@ -86,7 +85,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| rule(&parts!(a), true),
-            |a, found, outs| weight_gradient(&parts!(a), found, &outs[0])
+            anywhere: |a, found, outs| weight_gradient(&parts!(a), found, &outs[0])
         )
         .flops(typed!(|a| Ok(weight_flops(&parts!(a))))),
         "The gradient of a convolution's weight.",
@@ -195,12 +194,12 @@ fn conjugate(t: &Tensor) -> Tensor {
 fn input_gradient(p: &Parts, found: &Found, out: &Tensor) -> Result<()> {
     let (g, w) = (backwards(&found.geometry), conjugate(p.forward.weight));
     if *out.strides() == found.strides {
-        return cpu::convolve(out, p.grad, &w, None, &g);
+        return kernels::conv::convolve(out, p.grad, &w, None, &g);
     }
     let (shape, strides) = (out.shape().clone(), found.strides.clone());
-    let dense = Tensor::empty_strided(shape, strides, out.dtype(), Device::CPU)?;
-    cpu::convolve(&dense, p.grad, &w, None, &g)?;
-    copy::copy(out, &dense)
+    let dense = Tensor::empty_strided(shape, strides, out.dtype(), out.device())?;
+    kernels::conv::convolve(&dense, p.grad, &w, None, &g)?;
+    kernels::copy(out, &dense)
 }
 
 /// The gradient of the weight, for which input and result change places in a transposed convolution.
@@ -208,9 +207,9 @@ fn weight_gradient(p: &Parts, found: &Found, out: &Tensor) -> Result<()> {
     let (g, x) = (&found.geometry, conjugate(p.forward.input));
     if g.transposed {
         let g = backwards(g);
-        return cpu::weight_gradient(out, &x, p.grad, &g);
+        return kernels::conv::weight_gradient(out, &x, p.grad, &g);
     }
-    cpu::weight_gradient(out, p.grad, &x, g)
+    kernels::conv::weight_gradient(out, p.grad, &x, g)
 }
 
 /// Elements of all dimensions from `first` on.

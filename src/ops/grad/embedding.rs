@@ -31,7 +31,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.embedding",
         "(Tensor grad, Tensor indices, int rows, int padding, bool by_frequency)",
         0,
-        body!(rule, run),
+        body!(rule, anywhere: run),
         "The gradient of the rows of a matrix that were chosen by index.",
     ).samples("f32[2, 3], i64([1, 1]), 4, -1, False")
     .grad("grad: _grad.embedding_twice(grad, indices, padding)"),
@@ -174,7 +174,7 @@ fn run(a: &calls::_GradEmbedding, (): &(), outs: &[Tensor]) -> Result<()> {
         by_frequency: a.by_frequency,
         padding: a.padding,
     };
-    kernels::rows(&outs[0], a.grad, &chosen)
+    crate::kernels::arrange::embedding_backward(&outs[0], a.grad, &chosen)
 }
 
 fn rule_bags(a: &calls::_GradEmbeddingBag) -> Result<Plan> {

@@ -8,7 +8,7 @@ use crate::ops::nn::classes::{check_images, check_vectors};
 use crate::ops::nn::loss::Reduction;
 use crate::ops::nn::margin_loss::{check_multi_margin, check_multilabel_margin};
 use crate::ops::pointwise::rule::same;
-use crate::{DType, Result, Tensor, cpu, ensure, map_op, map_row};
+use crate::{DType, Result, Tensor, cpu, ensure, kernels, map_op, map_row};
 use torchlike_macros::operators;
 
 map_op! { Mse, 3, [light] |g, x, y, c| T::ctx(c, 0) * (x - y) * g }
@@ -164,7 +164,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.nll_loss_backward",
         "(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight)",
         0,
-        body!(rule_nll, run_nll),
+        body!(rule_nll, anywhere: run_nll),
         "The gradient of nll_loss.",
     ).samples("f32[()], f32[2, 3], i64([0, 2]), None, 1, -100, f32(2.0); bf16[2], bf16[2, 3], i64([0, 2]), bf16[3].pos, 0, 0, bf16[()].pos")
     .grad("grad_output: _nn.nll_loss(grad, target, weight, reduction, ignore_index)[0]; self: zeros_like(grad)"),
@@ -172,7 +172,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.nll_loss2d_backward",
         "(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight)",
         0,
-        body!(rule_nll2d, run_nll2d),
+        body!(rule_nll2d, anywhere: run_nll2d),
         "The gradient of nll_loss of images.",
     ).samples("f32[()], f32[2, 3, 2, 1], i64([[[0], [2]], [[1], [1]]]), None, 1, -100, f32(4.0)")
     .grad("grad_output: _nn.nll_loss(grad, target, weight, reduction, ignore_index)[0]; self: zeros_like(grad)"),
@@ -395,7 +395,7 @@ macro_rules! run_nll {
     ($name:ident, $call:ident) => {
         fn $name(a: &calls::$call, (): &(), outs: &[Tensor]) -> Result<()> {
             let total = (a.reduction == 1).then_some(a.total_weight);
-            cpu::loss_backward::nll(
+            kernels::loss::nll_backward(
                 &outs[0],
                 a.grad_output,
                 a.target,

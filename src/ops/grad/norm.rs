@@ -5,7 +5,7 @@ use crate::cpu::norm_backward::{Asked, Saved};
 use crate::ops::core::op::{OpDef, OutSpec, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::norm::{check_groups, check_trailing, suggested};
-use crate::{Result, Tensor, cpu, ensure};
+use crate::{Result, Tensor, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -31,7 +31,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.layer_norm",
         "(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] asked) -> Tensor[]",
         0,
-        body!(rule_layer_norm, run_layer_norm),
+        body!(rule_layer_norm, anywhere: run_layer_norm),
         "Those gradients of layer_norm that are asked for.",
     ).samples("f32[2, 3], f32[2, 3], [3], f32[2, 1], f32[2, 1], f32[3], f32[3], [True, False, True]")
     .through(typed!(norm_composed::layer_norm)),
@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.rms_norm",
         "(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] asked) -> Tensor[]",
         0,
-        body!(rule_rms_norm, run_rms_norm),
+        body!(rule_rms_norm, anywhere: run_rms_norm),
         "Those gradients of rms_norm that are asked for.",
     ).samples("f32[2, 3], f32[2, 3], [3], f32[2, 1], f32[3], [True, False]")
     .through(typed!(norm_composed::rms_norm)),
@@ -82,7 +82,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.group_norm",
         "(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int N, int C, int HxW, int group, bool[3] asked) -> Tensor[]",
         0,
-        body!(rule_group_norm, run_group_norm),
+        body!(rule_group_norm, anywhere: run_group_norm),
         "Those gradients of group_norm that are asked for.",
     ).samples("f32[2, 6, 3], f32[2, 6, 3], f32[2, 2], f32[2, 2], f32[6], 2, 6, 3, 2, [False, True, True]")
     .through(typed!(norm_composed::group_norm)),
@@ -110,7 +110,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.batch_norm",
         "(Tensor grad_out, Tensor input, Tensor? weight, Tensor? mean, Tensor? spread, bool train, float eps, bool[3] asked) -> Tensor[]",
         0,
-        body!(rule_batch_norm, run_batch_norm),
+        body!(rule_batch_norm, anywhere: run_batch_norm),
         "Those gradients of batch_norm that are asked for; `spread` is the batch's inverse deviation, or else a variance.",
     ).samples("f32[2, 3, 4], f32[2, 3, 4], f32[3], f32[3], f32[3].pos, True, 1e-5, [True, True, False]")
     .through(typed!(norm_composed::batch_norm)),
@@ -237,7 +237,7 @@ fn run_layer_norm(a: &calls::_GradLayerNorm, n: &usize, outs: &[Tensor]) -> Resu
         rstd: a.rstd,
         weight: a.weight,
     };
-    cpu::norm_backward::rows(placed(a.asked, outs), &saved, *n)
+    kernels::norm::rows_backward(placed(a.asked, outs), &saved, *n)
 }
 
 fn rule_rms_norm(a: &calls::_GradRmsNorm) -> Result<(Plan, usize)> {
@@ -260,7 +260,7 @@ fn run_rms_norm(a: &calls::_GradRmsNorm, n: &usize, outs: &[Tensor]) -> Result<(
         rstd: a.rstd,
         weight: a.weight,
     };
-    cpu::norm_backward::rows(placed(a.asked, outs), &saved, *n)
+    kernels::norm::rows_backward(placed(a.asked, outs), &saved, *n)
 }
 
 fn rule_group_norm(a: &calls::_GradGroupNorm) -> Result<(Plan, [usize; 4])> {
@@ -292,7 +292,7 @@ fn run_group_norm(a: &calls::_GradGroupNorm, sizes: &[usize; 4], outs: &[Tensor]
         rstd: a.rstd,
         weight: a.weight,
     };
-    cpu::norm_backward::groups(placed(a.asked, outs), &saved, *sizes)
+    kernels::norm::groups_backward(placed(a.asked, outs), &saved, *sizes)
 }
 
 fn rule_batch_norm<'a>(a: &calls::_GradBatchNorm<'a>) -> Result<(Plan, [&'a Tensor; 2])> {
@@ -322,19 +322,12 @@ fn run_batch_norm(
     [mean, spread]: &[&Tensor; 2],
     outs: &[Tensor],
 ) -> Result<()> {
-    let made;
-    let rstd = if a.train {
-        *spread
-    } else {
-        made = cpu::batch_backward::inverse_deviations(spread, a.input.dtype(), a.eps)?;
-        &made
-    };
     let saved = Saved {
         g: a.grad_out,
         x: a.input,
         mean: Some(mean),
-        rstd,
+        rstd: spread,
         weight: a.weight,
     };
-    cpu::batch_backward::batch_norm(placed(a.asked, outs), &saved, a.train)
+    kernels::batch_norm::backward(placed(a.asked, outs), &saved, a.train, a.eps)
 }

@@ -1,10 +1,9 @@
 //! Backward of padding by mirror images and by edges.
 
-use crate::cpu;
 use crate::ops::arrange::join::suggested_format;
 use crate::ops::arrange::pad::{padded, sources};
 use crate::ops::core::op::{OpDef, Plan, kernel};
-use crate::{MemoryFormat, Result, Tensor, dims, ensure};
+use crate::{MemoryFormat, Result, Tensor, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// A row for padding of so many dimensions.
@@ -27,7 +26,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.reflection_pad1d_backward",
         "(Tensor grad_output, Tensor self, int[2] padding)",
         0,
-        body!(|a| rule(&pads!(a, 1, "reflect")), |a, _, outs| run(&pads!(a, 1, "reflect"), outs)),
+        body!(|a| rule(&pads!(a, 1, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 1, "reflect"), outs)),
         "The gradient of padding by mirror images.",
     )
     .samples("f32[2, 3, 7], f32[2, 3, 4], [2, 1]; c64[3, 7], c64[3, 4], [1, 2]")
@@ -36,7 +35,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.reflection_pad2d_backward",
         "(Tensor grad_output, Tensor self, int[4] padding)",
         0,
-        body!(|a| rule(&pads!(a, 2, "reflect")), |a, _, outs| run(&pads!(a, 2, "reflect"), outs)),
+        body!(|a| rule(&pads!(a, 2, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 2, "reflect"), outs)),
         "The gradient of padding by mirror images.",
     )
     .samples("f32[2, 3, 6, 7], f32[2, 3, 4, 4], [2, 1, 1, 1]; f32[1, 2, 5, 4].cl, f32[1, 2, 4, 4].cl, [0, 0, 0, 1]")
@@ -45,7 +44,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.reflection_pad3d_backward",
         "(Tensor grad_output, Tensor self, int[6] padding)",
         0,
-        body!(|a| rule(&pads!(a, 3, "reflect")), |a, _, outs| run(&pads!(a, 3, "reflect"), outs)),
+        body!(|a| rule(&pads!(a, 3, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 3, "reflect"), outs)),
         "The gradient of padding by mirror images.",
     )
     .samples("f32[2, 3, 4, 4, 4], f32[2, 3, 2, 3, 2], [1, 1, 0, 1, 1, 1]")
@@ -54,7 +53,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.replication_pad1d_backward",
         "(Tensor grad_output, Tensor self, int[2] padding)",
         0,
-        body!(|a| rule(&pads!(a, 1, "replicate")), |a, _, outs| run(&pads!(a, 1, "replicate"), outs)),
+        body!(|a| rule(&pads!(a, 1, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 1, "replicate"), outs)),
         "The gradient of padding by the edges.",
     )
     .samples("f32[2, 3, 9], f32[2, 3, 4], [4, 1]; c64[3, 7], c64[3, 4], [1, 2]")
@@ -63,7 +62,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.replication_pad2d_backward",
         "(Tensor grad_output, Tensor self, int[4] padding)",
         0,
-        body!(|a| rule(&pads!(a, 2, "replicate")), |a, _, outs| run(&pads!(a, 2, "replicate"), outs)),
+        body!(|a| rule(&pads!(a, 2, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 2, "replicate"), outs)),
         "The gradient of padding by the edges.",
     )
     .samples("f32[2, 3, 6, 5], f32[2, 3, 4, 4], [2, -1, 1, 1]")
@@ -72,7 +71,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.replication_pad3d_backward",
         "(Tensor grad_output, Tensor self, int[6] padding)",
         0,
-        body!(|a| rule(&pads!(a, 3, "replicate")), |a, _, outs| run(&pads!(a, 3, "replicate"), outs)),
+        body!(|a| rule(&pads!(a, 3, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 3, "replicate"), outs)),
         "The gradient of padding by the edges.",
     )
     .samples("f32[3, 4, 4, 4], f32[3, 2, 3, 2], [1, 1, 0, 1, 1, 1]")
@@ -165,5 +164,5 @@ fn run(p: &Pads, outs: &[Tensor]) -> Result<()> {
             Some(sources(p.mode, from, pair[0], pair[1], to))
         })
         .collect();
-    cpu::pad::back_from_tables(&outs[0], p.grad, &tables)
+    kernels::arrange::back_from_tables(&outs[0], p.grad, &tables)
 }

@@ -6,7 +6,7 @@ use crate::ops::core::op::{OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::adaptive_pool::shares;
 use crate::ops::nn::pool::{Asked, format, regular};
-use crate::{DType, Dims, MemoryFormat, Result, Tensor, dims, ensure};
+use crate::{DType, Dims, MemoryFormat, Result, Tensor, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// A pooling by regular windows, as its forward checks it.
@@ -34,7 +34,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| maxima(&asked!(a, 2, "max_pool2d_backward", Some(a.dilation)), a.grad_output, a.indices),
-            |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs)
+            anywhere: |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs)
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -49,7 +49,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| maxima(&asked!(a, 3, "max_pool3d_backward", Some(a.dilation)), a.grad_output, a.indices),
-            |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs)
+            anywhere: |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs)
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -61,7 +61,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| means(&asked!(a, 2, "avg_pool2d_backward_out_frame", None), a.grad_output, a.divisor_override),
-            |a, found, outs| {
+            anywhere: |a, found, outs| {
                 found.run(2, a.grad_output, a.count_include_pad, a.divisor_override, outs)
             }
         ),
@@ -79,7 +79,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| means(&asked!(a, 3, "avg_pool3d_backward_out_frame", None), a.grad_output, a.divisor_override),
-            |a, found, outs| {
+            anywhere: |a, found, outs| {
                 found.run(3, a.grad_output, a.count_include_pad, a.divisor_override, outs)
             }
         ),
@@ -91,7 +91,7 @@ pub static OPS: &[OpDef] = &[
         "_grad._adaptive_avg_pool2d_backward",
         "(Tensor grad_output, Tensor self)",
         0,
-        body!(|a| adaptive_means(a.grad_output, a.input, 2), |a, found, outs| {
+        body!(|a| adaptive_means(a.grad_output, a.input, 2), anywhere: |a, found, outs| {
             found.run(2, a.grad_output, false, None, outs)
         }),
         "The gradient of windows, a share to each element.",
@@ -102,7 +102,7 @@ pub static OPS: &[OpDef] = &[
         "_grad._adaptive_avg_pool3d_backward",
         "(Tensor grad_output, Tensor self)",
         0,
-        body!(|a| adaptive_means(a.grad_output, a.input, 3), |a, found, outs| {
+        body!(|a| adaptive_means(a.grad_output, a.input, 3), anywhere: |a, found, outs| {
             found.run(3, a.grad_output, false, None, outs)
         }),
         "The gradient of windows, a share to each element.",
@@ -115,7 +115,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| adaptive_maxima(a.grad_output, a.input, a.indices, 2),
-            |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs)
+            anywhere: |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs)
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -127,7 +127,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| adaptive_maxima(a.grad_output, a.input, a.indices, 3),
-            |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs)
+            anywhere: |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs)
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -139,7 +139,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| fractional_maxima(a.grad_output, a.input, a.output_size, a.indices),
-            |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs)
+            anywhere: |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs)
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -151,7 +151,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| fractional_maxima(a.grad_output, a.input, a.output_size, a.indices),
-            |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs)
+            anywhere: |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs)
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -313,7 +313,7 @@ fn to_places(
     outs: &[Tensor],
 ) -> Result<()> {
     let to = To::Places(indices);
-    Spread { n, format, to }.run(&outs[0], grad)
+    kernels::pool::back(&Spread { n, format, to }, &outs[0], grad)
 }
 
 /// What the rules of means find.
@@ -337,7 +337,7 @@ impl Means {
             padding,
         };
         let format = self.format;
-        Spread { n, format, to }.run(&outs[0], grad)
+        kernels::pool::back(&Spread { n, format, to }, &outs[0], grad)
     }
 }
 

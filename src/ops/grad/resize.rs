@@ -5,7 +5,7 @@ use crate::cpu::taps::Mode;
 use crate::ops::core::op::{OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::resize::{axis, check_filled, format, mode};
-use crate::{Dims, MemoryFormat, Result, Tensor, dims, ensure};
+use crate::{Dims, MemoryFormat, Result, Tensor, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// A call of the row that all modes share: of the private row's `mode`, from the public one's arguments.
@@ -31,7 +31,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.upsample",
         "(Tensor grad_output, int[] output_size, int[] input_size, str name, str mode, bool align_corners, bool antialias, float[] scales)",
         0,
-        body!(rule, |a, found, outs| found.run_backward(a.grad_output, &outs[0])),
+        body!(rule, anywhere: |a, found, outs| kernels::resize::run_backward(found, a.grad_output, &outs[0])),
         "The gradient of an interpolation, for the function `name`.",
     )
     .samples("f32[1, 2, 6, 6], [6, 6], [1, 2, 4, 4], 'upsample_bilinear2d', 'bilinear', False, False, [0.0, 0.0]")

@@ -2,7 +2,7 @@
 
 use crate::ops::core::op::{F, OpDef, Plan, kernel};
 use crate::ops::core::rules;
-use crate::{DType, Result, Tensor, cpu, ensure};
+use crate::{DType, Result, Tensor, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -14,7 +14,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| rule(a.grad_output, a.output, a.dim, a.input_dtype, false),
-            |a, dim, outs| cpu::softmax_backward::softmax(&outs[0], a.grad_output, a.output, *dim, false)
+            anywhere: |a, dim, outs| kernels::softmax::backward(&outs[0], a.grad_output, a.output, *dim, false)
         ),
         "The gradient of softmax.",
     ).samples("f32[3, 4], f32[3, 4], 1, f32; bf16[3, 4, 2], bf16[3, 4, 2], 1, bf16; f64[()], f64[()], 0, f64")
@@ -25,7 +25,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| rule(a.grad_output, a.output, a.dim, a.input_dtype, true),
-            |a, dim, outs| cpu::softmax_backward::softmax(&outs[0], a.grad_output, a.output, *dim, true)
+            anywhere: |a, dim, outs| kernels::softmax::backward(&outs[0], a.grad_output, a.output, *dim, true)
         ),
         "The gradient of log_softmax.",
     ).samples("f32[3, 4], f32[3, 4], 1, f32; bf16[3, 4, 2], bf16[3, 4, 2], 1, bf16; f64[()], f64[()], 0, f64")
@@ -56,14 +56,12 @@ fn rule(g: &Tensor, y: &Tensor, dim: i64, input: DType, log: bool) -> Result<(Pl
     } else {
         g.dtype()
     };
-    for t in [result, y.dtype()] {
-        ensure!(
-            t == g.dtype(),
-            Runtime,
-            "expected scalar type {} but found {}",
-            g.dtype().scalar_type(),
-            t.scalar_type()
-        );
-    }
-    Ok((Plan::contiguous(g.shape(), g.dtype()), d))
+    ensure!(
+        y.dtype() == g.dtype(),
+        Runtime,
+        "expected scalar type {} but found {}",
+        g.dtype().scalar_type(),
+        y.dtype().scalar_type()
+    );
+    Ok((Plan::contiguous(g.shape(), result), d))
 }

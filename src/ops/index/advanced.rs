@@ -9,7 +9,11 @@ use crate::ops::core::op::{Batch, Cast, F, Hidden, I, J, M, OpDef, OutSpec, Plan
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::OptTensors;
 use crate::ops::index::along::{apart, long, start};
-use crate::{DType, Device, Dims, Error, Result, Scalar, Tensor, bail, cpu, dims, ensure, err};
+use crate::{
+    DType, Device, Dims, Error, Result, Scalar, Tensor, bail, cpu, dims, ensure, err, kernels,
+};
+use kernels::index::{Axis as PlacesAxis, Places};
+use kernels::job::View;
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -19,7 +23,7 @@ pub static OPS: &[OpDef] = &[
         "index",
         "(Tensor self, Tensor?[] indices)",
         0,
-        body!(index_rule, index).index_args(2).host_indices(),
+        body!(index_rule, index, cuda: index_beside).index_args(2).host_indices(),
         "The elements at indices, as square brackets take them.",
     )
     .samples(
@@ -33,7 +37,7 @@ pub static OPS: &[OpDef] = &[
         "index_put",
         "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False)",
         F | M | I | J,
-        body!(put_rule, put).index_args(2).host_indices().updates(),
+        body!(put_rule, put, cuda: put_beside).index_args(2).host_indices().updates(),
         "`self` with values written at indices.",
     )
     .samples("f32[3, 4], [i64([2, 0])], f32[4]; i64[4], [i64([1, 1])], i64(5), True")
@@ -67,7 +71,7 @@ pub fn is_mask(t: &Tensor) -> bool {
     matches!(t.dtype(), DType::Bool | DType::U8)
 }
 
-/// The row-major truth values of a mask.
+/// The row-major truth values of a mask on the host.
 fn truth(mask: &Tensor) -> Result<Tensor> {
     cpu::copy::dense(mask, DType::Bool)
 }
@@ -84,7 +88,7 @@ pub fn count(mask: &Tensor) -> Result<i64> {
 
 /// Coordinates of a mask's true elements, one list a dimension.
 fn coordinates(mask: &Tensor) -> Result<Vec<Tensor>> {
-    let bits = truth(mask)?;
+    let bits = truth(&helpers::readable(mask, "no data")?)?;
     let places = cpu_index::true_places(&bits, usize::MAX);
     split_places(&places, mask.shape())
 }
@@ -313,6 +317,31 @@ impl Layout {
         }
     }
 
+    /// The positions as another device's kernels take them, and the tensors that hold them.
+    fn places(&self, t: &Tensor, indices: &OptTensors) -> Result<(Places, Vec<Tensor>)> {
+        let base = self.base(t);
+        let positions = positions(indices)?;
+        let mut kept = Vec::with_capacity(positions.len());
+        for index in &positions {
+            kept.push(kernels::arrange::beside(index, t.device())?);
+        }
+        let axis = |(k, index): (usize, &Tensor)| {
+            let strides = self.index_strides(&base, index.shape(), index.strides());
+            Ok(PlacesAxis {
+                at: View::with(index, &self.shape, &strides)?,
+                step: base.strides[self.at + k],
+                size: base.shape[self.at + k],
+            })
+        };
+        let axes = kept.iter().enumerate().map(axis).collect::<Result<_>>()?;
+        let places = Places {
+            axes,
+            dtype: DType::I64,
+            wrap: true,
+        };
+        Ok((places, kept))
+    }
+
     #[cold]
     fn bad(&self, t: &Tensor, index: i64, k: usize) -> Error {
         err!(
@@ -353,6 +382,34 @@ fn index(a: &calls::Index, layout: &Layout, outs: &[Tensor]) -> Result<()> {
         axis,
     );
     bad.map_or(Ok(()), |i| Err(layout.bad(t, i, 0)))
+}
+
+fn index_beside(a: &calls::Index, layout: &Layout, outs: &[Tensor]) -> Result<()> {
+    let (t, out) = (a.input, &outs[0]);
+    let (places, _kept) = layout.places(t, &a.indices)?;
+    if places.axes.is_empty() {
+        return kernels::copy(out, t);
+    }
+    let base = View::with(t, &layout.shape, &layout.base_strides(&layout.base(t)))?;
+    kernels::index::take(out, &base, &places)
+}
+
+fn put_beside(a: &calls::IndexPut, layout: &Option<Layout>, outs: &[Tensor]) -> Result<()> {
+    let out = &outs[0];
+    start(out, a.input)?;
+    let Some(layout) = layout else {
+        return Ok(());
+    };
+    let (places, _kept) = layout.places(out, &a.indices)?;
+    let values = kernels::arrange::beside(&apart(a.values, out)?, out.device())?;
+    if places.axes.is_empty() {
+        return kernels::copy(out, &values);
+    }
+    let shape = &layout.shape;
+    let base = View::with(out, shape, &layout.base_strides(&layout.base(out)))?;
+    let src = View::with(&values, shape, &values.strides_for(shape))?;
+    let how = a.accumulate.then_some(Reduce::Add);
+    kernels::index::put(out, shape.iter().product(), &base, &src, &places, how)
 }
 
 fn put_rule(a: &calls::IndexPut) -> Result<(Plan, Option<Layout>)> {

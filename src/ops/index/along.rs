@@ -5,7 +5,7 @@ use crate::cpu::view::at_least_1d;
 use crate::dims::{self, wrap_dim};
 use crate::ops::core::op::{Batch, FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
-use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err};
+use crate::{DType, Dims, Error, Result, Tensor, ensure, err, kernels};
 
 pub use crate::ops::index::getitem::{Index, Put, get_item, set_item};
 use torchlike_macros::operators;
@@ -19,7 +19,7 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(|a| gather_rule(a.input, a.dim, a.index), |a, dim, outs| {
             gather(a.input, *dim, a.index, false, &outs[0])
-        },)
+        }, cuda: |a, dim, outs| kernels::index::gather(&outs[0], a.input, *dim, &whole_numbers(a.index)?, false))
         .index_args(4),
         "The elements at `index` along a dimension.",
     )
@@ -31,7 +31,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(|a| gather_rule(a.input, a.dim, a.index), |a, dim, outs| {
             gather(a.input, *dim, a.index, true, &outs[0])
-        },)
+        }, cuda: |a, dim, outs| kernels::index::gather(&outs[0], a.input, *dim, &whole_numbers(a.index)?, true))
         .index_args(4),
         "",
     )
@@ -41,7 +41,7 @@ pub static OPS: &[OpDef] = &[
         "index_select",
         "(Tensor self, int dim, Tensor index)",
         FMO | X,
-        body!(index_select_rule, index_select).index_args(4),
+        body!(index_select_rule, index_select, cuda: |a, dim, outs| kernels::index::select(&outs[0], a.input, *dim, a.index)).index_args(4),
         "The slices at `index` along a dimension.",
     )
     .samples("f32[3, 4], -1, i64([0, 0, 0, 0, 0]); c64[3, 4], 0, i64([0])")
@@ -69,7 +69,16 @@ pub fn long(t: &Tensor) -> Result<Tensor> {
     if t.dtype() == DType::I64 {
         Ok(t.clone())
     } else {
-        cpu::copy::converted(t, DType::I64)
+        kernels::converted(t, DType::I64)
+    }
+}
+
+/// Indices as integers that kernels of other devices read.
+pub(in crate::ops) fn whole_numbers(t: &Tensor) -> Result<Tensor> {
+    if is_index(t.dtype()) {
+        Ok(t.clone())
+    } else {
+        kernels::converted(t, DType::I64)
     }
 }
 
@@ -82,11 +91,7 @@ pub fn start(out: &Tensor, t: &Tensor) -> Result<()> {
         && out.data_ptr() == t.data_ptr()
         && out.strides() == t.strides()
         && out.dtype() == t.dtype();
-    if same {
-        Ok(())
-    } else {
-        cpu::copy::copy(out, t)
-    }
+    if same { Ok(()) } else { kernels::copy(out, t) }
 }
 
 /// A source that shares no memory with the result.
@@ -97,7 +102,7 @@ pub fn apart(src: &Tensor, out: &Tensor) -> Result<Tensor> {
     if src.dtype() == out.dtype() && !src.shares_storage(out) {
         Ok(src.clone())
     } else {
-        cpu::copy::converted(src, out.dtype())
+        kernels::converted(src, out.dtype())
     }
 }
 

@@ -23,6 +23,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| masked_fill_rule(a.input, a.mask, a.value.into()),
             |a, _, outs| masked_fill(a.input, a.mask, helpers::item(a.value)?, &outs[0]),
+            cuda: |a, _, outs| masked_beside(a.input, a.mask, a.value.into(), &outs[0])
         )
         .updates(),
         "`self` with a 0-dimensional tensor's value where `mask` is true.",
@@ -37,6 +38,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| masked_fill_rule(a.input, a.mask, a.value.into()),
             |a, _, outs| masked_fill(a.input, a.mask, a.value, &outs[0]),
+            cuda: |a, _, outs| masked_beside(a.input, a.mask, a.value.into(), &outs[0])
         )
         .updates(),
         "`self` with a number where `mask` is true.",
@@ -97,7 +99,7 @@ pub static OPS: &[OpDef] = &[
         FM,
         body!(
             |a| place_rule(a.input, a.src, part::index(a.input, a.dim, a.index)?),
-            |a, part, outs| place(a.input, a.src, part, &outs[0]),
+            anywhere: |a, part, outs| place(a.input, a.src, part, &outs[0])
         ),
         "`self` with `src` written at one index of a dimension.",
     )
@@ -113,7 +115,7 @@ pub static OPS: &[OpDef] = &[
                 a.src,
                 part::range(a.input, a.dim, a.start, a.end, a.step)?
             ),
-            |a, part, outs| place(a.input, a.src, part, &outs[0]),
+            anywhere: |a, part, outs| place(a.input, a.src, part, &outs[0])
         ),
         "`self` with `src` written to a range of a dimension.",
     )
@@ -129,7 +131,7 @@ pub static OPS: &[OpDef] = &[
                 a.src,
                 part::diagonal(a.input, a.offset, a.dim1, a.dim2)?
             ),
-            |a, part, outs| place(a.input, a.src, part, &outs[0]),
+            anywhere: |a, part, outs| place(a.input, a.src, part, &outs[0])
         ),
         "`self` with `src` written on a diagonal.",
     )
@@ -228,6 +230,14 @@ fn masked_fill_rule(t: &Tensor, mask: &Tensor, value: Operand) -> Result<Plan> {
         Operand::Scalar(s) => check_fits(s, t.dtype())?,
     }
     Ok(Plan::contiguous(&shape, t.dtype()))
+}
+
+fn masked_beside(t: &Tensor, mask: &Tensor, value: Operand, out: &Tensor) -> Result<()> {
+    let value = match value {
+        Operand::Tensor(v) => Operand::Scalar(helpers::item(v)?),
+        number => number,
+    };
+    kernels::accelerator()?.choose(out, [mask.into(), value.into(), t.into()])
 }
 
 fn masked_fill(t: &Tensor, mask: &Tensor, value: Scalar, out: &Tensor) -> Result<()> {
@@ -423,8 +433,8 @@ fn place_rule(t: &Tensor, src: &Tensor, part: Part) -> Result<(Plan, Part)> {
 }
 
 fn place(t: &Tensor, src: &Tensor, part: &Part, out: &Tensor) -> Result<()> {
-    cpu::copy::copy(out, t)?;
-    cpu::copy::copy(&cpu::view::of(out, part.plan(out))?, src)
+    kernels::copy(out, t)?;
+    kernels::copy(&cpu::view::of(out, part.plan(out))?, src)
 }
 
 /// The layout may reach memory that `t` does not show: works on a copy of the whole storage.

@@ -8,7 +8,7 @@ use crate::ops::core::op::{Cast, FMIO, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_bounds, size_at, start};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -20,7 +20,7 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(
             |a| scatter_rule(a.input, a.dim, a.index, Some(a.src)),
-            |a, dim, outs| scatter(a.input, *dim, a.index, a.src.into(), None, &outs[0]),
+            anywhere: |a, dim, outs| scatter(a.input, *dim, a.index, a.src.into(), None, &outs[0])
         )
         .index_args(4)
         .updates(),
@@ -37,7 +37,7 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(
             |a| scatter_rule(a.input, a.dim, a.index, None),
-            |a, dim, outs| scatter(a.input, *dim, a.index, a.value.into(), None, &outs[0]),
+            anywhere: |a, dim, outs| scatter(a.input, *dim, a.index, a.value.into(), None, &outs[0])
         )
         .index_args(4)
         .updates(),
@@ -56,14 +56,14 @@ pub static OPS: &[OpDef] = &[
                 a.index,
                 Some(a.src)
             )),
-            |a, (dim, how), outs| scatter(
+            anywhere: |a, (dim, how), outs| scatter(
                 a.input,
                 *dim,
                 a.index,
                 a.src.into(),
                 Some(*how),
                 &outs[0]
-            ),
+            )
         )
         .index_args(4)
         .updates(),
@@ -77,14 +77,14 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(
             |a| merging(a.reduce, || scatter_rule(a.input, a.dim, a.index, None)),
-            |a, (dim, how), outs| scatter(
+            anywhere: |a, (dim, how), outs| scatter(
                 a.input,
                 *dim,
                 a.index,
                 a.value.into(),
                 Some(*how),
                 &outs[0]
-            ),
+            )
         )
         .index_args(4)
         .updates(),
@@ -98,14 +98,14 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(
             |a| scatter_rule(a.input, a.dim, a.index, Some(a.src)),
-            |a, dim, outs| scatter(
+            anywhere: |a, dim, outs| scatter(
                 a.input,
                 *dim,
                 a.index,
                 a.src.into(),
                 Some(Reduce::Add),
                 &outs[0]
-            ),
+            )
         )
         .index_args(4)
         .updates(),
@@ -121,7 +121,7 @@ pub static OPS: &[OpDef] = &[
         "scatter_reduce",
         "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",
         FMIO | X,
-        body!(scatter_reduce_rule, scatter_reduce)
+        body!(scatter_reduce_rule, anywhere: scatter_reduce)
             .index_args(4)
             .updates(),
         "`self` with `src` reduced into it at `index` along a dimension.",
@@ -239,7 +239,7 @@ fn scatter_reduce_rule(a: &calls::ScatterReduce) -> Result<(Plan, (usize, How))>
 pub(in crate::ops) fn value_of(v: Operand, out: &Tensor) -> Result<Tensor> {
     match v {
         Operand::Tensor(t) => apart(t, out),
-        Operand::Scalar(s) => Tensor::scalar(s, out.dtype()),
+        Operand::Scalar(s) => kernels::number(s, out),
     }
 }
 
@@ -258,6 +258,9 @@ fn scatter(
     let index = at_least_1d(&apart_index(index, out)?);
     let number = src.scalar().is_some();
     let src = value_of(src, out)?;
+    if out.device().is_accelerator() {
+        return kernels::index::scatter(out, dim, &index, &src, how);
+    }
     let (shape, lay) = (index.shape(), Lay::of(&index, index.shape()));
     let bad = match how {
         None => cpu_index::scatter(
@@ -275,7 +278,7 @@ fn scatter(
 
 pub(in crate::ops) fn apart_index(index: &Tensor, out: &Tensor) -> Result<Tensor> {
     if index.shares_storage(out) {
-        cpu::copy::converted(index, DType::I64)
+        kernels::converted(index, DType::I64)
     } else {
         long(index)
     }
@@ -393,6 +396,45 @@ pub(in crate::ops) fn reduce_into(
     Ok(None)
 }
 
+/// As [`reduce_into`] on a device beside the host; `write` brings a number, or the source, to the places with a merge.
+pub(in crate::ops) fn reduce_beside(
+    out: &Tensor,
+    how: How,
+    include_self: bool,
+    write: impl Fn(&Tensor, Option<Tensor>, Option<Reduce>) -> Result<()>,
+) -> Result<()> {
+    let number = |i: i64, like: &Tensor| kernels::number(Scalar::Int(i), like).map(Some);
+    if !include_self {
+        let first = match how {
+            How::Max | How::Min => None,
+            _ => number(i64::from(how == How::Prod), out)?,
+        };
+        write(out, first, None)?;
+    }
+    let kind = match how {
+        How::Prod => Reduce::Mul,
+        How::Max => Reduce::Max,
+        How::Min => Reduce::Min,
+        How::Sum | How::Mean => Reduce::Add,
+    };
+    write(out, None, Some(kind))?;
+    if how != How::Mean {
+        return Ok(());
+    }
+    let counts = Tensor::empty(out.shape(), DType::I64, out.device())?;
+    kernels::fill(&counts, Scalar::Int(i64::from(include_self)))?;
+    write(&counts, number(1, &counts)?, Some(Reduce::Add))?;
+    let quotient = helpers::inside(|| {
+        let counts = f::clamp_min(&counts, 1i64)?;
+        if out.dtype().is_integral(true) {
+            f::floor_divide(out, &counts)
+        } else {
+            f::div(out, &counts)
+        }
+    })?;
+    kernels::copy(out, &quotient)
+}
+
 fn scatter_reduce(
     a: &calls::ScatterReduce,
     &(dim, how): &(usize, How),
@@ -405,6 +447,13 @@ fn scatter_reduce(
     }
     let index = at_least_1d(&apart_index(a.index, out)?);
     let src = apart(a.src, out)?;
+    if out.device().is_accelerator() {
+        let values = &src;
+        return reduce_beside(out, how, a.include_self, |out, src, merge| {
+            let src = src.unwrap_or_else(|| values.clone());
+            kernels::index::scatter(out, dim, &index, &src, merge)
+        });
+    }
     let lay = Lay::of(&index, index.shape());
     let bad = reduce_into(out, dim, index.shape(), &lay, &src, how, a.include_self)?;
     bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(out, dim))))

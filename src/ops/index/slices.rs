@@ -13,9 +13,9 @@ use crate::ops::index::along::{
     along, apart, axis, is_index, out_of_bounds, out_of_range, size_at, start,
 };
 use crate::ops::index::scatter::{
-    How, apart_index, reduce_into, reduce_rows, source_lay, value_of,
+    How, apart_index, reduce_beside, reduce_into, reduce_rows, source_lay, value_of,
 };
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -27,7 +27,7 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(
             |a| slices_rule(a.input, a.dim, a.index, a.source, "index_add_"),
-            index_add,
+            anywhere: index_add
         )
         .index_args(4)
         .updates(),
@@ -42,7 +42,7 @@ pub static OPS: &[OpDef] = &[
         "index_copy",
         "(Tensor self, int dim, Tensor index, Tensor source)",
         FMIO | X,
-        body!(index_copy_rule, index_copy).index_args(4).updates(),
+        body!(index_copy_rule, anywhere: index_copy).index_args(4).updates(),
         "`self` with slices of `source` written at `index`.",
     ).samples("f64[1], 0, i64([0]), f64[1]; c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5]")
     .grad("self: grad.index_fill(dim, index, 0); source: _grad.index_source(grad, dim, index, source.sizes)")
@@ -54,7 +54,7 @@ pub static OPS: &[OpDef] = &[
         FM | I,
         body!(
             |a| index_fill_rule(a.input, a.dim, a.index, a.value.into()),
-            |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0]),
+            anywhere: |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0])
         )
         .index_args(4)
         .updates(),
@@ -68,7 +68,7 @@ pub static OPS: &[OpDef] = &[
         FM | I,
         body!(
             |a| index_fill_rule(a.input, a.dim, a.index, a.value.into()),
-            |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0]),
+            anywhere: |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0])
         )
         .index_args(4)
         .updates(),
@@ -80,7 +80,7 @@ pub static OPS: &[OpDef] = &[
         "index_reduce",
         "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)",
         FMIO | X,
-        body!(index_reduce_rule, index_reduce)
+        body!(index_reduce_rule, anywhere: index_reduce)
             .index_args(4)
             .updates(),
         "`self` with slices of `source` reduced into it at `index`.",
@@ -171,6 +171,10 @@ fn index_add(a: &calls::IndexAdd, &dim: &usize, outs: &[Tensor]) -> Result<()> {
     }
     let index = apart_index(a.index, out)?;
     let shape = source.shape().clone();
+    if out.device().is_accelerator() {
+        let add = Some(Reduce::Add);
+        return kernels::index::put_slices(out, dim, &shape, &index, &source, add, false);
+    }
     let bad = reduce_rows(
         out,
         dim,
@@ -265,6 +269,14 @@ fn index_copy(a: &calls::IndexCopy, &dim: &usize, outs: &[Tensor]) -> Result<()>
     } else {
         Dims::filled(t.ndim().max(1), 1)
     };
+    if out.device().is_accelerator() {
+        let source = if source.numel() == 1 {
+            source.laid_out(Dims::EMPTY, Dims::EMPTY)
+        } else {
+            source
+        };
+        return kernels::index::put_slices(out, dim, &shape, &index, &source, None, false);
+    }
     let lay = along(&index, shape.len(), dim);
     let bad = cpu_index::scatter(
         &shape,
@@ -327,6 +339,9 @@ fn index_fill(t: &Tensor, dim: usize, index: &Tensor, value: Operand, out: &Tens
     } else {
         t.shape().with(dim, index.numel())
     };
+    if out.device().is_accelerator() {
+        return kernels::index::put_slices(out, dim, &shape, &index, &value, None, true);
+    }
     let lay = along(&index, shape.len(), dim);
     let bad = cpu_index::scatter(
         &shape,
@@ -371,6 +386,12 @@ fn index_reduce(a: &calls::IndexReduce, &(dim, how): &(usize, How), outs: &[Tens
     }
     let index = apart_index(a.index, out)?;
     let shape = source.shape().clone();
+    if out.device().is_accelerator() {
+        return reduce_beside(out, how, a.include_self, |out, src, merge| {
+            let src = src.unwrap_or_else(|| source.clone());
+            kernels::index::put_slices(out, dim, &shape, &index, &src, merge, false)
+        });
+    }
     let lay = along(&index, shape.len(), dim);
     let bad = reduce_into(out, dim, &shape, &lay, &source, how, a.include_self)?;
     bad.map_or(Ok(()), |_| Err(out_of_range()))

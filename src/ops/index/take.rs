@@ -8,7 +8,7 @@ use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start};
 use crate::ops::index::scatter::{apart_index, reduce_rows};
-use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, mode};
+use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, kernels, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -18,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         "take",
         "(Tensor self, Tensor index)",
         FMO | X,
-        body!(take_rule, take).index_args(2),
+        body!(take_rule, take, cuda: |a, _, outs| kernels::index::flat(&outs[0], &kernels::converted(a.input, a.input.dtype())?, a.index)).index_args(2),
         "The elements at positions in row-major order.",
     ).samples("f32[3, 4], i64([6, 3, 3]); c64[3, 4], i64(0)")
     .grad("self: _grad.take_back(grad, self.sizes, index)")
@@ -27,7 +27,7 @@ pub static OPS: &[OpDef] = &[
         "put",
         "(Tensor self, Tensor index, Tensor source, bool accumulate=False)",
         FM | I,
-        body!(put_rule, put).index_args(2).updates(),
+        body!(put_rule, put, cuda: put_beside).index_args(2).updates(),
         "`self` with elements written at positions in row-major order.",
     ).samples("f32[3, 3], i64([6, 4, 2]), f32[3], False; c64[3, 3], i64([6, 4, 2]), c64[3], True")
     .grad("self: grad if accumulate else grad.put(index, zeros_like(source), False); source: grad.take(index).reshape(source.sizes)"),
@@ -35,7 +35,7 @@ pub static OPS: &[OpDef] = &[
         "embedding",
         "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)",
         F,
-        body!(embedding_rule, embedding).index_args(2),
+        body!(embedding_rule, embedding, cuda: |a, _, outs| kernels::index::rows(&outs[0], a.weight, a.indices)).index_args(2),
         "The rows of `weight` at `indices`.",
     ).samples("f32[5, 3], i64([1, 4]); f64[5, 2], i64([[0, 1], [2, 2]])")
     .grad("weight: embedding_backward(grad, indices, weight.sizes[0], padding_idx, scale_grad_by_freq, sparse)")
@@ -161,6 +161,7 @@ fn put(a: &calls::Put, (): &(), outs: &[Tensor]) -> Result<()> {
         let plan = ViewPlan::with(&work, [work.numel()].into(), [1].into(), work.offset());
         let line = cpu::view::of(&work, plan)?;
         let index = wrapped(&index, work.numel());
+        let source = source.laid_out(n.clone(), [1].into());
         match index {
             Ok(index) => reduce_rows(&line, 0, &n, &lay(&index, 1), &source, false, Reduce::Add)?,
             Err(bad) => Some(bad),
@@ -183,6 +184,19 @@ fn put(a: &calls::Put, (): &(), outs: &[Tensor]) -> Result<()> {
     } else {
         cpu::copy::copy(out, &work)
     }
+}
+
+fn put_beside(a: &calls::Put, (): &(), outs: &[Tensor]) -> Result<()> {
+    let out = &outs[0];
+    start(out, a.input)?;
+    let index = kernels::converted(&apart_index(a.index, out)?, DType::I64)?;
+    let source = kernels::converted(&apart(a.source, out)?, out.dtype())?;
+    let work = kernels::converted(out, out.dtype())?;
+    kernels::index::put_flat(&work, &index, &source, a.accumulate.then_some(Reduce::Add))?;
+    if work.shares_storage(out) {
+        return Ok(());
+    }
+    kernels::copy(out, &work)
 }
 
 /// Indices with negative ones counted from the end; the first bad one as an error.

@@ -4,7 +4,7 @@ use crate::cpu::attention as cpu;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::{Ret, f};
-use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
+use crate::{DType, Dims, Result, Tensor, bail, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -25,7 +25,7 @@ pub static OPS: &[OpDef] = &[
         "_attention",
         "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale)",
         0,
-        body!(rule, run),
+        body!(rule, anywhere: run),
         "",
     ).samples(
         "f32[1, 2, 3, 4], f32[1, 2, 5, 4], f32[1, 2, 5, 4], None, False, 0.5; \
@@ -268,7 +268,7 @@ fn run(a: &calls::_Attention, shapes: &cpu::Shapes, outs: &[Tensor]) -> Result<(
         causal: a.is_causal,
         scale: a.scale,
     };
-    cpu::attention(&outs[0], None, &inputs, shapes)
+    kernels::attention::attention(&outs[0], None, &inputs, shapes)
 }
 
 /// Attention as the calls that its gradient is made of.
@@ -283,6 +283,16 @@ fn recorded(a: &calls::_Attention) -> Result<Ret> {
         && q.shape()[..2] == k.shape()[..2]
         && !mask.is_some_and(Tensor::requires_grad);
     if blocked {
+        // Truth values as what is added to scores.
+        let added = match mask.filter(|m| m.dtype() == DType::Bool) {
+            Some(m) => {
+                let zeros = f::Zeros::new(m.shape()).dtype(q.dtype()).device(q.device());
+                let hidden = f::logical_not(m)?;
+                Some(f::masked_fill(&zeros.call()?, &hidden, f64::NEG_INFINITY)?)
+            }
+            None => None,
+        };
+        let mask = added.as_ref().or(mask);
         let [made, _] = f::_ScaledDotProductFlashAttentionForCpu::new(q, k, v)
             .is_causal(causal)
             .attn_mask(mask)

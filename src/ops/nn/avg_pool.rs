@@ -63,7 +63,7 @@ pub static OPS: &[OpDef] = &[
                     a.count_include_pad,
                 )
             },
-            run
+            anywhere: run
         ),
         "The means of windows.",
     ).samples(
@@ -83,7 +83,7 @@ pub static OPS: &[OpDef] = &[
                 a.divisor_override,
                 a.count_include_pad
             ),
-            run
+            anywhere: run
         ),
         "The means of windows.",
     ).samples(

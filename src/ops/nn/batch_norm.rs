@@ -5,7 +5,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::norm::suggested;
-use crate::{DType, Result, Tensor, cpu, ensure, mode};
+use crate::{DType, Result, Tensor, ensure, kernels, mode};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -16,7 +16,7 @@ pub static OPS: &[OpDef] = &[
         "_nn.batch_norm_train",
         "(Tensor input, Tensor? weight, Tensor? bias, dtype stats, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
         0,
-        body!(rule_train, run_train),
+        body!(rule_train, anywhere: run_train),
         "batch_norm with the batch's statistics.",
     ).samples("f32[2, 3, 4], f32[3], f32[3], f32, 1e-5")
     .grad("NativeBatchNormBackward0 | input, weight, bias: native_batch_norm_backward(grad, input, weight, None, None, result1, result2, True, eps, needs)")
@@ -25,7 +25,7 @@ pub static OPS: &[OpDef] = &[
         "_nn.batch_norm_eval",
         "(Tensor input, Tensor mean, Tensor var, Tensor? weight, Tensor? bias, float eps)",
         0,
-        body!(rule_eval, run_eval),
+        body!(rule_eval, anywhere: run_eval),
         "batch_norm with given statistics.",
     ).samples("f32[2, 3, 4], f32[3], f32[3].pos, f32[3], f32[3], 1e-5")
     .grad("NativeBatchNormBackward0 | input, weight, bias: native_batch_norm_backward(grad, input, weight, mean, var, None, None, False, eps, needs)"),
@@ -179,7 +179,7 @@ fn rule_train(a: &calls::_NnBatchNormTrain) -> Result<Plan> {
 }
 
 fn run_train(a: &calls::_NnBatchNormTrain, (): &(), outs: &[Tensor]) -> Result<()> {
-    cpu::batch::batch_norm_train(outs, a.input, a.weight, a.bias, a.eps)
+    kernels::batch_norm::train(outs, a.input, a.weight, a.bias, a.eps)
 }
 
 fn rule_eval(a: &calls::_NnBatchNormEval) -> Result<Plan> {
@@ -192,7 +192,7 @@ fn rule_eval(a: &calls::_NnBatchNormEval) -> Result<Plan> {
 }
 
 fn run_eval(a: &calls::_NnBatchNormEval, (): &(), outs: &[Tensor]) -> Result<()> {
-    cpu::batch::batch_norm_eval(&outs[0], a.input, a.mean, a.var, a.weight, a.bias, a.eps)
+    kernels::batch_norm::eval(&outs[0], a.input, a.mean, a.var, a.weight, a.bias, a.eps)
 }
 
 fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {

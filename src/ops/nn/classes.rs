@@ -4,7 +4,7 @@ use crate::ops::batch;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::loss::{Reduction, legacy, reduced};
-use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure};
+use crate::{DType, Dims, Result, Tensor, bail, ensure, kernels};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -15,7 +15,7 @@ pub static OPS: &[OpDef] = &[
         "_nn.nll_loss",
         "(Tensor input, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, Tensor)",
         0,
-        body!(rule_nll, run_nll),
+        body!(rule_nll, anywhere: run_nll),
         "Minus the log probabilities of the classes, and the total weight.",
     ).samples("f32[2, 3], i64([0, 2]), None, 1, -100; f32[2, 3], i64([0, 2]), f32[3].pos, 2, 0")
     .grad("{input.ndim 1=NllLoss 2=NllLoss 3=NllLoss2D 4=NllLoss2D 5=NllLoss2D}Backward0 | input: nll_loss_backward(grad, input, target, weight, reduction, ignore_index, result1) if input.ndim < 3 else _grad.nll_loss_of_many(grad, input, target, weight, reduction, ignore_index, result1); weight: never('nll_loss{input.ndim 1= 2= 3=2d 4=2d 5=2d}_forward')")
@@ -150,7 +150,7 @@ fn rule_nll(a: &calls::_NnNllLoss) -> Result<Plan> {
 }
 
 fn run_nll(a: &calls::_NnNllLoss, (): &(), outs: &[Tensor]) -> Result<()> {
-    cpu::loss::nll(
+    kernels::loss::nll(
         outs,
         a.input,
         a.target,

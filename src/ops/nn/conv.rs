@@ -1,12 +1,12 @@
 //! Convolutions.
 
-use crate::cpu::conv::{self as cpu, Geometry};
-use crate::cpu::{copy, matrix::has_product};
+use crate::cpu::conv::Geometry;
+use crate::cpu::matrix::has_product;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::conv_sizes::{check_sizes, expanded, reaches, sizes, transposed_sizes};
-use crate::{Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, mode};
+use crate::{Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, kernels, mode};
 use num_complex::Complex64;
 use torchlike_macros::operators;
 
@@ -131,7 +131,7 @@ pub static OPS: &[OpDef] = &[
         "convolution",
         "(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)",
         F,
-        body!(rule, run).flops(typed!(flops)),
+        body!(rule, anywhere: run).flops(typed!(flops)),
         "A convolution of any kind.",
     ).samples(
         "f32[1, 2, 5], f32[3, 2, 3], f32[3], [1], [1], [1], False, [0], 1; \
@@ -478,14 +478,14 @@ fn rule(a: &calls::Convolution) -> Result<(Plan, Found)> {
 fn run(a: &calls::Convolution, found: &Found, outs: &[Tensor]) -> Result<()> {
     let (out, g) = (&outs[0], &found.geometry);
     if *out.strides() == found.strides {
-        return cpu::convolve(out, a.input, a.weight, a.bias, g);
+        return kernels::conv::convolve(out, a.input, a.weight, a.bias, g);
     }
     let dense = Tensor::empty_strided(
         out.shape().clone(),
         found.strides.clone(),
         out.dtype(),
-        Device::CPU,
+        out.device(),
     )?;
-    cpu::convolve(&dense, a.input, a.weight, a.bias, g)?;
-    copy::copy(out, &dense)
+    kernels::conv::convolve(&dense, a.input, a.weight, a.bias, g)?;
+    kernels::copy(out, &dense)
 }

@@ -4,7 +4,7 @@ use crate::ops::core::op::{Cast, F, FM, FMO, O, OpDef, Plan, X, compose, forward
 use crate::ops::core::rules;
 use crate::ops::f;
 use crate::ops::nn::in_place::flagged;
-use crate::{DType, Dims, Result, Scalar, Tensor, cpu, ensure};
+use crate::{DType, Dims, Result, Scalar, Tensor, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -100,7 +100,7 @@ pub static OPS: &[OpDef] = &[
         "softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         FMO | X,
-        body!(|a| rule_softmax(a.input, a.dim, a.dtype, false), softmax),
+        body!(|a| rule_softmax(a.input, a.dim, a.dtype, false), anywhere: softmax),
         "exp(x) over the sum of exp(x) along a dimension.",
     ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
     .grad("self: _softmax_backward_data(grad, result, dim, self.dtype)")
@@ -109,7 +109,7 @@ pub static OPS: &[OpDef] = &[
         "log_softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         FMO | X,
-        body!(|a| rule_softmax(a.input, a.dim, a.dtype, true), log_softmax),
+        body!(|a| rule_softmax(a.input, a.dim, a.dtype, true), anywhere: log_softmax),
         "The logarithm of softmax along a dimension.",
     ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
     .grad("self: _log_softmax_backward_data(grad, result, dim, self.dtype)")
@@ -294,11 +294,11 @@ fn rule_softmax(t: &Tensor, dim: i64, dtype: Option<DType>, log: bool) -> Result
 }
 
 fn softmax(a: &calls::Softmax, dim: &usize, outs: &[Tensor]) -> Result<()> {
-    cpu::softmax::softmax(&outs[0], a.input, *dim, false)
+    kernels::softmax::forward(&outs[0], a.input, *dim, false)
 }
 
 fn log_softmax(a: &calls::LogSoftmax, dim: &usize, outs: &[Tensor]) -> Result<()> {
-    cpu::softmax::softmax(&outs[0], a.input, *dim, true)
+    kernels::softmax::forward(&outs[0], a.input, *dim, true)
 }
 
 /// A missing dimension is chosen by the number of dimensions.

@@ -7,7 +7,7 @@ use crate::ops::core::op::{Batch, Cast, F, Hidden, O, OpDef, OutSpec, Plan, Ret,
 use crate::ops::f;
 use crate::ops::nn::batch_norm::more_than_one;
 use crate::ops::pointwise::rule::same;
-use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, map_op, map_row};
+use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, kernels, map_op, map_row};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -28,7 +28,7 @@ pub static OPS: &[OpDef] = &[
         "native_layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
         F,
-        body!(rule_layer_norm, run_layer_norm),
+        body!(rule_layer_norm, anywhere: run_layer_norm),
         "layer_norm with its means and inverse deviations.",
     ).samples("f32[1, 2, 3], (1, 2, 3), None, None, 0.5")
     .grad("input, weight, bias: native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, needs)")
@@ -61,7 +61,7 @@ pub static OPS: &[OpDef] = &[
         "_fused_rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
         F,
-        body!(rule_fused_rms_norm, run_fused_rms_norm),
+        body!(rule_fused_rms_norm, anywhere: run_fused_rms_norm),
         "rms_norm with its inverse root mean squares.",
     ).samples("f32[2, 3], (3,), f32[3], None; bf16[2, 3], (3,), None, 0.5")
     .grad("input, weight: _fused_rms_norm_backward(grad, input, normalized_shape, result1, weight, needs)")
@@ -70,7 +70,7 @@ pub static OPS: &[OpDef] = &[
         "_nn.rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, float eps)",
         0,
-        body!(rule_rms_norm, run_rms_norm),
+        body!(rule_rms_norm, anywhere: run_rms_norm),
         "Divided by the root mean square over the last dimensions.",
     ).samples("f32[2, 3], [3], f32[3], 1e-5; f32[2, 3], [2, 3], None, 1e-5")
     .through(typed!(recorded_rms_norm)),
@@ -86,7 +86,7 @@ pub static OPS: &[OpDef] = &[
         "native_group_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
         F,
-        body!(rule_group_norm, run_group_norm),
+        body!(rule_group_norm, anywhere: run_group_norm),
         "group_norm with its means and inverse deviations.",
     ).samples("f32[1, 6, 3], f32[6], f32[6], 1, 6, 3, 2, 0.5")
     .grad("input, weight, bias: _grad.group_norm_all(grads[0], grads[1], grads[2], input, result1, result2, weight, N, C, HxW, group, needs)")
@@ -200,7 +200,7 @@ fn rule_layer_norm(a: &calls::NativeLayerNorm) -> Result<(Plan, usize)> {
 }
 
 fn run_layer_norm(a: &calls::NativeLayerNorm, n: &usize, outs: &[Tensor]) -> Result<()> {
-    cpu::norm::layer_norm(outs, a.input, a.weight, a.bias, *n, a.eps)
+    kernels::norm::layer_norm(outs, a.input, a.weight, a.bias, *n, a.eps)
 }
 
 fn rule_rms_norm(a: &calls::_NnRmsNorm) -> Result<(Plan, usize)> {
@@ -211,7 +211,7 @@ fn rule_rms_norm(a: &calls::_NnRmsNorm) -> Result<(Plan, usize)> {
 }
 
 fn run_rms_norm(a: &calls::_NnRmsNorm, n: &usize, outs: &[Tensor]) -> Result<()> {
-    cpu::norm::rms_norm(&outs[0], None, a.input, a.weight, *n, a.eps)
+    kernels::norm::rms_norm(&outs[0], None, a.input, a.weight, *n, a.eps)
 }
 
 /// The layout of the results, and the number of elements that are normalised together.
@@ -228,7 +228,7 @@ fn rule_fused_rms_norm(a: &calls::_FusedRmsNorm) -> Result<(Plan, usize)> {
 
 fn run_fused_rms_norm(a: &calls::_FusedRmsNorm, n: &usize, outs: &[Tensor]) -> Result<()> {
     let eps = a.eps.unwrap_or_else(|| epsilon(a.input.dtype()));
-    cpu::norm::rms_norm(&outs[0], Some(&outs[1]), a.input, a.weight, *n, eps)
+    kernels::norm::rms_norm(&outs[0], Some(&outs[1]), a.input, a.weight, *n, eps)
 }
 
 /// What is added to mean squares unless a call says otherwise.
@@ -330,7 +330,7 @@ fn rule_group_norm(a: &calls::NativeGroupNorm) -> Result<(Plan, [usize; 4])> {
 }
 
 fn run_group_norm(a: &calls::NativeGroupNorm, sizes: &[usize; 4], outs: &[Tensor]) -> Result<()> {
-    cpu::norm::group_norm(outs, a.input, a.weight, a.bias, *sizes, a.eps)
+    kernels::norm::group_norm(outs, a.input, a.weight, a.bias, *sizes, a.eps)
 }
 
 fn at_least_two_dims(x: &Tensor) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::cpu::pooling::{Job, Rule, Window, Windows, windows};
 use crate::ops::core::op::{OutSpec, Plan, Ret};
-use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure};
+use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, kernels};
 use smallvec::smallvec;
 
 /// One value for each dimension; PyTorch's text if there are too many or too few.
@@ -87,7 +87,7 @@ pub(in crate::ops) fn run<A>(_: &A, p: &Pooling, outs: &[Tensor]) -> Result<()> 
         shared: true,
         windows: &|_| p.regular.windows(sizes, matches!(p.rule, Rule::Max)),
     };
-    job.run(p.x, outs)
+    kernels::pool::run(&job, p.x, outs)
 }
 
 /// Checks parameters and input; the windows.

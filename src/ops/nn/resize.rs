@@ -4,7 +4,7 @@ use crate::cpu::resize::Resampling;
 use crate::cpu::taps::{Axis, Mode};
 use crate::ops::core::op::{Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure};
+use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -115,7 +115,7 @@ pub static OPS: &[OpDef] = &[
         "_upsample",
         "(Tensor input, int[] output_size, str mode, bool align_corners, bool antialias, float[] scales)",
         0,
-        body!(rule, run),
+        body!(rule, anywhere: run),
         "",
     ).samples("f32[1, 2, 4, 4], [6, 6], 'bilinear', False, False, [nan, nan]")
     .grad("Upsample{mode nearest=Nearest nearest-exact=NearestExact linear=Linear bilinear=Bilinear bicubic=Bicubic trilinear=Trilinear}{output_size.count}D{antialias true=Aa false=}Backward0 | input: _grad.upsample(grad, output_size, input.sizes, 'upsample', mode, align_corners, antialias, scales)")
@@ -395,5 +395,5 @@ fn rule(a: &calls::_Upsample) -> Result<(Plan, Resampling)> {
 }
 
 fn run(a: &calls::_Upsample, found: &Resampling, outs: &[Tensor]) -> Result<()> {
-    found.run(a.input, &outs[0])
+    kernels::resize::run(found, a.input, &outs[0])
 }

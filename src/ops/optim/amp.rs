@@ -1,10 +1,9 @@
 //! What scales gradients of low precision: taking the scale out of them, and choosing the next one.
 
 use super::number;
-use crate::cpu::update;
 use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
-use crate::{DType, Result, Scalar, Tensor, cpu, ensure};
+use crate::{DType, Result, Scalar, Tensor, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -14,7 +13,7 @@ pub static OPS: &[OpDef] = &[
         "_amp_foreach_non_finite_check_and_unscale_",
         "(Tensor[] self, Tensor found_inf, Tensor inv_scale) -> None",
         F,
-        body!(rule_unscale, run_unscale).mutates(0b11),
+        body!(rule_unscale, anywhere: run_unscale).mutates(0b11),
         "Multiplies gradients by the inverse of a scale, and says whether one of them is not finite.",
     )
     .no_grad()
@@ -23,7 +22,7 @@ pub static OPS: &[OpDef] = &[
         "_amp.update_scale",
         "(Tensor self, Tensor growth_tracker, Tensor found_inf, float scale_growth_factor, float scale_backoff_factor, int growth_interval) -> None",
         0,
-        body!(rule_scale, run_scale).mutates(0b11),
+        body!(rule_scale, anywhere: run_scale).mutates(0b11),
         "The next scale, and for how many steps it has been right.",
     )
     .no_grad()
@@ -73,8 +72,8 @@ fn run_unscale(
             g.dtype().scalar_type()
         );
     }
-    if update::unscale_checked(&grads, number(a.inv_scale)?)? {
-        cpu::fill(a.found_inf, Scalar::Float(1.0))?;
+    if kernels::update::unscale(&grads, number(a.inv_scale)?)? {
+        kernels::fill(a.found_inf, Scalar::Float(1.0))?;
     }
     Ok(())
 }
@@ -91,18 +90,18 @@ fn run_scale(a: &calls::_AmpUpdateScale, (): &(), _: &[Tensor]) -> Result<()> {
     let set = |scale: f64, tracker: i64| {
         let scale = f64::from(scale as f32);
         if scale.is_finite() {
-            cpu::fill(a.input, Scalar::Float(scale))?;
+            kernels::fill(a.input, Scalar::Float(scale))?;
         }
-        cpu::fill(a.growth_tracker, Scalar::Int(tracker))
+        kernels::fill(a.growth_tracker, Scalar::Int(tracker))
     };
     if number(a.found_inf)? != 0.0 {
         return set(scale * a.scale_backoff_factor, 0);
     }
-    let right = cpu::read_scalar(a.growth_tracker, 0)?.to_i64() + 1;
+    let right = kernels::read(a.growth_tracker)?.to_i64() + 1;
     if right == a.growth_interval {
         return set(scale * a.scale_growth_factor, 0);
     }
-    cpu::fill(a.growth_tracker, Scalar::Int(right))
+    kernels::fill(a.growth_tracker, Scalar::Int(right))
 }
 
 fn update_scale(a: &calls::_AmpUpdateScale_) -> Result<Ret> {

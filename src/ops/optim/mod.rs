@@ -10,7 +10,7 @@ use crate::cpu::update::rules::Entry;
 use crate::cpu::update::{Set, Update};
 use crate::ops::core::typed::{Operand, Tensors};
 use crate::plan::Plan;
-use crate::{DType, Result, Tensor, cpu, ensure};
+use crate::{DType, Result, Tensor, ensure, kernels};
 
 /// Checks the lists of a step. All have an entry for each parameter, and are of its size and type; `numbers` have one element.
 fn check(params: Tensors, beside: &[Tensors], numbers: &[Tensors]) -> Result<Plan> {
@@ -65,7 +65,7 @@ fn check_numbers(list: Tensors) -> Result<()> {
 
 /// The number in a tensor of one element.
 fn number(t: &Tensor) -> Result<f64> {
-    Ok(cpu::read_scalar(t, 0)?.to_f64())
+    Ok(kernels::read(t)?.to_f64())
 }
 
 /// A number that may be given as a tensor.

@@ -2,10 +2,10 @@
 
 use super::{check, check_numbers, coupled, entry, number, sets};
 use crate::cpu::update::rules::{Adadelta, Adamax, Asgd, Nadam, Radam, Rmsprop, Rprop};
-use crate::cpu::update::{self, Each, Update};
+use crate::cpu::update::{Each, Update};
 use crate::ops::core::op::{F, OpDef, Plan, kernel};
 use crate::ops::core::typed::Tensors;
-use crate::{DType, Result, Scalar, Tensor, cpu, ensure};
+use crate::{DType, Result, Scalar, Tensor, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -15,63 +15,63 @@ pub static OPS: &[OpDef] = &[
         "_optim.count_up",
         "(Tensor[] state_steps) -> None",
         F,
-        body!(rule_count_up, run_count_up).mutates(1),
+        body!(rule_count_up, anywhere: run_count_up).mutates(1),
         "Adds one to every count.",
     ).no_grad().samples("[f32(3.0), f64(1.0)]"),
     kernel(
         "_optim.multiply_up",
         "(Tensor[] mu_products, Tensor[] state_steps, *, float beta1, float momentum_decay) -> None",
         F,
-        body!(rule_multiply_up, run_multiply_up).mutates(1),
+        body!(rule_multiply_up, anywhere: run_multiply_up).mutates(1),
         "Multiplies the products of NAdam by the momenta of these steps.",
     ).no_grad().samples("[f32(0.9), f64(0.5)], [f32(3.0), f32(1.0)], beta1=0.9, momentum_decay=0.004"),
     kernel(
         "_optim.adadelta",
         "(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, Tensor[] acc_deltas, *, float lr, float rho, float eps, float weight_decay, bool maximize) -> None",
         F,
-        body!(rule_adadelta, run_adadelta).mutates(0b1101),
+        body!(rule_adadelta, anywhere: run_adadelta).mutates(0b1101),
         "One step of Adadelta for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [f32[3, 4].pos, bf16[5].pos], lr=0.1, rho=0.9, eps=1e-6, weight_decay=0.1, maximize=False; [f64[3]], [f64[3]], [f64[3].pos], [f64[3].pos], lr=0.1, rho=0.9, eps=1e-6, weight_decay=0.0, maximize=True"),
     kernel(
         "_optim.adamax",
         "(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_infs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float eps, float weight_decay, bool maximize) -> None",
         F,
-        body!(rule_adamax, run_adamax).mutates(0b1101),
+        body!(rule_adamax, anywhere: run_adamax).mutates(0b1101),
         "One step of Adamax for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [f32(3.0), f32(1.0)], lr=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.1, maximize=False"),
     kernel(
         "_optim.asgd",
         "(Tensor[] params, Tensor[] grads, Tensor[] axs, Tensor[] mus, Tensor[] etas, Tensor[] state_steps, *, float lr, float lambd, float alpha, float t0, float weight_decay, bool maximize) -> None",
         F,
-        body!(rule_asgd, run_asgd).mutates(0b11101),
+        body!(rule_asgd, anywhere: run_asgd).mutates(0b11101),
         "One step of ASGD for all parameters of a list; sets the rates of the next.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32(1.0), f32(0.5)], [f32(0.1), f32(0.2)], [f32(3.0), f32(1.0)], lr=0.1, lambd=0.01, alpha=0.75, t0=2.0, weight_decay=0.1, maximize=False"),
     kernel(
         "_optim.nadam",
         "(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] mu_products, Tensor[] state_steps, *, float lr, float beta1, float beta2, float eps, float weight_decay, float momentum_decay, bool decoupled_weight_decay, bool maximize) -> None",
         F,
-        body!(rule_nadam, run_nadam).mutates(0b1101),
+        body!(rule_nadam, anywhere: run_nadam).mutates(0b1101),
         "One step of NAdam for all parameters of a list; the products are those after it.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [f32(0.9), f32(0.5)], [f32(3.0), f32(1.0)], lr=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.1, momentum_decay=0.004, decoupled_weight_decay=True, maximize=False"),
     kernel(
         "_optim.radam",
         "(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float eps, float weight_decay, bool decoupled_weight_decay, bool maximize) -> None",
         F,
-        body!(rule_radam, run_radam).mutates(0b1101),
+        body!(rule_radam, anywhere: run_radam).mutates(0b1101),
         "One step of RAdam for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [f32(30.0), f32(1.0)], lr=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.1, decoupled_weight_decay=True, maximize=False"),
     kernel(
         "_optim.rmsprop",
         "(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, Tensor[] grad_avgs, Tensor[] momentum_buffer_list, *, float lr, float alpha, float eps, float weight_decay, float momentum, bool centered, bool maximize) -> None",
         F,
-        body!(rule_rmsprop, run_rmsprop).mutates(0b11101),
+        body!(rule_rmsprop, anywhere: run_rmsprop).mutates(0b11101),
         "One step of RMSprop for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [], [], lr=0.1, alpha=0.9, eps=1e-8, weight_decay=0.1, momentum=0.0, centered=False, maximize=False; [f64[3]], [f64[3]], [f64[3].pos], [f64[3].unit], [f64[3]], lr=0.1, alpha=0.9, eps=1e-8, weight_decay=0.0, momentum=0.9, centered=True, maximize=True; [f64[3]], [f64[3]], [f64[3].pos], [], [f64[3]], lr=0.1, alpha=0.9, eps=1e-8, weight_decay=0.0, momentum=0.9, centered=False, maximize=True"),
     kernel(
         "_optim.rprop",
         "(Tensor[] params, Tensor[] grads, Tensor[] prevs, Tensor[] step_sizes, *, float etaminus, float etaplus, float step_size_min, float step_size_max, bool maximize) -> None",
         F,
-        body!(rule_rprop, run_rprop).mutates(0b1101),
+        body!(rule_rprop, anywhere: run_rprop).mutates(0b1101),
         "One step of Rprop for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], etaminus=0.5, etaplus=1.2, step_size_min=1e-6, step_size_max=50.0, maximize=False"),
 ];
@@ -83,7 +83,7 @@ fn rule_count_up(a: &calls::_OptimCountUp) -> Result<Plan> {
 
 fn run_count_up(a: &calls::_OptimCountUp, (): &(), _: &[Tensor]) -> Result<()> {
     for step in a.state_steps.iter() {
-        cpu::fill(step, Scalar::Float(number(step)? + 1.0))?;
+        kernels::fill(step, Scalar::Float(number(step)? + 1.0))?;
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ fn run_multiply_up(a: &calls::_OptimMultiplyUp, (): &(), _: &[Tensor]) -> Result
             DType::F32 => f64::from(number(product)? as f32 * mu as f32),
             _ => number(product)? * mu,
         };
-        cpu::fill(product, Scalar::Float(value))?;
+        kernels::fill(product, Scalar::Float(value))?;
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ fn run_adadelta(a: &calls::_OptimAdadelta, (): &(), _: &[Tensor]) -> Result<()> 
         eps: a.eps,
     };
     let states = [a.square_avgs, a.acc_deltas];
-    update::run::<_, Each>(sets(a.params, a.grads, &states, |_| Ok(update))?)
+    kernels::update::run::<_, Each>(sets(a.params, a.grads, &states, |_| Ok(update))?)
 }
 
 /// The number in each tensor of a list.
@@ -155,7 +155,7 @@ fn run_adamax(a: &calls::_OptimAdamax, (): &(), _: &[Tensor]) -> Result<()> {
         })
     };
     let states = [a.exp_avgs, a.exp_infs];
-    update::run::<_, Each>(sets(a.params, a.grads, &states, make)?)
+    kernels::update::run::<_, Each>(sets(a.params, a.grads, &states, make)?)
 }
 
 fn rule_asgd(a: &calls::_OptimAsgd) -> Result<Plan> {
@@ -173,12 +173,12 @@ fn run_asgd(a: &calls::_OptimAsgd, (): &(), _: &[Tensor]) -> Result<()> {
             mu: mus[i],
         })
     };
-    update::run::<_, Each>(sets(a.params, a.grads, &[a.axs], make)?)?;
+    kernels::update::run::<_, Each>(sets(a.params, a.grads, &[a.axs], make)?)?;
     let next = a.mus.iter().zip(a.etas.iter());
     for (step, (mu, eta)) in numbers(a.state_steps)?.into_iter().zip(next) {
         let falling = (1.0 + a.lambd * a.lr * step).powf(a.alpha);
-        cpu::fill(eta, Scalar::Float(a.lr / falling))?;
-        cpu::fill(mu, Scalar::Float(1.0 / (step - a.t0).max(1.0)))?;
+        kernels::fill(eta, Scalar::Float(a.lr / falling))?;
+        kernels::fill(mu, Scalar::Float(1.0 / (step - a.t0).max(1.0)))?;
     }
     Ok(())
 }
@@ -206,7 +206,7 @@ fn run_nadam(a: &calls::_OptimNadam, (): &(), _: &[Tensor]) -> Result<()> {
         })
     };
     let states = [a.exp_avgs, a.exp_avg_sqs];
-    update::run::<_, Each>(sets(a.params, a.grads, &states, make)?)
+    kernels::update::run::<_, Each>(sets(a.params, a.grads, &states, make)?)
 }
 
 fn rule_radam(a: &calls::_OptimRadam) -> Result<Plan> {
@@ -233,7 +233,7 @@ fn run_radam(a: &calls::_OptimRadam, (): &(), _: &[Tensor]) -> Result<()> {
         })
     };
     let states = [a.exp_avgs, a.exp_avg_sqs];
-    update::run::<_, Each>(sets(a.params, a.grads, &states, make)?)
+    kernels::update::run::<_, Each>(sets(a.params, a.grads, &states, make)?)
 }
 
 /// The states that RMSprop has with these options.
@@ -263,7 +263,7 @@ fn run_rmsprop(a: &calls::_OptimRmsprop, (): &(), _: &[Tensor]) -> Result<()> {
             momentum: a.momentum,
         };
         let states = rmsprop_states(a);
-        update::run::<_, Each>(sets(a.params, a.grads, &states, |_| Ok(update))?)
+        kernels::update::run::<_, Each>(sets(a.params, a.grads, &states, |_| Ok(update))?)
     }
     match (a.centered, a.momentum > 0.0) {
         (false, false) => step::<false, false>(a),
@@ -284,5 +284,5 @@ fn run_rprop(a: &calls::_OptimRprop, (): &(), _: &[Tensor]) -> Result<()> {
         sizes: [a.step_size_min, a.step_size_max],
     };
     let states = [a.prevs, a.step_sizes];
-    update::run::<_, Each>(sets(a.params, a.grads, &states, |_| Ok(update))?)
+    kernels::update::run::<_, Each>(sets(a.params, a.grads, &states, |_| Ok(update))?)
 }

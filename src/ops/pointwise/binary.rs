@@ -7,7 +7,7 @@ use crate::ops::core::op::{Cast, E, F, FMIO, FMO, J, N, O, OpDef, X, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::pointwise::rule::{float, same};
-use crate::{DType, Result, Scalar, Tensor, bail, cpu, ensure, map_op, map_row};
+use crate::{DType, Result, Scalar, Tensor, bail, cpu, ensure, kernels, map_op, map_row};
 use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
 
@@ -295,7 +295,7 @@ fn div_mode(a: &calls::DivMode) -> Result<Tensor> {
 fn nonzero(divisor: Operand, d: DType) -> Result<()> {
     let zero = d.is_integral(true)
         && match divisor {
-            Operand::Tensor(t) => cpu::any_zero(t),
+            Operand::Tensor(t) => kernels::any_zero(t),
             Operand::Scalar(s) => !s.to_bool(),
         };
     ensure!(!zero, Runtime, "ZeroDivisionError");

@@ -4,7 +4,7 @@ use crate::ops::batch;
 use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, OpDef, Plan, kernel};
 use crate::ops::f;
 use crate::ops::reduce::rule::Over;
-use crate::{DType, Result, Scalar, Tensor, cpu, ensure};
+use crate::{DType, Result, Scalar, Tensor, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -14,7 +14,7 @@ pub static OPS: &[OpDef] = &[
         "var",
         "(Tensor self, bool unbiased=True)",
         FM,
-        body!(|a| Spread::all(a.input, a.unbiased).var(), write),
+        body!(|a| Spread::all(a.input, a.unbiased).var(), anywhere: write),
         "The variance of all elements.",
     ).samples("f32[3, 4]; c64[3, 4], True; f32[3, 4], True")
     .grad("VarBackward0 | self: _grad.var(grad, self, None, 1 if unbiased else 0, False)")
@@ -25,7 +25,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(
             |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).var(),
-            write
+            anywhere: write
         ),
         "The variance over dimensions.",
     ).samples("f32[3, 4], dim=1; f32[3, 4], dim=1, keepdim=True")
@@ -36,7 +36,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(
             |a| Spread::corrected(a.input, a.dim, a.correction, a.keepdim).var(),
-            write
+            anywhere: write
         ),
         "The variance over dimensions.",
     ).samples("f32[3, 4]; f32[3, 4], correction=0, keepdim=True")
@@ -45,7 +45,7 @@ pub static OPS: &[OpDef] = &[
         "std",
         "(Tensor self, bool unbiased=True)",
         FM,
-        body!(|a| Spread::all(a.input, a.unbiased).std(), write),
+        body!(|a| Spread::all(a.input, a.unbiased).std(), anywhere: write),
         "The standard deviation of all elements.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], True")
     .grad("StdBackward0 | self: _grad.std(grad, self, result, None, 1 if unbiased else 0, False)")
@@ -56,7 +56,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(
             |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).std(),
-            write
+            anywhere: write
         ),
         "The standard deviation over dimensions.",
     ).samples("f32[3, 4], dim=1; f32[3, 4], dim=0, keepdim=True")
@@ -67,7 +67,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(
             |a| Spread::corrected(a.input, a.dim, a.correction, a.keepdim).std(),
-            write
+            anywhere: write
         ),
         "The standard deviation over dimensions.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], dim=(1,), correction=2")
@@ -76,7 +76,7 @@ pub static OPS: &[OpDef] = &[
         "var_mean",
         "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
         F,
-        body!(|a| Spread::all(a.input, a.unbiased).var_mean(), write),
+        body!(|a| Spread::all(a.input, a.unbiased).var_mean(), anywhere: write),
         "The variance and mean of all elements.",
     ).samples("f32[3, 4]; c64[3, 4], False; f32[3, 4], True")
     .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, None, 1 if unbiased else 0, False)")
@@ -87,7 +87,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).var_mean(),
-            write
+            anywhere: write
         ),
         "The variance and mean over dimensions.",
     ).samples("f32[3, 4], dim=0; f32[3, 4], dim=0, unbiased=False")
@@ -98,7 +98,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| Spread::corrected(a.input, a.dim, a.correction, a.keepdim).var_mean(),
-            write
+            anywhere: write
         ),
         "The variance and mean over dimensions.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], correction=0, keepdim=True")
@@ -107,7 +107,7 @@ pub static OPS: &[OpDef] = &[
         "std_mean",
         "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
         F,
-        body!(|a| Spread::all(a.input, a.unbiased).std_mean(), write),
+        body!(|a| Spread::all(a.input, a.unbiased).std_mean(), anywhere: write),
         "The standard deviation and mean of all elements.",
     ).samples("f32[3, 4]; f32[3, 4], True")
     .grad("StdMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, result0, None, 1 if unbiased else 0, False)")
@@ -118,7 +118,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).std_mean(),
-            write
+            anywhere: write
         ),
         "The standard deviation and mean over dimensions.",
     ).samples("f32[3, 4], dim=0; c64[3, 4], dim=0; f32[3, 4], dim=0, keepdim=True")
@@ -129,7 +129,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| Spread::corrected(a.input, a.dim, a.correction, a.keepdim).std_mean(),
-            write
+            anywhere: write
         ),
         "The standard deviation and mean over dimensions.",
     ).samples("f32[3, 4]; c64[3, 4], dim=0; f32[3, 4], dim=(1,), correction=2")
@@ -221,7 +221,7 @@ impl<'a> Spread<'a> {
 }
 
 fn write<A>(_: &A, m: &Moments, outs: &[Tensor]) -> Result<()> {
-    cpu::moments::variance(
+    kernels::scan::variance(
         &outs[0],
         outs.get(1),
         m.over.input,

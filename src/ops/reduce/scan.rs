@@ -8,7 +8,7 @@ use crate::ops::core::rules::sum_dtype;
 use crate::ops::core::typed;
 use crate::ops::f;
 use crate::ops::reduce::rule::comparable;
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -20,7 +20,7 @@ pub static OPS: &[OpDef] = &[
         FMIO | D,
         body!(
             |a| cumulative(a.input, a.dim, a.dtype, "cumsum_out_cpu"),
-            |a, dim, outs| scan::scan(&outs[0], a.input, *dim, scan::Kind::Sum)
+            anywhere: |a, dim, outs| kernels::scan::scan(&outs[0], a.input, *dim, scan::Kind::Sum)
         ),
         "Sums of the elements so far.",
     )
@@ -33,7 +33,7 @@ pub static OPS: &[OpDef] = &[
         FMIO | D,
         body!(
             |a| cumulative(a.input, a.dim, a.dtype, "cumprod_out_cpu"),
-            |a, dim, outs| scan::scan(&outs[0], a.input, *dim, scan::Kind::Prod)
+            anywhere: |a, dim, outs| kernels::scan::scan(&outs[0], a.input, *dim, scan::Kind::Prod)
         ),
         "Products of the elements so far.",
     )
@@ -44,7 +44,7 @@ pub static OPS: &[OpDef] = &[
         "logcumsumexp",
         "(Tensor self, int dim)",
         FMO | X,
-        body!(logcumsumexp, |a, dim, outs| scan::scan(
+        body!(logcumsumexp, anywhere: |a, dim, outs| kernels::scan::scan(
             &outs[0],
             a.input,
             *dim,
@@ -60,7 +60,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(
             |a| extreme_so_far(a.input, a.dim, "cummax_cpu"),
-            |a, dim, outs| running_extreme(&outs[0], &outs[1], a.input, *dim, true)
+            |a, dim, outs| running_extreme(&outs[0], &outs[1], a.input, *dim, true),
+            cuda: |a, dim, outs| kernels::scan::extreme(&outs[0], &outs[1], a.input, *dim, true)
         ),
         "The largest element so far and its index.",
     )
@@ -72,7 +73,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(
             |a| extreme_so_far(a.input, a.dim, "cummin_cpu"),
-            |a, dim, outs| running_extreme(&outs[0], &outs[1], a.input, *dim, false)
+            |a, dim, outs| running_extreme(&outs[0], &outs[1], a.input, *dim, false),
+            cuda: |a, dim, outs| kernels::scan::extreme(&outs[0], &outs[1], a.input, *dim, false)
         ),
         "The smallest element so far and its index.",
     )

@@ -16,7 +16,7 @@ pub static OPS: &[OpDef] = &[
         "sum",
         "(Tensor self, *, dtype? dtype=None)",
         FM,
-        body!(|a| sum(Over::all(a.input)?, a.dtype), fold, cuda: fold),
+        body!(|a| sum(Over::all(a.input)?, a.dtype), anywhere: fold),
         "The sum of all elements.",
     ).samples("f32[3, 4]; c64[3, 4]")
     .grad("self: grad.expand(self.sizes); jvp: linear")
@@ -26,7 +26,7 @@ pub static OPS: &[OpDef] = &[
         "sum#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
         FMO | D,
-        body!(|a| sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
+        body!(|a| sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), anywhere: fold),
         "The sum over dimensions.",
     ).samples("f32[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
     .grad("SumBackward1 | self: _grad.unreduce(grad, self.sizes, dim, keepdim); jvp: linear")
@@ -35,7 +35,7 @@ pub static OPS: &[OpDef] = &[
         "mean",
         "(Tensor self, *, dtype? dtype=None)",
         FMO,
-        body!(|a| mean(Over::all(a.input)?, a.dtype), fold, cuda: fold),
+        body!(|a| mean(Over::all(a.input)?, a.dtype), anywhere: fold),
         "The mean of all elements.",
     ).samples("f64[3, 4]; c64[3, 4]")
     .grad("self: grad.expand(self.sizes) / self.numel; jvp: linear")
@@ -44,7 +44,7 @@ pub static OPS: &[OpDef] = &[
         "mean#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
         FMO,
-        body!(|a| mean(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
+        body!(|a| mean(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), anywhere: fold),
         "The mean over dimensions.",
     ).samples("f32[3, 4], dim=(); c64[3, 4], dim=-1; f32[2, 3, 4], dim=2, keepdim=True")
     .grad("MeanBackward1 | self: _grad.mean_dim(grad, self.sizes, dim, keepdim); jvp: linear"),
@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
         "prod",
         "(Tensor self, *, dtype? dtype=None)",
         FM,
-        body!(|a| product(Over::all(a.input)?, a.dtype), fold, cuda: fold),
+        body!(|a| product(Over::all(a.input)?, a.dtype), anywhere: fold),
         "The product of all elements.",
     ).samples("f32[3, 4]; b8[3, 4]")
     .grad("self: _grad.prod(grad, self, result)")
@@ -62,7 +62,7 @@ pub static OPS: &[OpDef] = &[
         "prod#dim",
         "(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)",
         FMO | D,
-        body!(|a| product(Over::one(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
+        body!(|a| product(Over::one(a.input, a.dim, a.keepdim)?, a.dtype), anywhere: fold),
         "The product over a dimension.",
     ).samples("f32[3, 4], 1; b8[3, 4], 1, dtype=b8; f32[3, 4], 0, keepdim=True")
     .grad("ProdBackward1 | self: _grad.prod_dim(grad, self, result, dim, keepdim)")
@@ -71,7 +71,7 @@ pub static OPS: &[OpDef] = &[
         "nansum",
         "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
         FMO,
-        body!(|a| nan_sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), fold, cuda: fold),
+        body!(|a| nan_sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), anywhere: fold),
         "The sum over dimensions, NaN counted as 0.",
     ).samples("f32[3, 4]; b8[3, 4], dim=0, keepdim=True; f32[3, 4], dim=0, keepdim=True")
     .grad("self: _grad.unreduce(grad, self.sizes, dim, keepdim) * self.isnan().logical_not()"),
@@ -79,7 +79,7 @@ pub static OPS: &[OpDef] = &[
         "amax",
         "(Tensor self, int[1] dim=[], bool keepdim=False)",
         FMO | X,
-        body!(|a| extreme_over(Over::list(a.input, a.dim, a.keepdim)?, a.dim, Kind::Max), fold, cuda: fold),
+        body!(|a| extreme_over(Over::list(a.input, a.dim, a.keepdim)?, a.dim, Kind::Max), anywhere: fold),
         "The largest element over dimensions.",
     ).samples("f32[3, 4]; b8[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
     .grad("self: _grad.extreme(grad, self, result, dim, keepdim)"),
@@ -87,7 +87,7 @@ pub static OPS: &[OpDef] = &[
         "amin",
         "(Tensor self, int[1] dim=[], bool keepdim=False)",
         FMO | X,
-        body!(|a| extreme_over(Over::list(a.input, a.dim, a.keepdim)?, a.dim, Kind::Min), fold, cuda: fold),
+        body!(|a| extreme_over(Over::list(a.input, a.dim, a.keepdim)?, a.dim, Kind::Min), anywhere: fold),
         "The smallest element over dimensions.",
     ).samples("f32[3, 4]; f32[3, 4], dim=0, keepdim=True")
     .grad("self: _grad.extreme(grad, self, result, dim, keepdim)"),
@@ -95,7 +95,7 @@ pub static OPS: &[OpDef] = &[
         "max",
         "(Tensor self)",
         FMO,
-        body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Max), fold, cuda: fold),
+        body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Max), anywhere: fold),
         "The largest element.",
     ).samples("f32[3, 4]")
     .grad("MaxBackward1 | self: _grad.extreme(grad, self, result, [], False)")
@@ -111,7 +111,7 @@ pub static OPS: &[OpDef] = &[
         "min",
         "(Tensor self)",
         FMO,
-        body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Min), fold, cuda: fold),
+        body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Min), anywhere: fold),
         "The smallest element.",
     ).samples("f32[3, 4]; b8[3, 4]")
     .grad("MinBackward1 | self: _grad.extreme(grad, self, result, [], False)")
@@ -177,7 +177,7 @@ pub static OPS: &[OpDef] = &[
         "count_nonzero",
         "(Tensor self, int? dim=None)",
         FM,
-        body!(count_along, fold, cuda: fold),
+        body!(count_along, anywhere: fold),
         "How many elements are not zero.",
     ).samples("f32[3, 4]; b8[3, 4], dim=-1; f32[3, 4], dim=0")
     .no_grad(),

@@ -4,7 +4,7 @@ use crate::dims::{preserved_strides, wrap_dim};
 use crate::ops::core::op::{FM, FMO, OpDef, OutSpec, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::reduce::rule::comparable;
-use crate::{DType, Dims, Result, Tensor, cpu, ensure};
+use crate::{DType, Dims, Result, Tensor, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -14,8 +14,8 @@ pub static OPS: &[OpDef] = &[
         "sort",
         "(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        body!(|a| sorted(a.input, a.dim), |a, dim, outs| {
-            cpu::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
+        body!(|a| sorted(a.input, a.dim), anywhere: |a, dim, outs| {
+            kernels::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
         }),
         "The elements along a dimension in order, and where they were.",
     ).samples("f32[3, 4]; i64[2, 3, 4].below(125), -3, True; f32[3, 4], -2, False")
@@ -24,8 +24,8 @@ pub static OPS: &[OpDef] = &[
         "sort#stable",
         "(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        body!(|a| sorted(a.input, a.dim), |a, dim, outs| {
-            cpu::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
+        body!(|a| sorted(a.input, a.dim), anywhere: |a, dim, outs| {
+            kernels::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
         }),
         "The elements along a dimension in order, and where they were.",
     ).samples(
@@ -72,8 +72,8 @@ pub static OPS: &[OpDef] = &[
         "topk",
         "(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
         FMO | X,
-        body!(topk, |a, dim, outs| {
-            cpu::sort::topk(&outs[0], &outs[1], a.input, *dim, a.k as usize, a.largest)
+        body!(topk, anywhere: |a, dim, outs| {
+            kernels::sort::topk(&outs[0], &outs[1], a.input, *dim, a.k as usize, a.largest)
         }),
         "The k largest or smallest elements along a dimension.",
     ).samples("f32[3, 4], 1; f32[3, 4], 1, 0, True, True")

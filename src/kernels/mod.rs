@@ -3,11 +3,29 @@
 //! A device beside the host is an [`Accelerator`]: it says what it can do, and `wiring` says which there is. Operators
 //! ask here and name no device.
 
+pub mod arrange;
+pub mod attention;
+pub mod batch_norm;
+pub mod conv;
+pub mod index;
+pub mod job;
+pub mod loss;
+pub mod norm;
+pub mod pool;
+pub mod resize;
+pub mod scan;
+pub mod single_precision;
+pub mod softmax;
+pub mod sort;
+mod tables;
+pub mod update;
+
 use crate::cpu::map::Ctx;
 use crate::cpu::reduce::{Kind, Post};
 use crate::cpu::rows::Operand;
 use crate::random::Distribution;
 use crate::{DType, Device, DeviceKind, Result, Scalar, Storage, Tensor, cpu, err, mode, wiring};
+use job::Job;
 
 /// What can be said about a device.
 #[derive(Clone, Debug)]
@@ -59,6 +77,8 @@ pub trait Accelerator: Sync {
     /// Uninitialised memory.
     fn allocate(&self, nbytes: usize, device: Device) -> Result<Storage>;
 
+    /// Starts a kernel with so many blocks of [`job::BLOCK`] threads.
+    fn start(&self, job: &mut Job, device: Device, blocks: u32) -> Result<()>;
     /// Sets every element.
     fn fill(&self, t: &Tensor, value: Scalar) -> Result<()>;
     /// Copies `src` (broadcast, converted) into `dst`; one of them may be on the host.
@@ -105,8 +125,30 @@ pub trait Accelerator: Sync {
         beta: Scalar,
         bias: Option<&Tensor>,
     ) -> Result<()>;
+    /// Runs a convolution or one of its gradients by a library; false if there is none that does it.
+    fn convolve(&self, work: &conv::Work) -> Result<bool>;
     /// Fills a tensor from a distribution, by the device's own generator.
     fn draw(&self, d: &Distribution, out: &Tensor) -> Result<()>;
+}
+
+/// What launchers compile for a dtype, for checks without a device.
+#[must_use]
+pub fn samples(d: DType) -> Vec<Job> {
+    let families = [
+        arrange::samples,
+        attention::samples,
+        conv::samples,
+        index::samples,
+        loss::samples,
+        norm::samples,
+        pool::samples,
+        resize::samples,
+        scan::samples,
+        softmax::samples,
+        sort::samples,
+        update::samples,
+    ];
+    families.iter().flat_map(|of| of(d)).collect()
 }
 
 /// The devices that this build has beside the host.
@@ -140,6 +182,27 @@ fn on_host(t: &Tensor) -> bool {
     t.device().kind != DeviceKind::Cuda
 }
 
+/// A row-major tensor with the same elements; itself if it is that.
+fn dense(t: &Tensor) -> Result<Tensor> {
+    accelerator()?.dense(t, t.dtype())
+}
+
+/// Has a row-major result filled, and brought to its place if that lies otherwise.
+fn placed(out: &Tensor, fill: impl FnOnce(&Tensor) -> Result<()>) -> Result<()> {
+    if out.is_contiguous() && !out.is_lazy() {
+        return fill(out);
+    }
+    let made = Tensor::empty(out.shape(), out.dtype(), out.device())?;
+    fill(&made)?;
+    copy(out, &made)
+}
+
+/// How many neighbouring threads share a line of `n` elements: a power of two of at most a block.
+fn lanes(n: i64) -> i64 {
+    let few = (n + 7) / 8;
+    (few.max(1) as u64).next_power_of_two().min(256) as i64
+}
+
 /// Sets every element.
 ///
 /// # Errors
@@ -162,6 +225,29 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
     } else {
         accelerator()?.copy(dst, src)
     }
+}
+
+/// A number as a tensor of one element, of the type and device of `like`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn number(s: Scalar, like: &Tensor) -> Result<Tensor> {
+    let t = Tensor::empty(&[], like.dtype(), like.device())?;
+    fill(&t, s)?;
+    Ok(t)
+}
+
+/// The number in a tensor of one element.
+///
+/// # Errors
+/// If it cannot be had.
+pub fn read(t: &Tensor) -> Result<Scalar> {
+    if on_host(t) {
+        return cpu::read_scalar(t, 0);
+    }
+    let host = Tensor::empty(t.shape(), t.dtype(), Device::CPU)?;
+    copy(&host, t)?;
+    cpu::read_scalar(&host, 0)
 }
 
 /// A copy in another dtype.
@@ -205,6 +291,12 @@ pub fn fold(
     } else {
         accelerator()?.fold(kind, out, input, dims, p, post)
     }
+}
+
+/// True if an element is 0, as far as the host can say at once: GPUs divide by such integers without an error, as in PyTorch.
+#[must_use]
+pub fn any_zero(t: &Tensor) -> bool {
+    on_host(t) && cpu::any_zero(t)
 }
 
 /// Extremes and their positions; see [`cpu::extreme::arg_extreme`].

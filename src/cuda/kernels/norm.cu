@@ -1,0 +1,205 @@
+// Normalisations of rows, and their gradients. Before this text: T (elements), P (parameters and statistics of the caller's),
+// CENTRED (a mean is subtracted). A row is `n` elements; element j of row r has the parameter (r % groups) * (n / size) + j / size.
+
+typedef TV V;
+
+template <class X> FN X summed(X x, u32 lanes) {
+    for (u32 half = lanes < 32 ? lanes / 2 : 16; half > 0; half /= 2) x += __shfl_xor_sync(0xffffffff, x, half);
+    if (lanes <= 32) return x;
+    __shared__ X parts[8];
+    const u32 warps = lanes / 32, warp = threadIdx.x / 32, first = warp / warps * warps;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) parts[warp] = x;
+    __syncthreads();
+    x = parts[first];
+    for (u32 k = 1; k < warps; k++) x += parts[first + k];
+    return x;
+}
+
+#define ROW \
+    const u32 lanes = u32(width), lane = threadIdx.x % lanes; \
+    const i64 row = i64(blockIdx.x) * (256 / lanes) + threadIdx.x / lanes; \
+    const bool live = row < rows; \
+    const i64 base = live ? row * n : 0, count = live ? n : 0, from = row % groups * (n / size)
+
+// The elements of a thread, which keeps them if rows are short enough (HELD), and reads them again each time otherwise.
+#if HELD
+#define FOR(u, j) _Pragma("unroll") for (int u = 0; u < HELD; u++) for (i64 j = lane + i64(u) * lanes, once = 1; once && j < count; once = 0)
+#define KEEP(name) V name[HELD]
+#define KEPT(name, u, value) name[u]
+#define READ(name, u, value) name[u] = (value)
+#else
+#define FOR(u, j) for (i64 j = lane; j < count; j += lanes)
+#define KEEP(name)
+#define KEPT(name, u, value) (value)
+#define READ(name, u, value) (void)0
+#endif
+
+KERNEL(forward)(T* out, P* means, P* rstds, const T* x, const P* w, const P* b, i64 rows, i64 n, i64 groups, i64 size, i64 width, double eps) {
+    ROW;
+    V mean = 0, square = 0;
+    KEEP(xs);
+    FOR(u, j) {
+        READ(xs, u, up(x[base + j]));
+        mean += KEPT(xs, u, up(x[base + j]));
+    }
+#if CENTRED
+    mean = summed(mean, lanes) / V(n);
+#else
+    mean = 0;
+#endif
+    FOR(u, j) {
+        const V d = KEPT(xs, u, up(x[base + j])) - mean;
+        square += d * d;
+    }
+    const V rstd = rsqrt(summed(square, lanes) / V(n) + V(eps));
+    if (live && lane == 0) {
+        if (means) means[row] = make<P>(mean);
+        if (rstds) rstds[row] = make<P>(rstd);
+    }
+    FOR(u, j) {
+        const i64 at = from + (size == 1 ? j : j / size);
+        V y = (KEPT(xs, u, up(x[base + j])) - mean) * rstd;
+        if (w) y = y * to<V>(up(w[at]));
+        if (b) y = y + to<V>(up(b[at]));
+        out[base + j] = make<T>(y);
+    }
+}
+
+KERNEL(by_input)(T* out, const T* g, const T* x, const V* means, const V* rstds, const V* w, i64 rows, i64 n, i64 groups, i64 size, i64 width) {
+    ROW;
+    const V mean = live && means ? means[row] : V(0), rstd = live ? rstds[row] : V(0);
+    V plain = 0, turned = 0;
+    KEEP(gs);
+    KEEP(xs);
+#define OWN(j) (up(g[base + j]) * (w ? w[from + (size == 1 ? j : j / size)] : V(1)))
+#define APART(j) ((up(x[base + j]) - mean) * rstd)
+    FOR(u, j) {
+        READ(gs, u, OWN(j));
+        READ(xs, u, APART(j));
+        plain += KEPT(gs, u, OWN(j));
+        turned += KEPT(gs, u, OWN(j)) * KEPT(xs, u, APART(j));
+    }
+#if CENTRED
+    plain = summed(plain, lanes) / V(n);
+#else
+    plain = 0;
+#endif
+    turned = summed(turned, lanes) / V(n);
+    FOR(u, j) out[base + j] = make<T>(rstd * (KEPT(gs, u, OWN(j)) - plain - KEPT(xs, u, APART(j)) * turned));
+}
+
+// What parameters get, one sum of g and of g times the normalised element for each of `splits` parts of the rows: neighbouring
+// threads have neighbouring columns. `size` is 1; statistics are of rows or of columns.
+KERNEL(by_columns)(V* dw, V* db, const T* g, const T* x, const V* means, const V* rstds, i64 rows, i64 n, i64 chunk, i64 own_column) {
+    const i64 blocks = (n + 31) / 32, split = blockIdx.x / blocks, j = blockIdx.x % blocks * 32 + threadIdx.x % 32;
+    const i64 begin = split * chunk, end = begin + chunk < rows ? begin + chunk : rows;
+    V a = 0, b = 0;
+    if (j < n) {
+        for (i64 row = begin + threadIdx.x / 32; row < end; row += 8) {
+            const i64 stat = own_column ? j : row;
+            const V own = up(g[row * n + j]), mean = means ? means[stat] : V(0);
+            a += own * (up(x[row * n + j]) - mean) * rstds[stat];
+            b += own;
+        }
+    }
+    __shared__ V as[8][32], bs[8][32];
+    as[threadIdx.x / 32][threadIdx.x % 32] = a;
+    bs[threadIdx.x / 32][threadIdx.x % 32] = b;
+    __syncthreads();
+    if (threadIdx.x >= 32 || j >= n) return;
+    for (int k = 1; k < 8; k++) {
+        a += as[k][threadIdx.x];
+        b += bs[k][threadIdx.x];
+    }
+    dw[split * n + j] = a;
+    db[split * n + j] = b;
+}
+
+// The same where a channel has `size` neighbouring elements in each of `batch` samples: a block for each channel and part.
+// Statistics are of channels (`per` 0) or of groups of `per` channels.
+KERNEL(by_channels)(V* dw, V* db, const T* g, const T* x, const V* means, const V* rstds, i64 batch, i64 channels, i64 size, i64 per, i64 chunk) {
+    const i64 c = blockIdx.x % channels, split = blockIdx.x / channels;
+    const i64 total = batch * size, begin = split * chunk, end = begin + chunk < total ? begin + chunk : total;
+    V a = 0, b = 0;
+    for (i64 k = begin + threadIdx.x; k < end; k += 256) {
+        const i64 sample = k / size, at = (sample * channels + c) * size + (k - sample * size);
+        const i64 stat = per ? sample * (channels / per) + c / per : c;
+        const V own = up(g[at]);
+        a += own * (up(x[at]) - (means ? means[stat] : V(0))) * rstds[stat];
+        b += own;
+    }
+    a = summed(a, 256);
+    b = summed(b, 256);
+    if (threadIdx.x == 0) {
+        dw[split * channels + c] = a;
+        db[split * channels + c] = b;
+    }
+}
+
+// The gradient of batch_norm by its input: `sums` of g and of g times the normalised element over the batch, if the statistics
+// are the batch's own.
+KERNEL(by_batch)(T* out, const T* g, const T* x, const V* means, const V* rstds, const V* w, const V* dw, const V* db, i64 n, i64 channels, i64 size) {
+    EACH(i, n);
+    const i64 c = i / size % channels;
+    const V rstd = rstds[c];
+    V own = up(g[i]);
+    if (dw) {
+        const V count = V(n / channels);
+        own -= db[c] / count + (up(x[i]) - means[c]) * rstd * (dw[c] / count);
+    }
+    out[i] = make<T>(own * rstd * (w ? w[c] : V(1)));
+}
+
+// Mean and sum of squared deviations of a part of each channel.
+KERNEL(moments)(V* means, V* squares, const T* x, i64 batch, i64 channels, i64 size, i64 chunk) {
+    const i64 c = blockIdx.x % channels, split = blockIdx.x / channels;
+    const i64 total = batch * size, begin = split * chunk, end = begin + chunk < total ? begin + chunk : total;
+    V sum = 0, square = 0;
+    for (i64 k = begin + threadIdx.x; k < end; k += 256) {
+        const i64 sample = k / size;
+        sum += up(x[(sample * channels + c) * size + (k - sample * size)]);
+    }
+    const V mean = summed(sum, 256) / V(end - begin);
+    for (i64 k = begin + threadIdx.x; k < end; k += 256) {
+        const i64 sample = k / size;
+        const V d = up(x[(sample * channels + c) * size + (k - sample * size)]) - mean;
+        square += d * d;
+    }
+    square = summed(square, 256);
+    if (threadIdx.x == 0) {
+        means[split * channels + c] = mean;
+        squares[split * channels + c] = square;
+    }
+}
+
+// Parts of each channel joined: mean, inverse deviation and unbiased variance.
+KERNEL(join)(P* mean, P* rstd, P* var, const V* means, const V* squares, i64 channels, i64 total, i64 chunk, double eps) {
+    EACH(c, channels);
+    V count = 0, m = 0, s = 0;
+    for (i64 split = 0; split * chunk < total; split++) {
+        const V more = V((split + 1) * chunk < total ? chunk : total - split * chunk);
+        const V delta = means[split * channels + c] - m, sum = count + more;
+        m += delta * more / sum;
+        s += squares[split * channels + c] + delta * delta * count * more / sum;
+        count = sum;
+    }
+    mean[c] = make<P>(m);
+    rstd[c] = make<P>(V(1) / sqrt(s / count + V(eps)));
+    var[c] = make<P>(s / (count - V(1)));
+}
+
+KERNEL(inverse)(V* out, const V* var, i64 n, double eps) {
+    EACH(i, n);
+    out[i] = V(1) / sqrt(var[i] + V(eps));
+}
+
+// Normalised by the statistics of channels: inverse deviations, or variances.
+KERNEL(apply)(T* out, const T* x, const V* means, const V* spreads, const V* w, const V* b, i64 n, i64 channels, i64 size, i64 variances, double eps) {
+    EACH(i, n);
+    const i64 c = i / size % channels;
+    V y = (up(x[i]) - means[c]) * (variances ? V(1) / sqrt(spreads[c] + V(eps)) : spreads[c]);
+    if (w) y *= w[c];
+    if (b) y += b[c];
+    out[i] = make<T>(y);
+}
