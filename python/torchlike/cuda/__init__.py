@@ -31,7 +31,7 @@ def _load_libraries() -> None:
                     if ".alt." in file.name:
                         continue
                     try:
-                        ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
+                        ctypes.CDLL(str(file))  # known by its name from now on, its symbols to nobody
                     except OSError:
                         continue
         return
