@@ -118,6 +118,18 @@ impl Accelerator for Gpus {
         reduce::arg_extreme(values, indices, input, dims, max)
     }
 
+    fn moments(
+        &self,
+        var: &Tensor,
+        mean: Option<&Tensor>,
+        input: &Tensor,
+        dims: &[usize],
+        correction: f64,
+        root: bool,
+    ) -> Result<()> {
+        reduce::moments(var, mean, input, dims, correction, root)
+    }
+
     fn product(
         &self,
         c: &Tensor,

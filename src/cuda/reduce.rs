@@ -176,6 +176,24 @@ pub fn arg_extreme(
     run(Fold::Arg { max }, nest, 16, values, Some(indices), input)
 }
 
+/// Variance (or its root) and mean over dimensions of real numbers.
+///
+/// # Errors
+/// If the kernel cannot be compiled or started.
+pub fn moments(
+    var: &Tensor,
+    mean: Option<&Tensor>,
+    input: &Tensor,
+    dims: &[usize],
+    correction: f64,
+    root: bool,
+) -> Result<()> {
+    let mut nest = Nest::new(input, dims, Some(var), mean)?;
+    (nest.p, nest.post) = (correction, f64::from(u8::from(root)));
+    let acc = 3 * source::computed(input.dtype()).size();
+    run(Fold::Moments, nest, acc, Some(var), mean, input)
+}
+
 fn run(
     fold: Fold,
     mut nest: Nest,

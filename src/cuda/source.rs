@@ -26,6 +26,8 @@ pub enum Read {
 pub enum Fold {
     /// A value, and what happens to it at the end.
     Value(Kind, Post),
+    /// Variance and mean.
+    Moments,
     /// Where the extreme is, and which it is.
     Arg {
         /// The largest, not the smallest.
@@ -106,7 +108,7 @@ pub fn reduce(fold: Fold, input: DType, out: DType) -> Option<Text> {
     let mut text = String::with_capacity(512);
     let v = match fold {
         Fold::Value(kind, _) => folded(kind, input),
-        Fold::Arg { .. } => computed(input),
+        Fold::Arg { .. } | Fold::Moments => computed(input),
     };
     writeln!(
         text,
@@ -117,6 +119,7 @@ pub fn reduce(fold: Fold, input: DType, out: DType) -> Option<Text> {
     )
     .ok()?;
     match fold {
+        Fold::Moments => text.push_str("#define MOMENTS 1\n"),
         Fold::Arg { max } => {
             let better = if max { '>' } else { '<' };
             writeln!(
@@ -392,6 +395,10 @@ fn folds(d: DType, list: &mut Vec<(String, String)>) {
             reduce(Fold::Value(kind, post), d, out)
                 .map(|t| (format!("fold {kind:?} {}", d.name()), t.whole())),
         );
+    }
+    if real && d.is_float() {
+        let text = reduce(Fold::Moments, d, d);
+        list.extend(text.map(|t| (format!("moments {}", d.name()), t.whole())));
     }
     if real {
         for max in [true, false] {

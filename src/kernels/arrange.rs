@@ -4,6 +4,7 @@ use super::index::{self, Axis, Places};
 use super::job::{Job, Kernel, View};
 use super::{copy, dense, fill, on_host, placed, tables};
 use crate::cpu::index::Reduce;
+use crate::plan::ViewPlan;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, cpu};
 
 const FILL: &str = include_str!("../cuda/kernels/fill.cu");
@@ -129,6 +130,20 @@ pub fn flip(out: &Tensor, t: &Tensor, dims: &[usize]) -> Result<()> {
     }
     let from = View::after(t, first, t.shape(), &strides)?;
     index::copied(out, out.numel(), &View::of(out)?, &from)
+}
+
+/// Complex numbers of a tensor beside the host from their real and imaginary parts.
+///
+/// # Errors
+/// If a kernel cannot be had.
+pub fn parts(out: &Tensor, parts: [&Tensor; 2]) -> Result<()> {
+    let strides: Dims = out.strides().iter().map(|s| s * 2).collect();
+    for (first, part) in (out.offset() * 2..).zip(parts) {
+        let (d, shape) = (out.dtype().to_real(), out.shape().clone());
+        let half = out.look(&ViewPlan::reinterpret(d, shape, strides.clone(), first));
+        copy(&half, part)?;
+    }
+    Ok(())
 }
 
 /// See [`cpu::pad::constant`].
@@ -275,7 +290,7 @@ pub fn embedding_backward(
             super::accelerator()?.map(text, &operands, sums.dtype(), &Default::default(), sums)?;
         }
         if (0..out.shape()[0]).contains(&chosen.padding) {
-            let row = crate::plan::ViewPlan::of(sums).selected(0, chosen.padding);
+            let row = ViewPlan::of(sums).selected(0, chosen.padding);
             fill(&sums.look(&row), Scalar::Int(0))?;
         }
         Ok(())

@@ -204,6 +204,38 @@ impl Windows {
     }
 }
 
+/// The windows of images of a tensor beside the host as columns.
+///
+/// # Errors
+/// If a kernel or memory cannot be had.
+pub fn unfold(out: &Tensor, x: &Tensor, g: &Geometry) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let made = Windows::new(g).columns(&dense(x)?, g.batch as i64, false)?;
+    let strides = dims::contiguous_strides(out.shape());
+    copy(
+        out,
+        &made.look(&ViewPlan::with(&made, out.shape().clone(), strides, 0)),
+    )
+}
+
+/// Columns of a tensor beside the host added back into images.
+///
+/// # Errors
+/// If a kernel or memory cannot be had.
+pub fn fold(out: &Tensor, columns: &Tensor, g: &Geometry) -> Result<()> {
+    let columns = dense(&converted(columns, computed(columns.dtype()))?)?;
+    placed(out, |out| {
+        let job = Job::new(kernel("back"))
+            .ty("T", out.dtype())
+            .at(out)
+            .at(&columns);
+        let windows = Windows::new(g);
+        windows.pass(job.int(g.batch as i64)).each(out, out.numel())
+    })
+}
+
 /// Matrices within a dense tensor: how many, rows and columns, the strides, and where the first begins.
 fn matrices(t: &Tensor, shape: [i64; 3], strides: [i64; 3], first: i64) -> Tensor {
     let (shape, strides) = (Dims::new(&shape), Dims::new(&strides));

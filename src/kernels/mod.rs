@@ -115,6 +115,16 @@ pub trait Accelerator: Sync {
         dims: &[usize],
         max: bool,
     ) -> Result<()>;
+    /// Variance (or its root) and mean over dimensions of real numbers; see [`cpu::moments::variance`].
+    fn moments(
+        &self,
+        var: &Tensor,
+        mean: Option<&Tensor>,
+        input: &Tensor,
+        dims: &[usize],
+        correction: f64,
+        root: bool,
+    ) -> Result<()>;
     /// `c = alpha a b + beta c + bias`; see [`cpu::matrix::product`].
     fn product(
         &self,

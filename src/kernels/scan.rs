@@ -96,6 +96,50 @@ pub fn extreme(out: &Tensor, index: &Tensor, input: &Tensor, dim: usize, max: bo
     })
 }
 
+/// See [`cpu::select::logsumexp`].
+///
+/// # Errors
+/// If a kernel or memory cannot be had.
+pub fn logsumexp(out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
+    if on_host(input) {
+        return cpu::select::logsumexp(out, input, dims);
+    }
+    let gpu = accelerator()?;
+    let wide = computed(out.dtype());
+    let input = converted(input, wide)?;
+    let shape = crate::dims::reduced_shape(input.shape(), dims, true);
+    let make = |shape: &[i64], d| Tensor::empty(shape, d, input.device());
+    // Complex numbers are brought down by the largest real part; what is not finite stays.
+    let top = make(&shape, wide.to_real())?;
+    let real = make(input.shape(), wide.to_real())?;
+    let map = |text: &str, operands: &[Operand], d, to: &Tensor| {
+        gpu.map(text, operands, d, &Default::default(), to)
+    };
+    let parts = if wide.is_complex() { "a.re" } else { "a" };
+    map(parts, &[Operand::Tensor(&input)], wide, &real)?;
+    gpu.fold(reduce::Kind::Max, &top, &real, dims, 0.0, Post::None)?;
+    map(
+        "isinf_(a) ? T(0) : a",
+        &[Operand::Tensor(&top)],
+        top.dtype(),
+        &top,
+    )?;
+    let powers = make(input.shape(), wide)?;
+    let operands = [Operand::Tensor(&input), Operand::Tensor(&top)];
+    map("exp(a - b)", &operands, wide, &powers)?;
+    let sum = make(&shape, wide)?;
+    gpu.fold(reduce::Kind::Sum, &sum, &powers, dims, 0.0, Post::None)?;
+    map(
+        "log(a) + b",
+        &[Operand::Tensor(&sum), Operand::Tensor(&top)],
+        wide,
+        &sum,
+    )?;
+    let strides = crate::dims::contiguous_strides(out.shape());
+    let plan = crate::plan::ViewPlan::with(&sum, out.shape().clone(), strides, 0);
+    super::copy(out, &sum.look(&plan))
+}
+
 /// See [`cpu::moments::variance`].
 ///
 /// # Errors
@@ -112,6 +156,9 @@ pub fn variance(
         return cpu::moments::variance(var, mean, input, dims, correction, root);
     }
     let gpu = accelerator()?;
+    if !input.dtype().is_complex() {
+        return gpu.moments(var, mean, input, dims, correction, root);
+    }
     let wide = computed(input.dtype());
     let shape = crate::dims::reduced_shape(input.shape(), dims, true);
     let n: i64 = dims.iter().map(|&d| input.shape()[d]).product();

@@ -23,13 +23,25 @@ fn lines(t: &Tensor, dim: usize) -> [i64; 3] {
     [if n == 0 { 0 } else { t.numel() / n }, n, inner]
 }
 
+/// True if all elements are of two bytes, and the first lies at a multiple of four.
+fn small(all: &[&Tensor]) -> bool {
+    all.iter()
+        .all(|t| t.dtype().size() == 2 && t.data_ptr() as usize % 4 == 0)
+}
+
 /// Starts a kernel of this file for all lines.
-fn run(job: Job, out: &Tensor, [lines, n, inner]: [i64; 3]) -> Result<()> {
+fn run(job: Job, out: &Tensor, [lines, n, inner]: [i64; 3], small: bool) -> Result<()> {
     let width = if inner >= 32 { 1 } else { lanes(n) };
     let each = 256 / width;
-    // Short lines stay in registers; so many elements each thread has of them.
-    let held = (n + width - 1) / width;
+    // Short lines stay in registers, and are read four bytes at a time if their elements are smaller.
+    let pack = if inner == 1 && small && n % 2 == 0 {
+        2
+    } else {
+        1
+    };
+    let held = (n / pack + width - 1) / width;
     job.define("HELD", if held <= 8 { held } else { 0 })
+        .define("PACK", pack)
         .int(lines)
         .int(n)
         .int(inner)
@@ -55,7 +67,8 @@ pub fn forward(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
             .ty("T", x.dtype())
             .ty("O", out.dtype())
             .define("LOG", u8::from(log));
-        run(job.at(out).at(&x), out, lines(&x, dim))
+        let small = small(&[&x, out]);
+        run(job.at(out).at(&x), out, lines(&x, dim), small)
     })
 }
 
@@ -81,7 +94,8 @@ pub fn backward(out: &Tensor, g: &Tensor, y: &Tensor, dim: usize, log: bool) -> 
             .ty("T", g.dtype())
             .ty("O", out.dtype())
             .define("LOG", u8::from(log));
-        run(job.at(out).at(&g).at(&y), out, lines(&g, dim))
+        let small = small(&[&g, &y, out]);
+        run(job.at(out).at(&g).at(&y), out, lines(&g, dim), small)
     })
 }
 
@@ -96,6 +110,7 @@ pub(super) fn samples(d: DType) -> Vec<Job> {
             .ty("O", d)
             .define("LOG", log)
             .define("HELD", 8 * i64::from(log))
+            .define("PACK", 1)
     };
     vec![job(FORWARD, 0), job(BACKWARD, 1)]
 }

@@ -24,8 +24,46 @@ pub(super) fn samples(d: DType) -> Vec<Job> {
     if d.is_complex() {
         Vec::new()
     } else {
-        vec![head("load", d, true)]
+        let search = Job::new(SEARCH).ty("T", d).ty("O", DType::I64);
+        vec![head("load", d, true), search.define("RIGHT", 1)]
     }
+}
+
+const SEARCH: Kernel = Kernel {
+    file: include_str!("../cuda/kernels/search.cu"),
+    name: "search",
+};
+
+/// Where values would be put into sorted lists, on a device beside the host: `edges` are one list for all, or as many as there are
+/// lines of values. All are row-major.
+///
+/// # Errors
+/// If a kernel or memory cannot be had.
+pub fn search(
+    out: &Tensor,
+    edges: &Tensor,
+    values: &Tensor,
+    sorter: Option<&Tensor>,
+    right: bool,
+) -> Result<()> {
+    let n = edges.shape().last().copied().unwrap_or(1);
+    let each = values.shape().last().copied().unwrap_or(1);
+    super::placed(out, |out| {
+        let job = Job::new(SEARCH).ty("T", edges.dtype()).ty("O", out.dtype());
+        let job = job
+            .define("RIGHT", u8::from(right))
+            .at(out)
+            .at(edges)
+            .maybe(sorter)
+            .at(values);
+        let total = values.numel();
+        job.int(total)
+            .int(n)
+            .int(each)
+            .int(i64::from(edges.ndim() <= 1))
+            .flag()
+            .each(out, total)
+    })
 }
 
 /// A tensor with a dimension last.

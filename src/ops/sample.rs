@@ -1,5 +1,7 @@
 //! Random numbers drawn by other tensors: means and deviations, probabilities, rates and weights.
 
+use crate::cpu::map::Ctx;
+use crate::cpu::rows::Operand;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{F, FMO, I, M, O, OpDef, Plan, X, kernel};
 use crate::ops::f;
@@ -7,7 +9,7 @@ use crate::ops::random::{NORMAL, drawn, given};
 use crate::random::{
     Distribution, Generator, SharedGenerator, advance_bernoulli_probs, advance_exponential_weights,
 };
-use crate::{DType, Device, Result, Tensor, cpu, dims, ensure};
+use crate::{DType, Device, Result, Tensor, cpu, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -74,6 +76,7 @@ pub static OPS: &[OpDef] = &[
                 Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
             },
             |a, _, outs| cpu::random::bernoulli_probs(&given(a.generator), &outs[0], a.input),
+            cuda: |a, _, outs| bernoulli_beside(&outs[0], a.input)
         )
         .random(Some(typed!(
             |a, outs, g| advance_probs(a.input, outs, g),
@@ -90,6 +93,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             probs_into_rule,
             |a, _, outs| cpu::random::bernoulli_probs(&given(a.generator), &outs[0], a.p),
+            cuda: |a, _, outs| bernoulli_beside(&outs[0], a.p)
         )
         .pointwise()
         .random(Some(typed!(
@@ -125,6 +129,7 @@ pub static OPS: &[OpDef] = &[
                 let samples = a.num_samples as usize;
                 cpu::random::multinomial(&given(a.generator), &outs[0], a.input, samples, a.replacement)
             },
+            cuda: multinomial_beside
         )
         .random(Some(typed!(advance_multinomial, &[Tensor], &mut Generator))),
         "Positions drawn with the probabilities of each row.",
@@ -214,6 +219,41 @@ fn advance_normal(std: Moment, outs: &[Tensor], g: &mut Generator) -> Result<()>
     let values = Tensor::empty(outs[0].shape(), outs[0].dtype(), Device::META)?;
     cpu::random::advance(&std.drawn(), g, &values);
     Ok(())
+}
+
+/// Numbers between 0 and 1 beside the host, of a type that has them.
+fn unit_beside(shape: &[i64], d: DType, like: &Tensor, kind: &Distribution) -> Result<Tensor> {
+    let d = if d == DType::F64 { d } else { DType::F32 };
+    let drawn = Tensor::empty(shape, d, like.device())?;
+    kernels::accelerator()?.draw(kind, &drawn)?;
+    Ok(drawn)
+}
+
+const UNIT: Distribution = Distribution::Uniform { from: 0.0, to: 1.0 };
+
+fn bernoulli_beside(out: &Tensor, p: &Tensor) -> Result<()> {
+    let drawn = unit_beside(out.shape(), p.dtype(), out, &UNIT)?;
+    let operands = [Operand::Tensor(&drawn), Operand::Tensor(p)];
+    let ctx = Ctx::default();
+    kernels::accelerator()?.map("a < b", &operands, drawn.dtype(), &ctx, out)
+}
+
+/// As PyTorch on GPUs: the largest of probabilities over exponential numbers, or a search among their sums.
+fn multinomial_beside(a: &calls::Multinomial, (): &(), outs: &[Tensor]) -> Result<()> {
+    let (p, n) = (a.input, a.num_samples);
+    let chosen = helpers::inside(|| {
+        if !a.replacement || n == 1 {
+            let one = Distribution::Exponential { lambda: 1.0 };
+            let keys = f::div(p, &unit_beside(p.shape(), p.dtype(), p, &one)?)?;
+            let [_, chosen] = f::Topk::new(&keys, n).call()?;
+            return Ok(chosen);
+        }
+        let sums = f::Cumsum::new(p, -1).call()?;
+        let total = f::narrow(&sums, -1, sums.shape()[sums.ndim() - 1] - 1, 1)?;
+        let at = f::mul(&unit_beside(outs[0].shape(), p.dtype(), p, &UNIT)?, &total)?;
+        f::Searchsorted::new(&sums, &at).right(true).call()
+    })?;
+    kernels::copy(&outs[0], &chosen)
 }
 
 fn check_probs(p: &Tensor) -> Result<()> {

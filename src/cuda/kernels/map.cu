@@ -7,10 +7,9 @@ struct Layout {
     i64 shape[8];
     i64 stride[4][8];
 };
-template <class S> struct __align__(sizeof(S) * PACK) Pack { S x[PACK]; };
 #if FLAT
-// What no operand is read for is one element for all.
-template <class S> FN Pack<S> packed(const S* p, u64 at) { return p ? *(const Pack<S>*)(p + at) : Pack<S>(); }
+// Operands that are not there are not read.
+template <class S> FN Packed<S, PACK> read(const S* p, u64 at) { return p ? packed<PACK>(p + at) : Packed<S, PACK>(); }
 #endif
 
 extern "C" __global__ void __launch_bounds__(256) kernel(
@@ -21,11 +20,11 @@ extern "C" __global__ void __launch_bounds__(256) kernel(
 #if FLAT
     const u64 first = (u64(blockIdx.x) * 256 + threadIdx.x) * PACK;
     if (first + PACK <= u64(layout.n)) {
-        const Pack<TA> as = packed(pa, first);
-        const Pack<TB> bs = packed(pb, first);
-        const Pack<TC> cs = packed(pc, first);
+        const Packed<TA, PACK> as = read(pa, first);
+        const Packed<TB, PACK> bs = read(pb, first);
+        const Packed<TC, PACK> cs = read(pc, first);
         (void)as, (void)bs, (void)cs;
-        Pack<TO> results;
+        Packed<TO, PACK> results;
 #pragma unroll
         for (int u = 0; u < PACK; u++) {
 #define IN_A as.x[u]
@@ -38,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel(
             (void)a, (void)b, (void)c;
             results.x[u] = Down<TO>::of(to<Up<TO>::type>(RESULT));
         }
-        *(Pack<TO>*)(out + first) = results;
+        packed<PACK>(out + first) = results;
         return;
     }
     for (u64 at = first; at < u64(layout.n); at++) {

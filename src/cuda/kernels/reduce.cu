@@ -1,5 +1,5 @@
 // A fold over dimensions in one or two launches. Before this text: IN, OUT (storage types), V (what is folded), and
-// IDENTITY, LOAD(x), JOIN(a, b), FINISH(a) (expressions); ARG is 1 where positions are wanted.
+// IDENTITY, LOAD(x), JOIN(a, b), FINISH(a) (expressions); ARG is 1 where positions are wanted, MOMENTS where variances and means are.
 // `lanes` threads share one result; `splits` blocks share one if results are few and folds are long.
 
 struct Nest {
@@ -11,11 +11,39 @@ struct Nest {
     double p, post;
 };
 
-#if ARG
+#if MOMENTS
+// Count, mean and squared deviations, joined as Chan, Golub and LeVeque do.
+struct Acc {
+    V n, mean, square;
+};
+FN Acc identity() {
+    Acc a;
+    a.n = a.mean = a.square = V(0);
+    return a;
+}
+FN Acc join(Acc a, Acc b) {
+    const V n = a.n + b.n;
+    if (n == V(0)) return a;
+    const V part = b.n / n, delta = b.mean - a.mean;
+    a.mean += delta * part;
+    a.square += b.square + delta * delta * a.n * part;
+    a.n = n;
+    return a;
+}
+FN Acc load(IN x) {
+    Acc a;
+    a.n = V(1);
+    a.mean = to<V>(up(x));
+    a.square = V(0);
+    return a;
+}
+#define TAKE(x, j) load(x)
+#elif ARG
 struct Acc {
     V v;
     i64 i;
 };
+#define TAKE(x, j) load(x, j)
 FN Acc identity() {
     Acc a;
     a.v = IDENTITY;
@@ -46,10 +74,16 @@ FN Acc load_with(IN s, double p) {
     (void)p;
     return LOAD(x);
 }
+#define TAKE(x, j) load_with(x, nest.p)
 #endif
 
 FN void finish(OUT* out, i64* index, i64 at, i64 at_index, Acc a, const Nest& nest) {
-#if ARG
+#if MOMENTS
+    // `p` is what the count is corrected by, and `post` whether the root is wanted; the mean goes where positions go otherwise.
+    const V left = a.n - V(nest.p), var = a.square / (left > V(0) ? left : V(0));
+    out[at] = Down<OUT>::of(to<Up<OUT>::type>(nest.post != 0 ? sqrt(var) : var));
+    if (index) ((OUT*)index)[at_index] = Down<OUT>::of(to<Up<OUT>::type>(a.n == V(0) ? V(INF_D) - V(INF_D) : a.mean));
+#elif ARG
     if (out) out[at] = Down<OUT>::of(to<Up<OUT>::type>(a.v));
     index[at_index] = a.i;
 #else
@@ -101,13 +135,14 @@ extern "C" __global__ void __launch_bounds__(256) first(const IN* __restrict__ i
     place(nest, o, base, at, at_index);
     Acc a = identity();
     if (o < nest.kept) {
+        const IN* const from = in + base;
+        if (nest.folded_dims <= 1) {
+            const i64 step = nest.folded_in[0];
+#pragma unroll 8
+            for (i64 j = begin + lane; j < end; j += lanes) a = join(a, TAKE(from[j * step], j));
+        } else {
 #pragma unroll 4
-        for (i64 j = begin + lane; j < end; j += lanes) {
-#if ARG
-            a = join(a, load(in[base + inside(nest, j)], j));
-#else
-            a = join(a, load_with(in[base + inside(nest, j)], nest.p));
-#endif
+            for (i64 j = begin + lane; j < end; j += lanes) a = join(a, TAKE(from[inside(nest, j)], j));
         }
     }
     if (lanes > 1) a = gather(a, lane, lanes);

@@ -29,66 +29,78 @@ struct Sum { FN V operator()(V a, V b) const { return a + b; } };
     const i64 base = live ? line / inner * inner * n + line % inner : 0; \
     const i64 count = live ? n : 0
 
-// The elements of a thread, which keeps them if lines are short enough (HELD), and reads them again each time otherwise.
 #if HELD
-#define FOR(u, j) _Pragma("unroll") for (int u = 0; u < HELD; u++) for (i64 j = lane + i64(u) * lanes, once = 1; once && j < count; once = 0)
-#define KEEP(name) V name[HELD]
-#define KEPT(name, u, value) name[u]
-#define READ(name, u, value) name[u] = (value)
+// Short lines stay in registers: HELD packs of PACK neighbouring elements a thread.
+#define PACKS(u, j) _Pragma("unroll") for (int u = 0; u < HELD; u++) for (i64 j = (lane + i64(u) * lanes) * PACK, once = 1; once && j < count; once = 0)
+#define EACH_OF(e) _Pragma("unroll") for (int e = 0; e < PACK; e++)
+
+KERNEL(forward)(O* out, const T* x, i64 lines, i64 n, i64 inner, i64 width) {
+    LINE;
+    V top = -V(INF_D), sum = 0, held[HELD * PACK];
+    PACKS(u, j) {
+        const Packed<T, PACK> p = packed<PACK>(x + base + j * inner);
+        EACH_OF(e) top = Larger()(held[u * PACK + e] = up(p.x[e]), top);
+    }
+    top = over_lanes(top, lanes, Larger());
+    PACKS(u, j) EACH_OF(e) sum += exp(held[u * PACK + e] - top);
+    sum = over_lanes(sum, lanes, Sum());
+    sum = LOG ? log(sum) : V(1) / sum;
+    PACKS(u, j) {
+        Packed<O, PACK> p;
+        EACH_OF(e) {
+            const V v = held[u * PACK + e] - top;
+            p.x[e] = make<O>(LOG ? v - sum : exp(v) * sum);
+        }
+        packed<PACK>(out + base + j * inner) = p;
+    }
+}
+
+KERNEL(backward)(O* out, const T* g, const T* y, i64 lines, i64 n, i64 inner, i64 width) {
+    LINE;
+    V sum = 0, gs[HELD * PACK], ys[HELD * PACK];
+    PACKS(u, j) {
+        const Packed<T, PACK> p = packed<PACK>(g + base + j * inner), q = packed<PACK>(y + base + j * inner);
+        EACH_OF(e) {
+            gs[u * PACK + e] = up(p.x[e]);
+            ys[u * PACK + e] = up(q.x[e]);
+            sum += LOG ? gs[u * PACK + e] : gs[u * PACK + e] * ys[u * PACK + e];
+        }
+    }
+    sum = over_lanes(sum, lanes, Sum());
+    PACKS(u, j) {
+        Packed<O, PACK> p;
+        EACH_OF(e) {
+            const V own = gs[u * PACK + e], result = ys[u * PACK + e];
+            p.x[e] = make<O>(LOG ? own - exp(result) * sum : result * (own - sum));
+        }
+        packed<PACK>(out + base + j * inner) = p;
+    }
+}
 #else
-#define FOR(u, j) for (i64 j = lane; j < count; j += lanes)
-#define KEEP(name)
-#define KEPT(name, u, value) (value)
-#define READ(name, u, value) (void)0
-#endif
+#define FOR(j) for (i64 j = lane; j < count; j += lanes)
 
 KERNEL(forward)(O* out, const T* x, i64 lines, i64 n, i64 inner, i64 width) {
     LINE;
     V top = -V(INF_D), sum = 0;
-    KEEP(held);
-    FOR(u, j) {
-        READ(held, u, up(x[base + j * inner]));
-        top = Larger()(KEPT(held, u, up(x[base + j * inner])), top);
-    }
+    FOR(j) top = Larger()(up(x[base + j * inner]), top);
     top = over_lanes(top, lanes, Larger());
-    FOR(u, j) sum += exp(KEPT(held, u, up(x[base + j * inner])) - top);
+    FOR(j) sum += exp(up(x[base + j * inner]) - top);
     sum = over_lanes(sum, lanes, Sum());
-#if LOG
-    sum = log(sum);
-#else
-    sum = V(1) / sum;
-#endif
-    FOR(u, j) {
-        const V v = KEPT(held, u, up(x[base + j * inner])) - top;
-#if LOG
-        out[base + j * inner] = make<O>(v - sum);
-#else
-        out[base + j * inner] = make<O>(exp(v) * sum);
-#endif
+    sum = LOG ? log(sum) : V(1) / sum;
+    FOR(j) {
+        const V v = up(x[base + j * inner]) - top;
+        out[base + j * inner] = make<O>(LOG ? v - sum : exp(v) * sum);
     }
 }
 
 KERNEL(backward)(O* out, const T* g, const T* y, i64 lines, i64 n, i64 inner, i64 width) {
     LINE;
     V sum = 0;
-    KEEP(gs);
-    KEEP(ys);
-    FOR(u, j) {
-        READ(gs, u, up(g[base + j * inner]));
-        READ(ys, u, up(y[base + j * inner]));
-#if LOG
-        sum += KEPT(gs, u, up(g[base + j * inner]));
-#else
-        sum += KEPT(gs, u, up(g[base + j * inner])) * KEPT(ys, u, up(y[base + j * inner]));
-#endif
-    }
+    FOR(j) sum += LOG ? V(up(g[base + j * inner])) : V(up(g[base + j * inner])) * up(y[base + j * inner]);
     sum = over_lanes(sum, lanes, Sum());
-    FOR(u, j) {
-        const V own = KEPT(gs, u, up(g[base + j * inner])), result = KEPT(ys, u, up(y[base + j * inner]));
-#if LOG
-        out[base + j * inner] = make<O>(own - exp(result) * sum);
-#else
-        out[base + j * inner] = make<O>(result * (own - sum));
-#endif
+    FOR(j) {
+        const V own = up(g[base + j * inner]), result = up(y[base + j * inner]);
+        out[base + j * inner] = make<O>(LOG ? own - exp(result) * sum : result * (own - sum));
     }
 }
+#endif

@@ -31,6 +31,11 @@ template <class T> FN T& element(const View& v, i64 i) { return ((T*)v.p)[offset
 template <class T> FN typename Up<T>::type get(const View& v, i64 i) { return up(element<T>(v, i)); }
 template <class T, class F> FN T make(F x) { return Down<T>::of(to<typename Up<T>::type>(x)); }
 
+// Neighbouring elements that are read and written at once.
+template <class S, int N> struct __align__(sizeof(S) * N) Packed { S x[N]; };
+template <int N, class S> FN const Packed<S, N>& packed(const S* p) { return *(const Packed<S, N>*)p; }
+template <int N, class S> FN Packed<S, N>& packed(S* p) { return *(Packed<S, N>*)p; }
+
 #define EACH(i, n) const i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; if (i >= (n)) return
 #define KERNEL(name) extern "C" __global__ void __launch_bounds__(256) name
 

@@ -7,7 +7,7 @@ use crate::ops::core::op::{Batch, F, FM, FMO, OpDef, Plan, Ret, X, compose, kern
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::advanced::{count, split_places};
-use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -74,7 +74,7 @@ pub static OPS: &[OpDef] = &[
         "_one_hot",
         "(Tensor self, int num_classes)",
         0,
-        body!(one_hot_rule, one_hot),
+        body!(one_hot_rule, one_hot, cuda: one_hot_beside),
         "",
     )
     .samples("i64([0, 2, 1]), 3")
@@ -216,6 +216,14 @@ fn one_hot(a: &calls::_OneHot, (): &(), outs: &[Tensor]) -> Result<()> {
         rows[i * n as usize + c as usize] = 1;
     }
     cpu::copy::copy(&outs[0], &dense)
+}
+
+fn one_hot_beside(a: &calls::_OneHot, (): &(), outs: &[Tensor]) -> Result<()> {
+    let (t, out) = (a.input, &outs[0]);
+    kernels::fill(out, Scalar::Int(0))?;
+    let one = kernels::number(Scalar::Int(1), out)?;
+    let index = t.look(&ViewPlan::of(t).unsqueezed(t.ndim()));
+    kernels::index::scatter(out, t.ndim(), &index, &one, None)
 }
 
 fn unravel_index(t: &Tensor, shape: &[i64]) -> Result<Vec<Tensor>> {

@@ -4,7 +4,7 @@ use crate::cpu::{parts, special};
 use crate::ops::core::op::{Cast, F, FMO, O, OpDef, OutSpec, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_layout;
-use crate::{DType, Result, Tensor, cpu, dims, ensure};
+use crate::{DType, Result, Tensor, cpu, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -25,7 +25,7 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(complex_rule, |a, _, outs| parts::join(
             &outs[0], a.real, a.imag
-        )),
+        ), cuda: |a, _, outs| kernels::arrange::parts(&outs[0], [a.real, a.imag])),
         "Complex numbers from real and imaginary parts.",
     )
     .samples("f16[()], f16[()]")

@@ -5,7 +5,7 @@ use crate::dims::MAX_NDIM;
 use crate::ops::core::op::{Cast, F, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::reduce::rule::{Fold, Over, comparable, computable};
-use crate::{DType, Result, Scalar, Tensor, bail, cpu, dtype, ensure, kernels, mode};
+use crate::{DType, Result, Scalar, Tensor, bail, dtype, ensure, kernels, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -96,8 +96,8 @@ pub static OPS: &[OpDef] = &[
         "logsumexp",
         "(Tensor self, int[1] dim, bool keepdim=False)",
         FMO,
-        body!(logsumexp, |_, over, outs| {
-            cpu::select::logsumexp(&outs[0], over.input, &over.dims)
+        body!(logsumexp, anywhere: |_, over, outs| {
+            kernels::scan::logsumexp(&outs[0], over.input, &over.dims)
         }),
         "The logarithm of the sum of exponentials over dimensions.",
     ).samples("f32[3, 4], (0,), True; b8[3, 4], (1,), False")

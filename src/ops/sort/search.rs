@@ -4,7 +4,7 @@ use crate::ops::core::op::{F, O, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::pointwise::rule::result_type;
 use crate::ops::reduce::rule::comparable;
-use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure};
+use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -22,7 +22,8 @@ pub static OPS: &[OpDef] = &[
                 side(a.right, a.side)?,
                 a.out_int32
             ),
-            search
+            search,
+            cuda: search_beside
         ),
         "Where elements would be put into sorted lists.",
     ).samples(
@@ -42,7 +43,8 @@ pub static OPS: &[OpDef] = &[
                 side(a.right, a.side)?,
                 a.out_int32
             ),
-            search
+            search,
+            cuda: search_beside
         ),
         "Where a number would be put into a sorted list.",
     ).samples("bf16[20], -1.6016, out_int32=True, side='right', sorter=i64[20].below(20)")
@@ -53,7 +55,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(
             |a| bucketized(a.input.into(), a.boundaries, a.right, a.out_int32),
-            search
+            search,
+            cuda: search_beside
         ),
         "The bucket between boundaries that each element falls in.",
     ).samples("f32[3, 4], f32([-1, 0, 1]); f32[5], f32([0, 1]), out_int32=True, right=True")
@@ -64,7 +67,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(
             |a| bucketized(a.input.into(), a.boundaries, a.right, a.out_int32),
-            search
+            search,
+            cuda: search_beside
         ),
         "The bucket between boundaries that a number falls in.",
     ).samples("2, f32([1, 2, 3]); 0.5, i64([0, 1]), right=True")
@@ -216,6 +220,20 @@ pub(in crate::ops) fn as_tensor(values: Operand, d: DType) -> Result<Tensor> {
         Operand::Tensor(t) => cpu::copy::dense(t, d),
         Operand::Scalar(s) => Tensor::scalar(s, d),
     }
+}
+
+/// As [`search`], on a device beside the host, where places in a sorter are checked with the search.
+fn search_beside<A>(_: &A, s: &Search, outs: &[Tensor]) -> Result<()> {
+    let edges = kernels::converted(s.edges, s.compared)?;
+    let values = match s.values {
+        Operand::Tensor(t) => kernels::converted(t, s.compared)?,
+        Operand::Scalar(n) => kernels::number(n, &edges)?,
+    };
+    let sorter = s
+        .sorter
+        .map(|t| kernels::converted(t, DType::I64))
+        .transpose()?;
+    kernels::sort::search(&outs[0], &edges, &values, sorter.as_ref(), s.right)
 }
 
 fn search<A>(_: &A, s: &Search, outs: &[Tensor]) -> Result<()> {
