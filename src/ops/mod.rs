@@ -56,6 +56,7 @@ pub mod f {
     pub use super::grad::conv::calls::*;
     pub use super::grad::ctc::calls::*;
     pub use super::grad::distance::calls::*;
+    pub use super::grad::eigen::calls::*;
     pub use super::grad::embedding::calls::*;
     pub use super::grad::fft::calls::*;
     pub use super::grad::grid::calls::*;
@@ -85,10 +86,14 @@ pub mod f {
     pub use super::linalg::addmm::calls::*;
     pub use super::linalg::cholesky::calls::*;
     pub use super::linalg::contract::calls::*;
+    pub use super::linalg::eigen::calls::*;
     pub use super::linalg::einsum::calls::*;
+    pub use super::linalg::indefinite::calls::*;
+    pub use super::linalg::lstsq::calls::*;
     pub use super::linalg::lu::calls::*;
     pub use super::linalg::matrix::calls::*;
     pub use super::linalg::norm::calls::*;
+    pub use super::linalg::packed::calls::*;
     pub use super::linalg::power::calls::*;
     pub use super::linalg::rank::calls::*;
     pub use super::linalg::reflections::calls::*;
@@ -133,6 +138,8 @@ pub mod f {
     pub use super::pointwise::unary::calls::*;
     pub use super::random::calls::*;
     pub use super::reduce::extreme::calls::*;
+    pub use super::reduce::gradient::calls::*;
+    pub use super::reduce::hash::calls::*;
     pub use super::reduce::moments::calls::*;
     pub use super::reduce::order::calls::*;
     pub use super::reduce::scan::calls::*;
@@ -155,6 +162,7 @@ pub mod f {
 static FAMILIES: &[&[OpDef]] = &[
     pointwise::unary::OPS,
     grad::layout::OPS,
+    grad::eigen::OPS,
     grad::linalg::OPS,
     grad::pointwise::OPS,
     grad::products::OPS,
@@ -246,6 +254,12 @@ static FAMILIES: &[&[OpDef]] = &[
     linalg::reflections::OPS,
     linalg::lu::OPS,
     linalg::spectral::OPS,
+    linalg::eigen::OPS,
+    linalg::indefinite::OPS,
+    linalg::lstsq::OPS,
+    linalg::packed::OPS,
+    reduce::gradient::OPS,
+    reduce::hash::OPS,
     linalg::rank::OPS,
     linalg::norm::OPS,
     grad::index::OPS,
