@@ -113,7 +113,12 @@ from torchlike._parts import (  # noqa: E402
     per_tensor_affine,
     per_tensor_symmetric,
     qscheme,
+    sparse_bsc_tensor,
+    sparse_bsr_tensor,
+    sparse_compressed_tensor,
     sparse_coo_tensor,
+    sparse_csc_tensor,
+    sparse_csr_tensor,
 )
 from torchlike._settings import *  # noqa: E402
 from torchlike._tensor import *  # noqa: E402

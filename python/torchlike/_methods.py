@@ -12,7 +12,17 @@ from torchlike._gradients import (
     register_hook,
     register_post_accumulate_grad_hook,
 )
-from torchlike._parts import coalesce, dequantize, to_dense
+from torchlike._parts import (
+    coalesce,
+    dequantize,
+    to_dense,
+    to_sparse,
+    to_sparse_bsc,
+    to_sparse_bsr,
+    to_sparse_coo,
+    to_sparse_csc,
+    to_sparse_csr,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,6 +184,12 @@ def _add() -> None:
         coalesce,
         dequantize,
         to_dense,
+        to_sparse,
+        to_sparse_bsc,
+        to_sparse_bsr,
+        to_sparse_coo,
+        to_sparse_csc,
+        to_sparse_csr,
         backward,
         register_hook,
         register_post_accumulate_grad_hook,

@@ -297,12 +297,11 @@ fn tiny(d: DType) -> f64 {
     }
 }
 
-/// Rounding to a type.
-fn rounding(d: DType) -> fn(f64) -> f64 {
+fn precision(d: DType) -> random::Precision {
     if d == DType::F64 {
-        |v| v
+        random::Precision::Double
     } else {
-        |v| f64::from(v as f32)
+        random::Precision::Single
     }
 }
 
@@ -323,10 +322,8 @@ pub fn standard_gamma(g: &SharedGenerator, out: &Tensor, alpha: &Tensor) -> Resu
 /// # Errors
 /// If memory cannot be had.
 pub fn binomial(g: &SharedGenerator, out: &Tensor, count: &Tensor, p: &Tensor) -> Result<()> {
-    let round = rounding(out.dtype());
-    drawn_from(g, out, [count, p], |g, n, p| {
-        random::binomial(g, n, p, round)
-    })
+    let to = precision(out.dtype());
+    drawn_from(g, out, [count, p], |g, n, p| random::binomial(g, n, p, to))
 }
 
 /// Shares that sum up to one along the last dimension, one of each parameter.
@@ -337,7 +334,7 @@ pub fn dirichlet(g: &SharedGenerator, out: &Tensor, alpha: &Tensor) -> Result<()
     let drawn = Tensor::empty(out.shape(), DType::F64, Device::CPU)?;
     standard_gamma(g, &drawn, alpha)?;
     let row = out.shape().last().map_or(1, |&n| n as usize).max(1);
-    let (least, round) = (tiny(out.dtype()), rounding(out.dtype()));
+    let (least, to) = (tiny(out.dtype()), precision(out.dtype()));
     let most = if out.dtype() == DType::F64 {
         1.0 - f64::EPSILON / 2.0
     } else {
@@ -349,7 +346,7 @@ pub fn dirichlet(g: &SharedGenerator, out: &Tensor, alpha: &Tensor) -> Result<()
             let sum: f64 = row.iter().sum();
             row.iter().map(move |v| v / sum)
         })
-        .map(|v| round(v).max(least).min(most))
+        .map(|v| to.round(v).max(least).min(most))
         .collect();
     super::matrices::write_numbers(out, &shares)
 }

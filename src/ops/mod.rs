@@ -17,11 +17,13 @@ mod methods;
 pub(crate) mod nn;
 pub(crate) mod optim;
 pub(crate) mod pointwise;
+pub(crate) mod quantize;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod resize;
 pub(crate) mod sample;
 pub(crate) mod sort;
+pub(crate) mod sparse;
 pub(crate) mod view;
 
 pub use core::args::{Arg, Args, OwnedArg, OwnedArgs};
@@ -136,6 +138,8 @@ pub mod f {
     pub use super::pointwise::parts::calls::*;
     pub use super::pointwise::special::calls::*;
     pub use super::pointwise::unary::calls::*;
+    pub use super::quantize::fake::calls::*;
+    pub use super::quantize::tensors::calls::*;
     pub use super::random::calls::*;
     pub use super::reduce::extreme::calls::*;
     pub use super::reduce::gradient::calls::*;
@@ -151,6 +155,10 @@ pub mod f {
     pub use super::sort::order::calls::*;
     pub use super::sort::search::calls::*;
     pub use super::sort::unique::calls::*;
+    pub use super::sparse::convert::calls::*;
+    pub use super::sparse::gradients::calls::*;
+    pub use super::sparse::products::calls::*;
+    pub use super::sparse::sums::calls::*;
     pub use super::view::complex::calls::*;
     pub use super::view::order::calls::*;
     pub use super::view::part::calls::*;
@@ -257,6 +265,12 @@ static FAMILIES: &[&[OpDef]] = &[
     linalg::eigen::OPS,
     linalg::indefinite::OPS,
     linalg::lstsq::OPS,
+    sparse::convert::OPS,
+    sparse::products::OPS,
+    sparse::sums::OPS,
+    sparse::gradients::OPS,
+    quantize::tensors::OPS,
+    quantize::fake::OPS,
     linalg::packed::OPS,
     reduce::gradient::OPS,
     reduce::hash::OPS,

@@ -22,7 +22,8 @@ pub fn gamma(g: &mut Generator, mut alpha: f64) -> f64 {
         // Nothing would ever be accepted.
         return alpha;
     }
-    let d = alpha - 1.0 / 3.0;
+    // Both constants are PyTorch's, of single precision.
+    let d = alpha - f64::from(1.0f32 / 3.0);
     let c = 1.0 / (9.0 * d).sqrt();
     loop {
         let (x, y) = loop {
@@ -38,16 +39,50 @@ pub fn gamma(g: &mut Generator, mut alpha: f64) -> f64 {
         let v = y * y * y;
         let u = 1.0 - g.d53();
         let xx = x * x;
-        if u < 1.0 - 0.0331 * xx * xx || u.ln() < 0.5 * xx + d * (1.0 - v + v.ln()) {
+        if u < 1.0 - f64::from(0.0331f32) * xx * xx || u.ln() < 0.5 * xx + d * (1.0 - v + v.ln()) {
             return scale * d * v;
         }
     }
 }
 
-/// How many of `count` trials succeed, each with probability `p`; not a number where that is none. `round` brings a number
-/// to the precision that is computed in.
+/// The precision that binomial numbers are drawn in.
+#[derive(Clone, Copy)]
+pub enum Precision {
+    /// 32 bits.
+    Single,
+    /// 64 bits.
+    Double,
+}
+
+impl Precision {
+    /// A number as it is stored.
+    #[must_use]
+    pub fn round(self, v: f64) -> f64 {
+        match self {
+            Self::Single => f64::from(v as f32),
+            Self::Double => v,
+        }
+    }
+
+    fn ln(self, v: f64) -> f64 {
+        match self {
+            Self::Single => f64::from((v as f32).ln()),
+            Self::Double => v.ln(),
+        }
+    }
+
+    fn ln_1p(self, v: f64) -> f64 {
+        match self {
+            Self::Single => f64::from((v as f32).ln_1p()),
+            Self::Double => v.ln_1p(),
+        }
+    }
+}
+
+/// How many of `count` trials succeed, each with probability `p`; not a number where that is none.
 #[must_use]
-pub fn binomial(g: &mut Generator, count: f64, p: f64, round: fn(f64) -> f64) -> f64 {
+pub fn binomial(g: &mut Generator, count: f64, p: f64, to: Precision) -> f64 {
+    let round = |v| to.round(v);
     if count <= 0.0 || p <= 0.0 {
         return 0.0;
     }
@@ -59,20 +94,21 @@ pub fn binomial(g: &mut Generator, count: f64, p: f64, round: fn(f64) -> f64) ->
     }
     let rare = if p <= 0.5 { p } else { round(1.0 - p) };
     let hits = if round(count * rare) >= 10.0 {
-        by_rejection(g, count, rare, round)
+        by_rejection(g, count, rare, to)
     } else {
-        by_waiting(g, count, rare, round)
+        by_waiting(g, count, rare, to)
     };
     if p <= 0.5 { hits } else { round(count - hits) }
 }
 
 /// Waits for one success after the other, as few are expected.
-fn by_waiting(g: &mut Generator, count: f64, p: f64, round: fn(f64) -> f64) -> f64 {
-    let log = round((-p).ln_1p());
+fn by_waiting(g: &mut Generator, count: f64, p: f64, to: Precision) -> f64 {
+    let round = |v| to.round(v);
+    let log = to.ln_1p(-p);
     let (mut trials, mut hits) = (0.0, 0.0);
     loop {
         let u = round(g.d53());
-        trials = round(trials + round(round(u.ln()) / log).ceil());
+        trials = round(trials + round(to.ln(u) / log).ceil());
         if !(trials <= count) {
             return hits;
         }
@@ -102,8 +138,9 @@ fn stirling_rest(k: f64) -> f64 {
 }
 
 /// Transformed rejection with a squeeze.
-fn by_rejection(g: &mut Generator, count: f64, p: f64, round: fn(f64) -> f64) -> f64 {
-    let log = |x: f64| round(round(x).ln());
+fn by_rejection(g: &mut Generator, count: f64, p: f64, to: Precision) -> f64 {
+    let round = |v| to.round(v);
+    let log = |x: f64| to.ln(x);
     let deviation = round(round(round(count * p) * round(1.0 - p)).sqrt());
     let b = round(1.15 + 2.53 * deviation);
     let a = round(-0.0873 + 0.0248 * b + 0.01 * p);
@@ -167,7 +204,7 @@ mod tests {
     #[test]
     fn binomial_numbers_have_their_moments() {
         for (n, p) in [(10.0, 0.2), (10.0, 0.9), (500.0, 0.3), (1e6, 0.75)] {
-            let (mean, variance) = moments(|g| binomial(g, n, p, |v| v));
+            let (mean, variance) = moments(|g| binomial(g, n, p, Precision::Double));
             assert!((mean / (n * p) - 1.0).abs() < 0.03, "{n} {p}: {mean}");
             assert!((variance / (n * p * (1.0 - p)) - 1.0).abs() < 0.05);
         }
@@ -179,8 +216,8 @@ mod tests {
         assert!(gamma(&mut g, f64::NAN).is_nan());
         assert!(gamma(&mut g, f64::INFINITY).is_infinite());
         assert!(gamma(&mut g, -5.0).is_nan());
-        assert!(binomial(&mut g, f64::INFINITY, 0.5, |v| v).is_nan());
-        assert!(binomial(&mut g, 5.0, f64::NAN, |v| v).is_nan());
-        assert_eq!(binomial(&mut g, 1e300, 1.0, |v| v), 1e300);
+        assert!(binomial(&mut g, f64::INFINITY, 0.5, Precision::Double).is_nan());
+        assert!(binomial(&mut g, 5.0, f64::NAN, Precision::Double).is_nan());
+        assert_eq!(binomial(&mut g, 1e300, 1.0, Precision::Double), 1e300);
     }
 }

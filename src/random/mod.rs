@@ -12,7 +12,7 @@ mod sampling;
 mod shared;
 
 pub use distributions::Distribution;
-pub use gamma::{binomial, gamma};
+pub use gamma::{Precision, binomial, gamma};
 pub use generator::{DEFAULT_SEED, Generator, STATE_SIZE};
 pub use kernels::RandomElement;
 pub use mt19937::Mt19937;

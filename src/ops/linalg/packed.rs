@@ -94,7 +94,11 @@ fn check_input(t: &Tensor, name: &str) -> Result<()> {
         Runtime,
         "{name} : expect A to be either 32-bit or 16-bit float tensor."
     );
-    ensure!(t.is_contiguous(), Runtime, "{name} : expect A to be contiguous.");
+    ensure!(
+        t.is_contiguous(),
+        Runtime,
+        "{name} : expect A to be contiguous."
+    );
     ensure!(t.ndim() == 2, Runtime, "{name} : expect A to be 2D tensor.");
     Ok(())
 }
@@ -108,7 +112,11 @@ fn int8_mm(a: &calls::_WeightInt8packMm) -> Result<Tensor> {
         Runtime,
         "{name} : expect B to be int8 tensor."
     );
-    ensure!(w.is_contiguous(), Runtime, "{name} : expect B to be contiguous.");
+    ensure!(
+        w.is_contiguous(),
+        Runtime,
+        "{name} : expect B to be contiguous."
+    );
     ensure!(
         w.ndim() == 2 && w.shape()[1] == x.shape()[1],
         Runtime,
@@ -136,7 +144,11 @@ fn int8_mm(a: &calls::_WeightInt8packMm) -> Result<Tensor> {
 fn pack_rule(a: &calls::_ConvertWeightToInt4packForCpu) -> Result<Plan> {
     let t = a.input;
     let name = "_convert_weight_to_int4pack_cpu";
-    ensure!(t.ndim() == 2, Runtime, "{name} : expect weight to be 2D tensor.");
+    ensure!(
+        t.ndim() == 2,
+        Runtime,
+        "{name} : expect weight to be 2D tensor."
+    );
     ensure!(
         t.dtype() == DType::I32,
         Runtime,
@@ -152,7 +164,10 @@ fn pack_rule(a: &calls::_ConvertWeightToInt4packForCpu) -> Result<Plan> {
         Runtime,
         "_convert_weight_to_int4pack: expect K to be dividable by 2"
     );
-    Ok(Plan::contiguous(&[t.shape()[0], t.shape()[1] / 2], DType::U8))
+    Ok(Plan::contiguous(
+        &[t.shape()[0], t.shape()[1] / 2],
+        DType::U8,
+    ))
 }
 
 /// Calls `f(row, row of the pair, column, place)` for each byte of a packed matrix.
@@ -163,7 +178,11 @@ fn for_each_pair(rows: usize, columns: usize, mut f: impl FnMut(usize, usize, us
             for n in 0..half {
                 let place = start * columns / 2 + k * half + n;
                 // Sixteen rows that are left over are pairs of neighbours.
-                let (a, b) = if half == 16 { (n, n + 16) } else { (2 * n, 2 * n + 1) };
+                let (a, b) = if half == 16 {
+                    (n, n + 16)
+                } else {
+                    (2 * n, 2 * n + 1)
+                };
                 f(start + a, start + b, k, place);
             }
         }
@@ -204,7 +223,10 @@ fn int4_mm(a: &calls::_WeightInt4packMmForCpu) -> Result<Tensor> {
         "{name} : expect B to be uint8 tensor."
     );
     ensure!(
-        w.ndim() == 2 && w.is_contiguous() && w.shape()[1] * 2 == x.shape()[1] && w.shape()[0] % 16 == 0,
+        w.ndim() == 2
+            && w.is_contiguous()
+            && w.shape()[1] * 2 == x.shape()[1]
+            && w.shape()[0] % 16 == 0,
         Runtime,
         "{name} : expect B to be a contiguous matrix of N by K / 2 with K == {}",
         x.shape()[1]
@@ -216,7 +238,11 @@ fn int4_mm(a: &calls::_WeightInt4packMmForCpu) -> Result<Tensor> {
     );
     let (n, k) = (w.shape()[0], x.shape()[1]);
     ensure!(
-        qs.ndim() == 3 && qs.shape()[1] == n && qs.shape()[2] == 2 && qs.shape()[0] * group >= k && k % group == 0,
+        qs.ndim() == 3
+            && qs.shape()[1] == n
+            && qs.shape()[2] == 2
+            && qs.shape()[0] * group >= k
+            && k % group == 0,
         Runtime,
         "{name}: expect qScaleAndZeros to be 3d tensor with sizes [:, {n}, 2]"
     );

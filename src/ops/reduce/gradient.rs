@@ -4,6 +4,7 @@
 //! first or second order at the ends.
 
 use crate::ops::core::op::{F, OpDef, compose};
+use crate::ops::core::typed::Tensors;
 use crate::ops::f;
 use crate::{Dims, Result, Scalar, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
@@ -143,7 +144,12 @@ fn part(t: &Tensor, dim: i64, from: i64, len: i64) -> Result<Tensor> {
     f::narrow(t, dim, if from < 0 { n + from } else { from }, len)
 }
 
-fn even(t: &Tensor, spacing: &[Scalar], dim: Option<&[i64]>, edge_order: i64) -> Result<Vec<Tensor>> {
+fn even(
+    t: &Tensor,
+    spacing: &[Scalar],
+    dim: Option<&[i64]>,
+    edge_order: i64,
+) -> Result<Vec<Tensor>> {
     let all = along(t, dim, edge_order)?;
     let step = |i: usize| match spacing {
         [] => Scalar::Int(1),
@@ -179,7 +185,11 @@ fn edge(t: &Tensor, d: i64, h: Scalar, at: i64, order: i64) -> Result<Tensor> {
     let toward: i64 = if at == 0 { 1 } else { -1 };
     let point = |k: i64| part(t, d, at + toward * k, 1);
     let difference = |near: &Tensor, far: &Tensor| {
-        if toward > 0 { f::sub(far, near) } else { f::sub(near, far) }
+        if toward > 0 {
+            f::sub(far, near)
+        } else {
+            f::sub(near, far)
+        }
     };
     let (p0, p1) = (point(0)?, point(1)?);
     if order == 1 {
@@ -191,9 +201,14 @@ fn edge(t: &Tensor, d: i64, h: Scalar, at: i64, order: i64) -> Result<Tensor> {
     f::Div::new(&sum, f64_times(h, toward as f64)).call()
 }
 
-fn uneven(t: &Tensor, places: &[Tensor], dim: Option<&[i64]>, edge_order: i64) -> Result<Vec<Tensor>> {
+fn uneven(
+    t: &Tensor,
+    places: Tensors,
+    dim: Option<&[i64]>,
+    edge_order: i64,
+) -> Result<Vec<Tensor>> {
     listed(t, places.len(), dim)?;
-    for p in places {
+    for p in places.iter() {
         ensure!(
             p.ndim() == 1,
             Runtime,
@@ -203,7 +218,7 @@ fn uneven(t: &Tensor, places: &[Tensor], dim: Option<&[i64]>, edge_order: i64) -
     }
     let all = along(t, dim, edge_order)?;
     let mut made = Vec::with_capacity(all.len());
-    for (d, x) in all.into_iter().zip(places) {
+    for (d, x) in all.into_iter().zip(places.iter()) {
         made.push(by_places(t, d, x, edge_order)?);
     }
     Ok(made)
@@ -247,7 +262,11 @@ fn uneven_edge(t: &Tensor, d: i64, steps: &Tensor, at: i64, order: i64) -> Resul
     let a = &step(0)?;
     let (p0, p1) = (&point(0)?, &point(1)?);
     if order == 1 {
-        let rise = if toward > 0 { f::sub(p1, p0)? } else { f::sub(p0, p1)? };
+        let rise = if toward > 0 {
+            f::sub(p1, p0)?
+        } else {
+            f::sub(p0, p1)?
+        };
         return f::div(&rise, a);
     }
     let b = &step(1)?;

@@ -22,7 +22,10 @@ fn rule<'a>(a: &calls::HashTensor<'a>) -> Result<(Plan, Over<'a>)> {
     ensure!(a.mode == 0, Runtime, "Unknown hash_tensor mode: {}", a.mode);
     let d = a.input.dtype();
     let known = (d.is_float() && !d.is_storage_only())
-        || matches!(d, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64);
+        || matches!(
+            d,
+            DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64
+        );
     d.check_kernel(known, "xor_sum_cpu")?;
     let over = Over::list(a.input, a.dim, a.keepdim)?;
     if a.input.numel() == 0 {
