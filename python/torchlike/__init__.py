@@ -100,10 +100,12 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
 )
 from torchlike._autocast import *  # noqa: E402
 from torchlike._checks import *  # noqa: E402
+from torchlike._composed import *  # noqa: E402
 from torchlike._foreach import *  # noqa: E402
 from torchlike._functions import *  # noqa: E402
 from torchlike._legacy import *  # noqa: E402
 from torchlike._limits import finfo, iinfo  # noqa: E402
+from torchlike._lowrank import lobpcg, pca_lowrank, svd_lowrank  # noqa: E402
 from torchlike._mapped import from_file  # noqa: E402
 from torchlike._parts import (  # noqa: E402
     dequantize,

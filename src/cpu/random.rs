@@ -310,9 +310,9 @@ fn precision(d: DType) -> random::Precision {
 /// # Errors
 /// If memory cannot be had.
 pub fn standard_gamma(g: &SharedGenerator, out: &Tensor, alpha: &Tensor) -> Result<()> {
-    let least = tiny(out.dtype());
+    let (least, to) = (tiny(out.dtype()), precision(out.dtype()));
     drawn_from(g, out, [alpha, alpha], |g, alpha, _| {
-        let drawn = random::gamma(g, alpha);
+        let drawn = random::gamma(g, alpha, to);
         if drawn < least { least } else { drawn }
     })
 }

@@ -6,24 +6,24 @@
 use super::generator::Generator;
 use super::kernels::serial_normal;
 
-/// A number of the gamma distribution with shape `alpha` and scale 1.
+/// A number of the gamma distribution with shape `alpha`, which is one of this precision, and scale 1.
 #[must_use]
-pub fn gamma(g: &mut Generator, mut alpha: f64) -> f64 {
+pub fn gamma(g: &mut Generator, mut alpha: f64, to: Precision) -> f64 {
     let mut scale = 1.0;
     if alpha < 1.0 {
         if alpha == 0.0 {
             return 0.0;
         }
         // One more event, and a power of a uniform number for what that is too much.
-        scale *= (1.0 - g.d53()).powf(1.0 / alpha);
-        alpha += 1.0;
+        scale *= (1.0 - g.d53()).powf(to.round(1.0 / alpha));
+        alpha = to.round(alpha + 1.0);
     }
     if !alpha.is_finite() {
         // Nothing would ever be accepted.
         return alpha;
     }
     // Both constants are PyTorch's, of single precision.
-    let d = alpha - f64::from(1.0f32 / 3.0);
+    let d = to.round(alpha - f64::from(1.0f32 / 3.0));
     let c = 1.0 / (9.0 * d).sqrt();
     loop {
         let (x, y) = loop {
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn gamma_numbers_have_their_moments() {
         for alpha in [0.3, 1.0, 4.5, 100.0] {
-            let (mean, variance) = moments(|g| gamma(g, alpha));
+            let (mean, variance) = moments(|g| gamma(g, alpha, Precision::Double));
             assert!((mean / alpha - 1.0).abs() < 0.03, "{alpha}: {mean}");
             assert!((variance / alpha - 1.0).abs() < 0.06, "{alpha}: {variance}");
         }
@@ -213,9 +213,9 @@ mod tests {
     #[test]
     fn what_is_no_parameter_ends() {
         let mut g = Generator::new(1);
-        assert!(gamma(&mut g, f64::NAN).is_nan());
-        assert!(gamma(&mut g, f64::INFINITY).is_infinite());
-        assert!(gamma(&mut g, -5.0).is_nan());
+        assert!(gamma(&mut g, f64::NAN, Precision::Double).is_nan());
+        assert!(gamma(&mut g, f64::INFINITY, Precision::Double).is_infinite());
+        assert!(gamma(&mut g, -5.0, Precision::Double).is_nan());
         assert!(binomial(&mut g, f64::INFINITY, 0.5, Precision::Double).is_nan());
         assert!(binomial(&mut g, 5.0, f64::NAN, Precision::Double).is_nan());
         assert_eq!(binomial(&mut g, 1e300, 1.0, Precision::Double), 1e300);
