@@ -163,3 +163,10 @@ from torchlike.deferred import (  # noqa: E402  isort: skip
 )
 
 to_dlpack = utils.dlpack.to_dlpack
+
+
+def __array_namespace_info__() -> _Any:
+    """Devices and types, as the array API asks for them."""
+    from torchlike._array_api import __array_namespace_info__ as info
+
+    return info()

@@ -238,7 +238,9 @@ fn learned_backward(a: &calls::_GradLearnedQuantizer) -> Result<Ret> {
     };
     let scale = &shown(a.scale)?;
     let zero = &whole(&shown(a.zero_point)?, a.quant_min, a.quant_max)?;
-    let numbers = &f::add(&steps(t, scale)?, zero)?;
+    // Rounded after zero is added, as PyTorch's gradient does and its forward does not.
+    let inverse = f::to_dtype(&f::reciprocal(scale)?, t.dtype())?;
+    let numbers = &f::round(&f::add(&f::mul(t, &inverse)?, zero)?)?;
     let kept = clamped(numbers, a.quant_min, a.quant_max)?;
     let within = &f::eq(numbers, &kept)?;
     let real = f::mul(&f::sub(&kept, zero)?, scale)?;

@@ -26,7 +26,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Integers as quantised numbers, one scale and zero for all.",
     )
-    .samples("sparse")
+    .samples("see tests/test_quantized.py")
     .no_grad(),
     compose(
         "_make_per_channel_quantized_tensor",
@@ -45,7 +45,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Integers as quantised numbers, a scale and zero for each index of one dimension.",
     )
-    .samples("sparse")
+    .samples("see tests/test_quantized.py")
     .no_grad(),
     compose(
         "quantize_per_tensor",
@@ -54,7 +54,7 @@ pub static OPS: &[OpDef] = &[
         |a| per_tensor(a.input, a.scale, a.zero_point, a.dtype),
         "The nearest numbers that integers stand for, one scale and zero for all.",
     )
-    .samples("sparse")
+    .samples("see tests/test_quantized.py")
     .no_grad(),
     compose(
         "quantize_per_tensor#tensors",
@@ -66,7 +66,7 @@ pub static OPS: &[OpDef] = &[
         },
         "The nearest numbers that integers stand for, one scale and zero for all.",
     )
-    .samples("sparse")
+    .samples("see tests/test_quantized.py")
     .no_grad(),
     compose(
         "quantize_per_tensor#list",
@@ -83,7 +83,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Several tensors quantised, a scale and zero for each.",
     )
-    .samples("sparse")
+    .samples("see tests/test_quantized.py")
     .no_grad(),
     compose(
         "quantize_per_channel",
@@ -92,7 +92,7 @@ pub static OPS: &[OpDef] = &[
         per_channel,
         "The nearest numbers that integers stand for, a scale and zero for each index of one dimension.",
     )
-    .samples("sparse")
+    .samples("see tests/test_quantized.py")
     .no_grad(),
     compose(
         "quantize_per_tensor_dynamic",
@@ -101,7 +101,7 @@ pub static OPS: &[OpDef] = &[
         dynamic,
         "Numbers quantised by their own smallest and largest.",
     )
-    .samples("sparse")
+    .samples("see tests/test_quantized.py")
     .no_grad(),
 ];
 

@@ -26,7 +26,7 @@ pub static OPS: &[OpDef] = &[
         },
         "A sparse tensor by coordinates, which are checked all the same.",
     )
-    .samples("sparse")
+    .samples("see tests/test_sparse.py")
     .grad("SparseCooTensorWithDimsAndTensorsBackward0 | values: _grad.sparse_values(grad, indices)"),
     compose(
         "_sparse_compressed",
@@ -44,7 +44,7 @@ pub static OPS: &[OpDef] = &[
         },
         "A sparse tensor of compressed rows or columns.",
     )
-    .samples("sparse")
+    .samples("see tests/test_sparse.py")
     .grad("SparseCompressedTensorBackward0 | values: _grad.compressed_values(grad, compressed, plain, values, size, layout)"),
     compose(
         "_to_sparse",
@@ -53,7 +53,7 @@ pub static OPS: &[OpDef] = &[
         to_sparse,
         "A tensor in a sparse layout.",
     )
-    .samples("sparse")
+    .samples("see tests/test_sparse.py")
     .grad("ToSparseBackward0 | self: _grad.strided(grad, self)"),
     compose(
         "_to_dense",
@@ -97,7 +97,7 @@ pub static OPS: &[OpDef] = &[
         },
         "A sparse tensor with sorted coordinates, each once.",
     )
-    .samples("sparse")
+    .samples("see tests/test_sparse.py")
     .grad("CoalesceBackward0 | self: grad"),
     compose(
         "sparse_mask",
@@ -106,7 +106,7 @@ pub static OPS: &[OpDef] = &[
         sparse_mask,
         "The elements at the places that a sparse tensor has.",
     )
-    .samples("sparse")
+    .samples("see tests/test_sparse.py")
     .grad("SparseMaskBackward0 | self: _grad.strided(grad, self)"),
 ];
 
@@ -192,7 +192,9 @@ fn sparse_mask(a: &calls::SparseMask) -> Result<Tensor> {
         None => t.clone(),
     };
     match mask {
-        Sparse::Coo(c) => c.filled_from(&from)?.build(),
+        // What comes twice in a mask is one place.
+        Sparse::Coo(c) if c.indices.is_meta() => c.filled_from(&from)?.build(),
+        Sparse::Coo(c) => c.coalesce()?.filled_from(&from)?.build(),
         Sparse::Pressed(p) => {
             let picked = p.clone().coo()?.filled_from(&from)?.values;
             // Blocks have an entry for each element, in its order.

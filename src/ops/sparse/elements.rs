@@ -7,6 +7,7 @@ use crate::ops::core::args::{Arg, Args, OwnedArg};
 use crate::ops::core::dispatch;
 use crate::ops::core::op::Ret;
 use crate::ops::f;
+use crate::parts::Compressed;
 use crate::{DType, Result, Scalar, Tensor, bail, dims, ensure};
 
 /// Operators that turn zero into zero.
@@ -164,9 +165,7 @@ fn strided_times(s: Sparse, t: Option<&Tensor>) -> Result<Tensor> {
 /// The product where both have an entry.
 fn both(x: Sparse, y: Sparse) -> Result<Tensor> {
     let pressed = match (&x, &y) {
-        (Sparse::Pressed(a), Sparse::Pressed(b)) if a.kind == b.kind && !a.kind.blocks() => {
-            Some(a.kind)
-        }
+        (Sparse::Pressed(a), Sparse::Pressed(b)) if a.kind == b.kind => Some(Form::of(a)),
         _ => None,
     };
     let (x, y) = (x.coo()?.coalesce()?, y.coo()?.coalesce()?);
@@ -209,8 +208,34 @@ fn both(x: Sparse, y: Sparse) -> Result<Tensor> {
         coalesced: true,
     };
     match pressed {
-        Some(kind) => Pressed::of_coo(made, kind)?.build(),
+        Some(form) => form.press(made),
         None => made.build(),
+    }
+}
+
+/// How a compressed tensor is compressed.
+struct Form {
+    kind: Compressed,
+    block: Option<[i64; 2]>,
+    batch: usize,
+}
+
+impl Form {
+    fn of(p: &Pressed) -> Self {
+        Self {
+            kind: p.kind,
+            block: p.block(),
+            batch: p.batch(),
+        }
+    }
+
+    /// Entries in this form.
+    fn press(self, c: Coo) -> Result<Tensor> {
+        if self.block.is_none() && self.batch == 0 {
+            return Pressed::of_coo(c, self.kind)?.build();
+        }
+        let t = c.dense()?;
+        Pressed::of_dense(&t, self.kind, self.block, t.ndim() - self.batch - 2)?.build()
     }
 }
 
@@ -263,19 +288,15 @@ fn sum(args: &Args, minus: bool) -> Result<Option<Tensor>> {
         ),
         (Some(x), Some(y)) => {
             let pressed = match (&x, &y) {
-                (Sparse::Pressed(a), Sparse::Pressed(_)) => Some((a.kind, a.block(), a.batch())),
+                (Sparse::Pressed(a), Sparse::Pressed(_)) => Some(Form::of(a)),
                 _ => None,
             };
             let (x, y) = (x.coo()?, y.coo()?);
             let values = scaled(&y.values)?;
             let joined = joined(x, Coo { values, ..y })?;
             match pressed {
+                Some(form) => form.press(joined),
                 None => joined.build(),
-                Some((kind, None, 0)) => Pressed::of_coo(joined, kind)?.build(),
-                Some((kind, block, batch)) => {
-                    let t = joined.dense()?;
-                    Pressed::of_dense(&t, kind, block, t.ndim() - batch - 2)?.build()
-                }
             }
             .map(Some)
         }

@@ -119,7 +119,7 @@ pub static OPS: &[OpDef] = &[
         softmax,
         "The gradient of shares of the entries of a sparse tensor.",
     )
-    .samples("sparse"),
+    .samples("see tests/test_sparse.py"),
 ];
 
 /// The strided form of any tensor.

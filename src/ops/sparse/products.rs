@@ -34,7 +34,7 @@ pub static OPS: &[OpDef] = &[
         |a| mm(a.sparse, a.dense),
         "The product of two matrices, whose gradient by a sparse one has entries where that has.",
     )
-    .samples("sparse")
+    .samples("see tests/test_sparse.py")
     .grad("SparseAddmmBackward0 | sparse: _grad.sparse_mm(grad, dense, sparse); dense: mm(sparse.mH(), _grad.strided(grad, dense))"),
     compose(
         "sparse_sampled_addmm",
@@ -43,7 +43,7 @@ pub static OPS: &[OpDef] = &[
         sampled_addmm,
         "A product of strided matrices at the places that a sparse one has, and that.",
     )
-    .samples("sparse")
+    .samples("see tests/test_sparse.py")
     .grad("SparseSampledAddmmBackward0 | self: grad * beta.conj(); mat1: _grad.scale(mm(grad, mat2.mH()), alpha.conj()); mat2: _grad.scale(mm(mat1.mH(), grad), alpha.conj())"),
     compose(
         "hspmm",
@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
         hspmm,
         "The product of a sparse and a strided matrix, by the rows that are not zero.",
     )
-    .samples("sparse")
+    .samples("see tests/test_sparse.py")
     .refused(),
     compose(
         "sspaddmm",
@@ -65,7 +65,7 @@ pub static OPS: &[OpDef] = &[
         },
         "A sparse matrix and a product, as a sparse matrix.",
     )
-    .samples("sparse")
+    .samples("see tests/test_sparse.py")
     .refused(),
     compose(
         "smm",
@@ -74,7 +74,7 @@ pub static OPS: &[OpDef] = &[
         |a| f::_to_sparse(&mm(a.input, a.mat2)?, "sparse_coo"),
         "The product of a sparse and a strided matrix, as a sparse matrix.",
     )
-    .samples("sparse")
+    .samples("see tests/test_sparse.py")
     .refused(),
     compose(
         "_spsolve",

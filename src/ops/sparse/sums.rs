@@ -33,7 +33,7 @@ pub static OPS: &[OpDef] = &[
         },
         "The sum of a sparse tensor, or along dimensions.",
     )
-    .samples("sparse")
+    .samples("see tests/test_sparse.py")
     .grad("SparseSumBackward0 | self: _grad.sparse_sum(grad, self, dim)"),
     compose(
         "_sparse_softmax",
@@ -45,7 +45,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Shares of the entries along a dimension, or their logarithms; what has no entry counts as minus infinity.",
     )
-    .samples("sparse")
+    .samples("see tests/test_sparse.py")
     .grad("SparseSoftmaxBackward0 | self: _grad.sparse_softmax(grad, result, dim, log)"),
 ];
 
