@@ -491,10 +491,9 @@ fn check_compressed(kind: Compressed, parts: [&Tensor; 3], shape: &[i64]) -> Res
 }
 
 /// The device that counts: a sparse tensor is where its values are.
-#[must_use]
 pub fn located(t: &Tensor) -> Device {
-    match t.storage().parts() {
-        Some(parts) if parts.is_opaque() => parts.device(),
-        _ => t.device(),
+    if !t.storage().is_opaque() {
+        return t.device();
     }
+    t.storage().parts().map_or(Device::META, |p| p.device())
 }

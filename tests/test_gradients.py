@@ -20,13 +20,16 @@ KINDS = dict(_C._op_kinds())
 UNSTEADY = {
     "bernoulli", "bernoulli#p", "bernoulli#inplace", "bernoulli#tensor_inplace", "cauchy", "exponential", "geometric",
     "log_normal", "normal#inplace", "poisson", "random", "random#from", "random#to", "uniform", "_nn.rrelu",
-    "fmod", "remainder", "scatter",
+    "fmod", "remainder", "scatter", "_standard_gamma",
 }  # fmt: skip
 # PyTorch says their gradient: of discrete values, among others.
 CHOSEN = {
     "ceil", "floor", "round", "round#decimals", "trunc", "sign", "nextafter", "copysign",
     "fill", "zero", "_grad.sgn", "renorm", "normal", "normal#mean", "normal#std",
     "_ctc_loss", "as_strided_scatter", "_grad.embedding",
+    "_fake_quantize_learnable_per_channel_affine", "_fake_quantize_learnable_per_tensor_affine",
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", "fake_quantize_per_channel_affine_cachemask",
+    "fake_quantize_per_tensor_affine_cachemask", "_grad.learned_quantizer",
     # Of the statistics' own numbers, which are functions of the input.
     "_grad.batch_norm", "_grad.group_norm", "_grad.layer_norm", "_grad.rms_norm",
 }  # fmt: skip
@@ -43,7 +46,7 @@ ONCE = {
     "_pdist_forward", "_scaled_dot_product_flash_attention_for_cpu", "cdist", "embedding_bag", "pdist",
 }  # fmt: skip
 # Signs or phases of these results are free: their sizes are compared.
-FREE_PHASES = {"linalg.eigh", "linalg.svd"}
+FREE_PHASES = {"linalg.eig", "linalg.eigh", "linalg.svd"}
 # Results that change with their arguments and have no gradient in PyTorch either, or that nobody has written.
 FREE = {n for n in GRADIENTS if n.startswith("special.")} | {
     "_div_trunc", "empty_like", "empty_permuted", "new_empty", "new_empty_strided", "resize", "resize_as",

@@ -100,10 +100,12 @@ from torchlike import (  # noqa: E402  (the names above are used by these module
 )
 from torchlike._autocast import *  # noqa: E402
 from torchlike._checks import *  # noqa: E402
+from torchlike._composed import *  # noqa: E402
 from torchlike._foreach import *  # noqa: E402
 from torchlike._functions import *  # noqa: E402
 from torchlike._legacy import *  # noqa: E402
 from torchlike._limits import finfo, iinfo  # noqa: E402
+from torchlike._lowrank import lobpcg, pca_lowrank, svd_lowrank  # noqa: E402
 from torchlike._mapped import from_file  # noqa: E402
 from torchlike._parts import (  # noqa: E402
     dequantize,
@@ -113,7 +115,12 @@ from torchlike._parts import (  # noqa: E402
     per_tensor_affine,
     per_tensor_symmetric,
     qscheme,
+    sparse_bsc_tensor,
+    sparse_bsr_tensor,
+    sparse_compressed_tensor,
     sparse_coo_tensor,
+    sparse_csc_tensor,
+    sparse_csr_tensor,
 )
 from torchlike._settings import *  # noqa: E402
 from torchlike._tensor import *  # noqa: E402
@@ -156,3 +163,10 @@ from torchlike.deferred import (  # noqa: E402  isort: skip
 )
 
 to_dlpack = utils.dlpack.to_dlpack
+
+
+def __array_namespace_info__() -> _Any:
+    """Devices and types, as the array API asks for them."""
+    from torchlike._array_api import __array_namespace_info__ as info
+
+    return info()

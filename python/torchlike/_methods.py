@@ -12,7 +12,17 @@ from torchlike._gradients import (
     register_hook,
     register_post_accumulate_grad_hook,
 )
-from torchlike._parts import coalesce, dequantize, to_dense
+from torchlike._parts import (
+    coalesce,
+    dequantize,
+    to_dense,
+    to_sparse,
+    to_sparse_bsc,
+    to_sparse_bsr,
+    to_sparse_coo,
+    to_sparse_csc,
+    to_sparse_csr,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,6 +165,24 @@ def __init_subclass__(cls: Any, **kwargs: Any) -> None:
         cls.__torch_function__ = _C._disabled_torch_function_impl
 
 
+def __array_namespace__(self: Tensor, *, api_version: Any = None) -> Any:
+    """The functions of the array API for this tensor.
+
+    Raises:
+        ValueError: for versions of the standard that there are no functions of.
+    """
+    from torchlike import _array_api
+
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"unsupported version of the array API: {api_version!r}")
+    return _array_api
+
+
+def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """The tensor on another device, as the array API calls it."""
+    return self.to(device)
+
+
 _ABSENT_BACKENDS = ("is_ipu", "is_maia", "is_mtia", "is_vulkan", "is_xla")
 
 
@@ -166,7 +194,9 @@ def _add() -> None:
         map_,
         map2_,
         __reversed__,
+        __array_namespace__,
         __array_wrap__,
+        to_device,
         storage_type,
         dim_order,
         module_load,
@@ -174,6 +204,12 @@ def _add() -> None:
         coalesce,
         dequantize,
         to_dense,
+        to_sparse,
+        to_sparse_bsc,
+        to_sparse_bsr,
+        to_sparse_coo,
+        to_sparse_csc,
+        to_sparse_csr,
         backward,
         register_hook,
         register_post_accumulate_grad_hook,

@@ -31,59 +31,152 @@ per_channel_symmetric = qscheme("per_channel_symmetric")
 per_channel_affine_float_qparams = qscheme("per_channel_affine_float_qparams")
 
 
-def _dense_of_compressed(self: Tensor) -> Tensor:
-    layout = str(self.layout).rpartition(".")[2]
-    rows = layout in ("sparse_csr", "sparse_bsr")
-    starts = self.crow_indices() if rows else self.ccol_indices()
-    plain = self.col_indices() if rows else self.row_indices()
-    values = self.values()
-    batch = starts.ndim - 1
-    if batch:
-        shape = tuple(self.shape)
-        flat = [x.flatten(0, batch - 1) for x in (starts, plain, values)]
-        parts = [
-            _scatter(layout, rows, a, b, v, shape[batch:]) for a, b, v in zip(*flat, strict=True)
-        ]
-        return torchlike.stack(parts).reshape(shape)
-    return _scatter(layout, rows, starts, plain, values, tuple(self.shape))
-
-
-def _scatter(
-    layout: str, rows: bool, starts: Tensor, plain: Tensor, values: Tensor, shape: tuple[int, ...]
-) -> Tensor:
-    counts = starts[1:] - starts[:-1]
-    major = torchlike.repeat_interleave(
-        torchlike.arange(counts.numel(), device=starts.device), counts.long()
-    )
-    first, second = (major, plain.long()) if rows else (plain.long(), major)
-    if layout in ("sparse_bsr", "sparse_bsc"):
-        height, width = values.shape[1], values.shape[2]
-        grid = values.new_zeros((shape[0] // height, shape[1] // width, *values.shape[1:]))
-        grid[first, second] = values
-        return grid.transpose(1, 2).reshape(shape)
-    dense = values.new_zeros(shape)
-    dense[first, second] = values
-    return dense
+def _layout(t: Tensor) -> str:
+    """The name of a tensor's layout: `sparse_csr`."""
+    return str(t.layout).rpartition(".")[2]
 
 
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
-    """A strided tensor with the same values."""
-    layout = str(self.layout).rpartition(".")[2]
-    if layout == "strided":
-        if self.is_nested:
-            raise RuntimeError("to_dense(): a nested tensor has no common shape; call unbind()")
-        made = self
-    elif layout == "sparse_coo":
-        values = self._values()
-        made = values.new_zeros(tuple(self.shape))
-        indices = tuple(self._indices())
-        if indices:
-            made.index_put_(indices, values, accumulate=True)
-        else:
-            made = values.sum(0) if len(values) else made
-    else:
-        made = _dense_of_compressed(self)
-    return made if dtype is None else made.to(dtype)
+    """A strided tensor with the same values; its gradient has entries where a sparse tensor has."""
+    if _layout(self) == "strided" and self.is_nested:
+        raise RuntimeError("to_dense(): a nested tensor has no common shape; call unbind()")
+    return torchlike._to_dense(self, dtype, masked_grad)  # type: ignore[attr-defined]
+
+
+def to_sparse(
+    self: Tensor,
+    sparse_dim: Any = None,
+    *,
+    layout: Any = None,
+    blocksize: Any = None,
+    dense_dim: Any = None,
+) -> Tensor:
+    """The tensor in a sparse layout, coordinates unless `layout` names another.
+
+    `sparse_dim` (coordinates alone) or `dense_dim` say how many dimensions are named by indices, or stay dense;
+    `blocksize` is that of the blocked layouts.
+    """
+    name = "sparse_coo" if layout is None else str(layout).rpartition(".")[2]
+    if sparse_dim is not None:
+        if layout is not None:
+            raise TypeError("to_sparse() takes sparse_dim or a layout, not both")
+        if _layout(self) == "sparse_coo" and sparse_dim != self.sparse_dim():
+            raise RuntimeError(
+                "to_sparse: conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim() is not supported"
+            )
+        if not (0 < sparse_dim <= self.dim() or sparse_dim == self.dim() == 0):
+            raise RuntimeError(
+                f"to_sparse: argument sparse_dim must be in [0,{self.dim()}] range, but {sparse_dim} is given"
+            )
+        dense_dim = self.dim() - sparse_dim
+    if blocksize is not None:
+        blocksize = [blocksize] * 2 if isinstance(blocksize, int) else list(blocksize)
+    return torchlike._to_sparse(self, name, blocksize, dense_dim)  # type: ignore[attr-defined]
+
+
+def to_sparse_coo(self: Tensor) -> Tensor:
+    """The tensor by coordinates."""
+    return to_sparse(self)
+
+
+def to_sparse_csr(self: Tensor, dense_dim: Any = None) -> Tensor:
+    """The tensor with compressed rows."""
+    return to_sparse(self, layout="sparse_csr", dense_dim=dense_dim)
+
+
+def to_sparse_csc(self: Tensor, dense_dim: Any = None) -> Tensor:
+    """The tensor with compressed columns."""
+    return to_sparse(self, layout="sparse_csc", dense_dim=dense_dim)
+
+
+def to_sparse_bsr(self: Tensor, blocksize: Any, dense_dim: Any = None) -> Tensor:
+    """The tensor with compressed rows of blocks."""
+    return to_sparse(self, layout="sparse_bsr", blocksize=blocksize, dense_dim=dense_dim)
+
+
+def to_sparse_bsc(self: Tensor, blocksize: Any, dense_dim: Any = None) -> Tensor:
+    """The tensor with compressed columns of blocks."""
+    return to_sparse(self, layout="sparse_bsc", blocksize=blocksize, dense_dim=dense_dim)
+
+
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A sparse tensor by where each row (or column) begins, the column (or row) of each entry, and values.
+
+    Raises:
+        RuntimeError: if they do not fit each other; indices are always checked.
+    """
+    name = "none" if layout is None else str(layout).rpartition(".")[2]
+    if name not in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
+        raise RuntimeError(
+            f"sparse_compressed_tensor expected sparse compressed tensor layout but got {name}"
+        )
+    values = torchlike.as_tensor(values, dtype=dtype, device=device)
+
+    def index(t: Any) -> Tensor:
+        t = torchlike.as_tensor(t, device=values.device)
+        return t if t.dtype == torchlike.int32 else t.to(torchlike.int64)
+
+    starts, plain = index(compressed_indices), index(plain_indices)
+    if size is None:
+        size = _size_of(name, starts, plain, values)
+    made = torchlike._sparse_compressed(starts, plain, values, list(size), name)  # type: ignore[attr-defined]
+    return made.requires_grad_() if requires_grad else made
+
+
+def _size_of(name: str, starts: Tensor, plain: Tensor, values: Tensor) -> list[int]:
+    """The smallest size that has room for all entries."""
+    batch = starts.dim() - 1
+    lines = starts.shape[-1] - 1
+    others = int(plain.max()) + 1 if plain.numel() else 0
+    height, width = 1, 1
+    if name in ("sparse_bsr", "sparse_bsc") and values.dim() >= batch + 3:
+        height, width = values.shape[batch + 1 : batch + 3]
+    rows, columns = (lines, others) if name in ("sparse_csr", "sparse_bsr") else (others, lines)
+    block = 2 if name in ("sparse_bsr", "sparse_bsc") else 0
+    dense = values.shape[batch + 1 + block :]
+    return [*starts.shape[:batch], rows * height, columns * width, *dense]
+
+
+def _compressed(name: str, first: str, second: str) -> Any:
+    """The maker of one compressed layout; `first` and `second` are the names of its index tensors."""
+
+    def make(*args: Any, **kwargs: Any) -> Tensor:
+        given = list(args)
+        parts = [
+            given.pop(0) if given else kwargs.pop(key, None) for key in (first, second, "values")
+        ]
+        if any(p is None for p in parts):
+            raise TypeError(f"{name}_tensor() takes {first}, {second} and values")
+        if given:
+            kwargs["size"] = given.pop(0)
+        if given:
+            raise TypeError(f"{name}_tensor() takes at most four positional arguments")
+        layout = kwargs.pop("layout", None)
+        if layout is not None and str(layout).rpartition(".")[2] != name:
+            raise RuntimeError(f"{name}_tensor(): expected layout torch.{name}, but got {layout}")
+        return sparse_compressed_tensor(*parts, layout=name, **kwargs)
+
+    make.__name__ = make.__qualname__ = f"{name}_tensor"
+    make.__doc__ = f"A tensor of layout `{name}` by `{first}`, `{second}` and values."
+    return make
+
+
+sparse_csr_tensor = _compressed("sparse_csr", "crow_indices", "col_indices")
+sparse_csc_tensor = _compressed("sparse_csc", "ccol_indices", "row_indices")
+sparse_bsr_tensor = _compressed("sparse_bsr", "crow_indices", "col_indices")
+sparse_bsc_tensor = _compressed("sparse_bsc", "ccol_indices", "row_indices")
 
 
 def sparse_coo_tensor(
@@ -106,8 +199,6 @@ def sparse_coo_tensor(
     elif indices is None or values is None:
         raise TypeError("sparse_coo_tensor() takes indices and values, or a size")
     values = torchlike.as_tensor(values, dtype=dtype, device=device)
-    if torchlike.is_grad_enabled() and values.requires_grad:
-        raise NotImplementedError("sparse_coo_tensor(): values cannot be tracked; detach() them")
     indices = torchlike.as_tensor(indices, device=values.device).to(torchlike.int64)
     if indices.dim() != 2:
         raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices.shape)}")
@@ -132,30 +223,23 @@ def sparse_coo_tensor(
             )
     if found and indices.amin() < 0:
         raise RuntimeError(f"found negative index {indices.amin().item()}")
-    made = _C._sparse_coo(indices, values, list(size), bool(is_coalesced))
+    made = torchlike._sparse_coo_tensor_unsafe(  # type: ignore[attr-defined]
+        indices, values, list(size), is_coalesced=bool(is_coalesced)
+    )
     return made.requires_grad_() if requires_grad else made
 
 
 def coalesce(self: Tensor) -> Tensor:
     """The same sparse COO tensor with sorted positions, each once."""
-    if self.is_coalesced():
-        return self
-    indices, values = self._indices(), self._values()
-    shape = tuple(self.shape)
-    flat = torchlike.zeros(indices.shape[1], dtype=torchlike.int64, device=indices.device)
-    for size, row in zip(shape, indices, strict=False):
-        flat = flat * size + row
-    order, where = torchlike.unique(flat, return_inverse=True)
-    summed = values.new_zeros((order.numel(), *values.shape[1:])).index_add_(0, where, values)
-    rows = []
-    for size in reversed(shape[: indices.shape[0]]):
-        rows.append(order % max(size, 1))
-        order = torchlike.div(order, max(size, 1), rounding_mode="floor")
-    return _C._sparse_coo(torchlike.stack(rows[::-1]), summed, list(shape), True)
+    return torchlike._coalesce(self)  # type: ignore[attr-defined]
 
 
-def dequantize(self: Tensor) -> Tensor:
-    """The real numbers that a quantised tensor stands for."""
+def dequantize(self: Any) -> Any:
+    """The real numbers that a quantised tensor stands for, or each of a list; other tensors in single precision."""
+    if isinstance(self, list | tuple):
+        return tuple(dequantize(t) for t in self)
+    if not self.is_quantized:
+        return self.to(torchlike.float32)
     scheme = str(self.qscheme()).rpartition(".")[2]
     numbers = _C._integers(self)
     if scheme.startswith("per_tensor"):

@@ -62,3 +62,15 @@ pub fn write_numbers<T: Element>(out: &Tensor, data: &[T]) -> Result<()> {
     }
     copy::copy(out, &Tensor::from_slice(data, out.shape())?)
 }
+
+/// Writes a batch of square matrices that are given column after column.
+///
+/// # Errors
+/// If there is no conversion.
+pub fn write_columns<T: Element>(out: &Tensor, data: &[T]) -> Result<()> {
+    let last = out.ndim() - 1;
+    copy::copy(
+        out,
+        &Tensor::from_slice(data, out.shape())?.swapped(last - 1, last),
+    )
+}

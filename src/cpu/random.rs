@@ -269,3 +269,98 @@ pub fn multinomial(
         super::copy::copy(out, &dense)
     }
 }
+
+/// Values drawn element by element, in order, from the elements of `a` and `b` at the same places.
+fn drawn_from(
+    g: &SharedGenerator,
+    out: &Tensor,
+    [a, b]: [&Tensor; 2],
+    draw: impl Fn(&mut Generator, f64, f64) -> f64,
+) -> Result<()> {
+    let wide = |t: &Tensor| super::copy::dense(&t.expand_to(out.shape()), DType::F64);
+    let (a, b) = (wide(a)?, wide(b)?);
+    let mut g = g.lock();
+    let all: Vec<f64> = super::slice::<f64>(&a)
+        .iter()
+        .zip(super::slice::<f64>(&b))
+        .map(|(&a, &b)| draw(&mut g, a, b))
+        .collect();
+    super::matrices::write_numbers(out, &all)
+}
+
+/// The smallest normal number of a type.
+fn tiny(d: DType) -> f64 {
+    if d == DType::F64 {
+        f64::MIN_POSITIVE
+    } else {
+        f64::from(f32::MIN_POSITIVE)
+    }
+}
+
+fn precision(d: DType) -> random::Precision {
+    if d == DType::F64 {
+        random::Precision::Double
+    } else {
+        random::Precision::Single
+    }
+}
+
+/// A gamma number for each shape parameter.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn standard_gamma(g: &SharedGenerator, out: &Tensor, alpha: &Tensor) -> Result<()> {
+    let (least, to) = (tiny(out.dtype()), precision(out.dtype()));
+    drawn_from(g, out, [alpha, alpha], |g, alpha, _| {
+        let drawn = random::gamma(g, alpha, to);
+        if drawn < least { least } else { drawn }
+    })
+}
+
+/// How many of so many trials succeed, for each number of trials and probability.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn binomial(g: &SharedGenerator, out: &Tensor, count: &Tensor, p: &Tensor) -> Result<()> {
+    let to = precision(out.dtype());
+    drawn_from(g, out, [count, p], |g, n, p| random::binomial(g, n, p, to))
+}
+
+/// Shares that sum up to one along the last dimension, one of each parameter.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn dirichlet(g: &SharedGenerator, out: &Tensor, alpha: &Tensor) -> Result<()> {
+    let drawn = Tensor::empty(out.shape(), DType::F64, Device::CPU)?;
+    standard_gamma(g, &drawn, alpha)?;
+    let row = out.shape().last().map_or(1, |&n| n as usize).max(1);
+    let (least, to) = (tiny(out.dtype()), precision(out.dtype()));
+    let most = if out.dtype() == DType::F64 {
+        1.0 - f64::EPSILON / 2.0
+    } else {
+        f64::from(1.0 - f32::EPSILON / 2.0)
+    };
+    let shares: Vec<f64> = super::slice::<f64>(&drawn)
+        .chunks(row)
+        .flat_map(|row| {
+            let sum: f64 = row.iter().sum();
+            row.iter().map(move |v| v / sum)
+        })
+        .map(|v| to.round(v).max(least).min(most))
+        .collect();
+    super::matrices::write_numbers(out, &shares)
+}
+
+/// Values of a function of three tensors' elements, in double precision.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn of_samples(out: &Tensor, from: [&Tensor; 3], f: fn([f64; 3]) -> f64) -> Result<()> {
+    let wide = |t: &Tensor| super::copy::dense(&t.expand_to(out.shape()), DType::F64);
+    let [a, b, c] = [wide(from[0])?, wide(from[1])?, wide(from[2])?];
+    let rows = [&a, &b, &c].map(super::slice::<f64>);
+    let all: Vec<f64> = (0..rows[0].len())
+        .map(|i| f([rows[0][i], rows[1][i], rows[2][i]]))
+        .collect();
+    super::matrices::write_numbers(out, &all)
+}

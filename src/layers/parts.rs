@@ -3,6 +3,8 @@
 use super::{Layer, Next, Sees};
 use crate::ops::core::args::Args;
 use crate::ops::core::op::{Body, Ret, Value};
+use crate::ops::core::writable;
+use crate::ops::sparse;
 use crate::ops::{Call, Form};
 use crate::parts::Parts;
 use crate::{DType, Error, MemoryFormat, Result, Scalar, Tensor, bail, err};
@@ -23,16 +25,57 @@ impl Layer for PartsLayer {
     }
 
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
-        if c.args.op.def.name == "detach#inplace" {
+        let name = c.args.op.def.name;
+        if name == "detach#inplace" || sparse::knows(name) {
             return next.call(c);
         }
-        if !matches!(c.form, Form::New) {
-            return Err(refusal(c.args));
+        match c.form {
+            Form::New => match run(c.args)? {
+                Some(done) => Ok(done),
+                None => next.call(c),
+            },
+            Form::InPlace(target) | Form::Within(target) => written(c.args, target),
+            Form::Out(_) => Err(refusal(c.args)),
         }
-        match run(c.args)? {
-            Some(done) => Ok(done),
-            None => next.call(c),
-        }
+    }
+}
+
+/// Writes the result of a call with a sparse tensor over a tensor; over a sparse one by giving it other parts.
+fn written(args: &Args, target: &Tensor) -> Result<Ret> {
+    let Some(ret) = run(args)? else {
+        return Err(refusal(args));
+    };
+    let made = match ret {
+        Ret::Same(0) => return Ok(Ret::Same(0)),
+        ret => ret.one()?,
+    };
+    writable::check_target(target)?;
+    writable::check_result(target, made.shape(), made.dtype())?;
+    if !sparse::is_sparse(target) {
+        crate::ops::helpers::copy_(target, &made)?;
+        return Ok(Ret::Same(0));
+    }
+    let made = if made.dtype() == target.dtype() {
+        made
+    } else {
+        crate::ops::helpers::to_copy(&made, target.dtype(), crate::parts::located(&made))?
+    };
+    if made.storage().parts().map(|p| p.layout()) != target.storage().parts().map(|p| p.layout()) {
+        return Err(refusal(args));
+    }
+    target.storage().set_parts(made.storage().parts());
+    target.bump();
+    Ok(Ret::Same(0))
+}
+
+/// A call with a sparse tensor among its arguments.
+fn among_sparse(args: &Args) -> Result<Option<Ret>> {
+    if let Some(made) = sparse::answer(args)? {
+        return Ok(Some(made));
+    }
+    match args.op.def.body {
+        Body::Compose(_) | Body::Forward(_) => Ok(None),
+        Body::View(_) | Body::Kernel(_) | Body::Become(_) => Err(refusal(args)),
     }
 }
 
@@ -46,7 +89,13 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
     let first = args.tensor(0).ok().filter(|t| t.has_parts());
     let parts = first.and_then(|t| t.storage().parts());
     let (Some(t), Some(parts)) = (first, parts) else {
-        return Err(refusal(args));
+        let mut any = false;
+        args.for_each_tensor(|_, t| any |= sparse::is_sparse(t));
+        return if any {
+            among_sparse(args)
+        } else {
+            Err(refusal(args))
+        };
     };
     match (args.op.def.name, &*parts) {
         ("unbind", Parts::Nested { .. }) if args.int(1).unwrap_or(0) == 0 => {
@@ -79,6 +128,7 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
         // Any view of a tensor with one quantizer has the same.
         (_, Parts::PerTensor { .. }) => return go_on(args, false),
         (_, Parts::PerChannel { .. }) => return go_on(args, true),
+        (_, Parts::Coo { .. } | Parts::Compressed { .. }) => return among_sparse(args),
         _ => Err(refusal(args)),
     }
     .map(Some)
@@ -149,7 +199,7 @@ fn not_for(name: &str, what: &str) -> Error {
     };
     err!(
         NotImplemented,
-        "{name}(): {what} tensors are loaded, saved and taken apart, and not computed with; call {way} first"
+        "{name}() is not computed for {what} tensors; call {way} first"
     )
 }
 

@@ -17,11 +17,13 @@ mod methods;
 pub(crate) mod nn;
 pub(crate) mod optim;
 pub(crate) mod pointwise;
+pub(crate) mod quantize;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod resize;
 pub(crate) mod sample;
 pub(crate) mod sort;
+pub(crate) mod sparse;
 pub(crate) mod view;
 
 pub use core::args::{Arg, Args, OwnedArg, OwnedArgs};
@@ -56,6 +58,7 @@ pub mod f {
     pub use super::grad::conv::calls::*;
     pub use super::grad::ctc::calls::*;
     pub use super::grad::distance::calls::*;
+    pub use super::grad::eigen::calls::*;
     pub use super::grad::embedding::calls::*;
     pub use super::grad::fft::calls::*;
     pub use super::grad::grid::calls::*;
@@ -85,10 +88,14 @@ pub mod f {
     pub use super::linalg::addmm::calls::*;
     pub use super::linalg::cholesky::calls::*;
     pub use super::linalg::contract::calls::*;
+    pub use super::linalg::eigen::calls::*;
     pub use super::linalg::einsum::calls::*;
+    pub use super::linalg::indefinite::calls::*;
+    pub use super::linalg::lstsq::calls::*;
     pub use super::linalg::lu::calls::*;
     pub use super::linalg::matrix::calls::*;
     pub use super::linalg::norm::calls::*;
+    pub use super::linalg::packed::calls::*;
     pub use super::linalg::power::calls::*;
     pub use super::linalg::rank::calls::*;
     pub use super::linalg::reflections::calls::*;
@@ -131,8 +138,12 @@ pub mod f {
     pub use super::pointwise::parts::calls::*;
     pub use super::pointwise::special::calls::*;
     pub use super::pointwise::unary::calls::*;
+    pub use super::quantize::fake::calls::*;
+    pub use super::quantize::tensors::calls::*;
     pub use super::random::calls::*;
     pub use super::reduce::extreme::calls::*;
+    pub use super::reduce::gradient::calls::*;
+    pub use super::reduce::hash::calls::*;
     pub use super::reduce::moments::calls::*;
     pub use super::reduce::order::calls::*;
     pub use super::reduce::scan::calls::*;
@@ -144,6 +155,10 @@ pub mod f {
     pub use super::sort::order::calls::*;
     pub use super::sort::search::calls::*;
     pub use super::sort::unique::calls::*;
+    pub use super::sparse::convert::calls::*;
+    pub use super::sparse::gradients::calls::*;
+    pub use super::sparse::products::calls::*;
+    pub use super::sparse::sums::calls::*;
     pub use super::view::complex::calls::*;
     pub use super::view::order::calls::*;
     pub use super::view::part::calls::*;
@@ -155,6 +170,7 @@ pub mod f {
 static FAMILIES: &[&[OpDef]] = &[
     pointwise::unary::OPS,
     grad::layout::OPS,
+    grad::eigen::OPS,
     grad::linalg::OPS,
     grad::pointwise::OPS,
     grad::products::OPS,
@@ -246,6 +262,18 @@ static FAMILIES: &[&[OpDef]] = &[
     linalg::reflections::OPS,
     linalg::lu::OPS,
     linalg::spectral::OPS,
+    linalg::eigen::OPS,
+    linalg::indefinite::OPS,
+    linalg::lstsq::OPS,
+    sparse::convert::OPS,
+    sparse::products::OPS,
+    sparse::sums::OPS,
+    sparse::gradients::OPS,
+    quantize::tensors::OPS,
+    quantize::fake::OPS,
+    linalg::packed::OPS,
+    reduce::gradient::OPS,
+    reduce::hash::OPS,
     linalg::rank::OPS,
     linalg::norm::OPS,
     grad::index::OPS,

@@ -1,5 +1,6 @@
 //! Random numbers drawn by other tensors: means and deviations, probabilities, rates and weights.
 
+use crate::cpu::gamma_grad::{dirichlet, standard_gamma};
 use crate::cpu::map::Ctx;
 use crate::cpu::rows::Operand;
 use crate::ops::core::helpers;
@@ -120,6 +121,75 @@ pub static OPS: &[OpDef] = &[
     ).samples("f32[2, 3].pos")
     .grad("self: zeros_like(grad)"),
     kernel(
+        "_standard_gamma",
+        "(Tensor self, Generator? generator=None)",
+        F,
+        body!(
+            |a| {
+                a.input.dtype().check_kernel(is_drawn(a.input.dtype()), "gamma_cpu")?;
+                Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
+            },
+            |a, _, outs| cpu::random::standard_gamma(&given(a.generator), &outs[0], a.input),
+        )
+        .random(None),
+        "A gamma number for each shape parameter, of scale 1.",
+    ).samples("f32[2, 3].pos; f64[3].pos")
+    .grad("self: grad * _standard_gamma_grad(self, result)"),
+    kernel(
+        "_standard_gamma_grad",
+        "(Tensor self, Tensor output)",
+        F,
+        body!(
+            |a| {
+                a.input.dtype().check_kernel(is_drawn(a.input.dtype()), "_standard_gamma_grad_cpu")?;
+                like_samples([a.input, a.output])
+            },
+            |a, _, o| cpu::random::of_samples(&o[0], [a.input, a.output, a.output], |[a, x, _]| standard_gamma(a, x)),
+        ),
+        "How gamma numbers change with their shape parameters.",
+    ).samples("f32[2, 3].pos, f32[2, 3].pos; f64[3].pos, f64[3].pos")
+    .refused(),
+    kernel(
+        "_sample_dirichlet",
+        "(Tensor self, Generator? generator=None)",
+        F,
+        body!(
+            |a| {
+                a.input.dtype().check_kernel(is_drawn(a.input.dtype()), "dirichlet")?;
+                Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
+            },
+            |a, _, outs| cpu::random::dirichlet(&given(a.generator), &outs[0], a.input),
+        )
+        .random(None),
+        "Shares that sum up to one along the last dimension, one of each parameter.",
+    ).samples("f32[2, 3].pos; f64[3].pos")
+    .refused(),
+    kernel(
+        "_dirichlet_grad",
+        "(Tensor x, Tensor alpha, Tensor total)",
+        F,
+        body!(
+            |a| {
+                a.x.dtype().check_kernel(is_drawn(a.x.dtype()), "_dirichlet_grad_cpu")?;
+                like_samples([a.x, a.alpha, a.total])
+            },
+            |a, _, o| cpu::random::of_samples(&o[0], [a.x, a.alpha, a.total], |[x, a, t]| dirichlet(x, a, t)),
+        ),
+        "How shares change with their parameters.",
+    ).samples("f32[2, 3].unit, f32[2, 3].pos, f32([[9., 9., 9.], [9., 9., 9.]])")
+    .refused(),
+    kernel(
+        "binomial",
+        "(Tensor count, Tensor prob, Generator? generator=None)",
+        F,
+        body!(binomial_rule, |a, _, outs| {
+            cpu::random::binomial(&given(a.generator), &outs[0], a.count, a.prob)
+        })
+        .random(None),
+        "How many of so many trials succeed, each with a probability.",
+    ).samples("f32([[5., 10.], [100., 1.]]), f32[2, 2].unit")
+    .refused(),
+    kernel(
         "multinomial",
         "(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None)",
         F | M | O | X,
@@ -136,6 +206,54 @@ pub static OPS: &[OpDef] = &[
     ).samples("f32[3, 4].unit, 3; f32[3, 4].unit, 4, replacement=True")
     .no_grad(),
 ];
+
+/// Types that gamma and binomial numbers are drawn in.
+fn is_drawn(d: DType) -> bool {
+    matches!(d, DType::F32 | DType::F64)
+}
+
+/// A result for samples and parameters of one type, laid out as they are.
+fn like_samples<const N: usize>(from: [&Tensor; N]) -> Result<Plan> {
+    let mut shape = from[0].shape().clone();
+    for t in &from[1..] {
+        shape = dims::broadcast(&shape, t.shape())?;
+        same_type(from[0], t)?;
+    }
+    let strides = if shape == *from[0].shape() {
+        dims::preserved_strides(from[0].shape(), from[0].strides())
+    } else {
+        dims::contiguous_strides(&shape)
+    };
+    Ok(Plan::one(shape, strides, from[0].dtype()))
+}
+
+fn same_type(first: &Tensor, other: &Tensor) -> Result<()> {
+    ensure!(
+        first.dtype() == other.dtype(),
+        Runtime,
+        "Found dtype {} but expected {}",
+        other.dtype().scalar_type(),
+        first.dtype().scalar_type()
+    );
+    Ok(())
+}
+
+fn binomial_rule(a: &calls::Binomial) -> Result<Plan> {
+    for (t, name) in [(a.count, "count"), (a.prob, "prob")] {
+        ensure!(
+            t.dtype().is_float(),
+            Value,
+            "binomial only supports floating-point dtypes for {name}, got: {}",
+            t.dtype().scalar_type()
+        );
+    }
+    a.count
+        .dtype()
+        .check_kernel(is_drawn(a.count.dtype()), "binomial_cpu")?;
+    same_type(a.count, a.prob)?;
+    let shape = dims::broadcast(a.count.shape(), a.prob.shape())?;
+    Ok(Plan::contiguous(&shape, a.count.dtype()))
+}
 
 /// A mean or a standard deviation: one for each element, or one for all.
 #[derive(Clone, Copy)]

@@ -487,7 +487,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         is_grad_enabled _set_grad_enabled is_inference_mode_enabled _set_inference _default_generator manual_seed get_num_threads
         set_num_threads result_type promote_types can_cast _record _recording _materialize _materialize_all _extract _clear_meta_init_cache _assign _swap _viewers
         _from_storage _legacy);
-    m.add_function(wrap_pyfunction!(super::numpy::from_dlpack, m)?)?;
+    m.add_function(wrap_pyfunction!(super::dlpack::from_dlpack, m)?)?;
     m.add_function(wrap_pyfunction!(super::load_file::_load, m)?)?;
     m.add_function(wrap_pyfunction!(super::load_file::_refused_globals, m)?)?;
     m.add_function(wrap_pyfunction!(super::load_file::_file_metadata, m)?)?;

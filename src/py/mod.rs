@@ -19,6 +19,7 @@ mod counting;
 mod cuda;
 mod data;
 mod dispatch;
+mod dlpack;
 mod error;
 mod fake;
 mod files;

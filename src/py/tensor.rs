@@ -307,21 +307,16 @@ impl PyTensor {
     fn __dlpack__<'py>(
         slf: &Bound<'py, Self>,
         stream: Option<&Bound<'py, PyAny>>,
-        max_version: Option<&Bound<'py, PyAny>>,
-        dl_device: Option<&Bound<'py, PyAny>>,
+        max_version: Option<(i64, i64)>,
+        dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let _ = (stream, max_version, dl_device, copy);
-        super::numpy::to_dlpack(slf)
+        // There is one stream on each device, which all work is ordered by.
+        let _ = stream;
+        super::dlpack::to_dlpack(slf, max_version, dl_device, copy)
     }
     fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
-        match self.get().device().kind {
-            crate::DeviceKind::Cpu => Ok((1, 0)),
-            crate::DeviceKind::Cuda => Ok((2, i32::from(self.get().device().index))),
-            crate::DeviceKind::Meta => {
-                Err(PyValueError::new_err("Unknown device type meta for Dlpack"))
-            }
-        }
+        super::dlpack::device_of(self.get())
     }
     fn untyped_storage(&self) -> super::storage::PyStorage {
         super::storage::PyStorage(self.get().storage().clone())

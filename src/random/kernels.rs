@@ -291,7 +291,7 @@ fn normal_f64_body<const F: bool>(g: &mut Generator, out: &mut [f64], mean: f64,
 
 /// One standard normal in double precision; uses and fills the generator's cache.
 #[inline(always)]
-fn serial_normal(g: &mut Generator) -> f64 {
+pub(super) fn serial_normal(g: &mut Generator) -> f64 {
     if let Some(z) = g.cached_normal.take() {
         return z;
     }

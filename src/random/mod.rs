@@ -4,6 +4,7 @@
 //! and [`Distribution`] turns words into values, or skips just the words that the values would have taken.
 
 mod distributions;
+mod gamma;
 mod generator;
 mod kernels;
 mod mt19937;
@@ -11,6 +12,7 @@ mod sampling;
 mod shared;
 
 pub use distributions::Distribution;
+pub use gamma::{Precision, binomial, gamma};
 pub use generator::{DEFAULT_SEED, Generator, STATE_SIZE};
 pub use kernels::RandomElement;
 pub use mt19937::Mt19937;

@@ -2,6 +2,7 @@
 
 use super::Tensor;
 use super::link::{Kind, Link};
+use crate::parts::located;
 use crate::{DType, Device, Dims, Result};
 use smallvec::SmallVec;
 use std::any::Any;
@@ -66,14 +67,14 @@ impl Meta {
         Self {
             shape: t.shape().clone(),
             dtype: t.dtype(),
-            device: t.device(),
+            device: located(t),
         }
     }
 
     /// Whether a tensor looks so.
     #[must_use]
     pub fn fits(&self, t: &Tensor) -> bool {
-        *t.shape() == self.shape && t.dtype() == self.dtype && t.device() == self.device
+        *t.shape() == self.shape && t.dtype() == self.dtype && located(t) == self.device
     }
 }
 
@@ -191,7 +192,7 @@ impl Edge {
     #[must_use]
     pub fn fits(&self, grad: &Tensor) -> bool {
         let alike = |t: &Tensor| {
-            grad.shape() == t.shape() && grad.dtype() == t.dtype() && grad.device() == t.device()
+            grad.shape() == t.shape() && grad.dtype() == t.dtype() && located(grad) == located(t)
         };
         match &self.to.kind {
             Kind::Leaf(leaf) => leaf.with_variable(alike),

@@ -1,4 +1,4 @@
-"""Sparse tensors hold data; there are no kernels for them but conversion and exchange."""
+"""Sparse tensors: products, sums and shares of their entries."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import torchlike
 from torchlike import _absent
+from torchlike._function import overridable
 
 __all__ = [
     "SparseSemiStructuredTensor",
@@ -14,39 +15,117 @@ __all__ = [
     "check_sparse_tensor_invariants",
     "log_softmax",
     "mm",
+    "sampled_addmm",
     "softmax",
     "spdiags",
+    "spsolve",
     "sum",
     "to_sparse_semi_structured",
 ]
 
-_why = "sparse tensors are not computed with; use to_dense()"
+_root: Any = torchlike
 
 
-def _dense_only(name: str, *tensors: Any) -> None:
-    if any(t.layout != torchlike.strided for t in tensors):
-        raise NotImplementedError(f"torch.sparse.{name} is not supported by torchlike: {_why}")
+def _sparse(t: Any) -> bool:
+    return bool(t.layout != torchlike.strided)
 
 
+@overridable
 def mm(sparse: Any, dense: Any) -> Any:
-    """The matrix product, of strided tensors only."""
-    _dense_only("mm", sparse, dense)
-    return torchlike.mm(sparse, dense)
+    """The product of two matrices, of which any may be sparse.
+
+    Its gradient by a sparse matrix has entries where that has some.
+    """
+    if not _sparse(sparse) and not _sparse(dense):
+        return torchlike.mm(sparse, dense)
+    return _root._sparse_mm(sparse, dense)
 
 
+@overridable
 def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0) -> Any:
-    """A matrix and a product, of strided tensors only."""
-    _dense_only("addmm", mat, mat1, mat2)
-    return torchlike.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+    """`beta` times a matrix and `alpha` times a product, the first factor of which may be sparse."""
+    if not _sparse(mat1) and not _sparse(mat2):
+        return torchlike.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+    return mat * beta + _root._sparse_mm(mat1, mat2) * alpha
 
 
-sum = _absent.function(__name__, "sum", _why)
-softmax = _absent.function(__name__, "softmax", _why)
-log_softmax = _absent.function(__name__, "log_softmax", _why)
-spdiags = _absent.function(__name__, "spdiags", _why)
-as_sparse_gradcheck = _absent.function(__name__, "as_sparse_gradcheck", _why)
+@overridable
+def sampled_addmm(
+    input: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0, out: Any = None
+) -> Any:
+    """`alpha` times a product of strided matrices at the places that `input` has, and `beta` times that."""
+    made = _root.sparse_sampled_addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    return made if out is None else out.copy_(made)
+
+
+@overridable
+def sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
+    """The sum of a sparse tensor, or along dimensions: sparse as long as a sparse dimension is left."""
+    if isinstance(dim, int):
+        dim = [dim]
+    return _root._sparse_sum(input, None if dim is None else list(dim), dtype=dtype)
+
+
+def _shares(input: Any, dim: int, dtype: Any, log: bool) -> Any:
+    return _root._sparse_softmax(input if dtype is None else input.to(dtype), dim, log)
+
+
+@overridable
+def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Shares of the entries along a dimension; what has no entry counts as minus infinity."""
+    return _shares(input, dim, dtype, False)
+
+
+@overridable
+def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """The logarithms of :func:`softmax`."""
+    return _shares(input, dim, dtype, True)
+
+
+@overridable
+def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any:
+    """A sparse matrix of this shape with the rows of `diagonals` along its diagonals.
+
+    Element `j` of a row stands in column `j`; what lies outside of the matrix is left out.
+
+    Raises:
+        RuntimeError: if there is not one offset a row, or an offset comes twice.
+    """
+    rows = diagonals if diagonals.dim() == 2 else diagonals.unsqueeze(0)
+    places = offsets if offsets.dim() == 1 else offsets.unsqueeze(0)
+    if diagonals.dim() > 2:
+        raise RuntimeError("Diagonals must be vector or matrix")
+    if offsets.dim() > 1:
+        raise RuntimeError("Offsets must be scalar or vector")
+    if len(shape) != 2:
+        raise RuntimeError("Output shape must be 2d")
+    if places.shape[0] != rows.shape[0]:
+        raise RuntimeError(
+            f"Number of diagonals ({rows.shape[0]}) does not match the number of offsets ({places.shape[0]})"
+        )
+    if places.unique().numel() != places.numel():
+        raise RuntimeError("Offset tensor contains duplicate values")
+    column = torchlike.arange(rows.shape[1], device=rows.device).expand(rows.shape)
+    row = column - places.unsqueeze(1)
+    inside = (row >= 0) & (row < shape[0]) & (column < shape[1])
+    made = torchlike.sparse_coo_tensor(
+        torchlike.stack([row[inside], column[inside]]), rows[inside], tuple(shape)
+    )
+    return made if layout is None or layout == torchlike.sparse_coo else made.to_sparse(layout=layout)
+
+
+@overridable
+def spsolve(input: Any, other: Any, *, left: bool = True) -> Any:
+    """The solution of equations with a sparse matrix, which is made strided for it."""
+    return _root._spsolve(input, other, left=left)
+
+
+_why = "only the five layouts of PyTorch's core are there"
 to_sparse_semi_structured = _absent.function(__name__, "to_sparse_semi_structured", _why)
 SparseSemiStructuredTensor = _absent.kind(__name__, "SparseSemiStructuredTensor", _why)
+as_sparse_gradcheck = _absent.function(
+    __name__, "as_sparse_gradcheck", "gradients of sparse tensors are compared as strided ones"
+)
 
 
 class check_sparse_tensor_invariants:

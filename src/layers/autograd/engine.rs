@@ -4,7 +4,7 @@ use super::{anomaly, gather};
 use crate::layers::{modes, profile, program};
 use crate::ops::f;
 use crate::tensor::{Edge, Grads, Leaf, Link, Meta, Node, When, link::Kind};
-use crate::{Result, Tensor, bail, dims, mode};
+use crate::{Result, Tensor, bail, dims, mode, parts::located};
 use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
@@ -488,12 +488,12 @@ pub fn fitted(grad: Tensor, to: &Meta, name: impl Fn() -> String, i: usize) -> R
             grad = f::to_dtype(&grad, *dtype)?;
         }
     }
-    if grad.device() != *device && grad.ndim() > 0 {
+    if located(&grad) != *device && grad.ndim() > 0 {
         bail!(
             Runtime,
             "{}invalid gradient at index {i} - expected device {device} but got {}",
             blamed(&name()),
-            grad.device()
+            located(&grad)
         );
     }
     Ok(grad)

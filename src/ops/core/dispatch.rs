@@ -7,7 +7,7 @@
 use crate::fake::FakeMode;
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::op::{Body, D, KernelBody, Op, Ret, X};
+use crate::ops::core::op::{Body, D, KernelBody, Op, R, Ret, X};
 use crate::ops::core::place::{Placing, place, prepare_out};
 use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
 use crate::ops::core::survey::{Seen, Survey, glance, survey};
@@ -244,7 +244,11 @@ pub(super) fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) 
         let spec = OutSpec {
             shape: result.shape().clone(),
             // A result may be a view, even an expanded one; what is written must be dense.
-            strides: dims::preserved_strides(result.shape(), result.strides()),
+            strides: if args.op.has(R) {
+                dims::contiguous_strides(result.shape())
+            } else {
+                dims::preserved_strides(result.shape(), result.strides())
+            },
             dtype: result.dtype(),
         };
         prepare_out(out, &spec, result.device(), args.op.has(X))?;

@@ -54,6 +54,9 @@ pub fn item(t: &Tensor) -> Result<Scalar> {
             t.numel()
         );
     }
+    if crate::ops::sparse::is_sparse(t) {
+        return item(&crate::ops::f::_to_dense(t)?);
+    }
     let real = readable(t, "Tensor.item() cannot be called on meta tensors")?;
     let s = cpu::read_scalar(&real, 0)?;
     Ok(match s {

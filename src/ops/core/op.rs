@@ -138,6 +138,8 @@ pub const E: u16 = 64;
 pub const J: u16 = 256;
 /// Its `out=` says the `dtype` that it computes in, unless one is given; a bit beside [`O`].
 pub const D: u16 = 128;
+/// Its `out=` lies row-major where it has to be made larger; a bit beside [`O`].
+pub const R: u16 = 512;
 /// Function and method.
 pub const FM: u16 = F | M;
 /// Function, method and `out=`.

@@ -3,7 +3,7 @@
 use super::dimension;
 use crate::cpu::halves;
 use crate::ops::core::helpers::at_hand;
-use crate::ops::core::op::{Cast, F, O, OpDef, Plan, compose, kernel};
+use crate::ops::core::op::{Cast, F, O, OpDef, Plan, R, compose, kernel};
 use crate::ops::create::factory::write_with;
 use crate::ops::f;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, ensure, mode};
@@ -12,89 +12,89 @@ use torchlike_macros::operators;
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    compose("fft.fft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O,
+    compose("fft.fft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O | R,
         |a| Line::of(a.n, a.dim, a.norm, true).any(a.input, "fft"),
         "The discrete Fourier transform.")
     .samples("f32[3, 4]; c64[3, 4], 5, 0, 'ortho'; i64[4], norm='forward'")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.ifft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O,
+    compose("fft.ifft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O | R,
         |a| Line::of(a.n, a.dim, a.norm, false).any(a.input, "ifft"),
         "The inverse of the discrete Fourier transform.")
     .samples("f32[3, 4]; c64[3, 4], 3, 0, 'ortho'; i64[4]")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.rfft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O,
+    compose("fft.rfft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O | R,
         |a| Line::of(a.n, a.dim, a.norm, true).real(a.input, "rfft", true),
         "The half that says all of the Fourier transform of real numbers.")
     .samples("f32[3, 4]; f64[3, 5], 6, 0; i64[4]")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.irfft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O,
+    compose("fft.irfft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O | R,
         |a| Line::of(a.n, a.dim, a.norm, false).inverse(a.input),
         "The inverse of `rfft`.")
     .samples("c64[3, 4]; c128[3, 5], 7, 0; f32[4]")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.hfft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O,
+    compose("fft.hfft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O | R,
         |a| Line::of(a.n, a.dim, a.norm, true).inverse(a.input),
         "The Fourier transform of a Hermitian signal, given its first half.")
     .samples("c64[3, 4]; c128[3, 5], 7, 0; f32[4]")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.ihfft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O,
+    compose("fft.ihfft", "(Tensor self, int? n=None, int dim=-1, str? norm=None)", F | O | R,
         |a| Line::of(a.n, a.dim, a.norm, false).real(a.input, "ihfft", true),
         "The inverse of `hfft`.")
     .samples("f32[3, 4]; f64[3, 5], 6, 0; i64[4]")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.fft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O,
+    compose("fft.fft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O | R,
         |a| Many::of(a.input, a.s, Some(a.dim))?.any(a.input, a.norm, true),
         "The Fourier transform along two dimensions.")
     .samples("f32[3, 4]; c64[3, 4, 2], (5, 2), (0, 1), 'ortho'")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.ifft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O,
+    compose("fft.ifft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O | R,
         |a| Many::of(a.input, a.s, Some(a.dim))?.any(a.input, a.norm, false),
         "The inverse of `fft2`.")
     .samples("f32[3, 4]; c64[3, 4, 2], (5, 2), (0, 1), 'ortho'")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.rfft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O,
+    compose("fft.rfft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O | R,
         |a| real(a.input, a.s, Some(a.dim), a.norm),
         "The half that says all of the Fourier transform of real numbers along two dimensions.")
     .samples("f32[3, 4]; f64[3, 4, 2], (5, 2), (0, 1), 'ortho'")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.irfft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O,
+    compose("fft.irfft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O | R,
         |a| inverse(a.input, a.s, Some(a.dim), a.norm),
         "The inverse of `rfft2`.")
     .samples("c64[3, 4]; c128[3, 4, 2], (5, 3), (0, 1), 'ortho'")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.hfft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O,
+    compose("fft.hfft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O | R,
         |a| hermitian(a.input, a.s, Some(a.dim), a.norm),
         "The Fourier transform of a Hermitian signal along two dimensions.")
     .samples("c64[3, 4]; c128[3, 4, 2], (5, 3), (0, 1), 'ortho'"),
-    compose("fft.ihfft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O,
+    compose("fft.ihfft2", "(Tensor self, int[1]? s=None, int[1] dim=[-2,-1], str? norm=None)", F | O | R,
         |a| inverse_hermitian(a.input, a.s, Some(a.dim), a.norm),
         "The inverse of `hfft2`.")
     .samples("f32[3, 4]; f64[3, 4, 2], (5, 2), (0, 1), 'ortho'"),
-    compose("fft.fftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O,
+    compose("fft.fftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O | R,
         |a| Many::of(a.input, a.s, a.dim)?.any(a.input, a.norm, true),
         "The Fourier transform along several dimensions.")
     .samples("f32[3, 4]; c64[3, 4, 2], (5, 2); f32[()]")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.ifftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O,
+    compose("fft.ifftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O | R,
         |a| Many::of(a.input, a.s, a.dim)?.any(a.input, a.norm, false),
         "The inverse of `fftn`.")
     .samples("f32[3, 4]; c64[3, 4, 2], dim=(0, 2)")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.rfftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O,
+    compose("fft.rfftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O | R,
         |a| real(a.input, a.s, a.dim, a.norm),
         "The half that says all of the Fourier transform of real numbers along several dimensions.")
     .samples("f32[3, 4]; f64[3, 4, 2], (5, 2)")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.irfftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O,
+    compose("fft.irfftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O | R,
         |a| inverse(a.input, a.s, a.dim, a.norm),
         "The inverse of `rfftn`.")
     .samples("c64[3, 4]; c128[3, 4, 2], (5, 3)")
     .amp(Cast::Single, Cast::Kept),
-    compose("fft.hfftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O,
+    compose("fft.hfftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O | R,
         |a| hermitian(a.input, a.s, a.dim, a.norm),
         "The Fourier transform of a Hermitian signal along several dimensions.")
     .samples("c64[3, 4]; c128[3, 4, 2], (5, 3)"),
-    compose("fft.ihfftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O,
+    compose("fft.ihfftn", "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None)", F | O | R,
         |a| inverse_hermitian(a.input, a.s, a.dim, a.norm),
         "The inverse of `hfftn`.")
     .samples("f32[3, 4]; f64[3, 4, 2], (5, 2)"),
@@ -106,11 +106,11 @@ pub static OPS: &[OpDef] = &[
         |a| shift(a.input, a.dim, |n| (n + 1) / 2),
         "The inverse of `fftshift`.")
     .samples("f32[3, 4]; i64[5], 0"),
-    kernel("fft.fftfreq", "(int n, float d=1.0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)", F | O,
+    kernel("fft.fftfreq", "(int n, float d=1.0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)", F | O | R,
         body!(|a| frequencies(a.n, "fftfreq", a.dtype, a.device), |a, _, outs| write_frequencies(&outs[0], a.n, a.d, (a.n + 1) / 2)),
         "The frequencies of the results of a transform of n values, d apart.")
     .samples("5, 0.1, device=dev; 4, dtype=f64, device=dev").no_grad(),
-    kernel("fft.rfftfreq", "(int n, float d=1.0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)", F | O,
+    kernel("fft.rfftfreq", "(int n, float d=1.0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)", F | O | R,
         body!(|a| frequencies(a.n / 2 + 1, "rfftfreq", a.dtype, a.device), |a, _, outs| write_frequencies(&outs[0], a.n, a.d, a.n)),
         "The frequencies of the results of `rfft` of n values, d apart.")
     .samples("5, 0.1, device=dev; 4, dtype=f64, device=dev").no_grad(),

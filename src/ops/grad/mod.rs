@@ -5,6 +5,7 @@ pub mod attention;
 pub mod conv;
 pub mod ctc;
 pub mod distance;
+pub mod eigen;
 pub mod embedding;
 pub mod fft;
 pub mod grid;

@@ -117,7 +117,7 @@ fn tall_qr([gq, gr]: [Option<&Tensor>; 2], q: &Tensor, r: &Tensor) -> Result<Ten
 }
 
 /// The differences of numbers, ones on the diagonal.
-fn gaps(values: &Tensor) -> Result<Tensor> {
+pub(super) fn gaps(values: &Tensor) -> Result<Tensor> {
     let apart = f::sub(&f::unsqueeze(values, -2)?, &f::unsqueeze(values, -1)?)?;
     f::add(&apart, &f::DiagEmbed::new(&f::ones_like(values)?).call()?)
 }
@@ -154,7 +154,7 @@ fn eigh(a: &calls::_GradEigh) -> Result<Tensor> {
 
 /// Complex vectors have any phase: refuses what depends on it, which an imaginary diagonal of the vectors times their gradient
 /// says. Values that nobody can read are believed.
-fn check_phase(along: &Tensor, of: &str, so: &str) -> Result<()> {
+pub(super) fn check_phase(along: &Tensor, of: &str, so: &str) -> Result<()> {
     if !along.dtype().is_complex() || has_no_values(along) || along.numel() == 0 {
         return Ok(());
     }
@@ -277,7 +277,7 @@ fn with_clean_diagonal(inner: Tensor, gs: Option<&Tensor>, phased: bool) -> Resu
     }
 }
 
-fn pinv(grad: &Tensor, result: &Tensor, matrix: &Tensor) -> Result<Tensor> {
+pub(super) fn pinv(grad: &Tensor, result: &Tensor, matrix: &Tensor) -> Result<Tensor> {
     let n = matrix.ndim();
     let (m, k) = (matrix.shape()[n - 2], matrix.shape()[n - 1]);
     let (gh, ph) = (f::mH(grad)?, f::mH(result)?);

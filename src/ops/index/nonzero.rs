@@ -25,9 +25,19 @@ pub static OPS: &[OpDef] = &[
     .batch(Batch::Unknown),
     compose(
         "nonzero#tuple",
-        "(Tensor self, *, bool as_tuple) -> Tensor[]",
+        "(Tensor self, *, bool as_tuple, Tensor? out=None) -> Tensor[]",
         FM,
         |a| {
+            ensure!(
+                a.out.is_none() || !a.as_tuple,
+                Runtime,
+                "nonzero does not support the out kwarg when as_tuple is True"
+            );
+            ensure!(
+                a.out.is_none(),
+                NotImplemented,
+                "nonzero(): with out= the argument as_tuple=False has to be left away"
+            );
             if a.as_tuple {
                 nonzero_tuple(a.input).map(Ret::from)
             } else {

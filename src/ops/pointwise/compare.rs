@@ -2,7 +2,7 @@
 
 use crate::cpu::map::{Ctx, both};
 use crate::ops::core::op::{FM, FMIO, OpDef};
-use crate::ops::pointwise::rule::{compare, same};
+use crate::ops::pointwise::rule::{compare, equal, same};
 use crate::{DType, Result, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
@@ -88,8 +88,8 @@ fn tolerances(a: &calls::Isclose, _: DType) -> Result<Ctx> {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Eq "eq", 2, compare, FMIO, "a == b", "(Tensor self, Operand other)", "True where the operands are equal.").no_grad(),
-    map_row!(Ne "ne", 2, compare, FMIO, "a != b", "(Tensor self, Operand other)", "True where the operands differ.").no_grad(),
+    map_row!(Eq "eq", 2, equal, FMIO, "a == b", "(Tensor self, Operand other)", "True where the operands are equal.").no_grad(),
+    map_row!(Ne "ne", 2, equal, FMIO, "a != b", "(Tensor self, Operand other)", "True where the operands differ.").no_grad(),
     map_row!(Lt "lt", 2, compare, FMIO, "a < b", "(Tensor self, Operand other)", "True where the first operand is smaller.").no_grad(),
     map_row!(Le "le", 2, compare, FMIO, "a <= b", "(Tensor self, Operand other)", "True where the first operand is not larger.").no_grad(),
     map_row!(Gt "gt", 2, compare, FMIO, "a > b", "(Tensor self, Operand other)", "True where the first operand is larger.").no_grad(),

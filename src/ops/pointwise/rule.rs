@@ -89,6 +89,13 @@ pub fn compare(d: DType) -> (DType, DType) {
     (d, DType::Bool)
 }
 
+/// As [`compare`], for what numbers of eight bits are asked too: in single precision, which has them all.
+#[must_use]
+pub fn equal(d: DType) -> (DType, DType) {
+    let eight = d.is_float() && d.is_storage_only();
+    (if eight { DType::F32 } else { d }, DType::Bool)
+}
+
 /// Complex operands give their real type.
 #[must_use]
 pub fn real_part(d: DType) -> (DType, DType) {

@@ -148,6 +148,26 @@ pub static OPS: &[OpDef] = &[
         "True where any element over dimensions is not zero.",
     ).samples("f64[3, 2, 1, 2], dim=(1, 3); b8[3, 2, 1, 2], dim=(1, 3)")
     .no_grad(),
+    compose(
+        "_is_all_true",
+        "(Tensor self)",
+        FM,
+        |a| {
+            truths(a.input)?;
+            f::all(a.input)
+        },
+        "True if all truth values are.",
+    ).samples("b8[3, 4]"),
+    compose(
+        "_is_any_true",
+        "(Tensor self)",
+        FM,
+        |a| {
+            truths(a.input)?;
+            f::any(a.input)
+        },
+        "True if a truth value is.",
+    ).samples("b8[3, 4]"),
     kernel(
         "all",
         "(Tensor self)",
@@ -288,6 +308,17 @@ fn truth(over: Over, kind: Kind) -> (Plan, Fold) {
         _ => DType::Bool,
     };
     over.folded(kind, dtype)
+}
+
+/// Refuses all but truth values.
+fn truths(t: &Tensor) -> Result<()> {
+    ensure!(
+        t.dtype() == DType::Bool,
+        Runtime,
+        "Expected a tensor of truth values, but got {}",
+        t.dtype().scalar_type()
+    );
+    Ok(())
 }
 
 fn truth_cpu<A>(_: &A, fold: &Fold, outs: &[Tensor]) -> Result<()> {

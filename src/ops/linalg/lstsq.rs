@@ -1,0 +1,202 @@
+//! Least squares.
+
+use crate::cpu::dense::{self, Matrix, ZERO};
+use crate::cpu::matrices;
+use crate::ops::core::helpers;
+use crate::ops::core::op::{Batch, F, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::f;
+use crate::ops::linalg::rules::{columnwise, lead, plan, tail};
+use crate::ops::linalg::spectral::read_finite;
+use crate::{DType, Dims, Result, Tensor, dims, ensure};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    kernel(
+        "_lstsq",
+        "(Tensor self, Tensor b, float? rcond, bool full_rank) -> (Tensor X, Tensor residuals, Tensor rank, Tensor singular_values)",
+        0,
+        body!(rule, write),
+        "",
+    )
+    .samples("f32[4, 3], f32[4, 2], None, False; f64[2, 3, 4], f64[2, 3, 1], 0.1, False; c64[4, 2], c64[4, 2], None, True")
+    .refused()
+    .batch(Batch::Lead),
+    compose(
+        "linalg.lstsq",
+        "(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+        F | O | X,
+        lstsq,
+        "The solutions X for which A X is as near to B as can be, of least size where there are many.",
+    )
+    .samples("f32[4, 3], f32[4, 2]; f64[3, 4], f64[3, 2], driver='gelsd'; f32[2, 4, 3], f32[2, 4], driver='gels'")
+    .grad("LinalgLstsqBackward0 | self, b: _grad.lstsq(grads[0], grads[1], self, b, solution, needs)"),
+];
+
+/// PyTorch's words before any work is done; true if `b` holds vectors.
+fn check(a: &calls::LinalgLstsq) -> Result<bool> {
+    let (t, b) = (a.input, a.b);
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "torch.linalg.lstsq: input must have at least 2 dimensions."
+    );
+    ensure!(
+        b.ndim() >= 1,
+        Runtime,
+        "torch.linalg.lstsq: other must have at least 1 dimension."
+    );
+    ensure!(
+        t.dtype() == b.dtype(),
+        Runtime,
+        "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype {} and other's dtype {}",
+        t.dtype().scalar_type(),
+        b.dtype().scalar_type()
+    );
+    let apart = t.ndim() - b.ndim().min(t.ndim());
+    ensure!(
+        b.ndim() <= t.ndim() && apart <= 1,
+        Runtime,
+        "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
+    );
+    let rows = t.shape()[t.ndim() - 2];
+    let vector = apart == 1;
+    let (at, have) = if vector {
+        (1, b.size(-1)?)
+    } else {
+        (2, b.size(-2)?)
+    };
+    ensure!(
+        rows == have,
+        Runtime,
+        "torch.linalg.lstsq: input.size(-2) should match other.size(-{at})"
+    );
+    if let Some(driver) = a.driver {
+        ensure!(
+            matches!(driver, "gels" | "gelsy" | "gelsd" | "gelss"),
+            Runtime,
+            "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
+        );
+    }
+    ensure!(
+        matches!(
+            t.dtype(),
+            DType::F32 | DType::F64 | DType::C64 | DType::C128
+        ),
+        Runtime,
+        "This function doesn't handle types other than float and double"
+    );
+    Ok(vector)
+}
+
+fn lstsq(a: &calls::LinalgLstsq) -> Result<Ret> {
+    let vector = check(a)?;
+    let (m, n) = (tail(a.input.shape())[0], tail(a.input.shape())[1]);
+    let driver = a.driver.unwrap_or("gelsy");
+    let b = if vector {
+        f::unsqueeze(a.b, -1)?
+    } else {
+        a.b.clone()
+    };
+    let [x, residuals, rank, values] = f::_lstsq(a.input, &b, a.rcond, driver == "gels")?;
+    let x = f::narrow(&x, -2, 0, n)?;
+    let none = |d: DType| f::NewEmpty::new(a.input, &[0i64][..]).dtype(d).call();
+    // Drivers that find the rank say how far off they are where it is full.
+    let known = match driver {
+        "gels" => m > n,
+        "gelsy" => false,
+        _ => m > n && (helpers::has_no_values(&rank) || full(&rank, n)?),
+    };
+    let real = a.input.dtype().to_real();
+    Ok(Ret::Tuple(vec![
+        if vector { f::squeeze_dim(&x, -1)? } else { x },
+        if known { residuals } else { none(real)? },
+        if driver == "gels" {
+            none(DType::I64)?
+        } else {
+            rank
+        },
+        if matches!(driver, "gelss" | "gelsd") {
+            values
+        } else {
+            none(real)?
+        },
+    ]))
+}
+
+fn full(rank: &Tensor, n: i64) -> Result<bool> {
+    let all = f::all(&f::eq(rank, n)?)?;
+    Ok(helpers::item(&all)?.to_f64() != 0.0)
+}
+
+/// The solutions lie in the first rows of a larger matrix, as the routines of LAPACK leave them.
+fn rule(a: &calls::_Lstsq) -> Result<(Plan, Dims)> {
+    let (t, b) = (a.input, a.b);
+    let (m, n) = (tail(t.shape())[0], tail(t.shape())[1]);
+    let columns = tail(b.shape())[1];
+    let batch = dims::broadcast(&lead(t.shape()), &lead(b.shape()))?;
+    let real = t.dtype().to_real();
+    let plan = plan([
+        columnwise(batch.concat(&[m.max(n), columns]), t.dtype()),
+        OutSpec::contiguous(&batch.concat(&[columns]), real),
+        OutSpec::contiguous(&lead(t.shape()), DType::I64),
+        OutSpec::contiguous(&lead(t.shape()).concat(&[m.min(n)]), real),
+    ]);
+    Ok((plan, batch))
+}
+
+fn write(a: &calls::_Lstsq, batch: &Dims, outs: &[Tensor]) -> Result<()> {
+    let t = a.input;
+    let (m, n) = (tail(t.shape())[0] as usize, tail(t.shape())[1] as usize);
+    let epsilon = if t.dtype().to_real() == DType::F64 {
+        f64::EPSILON
+    } else {
+        f64::from(f32::EPSILON)
+    };
+    let least = a.rcond.unwrap_or(epsilon * m.max(n) as f64);
+    let (mut ranks, mut all_values) = (Vec::new(), Vec::new());
+    for mat in read_finite(t, "torch.linalg.lstsq")? {
+        let values = dense::singular(&mat).1;
+        let top = values.first().copied().unwrap_or(0.0);
+        ranks.push(values.iter().filter(|&&v| v > least * top).count() as i64);
+        all_values.extend(values);
+    }
+    let (mut solutions, mut rests) = (Vec::new(), Vec::new());
+    for (mat, b) in matrices::read(t, batch)?
+        .into_iter()
+        .zip(matrices::read(a.b, batch)?)
+    {
+        let x = solved(&mat, &b, if a.full_rank { 0.0 } else { least });
+        let made = mat.times(&x);
+        for j in 0..b.columns {
+            rests.push(
+                (0..m)
+                    .map(|i| (made[(i, j)] - b[(i, j)]).norm_sqr())
+                    .sum::<f64>(),
+            );
+        }
+        solutions.push(Matrix::from_fn(m.max(n), b.columns, |i, j| {
+            if i < n { x[(i, j)] } else { ZERO }
+        }));
+    }
+    matrices::write(&outs[0], &solutions)?;
+    matrices::write_numbers(&outs[1], &rests)?;
+    matrices::write_numbers(&outs[2], &ranks)?;
+    matrices::write_numbers(&outs[3], &all_values)
+}
+
+/// By singular values, those that are small beside the largest left out.
+fn solved(a: &Matrix, b: &Matrix, least: f64) -> Matrix {
+    let (u, s, v) = dense::singular(a);
+    let top = s.first().copied().unwrap_or(0.0);
+    let along = u.adjoint().times(b);
+    let scaled = Matrix::from_fn(s.len(), b.columns, |i, j| {
+        if s[i] > least * top {
+            along[(i, j)] / s[i]
+        } else {
+            ZERO
+        }
+    });
+    v.times(&scaled)
+}

@@ -1,0 +1,257 @@
+//! Products with integers: of bytes, and of weights that are kept in eight or four bits.
+
+use crate::ops::core::op::{F, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::f;
+use crate::{DType, Result, Tensor, cpu, ensure};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    compose(
+        "_int_mm",
+        "(Tensor self, Tensor mat2)",
+        F | O | X,
+        |a| int_mm(a.input, a.mat2),
+        "The product of two matrices of bytes, in 32 bits.",
+    )
+    .samples("i8[3, 4], i8[4, 2]; u8[3, 4], i8[4, 2]"),
+    compose(
+        "_weight_int8pack_mm",
+        "(Tensor self, Tensor mat2, Tensor scales)",
+        F,
+        int8_mm,
+        "The product with the transpose of a matrix of bytes, each row of which has a scale.",
+    )
+    .samples("f32[3, 4], i8[2, 4], f32[2]; bf16[3, 4], i8[2, 4], bf16[2]"),
+    kernel(
+        "_convert_weight_to_int4pack_for_cpu",
+        "(Tensor self, int innerKTiles)",
+        F,
+        body!(pack_rule, |a, _, o| pack(a.input, &o[0])),
+        "Numbers of four bits in pairs: rows of a block of 32, the first half in the lower bits, column after column.",
+    )
+    .samples("i32[16, 4].below(16), 2; i32[48, 2].below(16), 2")
+    .no_grad(),
+    kernel(
+        "_unpack_int4",
+        "(Tensor self)",
+        0,
+        body!(
+            |a| Ok(Plan::contiguous(&[a.input.shape()[0], a.input.shape()[1] * 2], DType::I32)),
+            |a, _, o| unpack(a.input, &o[0])
+        ),
+        "",
+    )
+    .samples("u8[32, 2].below(16)")
+    .no_grad(),
+    compose(
+        "_weight_int4pack_mm_for_cpu",
+        "(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros)",
+        F,
+        int4_mm,
+        "The product with the transpose of packed numbers of four bits, groups of columns having scales and zeros.",
+    )
+    .samples("f32[3, 32], u8[32, 16], 32, f32[1, 32, 2]"),
+];
+
+fn int_mm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    for (t, name) in [(a, "self"), (b, "mat2")] {
+        ensure!(
+            t.ndim() == 2,
+            Runtime,
+            "int_mm_out_cpu: Expected {name} to be of dimension 2 but got {}",
+            t.ndim()
+        );
+    }
+    ensure!(
+        a.shape()[1] == b.shape()[0],
+        Runtime,
+        "int_mm_out_cpu: self.size(1) needs to match mat2.size(0) but got {} and {}",
+        a.shape()[1],
+        b.shape()[0]
+    );
+    ensure!(
+        matches!(a.dtype(), DType::I8 | DType::U8),
+        Runtime,
+        "int_mm_out_cpu: Expected self dtype to be int8 or uint8 but got {}",
+        a.dtype().cpp_name()
+    );
+    ensure!(
+        b.dtype() == DType::I8,
+        Runtime,
+        "int_mm_out_cpu: Expected mat2 dtype to be of type int8 but got {}",
+        b.dtype().cpp_name()
+    );
+    let wide = |t: &Tensor| f::to_dtype(t, DType::I32);
+    f::mm(&wide(a)?, &wide(b)?)
+}
+
+/// What both products want of their first operand.
+fn check_input(t: &Tensor, name: &str) -> Result<()> {
+    ensure!(
+        matches!(t.dtype(), DType::F32 | DType::F16 | DType::BF16),
+        Runtime,
+        "{name} : expect A to be either 32-bit or 16-bit float tensor."
+    );
+    ensure!(
+        t.is_contiguous(),
+        Runtime,
+        "{name} : expect A to be contiguous."
+    );
+    ensure!(t.ndim() == 2, Runtime, "{name} : expect A to be 2D tensor.");
+    Ok(())
+}
+
+fn int8_mm(a: &calls::_WeightInt8packMm) -> Result<Tensor> {
+    let (x, w, scales) = (a.input, a.mat2, a.scales);
+    let name = "_weight_int8pack_mm_cpu";
+    check_input(x, name)?;
+    ensure!(
+        w.dtype() == DType::I8,
+        Runtime,
+        "{name} : expect B to be int8 tensor."
+    );
+    ensure!(
+        w.is_contiguous(),
+        Runtime,
+        "{name} : expect B to be contiguous."
+    );
+    ensure!(
+        w.ndim() == 2 && w.shape()[1] == x.shape()[1],
+        Runtime,
+        "{name} : expect B.size(1) == {}",
+        x.shape()[1]
+    );
+    ensure!(
+        scales.ndim() == 1 && scales.shape()[0] == w.shape()[0],
+        Runtime,
+        "{name} : expect scales to be 1d tensor with size {}",
+        w.shape()[0]
+    );
+    ensure!(
+        scales.dtype() == x.dtype(),
+        Runtime,
+        "expected scalar type {} but found {}",
+        x.dtype().scalar_type(),
+        scales.dtype().scalar_type()
+    );
+    let wide = |t: &Tensor| f::to_dtype(t, DType::F32);
+    let product = f::mm(&wide(x)?, &f::t(&wide(w)?)?)?;
+    f::to_dtype(&f::mul(&product, &wide(scales)?)?, x.dtype())
+}
+
+fn pack_rule(a: &calls::_ConvertWeightToInt4packForCpu) -> Result<Plan> {
+    let t = a.input;
+    let name = "_convert_weight_to_int4pack_cpu";
+    ensure!(
+        t.ndim() == 2,
+        Runtime,
+        "{name} : expect weight to be 2D tensor."
+    );
+    ensure!(
+        t.dtype() == DType::I32,
+        Runtime,
+        "{name} : expect weight to be kInt."
+    );
+    ensure!(
+        t.shape()[0] % 16 == 0,
+        Runtime,
+        "{name} : expect N to be dividable by 16"
+    );
+    ensure!(
+        t.shape()[1] % 2 == 0,
+        Runtime,
+        "_convert_weight_to_int4pack: expect K to be dividable by 2"
+    );
+    Ok(Plan::contiguous(
+        &[t.shape()[0], t.shape()[1] / 2],
+        DType::U8,
+    ))
+}
+
+/// Calls `f(row, row of the pair, column, place)` for each byte of a packed matrix.
+fn for_each_pair(rows: usize, columns: usize, mut f: impl FnMut(usize, usize, usize, usize)) {
+    for start in (0..rows).step_by(32) {
+        let half = (rows - start).min(32) / 2;
+        for k in 0..columns {
+            for n in 0..half {
+                let place = start * columns / 2 + k * half + n;
+                // Sixteen rows that are left over are pairs of neighbours.
+                let (a, b) = if half == 16 {
+                    (n, n + 16)
+                } else {
+                    (2 * n, 2 * n + 1)
+                };
+                f(start + a, start + b, k, place);
+            }
+        }
+    }
+}
+
+fn pack(t: &Tensor, out: &Tensor) -> Result<()> {
+    let (rows, columns) = (t.shape()[0] as usize, t.shape()[1] as usize);
+    let dense = cpu::copy::dense(t, DType::I32)?;
+    let from = cpu::slice::<i32>(&dense);
+    let mut bytes = vec![0u8; rows * columns / 2];
+    for_each_pair(rows, columns, |a, b, k, place| {
+        let (low, high) = (from[a * columns + k], from[b * columns + k]);
+        bytes[place] = (low & 15) as u8 | ((high & 15) as u8) << 4;
+    });
+    cpu::matrices::write_numbers(out, &bytes)
+}
+
+fn unpack(t: &Tensor, out: &Tensor) -> Result<()> {
+    let (rows, columns) = (t.shape()[0] as usize, t.shape()[1] as usize * 2);
+    let dense = cpu::copy::dense(t, DType::U8)?;
+    let from = cpu::slice::<u8>(&dense);
+    let mut numbers = vec![0i32; rows * columns];
+    for_each_pair(rows, columns, |a, b, k, place| {
+        numbers[a * columns + k] = i32::from(from[place] & 15);
+        numbers[b * columns + k] = i32::from(from[place] >> 4);
+    });
+    cpu::matrices::write_numbers(out, &numbers)
+}
+
+fn int4_mm(a: &calls::_WeightInt4packMmForCpu) -> Result<Tensor> {
+    let (x, w, group, qs) = (a.input, a.mat2, a.qGroupSize, a.qScaleAndZeros);
+    let name = "_weight_int4pack_mm_cpu";
+    check_input(x, name)?;
+    ensure!(
+        w.dtype() == DType::U8,
+        Runtime,
+        "{name} : expect B to be uint8 tensor."
+    );
+    ensure!(
+        w.ndim() == 2
+            && w.is_contiguous()
+            && w.shape()[1] * 2 == x.shape()[1]
+            && w.shape()[0] % 16 == 0,
+        Runtime,
+        "{name} : expect B to be a contiguous matrix of N by K / 2 with K == {}",
+        x.shape()[1]
+    );
+    ensure!(
+        matches!(group, 32 | 64 | 128 | 256),
+        Runtime,
+        "{name}: expect qGroupSize to be 32, 64, 128 or 256, got {group}"
+    );
+    let (n, k) = (w.shape()[0], x.shape()[1]);
+    ensure!(
+        qs.ndim() == 3
+            && qs.shape()[1] == n
+            && qs.shape()[2] == 2
+            && qs.shape()[0] * group >= k
+            && k % group == 0,
+        Runtime,
+        "{name}: expect qScaleAndZeros to be 3d tensor with sizes [:, {n}, 2]"
+    );
+    let wide = |t: &Tensor| f::to_dtype(t, DType::F32);
+    let groups = f::narrow(&wide(qs)?, 0, 0, k / group)?;
+    let of = |i: i64| f::unsqueeze(&f::t(&f::select(&groups, 2, i)?)?, -1);
+    let numbers = f::sub(&wide(&f::_unpack_int4(w)?)?, 8.0)?;
+    let numbers = f::reshape(&numbers, &[n, k / group, group])?;
+    let real = f::add(&f::mul(&numbers, &of(0)?)?, &of(1)?)?;
+    let product = f::mm(&wide(x)?, &f::t(&f::reshape(&real, &[n, k])?)?)?;
+    f::to_dtype(&product, x.dtype())
+}

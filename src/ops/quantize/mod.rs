@@ -1,0 +1,21 @@
+//! Quantised numbers, and real ones that are as if they had been.
+
+pub mod fake;
+pub mod tensors;
+
+use crate::ops::f;
+use crate::{Result, Scalar, Tensor};
+
+fn clamped(numbers: &Tensor, least: i64, most: i64) -> Result<Tensor> {
+    f::Clamp::new(numbers)
+        .min(Scalar::Int(least))
+        .max(Scalar::Int(most))
+        .call()
+}
+
+/// A vector along one dimension of a tensor.
+fn along(p: &Tensor, t: &Tensor, axis: usize) -> Result<Tensor> {
+    let mut shape = vec![1i64; t.ndim()];
+    shape[axis] = -1;
+    f::reshape(p, &shape)
+}

@@ -1,0 +1,438 @@
+//! Elementwise operators.
+
+use super::coo::{Coo, gathered};
+use super::pressed::Pressed;
+use super::{Sparse, is_sparse};
+use crate::ops::core::args::{Arg, Args, OwnedArg};
+use crate::ops::core::dispatch;
+use crate::ops::core::op::Ret;
+use crate::ops::f;
+use crate::parts::Compressed;
+use crate::{DType, Result, Scalar, Tensor, bail, dims, ensure};
+
+/// Operators that turn zero into zero.
+const KEEP_ZERO: &[&str] = &[
+    "_conj",
+    "_neg_view",
+    "abs",
+    "angle",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "ceil",
+    "conj_physical",
+    "deg2rad",
+    "erf",
+    "erfinv",
+    "expm1",
+    "floor",
+    "frac",
+    "imag",
+    "isinf",
+    "isnan",
+    "isneginf",
+    "isposinf",
+    "log1p",
+    "nan_to_num",
+    "neg",
+    "positive",
+    "rad2deg",
+    "real",
+    "relu",
+    "resolve_conj",
+    "resolve_neg",
+    "round",
+    "sgn",
+    "sign",
+    "signbit",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+];
+
+/// See [`super::answer`].
+pub(super) fn answer(args: &Args) -> Result<Option<Ret>> {
+    let name = args.op.def.name;
+    let made = match name {
+        "add" => sum(args, false)?,
+        "sub" => sum(args, true)?,
+        "mul" => product(args)?,
+        "div" | "div#mode" | "floor_divide" | "pow" => by_number(args)?,
+        "threshold_backward" | "_grad.scale" => return each(args).map(Some),
+        "zeros_like" | "empty_like" | "zero" => empty_like(args.tensor(0)?)?,
+        "copy" => copied(args)?,
+        "new_zeros" | "new_empty" => new_zeros(args)?,
+        _ if KEEP_ZERO.contains(&name) && args.tensor(0).is_ok_and(is_sparse) => {
+            return each(args).map(Some);
+        }
+        _ => None,
+    };
+    Ok(made.map(Ret::One))
+}
+
+/// The operator on the values, each place having one.
+fn each(args: &Args) -> Result<Ret> {
+    let t = args.tensor(0)?;
+    let Some(s) = Sparse::of(t) else {
+        bail!(
+            NotImplemented,
+            "{}(): the first operand has to be the sparse one",
+            args.name()
+        );
+    };
+    let s = match s {
+        Sparse::Coo(c) => Sparse::Coo(c.coalesce()?),
+        other => other,
+    };
+    let made = on_values(args, 0, s.values())?;
+    s.with_values(made).map(Ret::One)
+}
+
+/// The call with other values in place of argument `i`.
+fn on_values(args: &Args, i: usize, values: &Tensor) -> Result<Tensor> {
+    let mut owned = args.to_owned();
+    owned.values[i] = OwnedArg::Tensor(values.clone());
+    dispatch::fresh(&owned.borrow())?.one()
+}
+
+/// A tensor among the operands.
+fn operand<'a>(args: &Args<'a>, i: usize) -> Option<&'a Tensor> {
+    match args.values.get(i) {
+        Some(Arg::Tensor(t)) => Some(t),
+        _ => None,
+    }
+}
+
+/// A number, or a strided tensor of one.
+fn is_number(args: &Args, i: usize) -> bool {
+    operand(args, i).is_none_or(|t| t.ndim() == 0 && !t.has_parts())
+}
+
+fn product(args: &Args) -> Result<Option<Tensor>> {
+    let (a, b) = (operand(args, 0), operand(args, 1));
+    let sparse = |t: Option<&Tensor>| t.and_then(Sparse::of);
+    match (sparse(a), sparse(b)) {
+        (Some(s), None) if is_number(args, 1) => {
+            let made = on_values(args, 0, s.values())?;
+            s.with_values(made).map(Some)
+        }
+        (None, Some(s)) if is_number(args, 0) => {
+            let made = on_values(args, 1, s.values())?;
+            s.with_values(made).map(Some)
+        }
+        (Some(s), None) => strided_times(s, b).map(Some),
+        (None, Some(s)) => strided_times(s, a).map(Some),
+        (Some(x), Some(y)) => both(x, y).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The product with a strided tensor, at the places of the sparse one.
+fn strided_times(s: Sparse, t: Option<&Tensor>) -> Result<Tensor> {
+    let (pressed, c) = match s {
+        Sparse::Coo(c) => (None, c),
+        Sparse::Pressed(p) => (Some(p.clone()), p.coo()?),
+    };
+    let Some(t) = t else {
+        bail!(
+            NotImplemented,
+            "mul(): expected a tensor beside the sparse one"
+        );
+    };
+    let shape = dims::broadcast(&c.shape, t.shape())?;
+    ensure!(
+        shape == c.shape,
+        NotImplemented,
+        "mul(): a sparse tensor of shape {} cannot be broadcast to {shape}",
+        c.shape
+    );
+    let other = c.filled_from(&f::expand(t, &c.shape)?)?;
+    let values = f::mul(&c.values, &other.values)?;
+    match pressed {
+        Some(p) => {
+            let values = f::reshape(&values, p.values.shape())?;
+            Pressed { values, ..p }.build()
+        }
+        None => Coo { values, ..c }.build(),
+    }
+}
+
+/// The product where both have an entry.
+fn both(x: Sparse, y: Sparse) -> Result<Tensor> {
+    let pressed = match (&x, &y) {
+        (Sparse::Pressed(a), Sparse::Pressed(b)) if a.kind == b.kind => Some(Form::of(a)),
+        _ => None,
+    };
+    let (x, y) = (x.coo()?.coalesce()?, y.coo()?.coalesce()?);
+    ensure!(
+        x.shape == y.shape && x.sparse_dims() == y.sparse_dims(),
+        Runtime,
+        "mul operands have incompatible sizes: {} and {}, with {} and {} sparse dimensions",
+        x.shape,
+        y.shape,
+        x.sparse_dims(),
+        y.sparse_dims()
+    );
+    if x.indices.is_meta() || y.indices.is_meta() {
+        return Err(dispatch::unknown_shape("mul"));
+    }
+    let (a, b) = (x.places()?.to_vec::<i64>()?, y.places()?.to_vec::<i64>()?);
+    let (mut at, mut other) = (Vec::new(), Vec::new());
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        match a[i].cmp(&b[j]) {
+            std::cmp::Ordering::Less => i += 1,
+            std::cmp::Ordering::Greater => j += 1,
+            std::cmp::Ordering::Equal => {
+                at.push(i as i64);
+                other.push(j as i64);
+                (i, j) = (i + 1, j + 1);
+            }
+        }
+    }
+    let list = |v: &[i64]| Tensor::from_slice(v, &[v.len() as i64])?.to_device(x.indices.device());
+    let at = list(&at)?;
+    let values = f::mul(
+        &f::index_select(&x.values, 0, &at)?,
+        &f::index_select(&y.values, 0, &list(&other)?)?,
+    )?;
+    let made = Coo {
+        indices: f::index_select(&x.indices, 1, &at)?,
+        values,
+        shape: x.shape,
+        coalesced: true,
+    };
+    match pressed {
+        Some(form) => form.press(made),
+        None => made.build(),
+    }
+}
+
+/// How a compressed tensor is compressed.
+struct Form {
+    kind: Compressed,
+    block: Option<[i64; 2]>,
+    batch: usize,
+}
+
+impl Form {
+    fn of(p: &Pressed) -> Self {
+        Self {
+            kind: p.kind,
+            block: p.block(),
+            batch: p.batch(),
+        }
+    }
+
+    /// Entries in this form.
+    fn press(self, c: Coo) -> Result<Tensor> {
+        if self.block.is_none() && self.batch == 0 {
+            return Pressed::of_coo(c, self.kind)?.build();
+        }
+        let t = c.dense()?;
+        Pressed::of_dense(&t, self.kind, self.block, t.ndim() - self.batch - 2)?.build()
+    }
+}
+
+fn by_number(args: &Args) -> Result<Option<Tensor>> {
+    let Some(s) = operand(args, 0).and_then(Sparse::of) else {
+        return Ok(None);
+    };
+    ensure!(
+        is_number(args, 1),
+        Runtime,
+        "{}(): Sparse division requires a scalar or zero-dim dense tensor divisor (got shape {})",
+        args.name(),
+        operand(args, 1).map_or(crate::Dims::EMPTY, |t| t.shape().clone())
+    );
+    let s = match s {
+        // What is not linear goes to sums.
+        Sparse::Coo(c) if args.op.def.name != "div" => Sparse::Coo(c.coalesce()?),
+        other => other,
+    };
+    let made = on_values(args, 0, s.values())?;
+    s.with_values(made).map(Some)
+}
+
+fn sum(args: &Args, minus: bool) -> Result<Option<Tensor>> {
+    let (Some(a), Some(b)) = (operand(args, 0), operand(args, 1)) else {
+        return Ok(None);
+    };
+    let alpha = args.opt_scalar(2).unwrap_or(Scalar::Int(1));
+    let scaled = |values: &Tensor| {
+        let values = f::mul(values, alpha)?;
+        if minus { f::neg(&values) } else { Ok(values) }
+    };
+    match (Sparse::of(a), Sparse::of(b)) {
+        (None, Some(s)) if !a.has_parts() => {
+            let c = s.coo()?;
+            let dense = Coo {
+                values: scaled(&c.values)?,
+                ..c
+            }
+            .dense()?;
+            f::add(a, &dense).map(Some)
+        }
+        (Some(Sparse::Pressed(p)), None) => {
+            let scaled = scaled(b)?;
+            f::add(&p.dense()?, &scaled).map(Some)
+        }
+        (Some(_), None) => bail!(
+            Runtime,
+            "add(sparse, dense) is not supported. Use add(dense, sparse) instead."
+        ),
+        (Some(x), Some(y)) => {
+            let pressed = match (&x, &y) {
+                (Sparse::Pressed(a), Sparse::Pressed(_)) => Some(Form::of(a)),
+                _ => None,
+            };
+            let (x, y) = (x.coo()?, y.coo()?);
+            let values = scaled(&y.values)?;
+            let joined = joined(x, Coo { values, ..y })?;
+            match pressed {
+                Some(form) => form.press(joined),
+                None => joined.build(),
+            }
+            .map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The entries of both, and their sums if each place came once before.
+fn joined(x: Coo, y: Coo) -> Result<Coo> {
+    ensure!(
+        x.shape == y.shape,
+        Runtime,
+        "add: expected sizes of 'self' and 'other' to match, but {} != {}",
+        x.shape,
+        y.shape
+    );
+    ensure!(
+        x.sparse_dims() == y.sparse_dims(),
+        Runtime,
+        "add: expected 'self' and 'other' to have same number of sparse dimensions, but {} != {}",
+        x.sparse_dims(),
+        y.sparse_dims()
+    );
+    if !x.indices.is_meta() && !y.indices.is_meta() {
+        return merged(x, y);
+    }
+    Ok(Coo {
+        indices: f::Cat::new(&[x.indices, y.indices][..]).dim(1).call()?,
+        values: f::cat(&[x.values, y.values][..])?,
+        shape: x.shape,
+        coalesced: false,
+    })
+}
+
+/// The entries of both in turn, the smaller place first; what stands at the same place is added.
+fn merged(x: Coo, y: Coo) -> Result<Coo> {
+    let (a, b) = (x.places()?.to_vec::<i64>()?, y.places()?.to_vec::<i64>()?);
+    let (mut to, mut first) = (vec![0i64; a.len() + b.len()], Vec::new());
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() || j < b.len() {
+        let left = i < a.len() && (j == b.len() || a[i] <= b[j]);
+        let right = j < b.len() && (i == a.len() || b[j] <= a[i]);
+        let place = first.len() as i64;
+        first.push(if left { i } else { a.len() + j } as i64);
+        if left {
+            to[i] = place;
+            i += 1;
+        }
+        if right {
+            to[a.len() + j] = place;
+            j += 1;
+        }
+    }
+    let list = |v: &[i64]| Tensor::from_slice(v, &[v.len() as i64])?.to_device(x.indices.device());
+    let indices = f::Cat::new(&[x.indices.clone(), y.indices.clone()][..])
+        .dim(1)
+        .call()?;
+    let dtype =
+        crate::dtype::promote(x.values.dtype(), y.values.dtype()).unwrap_or(x.values.dtype());
+    let values = f::cat(
+        &[
+            f::to_dtype(&x.values, dtype)?,
+            f::to_dtype(&y.values, dtype)?,
+        ][..],
+    )?;
+    Ok(Coo {
+        indices: f::index_select(&indices, 1, &list(&first)?)?,
+        values: gathered(&values, &list(&to)?, first.len() as i64)?,
+        shape: x.shape,
+        coalesced: x.coalesced && y.coalesced,
+    })
+}
+
+/// A sparse tensor to be copied over another of its layout.
+fn copied(args: &Args) -> Result<Option<Tensor>> {
+    let (Some(to), Some(from)) = (operand(args, 0), operand(args, 1)) else {
+        return Ok(None);
+    };
+    if !is_sparse(to) || !is_sparse(from) {
+        bail!(
+            Runtime,
+            "copy_() between dense and sparse Tensors is not implemented! Found self type = {} and src type = {}",
+            super::convert::layout_name(to),
+            super::convert::layout_name(from)
+        );
+    }
+    f::clone(from).map(Some)
+}
+
+/// A sparse tensor of this size without any entry.
+fn new_zeros(args: &Args) -> Result<Option<Tensor>> {
+    let Some(s) = operand(args, 0).and_then(Sparse::of) else {
+        return Ok(None);
+    };
+    let size = args.ints(1)?;
+    let values = s.values();
+    let dtype = args.dtype(2).unwrap_or(values.dtype());
+    let device = args.device(4).unwrap_or(values.device());
+    let empty = |shape: &[i64], dtype: DType| Tensor::empty(shape, dtype, device);
+    Coo {
+        indices: empty(&[size.len() as i64, 0], DType::I64)?,
+        values: empty(&[0], dtype)?,
+        shape: size.clone(),
+        coalesced: true,
+    }
+    .build()
+    .map(Some)
+}
+
+/// Without any entry.
+fn empty_like(t: &Tensor) -> Result<Option<Tensor>> {
+    Ok(match Sparse::of(t) {
+        Some(Sparse::Coo(c)) => {
+            let none = f::NewEmpty::new(&c.indices, &[0i64][..]).call()?;
+            Some(
+                Coo {
+                    indices: f::index_select(&c.indices, 1, &none)?,
+                    values: f::index_select(&c.values, 0, &none)?,
+                    shape: c.shape,
+                    coalesced: true,
+                }
+                .build()?,
+            )
+        }
+        Some(Sparse::Pressed(p)) => {
+            let b = p.batch() as i64;
+            Some(
+                Pressed {
+                    compressed: f::zeros_like(&p.compressed)?,
+                    plain: f::contiguous(&f::narrow(&p.plain, b, 0, 0)?)?,
+                    values: f::contiguous(&f::narrow(&p.values, b, 0, 0)?)?,
+                    ..p
+                }
+                .build()?,
+            )
+        }
+        None => None,
+    })
+}

@@ -1,0 +1,341 @@
+//! Products of matrices.
+
+use super::coo::Coo;
+use super::pressed::Pressed;
+use super::{Sparse, is_sparse};
+use crate::cpu;
+use crate::ops::core::args::Args;
+use crate::ops::core::dispatch::unknown_shape;
+use crate::ops::core::op::{F, FM, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::f;
+use crate::parts::Compressed;
+use crate::{Result, Scalar, Tensor, bail, ensure, with_dtype};
+use torchlike_macros::operators;
+
+/// The family's rows.
+#[operators]
+pub static OPS: &[OpDef] = &[
+    kernel(
+        "_entries_times",
+        "(Tensor rows, Tensor columns, Tensor values, Tensor dense, int count)",
+        0,
+        body!(
+            |a| Ok(Plan::contiguous(&[a.count, a.dense.shape()[1]], a.values.dtype())),
+            entries_times
+        ),
+        "",
+    )
+    .samples("i64([0, 1, 1]), i64([1, 0, 2]), f32[3], f32[3, 2], 2; i64([1]), i64([0]), c64[1], c64[2, 3], 3")
+    .refused(),
+    compose(
+        "_sparse_mm",
+        "(Tensor sparse, Tensor dense)",
+        F,
+        |a| mm(a.sparse, a.dense),
+        "The product of two matrices, whose gradient by a sparse one has entries where that has.",
+    )
+    .samples("see tests/test_sparse.py")
+    .grad("SparseAddmmBackward0 | sparse: _grad.sparse_mm(grad, dense, sparse); dense: mm(sparse.mH(), _grad.strided(grad, dense))"),
+    compose(
+        "sparse_sampled_addmm",
+        "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)",
+        F,
+        sampled_addmm,
+        "A product of strided matrices at the places that a sparse one has, and that.",
+    )
+    .samples("see tests/test_sparse.py")
+    .grad("SparseSampledAddmmBackward0 | self: grad * beta.conj(); mat1: _grad.scale(mm(grad, mat2.mH()), alpha.conj()); mat2: _grad.scale(mm(mat1.mH(), grad), alpha.conj())"),
+    compose(
+        "hspmm",
+        "(Tensor mat1, Tensor mat2)",
+        F,
+        hspmm,
+        "The product of a sparse and a strided matrix, by the rows that are not zero.",
+    )
+    .samples("see tests/test_sparse.py")
+    .refused(),
+    compose(
+        "sspaddmm",
+        "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)",
+        FM,
+        |a| {
+            let scaled = f::mul(&mm(a.mat1, a.mat2)?, a.alpha)?;
+            let made = f::add(&f::_to_sparse(&scaled, "sparse_coo")?, &f::mul(a.input, a.beta)?)?;
+            f::_coalesce(&made)
+        },
+        "A sparse matrix and a product, as a sparse matrix.",
+    )
+    .samples("see tests/test_sparse.py")
+    .refused(),
+    compose(
+        "smm",
+        "(Tensor self, Tensor mat2)",
+        FM,
+        |a| f::_to_sparse(&mm(a.input, a.mat2)?, "sparse_coo"),
+        "The product of a sparse and a strided matrix, as a sparse matrix.",
+    )
+    .samples("see tests/test_sparse.py")
+    .refused(),
+    compose(
+        "_spsolve",
+        "(Tensor A, Tensor B, *, bool left=True)",
+        F,
+        |a| {
+            let dense = match Sparse::of(a.A) {
+                Some(s) => s.coo()?.dense()?,
+                None => a.A.clone(),
+            };
+            f::LinalgSolve::new(&dense, a.B).left(a.left).call()
+        },
+        "The solution of equations with a sparse matrix.",
+    )
+    .samples("f32[3, 3].spd, f32[3]"),
+];
+
+/// See [`super::answer`].
+pub(super) fn answer(args: &Args) -> Result<Option<Ret>> {
+    let two =
+        |i: usize| -> Result<(&Tensor, &Tensor)> { Ok((args.tensor(i)?, args.tensor(i + 1)?)) };
+    let made = match args.op.def.name {
+        "mm" => {
+            let (a, b) = two(0)?;
+            mm(a, b)?
+        }
+        "matmul" => {
+            let (a, b) = two(0)?;
+            // Through the door once more, as it is these that have gradients.
+            if b.ndim() == 1 {
+                f::mv(a, b)?
+            } else if a.ndim() == 1 {
+                f::mv(&f::t(b)?, a)?
+            } else {
+                f::mm(a, b)?
+            }
+        }
+        "mv" => {
+            let (a, b) = two(0)?;
+            mv(a, b)?
+        }
+        "addmm" => {
+            let (a, b) = two(1)?;
+            let beta = args.opt_scalar(3).unwrap_or(Scalar::Int(1));
+            let alpha = args.opt_scalar(4).unwrap_or(Scalar::Int(1));
+            let product = f::mul(&mm(a, b)?, alpha)?;
+            let first = f::mul(args.tensor(0)?, beta)?;
+            if is_sparse(&product) && !is_sparse(&first) {
+                f::add(&first, &product)?
+            } else {
+                f::add(&product, &first)?
+            }
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(Ret::One(made)))
+}
+
+fn entries_times(a: &calls::_EntriesTimes, (): &(), outs: &[Tensor]) -> Result<()> {
+    let out = &outs[0];
+    let d = out.dtype();
+    let (rows, columns) = (a.rows.contiguous()?, a.columns.contiguous()?);
+    let (rows, columns) = (cpu::slice::<i64>(&rows), cpu::slice::<i64>(&columns));
+    let (values, dense) = (
+        cpu::copy::dense(a.values, d)?,
+        cpu::copy::dense(a.dense, d)?,
+    );
+    let width = a.dense.shape()[1] as usize;
+    let count = a.dense.shape()[0] as usize;
+    let fits = |all: &[i64], n: usize| all.iter().all(|&i| (0..n as i64).contains(&i));
+    ensure!(
+        fits(rows, a.count.max(0) as usize)
+            && fits(columns, count)
+            && rows.len() == columns.len()
+            && values.numel() as usize == rows.len(),
+        Index,
+        "mm(): an index of a sparse tensor lies outside of it"
+    );
+    let sums = Tensor::empty(out.shape(), d, crate::Device::CPU)?;
+    cpu::fill(&sums, Scalar::Int(0))?;
+    with_dtype!(d, [float complex] => T, {
+        let (values, dense) = (cpu::slice::<T>(&values), cpu::slice::<T>(&dense));
+        let to = cpu::slice_mut::<T>(&sums);
+        for ((&r, &c), &v) in rows.iter().zip(columns).zip(values) {
+            let from = &dense[c as usize * width..][..width];
+            for (t, &x) in to[r as usize * width..][..width].iter_mut().zip(from) {
+                *t += v * x;
+            }
+        }
+    }, else {
+        return Err(d.no_kernel("addmm_sparse_dense"));
+    });
+    cpu::copy::copy(out, &sums)
+}
+
+/// What a product wants of the shapes of two matrices.
+fn check(a: &Tensor, b: &Tensor) -> Result<()> {
+    ensure!(
+        a.ndim() == 2 && b.ndim() == 2,
+        Runtime,
+        "mm(): products of sparse tensors are those of matrices, but got {} and {} dimensions",
+        a.ndim(),
+        b.ndim()
+    );
+    ensure!(
+        a.shape()[1] == b.shape()[0],
+        Runtime,
+        "mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x{})",
+        a.shape()[0],
+        a.shape()[1],
+        b.shape()[0],
+        b.shape()[1]
+    );
+    ensure!(
+        a.dtype() == b.dtype(),
+        Runtime,
+        "addmm: expected mat1 and mat2 to have the same dtype, but got {} and {}",
+        a.dtype().scalar_type(),
+        b.dtype().scalar_type()
+    );
+    Ok(())
+}
+
+/// The product of two matrices, any of which may be sparse.
+fn mm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    match (Sparse::of(a), Sparse::of(b)) {
+        (None, None) => f::mm(a, b),
+        (Some(x), None) => {
+            check(a, b)?;
+            times_strided(x.coo()?, b)
+        }
+        (None, Some(_)) => {
+            check(a, b)?;
+            f::t(&mm(&f::t(b)?, &f::t(a)?)?)
+        }
+        (Some(x), Some(y)) => {
+            check(a, b)?;
+            let pressed = match (&x, &y) {
+                (Sparse::Pressed(p), Sparse::Pressed(q))
+                    if p.kind == q.kind && !p.kind.blocks() =>
+                {
+                    Some(p.kind)
+                }
+                (Sparse::Pressed(_), _) | (_, Sparse::Pressed(_)) => Some(Compressed::Csr),
+                _ => None,
+            };
+            let made = sparse_times(x.coo()?, y.coo()?)?;
+            match pressed {
+                Some(kind) => Pressed::of_coo(made, kind)?.build(),
+                None => made.build(),
+            }
+        }
+    }
+}
+
+fn mv(a: &Tensor, v: &Tensor) -> Result<Tensor> {
+    let column = match Sparse::of(v) {
+        Some(s) => f::unsqueeze(&s.coo()?.dense()?, 1)?,
+        None => f::unsqueeze(v, 1)?,
+    };
+    f::squeeze_dim(&mm(a, &column)?, 1)
+}
+
+fn times_strided(c: Coo, dense: &Tensor) -> Result<Tensor> {
+    ensure!(
+        c.sparse_dims() == 2,
+        Runtime,
+        "mm(): a sparse matrix with dense dimensions cannot be multiplied; call to_dense() first"
+    );
+    f::_entries_times(&c.row(0)?, &c.row(1)?, &c.values, dense, c.shape[0])
+}
+
+/// The product of two matrices by coordinates: each entry of the first with a row of the second.
+fn sparse_times(x: Coo, y: Coo) -> Result<Coo> {
+    ensure!(
+        x.sparse_dims() == 2 && y.sparse_dims() == 2,
+        Runtime,
+        "mm(): sparse matrices with dense dimensions cannot be multiplied; call to_dense() first"
+    );
+    if x.indices.is_meta() || y.indices.is_meta() {
+        return Err(unknown_shape("mm"));
+    }
+    let y = y.coalesce()?;
+    let mut starts = vec![0usize; y.shape[0] as usize + 1];
+    for r in y.row(0)?.to_vec::<i64>()? {
+        starts[r as usize + 1] += 1;
+    }
+    for i in 1..starts.len() {
+        starts[i] += starts[i - 1];
+    }
+    let (mut at, mut with) = (Vec::new(), Vec::new());
+    for (c, n) in x.row(1)?.to_vec::<i64>()?.into_iter().zip(0i64..) {
+        for k in starts[c as usize]..starts[c as usize + 1] {
+            at.push(n);
+            with.push(k as i64);
+        }
+    }
+    let list = |v: &[i64]| Tensor::from_slice(v, &[v.len() as i64])?.to_device(x.indices.device());
+    let (at, with) = (list(&at)?, list(&with)?);
+    let pick = |t: &Tensor, which: &Tensor| f::index_select(t, 0, which);
+    Coo {
+        indices: f::stack(&[pick(&x.row(0)?, &at)?, pick(&y.row(1)?, &with)?][..])?,
+        values: f::mul(&pick(&x.values, &at)?, &pick(&y.values, &with)?)?,
+        shape: [x.shape[0], y.shape[1]].into(),
+        coalesced: false,
+    }
+    .coalesce()
+}
+
+fn hspmm(a: &calls::Hspmm) -> Result<Tensor> {
+    check(a.mat1, a.mat2)?;
+    let Some(Sparse::Coo(c)) = Sparse::of(a.mat1) else {
+        bail!(
+            Runtime,
+            "hspmm: Argument #2: matrices expected, got a strided one"
+        );
+    };
+    let product = times_strided(c.clone(), a.mat2)?;
+    let rows = Coo {
+        indices: c.rows_of_indices(&[0])?,
+        values: f::NewZeros::new(&c.values, &[c.entries(), a.mat2.shape()[1]][..]).call()?,
+        shape: product.shape().clone(),
+        coalesced: false,
+    };
+    rows.coalesce()?.filled_from(&product)?.build()
+}
+
+fn sampled_addmm(a: &calls::SparseSampledAddmm) -> Result<Tensor> {
+    let Some(s) = Sparse::of(a.input) else {
+        bail!(
+            Runtime,
+            "sampled_addmm: Expected input to be sparse, but got a strided tensor"
+        );
+    };
+    let (m, n) = (a.mat1, a.mat2);
+    ensure!(
+        m.ndim() >= 2 && m.ndim() == n.ndim() && n.ndim() == a.input.ndim(),
+        Runtime,
+        "sampled_addmm: Expected matrices of as many dimensions as input has, {}",
+        a.input.ndim()
+    );
+    let product = f::matmul(m, n)?;
+    ensure!(
+        product.shape() == a.input.shape(),
+        Runtime,
+        "sampled_addmm: self.shape {} must match the shape of the product {}",
+        a.input.shape(),
+        product.shape()
+    );
+    let scaled = f::mul(&product, a.alpha)?;
+    match s {
+        Sparse::Coo(c) => {
+            let c = c.coalesce()?;
+            let values = f::add(&c.filled_from(&scaled)?.values, &f::mul(&c.values, a.beta)?)?;
+            Coo { values, ..c }.build()
+        }
+        Sparse::Pressed(p) => {
+            let picked = p.clone().coo()?.filled_from(&scaled)?.values;
+            let picked = f::reshape(&picked, p.values.shape())?;
+            let values = f::add(&picked, &f::mul(&p.values, a.beta)?)?;
+            Pressed { values, ..p }.build()
+        }
+    }
+}
