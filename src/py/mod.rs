@@ -20,6 +20,7 @@ mod cuda;
 mod data;
 mod dispatch;
 mod error;
+mod explain;
 mod fake;
 mod files;
 mod forward;
@@ -76,6 +77,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     parts::register(m)?;
     module::register(m)?;
     counting::register(m)?;
+    explain::register(m)?;
     graph::register(m)?;
     saved::register(m)?;
     grad_hooks::register(m)?;

@@ -237,6 +237,8 @@ pub struct Traits {
     pub lazy_aware: bool,
     /// How the result of a pointwise row lies in memory.
     pub lies: Lies,
+    /// Fresh results have no values.
+    pub blank: bool,
 }
 
 /// How the result of a pointwise row lies in memory.
@@ -280,6 +282,7 @@ impl KernelBody {
             grows: false,
             lazy_aware: false,
             lies: Lies::Operands,
+            blank: false,
         };
         Self {
             run,
@@ -367,6 +370,13 @@ impl KernelBody {
     ) -> Self {
         self.traits.draws = true;
         self.traits.random = advance;
+        self
+    }
+
+    /// Marked as leaving fresh results without values.
+    #[must_use]
+    pub const fn blank(mut self) -> Self {
+        self.traits.blank = true;
         self
     }
 
