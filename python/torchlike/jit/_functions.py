@@ -28,6 +28,7 @@ _NAMES = (
 )
 DTYPES = {i: getattr(torchlike, n) for i, n in enumerate(_NAMES.split()) if hasattr(torchlike, n)}
 """The dtypes by the numbers that code has for them."""
+_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 FORMATS = {
     0: torchlike.contiguous_format,
     1: torchlike.preserve_format,
@@ -223,8 +224,18 @@ def of_torch(name: str) -> Callable[..., Any]:
     return either
 
 
-def _data_of(name: str) -> Callable[[Any], Any]:
-    return lambda x: getattr(x, name)
+def data_of(x: Any, name: str) -> Any:
+    """An attribute of a tensor as code has it: dtypes are numbers there, shapes are lists."""
+    value = getattr(x, name)
+    if isinstance(value, torchlike.dtype):
+        return _NUMBERS[value]
+    if isinstance(value, torchlike.layout):
+        return 0
+    return list(value) if isinstance(value, torchlike.Size) else value
+
+
+def _data_of(name: str, x: Any) -> Any:
+    return data_of(x, name)
 
 
 def _listed(value: Any, *_: Any) -> Any:
@@ -257,7 +268,7 @@ def of_prim(name: str) -> Callable[..., Any]:
     if name in _PRIM:
         return _PRIM[name]
     if name in ATTRIBUTES:
-        return _data_of(name)
+        return functools.partial(_data_of, name)
     raise CompilationUnitError(f"Unknown builtin op: prim::{name}")
 
 
@@ -294,12 +305,24 @@ def value_of(path: tuple[str, ...]) -> Any:
             raise CompilationUnitError(f"'{dotted}' is no operator")
         return _operator(path[2], path[1])
     if path[0] == "torch" and len(path) == 2:
-        kept = getattr(torchlike, path[1], None)
-        if isinstance(kept, torchlike.dtype | torchlike.layout | torchlike.memory_format):
-            return kept
         return of_torch(path[1])
     if path[0] == "torch" and len(path) == 3 and path[1] in ("linalg", "fft", "special"):
         found = getattr(getattr(torchlike, path[1]), path[2], None)
         if not path[2].startswith("_") and callable(found) and not isinstance(found, type):
             return found
     raise CompilationUnitError(f"'{dotted}' is nothing that TorchScript knows")
+
+
+def method_of(x: Any, name: str) -> Callable[..., Any]:
+    """A method of a tensor, which takes dtypes as numbers."""
+    found = getattr(x, name, None) if name != "to" else None
+    if found is None:
+        return functools.partial(of_torch(name), x)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or name in _CODED_NAMES:
+            given, kwargs = _decoded(name, (x, *args), kwargs)
+            args = given[1:]
+        return found(*args, **kwargs)
+
+    return call

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torchlike
+from torchlike.jit._closures import Compiler
 from torchlike.jit._unit import Class, Function, Unit
 from torchlike.nn import Module, Parameter
 
@@ -65,6 +67,8 @@ class RecursiveScriptModule(ScriptModule):
                 self.training = bool(value)
             elif name in spec.attributes or name in state:
                 object.__setattr__(self, name, value)
+        for name, node in spec.constants.items():
+            object.__setattr__(self, name, Compiler(self._unit, spec.name).expression(node)([]))
 
     @property
     def original_name(self) -> str:
@@ -239,3 +243,21 @@ def _as_parameter(value: Any) -> Any:
     if value is None or isinstance(value, Parameter):
         return value
     return Parameter(value.detach(), requires_grad=value.requires_grad)
+
+
+def placeholder(function: ScriptFunction) -> RecursiveScriptModule:
+    """A module whose `forward` is a function, which is what archives hold."""
+    inner = function._function
+    names = inner.arguments()
+    head = ast.unparse(ast.arguments(**{f: getattr(inner.tree.args, f) for f in ast.arguments._fields}))
+    returns = f" -> {ast.unparse(inner.tree.returns)}" if inner.tree.returns else ""
+    text = (
+        "class PlaceholderModule(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n"
+        f"  def forward(self, {head}){returns}:\n    return {inner.name}({', '.join(names)})\n"
+    )
+    unit = Unit(dict(inner.unit.texts), inner.unit.constants)
+    if "__torch__" not in unit.texts or "class PlaceholderModule" not in unit.texts["__torch__"]:
+        unit.define("__torch__", text)
+    module = RecursiveScriptModule(unit.get_class("__torch__.PlaceholderModule"), unit)
+    module._fill({"training": True})
+    return module

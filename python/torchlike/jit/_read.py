@@ -74,9 +74,6 @@ class _Code:
             except UnicodeDecodeError as e:
                 raise CompilationUnitError(f"{name!r} is no text: {e}") from None
 
-    def __call__(self, prefix: str) -> str | None:
-        return self.texts.get(prefix)
-
 
 class _Builder:
     """Makes modules and objects of what the tree holds."""
@@ -160,7 +157,7 @@ def load(
         code = _Code(archive, root)
         if _extra_files is not None:
             _read_extra(archive, root, _extra_files)
-    unit = Unit(code, [])
+    unit = Unit(code.texts, [])
     builder = _Builder(unit)
     unit.constants = [builder.value(c) for c in (constants if isinstance(constants, list | tuple) else [])]
     module = builder.value(tree)

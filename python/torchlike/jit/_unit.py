@@ -146,10 +146,10 @@ def named_tuple(spec: Class) -> Any:
 
 
 class Unit:
-    """Code by qualified names. `files` gives the text of a name's file, or None."""
+    """Code by qualified names: the texts of files by the prefixes of the names that they define, and the constants they name."""
 
-    def __init__(self, files: Callable[[str], str | None], constants: list[Any]) -> None:
-        self.files = files
+    def __init__(self, texts: dict[str, str], constants: list[Any]) -> None:
+        self.texts = texts
         self.constants = constants
         self.depth = 0
         self._read: dict[str, dict[str, Class | Function]] = {}
@@ -160,7 +160,7 @@ class Unit:
         """What the file of a prefix of names defines."""
         known = self._read.get(prefix)
         if known is None:
-            text = self.files(prefix)
+            text = self.texts.get(prefix)
             known = self._read[prefix] = {} if text is None else self._define(prefix, text)
         return known
 
@@ -178,7 +178,8 @@ class Unit:
 
     def define(self, prefix: str, text: str) -> None:
         """Adds what a text defines to a prefix of names."""
-        self._read.setdefault(prefix, {}).update(self._define(prefix, text))
+        self._file(prefix).update(self._define(prefix, text))
+        self.texts[prefix] = self.texts.get(prefix, "") + text
 
     def _function(self, node: ast.FunctionDef, name: str, lines: list[str]) -> Function:
         if node.decorator_list:
@@ -283,10 +284,8 @@ class Unit:
         if isinstance(of, torchlike.device) and name in ("type", "index"):
             return getattr(of, name)
         if isinstance(of, Tensor) or hasattr(of, "__torch_function__"):
-            if name == "shape":
-                return list(of.shape) if isinstance(of, Tensor) else of.shape
             if name in _functions.ATTRIBUTES:
-                return getattr(of, name)
+                return _functions.data_of(of, name)
         if name in ("name", "value") and isinstance(of, enum.Enum):
             return getattr(of, name)
         raise Error(f"'{type(of).__name__}' object has no attribute or method '{name}'.")
@@ -319,11 +318,7 @@ class Unit:
             if name == "size":
                 return lambda *dim: of.size(*dim) if dim else list(of.shape)
             if name in _TENSOR_METHODS or (not name.startswith("_") and _functions.is_operator(name)):
-                found = getattr(of, name, None)
-                if found is not None:
-                    return found  # type: ignore[no-any-return]
-                full = _functions.of_torch(name)
-                return lambda *args, **kwargs: full(of, *args, **kwargs)
+                return _functions.method_of(of, name)
         raise Error(f"'{type(of).__name__}' object has no attribute or method '{name}'.")
 
     def called(self, of: Any) -> Callable[..., Any]:
