@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torchlike
@@ -12,27 +11,9 @@ from torchlike.jit._unit import Class, Function, Unit
 from torchlike.nn import Module, Parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 Tensor = torchlike.Tensor
-_running = 0
-
-
-def scripting() -> bool:
-    """True while code of TorchScript runs."""
-    return _running > 0
-
-
-@contextlib.contextmanager
-def _as_script() -> Iterator[None]:
-    global _running
-    _running += 1
-    try:
-        yield
-    finally:
-        _running -= 1
-
-
 class ScriptModule(Module):
     """What modules of TorchScript have in common."""
 
@@ -100,8 +81,7 @@ class RecursiveScriptModule(ScriptModule):
             raise NotImplementedError(
                 f'Module [{self.original_name}] is missing the required "{name}" function'
             )
-        with _as_script():
-            return found(self, *args, **kwargs)
+        return found(self, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         spec = self.__dict__.get("_spec")
@@ -218,8 +198,7 @@ class ScriptFunction:
         return self.code
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with _as_script():
-            return self._function(*args, **kwargs)
+        return self._function(*args, **kwargs)
 
     def save(self, f: Any, _extra_files: Any = None, **how: Any) -> None:
         """As `jit.save`."""
