@@ -27,6 +27,8 @@ class _Unset:
 
 
 UNSET = _Unset()
+ABSENT = _Unset()
+"""The value of `uninitialized(type)`: code passes it on and never looks at it."""
 BREAK, CONTINUE = object(), object()
 
 
@@ -281,7 +283,7 @@ class Compiler:
         if name in ("annotate", "unchecked_cast") and len(args) == 2:
             return self._typed(args[0], self.expression(args[1]))
         if name == "uninitialized":
-            return lambda env: UNSET
+            return lambda env: ABSENT
         if name == "isinstance" and len(args) == 2:
             value, test = self.expression(args[0]), self.unit.test(args[1])
             return lambda env: test(value(env))

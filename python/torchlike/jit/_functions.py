@@ -179,6 +179,9 @@ def _convolution(
 
 _WITHOUT_OPERATOR: dict[str, Callable[..., Any]] = {
     "_convolution": _convolution,
+    "_convolution_mode": lambda *args: _convolution_mode(*args),
+    "is_autocast_enabled": lambda *args: torchlike.is_autocast_enabled(*args),
+    "is_autocast_cpu_enabled": lambda: torchlike.is_autocast_enabled("cpu"),
     "is_grad_enabled": torchlike.is_grad_enabled,
     "set_grad_enabled": torchlike.set_grad_enabled,
     "manual_seed": torchlike.manual_seed,
@@ -190,13 +193,25 @@ _WITHOUT_OPERATOR: dict[str, Callable[..., Any]] = {
 """Functions of code for which there is no operator here."""
 
 
+def _unknown(name: str) -> Callable[..., Any]:
+    """What a name that is no operator here stands for: code may mention it where it never runs."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"Unknown builtin op: aten::{name}")
+
+    return call
+
+
+def _convolution_mode(
+    x: Any, weight: Any, bias: Any, stride: Any, padding: str, dilation: Any, groups: int
+) -> Any:
+    convolution = (torchlike.conv1d, torchlike.conv2d, torchlike.conv3d)[weight.dim() - 3]
+    return convolution(x, weight, bias, stride, padding, dilation, groups)
+
+
 @functools.cache
 def of_torch(name: str) -> Callable[..., Any]:
-    """What `torch.name` is in code.
-
-    Raises:
-        CompilationUnitError: if TorchScript has no function of the name.
-    """
+    """What `torch.name` is in code; of a name that is no operator, a function that says so when it is called."""
     always = _values.ALWAYS.get(name)
     if always is not None:
         return always
@@ -204,9 +219,7 @@ def of_torch(name: str) -> Callable[..., Any]:
         return _decoding(_WITHOUT_OPERATOR[name])
     plain = _values.PLAIN.get(name)
     if not is_operator(name) and not hasattr(torchlike.ops.aten, name):
-        if plain is None:
-            raise CompilationUnitError(f"Unknown builtin op: aten::{name}")
-        return plain
+        return _unknown(name) if plain is None else plain
     full = _operator(name)
     if plain is None:
         return full

@@ -69,7 +69,7 @@ def _batch_norm(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
 
 
 def _instance_norm(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-    lone = input.dim() == self._plain_dims
+    lone = input.dim() == self._get_no_batch_dim()
     batch = aten.unsqueeze(input, 0) if lone else input
     by_batch = self.training or self.running_mean is None
     out = aten.instance_norm(
@@ -200,10 +200,6 @@ def _attention(  # type: ignore[no-untyped-def]
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     assert self.bias_k is None and not self.add_zero_attn, "attention with added keys is not written as TorchScript"
-    biases: list[Tensor | None] = [None, None, None]
-    if self.in_proj_bias is not None:
-        b = aten.chunk(self.in_proj_bias, 3)
-        biases = [b[0], b[1], b[2]]
     weights: list[Tensor] = []
     if self._qkv_same_embed_dim:
         weights = aten.chunk(self.in_proj_weight, 3)
@@ -211,7 +207,7 @@ def _attention(  # type: ignore[no-untyped-def]
         weights = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
     dropout = self.dropout if self.training else 0.0
     return _library.multi_head_attention(
-        query, key, value, self.num_heads, weights, biases, self.out_proj.weight, self.out_proj.bias, dropout,
+        query, key, value, self.num_heads, weights, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias, dropout,
         self.batch_first, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal,
     )  # fmt: skip
 

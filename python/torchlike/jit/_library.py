@@ -18,6 +18,10 @@ def _reduction(reduction: str) -> int:
     raise ValueError("not a valid value for reduction")
 
 
+def _each(sizes: list[int], count: int) -> list[int]:
+    return [sizes[0] for i in range(count)] if len(sizes) == 1 else sizes
+
+
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return aten.relu_(input) if inplace else aten.relu(input)
 
@@ -241,7 +245,10 @@ def max_pool1d(
     padding: list[int] = [0],  # noqa: B006
     dilation: list[int] = [1],  # noqa: B006
     ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Tensor:
+    if return_indices:
+        raise NotImplementedError("positions of largest elements are not written as TorchScript")
     return aten.max_pool1d(input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode)
 
 
@@ -252,7 +259,10 @@ def max_pool2d(
     padding: list[int] = [0, 0],  # noqa: B006
     dilation: list[int] = [1, 1],  # noqa: B006
     ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Tensor:
+    if return_indices:
+        raise NotImplementedError("positions of largest elements are not written as TorchScript")
     return aten.max_pool2d(input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode)
 
 
@@ -263,7 +273,10 @@ def max_pool3d(
     padding: list[int] = [0, 0, 0],  # noqa: B006
     dilation: list[int] = [1, 1, 1],  # noqa: B006
     ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Tensor:
+    if return_indices:
+        raise NotImplementedError("positions of largest elements are not written as TorchScript")
     return aten.max_pool3d(input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode)
 
 
@@ -272,23 +285,29 @@ def adaptive_avg_pool1d(input: Tensor, output_size: list[int]) -> Tensor:
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: list[int]) -> Tensor:
-    return aten.adaptive_avg_pool2d(input, output_size)
+    return aten.adaptive_avg_pool2d(input, _each(output_size, 2))
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: list[int]) -> Tensor:
-    return aten.adaptive_avg_pool3d(input, output_size)
+    return aten.adaptive_avg_pool3d(input, _each(output_size, 3))
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: list[int]) -> Tensor:
+def adaptive_max_pool1d(input: Tensor, output_size: list[int], return_indices: bool = False) -> Tensor:
+    if return_indices:
+        raise NotImplementedError("positions of largest elements are not written as TorchScript")
     return aten.adaptive_max_pool1d(input, output_size)[0]
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: list[int]) -> Tensor:
-    return aten.adaptive_max_pool2d(input, output_size)[0]
+def adaptive_max_pool2d(input: Tensor, output_size: list[int], return_indices: bool = False) -> Tensor:
+    if return_indices:
+        raise NotImplementedError("positions of largest elements are not written as TorchScript")
+    return aten.adaptive_max_pool2d(input, _each(output_size, 2))[0]
 
 
-def adaptive_max_pool3d(input: Tensor, output_size: list[int]) -> Tensor:
-    return aten.adaptive_max_pool3d(input, output_size)[0]
+def adaptive_max_pool3d(input: Tensor, output_size: list[int], return_indices: bool = False) -> Tensor:
+    if return_indices:
+        raise NotImplementedError("positions of largest elements are not written as TorchScript")
+    return aten.adaptive_max_pool3d(input, _each(output_size, 3))[0]
 
 
 def lp_pool1d(
@@ -322,11 +341,29 @@ def unfold(
     return aten.im2col(input, kernel_size, dilation, padding, stride)
 
 
-def mse_loss(input: Tensor, target: Tensor, size_average: None = None, reduce: None = None, reduction: str = "mean") -> Tensor:
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    if weight is not None:
+        raise NotImplementedError("weighted losses are not written as TorchScript")
     return aten.mse_loss(input, target, _reduction(reduction))
 
 
-def l1_loss(input: Tensor, target: Tensor, size_average: None = None, reduce: None = None, reduction: str = "mean") -> Tensor:
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    if weight is not None:
+        raise NotImplementedError("weighted losses are not written as TorchScript")
     return aten.l1_loss(input, target, _reduction(reduction))
 
 
@@ -336,7 +373,11 @@ def smooth_l1_loss(
     return aten.smooth_l1_loss(input, target, _reduction(reduction), beta)
 
 
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
+    if weight is not None:
+        raise NotImplementedError("weighted losses are not written as TorchScript")
     return aten.huber_loss(input, target, _reduction(reduction), delta)
 
 
@@ -477,7 +518,7 @@ def multi_head_attention(
     value: Tensor,
     heads: int,
     weights: list[Tensor],
-    biases: list[Tensor | None],
+    bias: Tensor | None,
     out_weight: Tensor,
     out_bias: Tensor | None,
     dropout: float,
@@ -500,10 +541,15 @@ def multi_head_attention(
     batch = query.size(0)
     length = query.size(1)
     source = key.size(1)
-    q = aten.linear(query, weights[0], biases[0])
+    q = aten.linear(query, weights[0])
+    k = aten.linear(key, weights[1])
+    v = aten.linear(value, weights[2])
+    if bias is not None:
+        parts = aten.chunk(bias, 3)
+        q = aten.add(q, parts[0])
+        k = aten.add(k, parts[1])
+        v = aten.add(v, parts[2])
     width = q.size(2)
-    k = aten.linear(key, weights[1], biases[1])
-    v = aten.linear(value, weights[2], biases[2])
     q = aten.transpose(q.reshape([batch, length, heads, width // heads]), 1, 2)
     k = aten.transpose(k.reshape([batch, source, heads, k.size(2) // heads]), 1, 2)
     v = aten.transpose(v.reshape([batch, source, heads, v.size(2) // heads]), 1, 2)

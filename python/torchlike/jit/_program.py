@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import torchlike
+from torchlike._naming import own
 from torchlike.jit import _layers, _marks, _types
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._scope import Known, Part, Run, Source
@@ -20,12 +21,18 @@ if TYPE_CHECKING:
     from torchlike.jit._compile import Expressions
 
 Tensor = torchlike.Tensor
-_OWN = "torchlike."
+
+
+def is_own(kind: Any) -> bool:
+    """True for classes and functions of this library, whatever name it goes by."""
+    return own(getattr(kind, "__module__", "")).startswith("torchlike.")
 
 
 def _qualified(kind: Any) -> str:
     """The name of a class or function in code."""
-    module = str(kind.__module__).replace("torchlike", "torch", 1) if str(kind.__module__).startswith("torchlike") else str(kind.__module__)
+    module = own(kind.__module__)
+    if is_own(kind):
+        module = "torch" + module.removeprefix("torchlike")
     last = [p for p in kind.__qualname__.split(".") if p != "<locals>"]
     parts = [p if p.isidentifier() else "_" for p in [*module.split("."), *last]]
     parts = [p for p in parts if p != "__main__"]
@@ -67,7 +74,7 @@ class Program:
 
     def is_own(self, function: Any) -> bool:
         """True for functions of this library, whose annotations may say nothing."""
-        return str(getattr(function, "__module__", "")).startswith(_OWN)
+        return is_own(function)
 
     # Tuples with names
 
@@ -89,6 +96,7 @@ class Program:
             text = ""
             for field in kind._fields:  # type: ignore[attr-defined]
                 hint = hints.get(field, Tensor)
+                hint = getattr(hint, "__forward_arg__", hint)
                 if isinstance(hint, str):
                     from torchlike.jit._calls import eval_annotation
 
@@ -165,7 +173,7 @@ class ModuleBuilder:
     def __init__(self, program: Program, module: Any) -> None:
         self.program = program
         self.module = module
-        self.own = type(module).__module__.startswith(_OWN)
+        self.own = is_own(type(module))
         self.methods: dict[str, ast.FunctionDef] = {}
         self.kinds: dict[str, str | None] = {}
         self.attributes: dict[str, str] = {}

@@ -180,7 +180,7 @@ class Watch(TorchFunctionMode):
         library = _spelling.library(func)
         if library is not None:
             with self:
-                return library(*args, **kwargs)
+                return library(*_fitted(library, args, kwargs))
         operator = _spelling.operator(func)
         if operator is None:
             inner = getattr(func, "__wrapped__", None)
@@ -255,6 +255,19 @@ class Watch(TorchFunctionMode):
             for name, item in zip(names, value, strict=True):
                 self.name(item, ast.Name(name, ast.Load()))
         return value
+
+
+def _fitted(function: Any, args: Any, kwargs: Any) -> list[Any]:
+    """The arguments of a function of the library; a number where it takes a list is a list."""
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    out = []
+    for parameter, value in zip(bound.signature.parameters.values(), bound.arguments.values(), strict=True):
+        lists = "list[int]" in str(parameter.annotation) or "list[float]" in str(parameter.annotation)
+        if lists and isinstance(value, int | float):
+            value = [value]
+        out.append(list(value) if lists and isinstance(value, tuple) else value)
+    return out
 
 
 def _has_tensor(value: Any) -> bool:
