@@ -298,6 +298,8 @@ class _Reader:
             node = self.make("placeholder", spec.arg.name, (), {}, spec.arg.name)
             if isinstance(spec.arg, TensorArgument):
                 self.describe(spec.arg.name, node, exact=True)
+            # the graph has another name where this one is a builtin's
+            spec.arg.name = node.name
         for call in data["nodes"]:
             self.call(call)
         self.graph.output(tuple(self.value(v) for v in data["outputs"]))

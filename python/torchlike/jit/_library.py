@@ -230,6 +230,41 @@ def embedding(
     return aten.embedding(weight, input, index, scale_grad_by_freq, sparse)
 
 
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    if max_norm is not None:
+        aten.embedding_renorm_(weight.detach(), input.contiguous(), max_norm, norm_type)
+    kind = 1
+    if mode == "sum":
+        kind = 0
+    elif mode == "max":
+        kind = 2
+    flat = input
+    starts = offsets
+    scales = per_sample_weights
+    if input.dim() == 2:
+        starts = aten.arange(0, input.numel(), input.size(1), dtype=input.dtype, device=input.device)
+        flat = input.reshape(-1)
+        if per_sample_weights is not None:
+            scales = per_sample_weights.reshape(-1)
+    if starts is None:
+        raise ValueError("offsets has to be a 1D Tensor but got None")
+    return aten.embedding_bag(
+        weight, flat, starts, scale_grad_by_freq, kind, sparse, scales, include_last_offset, padding_idx
+    )[0]
+
+
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return aten.linear(input, weight, bias)
 
@@ -330,15 +365,26 @@ def pad(input: Tensor, pad: list[int], mode: str = "constant", value: float | No
 
 
 def fold(
-    input: Tensor, output_size: list[int], kernel_size: list[int], dilation: list[int], padding: list[int], stride: list[int]
+    input: Tensor,
+    output_size: list[int],
+    kernel_size: list[int],
+    dilation: list[int] = [1, 1],  # noqa: B006
+    padding: list[int] = [0, 0],  # noqa: B006
+    stride: list[int] = [1, 1],  # noqa: B006
 ) -> Tensor:
-    return aten.col2im(input, output_size, kernel_size, dilation, padding, stride)
+    return aten.col2im(
+        input, _each(output_size, 2), _each(kernel_size, 2), _each(dilation, 2), _each(padding, 2), _each(stride, 2)
+    )
 
 
 def unfold(
-    input: Tensor, kernel_size: list[int], dilation: list[int], padding: list[int], stride: list[int]
+    input: Tensor,
+    kernel_size: list[int],
+    dilation: list[int] = [1, 1],  # noqa: B006
+    padding: list[int] = [0, 0],  # noqa: B006
+    stride: list[int] = [1, 1],  # noqa: B006
 ) -> Tensor:
-    return aten.im2col(input, kernel_size, dilation, padding, stride)
+    return aten.im2col(input, _each(kernel_size, 2), _each(dilation, 2), _each(padding, 2), _each(stride, 2))
 
 
 def mse_loss(
@@ -403,7 +449,9 @@ def nll_loss(
     reduce: None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    return aten.nll_loss_nd(input, target, weight, _reduction(reduction), ignore_index)
+    if input.dim() <= 2:
+        return aten.nll_loss(input, target, weight, _reduction(reduction), ignore_index)
+    raise NotImplementedError("only losses over classes of vectors are written as TorchScript")
 
 
 def binary_cross_entropy(
@@ -440,6 +488,102 @@ def kl_div(
     if reduction == "batchmean":
         return aten.kl_div(input, target, 2, log_target=log_target) / input.size(0)
     return aten.kl_div(input, target, _reduction(reduction), log_target=log_target)
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.cosine_embedding_loss(input1, input2, target, margin, _reduction(reduction))
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.margin_ranking_loss(input1, input2, target, margin, _reduction(reduction))
+
+
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.hinge_embedding_loss(input, target, margin, _reduction(reduction))
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, _reduction(reduction))
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: None = None,
+    eps: float = 1e-8,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.poisson_nll_loss(input, target, log_input, full, eps, _reduction(reduction))
+
+
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: None = None, reduce: None = None, reduction: str = "mean"
+) -> Tensor:
+    return aten.soft_margin_loss(input, target, _reduction(reduction))
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.multi_margin_loss(input, target, p, margin, weight, _reduction(reduction))
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    return aten.ctc_loss(
+        log_probs, targets, input_lengths, target_lengths, blank, _reduction(reduction), zero_infinity
+    )
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
