@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Dict, List, NamedTuple, Optional, Tuple  # noqa: UP035  (as models are written)
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +44,9 @@ class Block(nn.Module):
         self.bn2 = nn.BatchNorm2d(o)
         self.downsample = None
         if stride != 1 or i != o:
-            self.downsample = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o))
+            self.downsample = nn.Sequential(
+                nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         identity = x
@@ -59,7 +61,12 @@ class Block(nn.Module):
 class ResNet(nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 8, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
+        )
         self.layers = nn.Sequential(Block(8, 8, 1), Block(8, 16, 2), Block(16, 16, 1))
         self.fc = nn.Linear(16, 10)
 
@@ -92,7 +99,7 @@ class Attention(nn.Module):
         b, n, d = x.shape
         return x.view(b, n, self.heads, d // self.heads).transpose(1, 2)
 
-    def forward(self, x: Tensor, mask: Optional[Tensor] = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
         scores = q @ k.transpose(-2, -1) / math.sqrt(4.0)
         if mask is not None:
@@ -109,7 +116,15 @@ class Causal(nn.Module):
     def forward(self, x):
         b, n, d = x.shape
         q, k, v = self.qkv(x).split(16, dim=2)
-        q, k, v = (t.view(b, n, 2, 8).transpose(1, 2) for t in (q, k, v)) if False else (q.view(b, n, 2, 8).transpose(1, 2), k.view(b, n, 2, 8).transpose(1, 2), v.view(b, n, 2, 8).transpose(1, 2))
+        q, k, v = (
+            (t.view(b, n, 2, 8).transpose(1, 2) for t in (q, k, v))
+            if False
+            else (
+                q.view(b, n, 2, 8).transpose(1, 2),
+                k.view(b, n, 2, 8).transpose(1, 2),
+                v.view(b, n, 2, 8).transpose(1, 2),
+            )
+        )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.o(y.transpose(1, 2).reshape(b, n, d))
 
@@ -129,7 +144,11 @@ class Llama(nn.Module):
         super().__init__()
         self.n1, self.n2 = RmsNorm(16), RmsNorm(16)
         self.att = Attention()
-        self.w1, self.w2, self.w3 = nn.Linear(16, 32, bias=False), nn.Linear(32, 16, bias=False), nn.Linear(16, 32, bias=False)
+        self.w1, self.w2, self.w3 = (
+            nn.Linear(16, 32, bias=False),
+            nn.Linear(32, 16, bias=False),
+            nn.Linear(16, 32, bias=False),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.att(self.n1(x))
@@ -142,8 +161,8 @@ class Loop(nn.Module):
         super().__init__()
         self.steps = nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])
 
-    def forward(self, x: Tensor) -> List[Tensor]:
-        found: List[Tensor] = []
+    def forward(self, x: Tensor) -> list[Tensor]:
+        found: list[Tensor] = []
         for i, step in enumerate(self.steps):
             x = torch.tanh(step(x)) * float(i + 1)
             found.append(x)
@@ -168,8 +187,8 @@ class Dicts(nn.Module):
         super().__init__()
         self.heads = nn.ModuleDict({"a": nn.Linear(8, 2), "b": nn.Linear(8, 3)})
 
-    def forward(self, x: Tensor) -> Dict[str, Tensor]:
-        out: Dict[str, Tensor] = {}
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        out: dict[str, Tensor] = {}
         for name, head in self.heads.items():
             out[name] = head(x)
         return out
@@ -196,7 +215,13 @@ class Depthwise(nn.Module):
         self.d = nn.Conv2d(4, 4, 3, padding=1, groups=4)
         self.p = nn.Conv2d(4, 8, 1)
         self.act = nn.Hardswish()
-        self.se = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 2, 1), nn.ReLU(), nn.Conv2d(2, 8, 1), nn.Hardsigmoid())
+        self.se = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1),
+            nn.Conv2d(8, 2, 1),
+            nn.ReLU(),
+            nn.Conv2d(2, 8, 1),
+            nn.Hardsigmoid(),
+        )
 
     def forward(self, x):
         y = self.act(self.p(self.d(x)))
@@ -278,7 +303,25 @@ class Norms(nn.Module):
 class Activations(nn.Module):
     def __init__(self):
         super().__init__()
-        self.acts = nn.ModuleList([nn.ELU(), nn.SELU(), nn.SiLU(), nn.Mish(), nn.Softplus(), nn.ReLU6(), nn.Hardtanh(), nn.GELU("tanh"), nn.PReLU(), nn.LeakyReLU(0.2), nn.Softsign(), nn.Tanhshrink(), nn.LogSigmoid(), nn.Sigmoid(), nn.Tanh()])
+        self.acts = nn.ModuleList(
+            [
+                nn.ELU(),
+                nn.SELU(),
+                nn.SiLU(),
+                nn.Mish(),
+                nn.Softplus(),
+                nn.ReLU6(),
+                nn.Hardtanh(),
+                nn.GELU("tanh"),
+                nn.PReLU(),
+                nn.LeakyReLU(0.2),
+                nn.Softsign(),
+                nn.Tanhshrink(),
+                nn.LogSigmoid(),
+                nn.Sigmoid(),
+                nn.Tanh(),
+            ]
+        )
 
     def forward(self, x):
         for act in self.acts:
@@ -296,7 +339,7 @@ class Pools(nn.Module):
 
 
 class Indexing(nn.Module):
-    def forward(self, x: Tensor) -> Tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         a = x[:, 1:, ::2]
         b = x[..., 0].unsqueeze(-1)
         c = torch.where(x > 0, x, torch.zeros_like(x))
@@ -329,7 +372,11 @@ class Losses(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.l(x)
         target = y.argmax(dim=1)
-        return F.cross_entropy(y, target) + F.mse_loss(y, torch.zeros_like(y)) + F.smooth_l1_loss(y, torch.ones_like(y))
+        return (
+            F.cross_entropy(y, target)
+            + F.mse_loss(y, torch.zeros_like(y))
+            + F.smooth_l1_loss(y, torch.ones_like(y))
+        )
 
 
 def _gate(x: Tensor, strength: float = 0.5) -> Tensor:
@@ -340,7 +387,7 @@ class Functions(nn.Module):
     def __init__(self):
         super().__init__()
         self.l = nn.Linear(8, 8)
-        self.names: List[str] = ["one", "two"]
+        self.names: list[str] = ["one", "two"]
 
     def forward(self, x: Tensor) -> Tensor:
         for name in self.names:
@@ -370,14 +417,28 @@ class Scatter(nn.Module):
 class Conv1d(nn.Module):
     def __init__(self):
         super().__init__()
-        self.net = nn.Sequential(nn.Conv1d(4, 8, 3, padding="same"), nn.BatchNorm1d(8), nn.ReLU(), nn.ConvTranspose1d(8, 4, 2, 2), nn.Flatten(), nn.Linear(4 * 20, 3))
+        self.net = nn.Sequential(
+            nn.Conv1d(4, 8, 3, padding="same"),
+            nn.BatchNorm1d(8),
+            nn.ReLU(),
+            nn.ConvTranspose1d(8, 4, 2, 2),
+            nn.Flatten(),
+            nn.Linear(4 * 20, 3),
+        )
 
     def forward(self, x):
         return self.net(x)
 
 
 def _floats(*shape: int):
-    return lambda b: (torch.arange(b * math.prod(shape)).mul(37).remainder(101).mul(0.031).sub(1.5).view(b, *shape),)
+    return lambda b: (
+        torch.arange(b * math.prod(shape))
+        .mul(37)
+        .remainder(101)
+        .mul(0.031)
+        .sub(1.5)
+        .view(b, *shape),
+    )
 
 
 def _ids(b: int):

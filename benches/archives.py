@@ -63,13 +63,18 @@ def write(folder: Path, only: list[str], saved_states: bool) -> dict[str, str]:
 
         def pt2(model=model, example=example, name=name, mark=mark):
             dims = ({0: torch.export.Dim("batch", min=2, max=64)},)
-            torch.export.save(torch.export.export(model, example, dynamic_shapes=dims), folder / f"{mark}{name}.pt2")
+            torch.export.save(
+                torch.export.export(model, example, dynamic_shapes=dims),
+                folder / f"{mark}{name}.pt2",
+            )
 
         def script(model=model, name=name, mark=mark):
             torch.jit.save(torch.jit.script(model), str(folder / f"{mark}{name}.script"))
 
         def trace(model=model, example=example, name=name, mark=mark):
-            torch.jit.save(torch.jit.trace(model, example, strict=False), str(folder / f"{mark}{name}.trace"))
+            torch.jit.save(
+                torch.jit.trace(model, example, strict=False), str(folder / f"{mark}{name}.trace")
+            )
 
         for kind, f in (("pt2", pt2), ("script", script), ("trace", trace)):
             _try(results, f"{kind}/{name}", f)
@@ -99,7 +104,9 @@ def read(folder: Path, mark: str, wanted: list[str]) -> dict[str, str]:
 
 def _step(python: str, folder: Path, what: str, **given) -> dict[str, str]:
     text = json.dumps({"folder": str(folder), "what": what, **given})
-    done = subprocess.run([python, __file__, "--step", text], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [python, __file__, "--step", text], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
     return json.loads(done.stdout.splitlines()[-1])
@@ -146,9 +153,16 @@ def main() -> None:
         good = sum(not here[k] for k in mine)
         back = sum(not e for k, e in there.items() if k.startswith(kind))
         whole = sum(k.startswith(kind) for k in ours)
-        print(f"{kind:<7} read and run here {good}/{len(mine)} ({good / max(1, len(mine)):.0%})   written here and run by PyTorch {back}/{whole} ({back / max(1, whole):.0%})")
+        print(
+            f"{kind:<7} read and run here {good}/{len(mine)} ({good / max(1, len(mine)):.0%})   written here and run by PyTorch {back}/{whole} ({back / max(1, whole):.0%})"
+        )
     if args.show:
-        for title, found in (("PyTorch writes", theirs), ("read here", here), ("written here", ours), ("PyTorch reads", there)):
+        for title, found in (
+            ("PyTorch writes", theirs),
+            ("read here", here),
+            ("written here", ours),
+            ("PyTorch reads", there),
+        ):
             for key, error in found.items():
                 if error:
                     print(f"--- {title}: {key}\n{error}")

@@ -307,7 +307,9 @@ class _Tensors:
                 "sizes": [{"as_int": s} for s in plain.shape],
                 "requires_grad": tensor.requires_grad,
                 "device": schema.device_data(device),
-                "strides": [{"as_int": s} for s in torchlike.empty(plain.shape, device="meta").stride()],
+                "strides": [
+                    {"as_int": s} for s in torchlike.empty(plain.shape, device="meta").stride()
+                ],
                 "storage_offset": {"as_int": 0},
                 "layout": schema.STRIDED,
             },

@@ -298,8 +298,6 @@ class _Reader:
             node = self.make("placeholder", spec.arg.name, (), {}, spec.arg.name)
             if isinstance(spec.arg, TensorArgument):
                 self.describe(spec.arg.name, node, exact=True)
-            # the graph has another name where this one is a builtin's
-            spec.arg.name = node.name
         for call in data["nodes"]:
             self.call(call)
         self.graph.output(tuple(self.value(v) for v in data["outputs"]))
@@ -307,7 +305,12 @@ class _Reader:
         if len(outputs) != len(data["outputs"]):
             raise CheckpointError("the graph has other outputs than its signature")
         self.graph.eliminate_dead_code()
-        return ExportGraphSignature(specs, outputs), self.sizes(specs)
+        sizes = self.sizes(specs)
+        # the graph has other names where these are builtins'
+        for spec in (*specs, *outputs):
+            if spec.arg.name in self.nodes:
+                spec.arg.name = self.nodes[spec.arg.name].name
+        return ExportGraphSignature(specs, outputs), sizes
 
     def input_spec(self, data: Any) -> InputSpec:
         """What an input is."""

@@ -51,6 +51,7 @@ __all__ = [
     "wait",
 ]
 
+
 def is_scripting() -> bool:
     """False in Python; compiled code has True in its place."""
     return False

@@ -9,7 +9,14 @@ from typing import Any
 
 import torchlike
 from torchlike.jit import _marks, _spelling, _types, _values
-from torchlike.jit._compile import _FOLDED, _KEPT_CALLS, _TENSOR_CASTS, Expressions, _kind, _plain, call, name
+from torchlike.jit._compile import (
+    _KEPT_CALLS,
+    _TENSOR_CASTS,
+    Expressions,
+    _kind,
+    _plain,
+    call,
+)
 from torchlike.jit._functions import is_operator
 from torchlike.jit._scope import Known, Method, Of, Part, Run, Several
 from torchlike.nn import Module, ModuleDict
@@ -20,17 +27,29 @@ _RESULTS = {
     "is_floating_point": "bool", "is_complex": "bool", "element_size": "int", "stride": "List[int]", "chunk": "List[Tensor]",
     "split": "List[Tensor]", "unbind": "List[Tensor]", "is_contiguous": "bool", "tensor_split": "List[Tensor]",
 }  # fmt: skip
-_PLAIN_RESULTS = {"len": "int", "int": "int", "float": "float", "bool": "bool", "str": "str", "ord": "int", "range": "List[int]"}
+_PLAIN_RESULTS = {
+    "len": "int",
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "ord": "int",
+    "range": "List[int]",
+}
 
 
 class Calls(Expressions):
     """Compiles calls."""
 
     def _Call(self, node: ast.Call) -> Any:
-        if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
-            if not all(isinstance(self.visit(a.value), Known | Several) for a in node.args if isinstance(a, ast.Starred)) or any(
-                k.arg is None for k in node.keywords
-            ):
+        if any(isinstance(a, ast.Starred) for a in node.args) or any(
+            k.arg is None for k in node.keywords
+        ):
+            if not all(
+                isinstance(self.visit(a.value), Known | Several)
+                for a in node.args
+                if isinstance(a, ast.Starred)
+            ) or any(k.arg is None for k in node.keywords):
                 raise self.fail(node, "* and ** among the arguments of a call aren't supported")
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             return self._super(node)
@@ -54,7 +73,9 @@ class Calls(Expressions):
         for a in node.args:
             if isinstance(a, ast.Starred):
                 value = self.visit(a.value)
-                items = value.items if isinstance(value, Several) else [Known(v) for v in value.value]
+                items = (
+                    value.items if isinstance(value, Several) else [Known(v) for v in value.value]
+                )
                 given.extend(items)
             else:
                 given.append(self.visit(a))
@@ -63,7 +84,9 @@ class Calls(Expressions):
     def spelled(self, node: ast.Call, skip: int = 0) -> tuple[list[ast.expr], list[ast.keyword]]:
         """The code of the arguments; numbers side by side become lists, which operators take."""
         args = [self.node(_listed(v), node) for v in self.arguments(node)[skip:]]
-        keywords = [ast.keyword(k.arg, self.node(_listed(self.visit(k.value)), node)) for k in node.keywords]
+        keywords = [
+            ast.keyword(k.arg, self.node(_listed(self.visit(k.value)), node)) for k in node.keywords
+        ]
         return args, keywords
 
     # Modules
@@ -74,7 +97,12 @@ class Calls(Expressions):
         return self.method_call(part, "forward", args, keywords, node)
 
     def method_call(
-        self, part: Part, method: str, args: list[ast.expr], keywords: list[ast.keyword], node: ast.AST
+        self,
+        part: Part,
+        method: str,
+        args: list[ast.expr],
+        keywords: list[ast.keyword],
+        node: ast.AST,
     ) -> Any:
         """A call of a method of a module, which is compiled with it."""
         builder = self.program.builder(part.module, self, node)
@@ -92,10 +120,20 @@ class Calls(Expressions):
                 "values": [p for _, p in pairs],
             }
             return Several(items[method.name])
-        if method.name in ("modules", "children", "parameters", "named_children", "named_modules", "named_parameters"):
+        if method.name in (
+            "modules",
+            "children",
+            "parameters",
+            "named_children",
+            "named_modules",
+            "named_parameters",
+        ):
             return self._walk(part, method.name, node)
         if _marks.mark_of(function) == _marks.IGNORE:
-            raise self.fail(node, f"a call of '{method.name}', which @torch.jit.ignore leaves to Python; @torch.jit.unused compiles to an error instead")
+            raise self.fail(
+                node,
+                f"a call of '{method.name}', which @torch.jit.ignore leaves to Python; @torch.jit.unused compiles to an error instead",
+            )
         args, keywords = self.spelled(node)
         return self.method_call(part, method.name, args, keywords, node)
 
@@ -103,7 +141,12 @@ class Calls(Expressions):
         if method == "children":
             return Several([Part(_of(part.node, n), m) for n, m in part.module._modules.items()])
         if method == "named_children":
-            return Several([Several([Known(n), Part(_of(part.node, n), m)]) for n, m in part.module._modules.items()])
+            return Several(
+                [
+                    Several([Known(n), Part(_of(part.node, n), m)])
+                    for n, m in part.module._modules.items()
+                ]
+            )
         raise self.fail(node, f"'{method}' of a module")
 
     # Values of the run
@@ -116,12 +159,16 @@ class Calls(Expressions):
             known = False
         plain = any(of.name in names for names in _values.METHODS.values())
         if of.name.startswith("_") or not (known or plain):
-            raise self.fail(node, f"'{of.kind or 'Tensor'}' object has no attribute or method '{of.name}'.")
+            raise self.fail(
+                node, f"'{of.kind or 'Tensor'}' object has no attribute or method '{of.name}'."
+            )
         args, keywords = self.spelled(node)
         made = call(ast.Attribute(of.node, of.name, ast.Load()), args, keywords)
         if of.name == "size" and (args or keywords):
             return Run(made, "int")
-        kind = _RESULTS.get(of.name, "Tensor" if known and of.kind == "Tensor" and not plain else None)
+        kind = _RESULTS.get(
+            of.name, "Tensor" if known and of.kind == "Tensor" and not plain else None
+        )
         return Run(made, kind)
 
     # What compiling knows
@@ -146,26 +193,38 @@ class Calls(Expressions):
             return Run(call(self.program.include(scripted), args, keywords), None)
         if isinstance(function, types.FunctionType):
             if _spelling._functional().get(id(function)):
-                raise self.fail(node, f"nn.functional.{function.__name__} isn't written as TorchScript")
+                raise self.fail(
+                    node, f"nn.functional.{function.__name__} isn't written as TorchScript"
+                )
             return self.of_function(function, node, None)
-        raise self.fail(node, f"Python builtin {function!r:.80} is currently not supported in Torchscript")
+        raise self.fail(
+            node, f"Python builtin {function!r:.80} is currently not supported in Torchscript"
+        )
 
     def of_function(self, function: Any, node: ast.Call, public: str | None) -> Any:
         """A call of a function that is compiled."""
         marked = _marks.mark_of(function)
         if marked == _marks.IGNORE:
-            raise self.fail(node, f"a call of '{function.__name__}', which @torch.jit.ignore leaves to Python; @torch.jit.unused compiles to an error instead")
+            raise self.fail(
+                node,
+                f"a call of '{function.__name__}', which @torch.jit.ignore leaves to Python; @torch.jit.unused compiles to an error instead",
+            )
         qualified, kind = self.program.function(function, public, self, node)
         hints = inspect.signature(function).parameters
         names = list(hints)
-        args = [self._fitted(v, hints[n].annotation if n in hints else None, node) for v, n in zip(self.arguments(node), names, strict=False)]
+        args = [
+            self._fitted(v, hints[n].annotation if n in hints else None, node)
+            for v, n in zip(self.arguments(node), names, strict=False)
+        ]
         if len(self.arguments(node)) > len(names):
             raise self.fail(node, f"{function.__name__}() takes {len(names)} arguments")
         keywords = []
         for k in node.keywords:
             if k.arg not in hints:
                 raise self.fail(node, f"{function.__name__}() has no argument '{k.arg}'")
-            keywords.append(ast.keyword(k.arg, self._fitted(self.visit(k.value), hints[k.arg].annotation, node)))
+            keywords.append(
+                ast.keyword(k.arg, self._fitted(self.visit(k.value), hints[k.arg].annotation, node))
+            )
         return Run(call(qualified, args, keywords), kind)
 
     def _fitted(self, value: Any, annotation: Any, node: ast.AST) -> ast.expr:
@@ -174,7 +233,12 @@ class Calls(Expressions):
         if _plain(value) and ("list[int]" in text or "list[float]" in text):
             if isinstance(value.value, int | float) and not isinstance(value.value, bool):
                 return self.constant([value.value], node)
-        if _plain(value) and isinstance(value.value, int) and not isinstance(value.value, bool) and text in ("float", "float | None"):
+        if (
+            _plain(value)
+            and isinstance(value.value, int)
+            and not isinstance(value.value, bool)
+            and text in ("float", "float | None")
+        ):
             return self.constant(float(value.value), node)
         return self.node(_listed(value), node)
 
@@ -197,13 +261,21 @@ class Calls(Expressions):
             found = self._of_several(function, node)
             if found is not None:
                 return found
-        if getattr(function, "__module__", None) == "builtins" and getattr(function, "__name__", "") in _KEPT_CALLS:
+        if (
+            getattr(function, "__module__", None) == "builtins"
+            and getattr(function, "__name__", "") in _KEPT_CALLS
+        ):
             return self._plain_call(function, node)
         return None
 
     def _plain_call(self, function: Any, node: ast.Call) -> Any:
         given = self.arguments(node)
-        if given and all(_plain(g) for g in given) and not node.keywords and function not in (print, range, list):
+        if (
+            given
+            and all(_plain(g) for g in given)
+            and not node.keywords
+            and function not in (print, range, list)
+        ):
             try:
                 return Known(function(*(g.value for g in given)))
             except Exception as e:
@@ -212,11 +284,17 @@ class Calls(Expressions):
         args = [self.node(g, node) for g in given]
         if text == "print":
             return Run(call("print", args), "NoneType")
-        return Run(call(text, args, [ast.keyword(k.arg, self.run(k.value)) for k in node.keywords]), _PLAIN_RESULTS.get(text))
+        return Run(
+            call(text, args, [ast.keyword(k.arg, self.run(k.value)) for k in node.keywords]),
+            _PLAIN_RESULTS.get(text),
+        )
 
     def _of_several(self, function: Any, node: ast.Call) -> Any:
         given = self.arguments(node)
-        rows = [self.unrolled(g, node) if not isinstance(g, Known) or function is zip else None for g in given]
+        rows = [
+            self.unrolled(g, node) if not isinstance(g, Known) or function is zip else None
+            for g in given
+        ]
         if function is len and given and isinstance(given[0], Part | Several):
             return Known(len(rows[0] or []))
         if function in (enumerate, reversed, tuple, list) and given and rows[0] is not None:
@@ -226,7 +304,9 @@ class Calls(Expressions):
                 return Several([Several([Known(i + start), v]) for i, v in enumerate(items)])
             return Several(items[::-1] if function is reversed else items)
         if function is zip and rows and all(r is not None for r in rows):
-            return Several([Several(list(row)) for row in zip(*[r or [] for r in rows], strict=False)])
+            return Several(
+                [Several(list(row)) for row in zip(*[r or [] for r in rows], strict=False)]
+            )
         if function is range and given and all(_plain(g) for g in given):
             return None
         return None
@@ -242,7 +322,11 @@ class Calls(Expressions):
             return Known(hasattr(subject, key.value))
         if not hasattr(subject, key.value) and len(node.args) > 2:
             return self.visit(node.args[2])
-        return self.of_part(of, key.value, node) if isinstance(of, Part) else self.of_known(subject, key.value, node)
+        return (
+            self.of_part(of, key.value, node)
+            if isinstance(of, Part)
+            else self.of_known(subject, key.value, node)
+        )
 
     def _isinstance(self, node: ast.Call) -> Any:
         value = self.visit(node.args[0])
@@ -256,7 +340,16 @@ class Calls(Expressions):
         if isinstance(value, Run) and value.kind in texts and value.kind:
             return Known(True)
         nodes = [_type_node(t) for t in texts]
-        return Run(call("isinstance", [self.node(value, node), nodes[0] if len(nodes) == 1 else ast.Tuple(nodes, ast.Load())]), "bool")
+        return Run(
+            call(
+                "isinstance",
+                [
+                    self.node(value, node),
+                    nodes[0] if len(nodes) == 1 else ast.Tuple(nodes, ast.Load()),
+                ],
+            ),
+            "bool",
+        )
 
     def annotation(self, node: ast.AST) -> str:
         """The type that an annotation says."""
@@ -283,7 +376,10 @@ class Calls(Expressions):
             return self._plain_call(kind, node)
         if issubclass(kind, Module):
             raise self.fail(node, "a module is made in compiled code")
-        raise self.fail(node, f"the class '{kind.__name__}' is made in compiled code, which only knows tuples with names")
+        raise self.fail(
+            node,
+            f"the class '{kind.__name__}' is made in compiled code, which only knows tuples with names",
+        )
 
 
 def eval_annotation(node: ast.AST, lookup: Any) -> Any:
@@ -319,11 +415,28 @@ def _type_node(kind: str) -> ast.expr:
 
 def _listed(value: Any) -> Any:
     """Numbers side by side as a list, which operators take."""
-    if _plain(value) and isinstance(value.value, tuple) and value.value and all(isinstance(v, int | float) for v in value.value):
+    if (
+        _plain(value)
+        and isinstance(value.value, tuple)
+        and value.value
+        and all(isinstance(v, int | float) for v in value.value)
+    ):
         return Known(list(value.value))
-    if isinstance(value, Several) and value.items and all(_kind(v) in ("int", "Tensor", None) for v in value.items):
-        if not any(isinstance(v, Part) for v in value.items) and {_kind(v) for v in value.items} <= {"int"}:
-            return Run(ast.List([v.node if isinstance(v, Run) else ast.Constant(v.value) for v in value.items], ast.Load()), "List[int]")
+    if (
+        isinstance(value, Several)
+        and value.items
+        and all(_kind(v) in ("int", "Tensor", None) for v in value.items)
+    ):
+        if not any(isinstance(v, Part) for v in value.items) and {
+            _kind(v) for v in value.items
+        } <= {"int"}:
+            return Run(
+                ast.List(
+                    [v.node if isinstance(v, Run) else ast.Constant(v.value) for v in value.items],
+                    ast.Load(),
+                ),
+                "List[int]",
+            )
     return value
 
 
@@ -335,5 +448,3 @@ def _of(node: ast.expr, attribute: str) -> ast.expr:
 
 def _library_name(function: Any) -> str:
     return _spelling._functional()[id(function)]
-
-

@@ -152,7 +152,9 @@ class Compiler:
 
     def _Slice(self, node: ast.Slice) -> Expression:
         none: Expression = lambda env: None  # noqa: E731
-        parts = [none if p is None else self.expression(p) for p in (node.lower, node.upper, node.step)]
+        parts = [
+            none if p is None else self.expression(p) for p in (node.lower, node.upper, node.step)
+        ]
         low, high, step = parts
         return lambda env: slice(low(env), high(env), step(env))
 
@@ -167,7 +169,11 @@ class Compiler:
     def _Dict(self, node: ast.Dict) -> Expression:
         if any(k is None for k in node.keys):
             raise self.fail(node, "** in a dictionary")
-        pairs = [(self.expression(k), self.expression(v)) for k, v in zip(node.keys, node.values, strict=True) if k]
+        pairs = [
+            (self.expression(k), self.expression(v))
+            for k, v in zip(node.keys, node.values, strict=True)
+            if k
+        ]
         return lambda env: {k(env): v(env) for k, v in pairs}
 
     def _BinOp(self, node: ast.BinOp) -> Expression:
@@ -193,7 +199,10 @@ class Compiler:
 
     def _Compare(self, node: ast.Compare) -> Expression:
         first = self.expression(node.left)
-        rest = [(_COMPARE[type(o)], self.expression(c)) for o, c in zip(node.ops, node.comparators, strict=True)]
+        rest = [
+            (_COMPARE[type(o)], self.expression(c))
+            for o, c in zip(node.ops, node.comparators, strict=True)
+        ]
         if len(rest) == 1:
             f, second = rest[0]
             return lambda env: f(first(env), second(env))
@@ -211,7 +220,11 @@ class Compiler:
         return run
 
     def _IfExp(self, node: ast.IfExp) -> Expression:
-        test, a, b = self.expression(node.test), self.expression(node.body), self.expression(node.orelse)
+        test, a, b = (
+            self.expression(node.test),
+            self.expression(node.body),
+            self.expression(node.orelse),
+        )
         return lambda env: a(env) if test(env) else b(env)
 
     def _loops(self, node: ast.ListComp | ast.DictComp) -> tuple[Any, Any, Expression | None]:
@@ -293,7 +306,9 @@ class Compiler:
                 return lambda env: hasattr(of(env), attribute)
             return lambda env: get(of(env), attribute)
         if name in ("fork", "wait", "awaitable"):
-            raise NotImplementedError(f"{self.name}: '{name}': asynchronous code is not run by torchlike")
+            raise NotImplementedError(
+                f"{self.name}: '{name}': asynchronous code is not run by torchlike"
+            )
         return None
 
     def _typed(self, kind: ast.AST, value: Expression) -> Expression:
@@ -389,7 +404,11 @@ class Compiler:
 
     def _do_AugAssign(self, node: ast.AugAssign) -> Statement:
         read = self.expression(node.target)
-        value, f, store = self.expression(node.value), _BINARY[type(node.op)], self.target(node.target)
+        value, f, store = (
+            self.expression(node.value),
+            _BINARY[type(node.op)],
+            self.target(node.target),
+        )
         inplace = _INPLACE.get(type(node.op))
 
         def run(env: list[Any]) -> None:
@@ -443,7 +462,11 @@ class Compiler:
         return run
 
     def _do_For(self, node: ast.For) -> Statement:
-        over, store, body = self.expression(node.iter), self.target(node.target), self.block(node.body)
+        over, store, body = (
+            self.expression(node.iter),
+            self.target(node.target),
+            self.block(node.body),
+        )
 
         def run(env: list[Any]) -> Any:
             for item in over(env):

@@ -6,11 +6,11 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 import torchlike
-from torchlike.jit import _spelling, _types, _values
+from torchlike.jit import _types
 from torchlike.jit._errors import NotSupportedError
-from torchlike.jit._functions import ATTRIBUTES, DTYPES, FORMATS, is_operator
+from torchlike.jit._functions import ATTRIBUTES, DTYPES, FORMATS
 from torchlike.jit._scope import Known, Method, Of, Part, Run, Several, Source
-from torchlike.nn import Module, ModuleDict, ModuleList, ParameterList, Sequential
+from torchlike.nn import ModuleDict, ModuleList, ParameterList, Sequential
 
 if TYPE_CHECKING:
     from torchlike.jit._program import Program
@@ -22,8 +22,37 @@ _KEPT_CALLS = frozenset(
      "print", "ord", "chr", "enumerate", "zip", "reversed", "hex", "oct", "bin", "divmod")
 )  # fmt: skip
 _TENSOR_CASTS = frozenset(
-    "float double half bfloat16 int long short char byte bool cpu cuda type_as size dim item tolist numel nelement "
-    "view_as is_floating_point is_complex stride requires_grad_ detach_ contiguous is_contiguous element_size to".split()
+    [
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "int",
+        "long",
+        "short",
+        "char",
+        "byte",
+        "bool",
+        "cpu",
+        "cuda",
+        "type_as",
+        "size",
+        "dim",
+        "item",
+        "tolist",
+        "numel",
+        "nelement",
+        "view_as",
+        "is_floating_point",
+        "is_complex",
+        "stride",
+        "requires_grad_",
+        "detach_",
+        "contiguous",
+        "is_contiguous",
+        "element_size",
+        "to",
+    ]
 )
 
 
@@ -36,7 +65,9 @@ def name(text: str) -> ast.expr:
     return node
 
 
-def call(function: str | ast.expr, args: list[ast.expr], keywords: list[ast.keyword] | None = None) -> ast.expr:
+def call(
+    function: str | ast.expr, args: list[ast.expr], keywords: list[ast.keyword] | None = None
+) -> ast.expr:
     """A call as a node."""
     return ast.Call(name(function) if isinstance(function, str) else function, args, keywords or [])
 
@@ -72,7 +103,10 @@ class Expressions:
         if isinstance(value, Known):
             return self.constant(value.value, at)
         if isinstance(value, Part):
-            raise self.fail(at, f"Module '{type(value.module).__name__}' is used as a value; only calls and attributes of modules")
+            raise self.fail(
+                at,
+                f"Module '{type(value.module).__name__}' is used as a value; only calls and attributes of modules",
+            )
         raise self.fail(at, "a method is used as a value")
 
     def constant(self, value: Any, at: ast.AST) -> ast.expr:
@@ -89,7 +123,10 @@ class Expressions:
         if isinstance(value, tuple):
             return ast.Tuple([self.constant(v, at) for v in value], ast.Load())
         if isinstance(value, dict):
-            return ast.Dict([self.constant(k, at) for k in value], [self.constant(v, at) for v in value.values()])
+            return ast.Dict(
+                [self.constant(k, at) for k in value],
+                [self.constant(v, at) for v in value.values()],
+            )
         if isinstance(value, torchlike.dtype):
             return ast.Constant(next(n for n, d in DTYPES.items() if d == value))
         if isinstance(value, torchlike.memory_format):
@@ -100,7 +137,10 @@ class Expressions:
             return call("torch.device", [ast.Constant(str(value))])
         if isinstance(value, Tensor):
             return name(f"CONSTANTS.c{self.program.constant(value)}")
-        raise self.fail(at, f"python value of type '{type(value).__name__}' cannot be used as a value. Perhaps it is a closed over global variable? If so, please consider passing it in as an argument or use a local varible instead.")
+        raise self.fail(
+            at,
+            f"python value of type '{type(value).__name__}' cannot be used as a value. Perhaps it is a closed over global variable? If so, please consider passing it in as an argument or use a local varible instead.",
+        )
 
     def run(self, node: ast.AST) -> ast.expr:
         """The code for an expression."""
@@ -132,7 +172,9 @@ class Expressions:
             if fields and node.attr in fields:
                 return Run(ast.Attribute(of.node, node.attr, ast.Load()), fields[node.attr])
             if node.attr in ATTRIBUTES and of.kind in (None, "Tensor", "Optional[Tensor]"):
-                return Run(ast.Attribute(of.node, node.attr, ast.Load()), _ATTRIBUTE_KINDS.get(node.attr))
+                return Run(
+                    ast.Attribute(of.node, node.attr, ast.Load()), _ATTRIBUTE_KINDS.get(node.attr)
+                )
             if of.kind == "Device" and node.attr in ("type", "index"):
                 return Run(ast.Attribute(of.node, node.attr, ast.Load()), None)
             return Of(of.node, node.attr, of.kind)
@@ -140,7 +182,9 @@ class Expressions:
 
     def of_known(self, value: Any, attribute: str, node: ast.AST) -> Any:
         """An attribute of something that compiling knows."""
-        if isinstance(value, Tensor) or (isinstance(value, str | list | dict | tuple) and not hasattr(value, "_fields")):
+        if isinstance(value, Tensor) or (
+            isinstance(value, str | list | dict | tuple) and not hasattr(value, "_fields")
+        ):
             return Of(self.constant(value, node), attribute, None)
         try:
             return Known(getattr(value, attribute))
@@ -168,7 +212,9 @@ class Expressions:
         try:
             value = getattr(module, attribute)
         except AttributeError:
-            raise self.fail(node, f"Module '{type(module).__name__}' has no attribute '{attribute}'") from None
+            raise self.fail(
+                node, f"Module '{type(module).__name__}' has no attribute '{attribute}'"
+            ) from None
         return self.program.attribute(self, part, attribute, value, place, node)
 
     # Operators
@@ -180,8 +226,14 @@ class Expressions:
 
             return Known(_BINARY[type(node.op)](left.value, right.value))
         kinds = {_kind(left), _kind(right)}
-        kind = "Tensor" if "Tensor" in kinds else (kinds.pop() if len(kinds) == 1 and not isinstance(node.op, ast.Div) else None)
-        return Run(ast.BinOp(self.node(left, node.left), node.op, self.node(right, node.right)), kind)
+        kind = (
+            "Tensor"
+            if "Tensor" in kinds
+            else (kinds.pop() if len(kinds) == 1 and not isinstance(node.op, ast.Div) else None)
+        )
+        return Run(
+            ast.BinOp(self.node(left, node.left), node.op, self.node(right, node.right)), kind
+        )
 
     def _UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.visit(node.operand)
@@ -201,7 +253,9 @@ class Expressions:
             value = self.visit(part)
             if isinstance(value, Part):
                 value = Known(True)
-            if isinstance(value, Known) and (bool(value.value) is stops or i + 1 < len(node.values)):
+            if isinstance(value, Known) and (
+                bool(value.value) is stops or i + 1 < len(node.values)
+            ):
                 if bool(value.value) is stops:
                     kept.append(value)
                     break
@@ -211,26 +265,40 @@ class Expressions:
             return Known(not stops)
         if len(kept) == 1:
             return kept[0]
-        if isinstance(kept[-1], Known) and isinstance(kept[-1].value, bool) and kept[-1].value is not stops:
+        if (
+            isinstance(kept[-1], Known)
+            and isinstance(kept[-1].value, bool)
+            and kept[-1].value is not stops
+        ):
             kept.pop()
         parts = [self.node(k, node) for k in kept]
         return Run(parts[0] if len(parts) == 1 else ast.BoolOp(node.op, parts), "bool")
 
     def _Compare(self, node: ast.Compare) -> Any:
         values = [self.visit(n) for n in (node.left, *node.comparators)]
-        made = [self._compared(node, op, a, b) for op, a, b in zip(node.ops, values, values[1:], strict=False)]
+        made = [
+            self._compared(node, op, a, b)
+            for op, a, b in zip(node.ops, values, values[1:], strict=False)
+        ]
         if any(isinstance(m, Known) and not m.value for m in made):
             return Known(False)
         kept = [self.node(m, node) for m in made if not isinstance(m, Known)]
         if not kept:
             return Known(True)
-        kind = "Tensor" if "Tensor" in map(_kind, values) and not isinstance(node.ops[0], ast.Is | ast.IsNot | ast.In | ast.NotIn) else "bool"
+        kind = (
+            "Tensor"
+            if "Tensor" in map(_kind, values)
+            and not isinstance(node.ops[0], ast.Is | ast.IsNot | ast.In | ast.NotIn)
+            else "bool"
+        )
         return Run(kept[0] if len(kept) == 1 else ast.BoolOp(ast.And(), kept), kind)
 
     def _compared(self, node: ast.Compare, op: ast.cmpop, a: Any, b: Any) -> Any:
         if isinstance(op, ast.Is | ast.IsNot):
             for one, other in ((a, b), (b, a)):
-                never = isinstance(one, Part | Several | Method) or (isinstance(one, Run) and one.kind is not None and _never_none(one.kind))
+                never = isinstance(one, Part | Several | Method) or (
+                    isinstance(one, Run) and one.kind is not None and _never_none(one.kind)
+                )
                 if never and isinstance(other, Known) and other.value is None:
                     return Known(isinstance(op, ast.IsNot))
         if isinstance(a, Known) and isinstance(b, Known):
@@ -248,7 +316,12 @@ class Expressions:
             return self.visit(node.body if test.value else node.orelse)
         a, b = self.visit(node.body), self.visit(node.orelse)
         kind = _kind(a) if _kind(a) == _kind(b) else None
-        return Run(ast.IfExp(self.node(test, node.test), self.node(a, node.body), self.node(b, node.orelse)), kind)
+        return Run(
+            ast.IfExp(
+                self.node(test, node.test), self.node(a, node.body), self.node(b, node.orelse)
+            ),
+            kind,
+        )
 
     # Containers
 
@@ -267,7 +340,10 @@ class Expressions:
     def _Dict(self, node: ast.Dict) -> Any:
         if any(k is None for k in node.keys):
             raise self.fail(node, "** in a dictionary isn't supported")
-        return Run(ast.Dict([self.run(k) for k in node.keys if k], [self.run(v) for v in node.values]), None)
+        return Run(
+            ast.Dict([self.run(k) for k in node.keys if k], [self.run(v) for v in node.values]),
+            None,
+        )
 
     def _Subscript(self, node: ast.Subscript) -> Any:
         of = self.visit(node.value)
@@ -277,16 +353,24 @@ class Expressions:
             key = self.visit(node.slice)
             if isinstance(key, Known):
                 return of.items[key.value]
-        if isinstance(of, Known) and isinstance(of.value, _FOLDED) and not isinstance(node.slice, ast.Slice):
+        if (
+            isinstance(of, Known)
+            and isinstance(of.value, _FOLDED)
+            and not isinstance(node.slice, ast.Slice)
+        ):
             key = self.visit(node.slice)
             if _plain(key):
                 return Known(of.value[key.value])
         kind = _item_kind(_kind(of), node.slice)
-        return Run(ast.Subscript(self.node(of, node.value), self._key(node.slice), ast.Load()), kind)
+        return Run(
+            ast.Subscript(self.node(of, node.value), self._key(node.slice), ast.Load()), kind
+        )
 
     def _key(self, node: ast.AST) -> ast.expr:
         if isinstance(node, ast.Slice):
-            parts = [None if p is None else self.run(p) for p in (node.lower, node.upper, node.step)]
+            parts = [
+                None if p is None else self.run(p) for p in (node.lower, node.upper, node.step)
+            ]
             return ast.Slice(*parts)
         if isinstance(node, ast.Tuple):
             return ast.Tuple([self._key(e) for e in node.elts], ast.Load())
@@ -296,18 +380,26 @@ class Expressions:
         """A module of a list or dictionary of modules."""
         items = self.parts(part, node)
         if isinstance(node.slice, ast.Slice):
-            bounds = [None if p is None else self.visit(p) for p in (node.slice.lower, node.slice.upper, node.slice.step)]
+            bounds = [
+                None if p is None else self.visit(p)
+                for p in (node.slice.lower, node.slice.upper, node.slice.step)
+            ]
             if all(b is None or _plain(b) for b in bounds):
                 return Several(items[slice(*[None if b is None else b.value for b in bounds])])
         key = self.visit(node.slice)
         if not _plain(key):
-            raise self.fail(node, "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer literals.")
+            raise self.fail(
+                node,
+                "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer literals.",
+            )
         if isinstance(key.value, str):
             return self.of_part(part, key.value, node)
         try:
             return items[key.value]
         except IndexError:
-            raise self.fail(node, f"Index {key.value} out of range of length {len(items)}") from None
+            raise self.fail(
+                node, f"Index {key.value} out of range of length {len(items)}"
+            ) from None
 
     def parts(self, part: Part, node: ast.AST) -> list[Any]:
         """The modules of a list of modules."""
@@ -370,7 +462,11 @@ class Expressions:
         """Gives names values that compiling knows."""
         if isinstance(target, ast.Name):
             self.locals[target.id] = value
-        elif isinstance(target, ast.Tuple) and isinstance(value, Several) and len(target.elts) == len(value.items):
+        elif (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, Several)
+            and len(target.elts) == len(value.items)
+        ):
             for t, v in zip(target.elts, value.items, strict=True):
                 self.bind(t, v, at)
         else:
@@ -397,7 +493,9 @@ class Expressions:
                 text += str(part.value)
             elif isinstance(part, ast.FormattedValue):
                 if part.format_spec is not None or part.conversion != -1:
-                    raise self.fail(node, "Don't support conversion or format specifiers in JoinedStr")
+                    raise self.fail(
+                        node, "Don't support conversion or format specifiers in JoinedStr"
+                    )
                 text += "{}"
                 args.append(self.run(part.value))
         return Run(call("torch.format", [ast.Constant(text), *args]), "str")
@@ -445,7 +543,11 @@ def _member(node: ast.expr, attribute: str) -> ast.expr:
 
 
 def _called(node: ast.AST) -> str:
-    names = {"Lambda": "Lambda functions", "Set": "Sets", "Yield": "Generators", "Await": "Coroutines", "Starred": "Starred expressions"}
+    names = {
+        "Lambda": "Lambda functions",
+        "Set": "Sets",
+        "Yield": "Generators",
+        "Await": "Coroutines",
+        "Starred": "Starred expressions",
+    }
     return names.get(type(node).__name__, f"{type(node).__name__} expressions")
-
-

@@ -14,18 +14,50 @@ from torchlike.jit._errors import CompilationUnitError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PLAIN_TYPES = (int, float, str, bool, complex, list, dict, tuple, type(None), torchlike.dtype, torchlike.device)
+_PLAIN_TYPES = (
+    int,
+    float,
+    str,
+    bool,
+    complex,
+    list,
+    dict,
+    tuple,
+    type(None),
+    torchlike.dtype,
+    torchlike.device,
+)
 
 _FUNCTIONAL = frozenset(
-    "adaptive_avg_pool2d adaptive_avg_pool3d avg_pool2d avg_pool3d elu elu_ gelu glu hardsigmoid hardswish hardtanh "
-    "hardtanh_ leaky_relu leaky_relu_ linear mish one_hot pad relu6 scaled_dot_product_attention silu softplus "
-    "softshrink".split()
+    [
+        "adaptive_avg_pool2d",
+        "adaptive_avg_pool3d",
+        "avg_pool2d",
+        "avg_pool3d",
+        "elu",
+        "elu_",
+        "gelu",
+        "glu",
+        "hardsigmoid",
+        "hardswish",
+        "hardtanh",
+        "hardtanh_",
+        "leaky_relu",
+        "leaky_relu_",
+        "linear",
+        "mish",
+        "one_hot",
+        "pad",
+        "relu6",
+        "scaled_dot_product_attention",
+        "silu",
+        "softplus",
+        "softshrink",
+    ]
 )
 """Functions of `nn.functional` that take what the operators of their names take."""
 
-_NAMES = (
-    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 bfloat16"
-)
+_NAMES = "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 bfloat16"
 DTYPES = {i: getattr(torchlike, n) for i, n in enumerate(_NAMES.split()) if hasattr(torchlike, n)}
 """The dtypes by the numbers that code has for them."""
 _NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
@@ -38,9 +70,40 @@ FORMATS = {
 """The memory formats by the numbers that code has for them."""
 
 ATTRIBUTES = frozenset(
-    "shape dtype device ndim T mT H mH is_cuda is_cpu is_meta is_mps is_xpu is_sparse is_quantized is_nested "
-    "is_mkldnn is_vulkan is_ipu layout itemsize nbytes real imag grad data requires_grad is_leaf output_nr "
-    "retains_grad name names".split()
+    [
+        "shape",
+        "dtype",
+        "device",
+        "ndim",
+        "T",
+        "mT",
+        "H",
+        "mH",
+        "is_cuda",
+        "is_cpu",
+        "is_meta",
+        "is_mps",
+        "is_xpu",
+        "is_sparse",
+        "is_quantized",
+        "is_nested",
+        "is_mkldnn",
+        "is_vulkan",
+        "is_ipu",
+        "layout",
+        "itemsize",
+        "nbytes",
+        "real",
+        "imag",
+        "grad",
+        "data",
+        "requires_grad",
+        "is_leaf",
+        "output_nr",
+        "retains_grad",
+        "name",
+        "names",
+    ]
 )
 """Attributes of tensors that code may read."""
 
@@ -107,8 +170,30 @@ def _format(value: Any) -> Any:
 
 
 _CODED_NAMES = frozenset(
-    "to softmax log_softmax sum mean prod cumsum cumprod nansum logcumsumexp _to_copy type_as contiguous clone "
-    "norm std var vander scalar_tensor linalg_norm linalg_vector_norm linalg_matrix_norm".split()
+    [
+        "to",
+        "softmax",
+        "log_softmax",
+        "sum",
+        "mean",
+        "prod",
+        "cumsum",
+        "cumprod",
+        "nansum",
+        "logcumsumexp",
+        "_to_copy",
+        "type_as",
+        "contiguous",
+        "clone",
+        "norm",
+        "std",
+        "var",
+        "vander",
+        "scalar_tensor",
+        "linalg_norm",
+        "linalg_vector_norm",
+        "linalg_matrix_norm",
+    ]
 )
 
 
@@ -292,9 +377,50 @@ CONSTANTS: dict[str, Any] = {
 }  # fmt: skip
 
 _MATH = frozenset(
-    "acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh degrees erf erfc exp expm1 fabs factorial floor fmod "
-    "frexp gamma gcd isfinite isinf isnan ldexp lgamma log log10 log1p log2 modf pow radians remainder sin sinh sqrt tan "
-    "tanh trunc".split()
+    [
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "ceil",
+        "copysign",
+        "cos",
+        "cosh",
+        "degrees",
+        "erf",
+        "erfc",
+        "exp",
+        "expm1",
+        "fabs",
+        "factorial",
+        "floor",
+        "fmod",
+        "frexp",
+        "gamma",
+        "gcd",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "ldexp",
+        "lgamma",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "modf",
+        "pow",
+        "radians",
+        "remainder",
+        "sin",
+        "sinh",
+        "sqrt",
+        "tan",
+        "tanh",
+        "trunc",
+    ]
 )
 
 

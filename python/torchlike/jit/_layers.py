@@ -16,39 +16,72 @@ aten = torchlike.ops.aten
 def _conv1d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
     if self.padding_mode != "zeros":
         padded = aten.pad(input, list(self._reversed_padding_repeated_twice), self.padding_mode)
-        return aten.conv1d(padded, self.weight, self.bias, self.stride, [0], self.dilation, self.groups)
-    return aten.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        return aten.conv1d(
+            padded, self.weight, self.bias, self.stride, [0], self.dilation, self.groups
+        )
+    return aten.conv1d(
+        input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+    )
 
 
 def _conv2d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
     if self.padding_mode != "zeros":
         padded = aten.pad(input, list(self._reversed_padding_repeated_twice), self.padding_mode)
-        return aten.conv2d(padded, self.weight, self.bias, self.stride, [0, 0], self.dilation, self.groups)
-    return aten.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        return aten.conv2d(
+            padded, self.weight, self.bias, self.stride, [0, 0], self.dilation, self.groups
+        )
+    return aten.conv2d(
+        input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+    )
 
 
 def _conv3d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
     if self.padding_mode != "zeros":
         padded = aten.pad(input, list(self._reversed_padding_repeated_twice), self.padding_mode)
-        return aten.conv3d(padded, self.weight, self.bias, self.stride, [0, 0, 0], self.dilation, self.groups)
-    return aten.conv3d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        return aten.conv3d(
+            padded, self.weight, self.bias, self.stride, [0, 0, 0], self.dilation, self.groups
+        )
+    return aten.conv3d(
+        input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+    )
 
 
 def _transposed1d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
     return aten.conv_transpose1d(
-        input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
+        input,
+        self.weight,
+        self.bias,
+        self.stride,
+        self.padding,
+        self.output_padding,
+        self.groups,
+        self.dilation,
     )
 
 
 def _transposed2d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
     return aten.conv_transpose2d(
-        input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
+        input,
+        self.weight,
+        self.bias,
+        self.stride,
+        self.padding,
+        self.output_padding,
+        self.groups,
+        self.dilation,
     )
 
 
 def _transposed3d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
     return aten.conv_transpose3d(
-        input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
+        input,
+        self.weight,
+        self.bias,
+        self.stride,
+        self.padding,
+        self.output_padding,
+        self.groups,
+        self.dilation,
     )
 
 
@@ -64,7 +97,15 @@ def _batch_norm(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
             average = 1.0 / float(self.num_batches_tracked)
     by_batch = self.training or self.running_mean is None
     return aten.batch_norm(
-        input, self.weight, self.bias, self.running_mean, self.running_var, by_batch, average, self.eps, True
+        input,
+        self.weight,
+        self.bias,
+        self.running_mean,
+        self.running_var,
+        by_batch,
+        average,
+        self.eps,
+        True,
     )
 
 
@@ -73,27 +114,41 @@ def _instance_norm(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-de
     batch = aten.unsqueeze(input, 0) if lone else input
     by_batch = self.training or self.running_mean is None
     out = aten.instance_norm(
-        batch, self.weight, self.bias, self.running_mean, self.running_var, by_batch, self.momentum, self.eps, True
+        batch,
+        self.weight,
+        self.bias,
+        self.running_mean,
+        self.running_var,
+        by_batch,
+        self.momentum,
+        self.eps,
+        True,
     )
     return aten.squeeze(out, 0) if lone else out
 
 
 def _layer_norm(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-    return aten.layer_norm(input, list(self.normalized_shape), self.weight, self.bias, self.eps, True)
+    return aten.layer_norm(
+        input, list(self.normalized_shape), self.weight, self.bias, self.eps, True
+    )
 
 
 def _rms_norm(self, x: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
     return aten.rms_norm(x, list(self.normalized_shape), self.weight, self.eps)
 
 
-def _lstm(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:  # type: ignore[no-untyped-def]
+def _lstm(
+    self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:  # type: ignore[no-untyped-def]
     batched = input.dim() == 3
     x = input if batched else aten.unsqueeze(input, 0 if self.batch_first else 1)
     batch = x.size(0) if self.batch_first else x.size(1)
     layers = self.num_layers * (2 if self.bidirectional else 1)
     if hx is None:
         hidden = aten.zeros(
-            [layers, batch, self.proj_size if self.proj_size > 0 else self.hidden_size], dtype=x.dtype, device=x.device
+            [layers, batch, self.proj_size if self.proj_size > 0 else self.hidden_size],
+            dtype=x.dtype,
+            device=x.device,
         )
         cell = aten.zeros([layers, batch, self.hidden_size], dtype=x.dtype, device=x.device)
     else:
@@ -108,7 +163,9 @@ def _lstm(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple
     return aten.squeeze(out, 0 if self.batch_first else 1), (aten.squeeze(h, 1), aten.squeeze(c, 1))
 
 
-def _start(x: Tensor, hx: Tensor | None, layers: int, batch: int, size: int, batched: bool) -> Tensor:
+def _start(
+    x: Tensor, hx: Tensor | None, layers: int, batch: int, size: int, batched: bool
+) -> Tensor:
     if hx is None:
         return aten.zeros([layers, batch, size], dtype=x.dtype, device=x.device)
     return hx if batched else aten.unsqueeze(hx, 1)
@@ -118,7 +175,9 @@ def _gru(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]
     batched = input.dim() == 3
     x = input if batched else aten.unsqueeze(input, 0 if self.batch_first else 1)
     batch = x.size(0) if self.batch_first else x.size(1)
-    hidden = _start(x, hx, self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size, batched)
+    hidden = _start(
+        x, hx, self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size, batched
+    )
     out, h = aten.gru(
         x, hidden, [getattr(self, n) for n in self._flat_weights_names], self.bias, self.num_layers, self.dropout,
         self.training, self.bidirectional, self.batch_first,
@@ -132,7 +191,9 @@ def _rnn(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]
     batched = input.dim() == 3
     x = input if batched else aten.unsqueeze(input, 0 if self.batch_first else 1)
     batch = x.size(0) if self.batch_first else x.size(1)
-    hidden = _start(x, hx, self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size, batched)
+    hidden = _start(
+        x, hx, self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size, batched
+    )
     if self.mode == "RNN_TANH":
         out, h = aten.rnn_tanh(
             x, hidden, [getattr(self, n) for n in self._flat_weights_names], self.bias, self.num_layers, self.dropout,
@@ -148,7 +209,9 @@ def _rnn(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]
     return aten.squeeze(out, 0 if self.batch_first else 1), aten.squeeze(h, 1)
 
 
-def _lstm_cell(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[no-untyped-def]
+def _lstm_cell(
+    self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:  # type: ignore[no-untyped-def]
     batched = input.dim() == 2
     x = input if batched else aten.unsqueeze(input, 0)
     if hx is None:
@@ -199,7 +262,9 @@ def _attention(  # type: ignore[no-untyped-def]
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    assert self.bias_k is None and not self.add_zero_attn, "attention with added keys is not written as TorchScript"
+    assert self.bias_k is None and not self.add_zero_attn, (
+        "attention with added keys is not written as TorchScript"
+    )
     weights: list[Tensor] = []
     if self._qkv_same_embed_dim:
         weights = aten.chunk(self.in_proj_weight, 3)
@@ -222,12 +287,18 @@ def _encoder_layer(  # type: ignore[no-untyped-def]
     x = src
     if self.norm_first:
         n = self.norm1(x)
-        attended, _ = self.self_attn(n, n, n, src_key_padding_mask, False, src_mask, True, is_causal)
+        attended, _ = self.self_attn(
+            n, n, n, src_key_padding_mask, False, src_mask, True, is_causal
+        )
         x = x + self.dropout1(attended)
-        return x + self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(self.norm2(x))))))
+        return x + self.dropout2(
+            self.linear2(self.dropout(self.activation(self.linear1(self.norm2(x)))))
+        )
     attended, _ = self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, True, is_causal)
     x = self.norm1(x + self.dropout1(attended))
-    return self.norm2(x + self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x))))))
+    return self.norm2(
+        x + self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+    )
 
 
 def _decoder_layer(  # type: ignore[no-untyped-def]
@@ -247,15 +318,28 @@ def _decoder_layer(  # type: ignore[no-untyped-def]
         a, _ = self.self_attn(n, n, n, tgt_key_padding_mask, False, tgt_mask, True, tgt_is_causal)
         x = x + self.dropout1(a)
         b, _ = self.multihead_attn(
-            self.norm2(x), memory, memory, memory_key_padding_mask, False, memory_mask, True, memory_is_causal
+            self.norm2(x),
+            memory,
+            memory,
+            memory_key_padding_mask,
+            False,
+            memory_mask,
+            True,
+            memory_is_causal,
         )
         x = x + self.dropout2(b)
-        return x + self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(self.norm3(x))))))
+        return x + self.dropout3(
+            self.linear2(self.dropout(self.activation(self.linear1(self.norm3(x)))))
+        )
     a, _ = self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, True, tgt_is_causal)
     x = self.norm1(x + self.dropout1(a))
-    b, _ = self.multihead_attn(x, memory, memory, memory_key_padding_mask, False, memory_mask, True, memory_is_causal)
+    b, _ = self.multihead_attn(
+        x, memory, memory, memory_key_padding_mask, False, memory_mask, True, memory_is_causal
+    )
     x = self.norm2(x + self.dropout2(b))
-    return self.norm3(x + self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x))))))
+    return self.norm3(
+        x + self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+    )
 
 
 def _encoder(  # type: ignore[no-untyped-def]
@@ -285,7 +369,14 @@ def _decoder(  # type: ignore[no-untyped-def]
     output = tgt
     for layer in self.layers:
         output = layer(
-            output, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, False, False
+            output,
+            memory,
+            tgt_mask,
+            memory_mask,
+            tgt_key_padding_mask,
+            memory_key_padding_mask,
+            False,
+            False,
         )
     return output if self.norm is None else self.norm(output)
 
@@ -302,7 +393,9 @@ def _transformer(  # type: ignore[no-untyped-def]
     memory_key_padding_mask: Tensor | None = None,
 ) -> Tensor:
     memory = self.encoder(src, src_mask, src_key_padding_mask)
-    return self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+    return self.decoder(
+        tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
+    )
 
 
 def _sequential(self, input: Tensor):  # type: ignore[no-untyped-def]
@@ -337,4 +430,3 @@ def method_of(module: Any, name: str) -> Any:
             if "forward" in base.__dict__:
                 break
     return getattr(found, "__func__", found)
-

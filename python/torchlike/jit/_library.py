@@ -30,8 +30,14 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     return aten.hardtanh_(input, 0.0, 6.0) if inplace else aten.hardtanh(input, 0.0, 6.0)
 
 
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    return aten.hardtanh_(input, min_val, max_val) if inplace else aten.hardtanh(input, min_val, max_val)
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    return (
+        aten.hardtanh_(input, min_val, max_val)
+        if inplace
+        else aten.hardtanh(input, min_val, max_val)
+    )
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -63,15 +69,27 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    return aten.leaky_relu_(input, negative_slope) if inplace else aten.leaky_relu(input, negative_slope)
+    return (
+        aten.leaky_relu_(input, negative_slope)
+        if inplace
+        else aten.leaky_relu(input, negative_slope)
+    )
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    return aten.threshold_(input, threshold, value) if inplace else aten.threshold(input, threshold, value)
+    return (
+        aten.threshold_(input, threshold, value)
+        if inplace
+        else aten.threshold(input, threshold, value)
+    )
 
 
 def rrelu(
-    input: Tensor, lower: float = 0.125, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+    input: Tensor,
+    lower: float = 0.125,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
 ) -> Tensor:
     if inplace:
         return aten.rrelu_(input, lower, upper, training)
@@ -110,15 +128,21 @@ def tanhshrink(input: Tensor) -> Tensor:
     return input - aten.tanh(input)
 
 
-def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: int | None = None) -> Tensor:
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: int | None = None
+) -> Tensor:
     return aten.softmax(aten.neg(input), -1 if dim is None else dim, dtype)
 
 
-def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: int | None = None) -> Tensor:
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: int | None = None
+) -> Tensor:
     return aten.softmax(input, -1 if dim is None else dim, dtype)
 
 
-def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: int | None = None) -> Tensor:
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: int | None = None
+) -> Tensor:
     return aten.log_softmax(input, -1 if dim is None else dim, dtype)
 
 
@@ -126,28 +150,54 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return aten.dropout_(input, p, training) if inplace else aten.dropout(input, p, training)
 
 
-def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    return aten.alpha_dropout_(input, p, training) if inplace else aten.alpha_dropout(input, p, training)
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    return (
+        aten.alpha_dropout_(input, p, training)
+        if inplace
+        else aten.alpha_dropout(input, p, training)
+    )
 
 
-def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
     if inplace:
         return aten.feature_alpha_dropout_(input, p, training)
     return aten.feature_alpha_dropout(input, p, training)
 
 
-def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
     batched = aten.unsqueeze(input, 0) if input.dim() == 2 else input
-    made = aten.feature_dropout_(batched, p, training) if inplace else aten.feature_dropout(batched, p, training)
+    made = (
+        aten.feature_dropout_(batched, p, training)
+        if inplace
+        else aten.feature_dropout(batched, p, training)
+    )
     return aten.squeeze(made, 0) if input.dim() == 2 else made
 
 
-def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    return aten.feature_dropout_(input, p, training) if inplace else aten.feature_dropout(input, p, training)
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    return (
+        aten.feature_dropout_(input, p, training)
+        if inplace
+        else aten.feature_dropout(input, p, training)
+    )
 
 
-def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    return aten.feature_dropout_(input, p, training) if inplace else aten.feature_dropout(input, p, training)
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    return (
+        aten.feature_dropout_(input, p, training)
+        if inplace
+        else aten.feature_dropout(input, p, training)
+    )
 
 
 def batch_norm(
@@ -160,7 +210,9 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    return aten.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
+    return aten.batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps, True
+    )
 
 
 def instance_norm(
@@ -173,7 +225,9 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    return aten.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)
+    return aten.instance_norm(
+        input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True
+    )
 
 
 def layer_norm(
@@ -187,13 +241,20 @@ def layer_norm(
 
 
 def group_norm(
-    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
 ) -> Tensor:
     return aten.group_norm(input, num_groups, weight, bias, eps, True)
 
 
 def rms_norm(
-    input: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None
+    input: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
 ) -> Tensor:
     return aten.rms_norm(input, normalized_shape, weight, eps)
 
@@ -254,14 +315,24 @@ def embedding_bag(
     starts = offsets
     scales = per_sample_weights
     if input.dim() == 2:
-        starts = aten.arange(0, input.numel(), input.size(1), dtype=input.dtype, device=input.device)
+        starts = aten.arange(
+            0, input.numel(), input.size(1), dtype=input.dtype, device=input.device
+        )
         flat = input.reshape(-1)
         if per_sample_weights is not None:
             scales = per_sample_weights.reshape(-1)
     if starts is None:
         raise ValueError("offsets has to be a 1D Tensor but got None")
     return aten.embedding_bag(
-        weight, flat, starts, scale_grad_by_freq, kind, sparse, scales, include_last_offset, padding_idx
+        weight,
+        flat,
+        starts,
+        scale_grad_by_freq,
+        kind,
+        sparse,
+        scales,
+        include_last_offset,
+        padding_idx,
     )[0]
 
 
@@ -284,7 +355,9 @@ def max_pool1d(
 ) -> Tensor:
     if return_indices:
         raise NotImplementedError("positions of largest elements are not written as TorchScript")
-    return aten.max_pool1d(input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode)
+    return aten.max_pool1d(
+        input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode
+    )
 
 
 def max_pool2d(
@@ -298,7 +371,9 @@ def max_pool2d(
 ) -> Tensor:
     if return_indices:
         raise NotImplementedError("positions of largest elements are not written as TorchScript")
-    return aten.max_pool2d(input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode)
+    return aten.max_pool2d(
+        input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode
+    )
 
 
 def max_pool3d(
@@ -312,7 +387,9 @@ def max_pool3d(
 ) -> Tensor:
     if return_indices:
         raise NotImplementedError("positions of largest elements are not written as TorchScript")
-    return aten.max_pool3d(input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode)
+    return aten.max_pool3d(
+        input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode
+    )
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: list[int]) -> Tensor:
@@ -327,29 +404,47 @@ def adaptive_avg_pool3d(input: Tensor, output_size: list[int]) -> Tensor:
     return aten.adaptive_avg_pool3d(input, _each(output_size, 3))
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: list[int], return_indices: bool = False) -> Tensor:
+def adaptive_max_pool1d(
+    input: Tensor, output_size: list[int], return_indices: bool = False
+) -> Tensor:
     if return_indices:
         raise NotImplementedError("positions of largest elements are not written as TorchScript")
     return aten.adaptive_max_pool1d(input, output_size)[0]
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: list[int], return_indices: bool = False) -> Tensor:
+def adaptive_max_pool2d(
+    input: Tensor, output_size: list[int], return_indices: bool = False
+) -> Tensor:
     if return_indices:
         raise NotImplementedError("positions of largest elements are not written as TorchScript")
     return aten.adaptive_max_pool2d(input, _each(output_size, 2))[0]
 
 
-def adaptive_max_pool3d(input: Tensor, output_size: list[int], return_indices: bool = False) -> Tensor:
+def adaptive_max_pool3d(
+    input: Tensor, output_size: list[int], return_indices: bool = False
+) -> Tensor:
     if return_indices:
         raise NotImplementedError("positions of largest elements are not written as TorchScript")
     return aten.adaptive_max_pool3d(input, _each(output_size, 3))[0]
 
 
 def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: int, stride: list[int] | None = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: int,
+    stride: list[int] | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
-    out = aten.avg_pool1d(aten.pow(input, norm_type), [kernel_size], [kernel_size] if stride is None else stride, [0], ceil_mode)
-    return aten.pow(aten.mul(aten.mul(aten.sign(out), aten.relu(aten.abs(out))), kernel_size), 1.0 / norm_type)
+    out = aten.avg_pool1d(
+        aten.pow(input, norm_type),
+        [kernel_size],
+        [kernel_size] if stride is None else stride,
+        [0],
+        ceil_mode,
+    )
+    return aten.pow(
+        aten.mul(aten.mul(aten.sign(out), aten.relu(aten.abs(out))), kernel_size), 1.0 / norm_type
+    )
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
@@ -360,7 +455,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return aten.one_hot(tensor, num_classes)
 
 
-def pad(input: Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> Tensor:
+def pad(
+    input: Tensor, pad: list[int], mode: str = "constant", value: float | None = None
+) -> Tensor:
     return aten.pad(input, pad, mode, value)
 
 
@@ -373,7 +470,12 @@ def fold(
     stride: list[int] = [1, 1],  # noqa: B006
 ) -> Tensor:
     return aten.col2im(
-        input, _each(output_size, 2), _each(kernel_size, 2), _each(dilation, 2), _each(padding, 2), _each(stride, 2)
+        input,
+        _each(output_size, 2),
+        _each(kernel_size, 2),
+        _each(dilation, 2),
+        _each(padding, 2),
+        _each(stride, 2),
     )
 
 
@@ -384,7 +486,9 @@ def unfold(
     padding: list[int] = [0, 0],  # noqa: B006
     stride: list[int] = [1, 1],  # noqa: B006
 ) -> Tensor:
-    return aten.im2col(input, _each(kernel_size, 2), _each(dilation, 2), _each(padding, 2), _each(stride, 2))
+    return aten.im2col(
+        input, _each(kernel_size, 2), _each(dilation, 2), _each(padding, 2), _each(stride, 2)
+    )
 
 
 def mse_loss(
@@ -414,13 +518,22 @@ def l1_loss(
 
 
 def smooth_l1_loss(
-    input: Tensor, target: Tensor, size_average: None = None, reduce: None = None, reduction: str = "mean", beta: float = 1.0
+    input: Tensor,
+    target: Tensor,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
 ) -> Tensor:
     return aten.smooth_l1_loss(input, target, _reduction(reduction), beta)
 
 
 def huber_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
 ) -> Tensor:
     if weight is not None:
         raise NotImplementedError("weighted losses are not written as TorchScript")
@@ -437,7 +550,9 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    return aten.cross_entropy_loss(input, target, weight, _reduction(reduction), ignore_index, label_smoothing)
+    return aten.cross_entropy_loss(
+        input, target, weight, _reduction(reduction), ignore_index, label_smoothing
+    )
 
 
 def nll_loss(
@@ -474,7 +589,9 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    return aten.binary_cross_entropy_with_logits(input, target, weight, pos_weight, _reduction(reduction))
+    return aten.binary_cross_entropy_with_logits(
+        input, target, weight, pos_weight, _reduction(reduction)
+    )
 
 
 def kl_div(
@@ -537,7 +654,9 @@ def triplet_margin_loss(
     reduce: None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    return aten.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, _reduction(reduction))
+    return aten.triplet_margin_loss(
+        anchor, positive, negative, margin, p, eps, swap, _reduction(reduction)
+    )
 
 
 def poisson_nll_loss(
@@ -554,7 +673,11 @@ def poisson_nll_loss(
 
 
 def soft_margin_loss(
-    input: Tensor, target: Tensor, size_average: None = None, reduce: None = None, reduction: str = "mean"
+    input: Tensor,
+    target: Tensor,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     return aten.soft_margin_loss(input, target, _reduction(reduction))
 
@@ -582,7 +705,13 @@ def ctc_loss(
     zero_infinity: bool = False,
 ) -> Tensor:
     return aten.ctc_loss(
-        log_probs, targets, input_lengths, target_lengths, blank, _reduction(reduction), zero_infinity
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        blank,
+        _reduction(reduction),
+        zero_infinity,
     )
 
 
@@ -590,7 +719,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return aten.cosine_similarity(x1, x2, dim, eps)
 
 
-def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
     return aten.pairwise_distance(x1, x2, p, eps, keepdim)
 
 
@@ -636,7 +767,11 @@ def interpolate(
         sizes = [size[0] for i in range(input.dim() - 2)] if len(size) == 1 else size
     scales: list[float] | None = None
     if scale_factor is not None:
-        scales = [scale_factor[0] for i in range(input.dim() - 2)] if len(scale_factor) == 1 else scale_factor
+        scales = (
+            [scale_factor[0] for i in range(input.dim() - 2)]
+            if len(scale_factor) == 1
+            else scale_factor
+        )
     if antialias:
         raise NotImplementedError("smoothed interpolation is not written as TorchScript")
     if mode == "nearest":
@@ -715,7 +850,9 @@ def multi_head_attention(
     probabilities = aten.softmax(scores, -1)
     if dropout > 0.0:
         probabilities = aten.dropout(probabilities, dropout, True)
-    out = aten.transpose(aten.matmul(probabilities, v), 1, 2).reshape([batch, length, v.size(1) * v.size(3)])
+    out = aten.transpose(aten.matmul(probabilities, v), 1, 2).reshape(
+        [batch, length, v.size(1) * v.size(3)]
+    )
     out = aten.linear(out, out_weight, out_bias)
     shown: Tensor | None = None
     if need_weights:

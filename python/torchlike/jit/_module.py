@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Tensor = torchlike.Tensor
+
+
 class ScriptModule(Module):
     """What modules of TorchScript have in common."""
 
@@ -111,10 +113,15 @@ class RecursiveScriptModule(ScriptModule):
             def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
                 return False
 
-            def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> Any:
+            def create_args_for_root(
+                self, root_fn: Any, is_module: bool, concrete_args: Any = None
+            ) -> Any:
                 names = forward.arguments()[1:]
                 inputs = [self.create_proxy("placeholder", n, (), {}) for n in names[:needed]]
-                return lambda module, *given: module._run("forward", given, {}), [self.root, *inputs]
+                return lambda module, *given: module._run("forward", given, {}), [
+                    self.root,
+                    *inputs,
+                ]
 
         forward = self._spec.methods["forward"]
         needed = len(forward.arguments()) - 1 - len(forward.tree.args.defaults)
@@ -228,7 +235,9 @@ def placeholder(function: ScriptFunction) -> RecursiveScriptModule:
     """A module whose `forward` is a function, which is what archives hold."""
     inner = function._function
     names = inner.arguments()
-    head = ast.unparse(ast.arguments(**{f: getattr(inner.tree.args, f) for f in ast.arguments._fields}))
+    head = ast.unparse(
+        ast.arguments(**{f: getattr(inner.tree.args, f) for f in ast.arguments._fields})
+    )
     returns = f" -> {ast.unparse(inner.tree.returns)}" if inner.tree.returns else ""
     text = (
         "class PlaceholderModule(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n"

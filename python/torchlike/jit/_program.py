@@ -119,13 +119,18 @@ class Program:
 
     # Functions
 
-    def function(self, function: Any, public: str | None, caller: Any, node: ast.AST) -> tuple[str, str | None]:
+    def function(
+        self, function: Any, public: str | None, caller: Any, node: ast.AST
+    ) -> tuple[str, str | None]:
         """The name of a compiled function, and the type of its result."""
         known = self.functions.get(id(function))
         if known is not None:
             return known
         if id(function) in self._busy:
-            raise caller.fail(node, f"function '{function.__name__}' is called recursively. Recursive calls are not supported")
+            raise caller.fail(
+                node,
+                f"function '{function.__name__}' is called recursively. Recursive calls are not supported",
+            )
         self._busy.add(id(function))
         wanted = f"__torch__.torch.nn.functional.{public}" if public else _qualified(function)
         name = self.fresh(wanted)
@@ -142,7 +147,9 @@ class Program:
         unit = function.unit
         if unit is not self.unit:
             if unit.constants:
-                raise NotSupportedError(f"'{function.name}' names constants, and cannot become part of other code")
+                raise NotSupportedError(
+                    f"'{function.name}' names constants, and cannot become part of other code"
+                )
             for prefix, text in unit.texts.items():
                 if self.unit.texts.get(prefix) != text:
                     self.unit.define(prefix, text)
@@ -158,9 +165,13 @@ class Program:
             known = self.builders[id(module)] = ModuleBuilder(self, module)
         return known
 
-    def attribute(self, compiler: Any, part: Part, attribute: str, value: Any, place: ast.expr, node: ast.AST) -> Any:
+    def attribute(
+        self, compiler: Any, part: Part, attribute: str, value: Any, place: ast.expr, node: ast.AST
+    ) -> Any:
         """An attribute of a module that is neither a tensor of it nor a module."""
-        return self.builder(part.module, compiler, node).attribute(compiler, attribute, value, place, node)
+        return self.builder(part.module, compiler, node).attribute(
+            compiler, attribute, value, place, node
+        )
 
     def writes(self, module: Any, attribute: str, compiler: Any, node: ast.AST) -> None:
         """Notes that code sets an attribute."""
@@ -188,10 +199,14 @@ class ModuleBuilder:
         if method in self.kinds:
             return self.kinds[method]
         if method in self._busy:
-            raise caller.fail(node, f"method '{method}' is called recursively. Recursive calls are not supported")
+            raise caller.fail(
+                node, f"method '{method}' is called recursively. Recursive calls are not supported"
+            )
         function = _layers.method_of(self.module, method)
         if function is None or function is Module.forward:
-            raise caller.fail(node, f"Module '{type(self.module).__name__}' has no method '{method}'")
+            raise caller.fail(
+                node, f"Module '{type(self.module).__name__}' has no method '{method}'"
+            )
         self._busy.add(method)
         part = Part(ast.Name("self", ast.Load()), self.module)
         made, kind = Statements(self.program, Source(function), part).function(method)
@@ -199,11 +214,19 @@ class ModuleBuilder:
         self._busy.discard(method)
         return self.kinds[method]
 
-    def attribute(self, compiler: Any, name: str, value: Any, place: ast.expr, node: ast.AST) -> Any:
+    def attribute(
+        self, compiler: Any, name: str, value: Any, place: ast.expr, node: ast.AST
+    ) -> Any:
         """An attribute: a constant of the code, or a value of the module."""
         constants = getattr(self.module, "__constants__", ())
         hint = self.hints.get(name)
-        if self.own or name in constants or "Final" in str(hint) or callable(value) or value is None and hint is None:
+        if (
+            self.own
+            or name in constants
+            or "Final" in str(hint)
+            or callable(value)
+            or (value is None and hint is None)
+        ):
             return Known(value)
         kind = self._kind(compiler, name, value, hint, node)
         self.attributes[name] = kind
@@ -286,7 +309,10 @@ def _hints(kind: type) -> dict[str, Any]:
                 import builtins
 
                 try:
-                    hint = eval_annotation(ast.parse(hint, mode="eval").body, lambda n, s=scope: s[n] if n in s else vars(builtins)[n])
+                    hint = eval_annotation(
+                        ast.parse(hint, mode="eval").body,
+                        lambda n, s=scope: s[n] if n in s else vars(builtins)[n],
+                    )
                 except (KeyError, TypeError, AttributeError, SyntaxError):
                     continue
             found[name] = hint
@@ -299,6 +325,10 @@ CONTAINERS = (ModuleList, ModuleDict, ParameterList)
 
 def exported(module: Any) -> list[str]:
     """The methods of a module that are compiled without being called: `forward`, and what `@jit.export` marks."""
-    names = [n for n in dir(type(module)) if _marks.mark_of(getattr(type(module), n, None)) == _marks.EXPORT]
+    names = [
+        n
+        for n in dir(type(module))
+        if _marks.mark_of(getattr(type(module), n, None)) == _marks.EXPORT
+    ]
     has_forward = type(module).forward is not Module.forward and not isinstance(module, CONTAINERS)
     return (["forward"] if has_forward else []) + names

@@ -23,7 +23,9 @@ class _Objects(dict[str, Any]):
     """The names that the tree of an archive may call: containers with types, and the archive's own classes."""
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and name.startswith("__torch__."))
+        return super().__contains__(name) or (
+            isinstance(name, str) and name.startswith("__torch__.")
+        )
 
     def __missing__(self, name: str) -> Any:
         if not name.startswith("__torch__."):
@@ -105,7 +107,9 @@ class _Builder:
     def object(self, value: Opaque) -> Any:
         """A module, tuple, member or object of a class of the archive."""
         if value.module != "__torch__":
-            raise CompilationUnitError(f"the archive holds an object of {value.module}.{value.name}")
+            raise CompilationUnitError(
+                f"the archive holds an object of {value.module}.{value.name}"
+            )
         spec = self.unit.get_class(value.name)
         if spec.kind == "NamedTuple":
             return named_tuple(spec)(*(self.value(a) for a in value.args))
@@ -114,14 +118,18 @@ class _Builder:
         state = value.state
         if state is not None and not isinstance(state, dict):
             raise CompilationUnitError(f"the state of {value.name} is no dictionary")
-        if spec.kind == "Module" or not spec.kind and "__parameters__" in spec.text:
+        if spec.kind == "Module" or (not spec.kind and "__parameters__" in spec.text):
             module = RecursiveScriptModule(spec, self.unit)
             self.made[id(value)] = module
             module._fill({str(k): self.value(v) for k, v in (state or {}).items()})
             return module
         made = Instance(spec)
         self.made[id(value)] = made
-        made.__dict__.update((str(k), self.value(v)) for k, v in (state or {}).items() if not str(k).startswith("_spec"))
+        made.__dict__.update(
+            (str(k), self.value(v))
+            for k, v in (state or {}).items()
+            if not str(k).startswith("_spec")
+        )
         return made
 
     def member(self, spec: Class, value: Opaque) -> Any:
@@ -159,7 +167,9 @@ def load(
             _read_extra(archive, root, _extra_files)
     unit = Unit(code.texts, [])
     builder = _Builder(unit)
-    unit.constants = [builder.value(c) for c in (constants if isinstance(constants, list | tuple) else [])]
+    unit.constants = [
+        builder.value(c) for c in (constants if isinstance(constants, list | tuple) else [])
+    ]
     module = builder.value(tree)
     if not isinstance(module, RecursiveScriptModule):
         raise CompilationUnitError("the archive holds no module")

@@ -74,7 +74,9 @@ class Source:
         self.lines = lines
         tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
         if not isinstance(tree, ast.FunctionDef):
-            raise NotSupportedError("Expected a single top-level function", f"{self.file}:{self.first}")
+            raise NotSupportedError(
+                "Expected a single top-level function", f"{self.file}:{self.first}"
+            )
         self.tree = tree
         code = self.function.__code__
         cells = self.function.__closure__ or ()

@@ -16,7 +16,11 @@ from torchlike.nn import Module
 
 
 def script(
-    obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None
+    obj: Any,
+    optimize: Any = None,
+    _frames_up: int = 0,
+    _rcb: Any = None,
+    example_inputs: Any = None,
 ) -> Any:
     """Compiles a function, or a module with `forward` and what it calls, to TorchScript.
 
@@ -34,7 +38,9 @@ def script(
             )
         if issubclass(obj, tuple) and hasattr(obj, "_fields"):
             return obj
-        raise NotSupportedError(f"jit.script: the class {obj.__name__!r}; functions, modules and tuples with names are compiled")
+        raise NotSupportedError(
+            f"jit.script: the class {obj.__name__!r}; functions, modules and tuples with names are compiled"
+        )
     if inspect.isfunction(obj) or inspect.ismethod(obj):
         return script_function(obj)
     raise NotSupportedError(f"jit.script: cannot compile a {type(obj).__name__}")
@@ -67,7 +73,9 @@ def script_module(module: Any) -> RecursiveScriptModule:
     return _made(program, module, {})
 
 
-def _made(program: Program, module: Any, made: dict[int, RecursiveScriptModule]) -> RecursiveScriptModule:
+def _made(
+    program: Program, module: Any, made: dict[int, RecursiveScriptModule]
+) -> RecursiveScriptModule:
     """The modules that stand for compiled ones, with what those hold."""
     known = made.get(id(module))
     if known is not None:

@@ -26,11 +26,21 @@ def _functional() -> dict[int, str]:
 def _public() -> dict[int, str]:
     """The names of functions that are operators."""
     found: dict[int, str] = {}
-    for space, prefix in ((torchlike, ""), (torchlike.linalg, "linalg_"), (torchlike.fft, "fft_"), (torchlike.special, "special_")):
+    for space, prefix in (
+        (torchlike, ""),
+        (torchlike.linalg, "linalg_"),
+        (torchlike.fft, "fft_"),
+        (torchlike.special, "special_"),
+    ):
         for name in dir(space):
             value = getattr(space, name, None)
             known = _functions.is_operator(prefix + name) or name in _functions._WITHOUT_OPERATOR
-            if callable(value) and not isinstance(value, type) and not name.startswith("_") and known:
+            if (
+                callable(value)
+                and not isinstance(value, type)
+                and not name.startswith("_")
+                and known
+            ):
                 found.setdefault(id(value), prefix + name)
     return found
 

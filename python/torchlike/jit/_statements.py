@@ -36,18 +36,34 @@ class Statements(Calls):
         else:
             body = self.block(tree.body)
         if body and _always_raises(body) and not any(isinstance(n, ast.Return) for n in body):
-            body = [*body, ast.Return(call("uninitialized", [_type_node(self.returns or "Tensor")]))]
-        returns = None if self.returns is None else _type_node("NoneType" if self.returns == "None" else self.returns)
+            body = [
+                *body,
+                ast.Return(call("uninitialized", [_type_node(self.returns or "Tensor")])),
+            ]
+        returns = (
+            None
+            if self.returns is None
+            else _type_node("NoneType" if self.returns == "None" else self.returns)
+        )
         made = ast.FunctionDef(text_name, arguments, body or [ast.Pass()], [], returns)
         return ast.fix_missing_locations(made), self.returns
 
     def _says_nothing(self, node: ast.AST) -> bool:
         """True for annotations by which the library tells nothing."""
-        return isinstance(node, ast.Name) and node.id == "Any" and self.program.is_own(self.source.function)
+        return (
+            isinstance(node, ast.Name)
+            and node.id == "Any"
+            and self.program.is_own(self.source.function)
+        )
 
     def _unused(self) -> list[ast.stmt]:
         name = self.source.function.__name__
-        return [_raise(f"The method '{name}' was marked with @torch.jit.unused and is not run", "builtins.NotImplementedError")]
+        return [
+            _raise(
+                f"The method '{name}' was marked with @torch.jit.unused and is not run",
+                "builtins.NotImplementedError",
+            )
+        ]
 
     def _count(self, tree: ast.FunctionDef) -> None:
         for node in ast.walk(tree):
@@ -58,7 +74,10 @@ class Statements(Calls):
 
     def _arguments(self, given: ast.arguments) -> ast.arguments:
         if given.vararg or given.kwarg:
-            raise self.fail(given.vararg or given.kwarg or given, "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults")
+            raise self.fail(
+                given.vararg or given.kwarg or given,
+                "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults",
+            )
         args = list(given.args)
         made: list[ast.arg] = []
         defaults: list[ast.expr] = []
@@ -93,7 +112,11 @@ class Statements(Calls):
     def _argument_kind(self, argument: ast.arg, default: ast.AST | None) -> str:
         if argument.annotation is None or self._says_nothing(argument.annotation):
             nothing = isinstance(default, ast.Constant) and default.value is None
-            if isinstance(default, ast.Constant) and argument.annotation is not None and not nothing:
+            if (
+                isinstance(default, ast.Constant)
+                and argument.annotation is not None
+                and not nothing
+            ):
                 return type(default.value).__name__
             return "Optional[Tensor]" if nothing and argument.annotation is not None else "Tensor"
         return self.annotation(argument.annotation)
@@ -114,7 +137,10 @@ class Statements(Calls):
         """The code of one statement."""
         method = getattr(self, "_do_" + type(node).__name__, None)
         if method is None:
-            raise self.fail(node, f"{_STATEMENTS.get(type(node).__name__, type(node).__name__ + ' statements')} aren't supported")
+            raise self.fail(
+                node,
+                f"{_STATEMENTS.get(type(node).__name__, type(node).__name__ + ' statements')} aren't supported",
+            )
         made: list[ast.stmt] = method(node)
         return made
 
@@ -147,7 +173,10 @@ class Statements(Calls):
             value = Known(float(value.value))
         found = _kind(value)
         if self.returns and found and found != self.returns and not _fits(found, self.returns):
-            raise self.fail(node, f"Return value was annotated as having type {self.returns} but is actually of type {found}")
+            raise self.fail(
+                node,
+                f"Return value was annotated as having type {self.returns} but is actually of type {found}",
+            )
         return [ast.Return(self.node(value, node))]
 
     # Names
@@ -166,7 +195,9 @@ class Statements(Calls):
         if isinstance(target, ast.Name):
             return self._assign_name(target.id, value, node)
         if isinstance(target, ast.Tuple | ast.List):
-            if isinstance(value, Several) and any(isinstance(v, Part | Method) for v in value.items):
+            if isinstance(value, Several) and any(
+                isinstance(v, Part | Method) for v in value.items
+            ):
                 self.bind(target, value, node)
                 return []
             if any(isinstance(t, ast.Starred) for t in target.elts):
@@ -200,7 +231,9 @@ class Statements(Calls):
 
     def _assign_name(self, name: str, value: Any, node: ast.AST) -> list[ast.stmt]:
         once = self.counts[name] == 1
-        if isinstance(value, Part | Method) or (isinstance(value, Several) and any(isinstance(v, Part) for v in value.items)):
+        if isinstance(value, Part | Method) or (
+            isinstance(value, Several) and any(isinstance(v, Part) for v in value.items)
+        ):
             if not once and self.loops == 0 and name not in self.locals:
                 pass
             self.locals[name] = value
@@ -211,7 +244,10 @@ class Statements(Calls):
         kind = _kind(value)
         known = self.kinds.get(name)
         if known and kind and kind != known and not _fits(kind, known):
-            raise self.fail(node, f"Variable '{name}' previously had type {known} but is now being assigned to a value of type {kind}")
+            raise self.fail(
+                node,
+                f"Variable '{name}' previously had type {known} but is now being assigned to a value of type {kind}",
+            )
         if kind and name not in self.kinds and kind != "NoneType":
             self.kinds[name] = kind
         shown = self.kinds.get(name, kind)
@@ -236,7 +272,11 @@ class Statements(Calls):
         if isinstance(node.target, ast.Name):
             old = self.locals.get(node.target.id)
             if isinstance(old, Known):
-                made = self._BinOp(ast.copy_location(ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value), node))
+                made = self._BinOp(
+                    ast.copy_location(
+                        ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value), node
+                    )
+                )
                 return self._assign_name(node.target.id, made, node)
             if old is None:
                 raise self.fail(node, f"undefined value {node.target.id}")
@@ -283,9 +323,15 @@ class Statements(Calls):
                 self.locals[name] = a if b is None else b
             elif isinstance(a, Run) and isinstance(b, Run):
                 if a.kind != b.kind:
-                    self.locals[name] = Run(a.node, self.kinds.get(name) if a.kind and b.kind else None)
-            elif a is not b and not (isinstance(a, Known) and isinstance(b, Known) and a.value is b.value):
-                raise self.fail(node, f"'{name}' is another function or module on the two sides of a branch")
+                    self.locals[name] = Run(
+                        a.node, self.kinds.get(name) if a.kind and b.kind else None
+                    )
+            elif a is not b and not (
+                isinstance(a, Known) and isinstance(b, Known) and a.value is b.value
+            ):
+                raise self.fail(
+                    node, f"'{name}' is another function or module on the two sides of a branch"
+                )
 
     def _do_While(self, node: ast.While) -> list[ast.stmt]:
         test = self.run(node.test)
@@ -333,13 +379,24 @@ class Statements(Calls):
             raise self.fail(node, "raise without an exception")
         made = node.exc
         kind = self.visit(made.func if isinstance(made, ast.Call) else made)
-        if not (isinstance(kind, Known) and isinstance(kind.value, type) and issubclass(kind.value, BaseException)):
+        if not (
+            isinstance(kind, Known)
+            and isinstance(kind.value, type)
+            and issubclass(kind.value, BaseException)
+        ):
             raise self.fail(node, "raise of something that is no exception")
         text: ast.expr = ast.Constant("")
         if isinstance(made, ast.Call) and made.args:
             text = self.run(made.args[0])
         found = kind.value
-        return [ast.Expr(call("ops.prim.RaiseException", [text, ast.Constant(f"{found.__module__}.{found.__qualname__}")]))]
+        return [
+            ast.Expr(
+                call(
+                    "ops.prim.RaiseException",
+                    [text, ast.Constant(f"{found.__module__}.{found.__qualname__}")],
+                )
+            )
+        ]
 
 
 _STATEMENTS = {
@@ -351,7 +408,11 @@ _STATEMENTS = {
 
 
 def _has_code(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | str | list | dict) or isinstance(value, tuple)
+    return (
+        value is None
+        or isinstance(value, bool | int | float | str | list | dict)
+        or isinstance(value, tuple)
+    )
 
 
 def _raise(text: str, kind: str) -> ast.stmt:
@@ -359,12 +420,21 @@ def _raise(text: str, kind: str) -> ast.stmt:
 
 
 def _is_raise(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "ops.prim.RaiseException"
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func) == "ops.prim.RaiseException"
+    )
 
 
 def _ends(node: ast.stmt) -> bool:
     """True for a branch that leaves on both sides."""
-    return isinstance(node, ast.If) and bool(node.orelse) and _leaves(node.body) and _leaves(node.orelse)
+    return (
+        isinstance(node, ast.If)
+        and bool(node.orelse)
+        and _leaves(node.body)
+        and _leaves(node.orelse)
+    )
 
 
 def _leaves(body: list[ast.stmt]) -> bool:
@@ -380,7 +450,12 @@ def _tests_none(node: ast.expr) -> bool:
 
 
 def _stored(body: list[ast.stmt]) -> set[str]:
-    return {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return {
+        n.id
+        for s in body
+        for n in ast.walk(s)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
 
 
 def _kinds_of(kind: str | None, count: int) -> list[str | None]:

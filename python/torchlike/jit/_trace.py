@@ -30,7 +30,21 @@ class TracingCheckError(RuntimeError):
     """A trace does not compute what the function does."""
 
 
-_ASKED = frozenset("item tolist __bool__ __int__ __float__ __index__ __complex__ __len__ __contains__ numpy __array__".split())
+_ASKED = frozenset(
+    [
+        "item",
+        "tolist",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+        "__complex__",
+        "__len__",
+        "__contains__",
+        "numpy",
+        "__array__",
+    ]
+)
 _ARITHMETIC = {
     "add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "floordiv": ast.FloorDiv, "mod": ast.Mod,
 }  # fmt: skip
@@ -146,7 +160,9 @@ class Watch(TorchFunctionMode):
         if isinstance(value, int | float):
             if value != value or value in (float("inf"), float("-inf")):
                 return call("float", [ast.Constant(str(value))])
-            return ast.UnaryOp(ast.USub(), ast.Constant(-value)) if value < 0 else ast.Constant(value)
+            return (
+                ast.UnaryOp(ast.USub(), ast.Constant(-value)) if value < 0 else ast.Constant(value)
+            )
         if isinstance(value, torchlike.dtype):
             return ast.Constant(next(n for n, d in DTYPES.items() if d == value))
         if isinstance(value, torchlike.memory_format):
@@ -175,7 +191,9 @@ class Watch(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name == "__get__":
             return self._attribute(func.__self__.__name__, func, args)
-        if isinstance(func, types.MethodDescriptorType | types.WrapperDescriptorType) or hasattr(Tensor, name) and _is_method(func):
+        if isinstance(func, types.MethodDescriptorType | types.WrapperDescriptorType) or (
+            hasattr(Tensor, name) and _is_method(func)
+        ):
             return self._method(name, func, args, kwargs)
         library = _spelling.library(func)
         if library is not None:
@@ -188,10 +206,16 @@ class Watch(TorchFunctionMode):
                 with self:
                     return inner(*args, **kwargs)
             raise NotImplementedError(f"jit.trace: {func!r} is no operator of TorchScript")
-        return self._emit(call(f"torch.{operator}", *self._spelled(args, kwargs)), func(*args, **kwargs), args)
+        return self._emit(
+            call(f"torch.{operator}", *self._spelled(args, kwargs)), func(*args, **kwargs), args
+        )
 
     def _spelled(self, args: Any, kwargs: Any) -> tuple[list[ast.expr], list[ast.keyword]]:
-        return [self.node(a) for a in args], [ast.keyword(k, self.node(v)) for k, v in kwargs.items() if v is not None or k != "memory_format"]
+        return [self.node(a) for a in args], [
+            ast.keyword(k, self.node(v))
+            for k, v in kwargs.items()
+            if v is not None or k != "memory_format"
+        ]
 
     def _attribute(self, name: str, func: Any, args: Any) -> Any:
         value = func(*args)
@@ -200,13 +224,18 @@ class Watch(TorchFunctionMode):
             return self._sizes(of, value)
         if isinstance(value, Tensor) and value is not of:
             if name == "data":
-                return self._emit(call(ast.Attribute(self.node(of), "detach", ast.Load()), []), value, args)
+                return self._emit(
+                    call(ast.Attribute(self.node(of), "detach", ast.Load()), []), value, args
+                )
             return self._emit(ast.Attribute(self.node(of), name, ast.Load()), value, args)
         return value
 
     def _sizes(self, of: Any, sizes: Any) -> Shape:
         base = self.node(of)
-        return Shape(Size.of(n, call(ast.Attribute(base, "size", ast.Load()), [ast.Constant(i)])) for i, n in enumerate(sizes))
+        return Shape(
+            Size.of(n, call(ast.Attribute(base, "size", ast.Load()), [ast.Constant(i)]))
+            for i, n in enumerate(sizes)
+        )
 
     def _method(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
         of = args[0]
@@ -235,9 +264,22 @@ class Watch(TorchFunctionMode):
             return self._emit(_reversed(name, self.node(of), self.node(args[1])), value, args)
         plain = name.strip("_") if name.startswith("__") else name
         plain = {"truediv": "div", "invert": "bitwise_not"}.get(plain, plain)
-        if not is_operator(plain) and plain not in ("cpu", "float", "double", "half", "long", "int", "bool", "bfloat16"):
+        if not is_operator(plain) and plain not in (
+            "cpu",
+            "float",
+            "double",
+            "half",
+            "long",
+            "int",
+            "bool",
+            "bfloat16",
+        ):
             raise NotImplementedError(f"jit.trace: Tensor.{name} is no operator of TorchScript")
-        return self._emit(call(ast.Attribute(self.node(of), plain, ast.Load()), *self._spelled(args[1:], kwargs)), value, args)
+        return self._emit(
+            call(ast.Attribute(self.node(of), plain, ast.Load()), *self._spelled(args[1:], kwargs)),
+            value,
+            args,
+        )
 
     def _emit(self, node: ast.expr, value: Any, args: Any) -> Any:
         """Writes a call down, and names what it gives."""
@@ -262,8 +304,12 @@ def _fitted(function: Any, args: Any, kwargs: Any) -> list[Any]:
     bound = inspect.signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
     out = []
-    for parameter, value in zip(bound.signature.parameters.values(), bound.arguments.values(), strict=True):
-        lists = "list[int]" in str(parameter.annotation) or "list[float]" in str(parameter.annotation)
+    for parameter, value in zip(
+        bound.signature.parameters.values(), bound.arguments.values(), strict=True
+    ):
+        lists = "list[int]" in str(parameter.annotation) or "list[float]" in str(
+            parameter.annotation
+        )
         if lists and isinstance(value, int | float):
             value = [value]
         out.append(list(value) if lists and isinstance(value, tuple) else value)
@@ -271,7 +317,9 @@ def _fitted(function: Any, args: Any, kwargs: Any) -> list[Any]:
 
 
 def _has_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor) or isinstance(value, tuple | list) and any(isinstance(v, Tensor) for v in value)
+    return isinstance(value, Tensor) or (
+        isinstance(value, tuple | list) and any(isinstance(v, Tensor) for v in value)
+    )
 
 
 def _is_method(func: Any) -> bool:
@@ -300,7 +348,9 @@ def _inputs(watch: Watch, name: str, value: Any, node: ast.expr) -> None:
         for key, item in value.items():
             _inputs(watch, name, item, ast.Subscript(node, ast.Constant(key), ast.Load()))
     elif not isinstance(value, int | float | bool | str | None):
-        raise RuntimeError(f"jit.trace: an example input of type {type(value).__name__}; tensors, and containers of them, can be traced")
+        raise RuntimeError(
+            f"jit.trace: an example input of type {type(value).__name__}; tensors, and containers of them, can be traced"
+        )
 
 
 def _output(watch: Watch, value: Any) -> ast.expr:
@@ -309,7 +359,9 @@ def _output(watch: Watch, value: Any) -> ast.expr:
     if isinstance(value, list):
         return ast.List([_output(watch, v) for v in value], ast.Load())
     if isinstance(value, dict):
-        return ast.Dict([ast.Constant(k) for k in value], [_output(watch, v) for v in value.values()])
+        return ast.Dict(
+            [ast.Constant(k) for k in value], [_output(watch, v) for v in value.values()]
+        )
     return watch.node(value)
 
 
@@ -323,7 +375,14 @@ def _watched(
         _inputs(watch, name, value, ast.Name(name, ast.Load()))
         kind = ast.parse(_types.of_value(value, lambda k: None), mode="eval").body
         arguments.append(ast.arg(name, kind))
-    for path, value in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)) if module else ():
+    for path, value in (
+        (
+            *module.named_parameters(remove_duplicate=False),
+            *module.named_buffers(remove_duplicate=False),
+        )
+        if module
+        else ()
+    ):
         watch.name(value, _place(path))
     _depth.count = getattr(_depth, "count", 0) + 1
     try:
@@ -332,7 +391,9 @@ def _watched(
     finally:
         _depth.count -= 1
     if not _has_any(out):
-        raise RuntimeError("jit.trace: the function gave no tensor; only tensors, and tuples, lists and dictionaries of them, can be traced")
+        raise RuntimeError(
+            "jit.trace: the function gave no tensor; only tensors, and tuples, lists and dictionaries of them, can be traced"
+        )
     watch.body.append(ast.Return(_output(watch, out)))
     return arguments, watch.body, out
 
@@ -340,7 +401,9 @@ def _watched(
 def _has_any(value: Any) -> bool:
     if isinstance(value, dict):
         return any(_has_any(v) for v in value.values())
-    return isinstance(value, Tensor) or isinstance(value, tuple | list) and any(_has_any(v) for v in value)
+    return isinstance(value, Tensor) or (
+        isinstance(value, tuple | list) and any(_has_any(v) for v in value)
+    )
 
 
 def _place(path: str) -> ast.expr:
@@ -359,16 +422,24 @@ def _names(function: Any, inputs: tuple[Any, ...], skip: int) -> list[str]:
     except (TypeError, ValueError):
         found = []
     plain = [p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return plain[: len(inputs)] if len(plain) >= len(inputs) else [f"argument_{i + 1}" for i in range(len(inputs))]
+    return (
+        plain[: len(inputs)]
+        if len(plain) >= len(inputs)
+        else [f"argument_{i + 1}" for i in range(len(inputs))]
+    )
 
 
-def _function_def(name: str, arguments: list[ast.arg], body: list[ast.stmt], of_module: bool) -> ast.FunctionDef:
+def _function_def(
+    name: str, arguments: list[ast.arg], body: list[ast.stmt], of_module: bool
+) -> ast.FunctionDef:
     whole = [ast.arg("self"), *arguments] if of_module else arguments
     made = ast.FunctionDef(name, ast.arguments([], whole, None, [], [], None, []), body, [], None)
     return ast.fix_missing_locations(made)
 
 
-def trace_module(mod: Any, inputs: dict[str, Any], check_trace: bool = True, **how: Any) -> RecursiveScriptModule:
+def trace_module(
+    mod: Any, inputs: dict[str, Any], check_trace: bool = True, **how: Any
+) -> RecursiveScriptModule:
     """A module whose methods are traces of a module's methods; `inputs` gives example inputs by method."""
     from torchlike.jit._script import _made
 
@@ -388,7 +459,9 @@ def trace_module(mod: Any, inputs: dict[str, Any], check_trace: bool = True, **h
     if check_trace:
         for method, given in inputs.items():
             function = mod if method == "forward" else getattr(mod, method)
-            _compare(function, made if method == "forward" else getattr(made, method), _tuple(given))
+            _compare(
+                function, made if method == "forward" else getattr(made, method), _tuple(given)
+            )
     return made
 
 
@@ -406,8 +479,16 @@ def _compare(function: Any, traced: Any, inputs: tuple[Any, ...], rtol: float = 
         torchlike.set_rng_state(state)
         found = pytree.tree_leaves(traced(*inputs))
     for a, b in zip(wanted, found, strict=True):
-        if isinstance(a, Tensor) and not a.is_meta and not torchlike.allclose(a, b, rtol=rtol, atol=1e-5, equal_nan=True):
-            warnings.warn("Output of the traced function does not match the function's: the function is not deterministic, or has state", TracerWarning, stacklevel=3)
+        if (
+            isinstance(a, Tensor)
+            and not a.is_meta
+            and not torchlike.allclose(a, b, rtol=rtol, atol=1e-5, equal_nan=True)
+        ):
+            warnings.warn(
+                "Output of the traced function does not match the function's: the function is not deterministic, or has state",
+                TracerWarning,
+                stacklevel=3,
+            )
             return
 
 
@@ -431,7 +512,13 @@ def trace(
     another batch size; values that it asks for are kept as they were, with a `TracerWarning`.
     """
     if example_kwarg_inputs is not None:
-        names = [p for p in inspect.signature(func.forward if isinstance(func, Module) else func).parameters if p in example_kwarg_inputs]
+        names = [
+            p
+            for p in inspect.signature(
+                func.forward if isinstance(func, Module) else func
+            ).parameters
+            if p in example_kwarg_inputs
+        ]
         example_inputs = tuple(example_kwarg_inputs[n] for n in names)
     inputs = _tuple(example_inputs)
     if isinstance(func, RecursiveScriptModule | ScriptFunction):

@@ -141,7 +141,9 @@ class _Types:
 def named_tuple(spec: Class) -> Any:
     """The tuple class of Python for one of code."""
     if spec.made is None:
-        spec.made = collections.namedtuple(spec.name.rpartition(".")[2], list(spec.attributes), rename=True)
+        spec.made = collections.namedtuple(
+            spec.name.rpartition(".")[2], list(spec.attributes), rename=True
+        )
     return spec.made
 
 
@@ -173,7 +175,9 @@ class Unit:
             elif isinstance(node, ast.FunctionDef):
                 found[node.name] = self._function(node, f"{prefix}.{node.name}", lines)
             elif not isinstance(node, ast.Import | ast.Assign | ast.Expr):
-                raise CompilationUnitError(f"{prefix}: a {type(node).__name__} outside of functions")
+                raise CompilationUnitError(
+                    f"{prefix}: a {type(node).__name__} outside of functions"
+                )
         return found
 
     def define(self, prefix: str, text: str) -> None:
@@ -259,7 +263,9 @@ class Unit:
     def member(self, spec: Class, name: str) -> Any:
         """A member of an enumeration."""
         if spec.made is None:
-            pairs = [(k, Compiler(self, spec.name).expression(v)([])) for k, v in spec.constants.items()]
+            pairs = [
+                (k, Compiler(self, spec.name).expression(v)([])) for k, v in spec.constants.items()
+            ]
             spec.made = enum.Enum(spec.name.rpartition(".")[2], pairs)
         return spec.made[name]
 
@@ -317,7 +323,9 @@ class Unit:
         if isinstance(of, Tensor) or hasattr(of, "__torch_function__"):
             if name == "size":
                 return lambda *dim: of.size(*dim) if dim else list(of.shape)
-            if name in _TENSOR_METHODS or (not name.startswith("_") and _functions.is_operator(name)):
+            if name in _TENSOR_METHODS or (
+                not name.startswith("_") and _functions.is_operator(name)
+            ):
                 return _functions.method_of(of, name)
         raise Error(f"'{type(of).__name__}' object has no attribute or method '{name}'.")
 
@@ -346,13 +354,16 @@ class Unit:
         name = ".".join(path) if path else ""
         plain = _PLAIN_TYPES.get(name)
         if plain is not None:
-            return lambda value: isinstance(value, plain) and (plain is not int or not isinstance(value, bool))
+            return lambda value: (
+                isinstance(value, plain) and (plain is not int or not isinstance(value, bool))
+            )
         if name == "Any":
             return lambda value: True
         if path and path[0] == "__torch__":
             spec = self.get_class(name)
-            return lambda value: getattr(value, "_spec", None) is spec or (
-                spec.made is not None and isinstance(value, spec.made)
+            return lambda value: (
+                getattr(value, "_spec", None) is spec
+                or (spec.made is not None and isinstance(value, spec.made))
             )
         raise CompilationUnitError(f"Unknown type name '{name or ast.unparse(kind)}'")
 
@@ -367,9 +378,15 @@ class Unit:
         if name == "list":
             return lambda v: isinstance(v, list) and all(tests[0](i) for i in v)
         if name == "dict" and len(tests) == 2:
-            return lambda v: isinstance(v, dict) and all(tests[0](a) and tests[1](b) for a, b in v.items())
+            return lambda v: (
+                isinstance(v, dict) and all(tests[0](a) and tests[1](b) for a, b in v.items())
+            )
         if name == "tuple":
-            return lambda v: isinstance(v, tuple) and len(v) == len(tests) and all(t(i) for t, i in zip(tests, v, strict=True))
+            return lambda v: (
+                isinstance(v, tuple)
+                and len(v) == len(tests)
+                and all(t(i) for t, i in zip(tests, v, strict=True))
+            )
         if name == "final":
             return tests[0]
         raise CompilationUnitError(f"Unknown type '{ast.unparse(kind)}'")
@@ -381,9 +398,43 @@ _PLAIN_TYPES: dict[str, Any] = {
     "List": list, "list": list, "Tuple": tuple, "tuple": tuple, "Dict": dict, "dict": dict,
 }  # fmt: skip
 _TENSOR_METHODS = frozenset(
-    "backward cpu cuda float double half bfloat16 int long short char byte bool type item tolist dim numel nelement "
-    "element_size is_complex is_floating_point is_contiguous stride storage_offset requires_grad_ detach_ view_as new_tensor "
-    "data_ptr get_device ndimension retain_grad is_signed type_as".split()
+    [
+        "backward",
+        "cpu",
+        "cuda",
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "int",
+        "long",
+        "short",
+        "char",
+        "byte",
+        "bool",
+        "type",
+        "item",
+        "tolist",
+        "dim",
+        "numel",
+        "nelement",
+        "element_size",
+        "is_complex",
+        "is_floating_point",
+        "is_contiguous",
+        "stride",
+        "storage_offset",
+        "requires_grad_",
+        "detach_",
+        "view_as",
+        "new_tensor",
+        "data_ptr",
+        "get_device",
+        "ndimension",
+        "retain_grad",
+        "is_signed",
+        "type_as",
+    ]
 )
 
 
@@ -411,5 +462,7 @@ def _key(node: ast.Subscript) -> str:
 
 def _strings(node: ast.AST) -> list[str]:
     if isinstance(node, ast.List):
-        return [e.value for e in node.elts if isinstance(e, ast.Constant) and isinstance(e.value, str)]
+        return [
+            e.value for e in node.elts if isinstance(e, ast.Constant) and isinstance(e.value, str)
+        ]
     return []

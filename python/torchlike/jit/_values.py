@@ -152,12 +152,78 @@ def _of_float(function: Callable[..., Any]) -> Callable[..., Any]:
 
 METHODS = {
     "str": frozenset(
-        "capitalize casefold center count endswith expandtabs find format index isalnum isalpha isdecimal isdigit "
-        "isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip partition replace "
-        "rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title upper zfill".split()
+        [
+            "capitalize",
+            "casefold",
+            "center",
+            "count",
+            "endswith",
+            "expandtabs",
+            "find",
+            "format",
+            "index",
+            "isalnum",
+            "isalpha",
+            "isdecimal",
+            "isdigit",
+            "isidentifier",
+            "islower",
+            "isnumeric",
+            "isprintable",
+            "isspace",
+            "istitle",
+            "isupper",
+            "join",
+            "ljust",
+            "lower",
+            "lstrip",
+            "partition",
+            "replace",
+            "rfind",
+            "rindex",
+            "rjust",
+            "rpartition",
+            "rsplit",
+            "rstrip",
+            "split",
+            "splitlines",
+            "startswith",
+            "strip",
+            "swapcase",
+            "title",
+            "upper",
+            "zfill",
+        ]
     ),
-    "list": frozenset("append clear copy count extend index insert pop remove reverse sort".split()),
-    "dict": frozenset("clear copy get items keys pop popitem setdefault update values".split()),
+    "list": frozenset(
+        [
+            "append",
+            "clear",
+            "copy",
+            "count",
+            "extend",
+            "index",
+            "insert",
+            "pop",
+            "remove",
+            "reverse",
+            "sort",
+        ]
+    ),
+    "dict": frozenset(
+        [
+            "clear",
+            "copy",
+            "get",
+            "items",
+            "keys",
+            "pop",
+            "popitem",
+            "setdefault",
+            "update",
+            "values",
+        ]
+    ),
     "tuple": frozenset(("count", "index")),
 }
 """The methods of plain values that code may call."""

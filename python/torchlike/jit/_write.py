@@ -134,7 +134,9 @@ class _Pickle:
     def tensor(self, value: Any, path: str) -> None:
         """A tensor: its layout, and the number of its storage."""
         if value.layout is not torchlike.strided or value.dtype not in _STORAGES:
-            raise NotImplementedError(f"jit.save: {path!r} is a tensor of {value.dtype}, {value.layout}")
+            raise NotImplementedError(
+                f"jit.save: {path!r} is a tensor of {value.dtype}, {value.layout}"
+            )
         if not self.allow_meta and not _zip_writer.has_values(value):
             raise RuntimeError(
                 f"jit.save: {path!r} is on meta and nothing is known of its values: give it some (torchlike.materialize, "
@@ -181,10 +183,14 @@ def _module_of(obj: Any) -> tuple[RecursiveScriptModule, Unit]:
     if isinstance(obj, ScriptFunction):
         module = placeholder(obj)
         return module, module._unit
-    raise TypeError(f"jit.save: expected what jit.script, jit.trace or jit.load gives, got {type(obj).__name__}")
+    raise TypeError(
+        f"jit.save: expected what jit.script, jit.trace or jit.load gives, got {type(obj).__name__}"
+    )
 
 
-def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None, *, allow_meta: bool = False) -> None:
+def save(
+    m: Any, f: Any, _extra_files: dict[str, Any] | None = None, *, allow_meta: bool = False
+) -> None:
     """Writes a module or function of TorchScript to a path or a binary file, for `jit.load` here and `torch.jit.load` there.
 
     Tensors on meta that have a source are streamed from it: a path needs memory for the largest one. One without is an
