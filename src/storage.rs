@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "raw host memory is owned here")]
 
+mod blank;
 mod fake;
 mod history;
 #[cfg(unix)]
@@ -90,6 +91,8 @@ const FOREIGN: u16 = 1 << 9;
 const FAMILIES: u16 = 1 << 10;
 /// Somebody is told when it goes.
 const TOLD: u16 = 1 << 11;
+/// Made without values.
+const BLANK: u16 = 1 << 12;
 
 impl Drop for Storage {
     #[inline]
@@ -167,7 +170,7 @@ impl Storage {
     #[inline]
     #[must_use]
     pub(crate) fn owns_only_memory(&self) -> bool {
-        self.all_flags() & !(HOLLOW | u16::from(SHRUNK) | FAMILIES | TOLD) == 0
+        self.all_flags() & !(HOLLOW | u16::from(SHRUNK) | FAMILIES | TOLD | BLANK) == 0
     }
 
     fn set_flags(&self, clear: impl Into<u16>, set: impl Into<u16>) {

@@ -80,7 +80,8 @@ def builder(module: str, name: str, allowed: dict[str, Any], full: bool) -> Any:
     if found is not None:
         return found
     if f"{module}.{name}" in allowed:
-        return UserBuilder(allowed[f"{module}.{name}"])
+        given = allowed[f"{module}.{name}"]
+        return given if isinstance(given, OpaqueBuilder) else UserBuilder(given)
     # Classes are capitalised; what a function would return nobody can know without calling it.
     if full and keeps(module) and name.rpartition(".")[2].lstrip("_")[:1].isupper():
         return OpaqueBuilder(module, name)

@@ -179,6 +179,21 @@ impl Archive {
         })
     }
 
+    /// A TorchScript archive with its module's own tree, in place of tensors by path.
+    ///
+    /// # Errors
+    /// `Checkpoint`, if it is of another format or damaged.
+    pub fn script(mut self) -> Result<Self> {
+        ensure!(
+            self.contents.format == Format::TorchScript,
+            Checkpoint,
+            "a file of the format {} is no TorchScript archive",
+            self.contents.format.name()
+        );
+        self.contents.tree = torchscript::whole(&self.origin.bytes)?;
+        Ok(self)
+    }
+
     /// The path it was opened from.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {

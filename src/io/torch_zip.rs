@@ -22,11 +22,10 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         Checkpoint,
         "a zip archive without a single record"
     );
-    // Every record lies in one folder, which the first one names.
     if super::npy::is_npz(&zip) {
         return super::npy::open_npz(bytes, &zip);
     }
-    let root = zip.name(0).split_once('/').map(|(root, _)| root.to_owned());
+    let root = root_of(&zip);
     let pickle = root
         .as_ref()
         .and_then(|root| zip.find(format!("{root}/data.pkl").as_bytes()));
@@ -68,6 +67,11 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         big_endian,
         metadata: Vec::new(),
     })
+}
+
+/// The folder that every record lies in, which the first one names.
+pub(super) fn root_of(zip: &Zip) -> Option<String> {
+    zip.name(0).split_once('/').map(|(root, _)| root.to_owned())
 }
 
 /// The bytes of a record that is a pickle, their checksum verified.

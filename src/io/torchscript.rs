@@ -1,5 +1,5 @@
-//! TorchScript archives (`torch.jit.save`): the tensors of the module by their paths, and the constants of its code. The
-//! code itself is not read.
+//! TorchScript archives (`torch.jit.save`): the tensors of the module by their paths, and the constants of its code; or
+//! the module's own tree. The code itself is not read.
 
 use super::check::check;
 use super::mmap::Bytes;
@@ -78,6 +78,25 @@ pub(super) fn open(bytes: &Bytes, zip: &Zip, root: &str, big_endian: bool) -> Re
         big_endian,
         metadata: Vec::new(),
     })
+}
+
+/// The module's own tree beside the constants of its code: a pair.
+pub(super) fn whole(bytes: &Bytes) -> Result<Tree> {
+    let zip = Zip::open(bytes.clone())?;
+    let root = super::torch_zip::root_of(&zip).unwrap_or_default();
+    let module = part(&zip, &root, "data.pkl", "data")?;
+    let constants = part(&zip, &root, "constants.pkl", "constants")?;
+    let mut tree = Tree::new();
+    let mut both = Vec::new();
+    for from in [&module, &constants] {
+        let storage =
+            &mut |n: u32, tree: &mut Tree| tree.push_storage(from.storages[n as usize].clone());
+        both.push(Graft::new(from).copy(from.root, &mut tree, storage)?);
+    }
+    ensure!(!tree.overflow, Checkpoint, "the names are too long");
+    tree.root = tree.push_items(Object::Tuple, &both);
+    check(&tree)?;
+    Ok(tree)
 }
 
 /// Collects tensors with their paths.

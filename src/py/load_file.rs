@@ -95,7 +95,7 @@ fn open(file: &Bound<'_, PyAny>, offset: u64) -> PyResult<Archive> {
 
 /// Reads a checkpoint: a path or bytes. Returns what it holds, and where it ends in the file.
 #[pyfunction]
-#[pyo3(signature = (file, map_location, weights_only, mmap, allowed, offset=0, verify=false))]
+#[pyo3(signature = (file, map_location, weights_only, mmap, allowed, offset=0, verify=false, script=false))]
 pub fn _load<'py>(
     py: Python<'py>,
     file: &Bound<'py, PyAny>,
@@ -105,9 +105,13 @@ pub fn _load<'py>(
     allowed: &Bound<'py, PyDict>,
     offset: u64,
     verify: bool,
+    script: bool,
 ) -> PyResult<(Bound<'py, PyAny>, u64)> {
     let place = place(map_location)?;
-    let archive = open(file, offset)?;
+    let mut archive = open(file, offset)?;
+    if script {
+        archive = archive.script()?;
+    }
     let format = archive.format();
     if mmap == Some(true) && matches!(format, io::Format::TorchLegacy | io::Format::TorchTar) {
         return Err(PyRuntimeError::new_err(

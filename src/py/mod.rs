@@ -21,6 +21,7 @@ mod data;
 mod dispatch;
 mod dlpack;
 mod error;
+mod explain;
 mod fake;
 mod files;
 mod forward;
@@ -77,6 +78,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     parts::register(m)?;
     module::register(m)?;
     counting::register(m)?;
+    explain::register(m)?;
     graph::register(m)?;
     saved::register(m)?;
     grad_hooks::register(m)?;

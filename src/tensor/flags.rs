@@ -35,6 +35,8 @@ impl Tensor {
     pub fn bump(&self) {
         if self.flags & SILENT == 0 {
             self.storage.bump();
+        } else {
+            self.storage.written();
         }
     }
 

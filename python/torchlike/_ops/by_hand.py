@@ -227,12 +227,19 @@ def constant_pad_nd(self: Any, pad: Any, value: Any) -> Any:
 def _upsampling(name: str, mode: str, dims: int) -> None:
     """Notes an operator that changes the size of `dims` dimensions."""
 
-    def made(self: Any, output_size: Any, *how: Any, **named: Any) -> Any:
+    def made(*how: Any, **named: Any) -> Any:
+        given = list(how)
+        x = given.pop(0) if given else named.pop("self" if "self" in named else "input")
+        size = given.pop(0) if given else named.pop("output_size", None)
         aligned = mode.endswith(("linear", "cubic"))
-        align = named.pop("align_corners", how[0] if aligned and how else False)
-        scales = [*how[aligned:], *named.values()]
+        align = named.pop("align_corners", given[0] if aligned and given else False)
+        scales = [*given[aligned:], *named.values()]
+        if len(scales) == 1 and isinstance(scales[0], list | tuple):
+            scales = list(scales[0])
         known = [] if None in scales or len(scales) < dims else scales
-        return row("_upsample", self, list(output_size), mode, align, False, known)
+        if size is None:  # a list of factors in place of a size
+            size = [int(n * s) for n, s in zip(x.shape[2:], known, strict=True)]
+        return row("_upsample", x, list(size), mode, align, False, known)
 
     _TABLE[name] = made
 
@@ -337,6 +344,11 @@ def elu_(self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
 @by_hand
 def _conj_physical(self: Any) -> Any:
     return torch.conj_physical(self)
+
+
+@by_hand
+def log_sigmoid(self: Any) -> Any:
+    return F.logsigmoid(self)
 
 
 @by_hand

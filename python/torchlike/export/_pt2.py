@@ -5,13 +5,10 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
-import tempfile
-import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torchlike
+from torchlike import _zip_writer
 from torchlike.export import _pt2_schema as schema
 from torchlike.export._expressions import Expr
 from torchlike.export.graph_signature import ConstantArgument, InputKind, OutputKind
@@ -19,6 +16,7 @@ from torchlike.fx.node import Node
 from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
+    from torchlike._zip_writer import Writer
     from torchlike.export.exported_program import ExportedProgram
 
 Tensor = torchlike.Tensor
@@ -281,14 +279,14 @@ def program_data(program: ExportedProgram) -> dict[str, Any]:
 class _Tensors:
     """A group of tensors: a record each, and one that says what they look like."""
 
-    def __init__(self, archive: zipfile.ZipFile, prefix: str, stem: str) -> None:
+    def __init__(self, archive: Writer, prefix: str, stem: str) -> None:
         self.archive, self.prefix, self.stem = archive, prefix, stem
         self.config: dict[str, Any] = {}
         self.known: dict[Any, str] = {}
 
     def add(self, name: str, tensor: Any) -> None:
         """Writes a tensor, unless another name has the same memory in the same layout."""
-        if tensor.is_meta:
+        if not _zip_writer.has_values(tensor):
             raise RuntimeError(
                 f"export.save: {name!r} is on meta and has no values; torchlike.materialize the "
                 "model before exporting it"
@@ -296,12 +294,10 @@ class _Tensors:
         plain = tensor.detach()
         key = plain.untyped_storage()._cdata, plain.storage_offset(), plain.shape, plain.stride()
         path = self.known.get(key)
-        dense = plain.contiguous()
         if path is None:
             path = self.known[key] = f"{self.stem}_{len(self.known)}"
-            raw = dense.cpu().reshape(-1)
-            data = raw.view(torchlike.uint8).numpy().tobytes() if raw.numel() else b""
-            self.archive.writestr(f"{self.prefix}/{path}", data)
+            self.archive.bytes(f"{self.prefix}/{path}", _zip_writer.elements(plain))
+        device = torchlike.device("cpu") if plain.is_meta else plain.device
         self.config[name] = {
             "path_name": path,
             "is_param": isinstance(tensor, torchlike.nn.Parameter),
@@ -310,8 +306,10 @@ class _Tensors:
                 "dtype": schema.DTYPE_NUMBERS[plain.dtype],
                 "sizes": [{"as_int": s} for s in plain.shape],
                 "requires_grad": tensor.requires_grad,
-                "device": schema.device_data(plain.device),
-                "strides": [{"as_int": s} for s in dense.stride()],
+                "device": schema.device_data(device),
+                "strides": [
+                    {"as_int": s} for s in torchlike.empty(plain.shape, device="meta").stride()
+                ],
                 "storage_offset": {"as_int": 0},
                 "layout": schema.STRIDED,
             },
@@ -319,47 +317,37 @@ class _Tensors:
 
     def finish(self, name: str) -> None:
         """Writes what the tensors look like."""
-        text = json.dumps({"config": self.config})
-        self.archive.writestr(f"{self.prefix}/{name}", text)
+        self.archive.text(f"{self.prefix}/{name}", json.dumps({"config": self.config}))
 
 
-def _fill(archive: zipfile.ZipFile, root: str, program: ExportedProgram, extra: Any) -> None:
-    weights = _Tensors(archive, f"{root}/data/weights", "weight")
+def _fill(archive: Writer, program: ExportedProgram, extra: Any) -> None:
+    weights = _Tensors(archive, "data/weights", "weight")
     for name, tensor in program.state_dict.items():
         weights.add(name, tensor)
     weights.finish("model_weights_config.json")
-    constants = _Tensors(archive, f"{root}/data/constants", "tensor")
+    constants = _Tensors(archive, "data/constants", "tensor")
     for name, tensor in program.constants.items():
         constants.add(name, tensor)
     constants.finish("model_constants_config.json")
-    text = json.dumps(program_data(program), allow_nan=False)
-    archive.writestr(f"{root}/models/model.json", text)
+    archive.text("models/model.json", json.dumps(program_data(program), allow_nan=False))
     if program.example_inputs is not None:
         buffer = io.BytesIO()
         torchlike.save(program.example_inputs, buffer)
-        archive.writestr(f"{root}/data/sample_inputs/model.pt", buffer.getvalue())
+        archive.text("data/sample_inputs/model.pt", buffer.getvalue())
     for name, value in extra.items():
-        archive.writestr(f"{root}/extra/{name}", value)
+        archive.text(f"extra/{name}", value)
     small = {
         "archive_format": "pt2", "archive_version": "0", ".data/version": "6\n",
         "byteorder": "little",
     }  # fmt: skip
     for name, value in small.items():
-        archive.writestr(f"{root}/{name}", value)
+        archive.text(name, value)
 
 
 def write(program: ExportedProgram, f: Any, extra: dict[str, Any]) -> None:
-    """Writes an archive to a path, which gets it whole or not at all, or to a file."""
-    if not isinstance(f, str | os.PathLike):
-        with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
-            _fill(archive, "archive", program, extra)
-        return
-    path = Path(f)
-    handle, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-            _fill(archive, path.stem or "archive", program, extra)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    """Writes an archive to a path, which gets it whole or not at all, or to a file.
+
+    Weights on meta that have a source are streamed from it: the largest one is all that is in memory.
+    """
+    with _zip_writer.writing(f) as archive:
+        _fill(archive, program, extra)

@@ -305,7 +305,12 @@ class _Reader:
         if len(outputs) != len(data["outputs"]):
             raise CheckpointError("the graph has other outputs than its signature")
         self.graph.eliminate_dead_code()
-        return ExportGraphSignature(specs, outputs), self.sizes(specs)
+        sizes = self.sizes(specs)
+        # the graph has other names where these are builtins'
+        for spec in (*specs, *outputs):
+            if spec.arg.name in self.nodes:
+                spec.arg.name = self.nodes[spec.arg.name].name
+        return ExportGraphSignature(specs, outputs), sizes
 
     def input_spec(self, data: Any) -> InputSpec:
         """What an input is."""

@@ -1,16 +1,32 @@
-"""Decorators of TorchScript. Nothing is compiled: scripted and traced code runs as Python."""
+"""TorchScript: code that is data. `load` reads archives without running anything in them, `script` and `trace` compile what
+is written in Python, `save` writes archives that PyTorch loads."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING, Any, Final
+
+from torchlike.jit import _marks
+from torchlike.jit._errors import CompilationUnitError as CompilationUnitError
+from torchlike.jit._errors import Error as Error
+from torchlike.jit._errors import NotSupportedError as NotSupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
     "Attribute",
+    "CompilationUnitError",
+    "Error",
     "Final",
+    "NotSupportedError",
+    "RecursiveScriptModule",
+    "ScriptFunction",
+    "ScriptModule",
+    "TopLevelTracedModule",
+    "TracerWarning",
+    "TracingCheckError",
     "annotate",
     "export",
     "fork",
@@ -21,9 +37,11 @@ __all__ = [
     "is_scripting",
     "is_tracing",
     "isinstance",
+    "load",
     "onednn_fusion_enabled",
     "optimize_for_inference",
     "optimized_execution",
+    "save",
     "script",
     "script_if_tracing",
     "script_method",
@@ -35,68 +53,70 @@ __all__ = [
 
 
 def is_scripting() -> bool:
-    """False: code always runs as Python."""
+    """False in Python; compiled code has True in its place."""
     return False
 
 
 def is_tracing() -> bool:
-    """False."""
-    return False
+    """True while `jit.trace` watches this thread."""
+    from torchlike.jit import _trace
+
+    return _trace.watching()
 
 
-def script(obj: Any, *_: Any, **__: Any) -> Any:
-    """The object itself: a function, module or class."""
-    return obj
-
-
-def trace(func: Any, example_inputs: Any = None, *_: Any, **__: Any) -> Any:
-    """The function or module itself."""
-    return func
-
-
-def trace_module(mod: Any, inputs: Any = None, *_: Any, **__: Any) -> Any:
-    """The module itself."""
+def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
+    """The module itself, which must be in evaluation mode; nothing is folded into its code."""
+    if getattr(mod, "training", False):
+        raise RuntimeError(
+            "Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing."
+        )
     return mod
 
 
-def freeze(mod: Any, *_: Any, **__: Any) -> Any:
-    """The module itself."""
-    return mod
-
-
-def optimize_for_inference(mod: Any, *_: Any, **__: Any) -> Any:
-    """The module itself."""
+def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
+    """The module itself: what runs is the library's own operators, whatever the code looks like."""
     return mod
 
 
 def ignore(drop: Any = False, **_: Any) -> Any:
-    """A decorator that changes nothing, with or without arguments."""
-    return drop if callable(drop) else lambda fn: fn
+    """A decorator for what compiled code does not call: with `drop=True` calls become errors when they run."""
+    if callable(drop):
+        return _marks.mark(drop, _marks.IGNORE)
+    return lambda fn: _marks.mark(fn, _marks.UNUSED if drop else _marks.IGNORE)
 
 
 def unused(fn: Any) -> Any:
-    """A decorator that changes nothing."""
-    return fn
+    """A decorator: the function is not compiled, and calls of it in compiled code raise when they run."""
+    return _marks.mark(fn, _marks.UNUSED)
 
 
 def export(fn: Any) -> Any:
-    """A decorator that changes nothing."""
-    return fn
+    """A decorator: the method is compiled with its module, even if nothing calls it."""
+    return _marks.mark(fn, _marks.EXPORT)
 
 
 def script_method(fn: Any) -> Any:
-    """A decorator that changes nothing."""
-    return fn
+    """As `export`."""
+    return _marks.mark(fn, _marks.EXPORT)
 
 
 def interface(obj: Any) -> Any:
-    """A decorator that changes nothing."""
+    """The class itself; compiled code does not choose between modules by it."""
     return obj
 
 
 def script_if_tracing(fn: Any) -> Any:
-    """A decorator that changes nothing."""
-    return fn
+    """A decorator: the function is compiled when `jit.trace` meets it, and runs as Python otherwise."""
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not is_tracing():
+            return fn(*args, **kwargs)
+        from torchlike.jit._script import script
+
+        return script(fn)(*args, **kwargs)
+
+    return call
 
 
 _script_if_tracing = script_if_tracing
@@ -183,21 +203,25 @@ def onednn_fusion_enabled() -> bool:
     return False
 
 
+_LAZY = {
+    "load": "_read", "save": "_write", "script": "_script", "trace": "_trace", "trace_module": "_trace",
+    "ScriptModule": "_module", "RecursiveScriptModule": "_module", "ScriptFunction": "_module",
+    "TracedModule": "_module", "TopLevelTracedModule": "_module", "TracerWarning": "_trace",
+    "TracingCheckError": "_trace",
+}  # fmt: skip
+
+
 def __getattr__(name: str) -> Any:
-    """Classes of TorchScript: a scripted module is a module."""
-    if name in ("ScriptModule", "RecursiveScriptModule", "TracedModule", "TopLevelTracedModule"):
-        from torchlike.nn import Module
+    """The compiler and the reader, which few programs use, are loaded with their first use."""
+    from importlib import import_module
 
-        return Module
-    if name == "ScriptFunction":
-        from types import FunctionType
-
-        return FunctionType
     if name == "annotations":
-        from importlib import import_module
-
         return import_module("torchlike.jit.annotations")
-    raise AttributeError(f"module 'torchlike.jit' has no attribute '{name}'")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'torchlike.jit' has no attribute '{name}'")
+    found = getattr(import_module(f"torchlike.jit.{_LAZY[name]}"), name)
+    globals()[name] = found
+    return found
 
 
 import torchlike.jit.annotations  # noqa: E402  (in place of the future statement's name)

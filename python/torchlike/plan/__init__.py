@@ -16,10 +16,33 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torchlike.plan._allocator import Memory
+    from torchlike.plan._explain import Explanation, assert_initialized, explain, uninitialised
     from torchlike.plan._make import make, twin
     from torchlike.plan._plan import Live, Peak, Plan, Step, Verification
+    from torchlike.plan._profile import Profile, profile
 
-__all__ = ["Live", "Peak", "Plan", "Step", "Verification", "make", "twin"]
+__all__ = [
+    "Explanation",
+    "Live",
+    "Memory",
+    "Peak",
+    "Plan",
+    "Profile",
+    "Step",
+    "Verification",
+    "assert_initialized",
+    "explain",
+    "make",
+    "profile",
+    "twin",
+    "uninitialised",
+]
+
+_WHERE = {
+    "make": "_make", "twin": "_make", "explain": "_explain", "assert_initialized": "_explain", "uninitialised": "_explain",
+    "Explanation": "_explain", "Memory": "_allocator", "Profile": "_profile", "profile": "_profile",
+}  # fmt: skip
 
 
 class _Module(ModuleType):
@@ -31,7 +54,7 @@ class _Module(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module 'torchlike.plan' has no attribute '{name}'")
-        where = "_make" if name in ("make", "twin") else "_plan"
+        where = _WHERE.get(name, "_plan")
         return getattr(import_module(f"torchlike.plan.{where}"), name)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
@@ -14,7 +18,7 @@ from torchlike.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 from torchlike.overrides import TorchFunctionMode
-from torchlike.plan._plan import CLASSES, PHASES, Plan
+from torchlike.plan._plan import ALLOCATORS, CLASSES, PHASES, Plan
 from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
@@ -60,8 +64,10 @@ def twin(thing: Any) -> Any:
 class _Scopes:
     """Tells a recording which module is at work."""
 
-    def __init__(self, program: Any, model: Any) -> None:
+    def __init__(self, program: Any, model: Any, progress: Callable[[str, int], None] | None) -> None:
         self.program = program
+        self.progress = progress
+        self.count = 0
         self.names = {id(m): n or type(model).__name__ for n, m in model.named_modules()}
         self.stack: list[str] = []
 
@@ -78,11 +84,39 @@ class _Scopes:
     def _enter_module(self, module: Any, _: Any) -> None:
         name = self.names.get(id(module)) or type(module).__name__
         self.stack.append(name)
+        self.count += 1
+        if self.progress is not None:
+            self.progress(name, self.count)
         self.program.scope(name)
 
     def _leave_module(self, *_: Any) -> None:
         self.stack.pop()
         self.program.scope(self.stack[-1] if self.stack else "")
+
+
+class _Lines(TorchFunctionMode):
+    """Tells a recording which line of the user's code calls, beside the module."""
+
+    def __init__(self, scopes: _Scopes) -> None:
+        self.scopes = scopes
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        module = self.scopes.stack[-1] if self.scopes.stack else ""
+        self.scopes.program.scope(f"{module}\0{_line()}")
+        return func(*args, **(kwargs or {}))
+
+
+_NOT_THE_USERS = (str(Path(__file__).resolve().parent.parent), str(Path(functools.__file__).parent) + "/")
+
+
+def _line() -> str:
+    """File and line of the innermost frame that is neither this library's nor Python's own."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+        frame = frame.f_back  # type: ignore[assignment]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
 def _as_tuple(inputs: Any) -> tuple[Any, ...]:
@@ -162,6 +196,9 @@ def make(
     optimizer: Any = None,
     loss: Callable[[Any], Any] | None = None,
     device: Any = None,
+    allocator: str | None = None,
+    lines: bool = False,
+    progress: Callable[[str, int], None] | None = None,
 ) -> Plan:
     """What a step of a model needs: memory, FLOPs, by module and by operator. Nothing is computed, no memory taken.
 
@@ -175,12 +212,18 @@ def make(
         loss: what is differentiated, of the model's result; by default the sum of its floating tensors.
         device: where it is planned for, as "cuda": there need be no such device. By default where the model is;
             the CPU for one on meta.
+        allocator: how bytes are counted: "torchlike-cpu", "torch-cuda" or "requested". By default as the device's allocator
+            counts them.
+        lines: note the line of the user's code for every step, which costs time.
+        progress: called with the name of each module that runs, and how many did.
 
     Raises:
         ValueError: for another step, or an unknown optimizer.
     """
     if step not in ("forward", "train"):
         raise ValueError(f"plan(step=): expected 'forward' or 'train', got {step!r}")
+    if allocator is not None and allocator not in ALLOCATORS:
+        raise ValueError(f"no model of the allocator {allocator!r}: one of {', '.join(ALLOCATORS)}")
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     first = next(iter(model.parameters()), None)
     if device is None:
@@ -198,19 +241,20 @@ def make(
         args, named = given
         program.start()
         try:
-            _record(program, fake, args, named, loss, optimizer, step == "train")
+            _record(program, fake, args, named, loss, optimizer, step == "train", lines, progress)
         finally:
             program.stop()
     question = {
         "model": model, "inputs": inputs, "kwargs": kwargs, "step": step, "optimizer": optimizer, "loss": loss,
-        "device": device,
+        "device": device, "allocator": allocator, "lines": lines,
     }  # fmt: skip
     return Plan(program, question)
 
 
 def _record(
-    program: Any, model: Any, args: Any, kwargs: Any, loss: Any, optimizer: Any, train: bool
-) -> None:
+    program: Any, model: Any, args: Any, kwargs: Any, loss: Any, optimizer: Any, train: bool, lines: bool,
+    progress: Callable[[str, int], None] | None,
+) -> None:  # fmt: skip
     for name, t, number in _named(model):
         program.label(t, number, name)
     for i, t in enumerate(pytree.tree_leaves((args, kwargs))):
@@ -224,7 +268,8 @@ def _record(
         if number != 1:
             _name_gradients(program, model)
 
-    with _Scopes(program, model):
+    scopes = _Scopes(program, model, progress)
+    with scopes, _Lines(scopes) if lines else contextlib.nullcontext():
         out = run_step(model, args, kwargs, loss, made, train, phase)
     _name_gradients(program, model)
     if made is not None:

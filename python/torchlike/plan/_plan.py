@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import asdict, dataclass, field
 from html import escape
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from torchlike import _C
+from torchlike.plan._allocator import Memory
 
 CLASSES: list[str] = _C._Program.classes()
 PHASES = (("forward", 0), ("backward", 1), ("optimizer", 2))
@@ -22,6 +24,9 @@ def human(n: float) -> str:
     while abs(n) >= 1024 and unit < len(_UNITS) - 1:
         n, unit = n / 1024, unit + 1
     return f"{n:.0f} {_UNITS[unit]}" if unit == 0 else f"{n:.2f} {_UNITS[unit]}"
+
+
+ALLOCATORS = ("requested", "torchlike-cpu", "torch-cuda")
 
 
 def _allocator_of(device: str) -> str:
@@ -39,6 +44,8 @@ class Step:
     flops: int
     read: int
     wrote: int
+    line: str = ""
+    """File and line of the user's code that called it, where the plan was made with `lines=True`."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +102,51 @@ class Plan:
 
     # Numbers.
 
+    def _allocator(self, device: str) -> str:
+        return self._question.get("allocator") or _allocator_of(device)
+
+    def memory(self, device: str | None = None, allocator: str | None = None) -> Memory:
+        """What storages of a device ask for at most, what an allocator gives them for it, and what it holds.
+
+        Args:
+            device: one of `devices`; the first by default.
+            allocator: "torchlike-cpu" (ours), or "torch-cuda" (PyTorch's caching allocator, block by block).
+
+        Raises:
+            ValueError: for another allocator.
+        """
+        from torchlike.plan._events import memory
+
+        device = device or self.devices[0]
+        allocator = allocator or self._allocator(device)
+        if allocator not in ALLOCATORS:
+            raise ValueError(f"no model of the allocator {allocator!r}: one of {', '.join(ALLOCATORS)}")
+        return memory(self, device, allocator)
+
+    def seconds(self, i: int, profile: str) -> float:
+        """The time of a step by the roofline of a profile: its operations or its bytes, whichever takes longer."""
+        from torchlike.plan._profile import profile as find
+
+        op, _, _, flops, read, wrote = self._program.step(i)
+        return find(profile).seconds(flops, read + wrote, self._dtype)
+
+    def time(self, profile: str = "h100") -> float:
+        """Seconds that all steps take one after the other, by the roofline of a profile: a name of `plan.profiles()`, or the
+        path of a JSON file. It is an estimate, and not checked by `verify`."""
+        return sum(self.seconds(i, profile) for i in range(self.steps))
+
+    @functools.cached_property
+    def _dtype(self) -> str:
+        """The type that most bytes of parameters have."""
+        sums: dict[str, int] = {}
+        for i in range(self.values):
+            size, dtype, _, _, _, _, kind, _ = self._program.value(i)
+            if CLASSES[kind] == "parameters":
+                sums[dtype] = sums.get(dtype, 0) + size
+        return max(sums, key=lambda d: sums[d]).rpartition(".")[2] if sums else "float32"
+
     def _peak(self, device: str) -> Peak:
-        at, sums = self._program.peak(device, _allocator_of(device))
+        at, sums = self._program.peak(device, self._allocator(device))
         live = [self._live(i) for i in self._program.live(device, at)]
         by_class = {name: n for name, n in zip(CLASSES, sums, strict=True) if n}
         return Peak(sum(sums), self.step(at), by_class, live)
@@ -113,8 +163,9 @@ class Plan:
         found = self._program.step(i)
         if found is None:
             return None
-        op, phase, module, flops, read, wrote = found
-        return Step(i, op, PHASES[phase][0], module, flops, read, wrote)
+        op, phase, scope, flops, read, wrote = found
+        module, _, line = scope.partition("\0")
+        return Step(i, op, PHASES[phase][0], module, flops, read, wrote, line)
 
     def live_at(self, i: int, device: str | None = None) -> list[Live]:
         """What is alive on a device while a step runs, the largest first."""
@@ -123,7 +174,7 @@ class Plan:
     def timeline(self, device: str | None = None) -> dict[str, list[int]]:
         """Bytes alive at each step, by class."""
         device = device or self.devices[0]
-        rows = self._program.timeline(device, _allocator_of(device))
+        rows = self._program.timeline(device, self._allocator(device))
         columns = zip(*rows, strict=True) if rows else [[] for _ in CLASSES]
         return {name: list(c) for name, c in zip(CLASSES, columns, strict=True)}
 
@@ -134,10 +185,13 @@ class Plan:
 
     def flops_by_module(self) -> dict[str, dict[str, int]]:
         """FLOPs by module and phase."""
-        found = self._program.flops().items()
+        sums: dict[str, list[int]] = {}
+        for scope, counts in self._program.flops().items():
+            mine = sums.setdefault(scope.partition("\0")[0], [0] * len(PHASES))
+            mine[:] = [a + b for a, b in zip(mine, counts, strict=True)]
         return {
             module or "(outside)": {p: n for (p, _), n in zip(PHASES, counts, strict=True) if n}
-            for module, counts in found
+            for module, counts in sums.items()
             if any(counts)
         }
 
@@ -149,6 +203,30 @@ class Plan:
             sums[module] = sums.get(module, 0) + v.bytes
         return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
+    def by_line(self, device: str | None = None) -> dict[str, int]:
+        """Bytes alive at the peak by the file and line of the user's code that made them.
+
+        The step is run once more to see the lines, unless the plan was made with `lines=True`.
+        """
+        plan = self._with_lines
+        sums: dict[str, int] = {}
+        for i in plan._program.live(device or plan.devices[0], plan._program.peak(
+            device or plan.devices[0], plan._allocator(device or plan.devices[0])
+        )[0]):  # fmt: skip
+            size, _, _, _, born, _, kind, _ = plan._program.value(i)
+            step = plan.step(born) if born is not None else None
+            line = (step.line if step else "") or f"({CLASSES[kind]})"
+            sums[line] = sums.get(line, 0) + size
+        return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+    @functools.cached_property
+    def _with_lines(self) -> Plan:
+        if self._question.get("lines"):
+            return self
+        if "model" not in self._question:
+            raise RuntimeError("a plan that was read back has no lines unless it was made with lines=True")
+        return self.what_if(lines=True)
+
     # Other plans.
 
     def what_if(self, *, batch: int | None = None, **changes: Any) -> Plan:
@@ -157,6 +235,8 @@ class Plan:
         from torchlike.plan._make import make
         from torchlike.utils import _pytree as pytree
 
+        if "model" not in self._question:
+            raise RuntimeError("a plan that was read back has no model to be planned anew")
         asked = {**self._question, **changes}
         if batch is not None:
             asked["inputs"] = pytree.tree_map(lambda x: _resized(x, batch), asked["inputs"])
@@ -178,6 +258,8 @@ class Plan:
         """Runs the step for real on this machine's CPU, on zeros, and compares the bytes that the allocator counted."""
         from torchlike.plan._verify import verify
 
+        if "model" not in self._question:
+            raise RuntimeError("a plan that was read back has no model to be run")
         return verify(self._question, self.peak)
 
     # Texts.
@@ -207,7 +289,11 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """The plan in values that JSON has."""
+        from torchlike.plan._saved import dump
+
         return {
+            "program": dump(self._program),
+            "question": {k: str(v) for k, v in self._question.items() if k in ("step", "device", "allocator") and v},
             "steps": self.steps,
             "flops": self.flops,
             "flops_by_module": self.flops_by_module(),
@@ -218,6 +304,32 @@ class Plan:
     def save(self, path: str | Path) -> None:
         """Writes the plan as JSON."""
         Path(path).write_text(json.dumps(self.as_dict(), indent=1))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """A plan that `save` wrote: with all its numbers and pictures, and without what needs the model.
+
+        Raises:
+            ValueError: if the file is none.
+        """
+        from torchlike.plan._saved import Saved
+
+        data = json.loads(Path(path).read_text())
+        if not isinstance(data, dict) or not isinstance(data.get("program"), dict):
+            raise ValueError("not a plan that Plan.save wrote")
+        return cls(Saved(data["program"]), data.get("question", {}))
+
+    def snapshot(self, path: str | Path, device: str | None = None) -> None:
+        """Writes PyTorch's memory snapshot of the step: `python -m torch.cuda._memory_viz trace_plot PATH -o plot.html`."""
+        from torchlike.plan._events import snapshot
+
+        snapshot(self, path, device or self.devices[0])
+
+    def perfetto(self, path: str | Path, profile: str | None = None) -> None:
+        """Writes a trace that Perfetto and Chrome open; steps are as long as a profile says, or all alike."""
+        from torchlike.plan._events import perfetto
+
+        perfetto(self, path, profile)
 
     def svg(self, path: str | Path, device: str | None = None) -> None:
         """Writes a picture of the memory of a device over the step."""

@@ -7,8 +7,10 @@
 //!
 //! Recording sees the leaves of composed ops. Views need no entry: they share their storage.
 
+mod explain;
 mod replay;
 
+pub use explain::{History, explain};
 pub use replay::{clear_cache, materialize, peek, replay};
 
 use super::{Layer, Next, Sees};

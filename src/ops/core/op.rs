@@ -239,6 +239,8 @@ pub struct Traits {
     pub lazy_aware: bool,
     /// How the result of a pointwise row lies in memory.
     pub lies: Lies,
+    /// Fresh results have no values.
+    pub blank: bool,
 }
 
 /// How the result of a pointwise row lies in memory.
@@ -282,6 +284,7 @@ impl KernelBody {
             grows: false,
             lazy_aware: false,
             lies: Lies::Operands,
+            blank: false,
         };
         Self {
             run,
@@ -369,6 +372,13 @@ impl KernelBody {
     ) -> Self {
         self.traits.draws = true;
         self.traits.random = advance;
+        self
+    }
+
+    /// Marked as leaving fresh results without values.
+    #[must_use]
+    pub const fn blank(mut self) -> Self {
+        self.traits.blank = true;
         self
     }
 

@@ -79,6 +79,9 @@ fn fresh(how: &Placing, plan: &mut Plan, fill: &mut Fill) -> Result<Ret> {
         let made = Ret::One(allocate(spec, how)?);
         if let Ret::One(out) = &made {
             fill(std::slice::from_ref(out), false)?;
+            if how.traits.blank {
+                out.storage().leave_blank();
+            }
         }
         return Ok(made);
     }

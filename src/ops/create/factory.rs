@@ -18,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         "empty",
         "(int[*] size, *, format? memory_format=None, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        body!(empty_rule, anywhere: nothing),
+        body!(empty_rule, anywhere: nothing).blank(),
         "An uninitialised tensor.",
     ).samples("(), device=dev, dtype=u8; (1, 0, 5, 1), device=dev, dtype=b8").no_grad(),
     kernel(
@@ -46,21 +46,21 @@ pub static OPS: &[OpDef] = &[
         "empty_strided",
         "(int[] size, int[] stride, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
-        body!(|a| strided(a.size, a.stride, a.dtype.unwrap_or_else(mode::default_dtype), device_or_default(a.device)?), anywhere: nothing),
+        body!(|a| strided(a.size, a.stride, a.dtype.unwrap_or_else(mode::default_dtype), device_or_default(a.device)?), anywhere: nothing).blank(),
         "An uninitialised tensor with given strides.",
     ).samples("(), (), dtype=i8, device=dev; (5, 5, 5), (2, 0, 1), dtype=u8, device=dev").no_grad(),
     kernel(
         "empty_permuted",
         "(int[] size, int[] physical_layout, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
-        body!(permuted_rule, anywhere: nothing),
+        body!(permuted_rule, anywhere: nothing).blank(),
         "An uninitialised dense tensor with dimensions in a given order in memory.",
     ).samples("[2, 3, 4], [2, 0, 1], device=dev").no_grad(),
     kernel(
         "empty_like",
         "(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
-        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), anywhere: nothing),
+        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), anywhere: nothing).blank(),
         "An uninitialised tensor like another.",
     ).samples("f32[3, 4]; c64[3, 4]")
     .no_grad()
@@ -96,7 +96,7 @@ pub static OPS: &[OpDef] = &[
         "new_empty",
         "(Tensor self, int[*] size, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
-        body!(|a| beside(a.input, a.size, a.dtype, a.device), anywhere: nothing),
+        body!(|a| beside(a.input, a.size, a.dtype, a.device), anywhere: nothing).blank(),
         "An uninitialised tensor of the same dtype and device.",
     ).samples("f32[3, 4], (3, 2, 2); c64[3, 4], (); f32[3, 4], (2, 3), dtype=f32, device=dev")
     .no_grad()
@@ -140,7 +140,7 @@ pub static OPS: &[OpDef] = &[
         "new_empty_strided",
         "(Tensor self, int[] size, int[] stride, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
-        body!(|a| strided(a.size, a.stride, a.dtype.unwrap_or(a.input.dtype()), a.device.unwrap_or(a.input.device())), nothing, cuda: nothing),
+        body!(|a| strided(a.size, a.stride, a.dtype.unwrap_or(a.input.dtype()), a.device.unwrap_or(a.input.device())), anywhere: nothing).blank(),
         "An uninitialised tensor with given strides, of the same dtype and device.",
     ).samples(
         "f32[3, 4], (), (); \

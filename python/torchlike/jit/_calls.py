@@ -1,0 +1,450 @@
+"""Compiling calls: of operators, of functions of the library and of the user, of modules and their methods."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from typing import Any
+
+import torchlike
+from torchlike.jit import _marks, _spelling, _types, _values
+from torchlike.jit._compile import (
+    _KEPT_CALLS,
+    _TENSOR_CASTS,
+    Expressions,
+    _kind,
+    _plain,
+    call,
+)
+from torchlike.jit._functions import is_operator
+from torchlike.jit._scope import Known, Method, Of, Part, Run, Several
+from torchlike.nn import Module, ModuleDict
+
+Tensor = torchlike.Tensor
+_RESULTS = {
+    "size": "List[int]", "dim": "int", "numel": "int", "nelement": "int", "tolist": None, "item": None,
+    "is_floating_point": "bool", "is_complex": "bool", "element_size": "int", "stride": "List[int]", "chunk": "List[Tensor]",
+    "split": "List[Tensor]", "unbind": "List[Tensor]", "is_contiguous": "bool", "tensor_split": "List[Tensor]",
+}  # fmt: skip
+_PLAIN_RESULTS = {
+    "len": "int",
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "ord": "int",
+    "range": "List[int]",
+}
+
+
+class Calls(Expressions):
+    """Compiles calls."""
+
+    def _Call(self, node: ast.Call) -> Any:
+        if any(isinstance(a, ast.Starred) for a in node.args) or any(
+            k.arg is None for k in node.keywords
+        ):
+            if not all(
+                isinstance(self.visit(a.value), Known | Several)
+                for a in node.args
+                if isinstance(a, ast.Starred)
+            ) or any(k.arg is None for k in node.keywords):
+                raise self.fail(node, "* and ** among the arguments of a call aren't supported")
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
+            return self._super(node)
+        of = self.visit(node.func)
+        if isinstance(of, Part):
+            return self.of_module(of, node)
+        if isinstance(of, Method):
+            return self.of_method(of, node)
+        if isinstance(of, Of):
+            return self.of_value(of, node)
+        if isinstance(of, Known):
+            return self.of_known_call(of.value, node)
+        raise self.fail(node, "a call of a value of the run")
+
+    def _super(self, node: ast.Call) -> Any:
+        raise self.fail(node, "super() isn't supported")
+
+    def arguments(self, node: ast.Call) -> list[Any]:
+        """The values of the positional arguments."""
+        given: list[Any] = []
+        for a in node.args:
+            if isinstance(a, ast.Starred):
+                value = self.visit(a.value)
+                items = (
+                    value.items if isinstance(value, Several) else [Known(v) for v in value.value]
+                )
+                given.extend(items)
+            else:
+                given.append(self.visit(a))
+        return given
+
+    def spelled(self, node: ast.Call, skip: int = 0) -> tuple[list[ast.expr], list[ast.keyword]]:
+        """The code of the arguments; numbers side by side become lists, which operators take."""
+        args = [self.node(_listed(v), node) for v in self.arguments(node)[skip:]]
+        keywords = [
+            ast.keyword(k.arg, self.node(_listed(self.visit(k.value)), node)) for k in node.keywords
+        ]
+        return args, keywords
+
+    # Modules
+
+    def of_module(self, part: Part, node: ast.Call) -> Any:
+        """A call of a module: of its `forward`."""
+        args, keywords = self.spelled(node)
+        return self.method_call(part, "forward", args, keywords, node)
+
+    def method_call(
+        self,
+        part: Part,
+        method: str,
+        args: list[ast.expr],
+        keywords: list[ast.keyword],
+        node: ast.AST,
+    ) -> Any:
+        """A call of a method of a module, which is compiled with it."""
+        builder = self.program.builder(part.module, self, node)
+        kind = builder.compiled(method, self, node)
+        return Run(call(ast.Attribute(part.node, method, ast.Load()), args, keywords), kind)
+
+    def of_method(self, method: Method, node: ast.Call) -> Any:
+        """A call of a method that is named."""
+        part, function = method.part, method.function
+        if isinstance(part.module, ModuleDict) and method.name in ("items", "keys", "values"):
+            pairs = list(zip(part.module._modules, self.parts(part, node), strict=True))
+            items: dict[str, list[Any]] = {
+                "items": [Several([Known(k), p]) for k, p in pairs],
+                "keys": [Known(k) for k, _ in pairs],
+                "values": [p for _, p in pairs],
+            }
+            return Several(items[method.name])
+        if method.name in (
+            "modules",
+            "children",
+            "parameters",
+            "named_children",
+            "named_modules",
+            "named_parameters",
+        ):
+            return self._walk(part, method.name, node)
+        if _marks.mark_of(function) == _marks.IGNORE:
+            raise self.fail(
+                node,
+                f"a call of '{method.name}', which @torch.jit.ignore leaves to Python; @torch.jit.unused compiles to an error instead",
+            )
+        args, keywords = self.spelled(node)
+        return self.method_call(part, method.name, args, keywords, node)
+
+    def _walk(self, part: Part, method: str, node: ast.AST) -> Any:
+        if method == "children":
+            return Several([Part(_of(part.node, n), m) for n, m in part.module._modules.items()])
+        if method == "named_children":
+            return Several(
+                [
+                    Several([Known(n), Part(_of(part.node, n), m)])
+                    for n, m in part.module._modules.items()
+                ]
+            )
+        raise self.fail(node, f"'{method}' of a module")
+
+    # Values of the run
+
+    def of_value(self, of: Of, node: ast.Call) -> Any:
+        """A call of a method of a tensor, list, string or dictionary."""
+        if of.kind in (None, "Tensor", "Optional[Tensor]"):
+            known = is_operator(of.name) or of.name in _TENSOR_CASTS
+        else:
+            known = False
+        plain = any(of.name in names for names in _values.METHODS.values())
+        if of.name.startswith("_") or not (known or plain):
+            raise self.fail(
+                node, f"'{of.kind or 'Tensor'}' object has no attribute or method '{of.name}'."
+            )
+        args, keywords = self.spelled(node)
+        made = call(ast.Attribute(of.node, of.name, ast.Load()), args, keywords)
+        if of.name == "size" and (args or keywords):
+            return Run(made, "int")
+        kind = _RESULTS.get(
+            of.name, "Tensor" if known and of.kind == "Tensor" and not plain else None
+        )
+        return Run(made, kind)
+
+    # What compiling knows
+
+    def of_known_call(self, function: Any, node: ast.Call) -> Any:
+        """A call of a function or class."""
+        special = self._special(function, node)
+        if special is not None:
+            return special
+        library = _spelling.library(function)
+        if library is not None:
+            return self.of_function(library, node, _library_name(function))
+        operator = _spelling.operator(function)
+        if operator is not None:
+            args, keywords = self.spelled(node)
+            return Run(call(f"torch.{operator}", args, keywords), _RESULTS.get(operator, "Tensor"))
+        if isinstance(function, type):
+            return self._constructed(function, node)
+        scripted = getattr(function, "_function", None)
+        if scripted is not None and hasattr(scripted, "unit"):
+            args, keywords = self.spelled(node)
+            return Run(call(self.program.include(scripted), args, keywords), None)
+        if isinstance(function, types.FunctionType):
+            if _spelling._functional().get(id(function)):
+                raise self.fail(
+                    node, f"nn.functional.{function.__name__} isn't written as TorchScript"
+                )
+            return self.of_function(function, node, None)
+        raise self.fail(
+            node, f"Python builtin {function!r:.80} is currently not supported in Torchscript"
+        )
+
+    def of_function(self, function: Any, node: ast.Call, public: str | None) -> Any:
+        """A call of a function that is compiled."""
+        marked = _marks.mark_of(function)
+        if marked == _marks.IGNORE:
+            raise self.fail(
+                node,
+                f"a call of '{function.__name__}', which @torch.jit.ignore leaves to Python; @torch.jit.unused compiles to an error instead",
+            )
+        qualified, kind = self.program.function(function, public, self, node)
+        hints = inspect.signature(function).parameters
+        names = list(hints)
+        args = [
+            self._fitted(v, hints[n].annotation if n in hints else None, node)
+            for v, n in zip(self.arguments(node), names, strict=False)
+        ]
+        if len(self.arguments(node)) > len(names):
+            raise self.fail(node, f"{function.__name__}() takes {len(names)} arguments")
+        keywords = []
+        for k in node.keywords:
+            if k.arg not in hints:
+                raise self.fail(node, f"{function.__name__}() has no argument '{k.arg}'")
+            keywords.append(
+                ast.keyword(k.arg, self._fitted(self.visit(k.value), hints[k.arg].annotation, node))
+            )
+        return Run(call(qualified, args, keywords), kind)
+
+    def _fitted(self, value: Any, annotation: Any, node: ast.AST) -> ast.expr:
+        """An argument; a number for a list is a list of it, as `BroadcastingList` says."""
+        text = str(annotation)
+        if _plain(value) and ("list[int]" in text or "list[float]" in text):
+            if isinstance(value.value, int | float) and not isinstance(value.value, bool):
+                return self.constant([value.value], node)
+        if (
+            _plain(value)
+            and isinstance(value.value, int)
+            and not isinstance(value.value, bool)
+            and text in ("float", "float | None")
+        ):
+            return self.constant(float(value.value), node)
+        return self.node(_listed(value), node)
+
+    def _special(self, function: Any, node: ast.Call) -> Any:
+        """Functions that mean something to compiling itself."""
+        from torchlike import jit
+
+        if function is isinstance or function is jit.isinstance:
+            return self._isinstance(node)
+        if function is jit.annotate:
+            kind = self.annotation(node.args[0])
+            return Run(call("annotate", [_type_node(kind), self.run(node.args[1])]), kind)
+        if function in (jit.is_scripting, torchlike.compiler.is_compiling, jit.is_tracing):
+            return Known(function is jit.is_scripting)
+        if getattr(function, "__name__", "").startswith("has_torch_function"):
+            return Known(False)
+        if function in (hasattr, getattr) and len(node.args) >= 2:
+            return self._attribute_call(function, node)
+        if function in (enumerate, zip, len, range, tuple, list, reversed):
+            found = self._of_several(function, node)
+            if found is not None:
+                return found
+        if (
+            getattr(function, "__module__", None) == "builtins"
+            and getattr(function, "__name__", "") in _KEPT_CALLS
+        ):
+            return self._plain_call(function, node)
+        return None
+
+    def _plain_call(self, function: Any, node: ast.Call) -> Any:
+        given = self.arguments(node)
+        if (
+            given
+            and all(_plain(g) for g in given)
+            and not node.keywords
+            and function not in (print, range, list)
+        ):
+            try:
+                return Known(function(*(g.value for g in given)))
+            except Exception as e:
+                raise self.fail(node, f"{type(e).__name__}: {e}") from None
+        text = function.__name__
+        args = [self.node(g, node) for g in given]
+        if text == "print":
+            return Run(call("print", args), "NoneType")
+        return Run(
+            call(text, args, [ast.keyword(k.arg, self.run(k.value)) for k in node.keywords]),
+            _PLAIN_RESULTS.get(text),
+        )
+
+    def _of_several(self, function: Any, node: ast.Call) -> Any:
+        given = self.arguments(node)
+        rows = [
+            self.unrolled(g, node) if not isinstance(g, Known) or function is zip else None
+            for g in given
+        ]
+        if function is len and given and isinstance(given[0], Part | Several):
+            return Known(len(rows[0] or []))
+        if function in (enumerate, reversed, tuple, list) and given and rows[0] is not None:
+            start = given[1].value if len(given) > 1 and isinstance(given[1], Known) else 0
+            items = rows[0]
+            if function is enumerate:
+                return Several([Several([Known(i + start), v]) for i, v in enumerate(items)])
+            return Several(items[::-1] if function is reversed else items)
+        if function is zip and rows and all(r is not None for r in rows):
+            return Several(
+                [Several(list(row)) for row in zip(*[r or [] for r in rows], strict=False)]
+            )
+        if function is range and given and all(_plain(g) for g in given):
+            return None
+        return None
+
+    def _attribute_call(self, function: Any, node: ast.Call) -> Any:
+        of, key = self.visit(node.args[0]), self.visit(node.args[1])
+        if not isinstance(key, Known) or not isinstance(key.value, str):
+            raise self.fail(node, f"{function.__name__}'s second argument must be a string literal")
+        subject = of.module if isinstance(of, Part) else of.value if isinstance(of, Known) else None
+        if subject is None:
+            raise self.fail(node, f"{function.__name__} of a value of the run")
+        if function is hasattr:
+            return Known(hasattr(subject, key.value))
+        if not hasattr(subject, key.value) and len(node.args) > 2:
+            return self.visit(node.args[2])
+        return (
+            self.of_part(of, key.value, node)
+            if isinstance(of, Part)
+            else self.of_known(subject, key.value, node)
+        )
+
+    def _isinstance(self, node: ast.Call) -> Any:
+        value = self.visit(node.args[0])
+        if isinstance(value, Part) or _plain(value):
+            kinds = self.visit(node.args[1])
+            subject = value.module if isinstance(value, Part) else value.value
+            if isinstance(kinds, Known):
+                return Known(isinstance(subject, kinds.value))
+        elements = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
+        texts = [self.annotation(e) for e in elements]
+        if isinstance(value, Run) and value.kind in texts and value.kind:
+            return Known(True)
+        nodes = [_type_node(t) for t in texts]
+        return Run(
+            call(
+                "isinstance",
+                [
+                    self.node(value, node),
+                    nodes[0] if len(nodes) == 1 else ast.Tuple(nodes, ast.Load()),
+                ],
+            ),
+            "bool",
+        )
+
+    def annotation(self, node: ast.AST) -> str:
+        """The type that an annotation says."""
+        try:
+            kind = eval_annotation(node, self.source.lookup)
+            return _types.of_annotation(kind, self.program.named(self, node))
+        except (_types.UnknownType, KeyError, AttributeError, TypeError) as e:
+            raise self.fail(node, str(e) or "an annotation that is no type") from None
+
+    def _constructed(self, kind: type, node: ast.Call) -> Any:
+        """A call of a class: a tuple with names, or a container."""
+        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            qualified = self.program.named(self, node)(kind)
+            args, keywords = self.spelled(node)
+            return Run(call(str(qualified), args, keywords), str(qualified))
+        if kind is torchlike.device:
+            args, keywords = self.spelled(node)
+            return Run(call("torch.device", args, keywords), "Device")
+        if kind is dict:
+            if node.args or node.keywords:
+                raise self.fail(node, "dict() with arguments")
+            return Run(ast.Dict([], []), None)
+        if kind in (int, float, bool, str, list, tuple):
+            return self._plain_call(kind, node)
+        if issubclass(kind, Module):
+            raise self.fail(node, "a module is made in compiled code")
+        raise self.fail(
+            node,
+            f"the class '{kind.__name__}' is made in compiled code, which only knows tuples with names",
+        )
+
+
+def eval_annotation(node: ast.AST, lookup: Any) -> Any:
+    """What an annotation stands for, walked and not run.
+
+    Raises:
+        KeyError: if a name stands for nothing.
+        TypeError: if it is no annotation.
+    """
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, str):
+            return eval_annotation(ast.parse(node.value, mode="eval").body, lookup)
+        return node.value
+    if isinstance(node, ast.Name):
+        return lookup(node.id)
+    if isinstance(node, ast.Attribute):
+        return getattr(eval_annotation(node.value, lookup), node.attr)
+    if isinstance(node, ast.Tuple):
+        return tuple(eval_annotation(e, lookup) for e in node.elts)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return eval_annotation(node.left, lookup) | eval_annotation(node.right, lookup)
+    if isinstance(node, ast.Subscript):
+        of, key = eval_annotation(node.value, lookup), eval_annotation(node.slice, lookup)
+        if type(of).__name__ == "_BroadcastingListCls":
+            return list[key]
+        return of[key]
+    raise TypeError(f"an annotation that is a {type(node).__name__}")
+
+
+def _type_node(kind: str) -> ast.expr:
+    return ast.parse(kind, mode="eval").body
+
+
+def _listed(value: Any) -> Any:
+    """Numbers side by side as a list, which operators take."""
+    if (
+        _plain(value)
+        and isinstance(value.value, tuple)
+        and value.value
+        and all(isinstance(v, int | float) for v in value.value)
+    ):
+        return Known(list(value.value))
+    if (
+        isinstance(value, Several)
+        and value.items
+        and all(_kind(v) in ("int", "Tensor", None) for v in value.items)
+    ):
+        if not any(isinstance(v, Part) for v in value.items) and {
+            _kind(v) for v in value.items
+        } <= {"int"}:
+            return Run(
+                ast.List(
+                    [v.node if isinstance(v, Run) else ast.Constant(v.value) for v in value.items],
+                    ast.Load(),
+                ),
+                "List[int]",
+            )
+    return value
+
+
+def _of(node: ast.expr, attribute: str) -> ast.expr:
+    from torchlike.jit._compile import _member
+
+    return _member(node, attribute)
+
+
+def _library_name(function: Any) -> str:
+    return _spelling._functional()[id(function)]

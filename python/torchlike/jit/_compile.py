@@ -1,0 +1,553 @@
+"""From functions of Python to code of TorchScript: names are looked up, modules unrolled, constants folded; the rest stays."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+import torchlike
+from torchlike.jit import _types
+from torchlike.jit._errors import NotSupportedError
+from torchlike.jit._functions import ATTRIBUTES, DTYPES, FORMATS
+from torchlike.jit._scope import Known, Method, Of, Part, Run, Several, Source
+from torchlike.nn import ModuleDict, ModuleList, ParameterList, Sequential
+
+if TYPE_CHECKING:
+    from torchlike.jit._program import Program
+
+Tensor = torchlike.Tensor
+_FOLDED = (int, float, bool, str, type(None), tuple, list, dict)
+_KEPT_CALLS = frozenset(
+    ("int", "float", "bool", "str", "len", "range", "abs", "min", "max", "sum", "round", "sorted", "any", "all", "list",
+     "print", "ord", "chr", "enumerate", "zip", "reversed", "hex", "oct", "bin", "divmod")
+)  # fmt: skip
+_TENSOR_CASTS = frozenset(
+    [
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "int",
+        "long",
+        "short",
+        "char",
+        "byte",
+        "bool",
+        "cpu",
+        "cuda",
+        "type_as",
+        "size",
+        "dim",
+        "item",
+        "tolist",
+        "numel",
+        "nelement",
+        "view_as",
+        "is_floating_point",
+        "is_complex",
+        "stride",
+        "requires_grad_",
+        "detach_",
+        "contiguous",
+        "is_contiguous",
+        "element_size",
+        "to",
+    ]
+)
+
+
+def name(text: str) -> ast.expr:
+    """A dotted name as a node."""
+    first, *rest = text.split(".")
+    node: ast.expr = ast.Name(first, ast.Load())
+    for part in rest:
+        node = ast.Attribute(node, part, ast.Load())
+    return node
+
+
+def call(
+    function: str | ast.expr, args: list[ast.expr], keywords: list[ast.keyword] | None = None
+) -> ast.expr:
+    """A call as a node."""
+    return ast.Call(name(function) if isinstance(function, str) else function, args, keywords or [])
+
+
+class Expressions:
+    """Compiles expressions of one function."""
+
+    def __init__(self, program: Program, source: Source, part: Part | None) -> None:
+        self.program = program
+        self.source = source
+        self.part = part
+        self.locals: dict[str, Any] = {}
+
+    def fail(self, node: ast.AST, what: str) -> NotSupportedError:
+        """The error for what TorchScript has not."""
+        return NotSupportedError(what, self.source.place(node))
+
+    # Values and nodes
+
+    def visit(self, node: ast.AST) -> Any:
+        """What an expression is: known, a module, or computed by the run."""
+        method = getattr(self, "_" + type(node).__name__, None)
+        if method is None:
+            raise self.fail(node, f"{_called(node)} aren't supported")
+        return method(node)
+
+    def node(self, value: Any, at: ast.AST) -> ast.expr:
+        """The code for a value."""
+        if isinstance(value, Run):
+            return value.node
+        if isinstance(value, Several):
+            return ast.Tuple([self.node(v, at) for v in value.items], ast.Load())
+        if isinstance(value, Known):
+            return self.constant(value.value, at)
+        if isinstance(value, Part):
+            raise self.fail(
+                at,
+                f"Module '{type(value.module).__name__}' is used as a value; only calls and attributes of modules",
+            )
+        raise self.fail(at, "a method is used as a value")
+
+    def constant(self, value: Any, at: ast.AST) -> ast.expr:
+        """The code for a constant."""
+        if value is None or isinstance(value, bool | str) or value is Ellipsis:
+            return ast.Constant(value)
+        if isinstance(value, int | float):
+            if value != value or value in (float("inf"), float("-inf")):
+                return call("float", [ast.Constant(str(value))])
+            made: ast.expr = ast.Constant(abs(value))
+            return ast.UnaryOp(ast.USub(), made) if value < 0 else made
+        if isinstance(value, torchlike.Size | list):
+            return ast.List([self.constant(v, at) for v in value], ast.Load())
+        if isinstance(value, tuple):
+            return ast.Tuple([self.constant(v, at) for v in value], ast.Load())
+        if isinstance(value, dict):
+            return ast.Dict(
+                [self.constant(k, at) for k in value],
+                [self.constant(v, at) for v in value.values()],
+            )
+        if isinstance(value, torchlike.dtype):
+            return ast.Constant(next(n for n, d in DTYPES.items() if d == value))
+        if isinstance(value, torchlike.memory_format):
+            return ast.Constant(next(n for n, f in FORMATS.items() if f == value))
+        if isinstance(value, torchlike.layout):
+            return ast.Constant(0)
+        if isinstance(value, torchlike.device):
+            return call("torch.device", [ast.Constant(str(value))])
+        if isinstance(value, Tensor):
+            return name(f"CONSTANTS.c{self.program.constant(value)}")
+        raise self.fail(
+            at,
+            f"python value of type '{type(value).__name__}' cannot be used as a value. Perhaps it is a closed over global variable? If so, please consider passing it in as an argument or use a local varible instead.",
+        )
+
+    def run(self, node: ast.AST) -> ast.expr:
+        """The code for an expression."""
+        return self.node(self.visit(node), node)
+
+    # Names and attributes
+
+    def _Constant(self, node: ast.Constant) -> Any:
+        if isinstance(node.value, bytes | complex):
+            raise self.fail(node, f"a constant of type {type(node.value).__name__}")
+        return Known(node.value)
+
+    def _Name(self, node: ast.Name) -> Any:
+        if node.id in self.locals:
+            return self.locals[node.id]
+        try:
+            return Known(self.source.lookup(node.id))
+        except KeyError:
+            raise self.fail(node, f"undefined value {node.id}") from None
+
+    def _Attribute(self, node: ast.Attribute) -> Any:
+        of = self.visit(node.value)
+        if isinstance(of, Part):
+            return self.of_part(of, node.attr, node)
+        if isinstance(of, Known):
+            return self.of_known(of.value, node.attr, node)
+        if isinstance(of, Run):
+            fields = self.program.fields(of.kind)
+            if fields and node.attr in fields:
+                return Run(ast.Attribute(of.node, node.attr, ast.Load()), fields[node.attr])
+            if node.attr in ATTRIBUTES and of.kind in (None, "Tensor", "Optional[Tensor]"):
+                return Run(
+                    ast.Attribute(of.node, node.attr, ast.Load()), _ATTRIBUTE_KINDS.get(node.attr)
+                )
+            if of.kind == "Device" and node.attr in ("type", "index"):
+                return Run(ast.Attribute(of.node, node.attr, ast.Load()), None)
+            return Of(of.node, node.attr, of.kind)
+        raise self.fail(node, f"an attribute {node.attr!r} of a {type(of).__name__.lower()}")
+
+    def of_known(self, value: Any, attribute: str, node: ast.AST) -> Any:
+        """An attribute of something that compiling knows."""
+        if isinstance(value, Tensor) or (
+            isinstance(value, str | list | dict | tuple) and not hasattr(value, "_fields")
+        ):
+            return Of(self.constant(value, node), attribute, None)
+        try:
+            return Known(getattr(value, attribute))
+        except AttributeError:
+            raise self.fail(node, f"{value!r:.60} has no attribute {attribute!r}") from None
+
+    def of_part(self, part: Part, attribute: str, node: ast.AST) -> Any:
+        """An attribute of a module."""
+        module = part.module
+        place = _member(part.node, attribute)
+        if attribute in module._modules:
+            inner = module._modules[attribute]
+            return Known(None) if inner is None else Part(place, inner)
+        if attribute in module._parameters or attribute in module._buffers:
+            if getattr(module, attribute) is None:
+                return Known(None)
+            return Run(place, "Tensor")
+        if attribute == "training":
+            return Run(place, "bool")
+        function = getattr(type(module), attribute, None)
+        if isinstance(function, property):
+            raise self.fail(node, f"the property {attribute!r}; a method can be compiled")
+        if callable(function) and not isinstance(function, type):
+            return Method(part, attribute, function)
+        try:
+            value = getattr(module, attribute)
+        except AttributeError:
+            raise self.fail(
+                node, f"Module '{type(module).__name__}' has no attribute '{attribute}'"
+            ) from None
+        return self.program.attribute(self, part, attribute, value, place, node)
+
+    # Operators
+
+    def _BinOp(self, node: ast.BinOp) -> Any:
+        left, right = self.visit(node.left), self.visit(node.right)
+        if _plain(left) and _plain(right):
+            from torchlike.jit._closures import _BINARY
+
+            return Known(_BINARY[type(node.op)](left.value, right.value))
+        kinds = {_kind(left), _kind(right)}
+        kind = (
+            "Tensor"
+            if "Tensor" in kinds
+            else (kinds.pop() if len(kinds) == 1 and not isinstance(node.op, ast.Div) else None)
+        )
+        return Run(
+            ast.BinOp(self.node(left, node.left), node.op, self.node(right, node.right)), kind
+        )
+
+    def _UnaryOp(self, node: ast.UnaryOp) -> Any:
+        value = self.visit(node.operand)
+        if isinstance(value, Known) and (isinstance(node.op, ast.Not) or _plain(value)):
+            from torchlike.jit._closures import _UNARY
+
+            return Known(_UNARY[type(node.op)](value.value))
+        if isinstance(node.op, ast.Not) and isinstance(value, Part | Several):
+            return Known(False)
+        kind = "bool" if isinstance(node.op, ast.Not) else _kind(value)
+        return Run(ast.UnaryOp(node.op, self.node(value, node.operand)), kind)
+
+    def _BoolOp(self, node: ast.BoolOp) -> Any:
+        stops = isinstance(node.op, ast.Or)
+        kept: list[Any] = []
+        for i, part in enumerate(node.values):
+            value = self.visit(part)
+            if isinstance(value, Part):
+                value = Known(True)
+            if isinstance(value, Known) and (
+                bool(value.value) is stops or i + 1 < len(node.values)
+            ):
+                if bool(value.value) is stops:
+                    kept.append(value)
+                    break
+                continue
+            kept.append(value)
+        if not kept:
+            return Known(not stops)
+        if len(kept) == 1:
+            return kept[0]
+        if (
+            isinstance(kept[-1], Known)
+            and isinstance(kept[-1].value, bool)
+            and kept[-1].value is not stops
+        ):
+            kept.pop()
+        parts = [self.node(k, node) for k in kept]
+        return Run(parts[0] if len(parts) == 1 else ast.BoolOp(node.op, parts), "bool")
+
+    def _Compare(self, node: ast.Compare) -> Any:
+        values = [self.visit(n) for n in (node.left, *node.comparators)]
+        made = [
+            self._compared(node, op, a, b)
+            for op, a, b in zip(node.ops, values, values[1:], strict=False)
+        ]
+        if any(isinstance(m, Known) and not m.value for m in made):
+            return Known(False)
+        kept = [self.node(m, node) for m in made if not isinstance(m, Known)]
+        if not kept:
+            return Known(True)
+        kind = (
+            "Tensor"
+            if "Tensor" in map(_kind, values)
+            and not isinstance(node.ops[0], ast.Is | ast.IsNot | ast.In | ast.NotIn)
+            else "bool"
+        )
+        return Run(kept[0] if len(kept) == 1 else ast.BoolOp(ast.And(), kept), kind)
+
+    def _compared(self, node: ast.Compare, op: ast.cmpop, a: Any, b: Any) -> Any:
+        if isinstance(op, ast.Is | ast.IsNot):
+            for one, other in ((a, b), (b, a)):
+                never = isinstance(one, Part | Several | Method) or (
+                    isinstance(one, Run) and one.kind is not None and _never_none(one.kind)
+                )
+                if never and isinstance(other, Known) and other.value is None:
+                    return Known(isinstance(op, ast.IsNot))
+        if isinstance(a, Known) and isinstance(b, Known):
+            from torchlike.jit._closures import _COMPARE
+
+            return Known(bool(_COMPARE[type(op)](a.value, b.value)))
+        left, right = self.node(a, node), self.node(b, node)
+        if isinstance(right, ast.Tuple) and isinstance(op, ast.In | ast.NotIn):
+            right = ast.List(right.elts, ast.Load())
+        return Run(ast.Compare(left, [op], [right]), "bool")
+
+    def _IfExp(self, node: ast.IfExp) -> Any:
+        test = self.visit(node.test)
+        if isinstance(test, Known):
+            return self.visit(node.body if test.value else node.orelse)
+        a, b = self.visit(node.body), self.visit(node.orelse)
+        kind = _kind(a) if _kind(a) == _kind(b) else None
+        return Run(
+            ast.IfExp(
+                self.node(test, node.test), self.node(a, node.body), self.node(b, node.orelse)
+            ),
+            kind,
+        )
+
+    # Containers
+
+    def _Tuple(self, node: ast.Tuple) -> Any:
+        items = [self.visit(e) for e in node.elts]
+        if all(_plain(i) for i in items):
+            return Known(tuple(i.value for i in items))
+        return Several(items)
+
+    def _List(self, node: ast.List) -> Any:
+        items = [self.visit(e) for e in node.elts]
+        kinds = {_kind(i) for i in items}
+        kind = f"List[{kinds.pop()}]" if len(kinds) == 1 and None not in kinds else None
+        return Run(ast.List([self.node(i, node) for i in items], ast.Load()), kind)
+
+    def _Dict(self, node: ast.Dict) -> Any:
+        if any(k is None for k in node.keys):
+            raise self.fail(node, "** in a dictionary isn't supported")
+        return Run(
+            ast.Dict([self.run(k) for k in node.keys if k], [self.run(v) for v in node.values]),
+            None,
+        )
+
+    def _Subscript(self, node: ast.Subscript) -> Any:
+        of = self.visit(node.value)
+        if isinstance(of, Part):
+            return self._chosen(of, node)
+        if isinstance(of, Several) and not isinstance(node.slice, ast.Slice):
+            key = self.visit(node.slice)
+            if isinstance(key, Known):
+                return of.items[key.value]
+        if (
+            isinstance(of, Known)
+            and isinstance(of.value, _FOLDED)
+            and not isinstance(node.slice, ast.Slice)
+        ):
+            key = self.visit(node.slice)
+            if _plain(key):
+                return Known(of.value[key.value])
+        kind = _item_kind(_kind(of), node.slice)
+        return Run(
+            ast.Subscript(self.node(of, node.value), self._key(node.slice), ast.Load()), kind
+        )
+
+    def _key(self, node: ast.AST) -> ast.expr:
+        if isinstance(node, ast.Slice):
+            parts = [
+                None if p is None else self.run(p) for p in (node.lower, node.upper, node.step)
+            ]
+            return ast.Slice(*parts)
+        if isinstance(node, ast.Tuple):
+            return ast.Tuple([self._key(e) for e in node.elts], ast.Load())
+        return self.run(node)
+
+    def _chosen(self, part: Part, node: ast.Subscript) -> Any:
+        """A module of a list or dictionary of modules."""
+        items = self.parts(part, node)
+        if isinstance(node.slice, ast.Slice):
+            bounds = [
+                None if p is None else self.visit(p)
+                for p in (node.slice.lower, node.slice.upper, node.slice.step)
+            ]
+            if all(b is None or _plain(b) for b in bounds):
+                return Several(items[slice(*[None if b is None else b.value for b in bounds])])
+        key = self.visit(node.slice)
+        if not _plain(key):
+            raise self.fail(
+                node,
+                "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer literals.",
+            )
+        if isinstance(key.value, str):
+            return self.of_part(part, key.value, node)
+        try:
+            return items[key.value]
+        except IndexError:
+            raise self.fail(
+                node, f"Index {key.value} out of range of length {len(items)}"
+            ) from None
+
+    def parts(self, part: Part, node: ast.AST) -> list[Any]:
+        """The modules of a list of modules."""
+        module = part.module
+        if isinstance(module, ModuleList | Sequential | ModuleDict):
+            return [Part(_member(part.node, n), m) for n, m in module._modules.items()]
+        if isinstance(module, ParameterList):
+            return [Run(_member(part.node, str(i)), "Tensor") for i in range(len(module))]
+        raise self.fail(node, f"'{type(module).__name__}' object is not iterable")
+
+    def _comprehension(self, node: ast.ListComp | ast.DictComp) -> tuple[ast.comprehension, Any]:
+        if len(node.generators) != 1:
+            raise self.fail(node, "Only a single generator is currently supported")
+        loop = node.generators[0]
+        if loop.ifs:
+            raise self.fail(node, "Comprehension ifs are not supported yet")
+        return loop, self.visit(loop.iter)
+
+    def _ListComp(self, node: ast.ListComp) -> Any:
+        loop, over = self._comprehension(node)
+        items = self.unrolled(over, loop.iter)
+        saved = dict(self.locals)
+        try:
+            if items is not None:
+                made = []
+                for item in items:
+                    self.bind(loop.target, item, loop.target)
+                    made.append(self.run(node.elt))
+                return Run(ast.List(made, ast.Load()), None)
+            target = self.runtime_target(loop.target, over)
+            item = self.visit(node.elt)
+            new = ast.comprehension(target, self.node(over, loop.iter), [], 0)
+            kind = f"List[{_kind(item)}]" if _kind(item) else None
+            return Run(ast.ListComp(self.node(item, node.elt), [new]), kind)
+        finally:
+            self.locals = saved
+
+    def _DictComp(self, node: ast.DictComp) -> Any:
+        loop, over = self._comprehension(node)
+        saved = dict(self.locals)
+        try:
+            target = self.runtime_target(loop.target, over)
+            new = ast.comprehension(target, self.node(over, loop.iter), [], 0)
+            return Run(ast.DictComp(self.run(node.key), self.run(node.value), [new]), None)
+        finally:
+            self.locals = saved
+
+    def runtime_target(self, target: ast.AST, over: Any) -> ast.expr:
+        """The names of a loop of the run."""
+        if isinstance(target, ast.Name):
+            kind = _kind(over) or ""
+            inner = kind[5:-1] if kind.startswith("List[") else None
+            self.locals[target.id] = Run(ast.Name(target.id, ast.Load()), inner)
+            return ast.Name(target.id, ast.Store())
+        if isinstance(target, ast.Tuple):
+            return ast.Tuple([self.runtime_target(t, None) for t in target.elts], ast.Store())
+        raise self.fail(target, "a target of a loop that is no name")
+
+    def bind(self, target: ast.AST, value: Any, at: ast.AST) -> None:
+        """Gives names values that compiling knows."""
+        if isinstance(target, ast.Name):
+            self.locals[target.id] = value
+        elif (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, Several)
+            and len(target.elts) == len(value.items)
+        ):
+            for t, v in zip(target.elts, value.items, strict=True):
+                self.bind(t, v, at)
+        else:
+            raise self.fail(at, "values that cannot be told apart while compiling")
+
+    def unrolled(self, over: Any, at: ast.AST) -> list[Any] | None:
+        """The items of what compiling knows to hold modules or a fixed number of values."""
+        if isinstance(over, Several):
+            return over.items
+        if isinstance(over, Part):
+            return self.parts(over, at)
+        if isinstance(over, Known) and isinstance(over.value, tuple | list):
+            return [Known(v) for v in over.value]
+        if isinstance(over, Known) and isinstance(over.value, torchlike.nn.Module):
+            return None
+        return None
+
+    # Text
+
+    def _JoinedStr(self, node: ast.JoinedStr) -> Any:
+        text, args = "", []
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                text += str(part.value)
+            elif isinstance(part, ast.FormattedValue):
+                if part.format_spec is not None or part.conversion != -1:
+                    raise self.fail(
+                        node, "Don't support conversion or format specifiers in JoinedStr"
+                    )
+                text += "{}"
+                args.append(self.run(part.value))
+        return Run(call("torch.format", [ast.Constant(text), *args]), "str")
+
+
+_ATTRIBUTE_KINDS = {
+    "shape": "List[int]", "dtype": "int", "device": "Device", "ndim": "int", "T": "Tensor", "mT": "Tensor",
+    "H": "Tensor", "is_cuda": "bool", "requires_grad": "bool", "data": "Tensor", "real": "Tensor", "imag": "Tensor",
+}  # fmt: skip
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, Known) and isinstance(value.value, _FOLDED)
+
+
+def _kind(value: Any) -> str | None:
+    """The type of a value, where it is known."""
+    if isinstance(value, Run):
+        return value.kind
+    if isinstance(value, Known):
+        try:
+            return _types.of_value(value.value, lambda k: None)
+        except _types.UnknownType:
+            return None
+    return None
+
+
+def _never_none(kind: str) -> bool:
+    return not kind.startswith(("Optional", "NoneType", "Any", "Union"))
+
+
+def _item_kind(kind: str | None, key: ast.AST) -> str | None:
+    if kind == "Tensor":
+        return "Tensor"
+    if kind and kind.startswith("List["):
+        return kind if isinstance(key, ast.Slice) else kind[5:-1]
+    return None
+
+
+def _member(node: ast.expr, attribute: str) -> ast.expr:
+    """An attribute, by `getattr` where it is no name."""
+    if attribute.isidentifier():
+        return ast.Attribute(node, attribute, ast.Load())
+    return call("getattr", [node, ast.Constant(attribute)])
+
+
+def _called(node: ast.AST) -> str:
+    names = {
+        "Lambda": "Lambda functions",
+        "Set": "Sets",
+        "Yield": "Generators",
+        "Await": "Coroutines",
+        "Starred": "Starred expressions",
+    }
+    return names.get(type(node).__name__, f"{type(node).__name__} expressions")

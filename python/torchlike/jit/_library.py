@@ -1,0 +1,866 @@
+"""Functions of `nn.functional` as TorchScript: what each comes down to in PyTorch's operators. They are compiled when code calls them."""
+
+from __future__ import annotations
+
+import torchlike
+from torchlike import Tensor
+
+aten = torchlike.ops.aten
+
+
+def _reduction(reduction: str) -> int:
+    if reduction == "none":
+        return 0
+    if reduction == "mean":
+        return 1
+    if reduction == "sum":
+        return 2
+    raise ValueError("not a valid value for reduction")
+
+
+def _each(sizes: list[int], count: int) -> list[int]:
+    return [sizes[0] for i in range(count)] if len(sizes) == 1 else sizes
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    return aten.relu_(input) if inplace else aten.relu(input)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    return aten.hardtanh_(input, 0.0, 6.0) if inplace else aten.hardtanh(input, 0.0, 6.0)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    return (
+        aten.hardtanh_(input, min_val, max_val)
+        if inplace
+        else aten.hardtanh(input, min_val, max_val)
+    )
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    return aten.hardswish_(input) if inplace else aten.hardswish(input)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    return aten.hardsigmoid_(input) if inplace else aten.hardsigmoid(input)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    return aten.silu_(input) if inplace else aten.silu(input)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    return aten.mish_(input) if inplace else aten.mish(input)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    return aten.elu_(input, alpha) if inplace else aten.elu(input, alpha)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    return aten.selu_(input) if inplace else aten.selu(input)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    return aten.celu_(input, alpha) if inplace else aten.celu(input, alpha)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    return (
+        aten.leaky_relu_(input, negative_slope)
+        if inplace
+        else aten.leaky_relu(input, negative_slope)
+    )
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    return (
+        aten.threshold_(input, threshold, value)
+        if inplace
+        else aten.threshold(input, threshold, value)
+    )
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 0.125,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    if inplace:
+        return aten.rrelu_(input, lower, upper, training)
+    return aten.rrelu(input, lower, upper, training)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    return aten.gelu(input, approximate=approximate)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    return aten.glu(input, dim)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    return aten.log_sigmoid(input)
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    return aten.softplus(input, beta, threshold)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    return aten.softshrink(input, lambd)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    return aten.hardshrink(input, lambd)
+
+
+def softsign(input: Tensor) -> Tensor:
+    return input / (aten.abs(input) + 1)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    return input - aten.tanh(input)
+
+
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: int | None = None
+) -> Tensor:
+    return aten.softmax(aten.neg(input), -1 if dim is None else dim, dtype)
+
+
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: int | None = None
+) -> Tensor:
+    return aten.softmax(input, -1 if dim is None else dim, dtype)
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: int | None = None
+) -> Tensor:
+    return aten.log_softmax(input, -1 if dim is None else dim, dtype)
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    return aten.dropout_(input, p, training) if inplace else aten.dropout(input, p, training)
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    return (
+        aten.alpha_dropout_(input, p, training)
+        if inplace
+        else aten.alpha_dropout(input, p, training)
+    )
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    if inplace:
+        return aten.feature_alpha_dropout_(input, p, training)
+    return aten.feature_alpha_dropout(input, p, training)
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    batched = aten.unsqueeze(input, 0) if input.dim() == 2 else input
+    made = (
+        aten.feature_dropout_(batched, p, training)
+        if inplace
+        else aten.feature_dropout(batched, p, training)
+    )
+    return aten.squeeze(made, 0) if input.dim() == 2 else made
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    return (
+        aten.feature_dropout_(input, p, training)
+        if inplace
+        else aten.feature_dropout(input, p, training)
+    )
+
+
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    return (
+        aten.feature_dropout_(input, p, training)
+        if inplace
+        else aten.feature_dropout(input, p, training)
+    )
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    return aten.batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps, True
+    )
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    return aten.instance_norm(
+        input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True
+    )
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    return aten.layer_norm(input, normalized_shape, weight, bias, eps, True)
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    return aten.group_norm(input, num_groups, weight, bias, eps, True)
+
+
+def rms_norm(
+    input: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    return aten.rms_norm(input, normalized_shape, weight, eps)
+
+
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    squares = aten.unsqueeze(aten.mul(input, input), 1)
+    if input.dim() == 3:
+        squares = aten.pad(squares, [0, 0, size // 2, (size - 1) // 2], "constant", 0.0)
+        squares = aten.squeeze(aten.avg_pool2d(squares, [size, 1], [1]), 1)
+    else:
+        sizes = input.size()
+        squares = squares.view([sizes[0], 1, sizes[1], sizes[2], -1])
+        squares = aten.pad(squares, [0, 0, 0, 0, size // 2, (size - 1) // 2], "constant", 0.0)
+        squares = aten.squeeze(aten.avg_pool3d(squares, [size, 1, 1], [1]), 1).view(sizes)
+    return input / aten.pow(aten.add(aten.mul(squares, alpha), k), beta)
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    if max_norm is not None:
+        aten.embedding_renorm_(weight.detach(), input.contiguous(), max_norm, norm_type)
+    index = -1 if padding_idx is None else padding_idx
+    if padding_idx is not None and padding_idx < 0:
+        index = weight.size(0) + padding_idx
+    return aten.embedding(weight, input, index, scale_grad_by_freq, sparse)
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    if max_norm is not None:
+        aten.embedding_renorm_(weight.detach(), input.contiguous(), max_norm, norm_type)
+    kind = 1
+    if mode == "sum":
+        kind = 0
+    elif mode == "max":
+        kind = 2
+    flat = input
+    starts = offsets
+    scales = per_sample_weights
+    if input.dim() == 2:
+        starts = aten.arange(
+            0, input.numel(), input.size(1), dtype=input.dtype, device=input.device
+        )
+        flat = input.reshape(-1)
+        if per_sample_weights is not None:
+            scales = per_sample_weights.reshape(-1)
+    if starts is None:
+        raise ValueError("offsets has to be a 1D Tensor but got None")
+    return aten.embedding_bag(
+        weight,
+        flat,
+        starts,
+        scale_grad_by_freq,
+        kind,
+        sparse,
+        scales,
+        include_last_offset,
+        padding_idx,
+    )[0]
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return aten.linear(input, weight, bias)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return aten.bilinear(input1, input2, weight, bias)
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int] | None = None,
+    padding: list[int] = [0],  # noqa: B006
+    dilation: list[int] = [1],  # noqa: B006
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
+    if return_indices:
+        raise NotImplementedError("positions of largest elements are not written as TorchScript")
+    return aten.max_pool1d(
+        input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode
+    )
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int] | None = None,
+    padding: list[int] = [0, 0],  # noqa: B006
+    dilation: list[int] = [1, 1],  # noqa: B006
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
+    if return_indices:
+        raise NotImplementedError("positions of largest elements are not written as TorchScript")
+    return aten.max_pool2d(
+        input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode
+    )
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int] | None = None,
+    padding: list[int] = [0, 0, 0],  # noqa: B006
+    dilation: list[int] = [1, 1, 1],  # noqa: B006
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
+    if return_indices:
+        raise NotImplementedError("positions of largest elements are not written as TorchScript")
+    return aten.max_pool3d(
+        input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode
+    )
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: list[int]) -> Tensor:
+    return aten.adaptive_avg_pool1d(input, output_size)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: list[int]) -> Tensor:
+    return aten.adaptive_avg_pool2d(input, _each(output_size, 2))
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: list[int]) -> Tensor:
+    return aten.adaptive_avg_pool3d(input, _each(output_size, 3))
+
+
+def adaptive_max_pool1d(
+    input: Tensor, output_size: list[int], return_indices: bool = False
+) -> Tensor:
+    if return_indices:
+        raise NotImplementedError("positions of largest elements are not written as TorchScript")
+    return aten.adaptive_max_pool1d(input, output_size)[0]
+
+
+def adaptive_max_pool2d(
+    input: Tensor, output_size: list[int], return_indices: bool = False
+) -> Tensor:
+    if return_indices:
+        raise NotImplementedError("positions of largest elements are not written as TorchScript")
+    return aten.adaptive_max_pool2d(input, _each(output_size, 2))[0]
+
+
+def adaptive_max_pool3d(
+    input: Tensor, output_size: list[int], return_indices: bool = False
+) -> Tensor:
+    if return_indices:
+        raise NotImplementedError("positions of largest elements are not written as TorchScript")
+    return aten.adaptive_max_pool3d(input, _each(output_size, 3))[0]
+
+
+def lp_pool1d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: int,
+    stride: list[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    out = aten.avg_pool1d(
+        aten.pow(input, norm_type),
+        [kernel_size],
+        [kernel_size] if stride is None else stride,
+        [0],
+        ceil_mode,
+    )
+    return aten.pow(
+        aten.mul(aten.mul(aten.sign(out), aten.relu(aten.abs(out))), kernel_size), 1.0 / norm_type
+    )
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    return input / aten.expand_as(aten.clamp_min(aten.norm(input, p, [dim], True), eps), input)
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    return aten.one_hot(tensor, num_classes)
+
+
+def pad(
+    input: Tensor, pad: list[int], mode: str = "constant", value: float | None = None
+) -> Tensor:
+    return aten.pad(input, pad, mode, value)
+
+
+def fold(
+    input: Tensor,
+    output_size: list[int],
+    kernel_size: list[int],
+    dilation: list[int] = [1, 1],  # noqa: B006
+    padding: list[int] = [0, 0],  # noqa: B006
+    stride: list[int] = [1, 1],  # noqa: B006
+) -> Tensor:
+    return aten.col2im(
+        input,
+        _each(output_size, 2),
+        _each(kernel_size, 2),
+        _each(dilation, 2),
+        _each(padding, 2),
+        _each(stride, 2),
+    )
+
+
+def unfold(
+    input: Tensor,
+    kernel_size: list[int],
+    dilation: list[int] = [1, 1],  # noqa: B006
+    padding: list[int] = [0, 0],  # noqa: B006
+    stride: list[int] = [1, 1],  # noqa: B006
+) -> Tensor:
+    return aten.im2col(
+        input, _each(kernel_size, 2), _each(dilation, 2), _each(padding, 2), _each(stride, 2)
+    )
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    if weight is not None:
+        raise NotImplementedError("weighted losses are not written as TorchScript")
+    return aten.mse_loss(input, target, _reduction(reduction))
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    if weight is not None:
+        raise NotImplementedError("weighted losses are not written as TorchScript")
+    return aten.l1_loss(input, target, _reduction(reduction))
+
+
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    return aten.smooth_l1_loss(input, target, _reduction(reduction), beta)
+
+
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    if weight is not None:
+        raise NotImplementedError("weighted losses are not written as TorchScript")
+    return aten.huber_loss(input, target, _reduction(reduction), delta)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: None = None,
+    ignore_index: int = -100,
+    reduce: None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    return aten.cross_entropy_loss(
+        input, target, weight, _reduction(reduction), ignore_index, label_smoothing
+    )
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: None = None,
+    ignore_index: int = -100,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    if input.dim() <= 2:
+        return aten.nll_loss(input, target, weight, _reduction(reduction), ignore_index)
+    raise NotImplementedError("only losses over classes of vectors are written as TorchScript")
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.binary_cross_entropy(input, target, weight, _reduction(reduction))
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    return aten.binary_cross_entropy_with_logits(
+        input, target, weight, pos_weight, _reduction(reduction)
+    )
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    if reduction == "batchmean":
+        return aten.kl_div(input, target, 2, log_target=log_target) / input.size(0)
+    return aten.kl_div(input, target, _reduction(reduction), log_target=log_target)
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.cosine_embedding_loss(input1, input2, target, margin, _reduction(reduction))
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.margin_ranking_loss(input1, input2, target, margin, _reduction(reduction))
+
+
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.hinge_embedding_loss(input, target, margin, _reduction(reduction))
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.triplet_margin_loss(
+        anchor, positive, negative, margin, p, eps, swap, _reduction(reduction)
+    )
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: None = None,
+    eps: float = 1e-8,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.poisson_nll_loss(input, target, log_input, full, eps, _reduction(reduction))
+
+
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.soft_margin_loss(input, target, _reduction(reduction))
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.multi_margin_loss(input, target, p, margin, weight, _reduction(reduction))
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    return aten.ctc_loss(
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        blank,
+        _reduction(reduction),
+        zero_infinity,
+    )
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    return aten.cosine_similarity(x1, x2, dim, eps)
+
+
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    return aten.pairwise_distance(x1, x2, p, eps, keepdim)
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    return aten.pixel_shuffle(input, upscale_factor)
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    return aten.pixel_unshuffle(input, downscale_factor)
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    return aten.channel_shuffle(input, groups)
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    return aten.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+def interpolate(
+    input: Tensor,
+    size: list[int] | None = None,
+    scale_factor: list[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    aligned = False if align_corners is None else align_corners
+    sizes: list[int] | None = None
+    if size is not None:
+        sizes = [size[0] for i in range(input.dim() - 2)] if len(size) == 1 else size
+    scales: list[float] | None = None
+    if scale_factor is not None:
+        scales = (
+            [scale_factor[0] for i in range(input.dim() - 2)]
+            if len(scale_factor) == 1
+            else scale_factor
+        )
+    if antialias:
+        raise NotImplementedError("smoothed interpolation is not written as TorchScript")
+    if mode == "nearest":
+        if input.dim() == 3:
+            return aten.upsample_nearest1d(input, sizes, scales)
+        if input.dim() == 4:
+            return aten.upsample_nearest2d(input, sizes, scales)
+        return aten.upsample_nearest3d(input, sizes, scales)
+    if mode == "bilinear":
+        return aten.upsample_bilinear2d(input, sizes, aligned, scales)
+    if mode == "linear":
+        return aten.upsample_linear1d(input, sizes, aligned, scales)
+    if mode == "trilinear":
+        return aten.upsample_trilinear3d(input, sizes, aligned, scales)
+    if mode == "bicubic":
+        return aten.upsample_bicubic2d(input, sizes, aligned, scales)
+    raise ValueError("this mode of interpolation is not written as TorchScript")
+
+
+def multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    heads: int,
+    weights: list[Tensor],
+    bias: Tensor | None,
+    out_weight: Tensor,
+    out_bias: Tensor | None,
+    dropout: float,
+    batch_first: bool,
+    key_padding_mask: Tensor | None,
+    need_weights: bool,
+    attn_mask: Tensor | None,
+    average: bool,
+    is_causal: bool,
+) -> tuple[Tensor, Tensor | None]:
+    batched = query.dim() == 3
+    if not batched:
+        query = aten.unsqueeze(query, 0)
+        key = aten.unsqueeze(key, 0)
+        value = aten.unsqueeze(value, 0)
+    elif not batch_first:
+        query = aten.transpose(query, 0, 1)
+        key = aten.transpose(key, 0, 1)
+        value = aten.transpose(value, 0, 1)
+    batch = query.size(0)
+    length = query.size(1)
+    source = key.size(1)
+    q = aten.linear(query, weights[0])
+    k = aten.linear(key, weights[1])
+    v = aten.linear(value, weights[2])
+    if bias is not None:
+        parts = aten.chunk(bias, 3)
+        q = aten.add(q, parts[0])
+        k = aten.add(k, parts[1])
+        v = aten.add(v, parts[2])
+    width = q.size(2)
+    q = aten.transpose(q.reshape([batch, length, heads, width // heads]), 1, 2)
+    k = aten.transpose(k.reshape([batch, source, heads, k.size(2) // heads]), 1, 2)
+    v = aten.transpose(v.reshape([batch, source, heads, v.size(2) // heads]), 1, 2)
+    scores = aten.matmul(aten.div(q, float(width // heads) ** 0.5), aten.transpose(k, 2, 3))
+    if attn_mask is not None:
+        mask = attn_mask
+        if mask.dim() == 3:
+            mask = mask.reshape([batch, heads, length, source])
+        if mask.is_floating_point():
+            scores = aten.add(scores, mask)
+        else:
+            scores = aten.masked_fill(scores, mask, float("-inf"))
+    if key_padding_mask is not None:
+        padding = key_padding_mask.reshape([batch, 1, 1, source])
+        if padding.is_floating_point():
+            scores = aten.add(scores, padding)
+        else:
+            scores = aten.masked_fill(scores, padding, float("-inf"))
+    probabilities = aten.softmax(scores, -1)
+    if dropout > 0.0:
+        probabilities = aten.dropout(probabilities, dropout, True)
+    out = aten.transpose(aten.matmul(probabilities, v), 1, 2).reshape(
+        [batch, length, v.size(1) * v.size(3)]
+    )
+    out = aten.linear(out, out_weight, out_bias)
+    shown: Tensor | None = None
+    if need_weights:
+        shown = aten.mean(probabilities, [1]) if average else probabilities
+    if not batched:
+        out = aten.squeeze(out, 0)
+        if shown is not None:
+            shown = aten.squeeze(shown, 0)
+    elif not batch_first:
+        out = aten.transpose(out, 0, 1)
+    return out, shown

@@ -1,0 +1,334 @@
+"""What is compiled together: the classes of modules, the functions and tuples they need, and where each is found in the code."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torchlike
+from torchlike._naming import own
+from torchlike.jit import _layers, _marks, _types
+from torchlike.jit._errors import NotSupportedError
+from torchlike.jit._scope import Known, Part, Run, Source
+from torchlike.jit._statements import Statements
+from torchlike.jit._unit import Class, Function, Unit
+from torchlike.nn import Module, ModuleDict, ModuleList, ParameterList
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchlike.jit._compile import Expressions
+
+Tensor = torchlike.Tensor
+
+
+def is_own(kind: Any) -> bool:
+    """True for classes and functions of this library, whatever name it goes by."""
+    return own(getattr(kind, "__module__", "")).startswith("torchlike.")
+
+
+def _qualified(kind: Any) -> str:
+    """The name of a class or function in code."""
+    module = own(kind.__module__)
+    if is_own(kind):
+        module = "torch" + module.removeprefix("torchlike")
+    last = [p for p in kind.__qualname__.split(".") if p != "<locals>"]
+    parts = [p if p.isidentifier() else "_" for p in [*module.split("."), *last]]
+    parts = [p for p in parts if p != "__main__"]
+    return ".".join(["__torch__", *parts])
+
+
+class Program:
+    """Everything that is compiled for one module or function."""
+
+    def __init__(self) -> None:
+        self.unit = Unit({}, [])
+        self.builders: dict[int, ModuleBuilder] = {}
+        self.functions: dict[int, tuple[str, str | None]] = {}
+        self.tuples: dict[type, str] = {}
+        self.classes: dict[tuple[str, str], Class] = {}
+        self.names: set[str] = set()
+        self.kept: list[Any] = []
+        self._busy: set[int] = set()
+
+    # Names
+
+    def fresh(self, wanted: str) -> str:
+        """A qualified name that nothing has yet."""
+        prefix, _, last = wanted.rpartition(".")
+        found, number = wanted, 0
+        while found in self.names:
+            found = f"{prefix}.___torch_mangle_{number}.{last}"
+            number += 1
+        self.names.add(found)
+        return found
+
+    def constant(self, value: Any) -> int:
+        """The number of a tensor among the constants."""
+        for i, known in enumerate(self.unit.constants):
+            if known is value:
+                return i
+        self.unit.constants.append(value.detach())
+        return len(self.unit.constants) - 1
+
+    def is_own(self, function: Any) -> bool:
+        """True for functions of this library, whose annotations may say nothing."""
+        return is_own(function)
+
+    # Tuples with names
+
+    def named(self, compiler: Expressions, node: ast.AST) -> Callable[[Any], str | None]:
+        """A function that gives the name of a class of the user in code."""
+
+        def find(kind: Any) -> str | None:
+            if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+                return self.named_tuple(kind)
+            return None
+
+        return find
+
+    def named_tuple(self, kind: type) -> str:
+        """The class of code for a tuple class."""
+        if kind not in self.tuples:
+            hints = getattr(kind, "__annotations__", {})
+            scope = vars(inspect.getmodule(kind) or torchlike)
+            text = ""
+            for field in kind._fields:  # type: ignore[attr-defined]
+                hint = hints.get(field, Tensor)
+                hint = getattr(hint, "__forward_arg__", hint)
+                if isinstance(hint, str):
+                    from torchlike.jit._calls import eval_annotation
+
+                    lookup = lambda n: scope.get(n, getattr(__import__("builtins"), n, None))  # noqa: E731
+                    hint = eval_annotation(ast.parse(hint, mode="eval").body, lookup)
+                text += f"  {field} : {_types.of_annotation(hint, lambda k: None)}\n"
+            name = self.fresh(_qualified(kind))
+            prefix, _, last = name.rpartition(".")
+            self.unit.define(prefix, f"class {last}(NamedTuple):\n{text}")
+            self.tuples[kind] = name
+            self.unit.get_class(name).made = kind
+        return self.tuples[kind]
+
+    def fields(self, kind: str | None) -> dict[str, str] | None:
+        """The fields of a tuple class of code."""
+        if kind is None or not kind.startswith("__torch__."):
+            return None
+        found = self.unit.find(kind)
+        return found.attributes if isinstance(found, Class) and found.kind == "NamedTuple" else None
+
+    # Functions
+
+    def function(
+        self, function: Any, public: str | None, caller: Any, node: ast.AST
+    ) -> tuple[str, str | None]:
+        """The name of a compiled function, and the type of its result."""
+        known = self.functions.get(id(function))
+        if known is not None:
+            return known
+        if id(function) in self._busy:
+            raise caller.fail(
+                node,
+                f"function '{function.__name__}' is called recursively. Recursive calls are not supported",
+            )
+        self._busy.add(id(function))
+        wanted = f"__torch__.torch.nn.functional.{public}" if public else _qualified(function)
+        name = self.fresh(wanted)
+        prefix, _, last = name.rpartition(".")
+        tree, kind = Statements(self, Source(function), None).function(last)
+        self.unit.define(prefix, ast.unparse(tree) + "\n")
+        self._busy.discard(id(function))
+        self.functions[id(function)] = (name, kind)
+        self.kept.append(function)
+        return name, kind
+
+    def include(self, function: Function) -> str:
+        """Adds a function that was compiled before, with all that its code has; its name."""
+        unit = function.unit
+        if unit is not self.unit:
+            if unit.constants:
+                raise NotSupportedError(
+                    f"'{function.name}' names constants, and cannot become part of other code"
+                )
+            for prefix, text in unit.texts.items():
+                if self.unit.texts.get(prefix) != text:
+                    self.unit.define(prefix, text)
+            self.names.add(function.name)
+        return function.name
+
+    # Modules
+
+    def builder(self, module: Any, caller: Any, node: ast.AST) -> ModuleBuilder:
+        """What compiles a module."""
+        known = self.builders.get(id(module))
+        if known is None:
+            known = self.builders[id(module)] = ModuleBuilder(self, module)
+        return known
+
+    def attribute(
+        self, compiler: Any, part: Part, attribute: str, value: Any, place: ast.expr, node: ast.AST
+    ) -> Any:
+        """An attribute of a module that is neither a tensor of it nor a module."""
+        return self.builder(part.module, compiler, node).attribute(
+            compiler, attribute, value, place, node
+        )
+
+    def writes(self, module: Any, attribute: str, compiler: Any, node: ast.AST) -> None:
+        """Notes that code sets an attribute."""
+        self.builder(module, compiler, node).written.add(attribute)
+
+
+class ModuleBuilder:
+    """Compiles the methods of one module, and makes its class."""
+
+    def __init__(self, program: Program, module: Any) -> None:
+        self.program = program
+        self.module = module
+        self.own = is_own(type(module))
+        self.methods: dict[str, ast.FunctionDef] = {}
+        self.kinds: dict[str, str | None] = {}
+        self.attributes: dict[str, str] = {}
+        self.written: set[str] = set()
+        self.spec: Class | None = None
+        self._busy: set[str] = set()
+        self.hints = _hints(type(module))
+        program.kept.append(module)
+
+    def compiled(self, method: str, caller: Any, node: ast.AST) -> str | None:
+        """Compiles a method unless it is; the type of its result."""
+        if method in self.kinds:
+            return self.kinds[method]
+        if method in self._busy:
+            raise caller.fail(
+                node, f"method '{method}' is called recursively. Recursive calls are not supported"
+            )
+        function = _layers.method_of(self.module, method)
+        if function is None or function is Module.forward:
+            raise caller.fail(
+                node, f"Module '{type(self.module).__name__}' has no method '{method}'"
+            )
+        self._busy.add(method)
+        part = Part(ast.Name("self", ast.Load()), self.module)
+        made, kind = Statements(self.program, Source(function), part).function(method)
+        self.methods[method], self.kinds[method] = made, kind
+        self._busy.discard(method)
+        return self.kinds[method]
+
+    def attribute(
+        self, compiler: Any, name: str, value: Any, place: ast.expr, node: ast.AST
+    ) -> Any:
+        """An attribute: a constant of the code, or a value of the module."""
+        constants = getattr(self.module, "__constants__", ())
+        hint = self.hints.get(name)
+        if (
+            self.own
+            or name in constants
+            or "Final" in str(hint)
+            or callable(value)
+            or (value is None and hint is None)
+        ):
+            return Known(value)
+        kind = self._kind(compiler, name, value, hint, node)
+        self.attributes[name] = kind
+        return Run(place, kind)
+
+    def _kind(self, compiler: Any, name: str, value: Any, hint: Any, node: ast.AST) -> str:
+        find = self.program.named(compiler, node)
+        try:
+            if hint is not None and hint is not Any:
+                return _types.of_annotation(hint, find)
+            return _types.of_value(value, find)
+        except _types.UnknownType as e:
+            raise compiler.fail(
+                node,
+                f"Module '{type(self.module).__name__}' has no attribute '{name}' (This attribute exists on the Python module, but "
+                f"we failed to convert Python type: '{type(value).__name__}' to a TorchScript type. {e})",
+            ) from None
+
+    def finish(self) -> Class:
+        """The class, once all methods are compiled; modules that are alike share one."""
+        if self.spec is not None:
+            return self.spec
+        lines = self._lines()
+        body = "".join(lines)
+        wanted = _qualified(type(self.module))
+        known = self.program.classes.get((wanted, body))
+        if known is None:
+            name = self.program.fresh(wanted)
+            prefix, _, last = name.rpartition(".")
+            self.program.unit.define(prefix, f"class {last}(Module):\n{body}")
+            known = self.program.unit.get_class(name)
+            self.program.classes[wanted, body] = known
+        self.spec = known
+        return known
+
+    def _lines(self) -> list[str]:
+        module = self.module
+        lines = [
+            f"  __parameters__ = {_listed(module._parameters)}\n",
+            f"  __buffers__ = {_listed(module._buffers)}\n",
+        ]
+        for name in (*module._parameters, *module._buffers):
+            lines.append(_declared(name, "NoneType" if getattr(module, name) is None else "Tensor"))
+        lines.append("  training : bool\n")
+        for name, kind in self.attributes.items():
+            lines.append(_declared(name, kind))
+        for name, inner in module._modules.items():
+            if inner is None:
+                lines.append(_declared(name, "NoneType"))
+            else:
+                spec = self.program.builder(inner, None, ast.Pass()).finish()
+                lines.append(_declared(name, spec.name))
+        for method in self.methods.values():
+            text = ast.unparse(ast.fix_missing_locations(method))
+            lines.append("".join(f"  {line}\n" for line in text.splitlines()))
+        return lines
+
+
+def _listed(names: Any) -> str:
+    import json
+
+    return "[" + "".join(f"{json.dumps(n)}, " for n in names) + "]"
+
+
+def _declared(name: str, kind: str) -> str:
+    if name.isidentifier():
+        return f"  {name} : {kind}\n"
+    return f'  __annotations__["{name}"] = {kind}\n'
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    """The annotations of a class and those it derives from, as far as they can be read."""
+    from torchlike.jit._calls import eval_annotation
+
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        scope = vars(inspect.getmodule(base) or torchlike)
+        for name, hint in base.__dict__.get("__annotations__", {}).items():
+            if isinstance(hint, str):
+                import builtins
+
+                try:
+                    hint = eval_annotation(
+                        ast.parse(hint, mode="eval").body,
+                        lambda n, s=scope: s[n] if n in s else vars(builtins)[n],
+                    )
+                except (KeyError, TypeError, AttributeError, SyntaxError):
+                    continue
+            found[name] = hint
+    return found
+
+
+CONTAINERS = (ModuleList, ModuleDict, ParameterList)
+"""Modules that have no `forward` of their own."""
+
+
+def exported(module: Any) -> list[str]:
+    """The methods of a module that are compiled without being called: `forward`, and what `@jit.export` marks."""
+    names = [
+        n
+        for n in dir(type(module))
+        if _marks.mark_of(getattr(type(module), n, None)) == _marks.EXPORT
+    ]
+    has_forward = type(module).forward is not Module.forward and not isinstance(module, CONTAINERS)
+    return (["forward"] if has_forward else []) + names

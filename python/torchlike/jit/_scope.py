@@ -1,0 +1,109 @@
+"""What compiled code sees while it is compiled: values that are known, and those that are known when it runs."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from typing import Any
+
+from torchlike.jit._errors import NotSupportedError
+
+
+@dataclasses.dataclass
+class Known:
+    """A value that compiling knows: a constant, a function, a class, a module of Python."""
+
+    value: Any
+
+
+@dataclasses.dataclass
+class Run:
+    """A value of the run: what computes it, and its type where that is known."""
+
+    node: ast.expr
+    kind: str | None = None
+
+
+@dataclasses.dataclass
+class Part:
+    """A module: where the code finds it, and itself."""
+
+    node: ast.expr
+    module: Any
+
+
+@dataclasses.dataclass
+class Method:
+    """A method of a module."""
+
+    part: Part
+    name: str
+    function: Any
+
+
+@dataclasses.dataclass
+class Of:
+    """A method of a value of the run."""
+
+    node: ast.expr
+    name: str
+    kind: str | None
+
+
+@dataclasses.dataclass
+class Several:
+    """Values side by side, some of which are modules."""
+
+    items: list[Any]
+
+
+class Source:
+    """The text of a function of Python: its tree, and what its names stand for."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = inspect.unwrap(function)
+        try:
+            lines, self.first = inspect.getsourcelines(self.function)
+            self.file = inspect.getsourcefile(self.function) or "?"
+        except (OSError, TypeError) as e:
+            raise NotSupportedError(
+                f"Can't get source for {function!r}. TorchScript requires source access in order to carry out compilation: {e}"
+            ) from None
+        self.lines = lines
+        tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+        if not isinstance(tree, ast.FunctionDef):
+            raise NotSupportedError(
+                "Expected a single top-level function", f"{self.file}:{self.first}"
+            )
+        self.tree = tree
+        code = self.function.__code__
+        cells = self.function.__closure__ or ()
+        self.names: dict[str, Any] = {}
+        for name, cell in zip(code.co_freevars, cells, strict=True):
+            try:
+                self.names[name] = cell.cell_contents
+            except ValueError:
+                continue
+
+    def place(self, node: ast.AST) -> str:
+        """File, line and text of a node."""
+        number = getattr(node, "lineno", 1)
+        text = self.lines[number - 1].rstrip() if number <= len(self.lines) else ""
+        column = getattr(node, "col_offset", 0)
+        width = len(text) - len(text.lstrip())
+        return f'  File "{self.file}", line {self.first + number - 1}\n{text}\n{" " * max(column, width)}~ <--- HERE'
+
+    def lookup(self, name: str) -> Any:
+        """What a name stands for outside of the function.
+
+        Raises:
+            KeyError: if it stands for nothing.
+        """
+        import builtins
+
+        if name in self.names:
+            return self.names[name]
+        scope = self.function.__globals__
+        return scope[name] if name in scope else vars(builtins)[name]

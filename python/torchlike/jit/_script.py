@@ -1,0 +1,94 @@
+"""`jit.script`: compiling a function or module, and what then stands for it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+from torchlike.jit._errors import NotSupportedError
+from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, ScriptModule
+from torchlike.jit._program import ModuleBuilder, Program, exported
+from torchlike.jit._scope import Source
+from torchlike.jit._statements import Statements
+from torchlike.jit._unit import Function
+from torchlike.nn import Module
+
+
+def script(
+    obj: Any,
+    optimize: Any = None,
+    _frames_up: int = 0,
+    _rcb: Any = None,
+    example_inputs: Any = None,
+) -> Any:
+    """Compiles a function, or a module with `forward` and what it calls, to TorchScript.
+
+    The result runs the compiled code, here and, once saved, in PyTorch. A scripted module shares parameters and buffers with
+    the module. What TorchScript has not raises `NotSupportedError` with file and line.
+    """
+    if isinstance(obj, ScriptModule | ScriptFunction):
+        return obj
+    if isinstance(obj, Module):
+        return script_module(obj)
+    if inspect.isclass(obj):
+        if issubclass(obj, Module):
+            raise RuntimeError(
+                f"Type '{obj}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead"
+            )
+        if issubclass(obj, tuple) and hasattr(obj, "_fields"):
+            return obj
+        raise NotSupportedError(
+            f"jit.script: the class {obj.__name__!r}; functions, modules and tuples with names are compiled"
+        )
+    if inspect.isfunction(obj) or inspect.ismethod(obj):
+        return script_function(obj)
+    raise NotSupportedError(f"jit.script: cannot compile a {type(obj).__name__}")
+
+
+def script_function(function: Any) -> ScriptFunction:
+    """A compiled function."""
+    program = Program()
+    caller = Statements(program, Source(function), None)
+    name, _ = program.function(inspect.unwrap(function), None, caller, ast.Pass(lineno=1))
+    found = program.unit.find(name)
+    assert isinstance(found, Function)
+    return ScriptFunction(found, function)
+
+
+def script_module(module: Any) -> RecursiveScriptModule:
+    """A compiled module, which shares the module's tensors."""
+    program = Program()
+    root = ModuleBuilder(program, module)
+    program.builders[id(module)] = root
+    names = exported(module)
+    for name in names:
+        root.compiled(name, None, ast.Pass(lineno=1))
+    for inner in list(module.modules()):
+        builder = program.builder(inner, None, ast.Pass())
+        for name in exported(inner):
+            if name != "forward":
+                builder.compiled(name, None, ast.Pass(lineno=1))
+    root.finish()
+    return _made(program, module, {})
+
+
+def _made(
+    program: Program, module: Any, made: dict[int, RecursiveScriptModule]
+) -> RecursiveScriptModule:
+    """The modules that stand for compiled ones, with what those hold."""
+    known = made.get(id(module))
+    if known is not None:
+        return known
+    builder = program.builders[id(module)]
+    result = made[id(module)] = RecursiveScriptModule(builder.finish(), program.unit)
+    state: dict[str, Any] = {}
+    for name in (*module._parameters, *module._buffers):
+        state[name] = getattr(module, name)
+    for name in builder.attributes:
+        state[name] = getattr(module, name)
+    for name, inner in module._modules.items():
+        state[name] = None if inner is None else _made(program, inner, made)
+    state["training"] = module.training
+    result._fill(state)
+    return result

@@ -1,0 +1,67 @@
+"""What functions of Python are called in code: operators by name, others by a function of the library."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import torchlike
+from torchlike.jit import _functions, _library
+
+_MODULES = {
+    "torchlike": "", "torchlike.linalg": "linalg_", "torchlike.fft": "fft_", "torchlike.special": "special_",
+    "torchlike._C": "", "torchlike._functions": "", "torchlike.functional": "",
+}  # fmt: skip
+
+
+@functools.cache
+def _functional() -> dict[int, str]:
+    """The names of the functions of `nn.functional`."""
+    names = (n for n in dir(torchlike.nn.functional) if not n.startswith("_"))
+    return {id(getattr(torchlike.nn.functional, n)): n for n in names}
+
+
+@functools.cache
+def _public() -> dict[int, str]:
+    """The names of functions that are operators."""
+    found: dict[int, str] = {}
+    for space, prefix in (
+        (torchlike, ""),
+        (torchlike.linalg, "linalg_"),
+        (torchlike.fft, "fft_"),
+        (torchlike.special, "special_"),
+    ):
+        for name in dir(space):
+            value = getattr(space, name, None)
+            known = _functions.is_operator(prefix + name) or name in _functions._WITHOUT_OPERATOR
+            if (
+                callable(value)
+                and not isinstance(value, type)
+                and not name.startswith("_")
+                and known
+            ):
+                found.setdefault(id(value), prefix + name)
+    return found
+
+
+def library(function: Any) -> Any | None:
+    """The function of the library that stands for one of `nn.functional`, if there is one."""
+    name = _functional().get(id(function))
+    return getattr(_library, name, None) if name else None
+
+
+def operator(function: Any) -> str | None:
+    """The name of the operator that a function is, as it stands behind `torch.` in code."""
+    packet = getattr(function, "_qualified_op_name", None)
+    if isinstance(packet, str):
+        return packet.partition("::")[2]
+    name = _public().get(id(function))
+    if name is not None:
+        return name
+    name = _functional().get(id(function))
+    if name is not None and _functions.is_operator(name):
+        return name
+    if getattr(math, getattr(function, "__name__", ""), None) is function:
+        return str(function.__name__)
+    return None

@@ -1,0 +1,485 @@
+"""Compiling statements: what is known decides branches and unrolls loops; the rest is written down."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from typing import Any
+
+from torchlike.jit import _marks
+from torchlike.jit._calls import Calls, _type_node
+from torchlike.jit._compile import _kind, call
+from torchlike.jit._scope import Known, Method, Part, Run, Several, Source
+
+_LEAVES = (ast.Return, ast.Break, ast.Continue)
+
+
+class Statements(Calls):
+    """Compiles the body of one function."""
+
+    def __init__(self, program: Any, source: Source, part: Part | None) -> None:
+        super().__init__(program, source, part)
+        self.counts: Counter[str] = Counter()
+        self.loops = 0
+        self.kinds: dict[str, str] = {}
+        self.returns: str | None = None
+
+    def function(self, text_name: str) -> tuple[ast.FunctionDef, str | None]:
+        """The function as code, and the type of its result where that is said."""
+        tree = self.source.tree
+        self._count(tree)
+        arguments = self._arguments(tree.args)
+        if tree.returns is not None and not self._says_nothing(tree.returns):
+            self.returns = self.annotation(tree.returns)
+        if _marks.mark_of(self.source.function) == _marks.UNUSED:
+            body = self._unused()
+        else:
+            body = self.block(tree.body)
+        if body and _always_raises(body) and not any(isinstance(n, ast.Return) for n in body):
+            body = [
+                *body,
+                ast.Return(call("uninitialized", [_type_node(self.returns or "Tensor")])),
+            ]
+        returns = (
+            None
+            if self.returns is None
+            else _type_node("NoneType" if self.returns == "None" else self.returns)
+        )
+        made = ast.FunctionDef(text_name, arguments, body or [ast.Pass()], [], returns)
+        return ast.fix_missing_locations(made), self.returns
+
+    def _says_nothing(self, node: ast.AST) -> bool:
+        """True for annotations by which the library tells nothing."""
+        return (
+            isinstance(node, ast.Name)
+            and node.id == "Any"
+            and self.program.is_own(self.source.function)
+        )
+
+    def _unused(self) -> list[ast.stmt]:
+        name = self.source.function.__name__
+        return [
+            _raise(
+                f"The method '{name}' was marked with @torch.jit.unused and is not run",
+                "builtins.NotImplementedError",
+            )
+        ]
+
+    def _count(self, tree: ast.FunctionDef) -> None:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                self.counts[node.id] += 1
+        for argument in (*tree.args.args, *tree.args.kwonlyargs):
+            self.counts[argument.arg] += 1
+
+    def _arguments(self, given: ast.arguments) -> ast.arguments:
+        if given.vararg or given.kwarg:
+            raise self.fail(
+                given.vararg or given.kwarg or given,
+                "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults",
+            )
+        args = list(given.args)
+        made: list[ast.arg] = []
+        defaults: list[ast.expr] = []
+        if self.part is not None:
+            first = args.pop(0)
+            self.locals[first.arg] = Part(ast.Name("self", ast.Load()), self.part.module)
+            made.append(ast.arg("self"))
+        both = list(given.defaults) + [d for d in given.kw_defaults if d is not None]
+        whole = args + list(given.kwonlyargs)
+        for i, argument in enumerate(whole):
+            at = i - (len(whole) - len(both))
+            default = both[at] if at >= 0 else None
+            kind = self._argument_kind(argument, default)
+            self.locals[argument.arg] = Run(ast.Name(argument.arg, ast.Load()), kind)
+            self.kinds[argument.arg] = kind
+            made.append(ast.arg(argument.arg, _type_node(kind)))
+            if default is not None:
+                defaults.append(self._default(argument.arg, kind, default))
+        return ast.arguments([], made, None, [], [], None, defaults)
+
+    def _default(self, argument: str, kind: str, node: ast.expr) -> ast.expr:
+        """The value of an argument that is not given, which is that of the function itself."""
+        import inspect
+
+        value = inspect.signature(self.source.function).parameters[argument].default
+        if kind == "float" and isinstance(value, int):
+            value = float(value)
+        if kind.startswith(("List", "Optional[List")) and isinstance(value, tuple):
+            value = list(value)
+        return self.constant(value, node)
+
+    def _argument_kind(self, argument: ast.arg, default: ast.AST | None) -> str:
+        if argument.annotation is None or self._says_nothing(argument.annotation):
+            nothing = isinstance(default, ast.Constant) and default.value is None
+            if (
+                isinstance(default, ast.Constant)
+                and argument.annotation is not None
+                and not nothing
+            ):
+                return type(default.value).__name__
+            return "Optional[Tensor]" if nothing and argument.annotation is not None else "Tensor"
+        return self.annotation(argument.annotation)
+
+    # Blocks
+
+    def block(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
+        """The code of statements; what follows a certain end is left out."""
+        out: list[ast.stmt] = []
+        for node in nodes:
+            made = self.statement(node)
+            out.extend(made)
+            if made and (isinstance(made[-1], _LEAVES) or _is_raise(made[-1]) or _ends(made[-1])):
+                break
+        return out
+
+    def statement(self, node: ast.stmt) -> list[ast.stmt]:
+        """The code of one statement."""
+        method = getattr(self, "_do_" + type(node).__name__, None)
+        if method is None:
+            raise self.fail(
+                node,
+                f"{_STATEMENTS.get(type(node).__name__, type(node).__name__ + ' statements')} aren't supported",
+            )
+        made: list[ast.stmt] = method(node)
+        return made
+
+    def _do_Pass(self, node: ast.Pass) -> list[ast.stmt]:
+        return []
+
+    def _do_Break(self, node: ast.Break) -> list[ast.stmt]:
+        return [ast.Break()] if self.loops == 0 else self._no_jump(node)
+
+    def _do_Continue(self, node: ast.Continue) -> list[ast.stmt]:
+        return [ast.Continue()] if self.loops == 0 else self._no_jump(node)
+
+    def _no_jump(self, node: ast.stmt) -> list[ast.stmt]:
+        raise self.fail(node, "break and continue in a loop over modules aren't supported")
+
+    def _do_Global(self, node: ast.Global) -> list[ast.stmt]:
+        raise self.fail(node, "global variables aren't supported")
+
+    def _do_Expr(self, node: ast.Expr) -> list[ast.stmt]:
+        if isinstance(node.value, ast.Constant):
+            return []
+        value = self.visit(node.value)
+        return [] if isinstance(value, Known) else [ast.Expr(self.node(value, node))]
+
+    def _do_Return(self, node: ast.Return) -> list[ast.stmt]:
+        if node.value is None:
+            return [ast.Return(None)]
+        value = self.visit(node.value)
+        if self.returns == "float" and isinstance(value, Known) and isinstance(value.value, int):
+            value = Known(float(value.value))
+        found = _kind(value)
+        if self.returns and found and found != self.returns and not _fits(found, self.returns):
+            raise self.fail(
+                node,
+                f"Return value was annotated as having type {self.returns} but is actually of type {found}",
+            )
+        return [ast.Return(self.node(value, node))]
+
+    # Names
+
+    def _do_Assign(self, node: ast.Assign) -> list[ast.stmt]:
+        value = self.visit(node.value)
+        out: list[ast.stmt] = []
+        for target in node.targets:
+            out.extend(self.assign(target, value, node))
+            if len(node.targets) > 1 and isinstance(target, ast.Name):
+                value = self.locals[target.id]
+        return out
+
+    def assign(self, target: ast.AST, value: Any, node: ast.AST) -> list[ast.stmt]:
+        """The code that stores a value."""
+        if isinstance(target, ast.Name):
+            return self._assign_name(target.id, value, node)
+        if isinstance(target, ast.Tuple | ast.List):
+            if isinstance(value, Several) and any(
+                isinstance(v, Part | Method) for v in value.items
+            ):
+                self.bind(target, value, node)
+                return []
+            if any(isinstance(t, ast.Starred) for t in target.elts):
+                raise self.fail(node, "Starred assignments aren't supported")
+            kinds = _kinds_of(_kind(value), len(target.elts))
+            if isinstance(value, Several):
+                kinds = [_kind(v) for v in value.items]
+            code = self.node(value, node)
+            stores = [self._store(t, k) for t, k in zip(target.elts, kinds, strict=False)]
+            return [ast.Assign([ast.Tuple(stores, ast.Store())], code)]
+        if isinstance(target, ast.Attribute):
+            return [ast.Assign([self._store(target, None)], self.node(value, node))]
+        if isinstance(target, ast.Subscript):
+            return [ast.Assign([self._store(target, None)], self.node(value, node))]
+        raise self.fail(node, f"{type(target).__name__} as a target")
+
+    def _store(self, target: ast.AST, kind: str | None) -> ast.expr:
+        if isinstance(target, ast.Name):
+            self.locals[target.id] = Run(ast.Name(target.id, ast.Load()), kind)
+            return ast.Name(target.id, ast.Store())
+        if isinstance(target, ast.Subscript):
+            return ast.Subscript(self.run(target.value), self._key(target.slice), ast.Store())
+        if isinstance(target, ast.Attribute):
+            of = self.visit(target.value)
+            if isinstance(of, Part) and target.attr not in of.module._modules:
+                self.program.writes(of.module, target.attr, self, target)
+                return ast.Attribute(of.node, target.attr, ast.Store())
+        if isinstance(target, ast.Tuple):
+            return ast.Tuple([self._store(t, None) for t in target.elts], ast.Store())
+        raise self.fail(target, "a target that code cannot store to")
+
+    def _assign_name(self, name: str, value: Any, node: ast.AST) -> list[ast.stmt]:
+        once = self.counts[name] == 1
+        if isinstance(value, Part | Method) or (
+            isinstance(value, Several) and any(isinstance(v, Part) for v in value.items)
+        ):
+            if not once and self.loops == 0 and name not in self.locals:
+                pass
+            self.locals[name] = value
+            return []
+        if isinstance(value, Known) and (once or not _has_code(value.value)):
+            self.locals[name] = value
+            return []
+        kind = _kind(value)
+        known = self.kinds.get(name)
+        if known and kind and kind != known and not _fits(kind, known):
+            raise self.fail(
+                node,
+                f"Variable '{name}' previously had type {known} but is now being assigned to a value of type {kind}",
+            )
+        if kind and name not in self.kinds and kind != "NoneType":
+            self.kinds[name] = kind
+        shown = self.kinds.get(name, kind)
+        self.locals[name] = Run(ast.Name(name, ast.Load()), shown)
+        return [ast.Assign([ast.Name(name, ast.Store())], self.node(value, node))]
+
+    def _do_AnnAssign(self, node: ast.AnnAssign) -> list[ast.stmt]:
+        kind = self.annotation(node.annotation)
+        if node.value is None:
+            return []
+        value = self.visit(node.value)
+        if kind == "float" and isinstance(value, Known) and isinstance(value.value, int):
+            value = Known(float(value.value))
+        code = call("annotate", [_type_node(kind), self.node(value, node)])
+        if isinstance(node.target, ast.Name):
+            self.kinds[node.target.id] = kind
+            self.locals[node.target.id] = Run(ast.Name(node.target.id, ast.Load()), kind)
+            return [ast.Assign([ast.Name(node.target.id, ast.Store())], code)]
+        return [ast.Assign([self._store(node.target, kind)], code)]
+
+    def _do_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        if isinstance(node.target, ast.Name):
+            old = self.locals.get(node.target.id)
+            if isinstance(old, Known):
+                made = self._BinOp(
+                    ast.copy_location(
+                        ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value), node
+                    )
+                )
+                return self._assign_name(node.target.id, made, node)
+            if old is None:
+                raise self.fail(node, f"undefined value {node.target.id}")
+            target: ast.expr = ast.Name(node.target.id, ast.Store())
+        else:
+            target = self._store(node.target, None)
+        return [ast.AugAssign(target, node.op, self.run(node.value))]  # type: ignore[arg-type]
+
+    # Control flow
+
+    def _do_If(self, node: ast.If) -> list[ast.stmt]:
+        test = self.visit(node.test)
+        if isinstance(test, Part):
+            test = Known(True)
+        if isinstance(test, Known):
+            return self.block(node.body if test.value else node.orelse)
+        code = self.node(test, node.test)
+        before = dict(self.locals)
+        body = self.block(node.body)
+        after = self.locals
+        self.locals = dict(before)
+        rest = self.block(node.orelse)
+        self._join(after, node, bool(body) and _leaves(body), bool(rest) and _leaves(rest))
+        if body and _is_raise(body[-1]) and not rest and len(body) == 1 and _tests_none(code):
+            message = body[0].value.args[0]  # type: ignore[attr-defined]
+            return [ast.Assert(ast.UnaryOp(ast.Not(), code), message)]
+        if rest and _is_raise(rest[-1]) and body and not _is_raise(body[-1]):
+            return [ast.If(ast.UnaryOp(ast.Not(), code), rest, []), *body]
+        if body and _is_raise(body[-1]) and rest:
+            return [ast.If(code, body, []), *rest]
+        return [ast.If(code, body or [ast.Pass()], rest)]
+
+    def _join(self, other: dict[str, Any], node: ast.AST, body_ends: bool, rest_ends: bool) -> None:
+        """The names after a branch: those that compiling knew must be the same on both sides."""
+        if body_ends and not rest_ends:
+            return
+        if rest_ends and not body_ends:
+            self.locals = other
+            return
+        mine = self.locals
+        for name in {*mine, *other}:
+            a, b = other.get(name), mine.get(name)
+            if a is None or b is None:
+                self.locals[name] = a if b is None else b
+            elif isinstance(a, Run) and isinstance(b, Run):
+                if a.kind != b.kind:
+                    self.locals[name] = Run(
+                        a.node, self.kinds.get(name) if a.kind and b.kind else None
+                    )
+            elif a is not b and not (
+                isinstance(a, Known) and isinstance(b, Known) and a.value is b.value
+            ):
+                raise self.fail(
+                    node, f"'{name}' is another function or module on the two sides of a branch"
+                )
+
+    def _do_While(self, node: ast.While) -> list[ast.stmt]:
+        test = self.run(node.test)
+        saved, self.loops = self.loops, 0
+        body = self.block(node.body)
+        self.loops = saved
+        if node.orelse:
+            raise self.fail(node, "else branches of loops aren't supported")
+        return [ast.While(test, body or [ast.Pass()], [])]
+
+    def _do_For(self, node: ast.For) -> list[ast.stmt]:
+        if node.orelse:
+            raise self.fail(node, "else branches of loops aren't supported")
+        over = self.visit(node.iter)
+        items = self.unrolled(over, node.iter)
+        if items is not None:
+            return self._unrolled(node, items)
+        target = self.runtime_target(node.target, over)
+        saved, self.loops = self.loops, 0
+        body = self.block(node.body)
+        self.loops = saved
+        return [ast.For(target, self.node(over, node.iter), body or [ast.Pass()], [])]
+
+    def _unrolled(self, node: ast.For, items: list[Any]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        self.loops += 1
+        for item in items:
+            self.bind(node.target, item, node)
+            for name in _stored(node.body):
+                self.counts[name] += 1
+            out.extend(self.block(node.body))
+        self.loops -= 1
+        return out
+
+    def _do_Assert(self, node: ast.Assert) -> list[ast.stmt]:
+        test = self.visit(node.test)
+        if isinstance(test, Known | Part):
+            if isinstance(test, Part) or test.value:
+                return []
+        message = None if node.msg is None else self.run(node.msg)
+        return [ast.Assert(self.node(test, node.test), message)]
+
+    def _do_Raise(self, node: ast.Raise) -> list[ast.stmt]:
+        if node.exc is None:
+            raise self.fail(node, "raise without an exception")
+        made = node.exc
+        kind = self.visit(made.func if isinstance(made, ast.Call) else made)
+        if not (
+            isinstance(kind, Known)
+            and isinstance(kind.value, type)
+            and issubclass(kind.value, BaseException)
+        ):
+            raise self.fail(node, "raise of something that is no exception")
+        text: ast.expr = ast.Constant("")
+        if isinstance(made, ast.Call) and made.args:
+            text = self.run(made.args[0])
+        found = kind.value
+        return [
+            ast.Expr(
+                call(
+                    "ops.prim.RaiseException",
+                    [text, ast.Constant(f"{found.__module__}.{found.__qualname__}")],
+                )
+            )
+        ]
+
+
+_STATEMENTS = {
+    "Try": "try blocks", "With": "with blocks", "Delete": "del statements", "FunctionDef": "function definitions",
+    "ClassDef": "class definitions", "Import": "import statements", "ImportFrom": "import statements",
+    "Nonlocal": "nonlocal statements", "AsyncFor": "async for loops", "AsyncFunctionDef": "async function definitions",
+    "Match": "match statements",
+}  # fmt: skip
+
+
+def _has_code(value: Any) -> bool:
+    return (
+        value is None
+        or isinstance(value, bool | int | float | str | list | dict)
+        or isinstance(value, tuple)
+    )
+
+
+def _raise(text: str, kind: str) -> ast.stmt:
+    return ast.Expr(call("ops.prim.RaiseException", [ast.Constant(text), ast.Constant(kind)]))
+
+
+def _is_raise(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func) == "ops.prim.RaiseException"
+    )
+
+
+def _ends(node: ast.stmt) -> bool:
+    """True for a branch that leaves on both sides."""
+    return (
+        isinstance(node, ast.If)
+        and bool(node.orelse)
+        and _leaves(node.body)
+        and _leaves(node.orelse)
+    )
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    return bool(body) and (isinstance(body[-1], _LEAVES) or _is_raise(body[-1]) or _ends(body[-1]))
+
+
+def _always_raises(body: list[ast.stmt]) -> bool:
+    return bool(body) and _is_raise(body[-1])
+
+
+def _tests_none(node: ast.expr) -> bool:
+    return any(isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.Is) for n in ast.walk(node))
+
+
+def _stored(body: list[ast.stmt]) -> set[str]:
+    return {
+        n.id
+        for s in body
+        for n in ast.walk(s)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+
+
+def _kinds_of(kind: str | None, count: int) -> list[str | None]:
+    """The types of what a value of a type is unpacked to."""
+    from torchlike.jit._write import _parts
+
+    if kind and kind.startswith("Tuple["):
+        parts = _parts(kind)
+        if len(parts) == count:
+            return list(parts)
+    if kind and kind.startswith("List["):
+        return [kind[5:-1]] * count
+    return [None] * count
+
+
+def _fits(found: str, wanted: str) -> bool:
+    """True if a value of one type may stand where another is wanted."""
+    if found == wanted or "Any" in (found, wanted) or wanted.startswith("Union"):
+        return True
+    if wanted.startswith("Optional["):
+        return found == "NoneType" or _fits(found, wanted[9:-1])
+    if found.startswith("Optional["):
+        return _fits(found[9:-1], wanted)
+    loose = ("List[", "Dict[", "Tuple[")
+    if any(found.startswith(p) and wanted.startswith(p) for p in loose):
+        return True
+    return found.startswith(("List[int]", "Tuple[")) and wanted.startswith(("List[", "Tuple["))

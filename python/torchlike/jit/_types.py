@@ -1,0 +1,89 @@
+"""Types of TorchScript as text: of annotations, and of the values that modules hold."""
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import Any
+
+import torchlike
+from torchlike.nn import Module
+
+Tensor = torchlike.Tensor
+_NAMES: dict[Any, str] = {
+    int: "int", float: "float", bool: "bool", str: "str", complex: "complex", type(None): "NoneType", None: "NoneType",
+    torchlike.device: "Device", torchlike.dtype: "int", torchlike.layout: "int", torchlike.memory_format: "int",
+    torchlike.Size: "List[int]", typing.Any: "Any",
+}  # fmt: skip
+
+
+class UnknownType(Exception):
+    """An annotation, or a value, that TorchScript has no type for."""
+
+
+def of_annotation(kind: Any, named: Any) -> str:
+    """The text of an annotation; `named` gives that of a class of the user.
+
+    Raises:
+        UnknownType: if TorchScript has no such type.
+    """
+    if kind in _NAMES if _hashable(kind) else False:
+        return _NAMES[kind]
+    if isinstance(kind, type) and issubclass(kind, Tensor):
+        return "Tensor"
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        rest = [of_annotation(k, named) for k in inner if k is not type(None)]
+        text = rest[0] if len(rest) == 1 else f"Union[{', '.join(rest)}]"
+        return f"Optional[{text}]" if len(rest) < len(inner) else text
+    if origin is typing.Final:
+        return of_annotation(inner[0], named)
+    for container, name in ((list, "List"), (dict, "Dict"), (tuple, "Tuple")):
+        if origin is container:
+            if inner == ((),):
+                return "Tuple[()]"
+            return f"{name}[{', '.join(of_annotation(k, named) for k in inner)}]"
+    if isinstance(kind, type):
+        found = named(kind)
+        if found is not None:
+            return str(found)
+    raise UnknownType(f"Unknown type annotation: '{getattr(kind, '__name__', kind)}'")
+
+
+def _hashable(kind: Any) -> bool:
+    return getattr(type(kind), "__hash__", None) is not None
+
+
+def of_value(value: Any, named: Any) -> str:
+    """The type of a value that a module holds.
+
+    Raises:
+        UnknownType: if TorchScript has no type for it.
+    """
+    if isinstance(value, Tensor):
+        return "Tensor"
+    if isinstance(value, Module):
+        raise UnknownType("a module among plain values")
+    kind = type(value)
+    if kind in _NAMES:
+        return _NAMES[kind]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return str(named(kind))
+    if kind is tuple:
+        return f"Tuple[{', '.join(of_value(v, named) for v in value)}]" if value else "Tuple[()]"
+    if kind is list and value:
+        return f"List[{_common([of_value(v, named) for v in value])}]"
+    if isinstance(value, dict) and value:
+        keys = _common([of_value(k, named) for k in value])
+        return f"Dict[{keys}, {_common([of_value(v, named) for v in value.values()])}]"
+    raise UnknownType(f"could not infer the type of {value!r:.80}")
+
+
+def _common(kinds: list[str]) -> str:
+    """The one type of several values."""
+    found = list(dict.fromkeys(kinds))
+    if len(found) == 1:
+        return found[0]
+    if len(found) == 2 and "NoneType" in found:
+        return f"Optional[{next(k for k in found if k != 'NoneType')}]"
+    raise UnknownType(f"values of several types: {', '.join(found)}")
