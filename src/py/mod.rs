@@ -36,6 +36,7 @@ mod ledger;
 mod lists;
 mod load;
 mod load_file;
+mod mesh;
 mod messages;
 mod metadata;
 mod methods;
@@ -60,6 +61,7 @@ mod table;
 mod tensor;
 mod types;
 mod watch;
+mod wrappers;
 
 use pyo3::prelude::*;
 
@@ -90,5 +92,6 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     dispatch::register(m)?;
     fake::register(m)?;
     ledger::register(m)?;
+    mesh::register(m)?;
     program::register(m)
 }
