@@ -40,7 +40,9 @@ _RANDOM = frozenset(
     "rand_like randn_like randint_like".split()
 )
 # Views of a whole say other sizes than those of its pieces do.
-_SIZED = {"view": 1, "_unsafe_view": 1, "reshape": 1, "expand": 1, "view_copy": 1, "expand_copy": 1}
+_SIZED = dict.fromkeys(
+    ("view", "_unsafe_view", "reshape", "expand", "view_copy", "expand_copy", "slice_backward", "select_backward"), 1
+)
 
 
 @dataclass
@@ -142,16 +144,28 @@ def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func.decompose(*args, **kwargs)
     mesh = _mesh_of(tensors)
     pieces = [_brought(t, spec) for t, spec in zip(tensors, decision.inputs, strict=True)]
-    given = args if decision.args is None else decision.args
+    given = args
+    if decision.args is not None:
+        func, given = aten.squeeze_.dims if func._opname == "squeeze_" else aten.squeeze.dims, (args[0], *decision.args)
     results = []
     for seat in range(len(mesh._seats)):
         found = iter([p[seat] for p in pieces])
         local = mapped((given, list(kwargs.values())), lambda t, found=found: next(found))
         sized = _sized(func._opname, local[0], decision, seat)
         results.append(func(*sized, **dict(zip(kwargs, local[1], strict=True))))
+    results = _masked(decision, results)
     if func._opname in _RANDOM and _is_real(pieces):
         results = _drawn(func, args, kwargs, decision, pieces)
     return wrapped(func, args, kwargs, decision, results)
+
+
+def _masked(decision: Decision, results: list[Any]) -> list[Any]:
+    """Results of which rows are not this rank's, with zeros there."""
+    spec = decision.results[0] if decision.results else None
+    for p in spec.placements if spec is not None else ():
+        if isinstance(p, _MaskPartial) and p.masks:
+            return p.applied(results)
+    return results
 
 
 def _is_real(pieces: list[Any]) -> bool:
@@ -176,6 +190,8 @@ def _sized(name: str, args: Any, decision: Decision, seat: int) -> Any:
         return args
     shape = spec.locals()[seat]
     made = list(args)
+    if made[places[0]] is None:
+        return args
     made[places[0]] = shape
     if len(places) > 1:
         made[places[1]] = list(local_strides(spec.stride, shape))
@@ -286,7 +302,7 @@ def _adjusted(call: Call) -> tuple[Any, ...] | None:
     dims = call.arg(1, list(range(len(shape))))
     dims = [dims] if isinstance(dims, int) else dims
     kept = [d for d in dims if shape and shape[d] == 1]
-    return (call.first, kept)
+    return (kept,)
 
 
 def _chosen(call: Call, said: Rows) -> tuple[list[Spec], list[Any], bool]:

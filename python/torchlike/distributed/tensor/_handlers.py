@@ -97,9 +97,24 @@ def _extreme(func: OpOverload, args: Any, kwargs: Any) -> Any:
 def _own_extremes(func: OpOverload, pieces: Any, dim: int | None) -> tuple[list[Any], list[Any]]:
     best = torch.max if func._opname == "argmax" else torch.min
     if dim is None:
-        return [best(p).unsqueeze(0) for p in pieces], [func(p).unsqueeze(0) for p in pieces]
-    found = [best(p, dim=dim, keepdim=True) for p in pieces]
+        found = [
+            (best(p).unsqueeze(0), func(p).unsqueeze(0)) if p.numel() else _nothing(p.reshape(0), 0, best)
+            for p in pieces
+        ]
+        return [f[0] for f in found], [f[1] for f in found]
+    found = [best(p, dim=dim, keepdim=True) if p.shape[dim] else _nothing(p, dim, best) for p in pieces]
     return [f[0] for f in found], [f[1] for f in found]
+
+
+def _nothing(piece: Any, dim: int, best: Any) -> tuple[Any, Any]:
+    """The extreme of a piece that has no elements: a value that all others are chosen before."""
+    shape = list(piece.shape)
+    shape[dim] = 1
+    info = torch.finfo if piece.dtype.is_floating_point else torch.iinfo
+    limits = info(piece.dtype)
+    worst = limits.min if best is torch.max else limits.max
+    value = piece.new_full(shape, worst)
+    return value, torch.zeros_like(value, dtype=torch.int64)
 
 
 def _global(index: Any, spec: Spec, seat: int, dim: int | None) -> Any:

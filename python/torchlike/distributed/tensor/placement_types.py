@@ -187,36 +187,47 @@ class _NormPartial(Partial):
 
 
 class _MaskPartial(Partial):
-    """Rows that a device has not are zero: indices outside of its part of a table were masked, and are remembered."""
+    """Of rows of a table that is cut: each device has those that are its own, and zeros for others.
 
-    def __init__(self, reduce_op: str | None = None, offset_shape: Any = None, offset_dim: int = 0) -> None:
-        super().__init__(reduce_op)
-        code = (3, self._code[1], next(_counter))
-        self._set(_code=code, offset_shape=offset_shape, offset_dim=offset_dim, masks=[])
+    Positions are made relative to a device's part, one dimension of the mesh after the other; which were outside is
+    remembered until the rows were taken.
+    """
 
     offset_shape: Any
     offset_dim: int
     masks: list[Any]
+    _whole: list[Any]
+    _cuts: list[int]
+
+    def __init__(
+        self, reduce_op: str | None = None, offset_shape: Any = None, offset_dim: int = 0
+    ) -> None:
+        super().__init__(reduce_op)
+        code = (3, self._code[1], next(_counter))
+        self._set(_code=code, offset_shape=offset_shape, offset_dim=offset_dim)
+        self._set(masks=[], _whole=[], _cuts=[])
 
     def _partition(self, pieces: Sequence[Any], mesh: Any, dim: int) -> list[Any]:
-        made = []
+        if not self._cuts:
+            self._set(_whole=list(pieces))
+        self._cuts.append(dim)
+        codes = [Shard(0)._code if d in self._cuts else Replicate._code for d in range(mesh.ndim)]
+        made: list[Any] = []
         self.masks.clear()
-        one = [Replicate()] * mesh.ndim
-        one[dim] = Shard(0)  # type: ignore[call-overload]
-        for seat, indices in zip(mesh._seats, pieces, strict=True):
-            size = self.offset_shape[self.offset_dim]
-            (length,), (start,) = seat.local([size], [p._code for p in one])
-            start = start if length else size
+        for seat, indices in zip(mesh._seats, self._whole, strict=True):
+            (length,), (start,) = seat.local([self.offset_shape[self.offset_dim]], codes)
             mask = (indices < start) | (indices >= start + length)
             self.masks.append(mask)
             made.append((indices - start).masked_fill(mask, 0))
         return made
 
-    def _before(self, pieces: Sequence[Any]) -> list[Any]:
+    def applied(self, rows: Sequence[Any]) -> list[Any]:
+        """The rows that were taken, with zeros where positions were outside."""
         made = []
-        for piece, mask in zip(pieces, self.masks, strict=True):
-            shape = list(mask.shape) + [1] * (piece.ndim - mask.ndim)
-            made.append(piece.masked_fill(mask.view(shape), 0))
+        for taken, mask in zip(rows, self.masks, strict=True):
+            shape = [*mask.shape, *[1] * (taken.ndim - mask.ndim)]
+            made.append(taken.masked_fill(mask.view(shape), 0))
+        self._set(masks=[], _whole=[], _cuts=[])
         return made
 
     def __repr__(self) -> str:

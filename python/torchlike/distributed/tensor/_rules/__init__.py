@@ -101,7 +101,7 @@ class Call:
 
 _RULES: dict[str, Callable[[Call], Rows | Fixed]] = {}
 # The rooms that nobody has asked yet.
-_missing = ["pointwise", "reduce", "views", "arrange", "products", "index", "layers", "create"]
+_missing = ["pointwise", "reduce", "views", "arrange", "products", "index", "layers", "losses", "create"]
 
 
 def rule(*names: str) -> Callable[[Any], Any]:

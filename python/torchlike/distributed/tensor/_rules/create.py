@@ -8,7 +8,7 @@ from torchlike.distributed.tensor._rules import Call, Cut, Fixed, P, R, Rows, fo
 from torchlike.distributed.tensor.placement_types import Partial, Replicate, is_cut
 
 rule(
-    "clone contiguous detach detach_ alias fill_.Scalar view.dtype zero_ empty_like lift_fresh resolve_conj resolve_neg"
+    "contiguous detach detach_ alias fill_.Scalar view.dtype zero_ empty_like lift_fresh resolve_conj resolve_neg"
 )(follow)
 
 

@@ -49,7 +49,7 @@ _ROWS = {
 }
 # Operators on each element that are no rows of that kind here, or have another name there.
 _MORE = """
-__iand__ __ilshift__ __ior__ __irshift__ __ixor__ __lshift__ __rshift__ addcdiv addcmul clamp clip conj_physical _conj
+clone __iand__ __ilshift__ __ior__ __irshift__ __ixor__ __lshift__ __rshift__ addcdiv addcmul clamp clip conj_physical _conj
 copysign dropout_backward fill float_power frexp gelu gelu_backward hardswish hardswish_backward leaky_relu
 leaky_relu_backward elu elu_backward hardtanh_backward hardsigmoid_backward softplus softplus_backward mish_backward
 softshrink softshrink_backward hardshrink_backward lerp logical_and logical_not logical_or logical_xor logit_backward
@@ -110,7 +110,7 @@ def pointwise(call: Call) -> Rows:
 def _register() -> None:
     names = {_aten(row) for row in _C._op_pointwise()} | set(_MORE.split())
     names |= {n.partition(".")[0] for n in _partial_rows()}
-    names -= {"fill", "fill_", "clone", "detach", "zero_"}
+    names -= {"fill", "fill_", "detach", "zero_"}
     rule(*names, *(n + "_" for n in names))(pointwise)
 
 

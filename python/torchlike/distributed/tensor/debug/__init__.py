@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-import torchlike as torch
 from torchlike.distributed._ops import autograd as _autograd
 from torchlike.distributed._ops import c10d as _c10d
 from torchlike.distributed._ops import dtensor as _dtensor
@@ -61,4 +60,3 @@ def _get_sharding_prop_cache_info() -> dict[str, int]:
     return {"currsize": len(_dispatch._decisions)}
 
 
-del torch
