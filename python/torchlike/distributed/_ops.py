@@ -171,8 +171,14 @@ library.register_autograd(
     _reduce_backward,
     setup_context=_keep("reduce_op", "group_name"),
 )
+
+
+def _wait_backward(ctx: Any, grad: Any) -> Any:
+    return grad
+
+
 library.register_autograd(
-    "_c10d_functional::wait_tensor", lambda ctx, grad: grad, setup_context=lambda *_: None
+    "_c10d_functional::wait_tensor", _wait_backward, setup_context=_keep()
 )
 
 # What writes tensors that are given: name, and which of its arguments are written from which.
