@@ -110,8 +110,8 @@ def recorded(values: Any) -> bool:
 
 @contextlib.contextmanager
 def apart(row: str, recorded: bool) -> Iterator[bool]:
-    """Inside, calls are what a row comes down to, which is `recorded` as a whole or not; False if that is going on already,
-    and the call is one of these."""
+    """Inside, calls are what a row comes down to, which is `recorded` as a whole or not; False if that is going on
+    already, and the call is one of these."""
     before = getattr(_thread, "below", False), getattr(_thread, "rows", ())
     _thread.below = before[0] or recorded
     _thread.rows = (*before[1], row)

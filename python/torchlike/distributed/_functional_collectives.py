@@ -98,9 +98,7 @@ def reduce_scatter_single(
         )
     if scatter_dim:
         self = torch.cat(self.chunk(found.size(), scatter_dim), 0)
-    made = functional.reduce_scatter_tensor(
-        self, _word(reduceOp), found.size(), found.group_name
-    )
+    made = functional.reduce_scatter_tensor(self, _word(reduceOp), found.size(), found.group_name)
     return wait_tensor(made)
 
 
@@ -152,9 +150,7 @@ def all_reduce_coalesced(self: Any, reduceOp: str, group: Any, tag: str = "") ->
 def all_gather_into_tensor_coalesced(self: Any, group: Any, tag: str = "") -> list[Any]:
     """Several tensors of all ranks, each joined along its first dimension."""
     found = _group(group)
-    made = functional.all_gather_into_tensor_coalesced(
-        list(self), found.size(), found.group_name
-    )
+    made = functional.all_gather_into_tensor_coalesced(list(self), found.size(), found.group_name)
     return [wait_tensor(t) for t in made]
 
 

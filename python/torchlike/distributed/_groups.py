@@ -1,12 +1,11 @@
 """Process groups: which ranks talk to each other, and the world they are taken from.
 
-Two backends make groups in one process. `fake` plays one rank of a world of any size and moves nothing: shapes, and what
-would be sent, are right, values are not. `local` plays all ranks at once, and data moves between their pieces.
+Two backends make groups in one process. `fake` plays one rank of a world of any size and moves nothing: shapes, and
+what would be sent, are right, values are not. `local` plays all ranks at once, and data moves between their pieces.
 """
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -128,11 +127,18 @@ class ProcessGroup:
 
 
 class World:
-    """All ranks, and the groups that were made of them. `rank` is the one that this process plays."""
+    """All ranks, and the groups that were made of them. `rank` is the one that this process plays. A world that nobody
+    asked for grows with the meshes that are made in it."""
 
-    def __init__(self, backend: str, rank: int, size: int, store: Any) -> None:
+    def __init__(self, backend: str, rank: int, size: int, store: Any, asked: bool = True) -> None:
         self.backend, self.rank, self.size, self.store = backend, rank, size, store
+        self.asked = asked
         self.groups: dict[str, ProcessGroup] = {}
+        self.default = self.add(range(size), "default_pg")
+
+    def grow(self, size: int) -> None:
+        """Adds ranks."""
+        self.size = size
         self.default = self.add(range(size), "default_pg")
 
     @property
@@ -147,7 +153,7 @@ class World:
         return group
 
 
-class _State(threading.local):
+class _State:
     world: World | None = None
 
 
@@ -170,6 +176,15 @@ def world() -> World:
     return _state.world
 
 
+def at_least(size: int) -> World:
+    """The world. Where none was asked for it is one that moves nothing, with so many ranks or more."""
+    if _state.world is None:
+        _state.world = World("fake", 0, size, None, asked=False)
+    elif not _state.world.asked and _state.world.size < size:
+        _state.world.grow(size)
+    return _state.world
+
+
 def create(backend: str | None, rank: int, size: int, store: Any) -> None:
     """Makes the world.
 
@@ -177,7 +192,7 @@ def create(backend: str | None, rank: int, size: int, store: Any) -> None:
         ValueError: if there is one, or the rank lies outside.
         NotImplementedError: for backends that connect processes.
     """
-    if _state.world is not None:
+    if _state.world is not None and _state.world.asked:
         raise ValueError("trying to initialize the default process group twice!")
     name = (backend or "local").lower().rpartition(":")[2]
     if name not in BACKENDS:

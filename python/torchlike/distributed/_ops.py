@@ -1,7 +1,7 @@
 """The collectives as operators, under PyTorch's names, so that dispatch modes see them.
 
-`_c10d_functional` takes tensors and gives new ones; `c10d` writes tensors that are given. On a `fake` group results have
-their shapes, and values that say nothing; a group of one rank, whoever made it, has the right ones.
+`_c10d_functional` takes tensors and gives new ones; `c10d` writes tensors that are given. On a `fake` group results
+have their shapes, and values that say nothing; a group of one rank, whoever made it, has the right ones.
 """
 
 from __future__ import annotations
@@ -65,10 +65,12 @@ def _moved(input: Any, gather_dim: int, shard_dim: int, group_name: Any) -> Any:
 
 _KERNELS: dict[str, Any] = {
     "_c10d_functional::all_gather_into_tensor(Tensor input, int group_size, Any group_name) -> Tensor": _gathered,
-    "_c10d_functional::reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, Any group_name) -> Tensor": _scattered,
+    "_c10d_functional::reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, Any group_name) "
+    "-> Tensor": _scattered,
     "_c10d_functional::all_reduce(Tensor input, str reduce_op, Any group_name) -> Tensor": _reduced,
     "_c10d_functional::broadcast(Tensor input, int src, Any group_name) -> Tensor": _broadcast,
-    "_c10d_functional::all_to_all_single(Tensor input, int[] output_split_sizes, int[] input_split_sizes, Any group_name) -> Tensor": _exchanged,
+    "_c10d_functional::all_to_all_single(Tensor input, int[] output_split_sizes, int[] input_split_sizes, "
+    "Any group_name) -> Tensor": _exchanged,
     "_c10d_functional::wait_tensor(Tensor input) -> Tensor": lambda input: input,
     "_c10d_functional::all_reduce_coalesced(Tensor[] inputs, str reduce_op, Any group_name) -> Tensor[]": (
         lambda inputs, reduce_op, group_name: [_reduced(t, reduce_op, group_name) for t in inputs]
@@ -78,7 +80,8 @@ _KERNELS: dict[str, Any] = {
             _gathered(t, group_size, group_name) for t in inputs
         ]
     ),
-    "_c10d_functional::reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, Any group_name) -> Tensor[]": (
+    "_c10d_functional::reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, "
+    "Any group_name) -> Tensor[]": (
         lambda inputs, reduce_op, group_size, group_name: [
             _scattered(t, reduce_op, group_size, group_name) for t in inputs
         ]
@@ -104,9 +107,7 @@ _define()
 
 def _needs_sum(name: str, reduce_op: str) -> None:
     if reduce_op != "sum":
-        raise RuntimeError(
-            f"{name} backward only supports 'sum' reduction, got '{reduce_op}'"
-        )
+        raise RuntimeError(f"{name} backward only supports 'sum' reduction, got '{reduce_op}'")
 
 
 def _keep(*names: str) -> Any:
@@ -177,9 +178,7 @@ def _wait_backward(ctx: Any, grad: Any) -> Any:
     return grad
 
 
-library.register_autograd(
-    "_c10d_functional::wait_tensor", _wait_backward, setup_context=_keep()
-)
+library.register_autograd("_c10d_functional::wait_tensor", _wait_backward, setup_context=_keep())
 
 # What writes tensors that are given: name, and which of its arguments are written from which.
 _WRITERS = {
@@ -193,7 +192,9 @@ _WRITERS = {
     "_reduce_scatter_base_": "Tensor output_tensor, Tensor input_tensor, Any process_group, Any reduce_op",
     "reduce_scatter_": "Tensor[] output_tensors, Any input_tensors, Any process_group, Any reduce_op",
     "reduce_scatter_tensor_coalesced_": "Tensor[] outputs, Tensor[] inputs, Any process_group, Any reduce_op",
-    "alltoall_base_": "Tensor output, Tensor input, Any process_group, int[] output_split_sizes, int[] input_split_sizes",
+    "alltoall_base_": (
+        "Tensor output, Tensor input, Any process_group, int[] output_split_sizes, int[] input_split_sizes"
+    ),
     "alltoall_": "Tensor[] output_tensors, Tensor[] input_tensors, Any process_group",
     "gather_": "Any output_tensors, Tensor[] input_tensors, Any process_group, int root_rank",
     "scatter_": "Tensor[] output_tensors, Any input_tensors, Any process_group, int root_rank",

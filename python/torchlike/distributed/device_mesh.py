@@ -78,9 +78,7 @@ class DeviceMesh:
             raise ValueError(f"a rank stands in a mesh twice: {self._flat}")
         self._root = _root
         self._flattened: dict[str, DeviceMesh] = {}
-        if not _groups.is_initialized():
-            _groups.create("fake", 0, max(self._flat, default=0) + 1, None)
-        self._world = _groups.world()
+        self._world = _groups.at_least(max(self._flat, default=0) + 1)
         if len(self._flat) > self._world.size or max(self._flat, default=0) >= self._world.size:
             raise RuntimeError(
                 f"Mesh should not be bigger than default world size {self._world.size}, but found "
@@ -89,7 +87,9 @@ class DeviceMesh:
         self._rank = self._world.rank if _rank is None else _rank
         here = self._world.here if _rank is None else (_rank,)
         self._here = tuple(r for r in here if r in self._flat)
-        self._seats = [_C._Mesh(list(self._shape), self._position(r), self._hosts()) for r in self._here]
+        self._seats = [
+            _C._Mesh(list(self._shape), self._position(r), self._hosts()) for r in self._here
+        ]
         self._groups: list[ProcessGroup] | None = None
         self._hash = hash((self._flat, self._shape, device_type, self._names))
 
@@ -319,9 +319,13 @@ class DeviceMesh:
                 ranks = ranks.select(i, position[i])
         if len(self._here) > 1:
             return _Slices(self, dims, ranks, names)
-        return DeviceMesh(self._device_type, ranks, mesh_dim_names=names, _root=self._get_root_mesh())
+        return DeviceMesh(
+            self._device_type, ranks, mesh_dim_names=names, _root=self._get_root_mesh()
+        )
 
-    def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
+    def _flatten(
+        self, mesh_dim_name: str | None = None, backend_override: Any = None
+    ) -> DeviceMesh:
         """All dimensions as one, which has a name."""
         root = self._get_root_mesh()
         name = mesh_dim_name or "_".join(self._names or ())
@@ -383,7 +387,6 @@ class _Slices(DeviceMesh):
 
     def _peers(self, dim: int, rank: int) -> tuple[int, ...]:
         return self._of._peers(self._dims[dim], rank)
-
 
 
 def init_device_mesh(

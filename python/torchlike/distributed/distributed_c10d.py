@@ -1,8 +1,6 @@
 """The functions of the package, where PyTorch defines them."""
 
 import torchlike.distributed as _package
-from torchlike.distributed._groups import PrefixStore, ProcessGroup, Store, Work
-from torchlike.distributed._groups import resolve as _resolve_process_group
 
 globals().update(
     {name: value for name, value in vars(_package).items() if not name.startswith("__")}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike import nn
-from torchlike.distributed import _groups
 from torchlike.distributed._ops import c10d
 from torchlike.distributed.device_mesh import _mesh_resources
 from torchlike.distributed.tensor import _dispatch, _moves
@@ -15,7 +14,6 @@ from torchlike.distributed.tensor._spec import (
     Spec,
     TensorMeta,
     contiguous,
-    local_strides,
     meta_of,
     whole_of,
 )
@@ -23,7 +21,6 @@ from torchlike.distributed.tensor.placement_types import (
     Partial,
     Placement,
     Replicate,
-    Shard,
     check_mixed,
     is_cut,
     normalized,
@@ -100,7 +97,11 @@ class _Redistribute(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        return _GradOfRedistribute.apply(grad, ctx.spec, ctx.backward_dtype, ctx.out_dtype), None, None
+        return (
+            _GradOfRedistribute.apply(grad, ctx.spec, ctx.backward_dtype, ctx.out_dtype),
+            None,
+            None,
+        )
 
 
 class _GradOfRedistribute(torch.autograd.Function):
@@ -143,9 +144,9 @@ def _cast(spec: Spec, pieces: Sequence[Any], dtype: Any) -> tuple[Spec, list[Any
 class DTensor(torch.Tensor):
     """A tensor on a mesh: it has the whole's shape, and `placements` say which piece each rank has.
 
-    Operators run on the pieces, with collectives where a rule asks for them (`tensor/_rules/`). On a `fake` world, or on
-    meta, results have the right shapes and placements, and collectives the right sizes; on a `local` one values are right
-    too.
+    Operators run on the pieces, with collectives where a rule asks for them (`tensor/_rules/`). On a `fake` world, or
+    on meta, results have the right shapes and placements, and collectives the right sizes; on a `local` one values are
+    right too.
     """
 
     _spec: Spec
@@ -173,7 +174,7 @@ class DTensor(torch.Tensor):
             requires_grad=requires_grad,
         )
         made._spec, made._locals = spec, list(pieces)
-        return made  # type: ignore[return-value]
+        return made
 
     @property
     def _local_tensor(self) -> Any:
@@ -187,7 +188,8 @@ class DTensor(torch.Tensor):
         if not self._locals:
             return torch.empty(0, dtype=self.dtype, device=self.device)
         raise RuntimeError(
-            f"this process plays {len(self._locals)} ranks, and has a piece for each: ask for `_locals` or `full_tensor()`"
+            f"this process plays {len(self._locals)} ranks, and has a piece for each: ask for `_locals` or "
+            "`full_tensor()`"
         )
 
     @classmethod
@@ -208,7 +210,12 @@ class DTensor(torch.Tensor):
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuilt, (self._locals, self._spec.mesh, self._spec.placements, self._spec.tensor_meta)
+        return _rebuilt, (
+            self._locals,
+            self._spec.mesh,
+            self._spec.placements,
+            self._spec.tensor_meta,
+        )
 
     def __tensor_flatten__(self) -> Any:
         return ["_local_tensor"], (self._spec, self.requires_grad)
@@ -353,8 +360,8 @@ def distribute_tensor(
     *,
     src_data_rank: int | None = 0,
 ) -> DTensor:
-    """A whole that the rank `src_data_rank` of each dimension of the mesh has, cut and sent as `placements` say; with None
-    every rank has the whole already, and nothing is sent.
+    """A whole that the rank `src_data_rank` of each dimension of the mesh has, cut and sent as `placements` say; with
+    None every rank has the whole already, and nothing is sent.
 
     Raises:
         RuntimeError: if the tensor is no leaf.
@@ -441,8 +448,8 @@ def distribute_module(
     input_fn: Callable[..., Any] | None = None,
     output_fn: Callable[..., Any] | None = None,
 ) -> nn.Module:
-    """Distributes the parameters and buffers of a module: as `partition_fn(name, module, mesh)` says, and replicated where
-    it says nothing. `input_fn(module, inputs, mesh)` and `output_fn(module, outputs, mesh)` become hooks.
+    """Distributes the parameters and buffers of a module: as `partition_fn(name, module, mesh)` says, and replicated
+    where it says nothing. `input_fn(module, inputs, mesh)` and `output_fn(module, outputs, mesh)` become hooks.
 
     Raises:
         RuntimeError: if it was called on the module before.
@@ -460,7 +467,7 @@ def distribute_module(
         module.register_forward_pre_hook(_hook(input_fn, mesh, "input_fn"))
     if output_fn is not None:
         module.register_forward_hook(_out_hook(output_fn, mesh))
-    module._distribute_module_applied = True  # type: ignore[assignment]
+    module._distribute_module_applied = True
     return module
 
 
@@ -468,7 +475,9 @@ def _replicate(module: nn.Module, mesh: DeviceMesh) -> None:
     whole = [Replicate()] * mesh.ndim
     for name, p in list(module._parameters.items()):
         if p is not None and not isinstance(p, DTensor):
-            made = nn.Parameter(distribute_tensor(p.data, mesh, whole), requires_grad=p.requires_grad)
+            made = nn.Parameter(
+                distribute_tensor(p.data, mesh, whole), requires_grad=p.requires_grad
+            )
             module.register_parameter(name, made)
     for name, b in list(module._buffers.items()):
         if b is not None and not isinstance(b, DTensor):

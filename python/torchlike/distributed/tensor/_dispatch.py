@@ -4,7 +4,9 @@ operator runs on the pieces."""
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
@@ -29,6 +31,8 @@ from torchlike.distributed.tensor.placement_types import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torchlike._ops import OpOverload
     from torchlike.distributed.device_mesh import DeviceMesh
 
@@ -36,12 +40,35 @@ aten: Any = torch.ops.aten
 
 # Drawn numbers are those that one device would draw: a piece is cut out of the whole.
 _RANDOM = frozenset(
-    "native_dropout normal_ uniform_ bernoulli bernoulli_ exponential_ geometric_ log_normal_ cauchy_ multinomial "
-    "rand_like randn_like randint_like".split()
+    [
+        "native_dropout",
+        "normal_",
+        "uniform_",
+        "bernoulli",
+        "bernoulli_",
+        "exponential_",
+        "geometric_",
+        "log_normal_",
+        "cauchy_",
+        "multinomial",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+    ]
 )
 # Views of a whole say other sizes than those of its pieces do.
 _SIZED = dict.fromkeys(
-    ("view", "_unsafe_view", "reshape", "expand", "view_copy", "expand_copy", "slice_backward", "select_backward"), 1
+    (
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "expand",
+        "view_copy",
+        "expand_copy",
+        "slice_backward",
+        "select_backward",
+    ),
+    1,
 )
 
 
@@ -146,7 +173,10 @@ def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     pieces = [_brought(t, spec) for t, spec in zip(tensors, decision.inputs, strict=True)]
     given = args
     if decision.args is not None:
-        func, given = aten.squeeze_.dims if func._opname == "squeeze_" else aten.squeeze.dims, (args[0], *decision.args)
+        func, given = (
+            aten.squeeze_.dims if func._opname == "squeeze_" else aten.squeeze.dims,
+            (args[0], *decision.args),
+        )
     results = []
     for seat in range(len(mesh._seats)):
         found = iter([p[seat] for p in pieces])
@@ -172,11 +202,30 @@ def _is_real(pieces: list[Any]) -> bool:
     return any(not t.is_meta for p in pieces for t in p)
 
 
+class Moves(Exception):
+    """Something would have to be moved, where that is not wanted."""
+
+
+_held = [False]
+
+
+@contextmanager
+def in_place() -> Iterator[None]:
+    """In this context nothing is moved: `Moves` is raised instead."""
+    before, _held[0] = _held[0], True
+    try:
+        yield
+    finally:
+        _held[0] = before
+
+
 def _brought(t: Any, spec: Spec) -> list[Any]:
     if not _is_ours(t):
         return [t] * len(spec.mesh._seats)
     if t._spec.lies == spec.lies or t._spec.placements == spec.placements:
         return list(t._locals)
+    if _held[0]:
+        raise Moves
     return _moves.redistribute(t._locals, t._spec, spec)
 
 
@@ -185,6 +234,8 @@ def _sized(name: str, args: Any, decision: Decision, seat: int) -> Any:
     spec = decision.results[0] if decision.results else None
     if spec is None:
         return args
+    if name == "native_group_norm":
+        return _group_sized(args)
     places = (_SIZED[name],) if name in _SIZED else sizes_in(name)
     if not places or not any(map(is_cut, spec.placements)):
         return args
@@ -198,10 +249,18 @@ def _sized(name: str, args: Any, decision: Decision, seat: int) -> Any:
     return tuple(made)
 
 
+def _group_sized(args: Any) -> Any:
+    """Examples, channels and the rest, as the piece has them."""
+    shape = args[0].shape
+    return (*args[:3], shape[0], shape[1], prod(shape[2:]), *args[6:])
+
+
 def _drawn(func: OpOverload, args: Any, kwargs: Any, decision: Decision, pieces: Any) -> list[Any]:
     """The pieces of what one device draws for the whole."""
     spec = decision.inputs[0]
-    whole = torch.empty_strided(spec.shape, spec.stride, dtype=spec.dtype, device=pieces[0][0].device)
+    whole = torch.empty_strided(
+        spec.shape, spec.stride, dtype=spec.dtype, device=pieces[0][0].device
+    )
     if not func._opname.endswith("_"):
         full = spec.placed(replicated(spec.mesh))
         whole = _moves.redistribute(args[0]._locals, args[0]._spec, full)[0]
@@ -240,14 +299,14 @@ def decide(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     mesh = _mesh_of(tensors_of((*args, *kwargs.values())))
     specs = mapped((list(args), list(kwargs.values())), lambda t: _spec_of(func, t, mesh))
     kinds = dict(zip(kwargs, specs[1], strict=True))
-    key = (func, _key(specs[0]), tuple((n, _key(v)) for n, v in kinds.items()))
+    key: Any = (func, _key(specs[0]), tuple((n, _key(v)) for n, v in kinds.items()))
     try:
         known = _decisions.get(key)
     except TypeError:
         key, known = None, None
     if known is not None:
         return known
-    made = _decide(func, tuple(specs[0]), kinds)
+    made = _explained(func, tuple(specs[0]), kinds)
     keeps = made is NotImplemented or any(
         isinstance(p, _MaskPartial) for s in made.inputs for p in s.placements
     )
@@ -258,17 +317,30 @@ def decide(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return made
 
 
+def _explained(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """As `_decide`; errors say of which call."""
+    try:
+        return _decide(func, args, kwargs)
+    except (NotImplementedError, Moves):
+        raise
+    except Exception as error:
+        shown = ", ".join(map(str, args))
+        mesh = Call(func._opname, func._overloadname, args, kwargs, 1).mesh
+        raise RuntimeError(
+            f"{error}\n\nSharding propagation failed for {func}({shown}) on {mesh})"
+        ) from error
+
+
 def _decide(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rule = rule_of(func._opname, func._overloadname)
     if rule is None:
         if func.implicit:
             return NotImplemented
-        raise NotImplementedError(
-            f"Operator {func} does not have a sharding strategy registered."
-        )
+        raise NotImplementedError(f"Operator {func} does not have a sharding strategy registered.")
     metas, form = result_of(func, args, kwargs)
     call = Call(func._opname, func._overloadname, args, kwargs, _count(func, metas))
     said = rule(call)
+    ordered: bool | None
     if isinstance(said, Rows):
         inputs, results, ordered = _chosen(call, said)
     else:
@@ -314,7 +386,11 @@ def _chosen(call: Call, said: Rows) -> tuple[list[Spec], list[Any], bool]:
     try:
         outs, ins = mesh._seats[0].choose(given, codes, count, call.in_place, said.uneven)
     except RuntimeError as error:
-        raise RuntimeError(f"aten.{call.name}.{call.overload}: {error}") from None
+        text = str(error)
+        if call.in_place:
+            now = f"The input has placement {call.first.placements}, but no valid strategy preserves this placement. "
+            text = text.replace("Please", now + "Please")
+        raise RuntimeError(f"aten.{call.name}.{call.overload}: {text}") from None
     inputs = [
         s.placed([from_code(c, known) for c in codes])
         for s, codes in zip(call.specs, ins, strict=True)
@@ -333,7 +409,9 @@ def result_of(func: OpOverload, args: Any, kwargs: Any) -> tuple[list[TensorMeta
             return type(value)(whole(v) for v in value)
         return value
 
-    named = {n: torch.device("meta") if n == "device" and v else whole(v) for n, v in kwargs.items()}
+    named = {
+        n: torch.device("meta") if n == "device" and v else whole(v) for n, v in kwargs.items()
+    }
     if func._opname == "equal":
         return [None], "none"
     with modes.without(), torch.no_grad():
@@ -346,11 +424,17 @@ def result_of(func: OpOverload, args: Any, kwargs: Any) -> tuple[list[TensorMeta
     return [None], "none"
 
 
-def wrapped(func: OpOverload, args: Any, kwargs: Any, decision: Decision, results: list[Any]) -> Any:
+def wrapped(
+    func: OpOverload, args: Any, kwargs: Any, decision: Decision, results: list[Any]
+) -> Any:
     """The results on the pieces, as tensors on the mesh."""
     from torchlike.distributed.tensor._api import DTensor
 
-    if func._opname.endswith("_") and not func._opname.endswith("__") and _is_ours(args[0] if args else None):
+    if (
+        func._opname.endswith("_")
+        and not func._opname.endswith("__")
+        and _is_ours(args[0] if args else None)
+    ):
         spec = decision.results[0]
         if spec is not None and spec.shape != args[0]._spec.shape:
             raise NotImplementedError(f"{func}: a DTensor cannot take another shape in place")

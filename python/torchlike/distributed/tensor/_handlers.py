@@ -71,7 +71,9 @@ def _extreme(func: OpOverload, args: Any, kwargs: Any) -> Any:
     dim = None if dim is None else dim + spec.ndim if dim < 0 else dim
     if any(isinstance(p, _StridedShard) for p in spec.placements):
         raise NotImplementedError(f"{func} does not support _StridedShard!")
-    cut = [i for i, p in enumerate(spec.placements) if isinstance(p, Shard) and dim in (None, p.dim)]
+    cut = [
+        i for i, p in enumerate(spec.placements) if isinstance(p, Shard) and dim in (None, p.dim)
+    ]
     values, indices = _own_extremes(func, pieces, dim)
     if cut:
         indices = [_global(i, spec, s, dim) for s, i in enumerate(indices)]
@@ -98,11 +100,15 @@ def _own_extremes(func: OpOverload, pieces: Any, dim: int | None) -> tuple[list[
     best = torch.max if func._opname == "argmax" else torch.min
     if dim is None:
         found = [
-            (best(p).unsqueeze(0), func(p).unsqueeze(0)) if p.numel() else _nothing(p.reshape(0), 0, best)
+            (best(p).unsqueeze(0), func(p).unsqueeze(0))
+            if p.numel()
+            else _nothing(p.reshape(0), 0, best)
             for p in pieces
         ]
         return [f[0] for f in found], [f[1] for f in found]
-    found = [best(p, dim=dim, keepdim=True) if p.shape[dim] else _nothing(p, dim, best) for p in pieces]
+    found = [
+        best(p, dim=dim, keepdim=True) if p.shape[dim] else _nothing(p, dim, best) for p in pieces
+    ]
     return [f[0] for f in found], [f[1] for f in found]
 
 
@@ -124,7 +130,7 @@ def _global(index: Any, spec: Spec, seat: int, dim: int | None) -> Any:
         return index + offset[dim]
     made, rest = torch.zeros_like(index), index
     for i in range(len(local)):
-        step = prod(local[i + 1 :])
+        step = max(prod(local[i + 1 :]), 1)
         made = made + (rest // step + offset[i]) * prod(spec.shape[i + 1 :])
         rest = rest % step
     return made

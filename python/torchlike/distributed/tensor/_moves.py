@@ -177,9 +177,13 @@ def _scattered(
     along, parts = placement.dim, mesh.size(dim)
     pieces = source._before(pieces)
     sizes = [p.shape[along] for p in pieces]
-    pieces = [_spread(p, along, parts) if p.shape[along] % parts else p.contiguous() for p in pieces]
+    pieces = [
+        _spread(p, along, parts) if p.shape[along] % parts else p.contiguous() for p in pieces
+    ]
     made = source._after(reduce_scatter(pieces, mesh, dim, source.reduce_op, along))
-    return [_cut(m, along, n, parts, i) for m, n, i in zip(made, sizes, _at(mesh, dim), strict=True)]
+    return [
+        _cut(m, along, n, parts, i) for m, n, i in zip(made, sizes, _at(mesh, dim), strict=True)
+    ]
 
 
 def _cut(t: Any, dim: int, size: int, parts: int, at: int) -> Any:

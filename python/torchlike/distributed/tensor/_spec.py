@@ -30,8 +30,8 @@ class TensorMeta(NamedTuple):
 class Spec:
     """The mesh, the placements, and the whole's shape, strides and dtype.
 
-    `ordered`: strided shards stand for shards that were cut in another order than that of the mesh's dimensions, and are
-    not made by views.
+    `ordered`: strided shards stand for shards that were cut in another order than that of the mesh's dimensions, and
+    are not made by views.
     """
 
     __slots__ = ("_key", "mesh", "ordered", "placements", "tensor_meta")
@@ -102,8 +102,14 @@ class Spec:
         return isinstance(other, Spec) and self._key == other._key
 
     def __repr__(self) -> str:
-        where = "".join(map(str, self.placements))
-        return f"Spec({self.dtype}{list(self.shape)}({where}))"
+        from torchlike.fx.node import dtype_abbreviation
+
+        cuts = [p.dim if is_cut(p) else None for p in self.placements]  # type: ignore[attr-defined]
+        places = [
+            f"{p}[{cuts[:i].count(d)}]" if d is not None and cuts.count(d) > 1 else str(p)
+            for i, (p, d) in enumerate(zip(self.placements, cuts, strict=True))
+        ]
+        return f"Spec({dtype_abbreviation(self.dtype)}{list(self.shape)}({''.join(places)}))"
 
     def locals(self) -> list[list[int]]:
         """The shapes of the pieces that this process has."""
@@ -144,7 +150,9 @@ def local_strides(strides: Sequence[int], shape: Sequence[int]) -> tuple[int, ..
     return tuple(found)
 
 
-def whole_of(local: Any, mesh: DeviceMesh, placements: Sequence[Placement]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def whole_of(
+    local: Any, mesh: DeviceMesh, placements: Sequence[Placement]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shape and strides of a whole of which all pieces are as large as this one.
 
     Raises:

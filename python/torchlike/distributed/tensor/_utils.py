@@ -19,8 +19,8 @@ def compute_local_shape_and_global_offset(
     placements: Sequence[Placement],
     skip_offset: bool = False,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape of this rank's piece, and where its first element is in the whole; the offset along a dimension of which it
-    has nothing is that dimension's size."""
+    """The shape of this rank's piece, and where its first element is in the whole; the offset along a dimension of
+    which it has nothing is that dimension's size."""
     if not mesh._seats:
         return (0,), ()
     shape, offset = mesh._seats[0].local(list(global_shape), [p._code for p in placements])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import torchlike as torch
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,7 +16,8 @@ _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
 
 
 class Placement:
-    """What one dimension of a mesh has of a tensor. `_code` is what the core calls it, and all that equality looks at."""
+    """What one dimension of a mesh has of a tensor. `_code` is what the core calls it, and all that equality looks
+    at."""
 
     _code: tuple[int, int, int]
 
@@ -204,7 +207,8 @@ class _MaskPartial(Partial):
     ) -> None:
         super().__init__(reduce_op)
         code = (3, self._code[1], next(_counter))
-        self._set(_code=code, offset_shape=offset_shape, offset_dim=offset_dim)
+        shape = None if offset_shape is None else torch.Size(offset_shape)
+        self._set(_code=code, offset_shape=shape, offset_dim=offset_dim)
         self._set(masks=[], _whole=[], _cuts=[])
 
     def _partition(self, pieces: Sequence[Any], mesh: Any, dim: int) -> list[Any]:

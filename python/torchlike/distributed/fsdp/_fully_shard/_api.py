@@ -9,10 +9,11 @@ import torchlike as torch
 from torchlike import nn
 from torchlike.distributed import _groups
 from torchlike.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torchlike.distributed.fsdp._fully_shard._fsdp_api import MixedPrecisionPolicy, OffloadPolicy
 from torchlike.distributed.fsdp._fully_shard._group import ParamGroup
 from torchlike.distributed.fsdp._fully_shard._param import FSDPParam, MeshInfo, Place
 from torchlike.distributed.fsdp._fully_shard._state import State, state_of
-from torchlike.distributed.fsdp._fully_shard._fsdp_api import MixedPrecisionPolicy, OffloadPolicy
+from torchlike.nn.modules.container import ModuleDict, ModuleList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,14 +31,14 @@ def fully_shard(
     offload_policy: OffloadPolicy = OffloadPolicy(),  # noqa: B008
     ignored_params: set[nn.Parameter] | None = None,
 ) -> Any:
-    """Cuts the parameters of a module, or of several that are gathered together, over a mesh; those of modules below that
-    were given to it before are left alone. The module gets the methods of `FSDPModule`. Works on meta.
+    """Cuts the parameters of a module, or of several that are gathered together, over a mesh; those of modules below
+    that were given to it before are left alone. The module gets the methods of `FSDPModule`. Works on meta.
 
     Args:
         module: a module, or a list.
         mesh: of one dimension, or of two: the parameters are replicated along the first then. All ranks by default.
-        reshard_after_forward: whether wholes are let go between forward and backward; a number keeps parts for a group of so
-            many ranks. None: yes, but for the root module.
+        reshard_after_forward: whether wholes are let go between forward and backward; a number keeps parts for a
+        group of so many ranks. None: yes, but for the root module.
         shard_placement_fn: along which dimension a parameter is cut, as a `Shard`; None is the first.
         mp_policy: the dtypes of parameters, reductions and results.
         offload_policy: where parts are kept; only with the modules.
@@ -48,7 +49,7 @@ def fully_shard(
     """
     modules = tuple(module) if isinstance(module, list | tuple) else (module,)
     for m in modules:
-        if isinstance(m, nn.ModuleList | nn.ModuleDict) and type(m).forward is nn.Module.forward:
+        if isinstance(m, ModuleList | ModuleDict) and type(m).forward is nn.Module.forward:
             raise ValueError(
                 f"fully_shard does not support containers that do not implement forward: {m}"
             )
@@ -81,8 +82,8 @@ def _mesh_info(mesh: DeviceMesh | None) -> MeshInfo:
         raise AssertionError("Please init the 2D mesh for HSDP with mesh_dim_names specified")
     if len(mesh._here) > 1:
         raise NotImplementedError(
-            "torch.distributed.fsdp.fully_shard cuts the parameters of one rank, and a 'local' world plays all of them in "
-            "this process; DTensor works there"
+            "torch.distributed.fsdp.fully_shard cuts the parameters of one rank, and a 'local' world plays all of "
+            "them in this process; DTensor works there"
         )
     return MeshInfo(mesh)
 
@@ -130,7 +131,8 @@ def _parameters(
                 continue
             if not p.shape:
                 raise ValueError(
-                    f"fully_shard doesn't support scalar parameters. Change {name} to a 1D tensor with numel equal to 1."
+                    f"fully_shard doesn't support scalar parameters. Change {name} to a 1D tensor with numel "
+                    "equal to 1."
                 )
             if id(p) in places:
                 places[id(p)][1].others.append((m, name))
@@ -181,7 +183,7 @@ class FSDPModule:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """An ordinary module of the class that this one was made of."""
-        plain = cls.__mro__[2]
+        plain: Any = cls.__mro__[2]
         made = plain.__new__(plain)
         made.__init__(*args, **kwargs)
         return made
@@ -192,7 +194,7 @@ class FSDPModule:
         return found
 
     def _below(self, recurse: bool) -> Iterable[ParamGroup]:
-        modules = self.modules() if recurse else [self]  # type: ignore[attr-defined]
+        modules: Any = self.modules() if recurse else [self]  # type: ignore[attr-defined]
         states = (state_of(m) for m in modules)
         return [s.group for s in states if s is not None and s.group is not None]
 
@@ -233,9 +235,7 @@ class FSDPModule:
         for group in self._below(recurse):
             group.all_reduce_grads = requires_all_reduce
 
-    def set_reshard_after_forward(
-        self, reshard_after_forward: bool, recurse: bool = True
-    ) -> None:
+    def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
         """Whether wholes are let go between forward and backward.
 
         Raises:
@@ -245,7 +245,8 @@ class FSDPModule:
             raise ValueError(
                 f"reshard_after_forward should be a bool, got {type(reshard_after_forward)}"
             )
-        for module in self.modules() if recurse else [self]:  # type: ignore[attr-defined]
+        modules: Any = self.modules() if recurse else [self]  # type: ignore[attr-defined]
+        for module in modules:
             state = state_of(module)
             if state is not None:
                 state.auto = False

@@ -56,7 +56,7 @@ class ParamGroup:
             return list(self._after_forward[1])
         return [p.wanted() for p in self.params]
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def unshard(self) -> None:
         """Gathers the parts of all ranks, in one collective."""
         if self._gathered is not None or self.is_whole or not self.params:
@@ -101,7 +101,7 @@ class ParamGroup:
                 self._keep_parts(self.reshard_after_forward)
         self.to_parts()
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def _keep_parts(self, info: MeshInfo) -> None:
         """Keeps larger parts than this rank's own, to be gathered over fewer ranks."""
         rank, size = info.group.rank(), info.group.size()
@@ -149,7 +149,7 @@ class ParamGroup:
         self.unshard()
         self.phase = before
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def after_backward(self) -> None:
         """Lets the wholes go, and reduces their gradients to the parts."""
         self.phase = Phase.AFTER_BACKWARD
@@ -174,7 +174,9 @@ class ParamGroup:
     def _reduce(self, found: list[tuple[FSDPParam, Any]]) -> None:
         dtypes = {g.dtype for _, g in found}
         if len(dtypes) != 1:
-            raise AssertionError(f"FSDP reduce-scatter expects uniform gradient dtype but got {dtypes}")
+            raise AssertionError(
+                f"FSDP reduce-scatter expects uniform gradient dtype but got {dtypes}"
+            )
         dtype = found[0][0].reduce_dtype or found[0][1].dtype
         size = self.info.size
         flat = torch.cat([p.padded_grad(g) for p, g in found], 1).to(dtype).reshape(-1)

@@ -71,7 +71,8 @@ def joined(outer: DeviceMesh, inner: DeviceMesh) -> DeviceMesh:
     names = (*(outer.mesh_dim_names or ()), *(inner.mesh_dim_names or ()))
     if root != inner._get_root_mesh() or not set(names) <= set(root.mesh_dim_names or ()):
         raise ValueError(
-            f"FSDP requires the DP and model parallel TP/EP mesh to have the same parent mesh, but got {outer} and {inner}"
+            "FSDP requires the DP and model parallel TP/EP mesh to have the same parent mesh, but got "
+            f"{outer} and {inner}"
         )
     return root[names]
 
@@ -116,10 +117,10 @@ class FSDPParam:
             inner = self.of_tp.mesh
             factor = 1
             for i, p in enumerate(self.of_tp.placements):
-                if isinstance(p, Shard | _StridedShard) and p.dim == self.cut.dim:  # type: ignore[attr-defined]
+                if isinstance(p, Shard | _StridedShard) and p.dim == self.cut.dim:
                     factor *= inner.size(i)
             if factor > 1:
-                cut = _StridedShard(self.cut.dim, split_factor=factor)  # type: ignore[attr-defined]
+                cut = _StridedShard(self.cut.dim, split_factor=factor)
             mesh = joined(mesh, inner)
         before = (Replicate(),) * (self.info.mesh.ndim - 1)
         after = self.of_tp.placements if self.of_tp is not None else ()
@@ -128,7 +129,9 @@ class FSDPParam:
     def _shard(self, whole: Any) -> None:
         dim, parts = self.cut.dim, self.info.size  # type: ignore[attr-defined]
         if dim >= whole.ndim:
-            raise AssertionError(f"Shard dim {dim} is invalid for {whole.ndim}D tensor: {whole.shape}")
+            raise AssertionError(
+                f"Shard dim {dim} is invalid for {whole.ndim}D tensor: {whole.shape}"
+            )
         size = whole.shape[dim]
         if dim and size % parts:
             raise NotImplementedError(
@@ -158,7 +161,7 @@ class FSDPParam:
         now = self.place.module._parameters[self.place.name]
         if not isinstance(now, DTensor):
             return
-        self.sharded = now  # type: ignore[assignment]
+        self.sharded = now
         local = now._local_tensor
         dim = self.cut.dim  # type: ignore[attr-defined]
         same = local.dtype == self.kept.dtype and local.device == self.kept.device
@@ -273,7 +276,7 @@ class FSDPParam:
         dim = self.cut.dim  # type: ignore[attr-defined]
         part = flat.view(self.padded_shape).narrow(dim, 0, self.part_shape[dim])
         if self.sharded.grad is not None:
-            self.sharded.grad._local_tensor.add_(part)  # type: ignore[attr-defined]
+            self.sharded.grad._local_tensor.add_(part)
             return
         meta = TensorMeta(self.spec.shape, contiguous(self.spec.shape), part.dtype)
         self.sharded.grad = DTensor._of([part], self.spec.of(meta))

@@ -1,6 +1,7 @@
 """Sharding rules: with which placements an operator can be called, and how its results lie then.
 
-A rule is a function of a call, under the operator's name (`mm`) or an overload's (`mm.default`). It gives either rows for
+A rule is a function of a call, under the operator's name (`mm`) or an overload's (`mm.default`). It gives either rows
+for
 one dimension of a mesh, `[results..., tensors among the arguments...]`, of which the core chooses the cheapest for each
 dimension, or placements that follow from those of the arguments at once. That every argument may be replicated goes
 without saying. The rules, and the order of their rows, are PyTorch's, so that placements are.
@@ -101,7 +102,17 @@ class Call:
 
 _RULES: dict[str, Callable[[Call], Rows | Fixed]] = {}
 # The rooms that nobody has asked yet.
-_missing = ["pointwise", "reduce", "views", "arrange", "products", "index", "layers", "losses", "create"]
+_missing = [
+    "pointwise",
+    "reduce",
+    "views",
+    "arrange",
+    "products",
+    "index",
+    "layers",
+    "formulas",
+    "create",
+]
 
 
 def rule(*names: str) -> Callable[[Any], Any]:
@@ -139,7 +150,9 @@ def dim_of(dim: int, ndim: int) -> int:
     return dim + ndim if dim < 0 else dim
 
 
-def uncut(placements: Sequence[Placement], dims: Sequence[int], partial: bool = True) -> list[Placement]:
+def uncut(
+    placements: Sequence[Placement], dims: Sequence[int], partial: bool = True
+) -> list[Placement]:
     """Replicated where one of these dimensions is cut, and where partial if that is said."""
     return [
         R
@@ -165,10 +178,12 @@ def follow(call: Call) -> Fixed:
     return Fixed([placements], [placements], ordered=call.first.ordered)
 
 
-def filled(rows: list[list[Any]], specs: Sequence[Spec], length: int) -> list[list[Placement | None]]:
+def filled(
+    rows: list[list[Any]], specs: Sequence[Spec], length: int
+) -> list[list[Placement | None]]:
     """The rows with shards of the kinds that the arguments have, and the one in which everything is replicated."""
     builders: list[Any] = []
-    factors = []
+    factors: list[int | None] = []
     for p in (p for s in specs for p in s.placements):
         if isinstance(p, Shard) and None not in factors:
             factors.append(None)
@@ -184,6 +199,5 @@ def filled(rows: list[list[Any]], specs: Sequence[Spec], length: int) -> list[li
         if not any(isinstance(p, Cut) for p in row):
             made.append(row)
             continue
-        for build in builders:
-            made.append([build(p.dim) if isinstance(p, Cut) else p for p in row])
+        made += [[build(p.dim) if isinstance(p, Cut) else p for p in row] for build in builders]
     return made

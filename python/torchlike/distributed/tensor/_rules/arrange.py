@@ -141,11 +141,8 @@ def _select_scatter(call: Call) -> Rows:
 def _diagonal_scatter(call: Call) -> Rows:
     ndim = call.first.ndim
     taken = sorted(dim_of(d, ndim) for d in (call.arg(3, 0), call.arg(4, 1)))
-    rows: list[list[Any]] = []
-    for d in range(ndim):
-        if d not in taken:
-            rows.append([Cut(d), Cut(d), Cut(d - sum(d > t for t in taken))])
-    return Rows(rows)
+    free = [d for d in range(ndim) if d not in taken]
+    return Rows([[Cut(d), Cut(d), Cut(d - sum(d > t for t in taken))] for d in free])
 
 
 def _beside(call: Call, dims: Any) -> Rows:

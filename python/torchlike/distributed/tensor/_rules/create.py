@@ -39,7 +39,13 @@ def _like(call: Call) -> Fixed:
 
 
 # Which argument is the shape, and which the strides.
-_SHAPES = {"new_empty": (1,), "new_full": (1,), "new_ones": (1,), "new_zeros": (1,), "new_empty_strided": (1, 2)}
+_SHAPES = {
+    "new_empty": (1,),
+    "new_full": (1,),
+    "new_ones": (1,),
+    "new_zeros": (1,),
+    "new_empty_strided": (1, 2),
+}
 
 
 @rule(*_SHAPES)
@@ -56,7 +62,9 @@ def sizes_in(name: str) -> tuple[int, ...]:
     return _SHAPES.get(name, ())
 
 
-@rule("normal_ uniform_ native_dropout bernoulli_.float bernoulli log_normal_ exponential_ geometric_ cauchy_")
+@rule(
+    "normal_ uniform_ native_dropout bernoulli_.float bernoulli log_normal_ exponential_ geometric_ cauchy_"
+)
 def _random(call: Call) -> Rows:
     return Rows([[Cut(d)] * (call.results + 1) for d in range(call.first.ndim)], uneven=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from torchlike.distributed.tensor._rules import Call, Cut, P, R, Rows, dim_of, rule
@@ -19,7 +20,9 @@ def _scatter(call: Call) -> Rows:
     rows: list[list[Any]] = [[R] * count]
     if spec.ndim == index.ndim:
         for d in range(spec.ndim):
-            alike = spec.shape[d] == index.shape[d] and (source is None or source[d] == index.shape[d])
+            alike = spec.shape[d] == index.shape[d] and (
+                source is None or source[d] == index.shape[d]
+            )
             if d != dim and alike:
                 rows.append([Shard(d)] * count)
     return Rows(rows)
@@ -79,7 +82,7 @@ def _index(call: Call) -> Rows:
     at = [i for i, x in enumerate(indices) if x is not None]
     metas = [x for x in indices if x is not None]
     ndim = max(m.ndim for m in metas)
-    together = all(b - a == 1 for a, b in zip(at, at[1:], strict=False))
+    together = all(b - a == 1 for a, b in pairwise(at))
     first = at[0] if together else 0
     rows: list[list[Any]] = []
     for d in (d for d in range(spec.ndim) if d not in at):
@@ -126,8 +129,8 @@ def _fill_tensor(call: Call) -> Rows:
     return _beside(call, lambda d: [Cut(d), Cut(d), R, R], partial)
 
 
-@rule("index_add index_add_ index_reduce index_reduce_ index_copy index_copy_")
-def _index_add(call: Call) -> Rows:
+@rule("index_reduce index_reduce_ index_copy index_copy_")
+def _beside_dim(call: Call) -> Rows:
     return _beside(call, lambda d: [Cut(d), Cut(d), R, Cut(d)])
 
 

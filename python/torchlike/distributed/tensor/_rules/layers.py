@@ -103,9 +103,9 @@ def _norm_backward(call: Call) -> Rows:
 @rule("_fused_rms_norm_backward")
 def _rms_backward(call: Call) -> Rows:
     weight = isinstance(call.args[4], Spec)
-    rows: list[list[Any]] = []
-    for d in range(_lead(call.args[1].shape, call.args[2])):
-        rows.append([Cut(d), P("sum") if weight else None, *[Cut(d)] * 3, *[R] * weight])
+    part = P("sum") if weight else None
+    lead = range(_lead(call.args[1].shape, call.args[2]))
+    rows: list[list[Any]] = [[Cut(d), part, *[Cut(d)] * 3, *[R] * weight] for d in lead]
     return Rows(rows or [[R, R if weight else None, *[R] * (3 + weight)]])
 
 
@@ -119,13 +119,15 @@ def _convolution_backward(call: Call) -> Rows:
     wanted = call.args[10]
     row = [Cut(0), P("sum"), P("sum"), Cut(0), Cut(0), R]
     for i, given in enumerate(wanted):
-        row[i] = row[i] if given else None  # type: ignore[call-overload]
+        row[i] = row[i] if given else None
     if call.args[3] is None:
-        row[2] = None  # type: ignore[call-overload]
+        row[2] = None
     return Rows([row])
 
 
-_AVERAGES = "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d _adaptive_avg_pool2d _adaptive_avg_pool3d"
+_AVERAGES = (
+    "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d _adaptive_avg_pool2d _adaptive_avg_pool3d"
+)
 _MAXIMA = (
     "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d "
     "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices"
@@ -165,6 +167,9 @@ _RESIZED = (
 )
 
 
+_RESIZED += " " + " ".join(n + "_backward" for n in _RESIZED.split())
+
+
 @rule(_RESIZED)
 def _resized(call: Call) -> Rows:
     return Rows([[Cut(0)] * 2, [Cut(1)] * 2, [P("sum")] * 2, [P("avg")] * 2])
@@ -193,8 +198,22 @@ def _batch_norm_backward(call: Call) -> Rows:
     return Rows([[Cut(1), Cut(0), Cut(0), Cut(1), Cut(1), *[Cut(0)] * (len(call.specs) - 2)]])
 
 
+@rule("native_group_norm")
+def _group_norm(call: Call) -> Rows:
+    return Rows([[*[Cut(0)] * 4, *[R] * (len(call.specs) - 1)]])
+
+
+@rule("linalg_cross")
+def _cross(call: Call) -> Rows:
+    ndim = call.first.ndim
+    return Rows(
+        [[Cut(d)] * 3 for d in range(ndim) if d != dim_of(call.kwargs.get("dim", -1), ndim)]
+    )
+
+
 def _heads(call: Call, outs: list[Any], first: int) -> Rows:
-    """Attention: heads or examples may be cut. `outs`: which results there are; `first`: where the tensors begin that are cut."""
+    """Attention: heads or examples may be cut. `outs`: which results there are; `first`: where the tensors begin that
+    are cut."""
     rows: list[list[Any]] = []
     for d in (1, 0):
         cut = [None if o is None else Shard(d) for o in outs]

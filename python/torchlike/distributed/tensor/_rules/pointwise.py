@@ -8,8 +8,8 @@ from typing import Any
 from torchlike import _C
 from torchlike.distributed.tensor._rules import Call, Cut, P, R, Rows, rule
 
-_LINEAR = [[P("sum"), P("sum")], [P("avg"), P("avg")]]
-_ADDED = [
+_LINEAR: list[list[Any]] = [[P("sum"), P("sum")], [P("avg"), P("avg")]]
+_ADDED: list[list[Any]] = [
     [P("sum"), P("sum"), P("sum")],
     [P("avg"), P("avg"), P("avg")],
     [P("avg"), P("avg"), R],
@@ -17,19 +17,19 @@ _ADDED = [
     [P("min"), P("min"), R],
     [P("avg"), R, P("avg")],
 ]
-_DIVIDED = [[P("sum"), P("sum"), R], [P("avg"), P("avg"), R]]
-_MULTIPLIED = [*_DIVIDED, [P("sum"), R, P("sum")], [P("avg"), R, P("avg")]]
-_RISING = [[P("max"), P("max")], [P("min"), P("min")]]
-_FALLING = [[P("min"), P("max")], [P("max"), P("min")]]
-_KEPT = [[P(r), P(r)] for r in ("sum", "avg", "max", "min")]
-_COPIED = [[P(r), P(r), P(r)] for r in ("sum", "avg", "max", "min")]
-_RISING_BOTH = [
+_DIVIDED: list[list[Any]] = [[P("sum"), P("sum"), R], [P("avg"), P("avg"), R]]
+_MULTIPLIED: list[list[Any]] = [*_DIVIDED, [P("sum"), R, P("sum")], [P("avg"), R, P("avg")]]
+_RISING: list[list[Any]] = [[P("max"), P("max")], [P("min"), P("min")]]
+_FALLING: list[list[Any]] = [[P("min"), P("max")], [P("max"), P("min")]]
+_KEPT: list[list[Any]] = [[P(r), P(r)] for r in ("sum", "avg", "max", "min")]
+_COPIED: list[list[Any]] = [[P(r), P(r), P(r)] for r in ("sum", "avg", "max", "min")]
+_RISING_BOTH: list[list[Any]] = [
     [P("max"), P("max"), R],
     [P("max"), R, P("max")],
     [P("min"), P("min"), R],
     [P("min"), R, P("min")],
 ]
-_ROWS = {
+_ROWS: dict[str, list[list[Any]]] = {
     "add.Tensor add_.Tensor add.out sub.Tensor sub_.Tensor sub.out": _ADDED,
     "mul.Tensor mul_.Tensor mul.out": _LINEAR + _MULTIPLIED,
     "div.Tensor div_.Tensor div.out": _LINEAR + _DIVIDED,
@@ -49,12 +49,13 @@ _ROWS = {
 }
 # Operators on each element that are no rows of that kind here, or have another name there.
 _MORE = """
-clone __iand__ __ilshift__ __ior__ __irshift__ __ixor__ __lshift__ __rshift__ addcdiv addcmul clamp clip conj_physical _conj
-copysign dropout_backward fill float_power frexp gelu gelu_backward hardswish hardswish_backward leaky_relu
+clone __iand__ __ilshift__ __ior__ __irshift__ __ixor__ __lshift__ __rshift__ addcdiv addcmul clamp clip conj_physical
+_conj copysign dropout_backward fill float_power frexp gelu gelu_backward hardswish hardswish_backward leaky_relu
 leaky_relu_backward elu elu_backward hardtanh_backward hardsigmoid_backward softplus softplus_backward mish_backward
 softshrink softshrink_backward hardshrink_backward lerp logical_and logical_not logical_or logical_xor logit_backward
 masked_fill mvlgamma native_dropout_backward polygamma rrelu_with_noise rsub sigmoid_backward silu_backward
-tanh_backward threshold_backward where xlogy glu_jvp isclose isreal log_sigmoid_forward log_sigmoid_backward ldexp
+tanh_backward threshold_backward where xlogy glu_jvp celu _prelu_kernel complex polar __xor__ isclose isreal
+log_sigmoid_forward log_sigmoid_backward ldexp
 """
 
 
@@ -110,7 +111,7 @@ def pointwise(call: Call) -> Rows:
 def _register() -> None:
     names = {_aten(row) for row in _C._op_pointwise()} | set(_MORE.split())
     names |= {n.partition(".")[0] for n in _partial_rows()}
-    names -= {"fill", "fill_", "detach", "zero_"}
+    names -= {"fill", "fill_", "detach", "zero_", "glu"}
     rule(*names, *(n + "_" for n in names))(pointwise)
 
 

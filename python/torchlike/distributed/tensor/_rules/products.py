@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchlike.distributed.tensor._rules import Call, Cut, Fixed, P, R, Rows, rule
-from torchlike.distributed.tensor.placement_types import moved, is_cut
+from torchlike.distributed.tensor.placement_types import Shard, is_cut, moved
 
 
 def _product(equation: str, bias: tuple[int, ...] | None = None) -> list[list[Any]]:
@@ -57,12 +57,7 @@ def _baddbmm(call: Call) -> Rows:
 
 @rule("dot vdot")
 def _dot(call: Call) -> Rows:
-    return Rows([[R] * 3, [P("sum"), Cut(0), Cut(0)]])
-
-
-@rule("mv")
-def _mv(call: Call) -> Rows:
-    return Rows([[P("sum"), Cut(1), Cut(0)], [Cut(0), Cut(0), R]])
+    return Rows([[R] * 3, [P("sum"), Shard(0), Shard(0)]])
 
 
 @rule("t")
@@ -113,7 +108,9 @@ def _batches(call: Call) -> Rows:
     return Rows(rows + _BATCH_PARTIAL.get(call.name, []))
 
 
-@rule("_linalg_svd linalg_qr _linalg_eigh diagonal_copy diag_embed diag diagonal tril triu")
+@rule(
+    "_linalg_svd linalg_qr _linalg_eigh diagonal_copy diag_embed diag diagonal tril triu tril_ triu_"
+)
 def _whole(call: Call) -> Fixed:
     whole = [R] * call.mesh.ndim
     return Fixed([whole] * call.results, [whole])

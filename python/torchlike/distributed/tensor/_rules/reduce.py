@@ -87,7 +87,9 @@ def after(placements: Any, dims: list[int], ndim: int, keep: bool, op: Any) -> l
     return found
 
 
-def reduced(call: Call, dims: list[int], keep: bool = False, linear: bool = True, op: Any = "sum") -> Fixed:
+def reduced(
+    call: Call, dims: list[int], keep: bool = False, linear: bool = True, op: Any = "sum"
+) -> Fixed:
     """A reduction of the first tensor."""
     spec = call.first
     if op == "avg":
@@ -112,10 +114,12 @@ def _linear(call: Call) -> Fixed:
 @rule("argmax argmin")
 def _arguments(call: Call) -> Fixed:
     keep = bool(call.arg(2, False))
-    return reduced(call, dims_of(call.arg(1), call.first.ndim), keep, linear=False, op=call.name[3:])
+    return reduced(
+        call, dims_of(call.arg(1), call.first.ndim), keep, linear=False, op=call.name[3:]
+    )
 
 
-@rule("cumsum cumprod logcumsumexp")
+@rule("cumsum cumprod logcumsumexp cumsum_ cumprod_")
 def _scans(call: Call) -> Fixed:
     return reduced(call, [dim_of(call.arg(1), call.first.ndim)], True, linear=False)
 

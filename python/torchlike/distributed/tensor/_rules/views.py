@@ -1,6 +1,7 @@
 """Views: which dimension of the result a dimension of the input becomes, and what that does to its cuts.
 
-A dimension of the result is a dimension of the input (`Input`), several in one (`Flat`), a piece of such (`Split`), or new.
+A dimension of the result is a dimension of the input (`Input`), several in one (`Flat`), a piece of such (`Split`),
+or new.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _flat(dims: list[int]) -> Any:
 
 
 def _split(of: Any, sizes: tuple[int, ...], at: int) -> Piece:
-    if isinstance(of, New) or sizes[at] == 1 and len(sizes) > 1:
+    if isinstance(of, New) or (sizes[at] == 1 and len(sizes) > 1):
         return New()
     if len(sizes) == 1:
         return of
@@ -198,10 +199,10 @@ class _Propagation:
         dim = dims[0]
         if isinstance(piece.of, Flat):
             for other in piece.of.dims[1:]:
-                for m, p in enumerate(self.source):
+                for at, p in enumerate(self.source):
                     if p == Shard(other):
-                        self.allowed[other][m] = False
-                        self.given_up.add((other, m))
+                        self.allowed[other][at] = False
+                        self.given_up.add((other, at))
         size = piece.sizes[piece.at]
         found = self._cut_for(piece, dim)
         if piece.at == 0:
@@ -228,7 +229,10 @@ class _Propagation:
         for m, p in enumerate(self.source):
             if not is_cut(p) or p.dim != dim or m in self.matched:
                 continue
-            if not isinstance(p, _StridedShard) or self._factor(piece, dim, m, self.source) == p.split_factor:
+            if (
+                not isinstance(p, _StridedShard)
+                or self._factor(piece, dim, m, self.source) == p.split_factor
+            ):
                 return m
         return None
 
@@ -260,7 +264,12 @@ class _Propagation:
         return [d for d in becomes.get(dim, []) if (dim, d) not in self.claimed]
 
     def _of_plain(
-        self, p: Shard, m: int, target: list[Placement], becomes: dict[int, list[int]], local: list[int]
+        self,
+        p: Shard,
+        m: int,
+        target: list[Placement],
+        becomes: dict[int, list[int]],
+        local: list[int],
     ) -> Placement:
         outs = self._open(p.dim, becomes)
         first = (d for d in outs if isinstance(q := self.pieces[d], Split) and q.at == 0)
@@ -397,8 +406,7 @@ def _repeat(call: Call) -> Fixed:
     times, ndim = call.args[1], call.first.ndim
     pad = len(times) - ndim
     pieces: list[Piece] = [New() for _ in range(pad)]
-    for d in range(ndim):
-        pieces.append(Input(d) if times[pad + d] == 1 else Repeat(d))
+    pieces += [Input(d) if times[pad + d] == 1 else Repeat(d) for d in range(ndim)]
     return _viewed(call, pieces)
 
 

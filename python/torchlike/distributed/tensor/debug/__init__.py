@@ -58,5 +58,3 @@ def _clear_sharding_prop_cache() -> None:
 def _get_sharding_prop_cache_info() -> dict[str, int]:
     """How many calls are remembered."""
     return {"currsize": len(_dispatch._decisions)}
-
-

@@ -82,5 +82,7 @@ def _placed(t: DTensor, placements: Any, moves: bool) -> DTensor:
 
 
 globals().update(
-    _absent.names(__name__, "no ring attention is planned yet", "context_parallel implicit_replication")
+    _absent.names(
+        __name__, "no ring attention is planned yet", "context_parallel implicit_replication"
+    )
 )

@@ -176,7 +176,13 @@ def _weighted(target: Any, weight: Any, ignored: int) -> Any:
 
 
 def _reduced(
-    spec: Spec, picked: list[Any], total: list[Any], placements: Any, reduction: int, at: int, target: Any
+    spec: Spec,
+    picked: list[Any],
+    total: list[Any],
+    placements: Any,
+    reduction: int,
+    at: int,
+    target: Any,
 ) -> Any:
     shape = tuple(target.shape)
     if reduction == _NONE:
@@ -204,7 +210,10 @@ def _nll_backward(func: Any, args: Any, kwargs: Any) -> Any:
         grad = grad.redistribute(placements=placements)
     grads = list(grad._locals)
     if reduction == _MEAN:
-        grads = [g / (total._locals[s] if isinstance(total, DTensor) else total) for s, g in enumerate(grads)]
+        grads = [
+            g / (total._locals[s] if isinstance(total, DTensor) else total)
+            for s, g in enumerate(grads)
+        ]
     masked = _MaskPartial(offset_shape=spec.shape, offset_dim=channel)
     safe = [torch.where(_valid(t, ignored), t, 0).unsqueeze(channel) for t in targets]
     found = masked._partition(safe, spec.mesh, at)

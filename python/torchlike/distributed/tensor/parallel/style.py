@@ -10,6 +10,8 @@ import torchlike as torch
 from torchlike import nn
 from torchlike.distributed.tensor._api import DTensor, distribute_module, distribute_tensor
 from torchlike.distributed.tensor.placement_types import Placement, Replicate, Shard
+from torchlike.nn.modules.linear import Linear
+from torchlike.nn.modules.sparse import Embedding
 
 if TYPE_CHECKING:
     from torchlike.distributed.device_mesh import DeviceMesh
@@ -121,13 +123,11 @@ class ColwiseParallel(_LinearStyle):
         self.use_local_output = use_local_output
 
     def _cuts(self, module: nn.Module) -> dict[str, Placement]:
-        if isinstance(module, nn.Linear):
+        if isinstance(module, Linear):
             return {"weight": Shard(0), "bias": Shard(0)}
-        if isinstance(module, nn.Embedding):
+        if isinstance(module, Embedding):
             return {"weight": Shard(1)}
-        raise NotImplementedError(
-            "ColwiseParallel currently only support nn.Linear and nn.Embedding!"
-        )
+        raise NotImplementedError("ColwiseParallel currently only support Linear and Embedding!")
 
     def _give(self, module: nn.Module, outputs: Any, mesh: DeviceMesh) -> Any:
         wanted = tuple(
@@ -160,15 +160,13 @@ class RowwiseParallel(_LinearStyle):
         self.use_local_output = use_local_output
 
     def _cuts(self, module: nn.Module) -> dict[str, Placement]:
-        if isinstance(module, nn.Linear):
+        if isinstance(module, Linear):
             self.desired_input_layouts = (Shard(-1),)
             return {"weight": Shard(1), "bias": Replicate()}
-        if isinstance(module, nn.Embedding):
+        if isinstance(module, Embedding):
             self.desired_input_layouts = (Replicate(),)
             return {"weight": Shard(0)}
-        raise NotImplementedError(
-            "RowwiseParallel currently only support nn.Linear and nn.Embedding!"
-        )
+        raise NotImplementedError("RowwiseParallel currently only support Linear and Embedding!")
 
 
 class SequenceParallel(ParallelStyle):
@@ -283,9 +281,7 @@ class PrepareModuleInput(ParallelStyle):
             hook = partial(self._named, mesh=device_mesh)
             module.register_forward_pre_hook(hook, with_kwargs=True)
         else:
-            module.register_forward_pre_hook(
-                lambda _, inputs: self._inputs(inputs, device_mesh)
-            )
+            module.register_forward_pre_hook(lambda _, inputs: self._inputs(inputs, device_mesh))
         return module
 
     def _shown(self) -> dict[str, Any]:
