@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from enum import Enum
-from typing import Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchlike import _absent, _lazy
 from torchlike.distributed import _groups
@@ -20,6 +21,9 @@ from torchlike.distributed._groups import (
     Work,
     is_initialized,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _WHY = "nothing connects processes yet"
 
@@ -210,10 +214,24 @@ class DistStoreError(DistError):
 _KINDS = "ProcessGroupGloo ProcessGroupNCCL TCPStore FileStore P2POp GradBucket Reducer Logger"
 globals().update(_absent.names(__name__, _WHY, _KINDS))
 _FUNCTIONS = (
-    "batch_isend_irecv gather_object get_backend_config irecv isend monitored_barrier new_subgroups "
-    "new_subgroups_by_enumeration recv_object_list scatter_object_list send_object_list split_group"
+    "all_gather_coalesced batch_isend_irecv gather_object get_backend_config irecv isend monitored_barrier "
+    "new_subgroups new_subgroups_by_enumeration recv_object_list scatter_object_list send_object_list split_group"
 )
-globals().update(_absent.names(__name__, _WHY, _FUNCTIONS))
+
+
+def _asking(name: str) -> Callable[..., NoReturn]:
+    """An absent function, which asks for the group first."""
+    absent = _absent.function(__name__, name, _WHY)
+
+    @wraps(absent)
+    def asked(*args: Any, **kwargs: Any) -> NoReturn:
+        _groups.world()
+        absent(*args, **kwargs)
+
+    return asked
+
+
+globals().update({name: _asking(name) for name in _FUNCTIONS.split()})
 
 from torchlike.distributed._collectives import (  # noqa: E402
     all_gather,

@@ -360,8 +360,7 @@ impl Walk<'_> {
         if !self.options.keep_graph {
             node.body().release();
         }
-        let handled = made.iter().flatten().any(Tensor::is_python);
-        modes::settled(&made, handled);
+        modes::settled(&made, made.iter().flatten().any(Tensor::is_python));
         validate(node, &mut made)?;
         for (_, hook) in after {
             hook.run(link, &mut made, shown.as_ref())?;

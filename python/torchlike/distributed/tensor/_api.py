@@ -72,7 +72,8 @@ class _FromLocal(torch.autograd.Function):
     def forward(ctx: Any, local: Any, spec: Spec, grad_placements: Any) -> Any:
         ctx.spec, ctx.grad_placements = spec, grad_placements
         ctx.set_materialize_grads(False)
-        return DTensor._of([local.view_as(local)], spec)
+        others = [local.clone() for _ in spec.mesh._seats[1:]]
+        return DTensor._of([local.view_as(local), *others], spec)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
@@ -80,7 +81,7 @@ class _FromLocal(torch.autograd.Function):
             return None, None, None
         wanted = ctx.grad_placements or _without_partial(ctx.spec.placements)
         pieces = _moves.redistribute(grad._locals, grad._spec, grad._spec.placed(wanted))
-        return pieces[0], None, None
+        return sum(pieces[1:], pieces[0]), None, None
 
 
 class _Redistribute(torch.autograd.Function):
@@ -247,6 +248,7 @@ class DTensor(torch.Tensor):
         grad_placements: Sequence[Placement] | None = None,
     ) -> DTensor:
         """The whole of which every rank gives its piece. Without `shape` and `stride` all pieces are taken to be alike.
+        Where this process plays several ranks, each of them gives the same piece.
 
         Raises:
             RuntimeError: for a tensor that lies on a mesh already, or one of `shape` and `stride` without the other.

@@ -177,6 +177,9 @@ def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             aten.squeeze_.dims if func._opname == "squeeze_" else aten.squeeze.dims,
             (args[0], *decision.args),
         )
+    if func._opname in _RANDOM and _is_real(pieces):
+        drawn = _drawn(func, args, kwargs, decision, pieces)
+        return wrapped(func, args, kwargs, decision, drawn)
     results = []
     for seat in range(len(mesh._seats)):
         found = iter([p[seat] for p in pieces])
@@ -184,8 +187,6 @@ def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         sized = _sized(func._opname, local[0], decision, seat)
         results.append(func(*sized, **dict(zip(kwargs, local[1], strict=True))))
     results = _masked(decision, results)
-    if func._opname in _RANDOM and _is_real(pieces):
-        results = _drawn(func, args, kwargs, decision, pieces)
     return wrapped(func, args, kwargs, decision, results)
 
 
