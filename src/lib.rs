@@ -16,6 +16,7 @@
 //! | [`cpu`], [`cuda`] | the kernels |
 //! | [`io`] | checkpoints of every format |
 //! | [`random`] | PyTorch's random streams |
+//! | [`dist`] | how tensors lie on meshes of devices |
 
 #![cfg_attr(not(feature = "python"), deny(unsafe_op_in_unsafe_fn))]
 
@@ -26,6 +27,7 @@ mod cpu;
 mod cuda;
 pub mod device;
 pub mod dims;
+pub mod dist;
 pub mod dtype;
 pub mod error;
 pub mod fake;

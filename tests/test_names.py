@@ -15,12 +15,8 @@ import torchlike as torch
 
 # Names that raise NotImplementedError with themselves in the message, by modules.
 ABSENT = {
-    "distributed": "DeviceMesh FileStore GradBucket HashStore Logger P2POp PrefixStore ProcessGroup ProcessGroupGloo "
-    "ProcessGroupNCCL Reducer Store TCPStore Work init_process_group",
-    "distributed.device_mesh": "init_device_mesh",
-    "distributed.tensor": "DTensor distribute_module distribute_tensor empty full ones rand randn zeros",
-    "distributed.tensor.parallel": "ColwiseParallel ParallelStyle RowwiseParallel SequenceParallel parallelize_module",
-    "distributed.fsdp": "FSDPModule UnshardHandle fully_shard register_fsdp_forward_method",
+    "distributed": "FileStore GradBucket Logger P2POp ProcessGroupGloo ProcessGroupNCCL Reducer TCPStore",
+    "distributed.tensor.experimental": "context_parallel implicit_replication",
     "distributed.fsdp.fully_sharded_data_parallel": "FullyShardedDataParallel",
     "distributed.algorithms.join": "Join JoinHook Joinable",
     "distributed.checkpoint": "save load FileSystemReader FileSystemWriter DefaultLoadPlanner DefaultSavePlanner "
@@ -68,13 +64,19 @@ def test_what_is_absent_says_so_by_name(module: str) -> None:
         assert name in str(e.value) and "is not supported by torchlike: " in str(e.value)
 
 
-GROUP_CALLS = (
-    "all_gather all_gather_coalesced all_gather_into_tensor all_gather_object all_reduce all_reduce_coalesced all_to_all "
-    "all_to_all_single barrier batch_isend_irecv broadcast broadcast_object_list gather gather_object get_backend "
-    "get_backend_config get_global_rank get_group_rank get_process_group_ranks get_rank get_world_size irecv isend "
-    "monitored_barrier new_group new_subgroups new_subgroups_by_enumeration recv recv_object_list reduce reduce_scatter "
-    "reduce_scatter_tensor scatter scatter_object_list send send_object_list split_group"
-)
+# Collectives and questions that need a group, and what they are called with.
+_ONE = torch.ones(1)
+GROUP_CALLS: dict[str, tuple[Any, ...]] = {
+    "barrier get_backend get_process_group_ranks get_rank get_world_size": (),
+    "all_reduce broadcast gather recv reduce scatter send": (_ONE, 0),
+    "all_gather all_gather_object all_to_all": ([_ONE], [_ONE]),
+    "all_reduce_coalesced broadcast_object_list": ([_ONE],),
+    "all_gather_into_tensor all_to_all_single reduce_scatter_tensor": (_ONE, _ONE),
+    "reduce_scatter": (_ONE, [_ONE]),
+    "new_group": ([0],),
+    "all_gather_coalesced batch_isend_irecv gather_object get_backend_config irecv isend monitored_barrier "
+    "new_subgroups new_subgroups_by_enumeration recv_object_list scatter_object_list send_object_list split_group": (),
+}
 
 
 def test_distributed_without_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,9 +89,12 @@ def test_distributed_without_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(
         getattr(dist, name)() for name in backends.split()
     ) and not dist.is_backend_available("gloo")
-    for name in GROUP_CALLS.split():
-        with pytest.raises(ValueError, match="Default process group has not been initialized"):
-            getattr(dist, name)()
+    for names, args in GROUP_CALLS.items():
+        for name in names.split():
+            with pytest.raises(ValueError, match="Default process group has not been initialized"):
+                getattr(dist, name)(*args)
+    with pytest.raises(NotImplementedError, match="the backend 'gloo' is not supported"):
+        dist.init_process_group("gloo", rank=0, world_size=1)
     with pytest.raises(AssertionError, match="Process group cannot be None"):
         dist.destroy_process_group()
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)

@@ -27,9 +27,9 @@ pub fn set_settled(f: Settled) {
     SETTLED.get_or_init(|| f);
 }
 
-/// Tells it, if a dispatch mode is on; `but` goes on to another call.
-pub fn settled(but: &[Option<Tensor>]) {
-    if mode::layers() & mode::DISPATCH != 0
+/// Tells it, if a dispatch mode is on or the tensors' class handles its calls; `but` goes on to another call.
+pub fn settled(but: &[Option<Tensor>], handled: bool) {
+    if (handled || mode::layers() & mode::DISPATCH != 0)
         && let Some(f) = SETTLED.get()
     {
         f(but);

@@ -9,6 +9,7 @@ use super::noted::{self, is_same, note};
 use super::object::{PyTensor, adopt, instance, is_tensor, wrap};
 use super::results::scalar;
 use super::types::{self, device, dtype};
+use super::wrappers;
 use crate::layers::{Next, autocast, modes};
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Body, Ret, Value};
@@ -19,13 +20,10 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType, PyWeakrefReference};
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+use std::cell::Cell;
 
 thread_local! {
-    /// Objects whose class handles its calls, by their storage.
-    static REGISTERED: RefCell<HashMap<usize, Py<PyWeakrefReference>>> = RefCell::default();
     /// The composite that runs.
     static WITHIN: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
@@ -44,7 +42,7 @@ pub fn object<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
         return Ok(known);
     }
     if t.is_python()
-        && let Some(known) = registered(py, t)
+        && let Some(known) = wrappers::registered(py, t)?
     {
         return Ok(known);
     }
@@ -59,25 +57,6 @@ pub fn result<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
     // Others of the same call are still to be asked for; their objects go with the next one.
     noted::forget(|noted| !is_same(noted, t));
     Ok(found)
-}
-
-/// The living object that was registered for a tensor's storage.
-pub fn registered<'py>(py: Python<'py>, t: &Tensor) -> Option<Bound<'py, PyAny>> {
-    let weak = REGISTERED.with_borrow(|r| r.get(&t.storage().id()).map(|w| w.clone_ref(py)))?;
-    weak.bind(py).call0().ok().filter(|o| !o.is_none())
-}
-
-/// Registers an object whose class has a `__torch_dispatch__` of its own.
-fn register_object(o: &Bound<'_, PyAny>, storage: &Storage) -> PyResult<()> {
-    let weak = PyWeakrefReference::new(o)?.unbind();
-    let py = o.py();
-    REGISTERED.with_borrow_mut(|r| {
-        if r.len() > 64 && r.len().is_power_of_two() {
-            r.retain(|_, w| w.bind(py).call0().is_ok_and(|o| !o.is_none()));
-        }
-        r.insert(storage.id(), weak);
-    });
-    Ok(())
 }
 
 static DISABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -95,7 +74,7 @@ pub fn dispatching<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'
     let storage = t.storage().clone();
     let made = instance(cls, t.with_python(handles))?;
     if handles {
-        register_object(&made, &storage)?;
+        wrappers::register(&made, &storage)?;
     }
     Ok(made)
 }

@@ -123,6 +123,12 @@ fn _set_history(
     Ok(())
 }
 
+/// Says how often a tensor's memory was written: it has its old values again.
+#[pyfunction]
+fn _set_version(t: &Bound<'_, PyTensor>, version: u32) {
+    t.get().get().storage().set_version(version);
+}
+
 /// Counts a change of a tensor's memory that nobody else counts.
 #[pyfunction]
 fn _increment_version(t: &Bound<'_, PyTensor>) {
@@ -131,6 +137,7 @@ fn _increment_version(t: &Bound<'_, PyTensor>) {
 
 /// Adds the functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_set_version, m)?)?;
     m.add_function(wrap_pyfunction!(_increment_version, m)?)?;
     m.add_function(wrap_pyfunction!(_set_history, m)?)
 }

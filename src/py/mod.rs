@@ -38,6 +38,7 @@ mod ledger;
 mod lists;
 mod load;
 mod load_file;
+mod mesh;
 mod messages;
 mod metadata;
 mod methods;
@@ -62,6 +63,7 @@ mod table;
 mod tensor;
 mod types;
 mod watch;
+mod wrappers;
 
 use pyo3::prelude::*;
 
@@ -93,5 +95,6 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     dispatch::register(m)?;
     fake::register(m)?;
     ledger::register(m)?;
+    mesh::register(m)?;
     program::register(m)
 }

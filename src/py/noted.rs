@@ -80,8 +80,8 @@ pub(super) fn forget(keep: impl Fn(&Tensor) -> bool) {
     drop(gone);
 }
 
-/// Gives up the objects of plain tensors, so that nobody but the walk back holds what it hands on.
+/// Gives up objects, so that nobody but the walk back holds what it hands on.
 pub(super) fn settled(but: &[Option<Tensor>]) {
     let goes_on = |noted: &Tensor| but.iter().flatten().any(|t| is_same(noted, t));
-    Python::attach(|_| forget(|noted| noted.is_python() || goes_on(noted)));
+    Python::attach(|_| forget(goes_on));
 }

@@ -58,6 +58,14 @@ fn _op_kinds() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
+/// The rows that work on each element alone.
+#[pyfunction]
+fn _op_pointwise() -> Vec<&'static str> {
+    let alone = |body: &Body| matches!(body, Body::Kernel(k) if k.traits.pointwise);
+    let rows = table().iter().filter(|op| alone(&op.def.body));
+    rows.map(|op| op.def.name).collect()
+}
+
 /// What rows compute in under automatic mixed precision, where they say so: `(full name, on the CPU, on GPUs)`.
 #[pyfunction]
 fn _op_amp() -> Vec<(&'static str, String, String)> {
@@ -104,6 +112,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_op_samples, m)?)?;
     m.add_function(wrap_pyfunction!(_op_amp, m)?)?;
     m.add_function(wrap_pyfunction!(_op_kinds, m)?)?;
+    m.add_function(wrap_pyfunction!(_op_pointwise, m)?)?;
     m.add_function(wrap_pyfunction!(_op_gradients, m)?)?;
     m.add_function(wrap_pyfunction!(_op_aliases, m)?)
 }

@@ -30,6 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ops", &["cpu", "kernels", "random"]),
     ("layers", &["ops", "random"]),
     ("io", &[]),
+    ("dist", &[]),
 ];
 
 struct Source {

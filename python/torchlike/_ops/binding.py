@@ -117,12 +117,13 @@ def _is_default(value: Any, argument: Argument) -> bool:
 
 
 def check_results(schema: FunctionSchema, result: Any) -> None:
-    """Checks that a kernel or handler gave tensors where the schema says so.
+    """Checks that a kernel or handler gave tensors where the schema says so; of several, some may not have been wanted.
 
     Raises:
         RuntimeError: if it gave something else.
     """
     results = (result,) if len(schema.returns) == 1 else result
     for declared, value in zip(schema.returns, results or (), strict=False):
-        if declared.type == "Tensor" and not isinstance(value, _C.Tensor):
+        masked = value is None and len(schema.returns) > 1
+        if declared.type == "Tensor" and not masked and not isinstance(value, _C.Tensor):
             raise RuntimeError(f"Unable to cast {value} to Tensor")

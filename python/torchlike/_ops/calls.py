@@ -23,7 +23,7 @@ def run(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
         return custom.run(overload, values)
     seen = not overload.implicit or torch.is_inference_mode_enabled()
-    if seen and modes.wanted(values.values()):
+    if seen and modes.wanted(values.values()) and not modes.recorded(values.values()):
         answer = modes.ask(overload, *binding.spelled(overload._schema, values))
         binding.check_results(overload._schema, answer)
         return answer

@@ -189,6 +189,16 @@ def overload_of(
     return found
 
 
+@functools.cache
+def _texts() -> frozenset[str]:
+    return frozenset(row for row, kind, *_ in _C._op_gradients() if kind == "rule")
+
+
+def _is_recorded(row: str) -> bool:
+    """Whether calls of a row are one node each, whatever they come down to."""
+    return row in _texts()
+
+
 def seen(
     row: str,
     form: str,
@@ -207,7 +217,9 @@ def seen(
     if row in SILENT or (apart and row == "detach#inplace"):
         return NotImplemented
     if apart and form != "out":
-        made = decompositions.run(row, form, dict(zip(_parameters(row), values, strict=True)))
+        known = dict(zip(_parameters(row), values, strict=True))
+        with modes.apart(row, leaf or _is_recorded(row)) as first:
+            made = decompositions.run(row, form, known) if first else NotImplemented
         if made is not NotImplemented:
             return made
     found = overload_of(row, form, values, outs, within)
@@ -216,6 +228,8 @@ def seen(
             f"{row}: no operator of ops.aten to show to a tensor that handles its calls"
         )
     if found is None or (found[0].implicit and not leaf and apart):
+        return NotImplemented
+    if not leaf and not _is_recorded(row) and modes.recorded((*values, *outs)):
         return NotImplemented
     overload, fitted = found
     args, kwargs = spelled(overload._schema, fitted)

@@ -97,3 +97,25 @@ def ask(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def wanted(values: Any) -> bool:
     """True if a mode is on, or one of the tensors handles its calls."""
     return bool(stack()) or bool(_C._dispatch_handlers(tensors(values)))
+
+
+def recorded(values: Any) -> bool:
+    """True if a tensor handles its calls, and one wants a gradient: the call is recorded before it is shown."""
+    if getattr(_thread, "below", False):
+        return False
+    given = tensors(values)
+    wants = _C.is_grad_enabled() and any(t.requires_grad for t in given)
+    return wants and bool(_C._dispatch_handlers(given))
+
+
+@contextlib.contextmanager
+def apart(row: str, recorded: bool) -> Iterator[bool]:
+    """Inside, calls are what a row comes down to, which is `recorded` as a whole or not; False if that is going on
+    already, and the call is one of these."""
+    before = getattr(_thread, "below", False), getattr(_thread, "rows", ())
+    _thread.below = before[0] or recorded
+    _thread.rows = (*before[1], row)
+    try:
+        yield recorded or row not in before[1]
+    finally:
+        _thread.below, _thread.rows = before

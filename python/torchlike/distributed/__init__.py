@@ -1,20 +1,31 @@
-"""Several processes: their types and questions. No process group can be made, so this is one process alone.
+"""Several processes: groups of ranks, what they send each other, and tensors that lie on meshes of them.
 
-What needs a group says so as PyTorch does before `init_process_group`.
+A world is played in one process: one rank of it (`fake`, which moves nothing), or all (`local`). Backends that connect
+processes are not there yet; they are refused by name.
 """
 
 from __future__ import annotations
 
 import os
 from enum import Enum
-from typing import Any, NoReturn
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchlike import _absent, _lazy
-
-_WHY = "there are no process groups"
-_MISSING = (
-    "Default process group has not been initialized, please make sure to call init_process_group."
+from torchlike.distributed import _groups
+from torchlike.distributed._groups import (
+    HashStore,
+    PrefixStore,
+    ProcessGroup,
+    Store,
+    Work,
+    is_initialized,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_WHY = "nothing connects processes yet"
 
 __getattr__ = _lazy.submodules(
     "distributed",
@@ -24,13 +35,8 @@ __getattr__ = _lazy.submodules(
 
 
 def is_available() -> bool:
-    """True: the package is there, although no group can be made."""
+    """True: the package is there."""
     return True
-
-
-def is_initialized() -> bool:
-    """False: there is no process group."""
-    return False
 
 
 def is_torchelastic_launched() -> bool:
@@ -39,7 +45,7 @@ def is_torchelastic_launched() -> bool:
 
 
 def _absent_backend() -> bool:
-    """False: nothing moves data between processes."""
+    """False: nothing connects processes."""
     return False
 
 
@@ -48,55 +54,49 @@ is_ucc_available = is_xccl_available = _absent_backend
 
 
 def is_backend_available(backend: str) -> bool:
-    """False: nothing moves data between processes."""
-    return False
+    """Whether there is such a backend: `fake` and `local`."""
+    return backend.lower() in _groups.BACKENDS
 
 
-def init_process_group(backend: str | None = None, *args: Any, **kwargs: Any) -> NoReturn:
-    """Not supported.
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: Any = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Any = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> None:
+    """Makes the world: `fake` plays one rank of it, and moves nothing, `local` plays all its ranks.
 
     Raises:
-        NotImplementedError: always.
+        ValueError: if there is a world already.
+        NotImplementedError: for backends that connect processes.
     """
-    raise NotImplementedError(
-        f"torch.distributed.init_process_group is not supported by torchlike: {_WHY}"
-    )
+    size = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "1"))
+    number = rank if rank >= 0 else int(os.environ.get("RANK", "0"))
+    _groups.create(backend, number, size, store)
 
 
-def destroy_process_group(group: Any = None) -> NoReturn:
-    """Fails: there is no group.
+def destroy_process_group(group: Any = None) -> None:
+    """Forgets a group, or the world.
 
     Raises:
-        AssertionError: always.
+        AssertionError: if there is none.
     """
-    raise AssertionError("Process group cannot be None")
-
-
-def _needs_a_group(name: str) -> Any:
-    def missing(*_: Any, **__: Any) -> NoReturn:
-        raise ValueError(_MISSING)
-
-    missing.__name__ = missing.__qualname__ = name
-    missing.__module__ = __name__
-    missing.__doc__ = "Needs a process group, and says that there is none."
-    return missing
-
-
-_GROUP_CALLS = (
-    "all_gather all_gather_coalesced all_gather_into_tensor all_gather_object all_reduce "
-    "all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv broadcast "
-    "broadcast_object_list gather gather_object get_backend get_backend_config get_global_rank "
-    "get_group_rank get_process_group_ranks get_rank get_world_size irecv isend monitored_barrier "
-    "new_group new_subgroups new_subgroups_by_enumeration recv recv_object_list reduce reduce_scatter "
-    "reduce_scatter_tensor scatter scatter_object_list send send_object_list split_group _all_gather_base "
-    "_reduce_scatter_base _get_default_group"
-)
-globals().update({name: _needs_a_group(name) for name in _GROUP_CALLS.split()})
+    _groups.destroy(group)
 
 
 def get_pg_count() -> int:
-    """0: there are no groups."""
-    return 0
+    """How many groups there are."""
+    return len(_groups.world().groups) if is_initialized() else 0
+
+
+def _get_default_group() -> ProcessGroup:
+    """The group of all ranks."""
+    return _groups.world().default
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
@@ -178,17 +178,21 @@ class Backend(str):
         return super().__new__(cls, name.lower())
 
 
-class GroupMember:
-    """The group of all processes: there is none."""
+class _Members(type):
+    @property
+    def WORLD(cls) -> Any:
+        """The group of all ranks, if there is one."""
+        return _groups.world().default if is_initialized() else None
 
-    WORLD: Any = None
+
+class GroupMember(metaclass=_Members):
+    """The group of all ranks, and what stands for a group that this process is not in."""
+
     NON_GROUP_MEMBER = -100
 
 
-class group:
-    """The group of all processes: there is none."""
-
-    WORLD: Any = None
+class group(metaclass=_Members):
+    """The group of all ranks, as `group.WORLD`."""
 
 
 class DistError(RuntimeError):
@@ -207,10 +211,111 @@ class DistStoreError(DistError):
     """A store failed."""
 
 
-_KINDS = (
-    "ProcessGroup ProcessGroupGloo ProcessGroupNCCL Store TCPStore FileStore HashStore PrefixStore Work P2POp "
-    "GradBucket Reducer Logger"
-)
+_KINDS = "ProcessGroupGloo ProcessGroupNCCL TCPStore FileStore P2POp GradBucket Reducer Logger"
 globals().update(_absent.names(__name__, _WHY, _KINDS))
-DeviceMesh = _absent.kind("torchlike.distributed.device_mesh", "DeviceMesh", _WHY)
-init_device_mesh = _absent.function("torchlike.distributed.device_mesh", "init_device_mesh", _WHY)
+_FUNCTIONS = (
+    "all_gather_coalesced batch_isend_irecv gather_object get_backend_config irecv isend monitored_barrier "
+    "new_subgroups new_subgroups_by_enumeration recv_object_list scatter_object_list send_object_list split_group"
+)
+
+
+def _asking(name: str) -> Callable[..., NoReturn]:
+    """An absent function, which asks for the group first."""
+    absent = _absent.function(__name__, name, _WHY)
+
+    @wraps(absent)
+    def asked(*args: Any, **kwargs: Any) -> NoReturn:
+        _groups.world()
+        absent(*args, **kwargs)
+
+    return asked
+
+
+globals().update({name: _asking(name) for name in _FUNCTIONS.split()})
+
+from torchlike.distributed._collectives import (  # noqa: E402
+    all_gather,
+    all_gather_into_tensor,
+    all_gather_object,
+    all_reduce,
+    all_reduce_coalesced,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    broadcast,
+    broadcast_object_list,
+    gather,
+    get_backend,
+    get_global_rank,
+    get_group_rank,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    new_group,
+    recv,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_tensor,
+    scatter,
+    send,
+)
+from torchlike.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: E402
+
+_all_gather_base, _reduce_scatter_base = all_gather_into_tensor, reduce_scatter_tensor
+
+__all__ = [
+    "Backend",
+    "DebugLevel",
+    "DeviceMesh",
+    "DistBackendError",
+    "DistError",
+    "DistNetworkError",
+    "DistStoreError",
+    "GroupMember",
+    "HashStore",
+    "PrefixStore",
+    "ProcessGroup",
+    "ReduceOp",
+    "Store",
+    "Work",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "destroy_process_group",
+    "gather",
+    "get_backend",
+    "get_debug_level",
+    "get_global_rank",
+    "get_group_rank",
+    "get_node_local_rank",
+    "get_pg_count",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "group",
+    "init_device_mesh",
+    "init_process_group",
+    "is_available",
+    "is_backend_available",
+    "is_gloo_available",
+    "is_initialized",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_torchelastic_launched",
+    "is_ucc_available",
+    "is_xccl_available",
+    "new_group",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "send",
+]

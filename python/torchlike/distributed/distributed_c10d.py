@@ -5,3 +5,5 @@ import torchlike.distributed as _package
 globals().update(
     {name: value for name, value in vars(_package).items() if not name.startswith("__")}
 )
+
+__all__ = [*_package.__all__]

@@ -2,9 +2,11 @@
 
 from torchlike import _absent
 
-globals().update(_absent.names(__name__, "there are no process groups", "main launch parse_args"))
+globals().update(
+    _absent.names(__name__, "nothing connects processes yet", "main launch parse_args")
+)
 
 if __name__ == "__main__":
     raise NotImplementedError(
-        "torch.distributed.launch is not supported by torchlike: there are no process groups"
+        "torch.distributed.launch is not supported by torchlike: nothing connects processes yet"
     )

@@ -3,10 +3,10 @@
 from torchlike import _absent
 
 globals().update(
-    _absent.names(__name__, "there are no process groups", "main run get_args_parser parse_args")
+    _absent.names(__name__, "nothing connects processes yet", "main run get_args_parser parse_args")
 )
 
 if __name__ == "__main__":
     raise NotImplementedError(
-        "torch.distributed.run is not supported by torchlike: there are no process groups"
+        "torch.distributed.run is not supported by torchlike: nothing connects processes yet"
     )

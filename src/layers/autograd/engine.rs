@@ -360,7 +360,7 @@ impl Walk<'_> {
         if !self.options.keep_graph {
             node.body().release();
         }
-        modes::settled(&made);
+        modes::settled(&made, made.iter().flatten().any(Tensor::is_python));
         validate(node, &mut made)?;
         for (_, hook) in after {
             hook.run(link, &mut made, shown.as_ref())?;
@@ -387,7 +387,7 @@ fn gather_at(link: &Arc<Link>, leaf: &Leaf, grads: &mut Grads) -> Result<Grads> 
     let after = link.hooks(When::After);
     let shown = (!after.is_empty()).then(|| grads.clone());
     if let Some(grad) = grads.swap_remove(0) {
-        modes::settled(&[]);
+        modes::settled(&[], grad.is_python());
         gather::into_leaf(leaf, grad)?;
         tell(link, When::Gathered, &mut Grads::new(), None)?;
     }

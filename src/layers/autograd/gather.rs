@@ -5,12 +5,14 @@ use crate::tensor::Leaf;
 use crate::{Result, Tensor, dims, mode, op};
 use std::sync::Arc;
 
-/// Two gradients of one result. The first is written if nobody else has it.
+/// Two gradients of one result. The first is written if nobody else has it, and nobody watches.
 ///
 /// # Errors
 /// If they do not fit.
 pub fn sum(old: Tensor, new: Tensor) -> Result<Tensor> {
+    let shown = old.is_python() || mode::layers() & mode::DISPATCH != 0;
     let own = !mode::grad_enabled()
+        && !shown
         && !old.is_view()
         && old.storage().use_count() == 1
         && old.dtype() == new.dtype()

@@ -1,3 +1,3 @@
-"""Sharding without a wrapper: there are no process groups."""
+"""Sharding without a wrapper."""
 
 from torchlike.distributed._composable.fsdp import fully_shard

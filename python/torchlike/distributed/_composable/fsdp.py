@@ -1,4 +1,4 @@
-"""Sharding without a wrapper: there are no process groups."""
+"""Sharding without a wrapper."""
 
 from torchlike.distributed.fsdp import (
     CPUOffloadPolicy,

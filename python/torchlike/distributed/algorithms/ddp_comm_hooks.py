@@ -1,4 +1,4 @@
-"""What is done to gradients on their way: there are no process groups."""
+"""What is done to gradients on their way: nothing connects processes yet."""
 
 from enum import Enum
 
@@ -17,5 +17,5 @@ class DDPCommHookType(Enum):
 
 
 register_ddp_comm_hook = _absent.function(
-    __name__, "register_ddp_comm_hook", "there are no process groups"
+    __name__, "register_ddp_comm_hook", "nothing connects processes yet"
 )

@@ -1,8 +1,8 @@
-"""Checkpoints that several processes write: there are no process groups; use `torch.save` and `torch.load`."""
+"""Checkpoints that several processes write: nothing connects processes yet; use `torch.save` and `torch.load`."""
 
 from torchlike import _absent, _lazy
 
-_why = "there are no process groups: use torch.save and torch.load"
+_why = "nothing connects processes yet: use torch.save and torch.load"
 globals().update(
     _absent.names(
         __name__,

@@ -1,1 +1,1 @@
-"""Processes that may come and go: there are no process groups."""
+"""Processes that may come and go: nothing connects processes yet."""

@@ -1,4 +1,4 @@
-"""Sharded parameters: the settings are plain data; to shard something needs process groups, which there are not."""
+"""Parameters that are cut over a mesh. There is `fully_shard`; the older wrapper is not there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from enum import Enum, auto
 from typing import Any
 
 from torchlike import _absent, _lazy
+from torchlike.distributed.fsdp._fully_shard import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    UnshardHandle,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 from torchlike.nn.modules.batchnorm import _BatchNorm
 
 __all__ = [
@@ -35,7 +44,7 @@ __all__ = [
     "register_fsdp_forward_method",
 ]
 
-_why = "there are no process groups"
+_why = "there is fully_shard in its place"
 
 
 class ShardingStrategy(Enum):
@@ -83,33 +92,11 @@ class MixedPrecision:
     _module_classes_to_ignore: Any = (_BatchNorm,)
 
 
-@dataclass(frozen=True)
-class MixedPrecisionPolicy:
-    """Dtypes of parameters, gradients and results."""
-
-    param_dtype: Any = None
-    reduce_dtype: Any = None
-    output_dtype: Any = None
-    cast_forward_inputs: bool = True
-
-
 @dataclass
 class CPUOffload:
     """Whether parameters stay on the host."""
 
     offload_params: bool = False
-
-
-@dataclass
-class OffloadPolicy:
-    """What stays on the host: nothing."""
-
-
-@dataclass
-class CPUOffloadPolicy(OffloadPolicy):
-    """Parameters stay on the host."""
-
-    pin_memory: bool = True
 
 
 @dataclass
@@ -178,10 +165,6 @@ class StateDictSettings:
 FullyShardedDataParallel = _absent.kind(
     "torchlike.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel", _why
 )
-FSDPModule = _absent.kind(__name__, "FSDPModule", _why)
-UnshardHandle = _absent.kind(__name__, "UnshardHandle", _why)
-fully_shard = _absent.function(__name__, "fully_shard", _why)
-register_fsdp_forward_method = _absent.function(__name__, "register_fsdp_forward_method", _why)
 
 __getattr__ = _lazy.submodules(
     "distributed.fsdp",

@@ -1,5 +1,5 @@
-"""Scales of sharded gradients: there are no process groups."""
+"""Scales of sharded gradients: nothing connects processes yet."""
 
 from torchlike import _absent
 
-ShardedGradScaler = _absent.kind(__name__, "ShardedGradScaler", "there are no process groups")
+ShardedGradScaler = _absent.kind(__name__, "ShardedGradScaler", "nothing connects processes yet")

@@ -5,7 +5,7 @@ from torchlike import _absent
 globals().update(
     _absent.names(
         __name__,
-        "there are no process groups",
+        "nothing connects processes yet",
         "ModuleWrapPolicy CustomPolicy always_wrap_policy lambda_auto_wrap_policy size_based_auto_wrap_policy "
         "transformer_auto_wrap_policy enable_wrap wrap _or_policy",
     )

@@ -1,3 +1,3 @@
-"""Collectives with gradients: there are no process groups."""
+"""Collectives with gradients: nothing connects processes yet."""
 
 from torchlike.distributed.nn import functional

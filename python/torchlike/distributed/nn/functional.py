@@ -1,4 +1,4 @@
-"""Collectives with gradients: there are no process groups."""
+"""Collectives with gradients: nothing connects processes yet."""
 
 from torchlike.distributed import _needs_a_group
 

@@ -1,6 +1,16 @@
-"""Parallel styles of modules: there are no process groups."""
+"""Tensor parallelism: how the parameters, inputs and outputs of modules lie on a mesh."""
 
-from torchlike import _absent
+from torchlike.distributed.tensor.parallel.api import parallelize_module
+from torchlike.distributed.tensor.parallel.loss import loss_parallel
+from torchlike.distributed.tensor.parallel.style import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    PrepareModuleInputOutput,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+)
 
 __all__ = [
     "ColwiseParallel",
@@ -13,5 +23,3 @@ __all__ = [
     "loss_parallel",
     "parallelize_module",
 ]
-
-globals().update(_absent.names(__name__, "there are no process groups", " ".join(__all__)))

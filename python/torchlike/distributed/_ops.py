@@ -1,0 +1,252 @@
+"""The collectives as operators, under PyTorch's names, so that dispatch modes see them.
+
+`_c10d_functional` takes tensors and gives new ones; `c10d` writes tensors that are given. On a `fake` group results
+have their shapes, and values that say nothing; a group of one rank, whoever made it, has the right ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torchlike as torch
+from torchlike import library, ops
+from torchlike.distributed import _groups
+from torchlike.distributed._groups import ProcessGroup, Work
+
+functional = ops._c10d_functional
+autograd = ops._c10d_functional_autograd
+c10d = ops.c10d
+dtensor = ops._dtensor
+
+
+def _group(group: Any) -> ProcessGroup:
+    return group if isinstance(group, ProcessGroup) else _groups.resolve(group)
+
+
+def _rows(t: Any, factor: int, divide: bool = False) -> Any:
+    """An empty tensor like `t`, of more or fewer rows."""
+    shape = list(t.shape) or [1]
+    shape[0] = shape[0] // factor if divide else shape[0] * factor
+    return t.new_empty(shape)
+
+
+def _gathered(input: Any, group_size: int, group_name: Any) -> Any:
+    if group_size == 1:
+        return input.clone()
+    return _rows(input, group_size)
+
+
+def _scattered(input: Any, reduce_op: str, group_size: int, group_name: Any) -> Any:
+    if group_size == 1:
+        return input.clone()
+    return _rows(input, group_size, divide=True)
+
+
+def _reduced(input: Any, reduce_op: str, group_name: Any) -> Any:
+    return input.clone()
+
+
+def _broadcast(input: Any, src: int, group_name: Any) -> Any:
+    return input.clone()
+
+
+def _exchanged(input: Any, output_split_sizes: Any, input_split_sizes: Any, group_name: Any) -> Any:
+    return input.new_empty([sum(output_split_sizes), *input.shape[1:]])
+
+
+def _moved(input: Any, gather_dim: int, shard_dim: int, group_name: Any) -> Any:
+    """Each rank's part along `gather_dim` becomes one along `shard_dim`."""
+    size = _group(group_name).size()
+    shape = list(input.shape)
+    shape[gather_dim] *= size
+    shape[shard_dim] //= size
+    return input.new_empty(shape)
+
+
+_KERNELS: dict[str, Any] = {
+    "_c10d_functional::all_gather_into_tensor(Tensor input, int group_size, Any group_name) -> Tensor": _gathered,
+    "_c10d_functional::reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, Any group_name) "
+    "-> Tensor": _scattered,
+    "_c10d_functional::all_reduce(Tensor input, str reduce_op, Any group_name) -> Tensor": _reduced,
+    "_c10d_functional::broadcast(Tensor input, int src, Any group_name) -> Tensor": _broadcast,
+    "_c10d_functional::all_to_all_single(Tensor input, int[] output_split_sizes, int[] input_split_sizes, "
+    "Any group_name) -> Tensor": _exchanged,
+    "_c10d_functional::wait_tensor(Tensor input) -> Tensor": lambda input: input,
+    "_c10d_functional::all_reduce_coalesced(Tensor[] inputs, str reduce_op, Any group_name) -> Tensor[]": (
+        lambda inputs, reduce_op, group_name: [_reduced(t, reduce_op, group_name) for t in inputs]
+    ),
+    "_c10d_functional::all_gather_into_tensor_coalesced(Tensor[] inputs, int group_size, Any group_name) -> Tensor[]": (
+        lambda inputs, group_size, group_name: [
+            _gathered(t, group_size, group_name) for t in inputs
+        ]
+    ),
+    "_c10d_functional::reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, "
+    "Any group_name) -> Tensor[]": (
+        lambda inputs, reduce_op, group_size, group_name: [
+            _scattered(t, reduce_op, group_size, group_name) for t in inputs
+        ]
+    ),
+    "_dtensor::shard_dim_alltoall(Tensor input, int gather_dim, int shard_dim, Any group_name) -> Tensor": _moved,
+}
+
+
+def _define() -> None:
+    for schema, kernel in _KERNELS.items():
+        space = getattr(ops, schema.partition("::")[0])
+        space.define(schema).kernels["CompositeExplicitAutograd"] = kernel
+    for name in ("all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single"):
+        found = getattr(functional, name).default
+        text = found._text.replace("_c10d_functional::", "_c10d_functional_autograd::")
+        autograd.define(text).kernels["CompositeExplicitAutograd"] = found.kernels[
+            "CompositeExplicitAutograd"
+        ]
+
+
+_define()
+
+
+def _needs_sum(name: str, reduce_op: str) -> None:
+    if reduce_op != "sum":
+        raise RuntimeError(f"{name} backward only supports 'sum' reduction, got '{reduce_op}'")
+
+
+def _keep(*names: str) -> Any:
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.kept = dict(zip(names, inputs[1:], strict=True))
+
+    return setup
+
+
+def _gather_backward(ctx: Any, grad: Any) -> Any:
+    kept = ctx.kept
+    made = functional.reduce_scatter_tensor(
+        grad.contiguous(), "sum", kept["group_size"], kept["group_name"]
+    )
+    return made, None, None
+
+
+def _scatter_backward(ctx: Any, grad: Any) -> Any:
+    kept = ctx.kept
+    _needs_sum("reduce_scatter_tensor", kept["reduce_op"])
+    made = functional.all_gather_into_tensor(
+        grad.contiguous(), kept["group_size"], kept["group_name"]
+    )
+    return made, None, None, None
+
+
+def _reduce_backward(ctx: Any, grad: Any) -> Any:
+    kept = ctx.kept
+    _needs_sum("all_reduce", kept["reduce_op"])
+    return functional.all_reduce(grad.contiguous(), "sum", kept["group_name"]), None, None
+
+
+def _exchange_backward(ctx: Any, grad: Any) -> Any:
+    kept = ctx.kept
+    made = functional.all_to_all_single(
+        grad.contiguous(),
+        kept["input_split_sizes"],
+        kept["output_split_sizes"],
+        kept["group_name"],
+    )
+    return made, None, None, None
+
+
+for _space in ("_c10d_functional", "_c10d_functional_autograd"):
+    library.register_autograd(
+        f"{_space}::all_gather_into_tensor",
+        _gather_backward,
+        setup_context=_keep("group_size", "group_name"),
+    )
+    library.register_autograd(
+        f"{_space}::reduce_scatter_tensor",
+        _scatter_backward,
+        setup_context=_keep("reduce_op", "group_size", "group_name"),
+    )
+    library.register_autograd(
+        f"{_space}::all_to_all_single",
+        _exchange_backward,
+        setup_context=_keep("output_split_sizes", "input_split_sizes", "group_name"),
+    )
+library.register_autograd(
+    "_c10d_functional::all_reduce",
+    _reduce_backward,
+    setup_context=_keep("reduce_op", "group_name"),
+)
+
+
+def _wait_backward(ctx: Any, grad: Any) -> Any:
+    return grad
+
+
+library.register_autograd("_c10d_functional::wait_tensor", _wait_backward, setup_context=_keep())
+
+# What writes tensors that are given: name, and which of its arguments are written from which.
+_WRITERS = {
+    "allreduce_": "Tensor[] tensors, Any process_group, Any reduce_op",
+    "allreduce_coalesced_": "Tensor[] tensors, Any process_group, Any reduce_op",
+    "broadcast_": "Tensor[] tensors, Any process_group, int root_rank",
+    "reduce_": "Tensor[] tensors, Any process_group, Any reduce_op, int root_rank",
+    "allgather_": "Any output_tensors, Tensor[] input_tensors, Any process_group",
+    "_allgather_base_": "Tensor output_tensor, Tensor input_tensor, Any process_group",
+    "allgather_into_tensor_coalesced_": "Tensor[] outputs, Tensor[] inputs, Any process_group",
+    "_reduce_scatter_base_": "Tensor output_tensor, Tensor input_tensor, Any process_group, Any reduce_op",
+    "reduce_scatter_": "Tensor[] output_tensors, Any input_tensors, Any process_group, Any reduce_op",
+    "reduce_scatter_tensor_coalesced_": "Tensor[] outputs, Tensor[] inputs, Any process_group, Any reduce_op",
+    "alltoall_base_": (
+        "Tensor output, Tensor input, Any process_group, int[] output_split_sizes, int[] input_split_sizes"
+    ),
+    "alltoall_": "Tensor[] output_tensors, Tensor[] input_tensors, Any process_group",
+    "gather_": "Any output_tensors, Tensor[] input_tensors, Any process_group, int root_rank",
+    "scatter_": "Tensor[] output_tensors, Any input_tensors, Any process_group, int root_rank",
+    "send": "Tensor[] tensors, Any process_group, int dst, int tag",
+    "recv_": "Tensor[] tensors, Any process_group, int src, int tag",
+    "barrier": "Tensor tensor, Any process_group",
+}
+# Those in which a rank's own input is known to be a part of its result.
+_FROM_OWN = ("allgather_", "_allgather_base_", "allgather_into_tensor_coalesced_")
+
+
+def _write(name: str, args: tuple[Any, ...]) -> Any:
+    group = next(a for a in args if isinstance(a, ProcessGroup))
+    with torch.no_grad():
+        if group.size() == 1 and "Tensor[] tensors" not in _WRITERS[name]:
+            _copy_all(args[0], args[1])
+        elif name in _FROM_OWN:
+            _fill_own(args[0], args[1], group)
+    return Work(args[0])
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for v in value or () for t in _flat(v)]
+
+
+def _copy_all(outputs: Any, inputs: Any) -> None:
+    for to, of in zip(_flat(outputs), _flat(inputs), strict=False):
+        to.view(-1).copy_(of.reshape(-1))
+
+
+def _fill_own(outputs: Any, inputs: Any, group: ProcessGroup) -> None:
+    """Every rank's part is taken to be this rank's."""
+    outputs, inputs = _flat(outputs), _flat(inputs)
+    if len(outputs) == len(inputs):
+        outputs = [part for o in outputs for part in o.chunk(group.size())]
+        inputs = [i for i in inputs for _ in range(group.size())]
+    else:
+        inputs = inputs * len(outputs)
+    for to, of in zip(outputs, inputs, strict=False):
+        if to.numel() == of.numel():
+            to.view(-1).copy_(of.reshape(-1))
+
+
+def _define_writers() -> None:
+    def kernel(name: str) -> Any:
+        return lambda *args: _write(name, args)
+
+    for name, arguments in _WRITERS.items():
+        made = c10d.define(f"c10d::{name}({arguments}) -> Any")
+        made.kernels["CompositeExplicitAutograd"] = kernel(name)
+
+
+_define_writers()

@@ -1,3 +1,0 @@
-"""The names of the package, where PyTorch defines them."""
-
-from torchlike.distributed.fsdp import *

@@ -1,0 +1,282 @@
+"""One parameter: the part of it that this rank keeps, and the whole while it is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike import _C, nn
+from torchlike.distributed.device_mesh import DeviceMesh
+from torchlike.distributed.tensor._api import DTensor
+from torchlike.distributed.tensor._spec import Spec, TensorMeta, contiguous, meta_of
+from torchlike.distributed.tensor.placement_types import (
+    Placement,
+    Replicate,
+    Shard,
+    _StridedShard,
+    normalized,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchlike.distributed._groups import ProcessGroup
+
+
+@dataclass(frozen=True)
+class MeshInfo:
+    """Over what parameters are cut: the last dimension of the mesh, if it is `sharded`; a first one is replicated."""
+
+    mesh: DeviceMesh
+    sharded: bool = True
+
+    @property
+    def group(self) -> ProcessGroup:
+        """The ranks that have the other parts."""
+        return self.mesh.get_group(self.mesh.ndim - 1)
+
+    @property
+    def replicas(self) -> ProcessGroup | None:
+        """The ranks that have the same part, if there are some."""
+        return self.mesh.get_group(0) if self.mesh.ndim > 1 else None
+
+    @property
+    def size(self) -> int:
+        """How many parts there are."""
+        return self.group.size()
+
+
+@dataclass
+class Place:
+    """Where a parameter is used: modules, and its name in each."""
+
+    module: nn.Module
+    name: str
+    others: list[tuple[nn.Module, str]] = field(default_factory=list)
+
+    def put(self, p: nn.Parameter) -> None:
+        """Has the modules use this parameter."""
+        for module, name in [(self.module, self.name), *self.others]:
+            module._parameters[name] = p
+
+
+def joined(outer: DeviceMesh, inner: DeviceMesh) -> DeviceMesh:
+    """The mesh of the dimensions of two slices of one mesh.
+
+    Raises:
+        ValueError: if they are none, or their dimensions have no names.
+    """
+    root = outer._get_root_mesh()
+    names = (*(outer.mesh_dim_names or ()), *(inner.mesh_dim_names or ()))
+    if root != inner._get_root_mesh() or not set(names) <= set(root.mesh_dim_names or ()):
+        raise ValueError(
+            "FSDP requires the DP and model parallel TP/EP mesh to have the same parent mesh, but got "
+            f"{outer} and {inner}"
+        )
+    return root[names]
+
+
+class FSDPParam:
+    """A parameter of a group."""
+
+    def __init__(
+        self,
+        param: nn.Parameter,
+        place: Place,
+        info: MeshInfo,
+        dtypes: Any,
+        placement: Callable[[nn.Parameter], Any] | None,
+    ) -> None:
+        if not param.is_contiguous():
+            raise NotImplementedError(
+                f"FSDP does not support non-contiguous parameters yet: param.shape={param.shape!r} "
+                f"param.stride()={param.stride()!r}"
+            )
+        self.place, self.info, self.name = place, info, place.name
+        given = placement(param) if placement is not None else None
+        self.cut = normalized(given or Shard(0), param.ndim)
+        if not isinstance(self.cut, Shard):
+            raise AssertionError(f"Expected Shard, got {type(self.cut)}: {self.cut}")
+        self.of_tp = param._spec if isinstance(param, DTensor) else None
+        self.spec = self._spec(param)
+        self.orig_dtype = param.dtype
+        self.param_dtype = dtypes.param_dtype if dtypes.param_dtype != param.dtype else None
+        self.reduce_dtype = dtypes.reduce_dtype
+        self.requires_grad = param.requires_grad
+        with torch.no_grad():
+            self._shard(param._local_tensor if isinstance(param, DTensor) else param.detach())
+        self.accumulated: Any = None
+        self._flat: Any = None
+        self.whole: nn.Parameter | None = None
+
+    def _spec(self, param: nn.Parameter) -> Spec:
+        cut: Placement = self.cut
+        mesh = self.info.mesh
+        if self.of_tp is not None:
+            inner = self.of_tp.mesh
+            factor = 1
+            for i, p in enumerate(self.of_tp.placements):
+                if isinstance(p, Shard | _StridedShard) and p.dim == self.cut.dim:
+                    factor *= inner.size(i)
+            if factor > 1:
+                cut = _StridedShard(self.cut.dim, split_factor=factor)
+            mesh = joined(mesh, inner)
+        before = (Replicate(),) * (self.info.mesh.ndim - 1)
+        after = self.of_tp.placements if self.of_tp is not None else ()
+        return Spec(mesh, (*before, cut, *after), meta_of(param))
+
+    def _shard(self, whole: Any) -> None:
+        dim, parts = self.cut.dim, self.info.size  # type: ignore[attr-defined]
+        if dim >= whole.ndim:
+            raise AssertionError(
+                f"Shard dim {dim} is invalid for {whole.ndim}D tensor: {whole.shape}"
+            )
+        size = whole.shape[dim]
+        if dim and size % parts:
+            raise NotImplementedError(
+                f"FSDP does not support uneven sharding on dim {dim}: {whole.shape} (world size: {parts})"
+            )
+        self.shape = tuple(whole.shape)
+        rows = -(-size // parts)
+        start = min(rows * self.info.group.rank(), size)
+        length = min(rows, size - start)
+        padded = list(self.shape)
+        padded[dim] = rows
+        self.padded_shape = tuple(padded)
+        kept = whole.new_zeros(padded)
+        part = kept.narrow(dim, 0, length)
+        part.copy_(whole.narrow(dim, start, length))
+        self.part_shape = tuple(part.shape)
+        self.kept = kept
+        self._make(part)
+
+    def _make(self, part: Any) -> None:
+        made = DTensor._of([part], self.spec)
+        self.sharded = nn.Parameter(made, requires_grad=self.requires_grad)
+        self.place.put(self.sharded)
+
+    def reset(self) -> None:
+        """Takes the part again that the modules have now: it was moved, cast or loaded."""
+        now = self.place.module._parameters[self.place.name]
+        if not isinstance(now, DTensor):
+            return
+        self.sharded = now
+        local = now._local_tensor
+        dim = self.cut.dim  # type: ignore[attr-defined]
+        same = local.dtype == self.kept.dtype and local.device == self.kept.device
+        if same and local.data_ptr() == self.kept.data_ptr() and not local.is_meta:
+            return
+        if local.is_meta and same:
+            return
+        with torch.no_grad():
+            self.kept = local.new_zeros(self.padded_shape)
+            part = self.kept.narrow(dim, 0, self.part_shape[dim])
+            part.copy_(local)
+            self.spec = self.spec.of(TensorMeta(self.spec.shape, self.spec.stride, local.dtype))
+            now._locals[0] = part
+        self._flat = self.whole = None
+
+    def padded_numel(self) -> int:
+        """Elements of a part, padding included."""
+        return self.kept.numel()
+
+    def wanted(self) -> Any:
+        """What is gathered: the padded part, flat, in the dtype that is computed in."""
+        flat = self.kept.view(-1)
+        return flat if self.param_dtype is None else flat.to(self.param_dtype)
+
+    def fill(self, gathered: Any) -> None:
+        """Makes the whole of the parts of all ranks, `[ranks, elements of a part]`."""
+        parts = self.info.size
+        if self._flat is None:
+            self._flat = gathered.new_empty(gathered.numel())
+            self.whole = self._whole(self._flat)
+        else:
+            self._flat.untyped_storage().resize_(gathered.numel() * gathered.element_size())
+        dim = self.cut.dim  # type: ignore[attr-defined]
+        version = self._flat._version
+        with torch.no_grad():
+            if dim:
+                pieces = gathered.view(parts, *self.padded_shape).unbind(0)
+                self._flat.copy_(torch.cat(list(pieces), dim).reshape(-1))
+            else:
+                self._flat.copy_(gathered.reshape(-1))
+        _C._set_version(self._flat, version)
+
+    def _whole(self, flat: Any) -> nn.Parameter:
+        shape = list(self.padded_shape)
+        dim = self.cut.dim  # type: ignore[attr-defined]
+        shape[dim] *= self.info.size
+        whole = flat.view(shape).narrow(dim, 0, self.shape[dim])
+        if self.of_tp is not None:
+            meta = TensorMeta(self.of_tp.shape, self.of_tp.stride, whole.dtype)
+            whole = DTensor._of([whole], self.of_tp.of(meta))
+        return nn.Parameter(whole, requires_grad=self.requires_grad)
+
+    def use_whole(self) -> None:
+        """Has the modules use the whole."""
+        assert self.whole is not None
+        self.place.put(self.whole)
+
+    def use_part(self) -> None:
+        """Has the modules use the part, and lets the whole's memory go."""
+        self.place.put(self.sharded)
+        if self._flat is not None:
+            self._flat.untyped_storage().resize_(0)
+
+    def keep_grad(self) -> None:
+        """Adds the whole's gradient to those that are gathered in the dtype of the reduction."""
+        grad = self.whole.grad if self.whole is not None else None
+        if grad is None or self.reduce_dtype in (None, grad.dtype):
+            return
+        if self.accumulated is None:
+            self.accumulated = grad.to(self.reduce_dtype)
+        else:
+            self.accumulated += grad
+        self.whole.grad = None  # type: ignore[union-attr]
+
+    def hold_grad(self) -> None:
+        """Keeps the whole's gradient until the next backward pass reduces both."""
+        grad = self.whole.grad if self.whole is not None else None
+        if grad is None:
+            return
+        self.accumulated = grad if self.accumulated is None else self.accumulated + grad
+        self.whole.grad = None  # type: ignore[union-attr]
+
+    def take_grad(self) -> Any:
+        """The gradient of the whole, which is forgotten; None if there is none."""
+        grad = self.whole.grad if self.whole is not None else None
+        if self.accumulated is not None:
+            grad = self.accumulated if grad is None else self.accumulated + grad
+        if grad is None:
+            return None
+        self.accumulated = None
+        self.whole.grad = None  # type: ignore[union-attr]
+        if isinstance(grad, DTensor):
+            assert self.of_tp is not None
+            wanted = [Replicate() if p.is_partial() else p for p in self.of_tp.placements]
+            if grad.placements != tuple(wanted):
+                grad = grad.redistribute(placements=wanted)
+            grad = grad._local_tensor
+        return grad
+
+    def padded_grad(self, grad: Any) -> Any:
+        """A gradient as the parts that ranks get, `[ranks, elements of a part]`."""
+        parts, dim = self.info.size, self.cut.dim  # type: ignore[attr-defined]
+        if dim:
+            return torch.stack([p.reshape(-1) for p in grad.chunk(parts, dim)])
+        missing = self.padded_shape[0] * parts - grad.shape[0]
+        if missing:
+            grad = torch.cat([grad, grad.new_zeros([missing, *grad.shape[1:]])])
+        return grad.reshape(parts, -1)
+
+    def give_grad(self, flat: Any) -> None:
+        """Adds the reduced gradient of the part, flat and padded, to the parameter's."""
+        dim = self.cut.dim  # type: ignore[attr-defined]
+        part = flat.view(self.padded_shape).narrow(dim, 0, self.part_shape[dim])
+        if self.sharded.grad is not None:
+            self.sharded.grad._local_tensor.add_(part)
+            return
+        meta = TensorMeta(self.spec.shape, contiguous(self.spec.shape), part.dtype)
+        self.sharded.grad = DTensor._of([part], self.spec.of(meta))

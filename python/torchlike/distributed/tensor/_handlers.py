@@ -1,0 +1,147 @@
+"""Operators whose pieces need more than the operator itself."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike.distributed.tensor import _dispatch, _moves
+from torchlike.distributed.tensor._spec import Spec, TensorMeta, contiguous
+from torchlike.distributed.tensor.placement_types import Shard, _StridedShard
+
+if TYPE_CHECKING:
+    from torchlike._ops import OpOverload
+
+aten: Any = torch.ops.aten
+
+
+def _same_size(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    return tuple(args[0].shape) == tuple(args[1].shape)
+
+
+def _pinned(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    return args[0]._local_tensor.is_pinned()
+
+
+def _as_strided(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    """Nothing changes, or it is refused: elements of other pieces would be needed.
+
+    Raises:
+        RuntimeError: for another size, other strides or another offset.
+    """
+    t, size, stride, *offset = args
+    same = tuple(t.shape) == tuple(size) and tuple(t.stride()) == tuple(stride)
+    if same and (not offset or offset[0] in (None, t.storage_offset())):
+        return aten.alias.default(t)
+    raise RuntimeError("as_strided not supported with DTensor")
+
+
+def _item(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    spec = args[0]._spec
+    piece = _moves.redistribute(args[0]._locals, spec, _dispatch.whole_spec(spec))[0]
+    return func(piece)
+
+
+def _equal(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    """All pieces have to be equal, on all ranks."""
+    a, b = args
+    if tuple(a.shape) != tuple(b.shape):
+        return False
+    decision = _dispatch.decide(func, args, kwargs)
+    lhs, rhs = (_dispatch._brought(t, s) for t, s in zip(args, decision.inputs, strict=True))
+    same = [func(x, y) for x, y in zip(lhs, rhs, strict=True)]
+    mesh = decision.inputs[0].mesh
+    if len(same) == mesh.size():
+        return all(same)
+    verdict = [torch.tensor(int(s), device=lhs[0].device) for s in same]
+    for dim in range(mesh.ndim):
+        verdict = _moves.all_reduce(verdict, mesh, dim, "min")
+    return bool(verdict[0].item())
+
+
+def _extreme(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    """The position of an extreme: each rank finds its own, and the values decide between them."""
+    dim = args[1] if len(args) > 1 else kwargs.get("dim")
+    keep = bool(args[2] if len(args) > 2 else kwargs.get("keepdim", False))
+    spec = _dispatch.no_partial(args[0]._spec)
+    pieces = _moves.redistribute(args[0]._locals, args[0]._spec, spec)
+    out = _dispatch.fixed(func, args, kwargs).results[0]
+    assert out is not None
+    dim = None if dim is None else dim + spec.ndim if dim < 0 else dim
+    if any(isinstance(p, _StridedShard) for p in spec.placements):
+        raise NotImplementedError(f"{func} does not support _StridedShard!")
+    cut = [
+        i for i, p in enumerate(spec.placements) if isinstance(p, Shard) and dim in (None, p.dim)
+    ]
+    values, indices = _own_extremes(func, pieces, dim)
+    if cut:
+        indices = [_global(i, spec, s, dim) for s, i in enumerate(indices)]
+        along = dim or 0
+        for m in cut:
+            values = _moves.all_gather(values, spec.mesh, m, along)
+            indices = _moves.all_gather(indices, spec.mesh, m, along)
+        winners = [func(v, along, True) for v in values]
+        indices = [torch.gather(i, along, w) for i, w in zip(indices, winners, strict=True)]
+    sizes = list(spec.shape)
+    if dim is None:
+        sizes = [1] * len(sizes) if keep else []
+    elif sizes:
+        sizes[dim : dim + 1] = [1] if keep else []
+    shape = tuple(sizes)
+    made = Spec(spec.mesh, out, TensorMeta(shape, contiguous(shape), torch.int64))
+    parts = [i.reshape(s) for i, s in zip(indices, made.locals(), strict=True)]
+    from torchlike.distributed.tensor._api import DTensor
+
+    return DTensor._of(parts, made)
+
+
+def _own_extremes(func: OpOverload, pieces: Any, dim: int | None) -> tuple[list[Any], list[Any]]:
+    best = torch.max if func._opname == "argmax" else torch.min
+    if dim is None:
+        found = [
+            (best(p).unsqueeze(0), func(p).unsqueeze(0))
+            if p.numel()
+            else _nothing(p.reshape(0), 0, best)
+            for p in pieces
+        ]
+        return [f[0] for f in found], [f[1] for f in found]
+    found = [
+        best(p, dim=dim, keepdim=True) if p.shape[dim] else _nothing(p, dim, best) for p in pieces
+    ]
+    return [f[0] for f in found], [f[1] for f in found]
+
+
+def _nothing(piece: Any, dim: int, best: Any) -> tuple[Any, Any]:
+    """The extreme of a piece that has no elements: a value that all others are chosen before."""
+    shape = list(piece.shape)
+    shape[dim] = 1
+    info = torch.finfo if piece.dtype.is_floating_point else torch.iinfo
+    limits = info(piece.dtype)
+    worst = limits.min if best is torch.max else limits.max
+    value = piece.new_full(shape, worst)
+    return value, torch.zeros_like(value, dtype=torch.int64)
+
+
+def _global(index: Any, spec: Spec, seat: int, dim: int | None) -> Any:
+    """Where positions in a piece are in the whole."""
+    local, offset = spec.mesh._seats[seat].local(list(spec.shape), spec.lies[0])
+    if dim is not None:
+        return index + offset[dim]
+    made, rest = torch.zeros_like(index), index
+    for i in range(len(local)):
+        step = max(prod(local[i + 1 :]), 1)
+        made = made + (rest // step + offset[i]) * prod(spec.shape[i + 1 :])
+        rest = rest % step
+    return made
+
+
+HANDLERS = {
+    "is_same_size": _same_size,
+    "is_pinned": _pinned,
+    "as_strided": _as_strided,
+    "_local_scalar_dense": _item,
+    "equal": _equal,
+    "argmax": _extreme,
+    "argmin": _extreme,
+}

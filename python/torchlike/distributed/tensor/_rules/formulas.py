@@ -1,0 +1,184 @@
+"""Operators by what they are made of: their formulas run on tensors of a mesh of one rank, one placement at a time, and
+what would have to be moved for it is refused."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike._ops import modes
+from torchlike.distributed.tensor._rules import Call, R, Rows, rule
+from torchlike.distributed.tensor._spec import Spec
+from torchlike.distributed.tensor.placement_types import (
+    Partial,
+    Placement,
+    _StridedShard,
+    is_cut,
+    moved,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+aten: Any = torch.ops.aten
+_MEAN, _SUM = 1, 2
+
+
+def _reduced(x: Any, reduction: int) -> Any:
+    if reduction == _MEAN:
+        return aten.mean.default(x)
+    return aten.sum.default(x) if reduction == _SUM else x
+
+
+def _squares(a: Any, b: Any, reduction: int = _MEAN) -> Any:
+    return _reduced(aten.pow.Tensor_Scalar(aten.sub.Tensor(a, b), 2), reduction)
+
+
+def _mixed(a: Any, b: Any) -> Any:
+    """Some operator on each element that keeps nothing that is partial."""
+    return aten.atan2.default(a, b)
+
+
+def _pointwise(a: Any, b: Any, reduction: int = _MEAN, *_: Any) -> Any:
+    return _reduced(_mixed(a, b), reduction)
+
+
+def _weighted(a: Any, b: Any, weight: Any = None, *rest: Any) -> Any:
+    *more, reduction = rest or (_MEAN,)
+    x = _mixed(a, b)
+    for w in (weight, *more):
+        if w is not None:
+            x = _mixed(x, w)
+    return _reduced(x, reduction)
+
+
+def _glu(x: Any, dim: int = -1) -> Any:
+    half = x.shape[dim] // 2
+    a, b = (aten.slice.Tensor(x, dim, i * half, (i + 1) * half) for i in range(2))
+    return aten.mul.Tensor(a, aten.sigmoid.default(b))
+
+
+def _mv(a: Any, b: Any) -> Any:
+    return aten.sum.dim_IntList(aten.mul.Tensor(a, b), [1])
+
+
+def _addmv(x: Any, a: Any, b: Any) -> Any:
+    return aten.add.Tensor(x, _mv(a, b))
+
+
+def _index_add(x: Any, dim: int, index: Any, source: Any) -> Any:
+    places = [None] * (dim + x.ndim if dim < 0 else dim) + [index]
+    return aten.index_put.default(x, places, source, True)
+
+
+def _rot90(x: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
+    a, b = dims
+    if k % 4 == 0:
+        return aten.clone.default(x)
+    if k % 4 == 2:
+        return aten.flip.default(x, list(dims))
+    return aten.transpose.int(aten.flip.default(x, [b if k % 4 == 1 else a]), a, b)
+
+
+def _dist(a: Any, b: Any, p: float = 2) -> Any:
+    return aten.linalg_vector_norm.default(aten.sub.Tensor(a, b), p)
+
+
+def _aminmax(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    dims = [] if dim is None else [dim]
+    return aten.amin.default(x, dims, keepdim), aten.amax.default(x, dims, keepdim)
+
+
+def _count(x: Any, dims: Any = ()) -> Any:
+    return aten.sum.dim_IntList(aten.ne.Scalar(x, 0), dims or None)
+
+
+_FORMULAS: dict[str, Callable[..., Any]] = {
+    "mse_loss": _squares,
+    "binary_cross_entropy": _weighted,
+    "binary_cross_entropy_with_logits": _weighted,
+    "huber_loss": _pointwise,
+    "smooth_l1_loss": _pointwise,
+    "soft_margin_loss": _pointwise,
+    "glu": _glu,
+    "mv": _mv,
+    "addmv": _addmv,
+    "index_add": _index_add,
+    "index_add_": _index_add,
+    "rot90": _rot90,
+    "dist": _dist,
+    "aminmax": _aminmax,
+    "count_nonzero": _count,
+}
+
+
+def _candidates(specs: list[Spec]) -> list[list[Placement]]:
+    """For each tensor, the placements that some tensor has, along any of its own dimensions."""
+    seen: list[Placement] = [R]
+    for p in (p for s in specs for p in s.placements):
+        if p not in seen:
+            seen.append(p)
+    found = []
+    for spec in specs:
+        options = [p for p in seen if not is_cut(p)]
+        kinds = [p for p in seen if is_cut(p)]
+        options += list(dict.fromkeys(moved(p, d) for p in kinds for d in range(spec.ndim)))
+        found.append(options)
+    return found
+
+
+def _traced(mesh: Any, call: Call, placements: Any) -> list[Placement] | None:
+    """How the results of the formula lie; None if it would have to move something."""
+    from torchlike.distributed.tensor import _dispatch
+    from torchlike.distributed.tensor._api import DTensor
+
+    found = iter(
+        DTensor._of(
+            [torch.empty(s.shape, dtype=s.dtype, device="meta")], Spec(mesh, (p,), s.tensor_meta)
+        )
+        for p, s in zip(placements, call.specs, strict=True)
+    )
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [filled(v) for v in value]
+        return next(found) if isinstance(value, Spec) else value
+
+    args = [filled(a) for a in call.args]
+    named = {n: filled(v) for n, v in call.kwargs.items() if n in ("dim", "keepdim")}
+    try:
+        with modes.without(), torch.no_grad(), _dispatch.in_place():
+            made = _FORMULAS[call.name](*args, **named)
+    except (_dispatch.Moves, RuntimeError):
+        return None
+    return [t._spec.placements[0] for t in (made if isinstance(made, tuple) else (made,))]
+
+
+def _evenly(call: Call, placements: Any) -> bool:
+    """Whether a mean of means is the mean: all parts are of one size."""
+    for spec, p in zip(call.specs, placements, strict=True):
+        if is_cut(p):
+            at = {i for s in call.specs for i, q in enumerate(s.placements) if q != R}
+            parts = prod(call.mesh.size(i) for i in at)
+            parts *= p.split_factor if isinstance(p, _StridedShard) else 1
+            if spec.shape[p.dim] % parts:
+                return False
+    return True
+
+
+@rule(*_FORMULAS)
+def _formula(call: Call) -> Rows:
+    from torchlike.distributed.device_mesh import DeviceMesh
+
+    mesh = DeviceMesh(call.mesh.device_type, [call.mesh._rank], _rank=call.mesh._rank)
+    rows: list[list[Any]] = []
+    for placements in product(*_candidates(call.specs)):
+        made = _traced(mesh, call, placements)
+        if made is None:
+            continue
+        averages = any(isinstance(p, Partial) and p.reduce_op == "avg" for p in made)
+        if not averages or _evenly(call, placements):
+            rows.append([*made, *placements])
+    return Rows(rows)

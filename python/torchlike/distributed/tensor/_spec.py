@@ -1,0 +1,190 @@
+"""What is known of a tensor on a mesh besides its pieces: the mesh, the placements, and what the whole looks like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torchlike as torch
+from torchlike.distributed.tensor.placement_types import (
+    Placement,
+    Replicate,
+    Shard,
+    _StridedShard,
+    is_cut,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from torchlike.distributed.device_mesh import DeviceMesh
+
+
+class TensorMeta(NamedTuple):
+    """What a whole tensor looks like."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: Any
+
+
+class Spec:
+    """The mesh, the placements, and the whole's shape, strides and dtype.
+
+    `ordered`: strided shards stand for shards that were cut in another order than that of the mesh's dimensions, and
+    are not made by views.
+    """
+
+    __slots__ = ("_key", "mesh", "ordered", "placements", "tensor_meta")
+
+    def __init__(
+        self,
+        mesh: DeviceMesh,
+        placements: Iterable[Placement],
+        tensor_meta: TensorMeta,
+        ordered: bool = True,
+    ) -> None:
+        self.mesh, self.placements, self.tensor_meta = mesh, tuple(placements), tensor_meta
+        self.ordered = ordered
+        codes = tuple(p._code for p in self.placements)
+        self._key = (mesh, codes, tensor_meta, ordered and any(c[0] == 2 for c in codes))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The whole's shape."""
+        return self.tensor_meta.shape
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        """The whole's strides."""
+        return self.tensor_meta.stride
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype."""
+        return self.tensor_meta.dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions the whole has."""
+        return len(self.tensor_meta.shape)
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The mesh."""
+        return self.mesh
+
+    @property
+    def lies(self) -> tuple[list[tuple[int, int, int]], bool]:
+        """The placements as the core takes them."""
+        return [p._code for p in self.placements], self.ordered
+
+    @property
+    def num_shards(self) -> int:
+        """Into how many parts the whole is cut."""
+        count = 1
+        for i, p in enumerate(self.placements):
+            count *= self.mesh.size(i) if is_cut(p) else 1
+        return count
+
+    def placed(self, placements: Sequence[Placement], ordered: bool | None = None) -> Spec:
+        """The same tensor with other placements."""
+        kept = self.ordered if ordered is None else ordered
+        return Spec(self.mesh, placements, self.tensor_meta, kept)
+
+    def of(self, meta: TensorMeta) -> Spec:
+        """The same placements of another tensor."""
+        return Spec(self.mesh, self.placements, meta, self.ordered)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and self._key == other._key
+
+    def __repr__(self) -> str:
+        from torchlike.fx.node import dtype_abbreviation
+
+        cuts = [p.dim if is_cut(p) else None for p in self.placements]  # type: ignore[attr-defined]
+        places = [
+            f"{p}[{cuts[:i].count(d)}]" if d is not None and cuts.count(d) > 1 else str(p)
+            for i, (p, d) in enumerate(zip(self.placements, cuts, strict=True))
+        ]
+        return f"Spec({dtype_abbreviation(self.dtype)}{list(self.shape)}({''.join(places)}))"
+
+    def locals(self) -> list[list[int]]:
+        """The shapes of the pieces that this process has."""
+        codes = self.lies[0]
+        return [seat.local(list(self.shape), codes)[0] for seat in self.mesh._seats]
+
+
+def meta_of(t: Any) -> TensorMeta:
+    """What a tensor looks like."""
+    return TensorMeta(tuple(t.shape), tuple(t.stride()), t.dtype)
+
+
+def twin(meta: TensorMeta) -> Any:
+    """A tensor that looks like this, on meta."""
+    return torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device="meta")
+
+
+def replicated(mesh: DeviceMesh) -> tuple[Placement, ...]:
+    """The whole everywhere."""
+    return (Replicate(),) * mesh.ndim
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor."""
+    strides, step = [], 1
+    for size in reversed(tuple(shape)):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def local_strides(strides: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a dense piece of this shape, whose dimensions lie as the whole's do."""
+    found, step = [0] * len(strides), 1
+    for dim in sorted(range(len(strides)), key=lambda d: strides[d]):
+        found[dim] = step
+        step *= shape[dim]
+    return tuple(found)
+
+
+def whole_of(
+    local: Any, mesh: DeviceMesh, placements: Sequence[Placement]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape and strides of a whole of which all pieces are as large as this one.
+
+    Raises:
+        RuntimeError: if a placement cuts a dimension that the piece has not.
+    """
+    shape, strides = list(local.shape), list(local.stride())
+    for i, p in enumerate(placements):
+        if not is_cut(p):
+            continue
+        dim, parts = p.dim, mesh.size(i)  # type: ignore[attr-defined]
+        if not 0 <= dim < len(shape):
+            raise RuntimeError(
+                f"Sharding dim {dim} greater than tensor ndim {len(shape)} for placement number {i}."
+            )
+        shape[dim] *= parts
+        for d, step in enumerate(strides):
+            if d != dim and step >= strides[dim]:
+                strides[d] = step * parts
+    return tuple(shape), tuple(strides)
+
+
+def from_code(code: tuple[int, int, int], known: Iterable[Placement] = ()) -> Placement:
+    """The placement of three numbers; those that carry more than these are looked up among those that are known."""
+    kind, a, b = code
+    if kind == 0:
+        return Replicate()
+    if kind == 1:
+        return Shard(a)
+    if kind == 2:
+        return _StridedShard(a, split_factor=b)
+    from torchlike.distributed.tensor.placement_types import _REDUCTIONS, Partial
+
+    if b == 0:
+        return Partial(_REDUCTIONS[a])
+    return next(p for p in known if p._code == code)

@@ -1,0 +1,65 @@
+"""Plans: a style for each module of a model."""
+
+from __future__ import annotations
+
+import warnings
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING
+
+from torchlike.distributed.device_mesh import _mesh_resources
+from torchlike.distributed.tensor.parallel.style import ParallelStyle
+
+if TYPE_CHECKING:
+    from torchlike import nn
+    from torchlike.distributed.device_mesh import DeviceMesh
+
+
+def parallelize_module(
+    module: nn.Module,
+    device_mesh: DeviceMesh | None = None,
+    parallelize_plan: ParallelStyle | dict[str, ParallelStyle] | None = None,
+    *,
+    src_data_rank: int | None = 0,
+) -> nn.Module:
+    """Applies a style to a module, or styles to the modules below it, whose names may be patterns (`layers.*.q`).
+
+    Raises:
+        TypeError: if the plan is neither.
+    """
+    mesh = device_mesh or _mesh_resources.get_current_mesh()
+    if parallelize_plan is None:
+        warnings.warn(
+            "No parallelize_plan is provided and auto-parallel is not supported at the moment, so this "
+            "parallelize_module call will do nothing.",
+            stacklevel=2,
+        )
+        return module
+    if isinstance(parallelize_plan, ParallelStyle):
+        parallelize_plan.src_data_rank = src_data_rank
+        return parallelize_plan._apply(module, mesh)
+    if not isinstance(parallelize_plan, dict):
+        raise TypeError(
+            "Expect Union[ParallelStyle, Dict[str, ParallelStyle]] for parallelize_plan, "
+            f"{type(parallelize_plan)} found!"
+        )
+    for path, style in parallelize_plan.items():
+        _apply_at(module, mesh, path, style, src_data_rank)
+    return module
+
+
+def _apply_at(
+    module: nn.Module, mesh: DeviceMesh, path: str, style: ParallelStyle, source: int | None
+) -> None:
+    if not path:
+        parallelize_module(module, mesh, style, src_data_rank=source)
+        return
+    first, _, rest = path.partition(".")
+    found = [child for name, child in module.named_children() if fnmatch(name, first)]
+    if not found:
+        warnings.warn(
+            f"Parallelize plan key '{path}' could not be resolved: no submodule matching token '{first}' in module "
+            f"{module}, skipping this plan entry.",
+            stacklevel=3,
+        )
+    for child in found:
+        _apply_at(child, mesh, rest, style, source)

@@ -1,0 +1,1 @@
+"""What PyTorch's own tests use, and programs have come to import."""

@@ -1,0 +1,1 @@
+"""Worlds of processes for tests."""

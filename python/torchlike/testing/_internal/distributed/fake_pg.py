@@ -1,0 +1,5 @@
+"""The world of the backend `fake`: of any size, in which this process is any rank, and which moves nothing."""
+
+from torchlike.distributed._groups import FakeStore
+
+__all__ = ["FakeStore"]

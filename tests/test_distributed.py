@@ -1,0 +1,216 @@
+"""Worlds played in one process: groups, collectives, meshes, and tensors that lie on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import torchlike as torch
+import torchlike.distributed as dist
+from torchlike.distributed import _functional_collectives as functional
+from torchlike.distributed import tensor as dt
+from torchlike.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torchlike.distributed.tensor import (
+    DTensor,
+    Partial,
+    Replicate,
+    Shard,
+    distribute_module,
+    distribute_tensor,
+)
+from torchlike.distributed.tensor._utils import compute_local_shape_and_global_offset
+from torchlike.distributed.tensor.debug import CommDebugMode
+from torchlike.distributed.tensor.experimental import local_map
+from torchlike.distributed.tensor.placement_types import _StridedShard
+from torchlike.testing._internal.distributed.fake_pg import FakeStore
+
+
+@pytest.fixture(autouse=True)
+def no_world() -> Iterator[None]:
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def fake(rank: int, size: int) -> None:
+    dist.init_process_group("fake", rank=rank, world_size=size, store=FakeStore())
+
+
+def local(size: int) -> None:
+    dist.init_process_group("local", rank=0, world_size=size)
+
+
+def test_a_mesh_needs_no_world() -> None:
+    mesh = DeviceMesh("meta", torch.arange(8))
+    t = distribute_tensor(torch.empty(16, 16, device="meta"), mesh, [Shard(0)])
+    assert (t @ t).placements == (Shard(0),) and (t @ t).to_local().shape == (2, 16)
+    wide = init_device_mesh("meta", (128, 8), mesh_dim_names=("dp", "tp"))
+    assert wide["tp"].size() == 8 and wide["dp"].size() == 128 and wide.get_coordinate() == [0, 0]
+    fake(3, 4)
+    assert dist.get_rank() == 3 and dist.get_world_size() == 4 and dist.get_backend() == "fake"
+    with pytest.raises(ValueError, match="twice"):
+        fake(0, 2)
+    with pytest.raises(RuntimeError, match="bigger than default world size 4"):
+        DeviceMesh("cpu", [0, 7])
+
+
+def test_groups_and_stores() -> None:
+    fake(2, 4)
+    group = dist.new_group([0, 2])
+    assert isinstance(group, dist.ProcessGroup) and group.size() == 2 and group.rank() == 1
+    assert dist.get_group_rank(group, 2) == 1 and dist.get_global_rank(group, 1) == 2
+    assert dist.get_process_group_ranks(group) == [0, 2] and dist.get_world_size(group) == 2
+    with pytest.raises(ValueError, match="not part of group"):
+        dist.get_group_rank(group, 1)
+    assert dist.new_group([1]) == dist.GroupMember.NON_GROUP_MEMBER
+    work = dist.all_reduce(torch.ones(2), group=group, async_op=True)
+    assert isinstance(work, dist.Work) and work.wait() and work.is_completed()
+    store = dist.HashStore()
+    part = dist.PrefixStore("a", store)
+    part.set("k", "v")
+    assert store.get("a/k") == b"v" and issubclass(FakeStore, dist.Store)
+
+
+def test_collectives_move_nothing_but_are_counted() -> None:
+    fake(1, 4)
+    t = torch.ones(4, 2)
+    with CommDebugMode() as comm:
+        dist.all_reduce(t)
+        dist.broadcast(t, 0)
+        out = torch.empty(16, 2)
+        dist.all_gather_into_tensor(out, t)
+        dist.reduce_scatter_tensor(torch.empty(1, 2), t)
+        functional.all_reduce(t, "sum", dist.group.WORLD)
+        gathered = functional.all_gather_tensor(t, 0, dist.group.WORLD)
+        scattered = functional.reduce_scatter_tensor(t, "sum", 0, dist.group.WORLD)
+        functional.wait_tensor(gathered)
+    assert gathered.shape == (16, 2) and scattered.shape == (1, 2)
+    assert comm.get_total_counts() == 7
+    dist.barrier()
+
+
+def test_shapes_and_offsets_of_pieces() -> None:
+    fake(2, 4)
+    line = init_device_mesh("cpu", (4,))
+    for size, shape, offset in ((10, 3, 6), (4, 1, 2), (2, 0, 2), (0, 0, 0)):
+        found = compute_local_shape_and_global_offset((size, 5), line, [Shard(0)])
+        assert found == ((shape, 5), (offset, 0))
+    square = init_device_mesh("cpu", (2, 2))
+    both = compute_local_shape_and_global_offset((7, 3), square, [Shard(0), Shard(0)])
+    assert both == ((2, 3), (4, 0))
+    strided = [_StridedShard(0, split_factor=2), Shard(0)]
+    assert compute_local_shape_and_global_offset((8, 3), square, strided)[0] == (2, 3)
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (8, 4), (2, 3)])
+def test_redistribution_on_all_ranks(shape: tuple[int, int]) -> None:
+    """Between any two placements, the whole stays what it was."""
+    local(4)
+    whole = torch.arange(shape[0] * shape[1], dtype=torch.float64).view(shape)
+    square = init_device_mesh("cpu", (2, 2))
+    options = [Replicate(), Shard(0), Shard(1)]
+    every = [(a, b) for a in options for b in options]
+    for start in every:
+        t = distribute_tensor(whole, square, start)
+        assert [tuple(p.shape) for p in t._locals] == [tuple(s) for s in t._spec.locals()]
+        assert torch.equal(t.full_tensor(), whole), start
+        for goal in every:
+            moved = t.redistribute(placements=goal)
+            assert torch.equal(moved.full_tensor(), whole), (start, goal)
+    parts = DTensor.from_local(whole, square, [Partial(), Replicate()], run_check=False)
+    assert torch.equal(parts.full_tensor(), 2 * whole)
+    assert torch.equal(parts.redistribute(placements=[Shard(1), Shard(0)]).full_tensor(), 2 * whole)
+
+
+def test_bytes_of_redistribution_with_padding() -> None:
+    fake(3, 4)
+    mesh = init_device_mesh("cpu", (4,))
+    t = distribute_tensor(torch.empty(10, 6), mesh, [Shard(0)])
+    assert t.to_local().shape == (1, 6)
+    with CommDebugMode() as comm:
+        t.full_tensor()
+    ops = torch.ops._c10d_functional
+    assert comm.get_comm_counts() == {ops.all_gather_into_tensor: 1}
+
+
+def test_the_same_numbers_as_on_one_device() -> None:
+    """Factories, random numbers, dropout and initialisation on a mesh draw what one device would."""
+    local(3)
+    mesh = init_device_mesh("cpu", (3,))
+    for placement in (Shard(0), Shard(1), Replicate()):
+        torch.manual_seed(5)
+        mine = [dt.rand(7, 4, device_mesh=mesh, placements=[placement])]
+        mine.append(dt.randn(7, 4, device_mesh=mesh, placements=[placement]))
+        mine.append(mine[0].clone().normal_())
+        mine.append(torch.nn.functional.dropout(mine[0], 0.5))
+        mine.append(torch.rand_like(mine[0]))
+        torch.manual_seed(5)
+        plain = [torch.rand(7, 4), torch.randn(7, 4)]
+        plain.append(plain[0].clone().normal_())
+        plain.append(torch.nn.functional.dropout(plain[0], 0.5))
+        plain.append(torch.rand_like(plain[0]))
+        for a, b in zip(mine, plain, strict=True):
+            assert torch.equal(a.full_tensor(), b)
+    made = {"empty": (), "zeros": (), "ones": (), "full": (2.0,)}
+    for name, more in made.items():
+        t = getattr(dt, name)((5, 2), *more, device_mesh=mesh, placements=[Shard(0)])
+        assert t.shape == (5, 2) and t.placements == (Shard(0),)
+
+
+def test_gradients_on_a_mesh() -> None:
+    local(2)
+    mesh = init_device_mesh("cpu", (2,))
+    x, w = torch.randn(6, 4), torch.randn(3, 4, requires_grad=True)
+    torch.nn.functional.linear(x, w).tanh().sum().backward()
+    for place in (Shard(0), Shard(1), Replicate()):
+        p = distribute_tensor(w.detach(), mesh, [place]).requires_grad_()
+        torch.nn.functional.linear(
+            distribute_tensor(x, mesh, [Shard(0)]), p
+        ).tanh().sum().backward()
+        assert p.grad is not None and w.grad is not None
+        torch.testing.assert_close(p.grad.full_tensor(), w.grad)
+
+
+def test_local_pieces_and_modules() -> None:
+    fake(0, 2)
+    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+    t = distribute_tensor(torch.ones(4, 2), mesh, [Shard(0)])
+    assert t.device_mesh is mesh and t.placements == (Shard(0),)
+    assert isinstance(t, DTensor) and type(t.to_local()) is torch.Tensor
+
+    def halves(a: Any) -> Any:
+        return a * 2
+
+    f = local_map(halves, out_placements=[Shard(0)], device_mesh=mesh)
+    assert f(t).shape == (4, 2)
+    layer = distribute_module(torch.nn.Linear(2, 2), mesh)
+    assert isinstance(layer.weight, DTensor) and layer.weight.placements == (Replicate(),)
+    with pytest.raises(RuntimeError, match=r"mixed torch\.Tensor and DTensor"):
+        t + torch.ones(4, 2)
+    other = init_device_mesh("cpu", (1, 2))
+    with pytest.raises(RuntimeError, match="different meshes"):
+        t + distribute_tensor(torch.ones(4, 2), other, [Replicate(), Shard(0)])
+    with pytest.raises(
+        NotImplementedError, match=r"aten\.unfold\.default does not have a sharding"
+    ):
+        t.unfold(0, 2, 1)
+    with pytest.raises(RuntimeError, match=r"Sharding propagation failed for aten\.squeeze"):
+        distribute_tensor(torch.ones(1, 2), mesh, [Shard(0)]).squeeze(0)
+
+
+def test_names_of_the_core() -> None:
+    """What the core offers for meshes."""
+    mesh = torch._C._Mesh([2, 3], [1, 2], 8)
+    shard, whole = Shard(0)._code, Replicate()._code
+    assert mesh.local([5, 4], [shard, whole]) == ([2, 4], [3, 0])
+    here, there = ([shard, whole], True), ([whole, whole], True)
+    assert [step[0] for step in mesh.plan([5, 4], 4, here, there)] == [0]
+    assert mesh.cost([5, 4], 4, here, there) > mesh.cost([5, 4], 4, there, here) == 0
+    with pytest.raises(RuntimeError):
+        mesh.choose([([shard, whole], True, [5, 4], 4)], [], 1, False, False)
+    assert "add" in {n.rpartition(".")[2] for n in torch._C._op_pointwise()}
+    t = torch.ones(2).add_(1)
+    torch._C._set_version(t, 7)
+    assert t._version == 7
