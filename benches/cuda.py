@@ -231,6 +231,12 @@ def main() -> None:
         measure(asked.module, asked.filter)
         return
 
+    import torchlike
+
+    if not torchlike.cuda.is_available():
+        print("no GPU")
+        return
+
     def times(python: str, module: str) -> dict[str, float | str]:
         command = [python, __file__, "--module", module, "--filter", asked.filter]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
