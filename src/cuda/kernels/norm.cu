@@ -116,14 +116,30 @@ KERNEL(by_columns)(V* dw, V* db, const T* g, const T* x, const V* means, const V
     db[split * n + j] = b;
 }
 
+// The channel of an element of (rows, channels, size).
+FN i64 channel_of(i64 i, i64 channels, i64 size) {
+    if (i < 0x7fffffff) return size == 1 ? u32(i) % u32(channels) : u32(i) / u32(size) % u32(channels);
+    return i / size % channels;
+}
+
+// Walks over a part of a channel: `at` is where its elements lie, `sample` which sample they belong to.
+#define WALK(at) \
+    for (i64 k = begin + threadIdx.x, sample = k / size, position = k - sample * size, at; k < end; k += 256, position += 256) \
+        if (seek(position, sample, size), at = (sample * channels + c) * size + position, true)
+FN void seek(i64& position, i64& sample, i64 size) {
+    while (position >= size) {
+        position -= size;
+        sample++;
+    }
+}
+
 // The same where a channel has `size` neighbouring elements in each of `batch` samples: a block for each channel and part.
 // Statistics are of channels (`per` 0) or of groups of `per` channels.
 KERNEL(by_channels)(V* dw, V* db, const T* g, const T* x, const V* means, const V* rstds, i64 batch, i64 channels, i64 size, i64 per, i64 chunk) {
     const i64 c = blockIdx.x % channels, split = blockIdx.x / channels;
     const i64 total = batch * size, begin = split * chunk, end = begin + chunk < total ? begin + chunk : total;
     V a = 0, b = 0;
-    for (i64 k = begin + threadIdx.x; k < end; k += 256) {
-        const i64 sample = k / size, at = (sample * channels + c) * size + (k - sample * size);
+    WALK(at) {
         const i64 stat = per ? sample * (channels / per) + c / per : c;
         const V own = up(g[at]);
         a += own * (up(x[at]) - (means ? means[stat] : V(0))) * rstds[stat];
@@ -141,7 +157,7 @@ KERNEL(by_channels)(V* dw, V* db, const T* g, const T* x, const V* means, const 
 // are the batch's own.
 KERNEL(by_batch)(T* out, const T* g, const T* x, const V* means, const V* rstds, const V* w, const V* dw, const V* db, i64 n, i64 channels, i64 size) {
     EACH(i, n);
-    const i64 c = i / size % channels;
+    const i64 c = channel_of(i, channels, size);
     const V rstd = rstds[c];
     V own = up(g[i]);
     if (dw) {
@@ -156,14 +172,10 @@ KERNEL(moments)(V* means, V* squares, const T* x, i64 batch, i64 channels, i64 s
     const i64 c = blockIdx.x % channels, split = blockIdx.x / channels;
     const i64 total = batch * size, begin = split * chunk, end = begin + chunk < total ? begin + chunk : total;
     V sum = 0, square = 0;
-    for (i64 k = begin + threadIdx.x; k < end; k += 256) {
-        const i64 sample = k / size;
-        sum += up(x[(sample * channels + c) * size + (k - sample * size)]);
-    }
+    WALK(at) sum += up(x[at]);
     const V mean = summed(sum, 256) / V(end - begin);
-    for (i64 k = begin + threadIdx.x; k < end; k += 256) {
-        const i64 sample = k / size;
-        const V d = up(x[(sample * channels + c) * size + (k - sample * size)]) - mean;
+    WALK(at) {
+        const V d = up(x[at]) - mean;
         square += d * d;
     }
     square = summed(square, 256);
@@ -197,7 +209,7 @@ KERNEL(inverse)(V* out, const V* var, i64 n, double eps) {
 // Normalised by the statistics of channels: inverse deviations, or variances.
 KERNEL(apply)(T* out, const T* x, const V* means, const V* spreads, const V* w, const V* b, i64 n, i64 channels, i64 size, i64 variances, double eps) {
     EACH(i, n);
-    const i64 c = i / size % channels;
+    const i64 c = channel_of(i, channels, size);
     V y = (up(x[i]) - means[c]) * (variances ? V(1) / sqrt(spreads[c] + V(eps)) : spreads[c]);
     if (w) y *= w[c];
     if (b) y += b[c];
