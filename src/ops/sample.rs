@@ -360,7 +360,26 @@ fn bernoulli_beside(out: &Tensor, p: &Tensor) -> Result<()> {
 fn multinomial_beside(a: &calls::Multinomial, (): &(), outs: &[Tensor]) -> Result<()> {
     let (p, n) = (a.input, a.num_samples);
     let chosen = helpers::inside(|| {
-        if !a.replacement || n == 1 {
+        let (again, least, most) = (a.replacement && n > 1, f::amin(p, &[])?, f::amax(p, &[])?);
+        let fine = helpers::item(&least)?.to_f64() >= 0.0
+            && helpers::item(&most)?.to_f64() < f64::INFINITY;
+        ensure!(
+            fine,
+            Runtime,
+            "{}",
+            if again {
+                "invalid multinomial distribution (encountering probability entry < 0)"
+            } else {
+                "probability tensor contains either `inf`, `nan` or element < 0"
+            }
+        );
+        let least = helpers::item(&f::amin(&f::SumDim::new(p, Some(&[-1][..])).call()?, &[])?)?;
+        ensure!(
+            least.to_f64() > 0.0,
+            Runtime,
+            "invalid multinomial distribution (sum of probabilities <= 0)"
+        );
+        if !again {
             let one = Distribution::Exponential { lambda: 1.0 };
             let keys = f::div(p, &unit_beside(p.shape(), p.dtype(), p, &one)?)?;
             let [_, chosen] = f::Topk::new(&keys, n).call()?;

@@ -184,7 +184,12 @@ CX cx<R> tanh(cx<R> a) {
     d = cosh(R(2) * a.re) + c;
     return cx<R>(sinh(R(2) * a.re) / d, s / d);
 }
+CX R angle_(cx<R> a) { return isnan_(a) ? a.re + a.im : atan2(a.im, a.re); }
 CX cx<R> sin(cx<R> a) { return back(sinh(turn(a))); }
+CX cx<R> sinc_(cx<R> a) {
+    const cx<R> p = a * R(3.14159265358979323846);
+    return a.re == R(0) && a.im == R(0) ? cx<R>(R(1)) : sin(p) / p;
+}
 CX cx<R> cos(cx<R> a) { return cosh(turn(a)); }
 CX cx<R> tan(cx<R> a) { return back(tanh(turn(a))); }
 CX cx<R> asinh(cx<R> a) {
@@ -226,6 +231,17 @@ template <class T> FN bool isneginf_(T a) { return isinf_(a) && a < T(0); }
 template <class T> FN bool signbit_(T a) { return a < T(0); }
 FN bool signbit_(float a) { return __float_as_int(a) < 0; }
 FN bool signbit_(double a) { return __double_as_longlong(a) < 0; }
+
+template <class T> FN bool isreal_(T) { return true; }
+CX bool isreal_(cx<R> a) { return a.im == R(0); }
+template <class T> FN T nan_to_num_(T a, T nan, T most, T least) { return isnan_(a) ? nan : !isinf_(a) ? a : a > T(0) ? most : least; }
+CX cx<R> nan_to_num_(cx<R> a, cx<R> nan, cx<R> most, cx<R> least) {
+    return cx<R>(nan_to_num_(a.re, nan.re, most.re, least.re), nan_to_num_(a.im, nan.re, most.re, least.re));
+}
+FN float sinc_(float a) { return a == 0.0f ? 1.0f : sinpif(a) / (3.14159274f * a); }
+FN double sinc_(double a) { return a == 0.0 ? 1.0 : sinpi(a) / (3.14159265358979323846 * a); }
+template <class T> FN double sinc_(T a) { return sinc_((double)a); }
+template <class T> FN T angle_(T a) { return a != a ? a : a < T(0) ? T(3.14159265358979323846) : T(0); }
 
 template <class T> FN T sgn_(T a) { return T((a > T(0)) - (a < T(0))); }
 CX cx<R> sgn_(cx<R> a) { return a.re == R(0) && a.im == R(0) ? a * R(0) : a / abs_(a); }
