@@ -86,7 +86,12 @@ def test_compressed_tensors_are_made_of_their_parts(layout):
     rows = layout in ("sparse_csr", "sparse_bsr")
     starts = s.crow_indices() if rows else s.ccol_indices()
     plain = s.col_indices() if rows else s.row_indices()
-    make = getattr(torch, f"{layout}_tensor")
+    make = {
+        "sparse_csr": torch.sparse_csr_tensor,
+        "sparse_csc": torch.sparse_csc_tensor,
+        "sparse_bsr": torch.sparse_bsr_tensor,
+        "sparse_bsc": torch.sparse_bsc_tensor,
+    }[layout]
     assert torch.equal(make(starts, plain, s.values(), tuple(t.shape)).to_dense(), t)
     assert torch.equal(
         torch.sparse_compressed_tensor(

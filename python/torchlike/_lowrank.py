@@ -180,8 +180,8 @@ def lobpcg(
     """The `k` largest (or smallest) eigenvalues of symmetric matrices and their vectors, by conjugate gradients.
 
     `B` makes it the generalised problem, `X` are first guesses (`n` random ones, if there are none), and `iK` stands
-    for about the inverse of `A`. `tracker` is called once a step with a dictionary of what is known. Every method is the
-    stable one: bases are orthonormal throughout.
+    for about the inverse of `A`. `tracker` is called once a step with a dictionary of what is known. Every method is
+    the stable one: bases are orthonormal throughout.
 
     Raises:
         ValueError: if the matrices are smaller than three times the number of pairs.
