@@ -109,7 +109,7 @@ def parameters(schema: str, method: bool) -> tuple[list[str], str]:
 def with_varargs(signature: str) -> list[str]:
     """A size may also be given as separate integers: a second signature says so."""
     found = re.search(r"(\w+): Sequence\[builtins\.int\](?=[,)])", signature)
-    if not found or "(*" in signature:
+    if not found or "(*" in signature or "*, " in signature[: found.start()]:
         return [signature]
     rest = signature[found.end() :].replace(", *,", ",", 1)
     return [signature, signature[: found.start()] + f"*{found[1]}: builtins.int" + rest]

@@ -42,7 +42,7 @@ ABSENT = {
     "swap_module",
     "ao.nn.quantized": "Conv2d DeQuantize Linear QFunctional Quantize",
     "nested": "as_nested_tensor masked_select narrow nested_tensor nested_tensor_from_jagged to_padded_tensor",
-    "sparse": "SparseSemiStructuredTensor as_sparse_gradcheck spdiags to_sparse_semi_structured sum softmax log_softmax",
+    "sparse": "SparseSemiStructuredTensor as_sparse_gradcheck to_sparse_semi_structured",
     "package": "PackageExporter PackageImporter",
     "utils.cpp_extension": "BuildExtension CUDAExtension CppExtension include_paths library_paths load load_inline",
     "utils.tensorboard": "FileWriter SummaryWriter",

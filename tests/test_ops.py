@@ -241,8 +241,9 @@ OWN = {
         # An alias has the forms of what it stands for; PyTorch has negative_ but not this.
         "absolute_",
         "onnx",  # which waits for its first use there too, unseen
+        "sparse_sampled_addmm",  # of PyTorch's `ops.aten` alone
     },
-    "torch.Tensor": {"names", "source"},
+    "torch.Tensor": {"names", "source", "to_device"},
 }  # fmt: skip
 
 

@@ -17,28 +17,37 @@ def calls():
     return {
         "quantize_per_tensor": (lambda: torch.quantize_per_tensor(x, 0.5, 3, torch.qint8), near),
         "quantize_per_tensor#tensors": (
-            lambda: torch.quantize_per_tensor(x, torch.tensor(0.5), torch.tensor(3), torch.qint8), near,
+            lambda: torch.quantize_per_tensor(x, torch.tensor(0.5), torch.tensor(3), torch.qint8),
+            near,
         ),
         "quantize_per_tensor#list": (
             lambda: torch.quantize_per_tensor([x, x], scales, torch.tensor([3, 0]), torch.qint8)[1],
             [-1.25, 0.0, 0.25, 0.75, 1.5, 2.5, 3.0, 31.75],
         ),
         "quantize_per_channel": (
-            lambda: torch.quantize_per_channel(y, scales, zeros, 0, torch.qint8), [[-2.0, -1, 0], [1, 2, 3]],
+            lambda: torch.quantize_per_channel(y, scales, zeros, 0, torch.qint8),
+            [[-2.0, -1, 0], [1, 2, 3]],
         ),
         "quantize_per_tensor_dynamic": (
             lambda: torch.quantize_per_tensor_dynamic(x, torch.quint8, True),
             [-1.5953, 0.0, 0.0, 0.7976, 1.5953, 2.3929, 3.1906, 99.7047],
         ),
         "_make_per_tensor_quantized_tensor": (
-            lambda: torch._make_per_tensor_quantized_tensor(torch.tensor([1, 2], dtype=torch.int8), 0.5, 1), [0.0, 0.5],
+            lambda: torch._make_per_tensor_quantized_tensor(
+                torch.tensor([1, 2], dtype=torch.int8), 0.5, 1
+            ),
+            [0.0, 0.5],
         ),
         "_make_per_channel_quantized_tensor": (
             lambda: torch._make_per_channel_quantized_tensor(
-                torch.tensor([1, 2], dtype=torch.int8), torch.tensor([0.5, 0.1]), torch.tensor([1, 0]), 0
-            ), [0.0, 0.2],
+                torch.tensor([1, 2], dtype=torch.int8),
+                torch.tensor([0.5, 0.1]),
+                torch.tensor([1, 0]),
+                0,
+            ),
+            [0.0, 0.2],
         ),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("row", list(calls()))
@@ -57,7 +66,10 @@ def test_what_a_quantized_tensor_says():
     dynamic = torch.quantize_per_tensor_dynamic(x, torch.qint8, False)
     assert dynamic.q_zero_point() == -125 and abs(dynamic.q_scale() - 0.39725490177378936) < 1e-9
     assert torch.quantize_per_tensor_dynamic(x, torch.float16, True).dtype == torch.float16
-    assert torch.dequantize([q])[0].dtype == torch.float32 and x.half().dequantize().dtype == torch.float32
+    assert (
+        torch.dequantize([q])[0].dtype == torch.float32
+        and x.half().dequantize().dtype == torch.float32
+    )
     wide = torch.quantize_per_tensor(torch.tensor([1e30, -1e30]), 0.5, 0, torch.qint32).int_repr()
     assert wide.tolist() == [2**31 - 1, -(2**31)]
     real = torch.quantize_per_channel(
@@ -69,16 +81,42 @@ def test_what_a_quantized_tensor_says():
 def test_quantizers_that_cannot_be():
     x = torch.ones(2, 3)
     for call, text in [
-        (lambda: torch.quantize_per_tensor(x, 0.5, 300, torch.qint8), "zero_point 300 is above upper bound"),
-        (lambda: torch.quantize_per_tensor(x, 0.5, -300, torch.qint8), "zero_point -300 is below lower bound"),
-        (lambda: torch.quantize_per_tensor(x, 0.5, 3, torch.int8), "Char is not supported in new_qtensor"),
-        (lambda: torch.quantize_per_tensor(x.double(), 0.5, 3, torch.qint8), "only works on Float Tensor, got Double"),
-        (lambda: torch.quantize_per_channel(x, torch.ones(2), torch.zeros(2), 1, torch.qint8), "length of scales"),
-        (lambda: torch.quantize_per_channel(x, torch.ones(2), torch.zeros(2), 5, torch.qint8), "axis out of range"),
+        (
+            lambda: torch.quantize_per_tensor(x, 0.5, 300, torch.qint8),
+            "zero_point 300 is above upper bound",
+        ),
+        (
+            lambda: torch.quantize_per_tensor(x, 0.5, -300, torch.qint8),
+            "zero_point -300 is below lower bound",
+        ),
+        (
+            lambda: torch.quantize_per_tensor(x, 0.5, 3, torch.int8),
+            "Char is not supported in new_qtensor",
+        ),
+        (
+            lambda: torch.quantize_per_tensor(x.double(), 0.5, 3, torch.qint8),
+            "only works on Float Tensor, got Double",
+        ),
+        (
+            lambda: torch.quantize_per_channel(x, torch.ones(2), torch.zeros(2), 1, torch.qint8),
+            "length of scales",
+        ),
+        (
+            lambda: torch.quantize_per_channel(x, torch.ones(2), torch.zeros(2), 5, torch.qint8),
+            "axis out of range",
+        ),
         (lambda: torch._make_per_tensor_quantized_tensor(x, 0.5, 1), "requires quantized dtype"),
-        (lambda: torch.fake_quantize_per_tensor_affine(x, 0.5, 300, -8, 7), "`zero_point` must be between"),
+        (
+            lambda: torch.fake_quantize_per_tensor_affine(x, 0.5, 300, -8, 7),
+            "`zero_point` must be between",
+        ),
         (lambda: torch.fake_quantize_per_tensor_affine(x, 0.5, 3, 8, 7), "should be less than or"),
-        (lambda: torch.fake_quantize_per_channel_affine(x, torch.ones(2), torch.zeros(2).long(), 0, 0, 1), "found Long"),
+        (
+            lambda: torch.fake_quantize_per_channel_affine(
+                x, torch.ones(2), torch.zeros(2).long(), 0, 0, 1
+            ),
+            "found Long",
+        ),
     ]:
         with pytest.raises(RuntimeError, match=text):
             call()
@@ -136,7 +174,10 @@ def test_products_with_integers():
         real = ((q.float().view(rows, 2, 32) - 8) * scale + zero).view(rows, 64)
         x = torch.randn(3, 64)
         torch.testing.assert_close(
-            torch._weight_int4pack_mm_for_cpu(x, packed, 32, groups), x @ real.T, rtol=1e-4, atol=1e-4
+            torch._weight_int4pack_mm_for_cpu(x, packed, 32, groups),
+            x @ real.T,
+            rtol=1e-4,
+            atol=1e-4,
         )
     # Rows 0 and 16 of a block of 32 share a byte; those left over are pairs of neighbours.
     q = torch.zeros(48, 2, dtype=torch.int32)

@@ -86,10 +86,18 @@ def test_compressed_tensors_are_made_of_their_parts(layout):
     rows = layout in ("sparse_csr", "sparse_bsr")
     starts = s.crow_indices() if rows else s.ccol_indices()
     plain = s.col_indices() if rows else s.row_indices()
-    make = getattr(torch, f"{layout}_tensor")
+    make = {
+        "sparse_csr": torch.sparse_csr_tensor,
+        "sparse_csc": torch.sparse_csc_tensor,
+        "sparse_bsr": torch.sparse_bsr_tensor,
+        "sparse_bsc": torch.sparse_bsc_tensor,
+    }[layout]
     assert torch.equal(make(starts, plain, s.values(), tuple(t.shape)).to_dense(), t)
     assert torch.equal(
-        torch.sparse_compressed_tensor(starts, plain, s.values(), t.shape, layout=s.layout).to_dense(), t
+        torch.sparse_compressed_tensor(
+            starts, plain, s.values(), t.shape, layout=s.layout
+        ).to_dense(),
+        t,
     )
     with pytest.raises(RuntimeError):
         make(starts, plain + 100, s.values(), tuple(t.shape))
@@ -98,10 +106,25 @@ def test_compressed_tensors_are_made_of_their_parts(layout):
 
 
 ELEMENTWISE = [
-    lambda s: s * 2, lambda s: 3 * s, lambda s: s / 2, lambda s: -s, lambda s: s.abs(), lambda s: s.sin(), lambda s: s.tanh(),
-    lambda s: s.sgn(), lambda s: s.pow(2), lambda s: s.floor(), lambda s: s.relu(), lambda s: s.expm1(), lambda s: s + s,
-    lambda s: s - s * 3, lambda s: s * s, lambda s: s.isnan(), lambda s: torch.zeros_like(s), lambda s: s.float(),
-]  # fmt: skip
+    lambda s: s * 2,
+    lambda s: 3 * s,
+    lambda s: s / 2,
+    lambda s: -s,
+    lambda s: s.abs(),
+    lambda s: s.sin(),
+    lambda s: s.tanh(),
+    lambda s: s.sgn(),
+    lambda s: s.pow(2),
+    lambda s: s.floor(),
+    lambda s: s.relu(),
+    lambda s: s.expm1(),
+    lambda s: s + s,
+    lambda s: s - s * 3,
+    lambda s: s * s,
+    lambda s: s.isnan(),
+    lambda s: torch.zeros_like(s),
+    lambda s: s.float(),
+]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -181,10 +204,19 @@ def test_parts_and_rearrangements():
     s = uncoalesced()
     t = s.to_dense()
     for f in (
-        lambda x: x[1], lambda x: x[:, 1:], lambda x: x.t(), lambda x: x.transpose(0, 1), lambda x: x.permute(1, 0),
-        lambda x: x.unsqueeze(1), lambda x: torch.cat([x, x]), lambda x: torch.cat([x, x], 1), lambda x: x.narrow(1, 1, 2),
-        lambda x: torch.stack([x, x], 1), lambda x: x.index_select(1, torch.tensor([2, 0, 2])), lambda x: x[1, 0],
-    ):  # fmt: skip
+        lambda x: x[1],
+        lambda x: x[:, 1:],
+        lambda x: x.t(),
+        lambda x: x.transpose(0, 1),
+        lambda x: x.permute(1, 0),
+        lambda x: x.unsqueeze(1),
+        lambda x: torch.cat([x, x]),
+        lambda x: torch.cat([x, x], 1),
+        lambda x: x.narrow(1, 1, 2),
+        lambda x: torch.stack([x, x], 1),
+        lambda x: x.index_select(1, torch.tensor([2, 0, 2])),
+        lambda x: x[1, 0],
+    ):
         same(f(s), f(t))
     assert torch.sparse_coo_tensor([[0]], [5.0], (1,)).item() == 5
     with pytest.raises(IndexError):
@@ -212,7 +244,10 @@ def test_diagonals_and_equations():
     d = torch.arange(9.0).reshape(3, 3)
     made = torch.sparse.spdiags(d, torch.tensor([0, -1, 2]), (3, 3))
     assert made.to_dense().tolist() == [[0, 0, 8], [3, 1, 0], [0, 4, 2]]
-    assert torch.sparse.spdiags(d, torch.tensor([0, -1, 2]), (3, 3), torch.sparse_csr).layout == torch.sparse_csr
+    assert (
+        torch.sparse.spdiags(d, torch.tensor([0, -1, 2]), (3, 3), torch.sparse_csr).layout
+        == torch.sparse_csr
+    )
     with pytest.raises(RuntimeError, match="duplicate"):
         torch.sparse.spdiags(d, torch.tensor([0, 0, 2]), (3, 3))
     a, b = torch.eye(3) * 2, torch.ones(3)
@@ -221,13 +256,23 @@ def test_diagonals_and_equations():
 
 def test_what_is_not_computed_says_so():
     s = uncoalesced()
-    for f in (s.exp, s.mean, lambda: s > 1, lambda: s.view(3, 2), lambda: torch.conv1d(s, s), s.sort):
+    for f in (
+        s.exp,
+        s.mean,
+        lambda: s > 1,
+        lambda: s.view(3, 2),
+        lambda: torch.conv1d(s, s),
+        s.sort,
+    ):
         with pytest.raises(NotImplementedError, match=r"sparse COO tensors; call to_dense\(\)"):
             f()
 
 
 def test_on_meta_shapes_are_known_and_values_are_not():
-    indices, values = torch.empty(2, 5, dtype=torch.int64, device="meta"), torch.empty(5, device="meta")
+    indices, values = (
+        torch.empty(2, 5, dtype=torch.int64, device="meta"),
+        torch.empty(5, device="meta"),
+    )
     s = torch._sparse_coo_tensor_unsafe(indices, values, [3, 4])
     assert s.device.type == "meta" and s.to_dense().shape == (3, 4)
     assert (s @ torch.empty(4, 2, device="meta")).shape == (3, 2)
@@ -256,11 +301,20 @@ def test_gradients_reach_values_and_strided_factors():
         return torch.sparse_coo_tensor(indices, v, (2, 3))
 
     pairs = [
-        (lambda v, w: (made(v).to_dense() ** 2).sum() + 0 * w.sum(), lambda v, w: (dense(v) ** 2).sum() + 0 * w.sum()),
+        (
+            lambda v, w: (made(v).to_dense() ** 2).sum() + 0 * w.sum(),
+            lambda v, w: (dense(v) ** 2).sum() + 0 * w.sum(),
+        ),
         (lambda v, w: ((made(v) @ w) ** 2).sum(), lambda v, w: ((dense(v) @ w) ** 2).sum()),
-        (lambda v, w: (torch.sparse.mm(made(v), w) ** 2).sum(), lambda v, w: ((dense(v) @ w) ** 2).sum()),
-        (lambda v, w: ((made(v) * 3).coalesce().to_dense() ** 3).sum() + w.sum(), lambda v, w: ((dense(v) * 3) ** 3).sum() + w.sum()),
-    ]  # fmt: skip
+        (
+            lambda v, w: (torch.sparse.mm(made(v), w) ** 2).sum(),
+            lambda v, w: ((dense(v) @ w) ** 2).sum(),
+        ),
+        (
+            lambda v, w: ((made(v) * 3).coalesce().to_dense() ** 3).sum() + w.sum(),
+            lambda v, w: ((dense(v) * 3) ** 3).sum() + w.sum(),
+        ),
+    ]
     for got, want in pairs:
         for g, x in zip(gradient(got, v, w), gradient(want, v, w), strict=True):
             torch.testing.assert_close(g, x)
@@ -311,20 +365,26 @@ def calls():
     csr = t.to_sparse_csr()
     parts = (csr.crow_indices(), csr.col_indices(), csr.values())
     return {
-        "_sparse_coo_tensor_unsafe": lambda: torch._sparse_coo_tensor_unsafe(s._indices(), s._values(), [2, 3]),
+        "_sparse_coo_tensor_unsafe": lambda: torch._sparse_coo_tensor_unsafe(
+            s._indices(), s._values(), [2, 3]
+        ),
         "_sparse_compressed": lambda: torch._sparse_compressed(*parts, [2, 3], "sparse_csr"),
         "_to_sparse": lambda: torch._to_sparse(t, "sparse_csc"),
         "_coalesce": lambda: torch._coalesce(s),
         "sparse_mask": lambda: t.sparse_mask(s.coalesce()),
         "_sparse_mm": lambda: torch._sparse_mm(s, torch.eye(3)),
-        "sparse_sampled_addmm": lambda: torch.sparse_sampled_addmm(csr, torch.zeros(2, 1), torch.zeros(1, 3)),
+        "sparse_sampled_addmm": lambda: torch.sparse_sampled_addmm(
+            csr, torch.zeros(2, 1), torch.zeros(1, 3)
+        ),
         "hspmm": lambda: torch.hspmm(s, torch.eye(3)),
         "sspaddmm": lambda: torch.sspaddmm(s * 0, s, torch.eye(3)),
         "smm": lambda: torch.smm(s, torch.eye(3)),
         "_sparse_sum": lambda: torch.stack([torch._sparse_sum(s[0]), torch._sparse_sum(s[1])]),
         "_sparse_softmax": lambda: torch._sparse_softmax(s, 1, False).to_dense().sum(1),
-        "_grad.sparse_softmax": lambda: _C._call_row("_grad.sparse_softmax", False, (t * 0, s.coalesce(), 1, False), {}),
-    }  # fmt: skip
+        "_grad.sparse_softmax": lambda: _C._call_row(
+            "_grad.sparse_softmax", False, (t * 0, s.coalesce(), 1, False), {}
+        ),
+    }
 
 
 @pytest.mark.parametrize("row", list(calls()))

@@ -127,7 +127,8 @@ def histogramdd(
                 )
             if b.numel() == 0:
                 raise RuntimeError(
-                    f"torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor for dimension {d}"
+                    "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins "
+                    f"tensor for dimension {d}"
                 )
         edges = given
     else:
@@ -143,7 +144,9 @@ def histogramdd(
         inside &= (column >= e[0]) & (column <= e[-1])
         place = place * sizes[d] + cell.clamp(0, max(sizes[d] - 1, 0))
     counts = torchlike.zeros(math.prod(sizes), dtype=flat.dtype, device=flat.device)
-    amounts = torchlike.ones_like(counts[:1]) if weight is None else weight.detach().reshape(-1)[inside]
+    amounts = (
+        torchlike.ones_like(counts[:1]) if weight is None else weight.detach().reshape(-1)[inside]
+    )
     if counts.numel():
         counts.index_add_(0, place[inside], amounts.expand(int(inside.sum())))
     hist = counts.reshape(sizes)
@@ -226,7 +229,7 @@ _segment_reduce = segment_reduce
 
 
 def _chunk_cat(tensors: Any, dim: int, num_chunks: int, *, out: Any = None) -> Any:
-    """Each tensor cut along `dim` into chunks of one size, the last filled up with zeros, and the chunks side by side."""
+    """Each tensor cut along `dim` into chunks of one size, filled up with zeros, and the chunks side by side."""
     if not tensors:
         raise RuntimeError("_chunk_cat expects a non-empty input tensor list")
     if num_chunks < 1:
@@ -251,9 +254,9 @@ def _clamped(self: Any, indices: Any) -> list[Any]:
 
 def _unsafe_masked_index(self: Any, mask: Any, indices: Any, fill: Any) -> Any:
     """The elements at indices where a mask is true, and `fill` elsewhere."""
-    return self[tuple(slice(None) if i is None else i for i in _clamped(self, indices))].masked_fill(
-        ~mask, fill
-    )
+    return self[
+        tuple(slice(None) if i is None else i for i in _clamped(self, indices))
+    ].masked_fill(~mask, fill)
 
 
 def _unsafe_masked_index_put_accumulate(self: Any, mask: Any, indices: Any, values: Any) -> Any:

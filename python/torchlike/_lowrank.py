@@ -1,7 +1,7 @@
 """Factorisations of matrices of low rank, and a few eigenvalues of large ones.
 
-Sources: Halko, Martinsson and Tropp, "Finding structure with randomness" (2011), algorithms 4.4 and 5.1; Knyazev, "Toward the
-optimal preconditioned eigensolver: locally optimal block preconditioned conjugate gradient method" (2001).
+Sources: Halko, Martinsson and Tropp, "Finding structure with randomness" (2011), algorithms 4.4 and 5.1; Knyazev,
+"Toward the optimal preconditioned eigensolver: locally optimal block preconditioned conjugate gradient method" (2001).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _times(matrix: Any, x: Any) -> Any:
 
 
 def _orthonormal(x: Any, b: Any) -> Any:
-    """A basis of what the columns of `x` span, orthonormal with respect to `b`; columns that add nothing are dropped."""
+    """A basis of what the columns of `x` span, orthonormal with respect to `b`; what adds nothing is dropped."""
     gram = x.mH @ _times(b, x)
     sizes = gram.diagonal().real.clamp(min=0).sqrt()
     scale = torchlike.where(sizes > 0, 1 / sizes, torchlike.zeros_like(sizes))
@@ -104,7 +104,15 @@ def _ritz(a: Any, basis: Any, k: int, largest: bool) -> tuple[Any, Any]:
 
 
 def _one(
-    a: Any, b: Any, x: Any, k: int, inverse: Any, niter: int, tol: float, largest: bool, tracker: Any
+    a: Any,
+    b: Any,
+    x: Any,
+    k: int,
+    inverse: Any,
+    niter: int,
+    tol: float,
+    largest: bool,
+    tracker: Any,
 ) -> tuple[Any, Any]:
     """The eigenpairs of one matrix."""
     x = _orthonormal(x, b)
@@ -171,9 +179,9 @@ def lobpcg(
 ) -> Any:
     """The `k` largest (or smallest) eigenvalues of symmetric matrices and their vectors, by conjugate gradients.
 
-    `B` makes it the generalised problem, `X` are first guesses (`n` random ones, if there are none), and `iK` stands for about
-    the inverse of `A`. `tracker` is called once a step with a dictionary of what is known. Every method is the stable one:
-    bases are orthonormal throughout.
+    `B` makes it the generalised problem, `X` are first guesses (`n` random ones, if there are none), and `iK` stands
+    for about the inverse of `A`. `tracker` is called once a step with a dictionary of what is known. Every method is
+    the stable one: bases are orthonormal throughout.
 
     Raises:
         ValueError: if the matrices are smaller than three times the number of pairs.
@@ -182,7 +190,9 @@ def lobpcg(
         raise ValueError("expected method 'basic' or 'ortho', but got " + repr(method))
     m = A.shape[-1]
     if A.dim() < 2 or A.shape[-2] != m:
-        raise RuntimeError(f"lobpcg: A must be batches of square matrices, but has shape {tuple(A.shape)}")
+        raise RuntimeError(
+            f"lobpcg: A must be batches of square matrices, but has shape {tuple(A.shape)}"
+        )
     if k is None:
         k = 1 if X is None else X.shape[-1]
     if n is None:

@@ -62,7 +62,8 @@ def to_sparse(
             raise TypeError("to_sparse() takes sparse_dim or a layout, not both")
         if _layout(self) == "sparse_coo" and sparse_dim != self.sparse_dim():
             raise RuntimeError(
-                "to_sparse: conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim() is not supported"
+                "to_sparse: conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim() "
+                "is not supported"
             )
         if not (0 < sparse_dim <= self.dim() or sparse_dim == self.dim() == 0):
             raise RuntimeError(

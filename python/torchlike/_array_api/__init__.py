@@ -1,7 +1,7 @@
 """The array API, version 2024.12: what `Tensor.__array_namespace__` gives.
 
-Names, parameters and types of results are the standard's where they differ from PyTorch's; everything else is the function
-of the library. Source: the specification of the Consortium for Python Data API Standards.
+Names, parameters and types of results are the standard's where they differ from PyTorch's; everything else is the
+function of the library. Source: the specification of the Consortium for Python Data API Standards.
 """
 
 from __future__ import annotations
@@ -26,12 +26,66 @@ float32, float64 = torch.float32, torch.float64
 complex64, complex128 = torch.complex64, torch.complex128
 
 # Functions that are the library's own.
-_SAME = (
-    "abs acos acosh asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor "
-    "ceil copysign cos cosh diff exp expm1 floor hypot imag isfinite isinf isnan log log10 log1p log2 logaddexp logical_and "
-    "logical_not logical_or logical_xor nextafter positive real reciprocal round sign signbit sin sinh sqrt square tan tanh "
-    "tril triu trunc broadcast_to empty_like zeros_like ones_like full_like moveaxis flip tile from_dlpack finfo iinfo"
-).split()
+_SAME = [
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "ceil",
+    "copysign",
+    "cos",
+    "cosh",
+    "exp",
+    "expm1",
+    "floor",
+    "hypot",
+    "imag",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logaddexp",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "nextafter",
+    "positive",
+    "real",
+    "reciprocal",
+    "round",
+    "sign",
+    "signbit",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "tril",
+    "triu",
+    "trunc",
+    "broadcast_to",
+    "empty_like",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "from_dlpack",
+    "finfo",
+    "iinfo",
+]
 for _name in _SAME:
     globals()[_name] = getattr(torch, _name)
 for _name, _ours in {
@@ -64,8 +118,8 @@ def arange(
     if stop is None:
         start, stop = 0, start
     if (step > 0 and stop <= start) or (step < 0 and stop >= start):
-        whole = all(isinstance(v, int) for v in (start, stop, step))
-        kind = dtype or (default_index if whole else torch.get_default_dtype())
+        real = [v for v in (start, stop, step) if not isinstance(v, int)]
+        kind = dtype or (torch.get_default_dtype() if real else default_index)
         return torch.empty(0, dtype=kind, device=device)
     return torch.arange(start, stop, step, dtype=dtype, device=device)
 
@@ -369,7 +423,7 @@ def reshape(x: Any, /, shape: Any, *, copy: Any = None) -> Any:
 
 def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
     """Elements moved along axes, those that fall off coming in again."""
-    return torch.roll(x, shift, axis)
+    return torch.roll(x, shift, () if axis is None else axis)
 
 
 def repeat(x: Any, repeats: Any, /, *, axis: Any = None) -> Any:
@@ -377,18 +431,24 @@ def repeat(x: Any, repeats: Any, /, *, axis: Any = None) -> Any:
     return torch.repeat_interleave(x, repeats, dim=axis)
 
 
-def flip_(x: Any, axis: Any) -> Any:
+def flip(x: Any, /, *, axis: Any = None) -> Any:
     """The elements along axes in reverse."""
     return torch.flip(x, _axes(x, axis))
 
 
-globals()["flip"] = lambda x, /, *, axis=None: flip_(x, axis)
-globals()["diff"] = lambda x, /, *, axis=-1, n=1, prepend=None, append=None: torch.diff(
-    x, n=n, dim=axis, prepend=prepend, append=append
-)
-globals()["tile"] = lambda x, repetitions, /: torch.tile(x, tuple(repetitions))
-globals()["moveaxis"] = lambda x, source, destination, /: torch.moveaxis(x, source, destination)
-del flip_
+def tile(x: Any, repetitions: Any, /) -> Any:
+    """The array several times along each axis."""
+    return torch.tile(x, tuple(repetitions))
+
+
+def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
+    """Axes at other places, the others in their order."""
+    return torch.moveaxis(x, source, destination)
+
+
+def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences of neighbours, `n` times."""
+    return torch.diff(x, n=n, dim=axis, prepend=prepend, append=append)
 
 
 # Choosing, searching, sorting, sets.
@@ -479,6 +539,8 @@ def unique_values(x: Any, /) -> Any:
 __all__ = sorted(
     name
     for name in globals()
-    if not name.startswith("_") and name not in ("annotations", "math", "Any", "NamedTuple", "torch", "array", "common", "default_index")
-)  # fmt: skip
+    if not name.startswith("_")
+    and name
+    not in ("annotations", "math", "Any", "NamedTuple", "torch", "array", "common", "default_index")
+)
 __all__ += ["__array_api_version__", "__array_namespace_info__", "isdtype"]

@@ -74,8 +74,11 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """The sum of the diagonal of the last two axes."""
     if dtype is None and not (x.dtype.is_floating_point or x.dtype.is_complex):
         unsigned = x.dtype in (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
-        return diagonal(x, offset=offset).to(torch.int64).sum(-1).to(
-            torch.uint64 if unsigned else torch.int64
+        return (
+            diagonal(x, offset=offset)
+            .to(torch.int64)
+            .sum(-1)
+            .to(torch.uint64 if unsigned else torch.int64)
         )
     return diagonal(x, offset=offset).sum(-1, dtype=dtype or x.dtype)
 

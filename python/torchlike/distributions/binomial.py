@@ -7,7 +7,6 @@ from typing import Any
 import torchlike
 from torchlike.distributions import constraints
 from torchlike.distributions._odds import Odds
-from torchlike.distributions._sampling import core
 from torchlike.distributions.distribution import Distribution
 
 __all__ = ["Binomial"]
@@ -61,7 +60,7 @@ class Binomial(Odds, Distribution):
     def sample(self, sample_shape: Any = torchlike.Size()) -> Any:
         shape = self._extended_shape(sample_shape)
         with torchlike.no_grad():
-            return core("binomial")(self.total_count.expand(shape), self.probs.expand(shape))
+            return torchlike.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

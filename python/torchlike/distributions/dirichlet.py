@@ -6,10 +6,26 @@ from typing import Any
 
 import torchlike
 from torchlike.distributions import constraints
-from torchlike.distributions._sampling import core
 from torchlike.distributions.exp_family import ExponentialFamily
 
 __all__ = ["Dirichlet"]
+
+
+class _Dirichlet(torchlike.autograd.Function):  # type: ignore[misc]
+    """Samples with the gradient by their parameters."""
+
+    @staticmethod
+    def forward(ctx: Any, concentration: Any) -> Any:
+        x = torchlike._sample_dirichlet(concentration)
+        ctx.save_for_backward(x, concentration)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        x, concentration = ctx.saved_tensors
+        total = concentration.sum(-1, True).expand_as(concentration)
+        by_parameter = torchlike._dirichlet_grad(x, concentration, total)
+        return by_parameter * (grad - (x * grad).sum(-1, True))
 
 
 class Dirichlet(ExponentialFamily):
@@ -32,7 +48,7 @@ class Dirichlet(ExponentialFamily):
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)
-        return core("_sample_dirichlet")(self.concentration.expand(shape))
+        return _Dirichlet.apply(self.concentration.expand(shape))
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

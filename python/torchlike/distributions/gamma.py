@@ -6,7 +6,6 @@ from typing import Any
 
 import torchlike
 from torchlike.distributions import constraints
-from torchlike.distributions._sampling import core
 from torchlike.distributions.exp_family import ExponentialFamily
 from torchlike.distributions.utils import broadcast_all
 
@@ -14,7 +13,7 @@ __all__ = ["Gamma"]
 
 
 def _standard_gamma(concentration: Any) -> Any:
-    return core("_standard_gamma")(concentration)
+    return torchlike._standard_gamma(concentration)
 
 
 class Gamma(ExponentialFamily):

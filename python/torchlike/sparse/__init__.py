@@ -111,7 +111,9 @@ def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any
     made = torchlike.sparse_coo_tensor(
         torchlike.stack([row[inside], column[inside]]), rows[inside], tuple(shape)
     )
-    return made if layout is None or layout == torchlike.sparse_coo else made.to_sparse(layout=layout)
+    return (
+        made if layout is None or layout == torchlike.sparse_coo else made.to_sparse(layout=layout)
+    )
 
 
 @overridable

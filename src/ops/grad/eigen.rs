@@ -19,7 +19,7 @@ pub static OPS: &[OpDef] = &[
         eig,
         "The gradient of eigenvalues and eigenvectors.",
     )
-    .samples("c128[3], c128[3, 3], c128([1., 2., 4.]), c128[3, 3].spd; c128[3], None, c128([1., 2., 4.]), c128[3, 3].spd"),
+    .samples("f64[3], f64[3, 3], f64([1., 2., 4.]), f64[3, 3].spd; c128[3], None, c128([1., 2., 4.]), c128[3, 3].spd"),
     compose(
         "_grad.eig_tangent",
         "(Tensor A_t, Tensor eigenvalues, Tensor eigenvectors) -> (Tensor values_t, Tensor vectors_t)",

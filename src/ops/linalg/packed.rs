@@ -94,11 +94,6 @@ fn check_input(t: &Tensor, name: &str) -> Result<()> {
         Runtime,
         "{name} : expect A to be either 32-bit or 16-bit float tensor."
     );
-    ensure!(
-        t.is_contiguous(),
-        Runtime,
-        "{name} : expect A to be contiguous."
-    );
     ensure!(t.ndim() == 2, Runtime, "{name} : expect A to be 2D tensor.");
     Ok(())
 }
@@ -111,11 +106,6 @@ fn int8_mm(a: &calls::_WeightInt8packMm) -> Result<Tensor> {
         w.dtype() == DType::I8,
         Runtime,
         "{name} : expect B to be int8 tensor."
-    );
-    ensure!(
-        w.is_contiguous(),
-        Runtime,
-        "{name} : expect B to be contiguous."
     );
     ensure!(
         w.ndim() == 2 && w.shape()[1] == x.shape()[1],
@@ -223,12 +213,9 @@ fn int4_mm(a: &calls::_WeightInt4packMmForCpu) -> Result<Tensor> {
         "{name} : expect B to be uint8 tensor."
     );
     ensure!(
-        w.ndim() == 2
-            && w.is_contiguous()
-            && w.shape()[1] * 2 == x.shape()[1]
-            && w.shape()[0] % 16 == 0,
+        w.ndim() == 2 && w.shape()[1] * 2 == x.shape()[1] && w.shape()[0] % 16 == 0,
         Runtime,
-        "{name} : expect B to be a contiguous matrix of N by K / 2 with K == {}",
+        "{name} : expect B to be a matrix of N by K / 2 with K == {}",
         x.shape()[1]
     );
     ensure!(

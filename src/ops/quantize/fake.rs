@@ -199,6 +199,11 @@ fn fake_per_channel(a: &calls::FakeQuantizePerChannelAffineCachemask) -> Result<
     check_range(a.quant_min, a.quant_max)?;
     let axis = crate::dims::wrap_dim(a.axis, t.ndim())?;
     ensure!(
+        t.ndim() > 0,
+        Runtime,
+        "dimensions of scale and zero-point are not consistent with input tensor"
+    );
+    ensure!(
         a.scale.numel() == t.shape()[axis] && a.zero_point.numel() == a.scale.numel(),
         Runtime,
         "dimensions of scale and zero-point are not consistent with input tensor"

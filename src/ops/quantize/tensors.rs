@@ -118,12 +118,15 @@ fn quantized(t: &Tensor, quantizer: Parts) -> Result<Tensor> {
     };
     let own = f::clone(t)?;
     own.storage().set_parts(Some(Arc::new(quantizer)));
-    Ok(own.look(&ViewPlan::reinterpret(
-        dtype,
-        own.shape().clone(),
-        own.strides().clone(),
-        own.offset(),
-    )))
+    crate::cpu::view::of(
+        &own,
+        ViewPlan::reinterpret(
+            dtype,
+            own.shape().clone(),
+            own.strides().clone(),
+            own.offset(),
+        ),
+    )
 }
 
 /// Smallest and largest integer of a quantised type, and the type they are kept in.

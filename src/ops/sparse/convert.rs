@@ -3,6 +3,7 @@
 use super::coo::Coo;
 use super::pressed::{Pressed, kind_of};
 use super::{Sparse, is_sparse};
+use crate::ops::core::helpers::has_no_values;
 use crate::ops::core::op::{F, M, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail, ensure};
@@ -111,7 +112,7 @@ pub static OPS: &[OpDef] = &[
 ];
 
 /// `Strided`, `SparseCsr`: as messages say it.
-pub(super) fn layout_name(t: &Tensor) -> String {
+pub(crate) fn layout_name(t: &Tensor) -> String {
     let name = t.storage().parts().map_or("strided", |p| p.layout());
     name.split('_')
         .map(|w| w[..1].to_ascii_uppercase() + &w[1..])
@@ -136,7 +137,7 @@ fn to_sparse(a: &calls::_ToSparse) -> Result<Ret> {
         Runtime,
         "to_sparse: argument sparse_dim must be in [0,{}] range, but {} is given",
         t.ndim(),
-        t.ndim() as i64 - a.dense_dim.unwrap_or(0)
+        (t.ndim() as i64).saturating_sub(a.dense_dim.unwrap_or(0))
     );
     if a.layout == "sparse_coo" {
         let made = match Sparse::of(t) {
@@ -193,7 +194,7 @@ fn sparse_mask(a: &calls::SparseMask) -> Result<Tensor> {
     };
     match mask {
         // What comes twice in a mask is one place.
-        Sparse::Coo(c) if c.indices.is_meta() => c.filled_from(&from)?.build(),
+        Sparse::Coo(c) if has_no_values(&c.indices) => c.filled_from(&from)?.build(),
         Sparse::Coo(c) => c.coalesce()?.filled_from(&from)?.build(),
         Sparse::Pressed(p) => {
             let picked = p.clone().coo()?.filled_from(&from)?.values;

@@ -1,13 +1,15 @@
 //! Tensors by coordinates.
 
+use super::{indices, numbers};
 use crate::ops::core::dispatch::unknown_shape;
+use crate::ops::core::helpers::has_no_values;
 use crate::ops::f;
 use crate::parts::Parts;
 use crate::{DType, Dims, Result, Tensor, dims};
 
 /// Coordinates `[sparse dimensions, entries]` and values `[entries, dense dimensions...]`.
 #[derive(Clone)]
-pub(super) struct Coo {
+pub(crate) struct Coo {
     pub indices: Tensor,
     pub values: Tensor,
     pub shape: Dims,
@@ -57,10 +59,10 @@ impl Coo {
                 ..self
             });
         }
-        if self.indices.is_meta() {
+        if has_no_values(&self.indices) {
             return Err(unknown_shape("coalesce"));
         }
-        let keys = self.places()?.to_vec::<i64>()?;
+        let keys = numbers(&self.places()?)?;
         let mut order: Vec<usize> = (0..n).collect();
         order.sort_by_key(|&i| keys[i]);
         let (mut firsts, mut group) = (Vec::new(), vec![0i64; n]);
@@ -73,12 +75,11 @@ impl Coo {
             group[i] = firsts.len() as i64 - 1;
         }
         let count = firsts.len() as i64;
-        let at = Tensor::from_slice(&firsts, &[count])?.to_device(self.indices.device())?;
+        let at = indices(&firsts, &[count], &self.indices)?;
         let values = if count as usize == n {
             f::index_select(&self.values, 0, &at)?
         } else {
-            let group =
-                Tensor::from_slice(&group, &[n as i64])?.to_device(self.indices.device())?;
+            let group = indices(&group, &[n as i64], &self.indices)?;
             gathered(&self.values, &group, count)?
         };
         Ok(Self {
@@ -168,7 +169,7 @@ impl Coo {
 }
 
 /// Places counted along the dimensions that coordinates name.
-pub(super) fn places(indices: &Tensor, shape: &[i64]) -> Result<Tensor> {
+pub(crate) fn places(indices: &Tensor, shape: &[i64]) -> Result<Tensor> {
     let n = indices.shape()[0];
     let mut made = f::NewZeros::new(indices, &[indices.shape()[1]][..]).call()?;
     for d in 0..n {
@@ -179,7 +180,7 @@ pub(super) fn places(indices: &Tensor, shape: &[i64]) -> Result<Tensor> {
 }
 
 /// Sums of the values that go to each of `count` places.
-pub(super) fn gathered(values: &Tensor, places: &Tensor, count: i64) -> Result<Tensor> {
+pub(crate) fn gathered(values: &Tensor, places: &Tensor, count: i64) -> Result<Tensor> {
     if values.dtype() == DType::Bool {
         let numbers = gathered(&f::to_dtype(values, DType::U8)?, places, count)?;
         return f::ne(&numbers, 0i64);

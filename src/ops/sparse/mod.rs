@@ -1,33 +1,31 @@
 //! Sparse tensors: made, converted, and computed with by their parts, which are plain tensors.
 //!
-//! Rows of this folder know the parts. Calls of all other rows with a sparse tensor among their arguments come here from the
-//! layer of parts ([`answer`]), which refuses what is not answered.
+//! Rows of this folder know the parts. Calls of all other rows with a sparse tensor among their arguments are answered by the
+//! layer of parts, by way of what is here, or refused.
 
 pub mod convert;
-mod coo;
-mod elements;
+pub(crate) mod coo;
 pub mod gradients;
-mod index;
-mod pressed;
+pub(crate) mod pressed;
 pub mod products;
 pub mod sums;
 
-use crate::ops::core::args::Args;
-use crate::ops::core::op::Ret;
+use crate::ops::core::helpers;
+use crate::ops::f;
 use crate::parts::Parts;
-use crate::{Result, Tensor};
+use crate::{DType, Result, Tensor};
 use coo::Coo;
 use pressed::Pressed;
 
 /// A sparse tensor taken apart.
-enum Sparse {
+pub(crate) enum Sparse {
     Coo(Coo),
     Pressed(Pressed),
 }
 
 impl Sparse {
     /// The parts of a tensor, if it is sparse.
-    fn of(t: &Tensor) -> Option<Self> {
+    pub fn of(t: &Tensor) -> Option<Self> {
         Some(match (*t.storage().parts()?).clone() {
             Parts::Coo {
                 indices,
@@ -56,26 +54,50 @@ impl Sparse {
     }
 
     /// By coordinates.
-    fn coo(self) -> Result<Coo> {
+    pub fn coo(self) -> Result<Coo> {
         match self {
             Self::Coo(c) => Ok(c),
             Self::Pressed(p) => p.coo(),
         }
     }
 
-    fn values(&self) -> &Tensor {
+    /// The values of all entries.
+    pub fn values(&self) -> &Tensor {
         match self {
             Self::Coo(c) => &c.values,
             Self::Pressed(p) => &p.values,
         }
     }
 
-    fn with_values(self, values: Tensor) -> Result<Tensor> {
+    /// The same places with other values.
+    pub fn with_values(self, values: Tensor) -> Result<Tensor> {
         match self {
             Self::Coo(c) => Coo { values, ..c }.build(),
             Self::Pressed(p) => Pressed { values, ..p }.build(),
         }
     }
+}
+
+/// The numbers of an index tensor; recorded ones are replayed aside.
+///
+/// # Errors
+/// If nobody knows them.
+pub(crate) fn numbers(t: &Tensor) -> Result<Vec<i64>> {
+    let here = helpers::readable(t, "the indices of a sparse tensor on meta are not known")?;
+    f::to_dtype(&here, DType::I64)?.to_vec::<i64>()
+}
+
+/// An index tensor of these numbers, to go with `like`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub(crate) fn indices(numbers: &[i64], shape: &[i64], like: &Tensor) -> Result<Tensor> {
+    let made = Tensor::from_slice(numbers, shape)?;
+    let made = match helpers::beside(like) {
+        Some(device) => made.to_device(device)?,
+        None => made,
+    };
+    helpers::made_for(made, like)
 }
 
 /// True for sparse tensors of any layout.
@@ -94,22 +116,4 @@ pub fn knows(name: &str) -> bool {
         .into_iter()
         .flatten()
         .any(|row| row.name == name)
-}
-
-/// The result of a call with a sparse tensor among its arguments; nothing if it is not known here.
-///
-/// # Errors
-/// What the calls on its parts report.
-pub fn answer(args: &Args) -> Result<Option<Ret>> {
-    for try_it in [
-        elements::answer,
-        index::answer,
-        products::answer,
-        sums::answer,
-    ] {
-        if let Some(made) = try_it(args)? {
-            return Ok(Some(made));
-        }
-    }
-    Ok(None)
 }

@@ -1,13 +1,15 @@
 //! Tensors with compressed rows or columns.
 
 use super::coo::Coo;
+use super::{indices, numbers};
+use crate::ops::core::helpers::has_no_values;
 use crate::ops::f;
 use crate::parts::{Compressed, Parts};
 use crate::{DType, Dims, Result, Tensor, bail, ensure, err};
 
 /// Where each row (or column) begins, the column (or row) of each entry, and values.
 #[derive(Clone)]
-pub(super) struct Pressed {
+pub(crate) struct Pressed {
     pub kind: Compressed,
     pub compressed: Tensor,
     pub plain: Tensor,
@@ -16,7 +18,7 @@ pub(super) struct Pressed {
 }
 
 /// The layout of this name.
-pub(super) fn kind_of(name: &str) -> Result<Compressed> {
+pub(crate) fn kind_of(name: &str) -> Result<Compressed> {
     Ok(match name {
         "sparse_csr" => Compressed::Csr,
         "sparse_csc" => Compressed::Csc,
@@ -53,10 +55,10 @@ impl Pressed {
 
     /// The row (or column) of each entry, for one matrix or a batch of them.
     fn major(&self) -> Result<Tensor> {
-        if self.plain.is_meta() {
+        if has_no_values(&self.plain) {
             return f::to_dtype(&f::empty_like(&self.plain)?, DType::I64);
         }
-        let starts = f::to_dtype(&self.compressed, DType::I64)?.to_vec::<i64>()?;
+        let starts = numbers(&self.compressed)?;
         let width = self.compressed.shape()[self.batch()].max(1) as usize;
         let mut all = Vec::with_capacity(self.plain.numel() as usize);
         for starts in starts.chunks_exact(width) {
@@ -67,7 +69,7 @@ impl Pressed {
                 ));
             }
         }
-        Tensor::from_slice(&all, self.plain.shape())?.to_device(self.plain.device())
+        indices(&all, self.plain.shape(), &self.plain)
     }
 
     /// The coordinates of blocks (or elements), rows first, and one index for each dimension of a batch before them.
@@ -146,17 +148,17 @@ impl Pressed {
         );
         let m = if kind.rows() { m } else { m.swapped(0, 1)? }.coalesce()?;
         let lines = m.shape[0];
-        let compressed = if m.indices.is_meta() {
+        let compressed = if has_no_values(&m.indices) {
             f::NewZeros::new(&m.indices, &[lines + 1][..]).call()?
         } else {
             let mut starts = vec![0i64; lines as usize + 1];
-            for row in m.row(0)?.to_vec::<i64>()? {
+            for row in numbers(&m.row(0)?)? {
                 starts[row as usize + 1] += 1;
             }
             for i in 0..lines as usize {
                 starts[i + 1] += starts[i];
             }
-            Tensor::from_slice(&starts, &[lines + 1])?.to_device(m.indices.device())?
+            indices(&starts, &[lines + 1], &m.indices)?
         };
         Ok(Self {
             kind,

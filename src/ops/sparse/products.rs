@@ -2,11 +2,11 @@
 
 use super::coo::Coo;
 use super::pressed::Pressed;
-use super::{Sparse, is_sparse};
+use super::{Sparse, indices, numbers};
 use crate::cpu;
-use crate::ops::core::args::Args;
 use crate::ops::core::dispatch::unknown_shape;
-use crate::ops::core::op::{F, FM, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::helpers::has_no_values;
+use crate::ops::core::op::{F, FM, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::parts::Compressed;
 use crate::{Result, Scalar, Tensor, bail, ensure, with_dtype};
@@ -92,47 +92,6 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[3, 3].spd, f32[3]"),
 ];
 
-/// See [`super::answer`].
-pub(super) fn answer(args: &Args) -> Result<Option<Ret>> {
-    let two =
-        |i: usize| -> Result<(&Tensor, &Tensor)> { Ok((args.tensor(i)?, args.tensor(i + 1)?)) };
-    let made = match args.op.def.name {
-        "mm" => {
-            let (a, b) = two(0)?;
-            mm(a, b)?
-        }
-        "matmul" => {
-            let (a, b) = two(0)?;
-            // Through the door once more, as it is these that have gradients.
-            if b.ndim() == 1 {
-                f::mv(a, b)?
-            } else if a.ndim() == 1 {
-                f::mv(&f::t(b)?, a)?
-            } else {
-                f::mm(a, b)?
-            }
-        }
-        "mv" => {
-            let (a, b) = two(0)?;
-            mv(a, b)?
-        }
-        "addmm" => {
-            let (a, b) = two(1)?;
-            let beta = args.opt_scalar(3).unwrap_or(Scalar::Int(1));
-            let alpha = args.opt_scalar(4).unwrap_or(Scalar::Int(1));
-            let product = f::mul(&mm(a, b)?, alpha)?;
-            let first = f::mul(args.tensor(0)?, beta)?;
-            if is_sparse(&product) && !is_sparse(&first) {
-                f::add(&first, &product)?
-            } else {
-                f::add(&product, &first)?
-            }
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some(Ret::One(made)))
-}
-
 fn entries_times(a: &calls::_EntriesTimes, (): &(), outs: &[Tensor]) -> Result<()> {
     let out = &outs[0];
     let d = out.dtype();
@@ -199,7 +158,10 @@ fn check(a: &Tensor, b: &Tensor) -> Result<()> {
 }
 
 /// The product of two matrices, any of which may be sparse.
-fn mm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+///
+/// # Errors
+/// If they do not fit.
+pub(crate) fn mm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     match (Sparse::of(a), Sparse::of(b)) {
         (None, None) => f::mm(a, b),
         (Some(x), None) => {
@@ -230,7 +192,11 @@ fn mm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
 }
 
-fn mv(a: &Tensor, v: &Tensor) -> Result<Tensor> {
+/// The product of a matrix and a vector, any of which may be sparse.
+///
+/// # Errors
+/// If they do not fit.
+pub(crate) fn mv(a: &Tensor, v: &Tensor) -> Result<Tensor> {
     let column = match Sparse::of(v) {
         Some(s) => f::unsqueeze(&s.coo()?.dense()?, 1)?,
         None => f::unsqueeze(v, 1)?,
@@ -254,25 +220,25 @@ fn sparse_times(x: Coo, y: Coo) -> Result<Coo> {
         Runtime,
         "mm(): sparse matrices with dense dimensions cannot be multiplied; call to_dense() first"
     );
-    if x.indices.is_meta() || y.indices.is_meta() {
+    if has_no_values(&x.indices) || has_no_values(&y.indices) {
         return Err(unknown_shape("mm"));
     }
     let y = y.coalesce()?;
     let mut starts = vec![0usize; y.shape[0] as usize + 1];
-    for r in y.row(0)?.to_vec::<i64>()? {
+    for r in numbers(&y.row(0)?)? {
         starts[r as usize + 1] += 1;
     }
     for i in 1..starts.len() {
         starts[i] += starts[i - 1];
     }
     let (mut at, mut with) = (Vec::new(), Vec::new());
-    for (c, n) in x.row(1)?.to_vec::<i64>()?.into_iter().zip(0i64..) {
+    for (c, n) in numbers(&x.row(1)?)?.into_iter().zip(0i64..) {
         for k in starts[c as usize]..starts[c as usize + 1] {
             at.push(n);
             with.push(k as i64);
         }
     }
-    let list = |v: &[i64]| Tensor::from_slice(v, &[v.len() as i64])?.to_device(x.indices.device());
+    let list = |v: &[i64]| indices(v, &[v.len() as i64], &x.indices);
     let (at, with) = (list(&at)?, list(&with)?);
     let pick = |t: &Tensor, which: &Tensor| f::index_select(t, 0, which);
     Coo {

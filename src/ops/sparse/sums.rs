@@ -2,9 +2,8 @@
 
 use super::Sparse;
 use super::coo::{Coo, gathered, places};
-use crate::ops::core::args::Args;
-use crate::ops::core::dispatch;
-use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::core::helpers::has_no_values;
+use crate::ops::core::op::{F, OpDef, compose};
 use crate::ops::core::rules::dim_list;
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail, dims};
@@ -49,35 +48,11 @@ pub static OPS: &[OpDef] = &[
     .grad("SparseSoftmaxBackward0 | self: _grad.sparse_softmax(grad, result, dim, log)"),
 ];
 
-/// See [`super::answer`].
-pub(super) fn answer(args: &Args) -> Result<Option<Ret>> {
-    let name = args.op.def.name;
-    let first = match args.tensor(0) {
-        Ok(t) => Sparse::of(t),
-        Err(_) => None,
-    };
-    let Some(s) = first else {
-        return Ok(None);
-    };
-    let made = match name {
-        "sum" | "any" | "_norm" | "linalg.vector_norm" | "norm" | "frobenius_norm" => {
-            // All of it: what has no entry is zero.
-            let c = s.coo()?.coalesce()?;
-            let mut owned = args.to_owned();
-            owned.values[0] = crate::ops::core::args::OwnedArg::Tensor(c.values);
-            return dispatch::fresh(&owned.borrow()).map(Some);
-        }
-        "sum#dim" => match args.opt_ints(1) {
-            Some(dim) if !dim.is_empty() => sum(s.coo()?, dim)?,
-            _ => f::sum(s.values())?,
-        },
-        _ => return Ok(None),
-    };
-    Ok(Some(Ret::One(made)))
-}
-
 /// Along dimensions: strided where no sparse one is left.
-fn sum(c: Coo, dim: &[i64]) -> Result<Tensor> {
+///
+/// # Errors
+/// If one is out of range.
+pub(crate) fn sum(c: Coo, dim: &[i64]) -> Result<Tensor> {
     let all = dim_list(Some(dim), c.shape.len())?;
     let n = c.sparse_dims();
     let over: Vec<i64> = all
@@ -106,7 +81,7 @@ fn sum(c: Coo, dim: &[i64]) -> Result<Tensor> {
         shape,
         coalesced: c.coalesced && kept.len() == n,
     };
-    if made.indices.is_meta() {
+    if has_no_values(&made.indices) {
         made.build()
     } else {
         made.coalesce()?.build()
@@ -114,7 +89,7 @@ fn sum(c: Coo, dim: &[i64]) -> Result<Tensor> {
 }
 
 /// Shares of the entries that agree in all coordinates but one.
-pub(super) fn softmax(c: Coo, dim: i64, log: bool) -> Result<Coo> {
+pub(crate) fn softmax(c: Coo, dim: i64, log: bool) -> Result<Coo> {
     let dim = dims::wrap_dim(dim, c.shape.len())?;
     let n = c.sparse_dims();
     if dim >= n {
@@ -146,7 +121,7 @@ pub(super) fn softmax(c: Coo, dim: i64, log: bool) -> Result<Coo> {
 }
 
 /// For each entry, the number of those that differ from it in one coordinate alone; and how many numbers there are.
-pub(super) fn groups(c: &Coo, dim: usize) -> Result<(Tensor, i64)> {
+pub(crate) fn groups(c: &Coo, dim: usize) -> Result<(Tensor, i64)> {
     let others: Vec<i64> = (0..c.sparse_dims() as i64)
         .filter(|&d| d != dim as i64)
         .collect();

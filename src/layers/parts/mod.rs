@@ -1,10 +1,14 @@
 //! The few calls that sparse, nested and quantised tensors answer by their parts; all others refuse them by name.
 
+mod elements;
+mod index;
+mod sparse;
+
 use super::{Layer, Next, Sees};
 use crate::ops::core::args::Args;
 use crate::ops::core::op::{Body, Ret, Value};
 use crate::ops::core::writable;
-use crate::ops::sparse;
+use crate::ops::sparse::{is_sparse, knows};
 use crate::ops::{Call, Form};
 use crate::parts::Parts;
 use crate::{DType, Error, MemoryFormat, Result, Scalar, Tensor, bail, err};
@@ -26,7 +30,7 @@ impl Layer for PartsLayer {
 
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let name = c.args.op.def.name;
-        if name == "detach#inplace" || sparse::knows(name) {
+        if name == "detach#inplace" || knows(name) {
             return next.call(c);
         }
         match c.form {
@@ -51,7 +55,7 @@ fn written(args: &Args, target: &Tensor) -> Result<Ret> {
     };
     writable::check_target(target)?;
     writable::check_result(target, made.shape(), made.dtype())?;
-    if !sparse::is_sparse(target) {
+    if !is_sparse(target) {
         crate::ops::helpers::copy_(target, &made)?;
         return Ok(Ret::Same(0));
     }
@@ -70,7 +74,7 @@ fn written(args: &Args, target: &Tensor) -> Result<Ret> {
 
 /// A call with a sparse tensor among its arguments.
 fn among_sparse(args: &Args) -> Result<Option<Ret>> {
-    if let Some(made) = sparse::answer(args)? {
+    if let Some(made) = self::sparse::answer(args)? {
         return Ok(Some(made));
     }
     match args.op.def.body {
@@ -90,7 +94,7 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
     let parts = first.and_then(|t| t.storage().parts());
     let (Some(t), Some(parts)) = (first, parts) else {
         let mut any = false;
-        args.for_each_tensor(|_, t| any |= sparse::is_sparse(t));
+        args.for_each_tensor(|_, t| any |= is_sparse(t));
         return if any {
             among_sparse(args)
         } else {

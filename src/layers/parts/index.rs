@@ -1,14 +1,14 @@
 //! Parts and rearrangements: what is chosen or moved of the coordinates.
 
-use super::Sparse;
-use super::coo::Coo;
 use crate::ops::core::args::Args;
 use crate::ops::core::dispatch::unknown_shape;
 use crate::ops::core::op::Ret;
 use crate::ops::f;
+use crate::ops::sparse::coo::Coo;
+use crate::ops::sparse::{Sparse, indices, numbers};
 use crate::{Dims, Result, Tensor, bail, dims, ensure};
 
-/// See [`super::answer`].
+/// See [`super::sparse::answer`].
 pub(super) fn answer(args: &Args) -> Result<Option<Ret>> {
     let made = match args.op.def.name {
         "t" => transposed(args, 0, 1)?,
@@ -32,6 +32,17 @@ fn first(args: &Args) -> Result<Option<Coo>> {
         Some(s) => s.coo().map(Some),
         None => Ok(None),
     }
+}
+
+/// The dimension that a call names, the first unless it does.
+fn dim_of(args: &Args, c: &Coo) -> Result<usize> {
+    ensure!(
+        !c.shape.is_empty(),
+        Index,
+        "{}() cannot be applied to a 0-dim tensor.",
+        args.name()
+    );
+    dims::wrap_dim(args.opt_int(1).unwrap_or(0), c.shape.len())
 }
 
 fn transposed(args: &Args, a: i64, b: i64) -> Result<Option<Tensor>> {
@@ -70,15 +81,13 @@ fn chosen(c: &Coo, dim: usize, name: &str, keep: impl Fn(i64) -> bool) -> Result
     if c.indices.is_meta() {
         return Err(unknown_shape(name));
     }
-    let at: Vec<i64> = c
-        .row(dim)?
-        .to_vec::<i64>()?
+    let at: Vec<i64> = numbers(&c.row(dim)?)?
         .iter()
         .zip(0..)
         .filter(|(i, _)| keep(**i))
         .map(|(_, n)| n)
         .collect();
-    Tensor::from_slice(&at, &[at.len() as i64])?.to_device(c.indices.device())
+    indices(&at, &[at.len() as i64], &c.indices)
 }
 
 fn picked(c: &Coo, at: &Tensor) -> Result<(Tensor, Tensor)> {
@@ -92,7 +101,7 @@ fn select(args: &Args) -> Result<Option<Tensor>> {
     let Some(c) = first(args)? else {
         return Ok(None);
     };
-    let (dim, index) = (dims::wrap_dim(args.int(1)?, c.shape.len())?, args.int(2)?);
+    let (dim, index) = (dim_of(args, &c)?, args.int(2)?);
     let size = c.shape[dim];
     ensure!(
         (-size..size).contains(&index),
@@ -136,7 +145,7 @@ fn narrow(args: &Args) -> Result<Option<Tensor>> {
     let Some(c) = first(args)? else {
         return Ok(None);
     };
-    let dim = dims::wrap_dim(args.int(1)?, c.shape.len())?;
+    let dim = dim_of(args, &c)?;
     let (start, length) = (args.int(2)?, args.int(3)?);
     let size = c.shape[dim];
     let start = if start < 0 { start + size } else { start };
@@ -152,7 +161,7 @@ fn slice(args: &Args) -> Result<Option<Tensor>> {
     let Some(c) = first(args)? else {
         return Ok(None);
     };
-    let dim = dims::wrap_dim(args.opt_int(1).unwrap_or(0), c.shape.len())?;
+    let dim = dim_of(args, &c)?;
     let size = c.shape[dim];
     let wrap = |i: i64| {
         if i < 0 {
@@ -193,7 +202,7 @@ fn range(c: Coo, dim: usize, start: i64, length: i64) -> Result<Tensor> {
 fn moved(indices: &Tensor, dim: usize, by: i64) -> Result<Tensor> {
     let mut step = vec![0i64; indices.shape()[0] as usize];
     step[dim] = by;
-    let step = Tensor::from_slice(&step, &[step.len() as i64, 1])?.to_device(indices.device())?;
+    let step = crate::ops::sparse::indices(&step, &[step.len() as i64, 1], indices)?;
     f::add(indices, &step)
 }
 
@@ -201,7 +210,7 @@ fn index_select(args: &Args) -> Result<Option<Tensor>> {
     let Some(c) = first(args)? else {
         return Ok(None);
     };
-    let dim = dims::wrap_dim(args.int(1)?, c.shape.len())?;
+    let dim = dim_of(args, &c)?;
     let index = args.tensor(2)?;
     let mut shape = c.shape.clone();
     shape[dim] = index.numel();
@@ -214,15 +223,11 @@ fn index_select(args: &Args) -> Result<Option<Tensor>> {
     }
     let size = c.shape[dim];
     let mut at_row = std::collections::HashMap::<i64, Vec<i64>>::new();
-    for (i, n) in c.row(dim)?.to_vec::<i64>()?.into_iter().zip(0..) {
+    for (i, n) in numbers(&c.row(dim)?)?.into_iter().zip(0..) {
         at_row.entry(i).or_default().push(n);
     }
     let (mut at, mut places) = (Vec::new(), Vec::new());
-    for (i, place) in f::to_dtype(index, crate::DType::I64)?
-        .to_vec::<i64>()?
-        .into_iter()
-        .zip(0i64..)
-    {
+    for (i, place) in numbers(index)?.into_iter().zip(0i64..) {
         let i = if i < 0 { i + size } else { i };
         ensure!(
             (0..size).contains(&i),
@@ -235,7 +240,7 @@ fn index_select(args: &Args) -> Result<Option<Tensor>> {
             places.push(place);
         }
     }
-    let list = |v: &[i64]| Tensor::from_slice(v, &[v.len() as i64])?.to_device(c.indices.device());
+    let list = |v: &[i64]| indices(v, &[v.len() as i64], &c.indices);
     let (indices, values) = picked(&c, &list(&at)?)?;
     let places = list(&places)?;
     let rows = (0..c.sparse_dims())
@@ -298,17 +303,22 @@ fn permute(args: &Args) -> Result<Option<Tensor>> {
         return Ok(None);
     };
     let n = c.sparse_dims();
-    let order = args
-        .ints(1)?
+    let order = args.ints(1)?;
+    ensure!(
+        order.len() == c.shape.len(),
+        Runtime,
+        "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions"
+    );
+    let order = order
         .iter()
         .map(|&d| dims::wrap_dim(d, c.shape.len()))
         .collect::<Result<Vec<_>>>()?;
     let mut seen = vec![false; c.shape.len()];
     order.iter().for_each(|&d| seen[d] = true);
     ensure!(
-        order.len() == c.shape.len() && seen.iter().all(|s| *s),
+        seen.iter().all(|s| *s),
         Runtime,
-        "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions"
+        "permute(): duplicate dims are not allowed."
     );
     ensure!(
         order[..n].iter().all(|&d| d < n),
@@ -343,7 +353,7 @@ fn cat(args: &Args) -> Result<Option<Tensor>> {
     let Some(one) = all.first().cloned() else {
         return Ok(None);
     };
-    let dim = dims::wrap_dim(args.int(1)?, one.shape.len())?;
+    let dim = dim_of(args, &one)?;
     let fits = |c: &Coo| {
         c.sparse_dims() == one.sparse_dims()
             && c.shape.len() == one.shape.len()

@@ -1,12 +1,12 @@
 //! Elementwise operators.
 
-use super::coo::{Coo, gathered};
-use super::pressed::Pressed;
-use super::{Sparse, is_sparse};
 use crate::ops::core::args::{Arg, Args, OwnedArg};
 use crate::ops::core::dispatch;
 use crate::ops::core::op::Ret;
 use crate::ops::f;
+use crate::ops::sparse::coo::{Coo, gathered};
+use crate::ops::sparse::pressed::Pressed;
+use crate::ops::sparse::{Sparse, indices, is_sparse, numbers};
 use crate::parts::Compressed;
 use crate::{DType, Result, Scalar, Tensor, bail, dims, ensure};
 
@@ -55,7 +55,7 @@ const KEEP_ZERO: &[&str] = &[
     "trunc",
 ];
 
-/// See [`super::answer`].
+/// See [`super::sparse::answer`].
 pub(super) fn answer(args: &Args) -> Result<Option<Ret>> {
     let name = args.op.def.name;
     let made = match name {
@@ -181,7 +181,7 @@ fn both(x: Sparse, y: Sparse) -> Result<Tensor> {
     if x.indices.is_meta() || y.indices.is_meta() {
         return Err(dispatch::unknown_shape("mul"));
     }
-    let (a, b) = (x.places()?.to_vec::<i64>()?, y.places()?.to_vec::<i64>()?);
+    let (a, b) = (numbers(&x.places()?)?, numbers(&y.places()?)?);
     let (mut at, mut other) = (Vec::new(), Vec::new());
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {
@@ -195,7 +195,7 @@ fn both(x: Sparse, y: Sparse) -> Result<Tensor> {
             }
         }
     }
-    let list = |v: &[i64]| Tensor::from_slice(v, &[v.len() as i64])?.to_device(x.indices.device());
+    let list = |v: &[i64]| indices(v, &[v.len() as i64], &x.indices);
     let at = list(&at)?;
     let values = f::mul(
         &f::index_select(&x.values, 0, &at)?,
@@ -333,7 +333,7 @@ fn joined(x: Coo, y: Coo) -> Result<Coo> {
 
 /// The entries of both in turn, the smaller place first; what stands at the same place is added.
 fn merged(x: Coo, y: Coo) -> Result<Coo> {
-    let (a, b) = (x.places()?.to_vec::<i64>()?, y.places()?.to_vec::<i64>()?);
+    let (a, b) = (numbers(&x.places()?)?, numbers(&y.places()?)?);
     let (mut to, mut first) = (vec![0i64; a.len() + b.len()], Vec::new());
     let (mut i, mut j) = (0, 0);
     while i < a.len() || j < b.len() {
@@ -350,7 +350,7 @@ fn merged(x: Coo, y: Coo) -> Result<Coo> {
             j += 1;
         }
     }
-    let list = |v: &[i64]| Tensor::from_slice(v, &[v.len() as i64])?.to_device(x.indices.device());
+    let list = |v: &[i64]| indices(v, &[v.len() as i64], &x.indices);
     let indices = f::Cat::new(&[x.indices.clone(), y.indices.clone()][..])
         .dim(1)
         .call()?;
@@ -379,8 +379,8 @@ fn copied(args: &Args) -> Result<Option<Tensor>> {
         bail!(
             Runtime,
             "copy_() between dense and sparse Tensors is not implemented! Found self type = {} and src type = {}",
-            super::convert::layout_name(to),
-            super::convert::layout_name(from)
+            crate::ops::sparse::convert::layout_name(to),
+            crate::ops::sparse::convert::layout_name(from)
         );
     }
     f::clone(from).map(Some)

@@ -1,0 +1,92 @@
+//! What calls with sparse tensors among their arguments give.
+
+use super::{elements, index};
+use crate::ops::core::args::{Args, OwnedArg};
+use crate::ops::core::dispatch;
+use crate::ops::core::op::Ret;
+use crate::ops::f;
+use crate::ops::sparse::products::{mm, mv};
+use crate::ops::sparse::sums::sum as along;
+use crate::ops::sparse::{Sparse, is_sparse};
+use crate::{Result, Scalar, Tensor};
+
+/// The result of a call with a sparse tensor among its arguments; nothing if it is not known here.
+///
+/// # Errors
+/// What the calls on its parts report.
+pub fn answer(args: &Args) -> Result<Option<Ret>> {
+    for try_it in [elements::answer, index::answer, products, sums] {
+        if let Some(made) = try_it(args)? {
+            return Ok(Some(made));
+        }
+    }
+    Ok(None)
+}
+
+/// Products.
+fn products(args: &Args) -> Result<Option<Ret>> {
+    let two =
+        |i: usize| -> Result<(&Tensor, &Tensor)> { Ok((args.tensor(i)?, args.tensor(i + 1)?)) };
+    let made = match args.op.def.name {
+        "mm" => {
+            let (a, b) = two(0)?;
+            mm(a, b)?
+        }
+        "matmul" => {
+            let (a, b) = two(0)?;
+            // Through the door once more, as it is these that have gradients.
+            if b.ndim() == 1 {
+                f::mv(a, b)?
+            } else if a.ndim() == 1 {
+                f::mv(&f::t(b)?, a)?
+            } else {
+                f::mm(a, b)?
+            }
+        }
+        "mv" => {
+            let (a, b) = two(0)?;
+            mv(a, b)?
+        }
+        "addmm" => {
+            let (a, b) = two(1)?;
+            let beta = args.opt_scalar(3).unwrap_or(Scalar::Int(1));
+            let alpha = args.opt_scalar(4).unwrap_or(Scalar::Int(1));
+            let product = f::mul(&mm(a, b)?, alpha)?;
+            let first = f::mul(args.tensor(0)?, beta)?;
+            if is_sparse(&product) && !is_sparse(&first) {
+                f::add(&first, &product)?
+            } else {
+                f::add(&product, &first)?
+            }
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(Ret::One(made)))
+}
+
+/// Sums, norms and truth.
+fn sums(args: &Args) -> Result<Option<Ret>> {
+    let name = args.op.def.name;
+    let first = match args.tensor(0) {
+        Ok(t) => Sparse::of(t),
+        Err(_) => None,
+    };
+    let Some(s) = first else {
+        return Ok(None);
+    };
+    let made = match name {
+        "sum" | "any" | "_norm" | "linalg.vector_norm" | "norm" | "frobenius_norm" => {
+            // All of it: what has no entry is zero.
+            let c = s.coo()?.coalesce()?;
+            let mut owned = args.to_owned();
+            owned.values[0] = OwnedArg::Tensor(c.values);
+            return dispatch::fresh(&owned.borrow()).map(Some);
+        }
+        "sum#dim" => match args.opt_ints(1) {
+            Some(dim) if !dim.is_empty() => along(s.coo()?, dim)?,
+            _ => f::sum(s.values())?,
+        },
+        _ => return Ok(None),
+    };
+    Ok(Some(Ret::One(made)))
+}
