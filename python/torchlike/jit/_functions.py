@@ -113,9 +113,13 @@ def is_operator(name: str) -> bool:
     return name in _operators()
 
 
+_REFUSED = frozenset(("from_file",))
+"""Operators that reach beyond memory."""
+
+
 @functools.cache
 def _operators() -> frozenset[str]:
-    return frozenset(_ops._aten())
+    return frozenset(_ops._aten()) - _REFUSED
 
 
 def _direct(name: str) -> Callable[..., Any] | None:
@@ -303,7 +307,7 @@ def of_torch(name: str) -> Callable[..., Any]:
     if name in _WITHOUT_OPERATOR:
         return _decoding(_WITHOUT_OPERATOR[name])
     plain = _values.PLAIN.get(name)
-    if not is_operator(name) and not hasattr(torchlike.ops.aten, name):
+    if not is_operator(name):
         return _unknown(name) if plain is None else plain
     full = _operator(name)
     if plain is None:
@@ -424,6 +428,19 @@ _MATH = frozenset(
 )
 
 
+def _custom(space: str, name: str) -> Callable[..., Any]:
+    """An operator that the program has registered itself.
+
+    Raises:
+        CompilationUnitError: if it has not.
+    """
+    if not space.startswith("_") and not name.startswith("__"):
+        found = getattr(getattr(torchlike.ops, space, None), name, None)
+        if isinstance(found, _ops.OpOverloadPacket):
+            return _operator(name, space)
+    raise CompilationUnitError(f"Unknown builtin op: {space}::{name}")
+
+
 def value_of(path: tuple[str, ...]) -> Any:
     """What a dotted name that begins with `torch`, `ops` or `math` stands for.
 
@@ -440,15 +457,12 @@ def value_of(path: tuple[str, ...]) -> Any:
             return of_torch(path[2])
         if path[1] == "prim":
             return of_prim(path[2])
-        if path[1].startswith("_") or path[2].startswith("__"):
-            raise CompilationUnitError(f"'{dotted}' is no operator")
-        return _operator(path[2], path[1])
+        return _custom(path[1], path[2])
     if path[0] == "torch" and len(path) == 2:
         return of_torch(path[1])
     if path[0] == "torch" and len(path) == 3 and path[1] in ("linalg", "fft", "special"):
-        found = getattr(getattr(torchlike, path[1]), path[2], None)
-        if not path[2].startswith("_") and callable(found) and not isinstance(found, type):
-            return found
+        if is_operator(f"{path[1]}_{path[2]}"):
+            return of_torch(f"{path[1]}_{path[2]}")
     raise CompilationUnitError(f"'{dotted}' is nothing that TorchScript knows")
 
 
