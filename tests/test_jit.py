@@ -122,7 +122,7 @@ class Everything(nn.Module):
         if self.nothing is not None:
             z = z * 0
         assert n > 1, f"n is {n}"
-        b, c = x.shape
+        b, _ = x.shape
         if b > 50:
             raise ValueError("too many: {}".format(b))  # noqa: UP032
         k = [v * 2 for v in range(3)]
@@ -178,7 +178,7 @@ def test_functions():
     def f(x, n: int = 2):
         if n > 1:
             return helper(x, 3.0) + n
-        else:  # noqa: RET505
+        else:
             return x
 
     assert isinstance(f, jit.ScriptFunction) and f.name == "f" and "return" in f.code
@@ -196,7 +196,12 @@ LAYERS = [
     (lambda: nn.LSTM(4, 3, bidirectional=True), [(5, 2, 4)]),
     (lambda: nn.GRU(4, 3, batch_first=True), [(5, 2, 4)]),
     (lambda: nn.MultiheadAttention(4, 2), [(5, 2, 4)] * 3),
-    (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8), 2, enable_nested_tensor=False), [(5, 2, 4)]),
+    (
+        lambda: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(4, 2, 8), 2, enable_nested_tensor=False
+        ),
+        [(5, 2, 4)],
+    ),
     (lambda: nn.Upsample(scale_factor=2), [(2, 3, 4, 4)]),
     (lambda: nn.AdaptiveAvgPool2d(1), [(2, 3, 4, 4)]),
     (lambda: nn.Hardswish(), [(3, 4)]),
@@ -266,7 +271,11 @@ def test_a_trace_works_at_another_size():
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv, self.norm, self.head = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(144, 5)
+            self.conv, self.norm, self.head = (
+                nn.Conv2d(3, 4, 3),
+                nn.BatchNorm2d(4),
+                nn.Linear(144, 5),
+            )
 
         def forward(self, x):
             assert jit.is_tracing() or not self.training

@@ -30,7 +30,9 @@ def archive(forward=BODY, *, extra="", klass="", rename=None):
 
 
 def test_the_way_it_is_made_works():
-    assert torch.equal(jit.load(archive("    return torch.add(x, 1)"))(torch.ones(2)), torch.full((2,), 2.0))
+    assert torch.equal(
+        jit.load(archive("    return torch.add(x, 1)"))(torch.ones(2)), torch.full((2,), 2.0)
+    )
 
 
 HARM = [

@@ -1,4 +1,5 @@
-"""Functions of `nn.functional` as TorchScript: what each comes down to in PyTorch's operators. They are compiled when code calls them."""
+"""Functions of `nn.functional` as TorchScript: what each comes down to in PyTorch's operators. They are
+compiled when code calls them."""
 
 from __future__ import annotations
 

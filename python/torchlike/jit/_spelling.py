@@ -62,6 +62,7 @@ def operator(function: Any) -> str | None:
     name = _functional().get(id(function))
     if name is not None and _functions.is_operator(name):
         return name
-    if getattr(math, getattr(function, "__name__", ""), None) is function:
-        return str(function.__name__)
+    last = getattr(function, "__name__", "")
+    if last and getattr(math, last, None) is function:
+        return str(last)
     return None

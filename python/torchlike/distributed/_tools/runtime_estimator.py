@@ -29,14 +29,17 @@ class RuntimeEstimator(TorchDispatchMode):
     ...     model(inputs).sum().backward()
     >>> estimator.total_runtime, estimator.mod_runtimes
 
-    Times are milliseconds. An operator takes as long as its floating point operations at the profile's peak for their type, or
-    as its bytes at the profile's bandwidth, whichever is more, and the cost of starting it; views take none. PyTorch's estimator
+    Times are milliseconds. An operator takes as long as its floating point operations at the profile's peak for
+    their type, or
+    as its bytes at the profile's bandwidth, whichever is more, and the cost of starting it; views take none.
+    PyTorch's estimator
     reads the peak from a GPU; here it is a file (`torchlike.plan.profile`).
 
     Attributes:
         total_runtime: of everything.
         mod_runtimes: by the path of a module, `{"fw": ..., "bw": ...}`, with the modules in it.
-        mod_fw_pre_order, mod_fw_post_order, mod_bw_pre_order, mod_bw_post_order: paths in the order of their coming and going.
+        mod_fw_pre_order, mod_fw_post_order, mod_bw_pre_order, mod_bw_post_order: paths in the order of their coming
+        and going.
     """
 
     def __init__(self, profile: str | Profile = "h100") -> None:
@@ -55,20 +58,30 @@ class RuntimeEstimator(TorchDispatchMode):
         """Says how times are found.
 
         Raises:
-            NotImplementedError: for "operator-level-benchmark" and "operator-level-learned-model", which need the device itself.
+            NotImplementedError: for "operator-level-benchmark" and "operator-level-learned-model", which need the
+            device itself.
             ValueError: for anything else but "operator-level-cost-model".
         """
         if estimate_mode_type not in _KINDS:
-            raise ValueError(f"estimate_mode_type {estimate_mode_type!r} not supported: one of {', '.join(_KINDS)}")
+            raise ValueError(
+                f"estimate_mode_type {estimate_mode_type!r} not supported: one of {', '.join(_KINDS)}"
+            )
         if estimate_mode_type != _ROOFLINE:
-            raise NotImplementedError(f"RuntimeEstimator: {estimate_mode_type!r} needs the device; {_ROOFLINE!r} does not")
+            raise NotImplementedError(
+                f"RuntimeEstimator: {estimate_mode_type!r} needs the device; {_ROOFLINE!r} does not"
+            )
         self._kind = estimate_mode_type
         return self
 
     def __enter__(self) -> Any:
         self.total_runtime = 0.0
         self.mod_runtimes.clear()
-        for order in (self.mod_fw_pre_order, self.mod_fw_post_order, self.mod_bw_pre_order, self.mod_bw_post_order):
+        for order in (
+            self.mod_fw_pre_order,
+            self.mod_fw_post_order,
+            self.mod_bw_pre_order,
+            self.mod_bw_post_order,
+        ):
             order.clear()
         tracker = self._mod_tracker
         tracker.register_user_hooks(
