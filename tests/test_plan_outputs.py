@@ -51,7 +51,8 @@ def test_progress():
 @pytest.mark.parametrize(
     ("size", "block", "segment"),
     [(1, 512, 2 * MIB), (513, 1024, 2 * MIB), (MIB, MIB, 2 * MIB), (MIB + 1, MIB + 512, 20 * MIB),
-     (10 * MIB - 512, 10 * MIB - 512, 20 * MIB), (10 * MIB, 10 * MIB, 10 * MIB), (11 * MIB + 1, 11 * MIB + 512, 12 * MIB)],
+     (10 * MIB - 512, 10 * MIB - 512, 20 * MIB), (10 * MIB, 10 * MIB, 10 * MIB),
+     (11 * MIB + 1, 11 * MIB + 512, 12 * MIB)],
 )  # fmt: skip
 def test_sizes_of_pytorchs_allocator(size, block, segment):
     assert _allocator.rounded(size) == block and _allocator.segment_size(block) == segment

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import torchlike
-from torchlike.jit import _functions, _library
+from torchlike.jit import _functions, _library, _library_losses
 
 _MODULES = {
     "torchlike": "", "torchlike.linalg": "linalg_", "torchlike.fft": "fft_", "torchlike.special": "special_",
@@ -48,7 +48,9 @@ def _public() -> dict[int, str]:
 def library(function: Any) -> Any | None:
     """The function of the library that stands for one of `nn.functional`, if there is one."""
     name = _functional().get(id(function))
-    return getattr(_library, name, None) if name else None
+    if name is None:
+        return None
+    return getattr(_library, name, None) or getattr(_library_losses, name, None)
 
 
 def operator(function: Any) -> str | None:
