@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import types
+import warnings
 from typing import Any
 
 import torchlike
@@ -249,6 +250,8 @@ class Calls(Expressions):
             return Run(call("annotate", [_type_node(kind), self.run(node.args[1])]), kind)
         if function in (jit.is_scripting, torchlike.compiler.is_compiling, jit.is_tracing):
             return Known(function is jit.is_scripting)
+        if function is warnings.warn:
+            return Run(call("torch.warn", [self.run(node.args[0])]), "NoneType")
         if getattr(function, "__name__", "").startswith("has_torch_function"):
             return Known(False)
         if function in (hasattr, getattr) and len(node.args) >= 2:
@@ -432,4 +435,4 @@ def _of(node: ast.expr, attribute: str) -> ast.expr:
 
 
 def _library_name(function: Any) -> str:
-    return _spelling._functional()[id(function)]
+    return str(_spelling._functional().get(id(function), function.__name__))

@@ -9,6 +9,10 @@ from torchlike import Tensor
 aten = torchlike.ops.aten
 
 
+def _assert(condition: bool, message: str) -> None:
+    assert condition, message
+
+
 def _each(sizes: list[int], count: int) -> list[int]:
     return [sizes[0] for i in range(count)] if len(sizes) == 1 else sizes
 

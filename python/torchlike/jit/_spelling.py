@@ -47,6 +47,8 @@ def _public() -> dict[int, str]:
 
 def library(function: Any) -> Any | None:
     """The function of the library that stands for one of `nn.functional`, if there is one."""
+    if function is torchlike._assert:
+        return _library._assert
     name = _functional().get(id(function))
     if name is None:
         return None
