@@ -1,4 +1,5 @@
-"""Thirty small models in PyTorch's words, for `archives.py`: each with inputs at two batch sizes. `torch` is whatever the process has."""
+"""Thirty small models in PyTorch's words, for `archives.py`: each with inputs at two batch sizes. `torch` is
+whatever the process has."""
 
 from __future__ import annotations
 
@@ -286,7 +287,7 @@ class Mha(nn.Module):
         self.a = nn.MultiheadAttention(16, 4, batch_first=True)
 
     def forward(self, x):
-        y, w = self.a(x, x, x)
+        y, _ = self.a(x, x, x)
         return y
 
 
@@ -455,5 +456,6 @@ MODELS = {
     "norms": (Norms, _floats(4, 6, 6)), "activations": (Activations, _floats(8)), "pools": (Pools, _floats(3, 8, 8)),
     "indexing": (Indexing, _floats(4, 6)), "positions": (Positions, _floats(8, 4)), "linalg": (Linalg, _floats(4, 5)),
     "losses": (Losses, _floats(8)), "functions": (Functions, _floats(8)), "types": (Types, _floats(5)),
-    "scatter": (Scatter, _floats(8)), "conv1d": (Conv1d, _floats(4, 10)), "identity": (lambda: nn.Sequential(nn.Identity(), nn.Linear(8, 8)), _floats(8)),
+    "scatter": (Scatter, _floats(8)), "conv1d": (Conv1d, _floats(4, 10)),
+    "identity": (lambda: nn.Sequential(nn.Identity(), nn.Linear(8, 8)), _floats(8)),
 }  # fmt: skip

@@ -1,8 +1,10 @@
-"""How many archives are understood: thirty models as `.pt2`, scripted and traced, read here and run, written here and run by PyTorch.
+"""How many archives are understood: thirty models as `.pt2`, scripted and traced, read here and run, written here
+and run by PyTorch.
 
     python benches/archives.py --torch PYTHON_WITH_TORCH [--only NAMES] [--show]
 
-PyTorch writes archives and what its models answer at another batch size; torchlike reads and runs them. Then torchlike writes
+PyTorch writes archives and what its models answer at another batch size; torchlike reads and runs them. Then
+torchlike writes
 archives of the same models, which PyTorch runs in a process that has not seen the models.
 """
 
@@ -154,7 +156,8 @@ def main() -> None:
         back = sum(not e for k, e in there.items() if k.startswith(kind))
         whole = sum(k.startswith(kind) for k in ours)
         print(
-            f"{kind:<7} read and run here {good}/{len(mine)} ({good / max(1, len(mine)):.0%})   written here and run by PyTorch {back}/{whole} ({back / max(1, whole):.0%})"
+            f"{kind:<7} read and run here {good}/{len(mine)} ({good / max(1, len(mine)):.0%})   written "
+            f"here and run by PyTorch {back}/{whole} ({back / max(1, whole):.0%})"
         )
     if args.show:
         for title, found in (

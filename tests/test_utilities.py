@@ -89,12 +89,6 @@ def test_markers_for_a_compiler_leave_functions_alone() -> None:
         assert f(1) == 2
 
 
-def test_what_would_be_compiled_is_used_as_it_is() -> None:
-    layer = nn.Linear(1, 1)
-    for compile in (jit.trace, jit.trace_module, jit.freeze, jit.optimize_for_inference):
-        assert compile(layer) is layer
-
-
 def test_random_state_goes_back_and_forth() -> None:
     torch.manual_seed(7)
     assert torch.initial_seed() == torch.random.initial_seed() == 7

@@ -1,4 +1,5 @@
-"""Zip archives whose tensors are streamed: a path gets the whole file or keeps what it had, a tensor's bytes are had one at a time."""
+"""Zip archives whose tensors are streamed: a path gets the whole file or keeps what it had, a tensor's bytes
+are had one at a time."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ class Writer:
 
 @contextlib.contextmanager
 def writing(f: Any) -> Iterator[Writer]:
-    """An archive at a path or in a file, which is complete at the end of the block; an error leaves a path as it was."""
+    """An archive at a path or in a file, which is complete at the end of the block; an error leaves a path as
+    it was."""
     if not isinstance(f, str | os.PathLike):
         with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
             yield Writer(archive, "archive")

@@ -307,9 +307,9 @@ class _Reader:
         self.graph.eliminate_dead_code()
         sizes = self.sizes(specs)
         # the graph has other names where these are builtins'
-        for spec in (*specs, *outputs):
-            if spec.arg.name in self.nodes:
-                spec.arg.name = self.nodes[spec.arg.name].name
+        for arg in (*(s.arg for s in specs), *(s.arg for s in outputs)):
+            if arg.name in self.nodes:
+                arg.name = self.nodes[arg.name].name
         return ExportGraphSignature(specs, outputs), sizes
 
     def input_spec(self, data: Any) -> InputSpec:

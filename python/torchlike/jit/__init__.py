@@ -1,4 +1,5 @@
-"""TorchScript: code that is data. `load` reads archives without running anything in them, `script` and `trace` compile what
+"""TorchScript: code that is data. `load` reads archives without running anything in them, `script` and `trace`
+compile what
 is written in Python, `save` writes archives that PyTorch loads."""
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True
     """The module itself, which must be in evaluation mode; nothing is folded into its code."""
     if getattr(mod, "training", False):
         raise RuntimeError(
-            "Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing."
+            "Freezing is currently only implemented for modules in eval mode. Please call .eval() on "
+            "your module before freezing."
         )
     return mod
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import types
+import warnings
 from typing import Any
 
 import torchlike
@@ -19,12 +20,14 @@ from torchlike.jit._compile import (
 )
 from torchlike.jit._functions import is_operator
 from torchlike.jit._scope import Known, Method, Of, Part, Run, Several
-from torchlike.nn import Module, ModuleDict
+from torchlike.nn import Module
+from torchlike.nn.modules.container import ModuleDict
 
 Tensor = torchlike.Tensor
 _RESULTS = {
     "size": "List[int]", "dim": "int", "numel": "int", "nelement": "int", "tolist": None, "item": None,
-    "is_floating_point": "bool", "is_complex": "bool", "element_size": "int", "stride": "List[int]", "chunk": "List[Tensor]",
+    "is_floating_point": "bool", "is_complex": "bool", "element_size": "int", "stride": "List[int]",
+    "chunk": "List[Tensor]",
     "split": "List[Tensor]", "unbind": "List[Tensor]", "is_contiguous": "bool", "tensor_split": "List[Tensor]",
 }  # fmt: skip
 _PLAIN_RESULTS = {
@@ -42,15 +45,11 @@ class Calls(Expressions):
     """Compiles calls."""
 
     def _Call(self, node: ast.Call) -> Any:
-        if any(isinstance(a, ast.Starred) for a in node.args) or any(
-            k.arg is None for k in node.keywords
+        starred = [self.visit(a.value) for a in node.args if isinstance(a, ast.Starred)]
+        if any(k.arg is None for k in node.keywords) or not all(
+            isinstance(s, Known | Several) for s in starred
         ):
-            if not all(
-                isinstance(self.visit(a.value), Known | Several)
-                for a in node.args
-                if isinstance(a, ast.Starred)
-            ) or any(k.arg is None for k in node.keywords):
-                raise self.fail(node, "* and ** among the arguments of a call aren't supported")
+            raise self.fail(node, "* and ** among the arguments of a call aren't supported")
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             return self._super(node)
         of = self.visit(node.func)
@@ -132,7 +131,8 @@ class Calls(Expressions):
         if _marks.mark_of(function) == _marks.IGNORE:
             raise self.fail(
                 node,
-                f"a call of '{method.name}', which @torch.jit.ignore leaves to Python; @torch.jit.unused compiles to an error instead",
+                f"a call of '{method.name}', which @torch.jit.ignore leaves to Python; @torch.jit.unused "
+                f"compiles to an error instead",
             )
         args, keywords = self.spelled(node)
         return self.method_call(part, method.name, args, keywords, node)
@@ -207,7 +207,8 @@ class Calls(Expressions):
         if marked == _marks.IGNORE:
             raise self.fail(
                 node,
-                f"a call of '{function.__name__}', which @torch.jit.ignore leaves to Python; @torch.jit.unused compiles to an error instead",
+                f"a call of '{function.__name__}', which @torch.jit.ignore leaves to Python; "
+                f"@torch.jit.unused compiles to an error instead",
             )
         qualified, kind = self.program.function(function, public, self, node)
         hints = inspect.signature(function).parameters
@@ -220,7 +221,7 @@ class Calls(Expressions):
             raise self.fail(node, f"{function.__name__}() takes {len(names)} arguments")
         keywords = []
         for k in node.keywords:
-            if k.arg not in hints:
+            if k.arg is None or k.arg not in hints:
                 raise self.fail(node, f"{function.__name__}() has no argument '{k.arg}'")
             keywords.append(
                 ast.keyword(k.arg, self._fitted(self.visit(k.value), hints[k.arg].annotation, node))
@@ -230,16 +231,12 @@ class Calls(Expressions):
     def _fitted(self, value: Any, annotation: Any, node: ast.AST) -> ast.expr:
         """An argument; a number for a list is a list of it, as `BroadcastingList` says."""
         text = str(annotation)
-        if _plain(value) and ("list[int]" in text or "list[float]" in text):
-            if isinstance(value.value, int | float) and not isinstance(value.value, bool):
-                return self.constant([value.value], node)
-        if (
-            _plain(value)
-            and isinstance(value.value, int)
-            and not isinstance(value.value, bool)
-            and text in ("float", "float | None")
-        ):
-            return self.constant(float(value.value), node)
+        number = value.value if _plain(value) else None
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            if "list[int]" in text or "list[float]" in text:
+                return self.constant([number], node)
+            if text in ("float", "float | None"):
+                return self.constant(float(number), node)
         return self.node(_listed(value), node)
 
     def _special(self, function: Any, node: ast.Call) -> Any:
@@ -253,6 +250,8 @@ class Calls(Expressions):
             return Run(call("annotate", [_type_node(kind), self.run(node.args[1])]), kind)
         if function in (jit.is_scripting, torchlike.compiler.is_compiling, jit.is_tracing):
             return Known(function is jit.is_scripting)
+        if function is warnings.warn:
+            return Run(call("torch.warn", [self.run(node.args[0])]), "NoneType")
         if getattr(function, "__name__", "").startswith("has_torch_function"):
             return Known(False)
         if function in (hasattr, getattr) and len(node.args) >= 2:
@@ -404,7 +403,8 @@ def eval_annotation(node: ast.AST, lookup: Any) -> Any:
     if isinstance(node, ast.Subscript):
         of, key = eval_annotation(node.value, lookup), eval_annotation(node.slice, lookup)
         if type(of).__name__ == "_BroadcastingListCls":
-            return list[key]
+            kind: Any = list
+            return kind[key]
         return of[key]
     raise TypeError(f"an annotation that is a {type(node).__name__}")
 
@@ -422,21 +422,9 @@ def _listed(value: Any) -> Any:
         and all(isinstance(v, int | float) for v in value.value)
     ):
         return Known(list(value.value))
-    if (
-        isinstance(value, Several)
-        and value.items
-        and all(_kind(v) in ("int", "Tensor", None) for v in value.items)
-    ):
-        if not any(isinstance(v, Part) for v in value.items) and {
-            _kind(v) for v in value.items
-        } <= {"int"}:
-            return Run(
-                ast.List(
-                    [v.node if isinstance(v, Run) else ast.Constant(v.value) for v in value.items],
-                    ast.Load(),
-                ),
-                "List[int]",
-            )
+    if isinstance(value, Several) and value.items and all(_kind(v) == "int" for v in value.items):
+        items = [v.node if isinstance(v, Run) else ast.Constant(v.value) for v in value.items]
+        return Run(ast.List(items, ast.Load()), "List[int]")
     return value
 
 
@@ -447,4 +435,4 @@ def _of(node: ast.expr, attribute: str) -> ast.expr:
 
 
 def _library_name(function: Any) -> str:
-    return _spelling._functional()[id(function)]
+    return str(_spelling._functional().get(id(function), function.__name__))

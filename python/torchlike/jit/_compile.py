@@ -1,16 +1,18 @@
-"""From functions of Python to code of TorchScript: names are looked up, modules unrolled, constants folded; the rest stays."""
+"""From functions of Python to code of TorchScript: names are looked up, modules unrolled, constants folded;
+the rest stays."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+import operator
+from typing import TYPE_CHECKING, Any, cast
 
 import torchlike
 from torchlike.jit import _types
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._functions import ATTRIBUTES, DTYPES, FORMATS
 from torchlike.jit._scope import Known, Method, Of, Part, Run, Several, Source
-from torchlike.nn import ModuleDict, ModuleList, ParameterList, Sequential
+from torchlike.nn.modules.container import ModuleDict, ModuleList, ParameterList, Sequential
 
 if TYPE_CHECKING:
     from torchlike.jit._program import Program
@@ -139,7 +141,9 @@ class Expressions:
             return name(f"CONSTANTS.c{self.program.constant(value)}")
         raise self.fail(
             at,
-            f"python value of type '{type(value).__name__}' cannot be used as a value. Perhaps it is a closed over global variable? If so, please consider passing it in as an argument or use a local varible instead.",
+            f"python value of type '{type(value).__name__}' cannot be used as a value. Perhaps it is a "
+            "closed over global variable? If so, please consider passing it in as an argument or use a local "
+            "varible instead.",
         )
 
     def run(self, node: ast.AST) -> ast.expr:
@@ -360,7 +364,7 @@ class Expressions:
         ):
             key = self.visit(node.slice)
             if _plain(key):
-                return Known(of.value[key.value])
+                return Known(operator.getitem(cast("Any", of.value), key.value))
         kind = _item_kind(_kind(of), node.slice)
         return Run(
             ast.Subscript(self.node(of, node.value), self._key(node.slice), ast.Load()), kind
@@ -390,7 +394,8 @@ class Expressions:
         if not _plain(key):
             raise self.fail(
                 node,
-                "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer literals.",
+                "Expected integer literal for index. ModuleList/Sequential indexing is only supported "
+                "with integer literals.",
             )
         if isinstance(key.value, str):
             return self.of_part(part, key.value, node)

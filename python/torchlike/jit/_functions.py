@@ -57,7 +57,10 @@ _FUNCTIONAL = frozenset(
 )
 """Functions of `nn.functional` that take what the operators of their names take."""
 
-_NAMES = "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 bfloat16"
+_NAMES = (
+    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 "
+    "qint32 bfloat16"
+)
 DTYPES = {i: getattr(torchlike, n) for i, n in enumerate(_NAMES.split()) if hasattr(torchlike, n)}
 """The dtypes by the numbers that code has for them."""
 _NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
@@ -113,19 +116,23 @@ def is_operator(name: str) -> bool:
     return name in _operators()
 
 
+_REFUSED = frozenset(("from_file",))
+"""Operators that reach beyond memory."""
+
+
 @functools.cache
 def _operators() -> frozenset[str]:
-    return frozenset(_ops._aten())
+    return frozenset(_ops._aten()) - _REFUSED
 
 
 def _direct(name: str) -> Callable[..., Any] | None:
     """The function or method of a name, which costs less than the operator."""
     found = getattr(torchlike, name, None) if not name.startswith("__") else None
     if callable(found) and not isinstance(found, type):
-        return found  # type: ignore[no-any-return]
+        return found
     found = getattr(torchlike.Tensor, name, None)
     if callable(found):
-        return found  # type: ignore[no-any-return]
+        return found
     return getattr(torchlike.nn.functional, name) if name in _FUNCTIONAL else None
 
 
@@ -296,14 +303,20 @@ def _convolution_mode(
 
 @functools.cache
 def of_torch(name: str) -> Callable[..., Any]:
-    """What `torch.name` is in code; of a name that is no operator, a function that says so when it is called."""
+    """What `torch.name` is in code; of a name that is no operator, a function that says so.
+
+    Raises:
+        CompilationUnitError: for names that only Python has.
+    """
     always = _values.ALWAYS.get(name)
     if always is not None:
         return always
     if name in _WITHOUT_OPERATOR:
         return _decoding(_WITHOUT_OPERATOR[name])
     plain = _values.PLAIN.get(name)
-    if not is_operator(name) and not hasattr(torchlike.ops.aten, name):
+    if not is_operator(name):
+        if plain is None and name.startswith("__"):
+            raise CompilationUnitError(f"Unknown builtin op: aten::{name}")
         return _unknown(name) if plain is None else plain
     full = _operator(name)
     if plain is None:
@@ -424,6 +437,19 @@ _MATH = frozenset(
 )
 
 
+def _custom(space: str, name: str) -> Callable[..., Any]:
+    """An operator that the program has registered itself.
+
+    Raises:
+        CompilationUnitError: if it has not.
+    """
+    if not space.startswith("_") and not name.startswith("__"):
+        found = getattr(getattr(torchlike.ops, space, None), name, None)
+        if isinstance(found, _ops.OpOverloadPacket):
+            return _operator(name, space)
+    raise CompilationUnitError(f"Unknown builtin op: {space}::{name}")
+
+
 def value_of(path: tuple[str, ...]) -> Any:
     """What a dotted name that begins with `torch`, `ops` or `math` stands for.
 
@@ -440,15 +466,12 @@ def value_of(path: tuple[str, ...]) -> Any:
             return of_torch(path[2])
         if path[1] == "prim":
             return of_prim(path[2])
-        if path[1].startswith("_") or path[2].startswith("__"):
-            raise CompilationUnitError(f"'{dotted}' is no operator")
-        return _operator(path[2], path[1])
+        return _custom(path[1], path[2])
     if path[0] == "torch" and len(path) == 2:
         return of_torch(path[1])
-    if path[0] == "torch" and len(path) == 3 and path[1] in ("linalg", "fft", "special"):
-        found = getattr(getattr(torchlike, path[1]), path[2], None)
-        if not path[2].startswith("_") and callable(found) and not isinstance(found, type):
-            return found
+    joined = "_".join(path[1:])
+    if len(path) == 3 and path[1] in ("linalg", "fft", "special") and is_operator(joined):
+        return of_torch(joined)
     raise CompilationUnitError(f"'{dotted}' is nothing that TorchScript knows")
 
 

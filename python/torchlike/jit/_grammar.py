@@ -56,9 +56,8 @@ def _check(tree: ast.AST, name: str) -> None:
             raise _refuse(name, f"line {line} has a {type(node).__name__}")
         if depth > 4 * MAX_DEPTH or count > MAX_NODES:
             raise _refuse(name, f"line {line} is part of an expression that is too large")
-        if isinstance(node, ast.Constant) and isinstance(node.value, bytes | complex):
-            if isinstance(node.value, bytes):
-                raise _refuse(name, f"line {line} has bytes")
+        if isinstance(node, ast.Constant) and isinstance(node.value, bytes):
+            raise _refuse(name, f"line {line} has bytes")
         stack.extend((child, depth + 1) for child in ast.iter_child_nodes(node))
 
 

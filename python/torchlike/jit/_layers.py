@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike
-from torchlike import Tensor, nn
+import torchlike.nn
+from torchlike import Tensor
 from torchlike.jit import _library
 from torchlike.nn.modules.batchnorm import _BatchNorm
 from torchlike.nn.modules.instancenorm import _InstanceNorm
@@ -13,7 +14,7 @@ from torchlike.nn.modules.instancenorm import _InstanceNorm
 aten = torchlike.ops.aten
 
 
-def _conv1d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _conv1d(self: Any, input: Tensor) -> Tensor:
     if self.padding_mode != "zeros":
         padded = aten.pad(input, list(self._reversed_padding_repeated_twice), self.padding_mode)
         return aten.conv1d(
@@ -24,7 +25,7 @@ def _conv1d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
     )
 
 
-def _conv2d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _conv2d(self: Any, input: Tensor) -> Tensor:
     if self.padding_mode != "zeros":
         padded = aten.pad(input, list(self._reversed_padding_repeated_twice), self.padding_mode)
         return aten.conv2d(
@@ -35,7 +36,7 @@ def _conv2d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
     )
 
 
-def _conv3d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _conv3d(self: Any, input: Tensor) -> Tensor:
     if self.padding_mode != "zeros":
         padded = aten.pad(input, list(self._reversed_padding_repeated_twice), self.padding_mode)
         return aten.conv3d(
@@ -46,7 +47,7 @@ def _conv3d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
     )
 
 
-def _transposed1d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _transposed1d(self: Any, input: Tensor) -> Tensor:
     return aten.conv_transpose1d(
         input,
         self.weight,
@@ -59,7 +60,7 @@ def _transposed1d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def
     )
 
 
-def _transposed2d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _transposed2d(self: Any, input: Tensor) -> Tensor:
     return aten.conv_transpose2d(
         input,
         self.weight,
@@ -72,7 +73,7 @@ def _transposed2d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def
     )
 
 
-def _transposed3d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _transposed3d(self: Any, input: Tensor) -> Tensor:
     return aten.conv_transpose3d(
         input,
         self.weight,
@@ -85,16 +86,14 @@ def _transposed3d(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def
     )
 
 
-def _batch_norm(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-    if self.num_batches_tracked is not None:
-        if self.training:
-            self.num_batches_tracked.add_(1)
+def _batch_norm(self: Any, input: Tensor) -> Tensor:
+    if self.num_batches_tracked is not None and self.training:
+        self.num_batches_tracked.add_(1)
     average = 0.0
     if self.momentum is not None:
         average = self.momentum
-    elif self.num_batches_tracked is not None:
-        if self.training:
-            average = 1.0 / float(self.num_batches_tracked)
+    elif self.num_batches_tracked is not None and self.training:
+        average = 1.0 / float(self.num_batches_tracked)
     by_batch = self.training or self.running_mean is None
     return aten.batch_norm(
         input,
@@ -109,7 +108,7 @@ def _batch_norm(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
     )
 
 
-def _instance_norm(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _instance_norm(self: Any, input: Tensor) -> Tensor:
     lone = input.dim() == self._get_no_batch_dim()
     batch = aten.unsqueeze(input, 0) if lone else input
     by_batch = self.training or self.running_mean is None
@@ -127,19 +126,19 @@ def _instance_norm(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-de
     return aten.squeeze(out, 0) if lone else out
 
 
-def _layer_norm(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _layer_norm(self: Any, input: Tensor) -> Tensor:
     return aten.layer_norm(
         input, list(self.normalized_shape), self.weight, self.bias, self.eps, True
     )
 
 
-def _rms_norm(self, x: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _rms_norm(self: Any, x: Tensor) -> Tensor:
     return aten.rms_norm(x, list(self.normalized_shape), self.weight, self.eps)
 
 
 def _lstm(
-    self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
-) -> tuple[Tensor, tuple[Tensor, Tensor]]:  # type: ignore[no-untyped-def]
+    self: Any, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     batched = input.dim() == 3
     x = input if batched else aten.unsqueeze(input, 0 if self.batch_first else 1)
     batch = x.size(0) if self.batch_first else x.size(1)
@@ -155,8 +154,8 @@ def _lstm(
         hidden = hx[0] if batched else aten.unsqueeze(hx[0], 1)
         cell = hx[1] if batched else aten.unsqueeze(hx[1], 1)
     out, h, c = aten.lstm(
-        x, [hidden, cell], [getattr(self, n) for n in self._flat_weights_names], self.bias, self.num_layers, self.dropout,
-        self.training, self.bidirectional, self.batch_first,
+        x, [hidden, cell], [getattr(self, n) for n in self._flat_weights_names], self.bias, self.num_layers,
+        self.dropout, self.training, self.bidirectional, self.batch_first,
     )  # fmt: skip
     if batched:
         return out, (h, c)
@@ -171,7 +170,7 @@ def _start(
     return hx if batched else aten.unsqueeze(hx, 1)
 
 
-def _gru(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[no-untyped-def]
+def _gru(self: Any, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
     batched = input.dim() == 3
     x = input if batched else aten.unsqueeze(input, 0 if self.batch_first else 1)
     batch = x.size(0) if self.batch_first else x.size(1)
@@ -187,7 +186,7 @@ def _gru(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]
     return aten.squeeze(out, 0 if self.batch_first else 1), aten.squeeze(h, 1)
 
 
-def _rnn(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[no-untyped-def]
+def _rnn(self: Any, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
     batched = input.dim() == 3
     x = input if batched else aten.unsqueeze(input, 0 if self.batch_first else 1)
     batch = x.size(0) if self.batch_first else x.size(1)
@@ -210,8 +209,8 @@ def _rnn(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]
 
 
 def _lstm_cell(
-    self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
-) -> tuple[Tensor, Tensor]:  # type: ignore[no-untyped-def]
+    self: Any, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     batched = input.dim() == 2
     x = input if batched else aten.unsqueeze(input, 0)
     if hx is None:
@@ -226,7 +225,7 @@ def _lstm_cell(
     return aten.squeeze(h, 0), aten.squeeze(c, 0)
 
 
-def _gru_cell(self, input: Tensor, hx: Tensor | None = None) -> Tensor:  # type: ignore[no-untyped-def]
+def _gru_cell(self: Any, input: Tensor, hx: Tensor | None = None) -> Tensor:
     batched = input.dim() == 2
     x = input if batched else aten.unsqueeze(input, 0)
     if hx is None:
@@ -237,7 +236,7 @@ def _gru_cell(self, input: Tensor, hx: Tensor | None = None) -> Tensor:  # type:
     return out if batched else aten.squeeze(out, 0)
 
 
-def _rnn_cell(self, input: Tensor, hx: Tensor | None = None) -> Tensor:  # type: ignore[no-untyped-def]
+def _rnn_cell(self: Any, input: Tensor, hx: Tensor | None = None) -> Tensor:
     batched = input.dim() == 2
     x = input if batched else aten.unsqueeze(input, 0)
     if hx is None:
@@ -251,8 +250,8 @@ def _rnn_cell(self, input: Tensor, hx: Tensor | None = None) -> Tensor:  # type:
     return out if batched else aten.squeeze(out, 0)
 
 
-def _attention(  # type: ignore[no-untyped-def]
-    self,
+def _attention(
+    self: Any,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -272,13 +271,13 @@ def _attention(  # type: ignore[no-untyped-def]
         weights = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
     dropout = self.dropout if self.training else 0.0
     return _library.multi_head_attention(
-        query, key, value, self.num_heads, weights, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias, dropout,
-        self.batch_first, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal,
+        query, key, value, self.num_heads, weights, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias,
+        dropout, self.batch_first, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal,
     )  # fmt: skip
 
 
-def _encoder_layer(  # type: ignore[no-untyped-def]
-    self,
+def _encoder_layer(
+    self: Any,
     src: Tensor,
     src_mask: Tensor | None = None,
     src_key_padding_mask: Tensor | None = None,
@@ -301,8 +300,8 @@ def _encoder_layer(  # type: ignore[no-untyped-def]
     )
 
 
-def _decoder_layer(  # type: ignore[no-untyped-def]
-    self,
+def _decoder_layer(
+    self: Any,
     tgt: Tensor,
     memory: Tensor,
     tgt_mask: Tensor | None = None,
@@ -342,8 +341,8 @@ def _decoder_layer(  # type: ignore[no-untyped-def]
     )
 
 
-def _encoder(  # type: ignore[no-untyped-def]
-    self,
+def _encoder(
+    self: Any,
     src: Tensor,
     mask: Tensor | None = None,
     src_key_padding_mask: Tensor | None = None,
@@ -355,8 +354,8 @@ def _encoder(  # type: ignore[no-untyped-def]
     return output if self.norm is None else self.norm(output)
 
 
-def _decoder(  # type: ignore[no-untyped-def]
-    self,
+def _decoder(
+    self: Any,
     tgt: Tensor,
     memory: Tensor,
     tgt_mask: Tensor | None = None,
@@ -381,8 +380,8 @@ def _decoder(  # type: ignore[no-untyped-def]
     return output if self.norm is None else self.norm(output)
 
 
-def _transformer(  # type: ignore[no-untyped-def]
-    self,
+def _transformer(
+    self: Any,
     src: Tensor,
     tgt: Tensor,
     src_mask: Tensor | None = None,
@@ -398,16 +397,17 @@ def _transformer(  # type: ignore[no-untyped-def]
     )
 
 
-def _sequential(self, input: Tensor):  # type: ignore[no-untyped-def]
+def _sequential(self: Any, input: Tensor):  # type: ignore[no-untyped-def]
     for module in self.children():
         input = module(input)
     return input
 
 
-def _upsample(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _upsample(self: Any, input: Tensor) -> Tensor:
     return _library.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
 
 
+nn: Any = torchlike.nn
 _FORWARDS: dict[type, Any] = {
     nn.Conv1d: _conv1d, nn.Conv2d: _conv2d, nn.Conv3d: _conv3d, nn.ConvTranspose1d: _transposed1d,
     nn.ConvTranspose2d: _transposed2d, nn.ConvTranspose3d: _transposed3d, _BatchNorm: _batch_norm,

@@ -26,7 +26,8 @@ class ScriptModule(Module):
 class RecursiveScriptModule(ScriptModule):
     """A module whose methods are code of TorchScript: of an archive, of `jit.script`, or of `jit.trace`.
 
-    Its attributes are those of its class in the code; its methods run by walking the code, operator by operator, so that
+    Its attributes are those of its class in the code; its methods run by walking the code, operator by operator, so
+    that
     gradients, meta tensors and modes work as for any other module.
     """
 
@@ -107,26 +108,9 @@ class RecursiveScriptModule(ScriptModule):
 
     def to_fx(self) -> Any:
         """The module as a `fx.GraphModule`; control flow that depends on values raises `TraceError`."""
-        from torchlike import fx
+        from torchlike.jit._graph import to_fx
 
-        class Whole(fx.Tracer):
-            def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
-                return False
-
-            def create_args_for_root(
-                self, root_fn: Any, is_module: bool, concrete_args: Any = None
-            ) -> Any:
-                names = forward.arguments()[1:]
-                inputs = [self.create_proxy("placeholder", n, (), {}) for n in names[:needed]]
-                return lambda module, *given: module._run("forward", given, {}), [
-                    self.root,
-                    *inputs,
-                ]
-
-        forward = self._spec.methods["forward"]
-        needed = len(forward.arguments()) - 1 - len(forward.tree.args.defaults)
-        graph = Whole().trace(self)
-        return fx.GraphModule(self, graph, self.original_name)
+        return to_fx(self)
 
     def extra_repr(self) -> str:
         return f"original_name={self.original_name}"

@@ -1,4 +1,5 @@
-"""What is compiled together: the classes of modules, the functions and tuples they need, and where each is found in the code."""
+"""What is compiled together: the classes of modules, the functions and tuples they need, and where each is
+found in the code."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._scope import Known, Part, Run, Source
 from torchlike.jit._statements import Statements
 from torchlike.jit._unit import Class, Function, Unit
-from torchlike.nn import Module, ModuleDict, ModuleList, ParameterList
+from torchlike.nn import Module
+from torchlike.nn.modules.container import ModuleDict, ModuleList, ParameterList
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,7 +243,8 @@ class ModuleBuilder:
         except _types.UnknownType as e:
             raise compiler.fail(
                 node,
-                f"Module '{type(self.module).__name__}' has no attribute '{name}' (This attribute exists on the Python module, but "
+                f"Module '{type(self.module).__name__}' has no attribute '{name}' (This attribute exists "
+                f"on the Python module, but "
                 f"we failed to convert Python type: '{type(value).__name__}' to a TorchScript type. {e})",
             ) from None
 
@@ -268,8 +271,10 @@ class ModuleBuilder:
             f"  __parameters__ = {_listed(module._parameters)}\n",
             f"  __buffers__ = {_listed(module._buffers)}\n",
         ]
-        for name in (*module._parameters, *module._buffers):
-            lines.append(_declared(name, "NoneType" if getattr(module, name) is None else "Tensor"))
+        tensors = (*module._parameters, *module._buffers)
+        lines += [
+            _declared(n, "NoneType" if getattr(module, n) is None else "Tensor") for n in tensors
+        ]
         lines.append("  training : bool\n")
         for name, kind in self.attributes.items():
             lines.append(_declared(name, kind))
@@ -304,7 +309,7 @@ def _hints(kind: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         scope = vars(inspect.getmodule(base) or torchlike)
-        for name, hint in base.__dict__.get("__annotations__", {}).items():
+        for name, hint in inspect.get_annotations(base).items():
             if isinstance(hint, str):
                 import builtins
 

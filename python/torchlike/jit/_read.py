@@ -91,7 +91,8 @@ class _Builder:
             return self.object(value) if known is None else known
         if isinstance(value, list):
             if id(value) not in self.made:
-                self.made[id(value)] = items = []
+                items: list[Any] = []
+                self.made[id(value)] = items
                 items.extend(self.value(v) for v in value)
             return self.made[id(value)]
         if isinstance(value, tuple):

@@ -69,7 +69,8 @@ class Source:
             self.file = inspect.getsourcefile(self.function) or "?"
         except (OSError, TypeError) as e:
             raise NotSupportedError(
-                f"Can't get source for {function!r}. TorchScript requires source access in order to carry out compilation: {e}"
+                f"Can't get source for {function!r}. TorchScript requires source access in order to "
+                f"carry out compilation: {e}"
             ) from None
         self.lines = lines
         tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
@@ -80,12 +81,9 @@ class Source:
         self.tree = tree
         code = self.function.__code__
         cells = self.function.__closure__ or ()
-        self.names: dict[str, Any] = {}
-        for name, cell in zip(code.co_freevars, cells, strict=True):
-            try:
-                self.names[name] = cell.cell_contents
-            except ValueError:
-                continue
+        self.names = {
+            n: c.cell_contents for n, c in zip(code.co_freevars, cells, strict=True) if _is_full(c)
+        }
 
     def place(self, node: ast.AST) -> str:
         """File, line and text of a node."""
@@ -107,3 +105,12 @@ class Source:
             return self.names[name]
         scope = self.function.__globals__
         return scope[name] if name in scope else vars(builtins)[name]
+
+
+def _is_full(cell: Any) -> bool:
+    """False for the variable of a function around that has no value yet."""
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True

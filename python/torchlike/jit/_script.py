@@ -24,7 +24,8 @@ def script(
 ) -> Any:
     """Compiles a function, or a module with `forward` and what it calls, to TorchScript.
 
-    The result runs the compiled code, here and, once saved, in PyTorch. A scripted module shares parameters and buffers with
+    The result runs the compiled code, here and, once saved, in PyTorch. A scripted module shares parameters and
+    buffers with
     the module. What TorchScript has not raises `NotSupportedError` with file and line.
     """
     if isinstance(obj, ScriptModule | ScriptFunction):
@@ -34,7 +35,8 @@ def script(
     if inspect.isclass(obj):
         if issubclass(obj, Module):
             raise RuntimeError(
-                f"Type '{obj}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead"
+                f"Type '{obj}' cannot be compiled since it inherits from nn.Module, consider passing an "
+                f"instance instead"
             )
         if issubclass(obj, tuple) and hasattr(obj, "_fields"):
             return obj

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import torchlike
-from torchlike.jit import _functions, _library
+from torchlike.jit import _functions, _library, _library_losses
 
 _MODULES = {
     "torchlike": "", "torchlike.linalg": "linalg_", "torchlike.fft": "fft_", "torchlike.special": "special_",
@@ -47,8 +47,12 @@ def _public() -> dict[int, str]:
 
 def library(function: Any) -> Any | None:
     """The function of the library that stands for one of `nn.functional`, if there is one."""
+    if function is torchlike._assert:
+        return _library._assert
     name = _functional().get(id(function))
-    return getattr(_library, name, None) if name else None
+    if name is None:
+        return None
+    return getattr(_library, name, None) or getattr(_library_losses, name, None)
 
 
 def operator(function: Any) -> str | None:
@@ -62,6 +66,7 @@ def operator(function: Any) -> str | None:
     name = _functional().get(id(function))
     if name is not None and _functions.is_operator(name):
         return name
-    if getattr(math, getattr(function, "__name__", ""), None) is function:
-        return str(function.__name__)
+    last = getattr(function, "__name__", "")
+    if last and getattr(math, last, None) is function:
+        return str(last)
     return None

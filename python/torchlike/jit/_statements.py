@@ -76,7 +76,8 @@ class Statements(Calls):
         if given.vararg or given.kwarg:
             raise self.fail(
                 given.vararg or given.kwarg or given,
-                "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults",
+                "Compiled functions can't take variable number of arguments or use keyword-only "
+                "arguments with defaults",
             )
         args = list(given.args)
         made: list[ast.arg] = []
@@ -368,9 +369,8 @@ class Statements(Calls):
 
     def _do_Assert(self, node: ast.Assert) -> list[ast.stmt]:
         test = self.visit(node.test)
-        if isinstance(test, Known | Part):
-            if isinstance(test, Part) or test.value:
-                return []
+        if isinstance(test, Known | Part) and (isinstance(test, Part) or test.value):
+            return []
         message = None if node.msg is None else self.run(node.msg)
         return [ast.Assert(self.node(test, node.test), message)]
 
@@ -408,11 +408,7 @@ _STATEMENTS = {
 
 
 def _has_code(value: Any) -> bool:
-    return (
-        value is None
-        or isinstance(value, bool | int | float | str | list | dict)
-        or isinstance(value, tuple)
-    )
+    return value is None or isinstance(value, (bool | int | float | str | list | dict, tuple))
 
 
 def _raise(text: str, kind: str) -> ast.stmt:

@@ -254,7 +254,8 @@ class Watch(TorchFunctionMode):
             return Size.of(value, call(ast.Attribute(self.node(of), "numel", ast.Load()), []))
         if name in _ASKED:
             warnings.warn(
-                f"Converting a tensor to a Python value by {name} is not traced: the trace keeps this value for all inputs",
+                f"Converting a tensor to a Python value by {name} is not traced: the trace keeps this "
+                f"value for all inputs",
                 TracerWarning, stacklevel=3,
             )  # fmt: skip
             return value
@@ -326,7 +327,8 @@ def _is_method(func: Any) -> bool:
     return getattr(Tensor, getattr(func, "__name__", ""), None) is func
 
 
-_REVERSED = {"__radd__": ast.Add, "__rsub__": ast.Sub, "__rmul__": ast.Mult, "__rtruediv__": ast.Div, "__rpow__": ast.Pow,
+_REVERSED = {"__radd__": ast.Add, "__rsub__": ast.Sub, "__rmul__": ast.Mult, "__rtruediv__": ast.Div,
+             "__rpow__": ast.Pow,
              "__rfloordiv__": ast.FloorDiv, "__rmod__": ast.Mod, "__rmatmul__": ast.MatMult, "__rand__": ast.BitAnd,
              "__ror__": ast.BitOr, "__rxor__": ast.BitXor, "__rdiv__": ast.Div}  # fmt: skip
 
@@ -349,7 +351,8 @@ def _inputs(watch: Watch, name: str, value: Any, node: ast.expr) -> None:
             _inputs(watch, name, item, ast.Subscript(node, ast.Constant(key), ast.Load()))
     elif not isinstance(value, int | float | bool | str | None):
         raise RuntimeError(
-            f"jit.trace: an example input of type {type(value).__name__}; tensors, and containers of them, can be traced"
+            f"jit.trace: an example input of type {type(value).__name__}; tensors, and containers of "
+            f"them, can be traced"
         )
 
 
@@ -392,7 +395,8 @@ def _watched(
         _depth.count -= 1
     if not _has_any(out):
         raise RuntimeError(
-            "jit.trace: the function gave no tensor; only tensors, and tuples, lists and dictionaries of them, can be traced"
+            "jit.trace: the function gave no tensor; only tensors, and tuples, lists and dictionaries of "
+            "them, can be traced"
         )
     watch.body.append(ast.Return(_output(watch, out)))
     return arguments, watch.body, out
@@ -485,7 +489,8 @@ def _compare(function: Any, traced: Any, inputs: tuple[Any, ...], rtol: float = 
             and not torchlike.allclose(a, b, rtol=rtol, atol=1e-5, equal_nan=True)
         ):
             warnings.warn(
-                "Output of the traced function does not match the function's: the function is not deterministic, or has state",
+                "Output of the traced function does not match the function's: the function is not "
+                "deterministic, or has state",
                 TracerWarning,
                 stacklevel=3,
             )
@@ -508,7 +513,8 @@ def trace(
 ) -> Any:
     """Runs a function or module once and keeps what was called as TorchScript: straight code without branches.
 
-    `example_inputs` is a tensor or a tuple of inputs. Sizes that the function asks for stay sizes of the run, so a trace works at
+    `example_inputs` is a tensor or a tuple of inputs. Sizes that the function asks for stay sizes of the run, so a
+    trace works at
     another batch size; values that it asks for are kept as they were, with a `TracerWarning`.
     """
     if example_kwarg_inputs is not None:

@@ -1,4 +1,5 @@
-"""The classes and functions of an archive, or of what was scripted: found by their qualified names, compiled when used."""
+"""The classes and functions of an archive, or of what was scripted: found by their qualified names, compiled
+when used."""
 
 from __future__ import annotations
 
@@ -141,14 +142,14 @@ class _Types:
 def named_tuple(spec: Class) -> Any:
     """The tuple class of Python for one of code."""
     if spec.made is None:
-        spec.made = collections.namedtuple(
-            spec.name.rpartition(".")[2], list(spec.attributes), rename=True
-        )
+        make: Any = collections.namedtuple
+        spec.made = make(spec.name.rpartition(".")[2], list(spec.attributes), rename=True)
     return spec.made
 
 
 class Unit:
-    """Code by qualified names: the texts of files by the prefixes of the names that they define, and the constants they name."""
+    """Code by qualified names: the texts of files by the prefixes of the names that they define, and the
+    constants they name."""
 
     def __init__(self, texts: dict[str, str], constants: list[Any]) -> None:
         self.texts = texts
@@ -266,7 +267,8 @@ class Unit:
             pairs = [
                 (k, Compiler(self, spec.name).expression(v)([])) for k, v in spec.constants.items()
             ]
-            spec.made = enum.Enum(spec.name.rpartition(".")[2], pairs)
+            make: Any = enum.Enum
+            spec.made = make(spec.name.rpartition(".")[2], pairs)
         return spec.made[name]
 
     # Objects
@@ -289,9 +291,10 @@ class Unit:
             return getattr(of, name)
         if isinstance(of, torchlike.device) and name in ("type", "index"):
             return getattr(of, name)
-        if isinstance(of, Tensor) or hasattr(of, "__torch_function__"):
-            if name in _functions.ATTRIBUTES:
-                return _functions.data_of(of, name)
+        if (
+            isinstance(of, Tensor) or hasattr(of, "__torch_function__")
+        ) and name in _functions.ATTRIBUTES:
+            return _functions.data_of(of, name)
         if name in ("name", "value") and isinstance(of, enum.Enum):
             return getattr(of, name)
         raise Error(f"'{type(of).__name__}' object has no attribute or method '{name}'.")
@@ -441,7 +444,8 @@ _TENSOR_METHODS = frozenset(
 def _plain_method(of: Any, name: str) -> Callable[..., Any]:
     if isinstance(of, dict) and name in ("keys", "values", "items"):
         return lambda: list(getattr(of, name)())
-    return getattr(of, name)  # type: ignore[no-any-return]
+    found: Callable[..., Any] = getattr(of, name)
+    return found
 
 
 def _of_module(module: Any, name: str) -> Any:

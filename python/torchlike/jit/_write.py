@@ -139,7 +139,8 @@ class _Pickle:
             )
         if not self.allow_meta and not _zip_writer.has_values(value):
             raise RuntimeError(
-                f"jit.save: {path!r} is on meta and nothing is known of its values: give it some (torchlike.materialize, "
+                f"jit.save: {path!r} is on meta and nothing is known of its values: give it some "
+                f"(torchlike.materialize, "
                 "load_state_dict, or meta_init() around its construction), or write it empty with allow_meta=True"
             )
         plain = value.detach().resolve_conj().resolve_neg()
@@ -191,10 +192,12 @@ def _module_of(obj: Any) -> tuple[RecursiveScriptModule, Unit]:
 def save(
     m: Any, f: Any, _extra_files: dict[str, Any] | None = None, *, allow_meta: bool = False
 ) -> None:
-    """Writes a module or function of TorchScript to a path or a binary file, for `jit.load` here and `torch.jit.load` there.
+    """Writes a module or function of TorchScript to a path or a binary file, for `jit.load` here and
+    `torch.jit.load` there.
 
     Tensors on meta that have a source are streamed from it: a path needs memory for the largest one. One without is an
-    error that names it, unless `allow_meta=True` writes it as PyTorch does, without its bytes. A path gets the whole file or
+    error that names it, unless `allow_meta=True` writes it as PyTorch does, without its bytes. A path gets the
+    whole file or
     keeps what it had. `_extra_files` are written beside the code, by name.
     """
     module, unit = _module_of(m)

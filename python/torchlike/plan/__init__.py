@@ -40,7 +40,8 @@ __all__ = [
 ]
 
 _WHERE = {
-    "make": "_make", "twin": "_make", "explain": "_explain", "assert_initialized": "_explain", "uninitialised": "_explain",
+    "make": "_make", "twin": "_make", "explain": "_explain", "assert_initialized": "_explain",
+    "uninitialised": "_explain",
     "Explanation": "_explain", "Memory": "_allocator", "Profile": "_profile", "profile": "_profile",
 }  # fmt: skip
 

@@ -1,7 +1,9 @@
 """A model of PyTorch's CUDA caching allocator: what it hands out and what it holds while a plan's storages come and go.
 
-The rules are those of `c10/cuda/CUDACachingAllocator` with its defaults: sizes are multiples of 512 bytes; up to 1 MiB comes from
-segments of 2 MiB, less than 10 MiB from segments of 20 MiB, more from segments that are multiples of 2 MiB; the smallest free block
+The rules are those of `c10/cuda/CUDACachingAllocator` with its defaults: sizes are multiples of 512 bytes; up to 1
+MiB comes from
+segments of 2 MiB, less than 10 MiB from segments of 20 MiB, more from segments that are multiples of 2 MiB; the
+smallest free block
 that is large enough is taken, and split if what remains is worth it; neighbours that are free become one.
 """
 

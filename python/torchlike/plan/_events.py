@@ -19,7 +19,8 @@ _STEP_US = 10
 
 
 def events(plan: Plan, device: str) -> Iterator[tuple[int, bool, int, int]]:
-    """`(step, whether it is made, value, bytes)` for every storage of a device. What dies at a step goes before what it makes."""
+    """`(step, whether it is made, value, bytes)` for every storage of a device. What dies at a step goes
+    before what it makes."""
     order: list[tuple[int, int, int, int]] = []
     for i in range(plan.values):
         size, _, _, on, born, died, _, _ = plan._program.value(i)
@@ -55,7 +56,9 @@ def _frames(plan: Plan, step: int) -> list[dict[str, Any]]:
     found = plan.step(step)
     if found is None:
         return []
-    frames = [{"filename": found.module or "(outside)", "line": 0, "name": f"{found.op} ({found.phase})"}]
+    frames = [
+        {"filename": found.module or "(outside)", "line": 0, "name": f"{found.op} ({found.phase})"}
+    ]
     if found.line:
         file, _, number = found.line.rpartition(":")
         frames.append({"filename": file, "line": int(number), "name": found.module or "(outside)"})
@@ -81,14 +84,21 @@ def snapshot(plan: Plan, path: str | Path, device: str) -> None:
                 trace.append({"action": action, "addr": block.address, "size": size, **common})
             cache.give_back(block)
     segments = [_segment(s, blocks) for s in cache.segments]
-    whole = {"segments": segments, "device_traces": [trace], "allocator_settings": {}, "external_annotations": []}
+    whole = {
+        "segments": segments,
+        "device_traces": [trace],
+        "allocator_settings": {},
+        "external_annotations": [],
+    }
     Path(path).write_bytes(pickle.dumps(whole, protocol=2))
 
 
 def _segment(segment: Any, blocks: dict[int, Any]) -> dict[str, Any]:
     """A segment with the blocks that are in use at the end."""
     end = segment.address + segment.size
-    inside = sorted((b for b in blocks.values() if segment.address <= b.address < end), key=lambda b: b.address)
+    inside = sorted(
+        (b for b in blocks.values() if segment.address <= b.address < end), key=lambda b: b.address
+    )
     parts, at = [], segment.address
     for b in inside:
         if b.address > at:
@@ -110,7 +120,8 @@ def _part(address: int, size: int, state: str) -> dict[str, Any]:
 
 
 def perfetto(plan: Plan, path: str | Path, profile: str | None) -> None:
-    """Writes a trace that Perfetto and Chrome open: a slice for each step, one for each stretch of a module, bytes by class."""
+    """Writes a trace that Perfetto and Chrome open: a slice for each step, one for each stretch of a module,
+    bytes by class."""
     out: list[dict[str, Any]] = []
     now = 0.0
     times = []

@@ -65,8 +65,12 @@ def explain(t: Any) -> Explanation:
 
 
 def uninitialised(module: Any) -> list[str]:
-    """The names of parameters and buffers of a module that nobody has written: `empty`, `to_empty` and meta without a source."""
-    named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
+    """The names of parameters and buffers of a module that nobody has written: `empty`, `to_empty` and meta
+    without a source."""
+    named = (
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    )
     return [name for name, t in named if t.numel() and explain(t).kind in ("uninitialised", "none")]
 
 
@@ -79,4 +83,6 @@ def assert_initialized(module: Any) -> None:
     names = uninitialised(module)
     if names:
         more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-        raise AssertionError(f"nobody has written the values of {len(names)} tensors: {', '.join(names[:20])}{more}")
+        raise AssertionError(
+            f"nobody has written the values of {len(names)} tensors: {', '.join(names[:20])}{more}"
+        )

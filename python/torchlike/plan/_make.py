@@ -64,7 +64,9 @@ def twin(thing: Any) -> Any:
 class _Scopes:
     """Tells a recording which module is at work."""
 
-    def __init__(self, program: Any, model: Any, progress: Callable[[str, int], None] | None) -> None:
+    def __init__(
+        self, program: Any, model: Any, progress: Callable[[str, int], None] | None
+    ) -> None:
         self.program = program
         self.progress = progress
         self.count = 0
@@ -108,7 +110,10 @@ class _Lines(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-_NOT_THE_USERS = (str(Path(__file__).resolve().parent.parent), str(Path(functools.__file__).parent) + "/")
+_NOT_THE_USERS = (
+    str(Path(__file__).resolve().parent.parent),
+    str(Path(functools.__file__).parent) + "/",
+)
 
 
 def _line() -> str:
@@ -212,7 +217,8 @@ def make(
         loss: what is differentiated, of the model's result; by default the sum of its floating tensors.
         device: where it is planned for, as "cuda": there need be no such device. By default where the model is;
             the CPU for one on meta.
-        allocator: how bytes are counted: "torchlike-cpu", "torch-cuda" or "requested". By default as the device's allocator
+        allocator: how bytes are counted: "torchlike-cpu", "torch-cuda" or "requested". By default as the device's
+        allocator
             counts them.
         lines: note the line of the user's code for every step, which costs time.
         progress: called with the name of each module that runs, and how many did.

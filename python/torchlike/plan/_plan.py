@@ -120,18 +120,21 @@ class Plan:
         device = device or self.devices[0]
         allocator = allocator or self._allocator(device)
         if allocator not in ALLOCATORS:
-            raise ValueError(f"no model of the allocator {allocator!r}: one of {', '.join(ALLOCATORS)}")
+            raise ValueError(
+                f"no model of the allocator {allocator!r}: one of {', '.join(ALLOCATORS)}"
+            )
         return memory(self, device, allocator)
 
     def seconds(self, i: int, profile: str) -> float:
         """The time of a step by the roofline of a profile: its operations or its bytes, whichever takes longer."""
         from torchlike.plan._profile import profile as find
 
-        op, _, _, flops, read, wrote = self._program.step(i)
+        _, _, _, flops, read, wrote = self._program.step(i)
         return find(profile).seconds(flops, read + wrote, self._dtype)
 
     def time(self, profile: str = "h100") -> float:
-        """Seconds that all steps take one after the other, by the roofline of a profile: a name of `plan.profiles()`, or the
+        """Seconds that all steps take one after the other, by the roofline of a profile: a name of
+        `torchlike/plan/profiles`, or the
         path of a JSON file. It is an estimate, and not checked by `verify`."""
         return sum(self.seconds(i, profile) for i in range(self.steps))
 
@@ -224,7 +227,9 @@ class Plan:
         if self._question.get("lines"):
             return self
         if "model" not in self._question:
-            raise RuntimeError("a plan that was read back has no lines unless it was made with lines=True")
+            raise RuntimeError(
+                "a plan that was read back has no lines unless it was made with lines=True"
+            )
         return self.what_if(lines=True)
 
     # Other plans.
@@ -293,7 +298,11 @@ class Plan:
 
         return {
             "program": dump(self._program),
-            "question": {k: str(v) for k, v in self._question.items() if k in ("step", "device", "allocator") and v},
+            "question": {
+                k: str(v)
+                for k, v in self._question.items()
+                if k in ("step", "device", "allocator") and v
+            },
             "steps": self.steps,
             "flops": self.flops,
             "flops_by_module": self.flops_by_module(),
@@ -320,7 +329,8 @@ class Plan:
         return cls(Saved(data["program"]), data.get("question", {}))
 
     def snapshot(self, path: str | Path, device: str | None = None) -> None:
-        """Writes PyTorch's memory snapshot of the step: `python -m torch.cuda._memory_viz trace_plot PATH -o plot.html`."""
+        """Writes PyTorch's memory snapshot of the step: `python -m torch.cuda._memory_viz trace_plot PATH -o
+        plot.html`."""
         from torchlike.plan._events import snapshot
 
         snapshot(self, path, device or self.devices[0])

@@ -1,4 +1,5 @@
-"""What a device can do, as JSON files: peaks by type, bandwidth, the cost of starting a kernel; and the roofline over it."""
+"""What a device can do, as JSON files: peaks by type, bandwidth, the cost of starting a kernel; and the
+roofline over it."""
 
 from __future__ import annotations
 
@@ -25,14 +26,17 @@ class Profile:
     source: str = ""
 
     def seconds(self, flops: int, moved: int, dtype: str) -> float:
-        """The time of a kernel by its roofline: of its operations or its bytes, whichever takes longer, and its start."""
+        """The time of a kernel by its roofline: of its operations or its bytes, whichever takes longer, and
+        its start."""
         peak = self.peak.get(dtype, self.peak["float32"]) * self.efficiency
         return max(flops / peak, moved / self.bandwidth) + self.launch
 
 
 def names() -> list[str]:
     """The profiles that come with the library."""
-    return sorted(p.name.removesuffix(".json") for p in files(__package__).joinpath("profiles").iterdir())
+    return sorted(
+        p.name.removesuffix(".json") for p in files(__package__).joinpath("profiles").iterdir()
+    )
 
 
 @functools.cache
@@ -45,5 +49,7 @@ def profile(which: str) -> Profile:
     if which.endswith(".json"):
         return Profile(**json.loads(Path(which).read_text()))
     if which not in names():
-        raise ValueError(f"no profile {which!r}: one of {', '.join(names())}, or the path of a JSON file")
+        raise ValueError(
+            f"no profile {which!r}: one of {', '.join(names())}, or the path of a JSON file"
+        )
     return Profile(**json.loads(files(__package__).joinpath(f"profiles/{which}.json").read_text()))

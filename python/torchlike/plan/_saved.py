@@ -81,7 +81,10 @@ class Saved:
         found = [
             i
             for i, (size, _, _, device, born, died, _, _) in enumerate(self.data["values"])
-            if device == on and size and (born is None or born <= step) and (died is None or died > step)
+            if device == on
+            and size
+            and (born is None or born <= step)
+            and (died is None or died > step)
         ]
         return sorted(found, key=lambda i: (-self.data["values"][i][0], i))
 

@@ -357,13 +357,14 @@ impl Walk<'_> {
         let shown = (!after.is_empty()).then(|| grads.clone());
         let made = profile::run(link, node, grads);
         let mut made = anomaly::checked(link, node, made)?;
-        if !self.options.keep_graph {
-            node.body().release();
-        }
         modes::settled(&made, made.iter().flatten().any(Tensor::is_python));
         validate(node, &mut made)?;
         for (_, hook) in after {
             hook.run(link, &mut made, shown.as_ref())?;
+        }
+        // Not before gradients have their shapes: plans count what lives meanwhile, as PyTorch does.
+        if !self.options.keep_graph {
+            node.body().release();
         }
         Ok(made)
     }

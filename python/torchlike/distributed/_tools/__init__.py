@@ -2,5 +2,6 @@
 
 from torchlike.distributed._tools.mem_tracker import MemTracker
 from torchlike.distributed._tools.mod_tracker import ModTracker
+from torchlike.distributed._tools.runtime_estimator import RuntimeEstimator
 
-__all__ = ["MemTracker", "ModTracker"]
+__all__ = ["MemTracker", "ModTracker", "RuntimeEstimator"]
