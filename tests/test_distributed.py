@@ -214,3 +214,20 @@ def test_names_of_the_core() -> None:
     t = torch.ones(2).add_(1)
     torch._C._set_version(t, 7)
     assert t._version == 7
+
+
+def test_groups_have_names() -> None:
+    fake(1, 4)
+    group = dist.new_group([1, 3])
+    assert dist.distributed_c10d._resolve_process_group(group.group_name) is group
+
+
+def test_masks_of_rows_come_after_what_is_gathered() -> None:
+    """Positions are brought to their place before rows of other ranks are masked."""
+    local(4)
+    square = init_device_mesh("cpu", (2, 2))
+    table, places = torch.randn(8, 4), torch.tensor([0, 7, 3, 2, 6, 5])
+    weight = distribute_tensor(table, square, [Shard(1), Shard(0)])
+    index = distribute_tensor(places, square, [Shard(0), Replicate()])
+    found = torch.nn.functional.embedding(index, weight)
+    assert torch.equal(found.full_tensor(), table[places])

@@ -14,6 +14,7 @@ from torchlike._ops import modes
 from torchlike.distributed.tensor import _moves
 from torchlike.distributed.tensor._rules import Call, Fixed, Rows, filled, rule_of
 from torchlike.distributed.tensor._rules.create import sizes_in
+from torchlike.distributed.tensor._rules.reduce import evenly
 from torchlike.distributed.tensor._spec import (
     Spec,
     TensorMeta,
@@ -344,6 +345,8 @@ def _decide(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     ordered: bool | None
     if isinstance(said, Rows):
         inputs, results, ordered = _chosen(call, said)
+        if said.even is not None and not all(evenly(s.shape, s, s.placements) for s in inputs):
+            inputs, results, ordered = _chosen(call, Rows(said.even, said.uneven))
     else:
         inputs = [s.placed(p) for s, p in zip(call.specs, said.inputs, strict=True)]
         results, ordered = said.results, said.ordered

@@ -44,11 +44,11 @@ class Cut:
 
 @dataclass
 class Rows:
-    """What can be chosen for each dimension of the mesh."""
+    """What can be chosen for each dimension of the mesh. `even`: the rows, if pieces of several sizes are chosen."""
 
     rows: list[list[Any]]
     uneven: bool = False
-    results: int = 1
+    even: list[list[Any]] | None = None
 
 
 @dataclass
@@ -125,6 +125,11 @@ def rule(*names: str) -> Callable[[Any], Any]:
         return f
 
     return note
+
+
+def has_rule(name: str) -> bool:
+    """Whether an operator has a rule by now."""
+    return name in _RULES
 
 
 def rule_of(name: str, overload: str) -> Callable[[Call], Rows | Fixed] | None:
