@@ -1,4 +1,4 @@
-"""A training step of a 405B model on meta, with tensor parallelism on a mesh of 128 x 8 ranks: this library beside PyTorch,
+"""A training step of a 405B model on meta, with tensor parallelism on a mesh of 128 x 8 ranks: this library, or PyTorch
 where it is installed. Usage: meshes.py [torch] [LAYERS]"""
 
 from __future__ import annotations

@@ -127,8 +127,13 @@ def _spec_of(func: OpOverload, t: Any, mesh: DeviceMesh) -> Spec:
     return Spec(mesh, replicated(mesh), meta_of(t))
 
 
+_PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device))
+
+
 def mapped(value: Any, f: Any) -> Any:
     """An argument with `f` of each tensor in it."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, torch.Tensor):
         return f(value)
     if isinstance(value, list | tuple):
@@ -167,10 +172,10 @@ def dispatch(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """As `dispatch`, by the operator's rule."""
     tensors = tensors_of((*args, *kwargs.values()))
-    decision = decide(func, args, kwargs)
+    mesh = _mesh_of(tensors)
+    decision = decide(func, args, kwargs, mesh)
     if decision is NotImplemented:
         return func.decompose(*args, **kwargs)
-    mesh = _mesh_of(tensors)
     pieces = [_brought(t, spec) for t, spec in zip(tensors, decision.inputs, strict=True)]
     given = args
     if decision.args is not None:
@@ -291,14 +296,16 @@ def own_part(whole: Any, spec: Spec, seat: int) -> Any:
     return part.clone() if part is whole else part
 
 
-def decide(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def decide(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], mesh: DeviceMesh | None = None
+) -> Any:
     """What a call comes down to; NotImplemented if there is no rule, and the operator is made of others.
 
     Raises:
         NotImplementedError: if there is no rule at all.
         RuntimeError: if the rule refuses the arguments.
     """
-    mesh = _mesh_of(tensors_of((*args, *kwargs.values())))
+    mesh = mesh or _mesh_of(tensors_of((*args, *kwargs.values())))
     specs = mapped((list(args), list(kwargs.values())), lambda t: _spec_of(func, t, mesh))
     kinds = dict(zip(kwargs, specs[1], strict=True))
     key: Any = (func, _key(specs[0]), tuple((n, _key(v)) for n, v in kinds.items()))
