@@ -157,11 +157,17 @@ def _key(value: Any) -> Any:
     return value
 
 
+def _name(func: OpOverload) -> str:
+    """What an operator is called here: other libraries' with their name."""
+    own = func.namespace == "aten"
+    return func._opname if own else f"{func.namespace}::{func._opname}"
+
+
 def dispatch(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of an operator of which some argument lies on a mesh."""
     from torchlike.distributed.tensor import _handlers
 
-    handler = _handlers.HANDLERS.get(func._opname)
+    handler = _handlers.HANDLERS.get(_name(func))
     if handler is not None:
         made = handler(func, args, kwargs)
         if made is not NotImplemented:
@@ -183,14 +189,14 @@ def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             aten.squeeze_.dims if func._opname == "squeeze_" else aten.squeeze.dims,
             (args[0], *decision.args),
         )
-    if func._opname in _RANDOM and _is_real(pieces):
+    if _name(func) in _RANDOM and _is_real(pieces):
         drawn = _drawn(func, args, kwargs, decision, pieces)
         return wrapped(func, args, kwargs, decision, drawn)
     results = []
     for seat in range(len(mesh._seats)):
         found = iter([p[seat] for p in pieces])
         local = mapped((given, list(kwargs.values())), lambda t, found=found: next(found))
-        sized = _sized(func._opname, local[0], decision, seat)
+        sized = _sized(_name(func), local[0], decision, seat)
         results.append(func(*sized, **dict(zip(kwargs, local[1], strict=True))))
     results = _masked(decision, results)
     return wrapped(func, args, kwargs, decision, results)
@@ -341,7 +347,7 @@ def _explained(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _decide(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    rule = rule_of(func._opname, func._overloadname)
+    rule = rule_of(_name(func), func._overloadname)
     if rule is None:
         if func.implicit:
             return NotImplemented

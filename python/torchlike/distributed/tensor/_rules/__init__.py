@@ -127,6 +127,12 @@ def rule(*names: str) -> Callable[[Any], Any]:
     return note
 
 
+def replaced(name: str, overload: str, f: Callable[[Call], Rows | Fixed]) -> None:
+    """Gives an overload a rule in place of the one that it has."""
+    rule_of(name, overload)
+    _RULES[f"{name}.{overload}"] = f
+
+
 def has_rule(name: str) -> bool:
     """Whether an operator has a rule by now."""
     return name in _RULES
