@@ -22,7 +22,7 @@ from torchlike.distributed.tensor import (
 )
 from torchlike.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torchlike.distributed.tensor.debug import CommDebugMode
-from torchlike.distributed.tensor.experimental import local_map
+from torchlike.distributed.tensor.experimental import local_map, register_sharding
 from torchlike.distributed.tensor.placement_types import _StridedShard
 from torchlike.testing._internal.distributed.fake_pg import FakeStore
 
@@ -214,3 +214,44 @@ def test_names_of_the_core() -> None:
     t = torch.ones(2).add_(1)
     torch._C._set_version(t, 7)
     assert t._version == 7
+
+
+def test_groups_have_names() -> None:
+    fake(1, 4)
+    group = dist.new_group([1, 3])
+    assert dist.distributed_c10d._resolve_process_group(group.group_name) is group
+
+
+def test_masks_of_rows_come_after_what_is_gathered() -> None:
+    """Positions are brought to their place before rows of other ranks are masked."""
+    local(4)
+    square = init_device_mesh("cpu", (2, 2))
+    table, places = torch.randn(8, 4), torch.tensor([0, 7, 3, 2, 6, 5])
+    weight = distribute_tensor(table, square, [Shard(1), Shard(0)])
+    index = distribute_tensor(places, square, [Shard(0), Replicate()])
+    found = torch.nn.functional.embedding(index, weight)
+    assert torch.equal(found.full_tensor(), table[places])
+
+
+def test_rules_of_other_operators() -> None:
+    """An operator of one's own has no rule until one is given, whatever its name."""
+    fake(0, 2)
+    mesh = init_device_mesh("cpu", (2,))
+
+    @torch.library.custom_op("meshes::relu", mutates_args=())
+    def relu(x: torch.Tensor, times: int) -> torch.Tensor:
+        return x.relu() * times
+
+    @relu.register_fake
+    def _(x: Any, times: int) -> Any:
+        return torch.empty_like(x)
+
+    t = distribute_tensor(torch.ones(4, 2), mesh, [Shard(0)])
+    with pytest.raises(NotImplementedError, match="does not have a sharding strategy"):
+        torch.ops.meshes.relu(t, 2)
+
+    @register_sharding(torch.ops.meshes.relu.default)
+    def rule(x: Any, times: int) -> Any:
+        return [([Shard(d)], [Shard(d), None]) for d in range(x.ndim)]
+
+    assert torch.ops.meshes.relu(t, 2).placements == (Shard(0),) and rule(t, 1)

@@ -16,6 +16,7 @@ import torchlike as torch
 # Names that raise NotImplementedError with themselves in the message, by modules.
 ABSENT = {
     "distributed": "FileStore GradBucket Logger P2POp ProcessGroupGloo ProcessGroupNCCL Reducer TCPStore",
+    "distributed.tensor.debug": "visualize_sharding",
     "distributed.tensor.experimental": "context_parallel implicit_replication",
     "distributed.fsdp.fully_sharded_data_parallel": "FullyShardedDataParallel",
     "distributed.algorithms.join": "Join JoinHook Joinable",

@@ -713,14 +713,25 @@ class _Program:
     def flops(self) -> dict[str, list[_int]]: ...
 
 class _Mesh:
-    def __init__(self, sizes: Sequence[builtins.int], at: Sequence[builtins.int], per_host: builtins.int) -> None: ...
+    def __init__(
+        self, sizes: Sequence[builtins.int], at: Sequence[builtins.int], per_host: builtins.int
+    ) -> None: ...
     def local(
-        self, shape: Sequence[builtins.int], lies: Sequence[tuple[builtins.int, builtins.int, builtins.int]]
+        self,
+        shape: Sequence[builtins.int],
+        lies: Sequence[tuple[builtins.int, builtins.int, builtins.int]],
     ) -> tuple[list[builtins.int], list[builtins.int]]: ...
-    def plan(self, shape: Sequence[builtins.int], itemsize: builtins.int, start: Any, goal: Any) -> list[Any]: ...
+    def plan(
+        self, shape: Sequence[builtins.int], itemsize: builtins.int, start: Any, goal: Any
+    ) -> list[Any]: ...
     def cost(
         self, shape: Sequence[builtins.int], itemsize: builtins.int, start: Any, goal: Any
     ) -> builtins.float: ...
     def choose(
-        self, inputs: Any, rows: Any, results: builtins.int, in_place: builtins.bool, uneven: builtins.bool
+        self,
+        inputs: Any,
+        rows: Any,
+        results: builtins.int,
+        in_place: builtins.bool,
+        uneven: builtins.bool,
     ) -> tuple[list[Any], list[Any]]: ...

@@ -25,6 +25,7 @@ from torchlike.distributed._groups import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_resolve_process_group = _groups.resolve
 _WHY = "nothing connects processes yet"
 
 __getattr__ = _lazy.submodules(

@@ -14,6 +14,7 @@ from torchlike._ops import modes
 from torchlike.distributed.tensor import _moves
 from torchlike.distributed.tensor._rules import Call, Fixed, Rows, filled, rule_of
 from torchlike.distributed.tensor._rules.create import sizes_in
+from torchlike.distributed.tensor._rules.reduce import evenly
 from torchlike.distributed.tensor._spec import (
     Spec,
     TensorMeta,
@@ -126,8 +127,13 @@ def _spec_of(func: OpOverload, t: Any, mesh: DeviceMesh) -> Spec:
     return Spec(mesh, replicated(mesh), meta_of(t))
 
 
+_PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device))
+
+
 def mapped(value: Any, f: Any) -> Any:
     """An argument with `f` of each tensor in it."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, torch.Tensor):
         return f(value)
     if isinstance(value, list | tuple):
@@ -151,11 +157,17 @@ def _key(value: Any) -> Any:
     return value
 
 
+def _name(func: OpOverload) -> str:
+    """What an operator is called here: other libraries' with their name."""
+    own = func.namespace == "aten"
+    return func._opname if own else f"{func.namespace}::{func._opname}"
+
+
 def dispatch(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of an operator of which some argument lies on a mesh."""
     from torchlike.distributed.tensor import _handlers
 
-    handler = _handlers.HANDLERS.get(func._opname)
+    handler = _handlers.HANDLERS.get(_name(func))
     if handler is not None:
         made = handler(func, args, kwargs)
         if made is not NotImplemented:
@@ -166,10 +178,10 @@ def dispatch(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """As `dispatch`, by the operator's rule."""
     tensors = tensors_of((*args, *kwargs.values()))
-    decision = decide(func, args, kwargs)
+    mesh = _mesh_of(tensors)
+    decision = decide(func, args, kwargs, mesh)
     if decision is NotImplemented:
         return func.decompose(*args, **kwargs)
-    mesh = _mesh_of(tensors)
     pieces = [_brought(t, spec) for t, spec in zip(tensors, decision.inputs, strict=True)]
     given = args
     if decision.args is not None:
@@ -177,14 +189,14 @@ def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             aten.squeeze_.dims if func._opname == "squeeze_" else aten.squeeze.dims,
             (args[0], *decision.args),
         )
-    if func._opname in _RANDOM and _is_real(pieces):
+    if _name(func) in _RANDOM and _is_real(pieces):
         drawn = _drawn(func, args, kwargs, decision, pieces)
         return wrapped(func, args, kwargs, decision, drawn)
     results = []
     for seat in range(len(mesh._seats)):
         found = iter([p[seat] for p in pieces])
         local = mapped((given, list(kwargs.values())), lambda t, found=found: next(found))
-        sized = _sized(func._opname, local[0], decision, seat)
+        sized = _sized(_name(func), local[0], decision, seat)
         results.append(func(*sized, **dict(zip(kwargs, local[1], strict=True))))
     results = _masked(decision, results)
     return wrapped(func, args, kwargs, decision, results)
@@ -290,14 +302,16 @@ def own_part(whole: Any, spec: Spec, seat: int) -> Any:
     return part.clone() if part is whole else part
 
 
-def decide(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def decide(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], mesh: DeviceMesh | None = None
+) -> Any:
     """What a call comes down to; NotImplemented if there is no rule, and the operator is made of others.
 
     Raises:
         NotImplementedError: if there is no rule at all.
         RuntimeError: if the rule refuses the arguments.
     """
-    mesh = _mesh_of(tensors_of((*args, *kwargs.values())))
+    mesh = mesh or _mesh_of(tensors_of((*args, *kwargs.values())))
     specs = mapped((list(args), list(kwargs.values())), lambda t: _spec_of(func, t, mesh))
     kinds = dict(zip(kwargs, specs[1], strict=True))
     key: Any = (func, _key(specs[0]), tuple((n, _key(v)) for n, v in kinds.items()))
@@ -333,7 +347,7 @@ def _explained(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _decide(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    rule = rule_of(func._opname, func._overloadname)
+    rule = rule_of(_name(func), func._overloadname)
     if rule is None:
         if func.implicit:
             return NotImplemented
@@ -344,6 +358,8 @@ def _decide(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     ordered: bool | None
     if isinstance(said, Rows):
         inputs, results, ordered = _chosen(call, said)
+        if said.even is not None and not all(evenly(s.shape, s, s.placements) for s in inputs):
+            inputs, results, ordered = _chosen(call, Rows(said.even, said.uneven))
     else:
         inputs = [s.placed(p) for s, p in zip(call.specs, said.inputs, strict=True)]
         results, ordered = said.results, said.ordered

@@ -136,7 +136,15 @@ def _global(index: Any, spec: Spec, seat: int, dim: int | None) -> Any:
     return made
 
 
+def _checked(func: OpOverload, args: Any, kwargs: Any) -> None:
+    """Every rank asks what all others were told of."""
+    spec = args[0]._spec
+    for piece in _moves.redistribute(args[0]._locals, spec, _dispatch.whole_spec(spec)):
+        func(piece, *args[1:], **kwargs)
+
+
 HANDLERS = {
+    "_linalg_check_errors": _checked,
     "is_same_size": _same_size,
     "is_pinned": _pinned,
     "as_strided": _as_strided,

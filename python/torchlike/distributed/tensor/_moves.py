@@ -17,6 +17,7 @@ from torchlike.distributed.tensor.placement_types import (
     Placement,
     Replicate,
     Shard,
+    _MaskPartial,
     _StridedShard,
     check_mixed,
     is_cut,
@@ -283,7 +284,8 @@ def redistribute(pieces: Sequence[Any], current: Spec, target: Spec) -> list[Any
     plans = [seat.plan(shape, size, current.lies, target.lies) for seat in mesh._seats]
     known = (*current.placements, *target.placements)
     made = list(pieces)
-    for i, (dim, a, b, _) in enumerate(plans[0]):
-        shapes = [plan[i][3] for plan in plans]
-        made = step(made, mesh, dim, from_code(a, known), from_code(b, known), shapes)
+    steps = [(dim, from_code(a, known), from_code(b, known)) for dim, a, b, _ in plans[0]]
+    # What is masked is remembered, and has to have the size that the piece has in the end.
+    for i in sorted(range(len(steps)), key=lambda i: isinstance(steps[i][2], _MaskPartial)):
+        made = step(made, mesh, *steps[i], [plan[i][3] for plan in plans])
     return made

@@ -34,7 +34,7 @@ class Spec:
     are not made by views.
     """
 
-    __slots__ = ("_key", "mesh", "ordered", "placements", "tensor_meta")
+    __slots__ = ("_hash", "_key", "mesh", "ordered", "placements", "tensor_meta")
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Spec:
         self.ordered = ordered
         codes = tuple(p._code for p in self.placements)
         self._key = (mesh, codes, tensor_meta, ordered and any(c[0] == 2 for c in codes))
+        self._hash = hash(self._key)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -96,10 +97,10 @@ class Spec:
         return Spec(self.mesh, self.placements, meta, self.ordered)
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Spec) and self._key == other._key
+        return self is other or (isinstance(other, Spec) and self._key == other._key)
 
     def __repr__(self) -> str:
         from torchlike.fx.node import dtype_abbreviation

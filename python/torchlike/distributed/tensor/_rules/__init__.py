@@ -44,11 +44,11 @@ class Cut:
 
 @dataclass
 class Rows:
-    """What can be chosen for each dimension of the mesh."""
+    """What can be chosen for each dimension of the mesh. `even`: the rows, if pieces of several sizes are chosen."""
 
     rows: list[list[Any]]
     uneven: bool = False
-    results: int = 1
+    even: list[list[Any]] | None = None
 
 
 @dataclass
@@ -125,6 +125,17 @@ def rule(*names: str) -> Callable[[Any], Any]:
         return f
 
     return note
+
+
+def replaced(name: str, overload: str, f: Callable[[Call], Rows | Fixed]) -> None:
+    """Gives an overload a rule in place of the one that it has."""
+    rule_of(name, overload)
+    _RULES[f"{name}.{overload}"] = f
+
+
+def has_rule(name: str) -> bool:
+    """Whether an operator has a rule by now."""
+    return name in _RULES
 
 
 def rule_of(name: str, overload: str) -> Callable[[Call], Rows | Fixed] | None:

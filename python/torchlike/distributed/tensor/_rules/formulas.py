@@ -4,7 +4,6 @@ what would have to be moved for it is refused."""
 from __future__ import annotations
 
 from itertools import product
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
@@ -14,7 +13,6 @@ from torchlike.distributed.tensor._spec import Spec
 from torchlike.distributed.tensor.placement_types import (
     Partial,
     Placement,
-    _StridedShard,
     is_cut,
     moved,
 )
@@ -68,9 +66,13 @@ def _addmv(x: Any, a: Any, b: Any) -> Any:
     return aten.add.Tensor(x, _mv(a, b))
 
 
-def _index_add(x: Any, dim: int, index: Any, source: Any) -> Any:
+def _put(x: Any, dim: int, index: Any, source: Any, adds: bool) -> Any:
     places = [None] * (dim + x.ndim if dim < 0 else dim) + [index]
-    return aten.index_put.default(x, places, source, True)
+    return aten.index_put.default(x, places, source, adds)
+
+
+def _index_add(x: Any, dim: int, index: Any, source: Any) -> Any:
+    return _put(x, dim, index, source, True)
 
 
 def _rot90(x: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
@@ -91,8 +93,27 @@ def _aminmax(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return aten.amin.default(x, dims, keepdim), aten.amax.default(x, dims, keepdim)
 
 
-def _count(x: Any, dims: Any = ()) -> Any:
-    return aten.sum.dim_IntList(aten.ne.Scalar(x, 0), dims or None)
+def _count(x: Any, dims: Any = None) -> Any:
+    listed = [dims] if isinstance(dims, int) else list(dims or range(x.ndim))
+    return aten.sum.dim_IntList(aten.ne.Scalar(x, 0), listed)
+
+
+def _index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
+    return _put(x, dim, index, source, False)
+
+
+def _trace(x: Any) -> Any:
+    return aten.sum.default(aten.diagonal.default(x))
+
+
+def _rsub(a: Any, b: Any) -> Any:
+    return aten.sub.Tensor(b, a)
+
+
+def _isin(elements: Any, test: Any) -> Any:
+    wide = aten.view.default(elements, [*elements.shape, *[1] * test.ndim])
+    dims = list(range(elements.ndim, wide.ndim))
+    return aten.any.dims(aten.eq.Tensor(wide, test), dims)
 
 
 _FORMULAS: dict[str, Callable[..., Any]] = {
@@ -111,6 +132,11 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
     "dist": _dist,
     "aminmax": _aminmax,
     "count_nonzero": _count,
+    "index_copy": _index_copy,
+    "index_copy_": _index_copy,
+    "trace": _trace,
+    "rsub": _rsub,
+    "isin": _isin,
 }
 
 
@@ -156,18 +182,6 @@ def _traced(mesh: Any, call: Call, placements: Any) -> list[Placement] | None:
     return [t._spec.placements[0] for t in (made if isinstance(made, tuple) else (made,))]
 
 
-def _evenly(call: Call, placements: Any) -> bool:
-    """Whether a mean of means is the mean: all parts are of one size."""
-    for spec, p in zip(call.specs, placements, strict=True):
-        if is_cut(p):
-            at = {i for s in call.specs for i, q in enumerate(s.placements) if q != R}
-            parts = prod(call.mesh.size(i) for i in at)
-            parts *= p.split_factor if isinstance(p, _StridedShard) else 1
-            if spec.shape[p.dim] % parts:
-                return False
-    return True
-
-
 @rule(*_FORMULAS)
 def _formula(call: Call) -> Rows:
     from torchlike.distributed.device_mesh import DeviceMesh
@@ -176,9 +190,12 @@ def _formula(call: Call) -> Rows:
     rows: list[list[Any]] = []
     for placements in product(*_candidates(call.specs)):
         made = _traced(mesh, call, placements)
-        if made is None:
-            continue
-        averages = any(isinstance(p, Partial) and p.reduce_op == "avg" for p in made)
-        if not averages or _evenly(call, placements):
+        if made is not None:
             rows.append([*made, *placements])
-    return Rows(rows)
+    # A mean of means is the mean where all parts are of one size.
+    means = [row for row in rows if _averages(row[: -len(call.specs)]) and any(map(is_cut, row))]
+    return Rows(rows, even=[row for row in rows if row not in means] if means else None)
+
+
+def _averages(results: list[Placement]) -> bool:
+    return any(isinstance(p, Partial) and p.reduce_op == "avg" for p in results)

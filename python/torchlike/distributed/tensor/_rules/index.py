@@ -129,7 +129,7 @@ def _fill_tensor(call: Call) -> Rows:
     return _beside(call, lambda d: [Cut(d), Cut(d), R, R], partial)
 
 
-@rule("index_reduce index_reduce_ index_copy index_copy_")
+@rule("index_reduce index_reduce_")
 def _beside_dim(call: Call) -> Rows:
     return _beside(call, lambda d: [Cut(d), Cut(d), R, Cut(d)])
 

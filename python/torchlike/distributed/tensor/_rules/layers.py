@@ -203,6 +203,13 @@ def _group_norm(call: Call) -> Rows:
     return Rows([[*[Cut(0)] * 4, *[R] * (len(call.specs) - 1)]])
 
 
+@rule("pixel_shuffle pixel_unshuffle")
+def _shuffle(call: Call) -> Rows:
+    """Whole pictures; what is moved may be partial."""
+    rows: list[list[Any]] = [[Cut(d)] * 2 for d in range(call.first.ndim - 3)]
+    return Rows(rows + [[P(r), P(r)] for r in ("sum", "avg")])
+
+
 @rule("linalg_cross")
 def _cross(call: Call) -> Rows:
     ndim = call.first.ndim

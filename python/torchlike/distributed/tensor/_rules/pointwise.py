@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from torchlike import _C
-from torchlike.distributed.tensor._rules import Call, Cut, P, R, Rows, rule
+from torchlike.distributed.tensor._rules import Call, Cut, P, R, Rows, has_rule, rule
 
 _LINEAR: list[list[Any]] = [[P("sum"), P("sum")], [P("avg"), P("avg")]]
 _ADDED: list[list[Any]] = [
@@ -43,6 +43,7 @@ _ROWS: dict[str, list[list[Any]]] = {
     "special_xlog1py.default special_xlog1py.other_scalar": _DIVIDED,
     "positive.default to.dtype": _KEPT,
     "copy_.default": _COPIED,
+    "complex": [[P(r), P(r), P(r)] for r in ("sum", "avg")],
     "logaddexp logaddexp2": _RISING_BOTH,
     "clamp_min.Tensor fmax maximum": [*_RISING_BOTH, [P("max")] * 3],
     "clamp_max.Tensor fmin minimum": [*_RISING_BOTH, [P("min")] * 3],
@@ -53,7 +54,7 @@ clone __iand__ __ilshift__ __ior__ __irshift__ __ixor__ __lshift__ __rshift__ ad
 _conj copysign dropout_backward fill float_power frexp gelu gelu_backward hardswish hardswish_backward leaky_relu
 leaky_relu_backward elu elu_backward hardtanh_backward hardsigmoid_backward softplus softplus_backward mish_backward
 softshrink softshrink_backward hardshrink_backward lerp logical_and logical_not logical_or logical_xor logit_backward
-masked_fill mvlgamma native_dropout_backward polygamma rrelu_with_noise rsub sigmoid_backward silu_backward
+masked_fill mvlgamma native_dropout_backward polygamma rrelu_with_noise sigmoid_backward silu_backward
 tanh_backward threshold_backward where xlogy glu_jvp celu _prelu_kernel complex polar __xor__ isclose isreal
 log_sigmoid_forward log_sigmoid_backward ldexp
 """
@@ -111,8 +112,9 @@ def pointwise(call: Call) -> Rows:
 def _register() -> None:
     names = {_aten(row) for row in _C._op_pointwise()} | set(_MORE.split())
     names |= {n.partition(".")[0] for n in _partial_rows()}
-    names -= {"fill", "fill_", "detach", "zero_", "glu"}
-    rule(*names, *(n + "_" for n in names))(pointwise)
+    names -= {"fill", "fill_", "detach", "zero_", "glu", "rsub"}
+    names |= {n + "_" for n in names}
+    rule(*(n for n in names if not has_rule(n)))(pointwise)
 
 
 _register()

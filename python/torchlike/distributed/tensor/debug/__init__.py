@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from torchlike import _absent
 from torchlike.distributed._ops import autograd as _autograd
 from torchlike.distributed._ops import c10d as _c10d
 from torchlike.distributed._ops import dtensor as _dtensor
@@ -12,7 +13,11 @@ from torchlike.distributed._ops import functional as _functional
 from torchlike.distributed.tensor import _dispatch
 from torchlike.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["CommDebugMode"]
+__all__ = ["CommDebugMode", "visualize_sharding"]
+
+visualize_sharding = _absent.function(
+    __name__, "visualize_sharding", "there are no pictures of meshes"
+)
 
 _SILENT = ("wait_tensor", "barrier", "send", "recv_")
 

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike import _absent
+from torchlike.distributed.tensor import _dispatch, _rules
 from torchlike.distributed.tensor._api import DTensor
+from torchlike.distributed.tensor._spec import Spec
 from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["local_map"]
+__all__ = ["local_map", "register_sharding"]
 
 
 def local_map(
@@ -79,6 +81,32 @@ def _placed(t: DTensor, placements: Any, moves: bool) -> DTensor:
             f"placements is {placements}! If redistribute_inputs is wanted, set redistribute_inputs=True to local_map."
         )
     return t.redistribute(placements=placements)
+
+
+def register_sharding(op: Any) -> Callable[[Any], Any]:
+    """Gives an operator, or several, a sharding rule: the decorated function takes what the operator takes, with
+    specs in
+    place of tensors, and gives pairs of placements, of results and of arguments (None for what is no tensor), for one
+    dimension of a mesh."""
+
+    def note(f: Callable[..., Any]) -> Callable[..., Any]:
+        def rows(call: _rules.Call) -> _rules.Rows:
+            flat = [*call.args, *call.kwargs.values()]
+            found = []
+            for results, inputs in f(*call.args, **call.kwargs):
+                given = list(inputs)
+                if len(given) != len(call.specs):
+                    given = [p for p, a in zip(given, flat, strict=False) if isinstance(a, Spec)]
+                found.append([*results, *given])
+            return _rules.Rows(found)
+
+        for overload in op if isinstance(op, list) else [op]:
+            space = "" if overload.namespace == "aten" else f"{overload.namespace}::"
+            _rules.replaced(space + overload._opname, overload._overloadname, rows)
+        _dispatch.clear()
+        return f
+
+    return note
 
 
 globals().update(
