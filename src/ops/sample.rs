@@ -360,7 +360,7 @@ fn bernoulli_beside(out: &Tensor, p: &Tensor) -> Result<()> {
 fn multinomial_beside(a: &calls::Multinomial, (): &(), outs: &[Tensor]) -> Result<()> {
     let (p, n) = (a.input, a.num_samples);
     let chosen = helpers::inside(|| {
-        let (again, least, most) = (a.replacement && n > 1, f::amin(p, &[])?, f::amax(p, &[])?);
+        let (again, least, most) = (a.replacement && n > 1, f::amin(p)?, f::amax(p)?);
         let fine = helpers::item(&least)?.to_f64() >= 0.0
             && helpers::item(&most)?.to_f64() < f64::INFINITY;
         ensure!(
@@ -373,7 +373,7 @@ fn multinomial_beside(a: &calls::Multinomial, (): &(), outs: &[Tensor]) -> Resul
                 "probability tensor contains either `inf`, `nan` or element < 0"
             }
         );
-        let least = helpers::item(&f::amin(&f::SumDim::new(p, Some(&[-1][..])).call()?, &[])?)?;
+        let least = helpers::item(&f::amin(&f::SumDim::new(p, Some(&[-1][..])).call()?)?)?;
         ensure!(
             least.to_f64() > 0.0,
             Runtime,
