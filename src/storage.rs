@@ -328,11 +328,6 @@ impl Storage {
         self.0.version.load(Relaxed)
     }
 
-    /// Says how often it was written, where what was written is what had been there.
-    pub fn set_version(&self, version: u32) {
-        self.0.version.store(version, Relaxed);
-    }
-
     /// Others see the bytes where they are from now on: they stay there.
     pub fn lend(&self) {
         self.set_flags(0u16, FOREIGN);

@@ -127,13 +127,13 @@ pub fn unscale(grads: &[&Tensor], inverse: f64) -> Result<bool> {
 
 /// What is compiled for a dtype, for checks without a device.
 pub(super) fn samples(d: DType) -> Vec<Job> {
-    use crate::cpu::update::rules;
+    use crate::cpu::update::device;
     if !d.is_float() {
         return Vec::new();
     }
     let step = |(text, states): (&str, usize)| stepping(d, true, states, 2, text);
     let unscale = Job::new(UNSCALE).ty("T", d);
-    rules::texts()
+    device::texts()
         .into_iter()
         .map(step)
         .chain([unscale])

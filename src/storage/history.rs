@@ -6,6 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 impl Storage {
+    /// Says how often it was written, where what was written is what had been there.
+    pub fn set_version(&self, version: u32) {
+        self.0.version.store(version, Relaxed);
+    }
+
     /// One more, or less, of the references is a node's.
     pub(crate) fn count_saved(&self, more: bool) {
         if more {

@@ -1,5 +1,6 @@
 //! Steps of optimizers: parameters, gradients and state as one flat range, of which every element is read and written once.
 
+pub(crate) mod device;
 mod number;
 pub(crate) mod rules;
 mod unscale;
@@ -16,12 +17,16 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) use unscale::{unscale, unscale_checked};
 
 /// What a step makes of one element of a parameter.
-pub(crate) trait Update: Copy + Send {
+pub(crate) trait Update: Copy + Send + Beside {
     /// How many tensors of state it has, at most three.
     const STATES: usize;
     /// The parameter and its state after the step; entries beyond the update's own states are ignored.
     fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S>;
-    /// The same for other devices.
+}
+
+/// An update as devices beside the host make it.
+pub(crate) trait Beside {
+    /// The rule with its numbers.
     fn device(&self) -> Rule;
 }
 

@@ -1,7 +1,7 @@
 //! What each optimizer does to one element, in the operations and with the roundings of PyTorch's.
 
 use super::number::{Number, Rounding, Stored};
-use super::{Rule, States, Stepped, Update};
+use super::{States, Stepped, Update};
 
 /// How the gradient and the parameter come into an update.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,102 +34,6 @@ impl Entry {
 #[inline(always)]
 fn added<S: Stored, R: Rounding>(v: f64) -> S::In {
     R::r::<S>(S::In::of(v))
-}
-
-/// The statements of all rules, and how many states they have.
-pub(crate) fn texts() -> Vec<(&'static str, usize)> {
-    fn of<U: Update>(u: U) -> (&'static str, usize) {
-        (u.device().text, U::STATES)
-    }
-    fn rmsprop<const C: bool, const M: bool>() -> (&'static str, usize) {
-        of(Rmsprop::<C, M> {
-            entry: Entry::default(),
-            lr: 0.0,
-            alpha: 0.0,
-            eps: 0.0,
-            momentum: 0.0,
-        })
-    }
-    fn sgd<const M: bool>() -> (&'static str, usize) {
-        of(Sgd::<M> {
-            entry: Entry::default(),
-            lr: 0.0,
-            momentum: 0.0,
-            dampening: 0.0,
-            nesterov: false,
-            first: false,
-        })
-    }
-    fn adam<const L: bool>() -> (&'static str, usize) {
-        of(Adam::<L> {
-            entry: Entry::default(),
-            betas: [0.0; 2],
-            eps: 0.0,
-            size: 0.0,
-            root: 0.0,
-        })
-    }
-    let entry = Entry::default();
-    vec![
-        sgd::<false>(),
-        sgd::<true>(),
-        adam::<false>(),
-        adam::<true>(),
-        of(Adagrad {
-            entry,
-            lr: 0.0,
-            eps: 0.0,
-        }),
-        of(Adadelta {
-            entry,
-            lr: 0.0,
-            rho: 0.0,
-            eps: 0.0,
-        }),
-        of(Adamax {
-            entry,
-            betas: [0.0; 2],
-            eps: 0.0,
-            size: 0.0,
-        }),
-        of(Asgd {
-            entry,
-            lambd: 0.0,
-            eta: 0.0,
-            mu: 0.0,
-        }),
-        of(Nadam {
-            entry,
-            betas: [0.0; 2],
-            eps: 0.0,
-            correction: 0.0,
-            sizes: [0.0; 2],
-        }),
-        of(Radam {
-            entry,
-            lr: 0.0,
-            betas: [0.0; 2],
-            eps: 0.0,
-            correction: 0.0,
-            adaptive: None,
-        }),
-        rmsprop::<false, false>(),
-        rmsprop::<true, false>(),
-        rmsprop::<false, true>(),
-        rmsprop::<true, true>(),
-        of(Rprop {
-            entry,
-            etas: [0.0; 2],
-            sizes: [0.0; 2],
-        }),
-    ]
-}
-
-/// The numbers of a rule for other devices.
-fn numbers<const N: usize>(list: [f64; N]) -> [f64; 8] {
-    let mut all = [0.0; 8];
-    all[..N].copy_from_slice(&list);
-    all
 }
 
 /// The point between two numbers.
@@ -198,25 +102,6 @@ impl<const MOMENTUM: bool> Update for Sgd<MOMENTUM> {
         let p = R::r::<S>(g.fma(added::<S, R>(-self.lr), p));
         (p, [buffer, s[1], s[2]])
     }
-
-    fn device(&self) -> Rule {
-        Rule {
-            entry: self.entry,
-            text: if MOMENTUM {
-                "s0 = v[4] != 0 ? g : r(g * added(1 - v[2]) + r(s0 * V(v[1]))); \
-                 g = v[3] != 0 ? r(s0 * added(v[1]) + g) : s0; p = r(g * added(-v[0]) + p);"
-            } else {
-                "p = r(g * added(-v[0]) + p);"
-            },
-            numbers: numbers([
-                self.lr,
-                self.momentum,
-                self.dampening,
-                f64::from(u8::from(self.nesterov)),
-                f64::from(u8::from(self.first)),
-            ]),
-        }
-    }
 }
 
 /// Adam and AdamW; with the largest average of squares as a third state.
@@ -243,20 +128,6 @@ impl<const LARGEST: bool> Update for Adam<LARGEST> {
         let root = R::r::<S>(root + added::<S, R>(self.eps));
         (addcdiv::<S, R>(p, m, root, -self.size), [m, v, top])
     }
-
-    fn device(&self) -> Rule {
-        Rule {
-            entry: self.entry,
-            text: if LARGEST {
-                "s0 = lerp(s0, g, 1 - v[0]); s1 = squares(s1, g, v[1]); s2 = larger(s2, s1); \
-                 p = addcdiv(p, s0, r(r(r(sqrt(s2)) / V(v[4])) + added(v[2])), -v[3]);"
-            } else {
-                "s0 = lerp(s0, g, 1 - v[0]); s1 = squares(s1, g, v[1]); \
-                 p = addcdiv(p, s0, r(r(r(sqrt(s1)) / V(v[4])) + added(v[2])), -v[3]);"
-            },
-            numbers: numbers([self.betas[0], self.betas[1], self.eps, self.size, self.root]),
-        }
-    }
 }
 
 /// Adagrad.
@@ -276,14 +147,6 @@ impl Update for Adagrad {
         let sum = R::r::<S>(g.fma(g, s[0]));
         let root = R::r::<S>(R::r::<S>(sum.root()) + added::<S, R>(self.eps));
         (addcdiv::<S, R>(p, g, root, -self.lr), [sum, s[1], s[2]])
-    }
-
-    fn device(&self) -> Rule {
-        Rule {
-            entry: self.entry,
-            text: "s0 = r(g * g + s0); p = addcdiv(p, g, r(r(sqrt(s0)) + added(v[1])), -v[0]);",
-            numbers: numbers([self.lr, self.eps]),
-        }
     }
 }
 
@@ -308,16 +171,6 @@ impl Update for Adadelta {
         let deltas = squares::<S, R>(s[1], delta, self.rho);
         let p = R::r::<S>(delta.fma(added::<S, R>(-self.lr), p));
         (p, [square, deltas, s[2]])
-    }
-
-    fn device(&self) -> Rule {
-        Rule {
-            entry: self.entry,
-            text: "s0 = squares(s0, g, v[1]); \
-                   const V d = r(r(r(sqrt(r(s1 + added(v[2])))) / r(sqrt(r(s0 + added(v[2]))))) * g); \
-                   s1 = squares(s1, d, v[1]); p = r(d * added(-v[0]) + p);",
-            numbers: numbers([self.lr, self.rho, self.eps]),
-        }
     }
 }
 
@@ -344,15 +197,6 @@ impl Update for Adamax {
             addcdiv::<S, R>(p, m, largest, -self.size),
             [m, largest, s[2]],
         )
-    }
-
-    fn device(&self) -> Rule {
-        Rule {
-            entry: self.entry,
-            text: "s0 = lerp(s0, g, 1 - v[0]); s1 = larger(r(s1 * V(v[1])), r(fabs(g) + added(v[2]))); \
-                   p = addcdiv(p, s0, s1, -v[3]);",
-            numbers: numbers([self.betas[0], self.betas[1], self.eps, self.size]),
-        }
     }
 }
 
@@ -382,15 +226,6 @@ impl Update for Asgd {
         };
         (p, [average, s[1], s[2]])
     }
-
-    fn device(&self) -> Rule {
-        Rule {
-            entry: self.entry,
-            text: "p = r(p * V(1 - v[0] * v[1])); p = r(g * added(-v[1]) + p); \
-                   s0 = v[2] == 1 ? p : r(s0 + r(r(p - s0) * V(v[2])));",
-            numbers: numbers([self.lambd, self.eta, self.mu]),
-        }
-    }
 }
 
 /// NAdam.
@@ -416,23 +251,6 @@ impl Update for Nadam {
         let root = R::r::<S>(root + added::<S, R>(self.eps));
         let p = addcdiv::<S, R>(p, g, root, self.sizes[0]);
         (addcdiv::<S, R>(p, m, root, self.sizes[1]), [m, v, s[2]])
-    }
-
-    fn device(&self) -> Rule {
-        Rule {
-            entry: self.entry,
-            text: "s0 = lerp(s0, g, 1 - v[0]); s1 = squares(s1, g, v[1]); \
-                   const V d = r(r(sqrt(r(s1 / V(v[3])))) + added(v[2])); \
-                   p = addcdiv(p, g, d, v[4]); p = addcdiv(p, s0, d, v[5]);",
-            numbers: numbers([
-                self.betas[0],
-                self.betas[1],
-                self.eps,
-                self.correction,
-                self.sizes[0],
-                self.sizes[1],
-            ]),
-        }
     }
 }
 
@@ -465,26 +283,6 @@ impl Update for Radam {
         }
         (R::r::<S>(p - way), [m, v, s[2]])
     }
-
-    fn device(&self) -> Rule {
-        let [root, trust] = self.adaptive.unwrap_or([0.0, 0.0]);
-        Rule {
-            entry: self.entry,
-            text: "s0 = lerp(s0, g, 1 - v[1]); s1 = squares(s1, g, v[2]); V way = r(r(s0 / V(v[4])) * V(v[0])); \
-                   if (v[7] != 0) way = r(r(way * r(r(V(1) / r(r(sqrt(s1)) + added(v[3]))) * V(v[5]))) * V(v[6])); \
-                   p = r(p - way);",
-            numbers: [
-                self.lr,
-                self.betas[0],
-                self.betas[1],
-                self.eps,
-                self.correction,
-                root,
-                trust,
-                f64::from(u8::from(self.adaptive.is_some())),
-            ],
-        }
-    }
 }
 
 /// RMSprop. The states are the average of squares, that of gradients if it is centred, and the momentum if there is one.
@@ -516,30 +314,6 @@ impl<const CENTERED: bool, const MOMENTUM: bool> Update for Rmsprop<CENTERED, MO
         let kept = R::r::<S>(s[k] * S::In::of(self.momentum));
         s[k] = addcdiv::<S, R>(kept, g, root, 1.0);
         (R::r::<S>(s[k].fma(added::<S, R>(-self.lr), p)), s)
-    }
-
-    fn device(&self) -> Rule {
-        Rule {
-            entry: self.entry,
-            text: match (CENTERED, MOMENTUM) {
-                (false, false) => {
-                    "s0 = squares(s0, g, v[1]); p = addcdiv(p, g, r(r(sqrt(s0)) + added(v[2])), -v[0]);"
-                }
-                (true, false) => {
-                    "s0 = squares(s0, g, v[1]); s1 = lerp(s1, g, 1 - v[1]); \
-                     p = addcdiv(p, g, r(r(sqrt(r(s0 - s1 * s1))) + added(v[2])), -v[0]);"
-                }
-                (false, true) => {
-                    "s0 = squares(s0, g, v[1]); s1 = addcdiv(r(s1 * V(v[3])), g, r(r(sqrt(s0)) + added(v[2])), 1); \
-                     p = r(s1 * added(-v[0]) + p);"
-                }
-                (true, true) => {
-                    "s0 = squares(s0, g, v[1]); s1 = lerp(s1, g, 1 - v[1]); \
-                     s2 = addcdiv(r(s2 * V(v[3])), g, r(r(sqrt(r(s0 - s1 * s1))) + added(v[2])), 1); p = r(s2 * added(-v[0]) + p);"
-                }
-            },
-            numbers: numbers([self.lr, self.alpha, self.eps, self.momentum]),
-        }
     }
 }
 
@@ -584,16 +358,5 @@ impl Update for Rprop {
             g * zero * size
         };
         (R::r::<S>(p - way), [g, size, s[2]])
-    }
-
-    fn device(&self) -> Rule {
-        Rule {
-            entry: self.entry,
-            text: "const V sign = r(g * s0); const bool falls = sign < V(0); \
-                   V size = r(s1 * (sign > V(0) ? added(v[1]) : falls ? added(v[0]) : sign + V(1))); \
-                   if (size < added(v[2])) size = added(v[2]); if (size > added(v[3])) size = added(v[3]); \
-                   if (falls) g = 0; p = r(p - (g > V(0) ? size : g < V(0) ? -size : g * V(0) * size)); s0 = g; s1 = size;",
-            numbers: numbers([self.etas[0], self.etas[1], self.sizes[0], self.sizes[1]]),
-        }
     }
 }

@@ -355,8 +355,7 @@ impl Walk<'_> {
         tell(link, When::Before, grads, None)?;
         let after = link.hooks(When::After);
         let shown = (!after.is_empty()).then(|| grads.clone());
-        let made = profile::run(link, node, grads);
-        let mut made = anomaly::checked(link, node, made)?;
+        let mut made = anomaly::checked(link, node, profile::run(link, node, grads))?;
         modes::settled(&made, made.iter().flatten().any(Tensor::is_python));
         validate(node, &mut made)?;
         for (_, hook) in after {
