@@ -328,7 +328,7 @@ def test_continuous_and_circular_families() -> None:
         one = D.ContinuousBernoulli(t(p, dtype=torch.float64))
         density = one.log_prob(grid).exp()
         assert close(torch.trapezoid(density, grid), 1.0)
-        assert close(torch.trapezoid(density * grid, grid), b.mean[i], 1e-4)
+        assert close(torch.trapezoid(density * grid, grid), b.mean[i].item(), 1e-4)
         assert close(one.cdf(one.icdf(t(0.3, dtype=torch.float64))), 0.3)
     v = D.VonMises(t(0.5, dtype=torch.float64), t(4.0, dtype=torch.float64))
     circle = torch.linspace(-3.141592653589793, 3.141592653589793, 2001, dtype=torch.float64)

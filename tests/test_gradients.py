@@ -290,6 +290,8 @@ def test_gradient_on_meta_looks_the_same(row):
                     break
                 raise
             except RuntimeError as e:
+                if "ill-defined" in str(e):
+                    break  # for what these values are
                 found.append(str(e))
                 continue
             found.append(

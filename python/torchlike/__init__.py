@@ -170,3 +170,5 @@ def __array_namespace_info__() -> _Any:
     from torchlike._array_api import __array_namespace_info__ as info
 
     return info()
+
+torch = __import__("sys").modules[__name__]  # PyTorch's module has its own name in it, too

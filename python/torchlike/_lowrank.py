@@ -24,11 +24,11 @@ def _basis(a: Any, q: int, niter: int, m: Any) -> Any:
     """An orthonormal basis of about what `a - m` maps to, `[..., rows, q]`."""
     kind = a.dtype if a.dtype.is_complex or a.dtype.is_floating_point else torchlike.float32
     start = torchlike.randn(a.shape[-1], q, dtype=kind, device=a.device)
-    found = torchlike.linalg.qr(_apart(a, m, start)).Q
+    found = torchlike.linalg.qr(_apart(a, m, start))[0]
     turned, turned_m = a.mH, None if m is None else m.mH
     for _ in range(niter):
-        found = torchlike.linalg.qr(_apart(turned, turned_m, found)).Q
-        found = torchlike.linalg.qr(_apart(a, m, found)).Q
+        found = torchlike.linalg.qr(_apart(turned, turned_m, found))[0]
+        found = torchlike.linalg.qr(_apart(a, m, found))[0]
     return found
 
 

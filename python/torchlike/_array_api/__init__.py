@@ -482,7 +482,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
 
 def sort(x: Any, /, *, axis: int = -1, descending: Any = False, stable: Any = True) -> Any:
     """The elements in order."""
-    return torch.sort(x, dim=axis, descending=descending, stable=stable).values
+    return torch.sort(x, dim=axis, descending=descending, stable=stable)[0]
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: Any = False, stable: Any = True) -> Any:

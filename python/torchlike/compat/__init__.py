@@ -54,7 +54,6 @@ def install_as_torch() -> None:
         _before[holder] = vars(holder)["__version__"]
         own = holder is torchlike
         setattr(holder, "__version__", TorchVersion(VERSION) if own else VERSION)  # noqa: B010
-    torchlike.torch = torchlike  # type: ignore[attr-defined]
     sys.meta_path[:0] = [_finder.ALIASES, _finder.OWN]
     _names.rename("torch")
     importlib.invalidate_caches()
@@ -68,6 +67,5 @@ def uninstall() -> None:
     for holder, value in _before.items():
         holder.__version__ = value
     _before.clear()
-    del torchlike.torch  # type: ignore[attr-defined]
     _names.rename("torchlike")
     importlib.invalidate_caches()

@@ -10,13 +10,15 @@ from torchlike.distributions.exp_family import ExponentialFamily
 
 __all__ = ["Dirichlet"]
 
+_root: Any = torchlike  # the stub of the module has no private names
 
-class _Dirichlet(torchlike.autograd.Function):  # type: ignore[misc]
+
+class _Dirichlet(torchlike.autograd.Function):
     """Samples with the gradient by their parameters."""
 
     @staticmethod
     def forward(ctx: Any, concentration: Any) -> Any:
-        x = torchlike._sample_dirichlet(concentration)
+        x = _root._sample_dirichlet(concentration)
         ctx.save_for_backward(x, concentration)
         return x
 
@@ -24,7 +26,7 @@ class _Dirichlet(torchlike.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, grad: Any) -> Any:
         x, concentration = ctx.saved_tensors
         total = concentration.sum(-1, True).expand_as(concentration)
-        by_parameter = torchlike._dirichlet_grad(x, concentration, total)
+        by_parameter = _root._dirichlet_grad(x, concentration, total)
         return by_parameter * (grad - (x * grad).sum(-1, True))
 
 

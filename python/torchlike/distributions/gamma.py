@@ -11,9 +11,11 @@ from torchlike.distributions.utils import broadcast_all
 
 __all__ = ["Gamma"]
 
+_root: Any = torchlike  # the stub of the module has no private names
+
 
 def _standard_gamma(concentration: Any) -> Any:
-    return torchlike._standard_gamma(concentration)
+    return _root._standard_gamma(concentration)
 
 
 class Gamma(ExponentialFamily):

@@ -65,9 +65,8 @@ class LowRankMultivariateNormal(Distribution):
         if cov_diag.shape[-1:] != event:
             raise ValueError(f"cov_diag must be a batch of vectors with shape {event}")
         try:
-            column, self.cov_factor, diagonal = torchlike.broadcast_tensors(
-                loc.unsqueeze(-1), cov_factor, cov_diag.unsqueeze(-1)
-            )
+            parts = (loc.unsqueeze(-1), cov_factor, cov_diag.unsqueeze(-1))
+            column, self.cov_factor, diagonal = torchlike.broadcast_tensors(parts)
         except RuntimeError as error:
             raise ValueError(
                 f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag {cov_diag.shape}"

@@ -100,8 +100,11 @@ class VonMises(Distribution):
         # It cannot be computed so where the concentration is small.
         return torchlike.where(kappa < 1e-5, 1 / kappa + kappa, found)
 
-    @torchlike.no_grad()
     def sample(self, sample_shape: Any = torchlike.Size()) -> Any:
+        with torchlike.no_grad():
+            return self._drawn(sample_shape)
+
+    def _drawn(self, sample_shape: Any) -> Any:
         shape = self._extended_shape(sample_shape)
         x = torchlike.empty(shape, dtype=torchlike.float64, device=self.loc.device)
         made = _rejection_sample(

@@ -141,9 +141,7 @@ class Wishart(ExponentialFamily):
     def variance(self) -> Any:
         v = self.covariance_matrix
         diagonal = v.diagonal(dim1=-2, dim2=-1)
-        return self._each(self.df) * (
-            v.pow(2) + torchlike.einsum("...i,...j->...ij", diagonal, diagonal)
-        )
+        return self._each(self.df) * (v.pow(2) + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
     def _bartlett_sampling(self, sample_shape: Any = torchlike.Size()) -> Any:
         p = self._event_shape[-1]
@@ -186,7 +184,7 @@ class Wishart(ExponentialFamily):
         return (
             -nu * (p * math.log(2.0) / 2.0 + self._half_logdet())
             - torchlike.mvlgamma(nu / 2, p=p)
-            + (nu - p - 1) / 2 * torchlike.linalg.slogdet(value).logabsdet
+            + (nu - p - 1) / 2 * torchlike.linalg.slogdet(value)[1]
             - solved.diagonal(dim1=-2, dim2=-1).sum(dim=-1) / 2
         )
 
@@ -205,5 +203,5 @@ class Wishart(ExponentialFamily):
 
     def _log_normalizer(self, x: Any, y: Any) -> Any:
         p = self._event_shape[-1]
-        inner = -torchlike.linalg.slogdet(-2 * x).logabsdet + p * math.log(2.0)
+        inner = -torchlike.linalg.slogdet(-2 * x)[1] + p * math.log(2.0)
         return (y + (p + 1) / 2) * inner + torchlike.mvlgamma(y + (p + 1) / 2, p=p)

@@ -140,11 +140,11 @@ fn balance<T: Number>(h: &mut Grid<T>) -> Vec<T::Size> {
             }
             let mut f = one;
             while column < row / two && Float::is_finite(f) {
-                f = f * two;
+                f *= two;
                 column = column * two * two;
             }
             while column >= row * two && f > T::Size::min_positive_value() {
-                f = f / two;
+                f /= two;
                 column = column / two / two;
             }
             let better = (column / f + row / f) < almost * sum;
@@ -154,7 +154,7 @@ fn balance<T: Number>(h: &mut Grid<T>) -> Vec<T::Size> {
             done = false;
             scales[i] *= f;
             for j in 0..n {
-                h[(i, j)] = h[(i, j)] / T::real(f);
+                h[(i, j)] /= T::real(f);
                 h[(j, i)] *= T::real(f);
             }
         }
@@ -175,7 +175,7 @@ fn reflection<T: Number>(x: &mut [T]) -> Option<T::Size> {
     }
     let mut square = T::Size::zero();
     for v in x.iter_mut() {
-        *v = *v / T::real(most);
+        *v /= T::real(most);
         let size = v.abs();
         square += size * size;
     }

@@ -58,7 +58,7 @@ pub(super) fn vectors<T: Number>(
             }
         }
         for (v, &s) in first.iter_mut().zip(scales) {
-            *v = *v * s;
+            *v *= s;
         }
         normalise(first);
         if width == 2 {
@@ -103,7 +103,7 @@ fn substitute<T: Number>(
         let rest = |row: usize, from: usize| {
             let mut sum = Complex::zero();
             for (&a, &x) in t.row(row)[from..].iter().zip(&x[from..]) {
-                sum = sum + a.wide() * x;
+                sum += a.wide() * x;
             }
             -sum
         };
@@ -120,7 +120,7 @@ fn substitute<T: Number>(
         }
         let size = Float::max(Float::abs(x[i].re), Float::abs(x[i].im));
         if size > large {
-            x.iter_mut().for_each(|v| *v = *v / size);
+            x.iter_mut().for_each(|v| *v /= size);
         }
     }
     x
