@@ -210,6 +210,14 @@ def test_names_of_the_core() -> None:
     assert mesh.cost([5, 4], 4, here, there) > mesh.cost([5, 4], 4, there, here) == 0
     with pytest.raises(RuntimeError):
         mesh.choose([([shard, whole], True, [5, 4], 4)], [], 1, False, False)
+    with pytest.raises(ValueError, match="a row of a sharding rule has 3 placements"):
+        mesh.choose([([shard, whole], True, [5, 4], 4)], [[whole] * 3], 1, False, False)
+    with pytest.raises(ValueError, match="1 placements on a mesh of 2 dimensions"):
+        mesh.local([5, 4], [shard])
+    with pytest.raises(ValueError, match="no placement"):
+        mesh.local([5, 4], [shard, (2, 0, 1 << 40)])
+    with pytest.raises(ValueError, match="no tensor on a mesh has the shape"):
+        mesh.local([-5, 4], [shard, whole])
     assert "add" in {n.rpartition(".")[2] for n in torch._C._op_pointwise()}
     t = torch.ones(2).add_(1)
     torch._C._set_version(t, 7)

@@ -2,7 +2,7 @@
 
 use super::path::mixed;
 use super::{Layout, Mesh, Placement, redistribution};
-use crate::{Result, bail};
+use crate::{Result, bail, ensure};
 
 /// A tensor among the arguments of a call.
 #[derive(Clone, Debug)]
@@ -52,6 +52,38 @@ fn fits(mesh: &Mesh, shape: &[i64], placements: &[Placement]) -> bool {
     })
 }
 
+/// The most ways that are looked at.
+const WAYS: usize = 1 << 24;
+
+fn check(
+    mesh: &Mesh,
+    inputs: &[Input],
+    rows: &[Vec<Option<Placement>>],
+    wanted: Wanted,
+) -> Result<()> {
+    ensure!(!inputs.is_empty(), Value, "no tensors to place");
+    let length = wanted.results.saturating_add(inputs.len());
+    for row in rows {
+        ensure!(
+            row.len() == length,
+            Value,
+            "a row of a sharding rule has {} placements, of {} results and {} tensors",
+            row.len(),
+            wanted.results,
+            inputs.len()
+        );
+    }
+    let ways = rows.len().checked_pow(mesh.ndim() as u32);
+    ensure!(
+        ways.is_some_and(|n| n <= WAYS),
+        Value,
+        "{} placements for each of {} dimensions of a mesh are too many to choose from",
+        rows.len(),
+        mesh.ndim()
+    );
+    Ok(())
+}
+
 /// Chooses for each dimension of the mesh one of `rows`, which list placements of the results and then of the arguments.
 ///
 /// # Errors
@@ -62,6 +94,7 @@ pub fn choose(
     rows: &[Vec<Option<Placement>>],
     wanted: Wanted,
 ) -> Result<Chosen> {
+    check(mesh, inputs, rows, wanted)?;
     let ordered = inputs.iter().find(|i| i.layout.has_strided());
     let ordered = ordered.is_some_and(|i| i.layout.ordered);
     let mut best: Option<(f64, Chosen)> = None;

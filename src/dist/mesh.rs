@@ -1,5 +1,6 @@
 //! A mesh as one of its ranks sees it.
 
+use super::Placement;
 use crate::{Result, ensure};
 
 /// Bytes a second in a host, in GB, and what of them is left between hosts (PyTorch's figures).
@@ -49,6 +50,36 @@ impl Mesh {
             bandwidth,
             latency,
         })
+    }
+
+    /// Checks that placements are of this mesh and of a tensor of this shape.
+    ///
+    /// # Errors
+    /// If there are too few or too many, a cut dimension is not there, or a size is negative.
+    pub fn admits(&self, placements: &[Placement], shape: &[i64]) -> Result<()> {
+        let (given, ndim) = (placements.len(), self.ndim());
+        ensure!(
+            given == ndim,
+            Value,
+            "{given} placements on a mesh of {ndim} dimensions: there has to be one for each"
+        );
+        ensure!(
+            shape.iter().all(|s| (0..1 << 48).contains(s)),
+            Value,
+            "no tensor on a mesh has the shape {shape:?}"
+        );
+        let beyond = placements
+            .iter()
+            .filter_map(|p| p.dim())
+            .find(|d| *d >= shape.len());
+        if let Some(dim) = beyond {
+            crate::bail!(
+                Assertion,
+                "Sharding dim {dim} greater than tensor ndim {}",
+                shape.len()
+            );
+        }
+        Ok(())
     }
 
     /// How many dimensions it has.

@@ -60,6 +60,9 @@ pub enum Placement {
     },
 }
 
+/// The most pieces of a strided shard.
+const FACTOR: i64 = 1 << 24;
+
 impl Placement {
     /// The dimension that is cut.
     #[must_use]
@@ -92,7 +95,7 @@ impl Placement {
         Ok(match class {
             0 => Self::Replicate,
             1 => Self::Shard(number),
-            2 if b > 0 => Self::Strided {
+            2 if (1..=FACTOR).contains(&b) => Self::Strided {
                 dim: number,
                 factor: b,
             },

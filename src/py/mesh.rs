@@ -17,11 +17,15 @@ fn placements(codes: Vec<Code>) -> PyResult<Vec<Placement>> {
     Ok(all?)
 }
 
-fn layout(lies: Lies) -> PyResult<Layout> {
-    Ok(Layout {
-        placements: placements(lies.0)?,
-        ordered: lies.1,
-    })
+impl PyMesh {
+    fn layout(&self, lies: Lies, shape: &[i64]) -> PyResult<Layout> {
+        let placements = placements(lies.0)?;
+        self.0.admits(&placements, shape)?;
+        Ok(Layout {
+            placements,
+            ordered: lies.1,
+        })
+    }
 }
 
 fn codes(placements: &[Placement]) -> Vec<Code> {
@@ -39,6 +43,7 @@ impl PyMesh {
     /// The shape of the part of a tensor that is here, and where its first element is in the whole.
     fn local(&self, shape: Vec<i64>, lies: Vec<Code>) -> PyResult<(Vec<i64>, Vec<i64>)> {
         let lies = placements(lies)?;
+        self.0.admits(&lies, &shape)?;
         let local = dist::local_shape(&self.0, &lies, &shape)?;
         Ok((local, dist::offset_of(&self.0, &lies, &shape)?))
     }
@@ -51,7 +56,7 @@ impl PyMesh {
         from: Lies,
         to: Lies,
     ) -> PyResult<Vec<(usize, Code, Code, Vec<i64>)>> {
-        let (from, to) = (layout(from)?, layout(to)?);
+        let (from, to) = (self.layout(from, &shape)?, self.layout(to, &shape)?);
         let steps = dist::plan(&self.0, &shape, itemsize, &from, &to)?.into_iter();
         Ok(steps
             .map(|s| (s.dim, s.from.code(), s.to.code(), s.shape))
@@ -60,7 +65,7 @@ impl PyMesh {
 
     /// What a redistribution costs, in microseconds.
     fn cost(&self, shape: Vec<i64>, itemsize: i64, from: Lies, to: Lies) -> PyResult<f64> {
-        let (from, to) = (layout(from)?, layout(to)?);
+        let (from, to) = (self.layout(from, &shape)?, self.layout(to, &shape)?);
         Ok(dist::redistribution(&self.0, &shape, itemsize, &from, &to)?)
     }
 
@@ -77,7 +82,7 @@ impl PyMesh {
         let mut read = Vec::with_capacity(inputs.len());
         for (lies, ordered, shape, itemsize) in inputs {
             read.push(Input {
-                layout: layout((lies, ordered))?,
+                layout: self.layout((lies, ordered), &shape)?,
                 shape,
                 itemsize,
             });
