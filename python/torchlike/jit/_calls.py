@@ -237,6 +237,9 @@ class Calls(Expressions):
                 return self.constant([number], node)
             if text in ("float", "float | None"):
                 return self.constant(float(number), node)
+        wide = {"int": "list[int]", "float": "list[float]"}.get(_kind(value) or "", "-")
+        if wide in text:
+            return ast.List([self.node(value, node)], ast.Load())
         return self.node(_listed(value), node)
 
     def _special(self, function: Any, node: ast.Call) -> Any:

@@ -361,9 +361,8 @@ impl Walk<'_> {
         for (_, hook) in after {
             hook.run(link, &mut made, shown.as_ref())?;
         }
-        // Not before gradients have their shapes: plans count what lives meanwhile, as PyTorch does.
         if !self.options.keep_graph {
-            node.body().release();
+            node.body().release(); // only now, as in PyTorch: plans see what lives while shapes are fitted
         }
         Ok(made)
     }
