@@ -171,4 +171,5 @@ def __array_namespace_info__() -> _Any:
 
     return info()
 
+
 torch = __import__("sys").modules[__name__]  # PyTorch's module has its own name in it, too

@@ -31,7 +31,9 @@ def _load_libraries() -> None:
                     if ".alt." in file.name:
                         continue
                     try:
-                        ctypes.CDLL(str(file))  # known by its name from now on, its symbols to nobody
+                        ctypes.CDLL(
+                            str(file)
+                        )  # known by its name from now on, its symbols to nobody
                     except OSError:
                         continue
         return

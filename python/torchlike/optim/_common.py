@@ -344,7 +344,9 @@ def fused_here(fused: Any, params: Tensors, grad_scale: Any, found_inf: Any) -> 
     whole = bool(fused) and all(p.device.type in ("cpu", "cuda") for p in params)
     if not whole and (grad_scale is not None or found_inf is not None):
         if fused:
-            raise NotImplementedError("fused steps with a scale are made on the CPU and on GPUs alone")
+            raise NotImplementedError(
+                "fused steps with a scale are made on the CPU and on GPUs alone"
+            )
         raise AssertionError("Expected grad_scale and found_inf to be None")
     return whole
 
