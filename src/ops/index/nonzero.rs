@@ -232,7 +232,7 @@ fn one_hot_beside(a: &calls::_OneHot, (): &(), outs: &[Tensor]) -> Result<()> {
     let (t, out) = (a.input, &outs[0]);
     kernels::fill(out, Scalar::Int(0))?;
     let one = kernels::number(Scalar::Int(1), out)?;
-    let index = t.look(&ViewPlan::of(t).unsqueezed(t.ndim()));
+    let index = cpu::view::of(t, ViewPlan::of(t).unsqueezed(t.ndim()))?;
     kernels::index::scatter(out, t.ndim(), &index, &one, None)
 }
 
