@@ -2,7 +2,7 @@
 
 use super::index::{self, Axis, Places};
 use super::job::{Job, Kernel, View};
-use super::{copy, dense, fill, on_host, placed, tables};
+use super::{copy, fill, on_host, placed, tables};
 use crate::cpu::index::Reduce;
 use crate::plan::ViewPlan;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, cpu};
@@ -228,7 +228,7 @@ pub fn back_from_tables(out: &Tensor, grad: &Tensor, tables: &[Option<Vec<usize>
         return cpu::pad::back_from_tables(out, grad, tables);
     }
     added(out, |sums| {
-        let grad = dense(&super::converted(grad, sums.dtype())?)?;
+        let grad = super::converted(grad, sums.dtype())?;
         let (places, still, _kept) = tabled(sums, tables, grad.shape())?;
         if places.axes.is_empty() {
             return copy(sums, &grad);

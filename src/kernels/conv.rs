@@ -225,7 +225,7 @@ pub fn unfold(out: &Tensor, x: &Tensor, g: &Geometry) -> Result<()> {
 /// # Errors
 /// If a kernel or memory cannot be had.
 pub fn fold(out: &Tensor, columns: &Tensor, g: &Geometry) -> Result<()> {
-    let columns = dense(&converted(columns, computed(columns.dtype()))?)?;
+    let columns = converted(columns, computed(columns.dtype()))?;
     placed(out, |out| {
         let job = Job::new(kernel("back"))
             .ty("T", out.dtype())

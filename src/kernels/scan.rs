@@ -46,7 +46,7 @@ pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> 
     if on_host(out) {
         return cpu::scan::scan(out, input, dim, kind);
     }
-    let input = dense(&converted(input, out.dtype())?)?;
+    let input = converted(input, out.dtype())?;
     let made = |kernel| scanning(kernel, input.dtype(), out.dtype(), kind);
     placed(out, |out| run(made, out, None, &input, dim))
 }

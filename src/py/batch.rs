@@ -1,12 +1,13 @@
 //! `vmap` and the transforms of `torchlike.func`, as Python uses them.
 
+use super::error::told;
 use super::object::{PyTensor, tensor_ref, wrap};
 use crate::layers::autograd::{engine, views};
 use crate::layers::batch::{self, Randomness};
 use crate::ops::{Op, f};
 use crate::tensor::Edge;
 use crate::{Result, Tensor};
-use pyo3::exceptions::{PyRuntimeError, PyUserWarning};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -172,20 +173,11 @@ pub fn check_memory(t: &Tensor) -> PyResult<()> {
 
 /// Tells that a row runs once for each example.
 fn warn(op: &'static Op) {
-    Python::attach(|py| {
-        let text = format!(
-            "There is a performance drop because we have not yet implemented the batching rule for aten::{}. Please file us an \
-             issue on GitHub so that we can prioritize its implementation.",
-            op.public_name()
-        );
-        let kind = py.get_type::<PyUserWarning>();
-        let told = py
-            .import("warnings")
-            .and_then(|w| w.call_method1("warn", (text, kind)));
-        if let Err(e) = told {
-            e.write_unraisable(py, None);
-        }
-    });
+    told(&format!(
+        "There is a performance drop because we have not yet implemented the batching rule for aten::{}. Please file us an \
+         issue on GitHub so that we can prioritize its implementation.",
+        op.public_name()
+    ));
 }
 
 /// Adds the functions to the module.

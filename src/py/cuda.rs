@@ -1,11 +1,11 @@
 //! What `torchlike.cuda` is made of.
 
+use super::error::told;
 use super::types::PyDevice;
 use crate::kernels::{self, accelerator, single_precision};
 use crate::ops::core::by_host;
 use crate::ops::core::op::Op;
 use crate::{Device, wiring};
-use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 
 fn at(index: i8) -> Device {
@@ -113,19 +113,10 @@ fn _cuda_sources() -> Vec<(String, String)> {
 
 /// Tells that a row runs on the host.
 fn warn(op: &'static Op) {
-    Python::attach(|py| {
-        let text = format!(
-            "{}() has no CUDA kernel yet: it runs on the CPU, on copies of its operands.",
-            op.path()
-        );
-        let kind = py.get_type::<PyUserWarning>();
-        let told = py
-            .import("warnings")
-            .and_then(|w| w.call_method1("warn", (text, kind)));
-        if let Err(e) = told {
-            e.write_unraisable(py, None);
-        }
-    });
+    told(&format!(
+        "{}() has no CUDA kernel yet: it runs on the CPU, on copies of its operands.",
+        op.path()
+    ));
 }
 
 /// Registers the functions.

@@ -33,6 +33,19 @@ fn unpickling(py: Python<'_>, message: String) -> PyErr {
     }
 }
 
+/// Warns the user of something that the core noticed; a filter that makes an error of it is told to `sys.unraisablehook`.
+pub fn told(text: &str) {
+    Python::attach(|py| {
+        let kind = py.get_type::<PyUserWarning>();
+        let told = py
+            .import("warnings")
+            .and_then(|w| w.call_method1("warn", (text, kind)));
+        if let Err(e) = told {
+            e.write_unraisable(py, None);
+        }
+    });
+}
+
 thread_local! {
     /// An exception on its way through the core.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };

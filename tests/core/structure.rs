@@ -274,7 +274,7 @@ fn operators_keep_to_the_door() {
         "args.name()",
     ];
     // Only copies go between devices; all others ask whether values are at hand.
-    let devices = [".is_cpu()", ".is_meta()", ".is_cuda()"];
+    let devices = [".is_cpu()", ".is_meta()", ".is_cuda()", ".is_accelerator()"];
     let mut wrong = Vec::new();
     for source in SOURCES.iter() {
         // The core is the door itself.

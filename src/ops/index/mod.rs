@@ -2,6 +2,7 @@
 
 pub mod advanced;
 pub mod along;
+mod beside;
 pub mod getitem;
 pub mod mask;
 pub mod nonzero;

@@ -8,6 +8,7 @@ use crate::ops::core::op::{Cast, FMIO, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_bounds, size_at, start};
+use crate::ops::index::beside::reduce_beside;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
@@ -20,7 +21,8 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(
             |a| scatter_rule(a.input, a.dim, a.index, Some(a.src)),
-            anywhere: |a, dim, outs| scatter(a.input, *dim, a.index, a.src.into(), None, &outs[0])
+            |a, dim, outs| scatter(a.input, *dim, a.index, a.src.into(), None, &outs[0]),
+            cuda: |a, dim, outs| scatter_beside(a.input, *dim, a.index, a.src.into(), None, &outs[0])
         )
         .index_args(4)
         .updates(),
@@ -37,7 +39,8 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(
             |a| scatter_rule(a.input, a.dim, a.index, None),
-            anywhere: |a, dim, outs| scatter(a.input, *dim, a.index, a.value.into(), None, &outs[0])
+            |a, dim, outs| scatter(a.input, *dim, a.index, a.value.into(), None, &outs[0]),
+            cuda: |a, dim, outs| scatter_beside(a.input, *dim, a.index, a.value.into(), None, &outs[0])
         )
         .index_args(4)
         .updates(),
@@ -56,7 +59,15 @@ pub static OPS: &[OpDef] = &[
                 a.index,
                 Some(a.src)
             )),
-            anywhere: |a, (dim, how), outs| scatter(
+            |a, (dim, how), outs| scatter(
+                a.input,
+                *dim,
+                a.index,
+                a.src.into(),
+                Some(*how),
+                &outs[0]
+            ),
+            cuda: |a, (dim, how), outs| scatter_beside(
                 a.input,
                 *dim,
                 a.index,
@@ -77,7 +88,15 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(
             |a| merging(a.reduce, || scatter_rule(a.input, a.dim, a.index, None)),
-            anywhere: |a, (dim, how), outs| scatter(
+            |a, (dim, how), outs| scatter(
+                a.input,
+                *dim,
+                a.index,
+                a.value.into(),
+                Some(*how),
+                &outs[0]
+            ),
+            cuda: |a, (dim, how), outs| scatter_beside(
                 a.input,
                 *dim,
                 a.index,
@@ -98,7 +117,15 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(
             |a| scatter_rule(a.input, a.dim, a.index, Some(a.src)),
-            anywhere: |a, dim, outs| scatter(
+            |a, dim, outs| scatter(
+                a.input,
+                *dim,
+                a.index,
+                a.src.into(),
+                Some(Reduce::Add),
+                &outs[0]
+            ),
+            cuda: |a, dim, outs| scatter_beside(
                 a.input,
                 *dim,
                 a.index,
@@ -121,7 +148,7 @@ pub static OPS: &[OpDef] = &[
         "scatter_reduce",
         "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",
         FMIO | X,
-        body!(scatter_reduce_rule, anywhere: scatter_reduce)
+        body!(scatter_reduce_rule, scatter_reduce, cuda: scatter_reduce_beside)
             .index_args(4)
             .updates(),
         "`self` with `src` reduced into it at `index` along a dimension.",
@@ -146,6 +173,18 @@ pub enum How {
     Max,
     /// The smallest.
     Min,
+}
+
+impl How {
+    /// What each new element does to the one that is there; a mean is divided afterwards.
+    pub(in crate::ops) fn merge(self) -> Reduce {
+        match self {
+            Self::Prod => Reduce::Mul,
+            Self::Max => Reduce::Max,
+            Self::Min => Reduce::Min,
+            Self::Sum | Self::Mean => Reduce::Add,
+        }
+    }
 }
 
 fn scatter_rule(
@@ -258,9 +297,6 @@ fn scatter(
     let index = at_least_1d(&apart_index(index, out)?);
     let number = src.scalar().is_some();
     let src = value_of(src, out)?;
-    if out.device().is_accelerator() {
-        return kernels::index::scatter(out, dim, &index, &src, how);
-    }
     let (shape, lay) = (index.shape(), Lay::of(&index, index.shape()));
     let bad = match how {
         None => cpu_index::scatter(
@@ -274,6 +310,23 @@ fn scatter(
         Some(how) => reduce_rows(out, dim, shape, &lay, &src, number, how)?,
     };
     bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(out, dim))))
+}
+
+/// As [`scatter`], on a device beside the host.
+fn scatter_beside(
+    t: &Tensor,
+    dim: usize,
+    index: &Tensor,
+    src: Operand,
+    how: Option<Reduce>,
+    out: &Tensor,
+) -> Result<()> {
+    start(out, t)?;
+    if index.numel() == 0 {
+        return Ok(());
+    }
+    let index = apart_index(index, out)?;
+    kernels::index::scatter(out, dim, &index, &value_of(src, out)?, how)
 }
 
 pub(in crate::ops) fn apart_index(index: &Tensor, out: &Tensor) -> Result<Tensor> {
@@ -367,13 +420,7 @@ pub(in crate::ops) fn reduce_into(
             return Ok(Some(bad));
         }
     }
-    let kind = match how {
-        How::Prod => Reduce::Mul,
-        How::Max => Reduce::Max,
-        How::Min => Reduce::Min,
-        How::Sum | How::Mean => Reduce::Add,
-    };
-    if let Some(bad) = reduce_rows(out, dim, shape, index, src, false, kind)? {
+    if let Some(bad) = reduce_rows(out, dim, shape, index, src, false, how.merge())? {
         return Ok(Some(bad));
     }
     if how == How::Mean {
@@ -396,45 +443,6 @@ pub(in crate::ops) fn reduce_into(
     Ok(None)
 }
 
-/// As [`reduce_into`] on a device beside the host; `write` brings a number, or the source, to the places with a merge.
-pub(in crate::ops) fn reduce_beside(
-    out: &Tensor,
-    how: How,
-    include_self: bool,
-    write: impl Fn(&Tensor, Option<Tensor>, Option<Reduce>) -> Result<()>,
-) -> Result<()> {
-    let number = |i: i64, like: &Tensor| kernels::number(Scalar::Int(i), like).map(Some);
-    if !include_self {
-        let first = match how {
-            How::Max | How::Min => None,
-            _ => number(i64::from(how == How::Prod), out)?,
-        };
-        write(out, first, None)?;
-    }
-    let kind = match how {
-        How::Prod => Reduce::Mul,
-        How::Max => Reduce::Max,
-        How::Min => Reduce::Min,
-        How::Sum | How::Mean => Reduce::Add,
-    };
-    write(out, None, Some(kind))?;
-    if how != How::Mean {
-        return Ok(());
-    }
-    let counts = Tensor::empty(out.shape(), DType::I64, out.device())?;
-    kernels::fill(&counts, Scalar::Int(i64::from(include_self)))?;
-    write(&counts, number(1, &counts)?, Some(Reduce::Add))?;
-    let quotient = helpers::inside(|| {
-        let counts = f::clamp_min(&counts, 1i64)?;
-        if out.dtype().is_integral(true) {
-            f::floor_divide(out, &counts)
-        } else {
-            f::div(out, &counts)
-        }
-    })?;
-    kernels::copy(out, &quotient)
-}
-
 fn scatter_reduce(
     a: &calls::ScatterReduce,
     &(dim, how): &(usize, How),
@@ -447,14 +455,25 @@ fn scatter_reduce(
     }
     let index = at_least_1d(&apart_index(a.index, out)?);
     let src = apart(a.src, out)?;
-    if out.device().is_accelerator() {
-        let values = &src;
-        return reduce_beside(out, how, a.include_self, |out, src, merge| {
-            let src = src.unwrap_or_else(|| values.clone());
-            kernels::index::scatter(out, dim, &index, &src, merge)
-        });
-    }
     let lay = Lay::of(&index, index.shape());
     let bad = reduce_into(out, dim, index.shape(), &lay, &src, how, a.include_self)?;
     bad.map_or(Ok(()), |i| Err(out_of_bounds(i, dim, size_at(out, dim))))
+}
+
+/// As [`scatter_reduce`], on a device beside the host.
+fn scatter_reduce_beside(
+    a: &calls::ScatterReduce,
+    &(dim, how): &(usize, How),
+    outs: &[Tensor],
+) -> Result<()> {
+    let out = &outs[0];
+    start(out, a.input)?;
+    if a.index.numel() == 0 {
+        return Ok(());
+    }
+    let (index, values) = (apart_index(a.index, out)?, apart(a.src, out)?);
+    reduce_beside(out, how, a.include_self, |out, src, merge| {
+        let src = src.unwrap_or_else(|| values.clone());
+        kernels::index::scatter(out, dim, &index, &src, merge)
+    })
 }

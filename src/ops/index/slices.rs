@@ -12,8 +12,9 @@ use crate::ops::f;
 use crate::ops::index::along::{
     along, apart, axis, is_index, out_of_bounds, out_of_range, size_at, start,
 };
+use crate::ops::index::beside::reduce_beside;
 use crate::ops::index::scatter::{
-    How, apart_index, reduce_beside, reduce_into, reduce_rows, source_lay, value_of,
+    How, apart_index, reduce_into, reduce_rows, source_lay, value_of,
 };
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err, kernels};
 use torchlike_macros::operators;
@@ -27,7 +28,8 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(
             |a| slices_rule(a.input, a.dim, a.index, a.source, "index_add_"),
-            anywhere: index_add
+            index_add,
+            cuda: index_add_beside
         )
         .index_args(4)
         .updates(),
@@ -42,7 +44,7 @@ pub static OPS: &[OpDef] = &[
         "index_copy",
         "(Tensor self, int dim, Tensor index, Tensor source)",
         FMIO | X,
-        body!(index_copy_rule, anywhere: index_copy).index_args(4).updates(),
+        body!(index_copy_rule, index_copy, cuda: index_copy_beside).index_args(4).updates(),
         "`self` with slices of `source` written at `index`.",
     ).samples("f64[1], 0, i64([0]), f64[1]; c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5]")
     .grad("self: grad.index_fill(dim, index, 0); source: _grad.index_source(grad, dim, index, source.sizes)")
@@ -54,7 +56,8 @@ pub static OPS: &[OpDef] = &[
         FM | I,
         body!(
             |a| index_fill_rule(a.input, a.dim, a.index, a.value.into()),
-            anywhere: |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0])
+            |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0]),
+            cuda: |a, dim, outs| index_fill_beside(a.input, *dim, a.index, a.value.into(), &outs[0])
         )
         .index_args(4)
         .updates(),
@@ -68,7 +71,8 @@ pub static OPS: &[OpDef] = &[
         FM | I,
         body!(
             |a| index_fill_rule(a.input, a.dim, a.index, a.value.into()),
-            anywhere: |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0])
+            |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0]),
+            cuda: |a, dim, outs| index_fill_beside(a.input, *dim, a.index, a.value.into(), &outs[0])
         )
         .index_args(4)
         .updates(),
@@ -80,7 +84,7 @@ pub static OPS: &[OpDef] = &[
         "index_reduce",
         "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)",
         FMIO | X,
-        body!(index_reduce_rule, anywhere: index_reduce)
+        body!(index_reduce_rule, index_reduce, cuda: index_reduce_beside)
             .index_args(4)
             .updates(),
         "`self` with slices of `source` reduced into it at `index`.",
@@ -151,30 +155,43 @@ fn slices_rule(
     Ok((Plan::contiguous(t.shape(), t.dtype()), dim))
 }
 
+/// The source of `index_add` times its factor, apart from the result.
+fn scaled(a: &calls::IndexAdd, out: &Tensor) -> Result<Tensor> {
+    let source = at_least_1d(&apart(a.source, out)?);
+    if source.numel() == 0
+        || matches!(
+            a.alpha,
+            Scalar::Int(1) | Scalar::Float(1.0) | Scalar::Bool(true)
+        )
+    {
+        return Ok(source);
+    }
+    let alpha = match out.dtype() {
+        DType::Bool => Scalar::Bool(a.alpha.to_bool()),
+        d if d.is_integral(false) => Scalar::Int(a.alpha.to_i64()),
+        _ => a.alpha,
+    };
+    helpers::inside(|| f::mul(&source, alpha))
+}
+
+/// As [`index_add`], on a device beside the host.
+fn index_add_beside(a: &calls::IndexAdd, &dim: &usize, outs: &[Tensor]) -> Result<()> {
+    let out = &outs[0];
+    start(out, a.input)?;
+    let (source, index) = (scaled(a, out)?, apart_index(a.index, out)?);
+    let how = Some(Reduce::Add);
+    kernels::index::put_slices(out, dim, source.shape(), &index, &source, how, false)
+}
+
 fn index_add(a: &calls::IndexAdd, &dim: &usize, outs: &[Tensor]) -> Result<()> {
     let (out, t) = (&outs[0], a.input);
     start(out, t)?;
-    let mut source = at_least_1d(&apart(a.source, out)?);
+    let source = scaled(a, out)?;
     if source.numel() == 0 {
         return Ok(());
     }
-    if !matches!(
-        a.alpha,
-        Scalar::Int(1) | Scalar::Float(1.0) | Scalar::Bool(true)
-    ) {
-        let alpha = match out.dtype() {
-            DType::Bool => Scalar::Bool(a.alpha.to_bool()),
-            d if d.is_integral(false) => Scalar::Int(a.alpha.to_i64()),
-            _ => a.alpha,
-        };
-        source = helpers::inside(|| f::mul(&source, alpha))?;
-    }
     let index = apart_index(a.index, out)?;
     let shape = source.shape().clone();
-    if out.device().is_accelerator() {
-        let add = Some(Reduce::Add);
-        return kernels::index::put_slices(out, dim, &shape, &index, &source, add, false);
-    }
     let bad = reduce_rows(
         out,
         dim,
@@ -255,6 +272,29 @@ fn index_copy_rule(a: &calls::IndexCopy) -> Result<(Plan, usize)> {
     Ok((Plan::contiguous(t.shape(), t.dtype()), dim))
 }
 
+/// What `index_copy` loops over: a scalar source meets one index of a tensor whose other sizes are 1.
+fn copied_shape(t: &Tensor, source: &Tensor) -> Dims {
+    if source.ndim() == t.ndim().max(1) {
+        source.shape().clone()
+    } else {
+        Dims::filled(t.ndim().max(1), 1)
+    }
+}
+
+/// As [`index_copy`], on a device beside the host.
+fn index_copy_beside(a: &calls::IndexCopy, &dim: &usize, outs: &[Tensor]) -> Result<()> {
+    let (out, t) = (&outs[0], a.input);
+    start(out, t)?;
+    let source = at_least_1d(&apart(a.source, out)?);
+    let (shape, index) = (copied_shape(t, &source), apart_index(a.index, out)?);
+    let source = if source.numel() == 1 {
+        source.laid_out(Dims::EMPTY, Dims::EMPTY)
+    } else {
+        source
+    };
+    kernels::index::put_slices(out, dim, &shape, &index, &source, None, false)
+}
+
 fn index_copy(a: &calls::IndexCopy, &dim: &usize, outs: &[Tensor]) -> Result<()> {
     let (out, t) = (&outs[0], a.input);
     start(out, t)?;
@@ -263,20 +303,7 @@ fn index_copy(a: &calls::IndexCopy, &dim: &usize, outs: &[Tensor]) -> Result<()>
         return Ok(());
     }
     let index = apart_index(a.index, out)?;
-    // A scalar source meets one index of a tensor whose other sizes are 1.
-    let shape = if source.ndim() == t.ndim().max(1) {
-        source.shape().clone()
-    } else {
-        Dims::filled(t.ndim().max(1), 1)
-    };
-    if out.device().is_accelerator() {
-        let source = if source.numel() == 1 {
-            source.laid_out(Dims::EMPTY, Dims::EMPTY)
-        } else {
-            source
-        };
-        return kernels::index::put_slices(out, dim, &shape, &index, &source, None, false);
-    }
+    let shape = copied_shape(t, &source);
     let lay = along(&index, shape.len(), dim);
     let bad = cpu_index::scatter(
         &shape,
@@ -327,6 +354,29 @@ fn index_fill_rule(t: &Tensor, dim: i64, index: &Tensor, value: Operand) -> Resu
     Ok((like(t), dim))
 }
 
+/// What `index_fill` loops over.
+fn filled_shape(t: &Tensor, dim: usize, index: &Tensor) -> Dims {
+    if t.ndim() == 0 {
+        Dims::new(&[index.numel()])
+    } else {
+        t.shape().with(dim, index.numel())
+    }
+}
+
+/// As [`index_fill`], on a device beside the host.
+fn index_fill_beside(
+    t: &Tensor,
+    dim: usize,
+    index: &Tensor,
+    value: Operand,
+    out: &Tensor,
+) -> Result<()> {
+    start(out, t)?;
+    let (index, value) = (apart_index(index, out)?, value_of(value, out)?);
+    let shape = filled_shape(t, dim, &index);
+    kernels::index::put_slices(out, dim, &shape, &index, &value, None, true)
+}
+
 fn index_fill(t: &Tensor, dim: usize, index: &Tensor, value: Operand, out: &Tensor) -> Result<()> {
     start(out, t)?;
     let index = apart_index(index, out)?;
@@ -334,14 +384,7 @@ fn index_fill(t: &Tensor, dim: usize, index: &Tensor, value: Operand, out: &Tens
         return Ok(());
     }
     let value = value_of(value, out)?;
-    let shape = if t.ndim() == 0 {
-        Dims::new(&[index.numel()])
-    } else {
-        t.shape().with(dim, index.numel())
-    };
-    if out.device().is_accelerator() {
-        return kernels::index::put_slices(out, dim, &shape, &index, &value, None, true);
-    }
+    let shape = filled_shape(t, dim, &index);
     let lay = along(&index, shape.len(), dim);
     let bad = cpu_index::scatter(
         &shape,
@@ -386,13 +429,28 @@ fn index_reduce(a: &calls::IndexReduce, &(dim, how): &(usize, How), outs: &[Tens
     }
     let index = apart_index(a.index, out)?;
     let shape = source.shape().clone();
-    if out.device().is_accelerator() {
-        return reduce_beside(out, how, a.include_self, |out, src, merge| {
-            let src = src.unwrap_or_else(|| source.clone());
-            kernels::index::put_slices(out, dim, &shape, &index, &src, merge, false)
-        });
-    }
     let lay = along(&index, shape.len(), dim);
     let bad = reduce_into(out, dim, &shape, &lay, &source, how, a.include_self)?;
     bad.map_or(Ok(()), |_| Err(out_of_range()))
+}
+
+/// As [`index_reduce`], on a device beside the host.
+fn index_reduce_beside(
+    a: &calls::IndexReduce,
+    &(dim, how): &(usize, How),
+    outs: &[Tensor],
+) -> Result<()> {
+    let out = &outs[0];
+    start(out, a.input)?;
+    let (source, index) = (
+        at_least_1d(&apart(a.source, out)?),
+        apart_index(a.index, out)?,
+    );
+    if source.numel() == 0 {
+        return Ok(());
+    }
+    reduce_beside(out, how, a.include_self, |out, src, merge| {
+        let src = src.unwrap_or_else(|| source.clone());
+        kernels::index::put_slices(out, dim, source.shape(), &index, &src, merge, false)
+    })
 }
