@@ -12,8 +12,10 @@ pub use grid::pick_grid;
 pub use masks::{choose, count_true, fill_where, true_places};
 
 use super::iter::{GRAIN, Walk};
+use super::{past, pool};
 use crate::{DType, Dims, Element, Result, Tensor, with_dtype};
 use num_complex::{Complex32, Complex64};
+use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// The dimension that indices run along.
@@ -105,6 +107,20 @@ pub fn gather(
     axis: Axis,
 ) -> Option<i64> {
     let bad = AtomicI64::new(FINE);
+    let walk = Walk::<3>::new(
+        shape,
+        [out.ptr, src.ptr, index.ptr],
+        [&out.strides, &src.strides, &index.strides],
+        [item, item, 8],
+    );
+    if let Some(whole) = Whole::of(&walk, item as isize) {
+        let [count, n] = whole.sizes;
+        pool::parallel_for(count, (GRAIN / n).max(1), |rows| {
+            // SAFETY: the walk stays in the three layouts; every index is checked.
+            unsafe { whole.gather(rows, item, &axis, &bad) }
+        });
+        return verdict(&bad);
+    }
     let row: Row = match item {
         1 => gather_row::<u8>,
         2 => gather_row::<u16>,
@@ -112,15 +128,61 @@ pub fn gather(
         8 => gather_row::<u64>,
         _ => gather_row::<[u64; 2]>,
     };
-    Walk::<3>::new(
-        shape,
-        [out.ptr, src.ptr, index.ptr],
-        [&out.strides, &src.strides, &index.strides],
-        [item, item, 8],
-    )
     // SAFETY: the walk stays in the three layouts, and the row checks every index.
-    .run(GRAIN, |p, s, n| unsafe { row(p, s, n, &axis, &bad) });
+    walk.run(GRAIN, |p, s, n| unsafe { row(p, s, n, &axis, &bad) });
     verdict(&bad)
+}
+
+/// Dense rows that are taken whole, one for each index.
+struct Whole<'a> {
+    walk: &'a Walk<3>,
+    /// From a row of the result to the next, from a row's place in the source to the next, and between indices, in bytes.
+    next: [isize; 3],
+    /// How many rows, and the elements of one.
+    sizes: [usize; 2],
+}
+
+impl<'a> Whole<'a> {
+    /// Rows ahead whose start is asked for: their places are anywhere, so the machine cannot guess them.
+    const AHEAD: usize = 4;
+
+    fn of(walk: &'a Walk<3>, item: isize) -> Option<Self> {
+        let ([row, next], sizes) = walk.rows()?;
+        (row == [item, item, 0]).then_some(Self { walk, next, sizes })
+    }
+
+    /// Copies some of the rows.
+    ///
+    /// # Safety
+    /// The walk's operands are a result, a source and indices.
+    unsafe fn gather(
+        &self,
+        rows: Range<usize>,
+        item: usize,
+        axis: &Axis,
+        bad: &AtomicI64,
+    ) {
+        let [out, src, index] = self.walk.starts();
+        let bytes = self.sizes[1] * item;
+        // SAFETY: rows are within the three layouts.
+        let offset = |r: usize| unsafe {
+            let at = *index.offset(self.next[2] * r as isize).cast::<i64>();
+            axis.offset(at, bad).map(|at| at + self.next[1] * r as isize)
+        };
+        for r in rows.clone() {
+            let Some(at) = offset(r) else { return };
+            if r + Self::AHEAD < rows.end
+                && let Some(at) = offset(r + Self::AHEAD)
+            {
+                past::expect(src.wrapping_offset(at), bytes);
+            }
+            // SAFETY: the index is checked; both rows are dense and apart.
+            unsafe {
+                let to = out.offset(self.next[0] * r as isize);
+                std::ptr::copy_nonoverlapping(src.offset(at), to, bytes);
+            }
+        }
+    }
 }
 
 unsafe fn gather_row<T: Copy>(

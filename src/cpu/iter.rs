@@ -101,50 +101,80 @@ impl<const N: usize> Walk<N> {
         }
     }
 
+    /// Elements `start..end`. Rows that follow each other in the second dimension are stepped to without asking about others.
     fn run_range(
         &self,
         start: usize,
         end: usize,
         mut f: impl FnMut(&[*mut u8; N], &[isize; N], usize),
     ) {
+        let (sizes, strides) = (&self.sizes[..], &self.strides[..]);
         let mut index: SmallVec<[usize; 6]> = SmallVec::new();
         let mut ptrs = self.ptrs;
         let mut rest = start;
-        for (d, &size) in self.sizes.iter().enumerate() {
-            let i = rest % size;
+        for (&size, steps) in sizes.iter().zip(strides) {
+            index.push(rest % size);
+            shift(&mut ptrs, steps, (rest % size) as isize);
             rest /= size;
-            index.push(i);
-            for (p, step) in ptrs.iter_mut().zip(&self.strides[d]) {
-                *p = p.wrapping_offset(step * i as isize);
-            }
         }
+        let (width, row) = (sizes[0], &strides[0]);
+        let (count, next) = match (sizes, strides) {
+            ([_, count, ..], [_, next, ..]) => (*count, *next),
+            _ => (1, [0; N]),
+        };
+        let mut first = index.get(1).copied().unwrap_or(0);
+        let mut col = index[0];
         let mut at = start;
         loop {
-            let n = (self.sizes[0] - index[0]).min(end - at);
-            f(&ptrs, &self.strides[0], n);
-            at += n;
-            if at >= end {
-                return;
+            for _ in first..count {
+                let n = (width - col).min(end - at);
+                f(&ptrs, row, n);
+                at += n;
+                if at >= end {
+                    return;
+                }
+                if col > 0 {
+                    shift(&mut ptrs, row, -(col as isize));
+                    col = 0;
+                }
+                shift(&mut ptrs, &next, 1);
             }
-            // The row is finished: back to its start, then carry.
-            for (p, step) in ptrs.iter_mut().zip(&self.strides[0]) {
-                *p = p.wrapping_offset(-(step * index[0] as isize));
-            }
-            index[0] = 0;
-            for d in 1..self.sizes.len() {
+            shift(&mut ptrs, &next, -(count as isize));
+            first = 0;
+            for d in 2..sizes.len() {
                 index[d] += 1;
-                if index[d] < self.sizes[d] {
-                    for (p, step) in ptrs.iter_mut().zip(&self.strides[d]) {
-                        *p = p.wrapping_offset(*step);
-                    }
+                if index[d] < sizes[d] {
+                    shift(&mut ptrs, &strides[d], 1);
                     break;
                 }
-                for (p, step) in ptrs.iter_mut().zip(&self.strides[d]) {
-                    *p = p.wrapping_offset(-(step * (self.sizes[d] as isize - 1)));
-                }
+                shift(&mut ptrs, &strides[d], 1 - sizes[d] as isize);
                 index[d] = 0;
             }
         }
+    }
+
+    /// Where its operands start.
+    #[must_use]
+    pub fn starts(&self) -> [*mut u8; N] {
+        self.ptrs
+    }
+
+    /// The steps within rows and from a row to the next, how many rows there are and the elements of one, if each follows the
+    /// one before by the same steps.
+    #[must_use]
+    pub fn rows(&self) -> Option<([[isize; N]; 2], [usize; 2])> {
+        match (&self.sizes[..], &self.strides[..]) {
+            (&[n, count], &[row, next]) => Some(([row, next], [count, n])),
+            _ => None,
+        }
+    }
+}
+
+/// Moves pointers by `n` steps.
+#[inline(always)]
+fn shift<const N: usize>(ptrs: &mut [*mut u8; N], steps: &[isize; N], n: isize) {
+    for (p, step) in ptrs.iter_mut().zip(steps) {
+        *p = p.wrapping_offset(step * n);
     }
 }
 

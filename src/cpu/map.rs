@@ -5,8 +5,10 @@
 
 #![allow(unsafe_code, reason = "loops over raw, checked memory")]
 
+use crate::cpu::halves::Half;
 use crate::cpu::simd::{self, Level};
 use crate::{DType, Element};
+use half::bf16;
 use num_complex::{Complex32, Complex64};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -107,6 +109,8 @@ pub struct Loop {
     unit: usize,
     reads: DType,
     writes: DType,
+    /// The same in bf16, where it has a body of its own.
+    halves: Option<&'static Self>,
 }
 
 impl Loop {
@@ -119,7 +123,14 @@ impl Loop {
             unit,
             reads: A::DTYPE,
             writes: O::Out::DTYPE,
+            halves: None,
         }
+    }
+
+    /// The same for operands and a result in bf16, each rounded once.
+    #[must_use]
+    pub fn halves(&self) -> Option<&'static Self> {
+        self.halves
     }
 
     /// The type of the operands' elements.
@@ -299,6 +310,17 @@ impl<O: Op<bool>> Op<u8> for Truths<O> {
     }
 }
 
+/// An operator in single precision on bf16: no element goes by way of memory in between.
+struct Rounded<O>(PhantomData<O>);
+
+impl<O: Op<f32, Out = f32>> Op<bf16> for Rounded<O> {
+    type Out = bf16;
+    #[inline(always)]
+    fn f(x: [bf16; 3], c: &Ctx) -> bf16 {
+        bf16::narrow(O::f(x.map(Half::widen), c))
+    }
+}
+
 /// One body for every machine: what calls a library for each element gains nothing from vectors.
 const fn plain_loop<O: Op<A>, A: Element>() -> &'static Loop {
     const {
@@ -332,6 +354,22 @@ fn light_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> 
         Form::OverNumbers if same => light_over_numbers::<O, A>(level),
         _ => return None,
     })
+}
+/// The same, and for bf16: three passes over blocks for what takes one cost as much as the memory.
+const fn common_loop<O: Op<f32, Out = f32>>() -> &'static Loop {
+    const {
+        &Loop {
+            halves: Some(&Loop::of::<Rounded<O>, bf16>(halves_block::<O>, 1)),
+            ..*light_loop::<O, f32>()
+        }
+    }
+}
+fn halves_block<O: Op<f32, Out = f32>>(form: Form, level: Level) -> Option<Block> {
+    match form {
+        Form::Dense => Some(light_dense::<Rounded<O>, bf16>(level)),
+        Form::Over => Some(light_over::<Rounded<O>, bf16>(level)),
+        _ => None,
+    }
 }
 /// Bodies for every instruction set.
 const fn wide_loop<O: Op<A>, A: Element>() -> &'static Loop {
@@ -411,6 +449,11 @@ pub fn heavy<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
 #[must_use]
 pub fn light<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, light_loop::<O, f32>, light_loop::<O, f64>)
+}
+/// The same for operators that models are full of: bf16 has bodies of its own.
+#[must_use]
+pub fn common<O: Op<f32, Out = f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
+    reals(d, common_loop::<O>, light_loop::<O, f64>)
 }
 /// Loops for the complex types; complex of halves gets that for single precision.
 #[must_use]

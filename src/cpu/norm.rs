@@ -3,10 +3,11 @@
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
 use super::lanes::{Real, sum_by};
-use super::lines::Shared;
-use super::{pool, slice, slice_mut};
+use super::lines::{self, Shared};
+use super::stored::{Stored, each_line};
+use super::{slice, slice_mut};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Device, Result, Tensor};
+use crate::{DType, Device, Result, Tensor, with_dtype};
 
 /// The type that a normalisation of `d` computes in.
 #[must_use]
@@ -65,31 +66,59 @@ pub fn layer_norm(
     n: usize,
     eps: f64,
 ) -> Result<()> {
-    let c = compute_type(x.dtype());
-    let (x, w, b) = (super::copy::dense(x, c)?, wide(w, c)?, wide(b, c)?);
-    let results = [
-        working(&outs[0], c)?,
-        working(&outs[1], c)?,
-        working(&outs[2], c)?,
-    ];
-    by_type!(c, T => {
-        let (x, out) = (slice::<T>(&x), Shared::new(slice_mut::<T>(&results[0])));
-        let (mean, rstd) = (Shared::new(slice_mut::<T>(&results[1])), Shared::new(slice_mut::<T>(&results[2])));
+    normalise(outs, x, [w, b], Parameters::Elements { n }, eps)
+}
+
+/// What weights and biases belong to.
+#[derive(Clone, Copy)]
+enum Parameters {
+    /// Each to an element of a row.
+    Elements { n: usize },
+    /// Each to a channel of `size` positions; a row has `per` of them, the next of `groups`.
+    Channels {
+        groups: usize,
+        per: usize,
+        size: usize,
+    },
+}
+
+/// Normalises rows: `outs` are the result, the means and the inverse deviations.
+fn normalise(
+    outs: &[Tensor],
+    x: &Tensor,
+    [w, b]: [Option<&Tensor>; 2],
+    parameters: Parameters,
+    eps: f64,
+) -> Result<()> {
+    let (dtype, c) = (x.dtype(), compute_type(x.dtype()));
+    let (x, w, b) = (super::copy::dense(x, dtype)?, wide(w, c)?, wide(b, c)?);
+    let result = lines::results(&outs[0], dtype)?;
+    let (mean, rstd) = (working(&outs[1], c)?, working(&outs[2], c)?);
+    let n = match parameters {
+        Parameters::Elements { n } => n,
+        Parameters::Channels { per, size, .. } => per * size,
+    };
+    with_dtype!(dtype, [half float] => E, {
+        type T = <E as Stored>::Wide;
         let (w, b) = (w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
-        let rows = results[1].numel() as usize;
-        pool::parallel_for(rows, (16384 / n.max(1)).max(1), |range| {
-            for r in range {
-                // SAFETY: every row has its own parts.
-                let (m, s) = unsafe { (&mut mean.part(r, 1)[0], &mut rstd.part(r, 1)[0]) };
-                // SAFETY: as above.
-                let row = unsafe { out.part(r * n, n) };
-                layer_row(&x[r * n..(r + 1) * n], row, w, b, eps as T, m, s);
+        let (means, rstds) = (Shared::new(slice_mut::<T>(&mean)), Shared::new(slice_mut::<T>(&rstd)));
+        let sizes = [mean.numel() as usize, n];
+        each_line(slice::<E>(&x), slice_mut::<E>(&result), sizes, |r, x, out| {
+            // SAFETY: every row has its own parts.
+            let (m, s) = unsafe { (&mut means.part(r, 1)[0], &mut rstds.part(r, 1)[0]) };
+            match parameters {
+                Parameters::Elements { .. } => layer_row(x, out, w, b, eps as T, m, s),
+                Parameters::Channels { groups, per, size } => {
+                    let first = r % groups * per;
+                    let (w, b) = (w.map(|w| &w[first..first + per]), b.map(|b| &b[first..first + per]));
+                    group_row(x, out, w, b, size, eps as T, m, s);
+                }
             }
         });
-    });
-    outs.iter()
-        .zip(&results)
-        .try_for_each(|(o, r)| finish(o, r))
+    }, else {});
+    lines::put(&outs[0], &result)?;
+    finish(&outs[1], &mean)?;
+    finish(&outs[2], &rstd)
 }
 
 /// Mean and inverse deviation of a row.
@@ -140,29 +169,26 @@ pub fn rms_norm(
     n: usize,
     eps: f64,
 ) -> Result<()> {
-    let c = compute_type(x.dtype());
-    let (x, w) = (super::copy::dense(x, c)?, wide(w, c)?);
-    let result = working(out, c)?;
+    let (dtype, c) = (x.dtype(), compute_type(x.dtype()));
+    let (x, w) = (super::copy::dense(x, dtype)?, wide(w, c)?);
+    let result = lines::results(out, dtype)?;
     let stats = rstd.map(|r| working(r, c)).transpose()?;
-    by_type!(c, T => {
-        let (x, to) = (slice::<T>(&x), Shared::new(slice_mut::<T>(&result)));
+    with_dtype!(dtype, [half float] => E, {
+        type T = <E as Stored>::Wide;
         let w = w.as_ref().map(slice::<T>);
         let stats = stats.as_ref().map(|s| Shared::new(slice_mut::<T>(s)));
+        let x = slice::<E>(&x);
         let rows = x.len().checked_div(n).unwrap_or(0);
-        pool::parallel_for(rows, (16384 / n.max(1)).max(1), |range| {
-            for r in range {
+        each_line(x, slice_mut::<E>(&result), [rows, n], |r, x, out| {
+            let s = rms_row(x, out, w, eps as T);
+            if let Some(stats) = stats {
                 // SAFETY: every row has its own part.
-                let row = unsafe { to.part(r * n, n) };
-                let s = rms_row(&x[r * n..(r + 1) * n], row, w, eps as T);
-                if let Some(stats) = stats {
-                    // SAFETY: as above.
-                    let place = unsafe { stats.part(r, 1) };
-                    place[0] = s;
-                }
+                let place = unsafe { stats.part(r, 1) };
+                place[0] = s;
             }
         });
-    });
-    finish(out, &result)?;
+    }, else {});
+    lines::put(out, &result)?;
     rstd.zip(stats.as_ref())
         .map_or(Ok(()), |(r, s)| finish(r, s))
 }
@@ -200,33 +226,8 @@ pub fn group_norm(
     [batch, groups, per, size]: [usize; 4],
     eps: f64,
 ) -> Result<()> {
-    let c = compute_type(x.dtype());
-    let (x, w, b) = (super::copy::dense(x, c)?, wide(w, c)?, wide(b, c)?);
-    let results = [
-        working(&outs[0], c)?,
-        working(&outs[1], c)?,
-        working(&outs[2], c)?,
-    ];
-    by_type!(c, T => {
-        let (x, out) = (slice::<T>(&x), Shared::new(slice_mut::<T>(&results[0])));
-        let (mean, rstd) = (Shared::new(slice_mut::<T>(&results[1])), Shared::new(slice_mut::<T>(&results[2])));
-        let (w, b) = (w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
-        let n = per * size;
-        pool::parallel_for(batch * groups, (16384 / n.max(1)).max(1), |range| {
-            for r in range {
-                // SAFETY: every row has its own parts.
-                let (m, s) = unsafe { (&mut mean.part(r, 1)[0], &mut rstd.part(r, 1)[0]) };
-                let first = r % groups * per;
-                let (w, b) = (w.map(|w| &w[first..first + per]), b.map(|b| &b[first..first + per]));
-                // SAFETY: as above.
-                let row = unsafe { out.part(r * n, n) };
-                group_row(&x[r * n..(r + 1) * n], row, w, b, size, eps as T, m, s);
-            }
-        });
-    });
-    outs.iter()
-        .zip(&results)
-        .try_for_each(|(o, r)| finish(o, r))
+    debug_assert_eq!(x.numel() as usize, batch * groups * per * size);
+    normalise(outs, x, [w, b], Parameters::Channels { groups, per, size }, eps)
 }
 
 simd_fn! { wide

@@ -1,4 +1,5 @@
-//! Stores past the caches: what is written and will not be read soon need not push out what will, nor be read first.
+//! What the caches are told: stores that go past them, as what will not be read soon need not push out what will, nor be
+//! read first; and reads that are to come from places that the machine cannot guess.
 
 #![allow(unsafe_code, reason = "vector instructions over raw, checked memory")]
 
@@ -39,4 +40,17 @@ pub fn finish() {
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
+}
+
+/// Asks for the first of `n` bytes that will be read soon; an address that holds nothing does no harm.
+#[inline(always)]
+pub fn expect(from: *const u8, n: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..n.min(512)).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: SSE belongs to the target; asking reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (from, n);
 }

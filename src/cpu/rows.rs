@@ -309,11 +309,27 @@ pub fn run(
     operands: &[Operand],
     out: &Tensor,
 ) -> Result<()> {
+    let kernel = in_halves(kernel, compute, operands, out).unwrap_or(kernel);
     match operands.len() {
         1 => run_sides::<2>(kernel, ctx, compute, operands, out),
         2 => run_sides::<3>(kernel, ctx, compute, operands, out),
         _ => run_sides::<4>(kernel, ctx, compute, operands, out),
     }
+}
+
+/// The loop over bf16 where all sides are tensors of that type.
+fn in_halves(
+    kernel: &Loop,
+    compute: DType,
+    operands: &[Operand],
+    out: &Tensor,
+) -> Option<&'static Loop> {
+    let halves = kernel.halves()?;
+    let is_half = |t: &Tensor| t.dtype() == DType::BF16;
+    let all = operands
+        .iter()
+        .all(|o| matches!(o, Operand::Tensor(t) if is_half(t)));
+    (compute == DType::BF16 && is_half(out) && all).then_some(halves)
 }
 
 /// The same for the number of operands and the result.

@@ -4,7 +4,7 @@
 
 use super::lanes::{Real, max_of, sum_by};
 use super::lines::{self, Shared};
-use super::stored::Stored;
+use super::stored::each_line;
 use super::{pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Result, Tensor, with_dtype};
@@ -28,7 +28,10 @@ pub fn softmax(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
     if inner == 1 {
         let result = lines::results(out, out.dtype())?;
         with_dtype!(out.dtype(), [half float] => E, {
-            rows(slice::<E>(&x), slice_mut::<E>(&result), n, log);
+            let (x, out) = (slice::<E>(&x), slice_mut::<E>(&result));
+            each_line(x, out, [x.len() / n, n], |_, x, out| {
+                if log { log_row(x, out) } else { row(x, out) }
+            });
         }, else {});
         return lines::put(out, &result);
     }
@@ -41,21 +44,6 @@ pub fn softmax(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
     let result = lines::results(out, DType::F32)?;
     columns_of(slice::<f32>(&x), slice_mut(&result), n, inner, log);
     lines::put(out, &result)
-}
-
-/// Lines of `n` neighbours; 16-bit ones are converted as they are come to.
-fn rows<E: Stored>(x: &[E], out: &mut [E], n: usize, log: bool) {
-    let shared = Shared::new(out);
-    pool::parallel_for(x.len() / n, (8192 / n).max(1), |range| {
-        let (mut from, mut to) = (Vec::new(), Vec::new());
-        for r in range {
-            let x = E::wide(&x[r * n..(r + 1) * n], &mut from);
-            // SAFETY: every row has its own part.
-            E::fill(unsafe { shared.part(r * n, n) }, &mut to, |out| {
-                if log { log_row(x, out) } else { row(x, out) }
-            });
-        }
-    });
 }
 
 fn columns_of<T: Real>(x: &[T], out: &mut [T], n: usize, inner: usize, log: bool) {

@@ -4,6 +4,8 @@
 
 use super::halves::{narrow_row, widen_row};
 use super::lanes::Real;
+use super::lines::Shared;
+use super::pool;
 use crate::Element;
 use half::{bf16, f16};
 
@@ -50,6 +52,28 @@ macro_rules! halves {
     })+ };
 }
 halves!(f16 bf16);
+
+/// Elements that are worth a task of their own.
+const GRAIN: usize = 16384;
+
+/// Calls `f(line, its elements, its part of `out`)` for all lines of `n` elements, on all threads if there is much to do.
+pub fn each_line<E: Stored>(
+    x: &[E],
+    out: &mut [E],
+    [lines, n]: [usize; 2],
+    f: impl Fn(usize, &[E::Wide], &mut [E::Wide]) + Sync,
+) {
+    let shared = Shared::new(out);
+    pool::parallel_for(lines, (GRAIN / n.max(1)).max(1), |range| {
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        for r in range {
+            let line = E::wide(&x[r * n..(r + 1) * n], &mut from);
+            // SAFETY: every line has its own part.
+            let part = unsafe { shared.part(r * n, n) };
+            E::fill(part, &mut to, |out| f(r, line, out));
+        }
+    });
+}
 
 #[cfg(test)]
 mod tests {

@@ -78,7 +78,7 @@ map_op! { Erfc, 1, [single] |x, c| x.erfc_() }
 map_op! { Erfinv, 1, [heavy] |x, c| x.erfinv_() }
 map_op! { Lgamma, 1, [heavy] |x, c| x.lgamma_() }
 map_op! { Digamma, 1, [heavy] |x, c| x.digamma_() }
-map_op! { Relu, 1, [int] |x, c| if x > 0 as T { x } else { 0 }, [light] |x, c| if x < 0.0 { 0.0 } else { x } }
+map_op! { Relu, 1, [int] |x, c| if x > 0 as T { x } else { 0 }, [common] |x, c| if x < 0.0 { 0.0 } else { x } }
 map_op! { BitwiseNot, 1, [int boolean] |x, c| !x }
 map_op! {
     LogicalNot, 1 => bool,
