@@ -155,19 +155,14 @@ impl<'a> Whole<'a> {
     ///
     /// # Safety
     /// The walk's operands are a result, a source and indices.
-    unsafe fn gather(
-        &self,
-        rows: Range<usize>,
-        item: usize,
-        axis: &Axis,
-        bad: &AtomicI64,
-    ) {
+    unsafe fn gather(&self, rows: Range<usize>, item: usize, axis: &Axis, bad: &AtomicI64) {
         let [out, src, index] = self.walk.starts();
         let bytes = self.sizes[1] * item;
         // SAFETY: rows are within the three layouts.
         let offset = |r: usize| unsafe {
             let at = *index.offset(self.next[2] * r as isize).cast::<i64>();
-            axis.offset(at, bad).map(|at| at + self.next[1] * r as isize)
+            axis.offset(at, bad)
+                .map(|at| at + self.next[1] * r as isize)
         };
         for r in rows.clone() {
             let Some(at) = offset(r) else { return };

@@ -8,6 +8,7 @@
 use super::{lines, nest::Nest, pool, simd};
 use crate::{DType, Result, Tensor};
 use num_complex::Complex64;
+use std::mem::MaybeUninit;
 
 /// Count, mean and sum of squared deviations.
 #[derive(Clone, Copy, Default)]
@@ -45,7 +46,8 @@ const ROWS: usize = 32;
 unsafe fn run_body<T: Copy + Into<f64>>(p: *const u8, step: isize, n: usize) -> Moments {
     let mut all = Moments::default();
     let mut at = 0;
-    let mut copy = [0f64; BLOCK];
+    // Short runs need little of it.
+    let mut copy = [const { MaybeUninit::<f64>::uninit() }; BLOCK];
     while at < n {
         let m = BLOCK.min(n - at);
         let block = &mut copy[..m];
@@ -54,14 +56,16 @@ unsafe fn run_body<T: Copy + Into<f64>>(p: *const u8, step: isize, n: usize) -> 
             if step == size_of::<T>() as isize {
                 let q = p.cast::<T>().add(at);
                 for (i, b) in block.iter_mut().enumerate() {
-                    *b = (*q.add(i)).into();
+                    b.write((*q.add(i)).into());
                 }
             } else {
                 for (i, b) in block.iter_mut().enumerate() {
-                    *b = (*p.offset((at + i) as isize * step).cast::<T>()).into();
+                    b.write((*p.offset((at + i) as isize * step).cast::<T>()).into());
                 }
             }
         }
+        // SAFETY: each of them was just written.
+        let block = unsafe { std::slice::from_raw_parts(block.as_ptr().cast::<f64>(), m) };
         let mean = sum(block, |x| x) / m as f64;
         let m2 = sum(block, |x| (x - mean) * (x - mean));
         all = all.merge(Moments {

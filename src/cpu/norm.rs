@@ -227,7 +227,13 @@ pub fn group_norm(
     eps: f64,
 ) -> Result<()> {
     debug_assert_eq!(x.numel() as usize, batch * groups * per * size);
-    normalise(outs, x, [w, b], Parameters::Channels { groups, per, size }, eps)
+    normalise(
+        outs,
+        x,
+        [w, b],
+        Parameters::Channels { groups, per, size },
+        eps,
+    )
 }
 
 simd_fn! { wide

@@ -309,7 +309,13 @@ pub fn run(
     operands: &[Operand],
     out: &Tensor,
 ) -> Result<()> {
-    let kernel = in_halves(kernel, compute, operands, out).unwrap_or(kernel);
+    let (kernel, compute) = match in_halves(kernel, compute, operands, out) {
+        Some(halves) => (halves, halves.reads()),
+        None => (kernel, compute),
+    };
+    if compute == kernel.reads() && at_once(kernel, ctx, operands, out) {
+        return Ok(());
+    }
     match operands.len() {
         1 => run_sides::<2>(kernel, ctx, compute, operands, out),
         2 => run_sides::<3>(kernel, ctx, compute, operands, out),
@@ -330,6 +336,42 @@ fn in_halves(
         .iter()
         .all(|o| matches!(o, Operand::Tensor(t) if is_half(t)));
     (compute == DType::BF16 && is_half(out) && all).then_some(halves)
+}
+
+/// Runs a loop whose sides are all tensors of one shape in short dense runs, as it reads them and apart: then there is nothing
+/// to choose. Says whether they were.
+fn at_once(kernel: &Loop, ctx: &Ctx, operands: &[Operand], out: &Tensor) -> bool {
+    let (n, item) = (out.numel() as usize, kernel.writes().size());
+    let fits = (1..=GRAIN).contains(&n)
+        && n.is_multiple_of(kernel.unit())
+        && out.dtype() == kernel.writes();
+    if !fits || !out.is_contiguous() {
+        return false;
+    }
+    let to = out.data_ptr();
+    let mut from = [to.cast_const(); 3];
+    for (operand, from) in operands.iter().zip(&mut from) {
+        let Operand::Tensor(t) = operand else {
+            return false;
+        };
+        if t.dtype() != kernel.reads() || t.shape() != out.shape() || !t.is_contiguous() {
+            return false;
+        }
+        let (p, bytes) = (t.data_ptr().addr(), n * kernel.reads().size());
+        if p < to.addr() + n * item && to.addr() < p + bytes {
+            return false;
+        }
+        *from = t.data_ptr();
+    }
+    for k in operands.len()..3 {
+        from[k] = from[0];
+    }
+    let Some(block) = kernel.block(Form::Dense) else {
+        return false;
+    };
+    // SAFETY: n elements of each operand in the loop's types, apart from the result's.
+    unsafe { block(bytes(to, n * item), from, ctx) };
+    true
 }
 
 /// The same for the number of operands and the result.

@@ -91,3 +91,52 @@ fn operands_and_results_of_other_types_are_converted() {
         assert_eq!(last, if d == DType::I8 { 1.0 } else { 1.5 }, "{d}");
     }
 }
+
+#[test]
+fn bf16_is_rounded_once_wherever_it_lies() {
+    let kernel = map::common::<Minus>(DType::BF16).expect("a loop");
+    let values =
+        |seed: i64| -> Vec<f32> { (0..600).map(|i| ((i * seed) % 1013) as f32 / 7.0).collect() };
+    let (a, b) = (values(37), values(59));
+    let of = |v: &[f32]| {
+        let wide = Tensor::from_slice(v, &[600]).expect("a tensor");
+        copy::converted(&wide, DType::BF16).expect("a conversion")
+    };
+    let (x, y) = (of(&a), of(&b));
+    let round = |v: f32| half::bf16::from_f32(v).to_f32();
+    let want: Vec<f32> = a
+        .iter()
+        .zip(&b)
+        .map(|(&a, &b)| round(round(a) - round(b)))
+        .collect();
+    let read = |t: &Tensor| {
+        let wide = copy::converted(t, DType::F32).expect("a conversion");
+        crate::cpu::slice::<f32>(&wide).to_vec()
+    };
+    let ctx = Ctx::default();
+    let out = of(&a);
+    run(kernel, &ctx, DType::BF16, &[(&x).into(), (&y).into()], &out).expect("a run");
+    assert_eq!(read(&out), want);
+    let over = of(&a);
+    run(
+        kernel,
+        &ctx,
+        DType::BF16,
+        &[(&over).into(), (&y).into()],
+        &over,
+    )
+    .expect("a run");
+    assert_eq!(read(&over), want);
+    let every_other = |t: &Tensor| t.view_with([300].into(), [2].into(), 0);
+    let sides = [every_other(&x), every_other(&y)];
+    let to = every_other(&out);
+    run(
+        kernel,
+        &ctx,
+        DType::BF16,
+        &[(&sides[0]).into(), (&sides[1]).into()],
+        &to,
+    )
+    .expect("a run");
+    assert_eq!(read(&out), want);
+}
