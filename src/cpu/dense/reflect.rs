@@ -84,20 +84,6 @@ pub fn from_left<T: Number>(v: View<T>, t: View<T>, adjoint: bool, c: ViewMut<T>
     add_product(-1, Factor::Plain(v), Factor::Plain(u.view()), c);
 }
 
-/// Multiplies `c` from the right by `I - V T V'`, or its adjoint.
-pub fn from_right<T: Number>(v: View<T>, t: View<T>, adjoint: bool, c: ViewMut<T>) {
-    let (k, m) = (v.columns(), c.rows());
-    if m == 0 || k == 0 {
-        return;
-    }
-    let mut w = Matrix::filled(m, k, T::zero());
-    set_product(Factor::Plain(c.view()), Factor::Plain(v), w.view_mut());
-    let mut u = Matrix::filled(m, k, T::zero());
-    let t = if adjoint { Factor::Adjoint(t) } else { Factor::Plain(t) };
-    set_product(Factor::Plain(w.view()), t, u.view_mut());
-    add_product(-1, Factor::Plain(u.view()), Factor::Adjoint(v), c);
-}
-
 /// QR factorisation in place: R on and above the diagonal, the vectors of reflections below, and their factors.
 pub fn factor<T: Number>(mut a: ViewMut<T>, taus: &mut [T]) {
     let (m, n) = (a.rows(), a.columns());
@@ -189,12 +175,6 @@ pub fn product<T: Number>(a: View<T>, taus: &[T], q: &mut ViewMut<T>) {
         // Rows and columns before are those of the identity still.
         from_left(v.view(), t.view(), false, q.block(j, j, m - j, n - j));
     }
-}
-
-/// True if `a` has no other number than a real zero.
-#[must_use]
-pub fn is_null<T: Number>(a: T) -> bool {
-    a.re().is_zero() && a.im().is_zero()
 }
 
 #[cfg(test)]

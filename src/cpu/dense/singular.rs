@@ -3,7 +3,7 @@
 use super::bidiagonal::{self, Bidiagonal};
 use super::chase::Bases;
 use super::hermitian::scaling;
-use super::number::{Factor, Number, largest};
+use super::number::{Number, largest};
 use super::view::{Matrix, View, ViewMut};
 use super::{parted, reflect};
 
@@ -116,17 +116,9 @@ fn with_vectors<T: Number>(a: &ViewMut<T>, made: &mut Bidiagonal<T>, to: &mut Ve
     true
 }
 
-/// `a b'`.
-#[must_use]
-pub fn times_adjoint<T: Number>(a: View<T>, b: View<T>) -> Matrix<T> {
-    let mut out = Matrix::filled(a.rows(), b.rows(), T::zero());
-    super::number::set_product(Factor::Plain(a), Factor::Adjoint(b), out.view_mut());
-    out
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::number::Real;
+    use super::super::number::{Factor, Real};
     use super::super::samples::{Sample, near, orthonormal, sample, times};
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Loops over columns: sums of products, multiples added, products of a matrix and a vector.
 
 use super::number::{Number, Real};
-use super::view::{View, ViewMut};
+use super::view::View;
 use crate::cpu::simd::simd_fn;
 use num_traits::{Float, Zero};
 
@@ -314,12 +314,5 @@ simd_fn! { stream
             *x = c * a + s * b;
             *y = c * b - s * a;
         }
-    }
-}
-
-/// `A -= x y'`.
-pub fn subtract_outer<T: Number>(mut a: ViewMut<T>, x: &[T], y: &[T]) {
-    for j in 0..a.columns() {
-        add(a.column(j), -y[j].conj(), x);
     }
 }
