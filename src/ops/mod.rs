@@ -95,6 +95,7 @@ pub mod f {
     pub use super::linalg::lu::calls::*;
     pub use super::linalg::matrix::calls::*;
     pub use super::linalg::norm::calls::*;
+    pub use super::linalg::grouped::calls::*;
     pub use super::linalg::packed::calls::*;
     pub use super::linalg::power::calls::*;
     pub use super::linalg::rank::calls::*;
@@ -272,6 +273,7 @@ static FAMILIES: &[&[OpDef]] = &[
     quantize::tensors::OPS,
     quantize::fake::OPS,
     linalg::packed::OPS,
+    linalg::grouped::OPS,
     reduce::gradient::OPS,
     reduce::hash::OPS,
     linalg::rank::OPS,

@@ -15,12 +15,15 @@ pub struct Bases<'a, R> {
     pub v: ViewMut<'a, R>,
 }
 
-/// Cosine, sine and length of the rotation that turns `(f, g)` to `(length, 0)`.
+/// Cosine, which is not negative, and sine of the rotation that turns `(f, g)` to `(r, 0)`, and `r`.
 fn rotation<R: Real>(f: R, g: R) -> (R, R, R) {
     if g.is_zero() {
         return (R::one(), R::zero(), f);
     }
-    let r = Float::hypot(f, g);
+    if f.is_zero() {
+        return (R::zero(), R::one(), g);
+    }
+    let r = Float::copysign(Float::hypot(f, g), f);
     (f / r, g / r, r)
 }
 
@@ -43,6 +46,9 @@ fn pair<R: Real>(f: R, g: R, h: R) -> (R, R) {
 /// not converge.
 pub fn singular<R: Real>(d: &mut [R], e: &mut [R], mut bases: Option<Bases<R>>) -> bool {
     let n = d.len();
+    if n == 0 {
+        return true;
+    }
     let size = Float::max(largest(d), largest(e));
     let up = R::one() / size;
     if size.is_zero() || !Float::is_finite(up) {

@@ -76,10 +76,10 @@ fn small<T: Number>(mut a: ViewMut<T>, pivots: &mut [usize]) -> usize {
 
 /// Divides by a number, by way of its reciprocal if that is not out of range.
 fn divide<T: Number>(x: &mut [T], by: T) {
-    let inverse = T::one() / by;
+    let inverse = T::one().over(by);
     let safe = by.sum() >= <T::Size as Float>::min_positive_value() && inverse.is_finite();
     for v in x {
-        *v = if safe { *v * inverse } else { *v / by };
+        *v = if safe { *v * inverse } else { v.over(by) };
     }
 }
 

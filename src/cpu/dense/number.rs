@@ -52,6 +52,18 @@ pub trait Number:
     fn times(self, by: Self::Size) -> Self {
         Self::parts(self.re() * by, self.im() * by)
     }
+    /// Divided by a number of any size: the squares of its parts may vanish or overflow.
+    #[inline(always)]
+    fn over(self, by: Self) -> Self {
+        if !Self::COMPLEX {
+            return self / by;
+        }
+        let size = Float::max(Float::abs(by.re()), Float::abs(by.im()));
+        let (re, im) = (by.re() / size, by.im() / size);
+        let square = re * re + im * im;
+        let (a, b) = (self.re() / size, self.im() / size);
+        Self::parts((a * re + b * im) / square, (b * re - a * im) / square)
+    }
     /// The square of the absolute value.
     #[inline(always)]
     fn square(self) -> Self::Size {

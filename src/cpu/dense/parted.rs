@@ -17,6 +17,9 @@ const SMALL: usize = 24;
 /// converge.
 pub fn singular<R: Real>(d: &mut [R], e: &mut [R], bases: Option<Bases<R>>) -> bool {
     let n = d.len();
+    if n == 0 {
+        return true;
+    }
     let size = Float::max(largest(d), largest(e));
     let by = R::one() / size;
     let by = if Float::is_finite(by) { by } else { R::one() };

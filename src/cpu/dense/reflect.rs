@@ -36,7 +36,7 @@ pub fn make<T: Number>(x: &mut [T]) -> T {
     let norm = length(*first);
     let beta = if first.re() >= T::Size::zero() { -norm } else { norm };
     let tau = T::parts((beta - first.re()) / beta, -first.im() / beta);
-    let by = T::one() / (*first - T::real(beta));
+    let by = T::one().over(*first - T::real(beta));
     rest.iter_mut().for_each(|v| *v *= by);
     *first = T::real(beta);
     tau

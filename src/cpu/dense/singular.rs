@@ -46,7 +46,7 @@ pub fn singular<T: Number>(mut a: ViewMut<T>, values: &mut [T::Size], vectors: O
             a.column(j).iter_mut().for_each(|v| *v = v.times(by).times(by));
         }
     }
-    let done = if a.rows() * 3 >= a.columns() * 5 {
+    let done = if a.rows() * 6 >= a.columns() * 11 {
         by_triangle(a, values, vectors)
     } else {
         by_reflections(a, values, vectors)

@@ -149,7 +149,7 @@ simd_fn! { stream
             let column = &e[k * n..k * n + k + 1];
             let (rest, last) = x[..=k].split_at_mut(k);
             if !unit {
-                last[0] /= column[k];
+                last[0] = last[0].over(column[k]);
             }
             let by = last[0];
             for (x, &c) in rest.iter_mut().zip(column) {
@@ -167,7 +167,7 @@ simd_fn! { stream
             let column = &e[k * n + k..(k + 1) * n];
             let (first, rest) = x[k..].split_at_mut(1);
             if !unit {
-                first[0] /= column[0];
+                first[0] = first[0].over(column[0]);
             }
             let by = first[0];
             for (x, &c) in rest.iter_mut().zip(&column[1..]) {
@@ -197,7 +197,7 @@ fn small_right<T: Number>(t: View<T>, kind: Triangle, mut b: ViewMut<T>) {
         super::vector::add_times(column, done.view(), &by);
         if !kind.unit {
             let by = e[j + j * n];
-            column.iter_mut().for_each(|v| *v /= by);
+            column.iter_mut().for_each(|v| *v = v.over(by));
         }
     }
 }

@@ -11,7 +11,8 @@ mod real;
 mod sweep;
 mod vectors;
 
-use crate::cpu::dense::number::{Number, Real};
+use crate::cpu::dense::hermitian::scaling;
+use crate::cpu::dense::number::{Number, Real, largest};
 use crate::cpu::dense::reflect;
 use crate::cpu::dense::view::{Matrix, ViewMut};
 use num_complex::Complex;
@@ -86,6 +87,10 @@ const SMALL: usize = 80;
 #[must_use]
 pub fn eigen<T: Spectral>(mut h: Matrix<T>, with_vectors: bool) -> Option<Eigen<T::Size>> {
     let n = h.rows;
+    let half = scaling(largest(&h.data));
+    if let Some(by) = half {
+        h.data.iter_mut().for_each(|v| *v = v.times(by).times(by));
+    }
     let scales = balance(&mut h);
     let taus = hessenberg::reduce(&mut h.view_mut());
     let mut basis = with_vectors.then(|| Matrix::filled(n, n, T::zero()));
@@ -103,10 +108,13 @@ pub fn eigen<T: Spectral>(mut h: Matrix<T>, with_vectors: bool) -> Option<Eigen<
         basis: basis.as_mut().map(Matrix::view_mut),
     };
     schur(&mut form)?;
-    let values = vectors::values(&h.view());
+    let mut values = vectors::values(&h.view());
     let vectors = basis.map_or_else(Vec::new, |b| {
         vectors::vectors(h.view(), b.view(), &values, &scales)
     });
+    if let Some(by) = half {
+        values.iter_mut().for_each(|v| *v = *v / by / by);
+    }
     Some(Eigen { values, vectors })
 }
 
@@ -167,7 +175,7 @@ fn split<T: Number>(h: &mut ViewMut<T>, high: usize) -> usize {
     for k in (1..high).rev() {
         let mut near = h.get(k - 1, k - 1).sum() + h.get(k, k).sum();
         if near.is_zero() {
-            let all = (0..h.columns()).map(|j| crate::cpu::dense::number::largest(h.view().column(j)));
+            let all = (0..h.columns()).map(|j| largest(h.view().column(j)));
             near = all.fold(near, Float::max);
         }
         if h.get(k, k - 1).sum() <= T::Size::epsilon() * near {

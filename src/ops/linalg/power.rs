@@ -8,7 +8,7 @@ use crate::ops::core::op::{Batch, F, FM, FMO, O, OpDef, Plan, X, compose, kernel
 use crate::ops::core::typed;
 use crate::ops::f;
 use crate::ops::linalg::rules::{cubic, lead, with_numbers};
-use crate::{DType, MemoryFormat, Result, Tensor, ensure};
+use crate::{DType, Element, MemoryFormat, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -137,8 +137,10 @@ fn exponential<T: Number>(m: View<T>, mut to: ViewMut<T>) {
     let n = m.rows();
     let sums = (0..n).map(|j| m.column(j).iter().map(|v| v.abs().double()).sum::<f64>());
     let norm = sums.fold(0.0f64, |most, v| if v > most || v.is_nan() { v } else { most });
-    let halvings = if norm > 0.5 && norm.is_finite() {
-        (norm / 0.5).log2().ceil() as i32
+    // As far as eighteen terms reach; every squaring costs digits.
+    let reach = if T::Size::DTYPE == DType::F64 { 1.0 } else { 3.0 };
+    let halvings = if norm > reach && norm.is_finite() {
+        (norm / reach).log2().ceil() as i32
     } else {
         0
     };
